@@ -1,0 +1,1 @@
+//! The workbench as a library.

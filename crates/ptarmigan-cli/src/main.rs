@@ -1,0 +1,2 @@
+//! The workbench command.
+fn main() {}

@@ -1,0 +1,2 @@
+//! Page-table memory.
+#![cfg_attr(not(any(feature = "hosted", test)), no_std)]
