@@ -1,0 +1,62 @@
+//! What may be done with a page, independent of the architecture.
+use core::fmt;
+use core::ops::BitOr;
+
+/// Attributes of a page.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub struct Attr(pub u16);
+
+impl Attr {
+    /// May be read; without it the entry is not present for the MMU.
+    pub const READ: Attr = Attr(1);
+    /// May be written.
+    pub const WRITE: Attr = Attr(2);
+    /// Instructions may be fetched.
+    pub const EXEC: Attr = Attr(4);
+    /// The user may use it.
+    pub const USER: Attr = Attr(8);
+    /// The same in all spaces: survives a change of root.
+    pub const GLOBAL: Attr = Attr(16);
+    /// The MMU has used it.
+    pub const ACCESSED: Attr = Attr(32);
+    /// The MMU has written through it.
+    pub const DIRTY: Attr = Attr(64);
+    /// For software: the frame is not counted by references (the zero frame, pages of a cache).
+    pub const SPECIAL: Attr = Attr(128);
+
+    /// Whether all attributes of `other` are set.
+    #[inline(always)]
+    pub const fn has(self, other: Attr) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Without those of `other`.
+    #[inline(always)]
+    pub const fn without(self, other: Attr) -> Attr {
+        Attr(self.0 & !other.0)
+    }
+}
+
+impl BitOr for Attr {
+    type Output = Attr;
+    #[inline(always)]
+    fn bitor(self, other: Attr) -> Attr {
+        Attr(self.0 | other.0)
+    }
+}
+
+impl fmt::Display for Attr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = ["r", "w", "x", "u", "g", "a", "d", "s"];
+        for (i, name) in names.iter().enumerate() {
+            f.write_str(if self.0 >> i & 1 != 0 { name } else { "-" })?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Attr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Attr({self})")
+    }
+}

@@ -1,0 +1,88 @@
+//! Entries in memory. Atomics, because MMUs read them, and set accessed and dirty bits, at any time.
+
+/// The place of one entry.
+///
+/// # Safety
+///
+/// An implementation promises that it has the size and alignment of the entry, that every bit pattern is valid,
+/// and that a store is seen by an MMU as a whole, or with its valid bit last.
+pub unsafe trait Slot: Sync {
+    /// Reads the entry.
+    fn load(&self) -> u64;
+    /// Writes it; what was written before is visible to who sees this (release).
+    fn store(&self, raw: u64);
+    /// Writes it and returns what was there, so that no bit an MMU sets in between is lost.
+    fn swap(&self, raw: u64) -> u64;
+}
+
+#[cfg(target_has_atomic = "64")]
+mod wide {
+    use super::Slot;
+    use core::sync::atomic::{AtomicU64, Ordering};
+
+    /// A 64-bit little-endian entry.
+    #[repr(transparent)]
+    pub struct Slot64(AtomicU64);
+
+    // SAFETY: one 64-bit atomic.
+    unsafe impl Slot for Slot64 {
+        #[inline(always)]
+        fn load(&self) -> u64 {
+            u64::from_le(self.0.load(Ordering::Relaxed))
+        }
+        #[inline(always)]
+        fn store(&self, raw: u64) {
+            self.0.store(raw.to_le(), Ordering::Release);
+        }
+        #[inline(always)]
+        fn swap(&self, raw: u64) -> u64 {
+            u64::from_le(self.0.swap(raw.to_le(), Ordering::AcqRel))
+        }
+    }
+}
+
+#[cfg(not(target_has_atomic = "64"))]
+mod wide {
+    use super::Slot;
+    use core::sync::atomic::{AtomicU32, Ordering};
+
+    /// A 64-bit little-endian entry on a host without 64-bit atomics: tables for another machine, which this host
+    /// cannot be walking. The half with the valid bit is written last, and cleared first.
+    #[repr(C, align(8))]
+    pub struct Slot64 {
+        low: AtomicU32,
+        high: AtomicU32,
+    }
+
+    // SAFETY: two 32-bit atomics with the size and alignment of the entry; the valid bit is in `low`.
+    unsafe impl Slot for Slot64 {
+        #[inline(always)]
+        fn load(&self) -> u64 {
+            let low = u32::from_le(self.low.load(Ordering::Acquire));
+            let high = u32::from_le(self.high.load(Ordering::Relaxed));
+            low as u64 | (high as u64) << 32
+        }
+        #[inline(always)]
+        fn store(&self, raw: u64) {
+            if raw & 1 == 0 {
+                self.low.store((raw as u32).to_le(), Ordering::Release);
+                self.high.store(((raw >> 32) as u32).to_le(), Ordering::Release);
+                return;
+            }
+            self.low.store(0, Ordering::Release);
+            self.high.store(((raw >> 32) as u32).to_le(), Ordering::Release);
+            self.low.store((raw as u32).to_le(), Ordering::Release);
+        }
+        #[inline(always)]
+        fn swap(&self, raw: u64) -> u64 {
+            let low = u32::from_le(self.low.swap(0, Ordering::AcqRel));
+            let high = u32::from_le(self.high.swap(((raw >> 32) as u32).to_le(), Ordering::AcqRel));
+            self.low.store((raw as u32).to_le(), Ordering::Release);
+            low as u64 | (high as u64) << 32
+        }
+    }
+}
+
+pub use wide::Slot64;
+
+const _: () = assert!(size_of::<Slot64>() == 8 && align_of::<Slot64>() == 8);

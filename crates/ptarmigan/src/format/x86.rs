@@ -1,0 +1,192 @@
+//! x86-64 with four levels, and 32-bit x86 with PAE (Intel SDM volume 3, chapter 4).
+use super::{Attr, Format, Slot64};
+use crate::addr::{PhysAddr, Pfn};
+use crate::quicklist::{Layout, Level};
+
+const P: u64 = 1;
+const RW: u64 = 1 << 1;
+const US: u64 = 1 << 2;
+const A: u64 = 1 << 5;
+const D: u64 = 1 << 6;
+/// In a present entry: global. In one that is not: the entry keeps its frame (`PROT_NONE`).
+const G: u64 = 1 << 8;
+/// Ignored by the MMU: the frame is not counted.
+const SOFT_SPECIAL: u64 = 1 << 9;
+const NX: u64 = 1 << 63;
+const ADDR: u64 = 0x000f_ffff_ffff_f000;
+
+#[inline(always)]
+fn leaf(pfn: Pfn, attr: Attr) -> u64 {
+    let mut raw = pfn.addr().0;
+    raw |= if attr.has(Attr::READ) { P } else { G };
+    for (bit, to) in [
+        (Attr::WRITE, RW),
+        (Attr::USER, US),
+        (Attr::ACCESSED, A),
+        (Attr::DIRTY, D),
+        (Attr::SPECIAL, SOFT_SPECIAL),
+    ] {
+        if attr.has(bit) {
+            raw |= to;
+        }
+    }
+    if attr.has(Attr::GLOBAL) && attr.has(Attr::READ) {
+        raw |= G;
+    }
+    if !attr.has(Attr::EXEC) {
+        raw |= NX;
+    }
+    raw
+}
+
+#[inline(always)]
+fn attr(raw: u64) -> Attr {
+    let mut attr = Attr::default();
+    for (bit, from) in [
+        (Attr::READ, P),
+        (Attr::WRITE, RW),
+        (Attr::USER, US),
+        (Attr::ACCESSED, A),
+        (Attr::DIRTY, D),
+        (Attr::SPECIAL, SOFT_SPECIAL),
+    ] {
+        if raw & from != 0 {
+            attr = attr | bit;
+        }
+    }
+    if raw & (P | G) == P | G {
+        attr = attr | Attr::GLOBAL;
+    }
+    if raw & NX == 0 {
+        attr = attr | Attr::EXEC;
+    }
+    attr
+}
+
+#[inline(always)]
+fn linked(raw: u64) -> Option<PhysAddr> {
+    (raw & P != 0).then_some(PhysAddr(raw & ADDR))
+}
+
+/// What both formats have in common.
+macro_rules! x86_entries {
+    () => {
+        type Slot = Slot64;
+        const PAGE_SHIFT: u32 = 12;
+
+        #[inline(always)]
+        fn shift(level: Level) -> u32 {
+            12 + 9 * level.0 as u32
+        }
+        #[inline(always)]
+        fn linked(_: Level, raw: u64) -> Option<PhysAddr> {
+            linked(raw)
+        }
+        #[inline(always)]
+        fn leaf(pfn: Pfn, attr: Attr) -> u64 {
+            leaf(pfn, attr)
+        }
+        #[inline(always)]
+        fn frame(raw: u64) -> Pfn {
+            PhysAddr(raw & ADDR).pfn()
+        }
+        #[inline(always)]
+        fn attr(raw: u64) -> Attr {
+            attr(raw)
+        }
+        #[inline(always)]
+        fn is_present(raw: u64) -> bool {
+            raw & P != 0
+        }
+        #[inline(always)]
+        fn write_protected(raw: u64) -> u64 {
+            raw & !RW
+        }
+        #[inline(always)]
+        fn is_writable(raw: u64) -> bool {
+            raw & (P | RW) == P | RW
+        }
+        #[inline(always)]
+        fn is_special(raw: u64) -> bool {
+            raw & SOFT_SPECIAL != 0
+        }
+    };
+}
+
+/// x86-64, four levels of 512 entries; the upper half of the top is the kernel's.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct X86_64;
+
+impl Format for X86_64 {
+    x86_entries!();
+    const NAME: &'static str = "x86-64";
+    const LAYOUT: Layout = Layout { levels: 4, table_shift: [12, 12, 12, 12, 0] };
+    const LEVEL_NAMES: &'static [&'static str] = &["pte", "pmd", "pud", "pgd"];
+    const USER_END: u64 = 1 << 47;
+    const USER_TOP: usize = 256;
+    const TOP_IN_REGISTERS: bool = false;
+
+    #[inline(always)]
+    fn entries(_: Level) -> usize {
+        512
+    }
+    #[inline(always)]
+    fn link(_: Level, at: PhysAddr) -> u64 {
+        at.0 | P | RW | US
+    }
+}
+
+/// 32-bit x86 with PAE: a top of 4 entries in 32 bytes, which the MMU reads when the root is loaded and then keeps
+/// in registers; the last of them is the kernel's.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct X86Pae;
+
+impl Format for X86Pae {
+    x86_entries!();
+    const NAME: &'static str = "x86 PAE";
+    const LAYOUT: Layout = Layout { levels: 3, table_shift: [12, 12, 5, 0, 0] };
+    const LEVEL_NAMES: &'static [&'static str] = &["pte", "pmd", "pgd"];
+    const USER_END: u64 = 3 << 30;
+    const USER_TOP: usize = 3;
+    const TOP_IN_REGISTERS: bool = true;
+
+    #[inline(always)]
+    fn entries(level: Level) -> usize {
+        if level.0 == 2 { 4 } else { 512 }
+    }
+    /// Entries of the top have no permission bits: those places are reserved.
+    #[inline(always)]
+    fn link(level: Level, at: PhysAddr) -> u64 {
+        if level.0 == 2 { at.0 | P } else { at.0 | P | RW | US }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leaves_keep_frame_and_attributes() {
+        for bits in 0..256u16 {
+            let given = Attr(bits);
+            let raw = X86_64::leaf(Pfn(0x12345), given);
+            assert_eq!(X86_64::frame(raw), Pfn(0x12345));
+            let kept = if given.has(Attr::READ) { given } else { given.without(Attr::GLOBAL) };
+            assert_eq!(X86_64::attr(raw), kept, "{given}");
+            assert_eq!(X86_64::is_present(raw), given.has(Attr::READ));
+            assert_ne!(raw, 0, "a leaf is never none");
+        }
+    }
+
+    #[test]
+    fn a_page_without_permissions_keeps_its_frame() {
+        let raw = X86Pae::leaf(Pfn(7), Attr::USER);
+        assert!(!X86Pae::is_present(raw));
+        assert_eq!(X86Pae::frame(raw), Pfn(7));
+    }
+
+    #[test]
+    fn pae_tops_have_no_permission_bits() {
+        assert_eq!(X86Pae::link(Level(2), PhysAddr(0x3000)), 0x3001);
+    }
+}

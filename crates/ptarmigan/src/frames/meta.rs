@@ -1,0 +1,147 @@
+//! The record of a frame: 16 bytes, the same for every frame, read in different ways by whoever has the frame.
+use crate::addr::Pfn;
+use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering::Relaxed};
+
+/// What a frame is being used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Use {
+    /// Not handed out by this allocator: holes, the boot image.
+    Reserved = 0,
+    /// First frame of a free block of the buddy allocator.
+    Free = 1,
+    /// Inside a free block.
+    Inside = 2,
+    /// Handed out; the holder of the [`Frame`](super::Frame) knows what for.
+    Taken = 3,
+    /// Holds a table that is linked, or waits between unhook and flush.
+    Table = 4,
+    /// Holds data of an address space; counted by references.
+    Data = 5,
+    /// Split into tables smaller than a page.
+    Slab = 6,
+}
+
+/// The record. What the fields mean depends on [`Use`]:
+///
+/// | field | free block | table | data | slab |
+/// |---|---|---|---|---|
+/// | `lines` | next and previous block | touched cache lines, one bit each | – | next, previous slab |
+/// | `link` | known-zero frames in the block | next in a chain | references, then next in a chain | first free object |
+/// | `live` | – | present entries | – | objects in use |
+/// | `order` | order of the block | level of the table | – | class |
+///
+/// All fields are atomics so that frames may be looked at from any CPU; their writers are serialised by whoever
+/// owns the frame (a lock, a tree held exclusively), so plain loads and stores are enough.
+#[derive(Default)]
+pub struct FrameMeta {
+    lines: [AtomicU32; 2],
+    link: AtomicU32,
+    live: AtomicU16,
+    state: AtomicU8,
+    order: AtomicU8,
+}
+
+const _: () = assert!(size_of::<FrameMeta>() == 16);
+
+impl FrameMeta {
+    /// What the frame is used for.
+    #[inline(always)]
+    pub fn usage(&self) -> Use {
+        match self.state.load(Relaxed) {
+            0 => Use::Reserved,
+            1 => Use::Free,
+            2 => Use::Inside,
+            3 => Use::Taken,
+            4 => Use::Table,
+            5 => Use::Data,
+            _ => Use::Slab,
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn set_usage(&self, to: Use) {
+        self.state.store(to as u8, Relaxed);
+    }
+
+    #[inline(always)]
+    pub(crate) fn order(&self) -> u8 {
+        self.order.load(Relaxed)
+    }
+
+    #[inline(always)]
+    pub(crate) fn set_order(&self, order: u8) {
+        self.order.store(order, Relaxed);
+    }
+
+    /// Next frame of the chain this frame is in.
+    #[inline(always)]
+    pub(crate) fn link(&self) -> Pfn {
+        Pfn(self.link.load(Relaxed))
+    }
+
+    #[inline(always)]
+    pub(crate) fn set_link(&self, to: Pfn) {
+        self.link.store(to.0, Relaxed);
+    }
+
+    /// `link` as a number: references of a data frame, known-zero frames of a free block.
+    #[inline(always)]
+    pub(crate) fn count(&self) -> u32 {
+        self.link.load(Relaxed)
+    }
+
+    #[inline(always)]
+    pub(crate) fn set_count(&self, n: u32) {
+        self.link.store(n, Relaxed);
+    }
+
+    /// Present entries of the table in this frame.
+    #[inline(always)]
+    pub fn live(&self) -> u16 {
+        self.live.load(Relaxed)
+    }
+
+    #[inline(always)]
+    pub(crate) fn set_live(&self, n: u16) {
+        self.live.store(n, Relaxed);
+    }
+
+    /// Word `i` of the 64-bit map of cache lines that have been written to since the table was known zero.
+    #[inline(always)]
+    pub(crate) fn lines(&self, i: usize) -> u32 {
+        self.lines[i].load(Relaxed)
+    }
+
+    #[inline(always)]
+    pub(crate) fn set_lines(&self, i: usize, to: u32) {
+        self.lines[i].store(to, Relaxed);
+    }
+
+    /// Notes that an entry in cache line `line` of the table has been written.
+    #[inline(always)]
+    pub(crate) fn touch(&self, line: u32) {
+        let word = &self.lines[(line / 32) as usize & 1];
+        word.store(word.load(Relaxed) | 1 << (line % 32), Relaxed);
+    }
+
+    #[inline(always)]
+    pub(crate) fn next(&self) -> Pfn {
+        Pfn(self.lines(0))
+    }
+
+    #[inline(always)]
+    pub(crate) fn prev(&self) -> Pfn {
+        Pfn(self.lines(1))
+    }
+
+    #[inline(always)]
+    pub(crate) fn set_next(&self, to: Pfn) {
+        self.set_lines(0, to.0);
+    }
+
+    #[inline(always)]
+    pub(crate) fn set_prev(&self, to: Pfn) {
+        self.set_lines(1, to.0);
+    }
+}

@@ -1,0 +1,103 @@
+//! Known-state pages for tables.
+//!
+//! A table page goes round: taken from the allocator, cleared (and constructed, for top tables), linked, unlinked
+//! with all its entries cleared, flushed from every TLB, and handed out again **without** being cleared, because
+//! it still is in the state in which it was handed out first. A [`Policy`] decides where it rests in between:
+//!
+//! * [`Quicklists`] — per-CPU magazines before a depot per node, within a budget per node;
+//! * [`Plain`] — nowhere: every page is cleared when taken and given back when flushed;
+//! * `V5` (feature `hosted`) — the Linux patch of 2007, bit for bit, mistakes included.
+//!
+//! What came back too early for any of them does not compile: a policy gets pages back as [`Flushed`], and only a
+//! flush makes that out of [`Unhooked`] (REQ-4, REQ-33). The historic policy takes them in [`Policy::retire`],
+//! before the flush, as it did.
+mod chain;
+mod class;
+mod depot;
+mod lists;
+mod plain;
+mod source;
+mod tally;
+#[cfg(feature = "hosted")]
+mod v5;
+
+pub use chain::{FlushProof, Flushed, Unhooked};
+pub use class::{Construct, Layout, Level, MAX_LEVELS, NoConstruct};
+pub use lists::{ListsConfig, Quicklists};
+pub use plain::Plain;
+pub use source::Source;
+pub use tally::{LevelCounts, PolicyCounts};
+#[cfg(feature = "hosted")]
+pub use v5::V5;
+
+use crate::addr::PhysAddr;
+use crate::cpu::{NodeId, Pinned};
+use crate::frames::{Ask, NoFrame};
+
+/// Memory for one table, in the state of its level: all zero, or constructed. Owned; not linked anywhere.
+#[must_use = "a dropped table page is lost: link it or give it back with Policy::unused"]
+#[derive(Debug)]
+pub struct Clean(PhysAddr);
+
+impl Clean {
+    /// Where it is.
+    #[inline(always)]
+    pub fn addr(&self) -> PhysAddr {
+        self.0
+    }
+
+    /// Gives up the type, to link the table into an entry.
+    #[inline(always)]
+    pub fn into_raw(self) -> PhysAddr {
+        self.0
+    }
+
+    /// Takes ownership back.
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller owns the table's memory: it came from [`Clean::into_raw`] and nobody else has taken it.
+    /// 2. Its content is in the state of the level it was handed out for.
+    /// 3. No MMU can reach it: it never was linked, or has been unlinked and flushed everywhere.
+    #[inline(always)]
+    pub unsafe fn from_raw(at: PhysAddr) -> Self {
+        Clean(at)
+    }
+}
+
+/// Where table pages come from and where they rest.
+pub trait Policy: Sync {
+    /// A page for a table of `level`, in that level's state.
+    ///
+    /// # Errors
+    ///
+    /// [`NoFrame`]; nothing has changed then.
+    fn alloc(&self, pin: &Pinned<'_>, level: Level, ask: Ask) -> Result<Clean, NoFrame>;
+
+    /// Takes back a page that was never linked; no flush is needed (REQ-37).
+    fn unused(&self, pin: &Pinned<'_>, level: Level, page: Clean);
+
+    /// Pages have been unhooked, the TLB still knows them. Policies that respect that do nothing here; the
+    /// historic ones take the pages out, as they did.
+    fn retire(&self, _pin: &Pinned<'_>, _pages: &mut Unhooked) {}
+
+    /// Pages come back that no TLB knows any more.
+    fn flushed(&self, pin: &Pinned<'_>, pages: Flushed);
+
+    /// A gather has ended on this CPU: the moment for a bounded amount of trimming.
+    fn gather_end(&self, _pin: &Pinned<'_>) {}
+
+    /// This CPU has nothing to run: the other moment for it.
+    fn idle(&self, _pin: &Pinned<'_>) {}
+
+    /// The node is short of memory: gives back up to `want` cached frames; returns how many it gave.
+    fn reclaim(&self, _pin: &Pinned<'_>, _node: NodeId, _want: u32) -> u32 {
+        0
+    }
+
+    /// This CPU goes offline, or everything ends: gives back all that the CPU holds.
+    fn drain(&self, _pin: &Pinned<'_>) {}
+
+    /// What has been counted so far.
+    fn counts(&self) -> PolicyCounts;
+}

@@ -1,0 +1,97 @@
+//! What every policy counts, on each CPU by itself.
+use super::{Level, MAX_LEVELS};
+use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
+use crate::cpu::{Counter, Pinned};
+
+/// One CPU's counts for one level.
+#[derive(Default)]
+pub(super) struct LevelTally {
+    pub allocs: Counter,
+    pub frees: Counter,
+    pub refills: Counter,
+    pub misses: Counter,
+    pub returns: Counter,
+}
+
+/// One CPU's counts. Single writer; on cache lines of its own.
+#[derive(Default)]
+#[repr(align(128))]
+pub(super) struct Tally {
+    levels: [LevelTally; MAX_LEVELS],
+}
+
+/// All CPUs' counts.
+pub(super) struct Tallies {
+    cpus: BootSlice<Tally>,
+}
+
+impl Tallies {
+    pub fn new(boot: &mut BootMemory, cpus: usize) -> Result<Self, BootMemoryShort> {
+        Ok(Tallies { cpus: boot.take(cpus, |_| Tally::default())? })
+    }
+
+    pub const fn bytes(cpus: usize) -> usize {
+        BootMemory::bytes::<Tally>(cpus)
+    }
+
+    #[inline(always)]
+    pub fn of(&self, pin: &Pinned<'_>, level: Level) -> &LevelTally {
+        &self.cpus[pin.cpu().0 as usize].levels[level.at()]
+    }
+
+    pub fn sum(&self) -> PolicyCounts {
+        let mut all = PolicyCounts::default();
+        for tally in self.cpus.iter() {
+            for (sum, one) in all.levels.iter_mut().zip(&tally.levels) {
+                sum.allocs = sum.allocs.wrapping_add(one.allocs.get());
+                sum.frees = sum.frees.wrapping_add(one.frees.get());
+                sum.refills = sum.refills.wrapping_add(one.refills.get());
+                sum.misses = sum.misses.wrapping_add(one.misses.get());
+                sum.returns = sum.returns.wrapping_add(one.returns.get());
+            }
+        }
+        all
+    }
+}
+
+/// Counts of one level, over all CPUs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LevelCounts {
+    /// Pages handed out.
+    pub allocs: usize,
+    /// Pages taken back.
+    pub frees: usize,
+    /// Turns of the depot: a magazine moved to a CPU. Not misses: the pages were known to be clean.
+    pub refills: usize,
+    /// Pages that came from the frame allocator.
+    pub misses: usize,
+    /// Pages that went back to the frame allocator.
+    pub returns: usize,
+}
+
+impl LevelCounts {
+    /// Pages handed out and not taken back.
+    pub fn live(&self) -> usize {
+        self.allocs.wrapping_sub(self.frees)
+    }
+}
+
+/// Counts of a policy. Exact when nothing is going on; otherwise off by at most what is going on (I7).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PolicyCounts {
+    /// By level. Pages that a list keeps for several levels count at the level for which they were fetched.
+    pub levels: [LevelCounts; MAX_LEVELS],
+}
+
+impl PolicyCounts {
+    /// Pages handed out and not taken back, all levels.
+    pub fn live(&self) -> usize {
+        self.levels.iter().fold(0, |n, l| n.wrapping_add(l.live()))
+    }
+
+    /// Pages that rest in the policy: taken from the allocator, neither handed out nor given back.
+    pub fn cached(&self) -> usize {
+        let held = self.levels.iter().fold(0usize, |n, l| n.wrapping_add(l.misses).wrapping_sub(l.returns));
+        held.wrapping_sub(self.live())
+    }
+}

@@ -1,0 +1,242 @@
+//! Collects what one operation unhooks, flushes once, and only then gives it back.
+use super::space::{Scope, Shootdown, SpaceTlb, Ticket, Tlb, Why};
+use crate::addr::{PhysAddr, Pfn};
+use crate::cpu::Pinned;
+use crate::frames::{DataFrames, Frames};
+use crate::quicklist::{FlushProof, Flushed, Level, Policy, Unhooked};
+
+/// What a gather works with.
+pub struct GatherParts<'a, P, S> {
+    /// Frame records.
+    pub frames: &'a Frames,
+    /// Where data frames go.
+    pub data: &'a DataFrames,
+    /// Where table pages go.
+    pub policy: &'a P,
+    /// Who invalidates.
+    pub tlb: &'a Tlb<S>,
+    /// The CPU we are on.
+    pub pin: &'a Pinned<'a>,
+}
+
+impl<P, S> Clone for GatherParts<'_, P, S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<P, S> Copy for GatherParts<'_, P, S> {}
+
+/// Everything that an operation on one space has unhooked so far. It allocates nothing: tables and data frames are
+/// chained through their records (REQ-33). Dropping it flushes and frees.
+///
+/// The tables in it cannot be reached from outside before the flush:
+///
+/// ```compile_fail,E0616
+/// use ptarmigan::{quicklist::{Policy, Unhooked}, tlb::{Gather, Shootdown}};
+/// fn steal<P: Policy, S: Shootdown>(gather: Gather<'_, P, S>) -> Unhooked {
+///     gather.tables // private: only `flush` leads on
+/// }
+/// ```
+///
+/// ```compile_fail,E0599
+/// use ptarmigan::{quicklist::Policy, tlb::{Gather, Shootdown}};
+/// fn free_at_once<P: Policy, S: Shootdown>(gather: Gather<'_, P, S>) {
+///     gather.free(); // only `Released`, the result of `flush`, has it
+/// }
+/// ```
+///
+/// ```compile_fail,E0382
+/// use ptarmigan::{quicklist::Policy, tlb::{Gather, Shootdown}};
+/// fn unhook_after_the_flush<P: Policy, S: Shootdown>(mut gather: Gather<'_, P, S>) {
+///     let released = gather.flush();
+///     gather.changed(0, 4096); // the gather was consumed by its flush
+///     released.free();
+/// }
+/// ```
+pub struct Gather<'a, P: Policy, S: Shootdown> {
+    parts: GatherParts<'a, P, S>,
+    space: &'a SpaceTlb,
+    stride: u32,
+    start: u64,
+    end: u64,
+    why: Why,
+    tables: Unhooked,
+    data: Pfn,
+    data_len: u32,
+}
+
+impl<'a, P: Policy, S: Shootdown> Gather<'a, P, S> {
+    /// An empty gather for operations on `space`, whose pages have 2^`stride` bytes.
+    #[inline]
+    pub fn new(parts: GatherParts<'a, P, S>, space: &'a SpaceTlb, stride: u32) -> Self {
+        Gather {
+            parts,
+            space,
+            stride,
+            start: u64::MAX,
+            end: 0,
+            why: Why::default(),
+            tables: Unhooked::new(),
+            data: Pfn::NONE,
+            data_len: 0,
+        }
+    }
+
+    /// A gather for the end of a space: one flush of everything, and all CPUs, lazy ones too, move to another root.
+    pub fn ending(parts: GatherParts<'a, P, S>, space: &'a SpaceTlb, stride: u32) -> Self {
+        let mut gather = Self::new(parts, space, stride);
+        gather.why.space_ends = true;
+        gather.changed(0, 1 << stride);
+        gather
+    }
+
+    /// What it works with.
+    #[inline(always)]
+    pub fn parts(&self) -> GatherParts<'a, P, S> {
+        self.parts
+    }
+
+    /// Whether nobody can see the entries that are being changed: plain stores will do.
+    #[inline]
+    pub fn is_private(&self) -> bool {
+        self.why.space_ends || self.space.is_unloaded()
+    }
+
+    /// Entries that map `start..end` have lost a permission or have been cleared.
+    #[inline(always)]
+    pub fn changed(&mut self, start: u64, end: u64) {
+        self.start = self.start.min(start);
+        self.end = self.end.max(end);
+    }
+
+    /// Takes over a table that has just been unhooked; it mapped addresses from `at` on.
+    ///
+    /// # Safety
+    ///
+    /// 1. No entry points to the table at `pfn` any more, and the caller gives it away.
+    /// 2. It is in the state of its level: no live entries.
+    #[inline(always)]
+    pub unsafe fn table(&mut self, pfn: Pfn, at: u64) {
+        self.why.tables_freed = true;
+        self.changed(at, at + (1 << self.stride));
+        // SAFETY: points 1 and 2 are those of `push`.
+        unsafe { self.tables.push(self.parts.frames, pfn) };
+    }
+
+    /// Takes over the top table of a space that ends.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`table`](Self::table), for the top at `at`; it is the only top that the gather is given.
+    pub unsafe fn top(&mut self, at: PhysAddr, level: Level) {
+        self.why.tables_freed = true;
+        // SAFETY: points 1 to 3 are passed on.
+        unsafe { self.tables.push_top(at, level) };
+    }
+
+    /// An entry of a top that the MMU keeps in registers has changed.
+    pub fn top_entry_changed(&mut self) {
+        self.why.reload_root = true;
+    }
+
+    /// Takes over a data frame whose last reference is gone.
+    ///
+    /// # Safety
+    ///
+    /// 1. No entry refers to `pfn` any more, and the caller gives the frame away.
+    #[inline(always)]
+    pub unsafe fn data(&mut self, pfn: Pfn) {
+        // The reference count is 0 and done with: its field becomes the link.
+        self.parts.frames.meta(pfn).set_link(self.data);
+        self.data = pfn;
+        self.data_len += 1;
+    }
+
+    /// Tables and data frames waiting.
+    pub fn waiting(&self) -> (u32, u32) {
+        (self.tables.len(), self.data_len)
+    }
+
+    /// Flushes what changed, once, on every CPU that may know it.
+    pub fn flush(mut self) -> Released<'a, P, S> {
+        self.flush_now()
+    }
+
+    fn flush_now(&mut self) -> Released<'a, P, S> {
+        let parts = self.parts;
+        let mut ticket = None;
+        let mut tables = core::mem::take(&mut self.tables);
+        if self.start < self.end {
+            parts.policy.retire(parts.pin, &mut tables);
+            let stride = self.stride;
+            let (start, end) = (self.start & !((1 << stride) - 1), self.end);
+            let scope = if end - start <= 1 << stride {
+                Scope::Page(start)
+            } else {
+                Scope::Range { start, end, stride }
+            };
+            ticket = Some(parts.tlb.flush(parts.pin, self.space, scope, self.why));
+        }
+        self.start = u64::MAX;
+        self.end = 0;
+        let data = core::mem::replace(&mut self.data, Pfn::NONE);
+        // SAFETY: 1. If anything was unhooked, `changed` was called for it, and `Tlb::flush` has just had every CPU
+        // that may know it invalidate (contract of `Shootdown`, point 1), lazy ones included as tables were freed.
+        // CPUs that were not in the masks load the root anew before they use the space, which leaves nothing old.
+        let tables = tables.flushed(unsafe { FlushProof::claim() });
+        Released { parts, tables, data, ticket }
+    }
+
+    /// Flushes and gives everything back.
+    #[inline]
+    pub fn finish(self) {
+        drop(self);
+    }
+}
+
+impl<P: Policy, S: Shootdown> Drop for Gather<'_, P, S> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.start < self.end {
+            self.flush_now().free();
+        }
+    }
+}
+
+/// What a gather held, flushed: nobody can reach it any more. Dropping it gives it back, as [`free`](Self::free)
+/// does.
+pub struct Released<'a, P: Policy, S: Shootdown> {
+    parts: GatherParts<'a, P, S>,
+    tables: Flushed,
+    data: Pfn,
+    ticket: Option<Ticket>,
+}
+
+impl<P: Policy, S: Shootdown> Released<'_, P, S> {
+    /// What was waited for; `None` if nothing had changed.
+    pub fn ticket(&self) -> Option<&Ticket> {
+        self.ticket.as_ref()
+    }
+
+    /// Gives tables to the policy and data frames to the allocator.
+    pub fn free(self) {
+        drop(self);
+    }
+}
+
+impl<P: Policy, S: Shootdown> Drop for Released<'_, P, S> {
+    fn drop(&mut self) {
+        let GatherParts { frames, data, policy, pin, .. } = self.parts;
+        let tables = core::mem::take(&mut self.tables);
+        let any = !tables.is_empty();
+        policy.flushed(pin, tables);
+        while self.data != Pfn::NONE {
+            let pfn = self.data;
+            self.data = frames.meta(pfn).link();
+            data.give(frames, pin, pfn);
+        }
+        if any || self.ticket.is_some() {
+            policy.gather_end(pin);
+        }
+    }
+}
