@@ -32,7 +32,7 @@ pub struct Layout {
 impl Layout {
     /// The top level.
     #[inline(always)]
-    pub fn top(&self) -> Level {
+    pub const fn top(&self) -> Level {
         Level(self.levels - 1)
     }
 
@@ -70,4 +70,15 @@ impl Construct for NoConstruct {
     fn construct(&self, _: &Frames, _: PhysAddr) {}
     #[inline(always)]
     fn destruct(&self, _: &Frames, _: PhysAddr) {}
+}
+
+impl<C: Construct> Construct for &C {
+    #[inline(always)]
+    fn construct(&self, frames: &Frames, top: PhysAddr) {
+        (**self).construct(frames, top);
+    }
+    #[inline(always)]
+    fn destruct(&self, frames: &Frames, top: PhysAddr) {
+        (**self).destruct(frames, top);
+    }
 }

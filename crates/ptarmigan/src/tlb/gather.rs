@@ -111,6 +111,9 @@ impl<'a, P: Policy, S: Shootdown> Gather<'a, P, S> {
 
     /// Takes over a table that has just been unhooked; it mapped addresses from `at` on.
     ///
+    /// The flush will say that tables were freed, which makes the hardware drop what its paging-structure caches
+    /// know of the space; so the range need not grow to the table's span if any page in it changed.
+    ///
     /// # Safety
     ///
     /// 1. No entry points to the table at `pfn` any more, and the caller gives it away.
@@ -118,7 +121,9 @@ impl<'a, P: Policy, S: Shootdown> Gather<'a, P, S> {
     #[inline(always)]
     pub unsafe fn table(&mut self, pfn: Pfn, at: u64) {
         self.why.tables_freed = true;
-        self.changed(at, at + (1 << self.stride));
+        if self.start >= self.end {
+            self.changed(at, at + (1 << self.stride));
+        }
         // SAFETY: points 1 and 2 are those of `push`.
         unsafe { self.tables.push(self.parts.frames, pfn) };
     }
@@ -132,6 +137,12 @@ impl<'a, P: Policy, S: Shootdown> Gather<'a, P, S> {
         self.why.tables_freed = true;
         // SAFETY: points 1 to 3 are passed on.
         unsafe { self.tables.push_top(at, level) };
+    }
+
+    /// A table was unlinked at `start..end` and linked elsewhere: paging-structure caches must forget the old way.
+    pub fn table_moved(&mut self, start: u64, end: u64) {
+        self.why.tables_freed = true;
+        self.changed(start, end);
     }
 
     /// An entry of a top that the MMU keeps in registers has changed.
@@ -166,11 +177,14 @@ impl<'a, P: Policy, S: Shootdown> Gather<'a, P, S> {
         let parts = self.parts;
         let mut ticket = None;
         let mut tables = core::mem::take(&mut self.tables);
-        if self.start < self.end {
+        let changed = self.start < self.end;
+        if changed || self.data != Pfn::NONE || !tables.is_empty() {
             parts.policy.retire(parts.pin, &mut tables);
             let stride = self.stride;
             let (start, end) = (self.start & !((1 << stride) - 1), self.end);
-            let scope = if end - start <= 1 << stride {
+            let scope = if !changed {
+                Scope::Full // unhooked, but nobody said where
+            } else if end - start <= 1 << stride {
                 Scope::Page(start)
             } else {
                 Scope::Range { start, end, stride }
@@ -180,8 +194,7 @@ impl<'a, P: Policy, S: Shootdown> Gather<'a, P, S> {
         self.start = u64::MAX;
         self.end = 0;
         let data = core::mem::replace(&mut self.data, Pfn::NONE);
-        // SAFETY: 1. If anything was unhooked, `changed` was called for it, and `Tlb::flush` has just had every CPU
-        // that may know it invalidate (contract of `Shootdown`, point 1), lazy ones included as tables were freed.
+        // SAFETY: 1. If anything was unhooked, `Tlb::flush` has just had every CPU that may know it invalidate (contract of `Shootdown`, point 1), lazy ones included as tables were freed.
         // CPUs that were not in the masks load the root anew before they use the space, which leaves nothing old.
         let tables = tables.flushed(unsafe { FlushProof::claim() });
         Released { parts, tables, data, ticket }
@@ -197,7 +210,7 @@ impl<'a, P: Policy, S: Shootdown> Gather<'a, P, S> {
 impl<P: Policy, S: Shootdown> Drop for Gather<'_, P, S> {
     #[inline]
     fn drop(&mut self) {
-        if self.start < self.end {
+        if self.start < self.end || self.data != Pfn::NONE || !self.tables.is_empty() {
             self.flush_now().free();
         }
     }

@@ -1,0 +1,343 @@
+//! The memory of a hosted machine, and what is common to all policies.
+use super::mapping::Mapping;
+use super::slots::CpuSlot;
+use crate::addr::{FRAME_SHIFT, FRAME_SIZE, PhysAddr, Pfn};
+use crate::bootmem::{BootMemory, BootMemoryShort};
+use crate::cpu::{MAX_CPUS, NodeId};
+use crate::format::Format;
+use crate::frames::{
+    Ask, DataFrames, Dirty, Frame, FrameCounts, Frames, MemoryRun, NoFrame, Place, Request, ZoneClass,
+};
+use crate::quicklist::{ListsConfig, Plain, Quicklists, Source, V5};
+use crate::table::KernelMap;
+use crate::window::DirectMap;
+use std::fmt;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+
+/// The shape of a hosted machine.
+#[derive(Clone, Copy, Debug)]
+pub struct HostConfig {
+    /// Logical CPUs, 1 to 256. CPU c is on node c * nodes / cpus.
+    pub cpus: usize,
+    /// NUMA nodes, 1 to 64, memory split evenly.
+    pub nodes: usize,
+    /// Physical memory in bytes, 1 MiB to 8 TiB. Only what is touched takes memory of the host.
+    pub bytes: u64,
+    /// Data frames have memory behind them: cleared and copied for real.
+    pub touch_data: bool,
+    /// Bytes at the start of each node, where tables are placed, to touch in advance.
+    pub prefault: usize,
+}
+
+impl Default for HostConfig {
+    /// One CPU, one node, 4 GiB.
+    fn default() -> Self {
+        HostConfig { cpus: 1, nodes: 1, bytes: 4 << 30, touch_data: false, prefault: 8 << 20 }
+    }
+}
+
+/// Why a machine could not be set up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HostError {
+    /// A number is out of range; the text says which range.
+    OutOfRange(String),
+    /// The host has no memory for it.
+    Host(String),
+    /// The library's own tables did not fit (a defect of this module).
+    Boot(BootMemoryShort),
+    /// The machine is too small for its own needs.
+    NoFrame(NoFrame),
+}
+
+impl fmt::Display for HostError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HostError::OutOfRange(s) | HostError::Host(s) => f.write_str(s),
+            HostError::Boot(e) => e.fmt(f),
+            HostError::NoFrame(e) => e.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for HostError {}
+
+impl From<BootMemoryShort> for HostError {
+    fn from(e: BootMemoryShort) -> Self {
+        HostError::Boot(e)
+    }
+}
+
+impl From<NoFrame> for HostError {
+    fn from(e: NoFrame) -> Self {
+        HostError::NoFrame(e)
+    }
+}
+
+/// Frames that did not come back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// Frames that should be free.
+    pub expected: u32,
+    /// Frames that are.
+    pub free: u32,
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.free < self.expected {
+            write!(f, "{} frame(s) leaked", self.expected - self.free)
+        } else {
+            write!(f, "{} frame(s) counted twice", self.free - self.expected)
+        }
+    }
+}
+
+impl std::error::Error for Missing {}
+
+/// Memory, frames, the kernel's half of top tables: everything but the policy and the TLB.
+pub struct Host<F: Format> {
+    config: HostConfig,
+    arena: Mapping,
+    frames: Frames,
+    data: DataFrames,
+    kernel: KernelMap<F, DirectMap>,
+    zero: Pfn,
+    backing: Pfn,
+    expected: u32,
+    taken: Arc<[AtomicBool]>,
+    /// Boot memory of the parts, which may be used as long as the host is.
+    boots: Mutex<Vec<Mapping>>,
+}
+
+/// Entries of the kernel's half that are in use, so that constructing a top is work.
+const KERNEL_ENTRIES: usize = 4;
+
+impl<F: Format> Host<F> {
+    /// Sets the machine up.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError`] if a number is out of range or the host has no memory.
+    pub fn new(config: HostConfig) -> Result<Self, HostError> {
+        let HostConfig { cpus, nodes, bytes, .. } = config;
+        let out = |what: String| Err(HostError::OutOfRange(what));
+        if !(1..=MAX_CPUS).contains(&cpus) {
+            return out(format!("{cpus} CPUs: 1 to {MAX_CPUS} will do"));
+        }
+        if !(1..=64).contains(&nodes) {
+            return out(format!("{nodes} nodes: 1 to 64 will do"));
+        }
+        if !(1 << 20..=8 << 40).contains(&bytes) {
+            return out(format!("{bytes} bytes of memory: 1 MiB to 8 TiB will do"));
+        }
+        let total = (bytes >> FRAME_SHIFT) as u32;
+        let per_node = total / nodes as u32;
+        if per_node < 64 {
+            return out(format!("{per_node} frames on each of {nodes} nodes: 64 are the least"));
+        }
+        let memory = |e: rustix::io::Errno| HostError::Host(format!("the host gave no memory: {e}"));
+        let arena = Mapping::new((total as usize) << FRAME_SHIFT).map_err(memory)?;
+        let runs: Vec<MemoryRun> = (0..nodes)
+            .map(|n| {
+                let start = n as u32 * per_node;
+                // Frame 0 stays out: its address means "none" to historic code.
+                let skip = u32::from(n == 0);
+                MemoryRun {
+                    start: Pfn(start + skip),
+                    frames: per_node - skip,
+                    node: NodeId(n as u8),
+                    class: ZoneClass::Low,
+                }
+            })
+            .collect();
+        for run in &runs {
+            let node = (per_node as usize) << FRAME_SHIFT;
+            arena.prefault((run.start.0 as usize) << FRAME_SHIFT, config.prefault.min(node / 2));
+        }
+        let boots = Mutex::new(Vec::new());
+        let need = Frames::bytes(total as usize, nodes) + DataFrames::bytes(cpus);
+        let mut boot = boot_memory(&boots, need)?;
+        let frames = Frames::new(&mut boot, &runs)?;
+        let data = DataFrames::new(&mut boot, cpus)?;
+        let expected = frames.counts().total;
+        // SAFETY: 1. the arena maps every frame from 0 to `total`, and the host owns it. 2. nobody else has its address.
+        let window = unsafe { DirectMap::new(arena.base().as_ptr()) };
+        let request = Request {
+            node: NodeId(0),
+            order: 0,
+            zero: true,
+            class: ZoneClass::Low,
+            place: Place::Bottom,
+            ask: Ask::NORMAL,
+        };
+        let kernel = KernelMap::new(&frames, window, request)?;
+        let zero = frames.take(request)?.zeroed(&window).into_raw();
+        let backing = frames.take(request)?.zeroed(&window).into_raw();
+        // An empty table stands for the kernel's own: the zero frame.
+        let top = F::LAYOUT.top();
+        for index in F::USER_TOP..(F::USER_TOP + KERNEL_ENTRIES).min(F::entries(top)) {
+            kernel.set(&frames, index, F::link(top, zero.addr()));
+        }
+        let taken = (0..cpus).map(|_| AtomicBool::new(false)).collect();
+        Ok(Host { config, arena, frames, data, kernel, zero, backing, expected, taken, boots })
+    }
+
+    /// The shape it was set up with.
+    pub fn config(&self) -> &HostConfig {
+        &self.config
+    }
+
+    /// Physical memory.
+    #[inline(always)]
+    pub fn frames(&self) -> &Frames {
+        &self.frames
+    }
+
+    /// Frames for data.
+    #[inline(always)]
+    pub fn data(&self) -> &DataFrames {
+        &self.data
+    }
+
+    /// The kernel's half of top tables.
+    pub fn kernel(&self) -> &KernelMap<F, DirectMap> {
+        &self.kernel
+    }
+
+    /// The frame of all untouched anonymous pages.
+    #[inline(always)]
+    pub fn zero_frame(&self) -> Pfn {
+        self.zero
+    }
+
+    /// The frame that stands for all pages of files.
+    #[inline(always)]
+    pub fn backing_frame(&self) -> Pfn {
+        self.backing
+    }
+
+    /// The direct map.
+    pub fn window(&self) -> DirectMap {
+        // SAFETY: as in `new`; the map is used through borrows of the host only, or by parts that borrow it.
+        unsafe { DirectMap::new(self.arena.base().as_ptr()) }
+    }
+
+    /// Reads a word of physical memory as an MMU would; `None` outside of it.
+    pub fn read(&self, at: PhysAddr, bytes: usize) -> Option<u64> {
+        let end = (self.config.bytes >> FRAME_SHIFT) << FRAME_SHIFT;
+        if at.0.checked_add(bytes as u64)? > end || !at.0.is_multiple_of(bytes as u64) {
+            return None;
+        }
+        let p = self.arena.base().as_ptr().wrapping_add(at.0 as usize);
+        // SAFETY: within the arena and aligned. Entries are written as atomics of the same width.
+        unsafe {
+            match bytes {
+                4 => Some(u32::from_le((*p.cast::<core::sync::atomic::AtomicU32>()).load(ORDER)) as u64),
+                8 => Some(u64::from_le((*p.cast::<core::sync::atomic::AtomicU64>()).load(ORDER))),
+                _ => None,
+            }
+        }
+    }
+
+    /// All CPU slots that nobody owns.
+    pub fn slots(&self) -> Vec<CpuSlot> {
+        let HostConfig { cpus, nodes, .. } = self.config;
+        (0..cpus).filter_map(|c| CpuSlot::take(&self.taken, c as u16, (c * nodes / cpus) as u8)).collect()
+    }
+
+    /// A block of boot memory that lives as long as the host.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Host`].
+    pub fn boot(&self, bytes: usize) -> Result<BootMemory, HostError> {
+        boot_memory(&self.boots, bytes)
+    }
+
+    /// Where policies get their pages.
+    pub fn source(&self) -> Source<'_, DirectMap, &KernelMap<F, DirectMap>> {
+        Source::new(&self.frames, self.window(), &self.kernel, F::LAYOUT)
+    }
+
+    /// The policy without caching.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError`] for lack of memory.
+    pub fn plain(&self) -> Result<Plain<'_, DirectMap, &KernelMap<F, DirectMap>>, HostError> {
+        let cpus = self.config.cpus;
+        let mut boot = self.boot(Plain::<DirectMap, &KernelMap<F, DirectMap>>::bytes(cpus))?;
+        Ok(Plain::new(&mut boot, cpus, self.source())?)
+    }
+
+    /// The policy of 2007 with `lists` lists.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError`] for lack of memory.
+    pub fn v5(&self, lists: usize) -> Result<V5<'_, DirectMap, &KernelMap<F, DirectMap>>, HostError> {
+        let cpus = self.config.cpus;
+        let mut boot = self.boot(V5::<DirectMap, &KernelMap<F, DirectMap>>::bytes(cpus))?;
+        Ok(V5::new(&mut boot, cpus, lists, self.source())?)
+    }
+
+    /// The library's own policy.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError`] for lack of memory.
+    pub fn quicklists(
+        &self,
+    ) -> Result<Quicklists<'_, DirectMap, &KernelMap<F, DirectMap>>, HostError> {
+        self.quicklists_with(ListsConfig::new(self.config.cpus))
+    }
+
+    /// The library's own policy with lists of other sizes; `config.cpus` is the host's.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError`] for lack of memory.
+    pub fn quicklists_with(
+        &self,
+        config: ListsConfig,
+    ) -> Result<Quicklists<'_, DirectMap, &KernelMap<F, DirectMap>>, HostError> {
+        let config = ListsConfig { cpus: self.config.cpus, ..config };
+        let need = Quicklists::<DirectMap, &KernelMap<F, DirectMap>>::bytes(&self.frames, &config);
+        let mut boot = self.boot(need)?;
+        Ok(Quicklists::new(&mut boot, config, self.source())?)
+    }
+
+    /// Whether every frame is back: spaces ended, policies and lists drained.
+    ///
+    /// # Errors
+    ///
+    /// [`Missing`] says how many are not.
+    pub fn audit(&self) -> Result<(), Missing> {
+        let FrameCounts { free, .. } = self.frames.counts();
+        // The kernel's reference top, the zero frame and the files' frame are the host's until it is dropped.
+        let expected = self.expected - 3;
+        if free == expected { Ok(()) } else { Err(Missing { expected, free }) }
+    }
+}
+
+const ORDER: core::sync::atomic::Ordering = core::sync::atomic::Ordering::Acquire;
+
+fn boot_memory(boots: &Mutex<Vec<Mapping>>, bytes: usize) -> Result<BootMemory, HostError> {
+    let len = bytes.next_multiple_of(FRAME_SIZE).max(FRAME_SIZE);
+    let mapping =
+        Mapping::new(len).map_err(|e| HostError::Host(format!("the host gave no memory: {e}")))?;
+    // SAFETY: 1. the mapping is new, and kept until the host is dropped; parts made from it borrow the host.
+    let boot = unsafe { BootMemory::new(mapping.base(), len) };
+    boots.lock().unwrap_or_else(|e| e.into_inner()).push(mapping);
+    Ok(boot)
+}
+
+impl<F: Format> Drop for Host<F> {
+    fn drop(&mut self) {
+        for pfn in [self.zero, self.backing] {
+            // SAFETY: 1. `new` took it, order 0; nothing that borrows the host is left. 2. `Dirty` promises nothing.
+            self.frames.give(unsafe { Frame::<Dirty>::from_raw(pfn, 0) });
+        }
+    }
+}

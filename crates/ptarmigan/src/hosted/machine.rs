@@ -1,0 +1,125 @@
+//! A host with a policy and a TLB.
+use super::host::{Host, HostError};
+use super::slots::CpuSlot;
+use crate::addr::{FRAME_SIZE, PhysAddr, Pfn};
+use crate::cpu::{NodeId, Pinned};
+use crate::format::Format;
+use crate::frames::{DataFrames, Frames};
+use crate::quicklist::Policy;
+use crate::space::SpaceMachine;
+use crate::table::Machine;
+use crate::tlb::{Invalidation, Shootdown, SpaceId, Tlb};
+use crate::window::{DirectMap, Window, WindowGuard};
+
+/// Nobody walks a hosted machine's tables: nothing to invalidate.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoTlb;
+
+// SAFETY: without an MMU nothing is ever cached, so both promises hold at once.
+unsafe impl Shootdown for NoTlb {
+    #[inline(always)]
+    fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}
+    #[inline(always)]
+    fn load(&self, _: &Pinned<'_>, _: SpaceId, _: PhysAddr) {}
+    #[inline(always)]
+    fn unload(&self, _: &Pinned<'_>, _: SpaceId) {}
+}
+
+/// Everything that operations run on.
+pub struct HostMachine<'h, F: Format, P, S> {
+    host: &'h Host<F>,
+    window: DirectMap,
+    policy: P,
+    tlb: Tlb<S>,
+}
+
+impl<'h, F: Format, P: Policy, S: Shootdown> HostMachine<'h, F, P, S> {
+    /// Puts a policy made for `host` and a TLB together.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError`] for lack of memory.
+    pub fn new(host: &'h Host<F>, policy: P, hardware: S) -> Result<Self, HostError> {
+        let cpus = host.config().cpus;
+        let mut boot = host.boot(Tlb::<S>::bytes(cpus))?;
+        Ok(HostMachine { host, window: host.window(), policy, tlb: Tlb::new(&mut boot, cpus, hardware)? })
+    }
+
+    /// The host beneath.
+    pub fn host(&self) -> &'h Host<F> {
+        self.host
+    }
+
+    /// Empties every list: of the given CPUs, and of the nodes.
+    pub fn drain(&self, slots: &[CpuSlot]) {
+        for slot in slots {
+            let pin = slot.pin();
+            self.policy.drain(&pin);
+            self.host.data().drain(self.host.frames(), &pin);
+        }
+        if let Some(slot) = slots.first() {
+            for node in 0..self.host.frames().nodes() {
+                self.policy.reclaim(&slot.pin(), NodeId(node), u32::MAX);
+            }
+        }
+    }
+}
+
+impl<F: Format, P: Policy, S: Shootdown> Machine for HostMachine<'_, F, P, S> {
+    type Window = DirectMap;
+    type Policy = P;
+    type Shootdown = S;
+
+    #[inline(always)]
+    fn frames(&self) -> &Frames {
+        self.host.frames()
+    }
+    #[inline(always)]
+    fn data(&self) -> &DataFrames {
+        self.host.data()
+    }
+    #[inline(always)]
+    fn window(&self) -> &DirectMap {
+        &self.window
+    }
+    #[inline(always)]
+    fn policy(&self) -> &P {
+        &self.policy
+    }
+    #[inline(always)]
+    fn tlb(&self) -> &Tlb<S> {
+        &self.tlb
+    }
+
+    #[inline]
+    fn clear_data(&self, frame: Pfn) {
+        if self.host.config().touch_data {
+            let guard = self.window.map(frame.addr());
+            // SAFETY: a data frame that has just been taken: ours alone; the guard is valid for all of it.
+            unsafe { guard.base().as_ptr().write_bytes(0, FRAME_SIZE) };
+        }
+    }
+
+    #[inline]
+    fn copy_data(&self, from: Pfn, to: Pfn) {
+        if self.host.config().touch_data {
+            let (from, to) = (self.window.map(from.addr()), self.window.map(to.addr()));
+            // SAFETY: `to` has just been taken and is ours alone; `from` is a different frame, which nobody writes
+            // while it is shared; both guards are valid for the frame.
+            unsafe {
+                core::ptr::copy_nonoverlapping(from.base().as_ptr(), to.base().as_ptr(), FRAME_SIZE);
+            }
+        }
+    }
+}
+
+impl<F: Format, P: Policy, S: Shootdown> SpaceMachine for HostMachine<'_, F, P, S> {
+    #[inline(always)]
+    fn zero_frame(&self) -> Pfn {
+        self.host.zero_frame()
+    }
+    #[inline(always)]
+    fn backing_frame(&self, _object: u32, _page: u64) -> Option<Pfn> {
+        Some(self.host.backing_frame())
+    }
+}

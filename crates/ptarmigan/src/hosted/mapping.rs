@@ -1,0 +1,52 @@
+//! Anonymous memory of the host.
+use core::ptr::NonNull;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+
+/// A block of zeroed memory, given back when dropped.
+pub(super) struct Mapping {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: it owns plain memory.
+unsafe impl Send for Mapping {}
+// SAFETY: it gives out an address; what is done there is the business of who was given the memory.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// `len` bytes, of which only what is touched takes memory.
+    pub fn new(len: usize) -> rustix::io::Result<Self> {
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
+        let base =
+            unsafe { mmap_anonymous(core::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags)? };
+        let base = NonNull::new(base.cast()).ok_or(rustix::io::Errno::NOMEM)?;
+        Ok(Mapping { base, len })
+    }
+
+    pub fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// Asks for huge pages, as a kernel's direct map has, and touches `len` bytes from `from` on, so that no fault
+    /// of the host's falls into a measurement. Failure to get huge pages is no failure.
+    pub fn prefault(&self, from: usize, len: usize) {
+        let end = (from + len).min(self.len);
+        if from >= end {
+            return;
+        }
+        // SAFETY: the range lies in this mapping; the advice does not change what it holds.
+        let _ = unsafe { madvise(self.base.as_ptr().add(from).cast(), end - from, Advice::LinuxHugepage) };
+        for at in (from..end).step_by(4096) {
+            // SAFETY: `at` is below `len`; called before the memory is given to anybody.
+            unsafe { self.base.as_ptr().add(at).write_volatile(0) };
+        }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, made by `new`, and whoever uses it borrows its owner.
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}

@@ -1,0 +1,39 @@
+//! A machine made of threads and `mmap`: for tests, emulators and the workbench. Needs std.
+//!
+//! [`Host`] owns the memory and what is common to all policies; [`HostMachine`] puts a policy and a TLB beside it.
+//!
+//! ```
+//! use ptarmigan::addr::{VirtAddr, VirtRange};
+//! use ptarmigan::format::X86_64;
+//! use ptarmigan::hosted::{Host, HostConfig, HostMachine, NoTlb};
+//! use ptarmigan::space::{Access, AreaFlags, Space};
+//! use ptarmigan::tlb::SpaceId;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let host = Host::<X86_64>::new(HostConfig { bytes: 64 << 20, ..HostConfig::default() })?;
+//! let cpus = host.slots();
+//! let pin = cpus[0].pin();
+//! let machine = HostMachine::new(&host, host.quicklists()?, NoTlb)?;
+//!
+//! let mut space = Space::<X86_64>::new(&machine, &pin, SpaceId(1))?;
+//! let heap = VirtRange { start: 0x40_0000, end: 0x50_0000 };
+//! space.mmap(&machine, &pin, heap, AreaFlags::READ.with(AreaFlags::WRITE), 0)?;
+//! space.fault(&machine, &pin, VirtAddr(0x40_0123), Access::Write)?;
+//! assert_eq!(space.tree().tables_below_top(), 3); // a PTE, a PMD and a PUD page
+//!
+//! let child = space.fork(&machine, &pin, SpaceId(2))?;
+//! child.end(&machine, &pin);
+//! space.end(&machine, &pin);
+//! machine.drain(&cpus);
+//! host.audit()?; // every frame is back
+//! # Ok(())
+//! # }
+//! ```
+mod host;
+mod machine;
+mod mapping;
+mod slots;
+
+pub use host::{Host, HostConfig, HostError, Missing};
+pub use machine::{HostMachine, NoTlb};
+pub use slots::CpuSlot;

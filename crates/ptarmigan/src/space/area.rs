@@ -1,0 +1,104 @@
+//! What an area of an address space is.
+use crate::addr::VirtRange;
+use core::fmt;
+
+/// Permissions and properties of an area.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub struct AreaFlags(pub u16);
+
+impl AreaFlags {
+    /// May be read.
+    pub const READ: AreaFlags = AreaFlags(1);
+    /// May be written.
+    pub const WRITE: AreaFlags = AreaFlags(2);
+    /// Instructions may be fetched.
+    pub const EXEC: AreaFlags = AreaFlags(4);
+    /// Writes are seen by all who map it; without it, writes make a private copy.
+    pub const SHARED: AreaFlags = AreaFlags(8);
+    /// Backed by an object (a file) that says which frame a page is in; without it, by fresh zeroes.
+    pub const BACKED: AreaFlags = AreaFlags(16);
+    /// Grows downwards when touched just below: a stack.
+    pub const GROWS_DOWN: AreaFlags = AreaFlags(32);
+    /// Mapped by the kernel for its own ends (vdso): copied by fork although nothing private is in it.
+    pub const SPECIAL: AreaFlags = AreaFlags(64);
+    /// A private page has been written: fork has something to copy (Linux's `anon_vma`).
+    pub const PRIVATE_PAGES: AreaFlags = AreaFlags(128);
+    /// Not passed on by fork (`MADV_DONTFORK`).
+    pub const NO_FORK: AreaFlags = AreaFlags(256);
+    /// Passed on empty by fork (`MADV_WIPEONFORK`).
+    pub const WIPE_ON_FORK: AreaFlags = AreaFlags(512);
+    /// All permissions.
+    pub const PERMISSIONS: AreaFlags = AreaFlags(7);
+
+    /// Whether all of `other` are set.
+    #[inline(always)]
+    pub const fn has(self, other: AreaFlags) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Both together.
+    #[inline(always)]
+    pub const fn with(self, other: AreaFlags) -> AreaFlags {
+        AreaFlags(self.0 | other.0)
+    }
+
+    /// Without those of `other`.
+    #[inline(always)]
+    pub const fn without(self, other: AreaFlags) -> AreaFlags {
+        AreaFlags(self.0 & !other.0)
+    }
+}
+
+impl fmt::Debug for AreaFlags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, name) in ["r", "w", "x", "s", "b", "g", "k", "p", "n", "z"].iter().enumerate() {
+            f.write_str(if self.0 >> i & 1 != 0 { name } else { "-" })?;
+        }
+        Ok(())
+    }
+}
+
+/// A run of pages with the same properties.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C)]
+pub struct Area {
+    /// First address, a multiple of the page size.
+    pub start: u64,
+    /// First address after it.
+    pub end: u64,
+    /// What backs it, a name that the machine understands; 0 if nothing does.
+    pub object: u32,
+    /// Permissions and properties.
+    pub flags: AreaFlags,
+    pub(super) _pad: u16,
+}
+
+impl Area {
+    /// An area.
+    pub const fn new(range: VirtRange, flags: AreaFlags, object: u32) -> Self {
+        Area { start: range.start, end: range.end, object, flags, _pad: 0 }
+    }
+
+    /// Its addresses.
+    #[inline(always)]
+    pub const fn range(&self) -> VirtRange {
+        VirtRange { start: self.start, end: self.end }
+    }
+
+    /// Whether `next`, which begins where this one ends, can be one area with it: alike, and with nothing behind
+    /// them whose pages would have to follow each other.
+    pub(super) fn joins(&self, next: &Area) -> bool {
+        self.end == next.start
+            && !self.flags.has(AreaFlags::BACKED)
+            && self.flags.without(AreaFlags::PRIVATE_PAGES) == next.flags.without(AreaFlags::PRIVATE_PAGES)
+            && self.object == next.object
+    }
+
+    /// Whether fork copies the tables of this area; others are filled again by faults (semantics.md §6).
+    #[inline(always)]
+    pub(super) fn is_copied(&self) -> bool {
+        let flags = self.flags;
+        (flags.has(AreaFlags::PRIVATE_PAGES) || flags.has(AreaFlags::SPECIAL))
+            && !flags.has(AreaFlags::WIPE_ON_FORK)
+    }
+}

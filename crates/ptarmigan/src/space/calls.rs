@@ -1,0 +1,292 @@
+//! The mmap family.
+use super::area::{Area, AreaFlags};
+use super::{Access, AreaError, FaultError, Space, SpaceMachine, release};
+use crate::addr::{VirtAddr, VirtRange};
+use crate::cpu::Pinned;
+use crate::format::{Attr, Format};
+use crate::table::{Free, parts};
+use crate::tlb::Gather;
+
+/// What `madvise` does to pages; other advice does nothing to tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advice {
+    /// `MADV_DONTNEED`: pages go, areas stay.
+    DontNeed,
+    /// `MADV_DONTFORK` (true) and `MADV_DOFORK` (false).
+    DontFork(bool),
+    /// `MADV_WIPEONFORK` (true) and `MADV_KEEPONFORK` (false).
+    WipeOnFork(bool),
+    /// `MADV_POPULATE_READ` and `MADV_POPULATE_WRITE`.
+    Populate(Access),
+}
+
+impl<F: Format> Space<F> {
+    /// Maps an area at a fixed place; what was there is unmapped first.
+    ///
+    /// # Errors
+    ///
+    /// [`AreaError`]; what was there may be gone then, as with `mmap(MAP_FIXED)`.
+    pub fn mmap<M: SpaceMachine>(
+        &mut self,
+        m: &M,
+        pin: &Pinned<'_>,
+        range: VirtRange,
+        flags: AreaFlags,
+        object: u32,
+    ) -> Result<(), AreaError> {
+        let range = Self::pages(range)?;
+        self.munmap(m, pin, range)?;
+        self.forget();
+        self.areas.insert(m, pin, Area::new(range, flags, object))
+    }
+
+    /// The highest gap of `len` bytes below `below`, for callers that do not care where.
+    pub fn find_gap<M: SpaceMachine>(&self, m: &M, len: u64, below: u64) -> Option<VirtRange> {
+        let mut end = below.min(F::USER_END) & !((1 << F::PAGE_SHIFT) - 1);
+        loop {
+            let start = end.checked_sub(len)?;
+            match self.areas.at_or_after(m, start) {
+                Some(area) if area.start < end => end = area.start,
+                // Address 0 is never given out.
+                _ => return (start > 0).then_some(VirtRange { start, end }),
+            }
+        }
+    }
+
+    /// Unmaps everything in `range`. Tables go by Linux's rule: those whose span holds no other area any more.
+    ///
+    /// # Errors
+    ///
+    /// [`AreaError`]; pages and areas are as they were then. No tables are ever allocated; a frame may be needed for
+    /// the records of areas that are cut in two.
+    pub fn munmap<M: SpaceMachine>(
+        &mut self,
+        m: &M,
+        pin: &Pinned<'_>,
+        range: VirtRange,
+    ) -> Result<(), AreaError> {
+        let range = Self::pages(range)?;
+        // Most calls of `mmap` come to free space.
+        match self.areas.at_or_after(m, range.start) {
+            Some(area) if area.start < range.end => {}
+            _ => return Ok(()),
+        }
+        self.forget();
+        let (mut first, mut last) = (u64::MAX, 0);
+        self.areas.remove_range(m, pin, range, |area| {
+            first = first.min(area.start);
+            last = last.max(area.end);
+        })?;
+        let mut gather = Gather::new(parts(m, pin), &self.tlb, F::PAGE_SHIFT);
+        if first < last {
+            let free = Free::Span {
+                floor: self.areas.last_before(m, first).map_or(0, |a| a.end),
+                ceiling: self.areas.at_or_after(m, last).map_or(F::USER_END, |a| a.start),
+            };
+            let range = VirtRange { start: first, end: last };
+            self.tree.unmap_with(m, range, free, &mut gather, |gather, _, raw| {
+                release::<F, M>(gather, raw);
+            });
+        }
+        gather.finish();
+        Ok(())
+    }
+
+    /// Changes permissions in `range`. Pages lose at once what is taken away, and gain by faults what is given.
+    ///
+    /// # Errors
+    ///
+    /// [`AreaError`]; nothing has changed then.
+    pub fn mprotect<M: SpaceMachine>(
+        &mut self,
+        m: &M,
+        pin: &Pinned<'_>,
+        range: VirtRange,
+        permissions: AreaFlags,
+    ) -> Result<(), AreaError> {
+        let range = Self::pages(range)?;
+        let permissions = AreaFlags(permissions.0 & AreaFlags::PERMISSIONS.0);
+        self.forget();
+        let (mut any, mut same) = (false, true);
+        self.areas.each(m, range, |a| {
+            any = true;
+            same &= a.flags.0 & AreaFlags::PERMISSIONS.0 == permissions.0;
+        });
+        if !any {
+            return Err(AreaError::NoArea(range));
+        }
+        if same {
+            return Ok(());
+        }
+        self.areas.change_range(m, pin, range, |a| {
+            a.flags.without(AreaFlags::PERMISSIONS).with(permissions)
+        })?;
+        let mut gather = Gather::new(parts(m, pin), &self.tlb, F::PAGE_SHIFT);
+        let readable = permissions.0 != 0;
+        let mut keep = Attr::USER | Attr::ACCESSED | Attr::DIRTY | Attr::SPECIAL;
+        if permissions.has(AreaFlags::WRITE) {
+            keep = keep | Attr::WRITE;
+        }
+        let mut add = Attr::default();
+        if readable {
+            add = add | Attr::READ;
+        }
+        if permissions.has(AreaFlags::EXEC) {
+            add = add | Attr::EXEC;
+        }
+        self.tree.change_range(m, range, &mut gather, |attr| Attr(attr.0 & keep.0) | add);
+        gather.finish();
+        Ok(())
+    }
+
+    /// Moves the end of the heap. The first call after `execve` says where the heap begins (that is what a C
+    /// library asks first), and maps nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`AreaError`]; the heap is as it was then.
+    pub fn brk<M: SpaceMachine>(
+        &mut self,
+        m: &M,
+        pin: &Pinned<'_>,
+        end: VirtAddr,
+    ) -> Result<(), AreaError> {
+        let page = 1u64 << F::PAGE_SHIFT;
+        let end = end.0.next_multiple_of(page);
+        let heap = self.heap;
+        if heap.start == 0 {
+            self.heap = VirtRange { start: end, end };
+            return Ok(());
+        }
+        if end > heap.end {
+            self.forget();
+            let grown = VirtRange { start: heap.end, end };
+            let flags = AreaFlags::READ.with(AreaFlags::WRITE);
+            self.areas.insert(m, pin, Area::new(Self::pages(grown)?, flags, 0))?;
+        } else if end < heap.end && end >= heap.start {
+            self.munmap(m, pin, VirtRange { start: end, end: heap.end })?;
+        }
+        self.heap.end = end.max(heap.start);
+        Ok(())
+    }
+
+    /// Moves or resizes what is mapped at `from`. What is mapped at the new place goes. With `keep` the old area
+    /// stays, empty (`MREMAP_DONTUNMAP`).
+    ///
+    /// # Errors
+    ///
+    /// [`AreaError`]; the old area is as it was then.
+    pub fn mremap<M: SpaceMachine>(
+        &mut self,
+        m: &M,
+        pin: &Pinned<'_>,
+        from: VirtRange,
+        to: VirtRange,
+        keep: bool,
+    ) -> Result<(), AreaError> {
+        let from = Self::pages(from)?;
+        let to = Self::pages(to)?;
+        let mut area = self.areas.find(m, from.start).ok_or(AreaError::NoArea(from))?;
+        self.forget();
+        if from.start == to.start {
+            if to.end < from.end {
+                return self.munmap(m, pin, VirtRange { start: to.end, end: from.end });
+            }
+            if to.end > from.end {
+                let grown = VirtRange { start: from.end, end: to.end };
+                return self.areas.insert(m, pin, Area { start: grown.start, end: grown.end, ..area });
+            }
+            return Ok(());
+        }
+        // A shrinking move cuts the tail off first.
+        let moved = VirtRange { start: from.start, end: from.start + from.len().min(to.len()) };
+        if moved.end < from.end {
+            self.munmap(m, pin, VirtRange { start: moved.end, end: from.end })?;
+        }
+        self.munmap(m, pin, to)?;
+        (area.start, area.end) = (to.start, to.end);
+        self.areas.insert(m, pin, area)?;
+        let mut gather = Gather::new(parts(m, pin), &self.tlb, F::PAGE_SHIFT);
+        let result = self.tree.move_range(m, pin, moved, to.start, &mut gather);
+        // Both places must be flushed before anybody uses either (semantics.md §5).
+        gather.finish();
+        if let Err(e) = result {
+            self.areas.remove_range(m, pin, to, |_| {})?;
+            return Err(e.into());
+        }
+        if !keep {
+            self.munmap(m, pin, moved)?;
+        }
+        Ok(())
+    }
+
+    /// Follows advice on `range`, where areas lie in it.
+    ///
+    /// # Errors
+    ///
+    /// [`AreaError`] for a bad range or lack of memory for records; [`FaultError`] from populating is passed on as
+    /// lack of memory, other reasons end the populating silently, as they would when the page was touched.
+    pub fn madvise<M: SpaceMachine>(
+        &mut self,
+        m: &M,
+        pin: &Pinned<'_>,
+        range: VirtRange,
+        advice: Advice,
+    ) -> Result<(), AreaError> {
+        let range = Self::pages(range)?;
+        match advice {
+            Advice::DontNeed => {
+                let mut gather = Gather::new(parts(m, pin), &self.tlb, F::PAGE_SHIFT);
+                let tree = &mut self.tree;
+                self.areas.each(m, range, |area| {
+                    tree.unmap_with(m, area.range().and(range), Free::Covered, &mut gather, |g, _, raw| {
+                        release::<F, M>(g, raw);
+                    });
+                });
+                gather.finish();
+                Ok(())
+            }
+            Advice::DontFork(on) => self.mark(m, pin, range, AreaFlags::NO_FORK, on),
+            Advice::WipeOnFork(on) => self.mark(m, pin, range, AreaFlags::WIPE_ON_FORK, on),
+            Advice::Populate(access) => self.populate(m, pin, range, access),
+        }
+    }
+
+    fn mark<M: SpaceMachine>(
+        &mut self,
+        m: &M,
+        pin: &Pinned<'_>,
+        range: VirtRange,
+        flag: AreaFlags,
+        on: bool,
+    ) -> Result<(), AreaError> {
+        self.forget();
+        self.areas.change_range(m, pin, range, |a| {
+            if on { a.flags.with(flag) } else { a.flags.without(flag) }
+        })
+    }
+
+    /// Makes all pages of `range` present, as if they had been touched.
+    ///
+    /// # Errors
+    ///
+    /// [`AreaError::NoFrame`]; pages before that stay.
+    pub fn populate<M: SpaceMachine>(
+        &mut self,
+        m: &M,
+        pin: &Pinned<'_>,
+        range: VirtRange,
+        access: Access,
+    ) -> Result<(), AreaError> {
+        let range = Self::pages(range)?;
+        let mut va = range.start;
+        while va < range.end {
+            match self.fault(m, pin, VirtAddr(va), access) {
+                Err(FaultError::NoFrame(e)) => return Err(e.into()),
+                Err(_) => return Ok(()),
+                Ok(_) => va += 1 << F::PAGE_SHIFT,
+            }
+        }
+        Ok(())
+    }
+}

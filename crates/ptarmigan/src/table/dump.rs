@@ -1,0 +1,65 @@
+//! Run-length dump of a tree: what a person wants to read.
+use super::machine::Machine;
+use super::tree::Tree;
+use crate::addr::{Pfn, VirtRange};
+use crate::format::{Attr, Format};
+use crate::quicklist::Level;
+use core::cell::Cell;
+use core::fmt;
+
+/// Prints a tree, a line for each run of pages with ascending frames and the same attributes.
+pub struct Dump<'a, F: Format, M: Machine> {
+    tree: &'a Tree<F>,
+    m: &'a M,
+}
+
+impl<F: Format> Tree<F> {
+    /// Something to print; see [`Dump`].
+    pub fn dump<'a, M: Machine>(&'a self, m: &'a M) -> Dump<'a, F, M> {
+        Dump { tree: self, m }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Run {
+    start: u64,
+    pages: u64,
+    pfn: Pfn,
+    attr: Attr,
+}
+
+impl<F: Format, M: Machine> fmt::Display for Dump<'_, F, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |level: u8| F::LEVEL_NAMES[level as usize];
+        write!(f, "{} tree at {}:", F::NAME, self.tree.root())?;
+        for level in (0..F::LAYOUT.levels).rev() {
+            write!(f, " {} {}", self.tree.tables(Level(level)), name(level))?;
+        }
+        writeln!(f)?;
+        let run: Cell<Option<Run>> = Cell::new(None);
+        let mut result = Ok(());
+        let all = VirtRange { start: 0, end: F::USER_END };
+        self.tree.walk(self.m, all, |va, pfn, attr| {
+            if let Some(mut last) = run.get() {
+                let next = last.start + (last.pages << F::PAGE_SHIFT);
+                // A special frame may stand behind any number of pages: such a run repeats one frame.
+                let follows = pfn.0 as u64 == last.pfn.0 as u64 + last.pages
+                    || attr.has(Attr::SPECIAL) && pfn == last.pfn;
+                if va.0 == next && attr == last.attr && follows {
+                    last.pages += 1;
+                    run.set(Some(last));
+                    return;
+                }
+                result = result.and(line::<F>(f, last));
+            }
+            run.set(Some(Run { start: va.0, pages: 1, pfn, attr }));
+        });
+        result?;
+        run.get().map_or(Ok(()), |last| line::<F>(f, last))
+    }
+}
+
+fn line<F: Format>(f: &mut fmt::Formatter<'_>, run: Run) -> fmt::Result {
+    let end = run.start + (run.pages << F::PAGE_SHIFT);
+    writeln!(f, "  {:#014x}..{end:#014x} {:>6} page(s) -> {} {}", run.start, run.pages, run.pfn, run.attr)
+}

@@ -1,0 +1,27 @@
+//! Trees of tables.
+//!
+//! A [`Tree`] owns its tables. Each table's frame has a record ([`FrameMeta`](crate::frames::FrameMeta)) with a
+//! count of its live entries and a bitmap of the parts of it (one bit for each 64th, a cache line of a 4 KiB table)
+//! that have been written to. So whether a table is empty is known without looking, and taking a space down visits
+//! only the lines that were used: the tables come back all zero because every entry that was written has been
+//! cleared, and the count proves it.
+//!
+//! | operation | what is locked | may allocate |
+//! |---|---|---|
+//! | [`Tree::map`], [`Tree::copy_range`], [`Tree::move_range`] | `&mut Tree` | yes; nothing is left behind on failure |
+//! | [`Tree::unmap_range`], [`Tree::change_range`], [`Tree::end`] | `&mut Tree` | never |
+//! | [`Tree::query`], [`Tree::walk`] | `&Tree` | never |
+mod cursor;
+mod dump;
+mod kernel_map;
+mod machine;
+mod ranges;
+mod slots;
+mod tree;
+
+pub use cursor::Cursor;
+pub use dump::Dump;
+pub use kernel_map::KernelMap;
+pub use machine::{GatherOf, Machine, parts};
+pub use ranges::Free;
+pub use tree::{MapError, Tree};

@@ -1,0 +1,436 @@
+//! Operations on ranges: each goes down the tree once and touches every table in the range once.
+use super::machine::{GatherOf, Machine};
+use super::slots::{Slots, born, died, each_touched, has_record};
+use super::tree::Tree;
+use crate::addr::{PhysAddr, VirtRange};
+use crate::cpu::Pinned;
+use crate::format::{Format, Slot};
+use crate::frames::{Ask, NoFrame};
+use crate::quicklist::Level;
+
+/// Which tables an unmap gives back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Free {
+    /// Every table that is empty afterwards.
+    Empty,
+    /// Linux's rule at `munmap` (semantics.md §6): a table goes if the aligned span it maps lies between the end of
+    /// the area before (`floor`) and the start of the area after (`ceiling`); then it is empty, too.
+    Span {
+        /// End of the last area before the range, 0 if there is none.
+        floor: u64,
+        /// Start of the first area after it, `USER_END` if there is none.
+        ceiling: u64,
+    },
+    /// Only leaf tables that the range covers as a whole (`madvise(MADV_DONTNEED)` since Linux 6.14).
+    Covered,
+    /// None.
+    Never,
+}
+
+/// What one way down needs.
+struct Unmap<'a, 'g, M: Machine, L> {
+    m: &'a M,
+    gather: &'a mut GatherOf<'g, M>,
+    range: VirtRange,
+    free: Free,
+    leaf: L,
+    private: bool,
+    freed: [u32; crate::quicklist::MAX_LEVELS],
+}
+
+/// First and last index (inclusive) of a table of `level`, mapping from `base` on, that lie in `range`.
+#[inline(always)]
+fn indices<F: Format>(level: Level, base: u64, range: VirtRange) -> (usize, usize) {
+    let shift = F::shift(level);
+    let first = range.start.saturating_sub(base) >> shift;
+    let last = (range.end - 1 - base) >> shift;
+    (first as usize, (last as usize).min(F::entries(level) - 1))
+}
+
+impl<F: Format> Tree<F> {
+    /// Clears all entries in `range` and calls `leaf(address, entry)` for each; gives back tables by `free`.
+    /// Never allocates.
+    pub(crate) fn unmap_with<M: Machine>(
+        &mut self,
+        m: &M,
+        range: VirtRange,
+        free: Free,
+        gather: &mut GatherOf<'_, M>,
+        leaf: impl FnMut(&mut GatherOf<'_, M>, u64, u64),
+    ) {
+        let range = range.and(VirtRange { start: 0, end: F::USER_END });
+        if range.is_empty() {
+            return;
+        }
+        let private = gather.is_private();
+        let mut way = Unmap { m, gather, range, free, leaf, private, freed: Default::default() };
+        unmap_table::<F, M, _>(&mut way, self.root(), Self::TOP, 0);
+        for (level, n) in way.freed.into_iter().enumerate() {
+            if n > 0 {
+                self.count(Level(level as u8), -(n as i32));
+            }
+        }
+    }
+
+    /// Clears all entries in `range`, giving the frames to `leaf`, and gives back tables by `free`.
+    pub fn unmap_range<M: Machine>(
+        &mut self,
+        m: &M,
+        range: VirtRange,
+        free: Free,
+        gather: &mut GatherOf<'_, M>,
+        mut leaf: impl FnMut(crate::addr::VirtAddr, crate::addr::Pfn, crate::format::Attr),
+    ) {
+        self.unmap_with(m, range, free, gather, |_, va, raw| {
+            leaf(crate::addr::VirtAddr(va), F::frame(raw), F::attr(raw))
+        });
+    }
+
+    /// Takes the whole tree down: every entry cleared, every table on the gather, the top last.
+    pub(crate) fn end_with<M: Machine>(
+        mut self,
+        m: &M,
+        gather: &mut GatherOf<'_, M>,
+        leaf: impl FnMut(&mut GatherOf<'_, M>, u64, u64),
+    ) {
+        let all = VirtRange { start: 0, end: F::USER_END };
+        self.unmap_with(m, all, Free::Span { floor: 0, ceiling: u64::MAX }, gather, leaf);
+        debug_assert_eq!(self.tables_below_top(), 0, "tables left behind");
+        // SAFETY: 1. `self` owned the top and is consumed. 2. its user half has just been emptied. A tree has one top.
+        unsafe { gather.top(self.root(), Self::TOP) };
+    }
+
+    /// Takes the whole tree down, giving the frames to `leaf`. The gather should be one for the end of the space.
+    pub fn end<M: Machine>(
+        self,
+        m: &M,
+        gather: &mut GatherOf<'_, M>,
+        mut leaf: impl FnMut(crate::addr::VirtAddr, crate::addr::Pfn, crate::format::Attr),
+    ) {
+        self.end_with(m, gather, |_, va, raw| {
+            leaf(crate::addr::VirtAddr(va), F::frame(raw), F::attr(raw))
+        });
+    }
+
+    /// Calls `change(address, entry)` for every leaf in `range` and writes back what it returns where that differs;
+    /// entries stay entries. Notes the range at the gather if an entry was changed.
+    pub(crate) fn change_with<M: Machine>(
+        &mut self,
+        m: &M,
+        range: VirtRange,
+        gather: &mut GatherOf<'_, M>,
+        mut change: impl FnMut(u64, u64) -> u64,
+    ) {
+        let private = gather.is_private();
+        self.walk_tables(m, range, &mut |at, base, first, last| {
+            let slots = Slots::<F, _>::open(m.window(), at);
+            each_touched::<F>(Some(m.frames().meta(at.pfn())), Level::PTE, first, last, |index| {
+                let slot = slots.at(Level::PTE, index);
+                let old = slot.load();
+                if old == 0 {
+                    return;
+                }
+                let va = base + ((index as u64) << F::PAGE_SHIFT);
+                let new = change(va, old);
+                if new != old {
+                    debug_assert_ne!(new, 0);
+                    if private {
+                        slot.store(new);
+                    } else {
+                        slot.swap(new);
+                    }
+                    gather.changed(va, va + (1 << F::PAGE_SHIFT));
+                }
+            });
+        });
+    }
+
+    /// Gives every mapped page in `range` the attributes that `change` makes of its own.
+    pub fn change_range<M: Machine>(
+        &mut self,
+        m: &M,
+        range: VirtRange,
+        gather: &mut GatherOf<'_, M>,
+        mut change: impl FnMut(crate::format::Attr) -> crate::format::Attr,
+    ) {
+        self.change_with(m, range, gather, |_, raw| F::leaf(F::frame(raw), change(F::attr(raw))));
+    }
+
+    /// Calls `visit(address, frame, attributes)` for every mapped page in `range`, in order.
+    pub fn walk<M: Machine>(
+        &self,
+        m: &M,
+        range: VirtRange,
+        mut visit: impl FnMut(crate::addr::VirtAddr, crate::addr::Pfn, crate::format::Attr),
+    ) {
+        self.walk_tables(m, range, &mut |at, base, first, last| {
+            let slots = Slots::<F, _>::open(m.window(), at);
+            each_touched::<F>(Some(m.frames().meta(at.pfn())), Level::PTE, first, last, |index| {
+                let raw = slots.at(Level::PTE, index).load();
+                if raw != 0 {
+                    let va = base + ((index as u64) << F::PAGE_SHIFT);
+                    visit(crate::addr::VirtAddr(va), F::frame(raw), F::attr(raw));
+                }
+            });
+        });
+    }
+
+    /// Calls `visit(table, first address it maps, first index, last index)` for every leaf table in `range`.
+    fn walk_tables<M: Machine>(
+        &self,
+        m: &M,
+        range: VirtRange,
+        visit: &mut impl FnMut(PhysAddr, u64, usize, usize),
+    ) {
+        let range = range.and(VirtRange { start: 0, end: F::USER_END });
+        if !range.is_empty() {
+            walk_table::<F, M>(m, self.root(), Self::TOP, 0, range, visit);
+        }
+    }
+
+    /// Copies the leaves of `range` into `to`: `each(address, entry)` returns what to leave here and what to put
+    /// there (0: nothing). A table is made there for every leaf table here, empty ones too, as fork does in Linux.
+    ///
+    /// # Errors
+    ///
+    /// [`NoFrame`]: what was copied until then stays in `to`, for the caller to take down.
+    pub(crate) fn copy_with<M: Machine>(
+        &mut self,
+        m: &M,
+        pin: &Pinned<'_>,
+        to: &mut Tree<F>,
+        range: VirtRange,
+        gather: &mut GatherOf<'_, M>,
+        mut each: impl FnMut(u64, u64) -> (u64, u64),
+    ) -> Result<(), NoFrame> {
+        let private = gather.is_private();
+        let mut result = Ok(());
+        self.walk_tables(m, range, &mut |at, base, first, last| {
+            if result.is_err() {
+                return;
+            }
+            let there = match to.leaf_table(m, pin, base, Ask::NORMAL) {
+                Ok(there) => there,
+                Err(e) => {
+                    result = Err(e);
+                    return;
+                }
+            };
+            let slots = Slots::<F, _>::open(m.window(), at);
+            let copies = Slots::<F, _>::open(m.window(), there);
+            let copy_meta = m.frames().meta(there.pfn());
+            each_touched::<F>(Some(m.frames().meta(at.pfn())), Level::PTE, first, last, |index| {
+                let slot = slots.at(Level::PTE, index);
+                let old = slot.load();
+                if old == 0 {
+                    return;
+                }
+                let va = base + ((index as u64) << F::PAGE_SHIFT);
+                let (here, copy) = each(va, old);
+                if here != old {
+                    if private {
+                        slot.store(here);
+                    } else {
+                        slot.swap(here);
+                    }
+                    gather.changed(va, va + (1 << F::PAGE_SHIFT));
+                }
+                if copy != 0 {
+                    copies.at(Level::PTE, index).store(copy);
+                    born::<F>(copy_meta, Level::PTE, index);
+                }
+            });
+        });
+        result
+    }
+
+    /// Moves all entries from `range` to the same distances from `to` on. Leaf tables that `range` covers whole are
+    /// moved whole, as Linux does, where both ends are aligned alike and nothing is linked at the new place.
+    ///
+    /// # Errors
+    ///
+    /// [`NoFrame`] if a table at the new place could not be had: then everything is back where it was.
+    pub(crate) fn move_range<M: Machine>(
+        &mut self,
+        m: &M,
+        pin: &Pinned<'_>,
+        range: VirtRange,
+        to: u64,
+        gather: &mut GatherOf<'_, M>,
+    ) -> Result<(), NoFrame> {
+        let span = 1u64 << F::shift(Level(1));
+        let mut at = range.start;
+        while at < range.end {
+            let target = at - range.start + to;
+            // As far as both stay within one leaf table.
+            let step = (span - at % span).min(span - target % span).min(range.end - at);
+            if let Err(e) = self.move_step(m, pin, at, target, step, gather) {
+                // What has been moved goes back to tables that are still there: that cannot fail.
+                let moved = VirtRange { start: to, end: target };
+                let back = self.move_range(m, pin, moved, range.start, gather);
+                debug_assert!(back.is_ok(), "the way back needs no new table");
+                return Err(e);
+            }
+            at += step;
+        }
+        Ok(())
+    }
+
+    /// One step of a move: within one leaf table on either side.
+    fn move_step<M: Machine>(
+        &mut self,
+        m: &M,
+        pin: &Pinned<'_>,
+        at: u64,
+        target: u64,
+        len: u64,
+        gather: &mut GatherOf<'_, M>,
+    ) -> Result<(), NoFrame> {
+        let parent_level = Level(1);
+        let Some(from) = self.find(m, at, Level::PTE) else { return Ok(()) };
+        let private = gather.is_private();
+        if len == 1 << F::shift(parent_level) && self.find(m, target, Level::PTE).is_none() {
+            // The whole table moves if the table above it at the new place exists or can be had.
+            if let Some(above) = self.find(m, target, parent_level) {
+                let old_parent = self.find(m, at, parent_level);
+                if let Some(old_parent) = old_parent {
+                    let index = F::index(parent_level, at);
+                    let slots = Slots::<F, _>::open(m.window(), old_parent);
+                    let link = slots.at(parent_level, index).swap(0);
+                    died(m.frames().meta(old_parent.pfn()), 1, false);
+                    let index = F::index(parent_level, target);
+                    Slots::<F, _>::open(m.window(), above).at(parent_level, index).store(link);
+                    born::<F>(m.frames().meta(above.pfn()), parent_level, index);
+                    gather.table_moved(at, at + len);
+                    return Ok(());
+                }
+            }
+        }
+        let there = self.leaf_table(m, pin, target, Ask::NORMAL)?;
+        let slots = Slots::<F, _>::open(m.window(), from);
+        let targets = Slots::<F, _>::open(m.window(), there);
+        let (meta, target_meta) = (m.frames().meta(from.pfn()), m.frames().meta(there.pfn()));
+        let first = F::index(Level::PTE, at);
+        let last = first + (len >> F::PAGE_SHIFT) as usize - 1;
+        let shift = F::index(Level::PTE, target) as isize - first as isize;
+        let mut moved = 0;
+        each_touched::<F>(Some(meta), Level::PTE, first, last, |index| {
+            let slot = slots.at(Level::PTE, index);
+            let old = slot.load();
+            if old == 0 {
+                return;
+            }
+            let old = if private {
+                slot.store(0);
+                old
+            } else {
+                slot.swap(0)
+            };
+            moved += 1;
+            let index = index.wrapping_add_signed(shift);
+            targets.at(Level::PTE, index).store(old);
+            born::<F>(target_meta, Level::PTE, index);
+        });
+        if moved > 0 {
+            died(meta, moved, false);
+            gather.changed(at, at + len);
+        }
+        Ok(())
+    }
+}
+
+fn walk_table<F: Format, M: Machine>(
+    m: &M,
+    at: PhysAddr,
+    level: Level,
+    base: u64,
+    range: VirtRange,
+    visit: &mut impl FnMut(PhysAddr, u64, usize, usize),
+) {
+    let (first, last) = indices::<F>(level, base, range);
+    if level == Level::PTE {
+        visit(at, base, first, last);
+        return;
+    }
+    let slots = Slots::<F, _>::open(m.window(), at);
+    let meta = has_record::<F>(level).then(|| m.frames().meta(at.pfn()));
+    each_touched::<F>(meta, level, first, last, |index| {
+        if let Some(child) = F::linked(level, slots.at(level, index).load()) {
+            let base = base + ((index as u64) << F::shift(level));
+            walk_table::<F, M>(m, child, Level(level.0 - 1), base, range, visit);
+        }
+    });
+}
+
+fn unmap_table<F: Format, M: Machine, L: FnMut(&mut GatherOf<'_, M>, u64, u64)>(
+    way: &mut Unmap<'_, '_, M, L>,
+    at: PhysAddr,
+    level: Level,
+    base: u64,
+) {
+    let m = way.m;
+    let slots = Slots::<F, _>::open(m.window(), at);
+    let (first, last) = indices::<F>(level, base, way.range);
+    let meta = has_record::<F>(level).then(|| m.frames().meta(at.pfn()));
+    let mut cleared = 0u16;
+    if level == Level::PTE {
+        let mut ends = (0, 0);
+        each_touched::<F>(meta, level, first, last, |index| {
+            let slot = slots.at(level, index);
+            let old = slot.load();
+            if old == 0 {
+                return;
+            }
+            let old = if way.private {
+                slot.store(0);
+                old
+            } else {
+                slot.swap(0)
+            };
+            let va = base + ((index as u64) << F::PAGE_SHIFT);
+            if cleared == 0 {
+                ends.0 = va;
+            }
+            ends.1 = va + (1 << F::PAGE_SHIFT);
+            cleared += 1;
+            (way.leaf)(way.gather, va, old);
+        });
+        if cleared > 0 {
+            way.gather.changed(ends.0, ends.1);
+        }
+    } else {
+        let below = Level(level.0 - 1);
+        each_touched::<F>(meta, level, first, last, |index| {
+            let slot = slots.at(level, index);
+            let Some(child) = F::linked(level, slot.load()) else { return };
+            let base = base + ((index as u64) << F::shift(level));
+            unmap_table::<F, M, L>(way, child, below, base);
+            let end = base + (1 << F::shift(level));
+            let empty = || m.frames().meta(child.pfn()).live() == 0;
+            let goes = match way.free {
+                Free::Empty => empty(),
+                Free::Span { floor, ceiling } => floor <= base && end <= ceiling && empty(),
+                Free::Covered => {
+                    below == Level::PTE && way.range.start <= base && end <= way.range.end && empty()
+                }
+                Free::Never => false,
+            };
+            // Tables under a top that lives in registers stay until the space ends.
+            let stays = F::TOP_IN_REGISTERS
+                && level == Tree::<F>::TOP
+                && !matches!(way.free, Free::Span { ceiling: u64::MAX, .. });
+            if goes && !stays {
+                slot.store(0);
+                cleared += 1;
+                way.freed[below.at()] += 1;
+                // SAFETY: 1. the entry was the table's only link and has just been cleared. 2. its count is 0.
+                unsafe { way.gather.table(child.pfn(), base) };
+            }
+        });
+    }
+    if cleared > 0
+        && let Some(meta) = meta
+    {
+        died(meta, cleared, level == Tree::<F>::TOP);
+    }
+}

@@ -1,0 +1,355 @@
+//! The tree itself, and operations on single pages.
+use super::machine::{GatherOf, Machine};
+use super::slots::{Slots, born, died, has_record};
+use crate::addr::{PhysAddr, Pfn, VirtAddr};
+use crate::cpu::Pinned;
+use crate::format::{Attr, Format, Slot};
+use crate::frames::{Ask, NoFrame, Use};
+use crate::quicklist::{Clean, Level, MAX_LEVELS, Policy};
+use core::fmt;
+use core::marker::PhantomData;
+
+/// A tree of tables, from the top down. Has to be taken down with [`Tree::end`]: dropping it loses its tables.
+#[must_use = "a dropped tree loses its tables: end it"]
+pub struct Tree<F: Format> {
+    root: PhysAddr,
+    /// Tables in it, by level; the top counts.
+    tables: [u32; MAX_LEVELS],
+    _format: PhantomData<F>,
+}
+
+/// Why a page could not be mapped; nothing has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MapError {
+    /// A table was needed and there was no memory for it.
+    NoFrame(NoFrame),
+    /// Something is mapped there already.
+    Occupied {
+        /// Where.
+        at: VirtAddr,
+    },
+    /// The address is not the user's.
+    OutOfRange {
+        /// Where.
+        at: VirtAddr,
+    },
+}
+
+impl fmt::Display for MapError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MapError::NoFrame(e) => e.fmt(f),
+            MapError::Occupied { at } => write!(f, "{at} is mapped already; unmap it first"),
+            MapError::OutOfRange { at } => write!(f, "{at} is beyond the user's addresses"),
+        }
+    }
+}
+
+impl core::error::Error for MapError {}
+
+impl From<NoFrame> for MapError {
+    fn from(e: NoFrame) -> Self {
+        MapError::NoFrame(e)
+    }
+}
+
+impl<F: Format> Tree<F> {
+    pub(super) const TOP: Level = F::LAYOUT.top();
+
+    /// An empty tree: its top, and where the MMU keeps that in registers also the tables that the user's entries
+    /// link, because later entries would not be seen.
+    ///
+    /// # Errors
+    ///
+    /// [`NoFrame`]; nothing has been taken then.
+    pub fn new<M: Machine>(m: &M, pin: &Pinned<'_>, ask: Ask) -> Result<Self, NoFrame> {
+        let top = Self::TOP;
+        let root = m.policy().alloc(pin, top, ask)?.into_raw();
+        if has_record::<F>(top) {
+            let meta = m.frames().meta(root.pfn());
+            meta.set_usage(Use::Table);
+            meta.set_order(top.0);
+        }
+        let mut tree = Tree { root, tables: [0; MAX_LEVELS], _format: PhantomData };
+        tree.tables[top.at()] = 1;
+        if F::TOP_IN_REGISTERS {
+            let below = Level(top.0 - 1);
+            for index in 0..F::USER_TOP {
+                match m.policy().alloc(pin, below, ask) {
+                    Ok(page) => {
+                        let at = tree.adopt(m, below, page);
+                        Slots::<F, _>::open(m.window(), root).at(top, index).store(F::link(top, at));
+                    }
+                    Err(e) => {
+                        tree.give_up(m, pin);
+                        return Err(e);
+                    }
+                }
+            }
+        }
+        Ok(tree)
+    }
+
+    /// Gives back an empty tree that no CPU has ever loaded.
+    fn give_up<M: Machine>(self, m: &M, pin: &Pinned<'_>) {
+        let top = Self::TOP;
+        let slots = Slots::<F, _>::open(m.window(), self.root);
+        for index in 0..F::USER_TOP {
+            let slot = slots.at(top, index);
+            if let Some(at) = F::linked(top, slot.load()) {
+                slot.store(0);
+                m.frames().meta(at.pfn()).set_usage(Use::Taken);
+                // SAFETY: 1. the entry owned it and has been cleared. 2. nothing was ever put in. 3. never loaded.
+                m.policy().unused(pin, Level(top.0 - 1), unsafe { Clean::from_raw(at) });
+            }
+        }
+        if has_record::<F>(top) {
+            m.frames().meta(self.root.pfn()).set_usage(Use::Taken);
+        }
+        // SAFETY: as above, for the top.
+        m.policy().unused(pin, top, unsafe { Clean::from_raw(self.root) });
+    }
+
+    /// The physical address of the top: what the MMU's root register is to hold.
+    #[inline(always)]
+    pub fn root(&self) -> PhysAddr {
+        self.root
+    }
+
+    /// Tables of a level.
+    #[inline(always)]
+    pub fn tables(&self, level: Level) -> u32 {
+        self.tables[level.at()]
+    }
+
+    /// Tables below the top: what Linux reports as `VmPTE`, in pages.
+    pub fn tables_below_top(&self) -> u32 {
+        self.tables[..Self::TOP.at()].iter().sum()
+    }
+
+    pub(super) fn count(&mut self, level: Level, change: i32) {
+        let n = &mut self.tables[level.at()];
+        *n = n.wrapping_add_signed(change);
+    }
+
+    /// Writes the record of a table that is about to be linked.
+    #[inline(always)]
+    fn adopt<M: Machine>(&mut self, m: &M, level: Level, page: Clean) -> PhysAddr {
+        let at = page.into_raw();
+        let meta = m.frames().meta(at.pfn());
+        debug_assert!(meta.live() == 0 && meta.lines(0) == 0, "clean page {at} has a record of use");
+        meta.set_usage(Use::Table);
+        meta.set_order(level.0);
+        self.count(level, 1);
+        at
+    }
+
+    /// The table of `to` that maps `va`; `None` if there is none.
+    #[inline(always)]
+    pub(super) fn find<M: Machine>(&self, m: &M, va: u64, to: Level) -> Option<PhysAddr> {
+        let mut at = self.root;
+        let mut level = Self::TOP;
+        while level > to {
+            let raw = Slots::<F, _>::open(m.window(), at).at(level, F::index(level, va)).load();
+            at = F::linked(level, raw)?;
+            level = Level(level.0 - 1);
+        }
+        Some(at)
+    }
+
+    /// The leaf table that maps `va`, made if there is none.
+    #[inline(always)]
+    pub(super) fn leaf_table<M: Machine>(
+        &mut self,
+        m: &M,
+        pin: &Pinned<'_>,
+        va: u64,
+        ask: Ask,
+    ) -> Result<PhysAddr, NoFrame> {
+        let mut at = self.root;
+        let mut level = Self::TOP;
+        while level > Level::PTE {
+            let raw = Slots::<F, _>::open(m.window(), at).at(level, F::index(level, va)).load();
+            match F::linked(level, raw) {
+                Some(next) => at = next,
+                None => return self.grow(m, pin, va, at, level, ask),
+            }
+            level = Level(level.0 - 1);
+        }
+        Ok(at)
+    }
+
+    /// Makes all tables that are missing below the table `parent` of `level` on the way to `va`.
+    ///
+    /// All are taken before any is linked, and they are linked to each other before the first of them is linked to
+    /// the tree: so failure leaves nothing behind, and a walker sees a complete path or none (release store).
+    fn grow<M: Machine>(
+        &mut self,
+        m: &M,
+        pin: &Pinned<'_>,
+        va: u64,
+        parent: PhysAddr,
+        level: Level,
+        ask: Ask,
+    ) -> Result<PhysAddr, NoFrame> {
+        let n = level.at();
+        let mut path = [PhysAddr(0); MAX_LEVELS];
+        for below in 0..n {
+            match m.policy().alloc(pin, Level(below as u8), ask) {
+                Ok(page) => path[below] = self.adopt(m, Level(below as u8), page),
+                Err(e) => {
+                    for (made, at) in path[..below].iter().enumerate() {
+                        self.count(Level(made as u8), -1);
+                        m.frames().meta(at.pfn()).set_usage(Use::Taken);
+                        // SAFETY: 1. taken above. 2. not written to. 3. never linked (REQ-37).
+                        m.policy().unused(pin, Level(made as u8), unsafe { Clean::from_raw(*at) });
+                    }
+                    return Err(e);
+                }
+            }
+        }
+        for below in 1..n {
+            let inner = Level(below as u8);
+            self.set_link(m, inner, path[below], va, path[below - 1]);
+        }
+        self.set_link(m, level, parent, va, path[n - 1]);
+        Ok(path[0])
+    }
+
+    #[inline(always)]
+    fn set_link<M: Machine>(&self, m: &M, level: Level, table: PhysAddr, va: u64, child: PhysAddr) {
+        let index = F::index(level, va);
+        Slots::<F, _>::open(m.window(), table).at(level, index).store(F::link(level, child));
+        if has_record::<F>(level) {
+            born::<F>(m.frames().meta(table.pfn()), level, index);
+        }
+    }
+
+    /// Maps one page. An entry that was not present needs no flush.
+    ///
+    /// # Errors
+    ///
+    /// [`MapError`]; nothing has changed then.
+    #[inline]
+    pub fn map<M: Machine>(
+        &mut self,
+        m: &M,
+        pin: &Pinned<'_>,
+        va: VirtAddr,
+        pfn: Pfn,
+        attr: Attr,
+        ask: Ask,
+    ) -> Result<(), MapError> {
+        if va.0 >= F::USER_END {
+            return Err(MapError::OutOfRange { at: va });
+        }
+        let at = self.leaf_table(m, pin, va.0, ask)?;
+        let index = F::index(Level::PTE, va.0);
+        let slots = Slots::<F, _>::open(m.window(), at);
+        let slot = slots.at(Level::PTE, index);
+        if slot.load() != 0 {
+            return Err(MapError::Occupied { at: va });
+        }
+        slot.store(F::leaf(pfn, attr));
+        born::<F>(m.frames().meta(at.pfn()), Level::PTE, index);
+        Ok(())
+    }
+
+    /// Puts the leaf `raw` where there is none; `va` is the user's.
+    ///
+    /// # Errors
+    ///
+    /// [`NoFrame`]; nothing has changed then.
+    #[inline(always)]
+    pub(crate) fn put<M: Machine>(
+        &mut self,
+        m: &M,
+        pin: &Pinned<'_>,
+        va: u64,
+        raw: u64,
+    ) -> Result<(), NoFrame> {
+        let at = self.leaf_table(m, pin, va, Ask::NORMAL)?;
+        let index = F::index(Level::PTE, va);
+        let slots = Slots::<F, _>::open(m.window(), at);
+        let slot = slots.at(Level::PTE, index);
+        debug_assert_eq!(slot.load(), 0);
+        slot.store(raw);
+        born::<F>(m.frames().meta(at.pfn()), Level::PTE, index);
+        Ok(())
+    }
+
+    /// What is mapped at `va`: frame and attributes, even where the MMU would not let the access through.
+    #[inline]
+    pub fn query<M: Machine>(&self, m: &M, va: VirtAddr) -> Option<(Pfn, Attr)> {
+        let raw = self.raw(m, va.0)?;
+        Some((F::frame(raw), F::attr(raw)))
+    }
+
+    /// The leaf entry for `va`; `None` if there is none.
+    #[inline(always)]
+    pub(crate) fn raw<M: Machine>(&self, m: &M, va: u64) -> Option<u64> {
+        if va >= F::USER_END {
+            return None;
+        }
+        let at = self.find(m, va, Level::PTE)?;
+        let raw = Slots::<F, _>::open(m.window(), at).at(Level::PTE, F::index(Level::PTE, va)).load();
+        (raw != 0).then_some(raw)
+    }
+
+    /// Changes the leaf for `va` in place with `change`; returns old and new. The caller flushes if a permission
+    /// went away or the frame changed.
+    #[inline(always)]
+    pub(crate) fn change<M: Machine>(
+        &mut self,
+        m: &M,
+        va: u64,
+        private: bool,
+        change: impl FnOnce(u64) -> u64,
+    ) -> Option<(u64, u64)> {
+        let at = self.find(m, va, Level::PTE)?;
+        let slots = Slots::<F, _>::open(m.window(), at);
+        let slot = slots.at(Level::PTE, F::index(Level::PTE, va));
+        let old = slot.load();
+        if old == 0 {
+            return None;
+        }
+        let new = change(old);
+        debug_assert_ne!(new, 0, "entries are cleared by unmapping, which counts them");
+        if private {
+            slot.store(new);
+        } else {
+            slot.swap(new);
+        }
+        Some((old, new))
+    }
+
+    /// Unmaps one page, keeps the tables (as they are kept for a neighbour that is still mapped); returns frame and
+    /// attributes of what was there. To free tables that become empty use [`Tree::unmap_range`].
+    #[inline]
+    pub fn unmap<M: Machine>(
+        &mut self,
+        m: &M,
+        va: VirtAddr,
+        gather: &mut GatherOf<'_, M>,
+    ) -> Option<(Pfn, Attr)> {
+        if va.0 >= F::USER_END {
+            return None;
+        }
+        let at = self.find(m, va.0, Level::PTE)?;
+        let slots = Slots::<F, _>::open(m.window(), at);
+        let slot = slots.at(Level::PTE, F::index(Level::PTE, va.0));
+        let old = slot.load();
+        if old == 0 {
+            return None;
+        }
+        let old = if gather.is_private() {
+            slot.store(0);
+            old
+        } else {
+            slot.swap(0)
+        };
+        died(m.frames().meta(at.pfn()), 1, false);
+        gather.changed(va.0, va.0 + (1 << F::PAGE_SHIFT));
+        Some((F::frame(old), F::attr(old)))
+    }
+}
