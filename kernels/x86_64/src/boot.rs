@@ -2,13 +2,12 @@
 
 use core::arch::global_asm;
 use core::cell::UnsafeCell;
-use core::ptr;
 
-use crate::mmu::TablePage;
+use crate::mmu::{self, TablePage};
 
 global_asm!(include_str!("boot.s"));
 
-/// Where the low 4 GiB of physical memory are mapped a second time: slot 256 of every top table.
+/// Where the low 4 GiB of physical memory are mapped, the image among them: slot 256 of every top table.
 pub const DIRECT_MAP: u64 = 0xffff_8000_0000_0000;
 
 /// The stack the kernel runs on. The assembly knows its size.
@@ -28,7 +27,7 @@ static boot_directories: [TablePage; 4] = [const { TablePage::new() }; 4];
 #[unsafe(no_mangle)]
 static boot_stack: Stack = Stack(UnsafeCell::new([0; 0x10000]));
 
-/// The table every other top copies its kernel entries from: slot 0 (where the image runs) and 256 to 511.
+/// The table every other top copies its kernel entries from: 256 to 511. The lower half is empty.
 pub fn kernel_top() -> &'static TablePage {
     &boot_top
 }
@@ -77,15 +76,15 @@ const PAGE: u64 = 4096;
 ///
 /// `start_info` is what the loader passed at entry, and the memory it describes has not been written to.
 pub unsafe fn largest_region(start_info: u64) -> Option<Region> {
-    let info = ptr::with_exposed_provenance::<StartInfo>(start_info as usize);
-    // SAFETY: the caller passes the loader's structure, which is in low, identity-mapped memory.
+    let info = mmu::direct::<StartInfo>(start_info);
+    // SAFETY: the caller passes the loader's structure, which is in low memory.
     let (magic, version, map, entries) =
         unsafe { ((*info).magic, (*info).version, (*info).memory_map, (*info).memory_map_entries) };
     // Version 0 of the structure had no memory map.
     if magic != START_MAGIC || version == 0 {
         return None;
     }
-    let first = ptr::with_exposed_provenance::<MapEntry>(map as usize);
+    let first = mmu::direct::<MapEntry>(map);
     let mut best: Option<Region> = None;
     for i in 0..entries as usize {
         // SAFETY: the loader says there are this many entries.
@@ -109,5 +108,5 @@ fn image_end_address() -> u64 {
         /// Set by the link script; only its address means anything.
         static image_end: u8;
     }
-    (&raw const image_end).addr() as u64
+    (&raw const image_end).addr() as u64 - DIRECT_MAP
 }

@@ -37,9 +37,9 @@ impl TablePage {
         self.0[index].store(entry, Ordering::Release);
     }
 
-    /// Its physical address. Statics of the image are identity mapped.
-    pub fn physical(&self) -> u64 {
-        ptr::from_ref(self).addr() as u64
+    /// Its physical address: the image, and so every table it has as a static, is in the direct map.
+    pub fn physical(&'static self) -> u64 {
+        ptr::from_ref(self).addr() as u64 - DIRECT_MAP
     }
 }
 

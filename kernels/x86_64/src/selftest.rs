@@ -7,7 +7,7 @@ use crate::boot::{self, Region};
 use crate::mmu::{self, ACCESSED, DIRTY, NO_EXECUTE, PRESENT, TablePage, WRITABLE};
 use crate::{say, trap};
 
-/// Slot 2 of the top table, in the range the user slots 1 to 255 span.
+/// Slot 2 of the top table, in the user's half.
 const VIRT: u64 = 2 << 39;
 const PAGE: u64 = 4096;
 
@@ -52,7 +52,7 @@ pub fn run(region: Region) {
 
     let boot = mmu::current_top();
     assert_eq!(boot, boot::kernel_top().physical());
-    TOP.set(0, boot::kernel_top().get(0));
+    assert_eq!(boot::kernel_top().get(0), 0, "the user's half is not empty");
     for slot in 256..512 {
         TOP.set(slot, boot::kernel_top().get(slot));
     }
