@@ -15,7 +15,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use clap::{Parser, Subcommand, builder::PossibleValuesParser};
+use clap::{Parser, Subcommand, builder::PossibleValuesParser, error::ErrorKind};
 
 use contender::{Case, Contender, PAGES, SPACES, SPARSE, Shape};
 use report::{Document, Samples};
@@ -70,7 +70,13 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Err(error) => {
-            let message = error.to_string();
+            let message = match error.kind() {
+                // What clap prints here is the whole help.
+                ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+                    "error: say which benchmark to run: table".to_string()
+                }
+                _ => error.to_string(),
+            };
             eprintln!("{}", message.lines().next().unwrap_or("error: bad arguments"));
             return ExitCode::from(2);
         }
