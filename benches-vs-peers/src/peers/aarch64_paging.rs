@@ -1,0 +1,154 @@
+//! `aarch64-paging`: everything is a range; the allocator owes it zeroed tables.
+
+use std::ptr::{self, NonNull};
+
+use aarch64_paging::Mapping;
+use aarch64_paging::descriptor::{El1Attributes, PhysicalAddress};
+use aarch64_paging::paging::{
+    Constraints, El1And0, MemoryRegion, PageTable, RootTable, Translation, VaRange,
+};
+
+use crate::contender::{Contender, PAGE, PAGES, PHYS, SPARSE, STRIDE, Shape, VIRT, contiguous};
+use crate::pool;
+
+const FLAGS: El1Attributes = El1Attributes::VALID
+    .union(El1Attributes::ACCESSED)
+    .union(El1Attributes::NON_GLOBAL)
+    .union(El1Attributes::ATTRIBUTE_INDEX_1)
+    .union(El1Attributes::INNER_SHAREABLE)
+    .union(El1Attributes::USER);
+
+const PAGES_ONLY: Constraints = Constraints::NO_BLOCK_MAPPINGS;
+
+struct Identity;
+
+fn pointer(table: usize) -> NonNull<PageTable<El1Attributes>> {
+    NonNull::new(ptr::with_exposed_provenance_mut(table)).expect("the pool is not at address 0")
+}
+
+impl Translation<El1Attributes> for Identity {
+    #[inline(always)]
+    fn allocate_table(&mut self) -> (NonNull<PageTable<El1Attributes>>, PhysicalAddress) {
+        let table = pool::alloc_zeroed();
+        (pointer(table), PhysicalAddress(table))
+    }
+
+    #[inline(always)]
+    unsafe fn deallocate_table(&mut self, table: NonNull<PageTable<El1Attributes>>) {
+        pool::free(table.as_ptr().addr());
+    }
+
+    #[inline(always)]
+    fn physical_to_virtual(&self, table: PhysicalAddress) -> NonNull<PageTable<El1Attributes>> {
+        pointer(table.0)
+    }
+}
+
+type Table = RootTable<El1And0, Identity>;
+
+#[inline(always)]
+fn one(virt: usize) -> MemoryRegion {
+    MemoryRegion::new(virt, virt + PAGE)
+}
+
+fn everything() -> MemoryRegion {
+    MemoryRegion::new(VIRT, VIRT + PAGES * PAGE)
+}
+
+/// The contender.
+#[derive(Default)]
+pub struct Aarch64 {
+    table: Option<Table>,
+}
+
+impl Aarch64 {
+    fn table(&mut self) -> &mut Table {
+        self.table.as_mut().expect("open comes first")
+    }
+}
+
+impl Contender for Aarch64 {
+    fn name(&self) -> &'static str {
+        "aarch64-paging"
+    }
+
+    fn open(&mut self) {
+        self.table = Some(RootTable::with_va_range(Identity, 0, El1And0, VaRange::Lower));
+    }
+
+    fn map(&mut self) {
+        let table = self.table();
+        for (virt, phys) in contiguous() {
+            table.map_range(&one(virt), PhysicalAddress(phys), FLAGS, PAGES_ONLY).expect("map");
+        }
+    }
+
+    fn query(&mut self) -> usize {
+        let table = self.table();
+        let mut sum = 0_usize;
+        for (virt, _) in contiguous() {
+            table
+                .walk_range(&one(virt), &mut |_, entry, _| {
+                    if entry.is_valid() {
+                        sum = sum.wrapping_add(entry.output_address().0);
+                    }
+                    Ok(())
+                })
+                .expect("walk");
+        }
+        sum
+    }
+
+    fn unmap(&mut self) {
+        let table = self.table();
+        for (virt, phys) in contiguous() {
+            // Unmapping is mapping without the valid flag.
+            table
+                .map_range(&one(virt), PhysicalAddress(phys), El1Attributes::empty(), PAGES_ONLY)
+                .expect("unmap");
+        }
+    }
+
+    fn map_range(&mut self) {
+        self.table().map_range(&everything(), PhysicalAddress(PHYS), FLAGS, PAGES_ONLY).expect("map a range");
+    }
+
+    fn unmap_range(&mut self) {
+        self.table()
+            .map_range(&everything(), PhysicalAddress(PHYS), El1Attributes::empty(), PAGES_ONLY)
+            .expect("unmap a range");
+    }
+
+    fn close(&mut self) {
+        self.table = None;
+    }
+
+    fn fork_ways(&self) -> &'static [&'static str] {
+        &["drop", "unmap-range"]
+    }
+
+    fn fork_shape(&mut self, way: usize, shape: &Shape) {
+        if way == 0 {
+            for space in shape.spaces() {
+                let mut table = RootTable::with_va_range(Identity, 0, El1And0, VaRange::Lower);
+                for (virt, phys) in space.pages() {
+                    table.map_range(&one(virt), PhysicalAddress(phys), FLAGS, PAGES_ONLY).expect("map");
+                }
+                drop(table);
+            }
+            return;
+        }
+        // `Mapping` is what a kernel would hold; subtrees go as a whole when a range covers them.
+        let whole = MemoryRegion::new(VIRT, VIRT + SPARSE * STRIDE);
+        for space in shape.spaces() {
+            let mut mapping = Mapping::with_asid_and_va_range(Identity, 1, 0, El1And0, VaRange::Lower);
+            for (virt, phys) in space.pages() {
+                mapping.map_range(&one(virt), PhysicalAddress(phys), FLAGS, PAGES_ONLY).expect("map");
+            }
+            mapping
+                .map_range(&whole, PhysicalAddress(PHYS), El1Attributes::empty(), PAGES_ONLY)
+                .expect("unmap a range");
+            drop(mapping);
+        }
+    }
+}

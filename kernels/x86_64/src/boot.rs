@@ -1,0 +1,112 @@
+//! From the loader's 32-bit entry to Rust in long mode, and what the loader said about memory.
+
+use core::arch::global_asm;
+use core::cell::UnsafeCell;
+
+use crate::mmu::{self, TablePage};
+
+global_asm!(include_str!("boot.s"));
+
+/// Where the low 4 GiB of physical memory are mapped, the image among them: slot 256 of every top table.
+pub const DIRECT_MAP: u64 = 0xffff_8000_0000_0000;
+
+/// The stack the kernel runs on. The assembly knows its size.
+#[repr(C, align(16))]
+struct Stack(UnsafeCell<[u8; 0x10000]>);
+
+// SAFETY: the bytes are only reached through the stack pointer of the one CPU.
+unsafe impl Sync for Stack {}
+
+/// The tables the machine boots on. They belong to the MMU; only the top is ever read again, entry by entry.
+#[unsafe(no_mangle)]
+static boot_top: TablePage = TablePage::new();
+#[unsafe(no_mangle)]
+static boot_upper: TablePage = TablePage::new();
+#[unsafe(no_mangle)]
+static boot_directories: [TablePage; 4] = [const { TablePage::new() }; 4];
+#[unsafe(no_mangle)]
+static boot_stack: Stack = Stack(UnsafeCell::new([0; 0x10000]));
+
+/// The table every other top copies its kernel entries from: 256 to 511. The lower half is empty.
+pub fn kernel_top() -> &'static TablePage {
+    &boot_top
+}
+
+/// A run of usable physical memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Region {
+    /// Its first byte, on a page's border.
+    pub start: u64,
+    /// Its bytes, whole pages.
+    pub len: u64,
+}
+
+/// The loader's start information (PVH), as far as it is used.
+#[repr(C)]
+struct StartInfo {
+    magic: u32,
+    version: u32,
+    flags: u32,
+    modules: u32,
+    module_list: u64,
+    command_line: u64,
+    rsdp: u64,
+    memory_map: u64,
+    memory_map_entries: u32,
+    reserved: u32,
+}
+
+/// One entry of its memory map.
+#[repr(C)]
+struct MapEntry {
+    start: u64,
+    len: u64,
+    kind: u32,
+    reserved: u32,
+}
+
+const START_MAGIC: u32 = 0x336e_c578;
+const KIND_RAM: u32 = 1;
+const MAPPED: u64 = 4 << 30;
+const PAGE: u64 = 4096;
+
+/// The largest run of usable memory which the image does not occupy and the direct map reaches.
+///
+/// # Safety
+///
+/// `start_info` is what the loader passed at entry, and the memory it describes has not been written to.
+pub unsafe fn largest_region(start_info: u64) -> Option<Region> {
+    let info = mmu::direct::<StartInfo>(start_info);
+    // SAFETY: the caller passes the loader's structure, which is in low memory.
+    let (magic, version, map, entries) =
+        unsafe { ((*info).magic, (*info).version, (*info).memory_map, (*info).memory_map_entries) };
+    // Version 0 of the structure had no memory map.
+    if magic != START_MAGIC || version == 0 {
+        return None;
+    }
+    let first = mmu::direct::<MapEntry>(map);
+    let mut best: Option<Region> = None;
+    for i in 0..entries as usize {
+        // SAFETY: the loader says there are this many entries.
+        let entry = unsafe { &*first.add(i) };
+        if entry.kind != KIND_RAM {
+            continue;
+        }
+        // Everything below the image's end is left alone: firmware data, the start information, the image.
+        let start = entry.start.max(image_end_address()).next_multiple_of(PAGE);
+        let end = entry.start.saturating_add(entry.len).min(MAPPED) & !(PAGE - 1);
+        let len = end.saturating_sub(start);
+        if len > best.map_or(0, |b| b.len) {
+            best = Some(Region { start, len });
+        }
+    }
+    best
+}
+
+fn image_end_address() -> u64 {
+    unsafe extern "C" {
+        /// Set by the link script; only its address means anything.
+        static image_end: u8;
+    }
+    (&raw const image_end).addr() as u64 - DIRECT_MAP
+}

@@ -1,0 +1,213 @@
+//! The library on the real MMU: spaces whose pages come by page fault, lose permissions, go, and come back, and at
+//! the end every frame is where it was.
+
+use core::cell::RefCell;
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+use ptarmigan::addr::{Pfn, VirtAddr, VirtRange};
+use ptarmigan::cpu::NodeId;
+use ptarmigan::format::{Attr, X86_64};
+use ptarmigan::frames::{Ask, DataFrames};
+use ptarmigan::quicklist::Policy;
+use ptarmigan::table::{Free, Machine as _, Tree, parts};
+use ptarmigan::tlb::{Gather, SpaceId, SpaceTlb};
+
+use crate::boot::{self, Region};
+use crate::machine::{self, Machine};
+use crate::{mmu, say, trap};
+
+const VIRT: u64 = 0x40_0000_0000;
+const PAGE: u64 = 4096;
+const STRIDE: u64 = 2 << 20;
+const PAGES: usize = 32;
+const SPACES: u32 = 64;
+
+/// What the fault hook works on.
+struct Current<'m> {
+    machine: &'m Machine<'m>,
+    tree: RefCell<Option<Tree<X86_64>>>,
+}
+
+static CURRENT: AtomicPtr<Current<'static>> = AtomicPtr::new(ptr::null_mut());
+
+/// A frame of zeroes for every first touch inside the test's range.
+fn fault(address: u64, error: u64) -> bool {
+    let current = CURRENT.load(Ordering::Acquire);
+    if current.is_null() || error & trap::ERROR_PROTECTION != 0 {
+        return false;
+    }
+    if !(VIRT..VIRT + PAGES as u64 * STRIDE).contains(&address) {
+        return false;
+    }
+    // SAFETY: `run` stores the pointer, and clears it before what it points at goes; one CPU, so only the code that
+    // faulted can hold another reference, and it is a shared one.
+    let current = unsafe { &*current };
+    // Busy: the library itself faulted, which it never may.
+    let Ok(mut tree) = current.tree.try_borrow_mut() else { return false };
+    let Some(tree) = tree.as_mut() else { return false };
+    let (m, pin) = (current.machine, machine::pin());
+    let Ok(frame) = m.data().take(m.frames(), &pin, Ask::ATOMIC) else { return false };
+    m.clear_data(frame);
+    let attr = Attr::READ | Attr::WRITE | Attr::USER;
+    match tree.map(m, &pin, VirtAddr(address & !(PAGE - 1)), frame, attr, Ask::ATOMIC) {
+        Ok(()) => true,
+        Err(_) => {
+            m.data().give(m.frames(), &pin, frame);
+            false
+        }
+    }
+}
+
+/// Frames that were mapped and wait for the flush.
+#[derive(Default)]
+struct Waiting {
+    frames: [Option<Pfn>; PAGES],
+    n: usize,
+}
+
+impl Waiting {
+    fn add(&mut self, frame: Pfn) {
+        self.frames[self.n] = Some(frame);
+        self.n += 1;
+    }
+
+    fn give(self, m: &Machine<'_>) {
+        for frame in self.frames.into_iter().flatten() {
+            assert!(DataFrames::release(m.frames(), frame), "{frame} has other users");
+            m.data().give(m.frames(), &machine::pin(), frame);
+        }
+    }
+}
+
+/// The page of region `i`: at another offset in each, and in each space.
+fn page(space: u32, i: usize) -> u64 {
+    VIRT + i as u64 * STRIDE + (u64::from(space) * 101 + i as u64 * 37 + 11) % 512 * PAGE
+}
+
+fn read(address: u64) -> Option<u64> {
+    // SAFETY: a page of the test's own.
+    unsafe { trap::read(address) }
+}
+
+fn write(address: u64, value: u64) -> bool {
+    // SAFETY: a page of the test's own.
+    unsafe { trap::write(address, value) }
+}
+
+/// Runs the checks on the memory of `region`, which is the library's from here on; panics at the first that fails.
+pub fn run(region: Region) {
+    // SAFETY: the region is nobody else's: the self test is over.
+    let made = unsafe { machine::memory(region) };
+    let (mut boot, frames) = made.unwrap_or_else(|e| panic!("no memory for the library: {e:?}"));
+    let machine = Machine::new(&mut boot, &frames);
+    let machine = machine.unwrap_or_else(|e| panic!("no memory for the library: {e:?}"));
+    let (m, pin) = (&machine, machine::pin());
+    let before = frames.counts();
+    say!("library: {} frames, {} free", before.total, before.free);
+
+    let current = Current { machine: m, tree: RefCell::new(None) };
+    CURRENT.store((&raw const current).cast_mut().cast(), Ordering::Release);
+    trap::set_page_fault_hook(Some(fault));
+    let mut misses = 0;
+    for number in 0..SPACES {
+        one_space(&current, number);
+        let counts = m.policy().counts();
+        assert_eq!(counts.live(), 0, "tables of space {number} are still out");
+        let now = counts.levels.iter().map(|l| l.misses).sum::<usize>();
+        assert!(number < 2 || now == misses, "space {number} took tables from the allocator");
+        misses = now;
+    }
+    trap::set_page_fault_hook(None);
+    CURRENT.store(ptr::null_mut(), Ordering::Release);
+
+    let flushes = m.tlb().counts();
+    say!("{SPACES} spaces, {misses} tables from the allocator, {} page faults", trap::page_faults());
+    say!("flushes: {} page, {} range, {} full", flushes.page, flushes.range, flushes.full);
+    m.policy().drain(&pin);
+    m.policy().reclaim(&pin, NodeId(0), u32::MAX);
+    m.data().drain(&frames, &pin);
+    assert_eq!(m.policy().counts().cached(), 0, "tables are still cached");
+    assert_eq!(frames.counts().free, before.free, "frames are missing");
+    say!("all frames are back");
+}
+
+/// The life of one space.
+fn one_space(current: &Current<'_>, number: u32) {
+    let (m, pin) = (current.machine, machine::pin());
+    let tree = Tree::<X86_64>::new(m, &pin, Ask::NORMAL);
+    let tree = tree.unwrap_or_else(|e| panic!("no top table: {e}"));
+    let space = SpaceTlb::new(SpaceId(number + 1));
+    m.tlb().activate(&pin, &space, tree.root());
+    assert_eq!(mmu::current_top(), tree.root().0);
+    *current.tree.borrow_mut() = Some(tree);
+
+    // Every page comes by one fault, zeroed, and keeps what is written.
+    let faults = trap::page_faults();
+    let value = |i: usize| u64::from(number) << 32 | i as u64 | 1 << 63;
+    for i in 0..PAGES {
+        assert_eq!(read(page(number, i)), Some(0), "a new page is not zero");
+        assert!(write(page(number, i), value(i)));
+    }
+    assert_eq!(trap::page_faults(), faults + PAGES as u64);
+    for i in 0..PAGES {
+        assert_eq!(read(page(number, i)), Some(value(i)));
+        let mapped = current.tree.borrow().as_ref().and_then(|t| t.query(m, VirtAddr(page(number, i))));
+        let Some((frame, attr)) = mapped else { panic!("page {i} is not in the tree") };
+        assert!(attr.has(Attr::ACCESSED | Attr::DIRTY), "the MMU did not use the library's entry: {attr}");
+        assert_eq!(read(mmu::direct::<u64>(frame.addr().0).addr() as u64), Some(value(i)));
+    }
+    assert_eq!(trap::page_faults(), faults + PAGES as u64, "mapped pages faulted");
+
+    // Without write permission, flushed: writes fault for protection, the value stays.
+    change(current, &space, |attr| attr.without(Attr::WRITE));
+    assert!(!write(page(number, 3), 0));
+    assert_eq!(trap::last_page_fault(), (page(number, 3), trap::ERROR_PROTECTION | trap::ERROR_WRITE));
+    assert_eq!(read(page(number, 3)), Some(value(3)));
+    change(current, &space, |attr| attr | Attr::WRITE);
+    assert!(write(page(number, 3), value(3)));
+
+    // A page unmapped and flushed faults again and comes back as another, zeroed; its neighbours stay.
+    let faults = trap::page_faults();
+    let gone = VirtRange { start: page(number, 5), end: page(number, 5) + PAGE };
+    let mut waiting = Waiting::default();
+    let mut gather = Gather::new(parts(m, &pin), &space, 12);
+    if let Some(tree) = current.tree.borrow_mut().as_mut() {
+        tree.unmap_range(m, gone, Free::Empty, &mut gather, |_, frame, _| waiting.add(frame));
+        assert_eq!(tree.tables_below_top(), 2 + PAGES as u32 - 1, "the emptied table is still there");
+    }
+    gather.finish();
+    assert_eq!(waiting.n, 1);
+    waiting.give(m);
+    trap::set_page_fault_hook(None);
+    assert_eq!(read(page(number, 5)), None, "an unmapped page can be read");
+    trap::set_page_fault_hook(Some(fault));
+    assert_eq!(read(page(number, 5)), Some(0), "an old translation or an old page");
+    assert_eq!(read(page(number, 6)), Some(value(6)));
+    assert_eq!(trap::page_faults(), faults + 2);
+
+    // The end: back on the kernel's own table, every table and frame given back.
+    let mut waiting = Waiting::default();
+    let mut gather = Gather::ending(parts(m, &pin), &space, 12);
+    if let Some(tree) = current.tree.borrow_mut().take() {
+        tree.end(m, &mut gather, |_, frame, _| waiting.add(frame));
+    }
+    gather.finish();
+    assert_eq!(mmu::current_top(), boot::kernel_top().physical(), "a dead top is still loaded");
+    assert_eq!(waiting.n, PAGES);
+    waiting.give(m);
+    trap::set_page_fault_hook(None);
+    assert_eq!(read(page(number, 0)), None, "a page outlived its space");
+    trap::set_page_fault_hook(Some(fault));
+}
+
+/// Changes the attributes of all pages and flushes.
+fn change(current: &Current<'_>, space: &SpaceTlb, to: impl FnMut(Attr) -> Attr) {
+    let (m, pin) = (current.machine, machine::pin());
+    let all = VirtRange { start: VIRT, end: VIRT + PAGES as u64 * STRIDE };
+    let mut gather = Gather::new(parts(m, &pin), space, 12);
+    if let Some(tree) = current.tree.borrow_mut().as_mut() {
+        tree.change_range(m, all, &mut gather, to);
+    }
+    gather.finish();
+}

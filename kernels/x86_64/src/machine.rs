@@ -1,0 +1,170 @@
+//! The library's view of this machine: one CPU, one node, all memory in the direct map, frames to spare.
+
+use core::ptr::{self, NonNull};
+
+use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr};
+use ptarmigan::bootmem::{BootMemory, BootMemoryShort};
+use ptarmigan::cpu::{CpuId, NodeId, Pinned};
+use ptarmigan::format::X86_64;
+use ptarmigan::frames::{Ask, DataFrames, Frames, MemoryRun, NoFrame, Place, Request, ZoneClass};
+use ptarmigan::quicklist::{ListsConfig, Quicklists, Source};
+use ptarmigan::table::{self, KernelMap};
+use ptarmigan::tlb::{Invalidation, Scope, Shootdown, SpaceId, Tlb};
+use ptarmigan::window::DirectMap;
+
+use crate::boot::{self, DIRECT_MAP, Region};
+use crate::mmu;
+
+/// The kernel's half of all tops.
+pub type Kernel = KernelMap<X86_64, DirectMap>;
+
+/// The one CPU: there is nobody to interrupt and wait for.
+pub struct OneCpu;
+
+// SAFETY: 1. The only CPU is the calling one. INVLPG drops the page and all paging-structure caches; a load of CR3
+// drops everything that is not global, and nothing here is global. 2. Likewise.
+unsafe impl Shootdown for OneCpu {
+    fn invalidate(&self, pin: &Pinned<'_>, request: &Invalidation) {
+        if request.space_ends {
+            return self.unload(pin, request.ticket.space);
+        }
+        match request.scope {
+            Scope::Page(at) => mmu::invlpg(at),
+            Scope::Range { start, end, stride } => {
+                (start..end).step_by(1 << stride).for_each(mmu::invlpg);
+            }
+            // SAFETY: the tree that is loaded already.
+            Scope::Full => unsafe { mmu::load_top(mmu::current_top()) },
+        }
+    }
+
+    fn load(&self, _pin: &Pinned<'_>, _space: SpaceId, root: PhysAddr) {
+        // SAFETY: the library's tops carry the kernel's half, and their tree lives until `space_ends` or `unload`.
+        unsafe { mmu::load_top(root.0) };
+    }
+
+    fn unload(&self, _pin: &Pinned<'_>, _space: SpaceId) {
+        // SAFETY: the table the machine booted on maps the kernel and is a static.
+        unsafe { mmu::load_top(boot::kernel_top().physical()) };
+    }
+}
+
+/// All parts together.
+pub struct Machine<'m> {
+    frames: &'m Frames,
+    data: DataFrames,
+    window: DirectMap,
+    lists: Quicklists<'m, DirectMap, Kernel>,
+    tlb: Tlb<OneCpu>,
+}
+
+/// Why the machine could not be put together.
+#[derive(Debug)]
+pub enum SetUp {
+    /// Boot memory ran out.
+    Boot(#[expect(dead_code, reason = "printed by Debug")] BootMemoryShort),
+    /// Frames ran out.
+    Frame(#[expect(dead_code, reason = "printed by Debug")] NoFrame),
+}
+
+impl From<BootMemoryShort> for SetUp {
+    fn from(e: BootMemoryShort) -> Self {
+        SetUp::Boot(e)
+    }
+}
+
+impl From<NoFrame> for SetUp {
+    fn from(e: NoFrame) -> Self {
+        SetUp::Frame(e)
+    }
+}
+
+/// Proof of being on the one CPU.
+pub fn pin() -> Pinned<'static> {
+    // SAFETY: 1. There is one CPU and no thread but this; exceptions return before what they interrupt goes on.
+    // 2. Everything per CPU is made for one CPU.
+    unsafe { Pinned::assume(CpuId(0), NodeId(0)) }
+}
+
+/// The direct map.
+fn direct_map() -> DirectMap {
+    // SAFETY: 1. Frames of the library are below 4 GiB, which the direct map covers in every space. 2. Besides, they
+    // are reached through user mappings only for the test to compare what it reads.
+    unsafe { DirectMap::new(ptr::with_exposed_provenance_mut(DIRECT_MAP as usize)) }
+}
+
+/// Splits `region`: boot memory from its start, and the frames that are left.
+///
+/// # Safety
+///
+/// Nobody uses the region, now or later, except through what is returned.
+pub unsafe fn memory(region: Region) -> Result<(BootMemory, Frames), SetUp> {
+    // Records take 1/256 of the memory, lists less than that.
+    let for_boot = (region.len / 64).next_multiple_of(FRAME_SIZE as u64).min(region.len);
+    let base = NonNull::new(mmu::direct::<u8>(region.start)).unwrap_or(NonNull::dangling());
+    // SAFETY: the block is the caller's, and mapped in every space.
+    let mut boot = unsafe { BootMemory::new(base, for_boot as usize) };
+    let run = MemoryRun {
+        start: PhysAddr(region.start + for_boot).pfn(),
+        frames: ((region.len - for_boot) / FRAME_SIZE as u64) as u32,
+        node: NodeId(0),
+        class: ZoneClass::Low,
+    };
+    let frames = Frames::new(&mut boot, &[run])?;
+    Ok((boot, frames))
+}
+
+impl<'m> Machine<'m> {
+    /// Puts the parts together. The kernel's half of the boot table goes into every top.
+    pub fn new(boot: &mut BootMemory, frames: &'m Frames) -> Result<Self, SetUp> {
+        let request = Request {
+            node: NodeId(0),
+            order: 0,
+            zero: true,
+            class: ZoneClass::Low,
+            place: Place::Bottom,
+            ask: Ask::NORMAL,
+        };
+        let kernel = Kernel::new(frames, direct_map(), request)?;
+        for slot in 256..512 {
+            kernel.set(frames, slot, boot::kernel_top().get(slot));
+        }
+        let layout = <X86_64 as ptarmigan::format::Format>::LAYOUT;
+        let source = Source::new(frames, direct_map(), kernel, layout);
+        let lists = Quicklists::new(boot, ListsConfig::new(1), source)?;
+        let data = DataFrames::new(boot, 1)?;
+        let tlb = Tlb::new(boot, 1, OneCpu)?;
+        Ok(Machine { frames, data, window: direct_map(), lists, tlb })
+    }
+}
+
+impl<'m> table::Machine for Machine<'m> {
+    type Window = DirectMap;
+    type Policy = Quicklists<'m, DirectMap, Kernel>;
+    type Shootdown = OneCpu;
+
+    fn frames(&self) -> &Frames {
+        self.frames
+    }
+
+    fn data(&self) -> &DataFrames {
+        &self.data
+    }
+
+    fn window(&self) -> &DirectMap {
+        &self.window
+    }
+
+    fn policy(&self) -> &Self::Policy {
+        &self.lists
+    }
+
+    fn tlb(&self) -> &Tlb<OneCpu> {
+        &self.tlb
+    }
+
+    fn clear_data(&self, frame: Pfn) {
+        // SAFETY: the frame has just been taken for the caller, who has not mapped it yet.
+        unsafe { ptr::write_bytes(mmu::direct::<u8>(frame.addr().0), 0, FRAME_SIZE) };
+    }
+}

@@ -1,0 +1,128 @@
+//! The machine itself, before any library: does the image map, does the MMU see it, does the emulator keep stale
+//! translations (a kernel test on one that does not would prove nothing about flushes), do faults reach the hook.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use crate::boot::{self, Region};
+use crate::mmu::{self, ACCESSED, DIRTY, NO_EXECUTE, PRESENT, TablePage, WRITABLE};
+use crate::{say, trap};
+
+/// Slot 2 of the top table, in the user's half.
+const VIRT: u64 = 2 << 39;
+const PAGE: u64 = 4096;
+
+/// A tree of this module's own: a top with the kernel's entries, and one path down to `VIRT`.
+static TOP: TablePage = TablePage::new();
+static UPPER: TablePage = TablePage::new();
+static DIRECTORY: TablePage = TablePage::new();
+static LEAF: TablePage = TablePage::new();
+
+/// The frame the hook maps next, and how often it did.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// Reads a word which is known to be mapped.
+fn word(address: u64) -> u64 {
+    // SAFETY: this module only reads its own test pages, whose content is never anything but integers.
+    match unsafe { trap::read(address) } {
+        Some(value) => value,
+        None => panic!("{address:#x} is not mapped"),
+    }
+}
+
+fn store(address: u64, value: u64) {
+    // SAFETY: this module only writes to its own test frames.
+    assert!(unsafe { trap::write(address, value) }, "{address:#x} is not mapped");
+}
+
+/// Maps the next frame at the faulting page, if it is one of the test's and nothing is there.
+fn fault(address: u64, error: u64) -> bool {
+    let index = address.wrapping_sub(VIRT) / PAGE;
+    if address < VIRT || index >= 512 || error & trap::ERROR_PROTECTION != 0 {
+        return false;
+    }
+    let frame = NEXT.fetch_add(PAGE, Ordering::Relaxed);
+    LEAF.set(index as usize, frame | PRESENT | WRITABLE | NO_EXECUTE);
+    true
+}
+
+/// Runs the checks on frames from the start of `region`; panics at the first that fails. Leaves nothing mapped.
+pub fn run(region: Region) {
+    let frame = |i: u64| region.start + i * PAGE;
+    assert!(region.len >= 16 * PAGE, "no memory to test with");
+
+    let boot = mmu::current_top();
+    assert_eq!(boot, boot::kernel_top().physical());
+    assert_eq!(boot::kernel_top().get(0), 0, "the user's half is not empty");
+    for slot in 256..512 {
+        TOP.set(slot, boot::kernel_top().get(slot));
+    }
+    TOP.set(2, UPPER.physical() | PRESENT | WRITABLE);
+    UPPER.set(0, DIRECTORY.physical() | PRESENT | WRITABLE);
+    DIRECTORY.set(0, LEAF.physical() | PRESENT | WRITABLE);
+    // SAFETY: the top has all kernel entries of the boot table, and its tables are statics.
+    unsafe { mmu::load_top(TOP.physical()) };
+    say!("top table switched");
+
+    // One frame at two pages and in the direct map.
+    LEAF.set(0, frame(0) | PRESENT | WRITABLE | NO_EXECUTE);
+    LEAF.set(1, frame(0) | PRESENT | WRITABLE | NO_EXECUTE);
+    store(VIRT, 0x1122_3344_5566_7788);
+    assert_eq!(word(VIRT + PAGE), 0x1122_3344_5566_7788);
+    assert_eq!(word(mmu::direct::<u64>(frame(0)).addr() as u64), 0x1122_3344_5566_7788);
+    assert_eq!(LEAF.get(0) & (ACCESSED | DIRTY), ACCESSED | DIRTY);
+    assert_eq!(LEAF.get(1) & (ACCESSED | DIRTY), ACCESSED);
+    say!("alias and direct map agree; the MMU set accessed and dirty");
+
+    // Without invlpg the old translation has to be seen, or this emulator cannot show a missing flush.
+    store(mmu::direct::<u64>(frame(1)).addr() as u64, 0xf1);
+    LEAF.set(1, frame(1) | PRESENT | WRITABLE);
+    let stale = word(VIRT + PAGE);
+    mmu::invlpg(VIRT + PAGE);
+    let fresh = word(VIRT + PAGE);
+    assert_eq!(fresh, 0xf1);
+    assert_eq!(stale, 0x1122_3344_5566_7788, "no stale translation was kept: flushes are not tested here");
+    say!("stale before invlpg, fresh after");
+
+    // Unmapped: the probe fails, with the right address and error code.
+    LEAF.set(0, 0);
+    mmu::invlpg(VIRT);
+    let before = trap::page_faults();
+    // SAFETY: a test page.
+    assert_eq!(unsafe { trap::read(VIRT + 8) }, None);
+    assert_eq!(trap::last_page_fault(), (VIRT + 8, 0));
+    // SAFETY: a test page.
+    assert!(!unsafe { trap::write(VIRT + 16, 1) });
+    assert_eq!(trap::last_page_fault(), (VIRT + 16, trap::ERROR_WRITE));
+    assert_eq!(trap::page_faults(), before + 2);
+    say!("faults fixed up");
+
+    // A read-only page: the hook declines, the frame keeps its value.
+    LEAF.set(1, frame(1) | PRESENT);
+    mmu::invlpg(VIRT + PAGE);
+    // SAFETY: a test page.
+    assert!(!unsafe { trap::write(VIRT + PAGE, 7) });
+    assert_eq!(trap::last_page_fault().1, trap::ERROR_WRITE | trap::ERROR_PROTECTION);
+    assert_eq!(word(VIRT + PAGE), 0xf1);
+    say!("read-only holds");
+
+    // Demand mapping: each first access faults once, the next does not.
+    NEXT.store(frame(2), Ordering::Relaxed);
+    trap::set_page_fault_hook(Some(fault));
+    let before = trap::page_faults();
+    for i in 0..8 {
+        store(VIRT + (16 + i) * PAGE, i);
+    }
+    for i in 0..8 {
+        assert_eq!(word(VIRT + (16 + i) * PAGE), i);
+        assert_eq!(word(mmu::direct::<u64>(frame(2 + i)).addr() as u64), i);
+    }
+    assert_eq!(trap::page_faults(), before + 8);
+    trap::set_page_fault_hook(None);
+    say!("8 pages mapped on demand by the hook");
+
+    // SAFETY: the table the machine booted on, which maps the same kernel.
+    unsafe { mmu::load_top(boot) };
+    for index in 0..512 {
+        LEAF.set(index, 0);
+    }
+}

@@ -1,0 +1,194 @@
+//! Exceptions. Page faults go to a hook; those it declines are fixed up if they come from a probe; everything else
+//! ends the run.
+//!
+//! The vectors run on three stacks: page faults on one, double faults on one, the rest on the third, so that a fault
+//! inside the page-fault hook is reported instead of overwriting what it interrupted. The hook itself must not
+//! fault on a page: that would reuse the stack it stands on, and ends the run.
+
+use core::arch::{asm, global_asm};
+use core::cell::UnsafeCell;
+use core::ptr;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+
+global_asm!(include_str!("trap.s"));
+
+/// A page-fault hook: address and error code; true means "mapped, try again".
+pub type PageFaultHook = fn(u64, u64) -> bool;
+
+/// Error code bit: the page was present, and the access broke its protection.
+pub const ERROR_PROTECTION: u64 = 1;
+/// Error code bit: the access was a write.
+pub const ERROR_WRITE: u64 = 1 << 1;
+
+static HOOK: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
+static IN_PAGE_FAULT: AtomicBool = AtomicBool::new(false);
+static PAGE_FAULTS: AtomicU64 = AtomicU64::new(0);
+static LAST_ADDRESS: AtomicU64 = AtomicU64::new(0);
+static LAST_ERROR: AtomicU64 = AtomicU64::new(0);
+
+/// Who handles page faults from now on; `None`: nobody.
+pub fn set_page_fault_hook(hook: Option<PageFaultHook>) {
+    let pointer = hook.map_or(ptr::null_mut(), |h| h as *mut ());
+    HOOK.store(pointer, Ordering::Release);
+}
+
+/// Page faults taken since boot.
+pub fn page_faults() -> u64 {
+    PAGE_FAULTS.load(Ordering::Relaxed)
+}
+
+/// Address and error code of the last page fault.
+pub fn last_page_fault() -> (u64, u64) {
+    (LAST_ADDRESS.load(Ordering::Relaxed), LAST_ERROR.load(Ordering::Relaxed))
+}
+
+/// Reads a word that may not be mapped. `None`: it faulted and the hook did not help.
+///
+/// # Safety
+///
+/// If the address is mapped, reading it is harmless.
+pub unsafe fn read(address: u64) -> Option<u64> {
+    let mut value = 0;
+    // SAFETY: the fault of this one instruction is expected; `value` is ours.
+    let failed = unsafe { probe_read(address, &raw mut value) };
+    (failed == 0).then_some(value)
+}
+
+/// Writes a word that may not be mapped. False: it faulted and the hook did not help.
+///
+/// # Safety
+///
+/// If the address is mapped, nothing but the caller uses the word.
+pub unsafe fn write(address: u64, value: u64) -> bool {
+    // SAFETY: the fault of this one instruction is expected.
+    unsafe { probe_write(address, value) == 0 }
+}
+
+unsafe extern "C" {
+    fn probe_read(address: u64, value: *mut u64) -> u64;
+    fn probe_write(address: u64, value: u64) -> u64;
+    static probe_read_at: u8;
+    static probe_write_at: u8;
+    static probe_failed: u8;
+    static trap_stubs: u8;
+}
+
+/// What the stub saved, lowest address first.
+#[repr(C)]
+struct Frame {
+    registers: [u64; 11],
+    vector: u64,
+    error: u64,
+    rip: u64,
+    cs: u64,
+    rflags: u64,
+    rsp: u64,
+    ss: u64,
+}
+
+const PAGE_FAULT: u64 = 14;
+
+/// Called by the stub. The frame is on the trap's own stack and nobody else's.
+#[unsafe(no_mangle)]
+extern "C" fn trap_entry(frame: &mut Frame) {
+    if frame.vector != PAGE_FAULT {
+        panic!(
+            "exception {} error={:#x} rip={:#x} rsp={:#x}",
+            frame.vector, frame.error, frame.rip, frame.rsp
+        );
+    }
+    let address: u64;
+    // SAFETY: reading the register has no effect.
+    unsafe { asm!("mov {}, cr2", out(reg) address, options(nomem, nostack, preserves_flags)) };
+    if IN_PAGE_FAULT.swap(true, Ordering::Relaxed) {
+        panic!("page fault at {address:#x} inside the page-fault hook, rip={:#x}", frame.rip);
+    }
+    PAGE_FAULTS.fetch_add(1, Ordering::Relaxed);
+    LAST_ADDRESS.store(address, Ordering::Relaxed);
+    LAST_ERROR.store(frame.error, Ordering::Relaxed);
+    if !call_hook(address, frame.error) {
+        let probes = [(&raw const probe_read_at).addr(), (&raw const probe_write_at).addr()];
+        if !probes.contains(&(frame.rip as usize)) {
+            panic!("page fault at {address:#x} error={:#x} rip={:#x}", frame.error, frame.rip);
+        }
+        frame.rip = (&raw const probe_failed).addr() as u64;
+    }
+    IN_PAGE_FAULT.store(false, Ordering::Relaxed);
+}
+
+fn call_hook(address: u64, error: u64) -> bool {
+    let hook = HOOK.load(Ordering::Acquire);
+    if hook.is_null() {
+        return false;
+    }
+    // SAFETY: the pointer is not null, so `set_page_fault_hook` stored it, and it was a function of this type.
+    let hook: PageFaultHook = unsafe { core::mem::transmute::<*mut (), PageFaultHook>(hook) };
+    hook(address, error)
+}
+
+/// A structure the CPU reads, written once before it is told where it is.
+#[repr(C, align(16))]
+struct Hardware<T>(UnsafeCell<T>);
+
+// SAFETY: one CPU; written by `init` before traps can happen, afterwards only by the CPU's own microcode.
+unsafe impl<T> Sync for Hardware<T> {}
+
+const STACK: usize = 0x4000;
+
+static STACKS: Hardware<[[u8; STACK]; 3]> = Hardware(UnsafeCell::new([[0; STACK]; 3]));
+/// The task state segment: 104 bytes, of which only the interrupt stacks matter.
+static TSS: Hardware<[u32; 26]> = Hardware(UnsafeCell::new([0; 26]));
+static IDT: Hardware<[[u64; 2]; 32]> = Hardware(UnsafeCell::new([[0; 2]; 32]));
+
+unsafe extern "C" {
+    static mut tss_descriptor: [u64; 2];
+}
+
+/// The interrupt stack a vector runs on: 1, 2 or 3.
+fn stack_of(vector: u64) -> u64 {
+    match vector {
+        PAGE_FAULT => 1,
+        8 => 2,
+        _ => 3,
+    }
+}
+
+/// Sets the trap tables up. Called once, first of all.
+pub fn init() {
+    let tss = TSS.0.get();
+    let idt = IDT.0.get();
+    let stubs = (&raw const trap_stubs).addr() as u64;
+    // SAFETY: nothing else runs yet and traps are not set up, so the statics are ours; the indices are constants
+    // within bounds.
+    unsafe {
+        for stack in 0..3 {
+            let top = STACKS.0.get().addr() as u64 + ((stack + 1) * STACK) as u64;
+            // Interrupt stack 1 is at byte 36.
+            (*tss)[9 + 2 * stack] = top as u32;
+            (*tss)[10 + 2 * stack] = (top >> 32) as u32;
+        }
+        for vector in 0..32_u64 {
+            let stub = stubs + vector * 16;
+            (*idt)[vector as usize] = [
+                (stub & 0xffff)
+                    | 0x08 << 16
+                    | stack_of(vector) << 32
+                    | 0x8e00 << 32
+                    | (stub >> 16 & 0xffff) << 48,
+                stub >> 32,
+            ];
+        }
+        let base = tss.addr() as u64;
+        tss_descriptor =
+            [103 | (base & 0xff_ffff) << 16 | 0x89 << 40 | (base >> 24 & 0xff) << 56, base >> 32];
+    }
+    let base = idt.addr() as u64;
+    let limit = (size_of::<[[u64; 2]; 32]>() - 1) as u16;
+    let words = [limit, base as u16, (base >> 16) as u16, (base >> 32) as u16, (base >> 48) as u16];
+    // SAFETY: selector 0x18 is the descriptor just filled in, and `words` is a table pointer to the table just
+    // filled in; both tables are statics.
+    unsafe {
+        asm!("ltr {0:x}", in(reg) 0x18_u16, options(nostack, preserves_flags));
+        asm!("lidt [{}]", in(reg) words.as_ptr(), options(nostack, preserves_flags));
+    }
+}
