@@ -9,13 +9,13 @@
 
 mod boot;
 mod exit;
+mod library;
+mod machine;
 mod mmu;
 mod rt;
 mod selftest;
 mod serial;
 mod trap;
-
-use ptarmigan as _;
 
 /// Where the assembly goes once long mode is on.
 #[unsafe(no_mangle)]
@@ -29,6 +29,7 @@ extern "C" fn kernel_main(start_info: u64) -> ! {
     say!("memory: {} KiB at {:#x}", region.len >> 10, region.start);
 
     selftest::run(region);
+    library::run(region);
 
     say!("PASS");
     exit::exit(exit::Outcome::Pass)
