@@ -3,6 +3,48 @@
 //! A trace says, in the order in which it happened, what the tasks of a real program asked of their address
 //! spaces (`mmap`, `munmap`, `fork`, `execve` ...), which pages they faulted on, and what Linux itself then
 //! reported as the size of each process's page tables (`VmPTE`), to check a replay against.
+//!
+//! [`TraceFile`] opens a file, checks it as a whole and hands out its [`Header`] and [`Summary`] before any
+//! event is read; [`Reader`] and [`Writer`] stream, with memory bounded by the number of tasks alive. The format
+//! is described byte by byte in `docs/trace-format.md`.
+//!
+//! ```
+//! use ptarmigan_trace::{Event, FaultFlags, Header, Kind, Method, Reader, Writer};
+//!
+//! let mut trace = Writer::new(Vec::new(), &Header::new("example", 1, Method::Synthetic), 3)?;
+//! let kind = Kind::Fault { page: 0x400, flags: FaultFlags(FaultFlags::USER) };
+//! trace.event(&Event { task: 0, cpu: 0, kind })?;
+//! trace.event(&Event { task: 0, cpu: 0, kind: Kind::Exit { last: true } })?;
+//! let (bytes, summary) = trace.finish(0)?;
+//! assert_eq!(summary.events, 2);
+//!
+//! let mut reader = Reader::new(&bytes[..])?;
+//! assert_eq!(reader.header().name(), "example");
+//! let events: Vec<Event> = reader.by_ref().collect::<Result<_, _>>()?;
+//! assert_eq!(events[0].kind, kind);
+//! assert_eq!(reader.summary().map(|s| s.lost), Some(0));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+mod error;
 mod event;
+mod file;
+mod hash;
+mod header;
+mod reader;
+mod row;
+mod summary;
+mod tasks;
+mod writer;
 
+pub use error::{ReadError, WriteError};
 pub use event::{AreaKind, CloneKind, Event, FaultFlags, Kind, MapFlags, Prot, Sampled};
+pub use file::TraceFile;
+pub use header::{Arch, Header, Method, Unseen};
+pub use reader::Reader;
+pub use row::{KIND_NAMES, kind_index};
+pub use summary::Summary;
+pub use tasks::{MAX_LIVE_TASKS, MAX_TASKS};
+pub use writer::Writer;
+
+/// The version of the format that this crate writes, and the newest that it reads.
+pub const VERSION: u16 = 1;

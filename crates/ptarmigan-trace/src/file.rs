@@ -1,0 +1,86 @@
+//! A trace in a file: everything is checked before the first event is handed out.
+use crate::{Header, ReadError, Reader, Summary, summary};
+use std::fs::File;
+use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::path::Path;
+use xxhash_rust::xxh3::Xxh3Default;
+
+/// A trace in a file, whole and unchanged.
+pub struct TraceFile {
+    file: File,
+    header: Header,
+    summary: Summary,
+    bytes: u64,
+}
+
+impl TraceFile {
+    /// Opens a trace, reads its header and its trailer, and compares the checksum of the whole file (which needs one
+    /// pass over the compressed bytes). The file must be one that can be sought in; for a pipe see
+    /// [`Reader::new`].
+    ///
+    /// # Errors
+    /// If the file cannot be read, or is not a whole trace of a version known here.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, ReadError> {
+        let mut file = File::open(path)?;
+        let mut input = BufReader::with_capacity(1 << 16, &mut file);
+        let header = Header::decode(&mut input)?;
+        let bytes = input.seek(SeekFrom::End(0))?;
+        let Some(body) = bytes.checked_sub(summary::LEN as u64) else {
+            return Err(ReadError::Truncated { event: 0 });
+        };
+        input.rewind()?;
+        let mut hash = Xxh3Default::new();
+        let mut left = body;
+        let mut piece = vec![0; 1 << 16];
+        while left > 0 {
+            let n = usize::try_from(left).unwrap_or(usize::MAX).min(piece.len());
+            input.read_exact(&mut piece[..n])?;
+            hash.update(&piece[..n]);
+            left -= n as u64;
+        }
+        let mut tail = [0; summary::LEN];
+        input.read_exact(&mut tail)?;
+        let (summary, expected) = match Summary::decode(&tail) {
+            // Without a trailer at its end the file was cut, or has something behind it: reading it tells which.
+            Err(_) if !Summary::starts(&tail) => {
+                input.rewind()?;
+                for event in Reader::new(input)? {
+                    event?;
+                }
+                return Err(ReadError::Checksum { part: "trailer" });
+            }
+            other => other?,
+        };
+        if hash.digest() != expected {
+            return Err(ReadError::Checksum { part: "events" });
+        }
+        Ok(Self { file, header, summary, bytes })
+    }
+
+    /// The header.
+    #[must_use]
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The trailer: how many events of what kind, and how many were lost.
+    #[must_use]
+    pub fn summary(&self) -> &Summary {
+        &self.summary
+    }
+
+    /// Length of the file in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The events, from the start.
+    ///
+    /// # Errors
+    /// If the file cannot be read any more.
+    pub fn events(mut self) -> Result<Reader<BufReader<File>>, ReadError> {
+        self.file.rewind()?;
+        Reader::new(BufReader::with_capacity(1 << 16, self.file))
+    }
+}

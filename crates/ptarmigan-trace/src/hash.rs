@@ -1,0 +1,60 @@
+//! Checksums of the bytes that pass: what is on disk is what is hashed, so no changed bit goes unnoticed, even
+//! one that the decompressor would not mind.
+use std::io::{self, BufRead, Read, Write};
+use xxhash_rust::xxh3::Xxh3Default;
+
+/// XXH3 (64 bits) of a byte string.
+pub(crate) fn of(bytes: &[u8]) -> u64 {
+    xxhash_rust::xxh3::xxh3_64(bytes)
+}
+
+/// A writer that hashes what it passes on.
+pub(crate) struct HashWriter<W> {
+    pub(crate) inner: W,
+    pub(crate) hash: Xxh3Default,
+}
+
+impl<W: Write> Write for HashWriter<W> {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        let n = self.inner.write(buf)?;
+        self.hash.update(buf.get(..n).unwrap_or(buf));
+        Ok(n)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+/// A reader that hashes what is consumed from it, not what is merely buffered.
+pub(crate) struct HashReader<R> {
+    pub(crate) inner: R,
+    pub(crate) hash: Xxh3Default,
+    /// The inner reader failed: an error that comes out of the decompressor is then the operating system's.
+    pub(crate) failed: bool,
+}
+
+impl<R: BufRead> BufRead for HashReader<R> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        let failed = &mut self.failed;
+        self.inner.fill_buf().inspect_err(|_| *failed = true)
+    }
+    fn consume(&mut self, n: usize) {
+        // The buffer is not empty here, so this gives what is there and reads nothing.
+        if let Ok(buf) = self.inner.fill_buf() {
+            self.hash.update(buf.get(..n).unwrap_or(buf));
+        }
+        self.inner.consume(n);
+    }
+}
+
+impl<R: BufRead> Read for HashReader<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let buf = self.fill_buf()?;
+        let n = buf.len().min(out.len());
+        out[..n].copy_from_slice(&buf[..n]);
+        if n > 0 {
+            self.consume(n);
+        }
+        Ok(n)
+    }
+}

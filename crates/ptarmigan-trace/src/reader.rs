@@ -1,0 +1,344 @@
+//! Reading a trace, event by event.
+use crate::hash::HashReader;
+use crate::header::read_up_to;
+use crate::row::{self, END, MAX_PAGE, NEW_CPU, NEW_TASK, SLOT_SHIFT, unzigzag};
+use crate::tasks::{self, Tasks};
+use crate::{
+    AreaKind, CloneKind, Event, FaultFlags, Header, Kind, MapFlags, Prot, ReadError, Sampled, Summary,
+    TraceFile, summary,
+};
+use std::fs::File;
+use std::io::{BufRead, BufReader, ErrorKind, Read};
+use std::path::Path;
+use xxhash_rust::xxh3::Xxh3Default;
+
+/// Reads a trace: an iterator over its events.
+///
+/// Memory is bounded: a window of at most 128 MiB for the decompressor, and what
+/// [`MAX_TASKS`](crate::MAX_TASKS) and [`MAX_LIVE_TASKS`](crate::MAX_LIVE_TASKS) imply. After an error, and
+/// after the end, the iterator gives nothing more. Every event is valid in itself (known tasks, CPUs below the header's number, page
+/// numbers of at most 52 bits), but only the end of the iteration without an error says that all of them are what
+/// was written; use [`TraceFile`] to know beforehand.
+pub struct Reader<R: BufRead> {
+    header: Header,
+    source: zstd::Decoder<'static, HashReader<R>>,
+    buf: Box<[u8]>,
+    at: usize,
+    filled: usize,
+    /// Bytes of rows before the buffer.
+    before: u64,
+    tasks: Tasks,
+    cpu: u16,
+    current: Vec<u32>,
+    seen: Summary,
+    summary: Option<Summary>,
+    done: bool,
+}
+
+/// Why a row could not be read: not yet with the place.
+enum Bad {
+    Read(std::io::Error),
+    End,
+    What(&'static str),
+}
+
+impl From<&'static str> for Bad {
+    fn from(what: &'static str) -> Self {
+        Self::What(what)
+    }
+}
+
+impl Reader<BufReader<File>> {
+    /// Opens a file and checks it as a whole, as [`TraceFile::open`] does.
+    ///
+    /// # Errors
+    /// If the file cannot be read or is not a whole trace.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, ReadError> {
+        TraceFile::open(path)?.events()
+    }
+}
+
+impl<R: BufRead> Reader<R> {
+    /// Reads the header, leaving the events to the iterator. Nothing is sought: `input` may be a pipe.
+    ///
+    /// # Errors
+    /// If the input is not a trace, or one of a newer version.
+    pub fn new(input: R) -> Result<Self, ReadError> {
+        let mut input = HashReader { inner: input, hash: Xxh3Default::new(), failed: false };
+        let header = Header::decode(&mut input)?;
+        let mut source = zstd::Decoder::with_buffer(input)?.single_frame();
+        source.window_log_max(27)?;
+        Ok(Self {
+            current: vec![0; usize::from(header.cpus)],
+            header,
+            source,
+            buf: vec![0; 1 << 16].into_boxed_slice(),
+            at: 0,
+            filled: 0,
+            before: 0,
+            tasks: Tasks::new(),
+            cpu: 0,
+            seen: Summary { tasks: 1, ..Summary::default() },
+            summary: None,
+            done: false,
+        })
+    }
+
+    /// The header.
+    #[must_use]
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The trailer, once all events have been read without an error.
+    #[must_use]
+    pub fn summary(&self) -> Option<&Summary> {
+        self.summary.as_ref()
+    }
+
+    #[cold]
+    fn refill(&mut self) -> Result<(), Bad> {
+        self.before += self.filled as u64;
+        (self.at, self.filled) = (0, 0);
+        loop {
+            match self.source.read(&mut self.buf) {
+                Ok(0) => return Err(Bad::End),
+                Ok(n) => {
+                    self.filled = n;
+                    return Ok(());
+                }
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == ErrorKind::UnexpectedEof => return Err(Bad::End),
+                Err(e) => return Err(Bad::Read(e)),
+            }
+        }
+    }
+
+    #[inline]
+    fn byte(&mut self) -> Result<u8, Bad> {
+        if self.at == self.filled {
+            self.refill()?;
+        }
+        let b = self.buf[self.at];
+        self.at += 1;
+        Ok(b)
+    }
+
+    #[inline]
+    fn number(&mut self) -> Result<u64, Bad> {
+        let mut v = 0u64;
+        for shift in (0..64).step_by(7) {
+            let b = self.byte()?;
+            if shift == 63 && b > 1 {
+                break;
+            }
+            v |= u64::from(b & 0x7f) << shift;
+            if b < 0x80 {
+                return Ok(v);
+            }
+        }
+        Err("a number of more than 64 bits".into())
+    }
+
+    /// A page number, relative to one remembered; `len` reads the length that follows, if any does.
+    fn page(&mut self, task: u32, slot: usize, with_len: bool) -> Result<(u64, u64), Bad> {
+        let delta = unzigzag(self.number()?);
+        let len = if with_len { self.number()? } else { 0 };
+        let near = self.tasks.near(task).ok_or("a task that is not alive")?;
+        let from = near.get_mut(slot).ok_or("a remembered address that does not exist")?;
+        let page = from.wrapping_add_signed(delta);
+        if page >= MAX_PAGE || len > MAX_PAGE - page {
+            return Err("a page number of more than 52 bits".into());
+        }
+        tasks::remember(near, slot, delta.unsigned_abs(), page + len);
+        Ok((page, len))
+    }
+
+    /// The next event, `None` at the end mark.
+    fn row(&mut self) -> Result<Option<Event>, Bad> {
+        let tag = self.byte()?;
+        if tag == END {
+            return Ok(None);
+        }
+        if tag & NEW_CPU != 0 {
+            let cpu = self.number()?;
+            self.cpu = u16::try_from(cpu).map_err(|_| "a CPU that the header does not have")?;
+        }
+        let cpu = self.cpu;
+        let mut task = *self.current.get(usize::from(cpu)).ok_or("a CPU that the header does not have")?;
+        if tag & NEW_TASK != 0 {
+            let delta = unzigzag(self.number()?);
+            task = i64::from(task)
+                .checked_add(delta)
+                .and_then(|t| u32::try_from(t).ok())
+                .ok_or("a task that was never made")?;
+            self.current[usize::from(cpu)] = task;
+        }
+        let slot = usize::from(tag >> SLOT_SHIFT);
+        let kind = match tag & 15 {
+            0 => {
+                let flags = FaultFlags(self.byte()?);
+                let (page, _) = self.page(task, slot, false)?;
+                Kind::Fault { page, flags }
+            }
+            1 => {
+                let kind = match self.byte()? {
+                    0 => CloneKind::Fork,
+                    1 => CloneKind::Vfork,
+                    2 => CloneKind::Share,
+                    _ => return Err("an unknown kind of clone".into()),
+                };
+                Kind::Clone { child: self.tasks.count(), kind }
+            }
+            2 => {
+                let stack_end = self.number()?;
+                let arg_pages = u32::try_from(self.number()?).map_err(|_| "too many argument pages")?;
+                Kind::Exec { stack_end, arg_pages }
+            }
+            3 => {
+                let bits = self.byte()?;
+                let kind = match bits >> 3 {
+                    0 => AreaKind::File,
+                    1 => AreaKind::Anon,
+                    2 => AreaKind::Stack,
+                    3 => AreaKind::Special,
+                    _ => return Err("an unknown kind of area".into()),
+                };
+                let (start, pages) = self.page(task, slot, true)?;
+                Kind::Area { start, pages, prot: Prot(bits & 7), kind }
+            }
+            4 => Kind::Exit { last: self.bool()? },
+            5 => {
+                let (prot, flags) = (Prot(self.byte()?), MapFlags(self.byte()?));
+                let (start, pages) = self.page(task, slot, true)?;
+                Kind::Mmap { start, pages, prot, flags }
+            }
+            6 => {
+                let (start, pages) = self.page(task, slot, true)?;
+                Kind::Munmap { start, pages }
+            }
+            7 => Kind::Brk { end: self.page(task, slot, false)?.0 },
+            8 => {
+                let (from, old_pages) = self.page(task, slot, true)?;
+                let keep = self.bool()?;
+                let to = from.wrapping_add_signed(unzigzag(self.number()?));
+                Kind::Mremap { from, old_pages, to, new_pages: self.number()?, keep }
+            }
+            9 => {
+                let prot = Prot(self.byte()?);
+                let (start, pages) = self.page(task, slot, true)?;
+                Kind::Mprotect { start, pages, prot }
+            }
+            10 => {
+                let advice = u16::try_from(self.number()?).map_err(|_| "an unknown advice")?;
+                let (start, pages) = self.page(task, slot, true)?;
+                Kind::Madvise { start, pages, advice }
+            }
+            11 => {
+                let reason = self.byte()?;
+                Kind::TlbFlush { pages: self.number()?, reason }
+            }
+            12 => Kind::Idle,
+            13 => {
+                let at = match self.byte()? {
+                    0 => Sampled::Exit,
+                    1 => Sampled::Exec,
+                    _ => return Err("an unknown kind of sample".into()),
+                };
+                let tables = u32::try_from(self.number()?).map_err(|_| "too many tables")?;
+                Kind::Truth { tables, at }
+            }
+            _ => return Err("an unknown kind of event".into()),
+        };
+        let event = Event { task, cpu, kind };
+        row::check(&event, self.header.cpus, &self.tasks)?;
+        match kind {
+            Kind::Clone { .. } => {
+                self.tasks.add(task);
+                self.seen.tasks += 1;
+            }
+            Kind::Exit { .. } => self.tasks.remove(task),
+            _ => {}
+        }
+        self.seen.events += 1;
+        self.seen.by_kind[row::kind_index(&kind)] += 1;
+        Ok(Some(event))
+    }
+
+    fn bool(&mut self) -> Result<bool, Bad> {
+        match self.byte()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err("a flag that is neither 0 nor 1".into()),
+        }
+    }
+
+    /// After the end mark: nothing more in the frame, then the trailer, then nothing.
+    fn end(&mut self) -> Result<Summary, ReadError> {
+        self.seen.row_bytes = self.before + self.at as u64;
+        match self.byte() {
+            Err(Bad::End) => {}
+            Err(Bad::Read(e)) => return Err(self.io(e, self.seen.row_bytes)),
+            _ => return Err(self.damaged(self.seen.row_bytes, "rows after the end mark")),
+        }
+        let input = self.source.get_mut();
+        let found = input.hash.digest();
+        let mut b = [0; summary::LEN];
+        if read_up_to(input, &mut b)? < b.len() {
+            return Err(ReadError::Truncated { event: self.seen.events });
+        }
+        let (summary, expected) = Summary::decode(&b)?;
+        if found != expected {
+            return Err(ReadError::Checksum { part: "events" });
+        }
+        if (Summary { lost: summary.lost, ..self.seen }) != summary {
+            return Err(self.damaged(self.seen.row_bytes, "the trailer counts other events"));
+        }
+        if read_up_to(self.source.get_mut(), &mut [0])? != 0 {
+            return Err(ReadError::TrailingBytes);
+        }
+        Ok(summary)
+    }
+
+    fn damaged(&self, offset: u64, what: &'static str) -> ReadError {
+        ReadError::Damaged { event: self.seen.events, offset, what }
+    }
+
+    /// Tells the operating system's errors from the decompressor's.
+    fn io(&self, e: std::io::Error, offset: u64) -> ReadError {
+        if self.source.get_ref().failed {
+            ReadError::Io(e)
+        } else {
+            self.damaged(offset, "the compressed rows cannot be decompressed")
+        }
+    }
+}
+
+impl<R: BufRead> Iterator for Reader<R> {
+    type Item = Result<Event, ReadError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.done {
+            return None;
+        }
+        let offset = self.before + self.at as u64;
+        let error = match self.row() {
+            Ok(Some(event)) => return Some(Ok(event)),
+            Ok(None) => match self.end() {
+                Ok(summary) => {
+                    self.done = true;
+                    self.summary = Some(summary);
+                    return None;
+                }
+                Err(e) => e,
+            },
+            Err(Bad::End) => ReadError::Truncated { event: self.seen.events },
+            Err(Bad::What(what)) => self.damaged(offset, what),
+            Err(Bad::Read(e)) => self.io(e, offset),
+        };
+        self.done = true;
+        Some(Err(error))
+    }
+}
+
+impl<R: BufRead> std::iter::FusedIterator for Reader<R> {}

@@ -1,0 +1,111 @@
+//! What reader and writer share of the rows: kind numbers, tag bits, and what makes an event acceptable.
+use crate::{Event, Kind, tasks::Tasks};
+
+/// The kind number that ends the rows.
+pub(crate) const END: u8 = 15;
+pub(crate) const NEW_CPU: u8 = 0x10;
+pub(crate) const NEW_TASK: u8 = 0x20;
+pub(crate) const SLOT_SHIFT: u8 = 6;
+/// Page numbers and lengths stay below this.
+pub(crate) const MAX_PAGE: u64 = 1 << 52;
+
+/// Short names of the kinds, in the order of [`kind_index`].
+pub const KIND_NAMES: [&str; 14] = [
+    "fault",
+    "clone",
+    "exec",
+    "area",
+    "exit",
+    "mmap",
+    "munmap",
+    "brk",
+    "mremap",
+    "mprotect",
+    "madvise",
+    "tlb-flush",
+    "idle",
+    "truth",
+];
+
+/// The number of a kind in the format, and its place in [`Summary::by_kind`](crate::Summary::by_kind).
+#[must_use]
+pub fn kind_index(kind: &Kind) -> usize {
+    match kind {
+        Kind::Fault { .. } => 0,
+        Kind::Clone { .. } => 1,
+        Kind::Exec { .. } => 2,
+        Kind::Area { .. } => 3,
+        Kind::Exit { .. } => 4,
+        Kind::Mmap { .. } => 5,
+        Kind::Munmap { .. } => 6,
+        Kind::Brk { .. } => 7,
+        Kind::Mremap { .. } => 8,
+        Kind::Mprotect { .. } => 9,
+        Kind::Madvise { .. } => 10,
+        Kind::TlbFlush { .. } => 11,
+        Kind::Idle => 12,
+        Kind::Truth { .. } => 13,
+    }
+}
+
+pub(crate) fn zigzag(v: i64) -> u64 {
+    ((v << 1) ^ (v >> 63)) as u64
+}
+
+pub(crate) fn unzigzag(v: u64) -> i64 {
+    (v >> 1) as i64 ^ -((v & 1) as i64)
+}
+
+fn range(start: u64, pages: u64) -> Result<(), &'static str> {
+    if pages == 0 {
+        return Err("a range of no pages");
+    }
+    page(start)?;
+    if pages > MAX_PAGE - start { Err("a range that ends beyond the last page") } else { Ok(()) }
+}
+
+fn page(page: u64) -> Result<(), &'static str> {
+    if page < MAX_PAGE { Ok(()) } else { Err("a page number of more than 52 bits") }
+}
+
+fn only(bits: u8, known: u8) -> Result<(), &'static str> {
+    if bits & !known == 0 { Ok(()) } else { Err("unknown flags") }
+}
+
+/// Says what is wrong with an event that comes next, if anything is.
+pub(crate) fn check(e: &Event, cpus: u16, tasks: &Tasks) -> Result<(), &'static str> {
+    if e.cpu >= cpus {
+        return Err("a CPU that the header does not have");
+    }
+    if matches!(e.kind, Kind::TlbFlush { .. } | Kind::Idle) {
+        // The last things a task does, tearing down its address space and leaving its CPU, come after its exit.
+        if e.task >= tasks.count() {
+            return Err("a task that was never made");
+        }
+    } else if !tasks.alive(e.task) {
+        return Err("a task that is not alive");
+    }
+    match e.kind {
+        Kind::Fault { page: p, flags } => page(p).and(only(flags.0, 0x17)),
+        Kind::Clone { child, .. } => {
+            if child != tasks.count() {
+                return Err("a child whose number is not the next");
+            }
+            if tasks.room() { Ok(()) } else { Err("too many tasks") }
+        }
+        Kind::Exec { stack_end, .. } => page(stack_end),
+        Kind::Area { start, pages, prot, .. } => range(start, pages).and(only(prot.0, 7)),
+        Kind::Mmap { start, pages, prot, flags } => {
+            range(start, pages).and(only(prot.0, 7)).and(only(flags.0, 31))
+        }
+        Kind::Munmap { start, pages } | Kind::Madvise { start, pages, .. } => range(start, pages),
+        Kind::Brk { end } => page(end),
+        // An old length of 0 duplicates a shared mapping.
+        Kind::Mremap { from, old_pages, to, new_pages, .. } => {
+            range(from, old_pages.max(1)).and(range(to, new_pages))
+        }
+        Kind::Mprotect { start, pages, prot } => range(start, pages).and(only(prot.0, 7)),
+        Kind::TlbFlush { pages, .. } => page(pages),
+        Kind::Exit { .. } | Kind::Idle | Kind::Truth { .. } => Ok(()),
+    }
+}

@@ -1,0 +1,75 @@
+//! The trailer: what was counted, and the checksum of all that stands before it.
+use crate::{Kind, ReadError, hash, row};
+
+/// The first bytes of the trailer.
+const MAGIC: [u8; 8] = *b"PTRTAIL\n";
+/// Length of the trailer in bytes.
+pub(crate) const LEN: usize = 184;
+
+/// What a trace says of itself after its events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Summary {
+    /// Number of events.
+    pub events: u64,
+    /// Events that the kernel had no room for: lost, not in the trace. A trace with losses replays only in part.
+    pub lost: u64,
+    /// Number of tasks, the first included.
+    pub tasks: u32,
+    /// Events by kind, see [`kind_index`](crate::kind_index).
+    pub by_kind: [u64; 16],
+    /// Length of the rows before compression, in bytes.
+    pub row_bytes: u64,
+}
+
+impl Summary {
+    /// How many events are of the same kind as `kind`, whatever its fields.
+    #[must_use]
+    pub fn count(&self, kind: &Kind) -> u64 {
+        self.by_kind[row::kind_index(kind)]
+    }
+
+    pub(crate) fn encode(&self, file_hash: u64) -> [u8; LEN] {
+        let mut b = Vec::with_capacity(LEN);
+        b.extend(MAGIC);
+        b.extend(self.events.to_le_bytes());
+        b.extend(self.lost.to_le_bytes());
+        b.extend(self.tasks.to_le_bytes());
+        b.extend([0; 4]);
+        for n in self.by_kind {
+            b.extend(n.to_le_bytes());
+        }
+        b.extend(self.row_bytes.to_le_bytes());
+        b.extend(file_hash.to_le_bytes());
+        b.extend(hash::of(&b).to_le_bytes());
+        let mut out = [0; LEN];
+        out.copy_from_slice(&b);
+        out
+    }
+
+    /// The summary and the checksum of what stands before it.
+    pub(crate) fn decode(b: &[u8; LEN]) -> Result<(Self, u64), ReadError> {
+        let word = |at: usize| {
+            let mut w = [0; 8];
+            w.copy_from_slice(&b[at..at + 8]);
+            u64::from_le_bytes(w)
+        };
+        let damaged = ReadError::Checksum { part: "trailer" };
+        if b[..8] != MAGIC || word(LEN - 8) != hash::of(&b[..LEN - 8]) {
+            return Err(damaged);
+        }
+        let (tasks, reserved) = (word(24) as u32, word(24) >> 32);
+        let mut by_kind = [0; 16];
+        for (i, n) in by_kind.iter_mut().enumerate() {
+            *n = word(32 + 8 * i);
+        }
+        if reserved != 0 {
+            return Err(damaged);
+        }
+        Ok((Self { events: word(8), lost: word(16), tasks, by_kind, row_bytes: word(160) }, word(168)))
+    }
+
+    /// Whether a trailer starts here, whatever its checksum says.
+    pub(crate) fn starts(b: &[u8]) -> bool {
+        b.starts_with(&MAGIC)
+    }
+}

@@ -1,0 +1,199 @@
+//! Writing a trace, event by event.
+use crate::hash::HashWriter;
+use crate::row::{self, END, NEW_CPU, NEW_TASK, SLOT_SHIFT, zigzag};
+use crate::tasks::{self, Tasks};
+use crate::{Event, Header, Kind, Summary, WriteError};
+use std::io::{self, Write};
+use xxhash_rust::xxh3::Xxh3Default;
+
+/// Rows are handed to the compressor in pieces of about this many bytes.
+const PIECE: usize = 1 << 16;
+
+/// Writes a trace.
+///
+/// The trace is complete only after [`finish`](Self::finish).
+pub struct Writer<W: Write> {
+    out: zstd::Encoder<'static, HashWriter<W>>,
+    rows: Vec<u8>,
+    tasks: Tasks,
+    cpus: u16,
+    cpu: u16,
+    /// The task that each CPU ran last.
+    current: Vec<u32>,
+    summary: Summary,
+}
+
+impl<W: Write> Writer<W> {
+    /// Starts a trace; `level` is zstd's compression level, 1 (fast) to 22 (small), and is clamped to that.
+    ///
+    /// # Errors
+    /// If the header makes no sense or `out` fails.
+    pub fn new(mut out: W, header: &Header, level: i32) -> Result<Self, WriteError> {
+        let bytes = header.encode()?;
+        out.write_all(&bytes)?;
+        let mut hash = Xxh3Default::new();
+        hash.update(&bytes);
+        let mut out = zstd::Encoder::new(HashWriter { inner: out, hash }, level.clamp(1, 22))?;
+        out.include_checksum(true)?;
+        if level >= 19 {
+            // Programs repeat themselves over long distances: a compiler is started again after a megabyte of rows.
+            out.long_distance_matching(true)?;
+            out.window_log(27)?;
+        }
+        Ok(Self {
+            out,
+            rows: Vec::with_capacity(PIECE + 128),
+            tasks: Tasks::new(),
+            cpus: header.cpus,
+            cpu: 0,
+            current: vec![0; usize::from(header.cpus)],
+            summary: Summary { tasks: 1, ..Summary::default() },
+        })
+    }
+
+    /// Number of events written so far.
+    #[must_use]
+    pub fn events(&self) -> u64 {
+        self.summary.events
+    }
+
+    /// Adds an event.
+    ///
+    /// # Errors
+    /// [`WriteError::Invalid`] if no reader would accept the event where it stands: nothing was written then, and
+    /// the trace may go on. [`WriteError::Io`] if the output fails.
+    pub fn event(&mut self, e: &Event) -> Result<(), WriteError> {
+        row::check(e, self.cpus, &self.tasks)
+            .map_err(|what| WriteError::Invalid { event: self.summary.events, what })?;
+        let tag_at = self.rows.len();
+        let kind = row::kind_index(&e.kind);
+        let mut tag = kind as u8;
+        self.rows.push(0);
+        if e.cpu != self.cpu {
+            tag |= NEW_CPU;
+            self.cpu = e.cpu;
+            self.number(u64::from(e.cpu));
+        }
+        let last = std::mem::replace(&mut self.current[usize::from(e.cpu)], e.task);
+        if e.task != last {
+            tag |= NEW_TASK;
+            self.number(zigzag(i64::from(e.task) - i64::from(last)));
+        }
+        let slot = match e.kind {
+            Kind::Fault { page, flags } => {
+                self.rows.push(flags.0);
+                self.page(e.task, page, 0)
+            }
+            Kind::Clone { kind, .. } => {
+                self.rows.push(kind as u8);
+                self.tasks.add(e.task);
+                self.summary.tasks += 1;
+                0
+            }
+            Kind::Exec { stack_end, arg_pages } => {
+                self.number(stack_end);
+                self.number(u64::from(arg_pages));
+                0
+            }
+            Kind::Area { start, pages, prot, kind } => {
+                self.rows.push(prot.0 | (kind as u8) << 3);
+                self.range(e.task, start, pages)
+            }
+            Kind::Exit { last } => {
+                self.rows.push(u8::from(last));
+                self.tasks.remove(e.task);
+                0
+            }
+            Kind::Mmap { start, pages, prot, flags } => {
+                self.rows.extend([prot.0, flags.0]);
+                self.range(e.task, start, pages)
+            }
+            Kind::Munmap { start, pages } => self.range(e.task, start, pages),
+            Kind::Brk { end } => self.page(e.task, end, 0),
+            Kind::Mremap { from, old_pages, to, new_pages, keep } => {
+                let slot = self.range(e.task, from, old_pages);
+                self.rows.push(u8::from(keep));
+                self.number(zigzag(to.wrapping_sub(from) as i64));
+                self.number(new_pages);
+                slot
+            }
+            Kind::Mprotect { start, pages, prot } => {
+                self.rows.push(prot.0);
+                self.range(e.task, start, pages)
+            }
+            Kind::Madvise { start, pages, advice } => {
+                self.number(u64::from(advice));
+                self.range(e.task, start, pages)
+            }
+            Kind::TlbFlush { pages, reason } => {
+                self.rows.push(reason);
+                self.number(pages);
+                0
+            }
+            Kind::Idle => 0,
+            Kind::Truth { tables, at } => {
+                self.rows.push(at as u8);
+                self.number(u64::from(tables));
+                0
+            }
+        };
+        self.rows[tag_at] = tag | (slot as u8) << SLOT_SHIFT;
+        self.summary.events += 1;
+        self.summary.by_kind[kind] += 1;
+        if self.rows.len() >= PIECE {
+            self.pass()?;
+        }
+        Ok(())
+    }
+
+    /// Ends the trace. `lost` is the number of events that the kernel had no room for.
+    ///
+    /// # Errors
+    /// If the output fails.
+    pub fn finish(mut self, lost: u64) -> Result<(W, Summary), WriteError> {
+        self.rows.push(END);
+        self.pass()?;
+        let mut out = self.out.finish()?;
+        self.summary.lost = lost;
+        let trailer = self.summary.encode(out.hash.digest());
+        out.inner.write_all(&trailer)?;
+        out.inner.flush()?;
+        Ok((out.inner, self.summary))
+    }
+
+    fn pass(&mut self) -> io::Result<()> {
+        self.out.write_all(&self.rows)?;
+        self.summary.row_bytes += self.rows.len() as u64;
+        self.rows.clear();
+        Ok(())
+    }
+
+    fn number(&mut self, mut v: u64) {
+        while v >= 0x80 {
+            self.rows.push(v as u8 | 0x80);
+            v >>= 7;
+        }
+        self.rows.push(v as u8);
+    }
+
+    /// Writes the distance of a page from the nearest of those remembered, and says which that was.
+    fn page(&mut self, task: u32, page: u64, pages: u64) -> usize {
+        let Some(near) = self.tasks.near(task) else { return 0 };
+        let mut best = (0, u64::MAX);
+        for (slot, n) in near.iter().enumerate() {
+            if page.abs_diff(*n) < best.1 {
+                best = (slot, page.abs_diff(*n));
+            }
+        }
+        let delta = page.wrapping_sub(near[best.0]) as i64;
+        tasks::remember(near, best.0, best.1, page + pages);
+        self.number(zigzag(delta));
+        best.0
+    }
+
+    fn range(&mut self, task: u32, start: u64, pages: u64) -> usize {
+        let slot = self.page(task, start, pages);
+        self.number(pages);
+        slot
+    }
+}

@@ -1,0 +1,304 @@
+//! The format keeps what it is given, and notices whatever is done to it.
+mod harness;
+#[path = "harness/wrap.rs"]
+mod wrap;
+
+use proptest::prelude::*;
+use ptarmigan_trace::{
+    AreaKind, CloneKind, Event, FaultFlags, Header, Kind, MapFlags, Method, Prot, ReadError, Reader, Sampled,
+    Summary, TraceFile, Unseen, WriteError, Writer, kind_index,
+};
+
+const CPUS: u16 = 300;
+
+/// One event of every kind, and tasks that come and go.
+fn small() -> Vec<Event> {
+    let at = |task, cpu, kind| Event { task, cpu, kind };
+    vec![
+        at(
+            0,
+            0,
+            Kind::Fault { page: 0x7_ffff_f7ff, flags: FaultFlags(FaultFlags::USER | FaultFlags::WRITE) },
+        ),
+        at(0, 0, Kind::Clone { child: 1, kind: CloneKind::Fork }),
+        at(0, 1, Kind::Clone { child: 2, kind: CloneKind::Vfork }),
+        at(2, 299, Kind::Exec { stack_end: 0x7_ffff_f000, arg_pages: 3 }),
+        at(2, 1, Kind::Area { start: 0x5_5555_5554, pages: 30, prot: Prot(5), kind: AreaKind::File }),
+        at(2, 1, Kind::Area { start: 0x7_fff0_0000, pages: 34, prot: Prot(3), kind: AreaKind::Stack }),
+        at(
+            1,
+            0,
+            Kind::Mmap {
+                start: 0x7_f000_0000,
+                pages: 1 << 20,
+                prot: Prot(3),
+                flags: MapFlags(MapFlags::ANON),
+            },
+        ),
+        at(1, 0, Kind::Mprotect { start: 0x7_f000_0001, pages: 5, prot: Prot(0) }),
+        at(1, 0, Kind::Madvise { start: 0x7_f000_0003, pages: 9, advice: 4 }),
+        at(1, 0, Kind::Madvise { start: 0x7_f000_0003, pages: 9, advice: 65535 }),
+        at(1, 0, Kind::Mremap { from: 0x7_f000_0000, old_pages: 2, to: 1, new_pages: 4, keep: true }),
+        at(1, 0, Kind::Mremap { from: 0x7_f000_0000, old_pages: 0, to: 9, new_pages: 4, keep: false }),
+        at(1, 0, Kind::Munmap { start: 1, pages: (1 << 52) - 1 }),
+        at(1, 0, Kind::Brk { end: 0x5_6000_0000 }),
+        at(1, 0, Kind::Truth { tables: 14, at: Sampled::Exec }),
+        at(1, 0, Kind::Truth { tables: u32::MAX, at: Sampled::Exit }),
+        at(1, 0, Kind::Exit { last: true }),
+        at(1, 0, Kind::TlbFlush { pages: 0, reason: 3 }),
+        at(1, 0, Kind::Idle),
+        at(2, 1, Kind::Clone { child: 3, kind: CloneKind::Share }),
+        at(3, 1, Kind::Fault { page: (1 << 52) - 1, flags: FaultFlags(0x17) }),
+        at(3, 1, Kind::Exit { last: false }),
+    ]
+}
+
+fn write(events: &[Event]) -> (Vec<u8>, Summary) {
+    let mut header = Header::new("a name", CPUS, Method::Tracefs);
+    header.unseen = Unseen(Unseen::IDLE);
+    let mut w = Writer::new(Vec::new(), &header, 3).expect("a good header");
+    for e in events {
+        w.event(e).expect("a good event");
+    }
+    w.finish(7).expect("memory takes everything")
+}
+
+fn read(bytes: &[u8]) -> Result<Vec<Event>, ReadError> {
+    Reader::new(bytes)?.collect()
+}
+
+#[test]
+fn every_kind_comes_back() {
+    let (bytes, summary) = write(&small());
+    let mut reader = Reader::new(&bytes[..]).expect("a header");
+    let back: Vec<Event> = reader.by_ref().map(|e| e.expect("an event")).collect();
+    assert_eq!(back, small());
+    assert_eq!(reader.summary(), Some(&summary));
+    assert_eq!((summary.lost, summary.tasks, summary.events), (7, 4, 22));
+    assert_eq!(summary.count(&Kind::Idle), 1);
+    assert!(small().iter().all(|e| summary.by_kind[kind_index(&e.kind)] > 0));
+    assert_eq!(reader.header().name(), "a name");
+    assert!(reader.header().unseen.has(Unseen::IDLE));
+}
+
+#[test]
+fn cut_anywhere_is_an_error() {
+    let (bytes, _) = write(&small());
+    for n in 0..bytes.len() {
+        match read(&bytes[..n]) {
+            Err(ReadError::Truncated { .. }) => {}
+            Err(ReadError::NotATrace) if n == 0 => {}
+            other => panic!("{n} of {} bytes: {other:?}", bytes.len()),
+        }
+    }
+}
+
+#[test]
+fn any_changed_bit_is_an_error() {
+    let (bytes, _) = write(&small());
+    for at in 0..bytes.len() {
+        for bit in 0..8 {
+            let mut bad = bytes.clone();
+            bad[at] ^= 1 << bit;
+            assert!(read(&bad).is_err(), "byte {at}, bit {bit}");
+        }
+        let mut bad = bytes.clone();
+        bad[at] = !bad[at];
+        assert!(read(&bad).is_err(), "byte {at} inverted");
+    }
+}
+
+#[test]
+fn more_bytes_are_an_error() {
+    let (mut bytes, _) = write(&small());
+    bytes.push(0);
+    assert!(matches!(read(&bytes), Err(ReadError::TrailingBytes)));
+}
+
+#[test]
+fn a_newer_version_says_so() {
+    let (mut bytes, _) = write(&small());
+    bytes[8] = 2;
+    let e = read(&bytes).expect_err("version 2");
+    assert!(matches!(e, ReadError::NewerVersion { found: 2, known: 1 }));
+    assert_eq!(
+        e.to_string(),
+        "made by a newer version (format 2, this program reads up to 1): update ptarmigan"
+    );
+}
+
+#[test]
+fn other_files_are_not_traces() {
+    for bytes in [&b"#!/bin/sh\nexit 0\n"[..], &[0; 4096], b"\x7fELF", b"PERFILE2........................"] {
+        assert!(matches!(read(bytes), Err(ReadError::NotATrace)));
+    }
+}
+
+#[test]
+fn a_file_is_checked_before_its_events() {
+    let path = std::env::temp_dir().join(format!("ptarmigan-trace-{}.ptrace", std::process::id()));
+    let (bytes, summary) = write(&small());
+    std::fs::write(&path, &bytes).expect("a temporary file");
+    let file = TraceFile::open(&path).expect("a whole trace");
+    assert_eq!((file.summary(), file.bytes(), file.header().cpus), (&summary, bytes.len() as u64, CPUS));
+    let back: Vec<Event> = file.events().expect("a header").map(|e| e.expect("an event")).collect();
+    assert_eq!(back, small());
+    for n in 0..bytes.len() {
+        std::fs::write(&path, &bytes[..n]).expect("a temporary file");
+        let e = TraceFile::open(&path).err().expect("it was cut");
+        assert!(matches!(e, ReadError::Truncated { .. } | ReadError::NotATrace), "{n}: {e}");
+        let mut bad = bytes.clone();
+        bad[n] ^= 0x10;
+        std::fs::write(&path, &bad).expect("a temporary file");
+        assert!(TraceFile::open(&path).is_err(), "byte {n}");
+    }
+    let _ = std::fs::remove_file(&path);
+}
+
+#[test]
+fn the_writer_refuses_what_no_reader_takes() {
+    let mut w = Writer::new(Vec::new(), &Header::new("x", 2, Method::Synthetic), 3).expect("a good header");
+    let mut refuse = |task, cpu, kind| {
+        assert!(matches!(w.event(&Event { task, cpu, kind }), Err(WriteError::Invalid { .. })), "{kind:?}");
+    };
+    refuse(0, 2, Kind::Idle);
+    refuse(1, 0, Kind::Idle);
+    refuse(0, 0, Kind::Clone { child: 2, kind: CloneKind::Fork });
+    refuse(0, 0, Kind::Clone { child: 0, kind: CloneKind::Fork });
+    refuse(0, 0, Kind::Fault { page: 1 << 52, flags: FaultFlags(0) });
+    refuse(0, 0, Kind::Fault { page: 1, flags: FaultFlags(8) });
+    refuse(0, 0, Kind::Munmap { start: 5, pages: 0 });
+    refuse(0, 0, Kind::Munmap { start: 5, pages: u64::MAX });
+    refuse(0, 0, Kind::Mprotect { start: 5, pages: 1, prot: Prot(8) });
+    let exit = Event { task: 0, cpu: 0, kind: Kind::Exit { last: true } };
+    w.event(&exit).expect("alive");
+    assert!(w.event(&exit).is_err(), "dead");
+    let (bytes, _) = w.finish(0).expect("memory takes everything");
+    assert_eq!(read(&bytes).expect("still a trace"), [exit]);
+}
+
+#[test]
+fn rows_that_repeat_without_end_need_no_memory() {
+    // 64 MiB of forks in a few kilobytes: more tasks than a trace may have, found without holding them.
+    let mut rows = Vec::new();
+    while rows.len() < 64 << 20 {
+        rows.extend([1, 0]);
+    }
+    let bytes = wrap::rows(&rows);
+    assert!(bytes.len() < 1 << 16);
+    let mut reader = Reader::new(&bytes[..]).expect("a header");
+    let error = reader.find_map(Result::err).expect("too many tasks");
+    assert!(error.to_string().contains("too many tasks"), "{error}");
+}
+
+#[test]
+fn thousands_of_mutations_never_panic() {
+    let (bytes, _) = write(&small());
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = move |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % below as u64) as usize
+    };
+    assert_eq!(harness::read_any(&bytes), (22, true));
+    for _ in 0..4000 {
+        let mut bad = bytes.clone();
+        for _ in 0..=random(4) {
+            match random(3) {
+                0 => {
+                    let at = random(bad.len());
+                    bad[at] = random(256) as u8;
+                }
+                1 => bad.truncate(random(bad.len()) + 1),
+                _ => {
+                    let at = random(bad.len());
+                    bad.insert(at, random(256) as u8);
+                }
+            }
+        }
+        if bad != bytes {
+            assert!(!harness::read_any(&bad).1);
+        }
+        // The rows themselves, behind correct checksums: small numbers, so that they often mean something.
+        let rows: Vec<u8> = (0..random(200))
+            .map(|_| {
+                let below = if random(2) == 0 { 16 } else { 256 };
+                random(below) as u8
+            })
+            .collect();
+        harness::read_any(&wrap::rows(&rows));
+    }
+}
+
+fn range() -> impl Strategy<Value = (u64, u64)> {
+    (prop_oneof![0..1u64 << 20, 0..1u64 << 52], prop_oneof![1..600u64, 1..=1u64 << 52])
+        .prop_map(|(start, pages)| (start, pages.min((1 << 52) - start)))
+}
+
+fn kind() -> impl Strategy<Value = Kind> {
+    prop_oneof![
+        (range(), 0..8u8)
+            .prop_map(|((page, _), f)| Kind::Fault { page, flags: FaultFlags((f & 3) | (f & 4) << 2) }),
+        (0..3u8).prop_map(|k| Kind::Clone {
+            child: 0,
+            kind: [CloneKind::Fork, CloneKind::Vfork, CloneKind::Share][usize::from(k)]
+        }),
+        (range(), any::<u32>()).prop_map(|((stack_end, _), arg_pages)| Kind::Exec { stack_end, arg_pages }),
+        (range(), 0..8u8).prop_map(|((start, pages), p)| Kind::Area {
+            start,
+            pages,
+            prot: Prot(p),
+            kind: AreaKind::Special
+        }),
+        any::<bool>().prop_map(|last| Kind::Exit { last }),
+        (range(), 0..8u8, 0..32u8).prop_map(|((start, pages), p, f)| Kind::Mmap {
+            start,
+            pages,
+            prot: Prot(p),
+            flags: MapFlags(f)
+        }),
+        range().prop_map(|(start, pages)| Kind::Munmap { start, pages }),
+        range().prop_map(|(end, _)| Kind::Brk { end }),
+        (range(), range(), any::<bool>()).prop_map(|((from, old_pages), (to, new_pages), keep)| {
+            Kind::Mremap { from, old_pages, to, new_pages, keep }
+        }),
+        (range(), 0..8u8).prop_map(|((start, pages), p)| Kind::Mprotect { start, pages, prot: Prot(p) }),
+        (range(), any::<u16>()).prop_map(|((start, pages), advice)| Kind::Madvise { start, pages, advice }),
+        (0..1u64 << 52, any::<u8>()).prop_map(|(pages, reason)| Kind::TlbFlush { pages, reason }),
+        Just(Kind::Idle),
+        any::<u32>().prop_map(|tables| Kind::Truth { tables, at: Sampled::Exec }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read(raw in proptest::collection::vec((any::<u32>(), 0..CPUS, kind()), 0..400)) {
+        let mut w = Writer::new(Vec::new(), &Header::new("p", CPUS, Method::Synthetic), 1).expect("a good header");
+        let (mut alive, mut tasks, mut events) = (vec![0u32], 1, Vec::new());
+        for (pick, cpu, mut kind) in raw {
+            if alive.is_empty() {
+                break;
+            }
+            let at = pick as usize % alive.len();
+            let task = alive[at];
+            match &mut kind {
+                Kind::Clone { child, .. } => {
+                    *child = tasks;
+                    alive.push(tasks);
+                    tasks += 1;
+                }
+                Kind::Exit { .. } => {
+                    alive.swap_remove(at);
+                }
+                _ => {}
+            }
+            let event = Event { task, cpu, kind };
+            w.event(&event).expect("a good event");
+            events.push(event);
+        }
+        let (bytes, summary) = w.finish(0).expect("memory takes everything");
+        prop_assert_eq!(summary.tasks, tasks);
+        prop_assert_eq!(read(&bytes).expect("what was written"), events);
+    }
+}
