@@ -183,12 +183,16 @@ impl Sanitizer {
             self.check_leftovers(memory, at, place);
         }
         let recursive = self.config.recursive;
+        let levels = &self.config.arch.levels;
+        let one =
+            place.level.and_then(|l| levels.get(usize::from(l))).map_or(0, |l| u64::from(l.table_bytes));
         let Some(f) = self.frames.get_mut(at) else { return FrameRef::UNKNOWN };
         f.leftovers = None;
         let freed = f.state == State::Freed;
         let old_level = f.level;
         if !freed {
-            f.level = f.level.or(place.level);
+            // A block that holds several tables has no level of its own, unless one was announced.
+            f.level = f.level.or(place.level.filter(|_| f.size <= one));
             if link.is_some() {
                 f.link = link;
             }
