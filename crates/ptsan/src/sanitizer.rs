@@ -26,6 +26,10 @@ pub struct Config {
     /// was there at its allocation. Code that clears a table and then happens to write the very same entries
     /// looks the same, so this is off unless asked for.
     pub infer_leftovers: bool,
+    /// Whenever an access makes one CPU walk, every other CPU that has the same root loaded, active or lazy, walks
+    /// speculatively for the same address. Hardware may; so a test that accesses memory from one CPU finds the
+    /// shootdowns that the others miss.
+    pub eager_walkers: bool,
     /// How many findings are kept in full; all are counted.
     pub keep: usize,
 }
@@ -34,7 +38,15 @@ impl Config {
     /// One CPU, no ASIDs, 64 findings kept.
     #[must_use]
     pub fn new(arch: Arch) -> Self {
-        Self { cpus: 1, arch, asids: false, recursive: false, infer_leftovers: false, keep: 64 }
+        Self {
+            cpus: 1,
+            arch,
+            asids: false,
+            recursive: false,
+            infer_leftovers: false,
+            eager_walkers: false,
+            keep: 64,
+        }
     }
 }
 
@@ -54,6 +66,9 @@ pub struct Stats {
 }
 
 /// A software MMU per CPU, and the shadow state of every table frame.
+///
+/// The hooks are called in the order in which things happen; code under test that runs on several threads keeps the
+/// sanitizer behind a lock, held across the store and its hook.
 ///
 /// No hook panics: arguments that make no sense are findings too ([`Kind::Misuse`]).
 pub struct Sanitizer {
@@ -113,7 +128,8 @@ impl Sanitizer {
         }
     }
 
-    /// The CPU loads `root` (physical address) and runs in `space`.
+    /// The CPU loads `root` (physical address) and runs in `space`. To be called when the root is really loaded: a
+    /// switch between threads of one space, or back from lazy mode ([`Sanitizer::resume`]), is none.
     ///
     /// Without ASIDs this drops what the CPU held, global translations excepted. With ASIDs everything is kept;
     /// a load that also flushes the space is followed by a [`Sanitizer::flush`] of [`Flush::space`].

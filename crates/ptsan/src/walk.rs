@@ -105,6 +105,9 @@ impl Sanitizer {
             self.drop_translation(cpu, loaded.context, va);
         }
         let (mut result, cached) = self.walk(memory, cpu, loaded, va, Some(access));
+        if self.config.eager_walkers {
+            self.others_walk(memory, cpu, loaded, va);
+        }
         if !cached {
             return result;
         }
@@ -130,6 +133,18 @@ impl Sanitizer {
         let Ok(loaded) = self.loaded(cpu, va) else { return };
         if self.cached(cpu, loaded.context, va).is_none() {
             let _ = self.walk(memory, cpu, loaded, va, None);
+        }
+    }
+
+    /// The other CPUs with the same root walk for the same address, speculatively.
+    fn others_walk(&mut self, memory: &(impl Memory + ?Sized), cpu: usize, loaded: Loaded, va: u64) {
+        for other in (0..self.cpus.len()).filter(|&c| c != cpu) {
+            if let Some(theirs) = self.cpus[other].loaded
+                && theirs.root == loaded.root
+                && self.cached(other, theirs.context, va).is_none()
+            {
+                let _ = self.walk(memory, other, theirs, va, None);
+            }
         }
     }
 

@@ -205,6 +205,43 @@ fn a_speculative_walk_alone_makes_a_cpu_a_holder() {
 }
 
 #[test]
+fn eager_walkers_find_the_shootdown_that_an_idle_cpu_missed() {
+    for eager_walkers in [false, true] {
+        let mut m = Machine::with(Config { cpus: 2, eager_walkers, ..Config::new(x86()) });
+        m.space(1);
+        m.switch(0, 1);
+        m.switch(1, 1);
+        m.san.lazy(1);
+        m.map(1, VA, DATA | RW);
+        m.read(0, VA);
+        m.deaf = Some(1);
+        m.unmap(1, VA);
+        assert_eq!(m.count(Kind::FreeBeforeFlush) > 0, eager_walkers);
+    }
+}
+
+#[test]
+fn on_riscv_a_flush_by_address_does_not_let_go_of_tables() {
+    let leaf = |phys: u64| phys >> 2 | 0b1_1111;
+    let link = |phys: u64| phys >> 2 | 1;
+    for (flush, found) in [(Flush::page(1, VA), 2), (Flush::space(1), 0)] {
+        let mut m = ready(Arch::riscv_sv39(), 1);
+        let (root, directory, table) = (m.root(1), m.table(1), m.table(0));
+        m.put(root, link(directory));
+        m.put(directory + 16, link(table));
+        m.put(table, leaf(DATA));
+        assert_eq!(m.read(0, VA), Some(DATA));
+        m.put(table, 0);
+        m.put(directory + 16, 0);
+        m.put(root, 0);
+        m.flush(0, flush);
+        m.give_back(0, table);
+        m.give_back(1, directory);
+        assert_eq!(m.count(Kind::FreeBeforeFlush), found, "{}", m.san);
+    }
+}
+
+#[test]
 fn a_cpu_that_left_the_space_holds_nothing() {
     let mut m = mapped(2);
     m.deaf = Some(1);
@@ -650,8 +687,8 @@ fn an_asid_given_to_another_root_without_a_flush_is_found() {
 
 #[test]
 fn leaf_only_flushes_spare_paging_structures_where_the_hardware_can() {
-    use ptsan::StructureScope::{AnyInvalidation, None, Tagged};
-    for (structures, found) in [(AnyInvalidation, 0), (Tagged, 1), (None, 0)] {
+    use ptsan::StructureScope::{AnyInvalidation, None, Tagged, WholeSpace};
+    for (structures, found) in [(AnyInvalidation, 0), (Tagged, 1), (WholeSpace, 1), (None, 0)] {
         let mut m = ready(Arch { structures, ..x86() }, 1);
         m.map(1, VA, DATA | RW);
         m.read(0, VA);

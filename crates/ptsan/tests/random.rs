@@ -3,7 +3,7 @@ mod common;
 
 use common::{Machine, PAGE, RO, RW};
 use proptest::prelude::*;
-use ptsan::{Access, Arch, Config, Kind, StructureScope};
+use ptsan::{Access, Arch, Config, Flush, Kind, StructureScope};
 use std::collections::BTreeMap;
 
 const CPUS: usize = 3;
@@ -60,7 +60,7 @@ type Model = BTreeMap<(u64, usize), (u64, bool)>;
 fn start(arch: Arch, asids: bool) -> Machine {
     // PAE has no ASIDs.
     let asids = asids && !arch.top_registers;
-    let mut m = Machine::with(Config { cpus: CPUS, asids, ..Config::new(arch) });
+    let mut m = Machine::with(Config { cpus: CPUS, asids, eager_walkers: true, ..Config::new(arch) });
     for space in 1..=SPACES {
         m.space(space);
     }
@@ -116,6 +116,33 @@ proptest! {
         }
         m.san.finish();
         m.san.assert_clean();
+    }
+
+    #[test]
+    fn a_range_flush_drops_the_pages_that_hold_one_of_its_addresses_and_no_others(
+        pages in prop::collection::btree_set(0..600u64, 1..60), large: bool,
+        start in 0..600u64, length in 0..700u64, shift in 9..22u32,
+    ) {
+        let mut m = common::ready(Arch::x86_64(), 1);
+        for page in &pages {
+            m.map(1, page * PAGE, DATA | RO);
+        }
+        let high = 0x40_0000;
+        if large {
+            m.map_at(1, 1, high, 0x20_0000 | RO | common::LARGE);
+        }
+        let blocks = pages.iter().map(|p| (p * PAGE, PAGE)).chain(large.then_some((high, 0x20_0000)));
+        let blocks: Vec<_> = blocks.collect();
+        for &(va, _) in &blocks {
+            m.read(0, va);
+        }
+        let (start, stride) = (start * PAGE, 1u64 << shift);
+        let end = start + length * PAGE;
+        m.flush(0, Flush::range(1, start, end, stride));
+        for (va, size) in blocks {
+            let hit = (start..end).step_by(1 << shift).any(|a| a >= va && a < va + size);
+            prop_assert_eq!(m.access(0, va, Access::READ).unwrap().from_tlb, !hit);
+        }
     }
 
     #[test]

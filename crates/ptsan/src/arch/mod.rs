@@ -3,6 +3,7 @@
 //! An [`Arch`] is a table of data and one function, [`Arch::decode`]; the software MMU needs nothing else. Levels
 //! are numbered from the leaves: level 0 holds the smallest pages, the last level is the root (the *top*).
 mod perms;
+mod riscv;
 mod x86;
 
 pub use perms::{Access, AccessKind, Perms};
@@ -71,6 +72,9 @@ pub enum StructureScope {
     AnyInvalidation,
     /// Only the entries used for that address, and none if the invalidation is for the last level only.
     Tagged,
+    /// None: only an invalidation of the whole address space drops structure entries (RISC-V `SFENCE.VMA` with an
+    /// address is about leaf entries alone).
+    WholeSpace,
     /// The hardware keeps no structure entries.
     None,
 }

@@ -1,4 +1,4 @@
-//! x86: 4 levels of 64-bit mode, and 32-bit PAE (Intel SDM vol. 3, 4.4 and 4.5).
+//! x86: 4 and 5 levels of 64-bit mode, and 32-bit PAE (Intel SDM vol. 3, 4.4 and 4.5).
 use super::{Arch, Canonical, Entry, Level, Perms, StructureScope};
 
 const PRESENT: u64 = 1 << 0;
@@ -36,11 +36,21 @@ impl Arch {
             decode: |level, raw| match level {
                 0 if raw & PRESENT != 0 => page(raw),
                 1 | 2 => directory(level, raw),
-                3 if raw & PRESENT != 0 && raw & LARGE != 0 => Entry::Malformed,
+                3 | 4 if raw & PRESENT != 0 && raw & LARGE != 0 => Entry::Malformed,
                 _ if raw & PRESENT == 0 => Entry::Empty,
                 _ => Entry::Table { phys: raw & ADDRESS, perms: perms(raw) },
             },
         }
+    }
+
+    /// x86-64 with 5 levels and 57-bit addresses.
+    #[must_use]
+    pub fn x86_64_la57() -> Self {
+        let mut arch = Self::x86_64();
+        arch.name = "x86-64 LA57";
+        arch.va_bits = 57;
+        arch.levels.push(Level { shift: 48, ..PAGE_TABLE });
+        arch
     }
 
     /// 32-bit x86 with PAE: 3 levels, and a top of four entries (32 bytes) that is cached in registers.

@@ -186,7 +186,7 @@ impl Context {
         match arch.structures {
             StructureScope::AnyInvalidation => self.drop_tables(),
             StructureScope::Tagged if !leaf_only => self.drop_path(arch, va),
-            StructureScope::Tagged | StructureScope::None => {}
+            StructureScope::Tagged | StructureScope::WholeSpace | StructureScope::None => {}
         }
     }
 
