@@ -156,7 +156,7 @@ impl fmt::Display for Reports {
         if self.total() == 0 {
             return write!(f, "ptsan: no findings");
         }
-        write!(f, "ptsan: {} findings", self.total())?;
+        write!(f, "ptsan: {} finding{}", self.total(), if self.total() == 1 { "" } else { "s" })?;
         for kind in Kind::ALL {
             if self.count(kind) > 0 {
                 write!(f, "\n  {:>8}  {kind}", self.count(kind))?;
