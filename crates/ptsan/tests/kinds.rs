@@ -649,6 +649,64 @@ fn a_stride_wider_than_the_pages_misses_some() {
 }
 
 #[test]
+fn a_long_range_flush_lets_go_of_tables_as_a_page_flush_does() {
+    use ptsan::StructureScope::{AnyInvalidation, Tagged, WholeSpace};
+    // The range is far longer than what is cached, and in the second case elsewhere.
+    for (structures, start, found) in [
+        (AnyInvalidation, 0, 0),
+        (AnyInvalidation, 1 << 32, 1),
+        (Tagged, 0, 0),
+        (Tagged, 1 << 32, 1),
+        (WholeSpace, 0, 1),
+    ] {
+        let mut m = ready(Arch { structures, ..x86() }, 1);
+        m.map(1, VA, DATA | RW);
+        m.read(0, VA);
+        let (_, table) = entry(&m, 0);
+        let (at, _) = entry(&m, 1);
+        m.put(table, 0);
+        m.put(at, 0);
+        m.flush(0, Flush::range(1, start, start + (1 << 30), PAGE));
+        m.give_back(0, table);
+        assert_eq!(m.count(Kind::FreeBeforeFlush), found, "{structures:?} {start:#x}");
+        if found == 1 {
+            let held_in_tlb = structures == AnyInvalidation;
+            assert_eq!(m.san.findings()[0].rule == Rule::HeldInTlb, held_in_tlb, "{}", m.san);
+        }
+    }
+}
+
+#[test]
+fn an_added_permission_on_a_global_page_needs_no_flush() {
+    let mut m = ready(x86(), 1);
+    m.map(1, VA, DATA | RO | GLOBAL);
+    m.read(0, VA).unwrap();
+    let (at, _) = entry(&m, 0);
+    m.put(at, DATA | RW | GLOBAL);
+    m.access(0, VA, Access::WRITE).unwrap();
+    assert!(m.access(0, VA, Access::WRITE).unwrap().perms.contains(ptsan::Perms::WRITE));
+    assert_eq!(m.san.stats().spurious_faults, 1, "the old translation is gone");
+    m.san.assert_clean();
+}
+
+#[test]
+fn no_cpu_of_many_is_forgotten() {
+    let cpus = 100;
+    for deaf in [0, 17, 99] {
+        let mut m = mapped(cpus);
+        // Holders that no longer count make room for those that do.
+        for cpu in 0..cpus {
+            m.switch(cpu, 1);
+            m.read(cpu, VA);
+        }
+        m.deaf = Some(deaf);
+        m.unmap(1, VA);
+        m.found_only(Kind::FreeBeforeFlush);
+        assert!(m.san.findings().iter().all(|f| f.place.cpu == Some(deaf)), "{}", m.san);
+    }
+}
+
+#[test]
 fn without_asids_a_switch_drops_everything_and_with_them_it_keeps_it() {
     for asids in [false, true] {
         let mut m = Machine::with(Config { asids, ..Config::new(x86()) });
