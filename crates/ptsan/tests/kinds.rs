@@ -677,6 +677,22 @@ fn a_long_range_flush_lets_go_of_tables_as_a_page_flush_does() {
 }
 
 #[test]
+fn a_global_translation_that_outlived_a_reload_still_holds_its_table() {
+    for (flush, found) in [(Flush::space(1), 1), (Flush::page(1, VA), 0), (Flush::all(), 0)] {
+        let mut m = ready(x86(), 1);
+        m.map(1, VA, DATA | RW | GLOBAL);
+        m.read(0, VA);
+        let (_, table) = entry(&m, 0);
+        let (at, _) = entry(&m, 1);
+        m.put(table, 0);
+        m.put(at, 0);
+        m.flush(0, flush);
+        m.give_back(0, table);
+        assert_eq!(m.count(Kind::FreeBeforeFlush), found, "{flush}");
+    }
+}
+
+#[test]
 fn an_added_permission_on_a_global_page_needs_no_flush() {
     let mut m = ready(x86(), 1);
     m.map(1, VA, DATA | RO | GLOBAL);
