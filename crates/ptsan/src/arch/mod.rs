@@ -1,0 +1,153 @@
+//! What a page-table format looks like to the hardware that walks it.
+//!
+//! An [`Arch`] is a table of data and one function, [`Arch::decode`]; the software MMU needs nothing else. Levels
+//! are numbered from the leaves: level 0 holds the smallest pages, the last level is the root (the *top*).
+mod perms;
+mod riscv;
+mod x86;
+
+pub use perms::{Access, AccessKind, Perms};
+
+/// The most levels a format may have.
+pub const MAX_LEVELS: usize = 8;
+
+/// The shape of the tables of one level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Level {
+    /// How many bits of the virtual address select the entry.
+    pub index_bits: u8,
+    /// The lowest of these bits: an entry of this level spans `1 << shift` bytes of virtual address.
+    pub shift: u8,
+    /// The size of an entry, in bytes: 4 or 8.
+    pub entry_bytes: u8,
+    /// The size of a table, in bytes.
+    pub table_bytes: u32,
+}
+
+impl Level {
+    /// The entry number that `va` selects.
+    #[inline]
+    #[must_use]
+    pub const fn index(&self, va: u64) -> u64 {
+        (va >> self.shift) & ((1 << self.index_bits) - 1)
+    }
+
+    /// How many entries a table of this level has.
+    #[must_use]
+    pub const fn entries(&self) -> usize {
+        1 << self.index_bits
+    }
+}
+
+/// What one raw entry says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// Not present: the walk ends in a fault.
+    Empty,
+    /// Points at a table of the level below.
+    Table {
+        /// Physical address of the table.
+        phys: u64,
+        /// What the entry allows at most to everything below it.
+        perms: Perms,
+    },
+    /// Maps memory.
+    Leaf {
+        /// Physical address of the first byte mapped.
+        phys: u64,
+        /// What the entry allows.
+        perms: Perms,
+        /// The translation holds in every address space.
+        global: bool,
+    },
+    /// Present, with reserved bits set or at a level where it may not be: the hardware faults.
+    Malformed,
+}
+
+/// How far an invalidation by address reaches into the paging-structure caches (REQ-32).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StructureScope {
+    /// Any invalidation of the address space drops all of its structure entries, whatever the address: x86 `INVLPG`
+    /// (Intel SDM vol. 3, 4.10.4.1).
+    AnyInvalidation,
+    /// Only the entries used for that address, and none if the invalidation is for the last level only.
+    Tagged,
+    /// None: only an invalidation of the whole address space drops structure entries (RISC-V `SFENCE.VMA` with an
+    /// address is about leaf entries alone).
+    WholeSpace,
+    /// The hardware keeps no structure entries.
+    None,
+}
+
+/// Which values of the address bits above [`Arch::va_bits`] are valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Canonical {
+    /// All equal to the highest translated bit.
+    SignExtended,
+    /// All zero.
+    ZeroExtended,
+}
+
+/// A page-table format and the caching rules of the MMU that walks it.
+#[derive(Clone, Debug)]
+pub struct Arch {
+    /// The name that reports print.
+    pub name: &'static str,
+    /// The levels, leaves first; at most [`MAX_LEVELS`].
+    pub levels: Vec<Level>,
+    /// How many address bits are translated.
+    pub va_bits: u8,
+    /// What the bits above must be.
+    pub canonical: Canonical,
+    /// What an invalidation does to the paging-structure caches.
+    pub structures: StructureScope,
+    /// The entries of the top are copied into registers when the root is loaded, and only another load refreshes
+    /// them (x86 PAE; Intel SDM vol. 3, 4.4.1).
+    pub top_registers: bool,
+    /// Decodes an entry found at a level.
+    pub decode: fn(level: u8, raw: u64) -> Entry,
+}
+
+impl Arch {
+    /// Number of the root's level.
+    #[inline]
+    #[must_use]
+    pub fn top(&self) -> u8 {
+        (self.levels.len().saturating_sub(1)) as u8
+    }
+
+    /// Whether the hardware accepts `va` at all.
+    #[inline]
+    #[must_use]
+    pub fn is_canonical(&self, va: u64) -> bool {
+        let unused = 64u32.saturating_sub(u32::from(self.va_bits)).min(63);
+        match self.canonical {
+            Canonical::SignExtended => ((va << unused) as i64 >> unused) as u64 == va,
+            Canonical::ZeroExtended => (va << unused) >> unused == va,
+        }
+    }
+
+    /// Identifies the table of `level` that translates `va`: the bits of `va` above the span of such a table.
+    #[inline]
+    pub(crate) fn position(&self, level: u8, va: u64) -> u64 {
+        let l = &self.levels[level as usize];
+        let span = u32::from(l.shift) + u32::from(l.index_bits);
+        (va.checked_shr(span).unwrap_or(0) << 3) | u64::from(level)
+    }
+
+    /// The first address of the table position made by [`Arch::position`].
+    pub(crate) fn position_start(&self, position: u64) -> u64 {
+        let l = &self.levels[(position & 7) as usize];
+        (position >> 3).checked_shl(u32::from(l.shift) + u32::from(l.index_bits)).unwrap_or(0)
+    }
+
+    /// Whether the description can be walked: between one level and [`MAX_LEVELS`], entries of 4 or 8 bytes.
+    pub(crate) fn is_usable(&self) -> bool {
+        (1..=MAX_LEVELS).contains(&self.levels.len())
+            && self.levels.iter().all(|l| {
+                matches!(l.entry_bytes, 4 | 8)
+                    && (1..=20).contains(&l.index_bits)
+                    && u32::from(l.shift) + u32::from(l.index_bits) <= 64
+            })
+    }
+}

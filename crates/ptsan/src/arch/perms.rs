@@ -1,0 +1,110 @@
+//! Permissions and accesses.
+use std::fmt;
+use std::ops::{BitAnd, BitOr};
+
+/// What a translation allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Perms(u8);
+
+impl Perms {
+    /// Nothing.
+    pub const NONE: Self = Self(0);
+    /// Loads.
+    pub const READ: Self = Self(1);
+    /// Stores.
+    pub const WRITE: Self = Self(2);
+    /// Instruction fetches.
+    pub const EXEC: Self = Self(4);
+    /// All of the above in user mode too.
+    pub const USER: Self = Self(8);
+    /// Everything.
+    pub const ALL: Self = Self(15);
+
+    /// These permissions and, if `yes`, those of `more`.
+    #[must_use]
+    pub const fn with_if(self, more: Self, yes: bool) -> Self {
+        if yes { Self(self.0 | more.0) } else { self }
+    }
+
+    /// Whether all of `other` is allowed.
+    #[inline]
+    #[must_use]
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Whether the access may go ahead.
+    #[inline]
+    #[must_use]
+    pub const fn allows(self, access: Access) -> bool {
+        self.contains(access.needs())
+    }
+}
+
+impl BitAnd for Perms {
+    type Output = Self;
+    fn bitand(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+}
+
+impl BitOr for Perms {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl fmt::Display for Perms {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (bit, c) in [(Self::READ, 'r'), (Self::WRITE, 'w'), (Self::EXEC, 'x'), (Self::USER, 'u')] {
+            write!(f, "{}", if self.contains(bit) { c } else { '-' })?;
+        }
+        Ok(())
+    }
+}
+
+/// What an access does to memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AccessKind {
+    /// A load.
+    Read,
+    /// A store.
+    Write,
+    /// An instruction fetch.
+    Exec,
+}
+
+/// An access to memory: what it does and in which mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Access {
+    /// Load, store or fetch.
+    pub kind: AccessKind,
+    /// Whether in user mode.
+    pub user: bool,
+}
+
+impl Access {
+    /// A load in user mode.
+    pub const READ: Self = Self { kind: AccessKind::Read, user: true };
+    /// A store in user mode.
+    pub const WRITE: Self = Self { kind: AccessKind::Write, user: true };
+    /// An instruction fetch in user mode.
+    pub const EXEC: Self = Self { kind: AccessKind::Exec, user: true };
+
+    /// The same access in supervisor mode. Write protection holds there too, as with `CR0.WP` set.
+    #[must_use]
+    pub const fn kernel(self) -> Self {
+        Self { user: false, ..self }
+    }
+
+    #[inline]
+    const fn needs(self) -> Perms {
+        let kind = match self.kind {
+            AccessKind::Read => Perms::READ,
+            AccessKind::Write => Perms::WRITE,
+            AccessKind::Exec => Perms::EXEC,
+        };
+        kind.with_if(Perms::USER, self.user)
+    }
+}

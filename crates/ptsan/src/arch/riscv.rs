@@ -1,0 +1,97 @@
+//! RISC-V Sv39, Sv48 and Sv57 (privileged architecture, supervisor level).
+use super::{Arch, Canonical, Entry, Level, Perms, StructureScope};
+
+const VALID: u64 = 1 << 0;
+const READ: u64 = 1 << 1;
+const WRITE: u64 = 1 << 2;
+const EXECUTE: u64 = 1 << 3;
+const USER: u64 = 1 << 4;
+const GLOBAL: u64 = 1 << 5;
+/// Accessed, dirty and user: reserved in an entry that points at a table.
+const LEAF_ONLY: u64 = USER | 1 << 6 | 1 << 7;
+/// Bits 60..54; bits 63..61 belong to extensions (NAPOT, memory types) that are not described here.
+const RESERVED: u64 = 0x7f << 54;
+/// Where the frame number starts, and its width.
+const FRAME_SHIFT: u32 = 10;
+const FRAME_MASK: u64 = (1 << 44) - 1;
+
+impl Arch {
+    /// RISC-V with 3 levels and 39-bit addresses.
+    ///
+    /// An invalidation by address is taken for what the architecture promises: leaf entries only. Entries that are
+    /// not valid are not cached, although the architecture allows that.
+    #[must_use]
+    pub fn riscv_sv39() -> Self {
+        riscv("RISC-V Sv39", 3)
+    }
+
+    /// RISC-V with 4 levels and 48-bit addresses; see [`Arch::riscv_sv39`].
+    #[must_use]
+    pub fn riscv_sv48() -> Self {
+        riscv("RISC-V Sv48", 4)
+    }
+
+    /// RISC-V with 5 levels and 57-bit addresses; see [`Arch::riscv_sv39`].
+    #[must_use]
+    pub fn riscv_sv57() -> Self {
+        riscv("RISC-V Sv57", 5)
+    }
+}
+
+fn riscv(name: &'static str, levels: u8) -> Arch {
+    Arch {
+        name,
+        levels: (0..levels)
+            .map(|l| Level { index_bits: 9, shift: 12 + 9 * l, entry_bytes: 8, table_bytes: 4096 })
+            .collect(),
+        va_bits: 12 + 9 * levels,
+        canonical: Canonical::SignExtended,
+        structures: StructureScope::WholeSpace,
+        top_registers: false,
+        decode,
+    }
+}
+
+fn decode(level: u8, raw: u64) -> Entry {
+    if raw & VALID == 0 {
+        return Entry::Empty;
+    }
+    let frame = raw >> FRAME_SHIFT & FRAME_MASK;
+    if raw & RESERVED != 0 || raw & (READ | WRITE) == WRITE {
+        return Entry::Malformed;
+    }
+    if raw & (READ | EXECUTE) == 0 {
+        if level == 0 || raw & LEAF_ONLY != 0 {
+            return Entry::Malformed;
+        }
+        // Permissions stand in leaf entries alone.
+        return Entry::Table { phys: frame << 12, perms: Perms::ALL };
+    }
+    if frame & ((1 << (9 * u32::from(level))) - 1) != 0 {
+        return Entry::Malformed;
+    }
+    let perms = Perms::NONE
+        .with_if(Perms::READ, raw & READ != 0)
+        .with_if(Perms::WRITE, raw & WRITE != 0)
+        .with_if(Perms::EXEC, raw & EXECUTE != 0)
+        .with_if(Perms::USER, raw & USER != 0);
+    Entry::Leaf { phys: frame << 12, perms, global: raw & GLOBAL != 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leaves_tables_and_reserved_patterns() {
+        let table = 0x5 << 10 | VALID;
+        assert_eq!(decode(1, table), Entry::Table { phys: 0x5000, perms: Perms::ALL });
+        assert_eq!(decode(0, table), Entry::Malformed, "no table below the last level");
+        assert_eq!(decode(1, table | USER), Entry::Malformed);
+        assert_eq!(decode(0, table | WRITE), Entry::Malformed, "writable and not readable");
+        assert!(matches!(decode(0, table | READ | USER), Entry::Leaf { phys: 0x5000, .. }));
+        assert_eq!(decode(1, table | READ), Entry::Malformed, "misaligned large page");
+        assert!(matches!(decode(1, 0x200 << 10 | VALID | EXECUTE), Entry::Leaf { phys: 0x20_0000, .. }));
+        assert_eq!(decode(1, 0), Entry::Empty);
+    }
+}

@@ -1,0 +1,140 @@
+//! x86: 4 and 5 levels of 64-bit mode, and 32-bit PAE (Intel SDM vol. 3, 4.4 and 4.5).
+use super::{Arch, Canonical, Entry, Level, Perms, StructureScope};
+
+const PRESENT: u64 = 1 << 0;
+const WRITABLE: u64 = 1 << 1;
+const USER: u64 = 1 << 2;
+const LARGE: u64 = 1 << 7;
+const GLOBAL: u64 = 1 << 8;
+const NO_EXECUTE: u64 = 1 << 63;
+/// Bits 51..12.
+const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
+/// In an entry that maps a large page, bit 12 is the PAT bit, no part of the address.
+const LARGE_PAT: u64 = 1 << 12;
+/// What must be zero in a PAE pointer-table entry below the address: bits 1, 2 and 5..8 (SDM table 4-8).
+const PAE_TOP_RESERVED: u64 = 0b1_1110_0110 | (!ADDRESS & !0xfff);
+
+const PAGE_TABLE: Level = Level { index_bits: 9, shift: 12, entry_bytes: 8, table_bytes: 4096 };
+const DIRECTORY: Level = Level { shift: 21, ..PAGE_TABLE };
+
+impl Arch {
+    /// x86-64 with 4 levels and 48-bit addresses.
+    #[must_use]
+    pub fn x86_64() -> Self {
+        Self {
+            name: "x86-64",
+            levels: vec![
+                PAGE_TABLE,
+                DIRECTORY,
+                Level { shift: 30, ..PAGE_TABLE },
+                Level { shift: 39, ..PAGE_TABLE },
+            ],
+            va_bits: 48,
+            canonical: Canonical::SignExtended,
+            structures: StructureScope::AnyInvalidation,
+            top_registers: false,
+            decode: |level, raw| match level {
+                0 if raw & PRESENT != 0 => page(raw),
+                1 | 2 => directory(level, raw),
+                3 | 4 if raw & PRESENT != 0 && raw & LARGE != 0 => Entry::Malformed,
+                _ if raw & PRESENT == 0 => Entry::Empty,
+                _ => Entry::Table { phys: raw & ADDRESS, perms: perms(raw) },
+            },
+        }
+    }
+
+    /// x86-64 with 5 levels and 57-bit addresses.
+    #[must_use]
+    pub fn x86_64_la57() -> Self {
+        let mut arch = Self::x86_64();
+        arch.name = "x86-64 LA57";
+        arch.va_bits = 57;
+        arch.levels.push(Level { shift: 48, ..PAGE_TABLE });
+        arch
+    }
+
+    /// 32-bit x86 with PAE: 3 levels, and a top of four entries (32 bytes) that is cached in registers.
+    #[must_use]
+    pub fn x86_pae() -> Self {
+        Self {
+            name: "x86 PAE",
+            levels: vec![
+                PAGE_TABLE,
+                DIRECTORY,
+                Level { index_bits: 2, shift: 30, entry_bytes: 8, table_bytes: 32 },
+            ],
+            va_bits: 32,
+            canonical: Canonical::ZeroExtended,
+            structures: StructureScope::AnyInvalidation,
+            top_registers: true,
+            decode: |level, raw| match level {
+                0 if raw & PRESENT != 0 => page(raw),
+                1 => directory(level, raw),
+                _ if raw & PRESENT == 0 => Entry::Empty,
+                _ if raw & PAE_TOP_RESERVED != 0 => Entry::Malformed,
+                _ => Entry::Table { phys: raw & ADDRESS, perms: Perms::ALL },
+            },
+        }
+    }
+}
+
+fn page(raw: u64) -> Entry {
+    Entry::Leaf { phys: raw & ADDRESS, perms: perms(raw), global: raw & GLOBAL != 0 }
+}
+
+/// An entry that either points at a table or maps a large page.
+fn directory(level: u8, raw: u64) -> Entry {
+    if raw & PRESENT == 0 {
+        return Entry::Empty;
+    }
+    if raw & LARGE == 0 {
+        return Entry::Table { phys: raw & ADDRESS, perms: perms(raw) };
+    }
+    let offset_bits = (1u64 << (12 + 9 * u32::from(level))) - 1;
+    if raw & ADDRESS & offset_bits & !LARGE_PAT != 0 {
+        return Entry::Malformed;
+    }
+    Entry::Leaf { phys: raw & ADDRESS & !offset_bits, perms: perms(raw), global: raw & GLOBAL != 0 }
+}
+
+fn perms(raw: u64) -> Perms {
+    Perms::READ
+        .with_if(Perms::WRITE, raw & WRITABLE != 0)
+        .with_if(Perms::USER, raw & USER != 0)
+        .with_if(Perms::EXEC, raw & NO_EXECUTE == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_pages_decode_by_level_and_reject_misaligned_addresses() {
+        let decode = Arch::x86_64().decode;
+        let flags = PRESENT | WRITABLE | USER | LARGE;
+        assert!(matches!(decode(1, 0x20_0000 | flags), Entry::Leaf { phys: 0x20_0000, .. }));
+        assert!(matches!(decode(1, 0x20_0000 | LARGE_PAT | flags), Entry::Leaf { phys: 0x20_0000, .. }));
+        assert_eq!(decode(1, 0x20_2000 | flags), Entry::Malformed);
+        assert!(matches!(decode(2, 0x4000_0000 | flags), Entry::Leaf { phys: 0x4000_0000, .. }));
+        assert_eq!(decode(2, 0x4020_0000 | flags), Entry::Malformed);
+        assert_eq!(decode(3, 0x4000_0000 | flags), Entry::Malformed);
+    }
+
+    #[test]
+    fn the_pae_top_has_no_permission_bits() {
+        let decode = Arch::x86_pae().decode;
+        assert_eq!(decode(2, 0x5000 | PRESENT), Entry::Table { phys: 0x5000, perms: Perms::ALL });
+        assert_eq!(decode(2, 0x5000 | PRESENT | WRITABLE), Entry::Malformed);
+        assert_eq!(decode(2, NO_EXECUTE | 0x5000 | PRESENT), Entry::Malformed);
+        assert_eq!(decode(2, 0x5000), Entry::Empty);
+    }
+
+    #[test]
+    fn canonical_addresses() {
+        let long = Arch::x86_64();
+        assert!(long.is_canonical(0x7fff_ffff_ffff) && long.is_canonical(0xffff_8000_0000_0000));
+        assert!(!long.is_canonical(0x8000_0000_0000));
+        let pae = Arch::x86_pae();
+        assert!(pae.is_canonical(0xffff_ffff) && !pae.is_canonical(0x1_0000_0000));
+    }
+}

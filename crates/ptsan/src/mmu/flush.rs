@@ -1,0 +1,137 @@
+//! What an invalidation covers.
+use std::fmt;
+
+/// What is to be invalidated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// The translations of one address, of whatever page size.
+    Page {
+        /// The address space.
+        space: u64,
+        /// An address in the page.
+        va: u64,
+    },
+    /// One invalidation by address at `start`, `start + stride` and so on below `end`.
+    Range {
+        /// The address space.
+        space: u64,
+        /// First address.
+        start: u64,
+        /// First address after the range.
+        end: u64,
+        /// Bytes from one invalidation to the next.
+        stride: u64,
+    },
+    /// All non-global translations of the space. If the space is loaded, this is a reload of the root: registers
+    /// with top entries are read again.
+    Space(u64),
+    /// Everything, global translations too; registers with top entries are read again.
+    All,
+}
+
+/// An invalidation carried out by one CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flush {
+    /// What is to be invalidated.
+    pub target: Target,
+    /// Spare the paging-structure caches where the hardware can (see [`crate::StructureScope`]).
+    pub leaf_only: bool,
+}
+
+impl Flush {
+    /// The translations of one address.
+    #[must_use]
+    pub const fn page(space: u64, va: u64) -> Self {
+        Self { target: Target::Page { space, va }, leaf_only: false }
+    }
+
+    /// An invalidation every `stride` bytes from `start` to below `end`.
+    #[must_use]
+    pub const fn range(space: u64, start: u64, end: u64, stride: u64) -> Self {
+        Self { target: Target::Range { space, start, end, stride }, leaf_only: false }
+    }
+
+    /// A whole address space, global translations excepted.
+    #[must_use]
+    pub const fn space(space: u64) -> Self {
+        Self { target: Target::Space(space), leaf_only: false }
+    }
+
+    /// Everything.
+    #[must_use]
+    pub const fn all() -> Self {
+        Self { target: Target::All, leaf_only: false }
+    }
+
+    /// The same for the last level only.
+    #[must_use]
+    pub const fn leaf_only(self) -> Self {
+        Self { leaf_only: true, ..self }
+    }
+}
+
+impl fmt::Display for Flush {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.target {
+            Target::Page { space, va } => write!(f, "flush of {va:#x} in space {space}")?,
+            Target::Range { space, start, end, stride } => {
+                write!(f, "flush of {start:#x}..{end:#x} by {stride:#x} in space {space}")?;
+            }
+            Target::Space(space) => write!(f, "flush of space {space}")?,
+            Target::All => write!(f, "flush of everything")?,
+        }
+        if self.leaf_only { write!(f, ", last level only") } else { Ok(()) }
+    }
+}
+
+/// The addresses of a range flush.
+#[derive(Clone, Copy)]
+pub(crate) struct Strides {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) stride: u64,
+}
+
+impl Strides {
+    /// Whether one of the addresses lies in the `size` bytes from `low`.
+    pub(crate) fn hit(&self, low: u64, size: u64) -> bool {
+        let last = low.saturating_add(size - 1);
+        let Some(above) = low.checked_sub(self.start) else {
+            return self.start < self.end && self.start <= last;
+        };
+        let Some(first) =
+            above.div_ceil(self.stride).checked_mul(self.stride).and_then(|d| self.start.checked_add(d))
+        else {
+            return false;
+        };
+        first < self.end && first <= last
+    }
+
+    /// How many invalidations by address the range takes.
+    pub(crate) fn count(&self) -> u64 {
+        self.end.saturating_sub(self.start).div_ceil(self.stride)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strides_hit_exactly_the_blocks_that_hold_one_of_their_addresses() {
+        for (start, end, stride) in [(0x1000, 0x9000, 0x1000), (0x1800, 0x9000, 0x3000), (0x5000, 0x5000, 8)]
+        {
+            let strides = Strides { start, end, stride };
+            for low in (0..0xb000).step_by(0x800) {
+                for size in [0x800, 0x1000, 0x4000] {
+                    let want = (start..end).step_by(stride as usize).any(|a| a >= low && a < low + size);
+                    assert_eq!(
+                        strides.hit(low, size),
+                        want,
+                        "{start:#x} {end:#x} {stride:#x} {low:#x} {size:#x}"
+                    );
+                }
+            }
+        }
+    }
+}
