@@ -1,1 +1,7 @@
 //! The workbench as a library.
+mod error;
+pub mod inspect;
+mod print;
+pub mod record;
+
+pub use error::{Context, Failure};
