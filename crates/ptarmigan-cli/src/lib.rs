@@ -2,6 +2,8 @@
 mod error;
 pub mod inspect;
 mod print;
+mod progress;
 pub mod record;
+pub mod replay;
 
 pub use error::{Context, Failure};

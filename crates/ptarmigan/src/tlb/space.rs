@@ -88,6 +88,9 @@ pub unsafe trait Shootdown: Sync {
     /// This CPU keeps the root loaded but runs nothing of the space.
     fn lazy(&self, _pin: &Pinned<'_>, _space: SpaceId) {}
 
+    /// This CPU runs in the space again whose root it had kept loaded; nothing was flushed in between that it missed.
+    fn resume(&self, _pin: &Pinned<'_>, _space: SpaceId) {}
+
     /// This CPU loads the kernel's own root.
     fn unload(&self, pin: &Pinned<'_>, space: SpaceId);
 }
@@ -204,6 +207,8 @@ impl<S: Shootdown> Tlb<S> {
         if !was_lazy || loaded.space != Some(space.id) || loaded.generation != now {
             self.hardware.load(pin, space.id, root);
             *loaded = Loaded { space: Some(space.id), generation: now };
+        } else {
+            self.hardware.resume(pin, space.id);
         }
     }
 
