@@ -2,6 +2,7 @@
 mod error;
 pub mod inspect;
 mod print;
+mod progress;
 pub mod record;
 
 pub use error::{Context, Failure};
