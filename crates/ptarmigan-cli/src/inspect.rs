@@ -1,7 +1,7 @@
 //! `ptarmigan inspect`: what a trace holds.
 use crate::{Failure, print};
 use indicatif::ProgressBar;
-use ptarmigan_trace::{CloneKind, FaultFlags, KIND_NAMES, Kind, ReadError, Sampled, TraceFile};
+use ptarmigan_trace::{CloneKind, FaultFlags, KIND_NAMES, Kind, ReadError, Sampled, TraceFile, Unseen};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write;
@@ -54,6 +54,8 @@ pub struct Report {
     pub execs: u64,
     /// Faults by what caused them.
     pub faults: Faults,
+    /// Whether read, write, fetch and presence mean anything: if not, all faults count as reads.
+    pub access_seen: bool,
     /// `madvise` calls by advice, as Linux numbers it.
     pub advice: BTreeMap<u16, u64>,
     /// Address spaces in which a fault was taken.
@@ -168,6 +170,7 @@ pub fn report(path: &Path) -> Result<Report, ReadError> {
         name: header.name().to_owned(),
         method: header.method.name(),
         unseen: header.unseen.names(),
+        access_seen: !header.unseen.has(Unseen::FAULT_ACCESS),
         arch: header.arch.name(),
         page_bytes: 1 << header.page_shift,
         cpus: header.cpus,
@@ -305,7 +308,12 @@ fn table(r: &Report) -> String {
     line("", format!("{} forks, {} vforks, {} execs", r.forks, r.vforks, r.execs));
     let f = &r.faults;
     line("faults", format!("{} ({} user, {} kernel)", f.user + f.kernel, f.user, f.kernel));
-    line("", format!("{} read, {} write, {} fetch; {} on present pages", f.read, f.write, f.exec, f.present));
+    if r.access_seen {
+        line(
+            "",
+            format!("{} read, {} write, {} fetch; {} on present pages", f.read, f.write, f.exec, f.present),
+        );
+    }
     line("touched", format!("in each of {} address spaces, mean:", r.spaces));
     let s = &r.touched;
     line(
@@ -321,9 +329,9 @@ fn table(r: &Report) -> String {
     line("", format!("{} equal to the number of regions touched", s.equal_to_regions));
     line("events", format!("{}, lost {}", r.events, r.lost));
     let kinds: Vec<_> = r.by_kind.iter().filter(|(_, n)| **n > 0).collect();
-    for row in kinds.chunks(4) {
+    for row in kinds.chunks(3) {
         let cells: Vec<String> = row.iter().map(|(name, n)| format!("{name:<9} {n}")).collect();
-        line("", cells.iter().map(|c| format!("{c:<19}")).collect::<String>().trim_end().to_owned());
+        line("", cells.iter().map(|c| format!("{c:<21}")).collect::<String>().trim_end().to_owned());
     }
     if !r.advice.is_empty() {
         let advice: Vec<String> = r.advice.iter().map(|(a, n)| format!("{} {n}", advice_name(*a))).collect();
