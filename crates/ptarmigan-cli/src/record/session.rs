@@ -9,15 +9,14 @@ use super::tracefs::Instance;
 use super::tracer::{self, Ended, Tracer};
 use super::{signals, spill};
 use crate::record::{Args, MethodChoice};
-use crate::{Context, Failure, print};
-use indicatif::{ProgressBar, ProgressStyle};
+use crate::{Context, Failure, print, progress};
+use indicatif::ProgressBar;
 use ptarmigan_trace::{Header, Method, Unseen, Writer};
 use std::fs::{self, File};
 use std::io::{BufWriter, IsTerminal};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 /// What delivers the faults, and with tracefs all else.
 enum Source {
@@ -163,16 +162,7 @@ fn announce(header: &Header) {
 
 /// A spinner on the terminal; none where the command writes too.
 fn recording_progress() -> Option<ProgressBar> {
-    (!std::io::stdout().is_terminal() && std::io::stderr().is_terminal()).then(spinner)
-}
-
-fn spinner() -> ProgressBar {
-    let bar = ProgressBar::new_spinner();
-    if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
-        bar.set_style(style);
-    }
-    bar.enable_steady_tick(Duration::from_millis(200));
-    bar
+    (!std::io::stdout().is_terminal() && std::io::stderr().is_terminal()).then(progress::spinner)
 }
 
 /// Why the command never became one, if it did not.
@@ -201,7 +191,7 @@ fn write(
     let partial = spill.path("trace");
     let out = BufWriter::new(File::create(&partial).context(&problem)?);
     let writer = Writer::new(out, header, args.level).context(&problem)?;
-    let progress = if std::io::stderr().is_terminal() { spinner() } else { ProgressBar::hidden() };
+    let progress = progress::spinner();
     let mut lookup = |pid, time| execs.after(pid, time);
     let mut model = Model::new(writer, root, &mut lookup);
     for (n, raw) in Merge::new(streams).enumerate() {

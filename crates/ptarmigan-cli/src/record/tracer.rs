@@ -7,7 +7,7 @@ use super::raw::{Call, Made, Raw, What};
 use super::spill::Notes;
 use super::{signals, sys};
 use crate::{Context, Failure};
-use ptarmigan_trace::AreaKind;
+use ptarmigan_trace::{AreaKind, FaultFlags};
 use std::collections::{HashMap, HashSet};
 
 /// The system calls at which every task stops.
@@ -137,9 +137,16 @@ impl<'a> Tracer<'a> {
                 if self.full {
                     self.note(old, What::ExecStart)?;
                 }
-                self.notes.made(sys::now(), pid, &Made::look(pid))?;
+                let made = Made::look(pid);
+                self.notes.made(sys::now(), pid, &made)?;
                 if self.full {
                     self.note(pid, What::ExecDone { old })?;
+                    // What execve touched itself, the kernel's faults that perf does not show: arguments, the end
+                    // of .data, the auxiliary vector.
+                    for page in proc::present(pid, &made.areas) {
+                        let code = FaultFlags::WRITE.into();
+                        self.note(pid, What::Fault { address: page << proc::PAGE_SHIFT, code })?;
+                    }
                 }
                 sys::resume(pid, 0)
             }
