@@ -245,8 +245,7 @@ impl<F: Format> Space<F> {
         }
         self.tree.change(m, page, private, |_| F::leaf(fresh, writable));
         self.note_private(m);
-        let mut gather = Gather::new(parts(m, pin), &self.tlb, F::PAGE_SHIFT);
-        gather.changed(page, page + (1 << F::PAGE_SHIFT));
+        let mut gather = Gather::one_page(parts(m, pin), &self.tlb, F::PAGE_SHIFT, page);
         super::release::<F, M>(&mut gather, raw);
         gather.finish();
         Ok(Done::Copied)
