@@ -1,5 +1,11 @@
-//! A clock for single calls: what it costs is known, and taken off.
-use std::time::Instant;
+//! Two clocks: one for single calls, whose own cost is known and taken off, and one for whole passes.
+use std::time::{Duration, Instant};
+
+/// The processor time that this thread has used: on a machine with other work the waiting does not count.
+pub fn thread_time() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
 
 /// Ticks to nanoseconds.
 #[derive(Clone, Copy)]

@@ -13,7 +13,7 @@ mod sanitize;
 mod stream;
 
 use crate::{Context, Failure, print, progress};
-use clock::Clock;
+use clock::{Clock, thread_time};
 use engine::{Engine, Outcome, Unwatched, Watch};
 pub use events::Loaded;
 use measure::{Call, Measured};
@@ -26,7 +26,6 @@ use report::{LevelReport, Report, Run, SanitizerReport, TruthReport};
 use sanitize::{Followed, Mmu};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Instant;
 
 /// Replay recorded programs on the library.
 #[derive(clap::Args, Debug, Default)]
@@ -302,9 +301,9 @@ impl Replay<'_> {
         let engine =
             Engine::<TheFormat, _, _>::new(machine, slots, self.trace, self.args.keep_going, watch)
                 .context("cannot begin")?;
-        let start = Instant::now();
+        let start = thread_time();
         let (outcome, _, _) = engine.run(self.trace, |done| bar.set_position(done));
-        let seconds = start.elapsed().as_secs_f64();
+        let seconds = (thread_time() - start).as_secs_f64();
         bar.finish_and_clear();
         machine.drain(slots);
         machine.host().audit().context("after the replay")?;

@@ -1,12 +1,13 @@
 //! The calls of a run, made again back to back on a fresh machine: the only way to know what 5 ns take.
+use super::clock::thread_time;
 use super::measure::Call;
 use ptarmigan::addr::PhysAddr;
 use ptarmigan::frames::{Ask, NoFrame};
 use ptarmigan::hosted::CpuSlot;
 use ptarmigan::quicklist::{Clean, Level, Policy};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Makes all `calls`; how long it took. `slots_used` is the number of pages ever out at once.
+/// Makes all `calls`; the processor time it took. `slots_used` is the number of pages ever out at once.
 ///
 /// # Errors
 /// [`NoFrame`] if there was no memory, as there was not in the run either; pages that were out then are lost.
@@ -17,7 +18,7 @@ pub fn run<P: Policy>(
     slots_used: u32,
 ) -> Result<Duration, NoFrame> {
     let mut out = vec![PhysAddr(0); slots_used as usize];
-    let start = Instant::now();
+    let start = thread_time();
     for call in calls {
         match *call {
             Call::Alloc { level, cpu, slot } => {
@@ -36,5 +37,5 @@ pub fn run<P: Policy>(
             Call::Idle(cpu) => policy.idle(&cpus[usize::from(cpu)].pin()),
         }
     }
-    Ok(start.elapsed())
+    Ok(thread_time() - start)
 }
