@@ -4,9 +4,7 @@ use hdrhistogram::Histogram;
 use ptarmigan::addr::FRAME_SIZE;
 use ptarmigan::cpu::{NodeId, Pinned};
 use ptarmigan::frames::{Ask, Frames, NoFrame};
-use ptarmigan::quicklist::{
-    Clean, Flushed, Layout, Level, MAX_LEVELS, Policy, PolicyCounts, Unhooked,
-};
+use ptarmigan::quicklist::{Clean, Flushed, Layout, Level, MAX_LEVELS, Policy, PolicyCounts, Unhooked};
 use std::sync::{Mutex, MutexGuard};
 
 /// One call of a policy, to be made again without the rest of the replay.

@@ -16,7 +16,7 @@ use crate::{Context, Failure, print, progress};
 use clock::{Clock, thread_time};
 use engine::{Engine, Outcome, Unwatched, Watch};
 pub use events::Loaded;
-use measure::{Call, Measured};
+use measure::Measured;
 use ptarmigan::format::{Format, X86_64};
 use ptarmigan::hosted::{CpuSlot, Host, HostConfig, HostMachine, NoTlb};
 use ptarmigan::quicklist::{Layout, Policy};
@@ -26,6 +26,7 @@ use report::{LevelReport, Report, Run, SanitizerReport, TruthReport};
 use sanitize::{Followed, Mmu};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use stream::Stream;
 
 /// Replay recorded programs on the library.
 #[derive(clap::Args, Debug, Default)]
@@ -161,8 +162,7 @@ struct Replay<'a> {
 struct Counted {
     policy: PolicyName,
     run: Run,
-    calls: Vec<Call>,
-    slots_used: u32,
+    stream: Stream,
     /// Sum of the single calls' times, by level.
     single: Vec<f64>,
     stream_ns: Vec<f64>,
@@ -298,9 +298,8 @@ impl Replay<'_> {
         } else {
             indicatif::ProgressBar::hidden()
         };
-        let engine =
-            Engine::<TheFormat, _, _>::new(machine, slots, self.trace, self.args.keep_going, watch)
-                .context("cannot begin")?;
+        let engine = Engine::<TheFormat, _, _>::new(machine, slots, self.trace, self.args.keep_going, watch)
+            .context("cannot begin")?;
         let start = thread_time();
         let (outcome, _, _) = engine.run(self.trace, |done| bar.set_position(done));
         let seconds = (thread_time() - start).as_secs_f64();
@@ -363,8 +362,7 @@ impl Replay<'_> {
             let counted = Counted {
                 policy,
                 run,
-                calls: std::mem::take(&mut log.calls),
-                slots_used: log.slots_used,
+                stream: Stream::new(&std::mem::take(&mut log.calls), log.slots_used),
                 single,
                 stream_ns: Vec::new(),
                 speed: Vec::new(),
@@ -378,11 +376,7 @@ impl Replay<'_> {
     fn sanitize(&self, policy: PolicyName) -> Result<u64, Failure> {
         let host = self.host()?;
         let slots = host.slots();
-        let config = Config {
-            cpus: self.trace.cpus,
-            eager_walkers: true,
-            ..Config::new(Arch::x86_64())
-        };
+        let config = Config { cpus: self.trace.cpus, eager_walkers: true, ..Config::new(Arch::x86_64()) };
         let mmu = Mmu::new(&host, Sanitizer::new(config));
         with_policy!(host, self.args, policy, |made| {
             let machine = HostMachine::new(&host, Followed::new(made, &mmu), &mmu).context("machine")?;
@@ -416,8 +410,7 @@ impl Replay<'_> {
         with_policy!(host, self.args, counted.policy, |made| {
             let machine = HostMachine::new(&host, made, NoTlb).context("machine")?;
             let policy = ptarmigan::table::Machine::policy(&machine);
-            let time = stream::run(policy, &slots, &counted.calls, counted.slots_used)
-                .context("replaying the allocator's calls")?;
+            let time = counted.stream.run(policy, &slots).context("replaying the allocator's calls")?;
             machine.drain(&slots);
             host.audit().context("after the allocator's calls")?;
             Ok(time.as_nanos() as f64)

@@ -196,8 +196,11 @@ impl Report {
             run.write(out, self.clock_ns)?;
         }
         writeln!(out)?;
-        writeln!(out, "{:<10} {:>10} {:>9} {:>10} {:>10} {:>9} {:>8}", "", "ns/alloc", "misses",
-            "peak live", "peak kept", "Mevent/s", "findings")?;
+        writeln!(
+            out,
+            "{:<10} {:>10} {:>9} {:>10} {:>10} {:>9} {:>8}",
+            "", "ns/alloc", "misses", "peak live", "peak kept", "Mevent/s", "findings"
+        )?;
         for run in &self.runs {
             let findings =
                 if run.sanitizer.ran { run.sanitizer.findings.to_string() } else { "-".to_owned() };
@@ -214,10 +217,17 @@ impl Report {
                 findings
             )?;
         }
-        writeln!(out, "\nLinux while recording: flushes of one page {}, of a range {}, full {}",
-            t.linux_flushes.page, t.linux_flushes.range, t.linux_flushes.full)?;
+        writeln!(
+            out,
+            "\nLinux while recording: flushes of one page {}, of a range {}, full {}",
+            t.linux_flushes.page, t.linux_flushes.range, t.linux_flushes.full
+        )?;
         writeln!(out, "ns/alloc and mean: calls back to back, each with its free and its trimming; p50,")?;
-        writeln!(out, "p99, max: single calls. A clock reading costs {:.0} ns and is taken off.", self.clock_ns)
+        writeln!(
+            out,
+            "p99, max: single calls. A clock reading costs {:.0} ns and is taken off.",
+            self.clock_ns
+        )
     }
 }
 
@@ -256,8 +266,12 @@ impl Run {
             )?;
         }
         let Flushes { page, range, full } = self.flushes;
-        writeln!(out, "memory   at most {} in tables, {} kept for later",
-            bytes(self.peak_table_bytes), bytes(self.peak_cached_bytes))?;
+        writeln!(
+            out,
+            "memory   at most {} in tables, {} kept for later",
+            bytes(self.peak_table_bytes),
+            bytes(self.peak_cached_bytes)
+        )?;
         writeln!(out, "flushes  of one page {page}, of a range {range}, full {full}")?;
         if self.sanitizer.ran {
             writeln!(out, "sanitizer  {} finding(s)", self.sanitizer.findings)?;
@@ -271,12 +285,18 @@ impl Run {
             )?;
         }
         if self.faults_outside + self.odd_calls > 0 {
-            writeln!(out, "outside  {} faults met no area, {} calls made no sense here",
-                self.faults_outside, self.odd_calls)?;
+            writeln!(
+                out,
+                "outside  {} faults met no area, {} calls made no sense here",
+                self.faults_outside, self.odd_calls
+            )?;
         }
         if self.out_of_memory > 0 {
-            writeln!(out, "memory ran out {} times; {} events were left out",
-                self.out_of_memory, self.skipped_events)?;
+            writeln!(
+                out,
+                "memory ran out {} times; {} events were left out",
+                self.out_of_memory, self.skipped_events
+            )?;
         }
         Ok(())
     }

@@ -99,10 +99,8 @@ impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
         let frames = source.frames();
         let nodes = frames.nodes() as usize;
         let cpus_per_node = config.cpus.div_ceil(nodes).max(1);
-        let smallest = (0..nodes)
-            .map(|n| frames.node_frames(NodeId(n as u8)) / config.share.max(1))
-            .min()
-            .unwrap_or(0);
+        let smallest =
+            (0..nodes).map(|n| frames.node_frames(NodeId(n as u8)) / config.share.max(1)).min().unwrap_or(0);
         let fits = smallest as usize / 2 / (2 * CLASSES * cpus_per_node);
         config.magazine = config.magazine.min(MAGAZINE).min(fits);
         let start = 2 * (config.magazine as u32).min(SMALLEST);
@@ -241,6 +239,7 @@ impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
             }
         }
         let page = self.miss(pin, level, ask)?;
+        self.set_limits(pin.node());
         let home = self.source.frames().node_of(page.addr().pfn());
         self.shelf(home, class).pages.fetch_add(1, Relaxed);
         tally.misses.add(1);
@@ -293,6 +292,8 @@ impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
             // Both magazines are full: the older one goes to the depot, the newer one becomes the older.
             let old = (stack.limit / 2) as usize;
             self.scale(shelf, stack);
+            // What is free changes slowly; once for each magazine is often enough to look.
+            self.set_limits(pin.node());
             let limit = shelf.limit.load(Relaxed) as usize;
             if n < stack.limit as usize {
                 // The magazines have grown meanwhile.
@@ -331,11 +332,10 @@ impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
         self.source.unmake(level, page);
     }
 
-    /// Gives back at most [`BOUNDED`] pages that are beyond the node's budget. Two loads where there are none.
+    /// Gives back at most [`BOUNDED`] pages of depots that hold more than they may. Two loads each where none does.
     #[inline]
     fn trim(&self, pin: &Pinned<'_>) {
         let node = pin.node();
-        self.set_limits(node);
         for class in 0..CLASSES {
             let shelf = self.shelf(node, class);
             let limit = shelf.limit.load(Relaxed);
@@ -413,6 +413,7 @@ impl<W: Window, C: Construct> Policy for Quicklists<'_, W, C> {
 
     #[inline]
     fn idle(&self, pin: &Pinned<'_>) {
+        self.set_limits(pin.node());
         self.trim(pin);
     }
 
