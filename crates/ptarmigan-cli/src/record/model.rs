@@ -11,6 +11,9 @@ const CLONE_VM: u64 = libc::CLONE_VM as u64;
 const CLONE_VFORK: u64 = libc::CLONE_VFORK as u64;
 const CLONE_THREAD: u64 = libc::CLONE_THREAD as u64;
 
+/// More deliveries of unknown tasks are not kept.
+const MOST_EARLY: usize = 1 << 16;
+
 /// An address space.
 #[derive(Default)]
 struct Space {
@@ -63,6 +66,9 @@ pub(super) struct Model<'a, W: Write> {
     next_task: u32,
     /// The first program has been started: what came before was the recorder's own doing.
     started: bool,
+    /// Deliveries of tasks before their clone, which ptrace may report in this order.
+    early: HashMap<i32, Vec<Raw>>,
+    early_count: usize,
     made: ExecLookup<'a>,
     pub(super) seen: Seen,
 }
@@ -88,6 +94,8 @@ impl<'a, W: Write> Model<'a, W> {
             next_space: 1,
             next_task: 1,
             started: false,
+            early: HashMap::new(),
+            early_count: 0,
             made,
             seen: Seen::default(),
         }
@@ -95,21 +103,26 @@ impl<'a, W: Write> Model<'a, W> {
 
     /// Takes the next delivery in the order of time.
     pub(super) fn feed(&mut self, raw: Raw) -> Result<(), WriteError> {
-        let mut pid = raw.pid;
+        let pid = raw.pid;
+        if let What::ExecDone { old } = raw.what
+            && old != pid
+            && self.tasks.contains_key(&old)
+        {
+            // ptrace does not always report the end of the group's first task, whose number this one takes.
+            self.exit(pid)?;
+            self.rename(old, pid);
+        }
         if !self.tasks.contains_key(&pid) {
             // A thread that calls execve takes the number of its group's first task once that is gone.
-            match self.tasks.iter().find(|(_, t)| t.exec.is_some() && t.group == pid).map(|(p, _)| *p) {
-                Some(thread) => {
-                    self.rename(thread, pid);
-                    let when = self.tasks.get_mut(&pid).and_then(|t| t.exec.take());
-                    self.exec(pid, when.unwrap_or(raw.time))?;
-                }
-                None => {
-                    self.seen.foreign += 1;
-                    return Ok(());
-                }
+            let Some(thread) =
+                self.tasks.iter().find(|(_, t)| t.exec.is_some() && t.group == pid).map(|(p, _)| *p)
+            else {
+                return self.stranger(raw);
+            };
+            self.rename(thread, pid);
+            if let Some(when) = self.tasks.get_mut(&pid).and_then(|t| t.exec.take()) {
+                self.exec(pid, when)?;
             }
-            pid = raw.pid;
         }
         let Some(task) = self.tasks.get_mut(&pid) else { return Ok(()) };
         if raw.cpu != NO_CPU {
@@ -123,6 +136,17 @@ impl<'a, W: Write> Model<'a, W> {
             return Ok(());
         }
         self.take(pid, raw)
+    }
+
+    /// A delivery of a task that is not known: not a descendant, or one whose clone is delivered late.
+    fn stranger(&mut self, raw: Raw) -> Result<(), WriteError> {
+        if matches!(raw.what, What::Idle | What::TlbFlush { .. }) || self.early_count >= MOST_EARLY {
+            self.seen.foreign += 1;
+            return Ok(());
+        }
+        self.early_count += 1;
+        self.early.entry(raw.pid).or_default().push(raw);
+        Ok(())
     }
 
     fn take(&mut self, pid: i32, raw: Raw) -> Result<(), WriteError> {
@@ -152,10 +176,7 @@ impl<'a, W: Write> Model<'a, W> {
                     task.exec = Some(raw.time);
                 }
             }
-            What::ExecDone { old } => {
-                if old != pid && self.tasks.contains_key(&old) {
-                    self.rename(old, pid);
-                }
+            What::ExecDone { .. } => {
                 if let Some(when) = self.tasks.get_mut(&pid).and_then(|t| t.exec.take()) {
                     self.exec(pid, when)?;
                 }
@@ -240,6 +261,11 @@ impl<'a, W: Write> Model<'a, W> {
         let task =
             Task { number, group, space, cpu, waiter, held: None, call: None, exec: None, dying: false };
         self.tasks.insert(child, task);
+        let early = self.early.remove(&child).unwrap_or_default();
+        self.early_count -= early.len();
+        for raw in early {
+            self.feed(raw)?;
+        }
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use super::spill::Notes;
 use super::{signals, sys};
 use crate::{Context, Failure};
 use ptarmigan_trace::{AreaKind, FaultFlags};
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 /// The system calls at which every task stops.
 pub(super) const STOPS: [i64; 4] = [libc::SYS_execve, libc::SYS_execveat, libc::SYS_shmat, libc::SYS_shmdt];
@@ -39,6 +39,8 @@ fn call_of(number: i64) -> Option<Call> {
     })
 }
 
+const SPILL: &str = "the temporary files next to the output";
+
 /// A system call that was stopped at its beginning, to be looked at again at its end.
 enum Pending {
     Call,
@@ -60,6 +62,11 @@ pub(super) struct Tracer<'a> {
     root: i32,
     alive: HashSet<i32>,
     pending: HashMap<i32, Pending>,
+    /// Thread group of each task, as far as it was asked for.
+    groups: HashMap<i32, i32>,
+    /// The task of each thread group that is in a system call that changes the address space, and those that
+    /// wait at the beginning of theirs. The ends of two such calls in two threads would be seen in any order.
+    turns: HashMap<i32, (i32, VecDeque<i32>)>,
     /// Called at every stop, to show progress.
     tick: &'a mut dyn FnMut(usize),
 }
@@ -67,8 +74,9 @@ pub(super) struct Tracer<'a> {
 impl<'a> Tracer<'a> {
     /// Follows `root`, which was seized before.
     pub(super) fn new(notes: &'a mut Notes, root: i32, full: bool, tick: &'a mut dyn FnMut(usize)) -> Self {
-        let (alive, pending) = (HashSet::from([root]), HashMap::new());
-        Self { notes, full, root, alive, pending, tick }
+        let alive = HashSet::from([root]);
+        let (pending, groups, turns) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Self { notes, full, root, alive, pending, groups, turns, tick }
     }
 
     /// Follows until the last task has ended.
@@ -86,6 +94,7 @@ impl<'a> Tracer<'a> {
             if libc::WIFEXITED(status) || libc::WIFSIGNALED(status) {
                 self.alive.remove(&pid);
                 self.pending.remove(&pid);
+                self.end_turn(pid, true).context(SPILL)?;
                 if pid == self.root {
                     ended = if libc::WIFEXITED(status) {
                         Ended::Exited(libc::WEXITSTATUS(status))
@@ -96,7 +105,7 @@ impl<'a> Tracer<'a> {
                 continue;
             }
             self.alive.insert(pid);
-            self.stopped(pid, status).context("the temporary files next to the output")?;
+            self.stopped(pid, status).context(SPILL)?;
         }
     }
 
@@ -125,6 +134,7 @@ impl<'a> Tracer<'a> {
                 }
                 if self.full {
                     self.note(pid, What::Exit)?;
+                    self.end_turn(pid, true)?;
                 }
                 sys::resume(pid, 0)
             }
@@ -133,7 +143,10 @@ impl<'a> Tracer<'a> {
                 if old != pid {
                     self.alive.remove(&old);
                     self.pending.remove(&old);
+                    self.groups.remove(&old);
                 }
+                // The other threads are gone, whatever they were about to do.
+                self.turns.remove(&pid);
                 if self.full {
                     self.note(old, What::ExecStart)?;
                 }
@@ -195,12 +208,10 @@ impl<'a> Tracer<'a> {
             }
             number => match call_of(number) {
                 Some(call) => {
-                    self.note(pid, What::Enter { call, args })?;
-                    if call == Call::Munmap {
-                        // It takes effect between here and its end, and another thread may be given the place
-                        // before its end is seen.
-                        self.note(pid, What::Locked)?;
+                    if !self.take_turn(pid) {
+                        return Ok(Ok(()));
                     }
+                    self.note(pid, What::Enter { call, args })?;
                     Some(Pending::Call)
                 }
                 None => None,
@@ -211,13 +222,47 @@ impl<'a> Tracer<'a> {
         Ok(sys::resume_to_syscall(pid, 0))
     }
 
+    /// Whether the task may begin a call that changes its address space; if not it stays stopped until it may.
+    fn take_turn(&mut self, pid: i32) -> bool {
+        let group = *self.groups.entry(pid).or_insert_with(|| proc::group(pid).unwrap_or(pid));
+        let (now, waiting) = self.turns.entry(group).or_insert((pid, VecDeque::new()));
+        if *now != pid {
+            waiting.push_back(pid);
+        }
+        *now == pid
+    }
+
+    /// The task's turn is over, or the task is.
+    fn end_turn(&mut self, pid: i32, gone: bool) -> std::io::Result<()> {
+        let group = self.groups.get(&pid).copied().unwrap_or(pid);
+        if gone {
+            self.groups.remove(&pid);
+        }
+        let Some((now, waiting)) = self.turns.get_mut(&group) else { return Ok(()) };
+        if *now != pid {
+            waiting.retain(|&w| w != pid);
+            return Ok(());
+        }
+        let Some(next) = waiting.pop_front() else {
+            self.turns.remove(&group);
+            return Ok(());
+        };
+        *now = next;
+        // It may have been killed meanwhile; its end is reported then.
+        let _ = self.before_call(next)?;
+        Ok(())
+    }
+
     fn after_call(&mut self, pid: i32) -> std::io::Result<std::io::Result<()>> {
         let (Some(pending), Ok(regs)) = (self.pending.remove(&pid), sys::registers(pid)) else {
             return Ok(sys::resume(pid, 0));
         };
         let result = regs.rax as i64;
         match pending {
-            Pending::Call => self.note(pid, What::Leave { result })?,
+            Pending::Call => {
+                self.note(pid, What::Leave { result })?;
+                self.end_turn(pid, false)?;
+            }
             Pending::Attach if result >= 0 => {
                 let start = result as u64 >> proc::PAGE_SHIFT;
                 if let Some(a) = proc::areas(pid).into_iter().find(|a| a.start == start) {
