@@ -214,6 +214,9 @@ impl<'a, W: Write> Model<'a, W> {
                 self.put(pid, Kind::Mmap { start, pages, prot, flags })?;
             }
             What::Detached { start, pages } => self.put(pid, Kind::Munmap { start, pages })?,
+            What::Populated { start, pages } => {
+                self.put(pid, Kind::Madvise { start, pages, advice: libc::MADV_POPULATE_READ as u16 })?;
+            }
             What::TlbFlush { reason, pages } => {
                 let pages = if pages >= 1 << 52 { 0 } else { pages };
                 self.put(pid, Kind::TlbFlush { pages, reason })?;

@@ -11,7 +11,8 @@ use ptarmigan_trace::{AreaKind, FaultFlags};
 use std::collections::{HashMap, HashSet, VecDeque};
 
 /// The system calls at which every task stops.
-pub(super) const STOPS: [i64; 4] = [libc::SYS_execve, libc::SYS_execveat, libc::SYS_shmat, libc::SYS_shmdt];
+pub(super) const STOPS: [i64; 5] =
+    [libc::SYS_execve, libc::SYS_execveat, libc::SYS_shmat, libc::SYS_shmdt, libc::SYS_mlockall];
 
 /// The system calls at which it stops when there are no tracepoints.
 pub(super) const MM_STOPS: [i64; 9] = [
@@ -39,6 +40,9 @@ fn call_of(number: i64) -> Option<Call> {
     })
 }
 
+/// `mlockall`: pages are locked when they come, and not made present.
+const MCL_ONFAULT: u64 = 4;
+
 const SPILL: &str = "the temporary files next to the output";
 
 /// A system call that was stopped at its beginning, to be looked at again at its end.
@@ -46,6 +50,7 @@ enum Pending {
     Call,
     Attach,
     Detach { start: u64, pages: u64 },
+    LockAll,
 }
 
 /// How the recorded command ended.
@@ -69,14 +74,22 @@ pub(super) struct Tracer<'a> {
     turns: HashMap<i32, (i32, VecDeque<i32>)>,
     /// Called at every stop, to show progress.
     tick: &'a mut dyn FnMut(usize),
+    /// Called once, when the command has been started and has not run yet.
+    begun: Option<Box<dyn FnOnce() + 'a>>,
 }
 
 impl<'a> Tracer<'a> {
     /// Follows `root`, which was seized before.
-    pub(super) fn new(notes: &'a mut Notes, root: i32, full: bool, tick: &'a mut dyn FnMut(usize)) -> Self {
+    pub(super) fn new(
+        notes: &'a mut Notes,
+        root: i32,
+        full: bool,
+        tick: &'a mut dyn FnMut(usize),
+        begun: impl FnOnce() + 'a,
+    ) -> Self {
         let alive = HashSet::from([root]);
         let (pending, groups, turns) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Self { notes, full, root, alive, pending, groups, turns, tick }
+        Self { notes, full, root, alive, pending, groups, turns, tick, begun: Some(Box::new(begun)) }
     }
 
     /// Follows until the last task has ended.
@@ -139,6 +152,9 @@ impl<'a> Tracer<'a> {
                 sys::resume(pid, 0)
             }
             libc::PTRACE_EVENT_EXEC => {
+                if let Some(begun) = self.begun.take() {
+                    begun();
+                }
                 let old = sys::event_message(pid).map_or(pid, |old| old as i32);
                 if old != pid {
                     self.alive.remove(&old);
@@ -201,6 +217,10 @@ impl<'a> Tracer<'a> {
                 None
             }
             libc::SYS_shmat => Some(Pending::Attach),
+            libc::SYS_mlockall if args[0] & libc::MCL_CURRENT as u64 != 0 && args[0] & MCL_ONFAULT == 0 => {
+                Some(Pending::LockAll)
+            }
+            libc::SYS_mlockall => None,
             libc::SYS_shmdt => {
                 let start = args[0] >> proc::PAGE_SHIFT;
                 let area = proc::areas(pid).into_iter().find(|a| a.start == start && a.shared);
@@ -272,7 +292,13 @@ impl<'a> Tracer<'a> {
             Pending::Detach { start, pages } if result >= 0 => {
                 self.note(pid, What::Detached { start, pages })?
             }
-            Pending::Attach | Pending::Detach { .. } => {}
+            Pending::LockAll if result >= 0 => {
+                let reachable = |a: &proc::Area| a.prot.0 != 0 && a.kind != AreaKind::Special;
+                for a in proc::areas(pid).into_iter().filter(reachable) {
+                    self.note(pid, What::Populated { start: a.start, pages: a.pages })?;
+                }
+            }
+            Pending::Attach | Pending::Detach { .. } | Pending::LockAll => {}
         }
         Ok(sys::resume(pid, 0))
     }
