@@ -107,7 +107,8 @@ fn a_script_that_forks_agrees_with_linux() {
         assert!(r.forks >= 3 && r.execs == 7 && r.tasks >= 8, "{r:?}");
         assert_eq!(r.samples.exit, u64::from(r.tasks), "every task's end was sampled");
         assert_eq!(r.samples.exec, r.execs - 1, "every exec but the first, which is the recorder's own");
-        assert!(r.samples.equal_to_regions * 10 >= (r.samples.exit + r.samples.exec) * 9, "{:?}", r.samples);
+        // Regions that a child got by copying and never touched make the two differ, as address layout has it.
+        assert!(r.samples.equal_to_regions * 2 >= r.samples.exit + r.samples.exec, "{:?}", r.samples);
     });
 }
 
@@ -124,7 +125,8 @@ fn the_exit_status_is_that_of_the_command() {
 fn a_command_that_does_not_exist() {
     with_each_method("absent", &["/does/not/exist"], |status, stderr, _, dir| {
         assert_eq!(status, Some(127), "{stderr}");
-        assert!(stderr.contains("ptarmigan: /does/not/exist: No such file"), "{stderr}");
+        assert!(stderr.starts_with("ptarmigan: /does/not/exist: No such file"), "{stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{stderr}");
         assert_eq!(dir.files(), [""; 0], "nothing is left");
     });
 }
@@ -158,6 +160,24 @@ fn an_interrupt_keeps_what_is_there() {
         let instance = format!("/sys/kernel/tracing/instances/ptarmigan-{}", child.id());
         assert!(!Path::new(&instance).exists(), "the tracefs instance is removed");
     }
+}
+
+#[test]
+fn a_recording_of_a_recording_is_refused() {
+    let program = env!("CARGO_BIN_EXE_ptarmigan");
+    let inner = std::env::temp_dir().join(format!("ptarmigan-inner-{}", std::process::id()));
+    let inner = inner.to_string_lossy();
+    with_each_method(
+        "nested",
+        &[program, "record", "-o", &inner, "--", "true"],
+        |status, stderr, file, dir| {
+            assert_eq!(status, Some(1), "{stderr}");
+            assert!(stderr.contains("ptarmigan: ptrace is refused: "), "{stderr}");
+            assert!(!Path::new(&*inner).exists());
+            assert_eq!(dir.files(), ["out.ptrace"]);
+            assert!(report(file).execs >= 1);
+        },
+    );
 }
 
 #[test]

@@ -26,6 +26,12 @@ pub(super) fn tables(pid: i32) -> Option<u32> {
     Some(kib >> (PAGE_SHIFT - 10))
 }
 
+/// The thread group of a task.
+pub(super) fn group(pid: i32) -> Option<i32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status.lines().find_map(|l| l.strip_prefix("Tgid:"))?.trim().parse().ok()
+}
+
 /// All areas, in order.
 pub(super) fn areas(pid: i32) -> Vec<Area> {
     let maps = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();

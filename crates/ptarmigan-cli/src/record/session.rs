@@ -45,18 +45,9 @@ pub(in super::super) fn run(args: &Args) -> Result<ExitCode, Failure> {
     signals::catch();
     let instance = if full { None } else { Some(Instance::new(&spill)?) };
     let mut started = start.fork().context("starting the command")?;
-    let recording = begin(&started, instance, &spill);
-    let source = match recording {
-        Ok(source) => source,
-        Err(e) => {
-            sys::kill(started.pid, libc::SIGKILL);
-            let _ = sys::wait();
-            return Err(e);
-        }
-    };
+    let source = begin(&started, instance, &spill)?;
     let mut header = Header::new(&name(args), cpus(&source), method);
     header.unseen = unseen(&source);
-    announce(&header);
 
     signals::pass_to(started.pid);
     started.release().context("starting the command")?;
@@ -74,7 +65,7 @@ pub(in super::super) fn run(args: &Args) -> Result<ExitCode, Failure> {
                 ));
             }
         };
-        let ended = Tracer::new(&mut notes, started.pid, full, &mut tick).follow();
+        let ended = Tracer::new(&mut notes, started.pid, full, &mut tick, || announce(&header)).follow();
         if let Some(p) = progress {
             p.finish_and_clear();
         }
@@ -118,14 +109,20 @@ fn choose(choice: MethodChoice) -> Result<Method, Failure> {
 
 /// Seizes the process that waits to become the command, and starts the events.
 fn begin(started: &Started, instance: Option<Instance>, spill: &Spill) -> Result<Source, Failure> {
-    sys::seize(started.pid).context("ptrace is refused")?;
-    match instance {
-        Some(instance) => {
-            instance.start(started.pid)?;
-            Ok(Source::Tracefs(instance))
-        }
-        None => Faults::start(started.pid, spill).map(Source::Perf),
+    let recording = sys::seize(started.pid).context("ptrace is refused").and_then(|()| match &instance {
+        Some(instance) => instance.start(started.pid).map(|()| None),
+        None => Faults::start(started.pid, spill).map(Some),
+    });
+    if recording.is_err() {
+        // It holds the files of the instance open until it is gone, and the instance cannot be removed before.
+        sys::kill(started.pid, libc::SIGKILL);
+        let _ = sys::wait();
     }
+    Ok(match (recording?, instance) {
+        (Some(faults), _) => Source::Perf(faults),
+        (None, Some(instance)) => Source::Tracefs(instance),
+        (None, None) => return Err(Failure::new("no source of events")),
+    })
 }
 
 fn cpus(source: &Source) -> u16 {
