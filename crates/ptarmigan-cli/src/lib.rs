@@ -1,1 +1,2 @@
 //! The workbench as a library.
+pub mod bench;

@@ -83,8 +83,7 @@ impl<T> PerCpu<T> {
         mut make: impl FnMut(usize) -> T,
     ) -> Result<Self, BootMemoryShort> {
         Ok(PerCpu {
-            slots: boot
-                .take(cpus, |i| Slot { busy: Cell::new(false), value: UnsafeCell::new(make(i)) })?,
+            slots: boot.take(cpus, |i| Slot { busy: Cell::new(false), value: UnsafeCell::new(make(i)) })?,
         })
     }
 

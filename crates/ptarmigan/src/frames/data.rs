@@ -25,9 +25,7 @@ impl DataFrames {
     ///
     /// [`BootMemoryShort`] if they do not fit.
     pub fn new(boot: &mut BootMemory, cpus: usize) -> Result<Self, BootMemoryShort> {
-        Ok(DataFrames {
-            lists: PerCpu::new(boot, cpus, |_| List { n: 0, items: [Pfn::NONE; 2 * BATCH] })?,
-        })
+        Ok(DataFrames { lists: PerCpu::new(boot, cpus, |_| List { n: 0, items: [Pfn::NONE; 2 * BATCH] })? })
     }
 
     /// Boot memory for `cpus` CPUs.
@@ -185,4 +183,3 @@ impl Taken {
         }
     }
 }
-

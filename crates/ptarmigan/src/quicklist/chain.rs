@@ -1,6 +1,6 @@
 //! Unlinked tables on their way back: the chain carries the type.
 use super::{Clean, Level};
-use crate::addr::{PhysAddr, Pfn};
+use crate::addr::{Pfn, PhysAddr};
 use crate::frames::{Frames, Use};
 
 /// Proof that no TLB and no walker anywhere can still use the tables of one gather.

@@ -120,9 +120,8 @@ impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
     /// Boot memory for `config` over `frames`.
     pub fn bytes(frames: &Frames, config: &ListsConfig) -> usize {
         let nodes = frames.nodes();
-        let depots: usize = (0..nodes)
-            .map(|n| CLASSES * Depot::bytes(Self::most(frames, config, NodeId(n))))
-            .sum();
+        let depots: usize =
+            (0..nodes).map(|n| CLASSES * Depot::bytes(Self::most(frames, config, NodeId(n)))).sum();
         PerCpu::<[Stack; CLASSES]>::bytes(config.cpus)
             + Tallies::bytes(config.cpus)
             + depots

@@ -71,11 +71,7 @@ impl<F: Format> Space<F> {
     }
 
     /// Takes areas that fork does not pass on out of a fresh copy.
-    fn drop_not_forked<M: SpaceMachine>(
-        &mut self,
-        m: &M,
-        pin: &Pinned<'_>,
-    ) -> Result<(), AreaError> {
+    fn drop_not_forked<M: SpaceMachine>(&mut self, m: &M, pin: &Pinned<'_>) -> Result<(), AreaError> {
         let mut at = 0;
         while let Some(area) = self.areas.at_or_after(m, at) {
             let Area { end, flags, .. } = area;

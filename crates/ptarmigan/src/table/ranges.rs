@@ -107,9 +107,7 @@ impl<F: Format> Tree<F> {
         gather: &mut GatherOf<'_, M>,
         mut leaf: impl FnMut(crate::addr::VirtAddr, crate::addr::Pfn, crate::format::Attr),
     ) {
-        self.end_with(m, gather, |_, va, raw| {
-            leaf(crate::addr::VirtAddr(va), F::frame(raw), F::attr(raw))
-        });
+        self.end_with(m, gather, |_, va, raw| leaf(crate::addr::VirtAddr(va), F::frame(raw), F::attr(raw)));
     }
 
     /// Calls `change(address, entry)` for every leaf in `range` and writes back what it returns where that differs;

@@ -98,4 +98,3 @@ pub(super) fn died(meta: &FrameMeta, n: u16, top: bool) {
         }
     }
 }
-

@@ -1,7 +1,7 @@
 //! The tree itself, and operations on single pages.
 use super::machine::{GatherOf, Machine};
 use super::slots::{Slots, born, died, has_record};
-use crate::addr::{PhysAddr, Pfn, VirtAddr};
+use crate::addr::{Pfn, PhysAddr, VirtAddr};
 use crate::cpu::Pinned;
 use crate::format::{Attr, Format, Slot};
 use crate::frames::{Ask, NoFrame, Use};

@@ -1,6 +1,6 @@
 //! Collects what one operation unhooks, flushes once, and only then gives it back.
 use super::space::{Scope, Shootdown, SpaceTlb, Ticket, Tlb, Why};
-use crate::addr::{PhysAddr, Pfn};
+use crate::addr::{Pfn, PhysAddr};
 use crate::cpu::Pinned;
 use crate::frames::{DataFrames, Frames};
 use crate::quicklist::{FlushProof, Flushed, Level, Policy, Unhooked};

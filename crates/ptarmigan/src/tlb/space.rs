@@ -135,12 +135,7 @@ const LINUX_CEILING: u64 = 33;
 impl SpaceTlb {
     /// A space that no CPU has loaded yet.
     pub const fn new(id: SpaceId) -> Self {
-        SpaceTlb {
-            id,
-            generation: AtomicUsize::new(0),
-            active: CpuMask::new(),
-            lazy: CpuMask::new(),
-        }
+        SpaceTlb { id, generation: AtomicUsize::new(0), active: CpuMask::new(), lazy: CpuMask::new() }
     }
 
     /// The space's name.
@@ -225,13 +220,7 @@ impl<S: Shootdown> Tlb<S> {
     }
 
     /// Flushes, and says what for. Nothing reaches the hardware if no CPU has the space loaded.
-    pub(super) fn flush(
-        &self,
-        pin: &Pinned<'_>,
-        space: &SpaceTlb,
-        mut scope: Scope,
-        why: Why,
-    ) -> Ticket {
+    pub(super) fn flush(&self, pin: &Pinned<'_>, space: &SpaceTlb, mut scope: Scope, why: Why) -> Ticket {
         let generation = Generation(space.generation.fetch_add(1, Ordering::SeqCst).wrapping_add(1));
         let active = space.active.snapshot();
         let lazy = space.lazy.snapshot();
