@@ -100,7 +100,8 @@ impl<P: Policy> Contender for Ours<'_, P> {
         let tree = self.tree.as_mut().expect(OPEN);
         let mut gather = Gather::new(parts(m, &pin), &self.tlb, 12);
         for (at, _) in contiguous() {
-            black_box(tree.unmap(m, virt(at), &mut gather).expect("unmap"));
+            let (pfn, _) = tree.unmap(m, virt(at), &mut gather).expect("unmap");
+            black_box(pfn);
         }
         gather.finish();
     }
