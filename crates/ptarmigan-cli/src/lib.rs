@@ -1,4 +1,5 @@
 //! The workbench as a library.
+pub mod bench;
 mod error;
 pub mod inspect;
 mod print;

@@ -179,11 +179,33 @@ impl<F: Format> Tree<F> {
         Ok(at)
     }
 
-    /// Makes all tables that are missing below the table `parent` of `level` on the way to `va`.
+    /// Makes all tables that are missing below the table `parent` of `level` on the way to `va`; mostly that is a
+    /// leaf table and no more. A call, so that the way through existing tables stays short enough to be inlined.
+    #[inline(never)]
+    fn grow<M: Machine>(
+        &mut self,
+        m: &M,
+        pin: &Pinned<'_>,
+        va: u64,
+        parent: PhysAddr,
+        level: Level,
+        ask: Ask,
+    ) -> Result<PhysAddr, NoFrame> {
+        if level > Level(1) {
+            return self.grow_path(m, pin, va, parent, level, ask);
+        }
+        let page = m.policy().alloc(pin, Level::PTE, ask)?;
+        let at = self.adopt(m, Level::PTE, page);
+        self.set_link(m, level, parent, va, at);
+        Ok(at)
+    }
+
+    /// Makes several tables.
     ///
     /// All are taken before any is linked, and they are linked to each other before the first of them is linked to
     /// the tree: so failure leaves nothing behind, and a walker sees a complete path or none (release store).
-    fn grow<M: Machine>(
+    #[inline(never)]
+    fn grow_path<M: Machine>(
         &mut self,
         m: &M,
         pin: &Pinned<'_>,

@@ -118,8 +118,13 @@ impl<'a, P: Policy, S: Shootdown> Gather<'a, P, S> {
     /// Entries that map `start..end` have lost a permission or have been cleared.
     #[inline(always)]
     pub fn changed(&mut self, start: u64, end: u64) {
-        self.start = self.start.min(start);
-        self.end = self.end.max(end);
+        // Branches that are foretold, where a minimum would have each call wait for the last one's store.
+        if start < self.start {
+            self.start = start;
+        }
+        if end > self.end {
+            self.end = end;
+        }
     }
 
     /// Takes over a table that has just been unhooked; it mapped addresses from `at` on.
