@@ -76,16 +76,13 @@ impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
     /// [`BootMemoryShort`] if they do not fit into `boot`.
     pub fn new(
         boot: &mut BootMemory,
-        mut config: ListsConfig,
+        config: ListsConfig,
         source: Source<'m, W, C>,
     ) -> Result<Self, BootMemoryShort> {
         let frames = source.frames();
         let nodes = frames.nodes() as usize;
-        let cpus_per_node = config.cpus.div_ceil(nodes).max(1);
-        let smallest =
-            (0..nodes).map(|n| Self::budget_of(frames, &config, NodeId(n as u8), false)).min().unwrap_or(0);
-        let fits = smallest as usize / 2 / (2 * CLASSES * cpus_per_node);
-        config.magazine = config.magazine.min(MAGAZINE).min(fits);
+        let cpus_per_node = Self::cpus_per_node(frames, &config);
+        let config = Self::fitting(frames, &config);
         let magazine = config.magazine;
         let stack = || Stack { n: 0, limit: 2 * magazine as u32, items: [0; 2 * MAGAZINE] };
         let stacks = PerCpu::new(boot, config.cpus, |_| [stack(), stack()])?;
@@ -120,13 +117,29 @@ impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
     /// Boot memory for `config` over `frames`.
     pub fn bytes(frames: &Frames, config: &ListsConfig) -> usize {
         let nodes = frames.nodes();
+        // Smaller magazines are more magazines: what counts is the size that will be in force.
+        let fitting = Self::fitting(frames, config);
         let depots: usize = (0..nodes)
-            .map(|n| CLASSES * Depot::bytes(Self::most(frames, config, NodeId(n))))
+            .map(|n| CLASSES * Depot::bytes(Self::most(frames, &fitting, NodeId(n))))
             .sum();
         PerCpu::<[Stack; CLASSES]>::bytes(config.cpus)
             + Tallies::bytes(config.cpus)
             + depots
             + BootMemory::bytes::<SpinLock<Depot>>(nodes as usize * CLASSES)
+    }
+
+    fn cpus_per_node(frames: &Frames, config: &ListsConfig) -> usize {
+        config.cpus.div_ceil(frames.nodes() as usize).max(1)
+    }
+
+    /// The sizes with magazines small enough for half of the smallest node's budget.
+    fn fitting(frames: &Frames, config: &ListsConfig) -> ListsConfig {
+        let smallest = (0..frames.nodes())
+            .map(|n| Self::budget_of(frames, config, NodeId(n), false))
+            .min()
+            .unwrap_or(0);
+        let fits = smallest as usize / 2 / (2 * CLASSES * Self::cpus_per_node(frames, config));
+        ListsConfig { magazine: config.magazine.min(MAGAZINE).min(fits), ..*config }
     }
 
     fn budget_of(frames: &Frames, config: &ListsConfig, node: NodeId, now: bool) -> u32 {
