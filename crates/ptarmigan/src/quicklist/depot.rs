@@ -18,6 +18,8 @@ impl Magazine {
 pub(super) struct Depot {
     /// The first `full` of them hold pages.
     magazines: BootSlice<Magazine>,
+    /// Pages in a full one: the size in force at the CPUs, whose stacks have room for no more.
+    size: usize,
     full: usize,
     /// Magazines that may be full at the moment; at most `magazines.len()`.
     limit: usize,
@@ -26,9 +28,10 @@ pub(super) struct Depot {
 }
 
 impl Depot {
-    pub fn new(boot: &mut BootMemory, most: usize) -> Result<Self, BootMemoryShort> {
+    /// Room for `most` magazines of `size` pages.
+    pub fn new(boot: &mut BootMemory, most: usize, size: usize) -> Result<Self, BootMemoryShort> {
         let magazines = boot.take(most, |_| Magazine::EMPTY)?;
-        Ok(Depot { magazines, full: 0, limit: most, loose: Magazine::EMPTY })
+        Ok(Depot { magazines, size: size.clamp(1, MAGAZINE), full: 0, limit: most, loose: Magazine::EMPTY })
     }
 
     pub const fn bytes(most: usize) -> usize {
@@ -49,9 +52,9 @@ impl Depot {
 
     /// Takes one page in; false if the budget has no room for it.
     pub fn store_one(&mut self, item: u32) -> bool {
-        if self.loose.n as usize == MAGAZINE {
+        if self.loose.n as usize == self.size {
             let loose = self.loose;
-            if !self.store(&loose.items) {
+            if !self.store(&loose.items[..self.size]) {
                 return false;
             }
             self.loose.n = 0;

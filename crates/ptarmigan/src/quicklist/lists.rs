@@ -91,7 +91,7 @@ impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
         let mut short = None;
         let mut made: [Option<Depot>; 2 * 64] = [const { None }; 128];
         for (i, slot) in made.iter_mut().enumerate().take(nodes * CLASSES) {
-            match Depot::new(boot, Self::most(frames, &config, NodeId((i / CLASSES) as u8))) {
+            match Depot::new(boot, Self::most(frames, &config, NodeId((i / CLASSES) as u8)), magazine) {
                 Ok(depot) => *slot = Some(depot),
                 Err(e) => short = Some(e),
             }
