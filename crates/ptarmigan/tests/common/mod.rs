@@ -115,15 +115,6 @@ impl<'h, F: Watchable> Watch<'h, F> {
         self.with(|s, _| s.san.assert_clean());
     }
 
-    /// Nothing has been found but findings of these kinds.
-    #[track_caller]
-    pub fn assert_only_known(&self, known: [Kind; 2]) {
-        self.with(|s, _| {
-            let others = Kind::ALL.into_iter().filter(|k| !known.contains(k));
-            assert_eq!(others.map(|k| s.san.count(k)).sum::<u64>(), 0, "{}", s.san);
-        });
-    }
-
     /// The machine ends: what is still a table has leaked. Returns the number of findings of each kind.
     pub fn finish(&self) -> BTreeMap<&'static str, u64> {
         self.freed(Level(0), self.host.zero_frame().addr());
