@@ -259,7 +259,8 @@ impl<S: Shootdown> Tlb<S> {
                 space.active.clear(cpu);
                 space.lazy.clear(cpu);
             }
-        } else if let Some(mut loaded) = self.loaded.enter(pin)
+        } else if targets.has(pin.cpu())
+            && let Some(mut loaded) = self.loaded.enter(pin)
             && loaded.space == Some(space.id)
             && loaded.generation.0.wrapping_add(1) == generation.0
         {
