@@ -437,6 +437,9 @@ impl<W: Window, C: Construct> Policy for Quicklists<'_, W, C> {
 
     #[inline]
     fn gather_end(&self, pin: &Pinned<'_>) {
+        if self.source.frames().pressed(pin.node()) {
+            self.set_limits(pin.node());
+        }
         self.trim(pin);
     }
 
