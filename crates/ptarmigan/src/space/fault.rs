@@ -35,7 +35,7 @@ pub enum Done {
     Spurious,
 }
 
-/// Why a fault could not be served; nothing has changed.
+/// Why a fault could not be served; nothing has changed, except that a stack may have grown to the address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultError {
     /// No area lies there.
@@ -75,7 +75,8 @@ impl<F: Format> Space<F> {
     ///
     /// # Errors
     ///
-    /// [`FaultError`]; nothing has changed then.
+    /// [`FaultError`]; nothing has changed then, except that a stack may have grown to `va` (as in Linux, which
+    /// looks at permissions afterwards).
     #[inline]
     pub fn fault<M: SpaceMachine>(
         &mut self,
