@@ -30,7 +30,7 @@ fn history<F: Watchable>(config: HostConfig, with: With, seed: u64, steps: usize
     macro_rules! run {
         ($policy:expr) => {{
             let m = watched(&watch, $policy);
-            let mut world = World::new(&watch, &m, &slots, seed, tight);
+            let mut world = World::new(&watch, &m, &slots, seed, tight, !matches!(with, With::V5(_)));
             let looks = world.run(steps);
             let failures = world.failures;
             world.end();

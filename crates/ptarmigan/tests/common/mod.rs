@@ -115,15 +115,6 @@ impl<'h, F: Watchable> Watch<'h, F> {
         self.with(|s, _| s.san.assert_clean());
     }
 
-    /// Nothing has been found but findings of these kinds.
-    #[track_caller]
-    pub fn assert_only_known(&self, known: [Kind; 2]) {
-        self.with(|s, _| {
-            let others = Kind::ALL.into_iter().filter(|k| !known.contains(k));
-            assert_eq!(others.map(|k| s.san.count(k)).sum::<u64>(), 0, "{}", s.san);
-        });
-    }
-
     /// The machine ends: what is still a table has leaked. Returns the number of findings of each kind.
     pub fn finish(&self) -> BTreeMap<&'static str, u64> {
         self.freed(Level(0), self.host.zero_frame().addr());
@@ -237,13 +228,13 @@ unsafe impl<F: Watchable> Shootdown for WatchedTlb<'_, '_, F> {
     fn invalidate(&self, _: &Pinned<'_>, request: &Invalidation) {
         let space = request.ticket.space;
         let id = u64::from(space.0);
-        let flush = match request.scope {
-            Scope::Page(va) => Flush::page(id, va),
-            Scope::Range { start, end, stride } => Flush::range(id, start, end, 1 << stride),
-            Scope::Full => Flush::space(id),
-        };
         self.watch.with(|s, memory| {
             for cpu in request.targets.iter() {
+                let flush = match request.scope_on(cpu) {
+                    Scope::Page(va) => Flush::page(id, va),
+                    Scope::Range { start, end, stride } => Flush::range(id, start, end, 1 << stride),
+                    Scope::Full => Flush::space(id),
+                };
                 let cpu = cpu.0 as usize;
                 s.san.flush(memory, cpu, flush);
                 if request.space_ends && s.loaded[cpu] == Some(space) {
