@@ -69,14 +69,23 @@ pub struct Invalidation {
     pub space_ends: bool,
 }
 
+impl Invalidation {
+    /// What `cpu`, one of the targets, has to forget. A CPU that kept the space loaded while it ran something else
+    /// was spared the flushes that freed no tables: it forgets the whole space, or loads another root.
+    #[inline]
+    pub fn scope_on(&self, cpu: CpuId) -> Scope {
+        if self.ticket.active.has(cpu) { self.scope } else { Scope::Full }
+    }
+}
+
 /// The machine's way to invalidate: the thin, hardware-specific leaf.
 ///
 /// # Safety
 ///
 /// An implementation promises:
-/// 1. When [`invalidate`](Self::invalidate) returns, every CPU in `targets` has forgotten what `scope` covers of
-///    the space, its paging-structure caches included if `tables_freed`, and has loaded another root if
-///    `space_ends`.
+/// 1. When [`invalidate`](Self::invalidate) returns, every CPU in `targets` has forgotten what
+///    [`scope_on`](Invalidation::scope_on) that CPU covers of the space, its paging-structure caches included if
+///    `tables_freed`, and has loaded another root if `space_ends`.
 /// 2. [`load`](Self::load) leaves no translation of another space's non-global pages usable on that CPU.
 pub unsafe trait Shootdown: Sync {
     /// Carries a request out; see the contract.

@@ -228,13 +228,13 @@ unsafe impl<F: Watchable> Shootdown for WatchedTlb<'_, '_, F> {
     fn invalidate(&self, _: &Pinned<'_>, request: &Invalidation) {
         let space = request.ticket.space;
         let id = u64::from(space.0);
-        let flush = match request.scope {
-            Scope::Page(va) => Flush::page(id, va),
-            Scope::Range { start, end, stride } => Flush::range(id, start, end, 1 << stride),
-            Scope::Full => Flush::space(id),
-        };
         self.watch.with(|s, memory| {
             for cpu in request.targets.iter() {
+                let flush = match request.scope_on(cpu) {
+                    Scope::Page(va) => Flush::page(id, va),
+                    Scope::Range { start, end, stride } => Flush::range(id, start, end, 1 << stride),
+                    Scope::Full => Flush::space(id),
+                };
                 let cpu = cpu.0 as usize;
                 s.san.flush(memory, cpu, flush);
                 if request.space_ends && s.loaded[cpu] == Some(space) {

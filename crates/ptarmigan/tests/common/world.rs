@@ -202,7 +202,8 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
     fn step(&mut self) {
         if self.processes.is_empty() {
             let id = self.fresh_id();
-            let space = Space::new(self.m, &self.slots[0].pin(), SpaceId(id)).expect("all memory is free");
+            let space =
+                Space::new(self.m, &self.slots[0].pin(), SpaceId(id)).expect("all memory is free");
             self.processes.push(Process { id, space, model: Model::default() });
         }
         let at = self.rng.below(self.processes.len() as u64) as usize;
@@ -468,18 +469,22 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
         }
         let pin = self.slots[cpu].pin();
         let range = Self::bytes(start, end);
-        self.processes[at].space.madvise(self.m, &pin, range, Advice::Populate(access)).or_else(no_frame)?;
-        // Private copies show what was there: from now on they do so on their own.
-        let backing = self.backing;
-        for (_, page) in self.processes[at].model.pages.range_mut(start..end) {
-            if access == Touch::Read && page.flags.0 & 7 == 0
-                || access == Touch::Write && page.flags.0 & 2 == 0
-            {
-                break;
+        let result = self.processes[at].space.madvise(self.m, &pin, range, Advice::Populate(access));
+        // Up to where it came. Private copies show what was there: from now on they do so on their own.
+        for page in start..end {
+            let mapped = self.processes[at].space.tree().query(self.m, VirtAddr(page * PAGE));
+            if mapped.is_some_and(|(_, attr)| !attr.has(Attr::SPECIAL)) {
+                self.note_write(at, page, Touch::Write);
             }
-            if access == Touch::Write && !page.flags.has(AreaFlags::SHARED) && page.shows == Shows::Default {
-                page.shows = Shows::Own(if page.flags.has(AreaFlags::BACKED) { backing } else { 0 });
-            }
+        }
+        let Ok(()) = result else { return result.or_else(no_frame) };
+        let flags: Vec<AreaFlags> =
+            self.processes[at].model.pages.range(start..end).map(|p| p.1.flags).collect();
+        let writes = access == Touch::Write;
+        let allowed = |f: &AreaFlags| f.0 & if writes { 2 } else { 7 } != 0;
+        for i in 0..flags.iter().take_while(|f| allowed(f)).count() as u64 {
+            let mapped = self.processes[at].space.tree().query(self.m, VirtAddr((start + i) * PAGE));
+            assert!(mapped.is_some(), "page {:#x} was not populated", start + i);
         }
         Ok(())
     }
@@ -635,10 +640,7 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
             (_, Err(FaultError::NoFrame(e))) => Err(e),
             (None, Err(FaultError::NoArea(_))) => Ok(()),
             (Some(p), Ok(_)) => {
-                assert!(
-                    if touch == Touch::Write { p & 2 != 0 } else { p != 0 },
-                    "a fault that must be denied"
-                );
+                assert!(if touch == Touch::Write { p & 2 != 0 } else { p != 0 }, "a fault that must be denied");
                 self.note_write(at, page, touch);
                 Ok(())
             }
