@@ -76,8 +76,7 @@ impl Unhooked {
         let meta = frames.meta(pfn);
         debug_assert_eq!(meta.usage(), Use::Table);
         debug_assert_eq!(meta.live(), 0, "table {pfn} unhooked with live entries");
-        meta.set_lines(0, 0);
-        meta.set_lines(1, 0);
+        debug_assert_eq!(meta.touched(), 0, "table {pfn} unhooked with touched lines");
         meta.set_link(self.head);
         if self.head == Pfn::NONE {
             self.tail = pfn;

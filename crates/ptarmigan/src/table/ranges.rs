@@ -59,12 +59,23 @@ impl<F: Format> Tree<F> {
         leaf: impl FnMut(&mut GatherOf<'_, M>, u64, u64),
     ) {
         let range = range.and(VirtRange { start: 0, end: F::USER_END });
-        if range.is_empty() {
-            return;
+        if !range.is_empty() {
+            self.unmap_way::<M, _, false>(m, range, free, gather, leaf);
         }
+    }
+
+    /// As [`unmap_with`](Self::unmap_with); `ALL` says that the whole tree goes, whatever `range` and `free` are.
+    fn unmap_way<M: Machine, L: FnMut(&mut GatherOf<'_, M>, u64, u64), const ALL: bool>(
+        &mut self,
+        m: &M,
+        range: VirtRange,
+        free: Free,
+        gather: &mut GatherOf<'_, M>,
+        leaf: L,
+    ) {
         let private = gather.is_private();
         let mut way = Unmap { m, gather, range, free, leaf, private, freed: Default::default() };
-        unmap_table::<F, M, _>(&mut way, self.root(), Self::TOP, 0);
+        unmap_table::<F, M, L, ALL>(&mut way, self.root(), Self::TOP, 0);
         for (level, n) in way.freed.into_iter().enumerate() {
             if n > 0 {
                 self.count(Level(level as u8), -(n as i32));
@@ -94,7 +105,7 @@ impl<F: Format> Tree<F> {
         leaf: impl FnMut(&mut GatherOf<'_, M>, u64, u64),
     ) {
         let all = VirtRange { start: 0, end: F::USER_END };
-        self.unmap_with(m, all, Free::Span { floor: 0, ceiling: u64::MAX }, gather, leaf);
+        self.unmap_way::<M, _, true>(m, all, Free::Empty, gather, leaf);
         debug_assert_eq!(self.tables_below_top(), 0, "tables left behind");
         // SAFETY: 1. `self` owned the top and is consumed. 2. its user half has just been emptied. A tree has one top.
         unsafe { gather.top(self.root(), Self::TOP) };
@@ -347,7 +358,7 @@ fn walk_table<F: Format, M: Machine>(
 
 /// Unmaps what lies in the table at `at`, of a level above the leaves, and gives back tables below it; whether it is
 /// empty now (always false for tops without a record).
-fn unmap_table<F: Format, M: Machine, L: FnMut(&mut GatherOf<'_, M>, u64, u64)>(
+fn unmap_table<F: Format, M: Machine, L: FnMut(&mut GatherOf<'_, M>, u64, u64), const ALL: bool>(
     way: &mut Unmap<'_, '_, M, L>,
     at: PhysAddr,
     level: Level,
@@ -355,19 +366,19 @@ fn unmap_table<F: Format, M: Machine, L: FnMut(&mut GatherOf<'_, M>, u64, u64)>(
 ) -> bool {
     if level == Level(1) {
         // Most of the work is here: with the level known, and the leaves' part in line.
-        return unmap_links::<F, M, L>(way, at, Level(1), base, |way, child, base| {
-            unmap_leaves::<F, M, L>(way, child, base)
+        return unmap_links::<F, M, L, ALL>(way, at, Level(1), base, |way, child, base| {
+            unmap_leaves::<F, M, L, ALL>(way, child, base)
         });
     }
     let below = Level(level.0 - 1);
-    unmap_links::<F, M, L>(way, at, level, base, |way, child, base| {
-        unmap_table::<F, M, L>(way, child, below, base)
+    unmap_links::<F, M, L, ALL>(way, at, level, base, |way, child, base| {
+        unmap_table::<F, M, L, ALL>(way, child, below, base)
     })
 }
 
 /// Unmaps with `inner` what lies in each table that the one at `at` links; see [`unmap_table`].
 #[inline(always)]
-fn unmap_links<F: Format, M: Machine, L: FnMut(&mut GatherOf<'_, M>, u64, u64)>(
+fn unmap_links<F: Format, M: Machine, L: FnMut(&mut GatherOf<'_, M>, u64, u64), const ALL: bool>(
     way: &mut Unmap<'_, '_, M, L>,
     at: PhysAddr,
     level: Level,
@@ -376,13 +387,15 @@ fn unmap_links<F: Format, M: Machine, L: FnMut(&mut GatherOf<'_, M>, u64, u64)>(
 ) -> bool {
     let m = way.m;
     let slots = Slots::<F, _>::open(m.window(), at);
-    let (first, last) = indices::<F>(level, base, way.range);
+    let (first, last) = if ALL {
+        (0, if level == Tree::<F>::TOP { F::USER_TOP - 1 } else { F::entries(level) - 1 })
+    } else {
+        indices::<F>(level, base, way.range)
+    };
     let meta = has_record::<F>(level).then(|| m.frames().meta(at.pfn()));
     let below = Level(level.0 - 1);
     // Tables under a top that lives in registers stay until the space ends.
-    let stays = F::TOP_IN_REGISTERS
-        && level == Tree::<F>::TOP
-        && !matches!(way.free, Free::Span { ceiling: u64::MAX, .. });
+    let stays = F::TOP_IN_REGISTERS && level == Tree::<F>::TOP && !ALL;
     let mut cleared = 0u16;
     each_live(&slots, meta, level, first, last, |index, raw| {
         let Some(child) = F::linked(level, raw) else { return };
@@ -390,6 +403,7 @@ fn unmap_links<F: Format, M: Machine, L: FnMut(&mut GatherOf<'_, M>, u64, u64)>(
         let empty = inner(way, child, base);
         let end = base + (1 << F::shift(level));
         let goes = match way.free {
+            _ if ALL => true,
             Free::Empty => true,
             Free::Span { floor, ceiling } => floor <= base && end <= ceiling,
             Free::Covered => below == Level::PTE && way.range.start <= base && end <= way.range.end,
@@ -412,37 +426,39 @@ fn unmap_links<F: Format, M: Machine, L: FnMut(&mut GatherOf<'_, M>, u64, u64)>(
 
 /// Unmaps what lies in the leaf table at `at`; whether it is empty now.
 #[inline(always)]
-fn unmap_leaves<F: Format, M: Machine, L: FnMut(&mut GatherOf<'_, M>, u64, u64)>(
+fn unmap_leaves<F: Format, M: Machine, L: FnMut(&mut GatherOf<'_, M>, u64, u64), const ALL: bool>(
     way: &mut Unmap<'_, '_, M, L>,
     at: PhysAddr,
     base: u64,
 ) -> bool {
     let m = way.m;
     let slots = Slots::<F, _>::open(m.window(), at);
-    let (first, last) = indices::<F>(Level::PTE, base, way.range);
+    let (first, last) =
+        if ALL { (0, F::entries(Level::PTE) - 1) } else { indices::<F>(Level::PTE, base, way.range) };
     let meta = m.frames().meta(at.pfn());
     let private = way.private;
     let address = |index: usize| base + ((index as u64) << F::PAGE_SHIFT);
     let len = line_len::<F>(Level::PTE);
-    let (mut cleared, mut start, mut end) = (0, 0, 0);
+    let (mut cleared, mut lowest, mut highest) = (0, 0, 0);
     each_line(&slots, meta, Level::PTE, first, last, |line, live| {
-        if cleared == 0 {
-            start = address(line + live.trailing_zeros() as usize);
-        }
-        end = address(line + 64 - live.leading_zeros() as usize);
         if private && live == u64::MAX >> (64 - len) {
             // A full line: no search.
+            if cleared == 0 {
+                lowest = line;
+            }
+            highest = line + len - 1;
+            cleared += len;
             for index in line..line + len {
                 let slot = slots.at(Level::PTE, index);
                 let old = slot.load();
                 slot.store(0);
                 (way.leaf)(way.gather, address(index), old);
             }
-            cleared += len;
             return;
         }
         each_bit(live, |i| {
-            let slot = slots.at(Level::PTE, line + i);
+            let index = line + i;
+            let slot = slots.at(Level::PTE, index);
             let old = if private {
                 let old = slot.load();
                 slot.store(0);
@@ -450,12 +466,16 @@ fn unmap_leaves<F: Format, M: Machine, L: FnMut(&mut GatherOf<'_, M>, u64, u64)>
             } else {
                 slot.swap(0)
             };
+            if cleared == 0 {
+                lowest = index;
+            }
+            highest = index;
             cleared += 1;
-            (way.leaf)(way.gather, address(line + i), old);
+            (way.leaf)(way.gather, address(index), old);
         });
     });
     if cleared > 0 {
-        way.gather.changed(start, end);
+        way.gather.changed(address(lowest), address(highest + 1));
         died(meta, cleared as u16, false);
     }
     meta.live() == 0

@@ -196,7 +196,7 @@ impl<F: Format> Tree<F> {
         }
         let page = m.policy().alloc(pin, Level::PTE, ask)?;
         let at = self.adopt(m, Level::PTE, page);
-        self.set_link(m, level, parent, va, at);
+        self.set_link(m, Level(1), parent, va, at);
         Ok(at)
     }
 

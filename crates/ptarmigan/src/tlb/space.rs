@@ -2,7 +2,7 @@
 use crate::addr::PhysAddr;
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::{Counter, CpuId, CpuMask, CpuSet, PerCpu, Pinned};
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Names an address space. Never used twice while a TLB may know the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -16,6 +16,8 @@ pub struct Generation(pub usize);
 pub struct SpaceTlb {
     id: SpaceId,
     generation: AtomicUsize,
+    /// Some CPU has loaded it at some time: before that the masks need not be looked at.
+    loaded: AtomicBool,
     active: CpuMask,
     lazy: CpuMask,
 }
@@ -147,7 +149,13 @@ const LINUX_CEILING: u64 = 33;
 impl SpaceTlb {
     /// A space that no CPU has loaded yet.
     pub const fn new(id: SpaceId) -> Self {
-        SpaceTlb { id, generation: AtomicUsize::new(0), active: CpuMask::new(), lazy: CpuMask::new() }
+        SpaceTlb {
+            id,
+            generation: AtomicUsize::new(0),
+            loaded: AtomicBool::new(false),
+            active: CpuMask::new(),
+            lazy: CpuMask::new(),
+        }
     }
 
     /// The space's name.
@@ -165,7 +173,7 @@ impl SpaceTlb {
     /// to be flushed.
     #[inline]
     pub fn is_unloaded(&self) -> bool {
-        self.active.is_empty() && self.lazy.is_empty()
+        !self.loaded.load(Ordering::SeqCst) || (self.active.is_empty() && self.lazy.is_empty())
     }
 
     /// Whether it is active on `cpu`.
@@ -203,6 +211,9 @@ impl<S: Shootdown> Tlb<S> {
     pub fn activate(&self, pin: &Pinned<'_>, space: &SpaceTlb, root: PhysAddr) {
         let cpu = pin.cpu();
         let was_lazy = space.lazy.has(cpu);
+        if !space.loaded.load(Ordering::SeqCst) {
+            space.loaded.store(true, Ordering::SeqCst);
+        }
         // Into the mask first, then look at the generation: a flush either sees us, or we see its generation.
         space.active.set(cpu);
         space.lazy.clear(cpu);
