@@ -5,7 +5,7 @@ use crate::bootmem::{BootMemory, BootMemoryShort};
 use crate::cpu::{PerCpu, Pinned};
 
 /// Frames that a CPU's list can hold.
-const CAPACITY: usize = 1024;
+const CAPACITY: usize = 4096;
 /// Frames taken from the zones in one go: 2^6, where lists are long enough for that.
 const BATCH_ORDER: u8 = 6;
 /// A CPU's list holds at most this part of its share of the machine's memory.
@@ -16,7 +16,7 @@ struct List {
     items: [Pfn; CAPACITY],
 }
 
-/// The per-CPU lists. On each CPU at most 1024 frames rest, and no more than 1/64 of its share of memory; they are
+/// The per-CPU lists. On each CPU at most 4096 frames rest, and no more than 1/64 of its share of memory; they are
 /// all of the CPU's own node.
 pub struct DataFrames {
     lists: PerCpu<List>,

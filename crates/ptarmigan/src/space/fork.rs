@@ -1,6 +1,6 @@
 //! Fork: a copy of a space whose private pages are shared until one side writes.
 use super::area::{Area, AreaFlags};
-use super::{AreaError, NO_AREA, Space, SpaceMachine};
+use super::{AreaError, NO_AREA, RECENT, Space, SpaceMachine};
 use crate::addr::VirtRange;
 use crate::cpu::Pinned;
 use crate::format::Format;
@@ -35,7 +35,7 @@ impl<F: Format> Space<F> {
             tree,
             tlb: SpaceTlb::new(id),
             areas,
-            last: NO_AREA,
+            recent: [NO_AREA; RECENT],
             heap: self.heap,
             stack_limit: self.stack_limit,
         };

@@ -277,7 +277,20 @@ impl<F: Format> Tree<F> {
         Ok(())
     }
 
-    /// Puts the leaf `raw` where there is none; `va` is the user's.
+    /// The leaf table that maps `va`, a user address, and the entry in it; 0 if there is none.
+    #[inline(always)]
+    pub(crate) fn look<M: Machine>(&self, m: &M, va: u64) -> (Option<PhysAddr>, u64) {
+        match self.find(m, va, Level::PTE) {
+            Some(at) => {
+                let slots = Slots::<F, _>::open(m.window(), at);
+                (Some(at), slots.at(Level::PTE, F::index(Level::PTE, va)).load())
+            }
+            None => (None, 0),
+        }
+    }
+
+    /// Puts the leaf `raw` where there is none; `va` is the user's. `table` is the leaf table as [`look`](Self::look)
+    /// found it, nothing having been changed since.
     ///
     /// # Errors
     ///
@@ -288,9 +301,13 @@ impl<F: Format> Tree<F> {
         m: &M,
         pin: &Pinned<'_>,
         va: u64,
+        table: Option<PhysAddr>,
         raw: u64,
     ) -> Result<(), NoFrame> {
-        let at = self.leaf_table(m, pin, va, Ask::NORMAL)?;
+        let at = match table {
+            Some(at) => at,
+            None => self.leaf_table(m, pin, va, Ask::NORMAL)?,
+        };
         let index = F::index(Level::PTE, va);
         let slots = Slots::<F, _>::open(m.window(), at);
         let slot = slots.at(Level::PTE, index);
