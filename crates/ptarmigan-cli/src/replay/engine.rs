@@ -90,6 +90,7 @@ pub struct Engine<'a, F: Format, M, W> {
     next_id: u32,
     event: u64,
     keep_going: bool,
+    access_unknown: bool,
     watch: W,
     outcome: Outcome,
 }
@@ -151,6 +152,7 @@ impl<'a, F: Format, M: SpaceMachine, W: Watch> Engine<'a, F, M, W> {
             next_id: 0,
             event: 0,
             keep_going,
+            access_unknown: trace.access_unknown,
             watch,
             outcome: Outcome::default(),
         };
@@ -290,7 +292,12 @@ impl<'a, F: Format, M: SpaceMachine, W: Watch> Engine<'a, F, M, W> {
     fn fault(&mut self, cpu: usize, at: u32, page: u64, flags: FaultFlags) -> Result<(), Trouble> {
         let Some(entry) = &mut self.spaces[at as usize] else { return Ok(()) };
         let va = page << PAGE;
-        let access = if flags.0 & FaultFlags::WRITE != 0 { Access::Write } else { Access::Read };
+        let write = flags.0 & FaultFlags::WRITE != 0
+            || self.access_unknown && {
+                let area = entry.space.areas().find(self.m, va).map_or(AreaFlags(0), |a| a.flags);
+                area.has(AreaFlags::WRITE) && !area.has(AreaFlags::SHARED)
+            };
+        let access = if write { Access::Write } else { Access::Read };
         match entry.space.fault(self.m, &self.slots[cpu].pin(), VirtAddr(va), access) {
             Ok(_) => {
                 self.watch.served(cpu, va, access);

@@ -1,6 +1,6 @@
 //! A trace in memory, packed so that a pass over it costs little besides the replay itself.
 use crate::{Context, Failure, progress};
-use ptarmigan_trace::{CloneKind, Event, FaultFlags, Kind, Reader, TraceFile};
+use ptarmigan_trace::{CloneKind, Event, FaultFlags, Kind, Reader, TraceFile, Unseen};
 use std::io::BufRead;
 use std::path::Path;
 
@@ -53,6 +53,9 @@ pub struct Loaded {
     pub steps: Vec<Step>,
     /// Those that are no faults.
     pub rare: Vec<Kind>,
+    /// The recording does not say how pages were touched: a fault is taken for a write where that is what it would
+    /// have come to.
+    pub access_unknown: bool,
     /// Flushes that Linux issued: one page, several, everything. Data to compare with.
     pub linux_flushes: [u64; 3],
 }
@@ -92,6 +95,7 @@ impl Loaded {
             lost: 0,
             steps: Vec::with_capacity(expected.min(1 << 26) as usize),
             rare: Vec::new(),
+            access_unknown: reader.header().unseen.has(Unseen::FAULT_ACCESS),
             linux_flushes: [0; 3],
         };
         let bar = progress::bar(expected, "reading");

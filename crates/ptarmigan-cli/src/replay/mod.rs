@@ -24,6 +24,7 @@ use ptarmigan::tlb::Shootdown;
 use ptsan::{Arch, Config, Sanitizer};
 use report::{LevelReport, Report, Run, SanitizerReport, TruthReport};
 use sanitize::{Followed, Mmu};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use stream::Stream;
@@ -198,8 +199,8 @@ fn replay(trace: &Loaded, args: &Args, failures: &mut Vec<Failure>) -> Result<Re
     }
     if args.sanitize {
         for one in &mut counted {
-            let findings = replay.sanitize(one.policy)?;
-            one.run.sanitizer = SanitizerReport { ran: true, findings };
+            one.run.sanitizer = replay.sanitize(one.policy)?;
+            let findings = one.run.sanitizer.findings;
             if findings > 0 && !one.policy.is_historic() {
                 let name = one.policy.name();
                 failures.push(Failure::new(format!(
@@ -372,8 +373,8 @@ impl Replay<'_> {
         })
     }
 
-    /// A pass under the sanitizer; how many findings.
-    fn sanitize(&self, policy: PolicyName) -> Result<u64, Failure> {
+    /// A pass under the sanitizer.
+    fn sanitize(&self, policy: PolicyName) -> Result<SanitizerReport, Failure> {
         let host = self.host()?;
         let slots = host.slots();
         let config = Config { cpus: self.trace.cpus, eager_walkers: true, ..Config::new(Arch::x86_64()) };
@@ -389,7 +390,11 @@ impl Replay<'_> {
         {
             print::error(&format!("policy {}: {finding}", policy.name()));
         }
-        Ok(sanitizer.total() + mmu.unserved())
+        let mut kinds: BTreeMap<String, u64> =
+            ptsan::Kind::ALL.iter().map(|kind| (kind.to_string(), sanitizer.count(*kind))).collect();
+        kinds.insert("unserved-fault".to_owned(), mmu.unserved());
+        kinds.retain(|_, n| *n > 0);
+        Ok(SanitizerReport { ran: true, findings: kinds.values().sum(), kinds })
     }
 
     /// A pass that does nothing but replay; events per second.

@@ -126,12 +126,14 @@ impl From<FlushCounts> for Flushes {
 }
 
 /// What the sanitizer said.
-#[derive(Serialize, Default, Clone, Copy)]
+#[derive(Serialize, Default, Clone)]
 pub struct SanitizerReport {
     /// Whether it was asked.
     pub ran: bool,
     /// Violations.
     pub findings: u64,
+    /// The same by kind.
+    pub kinds: BTreeMap<String, u64>,
 }
 
 /// Our counts of tables against Linux's.
@@ -143,6 +145,8 @@ pub struct TruthReport {
     pub equal: u64,
     /// How the others differ: ours minus Linux's, and how often, at exit and before `execve`.
     pub differences: BTreeMap<i64, [u64; 2]>,
+    /// The tasks of the first ten that differ.
+    pub first_differing_tasks: Vec<u32>,
 }
 
 impl TruthReport {
@@ -153,7 +157,8 @@ impl TruthReport {
             let when = usize::from(*at == Sampled::Exec);
             differences.entry(i64::from(*own) - i64::from(*linux)).or_default()[when] += 1;
         }
-        TruthReport { checked: outcome.checked, equal: outcome.equal, differences }
+        let first_differing_tasks = outcome.differing.iter().take(10).map(|s| s.task).collect();
+        TruthReport { checked: outcome.checked, equal: outcome.equal, differences, first_differing_tasks }
     }
 }
 
@@ -274,7 +279,11 @@ impl Run {
         )?;
         writeln!(out, "flushes  of one page {page}, of a range {range}, full {full}")?;
         if self.sanitizer.ran {
-            writeln!(out, "sanitizer  {} finding(s)", self.sanitizer.findings)?;
+            write!(out, "sanitizer  {} finding(s)", self.sanitizer.findings)?;
+            for (kind, n) in &self.sanitizer.kinds {
+                write!(out, ", {kind} {n}")?;
+            }
+            writeln!(out)?;
         }
         let TruthReport { checked, equal, .. } = self.truth;
         if checked > 0 {
