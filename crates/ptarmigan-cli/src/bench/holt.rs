@@ -44,7 +44,7 @@ const CASES: [Case; 2] =
 
 impl Case {
     fn pages(self) -> impl Iterator<Item = VirtAddr> {
-        (0..u64::from(PAGES)).map(move |i| VirtAddr(AREA + (i * self.stride << 12)))
+        (0..u64::from(PAGES)).map(move |i| VirtAddr(AREA + ((i * self.stride) << 12)))
     }
 }
 
@@ -76,7 +76,7 @@ impl<'h, P: Policy + 'h> Ours<'h, P> {
         let slots = host.slots();
         let pin = slots.first().ok_or("the machine has no CPU")?.pin();
         let mut space = Space::new(&machine, &pin, SpaceId(1)).map_err(|e| e.to_string())?;
-        let end = AREA + (u64::from(PAGES) * 512 << 12);
+        let end = AREA + ((u64::from(PAGES) * 512) << 12);
         let area = VirtRange { start: AREA, end };
         space.mmap(&machine, &pin, area, AreaFlags::READ, 0).map_err(|e| e.to_string())?;
         drop(pin);

@@ -1,0 +1,225 @@
+//! `replay` on good and bad traces and settings, with the built program.
+use ptarmigan_trace::{
+    AreaKind, CloneKind, Event, FaultFlags, Header, Kind, MapFlags, Method, Prot, Sampled, Writer,
+};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+struct Ran {
+    status: Option<i32>,
+    out: String,
+    err: String,
+}
+
+fn ptarmigan(args: &[&str]) -> Ran {
+    let out =
+        Command::new(env!("CARGO_BIN_EXE_ptarmigan")).args(args).output().expect("the program is there");
+    let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
+    Ran { status: out.status.code(), out: text(&out.stdout), err: text(&out.stderr) }
+}
+
+fn shipped(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces").join(name);
+    path.to_str().expect("a path in UTF-8").to_owned()
+}
+
+fn json(args: &[&str]) -> Value {
+    let ran = ptarmigan(args);
+    assert_eq!(ran.status, Some(0), "{}", ran.err);
+    serde_json::from_str(&ran.out).expect("one JSON document")
+}
+
+const RW: Prot = Prot(Prot::READ | Prot::WRITE);
+
+/// A program that forks once; `tables` is what Linux is made to claim of the child.
+fn forking(tables: u32) -> Vec<(u32, Kind)> {
+    let write = |page| Kind::Fault { page, flags: FaultFlags(FaultFlags::USER | FaultFlags::WRITE) };
+    let anon = MapFlags(MapFlags::ANON);
+    vec![
+        (0, Kind::Exec { stack_end: 0x7_ffff_ffff, arg_pages: 1 }),
+        (0, Kind::Area { start: 0x400, pages: 16, prot: RW, kind: AreaKind::Anon }),
+        (0, Kind::Area { start: 0x7_fff0_0000, pages: 33, prot: RW, kind: AreaKind::Stack }),
+        (0, write(0x400)),
+        (0, Kind::Mmap { start: 0x10_0000, pages: 512, prot: RW, flags: anon }),
+        (0, write(0x10_0000)),
+        (0, Kind::Clone { child: 1, kind: CloneKind::Fork }),
+        (1, write(0x10_0000)),
+        (1, Kind::Munmap { start: 0x10_0000, pages: 512 }),
+        (1, Kind::Truth { tables, at: Sampled::Exit }),
+        (1, Kind::Exit { last: true }),
+        (0, Kind::Idle),
+        (0, Kind::Exit { last: true }),
+    ]
+}
+
+fn file(name: &str, cpus: u16, kinds: &[(u32, Kind)]) -> PathBuf {
+    let header = Header::new(name, cpus, Method::Synthetic);
+    let mut w = Writer::new(Vec::new(), &header, 3).expect("a good header");
+    for &(task, kind) in kinds {
+        w.event(&Event { task, cpu: 0, kind }).expect("a good event");
+    }
+    let path = std::env::temp_dir().join(format!("ptarmigan-replay-{name}-{}", std::process::id()));
+    std::fs::write(&path, w.finish(0).expect("memory takes everything").0).expect("a temporary file");
+    path
+}
+
+/// Runs `args` on a trace of these events.
+fn on(name: &str, kinds: &[(u32, Kind)], args: &[&str]) -> Ran {
+    let path = file(name, 2, kinds);
+    let mut all = vec!["replay", path.to_str().expect("a path in UTF-8")];
+    all.extend(args);
+    let ran = ptarmigan(&all);
+    let _ = std::fs::remove_file(&path);
+    ran
+}
+
+#[test]
+fn the_fixture_comes_out_as_linux_counted_it_on_every_policy() {
+    let doc = json(&["replay", &shipped("fixture.ptrace"), "--sanitize", "--json"]);
+    assert_eq!(doc["trace"]["lost"], 0);
+    assert!(doc["trace"]["faults"].as_u64() > Some(100));
+    let runs = doc["runs"].as_array().expect("runs");
+    assert_eq!(runs.len(), 3);
+    for run in runs {
+        let truth = &run["truth"];
+        assert!(truth["checked"].as_u64() > Some(5), "{run}");
+        assert_eq!(truth["checked"], truth["equal"], "{run}");
+        for level in ["pte", "pmd", "pud", "pgd"] {
+            let l = &run["levels"][level];
+            for key in ["allocs", "hits", "refills", "misses"] {
+                assert!(l[key].is_u64(), "{level} {key}: {l}");
+            }
+            for key in ["total_ns", "min_ns", "mean_ns", "p50_ns", "p99_ns", "max_ns"] {
+                assert!(l[key].is_number(), "{level} {key}: {l}");
+            }
+            assert_eq!(l["allocs"], runs[0]["levels"][level]["allocs"], "all policies make the same tables");
+        }
+        for key in ["mean_alloc_ns", "events_per_s"] {
+            assert!(run[key].as_f64() > Some(0.0), "{key}: {run}");
+        }
+        for key in ["peak_live_tables", "peak_table_bytes", "peak_cached_bytes", "cpus", "nodes"] {
+            assert!(run[key].is_u64(), "{key}: {run}");
+        }
+        assert_eq!(run["flushes"], runs[0]["flushes"], "all policies flush alike");
+        assert_eq!(run["sanitizer"]["ran"], true);
+        let historic = run["policy"] == "v5";
+        assert_eq!(run["sanitizer"]["findings"].as_u64() > Some(0), historic, "{run}");
+    }
+}
+
+#[test]
+fn the_patch_of_2007_is_caught_on_two_nodes_and_nobody_else_is() {
+    let doc = json(&["replay", &shipped("fixture.ptrace"), "--nodes", "2", "--sanitize", "--json"]);
+    for run in doc["runs"].as_array().expect("runs") {
+        assert_eq!(run["nodes"], 2);
+        let kinds = &run["sanitizer"]["kinds"];
+        assert_eq!(kinds["free-before-flush"].as_u64() > Some(0), run["policy"] == "v5", "{run}");
+    }
+}
+
+#[test]
+fn every_sample_is_compared_and_a_wrong_one_is_seen() {
+    // The child has three tables for the image, three for the stack, and none any more for what it unmapped.
+    for (tables, equal) in [(6, 1), (7, 0)] {
+        let ran = on("truth", &forking(tables), &["--policy", "ptarmigan", "--json"]);
+        assert_eq!(ran.status, Some(0), "{}", ran.err);
+        let doc: Value = serde_json::from_str(&ran.out).expect("JSON");
+        let truth = &doc["runs"][0]["truth"];
+        assert_eq!((truth["checked"].as_u64(), truth["equal"].as_u64()), (Some(1), Some(equal)), "{truth}");
+    }
+}
+
+#[test]
+fn text_fits_80_columns_and_is_plain_in_a_pipe() {
+    let ran = ptarmigan(&["replay", &shipped("fixture.ptrace"), "--sanitize"]);
+    assert_eq!(ran.status, Some(0), "{}", ran.err);
+    assert!(ran.out.contains("policy plain") && ran.out.contains("policy ptarmigan"), "{}", ran.out);
+    for line in ran.out.lines() {
+        assert!(line.chars().count() <= 80, "{} columns: {line}", line.chars().count());
+    }
+    assert!(!ran.out.contains('\x1b') && ran.err.is_empty(), "{}", ran.err);
+}
+
+#[test]
+fn several_traces_make_one_document() {
+    let fixture = shipped("fixture.ptrace");
+    let doc = json(&["replay", &fixture, &fixture, "--policy", "plain", "--json"]);
+    assert_eq!(doc.as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn data_frames_can_be_touched() {
+    let ran = on("touch", &forking(6), &["--touch-data", "--sanitize"]);
+    assert_eq!(ran.status, Some(0), "{}", ran.err);
+}
+
+fn one_line(ran: &Ran, status: i32, says: &str) {
+    assert_eq!(ran.status, Some(status), "{}", ran.err);
+    assert!(ran.err.contains(says), "{says:?} is not in {:?}", ran.err);
+    assert!(!ran.err.contains("panicked"), "{}", ran.err);
+    if status == 1 {
+        assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
+    }
+}
+
+#[test]
+fn bad_settings_are_one_line() {
+    let fixture = shipped("fixture.ptrace");
+    let with = |args: &[&str]| ptarmigan(&[&["replay", &fixture], args].concat());
+    one_line(&with(&["--nodes", "0"]), 1, "1 to 64");
+    one_line(&with(&["--nodes", "9999"]), 1, "1 to 64");
+    one_line(&with(&["--memory", "0"]), 1, "1 MiB to 8 TiB");
+    one_line(&with(&["--memory", "99999T"]), 1, "1 MiB to 8 TiB");
+    one_line(&with(&["--memory", "99999999999T"]), 2, "number of bytes");
+    one_line(&with(&["--memory", "much"]), 2, "number of bytes");
+    one_line(&with(&["--policy", "best"]), 2, "plain, v5, ptarmigan");
+    one_line(&with(&["--nodes", "60", "--memory", "1M"]), 1, "64 are the least");
+    one_line(&ptarmigan(&["replay", "/nonexistent"]), 1, "/nonexistent");
+    one_line(&ptarmigan(&["replay", &shipped("README.md")]), 1, "not a trace");
+}
+
+#[test]
+fn a_trace_cut_short_is_one_line() {
+    let bytes = std::fs::read(shipped("fixture.ptrace")).expect("the fixture");
+    let path = std::env::temp_dir().join(format!("ptarmigan-replay-cut-{}", std::process::id()));
+    std::fs::write(&path, &bytes[..bytes.len() / 2]).expect("a temporary file");
+    let ran = ptarmigan(&["replay", path.to_str().expect("a path in UTF-8")]);
+    let _ = std::fs::remove_file(&path);
+    one_line(&ran, 1, "truncated");
+}
+
+#[test]
+fn too_little_memory_names_the_process_and_loses_nothing() {
+    let mut events = forking(6);
+    let flags = FaultFlags(FaultFlags::USER | FaultFlags::WRITE);
+    // The parent touches more than the machine has.
+    let map = Kind::Mmap { start: 0x20_0000, pages: 4096, prot: RW, flags: MapFlags(MapFlags::ANON) };
+    events.insert(7, (0, map));
+    for i in 0..1000 {
+        events.insert(8, (0, Kind::Fault { page: 0x20_0000 + i, flags }));
+    }
+    for policy in ["plain", "v5", "ptarmigan"] {
+        let stop = on(policy, &events, &["--memory", "1M", "--policy", policy]);
+        one_line(&stop, 1, "process 0 got no memory");
+        assert!(stop.out.is_empty(), "{}", stop.out);
+        // Going on, it ends, reports, and has every frame back (or it would say so).
+        let on = on(policy, &events, &["--memory", "1M", "--policy", policy, "--keep-going"]);
+        one_line(&on, 1, "process 0 got no memory");
+        assert!(on.out.contains("memory ran out"), "{}", on.out);
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_ptarmigan"))
+        .args(["replay", &shipped("fixture.ptrace")])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program is there");
+    drop(child.stdout.take());
+    let out = child.wait_with_output().expect("it ends");
+    assert!(!String::from_utf8_lossy(&out.stderr).contains("panicked"));
+    assert_eq!(out.status.code(), Some(0));
+}
