@@ -92,9 +92,8 @@ fn apply<M: Machine>(
             model.retain(|p, _| !(at..at + n).contains(p));
         }
         Op::Change(at, n, flags) => {
-            areas.change_range(m, pin, range(at, n), |a| {
-                AreaFlags(a.flags.0 & AreaFlags::BACKED.0 | flags)
-            })?;
+            areas
+                .change_range(m, pin, range(at, n), |a| AreaFlags(a.flags.0 & AreaFlags::BACKED.0 | flags))?;
             for (_, (old, _)) in model.range_mut(at..at + n) {
                 *old = AreaFlags(old.0 & AreaFlags::BACKED.0 | flags);
             }

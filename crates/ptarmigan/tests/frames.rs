@@ -2,7 +2,7 @@
 mod common;
 use common::{Rng, any_frame, poke, small};
 use proptest::prelude::*;
-use ptarmigan::addr::{FRAME_SIZE, PhysAddr, Pfn};
+use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr};
 use ptarmigan::bootmem::BootMemory;
 use ptarmigan::cpu::NodeId;
 use ptarmigan::format::X86_64;
@@ -52,21 +52,28 @@ enum Held {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Take { order: u8, zero: bool, top: bool },
+    Take {
+        order: u8,
+        zero: bool,
+        top: bool,
+    },
     /// Gives the n-th block back; cleared before if asked for.
-    Give { which: usize, clear: bool },
+    Give {
+        which: usize,
+        clear: bool,
+    },
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let order = prop_oneof![4 => Just(0u8), 3 => 1u8..4, 1 => 4u8..9];
-    let take = (order, any::<bool>(), any::<bool>())
-        .prop_map(|(order, zero, top)| Step::Take { order, zero, top });
+    let take =
+        (order, any::<bool>(), any::<bool>()).prop_map(|(order, zero, top)| Step::Take { order, zero, top });
     let give = (any::<usize>(), any::<bool>()).prop_map(|(which, clear)| Step::Give { which, clear });
     proptest::collection::vec(prop_oneof![take, give], 1..300)
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_sequence_keeps_blocks_disjoint_counts_exact_and_zero_frames_zero(steps in steps()) {
@@ -314,8 +321,7 @@ fn data_frames_that_rest_on_a_cpu_are_of_its_node() {
     let cpus = host.slots();
     let (frames, data) = (host.frames(), host.data());
     // Taken on node 0, given back on node 1: nothing of it may stay there.
-    let held: Vec<Pfn> =
-        (0..100).map(|_| data.take(frames, &cpus[0].pin(), Ask::NORMAL).unwrap()).collect();
+    let held: Vec<Pfn> = (0..100).map(|_| data.take(frames, &cpus[0].pin(), Ask::NORMAL).unwrap()).collect();
     data.drain(frames, &cpus[0].pin());
     for pfn in held {
         assert_eq!(frames.node_of(pfn), NodeId(0));
@@ -356,7 +362,11 @@ fn slab_objects_are_distinct_and_zero_and_empty_slabs_go_back() {
                 }
             }
             let slabs: HashSet<u64> = held.iter().map(|at| at >> 12).collect();
-            assert_eq!(free - frames.counts().free, slabs.len() as u32, "frames taken: those with objects in use");
+            assert_eq!(
+                free - frames.counts().free,
+                slabs.len() as u32,
+                "frames taken: those with objects in use"
+            );
         }
         for at in held {
             // SAFETY: as above.

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use ptarmigan::addr::PhysAddr;
 use ptarmigan::cpu::NodeId;
 use ptarmigan::format::{Format, X86_64, X86Pae};
-use ptarmigan::frames::{Ask, NoFrame};
+use ptarmigan::frames::Ask;
 use ptarmigan::hosted::{CpuSlot, Host};
 use ptarmigan::quicklist::{Clean, Level, ListsConfig, Policy};
 use std::collections::HashSet;
@@ -34,13 +34,7 @@ fn taken<F: Format>(host: &Host<F>, node: u8) -> usize {
 }
 
 /// Random traffic of several CPUs on one policy; every invariant after every step.
-fn churn<P: Policy>(
-    host: &Host<X86_64>,
-    policy: &P,
-    share: u32,
-    seed: u64,
-    steps: usize,
-) {
+fn churn<P: Policy>(host: &Host<X86_64>, policy: &P, share: u32, seed: u64, steps: usize) {
     let cpus = host.slots();
     let rng = Rng::new(seed);
     let mut live: Vec<(Level, PhysAddr)> = Vec::new();
@@ -55,7 +49,11 @@ fn churn<P: Policy>(
             if let Ok(page) = policy.alloc(&cpu.pin(), level, Ask::NORMAL) {
                 let at = page.into_raw();
                 assert!(out.insert(at), "{at} handed out twice");
-                if level == TOP { assert_constructed(host, at) } else { assert_zero(host, at) }
+                if level == TOP {
+                    assert_constructed(host, at)
+                } else {
+                    assert_zero(host, at)
+                }
                 live.push((level, at));
             }
         } else if !live.is_empty() {
@@ -100,7 +98,7 @@ fn churn<P: Policy>(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn quicklists_keep_every_invariant_under_any_traffic(
@@ -351,11 +349,8 @@ fn a_policy_without_memory_says_so_and_changes_nothing() {
     let cpus = host.slots();
     fn fails<P: Policy>(host: &Host<X86_64>, cpus: &[CpuSlot], policy: P) {
         let mut live = Vec::new();
-        loop {
-            match policy.alloc(&cpus[0].pin(), PTE, Ask::NORMAL) {
-                Ok(page) => live.push(page),
-                Err(NoFrame { .. }) => break,
-            }
+        while let Ok(page) = policy.alloc(&cpus[0].pin(), PTE, Ask::NORMAL) {
+            live.push(page);
         }
         let before = (host.frames().counts(), policy.counts());
         assert!(policy.alloc(&cpus[0].pin(), TOP, Ask::ATOMIC).is_err());
@@ -382,7 +377,8 @@ fn what_cpus_cache_is_given_up_when_memory_is_short() {
     let host = Host::<X86_64>::new(small(1, 1, 16)).unwrap();
     let policy = host.quicklists_with(lists(1, 32, 4)).unwrap();
     let cpus = host.slots();
-    let pages: Vec<Clean> = (0..600).map(|_| policy.alloc(&cpus[0].pin(), PTE, Ask::NORMAL).unwrap()).collect();
+    let pages: Vec<Clean> =
+        (0..600).map(|_| policy.alloc(&cpus[0].pin(), PTE, Ask::NORMAL).unwrap()).collect();
     for page in pages {
         give_back(&policy, &cpus[0], PTE, page);
     }
@@ -445,7 +441,7 @@ impl Model {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn v5_does_what_the_patch_did_page_by_page(

@@ -20,7 +20,7 @@ fn parent_and_child_write_and_exit_at_the_same_time() {
     drop(slots);
     let child: Mutex<Option<Space<X86_64>>> = Mutex::new(None);
     let barrier = Barrier::new(2);
-    const ROUNDS: u32 = 150;
+    const ROUNDS: u32 = 1500;
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let slots = host.slots();

@@ -3,7 +3,7 @@
 mod common;
 use common::{FailAt, small, va};
 use proptest::prelude::*;
-use ptarmigan::addr::{PhysAddr, Pfn, VirtRange};
+use ptarmigan::addr::{Pfn, PhysAddr, VirtRange};
 use ptarmigan::cpu::{CpuId, NodeId, Pinned};
 use ptarmigan::format::{Attr, Format, X86_64, X86Pae};
 use ptarmigan::frames::{Ask, NoFrame};
@@ -158,7 +158,10 @@ fn tables_are_unhooked_then_flushed_then_available() {
         let free = host.frames().counts().free;
         space.munmap(&m, &pin, area).unwrap();
         let scope = Scope::Range { start: area.start, end: area.end, stride: 12 };
-        assert_eq!(log.take(), [Event::Retire(3), flush(scope, 1, true), Event::Flushed(3), Event::GatherEnd]);
+        assert_eq!(
+            log.take(),
+            [Event::Retire(3), flush(scope, 1, true), Event::Flushed(3), Event::GatherEnd]
+        );
         let early = freed.lock().unwrap().pop().map(|now| now - free);
         assert_eq!(early, Some(1), "but for the record of the area, nothing came back before the flush");
         host.data().drain(host.frames(), &pin);
@@ -448,7 +451,7 @@ fn a_private_gather_is_one_whose_space_no_cpu_has() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn a_gather_covers_all_that_changed(ranges in proptest::collection::vec((0u64..5000, 1u64..40), 1..12)) {
@@ -500,8 +503,11 @@ fn a_failed_map_gives_unlinked_pages_back_without_a_flush() {
     m.policy().inner.set(2);
     assert!(tree.map(&m, &pin, va(0), Pfn(9), Attr::READ, Ask::NORMAL).is_err());
     let events = log.take();
-    assert!(matches!(events[..], [Event::Alloc(a), Event::Alloc(b), Event::Unused(c), Event::Unused(d)]
-        if a == c && b == d), "{events:?}");
+    assert!(
+        matches!(events[..], [Event::Alloc(a), Event::Alloc(b), Event::Unused(c), Event::Unused(d)]
+        if a == c && b == d),
+        "{events:?}"
+    );
     m.policy().inner.set(usize::MAX);
     let mut gather = Gather::ending(parts(&m, &pin), &tlb, 12);
     tree.end(&m, &mut gather, |_, _, _| {});

@@ -12,6 +12,7 @@ use ptarmigan::table::{Free, KernelMap, Machine, MapError, Tree, parts};
 use ptarmigan::tlb::{Gather, SpaceId, SpaceTlb};
 use ptarmigan::window::DirectMap;
 use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
 
 const PAGE: u64 = 4096;
 const RW: Attr = Attr(Attr::READ.0 | Attr::WRITE.0 | Attr::USER.0);
@@ -117,11 +118,12 @@ fn against_the_model<F: Watchable>(ops: &[Op], active: bool) {
         match *op {
             Op::Map(p, f, a) => {
                 let result = tree.map(&m, &pin, va(p * PAGE), Pfn(f), a, Ask::NORMAL);
-                if model.contains_key(&(p * PAGE)) {
-                    assert_eq!(result, Err(MapError::Occupied { at: va(p * PAGE) }));
-                } else {
-                    result.unwrap();
-                    model.insert(p * PAGE, (Pfn(f), a));
+                match model.entry(p * PAGE) {
+                    Entry::Occupied(at) => assert_eq!(result, Err(MapError::Occupied { at: va(*at.key()) })),
+                    Entry::Vacant(place) => {
+                        result.unwrap();
+                        place.insert((Pfn(f), a));
+                    }
                 }
             }
             Op::MapRange(p, n, f, a) => {
@@ -154,7 +156,8 @@ fn against_the_model<F: Watchable>(ops: &[Op], active: bool) {
                 tree.unmap_range(&m, r, free, &mut gather, |at, pfn, attr| {
                     seen.insert(at.0, (pfn, attr));
                 });
-                let gone: Pages = in_range(&model, r).iter().map(|p| (*p, model.remove(p).unwrap())).collect();
+                let gone: Pages =
+                    in_range(&model, r).iter().map(|p| (*p, model.remove(p).unwrap())).collect();
                 assert_eq!(seen, gone);
                 only_empty &= free == Free::Empty || gone.is_empty();
             }
@@ -308,7 +311,11 @@ fn failure_at_every_step<F: Watchable>() {
                 }
                 Err(e) => assert!(matches!(e, MapError::NoFrame(_))),
             }
-            assert_eq!((scan(host, m, &tree), tables(&tree), host.frames().counts().free), before, "table {k}");
+            assert_eq!(
+                (scan(host, m, &tree), tables(&tree), host.frames().counts().free),
+                before,
+                "table {k}"
+            );
         }
         assert!(one >= 1 && many >= 5, "tables taken: {one} and {many}");
         fail.set(usize::MAX);
@@ -428,7 +435,9 @@ fn covered_frees_whole_leaf_tables_and_never_frees_none() {
     let mut tree = Tree::<X86_64>::new(&m, &pin, Ask::NORMAL).unwrap();
     let span = 512 * PAGE;
     let three = range(span, 4 * span);
-    for (free, left) in [(Free::Never, [3, 1, 1, 1]), (Free::Covered, [2, 1, 1, 1]), (Free::Empty, [2, 1, 1, 1])] {
+    for (free, left) in
+        [(Free::Never, [3, 1, 1, 1]), (Free::Covered, [2, 1, 1, 1]), (Free::Empty, [2, 1, 1, 1])]
+    {
         let mut gather = Gather::new(parts(&m, &pin), &tlb, 12);
         tree.unmap_range(&m, three, Free::Empty, &mut gather, |_, _, _| {});
         tree.map_range(&m, three, Pfn(1), RW, &mut gather).unwrap();

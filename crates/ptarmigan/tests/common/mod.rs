@@ -6,7 +6,7 @@
 //!   where it may be handed out again: in `flushed`, in `unused`, and in `retire` if the policy takes it there;
 //! * the software MMU of a CPU forgets what `invalidate` tells that CPU to forget, and nothing else.
 #![allow(dead_code, reason = "every test binary uses its own part of the rig")]
-use ptarmigan::addr::{PhysAddr, Pfn, VirtAddr, VirtRange};
+use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::cpu::{NodeId, Pinned};
 use ptarmigan::format::{Attr, Format, X86_64, X86Pae};
 use ptarmigan::frames::{Ask, Dirty, Frame, NoFrame, Place, Request, Use, ZoneClass};
@@ -277,10 +277,7 @@ unsafe impl<F: Watchable> Shootdown for WatchedTlb<'_, '_, F> {
 pub type Watched<'w, 'h, F, P> = HostMachine<'h, F, WatchedPolicy<'w, 'h, F, P>, WatchedTlb<'w, 'h, F>>;
 
 /// Puts a policy under the sanitizer's eyes.
-pub fn watched<'w, 'h, F: Watchable, P: Policy>(
-    watch: &'w Watch<'h, F>,
-    policy: P,
-) -> Watched<'w, 'h, F, P> {
+pub fn watched<'w, 'h, F: Watchable, P: Policy>(watch: &'w Watch<'h, F>, policy: P) -> Watched<'w, 'h, F, P> {
     HostMachine::new(watch.host, WatchedPolicy::new(watch, policy), WatchedTlb { watch })
         .expect("the host has memory for the TLB state")
 }

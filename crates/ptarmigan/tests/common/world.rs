@@ -202,8 +202,7 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
     fn step(&mut self) {
         if self.processes.is_empty() {
             let id = self.fresh_id();
-            let space =
-                Space::new(self.m, &self.slots[0].pin(), SpaceId(id)).expect("all memory is free");
+            let space = Space::new(self.m, &self.slots[0].pin(), SpaceId(id)).expect("all memory is free");
             self.processes.push(Process { id, space, model: Model::default() });
         }
         let at = self.rng.below(self.processes.len() as u64) as usize;
@@ -640,7 +639,10 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
             (_, Err(FaultError::NoFrame(e))) => Err(e),
             (None, Err(FaultError::NoArea(_))) => Ok(()),
             (Some(p), Ok(_)) => {
-                assert!(if touch == Touch::Write { p & 2 != 0 } else { p != 0 }, "a fault that must be denied");
+                assert!(
+                    if touch == Touch::Write { p & 2 != 0 } else { p != 0 },
+                    "a fault that must be denied"
+                );
                 self.note_write(at, page, touch);
                 Ok(())
             }
