@@ -8,8 +8,10 @@ use aarch64_paging::paging::{
     Constraints, El1And0, MemoryRegion, PageTable, RootTable, Translation, VaRange,
 };
 
-use crate::contender::{Contender, PAGE, PAGES, PHYS, SPARSE, STRIDE, Shape, VIRT, contiguous};
-use crate::pool;
+use ptarmigan_cli::bench::contender::{
+    Contender, PAGE, PAGES, PHYS, SPARSE, STRIDE, Shape, VIRT, contiguous,
+};
+use ptarmigan_cli::bench::pool;
 
 const FLAGS: El1Attributes = El1Attributes::VALID
     .union(El1Attributes::ACCESSED)

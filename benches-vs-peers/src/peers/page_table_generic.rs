@@ -7,8 +7,8 @@ use page_table_generic::{
     FrameAllocator, MapConfig, PageTable, PageTableEntry, PhysAddr, TableMeta, UnmapConfig, VirtAddr,
 };
 
-use crate::contender::{Contender, PAGE, PAGES, PHYS, Shape, VIRT, contiguous};
-use crate::pool;
+use ptarmigan_cli::bench::contender::{Contender, PAGE, PAGES, PHYS, Shape, VIRT, contiguous};
+use ptarmigan_cli::bench::pool;
 
 /// Present, writable, user.
 const FLAGS: u64 = 7;

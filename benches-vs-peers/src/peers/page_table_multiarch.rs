@@ -5,8 +5,8 @@ use std::hint::black_box;
 use memory_addr::{PhysAddr, VirtAddr};
 use page_table_multiarch::{MappingFlags, PageSize, PagingHandler, x86_64::X64PageTable};
 
-use crate::contender::{Contender, PAGE, PAGES, PHYS, Shape, VIRT, contiguous};
-use crate::pool;
+use ptarmigan_cli::bench::contender::{Contender, PAGE, PAGES, PHYS, Shape, VIRT, contiguous};
+use ptarmigan_cli::bench::pool;
 
 struct Handler;
 

@@ -12,8 +12,8 @@ use x86_64::structures::paging::{
 };
 use x86_64::{PhysAddr, VirtAddr};
 
-use crate::contender::{Case, Contender, SPARSE, STRIDE, Shape, VIRT, contiguous};
-use crate::pool;
+use ptarmigan_cli::bench::contender::{Case, Contender, SPARSE, STRIDE, Shape, VIRT, contiguous};
+use ptarmigan_cli::bench::pool;
 
 const FLAGS: PageTableFlags =
     PageTableFlags::PRESENT.union(PageTableFlags::WRITABLE).union(PageTableFlags::USER_ACCESSIBLE);

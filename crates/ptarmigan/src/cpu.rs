@@ -3,7 +3,7 @@ use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use core::cell::{Cell, UnsafeCell};
 use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering, compiler_fence};
+use core::sync::atomic::{AtomicUsize, Ordering, compiler_fence};
 
 /// The number of a CPU, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -83,8 +83,7 @@ impl<T> PerCpu<T> {
         mut make: impl FnMut(usize) -> T,
     ) -> Result<Self, BootMemoryShort> {
         Ok(PerCpu {
-            slots: boot
-                .take(cpus, |i| Slot { busy: Cell::new(false), value: UnsafeCell::new(make(i)) })?,
+            slots: boot.take(cpus, |i| Slot { busy: Cell::new(false), value: UnsafeCell::new(make(i)) })?,
         })
     }
 
@@ -171,40 +170,44 @@ impl Counter {
     }
 }
 
+const BITS: usize = usize::BITS as usize;
+const WORDS: usize = MAX_CPUS / BITS;
+
 /// A set of CPUs that anybody may change.
 #[derive(Default)]
 pub struct CpuMask {
-    words: [AtomicU32; MAX_CPUS / 32],
+    words: [AtomicUsize; WORDS],
 }
 
 impl CpuMask {
     /// The empty set.
     pub const fn new() -> Self {
-        CpuMask { words: [const { AtomicU32::new(0) }; MAX_CPUS / 32] }
+        CpuMask { words: [const { AtomicUsize::new(0) }; WORDS] }
     }
 
     /// Adds a CPU.
     #[inline]
     pub fn set(&self, cpu: CpuId) {
-        self.words[cpu.0 as usize / 32].fetch_or(1 << (cpu.0 % 32), Ordering::SeqCst);
+        self.words[cpu.0 as usize / BITS].fetch_or(1 << (cpu.0 as usize % BITS), Ordering::SeqCst);
     }
 
     /// Takes a CPU out.
     #[inline]
     pub fn clear(&self, cpu: CpuId) {
-        self.words[cpu.0 as usize / 32].fetch_and(!(1 << (cpu.0 % 32)), Ordering::SeqCst);
+        self.words[cpu.0 as usize / BITS].fetch_and(!(1 << (cpu.0 as usize % BITS)), Ordering::SeqCst);
     }
 
     /// Whether `cpu` is in the set.
     #[inline]
     pub fn has(&self, cpu: CpuId) -> bool {
-        self.words[cpu.0 as usize / 32].load(Ordering::SeqCst) & (1 << (cpu.0 % 32)) != 0
+        self.words[cpu.0 as usize / BITS].load(Ordering::SeqCst) & (1 << (cpu.0 as usize % BITS)) != 0
     }
 
     /// Whether nobody is in it.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.words.iter().all(|w| w.load(Ordering::SeqCst) == 0)
+        // All words, without branches: in most spaces that is asked about it is so.
+        self.words.iter().fold(0, |all, w| all | w.load(Ordering::SeqCst)) == 0
     }
 
     /// What is in it now.
@@ -217,14 +220,14 @@ impl CpuMask {
 /// A set of CPUs, as it was at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuSet {
-    words: [u32; MAX_CPUS / 32],
+    words: [usize; WORDS],
 }
 
 impl CpuSet {
     /// Whether `cpu` is in it.
     #[inline]
     pub fn has(&self, cpu: CpuId) -> bool {
-        self.words[cpu.0 as usize / 32] & (1 << (cpu.0 % 32)) != 0
+        self.words[cpu.0 as usize / BITS] & (1 << (cpu.0 as usize % BITS)) != 0
     }
 
     /// Whether nobody is in it.
@@ -238,11 +241,11 @@ impl CpuSet {
             let mut left = *w;
             core::iter::from_fn(move || {
                 let bit = left.trailing_zeros();
-                if bit == 32 {
+                if left == 0 {
                     return None;
                 }
                 left &= left - 1;
-                Some(CpuId((i * 32) as u16 + bit as u16))
+                Some(CpuId((i * BITS) as u16 + bit as u16))
             })
         })
     }
@@ -259,7 +262,7 @@ impl CpuSet {
 
     /// The set with one more CPU.
     pub fn with(mut self, cpu: CpuId) -> CpuSet {
-        self.words[cpu.0 as usize / 32] |= 1 << (cpu.0 % 32);
+        self.words[cpu.0 as usize / BITS] |= 1 << (cpu.0 as usize % BITS);
         self
     }
 }

@@ -99,12 +99,13 @@ impl Drop for Area {
 }
 
 /// Keeps the calling thread (and the children it forks) on one CPU until dropped.
-struct Pinned {
+pub(super) struct Pinned {
     before: libc::cpu_set_t,
 }
 
 impl Pinned {
-    fn here() -> io::Result<Pinned> {
+    /// Keeps it on the CPU it is on.
+    pub(super) fn here() -> io::Result<Pinned> {
         let size = mem::size_of::<libc::cpu_set_t>();
         let mut before = MaybeUninit::<libc::cpu_set_t>::zeroed();
         // SAFETY: the set is `size` bytes and all-zero is a valid set; 0 is the calling thread.

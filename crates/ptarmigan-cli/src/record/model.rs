@@ -11,6 +11,9 @@ const CLONE_VM: u64 = libc::CLONE_VM as u64;
 const CLONE_VFORK: u64 = libc::CLONE_VFORK as u64;
 const CLONE_THREAD: u64 = libc::CLONE_THREAD as u64;
 
+/// More deliveries of unknown tasks are not kept.
+const MOST_EARLY: usize = 1 << 16;
+
 /// An address space.
 #[derive(Default)]
 struct Space {
@@ -63,6 +66,9 @@ pub(super) struct Model<'a, W: Write> {
     next_task: u32,
     /// The first program has been started: what came before was the recorder's own doing.
     started: bool,
+    /// Deliveries of tasks before their clone, which ptrace may report in this order.
+    early: HashMap<i32, Vec<Raw>>,
+    early_count: usize,
     made: ExecLookup<'a>,
     pub(super) seen: Seen,
 }
@@ -88,6 +94,8 @@ impl<'a, W: Write> Model<'a, W> {
             next_space: 1,
             next_task: 1,
             started: false,
+            early: HashMap::new(),
+            early_count: 0,
             made,
             seen: Seen::default(),
         }
@@ -95,21 +103,26 @@ impl<'a, W: Write> Model<'a, W> {
 
     /// Takes the next delivery in the order of time.
     pub(super) fn feed(&mut self, raw: Raw) -> Result<(), WriteError> {
-        let mut pid = raw.pid;
+        let pid = raw.pid;
+        if let What::ExecDone { old } = raw.what
+            && old != pid
+            && self.tasks.contains_key(&old)
+        {
+            // ptrace does not always report the end of the group's first task, whose number this one takes.
+            self.exit(pid)?;
+            self.rename(old, pid);
+        }
         if !self.tasks.contains_key(&pid) {
             // A thread that calls execve takes the number of its group's first task once that is gone.
-            match self.tasks.iter().find(|(_, t)| t.exec.is_some() && t.group == pid).map(|(p, _)| *p) {
-                Some(thread) => {
-                    self.rename(thread, pid);
-                    let when = self.tasks.get_mut(&pid).and_then(|t| t.exec.take());
-                    self.exec(pid, when.unwrap_or(raw.time))?;
-                }
-                None => {
-                    self.seen.foreign += 1;
-                    return Ok(());
-                }
+            let Some(thread) =
+                self.tasks.iter().find(|(_, t)| t.exec.is_some() && t.group == pid).map(|(p, _)| *p)
+            else {
+                return self.stranger(raw);
+            };
+            self.rename(thread, pid);
+            if let Some(when) = self.tasks.get_mut(&pid).and_then(|t| t.exec.take()) {
+                self.exec(pid, when)?;
             }
-            pid = raw.pid;
         }
         let Some(task) = self.tasks.get_mut(&pid) else { return Ok(()) };
         if raw.cpu != NO_CPU {
@@ -123,6 +136,17 @@ impl<'a, W: Write> Model<'a, W> {
             return Ok(());
         }
         self.take(pid, raw)
+    }
+
+    /// A delivery of a task that is not known: not a descendant, or one whose clone is delivered late.
+    fn stranger(&mut self, raw: Raw) -> Result<(), WriteError> {
+        if matches!(raw.what, What::Idle | What::TlbFlush { .. }) || self.early_count >= MOST_EARLY {
+            self.seen.foreign += 1;
+            return Ok(());
+        }
+        self.early_count += 1;
+        self.early.entry(raw.pid).or_default().push(raw);
+        Ok(())
     }
 
     fn take(&mut self, pid: i32, raw: Raw) -> Result<(), WriteError> {
@@ -152,10 +176,7 @@ impl<'a, W: Write> Model<'a, W> {
                     task.exec = Some(raw.time);
                 }
             }
-            What::ExecDone { old } => {
-                if old != pid && self.tasks.contains_key(&old) {
-                    self.rename(old, pid);
-                }
+            What::ExecDone { .. } => {
                 if let Some(when) = self.tasks.get_mut(&pid).and_then(|t| t.exec.take()) {
                     self.exec(pid, when)?;
                 }
@@ -193,6 +214,9 @@ impl<'a, W: Write> Model<'a, W> {
                 self.put(pid, Kind::Mmap { start, pages, prot, flags })?;
             }
             What::Detached { start, pages } => self.put(pid, Kind::Munmap { start, pages })?,
+            What::Populated { start, pages } => {
+                self.put(pid, Kind::Madvise { start, pages, advice: libc::MADV_POPULATE_READ as u16 })?;
+            }
             What::TlbFlush { reason, pages } => {
                 let pages = if pages >= 1 << 52 { 0 } else { pages };
                 self.put(pid, Kind::TlbFlush { pages, reason })?;
@@ -240,6 +264,11 @@ impl<'a, W: Write> Model<'a, W> {
         let task =
             Task { number, group, space, cpu, waiter, held: None, call: None, exec: None, dying: false };
         self.tasks.insert(child, task);
+        let early = self.early.remove(&child).unwrap_or_default();
+        self.early_count -= early.len();
+        for raw in early {
+            self.feed(raw)?;
+        }
         Ok(())
     }
 
@@ -408,5 +437,157 @@ fn called(call: Call, args: [u64; 5], result: i64) -> Option<Kind> {
             None
         }
         kind => Some(kind),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::linux::proc::Area;
+    use ptarmigan_trace::{AreaKind, Header, Method, Reader};
+
+    const VFORK: u64 = CLONE_VM | CLONE_VFORK;
+    const THREAD: u64 = CLONE_VM | CLONE_THREAD;
+
+    /// Feeds deliveries of task 100 and its children, each with the next time; gives the events after the first
+    /// program's start as (task, kind).
+    fn run(what: &[(i32, What)]) -> Vec<(u32, Kind)> {
+        let header = Header::new("m", 4, Method::Synthetic);
+        let writer = Writer::new(Vec::new(), &header, 1).expect("a good header");
+        let mut made = |_: i32, _: u64| {
+            let area =
+                Area { start: 0x7_0000, pages: 4, prot: Prot(3), kind: AreaKind::Stack, shared: false };
+            Some(Made { stack_end: 0x7_ffff, arg_pages: 1, heap: 0, areas: vec![area] })
+        };
+        let mut model = Model::new(writer, 100, &mut made);
+        let start = [(100, What::Fault { address: 0x5000, code: 4 }), (100, What::ExecStart)];
+        for (time, (pid, what)) in start.iter().chain(what).enumerate() {
+            let raw = Raw { time: time as u64, cpu: 0, pid: *pid, what: what.clone() };
+            model.feed(raw).expect("memory takes everything");
+        }
+        let (writer, seen) = model.finish().expect("memory takes everything");
+        assert_eq!(seen.refused, 0);
+        let (bytes, _) = writer.finish(0).expect("memory takes everything");
+        let events: Vec<Event> =
+            Reader::new(&bytes[..]).expect("a header").map(|e| e.expect("an event")).collect();
+        assert!(
+            matches!(events[0].kind, Kind::Exec { arg_pages: 1, .. }),
+            "the recorder's own doing is left out"
+        );
+        assert!(matches!(events[1].kind, Kind::Area { .. }));
+        events[2..].iter().map(|e| (e.task, e.kind)).collect()
+    }
+
+    fn fault(pid: i32, page: u64) -> (i32, What) {
+        (pid, What::Fault { address: page << PAGE_SHIFT, code: 6 })
+    }
+
+    fn clone(pid: i32, child: i32, flags: u64) -> (i32, What) {
+        (pid, What::Clone { child, flags })
+    }
+
+    fn faulted(page: u64) -> Kind {
+        Kind::Fault { page, flags: FaultFlags(6) }
+    }
+
+    /// Task and page of the faults, `None` for an exec.
+    fn order(events: &[(u32, Kind)]) -> Vec<(u32, Option<u64>)> {
+        let pick = |&(task, kind): &(u32, Kind)| match kind {
+            Kind::Fault { page, .. } => Some((task, Some(page))),
+            Kind::Exec { .. } => Some((task, None)),
+            _ => None,
+        };
+        events.iter().filter_map(pick).collect()
+    }
+
+    #[test]
+    fn the_parent_of_a_vfork_waits() {
+        let events = run(&[
+            clone(100, 101, VFORK),
+            fault(101, 1),
+            fault(100, 2),
+            (101, What::ExecStart),
+            fault(101, 3),
+            fault(100, 4),
+        ]);
+        assert_eq!(events[0], (0, Kind::Clone { child: 1, kind: CloneKind::Vfork }));
+        assert_eq!(order(&events), [(1, Some(1)), (1, None), (0, Some(2)), (1, Some(3)), (0, Some(4))]);
+        let events = run(&[clone(100, 101, VFORK), fault(100, 2), (101, What::Exit)]);
+        assert_eq!(events[1..], [(1, Kind::Exit { last: true }), (0, faulted(2))]);
+    }
+
+    #[test]
+    fn a_thread_that_calls_execve_takes_the_first_number() {
+        let events = run(&[
+            clone(100, 101, THREAD),
+            (101, What::ExecStart),
+            fault(100, 1),
+            (100, What::Exit),
+            fault(100, 2),
+            (100, What::ExecDone { old: 101 }),
+            fault(100, 3),
+        ]);
+        // What carries the first number after its own end is the thread, in its new address space.
+        assert_eq!(order(&events), [(0, Some(1)), (1, None), (1, Some(2)), (1, Some(3))]);
+        // The end of the first task is not always reported.
+        let events = run(&[
+            clone(100, 101, THREAD),
+            (101, What::ExecStart),
+            (100, What::ExecDone { old: 101 }),
+            fault(100, 3),
+            (100, What::Exit),
+        ]);
+        assert!(events.contains(&(0, Kind::Exit { last: false })));
+        assert_eq!(order(&events), [(1, None), (1, Some(3))]);
+        assert_eq!(events.last(), Some(&(1, Kind::Exit { last: true })));
+    }
+
+    #[test]
+    fn children_may_be_reported_before_their_clone() {
+        let events = run(&[fault(101, 7), clone(100, 101, 0), fault(999, 1), (998, What::Idle)]);
+        assert_eq!(events, [(0, Kind::Clone { child: 1, kind: CloneKind::Fork }), (1, faulted(7))]);
+    }
+
+    #[test]
+    fn calls_stand_where_they_took_effect() {
+        let enter = |pid, call, args| (pid, What::Enter { call, args });
+        let events = run(&[
+            clone(100, 101, THREAD),
+            enter(100, Call::Munmap, [0x1000, 0x1001, 0, 0, 0]),
+            (100, What::Locked),
+            enter(101, Call::Mmap, [0, 1, 3, 0x22, 0]),
+            (101, What::Locked),
+            (101, What::Leave { result: 0x1000 }),
+            fault(101, 1),
+            (100, What::Leave { result: 0 }),
+            enter(100, Call::Mprotect, [0x1000, 0x1000, 1, 0, 0]),
+            (100, What::Leave { result: -12 }),
+        ]);
+        let mmap = Kind::Mmap { start: 1, pages: 1, prot: Prot(3), flags: MapFlags(MapFlags::ANON) };
+        assert_eq!(events[1..], [(0, Kind::Munmap { start: 1, pages: 2 }), (1, mmap), (1, faulted(1))]);
+    }
+
+    #[test]
+    fn counts_of_tables_need_quiet() {
+        let tables = |pid, tables, exit| (pid, What::Tables { tables, exit });
+        let truths = |what: &[(i32, What)]| -> Vec<u32> {
+            let pick =
+                |(_, k): &(u32, Kind)| if let Kind::Truth { tables, .. } = k { Some(*tables) } else { None };
+            run(what).iter().filter_map(pick).collect()
+        };
+        assert_eq!(truths(&[tables(100, 1, false)]), [1]);
+        // Another thread runs; then both are on their way out; the child of a vfork has the space for itself.
+        assert_eq!(truths(&[clone(100, 101, THREAD), tables(100, 1, false)]), [0; 0]);
+        assert_eq!(truths(&[clone(100, 101, THREAD), tables(100, 1, true), tables(101, 2, true)]), [2]);
+        assert_eq!(truths(&[clone(100, 101, VFORK), tables(101, 3, false)]), [3]);
+    }
+
+    #[test]
+    fn flags_of_mmap() {
+        let kind = called(Call::Mmap, [0, 4097, 5, 0x8000 | 0x100 | 0x10 | 3, 0], 0x7000);
+        let flags = MapFlags::POPULATE | MapFlags::GROWSDOWN | MapFlags::FIXED | MapFlags::SHARED;
+        assert_eq!(kind, Some(Kind::Mmap { start: 7, pages: 2, prot: Prot(5), flags: MapFlags(flags) }));
+        assert_eq!(called(Call::Mprotect, [0x1000, 0, 1, 0, 0], 0), None);
+        assert_eq!(called(Call::Madvise, [u64::MAX - 4095, u64::MAX, 70_000, 0, 0], 0), None);
     }
 }

@@ -1,6 +1,7 @@
 //! What /proc says about a stopped task.
 use ptarmigan_trace::{AreaKind, Prot};
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 
 /// Bytes per page, as a shift: the recorder runs on x86-64 only.
 pub(super) const PAGE_SHIFT: u32 = 12;
@@ -23,6 +24,12 @@ pub(super) fn tables(pid: i32) -> Option<u32> {
     let line = status.lines().find_map(|l| l.strip_prefix("VmPTE:"))?;
     let kib: u32 = line.split_whitespace().next()?.parse().ok()?;
     Some(kib >> (PAGE_SHIFT - 10))
+}
+
+/// The thread group of a task.
+pub(super) fn group(pid: i32) -> Option<i32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status.lines().find_map(|l| l.strip_prefix("Tgid:"))?.trim().parse().ok()
 }
 
 /// All areas, in order.
@@ -56,6 +63,22 @@ fn area(line: &str) -> Option<Area> {
         kind,
         shared: perms.get(3) == Some(&b's'),
     })
+}
+
+/// The pages that are present in a program that has not run yet; only the ends of large areas are looked at.
+pub(super) fn present(pid: i32, areas: &[Area]) -> Vec<u64> {
+    const LOOK: u64 = 512;
+    let Ok(map) = File::open(format!("/proc/{pid}/pagemap")) else { return Vec::new() };
+    let mut found = Vec::new();
+    for a in areas.iter().filter(|a| a.kind != AreaKind::Special && a.prot.0 & Prot::WRITE != 0) {
+        let first = a.start + a.pages.saturating_sub(LOOK);
+        let mut words = vec![0; (a.start + a.pages - first) as usize * 8];
+        let n = map.read_at(&mut words, first * 8).unwrap_or(0);
+        // The highest bit of the little-endian word of a page tells that it is present.
+        let here = words[..n].chunks_exact(8).zip(first..).filter(|(w, _)| w[7] & 0x80 != 0);
+        found.extend(here.map(|(_, page)| page));
+    }
+    found
 }
 
 /// Where `execve` put things that the areas do not tell: the lowest argument byte and the start of the heap.

@@ -61,6 +61,11 @@ pub(super) enum What {
         start: u64,
         pages: u64,
     },
+    /// All pages of an area were made present (`mlockall`).
+    Populated {
+        start: u64,
+        pages: u64,
+    },
     /// The TLB was flushed; `u64::MAX` pages is all of it.
     TlbFlush {
         reason: u8,
@@ -112,6 +117,7 @@ impl Raw {
             What::Leave { result } => w.extend([7, *result as u64]),
             What::Attached { start, pages, prot } => w.extend([8, *start, *pages, u64::from(prot.0)]),
             What::Detached { start, pages } => w.extend([9, *start, *pages]),
+            What::Populated { start, pages } => w.extend([13, *start, *pages]),
             What::TlbFlush { reason, pages } => w.extend([10, u64::from(*reason), *pages]),
             What::Idle => w.push(11),
             What::Tables { tables, exit } => w.extend([12, u64::from(*tables), u64::from(*exit)]),
@@ -140,6 +146,7 @@ impl Raw {
             (9, [start, pages]) => What::Detached { start: *start, pages: *pages },
             (10, [reason, pages]) => What::TlbFlush { reason: *reason as u8, pages: *pages },
             (11, []) => What::Idle,
+            (13, [start, pages]) => What::Populated { start: *start, pages: *pages },
             (12, [tables, exit]) => What::Tables { tables: *tables as u32, exit: *exit != 0 },
             _ => return None,
         };
@@ -205,6 +212,7 @@ mod tests {
             What::Leave { result: -12 },
             What::Attached { start: 1, pages: 2, prot: Prot(3) },
             What::Detached { start: 1, pages: 2 },
+            What::Populated { start: 1, pages: 2 },
             What::TlbFlush { reason: 4, pages: u64::MAX },
             What::Idle,
             What::Tables { tables: 17, exit: true },

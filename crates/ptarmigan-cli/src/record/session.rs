@@ -9,15 +9,14 @@ use super::tracefs::Instance;
 use super::tracer::{self, Ended, Tracer};
 use super::{signals, spill};
 use crate::record::{Args, MethodChoice};
-use crate::{Context, Failure, print};
-use indicatif::{ProgressBar, ProgressStyle};
+use crate::{Context, Failure, print, progress};
+use indicatif::ProgressBar;
 use ptarmigan_trace::{Header, Method, Unseen, Writer};
 use std::fs::{self, File};
 use std::io::{BufWriter, IsTerminal};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 /// What delivers the faults, and with tracefs all else.
 enum Source {
@@ -46,18 +45,9 @@ pub(in super::super) fn run(args: &Args) -> Result<ExitCode, Failure> {
     signals::catch();
     let instance = if full { None } else { Some(Instance::new(&spill)?) };
     let mut started = start.fork().context("starting the command")?;
-    let recording = begin(&started, instance, &spill);
-    let source = match recording {
-        Ok(source) => source,
-        Err(e) => {
-            sys::kill(started.pid, libc::SIGKILL);
-            let _ = sys::wait();
-            return Err(e);
-        }
-    };
+    let source = begin(&started, instance, &spill)?;
     let mut header = Header::new(&name(args), cpus(&source), method);
     header.unseen = unseen(&source);
-    announce(&header);
 
     signals::pass_to(started.pid);
     started.release().context("starting the command")?;
@@ -75,7 +65,7 @@ pub(in super::super) fn run(args: &Args) -> Result<ExitCode, Failure> {
                 ));
             }
         };
-        let ended = Tracer::new(&mut notes, started.pid, full, &mut tick).follow();
+        let ended = Tracer::new(&mut notes, started.pid, full, &mut tick, || announce(&header)).follow();
         if let Some(p) = progress {
             p.finish_and_clear();
         }
@@ -119,14 +109,20 @@ fn choose(choice: MethodChoice) -> Result<Method, Failure> {
 
 /// Seizes the process that waits to become the command, and starts the events.
 fn begin(started: &Started, instance: Option<Instance>, spill: &Spill) -> Result<Source, Failure> {
-    sys::seize(started.pid).context("ptrace is refused")?;
-    match instance {
-        Some(instance) => {
-            instance.start(started.pid)?;
-            Ok(Source::Tracefs(instance))
-        }
-        None => Faults::start(started.pid, spill).map(Source::Perf),
+    let recording = sys::seize(started.pid).context("ptrace is refused").and_then(|()| match &instance {
+        Some(instance) => instance.start(started.pid).map(|()| None),
+        None => Faults::start(started.pid, spill).map(Some),
+    });
+    if recording.is_err() {
+        // It holds the files of the instance open until it is gone, and the instance cannot be removed before.
+        sys::kill(started.pid, libc::SIGKILL);
+        let _ = sys::wait();
     }
+    Ok(match (recording?, instance) {
+        (Some(faults), _) => Source::Perf(faults),
+        (None, Some(instance)) => Source::Tracefs(instance),
+        (None, None) => return Err(Failure::new("no source of events")),
+    })
 }
 
 fn cpus(source: &Source) -> u16 {
@@ -163,16 +159,7 @@ fn announce(header: &Header) {
 
 /// A spinner on the terminal; none where the command writes too.
 fn recording_progress() -> Option<ProgressBar> {
-    (!std::io::stdout().is_terminal() && std::io::stderr().is_terminal()).then(spinner)
-}
-
-fn spinner() -> ProgressBar {
-    let bar = ProgressBar::new_spinner();
-    if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
-        bar.set_style(style);
-    }
-    bar.enable_steady_tick(Duration::from_millis(200));
-    bar
+    (!std::io::stdout().is_terminal() && std::io::stderr().is_terminal()).then(progress::spinner)
 }
 
 /// Why the command never became one, if it did not.
@@ -201,7 +188,7 @@ fn write(
     let partial = spill.path("trace");
     let out = BufWriter::new(File::create(&partial).context(&problem)?);
     let writer = Writer::new(out, header, args.level).context(&problem)?;
-    let progress = if std::io::stderr().is_terminal() { spinner() } else { ProgressBar::hidden() };
+    let progress = progress::spinner();
     let mut lookup = |pid, time| execs.after(pid, time);
     let mut model = Model::new(writer, root, &mut lookup);
     for (n, raw) in Merge::new(streams).enumerate() {

@@ -17,6 +17,8 @@ use std::time::Duration;
 const ROOT: &str = "/sys/kernel/tracing";
 /// Kernel memory for each CPU. It is emptied every 50 ms: room for a million and a half records a second and CPU.
 const BUFFER_KIB: u32 = 32 << 10;
+/// Names of our instances: this and the number of the process.
+const PREFIX: &str = "ptarmigan-";
 const POLL: Duration = Duration::from_millis(50);
 
 /// The tracepoints that make events of one kind.
@@ -156,6 +158,17 @@ fn remove(dir: &Path) {
     }
 }
 
+/// Removes the instances of recorders that were killed and could not do it themselves.
+fn remove_stale() {
+    for entry in fs::read_dir(Path::new(ROOT).join("instances")).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|n| n.strip_prefix(PREFIX)?.parse::<u32>().ok());
+        if pid.is_some_and(|pid| pid == std::process::id() || !Path::new(&format!("/proc/{pid}")).exists()) {
+            remove(&entry.path());
+        }
+    }
+}
+
 impl Instance {
     /// Whether tracefs can be used at all; mounts it if need be.
     pub(super) fn available() -> Result<(), String> {
@@ -176,7 +189,8 @@ impl Instance {
 
     /// Makes an instance that records nothing yet, with readers that write to `spill`.
     pub(super) fn new(spill: &Spill) -> Result<Self, Failure> {
-        let dir = Path::new(ROOT).join("instances").join(format!("ptarmigan-{}", std::process::id()));
+        let dir = Path::new(ROOT).join("instances").join(format!("{PREFIX}{}", std::process::id()));
+        remove_stale();
         fs::create_dir(&dir).context("tracefs: a new instance")?;
         let mut instance = Self {
             decoder: decoder(&dir).inspect_err(|_| remove(&dir))?,

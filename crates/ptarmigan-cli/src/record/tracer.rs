@@ -7,11 +7,12 @@ use super::raw::{Call, Made, Raw, What};
 use super::spill::Notes;
 use super::{signals, sys};
 use crate::{Context, Failure};
-use ptarmigan_trace::AreaKind;
-use std::collections::{HashMap, HashSet};
+use ptarmigan_trace::{AreaKind, FaultFlags};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 /// The system calls at which every task stops.
-pub(super) const STOPS: [i64; 4] = [libc::SYS_execve, libc::SYS_execveat, libc::SYS_shmat, libc::SYS_shmdt];
+pub(super) const STOPS: [i64; 5] =
+    [libc::SYS_execve, libc::SYS_execveat, libc::SYS_shmat, libc::SYS_shmdt, libc::SYS_mlockall];
 
 /// The system calls at which it stops when there are no tracepoints.
 pub(super) const MM_STOPS: [i64; 9] = [
@@ -39,11 +40,17 @@ fn call_of(number: i64) -> Option<Call> {
     })
 }
 
+/// `mlockall`: pages are locked when they come, and not made present.
+const MCL_ONFAULT: u64 = 4;
+
+const SPILL: &str = "the temporary files next to the output";
+
 /// A system call that was stopped at its beginning, to be looked at again at its end.
 enum Pending {
     Call,
     Attach,
     Detach { start: u64, pages: u64 },
+    LockAll,
 }
 
 /// How the recorded command ended.
@@ -60,15 +67,29 @@ pub(super) struct Tracer<'a> {
     root: i32,
     alive: HashSet<i32>,
     pending: HashMap<i32, Pending>,
+    /// Thread group of each task, as far as it was asked for.
+    groups: HashMap<i32, i32>,
+    /// The task of each thread group that is in a system call that changes the address space, and those that
+    /// wait at the beginning of theirs. The ends of two such calls in two threads would be seen in any order.
+    turns: HashMap<i32, (i32, VecDeque<i32>)>,
     /// Called at every stop, to show progress.
     tick: &'a mut dyn FnMut(usize),
+    /// Called once, when the command has been started and has not run yet.
+    begun: Option<Box<dyn FnOnce() + 'a>>,
 }
 
 impl<'a> Tracer<'a> {
     /// Follows `root`, which was seized before.
-    pub(super) fn new(notes: &'a mut Notes, root: i32, full: bool, tick: &'a mut dyn FnMut(usize)) -> Self {
-        let (alive, pending) = (HashSet::from([root]), HashMap::new());
-        Self { notes, full, root, alive, pending, tick }
+    pub(super) fn new(
+        notes: &'a mut Notes,
+        root: i32,
+        full: bool,
+        tick: &'a mut dyn FnMut(usize),
+        begun: impl FnOnce() + 'a,
+    ) -> Self {
+        let alive = HashSet::from([root]);
+        let (pending, groups, turns) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Self { notes, full, root, alive, pending, groups, turns, tick, begun: Some(Box::new(begun)) }
     }
 
     /// Follows until the last task has ended.
@@ -86,6 +107,7 @@ impl<'a> Tracer<'a> {
             if libc::WIFEXITED(status) || libc::WIFSIGNALED(status) {
                 self.alive.remove(&pid);
                 self.pending.remove(&pid);
+                self.end_turn(pid, true).context(SPILL)?;
                 if pid == self.root {
                     ended = if libc::WIFEXITED(status) {
                         Ended::Exited(libc::WEXITSTATUS(status))
@@ -96,7 +118,7 @@ impl<'a> Tracer<'a> {
                 continue;
             }
             self.alive.insert(pid);
-            self.stopped(pid, status).context("the temporary files next to the output")?;
+            self.stopped(pid, status).context(SPILL)?;
         }
     }
 
@@ -125,21 +147,35 @@ impl<'a> Tracer<'a> {
                 }
                 if self.full {
                     self.note(pid, What::Exit)?;
+                    self.end_turn(pid, true)?;
                 }
                 sys::resume(pid, 0)
             }
             libc::PTRACE_EVENT_EXEC => {
+                if let Some(begun) = self.begun.take() {
+                    begun();
+                }
                 let old = sys::event_message(pid).map_or(pid, |old| old as i32);
                 if old != pid {
                     self.alive.remove(&old);
                     self.pending.remove(&old);
+                    self.groups.remove(&old);
                 }
+                // The other threads are gone, whatever they were about to do.
+                self.turns.remove(&pid);
                 if self.full {
                     self.note(old, What::ExecStart)?;
                 }
-                self.notes.made(sys::now(), pid, &Made::look(pid))?;
+                let made = Made::look(pid);
+                self.notes.made(sys::now(), pid, &made)?;
                 if self.full {
                     self.note(pid, What::ExecDone { old })?;
+                    // What execve touched itself, the kernel's faults that perf does not show: arguments, the end
+                    // of .data, the auxiliary vector.
+                    for page in proc::present(pid, &made.areas) {
+                        let code = FaultFlags::WRITE.into();
+                        self.note(pid, What::Fault { address: page << proc::PAGE_SHIFT, code })?;
+                    }
                 }
                 sys::resume(pid, 0)
             }
@@ -181,6 +217,10 @@ impl<'a> Tracer<'a> {
                 None
             }
             libc::SYS_shmat => Some(Pending::Attach),
+            libc::SYS_mlockall if args[0] & libc::MCL_CURRENT as u64 != 0 && args[0] & MCL_ONFAULT == 0 => {
+                Some(Pending::LockAll)
+            }
+            libc::SYS_mlockall => None,
             libc::SYS_shmdt => {
                 let start = args[0] >> proc::PAGE_SHIFT;
                 let area = proc::areas(pid).into_iter().find(|a| a.start == start && a.shared);
@@ -188,12 +228,10 @@ impl<'a> Tracer<'a> {
             }
             number => match call_of(number) {
                 Some(call) => {
-                    self.note(pid, What::Enter { call, args })?;
-                    if call == Call::Munmap {
-                        // It takes effect between here and its end, and another thread may be given the place
-                        // before its end is seen.
-                        self.note(pid, What::Locked)?;
+                    if !self.take_turn(pid) {
+                        return Ok(Ok(()));
                     }
+                    self.note(pid, What::Enter { call, args })?;
                     Some(Pending::Call)
                 }
                 None => None,
@@ -204,13 +242,47 @@ impl<'a> Tracer<'a> {
         Ok(sys::resume_to_syscall(pid, 0))
     }
 
+    /// Whether the task may begin a call that changes its address space; if not it stays stopped until it may.
+    fn take_turn(&mut self, pid: i32) -> bool {
+        let group = *self.groups.entry(pid).or_insert_with(|| proc::group(pid).unwrap_or(pid));
+        let (now, waiting) = self.turns.entry(group).or_insert((pid, VecDeque::new()));
+        if *now != pid {
+            waiting.push_back(pid);
+        }
+        *now == pid
+    }
+
+    /// The task's turn is over, or the task is.
+    fn end_turn(&mut self, pid: i32, gone: bool) -> std::io::Result<()> {
+        let group = self.groups.get(&pid).copied().unwrap_or(pid);
+        if gone {
+            self.groups.remove(&pid);
+        }
+        let Some((now, waiting)) = self.turns.get_mut(&group) else { return Ok(()) };
+        if *now != pid {
+            waiting.retain(|&w| w != pid);
+            return Ok(());
+        }
+        let Some(next) = waiting.pop_front() else {
+            self.turns.remove(&group);
+            return Ok(());
+        };
+        *now = next;
+        // It may have been killed meanwhile; its end is reported then.
+        let _ = self.before_call(next)?;
+        Ok(())
+    }
+
     fn after_call(&mut self, pid: i32) -> std::io::Result<std::io::Result<()>> {
         let (Some(pending), Ok(regs)) = (self.pending.remove(&pid), sys::registers(pid)) else {
             return Ok(sys::resume(pid, 0));
         };
         let result = regs.rax as i64;
         match pending {
-            Pending::Call => self.note(pid, What::Leave { result })?,
+            Pending::Call => {
+                self.note(pid, What::Leave { result })?;
+                self.end_turn(pid, false)?;
+            }
             Pending::Attach if result >= 0 => {
                 let start = result as u64 >> proc::PAGE_SHIFT;
                 if let Some(a) = proc::areas(pid).into_iter().find(|a| a.start == start) {
@@ -220,7 +292,13 @@ impl<'a> Tracer<'a> {
             Pending::Detach { start, pages } if result >= 0 => {
                 self.note(pid, What::Detached { start, pages })?
             }
-            Pending::Attach | Pending::Detach { .. } => {}
+            Pending::LockAll if result >= 0 => {
+                let reachable = |a: &proc::Area| a.prot.0 != 0 && a.kind != AreaKind::Special;
+                for a in proc::areas(pid).into_iter().filter(reachable) {
+                    self.note(pid, What::Populated { start: a.start, pages: a.pages })?;
+                }
+            }
+            Pending::Attach | Pending::Detach { .. } | Pending::LockAll => {}
         }
         Ok(sys::resume(pid, 0))
     }

@@ -7,7 +7,7 @@ pub use attr::Attr;
 pub use slot::{Slot, Slot64};
 pub use x86::{X86_64, X86Pae};
 
-use crate::addr::{PhysAddr, Pfn};
+use crate::addr::{Pfn, PhysAddr};
 use crate::quicklist::{Layout, Level};
 
 /// A format of tables and entries: a tree of tables whose entries are 32 or 64 bits wide, handled as 64 bits.

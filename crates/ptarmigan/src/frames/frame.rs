@@ -1,5 +1,5 @@
 //! Owned frames, their content's state in the type.
-use crate::addr::{FRAME_SIZE, PhysAddr, Pfn};
+use crate::addr::{FRAME_SIZE, Pfn, PhysAddr};
 use crate::window::{Window, WindowGuard};
 use core::marker::PhantomData;
 

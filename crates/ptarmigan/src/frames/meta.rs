@@ -148,11 +148,21 @@ impl FrameMeta {
         self.lines[i].store(to, Relaxed);
     }
 
+    /// The 64-bit map as a whole.
+    #[inline(always)]
+    pub(crate) fn touched(&self) -> u64 {
+        u64::from(self.lines(0)) | u64::from(self.lines(1)) << 32
+    }
+
     /// Notes that an entry in cache line `line` of the table has been written.
     #[inline(always)]
     pub(crate) fn touch(&self, line: u32) {
         let word = &self.lines[(line / 32) as usize & 1];
-        word.store(word.load(Relaxed) | 1 << (line % 32), Relaxed);
+        let (old, bit) = (word.load(Relaxed), 1 << (line % 32));
+        // Mostly a neighbour came before: then the next one need not wait for our store.
+        if old & bit == 0 {
+            word.store(old | bit, Relaxed);
+        }
     }
 
     #[inline(always)]

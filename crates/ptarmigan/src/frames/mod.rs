@@ -183,8 +183,7 @@ impl Frames {
     pub fn new(boot: &mut BootMemory, runs: &[MemoryRun]) -> Result<Self, BootMemoryShort> {
         let base = runs.first().map_or(0, |r| r.start.0);
         let end = runs.last().map_or(0, |r| r.start.0 + r.frames);
-        let table =
-            FrameTable { base, records: boot.take((end - base) as usize, |_| FrameMeta::default())? };
+        let table = FrameTable { base, records: boot.take((end - base) as usize, |_| FrameMeta::default())? };
         let zones = boot.take(runs.len(), |i| {
             let run = runs[i];
             let mut buddy = Buddy::new(run.start.0, run.start.0 + run.frames);
@@ -254,8 +253,7 @@ impl Frames {
                     continue;
                 }
                 let mut buddy = zone.buddy.lock();
-                let Some(block) = buddy.take(&self.table, request.order, request.zero, request.place)
-                else {
+                let Some(block) = buddy.take(&self.table, request.order, request.zero, request.place) else {
                     continue;
                 };
                 zone.note(&buddy);

@@ -3,7 +3,7 @@
 //! A slab is a frame cut into equal objects. Free objects are threaded through their own first bytes; the frame's
 //! record counts those in use, so that an empty slab goes back at once.
 use super::{Ask, Dirty, Frame, Frames, NoFrame, Place, Request, Use, ZoneClass};
-use crate::addr::{FRAME_SHIFT, FRAME_SIZE, PhysAddr, Pfn};
+use crate::addr::{FRAME_SHIFT, FRAME_SIZE, Pfn, PhysAddr};
 use crate::cpu::NodeId;
 use crate::sync::SpinLock;
 use crate::window::{Window, WindowGuard};

@@ -1,7 +1,7 @@
 //! The memory of a hosted machine, and what is common to all policies.
 use super::mapping::Mapping;
 use super::slots::CpuSlot;
-use crate::addr::{FRAME_SHIFT, FRAME_SIZE, PhysAddr, Pfn};
+use crate::addr::{FRAME_SHIFT, FRAME_SIZE, Pfn, PhysAddr};
 use crate::bootmem::{BootMemory, BootMemoryShort};
 use crate::cpu::{MAX_CPUS, NodeId};
 use crate::format::Format;
@@ -159,7 +159,7 @@ impl<F: Format> Host<F> {
         let need = Frames::bytes(total as usize, nodes) + DataFrames::bytes(cpus);
         let mut boot = boot_memory(&boots, need)?;
         let frames = Frames::new(&mut boot, &runs)?;
-        let data = DataFrames::new(&mut boot, cpus)?;
+        let data = DataFrames::new(&mut boot, cpus, total as usize)?;
         let expected = frames.counts().total;
         // SAFETY: 1. the arena maps every frame from 0 to `total`, and the host owns it. 2. nobody else has its address.
         let window = unsafe { DirectMap::new(arena.base().as_ptr()) };
@@ -287,9 +287,7 @@ impl<F: Format> Host<F> {
     /// # Errors
     ///
     /// [`HostError`] for lack of memory.
-    pub fn quicklists(
-        &self,
-    ) -> Result<Quicklists<'_, DirectMap, &KernelMap<F, DirectMap>>, HostError> {
+    pub fn quicklists(&self) -> Result<Quicklists<'_, DirectMap, &KernelMap<F, DirectMap>>, HostError> {
         self.quicklists_with(ListsConfig::new(self.config.cpus))
     }
 
@@ -325,8 +323,7 @@ const ORDER: core::sync::atomic::Ordering = core::sync::atomic::Ordering::Acquir
 
 fn boot_memory(boots: &Mutex<Vec<Mapping>>, bytes: usize) -> Result<BootMemory, HostError> {
     let len = bytes.next_multiple_of(FRAME_SIZE).max(FRAME_SIZE);
-    let mapping =
-        Mapping::new(len).map_err(|e| HostError::Host(format!("the host gave no memory: {e}")))?;
+    let mapping = Mapping::new(len).map_err(|e| HostError::Host(format!("the host gave no memory: {e}")))?;
     // SAFETY: 1. the mapping is new, and kept until the host is dropped; parts made from it borrow the host.
     let boot = unsafe { BootMemory::new(mapping.base(), len) };
     boots.lock().unwrap_or_else(|e| e.into_inner()).push(mapping);

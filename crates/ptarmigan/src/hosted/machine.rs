@@ -1,7 +1,7 @@
 //! A host with a policy and a TLB.
 use super::host::{Host, HostError};
 use super::slots::CpuSlot;
-use crate::addr::{FRAME_SIZE, PhysAddr, Pfn};
+use crate::addr::{FRAME_SIZE, Pfn, PhysAddr};
 use crate::cpu::{NodeId, Pinned};
 use crate::format::Format;
 use crate::frames::{DataFrames, Frames};

@@ -1,6 +1,6 @@
 //! Unlinked tables on their way back: the chain carries the type.
 use super::{Clean, Level};
-use crate::addr::{PhysAddr, Pfn};
+use crate::addr::{Pfn, PhysAddr};
 use crate::frames::{Frames, Use};
 
 /// Proof that no TLB and no walker anywhere can still use the tables of one gather.
@@ -76,8 +76,7 @@ impl Unhooked {
         let meta = frames.meta(pfn);
         debug_assert_eq!(meta.usage(), Use::Table);
         debug_assert_eq!(meta.live(), 0, "table {pfn} unhooked with live entries");
-        meta.set_lines(0, 0);
-        meta.set_lines(1, 0);
+        debug_assert_eq!(meta.touched(), 0, "table {pfn} unhooked with touched lines");
         meta.set_link(self.head);
         if self.head == Pfn::NONE {
             self.tail = pfn;

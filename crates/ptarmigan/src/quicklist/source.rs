@@ -108,7 +108,8 @@ impl<'m, W: Window, C: Construct> Source<'m, W, C> {
     pub fn is_zero(&self, at: PhysAddr) -> bool {
         let guard = self.window.map(at);
         // SAFETY: the guard is valid for the frame, which the caller of `unmake` owned and nobody else uses.
-        let bytes = unsafe { core::slice::from_raw_parts(guard.base().cast::<u64>().as_ptr(), FRAME_SIZE / 8) };
+        let bytes =
+            unsafe { core::slice::from_raw_parts(guard.base().cast::<u64>().as_ptr(), FRAME_SIZE / 8) };
         bytes.iter().all(|w| *w == 0)
     }
 }

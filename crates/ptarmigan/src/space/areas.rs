@@ -229,12 +229,7 @@ impl Areas {
     /// # Errors
     ///
     /// [`AreaError`]; nothing has changed then.
-    pub fn insert<M: Machine>(
-        &mut self,
-        m: &M,
-        pin: &Pinned<'_>,
-        mut area: Area,
-    ) -> Result<(), AreaError> {
+    pub fn insert<M: Machine>(&mut self, m: &M, pin: &Pinned<'_>, mut area: Area) -> Result<(), AreaError> {
         let next = self.seek(m, area.start);
         if let Some(next) = next {
             let there = self.get(m, next);
@@ -308,12 +303,7 @@ impl Areas {
     }
 
     /// Moves the upper half of a full leaf to a new one; where `at` has come to lie.
-    fn split<M: Machine>(
-        &mut self,
-        m: &M,
-        pin: &Pinned<'_>,
-        at: Spot,
-    ) -> Result<Spot, AreaError> {
+    fn split<M: Machine>(&mut self, m: &M, pin: &Pinned<'_>, at: Spot) -> Result<Spot, AreaError> {
         if self.leaves as usize == DIRECTORY {
             return Err(AreaError::TooMany);
         }

@@ -118,9 +118,8 @@ impl<F: Format> Space<F> {
         if same {
             return Ok(());
         }
-        self.areas.change_range(m, pin, range, |a| {
-            a.flags.without(AreaFlags::PERMISSIONS).with(permissions)
-        })?;
+        self.areas
+            .change_range(m, pin, range, |a| a.flags.without(AreaFlags::PERMISSIONS).with(permissions))?;
         let mut gather = Gather::new(parts(m, pin), &self.tlb, F::PAGE_SHIFT);
         let readable = permissions.0 != 0;
         let mut keep = Attr::USER | Attr::ACCESSED | Attr::DIRTY | Attr::SPECIAL;
@@ -145,12 +144,7 @@ impl<F: Format> Space<F> {
     /// # Errors
     ///
     /// [`AreaError`]; the heap is as it was then.
-    pub fn brk<M: SpaceMachine>(
-        &mut self,
-        m: &M,
-        pin: &Pinned<'_>,
-        end: VirtAddr,
-    ) -> Result<(), AreaError> {
+    pub fn brk<M: SpaceMachine>(&mut self, m: &M, pin: &Pinned<'_>, end: VirtAddr) -> Result<(), AreaError> {
         let page = 1u64 << F::PAGE_SHIFT;
         let end = end.0.next_multiple_of(page);
         let heap = self.heap;
@@ -284,9 +278,14 @@ impl<F: Format> Space<F> {
         on: bool,
     ) -> Result<(), AreaError> {
         self.forget();
-        self.areas.change_range(m, pin, range, |a| {
-            if on { a.flags.with(flag) } else { a.flags.without(flag) }
-        })
+        self.areas.change_range(
+            m,
+            pin,
+            range,
+            |a| {
+                if on { a.flags.with(flag) } else { a.flags.without(flag) }
+            },
+        )
     }
 
     /// Makes all pages of `range` present, as if they had been touched.

@@ -1,10 +1,11 @@
 //! Page faults.
 use super::area::{Area, AreaFlags};
-use super::{NO_AREA, Space, SpaceMachine};
-use crate::addr::{Pfn, VirtAddr};
+use super::{NO_AREA, RECENT, Space, SpaceMachine};
+use crate::addr::{Pfn, PhysAddr, VirtAddr};
 use crate::cpu::Pinned;
 use crate::format::{Attr, Format};
 use crate::frames::{Ask, DataFrames, NoFrame};
+use crate::quicklist::Level;
 use crate::table::parts;
 use crate::tlb::Gather;
 use core::fmt;
@@ -86,10 +87,12 @@ impl<F: Format> Space<F> {
         access: Access,
     ) -> Result<Done, FaultError> {
         let page = va.0 & !((1 << F::PAGE_SHIFT) - 1);
-        if !self.last.range().contains(va.0) {
-            self.last = self.area_for_fault(m, va)?;
+        let recent = Self::recent_index(va.0);
+        if !self.recent[recent].range().contains(va.0) {
+            self.recent[recent] = self.area_for_fault(m, va)?;
         }
-        let flags = self.last.flags;
+        let area = self.recent[recent];
+        let flags = area.flags;
         let allowed = match access {
             Access::Write => flags.has(AreaFlags::WRITE),
             Access::Read => flags.0 & AreaFlags::PERMISSIONS.0 != 0,
@@ -97,10 +100,16 @@ impl<F: Format> Space<F> {
         if !allowed {
             return Err(FaultError::Denied(va));
         }
-        match self.tree.raw(m, page) {
-            None => self.fault_missing(m, pin, page, access),
-            Some(raw) => self.fault_present(m, pin, page, access, raw),
+        match self.tree.look(m, page) {
+            (table, 0) => self.fault_missing(m, pin, page, access, area, table),
+            (_, raw) => self.fault_present(m, pin, page, access, area, raw),
         }
+    }
+
+    /// Where the area of a recent fault around `va` is remembered: neighbours in a span of a leaf table share it.
+    #[inline(always)]
+    fn recent_index(va: u64) -> usize {
+        (va >> F::shift(Level(1))) as usize % RECENT
     }
 
     /// The area at `va`; a stack just above grows down to it.
@@ -123,6 +132,8 @@ impl<F: Format> Space<F> {
         if !self.areas.replace(m, old, area) {
             return Err(none);
         }
+        // Other memories of it have its old start.
+        self.forget();
         Ok(area)
     }
 
@@ -137,13 +148,14 @@ impl<F: Format> Space<F> {
         attr
     }
 
-    /// The area that was just found is about to hold a private page: fork must copy it from now on.
+    /// `area`, which a fault at `va` met, holds a private page from now on: fork must copy it.
     #[inline(always)]
-    fn note_private<M: SpaceMachine>(&mut self, m: &M) {
-        if !self.last.flags.has(AreaFlags::PRIVATE_PAGES) {
-            self.last.flags = self.last.flags.with(AreaFlags::PRIVATE_PAGES);
-            let known = self.areas.replace(m, self.last.start, self.last);
-            debug_assert!(known, "the area of the last fault is gone");
+    fn note_private<M: SpaceMachine>(&mut self, m: &M, va: u64, mut area: Area) {
+        if !area.flags.has(AreaFlags::PRIVATE_PAGES) {
+            area.flags = area.flags.with(AreaFlags::PRIVATE_PAGES);
+            self.recent[Self::recent_index(va)] = area;
+            let known = self.areas.replace(m, area.start, area);
+            debug_assert!(known, "the area of the fault is gone");
         }
     }
 
@@ -164,8 +176,9 @@ impl<F: Format> Space<F> {
         pin: &Pinned<'_>,
         page: u64,
         access: Access,
+        area: Area,
+        table: Option<PhysAddr>,
     ) -> Result<Done, FaultError> {
-        let area = self.last;
         let flags = area.flags;
         let attr = Self::attr(flags);
         let backed = flags.has(AreaFlags::BACKED) || flags.has(AreaFlags::SHARED);
@@ -194,10 +207,10 @@ impl<F: Format> Space<F> {
                 (fresh, attr | Attr::WRITE | Attr::DIRTY, done)
             }
         };
-        match self.tree.put(m, pin, page, F::leaf(pfn, attr)) {
+        match self.tree.put(m, pin, page, table, F::leaf(pfn, attr)) {
             Ok(()) => {
                 if private_write {
-                    self.note_private(m);
+                    self.note_private(m, page, area);
                 }
                 Ok(done)
             }
@@ -217,9 +230,10 @@ impl<F: Format> Space<F> {
         pin: &Pinned<'_>,
         page: u64,
         access: Access,
+        area: Area,
         raw: u64,
     ) -> Result<Done, FaultError> {
-        let flags = self.last.flags;
+        let flags = area.flags;
         let private = self.tlb.is_unloaded();
         if access == Access::Read || F::is_writable(raw) {
             if F::is_present(raw) {
@@ -245,17 +259,16 @@ impl<F: Format> Space<F> {
             m.copy_data(old, fresh);
         }
         self.tree.change(m, page, private, |_| F::leaf(fresh, writable));
-        self.note_private(m);
-        let mut gather = Gather::new(parts(m, pin), &self.tlb, F::PAGE_SHIFT);
-        gather.changed(page, page + (1 << F::PAGE_SHIFT));
+        self.note_private(m, page, area);
+        let mut gather = Gather::one_page(parts(m, pin), &self.tlb, F::PAGE_SHIFT, page);
         super::release::<F, M>(&mut gather, raw);
         gather.finish();
         Ok(Done::Copied)
     }
 
-    /// Forgets the area of the last fault: areas are about to change.
+    /// Forgets the areas of recent faults: areas are about to change.
     #[inline(always)]
     pub(super) fn forget(&mut self) {
-        self.last = NO_AREA;
+        self.recent = [NO_AREA; RECENT];
     }
 }

@@ -1,6 +1,6 @@
 //! Fork: a copy of a space whose private pages are shared until one side writes.
 use super::area::{Area, AreaFlags};
-use super::{AreaError, NO_AREA, Space, SpaceMachine};
+use super::{AreaError, NO_AREA, RECENT, Space, SpaceMachine};
 use crate::addr::VirtRange;
 use crate::cpu::Pinned;
 use crate::format::Format;
@@ -35,7 +35,7 @@ impl<F: Format> Space<F> {
             tree,
             tlb: SpaceTlb::new(id),
             areas,
-            last: NO_AREA,
+            recent: [NO_AREA; RECENT],
             heap: self.heap,
             stack_limit: self.stack_limit,
         };
@@ -71,11 +71,7 @@ impl<F: Format> Space<F> {
     }
 
     /// Takes areas that fork does not pass on out of a fresh copy.
-    fn drop_not_forked<M: SpaceMachine>(
-        &mut self,
-        m: &M,
-        pin: &Pinned<'_>,
-    ) -> Result<(), AreaError> {
+    fn drop_not_forked<M: SpaceMachine>(&mut self, m: &M, pin: &Pinned<'_>) -> Result<(), AreaError> {
         let mut at = 0;
         while let Some(area) = self.areas.at_or_after(m, at) {
             let Area { end, flags, .. } = area;

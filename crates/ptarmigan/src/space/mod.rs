@@ -39,14 +39,16 @@ pub struct Space<F: Format> {
     tree: Tree<F>,
     tlb: SpaceTlb,
     areas: Areas,
-    /// The area that was last faulted in; empty if none.
-    last: Area,
+    /// Areas of recent faults, by address; empty if none.
+    recent: [Area; RECENT],
     /// First page of the heap and its end; equal if there is none.
     heap: VirtRange,
     /// Stacks grow no larger than this, in bytes.
     stack_limit: u64,
 }
 
+/// Areas that a space remembers from recent faults.
+const RECENT: usize = 8;
 const NO_AREA: Area = Area::new(VirtRange { start: 0, end: 0 }, AreaFlags(0), 0);
 /// Linux's default `RLIMIT_STACK`.
 const STACK_LIMIT: u64 = 8 << 20;
@@ -62,7 +64,7 @@ impl<F: Format> Space<F> {
             tree: Tree::new(m, pin, Ask::NORMAL)?,
             tlb: SpaceTlb::new(id),
             areas: Areas::new(),
-            last: NO_AREA,
+            recent: [NO_AREA; RECENT],
             heap: VirtRange { start: 0, end: 0 },
             stack_limit: STACK_LIMIT,
         })

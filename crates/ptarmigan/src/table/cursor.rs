@@ -2,7 +2,7 @@
 use super::machine::{GatherOf, Machine};
 use super::slots::{Slots, born, died};
 use super::tree::{MapError, Tree};
-use crate::addr::{PhysAddr, Pfn, VirtAddr, VirtRange};
+use crate::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
 use crate::cpu::Pinned;
 use crate::format::{Attr, Format, Slot};
 use crate::frames::Ask;

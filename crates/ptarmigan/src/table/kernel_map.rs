@@ -4,7 +4,7 @@
 //! the kernel map goes along that list, and construction copies and registers under the same lock, so no top ever
 //! misses a change (H2, H14, REQ-3, REQ-16).
 use super::slots::{Slots, has_record};
-use crate::addr::{PhysAddr, Pfn};
+use crate::addr::{Pfn, PhysAddr};
 use crate::format::{Format, Slot};
 use crate::frames::{Frames, NoFrame, Request, Use};
 use crate::quicklist::{Construct, Level};
@@ -47,7 +47,8 @@ impl<F: Format, W: Window> KernelMap<F, W> {
         }
         frames.meta(self.reference.pfn()).set_usage(Use::Taken);
         // SAFETY: 1. `new` took the frame, order 0, and `self` is consumed. 2. `Dirty` promises nothing.
-        frames.give(unsafe { crate::frames::Frame::<crate::frames::Dirty>::from_raw(self.reference.pfn(), 0) });
+        frames
+            .give(unsafe { crate::frames::Frame::<crate::frames::Dirty>::from_raw(self.reference.pfn(), 0) });
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! Operations on ranges: each goes down the tree once and touches every table in the range once.
 use super::machine::{GatherOf, Machine};
-use super::slots::{Slots, born, died, each_touched, has_record};
+use super::slots::{Slots, born, died, each_bit, each_line, each_live, has_record, line_len};
 use super::tree::Tree;
 use crate::addr::{PhysAddr, VirtRange};
 use crate::cpu::Pinned;
@@ -59,12 +59,23 @@ impl<F: Format> Tree<F> {
         leaf: impl FnMut(&mut GatherOf<'_, M>, u64, u64),
     ) {
         let range = range.and(VirtRange { start: 0, end: F::USER_END });
-        if range.is_empty() {
-            return;
+        if !range.is_empty() {
+            self.unmap_way::<M, _, false>(m, range, free, gather, leaf);
         }
+    }
+
+    /// As [`unmap_with`](Self::unmap_with); `ALL` says that the whole tree goes, whatever `range` and `free` are.
+    fn unmap_way<M: Machine, L: FnMut(&mut GatherOf<'_, M>, u64, u64), const ALL: bool>(
+        &mut self,
+        m: &M,
+        range: VirtRange,
+        free: Free,
+        gather: &mut GatherOf<'_, M>,
+        leaf: L,
+    ) {
         let private = gather.is_private();
         let mut way = Unmap { m, gather, range, free, leaf, private, freed: Default::default() };
-        unmap_table::<F, M, _>(&mut way, self.root(), Self::TOP, 0);
+        unmap_table::<F, M, L, ALL>(&mut way, self.root(), Self::TOP, 0);
         for (level, n) in way.freed.into_iter().enumerate() {
             if n > 0 {
                 self.count(Level(level as u8), -(n as i32));
@@ -94,7 +105,7 @@ impl<F: Format> Tree<F> {
         leaf: impl FnMut(&mut GatherOf<'_, M>, u64, u64),
     ) {
         let all = VirtRange { start: 0, end: F::USER_END };
-        self.unmap_with(m, all, Free::Span { floor: 0, ceiling: u64::MAX }, gather, leaf);
+        self.unmap_way::<M, _, true>(m, all, Free::Empty, gather, leaf);
         debug_assert_eq!(self.tables_below_top(), 0, "tables left behind");
         // SAFETY: 1. `self` owned the top and is consumed. 2. its user half has just been emptied. A tree has one top.
         unsafe { gather.top(self.root(), Self::TOP) };
@@ -107,9 +118,7 @@ impl<F: Format> Tree<F> {
         gather: &mut GatherOf<'_, M>,
         mut leaf: impl FnMut(crate::addr::VirtAddr, crate::addr::Pfn, crate::format::Attr),
     ) {
-        self.end_with(m, gather, |_, va, raw| {
-            leaf(crate::addr::VirtAddr(va), F::frame(raw), F::attr(raw))
-        });
+        self.end_with(m, gather, |_, va, raw| leaf(crate::addr::VirtAddr(va), F::frame(raw), F::attr(raw)));
     }
 
     /// Calls `change(address, entry)` for every leaf in `range` and writes back what it returns where that differs;
@@ -124,16 +133,12 @@ impl<F: Format> Tree<F> {
         let private = gather.is_private();
         self.walk_tables(m, range, &mut |at, base, first, last| {
             let slots = Slots::<F, _>::open(m.window(), at);
-            each_touched::<F>(Some(m.frames().meta(at.pfn())), Level::PTE, first, last, |index| {
-                let slot = slots.at(Level::PTE, index);
-                let old = slot.load();
-                if old == 0 {
-                    return;
-                }
+            each_live(&slots, Some(m.frames().meta(at.pfn())), Level::PTE, first, last, |index, old| {
                 let va = base + ((index as u64) << F::PAGE_SHIFT);
                 let new = change(va, old);
                 if new != old {
                     debug_assert_ne!(new, 0);
+                    let slot = slots.at(Level::PTE, index);
                     if private {
                         slot.store(new);
                     } else {
@@ -165,12 +170,9 @@ impl<F: Format> Tree<F> {
     ) {
         self.walk_tables(m, range, &mut |at, base, first, last| {
             let slots = Slots::<F, _>::open(m.window(), at);
-            each_touched::<F>(Some(m.frames().meta(at.pfn())), Level::PTE, first, last, |index| {
-                let raw = slots.at(Level::PTE, index).load();
-                if raw != 0 {
-                    let va = base + ((index as u64) << F::PAGE_SHIFT);
-                    visit(crate::addr::VirtAddr(va), F::frame(raw), F::attr(raw));
-                }
+            each_live(&slots, Some(m.frames().meta(at.pfn())), Level::PTE, first, last, |index, raw| {
+                let va = base + ((index as u64) << F::PAGE_SHIFT);
+                visit(crate::addr::VirtAddr(va), F::frame(raw), F::attr(raw));
             });
         });
     }
@@ -219,15 +221,11 @@ impl<F: Format> Tree<F> {
             let slots = Slots::<F, _>::open(m.window(), at);
             let copies = Slots::<F, _>::open(m.window(), there);
             let copy_meta = m.frames().meta(there.pfn());
-            each_touched::<F>(Some(m.frames().meta(at.pfn())), Level::PTE, first, last, |index| {
-                let slot = slots.at(Level::PTE, index);
-                let old = slot.load();
-                if old == 0 {
-                    return;
-                }
+            each_live(&slots, Some(m.frames().meta(at.pfn())), Level::PTE, first, last, |index, old| {
                 let va = base + ((index as u64) << F::PAGE_SHIFT);
                 let (here, copy) = each(va, old);
                 if here != old {
+                    let slot = slots.at(Level::PTE, index);
                     if private {
                         slot.store(here);
                     } else {
@@ -314,12 +312,8 @@ impl<F: Format> Tree<F> {
         let last = first + (len >> F::PAGE_SHIFT) as usize - 1;
         let shift = F::index(Level::PTE, target) as isize - first as isize;
         let mut moved = 0;
-        each_touched::<F>(Some(meta), Level::PTE, first, last, |index| {
+        each_live(&slots, Some(meta), Level::PTE, first, last, |index, old| {
             let slot = slots.at(Level::PTE, index);
-            let old = slot.load();
-            if old == 0 {
-                return;
-            }
             let old = if private {
                 slot.store(0);
                 old
@@ -354,83 +348,135 @@ fn walk_table<F: Format, M: Machine>(
     }
     let slots = Slots::<F, _>::open(m.window(), at);
     let meta = has_record::<F>(level).then(|| m.frames().meta(at.pfn()));
-    each_touched::<F>(meta, level, first, last, |index| {
-        if let Some(child) = F::linked(level, slots.at(level, index).load()) {
+    each_live(&slots, meta, level, first, last, |index, raw| {
+        if let Some(child) = F::linked(level, raw) {
             let base = base + ((index as u64) << F::shift(level));
             walk_table::<F, M>(m, child, Level(level.0 - 1), base, range, visit);
         }
     });
 }
 
-fn unmap_table<F: Format, M: Machine, L: FnMut(&mut GatherOf<'_, M>, u64, u64)>(
+/// Unmaps what lies in the table at `at`, of a level above the leaves, and gives back tables below it; whether it is
+/// empty now (always false for tops without a record).
+fn unmap_table<F: Format, M: Machine, L: FnMut(&mut GatherOf<'_, M>, u64, u64), const ALL: bool>(
     way: &mut Unmap<'_, '_, M, L>,
     at: PhysAddr,
     level: Level,
     base: u64,
-) {
+) -> bool {
+    if level == Level(1) {
+        // Most of the work is here: with the level known, and the leaves' part in line.
+        return unmap_links::<F, M, L, ALL>(way, at, Level(1), base, |way, child, base| {
+            unmap_leaves::<F, M, L, ALL>(way, child, base)
+        });
+    }
+    let below = Level(level.0 - 1);
+    unmap_links::<F, M, L, ALL>(way, at, level, base, |way, child, base| {
+        unmap_table::<F, M, L, ALL>(way, child, below, base)
+    })
+}
+
+/// Unmaps with `inner` what lies in each table that the one at `at` links; see [`unmap_table`].
+#[inline(always)]
+fn unmap_links<F: Format, M: Machine, L: FnMut(&mut GatherOf<'_, M>, u64, u64), const ALL: bool>(
+    way: &mut Unmap<'_, '_, M, L>,
+    at: PhysAddr,
+    level: Level,
+    base: u64,
+    inner: impl Fn(&mut Unmap<'_, '_, M, L>, PhysAddr, u64) -> bool,
+) -> bool {
     let m = way.m;
     let slots = Slots::<F, _>::open(m.window(), at);
-    let (first, last) = indices::<F>(level, base, way.range);
+    let (first, last) = if ALL {
+        (0, if level == Tree::<F>::TOP { F::USER_TOP - 1 } else { F::entries(level) - 1 })
+    } else {
+        indices::<F>(level, base, way.range)
+    };
     let meta = has_record::<F>(level).then(|| m.frames().meta(at.pfn()));
+    let below = Level(level.0 - 1);
+    // Tables under a top that lives in registers stay until the space ends.
+    let stays = F::TOP_IN_REGISTERS && level == Tree::<F>::TOP && !ALL;
     let mut cleared = 0u16;
-    if level == Level::PTE {
-        let mut ends = (0, 0);
-        each_touched::<F>(meta, level, first, last, |index| {
-            let slot = slots.at(level, index);
-            let old = slot.load();
-            if old == 0 {
-                return;
+    each_live(&slots, meta, level, first, last, |index, raw| {
+        let Some(child) = F::linked(level, raw) else { return };
+        let base = base + ((index as u64) << F::shift(level));
+        let empty = inner(way, child, base);
+        let end = base + (1 << F::shift(level));
+        let goes = match way.free {
+            _ if ALL => true,
+            Free::Empty => true,
+            Free::Span { floor, ceiling } => floor <= base && end <= ceiling,
+            Free::Covered => below == Level::PTE && way.range.start <= base && end <= way.range.end,
+            Free::Never => false,
+        };
+        if empty && goes && !stays {
+            slots.at(level, index).store(0);
+            cleared += 1;
+            way.freed[below.at()] += 1;
+            // SAFETY: 1. the entry was the table's only link and has just been cleared. 2. its count is 0.
+            unsafe { way.gather.table(child.pfn(), base) };
+        }
+    });
+    let Some(meta) = meta else { return false };
+    if cleared > 0 {
+        died(meta, cleared, level == Tree::<F>::TOP);
+    }
+    meta.live() == 0
+}
+
+/// Unmaps what lies in the leaf table at `at`; whether it is empty now.
+#[inline(always)]
+fn unmap_leaves<F: Format, M: Machine, L: FnMut(&mut GatherOf<'_, M>, u64, u64), const ALL: bool>(
+    way: &mut Unmap<'_, '_, M, L>,
+    at: PhysAddr,
+    base: u64,
+) -> bool {
+    let m = way.m;
+    let slots = Slots::<F, _>::open(m.window(), at);
+    let (first, last) =
+        if ALL { (0, F::entries(Level::PTE) - 1) } else { indices::<F>(Level::PTE, base, way.range) };
+    let meta = m.frames().meta(at.pfn());
+    let private = way.private;
+    let address = |index: usize| base + ((index as u64) << F::PAGE_SHIFT);
+    let len = line_len::<F>(Level::PTE);
+    let (mut cleared, mut lowest, mut highest) = (0, 0, 0);
+    each_line(&slots, meta, Level::PTE, first, last, |line, live| {
+        if private && live == u64::MAX >> (64 - len) {
+            // A full line: no search.
+            if cleared == 0 {
+                lowest = line;
             }
-            let old = if way.private {
+            highest = line + len - 1;
+            cleared += len;
+            for index in line..line + len {
+                let slot = slots.at(Level::PTE, index);
+                let old = slot.load();
+                slot.store(0);
+                (way.leaf)(way.gather, address(index), old);
+            }
+            return;
+        }
+        each_bit(live, |i| {
+            let index = line + i;
+            let slot = slots.at(Level::PTE, index);
+            let old = if private {
+                let old = slot.load();
                 slot.store(0);
                 old
             } else {
                 slot.swap(0)
             };
-            let va = base + ((index as u64) << F::PAGE_SHIFT);
             if cleared == 0 {
-                ends.0 = va;
+                lowest = index;
             }
-            ends.1 = va + (1 << F::PAGE_SHIFT);
+            highest = index;
             cleared += 1;
-            (way.leaf)(way.gather, va, old);
+            (way.leaf)(way.gather, address(index), old);
         });
-        if cleared > 0 {
-            way.gather.changed(ends.0, ends.1);
-        }
-    } else {
-        let below = Level(level.0 - 1);
-        each_touched::<F>(meta, level, first, last, |index| {
-            let slot = slots.at(level, index);
-            let Some(child) = F::linked(level, slot.load()) else { return };
-            let base = base + ((index as u64) << F::shift(level));
-            unmap_table::<F, M, L>(way, child, below, base);
-            let end = base + (1 << F::shift(level));
-            let empty = || m.frames().meta(child.pfn()).live() == 0;
-            let goes = match way.free {
-                Free::Empty => empty(),
-                Free::Span { floor, ceiling } => floor <= base && end <= ceiling && empty(),
-                Free::Covered => {
-                    below == Level::PTE && way.range.start <= base && end <= way.range.end && empty()
-                }
-                Free::Never => false,
-            };
-            // Tables under a top that lives in registers stay until the space ends.
-            let stays = F::TOP_IN_REGISTERS
-                && level == Tree::<F>::TOP
-                && !matches!(way.free, Free::Span { ceiling: u64::MAX, .. });
-            if goes && !stays {
-                slot.store(0);
-                cleared += 1;
-                way.freed[below.at()] += 1;
-                // SAFETY: 1. the entry was the table's only link and has just been cleared. 2. its count is 0.
-                unsafe { way.gather.table(child.pfn(), base) };
-            }
-        });
+    });
+    if cleared > 0 {
+        way.gather.changed(address(lowest), address(highest + 1));
+        died(meta, cleared as u16, false);
     }
-    if cleared > 0
-        && let Some(meta) = meta
-    {
-        died(meta, cleared, level == Tree::<F>::TOP);
-    }
+    meta.live() == 0
 }

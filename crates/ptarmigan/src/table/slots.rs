@@ -1,6 +1,6 @@
 //! The entries of one table, behind a window.
 use crate::addr::PhysAddr;
-use crate::format::Format;
+use crate::format::{Format, Slot};
 use crate::frames::FrameMeta;
 use crate::quicklist::Level;
 use crate::window::{Window, WindowGuard};
@@ -41,44 +41,91 @@ pub(super) fn has_record<F: Format>(level: Level) -> bool {
     !F::LAYOUT.is_small(level)
 }
 
-/// Calls `visit` for every index from `first` to `last` (inclusive) whose line has been touched, in order.
+/// Entries that [`each_line`] hands over together at most: as many as a word has bits.
+const MOST: usize = u64::BITS as usize;
+
+/// How many entries [`each_line`] hands over together in tables of `level`.
+#[inline(always)]
+pub(super) fn line_len<F: Format>(level: Level) -> usize {
+    (1 << line_shift::<F>(level)).min(MOST)
+}
+
+/// Calls `visit(start, live)` for every line, or [`line_len`] entries of it, with entries from `first` to `last`
+/// (inclusive) that are not none, in order: bit i of `live` says that entry `start` + i is one of them. Looks only
+/// at lines that have been touched.
+///
+/// Where in its line an entry lies is as good as random, so the entries of a line are tested without branches.
 ///
 /// Of tops that are split between user and kernel only the first word of the bitmap is the user's.
 #[inline(always)]
-pub(super) fn each_touched<F: Format>(
-    meta: Option<&FrameMeta>,
+pub(super) fn each_line<F: Format, W: Window>(
+    slots: &Slots<'_, F, W>,
+    meta: &FrameMeta,
     level: Level,
     first: usize,
     last: usize,
-    mut visit: impl FnMut(usize),
+    mut visit: impl FnMut(usize, u64),
 ) {
-    let Some(meta) = meta else {
-        (first..=last).for_each(visit);
-        return;
-    };
     let shift = line_shift::<F>(level);
-    let (line0, line1) = ((first >> shift) as u32, (last >> shift) as u32);
-    for word in line0 / 32..=line1 / 32 {
-        let mut bits = meta.lines(word as usize);
-        if word == line0 / 32 {
-            bits &= u32::MAX << (line0 % 32);
-        }
-        if word == line1 / 32 {
-            bits &= u32::MAX >> (31 - line1 % 32);
-        }
-        while bits != 0 {
-            let line = word * 32 + bits.trailing_zeros();
-            bits &= bits - 1;
-            let from = ((line as usize) << shift).max(first);
-            let to = (((line as usize + 1) << shift) - 1).min(last);
-            for index in from..=to {
-                visit(index);
+    let len = line_len::<F>(level);
+    let mut lines = meta.touched() & u64::MAX << (first >> shift) & u64::MAX >> (63 - (last >> shift));
+    while lines != 0 {
+        let line = (lines.trailing_zeros() as usize) << shift;
+        lines &= lines - 1;
+        for start in (line..line + (1 << shift)).step_by(len) {
+            let mut live = 0;
+            for i in 0..len {
+                live |= u64::from(slots.at(level, start + i).load() != 0) << i;
+            }
+            if start < first {
+                live &= u64::MAX.checked_shl((first - start) as u32).unwrap_or(0);
+            }
+            if start + len - 1 > last {
+                live &= u64::MAX.checked_shr((start + MOST - 1 - last) as u32).unwrap_or(0);
+            }
+            if live != 0 {
+                visit(start, live);
             }
         }
     }
 }
 
-/// `n` entries more are live in the table of `meta`, the last of them at `index`.
+/// Calls `visit` with the number of each bit of `live`, lowest first.
+#[inline(always)]
+pub(super) fn each_bit(mut live: u64, mut visit: impl FnMut(usize)) {
+    while live != 0 {
+        visit(live.trailing_zeros() as usize);
+        live &= live - 1;
+    }
+}
+
+/// Calls `visit(index, entry)` for every entry from `first` to `last` (inclusive) that is not none, in order.
+/// Without a record it looks at all of them.
+#[inline(always)]
+pub(super) fn each_live<F: Format, W: Window>(
+    slots: &Slots<'_, F, W>,
+    meta: Option<&FrameMeta>,
+    level: Level,
+    first: usize,
+    last: usize,
+    mut visit: impl FnMut(usize, u64),
+) {
+    match meta {
+        Some(meta) => each_line(slots, meta, level, first, last, |start, live| {
+            each_bit(live, |i| visit(start + i, slots.at(level, start + i).load()));
+        }),
+        None => {
+            for index in first..=last {
+                let raw = slots.at(level, index).load();
+                if raw != 0 {
+                    visit(index, raw);
+                }
+            }
+        }
+    }
+}
+
+/// One entry more is live in the table of `meta`, at `index`.
 #[inline(always)]
 pub(super) fn born<F: Format>(meta: &FrameMeta, level: Level, index: usize) {
     meta.set_live(meta.live() + 1);
@@ -98,4 +145,3 @@ pub(super) fn died(meta: &FrameMeta, n: u16, top: bool) {
         }
     }
 }
-

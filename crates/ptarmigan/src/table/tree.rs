@@ -1,7 +1,7 @@
 //! The tree itself, and operations on single pages.
 use super::machine::{GatherOf, Machine};
 use super::slots::{Slots, born, died, has_record};
-use crate::addr::{PhysAddr, Pfn, VirtAddr};
+use crate::addr::{Pfn, PhysAddr, VirtAddr};
 use crate::cpu::Pinned;
 use crate::format::{Attr, Format, Slot};
 use crate::frames::{Ask, NoFrame, Use};
@@ -179,11 +179,33 @@ impl<F: Format> Tree<F> {
         Ok(at)
     }
 
-    /// Makes all tables that are missing below the table `parent` of `level` on the way to `va`.
+    /// Makes all tables that are missing below the table `parent` of `level` on the way to `va`; mostly that is a
+    /// leaf table and no more. A call, so that the way through existing tables stays short enough to be inlined.
+    #[inline(never)]
+    fn grow<M: Machine>(
+        &mut self,
+        m: &M,
+        pin: &Pinned<'_>,
+        va: u64,
+        parent: PhysAddr,
+        level: Level,
+        ask: Ask,
+    ) -> Result<PhysAddr, NoFrame> {
+        if level > Level(1) {
+            return self.grow_path(m, pin, va, parent, level, ask);
+        }
+        let page = m.policy().alloc(pin, Level::PTE, ask)?;
+        let at = self.adopt(m, Level::PTE, page);
+        self.set_link(m, Level(1), parent, va, at);
+        Ok(at)
+    }
+
+    /// Makes several tables.
     ///
     /// All are taken before any is linked, and they are linked to each other before the first of them is linked to
     /// the tree: so failure leaves nothing behind, and a walker sees a complete path or none (release store).
-    fn grow<M: Machine>(
+    #[inline(never)]
+    fn grow_path<M: Machine>(
         &mut self,
         m: &M,
         pin: &Pinned<'_>,
@@ -255,7 +277,20 @@ impl<F: Format> Tree<F> {
         Ok(())
     }
 
-    /// Puts the leaf `raw` where there is none; `va` is the user's.
+    /// The leaf table that maps `va`, a user address, and the entry in it; 0 if there is none.
+    #[inline(always)]
+    pub(crate) fn look<M: Machine>(&self, m: &M, va: u64) -> (Option<PhysAddr>, u64) {
+        match self.find(m, va, Level::PTE) {
+            Some(at) => {
+                let slots = Slots::<F, _>::open(m.window(), at);
+                (Some(at), slots.at(Level::PTE, F::index(Level::PTE, va)).load())
+            }
+            None => (None, 0),
+        }
+    }
+
+    /// Puts the leaf `raw` where there is none; `va` is the user's. `table` is the leaf table as [`look`](Self::look)
+    /// found it, nothing having been changed since.
     ///
     /// # Errors
     ///
@@ -266,9 +301,13 @@ impl<F: Format> Tree<F> {
         m: &M,
         pin: &Pinned<'_>,
         va: u64,
+        table: Option<PhysAddr>,
         raw: u64,
     ) -> Result<(), NoFrame> {
-        let at = self.leaf_table(m, pin, va, Ask::NORMAL)?;
+        let at = match table {
+            Some(at) => at,
+            None => self.leaf_table(m, pin, va, Ask::NORMAL)?,
+        };
         let index = F::index(Level::PTE, va);
         let slots = Slots::<F, _>::open(m.window(), at);
         let slot = slots.at(Level::PTE, index);

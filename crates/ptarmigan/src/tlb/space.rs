@@ -2,7 +2,7 @@
 use crate::addr::PhysAddr;
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::{Counter, CpuId, CpuMask, CpuSet, PerCpu, Pinned};
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Names an address space. Never used twice while a TLB may know the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -16,6 +16,8 @@ pub struct Generation(pub usize);
 pub struct SpaceTlb {
     id: SpaceId,
     generation: AtomicUsize,
+    /// Some CPU has loaded it at some time: before that the masks need not be looked at.
+    loaded: AtomicBool,
     active: CpuMask,
     lazy: CpuMask,
 }
@@ -97,6 +99,9 @@ pub unsafe trait Shootdown: Sync {
     /// This CPU keeps the root loaded but runs nothing of the space.
     fn lazy(&self, _pin: &Pinned<'_>, _space: SpaceId) {}
 
+    /// This CPU runs in the space again whose root it had kept loaded; nothing was flushed in between that it missed.
+    fn resume(&self, _pin: &Pinned<'_>, _space: SpaceId) {}
+
     /// This CPU loads the kernel's own root.
     fn unload(&self, pin: &Pinned<'_>, space: SpaceId);
 }
@@ -147,6 +152,7 @@ impl SpaceTlb {
         SpaceTlb {
             id,
             generation: AtomicUsize::new(0),
+            loaded: AtomicBool::new(false),
             active: CpuMask::new(),
             lazy: CpuMask::new(),
         }
@@ -167,7 +173,7 @@ impl SpaceTlb {
     /// to be flushed.
     #[inline]
     pub fn is_unloaded(&self) -> bool {
-        self.active.is_empty() && self.lazy.is_empty()
+        !self.loaded.load(Ordering::SeqCst) || (self.active.is_empty() && self.lazy.is_empty())
     }
 
     /// Whether it is active on `cpu`.
@@ -205,6 +211,9 @@ impl<S: Shootdown> Tlb<S> {
     pub fn activate(&self, pin: &Pinned<'_>, space: &SpaceTlb, root: PhysAddr) {
         let cpu = pin.cpu();
         let was_lazy = space.lazy.has(cpu);
+        if !space.loaded.load(Ordering::SeqCst) {
+            space.loaded.store(true, Ordering::SeqCst);
+        }
         // Into the mask first, then look at the generation: a flush either sees us, or we see its generation.
         space.active.set(cpu);
         space.lazy.clear(cpu);
@@ -213,6 +222,8 @@ impl<S: Shootdown> Tlb<S> {
         if !was_lazy || loaded.space != Some(space.id) || loaded.generation != now {
             self.hardware.load(pin, space.id, root);
             *loaded = Loaded { space: Some(space.id), generation: now };
+        } else {
+            self.hardware.resume(pin, space.id);
         }
     }
 
@@ -234,13 +245,7 @@ impl<S: Shootdown> Tlb<S> {
     }
 
     /// Flushes, and says what for. Nothing reaches the hardware if no CPU has the space loaded.
-    pub(super) fn flush(
-        &self,
-        pin: &Pinned<'_>,
-        space: &SpaceTlb,
-        mut scope: Scope,
-        why: Why,
-    ) -> Ticket {
+    pub(super) fn flush(&self, pin: &Pinned<'_>, space: &SpaceTlb, mut scope: Scope, why: Why) -> Ticket {
         let generation = Generation(space.generation.fetch_add(1, Ordering::SeqCst).wrapping_add(1));
         let active = space.active.snapshot();
         let lazy = space.lazy.snapshot();

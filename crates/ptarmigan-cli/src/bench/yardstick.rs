@@ -7,8 +7,8 @@
 use std::hint::black_box;
 use std::ptr;
 
-use crate::contender::{Case, Contender, PAGE, PAGES, PHYS, SPARSE, STRIDE, Shape, VIRT, contiguous};
-use crate::pool;
+use super::contender::{Case, Contender, PAGE, PAGES, PHYS, SPARSE, STRIDE, Shape, VIRT, contiguous};
+use super::pool;
 
 /// Present, writable, user.
 const FLAGS: u64 = 7;

@@ -103,6 +103,12 @@ pub fn contiguous() -> impl Iterator<Item = (usize, usize)> {
     (0..PAGES).map(|i| (VIRT + i * PAGE, PHYS + i * PAGE))
 }
 
+impl Default for Shape {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// What [`Contender::query`] must return while everything is mapped.
 pub fn all_frames() -> usize {
     contiguous().map(|(_, phys)| phys).fold(0, usize::wrapping_add)
@@ -156,6 +162,15 @@ pub trait Contender {
 
     /// Tables taken and not given back.
     fn tables_out(&self) -> usize {
-        crate::pool::live()
+        super::pool::live()
+    }
+
+    /// Called once, after the last round: everything that was borrowed for the benchmark goes back.
+    ///
+    /// # Errors
+    ///
+    /// What did not come back.
+    fn finish(&mut self) -> Result<(), String> {
+        Ok(())
     }
 }

@@ -1,0 +1,74 @@
+//! Benchmarks of the library, on this machine and in the same run as what they are compared with.
+//!
+//! A shared machine changes its speed within a minute. So contenders are interleaved round by round, the median over
+//! the rounds is what counts, and ratios to a reference of the same run say more than nanoseconds.
+pub mod contender;
+pub mod holt;
+pub mod host;
+pub mod ours;
+pub mod pool;
+mod progress;
+pub mod report;
+pub mod table;
+pub mod yardstick;
+
+use std::io::{ErrorKind, Write};
+
+use clap::{Args, Subcommand};
+
+use report::Report;
+
+/// Measures the library's parts.
+#[derive(Args, Clone, Debug)]
+pub struct BenchArgs {
+    #[command(subcommand)]
+    bench: Bench,
+}
+
+#[derive(Subcommand, Clone, Debug)]
+enum Bench {
+    /// Page-table operations by policy, in nanoseconds per page.
+    Table(Options),
+    /// Forked children that read pages far apart, in nanoseconds per fault.
+    Holt(Options),
+}
+
+/// What every benchmark takes.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct Options {
+    /// Rounds to run; each runs every contender once.
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// Print one JSON document instead of a table.
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl BenchArgs {
+    /// Runs the benchmark and prints its report on standard output.
+    ///
+    /// # Errors
+    ///
+    /// One line that says what could not be set up, what a check found, or why the report could not be written.
+    pub fn run(&self) -> Result<(), String> {
+        let (report, options) = match &self.bench {
+            Bench::Table(options) => (table::policies(options.rounds)?, options),
+            Bench::Holt(options) => (holt::run(options.rounds)?, options),
+        };
+        print(&report, options.json)
+    }
+}
+
+/// Prints a report on standard output; a reader that has gone away is no failure.
+///
+/// # Errors
+///
+/// Why it could not be written.
+pub fn print(report: &Report, json: bool) -> Result<(), String> {
+    let text = if json { report.json()? } else { report.plain() };
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(format!("standard output: {e}")),
+        _ => Ok(()),
+    }
+}

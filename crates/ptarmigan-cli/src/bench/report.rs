@@ -1,0 +1,199 @@
+//! Samples, and the rows made of them.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+/// One line of the result.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// The case.
+    pub case: &'static str,
+    /// Who; ways that were not a contender's fastest carry a suffix.
+    pub contender: String,
+    /// The median over the rounds.
+    pub value: f64,
+    /// The unit of `value` and `min`.
+    pub unit: &'static str,
+    /// The fastest round.
+    pub min: f64,
+}
+
+/// The result of one benchmark. As JSON it is one document: `{"bench": …, "rows": [{"case", "contender", "value",
+/// "unit", "min"}]}`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Which benchmark.
+    pub bench: &'static str,
+    /// Its rows.
+    pub rows: Vec<Row>,
+    /// The contender that the text divides by.
+    #[serde(skip)]
+    pub reference: &'static str,
+    /// Lines below the table in the text.
+    #[serde(skip)]
+    pub notes: Vec<String>,
+}
+
+struct Series {
+    case: &'static str,
+    contender: &'static str,
+    way: &'static str,
+    samples: Vec<f64>,
+}
+
+/// The median of some numbers; not a number if there are none.
+pub fn median(samples: &[f64]) -> f64 {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => f64::NAN,
+        n if n % 2 == 1 => sorted[middle],
+        _ => (sorted[middle - 1] + sorted[middle]) / 2.0,
+    }
+}
+
+/// Everything measured so far.
+#[derive(Default)]
+pub struct Samples {
+    series: Vec<Series>,
+}
+
+impl Samples {
+    /// Adds one round's value. `way` is one of several ways that a contender has for the same case, or empty.
+    pub fn add(&mut self, case: &'static str, contender: &'static str, way: &'static str, value: f64) {
+        let known = |s: &&mut Series| s.case == case && s.contender == contender && s.way == way;
+        match self.series.iter_mut().find(known) {
+            Some(series) => series.samples.push(value),
+            None => self.series.push(Series { case, contender, way, samples: vec![value] }),
+        }
+    }
+
+    /// The rows: by case, both cases and contenders in the order in which they came first. Of several ways the one
+    /// with the lowest median stands for the contender.
+    pub fn rows(&self, unit: &'static str) -> Vec<Row> {
+        let mut cases = Vec::new();
+        for series in &self.series {
+            if !cases.contains(&series.case) {
+                cases.push(series.case);
+            }
+        }
+        let mut rows = Vec::new();
+        for case in cases {
+            for series in self.series.iter().filter(|s| s.case == case) {
+                let value = median(&series.samples);
+                let min = series.samples.iter().copied().fold(f64::INFINITY, f64::min);
+                let beaten = self
+                    .series
+                    .iter()
+                    .any(|s| s.case == case && s.contender == series.contender && median(&s.samples) < value);
+                let contender = if beaten {
+                    format!("{}-{}", series.contender, series.way)
+                } else {
+                    series.contender.to_string()
+                };
+                rows.push(Row { case, contender, value, unit, min });
+            }
+        }
+        rows
+    }
+}
+
+impl Report {
+    /// The value of a row.
+    pub fn value(&self, case: &str, contender: &str) -> Option<f64> {
+        self.rows.iter().find(|r| r.case == case && r.contender == contender).map(|r| r.value)
+    }
+
+    /// The JSON document, with a newline.
+    ///
+    /// # Errors
+    ///
+    /// If a value cannot be said in JSON.
+    pub fn json(&self) -> Result<String, String> {
+        serde_json::to_string(self).map(|text| text + "\n").map_err(|e| e.to_string())
+    }
+
+    /// A table of at most 80 columns; the ratio is that of the medians to the reference's in the same case.
+    pub fn plain(&self) -> String {
+        let mut text =
+            format!("{:<12} {:<34} {:>9} {:>9} {:>8}\n", "case", "contender", "median", "min", "ratio");
+        let mut last = "";
+        for row in &self.rows {
+            if !last.is_empty() && last != row.case {
+                text.push('\n');
+            }
+            last = row.case;
+            let ratio = match self.value(row.case, self.reference) {
+                Some(reference) => format!("{:.2}x", row.value / reference),
+                None => "-".to_string(),
+            };
+            // Writing to a string cannot fail.
+            let _ = writeln!(
+                text,
+                "{:<12} {:<34} {:>9.2} {:>9.2} {:>8}",
+                row.case, row.contender, row.value, row.min, ratio
+            );
+        }
+        if let Some(row) = self.rows.first() {
+            let _ = writeln!(text, "\n{}; ratio of the medians to {}", row.unit, self.reference);
+        }
+        for note in &self.notes {
+            let _ = writeln!(text, "{note}");
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fastest_way_stands_for_its_contender() {
+        let mut samples = Samples::default();
+        for ns in [9.0, 1.0, 2.0] {
+            samples.add("map", "a", "slow", ns + 10.0);
+            samples.add("map", "a", "quick", ns);
+        }
+        let rows = samples.rows("ns/page");
+        assert_eq!(rows.iter().map(|r| r.contender.as_str()).collect::<Vec<_>>(), ["a-slow", "a"]);
+        assert_eq!((rows[1].value, rows[1].min), (2.0, 1.0));
+    }
+
+    #[test]
+    fn the_median_of_an_even_number_of_rounds_lies_between() {
+        assert_eq!(median(&[4.0, 1.0]), 2.5);
+    }
+
+    fn report() -> Report {
+        let row = |contender: &str, value| Row {
+            case: "unmap-range",
+            contender: contender.into(),
+            value,
+            unit: "ns/page",
+            min: value,
+        };
+        Report {
+            bench: "table",
+            rows: vec![row("page_table_multiarch-cleanup-range", 123_456.789), row("yardstick", 2.0)],
+            reference: "yardstick",
+            notes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_table_fits_a_terminal() {
+        assert!(report().plain().lines().all(|line| line.chars().count() <= 80));
+    }
+
+    #[test]
+    fn the_document_has_a_name_and_rows_only() {
+        let json: serde_json::Value = serde_json::from_str(&report().json().unwrap()).unwrap();
+        assert_eq!(json["bench"], "table");
+        assert_eq!(json["rows"][1]["contender"], "yardstick");
+        assert_eq!(json["rows"][1]["value"], 2.0);
+        assert_eq!(json.as_object().map(|o| o.len()), Some(2));
+    }
+}
