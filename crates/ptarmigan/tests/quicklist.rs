@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use ptarmigan::addr::PhysAddr;
 use ptarmigan::cpu::NodeId;
 use ptarmigan::format::{Format, X86_64, X86Pae};
-use ptarmigan::frames::{Ask, NoFrame};
+use ptarmigan::frames::Ask;
 use ptarmigan::hosted::{CpuSlot, Host};
 use ptarmigan::quicklist::{Clean, Level, ListsConfig, Policy};
 use std::collections::HashSet;
@@ -98,7 +98,7 @@ fn churn<P: Policy>(host: &Host<X86_64>, policy: &P, share: u32, seed: u64, step
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn quicklists_keep_every_invariant_under_any_traffic(
@@ -349,11 +349,8 @@ fn a_policy_without_memory_says_so_and_changes_nothing() {
     let cpus = host.slots();
     fn fails<P: Policy>(host: &Host<X86_64>, cpus: &[CpuSlot], policy: P) {
         let mut live = Vec::new();
-        loop {
-            match policy.alloc(&cpus[0].pin(), PTE, Ask::NORMAL) {
-                Ok(page) => live.push(page),
-                Err(NoFrame { .. }) => break,
-            }
+        while let Ok(page) = policy.alloc(&cpus[0].pin(), PTE, Ask::NORMAL) {
+            live.push(page);
         }
         let before = (host.frames().counts(), policy.counts());
         assert!(policy.alloc(&cpus[0].pin(), TOP, Ask::ATOMIC).is_err());
@@ -444,7 +441,7 @@ impl Model {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn v5_does_what_the_patch_did_page_by_page(

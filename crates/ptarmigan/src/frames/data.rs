@@ -107,13 +107,13 @@ impl DataFrames {
     pub fn share(frames: &Frames, pfn: Pfn) {
         let meta = frames.meta(pfn);
         debug_assert_eq!(meta.usage(), Use::Data);
-        meta.set_count(meta.count() + 1);
+        meta.add_reference();
     }
 
     /// Whether exactly one reference is left.
     #[inline(always)]
     pub fn is_sole(frames: &Frames, pfn: Pfn) -> bool {
-        frames.meta(pfn).count() == 1
+        frames.meta(pfn).is_sole_reference()
     }
 
     /// Takes a reference away; true if it was the last, and the frame is now the caller's to [`give`](Self::give)
@@ -122,9 +122,7 @@ impl DataFrames {
     pub fn release(frames: &Frames, pfn: Pfn) -> bool {
         let meta = frames.meta(pfn);
         debug_assert_eq!(meta.usage(), Use::Data);
-        let left = meta.count() - 1;
-        meta.set_count(left);
-        left == 0
+        meta.drop_reference()
     }
 
     /// Takes a frame back that nobody refers to any more.

@@ -1,6 +1,9 @@
 //! The record of a frame: 16 bytes, the same for every frame, read in different ways by whoever has the frame.
 use crate::addr::Pfn;
-use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::{
+    AtomicU8, AtomicU16, AtomicU32,
+    Ordering::{AcqRel, Acquire, Relaxed},
+};
 
 /// What a frame is being used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +35,8 @@ pub enum Use {
 /// | `order` | order of the block | level of the table | – | class |
 ///
 /// All fields are atomics so that frames may be looked at from any CPU; their writers are serialised by whoever
-/// owns the frame (a lock, a tree held exclusively), so plain loads and stores are enough.
+/// owns the frame (a lock, a tree held exclusively), so plain loads and stores are enough; only the references of a
+/// data frame belong to several spaces at once.
 #[derive(Default)]
 pub struct FrameMeta {
     lines: [AtomicU32; 2],
@@ -94,6 +98,32 @@ impl FrameMeta {
     #[inline(always)]
     pub(crate) fn set_count(&self, n: u32) {
         self.link.store(n, Relaxed);
+    }
+
+    /// One more reference, made by a holder of one. A sole holder is alone with the count.
+    #[inline(always)]
+    pub(crate) fn add_reference(&self) {
+        if self.link.load(Relaxed) == 1 {
+            self.link.store(2, Relaxed);
+        } else {
+            self.link.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// One reference less; true if it was the last. What other holders did with the frame came before.
+    #[inline(always)]
+    pub(crate) fn drop_reference(&self) -> bool {
+        if self.link.load(Acquire) == 1 {
+            self.link.store(0, Relaxed);
+            return true;
+        }
+        self.link.fetch_sub(1, AcqRel) == 1
+    }
+
+    /// Whether the caller, who holds a reference, holds the only one.
+    #[inline(always)]
+    pub(crate) fn is_sole_reference(&self) -> bool {
+        self.link.load(Acquire) == 1
     }
 
     /// Present entries of the table in this frame.

@@ -31,7 +31,8 @@ impl<F: Format> Tree<F> {
         Cursor { tree: self, m, pin, range, va: range.start, leaf: None }
     }
 
-    /// Maps `range` to the frames from `first` on. Entries that were not present need no flush.
+    /// Maps the pages that `range` touches to the frames from `first` on. Entries that were not present need no
+    /// flush.
     ///
     /// # Errors
     ///
@@ -50,6 +51,7 @@ impl<F: Format> Tree<F> {
         }
         let pin = gather.parts().pin;
         let step = 1u64 << F::PAGE_SHIFT;
+        let range = VirtRange { start: range.start & !(step - 1), end: range.end.next_multiple_of(step) };
         let span = 1u64 << F::shift(Level(1));
         let mut raw = F::leaf(first, attr);
         // Frames ascend: the entry grows by the same amount each time.

@@ -25,6 +25,8 @@ struct Run {
     start: u64,
     pages: u64,
     pfn: Pfn,
+    /// Frames from one page to the next: 0 where a special frame stands behind all of them.
+    step: u64,
     attr: Attr,
 }
 
@@ -42,9 +44,11 @@ impl<F: Format, M: Machine> fmt::Display for Dump<'_, F, M> {
         self.tree.walk(self.m, all, |va, pfn, attr| {
             if let Some(mut last) = run.get() {
                 let next = last.start + (last.pages << F::PAGE_SHIFT);
-                // A special frame may stand behind any number of pages: such a run repeats one frame.
-                let follows = pfn.0 as u64 == last.pfn.0 as u64 + last.pages
-                    || attr.has(Attr::SPECIAL) && pfn == last.pfn;
+                // The second page of a run says whether it repeats one special frame.
+                if last.pages == 1 {
+                    last.step = u64::from(pfn != last.pfn || !attr.has(Attr::SPECIAL));
+                }
+                let follows = pfn.0 as u64 == last.pfn.0 as u64 + last.pages * last.step;
                 if va.0 == next && attr == last.attr && follows {
                     last.pages += 1;
                     run.set(Some(last));
@@ -52,7 +56,7 @@ impl<F: Format, M: Machine> fmt::Display for Dump<'_, F, M> {
                 }
                 result = result.and(line::<F>(f, last));
             }
-            run.set(Some(Run { start: va.0, pages: 1, pfn, attr }));
+            run.set(Some(Run { start: va.0, pages: 1, pfn, step: 1, attr }));
         });
         result?;
         run.get().map_or(Ok(()), |last| line::<F>(f, last))

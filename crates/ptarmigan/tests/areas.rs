@@ -1,0 +1,248 @@
+//! The areas of a space against a map of pages, thousands of them, and lack of memory at every step.
+mod common;
+use common::{Rng, Starved, small};
+use proptest::prelude::*;
+use ptarmigan::addr::VirtRange;
+use ptarmigan::cpu::Pinned;
+use ptarmigan::format::X86_64;
+use ptarmigan::hosted::{Host, HostMachine, NoTlb};
+use ptarmigan::space::{Area, AreaError, AreaFlags, Areas};
+use ptarmigan::table::Machine;
+use std::collections::BTreeMap;
+
+const ALL: VirtRange = VirtRange { start: 0, end: 1 << 47 };
+const PAGE: u64 = 4096;
+
+/// What an area is, by page; the number keeps apart what is backed, which never joins.
+type Model = BTreeMap<u64, (AreaFlags, u32)>;
+
+fn range(start: u64, n: u64) -> VirtRange {
+    VirtRange { start: start * PAGE, end: (start + n) * PAGE }
+}
+
+fn list<M: Machine>(areas: &Areas, m: &M) -> Vec<Area> {
+    let mut all = Vec::new();
+    areas.each(m, ALL, |a| all.push(*a));
+    all
+}
+
+/// Every page is as in the model, areas ascend, and those that are alike are one.
+fn check<M: Machine>(areas: &Areas, m: &M, model: &Model) {
+    let all = list(areas, m);
+    assert_eq!(all.len(), areas.len());
+    let mut pages = Model::new();
+    for a in &all {
+        assert!(a.start < a.end);
+        for page in a.start / PAGE..a.end / PAGE {
+            assert!(pages.insert(page, (a.flags, a.object)).is_none(), "{a:?} overlaps");
+        }
+    }
+    assert_eq!(&pages, model);
+    for two in all.windows(2) {
+        assert!(two[0].end <= two[1].start, "in order");
+        let alike = two[0].end == two[1].start
+            && two[0].flags == two[1].flags
+            && two[0].object == two[1].object
+            && !two[0].flags.has(AreaFlags::BACKED);
+        assert!(!alike, "{:?} and {:?} are alike", two[0], two[1]);
+    }
+}
+
+fn check_lookups<M: Machine>(areas: &Areas, m: &M, at: u64) {
+    let all = list(areas, m);
+    assert_eq!(areas.find(m, at), all.iter().find(|a| a.range().contains(at)).copied());
+    assert_eq!(areas.at_or_after(m, at), all.iter().find(|a| a.end > at).copied());
+    assert_eq!(areas.last_before(m, at), all.iter().rev().find(|a| a.end <= at).copied());
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Insert(u64, u64, u16, u32),
+    Remove(u64, u64),
+    Change(u64, u64, u16),
+}
+
+/// One operation on both.
+fn apply<M: Machine>(
+    areas: &mut Areas,
+    m: &M,
+    pin: &Pinned<'_>,
+    model: &mut Model,
+    op: &Op,
+) -> Result<(), AreaError> {
+    match *op {
+        Op::Insert(at, n, flags, object) => {
+            let flags = AreaFlags(flags);
+            let free = model.range(at..at + n).next().is_none();
+            let area = Area::new(range(at, n), flags, object);
+            match areas.insert(m, pin, area) {
+                Err(AreaError::Overlap(_)) => assert!(!free),
+                done => {
+                    done?;
+                    assert!(free, "an area was laid over another");
+                    model.extend((at..at + n).map(|p| (p, (flags, object))));
+                }
+            }
+        }
+        Op::Remove(at, n) => {
+            let mut gone = Vec::new();
+            areas.remove_range(m, pin, range(at, n), |a| gone.extend(a.start / PAGE..a.end / PAGE))?;
+            let want: Vec<u64> = model.range(at..at + n).map(|p| *p.0).collect();
+            assert_eq!(gone, want);
+            model.retain(|p, _| !(at..at + n).contains(p));
+        }
+        Op::Change(at, n, flags) => {
+            areas
+                .change_range(m, pin, range(at, n), |a| AreaFlags(a.flags.0 & AreaFlags::BACKED.0 | flags))?;
+            for (_, (old, _)) in model.range_mut(at..at + n) {
+                *old = AreaFlags(old.0 & AreaFlags::BACKED.0 | flags);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let flags = prop_oneof![4 => Just(3u16), 2 => Just(1), 1 => Just(3 | 16), 1 => Just(7)];
+    prop_oneof![
+        4 => (0u64..400, 1u64..12, flags.clone(), 0u32..2).prop_map(|(a, n, f, o)| Op::Insert(a, n, f, o)),
+        2 => (0u64..400, 1u64..40).prop_map(|(a, n)| Op::Remove(a, n)),
+        2 => (0u64..400, 1u64..40, prop_oneof![Just(1u16), Just(3), Just(5)]).prop_map(|(a, n, f)| Op::Change(a, n, f)),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn areas_are_a_map_from_pages_to_flags(ops in proptest::collection::vec(op(), 1..120)) {
+        let host = Host::<X86_64>::new(small(1, 1, 4)).unwrap();
+        let slots = host.slots();
+        let pin = slots[0].pin();
+        let m = HostMachine::new(&host, host.plain().unwrap(), NoTlb).unwrap();
+        let mut areas = Areas::new();
+        let mut model = Model::new();
+        for (i, op) in ops.iter().enumerate() {
+            apply(&mut areas, &m, &pin, &mut model, op).unwrap();
+            check(&areas, &m, &model);
+            for at in [0, (i as u64 * 37 % 420) * PAGE, (i as u64 * 91 % 420) * PAGE + 5, 500 * PAGE] {
+                check_lookups(&areas, &m, at);
+            }
+        }
+        let mut copy = areas.copy(&m, &pin).unwrap();
+        check(&copy, &m, &model);
+        areas.clear(&m);
+        check(&copy, &m, &model);
+        copy.clear(&m);
+        prop_assert_eq!(host.audit(), Ok(()));
+    }
+}
+
+#[test]
+fn thousands_of_areas_split_leaves_and_fill_a_directory() {
+    for order in ["up", "down", "mixed"] {
+        let host = Host::<X86_64>::new(small(1, 1, 16)).unwrap();
+        let slots = host.slots();
+        let pin = slots[0].pin();
+        let m = HostMachine::new(&host, host.plain().unwrap(), NoTlb).unwrap();
+        let mut areas = Areas::new();
+        let mut model = Model::new();
+        let rng = Rng::new(5);
+        let mut places: Vec<u64> = (0..6000).collect();
+        match order {
+            "down" => places.reverse(),
+            "mixed" => (0..places.len()).rev().for_each(|i| places.swap(i, rng.below(i as u64 + 1) as usize)),
+            _ => {}
+        }
+        for place in &places {
+            // A gap after each, so that none joins.
+            apply(&mut areas, &m, &pin, &mut model, &Op::Insert(place * 3, 2, 3, 0)).unwrap();
+        }
+        check(&areas, &m, &model);
+        assert_eq!(areas.len(), 6000);
+        let least = 6000 / 170 + 1;
+        assert!((least..=2 * least + 2).contains(&areas.frames()), "{} frames, {order}", areas.frames());
+        for _ in 0..200 {
+            check_lookups(&areas, &m, rng.below(18_100) * PAGE);
+        }
+        // Cuts in the middle of areas, then fewer and fewer areas.
+        for _ in 0..300 {
+            let op = match rng.below(3) {
+                0 => Op::Insert(rng.below(18_000), 1, 1, 0),
+                1 => Op::Change(rng.below(18_000), 1 + rng.below(9), 5),
+                _ => Op::Remove(rng.below(18_000), 1 + rng.below(9)),
+            };
+            apply(&mut areas, &m, &pin, &mut model, &op).unwrap();
+        }
+        check(&areas, &m, &model);
+        let mut copy = areas.copy(&m, &pin).unwrap();
+        check(&copy, &m, &model);
+        copy.clear(&m);
+        while !areas.is_empty() {
+            let at = rng.below(18_000);
+            apply(&mut areas, &m, &pin, &mut model, &Op::Remove(at, 1500)).unwrap();
+        }
+        check(&areas, &m, &model);
+        assert_eq!(areas.frames(), 0);
+        host.audit().unwrap();
+    }
+}
+
+#[test]
+fn a_lack_of_memory_at_any_frame_leaves_areas_as_they_were() {
+    let host = Host::<X86_64>::new(small(1, 1, 4)).unwrap();
+    let slots = host.slots();
+    let pin = slots[0].pin();
+    let m = HostMachine::new(&host, host.plain().unwrap(), NoTlb).unwrap();
+    // 170 areas fill a leaf; the cut areas are longer.
+    for n in [0u64, 1, 170, 340, 400] {
+        let mut areas = Areas::new();
+        let mut model = Model::new();
+        for i in 0..n {
+            apply(&mut areas, &m, &pin, &mut model, &Op::Insert(i * 8, 6, 3, 0)).unwrap();
+        }
+        let middle = n / 2 * 8;
+        for op in [
+            Op::Insert(middle + 6, 1, 1, 0),
+            Op::Insert(n * 8, 6, 3, 0),
+            Op::Remove(middle + 2, 2),
+            Op::Change(middle + 2, 2, 5),
+        ] {
+            for k in 0.. {
+                let starved = Starved::new(&host, k);
+                let result = apply(&mut areas, &m, &pin, &mut model, &op);
+                check_pages(&areas, &m, &model);
+                if result.is_ok() {
+                    break;
+                }
+                assert!(matches!(result, Err(AreaError::NoFrame(_))));
+                drop(starved);
+                assert!(k < 10, "no memory was enough");
+            }
+        }
+        for k in 0.. {
+            let starved = Starved::new(&host, k);
+            let free = host.frames().counts().free;
+            let copy = areas.copy(&m, &pin);
+            if let Ok(mut copy) = copy {
+                check_pages(&copy, &m, &model);
+                copy.clear(&m);
+                assert_eq!(k as u32, areas.frames());
+                break;
+            }
+            assert_eq!(host.frames().counts().free, free, "a copy that failed at frame {k} kept some");
+            drop(starved);
+        }
+        areas.clear(&m);
+        host.audit().unwrap();
+    }
+}
+
+/// As `check`, but areas may be cut where they were going to be changed.
+fn check_pages<M: Machine>(areas: &Areas, m: &M, model: &Model) {
+    let mut pages = Model::new();
+    for a in list(areas, m) {
+        pages.extend((a.start / PAGE..a.end / PAGE).map(|p| (p, (a.flags, a.object))));
+    }
+    assert_eq!(&pages, model);
+}

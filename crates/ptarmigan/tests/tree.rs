@@ -1,0 +1,490 @@
+//! Trees of tables against a map from pages to frames; failure at every step; which tables are freed; the dump.
+mod common;
+use common::{FailAt, Pages, Watch, Watchable, Watched, range, scan, small, va, watched};
+use proptest::prelude::*;
+use ptarmigan::addr::{Pfn, VirtRange};
+use ptarmigan::cpu::Pinned;
+use ptarmigan::format::{Attr, Format, X86_64, X86Pae};
+use ptarmigan::frames::Ask;
+use ptarmigan::hosted::{CpuSlot, Host, HostMachine, NoTlb};
+use ptarmigan::quicklist::{Level, Plain};
+use ptarmigan::table::{Free, KernelMap, Machine, MapError, Tree, parts};
+use ptarmigan::tlb::{Gather, SpaceId, SpaceTlb};
+use ptarmigan::window::DirectMap;
+use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
+
+const PAGE: u64 = 4096;
+const RW: Attr = Attr(Attr::READ.0 | Attr::WRITE.0 | Attr::USER.0);
+
+/// Takes a tree down; everything must be back.
+fn end<F: Format, M: Machine>(m: &M, pin: &Pinned<'_>, tlb: &SpaceTlb, tree: Tree<F>) -> Pages {
+    let mut gather = Gather::ending(parts(m, pin), tlb, F::PAGE_SHIFT);
+    let mut left = Pages::new();
+    tree.end(m, &mut gather, |va, pfn, attr| {
+        left.insert(va.0, (pfn, attr));
+    });
+    gather.finish();
+    left
+}
+
+/// The tables that a set of pages needs, by level.
+fn needed<F: Format>(pages: &Pages) -> Vec<u32> {
+    (0..F::LAYOUT.levels)
+        .map(|l| {
+            let level = Level(l);
+            let spans: BTreeSet<u64> = pages
+                .keys()
+                .map(|va| if level == F::LAYOUT.top() { 0 } else { va >> F::shift(Level(l + 1)) })
+                .collect();
+            let n = if level == F::LAYOUT.top() { 1 } else { spans.len() as u32 };
+            // Tables under a top that lives in registers are always there.
+            if F::TOP_IN_REGISTERS && l + 2 == F::LAYOUT.levels { F::USER_TOP as u32 } else { n }
+        })
+        .collect()
+}
+
+fn tables<F: Format>(tree: &Tree<F>) -> Vec<u32> {
+    (0..F::LAYOUT.levels).map(|l| tree.tables(Level(l))).collect()
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Map(u64, u32, Attr),
+    MapRange(u64, u64, u32, Attr),
+    Unmap(u64),
+    UnmapRange(u64, u64, Free),
+    Change(u64, u64, Attr),
+    CursorMap(u64, u64),
+    CursorUnmap(u64, u64),
+    CursorProtect(u64, u64, Attr),
+}
+
+/// Pages where tables of several levels meet, by number.
+fn page<F: Format>() -> impl Strategy<Value = u64> {
+    let last = F::USER_END / PAGE;
+    prop_oneof![0u64..40, 500u64..530, (1u64 << 18) - 20..(1 << 18) + 20, last - 600..last]
+}
+
+fn attr() -> impl Strategy<Value = Attr> {
+    (0u16..256).prop_map(|bits| Attr(bits & !Attr::GLOBAL.0))
+}
+
+fn free() -> impl Strategy<Value = Free> {
+    prop_oneof![Just(Free::Empty), Just(Free::Never), Just(Free::Covered)]
+}
+
+fn len() -> impl Strategy<Value = u64> {
+    prop_oneof![5 => 1u64..12, 1 => 300u64..1400]
+}
+
+fn ops<F: Format>() -> impl Strategy<Value = Vec<Op>> {
+    let op = prop_oneof![
+        4 => (page::<F>(), any::<u32>(), attr()).prop_map(|(p, f, a)| Op::Map(p, f >> 12, a)),
+        2 => (page::<F>(), len(), any::<u32>(), attr()).prop_map(|(p, n, f, a)| Op::MapRange(p, n, f >> 12, a)),
+        2 => page::<F>().prop_map(Op::Unmap),
+        3 => (page::<F>(), len(), free()).prop_map(|(p, n, f)| Op::UnmapRange(p, n, f)),
+        1 => (page::<F>(), len(), attr()).prop_map(|(p, n, a)| Op::Change(p, n, a)),
+        1 => (page::<F>(), len()).prop_map(|(p, n)| Op::CursorMap(p, n)),
+        1 => (page::<F>(), len()).prop_map(|(p, n)| Op::CursorUnmap(p, n)),
+        1 => (page::<F>(), len(), attr()).prop_map(|(p, n, a)| Op::CursorProtect(p, n, a)),
+    ];
+    proptest::collection::vec(op, 1..60)
+}
+
+fn bytes<F: Format>(page: u64, n: u64) -> VirtRange {
+    range(page * PAGE, ((page + n) * PAGE).min(F::USER_END))
+}
+
+fn in_range(model: &Pages, r: VirtRange) -> Vec<u64> {
+    model.range(r.start..r.end).map(|p| *p.0).collect()
+}
+
+fn against_the_model<F: Watchable>(ops: &[Op], active: bool) {
+    let host = Host::<F>::new(small(1, 1, 32)).unwrap();
+    let slots = host.slots();
+    let pin = slots[0].pin();
+    let watch = Watch::new(&host);
+    let m = watched(&watch, host.quicklists().unwrap());
+    let tlb = SpaceTlb::new(SpaceId(1));
+    let mut tree = Tree::<F>::new(&m, &pin, Ask::NORMAL).unwrap();
+    if active {
+        m.tlb().activate(&pin, &tlb, tree.root());
+    }
+    let mut model = Pages::new();
+    let mut only_empty = true;
+    for op in ops {
+        let mut gather = Gather::new(parts(&m, &pin), &tlb, F::PAGE_SHIFT);
+        match *op {
+            Op::Map(p, f, a) => {
+                let result = tree.map(&m, &pin, va(p * PAGE), Pfn(f), a, Ask::NORMAL);
+                match model.entry(p * PAGE) {
+                    Entry::Occupied(at) => assert_eq!(result, Err(MapError::Occupied { at: va(*at.key()) })),
+                    Entry::Vacant(place) => {
+                        result.unwrap();
+                        place.insert((Pfn(f), a));
+                    }
+                }
+            }
+            Op::MapRange(p, n, f, a) => {
+                let r = bytes::<F>(p, n);
+                let before = tables(&tree);
+                let result = tree.map_range(&m, r, Pfn(f), a, &mut gather);
+                match in_range(&model, r).first() {
+                    Some(first) => {
+                        assert_eq!(result, Err(MapError::Occupied { at: va(*first) }));
+                        if only_empty {
+                            assert_eq!(tables(&tree), before, "a failed call leaves no tables behind");
+                        }
+                    }
+                    None => {
+                        result.unwrap();
+                        for (i, at) in (r.start..r.end).step_by(PAGE as usize).enumerate() {
+                            model.insert(at, (Pfn(f + i as u32), a));
+                        }
+                    }
+                }
+            }
+            Op::Unmap(p) => {
+                let was = model.remove(&(p * PAGE));
+                assert_eq!(tree.unmap(&m, va(p * PAGE), &mut gather), was);
+                only_empty &= was.is_none();
+            }
+            Op::UnmapRange(p, n, free) => {
+                let r = bytes::<F>(p, n);
+                let mut seen = Pages::new();
+                tree.unmap_range(&m, r, free, &mut gather, |at, pfn, attr| {
+                    seen.insert(at.0, (pfn, attr));
+                });
+                let gone: Pages =
+                    in_range(&model, r).iter().map(|p| (*p, model.remove(p).unwrap())).collect();
+                assert_eq!(seen, gone);
+                only_empty &= free == Free::Empty || gone.is_empty();
+            }
+            Op::Change(p, n, a) => {
+                let r = bytes::<F>(p, n);
+                tree.change_range(&m, r, &mut gather, |old| if old.has(Attr::WRITE) { a } else { old });
+                for at in in_range(&model, r) {
+                    let (_, old) = model.get_mut(&at).unwrap();
+                    if old.has(Attr::WRITE) {
+                        *old = a;
+                    }
+                }
+            }
+            Op::CursorMap(p, n) => {
+                let r = bytes::<F>(p, n);
+                let mut cursor = tree.cursor(&m, &pin, r);
+                while !cursor.is_done() {
+                    let at = cursor.at();
+                    assert_eq!(cursor.query(), model.get(&at.0).copied());
+                    let pfn = Pfn((at.0 >> 12) as u32 & 0xf_ffff);
+                    match cursor.map(pfn, RW, Ask::NORMAL) {
+                        Ok(()) => assert!(model.insert(at.0, (pfn, RW)).is_none()),
+                        Err(e) => {
+                            assert_eq!(e, MapError::Occupied { at });
+                            assert!(model.contains_key(&at.0));
+                            cursor.advance();
+                        }
+                    }
+                }
+                assert!(matches!(cursor.map(Pfn(1), RW, Ask::NORMAL), Err(MapError::OutOfRange { .. })));
+            }
+            Op::CursorUnmap(p, n) => {
+                let r = bytes::<F>(p, n);
+                let mut cursor = tree.cursor(&m, &pin, r);
+                while !cursor.is_done() {
+                    let at = cursor.at();
+                    let was = model.remove(&at.0);
+                    only_empty &= was.is_none();
+                    assert_eq!(cursor.unmap(&mut gather), was);
+                }
+            }
+            Op::CursorProtect(p, n, a) => {
+                let r = bytes::<F>(p, n);
+                let mut cursor = tree.cursor(&m, &pin, r);
+                // Backwards: a cursor may go anywhere in its range.
+                for at in (r.start / PAGE..r.end / PAGE).rev().map(|p| p * PAGE) {
+                    cursor.seek(va(at));
+                    let old = model.get_mut(&at).map(|(_, attr)| std::mem::replace(attr, a));
+                    assert_eq!(cursor.protect(a, &mut gather), old);
+                }
+            }
+        }
+        gather.finish();
+        assert_eq!(scan(&host, &m, &tree), model);
+        if only_empty {
+            assert_eq!(tables(&tree), needed::<F>(&model), "tables that are needed, and no others");
+        }
+        for (at, leaf) in model.iter().take(20) {
+            assert_eq!(tree.query(&m, va(at + 123)), Some(*leaf));
+        }
+    }
+    assert_eq!(end(&m, &pin, &tlb, tree), model);
+    m.drain(&slots);
+    host.audit().unwrap();
+    assert!(watch.finish().is_empty(), "the sanitizer found something");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn x86_64_trees_are_maps_from_pages_to_frames(ops in ops::<X86_64>(), active in any::<bool>()) {
+        against_the_model::<X86_64>(&ops, active);
+    }
+
+    #[test]
+    fn pae_trees_are_maps_from_pages_to_frames(ops in ops::<X86Pae>(), active in any::<bool>()) {
+        against_the_model::<X86Pae>(&ops, active);
+    }
+}
+
+type PlainOf<'h, F> = Plain<'h, DirectMap, &'h KernelMap<F, DirectMap>>;
+
+/// A machine whose policy fails on demand.
+fn with_failing<F: Watchable>(
+    run: impl for<'h> Fn(&'h Host<F>, &Watched<'_, 'h, F, FailAt<PlainOf<'h, F>>>, &[CpuSlot]),
+) {
+    let host = Host::<F>::new(small(1, 1, 16)).unwrap();
+    let slots = host.slots();
+    let watch = Watch::new(&host);
+    let m = watched(&watch, FailAt::new(host.plain().unwrap()));
+    run(&host, &m, &slots);
+    m.policy().inner().set(usize::MAX);
+    m.drain(&slots);
+    host.audit().unwrap();
+    assert!(watch.finish().is_empty());
+}
+
+fn failure_at_every_step<F: Watchable>() {
+    with_failing::<F>(|host, m, slots| {
+        let pin = slots[0].pin();
+        let tlb = SpaceTlb::new(SpaceId(1));
+        let fail = m.policy().inner();
+        // A tree itself.
+        for k in 0.. {
+            fail.set(k);
+            let free = host.frames().counts().free;
+            match Tree::<F>::new(m, &pin, Ask::NORMAL) {
+                Ok(tree) => {
+                    assert_eq!(k as u32, 1 + if F::TOP_IN_REGISTERS { F::USER_TOP as u32 } else { 0 });
+                    fail.set(usize::MAX);
+                    end(m, &pin, &tlb, tree);
+                    break;
+                }
+                Err(_) => assert_eq!(host.frames().counts().free, free, "failure at table {k}"),
+            }
+        }
+        fail.set(usize::MAX);
+        let mut tree = Tree::<F>::new(m, &pin, Ask::NORMAL).unwrap();
+        m.tlb().activate(&pin, &tlb, tree.root());
+        tree.map(m, &pin, va(5 * PAGE), Pfn(3), RW, Ask::NORMAL).unwrap();
+        let before = (scan(host, m, &tree), tables(&tree), host.frames().counts().free);
+        // One page far away, and a range over several tables of two levels.
+        let far = F::USER_END - 3 * PAGE;
+        let wide = range((1 << 30) - (3 << 21), (1 << 30) + (2 << 21));
+        let (mut one, mut many) = (0, 0);
+        for k in 0.. {
+            fail.set(k);
+            match tree.map(m, &pin, va(far), Pfn(9), RW, Ask::NORMAL) {
+                Ok(()) => {
+                    one = k;
+                    break;
+                }
+                Err(e) => assert!(matches!(e, MapError::NoFrame(_))),
+            }
+            assert_eq!((scan(host, m, &tree), tables(&tree), host.frames().counts().free), before);
+        }
+        let mut gather = Gather::new(parts(m, &pin), &tlb, F::PAGE_SHIFT);
+        tree.unmap_range(m, range(far, far + PAGE), Free::Empty, &mut gather, |_, _, _| {});
+        gather.finish();
+        assert_eq!((scan(host, m, &tree), tables(&tree), host.frames().counts().free), before);
+        for k in 0.. {
+            fail.set(k);
+            let mut gather = Gather::new(parts(m, &pin), &tlb, F::PAGE_SHIFT);
+            let result = tree.map_range(m, wide, Pfn(100), RW, &mut gather);
+            gather.finish();
+            match result {
+                Ok(()) => {
+                    many = k;
+                    break;
+                }
+                Err(e) => assert!(matches!(e, MapError::NoFrame(_))),
+            }
+            assert_eq!(
+                (scan(host, m, &tree), tables(&tree), host.frames().counts().free),
+                before,
+                "table {k}"
+            );
+        }
+        assert!(one >= 1 && many >= 5, "tables taken: {one} and {many}");
+        fail.set(usize::MAX);
+        end(m, &pin, &tlb, tree);
+    });
+}
+
+#[test]
+fn a_lack_of_memory_at_any_table_leaves_nothing_behind() {
+    failure_at_every_step::<X86_64>();
+    failure_at_every_step::<X86Pae>();
+}
+
+#[test]
+fn addresses_beyond_the_users_are_refused_and_odd_ranges_are_taken_as_the_pages_they_touch() {
+    let host = Host::<X86_64>::new(small(1, 1, 16)).unwrap();
+    let slots = host.slots();
+    let pin = slots[0].pin();
+    let m = HostMachine::new(&host, host.plain().unwrap(), NoTlb).unwrap();
+    let tlb = SpaceTlb::new(SpaceId(1));
+    let mut tree = Tree::<X86_64>::new(&m, &pin, Ask::NORMAL).unwrap();
+    let out = X86_64::USER_END;
+    for at in [out, out + 5, 1 << 48, u64::MAX] {
+        let refused = tree.map(&m, &pin, va(at), Pfn(1), RW, Ask::NORMAL);
+        assert_eq!(refused, Err(MapError::OutOfRange { at: va(at) }));
+        assert_eq!(tree.query(&m, va(at)), None);
+        let mut gather = Gather::new(parts(&m, &pin), &tlb, 12);
+        assert_eq!(tree.unmap(&m, va(at), &mut gather), None);
+    }
+    let mut gather = Gather::new(parts(&m, &pin), &tlb, 12);
+    assert!(tree.map_range(&m, range(out - PAGE, out + PAGE), Pfn(1), RW, &mut gather).is_err());
+    assert!(tree.map_range(&m, range(u64::MAX - PAGE, u64::MAX), Pfn(1), RW, &mut gather).is_err());
+    assert_eq!(tree.tables_below_top(), 0);
+    tree.map_range(&m, range(0x1800, 0x3001), Pfn(1), RW, &mut gather).unwrap();
+    assert_eq!(scan(&host, &m, &tree).keys().copied().collect::<Vec<_>>(), [0x1000, 0x2000, 0x3000]);
+    tree.map_range(&m, range(0x9000, 0x9000), Pfn(1), RW, &mut gather).unwrap();
+    tree.unmap_range(&m, range(0x2fff, 0x3001), Free::Empty, &mut gather, |_, _, _| {});
+    assert_eq!(scan(&host, &m, &tree).keys().copied().collect::<Vec<_>>(), [0x1000]);
+    gather.finish();
+    end(&m, &pin, &tlb, tree);
+    m.drain(&slots);
+    host.audit().unwrap();
+}
+
+/// Linux's `free_pgd_range` and what it calls, level by level: a table in the way of `start..end` goes if its
+/// aligned span lies between floor and ceiling.
+fn freed_by_linux<F: Format>(pages: &Pages, r: VirtRange, floor: u64, ceiling: u64) -> Vec<u32> {
+    (0..F::LAYOUT.levels)
+        .map(|l| {
+            if l + 1 == F::LAYOUT.levels || F::TOP_IN_REGISTERS && l + 2 == F::LAYOUT.levels {
+                return 0;
+            }
+            let shift = F::shift(Level(l + 1));
+            let spans: BTreeSet<u64> = pages.keys().map(|va| va >> shift).collect();
+            spans
+                .into_iter()
+                .filter(|s| {
+                    let (start, end) = (s << shift, (s + 1) << shift);
+                    start < r.end && r.start < end && floor <= start && end <= ceiling
+                })
+                .count() as u32
+        })
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn munmap_frees_the_tables_that_linux_frees(
+        areas in proptest::collection::btree_map(0u64..3000, 1u64..600, 1..8),
+        which in any::<usize>(),
+        untouched in any::<u8>(),
+        spread in prop_oneof![Just(1u64), Just(64), Just(1 << 15)],
+    ) {
+        // Areas in order, none on top of another.
+        let mut laid: Vec<VirtRange> = Vec::new();
+        for (start, n) in areas {
+            let start = (start * spread * PAGE).max(laid.last().map_or(0, |a: &VirtRange| a.end));
+            laid.push(range(start, start + n * PAGE));
+        }
+        laid.retain(|a| a.end < X86_64::USER_END);
+        let host = Host::<X86_64>::new(small(1, 1, 64)).unwrap();
+        let slots = host.slots();
+        let pin = slots[0].pin();
+        let m = HostMachine::new(&host, host.plain().unwrap(), NoTlb).unwrap();
+        let tlb = SpaceTlb::new(SpaceId(1));
+        let mut tree = Tree::<X86_64>::new(&m, &pin, Ask::NORMAL).unwrap();
+        let mut gather = Gather::new(parts(&m, &pin), &tlb, 12);
+        let gone = which % laid.len();
+        for (i, a) in laid.iter().enumerate() {
+            // An area counts as a neighbour although nothing in it has been touched.
+            if i == gone || untouched >> i & 1 == 0 {
+                tree.map_range(&m, *a, Pfn(1), RW, &mut gather).unwrap();
+            }
+        }
+        let r = laid[gone];
+        let floor = if gone > 0 { laid[gone - 1].end } else { 0 };
+        let ceiling = laid.get(gone + 1).map_or(X86_64::USER_END, |a| a.start);
+        let pages = scan(&host, &m, &tree);
+        let before = tables(&tree);
+        let expect = freed_by_linux::<X86_64>(&pages, r, floor, ceiling);
+        tree.unmap_range(&m, r, Free::Span { floor, ceiling }, &mut gather, |_, _, _| {});
+        gather.finish();
+        let freed: Vec<u32> = before.iter().zip(tables(&tree)).map(|(b, a)| b - a).collect();
+        prop_assert_eq!(freed, expect);
+        scan(&host, &m, &tree);
+        end(&m, &pin, &tlb, tree);
+        m.drain(&slots);
+        prop_assert_eq!(host.audit(), Ok(()));
+    }
+}
+
+#[test]
+fn covered_frees_whole_leaf_tables_and_never_frees_none() {
+    let host = Host::<X86_64>::new(small(1, 1, 16)).unwrap();
+    let slots = host.slots();
+    let pin = slots[0].pin();
+    let m = HostMachine::new(&host, host.plain().unwrap(), NoTlb).unwrap();
+    let tlb = SpaceTlb::new(SpaceId(1));
+    let mut tree = Tree::<X86_64>::new(&m, &pin, Ask::NORMAL).unwrap();
+    let span = 512 * PAGE;
+    let three = range(span, 4 * span);
+    for (free, left) in
+        [(Free::Never, [3, 1, 1, 1]), (Free::Covered, [2, 1, 1, 1]), (Free::Empty, [2, 1, 1, 1])]
+    {
+        let mut gather = Gather::new(parts(&m, &pin), &tlb, 12);
+        tree.unmap_range(&m, three, Free::Empty, &mut gather, |_, _, _| {});
+        tree.map_range(&m, three, Pfn(1), RW, &mut gather).unwrap();
+        // One whole table, a table but for its last page, and the last page of one.
+        tree.unmap_range(&m, range(2 * span - PAGE, 4 * span - PAGE), free, &mut gather, |_, _, _| {});
+        assert_eq!(tables(&tree), left, "{free:?}");
+        gather.finish();
+        scan(&host, &m, &tree);
+    }
+    end(&m, &pin, &tlb, tree);
+    m.drain(&slots);
+    host.audit().unwrap();
+}
+
+#[test]
+fn a_dump_shows_runs() {
+    let host = Host::<X86_64>::new(small(1, 1, 16)).unwrap();
+    let slots = host.slots();
+    let pin = slots[0].pin();
+    let m = HostMachine::new(&host, host.plain().unwrap(), NoTlb).unwrap();
+    let tlb = SpaceTlb::new(SpaceId(1));
+    let mut tree = Tree::<X86_64>::new(&m, &pin, Ask::NORMAL).unwrap();
+    let mut gather = Gather::new(parts(&m, &pin), &tlb, 12);
+    tree.map_range(&m, range(0x1f_e000, 0x20_2000), Pfn(0x100), RW, &mut gather).unwrap();
+    tree.map(&m, &pin, va(0x20_2000), Pfn(0x104), RW.without(Attr::WRITE), Ask::NORMAL).unwrap();
+    let zero = RW.without(Attr::WRITE) | Attr::SPECIAL;
+    // A special frame again and again, then frames that ascend: two runs.
+    for (i, pfn) in [5, 5, 7, 8, 9, 9].into_iter().enumerate() {
+        tree.map(&m, &pin, va(0x7000_0000 + i as u64 * PAGE), Pfn(pfn), zero, Ask::NORMAL).unwrap();
+    }
+    gather.finish();
+    let root = tree.root();
+    let expect = format!(
+        "x86-64 tree at {root}: 1 pgd 1 pud 2 pmd 3 pte
+  0x0000001fe000..0x000000202000      4 page(s) -> 0x100 rw-u----
+  0x000000202000..0x000000203000      1 page(s) -> 0x104 r--u----
+  0x000070000000..0x000070002000      2 page(s) -> 0x5 r--u---s
+  0x000070002000..0x000070005000      3 page(s) -> 0x7 r--u---s
+  0x000070005000..0x000070006000      1 page(s) -> 0x9 r--u---s
+"
+    );
+    assert_eq!(tree.dump(&m).to_string(), expect);
+    end(&m, &pin, &tlb, tree);
+    m.drain(&slots);
+    host.audit().unwrap();
+}
