@@ -90,7 +90,7 @@ impl FaultFlags {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Sampled {
-    /// The last task of the address space was about to exit.
+    /// A task was about to exit, the last of its address space but for a parent that waits for its vfork.
     Exit = 0,
     /// A task was about to call `execve` (which may have failed afterwards).
     Exec = 1,
@@ -133,7 +133,7 @@ pub enum Kind {
         /// What it is.
         kind: AreaKind,
     },
-    /// A task ended.
+    /// A task ended; the address space, if this was its last task, is torn down after it.
     Exit {
         /// It was the last of its thread group.
         last: bool,
@@ -156,7 +156,8 @@ pub enum Kind {
         /// Length.
         pages: u64,
     },
-    /// `brk` that moved the end of the heap.
+    /// `brk`: the end of the heap is here now. The first one after an `Exec` says where the heap, still empty,
+    /// begins; later ones may repeat the end that is.
     Brk {
         /// First page after the heap.
         end: u64,
@@ -183,7 +184,7 @@ pub enum Kind {
         /// New permissions.
         prot: Prot,
     },
-    /// `madvise` that succeeded.
+    /// `madvise` that succeeded; `mlock` appears as advice 22, `MADV_POPULATE_READ`.
     Madvise {
         /// First page.
         start: u64,
@@ -199,10 +200,12 @@ pub enum Kind {
         /// The reason, as Linux numbers it (`enum tlb_flush_reason`).
         reason: u8,
     },
-    /// The CPU had nothing more to run: `Event::task` was the last to run there.
+    /// The CPU had nothing more to run: `Event::task` was the last to run there. Like `TlbFlush` it may come
+    /// after the `Exit` of its task.
     Idle,
     /// Linux's own count of the page-table pages of the task's address space (PTE, PMD and PUD pages; not the
-    /// top), which is `VmPTE` divided by the page size.
+    /// top), which is `VmPTE` divided by the page size. Only there when no other task could change the address
+    /// space while it was read.
     Truth {
         /// The count.
         tables: u32,

@@ -126,6 +126,21 @@ impl<R: BufRead> Reader<R> {
 
     #[inline]
     fn number(&mut self) -> Result<u64, Bad> {
+        // Most are one byte or two, and most are not at the end of the buffer.
+        if let Some(&[a, b]) = self.buf[..self.filled].get(self.at..self.at + 2) {
+            if a < 0x80 {
+                self.at += 1;
+                return Ok(a.into());
+            }
+            if b < 0x80 {
+                self.at += 2;
+                return Ok(u64::from(a & 0x7f) | u64::from(b) << 7);
+            }
+        }
+        self.long_number()
+    }
+
+    fn long_number(&mut self) -> Result<u64, Bad> {
         let mut v = 0u64;
         for shift in (0..64).step_by(7) {
             let b = self.byte()?;
@@ -140,7 +155,8 @@ impl<R: BufRead> Reader<R> {
         Err("a number of more than 64 bits".into())
     }
 
-    /// A page number, relative to one remembered; `len` reads the length that follows, if any does.
+    /// A page number, relative to one remembered, and with `with_len` the length that follows.
+    #[inline]
     fn page(&mut self, task: u32, slot: usize, with_len: bool) -> Result<(u64, u64), Bad> {
         let delta = unzigzag(self.number()?);
         let len = if with_len { self.number()? } else { 0 };
@@ -155,6 +171,7 @@ impl<R: BufRead> Reader<R> {
     }
 
     /// The next event, `None` at the end mark.
+    #[inline]
     fn row(&mut self) -> Result<Option<Event>, Bad> {
         let tag = self.byte()?;
         if tag == END {
@@ -317,6 +334,7 @@ impl<R: BufRead> Reader<R> {
 impl<R: BufRead> Iterator for Reader<R> {
     type Item = Result<Event, ReadError>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         if self.done {
             return None;

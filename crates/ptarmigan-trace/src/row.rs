@@ -73,6 +73,7 @@ fn only(bits: u8, known: u8) -> Result<(), &'static str> {
 }
 
 /// Says what is wrong with an event that comes next, if anything is.
+#[inline]
 pub(crate) fn check(e: &Event, cpus: u16, tasks: &Tasks) -> Result<(), &'static str> {
     if e.cpu >= cpus {
         return Err("a CPU that the header does not have");

@@ -14,6 +14,7 @@ pub(crate) type Near = [u64; 3];
 const FAR: u64 = 1 << 14;
 
 /// Moves on: `slot` was nearest, `distance` pages away, and the event ended at `next`.
+#[inline]
 pub(crate) fn remember(near: &mut Near, slot: usize, distance: u64, next: u64) {
     if distance > FAR {
         *near = [next, near[0], near[1]];
@@ -41,11 +42,13 @@ impl Tasks {
     }
 
     /// The remembered pages of a task that is alive.
+    #[inline]
     pub(crate) fn near(&mut self, task: u32) -> Option<&mut Near> {
         let place = *self.place.get(task as usize)?;
         self.near.get_mut(place as usize)
     }
 
+    #[inline]
     pub(crate) fn alive(&self, task: u32) -> bool {
         self.place.get(task as usize).is_some_and(|&p| p != DEAD)
     }

@@ -132,7 +132,7 @@ impl<'m> Machine<'m> {
         let layout = <X86_64 as ptarmigan::format::Format>::LAYOUT;
         let source = Source::new(frames, direct_map(), kernel, layout);
         let lists = Quicklists::new(boot, ListsConfig::new(1), source)?;
-        let data = DataFrames::new(boot, 1)?;
+        let data = DataFrames::new(boot, 1, frames.counts().total as usize)?;
         let tlb = Tlb::new(boot, 1, OneCpu)?;
         Ok(Machine { frames, data, window: direct_map(), lists, tlb })
     }

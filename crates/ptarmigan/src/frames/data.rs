@@ -4,28 +4,39 @@ use crate::addr::Pfn;
 use crate::bootmem::{BootMemory, BootMemoryShort};
 use crate::cpu::{PerCpu, Pinned};
 
+/// Frames that a CPU's list can hold.
+const CAPACITY: usize = 1024;
+/// Frames taken from the zones in one go: 2^6, where lists are long enough for that.
 const BATCH_ORDER: u8 = 6;
-/// Frames moved between a CPU's list and the zones in one go.
-const BATCH: usize = 1 << BATCH_ORDER;
+/// A CPU's list holds at most this part of its share of the machine's memory.
+const PART: usize = 64;
 
 struct List {
     n: usize,
-    items: [Pfn; 2 * BATCH],
+    items: [Pfn; CAPACITY],
 }
 
-/// The per-CPU lists. At most 128 frames rest on a CPU; they are all of the CPU's own node.
+/// The per-CPU lists. On each CPU at most 1024 frames rest, and no more than 1/64 of its share of memory; they are
+/// all of the CPU's own node.
 pub struct DataFrames {
     lists: PerCpu<List>,
+    /// Frames at most.
+    high: usize,
+    /// Order of the blocks that lists are filled up with.
+    order: u8,
 }
 
 impl DataFrames {
-    /// Lists for `cpus` CPUs.
+    /// Lists for `cpus` CPUs of a machine with `total` frames.
     ///
     /// # Errors
     ///
     /// [`BootMemoryShort`] if they do not fit.
-    pub fn new(boot: &mut BootMemory, cpus: usize) -> Result<Self, BootMemoryShort> {
-        Ok(DataFrames { lists: PerCpu::new(boot, cpus, |_| List { n: 0, items: [Pfn::NONE; 2 * BATCH] })? })
+    pub fn new(boot: &mut BootMemory, cpus: usize, total: usize) -> Result<Self, BootMemoryShort> {
+        let high = (total / cpus.max(1) / PART).clamp(2, CAPACITY);
+        let order = BATCH_ORDER.min((high / 2).ilog2() as u8);
+        let lists = PerCpu::new(boot, cpus, |_| List { n: 0, items: [Pfn::NONE; CAPACITY] })?;
+        Ok(DataFrames { lists, high, order })
     }
 
     /// Boot memory for `cpus` CPUs.
@@ -54,7 +65,7 @@ impl DataFrames {
         {
             list.n -= 1;
             let n = list.n;
-            return Ok(list.items[n & (2 * BATCH - 1)]);
+            return Ok(list.items[n & (CAPACITY - 1)]);
         }
         self.refill(frames, pin, ask)
     }
@@ -70,21 +81,20 @@ impl DataFrames {
             ask,
         };
         // A whole block where there is one on this node; near the end of memory single frames still are.
-        if let Ok(taken) = frames.take(request(BATCH_ORDER)) {
+        if let Ok(taken) = frames.take(request(self.order)) {
             let block = taken.dirty();
             if frames.node_of(block.pfn()) != pin.node() {
                 frames.give(block);
             } else if let Some(mut list) = self.lists.enter(pin)
-                && list.n <= BATCH
+                && list.n == 0
             {
-                let (first, n) = (block.into_raw(), list.n);
-                for i in 0..BATCH {
-                    let pfn = Pfn(first.0 + (BATCH - 1 - i) as u32);
-                    frames.meta(pfn).set_usage(Use::Taken);
-                    list.items[n + i] = pfn;
+                let (first, n) = (block.into_raw().0, 1 << self.order);
+                for (item, pfn) in list.items.iter_mut().zip((first..first + n).rev()) {
+                    frames.meta(Pfn(pfn)).set_usage(Use::Taken);
+                    *item = Pfn(pfn);
                 }
-                list.n = n + BATCH - 1;
-                return Ok(list.items[n + BATCH - 1]);
+                list.n = n as usize - 1;
+                return Ok(Pfn(first));
             } else {
                 frames.give(block);
             }
@@ -128,19 +138,17 @@ impl DataFrames {
         }
         if let Some(mut list) = self.lists.enter(pin) {
             let n = list.n;
-            if n < 2 * BATCH {
-                list.items[n] = pfn;
+            if n < self.high {
+                list.items[n & (CAPACITY - 1)] = pfn;
                 list.n = n + 1;
                 return;
             }
             // Full: the older half goes back, the newer half stays, as its lines are warm.
-            let mut old = [Pfn::NONE; BATCH];
-            old.copy_from_slice(&list.items[..BATCH]);
-            list.items.copy_within(BATCH.., 0);
-            list.items[BATCH] = pfn;
-            list.n = BATCH + 1;
-            drop(list);
-            frames.give_all(old.into_iter());
+            let old = n / 2;
+            frames.give_all(list.items[..old].iter().copied());
+            list.items.copy_within(old..n, 0);
+            list.items[n - old] = pfn;
+            list.n = n - old + 1;
             return;
         }
         frames.give_all([pfn].into_iter());
@@ -150,10 +158,8 @@ impl DataFrames {
     pub fn drain(&self, frames: &Frames, pin: &Pinned<'_>) -> usize {
         let Some(mut list) = self.lists.enter(pin) else { return 0 };
         let n = list.n;
-        let items = list.items;
+        frames.give_all(list.items[..n].iter().copied());
         list.n = 0;
-        drop(list);
-        frames.give_all(items[..n].iter().copied());
         n
     }
 }

@@ -1,113 +1,53 @@
-//! The depot of a node: whole magazines, handed to and taken from CPUs in constant time, and the place where pages
-//! come home that were freed on a foreign node.
-use super::lists::MAGAZINE;
+//! The depot of a node: what its CPUs exchange magazines with, and where pages come home that were freed on a
+//! foreign node.
+//!
+//! One array of page numbers, last in first out. A magazine moves as a copy of at most 64 numbers, four cache
+//! lines: bounded, and it needs no magazine objects that would have to be kept, counted and found again.
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 
-/// Pages in units of their class's size.
-#[derive(Clone, Copy)]
-pub(super) struct Magazine {
-    pub n: u32,
-    pub items: [u32; MAGAZINE],
-}
-
-impl Magazine {
-    pub const EMPTY: Magazine = Magazine { n: 0, items: [0; MAGAZINE] };
-}
-
-/// The pages of one class that a node keeps.
+/// The pages of one class that a node keeps, in units of the class's size.
 pub(super) struct Depot {
-    /// The first `full` of them hold pages.
-    magazines: BootSlice<Magazine>,
-    full: usize,
-    /// Magazines that may be full at the moment; at most `magazines.len()`.
-    limit: usize,
-    /// Pages that came one by one.
-    loose: Magazine,
+    /// The first `held` of them are pages.
+    items: BootSlice<u32>,
+    held: usize,
 }
 
 impl Depot {
     pub fn new(boot: &mut BootMemory, most: usize) -> Result<Self, BootMemoryShort> {
-        let magazines = boot.take(most, |_| Magazine::EMPTY)?;
-        Ok(Depot { magazines, full: 0, limit: most, loose: Magazine::EMPTY })
+        Ok(Depot { items: boot.take(most, |_| 0)?, held: 0 })
     }
 
     pub const fn bytes(most: usize) -> usize {
-        BootMemory::bytes::<Magazine>(most)
+        BootMemory::bytes::<u32>(most)
     }
 
-    /// Takes pages in; false if the budget has no room for them.
-    pub fn store(&mut self, items: &[u32]) -> bool {
-        if self.full >= self.limit {
+    /// How many pages it holds.
+    pub fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Takes pages in, all or none; false if it would hold more than `limit` then.
+    pub fn store(&mut self, items: &[u32], limit: usize) -> bool {
+        let after = self.held + items.len();
+        if after > limit.min(self.items.len()) {
             return false;
         }
-        let magazine = &mut self.magazines[self.full];
-        magazine.n = items.len() as u32;
-        magazine.items[..items.len()].copy_from_slice(items);
-        self.full += 1;
+        self.items[self.held..after].copy_from_slice(items);
+        self.held = after;
         true
     }
 
-    /// Takes one page in; false if the budget has no room for it.
-    pub fn store_one(&mut self, item: u32) -> bool {
-        if self.loose.n as usize == MAGAZINE {
-            let loose = self.loose;
-            if !self.store(&loose.items) {
-                return false;
-            }
-            self.loose.n = 0;
-        }
-        if self.full >= self.limit {
-            return false;
-        }
-        let n = self.loose.n;
-        self.loose.items[n as usize] = item;
-        self.loose.n = n + 1;
-        true
-    }
-
-    /// A magazine with pages in it, copied to `into`; how many, 0 if there is none. The one that came last goes
-    /// first: its lines are warmest.
+    /// Moves up to `into.len()` pages to `into`; how many. Those that came last go first: their lines are warmest.
     pub fn fetch(&mut self, into: &mut [u32]) -> usize {
-        let magazine = if self.full > 0 {
-            self.full -= 1;
-            &self.magazines[self.full]
-        } else {
-            &self.loose
-        };
-        let n = magazine.n as usize;
-        if n == 0 || n > into.len() {
-            return 0;
-        }
-        into[..n].copy_from_slice(&magazine.items[..n]);
-        if self.full == 0 && core::ptr::eq(magazine, &self.loose) {
-            self.loose.n = 0;
-        }
+        let n = self.held.min(into.len());
+        self.held -= n;
+        into[..n].copy_from_slice(&self.items[self.held..self.held + n]);
         n
     }
 
-    pub fn set_limit(&mut self, limit: usize) {
-        self.limit = limit.min(self.magazines.len());
-    }
-
-    /// Takes up to `into.len()` pages out that are beyond the limit (or any, if `all`); how many.
-    pub fn shed(&mut self, into: &mut [u32], all: bool) -> usize {
-        let mut n = 0;
-        while n < into.len() {
-            if self.full > if all { 0 } else { self.limit } {
-                let magazine = &mut self.magazines[self.full - 1];
-                magazine.n -= 1;
-                into[n] = magazine.items[magazine.n as usize];
-                if magazine.n == 0 {
-                    self.full -= 1;
-                }
-            } else if all && self.loose.n > 0 {
-                self.loose.n -= 1;
-                into[n] = self.loose.items[self.loose.n as usize];
-            } else {
-                break;
-            }
-            n += 1;
-        }
-        n
+    /// Moves up to `into.len()` of the pages beyond `limit` to `into`; how many.
+    pub fn shed(&mut self, into: &mut [u32], limit: usize) -> usize {
+        let n = self.held.saturating_sub(limit).min(into.len());
+        self.fetch(&mut into[..n])
     }
 }

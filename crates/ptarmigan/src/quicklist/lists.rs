@@ -1,16 +1,18 @@
 //! Quicklists: per-CPU magazines of clean pages before a depot per node, within one budget per node.
 //!
-//! On each CPU a class has two magazines of [`MAGAZINE`] page numbers at most, laid end to end in one array: the
-//! top one is handed out from and put back to, the other one is what Bonwick calls *previous*; only when both are
-//! empty, or both full, a whole magazine is exchanged with the depot. So a CPU that allocates and frees in turn
-//! never goes there. A hit touches the CPU's own lines: no lock, no atomic read-modify-write, nothing of the page
-//! and nothing of its frame's record (links inside pages cost four times as much as soon as more than a few pages
-//! are in flight).
+//! On each CPU a class has two magazines of page numbers, laid end to end in one array: the upper one is handed out
+//! from and put back to, the lower one is what Bonwick calls *previous*; only when both are empty, or both full, a
+//! magazine is exchanged with the depot. So a CPU that allocates and frees in turn never goes there. A hit touches
+//! the CPU's own lines: no lock, no atomic read-modify-write, nothing of the page and nothing of its frame's record
+//! (links inside pages cost four times as much as soon as more than a few pages are in flight).
+//!
+//! Magazines are scaled to the node: all of a node's together hold at most an eighth of the pages that the node has
+//! in use or keeps, so that what rests on one CPU while another one runs short stays small beside what is in use.
+//! What a node keeps, CPUs and depot together, never exceeds its budget (REQ-12): the magazines' worst case is set
+//! aside first and the depot may have the rest.
 //!
 //! Pages freed on a foreign node go to their home node's depot, after the flush like all others (REQ-7, REQ-8).
-//! What a node caches, CPUs and depot together, never exceeds its budget (REQ-12): the magazines' worst case is
-//! set aside first and the depot may have the rest.
-use super::depot::{Depot, Magazine};
+use super::depot::Depot;
 use super::tally::Tallies;
 use super::{Clean, Construct, Flushed, Level, Policy, PolicyCounts, Source};
 use crate::addr::PhysAddr;
@@ -19,41 +21,56 @@ use crate::cpu::{NodeId, PerCpu, Pinned};
 use crate::frames::{Ask, Frames, NoFrame};
 use crate::sync::SpinLock;
 use crate::window::Window;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// Pages a magazine can hold; how many it does hold is [`ListsConfig::magazine`].
+/// Pages a magazine can hold; how many it does hold is scaled to the node, up to [`ListsConfig::magazine`].
 pub const MAGAZINE: usize = 64;
+/// Pages of a class's magazine at the least, where there is caching at all.
+const SMALLEST: u32 = 4;
+/// Magazines of all CPUs of a node together hold at most 1/`PART` of the node's table pages.
+const PART: u32 = 8;
 /// Pages given back to the allocator in one call of anything (I6).
 const BOUNDED: usize = 16;
-/// Pages fetched from the allocator when neither magazines nor depot have one.
-const BATCH: u32 = 4;
 /// Tops, and everything else.
 const CLASSES: usize = 2;
 const TOP: usize = 0;
 const REST: usize = 1;
+/// A depot for tops may have this part of a node's room: they are the fewer.
+const TOP_PART: usize = 8;
 
 /// Sizes of the lists.
 #[derive(Clone, Copy, Debug)]
 pub struct ListsConfig {
     /// CPUs.
     pub cpus: usize,
-    /// Pages per magazine, 0 to 64; 0 turns caching off: every call goes to the allocator.
+    /// Pages per magazine at the most, 0 to 64; 0 turns caching off: every call goes to the allocator.
     pub magazine: usize,
-    /// A node may cache this share of its memory: 1/`share`.
+    /// A node may keep this share of its memory: 1/`share`.
     pub share: u32,
 }
 
 impl ListsConfig {
-    /// The defaults for `cpus` CPUs: magazines of 16, one sixteenth of a node.
+    /// The defaults for `cpus` CPUs: magazines of up to 64, one sixteenth of a node.
     pub const fn new(cpus: usize) -> Self {
-        ListsConfig { cpus, magazine: 16, share: 16 }
+        ListsConfig { cpus, magazine: MAGAZINE, share: 16 }
     }
 }
 
 struct Stack {
     n: u32,
-    /// Twice the magazine's size.
+    /// Twice the magazine's size as it is now.
     limit: u32,
     items: [u32; 2 * MAGAZINE],
+}
+
+struct Shelf {
+    depot: SpinLock<Depot>,
+    /// What the depot holds, written under its lock, for a look without it.
+    held: AtomicU32,
+    /// What it may hold at the moment.
+    limit: AtomicU32,
+    /// Pages of the class that the node has in use or keeps. Changed when a page comes from or goes to the allocator.
+    pages: AtomicU32,
 }
 
 /// The policy that this library is about.
@@ -62,9 +79,9 @@ pub struct Quicklists<'m, W, C> {
     stacks: PerCpu<[Stack; CLASSES]>,
     tallies: Tallies,
     /// By node and class.
-    depots: BootSlice<SpinLock<Depot>>,
+    shelves: BootSlice<Shelf>,
     config: ListsConfig,
-    cpus_per_node: usize,
+    cpus_per_node: u32,
     shift: [u32; CLASSES],
 }
 
@@ -83,34 +100,31 @@ impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
         let nodes = frames.nodes() as usize;
         let cpus_per_node = config.cpus.div_ceil(nodes).max(1);
         let smallest =
-            (0..nodes).map(|n| Self::budget_of(frames, &config, NodeId(n as u8), false)).min().unwrap_or(0);
+            (0..nodes).map(|n| frames.node_frames(NodeId(n as u8)) / config.share.max(1)).min().unwrap_or(0);
         let fits = smallest as usize / 2 / (2 * CLASSES * cpus_per_node);
         config.magazine = config.magazine.min(MAGAZINE).min(fits);
-        let magazine = config.magazine;
-        let stack = || Stack { n: 0, limit: 2 * magazine as u32, items: [0; 2 * MAGAZINE] };
+        let start = 2 * (config.magazine as u32).min(SMALLEST);
+        let stack = || Stack { n: 0, limit: start, items: [0; 2 * MAGAZINE] };
         let stacks = PerCpu::new(boot, config.cpus, |_| [stack(), stack()])?;
         let tallies = Tallies::new(boot, config.cpus)?;
-        // The depots' own arrays are carved first: `take` below needs the block to itself.
-        let mut short = None;
-        let mut made: [Option<Depot>; 2 * 64] = [const { None }; 128];
-        for (i, slot) in made.iter_mut().enumerate().take(nodes * CLASSES) {
-            match Depot::new(boot, Self::most(frames, &config, NodeId((i / CLASSES) as u8))) {
-                Ok(depot) => *slot = Some(depot),
-                Err(e) => short = Some(e),
-            }
+        // Each shelf's depot is carved from the same block as the shelves.
+        let mut depots = boot.take(nodes * CLASSES, |_| None)?;
+        for (i, depot) in depots.iter_mut().enumerate() {
+            let most = Self::most(frames, &config, NodeId((i / CLASSES) as u8), i % CLASSES);
+            *depot = Some(Depot::new(boot, most)?);
         }
-        if let Some(e) = short {
-            return Err(e);
-        }
-        let mut left = made.iter_mut().filter_map(Option::take);
-        let depots = boot.take(nodes * CLASSES, |_| {
-            // One was made for each of them above.
-            SpinLock::new(left.next().unwrap_or_else(|| unreachable!("a depot for each node and class")))
+        let shelves = boot.take(nodes * CLASSES, |i| Shelf {
+            // Every one was made just above.
+            depot: SpinLock::new(depots[i].take().unwrap_or_else(|| unreachable!("depot {i}"))),
+            held: AtomicU32::new(0),
+            limit: AtomicU32::new(0),
+            pages: AtomicU32::new(0),
         })?;
         let layout = *source.layout();
         let top_shift = layout.table_shift[layout.top().at()] as u32;
         let shift = [top_shift, layout.table_shift[0] as u32];
-        let lists = Quicklists { source, stacks, tallies, depots, config, cpus_per_node, shift };
+        let cpus_per_node = cpus_per_node as u32;
+        let lists = Quicklists { source, stacks, tallies, shelves, config, cpus_per_node, shift };
         for node in 0..nodes {
             lists.set_limits(NodeId(node as u8));
         }
@@ -120,27 +134,27 @@ impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
     /// Boot memory for `config` over `frames`.
     pub fn bytes(frames: &Frames, config: &ListsConfig) -> usize {
         let nodes = frames.nodes();
-        let depots: usize =
-            (0..nodes).map(|n| CLASSES * Depot::bytes(Self::most(frames, config, NodeId(n)))).sum();
+        let depots: usize = (0..nodes)
+            .flat_map(|n| (0..CLASSES).map(move |c| (NodeId(n), c)))
+            .map(|(node, class)| Depot::bytes(Self::most(frames, config, node, class)))
+            .sum();
+        let shelves = nodes as usize * CLASSES;
         PerCpu::<[Stack; CLASSES]>::bytes(config.cpus)
             + Tallies::bytes(config.cpus)
             + depots
-            + BootMemory::bytes::<SpinLock<Depot>>(nodes as usize * CLASSES)
+            + BootMemory::bytes::<Shelf>(shelves)
+            + BootMemory::bytes::<Option<Depot>>(shelves)
     }
 
-    fn budget_of(frames: &Frames, config: &ListsConfig, node: NodeId, now: bool) -> u32 {
-        let of = if now { frames.node_free(node) } else { frames.node_frames(node) };
-        of / config.share.max(1)
+    /// Pages that a depot can ever hold.
+    fn most(frames: &Frames, config: &ListsConfig, node: NodeId, class: usize) -> usize {
+        let budget = (frames.node_frames(node) / config.share.max(1)) as usize;
+        if class == TOP { budget / TOP_PART } else { budget - budget / TOP_PART }
     }
 
-    /// Magazines that one depot can ever hold: no more than the budget, and no more than 1024, which is 256 MiB.
-    fn most(frames: &Frames, config: &ListsConfig, node: NodeId) -> usize {
-        (Self::budget_of(frames, config, node, false) as usize / config.magazine.clamp(1, MAGAZINE)).min(1024)
-    }
-
-    /// Frames that node may cache at the moment.
+    /// Frames that a node may keep at the moment: a share of what is free there.
     pub fn budget(&self, node: NodeId) -> u32 {
-        Self::budget_of(self.source.frames(), &self.config, node, true)
+        self.source.frames().node_free(node) / self.config.share.max(1)
     }
 
     /// The source beneath.
@@ -148,23 +162,30 @@ impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
         &self.source
     }
 
-    /// Pages per magazine that are in force.
+    /// Pages per magazine at the most.
     pub fn magazine(&self) -> usize {
         self.config.magazine
     }
 
-    fn depot(&self, node: NodeId, class: usize) -> &SpinLock<Depot> {
-        &self.depots[node.0 as usize * CLASSES + class]
+    #[inline(always)]
+    fn shelf(&self, node: NodeId, class: usize) -> &Shelf {
+        &self.shelves[node.0 as usize * CLASSES + class]
     }
 
     /// Sets what the depots of `node` may hold from what is free there now.
+    #[inline]
     fn set_limits(&self, node: NodeId) {
-        let magazine = self.config.magazine.max(1);
-        let aside = 2 * self.config.magazine * CLASSES * self.cpus_per_node + CLASSES * magazine;
-        let room = (self.budget(node) as usize).saturating_sub(aside) / magazine;
-        // Tops are the fewer: one in eight.
-        self.depot(node, TOP).lock().set_limit(room / 8);
-        self.depot(node, REST).lock().set_limit(room - room / 8);
+        let aside = 2 * self.config.magazine * CLASSES * self.cpus_per_node as usize;
+        let room = (self.budget(node) as usize).saturating_sub(aside);
+        self.shelf(node, TOP).limit.store((room / TOP_PART) as u32, Relaxed);
+        self.shelf(node, REST).limit.store((room - room / TOP_PART) as u32, Relaxed);
+    }
+
+    /// The size that magazines of a class should have now, for one stack: twice that.
+    fn scale(&self, shelf: &Shelf, stack: &mut Stack) {
+        let most = self.config.magazine as u32;
+        let fair = shelf.pages.load(Relaxed) / (2 * PART * self.cpus_per_node);
+        stack.limit = 2 * fair.max(SMALLEST).min(most);
     }
 
     #[inline(always)]
@@ -179,8 +200,8 @@ impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
 
     #[inline(always)]
     fn page(&self, class: usize, item: u32) -> Clean {
-        // SAFETY: 1. the item came out of a list, where it was put by `into_item`, its owner's last act. 2. and
-        // 3. only clean pages are put there, and nobody writes to them while they rest.
+        // SAFETY: 1. the item came out of a list, where it was put by `item`, its owner's last act. 2. and 3. only
+        // clean pages are put there, and nobody writes to them while they rest.
         unsafe { Clean::from_raw(PhysAddr((item as u64) << self.shift[class])) }
     }
 
@@ -194,11 +215,13 @@ impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
     fn alloc_slow(&self, pin: &Pinned<'_>, level: Level, ask: Ask) -> Result<Clean, NoFrame> {
         let class = self.class(level);
         let tally = self.tallies.of(pin, level);
-        if self.config.magazine > 0 {
+        let shelf = self.shelf(pin.node(), class);
+        if shelf.held.load(Relaxed) > 0 {
             if let Some(mut stacks) = self.stacks.enter(pin) {
                 let stack = &mut stacks[class];
-                let mut depot = self.depot(pin.node(), class).lock();
-                let n = depot.fetch(&mut stack.items[..MAGAZINE]);
+                self.scale(shelf, stack);
+                let most = (stack.limit / 2) as usize;
+                let n = shelf.with(|depot| depot.fetch(&mut stack.items[..most]));
                 if n > 0 {
                     tally.refills.add(1);
                     tally.allocs.add(1);
@@ -206,38 +229,34 @@ impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
                     return Ok(self.page(class, stack.items[n - 1]));
                 }
             } else {
-                // An interrupt found the magazines in use: single pages from the depot.
+                // An interrupt found the magazines in use: a single page from the depot.
                 let mut one = [0];
-                if self.depot(pin.node(), class).lock().shed(&mut one, true) == 1 {
+                if shelf.with(|depot| depot.fetch(&mut one)) == 1 {
+                    tally.refills.add(1);
                     tally.allocs.add(1);
                     return Ok(self.page(class, one[0]));
                 }
             }
         }
         let page = self.miss(pin, level, ask)?;
+        self.set_limits(pin.node());
+        let home = self.source.frames().node_of(page.addr().pfn());
+        self.shelf(home, class).pages.fetch_add(1, Relaxed);
         tally.misses.add(1);
         tally.allocs.add(1);
-        // A few more while at it, if they can be had without effort. Small classes come cheap from their slab.
-        let more = BATCH.min(self.config.magazine as u32) / 2;
-        for _ in 0..more {
-            let Ok(extra) = self.source.make(pin.node(), level, Ask::ATOMIC) else { break };
-            tally.misses.add(1);
-            self.put(pin, class, level, extra);
-        }
         Ok(page)
     }
 
+    /// A page from the allocator; if there is none, after giving up what is kept everywhere within reach.
     fn miss(&self, pin: &Pinned<'_>, level: Level, ask: Ask) -> Result<Clean, NoFrame> {
         self.source.make(pin.node(), level, ask).or_else(|e| {
             if !ask.may_sleep {
                 return Err(e);
             }
-            let nodes = self.source.frames().nodes();
-            let freed: u32 = (0..nodes).map(|n| self.reclaim(pin, NodeId(n), u32::MAX)).sum();
-            self.drain(pin);
-            if freed == 0 && self.config.magazine == 0 {
-                return Err(e);
+            for node in 0..self.source.frames().nodes() {
+                self.reclaim(pin, NodeId(node), u32::MAX);
             }
+            self.drain(pin);
             self.source.make(pin.node(), level, ask)
         })
     }
@@ -264,18 +283,31 @@ impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
     #[cold]
     #[inline(never)]
     fn put_slow(&self, pin: &Pinned<'_>, class: usize, level: Level, page: Clean) {
-        let magazine = self.config.magazine;
-        if magazine > 0
+        if self.config.magazine > 0
             && let Some(mut stacks) = self.stacks.enter(pin)
         {
+            let shelf = self.shelf(pin.node(), class);
             let stack = &mut stacks[class];
+            let n = stack.n as usize;
             // Both magazines are full: the older one goes to the depot, the newer one becomes the older.
-            if self.depot(pin.node(), class).lock().store(&stack.items[..magazine]) {
-                stack.items.copy_within(magazine..2 * magazine, 0);
-                stack.items[magazine] = self.item(class, page);
-                stack.n = magazine as u32 + 1;
-                return;
+            let old = (stack.limit / 2) as usize;
+            self.scale(shelf, stack);
+            // What is free changes slowly; once for each magazine is often enough to look.
+            self.set_limits(pin.node());
+            let limit = shelf.limit.load(Relaxed) as usize;
+            if n < stack.limit as usize {
+                // The magazines have grown meanwhile.
+            } else if shelf.with(|depot| depot.store(&stack.items[..old], limit)) {
+                stack.items.copy_within(old..n, 0);
+                stack.n = (n - old) as u32;
+            } else {
+                drop(stacks);
+                return self.unmake(pin, class, level, self.item(class, page));
             }
+            let n = stack.n as usize;
+            stack.items[n] = self.item(class, page);
+            stack.n += 1;
+            return;
         }
         self.put_home(pin, class, level, page)
     }
@@ -284,29 +316,57 @@ impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
     fn put_home(&self, pin: &Pinned<'_>, class: usize, level: Level, page: Clean) {
         let home = self.source.frames().node_of(page.addr().pfn());
         let item = self.item(class, page);
-        if self.config.magazine > 0 && self.depot(home, class).lock().store_one(item) {
+        let shelf = self.shelf(home, class);
+        let limit = shelf.limit.load(Relaxed) as usize;
+        if self.config.magazine > 0 && shelf.with(|depot| depot.store(&[item], limit)) {
             return;
         }
         self.unmake(pin, class, level, item);
     }
 
     fn unmake(&self, pin: &Pinned<'_>, class: usize, level: Level, item: u32) {
+        let page = self.page(class, item);
+        let home = self.source.frames().node_of(page.addr().pfn());
+        self.shelf(home, class).pages.fetch_sub(1, Relaxed);
         self.tallies.of(pin, level).returns.add(1);
-        self.source.unmake(level, self.page(class, item));
+        self.source.unmake(level, page);
     }
 
-    /// Gives back at most [`BOUNDED`] pages that are beyond the node's budget.
+    /// Gives back at most [`BOUNDED`] pages of depots that hold more than they may. Two loads each where none does.
+    #[inline]
     fn trim(&self, pin: &Pinned<'_>) {
         let node = pin.node();
-        self.set_limits(node);
         for class in 0..CLASSES {
-            let mut items = [0; BOUNDED / CLASSES];
-            // Detach under the lock, unmake outside it (REQ-15).
-            let n = self.depot(node, class).lock().shed(&mut items, false);
-            for item in &items[..n] {
-                self.unmake(pin, class, self.level_of(class), *item);
+            let shelf = self.shelf(node, class);
+            let limit = shelf.limit.load(Relaxed);
+            if shelf.held.load(Relaxed) > limit {
+                self.shed(pin, node, class, limit as usize, BOUNDED / CLASSES);
             }
         }
+    }
+
+    /// Gives back up to `want` (at most [`BOUNDED`]) pages of a depot that are beyond `limit`; how many.
+    #[cold]
+    fn shed(&self, pin: &Pinned<'_>, node: NodeId, class: usize, limit: usize, want: usize) -> u32 {
+        let mut items = [0; BOUNDED];
+        let want = want.min(BOUNDED);
+        // Detach under the lock, unmake outside it (REQ-15).
+        let n = self.shelf(node, class).with(|depot| depot.shed(&mut items[..want], limit));
+        for item in &items[..n] {
+            self.unmake(pin, class, self.level_of(class), *item);
+        }
+        n as u32
+    }
+}
+
+impl Shelf {
+    /// Works on the depot under its lock.
+    #[inline]
+    fn with<R>(&self, work: impl FnOnce(&mut Depot) -> R) -> R {
+        let mut depot = self.depot.lock();
+        let result = work(&mut depot);
+        self.held.store(depot.held() as u32, Relaxed);
+        result
     }
 }
 
@@ -367,29 +427,27 @@ impl<W: Window, C: Construct> Policy for Quicklists<'_, W, C> {
         }
     }
 
+    #[inline]
     fn gather_end(&self, pin: &Pinned<'_>) {
-        // Budgets change slowly; looking at them is left to idle time unless memory is short.
         if self.source.frames().pressed(pin.node()) {
-            self.trim(pin);
+            self.set_limits(pin.node());
         }
+        self.trim(pin);
     }
 
+    #[inline]
     fn idle(&self, pin: &Pinned<'_>) {
+        self.set_limits(pin.node());
         self.trim(pin);
     }
 
     fn reclaim(&self, pin: &Pinned<'_>, node: NodeId, want: u32) -> u32 {
         let mut freed = 0;
         for class in [REST, TOP] {
-            loop {
-                let mut items = [0; BOUNDED];
-                let most = BOUNDED.min((want - freed) as usize);
-                let n = self.depot(node, class).lock().shed(&mut items[..most], true);
-                for item in &items[..n] {
-                    self.unmake(pin, class, self.level_of(class), *item);
-                }
-                freed += n as u32;
-                if n == 0 || freed == want {
+            while freed < want {
+                let n = self.shed(pin, node, class, 0, (want - freed) as usize);
+                freed += n;
+                if n == 0 {
                     break;
                 }
             }
@@ -414,5 +472,3 @@ impl<W: Window, C: Construct> Policy for Quicklists<'_, W, C> {
         self.tallies.sum()
     }
 }
-
-const _: () = assert!(size_of::<Magazine>() == 4 + 4 * MAGAZINE);

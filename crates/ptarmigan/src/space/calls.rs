@@ -139,7 +139,7 @@ impl<F: Format> Space<F> {
     }
 
     /// Moves the end of the heap. The first call after `execve` says where the heap begins (that is what a C
-    /// library asks first), and maps nothing.
+    /// library asks first), and maps nothing; an end below that changes nothing.
     ///
     /// # Errors
     ///
@@ -157,10 +157,12 @@ impl<F: Format> Space<F> {
             let grown = VirtRange { start: heap.end, end };
             let flags = AreaFlags::READ.with(AreaFlags::WRITE);
             self.areas.insert(m, pin, Area::new(Self::pages(grown)?, flags, 0))?;
-        } else if end < heap.end && end >= heap.start {
+        } else if end < heap.start {
+            return Ok(());
+        } else if end < heap.end {
             self.munmap(m, pin, VirtRange { start: end, end: heap.end })?;
         }
-        self.heap.end = end.max(heap.start);
+        self.heap.end = end;
         Ok(())
     }
 
@@ -169,7 +171,9 @@ impl<F: Format> Space<F> {
     ///
     /// # Errors
     ///
-    /// [`AreaError`]; the old area is as it was then.
+    /// [`AreaError::BadRange`] if the places overlap, [`AreaError::NoArea`] if `from` is not mapped throughout, and
+    /// alike; nothing has changed then. For lack of memory, the pages to be moved are where they were; what was
+    /// mapped at the new place, and the tail of a move that shrinks, may be gone.
     pub fn mremap<M: SpaceMachine>(
         &mut self,
         m: &M,
@@ -180,17 +184,20 @@ impl<F: Format> Space<F> {
     ) -> Result<(), AreaError> {
         let from = Self::pages(from)?;
         let to = Self::pages(to)?;
-        let mut area = self.areas.find(m, from.start).ok_or(AreaError::NoArea(from))?;
+        if from.start == to.start && to.end < from.end {
+            return self.munmap(m, pin, VirtRange { start: to.end, end: from.end });
+        }
+        let mut area = self.alike_throughout(m, from)?;
         self.forget();
         if from.start == to.start {
-            if to.end < from.end {
-                return self.munmap(m, pin, VirtRange { start: to.end, end: from.end });
-            }
             if to.end > from.end {
                 let grown = VirtRange { start: from.end, end: to.end };
                 return self.areas.insert(m, pin, Area { start: grown.start, end: grown.end, ..area });
             }
             return Ok(());
+        }
+        if !from.and(to).is_empty() {
+            return Err(AreaError::BadRange(to));
         }
         // A shrinking move cuts the tail off first.
         let moved = VirtRange { start: from.start, end: from.start + from.len().min(to.len()) };
@@ -212,6 +219,22 @@ impl<F: Format> Space<F> {
             self.munmap(m, pin, moved)?;
         }
         Ok(())
+    }
+
+    /// The area at the start of `range`, if all of `range` is mapped as it is. Areas behind which there is something
+    /// may be cut without need.
+    fn alike_throughout<M: SpaceMachine>(&self, m: &M, range: VirtRange) -> Result<Area, AreaError> {
+        let none = AreaError::NoArea(range);
+        let mut all = self.areas.find(m, range.start).ok_or(none)?;
+        let mut end = range.start;
+        let mut alike = true;
+        self.areas.each(m, range, |a| {
+            let differs = AreaFlags(a.flags.0 ^ all.flags.0).without(AreaFlags::PRIVATE_PAGES);
+            alike &= a.start <= end && differs == AreaFlags(0) && a.object == all.object;
+            all.flags = all.flags.with(a.flags);
+            end = a.end;
+        });
+        if alike && end >= range.end { Ok(all) } else { Err(none) }
     }
 
     /// Follows advice on `range`, where areas lie in it.

@@ -35,7 +35,7 @@ pub enum Done {
     Spurious,
 }
 
-/// Why a fault could not be served; nothing has changed.
+/// Why a fault could not be served; nothing has changed, except that a stack may have grown to the address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultError {
     /// No area lies there.
@@ -75,7 +75,8 @@ impl<F: Format> Space<F> {
     ///
     /// # Errors
     ///
-    /// [`FaultError`]; nothing has changed then.
+    /// [`FaultError`]; nothing has changed then, except that a stack may have grown to `va` (as in Linux, which
+    /// looks at permissions afterwards).
     #[inline]
     pub fn fault<M: SpaceMachine>(
         &mut self,
@@ -245,8 +246,7 @@ impl<F: Format> Space<F> {
         }
         self.tree.change(m, page, private, |_| F::leaf(fresh, writable));
         self.note_private(m);
-        let mut gather = Gather::new(parts(m, pin), &self.tlb, F::PAGE_SHIFT);
-        gather.changed(page, page + (1 << F::PAGE_SHIFT));
+        let mut gather = Gather::one_page(parts(m, pin), &self.tlb, F::PAGE_SHIFT, page);
         super::release::<F, M>(&mut gather, raw);
         gather.finish();
         Ok(Done::Copied)

@@ -63,6 +63,8 @@ pub struct Gather<'a, P: Policy, S: Shootdown> {
     tables: Unhooked,
     data: Pfn,
     data_len: u32,
+    /// The policy is told of the end.
+    ends: bool,
 }
 
 impl<'a, P: Policy, S: Shootdown> Gather<'a, P, S> {
@@ -79,7 +81,18 @@ impl<'a, P: Policy, S: Shootdown> Gather<'a, P, S> {
             tables: Unhooked::new(),
             data: Pfn::NONE,
             data_len: 0,
+            ends: true,
         }
+    }
+
+    /// A gather for one page that changes its frame, as copy-on-write does it: it never holds tables, and its end is
+    /// no occasion for the policy to trim.
+    #[inline]
+    pub fn one_page(parts: GatherParts<'a, P, S>, space: &'a SpaceTlb, stride: u32, at: u64) -> Self {
+        let mut gather = Self::new(parts, space, stride);
+        gather.ends = false;
+        gather.changed(at, at + (1 << stride));
+        gather
     }
 
     /// A gather for the end of a space: one flush of everything, and all CPUs, lazy ones too, move to another root.
@@ -184,7 +197,9 @@ impl<'a, P: Policy, S: Shootdown> Gather<'a, P, S> {
         let mut tables = core::mem::take(&mut self.tables);
         let changed = self.start < self.end;
         if changed || self.data != Pfn::NONE || !tables.is_empty() {
-            parts.policy.retire(parts.pin, &mut tables);
+            if !tables.is_empty() {
+                parts.policy.retire(parts.pin, &mut tables);
+            }
             let stride = self.stride;
             let (start, end) = (self.start & !((1 << stride) - 1), self.end);
             let scope = if !changed {
@@ -202,7 +217,7 @@ impl<'a, P: Policy, S: Shootdown> Gather<'a, P, S> {
         // SAFETY: 1. If anything was unhooked, `Tlb::flush` has just had every CPU that may know it invalidate (contract of `Shootdown`, point 1), lazy ones included as tables were freed.
         // CPUs that were not in the masks load the root anew before they use the space, which leaves nothing old.
         let tables = tables.flushed(unsafe { FlushProof::claim() });
-        Released { parts, tables, data, ticket }
+        Released { parts, tables, data, ticket, ends: self.ends }
     }
 
     /// Flushes and gives everything back.
@@ -228,6 +243,7 @@ pub struct Released<'a, P: Policy, S: Shootdown> {
     tables: Flushed,
     data: Pfn,
     ticket: Option<Ticket>,
+    ends: bool,
 }
 
 impl<P: Policy, S: Shootdown> Released<'_, P, S> {
@@ -246,14 +262,15 @@ impl<P: Policy, S: Shootdown> Drop for Released<'_, P, S> {
     fn drop(&mut self) {
         let GatherParts { frames, data, policy, pin, .. } = self.parts;
         let tables = core::mem::take(&mut self.tables);
-        let any = !tables.is_empty();
-        policy.flushed(pin, tables);
+        if !tables.is_empty() {
+            policy.flushed(pin, tables);
+        }
         while self.data != Pfn::NONE {
             let pfn = self.data;
             self.data = frames.meta(pfn).link();
             data.give(frames, pin, pfn);
         }
-        if any || self.ticket.is_some() {
+        if self.ends && self.ticket.is_some() {
             policy.gather_end(pin);
         }
     }

@@ -71,14 +71,23 @@ pub struct Invalidation {
     pub space_ends: bool,
 }
 
+impl Invalidation {
+    /// What `cpu`, one of the targets, has to forget. A CPU that kept the space loaded while it ran something else
+    /// was spared the flushes that freed no tables: it forgets the whole space, or loads another root.
+    #[inline]
+    pub fn scope_on(&self, cpu: CpuId) -> Scope {
+        if self.ticket.active.has(cpu) { self.scope } else { Scope::Full }
+    }
+}
+
 /// The machine's way to invalidate: the thin, hardware-specific leaf.
 ///
 /// # Safety
 ///
 /// An implementation promises:
-/// 1. When [`invalidate`](Self::invalidate) returns, every CPU in `targets` has forgotten what `scope` covers of
-///    the space, its paging-structure caches included if `tables_freed`, and has loaded another root if
-///    `space_ends`.
+/// 1. When [`invalidate`](Self::invalidate) returns, every CPU in `targets` has forgotten what
+///    [`scope_on`](Invalidation::scope_on) that CPU covers of the space, its paging-structure caches included if
+///    `tables_freed`, and has loaded another root if `space_ends`.
 /// 2. [`load`](Self::load) leaves no translation of another space's non-global pages usable on that CPU.
 pub unsafe trait Shootdown: Sync {
     /// Carries a request out; see the contract.
@@ -89,6 +98,9 @@ pub unsafe trait Shootdown: Sync {
 
     /// This CPU keeps the root loaded but runs nothing of the space.
     fn lazy(&self, _pin: &Pinned<'_>, _space: SpaceId) {}
+
+    /// This CPU runs in the space again whose root it had kept loaded; nothing was flushed in between that it missed.
+    fn resume(&self, _pin: &Pinned<'_>, _space: SpaceId) {}
 
     /// This CPU loads the kernel's own root.
     fn unload(&self, pin: &Pinned<'_>, space: SpaceId);
@@ -210,6 +222,8 @@ impl<S: Shootdown> Tlb<S> {
         if !was_lazy || loaded.space != Some(space.id) || loaded.generation != now {
             self.hardware.load(pin, space.id, root);
             *loaded = Loaded { space: Some(space.id), generation: now };
+        } else {
+            self.hardware.resume(pin, space.id);
         }
     }
 
@@ -265,7 +279,8 @@ impl<S: Shootdown> Tlb<S> {
                 space.active.clear(cpu);
                 space.lazy.clear(cpu);
             }
-        } else if let Some(mut loaded) = self.loaded.enter(pin)
+        } else if targets.has(pin.cpu())
+            && let Some(mut loaded) = self.loaded.enter(pin)
             && loaded.space == Some(space.id)
             && loaded.generation.0.wrapping_add(1) == generation.0
         {

@@ -1,0 +1,20 @@
+//! Writing to the terminal without falling over when nobody listens any more.
+use crate::Failure;
+use std::io::{ErrorKind, Write};
+
+/// Writes a whole text to standard output.
+///
+/// # Errors
+/// Quiet when the reader has closed its end, as `head` does; with a message for anything else.
+pub(crate) fn stdout(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|e| match e.kind() {
+        ErrorKind::BrokenPipe => Failure::quiet(),
+        _ => Failure::new(format!("standard output: {e}")),
+    })
+}
+
+/// Writes one line to standard error, `ptarmigan: ...`; if that cannot be written there is nobody to tell.
+pub(crate) fn error(line: &str) {
+    let _ = writeln!(std::io::stderr(), "ptarmigan: {line}");
+}

@@ -1,0 +1,30 @@
+//! Progress on standard error: only when it is a terminal.
+use indicatif::{ProgressBar, ProgressStyle};
+use std::io::IsTerminal;
+
+/// A bar for `len` steps.
+pub(crate) fn bar(len: u64, what: &'static str) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(len).with_message(what);
+    styled(bar, "{msg} {wide_bar} {percent}% {eta}")
+}
+
+/// A spinner for work of unknown length.
+#[cfg_attr(not(all(target_os = "linux", target_arch = "x86_64")), allow(dead_code))]
+pub(crate) fn spinner() -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = styled(ProgressBar::new_spinner(), "{spinner} {msg}");
+    bar.enable_steady_tick(std::time::Duration::from_millis(200));
+    bar
+}
+
+fn styled(bar: ProgressBar, template: &str) -> ProgressBar {
+    match ProgressStyle::with_template(template) {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}

@@ -1,0 +1,317 @@
+//! What a replay says: JSON, and a table for people.
+use super::engine::{Outcome, Sample};
+use super::events::Loaded;
+use ptarmigan::tlb::FlushCounts;
+use ptarmigan_trace::Sampled;
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// One trace on all policies.
+#[derive(Serialize)]
+pub struct Report {
+    trace: TraceReport,
+    runs: Vec<Run>,
+    #[serde(skip)]
+    memory: u64,
+    #[serde(skip)]
+    clock_ns: f64,
+}
+
+#[derive(Serialize)]
+struct TraceReport {
+    name: String,
+    processes: u64,
+    events: u64,
+    faults: u64,
+    lost: u64,
+    /// Flushes that Linux issued while the trace was recorded.
+    linux_flushes: Flushes,
+}
+
+/// One policy.
+#[derive(Serialize)]
+pub struct Run {
+    /// Its name.
+    pub policy: &'static str,
+    /// Logical CPUs.
+    pub cpus: usize,
+    /// NUMA nodes.
+    pub nodes: usize,
+    /// By level, lowest first.
+    pub levels: Levels,
+    /// From the back-to-back stream: all allocations with their frees and the trimming, divided by the allocations.
+    pub mean_alloc_ns: f64,
+    /// Of an untimed pass.
+    pub events_per_s: f64,
+    /// The most tables there were at once, tops included.
+    pub peak_live_tables: u64,
+    /// The most bytes there were in tables.
+    pub peak_table_bytes: u64,
+    /// The most bytes that the policy kept for later.
+    pub peak_cached_bytes: u64,
+    /// Issued.
+    pub flushes: Flushes,
+    /// If asked for.
+    pub sanitizer: SanitizerReport,
+    /// Against Linux's own counts.
+    pub truth: TruthReport,
+    /// Faults at addresses without an area, or not allowed by it.
+    pub faults_outside: u64,
+    /// Calls that made no sense here.
+    pub odd_calls: u64,
+    /// The first of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_odd_call: Option<String>,
+    /// Events left out because their task had no memory for a space.
+    pub skipped_events: u64,
+    /// Times that memory ran out.
+    pub out_of_memory: u64,
+}
+
+/// Levels by name, in order.
+pub struct Levels(pub Vec<(&'static str, LevelReport)>);
+
+impl Serialize for Levels {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (name, level) in &self.0 {
+            map.serialize_entry(name, level)?;
+        }
+        map.end()
+    }
+}
+
+/// One level.
+#[derive(Serialize)]
+pub struct LevelReport {
+    /// Tables handed out.
+    pub allocs: u64,
+    /// From the CPU's own lists.
+    pub hits: u64,
+    /// With a turn of the depot.
+    pub refills: u64,
+    /// Pages that came from the frame allocator.
+    pub misses: u64,
+    /// This level's share of the back-to-back stream.
+    pub total_ns: f64,
+    /// Of single calls; 0 is less than the clock can tell.
+    pub min_ns: f64,
+    /// `total_ns` by `allocs`.
+    pub mean_ns: f64,
+    /// Of single calls.
+    pub p50_ns: f64,
+    /// Of single calls.
+    pub p99_ns: f64,
+    /// Of single calls.
+    pub max_ns: f64,
+}
+
+/// Flushes by size.
+#[derive(Serialize, Clone, Copy, Default)]
+pub struct Flushes {
+    /// One page.
+    pub page: u64,
+    /// Several pages.
+    pub range: u64,
+    /// A whole space.
+    pub full: u64,
+}
+
+impl From<FlushCounts> for Flushes {
+    fn from(c: FlushCounts) -> Self {
+        Flushes { page: c.page as u64, range: c.range as u64, full: c.full as u64 }
+    }
+}
+
+/// What the sanitizer said.
+#[derive(Serialize, Default, Clone, Copy)]
+pub struct SanitizerReport {
+    /// Whether it was asked.
+    pub ran: bool,
+    /// Violations.
+    pub findings: u64,
+}
+
+/// Our counts of tables against Linux's.
+#[derive(Serialize)]
+pub struct TruthReport {
+    /// Samples in the trace that were compared.
+    pub checked: u64,
+    /// Those that were equal.
+    pub equal: u64,
+    /// How the others differ: ours minus Linux's, and how often, at exit and before `execve`.
+    pub differences: BTreeMap<i64, [u64; 2]>,
+}
+
+impl TruthReport {
+    /// Sums samples up.
+    pub fn of(outcome: &Outcome) -> Self {
+        let mut differences: BTreeMap<i64, [u64; 2]> = BTreeMap::new();
+        for Sample { own, linux, at, .. } in &outcome.differing {
+            let when = usize::from(*at == Sampled::Exec);
+            differences.entry(i64::from(*own) - i64::from(*linux)).or_default()[when] += 1;
+        }
+        TruthReport { checked: outcome.checked, equal: outcome.equal, differences }
+    }
+}
+
+impl Report {
+    /// A report.
+    pub fn new(trace: &Loaded, memory: u64, clock_ns: f64, runs: Vec<Run>) -> Self {
+        let [page, range, full] = trace.linux_flushes;
+        let trace = TraceReport {
+            name: trace.name.clone(),
+            processes: trace.processes,
+            events: trace.events,
+            faults: trace.faults,
+            lost: trace.lost,
+            linux_flushes: Flushes { page, range, full },
+        };
+        Report { trace, runs, memory, clock_ns }
+    }
+
+    /// The table for people, at most 80 columns wide.
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        // Writing to a string does not fail.
+        let _ = self.write(&mut out);
+        out
+    }
+
+    fn write(&self, out: &mut String) -> std::fmt::Result {
+        let t = &self.trace;
+        writeln!(
+            out,
+            "{}: {} processes, {} events, {} faults, {} lost; {} MiB of memory",
+            t.name,
+            t.processes,
+            t.events,
+            t.faults,
+            t.lost,
+            self.memory >> 20
+        )?;
+        for run in &self.runs {
+            run.write(out, self.clock_ns)?;
+        }
+        writeln!(out)?;
+        writeln!(
+            out,
+            "{:<10} {:>10} {:>9} {:>10} {:>10} {:>9} {:>8}",
+            "", "ns/alloc", "misses", "peak live", "peak kept", "Mevent/s", "findings"
+        )?;
+        for run in &self.runs {
+            let findings =
+                if run.sanitizer.ran { run.sanitizer.findings.to_string() } else { "-".to_owned() };
+            let misses: u64 = run.levels.0.iter().map(|l| l.1.misses).sum();
+            writeln!(
+                out,
+                "{:<10} {:>10.1} {:>9} {:>10} {:>10} {:>9.2} {:>8}",
+                run.policy,
+                run.mean_alloc_ns,
+                misses,
+                run.peak_live_tables,
+                bytes(run.peak_cached_bytes),
+                run.events_per_s / 1e6,
+                findings
+            )?;
+        }
+        writeln!(
+            out,
+            "\nLinux while recording: flushes of one page {}, of a range {}, full {}",
+            t.linux_flushes.page, t.linux_flushes.range, t.linux_flushes.full
+        )?;
+        writeln!(out, "ns/alloc and mean: calls back to back, each with its free and its trimming; p50,")?;
+        writeln!(
+            out,
+            "p99, max: single calls. A clock reading costs {:.0} ns and is taken off.",
+            self.clock_ns
+        )
+    }
+}
+
+impl Run {
+    fn write(&self, out: &mut String, clock_ns: f64) -> std::fmt::Result {
+        let plural = |n: usize| if n == 1 { "" } else { "s" };
+        writeln!(
+            out,
+            "\npolicy {}, {} CPU{}, {} node{}",
+            self.policy,
+            self.cpus,
+            plural(self.cpus),
+            self.nodes,
+            plural(self.nodes)
+        )?;
+        writeln!(
+            out,
+            "{:<4} {:>8} {:>8} {:>5} {:>6} {:>6} {:>6} {:>7} {:>8} {:>6} {:>6}",
+            "", "count", "total", "min", "mean", "p50", "p99", "max", "hits", "refill", "miss"
+        )?;
+        for (name, l) in &self.levels.0 {
+            writeln!(
+                out,
+                "{:<4} {:>8} {:>8} {:>5} {:>6} {:>6} {:>6} {:>7} {:>8} {:>6} {:>6}",
+                name,
+                l.allocs,
+                time(l.total_ns),
+                if l.min_ns < 1.0 { format!("<{:.0}", clock_ns.max(1.0)) } else { time(l.min_ns) },
+                time(l.mean_ns),
+                time(l.p50_ns),
+                time(l.p99_ns),
+                time(l.max_ns),
+                l.hits,
+                l.refills,
+                l.misses
+            )?;
+        }
+        let Flushes { page, range, full } = self.flushes;
+        writeln!(
+            out,
+            "memory   at most {} in tables, {} kept for later",
+            bytes(self.peak_table_bytes),
+            bytes(self.peak_cached_bytes)
+        )?;
+        writeln!(out, "flushes  of one page {page}, of a range {range}, full {full}")?;
+        if self.sanitizer.ran {
+            writeln!(out, "sanitizer  {} finding(s)", self.sanitizer.findings)?;
+        }
+        let TruthReport { checked, equal, .. } = self.truth;
+        if checked > 0 {
+            writeln!(
+                out,
+                "VmPTE    equal to Linux's own count in {equal} of {checked} samples ({:.2} %)",
+                equal as f64 * 100.0 / checked as f64
+            )?;
+        }
+        if self.faults_outside + self.odd_calls > 0 {
+            writeln!(
+                out,
+                "outside  {} faults met no area, {} calls made no sense here",
+                self.faults_outside, self.odd_calls
+            )?;
+        }
+        if self.out_of_memory > 0 {
+            writeln!(
+                out,
+                "memory ran out {} times; {} events were left out",
+                self.out_of_memory, self.skipped_events
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// Nanoseconds in at most six characters.
+fn time(ns: f64) -> String {
+    match ns {
+        n if n < 9.95 => format!("{n:.1}ns"),
+        n if n < 9_999.5 => format!("{n:.0}ns"),
+        n if n < 9_999_500.0 => format!("{:.0}us", n / 1e3),
+        n => format!("{:.0}ms", n / 1e6),
+    }
+}
+
+fn bytes(n: u64) -> String {
+    if n < 10 << 20 { format!("{} KiB", n >> 10) } else { format!("{} MiB", n >> 20) }
+}

@@ -1,0 +1,180 @@
+//! The replay's MMU: ptsan told of everything, and asked to translate every address that was faulted in.
+use super::engine::Watch;
+use ptarmigan::addr::PhysAddr;
+use ptarmigan::cpu::{NodeId, Pinned};
+use ptarmigan::format::Format;
+use ptarmigan::frames::{Ask, NoFrame};
+use ptarmigan::hosted::Host;
+use ptarmigan::quicklist::{Clean, Flushed, Level, Policy, PolicyCounts, Unhooked};
+use ptarmigan::space::Access;
+use ptarmigan::tlb::{Invalidation, Scope, Shootdown, SpaceId};
+use ptsan::{Content, Flush, Memory, Sanitizer};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard};
+
+/// A sanitizer and the memory it reads.
+pub struct Mmu<'h, F: Format> {
+    host: &'h Host<F>,
+    sanitizer: Mutex<Sanitizer>,
+    /// Pages that had been faulted in and could not be used.
+    unserved: AtomicU64,
+}
+
+struct HostMemory<'h, F: Format>(&'h Host<F>);
+
+impl<F: Format> Memory for HostMemory<'_, F> {
+    #[inline]
+    fn read(&self, phys: u64, bytes: u8) -> Option<u64> {
+        self.0.read(PhysAddr(phys), usize::from(bytes))
+    }
+}
+
+impl<'h, F: Format> Mmu<'h, F> {
+    /// Couples them.
+    pub fn new(host: &'h Host<F>, sanitizer: Sanitizer) -> Self {
+        Mmu { host, sanitizer: Mutex::new(sanitizer), unserved: AtomicU64::new(0) }
+    }
+
+    /// The sanitizer.
+    pub fn sanitizer(&self) -> MutexGuard<'_, Sanitizer> {
+        self.sanitizer.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Pages that had been faulted in and could not be used: findings too, though not the sanitizer's.
+    pub fn unserved(&self) -> u64 {
+        self.unserved.load(Relaxed)
+    }
+
+    fn memory(&self) -> HostMemory<'h, F> {
+        HostMemory(self.host)
+    }
+
+    fn size(level: Level) -> u64 {
+        1 << F::LAYOUT.table_shift[level.at()]
+    }
+
+    fn freed(&self, level: Level, at: PhysAddr) {
+        self.sanitizer().table_freed(&self.memory(), at.0, Self::size(level));
+    }
+}
+
+fn cpu(pin: &Pinned<'_>) -> usize {
+    usize::from(pin.cpu().0)
+}
+
+// SAFETY: 1. every target's software TLB is flushed before `invalidate` returns, and has no root afterwards if the
+// space ends. 2. `load` tells the sanitizer of a switch, which drops what the CPU held of other spaces.
+unsafe impl<F: Format> Shootdown for &Mmu<'_, F> {
+    fn invalidate(&self, _: &Pinned<'_>, request: &Invalidation) {
+        let memory = self.memory();
+        let space = u64::from(request.ticket.space.0);
+        let flush = match request.scope {
+            Scope::Page(va) => Flush::page(space, va),
+            Scope::Range { start, end, stride } => Flush::range(space, start, end, 1 << stride),
+            Scope::Full => Flush::space(space),
+        };
+        let mut sanitizer = self.sanitizer();
+        for target in request.targets.iter() {
+            let target = usize::from(target.0);
+            sanitizer.flush(&memory, target, flush);
+            if request.space_ends {
+                sanitizer.leave(target);
+            }
+        }
+    }
+
+    fn load(&self, pin: &Pinned<'_>, space: SpaceId, root: PhysAddr) {
+        self.sanitizer().switch(&self.memory(), cpu(pin), root.0, u64::from(space.0));
+    }
+
+    fn lazy(&self, pin: &Pinned<'_>, _: SpaceId) {
+        self.sanitizer().lazy(cpu(pin));
+    }
+
+    fn resume(&self, pin: &Pinned<'_>, _: SpaceId) {
+        self.sanitizer().resume(cpu(pin));
+    }
+
+    fn unload(&self, pin: &Pinned<'_>, _: SpaceId) {
+        self.sanitizer().leave(cpu(pin));
+    }
+}
+
+impl<F: Format> Watch for &Mmu<'_, F> {
+    fn served(&mut self, cpu: usize, va: u64, access: Access) {
+        let access = match access {
+            Access::Read => ptsan::Access::READ,
+            Access::Write => ptsan::Access::WRITE,
+        };
+        // A page that was just faulted in and cannot be used is a fault of ours; the sanitizer does not know that.
+        if self.sanitizer().translate(&self.memory(), cpu, va, access).is_err() {
+            self.unserved.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+/// A policy whose pages the sanitizer follows.
+pub struct Followed<'a, 'h, F: Format, P> {
+    inner: P,
+    mmu: &'a Mmu<'h, F>,
+}
+
+impl<'a, 'h, F: Format, P: Policy> Followed<'a, 'h, F, P> {
+    /// Follows `inner`.
+    pub fn new(inner: P, mmu: &'a Mmu<'h, F>) -> Self {
+        Followed { inner, mmu }
+    }
+}
+
+impl<F: Format, P: Policy> Policy for Followed<'_, '_, F, P> {
+    fn alloc(&self, pin: &Pinned<'_>, level: Level, ask: Ask) -> Result<Clean, NoFrame> {
+        let page = self.inner.alloc(pin, level, ask)?;
+        // Tops hold the kernel's entries already.
+        let content = if level == F::LAYOUT.top() { Content::Unchecked } else { Content::Zero };
+        let (at, size) = (page.addr().0, Mmu::<F>::size(level));
+        self.mmu.sanitizer().table_allocated(&self.mmu.memory(), at, size, Some(level.0), content);
+        Ok(page)
+    }
+
+    fn unused(&self, pin: &Pinned<'_>, level: Level, page: Clean) {
+        self.mmu.freed(level, page.addr());
+        self.inner.unused(pin, level, page);
+    }
+
+    fn retire(&self, pin: &Pinned<'_>, pages: &mut Unhooked) {
+        let mut held = Vec::new();
+        pages.each(self.mmu.host.frames(), |level, at| held.push((level, at)));
+        self.inner.retire(pin, pages);
+        // What the policy has taken out by now could be handed out again before the flush.
+        if pages.is_empty() {
+            for (level, at) in held {
+                self.mmu.freed(level, at);
+            }
+        }
+    }
+
+    fn flushed(&self, pin: &Pinned<'_>, pages: Flushed) {
+        pages.each(self.mmu.host.frames(), |level, at| self.mmu.freed(level, at));
+        self.inner.flushed(pin, pages);
+    }
+
+    fn gather_end(&self, pin: &Pinned<'_>) {
+        self.inner.gather_end(pin);
+    }
+
+    fn idle(&self, pin: &Pinned<'_>) {
+        self.inner.idle(pin);
+    }
+
+    fn reclaim(&self, pin: &Pinned<'_>, node: NodeId, want: u32) -> u32 {
+        self.inner.reclaim(pin, node, want)
+    }
+
+    fn drain(&self, pin: &Pinned<'_>) {
+        self.inner.drain(pin);
+    }
+
+    fn counts(&self) -> PolicyCounts {
+        self.inner.counts()
+    }
+}

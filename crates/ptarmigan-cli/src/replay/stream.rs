@@ -1,0 +1,91 @@
+//! The calls of a run, made again back to back on a fresh machine: the only way to know what 5 ns take.
+//!
+//! Calls of one kind on one CPU that follow each other are made in one loop, so that what is measured are the calls
+//! and not the telling apart of what comes next.
+use super::clock::thread_time;
+use super::measure::Call;
+use ptarmigan::addr::PhysAddr;
+use ptarmigan::frames::{Ask, NoFrame};
+use ptarmigan::hosted::CpuSlot;
+use ptarmigan::quicklist::{Clean, Level, Policy};
+use std::time::Duration;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Alloc,
+    Free,
+    GatherEnd,
+    Idle,
+}
+
+struct Run {
+    kind: Kind,
+    cpu: u16,
+    len: u32,
+}
+
+/// Calls in runs of one kind and CPU.
+pub struct Stream {
+    runs: Vec<Run>,
+    /// Level and number of the page, for each allocation and free.
+    pages: Vec<(u8, u32)>,
+    slots_used: u32,
+}
+
+impl Stream {
+    /// Puts `calls` together; `slots_used` is the number of pages ever out at once.
+    pub fn new(calls: &[Call], slots_used: u32) -> Self {
+        let mut stream = Stream { runs: Vec::new(), pages: Vec::new(), slots_used };
+        for call in calls {
+            let (kind, cpu) = match *call {
+                Call::Alloc { level, cpu, slot } => {
+                    stream.pages.push((level, slot));
+                    (Kind::Alloc, cpu)
+                }
+                Call::Free { level, cpu, slot } => {
+                    stream.pages.push((level, slot));
+                    (Kind::Free, cpu)
+                }
+                Call::GatherEnd(cpu) => (Kind::GatherEnd, cpu),
+                Call::Idle(cpu) => (Kind::Idle, cpu),
+            };
+            match stream.runs.last_mut() {
+                Some(run) if run.kind == kind && run.cpu == cpu => run.len += 1,
+                _ => stream.runs.push(Run { kind, cpu, len: 1 }),
+            }
+        }
+        stream
+    }
+
+    /// Makes all calls; the processor time it took.
+    ///
+    /// # Errors
+    /// [`NoFrame`] if there was no memory, as there was not in the run either; pages that were out then are lost.
+    pub fn run<P: Policy>(&self, policy: &P, cpus: &[CpuSlot]) -> Result<Duration, NoFrame> {
+        let mut out = vec![PhysAddr(0); self.slots_used as usize];
+        let mut pages = self.pages.iter();
+        let start = thread_time();
+        for &Run { kind, cpu, len } in &self.runs {
+            let pin = cpus[usize::from(cpu)].pin();
+            match kind {
+                Kind::Alloc => {
+                    for &(level, slot) in pages.by_ref().take(len as usize) {
+                        out[slot as usize] = policy.alloc(&pin, Level(level), Ask::NORMAL)?.into_raw();
+                    }
+                }
+                Kind::Free => {
+                    for &(level, slot) in pages.by_ref().take(len as usize) {
+                        // SAFETY: 1. the address came from `into_raw` at the slot's allocation, and a slot is freed
+                        // once for each time it was filled, as in the run it was written down from. 2. nobody wrote
+                        // to the page. 3. it never was linked.
+                        let page = unsafe { Clean::from_raw(out[slot as usize]) };
+                        policy.unused(&pin, Level(level), page);
+                    }
+                }
+                Kind::GatherEnd => (0..len).for_each(|_| policy.gather_end(&pin)),
+                Kind::Idle => (0..len).for_each(|_| policy.idle(&pin)),
+            }
+        }
+        Ok(thread_time() - start)
+    }
+}

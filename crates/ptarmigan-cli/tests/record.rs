@@ -1,0 +1,190 @@
+//! Recording real commands with the built program, as far as this machine allows it: a test that cannot record
+//! says so and passes.
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+use ptarmigan_cli::inspect::{self, Report};
+use ptarmigan_trace::{AreaKind, Event, Kind, Reader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+const METHODS: [&str; 2] = ["tracefs", "perf"];
+
+/// A directory of its own for each test, removed at its end.
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new(test: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("ptarmigan-{test}-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("a temporary directory");
+        Self(dir)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    fn files(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(&self.0).expect("our directory");
+        let mut names: Vec<String> =
+            entries.map(|e| e.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn ptarmigan() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_ptarmigan"))
+}
+
+fn run(command: &mut Command) -> (Option<i32>, String) {
+    let Output { status, stderr, .. } = command.output().expect("the program is there");
+    (status.code(), String::from_utf8_lossy(&stderr).into_owned())
+}
+
+/// Records with each method that works here.
+fn with_each_method(test: &str, command: &[&str], check: impl Fn(Option<i32>, &str, &Path, &Dir)) {
+    for method in METHODS {
+        let dir = Dir::new(&format!("{test}-{method}"));
+        let probe = dir.path("probe");
+        let (status, stderr) =
+            run(ptarmigan().args(["record", "--method", method, "-o"]).arg(&probe).args(["--", "true"]));
+        if status != Some(0) {
+            assert!(!stderr.contains("panicked"), "{stderr}");
+            eprintln!("skipped: {test} with {method}: {}", stderr.trim());
+            continue;
+        }
+        std::fs::remove_file(&probe).expect("it was recorded");
+        let file = dir.path("out.ptrace");
+        let (status, stderr) =
+            run(ptarmigan().args(["record", "--method", method, "-o"]).arg(&file).arg("--").args(command));
+        check(status, &stderr, &file, &dir);
+    }
+}
+
+fn report(file: &Path) -> Report {
+    inspect::report(file).expect("a whole trace")
+}
+
+#[test]
+fn true_is_one_program() {
+    with_each_method("true", &["/bin/true"], |status, stderr, file, dir| {
+        assert_eq!(status, Some(0), "{stderr}");
+        assert_eq!(dir.files(), ["out.ptrace"], "no temporary file is left");
+        let r = report(file);
+        assert_eq!((r.name.as_str(), r.tasks, r.execs, r.samples.exit, r.lost), ("true", 1, 1, 1, 0));
+        let events: Vec<Event> = Reader::open(file).expect("a trace").map(|e| e.expect("an event")).collect();
+        let Kind::Exec { arg_pages, .. } = events[0].kind else { panic!("{:?}", events[0]) };
+        assert!((1..64).contains(&arg_pages), "{arg_pages} argument pages");
+        let area = |wanted: AreaKind| {
+            events.iter().filter(|e| matches!(e.kind, Kind::Area { kind, .. } if kind == wanted)).count()
+        };
+        assert_eq!(area(AreaKind::Stack), 1);
+        assert!(area(AreaKind::File) >= 4 && area(AreaKind::Special) >= 1);
+        assert!(matches!(
+            events[events.len() - 1].kind,
+            Kind::Exit { last: true } | Kind::TlbFlush { .. } | Kind::Idle
+        ));
+        // The recorded machine's paths are not in the file.
+        let bytes = std::fs::read(file).expect("it was recorded");
+        assert!(!bytes.windows(5).any(|w| w == b"/bin/" || w == b"/usr/"));
+    });
+}
+
+#[test]
+fn a_script_that_forks_agrees_with_linux() {
+    let script =
+        "(:; :); /bin/true | /bin/true; for i in 1 2 3; do /bin/true; done; (exec /bin/true); exit 7";
+    with_each_method("forks", &["sh", "-c", script], |status, stderr, file, _| {
+        assert_eq!(status, Some(7), "{stderr}");
+        let r = report(file);
+        assert_eq!(r.lost, 0);
+        assert!(r.forks >= 3 && r.execs == 7 && r.tasks >= 8, "{r:?}");
+        assert_eq!(r.samples.exit, u64::from(r.tasks), "every task's end was sampled");
+        assert_eq!(r.samples.exec, r.execs - 1, "every exec but the first, which is the recorder's own");
+        // Regions that a child got by copying and never touched make the two differ, as address layout has it.
+        assert!(r.samples.equal_to_regions * 2 >= r.samples.exit + r.samples.exec, "{:?}", r.samples);
+    });
+}
+
+#[test]
+fn the_exit_status_is_that_of_the_command() {
+    with_each_method("status", &["sh", "-c", "kill -9 $$"], |status, stderr, file, _| {
+        assert_eq!(status, Some(137), "{stderr}");
+        assert!(stderr.contains("ended by signal 9"), "{stderr}");
+        assert_eq!(report(file).execs, 1);
+    });
+}
+
+#[test]
+fn a_command_that_does_not_exist() {
+    with_each_method("absent", &["/does/not/exist"], |status, stderr, _, dir| {
+        assert_eq!(status, Some(127), "{stderr}");
+        assert!(stderr.starts_with("ptarmigan: /does/not/exist: No such file"), "{stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{stderr}");
+        assert_eq!(dir.files(), [""; 0], "nothing is left");
+    });
+}
+
+#[test]
+fn an_interrupt_keeps_what_is_there() {
+    for method in METHODS {
+        let dir = Dir::new(&format!("interrupt-{method}"));
+        let file = dir.path("out.ptrace");
+        let mut child = ptarmigan()
+            .args(["record", "--method", method, "-o"])
+            .arg(&file)
+            .args(["--", "sh", "-c", "echo started; while :; do /bin/true; done"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program is there");
+        let mut first = [0; 1];
+        let out = child.stdout.as_mut().expect("a pipe");
+        if std::io::Read::read(out, &mut first).unwrap_or(0) == 0 {
+            eprintln!("skipped: interrupt with {method}: it cannot record here");
+            let _ = child.wait();
+            continue;
+        }
+        std::thread::sleep(Duration::from_millis(200));
+        let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill");
+        assert!(kill.success());
+        assert_eq!(child.wait().expect("it ends").code(), Some(130));
+        assert!(report(&file).events > 50);
+        assert_eq!(dir.files(), ["out.ptrace"]);
+        let instance = format!("/sys/kernel/tracing/instances/ptarmigan-{}", child.id());
+        assert!(!Path::new(&instance).exists(), "the tracefs instance is removed");
+    }
+}
+
+#[test]
+fn a_recording_of_a_recording_is_refused() {
+    let program = env!("CARGO_BIN_EXE_ptarmigan");
+    let inner = std::env::temp_dir().join(format!("ptarmigan-inner-{}", std::process::id()));
+    let inner = inner.to_string_lossy();
+    with_each_method(
+        "nested",
+        &[program, "record", "-o", &inner, "--", "true"],
+        |status, stderr, file, dir| {
+            assert_eq!(status, Some(1), "{stderr}");
+            assert!(stderr.contains("ptarmigan: ptrace is refused: "), "{stderr}");
+            assert!(!Path::new(&*inner).exists());
+            assert_eq!(dir.files(), ["out.ptrace"]);
+            assert!(report(file).execs >= 1);
+        },
+    );
+}
+
+#[test]
+fn an_output_that_cannot_be_written() {
+    for output in ["/does/not/exist/out.ptrace", "/proc/out.ptrace", "/"] {
+        let (status, stderr) = run(ptarmigan().args(["record", "-o", output, "--", "true"]));
+        assert_eq!(status, Some(1), "{stderr}");
+        assert!(stderr.starts_with("ptarmigan: ") && stderr.lines().count() == 1, "{stderr}");
+    }
+}

@@ -1,0 +1,515 @@
+//! The test rig: a hosted machine of which a sanitizer sees every table page and every invalidation.
+//!
+//! [`Watch`] owns the sanitizer; [`WatchedPolicy`] and [`WatchedTlb`] stand between the library and it:
+//!
+//! * a page is *allocated* for the sanitizer when the policy hands it out, and *freed* when the policy gets it from
+//!   where it may be handed out again: in `flushed`, in `unused`, and in `retire` if the policy takes it there;
+//! * the software MMU of a CPU forgets what `invalidate` tells that CPU to forget, and nothing else.
+#![allow(dead_code, reason = "every test binary uses its own part of the rig")]
+use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
+use ptarmigan::cpu::{NodeId, Pinned};
+use ptarmigan::format::{Attr, Format, X86_64, X86Pae};
+use ptarmigan::frames::{Ask, Dirty, Frame, NoFrame, Place, Request, Use, ZoneClass};
+use ptarmigan::hosted::{CpuSlot, Host, HostConfig, HostMachine};
+use ptarmigan::quicklist::{Clean, Flushed, Level, Policy, PolicyCounts, Unhooked};
+use ptarmigan::space::Space;
+use ptarmigan::table::{Machine, Tree};
+use ptarmigan::tlb::{Invalidation, Scope, Shootdown, SpaceId};
+use ptarmigan::window::{Window, WindowGuard};
+use ptsan::{Access, Arch, Config, Content, Fault, Flush, Kind, Memory, Sanitizer, Translation};
+use std::cell::Cell;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A format that the sanitizer knows as well.
+pub trait Watchable: Format {
+    fn arch() -> Arch;
+}
+
+impl Watchable for X86_64 {
+    fn arch() -> Arch {
+        Arch::x86_64()
+    }
+}
+
+impl Watchable for X86Pae {
+    fn arch() -> Arch {
+        Arch::x86_pae()
+    }
+}
+
+/// A small machine with memory behind its data frames.
+pub fn small(cpus: usize, nodes: usize, mib: u64) -> HostConfig {
+    HostConfig { cpus, nodes, bytes: mib << 20, touch_data: true, prefault: 0 }
+}
+
+/// Physical memory as the sanitizer's walkers read it.
+struct Physical<'h, F: Format>(&'h Host<F>);
+
+impl<F: Format> Memory for Physical<'_, F> {
+    fn read(&self, phys: u64, bytes: u8) -> Option<u64> {
+        self.0.read(PhysAddr(phys), bytes as usize)
+    }
+}
+
+struct Seen {
+    san: Sanitizer,
+    /// The space whose root each CPU has loaded.
+    loaded: Vec<Option<SpaceId>>,
+}
+
+/// A sanitizer that watches one host.
+pub struct Watch<'h, F: Format> {
+    host: &'h Host<F>,
+    seen: Mutex<Seen>,
+}
+
+impl<'h, F: Watchable> Watch<'h, F> {
+    pub fn new(host: &'h Host<F>) -> Self {
+        let cpus = host.config().cpus;
+        let config = Config { cpus, eager_walkers: true, ..Config::new(F::arch()) };
+        let mut san = Sanitizer::new(config);
+        // The host's own frame that stands for the kernel's tables.
+        let zero = host.zero_frame().addr().0;
+        san.table_allocated(&Physical(host), zero, 4096, None, Content::Zero);
+        Watch { host, seen: Mutex::new(Seen { san, loaded: vec![None; cpus] }) }
+    }
+
+    fn with<R>(&self, f: impl FnOnce(&mut Seen, &Physical<'h, F>) -> R) -> R {
+        f(&mut self.seen.lock().unwrap_or_else(|e| e.into_inner()), &Physical(self.host))
+    }
+
+    fn bytes(level: Level) -> u64 {
+        1 << F::LAYOUT.table_shift[level.at()]
+    }
+
+    fn allocated(&self, level: Level, at: PhysAddr) {
+        let content = if level == F::LAYOUT.top() { Content::Unchecked } else { Content::Zero };
+        self.with(|s, memory| {
+            s.san.table_allocated(memory, at.0, Self::bytes(level), Some(level.0), content);
+        });
+    }
+
+    fn freed(&self, level: Level, at: PhysAddr) {
+        self.with(|s, memory| s.san.table_freed(memory, at.0, Self::bytes(level)));
+    }
+
+    /// An access by a program on `cpu`.
+    pub fn translate(&self, cpu: usize, va: u64, access: Access) -> Result<Translation, Fault> {
+        self.with(|s, memory| s.san.translate(memory, cpu, va, access))
+    }
+
+    /// How often a defect was found.
+    pub fn count(&self, kind: Kind) -> u64 {
+        self.with(|s, _| s.san.count(kind))
+    }
+
+    pub fn total(&self) -> u64 {
+        self.with(|s, _| s.san.total())
+    }
+
+    /// Nothing has been found so far.
+    #[track_caller]
+    pub fn assert_clean(&self) {
+        self.with(|s, _| s.san.assert_clean());
+    }
+
+    /// The machine ends: what is still a table has leaked. Returns the number of findings of each kind.
+    pub fn finish(&self) -> BTreeMap<&'static str, u64> {
+        self.freed(Level(0), self.host.zero_frame().addr());
+        self.with(|s, _| {
+            s.san.finish();
+            Kind::ALL.into_iter().map(|k| (k.name(), s.san.count(k))).filter(|(_, n)| *n > 0).collect()
+        })
+    }
+}
+
+/// A policy whose pages are watched. Also checks that every page it hands out is in its level's state (I2, I10).
+pub struct WatchedPolicy<'w, 'h, F: Format, P> {
+    watch: &'w Watch<'h, F>,
+    inner: P,
+}
+
+impl<'w, 'h, F: Format, P> WatchedPolicy<'w, 'h, F, P> {
+    pub fn new(watch: &'w Watch<'h, F>, inner: P) -> Self {
+        WatchedPolicy { watch, inner }
+    }
+
+    pub fn inner(&self) -> &P {
+        &self.inner
+    }
+}
+
+/// A constructed top shows the kernel map of this moment and nothing else.
+#[track_caller]
+pub fn assert_constructed<F: Format>(host: &Host<F>, at: PhysAddr) {
+    for index in 0..F::entries(F::LAYOUT.top()) {
+        let want = if index < F::USER_TOP { 0 } else { host.kernel().get(index) };
+        let entry = host.read(PhysAddr(at.0 + 8 * index as u64), 8);
+        assert_eq!(entry, Some(want), "entry {index} of the constructed top at {at}");
+    }
+}
+
+/// Every byte of the frame is zero.
+#[track_caller]
+pub fn assert_zero<F: Format>(host: &Host<F>, at: PhysAddr) {
+    for offset in (0..4096).step_by(8) {
+        assert_eq!(host.read(PhysAddr(at.0 + offset), 8), Some(0), "byte {offset} of the page at {at}");
+    }
+}
+
+impl<F: Watchable, P: Policy> Policy for WatchedPolicy<'_, '_, F, P> {
+    fn alloc(&self, pin: &Pinned<'_>, level: Level, ask: Ask) -> Result<Clean, NoFrame> {
+        let page = self.inner.alloc(pin, level, ask)?;
+        if level == F::LAYOUT.top() {
+            assert_constructed(self.watch.host, page.addr());
+        }
+        self.watch.allocated(level, page.addr());
+        Ok(page)
+    }
+
+    fn unused(&self, pin: &Pinned<'_>, level: Level, page: Clean) {
+        self.watch.freed(level, page.addr());
+        self.inner.unused(pin, level, page);
+    }
+
+    fn retire(&self, pin: &Pinned<'_>, pages: &mut Unhooked) {
+        let frames = self.watch.host.frames();
+        let mut before = Vec::new();
+        pages.each(frames, |level, at| before.push((level, at)));
+        self.inner.retire(pin, pages);
+        let mut left = HashSet::new();
+        pages.each(frames, |_, at| {
+            left.insert(at);
+        });
+        for (level, at) in before {
+            if !left.contains(&at) {
+                self.watch.freed(level, at);
+            }
+        }
+    }
+
+    fn flushed(&self, pin: &Pinned<'_>, pages: Flushed) {
+        pages.each(self.watch.host.frames(), |level, at| self.watch.freed(level, at));
+        self.inner.flushed(pin, pages);
+    }
+
+    fn gather_end(&self, pin: &Pinned<'_>) {
+        self.inner.gather_end(pin);
+    }
+
+    fn idle(&self, pin: &Pinned<'_>) {
+        self.inner.idle(pin);
+    }
+
+    fn reclaim(&self, pin: &Pinned<'_>, node: NodeId, want: u32) -> u32 {
+        self.inner.reclaim(pin, node, want)
+    }
+
+    fn drain(&self, pin: &Pinned<'_>) {
+        self.inner.drain(pin);
+    }
+
+    fn counts(&self) -> PolicyCounts {
+        self.inner.counts()
+    }
+}
+
+/// The software MMUs of the sanitizer, told to forget.
+pub struct WatchedTlb<'w, 'h, F: Format> {
+    watch: &'w Watch<'h, F>,
+}
+
+// SAFETY: 1. `invalidate` has every target's software MMU forget what the scope covers before it returns (any
+// invalidation drops paging-structure caches there, as on x86), and load no root if the space ends. 2. `load`
+// switches the software MMU, which keeps nothing of another space.
+unsafe impl<F: Watchable> Shootdown for WatchedTlb<'_, '_, F> {
+    fn invalidate(&self, _: &Pinned<'_>, request: &Invalidation) {
+        let space = request.ticket.space;
+        let id = u64::from(space.0);
+        self.watch.with(|s, memory| {
+            for cpu in request.targets.iter() {
+                let flush = match request.scope_on(cpu) {
+                    Scope::Page(va) => Flush::page(id, va),
+                    Scope::Range { start, end, stride } => Flush::range(id, start, end, 1 << stride),
+                    Scope::Full => Flush::space(id),
+                };
+                let cpu = cpu.0 as usize;
+                s.san.flush(memory, cpu, flush);
+                if request.space_ends && s.loaded[cpu] == Some(space) {
+                    s.san.leave(cpu);
+                    s.loaded[cpu] = None;
+                }
+            }
+        });
+    }
+
+    fn load(&self, pin: &Pinned<'_>, space: SpaceId, root: PhysAddr) {
+        let cpu = pin.cpu().0 as usize;
+        self.watch.with(|s, memory| {
+            s.san.switch(memory, cpu, root.0, u64::from(space.0));
+            s.loaded[cpu] = Some(space);
+        });
+    }
+
+    fn lazy(&self, pin: &Pinned<'_>, space: SpaceId) {
+        let cpu = pin.cpu().0 as usize;
+        self.watch.with(|s, _| {
+            if s.loaded[cpu] == Some(space) {
+                s.san.lazy(cpu);
+            }
+        });
+    }
+
+    fn unload(&self, pin: &Pinned<'_>, space: SpaceId) {
+        let cpu = pin.cpu().0 as usize;
+        self.watch.with(|s, _| {
+            if s.loaded[cpu] == Some(space) {
+                s.san.leave(cpu);
+                s.loaded[cpu] = None;
+            }
+        });
+    }
+}
+
+/// A machine that is watched.
+pub type Watched<'w, 'h, F, P> = HostMachine<'h, F, WatchedPolicy<'w, 'h, F, P>, WatchedTlb<'w, 'h, F>>;
+
+/// Puts a policy under the sanitizer's eyes.
+pub fn watched<'w, 'h, F: Watchable, P: Policy>(watch: &'w Watch<'h, F>, policy: P) -> Watched<'w, 'h, F, P> {
+    HostMachine::new(watch.host, WatchedPolicy::new(watch, policy), WatchedTlb { watch })
+        .expect("the host has memory for the TLB state")
+}
+
+/// Hands an order of events out: a policy that fails its `k`-th allocation.
+pub struct FailAt<P> {
+    inner: P,
+    left: AtomicUsize,
+}
+
+impl<P> FailAt<P> {
+    pub fn new(inner: P) -> Self {
+        FailAt { inner, left: AtomicUsize::new(usize::MAX) }
+    }
+
+    /// The `k`-th allocation from now on fails, and so do all after it; `usize::MAX`: none does.
+    pub fn set(&self, k: usize) {
+        self.left.store(k, Ordering::Relaxed);
+    }
+}
+
+impl<P: Policy> Policy for FailAt<P> {
+    fn alloc(&self, pin: &Pinned<'_>, level: Level, ask: Ask) -> Result<Clean, NoFrame> {
+        let left = self.left.load(Ordering::Relaxed);
+        if left == 0 {
+            return Err(NoFrame { order: 0, node: pin.node(), free: 0 });
+        }
+        if left != usize::MAX {
+            self.left.store(left - 1, Ordering::Relaxed);
+        }
+        self.inner.alloc(pin, level, ask)
+    }
+    fn unused(&self, pin: &Pinned<'_>, level: Level, page: Clean) {
+        self.inner.unused(pin, level, page);
+    }
+    fn retire(&self, pin: &Pinned<'_>, pages: &mut Unhooked) {
+        self.inner.retire(pin, pages);
+    }
+    fn flushed(&self, pin: &Pinned<'_>, pages: Flushed) {
+        self.inner.flushed(pin, pages);
+    }
+    fn gather_end(&self, pin: &Pinned<'_>) {
+        self.inner.gather_end(pin);
+    }
+    fn idle(&self, pin: &Pinned<'_>) {
+        self.inner.idle(pin);
+    }
+    fn reclaim(&self, pin: &Pinned<'_>, node: NodeId, want: u32) -> u32 {
+        self.inner.reclaim(pin, node, want)
+    }
+    fn drain(&self, pin: &Pinned<'_>) {
+        self.inner.drain(pin);
+    }
+    fn counts(&self) -> PolicyCounts {
+        self.inner.counts()
+    }
+}
+
+/// Takes memory away until ordinary requests get exactly `leave` more single frames of node 0.
+pub struct Starved<'h, F: Format> {
+    host: &'h Host<F>,
+    held: Vec<Frame<Dirty>>,
+}
+
+pub fn any_frame(node: u8) -> Request {
+    Request {
+        node: NodeId(node),
+        order: 0,
+        zero: false,
+        class: ZoneClass::Low,
+        place: Place::Bottom,
+        ask: Ask::NORMAL,
+    }
+}
+
+impl<'h, F: Format> Starved<'h, F> {
+    /// The lists of all CPUs should be drained before.
+    pub fn new(host: &'h Host<F>, leave: usize) -> Self {
+        let mut held: Vec<Frame<Dirty>> = Vec::new();
+        while let Ok(taken) = host.frames().take(any_frame(0)) {
+            held.push(taken.dirty());
+        }
+        for _ in 0..leave {
+            host.frames().give(held.pop().expect("the machine has that many frames"));
+        }
+        Starved { host, held }
+    }
+}
+
+impl<F: Format> Drop for Starved<'_, F> {
+    fn drop(&mut self) {
+        for frame in self.held.drain(..) {
+            self.host.frames().give(frame);
+        }
+    }
+}
+
+/// What is mapped, by page: frame and attributes.
+pub type Pages = BTreeMap<u64, (Pfn, Attr)>;
+
+/// Reads a tree entry by entry, as an MMU would that forgets nothing, and compares every record and every count of
+/// the tree with what is there. Returns what is mapped.
+#[track_caller]
+pub fn scan<F: Format, M: Machine>(host: &Host<F>, m: &M, tree: &Tree<F>) -> Pages {
+    let mut pages = Pages::new();
+    let mut tables = [0u32; 5];
+    scan_table::<F>(host, tree.root(), F::LAYOUT.top(), 0, &mut tables, &mut pages);
+    for (level, n) in tables.iter().enumerate().take(F::LAYOUT.levels as usize) {
+        assert_eq!(tree.tables(Level(level as u8)), *n, "tables of level {level}");
+    }
+    // `walk` follows the maps of touched cache lines: what it does not find has lost its line.
+    let mut walked = Pages::new();
+    tree.walk(m, VirtRange { start: 0, end: F::USER_END }, |va, pfn, attr| {
+        assert!(walked.insert(va.0, (pfn, attr)).is_none(), "{va} was visited twice");
+    });
+    assert_eq!(walked, pages, "pages found by way of touched lines, and all pages");
+    pages
+}
+
+fn scan_table<F: Format>(
+    host: &Host<F>,
+    at: PhysAddr,
+    level: Level,
+    base: u64,
+    tables: &mut [u32; 5],
+    pages: &mut Pages,
+) {
+    tables[level.at()] += 1;
+    let top = level == F::LAYOUT.top();
+    let entries = if top { F::USER_TOP } else { F::entries(level) };
+    let mut live = 0;
+    for index in 0..entries {
+        let raw = host.read(PhysAddr(at.0 + 8 * index as u64), 8).expect("tables lie in memory");
+        if raw == 0 {
+            continue;
+        }
+        live += 1;
+        let va = base + ((index as u64) << F::shift(level));
+        if level == Level::PTE {
+            pages.insert(va, (F::frame(raw), F::attr(raw)));
+        } else {
+            let next = F::linked(level, raw).expect("an entry that is not empty links a table");
+            scan_table::<F>(host, next, Level(level.0 - 1), va, tables, pages);
+        }
+    }
+    if F::LAYOUT.is_small(level) {
+        return;
+    }
+    let meta = host.frames().meta(at.pfn());
+    assert_eq!(meta.usage(), Use::Table, "use of the table at {at}");
+    assert_eq!(meta.live(), live, "live entries of the table at {at}, level {}", level.0);
+}
+
+/// What a space shows, frames renamed in the order of addresses: equal for equal histories, whatever the policy.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Shape {
+    pub pages: Vec<(u64, usize, Attr)>,
+    pub tables: Vec<u32>,
+}
+
+/// The shapes of several spaces, with frames named across all of them.
+pub fn shapes<F: Format, M: Machine>(host: &Host<F>, m: &M, spaces: &[&Space<F>]) -> Vec<Shape> {
+    let mut names = BTreeMap::new();
+    spaces
+        .iter()
+        .map(|space| Shape {
+            pages: scan(host, m, space.tree())
+                .into_iter()
+                .map(|(va, (pfn, attr))| {
+                    let fresh = names.len();
+                    (va, *names.entry(pfn).or_insert(fresh), attr)
+                })
+                .collect(),
+            tables: (0..F::LAYOUT.levels).map(|l| space.tree().tables(Level(l))).collect(),
+        })
+        .collect()
+}
+
+/// Reads a word of a frame.
+pub fn peek<F: Format>(host: &Host<F>, at: u64) -> u64 {
+    host.read(PhysAddr(at), 8).expect("within memory")
+}
+
+/// Writes a word of a data frame, as a program would through a translation.
+pub fn poke<F: Format>(host: &Host<F>, at: u64, word: u64) {
+    let window = host.window();
+    let guard = window.map(PhysAddr(at));
+    // SAFETY: the frame is data mapped into a space of this single-threaded test, or the test's own; the guard is
+    // valid for it, and `at` is a multiple of 8.
+    unsafe { guard.base().cast::<u64>().write(word) };
+}
+
+/// A space on a CPU, from the side of whoever schedules: enters it, and tells the sanitizer of a lazy CPU that it goes on.
+pub fn activate<F: Watchable, P: Policy>(
+    m: &Watched<'_, '_, F, P>,
+    watch: &Watch<'_, F>,
+    slot: &CpuSlot,
+    space: &Space<F>,
+) {
+    space.activate(m, &slot.pin());
+    watch.with(|s, _| s.san.resume(slot.cpu().0 as usize));
+}
+
+/// Deterministic numbers.
+pub struct Rng(Cell<u64>);
+
+impl Rng {
+    pub fn new(seed: u64) -> Self {
+        Rng(Cell::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1))
+    }
+
+    pub fn next(&self) -> u64 {
+        let mut x = self.0.get();
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        self.0.set(x);
+        x.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// A number below `n`.
+    pub fn below(&self, n: u64) -> u64 {
+        (self.next() >> 11) % n
+    }
+}
+
+pub fn va(at: u64) -> VirtAddr {
+    VirtAddr(at)
+}
+
+pub fn range(start: u64, end: u64) -> VirtRange {
+    VirtRange { start, end }
+}
+
+pub mod world;

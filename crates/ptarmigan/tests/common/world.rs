@@ -1,0 +1,718 @@
+//! A world of several address spaces on several CPUs, and a model of it page by page.
+//!
+//! The model knows what each page of each space must show: zeroes, the backing object, or a word of its own. Programs
+//! really read and write through the sanitizer's software MMUs, so sharing, copy-on-write, stale translations and
+//! lost pages all show as a wrong word.
+use super::*;
+use ptarmigan::space::{Access as Touch, Advice, AreaError, AreaFlags, FaultError};
+
+const PAGE: u64 = 4096;
+const STACK: u64 = 24;
+
+/// What a page of the model shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shows {
+    /// Nothing private: zeroes, or the backing object.
+    Default,
+    /// A private page with this word.
+    Own(u64),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Page {
+    flags: AreaFlags,
+    shows: Shows,
+}
+
+#[derive(Clone, Default)]
+struct Model {
+    pages: BTreeMap<u64, Page>,
+    /// First page of the heap, and its end.
+    heap: Option<(u64, u64)>,
+}
+
+impl Model {
+    fn clear(&mut self, start: u64, end: u64) {
+        let gone: Vec<u64> = self.pages.range(start..end).map(|p| *p.0).collect();
+        for page in gone {
+            self.pages.remove(&page);
+        }
+    }
+
+    fn is_free(&self, start: u64, end: u64) -> bool {
+        self.pages.range(start..end).next().is_none()
+    }
+}
+
+struct Process<F: Format> {
+    id: u32,
+    space: Space<F>,
+    model: Model,
+}
+
+/// What a CPU has loaded.
+#[derive(Clone, Copy, PartialEq)]
+enum Loaded {
+    Nothing,
+    Active(u32),
+    Lazy(u32),
+}
+
+/// The world.
+pub struct World<'a, 'w, 'h, F: Watchable, P: Policy> {
+    host: &'h Host<F>,
+    watch: &'w Watch<'h, F>,
+    m: &'a Watched<'w, 'h, F, P>,
+    slots: &'a [CpuSlot],
+    rng: Rng,
+    processes: Vec<Process<F>>,
+    loaded: Vec<Loaded>,
+    next_id: u32,
+    next_word: u64,
+    /// What the object behind all files and shared areas holds.
+    backing: u64,
+    /// Calls are made with hardly any memory left: they may fail.
+    tight: bool,
+    /// The policy respects the TLB: there is nothing to be found.
+    sound: bool,
+    /// Calls that failed for lack of memory.
+    pub failures: u64,
+}
+
+type Outcome = Result<(), NoFrame>;
+
+fn no_frame(e: AreaError) -> Outcome {
+    match e {
+        AreaError::NoFrame(e) => Err(e),
+        e => panic!("{e}"),
+    }
+}
+
+impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
+    pub fn new(
+        watch: &'w Watch<'h, F>,
+        m: &'a Watched<'w, 'h, F, P>,
+        slots: &'a [CpuSlot],
+        seed: u64,
+        tight: bool,
+        sound: bool,
+    ) -> Self {
+        let host = m.host();
+        let space = Space::new(m, &slots[0].pin(), SpaceId(1)).expect("there is memory at first");
+        let first = Process { id: 1, space, model: Model::default() };
+        poke(host, host.backing_frame().addr().0, 1);
+        World {
+            host,
+            watch,
+            m,
+            slots,
+            rng: Rng::new(seed),
+            processes: vec![first],
+            loaded: vec![Loaded::Nothing; slots.len()],
+            next_id: 2,
+            next_word: 2,
+            backing: 1,
+            tight,
+            sound,
+            failures: 0,
+        }
+    }
+
+    /// Does `steps` random things; returns what all spaces looked like now and then.
+    pub fn run(&mut self, steps: usize) -> Vec<Vec<Shape>> {
+        let mut looks = Vec::new();
+        for step in 0..steps {
+            self.step();
+            if step % 64 == 63 || self.tight {
+                self.verify();
+            }
+            if step % 64 == 63 {
+                let spaces: Vec<&Space<F>> = self.processes.iter().map(|p| &p.space).collect();
+                looks.push(shapes(self.host, self.m, &spaces));
+            }
+        }
+        looks
+    }
+
+    /// Everything ends, on whatever CPU.
+    pub fn end(mut self) {
+        self.verify();
+        while let Some(process) = self.processes.pop() {
+            let cpu = self.rng.below(self.slots.len() as u64) as usize;
+            process.space.end(self.m, &self.slots[cpu].pin());
+        }
+        self.m.drain(self.slots);
+    }
+
+    /// An address where tables of several levels begin and end.
+    fn somewhere(&self) -> u64 {
+        let bases = [0x10_0000, 0x1f_c000, 0x3fff_8000, F::USER_END - (8 << 20)];
+        let base = bases[self.rng.below(4) as usize] / PAGE;
+        base + if self.rng.below(8) == 0 { self.rng.below(1200) } else { self.rng.below(24) }
+    }
+
+    fn length(&self) -> u64 {
+        match self.rng.below(12) {
+            0 => 512 + self.rng.below(600),
+            1 => 512,
+            _ => 1 + self.rng.below(20),
+        }
+    }
+
+    fn permissions(&self) -> AreaFlags {
+        // None, r, rw, rx, rwx; rw is the usual.
+        AreaFlags([0, 1, 3, 3, 3, 3, 5, 7][self.rng.below(8) as usize])
+    }
+
+    fn bytes(start: u64, end: u64) -> VirtRange {
+        VirtRange { start: start * PAGE, end: end * PAGE }
+    }
+
+    /// A page that is mapped, or nearly.
+    fn some_page(&self, at: usize) -> u64 {
+        let pages = &self.processes[at].model.pages;
+        if pages.is_empty() || self.rng.below(16) == 0 {
+            return self.somewhere();
+        }
+        let pivot = self.somewhere();
+        let mut near = pages.range(pivot..).next().or_else(|| pages.iter().next());
+        for _ in 0..self.rng.below(6) {
+            near = near.and_then(|p| pages.range(p.0 + 1..).next()).or(near);
+        }
+        near.map_or(pivot, |p| *p.0)
+    }
+
+    /// Brings a space onto a CPU, in one of the ways a scheduler has.
+    fn schedule(&mut self, cpu: usize, at: usize) {
+        let id = self.processes[at].id;
+        let pin = self.slots[cpu].pin();
+        match self.loaded[cpu] {
+            Loaded::Active(now) if now == id => return,
+            Loaded::Active(other) => {
+                let lazily = self.rng.below(2) == 0;
+                let other = self.processes.iter().find(|p| p.id == other).expect("active spaces exist");
+                if lazily { other.space.rest(self.m, &pin) } else { other.space.deactivate(self.m, &pin) }
+            }
+            Loaded::Lazy(_) | Loaded::Nothing => {}
+        }
+        activate(self.m, self.watch, &self.slots[cpu], &self.processes[at].space);
+        self.loaded[cpu] = Loaded::Active(id);
+    }
+
+    fn step(&mut self) {
+        if self.processes.is_empty() {
+            let id = self.fresh_id();
+            let space =
+                Space::new(self.m, &self.slots[0].pin(), SpaceId(id)).expect("all memory is free");
+            self.processes.push(Process { id, space, model: Model::default() });
+        }
+        let at = self.rng.below(self.processes.len() as u64) as usize;
+        let cpu = self.rng.below(self.slots.len() as u64) as usize;
+        // Now and then a call comes from a CPU that runs something else.
+        if self.rng.below(8) != 0 {
+            self.schedule(cpu, at);
+        }
+        let starved = (self.tight && self.rng.below(2) == 0).then(|| {
+            self.m.drain(self.slots);
+            Starved::new(self.host, self.rng.below(10) as usize)
+        });
+        let outcome = match self.rng.below(100) {
+            0..=9 => self.mmap(cpu, at),
+            10..=15 => self.munmap(cpu, at),
+            16..=21 => self.mprotect(cpu, at),
+            22..=27 => self.mremap(cpu, at),
+            28..=30 => self.brk(cpu, at),
+            31..=33 => self.dont_need(cpu, at),
+            34..=35 => self.mark(cpu, at),
+            36..=39 => self.fork(cpu, at),
+            40..=41 => self.exec(cpu, at),
+            42..=43 => self.exit(cpu, at),
+            44..=46 => self.pause(cpu),
+            47 => self.populate(cpu, at),
+            _ => {
+                let n = 1 + self.rng.below(6);
+                (0..n).try_for_each(|_| {
+                    let page = self.some_page(at);
+                    let touch = if self.rng.below(2) == 0 { Touch::Read } else { Touch::Write };
+                    self.touch(cpu, at, page, touch)
+                })
+            }
+        };
+        drop(starved);
+        if let Err(e) = outcome {
+            assert!(self.tight, "{e}");
+            self.failures += 1;
+        }
+    }
+
+    fn fresh_id(&mut self) -> u32 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    fn default_word(&self, flags: AreaFlags) -> u64 {
+        let backed = flags.has(AreaFlags::BACKED) || flags.has(AreaFlags::SHARED);
+        if backed { self.backing } else { 0 }
+    }
+
+    fn word(&self, page: &Page) -> u64 {
+        match page.shows {
+            Shows::Own(word) => word,
+            Shows::Default => self.default_word(page.flags),
+        }
+    }
+
+    fn mmap(&mut self, cpu: usize, at: usize) -> Outcome {
+        let start = self.somewhere();
+        let end = (start + self.length()).min(F::USER_END / PAGE);
+        let kind = [
+            AreaFlags(0),
+            AreaFlags(0),
+            AreaFlags(0),
+            AreaFlags::BACKED,
+            AreaFlags::BACKED.with(AreaFlags::SHARED),
+            AreaFlags::SHARED,
+        ][self.rng.below(6) as usize];
+        let flags = self.permissions().with(kind);
+        let object = u32::from(kind != AreaFlags(0));
+        let pin = self.slots[cpu].pin();
+        let process = &mut self.processes[at];
+        let done = process.space.mmap(self.m, &pin, Self::bytes(start, end), flags, object);
+        if let Err(e) = done {
+            // What was there may be gone, all or nothing.
+            if process.space.areas().at_or_after(self.m, start * PAGE).is_none_or(|a| a.start >= end * PAGE) {
+                process.model.clear(start, end);
+            }
+            return no_frame(e);
+        }
+        process.model.clear(start, end);
+        for page in start..end {
+            process.model.pages.insert(page, Page { flags, shows: Shows::Default });
+        }
+        Ok(())
+    }
+
+    fn munmap(&mut self, cpu: usize, at: usize) -> Outcome {
+        let start = self.some_page(at).saturating_sub(self.rng.below(3));
+        let end = (start + self.length()).min(F::USER_END / PAGE);
+        let pin = self.slots[cpu].pin();
+        let process = &mut self.processes[at];
+        process.space.munmap(self.m, &pin, Self::bytes(start, end)).or_else(no_frame)?;
+        process.model.clear(start, end);
+        Ok(())
+    }
+
+    fn mprotect(&mut self, cpu: usize, at: usize) -> Outcome {
+        let start = self.some_page(at);
+        let end = (start + self.length()).min(F::USER_END / PAGE);
+        let permissions = self.permissions();
+        let pin = self.slots[cpu].pin();
+        let process = &mut self.processes[at];
+        let empty = process.model.is_free(start, end);
+        match process.space.mprotect(self.m, &pin, Self::bytes(start, end), permissions) {
+            Err(AreaError::NoArea(_)) if empty => return Ok(()),
+            done => done.or_else(no_frame)?,
+        }
+        assert!(!empty);
+        for (_, page) in process.model.pages.range_mut(start..end) {
+            page.flags = page.flags.without(AreaFlags::PERMISSIONS).with(permissions);
+        }
+        Ok(())
+    }
+
+    fn mremap(&mut self, cpu: usize, at: usize) -> Outcome {
+        let start = self.some_page(at);
+        let most = self.length();
+        let model = &self.processes[at].model;
+        let Some(first) = model.pages.get(&start).copied() else { return Ok(()) };
+        let mut end = start;
+        while end - start < most && model.pages.get(&end).is_some_and(|p| p.flags == first.flags) {
+            end += 1;
+        }
+        let len = match self.rng.below(4) {
+            0 => 1 + self.rng.below(end - start),
+            1 => end - start + self.rng.below(8),
+            _ => end - start,
+        };
+        let stay = self.rng.below(4) == 0;
+        // Alike within their tables, so that whole tables can move.
+        let aligned = self.rng.below(2) == 0;
+        let to = match (stay, aligned) {
+            (true, _) => start,
+            (false, true) => (self.somewhere() & !511) + (start & 511),
+            (false, false) => self.somewhere(),
+        };
+        let here = to == start;
+        let (from, new) = (Self::bytes(start, end), Self::bytes(to, to + len));
+        if new.end > F::USER_END {
+            return Ok(());
+        }
+        let overlap = !here && start < to + len && to < end;
+        let keep = !here && len == end - start && self.rng.below(4) == 0;
+        let pin = self.slots[cpu].pin();
+        let process = &mut self.processes[at];
+        let result = process.space.mremap(self.m, &pin, from, new, keep);
+        if overlap {
+            assert_eq!(result, Err(AreaError::BadRange(new)), "one place cannot move onto itself");
+            return Ok(());
+        }
+        let grown = len.saturating_sub(end - start);
+        if here {
+            if grown > 0 && !process.model.is_free(end, end + grown) {
+                assert!(matches!(result, Err(AreaError::Overlap(_))), "{result:?}");
+                return Ok(());
+            }
+            result.or_else(no_frame)?;
+            process.model.clear(start + len, end.max(start + len));
+            for page in end..end + grown {
+                process.model.pages.insert(page, Page { flags: first.flags, shows: Shows::Default });
+            }
+            return Ok(());
+        }
+        if let Err(e) = result {
+            // The place that was to be taken is empty or as it was, and so is the tail of a move that shrinks.
+            let space = &process.space;
+            for page in (to..to + len).chain(start + len..end) {
+                if space.areas().find(self.m, page * PAGE).is_none() {
+                    process.model.pages.remove(&page);
+                }
+            }
+            return no_frame(e);
+        }
+        let old: Vec<Page> = (start..end).map(|p| process.model.pages[&p]).collect();
+        process.model.clear(to, to + len);
+        if keep {
+            for page in start..end {
+                process.model.pages.insert(page, Page { flags: first.flags, shows: Shows::Default });
+            }
+        } else {
+            process.model.clear(start, end);
+        }
+        for i in 0..len {
+            let moved = old.get(i as usize).copied();
+            let page = moved.unwrap_or(Page { flags: first.flags, shows: Shows::Default });
+            process.model.pages.insert(to + i, page);
+        }
+        Ok(())
+    }
+
+    fn brk(&mut self, cpu: usize, at: usize) -> Outcome {
+        let base = 0x60_0000 / PAGE;
+        let target = match self.processes[at].model.heap {
+            None => base + self.rng.below(4),
+            Some((start, _)) => (start + self.rng.below(40)).saturating_sub(self.rng.below(3)),
+        };
+        let unaligned = target * PAGE - self.rng.below(2) * 7;
+        let pin = self.slots[cpu].pin();
+        let process = &mut self.processes[at];
+        let result = process.space.brk(self.m, &pin, VirtAddr(unaligned));
+        let Some((start, end)) = process.model.heap else {
+            process.model.heap = Some((target, target));
+            return result.or_else(no_frame);
+        };
+        if target > end && !process.model.is_free(end, target) {
+            assert!(matches!(result, Err(AreaError::Overlap(_))), "{result:?}");
+            return Ok(());
+        }
+        result.or_else(no_frame)?;
+        if target < start {
+            return Ok(());
+        }
+        process.model.clear(target, end.max(target));
+        for page in end..target {
+            let flags = AreaFlags::READ.with(AreaFlags::WRITE);
+            process.model.pages.insert(page, Page { flags, shows: Shows::Default });
+        }
+        process.model.heap = Some((start, target));
+        Ok(())
+    }
+
+    fn dont_need(&mut self, cpu: usize, at: usize) -> Outcome {
+        let start = self.some_page(at);
+        let end = (start + self.length()).min(F::USER_END / PAGE);
+        let pin = self.slots[cpu].pin();
+        let process = &mut self.processes[at];
+        let range = Self::bytes(start, end);
+        process.space.madvise(self.m, &pin, range, Advice::DontNeed).or_else(no_frame)?;
+        for (_, page) in process.model.pages.range_mut(start..end) {
+            page.shows = Shows::Default;
+        }
+        Ok(())
+    }
+
+    fn mark(&mut self, cpu: usize, at: usize) -> Outcome {
+        let start = self.some_page(at);
+        let end = (start + self.length()).min(F::USER_END / PAGE);
+        let on = self.rng.below(2) == 0;
+        let (advice, flag) = if self.rng.below(2) == 0 {
+            (Advice::DontFork(on), AreaFlags::NO_FORK)
+        } else {
+            (Advice::WipeOnFork(on), AreaFlags::WIPE_ON_FORK)
+        };
+        let pin = self.slots[cpu].pin();
+        let process = &mut self.processes[at];
+        process.space.madvise(self.m, &pin, Self::bytes(start, end), advice).or_else(no_frame)?;
+        for (_, page) in process.model.pages.range_mut(start..end) {
+            page.flags = if on { page.flags.with(flag) } else { page.flags.without(flag) };
+        }
+        Ok(())
+    }
+
+    fn populate(&mut self, cpu: usize, at: usize) -> Outcome {
+        let start = self.some_page(at);
+        let end = (start + self.rng.below(30) + 1).min(F::USER_END / PAGE);
+        let access = if self.rng.below(2) == 0 { Touch::Read } else { Touch::Write };
+        // Stacks that grow are the business of `touch`.
+        let model = &self.processes[at].model;
+        if (start..end).any(|p| !model.pages.contains_key(&p)) {
+            return Ok(());
+        }
+        let pin = self.slots[cpu].pin();
+        let range = Self::bytes(start, end);
+        let result = self.processes[at].space.madvise(self.m, &pin, range, Advice::Populate(access));
+        // Up to where it came. Private copies show what was there: from now on they do so on their own.
+        for page in start..end {
+            let mapped = self.processes[at].space.tree().query(self.m, VirtAddr(page * PAGE));
+            if mapped.is_some_and(|(_, attr)| !attr.has(Attr::SPECIAL)) {
+                self.note_write(at, page, Touch::Write);
+            }
+        }
+        let Ok(()) = result else { return result.or_else(no_frame) };
+        let flags: Vec<AreaFlags> =
+            self.processes[at].model.pages.range(start..end).map(|p| p.1.flags).collect();
+        let writes = access == Touch::Write;
+        let allowed = |f: &AreaFlags| f.0 & if writes { 2 } else { 7 } != 0;
+        for i in 0..flags.iter().take_while(|f| allowed(f)).count() as u64 {
+            let mapped = self.processes[at].space.tree().query(self.m, VirtAddr((start + i) * PAGE));
+            assert!(mapped.is_some(), "page {:#x} was not populated", start + i);
+        }
+        Ok(())
+    }
+
+    fn fork(&mut self, cpu: usize, at: usize) -> Outcome {
+        if self.processes.len() >= 6 {
+            return self.exit(cpu, at);
+        }
+        let id = self.fresh_id();
+        let pin = self.slots[cpu].pin();
+        let parent = &mut self.processes[at];
+        let space = match parent.space.fork(self.m, &pin, SpaceId(id)) {
+            Ok(space) => space,
+            Err(e) => return no_frame(e),
+        };
+        let mut model = parent.model.clone();
+        model.pages.retain(|_, page| !page.flags.has(AreaFlags::NO_FORK));
+        for page in model.pages.values_mut() {
+            if page.flags.has(AreaFlags::WIPE_ON_FORK) {
+                page.shows = Shows::Default;
+            }
+        }
+        self.processes.push(Process { id, space, model });
+        Ok(())
+    }
+
+    fn exec(&mut self, cpu: usize, at: usize) -> Outcome {
+        let id = self.fresh_id();
+        let pin = self.slots[cpu].pin();
+        let last = F::USER_END / PAGE - 1;
+        let args = 1 + self.rng.below(4);
+        let mut space = match Space::exec(self.m, &pin, SpaceId(id), VirtAddr(last * PAGE), args) {
+            Ok(space) => space,
+            Err(e) => return no_frame(e),
+        };
+        // The kernel writes the arguments through its own mapping.
+        let mut words = Vec::new();
+        for page in last - args..last {
+            let (pfn, _) = space.tree().query(self.m, VirtAddr(page * PAGE)).expect("arguments are present");
+            self.next_word += 1;
+            poke(self.host, pfn.addr().0, self.next_word);
+            words.push(self.next_word);
+        }
+        let end = last - self.rng.below(2) * (40 + self.rng.below(600));
+        let (start, flags) = (end - STACK, AreaFlags::READ.with(AreaFlags::WRITE));
+        if let Err(e) = space.move_stack(self.m, &pin, Self::bytes(start, end), flags) {
+            space.end(self.m, &pin);
+            return no_frame(e);
+        }
+        let mut model = Model::default();
+        let flags = flags.with(AreaFlags::GROWS_DOWN);
+        for page in start..end {
+            let shows = match (page + args).checked_sub(end) {
+                Some(i) => Shows::Own(words[i as usize]),
+                None => Shows::Default,
+            };
+            model.pages.insert(page, Page { flags, shows });
+        }
+        let old = std::mem::replace(&mut self.processes[at], Process { id, space, model });
+        self.end_space(cpu, old);
+        Ok(())
+    }
+
+    fn exit(&mut self, cpu: usize, at: usize) -> Outcome {
+        if self.processes.len() > 1 {
+            let old = self.processes.swap_remove(at);
+            self.end_space(cpu, old);
+        }
+        Ok(())
+    }
+
+    fn end_space(&mut self, cpu: usize, old: Process<F>) {
+        old.space.end(self.m, &self.slots[cpu].pin());
+        for loaded in &mut self.loaded {
+            if *loaded == Loaded::Active(old.id) || *loaded == Loaded::Lazy(old.id) {
+                *loaded = Loaded::Nothing;
+            }
+        }
+    }
+
+    /// A CPU has nothing to run.
+    fn pause(&mut self, cpu: usize) -> Outcome {
+        let pin = self.slots[cpu].pin();
+        if let Loaded::Active(id) = self.loaded[cpu] {
+            let process = self.processes.iter().find(|p| p.id == id).expect("active spaces exist");
+            if self.rng.below(2) == 0 {
+                process.space.rest(self.m, &pin);
+                self.loaded[cpu] = Loaded::Lazy(id);
+            } else {
+                process.space.deactivate(self.m, &pin);
+                self.loaded[cpu] = Loaded::Nothing;
+            }
+        }
+        self.m.policy().idle(&pin);
+        Ok(())
+    }
+
+    /// A program reads or writes the first word of a page, faulting as often as it must.
+    fn touch(&mut self, cpu: usize, at: usize, page: u64, touch: Touch) -> Outcome {
+        self.schedule(cpu, at);
+        let va = page * PAGE;
+        let access = if touch == Touch::Read { Access::READ } else { Access::WRITE };
+        let first = self.watch.translate(cpu, va, access);
+        if first.is_err() || self.rng.below(8) == 0 {
+            self.fault(cpu, at, page, touch)?;
+        }
+        let known = self.processes[at].model.pages.get(&page).copied();
+        let allowed = known.is_some_and(|p| {
+            p.flags.0 & AreaFlags::PERMISSIONS.0 != 0
+                && (touch == Touch::Read || p.flags.has(AreaFlags::WRITE))
+        });
+        match self.watch.translate(cpu, va, access) {
+            Ok(to) => {
+                assert!(allowed, "{touch:?} of {va:#x} went through, the area does not allow it");
+                let page_known = known.expect("allowed pages are known");
+                let want = self.word(&page_known);
+                let phys = to.phys & !0xfff;
+                assert_eq!(peek(self.host, phys), want, "word at {va:#x}, CPU {cpu}");
+                if touch == Touch::Write {
+                    self.next_word += 1;
+                    poke(self.host, phys, self.next_word);
+                    if page_known.flags.has(AreaFlags::SHARED) {
+                        self.backing = self.next_word;
+                    } else if let Some(p) = self.processes[at].model.pages.get_mut(&page) {
+                        p.shows = Shows::Own(self.next_word);
+                    }
+                }
+            }
+            Err(fault) => assert!(!allowed, "{touch:?} of {va:#x} must go through: {fault}"),
+        }
+        Ok(())
+    }
+
+    fn fault(&mut self, cpu: usize, at: usize, page: u64, touch: Touch) -> Outcome {
+        let offset = self.rng.below(512) * 8;
+        let pin = self.slots[cpu].pin();
+        let process = &mut self.processes[at];
+        let result = process.space.fault(self.m, &pin, VirtAddr(page * PAGE + offset), touch);
+        let permissions = process.model.pages.get(&page).map(|p| p.flags.0 & AreaFlags::PERMISSIONS.0);
+        if permissions.is_none() && process.space.areas().find(self.m, page * PAGE).is_some() {
+            // Only a stack comes to where nothing was, whatever becomes of the fault.
+            let next = process.model.pages.range(page + 1..).next().map(|p| (*p.0, *p.1));
+            let (above, stack) = next.expect("something lies above");
+            assert!(stack.flags.has(AreaFlags::GROWS_DOWN), "{page:#x} is not below a stack");
+            let below = process.model.pages.range(..page).next_back().map_or(0, |p| p.0 + 1);
+            assert!(page >= below + 256, "a stack grew to within its guard gap");
+            for grown in page..above {
+                process.model.pages.insert(grown, Page { flags: stack.flags, shows: Shows::Default });
+            }
+        }
+        let permissions = process.model.pages.get(&page).map(|p| p.flags.0 & AreaFlags::PERMISSIONS.0);
+        match (permissions, result) {
+            (_, Err(FaultError::NoFrame(e))) => Err(e),
+            (None, Err(FaultError::NoArea(_))) => Ok(()),
+            (Some(p), Ok(_)) => {
+                assert!(if touch == Touch::Write { p & 2 != 0 } else { p != 0 }, "a fault that must be denied");
+                self.note_write(at, page, touch);
+                Ok(())
+            }
+            (Some(p), Err(FaultError::Denied(_))) => {
+                assert!(if touch == Touch::Write { p & 2 == 0 } else { p == 0 }, "denied: permissions {p}");
+                Ok(())
+            }
+            (_, e) => panic!("fault at {page:#x}: {e:?}"),
+        }
+    }
+
+    /// A write fault makes a private copy, which from then on does not follow the backing object.
+    fn note_write(&mut self, at: usize, page: u64, touch: Touch) {
+        let backing = self.backing;
+        if let Some(p) = self.processes[at].model.pages.get_mut(&page)
+            && touch == Touch::Write
+            && !p.flags.has(AreaFlags::SHARED)
+            && p.shows == Shows::Default
+        {
+            p.shows = Shows::Own(if p.flags.has(AreaFlags::BACKED) { backing } else { 0 });
+        }
+    }
+
+    /// Looks at everything: areas, entries, words, and who may write to what.
+    #[track_caller]
+    pub fn verify(&self) {
+        if self.sound {
+            self.watch.assert_clean();
+        }
+        let mut writable = BTreeMap::new();
+        let mut users: BTreeMap<Pfn, u32> = BTreeMap::new();
+        let specials = [self.host.zero_frame(), self.host.backing_frame()];
+        for process in &self.processes {
+            let mapped = scan(self.host, self.m, process.space.tree());
+            for (va, (pfn, attr)) in &mapped {
+                let page = va / PAGE;
+                let Some(known) = process.model.pages.get(&page) else {
+                    panic!("space {}: {va:#x} is mapped, no area lies there", process.id);
+                };
+                assert_eq!(peek(self.host, pfn.addr().0), self.word(known), "space {}: {va:#x}", process.id);
+                let permissions = known.flags.0 & AreaFlags::PERMISSIONS.0;
+                assert!(!attr.has(Attr::READ) || permissions != 0, "{va:#x} can be read: {known:?}");
+                assert!(!attr.has(Attr::EXEC) || permissions & 4 != 0, "{va:#x} can be executed: {known:?}");
+                if attr.has(Attr::READ | Attr::WRITE) {
+                    assert!(known.flags.has(AreaFlags::WRITE), "{va:#x} can be written: {known:?}");
+                    writable.insert(*pfn, (process.id, *va));
+                }
+                if specials.contains(pfn) {
+                    assert!(attr.has(Attr::SPECIAL));
+                    let shared = known.flags.has(AreaFlags::SHARED);
+                    assert!(shared || !attr.has(Attr::WRITE), "{va:#x}: a private write would reach all");
+                } else {
+                    *users.entry(*pfn).or_default() += 1;
+                }
+            }
+            for (page, known) in &process.model.pages {
+                let va = page * PAGE;
+                let area = process.space.areas().find(self.m, va);
+                let flags = area.map(|a| a.flags.without(AreaFlags::PRIVATE_PAGES));
+                assert_eq!(flags, Some(known.flags), "space {}: the area at {va:#x}", process.id);
+                let default = self.word(known) == self.default_word(known.flags);
+                assert!(default || mapped.contains_key(&va), "space {}: page {va:#x} is lost", process.id);
+            }
+            let all = VirtRange { start: 0, end: F::USER_END };
+            let mut covered = 0;
+            process.space.areas().each(self.m, all, |a| covered += (a.end - a.start) / PAGE);
+            assert_eq!(covered, process.model.pages.len() as u64, "pages in areas of space {}", process.id);
+        }
+        for (pfn, (space, va)) in writable {
+            if !specials.contains(&pfn) {
+                assert_eq!(users[&pfn], 1, "space {space} can write to {pfn} at {va:#x}, which others map");
+            }
+        }
+    }
+}

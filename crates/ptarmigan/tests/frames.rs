@@ -1,0 +1,377 @@
+//! Physical memory: the buddy allocator against a set of frames, watermarks, data frames, slabs.
+mod common;
+use common::{Rng, any_frame, poke, small};
+use proptest::prelude::*;
+use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr};
+use ptarmigan::bootmem::BootMemory;
+use ptarmigan::cpu::NodeId;
+use ptarmigan::format::X86_64;
+use ptarmigan::frames::*;
+use ptarmigan::hosted::Host;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::ptr::NonNull;
+
+/// Frames of the given runs, records on the heap (never freed: tests are short).
+fn frames(runs: &[MemoryRun]) -> Frames {
+    let span: u32 = runs.last().map_or(0, |r| r.start.0 + r.frames) - runs[0].start.0;
+    let bytes = Frames::bytes(span as usize, runs.len());
+    let block = Box::leak(vec![0u64; bytes.div_ceil(8)].into_boxed_slice());
+    let base = NonNull::new(block.as_mut_ptr().cast()).expect("a box is somewhere");
+    // SAFETY: 1. the block was leaked just now: valid for ever, and nobody else has it.
+    let mut boot = unsafe { BootMemory::new(base, bytes) };
+    Frames::new(&mut boot, runs).expect("`bytes` says how much is needed")
+}
+
+fn run(start: u32, frames: u32, node: u8, class: ZoneClass) -> MemoryRun {
+    MemoryRun { start: Pfn(start), frames, node: NodeId(node), class }
+}
+
+fn urgent(order: u8) -> Request {
+    Request { order, ask: Ask::URGENT, ..any_frame(0) }
+}
+
+/// All blocks that can be had, the largest first: the structure of the free lists.
+fn blocks(frames: &Frames) -> BTreeSet<(u8, u32)> {
+    let mut held = Vec::new();
+    for order in (0..ORDERS as u8).rev() {
+        while let Ok(taken) = frames.take(urgent(order)) {
+            held.push(taken.dirty());
+        }
+    }
+    let blocks = held.iter().map(|f| (f.order(), f.pfn().0)).collect();
+    for frame in held {
+        frames.give(frame);
+    }
+    blocks
+}
+
+enum Held {
+    Zero(Frame<Zero>),
+    Dirty(Frame<Dirty>),
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Take {
+        order: u8,
+        zero: bool,
+        top: bool,
+    },
+    /// Gives the n-th block back; cleared before if asked for.
+    Give {
+        which: usize,
+        clear: bool,
+    },
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let order = prop_oneof![4 => Just(0u8), 3 => 1u8..4, 1 => 4u8..9];
+    let take =
+        (order, any::<bool>(), any::<bool>()).prop_map(|(order, zero, top)| Step::Take { order, zero, top });
+    let give = (any::<usize>(), any::<bool>()).prop_map(|(which, clear)| Step::Give { which, clear });
+    proptest::collection::vec(prop_oneof![take, give], 1..300)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn any_sequence_keeps_blocks_disjoint_counts_exact_and_zero_frames_zero(steps in steps()) {
+        let host = Host::<X86_64>::new(small(1, 1, 4)).unwrap();
+        let (frames, window) = (host.frames(), host.window());
+        let fresh = blocks(frames);
+        // Model: which free frames are known to be zero.
+        let mut zero = BTreeSet::new();
+        let mut owned = BTreeMap::new();
+        let mut held: Vec<Held> = Vec::new();
+        let total = frames.counts().total;
+        let hosts_own = total - frames.counts().free;
+        prop_assert_eq!(frames.counts().zero, 0, "nothing is known at first");
+        for step in steps {
+            match step {
+                Step::Take { order, zero: want, top } => {
+                    let place = if top { Place::Top } else { Place::Bottom };
+                    let request = Request { order, zero: want, place, ask: Ask::URGENT, ..any_frame(0) };
+                    let before = frames.counts();
+                    let Ok(taken) = frames.take(request) else {
+                        prop_assert_eq!(frames.counts(), before);
+                        continue;
+                    };
+                    let pfn = taken.pfn().0;
+                    prop_assert_eq!(pfn % (1 << order), 0, "aligned");
+                    let known = (pfn..pfn + (1 << order)).all(|f| zero.contains(&f));
+                    for f in pfn..pfn + (1 << order) {
+                        prop_assert!(owned.insert(f, ()).is_none(), "frame {} handed out twice", f);
+                        zero.remove(&f);
+                    }
+                    match taken {
+                        Taken::Zero(frame) => {
+                            prop_assert!(known, "said to be zero without proof");
+                            for i in 0..1u64 << order {
+                                common::assert_zero(&host, PhysAddr(frame.addr().0 + i * FRAME_SIZE as u64));
+                            }
+                            held.push(Held::Zero(frame));
+                        }
+                        Taken::Dirty(frame) => {
+                            prop_assert!(!known, "a frame that is known to be zero was forgotten to be");
+                            // Content unknown: make it so.
+                            for i in 0..1u64 << order {
+                                poke(&host, frame.addr().0 + i * FRAME_SIZE as u64 + 8 * (i % 512), !0);
+                            }
+                            held.push(Held::Dirty(frame));
+                        }
+                    }
+                }
+                Step::Give { which, clear } => {
+                    if held.is_empty() {
+                        continue;
+                    }
+                    let (pfn, order, is_zero) = match held.swap_remove(which % held.len()) {
+                        Held::Dirty(f) if clear => {
+                            let at = (f.pfn().0, f.order(), true);
+                            frames.give(f.clear(&window));
+                            at
+                        }
+                        Held::Dirty(f) => {
+                            let at = (f.pfn().0, f.order(), false);
+                            frames.give(f);
+                            at
+                        }
+                        Held::Zero(f) => {
+                            let at = (f.pfn().0, f.order(), true);
+                            frames.give(f);
+                            at
+                        }
+                    };
+                    for f in pfn..pfn + (1 << order) {
+                        owned.remove(&f);
+                        if is_zero {
+                            zero.insert(f);
+                        }
+                    }
+                }
+            }
+            let counts = frames.counts();
+            prop_assert_eq!(counts.total, total);
+            prop_assert_eq!(counts.free, total - hosts_own - owned.len() as u32);
+            prop_assert_eq!(counts.zero, zero.len() as u32);
+        }
+        for h in held {
+            match h {
+                Held::Zero(f) => frames.give(f),
+                Held::Dirty(f) => frames.give(f),
+            }
+        }
+        prop_assert_eq!(blocks(frames), fresh, "all memory merges to what it was");
+        prop_assert_eq!(host.audit(), Ok(()));
+    }
+}
+
+#[test]
+fn zeroes_come_out_as_long_as_there_are_any_and_are_not_wasted() {
+    let host = Host::<X86_64>::new(small(1, 1, 4)).unwrap();
+    let (frames, window) = (host.frames(), host.window());
+    // One block of 64 frames cleared, given back frame by frame so that it merges with zero buddies.
+    let block = frames.take(Request { order: 6, ..any_frame(0) }).unwrap().dirty();
+    let clean = block.clear(&window);
+    frames.give(clean);
+    assert_eq!(frames.counts().zero, 64);
+    let mut dirty = Vec::new();
+    // Requests that do not care leave them alone while there is anything else that is not mixed with them.
+    for _ in 0..32 {
+        let taken = frames.take(Request { place: Place::Top, ..any_frame(0) }).unwrap();
+        assert!(matches!(taken, Taken::Dirty(_)));
+        dirty.push(taken.dirty());
+    }
+    assert_eq!(frames.counts().zero, 64);
+    for f in dirty {
+        frames.give(f);
+    }
+}
+
+#[test]
+fn known_zero_halves_survive_a_merge_and_the_split_that_follows() {
+    let frames = frames(&[run(0, 1024, 0, ZoneClass::Low)]);
+    let mut all = Vec::new();
+    while let Ok(taken) = frames.take(urgent(0)) {
+        all.push(taken.dirty());
+    }
+    all.sort_by_key(|f| f.pfn());
+    // Every odd frame is known to be zero; all merge to one block.
+    for frame in all {
+        let pfn = frame.pfn();
+        if pfn.0 % 2 == 1 {
+            let raw = frame.into_raw();
+            // SAFETY: 1. just taken apart. 2. no memory is behind these frames: any claim will do for the records.
+            frames.give(unsafe { Frame::<Zero>::from_raw(raw, 0) });
+        } else {
+            frames.give(frame);
+        }
+    }
+    assert_eq!(frames.counts().zero, 512);
+    let mut zeroes = HashSet::new();
+    let mut dirty = HashSet::new();
+    while let Ok(taken) = frames.take(Request { zero: true, ..urgent(0) }) {
+        match taken {
+            Taken::Zero(f) => zeroes.insert(f.into_raw().0),
+            Taken::Dirty(f) => dirty.insert(f.into_raw().0),
+        };
+    }
+    assert!(zeroes.iter().all(|f| f % 2 == 1) && zeroes.len() == 512, "{} zero frames", zeroes.len());
+    assert!(dirty.iter().all(|f| f % 2 == 0) && dirty.len() == 512, "{} others", dirty.len());
+}
+
+#[test]
+fn ordinary_requests_stop_at_the_reserve_and_urgent_ones_go_on() {
+    let frames = frames(&[run(16, 4096, 0, ZoneClass::Low)]);
+    let mut held = Vec::new();
+    while let Ok(taken) = frames.take(any_frame(0)) {
+        held.push(taken.dirty());
+    }
+    let reserve = frames.counts().free;
+    assert!(reserve > 0 && reserve <= 4096 / 16, "a reserve of {reserve}");
+    let refused = frames.take(Request { ask: Ask::ATOMIC, ..any_frame(0) });
+    assert!(matches!(refused, Err(NoFrame { free, .. }) if free == reserve));
+    while let Ok(taken) = frames.take(urgent(0)) {
+        held.push(taken.dirty());
+    }
+    assert_eq!(frames.counts().free, 0);
+    assert!(frames.pressed(NodeId(0)));
+    for f in held {
+        frames.give(f);
+    }
+    assert!(!frames.pressed(NodeId(0)));
+    assert_eq!(frames.counts().free, 4096);
+}
+
+#[test]
+fn a_full_node_is_followed_by_the_others_and_high_memory_serves_only_who_can_use_it() {
+    let frames = frames(&[
+        run(0, 256, 0, ZoneClass::Low),
+        run(256, 256, 0, ZoneClass::High),
+        run(512, 256, 1, ZoneClass::Low),
+        run(1024, 256, 2, ZoneClass::Low),
+    ]);
+    let high = frames.take(Request { class: ZoneClass::High, ..any_frame(0) }).unwrap().dirty();
+    assert!((256..512).contains(&high.pfn().0), "high memory goes first where it will do");
+    assert_eq!(frames.node_free(NodeId(0)), 256, "and does not count as memory for tables");
+    let mut order = Vec::new();
+    let mut held = vec![high];
+    while let Ok(taken) = frames.take(any_frame(1)) {
+        let frame = taken.dirty();
+        assert!(!(256..512).contains(&frame.pfn().0), "a low request got high memory");
+        let node = frames.node_of(frame.pfn());
+        if order.last() != Some(&node) {
+            order.push(node);
+        }
+        held.push(frame);
+    }
+    assert_eq!(order, [NodeId(1), NodeId(2), NodeId(0)], "each node is used up before the next is tried");
+    for f in held {
+        frames.give(f);
+    }
+    assert_eq!(frames.counts().free, 1024);
+}
+
+#[test]
+fn data_frames_are_neither_lost_nor_handed_out_twice() {
+    for nodes in [1, 2] {
+        let host = Host::<X86_64>::new(small(2, nodes, 8)).unwrap();
+        let cpus = host.slots();
+        let (frames, data) = (host.frames(), host.data());
+        let rng = Rng::new(nodes as u64);
+        let mut held = Vec::new();
+        let mut out = HashSet::new();
+        for _ in 0..20_000 {
+            let pin = cpus[rng.below(2) as usize].pin();
+            if rng.below(100) < 52 {
+                if let Ok(pfn) = data.take(frames, &pin, Ask::NORMAL) {
+                    assert!(out.insert(pfn), "{pfn} handed out twice");
+                    assert!(DataFrames::is_sole(frames, pfn));
+                    held.push(pfn);
+                }
+            } else if !held.is_empty() {
+                let pfn = held.swap_remove(rng.below(held.len() as u64) as usize);
+                DataFrames::share(frames, pfn);
+                assert!(!DataFrames::is_sole(frames, pfn));
+                assert!(!DataFrames::release(frames, pfn));
+                assert!(DataFrames::release(frames, pfn));
+                out.remove(&pfn);
+                data.give(frames, &pin, pfn);
+            }
+            let on_lists = host.config().cpus as u32 * 128;
+            let free = frames.counts().free;
+            assert!(free + held.len() as u32 + 3 + on_lists >= frames.counts().total, "frames are missing");
+        }
+        for pfn in held {
+            assert!(DataFrames::release(frames, pfn));
+            data.give(frames, &cpus[0].pin(), pfn);
+        }
+        for cpu in &cpus {
+            data.drain(frames, &cpu.pin());
+            assert_eq!(data.drain(frames, &cpu.pin()), 0);
+        }
+        host.audit().unwrap();
+    }
+}
+
+#[test]
+fn data_frames_that_rest_on_a_cpu_are_of_its_node() {
+    let host = Host::<X86_64>::new(small(2, 2, 8)).unwrap();
+    let cpus = host.slots();
+    let (frames, data) = (host.frames(), host.data());
+    // Taken on node 0, given back on node 1: nothing of it may stay there.
+    let held: Vec<Pfn> = (0..100).map(|_| data.take(frames, &cpus[0].pin(), Ask::NORMAL).unwrap()).collect();
+    data.drain(frames, &cpus[0].pin());
+    for pfn in held {
+        assert_eq!(frames.node_of(pfn), NodeId(0));
+        DataFrames::release(frames, pfn);
+        data.give(frames, &cpus[1].pin(), pfn);
+    }
+    assert_eq!(data.drain(frames, &cpus[1].pin()), 0);
+    host.audit().unwrap();
+}
+
+#[test]
+fn slab_objects_are_distinct_and_zero_and_empty_slabs_go_back() {
+    for shift in [3u8, 5, 8, 11] {
+        let host = Host::<X86_64>::new(small(1, 1, 4)).unwrap();
+        let (frames, window) = (host.frames(), host.window());
+        let slab = Slab::new(shift);
+        let rng = Rng::new(u64::from(shift));
+        let free = frames.counts().free;
+        let size = 1u64 << shift;
+        let mut held: Vec<u64> = Vec::new();
+        let mut out = HashSet::new();
+        for round in 0..6 {
+            for _ in 0..1500 {
+                if rng.below(10) < if round % 2 == 0 { 7 } else { 3 } {
+                    let at = slab.take(frames, &window, NodeId(0), Ask::NORMAL).unwrap().0;
+                    assert_eq!(at % size, 0, "aligned");
+                    assert!(out.insert(at), "{at:#x} handed out twice");
+                    for word in (at..at + size).step_by(8) {
+                        assert_eq!(common::peek(&host, word), 0);
+                        poke(&host, word, !0);
+                    }
+                    held.push(at);
+                } else if !held.is_empty() {
+                    let at = held.swap_remove(rng.below(held.len() as u64) as usize);
+                    out.remove(&at);
+                    // SAFETY: 1. taken above and forgotten here. 2. nobody else knows it.
+                    unsafe { slab.give(frames, &window, PhysAddr(at)) };
+                }
+            }
+            let slabs: HashSet<u64> = held.iter().map(|at| at >> 12).collect();
+            assert_eq!(
+                free - frames.counts().free,
+                slabs.len() as u32,
+                "frames taken: those with objects in use"
+            );
+        }
+        for at in held {
+            // SAFETY: as above.
+            unsafe { slab.give(frames, &window, PhysAddr(at)) };
+        }
+        host.audit().unwrap();
+    }
+}

@@ -1,0 +1,544 @@
+//! Policies: the invariants of semantics.md §2b, and the 2007 patch against a model of its own.
+mod common;
+use common::{Rng, any_frame, assert_constructed, assert_zero, peek, small};
+use proptest::prelude::*;
+use ptarmigan::addr::PhysAddr;
+use ptarmigan::cpu::NodeId;
+use ptarmigan::format::{Format, X86_64, X86Pae};
+use ptarmigan::frames::{Ask, NoFrame};
+use ptarmigan::hosted::{CpuSlot, Host};
+use ptarmigan::quicklist::{Clean, Level, ListsConfig, Policy};
+use std::collections::HashSet;
+
+const TOP: Level = Level(3);
+const PTE: Level = Level::PTE;
+
+/// Gives pages back the way a gather does, nothing having walked them.
+fn give_back<P: Policy>(policy: &P, cpu: &CpuSlot, level: Level, page: Clean) {
+    policy.unused(&cpu.pin(), level, page);
+}
+
+fn lists(cpus: usize, magazine: usize, share: u32) -> ListsConfig {
+    ListsConfig { magazine, share, ..ListsConfig::new(cpus) }
+}
+
+/// What a policy may hold of a node: its share of the node's memory, magazines included.
+fn budget<F: Format>(host: &Host<F>, node: u8, share: u32) -> usize {
+    (host.frames().node_frames(NodeId(node)) / share) as usize
+}
+
+/// Frames of a node that are neither free nor the host's own.
+fn taken<F: Format>(host: &Host<F>, node: u8) -> usize {
+    let of = NodeId(node);
+    (host.frames().node_frames(of) - host.frames().node_free(of)) as usize - if node == 0 { 3 } else { 0 }
+}
+
+/// Random traffic of several CPUs on one policy; every invariant after every step.
+fn churn<P: Policy>(host: &Host<X86_64>, policy: &P, share: u32, seed: u64, steps: usize) {
+    let cpus = host.slots();
+    let rng = Rng::new(seed);
+    let mut live: Vec<(Level, PhysAddr)> = Vec::new();
+    let mut out = HashSet::new();
+    let nodes = host.config().nodes as u8;
+    for _ in 0..steps {
+        let cpu = &cpus[rng.below(cpus.len() as u64) as usize];
+        let level = Level(rng.below(4) as u8);
+        // Waves: growth, then decline.
+        let grows = if live.len() < 300 { 6 } else { 4 };
+        if rng.below(10) < grows {
+            if let Ok(page) = policy.alloc(&cpu.pin(), level, Ask::NORMAL) {
+                let at = page.into_raw();
+                assert!(out.insert(at), "{at} handed out twice");
+                if level == TOP {
+                    assert_constructed(host, at)
+                } else {
+                    assert_zero(host, at)
+                }
+                live.push((level, at));
+            }
+        } else if !live.is_empty() {
+            let (level, at) = live.swap_remove(rng.below(live.len() as u64) as usize);
+            out.remove(&at);
+            // SAFETY: 1. handed out above and forgotten here. 2. not written to. 3. never linked.
+            give_back(policy, cpu, level, unsafe { Clean::from_raw(at) });
+        }
+        if rng.below(50) == 0 {
+            policy.idle(&cpu.pin());
+        }
+        let counts = policy.counts();
+        assert_eq!(counts.live(), live.len(), "pages out");
+        let all: usize = (0..nodes).map(|n| taken(host, n)).sum();
+        assert_eq!(counts.cached() + live.len(), all, "I1: each frame is out, or cached, or free");
+        for node in 0..nodes {
+            let of_node = |at: &PhysAddr| host.frames().node_of(at.pfn()) == NodeId(node);
+            let cached = taken(host, node) - live.iter().filter(|(_, at)| of_node(at)).count();
+            assert!(
+                cached <= budget(host, node, share),
+                "node {node} caches {cached} pages, its budget is {}",
+                budget(host, node, share)
+            );
+        }
+        for l in counts.levels {
+            assert!(l.misses.wrapping_add(l.refills) <= l.allocs.wrapping_add(l.misses), "I7");
+        }
+    }
+    for (level, at) in live {
+        // SAFETY: as above.
+        give_back(policy, &cpus[0], level, unsafe { Clean::from_raw(at) });
+    }
+    assert_eq!(policy.counts().live(), 0);
+    for cpu in &cpus {
+        policy.drain(&cpu.pin());
+    }
+    for node in 0..nodes {
+        policy.reclaim(&cpus[0].pin(), NodeId(node), u32::MAX);
+    }
+    assert_eq!(policy.counts().cached(), 0, "I8: nothing is left after a drain");
+    host.audit().unwrap();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn quicklists_keep_every_invariant_under_any_traffic(
+        seed in any::<u64>(),
+        cpus in 1usize..9,
+        nodes in 1usize..4,
+        magazine in 0usize..65,
+        share in prop_oneof![Just(4u32), Just(16), Just(64)],
+    ) {
+        let nodes = nodes.min(cpus);
+        let host = Host::<X86_64>::new(small(cpus, nodes, 8)).unwrap();
+        let policy = host.quicklists_with(lists(cpus, magazine, share)).unwrap();
+        churn(&host, &policy, share, seed, 1500);
+    }
+
+    #[test]
+    fn plain_caches_nothing(seed in any::<u64>(), nodes in 1usize..3) {
+        let host = Host::<X86_64>::new(small(2, nodes, 8)).unwrap();
+        churn(&host, &host.plain().unwrap(), u32::MAX, seed, 800);
+    }
+}
+
+/// A call that allocates on one CPU and frees on others, again and again (H10).
+fn imbalance(cpus: usize, nodes: usize, magazine: usize) {
+    const SHARE: u32 = 16;
+    let host = Host::<X86_64>::new(small(cpus, nodes, 64)).unwrap();
+    let policy = host.quicklists_with(lists(cpus, magazine, SHARE)).unwrap();
+    let slots = host.slots();
+    let budgets: Vec<usize> = (0..nodes as u8).map(|n| budget(&host, n, SHARE)).collect();
+    for round in 0..300 {
+        let pages: Vec<Clean> =
+            (0..100).map(|_| policy.alloc(&slots[0].pin(), PTE, Ask::NORMAL).unwrap()).collect();
+        let exit = &slots[if cpus > 1 { 1 + round % (cpus - 1) } else { 0 }];
+        let mut out = pages.len();
+        for page in pages {
+            give_back(&policy, exit, PTE, page);
+            out -= 1;
+            let all: usize = (0..nodes as u8).map(|n| taken(&host, n)).sum();
+            assert!(all - out <= budgets.iter().sum(), "{cpus} CPUs cache {} pages", all - out);
+        }
+        for (node, most) in budgets.iter().enumerate() {
+            assert!(taken(&host, node as u8) <= *most, "node {node} of {nodes}, {cpus} CPUs");
+        }
+    }
+    // Producers feed consumers: hardly anything comes from the allocator once the lists are full.
+    if policy.magazine() > 0 {
+        let before = policy.counts();
+        for round in 0..50 {
+            let pages: Vec<Clean> =
+                (0..100).map(|_| policy.alloc(&slots[0].pin(), PTE, Ask::NORMAL).unwrap()).collect();
+            for page in pages {
+                give_back(&policy, &slots[if cpus > 1 { 1 + round % (cpus - 1) } else { 0 }], PTE, page);
+            }
+        }
+        let after = policy.counts();
+        let misses = after.levels[0].misses - before.levels[0].misses;
+        let room = budgets[0].saturating_sub(4 * policy.magazine() * (cpus / nodes + 1)) > 400;
+        assert!(!room || misses < 500, "{misses} of 5000 pages came from the allocator with {cpus} CPUs");
+    }
+    for slot in &slots {
+        policy.drain(&slot.pin());
+    }
+    for node in 0..nodes as u8 {
+        policy.reclaim(&slots[0].pin(), NodeId(node), u32::MAX);
+    }
+    host.audit().unwrap();
+}
+
+#[test]
+fn fork_here_and_exit_there_stays_within_the_budget_with_1_to_64_cpus() {
+    for (cpus, nodes) in [(1, 1), (2, 1), (4, 2), (8, 1), (16, 4), (64, 1), (64, 2)] {
+        for magazine in [0, 1, 16, 64] {
+            imbalance(cpus, nodes, magazine);
+        }
+    }
+}
+
+#[test]
+fn a_magazine_of_none_is_the_plain_policy() {
+    let host = Host::<X86_64>::new(small(1, 1, 8)).unwrap();
+    let policy = host.quicklists_with(lists(1, 0, 16)).unwrap();
+    let cpus = host.slots();
+    for _ in 0..100 {
+        let page = policy.alloc(&cpus[0].pin(), PTE, Ask::NORMAL).unwrap();
+        give_back(&policy, &cpus[0], PTE, page);
+        assert_eq!(policy.counts().cached(), 0);
+    }
+    assert_eq!(policy.counts().levels[0].misses, 100);
+    host.audit().unwrap();
+}
+
+#[test]
+fn a_page_that_was_just_freed_is_handed_out_again_without_a_miss() {
+    for magazine in [1, 2, 16] {
+        let host = Host::<X86_64>::new(small(1, 1, 64)).unwrap();
+        let policy = host.quicklists_with(lists(1, magazine, 16)).unwrap();
+        let cpus = host.slots();
+        let first = policy.alloc(&cpus[0].pin(), PTE, Ask::NORMAL).unwrap();
+        let at = first.addr();
+        give_back(&policy, &cpus[0], PTE, first);
+        let misses = policy.counts().levels[0].misses;
+        for _ in 0..100 {
+            let page = policy.alloc(&cpus[0].pin(), PTE, Ask::NORMAL).unwrap();
+            assert_eq!(page.addr(), at, "the last one in is the first one out");
+            give_back(&policy, &cpus[0], PTE, page);
+        }
+        let counts = policy.counts().levels[0];
+        assert_eq!((counts.misses, counts.refills), (misses, 0));
+        assert_eq!((counts.allocs, counts.frees), (101, 101));
+    }
+}
+
+#[test]
+fn pages_freed_on_a_foreign_node_go_home() {
+    for nodes in [2usize, 4] {
+        let cpus = nodes;
+        let host = Host::<X86_64>::new(small(cpus, nodes, 32)).unwrap();
+        let policy = host.quicklists(); // one CPU for each node
+        let policy = policy.unwrap();
+        let slots = host.slots();
+        let rng = Rng::new(nodes as u64);
+        for _ in 0..200 {
+            let from = rng.below(nodes as u64) as usize;
+            let pages: Vec<Clean> =
+                (0..40).map(|_| policy.alloc(&slots[from].pin(), PTE, Ask::NORMAL).unwrap()).collect();
+            let to = rng.below(nodes as u64) as usize;
+            for page in pages {
+                give_back(&policy, &slots[to], PTE, page);
+            }
+        }
+        // What rests on a CPU comes out at that CPU first, and must be of its node, as must the refills.
+        for slot in &slots {
+            let node = slot.pin().node();
+            let misses = policy.counts().levels[0].misses;
+            let mut held = Vec::new();
+            while policy.counts().levels[0].misses == misses {
+                held.push(policy.alloc(&slot.pin(), PTE, Ask::NORMAL).unwrap());
+                let at = held[held.len() - 1].addr();
+                assert_eq!(host.frames().node_of(at.pfn()), node, "a frame rested on a foreign node");
+            }
+            assert!(held.len() > 1, "something rested");
+            for page in held {
+                give_back(&policy, slot, PTE, page);
+            }
+        }
+    }
+}
+
+#[test]
+fn pages_that_come_home_one_by_one_are_all_still_there() {
+    for magazine in [1, 2, 16, 63, 64] {
+        let host = Host::<X86_64>::new(small(2, 2, 64)).unwrap();
+        let policy = host.quicklists_with(lists(2, magazine, 4)).unwrap();
+        let slots = host.slots();
+        let pages: Vec<Clean> =
+            (0..200).map(|_| policy.alloc(&slots[0].pin(), PTE, Ask::NORMAL).unwrap()).collect();
+        for page in pages {
+            give_back(&policy, &slots[1], PTE, page);
+        }
+        // The home CPU fetches what came, and frees more than it can keep.
+        let pages: Vec<Clean> =
+            (0..300).map(|_| policy.alloc(&slots[0].pin(), PTE, Ask::NORMAL).unwrap()).collect();
+        for page in pages {
+            give_back(&policy, &slots[0], PTE, page);
+        }
+        for slot in &slots {
+            policy.drain(&slot.pin());
+        }
+        for node in 0..2 {
+            policy.reclaim(&slots[0].pin(), NodeId(node), u32::MAX);
+        }
+        assert_eq!(policy.counts().cached(), 0, "magazines of {magazine}");
+        host.audit().unwrap();
+    }
+}
+
+#[test]
+fn constructed_tops_follow_the_kernel_map_live_and_cached() {
+    let host = Host::<X86_64>::new(small(2, 1, 16)).unwrap();
+    let cpus = host.slots();
+    fn follows<P: Policy>(host: &Host<X86_64>, cpus: &[CpuSlot], policy: P) {
+        let rng = Rng::new(7);
+        let mut live = Vec::new();
+        for round in 0..400u64 {
+            let cpu = &cpus[rng.below(2) as usize];
+            match rng.below(4) {
+                0 if !live.is_empty() => {
+                    let page: Clean = live.swap_remove(rng.below(live.len() as u64) as usize);
+                    give_back(&policy, cpu, TOP, page);
+                }
+                1 => {
+                    let index = 256 + rng.below(256) as usize;
+                    let raw = if rng.below(3) == 0 { 0 } else { round << 12 | 1 };
+                    host.kernel().set(host.frames(), index, raw);
+                }
+                _ => {
+                    let page = policy.alloc(&cpu.pin(), TOP, Ask::NORMAL).unwrap();
+                    assert_constructed(host, page.addr());
+                    live.push(page);
+                }
+            }
+            for page in &live {
+                assert_constructed(host, page.addr());
+            }
+        }
+        for page in live {
+            give_back(&policy, &cpus[0], TOP, page);
+        }
+        for cpu in cpus {
+            policy.drain(&cpu.pin());
+        }
+        policy.reclaim(&cpus[0].pin(), NodeId(0), u32::MAX);
+        // No top is left: a change reaches nobody.
+        assert_eq!(host.kernel().set(host.frames(), 300, 0), 0);
+        host.audit().unwrap();
+    }
+    follows(&host, &cpus, host.quicklists().unwrap());
+    follows(&host, &cpus, host.plain().unwrap());
+    for n in 1..=3 {
+        follows(&host, &cpus, host.v5(n).unwrap());
+    }
+}
+
+#[test]
+fn small_tops_come_from_slabs_and_carry_the_kernels_entry() {
+    let host = Host::<X86Pae>::new(small(1, 1, 8)).unwrap();
+    let policy = host.quicklists().unwrap();
+    let cpus = host.slots();
+    let top = X86Pae::LAYOUT.top();
+    let mut live = Vec::new();
+    for _ in 0..300 {
+        let page = policy.alloc(&cpus[0].pin(), top, Ask::NORMAL).unwrap();
+        assert_constructed(&host, page.addr());
+        live.push(page);
+    }
+    assert_eq!(live.iter().map(Clean::addr).collect::<HashSet<_>>().len(), 300);
+    for page in live {
+        give_back(&policy, &cpus[0], top, page);
+    }
+    policy.drain(&cpus[0].pin());
+    policy.reclaim(&cpus[0].pin(), NodeId(0), u32::MAX);
+    host.audit().unwrap();
+}
+
+#[test]
+fn a_policy_without_memory_says_so_and_changes_nothing() {
+    let host = Host::<X86_64>::new(small(2, 1, 2)).unwrap();
+    let cpus = host.slots();
+    fn fails<P: Policy>(host: &Host<X86_64>, cpus: &[CpuSlot], policy: P) {
+        let mut live = Vec::new();
+        loop {
+            match policy.alloc(&cpus[0].pin(), PTE, Ask::NORMAL) {
+                Ok(page) => live.push(page),
+                Err(NoFrame { .. }) => break,
+            }
+        }
+        let before = (host.frames().counts(), policy.counts());
+        assert!(policy.alloc(&cpus[0].pin(), TOP, Ask::ATOMIC).is_err());
+        assert!(policy.alloc(&cpus[0].pin(), PTE, Ask::ATOMIC).is_err());
+        assert_eq!((host.frames().counts(), policy.counts()), before);
+        // Nothing is left on lists while a request that may wait fails.
+        assert_eq!(policy.counts().cached(), 0);
+        for page in live {
+            give_back(&policy, &cpus[1], PTE, page);
+        }
+        for cpu in cpus {
+            policy.drain(&cpu.pin());
+        }
+        policy.reclaim(&cpus[0].pin(), NodeId(0), u32::MAX);
+        host.audit().unwrap();
+    }
+    fails(&host, &cpus, host.quicklists_with(lists(2, 16, 4)).unwrap());
+    fails(&host, &cpus, host.plain().unwrap());
+    fails(&host, &cpus, host.v5(2).unwrap());
+}
+
+#[test]
+fn what_cpus_cache_is_given_up_when_memory_is_short() {
+    let host = Host::<X86_64>::new(small(1, 1, 16)).unwrap();
+    let policy = host.quicklists_with(lists(1, 32, 4)).unwrap();
+    let cpus = host.slots();
+    let pages: Vec<Clean> =
+        (0..600).map(|_| policy.alloc(&cpus[0].pin(), PTE, Ask::NORMAL).unwrap()).collect();
+    for page in pages {
+        give_back(&policy, &cpus[0], PTE, page);
+    }
+    let cached = policy.counts().cached();
+    assert!(cached >= 500, "{cached} pages rest");
+    let mut frames = Vec::new();
+    while let Ok(f) = host.frames().take(any_frame(0)) {
+        frames.push(f.dirty());
+    }
+    // Under pressure every gather trims a bounded number (I6).
+    while host.frames().pressed(NodeId(0)) && policy.counts().cached() > 128 {
+        let before = policy.counts().cached();
+        policy.gather_end(&cpus[0].pin());
+        let freed = before - policy.counts().cached();
+        assert!((1..=16).contains(&freed), "{freed} pages in one call");
+    }
+    assert_eq!(policy.reclaim(&cpus[0].pin(), NodeId(0), 5), 5.min(policy.counts().cached() as u32));
+    // And a request that may wait gets at what is left.
+    while let Ok(f) = host.frames().take(any_frame(0)) {
+        frames.push(f.dirty());
+    }
+    let _top = policy.alloc(&cpus[0].pin(), TOP, Ask::NORMAL).unwrap();
+    for f in frames {
+        host.frames().give(f);
+    }
+}
+
+// --- The patch of 2007 against a model ---------------------------------------------------------------------------
+
+/// One CPU's lists in the patch's own words: for each list its pages, the front first.
+#[derive(Default, Clone)]
+struct ModelCpu {
+    lists: [Vec<u64>; 3],
+}
+
+struct Model {
+    nr: usize,
+    cpus: Vec<ModelCpu>,
+}
+
+impl Model {
+    fn list(&self, level: Level) -> usize {
+        match (self.nr, level == TOP, level == PTE) {
+            (1, ..) => 0,
+            (2, top, _) => usize::from(!top),
+            (_, true, _) => 0,
+            (_, _, true) => 2,
+            _ => 1,
+        }
+    }
+
+    /// `min(count − max(F/16, 25), 16)` if `count > 25`.
+    fn trim(count: usize, free: u32) -> usize {
+        if count <= 25 {
+            return 0;
+        }
+        let cap = (free as i64 / 16).max(25);
+        (count as i64 - cap).clamp(0, 16) as usize
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn v5_does_what_the_patch_did_page_by_page(
+        seed in any::<u64>(),
+        nr in 1usize..4,
+        cpus in 1usize..5,
+        nodes in 1usize..3,
+        mib in prop_oneof![Just(2u64), Just(4), Just(16)],
+    ) {
+        let nodes = nodes.min(cpus);
+        let host = Host::<X86_64>::new(small(cpus, nodes, mib)).unwrap();
+        let slots = host.slots();
+        let v5 = host.v5(nr).unwrap();
+        let mut model = Model { nr, cpus: vec![ModelCpu::default(); cpus] };
+        let rng = Rng::new(seed);
+        let mut live: Vec<(Level, PhysAddr)> = Vec::new();
+        for _ in 0..1500 {
+            let c = rng.below(cpus as u64) as usize;
+            let pin = slots[c].pin();
+            let grow = (rng.next() >> 40).is_multiple_of(2);
+            match rng.below(20) {
+                0 => {
+                    // The trim reads F anew for each list, after what the lists before gave back.
+                    let mut free = host.frames().node_free(pin.node());
+                    for list in 0..nr {
+                        let pages = &mut model.cpus[c].lists[list];
+                        let k = Model::trim(pages.len(), free);
+                        pages.drain(..k);
+                        free += k as u32;
+                    }
+                    if rng.below(2) == 0 { v5.idle(&pin) } else { v5.gather_end(&pin) }
+                    prop_assert_eq!(host.frames().node_free(pin.node()), free);
+                }
+                1..=10 if grow || live.is_empty() => {
+                    let level = Level(rng.below(4) as u8);
+                    let list = model.list(level);
+                    let expect = (!model.cpus[c].lists[list].is_empty()).then(|| model.cpus[c].lists[list].remove(0));
+                    let misses = v5.counts().levels[level.at()].misses;
+                    let Ok(page) = v5.alloc(&pin, level, Ask::NORMAL) else {
+                        prop_assert!(expect.is_none(), "a listed page was not handed out");
+                        continue;
+                    };
+                    let missed = v5.counts().levels[level.at()].misses - misses;
+                    prop_assert_eq!(missed, usize::from(expect.is_none()));
+                    if let Some(at) = expect {
+                        prop_assert_eq!(page.addr().0, at, "the front of the list");
+                    }
+                    if level == TOP {
+                        assert_constructed(&host, page.addr());
+                    } else {
+                        assert_zero(&host, page.addr());
+                    }
+                    live.push((level, page.into_raw()));
+                }
+                _ if !live.is_empty() => {
+                    let (level, at) = live.swap_remove(rng.below(live.len() as u64) as usize);
+                    let off_node = host.frames().node_of(at.pfn()) != pin.node();
+                    let free = host.frames().counts().free;
+                    // SAFETY: handed out above, not written to, never linked.
+                    let page = unsafe { Clean::from_raw(at) };
+                    v5.unused(&pin, level, page);
+                    if off_node {
+                        prop_assert_eq!(host.frames().counts().free, free + 1, "straight to the allocator");
+                    } else {
+                        let list = model.list(level);
+                        let front = model.cpus[c].lists[list].first().copied().unwrap_or(0);
+                        prop_assert_eq!(peek(&host, at.0), front, "word 0 is the link");
+                        for word in 1..if level == TOP { 256 } else { 512 } {
+                            prop_assert_eq!(peek(&host, at.0 + 8 * word), 0);
+                        }
+                        model.cpus[c].lists[list].insert(0, at.0);
+                    }
+                }
+                _ => {}
+            }
+            let cached: usize = model.cpus.iter().flat_map(|c| &c.lists).map(Vec::len).sum();
+            prop_assert_eq!(v5.counts().cached(), cached);
+            // Tops keep the kernel's entries while they rest on a list of their own.
+            if nr > 1 {
+                for at in model.cpus.iter().flat_map(|c| &c.lists[0]) {
+                    for index in 256..512 {
+                        prop_assert_eq!(peek(&host, at + 8 * index), host.kernel().get(index as usize));
+                    }
+                }
+            }
+        }
+        for (level, at) in live {
+            // SAFETY: as above.
+            v5.unused(&slots[0].pin(), level, unsafe { Clean::from_raw(at) });
+        }
+        for slot in &slots {
+            v5.drain(&slot.pin());
+        }
+        prop_assert_eq!(v5.counts().cached(), 0);
+        prop_assert_eq!(host.audit(), Ok(()));
+    }
+}

@@ -1,0 +1,112 @@
+//! Address spaces: random histories against a model of every page, under the sanitizer, on every policy.
+mod common;
+use common::world::World;
+use common::{Shape, Watch, Watchable, small, watched};
+use proptest::prelude::*;
+use ptarmigan::format::{X86_64, X86Pae};
+use ptarmigan::hosted::{Host, HostConfig};
+use ptarmigan::quicklist::ListsConfig;
+use std::collections::BTreeMap;
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum With {
+    Plain,
+    /// Lists with magazines of this size.
+    Lists(usize),
+    V5(usize),
+}
+
+struct Ran {
+    looks: Vec<Vec<Shape>>,
+    findings: BTreeMap<&'static str, u64>,
+    failures: u64,
+}
+
+/// One history from beginning to end; nothing may be left.
+fn history<F: Watchable>(config: HostConfig, with: With, seed: u64, steps: usize, tight: bool) -> Ran {
+    let host = Host::<F>::new(config).unwrap();
+    let slots = host.slots();
+    let watch = Watch::new(&host);
+    macro_rules! run {
+        ($policy:expr) => {{
+            let m = watched(&watch, $policy);
+            let mut world = World::new(&watch, &m, &slots, seed, tight, !matches!(with, With::V5(_)));
+            let looks = world.run(steps);
+            let failures = world.failures;
+            world.end();
+            (looks, failures)
+        }};
+    }
+    let (looks, failures) = match with {
+        With::Plain => run!(host.plain().unwrap()),
+        With::Lists(magazine) => {
+            let config = ListsConfig { magazine, ..ListsConfig::new(slots.len()) };
+            run!(host.quicklists_with(config).unwrap())
+        }
+        With::V5(lists) => run!(host.v5(lists).unwrap()),
+    };
+    host.audit().unwrap();
+    Ran { looks, findings: watch.finish(), failures }
+}
+
+#[track_caller]
+fn clean(ran: &Ran) {
+    assert_eq!(ran.findings, BTreeMap::new());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn x86_64_spaces_show_what_the_model_shows(seed in any::<u64>(), cpus in 1usize..5, magazine in 0usize..33) {
+        clean(&history::<X86_64>(small(cpus, 1, 64), With::Lists(magazine), seed, 1500, false));
+    }
+
+    #[test]
+    fn pae_spaces_show_what_the_model_shows(seed in any::<u64>(), cpus in 1usize..5, magazine in 0usize..33) {
+        clean(&history::<X86Pae>(small(cpus, 1, 64), With::Lists(magazine), seed, 1500, false));
+    }
+
+    #[test]
+    fn spaces_on_several_nodes_show_what_the_model_shows(seed in any::<u64>(), nodes in 2usize..5) {
+        clean(&history::<X86_64>(small(4, nodes, 128), With::Lists(16), seed, 1200, false));
+    }
+
+    #[test]
+    fn every_policy_makes_the_same_tables_of_the_same_history(seed in any::<u64>(), cpus in 1usize..4) {
+        let config = small(cpus, 1, 64);
+        let plain = history::<X86_64>(config, With::Plain, seed, 800, false);
+        clean(&plain);
+        for with in [With::Lists(16), With::Lists(1), With::V5(1), With::V5(2), With::V5(3)] {
+            let ran = history::<X86_64>(config, with, seed, 800, false);
+            prop_assert!(ran.looks == plain.looks, "{:?} and the plain policy differ", with);
+        }
+        let plain = history::<X86Pae>(config, With::Plain, seed, 800, false);
+        clean(&plain);
+        for with in [With::Lists(16), With::V5(2)] {
+            let ran = history::<X86Pae>(config, with, seed, 800, false);
+            prop_assert!(ran.looks == plain.looks, "{:?} and the plain policy differ", with);
+        }
+    }
+
+    #[test]
+    fn calls_that_fail_for_lack_of_memory_leave_everything_as_it_was(seed in any::<u64>(), lists in any::<bool>()) {
+        let with = if lists { With::Lists(4) } else { With::Plain };
+        let ran = history::<X86_64>(small(2, 1, 32), with, seed, 500, true);
+        clean(&ran);
+        prop_assert!(ran.failures > 10, "memory was never short");
+        let ran = history::<X86Pae>(small(2, 1, 32), with, seed, 500, true);
+        clean(&ran);
+        prop_assert!(ran.failures > 10, "memory was never short");
+    }
+}
+
+#[test]
+fn the_patch_of_2007_frees_before_the_flush_and_does_nothing_else_wrong() {
+    for lists in 1..=3 {
+        let ran = history::<X86_64>(small(2, 1, 64), With::V5(lists), 11, 3000, false);
+        let early = ran.findings.get("free-before-flush").copied().unwrap_or(0);
+        assert!(early > 0, "the defect was not found with {lists} lists");
+        assert_eq!(ran.findings.len(), 1, "{:?}", ran.findings);
+    }
+}
