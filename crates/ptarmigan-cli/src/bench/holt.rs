@@ -26,6 +26,8 @@ pub const PAGES: u32 = 32;
 
 type F = X86_64;
 
+/// Bytes in a page.
+const PAGE: u64 = 4096;
 /// Where the area lies: on the border of a table.
 const AREA: u64 = 0x40_0000_0000;
 const KERNEL: &str = "host-kernel";
@@ -44,7 +46,7 @@ const CASES: [Case; 2] =
 
 impl Case {
     fn pages(self) -> impl Iterator<Item = VirtAddr> {
-        (0..u64::from(PAGES)).map(move |i| VirtAddr(AREA + ((i * self.stride) << 12)))
+        (0..u64::from(PAGES)).map(move |i| VirtAddr(AREA + i * self.stride * PAGE))
     }
 }
 
@@ -74,12 +76,13 @@ impl<'h, P: Policy + 'h> Ours<'h, P> {
     fn new(name: &'static str, host: &'h Host<F>, policy: P) -> Result<Self, String> {
         let machine = HostMachine::new(host, policy, NoTlb).map_err(|e| e.to_string())?;
         let slots = host.slots();
-        let pin = slots.first().ok_or("the machine has no CPU")?.pin();
-        let mut space = Space::new(&machine, &pin, SpaceId(1)).map_err(|e| e.to_string())?;
-        let end = AREA + ((u64::from(PAGES) * 512) << 12);
-        let area = VirtRange { start: AREA, end };
-        space.mmap(&machine, &pin, area, AreaFlags::READ, 0).map_err(|e| e.to_string())?;
-        drop(pin);
+        let space = {
+            let pin = slots.first().ok_or("the machine has no CPU")?.pin();
+            let mut space = Space::new(&machine, &pin, SpaceId(1)).map_err(|e| e.to_string())?;
+            let area = VirtRange { start: AREA, end: AREA + u64::from(PAGES) * 512 * PAGE };
+            space.mmap(&machine, &pin, area, AreaFlags::READ, 0).map_err(|e| e.to_string())?;
+            space
+        };
         Ok(Ours { name, machine, slots, space, next: 2 })
     }
 

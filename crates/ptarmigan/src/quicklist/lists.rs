@@ -402,35 +402,27 @@ impl<W: Window, C: Construct> Policy for Quicklists<'_, W, C> {
     #[inline]
     fn flushed(&self, pin: &Pinned<'_>, mut pages: Flushed) {
         let frames = self.source.frames();
-        let here = |page: &Clean| frames.nodes() == 1 || frames.node_of(page.addr().pfn()) == pin.node();
+        let (one_node, node, top) = (frames.nodes() == 1, pin.node(), self.source.layout().top());
         let mut next = pages.pop(frames);
-        while let Some((level, page)) = next {
-            // What fits, with one turn of the guard.
+        while let Some((mut level, mut page)) = next {
+            // Nearly all are of one class and of this node: what fits goes in with one turn of the guard.
             if let Some(mut stacks) = self.stacks.enter(pin) {
-                let mut at = (level, page);
-                next = loop {
-                    let (level, page) = at;
-                    let class = self.class(level);
-                    let stack = &mut stacks[class];
-                    let n = stack.n;
-                    if n >= stack.limit || !here(&page) {
-                        break Some((level, page));
-                    }
-                    self.tallies.of(pin, level).frees.add(1);
-                    stack.items[n as usize & (2 * MAGAZINE - 1)] = self.item(class, page);
-                    stack.n = n + 1;
-                    match pages.pop(frames) {
-                        Some(after) => at = after,
-                        None => return,
-                    }
-                };
-            } else {
-                next = Some((level, page));
+                let tally = self.tallies.cpu(pin);
+                let stack = &mut stacks[REST];
+                let (mut n, limit) = (stack.n, stack.limit);
+                while n < limit && level != top && (one_node || frames.node_of(page.addr().pfn()) == node) {
+                    tally.level(level).frees.add(1);
+                    stack.items[n as usize & (2 * MAGAZINE - 1)] = self.item(REST, page);
+                    n += 1;
+                    let Some(after) = pages.pop(frames) else {
+                        stack.n = n;
+                        return;
+                    };
+                    (level, page) = after;
+                }
+                stack.n = n;
             }
-            // The one that did not.
-            if let Some((level, page)) = next {
-                self.unused(pin, level, page);
-            }
+            self.unused(pin, level, page);
             next = pages.pop(frames);
         }
     }

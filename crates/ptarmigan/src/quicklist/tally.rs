@@ -20,6 +20,13 @@ pub(super) struct Tally {
     levels: [LevelTally; MAX_LEVELS],
 }
 
+impl Tally {
+    #[inline(always)]
+    pub fn level(&self, level: Level) -> &LevelTally {
+        &self.levels[level.at()]
+    }
+}
+
 /// All CPUs' counts.
 pub(super) struct Tallies {
     cpus: BootSlice<Tally>,
@@ -35,8 +42,13 @@ impl Tallies {
     }
 
     #[inline(always)]
+    pub fn cpu(&self, pin: &Pinned<'_>) -> &Tally {
+        &self.cpus[pin.cpu().0 as usize]
+    }
+
+    #[inline(always)]
     pub fn of(&self, pin: &Pinned<'_>, level: Level) -> &LevelTally {
-        &self.cpus[pin.cpu().0 as usize].levels[level.at()]
+        self.cpu(pin).level(level)
     }
 
     pub fn sum(&self) -> PolicyCounts {
