@@ -28,7 +28,7 @@ unsafe impl Shootdown for OneCpu {
         if request.space_ends {
             return self.unload(pin, request.ticket.space);
         }
-        match request.scope {
+        match request.scope_on(pin.cpu()) {
             Scope::Page(at) => mmu::invlpg(at),
             Scope::Range { start, end, stride } => {
                 (start..end).step_by(1 << stride).for_each(mmu::invlpg);

@@ -68,13 +68,13 @@ unsafe impl<F: Format> Shootdown for &Mmu<'_, F> {
     fn invalidate(&self, _: &Pinned<'_>, request: &Invalidation) {
         let memory = self.memory();
         let space = u64::from(request.ticket.space.0);
-        let flush = match request.scope {
-            Scope::Page(va) => Flush::page(space, va),
-            Scope::Range { start, end, stride } => Flush::range(space, start, end, 1 << stride),
-            Scope::Full => Flush::space(space),
-        };
         let mut sanitizer = self.sanitizer();
         for target in request.targets.iter() {
+            let flush = match request.scope_on(target) {
+                Scope::Page(va) => Flush::page(space, va),
+                Scope::Range { start, end, stride } => Flush::range(space, start, end, 1 << stride),
+                Scope::Full => Flush::space(space),
+            };
             let target = usize::from(target.0);
             sanitizer.flush(&memory, target, flush);
             if request.space_ends {
