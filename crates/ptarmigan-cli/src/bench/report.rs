@@ -126,6 +126,9 @@ impl Report {
             }
             last = row.case;
             let ratio = match self.value(row.case, self.reference) {
+                Some(reference) if row.value < reference / 10.0 => {
+                    format!("{:.4}x", row.value / reference)
+                }
                 Some(reference) => format!("{:.2}x", row.value / reference),
                 None => "-".to_string(),
             };
