@@ -63,18 +63,22 @@ impl Stream {
     /// [`NoFrame`] if there was no memory, as there was not in the run either; pages that were out then are lost.
     pub fn run<P: Policy>(&self, policy: &P, cpus: &[CpuSlot]) -> Result<Duration, NoFrame> {
         let mut out = vec![PhysAddr(0); self.slots_used as usize];
-        let mut pages = self.pages.iter();
+        let mut pages = self.pages.as_slice();
         let start = thread_time();
         for &Run { kind, cpu, len } in &self.runs {
             let pin = cpus[usize::from(cpu)].pin();
             match kind {
                 Kind::Alloc => {
-                    for &(level, slot) in pages.by_ref().take(len as usize) {
+                    let (these, rest) = pages.split_at(len as usize);
+                    pages = rest;
+                    for &(level, slot) in these {
                         out[slot as usize] = policy.alloc(&pin, Level(level), Ask::NORMAL)?.into_raw();
                     }
                 }
                 Kind::Free => {
-                    for &(level, slot) in pages.by_ref().take(len as usize) {
+                    let (these, rest) = pages.split_at(len as usize);
+                    pages = rest;
+                    for &(level, slot) in these {
                         // SAFETY: 1. the address came from `into_raw` at the slot's allocation, and a slot is freed
                         // once for each time it was filled, as in the run it was written down from. 2. nobody wrote
                         // to the page. 3. it never was linked.

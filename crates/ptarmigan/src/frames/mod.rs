@@ -21,7 +21,7 @@ use crate::cpu::NodeId;
 use crate::sync::SpinLock;
 use buddy::Buddy;
 use core::fmt;
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 /// Which frames a zone holds, and what can be done with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -161,6 +161,8 @@ pub struct Frames {
     table: FrameTable,
     zones: BootSlice<Zone>,
     nodes: u8,
+    /// Some zone is below its low watermark: saves a look at all of them.
+    short: AtomicBool,
 }
 
 /// Counts of frames.
@@ -197,7 +199,7 @@ impl Frames {
             }
         })?;
         let nodes = runs.iter().map(|r| r.node.0 + 1).max().unwrap_or(1);
-        Ok(Frames { table, zones, nodes })
+        Ok(Frames { table, zones, nodes, short: AtomicBool::new(false) })
     }
 
     /// Boot memory needed for `runs` runs that span `frames` frames, holes included.
@@ -256,7 +258,7 @@ impl Frames {
                 let Some(block) = buddy.take(&self.table, request.order, request.zero, request.place) else {
                     continue;
                 };
-                zone.note(&buddy);
+                self.note(zone, &buddy);
                 // SAFETY: 1. the block came off the lists of the zone just now, so it is the caller's alone.
                 // 2. all its frames are known to be zero by the buddy's count (`Dirty` promises nothing).
                 return Ok(unsafe {
@@ -279,7 +281,7 @@ impl Frames {
         if let Some(zone) = self.zone_of(pfn) {
             let mut buddy = zone.buddy.lock();
             buddy.give(&self.table, pfn, order, S::ZERO);
-            zone.note(&buddy);
+            self.note(zone, &buddy);
         }
     }
 
@@ -299,7 +301,7 @@ impl Frames {
                 buddy.give(&self.table, pfn, 0, false);
                 next = frames.next();
             }
-            zone.note(&buddy);
+            self.note(zone, &buddy);
         }
     }
 
@@ -324,8 +326,26 @@ impl Frames {
     }
 
     /// Whether a node's free memory is below its low watermark: caches should shrink.
+    #[inline]
     pub fn pressed(&self, node: NodeId) -> bool {
+        self.short.load(Relaxed) && self.is_short(node)
+    }
+
+    #[cold]
+    fn is_short(&self, node: NodeId) -> bool {
         self.zones.iter().any(|z| z.run.node == node && z.free.load(Relaxed) < z.marks.low)
+    }
+
+    /// Publishes a zone's counts; its lock is held.
+    fn note(&self, zone: &Zone, buddy: &Buddy) {
+        let free = buddy.free_frames();
+        let was_short = zone.free.load(Relaxed) < zone.marks.low;
+        zone.free.store(free, Relaxed);
+        zone.zero.store(buddy.zero_frames(), Relaxed);
+        let is_short = free < zone.marks.low;
+        if was_short != is_short {
+            self.short.store(self.zones.iter().any(|z| z.free.load(Relaxed) < z.marks.low), Relaxed);
+        }
     }
 
     /// The counts of the whole machine.
@@ -335,12 +355,5 @@ impl Frames {
             free: c.free + z.free.load(Relaxed),
             zero: c.zero + z.zero.load(Relaxed),
         })
-    }
-}
-
-impl Zone {
-    fn note(&self, buddy: &Buddy) {
-        self.free.store(buddy.free_frames(), Relaxed);
-        self.zero.store(buddy.zero_frames(), Relaxed);
     }
 }
