@@ -61,6 +61,7 @@ impl Stream {
     ///
     /// # Errors
     /// [`NoFrame`] if there was no memory, as there was not in the run either; pages that were out then are lost.
+    #[inline(never)] // so that profilers tell it from what surrounds it
     pub fn run<P: Policy>(&self, policy: &P, cpus: &[CpuSlot]) -> Result<Duration, NoFrame> {
         let mut out = vec![PhysAddr(0); self.slots_used as usize];
         let mut pages = self.pages.as_slice();
