@@ -34,7 +34,8 @@ impl Pinned<'_> {
     ///
     /// 1. While the result exists, the code that holds it is the only thread of execution on this CPU number,
     ///    interrupts that return before it goes on excepted.
-    /// 2. `cpu` is below the number of CPUs of every [`PerCpu`] that it is used with.
+    /// 2. `cpu` is below the number of CPUs of everything in this library that it is used with and that was made for
+    ///    a number of CPUs.
     #[inline(always)]
     pub unsafe fn assume(cpu: CpuId, node: NodeId) -> Self {
         Pinned { cpu, node, _stay: PhantomData }
@@ -104,7 +105,9 @@ impl<T> PerCpu<T> {
     /// the same CPU and returns before the interrupted code goes on.
     #[inline(always)]
     pub fn enter<'a>(&'a self, pin: &'a Pinned<'_>) -> Option<Guard<'a, T>> {
-        let slot = &self.slots[pin.cpu.0 as usize];
+        debug_assert!((pin.cpu.0 as usize) < self.slots.len());
+        // SAFETY: the CPU of a `Pinned` is below the number of CPUs (contract of `Pinned::assume`, point 2).
+        let slot = unsafe { self.slots.get_unchecked(pin.cpu.0 as usize) };
         if slot.busy.get() {
             return None;
         }

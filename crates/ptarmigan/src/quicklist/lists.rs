@@ -78,8 +78,10 @@ pub struct Quicklists<'m, W, C> {
     source: Source<'m, W, C>,
     stacks: PerCpu<[Stack; CLASSES]>,
     tallies: Tallies,
-    /// By node and class.
-    shelves: BootSlice<Shelf>,
+    /// By node.
+    shelves: BootSlice<[Shelf; CLASSES]>,
+    top: Level,
+    one_node: bool,
     config: ListsConfig,
     cpus_per_node: u32,
     shift: [u32; CLASSES],
@@ -113,18 +115,24 @@ impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
             let most = Self::most(frames, &config, NodeId((i / CLASSES) as u8), i % CLASSES);
             *depot = Some(Depot::new(boot, most)?);
         }
-        let shelves = boot.take(nodes * CLASSES, |i| Shelf {
-            // Every one was made just above.
-            depot: SpinLock::new(depots[i].take().unwrap_or_else(|| unreachable!("depot {i}"))),
-            held: AtomicU32::new(0),
-            limit: AtomicU32::new(0),
-            pages: AtomicU32::new(0),
+        let shelves = boot.take(nodes, |node| {
+            [TOP, REST].map(|class| Shelf {
+                depot: SpinLock::new(
+                    // Every one was made just above.
+                    depots[node * CLASSES + class].take().unwrap_or_else(|| unreachable!("node {node}")),
+                ),
+                held: AtomicU32::new(0),
+                limit: AtomicU32::new(0),
+                pages: AtomicU32::new(0),
+            })
         })?;
         let layout = *source.layout();
         let top_shift = layout.table_shift[layout.top().at()] as u32;
         let shift = [top_shift, layout.table_shift[0] as u32];
         let cpus_per_node = cpus_per_node as u32;
-        let lists = Quicklists { source, stacks, tallies, shelves, config, cpus_per_node, shift };
+        let (top, one_node) = (layout.top(), nodes == 1);
+        let lists =
+            Quicklists { source, stacks, tallies, shelves, top, one_node, config, cpus_per_node, shift };
         for node in 0..nodes {
             lists.set_limits(NodeId(node as u8));
         }
@@ -138,12 +146,11 @@ impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
             .flat_map(|n| (0..CLASSES).map(move |c| (NodeId(n), c)))
             .map(|(node, class)| Depot::bytes(Self::most(frames, config, node, class)))
             .sum();
-        let shelves = nodes as usize * CLASSES;
         PerCpu::<[Stack; CLASSES]>::bytes(config.cpus)
             + Tallies::bytes(config.cpus)
             + depots
-            + BootMemory::bytes::<Shelf>(shelves)
-            + BootMemory::bytes::<Option<Depot>>(shelves)
+            + BootMemory::bytes::<[Shelf; CLASSES]>(nodes as usize)
+            + BootMemory::bytes::<Option<Depot>>(nodes as usize * CLASSES)
     }
 
     /// Pages that a depot can ever hold.
@@ -169,7 +176,7 @@ impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
 
     #[inline(always)]
     fn shelf(&self, node: NodeId, class: usize) -> &Shelf {
-        &self.shelves[node.0 as usize * CLASSES + class]
+        &self.shelves[node.0 as usize][class]
     }
 
     /// Sets what the depots of `node` may hold from what is free there now.
@@ -190,12 +197,12 @@ impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
 
     #[inline(always)]
     fn class(&self, level: Level) -> usize {
-        if level == self.source.layout().top() { TOP } else { REST }
+        if level == self.top { TOP } else { REST }
     }
 
     /// A level of the class, for pages whose own level is no longer known.
     fn level_of(&self, class: usize) -> Level {
-        if class == TOP { self.source.layout().top() } else { Level::PTE }
+        if class == TOP { self.top } else { Level::PTE }
     }
 
     #[inline(always)]
@@ -264,8 +271,7 @@ impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
     /// Keeps a clean page, or gives it back if there is no room for it.
     #[inline(always)]
     fn put(&self, pin: &Pinned<'_>, class: usize, level: Level, page: Clean) {
-        let frames = self.source.frames();
-        if frames.nodes() > 1 && frames.node_of(page.addr().pfn()) != pin.node() {
+        if !self.one_node && self.source.frames().node_of(page.addr().pfn()) != pin.node() {
             return self.put_home(pin, class, level, page);
         }
         if let Some(mut stacks) = self.stacks.enter(pin) {
@@ -335,12 +341,12 @@ impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
     /// Gives back at most [`BOUNDED`] pages of depots that hold more than they may. Two loads each where none does.
     #[inline]
     fn trim(&self, pin: &Pinned<'_>) {
-        let node = pin.node();
-        for class in 0..CLASSES {
-            let shelf = self.shelf(node, class);
-            let limit = shelf.limit.load(Relaxed);
-            if shelf.held.load(Relaxed) > limit {
-                self.shed(pin, node, class, limit as usize, BOUNDED / CLASSES);
+        let shelves = &self.shelves[pin.node().0 as usize];
+        let over = |shelf: &Shelf| shelf.held.load(Relaxed) > shelf.limit.load(Relaxed);
+        if over(&shelves[TOP]) || over(&shelves[REST]) {
+            for (class, shelf) in shelves.iter().enumerate() {
+                let limit = shelf.limit.load(Relaxed) as usize;
+                self.shed(pin, pin.node(), class, limit, BOUNDED / CLASSES);
             }
         }
     }
@@ -371,7 +377,7 @@ impl Shelf {
 }
 
 impl<W: Window, C: Construct> Policy for Quicklists<'_, W, C> {
-    #[inline]
+    #[inline(always)]
     fn alloc(&self, pin: &Pinned<'_>, level: Level, ask: Ask) -> Result<Clean, NoFrame> {
         let class = self.class(level);
         if let Some(mut stacks) = self.stacks.enter(pin) {
@@ -393,7 +399,7 @@ impl<W: Window, C: Construct> Policy for Quicklists<'_, W, C> {
         self.alloc_slow(pin, level, ask)
     }
 
-    #[inline]
+    #[inline(always)]
     fn unused(&self, pin: &Pinned<'_>, level: Level, page: Clean) {
         self.tallies.of(pin, level).frees.add(1);
         self.put(pin, self.class(level), level, page);
@@ -402,7 +408,7 @@ impl<W: Window, C: Construct> Policy for Quicklists<'_, W, C> {
     #[inline]
     fn flushed(&self, pin: &Pinned<'_>, mut pages: Flushed) {
         let frames = self.source.frames();
-        let (one_node, node, top) = (frames.nodes() == 1, pin.node(), self.source.layout().top());
+        let (one_node, node, top) = (self.one_node, pin.node(), self.top);
         let mut next = pages.pop(frames);
         while let Some((mut level, mut page)) = next {
             // Nearly all are of one class and of this node: what fits goes in with one turn of the guard.

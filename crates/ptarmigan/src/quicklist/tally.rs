@@ -17,13 +17,14 @@ pub(super) struct LevelTally {
 #[derive(Default)]
 #[repr(align(128))]
 pub(super) struct Tally {
-    levels: [LevelTally; MAX_LEVELS],
+    /// A power of two, so that an index is cut to size instead of checked.
+    levels: [LevelTally; MAX_LEVELS.next_power_of_two()],
 }
 
 impl Tally {
     #[inline(always)]
     pub fn level(&self, level: Level) -> &LevelTally {
-        &self.levels[level.at()]
+        &self.levels[level.at() % MAX_LEVELS.next_power_of_two()]
     }
 }
 
@@ -43,7 +44,9 @@ impl Tallies {
 
     #[inline(always)]
     pub fn cpu(&self, pin: &Pinned<'_>) -> &Tally {
-        &self.cpus[pin.cpu().0 as usize]
+        debug_assert!((pin.cpu().0 as usize) < self.cpus.len());
+        // SAFETY: the CPU of a `Pinned` is below the number of CPUs (contract of `Pinned::assume`, point 2).
+        unsafe { self.cpus.get_unchecked(pin.cpu().0 as usize) }
     }
 
     #[inline(always)]
