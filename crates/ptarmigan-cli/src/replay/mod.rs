@@ -166,7 +166,8 @@ struct Counted {
     stream: Stream,
     /// Sum of the single calls' times, by level.
     single: Vec<f64>,
-    stream_ns: Vec<f64>,
+    /// Round by round: the stream over the policy, and over nothing.
+    stream_ns: Vec<(f64, f64)>,
     speed: Vec<f64>,
 }
 
@@ -236,7 +237,9 @@ fn median(values: &mut [f64]) -> f64 {
 impl Counted {
     /// Puts the medians in. The stream's total is shared out among the levels as the single calls' times are.
     fn finish(mut self) -> Run {
-        let total = median(&mut self.stream_ns);
+        let mut own: Vec<f64> = self.stream_ns.iter().map(|(policy, nothing)| policy - nothing).collect();
+        let mut nothing: Vec<f64> = self.stream_ns.iter().map(|(_, nothing)| *nothing).collect();
+        let total = median(&mut own).max(0.0);
         let singles: f64 = self.single.iter().sum();
         let mut allocs = 0;
         for (level, single) in self.run.levels.0.iter_mut().zip(&self.single) {
@@ -246,6 +249,7 @@ impl Counted {
             allocs += level.1.allocs;
         }
         self.run.mean_alloc_ns = total / (allocs as f64).max(1.0);
+        self.run.stream_own_ns = median(&mut nothing) / (allocs as f64).max(1.0);
         self.run.events_per_s = median(&mut self.speed);
         self.run
     }
@@ -346,6 +350,7 @@ impl Replay<'_> {
                 nodes: self.args.nodes,
                 levels: report::Levels(levels.collect()),
                 mean_alloc_ns: 0.0,
+                stream_own_ns: 0.0,
                 events_per_s: 0.0,
                 peak_live_tables: log.peak_live,
                 peak_table_bytes: log.peak_bytes,
@@ -408,17 +413,19 @@ impl Replay<'_> {
         })
     }
 
-    /// The allocator's calls back to back; nanoseconds in all.
-    fn stream(&self, counted: &Counted) -> Result<f64, Failure> {
+    /// The allocator's calls back to back, and the same over nothing; nanoseconds in all.
+    fn stream(&self, counted: &Counted) -> Result<(f64, f64), Failure> {
         let host = self.host()?;
         let slots = host.slots();
         with_policy!(host, self.args, counted.policy, |made| {
             let machine = HostMachine::new(&host, made, NoTlb).context("machine")?;
             let policy = ptarmigan::table::Machine::policy(&machine);
-            let time = counted.stream.run(policy, &slots).context("replaying the allocator's calls")?;
+            let what = "replaying the allocator's calls";
+            let nothing = counted.stream.run(&stream::Nothing, &slots).context(what)?;
+            let time = counted.stream.run(policy, &slots).context(what)?;
             machine.drain(&slots);
             host.audit().context("after the allocator's calls")?;
-            Ok(time.as_nanos() as f64)
+            Ok((time.as_nanos() as f64, nothing.as_nanos() as f64))
         })
     }
 }
