@@ -6,7 +6,7 @@
 //! the CPU's own lines: no lock, no atomic read-modify-write, nothing of the page and nothing of its frame's record
 //! (links inside pages cost four times as much as soon as more than a few pages are in flight).
 //!
-//! Magazines are scaled to the node: all of a node's together hold at most an eighth of the pages that the node has
+//! Magazines are scaled to the node: all of a node's together hold at most a sixth of the pages that the node has
 //! in use or keeps, so that what rests on one CPU while another one runs short stays small beside what is in use.
 //! What a node keeps, CPUs and depot together, never exceeds its budget (REQ-12): the magazines' worst case is set
 //! aside first and the depot may have the rest.
@@ -27,8 +27,9 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 pub const MAGAZINE: usize = 64;
 /// Pages of a class's magazine at the least, where there is caching at all.
 const SMALLEST: u32 = 4;
-/// Magazines of all CPUs of a node together hold at most 1/`PART` of the node's table pages.
-const PART: u32 = 8;
+/// Magazines of all CPUs of a node together hold at most 1/`PART` of the node's table pages. What rests on CPUs that do
+/// not need it is what a node has to fetch beyond what it ever uses: a sixth.
+const PART: u32 = 6;
 /// Pages given back to the allocator in one call of anything (I6).
 const BOUNDED: usize = 16;
 /// Tops, and everything else.
@@ -71,6 +72,8 @@ struct Shelf {
     limit: AtomicU32,
     /// Pages of the class that the node has in use or keeps. Changed when a page comes from or goes to the allocator.
     pages: AtomicU32,
+    /// The size that magazines should have, worked out when `pages` changes.
+    magazine: AtomicU32,
 }
 
 /// The policy that this library is about.
@@ -124,6 +127,7 @@ impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
                 held: AtomicU32::new(0),
                 limit: AtomicU32::new(0),
                 pages: AtomicU32::new(0),
+                magazine: AtomicU32::new(start / 2),
             })
         })?;
         let layout = *source.layout();
@@ -188,11 +192,11 @@ impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
         self.shelf(node, REST).limit.store((room - room / TOP_PART) as u32, Relaxed);
     }
 
-    /// The size that magazines of a class should have now, for one stack: twice that.
-    fn scale(&self, shelf: &Shelf, stack: &mut Stack) {
-        let most = self.config.magazine as u32;
-        let fair = shelf.pages.load(Relaxed) / (2 * PART * self.cpus_per_node);
-        stack.limit = 2 * fair.max(SMALLEST).min(most);
+    /// A page of the class has come to the shelf's node from the allocator (`change` 1) or gone back to it (-1).
+    fn count_page(&self, shelf: &Shelf, change: i32) {
+        let pages = shelf.pages.fetch_add(change as u32, Relaxed).wrapping_add_signed(change);
+        let fair = pages / (2 * PART * self.cpus_per_node);
+        shelf.magazine.store(fair.max(SMALLEST).min(self.config.magazine as u32), Relaxed);
     }
 
     #[inline(always)]
@@ -226,8 +230,9 @@ impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
         if shelf.held.load(Relaxed) > 0 {
             if let Some(mut stacks) = self.stacks.enter(pin) {
                 let stack = &mut stacks[class];
-                self.scale(shelf, stack);
-                let most = (stack.limit / 2) as usize;
+                let most = shelf.magazine.load(Relaxed);
+                stack.limit = 2 * most;
+                let most = (most as usize).min(MAGAZINE);
                 let n = shelf.with(|depot| depot.fetch(&mut stack.items[..most]));
                 if n > 0 {
                     tally.refills.add(1);
@@ -248,7 +253,7 @@ impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
         let page = self.miss(pin, level, ask)?;
         self.set_limits(pin.node());
         let home = self.source.frames().node_of(page.addr().pfn());
-        self.shelf(home, class).pages.fetch_add(1, Relaxed);
+        self.count_page(self.shelf(home, class), 1);
         tally.misses.add(1);
         tally.allocs.add(1);
         Ok(page)
@@ -297,9 +302,7 @@ impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
             let n = stack.n as usize;
             // Both magazines are full: the older one goes to the depot, the newer one becomes the older.
             let old = (stack.limit / 2) as usize;
-            self.scale(shelf, stack);
-            // What is free changes slowly; once for each magazine is often enough to look.
-            self.set_limits(pin.node());
+            stack.limit = 2 * shelf.magazine.load(Relaxed);
             let limit = shelf.limit.load(Relaxed) as usize;
             if n < stack.limit as usize {
                 // The magazines have grown meanwhile.
@@ -333,7 +336,7 @@ impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
     fn unmake(&self, pin: &Pinned<'_>, class: usize, level: Level, item: u32) {
         let page = self.page(class, item);
         let home = self.source.frames().node_of(page.addr().pfn());
-        self.shelf(home, class).pages.fetch_sub(1, Relaxed);
+        self.count_page(self.shelf(home, class), -1);
         self.tallies.of(pin, level).returns.add(1);
         self.source.unmake(level, page);
     }
