@@ -6,7 +6,7 @@
 //! the CPU's own lines: no lock, no atomic read-modify-write, nothing of the page and nothing of its frame's record
 //! (links inside pages cost four times as much as soon as more than a few pages are in flight).
 //!
-//! Magazines are scaled to the node: all of a node's together hold at most a sixth of the pages that the node has
+//! Magazines are scaled to the node: where it has several CPUs, all together hold at most a sixth of the pages that the node has
 //! in use or keeps, so that what rests on one CPU while another one runs short stays small beside what is in use.
 //! What a node keeps, CPUs and depot together, never exceeds its budget (REQ-12): the magazines' worst case is set
 //! aside first and the depot may have the rest.
@@ -108,8 +108,8 @@ impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
             (0..nodes).map(|n| frames.node_frames(NodeId(n as u8)) / config.share.max(1)).min().unwrap_or(0);
         let fits = smallest as usize / 2 / (2 * CLASSES * cpus_per_node);
         config.magazine = config.magazine.min(MAGAZINE).min(fits);
-        let start = 2 * (config.magazine as u32).min(SMALLEST);
-        let stack = || Stack { n: 0, limit: start, items: [0; 2 * MAGAZINE] };
+        let start = Self::magazine_for(0, cpus_per_node as u32, config.magazine as u32);
+        let stack = || Stack { n: 0, limit: 2 * start, items: [0; 2 * MAGAZINE] };
         let stacks = PerCpu::new(boot, config.cpus, |_| [stack(), stack()])?;
         let tallies = Tallies::new(boot, config.cpus)?;
         // Each shelf's depot is carved from the same block as the shelves.
@@ -127,7 +127,7 @@ impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
                 held: AtomicU32::new(0),
                 limit: AtomicU32::new(0),
                 pages: AtomicU32::new(0),
-                magazine: AtomicU32::new(start / 2),
+                magazine: AtomicU32::new(start),
             })
         })?;
         let layout = *source.layout();
@@ -192,11 +192,18 @@ impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
         self.shelf(node, REST).limit.store((room - room / TOP_PART) as u32, Relaxed);
     }
 
+    /// The size of magazines on a node of `cpus` CPUs that has `pages` pages. A CPU that has the node to itself keeps
+    /// pages from nobody.
+    fn magazine_for(pages: u32, cpus: u32, most: u32) -> u32 {
+        let fair = if cpus == 1 { most } else { pages / (2 * PART * cpus) };
+        fair.max(SMALLEST).min(most)
+    }
+
     /// A page of the class has come to the shelf's node from the allocator (`change` 1) or gone back to it (-1).
     fn count_page(&self, shelf: &Shelf, change: i32) {
         let pages = shelf.pages.fetch_add(change as u32, Relaxed).wrapping_add_signed(change);
-        let fair = pages / (2 * PART * self.cpus_per_node);
-        shelf.magazine.store(fair.max(SMALLEST).min(self.config.magazine as u32), Relaxed);
+        let most = self.config.magazine as u32;
+        shelf.magazine.store(Self::magazine_for(pages, self.cpus_per_node, most), Relaxed);
     }
 
     #[inline(always)]
