@@ -58,6 +58,22 @@ impl fmt::Debug for AreaFlags {
     }
 }
 
+/// A place in something that can be mapped: a file, shared memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Object {
+    /// Which, a name that the machine understands; 0 if there is none.
+    pub id: u32,
+    /// Where in it, in bytes, a multiple of the page size.
+    pub offset: u64,
+}
+
+impl From<u32> for Object {
+    /// The start of an object.
+    fn from(id: u32) -> Self {
+        Object { id, offset: 0 }
+    }
+}
+
 /// A run of pages with the same properties.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
@@ -66,7 +82,9 @@ pub struct Area {
     pub start: u64,
     /// First address after it.
     pub end: u64,
-    /// What backs it, a name that the machine understands; 0 if nothing does.
+    /// Where in the object behind it the area begins, in bytes.
+    pub offset: u64,
+    /// The object behind it, a name that the machine understands; 0 if there is none.
     pub object: u32,
     /// Permissions and properties.
     pub flags: AreaFlags,
@@ -75,8 +93,19 @@ pub struct Area {
 
 impl Area {
     /// An area.
-    pub const fn new(range: VirtRange, flags: AreaFlags, object: u32) -> Self {
-        Area { start: range.start, end: range.end, object, flags, _pad: 0 }
+    pub fn new(range: VirtRange, flags: AreaFlags, object: impl Into<Object>) -> Self {
+        let Object { id, offset } = object.into();
+        Area { start: range.start, end: range.end, offset, object: id, flags, _pad: 0 }
+    }
+
+    /// No area.
+    pub(super) const NONE: Area =
+        Area { start: 0, end: 0, offset: 0, object: 0, flags: AreaFlags(0), _pad: 0 };
+
+    /// Where in the object behind it `va` lies, in bytes. Also for addresses next to the area, as it may come to reach.
+    #[inline(always)]
+    pub fn offset_at(&self, va: u64) -> u64 {
+        self.offset.wrapping_add(va.wrapping_sub(self.start))
     }
 
     /// Its addresses.
@@ -85,11 +114,12 @@ impl Area {
         VirtRange { start: self.start, end: self.end }
     }
 
-    /// Whether `next`, which begins where this one ends, can be one area with it: alike, and with nothing behind
-    /// them whose pages would have to follow each other.
+    /// Whether `next` can be one area with it: it begins where this one ends, is alike, and what is behind it, if
+    /// anything, follows too.
     pub(super) fn joins(&self, next: &Area) -> bool {
+        let behind = self.flags.has(AreaFlags::BACKED) || self.flags.has(AreaFlags::SHARED);
         self.end == next.start
-            && !self.flags.has(AreaFlags::BACKED)
+            && (!behind || self.offset_at(next.start) == next.offset)
             && self.flags.without(AreaFlags::PRIVATE_PAGES) == next.flags.without(AreaFlags::PRIVATE_PAGES)
             && self.object == next.object
     }

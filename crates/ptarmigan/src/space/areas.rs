@@ -1,8 +1,8 @@
 //! The areas of a space, in order of address, in frames of the library's own.
 //!
-//! Records lie sorted in leaf frames of 170; from the second leaf on, a directory frame lists the leaves in order.
+//! Records lie sorted in leaf frames of 127; from the second leaf on, a directory frame lists the leaves in order.
 //! So a small process needs one frame, lookup is two binary searches, and fork copies frames. The directory holds
-//! 1024 leaves: more than the 65,530 areas that Linux allows, even half full.
+//! 1024 leaves: 130,000 areas if they come in order, 65,000 at the least, which is what Linux allows.
 use super::area::Area;
 use crate::addr::{FRAME_SIZE, Pfn, VirtRange};
 use crate::cpu::Pinned;
@@ -19,7 +19,7 @@ const DIRECTORY: usize = FRAME_SIZE / size_of::<u32>();
 pub enum AreaError {
     /// A frame was needed for records and there was none.
     NoFrame(NoFrame),
-    /// There are too many areas: about 87,000 fit.
+    /// There are too many areas: 65,000 fit in any order.
     TooMany,
     /// The range is empty, or not made of whole pages of user addresses.
     BadRange(VirtRange),
@@ -71,7 +71,7 @@ struct Leaf {
     records: [Area; LEAF],
 }
 
-const _: () = assert!(size_of::<Leaf>() <= FRAME_SIZE && size_of::<Area>() == 24);
+const _: () = assert!(size_of::<Leaf>() <= FRAME_SIZE && size_of::<Area>() == 32);
 
 impl Default for Areas {
     fn default() -> Self {
@@ -329,7 +329,7 @@ impl Areas {
         self.leaves += 1;
         // A space that grows upwards fills leaves in order: then the new one starts empty.
         let keep = if at.index == LEAF && at.leaf + 2 == self.leaves as usize { LEAF } else { LEAF / 2 };
-        let mut upper = [Area::new(VirtRange { start: 0, end: 0 }, Default::default(), 0); LEAF];
+        let mut upper = [Area::NONE; LEAF];
         let moved = LEAF - keep;
         self.leaf_mut(m, at.leaf, |l| {
             upper[..moved].copy_from_slice(&l.records[keep..]);
@@ -385,7 +385,7 @@ impl Areas {
         self.add(m, pin, Some(at), Area { end: va, ..area })?;
         // The record added lies before; this one has moved behind it.
         if let Some(rest) = self.seek(m, va) {
-            self.set(m, rest, Area { start: va, ..area });
+            self.set(m, rest, Area { start: va, offset: area.offset_at(va), ..area });
         }
         Ok(())
     }

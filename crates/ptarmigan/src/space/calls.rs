@@ -1,5 +1,5 @@
 //! The mmap family.
-use super::area::{Area, AreaFlags};
+use super::area::{Area, AreaFlags, Object};
 use super::{Access, AreaError, FaultError, Space, SpaceMachine, release};
 use crate::addr::{VirtAddr, VirtRange};
 use crate::cpu::Pinned;
@@ -32,7 +32,7 @@ impl<F: Format> Space<F> {
         pin: &Pinned<'_>,
         range: VirtRange,
         flags: AreaFlags,
-        object: u32,
+        object: impl Into<Object>,
     ) -> Result<(), AreaError> {
         let range = Self::pages(range)?;
         self.munmap(m, pin, range)?;
@@ -192,7 +192,12 @@ impl<F: Format> Space<F> {
         if from.start == to.start {
             if to.end > from.end {
                 let grown = VirtRange { start: from.end, end: to.end };
-                return self.areas.insert(m, pin, Area { start: grown.start, end: grown.end, ..area });
+                let offset = area.offset_at(grown.start);
+                return self.areas.insert(
+                    m,
+                    pin,
+                    Area { start: grown.start, end: grown.end, offset, ..area },
+                );
             }
             return Ok(());
         }
@@ -205,7 +210,7 @@ impl<F: Format> Space<F> {
             self.munmap(m, pin, VirtRange { start: moved.end, end: from.end })?;
         }
         self.munmap(m, pin, to)?;
-        (area.start, area.end) = (to.start, to.end);
+        area = Area { start: to.start, end: to.end, offset: area.offset_at(from.start), ..area };
         self.areas.insert(m, pin, area)?;
         let mut gather = Gather::new(parts(m, pin), &self.tlb, F::PAGE_SHIFT);
         let result = self.tree.move_range(m, pin, moved, to.start, &mut gather);
@@ -230,7 +235,8 @@ impl<F: Format> Space<F> {
         let mut alike = true;
         self.areas.each(m, range, |a| {
             let differs = AreaFlags(a.flags.0 ^ all.flags.0).without(AreaFlags::PRIVATE_PAGES);
-            alike &= a.start <= end && differs == AreaFlags(0) && a.object == all.object;
+            let follows = a.object == all.object && (a.object == 0 || all.offset_at(a.start) == a.offset);
+            alike &= a.start <= end && differs == AreaFlags(0) && follows;
             all.flags = all.flags.with(a.flags);
             end = a.end;
         });

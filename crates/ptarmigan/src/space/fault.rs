@@ -183,7 +183,7 @@ impl<F: Format> Space<F> {
         let attr = Self::attr(flags);
         let backed = flags.has(AreaFlags::BACKED) || flags.has(AreaFlags::SHARED);
         let object = if backed {
-            let number = (page - area.start) >> F::PAGE_SHIFT;
+            let number = area.offset_at(page) >> F::PAGE_SHIFT;
             let frame = m.backing_frame(area.object, number);
             Some(frame.ok_or(FaultError::BeyondObject(VirtAddr(page)))?)
         } else {

@@ -11,7 +11,7 @@ mod exec;
 mod fault;
 mod fork;
 
-pub use area::{Area, AreaFlags};
+pub use area::{Area, AreaFlags, Object};
 pub use areas::{AreaError, Areas};
 pub use calls::Advice;
 pub use fault::{Access, Done, FaultError};
@@ -28,7 +28,7 @@ pub trait SpaceMachine: Machine {
     /// The frame that all untouched anonymous pages show: zero, never written, not counted.
     fn zero_frame(&self) -> Pfn;
 
-    /// The frame in which page `page` of backing object `object` is kept, not counted; `None` if there is none
+    /// The frame in which page `page` (counted in pages from its start) of backing object `object` is kept, not counted; `None` if there is none
     /// (beyond the end of a file).
     fn backing_frame(&self, object: u32, page: u64) -> Option<Pfn>;
 }
@@ -49,7 +49,7 @@ pub struct Space<F: Format> {
 
 /// Areas that a space remembers from recent faults.
 const RECENT: usize = 8;
-const NO_AREA: Area = Area::new(VirtRange { start: 0, end: 0 }, AreaFlags(0), 0);
+const NO_AREA: Area = Area::NONE;
 /// Linux's default `RLIMIT_STACK`.
 const STACK_LIMIT: u64 = 8 << 20;
 
