@@ -3,7 +3,7 @@ mod common;
 use common::{Rng, any_frame, assert_constructed, assert_zero, peek, small};
 use proptest::prelude::*;
 use ptarmigan::addr::PhysAddr;
-use ptarmigan::cpu::NodeId;
+use ptarmigan::cpu::{CpuId, NodeId};
 use ptarmigan::format::{Format, X86_64, X86Pae};
 use ptarmigan::frames::Ask;
 use ptarmigan::hosted::{CpuSlot, Host};
@@ -538,4 +538,39 @@ proptest! {
         prop_assert_eq!(v5.counts().cached(), 0);
         prop_assert_eq!(host.audit(), Ok(()));
     }
+}
+
+#[test]
+fn counts_are_kept_by_cpu_level_node_and_state() {
+    let host = Host::<X86_64>::new(small(2, 2, 16)).unwrap();
+    let policy = host.quicklists_with(lists(2, 8, 4)).unwrap();
+    let cpus = host.slots();
+    let pages: Vec<Clean> =
+        (0..40).map(|_| policy.alloc(&cpus[0].pin(), PTE, Ask::NORMAL).unwrap()).collect();
+    let top = policy.alloc(&cpus[1].pin(), TOP, Ask::NORMAL).unwrap();
+    let on = |cpu: u16, level: Level| policy.counts_on(CpuId(cpu)).levels[level.at()];
+    assert_eq!((on(0, PTE).allocs, on(1, PTE).allocs), (40, 0));
+    assert_eq!((on(0, TOP).allocs, on(1, TOP).allocs), (0, 1));
+    let [home, away] = [NodeId(0), NodeId(1)].map(|node| policy.node_counts(node));
+    assert_eq!((home.pages, home.tops), (40, 0));
+    assert_eq!((away.pages, away.tops), (0, 1));
+    // Freed on the other node, all of them come home to the depot there.
+    for page in pages {
+        give_back(&policy, &cpus[1], PTE, page);
+    }
+    let home = policy.node_counts(NodeId(0));
+    assert_eq!((home.pages, home.depot_zero, home.depot_tops), (40, 40, 0));
+    assert!(home.depot_zero <= home.budget);
+    assert_eq!(on(1, PTE).frees, 40);
+    give_back(&policy, &cpus[1], TOP, top);
+    assert_eq!(policy.counts_on(CpuId(9)), Default::default(), "no such CPU, nothing counted");
+    for cpu in &cpus {
+        policy.drain(&cpu.pin());
+    }
+    for node in [NodeId(0), NodeId(1)] {
+        policy.reclaim(&cpus[0].pin(), node, u32::MAX);
+        let left = policy.node_counts(node);
+        assert_eq!((left.pages, left.tops, left.depot_zero, left.depot_tops), (0, 0, 0, 0));
+    }
+    host.audit().unwrap();
 }

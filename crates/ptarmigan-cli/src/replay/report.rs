@@ -102,7 +102,7 @@ pub struct LevelReport {
     pub min_ns: f64,
     /// `total_ns` by `allocs`.
     pub mean_ns: f64,
-    /// Of single calls.
+    /// Of single calls; 1 is the least that is told apart, and means less than the clock can tell.
     pub p50_ns: f64,
     /// Of single calls.
     pub p99_ns: f64,
@@ -253,6 +253,8 @@ impl Run {
             "{:<4} {:>8} {:>8} {:>5} {:>6} {:>6} {:>6} {:>7} {:>8} {:>6} {:>6}",
             "", "count", "total", "min", "mean", "p50", "p99", "max", "hits", "refill", "miss"
         )?;
+        // What is less than the clock can tell prints as such.
+        let single = |ns: f64| if ns <= 1.0 { format!("<{:.0}", clock_ns.max(1.0)) } else { time(ns) };
         for (name, l) in &self.levels.0 {
             writeln!(
                 out,
@@ -260,11 +262,11 @@ impl Run {
                 name,
                 l.allocs,
                 time(l.total_ns),
-                if l.min_ns < 1.0 { format!("<{:.0}", clock_ns.max(1.0)) } else { time(l.min_ns) },
+                single(l.min_ns),
                 time(l.mean_ns),
-                time(l.p50_ns),
-                time(l.p99_ns),
-                time(l.max_ns),
+                single(l.p50_ns),
+                single(l.p99_ns),
+                single(l.max_ns),
                 l.hits,
                 l.refills,
                 l.misses

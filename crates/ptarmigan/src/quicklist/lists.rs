@@ -13,11 +13,11 @@
 //!
 //! Pages freed on a foreign node go to their home node's depot, after the flush like all others (REQ-7, REQ-8).
 use super::depot::Depot;
-use super::tally::Tallies;
+use super::tally::{NodeCounts, Tallies};
 use super::{Clean, Construct, Flushed, Level, Policy, PolicyCounts, Source};
 use crate::addr::PhysAddr;
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
-use crate::cpu::{NodeId, PerCpu, Pinned};
+use crate::cpu::{CpuId, NodeId, PerCpu, Pinned};
 use crate::frames::{Ask, Frames, NoFrame};
 use crate::sync::SpinLock;
 use crate::window::Window;
@@ -166,6 +166,25 @@ impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
     /// Frames that a node may keep at the moment: a share of what is free there.
     pub fn budget(&self, node: NodeId) -> u32 {
         self.source.frames().node_free(node) / self.config.share.max(1)
+    }
+
+    /// What one CPU has counted. A page may be counted as allocated on one CPU and as freed on another.
+    pub fn counts_on(&self, cpu: CpuId) -> PolicyCounts {
+        self.tallies.on(cpu)
+    }
+
+    /// What a node keeps and may keep, by state.
+    pub fn node_counts(&self, node: NodeId) -> NodeCounts {
+        let (tops, rest) = (self.shelf(node, TOP), self.shelf(node, REST));
+        NodeCounts {
+            budget: self.budget(node),
+            depot_tops: tops.held.load(Relaxed),
+            depot_zero: rest.held.load(Relaxed),
+            tops: tops.pages.load(Relaxed),
+            pages: rest.pages.load(Relaxed),
+            magazine_tops: tops.magazine.load(Relaxed),
+            magazine_zero: rest.magazine.load(Relaxed),
+        }
     }
 
     /// The source beneath.

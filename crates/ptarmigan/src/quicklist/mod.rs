@@ -26,7 +26,7 @@ pub use class::{Construct, Layout, Level, MAX_LEVELS, NoConstruct};
 pub use lists::{ListsConfig, Quicklists};
 pub use plain::Plain;
 pub use source::Source;
-pub use tally::{LevelCounts, PolicyCounts};
+pub use tally::{LevelCounts, NodeCounts, PolicyCounts};
 #[cfg(feature = "hosted")]
 pub use v5::V5;
 

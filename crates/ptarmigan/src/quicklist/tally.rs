@@ -1,7 +1,7 @@
 //! What every policy counts, on each CPU by itself.
 use super::{Level, MAX_LEVELS};
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
-use crate::cpu::{Counter, Pinned};
+use crate::cpu::{Counter, CpuId, Pinned};
 
 /// One CPU's counts for one level.
 #[derive(Default)]
@@ -54,18 +54,15 @@ impl Tallies {
         self.cpu(pin).level(level)
     }
 
+    /// All CPUs together.
     pub fn sum(&self) -> PolicyCounts {
-        let mut all = PolicyCounts::default();
-        for tally in self.cpus.iter() {
-            for (sum, one) in all.levels.iter_mut().zip(&tally.levels) {
-                sum.allocs = sum.allocs.wrapping_add(one.allocs.get());
-                sum.frees = sum.frees.wrapping_add(one.frees.get());
-                sum.refills = sum.refills.wrapping_add(one.refills.get());
-                sum.misses = sum.misses.wrapping_add(one.misses.get());
-                sum.returns = sum.returns.wrapping_add(one.returns.get());
-            }
-        }
-        all
+        self.cpus.iter().fold(PolicyCounts::default(), |all, tally| all.with(tally))
+    }
+
+    /// One CPU; nothing if there is no such CPU.
+    pub fn on(&self, cpu: CpuId) -> PolicyCounts {
+        let one = self.cpus.get(cpu.0 as usize);
+        one.map_or(PolicyCounts::default(), |tally| PolicyCounts::default().with(tally))
     }
 }
 
@@ -99,6 +96,17 @@ pub struct PolicyCounts {
 }
 
 impl PolicyCounts {
+    fn with(mut self, tally: &Tally) -> Self {
+        for (sum, one) in self.levels.iter_mut().zip(&tally.levels) {
+            sum.allocs = sum.allocs.wrapping_add(one.allocs.get());
+            sum.frees = sum.frees.wrapping_add(one.frees.get());
+            sum.refills = sum.refills.wrapping_add(one.refills.get());
+            sum.misses = sum.misses.wrapping_add(one.misses.get());
+            sum.returns = sum.returns.wrapping_add(one.returns.get());
+        }
+        self
+    }
+
     /// Pages handed out and not taken back, all levels.
     pub fn live(&self) -> usize {
         self.levels.iter().fold(0, |n, l| n.wrapping_add(l.live()))
@@ -109,4 +117,23 @@ impl PolicyCounts {
         let held = self.levels.iter().fold(0usize, |n, l| n.wrapping_add(l.misses).wrapping_sub(l.returns));
         held.wrapping_sub(self.live())
     }
+}
+
+/// What a node keeps and may keep, by state: constructed tops, and pages that are zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodeCounts {
+    /// Frames that the node may keep at the moment.
+    pub budget: u32,
+    /// Constructed tops in the depot.
+    pub depot_tops: u32,
+    /// Zero pages in the depot.
+    pub depot_zero: u32,
+    /// Tops of the node's memory that are in use or kept anywhere.
+    pub tops: u32,
+    /// Other table pages of the node's memory that are in use or kept anywhere.
+    pub pages: u32,
+    /// Size of the CPUs' magazines for tops, in pages.
+    pub magazine_tops: u32,
+    /// Size of the CPUs' magazines for other pages.
+    pub magazine_zero: u32,
 }
