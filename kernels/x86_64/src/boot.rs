@@ -3,12 +3,9 @@
 use core::arch::global_asm;
 use core::cell::UnsafeCell;
 
-use crate::mmu::{self, TablePage};
+use crate::mmu::{self, DIRECT_MAP, TablePage};
 
 global_asm!(include_str!("boot.s"));
-
-/// Where the low 4 GiB of physical memory are mapped, the image among them: slot 256 of every top table.
-pub const DIRECT_MAP: u64 = 0xffff_8000_0000_0000;
 
 /// The stack the kernel runs on. The assembly knows its size.
 #[repr(C, align(16))]

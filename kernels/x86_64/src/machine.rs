@@ -12,8 +12,8 @@ use ptarmigan::table::{self, KernelMap};
 use ptarmigan::tlb::{Invalidation, Scope, Shootdown, SpaceId, Tlb};
 use ptarmigan::window::DirectMap;
 
-use crate::boot::{self, DIRECT_MAP, Region};
-use crate::mmu;
+use crate::boot::{self, Region};
+use crate::mmu::{self, DIRECT_MAP};
 
 /// The kernel's half of all tops.
 pub type Kernel = KernelMap<X86_64, DirectMap>;

@@ -4,7 +4,8 @@ use core::arch::asm;
 use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::boot::DIRECT_MAP;
+/// Where the low 4 GiB of physical memory are mapped, the image among them: slot 256 of every top table.
+pub const DIRECT_MAP: u64 = 0xffff_8000_0000_0000;
 
 /// Entry bit: present.
 pub const PRESENT: u64 = 1;

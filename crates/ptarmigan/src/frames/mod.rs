@@ -66,7 +66,7 @@ impl Ask {
 /// What to allocate.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
-    /// Preferred node; others are tried after it, nearest number first.
+    /// Preferred node; the others are tried after it in ascending order, beginning again at 0.
     pub node: NodeId,
     /// 2^`order` frames.
     pub order: u8,

@@ -107,15 +107,12 @@ impl<'m, W: Window, C: Construct> V5<'m, W, C> {
         if frames.node_of(page.addr().pfn()) != pin.node() {
             return self.give_back(pin, level, page);
         }
-        let page = if level == self.source.layout().top() && !self.rests_constructed(level) {
-            // A single list: tops go back to zero to mix with the others.
-            self.source.constructor().destruct(frames, page.addr());
-            page
-        } else {
-            page
-        };
         let nr = self.list_of(level);
         let Some(mut lists) = self.lists.enter(pin) else { return self.give_back(pin, level, page) };
+        if level == self.source.layout().top() && !self.rests_constructed(level) {
+            // A single list: tops go back to zero to mix with the others.
+            self.source.constructor().destruct(frames, page.addr());
+        }
         let list = &mut lists[nr];
         let at = page.into_raw();
         let guard = self.source.window().map(at);

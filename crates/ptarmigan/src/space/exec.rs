@@ -61,6 +61,9 @@ impl<F: Format> Space<F> {
             return self.mmap(m, pin, range, flags.with(AreaFlags::GROWS_DOWN), 0);
         };
         let old = stack.range();
+        if self.areas.last_before(m, old.start).is_some_and(|below| below.end > range.start) {
+            return Err(AreaError::Overlap(range));
+        }
         self.forget();
         let flags = flags.with(AreaFlags::GROWS_DOWN).with(stack.flags.without(AreaFlags::PERMISSIONS));
         let new = Area::new(range, flags, 0);

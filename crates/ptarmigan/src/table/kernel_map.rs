@@ -60,6 +60,9 @@ impl<F: Format, W: Window> KernelMap<F, W> {
     /// Sets entry `index` of every top, live and resting; indices below [`Format::USER_TOP`] are ignored. Returns
     /// how many tops there were.
     ///
+    /// Tops smaller than a frame (x86 PAE) are not registered, as they have no record: their kernel entry, which links
+    /// one table that all share, has to be set before the first of them is made.
+    ///
     /// The caller flushes if the entry was present before.
     pub fn set(&self, frames: &Frames, index: usize, raw: u64) -> usize {
         if index < F::USER_TOP || index >= F::entries(Self::TOP) {
