@@ -8,7 +8,7 @@
 //!
 //! | operation | what is locked | may allocate |
 //! |---|---|---|
-//! | [`Tree::map`], [`Tree::copy_range`], [`Tree::move_range`] | `&mut Tree` | yes; nothing is left behind on failure |
+//! | [`Tree::map`], [`Tree::map_range`], copies and moves | `&mut Tree` | yes; nothing is left behind on failure |
 //! | [`Tree::unmap_range`], [`Tree::change_range`], [`Tree::end`] | `&mut Tree` | never |
 //! | [`Tree::query`], [`Tree::walk`] | `&Tree` | never |
 mod cursor;

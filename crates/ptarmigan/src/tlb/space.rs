@@ -208,6 +208,9 @@ impl<S: Shootdown> Tlb<S> {
     }
 
     /// This CPU begins to run in `space`. A CPU that kept it loaded lazily only catches up with the generation.
+    ///
+    /// Whatever space the CPU had loaded before should have been left by [`deactivate`](Self::deactivate); if it was not,
+    /// it goes on asking this CPU to flush, which costs time and does no harm.
     pub fn activate(&self, pin: &Pinned<'_>, space: &SpaceTlb, root: PhysAddr) {
         let cpu = pin.cpu();
         let was_lazy = space.lazy.has(cpu);
