@@ -217,7 +217,8 @@ impl<F: Format> Space<F> {
         // Both places must be flushed before anybody uses either (semantics.md §5).
         gather.finish();
         if let Err(e) = result {
-            self.areas.remove_range(m, pin, to, |_| {})?;
+            // The new place is empty again; its tables go with the area.
+            self.munmap(m, pin, to)?;
             return Err(e.into());
         }
         if !keep {

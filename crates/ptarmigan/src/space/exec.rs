@@ -77,7 +77,7 @@ impl<F: Format> Space<F> {
         let from = VirtRange { start: old.end - target.len(), end: old.end };
         if let Err(e) = self.tree.move_range(m, pin, from, target.start, &mut gather) {
             gather.finish();
-            self.areas.remove_range(m, pin, range, |_| {})?;
+            self.munmap(m, pin, range)?;
             return Err(e.into());
         }
         self.areas.remove_range(m, pin, old, |_| {})?;

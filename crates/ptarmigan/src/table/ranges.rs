@@ -243,11 +243,13 @@ impl<F: Format> Tree<F> {
     }
 
     /// Moves all entries from `range` to the same distances from `to` on. Leaf tables that `range` covers whole are
-    /// moved whole, as Linux does, where both ends are aligned alike and nothing is linked at the new place.
+    /// moved whole, as Linux does, where both ends are aligned alike and nothing is linked at the new place; for others
+    /// there is a table at the new place afterwards even if they had no entries, as in Linux too.
     ///
     /// # Errors
     ///
-    /// [`NoFrame`] if a table at the new place could not be had: then everything is back where it was.
+    /// [`NoFrame`] if a table at the new place could not be had: then all entries are back where they were, and tables
+    /// made at the new place are empty.
     pub(crate) fn move_range<M: Machine>(
         &mut self,
         m: &M,
@@ -256,22 +258,46 @@ impl<F: Format> Tree<F> {
         to: u64,
         gather: &mut GatherOf<'_, M>,
     ) -> Result<(), NoFrame> {
+        self.move_steps(m, pin, range, to, gather, true).map_err(|(reached, e)| {
+            // What has been moved goes back to tables that are still there: that cannot fail.
+            let moved = VirtRange { start: to, end: to + (reached - range.start) };
+            let back = self.move_steps(m, pin, moved, range.start, gather, false);
+            debug_assert!(back.is_ok(), "the way back needs no new table");
+            e
+        })
+    }
+
+    /// Moves step by step; where there are no entries to move, tables are made only if `empty_too`. Fails with the
+    /// address that was reached.
+    fn move_steps<M: Machine>(
+        &mut self,
+        m: &M,
+        pin: &Pinned<'_>,
+        range: VirtRange,
+        to: u64,
+        gather: &mut GatherOf<'_, M>,
+        empty_too: bool,
+    ) -> Result<(), (u64, NoFrame)> {
         let span = 1u64 << F::shift(Level(1));
         let mut at = range.start;
         while at < range.end {
             let target = at - range.start + to;
             // As far as both stay within one leaf table.
             let step = (span - at % span).min(span - target % span).min(range.end - at);
-            if let Err(e) = self.move_step(m, pin, at, target, step, gather) {
-                // What has been moved goes back to tables that are still there: that cannot fail.
-                let moved = VirtRange { start: to, end: target };
-                let back = self.move_range(m, pin, moved, range.start, gather);
-                debug_assert!(back.is_ok(), "the way back needs no new table");
-                return Err(e);
+            let part = VirtRange { start: at, end: at + step };
+            if empty_too || self.has_entries(m, part) {
+                self.move_step(m, pin, at, target, step, gather).map_err(|e| (at, e))?;
             }
             at += step;
         }
         Ok(())
+    }
+
+    /// Whether anything is mapped in `range`.
+    fn has_entries<M: Machine>(&self, m: &M, range: VirtRange) -> bool {
+        let mut any = false;
+        self.walk(m, range, |_, _, _| any = true);
+        any
     }
 
     /// One step of a move: within one leaf table on either side.
