@@ -1,5 +1,5 @@
 //! Frames that hold data of address spaces: counted by references, handed out by short per-CPU lists.
-use super::{Ask, Dirty, Frame, Frames, NoFrame, Place, Request, Taken, Use, ZoneClass};
+use super::{Ask, Frames, NoFrame, Place, Request, Use, ZoneClass};
 use crate::addr::Pfn;
 use crate::bootmem::{BootMemory, BootMemoryShort};
 use crate::cpu::{PerCpu, Pinned};
@@ -159,31 +159,5 @@ impl DataFrames {
         frames.give_all(list.items[..n].iter().copied());
         list.n = 0;
         n
-    }
-}
-
-impl Taken {
-    /// Whatever it was, its content does not matter to the caller.
-    pub fn dirty(self) -> Frame<Dirty> {
-        match self {
-            Taken::Zero(f) => f.dirty(),
-            Taken::Dirty(f) => f,
-        }
-    }
-
-    /// The frame, cleared if it has to be.
-    pub fn zeroed<W: crate::window::Window>(self, window: &W) -> Frame<super::Zero> {
-        match self {
-            Taken::Zero(f) => f,
-            Taken::Dirty(f) => f.clear(window),
-        }
-    }
-
-    /// The home node of a single request is not promised; see [`Frames::node_of`].
-    pub fn pfn(&self) -> Pfn {
-        match self {
-            Taken::Zero(f) => f.pfn(),
-            Taken::Dirty(f) => f.pfn(),
-        }
     }
 }

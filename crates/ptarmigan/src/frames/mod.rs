@@ -19,6 +19,7 @@ use crate::addr::Pfn;
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::NodeId;
 use crate::sync::SpinLock;
+use crate::window::Window;
 use buddy::Buddy;
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -87,6 +88,32 @@ pub enum Taken {
     Zero(Frame<Zero>),
     /// Content unknown.
     Dirty(Frame<Dirty>),
+}
+
+impl Taken {
+    /// Whatever it was, its content does not matter to the caller.
+    pub fn dirty(self) -> Frame<Dirty> {
+        match self {
+            Taken::Zero(f) => f.dirty(),
+            Taken::Dirty(f) => f,
+        }
+    }
+
+    /// The number of the first frame.
+    pub fn pfn(&self) -> Pfn {
+        match self {
+            Taken::Zero(f) => f.pfn(),
+            Taken::Dirty(f) => f.pfn(),
+        }
+    }
+
+    /// The frame, cleared if it has to be.
+    pub fn zeroed<W: Window>(self, window: &W) -> Frame<Zero> {
+        match self {
+            Taken::Zero(f) => f,
+            Taken::Dirty(f) => f.clear(window),
+        }
+    }
 }
 
 /// There is no frame to be had.
