@@ -1,7 +1,7 @@
 //! Unlinked tables on their way back: the chain carries the type.
 use super::{Clean, Level};
 use crate::addr::{Pfn, PhysAddr};
-use crate::frames::{Frames, Use};
+use crate::frames::{FrameMeta, Frames, Use};
 
 /// Proof that no TLB and no walker anywhere can still use the tables of one gather.
 pub struct FlushProof(());
@@ -46,7 +46,6 @@ impl FlushProof {
 #[must_use = "dropped tables are lost"]
 pub struct Unhooked {
     head: Pfn,
-    tail: Pfn,
     len: u32,
     top: Option<PhysAddr>,
     top_level: Level,
@@ -62,7 +61,7 @@ impl Unhooked {
     /// An empty chain.
     #[inline(always)]
     pub const fn new() -> Self {
-        Unhooked { head: Pfn::NONE, tail: Pfn::NONE, len: 0, top: None, top_level: Level(0) }
+        Unhooked { head: Pfn::NONE, len: 0, top: None, top_level: Level(0) }
     }
 
     /// Puts a table on the chain. Its level is in the frame's record since it was born.
@@ -71,16 +70,13 @@ impl Unhooked {
     ///
     /// 1. The caller owns the table at `pfn` (no entry points to it any more) and gives it away.
     /// 2. Its content is in the state of its level: live count 0.
+    /// 3. `meta` is the record of `pfn`.
     #[inline(always)]
-    pub unsafe fn push(&mut self, frames: &Frames, pfn: Pfn) {
-        let meta = frames.meta(pfn);
+    pub unsafe fn push(&mut self, pfn: Pfn, meta: &FrameMeta) {
         debug_assert_eq!(meta.usage(), Use::Table);
         debug_assert_eq!(meta.live(), 0, "table {pfn} unhooked with live entries");
         debug_assert_eq!(meta.touched(), 0, "table {pfn} unhooked with touched lines");
         meta.set_link(self.head);
-        if self.head == Pfn::NONE {
-            self.tail = pfn;
-        }
         self.head = pfn;
         self.len += 1;
     }

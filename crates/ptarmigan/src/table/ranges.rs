@@ -1,11 +1,11 @@
 //! Operations on ranges: each goes down the tree once and touches every table in the range once.
 use super::machine::{GatherOf, Machine};
-use super::slots::{Slots, born, died, each_bit, each_line, each_live, has_record, line_len};
+use super::slots::{Slots, born, died, each_bit, each_line, each_live, emptied, has_record, line_len};
 use super::tree::Tree;
 use crate::addr::{PhysAddr, VirtRange};
 use crate::cpu::Pinned;
 use crate::format::{Format, Slot};
-use crate::frames::{Ask, NoFrame};
+use crate::frames::{Ask, FrameMeta, NoFrame};
 use crate::quicklist::Level;
 
 /// Which tables an unmap gives back.
@@ -105,6 +105,7 @@ impl<F: Format> Tree<F> {
         leaf: impl FnMut(&mut GatherOf<'_, M>, u64, u64),
     ) {
         let all = VirtRange { start: 0, end: F::USER_END };
+        gather.changed(all.start, all.end);
         self.unmap_way::<M, _, true>(m, all, Free::Empty, gather, leaf);
         debug_assert_eq!(self.tables_below_top(), 0, "tables left behind");
         // SAFETY: 1. `self` owned the top and is consumed. 2. its user half has just been emptied. A tree has one top.
@@ -384,12 +385,12 @@ fn walk_table<F: Format, M: Machine>(
 
 /// Unmaps what lies in the table at `at`, of a level above the leaves, and gives back tables below it; whether it is
 /// empty now (always false for tops without a record).
-fn unmap_table<F: Format, M: Machine, L: FnMut(&mut GatherOf<'_, M>, u64, u64), const ALL: bool>(
-    way: &mut Unmap<'_, '_, M, L>,
+fn unmap_table<'a, F: Format, M: Machine, L: FnMut(&mut GatherOf<'_, M>, u64, u64), const ALL: bool>(
+    way: &mut Unmap<'a, '_, M, L>,
     at: PhysAddr,
     level: Level,
     base: u64,
-) -> bool {
+) -> Option<&'a FrameMeta> {
     if level == Level(1) {
         // Most of the work is here: with the level known, and the leaves' part in line.
         return unmap_links::<F, M, L, ALL>(way, at, Level(1), base, |way, child, base| {
@@ -404,13 +405,13 @@ fn unmap_table<F: Format, M: Machine, L: FnMut(&mut GatherOf<'_, M>, u64, u64), 
 
 /// Unmaps with `inner` what lies in each table that the one at `at` links; see [`unmap_table`].
 #[inline(always)]
-fn unmap_links<F: Format, M: Machine, L: FnMut(&mut GatherOf<'_, M>, u64, u64), const ALL: bool>(
-    way: &mut Unmap<'_, '_, M, L>,
+fn unmap_links<'a, 'g, F: Format, M: Machine, L: FnMut(&mut GatherOf<'_, M>, u64, u64), const ALL: bool>(
+    way: &mut Unmap<'a, 'g, M, L>,
     at: PhysAddr,
     level: Level,
     base: u64,
-    inner: impl Fn(&mut Unmap<'_, '_, M, L>, PhysAddr, u64) -> bool,
-) -> bool {
+    inner: impl Fn(&mut Unmap<'a, 'g, M, L>, PhysAddr, u64) -> Option<&'a FrameMeta>,
+) -> Option<&'a FrameMeta> {
     let m = way.m;
     let slots = Slots::<F, _>::open(m.window(), at);
     let (first, last) = if ALL {
@@ -435,28 +436,32 @@ fn unmap_links<F: Format, M: Machine, L: FnMut(&mut GatherOf<'_, M>, u64, u64), 
             Free::Covered => below == Level::PTE && way.range.start <= base && end <= way.range.end,
             Free::Never => false,
         };
-        if empty && goes && !stays {
+        if let Some(record) = empty
+            && goes
+            && !stays
+        {
             slots.at(level, index).store(0);
             cleared += 1;
-            way.freed[below.at()] += 1;
-            // SAFETY: 1. the entry was the table's only link and has just been cleared. 2. its count is 0.
-            unsafe { way.gather.table(child.pfn(), base) };
+            // SAFETY: 1. the entry was the table's only link and has just been cleared. 2. its count is 0. 3. `record`
+            // is what `inner` found at the child.
+            unsafe { way.gather.table(child.pfn(), record, base) };
         }
     });
-    let Some(meta) = meta else { return false };
+    way.freed[below.at()] += u32::from(cleared);
+    let meta = meta?;
     if cleared > 0 {
         died(meta, cleared, level == Tree::<F>::TOP);
     }
-    meta.live() == 0
+    (meta.live() == 0).then_some(meta)
 }
 
 /// Unmaps what lies in the leaf table at `at`; whether it is empty now.
 #[inline(always)]
-fn unmap_leaves<F: Format, M: Machine, L: FnMut(&mut GatherOf<'_, M>, u64, u64), const ALL: bool>(
-    way: &mut Unmap<'_, '_, M, L>,
+fn unmap_leaves<'a, F: Format, M: Machine, L: FnMut(&mut GatherOf<'_, M>, u64, u64), const ALL: bool>(
+    way: &mut Unmap<'a, '_, M, L>,
     at: PhysAddr,
     base: u64,
-) -> bool {
+) -> Option<&'a FrameMeta> {
     let m = way.m;
     let slots = Slots::<F, _>::open(m.window(), at);
     let (first, last) =
@@ -500,9 +505,15 @@ fn unmap_leaves<F: Format, M: Machine, L: FnMut(&mut GatherOf<'_, M>, u64, u64),
             (way.leaf)(way.gather, address(index), old);
         });
     });
+    if ALL {
+        // `end_with` has said that everything changes; and every entry that was live is cleared.
+        debug_assert_eq!(meta.live() as usize, cleared, "live entries in lines that were never touched");
+        emptied(meta);
+        return Some(meta);
+    }
     if cleared > 0 {
         way.gather.changed(address(lowest), address(highest + 1));
         died(meta, cleared as u16, false);
     }
-    meta.live() == 0
+    (meta.live() == 0).then_some(meta)
 }

@@ -145,3 +145,11 @@ pub(super) fn died(meta: &FrameMeta, n: u16, top: bool) {
         }
     }
 }
+
+/// All entries of the table of `meta`, which is no top, have been cleared.
+#[inline(always)]
+pub(super) fn emptied(meta: &FrameMeta) {
+    meta.set_live(0);
+    meta.set_lines(0, 0);
+    meta.set_lines(1, 0);
+}

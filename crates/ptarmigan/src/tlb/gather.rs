@@ -2,7 +2,7 @@
 use super::space::{Scope, Shootdown, SpaceTlb, Ticket, Tlb, Why};
 use crate::addr::{Pfn, PhysAddr};
 use crate::cpu::Pinned;
-use crate::frames::{DataFrames, Frames};
+use crate::frames::{DataFrames, FrameMeta, Frames};
 use crate::quicklist::{FlushProof, Flushed, Level, Policy, Unhooked};
 
 /// What a gather works with.
@@ -136,14 +136,15 @@ impl<'a, P: Policy, S: Shootdown> Gather<'a, P, S> {
     ///
     /// 1. No entry points to the table at `pfn` any more, and the caller gives it away.
     /// 2. It is in the state of its level: no live entries.
+    /// 3. `record` is the record of `pfn`.
     #[inline(always)]
-    pub unsafe fn table(&mut self, pfn: Pfn, at: u64) {
+    pub unsafe fn table(&mut self, pfn: Pfn, record: &FrameMeta, at: u64) {
         self.why.tables_freed = true;
         if self.start >= self.end {
             self.changed(at, at + (1 << self.stride));
         }
-        // SAFETY: points 1 and 2 are those of `push`.
-        unsafe { self.tables.push(self.parts.frames, pfn) };
+        // SAFETY: points 1 to 3 are those of `push`.
+        unsafe { self.tables.push(pfn, record) };
     }
 
     /// Takes over the top table of a space that ends.
