@@ -11,7 +11,7 @@ use ptarmigan::hosted::{Host, HostMachine};
 use ptarmigan::quicklist::{Clean, Flushed, Level, Policy, PolicyCounts, Unhooked};
 use ptarmigan::space::{Access, AreaFlags, Space};
 use ptarmigan::table::{Free, Machine, Tree, parts};
-use ptarmigan::tlb::{Gather, Generation, Invalidation, Scope, Shootdown, SpaceId, SpaceTlb};
+use ptarmigan::tlb::{Gather, Generation, Invalidation, Mmu, Root, Scope, SpaceId, SpaceTlb};
 use std::sync::Mutex;
 
 /// What happened, in order.
@@ -20,7 +20,13 @@ enum Event {
     Alloc(PhysAddr),
     Unused(PhysAddr),
     Retire(usize),
-    Invalidate { scope: Scope, targets: u32, tables_freed: bool, reload_root: bool, space_ends: bool },
+    /// CPUs that were told the same, one after the other, are one event.
+    Invalidate {
+        scope: Scope,
+        targets: u32,
+        tables_freed: bool,
+        reload_root: bool,
+    },
     Flushed(usize),
     GatherEnd,
     Load(u16, SpaceId),
@@ -28,12 +34,32 @@ enum Event {
     Unload(u16),
 }
 
+fn with_targets(event: Event, to: u32) -> Event {
+    match event {
+        Event::Invalidate { scope, tables_freed, reload_root, .. } => {
+            Event::Invalidate { scope, targets: to, tables_freed, reload_root }
+        }
+        other => other,
+    }
+}
+
 #[derive(Default)]
 struct Log(Mutex<Vec<Event>>);
 
 impl Log {
     fn add(&self, event: Event) {
-        self.0.lock().unwrap().push(event);
+        let mut events = self.0.lock().unwrap();
+        if let (Some(Event::Invalidate { targets, .. }), Event::Invalidate { targets: more, .. }) =
+            (events.last().copied(), event)
+        {
+            let together = with_targets(event, targets | more);
+            if events.last().map(|last| with_targets(*last, targets | more)) == Some(together) {
+                events.pop();
+                events.push(together);
+                return;
+            }
+        }
+        events.push(event);
     }
 
     fn take(&self) -> Vec<Event> {
@@ -48,20 +74,15 @@ struct Recorder<'l> {
     free_at_invalidate: &'l Mutex<Vec<u32>>,
 }
 
-fn bits(cpus: impl Iterator<Item = CpuId>) -> u32 {
-    cpus.fold(0, |bits, cpu| bits | 1 << cpu.0)
-}
-
 // SAFETY: nothing in these tests walks tables: nothing is cached anywhere.
-unsafe impl Shootdown for Recorder<'_> {
-    fn invalidate(&self, _: &Pinned<'_>, request: &Invalidation) {
-        let Invalidation { scope, tables_freed, reload_root, space_ends, .. } = *request;
-        let targets = bits(request.targets.iter());
-        self.log.add(Event::Invalidate { scope, targets, tables_freed, reload_root, space_ends });
+unsafe impl Mmu for Recorder<'_> {
+    fn invalidate(&self, pin: &Pinned<'_>, request: &Invalidation) {
+        let Invalidation { scope, tables_freed, reload_root, .. } = *request;
+        self.log.add(Event::Invalidate { scope, targets: 1 << pin.cpu().0, tables_freed, reload_root });
         self.free_at_invalidate.lock().unwrap().push((self.free)());
     }
-    fn load(&self, pin: &Pinned<'_>, space: SpaceId, _: PhysAddr) {
-        self.log.add(Event::Load(pin.cpu().0, space));
+    fn load(&self, pin: &Pinned<'_>, root: &Root) {
+        self.log.add(Event::Load(pin.cpu().0, root.space));
     }
     fn lazy(&self, pin: &Pinned<'_>, _: SpaceId) {
         self.log.add(Event::Lazy(pin.cpu().0));
@@ -135,7 +156,7 @@ fn pages(start: u64, n: u64) -> VirtRange {
 }
 
 fn flush(scope: Scope, targets: u32, tables_freed: bool) -> Event {
-    Event::Invalidate { scope, targets, tables_freed, reload_root: false, space_ends: false }
+    Event::Invalidate { scope, targets, tables_freed, reload_root: false }
 }
 
 fn invalidations(events: &[Event]) -> Vec<Event> {
@@ -167,14 +188,8 @@ fn tables_are_unhooked_then_flushed_then_available() {
         host.data().drain(host.frames(), &pin);
         assert_eq!(host.frames().counts().free, free + 3 + 8 + 1, "tables, data and the area's record");
         space.end(&m, &pin);
-        let ends = Event::Invalidate {
-            scope: Scope::Full,
-            targets: 1,
-            tables_freed: true,
-            reload_root: false,
-            space_ends: true,
-        };
-        assert_eq!(log.take(), [Event::Retire(1), ends, Event::Flushed(1), Event::GatherEnd]);
+        // The CPU that ran in it goes to the kernel's root.
+        assert_eq!(log.take(), [Event::Retire(1), Event::Unload(0), Event::Flushed(1), Event::GatherEnd]);
     });
 }
 
@@ -192,8 +207,11 @@ fn a_table_that_moves_is_flushed_where_it_was() {
         let leaf = space.tree().query(&m, va(from.start + 7 * PAGE));
         log.take();
         space.mremap(&m, &pin, from, to, false).unwrap();
-        // Walkers, those of lazy CPUs too, may have the table in their paging-structure caches at the old place.
-        assert_eq!(invalidations(&log.take()), [flush(Scope::Full, 0b11, true)]);
+        // Walkers, those of lazy CPUs too, may have the table in their paging-structure caches at the old place: the
+        // lazy one goes to another root.
+        let events = log.take();
+        assert_eq!(invalidations(&events), [flush(Scope::Full, 0b01, true)]);
+        assert!(events.contains(&Event::Unload(1)), "{events:?}");
         assert_eq!(space.tree().query(&m, va(to.start + 7 * PAGE)), leaf);
         assert_eq!(space.tree().tables(Level::PTE), 1, "the table itself moved");
         space.end(&m, &pin);
@@ -290,13 +308,15 @@ fn lazy_cpus_are_flushed_only_when_tables_go() {
         space.rest(&m, &slots[1].pin());
         space.munmap(&m, &pin, area).unwrap();
         let scope = Scope::Range { start: area.start, end: area.end, stride: 12 };
-        assert_eq!(invalidations(&log.take()), [flush(scope, 0b111, true)]);
+        let events = log.take();
+        assert_eq!(invalidations(&events), [flush(scope, 0b101, true)]);
+        assert!(events.contains(&Event::Unload(1)), "the lazy CPU goes to another root: {events:?}");
         space.deactivate(&m, &slots[2].pin());
         assert!(!space.tlb().is_active_on(CpuId(2)));
         log.take();
         space.end(&m, &pin);
-        let ends = invalidations(&log.take());
-        assert!(matches!(ends[..], [Event::Invalidate { targets: 0b011, space_ends: true, .. }]), "{ends:?}");
+        let ends: Vec<Event> = log.take().into_iter().filter(|e| matches!(e, Event::Unload(_))).collect();
+        assert_eq!(ends, [Event::Unload(0)], "nobody else has it any more");
         let _ = &host;
     });
 }

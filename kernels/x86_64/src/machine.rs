@@ -4,12 +4,12 @@ use core::ptr::{self, NonNull};
 
 use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr};
 use ptarmigan::bootmem::{BootMemory, BootMemoryShort};
-use ptarmigan::cpu::{CpuId, NodeId, Pinned};
+use ptarmigan::cpu::{CpuId, CpuSet, NodeId, Pinned};
 use ptarmigan::format::X86_64;
 use ptarmigan::frames::{Ask, DataFrames, Frames, MemoryRun, NoFrame, Place, Request, ZoneClass};
 use ptarmigan::quicklist::{ListsConfig, Quicklists, Source};
 use ptarmigan::table::{self, KernelMap};
-use ptarmigan::tlb::{Invalidation, Scope, Shootdown, SpaceId, Tlb};
+use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Root, Scope, SpaceId, Tlb, TlbConfig};
 use ptarmigan::window::DirectMap;
 
 use crate::boot::{self, Region};
@@ -21,14 +21,11 @@ pub type Kernel = KernelMap<X86_64, DirectMap>;
 /// The one CPU: there is nobody to interrupt and wait for.
 pub struct OneCpu;
 
-// SAFETY: 1. The only CPU is the calling one. INVLPG drops the page and all paging-structure caches; a load of CR3
-// drops everything that is not global, and nothing here is global. 2. Likewise.
-unsafe impl Shootdown for OneCpu {
-    fn invalidate(&self, pin: &Pinned<'_>, request: &Invalidation) {
-        if request.space_ends {
-            return self.unload(pin, request.ticket.space);
-        }
-        match request.scope_on(pin.cpu()) {
+// SAFETY: 1. INVLPG drops the page and all paging-structure caches; a load of CR3 drops everything that is not global,
+// and nothing here is global. 2. Likewise. 3. The kernel's own tables map nothing of the user's.
+unsafe impl Mmu for OneCpu {
+    fn invalidate(&self, _pin: &Pinned<'_>, request: &Invalidation) {
+        match request.scope {
             Scope::Page(at) => mmu::invlpg(at),
             Scope::Range { start, end, stride } => {
                 (start..end).step_by(1 << stride).for_each(mmu::invlpg);
@@ -38,15 +35,19 @@ unsafe impl Shootdown for OneCpu {
         }
     }
 
-    fn load(&self, _pin: &Pinned<'_>, _space: SpaceId, root: PhysAddr) {
-        // SAFETY: the library's tops carry the kernel's half, and their tree lives until `space_ends` or `unload`.
-        unsafe { mmu::load_top(root.0) };
+    fn load(&self, _pin: &Pinned<'_>, root: &Root) {
+        // SAFETY: the library's tops carry the kernel's half, and their tree lives until `unload`.
+        unsafe { mmu::load_top(root.at.0) };
     }
 
     fn unload(&self, _pin: &Pinned<'_>, _space: SpaceId) {
         // SAFETY: the table the machine booted on maps the kernel and is a static.
         unsafe { mmu::load_top(boot::kernel_top().physical()) };
     }
+}
+
+impl Ipi for OneCpu {
+    fn send(&self, _pin: &Pinned<'_>, _cpus: &CpuSet, _serve: &dyn Fn(&Pinned<'_>)) {}
 }
 
 /// All parts together.
@@ -133,7 +134,7 @@ impl<'m> Machine<'m> {
         let source = Source::new(frames, direct_map(), kernel, layout);
         let lists = Quicklists::new(boot, ListsConfig::new(1), source)?;
         let data = DataFrames::new(boot, 1, frames.counts().total as usize)?;
-        let tlb = Tlb::new(boot, 1, OneCpu)?;
+        let tlb = Tlb::new(boot, TlbConfig::new(1), OneCpu)?;
         Ok(Machine { frames, data, window: direct_map(), lists, tlb })
     }
 }

@@ -20,10 +20,10 @@ use measure::Measured;
 use ptarmigan::format::{Format, X86_64};
 use ptarmigan::hosted::{CpuSlot, Host, HostConfig, HostMachine, NoTlb};
 use ptarmigan::quicklist::{Layout, Policy};
-use ptarmigan::tlb::Shootdown;
+use ptarmigan::tlb::Mmu;
 use ptsan::{Arch, Config, Sanitizer};
 use report::{LevelReport, Report, Run, SanitizerReport, TruthReport};
-use sanitize::{Followed, Mmu};
+use sanitize::{Followed, SoftMmu};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -290,7 +290,7 @@ impl Replay<'_> {
     }
 
     /// One pass over the trace; afterwards every frame must be back.
-    fn pass<P: Policy, S: Shootdown, W: Watch>(
+    fn pass<P: Policy, S: Mmu, W: Watch>(
         &self,
         machine: &HostMachine<'_, TheFormat, P, S>,
         slots: &[CpuSlot],
@@ -383,7 +383,7 @@ impl Replay<'_> {
         let host = self.host()?;
         let slots = host.slots();
         let config = Config { cpus: self.trace.cpus, eager_walkers: true, ..Config::new(Arch::x86_64()) };
-        let mmu = Mmu::new(&host, Sanitizer::new(config));
+        let mmu = SoftMmu::new(&host, Sanitizer::new(config));
         with_policy!(host, self.args, policy, |made| {
             let machine = HostMachine::new(&host, Followed::new(made, &mmu), &mmu).context("machine")?;
             self.pass(&machine, &slots, &mmu, ("sanitizing", true))?;

@@ -7,13 +7,13 @@ use ptarmigan::frames::{Ask, NoFrame};
 use ptarmigan::hosted::Host;
 use ptarmigan::quicklist::{Clean, Flushed, Level, Policy, PolicyCounts, Unhooked};
 use ptarmigan::space::Access;
-use ptarmigan::tlb::{Invalidation, Scope, Shootdown, SpaceId};
+use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId};
 use ptsan::{Content, Flush, Memory, Sanitizer};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 
 /// A sanitizer and the memory it reads.
-pub struct Mmu<'h, F: Format> {
+pub struct SoftMmu<'h, F: Format> {
     host: &'h Host<F>,
     sanitizer: Mutex<Sanitizer>,
     /// Pages that had been faulted in and could not be used.
@@ -29,10 +29,10 @@ impl<F: Format> Memory for HostMemory<'_, F> {
     }
 }
 
-impl<'h, F: Format> Mmu<'h, F> {
+impl<'h, F: Format> SoftMmu<'h, F> {
     /// Couples them.
     pub fn new(host: &'h Host<F>, sanitizer: Sanitizer) -> Self {
-        Mmu { host, sanitizer: Mutex::new(sanitizer), unserved: AtomicU64::new(0) }
+        SoftMmu { host, sanitizer: Mutex::new(sanitizer), unserved: AtomicU64::new(0) }
     }
 
     /// The sanitizer.
@@ -62,29 +62,21 @@ fn cpu(pin: &Pinned<'_>) -> usize {
     usize::from(pin.cpu().0)
 }
 
-// SAFETY: 1. every target's software TLB is flushed before `invalidate` returns, and has no root afterwards if the
-// space ends. 2. `load` tells the sanitizer of a switch, which drops what the CPU held of other spaces.
-unsafe impl<F: Format> Shootdown for &Mmu<'_, F> {
-    fn invalidate(&self, _: &Pinned<'_>, request: &Invalidation) {
-        let memory = self.memory();
-        let space = u64::from(request.ticket.space.0);
-        let mut sanitizer = self.sanitizer();
-        for target in request.targets.iter() {
-            let flush = match request.scope_on(target) {
-                Scope::Page(va) => Flush::page(space, va),
-                Scope::Range { start, end, stride } => Flush::range(space, start, end, 1 << stride),
-                Scope::Full => Flush::space(space),
-            };
-            let target = usize::from(target.0);
-            sanitizer.flush(&memory, target, flush);
-            if request.space_ends {
-                sanitizer.leave(target);
-            }
-        }
+// SAFETY: 1. the CPU's software TLB is flushed. 2. `load` tells the sanitizer of a switch, which drops what the CPU held
+// of other spaces. 3. `unload` tells it that the root is gone.
+unsafe impl<F: Format> Mmu for &SoftMmu<'_, F> {
+    fn invalidate(&self, pin: &Pinned<'_>, request: &Invalidation) {
+        let space = u64::from(request.space.0);
+        let flush = match request.scope {
+            Scope::Page(va) => Flush::page(space, va),
+            Scope::Range { start, end, stride } => Flush::range(space, start, end, 1 << stride),
+            Scope::Full => Flush::space(space),
+        };
+        self.sanitizer().flush(&self.memory(), cpu(pin), flush);
     }
 
-    fn load(&self, pin: &Pinned<'_>, space: SpaceId, root: PhysAddr) {
-        self.sanitizer().switch(&self.memory(), cpu(pin), root.0, u64::from(space.0));
+    fn load(&self, pin: &Pinned<'_>, root: &Root) {
+        self.sanitizer().switch(&self.memory(), cpu(pin), root.at.0, u64::from(root.space.0));
     }
 
     fn lazy(&self, pin: &Pinned<'_>, _: SpaceId) {
@@ -100,7 +92,7 @@ unsafe impl<F: Format> Shootdown for &Mmu<'_, F> {
     }
 }
 
-impl<F: Format> Watch for &Mmu<'_, F> {
+impl<F: Format> Watch for &SoftMmu<'_, F> {
     fn served(&mut self, cpu: usize, va: u64, access: Access) {
         let access = match access {
             Access::Read => ptsan::Access::READ,
@@ -116,12 +108,12 @@ impl<F: Format> Watch for &Mmu<'_, F> {
 /// A policy whose pages the sanitizer follows.
 pub struct Followed<'a, 'h, F: Format, P> {
     inner: P,
-    mmu: &'a Mmu<'h, F>,
+    mmu: &'a SoftMmu<'h, F>,
 }
 
 impl<'a, 'h, F: Format, P: Policy> Followed<'a, 'h, F, P> {
     /// Follows `inner`.
-    pub fn new(inner: P, mmu: &'a Mmu<'h, F>) -> Self {
+    pub fn new(inner: P, mmu: &'a SoftMmu<'h, F>) -> Self {
         Followed { inner, mmu }
     }
 }
@@ -131,7 +123,7 @@ impl<F: Format, P: Policy> Policy for Followed<'_, '_, F, P> {
         let page = self.inner.alloc(pin, level, ask)?;
         // Tops hold the kernel's entries already.
         let content = if level == F::LAYOUT.top() { Content::Unchecked } else { Content::Zero };
-        let (at, size) = (page.addr().0, Mmu::<F>::size(level));
+        let (at, size) = (page.addr().0, SoftMmu::<F>::size(level));
         self.mmu.sanitizer().table_allocated(&self.mmu.memory(), at, size, Some(level.0), content);
         Ok(page)
     }

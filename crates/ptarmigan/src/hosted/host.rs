@@ -1,9 +1,9 @@
 //! The memory of a hosted machine, and what is common to all policies.
 use super::mapping::Mapping;
-use super::slots::CpuSlot;
+use super::slots::{CpuSlot, Owners};
 use crate::addr::{FRAME_SHIFT, FRAME_SIZE, Pfn, PhysAddr};
 use crate::bootmem::{BootMemory, BootMemoryShort};
-use crate::cpu::{MAX_CPUS, NodeId};
+use crate::cpu::{CpuId, MAX_CPUS, NodeId};
 use crate::format::Format;
 use crate::frames::{
     Ask, DataFrames, Dirty, Frame, FrameCounts, Frames, MemoryRun, NoFrame, Place, Request, ZoneClass,
@@ -12,8 +12,7 @@ use crate::quicklist::{ListsConfig, Plain, Quicklists, Source, V5};
 use crate::table::KernelMap;
 use crate::window::DirectMap;
 use std::fmt;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 /// The shape of a hosted machine.
 #[derive(Clone, Copy, Debug)]
@@ -105,7 +104,7 @@ pub struct Host<F: Format> {
     zero: Pfn,
     backing: Pfn,
     expected: u32,
-    taken: Arc<[AtomicBool]>,
+    owners: Owners,
     /// Boot memory of the parts, which may be used as long as the host is.
     boots: Mutex<Vec<Mapping>>,
 }
@@ -179,8 +178,8 @@ impl<F: Format> Host<F> {
         for index in F::USER_TOP..(F::USER_TOP + KERNEL_ENTRIES).min(F::entries(top)) {
             kernel.set(&frames, index, F::link(top, zero.addr()));
         }
-        let taken = (0..cpus).map(|_| AtomicBool::new(false)).collect();
-        Ok(Host { config, arena, frames, data, kernel, zero, backing, expected, taken, boots })
+        let owners = Owners::new(cpus);
+        Ok(Host { config, arena, frames, data, kernel, zero, backing, expected, owners, boots })
     }
 
     /// The shape it was set up with.
@@ -242,8 +241,23 @@ impl<F: Format> Host<F> {
 
     /// All CPU slots that nobody owns.
     pub fn slots(&self) -> Vec<CpuSlot> {
+        (0..self.config.cpus).filter_map(|cpu| self.slot(cpu)).collect()
+    }
+
+    /// The slot of a CPU, for the calling thread to own; `None` if there is no such CPU or somebody owns it.
+    pub fn slot(&self, cpu: usize) -> Option<CpuSlot> {
+        let cpu = CpuId(u16::try_from(cpu).ok()?);
+        CpuSlot::take(&self.owners, cpu.0, self.node_of(cpu).0)
+    }
+
+    /// The node that a CPU is on.
+    pub fn node_of(&self, cpu: CpuId) -> NodeId {
         let HostConfig { cpus, nodes, .. } = self.config;
-        (0..cpus).filter_map(|c| CpuSlot::take(&self.taken, c as u16, (c * nodes / cpus) as u8)).collect()
+        NodeId((usize::from(cpu.0) * nodes / cpus) as u8)
+    }
+
+    pub(super) fn owners(&self) -> &Owners {
+        &self.owners
     }
 
     /// A block of boot memory that lives as long as the host.

@@ -1,26 +1,27 @@
 //! A host with a policy and a TLB.
 use super::host::{Host, HostError};
+use super::ipi::{Delivery, Messages, Wired};
 use super::slots::CpuSlot;
-use crate::addr::{FRAME_SIZE, Pfn, PhysAddr};
-use crate::cpu::{NodeId, Pinned};
+use crate::addr::{FRAME_SIZE, Pfn};
+use crate::cpu::{CpuId, NodeId, Pinned};
 use crate::format::Format;
 use crate::frames::{DataFrames, Frames};
 use crate::quicklist::Policy;
 use crate::space::SpaceMachine;
-use crate::table::Machine;
-use crate::tlb::{Invalidation, Shootdown, SpaceId, Tlb};
+use crate::table::{Machine, parts};
+use crate::tlb::{Invalidation, Mmu, Root, SpaceId, Tlb, TlbConfig};
 use crate::window::{DirectMap, Window, WindowGuard};
 
 /// Nobody walks a hosted machine's tables: nothing to invalidate.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoTlb;
 
-// SAFETY: without an MMU nothing is ever cached, so both promises hold at once.
-unsafe impl Shootdown for NoTlb {
+// SAFETY: without an MMU nothing is ever cached, so all promises hold at once.
+unsafe impl Mmu for NoTlb {
     #[inline(always)]
     fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}
     #[inline(always)]
-    fn load(&self, _: &Pinned<'_>, _: SpaceId, _: PhysAddr) {}
+    fn load(&self, _: &Pinned<'_>, _: &Root) {}
     #[inline(always)]
     fn unload(&self, _: &Pinned<'_>, _: SpaceId) {}
 }
@@ -30,19 +31,36 @@ pub struct HostMachine<'h, F: Format, P, S> {
     host: &'h Host<F>,
     window: DirectMap,
     policy: P,
-    tlb: Tlb<S>,
+    tlb: Tlb<Wired<S>>,
 }
 
-impl<'h, F: Format, P: Policy, S: Shootdown> HostMachine<'h, F, P, S> {
-    /// Puts a policy made for `host` and a TLB together.
+impl<'h, F: Format, P: Policy, S: Mmu> HostMachine<'h, F, P, S> {
+    /// Puts a policy made for `host` and MMUs together.
     ///
     /// # Errors
     ///
     /// [`HostError`] for lack of memory.
-    pub fn new(host: &'h Host<F>, policy: P, hardware: S) -> Result<Self, HostError> {
-        let cpus = host.config().cpus;
-        let mut boot = host.boot(Tlb::<S>::bytes(cpus))?;
-        Ok(HostMachine { host, window: host.window(), policy, tlb: Tlb::new(&mut boot, cpus, hardware)? })
+    pub fn new(host: &'h Host<F>, policy: P, mmu: S) -> Result<Self, HostError> {
+        Self::with_tlb(host, policy, mmu, TlbConfig::new(host.config().cpus), Delivery::AtOnce)
+    }
+
+    /// The same with TLBs of another shape (`config.cpus` is the host's), and interrupts delivered otherwise.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError`] for lack of memory.
+    pub fn with_tlb(
+        host: &'h Host<F>,
+        policy: P,
+        mmu: S,
+        config: TlbConfig,
+        delivery: Delivery,
+    ) -> Result<Self, HostError> {
+        let config = TlbConfig { cpus: host.config().cpus, ..config };
+        let nodes = (0..config.cpus).map(|cpu| host.node_of(CpuId(cpu as u16))).collect();
+        let wired = Wired::new(mmu, Messages::new(host.owners().clone(), nodes, delivery));
+        let mut boot = host.boot(Tlb::<Wired<S>>::bytes(&config))?;
+        Ok(HostMachine { host, window: host.window(), policy, tlb: Tlb::new(&mut boot, config, wired)? })
     }
 
     /// The host beneath.
@@ -54,6 +72,7 @@ impl<'h, F: Format, P: Policy, S: Shootdown> HostMachine<'h, F, P, S> {
     pub fn drain(&self, slots: &[CpuSlot]) {
         for slot in slots {
             let pin = slot.pin();
+            self.tlb.unpark(parts(self, &pin));
             self.policy.drain(&pin);
             self.host.data().drain(self.host.frames(), &pin);
         }
@@ -65,10 +84,10 @@ impl<'h, F: Format, P: Policy, S: Shootdown> HostMachine<'h, F, P, S> {
     }
 }
 
-impl<F: Format, P: Policy, S: Shootdown> Machine for HostMachine<'_, F, P, S> {
+impl<F: Format, P: Policy, S: Mmu> Machine for HostMachine<'_, F, P, S> {
     type Window = DirectMap;
     type Policy = P;
-    type Shootdown = S;
+    type Shootdown = Wired<S>;
 
     #[inline(always)]
     fn frames(&self) -> &Frames {
@@ -87,7 +106,7 @@ impl<F: Format, P: Policy, S: Shootdown> Machine for HostMachine<'_, F, P, S> {
         &self.policy
     }
     #[inline(always)]
-    fn tlb(&self) -> &Tlb<S> {
+    fn tlb(&self) -> &Tlb<Wired<S>> {
         &self.tlb
     }
 
@@ -113,7 +132,7 @@ impl<F: Format, P: Policy, S: Shootdown> Machine for HostMachine<'_, F, P, S> {
     }
 }
 
-impl<F: Format, P: Policy, S: Shootdown> SpaceMachine for HostMachine<'_, F, P, S> {
+impl<F: Format, P: Policy, S: Mmu> SpaceMachine for HostMachine<'_, F, P, S> {
     #[inline(always)]
     fn zero_frame(&self) -> Pfn {
         self.host.zero_frame()

@@ -30,10 +30,12 @@
 //! # }
 //! ```
 mod host;
+mod ipi;
 mod machine;
 mod mapping;
 mod slots;
 
 pub use host::{Host, HostConfig, HostError, Missing};
+pub use ipi::{Delivery, Messages, Wired};
 pub use machine::{HostMachine, NoTlb};
 pub use slots::CpuSlot;

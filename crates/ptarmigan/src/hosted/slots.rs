@@ -2,7 +2,44 @@
 use crate::cpu::{CpuId, NodeId, Pinned};
 use core::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Which thread owns each CPU; [`NOBODY`] if none does.
+#[derive(Clone)]
+pub(super) struct Owners(Arc<[AtomicUsize]>);
+
+const NOBODY: usize = 0;
+
+/// A number for the calling thread, never 0.
+fn this_thread() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(NOBODY + 1);
+    thread_local! {
+        static NUMBER: usize = NEXT.fetch_add(1, Ordering::Relaxed);
+    }
+    NUMBER.with(|n| *n)
+}
+
+impl Owners {
+    pub fn new(cpus: usize) -> Self {
+        Owners((0..cpus).map(|_| AtomicUsize::new(NOBODY)).collect())
+    }
+
+    /// Runs `f` with the pin of `cpu` if the calling thread owns that CPU, or nobody does.
+    pub fn act_for(&self, cpu: CpuId, node: NodeId, f: impl FnOnce(&Pinned<'_>)) {
+        let Some(owner) = self.0.get(cpu.0 as usize) else { return };
+        let me = this_thread();
+        let mine = owner.load(Ordering::Relaxed) == me;
+        if !mine && owner.compare_exchange(NOBODY, me, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            return;
+        }
+        // SAFETY: 1. this thread owns the CPU, by a slot or since a moment ago, and goes on with whatever it was doing
+        // as that CPU after `f` returns: as if interrupted. 2. the host made per-CPU values for all its CPUs.
+        f(&unsafe { Pinned::assume(cpu, node) });
+        if !mine {
+            owner.store(NOBODY, Ordering::Release);
+        }
+    }
+}
 
 /// A logical CPU. Whoever owns the slot is that CPU; it cannot leave its thread.
 ///
@@ -15,17 +52,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub struct CpuSlot {
     cpu: CpuId,
     node: NodeId,
-    taken: Arc<[AtomicBool]>,
+    owners: Owners,
     _stay: PhantomData<*const ()>,
 }
 
 impl CpuSlot {
-    pub(super) fn take(taken: &Arc<[AtomicBool]>, cpu: u16, node: u8) -> Option<Self> {
-        let flag = taken.get(cpu as usize)?;
-        if flag.swap(true, Ordering::Acquire) {
-            return None;
-        }
-        Some(CpuSlot { cpu: CpuId(cpu), node: NodeId(node), taken: taken.clone(), _stay: PhantomData })
+    pub(super) fn take(owners: &Owners, cpu: u16, node: u8) -> Option<Self> {
+        let owner = owners.0.get(cpu as usize)?;
+        let me = this_thread();
+        owner.compare_exchange(NOBODY, me, Ordering::Acquire, Ordering::Relaxed).ok()?;
+        Some(CpuSlot { cpu: CpuId(cpu), node: NodeId(node), owners: owners.clone(), _stay: PhantomData })
     }
 
     /// The number of the CPU.
@@ -49,8 +85,8 @@ impl CpuSlot {
 
 impl Drop for CpuSlot {
     fn drop(&mut self) {
-        if let Some(flag) = self.taken.get(self.cpu.0 as usize) {
-            flag.store(false, Ordering::Release);
+        if let Some(owner) = self.owners.0.get(self.cpu.0 as usize) {
+            owner.store(NOBODY, Ordering::Release);
         }
     }
 }

@@ -1,5 +1,9 @@
 //! Collects what one operation unhooks, flushes once, and only then gives it back.
-use super::space::{Scope, Shootdown, SpaceTlb, Ticket, Tlb, Why};
+use super::hardware::Shootdown;
+use super::machine::{Tlb, Why};
+use super::park::Parked;
+use super::request::{Scope, Ticket};
+use super::space::SpaceTlb;
 use crate::addr::{Pfn, PhysAddr};
 use crate::cpu::Pinned;
 use crate::frames::{DataFrames, FrameMeta, Frames};
@@ -187,12 +191,13 @@ impl<'a, P: Policy, S: Shootdown> Gather<'a, P, S> {
         (self.tables.len(), self.data_len)
     }
 
-    /// Flushes what changed, once, on every CPU that may know it.
+    /// Flushes what changed, once, on every CPU that may know it, and waits for all of them.
     pub fn flush(mut self) -> Released<'a, P, S> {
-        self.flush_now()
+        self.flush_now(false)
     }
 
-    fn flush_now(&mut self) -> Released<'a, P, S> {
+    /// Flushes. What would have to wait for lazy CPUs is left to them if it `may_park`, and is not in the result.
+    fn flush_now(&mut self, may_park: bool) -> Released<'a, P, S> {
         let parts = self.parts;
         let mut ticket = None;
         let mut tables = core::mem::take(&mut self.tables);
@@ -210,18 +215,29 @@ impl<'a, P: Policy, S: Shootdown> Gather<'a, P, S> {
             } else {
                 Scope::Range { start, end, stride }
             };
+            self.why.may_park = may_park;
             ticket = Some(parts.tlb.flush(parts.pin, self.space, scope, self.why));
         }
         self.start = u64::MAX;
         self.end = 0;
         let data = core::mem::replace(&mut self.data, Pfn::NONE);
-        // SAFETY: 1. If anything was unhooked, `Tlb::flush` has just had every CPU that may know it invalidate (contract of `Shootdown`, point 1), lazy ones included as tables were freed.
-        // CPUs that were not in the masks load the root anew before they use the space, which leaves nothing old.
+        let data_len = core::mem::replace(&mut self.data_len, 0);
+        if let Some(ticket) = &ticket
+            && (!ticket.waiting.is_empty() || (self.why.tables_freed && self.space.is_shared()))
+        {
+            let frames = tables.len() + data_len;
+            let held = Parked::new(tables, data, frames, ticket);
+            let (tables, data) = parts.tlb.settle(parts.pin, held, may_park);
+            return Released { parts, tables, data, ticket: Some(*ticket), ends: self.ends };
+        }
+        // SAFETY: 1. If anything was unhooked, `Tlb::flush` has just had every CPU that may know it invalidate (contract
+        // of `Mmu`, points 1 and 3), lazy ones included as tables were freed and none is waited for. CPUs that were
+        // not in the masks load the root anew before they use the space, which leaves nothing old.
         let tables = tables.flushed(unsafe { FlushProof::claim() });
         Released { parts, tables, data, ticket, ends: self.ends }
     }
 
-    /// Flushes and gives everything back.
+    /// Flushes and gives everything back, or parks it until lazy CPUs have let go of the space.
     #[inline]
     pub fn finish(self) {
         drop(self);
@@ -232,13 +248,19 @@ impl<P: Policy, S: Shootdown> Drop for Gather<'_, P, S> {
     #[inline]
     fn drop(&mut self) {
         if self.start < self.end || self.data != Pfn::NONE || !self.tables.is_empty() {
-            self.flush_now().free();
+            let GatherParts { tlb, .. } = self.parts;
+            let may_park = tlb.config().park > 0;
+            self.flush_now(may_park).free();
+            if may_park {
+                tlb.collect(self.parts);
+            }
         }
     }
 }
 
 /// What a gather held, flushed: nobody can reach it any more. Dropping it gives it back, as [`free`](Self::free)
 /// does.
+#[must_use = "dropping it gives the pages back; say so with `free`"]
 pub struct Released<'a, P: Policy, S: Shootdown> {
     parts: GatherParts<'a, P, S>,
     tables: Flushed,
@@ -261,18 +283,22 @@ impl<P: Policy, S: Shootdown> Released<'_, P, S> {
 
 impl<P: Policy, S: Shootdown> Drop for Released<'_, P, S> {
     fn drop(&mut self) {
-        let GatherParts { frames, data, policy, pin, .. } = self.parts;
-        let tables = core::mem::take(&mut self.tables);
-        if !tables.is_empty() {
-            policy.flushed(pin, tables);
-        }
-        while self.data != Pfn::NONE {
-            let pfn = self.data;
-            self.data = frames.meta(pfn).link();
-            data.give(frames, pin, pfn);
-        }
+        give_back(self.parts, core::mem::take(&mut self.tables), self.data);
         if self.ends && self.ticket.is_some() {
-            policy.gather_end(pin);
+            self.parts.policy.gather_end(self.parts.pin);
         }
+    }
+}
+
+/// Gives tables to the policy, and the data frames of the chain at `at` to their allocator.
+pub(super) fn give_back<P: Policy, S>(parts: GatherParts<'_, P, S>, tables: Flushed, mut at: Pfn) {
+    let GatherParts { frames, data, policy, pin, .. } = parts;
+    if !tables.is_empty() {
+        policy.flushed(pin, tables);
+    }
+    while at != Pfn::NONE {
+        let pfn = at;
+        at = frames.meta(pfn).link();
+        data.give(frames, pin, pfn);
     }
 }

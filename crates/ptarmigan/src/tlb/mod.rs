@@ -9,8 +9,23 @@
 //! 3. Only the result of that, [`Released`], gives the pages to the policy and the allocator.
 //!
 //! Dropping a gather does all of it.
+//!
+//! [`Tlb`] has the rules of the second step: who is asked, what a CPU that is asked does, what lazy CPUs are spared, what
+//! numbers tag a space. Below it are an [`Mmu`], which acts on the TLB of its own CPU alone, and an [`Ipi`], which gets
+//! the attention of others.
+mod asid;
 mod gather;
+mod hardware;
+mod machine;
+mod mailbox;
+mod park;
+mod readers;
+mod request;
 mod space;
 
 pub use gather::{Gather, GatherParts, Released};
-pub use space::{FlushCounts, Generation, Invalidation, Scope, Shootdown, SpaceId, SpaceTlb, Ticket, Tlb};
+pub use hardware::{Ipi, Mmu, Shootdown};
+pub use machine::{FlushCounts, Tlb, TlbConfig};
+pub use readers::{Readers, Reading};
+pub use request::{Generation, Invalidation, Root, Scope, SpaceId, Ticket};
+pub use space::SpaceTlb;

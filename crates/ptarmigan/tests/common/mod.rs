@@ -14,7 +14,7 @@ use ptarmigan::hosted::{CpuSlot, Host, HostConfig, HostMachine};
 use ptarmigan::quicklist::{Clean, Flushed, Level, Policy, PolicyCounts, Unhooked};
 use ptarmigan::space::Space;
 use ptarmigan::table::{Machine, Tree};
-use ptarmigan::tlb::{Invalidation, Scope, Shootdown, SpaceId};
+use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId};
 use ptarmigan::window::{Window, WindowGuard};
 use ptsan::{Access, Arch, Config, Content, Fault, Flush, Kind, Memory, Sanitizer, Translation};
 use std::cell::Cell;
@@ -57,6 +57,8 @@ struct Seen {
     san: Sanitizer,
     /// The space whose root each CPU has loaded.
     loaded: Vec<Option<SpaceId>>,
+    /// TLBs keep spaces apart by numbers.
+    asids: bool,
 }
 
 /// A sanitizer that watches one host.
@@ -67,13 +69,18 @@ pub struct Watch<'h, F: Format> {
 
 impl<'h, F: Watchable> Watch<'h, F> {
     pub fn new(host: &'h Host<F>) -> Self {
+        Self::with_asids(host, false)
+    }
+
+    /// TLBs that keep what they know of other spaces, if `asids`.
+    pub fn with_asids(host: &'h Host<F>, asids: bool) -> Self {
         let cpus = host.config().cpus;
-        let config = Config { cpus, eager_walkers: true, ..Config::new(F::arch()) };
+        let config = Config { cpus, eager_walkers: true, asids, ..Config::new(F::arch()) };
         let mut san = Sanitizer::new(config);
         // The host's own frame that stands for the kernel's tables.
         let zero = host.zero_frame().addr().0;
         san.table_allocated(&Physical(host), zero, 4096, None, Content::Zero);
-        Watch { host, seen: Mutex::new(Seen { san, loaded: vec![None; cpus] }) }
+        Watch { host, seen: Mutex::new(Seen { san, loaded: vec![None; cpus], asids }) }
     }
 
     fn with<R>(&self, f: impl FnOnce(&mut Seen, &Physical<'h, F>) -> R) -> R {
@@ -221,35 +228,29 @@ pub struct WatchedTlb<'w, 'h, F: Format> {
     watch: &'w Watch<'h, F>,
 }
 
-// SAFETY: 1. `invalidate` has every target's software MMU forget what the scope covers before it returns (any
-// invalidation drops paging-structure caches there, as on x86), and load no root if the space ends. 2. `load`
-// switches the software MMU, which keeps nothing of another space.
-unsafe impl<F: Watchable> Shootdown for WatchedTlb<'_, '_, F> {
-    fn invalidate(&self, _: &Pinned<'_>, request: &Invalidation) {
-        let space = request.ticket.space;
-        let id = u64::from(space.0);
-        self.watch.with(|s, memory| {
-            for cpu in request.targets.iter() {
-                let flush = match request.scope_on(cpu) {
-                    Scope::Page(va) => Flush::page(id, va),
-                    Scope::Range { start, end, stride } => Flush::range(id, start, end, 1 << stride),
-                    Scope::Full => Flush::space(id),
-                };
-                let cpu = cpu.0 as usize;
-                s.san.flush(memory, cpu, flush);
-                if request.space_ends && s.loaded[cpu] == Some(space) {
-                    s.san.leave(cpu);
-                    s.loaded[cpu] = None;
-                }
-            }
-        });
+// SAFETY: 1. `invalidate` has the CPU's software MMU forget what the scope covers (any invalidation drops
+// paging-structure caches there, as on x86). 2. `load` switches the software MMU, which keeps nothing of another space.
+// 3. `unload` takes its root away.
+unsafe impl<F: Watchable> Mmu for WatchedTlb<'_, '_, F> {
+    fn invalidate(&self, pin: &Pinned<'_>, request: &Invalidation) {
+        let id = u64::from(request.space.0);
+        let flush = match request.scope {
+            Scope::Page(va) => Flush::page(id, va),
+            Scope::Range { start, end, stride } => Flush::range(id, start, end, 1 << stride),
+            Scope::Full => Flush::space(id),
+        };
+        self.watch.with(|s, memory| s.san.flush(memory, pin.cpu().0 as usize, flush));
     }
 
-    fn load(&self, pin: &Pinned<'_>, space: SpaceId, root: PhysAddr) {
+    fn load(&self, pin: &Pinned<'_>, root: &Root) {
         let cpu = pin.cpu().0 as usize;
         self.watch.with(|s, memory| {
-            s.san.switch(memory, cpu, root.0, u64::from(space.0));
-            s.loaded[cpu] = Some(space);
+            let space = u64::from(root.space.0);
+            s.san.switch(memory, cpu, root.at.0, space);
+            if s.asids && !root.keep {
+                s.san.flush(memory, cpu, Flush::space(space));
+            }
+            s.loaded[cpu] = Some(root.space);
         });
     }
 

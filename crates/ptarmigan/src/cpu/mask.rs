@@ -1,0 +1,125 @@
+//! Sets of CPUs.
+use super::{CpuId, MAX_CPUS};
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+const BITS: usize = usize::BITS as usize;
+const WORDS: usize = MAX_CPUS / BITS;
+
+/// A set of CPUs that anybody may change.
+#[derive(Default)]
+pub struct CpuMask {
+    words: [AtomicUsize; WORDS],
+}
+
+impl CpuMask {
+    /// The empty set.
+    pub const fn new() -> Self {
+        CpuMask { words: [const { AtomicUsize::new(0) }; WORDS] }
+    }
+
+    /// Adds a CPU.
+    #[inline]
+    pub fn set(&self, cpu: CpuId) {
+        self.words[cpu.0 as usize / BITS].fetch_or(1 << (cpu.0 as usize % BITS), Ordering::SeqCst);
+    }
+
+    /// Takes a CPU out.
+    #[inline]
+    pub fn clear(&self, cpu: CpuId) {
+        self.words[cpu.0 as usize / BITS].fetch_and(!(1 << (cpu.0 as usize % BITS)), Ordering::SeqCst);
+    }
+
+    /// Whether `cpu` is in the set.
+    #[inline]
+    pub fn has(&self, cpu: CpuId) -> bool {
+        self.words[cpu.0 as usize / BITS].load(Ordering::SeqCst) & (1 << (cpu.0 as usize % BITS)) != 0
+    }
+
+    /// Whether nobody is in it.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        // All words, without branches: in most spaces that is asked about it is so.
+        self.words.iter().fold(0, |all, w| all | w.load(Ordering::SeqCst)) == 0
+    }
+
+    /// Makes it the set `to`.
+    #[inline]
+    pub fn assign(&self, to: &CpuSet) {
+        for (word, to) in self.words.iter().zip(to.words) {
+            word.store(to, Ordering::SeqCst);
+        }
+    }
+
+    /// Empties it; what was in it.
+    #[inline]
+    pub fn take(&self) -> CpuSet {
+        CpuSet { words: core::array::from_fn(|i| self.words[i].swap(0, Ordering::SeqCst)) }
+    }
+
+    /// What is in it now.
+    #[inline]
+    pub fn snapshot(&self) -> CpuSet {
+        CpuSet { words: core::array::from_fn(|i| self.words[i].load(Ordering::SeqCst)) }
+    }
+}
+
+/// A set of CPUs, as it was at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuSet {
+    words: [usize; WORDS],
+}
+
+impl CpuSet {
+    /// Whether `cpu` is in it.
+    #[inline]
+    pub fn has(&self, cpu: CpuId) -> bool {
+        self.words[cpu.0 as usize / BITS] & (1 << (cpu.0 as usize % BITS)) != 0
+    }
+
+    /// Whether nobody is in it.
+    pub fn is_empty(&self) -> bool {
+        self.words.iter().all(|w| *w == 0)
+    }
+
+    /// Its members, lowest first.
+    pub fn iter(&self) -> impl Iterator<Item = CpuId> + '_ {
+        self.words.iter().enumerate().flat_map(|(i, w)| {
+            let mut left = *w;
+            core::iter::from_fn(move || {
+                let bit = left.trailing_zeros();
+                if left == 0 {
+                    return None;
+                }
+                left &= left - 1;
+                Some(CpuId((i * BITS) as u16 + bit as u16))
+            })
+        })
+    }
+
+    /// Both sets together.
+    pub fn or(&self, other: &CpuSet) -> CpuSet {
+        CpuSet { words: core::array::from_fn(|i| self.words[i] | other.words[i]) }
+    }
+
+    /// Those that are in `self` but not in `other`.
+    pub fn without(&self, other: &CpuSet) -> CpuSet {
+        CpuSet { words: core::array::from_fn(|i| self.words[i] & !other.words[i]) }
+    }
+
+    /// The set with one more CPU.
+    pub fn with(mut self, cpu: CpuId) -> CpuSet {
+        self.words[cpu.0 as usize / BITS] |= 1 << (cpu.0 as usize % BITS);
+        self
+    }
+
+    /// The set with one CPU less.
+    pub fn except(mut self, cpu: CpuId) -> CpuSet {
+        self.words[cpu.0 as usize / BITS] &= !(1 << (cpu.0 as usize % BITS));
+        self
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.words.iter().map(|w| w.count_ones() as usize).sum()
+    }
+}

@@ -1,0 +1,151 @@
+//! Interrupts between logical CPUs: messages, which their threads look for when they come to it.
+use super::slots::Owners;
+use crate::cpu::{CpuId, CpuSet, NodeId, Pinned};
+use crate::tlb::{Invalidation, Ipi, Mmu, Root, SpaceId};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// How messages are delivered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Delivery {
+    /// To CPUs of the same thread, and to those that no thread owns, at once, in order of their numbers.
+    #[default]
+    AtOnce,
+    /// The same, but late, one by one and in any order, by this seed: whatever can go on in between, does.
+    Adverse(u64),
+}
+
+/// Turns of a wait before the thread gives its processor away.
+const PATIENCE: u32 = 100;
+
+/// Interrupts of a hosted machine.
+///
+/// A CPU whose thread is busy is served when that thread next calls [`Tlb::serve`](crate::tlb::Tlb::serve), between two
+/// things it does or while it waits for something; so every thread that owns a CPU has to do one or the other until it
+/// gives its slot back.
+pub struct Messages {
+    owners: Owners,
+    /// Where each CPU is.
+    nodes: Vec<NodeId>,
+    delivery: Delivery,
+    random: AtomicU64,
+    abandoned: Arc<AtomicBool>,
+}
+
+impl Messages {
+    pub(super) fn new(owners: Owners, nodes: Vec<NodeId>, delivery: Delivery) -> Self {
+        let seed = match delivery {
+            Delivery::AtOnce => 0,
+            Delivery::Adverse(seed) => seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+        };
+        Messages { owners, nodes, delivery, random: AtomicU64::new(seed), abandoned: Arc::default() }
+    }
+
+    /// Set it when a thread has failed that others may be waiting for: their waits then panic instead of lasting for
+    /// ever.
+    pub fn abandoned(&self) -> &Arc<AtomicBool> {
+        &self.abandoned
+    }
+
+    /// A random number below `n`.
+    fn below(&self, n: usize) -> usize {
+        let mut x = self.random.load(Ordering::Relaxed);
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        self.random.store(x, Ordering::Relaxed);
+        (x >> 33) as usize % n
+    }
+
+    fn deliver(&self, cpu: CpuId, serve: &dyn Fn(&Pinned<'_>)) {
+        let node = self.nodes.get(usize::from(cpu.0)).copied().unwrap_or(NodeId(0));
+        self.owners.act_for(cpu, node, serve);
+    }
+}
+
+impl Ipi for Messages {
+    fn send(&self, _: &Pinned<'_>, cpus: &CpuSet, serve: &dyn Fn(&Pinned<'_>)) {
+        if self.delivery == Delivery::AtOnce {
+            for cpu in cpus.iter() {
+                self.deliver(cpu, serve);
+            }
+            return;
+        }
+        let mut left: Vec<CpuId> = cpus.iter().collect();
+        while !left.is_empty() {
+            let cpu = left.swap_remove(self.below(left.len()));
+            // What is not delivered now is when it is sent again.
+            if self.below(4) > 0 {
+                self.deliver(cpu, serve);
+            }
+        }
+    }
+
+    fn wait(&self, _: &Pinned<'_>, turn: u32) {
+        if turn < PATIENCE {
+            std::hint::spin_loop();
+            return;
+        }
+        assert!(!self.abandoned.load(Ordering::Relaxed), "a thread that was waited for has failed");
+        std::thread::yield_now();
+    }
+}
+
+/// MMUs, and the interrupts between them.
+pub struct Wired<S> {
+    mmu: S,
+    messages: Messages,
+}
+
+impl<S> Wired<S> {
+    pub(super) fn new(mmu: S, messages: Messages) -> Self {
+        Wired { mmu, messages }
+    }
+
+    /// The MMUs.
+    pub fn mmu(&self) -> &S {
+        &self.mmu
+    }
+
+    /// The interrupts.
+    pub fn messages(&self) -> &Messages {
+        &self.messages
+    }
+}
+
+// SAFETY: all three promises are those of `S`.
+unsafe impl<S: Mmu> Mmu for Wired<S> {
+    const BROADCASTS: bool = S::BROADCASTS;
+
+    #[inline(always)]
+    fn invalidate(&self, pin: &Pinned<'_>, request: &Invalidation) {
+        self.mmu.invalidate(pin, request);
+    }
+    #[inline(always)]
+    fn load(&self, pin: &Pinned<'_>, root: &Root) {
+        self.mmu.load(pin, root);
+    }
+    #[inline(always)]
+    fn lazy(&self, pin: &Pinned<'_>, space: SpaceId) {
+        self.mmu.lazy(pin, space);
+    }
+    #[inline(always)]
+    fn resume(&self, pin: &Pinned<'_>, space: SpaceId) {
+        self.mmu.resume(pin, space);
+    }
+    #[inline(always)]
+    fn unload(&self, pin: &Pinned<'_>, space: SpaceId) {
+        self.mmu.unload(pin, space);
+    }
+}
+
+impl<S: Sync> Ipi for Wired<S> {
+    #[inline]
+    fn send(&self, pin: &Pinned<'_>, cpus: &CpuSet, serve: &dyn Fn(&Pinned<'_>)) {
+        self.messages.send(pin, cpus, serve);
+    }
+    #[inline]
+    fn wait(&self, pin: &Pinned<'_>, turn: u32) {
+        self.messages.wait(pin, turn);
+    }
+}

@@ -1,0 +1,91 @@
+//! What is asked of TLBs: names, scopes, requests and the tickets that stand for them.
+use crate::addr::PhysAddr;
+use crate::cpu::CpuSet;
+
+/// Names an address space. Never used twice while a TLB may know the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SpaceId(pub u32);
+
+/// Counts a space's flushes; a CPU whose copy is behind must flush before it uses the space again.
+///
+/// It wraps. The order of two generations is that of their distance, so it holds as long as no CPU is half a round
+/// behind: [`SpaceTlb`](super::SpaceTlb) sees to that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Generation(pub usize);
+
+impl Generation {
+    /// The one after.
+    #[inline(always)]
+    pub fn next(self) -> Self {
+        Generation(self.0.wrapping_add(1))
+    }
+
+    /// Whether this one is `other` or came after it.
+    #[inline(always)]
+    pub fn reaches(self, other: Generation) -> bool {
+        self.0.wrapping_sub(other.0) as isize >= 0
+    }
+}
+
+/// What the pages of one gather wait for: that every CPU in it has reached the generation.
+#[derive(Clone, Copy, Debug)]
+pub struct Ticket {
+    /// The space.
+    pub space: SpaceId,
+    /// The generation that the flush raised the space to.
+    pub generation: Generation,
+    /// CPUs that had the space loaded and active.
+    pub active: CpuSet,
+    /// CPUs that kept it loaded while running something else. They must be flushed, or moved to a safe root, when
+    /// tables were unhooked; otherwise they may catch up when they use the space again.
+    pub lazy: CpuSet,
+    /// Of these, the CPUs that have neither been flushed nor moved yet. What the gather holds is parked until they
+    /// have (REQ-33).
+    pub waiting: CpuSet,
+}
+
+/// Which addresses to forget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// One page.
+    Page(u64),
+    /// All pages from `start` to `end`, 2^`stride` bytes apart.
+    Range {
+        /// First address.
+        start: u64,
+        /// First address after it.
+        end: u64,
+        /// Binary logarithm of the page size.
+        stride: u32,
+    },
+    /// The whole space.
+    Full,
+}
+
+/// What one CPU is to forget, now.
+#[derive(Clone, Copy, Debug)]
+pub struct Invalidation {
+    /// The space.
+    pub space: SpaceId,
+    /// The number under which this CPU's TLB tags the space ([`Root::asid`]).
+    pub asid: u16,
+    /// Which addresses.
+    pub scope: Scope,
+    /// Tables were unhooked: paging-structure caches must forget too (any `INVLPG` does that on x86; REQ-32).
+    pub tables_freed: bool,
+    /// The top's entries changed on a machine that keeps them in registers (x86 PAE): the root must be loaded anew.
+    pub reload_root: bool,
+}
+
+/// A root to be loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Root {
+    /// The space.
+    pub space: SpaceId,
+    /// Where its top table is.
+    pub at: PhysAddr,
+    /// The number that the TLB is to tag its translations with; 0 if tags are not used.
+    pub asid: u16,
+    /// What the TLB holds under that number is of this space and up to date: it may stay.
+    pub keep: bool,
+}
