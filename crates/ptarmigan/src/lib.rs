@@ -6,7 +6,7 @@
 //! (gathers and flushes), [`table`] (trees), [`space`] (address spaces), and with the feature `hosted` a machine made of
 //! threads and mmap (`hosted`), whose documentation begins with an example.
 //!
-//! A kernel brings a [`window::Window`] to reach its memory, a [`tlb::Shootdown`] to invalidate, and a
+//! A kernel brings a [`window::Window`] to reach its memory, a [`tlb::Mmu`] to invalidate, a [`tlb::Ipi`] to reach other CPUs, and a
 //! [`cpu::Pinned`] as proof of where it runs; it hands over [`bootmem::BootMemory`] for the library's own arrays, as the
 //! library uses no heap. It puts the parts together as a [`table::Machine`].
 //!

@@ -2,7 +2,8 @@
 //!
 //! A round makes every page of 64 regions of 2 MiB present, and unmaps them again when the clock has stopped. The value
 //! is the time from the first fault of any thread to the last, divided by the pages; so two threads that do not
-//! disturb each other take half of what one takes.
+//! disturb each other take half of what one takes, if the machine has two processors to give: what two threads gain that
+//! have a space each, and share nothing but the allocators, is measured beside it.
 use std::sync::Barrier;
 use std::thread;
 use std::time::Instant;
@@ -12,7 +13,7 @@ use ptarmigan::format::X86_64;
 use ptarmigan::hosted::{CpuSlot, Host, HostConfig, HostMachine, NoTlb};
 use ptarmigan::quicklist::Quicklists;
 use ptarmigan::space::{Access, AreaFlags, Done, SharedSpace, Space};
-use ptarmigan::table::{KernelMap, Machine};
+use ptarmigan::table::KernelMap;
 use ptarmigan::tlb::SpaceId;
 use ptarmigan::window::DirectMap;
 
@@ -32,6 +33,8 @@ const AREA: u64 = 0x40_0000_0000;
 const EXCLUSIVE: &str = "exclusive";
 const ONE: &str = "one-thread";
 const TWO: &str = "two-threads";
+/// Two threads, each with a space for itself.
+const APART: &str = "two-spaces";
 
 /// How the pages are shared out between two threads.
 #[derive(Clone, Copy)]
@@ -92,19 +95,21 @@ fn exclusive(m: &M<'_>, slot: &CpuSlot, space: &mut Space<F>, pages: &[VirtAddr]
     Ok((end - start).as_nanos() as f64 / PAGES as f64)
 }
 
-/// As many threads as there are lists: nanoseconds per page.
-fn shared(host: &Host<F>, m: &M<'_>, space: &SharedSpace<F>, lists: &[Vec<VirtAddr>]) -> Result<f64, String> {
+/// Runs `work` on a thread for each list, as the CPU of that number: nanoseconds per page.
+fn threads(
+    host: &Host<F>,
+    lists: &[Vec<VirtAddr>],
+    work: impl Fn(&CpuSlot, &[VirtAddr]) -> Result<(Instant, Instant), String> + Sync,
+) -> Result<f64, String> {
     let barrier = Barrier::new(lists.len());
     let times = thread::scope(|scope| {
         let threads: Vec<_> = (lists.iter().enumerate())
             .map(|(t, pages)| {
-                let barrier = &barrier;
+                let (barrier, work) = (&barrier, &work);
                 scope.spawn(move || {
                     let slot = host.slot(t);
                     barrier.wait();
-                    let slot = slot.ok_or("a CPU is taken")?;
-                    let pin = slot.pin();
-                    touch(pages, |at| space.fault(m, &pin, at, Access::Write) == Ok(Done::Fresh))
+                    work(&slot.ok_or("a CPU is taken")?, pages)
                 })
             })
             .collect();
@@ -113,14 +118,37 @@ fn shared(host: &Host<F>, m: &M<'_>, space: &SharedSpace<F>, lists: &[Vec<VirtAd
             .map(|t| t.join().unwrap_or_else(|_| Err("a thread failed".to_string())))
             .collect::<Result<Vec<_>, String>>()
     })?;
+    let first = times.iter().map(|t| t.0).min().ok_or("no threads")?;
+    let last = times.iter().map(|t| t.1).max().ok_or("no threads")?;
+    Ok((last - first).as_nanos() as f64 / PAGES as f64)
+}
+
+/// As many threads as there are lists, in one space.
+fn shared(host: &Host<F>, m: &M<'_>, space: &SharedSpace<F>, lists: &[Vec<VirtAddr>]) -> Result<f64, String> {
+    let ns = threads(host, lists, |slot, pages| {
+        let pin = slot.pin();
+        touch(pages, |at| space.fault(m, &pin, at, Access::Write) == Ok(Done::Fresh))
+    })?;
     let slot = host.slot(0).ok_or("a CPU is taken")?;
     let pin = slot.pin();
     let mut alone = space.lock(m, &pin);
     alone.munmap(area()).map_err(|e| e.to_string())?;
     alone.mmap(area(), AreaFlags(3), 0).map_err(|e| e.to_string())?;
-    let first = times.iter().map(|t| t.0).min().ok_or("no threads")?;
-    let last = times.iter().map(|t| t.1).max().ok_or("no threads")?;
-    Ok((last - first).as_nanos() as f64 / PAGES as f64)
+    Ok(ns)
+}
+
+/// As many threads as there are lists, each in a space of its own.
+fn apart(host: &Host<F>, m: &M<'_>, lists: &[Vec<VirtAddr>]) -> Result<f64, String> {
+    threads(host, lists, |slot, pages| {
+        let pin = slot.pin();
+        let id = SpaceId(3 + u32::from(slot.cpu().0));
+        let mut space = Space::new(m, &pin, id).map_err(|e| e.to_string())?;
+        let made = space.mmap(m, &pin, area(), AreaFlags(3), 0).map_err(|e| e.to_string());
+        let times =
+            made.and_then(|()| touch(pages, |at| space.fault(m, &pin, at, Access::Write) == Ok(Done::Fresh)));
+        space.end(m, &pin);
+        times
+    })
 }
 
 /// Runs the cases, round by round, one thread and two by turns.
@@ -135,7 +163,7 @@ pub fn run(rounds: u32) -> Result<Report, String> {
     let m: M<'_> = HostMachine::new(&host, lists, NoTlb).map_err(|e| e.to_string())?;
     let mut samples = Samples::default();
     // Ratios of neighbours in time: the machine's speed drifts.
-    let mut gains: [Vec<f64>; CASES.len()] = Default::default();
+    let mut gains: [Vec<[f64; 2]>; CASES.len()] = Default::default();
     let lists_of =
         |case: Case, n: u64| (0..n).map(|t| (case.pages)(t, n).map(at).collect()).collect::<Vec<Vec<_>>>();
     let progress = Progress::new();
@@ -156,10 +184,13 @@ pub fn run(rounds: u32) -> Result<Report, String> {
             samples.add(case.name, EXCLUSIVE, "", exclusive(&m, &slot, &mut own, &one[0])?);
             drop(slot);
             progress.say(round, rounds, &format!("{} threads", case.name));
-            let (alone, both) = (shared(&host, &m, &common, &one)?, shared(&host, &m, &common, &two)?);
+            let alone = shared(&host, &m, &common, &one)?;
+            let both = shared(&host, &m, &common, &two)?;
+            let most = apart(&host, &m, &two)?;
             samples.add(case.name, ONE, "", alone);
             samples.add(case.name, TWO, "", both);
-            gains.push(alone / both);
+            samples.add(case.name, APART, "", most);
+            gains.push([alone / both, alone / most]);
         }
     }
     drop(progress);
@@ -172,7 +203,11 @@ pub fn run(rounds: u32) -> Result<Report, String> {
     let notes = CASES
         .iter()
         .zip(&gains)
-        .map(|(case, gains)| format!("{}: two threads are {:.2} times one", case.name, median(gains)))
+        .map(|(case, gains)| {
+            let [two, most] = [0, 1].map(|i| median(&gains.iter().map(|g| g[i]).collect::<Vec<_>>()));
+            let name = case.name;
+            format!("{name}: two threads are {two:.2} times one; with a space each, {most:.2} times")
+        })
         .collect();
     Ok(Report { bench: "faults", rows: samples.rows("ns/page"), reference: ONE, notes })
 }
@@ -194,7 +229,7 @@ mod tests {
     fn one_thread_and_two_are_measured_in_every_case() {
         let report = run(1).expect("a round runs");
         for case in CASES {
-            for who in [EXCLUSIVE, ONE, TWO] {
+            for who in [EXCLUSIVE, ONE, TWO, APART] {
                 assert!(report.value(case.name, who).is_some_and(|ns| ns > 0.0), "{} {who}", case.name);
             }
         }
