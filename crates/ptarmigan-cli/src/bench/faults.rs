@@ -142,7 +142,7 @@ fn apart(host: &Host<F>, m: &M<'_>, lists: &[Vec<VirtAddr>]) -> Result<f64, Stri
     threads(host, lists, |slot, pages| {
         let pin = slot.pin();
         let id = SpaceId(3 + u32::from(slot.cpu().0));
-        let mut space = Space::new(m, &pin, id).map_err(|e| e.to_string())?;
+        let mut space = Space::<F>::new(m, &pin, id).map_err(|e| e.to_string())?;
         let made = space.mmap(m, &pin, area(), AreaFlags(3), 0).map_err(|e| e.to_string());
         let times =
             made.and_then(|()| touch(pages, |at| space.fault(m, &pin, at, Access::Write) == Ok(Done::Fresh)));
