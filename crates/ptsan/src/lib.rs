@@ -1,7 +1,12 @@
 #![doc = include_str!("../README.md")]
-#![forbid(unsafe_code)]
+// Without adapters there is none; they need it for the traits of the crates that they adapt.
+#![cfg_attr(not(any(feature = "x86_64", feature = "page_table_multiarch", feature = "page-table-generic", feature = "aarch64-paging")), forbid(unsafe_code))]
+#![cfg_attr(any(feature = "x86_64", feature = "page_table_multiarch", feature = "page-table-generic", feature = "aarch64-paging"), deny(unsafe_code))]
 #![deny(missing_docs)]
 
+#[cfg(any(feature = "x86_64", feature = "page_table_multiarch", feature = "page-table-generic", feature = "aarch64-paging"))]
+#[allow(unsafe_code)]
+pub mod adapters;
 pub mod arch;
 mod frames;
 mod hash;
