@@ -13,7 +13,7 @@
 //! use ptsan::adapters::{Machine, aarch64_paging::{Frames, edit}};
 //! use ptsan::{Access, Arch, Config};
 //!
-//! let machine = Machine::new(Config::new(Arch::aarch64_4k()));
+//! let machine = Machine::new(Config::new(Arch::aarch64_4k(48)));
 //! let frames = Frames::flushing(&machine);
 //! let mut mapping = Mapping::with_asid_and_va_range(frames, 1, 0, El1And0, VaRange::Lower);
 //! machine.load(0, mapping.root_address().0 as u64, 1);

@@ -22,7 +22,7 @@ mod ram;
 #[cfg(feature = "x86_64")]
 pub mod x86_64;
 
-use crate::{Access, Config, Content, Fault, Flush, Sanitizer, Translation};
+use crate::{Access, Config, Content, Expected, Fault, Flush, Sanitizer, Translation, Tree};
 #[cfg(any(feature = "page_table_multiarch", feature = "page-table-generic"))]
 pub use current::{Current, current};
 use ram::Ram;
@@ -177,6 +177,12 @@ impl Machine {
     /// The fault that it raises.
     pub fn access(&self, cpu: usize, va: u64, access: Access) -> Result<Translation, Fault> {
         self.state().san.translate(&self.0.ram, cpu, va, access)
+    }
+
+    /// Compares what the code under test says about an address, in the space that the CPU runs, with what the tables say:
+    /// [`Sanitizer::expect`].
+    pub fn expect(&self, cpu: usize, va: u64, says: Option<Expected>) {
+        let _ = self.state().san.expect(&self.0.ram, Tree::Cpu(cpu), va, says);
     }
 
     /// From now on the CPU's walker also walks for `va` by itself, whenever the code under test calls a hook: the

@@ -23,7 +23,9 @@
 //! ```
 use super::{FRAME, current};
 use memory_addr::{PhysAddr, VirtAddr};
-use page_table_multiarch::{GenericPTE, PageTable64, PageTable64Cursor, PagingHandler, PagingMetaData};
+use page_table_multiarch::{
+    GenericPTE, MappingFlags, PageTable64, PageTable64Cursor, PagingHandler, PagingMetaData,
+};
 
 /// The current machine's frames.
 #[derive(Clone, Copy, Debug)]
@@ -54,4 +56,100 @@ pub fn edit<M: PagingMetaData, PTE: GenericPTE, R>(
     drop(cursor);
     current().flush_loaded(None);
     result
+}
+
+/// AArch64, 4 KiB granule, 48-bit addresses: the crate has its own for that target alone.
+#[derive(Clone, Copy, Debug)]
+pub struct A64;
+
+impl PagingMetaData for A64 {
+    const LEVELS: usize = 4;
+    const PA_MAX_BITS: usize = 48;
+    const VA_MAX_BITS: usize = 48;
+
+    type VirtAddr = VirtAddr;
+
+    fn flush_tlb(va: Option<VirtAddr>) {
+        current().flush_loaded(va.map(|va| va.as_usize() as u64));
+    }
+}
+
+/// A stage 1 entry of AArch64.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+pub struct A64Entry(u64);
+
+impl A64Entry {
+    const VALID: u64 = 1;
+    const TABLE_OR_PAGE: u64 = 1 << 1;
+    const USER: u64 = 1 << 6;
+    const READ_ONLY: u64 = 1 << 7;
+    /// Accessed, inner shareable, not global.
+    const ALWAYS: u64 = 1 << 10 | 3 << 8 | 1 << 11;
+    /// No execution, privileged or not.
+    const NO_EXECUTE: u64 = 3 << 53;
+    const ADDRESS: u64 = 0x0000_ffff_ffff_f000;
+
+    fn attributes(flags: MappingFlags, is_huge: bool) -> u64 {
+        let bit = |yes: bool, bit: u64| if yes { bit } else { 0 };
+        Self::ALWAYS
+            | bit(!flags.is_empty(), Self::VALID)
+            | bit(!is_huge, Self::TABLE_OR_PAGE)
+            | bit(flags.contains(MappingFlags::USER), Self::USER)
+            | bit(!flags.contains(MappingFlags::WRITE), Self::READ_ONLY)
+            | bit(!flags.contains(MappingFlags::EXECUTE), Self::NO_EXECUTE)
+    }
+}
+
+impl GenericPTE for A64Entry {
+    fn new_page(frame: PhysAddr, flags: MappingFlags, is_huge: bool) -> Self {
+        Self(frame.as_usize() as u64 & Self::ADDRESS | Self::attributes(flags, is_huge))
+    }
+
+    fn new_table(frame: PhysAddr) -> Self {
+        Self(frame.as_usize() as u64 & Self::ADDRESS | Self::VALID | Self::TABLE_OR_PAGE)
+    }
+
+    fn paddr(&self) -> PhysAddr {
+        PhysAddr::from_usize((self.0 & Self::ADDRESS) as usize)
+    }
+
+    fn flags(&self) -> MappingFlags {
+        let mut flags = MappingFlags::empty();
+        if self.is_present() {
+            flags |= MappingFlags::READ;
+            flags.set(MappingFlags::USER, self.0 & Self::USER != 0);
+            flags.set(MappingFlags::WRITE, self.0 & Self::READ_ONLY == 0);
+            flags.set(MappingFlags::EXECUTE, self.0 & Self::NO_EXECUTE == 0);
+        }
+        flags
+    }
+
+    fn set_paddr(&mut self, frame: PhysAddr) {
+        self.0 = self.0 & !Self::ADDRESS | frame.as_usize() as u64 & Self::ADDRESS;
+    }
+
+    fn set_flags(&mut self, flags: MappingFlags, is_huge: bool) {
+        self.0 = self.0 & Self::ADDRESS | Self::attributes(flags, is_huge);
+    }
+
+    fn bits(self) -> usize {
+        self.0 as usize
+    }
+
+    fn is_unused(&self) -> bool {
+        self.0 == 0
+    }
+
+    fn is_present(&self) -> bool {
+        self.0 & Self::VALID != 0
+    }
+
+    fn is_huge(&self) -> bool {
+        self.0 & Self::TABLE_OR_PAGE == 0
+    }
+
+    fn clear(&mut self) {
+        self.0 = 0;
+    }
 }
