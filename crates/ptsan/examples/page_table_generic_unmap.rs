@@ -6,8 +6,8 @@
 mod verdict;
 
 use page_table_generic::{PageTable, PagingError, PhysAddr, VirtAddr};
-use ptsan::adapters::{Current, Machine};
 use ptsan::adapters::page_table_generic::{READ_WRITE, X64, flush};
+use ptsan::adapters::{Current, Machine};
 use ptsan::{Access, Arch, Config, Kind};
 use verdict::{Defect, silent};
 
@@ -44,8 +44,8 @@ fn unmap() {
         title: "unmap gives three tables back, and flushes before it unlinks them only",
         source: "page-table-generic 0.9.1, src/map.rs:280 flushes the page, :333 unlinks its table, :334 deallocates",
         why: "The flush comes while the tables are still linked, so the walker may cache the way to them again. Nothing is \
-              flushed between unlinking and deallocating; on RISC-V and with other pages of the table in use not even the \
-              first flush need reach them.",
+              flushed between unlinking and deallocating. On RISC-V an invalidation by address need not even reach the \
+              caches of the upper levels.",
         must: &[Kind::FreeBeforeFlush],
         may: &[Kind::UseAfterFree],
     }
@@ -81,7 +81,8 @@ fn share() {
         .map_page(VirtAddr::from_usize(VA), PhysAddr::from_usize(0x567_8000), PAGE, READ_WRITE)
         .expect("the page is free");
     // SAFETY: `kernel` lives longer than `table`, and nobody changes the range.
-    unsafe { table.share_root_entries_from(&kernel, VirtAddr::from_usize(0), 1 << 39) }.expect("a root entry");
+    unsafe { table.share_root_entries_from(&kernel, VirtAddr::from_usize(0), 1 << 39) }
+        .expect("a root entry");
     Defect {
         title: "sharing a root entry gives the old tables back while the root still points at them",
         source: "page-table-generic 0.9.1, src/frame.rs:678 deallocates, :682 clears the entry (dealloc_entry_recursive, called \

@@ -23,6 +23,8 @@ fn run(change: impl FnOnce(&mut PageTable64<A64, A64Entry, Handler>, VirtAddr)) 
     let (va, frame) = (VirtAddr::from_usize(VA), PhysAddr::from_usize(0x123_4000));
     edit(&mut table, |cursor| cursor.map(va, frame, PageSize::Size4K, FLAGS)).expect("the page is free");
     machine.access(0, VA as u64, Access::WRITE).expect("the page is mapped");
+    // A walk that the CPU makes by itself would cache what it finds beside what it holds.
+    machine.walk_ahead(0, VA as u64);
     change(&mut table, va);
     let _ = machine.access(0, VA as u64, Access::WRITE);
     machine.leave(0);
@@ -51,7 +53,8 @@ fn main() {
     });
     silent("unmap, flush, map", &by_hand);
     let protected = run(|table, va| {
-        edit(table, |cursor| cursor.protect(va, MappingFlags::READ | MappingFlags::USER)).expect("the page is mapped");
+        edit(table, |cursor| cursor.protect(va, MappingFlags::READ | MappingFlags::USER))
+            .expect("the page is mapped");
     });
     silent("protect: permissions may change in place", &protected);
 }

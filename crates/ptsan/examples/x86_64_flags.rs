@@ -35,7 +35,13 @@ fn page<S: PageSize>(va: u64) -> Page<S> {
     Page::containing_address(VirtAddr::new(va))
 }
 
-fn map<S>(space: &mut Space, machine: &Machine, va: u64, frame: u64, flags: Flags) -> Result<(), MapToError<S>>
+fn map<S>(
+    space: &mut Space,
+    machine: &Machine,
+    va: u64,
+    frame: u64,
+    flags: Flags,
+) -> Result<(), MapToError<S>>
 where
     S: PageSize + std::fmt::Debug,
     for<'a> x86_64::structures::paging::MappedPageTable<'a, ptsan::adapters::x86_64::Mapping>: Mapper<S>,
@@ -151,7 +157,10 @@ fn right() {
     token.expect("the page is mapped").forward(&machine, SPACE);
     let says = space.mapper().translate_addr(VirtAddr::new(LARGE));
     machine.expect(0, LARGE, says.map(|phys| Expected::at(phys.as_u64())));
-    silent("a map_to refused by a small page, an unmap of the wrong size, a large page that is not present", &machine);
+    silent(
+        "a map_to refused by a small page, an unmap of the wrong size, a large page that is not present",
+        &machine,
+    );
 }
 
 fn main() {

@@ -1,10 +1,10 @@
 #![doc = include_str!("../README.md")]
-// Without adapters there is none; they need it for the traits of the crates that they adapt.
-#![cfg_attr(not(any(feature = "x86_64", feature = "page_table_multiarch", feature = "page-table-generic", feature = "aarch64-paging")), forbid(unsafe_code))]
-#![cfg_attr(any(feature = "x86_64", feature = "page_table_multiarch", feature = "page-table-generic", feature = "aarch64-paging"), deny(unsafe_code))]
+// Unsafe code is for the traits of the crates that are adapted, and only there.
+#![cfg_attr(not(feature = "adapters"), forbid(unsafe_code))]
+#![cfg_attr(feature = "adapters", deny(unsafe_code))]
 #![deny(missing_docs)]
 
-#[cfg(any(feature = "x86_64", feature = "page_table_multiarch", feature = "page-table-generic", feature = "aarch64-paging"))]
+#[cfg(feature = "adapters")]
 #[allow(unsafe_code)]
 pub mod adapters;
 pub mod arch;

@@ -119,33 +119,27 @@ mod x86_64_crate {
                 let large = random.below(4) == 0;
                 let size = if large { LARGE } else { FRAME };
                 let at = at & !(size - 1);
-                // A large page goes only where no table is: the crate has no call that removes one table.
                 let (frame, write) = (random.frame(size), random.below(2) == 0);
                 if !model.is_free(at, size) {
                     return;
                 }
                 let (to, flags) = (PhysAddr::new(frame), flags(write));
+                let parents = Flags::PRESENT | Flags::WRITABLE | Flags::USER_ACCESSIBLE;
+                let mut mapper = space.mapper();
                 // Way around: a call that fails widens the entry in its way, so calls are tried where nothing is mapped.
                 // SAFETY: the frames are simulated.
                 let done = unsafe {
                     if large {
-                        let frame = PhysFrame::containing_address(to);
-                        let parents = Flags::PRESENT | Flags::WRITABLE | Flags::USER_ACCESSIBLE;
-                        let mut mapper = space.mapper();
-                        mapper
-                            .map_to_with_table_flags(page::<Size2MiB>(at), frame, flags, parents, &mut frames)
-                            .map(|token| token.forward(machine, 1))
-                            .is_ok()
+                        let (page, frame) = (page::<Size2MiB>(at), PhysFrame::containing_address(to));
+                        let token = mapper.map_to_with_table_flags(page, frame, flags, parents, &mut frames);
+                        token.map(|token| token.forward(machine, 1)).is_ok()
                     } else {
-                        let frame = PhysFrame::containing_address(to);
-                        let parents = Flags::PRESENT | Flags::WRITABLE | Flags::USER_ACCESSIBLE;
-                        let mut mapper = space.mapper();
-                        mapper
-                            .map_to_with_table_flags(page::<Size4KiB>(at), frame, flags, parents, &mut frames)
-                            .map(|token| token.forward(machine, 1))
-                            .is_ok()
+                        let (page, frame) = (page::<Size4KiB>(at), PhysFrame::containing_address(to));
+                        let token = mapper.map_to_with_table_flags(page, frame, flags, parents, &mut frames);
+                        token.map(|token| token.forward(machine, 1)).is_ok()
                     }
                 };
+                // The place of a large page may be taken by an empty table, until the next clean-up.
                 if done {
                     model.0.insert(at, (frame, size, write));
                 }
@@ -192,8 +186,7 @@ mod x86_64_crate {
     #[test]
     fn correct_use_of_x86_64_is_silent() {
         for seed in SEEDS {
-            let (machine, mut random, mut model) =
-                (machine(Arch::x86_64()), Random(seed), Model::default());
+            let (machine, mut random, mut model) = (machine(Arch::x86_64()), Random(seed), Model::default());
             let mut space = Space::new(&machine, 1).expect("frames");
             load(&machine, space.root(), &mut random);
             for _ in 0..STEPS {
@@ -250,7 +243,9 @@ mod multiarch {
     use super::*;
     use memory_addr::{PhysAddr, VirtAddr};
     use page_table_multiarch::x86_64::X64PageTable;
-    use page_table_multiarch::{GenericPTE, MappingFlags, PageSize, PageTable64, PagingMetaData, PagingResult};
+    use page_table_multiarch::{
+        GenericPTE, MappingFlags, PageSize, PageTable64, PagingMetaData, PagingResult,
+    };
     use ptsan::adapters::page_table_multiarch::{A64, A64Entry, Handler, edit};
 
     fn flags(write: bool) -> MappingFlags {
@@ -361,13 +356,8 @@ mod generic {
                     allow_huge: large,
                     flush: true,
                 };
-                // A large page may find a table with other pages beside in its place, and goes in as small pages.
-                if model.is_free(at & !(LARGE - 1), LARGE) && table.map(&config).is_ok() {
-                    let size = if large { LARGE } else { FRAME };
-                    model.0.insert(at, (frame, size, write));
-                } else if !large && table.map(&config).is_ok() {
-                    model.0.insert(at, (frame, FRAME, write));
-                }
+                table.map(&config).expect("free: no empty table is left in the way");
+                model.0.insert(at, (frame, size, write));
             }
             4..6 => {
                 let Some((at, _)) = model.find(at) else { return };
@@ -460,7 +450,9 @@ mod a64 {
                     assert!(done, "the range is free");
                     // A table that is there already gets small pages.
                     let level = machine
-                        .sanitizer(|san, memory| san.expect(memory, ptsan::Tree::Cpu(0), at, Some(Expected::at(frame))))
+                        .sanitizer(|san, memory| {
+                            san.expect(memory, ptsan::Tree::Cpu(0), at, Some(Expected::at(frame)))
+                        })
                         .expect("mapped")
                         .level;
                     let unit = if level == 0 { FRAME } else { LARGE };

@@ -64,7 +64,9 @@ impl<A: PagingAttributes> Translation<A> for Frames {
     /// If no frame is left: the crate has no way to be told.
     fn allocate_table(&mut self) -> (NonNull<PageTable<A>>, PhysicalAddress) {
         // The crate's contract: the allocator clears.
-        let Some(frame) = self.machine.allocate(Content::Zero) else { panic!("the machine has no frame left") };
+        let Some(frame) = self.machine.allocate(Content::Zero) else {
+            panic!("the machine has no frame left")
+        };
         (self.pointer(frame), PhysicalAddress(frame as usize))
     }
 

@@ -12,7 +12,6 @@
 //!   crate calls a hook, as hardware may between any two instructions.
 #[cfg(feature = "aarch64-paging")]
 pub mod aarch64_paging;
-#[cfg(any(feature = "page_table_multiarch", feature = "page-table-generic"))]
 mod current;
 #[cfg(feature = "page-table-generic")]
 pub mod page_table_generic;
@@ -23,7 +22,6 @@ mod ram;
 pub mod x86_64;
 
 use crate::{Access, Config, Content, Expected, Fault, Flush, Sanitizer, Translation, Tree};
-#[cfg(any(feature = "page_table_multiarch", feature = "page-table-generic"))]
 pub use current::{Current, current};
 use ram::Ram;
 pub use ram::{BASE, FRAME};
@@ -200,6 +198,7 @@ impl Machine {
     /// Every CPU carries out the flush.
     pub fn flush_everywhere(&self, flush: Flush) {
         let state = &mut *self.state();
+        state.walk_ahead(&self.0.ram);
         state.san.flush_everywhere(&self.0.ram, flush);
         state.walk_ahead(&self.0.ram);
     }
@@ -207,10 +206,10 @@ impl Machine {
     /// Every CPU drops what it holds for `va` in the space that it runs, or all of that space.
     pub fn flush_loaded(&self, va: Option<u64>) {
         let state = &mut *self.state();
+        state.walk_ahead(&self.0.ram);
         for cpu in 0..state.san.cpus.len() {
             let Some(loaded) = state.san.cpus[cpu].loaded else { continue };
-            let flush =
-                va.map_or(Flush::space(loaded.space), |va| Flush::page(loaded.space, va));
+            let flush = va.map_or(Flush::space(loaded.space), |va| Flush::page(loaded.space, va));
             state.san.flush(&self.0.ram, cpu, flush);
         }
         state.walk_ahead(&self.0.ram);

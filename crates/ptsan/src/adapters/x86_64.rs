@@ -21,7 +21,8 @@ use super::{FRAME, Machine};
 use crate::{Content, Flush};
 use x86_64::structures::paging::mapper::{MapperFlush, MapperFlushAll, PageTableFrameMapping};
 use x86_64::structures::paging::{
-    FrameAllocator, FrameDeallocator, MappedPageTable, OffsetPageTable, PageSize, PageTable, PhysFrame, Size4KiB,
+    FrameAllocator, FrameDeallocator, MappedPageTable, OffsetPageTable, PageSize, PageTable, PhysFrame,
+    Size4KiB,
 };
 use x86_64::{PhysAddr, VirtAddr};
 
