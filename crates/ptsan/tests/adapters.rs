@@ -13,6 +13,9 @@ const LARGE: u64 = 0x20_0000;
 /// The addresses in use: 8 large pages in each of 3 places, with 16 small pages at the start of each.
 const PLACES: [u64; 3] = [0, 0x3f_c000_0000, 0x7f00_0000_0000];
 
+/// Hardly more than the tables that all this takes at once: frames are used again and again.
+const FRAMES: usize = 40;
+
 /// Marsaglia's xorshift.
 struct Random(u64);
 
@@ -65,7 +68,7 @@ impl Model {
 }
 
 fn machine(arch: Arch) -> Machine {
-    Machine::with_frames(Config { cpus: 2, eager_walkers: true, ..Config::new(arch) }, 256)
+    Machine::with_frames(Config { cpus: 2, eager_walkers: true, ..Config::new(arch) }, FRAMES)
 }
 
 /// Both CPUs load the root, and their walkers look ahead.
@@ -79,6 +82,54 @@ fn load(machine: &Machine, root: u64, random: &mut Random) {
 fn silent(machine: &Machine) {
     machine.finish();
     machine.sanitizer(|san, _| san.assert_clean());
+}
+
+mod base {
+    use super::*;
+    use ptsan::Content;
+    use ptsan::adapters::{BASE, OLD_ENTRY};
+
+    #[test]
+    fn a_frame_is_full_of_old_entries_unless_zeroes_were_asked_for() {
+        let machine = machine(Arch::x86_64());
+        let word = |frame: u64| machine.sanitizer(|_, memory| memory.read(frame + 8, 8));
+        let frame = machine.allocate(Content::Unknown).expect("frames");
+        assert_eq!(word(frame), Some(OLD_ENTRY));
+        machine.free(frame, FRAME);
+        let same = machine.allocate(Content::Zero).expect("frames");
+        assert_eq!((same, word(same)), (frame, Some(0)), "what was given back last comes first");
+    }
+
+    #[test]
+    fn a_run_of_frames_is_aligned_and_handed_out_once() {
+        let machine = machine(Arch::x86_64());
+        let run = machine.allocate_run(4, 4 * FRAME).expect("frames");
+        assert!(run.is_multiple_of(4 * FRAME));
+        let rest: Vec<u64> = std::iter::from_fn(|| machine.allocate(Content::Zero)).collect();
+        assert_eq!(rest.len(), FRAMES - 4);
+        assert!(rest.iter().all(|f| !(run..run + 4 * FRAME).contains(f)));
+        machine.free(run, 4 * FRAME);
+        assert_eq!(machine.allocate_run(4, 4 * FRAME), Some(run));
+        machine.sanitizer(|san, _| san.assert_clean());
+    }
+
+    #[test]
+    fn a_frame_given_back_twice_is_reported_and_handed_out_once() {
+        let machine = machine(Arch::x86_64());
+        let frame = machine.allocate(Content::Zero).expect("frames");
+        machine.free(frame, FRAME);
+        machine.free(frame, FRAME);
+        assert_eq!(machine.sanitizer(|san, _| san.count(Kind::DoubleFree)), 1);
+        let all: Vec<u64> = std::iter::from_fn(|| machine.allocate(Content::Zero)).collect();
+        assert_eq!(all.len(), FRAMES);
+    }
+
+    #[test]
+    fn a_frame_can_be_asked_for() {
+        let machine = machine(Arch::x86_64());
+        machine.hand_out_next(BASE + 7 * FRAME);
+        assert_eq!(machine.allocate(Content::Zero), Some(BASE + 7 * FRAME));
+    }
 }
 
 mod x86_64_crate {
@@ -140,6 +191,7 @@ mod x86_64_crate {
                     }
                 };
                 // The place of a large page may be taken by an empty table, until the next clean-up.
+                assert!(done || large, "free, and enough frames");
                 if done {
                     model.0.insert(at, (frame, size, write));
                 }
@@ -271,7 +323,9 @@ mod multiarch {
                 let page_size = if large { PageSize::Size2M } else { PageSize::Size4K };
                 let (va, pa) = (VirtAddr::from_usize(at as usize), PhysAddr::from_usize(frame as usize));
                 // The place of a large page may be taken by an empty table, which the crate keeps.
-                if edit(table, |cursor| cursor.map(va, pa, page_size, flags(write))).is_ok() {
+                let done = edit(table, |cursor| cursor.map(va, pa, page_size, flags(write))).is_ok();
+                assert!(done || large, "free, and enough frames");
+                if done {
                     model.0.insert(at, (frame, size, write));
                 }
             }
