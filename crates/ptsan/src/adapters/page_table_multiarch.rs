@@ -1,4 +1,4 @@
-//! The crate `page_table_multiarch`: its static handler over the current [`Machine`].
+//! The crate `page_table_multiarch`: its static handler over the current [`Machine`](super::Machine).
 //!
 //! The crate compiles its own TLB instructions for bare metal only, so that nothing is seen of them here. [`edit`] does
 //! what its documentation promises instead, generously: when the cursor is dropped, every CPU flushes the whole space.
