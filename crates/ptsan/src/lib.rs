@@ -1,5 +1,7 @@
 #![doc = include_str!("../README.md")]
-#![forbid(unsafe_code)]
+// The only unsafe code is what catches stores, and it is not there unless asked for.
+#![cfg_attr(not(feature = "watch"), forbid(unsafe_code))]
+#![cfg_attr(feature = "watch", deny(unsafe_code))]
 #![deny(missing_docs)]
 
 pub mod arch;
@@ -12,6 +14,8 @@ mod report;
 mod sanitizer;
 mod tables;
 mod walk;
+#[cfg(feature = "watch")]
+pub mod watch;
 
 pub use arch::{Access, AccessKind, Arch, Canonical, Entry, Level, Perms, StructureScope};
 pub use history::{Happened, HistoryEvent};
