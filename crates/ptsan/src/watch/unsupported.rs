@@ -106,8 +106,18 @@ impl Watch {
         match self.0 {}
     }
 
+    pub fn assert_clean(&self) {
+        match self.0 {}
+    }
+
     #[must_use]
     pub fn into_sanitizer(self) -> Sanitizer {
+        match self.0 {}
+    }
+}
+
+impl std::fmt::Display for Watch {
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.0 {}
     }
 }

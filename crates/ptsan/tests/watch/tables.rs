@@ -89,10 +89,23 @@ fn findings_of(link: fn(&Ram, u64, u64)) -> (Watch, Vec<FoundAt>) {
 }
 
 #[test]
+fn the_message_of_a_failed_test_has_the_report_and_the_code_that_did_it() {
+    let watch = machine();
+    let frames = Frames::new(&watch);
+    watch.run(|| link_then_clear(watch.memory(), ROOT, frames.take())).expect("runs");
+    let check = std::panic::AssertUnwindSafe(|| watch.assert_clean());
+    let message = std::panic::catch_unwind(check).expect_err("panics").downcast::<String>().expect("a text");
+    for part in ["1 finding", "table frame 0x1000", "finding 1 (linked-before-cleared): ", "link_then_clear"]
+    {
+        assert!(message.contains(part), "{part} is not in {message}");
+    }
+}
+
+#[test]
 fn a_mapper_without_hooks_that_clears_before_it_links_is_silent() {
     let (watch, found) = findings_of(clear_then_link);
     assert!(found.is_empty());
-    watch.with(|san, _| san.assert_clean());
+    watch.assert_clean();
     assert_eq!(watch.stores(), 3 * 513 + 1);
 }
 
@@ -110,6 +123,7 @@ fn a_mapper_without_hooks_that_links_before_it_clears_is_caught_at_the_store_tha
             assert_eq!(san.findings()[i].place.frame, Some((i as u64 + 1) * PAGE));
         }
     });
+    assert_eq!(watch.to_string(), watch.with(|san, _| san.to_string()), "the stores have been handed out");
     let text = found[0].to_string();
     let innermost = text.lines().find(|line| line.contains("watch::tables::")).expect("a frame of this file");
     assert!(innermost.contains("link_then_clear"), "{text}");

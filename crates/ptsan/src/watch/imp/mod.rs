@@ -21,6 +21,30 @@ use std::ptr::NonNull;
 /// Memory in which every store is seen, and the sanitizer that looks at it. See [the module](super).
 ///
 /// It may be shared between threads.
+///
+/// ```
+/// use ptsan::watch::Watch;
+/// use ptsan::{Arch, Config, Content, Kind, Sanitizer};
+///
+/// let watch = Watch::new(1 << 16, Sanitizer::new(Config::new(Arch::x86_64())))?;
+/// let ram = watch.memory();
+/// assert!(ram.store(0x2000, 0x1234_5007)); // somebody's old entry in a frame that is free
+/// watch.with(|san, ram| {
+///     san.table_allocated(ram, 0x1000, 4096, Some(3), Content::Zero);
+///     san.switch(ram, 0, 0x1000, 1);
+/// });
+/// watch.run(|| {
+///     // The code under test takes a frame; this is the only hook.
+///     watch.with(|san, ram| san.table_allocated(ram, 0x2000, 4096, None, Content::Unknown));
+///     let link = |entry| ram.store(0x1000, entry);
+///     let clear = || (0x2000..0x3000).step_by(8).all(|at| ram.store(at, 0));
+///     assert!(link(0x2007)); // found here,
+///     assert!(clear());      // although now all is well
+/// })?;
+/// assert_eq!(watch.with(|san, _| san.count(Kind::LinkedBeforeCleared)), 1);
+/// assert_eq!(watch.found()[0].phys, 0x1000);
+/// # Ok::<(), ptsan::watch::Error>(())
+/// ```
 pub struct Watch {
     region: NonNull<Region>,
     _installed: signals::Installed,
@@ -184,6 +208,15 @@ impl Watch {
         unsafe { self.region().with(|subject| std::mem::take(&mut subject.found)) }.unwrap_or_default()
     }
 
+    /// Nothing was found.
+    ///
+    /// # Panics
+    /// If something was, with the report and the stores of [`Watch::found`] as the message.
+    #[track_caller]
+    pub fn assert_clean(&self) {
+        assert!(self.with(|san, _| san.total()) == 0, "{self}");
+    }
+
     /// The end of watching.
     #[must_use]
     pub fn into_sanitizer(self) -> Sanitizer {
@@ -208,6 +241,25 @@ impl Drop for Watch {
     fn drop(&mut self) {
         // SAFETY: this is the last use.
         drop(unsafe { self.take_out() });
+    }
+}
+
+impl fmt::Display for Watch {
+    /// The sanitizer's report, and the stores at which its findings were made, but those that [`Watch::found`] handed out.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let _held = Held::new();
+        // SAFETY: the lock is held to the end of this function.
+        let written = unsafe {
+            self.region().with(|subject| {
+                write!(f, "{}", subject.san)?;
+                subject.found.iter().try_for_each(|found| {
+                    let place = subject.san.findings().get(found.finding);
+                    let kind = place.map_or_else(String::new, |finding| format!(" ({})", finding.kind));
+                    write!(f, "\n\nfinding {}{kind}: {found}", found.finding + 1)
+                })
+            })
+        };
+        written.unwrap_or_else(|| write!(f, "ptsan: the sanitizer is in use"))
     }
 }
 
