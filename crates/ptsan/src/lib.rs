@@ -5,6 +5,10 @@
 #![deny(missing_docs)]
 
 pub mod arch;
+mod bbm;
+mod config;
+mod cpus;
+mod expect;
 mod frames;
 mod hash;
 mod history;
@@ -13,15 +17,19 @@ mod mmu;
 mod report;
 mod sanitizer;
 mod tables;
+mod translation;
 mod walk;
 #[cfg(feature = "watch")]
 pub mod watch;
+mod why;
 
-pub use arch::{Access, AccessKind, Arch, Canonical, Entry, Level, Perms, StructureScope};
+pub use arch::{Access, AccessKind, Arch, Canonical, Entry, Granule, Level, Perms, StructureScope};
+pub use config::{Config, Stats};
+pub use expect::{Expected, Tree};
 pub use history::{Happened, HistoryEvent};
 pub use memory::Memory;
 pub use mmu::{CpuState, Flush, Target};
 pub use report::{Finding, Kind, Place, Rule};
-pub use sanitizer::{Config, Sanitizer, Stats};
+pub use sanitizer::Sanitizer;
 pub use tables::Content;
-pub use walk::{Fault, Translation};
+pub use translation::{Fault, Translation};

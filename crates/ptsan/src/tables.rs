@@ -1,5 +1,6 @@
 //! The hooks of table frames: allocated, linked, freed.
 use crate::arch::Entry;
+use crate::bbm::{Slot, Told};
 use crate::frames::{Frame, FrameRef, Holder, Link, REGISTERS, State};
 use crate::history::Happened;
 use crate::memory::Memory;
@@ -7,6 +8,9 @@ use crate::mmu::{Cpu, CpuState};
 use crate::report::{Kind, Place, Rule};
 use crate::sanitizer::Sanitizer;
 use crate::walk::GLOBALS;
+
+/// The most bytes that are taken for one allocation of tables.
+const MOST_BYTES: u64 = 1 << 28;
 
 /// What a frame holds when it is announced as a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +50,7 @@ impl Sanitizer {
         self.event += 1;
         let place = Place { frame: Some(phys), level, ..Place::default() };
         let bad_level = level.is_some_and(|l| usize::from(l) >= self.config.arch.levels.len());
-        if size == 0 || size > 1 << 32 || phys.checked_add(size).is_none() || bad_level {
+        if size == 0 || size > MOST_BYTES || phys.checked_add(size).is_none() || bad_level {
             self.misuse(Rule::BadArgument, place);
             return;
         }
@@ -112,7 +116,7 @@ impl Sanitizer {
     /// Optional, and the exact moment at which to find a table linked before it was cleared: hardware may walk it
     /// from here on ([`Kind::LinkedBeforeCleared`]).
     pub fn table_linked(&mut self, memory: &(impl Memory + ?Sized), parent: u64, index: u64, table: u64) {
-        let bytes = self.config.arch.levels.first().map_or(8, |l| u64::from(l.entry_bytes));
+        let bytes = u64::from(self.config.arch.entry_bytes());
         match index.checked_mul(bytes).and_then(|offset| parent.checked_add(offset)) {
             Some(entry) => self.link(memory, entry, Some(table)),
             None => {
@@ -131,10 +135,20 @@ impl Sanitizer {
 
     fn link(&mut self, memory: &(impl Memory + ?Sized), entry: u64, told: Option<u64>) {
         self.event += 1;
-        let parent = self.frames.find(entry);
+        let parent = self.frames.find(entry).filter(|&p| self.is_table(p));
         let level = parent.and_then(|p| self.frames.get(p)).and_then(|f| f.level);
-        let bytes = self.config.arch.levels.first().map_or(8, |l| l.entry_bytes);
-        let seen = level.zip(memory.read(entry, bytes)).map(|(l, raw)| (self.config.arch.decode)(l, raw));
+        let decode = self.config.arch.decode;
+        let raw = memory.read(entry, self.config.arch.entry_bytes());
+        let seen = level.zip(raw).map(|(l, raw)| decode(l, raw));
+        if let (Some(frame), Some(raw)) = (parent, raw) {
+            // A link that is told says nothing of other stores to the entry.
+            let before = if told.is_none() { self.told.insert(entry, Told { raw, frame }) } else { None };
+            let before = before.filter(|b| b.frame == frame).map(|b| b.raw);
+            if let (Some(level), Some(new)) = (level, seen) {
+                let slot = Slot { entry, table: frame, level };
+                self.stored(memory, slot, before.map(|raw| decode(level, raw)), new);
+            }
+        }
         let table = match (told, seen) {
             (Some(table), _) => table,
             (None, Some(Entry::Table { phys, .. })) => phys,
@@ -153,6 +167,20 @@ impl Sanitizer {
             }
         }
         self.reached(memory, table, Some(link), place, false);
+    }
+
+    /// A store to an entry of a table whose level is known.
+    fn stored(&mut self, memory: &(impl Memory + ?Sized), slot: Slot, old: Option<Entry>, new: Entry) {
+        if let Some(Entry::Table { phys, .. }) = old
+            && !matches!(new, Entry::Table { phys: same, .. } if same == phys)
+            && let Some(below) = self.frames.find(phys)
+            && let Some(f) = self.frames.get_mut(below)
+        {
+            f.history.push(self.event, Happened::Unhooked { entry: slot.entry });
+        }
+        if self.config.arch.break_before_make {
+            self.check_store(memory, slot, old, new);
+        }
     }
 
     fn level_of(&self, phys: u64) -> Option<u8> {
@@ -186,13 +214,16 @@ impl Sanitizer {
         let levels = &self.config.arch.levels;
         let one =
             place.level.and_then(|l| levels.get(usize::from(l))).map_or(0, |l| u64::from(l.table_bytes));
+        let granule = self.config.arch.granule();
         let Some(f) = self.frames.get_mut(at) else { return FrameRef::UNKNOWN };
         f.leftovers = None;
         let freed = f.state == State::Freed;
         let old_level = f.level;
         if !freed {
-            // A block that holds several tables has no level of its own, unless one was announced.
-            f.level = f.level.or(place.level.filter(|_| f.size <= one));
+            // A block that holds several tables has no level of its own, unless one was announced. A small top may
+            // have a whole frame to itself.
+            let alone = f.size <= one || link.is_none() && f.phys == phys && f.size <= granule;
+            f.level = f.level.or(place.level.filter(|_| alone));
             if link.is_some() {
                 f.link = link;
             }
@@ -251,7 +282,7 @@ impl Sanitizer {
     }
 
     fn remember_content(&mut self, memory: &(impl Memory + ?Sized), at: FrameRef) {
-        let bytes = self.config.arch.levels.first().map_or(8, |l| l.entry_bytes);
+        let bytes = self.config.arch.entry_bytes();
         let Some(f) = self.frames.get_mut(at) else { return };
         let entries = (f.size / u64::from(bytes)) as u32;
         let start = f.phys;
@@ -265,7 +296,7 @@ impl Sanitizer {
     /// Reports entries that are as old as the allocation and that a walk would take for present.
     fn check_leftovers(&mut self, memory: &(impl Memory + ?Sized), at: FrameRef, place: Place) {
         let arch = &self.config.arch;
-        let bytes = arch.levels.first().map_or(8, |l| l.entry_bytes);
+        let bytes = arch.entry_bytes();
         let Some(f) = self.frames.get_mut(at) else { return };
         let Some(leftovers) = f.leftovers.take() else { return };
         let Some(level) = place.level.or(f.level) else { return };
@@ -299,15 +330,11 @@ impl Sanitizer {
             CpuState::Lazy => "lazy",
             CpuState::Away => "away",
         };
-        let flush =
-            cpu.loaded.and_then(|l| cpu.contexts.get(l.context as usize)).and_then(|c| c.last_flush());
+        let space = held.space.unwrap_or_default();
+        let why = self.explain_flush(held.cpu, space, held.va, Some(held.rule), held.since);
         self.report(kind, held.rule, place, || {
             let since = held.since.map_or_else(String::new, |e| format!(", since event {e}"));
-            let flush = flush.map_or_else(
-                || "it has not flushed since it loaded the root".to_owned(),
-                |(event, flush)| format!("its last flush: {flush} at event {event}"),
-            );
-            format!("CPU {} is {state}{since}; {flush}", held.cpu)
+            format!("CPU {} is {state}{since}; {why}", held.cpu)
         });
     }
 
@@ -358,7 +385,7 @@ impl Sanitizer {
         }
     }
 
-    fn points_at(&self, memory: &(impl Memory + ?Sized), link: Link, f: &Frame) -> bool {
+    pub(crate) fn points_at(&self, memory: &(impl Memory + ?Sized), link: Link, f: &Frame) -> bool {
         let arch = &self.config.arch;
         let Some(above) = f.level.map(|l| l + 1).filter(|&l| l <= arch.top()) else { return false };
         let Some(raw) = memory.read(link.entry, arch.levels[above as usize].entry_bytes) else {

@@ -1,5 +1,6 @@
 //! One CPU: what it has loaded and what it holds.
 use super::context::Context;
+use super::flush::Flush;
 use crate::arch::Perms;
 use crate::frames::FrameRef;
 use crate::hash::FastMap;
@@ -45,6 +46,8 @@ pub(crate) struct Cpu {
     pub(crate) registers: Vec<Register>,
     /// Raised whenever the registers are loaded.
     pub(crate) register_generation: u32,
+    /// The last flush since the root was loaded.
+    last_flush: Option<(u64, Flush)>,
 }
 
 impl Cpu {
@@ -89,6 +92,28 @@ impl Cpu {
         }
         let loaded = self.loaded.filter(|l| l.space == space)?;
         self.contexts.get_mut(loaded.context as usize)
+    }
+
+    /// What is held of all spaces, and of none in particular.
+    pub(crate) fn everything(&mut self) -> impl Iterator<Item = &mut Context> {
+        self.contexts.iter_mut().chain([&mut self.globals])
+    }
+
+    /// Remembers a flush, for reports.
+    pub(crate) fn note_flush(&mut self, event: u64, flush: Flush) {
+        self.last_flush = Some((event, flush));
+    }
+
+    /// The last flush since the root was loaded, and when.
+    pub(crate) fn last_flush(&self) -> Option<(u64, Flush)> {
+        self.last_flush
+    }
+
+    /// Runs with another root.
+    pub(crate) fn load(&mut self, loaded: Loaded) {
+        self.loaded = Some(loaded);
+        self.state = CpuState::Active;
+        self.last_flush = None;
     }
 
     /// Forgets a space for good.

@@ -1,6 +1,7 @@
 //! What belongs to one watch, and the list of all watches that the signal handlers look at.
 use super::lock;
 use super::ram::Ram;
+use crate::bbm::Told;
 use crate::sanitizer::Sanitizer;
 use crate::watch::{Changed, Error, FoundAt, Store};
 use std::any::Any;
@@ -173,19 +174,28 @@ impl Subject {
     }
 
     fn tell(&mut self, ram: &Ram, store: &Store<'_>) {
-        let entry = self.san.config.arch.levels.first().map_or(8, |l| l.entry_bytes);
+        let bytes = self.san.config.arch.entry_bytes();
         for word in store.changed {
-            if entry == 4 {
-                let differs = word.old ^ word.new;
-                for (half, mask) in [(0, 0xffff_ffff), (4, !0xffff_ffff)] {
-                    if differs & mask != 0 {
-                        self.san.entry_written(ram, word.phys + half);
-                    }
+            if bytes == 8 {
+                self.tell_entry(ram, word.phys, word.old);
+                continue;
+            }
+            for (offset, shift) in [(0, 0), (4, 32)] {
+                let half = |word: u64| word >> shift & 0xffff_ffff;
+                if half(word.old) != half(word.new) {
+                    self.tell_entry(ram, word.phys + offset, half(word.old));
                 }
-            } else {
-                self.san.entry_written(ram, word.phys);
             }
         }
+    }
+
+    /// What the entry held is known for certain, also if it was last stored to while nobody looked.
+    fn tell_entry(&mut self, ram: &Ram, entry: u64, old: u64) {
+        let san = &mut self.san;
+        if let Some(frame) = san.frames.find(entry).filter(|&f| san.is_table(f)) {
+            san.told.insert(entry, Told { raw: old, frame });
+        }
+        san.entry_written(ram, entry);
     }
 }
 
