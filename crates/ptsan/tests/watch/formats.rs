@@ -66,7 +66,7 @@ fn of_entries_of_four_bytes_the_one_that_was_stored_to_is_told() {
         announce(&watch, 2 * PAGE, None);
         let entry = watch.memory().pointer(index * 4).expect("inside").cast::<u32>();
         // SAFETY: an aligned entry of the memory, which nothing else uses.
-        watch.run(|| unsafe { entry.write_volatile(2 * PAGE as u32 | 7) }).expect("runs");
+        watch.run(|| unsafe { entry.write_volatile((2 * PAGE as u32) | 7) }).expect("runs");
         assert_eq!(watch.with(|san, _| san.count(Kind::LinkedBeforeCleared)), u64::from(old_content));
         // The report on the table that was never given back has its history.
         let report = watch.with(|san, _| {
