@@ -1,7 +1,7 @@
 #![doc = include_str!("../README.md")]
-// Unsafe code is for the traits of the crates that are adapted, and only there.
-#![cfg_attr(not(feature = "adapters"), forbid(unsafe_code))]
-#![cfg_attr(feature = "adapters", deny(unsafe_code))]
+// Unsafe code is what catches stores and what the traits of other crates ask for, and not there unless asked for.
+#![cfg_attr(not(any(feature = "watch", feature = "adapters")), forbid(unsafe_code))]
+#![cfg_attr(any(feature = "watch", feature = "adapters"), deny(unsafe_code))]
 #![deny(missing_docs)]
 
 #[cfg(feature = "adapters")]
@@ -22,6 +22,8 @@ mod sanitizer;
 mod tables;
 mod translation;
 mod walk;
+#[cfg(feature = "watch")]
+pub mod watch;
 mod why;
 
 pub use arch::{Access, AccessKind, Arch, Canonical, Entry, Granule, Level, Perms, StructureScope};
