@@ -12,6 +12,7 @@
 //!   crate calls a hook, as hardware may between any two instructions.
 #[cfg(feature = "aarch64-paging")]
 pub mod aarch64_paging;
+mod backing;
 mod current;
 #[cfg(feature = "page-table-generic")]
 pub mod page_table_generic;
@@ -21,9 +22,9 @@ mod ram;
 #[cfg(feature = "x86_64")]
 pub mod x86_64;
 
-use crate::{Access, Config, Content, Expected, Fault, Flush, Sanitizer, Translation, Tree};
+use crate::{Access, Config, Content, Expected, Fault, Flush, Memory, Sanitizer, Translation, Tree};
+use backing::Backing;
 pub use current::{Current, current};
-use ram::Ram;
 pub use ram::{BASE, FRAME};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -40,16 +41,29 @@ pub const OLD_ENTRY: u64 = 0x0005_5540_0000_00e7;
 pub struct Machine(Arc<Inner>);
 
 struct Inner {
-    ram: Ram,
-    state: Mutex<State>,
+    backing: Backing,
+    /// Free frames; the next to hand out is last.
+    free: Mutex<Vec<u64>>,
+    ahead: Ahead,
 }
 
-struct State {
-    san: Sanitizer,
-    /// The next to hand out is last.
-    free: Vec<u64>,
-    /// What each walker walks for by itself: CPU and address.
-    ahead: Vec<(usize, u64)>,
+/// What each walker walks for by itself: CPU and address.
+#[derive(Clone, Default)]
+struct Ahead(Arc<Mutex<Vec<(usize, u64)>>>);
+
+impl Ahead {
+    fn walk(&self, san: &mut Sanitizer, memory: &(impl Memory + ?Sized)) {
+        for &(cpu, va) in &*locked(&self.0) {
+            if san.cpus.get(cpu).is_some_and(|c| c.loaded.is_some()) {
+                san.probe_walk(memory, cpu, va);
+            }
+        }
+    }
+}
+
+/// A test that panicked elsewhere may still want its report.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Machine {
@@ -65,30 +79,76 @@ impl Machine {
     #[must_use]
     pub fn with_frames(config: Config, frames: usize) -> Self {
         let san = Sanitizer::new(Config { infer_leftovers: true, ..config });
-        let free = (0..frames as u64).rev().map(|n| BASE + n * FRAME).collect();
-        let state = Mutex::new(State { san, free, ahead: Vec::new() });
-        Self(Arc::new(Inner { ram: Ram::new(frames), state }))
+        Self::over(Backing::plain(frames, san), frames, Ahead::default())
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        // A test that panicked elsewhere may still want its report.
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// A machine with `frames` frames of 4 KiB of which every store is seen while [`Machine::run`] runs the code under
+    /// test: walkers that walk ahead do so after each store.
+    ///
+    /// # Errors
+    /// As [`crate::watch::Watch::with_start`]: in the first place on hosts where stores cannot be watched.
+    #[cfg(feature = "watch")]
+    pub fn watched(config: Config, frames: usize) -> Result<Self, crate::watch::Error> {
+        let san = Sanitizer::new(Config { infer_leftovers: true, ..config });
+        let watch = crate::watch::Watch::with_start(BASE, frames * FRAME as usize, san)?;
+        let ahead = Ahead::default();
+        let walkers = ahead.clone();
+        watch.on_store(move |san, memory, _| walkers.walk(san, memory));
+        Ok(Self::over(Backing::Watched(watch), frames, ahead))
+    }
+
+    fn over(backing: Backing, frames: usize, ahead: Ahead) -> Self {
+        let free = Mutex::new((0..frames as u64).rev().map(|n| BASE + n * FRAME).collect());
+        Self(Arc::new(Inner { backing, free, ahead }))
+    }
+
+    /// Runs the code under test, each of its stores seen if the machine is [`Machine::watched`].
+    ///
+    /// # Errors
+    /// The system cannot protect the memory; the code did not run.
+    #[cfg(feature = "watch")]
+    pub fn run<R>(&self, code: impl FnOnce() -> R) -> Result<R, crate::watch::Error> {
+        match &self.0.backing {
+            Backing::Plain { .. } => Ok(code()),
+            Backing::Watched(watch) => watch.run(code),
+        }
+    }
+
+    /// The instructions at which the stores of [`Machine::run`] led to findings, each handed out once.
+    #[cfg(feature = "watch")]
+    #[must_use]
+    pub fn found(&self) -> Vec<crate::watch::FoundAt> {
+        match &self.0.backing {
+            Backing::Plain { .. } => Vec::new(),
+            Backing::Watched(watch) => watch.found(),
+        }
     }
 
     /// Runs `body` on the sanitizer and the memory that it reads. `body` must not call the machine.
-    pub fn sanitizer<R>(&self, body: impl FnOnce(&mut Sanitizer, &dyn crate::Memory) -> R) -> R {
-        body(&mut self.state().san, &self.0.ram)
+    pub fn sanitizer<R>(&self, body: impl FnOnce(&mut Sanitizer, &dyn Memory) -> R) -> R {
+        self.0.backing.with(body)
+    }
+
+    /// The same after the walkers that walk ahead have walked.
+    fn hook<R>(&self, body: impl FnOnce(&mut Sanitizer, &dyn Memory) -> R) -> R {
+        self.sanitizer(|san, memory| {
+            self.0.ahead.walk(san, memory);
+            body(san, memory)
+        })
+    }
+
+    fn walkers_walk(&self) {
+        self.hook(|_, _| ());
     }
 
     /// Hands out a frame as a table: its physical address, or `None` if there is none left. [`Content::Zero`] clears it,
     /// otherwise it is full of [`OLD_ENTRY`].
     #[must_use]
     pub fn allocate(&self, content: Content) -> Option<u64> {
-        let state = &mut *self.state();
-        let frame = state.free.pop()?;
-        self.0.ram.fill(frame, if content == Content::Zero { 0 } else { OLD_ENTRY });
-        state.san.table_allocated(&self.0.ram, frame, FRAME, None, content);
-        state.walk_ahead(&self.0.ram);
+        let frame = locked(&self.0.free).pop()?;
+        self.0.backing.fill(frame, if content == Content::Zero { 0 } else { OLD_ENTRY });
+        self.sanitizer(|san, memory| san.table_allocated(memory, frame, FRAME, None, content));
+        self.walkers_walk();
         Some(frame)
     }
 
@@ -98,39 +158,40 @@ impl Machine {
         if frames == 1 && align <= FRAME {
             return self.allocate(Content::Unknown);
         }
-        let state = &mut *self.state();
-        let end = BASE + self.0.ram.frames() as u64 * FRAME;
         let align = align.max(FRAME);
-        let run = |start: u64| (0..frames).map(move |n| start + n * FRAME);
-        let start = (BASE.next_multiple_of(align)..end)
-            .step_by(usize::try_from(align).ok()?)
-            .find(|&start| run(start).all(|f| state.free.contains(&f)))?;
-        state.free.retain(|f| !(start..start + frames * FRAME).contains(f));
-        run(start).for_each(|f| self.0.ram.fill(f, OLD_ENTRY));
-        state.san.table_allocated(&self.0.ram, start, frames * FRAME, None, Content::Unknown);
-        state.walk_ahead(&self.0.ram);
+        let run = |start: u64| (start..start.saturating_add(frames * FRAME)).step_by(FRAME as usize);
+        let start = {
+            let mut free = locked(&self.0.free);
+            let fits = |&start: &u64| start.is_multiple_of(align) && run(start).all(|f| free.contains(&f));
+            let start = free.iter().copied().filter(fits).min()?;
+            free.retain(|f| !(start..start + frames * FRAME).contains(f));
+            start
+        };
+        run(start).for_each(|f| self.0.backing.fill(f, OLD_ENTRY));
+        let bytes = frames * FRAME;
+        self.sanitizer(|san, memory| san.table_allocated(memory, start, bytes, None, Content::Unknown));
+        self.walkers_walk();
         Some(start)
     }
 
     /// Takes a table of `bytes` bytes back; from now on it may be handed out again.
     pub fn free(&self, table: u64, bytes: u64) {
-        let state = &mut *self.state();
-        state.walk_ahead(&self.0.ram);
-        state.san.table_freed(&self.0.ram, table, bytes);
+        self.hook(|san, memory| san.table_freed(memory, table, bytes));
+        let mut free = locked(&self.0.free);
         for frame in (table..table + bytes).step_by(FRAME as usize) {
             // What is no frame or free already has just been reported.
-            if self.0.ram.pointer(frame).is_some() && !state.free.contains(&frame) {
-                state.free.push(frame);
+            if self.0.backing.pointer(frame).is_some() && !free.contains(&frame) {
+                free.push(frame);
             }
         }
     }
 
     /// Makes `frame` the one that is handed out next, if it is free.
     pub fn hand_out_next(&self, frame: u64) {
-        let state = &mut *self.state();
-        if let Some(at) = state.free.iter().position(|&f| f == frame) {
-            state.free.remove(at);
-            state.free.push(frame);
+        let mut free = locked(&self.0.free);
+        if let Some(at) = free.iter().position(|&f| f == frame) {
+            free.remove(at);
+            free.push(frame);
         }
     }
 
@@ -140,33 +201,32 @@ impl Machine {
     /// If there is no memory: code under test that follows a wrong entry stops here, with the report so far.
     #[must_use]
     pub fn pointer(&self, phys: u64) -> *mut u8 {
-        let state = &mut *self.state();
-        state.walk_ahead(&self.0.ram);
-        match self.0.ram.pointer(phys) {
+        self.walkers_walk();
+        match self.0.backing.pointer(phys) {
             Some(pointer) => pointer,
-            None => panic!("the code under test reaches for {phys:#x}, outside memory\n{}", state.san),
+            None => panic!("the code under test reaches for {phys:#x}, outside memory\n{self}"),
         }
     }
 
     /// The physical address behind a pointer made by [`Machine::pointer`], `None` for others.
     #[must_use]
     pub fn phys(&self, pointer: *const u8) -> Option<u64> {
-        self.0.ram.phys(pointer)
+        self.0.backing.phys(pointer)
     }
 
     /// The CPU loads a root and runs in `space`: [`Sanitizer::switch`].
     pub fn load(&self, cpu: usize, root: u64, space: u64) {
-        self.state().san.switch(&self.0.ram, cpu, root, space);
+        self.sanitizer(|san, memory| san.switch(memory, cpu, root, space));
     }
 
     /// The CPU goes on with the root loaded but without using it: [`Sanitizer::lazy`].
     pub fn lazy(&self, cpu: usize) {
-        self.state().san.lazy(cpu);
+        self.sanitizer(|san, _| san.lazy(cpu));
     }
 
     /// The CPU loads a root of the kernel alone: [`Sanitizer::leave`].
     pub fn leave(&self, cpu: usize) {
-        self.state().san.leave(cpu);
+        self.sanitizer(|san, _| san.leave(cpu));
     }
 
     /// An access through the page tables: [`Sanitizer::translate`].
@@ -174,71 +234,59 @@ impl Machine {
     /// # Errors
     /// The fault that it raises.
     pub fn access(&self, cpu: usize, va: u64, access: Access) -> Result<Translation, Fault> {
-        self.state().san.translate(&self.0.ram, cpu, va, access)
+        self.sanitizer(|san, memory| san.translate(memory, cpu, va, access))
     }
 
     /// Compares what the code under test says about an address, in the space that the CPU runs, with what the tables say:
     /// [`Sanitizer::expect`].
     pub fn expect(&self, cpu: usize, va: u64, says: Option<Expected>) {
-        let _ = self.state().san.expect(&self.0.ram, Tree::Cpu(cpu), va, says);
+        self.sanitizer(|san, memory| _ = san.expect(memory, Tree::Cpu(cpu), va, says));
     }
 
     /// From now on the CPU's walker also walks for `va` by itself, whenever the code under test calls a hook: the
     /// allocator, the frame-to-pointer function, a flush. It may, as long as it has a root loaded; a branch
     /// predicted wrongly or a prefetch is enough.
     pub fn walk_ahead(&self, cpu: usize, va: u64) {
-        self.state().ahead.push((cpu, va));
+        locked(&self.0.ahead.0).push((cpu, va));
     }
 
     /// Walkers walk for accesses only again.
     pub fn walk_ahead_no_more(&self) {
-        self.state().ahead.clear();
+        locked(&self.0.ahead.0).clear();
     }
 
     /// Every CPU carries out the flush.
     pub fn flush_everywhere(&self, flush: Flush) {
-        let state = &mut *self.state();
-        state.walk_ahead(&self.0.ram);
-        state.san.flush_everywhere(&self.0.ram, flush);
-        state.walk_ahead(&self.0.ram);
+        self.hook(|san, memory| san.flush_everywhere(memory, flush));
+        self.walkers_walk();
     }
 
     /// Every CPU drops what it holds for `va` in the space that it runs, or all of that space.
     pub fn flush_loaded(&self, va: Option<u64>) {
-        let state = &mut *self.state();
-        state.walk_ahead(&self.0.ram);
-        for cpu in 0..state.san.cpus.len() {
-            let Some(loaded) = state.san.cpus[cpu].loaded else { continue };
-            let flush = va.map_or(Flush::space(loaded.space), |va| Flush::page(loaded.space, va));
-            state.san.flush(&self.0.ram, cpu, flush);
-        }
-        state.walk_ahead(&self.0.ram);
+        self.hook(|san, memory| {
+            for cpu in 0..san.cpus.len() {
+                let Some(loaded) = san.cpus[cpu].loaded else { continue };
+                let flush = va.map_or(Flush::space(loaded.space), |va| Flush::page(loaded.space, va));
+                san.flush(memory, cpu, flush);
+            }
+        });
+        self.walkers_walk();
     }
 
     /// The run is over: [`Sanitizer::finish`].
     pub fn finish(&self) {
-        self.state().san.finish();
-    }
-}
-
-impl State {
-    fn walk_ahead(&mut self, ram: &Ram) {
-        for &(cpu, va) in &self.ahead {
-            if self.san.cpus.get(cpu).is_some_and(|c| c.loaded.is_some()) {
-                self.san.probe_walk(ram, cpu, va);
-            }
-        }
+        self.sanitizer(|san, _| san.finish());
     }
 }
 
 impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.state().san.fmt(f)
+        self.sanitizer(|san, _| fmt::Display::fmt(san, f))
     }
 }
 
 impl fmt::Debug for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.state().san.fmt(f)
+        self.sanitizer(|san, _| fmt::Debug::fmt(san, f))
     }
 }

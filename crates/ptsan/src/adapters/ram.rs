@@ -25,10 +25,6 @@ impl Ram {
         Self((0..frames).map(|_| Page(UnsafeCell::new([0; WORDS]))).collect())
     }
 
-    pub(super) fn frames(&self) -> usize {
-        self.0.len()
-    }
-
     /// The frame that holds `phys`, and the word in it.
     fn find(&self, phys: u64) -> Option<(&Page, usize)> {
         let offset = phys.checked_sub(BASE)?;

@@ -61,20 +61,19 @@ fn step(machine: &Machine, mapping: &mut Live, model: &mut Model, random: &mut R
 
 #[test]
 fn correct_use_of_aarch64_paging_is_silent() {
-    for seed in SEEDS {
-        let (machine, mut random, mut model) =
-            (machine(Arch::aarch64_4k(48)), Random(seed), Model::default());
+    for (machine, mut random, steps) in machines(&Arch::aarch64_4k(48)) {
+        let mut model = Model::default();
         let frames = Frames::flushing(&machine);
         let mut mapping = Mapping::with_asid_and_va_range(frames, 1, 0, El1And0, VaRange::Lower);
         load(&machine, mapping.root_address().0 as u64, &mut random);
         mapping.mark_active();
-        for _ in 0..STEPS {
-            step(&machine, &mut mapping, &mut model, &mut random);
+        for _ in 0..steps {
+            run(&machine, || step(&machine, &mut mapping, &mut model, &mut random));
             model.access(&machine, &mut random);
         }
         (0..2).for_each(|cpu| machine.leave(cpu));
         mapping.mark_inactive();
-        drop(mapping);
+        run(&machine, || drop(mapping));
         silent(&machine);
     }
 }

@@ -61,32 +61,32 @@ where
     }
 }
 
-fn run<T>(arch: &Arch)
+fn silent_on<T>(arch: &Arch)
 where
     T: TableMeta,
     T::P: page_table_generic::PageTableEntry<PteConfig = Allow>,
 {
-    for seed in SEEDS {
-        let (machine, mut random, mut model) = (machine(arch.clone()), Random(seed), Model::default());
+    for (machine, mut random, steps) in machines(arch) {
+        let mut model = Model::default();
         let _current = machine.enter();
         let mut table = PageTable::<T, _>::new(machine.clone()).expect("frames");
         load(&machine, table.root_paddr().as_usize() as u64, &mut random);
-        for _ in 0..STEPS {
-            step(&mut table, &mut model, &mut random);
+        for _ in 0..steps {
+            run(&machine, || step(&mut table, &mut model, &mut random));
             model.access(&machine, &mut random);
         }
         (0..2).for_each(|cpu| machine.leave(cpu));
-        drop(table);
+        run(&machine, || drop(table));
         silent(&machine);
     }
 }
 
 #[test]
 fn correct_use_of_page_table_generic_is_silent() {
-    run::<X64>(&Arch::x86_64());
+    silent_on::<X64>(&Arch::x86_64());
 }
 
 #[test]
 fn correct_use_of_page_table_generic_is_silent_on_aarch64() {
-    run::<A64>(&Arch::aarch64_4k(48));
+    silent_on::<A64>(&Arch::aarch64_4k(48));
 }

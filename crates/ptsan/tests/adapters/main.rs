@@ -6,6 +6,7 @@ mod aarch64;
 mod base;
 mod generic;
 mod multiarch;
+mod watched;
 mod x86;
 
 use ptsan::adapters::{FRAME, Machine};
@@ -15,6 +16,9 @@ use std::ops::Range;
 
 const SEEDS: Range<u64> = 1..7;
 const STEPS: usize = 1500;
+/// Runs of which every store is seen are thousands of times slower.
+const WATCHED_SEEDS: Range<u64> = 7..9;
+const WATCHED_STEPS: usize = 150;
 const LARGE: u64 = 0x20_0000;
 /// The addresses in use: 8 large pages in each of 3 places, with 16 small pages at the start of each.
 const PLACES: [u64; 3] = [0, 0x3f_c000_0000, 0x7f00_0000_0000];
@@ -73,8 +77,31 @@ impl Model {
     }
 }
 
+fn config(arch: Arch) -> Config {
+    Config { cpus: 2, eager_walkers: true, ..Config::new(arch) }
+}
+
 fn machine(arch: Arch) -> Machine {
-    Machine::with_frames(Config { cpus: 2, eager_walkers: true, ..Config::new(arch) }, FRAMES)
+    Machine::with_frames(config(arch), FRAMES)
+}
+
+/// What a workload runs on, with a seed and a number of steps: plain machines, and machines of which every store is seen,
+/// where there are such.
+fn machines(arch: &Arch) -> impl Iterator<Item = (Machine, Random, usize)> {
+    let plain = SEEDS.map(|seed| (machine(arch.clone()), Random(seed), STEPS));
+    let watched = WATCHED_SEEDS.filter_map(|seed| {
+        let machine = match Machine::watched(config(arch.clone()), FRAMES) {
+            Err(ptsan::watch::Error::Unsupported) => return None,
+            machine => machine.expect("memory to watch"),
+        };
+        Some((machine, Random(seed), WATCHED_STEPS))
+    });
+    plain.chain(watched)
+}
+
+/// Runs a step of a workload, its stores seen if the machine sees them.
+fn run<R>(machine: &Machine, step: impl FnOnce() -> R) -> R {
+    machine.run(step).expect("memory that can be protected")
 }
 
 /// Both CPUs load the root, and their walkers look ahead.

@@ -48,32 +48,32 @@ where
     }
 }
 
-fn run<M, PTE>(arch: &Arch, new: fn() -> PagingResult<PageTable64<M, PTE, Handler>>)
+fn silent_on<M, PTE>(arch: &Arch, new: fn() -> PagingResult<PageTable64<M, PTE, Handler>>)
 where
     M: PagingMetaData<VirtAddr = VirtAddr>,
     PTE: GenericPTE,
 {
-    for seed in SEEDS {
-        let (machine, mut random, mut model) = (machine(arch.clone()), Random(seed), Model::default());
+    for (machine, mut random, steps) in machines(arch) {
+        let mut model = Model::default();
         let _current = machine.enter();
         let mut table = new().expect("frames");
         load(&machine, table.root_paddr().as_usize() as u64, &mut random);
-        for _ in 0..STEPS {
-            step(&mut table, &mut model, &mut random);
+        for _ in 0..steps {
+            run(&machine, || step(&mut table, &mut model, &mut random));
             model.access(&machine, &mut random);
         }
         (0..2).for_each(|cpu| machine.leave(cpu));
-        drop(table);
+        run(&machine, || drop(table));
         silent(&machine);
     }
 }
 
 #[test]
 fn correct_use_of_page_table_multiarch_is_silent() {
-    run(&Arch::x86_64(), X64PageTable::try_new);
+    silent_on(&Arch::x86_64(), X64PageTable::try_new);
 }
 
 #[test]
 fn correct_use_of_page_table_multiarch_is_silent_on_aarch64() {
-    run(&Arch::aarch64_4k(48), PageTable64::<A64, A64Entry, Handler>::try_new);
+    silent_on(&Arch::aarch64_4k(48), PageTable64::<A64, A64Entry, Handler>::try_new);
 }

@@ -104,12 +104,12 @@ fn clean_up(machine: &Machine, space: &mut Space) {
 
 #[test]
 fn correct_use_of_x86_64_is_silent() {
-    for seed in SEEDS {
-        let (machine, mut random, mut model) = (machine(Arch::x86_64()), Random(seed), Model::default());
+    for (machine, mut random, steps) in machines(&Arch::x86_64()) {
+        let mut model = Model::default();
         let mut space = Space::new(&machine, 1).expect("frames");
         load(&machine, space.root(), &mut random);
-        for _ in 0..STEPS {
-            step(&machine, &mut space, &mut model, &mut random);
+        for _ in 0..steps {
+            run(&machine, || step(&machine, &mut space, &mut model, &mut random));
             model.access(&machine, &mut random);
         }
         for (&at, &(_, size, _)) in &model.0 {
