@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 pub(super) enum Backing {
     Plain {
         ram: Ram,
-        san: Mutex<Sanitizer>,
+        san: Box<Mutex<Sanitizer>>,
     },
     #[cfg(feature = "watch")]
     Watched(crate::watch::Watch),
@@ -14,7 +14,7 @@ pub(super) enum Backing {
 
 impl Backing {
     pub(super) fn plain(frames: usize, san: Sanitizer) -> Self {
-        Self::Plain { ram: Ram::new(frames), san: Mutex::new(san) }
+        Self::Plain { ram: Ram::new(frames), san: Box::new(Mutex::new(san)) }
     }
 
     /// Calls `body` with the sanitizer and the memory that it reads.
