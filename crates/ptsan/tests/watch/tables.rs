@@ -89,6 +89,28 @@ fn findings_of(link: fn(&Ram, u64, u64)) -> (Watch, Vec<FoundAt>) {
 }
 
 #[test]
+fn the_line_of_the_store_is_named_not_that_of_what_comes_next() {
+    let watch = machine();
+    let frames = Frames::new(&watch);
+    let entry = watch.memory().base();
+    let line = watch
+        .run(|| {
+            let raw = frames.take() | WRITABLE;
+            // SAFETY: an entry of the root.
+            unsafe {
+                std::arch::asm!("mov [{e}], {r}", e = in(reg) entry, r = in(reg) raw);
+                std::arch::asm!("nop");
+            }
+            line!() - 3
+        })
+        .expect("runs");
+    let text = watch.found()[0].to_string();
+    let first = text.lines().find(|l| l.contains("tables.rs:")).expect("a line of this file");
+    assert!(first.contains(&format!("tables.rs:{line}:")), "line {line}: {text}");
+    assert!(!text.contains("__restore_rt") && !text.contains("<unknown>"), "{text}");
+}
+
+#[test]
 fn the_message_of_a_failed_test_has_the_report_and_the_code_that_did_it() {
     let watch = machine();
     let frames = Frames::new(&watch);

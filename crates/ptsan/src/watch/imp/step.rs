@@ -222,9 +222,14 @@ impl Step {
         let flags = at.get(libc::REG_EFL);
         self.traced = flags & TRAP != 0;
         (self.way, self.left) = (Way::Trap, 0);
-        if let Some(repeated) = self.repeated(flags) {
+        if let Some(repeated) = self.repeated() {
             let count = at.get(libc::REG_RCX);
-            let room = ((PAGE - address % PAGE) / repeated.element) as i64;
+            let offset = address % PAGE;
+            let room = match flags & DOWN {
+                0 => (PAGE - offset) / repeated.element,
+                _ if offset + repeated.element > PAGE => 0,
+                _ => offset / repeated.element + 1,
+            } as i64;
             // Repetitions that straddle the boundary go by the trap flag. The count is unsigned.
             if room > 0 && at.get(libc::REG_RDI) as usize == address {
                 let now = if count as u64 > room as u64 { room } else { count };
@@ -239,10 +244,10 @@ impl Step {
     }
 
     /// The repeated store that can be carried out as a whole, if the instruction is one.
-    fn repeated(&self, flags: i64) -> Option<Repeated> {
+    fn repeated(&self) -> Option<Repeated> {
         // SAFETY: regions in the list are alive while the lock is held, which `fault` does.
         let each = unsafe { (*self.open[0].region).each_repetition.get() };
-        if each || self.traced || flags & DOWN != 0 {
+        if each || self.traced {
             return None;
         }
         // SAFETY: the thread has faulted at this instruction and is about to carry it out.
