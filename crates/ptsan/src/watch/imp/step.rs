@@ -151,10 +151,10 @@ fn trap(info: &libc::siginfo_t, at: &mut Registers) -> bool {
     };
     // SAFETY: the step was active, so this thread kept the lock at the fault.
     let held = unsafe { Held::take_over() };
-    // While it is looked at, the frame says that the thread is at the store itself, not behind it: backtraces of findings name
-    // the right line.
+    // While it is looked at, the frame says that the thread is inside the store, not behind it: backtraces of findings
+    // name the right line, whether they look at the address itself or, as for calls, at the byte before.
     let resume = at.get(libc::REG_RIP);
-    at.set(libc::REG_RIP, rip);
+    at.set(libc::REG_RIP, rip + 1);
     region::deliver_all(&held);
     at.set(libc::REG_RIP, resume);
     true
@@ -227,11 +227,11 @@ impl Step {
             let offset = address % PAGE;
             let room = match flags & DOWN {
                 0 => (PAGE - offset) / repeated.element,
-                _ if offset + repeated.element > PAGE => 0,
                 _ => offset / repeated.element + 1,
-            } as i64;
-            // Repetitions that straddle the boundary go by the trap flag. The count is unsigned.
-            if room > 0 && at.get(libc::REG_RDI) as usize == address {
+            };
+            // One that straddles the boundary goes alone, and opens both pages. The count is unsigned.
+            let room = room.max(1) as i64;
+            if at.get(libc::REG_RDI) as usize == address {
                 let now = if count as u64 > room as u64 { room } else { count };
                 self.left = count.wrapping_sub(now);
                 at.set(libc::REG_RCX, now);
