@@ -133,7 +133,7 @@ fn apply(memory: &mut [u64], stores: &[Vec<Changed>]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_sequence_of_stores_leaves_what_it_leaves_without_a_watch_and_nothing_is_missed(

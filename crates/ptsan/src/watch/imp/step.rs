@@ -306,8 +306,8 @@ fn changes(open: &Open) -> impl Iterator<Item = Changed> {
 
 /// The words of a page.
 fn words(region: *const Region, start: usize) -> impl Iterator<Item = &'static AtomicU64> {
-    // SAFETY: the region is in the list, which it cannot leave while the lock is held; the iterators made here end before it is
-    // given back. `start` is a page of the region.
+    // SAFETY: the region is in the list, which it cannot leave while the lock is held; the iterators made here end
+    // before it is given back. `start` is a page of the region.
     let page = unsafe { (*region).ram.base().add(start).cast::<u64>() };
     // SAFETY: 512 aligned words of the page; stores of other threads are why they are read as atomics.
     (0..WORDS).map(move |i| unsafe { AtomicU64::from_ptr(page.add(i)) })
