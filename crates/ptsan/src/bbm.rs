@@ -5,13 +5,13 @@
 //! same invalidations, and answers no access. Without stores it is walks that see what memory says now and
 //! what is still held.
 use crate::arch::{Entry, StructureScope};
-use crate::frames::{FrameRef, REGISTERS};
+use crate::frames::FrameRef;
 use crate::memory::Memory;
 use crate::mmu::{Context, Loaded, Table, TlbEntry};
 use crate::report::{Kind, Place, Rule};
 use crate::sanitizer::Sanitizer;
+use crate::tables::generation_of;
 use crate::translation::Translation;
-use crate::walk::GLOBALS;
 
 /// How much of two read-only pages is compared, and how many pairs of entries of two tables.
 const MOST_BYTES: u64 = 1 << 16;
@@ -65,7 +65,7 @@ impl Sanitizer {
     }
 
     /// The root and the address for which the entry is walked, as far as links are known and still true.
-    fn way_up(&self, memory: &(impl Memory + ?Sized), slot: Slot) -> Option<(FrameRef, u64)> {
+    pub(crate) fn way_up(&self, memory: &(impl Memory + ?Sized), slot: Slot) -> Option<(FrameRef, u64)> {
         let arch = &self.config.arch;
         let Slot { mut entry, mut table, level } = slot;
         let mut va = 0;
@@ -90,7 +90,7 @@ impl Sanitizer {
         self.cpus.iter().enumerate().filter(move |(_, c)| loaded(c)).map(|(cpu, _)| cpu)
     }
 
-    /// CPUs that have read the table, and the addresses for which they would use the entry.
+    /// CPUs that have read the table for the space that they run in, and the addresses for which they would use the entry.
     fn holders_of(&self, slot: Slot) -> Vec<(usize, u64)> {
         let arch = &self.config.arch;
         let Some(f) = self.frames.get(slot.table) else { return Vec::new() };
@@ -99,8 +99,9 @@ impl Sanitizer {
         let offset = index << l.shift;
         let here = |h: &&crate::frames::Holder| {
             let c = &self.cpus[usize::from(h.cpu)];
-            let runs = c.loaded.is_some_and(|l| h.context == l.context || h.context == GLOBALS);
-            h.context != REGISTERS && runs && h.position & 7 == u64::from(slot.level)
+            let runs = c.loaded.is_some_and(|l| h.context == l.context);
+            runs && generation_of(c, h.context) == Some(h.generation)
+                && h.position & 7 == u64::from(slot.level)
         };
         let at = |h: &crate::frames::Holder| {
             (usize::from(h.cpu), arch.position_start(h.position).wrapping_add(offset))

@@ -10,8 +10,7 @@ use crate::sanitizer::Sanitizer;
 impl Sanitizer {
     /// An address space exists. Only needed before a flush of a space that no CPU has loaded yet.
     pub fn space_created(&mut self, space: u64) {
-        self.event += 1;
-        self.spaces.insert(space, ());
+        self.hook(|s| s.spaces.insert(space, ()));
     }
 
     /// The address space is gone, and its number will not stand for another.
@@ -19,7 +18,10 @@ impl Sanitizer {
     /// What CPUs still hold for it is forgotten. Code that hands out hardware ASIDs again must not call this:
     /// whatever was not flushed is then found when the number is used with another root.
     pub fn space_destroyed(&mut self, space: u64) {
-        self.event += 1;
+        self.hook(|s| s.forget_space(space));
+    }
+
+    fn forget_space(&mut self, space: u64) {
         if self.spaces.remove(&space).is_none() {
             self.misuse(Rule::NoSuchSpace, Place { space: Some(space), ..Place::default() });
         }
@@ -39,7 +41,13 @@ impl Sanitizer {
     /// Without ASIDs this drops what the CPU held, global translations excepted. With ASIDs everything is kept;
     /// a load that also flushes the space is followed by a [`Sanitizer::flush`] of [`Flush::space`].
     pub fn switch(&mut self, memory: &(impl Memory + ?Sized), cpu: usize, root: u64, space: u64) {
-        self.event += 1;
+        self.hook(|s| {
+            s.adversary_acts(memory);
+            s.load_root(memory, cpu, root, space);
+        });
+    }
+
+    fn load_root(&mut self, memory: &(impl Memory + ?Sized), cpu: usize, root: u64, space: u64) {
         if !self.has_cpu(cpu) {
             return;
         }
@@ -63,23 +71,26 @@ impl Sanitizer {
         }
         let c = &mut self.cpus[cpu];
         let context = c.enter(space, self.config.asids);
-        c.load(Loaded { space, root, frame, context });
+        c.load(Loaded { space, root, frame, context }, self.config.asids);
         self.load_registers(memory, cpu);
     }
 
     /// The CPU goes on with kernel code and keeps the root loaded: its walker may still walk (REQ-5).
     pub fn lazy(&mut self, cpu: usize) {
-        self.set_state(cpu, CpuState::Lazy);
+        self.hook(|s| s.set_state(cpu, CpuState::Lazy));
     }
 
     /// A lazy CPU runs in the space again, without having loaded the root anew.
     pub fn resume(&mut self, cpu: usize) {
-        self.set_state(cpu, CpuState::Active);
+        self.hook(|s| s.set_state(cpu, CpuState::Active));
     }
 
     /// The CPU loads a root of the kernel alone. Without ASIDs this drops what it held, global translations excepted.
     pub fn leave(&mut self, cpu: usize) {
-        self.event += 1;
+        self.hook(|s| s.unload(cpu));
+    }
+
+    fn unload(&mut self, cpu: usize) {
         if !self.has_cpu(cpu) {
             return;
         }
@@ -89,6 +100,7 @@ impl Sanitizer {
         {
             c.contexts[loaded.context as usize].clear();
         }
+        c.flights.clear();
         c.registers.clear();
         c.register_generation = c.register_generation.wrapping_add(1);
         c.state = CpuState::Away;
@@ -105,7 +117,16 @@ impl Sanitizer {
     ///
     /// A space that the CPU does not hold is no mistake; one that was never loaded anywhere is.
     pub fn flush(&mut self, memory: &(impl Memory + ?Sized), cpu: usize, flush: Flush) {
-        self.event += 1;
+        self.hook(|s| {
+            s.adversary_acts(memory);
+            s.invalidate(memory, cpu, flush);
+            if let Some(c) = s.cpus.get_mut(cpu) {
+                c.settled = true;
+            }
+        });
+    }
+
+    fn invalidate(&mut self, memory: &(impl Memory + ?Sized), cpu: usize, flush: Flush) {
         if !self.has_cpu(cpu) {
             return;
         }
@@ -113,6 +134,7 @@ impl Sanitizer {
         let arch = &self.config.arch;
         let c = &mut self.cpus[cpu];
         c.note_flush(event, flush);
+        c.end_flights(arch, flush);
         let leaf_only = flush.leaf_only;
         let mut reload = false;
         let (space, range) = match flush.target {
@@ -174,7 +196,6 @@ impl Sanitizer {
     }
 
     fn set_state(&mut self, cpu: usize, state: CpuState) {
-        self.event += 1;
         if !self.has_cpu(cpu) {
             return;
         }
@@ -183,6 +204,7 @@ impl Sanitizer {
             return;
         }
         self.cpus[cpu].state = state;
+        self.cpus[cpu].settled = true;
     }
 
     /// Reads the entries of the top into the registers of formats that have them.

@@ -60,7 +60,16 @@ impl Sanitizer {
         va: u64,
         says: Option<Expected>,
     ) -> Result<Translation, Fault> {
-        self.event += 1;
+        self.hook(|s| s.compare_with_code(memory, tree, va, says))
+    }
+
+    fn compare_with_code(
+        &mut self,
+        memory: &(impl Memory + ?Sized),
+        tree: Tree,
+        va: u64,
+        says: Option<Expected>,
+    ) -> Result<Translation, Fault> {
         let (root, cpu, space) = match tree {
             Tree::Root(root) => (root, None, None),
             Tree::Cpu(cpu) => {

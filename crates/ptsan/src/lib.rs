@@ -7,6 +7,7 @@
 #[cfg(feature = "adapters")]
 #[allow(unsafe_code)]
 pub mod adapters;
+mod adversary;
 pub mod arch;
 mod bbm;
 mod config;
@@ -19,6 +20,8 @@ mod memory;
 mod mmu;
 mod report;
 mod sanitizer;
+mod session;
+mod shared;
 mod tables;
 mod translation;
 mod walk;
@@ -26,13 +29,18 @@ mod walk;
 pub mod watch;
 mod why;
 
+pub use adversary::Adversary;
 pub use arch::{Access, AccessKind, Arch, Canonical, Entry, Granule, Level, Perms, StructureScope};
 pub use config::{Config, Stats};
 pub use expect::{Expected, Tree};
 pub use history::{Happened, HistoryEvent};
 pub use memory::Memory;
 pub use mmu::{CpuState, Flush, Target};
-pub use report::{Finding, Kind, Place, Rule};
+pub use report::{
+    Allow, Finding, Kind, Origins, Place, Rule, SuppressionError, Suppressions, Trace, TraceFrame,
+};
 pub use sanitizer::Sanitizer;
+pub use session::Session;
+pub use shared::Shared;
 pub use tables::Content;
 pub use translation::{Fault, Translation};

@@ -1,12 +1,13 @@
 //! The sanitizer: what it consists of, and results.
+use crate::adversary::Chance;
 use crate::bbm::Told;
 use crate::config::{Config, Stats};
-use crate::frames::Frames;
+use crate::frames::{Frame, Frames};
 use crate::hash::FastMap;
-use crate::history::HistoryEvent;
 use crate::mmu::Cpu;
-use crate::report::{Finding, Kind, Place, Reports, Rule};
+use crate::report::{Allow, Details, Finding, Kind, Place, Reports, Rule};
 use std::fmt;
+use std::time::Instant;
 
 /// A software MMU per CPU, and the shadow state of every table frame.
 ///
@@ -24,21 +25,26 @@ pub struct Sanitizer {
     pub(crate) spaces: FastMap<u64, ()>,
     /// What the entries held whose stores are told.
     pub(crate) told: FastMap<u64, Told>,
+    /// What the adversary draws from.
+    pub(crate) chance: Option<Chance>,
 }
 
 impl Sanitizer {
     /// A machine whose CPUs have nothing loaded.
     #[must_use]
     pub fn new(config: Config) -> Self {
+        let config = config.with_environment(|name| std::env::var(name).ok());
+        let seed = config.adversary.map(|a| a.seed);
         let cpus = (0..config.cpus.min(usize::from(u16::MAX))).map(|_| Cpu::new()).collect();
         let mut new = Self {
             cpus,
             frames: Frames::default(),
-            reports: Reports::new(config.keep),
+            reports: Reports::new(config.keep, config.backtraces, config.suppressions.clone(), seed),
             event: 0,
             stats: Stats::default(),
             spaces: FastMap::default(),
             told: FastMap::default(),
+            chance: config.adversary.map(Chance::new),
             config,
         };
         if !new.config.arch.is_usable() {
@@ -50,14 +56,17 @@ impl Sanitizer {
         new
     }
 
-    /// The run is over: tables that were not given back are leaks.
+    /// The run is over: tables that were not given back are leaks, and the report lists allowed findings that were not
+    /// seen.
     pub fn finish(&mut self) {
-        self.event += 1;
-        for f in self.frames.allocated() {
-            let place = Place { frame: Some(f.phys), level: f.level, ..Place::default() };
-            let note = || (format!("{} bytes", f.size), f.history.to_vec());
-            self.reports.add(self.event, (Kind::Leak, Rule::StillAllocated), place, note);
-        }
+        self.hook(|s| {
+            s.reports.finish();
+            for f in s.frames.allocated() {
+                let place = Place { frame: Some(f.phys), level: f.level, ..Place::default() };
+                let details = || details_of(Some(f), format!("{} bytes", f.size));
+                s.reports.add(s.event, (Kind::Leak, Rule::StillAllocated), place, details);
+            }
+        });
     }
 
     /// The findings kept, in the order in which they were made.
@@ -76,6 +85,17 @@ impl Sanitizer {
     #[must_use]
     pub fn total(&self) -> u64 {
         self.reports.total()
+    }
+
+    /// How many findings were allowed ([`Config::suppressions`]); they count nowhere else.
+    #[must_use]
+    pub fn allowed(&self) -> u64 {
+        self.reports.allowed()
+    }
+
+    /// What was allowed and not seen so far.
+    pub fn unused_suppressions(&self) -> impl Iterator<Item = &Allow> {
+        self.reports.unused()
     }
 
     /// How many tables are allocated now.
@@ -119,16 +139,29 @@ impl Sanitizer {
 
     /// Adds a finding, with the history of the frame that it is about.
     pub(crate) fn report(&mut self, kind: Kind, rule: Rule, place: Place, note: impl FnOnce() -> String) {
-        let frames = &self.frames;
-        let details = || (note(), history_at(frames, place.frame));
-        self.reports.add(self.event, (kind, rule), place, details);
+        let frame = || place.frame.and_then(|p| self.frames.find(p)).and_then(|f| self.frames.get(f));
+        self.reports.add(self.event, (kind, rule), place, || details_of(frame(), note()));
+    }
+
+    /// What all hooks have in common: they are counted, and timed if asked for.
+    #[inline]
+    pub(crate) fn hook<R>(&mut self, body: impl FnOnce(&mut Self) -> R) -> R {
+        self.event += 1;
+        self.stats.hooks += 1;
+        if !self.config.timed {
+            return body(self);
+        }
+        let start = Instant::now();
+        let result = body(self);
+        self.stats.nanoseconds += start.elapsed().as_nanos() as u64;
+        result
     }
 }
 
-fn history_at(frames: &Frames, phys: Option<u64>) -> Vec<HistoryEvent> {
-    phys.and_then(|p| frames.find(p))
-        .and_then(|f| frames.get(f))
-        .map_or_else(Vec::new, |f| f.history.to_vec())
+fn details_of(frame: Option<&Frame>, note: String) -> Details {
+    let history = frame.map_or_else(Vec::new, |f| f.history.to_vec());
+    let origins = frame.and_then(|f| f.origins.as_deref()).cloned().unwrap_or_default();
+    Details { note, history, origins }
 }
 
 impl fmt::Display for Sanitizer {

@@ -47,7 +47,20 @@ impl Sanitizer {
         level: Option<u8>,
         content: Content,
     ) {
-        self.event += 1;
+        self.hook(|s| {
+            s.adversary_acts(memory);
+            s.allocate(memory, phys, size, level, content);
+        });
+    }
+
+    fn allocate(
+        &mut self,
+        memory: &(impl Memory + ?Sized),
+        phys: u64,
+        size: u64,
+        level: Option<u8>,
+        content: Content,
+    ) {
         let place = Place { frame: Some(phys), level, ..Place::default() };
         let bad_level = level.is_some_and(|l| usize::from(l) >= self.config.arch.levels.len());
         if size == 0 || size > MOST_BYTES || phys.checked_add(size).is_none() || bad_level {
@@ -61,6 +74,11 @@ impl Sanitizer {
             }
             None => self.take_place(memory, phys, size, level, place),
         };
+        if self.config.track_origins
+            && let Some(f) = self.frames.get_mut(at)
+        {
+            f.remember_owner();
+        }
         match content {
             Content::Unchecked => {}
             Content::Zero => match memory.is_zero(phys, size) {
@@ -82,7 +100,13 @@ impl Sanitizer {
     /// walk can reach may point at it ([`Kind::FreeWhileLinked`]). A list from which it is only taken
     /// after a flush is not meant: call this when it leaves that list.
     pub fn table_freed(&mut self, memory: &(impl Memory + ?Sized), phys: u64, size: u64) {
-        self.event += 1;
+        self.hook(|s| {
+            s.adversary_acts(memory);
+            s.give_back(memory, phys, size);
+        });
+    }
+
+    fn give_back(&mut self, memory: &(impl Memory + ?Sized), phys: u64, size: u64) {
         let place = Place { frame: Some(phys), ..Place::default() };
         let Some(at) = self.frames.find(phys) else {
             self.report(Kind::ForeignFree, Rule::NotATable, place, String::new);
@@ -109,6 +133,11 @@ impl Sanitizer {
         self.check_linked(memory, at);
         self.check_held(memory, at, Kind::FreeBeforeFlush);
         self.frames.free(at, self.event);
+        if self.config.track_origins
+            && let Some(f) = self.frames.get_mut(at)
+        {
+            f.remember_giver();
+        }
     }
 
     /// Entry number `index` of the table at `parent` was made to point at the table at `table`.
@@ -118,11 +147,10 @@ impl Sanitizer {
     pub fn table_linked(&mut self, memory: &(impl Memory + ?Sized), parent: u64, index: u64, table: u64) {
         let bytes = u64::from(self.config.arch.entry_bytes());
         match index.checked_mul(bytes).and_then(|offset| parent.checked_add(offset)) {
-            Some(entry) => self.link(memory, entry, Some(table)),
-            None => {
-                self.event += 1;
-                self.misuse(Rule::BadArgument, Place { frame: Some(parent), ..Place::default() });
-            }
+            Some(entry) => self.stored_to(memory, entry, Some(table)),
+            None => self.hook(|s| {
+                s.misuse(Rule::BadArgument, Place { frame: Some(parent), ..Place::default() });
+            }),
         }
     }
 
@@ -130,11 +158,18 @@ impl Sanitizer {
     /// has one place through which all entries are written. Entries of frames that are no tables, or whose level is
     /// not known yet, are passed over.
     pub fn entry_written(&mut self, memory: &(impl Memory + ?Sized), entry: u64) {
-        self.link(memory, entry, None);
+        self.stored_to(memory, entry, None);
+    }
+
+    /// The adversary's turn comes after the store has been looked at: its walks see the new entry.
+    fn stored_to(&mut self, memory: &(impl Memory + ?Sized), entry: u64, told: Option<u64>) {
+        self.hook(|s| {
+            s.link(memory, entry, told);
+            s.adversary_acts(memory);
+        });
     }
 
     fn link(&mut self, memory: &(impl Memory + ?Sized), entry: u64, told: Option<u64>) {
-        self.event += 1;
         let parent = self.frames.find(entry).filter(|&p| self.is_table(p));
         let level = parent.and_then(|p| self.frames.get(p)).and_then(|f| f.level);
         let decode = self.config.arch.decode;
@@ -180,6 +215,11 @@ impl Sanitizer {
         }
         if self.config.arch.break_before_make {
             self.check_store(memory, slot, old, new);
+        }
+        if self.chance.is_some()
+            && let Some((_, va)) = self.way_up(memory, slot)
+        {
+            self.notice(va);
         }
     }
 
@@ -347,6 +387,13 @@ impl Sanitizer {
                 return Some(Held { rule: Rule::HeldAsRoot, cpu, space, va: None, since: None });
             }
         }
+        for (cpu, c) in self.cpus.iter().enumerate() {
+            if let Some(flight) = c.flights.iter().find(|f| f.table.frame == at) {
+                let space = c.loaded.map(|l| l.space);
+                let (va, since) = (Some(flight.va), Some(flight.since));
+                return Some(Held { rule: Rule::HeldByWalker, cpu, space, va, since });
+            }
+        }
         let arch = &self.config.arch;
         f.holders.iter().find_map(|h| {
             let cpu = usize::from(h.cpu);
@@ -408,7 +455,7 @@ impl Sanitizer {
 }
 
 /// The generation of a holder's context, `None` if there is none any more.
-fn generation_of(cpu: &Cpu, context: u32) -> Option<u32> {
+pub(crate) fn generation_of(cpu: &Cpu, context: u32) -> Option<u32> {
     match context {
         REGISTERS => Some(cpu.register_generation),
         GLOBALS => Some(cpu.globals.generation),

@@ -11,11 +11,18 @@ use crate::translation::{Fault, Translation};
 pub(crate) const GLOBALS: u32 = u32::MAX - 1;
 
 /// Where a walk begins.
-struct Start {
-    table: Table,
-    level: u8,
+pub(crate) struct Start {
+    pub(crate) table: Table,
+    pub(crate) level: u8,
     /// Not at the root in memory.
-    cached: bool,
+    pub(crate) cached: bool,
+}
+
+/// What one entry led to.
+pub(crate) enum Step {
+    /// The table of the level below, cached by now.
+    Down(Table),
+    End(Result<Translation, Fault>),
 }
 
 /// How a walk ended.
@@ -43,7 +50,20 @@ impl Sanitizer {
         va: u64,
         access: Access,
     ) -> Result<Translation, Fault> {
-        self.event += 1;
+        self.hook(|s| {
+            s.adversary_acts(memory);
+            s.notice(va);
+            s.access(memory, cpu, va, access)
+        })
+    }
+
+    fn access(
+        &mut self,
+        memory: &(impl Memory + ?Sized),
+        cpu: usize,
+        va: u64,
+        access: Access,
+    ) -> Result<Translation, Fault> {
         self.stats.translations += 1;
         let loaded = self.loaded(cpu, va)?;
         if let Some(hit) = self.cached(cpu, loaded.context, va) {
@@ -86,10 +106,12 @@ impl Sanitizer {
     /// It may come in the middle of an operation, so it does not report stale translations; what it reports are
     /// tables that no walker may ever meet.
     pub fn probe_walk(&mut self, memory: &(impl Memory + ?Sized), cpu: usize, va: u64) {
-        self.event += 1;
-        if let Ok(loaded) = self.loaded(cpu, va) {
-            self.probe(memory, cpu, loaded, va);
-        }
+        self.hook(|s| {
+            s.notice(va);
+            if let Ok(loaded) = s.loaded(cpu, va) {
+                s.probe(memory, cpu, loaded, va);
+            }
+        });
     }
 
     /// A speculative walk. Where two valid translations must not meet, it finds out whether they would.
@@ -135,6 +157,7 @@ impl Sanitizer {
         for other in (0..self.cpus.len()).filter(|&c| c != cpu) {
             if let Some(theirs) = self.cpus[other].loaded
                 && theirs.root == loaded.root
+                && self.cpus[other].settled
             {
                 self.probe(memory, other, theirs, va);
             }
@@ -149,6 +172,7 @@ impl Sanitizer {
             self.misuse(Rule::NoRoot, Place { cpu: Some(cpu), va: Some(va), ..Place::default() });
             return Err(Fault::NoRoot);
         };
+        self.cpus[cpu].settled = true;
         if self.config.arch.is_canonical(va) { Ok(loaded) } else { Err(Fault::NonCanonical) }
     }
 
@@ -172,6 +196,7 @@ impl Sanitizer {
         let c = &mut self.cpus[cpu];
         c.globals.flush_page(arch, va, true);
         c.contexts[context as usize].drop_address(arch, va);
+        c.flights.retain(|f| arch.position(f.level, f.va) != arch.position(f.level, va));
     }
 
     /// What memory says, read from the root.
@@ -237,7 +262,7 @@ impl Sanitizer {
     }
 
     /// The deepest table for `va` that the CPU has cached.
-    fn start(&self, cpu: usize, loaded: Loaded, va: u64) -> Result<Start, Fault> {
+    pub(crate) fn start(&self, cpu: usize, loaded: Loaded, va: u64) -> Result<Start, Fault> {
         let arch = &self.config.arch;
         let c = &self.cpus[cpu];
         let top = arch.top();
@@ -287,57 +312,72 @@ impl Sanitizer {
     }
 
     /// Reads entries from a table of a level on downwards, and caches what they say.
-    fn descend(
+    pub(crate) fn descend(
+        &mut self,
+        memory: &(impl Memory + ?Sized),
+        on: (usize, Loaded),
+        va: u64,
+        access: Option<Access>,
+        (mut table, mut level): (Table, u8),
+    ) -> Result<Translation, Fault> {
+        loop {
+            match self.step(memory, on, va, access, (table, level)) {
+                Step::Down(below) => (table, level) = (below, level - 1),
+                Step::End(result) => return result,
+            }
+        }
+    }
+
+    /// Reads the entry for `va` in a table of a level, and caches what it says.
+    #[inline]
+    pub(crate) fn step(
         &mut self,
         memory: &(impl Memory + ?Sized),
         (cpu, loaded): (usize, Loaded),
         va: u64,
         access: Option<Access>,
-        (mut table, mut level): (Table, u8),
-    ) -> Result<Translation, Fault> {
-        let decode = self.config.arch.decode;
-        loop {
-            let l = self.config.arch.levels[level as usize];
-            let at = table.phys.wrapping_add(l.index(va) * u64::from(l.entry_bytes));
-            let place = Place {
-                frame: Some(table.phys),
-                va: Some(va),
-                cpu: Some(cpu),
-                level: Some(level),
-                space: Some(loaded.space),
-            };
-            let Some(raw) = memory.read(at, l.entry_bytes) else {
-                self.report(Kind::OutsideMemory, Rule::NoMemory, place, || format!("read of {at:#x}"));
-                return Err(Fault::OutsideMemory { level });
-            };
-            match decode(level, raw) {
-                Entry::Empty => return Err(Fault::NotPresent { level }),
-                Entry::Leaf { accessed: false, .. } => return Err(Fault::NotAccessed { level }),
-                Entry::Leaf { phys, perms, global, memory_type, accessed } => {
-                    let perms = table.perms & perms;
-                    if access.is_some_and(|a| !perms.allows(a)) {
-                        return Err(Fault::Permission);
-                    }
-                    let entry = TlbEntry { phys, since: self.event, via: table.frame, perms, memory_type };
-                    self.fill(cpu, loaded, va, level, entry, global);
-                    let phys = phys.wrapping_add(va & ((1 << l.shift) - 1));
-                    let from_tlb = false;
-                    return Ok(Translation { phys, perms, level, global, memory_type, accessed, from_tlb });
+        (table, level): (Table, u8),
+    ) -> Step {
+        let l = self.config.arch.levels[level as usize];
+        let at = table.phys.wrapping_add(l.index(va) * u64::from(l.entry_bytes));
+        let place = Place {
+            frame: Some(table.phys),
+            va: Some(va),
+            cpu: Some(cpu),
+            level: Some(level),
+            space: Some(loaded.space),
+        };
+        let Some(raw) = memory.read(at, l.entry_bytes) else {
+            self.report(Kind::OutsideMemory, Rule::NoMemory, place, || format!("read of {at:#x}"));
+            return Step::End(Err(Fault::OutsideMemory { level }));
+        };
+        match (self.config.arch.decode)(level, raw) {
+            Entry::Empty => Step::End(Err(Fault::NotPresent { level })),
+            Entry::Leaf { accessed: false, .. } => Step::End(Err(Fault::NotAccessed { level })),
+            Entry::Leaf { phys, perms, global, memory_type, accessed } => {
+                let perms = table.perms & perms;
+                if access.is_some_and(|a| !perms.allows(a)) {
+                    return Step::End(Err(Fault::Permission));
                 }
-                Entry::Table { phys, perms } if level > 0 => {
-                    let link = Some(Link { entry: at, parent: table.frame });
-                    level -= 1;
-                    let place = Place { frame: Some(phys), level: Some(level), ..place };
-                    let frame = self.reached(memory, phys, link, place, true);
-                    table = Table { phys, frame, perms: table.perms & perms };
-                    self.cache_table(cpu, loaded, va, level, table);
-                }
-                Entry::Table { .. } | Entry::Malformed => {
-                    self.report(Kind::MalformedEntry, Rule::Reserved, place, || {
-                        format!("the entry at {at:#x} is {raw:#x}")
-                    });
-                    return Err(Fault::Malformed { level });
-                }
+                let entry = TlbEntry { phys, since: self.event, via: table.frame, perms, memory_type };
+                self.fill(cpu, loaded, va, level, entry, global);
+                let phys = phys.wrapping_add(va & ((1 << l.shift) - 1));
+                let from_tlb = false;
+                Step::End(Ok(Translation { phys, perms, level, global, memory_type, accessed, from_tlb }))
+            }
+            Entry::Table { phys, perms } if level > 0 => {
+                let link = Some(Link { entry: at, parent: table.frame });
+                let place = Place { frame: Some(phys), level: Some(level - 1), ..place };
+                let frame = self.reached(memory, phys, link, place, true);
+                let table = Table { phys, frame, perms: table.perms & perms };
+                self.cache_table(cpu, loaded, va, level - 1, table);
+                Step::Down(table)
+            }
+            Entry::Table { .. } | Entry::Malformed => {
+                self.report(Kind::MalformedEntry, Rule::Reserved, place, || {
+                    format!("the entry at {at:#x} is {raw:#x}")
+                });
+                Step::End(Err(Fault::Malformed { level }))
             }
         }
     }
@@ -366,7 +406,7 @@ impl Sanitizer {
         }
     }
 
-    fn cache_table(&mut self, cpu: usize, loaded: Loaded, va: u64, level: u8, table: Table) {
+    pub(crate) fn cache_table(&mut self, cpu: usize, loaded: Loaded, va: u64, level: u8, table: Table) {
         let arch = &self.config.arch;
         if arch.structures == StructureScope::None {
             return;
@@ -380,7 +420,14 @@ impl Sanitizer {
     }
 
     /// A table that was cached when it was one may be none any more.
-    fn check_cached_table(&mut self, cpu: usize, loaded: Loaded, va: u64, table: Table, level: u8) {
+    pub(crate) fn check_cached_table(
+        &mut self,
+        cpu: usize,
+        loaded: Loaded,
+        va: u64,
+        table: Table,
+        level: u8,
+    ) {
         if table.frame == FrameRef::UNKNOWN || self.is_table(table.frame) {
             return;
         }

@@ -108,6 +108,15 @@ macro_rules! rules {
         }
 
         impl Rule {
+            /// All rules.
+            pub const ALL: &[Self] = &[$(Self::$name,)+];
+
+            /// The name, as lists of allowed findings have it.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$name => stringify!($name),)+ }
+            }
+
             /// One sentence for a report.
             #[must_use]
             pub const fn text(self) -> &'static str {
@@ -148,6 +157,8 @@ rules! {
     HeldInStructureCache = "a CPU holds the table in its paging-structure cache; flush that CPU first",
     /// The registers with the top entries point at the table.
     HeldInTopRegister = "a CPU's top entries, held in registers, point at the table; reload the root first",
+    /// A walk that read the entry for the table is not done yet.
+    HeldByWalker = "a walk in flight on a CPU has read the entry for the table; flush that CPU first",
     /// A TLB entry that came from the table outlived it.
     HeldInTlb = "a CPU's TLB holds a translation read from the table that memory no longer says; flush first",
     /// The table is the root of a CPU.

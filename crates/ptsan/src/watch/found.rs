@@ -22,7 +22,8 @@ pub(super) const HANDLER: &str = "ptsan::watch::imp::step::on_trap";
 const LAST: [&str; 2] = ["ptsan::watch::imp::Watch::run", "__rust_begin_short_backtrace"];
 
 impl fmt::Display for FoundAt {
-    /// The instruction and the functions that led to it, the innermost first. Finding names reads debug information and is slow.
+    /// The instruction and the functions that led to it, the innermost first. Finding names reads debug
+    /// information and is slow.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the instruction at {:#x} stored to {:#x}", self.rip, self.phys)?;
         if self.backtrace.status() != BacktraceStatus::Captured {
@@ -33,8 +34,8 @@ impl fmt::Display for FoundAt {
     }
 }
 
-/// The frames of the code under test: behind the handler's and the one with which the kernel calls it, up to the call of `run`
-/// or the beginning of the thread. The whole text if it does not look like that.
+/// The frames of the code under test: behind the handler's and the one with which the kernel calls it, up to the
+/// call of `run` or the beginning of the thread. The whole text if it does not look like that.
 fn of_the_code(text: &str) -> &str {
     let Some(handler) = text.find(HANDLER) else { return text };
     let text_of_frames = &text[handler..];

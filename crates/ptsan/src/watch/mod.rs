@@ -19,11 +19,12 @@
 //! It allocates memory and takes locks, which handlers of *asynchronous* signals must not, since the code they
 //! interrupt may hold those locks. Here the interrupted code is known: it is at a store to table memory. POSIX
 //! allows a handler to call any function unless the signal interrupted one that is not async-signal-safe. The
-//! memory functions (`memcpy`, `memset`) are; an allocator, a lock, or standard output do not store to table memory, unless
-//! a program puts its heap or such locks there, which it must not. The sanitizer's own hooks store nothing there. A store
-//! made *inside* [`Watch::with`] finds the sanitizer taken; it is noted and handed over when that call ends. The
-//! handler runs on the thread's own stack, not on its small alternate one; all asynchronous signals are blocked from the fault to
-//! the end of the handler; `errno` is kept. A panic of the sanitizer or of the callback is carried out of [`Watch::run`].
+//! memory functions (`memcpy`, `memset`) are; an allocator, a lock, or standard output do not store to table
+//! memory, unless a program puts its heap or such locks there, which it must not. The sanitizer's own hooks store
+//! nothing there. A store made *inside* [`Watch::with`] finds the sanitizer taken; it is noted and handed over
+//! when that call ends. The handler runs on the thread's own stack, not on its small alternate one; all
+//! asynchronous signals are blocked from the fault to the end of the handler; `errno` is kept. A panic of the
+//! sanitizer or of the callback is carried out of [`Watch::run`].
 //!
 //! # Rules
 //!
@@ -35,10 +36,11 @@
 //! * **`rep stos` and `rep movs`** (a large `memset` or `memcpy`) are one store for each page they write, unless
 //!   [`Watch::each_repetition`] asks for more.
 //! * **Handlers of others**: `SIGSEGV` and `SIGTRAP` that are not ours go to the handler installed before; a crash
-//!   crashes as it did. Handlers installed later must do the same for us. The first watch installs ours, the last one to go puts
-//!   back what was there. Debuggers take `SIGTRAP` for themselves: in gdb,
+//!   crashes as it did. Handlers installed later must do the same for us. The first watch installs ours, the last
+//!   one to go puts back what was there. Debuggers take `SIGTRAP` for themselves: in gdb,
 //!   `handle SIGSEGV SIGTRAP nostop noprint pass`.
-//! * A store costs microseconds (`examples/watch.rs` measures): bulk work belongs before [`Watch::run`] or under
+//! * **A store costs** two signals and two `mprotect`: a few microseconds, tens of them in a virtual machine whose
+//!   hypervisor intercepts the trap (`examples/watch.rs` measures). Bulk work belongs before [`Watch::run`] or under
 //!   [`Watch::pause`].
 // The crate denies unsafe code everywhere else.
 #![allow(unsafe_code)]

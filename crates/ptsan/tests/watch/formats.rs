@@ -64,10 +64,16 @@ fn of_entries_of_four_bytes_the_one_that_was_stored_to_is_told() {
         announce(&watch, 0, Some(1));
         watch.with(|san, ram| san.switch(ram, 0, 0, 1));
         announce(&watch, 2 * PAGE, None);
+        // Its neighbour in the same word points at no table; nobody stores there.
+        let neighbour = (3 * PAGE) | 7;
+        assert!(
+            watch.memory().store(index / 2 * 8, if index % 2 == 0 { neighbour << 32 } else { neighbour })
+        );
         let entry = watch.memory().pointer(index * 4).expect("inside").cast::<u32>();
         // SAFETY: an aligned entry of the memory, which nothing else uses.
         watch.run(|| unsafe { entry.write_volatile((2 * PAGE as u32) | 7) }).expect("runs");
-        assert_eq!(watch.with(|san, _| san.count(Kind::LinkedBeforeCleared)), u64::from(old_content));
+        let counts = watch.with(|san, _| (san.count(Kind::LinkedBeforeCleared), san.total()));
+        assert_eq!(counts, (u64::from(old_content), u64::from(old_content)), "{watch}");
         // The report on the table that was never given back has its history.
         let report = watch.with(|san, _| {
             san.finish();

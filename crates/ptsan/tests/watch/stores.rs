@@ -133,7 +133,7 @@ fn apply(memory: &mut [u64], stores: &[Vec<Changed>]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_sequence_of_stores_leaves_what_it_leaves_without_a_watch_and_nothing_is_missed(
@@ -228,10 +228,14 @@ fn a_large_memset_is_one_store_a_page_and_with_each_repetition_as_many_as_there_
     watch.run(|| rep_stos(at, 3, 1024, 5, false)).expect("runs");
     let pages: Vec<usize> = seen.lock().expect("no panic").drain(..).map(|c| c.len()).collect();
     assert_eq!(pages, [256, 512, 256]);
+    let last = at.wrapping_add(1023 * 8);
+    watch.run(|| rep_stos(last, 3, 1024, 6, true)).expect("runs");
+    let pages: Vec<usize> = seen.lock().expect("no panic").drain(..).map(|c| c.len()).collect();
+    assert_eq!(pages, [256, 512, 256], "downwards");
     watch.each_repetition(true);
-    watch.run(|| rep_stos(at, 3, 300, 6, false)).expect("runs");
+    watch.run(|| rep_stos(at, 3, 300, 7, false)).expect("runs");
     assert_eq!(seen.lock().expect("no panic").len(), 300);
-    assert_eq!(watch.stores(), 303);
+    assert_eq!(watch.stores(), 306);
 }
 
 #[test]

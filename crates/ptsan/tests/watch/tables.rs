@@ -88,6 +88,45 @@ fn findings_of(link: fn(&Ram, u64, u64)) -> (Watch, Vec<FoundAt>) {
     (watch, found)
 }
 
+/// Stores of which the line is known, with the registers loaded before, and something else on the lines around them.
+///
+/// # Safety
+/// `entry` is the last entry of the root.
+unsafe fn store_at_a_known_line(entry: *mut u8, raw: u64, repeated: bool) -> u32 {
+    use std::arch::asm;
+    let mut ends = (2, entry);
+    // SAFETY: one or two words of the memory, which go from the root to the next frame.
+    unsafe {
+        if repeated {
+            asm!("nop", in("rax") raw, inout("rcx") ends.0, inout("rdi") ends.1);
+            asm!("rep stosq", in("rax") raw, inout("rcx") ends.0, inout("rdi") ends.1);
+            asm!("nop", in("rax") raw, inout("rcx") ends.0, inout("rdi") ends.1);
+            assert_eq!(ends, (0, entry.wrapping_add(16)));
+            return line!() - 3;
+        }
+        asm!("nop", in("rax") raw, in("rdi") entry);
+        asm!("mov [rdi], rax", in("rax") raw, in("rdi") entry);
+        asm!("nop", in("rax") raw, in("rdi") entry);
+    }
+    line!() - 3
+}
+
+#[test]
+fn the_line_of_the_store_is_named_not_that_of_what_comes_before_or_behind_it() {
+    for repeated in [false, true] {
+        let watch = machine();
+        let frames = Frames::new(&watch);
+        let entry = watch.memory().base().wrapping_add(4088);
+        // SAFETY: the last entry of the root.
+        let store = || unsafe { store_at_a_known_line(entry, frames.take() | WRITABLE, repeated) };
+        let line = watch.run(store).expect("runs");
+        let text = watch.found()[0].to_string();
+        let first = text.lines().find(|l| l.contains("tables.rs:")).expect("a line of this file");
+        assert!(first.contains(&format!("tables.rs:{line}:")), "line {line}: {text}");
+        assert!(!text.contains("__restore_rt") && !text.contains("<unknown>"), "{text}");
+    }
+}
+
 #[test]
 fn the_message_of_a_failed_test_has_the_report_and_the_code_that_did_it() {
     let watch = machine();

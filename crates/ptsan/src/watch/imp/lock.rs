@@ -1,8 +1,8 @@
 //! One lock for all watches, taken by the thread whose store is looked at. A thread may take it again: a store made
 //! while it holds the sanitizer must not wait for itself.
 //!
-//! It spins, because signal handlers take it: what they wait for is never longer than one store and the sanitizer's work on it,
-//! or one call of a hook.
+//! It spins, because signal handlers take it: what they wait for is never longer than one store and the
+//! sanitizer's work on it, or one call of a hook.
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
 /// The thread that holds the lock, 0 if none does.

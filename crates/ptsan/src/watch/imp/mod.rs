@@ -1,5 +1,5 @@
-//! Linux on x86-64. `signals` and `lock` know nothing of the others; `step` is what the handlers do; `region` is what they do
-//! it to.
+//! Linux on x86-64. `lock`, `ram` and `rep` know nothing of the others; `region` is one watch; `step` is what the
+//! handlers do, `signals` puts them in.
 mod lock;
 mod ram;
 mod region;
@@ -245,7 +245,8 @@ impl Drop for Watch {
 }
 
 impl fmt::Display for Watch {
-    /// The sanitizer's report, and the stores at which its findings were made, but those that [`Watch::found`] handed out.
+    /// The sanitizer's report, and the stores at which its findings were made, but those that [`Watch::found`]
+    /// handed out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let _held = Held::new();
         // SAFETY: the lock is held to the end of this function.

@@ -109,7 +109,8 @@ impl Ram {
     fn word(&self, phys: u64) -> Option<&AtomicU64> {
         let at = self.at(phys, 8)?.cast();
         // SAFETY: `at` is 8 bytes of the mapping, aligned to 8; they live as long as `self`. Rust code reaches them
-        // by atomics through `self`; the code under test stores on its own terms, as a program does before a page walker.
+        // by atomics through `self`; the code under test stores on its own terms, as a program does before a page
+        // walker.
         Some(unsafe { AtomicU64::from_ptr(at) })
     }
 
@@ -117,8 +118,8 @@ impl Ram {
     pub(super) fn protect(&self, start: usize, bytes: usize, writable: bool) -> rustix::io::Result<()> {
         debug_assert!(start + bytes <= self.bytes);
         let how = if writable { MprotectFlags::READ | MprotectFlags::WRITE } else { MprotectFlags::READ };
-        // SAFETY: the range lies within this mapping; taking away the right to store only makes the code under test fault,
-        // which is meant.
+        // SAFETY: the range lies within this mapping; taking away the right to store only makes the code under
+        // test fault, which is meant.
         unsafe { mprotect(self.base.as_ptr().add(start).cast::<c_void>(), bytes, how) }
     }
 }

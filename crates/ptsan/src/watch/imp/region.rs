@@ -93,8 +93,8 @@ impl Region {
     /// The caller holds the lock.
     pub(super) unsafe fn note(&self, rip: usize, phys: u64, changed: impl Iterator<Item = Changed>) {
         self.stores.set(self.stores.get() + 1);
-        // SAFETY: only the holder of the lock touches the log, and never across anything that may store to watched memory:
-        // the iterator compares copies with memory.
+        // SAFETY: only the holder of the lock touches the log, and never across anything that may store to watched
+        // memory: the iterator compares copies with memory.
         let log = unsafe { &mut *self.log.get() };
         let before = log.words.len();
         log.words.extend(changed);
@@ -129,8 +129,8 @@ impl Region {
         // SAFETY: the caller's.
         let _ = unsafe {
             self.with(|subject| {
-                // What comes in meanwhile is a store by the callback; one that answers each store with another gets no second
-                // round, so this ends.
+                // What comes in meanwhile is a store by the callback; one that answers each store with another
+                // gets no second round, so this ends.
                 // SAFETY: only the holder of the lock touches the log, which is replaced at once.
                 let mut log = std::mem::take(&mut *self.log.get());
                 let mut words = log.words.as_slice();

@@ -1,8 +1,8 @@
 //! `rep stos` and `rep movs` as one store for each page.
 //!
-//! Under the trap flag they stop after each repetition, so a `memset` of a table would cost 4096 signals. Instead the thread
-//! is sent to a copy of the instruction with a breakpoint behind it, its count cut down to what is left of the page.
-//! The instruction is the same, it uses registers only, and so it does not matter where it stands.
+//! Under the trap flag they stop after each repetition, so a `memset` of a table would cost 4096 signals. Instead
+//! the thread is sent to a copy of the instruction with a breakpoint behind it, its count cut down to what is left
+//! of the page. The instruction is the same, it uses registers only, and so it does not matter where it stands.
 use std::arch::naked_asm;
 
 /// A repeated store, decoded.

@@ -168,8 +168,8 @@ pub(super) unsafe fn chain(signal: c_int, info: *mut libc::siginfo_t, context: *
             // SAFETY: all zero is the default action.
             let default: libc::sigaction = unsafe { std::mem::zeroed() };
             // SAFETY: the default action runs no code of ours. A fault is raised again when the handler returns to
-            // the instruction, with everything as it was, for the core dump; what was sent, or raised behind the instruction, is
-            // sent again.
+            // the instruction, with everything as it was, for the core dump; what was sent, or raised behind the
+            // instruction, is sent again.
             unsafe {
                 libc::sigaction(signal, &raw const default, null_mut());
                 if !by_kernel || signal == libc::SIGTRAP {
@@ -179,8 +179,8 @@ pub(super) unsafe fn chain(signal: c_int, info: *mut libc::siginfo_t, context: *
         }
         handler => {
             let mut set = previous.sa_mask;
-            // SAFETY: the sets are initialised; until this handler returns, which restores the mask, the signals blocked are those
-            // of the interrupted code and those that the previous handler asked for.
+            // SAFETY: the sets are initialised; until this handler returns, which restores the mask, the signals
+            // blocked are those of the interrupted code and those that the previous handler asked for.
             unsafe {
                 if previous.sa_flags & libc::SA_NODEFER == 0 {
                     libc::sigaddset(&raw mut set, signal);

@@ -151,10 +151,10 @@ fn trap(info: &libc::siginfo_t, at: &mut Registers) -> bool {
     };
     // SAFETY: the step was active, so this thread kept the lock at the fault.
     let held = unsafe { Held::take_over() };
-    // While it is looked at, the frame says that the thread is at the store itself, not behind it: backtraces of findings name
-    // the right line.
+    // While it is looked at, the frame says that the thread is inside the store, not behind it: backtraces of findings
+    // name the right line, whether they look at the address itself or, as for calls, at the byte before.
     let resume = at.get(libc::REG_RIP);
-    at.set(libc::REG_RIP, rip);
+    at.set(libc::REG_RIP, rip + 1);
     region::deliver_all(&held);
     at.set(libc::REG_RIP, resume);
     true
@@ -222,11 +222,16 @@ impl Step {
         let flags = at.get(libc::REG_EFL);
         self.traced = flags & TRAP != 0;
         (self.way, self.left) = (Way::Trap, 0);
-        if let Some(repeated) = self.repeated(flags) {
+        if let Some(repeated) = self.repeated() {
             let count = at.get(libc::REG_RCX);
-            let room = ((PAGE - address % PAGE) / repeated.element) as i64;
-            // Repetitions that straddle the boundary go by the trap flag. The count is unsigned.
-            if room > 0 && at.get(libc::REG_RDI) as usize == address {
+            let offset = address % PAGE;
+            let room = match flags & DOWN {
+                0 => (PAGE - offset) / repeated.element,
+                _ => offset / repeated.element + 1,
+            };
+            // One that straddles the boundary goes alone, and opens both pages. The count is unsigned.
+            let room = room.max(1) as i64;
+            if at.get(libc::REG_RDI) as usize == address {
                 let now = if count as u64 > room as u64 { room } else { count };
                 self.left = count.wrapping_sub(now);
                 at.set(libc::REG_RCX, now);
@@ -239,10 +244,10 @@ impl Step {
     }
 
     /// The repeated store that can be carried out as a whole, if the instruction is one.
-    fn repeated(&self, flags: i64) -> Option<Repeated> {
+    fn repeated(&self) -> Option<Repeated> {
         // SAFETY: regions in the list are alive while the lock is held, which `fault` does.
         let each = unsafe { (*self.open[0].region).each_repetition.get() };
-        if each || self.traced || flags & DOWN != 0 {
+        if each || self.traced {
             return None;
         }
         // SAFETY: the thread has faulted at this instruction and is about to carry it out.
@@ -301,8 +306,8 @@ fn changes(open: &Open) -> impl Iterator<Item = Changed> {
 
 /// The words of a page.
 fn words(region: *const Region, start: usize) -> impl Iterator<Item = &'static AtomicU64> {
-    // SAFETY: the region is in the list, which it cannot leave while the lock is held; the iterators made here end before it is
-    // given back. `start` is a page of the region.
+    // SAFETY: the region is in the list, which it cannot leave while the lock is held; the iterators made here end
+    // before it is given back. `start` is a page of the region.
     let page = unsafe { (*region).ram.base().add(start).cast::<u64>() };
     // SAFETY: 512 aligned words of the page; stores of other threads are why they are read as atomics.
     (0..WORDS).map(move |i| unsafe { AtomicU64::from_ptr(page.add(i)) })
