@@ -57,6 +57,7 @@ fn main() {
         why: "A valid block becomes a valid table in one store. A CPU that holds the block may now cache its pages too: the change \
               of size that break-before-make is for (short of FEAT_BBM level 2), and which the crate otherwise refuses on live \
               mappings.",
+        at: &[],
         must: &[Kind::BreakBeforeMake],
         may: &[],
     }

@@ -41,6 +41,7 @@ fn remap() {
         why: "AArch64 demands that the entry be made invalid and the TLB be invalidated before another output address is stored: \
               otherwise two translations of one address may be in use at once, which loses coherency, breaks exclusive \
               accesses, or raises a conflict abort.",
+        at: &["src/table.rs:1952:"],
         must: &[Kind::BreakBeforeMake],
         may: &[],
     }
@@ -61,6 +62,7 @@ fn restore() {
         source: "page-table-generic 0.9.1, src/frame.rs:377 invalidates one address of the 512 that the table mapped; :378 stores the \
                  block",
         why: "Pages and the block that covers them are in the TLB together: a conflict abort, or a mixture of both.",
+        at: &[],
         must: &[Kind::BreakBeforeMake],
         may: &[],
     }

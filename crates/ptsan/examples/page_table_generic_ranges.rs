@@ -57,7 +57,8 @@ fn begins_in_a_hole() {
                      entry from wherever the range began, not to the end of that entry",
             why: "The call says Ok, the owner gives the frame to somebody else, and the hardware still lets the old one read \
                   and write it. Ranges with holes are what demand paging makes.",
-            must: &[Kind::Disagreement],
+        at: &[],
+        must: &[Kind::Disagreement],
             may: &[],
         }
         .found(&machine);
@@ -75,6 +76,7 @@ fn part_of_a_large_page() {
         source: "page-table-generic 0.9.1, src/map.rs:276 clears the whole entry (protect_region splits it, src/table.rs:1909)",
         why: "The other 511 pages fault from now on, although nobody asked for that and the call said Ok; the caller that \
               keeps account of frames believes them mapped.",
+        at: &[],
         must: &[Kind::Disagreement],
         may: &[],
     }

@@ -46,6 +46,7 @@ fn unmap() {
         why: "The flush comes while the tables are still linked, so the walker may cache the way to them again. Nothing is \
               flushed between unlinking and deallocating. On RISC-V an invalidation by address need not even reach the \
               caches of the upper levels.",
+        at: &["src/map.rs:334:"],
         must: &[Kind::FreeBeforeFlush],
         may: &[Kind::UseAfterFree],
     }
@@ -67,6 +68,7 @@ fn rollback() {
                  deallocates at src/map.rs:334; the flush comes at table.rs:1226",
         why: "The tables were live from the first page on, so any CPU may have walked them. They are handed out again \
               before the flush that the call keeps for its end.",
+        at: &["src/table.rs:1149:", "src/map.rs:334:"],
         must: &[Kind::FreeBeforeFlush],
         may: &[Kind::UseAfterFree],
     }
@@ -88,6 +90,7 @@ fn share() {
         source: "page-table-generic 0.9.1, src/frame.rs:678 deallocates, :682 clears the entry (dealloc_entry_recursive, called \
                  at src/table.rs:902); the flush comes at table.rs:906",
         why: "The live root leads to freed frames until the entry is cleared, and the CPUs' caches do until the flush.",
+        at: &["src/frame.rs:678:", "src/table.rs:902:"],
         must: &[Kind::FreeWhileLinked, Kind::FreeBeforeFlush],
         may: &[Kind::UseAfterFree],
     }

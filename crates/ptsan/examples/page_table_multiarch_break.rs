@@ -42,6 +42,7 @@ fn main() {
                  dropped (the AArch64 table is the same code)",
         why: "AArch64 demands that the entry be made invalid and the TLB be invalidated before another output address is stored. \
               Besides, there are two stores: in between the new frame has the old permissions.",
+        at: &[],
         must: &[Kind::BreakBeforeMake],
         may: &[],
     }

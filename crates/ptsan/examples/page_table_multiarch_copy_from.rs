@@ -51,6 +51,7 @@ fn old_tables_first() {
                  cursor is dropped (the same at src/bits32.rs:515)",
         why: "Between the two lines the walker reaches freed tables from the live root; until the flush it holds them \
               in its paging-structure cache. The allocator may have handed them out again by then.",
+        at: &["bits64.rs:599:"],
         must: &[Kind::FreeWhileLinked, Kind::FreeBeforeFlush],
         may: &[],
     }
@@ -75,6 +76,7 @@ fn source_dropped_first() {
                  copies its entry, :307 frees what it points at",
         why: "copy_from is a safe function without a condition on the source, and nothing ties the two tables together. \
               After the drop the loaded root leads to frames that belong to somebody else.",
+        at: &["bits64.rs:307:"],
         must: &[Kind::FreeWhileLinked, Kind::FreeBeforeFlush, Kind::ReuseBeforeFlush],
         may: &[Kind::UseAfterFree, Kind::LinkedBeforeCleared, Kind::WalkLoop, Kind::StaleUse],
     }

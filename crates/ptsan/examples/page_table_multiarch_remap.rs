@@ -44,6 +44,7 @@ fn main() {
         source: "page_table_multiarch 0.6.2, src/bits64.rs:396 (map aligns the frame down at :377, remap does not)",
         why: "In an entry of a 2 MiB page the bits below the size are reserved: the next access to any of the 512 pages raises \
               a reserved-bit fault, and the call has returned Ok.",
+        at: &[],
         must: &[Kind::MalformedEntry],
         may: &[],
     }

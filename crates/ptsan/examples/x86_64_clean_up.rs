@@ -60,6 +60,7 @@ fn main() {
         why: "The page was flushed when it was unmapped, but the tables above it were still linked then, so the CPU may \
               have cached the way to them again. The frame goes to the allocator in the same loop, before the caller \
               gets a chance to flush; its next owner's data is then walked as page-table entries.",
+        at: &["mapped_page_table.rs:621:"],
         must: &[Kind::FreeBeforeFlush],
         may: &[Kind::UseAfterFree],
     }

@@ -68,6 +68,7 @@ fn failed_map_opens_a_large_page() {
                  entry is a large page and refuses",
         why: "The hardware takes the widened entry at its word at the next walk. A kernel that maps itself with large pages and \
               answers a user's request by trying map_to gives him its memory together with the error.",
+        at: &[],
         must: &[Kind::Disagreement],
         may: &[],
     }
@@ -89,6 +90,7 @@ fn pages_that_are_not_there() {
         why: "A page without access that keeps its frame, or one that was swapped out, counts as mapped. Who checks a user's \
               pointer with translate_addr (documented: None if there is no valid mapping) goes on with a frame that the \
               hardware does not give the user.",
+        at: &[],
         must: &[Kind::Disagreement],
         may: &[],
     }
@@ -116,6 +118,7 @@ fn a_table_taken_for_a_page() {
         why: "The entry points at a table of small pages, and that table is returned as the 2 MiB frame that the page is \
               mapped to, whenever it happens to lie at a multiple of 2 MiB. Its owner writes there, and the hardware \
               walks what he wrote.",
+        at: &[],
         must: &[Kind::Disagreement],
         may: &[],
     }
@@ -132,6 +135,7 @@ fn a_table_taken_for_a_page() {
                  whether it was (unmap looks, and refuses)",
         why: "All pages below the entry are gone at once, and their table with them. The hardware finds reserved bits set, or, if \
               the table lies at a multiple of 2 MiB, maps the page tables themselves with the new flags.",
+        at: &[],
         must: &[Kind::MalformedEntry],
         may: &[],
     }

@@ -41,6 +41,7 @@ fn main() {
         why: "The walker may walk through the new entry at once and take what the frame held before for entries. \
               It caches a writable user page of foreign memory for an address that was never mapped; the flush of the page \
               just mapped does not drop it.",
+        at: &["mapped_page_table.rs:726:"],
         must: &[Kind::LinkedBeforeCleared, Kind::StaleUse],
         may: &[],
     }

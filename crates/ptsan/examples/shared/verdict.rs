@@ -10,6 +10,9 @@ pub struct Defect {
     pub source: &'static str,
     /// Why hardware may really go wrong.
     pub why: &'static str,
+    /// Lines of the crate that must be among those that led to a finding, where the report knows lines: `file.rs:7:`. A
+    /// finding that is made outside the crate, at a later access, has none.
+    pub at: &'static [&'static str],
     /// What must be found.
     pub must: &'static [Kind],
     /// What may be found besides, as a consequence.
@@ -33,6 +36,14 @@ impl Defect {
                     self.title
                 );
             }
+        }
+        let lines: Vec<String> = machine.sanitizer(|san, _| {
+            let traces = san.findings().iter().filter_map(|f| f.trace.as_ref());
+            traces.flat_map(|t| t.frames()).filter_map(|frame| frame.at).collect()
+        });
+        for line in self.at {
+            let there = lines.is_empty() || lines.iter().any(|l| l.contains(line));
+            assert!(there, "{}: nothing was found at {line}; did the crate change?", self.title);
         }
     }
 }
