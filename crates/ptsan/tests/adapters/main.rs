@@ -1,6 +1,6 @@
 //! The adapters raise no false alarm: ordinary correct workloads of other crates are silent.
 //!
-//! Two CPUs access memory all the time, and their walkers walk by themselves. What is known to be wrong in a crate
+//! Two CPUs access memory all the time, and their walkers walk by themselves, at moments and for addresses of an adversary's choice. What is known to be wrong in a crate
 //! (`docs/defects.md`) is gone around as its user would have to, and each way around is said.
 mod aarch64;
 mod base;
@@ -10,7 +10,7 @@ mod watched;
 mod x86;
 
 use ptsan::adapters::{FRAME, Machine};
-use ptsan::{Access, Arch, Config, Expected, Perms};
+use ptsan::{Access, Adversary, Arch, Config, Expected, Perms};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -88,9 +88,14 @@ fn machine(arch: Arch) -> Machine {
 /// What a workload runs on, with a seed and a number of steps: plain machines, and machines of which every store is seen,
 /// where there are such.
 fn machines(arch: &Arch) -> impl Iterator<Item = (Machine, Random, usize)> {
-    let plain = SEEDS.map(|seed| (machine(arch.clone()), Random(seed), STEPS));
+    let plain = SEEDS.map(|seed| {
+        let adversary = Some(Adversary::new(seed));
+        let config = Config { adversary, ..config(arch.clone()) };
+        (Machine::with_frames(config, FRAMES), Random(seed), STEPS)
+    });
     let watched = WATCHED_SEEDS.filter_map(|seed| {
-        let machine = match Machine::watched(config(arch.clone()), FRAMES) {
+        let adversary = Some(Adversary::new(seed));
+        let machine = match Machine::watched(Config { adversary, ..config(arch.clone()) }, FRAMES) {
             Err(ptsan::watch::Error::Unsupported) => return None,
             machine => machine.expect("memory to watch"),
         };
