@@ -16,6 +16,12 @@ pub struct FoundAt {
     pub backtrace: Backtrace,
 }
 
+impl FoundAt {
+    pub(super) fn instruction(&self) -> String {
+        format!("the instruction at {:#x} stored to {:#x}", self.rip, self.phys)
+    }
+}
+
 /// The function from which the frames of the code under test are counted.
 pub(super) const HANDLER: &str = "ptsan::watch::imp::step::on_trap";
 /// What called the code under test.
@@ -25,7 +31,7 @@ impl fmt::Display for FoundAt {
     /// The instruction and the functions that led to it, the innermost first. Finding names reads debug
     /// information and is slow.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the instruction at {:#x} stored to {:#x}", self.rip, self.phys)?;
+        write!(f, "{}", self.instruction())?;
         if self.backtrace.status() != BacktraceStatus::Captured {
             return Ok(());
         }

@@ -7,9 +7,9 @@
 //! read-only. A store faults; the `SIGSEGV` handler keeps a copy of the page, makes it writable and sets the trap flag,
 //! so that the processor carries out that one instruction and raises `SIGTRAP`. That handler protects the page,
 //! compares it with the copy, tells the sanitizer of each entry that changed
-//! ([`crate::Sanitizer::entry_written`]), lets the walker loose, and only then lets the code go on. So what is
-//! true for one instant only, as a table that is linked before it is cleared, is seen at that instant, and the finding
-//! names the instruction ([`Watch::found`]).
+//! ([`crate::Sanitizer::entry_written`]), upon which walkers may walk ([`crate::Config::adversary`]), and only then
+//! lets the code go on. So what is true for one instant only, as a table that is linked before it is cleared, is seen at
+//! that instant, and the finding names the instruction ([`Watch::found`]).
 //!
 //! What is seen is what the compiled code stores, not what the source says: stores may be merged or reordered by
 //! the compiler, as they would be in front of a real page walker.

@@ -79,6 +79,7 @@ fn of_entries_of_four_bytes_the_one_that_was_stored_to_is_told() {
             san.finish();
             san.to_string()
         });
-        assert!(report.ends_with(&format!("linked by the entry at {:#x}", index * 4)), "{report}");
+        let words = report.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains(&format!("linked by the entry at {:#x}", index * 4)), "{report}");
     }
 }

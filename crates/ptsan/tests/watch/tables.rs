@@ -1,7 +1,7 @@
 //! Page-table code without a single hook.
 use crate::PAGE;
 use ptsan::watch::{FoundAt, Ram, Watch};
-use ptsan::{Access, Arch, Config, Content, Kind, Sanitizer};
+use ptsan::{Access, Adversary, Arch, Config, Content, Flush, Kind, Sanitizer};
 use std::cell::Cell;
 use x86_64::structures::paging::mapper::{MappedPageTable, PageTableFrameMapping};
 use x86_64::structures::paging::{
@@ -17,8 +17,11 @@ const VA: u64 = 1 << 39 | 2 << 30 | 3 << 21 | 0x7000;
 
 /// Memory full of what was there before; the root is clear and loaded.
 fn machine() -> Watch {
-    let watch =
-        Watch::new((FRAMES * PAGE) as usize, Sanitizer::new(Config::new(Arch::x86_64()))).expect("a watch");
+    machine_with(Config::new(Arch::x86_64()))
+}
+
+fn machine_with(config: Config) -> Watch {
+    let watch = Watch::new((FRAMES * PAGE) as usize, Sanitizer::new(config)).expect("a watch");
     for at in (PAGE..FRAMES * PAGE).step_by(8) {
         assert!(watch.memory().store(at, ((at % FRAMES) * PAGE) | WRITABLE));
     }
@@ -167,6 +170,36 @@ fn a_mapper_without_hooks_that_links_before_it_clears_is_caught_at_the_store_tha
     let innermost = text.lines().find(|line| line.contains("watch::tables::")).expect("a frame of this file");
     assert!(innermost.contains("link_then_clear"), "{text}");
     assert!(!text.contains("on_trap") && !text.contains("Watch::run"), "only the code under test: {text}");
+}
+
+#[test]
+fn walkers_walk_between_any_two_stores_so_that_a_missing_flush_is_found_without_a_single_access() {
+    for seed in 0..4 {
+        for flush_first in [true, false] {
+            let adversary = Some(Adversary { seed, rate: 1000 });
+            let watch = machine_with(Config { cpus: 2, adversary, ..Config::new(Arch::x86_64()) });
+            let frames = Frames::new(&watch);
+            let ram = watch.memory();
+            watch
+                .run(|| {
+                    map(ram, || frames.take(), clear_then_link, VA, 0x9000);
+                    // The last table and the entry that leads to it.
+                    let (table, entry) = (3 * PAGE, 2 * PAGE + 24);
+                    assert_eq!(ram.load(entry), Some(table | WRITABLE));
+                    clear(ram, table);
+                    assert!(ram.store(entry, 0));
+                    let flush = || watch.with(|san, ram| san.flush_everywhere(ram, Flush::space(1)));
+                    if flush_first {
+                        flush();
+                    }
+                    watch.with(|san, ram| san.table_freed(ram, table, PAGE));
+                    flush();
+                })
+                .expect("runs");
+            let (found, total) = watch.with(|san, _| (san.count(Kind::FreeBeforeFlush), san.total()));
+            assert_eq!((found == 0, total == 0), (flush_first, flush_first), "seed {seed}: {watch}");
+        }
+    }
 }
 
 struct Offset(*mut u8);

@@ -254,9 +254,14 @@ impl fmt::Display for Watch {
             self.region().with(|subject| {
                 write!(f, "{}", subject.san)?;
                 subject.found.iter().try_for_each(|found| {
-                    let place = subject.san.findings().get(found.finding);
-                    let kind = place.map_or_else(String::new, |finding| format!(" ({})", finding.kind));
-                    write!(f, "\n\nfinding {}{kind}: {found}", found.finding + 1)
+                    let finding = subject.san.findings().get(found.finding);
+                    write!(f, "\n\nfinding {}", found.finding + 1)?;
+                    finding.map_or(Ok(()), |finding| write!(f, " ({})", finding.kind))?;
+                    // The report has printed the callers, unless told not to.
+                    match finding.and_then(|finding| finding.trace.as_ref()) {
+                        Some(_) => write!(f, ": {}", found.instruction()),
+                        None => write!(f, ": {found}"),
+                    }
                 })
             })
         };

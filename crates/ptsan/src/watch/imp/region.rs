@@ -175,6 +175,10 @@ impl Subject {
 
     fn tell(&mut self, ram: &Ram, store: &Store<'_>) {
         let bytes = self.san.config.arch.entry_bytes();
+        if store.changed.is_empty() {
+            // No news, but an instant at which hardware may walk.
+            self.san.adversary_step(ram);
+        }
         for word in store.changed {
             if bytes == 8 {
                 self.tell_entry(ram, word.phys, word.old);
