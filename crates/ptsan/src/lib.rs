@@ -1,11 +1,10 @@
 #![doc = include_str!("../README.md")]
-// Unsafe code is what catches stores and what the traits of other crates ask for, and not there unless asked for.
-#![cfg_attr(not(any(feature = "watch", feature = "adapters")), forbid(unsafe_code))]
-#![cfg_attr(any(feature = "watch", feature = "adapters"), deny(unsafe_code))]
+// Unsafe code is what catches stores and what the traits of two crates ask for, and not there unless asked for.
+#![cfg_attr(not(any(feature = "watch", feature = "x86_64", feature = "aarch64-paging")), forbid(unsafe_code))]
+#![cfg_attr(any(feature = "watch", feature = "x86_64", feature = "aarch64-paging"), deny(unsafe_code))]
 #![deny(missing_docs)]
 
 #[cfg(feature = "adapters")]
-#[allow(unsafe_code)]
 pub mod adapters;
 mod adversary;
 pub mod arch;

@@ -11,6 +11,7 @@
 //! * [`Machine::walk_ahead`] names addresses that a CPU's walker may walk for by itself, and it does so whenever the
 //!   crate calls a hook, as hardware may between any two instructions.
 #[cfg(feature = "aarch64-paging")]
+#[allow(unsafe_code)]
 pub mod aarch64_paging;
 mod backing;
 mod current;
@@ -20,6 +21,7 @@ pub mod page_table_generic;
 pub mod page_table_multiarch;
 mod ram;
 #[cfg(feature = "x86_64")]
+#[allow(unsafe_code)]
 pub mod x86_64;
 
 use crate::{Access, Config, Content, Expected, Fault, Flush, Memory, Sanitizer, Translation, Tree};
@@ -36,7 +38,7 @@ pub const OLD_ENTRY: u64 = 0x0005_5540_0000_00e7;
 /// Simulated memory, CPUs and an allocator of table frames under a sanitizer.
 ///
 /// A handle: clones stand for the same machine. Frames are handed out from [`BASE`] upwards, one given back last comes
-/// first. One thread at a time may use a machine and what points into its memory.
+/// first. What the crate under test stores through pointers into the memory is its own affair: one thread at a time.
 #[derive(Clone)]
 pub struct Machine(Arc<Inner>);
 

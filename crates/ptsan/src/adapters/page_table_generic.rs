@@ -18,6 +18,8 @@
 use super::{FRAME, Machine, current};
 use crate::Content;
 use page_table_generic::{FrameAllocator, PageTableEntry, PhysAddr, TableMeta, VirtAddr};
+use std::fmt;
+use std::marker::PhantomData;
 
 impl FrameAllocator for Machine {
     fn alloc_frame(&self) -> Option<PhysAddr> {
@@ -64,86 +66,142 @@ pub const READ_WRITE: Allow = Allow { write: true, user: true, valid: true };
 /// A user page that is only read.
 pub const READ_ONLY: Allow = Allow { write: false, ..READ_WRITE };
 
-macro_rules! format {
-    ($(#[doc = $doc:literal])* $meta:ident, $entry:ident, address $address:literal, table $table:literal, valid $valid:literal,
-     page |$allow:ident, $huge_page:ident| $flags:expr, huge |$raw:ident| $huge:expr, write $write:expr, user $user:literal) => {
-        $(#[doc = $doc])*
-        #[derive(Clone, Copy, Debug)]
-        pub struct $meta;
+/// Where a format with four levels of 4 KiB tables keeps what.
+pub trait Format: fmt::Debug + Clone + Copy + Send + Sync + 'static {
+    /// The address of a page or a table.
+    const ADDRESS: u64;
+    /// The bit without which the hardware faults.
+    const VALID: u64;
+    /// The bit of user mode.
+    const USER: u64;
+    /// What an entry has that points at a table.
+    const TABLE: u64;
 
-        impl TableMeta for $meta {
-            type P = $entry;
-            const PAGE_SIZE: usize = FRAME as usize;
-            const LEVEL_BITS: &'static [usize] = &[9, 9, 9, 9];
-            const MAX_BLOCK_LEVEL: usize = 3;
+    /// What an entry has that maps a page, [`Format::VALID`] and [`Format::USER`] aside.
+    fn page(write: bool, large: bool) -> u64;
 
-            fn flush(address: Option<VirtAddr>) {
-                flush(address);
-            }
-        }
+    /// Whether stores are allowed.
+    fn writes(raw: u64) -> bool;
 
-        /// An entry of the format.
-        #[derive(Clone, Copy, Debug)]
-        #[repr(transparent)]
-        pub struct $entry(u64);
-
-        impl PageTableEntry for $entry {
-            type PteConfig = Allow;
-
-            fn new_page(frame: PhysAddr, $allow: Allow, $huge_page: bool) -> Self {
-                let valid = if $allow.valid { $valid } else { 0 };
-                Self(frame.as_usize() as u64 & $address | valid | $flags)
-            }
-
-            fn new_table(frame: PhysAddr) -> Self {
-                Self(frame.as_usize() as u64 & $address | $table)
-            }
-
-            fn paddr(&self, _directory: bool) -> PhysAddr {
-                PhysAddr::from_usize((self.0 & $address) as usize)
-            }
-
-            fn config(&self, _directory: bool) -> Allow {
-                let $raw = self.0;
-                Allow { write: $write, user: $raw & $user != 0, valid: $raw & $valid != 0 }
-            }
-
-            fn present(&self) -> bool {
-                self.0 & $valid != 0
-            }
-
-            fn huge(&self, directory: bool) -> bool {
-                let $raw = self.0;
-                directory && $raw != 0 && $huge
-            }
-
-            fn unused(&self) -> bool {
-                self.0 == 0
-            }
-
-            fn clear(&mut self) {
-                self.0 = 0;
-            }
-        }
-    };
+    /// Whether an entry above the last level maps a page.
+    fn is_large(raw: u64) -> bool;
 }
 
-format! {
-    /// x86-64 with 4 levels: present, writable, user, and bit 7 for a large page.
-    X64, X64Entry,
-    address 0x000f_ffff_ffff_f000, table 7, valid 1,
-    page |allow, huge| (u64::from(allow.write) << 1) | (u64::from(allow.user) << 2) | (u64::from(huge) << 7),
-    huge |raw| raw & 1 << 7 != 0, write raw & 1 << 1 != 0, user 4
+/// x86-64.
+#[derive(Clone, Copy, Debug)]
+pub struct X64Format;
+
+impl Format for X64Format {
+    const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
+    const VALID: u64 = 1;
+    const USER: u64 = 1 << 2;
+    const TABLE: u64 = 7;
+
+    fn page(write: bool, large: bool) -> u64 {
+        u64::from(write) << 1 | u64::from(large) << 7
+    }
+
+    fn writes(raw: u64) -> bool {
+        raw & 1 << 1 != 0
+    }
+
+    fn is_large(raw: u64) -> bool {
+        raw & 1 << 7 != 0
+    }
 }
 
-format! {
-    /// AArch64, 4 KiB granule, 48-bit addresses, stage 1: accessed, inner shareable, not global, no execution.
-    A64, A64Entry,
-    address 0x0000_ffff_ffff_f000, table 3, valid 1,
-    page |allow, huge| {
-        let attributes = 1 << 10 | 3 << 8 | 1 << 11 | 1 << 53 | 1 << 54;
-        let read_only = u64::from(!allow.write) << 7;
-        attributes | read_only | (u64::from(allow.user) << 6) | (u64::from(!huge) << 1)
-    },
-    huge |raw| raw & 2 == 0, write raw & 1 << 7 == 0, user 0x40
+/// AArch64 stage 1, 4 KiB granule, 48-bit addresses.
+#[derive(Clone, Copy, Debug)]
+pub struct A64Format;
+
+impl A64Format {
+    /// Accessed, inner shareable, not global, no execution.
+    const ALWAYS: u64 = 1 << 10 | 3 << 8 | 1 << 11 | 3 << 53;
+    const READ_ONLY: u64 = 1 << 7;
+    /// A page at the last level, a table above; clear: a block.
+    const TABLE_OR_PAGE: u64 = 1 << 1;
+}
+
+impl Format for A64Format {
+    const ADDRESS: u64 = 0x0000_ffff_ffff_f000;
+    const VALID: u64 = 1;
+    const USER: u64 = 1 << 6;
+    const TABLE: u64 = Self::VALID | Self::TABLE_OR_PAGE;
+
+    fn page(write: bool, large: bool) -> u64 {
+        let read_only = if write { 0 } else { Self::READ_ONLY };
+        let page = if large { 0 } else { Self::TABLE_OR_PAGE };
+        Self::ALWAYS | read_only | page
+    }
+
+    fn writes(raw: u64) -> bool {
+        raw & Self::READ_ONLY == 0
+    }
+
+    fn is_large(raw: u64) -> bool {
+        raw & Self::TABLE_OR_PAGE == 0
+    }
+}
+
+/// The crate's description of a format's tables, with [`flush`] as its hook.
+#[derive(Clone, Copy, Debug)]
+pub struct Tables<F>(PhantomData<F>);
+
+/// x86-64 with 4 levels.
+pub type X64 = Tables<X64Format>;
+/// AArch64 with 4 levels.
+pub type A64 = Tables<A64Format>;
+
+impl<F: Format> TableMeta for Tables<F> {
+    type P = Entry<F>;
+    const PAGE_SIZE: usize = FRAME as usize;
+    const LEVEL_BITS: &'static [usize] = &[9, 9, 9, 9];
+    const MAX_BLOCK_LEVEL: usize = 3;
+
+    fn flush(address: Option<VirtAddr>) {
+        flush(address);
+    }
+}
+
+/// An entry of a format.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+pub struct Entry<F>(u64, PhantomData<F>);
+
+impl<F: Format> PageTableEntry for Entry<F> {
+    type PteConfig = Allow;
+
+    fn new_page(frame: PhysAddr, allow: Allow, large: bool) -> Self {
+        let bit = |yes: bool, bit: u64| if yes { bit } else { 0 };
+        let flags = bit(allow.valid, F::VALID) | bit(allow.user, F::USER) | F::page(allow.write, large);
+        Self(frame.as_usize() as u64 & F::ADDRESS | flags, PhantomData)
+    }
+
+    fn new_table(frame: PhysAddr) -> Self {
+        Self(frame.as_usize() as u64 & F::ADDRESS | F::TABLE, PhantomData)
+    }
+
+    fn paddr(&self, _directory: bool) -> PhysAddr {
+        PhysAddr::from_usize((self.0 & F::ADDRESS) as usize)
+    }
+
+    fn config(&self, _directory: bool) -> Allow {
+        Allow { write: F::writes(self.0), user: self.0 & F::USER != 0, valid: self.present() }
+    }
+
+    fn present(&self) -> bool {
+        self.0 & F::VALID != 0
+    }
+
+    fn huge(&self, directory: bool) -> bool {
+        directory && !self.unused() && F::is_large(self.0)
+    }
+
+    fn unused(&self) -> bool {
+        self.0 == 0
+    }
+
+    fn clear(&mut self) {
+        self.0 = 0;
+    }
 }
