@@ -219,7 +219,7 @@ impl Sanitizer {
         let generation = self.cpus[cpu].register_generation.wrapping_add(1);
         let mut registers = Vec::with_capacity(level.entries());
         for index in 0..level.entries() as u64 {
-            let at = loaded.root + index * u64::from(level.entry_bytes);
+            let at = loaded.root.wrapping_add(index * u64::from(level.entry_bytes));
             let entry = memory.read(at, level.entry_bytes).map_or(Entry::Empty, |raw| decode(top, raw));
             let va = index << level.shift;
             let place = Place {

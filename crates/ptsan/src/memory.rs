@@ -90,7 +90,7 @@ mod tests {
         for at in (0..24).step_by(4) {
             assert_eq!(words.read(at, 4), bytes.read(at, 4), "{at}");
         }
-        for at in [0, 8, 16, u64::MAX & !7] {
+        for at in [0, 8, 16, !7] {
             assert_eq!(words.read(at, 8), bytes.read(at, 8), "{at}");
         }
     }

@@ -26,7 +26,7 @@ pub struct Sanitizer {
     /// What the entries held whose stores are told.
     pub(crate) told: FastMap<u64, Told>,
     /// What the adversary draws from.
-    pub(crate) chance: Option<Chance>,
+    pub(crate) chance: Option<Box<Chance>>,
 }
 
 impl Sanitizer {
@@ -44,7 +44,7 @@ impl Sanitizer {
             stats: Stats::default(),
             spaces: FastMap::default(),
             told: FastMap::default(),
-            chance: config.adversary.map(Chance::new),
+            chance: config.adversary.map(|a| Box::new(Chance::new(a))),
             config,
         };
         if !new.config.arch.is_usable() {

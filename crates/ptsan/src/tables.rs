@@ -327,7 +327,7 @@ impl Sanitizer {
         let entries = (f.size / u64::from(bytes)) as u32;
         let start = f.phys;
         let words = (0..entries).filter_map(|i| {
-            let raw = memory.read(start + u64::from(i) * u64::from(bytes), bytes)?;
+            let raw = memory.read(start.wrapping_add(u64::from(i) * u64::from(bytes)), bytes)?;
             (raw != 0).then_some((i, raw))
         });
         f.leftovers = Some(words.collect());
@@ -342,7 +342,7 @@ impl Sanitizer {
         let Some(level) = place.level.or(f.level) else { return };
         let start = f.phys;
         let mut old = leftovers.iter().filter(|&&(i, raw)| {
-            memory.read(start + u64::from(i) * u64::from(bytes), bytes) == Some(raw)
+            memory.read(start.wrapping_add(u64::from(i) * u64::from(bytes)), bytes) == Some(raw)
                 && (arch.decode)(level, raw) != Entry::Empty
         });
         if let Some(&(index, raw)) = old.next() {

@@ -182,7 +182,7 @@ impl Reports {
             Some(Seen::Kept(index)) => self.kept[index as usize].count += 1,
             Some(Seen::Counted) => {}
             // Another caller may do what one caller is allowed to do.
-            Some(Seen::Allowed(index, looks)) if looks == 0 => {
+            Some(Seen::Allowed(index, 0)) => {
                 self.allowed[index as usize] += 1;
                 return;
             }
