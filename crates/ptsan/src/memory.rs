@@ -45,7 +45,8 @@ impl Memory for [u8] {
     fn is_zero(&self, phys: u64, bytes: u64) -> Option<bool> {
         let start = usize::try_from(phys).ok()?;
         let raw = self.get(start..start.checked_add(usize::try_from(bytes).ok()?)?)?;
-        Some(raw.iter().all(|&b| b == 0))
+        // By lines, without a branch for each byte.
+        Some(raw.chunks(64).all(|line| line.iter().fold(0, |any, byte| any | byte) == 0))
     }
 }
 

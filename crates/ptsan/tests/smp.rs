@@ -81,7 +81,7 @@ impl Kernel {
                         return;
                     }
                     for round in 0..200 {
-                        let va = ((cpu as u64) << 28) + (round % 4 << 22) + (round << 12);
+                        let va = ((cpu as u64) << 28) + ((round % 4) << 22) + (round << 12);
                         self.map(va, 0x9_0000);
                         let t = self.san.translate(&self.ram, cpu, va + 4, Access::WRITE);
                         assert_eq!(t.map(|t| t.phys), Ok(0x9_0004));
