@@ -1,6 +1,7 @@
 //! Shadow state of table frames: who allocated what, who may hold it, through which entry it was reached.
 use crate::hash::FastMap;
 use crate::history::{Happened, History};
+use crate::report::{Origins, Trace};
 
 /// Tables are looked up by the 4 KiB page they start in; a smaller table shares its page with others.
 const PAGE_SHIFT: u32 = 12;
@@ -66,11 +67,22 @@ pub(crate) struct Frame {
     /// Words (index of 8 bytes, content) that were not zero at allocation; `None` once it does not matter.
     pub(crate) leftovers: Option<Box<[(u32, u64)]>>,
     pub(crate) history: History,
+    pub(crate) origins: Option<Box<Origins>>,
 }
 
 impl Frame {
     pub(crate) fn contains(&self, phys: u64) -> bool {
         phys >= self.phys && phys - self.phys < self.size
+    }
+
+    /// Remembers who allocated the table.
+    pub(crate) fn remember_owner(&mut self) {
+        self.origins = Some(Box::new(Origins { allocated: Some(Trace::capture()), freed: None }));
+    }
+
+    /// Remembers who gave it back.
+    pub(crate) fn remember_giver(&mut self) {
+        self.origins.get_or_insert_default().freed = Some(Trace::capture());
     }
 
     /// Notes that a CPU may hold this table from now on. `valid` says which old holders still count.
@@ -202,6 +214,7 @@ impl Frames {
             prune_at: 0,
             leftovers: None,
             history,
+            origins: None,
         };
         match self.frames.get_mut(index as usize) {
             Some(slot) => *slot = frame,

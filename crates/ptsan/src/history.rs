@@ -2,7 +2,7 @@
 use std::fmt;
 
 /// How many events are remembered for each frame.
-pub(crate) const DEPTH: usize = 8;
+pub(crate) const DEPTH: usize = 16;
 
 /// Something that happened to a table frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +13,11 @@ pub enum Happened {
     Freed,
     /// An entry at this physical address was seen or said to point at it.
     Linked {
+        /// Physical address of the entry.
+        entry: u64,
+    },
+    /// The store to the entry at this physical address took it out of the tree.
+    Unhooked {
         /// Physical address of the entry.
         entry: u64,
     },
@@ -48,6 +53,7 @@ impl fmt::Display for HistoryEvent {
             Happened::Allocated => write!(f, "allocated"),
             Happened::Freed => write!(f, "freed"),
             Happened::Linked { entry } => write!(f, "linked by the entry at {entry:#x}"),
+            Happened::Unhooked { entry } => write!(f, "unhooked by a store to the entry at {entry:#x}"),
             Happened::Walked { cpu, level, va } => {
                 write!(f, "walked by CPU {cpu} at level {level} for {va:#x}")
             }

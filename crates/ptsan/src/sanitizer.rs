@@ -1,69 +1,13 @@
-//! The sanitizer: configuration, the hooks of CPUs, and results.
-use crate::arch::{Arch, Entry};
-use crate::frames::{Frames, Holder, REGISTERS};
+//! The sanitizer: what it consists of, and results.
+use crate::adversary::Chance;
+use crate::bbm::Told;
+use crate::config::{Config, Stats};
+use crate::frames::{Frame, Frames};
 use crate::hash::FastMap;
-use crate::history::{Happened, HistoryEvent};
-use crate::memory::Memory;
-use crate::mmu::{Cpu, CpuState, Flush, Loaded, Register, Strides, Target};
-use crate::report::{Finding, Kind, Place, Reports, Rule};
+use crate::mmu::Cpu;
+use crate::report::{Allow, Details, Finding, Kind, Place, Reports, Rule};
 use std::fmt;
-
-/// What to simulate and how much to keep.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// How many CPUs there are, at most 65,535.
-    pub cpus: usize,
-    /// The page-table format.
-    pub arch: Arch,
-    /// Cached entries are tagged with their address space and survive a switch to another (PCID, ASID).
-    ///
-    /// A table may then be given back while a CPU that has *another* space loaded holds it: what counts is that it
-    /// is flushed before that CPU uses the space again, and a walk that shows it was not is reported.
-    pub asids: bool,
-    /// Frames may stand at several levels: an entry of the top points at the top itself.
-    pub recursive: bool,
-    /// When a table is first reached by a walk and nothing told of its linking, report entries in it that equal what
-    /// was there at its allocation. Code that clears a table and then happens to write the very same entries
-    /// looks the same, so this is off unless asked for.
-    pub infer_leftovers: bool,
-    /// Whenever an access makes one CPU walk, every other CPU that has the same root loaded, active or lazy, walks
-    /// speculatively for the same address. Hardware may; so a test that accesses memory from one CPU finds the
-    /// shootdowns that the others miss.
-    pub eager_walkers: bool,
-    /// How many findings are kept in full; all are counted.
-    pub keep: usize,
-}
-
-impl Config {
-    /// One CPU, no ASIDs, 64 findings kept.
-    #[must_use]
-    pub fn new(arch: Arch) -> Self {
-        Self {
-            cpus: 1,
-            arch,
-            asids: false,
-            recursive: false,
-            infer_leftovers: false,
-            eager_walkers: false,
-            keep: 64,
-        }
-    }
-}
-
-/// Work done so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// Accesses translated, with or without success.
-    pub translations: u64,
-    /// Of these, answered by the TLB.
-    pub tlb_hits: u64,
-    /// Walks of the tables, probes included.
-    pub walks: u64,
-    /// Of these, begun at a cached paging-structure entry.
-    pub structure_hits: u64,
-    /// Faults on cached entries that memory answers otherwise: legal, the handler retries.
-    pub spurious_faults: u64,
-}
+use std::time::Instant;
 
 /// A software MMU per CPU, and the shadow state of every table frame.
 ///
@@ -78,195 +22,51 @@ pub struct Sanitizer {
     pub(crate) reports: Reports,
     pub(crate) event: u64,
     pub(crate) stats: Stats,
-    spaces: FastMap<u64, ()>,
+    pub(crate) spaces: FastMap<u64, ()>,
+    /// What the entries held whose stores are told.
+    pub(crate) told: FastMap<u64, Told>,
+    /// What the adversary draws from.
+    pub(crate) chance: Option<Box<Chance>>,
 }
 
 impl Sanitizer {
     /// A machine whose CPUs have nothing loaded.
     #[must_use]
     pub fn new(config: Config) -> Self {
+        let config = config.with_environment(|name| std::env::var(name).ok());
+        let seed = config.adversary.map(|a| a.seed);
         let cpus = (0..config.cpus.min(usize::from(u16::MAX))).map(|_| Cpu::new()).collect();
         let mut new = Self {
             cpus,
             frames: Frames::default(),
-            reports: Reports::new(config.keep),
+            reports: Reports::new(config.keep, config.backtraces, config.suppressions.clone(), seed),
             event: 0,
             stats: Stats::default(),
             spaces: FastMap::default(),
+            told: FastMap::default(),
+            chance: config.adversary.map(|a| Box::new(Chance::new(a))),
             config,
         };
         if !new.config.arch.is_usable() {
             new.misuse(Rule::BadArch, Place::default());
-            // Without CPUs nothing is ever decoded.
+            // Without CPUs and levels nothing is ever decoded.
             new.cpus.clear();
+            new.config.arch.levels.clear();
         }
         new
     }
 
-    /// An address space exists. Only needed before a flush of a space that no CPU has loaded yet.
-    pub fn space_created(&mut self, space: u64) {
-        self.event += 1;
-        self.spaces.insert(space, ());
-    }
-
-    /// The address space is gone, and its number will not stand for another.
-    ///
-    /// What CPUs still hold for it is forgotten. Code that hands out hardware ASIDs again must not call this:
-    /// whatever was not flushed is then found when the number is used with another root.
-    pub fn space_destroyed(&mut self, space: u64) {
-        self.event += 1;
-        if self.spaces.remove(&space).is_none() {
-            self.misuse(Rule::NoSuchSpace, Place { space: Some(space), ..Place::default() });
-        }
-        if let Some(cpu) = self.cpus.iter().position(|c| c.runs(space)) {
-            let place = Place { space: Some(space), cpu: Some(cpu), ..Place::default() };
-            self.misuse(Rule::SpaceLoaded, place);
-        } else {
-            for cpu in &mut self.cpus {
-                cpu.forget(space);
-            }
-        }
-    }
-
-    /// The CPU loads `root` (physical address) and runs in `space`. To be called when the root is really loaded: a
-    /// switch between threads of one space, or back from lazy mode ([`Sanitizer::resume`]), is none.
-    ///
-    /// Without ASIDs this drops what the CPU held, global translations excepted. With ASIDs everything is kept;
-    /// a load that also flushes the space is followed by a [`Sanitizer::flush`] of [`Flush::space`].
-    pub fn switch(&mut self, memory: &(impl Memory + ?Sized), cpu: usize, root: u64, space: u64) {
-        self.event += 1;
-        if !self.has_cpu(cpu) {
-            return;
-        }
-        self.spaces.insert(space, ());
-        let top = self.config.arch.top();
-        let level = self.config.arch.levels[top as usize];
-        let place = Place {
-            frame: Some(root),
-            cpu: Some(cpu),
-            level: Some(top),
-            space: Some(space),
-            ..Place::default()
-        };
-        let aligned = root.is_multiple_of(u64::from(level.table_bytes.max(1)).next_power_of_two());
-        if !aligned || memory.read(root, level.entry_bytes).is_none() {
-            self.misuse(Rule::BadRoot, place);
-        }
-        let frame = self.reached(memory, root, None, place, false);
-        if let Some(f) = self.frames.get_mut(frame) {
-            f.history.push(self.event, Happened::RootLoaded { cpu });
-        }
-        let c = &mut self.cpus[cpu];
-        let context = c.enter(space, self.config.asids);
-        c.loaded = Some(Loaded { space, root, frame, context });
-        c.state = CpuState::Active;
-        self.load_registers(memory, cpu);
-    }
-
-    /// The CPU goes on with kernel code and keeps the root loaded: its walker may still walk (REQ-5).
-    pub fn lazy(&mut self, cpu: usize) {
-        self.set_state(cpu, CpuState::Lazy);
-    }
-
-    /// A lazy CPU runs in the space again, without having loaded the root anew.
-    pub fn resume(&mut self, cpu: usize) {
-        self.set_state(cpu, CpuState::Active);
-    }
-
-    /// The CPU loads a root of the kernel alone. Without ASIDs this drops what it held, global translations excepted.
-    pub fn leave(&mut self, cpu: usize) {
-        self.event += 1;
-        if !self.has_cpu(cpu) {
-            return;
-        }
-        let c = &mut self.cpus[cpu];
-        if let Some(loaded) = c.loaded.take()
-            && !self.config.asids
-        {
-            c.contexts[loaded.context as usize].clear();
-        }
-        c.registers.clear();
-        c.register_generation = c.register_generation.wrapping_add(1);
-        c.state = CpuState::Away;
-    }
-
-    /// What the CPU does with its root, `None` if there is no such CPU.
-    #[must_use]
-    pub fn cpu_state(&self, cpu: usize) -> Option<CpuState> {
-        self.cpus.get(cpu).map(|c| c.state)
-    }
-
-    /// The CPU carries out an invalidation. For a shootdown, call it for each CPU at the moment at which that CPU does
-    /// its part; hardware that broadcasts is [`Sanitizer::flush_everywhere`].
-    ///
-    /// A space that the CPU does not hold is no mistake; one that was never loaded anywhere is.
-    pub fn flush(&mut self, memory: &(impl Memory + ?Sized), cpu: usize, flush: Flush) {
-        self.event += 1;
-        if !self.has_cpu(cpu) {
-            return;
-        }
-        let asids = self.config.asids;
-        let arch = &self.config.arch;
-        let c = &mut self.cpus[cpu];
-        let (Target::Page { space, .. } | Target::Range { space, .. } | Target::Space(space)) = flush.target
-        else {
-            for context in c.contexts.iter_mut().chain([&mut c.globals]) {
-                context.clear();
-                context.note_flush(self.event, flush);
-            }
-            self.load_registers(memory, cpu);
-            return;
-        };
-        let runs = c.runs(space);
-        if let Target::Range { start, end, stride, .. } = flush.target
-            && (stride == 0 || end < start)
-        {
-            let place = Place { cpu: Some(cpu), space: Some(space), va: Some(start), ..Place::default() };
-            self.misuse(Rule::BadArgument, place);
-            return;
-        }
-        // Invalidation by address reaches global translations if the space is the one that runs.
-        let drop_by_address = |context: &mut crate::mmu::Context| match flush.target {
-            Target::Page { va, .. } => context.flush_page(arch, va, flush.leaf_only),
-            Target::Range { start, end, stride, .. } => {
-                context.flush_range(arch, Strides { start, end, stride }, flush.leaf_only);
-            }
-            Target::Space(_) | Target::All => {}
-        };
-        if runs {
-            drop_by_address(&mut c.globals);
-        }
-        if let Some(context) = c.context_of(space, asids) {
-            drop_by_address(context);
-            if matches!(flush.target, Target::Space(_)) {
-                context.clear();
-            }
-            context.note_flush(self.event, flush);
-        }
-        if runs && matches!(flush.target, Target::Space(_)) {
-            self.load_registers(memory, cpu);
-        }
-        if !self.spaces.contains_key(&space) {
-            let place = Place { cpu: Some(cpu), space: Some(space), ..Place::default() };
-            self.misuse(Rule::NoSuchSpace, place);
-        }
-    }
-
-    /// Every CPU carries out the invalidation.
-    pub fn flush_everywhere(&mut self, memory: &(impl Memory + ?Sized), flush: Flush) {
-        for cpu in 0..self.cpus.len() {
-            self.flush(memory, cpu, flush);
-        }
-    }
-
-    /// The run is over: tables that were not given back are leaks.
+    /// The run is over: tables that were not given back are leaks, and the report lists allowed findings that were not
+    /// seen.
     pub fn finish(&mut self) {
-        self.event += 1;
-        for f in self.frames.allocated() {
-            let place = Place { frame: Some(f.phys), level: f.level, ..Place::default() };
-            let note = || (format!("{} bytes", f.size), f.history.to_vec());
-            self.reports.add(self.event, (Kind::Leak, Rule::StillAllocated), place, note);
-        }
+        self.hook(|s| {
+            s.reports.finish();
+            for f in s.frames.allocated() {
+                let place = Place { frame: Some(f.phys), level: f.level, ..Place::default() };
+                let details = || details_of(Some(f), format!("{} bytes", f.size));
+                s.reports.add(s.event, (Kind::Leak, Rule::StillAllocated), place, details);
+            }
+        });
     }
 
     /// The findings kept, in the order in which they were made.
@@ -285,6 +85,17 @@ impl Sanitizer {
     #[must_use]
     pub fn total(&self) -> u64 {
         self.reports.total()
+    }
+
+    /// How many findings were allowed ([`Config::suppressions`]); they count nowhere else.
+    #[must_use]
+    pub fn allowed(&self) -> u64 {
+        self.reports.allowed()
+    }
+
+    /// What was allowed and not seen so far.
+    pub fn unused_suppressions(&self) -> impl Iterator<Item = &Allow> {
+        self.reports.unused()
     }
 
     /// How many tables are allocated now.
@@ -314,63 +125,6 @@ impl Sanitizer {
         assert!(self.total() == 0, "{self}");
     }
 
-    fn set_state(&mut self, cpu: usize, state: CpuState) {
-        self.event += 1;
-        if !self.has_cpu(cpu) {
-            return;
-        }
-        if self.cpus[cpu].loaded.is_none() {
-            self.misuse(Rule::NoRoot, Place { cpu: Some(cpu), ..Place::default() });
-            return;
-        }
-        self.cpus[cpu].state = state;
-    }
-
-    /// Reads the entries of the top into the registers of formats that have them.
-    fn load_registers(&mut self, memory: &(impl Memory + ?Sized), cpu: usize) {
-        let arch = &self.config.arch;
-        let Some(loaded) = self.cpus[cpu].loaded else { return };
-        if !arch.top_registers || arch.top() == 0 {
-            return;
-        }
-        let (top, decode) = (arch.top(), arch.decode);
-        let level = arch.levels[top as usize];
-        let generation = self.cpus[cpu].register_generation.wrapping_add(1);
-        let mut registers = Vec::with_capacity(level.entries());
-        for index in 0..level.entries() as u64 {
-            let at = loaded.root + index * u64::from(level.entry_bytes);
-            let entry = memory.read(at, level.entry_bytes).map_or(Entry::Empty, |raw| decode(top, raw));
-            let va = index << level.shift;
-            let place = Place {
-                va: Some(va),
-                cpu: Some(cpu),
-                level: Some(top - 1),
-                space: Some(loaded.space),
-                ..Place::default()
-            };
-            registers.push(match entry {
-                Entry::Table { phys, perms } => {
-                    let link = Some(crate::frames::Link { entry: at, parent: loaded.frame });
-                    let place = Place { frame: Some(phys), ..place };
-                    let frame = self.reached(memory, phys, link, place, false);
-                    let position = self.config.arch.position(top - 1, va);
-                    let since = self.event;
-                    let holder = Holder { cpu: cpu as u16, context: REGISTERS, generation, position, since };
-                    self.hold(frame, holder, va);
-                    Register::Table { phys, perms, frame }
-                }
-                Entry::Empty | Entry::Leaf { .. } => Register::Empty,
-                Entry::Malformed => {
-                    let place = Place { frame: Some(loaded.root), level: Some(top), ..place };
-                    self.report(Kind::MalformedEntry, Rule::Reserved, place, String::new);
-                    Register::Empty
-                }
-            });
-        }
-        self.cpus[cpu].registers = registers;
-        self.cpus[cpu].register_generation = generation;
-    }
-
     pub(crate) fn has_cpu(&mut self, cpu: usize) -> bool {
         let has = cpu < self.cpus.len();
         if !has {
@@ -385,16 +139,29 @@ impl Sanitizer {
 
     /// Adds a finding, with the history of the frame that it is about.
     pub(crate) fn report(&mut self, kind: Kind, rule: Rule, place: Place, note: impl FnOnce() -> String) {
-        let frames = &self.frames;
-        let details = || (note(), history_at(frames, place.frame));
-        self.reports.add(self.event, (kind, rule), place, details);
+        let frame = || place.frame.and_then(|p| self.frames.find(p)).and_then(|f| self.frames.get(f));
+        self.reports.add(self.event, (kind, rule), place, || details_of(frame(), note()));
+    }
+
+    /// What all hooks have in common: they are counted, and timed if asked for.
+    #[inline]
+    pub(crate) fn hook<R>(&mut self, body: impl FnOnce(&mut Self) -> R) -> R {
+        self.event += 1;
+        self.stats.hooks += 1;
+        if !self.config.timed {
+            return body(self);
+        }
+        let start = Instant::now();
+        let result = body(self);
+        self.stats.nanoseconds += start.elapsed().as_nanos() as u64;
+        result
     }
 }
 
-fn history_at(frames: &Frames, phys: Option<u64>) -> Vec<HistoryEvent> {
-    phys.and_then(|p| frames.find(p))
-        .and_then(|f| frames.get(f))
-        .map_or_else(Vec::new, |f| f.history.to_vec())
+fn details_of(frame: Option<&Frame>, note: String) -> Details {
+    let history = frame.map_or_else(Vec::new, |f| f.history.to_vec());
+    let origins = frame.and_then(|f| f.origins.as_deref()).cloned().unwrap_or_default();
+    Details { note, history, origins }
 }
 
 impl fmt::Display for Sanitizer {

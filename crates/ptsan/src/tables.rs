@@ -1,5 +1,6 @@
 //! The hooks of table frames: allocated, linked, freed.
 use crate::arch::Entry;
+use crate::bbm::{Slot, Told};
 use crate::frames::{Frame, FrameRef, Holder, Link, REGISTERS, State};
 use crate::history::Happened;
 use crate::memory::Memory;
@@ -7,6 +8,9 @@ use crate::mmu::{Cpu, CpuState};
 use crate::report::{Kind, Place, Rule};
 use crate::sanitizer::Sanitizer;
 use crate::walk::GLOBALS;
+
+/// The most bytes that are taken for one allocation of tables.
+const MOST_BYTES: u64 = 1 << 28;
 
 /// What a frame holds when it is announced as a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,10 +47,23 @@ impl Sanitizer {
         level: Option<u8>,
         content: Content,
     ) {
-        self.event += 1;
+        self.hook(|s| {
+            s.adversary_acts(memory);
+            s.allocate(memory, phys, size, level, content);
+        });
+    }
+
+    fn allocate(
+        &mut self,
+        memory: &(impl Memory + ?Sized),
+        phys: u64,
+        size: u64,
+        level: Option<u8>,
+        content: Content,
+    ) {
         let place = Place { frame: Some(phys), level, ..Place::default() };
         let bad_level = level.is_some_and(|l| usize::from(l) >= self.config.arch.levels.len());
-        if size == 0 || size > 1 << 32 || phys.checked_add(size).is_none() || bad_level {
+        if size == 0 || size > MOST_BYTES || phys.checked_add(size).is_none() || bad_level {
             self.misuse(Rule::BadArgument, place);
             return;
         }
@@ -57,6 +74,11 @@ impl Sanitizer {
             }
             None => self.take_place(memory, phys, size, level, place),
         };
+        if self.config.track_origins
+            && let Some(f) = self.frames.get_mut(at)
+        {
+            f.remember_owner();
+        }
         match content {
             Content::Unchecked => {}
             Content::Zero => match memory.is_zero(phys, size) {
@@ -78,7 +100,13 @@ impl Sanitizer {
     /// walk can reach may point at it ([`Kind::FreeWhileLinked`]). A list from which it is only taken
     /// after a flush is not meant: call this when it leaves that list.
     pub fn table_freed(&mut self, memory: &(impl Memory + ?Sized), phys: u64, size: u64) {
-        self.event += 1;
+        self.hook(|s| {
+            s.adversary_acts(memory);
+            s.give_back(memory, phys, size);
+        });
+    }
+
+    fn give_back(&mut self, memory: &(impl Memory + ?Sized), phys: u64, size: u64) {
         let place = Place { frame: Some(phys), ..Place::default() };
         let Some(at) = self.frames.find(phys) else {
             self.report(Kind::ForeignFree, Rule::NotATable, place, String::new);
@@ -105,6 +133,11 @@ impl Sanitizer {
         self.check_linked(memory, at);
         self.check_held(memory, at, Kind::FreeBeforeFlush);
         self.frames.free(at, self.event);
+        if self.config.track_origins
+            && let Some(f) = self.frames.get_mut(at)
+        {
+            f.remember_giver();
+        }
     }
 
     /// Entry number `index` of the table at `parent` was made to point at the table at `table`.
@@ -112,13 +145,12 @@ impl Sanitizer {
     /// Optional, and the exact moment at which to find a table linked before it was cleared: hardware may walk it
     /// from here on ([`Kind::LinkedBeforeCleared`]).
     pub fn table_linked(&mut self, memory: &(impl Memory + ?Sized), parent: u64, index: u64, table: u64) {
-        let bytes = self.config.arch.levels.first().map_or(8, |l| u64::from(l.entry_bytes));
+        let bytes = u64::from(self.config.arch.entry_bytes());
         match index.checked_mul(bytes).and_then(|offset| parent.checked_add(offset)) {
-            Some(entry) => self.link(memory, entry, Some(table)),
-            None => {
-                self.event += 1;
-                self.misuse(Rule::BadArgument, Place { frame: Some(parent), ..Place::default() });
-            }
+            Some(entry) => self.stored_to(memory, entry, Some(table)),
+            None => self.hook(|s| {
+                s.misuse(Rule::BadArgument, Place { frame: Some(parent), ..Place::default() });
+            }),
         }
     }
 
@@ -126,15 +158,32 @@ impl Sanitizer {
     /// has one place through which all entries are written. Entries of frames that are no tables, or whose level is
     /// not known yet, are passed over.
     pub fn entry_written(&mut self, memory: &(impl Memory + ?Sized), entry: u64) {
-        self.link(memory, entry, None);
+        self.stored_to(memory, entry, None);
+    }
+
+    /// The adversary's turn comes after the store has been looked at: its walks see the new entry.
+    fn stored_to(&mut self, memory: &(impl Memory + ?Sized), entry: u64, told: Option<u64>) {
+        self.hook(|s| {
+            s.link(memory, entry, told);
+            s.adversary_acts(memory);
+        });
     }
 
     fn link(&mut self, memory: &(impl Memory + ?Sized), entry: u64, told: Option<u64>) {
-        self.event += 1;
-        let parent = self.frames.find(entry);
+        let parent = self.frames.find(entry).filter(|&p| self.is_table(p));
         let level = parent.and_then(|p| self.frames.get(p)).and_then(|f| f.level);
-        let bytes = self.config.arch.levels.first().map_or(8, |l| l.entry_bytes);
-        let seen = level.zip(memory.read(entry, bytes)).map(|(l, raw)| (self.config.arch.decode)(l, raw));
+        let decode = self.config.arch.decode;
+        let raw = memory.read(entry, self.config.arch.entry_bytes());
+        let seen = level.zip(raw).map(|(l, raw)| decode(l, raw));
+        if let (Some(frame), Some(raw)) = (parent, raw) {
+            // A link that is told says nothing of other stores to the entry.
+            let before = if told.is_none() { self.told.insert(entry, Told { raw, frame }) } else { None };
+            let before = before.filter(|b| b.frame == frame).map(|b| b.raw);
+            if let (Some(level), Some(new)) = (level, seen) {
+                let slot = Slot { entry, table: frame, level };
+                self.stored(memory, slot, before.map(|raw| decode(level, raw)), new);
+            }
+        }
         let table = match (told, seen) {
             (Some(table), _) => table,
             (None, Some(Entry::Table { phys, .. })) => phys,
@@ -153,6 +202,25 @@ impl Sanitizer {
             }
         }
         self.reached(memory, table, Some(link), place, false);
+    }
+
+    /// A store to an entry of a table whose level is known.
+    fn stored(&mut self, memory: &(impl Memory + ?Sized), slot: Slot, old: Option<Entry>, new: Entry) {
+        if let Some(Entry::Table { phys, .. }) = old
+            && !matches!(new, Entry::Table { phys: same, .. } if same == phys)
+            && let Some(below) = self.frames.find(phys)
+            && let Some(f) = self.frames.get_mut(below)
+        {
+            f.history.push(self.event, Happened::Unhooked { entry: slot.entry });
+        }
+        if self.config.arch.break_before_make {
+            self.check_store(memory, slot, old, new);
+        }
+        if self.chance.is_some()
+            && let Some((_, va)) = self.way_up(memory, slot)
+        {
+            self.notice(va);
+        }
     }
 
     fn level_of(&self, phys: u64) -> Option<u8> {
@@ -186,13 +254,16 @@ impl Sanitizer {
         let levels = &self.config.arch.levels;
         let one =
             place.level.and_then(|l| levels.get(usize::from(l))).map_or(0, |l| u64::from(l.table_bytes));
+        let granule = self.config.arch.granule();
         let Some(f) = self.frames.get_mut(at) else { return FrameRef::UNKNOWN };
         f.leftovers = None;
         let freed = f.state == State::Freed;
         let old_level = f.level;
         if !freed {
-            // A block that holds several tables has no level of its own, unless one was announced.
-            f.level = f.level.or(place.level.filter(|_| f.size <= one));
+            // A block that holds several tables has no level of its own, unless one was announced. A small top may
+            // have a whole frame to itself.
+            let alone = f.size <= one || link.is_none() && f.phys == phys && f.size <= granule;
+            f.level = f.level.or(place.level.filter(|_| alone));
             if link.is_some() {
                 f.link = link;
             }
@@ -251,12 +322,12 @@ impl Sanitizer {
     }
 
     fn remember_content(&mut self, memory: &(impl Memory + ?Sized), at: FrameRef) {
-        let bytes = self.config.arch.levels.first().map_or(8, |l| l.entry_bytes);
+        let bytes = self.config.arch.entry_bytes();
         let Some(f) = self.frames.get_mut(at) else { return };
         let entries = (f.size / u64::from(bytes)) as u32;
         let start = f.phys;
         let words = (0..entries).filter_map(|i| {
-            let raw = memory.read(start + u64::from(i) * u64::from(bytes), bytes)?;
+            let raw = memory.read(start.wrapping_add(u64::from(i) * u64::from(bytes)), bytes)?;
             (raw != 0).then_some((i, raw))
         });
         f.leftovers = Some(words.collect());
@@ -265,13 +336,13 @@ impl Sanitizer {
     /// Reports entries that are as old as the allocation and that a walk would take for present.
     fn check_leftovers(&mut self, memory: &(impl Memory + ?Sized), at: FrameRef, place: Place) {
         let arch = &self.config.arch;
-        let bytes = arch.levels.first().map_or(8, |l| l.entry_bytes);
+        let bytes = arch.entry_bytes();
         let Some(f) = self.frames.get_mut(at) else { return };
         let Some(leftovers) = f.leftovers.take() else { return };
         let Some(level) = place.level.or(f.level) else { return };
         let start = f.phys;
         let mut old = leftovers.iter().filter(|&&(i, raw)| {
-            memory.read(start + u64::from(i) * u64::from(bytes), bytes) == Some(raw)
+            memory.read(start.wrapping_add(u64::from(i) * u64::from(bytes)), bytes) == Some(raw)
                 && (arch.decode)(level, raw) != Entry::Empty
         });
         if let Some(&(index, raw)) = old.next() {
@@ -299,15 +370,11 @@ impl Sanitizer {
             CpuState::Lazy => "lazy",
             CpuState::Away => "away",
         };
-        let flush =
-            cpu.loaded.and_then(|l| cpu.contexts.get(l.context as usize)).and_then(|c| c.last_flush());
+        let space = held.space.unwrap_or_default();
+        let why = self.explain_flush(held.cpu, space, held.va, Some(held.rule), held.since);
         self.report(kind, held.rule, place, || {
             let since = held.since.map_or_else(String::new, |e| format!(", since event {e}"));
-            let flush = flush.map_or_else(
-                || "it has not flushed since it loaded the root".to_owned(),
-                |(event, flush)| format!("its last flush: {flush} at event {event}"),
-            );
-            format!("CPU {} is {state}{since}; {flush}", held.cpu)
+            format!("CPU {} is {state}{since}; {why}", held.cpu)
         });
     }
 
@@ -318,6 +385,13 @@ impl Sanitizer {
             if let Some(loaded) = c.loaded.filter(|l| f.contains(l.root) && l.frame == at) {
                 let space = Some(loaded.space);
                 return Some(Held { rule: Rule::HeldAsRoot, cpu, space, va: None, since: None });
+            }
+        }
+        for (cpu, c) in self.cpus.iter().enumerate() {
+            if let Some(flight) = c.flights.iter().find(|f| f.table.frame == at) {
+                let space = c.loaded.map(|l| l.space);
+                let (va, since) = (Some(flight.va), Some(flight.since));
+                return Some(Held { rule: Rule::HeldByWalker, cpu, space, va, since });
             }
         }
         let arch = &self.config.arch;
@@ -358,7 +432,7 @@ impl Sanitizer {
         }
     }
 
-    fn points_at(&self, memory: &(impl Memory + ?Sized), link: Link, f: &Frame) -> bool {
+    pub(crate) fn points_at(&self, memory: &(impl Memory + ?Sized), link: Link, f: &Frame) -> bool {
         let arch = &self.config.arch;
         let Some(above) = f.level.map(|l| l + 1).filter(|&l| l <= arch.top()) else { return false };
         let Some(raw) = memory.read(link.entry, arch.levels[above as usize].entry_bytes) else {
@@ -381,7 +455,7 @@ impl Sanitizer {
 }
 
 /// The generation of a holder's context, `None` if there is none any more.
-fn generation_of(cpu: &Cpu, context: u32) -> Option<u32> {
+pub(crate) fn generation_of(cpu: &Cpu, context: u32) -> Option<u32> {
     match context {
         REGISTERS => Some(cpu.register_generation),
         GLOBALS => Some(cpu.globals.generation),

@@ -5,72 +5,31 @@ use crate::memory::Memory;
 use crate::mmu::{Loaded, Register, Table, TlbEntry};
 use crate::report::{Kind, Place, Rule};
 use crate::sanitizer::Sanitizer;
-use std::fmt;
+use crate::translation::{Fault, Translation};
 
 /// In place of a context in a [`Holder`]: the global translations.
 pub(crate) const GLOBALS: u32 = u32::MAX - 1;
 
-/// Where an access ends up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Translation {
-    /// Physical address of the byte accessed.
-    pub phys: u64,
-    /// What the translation allows.
-    pub perms: Perms,
-    /// The level whose entry maps the page; 0 is the smallest page size.
-    pub level: u8,
-    /// The same in every address space.
-    pub global: bool,
-    /// Whether the TLB answered.
-    pub from_tlb: bool,
-}
-
-/// Why an access cannot be translated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// The entry at this level is empty.
-    NotPresent {
-        /// Level of the entry.
-        level: u8,
-    },
-    /// The page is mapped, but not for this access.
-    Permission,
-    /// Reserved bits are set in an entry of this level.
-    Malformed {
-        /// Level of the entry.
-        level: u8,
-    },
-    /// The table of this level lies outside memory.
-    OutsideMemory {
-        /// Level of the table.
-        level: u8,
-    },
-    /// The address is not canonical.
-    NonCanonical,
-    /// The CPU does not exist or has no root loaded.
-    NoRoot,
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotPresent { level } => write!(f, "not present at level {level}"),
-            Self::Permission => write!(f, "not permitted"),
-            Self::Malformed { level } => write!(f, "reserved bits set at level {level}"),
-            Self::OutsideMemory { level } => write!(f, "table of level {level} outside memory"),
-            Self::NonCanonical => write!(f, "address not canonical"),
-            Self::NoRoot => write!(f, "no root loaded"),
-        }
-    }
-}
-
-impl std::error::Error for Fault {}
-
 /// Where a walk begins.
-struct Start {
-    table: Table,
-    level: u8,
+pub(crate) struct Start {
+    pub(crate) table: Table,
+    pub(crate) level: u8,
     /// Not at the root in memory.
+    pub(crate) cached: bool,
+}
+
+/// What one entry led to.
+pub(crate) enum Step {
+    /// The table of the level below, cached by now.
+    Down(Table),
+    End(Result<Translation, Fault>),
+}
+
+/// How a walk ended.
+struct Walked {
+    result: Result<Translation, Fault>,
+    /// What it began with, if that was cached.
+    from: Option<(Table, u8)>,
     cached: bool,
 }
 
@@ -91,33 +50,51 @@ impl Sanitizer {
         va: u64,
         access: Access,
     ) -> Result<Translation, Fault> {
-        self.event += 1;
+        self.hook(|s| {
+            s.adversary_acts(memory);
+            s.notice(va);
+            s.access(memory, cpu, va, access)
+        })
+    }
+
+    fn access(
+        &mut self,
+        memory: &(impl Memory + ?Sized),
+        cpu: usize,
+        va: u64,
+        access: Access,
+    ) -> Result<Translation, Fault> {
         self.stats.translations += 1;
         let loaded = self.loaded(cpu, va)?;
         if let Some(hit) = self.cached(cpu, loaded.context, va) {
             if hit.perms.allows(access) {
                 self.stats.tlb_hits += 1;
                 let truth = self.look(memory, loaded.root, va);
+                if let (true, Ok(truth)) = (self.config.arch.break_before_make, truth) {
+                    self.check_beside(memory, (cpu, loaded), va, hit, truth);
+                }
                 self.compare(cpu, loaded, va, access, Ok(hit), truth);
                 return Ok(hit);
             }
             self.stats.spurious_faults += 1;
             self.drop_translation(cpu, loaded.context, va);
         }
-        let (mut result, cached) = self.walk(memory, cpu, loaded, va, Some(access));
+        let walked = self.walk(memory, cpu, loaded, va, Some(access));
         if self.config.eager_walkers {
             self.others_walk(memory, cpu, loaded, va);
         }
-        if !cached {
+        let mut result = walked.result;
+        if !walked.cached {
             return result;
         }
         let truth = self.look(memory, loaded.root, va);
+        self.check_walk_beside(memory, (cpu, loaded), va, &walked, truth);
         if result.is_err() {
             // A fault drops the entries that were used for the address (Intel SDM vol. 3, 4.10.4.1).
             self.drop_translation(cpu, loaded.context, va);
-            if truth.is_ok_and(|t| t.perms.allows(access)) {
+            if truth.is_ok_and(|t| t.accessed && t.perms.allows(access)) {
                 self.stats.spurious_faults += 1;
-                result = self.walk(memory, cpu, loaded, va, Some(access)).0;
+                result = self.walk(memory, cpu, loaded, va, Some(access)).result;
             }
         }
         self.compare(cpu, loaded, va, access, result, truth);
@@ -129,10 +106,49 @@ impl Sanitizer {
     /// It may come in the middle of an operation, so it does not report stale translations; what it reports are
     /// tables that no walker may ever meet.
     pub fn probe_walk(&mut self, memory: &(impl Memory + ?Sized), cpu: usize, va: u64) {
-        self.event += 1;
-        let Ok(loaded) = self.loaded(cpu, va) else { return };
-        if self.cached(cpu, loaded.context, va).is_none() {
-            let _ = self.walk(memory, cpu, loaded, va, None);
+        self.hook(|s| {
+            s.notice(va);
+            if let Ok(loaded) = s.loaded(cpu, va) {
+                s.probe(memory, cpu, loaded, va);
+            }
+        });
+    }
+
+    /// A speculative walk. Where two valid translations must not meet, it finds out whether they would.
+    pub(crate) fn probe(&mut self, memory: &(impl Memory + ?Sized), cpu: usize, loaded: Loaded, va: u64) {
+        let beside = self.config.arch.break_before_make;
+        if let Some(hit) = self.cached(cpu, loaded.context, va) {
+            if beside && let Ok(truth) = self.look(memory, loaded.root, va) {
+                self.check_beside(memory, (cpu, loaded), va, hit, truth);
+            }
+            return;
+        }
+        let walked = self.walk(memory, cpu, loaded, va, None);
+        if beside && walked.cached {
+            let truth = self.look(memory, loaded.root, va);
+            self.check_walk_beside(memory, (cpu, loaded), va, &walked, truth);
+        }
+    }
+
+    /// What a walk from a cached table found, beside what memory says.
+    fn check_walk_beside(
+        &mut self,
+        memory: &(impl Memory + ?Sized),
+        (cpu, loaded): (usize, Loaded),
+        va: u64,
+        walked: &Walked,
+        truth: Result<Translation, Fault>,
+    ) {
+        let Ok(truth) = truth else { return };
+        if !self.config.arch.break_before_make {
+            return;
+        }
+        match (walked.result, walked.from) {
+            (Ok(held), _) => self.check_beside(memory, (cpu, loaded), va, held, truth),
+            (Err(_), Some((table, level))) if truth.level > level => {
+                self.check_table_beside_block((cpu, loaded), va, table, truth);
+            }
+            _ => {}
         }
     }
 
@@ -141,9 +157,9 @@ impl Sanitizer {
         for other in (0..self.cpus.len()).filter(|&c| c != cpu) {
             if let Some(theirs) = self.cpus[other].loaded
                 && theirs.root == loaded.root
-                && self.cached(other, theirs.context, va).is_none()
+                && self.cpus[other].settled
             {
-                let _ = self.walk(memory, other, theirs, va, None);
+                self.probe(memory, other, theirs, va);
             }
         }
     }
@@ -156,6 +172,7 @@ impl Sanitizer {
             self.misuse(Rule::NoRoot, Place { cpu: Some(cpu), va: Some(va), ..Place::default() });
             return Err(Fault::NoRoot);
         };
+        self.cpus[cpu].settled = true;
         if self.config.arch.is_canonical(va) { Ok(loaded) } else { Err(Fault::NonCanonical) }
     }
 
@@ -169,7 +186,9 @@ impl Sanitizer {
             None => (true, c.globals.lookup(arch, va)?),
         };
         let offset = va & ((1 << arch.levels[level as usize].shift) - 1);
-        Some(Translation { phys: entry.phys + offset, perms: entry.perms, level, global, from_tlb: true })
+        let TlbEntry { phys, perms, memory_type, .. } = entry;
+        let phys = phys.wrapping_add(offset);
+        Some(Translation { phys, perms, level, global, memory_type, accessed: true, from_tlb: true })
     }
 
     fn drop_translation(&mut self, cpu: usize, context: u32, va: u64) {
@@ -177,6 +196,7 @@ impl Sanitizer {
         let c = &mut self.cpus[cpu];
         c.globals.flush_page(arch, va, true);
         c.contexts[context as usize].drop_address(arch, va);
+        c.flights.retain(|f| arch.position(f.level, f.va) != arch.position(f.level, va));
     }
 
     /// What memory says, read from the root.
@@ -196,9 +216,11 @@ impl Sanitizer {
             match (arch.decode)(level, raw) {
                 Entry::Empty => return Err(Fault::NotPresent { level }),
                 Entry::Malformed => return Err(Fault::Malformed { level }),
-                Entry::Leaf { phys, perms, global } => {
-                    let phys = phys + (va & ((1 << l.shift) - 1));
-                    return Ok(Translation { phys, perms: allowed & perms, level, global, from_tlb: false });
+                Entry::Leaf { phys, perms, global, accessed, memory_type } => {
+                    let phys = phys.wrapping_add(va & ((1 << l.shift) - 1));
+                    let perms = allowed & perms;
+                    let from_tlb = false;
+                    return Ok(Translation { phys, perms, level, global, memory_type, accessed, from_tlb });
                 }
                 Entry::Table { phys, perms } => {
                     table = phys;
@@ -224,27 +246,23 @@ impl Sanitizer {
             (Ok(u), Ok(t)) if u.phys != t.phys => Rule::Remapped,
             (Ok(_), Ok(t)) if !t.perms.allows(access) => Rule::PermissionRemoved,
             (Ok(_), Err(_)) => Rule::Unmapped,
-            (Err(_), Ok(t)) if t.perms.allows(access) => Rule::NotReloaded,
+            (Err(_), Ok(t)) if t.accessed && t.perms.allows(access) => Rule::NotReloaded,
             _ => return,
         };
         let level = used.or(truth).ok().map(|t| t.level);
         let place = Place { va: Some(va), cpu: Some(cpu), level, space: Some(loaded.space), frame: None };
-        let last = self.cpus[cpu].contexts[loaded.context as usize].last_flush();
+        let why = self.explain_flush(cpu, loaded.space, Some(va), None, None);
         self.report(Kind::StaleUse, rule, place, || {
             let show = |t: Result<Translation, Fault>| match t {
                 Ok(t) => format!("{:#x} ({})", t.phys, t.perms),
                 Err(fault) => fault.to_string(),
             };
-            let flush = last.map_or_else(
-                || "it has flushed nothing since".to_owned(),
-                |(event, flush)| format!("its last flush: {flush} at event {event}"),
-            );
-            format!("{:?}: CPU used {}, memory says {}; {flush}", access.kind, show(used), show(truth))
+            format!("{:?}: CPU used {}, memory says {}; {why}", access.kind, show(used), show(truth))
         });
     }
 
     /// The deepest table for `va` that the CPU has cached.
-    fn start(&self, cpu: usize, loaded: Loaded, va: u64) -> Result<Start, Fault> {
+    pub(crate) fn start(&self, cpu: usize, loaded: Loaded, va: u64) -> Result<Start, Fault> {
         let arch = &self.config.arch;
         let c = &self.cpus[cpu];
         let top = arch.top();
@@ -269,8 +287,7 @@ impl Sanitizer {
         Ok(Start { table, level: top, cached: false })
     }
 
-    /// Walks the tables for `va`, through the CPU's caches; `None` is a speculative walk. Says too whether anything
-    /// cached was used.
+    /// Walks the tables for `va`, through the CPU's caches; `None` is a speculative walk.
     fn walk(
         &mut self,
         memory: &(impl Memory + ?Sized),
@@ -278,57 +295,89 @@ impl Sanitizer {
         loaded: Loaded,
         va: u64,
         access: Option<Access>,
-    ) -> (Result<Translation, Fault>, bool) {
+    ) -> Walked {
         self.stats.walks += 1;
-        let Start { mut table, mut level, cached } = match self.start(cpu, loaded, va) {
-            Ok(start) => start,
-            Err(fault) => return (Err(fault), true),
-        };
-        self.stats.structure_hits += u64::from(cached);
-        if cached {
-            self.check_cached_table(cpu, loaded, va, table, level);
+        match self.start(cpu, loaded, va) {
+            Err(fault) => Walked { result: Err(fault), from: None, cached: true },
+            Ok(start) => {
+                let Start { table, level, cached } = start;
+                self.stats.structure_hits += u64::from(cached);
+                if cached {
+                    self.check_cached_table(cpu, loaded, va, table, level);
+                }
+                let result = self.descend(memory, (cpu, loaded), va, access, (table, level));
+                Walked { result, from: cached.then_some((table, level)), cached }
+            }
         }
-        let decode = self.config.arch.decode;
+    }
+
+    /// Reads entries from a table of a level on downwards, and caches what they say.
+    pub(crate) fn descend(
+        &mut self,
+        memory: &(impl Memory + ?Sized),
+        on: (usize, Loaded),
+        va: u64,
+        access: Option<Access>,
+        (mut table, mut level): (Table, u8),
+    ) -> Result<Translation, Fault> {
         loop {
-            let l = self.config.arch.levels[level as usize];
-            let at = table.phys.wrapping_add(l.index(va) * u64::from(l.entry_bytes));
-            let place = Place {
-                frame: Some(table.phys),
-                va: Some(va),
-                cpu: Some(cpu),
-                level: Some(level),
-                space: Some(loaded.space),
-            };
-            let Some(raw) = memory.read(at, l.entry_bytes) else {
-                self.report(Kind::OutsideMemory, Rule::NoMemory, place, || format!("read of {at:#x}"));
-                return (Err(Fault::OutsideMemory { level }), cached);
-            };
-            match decode(level, raw) {
-                Entry::Empty => return (Err(Fault::NotPresent { level }), cached),
-                Entry::Leaf { phys, perms, global } => {
-                    let perms = table.perms & perms;
-                    if access.is_some_and(|a| !perms.allows(a)) {
-                        return (Err(Fault::Permission), cached);
-                    }
-                    let entry = TlbEntry { phys, since: self.event, via: table.frame, perms };
-                    self.fill(cpu, loaded, va, level, entry, global);
-                    let phys = phys + (va & ((1 << l.shift) - 1));
-                    return (Ok(Translation { phys, perms, level, global, from_tlb: false }), cached);
+            match self.step(memory, on, va, access, (table, level)) {
+                Step::Down(below) => (table, level) = (below, level - 1),
+                Step::End(result) => return result,
+            }
+        }
+    }
+
+    /// Reads the entry for `va` in a table of a level, and caches what it says.
+    #[inline]
+    pub(crate) fn step(
+        &mut self,
+        memory: &(impl Memory + ?Sized),
+        (cpu, loaded): (usize, Loaded),
+        va: u64,
+        access: Option<Access>,
+        (table, level): (Table, u8),
+    ) -> Step {
+        let l = self.config.arch.levels[level as usize];
+        let at = table.phys.wrapping_add(l.index(va) * u64::from(l.entry_bytes));
+        let place = Place {
+            frame: Some(table.phys),
+            va: Some(va),
+            cpu: Some(cpu),
+            level: Some(level),
+            space: Some(loaded.space),
+        };
+        let Some(raw) = memory.read(at, l.entry_bytes) else {
+            self.report(Kind::OutsideMemory, Rule::NoMemory, place, || format!("read of {at:#x}"));
+            return Step::End(Err(Fault::OutsideMemory { level }));
+        };
+        match (self.config.arch.decode)(level, raw) {
+            Entry::Empty => Step::End(Err(Fault::NotPresent { level })),
+            Entry::Leaf { accessed: false, .. } => Step::End(Err(Fault::NotAccessed { level })),
+            Entry::Leaf { phys, perms, global, memory_type, accessed } => {
+                let perms = table.perms & perms;
+                if access.is_some_and(|a| !perms.allows(a)) {
+                    return Step::End(Err(Fault::Permission));
                 }
-                Entry::Table { phys, perms } if level > 0 => {
-                    let link = Some(Link { entry: at, parent: table.frame });
-                    level -= 1;
-                    let place = Place { frame: Some(phys), level: Some(level), ..place };
-                    let frame = self.reached(memory, phys, link, place, true);
-                    table = Table { phys, frame, perms: table.perms & perms };
-                    self.cache_table(cpu, loaded, va, level, table);
-                }
-                Entry::Table { .. } | Entry::Malformed => {
-                    self.report(Kind::MalformedEntry, Rule::Reserved, place, || {
-                        format!("the entry at {at:#x} is {raw:#x}")
-                    });
-                    return (Err(Fault::Malformed { level }), cached);
-                }
+                let entry = TlbEntry { phys, since: self.event, via: table.frame, perms, memory_type };
+                self.fill(cpu, loaded, va, level, entry, global);
+                let phys = phys.wrapping_add(va & ((1 << l.shift) - 1));
+                let from_tlb = false;
+                Step::End(Ok(Translation { phys, perms, level, global, memory_type, accessed, from_tlb }))
+            }
+            Entry::Table { phys, perms } if level > 0 => {
+                let link = Some(Link { entry: at, parent: table.frame });
+                let place = Place { frame: Some(phys), level: Some(level - 1), ..place };
+                let frame = self.reached(memory, phys, link, place, true);
+                let table = Table { phys, frame, perms: table.perms & perms };
+                self.cache_table(cpu, loaded, va, level - 1, table);
+                Step::Down(table)
+            }
+            Entry::Table { .. } | Entry::Malformed => {
+                self.report(Kind::MalformedEntry, Rule::Reserved, place, || {
+                    format!("the entry at {at:#x} is {raw:#x}")
+                });
+                Step::End(Err(Fault::Malformed { level }))
             }
         }
     }
@@ -357,7 +406,7 @@ impl Sanitizer {
         }
     }
 
-    fn cache_table(&mut self, cpu: usize, loaded: Loaded, va: u64, level: u8, table: Table) {
+    pub(crate) fn cache_table(&mut self, cpu: usize, loaded: Loaded, va: u64, level: u8, table: Table) {
         let arch = &self.config.arch;
         if arch.structures == StructureScope::None {
             return;
@@ -371,7 +420,14 @@ impl Sanitizer {
     }
 
     /// A table that was cached when it was one may be none any more.
-    fn check_cached_table(&mut self, cpu: usize, loaded: Loaded, va: u64, table: Table, level: u8) {
+    pub(crate) fn check_cached_table(
+        &mut self,
+        cpu: usize,
+        loaded: Loaded,
+        va: u64,
+        table: Table,
+        level: u8,
+    ) {
         if table.frame == FrameRef::UNKNOWN || self.is_table(table.frame) {
             return;
         }

@@ -3,7 +3,7 @@ mod common;
 
 use common::{Machine, PAGE, RO, RW};
 use proptest::prelude::*;
-use ptsan::{Access, Arch, Config, Flush, Kind, StructureScope};
+use ptsan::{Access, Adversary, Arch, Config, Flush, Kind, StructureScope};
 use std::collections::BTreeMap;
 
 const CPUS: usize = 3;
@@ -44,7 +44,8 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 fn arch() -> impl Strategy<Value = Arch> {
-    (any::<bool>(), 0..3u8).prop_map(|(pae, scope)| Arch {
+    (any::<bool>(), 0..3u8, any::<bool>()).prop_map(|(pae, scope, break_before_make)| Arch {
+        break_before_make,
         structures: match scope {
             0 => StructureScope::AnyInvalidation,
             1 => StructureScope::Tagged,
@@ -57,10 +58,12 @@ fn arch() -> impl Strategy<Value = Arch> {
 /// What is mapped, as the simplest possible model.
 type Model = BTreeMap<(u64, usize), (u64, bool)>;
 
-fn start(arch: Arch, asids: bool) -> Machine {
+fn start(arch: Arch, asids: bool, adversary: Option<(u64, u16)>) -> Machine {
     // PAE has no ASIDs.
     let asids = asids && !arch.top_registers;
-    let mut m = Machine::with(Config { cpus: CPUS, asids, eager_walkers: true, ..Config::new(arch) });
+    let adversary = adversary.map(|(seed, rate)| Adversary { seed, rate });
+    let config = Config { cpus: CPUS, asids, eager_walkers: true, adversary, ..Config::new(arch) };
+    let mut m = Machine::with(config);
     for space in 1..=SPACES {
         m.space(space);
     }
@@ -103,9 +106,11 @@ proptest! {
 
     #[test]
     fn correct_code_gives_no_findings(
-        arch in arch(), asids: bool, ops in prop::collection::vec(op(), 1..200),
+        arch in arch(), asids: bool, tells: bool, adversary: Option<(u64, u16)>,
+        ops in prop::collection::vec(op(), 1..200),
     ) {
-        let mut m = start(arch, asids);
+        let mut m = start(arch, asids, adversary.map(|(seed, rate)| (seed, rate % 8000)));
+        m.tells = tells;
         let mut model = Model::new();
         for op in ops {
             run(&mut m, &mut model, op);
@@ -150,7 +155,7 @@ proptest! {
         arch in arch(), asids: bool, ops in prop::collection::vec(op(), 0..60),
         cpu in 0..CPUS, page in 0..PAGES.len(), change in 0..3u8, lazy: bool,
     ) {
-        let mut m = start(arch, asids);
+        let mut m = start(arch, asids, None);
         let mut model = Model::new();
         for op in ops {
             run(&mut m, &mut model, op);

@@ -2,14 +2,19 @@
 //!
 //! An [`Arch`] is a table of data and one function, [`Arch::decode`]; the software MMU needs nothing else. Levels
 //! are numbered from the leaves: level 0 holds the smallest pages, the last level is the root (the *top*).
+mod aarch64;
 mod perms;
 mod riscv;
 mod x86;
+mod x86_32;
 
+pub use aarch64::Granule;
 pub use perms::{Access, AccessKind, Perms};
 
 /// The most levels a format may have.
 pub const MAX_LEVELS: usize = 8;
+/// The largest table that a format may have.
+const MAX_TABLE_BYTES: u32 = 1 << 24;
 
 /// The shape of the tables of one level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +64,11 @@ pub enum Entry {
         perms: Perms,
         /// The translation holds in every address space.
         global: bool,
+        /// The walk may use and cache it. AArch64 faults on an entry whose access flag is clear, and caches nothing;
+        /// hardware that sets an accessed bit by itself says `true` always.
+        accessed: bool,
+        /// The memory type, as the format numbers it: only compared.
+        memory_type: u8,
     },
     /// Present, with reserved bits set or at a level where it may not be: the hardware faults.
     Malformed,
@@ -86,6 +96,8 @@ pub enum Canonical {
     SignExtended,
     /// All zero.
     ZeroExtended,
+    /// All one: the upper of two trees (AArch64 `TTBR1`).
+    OnesExtended,
 }
 
 /// A page-table format and the caching rules of the MMU that walks it.
@@ -104,6 +116,10 @@ pub struct Arch {
     /// The entries of the top are copied into registers when the root is loaded, and only another load refreshes
     /// them (x86 PAE; Intel SDM vol. 3, 4.4.1).
     pub top_registers: bool,
+    /// A valid entry that a CPU may hold must be made invalid and be flushed before another valid one with another
+    /// output, size, memory type or reach (global or not) takes its place (Arm ARM, "Using break-before-make when
+    /// updating translation table entries"): [`crate::Kind::BreakBeforeMake`].
+    pub break_before_make: bool,
     /// Decodes an entry found at a level.
     pub decode: fn(level: u8, raw: u64) -> Entry,
 }
@@ -124,7 +140,28 @@ impl Arch {
         match self.canonical {
             Canonical::SignExtended => ((va << unused) as i64 >> unused) as u64 == va,
             Canonical::ZeroExtended => (va << unused) >> unused == va,
+            Canonical::OnesExtended => (!va << unused) >> unused == !va,
         }
+    }
+
+    /// The address whose translated bits are those of `va`, with the bits above as they must be.
+    pub(crate) fn extend(&self, va: u64) -> u64 {
+        let unused = 64u32.saturating_sub(u32::from(self.va_bits)).min(63);
+        match self.canonical {
+            Canonical::SignExtended => ((va << unused) as i64 >> unused) as u64,
+            Canonical::ZeroExtended => (va << unused) >> unused,
+            Canonical::OnesExtended => !((!va << unused) >> unused),
+        }
+    }
+
+    /// The size of a usual table: what one frame holds.
+    pub(crate) fn granule(&self) -> u64 {
+        self.levels.first().map_or(4096, |l| u64::from(l.table_bytes))
+    }
+
+    /// The size of an entry in bytes, the same at all levels.
+    pub(crate) fn entry_bytes(&self) -> u8 {
+        self.levels.first().map_or(8, |l| l.entry_bytes)
     }
 
     /// Identifies the table of `level` that translates `va`: the bits of `va` above the span of such a table.
@@ -141,13 +178,26 @@ impl Arch {
         (position >> 3).checked_shl(u32::from(l.shift) + u32::from(l.index_bits)).unwrap_or(0)
     }
 
-    /// Whether the description can be walked: between one level and [`MAX_LEVELS`], entries of 4 or 8 bytes.
+    /// Whether the description can be walked: between one level and [`MAX_LEVELS`] that join without a gap, entries
+    /// of 4 or 8 bytes, and tables that hold as many as their index can select.
     pub(crate) fn is_usable(&self) -> bool {
+        let fits = |l: &Level| {
+            matches!(l.entry_bytes, 4 | 8)
+                && l.entry_bytes == self.entry_bytes()
+                && (1..=20).contains(&l.index_bits)
+                && u32::from(l.shift) + u32::from(l.index_bits) <= 64
+                && u64::from(l.entry_bytes) << l.index_bits <= u64::from(l.table_bytes)
+                && l.table_bytes <= MAX_TABLE_BYTES
+        };
+        let joined = |w: &[Level]| w[0].shift + w[0].index_bits == w[1].shift;
         (1..=MAX_LEVELS).contains(&self.levels.len())
-            && self.levels.iter().all(|l| {
-                matches!(l.entry_bytes, 4 | 8)
-                    && (1..=20).contains(&l.index_bits)
-                    && u32::from(l.shift) + u32::from(l.index_bits) <= 64
-            })
+            && (1..=64).contains(&self.va_bits)
+            && self.levels.iter().all(fits)
+            && self.levels.windows(2).all(joined)
+    }
+
+    /// What stands for a format that there is not: [`crate::Rule::BadArch`] reports it.
+    fn unusable(self) -> Self {
+        Self { levels: Vec::new(), ..self }
     }
 }

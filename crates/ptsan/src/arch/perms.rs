@@ -13,17 +13,27 @@ impl Perms {
     pub const READ: Self = Self(1);
     /// Stores.
     pub const WRITE: Self = Self(2);
-    /// Instruction fetches.
-    pub const EXEC: Self = Self(4);
-    /// All of the above in user mode too.
+    /// Instruction fetches, in whatever mode has access.
+    pub const EXEC: Self = Self(4 | 16);
+    /// Loads and stores in user mode too, and fetches if there is [`Perms::USER_EXEC`].
     pub const USER: Self = Self(8);
+    /// Instruction fetches in user mode, with [`Perms::USER`].
+    pub const USER_EXEC: Self = Self(4);
+    /// Instruction fetches in supervisor mode.
+    pub const KERNEL_EXEC: Self = Self(16);
     /// Everything.
-    pub const ALL: Self = Self(15);
+    pub const ALL: Self = Self(31);
 
     /// These permissions and, if `yes`, those of `more`.
     #[must_use]
     pub const fn with_if(self, more: Self, yes: bool) -> Self {
         if yes { Self(self.0 | more.0) } else { self }
+    }
+
+    /// These permissions without, if `yes`, those of `less`.
+    #[must_use]
+    pub const fn without_if(self, less: Self, yes: bool) -> Self {
+        if yes { Self(self.0 & !less.0) } else { self }
     }
 
     /// Whether all of `other` is allowed.
@@ -56,11 +66,17 @@ impl BitOr for Perms {
 }
 
 impl fmt::Display for Perms {
+    /// `rwxu`; in place of the `x`, `k` is executable in supervisor mode alone and `e` in user mode alone.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (bit, c) in [(Self::READ, 'r'), (Self::WRITE, 'w'), (Self::EXEC, 'x'), (Self::USER, 'u')] {
-            write!(f, "{}", if self.contains(bit) { c } else { '-' })?;
-        }
-        Ok(())
+        let exec = match (self.contains(Self::KERNEL_EXEC), self.contains(Self::USER_EXEC)) {
+            (true, true) => 'x',
+            (true, false) => 'k',
+            (false, true) => 'e',
+            (false, false) => '-',
+        };
+        let letter = |bit, c| if self.contains(bit) { c } else { '-' };
+        let (read, write) = (letter(Self::READ, 'r'), letter(Self::WRITE, 'w'));
+        write!(f, "{read}{write}{exec}{}", letter(Self::USER, 'u'))
     }
 }
 
@@ -103,7 +119,8 @@ impl Access {
         let kind = match self.kind {
             AccessKind::Read => Perms::READ,
             AccessKind::Write => Perms::WRITE,
-            AccessKind::Exec => Perms::EXEC,
+            AccessKind::Exec if self.user => Perms::USER_EXEC,
+            AccessKind::Exec => Perms::KERNEL_EXEC,
         };
         kind.with_if(Perms::USER, self.user)
     }

@@ -1,4 +1,4 @@
-//! RISC-V Sv39, Sv48 and Sv57 (privileged architecture, supervisor level).
+//! RISC-V Sv32, Sv39, Sv48 and Sv57 (privileged architecture, supervisor level).
 use super::{Arch, Canonical, Entry, Level, Perms, StructureScope};
 
 const VALID: u64 = 1 << 0;
@@ -14,8 +14,25 @@ const RESERVED: u64 = 0x7f << 54;
 /// Where the frame number starts, and its width.
 const FRAME_SHIFT: u32 = 10;
 const FRAME_MASK: u64 = (1 << 44) - 1;
+/// Bits 62 and 61: the memory type (Svpbmt).
+const MEMORY_TYPE_SHIFT: u32 = 61;
 
 impl Arch {
+    /// 32-bit RISC-V with 2 levels, 4-byte entries and 34-bit physical addresses; see [`Arch::riscv_sv39`].
+    #[must_use]
+    pub fn riscv_sv32() -> Self {
+        let table = Level { index_bits: 10, shift: 12, entry_bytes: 4, table_bytes: 4096 };
+        Arch {
+            name: "RISC-V Sv32",
+            levels: vec![table, Level { shift: 22, ..table }],
+            va_bits: 32,
+            canonical: Canonical::ZeroExtended,
+            // Frame numbers take all bits from 10 up: there is nothing reserved.
+            decode: |level, raw| decode(level, raw & u64::from(u32::MAX), 10),
+            ..riscv("", 2)
+        }
+    }
+
     /// RISC-V with 3 levels and 39-bit addresses.
     ///
     /// An invalidation by address is taken for what the architecture promises: leaf entries only. Entries that are
@@ -48,11 +65,12 @@ fn riscv(name: &'static str, levels: u8) -> Arch {
         canonical: Canonical::SignExtended,
         structures: StructureScope::WholeSpace,
         top_registers: false,
-        decode,
+        break_before_make: false,
+        decode: |level, raw| decode(level, raw, 9),
     }
 }
 
-fn decode(level: u8, raw: u64) -> Entry {
+fn decode(level: u8, raw: u64, index_bits: u32) -> Entry {
     if raw & VALID == 0 {
         return Entry::Empty;
     }
@@ -67,7 +85,7 @@ fn decode(level: u8, raw: u64) -> Entry {
         // Permissions stand in leaf entries alone.
         return Entry::Table { phys: frame << 12, perms: Perms::ALL };
     }
-    if frame & ((1 << (9 * u32::from(level))) - 1) != 0 {
+    if frame & ((1 << (index_bits * u32::from(level))) - 1) != 0 {
         return Entry::Malformed;
     }
     let perms = Perms::NONE
@@ -75,7 +93,13 @@ fn decode(level: u8, raw: u64) -> Entry {
         .with_if(Perms::WRITE, raw & WRITE != 0)
         .with_if(Perms::EXEC, raw & EXECUTE != 0)
         .with_if(Perms::USER, raw & USER != 0);
-    Entry::Leaf { phys: frame << 12, perms, global: raw & GLOBAL != 0 }
+    Entry::Leaf {
+        phys: frame << 12,
+        perms,
+        global: raw & GLOBAL != 0,
+        accessed: true,
+        memory_type: (raw >> MEMORY_TYPE_SHIFT & 3) as u8,
+    }
 }
 
 #[cfg(test)]
@@ -84,6 +108,7 @@ mod tests {
 
     #[test]
     fn leaves_tables_and_reserved_patterns() {
+        let decode = Arch::riscv_sv39().decode;
         let table = 0x5 << 10 | VALID;
         assert_eq!(decode(1, table), Entry::Table { phys: 0x5000, perms: Perms::ALL });
         assert_eq!(decode(0, table), Entry::Malformed, "no table below the last level");
@@ -93,5 +118,21 @@ mod tests {
         assert_eq!(decode(1, table | READ), Entry::Malformed, "misaligned large page");
         assert!(matches!(decode(1, 0x200 << 10 | VALID | EXECUTE), Entry::Leaf { phys: 0x20_0000, .. }));
         assert_eq!(decode(1, 0), Entry::Empty);
+    }
+
+    #[test]
+    fn sv32_reaches_34_bits_of_physical_memory_with_4_byte_entries() {
+        let arch = Arch::riscv_sv32();
+        assert!(arch.is_usable());
+        let decode = arch.decode;
+        assert_eq!(
+            decode(1, 0xffff_fc00 | VALID),
+            Entry::Table { phys: 0x3_ffff_f000, perms: Perms::ALL },
+            "22 bits of frame number"
+        );
+        assert!(matches!(decode(0, 0x8000_0000 | VALID | READ), Entry::Leaf { phys: 0x2_0000_0000, .. }));
+        assert!(matches!(decode(1, 0x400 << 10 | VALID | READ), Entry::Leaf { phys: 0x40_0000, .. }));
+        assert_eq!(decode(1, 0x200 << 10 | VALID | READ), Entry::Malformed, "half of a 4 MiB page");
+        assert!(arch.is_canonical(0xffff_ffff) && !arch.is_canonical(1 << 32));
     }
 }

@@ -1,4 +1,4 @@
-//! x86: 4 and 5 levels of 64-bit mode, and 32-bit PAE (Intel SDM vol. 3, 4.4 and 4.5).
+//! x86 with 8-byte entries: 4 and 5 levels of 64-bit mode, and 32-bit PAE (Intel SDM vol. 3, 4.4 and 4.5).
 use super::{Arch, Canonical, Entry, Level, Perms, StructureScope};
 
 const PRESENT: u64 = 1 << 0;
@@ -33,6 +33,7 @@ impl Arch {
             canonical: Canonical::SignExtended,
             structures: StructureScope::AnyInvalidation,
             top_registers: false,
+            break_before_make: false,
             decode: |level, raw| match level {
                 0 if raw & PRESENT != 0 => page(raw),
                 1 | 2 => directory(level, raw),
@@ -67,6 +68,7 @@ impl Arch {
             canonical: Canonical::ZeroExtended,
             structures: StructureScope::AnyInvalidation,
             top_registers: true,
+            break_before_make: false,
             decode: |level, raw| match level {
                 0 if raw & PRESENT != 0 => page(raw),
                 1 => directory(level, raw),
@@ -79,7 +81,8 @@ impl Arch {
 }
 
 fn page(raw: u64) -> Entry {
-    Entry::Leaf { phys: raw & ADDRESS, perms: perms(raw), global: raw & GLOBAL != 0 }
+    // Bit 7 selects from the PAT here, and says "large" above.
+    leaf(raw & ADDRESS, raw, raw & LARGE != 0)
 }
 
 /// An entry that either points at a table or maps a large page.
@@ -94,7 +97,17 @@ fn directory(level: u8, raw: u64) -> Entry {
     if raw & ADDRESS & offset_bits & !LARGE_PAT != 0 {
         return Entry::Malformed;
     }
-    Entry::Leaf { phys: raw & ADDRESS & !offset_bits, perms: perms(raw), global: raw & GLOBAL != 0 }
+    leaf(raw & ADDRESS & !offset_bits, raw, raw & LARGE_PAT != 0)
+}
+
+fn leaf(phys: u64, raw: u64, pat: bool) -> Entry {
+    Entry::Leaf {
+        phys,
+        perms: perms(raw),
+        global: raw & GLOBAL != 0,
+        accessed: true,
+        memory_type: (raw >> 3 & 3) as u8 | u8::from(pat) << 2,
+    }
 }
 
 fn perms(raw: u64) -> Perms {

@@ -4,14 +4,12 @@
 //! table the CPU uses there (the paging-structure entry) and the translations it read from tables at that position
 //! (the TLB entries), in chunks of 64. So the usual access costs one lookup of a node, dropping everything costs a
 //! few words for each node in use, and "what was read from this table" is answered by looking at one node.
-use super::flush::{Flush, Strides};
+use super::flush::Strides;
 use crate::arch::{Arch, MAX_LEVELS, Perms, StructureScope};
 use crate::frames::FrameRef;
 use crate::hash::FastMap;
 
 const CHUNK: usize = 64;
-/// How many flushes are remembered.
-const FLUSHES: usize = 4;
 
 /// A cached translation.
 #[derive(Clone, Copy, Debug)]
@@ -23,9 +21,11 @@ pub(crate) struct TlbEntry {
     /// The table it was read from.
     pub(crate) via: FrameRef,
     pub(crate) perms: Perms,
+    pub(crate) memory_type: u8,
 }
 
-const NOTHING: TlbEntry = TlbEntry { phys: 0, since: 0, via: FrameRef::UNKNOWN, perms: Perms::NONE };
+const NOTHING: TlbEntry =
+    TlbEntry { phys: 0, since: 0, via: FrameRef::UNKNOWN, perms: Perms::NONE, memory_type: 0 };
 
 /// Which table a CPU uses at a position.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +40,8 @@ pub(crate) struct Table {
 struct Chunk {
     /// Which entries are valid.
     mask: u64,
+    /// Which hold a translation that a speculative walk may have read: no access is answered from them.
+    maybe: u64,
     entries: Option<Box<[TlbEntry; CHUNK]>>,
 }
 
@@ -48,8 +50,13 @@ struct Node {
     /// Valid if `epoch` is the context's.
     table: Table,
     epoch: u64,
+    /// A table that a speculative walk may have read, if `maybe_epoch` is the context's.
+    maybe: Table,
+    maybe_epoch: u64,
     chunks: Vec<Chunk>,
 }
+
+const NO_TABLE: Table = Table { phys: 0, frame: FrameRef::UNKNOWN, perms: Perms::NONE };
 
 /// The caches of one address space on one CPU.
 #[derive(Default)]
@@ -65,9 +72,8 @@ pub(crate) struct Context {
     map: FastMap<u64, u32>,
     /// The node found last: accesses are local.
     last: Option<(u64, u32)>,
-    /// How many translations of each level are held.
+    /// How many translations of each level are held, or may be.
     held: [u64; MAX_LEVELS],
-    flushes: Vec<(u64, Flush)>,
 }
 
 impl Context {
@@ -110,20 +116,48 @@ impl Context {
         (node.epoch == self.epoch).then_some(node.table)
     }
 
+    /// The table that the CPU holds for a position, or may hold.
+    pub(crate) fn peek_table(&self, position: u64) -> Option<Table> {
+        let node = &self.nodes[self.find(position)? as usize];
+        self.table(position).or((node.maybe_epoch == self.epoch).then_some(node.maybe))
+    }
+
+    /// The translation of this level that the CPU holds for `va`, or may hold.
+    pub(crate) fn peek(&self, arch: &Arch, level: u8, va: u64) -> Option<TlbEntry> {
+        let slot = arch.levels[level as usize].index(va) as usize;
+        let chunk = self.nodes[self.find(arch.position(level, va))? as usize].chunks.get(slot / CHUNK)?;
+        let held = (chunk.mask | chunk.maybe) & 1 << (slot % CHUNK) != 0;
+        chunk.entries.as_ref().filter(|_| held).map(|e| e[slot % CHUNK])
+    }
+
+    /// An address of a translation that the CPU holds, or may hold, from the table at a position.
+    pub(crate) fn peek_any(&self, arch: &Arch, position: u64) -> Option<u64> {
+        let node = &self.nodes[self.find(position)? as usize];
+        let (c, chunk) = node.chunks.iter().enumerate().find(|(_, c)| c.mask | c.maybe != 0)?;
+        let slot = (c * CHUNK) as u64 + u64::from((chunk.mask | chunk.maybe).trailing_zeros());
+        let shift = arch.levels[(position & 7) as usize].shift;
+        Some(arch.position_start(position).wrapping_add(slot << shift))
+    }
+
     fn node(&mut self, arch: &Arch, position: u64) -> &mut Node {
         let index = match self.find(position) {
             Some(index) => index,
             None => {
                 let index = self.used as u32;
-                let blank = Table { phys: 0, frame: FrameRef::UNKNOWN, perms: Perms::NONE };
                 match self.nodes.get_mut(self.used) {
                     Some(old) => {
                         old.position = position;
                         old.epoch = 0;
+                        old.maybe_epoch = 0;
                     }
-                    None => {
-                        self.nodes.push(Node { position, table: blank, epoch: 0, chunks: Vec::new() });
-                    }
+                    None => self.nodes.push(Node {
+                        position,
+                        table: NO_TABLE,
+                        epoch: 0,
+                        maybe: NO_TABLE,
+                        maybe_epoch: 0,
+                        chunks: Vec::new(),
+                    }),
                 }
                 let chunks = arch.levels[(position & 7) as usize].entries().div_ceil(CHUNK);
                 // A node that is used again may have stood at a level with fewer entries.
@@ -148,16 +182,37 @@ impl Context {
         node.epoch = epoch;
     }
 
+    /// Notes that a speculative walk may have cached which table stood at a position.
+    pub(crate) fn set_maybe_table(&mut self, arch: &Arch, position: u64, table: Table) {
+        let epoch = self.epoch;
+        let node = self.node(arch, position);
+        node.maybe = table;
+        node.maybe_epoch = epoch;
+    }
+
     /// Caches a translation read from the entry for `va` in a table of `level`.
     pub(crate) fn insert(&mut self, arch: &Arch, level: u8, va: u64, entry: TlbEntry) {
-        let slot = arch.levels[level as usize].index(va) as usize;
-        let node = self.node(arch, arch.position(level, va));
-        let chunk = &mut node.chunks[slot / CHUNK];
-        let bit = 1 << (slot % CHUNK);
-        let new = chunk.mask & bit == 0;
+        let (chunk, bit) = self.slot(arch, level, va, entry);
         chunk.mask |= bit;
-        chunk.entries.get_or_insert_with(|| Box::new([NOTHING; CHUNK]))[slot % CHUNK] = entry;
+        chunk.maybe &= !bit;
+    }
+
+    /// Notes that a speculative walk may have cached a translation, where none is held.
+    pub(crate) fn insert_maybe(&mut self, arch: &Arch, level: u8, va: u64, entry: TlbEntry) {
+        let (chunk, bit) = self.slot(arch, level, va, entry);
+        chunk.maybe |= bit;
+    }
+
+    fn slot(&mut self, arch: &Arch, level: u8, va: u64, entry: TlbEntry) -> (&mut Chunk, u64) {
+        let slot = arch.levels[level as usize].index(va) as usize;
+        let (at, bit) = (slot / CHUNK, 1 << (slot % CHUNK));
+        let node = self.node(arch, arch.position(level, va));
+        let new = (node.chunks[at].mask | node.chunks[at].maybe) & bit == 0;
+        let index = self.last.map_or(0, |l| l.1) as usize;
         self.held[level as usize] += u64::from(new);
+        let chunk = &mut self.nodes[index].chunks[at];
+        chunk.entries.get_or_insert_with(|| Box::new([NOTHING; CHUNK]))[slot % CHUNK] = entry;
+        (chunk, bit)
     }
 
     /// Drops everything.
@@ -167,6 +222,7 @@ impl Context {
         for node in &mut self.nodes[..self.used] {
             for chunk in &mut node.chunks {
                 chunk.mask = 0;
+                chunk.maybe = 0;
             }
         }
         self.used = 0;
@@ -199,8 +255,9 @@ impl Context {
                 let slot = l.index(va) as usize;
                 let chunk = &mut self.nodes[index as usize].chunks[slot / CHUNK];
                 let bit = 1 << (slot % CHUNK);
-                self.held[level] -= u64::from(chunk.mask & bit != 0);
+                self.held[level] -= u64::from((chunk.mask | chunk.maybe) & bit != 0);
                 chunk.mask &= !bit;
+                chunk.maybe &= !bit;
             }
         }
     }
@@ -216,6 +273,7 @@ impl Context {
         for level in 0..arch.top() {
             if let Some(index) = self.find(arch.position(level, va)) {
                 self.nodes[index as usize].epoch = 0;
+                self.nodes[index as usize].maybe_epoch = 0;
             }
         }
     }
@@ -243,15 +301,17 @@ impl Context {
             }
             if tagged {
                 node.epoch = 0;
+                node.maybe_epoch = 0;
             }
             for (c, chunk) in node.chunks.iter_mut().enumerate() {
-                let mut left = chunk.mask;
+                let mut left = chunk.mask | chunk.maybe;
                 while left != 0 {
                     let bit = left.trailing_zeros();
                     left &= left - 1;
                     let page = low.wrapping_add(((c * CHUNK) as u64 + u64::from(bit)) * size);
                     if range.hit(page, size) {
                         chunk.mask &= !(1 << bit);
+                        chunk.maybe &= !(1 << bit);
                         self.held[level] -= 1;
                     }
                 }
@@ -279,19 +339,6 @@ impl Context {
                 (mask & 1 << i != 0 && entry.via == frame).then_some((va, *entry))
             })
         })
-    }
-
-    /// Remembers a flush, for reports.
-    pub(crate) fn note_flush(&mut self, event: u64, flush: Flush) {
-        if self.flushes.len() == FLUSHES {
-            self.flushes.remove(0);
-        }
-        self.flushes.push((event, flush));
-    }
-
-    /// The last flush that concerned this context, and when.
-    pub(crate) fn last_flush(&self) -> Option<(u64, Flush)> {
-        self.flushes.last().copied()
     }
 }
 

@@ -22,6 +22,16 @@ pub enum Target {
         /// Bytes from one invalidation to the next.
         stride: u64,
     },
+    /// As [`Target::Range`] in every address space, global translations too (AArch64 `TLBI VAAE1`, RISC-V
+    /// `SFENCE.VMA` with an address and no ASID).
+    EverySpace {
+        /// First address.
+        start: u64,
+        /// First address after the range.
+        end: u64,
+        /// Bytes from one invalidation to the next.
+        stride: u64,
+    },
     /// All non-global translations of the space. If the space is loaded, this is a reload of the root: registers
     /// with top entries are read again.
     Space(u64),
@@ -51,6 +61,13 @@ impl Flush {
         Self { target: Target::Range { space, start, end, stride }, leaf_only: false }
     }
 
+    /// The translations of one address in every address space, global ones too.
+    #[must_use]
+    pub const fn page_in_every_space(va: u64) -> Self {
+        let target = Target::EverySpace { start: va, end: va.saturating_add(1), stride: 1 << 12 };
+        Self { target, leaf_only: false }
+    }
+
     /// A whole address space, global translations excepted.
     #[must_use]
     pub const fn space(space: u64) -> Self {
@@ -76,6 +93,12 @@ impl fmt::Display for Flush {
             Target::Page { space, va } => write!(f, "flush of {va:#x} in space {space}")?,
             Target::Range { space, start, end, stride } => {
                 write!(f, "flush of {start:#x}..{end:#x} by {stride:#x} in space {space}")?;
+            }
+            Target::EverySpace { start, end, .. } if end == start.saturating_add(1) => {
+                write!(f, "flush of {start:#x} in every space")?;
+            }
+            Target::EverySpace { start, end, stride } => {
+                write!(f, "flush of {start:#x}..{end:#x} by {stride:#x} in every space")?;
             }
             Target::Space(space) => write!(f, "flush of space {space}")?,
             Target::All => write!(f, "flush of everything")?,

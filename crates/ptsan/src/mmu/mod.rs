@@ -7,6 +7,6 @@ mod flush;
 
 pub(crate) use context::{Context, Table, TlbEntry};
 pub use cpu::CpuState;
-pub(crate) use cpu::{Cpu, Loaded, Register};
+pub(crate) use cpu::{Cpu, Flight, Loaded, Register};
 pub(crate) use flush::Strides;
 pub use flush::{Flush, Target};

@@ -7,6 +7,8 @@ use std::fmt;
 pub enum Kind {
     /// An access was translated by something cached that memory no longer says, or no longer allows.
     StaleUse,
+    /// The code under test and the tables do not say the same about an address.
+    Disagreement,
     /// A table was given back while a CPU could still walk it (REQ-4, H3, H5).
     FreeBeforeFlush,
     /// A frame was handed out again while a CPU could still walk the table that it was.
@@ -15,6 +17,8 @@ pub enum Kind {
     FreeWhileLinked,
     /// A walk read a table after it was given back.
     UseAfterFree,
+    /// A valid entry that a CPU may hold was changed into another valid one that may not be cached beside it.
+    BreakBeforeMake,
     /// A table became reachable with entries in it that are older than its allocation.
     LinkedBeforeCleared,
     /// A frame announced as zero holds something.
@@ -41,12 +45,14 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds, the worst first.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 18] = [
         Self::StaleUse,
+        Self::Disagreement,
         Self::FreeBeforeFlush,
         Self::ReuseBeforeFlush,
         Self::FreeWhileLinked,
         Self::UseAfterFree,
+        Self::BreakBeforeMake,
         Self::LinkedBeforeCleared,
         Self::NotZero,
         Self::UnknownTable,
@@ -65,10 +71,12 @@ impl Kind {
     pub const fn name(self) -> &'static str {
         match self {
             Self::StaleUse => "stale-use",
+            Self::Disagreement => "disagreement",
             Self::FreeBeforeFlush => "free-before-flush",
             Self::ReuseBeforeFlush => "reuse-before-flush",
             Self::FreeWhileLinked => "free-while-linked",
             Self::UseAfterFree => "use-after-free",
+            Self::BreakBeforeMake => "break-before-make",
             Self::LinkedBeforeCleared => "linked-before-cleared",
             Self::NotZero => "not-zero",
             Self::UnknownTable => "unknown-table",
@@ -100,6 +108,15 @@ macro_rules! rules {
         }
 
         impl Rule {
+            /// All rules.
+            pub const ALL: &[Self] = &[$(Self::$name,)+];
+
+            /// The name, as lists of allowed findings have it.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$name => stringify!($name),)+ }
+            }
+
             /// One sentence for a report.
             #[must_use]
             pub const fn text(self) -> &'static str {
@@ -118,10 +135,30 @@ rules! {
     PermissionRemoved = "memory forbids the access, but a cached translation allowed it; a flush is missing",
     /// The page is mapped, but registers that hold the top entries do not know it.
     NotReloaded = "memory maps the page, but the top entries held in registers do not; reload the root",
+    /// The tables map what the code says is not mapped.
+    OnlyTablesMapIt = "the tables map the address, the code says that they do not",
+    /// The code says that an address is mapped which the tables do not map.
+    OnlyCodeMapsIt = "the code says that the address is mapped, the tables do not map it",
+    /// The tables map it to another frame.
+    MappedElsewhere = "the tables map the address to another frame than the code says",
+    /// The tables map it with another page size.
+    OtherSize = "the tables map the address with another page size than the code says",
+    /// The tables allow something else.
+    OtherPermissions = "the tables allow other accesses than the code says",
+    /// The new entry maps another frame.
+    ChangedOutput = "a valid entry was replaced by one for another frame; clear it and flush first",
+    /// A table was replaced by a block, or a block by a table.
+    ChangedSize = "a table was replaced by a block, or a block by a table; clear the entry and flush first",
+    /// The new entry has another memory type.
+    ChangedType = "a valid entry was given another memory type; clear it and flush first",
+    /// A global entry became one of a space, or the reverse.
+    ChangedReach = "a valid entry was made global, or no longer global; clear it and flush first",
     /// A paging-structure cache holds the table.
     HeldInStructureCache = "a CPU holds the table in its paging-structure cache; flush that CPU first",
     /// The registers with the top entries point at the table.
     HeldInTopRegister = "a CPU's top entries, held in registers, point at the table; reload the root first",
+    /// A walk that read the entry for the table is not done yet.
+    HeldByWalker = "a walk in flight on a CPU has read the entry for the table; flush that CPU first",
     /// A TLB entry that came from the table outlived it.
     HeldInTlb = "a CPU's TLB holds a translation read from the table that memory no longer says; flush first",
     /// The table is the root of a CPU.

@@ -27,6 +27,8 @@ pub struct Machine {
     cpus: Vec<Option<u64>>,
     /// The CPU that ignores every flush from now on.
     pub deaf: Option<usize>,
+    /// Every store is told.
+    pub tells: bool,
 }
 
 struct Space {
@@ -51,6 +53,7 @@ impl Machine {
             next: PAGE,
             spaces: BTreeMap::new(),
             deaf: None,
+            tells: false,
         }
     }
 
@@ -62,6 +65,9 @@ impl Machine {
     pub fn put(&mut self, at: u64, entry: u64) {
         let at = at as usize;
         self.ram[at..at + 8].copy_from_slice(&entry.to_le_bytes());
+        if self.tells {
+            self.san.entry_written(&self.ram, at as u64);
+        }
     }
 
     /// A zeroed table of a level, announced.
@@ -163,6 +169,10 @@ impl Machine {
 
     pub fn map(&mut self, space: u64, va: u64, entry: u64) {
         let old = self.lookup(space, va);
+        if old != 0 && self.arch.break_before_make {
+            self.map_at(space, 0, va, 0);
+            self.shootdown(space, Flush::page(space, va));
+        }
         self.map_at(space, 0, va, entry);
         if old != 0 {
             self.shootdown(space, Flush::page(space, va));

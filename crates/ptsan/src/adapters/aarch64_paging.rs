@@ -1,0 +1,93 @@
+//! The crate `aarch64-paging`: the machine's frames as its [`Translation`].
+//!
+//! The crate compiles its TLB instructions for AArch64 alone, so that nothing is seen of them on other hosts. It
+//! documents two places for them, and the adapter carries them out there: [`Frames::flushing`] just before a
+//! table goes back (`Mapping` invalidates all that was cached from a table before it frees it, since 0.12.3), and
+//! [`edit`] when a call on a live `Mapping` returns. What is found is wrong whatever the crate invalidates there.
+//! `RootTable` never flushes, and says so: for it take [`Frames::new`].
+//!
+//! ```
+//! use aarch64_paging::Mapping;
+//! use aarch64_paging::descriptor::{El1Attributes as A, PhysicalAddress};
+//! use aarch64_paging::paging::{Constraints, El1And0, MemoryRegion, VaRange};
+//! use ptsan::adapters::{Machine, aarch64_paging::{Frames, edit}};
+//! use ptsan::{Access, Arch, Config};
+//!
+//! let machine = Machine::new(Config::new(Arch::aarch64_4k(48)));
+//! let frames = Frames::flushing(&machine);
+//! let mut mapping = Mapping::with_asid_and_va_range(frames, 1, 0, El1And0, VaRange::Lower);
+//! machine.load(0, mapping.root_address().0 as u64, 1);
+//! mapping.mark_active();
+//! let flags = A::VALID | A::ACCESSED | A::NON_GLOBAL | A::INNER_SHAREABLE | A::USER;
+//! let page = MemoryRegion::new(0x7000, 0x8000);
+//! edit(&machine, || mapping.map_range(&page, PhysicalAddress(0x123_4000), flags, Constraints::empty())).unwrap();
+//! assert_eq!(machine.access(0, 0x7008, Access::WRITE).unwrap().phys, 0x123_4008);
+//! mapping.mark_inactive();
+//! ```
+use super::{FRAME, Machine};
+use crate::Content;
+use aarch64_paging::descriptor::{PagingAttributes, PhysicalAddress};
+use aarch64_paging::paging::{PageTable, Translation};
+use std::ptr::NonNull;
+
+/// The machine's frames, as the crate's allocator and translation.
+#[derive(Clone, Debug)]
+pub struct Frames {
+    machine: Machine,
+    flushing: bool,
+}
+
+impl Frames {
+    /// Frames that go back without a flush: for `RootTable`, whose user flushes.
+    #[must_use]
+    pub fn new(machine: &Machine) -> Self {
+        Self { machine: machine.clone(), flushing: false }
+    }
+
+    /// Every CPU flushes the space that it runs before a frame goes back: for `Mapping`.
+    #[must_use]
+    pub fn flushing(machine: &Machine) -> Self {
+        Self { machine: machine.clone(), flushing: true }
+    }
+
+    fn pointer<A: PagingAttributes>(&self, phys: u64) -> NonNull<PageTable<A>> {
+        match NonNull::new(self.machine.pointer(phys).cast()) {
+            Some(pointer) => pointer,
+            // `Machine::pointer` points into an allocation.
+            None => unreachable!("memory at address zero"),
+        }
+    }
+}
+
+impl<A: PagingAttributes> Translation<A> for Frames {
+    /// # Panics
+    /// If no frame is left: the crate has no way to be told.
+    fn allocate_table(&mut self) -> (NonNull<PageTable<A>>, PhysicalAddress) {
+        // The crate's contract: the allocator clears.
+        let Some(frame) = self.machine.allocate(Content::Zero) else {
+            panic!("the machine has no frame left")
+        };
+        (self.pointer(frame), PhysicalAddress(frame as usize))
+    }
+
+    unsafe fn deallocate_table(&mut self, table: NonNull<PageTable<A>>) {
+        if self.flushing {
+            self.machine.flush_loaded(None);
+        }
+        match self.machine.phys(table.as_ptr().cast()) {
+            Some(frame) => self.machine.free(frame, FRAME),
+            None => panic!("a table at {table:p} goes back that is none of this machine's"),
+        }
+    }
+
+    fn physical_to_virtual(&self, table: PhysicalAddress) -> NonNull<PageTable<A>> {
+        self.pointer(table.0 as u64)
+    }
+}
+
+/// Runs `body`, a call on a live `Mapping`, and flushes where the crate does: when the call returns.
+pub fn edit<R>(machine: &Machine, body: impl FnOnce() -> R) -> R {
+    let result = body();
+    machine.flush_loaded(None);
+    result
+}

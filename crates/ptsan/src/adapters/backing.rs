@@ -1,0 +1,63 @@
+//! What a machine's memory is made of: plain memory beside the sanitizer, or memory of which every store is seen.
+use super::ram::Ram;
+use crate::{Memory, Sanitizer};
+use std::sync::{Mutex, PoisonError};
+
+pub(super) enum Backing {
+    Plain {
+        ram: Ram,
+        san: Box<Mutex<Sanitizer>>,
+    },
+    #[cfg(feature = "watch")]
+    Watched(crate::watch::Watch),
+}
+
+impl Backing {
+    pub(super) fn plain(frames: usize, san: Sanitizer) -> Self {
+        Self::Plain { ram: Ram::new(frames), san: Box::new(Mutex::new(san)) }
+    }
+
+    /// Calls `body` with the sanitizer and the memory that it reads.
+    pub(super) fn with<R>(&self, body: impl FnOnce(&mut Sanitizer, &dyn Memory) -> R) -> R {
+        match self {
+            // A test that panicked elsewhere may still want its report.
+            Self::Plain { ram, san } => body(&mut san.lock().unwrap_or_else(PoisonError::into_inner), ram),
+            #[cfg(feature = "watch")]
+            Self::Watched(watch) => watch.with(|san, ram| body(san, ram)),
+        }
+    }
+
+    /// Where the byte at `phys` is, `None` outside memory.
+    pub(super) fn pointer(&self, phys: u64) -> Option<*mut u8> {
+        match self {
+            Self::Plain { ram, .. } => ram.pointer(phys),
+            #[cfg(feature = "watch")]
+            Self::Watched(watch) => watch.memory().pointer(phys),
+        }
+    }
+
+    /// The physical address behind a pointer.
+    pub(super) fn phys(&self, pointer: *const u8) -> Option<u64> {
+        match self {
+            Self::Plain { ram, .. } => ram.phys(pointer),
+            #[cfg(feature = "watch")]
+            Self::Watched(watch) => watch.memory().phys(pointer),
+        }
+    }
+
+    /// Fills a frame that is in no table with copies of a word; nobody is told.
+    pub(super) fn fill(&self, frame: u64, word: u64) {
+        match self {
+            Self::Plain { ram, .. } => ram.fill(frame, word),
+            #[cfg(feature = "watch")]
+            Self::Watched(watch) => {
+                // If the system refuses, the stores are seen one by one, and mean nothing.
+                let _unseen = watch.pause();
+                for at in (frame..frame + super::FRAME).step_by(8) {
+                    // A frame of the machine is inside memory.
+                    let _ = watch.memory().store(at, word);
+                }
+            }
+        }
+    }
+}

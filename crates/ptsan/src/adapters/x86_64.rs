@@ -1,0 +1,145 @@
+//! The crate `x86_64`: its mappers over a [`Machine`], and its flush tokens forwarded to the software MMU.
+//!
+//! ```
+//! use ptsan::adapters::{Machine, x86_64::{Forward, Space}};
+//! use ptsan::{Access, Arch, Config};
+//! use x86_64::structures::paging::{Mapper, Page, PageTableFlags as Flags, PhysFrame, Size4KiB};
+//! use x86_64::{PhysAddr, VirtAddr};
+//!
+//! let machine = Machine::new(Config::new(Arch::x86_64()));
+//! let mut space = Space::new(&machine, 1).unwrap();
+//! machine.load(0, space.root(), 1);
+//! let page = Page::<Size4KiB>::containing_address(VirtAddr::new(0x7000));
+//! let frame = PhysFrame::containing_address(PhysAddr::new(0x123_4000));
+//! let flags = Flags::PRESENT | Flags::WRITABLE | Flags::USER_ACCESSIBLE;
+//! let mut frames = space.frames();
+//! // SAFETY: the frame is simulated.
+//! unsafe { space.mapper().map_to(page, frame, flags, &mut frames) }.unwrap().forward(&machine, 1);
+//! assert_eq!(machine.access(0, 0x7008, Access::WRITE).unwrap().phys, 0x123_4008);
+//! ```
+use super::{FRAME, Machine};
+use crate::{Content, Flush};
+use x86_64::structures::paging::mapper::{MapperFlush, MapperFlushAll, PageTableFrameMapping};
+use x86_64::structures::paging::{
+    FrameAllocator, FrameDeallocator, MappedPageTable, OffsetPageTable, PageSize, PageTable, PhysFrame,
+    Size4KiB,
+};
+use x86_64::{PhysAddr, VirtAddr};
+
+/// The machine's frames, as the crate's allocator.
+#[derive(Clone, Debug)]
+pub struct Frames {
+    machine: Machine,
+    /// The crate clears the tables that it gets.
+    content: Content,
+}
+
+impl Frames {
+    /// The same, with an allocator that clears what it hands out, which the crate does not ask for.
+    #[must_use]
+    pub fn zeroed(self) -> Self {
+        Self { content: Content::Zero, ..self }
+    }
+}
+
+// SAFETY: a frame is handed out once until it is given back: `Machine::allocate` takes it off the list.
+unsafe impl FrameAllocator<Size4KiB> for Frames {
+    fn allocate_frame(&mut self) -> Option<PhysFrame> {
+        self.machine.allocate(self.content).map(|frame| PhysFrame::containing_address(PhysAddr::new(frame)))
+    }
+}
+
+impl FrameDeallocator<Size4KiB> for Frames {
+    unsafe fn deallocate_frame(&mut self, frame: PhysFrame) {
+        self.machine.free(frame.start_address().as_u64(), FRAME);
+    }
+}
+
+/// How the crate reaches tables by their frame.
+#[derive(Clone, Debug)]
+pub struct Mapping(Machine);
+
+// SAFETY: a machine's frames are valid for reads and writes as long as the machine lives, and this holds it.
+unsafe impl PageTableFrameMapping for Mapping {
+    fn frame_to_pointer(&self, frame: PhysFrame) -> *mut PageTable {
+        self.0.pointer(frame.start_address().as_u64()).cast()
+    }
+}
+
+/// An address space: a zeroed root, and the number by which the CPUs know it.
+#[derive(Debug)]
+pub struct Space {
+    machine: Machine,
+    root: u64,
+    number: u64,
+}
+
+impl Space {
+    /// A space without mappings, `None` if no frame is left.
+    #[must_use]
+    pub fn new(machine: &Machine, number: u64) -> Option<Self> {
+        let root = machine.allocate(Content::Zero)?;
+        machine.sanitizer(|san, _| san.space_created(number));
+        Some(Self { machine: machine.clone(), root, number })
+    }
+
+    /// Physical address of the root.
+    #[must_use]
+    pub fn root(&self) -> u64 {
+        self.root
+    }
+
+    /// The allocator for the mappers.
+    #[must_use]
+    pub fn frames(&self) -> Frames {
+        Frames { machine: self.machine.clone(), content: Content::Unknown }
+    }
+
+    /// The crate's mapper over a frame mapping: every access to a table is a moment at which walkers may walk.
+    pub fn mapper(&mut self) -> MappedPageTable<'_, Mapping> {
+        let root = self.machine.pointer(self.root).cast::<PageTable>();
+        // SAFETY: the root was allocated zeroed, belongs to this space and is given back with it alone; `&mut self` keeps
+        // another mapper away. All tables are the machine's, which `Mapping` reaches.
+        unsafe { MappedPageTable::new(&mut *root, Mapping(self.machine.clone())) }
+    }
+
+    /// The crate's mapper over a direct map: no hook is called when it reaches a table.
+    pub fn offset_mapper(&mut self) -> OffsetPageTable<'_> {
+        let root = self.machine.pointer(self.root);
+        let offset = root.expose_provenance() as u64 - self.root;
+        // SAFETY: as in `mapper`; every frame of a machine lies at the same distance from its physical address.
+        unsafe { OffsetPageTable::new(&mut *root.cast::<PageTable>(), VirtAddr::new(offset)) }
+    }
+
+    /// Gives the root back; the tables below must be gone, and no CPU may have it loaded.
+    pub fn destroy(self) {
+        self.machine.free(self.root, FRAME);
+    }
+
+    /// The number by which the CPUs know the space.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+/// Has the software MMU carry out what a flush token stands for, in place of the token's own `flush`, which is an
+/// instruction for the kernel alone.
+pub trait Forward {
+    /// Every CPU carries out the flush for `space`, at this moment.
+    fn forward(self, machine: &Machine, space: u64);
+}
+
+impl<S: PageSize> Forward for MapperFlush<S> {
+    fn forward(self, machine: &Machine, space: u64) {
+        machine.flush_everywhere(Flush::page(space, self.page().start_address().as_u64()));
+        self.ignore();
+    }
+}
+
+impl Forward for MapperFlushAll {
+    fn forward(self, machine: &Machine, space: u64) {
+        machine.flush_everywhere(Flush::space(space));
+        self.ignore();
+    }
+}

@@ -1,0 +1,68 @@
+//! One lock for all watches, taken by the thread whose store is looked at. A thread may take it again: a store made
+//! while it holds the sanitizer must not wait for itself.
+//!
+//! It spins, because signal handlers take it: what they wait for is never longer than one store and the
+//! sanitizer's work on it, or one call of a hook.
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
+
+/// The thread that holds the lock, 0 if none does.
+static OWNER: AtomicUsize = AtomicUsize::new(0);
+/// How often it holds it. Only the owner reads or writes it.
+static DEPTH: AtomicU32 = AtomicU32::new(0);
+
+std::thread_local! {
+    // Needs neither initialisation nor a destructor, so a signal handler may use it.
+    static HERE: u8 = const { 0 };
+}
+
+/// A number that no other running thread has.
+fn this_thread() -> usize {
+    HERE.with(|here| std::ptr::from_ref(here).addr())
+}
+
+/// The lock, held until this is dropped.
+pub(super) struct Held(());
+
+impl Held {
+    pub(super) fn new() -> Self {
+        let me = this_thread();
+        if OWNER.load(Relaxed) == me {
+            DEPTH.store(DEPTH.load(Relaxed) + 1, Relaxed);
+            return Self(());
+        }
+        while OWNER.compare_exchange_weak(0, me, Acquire, Relaxed).is_err() {
+            std::thread::yield_now();
+        }
+        DEPTH.store(1, Relaxed);
+        Self(())
+    }
+
+    /// Keeps the lock beyond the end of a signal handler: the handler at the other end of the step takes it over.
+    pub(super) fn keep(self) {
+        std::mem::forget(self);
+    }
+
+    /// Takes over what [`Held::keep`] left to this thread.
+    ///
+    /// # Safety
+    /// This thread kept the lock, and nobody took it over yet.
+    pub(super) unsafe fn take_over() -> Self {
+        debug_assert!(is_mine());
+        Self(())
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let depth = DEPTH.load(Relaxed) - 1;
+        DEPTH.store(depth, Relaxed);
+        if depth == 0 {
+            OWNER.store(0, Release);
+        }
+    }
+}
+
+/// Whether this thread holds the lock.
+pub(super) fn is_mine() -> bool {
+    OWNER.load(Relaxed) == this_thread()
+}

@@ -1,0 +1,123 @@
+//! The adapters raise no false alarm: ordinary correct workloads of other crates are silent.
+//!
+//! Two CPUs access memory all the time, and their walkers walk by themselves, at moments and for addresses of an adversary's choice. What is known to be wrong in a crate
+//! (`docs/defects.md`) is gone around as its user would have to, and each way around is said.
+mod aarch64;
+mod base;
+mod generic;
+mod multiarch;
+mod watched;
+mod x86;
+
+use ptsan::adapters::{FRAME, Machine};
+use ptsan::{Access, Adversary, Arch, Config, Expected, Perms};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+const SEEDS: Range<u64> = 1..7;
+const STEPS: usize = 1500;
+/// Runs of which every store is seen are thousands of times slower.
+const WATCHED_SEEDS: Range<u64> = 7..9;
+const WATCHED_STEPS: usize = 150;
+const LARGE: u64 = 0x20_0000;
+/// The addresses in use: 8 large pages in each of 3 places, with 16 small pages at the start of each.
+const PLACES: [u64; 3] = [0, 0x3f_c000_0000, 0x7f00_0000_0000];
+
+/// Hardly more than the tables that all this takes at once: frames are used again and again.
+const FRAMES: usize = 40;
+
+/// Marsaglia's xorshift.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % n
+    }
+
+    /// Numbers of a place and of a large page in it, and of a small page in that.
+    fn page(&mut self) -> u64 {
+        PLACES[self.below(3) as usize] + self.below(8) * LARGE + self.below(16) * FRAME
+    }
+
+    fn frame(&mut self, size: u64) -> u64 {
+        0x1_0000_0000 + self.below(1 << 10) * size
+    }
+}
+
+/// What is mapped: address to frame, size and whether it may be written.
+#[derive(Default)]
+struct Model(BTreeMap<u64, (u64, u64, bool)>);
+
+impl Model {
+    fn find(&self, va: u64) -> Option<(u64, (u64, u64, bool))> {
+        let (&at, &page) = self.0.range(..=va).next_back()?;
+        (va < at + page.1).then_some((at, page))
+    }
+
+    fn is_free(&self, va: u64, size: u64) -> bool {
+        self.find(va).is_none() && self.0.range(va..va + size).next().is_none()
+    }
+
+    /// A random CPU accesses a random address, and gets what the model says.
+    fn access(&self, machine: &Machine, random: &mut Random) {
+        let (cpu, va) = (random.below(2) as usize, random.page() + random.below(FRAME));
+        let access = if random.below(2) == 0 { Access::READ } else { Access::WRITE };
+        let says = self.find(va);
+        let allowed = says.is_some_and(|(_, (.., write))| write || access == Access::READ);
+        let got = machine.access(cpu, va, access);
+        assert_eq!(got.is_ok(), allowed, "{va:#x}: {machine}");
+        let expected = says.map(|(at, (frame, size, _))| Expected::at(frame + va - at).in_page_of(size));
+        machine.expect(cpu, va, expected);
+        if let (Ok(t), Some((_, (.., write)))) = (got, says) {
+            assert_eq!(t.perms.contains(Perms::WRITE), write, "{va:#x}");
+        }
+    }
+}
+
+fn config(arch: Arch) -> Config {
+    Config { cpus: 2, eager_walkers: true, ..Config::new(arch) }
+}
+
+fn machine(arch: Arch) -> Machine {
+    Machine::with_frames(config(arch), FRAMES)
+}
+
+/// What a workload runs on, with a seed and a number of steps: plain machines, and machines of which every store is seen,
+/// where there are such.
+fn machines(arch: &Arch) -> impl Iterator<Item = (Machine, Random, usize)> {
+    let plain = SEEDS.map(|seed| {
+        let adversary = Some(Adversary::new(seed));
+        let config = Config { adversary, ..config(arch.clone()) };
+        (Machine::with_frames(config, FRAMES), Random(seed), STEPS)
+    });
+    let watched = WATCHED_SEEDS.filter_map(|seed| {
+        let adversary = Some(Adversary::new(seed));
+        let machine = match Machine::watched(Config { adversary, ..config(arch.clone()) }, FRAMES) {
+            Err(ptsan::watch::Error::Unsupported) => return None,
+            machine => machine.expect("memory to watch"),
+        };
+        Some((machine, Random(seed), WATCHED_STEPS))
+    });
+    plain.chain(watched)
+}
+
+/// Runs a step of a workload, its stores seen if the machine sees them.
+fn run<R>(machine: &Machine, step: impl FnOnce() -> R) -> R {
+    machine.run(step).expect("memory that can be protected")
+}
+
+/// Both CPUs load the root, and their walkers look ahead.
+fn load(machine: &Machine, root: u64, random: &mut Random) {
+    for cpu in 0..2 {
+        machine.load(cpu, root, 1);
+        machine.walk_ahead(cpu, random.page());
+    }
+}
+
+fn silent(machine: &Machine) {
+    machine.finish();
+    machine.sanitizer(|san, _| san.assert_clean());
+}
