@@ -15,8 +15,9 @@ use crate::walk::{Start, Step};
 /// How many addresses are remembered, and how many walks of a CPU are in flight at most.
 const RECENT: usize = 32;
 const FLIGHTS: usize = 4;
-/// How many entries are looked at for one that leads on.
-const LOOKS: u64 = 64;
+/// How many entries of a table are looked at for one that leads on, mostly and at times.
+const LOOKS: u64 = 32;
+const LONG_LOOKS: u64 = 512;
 
 /// When CPUs walk of their own accord.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,11 +174,12 @@ impl Sanitizer {
     /// A random way down the tree in memory, along entries that lead somewhere.
     fn wander(&self, memory: &(impl Memory + ?Sized), loaded: Loaded, chance: &mut Chance) -> Option<u64> {
         let arch = &self.config.arch;
-        let (mut table, mut va) = (loaded.root, 0);
+        let looks = if chance.below(16) == 0 { LONG_LOOKS } else { LOOKS };
+        let (mut table, mut va, mut mapped) = (loaded.root, 0, false);
         for (level, l) in arch.levels.iter().enumerate().rev() {
             self.frames.find(table)?;
             let (entries, first) = (l.entries() as u64, chance.next());
-            let way = (0..LOOKS.min(entries)).map(|i| first.wrapping_add(i) % entries).find_map(|index| {
+            let way = (0..looks.min(entries)).map(|i| first.wrapping_add(i) % entries).find_map(|index| {
                 let raw = memory.read(table.wrapping_add(index * u64::from(l.entry_bytes)), l.entry_bytes)?;
                 match (arch.decode)(level as u8, raw) {
                     Entry::Table { phys, .. } => {
@@ -189,10 +191,15 @@ impl Sanitizer {
             });
             let (index, below) = way.unwrap_or((first % entries, None));
             va |= index << l.shift;
+            mapped = way.is_some();
             let Some(below) = below else { break };
             table = below;
         }
-        Some(arch.extend(va))
+        let va = arch.extend(va);
+        if mapped {
+            chance.remember(va);
+        }
+        Some(va)
     }
 
     /// A walk begins, and pauses when it has read the entry for the table of level `stop`.

@@ -83,7 +83,9 @@ fn a_walk_in_flight_holds_a_table_until_a_flush() {
                 acting.san.table_allocated(&acting.ram, table, PAGE, Some(level), ptsan::Content::Unchecked);
             }
             acting.san.switch(&acting.ram, 0, path[0].1, 1);
-            acting.san.adversary_step(&acting.ram);
+            for _ in 0..5 {
+                acting.san.adversary_step(&acting.ram);
+            }
             // The directory goes, with all below it.
             acting.put(path[1].2, 0);
             acting.put(path[0].2, 0);
@@ -115,7 +117,7 @@ fn walks_keep_away_from_what_was_never_announced() {
         m.san.adversary_step(&m.ram);
     }
     m.san.assert_clean();
-    assert!(m.san.stats().walks > 100);
+    assert!(m.san.stats().walks > 20);
 }
 
 #[test]

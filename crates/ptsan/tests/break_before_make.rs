@@ -189,6 +189,9 @@ fn pages_collapsed_into_a_block_need_every_page_flushed() {
             arm.put(at, 0);
             arm.flush(flush);
             arm.put(at, 0x40_0000 | BLOCK);
+            if told {
+                assert_eq!(rules(&arm).is_empty(), right, "at the store: {flush}: {}", arm.m.san);
+            }
             arm.m.probe(0, VA + 7 * PAGE);
             arm.m.probe(0, VA);
             assert_eq!(rules(&arm).is_empty(), right, "{told} {flush}: {}", arm.m.san);
