@@ -17,6 +17,7 @@ mod hash;
 mod history;
 mod memory;
 mod mmu;
+mod operations;
 mod report;
 mod sanitizer;
 mod session;
@@ -35,6 +36,7 @@ pub use expect::{Expected, Tree};
 pub use history::{Happened, HistoryEvent};
 pub use memory::Memory;
 pub use mmu::{CpuState, Flush, Target};
+pub use operations::Operation;
 pub use report::{
     Allow, Finding, Kind, Origins, Place, Rule, SuppressionError, Suppressions, Trace, TraceFrame,
 };

@@ -5,6 +5,7 @@ use crate::config::{Config, Stats};
 use crate::frames::{Frame, Frames};
 use crate::hash::FastMap;
 use crate::mmu::Cpu;
+use crate::operations::Operations;
 use crate::report::{Allow, Details, Finding, Kind, Place, Reports, Rule};
 use std::fmt;
 use std::time::Instant;
@@ -25,6 +26,8 @@ pub struct Sanitizer {
     pub(crate) spaces: FastMap<u64, ()>,
     /// What the entries held whose stores are told.
     pub(crate) told: FastMap<u64, Told>,
+    /// What the code under test is in the middle of.
+    pub(crate) operations: Operations,
     /// What the adversary draws from.
     pub(crate) chance: Option<Box<Chance>>,
 }
@@ -44,6 +47,7 @@ impl Sanitizer {
             stats: Stats::default(),
             spaces: FastMap::default(),
             told: FastMap::default(),
+            operations: Operations::default(),
             chance: config.adversary.map(|a| Box::new(Chance::new(a))),
             config,
         };

@@ -132,6 +132,14 @@ impl Shared {
         self.lock().space_destroyed(space);
     }
 
+    /// Runs something that changes tables, as one operation: see [`Sanitizer::operation_begins`].
+    pub fn operation<R>(&self, memory: &(impl Memory + ?Sized), body: impl FnOnce() -> R) -> R {
+        let operation = self.lock().operation_begins();
+        let result = body();
+        self.lock().operation_ends(memory, operation);
+        result
+    }
+
     /// See [`Sanitizer::translate`].
     ///
     /// # Errors

@@ -3,6 +3,7 @@ use crate::arch::{Access, Entry, Perms, StructureScope};
 use crate::frames::{FrameRef, Holder, Link};
 use crate::memory::Memory;
 use crate::mmu::{Loaded, Register, Table, TlbEntry};
+use crate::operations::Suspect;
 use crate::report::{Kind, Place, Rule};
 use crate::sanitizer::Sanitizer;
 use crate::translation::{Fault, Translation};
@@ -37,8 +38,8 @@ impl Sanitizer {
     /// An access by the code that the page tables are for: the TLB answers, else the tables are walked through the
     /// CPU's paging-structure cache, and both caches are filled.
     ///
-    /// Call it between operations of the code under test: an answer that memory no longer gives is a finding
-    /// ([`Kind::StaleUse`]). Memory that allows *more* than a cached entry is none: the hardware faults, drops what
+    /// Call it between operations of the code under test (or tell of these, see
+    /// [`Sanitizer::operation_begins`]): an answer that memory no longer gives is a finding ([`Kind::StaleUse`]). Memory that allows *more* than a cached entry is none: the hardware faults, drops what
     /// it used, and the handler retries.
     ///
     /// # Errors
@@ -232,7 +233,7 @@ impl Sanitizer {
         Err(Fault::Malformed { level: 0 })
     }
 
-    /// Reports an answer from the caches that memory does not give.
+    /// Reports an answer from the caches that memory does not give, or suspects it while operations are under way.
     fn compare(
         &mut self,
         cpu: usize,
@@ -242,22 +243,50 @@ impl Sanitizer {
         used: Result<Translation, Fault>,
         truth: Result<Translation, Fault>,
     ) {
-        let rule = match (used, truth) {
-            (Ok(u), Ok(t)) if u.phys != t.phys => Rule::Remapped,
-            (Ok(_), Ok(t)) if !t.perms.allows(access) => Rule::PermissionRemoved,
-            (Ok(_), Err(_)) => Rule::Unmapped,
-            (Err(_), Ok(t)) if t.accessed && t.perms.allows(access) => Rule::NotReloaded,
-            _ => return,
+        if let Some(rule) = contradiction(access, used, truth)
+            && !self.operations.suspect(cpu, loaded.space, va, access, self.event)
+        {
+            self.report_stale((cpu, loaded.space), va, access, rule, used, truth, "");
+        }
+    }
+
+    /// A CPU used an old translation while operations were under way, and all of these have ended.
+    pub(crate) fn look_again(&mut self, memory: &(impl Memory + ?Sized), suspect: &Suspect) {
+        let &Suspect { cpu, space, va, access, event, .. } = suspect;
+        // A CPU that has left the space will be looked at when it comes back.
+        let Some(loaded) = self.cpus.get(cpu).and_then(|c| c.loaded).filter(|l| l.space == space) else {
+            return;
         };
+        let Some(held) = self.cached(cpu, loaded.context, va).filter(|h| h.perms.allows(access)) else {
+            return;
+        };
+        let truth = self.look(memory, loaded.root, va);
+        if let Some(rule) = contradiction(access, Ok(held), truth) {
+            let when = format!("used at event {event}, and held still when the operation ended; ");
+            self.report_stale((cpu, space), va, access, rule, Ok(held), truth, &when);
+        }
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "all of it is the report")]
+    fn report_stale(
+        &mut self,
+        (cpu, space): (usize, u64),
+        va: u64,
+        access: Access,
+        rule: Rule,
+        used: Result<Translation, Fault>,
+        truth: Result<Translation, Fault>,
+        when: &str,
+    ) {
         let level = used.or(truth).ok().map(|t| t.level);
-        let place = Place { va: Some(va), cpu: Some(cpu), level, space: Some(loaded.space), frame: None };
-        let why = self.explain_flush(cpu, loaded.space, Some(va), None, None);
+        let place = Place { va: Some(va), cpu: Some(cpu), level, space: Some(space), frame: None };
+        let why = self.explain_flush(cpu, space, Some(va), None, None);
         self.report(Kind::StaleUse, rule, place, || {
             let show = |t: Result<Translation, Fault>| match t {
                 Ok(t) => format!("{:#x} ({})", t.phys, t.perms),
                 Err(fault) => fault.to_string(),
             };
-            format!("{:?}: CPU used {}, memory says {}; {why}", access.kind, show(used), show(truth))
+            format!("{:?}: {when}CPU used {}, memory says {}; {why}", access.kind, show(used), show(truth))
         });
     }
 
@@ -441,5 +470,20 @@ impl Sanitizer {
         self.report(Kind::UseAfterFree, Rule::WalkedAfterFree, place, || {
             "reached through the CPU's paging-structure cache".to_owned()
         });
+    }
+}
+
+/// What is wrong with an answer, if anything is, when memory says `truth`.
+fn contradiction(
+    access: Access,
+    used: Result<Translation, Fault>,
+    truth: Result<Translation, Fault>,
+) -> Option<Rule> {
+    match (used, truth) {
+        (Ok(u), Ok(t)) if u.phys != t.phys => Some(Rule::Remapped),
+        (Ok(_), Ok(t)) if !t.perms.allows(access) => Some(Rule::PermissionRemoved),
+        (Ok(_), Err(_)) => Some(Rule::Unmapped),
+        (Err(_), Ok(t)) if t.accessed && t.perms.allows(access) => Some(Rule::NotReloaded),
+        _ => None,
     }
 }

@@ -59,8 +59,6 @@ struct Seen {
     loaded: Vec<Option<SpaceId>>,
     /// TLBs keep spaces apart by numbers.
     asids: bool,
-    /// Operations that may have changed entries and not flushed yet.
-    changing: u32,
 }
 
 /// A sanitizer that watches one host.
@@ -82,7 +80,7 @@ impl<'h, F: Watchable> Watch<'h, F> {
         // The host's own frame that stands for the kernel's tables.
         let zero = host.zero_frame().addr().0;
         san.table_allocated(&Physical(host), zero, 4096, None, Content::Zero);
-        Watch { host, seen: Mutex::new(Seen { san, loaded: vec![None; cpus], asids, changing: 0 }) }
+        Watch { host, seen: Mutex::new(Seen { san, loaded: vec![None; cpus], asids }) }
     }
 
     fn with<R>(&self, f: impl FnOnce(&mut Seen, &Physical<'h, F>) -> R) -> R {
@@ -128,15 +126,10 @@ impl<'h, F: Watchable> Watch<'h, F> {
 
     /// Runs something that changes tables. Until it returns, other CPUs may use what they know.
     pub fn changing<R>(&self, f: impl FnOnce() -> R) -> R {
-        self.with(|s, _| s.changing += 1);
+        let operation = self.with(|s, _| s.san.operation_begins());
         let result = f();
-        self.with(|s, _| s.changing -= 1);
+        self.with(|s, memory| s.san.operation_ends(memory, operation));
         result
-    }
-
-    /// An access by a program on `cpu` at a moment at which nothing is being changed; none at other moments.
-    pub fn settled(&self, cpu: usize, va: u64, access: Access) -> Option<Result<Translation, Fault>> {
-        self.with(|s, memory| (s.changing == 0).then(|| s.san.translate(memory, cpu, va, access)))
     }
 
     /// What the sanitizer has to say.

@@ -1,0 +1,104 @@
+//! Operations that other CPUs run into the middle of.
+mod common;
+use common::{Machine, RW};
+use ptsan::{Access, Arch, Flush, Kind};
+
+const SPACE: u64 = 1;
+const VA: u64 = 0x40_0000;
+
+/// Two CPUs in one space, both of which know the page.
+fn machine() -> Machine {
+    let mut m = Machine::new(Arch::x86_64(), 2);
+    m.space(SPACE);
+    m.map(SPACE, VA, 0x9000 | RW);
+    for cpu in 0..2 {
+        m.switch(cpu, SPACE);
+        m.san.translate(&m.ram, cpu, VA, Access::WRITE).unwrap();
+    }
+    m
+}
+
+/// Clears the entry of the page and tells nobody.
+fn clear(m: &mut Machine) {
+    let (_, _, at) = *m.path(SPACE, VA).last().unwrap();
+    m.put(at, 0);
+}
+
+#[test]
+fn an_old_translation_may_be_used_until_the_operation_ends() {
+    let mut m = machine();
+    let unmap = m.san.operation_begins();
+    clear(&mut m);
+    for cpu in 0..2 {
+        m.san.translate(&m.ram, cpu, VA, Access::READ).unwrap();
+        m.san.flush(&m.ram, cpu, Flush::page(SPACE, VA));
+    }
+    m.san.operation_ends(&m.ram, unmap);
+    assert_eq!(m.san.operations(), 0);
+    m.san.assert_clean();
+    assert!(m.san.translate(&m.ram, 1, VA, Access::READ).is_err());
+    m.san.assert_clean();
+}
+
+#[test]
+fn what_is_held_when_the_operation_ends_is_stale() {
+    let mut m = machine();
+    let unmap = m.san.operation_begins();
+    clear(&mut m);
+    m.san.translate(&m.ram, 1, VA, Access::READ).unwrap();
+    m.san.flush(&m.ram, 0, Flush::page(SPACE, VA));
+    assert_eq!(m.san.total(), 0, "nobody was told yet that the page is gone");
+    m.san.operation_ends(&m.ram, unmap);
+    assert_eq!(m.san.count(Kind::StaleUse), 1);
+    let finding = &m.san.findings()[0];
+    assert_eq!((finding.place.cpu, finding.place.va), (Some(1), Some(VA)));
+    assert!(finding.note.contains("held still when the operation ended"), "{finding}");
+}
+
+#[test]
+fn an_access_after_the_operation_is_no_longer_excused() {
+    let mut m = machine();
+    let unmap = m.san.operation_begins();
+    clear(&mut m);
+    m.san.operation_ends(&m.ram, unmap);
+    assert_eq!(m.san.total(), 0, "nobody has used it");
+    m.san.translate(&m.ram, 1, VA, Access::READ).unwrap();
+    assert_eq!(m.san.count(Kind::StaleUse), 1);
+}
+
+#[test]
+fn every_operation_that_was_under_way_is_waited_for() {
+    let mut m = machine();
+    let one = m.san.operation_begins();
+    let other = m.san.operation_begins();
+    clear(&mut m);
+    m.san.translate(&m.ram, 1, VA, Access::READ).unwrap();
+    m.san.operation_ends(&m.ram, one);
+    assert_eq!(m.san.total(), 0, "it may have been the other that cleared the entry");
+    // One that began later excuses nothing that was used before.
+    let later = m.san.operation_begins();
+    m.san.operation_ends(&m.ram, other);
+    assert_eq!(m.san.count(Kind::StaleUse), 1);
+    m.san.operation_ends(&m.ram, later);
+}
+
+#[test]
+fn a_cpu_that_has_left_the_space_holds_nothing_against_it() {
+    let mut m = machine();
+    let unmap = m.san.operation_begins();
+    clear(&mut m);
+    m.san.translate(&m.ram, 1, VA, Access::READ).unwrap();
+    m.san.leave(1);
+    m.san.flush(&m.ram, 0, Flush::page(SPACE, VA));
+    m.san.operation_ends(&m.ram, unmap);
+    m.san.assert_clean();
+}
+
+#[test]
+fn an_operation_ends_once() {
+    let mut m = machine();
+    let operation = m.san.operation_begins();
+    m.san.operation_ends(&m.ram, operation);
+    m.san.operation_ends(&m.ram, operation);
+    assert_eq!(m.san.count(Kind::Misuse), 1);
+}
