@@ -1,6 +1,6 @@
 //! Sets of CPUs.
 use super::{CpuId, MAX_CPUS};
-use core::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicUsize, Ordering};
 
 const BITS: usize = usize::BITS as usize;
 const WORDS: usize = MAX_CPUS / BITS;
@@ -13,8 +13,8 @@ pub struct CpuMask {
 
 impl CpuMask {
     /// The empty set.
-    pub const fn new() -> Self {
-        CpuMask { words: [const { AtomicUsize::new(0) }; WORDS] }
+    pub fn new() -> Self {
+        CpuMask::default()
     }
 
     /// Adds a CPU.

@@ -1,10 +1,11 @@
 //! What each CPU has to itself.
 use super::Pinned;
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
+use crate::sync::atomic::{AtomicUsize, Ordering};
 use core::cell::{Cell, UnsafeCell};
 use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::{AtomicUsize, Ordering, compiler_fence};
+use core::sync::atomic::compiler_fence;
 
 /// One `T` for each CPU, each on cache lines of its own.
 pub struct PerCpu<T> {
@@ -108,7 +109,7 @@ pub struct Counter(AtomicUsize);
 
 impl Counter {
     /// Zero.
-    pub const fn new() -> Self {
+    pub fn new() -> Self {
         Counter(AtomicUsize::new(0))
     }
 

@@ -7,7 +7,8 @@
 /// An implementation promises that it has the size and alignment of the entry, that every bit pattern is valid,
 /// and that a store is seen by an MMU as a whole, or with its valid bit last.
 pub unsafe trait Slot: Sync {
-    /// Reads the entry.
+    /// Reads the entry; what was written before it was stored is visible (acquire): a table that it links is seen as
+    /// it was when it was linked.
     fn load(&self) -> u64;
     /// Writes it; what was written before is visible to who sees this (release).
     fn store(&self, raw: u64);
@@ -28,7 +29,7 @@ mod wide {
     unsafe impl Slot for Slot64 {
         #[inline(always)]
         fn load(&self) -> u64 {
-            u64::from_le(self.0.load(Ordering::Relaxed))
+            u64::from_le(self.0.load(Ordering::Acquire))
         }
         #[inline(always)]
         fn store(&self, raw: u64) {

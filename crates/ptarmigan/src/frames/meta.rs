@@ -1,9 +1,12 @@
 //! The record of a frame: 16 bytes, the same for every frame, read in different ways by whoever has the frame.
 use crate::addr::Pfn;
-use core::sync::atomic::{
+use crate::sync::atomic::{
     AtomicU8, AtomicU16, AtomicU32,
-    Ordering::{AcqRel, Acquire, Relaxed},
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
+
+/// The bit of `order` that locks a table.
+const LOCKED: u8 = 1 << 7;
 
 /// What a frame is being used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,11 +35,11 @@ pub enum Use {
 /// | `lines` | next and previous block | touched cache lines, one bit each | – | next, previous slab |
 /// | `link` | known-zero frames in the block | next in a chain | references, then next in a chain | first free object |
 /// | `live` | – | present entries | – | objects in use |
-/// | `order` | order of the block | level of the table | – | class |
+/// | `order` | order of the block | level of the table; its highest bit is the table's lock | – | class |
 ///
 /// All fields are atomics so that frames may be looked at from any CPU; their writers are serialised by whoever
 /// owns the frame (a lock, a tree held exclusively), so plain loads and stores are enough; only the references of a
-/// data frame belong to several spaces at once.
+/// data frame belong to several spaces at once, and the lock of a table to several CPUs.
 #[derive(Default)]
 pub struct FrameMeta {
     lines: [AtomicU32; 2],
@@ -46,6 +49,7 @@ pub struct FrameMeta {
     order: AtomicU8,
 }
 
+#[cfg(not(loom))]
 const _: () = assert!(size_of::<FrameMeta>() == 16);
 
 impl FrameMeta {
@@ -70,12 +74,29 @@ impl FrameMeta {
 
     #[inline(always)]
     pub(crate) fn order(&self) -> u8 {
-        self.order.load(Relaxed)
+        self.order.load(Relaxed) & !LOCKED
     }
 
     #[inline(always)]
     pub(crate) fn set_order(&self, order: u8) {
         self.order.store(order, Relaxed);
+    }
+
+    /// Locks the table of `level` in this frame, unless it is locked.
+    #[inline(always)]
+    pub(crate) fn try_lock(&self, level: u8) -> bool {
+        self.order.swap(level | LOCKED, Acquire) & LOCKED == 0
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_locked(&self) -> bool {
+        self.order.load(Relaxed) & LOCKED != 0
+    }
+
+    /// Unlocks the table of `level`; what was done to it comes before.
+    #[inline(always)]
+    pub(crate) fn unlock(&self, level: u8) {
+        self.order.store(level, Release);
     }
 
     /// Next frame of the chain this frame is in.

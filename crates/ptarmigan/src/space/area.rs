@@ -76,7 +76,6 @@ impl From<u32> for Object {
 
 /// A run of pages with the same properties.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(C)]
 pub struct Area {
     /// First address, a multiple of the page size.
     pub start: u64,
@@ -88,19 +87,17 @@ pub struct Area {
     pub object: u32,
     /// Permissions and properties.
     pub flags: AreaFlags,
-    pub(super) _pad: u16,
 }
 
 impl Area {
     /// An area.
     pub fn new(range: VirtRange, flags: AreaFlags, object: impl Into<Object>) -> Self {
         let Object { id, offset } = object.into();
-        Area { start: range.start, end: range.end, offset, object: id, flags, _pad: 0 }
+        Area { start: range.start, end: range.end, offset, object: id, flags }
     }
 
     /// No area.
-    pub(super) const NONE: Area =
-        Area { start: 0, end: 0, offset: 0, object: 0, flags: AreaFlags(0), _pad: 0 };
+    pub(super) const NONE: Area = Area { start: 0, end: 0, offset: 0, object: 0, flags: AreaFlags(0) };
 
     /// Where in the object behind it `va` lies, in bytes. Also for addresses next to the area, as it may come to reach.
     #[inline(always)]

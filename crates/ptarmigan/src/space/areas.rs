@@ -3,15 +3,16 @@
 //! Records lie sorted in leaf frames of 127; from the second leaf on, a directory frame lists the leaves in order.
 //! So a small process needs one frame, lookup is two binary searches, and fork copies frames. The directory holds
 //! 1024 leaves: 130,000 areas if they come in order, 65,000 at the least, which is what Linux allows.
-use super::area::Area;
+use super::area::{Area, AreaFlags};
 use crate::addr::{FRAME_SIZE, Pfn, VirtRange};
 use crate::cpu::Pinned;
 use crate::frames::{Ask, Dirty, Frame, Frames, NoFrame, Place, Request, Use, ZoneClass};
+use crate::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use crate::table::Machine;
 use crate::window::{Window, WindowGuard};
 use core::fmt;
 
-const LEAF: usize = (FRAME_SIZE - 8) / size_of::<Area>();
+const LEAF: usize = (FRAME_SIZE - 8) / size_of::<Record>();
 const DIRECTORY: usize = FRAME_SIZE / size_of::<u32>();
 
 /// Why areas could not be changed; they are as they were.
@@ -64,14 +65,69 @@ struct Spot {
     index: usize,
 }
 
+/// Where an area was found: good for finding it again quickly, and harmless when it has moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Hint(pub u32);
+
+impl Hint {
+    fn of(at: Spot) -> Hint {
+        Hint(((at.leaf as u32) << 8 | at.index as u32) + 1)
+    }
+
+    fn spot(self) -> Option<Spot> {
+        let at = self.0.checked_sub(1)?;
+        Some(Spot { leaf: (at >> 8) as usize, index: (at & 0xff) as usize })
+    }
+}
+
+/// An area as it is kept. The flags are changed by shared faults too: these only ever add one.
+#[repr(C)]
+struct Record {
+    start: u64,
+    end: u64,
+    offset: u64,
+    object: u32,
+    flags: AtomicU16,
+    _pad: u16,
+}
+
+impl Record {
+    #[inline(always)]
+    fn area(&self) -> Area {
+        let flags = AreaFlags(self.flags.load(Relaxed));
+        Area { start: self.start, end: self.end, offset: self.offset, object: self.object, flags }
+    }
+}
+
+impl From<Area> for Record {
+    #[inline(always)]
+    fn from(area: Area) -> Self {
+        let Area { start, end, offset, object, flags } = area;
+        Record { start, end, offset, object, flags: AtomicU16::new(flags.0), _pad: 0 }
+    }
+}
+
 #[repr(C)]
 struct Leaf {
     n: u32,
     _pad: u32,
-    records: [Area; LEAF],
+    records: [Record; LEAF],
 }
 
-const _: () = assert!(size_of::<Leaf>() <= FRAME_SIZE && size_of::<Area>() == 32);
+impl Leaf {
+    /// Moves the records from `from` on, up to the last, to `to`.
+    fn shift(&mut self, from: usize, to: usize) {
+        let n = self.n as usize - from;
+        assert!(from.max(to) + n <= LEAF);
+        let first = self.records.as_mut_ptr();
+        // SAFETY: both runs lie within the array (checked above); records have no destructor, and each place holds one
+        // again afterwards.
+        unsafe { core::ptr::copy(first.add(from), first.add(to), n) };
+    }
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Leaf>() <= FRAME_SIZE && size_of::<Record>() == 32 && LEAF < 256);
 
 impl Default for Areas {
     fn default() -> Self {
@@ -152,11 +208,11 @@ impl Areas {
     }
 
     fn get<M: Machine>(&self, m: &M, at: Spot) -> Area {
-        self.leaf(m, at.leaf, |l| l.records[at.index])
+        self.leaf(m, at.leaf, |l| l.records[at.index].area())
     }
 
     fn set<M: Machine>(&mut self, m: &M, at: Spot, area: Area) {
-        self.leaf_mut(m, at.leaf, |l| l.records[at.index] = area);
+        self.leaf_mut(m, at.leaf, |l| l.records[at.index] = area.into());
     }
 
     /// The first record whose end lies above `va`; `None` if there is none.
@@ -204,6 +260,32 @@ impl Areas {
     /// The first area that ends above `va`: the one it lies in, or the next.
     pub fn at_or_after<M: Machine>(&self, m: &M, va: u64) -> Option<Area> {
         Some(self.get(m, self.seek(m, va)?))
+    }
+
+    /// As [`at_or_after`](Self::at_or_after), with the place where it was found.
+    pub(super) fn search<M: Machine>(&self, m: &M, va: u64) -> Option<(Hint, Area)> {
+        let at = self.seek(m, va)?;
+        Some((Hint::of(at), self.get(m, at)))
+    }
+
+    /// The area that `va` lies in, if it is where the hint says.
+    #[inline(always)]
+    pub(super) fn hinted<M: Machine>(&self, m: &M, hint: Hint, va: u64) -> Option<Area> {
+        let at = hint.spot()?;
+        if at.leaf >= self.leaves as usize {
+            return None;
+        }
+        self.leaf(m, at.leaf, |l| {
+            let record = l.records[..l.n as usize].get(at.index)?;
+            (record.start <= va && va < record.end).then(|| record.area())
+        })
+    }
+
+    /// Adds `flags` to the area that was just found at `hint`. Others may be doing the same.
+    pub(super) fn mark<M: Machine>(&self, m: &M, hint: Hint, flags: AreaFlags) {
+        if let Some(at) = hint.spot() {
+            self.leaf(m, at.leaf, |l| l.records[at.index].flags.fetch_or(flags.0, Relaxed));
+        }
     }
 
     /// The last area that ends at or below `va`.
@@ -293,9 +375,8 @@ impl Areas {
             at = self.split(m, pin, at)?;
         }
         self.leaf_mut(m, at.leaf, |l| {
-            let n = l.n as usize;
-            l.records.copy_within(at.index..n, at.index + 1);
-            l.records[at.index] = area;
+            l.shift(at.index, at.index + 1);
+            l.records[at.index] = area.into();
             l.n += 1;
         });
         self.len += 1;
@@ -332,11 +413,15 @@ impl Areas {
         let mut upper = [Area::NONE; LEAF];
         let moved = LEAF - keep;
         self.leaf_mut(m, at.leaf, |l| {
-            upper[..moved].copy_from_slice(&l.records[keep..]);
+            for (copy, record) in upper.iter_mut().zip(&l.records[keep..]) {
+                *copy = record.area();
+            }
             l.n = keep as u32;
         });
         self.leaf_mut(m, at.leaf + 1, |l| {
-            l.records[..moved].copy_from_slice(&upper[..moved]);
+            for (record, area) in l.records.iter_mut().zip(&upper[..moved]) {
+                *record = (*area).into();
+            }
             l.n = moved as u32;
         });
         Ok(if at.index > keep || keep == LEAF {
@@ -349,8 +434,7 @@ impl Areas {
     /// Takes a record out. Never allocates.
     fn remove<M: Machine>(&mut self, m: &M, at: Spot) {
         let left = self.leaf_mut(m, at.leaf, |l| {
-            let n = l.n as usize;
-            l.records.copy_within(at.index + 1..n, at.index);
+            l.shift(at.index + 1, at.index);
             l.n -= 1;
             l.n
         });
@@ -507,7 +591,7 @@ impl Areas {
             let guard = m.window().map(fresh.addr());
             self.leaf(m, i, |l| {
                 // Header and the records in use only.
-                let bytes = 8 + l.n as usize * size_of::<Area>();
+                let bytes = 8 + l.n as usize * size_of::<Record>();
                 // SAFETY: `l` is a leaf frame with `n` initialised records; the new frame is ours alone, and the
                 // guard is valid for all of it.
                 unsafe {

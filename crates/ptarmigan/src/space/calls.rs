@@ -36,7 +36,6 @@ impl<F: Format> Space<F> {
     ) -> Result<(), AreaError> {
         let range = Self::pages(range)?;
         self.munmap(m, pin, range)?;
-        self.forget();
         self.areas.insert(m, pin, Area::new(range, flags, object))
     }
 
@@ -71,13 +70,12 @@ impl<F: Format> Space<F> {
             Some(area) if area.start < range.end => {}
             _ => return Ok(()),
         }
-        self.forget();
         let (mut first, mut last) = (u64::MAX, 0);
         self.areas.remove_range(m, pin, range, |area| {
             first = first.min(area.start);
             last = last.max(area.end);
         })?;
-        let mut gather = Gather::new(parts(m, pin), &self.tlb, F::PAGE_SHIFT);
+        let mut gather = Gather::new(parts(m, pin), self.tlb.get(), F::PAGE_SHIFT);
         if first < last {
             let free = Free::Span {
                 floor: self.areas.last_before(m, first).map_or(0, |a| a.end),
@@ -106,7 +104,6 @@ impl<F: Format> Space<F> {
     ) -> Result<(), AreaError> {
         let range = Self::pages(range)?;
         let permissions = AreaFlags(permissions.0 & AreaFlags::PERMISSIONS.0);
-        self.forget();
         let (mut any, mut same) = (false, true);
         self.areas.each(m, range, |a| {
             any = true;
@@ -120,7 +117,7 @@ impl<F: Format> Space<F> {
         }
         self.areas
             .change_range(m, pin, range, |a| a.flags.without(AreaFlags::PERMISSIONS).with(permissions))?;
-        let mut gather = Gather::new(parts(m, pin), &self.tlb, F::PAGE_SHIFT);
+        let mut gather = Gather::new(parts(m, pin), self.tlb.get(), F::PAGE_SHIFT);
         let readable = permissions.0 != 0;
         let mut keep = Attr::USER | Attr::ACCESSED | Attr::DIRTY | Attr::SPECIAL;
         if permissions.has(AreaFlags::WRITE) {
@@ -153,7 +150,6 @@ impl<F: Format> Space<F> {
             return Ok(());
         }
         if end > heap.end {
-            self.forget();
             let grown = VirtRange { start: heap.end, end };
             let flags = AreaFlags::READ.with(AreaFlags::WRITE);
             self.areas.insert(m, pin, Area::new(Self::pages(grown)?, flags, 0))?;
@@ -188,7 +184,6 @@ impl<F: Format> Space<F> {
             return self.munmap(m, pin, VirtRange { start: to.end, end: from.end });
         }
         let mut area = self.alike_throughout(m, from)?;
-        self.forget();
         if from.start == to.start {
             if to.end > from.end {
                 let grown = VirtRange { start: from.end, end: to.end };
@@ -212,7 +207,7 @@ impl<F: Format> Space<F> {
         self.munmap(m, pin, to)?;
         area = Area { start: to.start, end: to.end, offset: area.offset_at(from.start), ..area };
         self.areas.insert(m, pin, area)?;
-        let mut gather = Gather::new(parts(m, pin), &self.tlb, F::PAGE_SHIFT);
+        let mut gather = Gather::new(parts(m, pin), self.tlb.get(), F::PAGE_SHIFT);
         let result = self.tree.move_range(m, pin, moved, to.start, &mut gather);
         // Both places must be flushed before anybody uses either (semantics.md §5).
         gather.finish();
@@ -260,7 +255,7 @@ impl<F: Format> Space<F> {
         let range = Self::pages(range)?;
         match advice {
             Advice::DontNeed => {
-                let mut gather = Gather::new(parts(m, pin), &self.tlb, F::PAGE_SHIFT);
+                let mut gather = Gather::new(parts(m, pin), self.tlb.get(), F::PAGE_SHIFT);
                 let tree = &mut self.tree;
                 self.areas.each(m, range, |area| {
                     tree.unmap_with(m, area.range().and(range), Free::Covered, &mut gather, |g, _, raw| {
@@ -284,7 +279,6 @@ impl<F: Format> Space<F> {
         flag: AreaFlags,
         on: bool,
     ) -> Result<(), AreaError> {
-        self.forget();
         self.areas.change_range(
             m,
             pin,

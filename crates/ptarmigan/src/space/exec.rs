@@ -64,7 +64,6 @@ impl<F: Format> Space<F> {
         if self.areas.last_before(m, old.start).is_some_and(|below| below.end > range.start) {
             return Err(AreaError::Overlap(range));
         }
-        self.forget();
         let flags = flags.with(AreaFlags::GROWS_DOWN).with(stack.flags.without(AreaFlags::PERMISSIONS));
         let new = Area::new(range, flags, 0);
         if old.end == range.end {
@@ -73,7 +72,7 @@ impl<F: Format> Space<F> {
         }
         let target = VirtRange { start: range.end - old.len().min(range.len()), end: range.end };
         self.areas.insert(m, pin, new)?;
-        let mut gather = Gather::new(parts(m, pin), &self.tlb, F::PAGE_SHIFT);
+        let mut gather = Gather::new(parts(m, pin), self.tlb.get(), F::PAGE_SHIFT);
         let from = VirtRange { start: old.end - target.len(), end: old.end };
         if let Err(e) = self.tree.move_range(m, pin, from, target.start, &mut gather) {
             gather.finish();

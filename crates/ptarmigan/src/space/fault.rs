@@ -1,13 +1,15 @@
 //! Page faults.
 use super::area::{Area, AreaFlags};
-use super::{NO_AREA, RECENT, Space, SpaceMachine};
+use super::areas::Hint;
+use super::{RECENT, Space, SpaceMachine};
 use crate::addr::{Pfn, PhysAddr, VirtAddr};
 use crate::cpu::Pinned;
 use crate::format::{Attr, Format};
 use crate::frames::{Ask, DataFrames, NoFrame};
 use crate::quicklist::Level;
+use crate::sync::atomic::Ordering::Relaxed;
 use crate::table::parts;
-use crate::tlb::Gather;
+use crate::tlb::{Gather, SpaceTlb};
 use core::fmt;
 
 /// How a page was touched.
@@ -71,6 +73,16 @@ impl From<NoFrame> for FaultError {
 /// Pages that Linux keeps free below a stack.
 const STACK_GUARD: u64 = 256;
 
+/// What came of one look at a fault.
+pub(super) enum Outcome {
+    /// It has been served.
+    Done(Done),
+    /// Another CPU has changed the entry meanwhile: look again.
+    Again,
+    /// A stack has to grow, for which the caller must have the space for itself.
+    Exclusive,
+}
+
 impl<F: Format> Space<F> {
     /// Serves a fault at `va`.
     ///
@@ -86,12 +98,41 @@ impl<F: Format> Space<F> {
         va: VirtAddr,
         access: Access,
     ) -> Result<Done, FaultError> {
-        let page = va.0 & !((1 << F::PAGE_SHIFT) - 1);
-        let recent = Self::recent_index(va.0);
-        if !self.recent[recent].range().contains(va.0) {
-            self.recent[recent] = self.area_for_fault(m, va)?;
+        loop {
+            match self.fault_once::<M, false>(m, pin, self.tlb.get(), va, access)? {
+                Outcome::Done(done) => return Ok(done),
+                Outcome::Again => {}
+                Outcome::Exclusive => self.grow_stack(m, va)?,
+            }
         }
-        let area = self.recent[recent];
+    }
+
+    /// Looks at a fault once. `SHARED` says that other CPUs may be serving faults too; `tlb` is the space's.
+    #[inline(always)]
+    pub(super) fn fault_once<M: SpaceMachine, const SHARED: bool>(
+        &self,
+        m: &M,
+        pin: &Pinned<'_>,
+        tlb: &SpaceTlb,
+        va: VirtAddr,
+        access: Access,
+    ) -> Result<Outcome, FaultError> {
+        let page = va.0 & !((1 << F::PAGE_SHIFT) - 1);
+        // Neighbours in a span of a leaf table share a hint.
+        let recent = &self.recent[(va.0 >> F::shift(Level(1))) as usize % RECENT];
+        let mut hint = Hint(recent.load(Relaxed));
+        let area = match self.areas.hinted(m, hint, va.0) {
+            Some(area) => area,
+            None => match self.areas.search(m, va.0) {
+                Some((found, area)) if area.start <= va.0 => {
+                    hint = found;
+                    recent.store(hint.0, Relaxed);
+                    area
+                }
+                Some((_, above)) if above.flags.has(AreaFlags::GROWS_DOWN) => return Ok(Outcome::Exclusive),
+                _ => return Err(FaultError::NoArea(va)),
+            },
+        };
         let flags = area.flags;
         let allowed = match access {
             Access::Write => flags.has(AreaFlags::WRITE),
@@ -100,24 +141,20 @@ impl<F: Format> Space<F> {
         if !allowed {
             return Err(FaultError::Denied(va));
         }
+        let at = Place { tlb, page, access, area, hint };
         match self.tree.look(m, page) {
-            (table, 0) => self.fault_missing(m, pin, page, access, area, table),
-            (_, raw) => self.fault_present(m, pin, page, access, area, raw),
+            (Some(table), raw) if raw != 0 => self.fault_present::<M, SHARED>(m, pin, &at, table, raw),
+            (table, _) => self.fault_missing::<M, SHARED>(m, pin, &at, table),
         }
     }
 
-    /// Where the area of a recent fault around `va` is remembered: neighbours in a span of a leaf table share it.
-    #[inline(always)]
-    fn recent_index(va: u64) -> usize {
-        (va >> F::shift(Level(1))) as usize % RECENT
-    }
-
-    /// The area at `va`; a stack just above grows down to it.
-    fn area_for_fault<M: SpaceMachine>(&mut self, m: &M, va: VirtAddr) -> Result<Area, FaultError> {
+    /// Lets the stack just above `va` grow down to it.
+    #[cold]
+    fn grow_stack<M: SpaceMachine>(&mut self, m: &M, va: VirtAddr) -> Result<(), FaultError> {
         let none = FaultError::NoArea(va);
         let mut area = self.areas.at_or_after(m, va.0).ok_or(none)?;
         if area.start <= va.0 {
-            return Ok(area);
+            return Ok(());
         }
         let start = va.0 & !((1 << F::PAGE_SHIFT) - 1);
         if !area.flags.has(AreaFlags::GROWS_DOWN) || area.end - start > self.stack_limit {
@@ -129,12 +166,7 @@ impl<F: Format> Space<F> {
         }
         let old = area.start;
         area.start = start;
-        if !self.areas.replace(m, old, area) {
-            return Err(none);
-        }
-        // Other memories of it have its old start.
-        self.forget();
-        Ok(area)
+        if self.areas.replace(m, old, area) { Ok(()) } else { Err(none) }
     }
 
     fn attr(flags: AreaFlags) -> Attr {
@@ -148,14 +180,11 @@ impl<F: Format> Space<F> {
         attr
     }
 
-    /// `area`, which a fault at `va` met, holds a private page from now on: fork must copy it.
+    /// The area of the fault holds a private page from now on: fork must copy it.
     #[inline(always)]
-    fn note_private<M: SpaceMachine>(&mut self, m: &M, va: u64, mut area: Area) {
-        if !area.flags.has(AreaFlags::PRIVATE_PAGES) {
-            area.flags = area.flags.with(AreaFlags::PRIVATE_PAGES);
-            self.recent[Self::recent_index(va)] = area;
-            let known = self.areas.replace(m, area.start, area);
-            debug_assert!(known, "the area of the fault is gone");
+    fn note_private<M: SpaceMachine>(&self, m: &M, at: &Place<'_>) {
+        if !at.area.flags.has(AreaFlags::PRIVATE_PAGES) {
+            self.areas.mark(m, at.hint, AreaFlags::PRIVATE_PAGES);
         }
     }
 
@@ -164,21 +193,27 @@ impl<F: Format> Space<F> {
     fn take_data<M: SpaceMachine>(m: &M, pin: &Pinned<'_>) -> Result<Pfn, NoFrame> {
         m.data().take(m.frames(), pin, Ask::NORMAL).or_else(|_| {
             use crate::quicklist::Policy;
+            m.tlb().unpark(parts(m, pin));
             m.data().drain(m.frames(), pin);
             m.policy().reclaim(pin, pin.node(), 64);
             m.data().take(m.frames(), pin, Ask::NORMAL)
         })
     }
 
-    fn fault_missing<M: SpaceMachine>(
-        &mut self,
+    /// Gives back a data frame that was never mapped.
+    fn give_data<M: SpaceMachine>(m: &M, pin: &Pinned<'_>, pfn: Pfn) {
+        DataFrames::release(m.frames(), pfn);
+        m.data().give(m.frames(), pin, pfn);
+    }
+
+    fn fault_missing<M: SpaceMachine, const SHARED: bool>(
+        &self,
         m: &M,
         pin: &Pinned<'_>,
-        page: u64,
-        access: Access,
-        area: Area,
+        at: &Place<'_>,
         table: Option<PhysAddr>,
-    ) -> Result<Done, FaultError> {
+    ) -> Result<Outcome, FaultError> {
+        let Place { page, access, area, .. } = *at;
         let flags = area.flags;
         let attr = Self::attr(flags);
         let backed = flags.has(AreaFlags::BACKED) || flags.has(AreaFlags::SHARED);
@@ -207,68 +242,115 @@ impl<F: Format> Space<F> {
                 (fresh, attr | Attr::WRITE | Attr::DIRTY, done)
             }
         };
-        match self.tree.put(m, pin, page, table, F::leaf(pfn, attr)) {
-            Ok(()) => {
+        match self.tree.put::<M, SHARED>(m, pin, page, table, F::leaf(pfn, attr)) {
+            Ok(true) => {
                 if private_write {
-                    self.note_private(m, page, area);
+                    self.note_private(m, at);
                 }
-                Ok(done)
+                Ok(Outcome::Done(done))
             }
-            Err(e) => {
+            lost => {
                 if private_write {
-                    DataFrames::release(m.frames(), pfn);
-                    m.data().give(m.frames(), pin, pfn);
+                    Self::give_data(m, pin, pfn);
                 }
-                Err(e.into())
+                lost?;
+                Ok(Outcome::Again)
             }
         }
     }
 
-    fn fault_present<M: SpaceMachine>(
-        &mut self,
+    fn fault_present<M: SpaceMachine, const SHARED: bool>(
+        &self,
         m: &M,
         pin: &Pinned<'_>,
-        page: u64,
-        access: Access,
-        area: Area,
+        at: &Place<'_>,
+        table: PhysAddr,
         raw: u64,
-    ) -> Result<Done, FaultError> {
+    ) -> Result<Outcome, FaultError> {
+        let Place { tlb, page, access, area, .. } = *at;
         let flags = area.flags;
-        let private = self.tlb.is_unloaded();
+        let private = tlb.is_unloaded();
         if access == Access::Read || F::is_writable(raw) {
             if F::is_present(raw) {
-                return Ok(Done::Spurious);
+                return Ok(Outcome::Done(Done::Spurious));
+            }
+            let entry = self.tree.entry::<M, SHARED>(m, pin, table, page);
+            if SHARED && !same_page::<F>(raw, entry.load()) {
+                return Ok(Outcome::Again);
             }
             // Kept without permissions (PROT_NONE) and allowed again since: only gains, so nothing to flush.
             let attr = F::attr(raw).without(Attr::WRITE) | Self::attr(flags);
-            self.tree.change(m, page, private, |_| F::leaf(F::frame(raw), attr));
-            return Ok(Done::Reused);
+            entry.replace(F::leaf(F::frame(raw), attr), private);
+            return Ok(Outcome::Done(Done::Reused));
         }
         let writable = Self::attr(flags) | Attr::WRITE | Attr::DIRTY;
         let old = F::frame(raw);
         let special = F::is_special(raw);
         if flags.has(AreaFlags::SHARED) || (!special && DataFrames::is_sole(m.frames(), old)) {
+            let entry = self.tree.entry::<M, SHARED>(m, pin, table, page);
+            // What was found without the lock is looked at again with it.
+            if SHARED
+                && (!same_page::<F>(raw, entry.load())
+                    || !(flags.has(AreaFlags::SHARED) || DataFrames::is_sole(m.frames(), old)))
+            {
+                return Ok(Outcome::Again);
+            }
             let keep = if special { Attr::SPECIAL } else { Attr::default() };
-            self.tree.change(m, page, private, |_| F::leaf(old, writable | keep));
-            return Ok(Done::Reused);
+            entry.replace(F::leaf(old, writable | keep), private);
+            return Ok(Outcome::Done(Done::Reused));
         }
         let fresh = Self::take_data(m, pin)?;
-        if special && old == m.zero_frame() {
+        let zero = special && old == m.zero_frame();
+        if zero {
             m.clear_data(fresh);
-        } else {
+        }
+        let entry = self.tree.entry::<M, SHARED>(m, pin, table, page);
+        if SHARED && !same_page::<F>(raw, entry.load()) {
+            drop(entry);
+            Self::give_data(m, pin, fresh);
+            return Ok(Outcome::Again);
+        }
+        if !zero {
+            // Under the lock: the entry keeps the old frame from being used for anything else.
             m.copy_data(old, fresh);
         }
-        self.tree.change(m, page, private, |_| F::leaf(fresh, writable));
-        self.note_private(m, page, area);
-        let mut gather = Gather::one_page(parts(m, pin), &self.tlb, F::PAGE_SHIFT, page);
-        super::release::<F, M>(&mut gather, raw);
-        gather.finish();
-        Ok(Done::Copied)
+        self.note_private(m, at);
+        let mut gather = Gather::one_page(parts(m, pin), tlb, F::PAGE_SHIFT, page);
+        let new = F::leaf(fresh, writable);
+        if tlb.is_active_elsewhere(pin.cpu()) {
+            // No CPU may read the old frame once another has written to the new one.
+            entry.break_off();
+            super::release::<F, M>(&mut gather, raw);
+            let released = gather.flush();
+            entry.put_back(new);
+            drop(entry);
+            released.free();
+        } else {
+            entry.replace(new, private);
+            drop(entry);
+            super::release::<F, M>(&mut gather, raw);
+            gather.finish();
+        }
+        Ok(Outcome::Done(Done::Copied))
     }
+}
 
-    /// Forgets the areas of recent faults: areas are about to change.
-    #[inline(always)]
-    pub(super) fn forget(&mut self) {
-        self.recent = [NO_AREA; RECENT];
-    }
+/// Where a fault is, and what lies there.
+struct Place<'a> {
+    tlb: &'a SpaceTlb,
+    /// First address of the page.
+    page: u64,
+    access: Access,
+    area: Area,
+    hint: Hint,
+}
+
+/// Whether `now` is what `raw` was, but for what MMUs write.
+#[inline(always)]
+fn same_page<F: Format>(raw: u64, now: u64) -> bool {
+    raw == now
+        || (now != 0
+            && F::frame(raw) == F::frame(now)
+            && F::is_present(raw) == F::is_present(now)
+            && F::is_writable(raw) == F::is_writable(now))
 }

@@ -1,12 +1,13 @@
 //! Fork: a copy of a space whose private pages are shared until one side writes.
 use super::area::{Area, AreaFlags};
-use super::{AreaError, NO_AREA, RECENT, Space, SpaceMachine};
+use super::home::Home;
+use super::{AreaError, Space, SpaceMachine};
 use crate::addr::VirtRange;
 use crate::cpu::Pinned;
 use crate::format::Format;
 use crate::frames::{Ask, DataFrames};
 use crate::table::{Tree, parts};
-use crate::tlb::{Gather, SpaceId, SpaceTlb};
+use crate::tlb::{Gather, SpaceId};
 
 impl<F: Format> Space<F> {
     /// A copy of the space. Tables are copied for areas that hold private pages (or are the kernel's own); the rest
@@ -33,15 +34,15 @@ impl<F: Format> Space<F> {
         };
         let mut child = Space {
             tree,
-            tlb: SpaceTlb::new(id),
+            tlb: Home::new(id),
             areas,
-            recent: [NO_AREA; RECENT],
+            recent: Default::default(),
             heap: self.heap,
             stack_limit: self.stack_limit,
         };
         let mut result = Ok(());
         let mut left_out = false;
-        let mut gather = Gather::new(parts(m, pin), &self.tlb, F::PAGE_SHIFT);
+        let mut gather = Gather::new(parts(m, pin), self.tlb.get(), F::PAGE_SHIFT);
         let all = VirtRange { start: 0, end: F::USER_END };
         let tree = &mut self.tree;
         self.areas.each(m, all, |area| {

@@ -2,6 +2,7 @@
 //!
 //! A [`Space`] is what Linux calls an mm: areas, one tree of tables, and its TLB state. Calls that change its
 //! structure take `&mut`; each prepares what can fail first, then applies, and leaves nothing behind on failure.
+//! A [`SharedSpace`] is one that several CPUs work on: faults run in parallel, other calls have it for themselves.
 //! The rules followed are Linux's (semantics.md §6): which areas fork copies, which tables `munmap` frees, how
 //! `execve` moves the stack.
 mod area;
@@ -10,18 +11,24 @@ mod calls;
 mod exec;
 mod fault;
 mod fork;
+mod home;
+mod lock;
+mod shared;
 
 pub use area::{Area, AreaFlags, Object};
 pub use areas::{AreaError, Areas};
 pub use calls::Advice;
 pub use fault::{Access, Done, FaultError};
+pub use shared::{Exclusive, SharedSpace};
 
 use crate::addr::{Pfn, VirtRange};
 use crate::cpu::Pinned;
 use crate::format::Format;
 use crate::frames::{Ask, DataFrames, NoFrame};
+use crate::sync::atomic::AtomicU32;
 use crate::table::{GatherOf, Machine, Tree, parts};
 use crate::tlb::{Gather, SpaceId, SpaceTlb};
+use home::Home;
 
 /// What a space needs of a machine besides what tables need.
 pub trait SpaceMachine: Machine {
@@ -37,10 +44,10 @@ pub trait SpaceMachine: Machine {
 #[must_use = "a dropped space loses its frames: end it"]
 pub struct Space<F: Format> {
     tree: Tree<F>,
-    tlb: SpaceTlb,
+    tlb: Home,
     areas: Areas,
-    /// Areas of recent faults, by address; empty if none.
-    recent: [Area; RECENT],
+    /// Where the areas of recent faults are, by address. Written by shared faults too.
+    recent: [AtomicU32; RECENT],
     /// First page of the heap and its end; equal if there is none.
     heap: VirtRange,
     /// Stacks grow no larger than this, in bytes.
@@ -49,7 +56,6 @@ pub struct Space<F: Format> {
 
 /// Areas that a space remembers from recent faults.
 const RECENT: usize = 8;
-const NO_AREA: Area = Area::NONE;
 /// Linux's default `RLIMIT_STACK`.
 const STACK_LIMIT: u64 = 8 << 20;
 
@@ -62,9 +68,9 @@ impl<F: Format> Space<F> {
     pub fn new<M: SpaceMachine>(m: &M, pin: &Pinned<'_>, id: SpaceId) -> Result<Self, NoFrame> {
         Ok(Space {
             tree: Tree::new(m, pin, Ask::NORMAL)?,
-            tlb: SpaceTlb::new(id),
+            tlb: Home::new(id),
             areas: Areas::new(),
-            recent: [NO_AREA; RECENT],
+            recent: Default::default(),
             heap: VirtRange { start: 0, end: 0 },
             stack_limit: STACK_LIMIT,
         })
@@ -82,29 +88,30 @@ impl<F: Format> Space<F> {
 
     /// The space's TLB state.
     pub fn tlb(&self) -> &SpaceTlb {
-        &self.tlb
+        self.tlb.get()
     }
 
     /// This CPU begins to run in the space.
     pub fn activate<M: SpaceMachine>(&self, m: &M, pin: &Pinned<'_>) {
-        m.tlb().activate(pin, &self.tlb, self.tree.root());
+        m.tlb().activate(pin, self.tlb.get(), self.tree.root());
     }
 
     /// This CPU runs nothing of the space for now, but keeps its root loaded.
     pub fn rest<M: SpaceMachine>(&self, m: &M, pin: &Pinned<'_>) {
-        m.tlb().rest(pin, &self.tlb);
+        m.tlb().rest(pin, self.tlb.get());
+        m.tlb().collect(parts(m, pin));
     }
 
     /// This CPU leaves the space.
     pub fn deactivate<M: SpaceMachine>(&self, m: &M, pin: &Pinned<'_>) {
-        m.tlb().deactivate(pin, &self.tlb);
+        m.tlb().deactivate(pin, self.tlb.get());
     }
 
     /// Takes the space down: every page unmapped, one flush, every table and frame given back. CPUs that still have
     /// it loaded are moved to another root.
     pub fn end<M: SpaceMachine>(mut self, m: &M, pin: &Pinned<'_>) {
         let Space { tree, tlb, .. } = self;
-        let mut gather = Gather::ending(parts(m, pin), &tlb, F::PAGE_SHIFT);
+        let mut gather = Gather::ending(parts(m, pin), tlb.get(), F::PAGE_SHIFT);
         tree.end_with(m, &mut gather, |gather, _, raw| release::<F, M>(gather, raw));
         gather.finish();
         self.areas.clear(m);

@@ -1,7 +1,7 @@
 //! A spin lock for the slow paths: the depot of a node, the buddy allocator of a zone, the kernel map.
+use crate::sync::atomic::{AtomicBool, Ordering};
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::{AtomicBool, Ordering};
 
 /// A test-and-test-and-set lock around `T`. Never held across a call to code outside this library.
 pub struct SpinLock<T> {
@@ -20,7 +20,14 @@ pub struct SpinLockGuard<'a, T> {
 
 impl<T> SpinLock<T> {
     /// An unlocked value.
+    #[cfg(not(loom))]
     pub const fn new(value: T) -> Self {
+        SpinLock { held: AtomicBool::new(false), value: UnsafeCell::new(value) }
+    }
+
+    /// An unlocked value.
+    #[cfg(loom)]
+    pub fn new(value: T) -> Self {
         SpinLock { held: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }
 
@@ -29,7 +36,7 @@ impl<T> SpinLock<T> {
     pub fn lock(&self) -> SpinLockGuard<'_, T> {
         while self.held.swap(true, Ordering::Acquire) {
             while self.held.load(Ordering::Relaxed) {
-                core::hint::spin_loop();
+                super::spin();
             }
         }
         SpinLockGuard { lock: self }

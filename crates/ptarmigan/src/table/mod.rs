@@ -11,11 +11,15 @@
 //! | [`Tree::map`], [`Tree::map_range`], copies and moves | `&mut Tree` | yes; nothing is left behind on failure |
 //! | [`Tree::unmap_range`], [`Tree::change_range`], [`Tree::end`] | `&mut Tree` | never |
 //! | [`Tree::query`], [`Tree::walk`] | `&Tree` | never |
+//! | faults of a [shared space](crate::space::SharedSpace) | one table at a time | yes |
+//! | [`SharedSpace::query`](crate::space::SharedSpace::query) | nothing; tables are kept from reuse | never |
 mod cursor;
 mod dump;
 mod kernel_map;
+mod lock;
 mod machine;
 mod ranges;
+mod shared;
 mod slots;
 mod tree;
 

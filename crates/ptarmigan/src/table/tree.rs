@@ -6,6 +6,7 @@ use crate::cpu::Pinned;
 use crate::format::{Attr, Format, Slot};
 use crate::frames::{Ask, NoFrame, Use};
 use crate::quicklist::{Clean, Level, MAX_LEVELS, Policy};
+use crate::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use core::fmt;
 use core::marker::PhantomData;
 
@@ -13,8 +14,9 @@ use core::marker::PhantomData;
 #[must_use = "a dropped tree loses its tables: end it"]
 pub struct Tree<F: Format> {
     root: PhysAddr,
-    /// Tables in it, by level; the top counts.
-    tables: [u32; MAX_LEVELS],
+    /// Tables in it, by level; the top counts. Atomics, as shared faults add to them; who holds the tree exclusively
+    /// uses plain loads and stores.
+    tables: [AtomicU32; MAX_LEVELS],
     _format: PhantomData<F>,
 }
 
@@ -70,14 +72,15 @@ impl<F: Format> Tree<F> {
             meta.set_usage(Use::Table);
             meta.set_order(top.0);
         }
-        let mut tree = Tree { root, tables: [0; MAX_LEVELS], _format: PhantomData };
-        tree.tables[top.at()] = 1;
+        let tree = Tree { root, tables: Default::default(), _format: PhantomData };
+        tree.count(top, 1);
         if F::TOP_IN_REGISTERS {
             let below = Level(top.0 - 1);
             for index in 0..F::USER_TOP {
                 match m.policy().alloc(pin, below, ask) {
                     Ok(page) => {
-                        let at = tree.adopt(m, below, page);
+                        let at = adopt(m, below, page);
+                        tree.count(below, 1);
                         Slots::<F, _>::open(m.window(), root).at(top, index).store(F::link(top, at));
                     }
                     Err(e) => {
@@ -119,35 +122,36 @@ impl<F: Format> Tree<F> {
     /// Tables of a level.
     #[inline(always)]
     pub fn tables(&self, level: Level) -> u32 {
-        self.tables[level.at()]
+        self.tables[level.at()].load(Relaxed)
     }
 
     /// Tables below the top: what Linux reports as `VmPTE`, in pages.
     pub fn tables_below_top(&self) -> u32 {
-        self.tables[..Self::TOP.at()].iter().sum()
+        self.tables[..Self::TOP.at()].iter().map(|n| n.load(Relaxed)).sum()
     }
 
-    pub(super) fn count(&mut self, level: Level, change: i32) {
-        let n = &mut self.tables[level.at()];
-        *n = n.wrapping_add_signed(change);
-    }
-
-    /// Writes the record of a table that is about to be linked.
+    /// Counts tables, held exclusively.
     #[inline(always)]
-    fn adopt<M: Machine>(&mut self, m: &M, level: Level, page: Clean) -> PhysAddr {
-        let at = page.into_raw();
-        let meta = m.frames().meta(at.pfn());
-        debug_assert!(meta.live() == 0 && meta.lines(0) == 0, "clean page {at} has a record of use");
-        meta.set_usage(Use::Table);
-        meta.set_order(level.0);
-        self.count(level, 1);
-        at
+    pub(super) fn count(&self, level: Level, change: i32) {
+        let n = &self.tables[level.at()];
+        n.store(n.load(Relaxed).wrapping_add_signed(change), Relaxed);
+    }
+
+    /// Counts a table more, with others at work on the tree.
+    pub(super) fn count_shared(&self, level: Level) {
+        self.tables[level.at()].fetch_add(1, Relaxed);
     }
 
     /// The table of `to` that maps `va`; `None` if there is none.
     #[inline(always)]
     pub(super) fn find<M: Machine>(&self, m: &M, va: u64, to: Level) -> Option<PhysAddr> {
-        let mut at = self.root;
+        Self::find_from(m, self.root, va, to)
+    }
+
+    /// The table of `to` that maps `va` in the tree whose top is at `root`.
+    #[inline(always)]
+    pub(super) fn find_from<M: Machine>(m: &M, root: PhysAddr, va: u64, to: Level) -> Option<PhysAddr> {
+        let mut at = root;
         let mut level = Self::TOP;
         while level > to {
             let raw = Slots::<F, _>::open(m.window(), at).at(level, F::index(level, va)).load();
@@ -166,12 +170,25 @@ impl<F: Format> Tree<F> {
         va: u64,
         ask: Ask,
     ) -> Result<PhysAddr, NoFrame> {
+        self.leaf_table_in::<M, false>(m, pin, va, ask)
+    }
+
+    /// The same; `SHARED` says that others may be at it too.
+    #[inline(always)]
+    pub(super) fn leaf_table_in<M: Machine, const SHARED: bool>(
+        &self,
+        m: &M,
+        pin: &Pinned<'_>,
+        va: u64,
+        ask: Ask,
+    ) -> Result<PhysAddr, NoFrame> {
         let mut at = self.root;
         let mut level = Self::TOP;
         while level > Level::PTE {
             let raw = Slots::<F, _>::open(m.window(), at).at(level, F::index(level, va)).load();
             match F::linked(level, raw) {
                 Some(next) => at = next,
+                None if SHARED => return self.grow_shared(m, pin, va, at, level, ask),
                 None => return self.grow(m, pin, va, at, level, ask),
             }
             level = Level(level.0 - 1);
@@ -183,7 +200,7 @@ impl<F: Format> Tree<F> {
     /// leaf table and no more. A call, so that the way through existing tables stays short enough to be inlined.
     #[inline(never)]
     fn grow<M: Machine>(
-        &mut self,
+        &self,
         m: &M,
         pin: &Pinned<'_>,
         va: u64,
@@ -195,18 +212,16 @@ impl<F: Format> Tree<F> {
             return self.grow_path(m, pin, va, parent, level, ask);
         }
         let page = m.policy().alloc(pin, Level::PTE, ask)?;
-        let at = self.adopt(m, Level::PTE, page);
-        self.set_link(m, Level(1), parent, va, at);
+        let at = adopt(m, Level::PTE, page);
+        self.count(Level::PTE, 1);
+        set_link::<F, M>(m, Level(1), parent, va, at);
         Ok(at)
     }
 
     /// Makes several tables.
-    ///
-    /// All are taken before any is linked, and they are linked to each other before the first of them is linked to
-    /// the tree: so failure leaves nothing behind, and a walker sees a complete path or none (release store).
     #[inline(never)]
     fn grow_path<M: Machine>(
-        &mut self,
+        &self,
         m: &M,
         pin: &Pinned<'_>,
         va: u64,
@@ -214,37 +229,12 @@ impl<F: Format> Tree<F> {
         level: Level,
         ask: Ask,
     ) -> Result<PhysAddr, NoFrame> {
-        let n = level.at();
-        let mut path = [PhysAddr(0); MAX_LEVELS];
-        for below in 0..n {
-            match m.policy().alloc(pin, Level(below as u8), ask) {
-                Ok(page) => path[below] = self.adopt(m, Level(below as u8), page),
-                Err(e) => {
-                    for (made, at) in path[..below].iter().enumerate() {
-                        self.count(Level(made as u8), -1);
-                        m.frames().meta(at.pfn()).set_usage(Use::Taken);
-                        // SAFETY: 1. taken above. 2. not written to. 3. never linked (REQ-37).
-                        m.policy().unused(pin, Level(made as u8), unsafe { Clean::from_raw(*at) });
-                    }
-                    return Err(e);
-                }
-            }
+        let path = make_path::<F, M>(m, pin, va, level, ask)?;
+        for below in 0..level.0 {
+            self.count(Level(below), 1);
         }
-        for below in 1..n {
-            let inner = Level(below as u8);
-            self.set_link(m, inner, path[below], va, path[below - 1]);
-        }
-        self.set_link(m, level, parent, va, path[n - 1]);
+        set_link::<F, M>(m, level, parent, va, path[level.at() - 1]);
         Ok(path[0])
-    }
-
-    #[inline(always)]
-    fn set_link<M: Machine>(&self, m: &M, level: Level, table: PhysAddr, va: u64, child: PhysAddr) {
-        let index = F::index(level, va);
-        Slots::<F, _>::open(m.window(), table).at(level, index).store(F::link(level, child));
-        if has_record::<F>(level) {
-            born::<F>(m.frames().meta(table.pfn()), level, index);
-        }
     }
 
     /// Maps one page. An entry that was not present needs no flush.
@@ -289,34 +279,6 @@ impl<F: Format> Tree<F> {
         }
     }
 
-    /// Puts the leaf `raw` where there is none; `va` is the user's. `table` is the leaf table as [`look`](Self::look)
-    /// found it, nothing having been changed since.
-    ///
-    /// # Errors
-    ///
-    /// [`NoFrame`]; nothing has changed then.
-    #[inline(always)]
-    pub(crate) fn put<M: Machine>(
-        &mut self,
-        m: &M,
-        pin: &Pinned<'_>,
-        va: u64,
-        table: Option<PhysAddr>,
-        raw: u64,
-    ) -> Result<(), NoFrame> {
-        let at = match table {
-            Some(at) => at,
-            None => self.leaf_table(m, pin, va, Ask::NORMAL)?,
-        };
-        let index = F::index(Level::PTE, va);
-        let slots = Slots::<F, _>::open(m.window(), at);
-        let slot = slots.at(Level::PTE, index);
-        debug_assert_eq!(slot.load(), 0);
-        slot.store(raw);
-        born::<F>(m.frames().meta(at.pfn()), Level::PTE, index);
-        Ok(())
-    }
-
     /// What is mapped at `va`: frame and attributes, even where the MMU would not let the access through.
     #[inline]
     pub fn query<M: Machine>(&self, m: &M, va: VirtAddr) -> Option<(Pfn, Attr)> {
@@ -333,33 +295,6 @@ impl<F: Format> Tree<F> {
         let at = self.find(m, va, Level::PTE)?;
         let raw = Slots::<F, _>::open(m.window(), at).at(Level::PTE, F::index(Level::PTE, va)).load();
         (raw != 0).then_some(raw)
-    }
-
-    /// Changes the leaf for `va` in place with `change`; returns old and new. The caller flushes if a permission
-    /// went away or the frame changed.
-    #[inline(always)]
-    pub(crate) fn change<M: Machine>(
-        &mut self,
-        m: &M,
-        va: u64,
-        private: bool,
-        change: impl FnOnce(u64) -> u64,
-    ) -> Option<(u64, u64)> {
-        let at = self.find(m, va, Level::PTE)?;
-        let slots = Slots::<F, _>::open(m.window(), at);
-        let slot = slots.at(Level::PTE, F::index(Level::PTE, va));
-        let old = slot.load();
-        if old == 0 {
-            return None;
-        }
-        let new = change(old);
-        debug_assert_ne!(new, 0, "entries are cleared by unmapping, which counts them");
-        if private {
-            slot.store(new);
-        } else {
-            slot.swap(new);
-        }
-        Some((old, new))
     }
 
     /// Unmaps one page, keeps the tables (as they are kept for a neighbour that is still mapped); returns frame and
@@ -391,4 +326,100 @@ impl<F: Format> Tree<F> {
         gather.changed(va.0, va.0 + (1 << F::PAGE_SHIFT));
         Some((F::frame(old), F::attr(old)))
     }
+}
+
+/// Writes the record of a table that is about to be linked.
+#[inline(always)]
+fn adopt<M: Machine>(m: &M, level: Level, page: Clean) -> PhysAddr {
+    let at = page.into_raw();
+    let meta = m.frames().meta(at.pfn());
+    debug_assert!(meta.live() == 0 && meta.lines(0) == 0, "clean page {at} has a record of use");
+    meta.set_usage(Use::Table);
+    meta.set_order(level.0);
+    at
+}
+
+/// Links `child` in the table of `level` at `table`, on the way to `va`.
+#[inline(always)]
+pub(super) fn set_link<F: Format, M: Machine>(
+    m: &M,
+    level: Level,
+    table: PhysAddr,
+    va: u64,
+    child: PhysAddr,
+) {
+    let index = F::index(level, va);
+    Slots::<F, _>::open(m.window(), table).at(level, index).store(F::link(level, child));
+    if has_record::<F>(level) {
+        born::<F>(m.frames().meta(table.pfn()), level, index);
+    }
+}
+
+/// Takes one table for each level below `level`, and links them to each other, each on the way to `va`; lowest first.
+///
+/// All are taken before any is linked, and they are linked to each other before the first of them is linked to a
+/// tree: so failure leaves nothing behind, and a walker sees a complete path or none (release store).
+pub(super) fn make_path<F: Format, M: Machine>(
+    m: &M,
+    pin: &Pinned<'_>,
+    va: u64,
+    level: Level,
+    ask: Ask,
+) -> Result<[PhysAddr; MAX_LEVELS], NoFrame> {
+    let n = level.at();
+    let mut path = [PhysAddr(0); MAX_LEVELS];
+    for below in 0..n {
+        match m.policy().alloc(pin, Level(below as u8), ask) {
+            Ok(page) => path[below] = adopt(m, Level(below as u8), page),
+            Err(e) => {
+                for (made, at) in path[..below].iter().enumerate() {
+                    // SAFETY: 1. taken above. 2. not written to. 3. never linked (REQ-37).
+                    unsafe { give_back_unlinked(m, pin, Level(made as u8), *at) };
+                }
+                return Err(e);
+            }
+        }
+    }
+    for below in 1..n {
+        set_link::<F, M>(m, Level(below as u8), path[below], va, path[below - 1]);
+    }
+    Ok(path)
+}
+
+/// Takes a path apart that [`make_path`] made and that was never linked to a tree.
+///
+/// # Safety
+///
+/// 1. `path` is what `make_path` returned for `va` and `level`; none of its tables was linked or changed since.
+#[cold]
+pub(super) unsafe fn drop_path<F: Format, M: Machine>(
+    m: &M,
+    pin: &Pinned<'_>,
+    va: u64,
+    level: Level,
+    path: &[PhysAddr; MAX_LEVELS],
+) {
+    for (below, at) in path[..level.at()].iter().enumerate() {
+        let inner = Level(below as u8);
+        if below > 0 {
+            Slots::<F, _>::open(m.window(), *at).at(inner, F::index(inner, va)).store(0);
+            died(m.frames().meta(at.pfn()), 1, false);
+        }
+        // SAFETY: 1. `make_path` took it, and the caller gives it away. 2. its only entry has just been cleared. 3. never
+        // linked to a tree, so no walker ever knew it (REQ-37).
+        unsafe { give_back_unlinked(m, pin, inner, *at) };
+    }
+}
+
+/// Gives a table back that no walker ever knew.
+///
+/// # Safety
+///
+/// 1. The caller owns the table at `at` and gives it away.
+/// 2. It is in the state of its level: no live entries.
+/// 3. It was never linked to a tree.
+unsafe fn give_back_unlinked<M: Machine>(m: &M, pin: &Pinned<'_>, level: Level, at: PhysAddr) {
+    m.frames().meta(at.pfn()).set_usage(Use::Taken);
+    // SAFETY: points 1 to 3 are passed on.
+    m.policy().unused(pin, level, unsafe { Clean::from_raw(at) });
 }

@@ -60,22 +60,28 @@ impl Readers {
         &self.cells[cpu.0 as usize]
     }
 
-    /// This CPU begins to read the tables of `space`: none that it finds from here on is used for anything else before
-    /// the result is dropped.
-    #[inline]
-    pub fn enter<'a>(&'a self, pin: &'a Pinned<'_>, space: SpaceId) -> Reading<'a> {
+    /// This CPU begins to read the tables of `space`, without a lock: none that it finds from here on is used for
+    /// anything else before the result is dropped.
+    pub fn walk<'a>(&'a self, pin: &'a Pinned<'_>, space: SpaceId) -> Reading<'a> {
+        let reading = self.enter(pin, space);
+        // No entry is read before the cell says so to whoever has unhooked a table.
+        fence(Ordering::SeqCst);
+        reading
+    }
+
+    /// This CPU is about to read; it has to look, in the same total order, at whether it may.
+    #[inline(always)]
+    pub(crate) fn enter<'a>(&'a self, pin: &'a Pinned<'_>, space: SpaceId) -> Reading<'a> {
         let cell = self.cell(pin.cpu());
         // Interrupts may come in anywhere, read something too and leave: they find the cell in use, or leave it as it
         // was.
         let outermost = cell.since.load(Ordering::Relaxed) == NOBODY;
         if outermost {
-            // Seen by whoever waits before this CPU reads an entry: they read the cell after they unhooked.
             cell.since.swap(self.epoch.load(Ordering::SeqCst), Ordering::SeqCst);
             cell.space.store(space.0, Ordering::Release);
         } else if cell.space.load(Ordering::Relaxed) != space.0 {
             cell.space.store(SEVERAL, Ordering::SeqCst);
         }
-        fence(Ordering::SeqCst);
         Reading { cell, outermost }
     }
 
@@ -92,7 +98,7 @@ impl Readers {
 
     /// Whether `cpu` has begun to read `space` before `epoch` and has not ended.
     #[inline]
-    pub(super) fn is_reading(&self, cpu: CpuId, space: SpaceId, epoch: Option<Epoch>) -> bool {
+    pub(crate) fn is_reading(&self, cpu: CpuId, space: SpaceId, epoch: Option<Epoch>) -> bool {
         let cell = self.cell(cpu);
         let since = cell.since.load(Ordering::SeqCst);
         let at = cell.space.load(Ordering::Relaxed);
@@ -118,7 +124,7 @@ impl Readers {
     }
 }
 
-/// A CPU that reads the tables of a space, see [`Readers::enter`].
+/// A CPU that reads the tables of a space, see [`Readers::walk`].
 pub struct Reading<'a> {
     cell: &'a Cell,
     outermost: bool,

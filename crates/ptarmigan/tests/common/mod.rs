@@ -10,11 +10,11 @@ use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::cpu::{NodeId, Pinned};
 use ptarmigan::format::{Attr, Format, X86_64, X86Pae};
 use ptarmigan::frames::{Ask, Dirty, Frame, NoFrame, Place, Request, Use, ZoneClass};
-use ptarmigan::hosted::{CpuSlot, Host, HostConfig, HostMachine};
+use ptarmigan::hosted::{CpuSlot, Delivery, Host, HostConfig, HostMachine};
 use ptarmigan::quicklist::{Clean, Flushed, Level, Policy, PolicyCounts, Unhooked};
 use ptarmigan::space::Space;
 use ptarmigan::table::{Machine, Tree};
-use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId};
+use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, TlbConfig};
 use ptarmigan::window::{Window, WindowGuard};
 use ptsan::{Access, Arch, Config, Content, Fault, Flush, Kind, Memory, Sanitizer, Translation};
 use std::cell::Cell;
@@ -102,9 +102,31 @@ impl<'h, F: Watchable> Watch<'h, F> {
         self.with(|s, memory| s.san.table_freed(memory, at.0, Self::bytes(level)));
     }
 
+    /// Its CPUs' MMUs, for a machine.
+    pub fn tlb(&self) -> WatchedTlb<'_, 'h, F> {
+        WatchedTlb { watch: self }
+    }
+
     /// An access by a program on `cpu`.
     pub fn translate(&self, cpu: usize, va: u64, access: Access) -> Result<Translation, Fault> {
         self.with(|s, memory| s.san.translate(memory, cpu, va, access))
+    }
+
+    /// An access by a program on `cpu`, to the word that it is translated to; the CPU's translations cannot be
+    /// invalidated in between, as on hardware.
+    pub fn access<R>(
+        &self,
+        cpu: usize,
+        va: u64,
+        access: Access,
+        f: impl FnOnce(u64) -> R,
+    ) -> Result<R, Fault> {
+        self.with(|s, memory| s.san.translate(memory, cpu, va, access).map(|t| f(t.phys)))
+    }
+
+    /// What the sanitizer has to say.
+    pub fn report(&self) -> String {
+        self.with(|s, _| s.san.to_string())
     }
 
     /// How often a defect was found.
@@ -263,6 +285,10 @@ unsafe impl<F: Watchable> Mmu for WatchedTlb<'_, '_, F> {
         });
     }
 
+    fn resume(&self, pin: &Pinned<'_>, _: SpaceId) {
+        self.watch.with(|s, _| s.san.resume(pin.cpu().0 as usize));
+    }
+
     fn unload(&self, pin: &Pinned<'_>, space: SpaceId) {
         let cpu = pin.cpu().0 as usize;
         self.watch.with(|s, _| {
@@ -280,6 +306,18 @@ pub type Watched<'w, 'h, F, P> = HostMachine<'h, F, WatchedPolicy<'w, 'h, F, P>,
 /// Puts a policy under the sanitizer's eyes.
 pub fn watched<'w, 'h, F: Watchable, P: Policy>(watch: &'w Watch<'h, F>, policy: P) -> Watched<'w, 'h, F, P> {
     HostMachine::new(watch.host, WatchedPolicy::new(watch, policy), WatchedTlb { watch })
+        .expect("the host has memory for the TLB state")
+}
+
+/// The same with TLBs of another shape and interrupts that come when they come.
+pub fn watched_with<'w, 'h, F: Watchable, P: Policy>(
+    watch: &'w Watch<'h, F>,
+    policy: P,
+    config: TlbConfig,
+    delivery: Delivery,
+) -> Watched<'w, 'h, F, P> {
+    let policy = WatchedPolicy::new(watch, policy);
+    HostMachine::with_tlb(watch.host, policy, WatchedTlb { watch }, config, delivery)
         .expect("the host has memory for the TLB state")
 }
 

@@ -1,0 +1,187 @@
+//! Several CPUs at work on one tree: what shared faults do to it.
+//!
+//! Tables come, never go: who takes tables away has the tree for itself. A table that is missing is made before the
+//! lock of its parent is taken, and linked under it; who finds that another was faster gives its own back at once,
+//! as no walker ever knew it (REQ-37). An entry is written under the lock of its leaf table.
+use super::lock::TableLock;
+use super::machine::Machine;
+use super::slots::{Slots, born, has_record};
+use super::tree::{Tree, drop_path, make_path, set_link};
+use crate::addr::{PhysAddr, VirtAddr};
+use crate::cpu::Pinned;
+use crate::format::{Attr, Format, Slot};
+use crate::frames::{Ask, FrameMeta, NoFrame};
+use crate::quicklist::{Level, MAX_LEVELS};
+
+/// The entry of one page in its leaf table, to be written; with others at work, under the table's lock.
+pub(crate) struct Entry<'a, F: Format, M: Machine> {
+    slots: Slots<'a, F, M::Window>,
+    index: usize,
+    record: &'a FrameMeta,
+    _lock: Option<TableLock<'a>>,
+}
+
+impl<F: Format, M: Machine> Entry<'_, F, M> {
+    #[inline(always)]
+    fn slot(&self) -> &F::Slot {
+        self.slots.at(Level::PTE, self.index)
+    }
+
+    /// The entry; 0 if there is none.
+    #[inline(always)]
+    pub fn load(&self) -> u64 {
+        self.slot().load()
+    }
+
+    /// Writes the entry where there is none.
+    #[inline(always)]
+    pub fn fill(&self, raw: u64) {
+        debug_assert_eq!(self.load(), 0);
+        self.slot().store(raw);
+        born::<F>(self.record, Level::PTE, self.index);
+    }
+
+    /// Writes another entry in its place, with a plain store if the tree is `private`: no MMU walks it.
+    #[inline(always)]
+    pub fn replace(&self, raw: u64, private: bool) {
+        debug_assert_ne!(raw, 0, "entries are cleared by unmapping, which counts them");
+        if private {
+            self.slot().store(raw);
+        } else {
+            self.slot().swap(raw);
+        }
+    }
+
+    /// Takes the entry away until [`put_back`](Self::put_back); it still counts.
+    #[inline(always)]
+    pub fn break_off(&self) {
+        self.slot().swap(0);
+    }
+
+    /// Ends what [`break_off`](Self::break_off) began.
+    #[inline(always)]
+    pub fn put_back(&self, raw: u64) {
+        debug_assert_eq!(self.load(), 0);
+        self.slot().store(raw);
+    }
+}
+
+impl<F: Format> Tree<F> {
+    /// Opens the entry for `va` in the leaf table at `table`.
+    #[inline(always)]
+    pub(crate) fn entry<'a, M: Machine, const SHARED: bool>(
+        &'a self,
+        m: &'a M,
+        pin: &Pinned<'_>,
+        table: PhysAddr,
+        va: u64,
+    ) -> Entry<'a, F, M> {
+        let record = m.frames().meta(table.pfn());
+        Entry {
+            _lock: if SHARED { Some(TableLock::take(m, pin, record, Level::PTE)) } else { None },
+            slots: Slots::open(m.window(), table),
+            index: F::index(Level::PTE, va),
+            record,
+        }
+    }
+
+    /// Puts the leaf `raw` where there is none; `va` is the user's. `table` is the leaf table as [`look`](Self::look)
+    /// found it. False if another CPU has put one there meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// [`NoFrame`]; nothing has changed then.
+    #[inline(always)]
+    pub(crate) fn put<M: Machine, const SHARED: bool>(
+        &self,
+        m: &M,
+        pin: &Pinned<'_>,
+        va: u64,
+        table: Option<PhysAddr>,
+        raw: u64,
+    ) -> Result<bool, NoFrame> {
+        let at = match table {
+            Some(at) => at,
+            None => self.leaf_table_in::<M, SHARED>(m, pin, va, Ask::NORMAL)?,
+        };
+        let entry = self.entry::<M, SHARED>(m, pin, at, va);
+        if SHARED && entry.load() != 0 {
+            return Ok(false);
+        }
+        entry.fill(raw);
+        Ok(true)
+    }
+
+    /// Makes all tables that are missing below the table `parent` of `level` on the way to `va`, unless others do so
+    /// first.
+    #[cold]
+    pub(super) fn grow_shared<M: Machine>(
+        &self,
+        m: &M,
+        pin: &Pinned<'_>,
+        va: u64,
+        mut parent: PhysAddr,
+        mut level: Level,
+        ask: Ask,
+    ) -> Result<PhysAddr, NoFrame> {
+        loop {
+            let path = make_path::<F, M>(m, pin, va, level, ask)?;
+            match self.link_shared(m, pin, va, parent, level, &path) {
+                None => return Ok(path[0]),
+                Some(theirs) => {
+                    // SAFETY: 1. made above for this level, and not linked.
+                    unsafe { drop_path::<F, M>(m, pin, va, level, &path) };
+                    (parent, level) = (theirs, Level(level.0 - 1));
+                }
+            }
+            // Theirs may be complete, or not.
+            while level > Level::PTE {
+                let raw = Slots::<F, _>::open(m.window(), parent).at(level, F::index(level, va)).load();
+                let Some(next) = F::linked(level, raw) else { break };
+                (parent, level) = (next, Level(level.0 - 1));
+            }
+            if level == Level::PTE {
+                return Ok(parent);
+            }
+        }
+    }
+
+    /// Links a path that has been made for `level`; the table that is linked there already if others were faster.
+    fn link_shared<M: Machine>(
+        &self,
+        m: &M,
+        pin: &Pinned<'_>,
+        va: u64,
+        parent: PhysAddr,
+        level: Level,
+        path: &[PhysAddr; MAX_LEVELS],
+    ) -> Option<PhysAddr> {
+        // A top without a record has all its entries from the start.
+        let record = has_record::<F>(level).then(|| m.frames().meta(parent.pfn()));
+        let _lock = record.map(|record| TableLock::take(m, pin, record, level));
+        let raw = Slots::<F, _>::open(m.window(), parent).at(level, F::index(level, va)).load();
+        if let Some(theirs) = F::linked(level, raw) {
+            return Some(theirs);
+        }
+        for below in 0..level.0 {
+            self.count_shared(Level(below));
+        }
+        set_link::<F, M>(m, level, parent, va, path[level.at() - 1]);
+        None
+    }
+
+    /// What is mapped at `va` in the tree whose top is at `root`, which may be changing. The caller is a
+    /// [reader](crate::tlb::Readers) of the tree's space, which keeps tables that are found from being used again.
+    pub(crate) fn query_from<M: Machine>(
+        m: &M,
+        root: PhysAddr,
+        va: VirtAddr,
+    ) -> Option<(crate::addr::Pfn, Attr)> {
+        if va.0 >= F::USER_END {
+            return None;
+        }
+        let at = Self::find_from(m, root, va.0, Level::PTE)?;
+        let raw = Slots::<F, _>::open(m.window(), at).at(Level::PTE, F::index(Level::PTE, va.0)).load();
+        (raw != 0).then(|| (F::frame(raw), F::attr(raw)))
+    }
+}

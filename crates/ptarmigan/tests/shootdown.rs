@@ -1,0 +1,492 @@
+//! Shootdowns between CPUs: who is asked, what is skipped and what grows, lazy CPUs, numbers of spaces, parked chains,
+//! and what happens when a machine does not keep its promises.
+mod common;
+use common::{Watch, small, va, watched_with};
+use ptarmigan::addr::{PhysAddr, VirtRange};
+use ptarmigan::cpu::{CpuId, Pinned};
+use ptarmigan::format::X86_64;
+use ptarmigan::hosted::{Delivery, Host, HostMachine};
+use ptarmigan::space::{Access, AreaFlags, Space};
+use ptarmigan::table::{Machine, parts};
+use ptarmigan::tlb::{Gather, Generation, Invalidation, Mmu, Root, Scope, SpaceId, SpaceTlb, TlbConfig};
+use ptsan::Kind;
+use std::sync::Mutex;
+
+const RW: AreaFlags = AreaFlags(3);
+const PAGE: u64 = 4096;
+
+fn pages(start: u64, n: u64) -> VirtRange {
+    VirtRange { start, end: start + n * PAGE }
+}
+
+/// What each CPU was told.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Told {
+    Forget(u16, Scope),
+    Load { cpu: u16, space: SpaceId, asid: u16, keep: bool },
+    Unload(u16),
+}
+
+#[derive(Default)]
+struct Recorder(Mutex<Vec<Told>>);
+
+impl Recorder {
+    fn add(&self, told: Told) {
+        self.0.lock().unwrap().push(told);
+    }
+    fn take(&self) -> Vec<Told> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+// SAFETY: nothing in these tests walks tables: nothing is cached anywhere.
+unsafe impl Mmu for &Recorder {
+    fn invalidate(&self, pin: &Pinned<'_>, request: &Invalidation) {
+        self.add(Told::Forget(pin.cpu().0, request.scope));
+    }
+    fn load(&self, pin: &Pinned<'_>, root: &Root) {
+        let Root { space, asid, keep, .. } = *root;
+        self.add(Told::Load { cpu: pin.cpu().0, space, asid, keep });
+    }
+    fn unload(&self, pin: &Pinned<'_>, _: SpaceId) {
+        self.add(Told::Unload(pin.cpu().0));
+    }
+}
+
+/// A change of `n` pages from `start` on.
+fn change<M: Machine>(m: &M, pin: &Pinned<'_>, space: &SpaceTlb, start: u64, n: u64) {
+    let mut gather = Gather::new(parts(m, pin), space, 12);
+    gather.changed(start, start + n * PAGE);
+    gather.finish();
+}
+
+macro_rules! machine {
+    ($cpus:expr, $config:expr, |$host:ident, $m:ident, $slots:ident, $told:ident| $body:block) => {
+        let $host = Host::<X86_64>::new(small($cpus, 1, 16)).unwrap();
+        let $told = Recorder::default();
+        let config: TlbConfig = $config;
+        let policy = $host.plain().unwrap();
+        let $m = HostMachine::with_tlb(&$host, policy, &$told, config, Delivery::AtOnce).unwrap();
+        let $slots = $host.slots();
+        $body
+    };
+}
+
+#[test]
+fn a_cpu_that_is_behind_forgets_everything_and_one_that_is_ahead_nothing() {
+    machine!(2, TlbConfig::new(2), |host, m, slots, told| {
+        let space = SpaceTlb::new(SpaceId(1));
+        let (a, b) = (slots[0].pin(), slots[1].pin());
+        m.tlb().activate(&a, &space, PhysAddr(0x1000));
+        m.tlb().activate(&b, &space, PhysAddr(0x1000));
+        told.take();
+        change(&m, &a, &space, 0x4000, 1);
+        let page = Scope::Page(0x4000);
+        assert_eq!(told.take(), [Told::Forget(1, page), Told::Forget(0, page)]);
+        // CPU 1 misses one while it is lazy, and is one step behind when the next comes, which is then not enough.
+        m.tlb().rest(&b, &space);
+        change(&m, &a, &space, 0x5000, 1);
+        assert_eq!(told.take(), [Told::Forget(0, Scope::Page(0x5000))], "lazy CPUs are spared");
+        m.tlb().activate(&b, &space, PhysAddr(0x1000));
+        assert!(matches!(told.take()[..], [Told::Load { cpu: 1, keep: false, .. }]), "it catches up");
+        change(&m, &b, &space, 0x6000, 1);
+        assert_eq!(told.take().len(), 2);
+        assert_eq!(m.tlb().counts().upgraded, 0);
+        let _ = host;
+    });
+}
+
+#[test]
+fn a_request_that_a_larger_flush_has_overtaken_is_skipped() {
+    // CPU 1 is asked twice while its thread is busy: what it does for the first brings it past the second.
+    machine!(3, TlbConfig::new(3), |host, m, slots, told| {
+        let space = SpaceTlb::new(SpaceId(1));
+        let (tlb, ready) = (m.tlb(), std::sync::Barrier::new(3));
+        drop(slots);
+        std::thread::scope(|scope| {
+            for cpu in [0, 2] {
+                let (host, m, space, ready) = (&host, &m, &space, &ready);
+                scope.spawn(move || {
+                    let slot = host.slot(cpu).unwrap();
+                    tlb.activate(&slot.pin(), space, PhysAddr(0x1000));
+                    ready.wait();
+                    change(m, &slot.pin(), space, 0x4000 + cpu as u64 * PAGE, 1);
+                    ready.wait();
+                    tlb.deactivate(&slot.pin(), space);
+                });
+            }
+            let slot = host.slot(1).unwrap();
+            tlb.activate(&slot.pin(), &space, PhysAddr(0x1000));
+            ready.wait();
+            // Both have raised the generation before this CPU answers either.
+            while space.generation() != Generation(2) {
+                std::thread::yield_now();
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            while tlb.counts().skipped + tlb.counts().upgraded < 2 {
+                tlb.serve(&slot.pin());
+            }
+            ready.wait();
+        });
+        let on_1: Vec<Told> = told.take().into_iter().filter(|t| matches!(t, Told::Forget(1, _))).collect();
+        assert_eq!(on_1, [Told::Forget(1, Scope::Full)], "one flush for both");
+    });
+}
+
+#[test]
+fn a_lazy_cpu_goes_to_another_root_when_tables_are_freed() {
+    machine!(2, TlbConfig::new(2), |host, m, slots, told| {
+        let (a, b) = (slots[0].pin(), slots[1].pin());
+        let mut space = Space::<X86_64>::new(&m, &a, SpaceId(1)).unwrap();
+        space.mmap(&m, &a, pages(0x40_0000, 4), RW, 0).unwrap();
+        space.fault(&m, &a, va(0x40_0000), Access::Write).unwrap();
+        space.activate(&m, &a);
+        space.activate(&m, &b);
+        space.rest(&m, &b);
+        told.take();
+        space.munmap(&m, &a, pages(0x40_0000, 4)).unwrap();
+        assert!(told.take().contains(&Told::Unload(1)));
+        // It is in no mask any more: the next flush leaves it alone, and coming back it loads the root.
+        space.mmap(&m, &a, pages(0x40_0000, 4), RW, 0).unwrap();
+        space.fault(&m, &a, va(0x40_0000), Access::Write).unwrap();
+        space.munmap(&m, &a, pages(0x40_0000, 4)).unwrap();
+        assert!(!told.take().iter().any(|t| matches!(t, Told::Unload(1) | Told::Forget(1, _))));
+        space.activate(&m, &b);
+        assert!(matches!(told.take()[..], [Told::Load { cpu: 1, .. }]));
+        space.end(&m, &a);
+        m.drain(&slots);
+        host.audit().unwrap();
+    });
+}
+
+#[test]
+fn a_space_keeps_its_number_until_another_takes_it() {
+    for asids in [1u16, 2, 6, 40] {
+        machine!(1, TlbConfig { asids, ..TlbConfig::new(1) }, |host, m, slots, told| {
+            let pin = slots[0].pin();
+            let spaces: Vec<SpaceTlb> = (0..u32::from(asids)).map(|i| SpaceTlb::new(SpaceId(i))).collect();
+            for space in &spaces {
+                m.tlb().activate(&pin, space, PhysAddr(0x1000));
+                m.tlb().deactivate(&pin, space);
+            }
+            let first = told.take();
+            let numbers: std::collections::BTreeSet<u16> = first
+                .iter()
+                .filter_map(|t| match t {
+                    Told::Load { asid, keep, .. } => {
+                        assert!(!keep, "a number that is new to a space keeps nothing");
+                        Some(*asid)
+                    }
+                    _ => None,
+                })
+                .collect();
+            assert_eq!(numbers, (1..=asids).collect(), "consecutive spaces use all numbers");
+            // All of them come back to what they left; but for the one that was changed meanwhile.
+            m.tlb().activate(&pin, &spaces[0], PhysAddr(0x1000));
+            assert!(matches!(told.take()[..], [Told::Load { keep, .. }] if keep), "{asids}");
+            change(&m, &pin, &spaces[0], 0x4000, 1);
+            m.tlb().deactivate(&pin, &spaces[0]);
+            m.tlb().activate(&pin, &spaces[0], PhysAddr(0x1000));
+            assert!(matches!(told.take().last(), Some(Told::Load { keep: true, .. })), "it took part");
+            m.tlb().deactivate(&pin, &spaces[0]);
+            change(&m, &pin, &spaces[0], 0x4000, 1);
+            told.take();
+            m.tlb().activate(&pin, &spaces[0], PhysAddr(0x1000));
+            assert!(matches!(told.take()[..], [Told::Load { keep: false, .. }]), "it missed one");
+            m.tlb().deactivate(&pin, &spaces[0]);
+            // More spaces than numbers: whoever is displaced keeps nothing.
+            let others: Vec<SpaceTlb> = (0..64).map(|i| SpaceTlb::new(SpaceId(1000 + i))).collect();
+            for space in &others {
+                m.tlb().activate(&pin, space, PhysAddr(0x1000));
+                m.tlb().deactivate(&pin, space);
+            }
+            told.take();
+            for space in &spaces {
+                m.tlb().activate(&pin, space, PhysAddr(0x1000));
+                m.tlb().deactivate(&pin, space);
+            }
+            assert!(!told.take().iter().any(|t| matches!(t, Told::Load { keep: true, .. })));
+            let _ = host;
+        });
+    }
+}
+
+#[test]
+fn before_generations_come_round_every_cpu_has_given_the_space_up() {
+    // CPU 1 knows the space under a number, in a generation; a whole round later the same generation must not look
+    // like the one it knows.
+    machine!(2, TlbConfig { asids: 4, ..TlbConfig::new(2) }, |host, m, slots, told| {
+        let (a, b) = (slots[0].pin(), slots[1].pin());
+        let quarter = 1usize << (usize::BITS - 2);
+        for start in [0, quarter, 2 * quarter, 3 * quarter] {
+            let space = SpaceTlb::starting_at(SpaceId(7), Generation(start.wrapping_sub(3)));
+            m.tlb().activate(&a, &space, PhysAddr(0x1000));
+            m.tlb().activate(&b, &space, PhysAddr(0x1000));
+            m.tlb().deactivate(&b, &space);
+            change(&m, &a, &space, 0x4000, 1);
+            change(&m, &a, &space, 0x4000, 1);
+            told.take();
+            change(&m, &a, &space, 0x4000, 1);
+            assert_eq!(told.take(), [Told::Forget(0, Scope::Full)], "the whole space, at {start:#x}");
+            m.tlb().activate(&b, &space, PhysAddr(0x1000));
+            let Some(Told::Load { keep: false, .. }) = told.take().pop() else { panic!("nothing is kept") };
+            // And on the other side order still holds.
+            change(&m, &a, &space, 0x5000, 1);
+            let page = Scope::Page(0x5000);
+            assert_eq!(told.take(), [Told::Forget(1, page), Told::Forget(0, page)]);
+            m.tlb().deactivate(&a, &space);
+            m.tlb().deactivate(&b, &space);
+        }
+        let _ = host;
+    });
+}
+
+#[test]
+fn chains_are_parked_until_lazy_cpus_let_go_or_there_are_too_many() {
+    machine!(3, TlbConfig { park: 20, ..TlbConfig::new(3) }, |host, m, slots, told| {
+        let (a, b, c) = (slots[0].pin(), slots[1].pin(), slots[2].pin());
+        let mut space = Space::<X86_64>::new(&m, &a, SpaceId(1)).unwrap();
+        let other = Space::<X86_64>::new(&m, &a, SpaceId(2)).unwrap();
+        space.activate(&m, &a);
+        let fill = |space: &mut Space<X86_64>, n: u64| {
+            space.mmap(&m, &a, pages(0x40_0000, n), RW, 0).unwrap();
+            for i in 0..n {
+                space.fault(&m, &a, va(0x40_0000 + i * PAGE), Access::Write).unwrap();
+            }
+        };
+        space.activate(&m, &b);
+        space.rest(&m, &b);
+        fill(&mut space, 4);
+        told.take();
+        let live = m.policy().counts_live();
+        space.munmap(&m, &a, pages(0x40_0000, 4)).unwrap();
+        assert!(!told.take().iter().any(|t| matches!(t, Told::Unload(1) | Told::Forget(1, _))));
+        assert_eq!(m.tlb().parked(&a), 7, "three tables and four pages wait");
+        assert_eq!(m.policy().counts_live(), live, "the policy has none of them");
+        // The lazy CPU goes on to something else, by itself.
+        other.activate(&m, &b);
+        m.tlb().collect(parts(&m, &a));
+        assert_eq!(m.tlb().parked(&a), 0);
+        assert_eq!(m.policy().counts_live(), live - 3);
+        other.deactivate(&m, &b);
+        // Coming back to the space itself is letting go, too: what it knew is flushed.
+        space.activate(&m, &b);
+        space.rest(&m, &b);
+        fill(&mut space, 4);
+        space.munmap(&m, &a, pages(0x40_0000, 4)).unwrap();
+        assert_eq!(m.tlb().parked(&a), 7);
+        told.take();
+        space.activate(&m, &b);
+        assert!(matches!(told.take()[..], [Told::Load { cpu: 1, .. }]));
+        m.tlb().collect(parts(&m, &a));
+        assert_eq!(m.tlb().parked(&a), 0);
+        // More than 20 frames: what is too much is flushed by force.
+        space.activate(&m, &c);
+        space.rest(&m, &b);
+        space.rest(&m, &c);
+        let forced = m.tlb().counts().forced;
+        for _ in 0..2 {
+            fill(&mut space, 4);
+            space.munmap(&m, &a, pages(0x40_0000, 4)).unwrap();
+        }
+        assert_eq!((m.tlb().parked(&a), m.tlb().counts().forced), (14, forced));
+        told.take();
+        fill(&mut space, 6);
+        space.munmap(&m, &a, pages(0x40_0000, 6)).unwrap();
+        assert_eq!(m.tlb().counts().forced, forced + 1);
+        let moved = told.take();
+        assert!(moved.contains(&Told::Unload(1)) && moved.contains(&Told::Unload(2)), "{moved:?}");
+        assert_eq!(m.tlb().parked(&a), 0, "which the chains before it were waiting for, too");
+        // A space that ends leaves its top behind for a lazy CPU.
+        space.activate(&m, &b);
+        space.rest(&m, &b);
+        let tops = m.policy().counts_live();
+        space.end(&m, &a);
+        assert_eq!(m.tlb().parked(&a), 1, "the top");
+        assert_eq!(m.policy().counts_live(), tops);
+        assert_eq!(m.tlb().unpark(parts(&m, &a)), 1);
+        assert_eq!(m.policy().counts_live(), tops - 1);
+        other.end(&m, &a);
+        m.drain(&slots);
+        host.audit().unwrap();
+    });
+}
+
+trait Live {
+    fn counts_live(&self) -> usize;
+}
+
+impl<P: ptarmigan::quicklist::Policy> Live for P {
+    fn counts_live(&self) -> usize {
+        self.counts().live() as usize
+    }
+}
+
+/// What a machine may do wrong.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Lie {
+    None,
+    /// An interrupt is answered, and nothing is invalidated.
+    Dropped,
+    /// The answer is given first, the invalidation comes after a while.
+    Late,
+    /// Paging-structure caches are not dropped for lazy CPUs: the root stays.
+    NotMoved,
+    /// A number is said to be up to date when it is not.
+    Kept,
+}
+
+/// The software MMUs of the sanitizer, on CPU 1 of a machine that lies.
+struct Lying<'w, 'h> {
+    truthful: common::WatchedTlb<'w, 'h, X86_64>,
+    lie: Lie,
+    late: Mutex<Vec<Invalidation>>,
+}
+
+// SAFETY: it breaks the promises on purpose; what walks these tables is the sanitizer, which survives it.
+unsafe impl Mmu for Lying<'_, '_> {
+    fn invalidate(&self, pin: &Pinned<'_>, request: &Invalidation) {
+        match self.lie {
+            Lie::Dropped if pin.cpu() == CpuId(1) => {}
+            Lie::Late if pin.cpu() == CpuId(1) => self.late.lock().unwrap().push(*request),
+            _ => self.truthful.invalidate(pin, request),
+        }
+    }
+    fn load(&self, pin: &Pinned<'_>, root: &Root) {
+        let keep = root.keep || self.lie == Lie::Kept;
+        self.truthful.load(pin, &Root { keep, ..*root });
+    }
+    fn lazy(&self, pin: &Pinned<'_>, space: SpaceId) {
+        self.truthful.lazy(pin, space);
+    }
+    fn resume(&self, pin: &Pinned<'_>, space: SpaceId) {
+        self.truthful.resume(pin, space);
+    }
+    fn unload(&self, pin: &Pinned<'_>, space: SpaceId) {
+        if self.lie != Lie::NotMoved || pin.cpu() != CpuId(1) {
+            self.truthful.unload(pin, space);
+        }
+    }
+}
+
+/// Plays a shootdown of freed tables with a CPU that runs in the space, one that is lazy, and a switch between spaces
+/// with numbers; what the sanitizer finds.
+fn play(lie: Lie) -> u64 {
+    let host = Host::<X86_64>::new(small(2, 1, 16)).unwrap();
+    let watch = Watch::with_asids(&host, true);
+    let lying = Lying { truthful: watch.tlb(), lie, late: Mutex::default() };
+    let policy = common::WatchedPolicy::new(&watch, host.quicklists().unwrap());
+    let config = TlbConfig { asids: 4, ..TlbConfig::new(2) };
+    let m = HostMachine::with_tlb(&host, policy, lying, config, Delivery::AtOnce).unwrap();
+    let slots = host.slots();
+    let (a, b) = (slots[0].pin(), slots[1].pin());
+    let mut space = Space::<X86_64>::new(&m, &a, SpaceId(1)).unwrap();
+    let other = Space::<X86_64>::new(&m, &a, SpaceId(2)).unwrap();
+    let area = pages(0x40_0000, 4);
+    for round in 0..3 {
+        space.activate(&m, &a);
+        space.activate(&m, &b);
+        space.mmap(&m, &a, area, RW, 0).unwrap();
+        space.fault(&m, &a, va(0x40_0000), Access::Write).unwrap();
+        for cpu in 0..2 {
+            watch.translate(cpu, 0x40_0000, ptsan::Access::WRITE).unwrap();
+        }
+        match round {
+            // CPU 1 runs in the space.
+            0 => space.munmap(&m, &a, area).unwrap(),
+            // It is lazy.
+            1 => {
+                space.rest(&m, &b);
+                space.munmap(&m, &a, area).unwrap();
+            }
+            // It is elsewhere, and comes back.
+            _ => {
+                space.deactivate(&m, &b);
+                other.activate(&m, &b);
+                space.munmap(&m, &a, area).unwrap();
+                other.deactivate(&m, &b);
+                space.activate(&m, &b);
+            }
+        }
+        // The program on CPU 1 touches the page again, if it runs.
+        _ = watch.translate(1, 0x40_0000, ptsan::Access::READ);
+        for late in m.tlb().hardware().mmu().late.lock().unwrap().drain(..) {
+            m.tlb().hardware().mmu().truthful.invalidate(&b, &late);
+        }
+        space.deactivate(&m, &b);
+    }
+    space.end(&m, &a);
+    other.end(&m, &a);
+    m.drain(&slots);
+    watch.total()
+}
+
+#[test]
+fn the_sanitizer_finds_every_machine_that_lies() {
+    assert_eq!(play(Lie::None), 0);
+    for lie in [Lie::Dropped, Lie::Late, Lie::NotMoved, Lie::Kept] {
+        assert!(play(lie) > 0, "{lie:?} was not found");
+    }
+}
+
+#[test]
+fn spaces_that_come_and_go_under_few_numbers_leave_nothing_stale() {
+    for (asids, park) in [(1, 0), (3, 0), (2, 64)] {
+        let cpus = 2;
+        let host = Host::<X86_64>::new(small(cpus, 1, 32)).unwrap();
+        let watch = Watch::with_asids(&host, true);
+        let config = TlbConfig { asids, park, ..TlbConfig::new(cpus) };
+        let m = watched_with(&watch, host.quicklists().unwrap(), config, Delivery::Adverse(9));
+        let slots = host.slots();
+        let rng = common::Rng::new(u64::from(asids) * 7 + u64::from(park));
+        let mut spaces: Vec<Space<X86_64>> = Vec::new();
+        let mut on: Vec<Option<SpaceId>> = vec![None; cpus];
+        let mut next = 1;
+        for _ in 0..4000 {
+            let cpu = rng.below(cpus as u64) as usize;
+            let pin = slots[cpu].pin();
+            if spaces.len() < 5 {
+                spaces.push(Space::new(&m, &pin, SpaceId(next)).unwrap());
+                next += 1;
+            }
+            let at = rng.below(spaces.len() as u64) as usize;
+            let id = spaces[at].tlb().id();
+            let area = pages(0x40_0000 + rng.below(3) * (2 << 20), 1 + rng.below(4));
+            match rng.below(12) {
+                0 => {
+                    spaces.swap_remove(at).end(&m, &pin);
+                    for place in on.iter_mut().filter(|p| **p == Some(id)) {
+                        *place = None;
+                    }
+                }
+                1 => spaces[at].munmap(&m, &pin, area).unwrap(),
+                2 => spaces[at].mmap(&m, &pin, area, RW, 0).unwrap(),
+                3 => {
+                    if let Some(space) = on[cpu].and_then(|id| spaces.iter().find(|s| s.tlb().id() == id)) {
+                        space.rest(&m, &pin);
+                    }
+                }
+                4 => m.tlb().collect(parts(&m, &pin)),
+                _ => {
+                    if on[cpu] != Some(id) {
+                        if let Some(old) = on[cpu].and_then(|id| spaces.iter().find(|s| s.tlb().id() == id)) {
+                            old.deactivate(&m, &pin);
+                        }
+                    }
+                    spaces[at].activate(&m, &pin);
+                    on[cpu] = Some(id);
+                    if spaces[at].fault(&m, &pin, va(area.start), Access::Write).is_ok() {
+                        watch.translate(cpu, area.start, ptsan::Access::WRITE).unwrap();
+                    }
+                }
+            }
+        }
+        for space in spaces {
+            space.end(&m, &slots[0].pin());
+        }
+        m.drain(&slots);
+        assert_eq!(watch.count(Kind::StaleUse), 0);
+        assert_eq!(watch.finish(), Default::default(), "{asids} numbers, {park} parked: {}", watch.report());
+        host.audit().unwrap();
+    }
+}
