@@ -1,11 +1,11 @@
 //! A crew of workers carries a schedule out, one thread each, on one machine.
-use super::cells::Cells;
 use super::clock::thread_time;
 use super::engine::{Engine, Stopped};
 use super::events::Loaded;
 use super::outcome::Outcome;
 use super::relay::Relay;
 use super::schedule::{Program, Schedule};
+use super::spaces::Spaces;
 use super::watch::Watch;
 use crate::{Context, Failure};
 use ptarmigan::format::Format;
@@ -78,9 +78,9 @@ impl Job<'_> {
         for copy in 0..self.copies {
             let slot = host.slot(copy * self.schedule.cpus).ok_or_else(|| Failure::new("a CPU is taken"))?;
             let first = Space::<F>::new(machine, &slot.pin(), SpaceId(self.first_id(copy)));
-            let mut cells = Cells::new(self.schedule.spaces);
-            cells.set(0, first.context("cannot begin")?);
-            copies.push(cells);
+            let mut spaces = Spaces::new(self.schedule.spaces);
+            spaces.set(0, first.context("cannot begin")?);
+            copies.push(spaces);
         }
         let relay = Relay::new(self.workers());
         let (parts, start) = self.spawn(machine, &copies, &relay, &watch, &tick)?;
@@ -99,7 +99,7 @@ impl Job<'_> {
         }
         let slots = host.slots();
         let Some(slot) = slots.first() else { return Err(Failure::new("all CPUs are taken")) };
-        for space in copies.into_iter().flat_map(Cells::into_values) {
+        for space in copies.into_iter().flat_map(Spaces::into_left) {
             space.end(machine, &slot.pin());
         }
         machine.drain(&slots);
@@ -122,7 +122,7 @@ impl Job<'_> {
     fn spawn<F: Format, P: Policy, S: Mmu, W: Watch + Send>(
         &self,
         machine: &HostMachine<'_, F, P, S>,
-        copies: &[Cells<Space<F>>],
+        copies: &[Spaces<F>],
         relay: &Relay,
         watch: &(impl Fn() -> W + Sync),
         tick: &(impl Fn(u64) + Sync),
@@ -150,7 +150,7 @@ impl Job<'_> {
                         m: machine,
                         slots: &slots,
                         trace: self.trace,
-                        hand: copies[copy].hand(),
+                        spaces: copies[copy].held(),
                         first_id: self.first_id(copy),
                         worker: number,
                         first_worker: copy * each,

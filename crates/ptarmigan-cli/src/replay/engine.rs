@@ -1,16 +1,18 @@
 //! Carries a program out: one worker, its CPUs, and the address spaces that it has in hand.
-use super::calls::{PAGE, call};
-use super::cells::{Hand, NotMine};
+use super::calls::{Alone, PAGE, call};
+use super::cells::NotMine;
 use super::events::{Loaded, Step, What};
 use super::outcome::{Outcome, Sample, Trouble};
 use super::relay::{Relay, Told};
 use super::schedule::{Op, Program};
+use super::spaces::{Held, Of};
 use super::watch::Watch;
 use ptarmigan::addr::VirtAddr;
+use ptarmigan::cpu::CpuId;
 use ptarmigan::format::Format;
 use ptarmigan::hosted::CpuSlot;
 use ptarmigan::quicklist::Policy;
-use ptarmigan::space::{Access, AreaFlags, FaultError, Space, SpaceMachine};
+use ptarmigan::space::{Access, Area, AreaFlags, Done, FaultError, Space, SpaceMachine};
 use ptarmigan::tlb::SpaceId;
 use ptarmigan_trace::{FaultFlags, Kind};
 
@@ -37,7 +39,7 @@ pub struct Engine<'a, F: Format, M, W> {
     /// The trace.
     pub trace: &'a Loaded,
     /// The spaces.
-    pub hand: Hand<'a, Space<F>>,
+    pub spaces: Held<'a, F>,
     /// Name of space number 0; the others follow.
     pub first_id: u32,
     /// Its number in the crew.
@@ -137,20 +139,48 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
 
     #[inline(always)]
     fn fault(&mut self, page: u64, space: u32, slot: u16, flags: FaultFlags) -> Result<(), Hitch> {
-        let Some(space) = self.hand.get(space)? else {
+        let Ok(own) = self.spaces.own(space) else {
+            return self.fault_shared(page, space, slot, flags);
+        };
+        let Some(space) = own else {
             self.outcome.skipped += 1;
             return Ok(());
         };
         let va = page << PAGE;
         let write = flags.0 & FaultFlags::WRITE != 0
-            || self.trace.access_unknown && {
-                let area = space.areas().find(self.m, va).map_or(AreaFlags(0), |a| a.flags);
-                area.has(AreaFlags::WRITE) && !area.has(AreaFlags::SHARED)
-            };
+            || self.trace.access_unknown && is_written(space.areas().find(self.m, va));
         let access = if write { Access::Write } else { Access::Read };
         let slot = &self.slots[usize::from(slot)];
-        match space.fault(self.m, &slot.pin(), VirtAddr(va), access) {
-            Ok(_) => self.watch.served(usize::from(slot.cpu().0), va, access),
+        let result = space.fault(self.m, &slot.pin(), VirtAddr(va), access);
+        self.served(result, slot.cpu(), va, access)
+    }
+
+    #[inline(never)]
+    fn fault_shared(&mut self, page: u64, space: u32, slot: u16, flags: FaultFlags) -> Result<(), Hitch> {
+        let Of::Shared(space) = self.spaces.get(space)? else {
+            self.outcome.skipped += 1;
+            return Ok(());
+        };
+        let va = page << PAGE;
+        let slot = &self.slots[usize::from(slot)];
+        let pin = slot.pin();
+        let write = flags.0 & FaultFlags::WRITE != 0
+            || self.trace.access_unknown && is_written(space.lock(self.m, &pin).area(VirtAddr(va)));
+        let access = if write { Access::Write } else { Access::Read };
+        let result = space.fault(self.m, &pin, VirtAddr(va), access);
+        self.served(result, slot.cpu(), va, access)
+    }
+
+    #[inline(always)]
+    fn served(
+        &mut self,
+        result: Result<Done, FaultError>,
+        cpu: CpuId,
+        va: u64,
+        access: Access,
+    ) -> Result<(), Hitch> {
+        match result {
+            Ok(_) => self.watch.served(usize::from(cpu.0), va, access),
             Err(FaultError::NoFrame(e)) => return Err(Trouble::NoFrame(e).into()),
             Err(_) => self.outcome.outside += 1,
         }
@@ -158,54 +188,56 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
     }
 
     fn other(&mut self, op: Op) -> Result<(), Hitch> {
-        let m = self.m;
         match op {
             Op::Fault { .. } => {}
-            Op::Call { rare, space, slot } => {
-                let Some(space) = self.hand.get(space)? else {
-                    self.outcome.skipped += 1;
-                    return Ok(());
+            Op::Call { rare, space, slot } => self.call(rare, space, slot)?,
+            Op::Truth { event, space, slot } => {
+                let own = match self.spaces.get(space)? {
+                    Of::Own(space) => space.tree().tables_below_top(),
+                    Of::Shared(space) => {
+                        let pin = self.slots[usize::from(slot)].pin();
+                        space.lock(self.m, &pin).tree().tables_below_top()
+                    }
+                    Of::Nothing => {
+                        self.outcome.skipped += 1;
+                        return Ok(());
+                    }
                 };
-                call(m, &self.slots[usize::from(slot)].pin(), space, self.trace.rare[rare as usize])?;
-            }
-            Op::Truth { event, space } => {
-                let Some(space) = self.hand.get(space)? else {
-                    self.outcome.skipped += 1;
-                    return Ok(());
-                };
-                let own = space.tree().tables_below_top();
                 self.compare(event, own);
             }
-            Op::Fork { space, child, slot } => {
-                let id = self.id(child);
-                let pin = self.slots[usize::from(slot)].pin();
-                let Some(space) = self.hand.get(space)? else {
-                    self.outcome.skipped += 1;
-                    return Ok(());
-                };
-                let copy = space.fork(m, &pin, id).map_err(Trouble::from)?;
-                *self.hand.get(child)? = Some(Box::new(copy));
-            }
+            Op::Fork { space, child, slot } => self.fork(space, child, slot)?,
             Op::Exec { rare, space, next, slot, last } => self.exec(rare, space, next, slot, last)?,
             Op::Exit { space, slot, last } => self.exit(space, slot, last)?,
             Op::Enter { space, slot } => {
-                if let Some(space) = self.hand.get(space)? {
-                    space.activate(m, &self.slots[usize::from(slot)].pin());
+                let pin = self.slots[usize::from(slot)].pin();
+                match self.spaces.get(space)? {
+                    Of::Own(space) => space.activate(self.m, &pin),
+                    Of::Shared(space) => space.activate(self.m, &pin),
+                    Of::Nothing => {}
                 }
             }
             Op::Leave { space, slot } => {
-                if let Some(space) = self.hand.get(space)? {
-                    space.deactivate(m, &self.slots[usize::from(slot)].pin());
+                let pin = self.slots[usize::from(slot)].pin();
+                match self.spaces.get(space)? {
+                    Of::Own(space) => space.deactivate(self.m, &pin),
+                    Of::Shared(space) => space.deactivate(self.m, &pin),
+                    Of::Nothing => {}
                 }
             }
             Op::Rest { space, slot } => {
-                if let Some(space) = self.hand.get(space)? {
-                    space.rest(m, &self.slots[usize::from(slot)].pin());
+                let pin = self.slots[usize::from(slot)].pin();
+                match self.spaces.get(space)? {
+                    Of::Own(space) => space.rest(self.m, &pin),
+                    Of::Shared(space) => space.rest(self.m, &pin),
+                    Of::Nothing => {}
                 }
             }
-            Op::Idle { slot } => m.policy().idle(&self.slots[usize::from(slot)].pin()),
-            Op::Take { space } => self.hand.take(space)?,
-            Op::Give { space } => self.hand.give(space)?,
+            Op::Idle { slot } => self.m.policy().idle(&self.slots[usize::from(slot)].pin()),
+            Op::Take { space } => self.spaces.take(space)?,
+            Op::Give { space } => self.spaces.give(space)?,
+            Op::Share { space } => self.spaces.share(space)?,
+            Op::Join { space } => self.spaces.join(space),
+            Op::Part { space } => self.spaces.part(space),
             Op::Wait { worker, posts } => {
                 let other = self.first_worker + usize::from(worker);
                 self.relay.wait(other, posts, || self.serve())?;
@@ -219,6 +251,32 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
         SpaceId(self.first_id + space)
     }
 
+    fn call(&mut self, rare: u32, space: u32, slot: u16) -> Result<(), Hitch> {
+        let kind = self.trace.rare[rare as usize];
+        let (m, pin) = (self.m, &self.slots[usize::from(slot)].pin());
+        match self.spaces.get(space)? {
+            Of::Own(space) => call(&mut Alone { m, pin, space }, kind)?,
+            Of::Shared(space) => call(&mut space.lock(m, pin), kind)?,
+            Of::Nothing => self.outcome.skipped += 1,
+        }
+        Ok(())
+    }
+
+    fn fork(&mut self, space: u32, child: u32, slot: u16) -> Result<(), Hitch> {
+        let id = self.id(child);
+        let pin = self.slots[usize::from(slot)].pin();
+        let copy = match self.spaces.get(space)? {
+            Of::Own(space) => space.fork(self.m, &pin, id),
+            Of::Shared(space) => space.lock(self.m, &pin).fork(id),
+            Of::Nothing => {
+                self.outcome.skipped += 1;
+                return Ok(());
+            }
+        };
+        *self.spaces.own(child)? = Some(Box::new(copy.map_err(Trouble::from)?));
+        Ok(())
+    }
+
     fn exec(&mut self, rare: u32, space: u32, next: u32, slot: u16, last: bool) -> Result<(), Hitch> {
         let Kind::Exec { stack_end, arg_pages } = self.trace.rare[rare as usize] else { return Ok(()) };
         let id = self.id(next);
@@ -226,16 +284,15 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
         // The new space is there before the old one goes.
         let made = Space::exec(self.m, &pin, id, VirtAddr(stack_end << PAGE), u64::from(arg_pages));
         self.exit(space, slot, last)?;
-        *self.hand.get(next)? = Some(Box::new(made.map_err(Trouble::from)?));
+        *self.spaces.own(next)? = Some(Box::new(made.map_err(Trouble::from)?));
         Ok(())
     }
 
     /// A task leaves its space; the last one ends it.
     fn exit(&mut self, space: u32, slot: u16, last: bool) -> Result<(), Hitch> {
-        let value = self.hand.get(space)?;
-        if value.is_none() {
+        if let Of::Nothing = self.spaces.get(space)? {
             self.outcome.skipped += 1;
-        } else if last && let Some(space) = value.take() {
+        } else if last && let Some(space) = self.spaces.remove(space)? {
             space.end(self.m, &self.slots[usize::from(slot)].pin());
         }
         Ok(())
@@ -252,4 +309,9 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
             self.outcome.differing.push(Sample { event, task, own, linux, at });
         }
     }
+}
+
+/// Whether a fault at `area` was a write, where the recording does not say.
+fn is_written(area: Option<Area>) -> bool {
+    area.is_some_and(|area| area.flags.has(AreaFlags::WRITE) && !area.flags.has(AreaFlags::SHARED))
 }

@@ -21,6 +21,7 @@ mod relay;
 mod report;
 mod sanitize;
 mod schedule;
+mod spaces;
 mod speed;
 mod stream;
 mod watch;

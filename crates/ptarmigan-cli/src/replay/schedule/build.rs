@@ -1,5 +1,5 @@
 //! Goes through a trace and follows tasks, spaces and CPUs.
-use super::order::Order;
+use super::order::{Order, Use};
 use super::{CpuMap, Op, Schedule};
 use crate::replay::events::{Loaded, Step, What};
 use ptarmigan_trace::{CloneKind, Kind};
@@ -72,7 +72,7 @@ impl Builder<'_> {
         let rare = match step.what {
             What::Fault { page, flags } => {
                 let op = Op::Fault { page, space, slot, flags };
-                return self.order.push(worker, op, at, &[space], &[task]);
+                return self.order.push(worker, op, at, &[(space, Use::Fault)], &[task]);
             }
             What::Rare(rare) => rare,
             What::Idle => return,
@@ -82,36 +82,55 @@ impl Builder<'_> {
                 let born = self.born();
                 self.tasks[child as usize] = born;
                 let op = Op::Fork { space, child: born, slot };
-                self.order.push(worker, op, at, &[space, born], &[task, child]);
+                self.order.push(worker, op, at, &[(space, Use::Call), (born, Use::Call)], &[task, child]);
             }
-            Kind::Clone { child, .. } => {
+            Kind::Clone { child, kind } => {
+                // One worker has everything to itself, and with `vfork` the two take turns.
+                if kind == CloneKind::Share && !self.alone && !self.order.is_shared(space) {
+                    self.order.share(worker, space, at);
+                }
                 self.users[space as usize] += 1;
                 self.tasks[child as usize] = space;
-                self.order.push(worker, Op::Call { rare, space, slot }, at, &[space], &[task, child]);
+                self.order.push(
+                    worker,
+                    Op::Call { rare, space, slot },
+                    at,
+                    &[(space, Use::Call)],
+                    &[task, child],
+                );
             }
             Kind::Exec { .. } => {
                 let next = self.born();
                 self.tasks[task as usize] = next;
                 let last = self.unused(space);
                 let op = Op::Exec { rare, space, next, slot, last };
-                self.order.push(worker, op, at, &[space, next], &[task]);
+                let how = if last { Use::End } else { Use::Call };
+                self.order.push(worker, op, at, &[(space, how), (next, Use::Call)], &[task]);
                 self.switch(cpu, next, task, at);
             }
             Kind::Exit { .. } => {
                 self.tasks[task as usize] = NONE;
                 let last = self.unused(space);
-                self.order.push(worker, Op::Exit { space, slot, last }, at, &[space], &[task]);
+                let how = if last { Use::End } else { Use::Call };
+                self.order.push(worker, Op::Exit { space, slot, last }, at, &[(space, how)], &[task]);
             }
             Kind::Truth { .. } => {
-                self.order.push(worker, Op::Truth { event: at, space }, at, &[space], &[task]);
+                self.order.push(
+                    worker,
+                    Op::Truth { event: at, space, slot },
+                    at,
+                    &[(space, Use::Call)],
+                    &[task],
+                );
             }
-            _ => self.order.push(worker, Op::Call { rare, space, slot }, at, &[space], &[task]),
+            _ => self.order.push(worker, Op::Call { rare, space, slot }, at, &[(space, Use::Call)], &[task]),
         }
     }
 
     /// A new space with one user.
     fn born(&mut self) -> u32 {
         self.users.push(1);
+        self.order.born();
         (self.users.len() - 1) as u32
     }
 
@@ -132,18 +151,18 @@ impl Builder<'_> {
         match self.loaded(cpu) {
             Some(Current { space, lazy: false }) if space == to => return,
             Some(Current { space, .. }) if space != to => {
-                self.order.push(worker, Op::Leave { space, slot }, at, &[space], &[]);
+                self.order.push(worker, Op::Leave { space, slot }, at, &[(space, Use::Cpu)], &[]);
             }
             _ => {}
         }
-        self.order.push(worker, Op::Enter { space: to, slot }, at, &[to], &[task]);
+        self.order.push(worker, Op::Enter { space: to, slot }, at, &[(to, Use::Cpu)], &[task]);
         self.current[usize::from(cpu)] = Current { space: to, lazy: false };
     }
 
     fn idle(&mut self, cpu: u16, at: u32) {
         let (worker, slot) = (self.worker(cpu), self.slot(cpu));
         if let Some(Current { space, lazy: false }) = self.loaded(cpu) {
-            self.order.push(worker, Op::Rest { space, slot }, at, &[space], &[]);
+            self.order.push(worker, Op::Rest { space, slot }, at, &[(space, Use::Cpu)], &[]);
             self.current[usize::from(cpu)].lazy = true;
         }
         self.order.push(worker, Op::Idle { slot }, at, &[], &[]);

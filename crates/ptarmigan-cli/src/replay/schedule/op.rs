@@ -31,6 +31,8 @@ pub enum Op {
         event: u32,
         /// Where.
         space: u32,
+        /// On which CPU.
+        slot: u16,
     },
     /// `space` is copied: `child` is born.
     Fork {
@@ -99,6 +101,21 @@ pub enum Op {
         /// Which.
         space: u32,
     },
+    /// From here on the space, this worker's alone so far, is for all who join it.
+    Share {
+        /// Which.
+        space: u32,
+    },
+    /// The worker comes to a shared space.
+    Join {
+        /// Which.
+        space: u32,
+    },
+    /// It is done with it.
+    Part {
+        /// Which.
+        space: u32,
+    },
     /// Go on when `worker` has reached its post number `posts`, counted from 1.
     Wait {
         /// Whom to wait for.
@@ -112,10 +129,3 @@ pub enum Op {
 
 // Passes read millions of them.
 const _: () = assert!(size_of::<Op>() <= 16);
-
-impl Op {
-    /// Whether it keeps the order and does nothing else.
-    pub fn is_order(self) -> bool {
-        matches!(self, Op::Take { .. } | Op::Give { .. } | Op::Wait { .. } | Op::Post)
-    }
-}
