@@ -12,7 +12,6 @@ use ptarmigan::format::Format;
 use ptarmigan::hosted::{CpuSlot, HostMachine};
 use ptarmigan::quicklist::Policy;
 use ptarmigan::space::Space;
-use ptarmigan::table::Machine;
 use ptarmigan::tlb::{Mmu, SpaceId};
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -143,12 +142,12 @@ impl Job<'_> {
                         (first..first + per_worker).filter_map(|cpu| machine.host().slot(cpu)).collect();
                     if !*gate.wait() || slots.len() < per_worker {
                         relay.stop();
-                        relay.end(|| {});
                         return Err("its CPU is taken".to_owned());
                     }
                     let engine = Engine {
                         m: machine,
-                        slots: &slots,
+                        host: machine.host(),
+                        slots,
                         trace: self.trace,
                         spaces: copies[copy].held(),
                         first_id: self.first_id(copy),
@@ -164,16 +163,12 @@ impl Job<'_> {
                     if !matches!(done, Ok(Part { result: Ok(()), .. })) {
                         relay.stop();
                     }
-                    // Whatever became of it: others may still ask its CPUs to forget something.
-                    relay.end(|| slots.iter().for_each(|slot| machine.tlb().serve(&slot.pin())));
                     done.map_err(|_| PANIC.take())
                 };
                 match std::thread::Builder::new().name(THREAD.to_owned()).spawn_scoped(scope, body) {
                     Ok(thread) => threads.push(thread),
                     Err(e) => {
                         let _ = gate.set(false);
-                        // Those that are there wait for so many to end.
-                        (number..self.workers()).for_each(|_| relay.absent());
                         return Err(Failure::new(format!("cannot start {}: {e}", self.name(number))));
                     }
                 }

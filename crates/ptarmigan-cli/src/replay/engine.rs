@@ -10,7 +10,7 @@ use super::watch::Watch;
 use ptarmigan::addr::VirtAddr;
 use ptarmigan::cpu::CpuId;
 use ptarmigan::format::Format;
-use ptarmigan::hosted::CpuSlot;
+use ptarmigan::hosted::{CpuSlot, Host};
 use ptarmigan::quicklist::Policy;
 use ptarmigan::space::{Access, Area, AreaFlags, Done, FaultError, Space, SpaceMachine};
 use ptarmigan::tlb::SpaceId;
@@ -34,8 +34,10 @@ pub enum Stopped {
 pub struct Engine<'a, F: Format, M, W> {
     /// The machine.
     pub m: &'a M,
+    /// The host that the machine is made of.
+    pub host: &'a Host<F>,
     /// The worker's CPUs.
-    pub slots: &'a [CpuSlot],
+    pub slots: Vec<CpuSlot>,
     /// The trace.
     pub trace: &'a Loaded,
     /// The spaces.
@@ -111,9 +113,29 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
     /// Forgets what other CPUs ask this worker's to forget.
     #[inline(always)]
     fn serve(&self) {
-        for slot in self.slots {
+        for slot in &self.slots {
             self.m.tlb().serve(&slot.pin());
         }
+    }
+
+    /// Waits until another worker has reached a post. While it sleeps, the CPUs are nobody's: whoever asks them to
+    /// forget something does it for them.
+    #[cold]
+    fn wait(&mut self, other: usize, posts: u32) -> Result<(), Told> {
+        if !self.relay.look(other, posts, || self.serve()) {
+            let cpus: Vec<usize> = self.slots.iter().map(|slot| usize::from(slot.cpu().0)).collect();
+            self.slots.clear();
+            self.relay.sleep(other, posts);
+            for cpu in cpus {
+                self.slots.push(loop {
+                    match self.host.slot(cpu) {
+                        Some(slot) => break slot,
+                        None => std::thread::yield_now(),
+                    }
+                });
+            }
+        }
+        if self.relay.is_reached(other, posts) { Ok(()) } else { Err(Told) }
     }
 
     #[cold]
@@ -240,7 +262,9 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
             Op::Part { space } => self.spaces.part(space),
             Op::Wait { worker, posts } => {
                 let other = self.first_worker + usize::from(worker);
-                self.relay.wait(other, posts, || self.serve())?;
+                if !self.relay.is_reached(other, posts) {
+                    self.wait(other, posts)?;
+                }
             }
             Op::Post => self.relay.post(self.worker),
         }
