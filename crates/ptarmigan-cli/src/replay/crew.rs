@@ -36,8 +36,8 @@ pub struct Job<'a> {
 pub struct Took {
     /// From the start to the end of the last worker.
     pub wall: Duration,
-    /// Processor time of the worker that used most.
-    pub busiest: Duration,
+    /// Processor time of all workers, on average.
+    pub processor: Duration,
 }
 
 /// One worker's part.
@@ -86,7 +86,7 @@ impl Job<'_> {
 
         let took = Took {
             wall: parts.iter().map(|part| part.end).max().map_or(Duration::ZERO, |end| end - start),
-            busiest: parts.iter().map(|part| part.used).max().unwrap_or_default(),
+            processor: parts.iter().map(|part| part.used).sum::<Duration>() / (parts.len() as u32).max(1),
         };
         for (worker, part) in parts.iter().enumerate() {
             if let Err(Stopped::NotMine { event }) = part.result {

@@ -41,7 +41,7 @@ impl Watch for Timed {
 pub struct Rate {
     /// By the clock on the wall.
     pub wall: f64,
-    /// By the processor time of the busiest worker.
+    /// By the processor time of a worker, on average.
     pub processor: f64,
 }
 
@@ -49,7 +49,7 @@ impl Rate {
     /// Of `events` events.
     pub fn new(events: usize, took: Took) -> Self {
         let rate = |time: std::time::Duration| events as f64 / time.as_secs_f64().max(1e-9);
-        Rate { wall: rate(took.wall), processor: rate(took.busiest) }
+        Rate { wall: rate(took.wall), processor: rate(took.processor) }
     }
 }
 
