@@ -159,24 +159,33 @@ fn nothing_stale_is_used_while_cpus_fault_unmap_protect_and_fork() {
         let space = Space::<X86_64>::new(&m, &slot.pin(), SpaceId(1)).unwrap();
         drop(slot);
         let space = SharedSpace::new(space);
-        let next = AtomicU32::new(2);
+        let (next, used) = (AtomicU32::new(2), AtomicU32::new(0));
         on_all_cpus(&host, &m, cpus, |cpu, slot| {
             let pin = slot.pin();
             let rng = Rng::new((seed * cpus + cpu) as u64 + 1);
             space.activate(&m, &pin);
             for _ in 0..1500 {
                 m.tlb().serve(&pin);
+                if rng.below(8) == 0 {
+                    // However few processors there are: all take turns.
+                    std::thread::yield_now();
+                }
                 let at = BASE + rng.below(4) * REGION + rng.below(6) * PAGE;
                 match rng.below(40) {
-                    0 => _ = space.lock(&m, &pin).mmap(pages(at, 1 + rng.below(600)), RW, 0),
-                    1 => _ = space.lock(&m, &pin).munmap(pages(at, 1 + rng.below(600))),
-                    2 => {
+                    0 => {
+                        watch
+                            .changing(|| _ = space.lock(&m, &pin).mmap(pages(at, 1 + rng.below(600)), RW, 0));
+                    }
+                    1 => {
+                        watch.changing(|| _ = space.lock(&m, &pin).munmap(pages(at, 1 + rng.below(600))));
+                    }
+                    2 => watch.changing(|| {
                         let flags = AreaFlags(1 + rng.below(3) as u16);
                         _ = space.lock(&m, &pin).mprotect(pages(at, 1 + rng.below(600)), flags);
-                    }
+                    }),
                     3 => {
                         let id = SpaceId(next.fetch_add(1, Relaxed));
-                        let child = space.lock(&m, &pin).fork(id).unwrap();
+                        let child = watch.changing(|| space.lock(&m, &pin).fork(id).unwrap());
                         child.end(&m, &pin);
                     }
                     4 => {
@@ -196,11 +205,13 @@ fn nothing_stale_is_used_while_cpus_fault_unmap_protect_and_fork() {
                         } else {
                             (Access::Read, ptsan::Access::READ)
                         };
-                        if watch.translate(cpu, at, kind).is_err() {
-                            match space.fault(&m, &pin, va(at), access) {
-                                Ok(_) | Err(FaultError::NoArea(_) | FaultError::Denied(_)) => {}
-                                Err(e) => panic!("{e}"),
-                            }
+                        if let Some(Ok(_)) = watch.settled(cpu, at, kind) {
+                            used.fetch_add(1, Relaxed);
+                            continue;
+                        }
+                        match watch.changing(|| space.fault(&m, &pin, va(at), access)) {
+                            Ok(_) | Err(FaultError::NoArea(_) | FaultError::Denied(_)) => {}
+                            Err(e) => panic!("{e}"),
                         }
                     }
                 }
@@ -215,6 +226,7 @@ fn nothing_stale_is_used_while_cpus_fault_unmap_protect_and_fork() {
         assert_eq!(watch.finish(), Default::default(), "asids {asids}, park {park}: {}", watch.report());
         host.audit().unwrap();
         assert!(m.tlb().counts().asked > 0, "CPUs were asked");
+        assert!(used.load(Relaxed) > 100, "pages were used");
     }
 }
 
@@ -282,7 +294,9 @@ fn no_write_is_lost_while_pages_are_copied() {
         assert_eq!(sum, ADDS * cpus as u64, "after {} forks", copies.load(Relaxed));
         space.end(&m, &slots[0].pin());
         m.drain(&slots);
-        watch.assert_clean();
+        // Until a flush comes, an old translation may be used; what counts is what was written.
+        let early = watch.count(ptsan::Kind::StaleUse);
+        assert_eq!(watch.total(), early, "{}", watch.report());
         host.audit().unwrap();
     }
 }
@@ -308,6 +322,8 @@ fn what_a_lockless_reader_finds_was_mapped_there() {
                 if let Some((_, attr)) = space.query(&m, &pin, va(at)) {
                     hits.fetch_add(1, Relaxed);
                     assert!(attr.has(ptarmigan::format::Attr::USER), "a link was taken for a page");
+                } else {
+                    std::thread::yield_now();
                 }
             }
             return;
@@ -318,6 +334,10 @@ fn what_a_lockless_reader_finds_was_mapped_there() {
             space.mmap(pages(at, 512), RW, 0).unwrap();
             space.fault(va(at), Access::Write).unwrap();
             space.munmap(pages(BASE + rng.below(8) * REGION, 512)).unwrap();
+            drop(space);
+            if rng.below(30) == 0 {
+                std::thread::yield_now();
+            }
         }
         end.store(true, Relaxed);
     });
@@ -343,6 +363,9 @@ fn a_stack_grows_while_others_fault() {
     let space = SharedSpace::new(space);
     on_all_cpus(&host, &m, cpus, |cpu, slot| {
         for i in 1..=600 {
+            if i % 20 == 0 {
+                std::thread::yield_now();
+            }
             space.fault(&m, &slot.pin(), va(stacks[cpu] - i * PAGE), Access::Write).unwrap();
             m.tlb().serve(&slot.pin());
         }

@@ -3,6 +3,7 @@
 //! A shared machine changes its speed within a minute. So contenders are interleaved round by round, the median over
 //! the rounds is what counts, and ratios to a reference of the same run say more than nanoseconds.
 pub mod contender;
+pub mod faults;
 pub mod holt;
 pub mod host;
 pub mod ours;
@@ -29,6 +30,8 @@ pub struct BenchArgs {
 enum Bench {
     /// Page-table operations by policy, in nanoseconds per page.
     Table(Options),
+    /// Faults of one space by one thread and by two, in nanoseconds per page.
+    Faults(Options),
     /// Forked children that read pages far apart, in nanoseconds per fault.
     Holt(Options),
 }
@@ -53,6 +56,7 @@ impl BenchArgs {
     pub fn run(&self) -> Result<(), String> {
         let (report, options) = match &self.bench {
             Bench::Table(options) => (table::policies(options.rounds)?, options),
+            Bench::Faults(options) => (faults::run(options.rounds)?, options),
             Bench::Holt(options) => (holt::run(options.rounds)?, options),
         };
         print(&report, options.json)

@@ -12,6 +12,10 @@ pub unsafe trait Slot: Sync {
     fn load(&self) -> u64;
     /// Writes it; what was written before is visible to who sees this (release).
     fn store(&self, raw: u64);
+    /// Whether [`fill`](Self::fill) does it in one step, whoever else tries.
+    const FILLS_AT_ONCE: bool;
+    /// Writes it if there is none (0); whether there was none. Visible as with [`store`](Self::store).
+    fn fill(&self, raw: u64) -> bool;
     /// Writes it and returns what was there, so that no bit an MMU sets in between is lost.
     fn swap(&self, raw: u64) -> u64;
 }
@@ -34,6 +38,11 @@ mod wide {
         #[inline(always)]
         fn store(&self, raw: u64) {
             self.0.store(raw.to_le(), Ordering::Release);
+        }
+        const FILLS_AT_ONCE: bool = true;
+        #[inline(always)]
+        fn fill(&self, raw: u64) -> bool {
+            self.0.compare_exchange(0, raw.to_le(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
         }
         #[inline(always)]
         fn swap(&self, raw: u64) -> u64 {
@@ -73,6 +82,15 @@ mod wide {
             self.low.store(0, Ordering::Release);
             self.high.store(((raw >> 32) as u32).to_le(), Ordering::Release);
             self.low.store((raw as u32).to_le(), Ordering::Release);
+        }
+        const FILLS_AT_ONCE: bool = false;
+        #[inline(always)]
+        fn fill(&self, raw: u64) -> bool {
+            let empty = self.load() == 0;
+            if empty {
+                self.store(raw);
+            }
+            empty
         }
         #[inline(always)]
         fn swap(&self, raw: u64) -> u64 {

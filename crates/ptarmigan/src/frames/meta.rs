@@ -7,6 +7,8 @@ use crate::sync::atomic::{
 
 /// The bit of `order` that locks a table.
 const LOCKED: u8 = 1 << 7;
+/// The bit of `order` that says that entries have been added without being counted in `live`.
+const UNCOUNTED: u8 = 1 << 6;
 
 /// What a frame is being used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +37,7 @@ pub enum Use {
 /// | `lines` | next and previous block | touched cache lines, one bit each | – | next, previous slab |
 /// | `link` | known-zero frames in the block | next in a chain | references, then next in a chain | first free object |
 /// | `live` | – | present entries | – | objects in use |
-/// | `order` | order of the block | level of the table; its highest bit is the table's lock | – | class |
+/// | `order` | order of the block | level of the table; a bit for its lock, one for an unknown `live` | – | class |
 ///
 /// All fields are atomics so that frames may be looked at from any CPU; their writers are serialised by whoever
 /// owns the frame (a lock, a tree held exclusively), so plain loads and stores are enough; only the references of a
@@ -74,7 +76,7 @@ impl FrameMeta {
 
     #[inline(always)]
     pub(crate) fn order(&self) -> u8 {
-        self.order.load(Relaxed) & !LOCKED
+        self.order.load(Relaxed) & !(LOCKED | UNCOUNTED)
     }
 
     #[inline(always)]
@@ -82,10 +84,10 @@ impl FrameMeta {
         self.order.store(order, Relaxed);
     }
 
-    /// Locks the table of `level` in this frame, unless it is locked.
+    /// Locks the table in this frame, unless it is locked.
     #[inline(always)]
-    pub(crate) fn try_lock(&self, level: u8) -> bool {
-        self.order.swap(level | LOCKED, Acquire) & LOCKED == 0
+    pub(crate) fn try_lock(&self) -> bool {
+        self.order.fetch_or(LOCKED, Acquire) & LOCKED == 0
     }
 
     #[inline(always)]
@@ -93,10 +95,41 @@ impl FrameMeta {
         self.order.load(Relaxed) & LOCKED != 0
     }
 
-    /// Unlocks the table of `level`; what was done to it comes before.
+    /// Unlocks the table; what was done to it comes before.
     #[inline(always)]
-    pub(crate) fn unlock(&self, level: u8) {
-        self.order.store(level, Release);
+    pub(crate) fn unlock(&self) {
+        self.order.fetch_and(!LOCKED, Release);
+    }
+
+    /// Whether `live` counts all entries of the table.
+    #[inline(always)]
+    pub fn is_counted(&self) -> bool {
+        self.order.load(Relaxed) & UNCOUNTED == 0
+    }
+
+    /// From now on entries are added by several CPUs, and `live` says nothing.
+    #[inline(always)]
+    pub(crate) fn stop_counting(&self) {
+        // Mostly another fault came before: then the record's line need not leave the caches of others.
+        if self.is_counted() {
+            self.order.fetch_or(UNCOUNTED, Relaxed);
+        }
+    }
+
+    /// `live` has been found by counting: `n`. The caller has the tree for itself.
+    pub(crate) fn set_counted(&self, n: u16) {
+        self.set_live(n);
+        self.order.store(self.order.load(Relaxed) & !UNCOUNTED, Relaxed);
+    }
+
+    /// As [`touch`](Self::touch), with others at it too.
+    #[inline(always)]
+    pub(crate) fn touch_shared(&self, line: u32) {
+        let word = &self.lines[(line / 32) as usize & 1];
+        let bit = 1 << (line % 32);
+        if word.load(Relaxed) & bit == 0 {
+            word.fetch_or(bit, Relaxed);
+        }
     }
 
     /// Next frame of the chain this frame is in.
@@ -147,7 +180,7 @@ impl FrameMeta {
         self.link.load(Acquire) == 1
     }
 
-    /// Present entries of the table in this frame.
+    /// Present entries of the table in this frame, if [they are counted](Self::is_counted).
     #[inline(always)]
     pub fn live(&self) -> u16 {
         self.live.load(Relaxed)

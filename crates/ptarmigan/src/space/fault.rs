@@ -319,10 +319,10 @@ impl<F: Format> Space<F> {
         let new = F::leaf(fresh, writable);
         if tlb.is_active_elsewhere(pin.cpu()) {
             // No CPU may read the old frame once another has written to the new one.
-            entry.break_off();
+            entry.break_off(raw);
             super::release::<F, M>(&mut gather, raw);
             let released = gather.flush();
-            entry.put_back(new);
+            entry.replace(new, false);
             drop(entry);
             released.free();
         } else {

@@ -1,6 +1,6 @@
 //! A place in a tree that keeps its leaf table open, for runs of operations on neighbouring pages.
 use super::machine::{GatherOf, Machine};
-use super::slots::{Slots, born, died};
+use super::slots::{Slots, born, died_leaf};
 use super::tree::{MapError, Tree};
 use crate::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
 use crate::cpu::Pinned;
@@ -203,7 +203,7 @@ impl<F: Format, M: Machine> Cursor<'_, F, M> {
             return None;
         }
         let old = slot.swap(0);
-        died(self.m.frames().meta(table.pfn()), 1, false);
+        died_leaf(&slots, self.m.frames().meta(table.pfn()), 1);
         gather.changed(va, va + (1 << F::PAGE_SHIFT));
         Some((F::frame(old), F::attr(old)))
     }

@@ -2,22 +2,25 @@
 //!
 //! Tables come, never go: who takes tables away has the tree for itself. A table that is missing is made before the
 //! lock of its parent is taken, and linked under it; who finds that another was faster gives its own back at once,
-//! as no walker ever knew it (REQ-37). An entry is written under the lock of its leaf table.
+//! as no walker ever knew it (REQ-37).
+//!
+//! An entry is put where there is none in one step, without a lock, and without counting it: CPUs that fault in one
+//! table would else take the line of its record from each other at every page. The next who has the table for itself
+//! counts. An entry that is there is changed under the lock of its table, and is not none meanwhile.
 use super::lock::TableLock;
 use super::machine::Machine;
-use super::slots::{Slots, born, has_record};
+use super::slots::{Slots, born, born_shared, has_record};
 use super::tree::{Tree, drop_path, make_path, set_link};
 use crate::addr::{PhysAddr, VirtAddr};
 use crate::cpu::Pinned;
 use crate::format::{Attr, Format, Slot};
-use crate::frames::{Ask, FrameMeta, NoFrame};
+use crate::frames::{Ask, NoFrame};
 use crate::quicklist::{Level, MAX_LEVELS};
 
 /// The entry of one page in its leaf table, to be written; with others at work, under the table's lock.
 pub(crate) struct Entry<'a, F: Format, M: Machine> {
     slots: Slots<'a, F, M::Window>,
     index: usize,
-    record: &'a FrameMeta,
     _lock: Option<TableLock<'a>>,
 }
 
@@ -33,14 +36,6 @@ impl<F: Format, M: Machine> Entry<'_, F, M> {
         self.slot().load()
     }
 
-    /// Writes the entry where there is none.
-    #[inline(always)]
-    pub fn fill(&self, raw: u64) {
-        debug_assert_eq!(self.load(), 0);
-        self.slot().store(raw);
-        born::<F>(self.record, Level::PTE, self.index);
-    }
-
     /// Writes another entry in its place, with a plain store if the tree is `private`: no MMU walks it.
     #[inline(always)]
     pub fn replace(&self, raw: u64, private: bool) {
@@ -52,17 +47,11 @@ impl<F: Format, M: Machine> Entry<'_, F, M> {
         }
     }
 
-    /// Takes the entry away until [`put_back`](Self::put_back); it still counts.
+    /// Lets no MMU use the entry until the next [`replace`](Self::replace). It is still an entry, so nobody puts another
+    /// there.
     #[inline(always)]
-    pub fn break_off(&self) {
-        self.slot().swap(0);
-    }
-
-    /// Ends what [`break_off`](Self::break_off) began.
-    #[inline(always)]
-    pub fn put_back(&self, raw: u64) {
-        debug_assert_eq!(self.load(), 0);
-        self.slot().store(raw);
+    pub fn break_off(&self, raw: u64) {
+        self.slot().swap(F::leaf(F::frame(raw), F::attr(raw).without(Attr::READ)));
     }
 }
 
@@ -78,10 +67,9 @@ impl<F: Format> Tree<F> {
     ) -> Entry<'a, F, M> {
         let record = m.frames().meta(table.pfn());
         Entry {
-            _lock: if SHARED { Some(TableLock::take(m, pin, record, Level::PTE)) } else { None },
+            _lock: if SHARED { Some(TableLock::take(m, pin, record)) } else { None },
             slots: Slots::open(m.window(), table),
             index: F::index(Level::PTE, va),
-            record,
         }
     }
 
@@ -104,12 +92,22 @@ impl<F: Format> Tree<F> {
             Some(at) => at,
             None => self.leaf_table_in::<M, SHARED>(m, pin, va, Ask::NORMAL)?,
         };
-        let entry = self.entry::<M, SHARED>(m, pin, at, va);
-        if SHARED && entry.load() != 0 {
-            return Ok(false);
+        let record = m.frames().meta(at.pfn());
+        let slots = Slots::<F, _>::open(m.window(), at);
+        let index = F::index(Level::PTE, va);
+        let slot = slots.at(Level::PTE, index);
+        if !SHARED {
+            debug_assert_eq!(slot.load(), 0);
+            slot.store(raw);
+            born::<F>(record, Level::PTE, index);
+            return Ok(true);
         }
-        entry.fill(raw);
-        Ok(true)
+        let _lock = (!F::Slot::FILLS_AT_ONCE).then(|| TableLock::take(m, pin, record));
+        let filled = slot.fill(raw);
+        if filled {
+            born_shared::<F>(record, index);
+        }
+        Ok(filled)
     }
 
     /// Makes all tables that are missing below the table `parent` of `level` on the way to `va`, unless others do so
@@ -158,7 +156,7 @@ impl<F: Format> Tree<F> {
     ) -> Option<PhysAddr> {
         // A top without a record has all its entries from the start.
         let record = has_record::<F>(level).then(|| m.frames().meta(parent.pfn()));
-        let _lock = record.map(|record| TableLock::take(m, pin, record, level));
+        let _lock = record.map(|record| TableLock::take(m, pin, record));
         let raw = Slots::<F, _>::open(m.window(), parent).at(level, F::index(level, va)).load();
         if let Some(theirs) = F::linked(level, raw) {
             return Some(theirs);

@@ -132,6 +132,33 @@ pub(super) fn born<F: Format>(meta: &FrameMeta, level: Level, index: usize) {
     meta.touch((index >> line_shift::<F>(level)) as u32);
 }
 
+/// As [`born`], in a leaf table in which other CPUs may be at the same: nothing is written to the record in most cases,
+/// and whoever has the table for itself next counts.
+#[inline(always)]
+pub(super) fn born_shared<F: Format>(meta: &FrameMeta, index: usize) {
+    meta.stop_counting();
+    meta.touch_shared((index >> line_shift::<F>(Level::PTE)) as u32);
+}
+
+/// `n` entries of the leaf table of `meta` have been cleared; all of them if that leaves none.
+#[inline(always)]
+pub(super) fn died_leaf<F: Format, W: Window>(slots: &Slots<'_, F, W>, meta: &FrameMeta, n: u16) {
+    if meta.is_counted() {
+        died(meta, n, false);
+    } else {
+        count::<F, W>(slots, meta);
+    }
+}
+
+/// Counts the entries of a leaf table.
+#[cold]
+fn count<F: Format, W: Window>(slots: &Slots<'_, F, W>, meta: &FrameMeta) {
+    let mut n = 0;
+    each_line(slots, meta, Level::PTE, 0, F::entries(Level::PTE) - 1, |_, live| n += live.count_ones());
+    meta.set_counted(n as u16);
+    died(meta, 0, false);
+}
+
 /// `n` entries of the table of `meta` have been cleared.
 #[inline(always)]
 pub(super) fn died(meta: &FrameMeta, n: u16, top: bool) {

@@ -1,6 +1,6 @@
 //! The tree itself, and operations on single pages.
 use super::machine::{GatherOf, Machine};
-use super::slots::{Slots, born, died, has_record};
+use super::slots::{Slots, born, died, died_leaf, has_record};
 use crate::addr::{Pfn, PhysAddr, VirtAddr};
 use crate::cpu::Pinned;
 use crate::format::{Attr, Format, Slot};
@@ -322,7 +322,7 @@ impl<F: Format> Tree<F> {
         } else {
             slot.swap(0)
         };
-        died(m.frames().meta(at.pfn()), 1, false);
+        died_leaf(&slots, m.frames().meta(at.pfn()), 1);
         gather.changed(va.0, va.0 + (1 << F::PAGE_SHIFT));
         Some((F::frame(old), F::attr(old)))
     }

@@ -6,7 +6,8 @@
 //!
 //! * does nothing if it has reached it already: an earlier, larger flush did it;
 //! * forgets just the addresses asked for if that is the only step it is behind;
-//! * forgets the whole space otherwise, and has then reached whatever the generation is by now.
+//! * forgets the whole space otherwise, and has then reached whatever the generation is by now: what it is about to be
+//!   asked for as well.
 use super::asid::Asids;
 use super::hardware::Shootdown;
 use super::mailbox::{Mailboxes, Request};
@@ -416,7 +417,8 @@ impl<S: Shootdown> Tlb<S> {
             self.tally(pin).skipped.add(1);
             return;
         }
-        if loaded.generation.next() == generation && what.scope != Scope::Full {
+        let one_step = loaded.generation.next() == generation && space.generation() == generation;
+        if one_step && what.scope != Scope::Full {
             if !S::BROADCASTS {
                 self.hardware.invalidate(pin, &what);
             }
