@@ -106,11 +106,13 @@ mod tests {
         assert_eq!(one.get(0), Err(NotMine), "not taken yet");
         assert_eq!(one.take(0), Ok(()));
         assert_eq!((one.take(0), two.take(0)), (Err(NotMine), Err(NotMine)));
-        assert_eq!((two.get(0), two.give(0)), (Err(NotMine), Err(NotMine)));
+        assert_eq!(two.get(0), Err(NotMine));
+        assert_eq!(two.give(0), Err(NotMine));
         *one.get(0).expect("taken") = Some(Box::new(7));
         assert_eq!(two.take(1), Ok(()), "the other one is free");
         assert_eq!(one.give(0), Ok(()));
-        assert_eq!((one.get(0), one.give(0)), (Err(NotMine), Err(NotMine)), "given away");
+        assert_eq!(one.get(0), Err(NotMine), "given away");
+        assert_eq!(one.give(0), Err(NotMine), "given away");
         assert_eq!(two.take(0), Ok(()));
         assert_eq!(two.get(0), Ok(&mut Some(Box::new(7))));
         assert_eq!(cells.into_values().collect::<Vec<_>>(), [7]);

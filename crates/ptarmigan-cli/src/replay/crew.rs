@@ -72,6 +72,20 @@ impl Job<'_> {
         watch: impl Fn() -> W + Sync,
         tick: impl Fn(u64) + Sync,
     ) -> Result<(Outcome, Took, Vec<W>), Failure> {
+        self.run_and_look(machine, watch, tick, |_| {})
+    }
+
+    /// The same; `look` sees the spaces that are left at the end.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_and_look<F: Format, P: Policy, S: Mmu, W: Watch + Send>(
+        &self,
+        machine: &HostMachine<'_, F, P, S>,
+        watch: impl Fn() -> W + Sync,
+        tick: impl Fn(u64) + Sync,
+        look: impl Fn(&Space<F>),
+    ) -> Result<(Outcome, Took, Vec<W>), Failure> {
         let host = machine.host();
         let mut copies = Vec::new();
         for copy in 0..self.copies {
@@ -99,6 +113,7 @@ impl Job<'_> {
         let slots = host.slots();
         let Some(slot) = slots.first() else { return Err(Failure::new("all CPUs are taken")) };
         for space in copies.into_iter().flat_map(Spaces::into_left) {
+            look(&space);
             space.end(machine, &slot.pin());
         }
         machine.drain(&slots);

@@ -24,6 +24,8 @@ mod schedule;
 mod spaces;
 mod speed;
 mod stream;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 use crate::{Context, Failure, print};
