@@ -220,7 +220,7 @@ fn text_of_workers_and_copies_fits_80_columns() {
 #[test]
 fn copies_that_do_not_fit_say_what_they_share() {
     let fixture = shipped("fixture.ptrace");
-    let ran = ptarmigan(&["replay", &fixture, "--copies", "4", "--memory", "1M", "--policy", "plain"]);
+    let ran = ptarmigan(&["replay", &fixture, "--copies", "60", "--memory", "1M", "--policy", "plain"]);
     one_line(&ran, 1, "which all copies share");
 }
 

@@ -92,7 +92,9 @@ impl Job<'_> {
             let slot = host.slot(copy * self.schedule.cpus).ok_or_else(|| Failure::new("a CPU is taken"))?;
             let first = Space::<F>::new(machine, &slot.pin(), SpaceId(self.first_id(copy)));
             let mut spaces = Spaces::new(self.schedule.spaces);
-            spaces.set(0, first.context("cannot begin")?);
+            let what =
+                if self.copies > 1 { "cannot begin copies that share the memory" } else { "cannot begin" };
+            spaces.set(0, first.context(what)?);
             copies.push(spaces);
         }
         let relay = Relay::new(self.workers());

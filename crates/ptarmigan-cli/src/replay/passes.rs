@@ -63,7 +63,7 @@ pub fn replay(trace: &Loaded, args: &Args, failures: &mut Vec<Failure>) -> Resul
     let mut counted = Vec::new();
     for policy in policies {
         let (one, outcome) = replay.count(policy)?;
-        if let Some((task, event, reason)) = outcome.first_out_of_memory {
+        if let Some((event, task, reason)) = outcome.first_out_of_memory {
             let failure = Failure::new(format!(
                 "{}: policy {}: process {task} got no memory at event {event} ({reason}); {} time(s) in all; \
                  give --memory more than {} MiB{}",

@@ -333,7 +333,7 @@ impl Run {
             )?;
             writeln!(
                 out,
-                "         {:.2} x one worker; the order allows {:.2} x: {share:.0} % of what is possible here",
+                "         {:.2} x one worker; the order allows {:.2} x; {share:.0} % of the possible",
                 w.speed_up, w.ceiling
             )?;
         }
