@@ -1,10 +1,10 @@
 //! Faults of one space by one CPU and by two at once: in regions of their own, and in the same.
 //!
-//! A round makes every page of 64 regions of 2 MiB present, and unmaps them again when the clock has stopped. The value
+//! A round makes every page of 256 regions of 2 MiB present, and unmaps them again when the clock has stopped. The value
 //! is the time from the first fault of any thread to the last, divided by the pages; so two threads that do not
 //! disturb each other take half of what one takes, if the machine has two processors to give: what two threads gain that
 //! have a space each, and share nothing but the allocators, is measured beside it.
-use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
@@ -17,6 +17,7 @@ use ptarmigan::table::KernelMap;
 use ptarmigan::tlb::SpaceId;
 use ptarmigan::window::DirectMap;
 
+use super::host::Pinned;
 use super::report::{Report, Samples, median};
 use crate::progress::Rounds;
 
@@ -26,7 +27,7 @@ type M<'h> = HostMachine<'h, F, Lists<'h>, NoTlb>;
 
 const PAGE: u64 = 4096;
 const REGION: u64 = 2 << 20;
-const REGIONS: u64 = 64;
+const REGIONS: u64 = 256;
 const PAGES: u64 = REGIONS * (REGION / PAGE);
 const AREA: u64 = 0x40_0000_0000;
 /// Who has the space for itself, and nobody else is there.
@@ -88,6 +89,8 @@ fn touch(pages: &[VirtAddr], mut fault: impl FnMut(VirtAddr) -> bool) -> Result<
 
 /// One thread that has the space to itself: nanoseconds per page.
 fn exclusive(m: &M<'_>, slot: &CpuSlot, space: &mut Space<F>, pages: &[VirtAddr]) -> Result<f64, String> {
+    // Threads that are made while this one is kept would be kept there too.
+    let _here = Pinned::on(0).map_err(|e| format!("cannot stay on one CPU: {e}"))?;
     let pin = slot.pin();
     let (start, end) = touch(pages, |at| space.fault(m, &pin, at, Access::Write) == Ok(Done::Fresh))?;
     space.munmap(m, &pin, area()).map_err(|e| e.to_string())?;
@@ -101,14 +104,21 @@ fn threads(
     lists: &[Vec<VirtAddr>],
     work: impl Fn(&CpuSlot, &[VirtAddr]) -> Result<(Instant, Instant), String> + Sync,
 ) -> Result<f64, String> {
-    let barrier = Barrier::new(lists.len());
+    // Threads that slept would not start together.
+    let there = AtomicUsize::new(0);
     let times = thread::scope(|scope| {
         let threads: Vec<_> = (lists.iter().enumerate())
             .map(|(t, pages)| {
-                let (barrier, work) = (&barrier, &work);
+                let (there, work) = (&there, &work);
                 scope.spawn(move || {
+                    // New threads are put beside the one that makes them; two on one processor measure nothing.
+                    let place = Pinned::on(t);
                     let slot = host.slot(t);
-                    barrier.wait();
+                    there.fetch_add(1, Ordering::AcqRel);
+                    while there.load(Ordering::Acquire) < lists.len() {
+                        std::hint::spin_loop();
+                    }
+                    let _place = place.map_err(|e| format!("cannot stay on one CPU: {e}"))?;
                     work(&slot.ok_or("a CPU is taken")?, pages)
                 })
             })
@@ -157,7 +167,7 @@ fn apart(host: &Host<F>, m: &M<'_>, lists: &[Vec<VirtAddr>]) -> Result<f64, Stri
 ///
 /// If a machine cannot be set up, a fault was not served as it should be, or memory did not come back.
 pub fn run(rounds: u32) -> Result<Report, String> {
-    let config = HostConfig { cpus: 2, bytes: 1 << 30, ..HostConfig::default() };
+    let config = HostConfig { cpus: 2, bytes: 2 << 30, ..HostConfig::default() };
     let host = Host::<F>::new(config).map_err(|e| e.to_string())?;
     let lists = host.quicklists().map_err(|e| e.to_string())?;
     let m: M<'_> = HostMachine::new(&host, lists, NoTlb).map_err(|e| e.to_string())?;
