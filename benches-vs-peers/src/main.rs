@@ -8,6 +8,7 @@ mod peers;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, builder::PossibleValuesParser, error::ErrorKind};
+use ptarmigan_cli::Failure;
 use ptarmigan_cli::bench::contender::Contender;
 use ptarmigan_cli::bench::ours::{Ours, host};
 use ptarmigan_cli::bench::report::Report;
@@ -74,12 +75,10 @@ fn main() -> ExitCode {
         }
     };
     let Bench::Table { options, only } = arguments.bench;
-    match side_by_side(options.rounds, only.as_deref()).and_then(|report| print(&report, options.json)) {
+    let report = side_by_side(options.rounds, only.as_deref()).map_err(Failure::new);
+    match report.and_then(|report| print(&report, options.json)) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(message) => {
-            eprintln!("error: {message}");
-            ExitCode::FAILURE
-        }
+        Err(failure) => failure.report(),
     }
 }
 

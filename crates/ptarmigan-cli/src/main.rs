@@ -5,10 +5,12 @@ use ptarmigan_cli::{Failure, bench, inspect, record, replay};
 /// Page-table memory, measured: records what real programs do to their address spaces and replays it. Without a
 /// command, the shipped recording of a compile is replayed on all policies.
 #[derive(Parser)]
-#[command(name = "ptarmigan", version)]
+#[command(name = "ptarmigan", version, args_conflicts_with_subcommands = true)]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
+    #[command(flatten)]
+    spread: replay::Spread,
 }
 
 #[derive(Subcommand)]
@@ -20,14 +22,13 @@ enum Command {
 }
 
 fn main() -> std::process::ExitCode {
-    let done = match Cli::parse().command {
+    let Cli { command, spread } = Cli::parse();
+    let done = match command {
         Some(Command::Record(args)) => record::run(&args),
         Some(Command::Inspect(args)) => inspect::run(&args),
         Some(Command::Replay(args)) => replay::run(&args),
-        Some(Command::Bench(args)) => {
-            args.run().map(|()| std::process::ExitCode::SUCCESS).map_err(Failure::new)
-        }
-        None => replay::default_run(),
+        Some(Command::Bench(args)) => args.run().map(|()| std::process::ExitCode::SUCCESS),
+        None => replay::default_run(spread),
     };
     done.unwrap_or_else(Failure::report)
 }

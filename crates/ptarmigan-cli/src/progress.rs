@@ -22,6 +22,35 @@ pub(crate) fn spinner() -> ProgressBar {
     bar
 }
 
+/// Which round is being measured. The line changes only when told to: nothing runs beside a clock.
+pub(crate) struct Rounds {
+    line: ProgressBar,
+    rounds: u32,
+}
+
+impl Rounds {
+    /// For `rounds` rounds.
+    pub(crate) fn new(rounds: u32) -> Self {
+        let line = if std::io::stderr().is_terminal() {
+            styled(ProgressBar::new_spinner(), "{msg}")
+        } else {
+            ProgressBar::hidden()
+        };
+        Rounds { line, rounds }
+    }
+
+    /// Says what comes next. Never called while a clock runs.
+    pub(crate) fn say(&self, round: u32, what: &str) {
+        self.line.set_message(format!("round {round}/{}: {what}", self.rounds));
+    }
+}
+
+impl Drop for Rounds {
+    fn drop(&mut self) {
+        self.line.finish_and_clear();
+    }
+}
+
 fn styled(bar: ProgressBar, template: &str) -> ProgressBar {
     match ProgressStyle::with_template(template) {
         Ok(style) => bar.with_style(style),

@@ -157,6 +157,73 @@ fn data_frames_can_be_touched() {
     assert_eq!(ran.status, Some(0), "{}", ran.err);
 }
 
+#[test]
+fn more_and_fewer_cpus_than_recorded_come_out_as_linux_counted_under_the_sanitizer() {
+    for cpus in ["1", "2", "8"] {
+        let fixture = shipped("fixture.ptrace");
+        let args = ["replay", &fixture, "--cpus", cpus, "--sanitize", "--seed", "3", "--json"];
+        let doc = json(&args);
+        for run in doc["runs"].as_array().expect("runs") {
+            assert_eq!(run["cpus"].to_string(), cpus);
+            assert_eq!(run["truth"]["checked"], run["truth"]["equal"], "{run}");
+            let historic = run["policy"] == "v5";
+            assert!(historic || run["sanitizer"]["findings"] == 0, "{run}");
+            let workers = &run["workers"];
+            if cpus == "1" {
+                assert!(workers.is_null(), "nobody to compare one worker with: {run}");
+                continue;
+            }
+            assert_eq!(workers["workers"].to_string(), cpus);
+            for key in ["speed_up", "share", "events_per_s", "one_worker_events_per_s"] {
+                assert!(workers[key].as_f64() > Some(0.0), "{key}: {run}");
+            }
+            // No more than all workers at work all the time, no less than one after the other.
+            let ceiling = workers["ceiling"].as_f64().expect("a number");
+            assert!((1.0..=8.0).contains(&ceiling), "{run}");
+        }
+    }
+}
+
+#[test]
+fn copies_run_side_by_side_and_each_comes_out_right() {
+    let fixture = shipped("fixture.ptrace");
+    let one = json(&["replay", &fixture, "--policy", "ptarmigan", "--json"]);
+    for (args, cpus) in [(&["--copies", "3"][..], 6), (&["--copies", "2", "--cpus", "3"], 6)] {
+        let args = [&["replay", &fixture, "--policy", "ptarmigan", "--sanitize", "--json"], args].concat();
+        let doc = json(&args);
+        let (run, single) = (&doc["runs"][0], &one["runs"][0]);
+        let copies = run["copies"]["copies"].as_u64().expect("copies");
+        assert_eq!(run["cpus"], cpus);
+        assert_eq!(run["sanitizer"]["findings"], 0);
+        assert_eq!(run["truth"]["checked"].as_u64(), single["truth"]["checked"].as_u64().map(|n| n * copies));
+        assert_eq!(run["truth"]["checked"], run["truth"]["equal"], "{run}");
+        let allocs = |run: &Value| run["levels"]["pte"]["allocs"].as_u64().expect("a count");
+        assert_eq!(allocs(run), copies * allocs(single));
+        for key in ["events_per_s", "one_copy_events_per_s", "ratio", "ratio_by_processor_time"] {
+            assert!(run["copies"][key].as_f64() > Some(0.0), "{key}: {run}");
+        }
+    }
+}
+
+#[test]
+fn text_of_workers_and_copies_fits_80_columns() {
+    let fixture = shipped("fixture.ptrace");
+    let ran = ptarmigan(&["replay", &fixture, "--cpus", "100", "--copies", "2", "--policy", "plain"]);
+    assert_eq!(ran.status, Some(0), "{}", ran.err);
+    assert!(ran.out.contains("workers  100 on") && ran.out.contains("which they share"), "{}", ran.out);
+    assert!(ran.out.contains("copies   2"), "{}", ran.out);
+    for line in ran.out.lines() {
+        assert!(line.chars().count() <= 80, "{} columns: {line}", line.chars().count());
+    }
+}
+
+#[test]
+fn copies_that_do_not_fit_say_what_they_share() {
+    let fixture = shipped("fixture.ptrace");
+    let ran = ptarmigan(&["replay", &fixture, "--copies", "60", "--memory", "1M", "--policy", "plain"]);
+    one_line(&ran, 1, "which all copies share");
+}
+
 fn one_line(ran: &Ran, status: i32, says: &str) {
     assert_eq!(ran.status, Some(status), "{}", ran.err);
     assert!(ran.err.contains(says), "{says:?} is not in {:?}", ran.err);
@@ -176,6 +243,11 @@ fn bad_settings_are_one_line() {
     one_line(&with(&["--memory", "99999T"]), 1, "1 MiB to 8 TiB");
     one_line(&with(&["--memory", "99999999999T"]), 2, "number of bytes");
     one_line(&with(&["--memory", "much"]), 2, "number of bytes");
+    one_line(&with(&["--cpus", "0"]), 2, "1..=256");
+    one_line(&with(&["--cpus", "257"]), 2, "1..=256");
+    one_line(&with(&["--copies", "0"]), 2, "1..=256");
+    one_line(&with(&["--cpus", "100", "--copies", "3"]), 1, "256 CPUs in all are the most");
+    one_line(&ptarmigan(&["--cpus", "300"]), 2, "1..=256");
     one_line(&with(&["--policy", "best"]), 2, "plain, v5, ptarmigan");
     one_line(&with(&["--nodes", "60", "--memory", "1M"]), 1, "64 are the least");
     one_line(&ptarmigan(&["replay", "/nonexistent"]), 1, "/nonexistent");

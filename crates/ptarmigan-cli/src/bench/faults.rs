@@ -18,8 +18,8 @@ use ptarmigan::tlb::SpaceId;
 use ptarmigan::window::DirectMap;
 
 use super::host::Pinned;
-use super::progress::Progress;
 use super::report::{Report, Samples, median};
+use crate::progress::Rounds;
 
 type F = X86_64;
 type Lists<'h> = Quicklists<'h, DirectMap, &'h KernelMap<F, DirectMap>>;
@@ -176,7 +176,7 @@ pub fn run(rounds: u32) -> Result<Report, String> {
     let mut gains: [Vec<[f64; 2]>; CASES.len()] = Default::default();
     let lists_of =
         |case: Case, n: u64| (0..n).map(|t| (case.pages)(t, n).map(at).collect()).collect::<Vec<Vec<_>>>();
-    let progress = Progress::new();
+    let progress = Rounds::new(rounds);
     let slot = host.slot(0).ok_or("no CPU")?;
     let mut own = Space::new(&m, &slot.pin(), SpaceId(1)).map_err(|e| e.to_string())?;
     own.mmap(&m, &slot.pin(), area(), AreaFlags(3), 0).map_err(|e| e.to_string())?;
@@ -189,11 +189,11 @@ pub fn run(rounds: u32) -> Result<Report, String> {
     for round in 1..=rounds {
         for (case, gains) in CASES.into_iter().zip(&mut gains) {
             let (one, two) = (lists_of(case, 1), lists_of(case, 2));
-            progress.say(round, rounds, &format!("{} {EXCLUSIVE}", case.name));
+            progress.say(round, &format!("{} {EXCLUSIVE}", case.name));
             let slot = host.slot(0).ok_or("a CPU is taken")?;
             samples.add(case.name, EXCLUSIVE, "", exclusive(&m, &slot, &mut own, &one[0])?);
             drop(slot);
-            progress.say(round, rounds, &format!("{} threads", case.name));
+            progress.say(round, &format!("{} threads", case.name));
             let alone = shared(&host, &m, &common, &one)?;
             let both = shared(&host, &m, &common, &two)?;
             let most = apart(&host, &m, &two)?;

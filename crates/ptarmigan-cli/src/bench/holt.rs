@@ -16,8 +16,8 @@ use ptarmigan::tlb::SpaceId;
 
 use super::host::{self, Pinned};
 use super::ours;
-use super::progress::Progress;
 use super::report::{Report, Samples, median};
+use crate::progress::Rounds;
 
 /// Children per round.
 pub const FORKS: u32 = 128;
@@ -174,11 +174,11 @@ pub fn run(rounds: u32) -> Result<Report, String> {
     ];
     let mut samples = Samples::default();
     let mut fastest = Samples::default();
-    let progress = Progress::new();
+    let progress = Rounds::new(rounds);
     for round in 1..=rounds {
         for case in CASES {
             for parent in &mut field {
-                progress.say(round, rounds, &format!("{} {}", case.name, parent.name()));
+                progress.say(round, &format!("{} {}", case.name, parent.name()));
                 let Round { median, min } = parent.round(case)?;
                 samples.add(case.name, parent.name(), "", median);
                 fastest.add(case.name, parent.name(), "", min);

@@ -8,15 +8,13 @@ pub mod holt;
 pub mod host;
 pub mod ours;
 pub mod pool;
-mod progress;
 pub mod report;
 pub mod table;
 pub mod yardstick;
 
-use std::io::{ErrorKind, Write};
-
 use clap::{Args, Subcommand};
 
+use crate::Failure;
 use report::Report;
 
 /// Measures the library's parts.
@@ -53,26 +51,22 @@ impl BenchArgs {
     /// # Errors
     ///
     /// One line that says what could not be set up, what a check found, or why the report could not be written.
-    pub fn run(&self) -> Result<(), String> {
+    pub fn run(&self) -> Result<(), Failure> {
         let (report, options) = match &self.bench {
-            Bench::Table(options) => (table::policies(options.rounds)?, options),
-            Bench::Faults(options) => (faults::run(options.rounds)?, options),
-            Bench::Holt(options) => (holt::run(options.rounds)?, options),
+            Bench::Table(options) => (table::policies(options.rounds), options),
+            Bench::Faults(options) => (faults::run(options.rounds), options),
+            Bench::Holt(options) => (holt::run(options.rounds), options),
         };
-        print(&report, options.json)
+        print(&report.map_err(Failure::new)?, options.json)
     }
 }
 
-/// Prints a report on standard output; a reader that has gone away is no failure.
+/// Prints a report on standard output.
 ///
 /// # Errors
 ///
-/// Why it could not be written.
-pub fn print(report: &Report, json: bool) -> Result<(), String> {
-    let text = if json { report.json()? } else { report.plain() };
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(format!("standard output: {e}")),
-        _ => Ok(()),
-    }
+/// Why it could not be written; quiet if the reader has gone away.
+pub fn print(report: &Report, json: bool) -> Result<(), Failure> {
+    let text = if json { report.json().map_err(Failure::new)? } else { report.plain() };
+    crate::print::stdout(&text)
 }

@@ -8,9 +8,9 @@ use super::contender::{Case, Contender, PAGES, SPACES, SPARSE, Shape, all_frames
 use super::host::Pinned;
 use super::ours::{Ours, host};
 use super::pool;
-use super::progress::Progress;
 use super::report::{Report, Samples};
 use super::yardstick::Yardstick;
+use crate::progress::Rounds;
 
 /// The library with each of its policies, and the yardstick.
 ///
@@ -46,11 +46,11 @@ pub fn run(rounds: u32, mut field: Vec<Box<dyn Contender + '_>>) -> Result<Repor
     let _here = Pinned::here().map_err(|e| format!("cannot stay on one CPU: {e}"))?;
     let shape = Shape::new();
     let mut samples = Samples::default();
-    let progress = Progress::new();
+    let progress = Rounds::new(rounds);
     for round in 1..=rounds {
         for case in Case::ALL {
             for contender in field.iter_mut().filter(|c| c.cases().contains(&case)) {
-                progress.say(round, rounds, &format!("{} {}", case.name(), contender.name()));
+                progress.say(round, &format!("{} {}", case.name(), contender.name()));
                 measure(contender.as_mut(), case, &shape, &mut samples);
             }
         }

@@ -1,10 +1,11 @@
 //! A policy that is watched: every call timed, counted and written down.
 use super::clock::Clock;
+use super::hooked::Hooks;
 use hdrhistogram::Histogram;
-use ptarmigan::addr::FRAME_SIZE;
-use ptarmigan::cpu::{NodeId, Pinned};
-use ptarmigan::frames::{Ask, Frames, NoFrame};
-use ptarmigan::quicklist::{Clean, Flushed, Layout, Level, MAX_LEVELS, Policy, PolicyCounts, Unhooked};
+use ptarmigan::addr::{FRAME_SIZE, PhysAddr};
+use ptarmigan::cpu::Pinned;
+use ptarmigan::frames::{Ask, NoFrame};
+use ptarmigan::quicklist::{Clean, Layout, Level, MAX_LEVELS, Policy};
 use std::sync::{Mutex, MutexGuard};
 
 /// One call of a policy, to be made again without the rest of the replay.
@@ -77,18 +78,16 @@ pub struct Log {
     pub peak_cached: u64,
 }
 
-/// The watched policy.
-pub struct Measured<'a, P> {
-    inner: P,
-    frames: &'a Frames,
+/// Watches a policy.
+pub struct Measured {
     layout: Layout,
     clock: Clock,
     log: Mutex<Log>,
 }
 
-impl<'a, P: Policy> Measured<'a, P> {
-    /// Watches `inner`.
-    pub fn new(inner: P, frames: &'a Frames, layout: Layout, clock: Clock) -> Self {
+impl Measured {
+    /// Nothing written down yet.
+    pub fn new(layout: Layout, clock: Clock) -> Self {
         let log = Log {
             calls: Vec::new(),
             times: (0..MAX_LEVELS).map(|_| Times::new()).collect(),
@@ -101,7 +100,7 @@ impl<'a, P: Policy> Measured<'a, P> {
             peak_bytes: 0,
             peak_cached: 0,
         };
-        Measured { inner, frames, layout, clock, log: Mutex::new(log) }
+        Measured { layout, clock, log: Mutex::new(log) }
     }
 
     /// What has been written down.
@@ -112,27 +111,18 @@ impl<'a, P: Policy> Measured<'a, P> {
     fn table_bytes(&self, level: Level) -> u64 {
         1 << self.layout.table_shift[level.at()]
     }
-
-    fn freed(&self, pin: &Pinned<'_>, level: Level, at: u64) {
-        let mut log = self.log();
-        let slot = log.slots.remove(&at).unwrap_or_default();
-        log.free.push(slot);
-        log.calls.push(Call::Free { level: level.0, cpu: pin.cpu().0, slot });
-        log.live -= 1;
-        log.bytes -= self.table_bytes(level);
-    }
-
-    fn cached(&self) {
-        let cached = self.inner.counts().cached() as u64 * FRAME_SIZE as u64;
-        let mut log = self.log();
-        log.peak_cached = log.peak_cached.max(cached);
-    }
 }
 
-impl<P: Policy> Policy for Measured<'_, P> {
-    fn alloc(&self, pin: &Pinned<'_>, level: Level, ask: Ask) -> Result<Clean, NoFrame> {
+impl Hooks for Measured {
+    fn alloc(
+        &self,
+        policy: &impl Policy,
+        pin: &Pinned<'_>,
+        level: Level,
+        ask: Ask,
+    ) -> Result<Clean, NoFrame> {
         let before = self.clock.now();
-        let page = self.inner.alloc(pin, level, ask);
+        let page = policy.alloc(pin, level, ask);
         let after = self.clock.now();
         let page = page?;
         let ns = self.clock.between(before, after);
@@ -154,48 +144,27 @@ impl<P: Policy> Policy for Measured<'_, P> {
         Ok(page)
     }
 
-    fn unused(&self, pin: &Pinned<'_>, level: Level, page: Clean) {
-        self.freed(pin, level, page.addr().0);
-        self.inner.unused(pin, level, page);
+    fn freed(&self, pin: &Pinned<'_>, level: Level, at: PhysAddr) {
+        let mut log = self.log();
+        let slot = log.slots.remove(&at.0).unwrap_or_default();
+        log.free.push(slot);
+        log.calls.push(Call::Free { level: level.0, cpu: pin.cpu().0, slot });
+        log.live -= 1;
+        log.bytes -= self.table_bytes(level);
     }
 
-    fn retire(&self, pin: &Pinned<'_>, pages: &mut Unhooked) {
-        let mut held = Vec::new();
-        pages.each(self.frames, |level, at| held.push((level, at.0)));
-        self.inner.retire(pin, pages);
-        if pages.is_empty() {
-            for (level, at) in held {
-                self.freed(pin, level, at);
-            }
-        }
+    fn flushed(&self, policy: &impl Policy) {
+        let cached = policy.counts().cached() as u64 * FRAME_SIZE as u64;
+        let mut log = self.log();
+        log.peak_cached = log.peak_cached.max(cached);
     }
 
-    fn flushed(&self, pin: &Pinned<'_>, pages: Flushed) {
-        pages.each(self.frames, |level, at| self.freed(pin, level, at.0));
-        self.inner.flushed(pin, pages);
-        self.cached();
-    }
-
-    fn gather_end(&self, pin: &Pinned<'_>) {
-        self.cached();
+    fn gather_end(&self, policy: &impl Policy, pin: &Pinned<'_>) {
+        self.flushed(policy);
         self.log().calls.push(Call::GatherEnd(pin.cpu().0));
-        self.inner.gather_end(pin);
     }
 
     fn idle(&self, pin: &Pinned<'_>) {
         self.log().calls.push(Call::Idle(pin.cpu().0));
-        self.inner.idle(pin);
-    }
-
-    fn reclaim(&self, pin: &Pinned<'_>, node: NodeId, want: u32) -> u32 {
-        self.inner.reclaim(pin, node, want)
-    }
-
-    fn drain(&self, pin: &Pinned<'_>) {
-        self.inner.drain(pin);
-    }
-
-    fn counts(&self) -> PolicyCounts {
-        self.inner.counts()
     }
 }

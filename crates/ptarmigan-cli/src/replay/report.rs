@@ -1,6 +1,7 @@
 //! What a replay says: JSON, and a table for people.
-use super::engine::{Outcome, Sample};
 use super::events::Loaded;
+use super::outcome::{Outcome, Sample};
+use super::speed::{Copies, Workers};
 use ptarmigan::tlb::FlushCounts;
 use ptarmigan_trace::Sampled;
 use serde::ser::SerializeMap;
@@ -45,8 +46,14 @@ pub struct Run {
     pub mean_alloc_ns: f64,
     /// What the stream itself takes for each allocation; already taken off.
     pub stream_own_ns: f64,
-    /// Of an untimed pass.
+    /// Of an untimed pass, all workers and copies together.
     pub events_per_s: f64,
+    /// Several workers against one, if there were several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workers: Option<Workers>,
+    /// Several copies against one, if there were several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub copies: Option<Copies>,
     /// The most tables there were at once, tops included.
     pub peak_live_tables: u64,
     /// The most bytes there were in tables.
@@ -295,6 +302,7 @@ impl Run {
                 equal as f64 * 100.0 / checked as f64
             )?;
         }
+        self.write_speed(out)?;
         if self.faults_outside + self.odd_calls > 0 {
             writeln!(
                 out,
@@ -307,6 +315,36 @@ impl Run {
                 out,
                 "memory ran out {} times; {} events were left out",
                 self.out_of_memory, self.skipped_events
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl Run {
+    fn write_speed(&self, out: &mut String) -> std::fmt::Result {
+        if let Some(w) = &self.workers {
+            let turns = if w.workers > w.processors { ", which they share" } else { "" };
+            let (speed, share) = (w.events_per_s / 1e6, w.share * 100.0);
+            writeln!(
+                out,
+                "workers  {} on {} processor(s){turns}: {speed:.2} Mevent/s",
+                w.workers, w.processors
+            )?;
+            writeln!(
+                out,
+                "         {:.2} x one worker; the order allows {:.2} x; {share:.0} % of the possible",
+                w.speed_up, w.ceiling
+            )?;
+        }
+        if let Some(c) = &self.copies {
+            writeln!(
+                out,
+                "copies   {}: {:.2} Mevent/s, {:.2} x one copy ({:.2} x by processor time)",
+                c.copies,
+                c.events_per_s / 1e6,
+                c.ratio,
+                c.ratio_by_processor_time
             )?;
         }
         Ok(())

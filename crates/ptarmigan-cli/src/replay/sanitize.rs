@@ -1,11 +1,12 @@
 //! The replay's MMU: ptsan told of everything, and asked to translate every address that was faulted in.
-use super::engine::Watch;
+use super::hooked::Hooks;
+use super::watch::Watch;
 use ptarmigan::addr::PhysAddr;
-use ptarmigan::cpu::{NodeId, Pinned};
+use ptarmigan::cpu::Pinned;
 use ptarmigan::format::Format;
 use ptarmigan::frames::{Ask, NoFrame};
 use ptarmigan::hosted::Host;
-use ptarmigan::quicklist::{Clean, Flushed, Level, Policy, PolicyCounts, Unhooked};
+use ptarmigan::quicklist::{Clean, Level, Policy};
 use ptarmigan::space::Access;
 use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId};
 use ptsan::{Content, Flush, Memory, Sanitizer};
@@ -51,10 +52,6 @@ impl<'h, F: Format> SoftMmu<'h, F> {
 
     fn size(level: Level) -> u64 {
         1 << F::LAYOUT.table_shift[level.at()]
-    }
-
-    fn freed(&self, level: Level, at: PhysAddr) {
-        self.sanitizer().table_freed(&self.memory(), at.0, Self::size(level));
     }
 }
 
@@ -105,68 +102,23 @@ impl<F: Format> Watch for &SoftMmu<'_, F> {
     }
 }
 
-/// A policy whose pages the sanitizer follows.
-pub struct Followed<'a, 'h, F: Format, P> {
-    inner: P,
-    mmu: &'a SoftMmu<'h, F>,
-}
-
-impl<'a, 'h, F: Format, P: Policy> Followed<'a, 'h, F, P> {
-    /// Follows `inner`.
-    pub fn new(inner: P, mmu: &'a SoftMmu<'h, F>) -> Self {
-        Followed { inner, mmu }
-    }
-}
-
-impl<F: Format, P: Policy> Policy for Followed<'_, '_, F, P> {
-    fn alloc(&self, pin: &Pinned<'_>, level: Level, ask: Ask) -> Result<Clean, NoFrame> {
-        let page = self.inner.alloc(pin, level, ask)?;
+impl<F: Format> Hooks for &SoftMmu<'_, F> {
+    fn alloc(
+        &self,
+        policy: &impl Policy,
+        pin: &Pinned<'_>,
+        level: Level,
+        ask: Ask,
+    ) -> Result<Clean, NoFrame> {
+        let page = policy.alloc(pin, level, ask)?;
         // Tops hold the kernel's entries already.
         let content = if level == F::LAYOUT.top() { Content::Unchecked } else { Content::Zero };
         let (at, size) = (page.addr().0, SoftMmu::<F>::size(level));
-        self.mmu.sanitizer().table_allocated(&self.mmu.memory(), at, size, Some(level.0), content);
+        self.sanitizer().table_allocated(&self.memory(), at, size, Some(level.0), content);
         Ok(page)
     }
 
-    fn unused(&self, pin: &Pinned<'_>, level: Level, page: Clean) {
-        self.mmu.freed(level, page.addr());
-        self.inner.unused(pin, level, page);
-    }
-
-    fn retire(&self, pin: &Pinned<'_>, pages: &mut Unhooked) {
-        let mut held = Vec::new();
-        pages.each(self.mmu.host.frames(), |level, at| held.push((level, at)));
-        self.inner.retire(pin, pages);
-        // What the policy has taken out by now could be handed out again before the flush.
-        if pages.is_empty() {
-            for (level, at) in held {
-                self.mmu.freed(level, at);
-            }
-        }
-    }
-
-    fn flushed(&self, pin: &Pinned<'_>, pages: Flushed) {
-        pages.each(self.mmu.host.frames(), |level, at| self.mmu.freed(level, at));
-        self.inner.flushed(pin, pages);
-    }
-
-    fn gather_end(&self, pin: &Pinned<'_>) {
-        self.inner.gather_end(pin);
-    }
-
-    fn idle(&self, pin: &Pinned<'_>) {
-        self.inner.idle(pin);
-    }
-
-    fn reclaim(&self, pin: &Pinned<'_>, node: NodeId, want: u32) -> u32 {
-        self.inner.reclaim(pin, node, want)
-    }
-
-    fn drain(&self, pin: &Pinned<'_>) {
-        self.inner.drain(pin);
-    }
-
-    fn counts(&self) -> PolicyCounts {
-        self.inner.counts()
+    fn freed(&self, _: &Pinned<'_>, level: Level, at: PhysAddr) {
+        self.sanitizer().table_freed(&self.memory(), at.0, SoftMmu::<F>::size(level));
     }
 }

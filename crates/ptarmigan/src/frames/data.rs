@@ -8,6 +8,8 @@ use crate::cpu::{PerCpu, Pinned};
 const CAPACITY: usize = 4096;
 /// Frames taken from the zones in one go: 2^6, where lists are long enough for that.
 const BATCH_ORDER: u8 = 6;
+/// Frames given back in one go from a list that is full, or 1/16 of it if that is more.
+const GIVEN_BACK: usize = 64;
 /// A CPU's list holds at most this part of its share of the machine's memory.
 const PART: usize = 64;
 
@@ -141,8 +143,9 @@ impl DataFrames {
                 list.n = n + 1;
                 return;
             }
-            // Full: the older half goes back, the newer half stays, as its lines are warm.
-            let old = n / 2;
+            // Full: the oldest go back, the others stay, as their lines are warm. Not many at once: joining them to
+            // blocks takes time under the zone's lock, and other CPUs fill their lists up under it.
+            let old = (n / 16).max(GIVEN_BACK.min(n / 2));
             frames.give_all(list.items[..old].iter().copied());
             list.items.copy_within(old..n, 0);
             list.items[n - old] = pfn;

@@ -1,0 +1,364 @@
+//! The passes over a trace, and what they bring.
+use super::clock::Clock;
+use super::crew::{Job, Took};
+use super::events::Loaded;
+use super::hooked::Hooked;
+use super::measure::Measured;
+use super::outcome::Outcome;
+use super::report::{LevelReport, Levels, Report, Run, SanitizerReport, TruthReport};
+use super::sanitize::SoftMmu;
+use super::schedule::{CpuMap, Schedule};
+use super::speed::{Rate, Rounds, Timed, median};
+use super::stream::{Nothing, Stream};
+use super::watch::{Unwatched, Watch};
+use super::{Args, PolicyName};
+use crate::{Context, Failure, print, progress};
+use ptarmigan::cpu::MAX_CPUS;
+use ptarmigan::format::{Format, X86_64};
+use ptarmigan::hosted::{Delivery, Host, HostConfig, HostMachine, NoTlb};
+use ptarmigan::quicklist::{Layout, Policy};
+use ptarmigan::table::Machine;
+use ptarmigan::tlb::{Mmu, TlbConfig};
+use ptsan::{Arch, Config, Sanitizer};
+use std::collections::BTreeMap;
+
+/// Times that whole replays are repeated for the speed, and streams for the means; the medians are reported.
+const SPEED_ROUNDS: usize = 3;
+const COMPARED_ROUNDS: usize = 5;
+const STREAM_ROUNDS: usize = 7;
+
+struct Replay<'a> {
+    trace: &'a Loaded,
+    args: &'a Args,
+    clock: Clock,
+    schedule: Schedule,
+    /// The same CPUs with one worker, if the schedule has several.
+    alone: Option<Schedule>,
+}
+
+/// What the counting pass brought.
+struct Counted {
+    policy: PolicyName,
+    run: Run,
+    stream: Stream,
+    /// Sum of the single calls' times, by level.
+    single: Vec<f64>,
+    /// Round by round: the stream over the policy, and over nothing.
+    stream_ns: Vec<(f64, f64)>,
+    rounds: Rounds,
+}
+
+/// Replays one trace on all policies.
+///
+/// # Errors
+/// As [`run`](super::run); what does not keep the report from being made goes to `failures`.
+pub fn replay(trace: &Loaded, args: &Args, failures: &mut Vec<Failure>) -> Result<Report, Failure> {
+    let replay = Replay::new(trace, args)?;
+    let mut policies: Vec<PolicyName> = Vec::new();
+    for policy in &args.policy {
+        if !policies.contains(policy) {
+            policies.push(*policy);
+        }
+    }
+    let mut counted = Vec::new();
+    for policy in policies {
+        let (one, outcome) = replay.count(policy)?;
+        if let Some((event, task, reason)) = outcome.first_out_of_memory {
+            let failure = Failure::new(format!(
+                "{}: policy {}: process {task} got no memory at event {event} ({reason}); {} time(s) in all; \
+                 give --memory more than {} MiB{}",
+                trace.name,
+                policy.name(),
+                outcome.out_of_memory,
+                args.memory >> 20,
+                if args.spread.copies > 1 { ", which all copies share" } else { "" },
+            ));
+            if !args.keep_going {
+                return Err(failure);
+            }
+            failures.push(failure);
+        }
+        counted.push(one);
+    }
+    if args.sanitize {
+        for one in &mut counted {
+            one.run.sanitizer = replay.sanitize(one.policy)?;
+            let findings = one.run.sanitizer.findings;
+            if findings > 0 && !one.policy.is_historic() {
+                let name = one.policy.name();
+                failures.push(Failure::new(format!(
+                    "{}: the sanitizer found {findings} violation(s) in policy {name}",
+                    trace.name
+                )));
+            }
+        }
+    }
+    let rounds = replay.speed_rounds();
+    let bar = progress::bar(((rounds + STREAM_ROUNDS) * counted.len()) as u64, "measuring");
+    for _ in 0..rounds {
+        for one in &mut counted {
+            replay.speed(one)?;
+            bar.inc(1);
+        }
+    }
+    for _ in 0..STREAM_ROUNDS {
+        for one in &mut counted {
+            one.stream_ns.push(replay.stream(one)?);
+            bar.inc(1);
+        }
+    }
+    bar.finish_and_clear();
+    let runs = counted.into_iter().map(|one| one.finish(&replay)).collect();
+    Ok(Report::new(trace, args.memory, replay.clock.resolution(), runs))
+}
+
+impl Counted {
+    /// Puts the medians in. The stream's total is shared out among the levels as the single calls' times are.
+    fn finish(mut self, replay: &Replay<'_>) -> Run {
+        let total = median(self.stream_ns.iter().map(|(policy, nothing)| policy - nothing)).max(0.0);
+        let nothing = median(self.stream_ns.iter().map(|(_, nothing)| *nothing));
+        let singles: f64 = self.single.iter().sum();
+        let mut allocs = 0;
+        for (level, single) in self.run.levels.0.iter_mut().zip(&self.single) {
+            let share = if singles > 0.0 { single / singles } else { 0.0 };
+            level.1.total_ns = total * share;
+            level.1.mean_ns = level.1.total_ns / (level.1.allocs as f64).max(1.0);
+            allocs += level.1.allocs;
+        }
+        self.run.mean_alloc_ns = total / (allocs as f64).max(1.0);
+        self.run.stream_own_ns = nothing / (allocs as f64).max(1.0);
+        let job = replay.job();
+        self.run.events_per_s = self.rounds.events_per_s(job.workers());
+        self.run.workers = self.rounds.workers(&replay.schedule, replay.alone.as_ref(), replay.clock);
+        self.run.copies = self.rounds.copies(job.copies);
+        self.run
+    }
+}
+
+type TheFormat = X86_64;
+
+/// Runs `$body` with `$made` the policy `$name` made for `$host`.
+macro_rules! with_policy {
+    ($host:expr, $args:expr, $name:expr, |$made:ident| $body:expr) => {
+        match $name {
+            PolicyName::Plain => {
+                let $made = $host.plain().context("policy plain")?;
+                $body
+            }
+            PolicyName::V5 => {
+                let $made = $host.v5(usize::from($args.v5_lists)).context("policy v5")?;
+                $body
+            }
+            PolicyName::Ptarmigan => {
+                let $made = $host.quicklists().context("policy ptarmigan")?;
+                $body
+            }
+        }
+    };
+}
+
+impl<'a> Replay<'a> {
+    fn new(trace: &'a Loaded, args: &'a Args) -> Result<Self, Failure> {
+        let logical = args.spread.cpus.map_or(trace.cpus, usize::from);
+        let copies = usize::from(args.spread.copies);
+        if logical * copies > MAX_CPUS {
+            return Err(Failure::new(format!(
+                "{logical} CPUs in {copies} copies: {MAX_CPUS} CPUs in all are the most"
+            )));
+        }
+        let cpus = CpuMap::new(trace.cpus, logical);
+        let alone = args.spread.cpus.is_none();
+        let schedule = Schedule::new(trace, cpus, alone);
+        let alone = (schedule.programs.len() > 1).then(|| Schedule::new(trace, cpus, true));
+        Ok(Replay { trace, args, clock: Clock::new(), schedule, alone })
+    }
+
+    /// All that was asked for at once.
+    fn job(&self) -> Job<'_> {
+        self.job_of(&self.schedule, usize::from(self.args.spread.copies))
+    }
+
+    fn job_of<'s>(&'s self, schedule: &'s Schedule, copies: usize) -> Job<'s> {
+        Job { trace: self.trace, schedule, copies, keep_going: self.args.keep_going }
+    }
+
+    fn host(&self, job: &Job<'_>) -> Result<Host<TheFormat>, Failure> {
+        let config = HostConfig {
+            cpus: job.cpus(),
+            nodes: self.args.nodes,
+            bytes: self.args.memory,
+            touch_data: self.args.touch_data,
+            ..HostConfig::default()
+        };
+        Host::new(config).context("cannot set the machine up")
+    }
+
+    /// One pass over the trace, with its progress to be seen.
+    fn pass<P: Policy, S: Mmu, W: Watch + Send>(
+        &self,
+        machine: &HostMachine<'_, TheFormat, P, S>,
+        watch: impl Fn() -> W + Sync,
+        name: &'static str,
+    ) -> Result<Outcome, Failure> {
+        let job = self.job();
+        let things: usize = job.schedule.programs.iter().map(|program| program.ops.len()).sum();
+        let bar = progress::bar((things * job.copies) as u64, name);
+        let (outcome, _, _) = job.run(machine, watch, |done| bar.inc(done))?;
+        bar.finish_and_clear();
+        Ok(outcome)
+    }
+
+    /// The pass that counts, times single calls and writes the allocator's calls down.
+    fn count(&self, policy: PolicyName) -> Result<(Counted, Outcome), Failure> {
+        let host = self.host(&self.job())?;
+        with_policy!(host, self.args, policy, |made| {
+            let hooks = Measured::new(TheFormat::LAYOUT, self.clock);
+            let hooked = Hooked { inner: made, hooks, frames: host.frames(), early: policy.is_historic() };
+            let machine = HostMachine::new(&host, hooked, NoTlb).context("machine")?;
+            let outcome = self.pass(&machine, || Unwatched, "counting")?;
+            let flushes = machine.tlb().counts();
+            let counts = machine.policy().counts();
+            let mut log = machine.policy().hooks.log();
+            let layout: Layout = TheFormat::LAYOUT;
+            let levels = (0..usize::from(layout.levels)).map(|level| {
+                let (count, times) = (counts.levels[level], &log.times[level]);
+                let quantile = |q| times.histogram.value_at_quantile(q) as f64;
+                let report = LevelReport {
+                    allocs: count.allocs as u64,
+                    hits: count.allocs.saturating_sub(count.refills + count.misses) as u64,
+                    refills: count.refills as u64,
+                    misses: count.misses as u64,
+                    total_ns: 0.0,
+                    min_ns: if times.min.is_finite() { times.min } else { 0.0 },
+                    mean_ns: 0.0,
+                    p50_ns: quantile(0.5),
+                    p99_ns: quantile(0.99),
+                    max_ns: times.histogram.max() as f64,
+                };
+                (TheFormat::LEVEL_NAMES[level], report)
+            });
+            let run = Run {
+                policy: policy.name(),
+                cpus: self.job().cpus(),
+                nodes: self.args.nodes,
+                levels: Levels(levels.collect()),
+                mean_alloc_ns: 0.0,
+                stream_own_ns: 0.0,
+                events_per_s: 0.0,
+                peak_live_tables: log.peak_live,
+                peak_table_bytes: log.peak_bytes,
+                peak_cached_bytes: log.peak_cached,
+                flushes: flushes.into(),
+                sanitizer: SanitizerReport::default(),
+                truth: TruthReport::of(&outcome),
+                faults_outside: outcome.outside,
+                odd_calls: outcome.odd,
+                first_odd_call: outcome
+                    .first_odd
+                    .as_ref()
+                    .map(|(event, task, why)| format!("event {event}, task {task}: {why}")),
+                skipped_events: outcome.skipped,
+                out_of_memory: outcome.out_of_memory,
+                workers: None,
+                copies: None,
+            };
+            let single = log.times[..usize::from(layout.levels)].iter().map(|t| t.total).collect();
+            let counted = Counted {
+                policy,
+                run,
+                stream: Stream::new(&std::mem::take(&mut log.calls), log.slots_used),
+                single,
+                stream_ns: Vec::new(),
+                rounds: Rounds::default(),
+            };
+            drop(log);
+            Ok((counted, outcome))
+        })
+    }
+
+    /// A pass under the sanitizer.
+    fn sanitize(&self, policy: PolicyName) -> Result<SanitizerReport, Failure> {
+        let host = self.host(&self.job())?;
+        let cpus = self.job().cpus();
+        let config = Config { cpus, eager_walkers: true, ..Config::new(Arch::x86_64()) };
+        let mmu = SoftMmu::new(&host, Sanitizer::new(config));
+        let delivery = self.args.seed.map_or(Delivery::AtOnce, Delivery::Adverse);
+        with_policy!(host, self.args, policy, |made| {
+            let hooked =
+                Hooked { inner: made, hooks: &mmu, frames: host.frames(), early: policy.is_historic() };
+            let machine = HostMachine::with_tlb(&host, hooked, &mmu, TlbConfig::new(cpus), delivery)
+                .context("machine")?;
+            self.pass(&machine, || &mmu, "sanitizing")?;
+        });
+        let mut sanitizer = mmu.sanitizer();
+        sanitizer.finish();
+        if !policy.is_historic()
+            && let Some(finding) = sanitizer.findings().first()
+        {
+            print::error(&format!("policy {}: {finding}", policy.name()));
+        }
+        let mut kinds: BTreeMap<String, u64> =
+            ptsan::Kind::ALL.iter().map(|kind| (kind.to_string(), sanitizer.count(*kind))).collect();
+        kinds.insert("unserved-fault".to_owned(), mmu.unserved());
+        kinds.retain(|_, n| *n > 0);
+        Ok(SanitizerReport { ran: true, findings: kinds.values().sum(), kinds })
+    }
+
+    /// How often whole replays are repeated. Comparisons need more than a speed does.
+    fn speed_rounds(&self) -> usize {
+        if self.job().workers() > 1 { COMPARED_ROUNDS } else { SPEED_ROUNDS }
+    }
+
+    /// Passes that do nothing but replay: all that was asked for, and what it is compared with.
+    fn speed(&self, one: &mut Counted) -> Result<(), Failure> {
+        let Counted { policy, ref mut rounds, .. } = *one;
+        let job = self.job();
+        rounds.all.push(self.rate(policy, &job)?);
+        if job.copies > 1 {
+            rounds.one_copy.push(self.rate(policy, &self.job_of(&self.schedule, 1))?);
+        }
+        if let Some(alone) = &self.alone {
+            let job = self.job_of(alone, 1);
+            rounds.one_worker.push(self.rate(policy, &job)?);
+            let len = alone.programs.iter().map(|program| program.ops.len()).sum();
+            let (_, watches) = self.bare(policy, &job, || Timed::new(self.clock, len))?;
+            watches.into_iter().for_each(|timed| rounds.timed(timed));
+        }
+        Ok(())
+    }
+
+    fn rate(&self, policy: PolicyName, job: &Job<'_>) -> Result<Rate, Failure> {
+        let (took, _) = self.bare(policy, job, || Unwatched)?;
+        Ok(Rate::new(self.trace.steps.len() * job.copies, took))
+    }
+
+    fn bare<W: Watch + Send>(
+        &self,
+        policy: PolicyName,
+        job: &Job<'_>,
+        watch: impl Fn() -> W + Sync,
+    ) -> Result<(Took, Vec<W>), Failure> {
+        let host = self.host(job)?;
+        with_policy!(host, self.args, policy, |made| {
+            let machine = HostMachine::new(&host, made, NoTlb).context("machine")?;
+            let (_, took, watches) = job.run(&machine, watch, |_| {})?;
+            Ok((took, watches))
+        })
+    }
+
+    /// The allocator's calls back to back, and the same over nothing; nanoseconds in all.
+    fn stream(&self, counted: &Counted) -> Result<(f64, f64), Failure> {
+        let host = self.host(&self.job())?;
+        let slots = host.slots();
+        with_policy!(host, self.args, counted.policy, |made| {
+            let machine = HostMachine::new(&host, made, NoTlb).context("machine")?;
+            let policy = machine.policy();
+            let what = "replaying the allocator's calls";
+            let nothing = counted.stream.run(&Nothing, &slots).context(what)?;
+            let time = counted.stream.run(policy, &slots).context(what)?;
+            machine.drain(&slots);
+            host.audit().context("after the allocator's calls")?;
+            Ok((time.as_nanos() as f64, nothing.as_nanos() as f64))
+        })
+    }
+}

@@ -1,0 +1,138 @@
+//! How far workers have come, and how they wait for each other.
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use std::sync::{Condvar, Mutex, PoisonError};
+
+/// What one worker writes and others wait for, on cache lines of its own. Two lines, as processors fetch them in pairs.
+#[repr(align(128))]
+#[derive(Default)]
+struct Posts {
+    reached: AtomicU32,
+    sleepers: AtomicU32,
+}
+
+/// Where those sleep who wait for one worker.
+#[derive(Default)]
+struct Bed {
+    lock: Mutex<()>,
+    wake: Condvar,
+}
+
+/// The posts of a crew of workers.
+pub struct Relay {
+    posts: Vec<Posts>,
+    beds: Vec<Bed>,
+    stopped: AtomicBool,
+    looks: u32,
+}
+
+/// The replay was stopped by another worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Told;
+
+/// Looks at a post before sleeping: about as long as falling asleep and waking up take.
+const LOOKS: u32 = 500;
+/// The same where workers share processors: what is waited for may have to run first.
+const LOOKS_SHARED: u32 = 20;
+
+impl Relay {
+    /// For `workers` workers.
+    pub fn new(workers: usize) -> Self {
+        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Relay {
+            posts: (0..workers).map(|_| Posts::default()).collect(),
+            beds: (0..workers).map(|_| Bed::default()).collect(),
+            stopped: AtomicBool::new(false),
+            looks: if workers > processors { LOOKS_SHARED } else { LOOKS },
+        }
+    }
+
+    /// `worker` has reached its next post; only it may say so.
+    #[inline]
+    pub fn post(&self, worker: usize) {
+        let own = &self.posts[worker];
+        own.reached.store(own.reached.load(Ordering::Relaxed) + 1, Ordering::Release);
+        // Post first, then look for sleepers; they say that they sleep first, then look at the post.
+        fence(Ordering::SeqCst);
+        if own.sleepers.load(Ordering::Relaxed) > 0 {
+            self.wake(worker);
+        }
+    }
+
+    #[cold]
+    fn wake(&self, worker: usize) {
+        let bed = &self.beds[worker];
+        // With the lock: whoever has looked and found nothing is asleep by now.
+        drop(bed.lock.lock().unwrap_or_else(PoisonError::into_inner));
+        bed.wake.notify_all();
+    }
+
+    /// Whether `worker` has reached its post number `number`.
+    #[inline(always)]
+    pub fn is_reached(&self, worker: usize, number: u32) -> bool {
+        self.posts[worker].reached.load(Ordering::Acquire) >= number
+    }
+
+    /// Looks for a while whether `worker` has reached its post number `number`; calls `meanwhile` again and again. False
+    /// if it has not.
+    pub fn look(&self, worker: usize, number: u32, meanwhile: impl Fn()) -> bool {
+        for _ in 0..self.looks {
+            if self.is_reached(worker, number) || self.is_stopped() {
+                return true;
+            }
+            meanwhile();
+            std::hint::spin_loop();
+        }
+        false
+    }
+
+    /// Sleeps until `worker` has reached its post number `number`, or the replay is stopped.
+    pub fn sleep(&self, worker: usize, number: u32) {
+        let (posts, bed) = (&self.posts[worker], &self.beds[worker]);
+        let mut lock = bed.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        posts.sleepers.fetch_add(1, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        while !self.is_reached(worker, number) && !self.is_stopped() {
+            lock = bed.wake.wait(lock).unwrap_or_else(PoisonError::into_inner);
+        }
+        posts.sleepers.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Everybody who waits is told to give up.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::SeqCst);
+        (0..self.beds.len()).for_each(|worker| self.wake(worker));
+    }
+
+    /// Whether somebody called [`stop`](Self::stop).
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Relay;
+
+    #[test]
+    fn who_waits_wakes_up_when_the_post_is_reached_or_the_replay_is_stopped() {
+        let relay = Relay::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for number in 1..=2000 {
+                    if !relay.look(1, number, || {}) {
+                        relay.sleep(1, number);
+                    }
+                    assert!(relay.is_reached(1, number));
+                    relay.post(0);
+                }
+                relay.sleep(1, 2001);
+                assert!(!relay.is_reached(1, 2001) && relay.is_stopped());
+            });
+            for number in 1..=2000 {
+                relay.post(1);
+                relay.sleep(0, number);
+            }
+            relay.stop();
+        });
+    }
+}

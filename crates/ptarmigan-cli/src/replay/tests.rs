@@ -1,0 +1,285 @@
+//! Several workers and several copies come to the same as one, and a worker's failure ends the replay.
+use super::Loaded;
+use super::crew::Job;
+use super::outcome::Outcome;
+use super::schedule::{CpuMap, Op, Schedule, critical_path};
+use super::watch::{Unwatched, Watch};
+use crate::Failure;
+use ptarmigan::addr::VirtRange;
+use ptarmigan::format::{Attr, Format, X86_64};
+use ptarmigan::hosted::{Delivery, Host, HostConfig, HostMachine, NoTlb};
+use ptarmigan::space::{Access, Space};
+use ptarmigan::tlb::TlbConfig;
+use ptarmigan_trace::{
+    AreaKind, CloneKind, Event, FaultFlags, Header, Kind, MapFlags, Method, Prot, Sampled, Writer,
+};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+const SHIPPED: [&str; 4] = ["fixture", "rustc", "configure", "compile"];
+
+fn shipped(name: &str) -> Loaded {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../traces/{name}.ptrace"));
+    Loaded::open(&path).expect("a shipped trace")
+}
+
+/// What is left of a replay: by space its areas and pages, without the numbers of frames.
+#[derive(Debug, Default, PartialEq)]
+struct Left {
+    spaces: BTreeMap<u32, Vec<(u64, u64)>>,
+    data_frames: usize,
+    samples: Vec<(u32, u32)>,
+    outside: u64,
+    odd: u64,
+}
+
+struct Setting {
+    copies: usize,
+    nodes: usize,
+    delivery: Delivery,
+}
+
+const PLAIN: Setting = Setting { copies: 1, nodes: 1, delivery: Delivery::AtOnce };
+
+fn replay(trace: &Loaded, schedule: &Schedule, setting: &Setting) -> (Outcome, Left) {
+    let job = Job { trace, schedule, copies: setting.copies, keep_going: false };
+    let config = HostConfig { cpus: job.cpus(), nodes: setting.nodes, ..HostConfig::default() };
+    let host = Host::<X86_64>::new(config).expect("a machine");
+    let lists = host.quicklists().expect("lists");
+    let tlb = TlbConfig::new(job.cpus());
+    let machine = HostMachine::with_tlb(&host, lists, NoTlb, tlb, setting.delivery).expect("a machine");
+    let left = RefCell::new(Left::default());
+    let frames = RefCell::new(BTreeSet::new());
+    let look = |space: &Space<X86_64>| {
+        let all = VirtRange { start: 0, end: X86_64::USER_END };
+        let mut found = vec![(u64::from(space.tree().tables_below_top()), 0)];
+        space.areas().each(&machine, all, |area| found.push((area.start, area.end)));
+        space.tree().walk(&machine, all, |va, pfn, attr| {
+            found.push((va.0, u64::from(attr.0)));
+            if !attr.has(Attr::SPECIAL) {
+                frames.borrow_mut().insert(pfn);
+            }
+        });
+        left.borrow_mut().spaces.insert(space.tlb().id().0, found);
+    };
+    let ran = job.run_and_look(&machine, || Unwatched, |_| {}, look);
+    let (outcome, _, _) = ran.unwrap_or_else(|failure| panic!("{failure:?}"));
+    let mut left = left.into_inner();
+    left.data_frames = frames.into_inner().len();
+    left.samples = outcome.differing.iter().map(|sample| (sample.event, sample.own)).collect();
+    left.outside = outcome.outside;
+    left.odd = outcome.odd;
+    (outcome, left)
+}
+
+/// Every event is in exactly the programs it should be in, every worker's are in the recorded order, nobody waits for
+/// what comes later, and there is no circle.
+fn check_order(trace: &Loaded, schedule: &Schedule, what: &str) {
+    let mut done = vec![0u8; trace.steps.len()];
+    let posted: Vec<Vec<u32>> = schedule
+        .programs
+        .iter()
+        .map(|p| {
+            p.ops
+                .iter()
+                .zip(&p.origins)
+                .filter(|(op, _)| **op == Op::Post)
+                .map(|(_, origin)| *origin)
+                .collect()
+        })
+        .collect();
+    for program in &schedule.programs {
+        assert!(program.origins.is_sorted(), "{what}: out of order");
+        for (op, origin) in program.ops.iter().zip(&program.origins) {
+            match *op {
+                Op::Wait { worker, posts } => {
+                    let reached = posted[usize::from(worker)][posts as usize - 1];
+                    assert!(reached < *origin, "{what}: event {origin} waits for {reached}");
+                }
+                Op::Fault { .. }
+                | Op::Call { .. }
+                | Op::Truth { .. }
+                | Op::Fork { .. }
+                | Op::Exec { .. }
+                | Op::Exit { .. }
+                | Op::Idle { .. } => done[*origin as usize] += 1,
+                _ => {}
+            }
+        }
+    }
+    assert!(done.iter().all(|n| *n == 1), "{what}: events left out or done twice");
+    let path = critical_path(schedule, |_, _| 1.0).unwrap_or_else(|| panic!("{what}: a circle"));
+    assert!(path.busiest <= path.longest && path.longest <= path.total, "{what}: {path:?}");
+}
+
+#[test]
+fn schedules_of_all_shipped_traces_keep_the_order_and_have_no_circle() {
+    for name in SHIPPED {
+        let trace = shipped(name);
+        for cpus in [1, 2, 3, 7, 16, 64] {
+            let schedule = Schedule::new(&trace, CpuMap::new(trace.cpus, cpus), false);
+            assert_eq!(schedule.programs.len(), cpus);
+            check_order(&trace, &schedule, &format!("{name} on {cpus}"));
+        }
+    }
+}
+
+#[test]
+fn shipped_traces_come_out_as_linux_counted_them_with_any_number_of_workers() {
+    for name in SHIPPED {
+        let trace = shipped(name);
+        for cpus in [2, 5, 8] {
+            let map = CpuMap::new(trace.cpus, cpus);
+            let (outcome, left) = replay(&trace, &Schedule::new(&trace, map, false), &PLAIN);
+            assert_eq!(outcome.checked, outcome.equal, "{name} on {cpus}: {:?}", outcome.differing.first());
+            assert!(outcome.checked > 0);
+            let (_, alone) = replay(&trace, &Schedule::new(&trace, map, true), &PLAIN);
+            assert_eq!(left, alone, "{name} on {cpus}");
+        }
+    }
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % n
+    }
+}
+
+/// Tasks that fork, share, run programs and end, on CPUs as it comes.
+fn history(seed: u64) -> Loaded {
+    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let cpus = 1 + random.below(5) as u16;
+    let header = Header::new("history", cpus, Method::Synthetic);
+    let mut writer = Writer::new(Vec::new(), &header, 3).expect("a good header");
+    let (mut alive, mut tasks) = (vec![0u32], 1);
+    // In some histories tasks share spaces a lot, in some they hardly do.
+    let sharing = 1 + random.below(6);
+    for _ in 0..1500 {
+        if alive.is_empty() {
+            break;
+        }
+        let at = random.below(alive.len() as u64) as usize;
+        let task = alive[at];
+        let page = 0x1000 + random.below(6) * 0x3_0000 + random.below(700);
+        let pages = 1 + random.below(600);
+        let prot = Prot(random.below(8) as u8);
+        let kind = match random.below(40) {
+            0 => Kind::Clone { child: tasks, kind: CloneKind::Fork },
+            1 => Kind::Clone { child: tasks, kind: CloneKind::Vfork },
+            n if n < 2 + sharing && alive.len() < 12 => Kind::Clone { child: tasks, kind: CloneKind::Share },
+            8 => Kind::Exec { stack_end: 0x7_ffff_ffff, arg_pages: random.below(9) as u32 },
+            9 if alive.len() > 3 => Kind::Exit { last: false },
+            10 => Kind::Idle,
+            11 => Kind::Truth { tables: 1 << 20, at: Sampled::Exit },
+            12 => Kind::Munmap { start: page, pages },
+            13 => Kind::Brk { end: page },
+            14 => Kind::Mprotect { start: page, pages, prot },
+            15 => Kind::Madvise { start: page, pages, advice: 4 },
+            16 => {
+                Kind::Mremap { from: page, old_pages: pages, to: page + 0x800, new_pages: pages, keep: false }
+            }
+            17 => Kind::Area { start: page, pages, prot, kind: AreaKind::Anon },
+            18..=23 => {
+                Kind::Mmap { start: page, pages, prot: Prot(3), flags: MapFlags(random.below(4) as u8) }
+            }
+            _ => Kind::Fault { page, flags: FaultFlags(random.below(4) as u8) },
+        };
+        match kind {
+            Kind::Clone { .. } => {
+                alive.push(tasks);
+                tasks += 1;
+            }
+            Kind::Exit { .. } => {
+                alive.swap_remove(at);
+            }
+            _ => {}
+        }
+        let cpu = random.below(u64::from(cpus)) as u16;
+        writer.event(&Event { task, cpu, kind }).expect("a valid event");
+    }
+    let bytes = writer.finish(0).expect("memory takes everything").0;
+    Loaded::from_bytes(&bytes, "history").expect("what was just written")
+}
+
+#[test]
+fn random_histories_end_alike_with_one_worker_and_with_many() {
+    for seed in 1..=60 {
+        let trace = history(seed);
+        for cpus in [1, 2, 3, 8] {
+            let map = CpuMap::new(trace.cpus, cpus);
+            let schedule = Schedule::new(&trace, map, false);
+            let what = format!("seed {seed} on {cpus}");
+            check_order(&trace, &schedule, &what);
+            let setting =
+                Setting { nodes: 1 + seed as usize % 2, delivery: Delivery::Adverse(seed), ..PLAIN };
+            let (_, alone) = replay(&trace, &Schedule::new(&trace, map, true), &PLAIN);
+            let (_, many) = replay(&trace, &schedule, &setting);
+            assert_eq!(many, alone, "{what}");
+        }
+    }
+}
+
+#[test]
+fn copies_come_to_the_same_as_one() {
+    let trace = history(7);
+    let schedule = Schedule::new(&trace, CpuMap::new(trace.cpus, 2), false);
+    let (_, one) = replay(&trace, &schedule, &PLAIN);
+    let (_, three) = replay(&trace, &schedule, &Setting { copies: 3, ..PLAIN });
+    assert_eq!(three.data_frames, 3 * one.data_frames);
+    assert_eq!(three.samples.len(), 3 * one.samples.len());
+    let mut spaces = three.spaces.values();
+    for _ in 0..3 {
+        assert!(one.spaces.values().eq(spaces.by_ref().take(one.spaces.len())));
+    }
+}
+
+/// Panics at a fault.
+struct Panicking<'a>(&'a AtomicUsize);
+
+impl Watch for Panicking<'_> {
+    fn served(&mut self, _: usize, _: u64, _: Access) {
+        assert!(self.0.fetch_sub(1, Ordering::Relaxed) != 1, "injected");
+    }
+}
+
+fn failure(trace: &Loaded, schedule: &Schedule, faults: usize) -> Failure {
+    let job = Job { trace, schedule, copies: 1, keep_going: false };
+    let host = Host::<X86_64>::new(HostConfig { cpus: job.cpus(), ..HostConfig::default() }).expect("a host");
+    let machine = HostMachine::new(&host, host.quicklists().expect("lists"), NoTlb).expect("a machine");
+    let left = AtomicUsize::new(faults);
+    let result = job.run(&machine, || Panicking(&left), |_| {});
+    result.err().expect("it cannot come to its end")
+}
+
+#[test]
+fn a_worker_that_panics_ends_the_replay_with_its_number_and_the_reason() {
+    let trace = shipped("configure");
+    let schedule = Schedule::new(&trace, CpuMap::new(trace.cpus, 4), false);
+    for faults in [1, 1000, 200_000] {
+        let said = format!("{:?}", failure(&trace, &schedule, faults));
+        assert!(said.contains("worker ") && said.contains("injected"), "{said}");
+    }
+}
+
+#[test]
+fn an_order_that_is_not_kept_is_reported_and_nothing_worse() {
+    let trace = shipped("fixture");
+    let mut schedule = Schedule::new(&trace, CpuMap::new(trace.cpus, 2), false);
+    // A worker uses a space that it was never given.
+    for program in &mut schedule.programs {
+        for op in &mut program.ops {
+            if matches!(op, Op::Take { .. }) {
+                *op = Op::Idle { slot: 0 };
+            }
+        }
+    }
+    let said = format!("{:?}", failure(&trace, &schedule, 0));
+    assert!(said.contains("out of order"), "{said}");
+}
