@@ -3,11 +3,11 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 
 /// A bar for `len` steps.
-pub(crate) fn bar(len: u64, what: &'static str) -> ProgressBar {
+pub(crate) fn bar(len: u64, what: &str) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    let bar = ProgressBar::new(len).with_message(what);
+    let bar = ProgressBar::new(len).with_message(what.to_owned());
     styled(bar, "{msg} {wide_bar} {percent}% {eta}")
 }
 

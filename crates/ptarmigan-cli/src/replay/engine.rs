@@ -153,6 +153,9 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
 
     #[inline(always)]
     fn step(&mut self, op: Op) -> Result<(), Hitch> {
+        if !matches!(op, Op::Wait { .. } | Op::Post) {
+            self.watch.begins();
+        }
         match op {
             Op::Fault { page, space, slot, flags } => self.fault(page, space, slot, flags),
             op => self.other(op),

@@ -30,6 +30,7 @@ mod watch;
 
 use crate::{Context, Failure, print};
 pub use events::Loaded;
+use ptarmigan::tlb::TlbConfig;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -59,14 +60,38 @@ pub struct Args {
     /// Lists of the v5 policy, 1 to 3.
     #[arg(long, default_value_t = 2, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=3))]
     v5_lists: u8,
-    /// Seed for the sanitizer's pass: requests between CPUs come late, one by one and in any order.
+    /// Seed for the sanitizer's pass: CPUs walk the tables of their own accord, at any instant, and requests between
+    /// CPUs come late, one by one and in any order.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+    /// Sanitizer's passes, each with the next seed.
+    #[arg(long, value_name = "K", default_value_t = 1, requires = "seed",
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    seeds: u32,
+    #[command(flatten)]
+    tags: Tags,
     #[command(flatten)]
     spread: Spread,
     /// Print JSON.
     #[arg(long)]
     json: bool,
+}
+
+/// What the TLBs of the machine are like.
+#[derive(clap::Args, Clone, Copy, Debug, Default)]
+pub struct Tags {
+    /// Numbers (ASIDs, PCIDs) by which each CPU's TLB keeps spaces apart; 0: every switch drops everything.
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    asids: u16,
+    /// Frames that each CPU leaves parked until lazy CPUs let go of a space; 0: these are interrupted at once.
+    #[arg(long, default_value_t = 0, value_name = "FRAMES")]
+    park: u32,
+}
+
+impl Tags {
+    fn config(self, cpus: usize) -> TlbConfig {
+        TlbConfig { asids: self.asids, park: self.park, ..TlbConfig::new(cpus) }
+    }
 }
 
 /// On how many CPUs, and how many times at once.
@@ -138,7 +163,8 @@ const COMPILE: &[u8] = include_bytes!("../../../../traces/compile.ptrace");
 /// As [`run`].
 pub fn default_run(spread: Spread) -> Result<ExitCode, Failure> {
     let policy = vec![PolicyName::Plain, PolicyName::V5, PolicyName::Ptarmigan];
-    run(&Args { policy, nodes: 1, memory: 4 << 30, sanitize: true, v5_lists: 2, spread, ..Args::default() })
+    let memory = 4 << 30;
+    run(&Args { policy, nodes: 1, memory, sanitize: true, v5_lists: 2, seeds: 1, spread, ..Args::default() })
 }
 
 /// Replays.

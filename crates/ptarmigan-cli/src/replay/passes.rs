@@ -18,14 +18,15 @@ use ptarmigan::format::{Format, X86_64};
 use ptarmigan::hosted::{Delivery, Host, HostConfig, HostMachine, NoTlb};
 use ptarmigan::quicklist::{Layout, Policy};
 use ptarmigan::table::Machine;
-use ptarmigan::tlb::{Mmu, TlbConfig};
-use ptsan::{Arch, Config, Sanitizer};
-use std::collections::BTreeMap;
+use ptarmigan::tlb::Mmu;
+use ptsan::{Adversary, Arch, Config, Sanitizer};
 
 /// Times that whole replays are repeated for the speed, and streams for the means; the medians are reported.
 const SPEED_ROUNDS: usize = 3;
 const COMPARED_ROUNDS: usize = 5;
 const STREAM_ROUNDS: usize = 7;
+/// With a seed: at how many of 1000 hooks of the sanitizer a CPU walks of its own accord.
+const RATE: u16 = 60;
 
 struct Replay<'a> {
     trace: &'a Loaded,
@@ -198,7 +199,7 @@ impl<'a> Replay<'a> {
         &self,
         machine: &HostMachine<'_, TheFormat, P, S>,
         watch: impl Fn() -> W + Sync,
-        name: &'static str,
+        name: &str,
     ) -> Result<Outcome, Failure> {
         let job = self.job();
         let things: usize = job.schedule.programs.iter().map(|program| program.ops.len()).sum();
@@ -214,7 +215,9 @@ impl<'a> Replay<'a> {
         with_policy!(host, self.args, policy, |made| {
             let hooks = Measured::new(TheFormat::LAYOUT, self.clock);
             let hooked = Hooked { inner: made, hooks, frames: host.frames(), early: policy.is_historic() };
-            let machine = HostMachine::new(&host, hooked, NoTlb).context("machine")?;
+            let tlb = self.args.tags.config(self.job().cpus());
+            let machine =
+                HostMachine::with_tlb(&host, hooked, NoTlb, tlb, Delivery::AtOnce).context("machine")?;
             let outcome = self.pass(&machine, || Unwatched, "counting")?;
             let flushes = machine.tlb().counts();
             let counts = machine.policy().counts();
@@ -276,32 +279,55 @@ impl<'a> Replay<'a> {
         })
     }
 
-    /// A pass under the sanitizer.
+    /// The passes under the sanitizer: one, or one for each seed.
     fn sanitize(&self, policy: PolicyName) -> Result<SanitizerReport, Failure> {
+        let mut report = SanitizerReport::default();
+        for n in 0..u64::from(self.args.seeds) {
+            let seed = self.args.seed.map(|first| first.wrapping_add(n));
+            self.sanitize_once(policy, seed, &mut report)?;
+        }
+        Ok(report)
+    }
+
+    fn sanitize_once(
+        &self,
+        policy: PolicyName,
+        seed: Option<u64>,
+        report: &mut SanitizerReport,
+    ) -> Result<(), Failure> {
         let host = self.host(&self.job())?;
         let cpus = self.job().cpus();
-        let config = Config { cpus, eager_walkers: true, ..Config::new(Arch::x86_64()) };
+        let config = Config {
+            cpus,
+            eager_walkers: true,
+            asids: self.args.tags.asids > 0,
+            adversary: seed.map(|seed| Adversary { seed, rate: RATE }),
+            ..Config::new(Arch::x86_64())
+        };
         let mmu = SoftMmu::new(&host, Sanitizer::new(config));
-        let delivery = self.args.seed.map_or(Delivery::AtOnce, Delivery::Adverse);
+        let delivery = seed.map_or(Delivery::AtOnce, Delivery::Adverse);
+        let tlb = self.args.tags.config(cpus);
+        let several = self.job().workers() > 1;
         with_policy!(host, self.args, policy, |made| {
             let hooked =
                 Hooked { inner: made, hooks: &mmu, frames: host.frames(), early: policy.is_historic() };
-            let machine = HostMachine::with_tlb(&host, hooked, &mmu, TlbConfig::new(cpus), delivery)
-                .context("machine")?;
-            self.pass(&machine, || &mmu, "sanitizing")?;
+            let machine = HostMachine::with_tlb(&host, hooked, &mmu, tlb, delivery).context("machine")?;
+            let what = seed.map_or("sanitizing".to_owned(), |seed| format!("sanitizing, seed {seed}"));
+            self.pass(&machine, || mmu.watcher(several), &what)?;
         });
         let mut sanitizer = mmu.sanitizer();
         sanitizer.finish();
         if !policy.is_historic()
             && let Some(finding) = sanitizer.findings().first()
         {
-            print::error(&format!("policy {}: {finding}", policy.name()));
+            let seed = seed.map_or(String::new(), |seed| format!(", seed {seed}"));
+            print::error(&format!("policy {}{seed}: {finding}", policy.name()));
         }
-        let mut kinds: BTreeMap<String, u64> =
-            ptsan::Kind::ALL.iter().map(|kind| (kind.to_string(), sanitizer.count(*kind))).collect();
-        kinds.insert("unserved-fault".to_owned(), mmu.unserved());
-        kinds.retain(|_, n| *n > 0);
-        Ok(SanitizerReport { ran: true, findings: kinds.values().sum(), kinds })
+        report.ran = true;
+        report.passes += 1;
+        report.add(ptsan::Kind::ALL.iter().map(|kind| (kind.to_string(), sanitizer.count(*kind))));
+        report.add([("unserved-fault".to_owned(), mmu.unserved())]);
+        Ok(())
     }
 
     /// How often whole replays are repeated. Comparisons need more than a speed does.
@@ -340,7 +366,9 @@ impl<'a> Replay<'a> {
     ) -> Result<(Took, Vec<W>), Failure> {
         let host = self.host(job)?;
         with_policy!(host, self.args, policy, |made| {
-            let machine = HostMachine::new(&host, made, NoTlb).context("machine")?;
+            let tlb = self.args.tags.config(job.cpus());
+            let machine =
+                HostMachine::with_tlb(&host, made, NoTlb, tlb, Delivery::AtOnce).context("machine")?;
             let (_, took, watches) = job.run(&machine, watch, |_| {})?;
             Ok((took, watches))
         })

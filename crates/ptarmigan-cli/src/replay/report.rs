@@ -139,10 +139,22 @@ impl From<FlushCounts> for Flushes {
 pub struct SanitizerReport {
     /// Whether it was asked.
     pub ran: bool,
+    /// How many passes there were, each with a seed of its own.
+    pub passes: u64,
     /// Violations.
     pub findings: u64,
     /// The same by kind.
     pub kinds: BTreeMap<String, u64>,
+}
+
+impl SanitizerReport {
+    /// Adds numbers of violations.
+    pub fn add(&mut self, kinds: impl IntoIterator<Item = (String, u64)>) {
+        for (kind, n) in kinds.into_iter().filter(|(_, n)| *n > 0) {
+            self.findings += n;
+            *self.kinds.entry(kind).or_default() += n;
+        }
+    }
 }
 
 /// Our counts of tables against Linux's.
@@ -289,6 +301,9 @@ impl Run {
         writeln!(out, "flushes  of one page {page}, of a range {range}, full {full}")?;
         if self.sanitizer.ran {
             write!(out, "sanitizer  {} finding(s)", self.sanitizer.findings)?;
+            if self.sanitizer.passes > 1 {
+                write!(out, " in {} passes", self.sanitizer.passes)?;
+            }
             for (kind, n) in &self.sanitizer.kinds {
                 write!(out, ", {kind} {n}")?;
             }

@@ -9,7 +9,7 @@ use ptarmigan::hosted::Host;
 use ptarmigan::quicklist::{Clean, Level, Policy};
 use ptarmigan::space::Access;
 use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId};
-use ptsan::{Content, Flush, Memory, Sanitizer};
+use ptsan::{Content, Flush, Memory, Operation, Sanitizer};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 
@@ -46,6 +46,12 @@ impl<'h, F: Format> SoftMmu<'h, F> {
         self.unserved.load(Relaxed)
     }
 
+    /// Who watches one worker. With `several` at work, the others may use old translations while it is in the middle
+    /// of something.
+    pub fn watcher(&self, several: bool) -> Watcher<'_, 'h, F> {
+        Watcher { mmu: self, several, operation: None }
+    }
+
     fn memory(&self) -> HostMemory<'h, F> {
         HostMemory(self.host)
     }
@@ -73,7 +79,12 @@ unsafe impl<F: Format> Mmu for &SoftMmu<'_, F> {
     }
 
     fn load(&self, pin: &Pinned<'_>, root: &Root) {
-        self.sanitizer().switch(&self.memory(), cpu(pin), root.at.0, u64::from(root.space.0));
+        let (cpu, space) = (cpu(pin), u64::from(root.space.0));
+        let mut sanitizer = self.sanitizer();
+        sanitizer.switch(&self.memory(), cpu, root.at.0, space);
+        if root.asid != 0 && !root.keep {
+            sanitizer.flush(&self.memory(), cpu, Flush::space(space));
+        }
     }
 
     fn lazy(&self, pin: &Pinned<'_>, _: SpaceId) {
@@ -89,15 +100,37 @@ unsafe impl<F: Format> Mmu for &SoftMmu<'_, F> {
     }
 }
 
-impl<F: Format> Watch for &SoftMmu<'_, F> {
+/// Watches one worker.
+pub struct Watcher<'a, 'h, F: Format> {
+    mmu: &'a SoftMmu<'h, F>,
+    several: bool,
+    operation: Option<Operation>,
+}
+
+impl<F: Format> Watch for Watcher<'_, '_, F> {
+    fn begins(&mut self) {
+        if self.several {
+            self.operation = Some(self.mmu.sanitizer().operation_begins());
+        }
+    }
+
     fn served(&mut self, cpu: usize, va: u64, access: Access) {
         let access = match access {
             Access::Read => ptsan::Access::READ,
             Access::Write => ptsan::Access::WRITE,
         };
-        // A page that was just faulted in and cannot be used is a fault of ours; the sanitizer does not know that.
-        if self.sanitizer().translate(&self.memory(), cpu, va, access).is_err() {
-            self.unserved.fetch_add(1, Relaxed);
+        let mut sanitizer = self.mmu.sanitizer();
+        let used = sanitizer.translate(&self.mmu.memory(), cpu, va, access);
+        // A page that was just faulted in and cannot be used is a fault of ours; the sanitizer does not know that. With
+        // others at work it may be on its way to another frame; the program would fault again.
+        if used.is_err() && sanitizer.operations() <= 1 {
+            self.mmu.unserved.fetch_add(1, Relaxed);
+        }
+    }
+
+    fn done(&mut self, _at: usize) {
+        if let Some(operation) = self.operation.take() {
+            self.mmu.sanitizer().operation_ends(&self.mmu.memory(), operation);
         }
     }
 }

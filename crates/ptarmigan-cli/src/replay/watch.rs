@@ -3,6 +3,10 @@ use ptarmigan::space::Access;
 
 /// Sees what happens as it happens; [`Unwatched`] sees nothing and costs nothing.
 pub trait Watch {
+    /// Something that may change tables begins; [`done`](Self::done) says that it has ended.
+    #[inline(always)]
+    fn begins(&mut self) {}
+
     /// A fault has been served on a CPU of the machine.
     fn served(&mut self, cpu: usize, va: u64, access: Access);
 
