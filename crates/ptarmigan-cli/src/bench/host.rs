@@ -99,13 +99,13 @@ impl Drop for Area {
 }
 
 /// Keeps the calling thread (and the children it forks) on one CPU until dropped.
-pub(super) struct Pinned {
+pub(crate) struct Pinned {
     before: libc::cpu_set_t,
 }
 
 impl Pinned {
     /// Keeps it on the CPU it is on.
-    pub(super) fn here() -> io::Result<Pinned> {
+    pub(crate) fn here() -> io::Result<Pinned> {
         // SAFETY: no arguments, no effect.
         let cpu = unsafe { libc::sched_getcpu() };
         let cpu = usize::try_from(cpu).map_err(|_| io::Error::last_os_error())?;
@@ -113,7 +113,7 @@ impl Pinned {
     }
 
     /// Keeps it on the `n`-th of the CPUs that it may run on, counted round.
-    pub(super) fn on(n: usize) -> io::Result<Pinned> {
+    pub(crate) fn on(n: usize) -> io::Result<Pinned> {
         Self::keep(|allowed| allowed.get(n % allowed.len().max(1)).copied())
     }
 

@@ -7,6 +7,7 @@ use super::relay::Relay;
 use super::schedule::{Program, Schedule};
 use super::spaces::Spaces;
 use super::watch::Watch;
+use crate::bench::host::Pinned;
 use crate::{Context, Failure};
 use ptarmigan::format::Format;
 use ptarmigan::hosted::{CpuSlot, HostMachine};
@@ -146,6 +147,8 @@ impl Job<'_> {
         quiet_panics();
         // Whether all are there and may begin.
         let gate = OnceLock::<bool>::new();
+        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let spread = (2..=processors).contains(&self.workers());
         let gate = &gate;
         std::thread::scope(|scope| {
             let mut threads = Vec::new();
@@ -161,6 +164,9 @@ impl Job<'_> {
                         relay.stop();
                         return Err("its CPU is taken".to_owned());
                     }
+                    // Schedulers like to put threads that wake each other up on one processor. Where that fails,
+                    // nothing is lost but time.
+                    let _stay = spread.then(|| Pinned::on(number));
                     let engine = Engine {
                         m: machine,
                         host: machine.host(),
