@@ -5,10 +5,10 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr};
 use ptarmigan::bootmem::BootMemory;
-use ptarmigan::cpu::NodeId;
+use ptarmigan::cpu::{NodeId, Pinned};
 use ptarmigan::format::X86_64;
 use ptarmigan::frames::*;
-use ptarmigan::hosted::Host;
+use ptarmigan::hosted::{Host, HostConfig};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ptr::NonNull;
 
@@ -375,4 +375,45 @@ fn slab_objects_are_distinct_and_zero_and_empty_slabs_go_back() {
         }
         host.audit().unwrap();
     }
+}
+
+#[test]
+fn data_frames_that_overflow_a_list_are_taken_by_other_cpus_of_the_node_and_all_come_back() {
+    let config = HostConfig { cpus: 2, bytes: 1 << 30, ..HostConfig::default() };
+    let host = Host::<X86_64>::new(config).unwrap();
+    let slots = host.slots();
+    let (a, b) = (slots[0].pin(), slots[1].pin());
+    let (frames, data) = (host.frames(), host.data());
+    let free = frames.counts().free;
+    let take = |pin: &Pinned<'_>, n: usize| -> Vec<Pfn> {
+        (0..n).map(|_| data.take(frames, pin, Ask::NORMAL).unwrap()).collect()
+    };
+    let give = |pin: &Pinned<'_>, all: Vec<Pfn>| {
+        for pfn in all {
+            assert!(DataFrames::release(frames, pfn));
+            data.give(frames, pin, pfn);
+        }
+    };
+    // More than a list and the node's batches hold together: what is too much goes back to the zone.
+    const MANY: usize = 20_000;
+    let first = take(&a, MANY);
+    assert_eq!(first.iter().collect::<HashSet<_>>().len(), MANY, "every frame once");
+    let taken = frames.counts().free;
+    give(&a, first.clone());
+    let kept = free - frames.counts().free;
+    assert!((4096..=2048 + 8192 + 64).contains(&kept), "{kept} frames are kept");
+    // The other CPU gets what overflowed, without asking the zone.
+    let before = frames.counts().free;
+    let second = take(&b, 6000);
+    assert_eq!(frames.counts().free, before);
+    let known: HashSet<Pfn> = first.into_iter().collect();
+    assert!(second.iter().all(|pfn| known.contains(pfn)));
+    assert_eq!(second.iter().collect::<HashSet<_>>().len(), 6000);
+    give(&b, second);
+    assert!(taken < free);
+    for pin in [&a, &b] {
+        data.drain(frames, pin);
+    }
+    assert_eq!(frames.counts().free, free);
+    host.audit().unwrap();
 }

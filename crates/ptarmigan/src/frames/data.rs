@@ -1,49 +1,144 @@
 //! Frames that hold data of address spaces: counted by references, handed out by short per-CPU lists.
+//!
+//! Behind the lists of a node's CPUs lie batches of frames that overflowed them, on a stack of the node: a process that
+//! ends gives thousands of frames back which the next one wants, and joining them to blocks and splitting these again would
+//! be work for nothing, under a lock that all CPUs need.
 use super::{Ask, Frames, NoFrame, Place, Request, Use, ZoneClass};
 use crate::addr::Pfn;
-use crate::bootmem::{BootMemory, BootMemoryShort};
-use crate::cpu::{PerCpu, Pinned};
+use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
+use crate::cpu::{NodeId, PerCpu, Pinned};
+use crate::sync::SpinLock;
 
 /// Frames that a CPU's list can hold.
 const CAPACITY: usize = 4096;
 /// Frames taken from the zones in one go: 2^6, where lists are long enough for that.
 const BATCH_ORDER: u8 = 6;
-/// Frames given back in one go from a list that is full, or 1/16 of it if that is more.
-const GIVEN_BACK: usize = 64;
+/// Frames in a batch.
+const BATCH: usize = 64;
 /// A CPU's list holds at most this part of its share of the machine's memory.
 const PART: usize = 64;
+/// A node's batches hold at most this part of its share.
+const BATCHES_PART: usize = 32;
 
+/// A ring: the oldest frame at `start`.
 struct List {
+    start: usize,
     n: usize,
     items: [Pfn; CAPACITY],
 }
 
-/// The per-CPU lists. On each CPU at most 4096 frames rest, and no more than 1/64 of its share of memory; they are
-/// all of the CPU's own node.
+impl List {
+    #[inline(always)]
+    fn push(&mut self, pfn: Pfn) {
+        self.items[(self.start + self.n) & (CAPACITY - 1)] = pfn;
+        self.n += 1;
+    }
+
+    /// The newest.
+    #[inline(always)]
+    fn pop(&mut self) -> Option<Pfn> {
+        self.n = self.n.checked_sub(1)?;
+        Some(self.items[(self.start + self.n) & (CAPACITY - 1)])
+    }
+
+    /// The `n` oldest, which are no longer in it.
+    fn oldest(&mut self, n: usize) -> impl Iterator<Item = Pfn> + '_ {
+        let first = self.start;
+        self.start = (first + n) & (CAPACITY - 1);
+        self.n -= n;
+        (first..first + n).map(|at| self.items[at & (CAPACITY - 1)])
+    }
+}
+
+/// The batches of a node, linked through the records of their first frames; a batch is linked through its frames'.
+#[repr(align(128))]
+struct Batches {
+    stack: SpinLock<Stack>,
+}
+
+struct Stack {
+    head: Pfn,
+    len: usize,
+}
+
+impl Batches {
+    fn new() -> Self {
+        Batches { stack: SpinLock::new(Stack { head: Pfn::NONE, len: 0 }) }
+    }
+
+    /// Puts the chain of frames at `head` on the stack unless `limit` are there.
+    fn push(&self, frames: &Frames, head: Pfn, limit: usize) -> bool {
+        let mut stack = self.stack.lock();
+        if stack.len >= limit {
+            return false;
+        }
+        frames.meta(head).set_next(stack.head);
+        stack.head = head;
+        stack.len += 1;
+        true
+    }
+
+    /// The chain that was put there last.
+    fn pop(&self, frames: &Frames) -> Option<Pfn> {
+        let mut stack = self.stack.lock();
+        let head = stack.head;
+        if head == Pfn::NONE {
+            return None;
+        }
+        stack.head = frames.meta(head).next();
+        stack.len -= 1;
+        Some(head)
+    }
+}
+
+/// The frames of the chain at `head`. Each is looked at before it is handed out.
+fn chain(frames: &Frames, head: Pfn) -> impl Iterator<Item = Pfn> + '_ {
+    let mut at = head;
+    core::iter::from_fn(move || {
+        let pfn = at;
+        if pfn == Pfn::NONE {
+            return None;
+        }
+        at = frames.meta(pfn).link();
+        Some(pfn)
+    })
+}
+
+/// The per-CPU lists and the nodes' batches. On each CPU at most 4096 frames rest, and no more than 1/64 of its share of
+/// memory; in batches at most 1/32 of a node. All are of the CPU's own node.
 pub struct DataFrames {
     lists: PerCpu<List>,
-    /// Frames at most.
+    batches: BootSlice<Batches>,
+    /// Frames of a list at most.
     high: usize,
+    /// Batches of a node at most.
+    most: usize,
     /// Order of the blocks that lists are filled up with.
     order: u8,
 }
 
 impl DataFrames {
-    /// Lists for `cpus` CPUs of a machine with `total` frames.
+    /// Lists for `cpus` CPUs of a machine with `total` frames on `nodes` nodes.
     ///
     /// # Errors
     ///
     /// [`BootMemoryShort`] if they do not fit.
-    pub fn new(boot: &mut BootMemory, cpus: usize, total: usize) -> Result<Self, BootMemoryShort> {
+    pub fn new(
+        boot: &mut BootMemory,
+        cpus: usize,
+        nodes: usize,
+        total: usize,
+    ) -> Result<Self, BootMemoryShort> {
         let high = (total / cpus.max(1) / PART).clamp(2, CAPACITY);
         let order = BATCH_ORDER.min((high / 2).ilog2() as u8);
-        let lists = PerCpu::new(boot, cpus, |_| List { n: 0, items: [Pfn::NONE; CAPACITY] })?;
-        Ok(DataFrames { lists, high, order })
+        let most = total / nodes.max(1) / BATCHES_PART / BATCH;
+        let lists = PerCpu::new(boot, cpus, |_| List { start: 0, n: 0, items: [Pfn::NONE; CAPACITY] })?;
+        Ok(DataFrames { lists, batches: boot.take(nodes, |_| Batches::new())?, high, most, order })
     }
 
-    /// Boot memory for `cpus` CPUs.
-    pub const fn bytes(cpus: usize) -> usize {
-        PerCpu::<List>::bytes(cpus)
+    /// Boot memory for `cpus` CPUs and `nodes` nodes.
+    pub const fn bytes(cpus: usize, nodes: usize) -> usize {
+        PerCpu::<List>::bytes(cpus) + BootMemory::bytes::<Batches>(nodes)
     }
 
     /// A frame with one reference, content unknown.
@@ -63,11 +158,9 @@ impl DataFrames {
     #[inline]
     fn pop(&self, frames: &Frames, pin: &Pinned<'_>, ask: Ask) -> Result<Pfn, NoFrame> {
         if let Some(mut list) = self.lists.enter(pin)
-            && list.n > 0
+            && let Some(pfn) = list.pop()
         {
-            list.n -= 1;
-            let n = list.n;
-            return Ok(list.items[n & (CAPACITY - 1)]);
+            return Ok(pfn);
         }
         self.refill(frames, pin, ask)
     }
@@ -82,6 +175,17 @@ impl DataFrames {
             place: Place::Top,
             ask,
         };
+        if let Some(mut list) = self.lists.enter(pin)
+            && list.n == 0
+            && let Some(head) = self.batches.get(pin.node().0 as usize).and_then(|b| b.pop(frames))
+        {
+            for pfn in chain(frames, head) {
+                list.push(pfn);
+            }
+            if let Some(pfn) = list.pop() {
+                return Ok(pfn);
+            }
+        }
         // A whole block where there is one on this node; near the end of memory single frames still are.
         if let Ok(taken) = frames.take(request(self.order)) {
             let block = taken.dirty();
@@ -91,11 +195,11 @@ impl DataFrames {
                 && list.n == 0
             {
                 let (first, n) = (block.into_raw().0, 1 << self.order);
-                for (item, pfn) in list.items.iter_mut().zip((first..first + n).rev()) {
+                for pfn in (first + 1..first + n).rev() {
                     frames.meta(Pfn(pfn)).set_usage(Use::Taken);
-                    *item = Pfn(pfn);
+                    list.push(Pfn(pfn));
                 }
-                list.n = n as usize - 1;
+                frames.meta(Pfn(first)).set_usage(Use::Taken);
                 return Ok(Pfn(first));
             } else {
                 frames.give(block);
@@ -137,30 +241,54 @@ impl DataFrames {
             return;
         }
         if let Some(mut list) = self.lists.enter(pin) {
-            let n = list.n;
-            if n < self.high {
-                list.items[n & (CAPACITY - 1)] = pfn;
-                list.n = n + 1;
-                return;
+            if list.n >= self.high {
+                self.overflow(frames, pin.node(), &mut list);
             }
-            // Full: the oldest go back, the others stay, as their lines are warm. Not many at once: joining them to
-            // blocks takes time under the zone's lock, and other CPUs fill their lists up under it.
-            let old = (n / 16).max(GIVEN_BACK.min(n / 2));
-            frames.give_all(list.items[..old].iter().copied());
-            list.items.copy_within(old..n, 0);
-            list.items[n - old] = pfn;
-            list.n = n - old + 1;
+            list.push(pfn);
             return;
         }
         frames.give_all([pfn].into_iter());
     }
 
-    /// Gives all frames of the calling CPU's list back to the zones; how many.
+    /// Makes room in a full list. The oldest go, the others stay, as their lines are warm.
+    #[cold]
+    fn overflow(&self, frames: &Frames, node: NodeId, list: &mut List) {
+        let old = BATCH.min(list.n / 2);
+        let batches = self.batches.get(node.0 as usize);
+        // While memory is short, others need it more.
+        if let Some(batches) = batches.filter(|_| old == BATCH && !frames.pressed(node)) {
+            let mut head = Pfn::NONE;
+            for pfn in list.oldest(old) {
+                frames.meta(pfn).set_link(head);
+                head = pfn;
+            }
+            if !batches.push(frames, head, self.most) {
+                frames.give_all(chain(frames, head));
+            }
+            return;
+        }
+        frames.give_all(list.oldest(old));
+        if let Some(head) = batches.and_then(|b| b.pop(frames)) {
+            frames.give_all(chain(frames, head));
+        }
+    }
+
+    /// Gives all frames of the calling CPU's list, and all batches of all nodes, back to the zones; how many.
     pub fn drain(&self, frames: &Frames, pin: &Pinned<'_>) -> usize {
-        let Some(mut list) = self.lists.enter(pin) else { return 0 };
-        let n = list.n;
-        frames.give_all(list.items[..n].iter().copied());
-        list.n = 0;
-        n
+        let mut drained = 0;
+        let mut count = |pfn: Pfn| {
+            drained += 1;
+            pfn
+        };
+        if let Some(mut list) = self.lists.enter(pin) {
+            let n = list.n;
+            frames.give_all(list.oldest(n).map(&mut count));
+        }
+        for batches in self.batches.iter() {
+            while let Some(head) = batches.pop(frames) {
+                frames.give_all(chain(frames, head).map(&mut count));
+            }
+        }
+        drained
     }
 }
