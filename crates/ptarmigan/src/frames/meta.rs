@@ -101,6 +101,12 @@ impl FrameMeta {
         self.order.fetch_and(!LOCKED, Release);
     }
 
+    /// The frame becomes a leaf table, of level 0: not locked, and nobody counts its entries until somebody has to know.
+    #[inline(always)]
+    pub(crate) fn set_leaf_table(&self) {
+        self.order.store(UNCOUNTED, Relaxed);
+    }
+
     /// Whether `live` counts all entries of the table.
     #[inline(always)]
     pub fn is_counted(&self) -> bool {

@@ -80,7 +80,9 @@ impl<F: Format> Tree<F> {
                 done += 1;
             }
             if done > 0 {
-                meta.set_live(meta.live() + done as u16);
+                if meta.is_counted() {
+                    meta.set_live(meta.live() + done as u16);
+                }
                 touch_lines::<F>(meta, index, index + done - 1);
             }
             va += done as u64 * step;

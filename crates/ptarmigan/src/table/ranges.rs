@@ -1,7 +1,7 @@
 //! Operations on ranges: each goes down the tree once and touches every table in the range once.
 use super::machine::{GatherOf, Machine};
 use super::slots::{
-    Slots, born, died, died_leaf, each_bit, each_line, each_live, emptied, has_record, line_len,
+    Slots, born, died, died_leaf, each_bit, each_line, each_live, emptied, has_record, is_empty, line_len,
 };
 use super::tree::Tree;
 use crate::addr::{PhysAddr, VirtRange};
@@ -520,5 +520,5 @@ fn unmap_leaves<'a, F: Format, M: Machine, L: FnMut(&mut GatherOf<'_, M>, u64, u
         way.gather.changed(address(lowest), address(highest + 1));
         died_leaf(&slots, meta, cleared as u16);
     }
-    (meta.live() == 0).then_some(meta)
+    is_empty(&slots, meta).then_some(meta)
 }

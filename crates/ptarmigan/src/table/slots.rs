@@ -126,9 +126,14 @@ pub(super) fn each_live<F: Format, W: Window>(
 }
 
 /// One entry more is live in the table of `meta`, at `index`.
+///
+/// Those of a leaf table are counted only if they have been counted before: records of four frames share a cache line, so
+/// a count that every fault writes would take the line from other CPUs that fault in tables of theirs.
 #[inline(always)]
 pub(super) fn born<F: Format>(meta: &FrameMeta, level: Level, index: usize) {
-    meta.set_live(meta.live() + 1);
+    if level != Level::PTE || meta.is_counted() {
+        meta.set_live(meta.live() + 1);
+    }
     meta.touch((index >> line_shift::<F>(level)) as u32);
 }
 
@@ -150,8 +155,17 @@ pub(super) fn died_leaf<F: Format, W: Window>(slots: &Slots<'_, F, W>, meta: &Fr
     }
 }
 
+/// Whether the leaf table of `meta` has no entries.
+#[inline(always)]
+pub(super) fn is_empty<F: Format, W: Window>(slots: &Slots<'_, F, W>, meta: &FrameMeta) -> bool {
+    if !meta.is_counted() {
+        count::<F, W>(slots, meta);
+    }
+    meta.live() == 0
+}
+
 /// Counts the entries of a leaf table.
-#[cold]
+#[inline(never)]
 fn count<F: Format, W: Window>(slots: &Slots<'_, F, W>, meta: &FrameMeta) {
     let mut n = 0;
     each_line(slots, meta, Level::PTE, 0, F::entries(Level::PTE) - 1, |_, live| n += live.count_ones());

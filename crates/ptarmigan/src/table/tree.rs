@@ -335,7 +335,11 @@ fn adopt<M: Machine>(m: &M, level: Level, page: Clean) -> PhysAddr {
     let meta = m.frames().meta(at.pfn());
     debug_assert!(meta.live() == 0 && meta.lines(0) == 0, "clean page {at} has a record of use");
     meta.set_usage(Use::Table);
-    meta.set_order(level.0);
+    if level == Level::PTE {
+        meta.set_leaf_table();
+    } else {
+        meta.set_order(level.0);
+    }
     at
 }
 
