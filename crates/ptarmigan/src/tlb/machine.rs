@@ -417,7 +417,9 @@ impl<S: Shootdown> Tlb<S> {
             self.tally(pin).skipped.add(1);
             return;
         }
-        let one_step = loaded.generation.next() == generation && space.generation() == generation;
+        // Read before anything is forgotten: what comes later is not covered.
+        let reached = space.generation();
+        let one_step = loaded.generation.next() == generation && reached == generation;
         if one_step && what.scope != Scope::Full {
             if !S::BROADCASTS {
                 self.hardware.invalidate(pin, &what);
@@ -428,9 +430,12 @@ impl<S: Shootdown> Tlb<S> {
         if what.scope != Scope::Full {
             self.tally(pin).upgraded.add(1);
         }
-        // Read before the flush: what comes later is not covered.
-        let (reached, now) = (space.generation(), self.readers.now());
-        self.hardware.invalidate(pin, &Invalidation { scope: Scope::Full, ..what });
+        let now = self.readers.now();
+        // Other flushes are made up for, of which nothing is known here: tables may have gone in them.
+        let tables_freed = what.tables_freed || !one_step;
+        let reload_root = what.reload_root || !one_step;
+        let full = Invalidation { scope: Scope::Full, tables_freed, reload_root, ..what };
+        self.hardware.invalidate(pin, &full);
         loaded.generation = reached;
         self.readers.cleaned(pin.cpu(), now);
     }
