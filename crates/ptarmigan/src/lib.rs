@@ -6,9 +6,9 @@
 //! (gathers and flushes), [`table`] (trees), [`space`] (address spaces), and with the feature `hosted` a machine made of
 //! threads and mmap (`hosted`), whose documentation begins with an example.
 //!
-//! A kernel brings a [`window::Window`] to reach its memory, a [`tlb::Shootdown`] to invalidate, and a
-//! [`cpu::Pinned`] as proof of where it runs; it hands over [`bootmem::BootMemory`] for the library's own arrays, as the
-//! library uses no heap. It puts the parts together as a [`table::Machine`].
+//! A kernel brings a [`window::Window`] to reach its memory, a [`tlb::Mmu`] to invalidate, a [`tlb::Ipi`] to reach other
+//! CPUs, and a [`cpu::Pinned`] as proof of where it runs; it hands over [`bootmem::BootMemory`] for the library's own
+//! arrays, as the library uses no heap. It puts the parts together as a [`table::Machine`].
 //!
 //! Three rules are enforced by types: a page that a TLB may know is not handed out ([`quicklist::Unhooked`] becomes
 //! [`quicklist::Flushed`] only by a flush); the state of a frame's content is part of its type ([`frames::Frame`]); what

@@ -106,6 +106,19 @@ pub(super) struct Pinned {
 impl Pinned {
     /// Keeps it on the CPU it is on.
     pub(super) fn here() -> io::Result<Pinned> {
+        // SAFETY: no arguments, no effect.
+        let cpu = unsafe { libc::sched_getcpu() };
+        let cpu = usize::try_from(cpu).map_err(|_| io::Error::last_os_error())?;
+        Self::keep(|_| Some(cpu))
+    }
+
+    /// Keeps it on the `n`-th of the CPUs that it may run on, counted round.
+    pub(super) fn on(n: usize) -> io::Result<Pinned> {
+        Self::keep(|allowed| allowed.get(n % allowed.len().max(1)).copied())
+    }
+
+    /// Keeps it on the CPU that is chosen from those allowed.
+    fn keep(choose: impl FnOnce(&[usize]) -> Option<usize>) -> io::Result<Pinned> {
         let size = mem::size_of::<libc::cpu_set_t>();
         let mut before = MaybeUninit::<libc::cpu_set_t>::zeroed();
         // SAFETY: the set is `size` bytes and all-zero is a valid set; 0 is the calling thread.
@@ -115,12 +128,10 @@ impl Pinned {
             }
             before.assume_init()
         };
-        // SAFETY: no arguments, no effect.
-        let cpu = unsafe { libc::sched_getcpu() };
-        let cpu = usize::try_from(cpu).map_err(|_| io::Error::last_os_error())?;
-        if cpu >= 8 * size {
-            return Err(io::ErrorKind::Unsupported.into());
-        }
+        // SAFETY: each number is below the bits of the set.
+        let allowed: Vec<usize> =
+            (0..8 * size).filter(|cpu| unsafe { libc::CPU_ISSET(*cpu, &before) }).collect();
+        let cpu = choose(&allowed).filter(|cpu| *cpu < 8 * size).ok_or(io::ErrorKind::Unsupported)?;
         // SAFETY: all-zero is the empty set, and the CPU's bit is inside it.
         unsafe {
             let mut one = MaybeUninit::<libc::cpu_set_t>::zeroed().assume_init();
@@ -135,7 +146,7 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // SAFETY: the set was filled by `here`. If the kernel refuses, the thread stays where it is.
+        // SAFETY: the set was filled by `keep`. If the kernel refuses, the thread stays where it is.
         unsafe { libc::sched_setaffinity(0, mem::size_of::<libc::cpu_set_t>(), &raw const self.before) };
     }
 }
