@@ -13,7 +13,7 @@
 //! Three rules are enforced by types: a page that a TLB may know is not handed out ([`quicklist::Unhooked`] becomes
 //! [`quicklist::Flushed`] only by a flush); the state of a frame's content is part of its type ([`frames::Frame`]); what
 //! is per CPU is reached only with proof of being there ([`cpu::PerCpu`]).
-#![cfg_attr(not(any(feature = "hosted", test)), no_std)]
+#![cfg_attr(not(any(feature = "hosted", test, loom)), no_std)]
 pub mod addr;
 pub mod bootmem;
 pub mod cpu;

@@ -15,8 +15,8 @@ pub struct CpuId(pub u16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u8);
 
-/// CPUs that a [`CpuMask`] can name.
-pub const MAX_CPUS: usize = 256;
+/// CPUs that a [`CpuMask`] can name; in models, where each word costs, those of one.
+pub const MAX_CPUS: usize = if cfg!(loom) { usize::BITS as usize } else { 256 };
 
 /// Proof that the holder runs on this CPU and stays there while it is borrowed.
 ///

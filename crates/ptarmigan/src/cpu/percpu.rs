@@ -1,11 +1,11 @@
 //! What each CPU has to itself.
 use super::Pinned;
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
-use crate::sync::atomic::{AtomicUsize, Ordering};
-use core::cell::{Cell, UnsafeCell};
+use crate::sync::cell::UnsafeCell;
+use core::cell::Cell;
 use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::compiler_fence;
+use core::sync::atomic::{AtomicUsize, Ordering, compiler_fence};
 
 /// One `T` for each CPU, each on cache lines of its own.
 pub struct PerCpu<T> {
@@ -81,7 +81,7 @@ impl<T> Deref for Guard<'_, T> {
     #[inline(always)]
     fn deref(&self) -> &T {
         // SAFETY: `enter` found the slot not in use and marked it; this guard is its only user.
-        unsafe { &*self.slot.value.get() }
+        self.slot.value.with(|p| unsafe { &*p })
     }
 }
 
@@ -89,7 +89,7 @@ impl<T> DerefMut for Guard<'_, T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: as in `deref`, and `&mut self` makes it exclusive.
-        unsafe { &mut *self.slot.value.get() }
+        self.slot.value.with_mut(|p| unsafe { &mut *p })
     }
 }
 
@@ -103,7 +103,7 @@ impl<T> Drop for Guard<'_, T> {
 
 /// A count that one CPU writes and anybody may read: load and store, no read-modify-write.
 ///
-/// As wide as a pointer: on 32-bit machines it wraps at 2^32.
+/// As wide as a pointer: on 32-bit machines it wraps at 2^32. Nothing is decided by it, so models leave it alone.
 #[derive(Default)]
 pub struct Counter(AtomicUsize);
 

@@ -20,14 +20,28 @@ pub unsafe trait Slot: Sync {
     fn swap(&self, raw: u64) -> u64;
 }
 
-#[cfg(target_has_atomic = "64")]
+#[cfg(any(loom, target_has_atomic = "64"))]
 mod wide {
     use super::Slot;
-    use core::sync::atomic::{AtomicU64, Ordering};
+    use crate::sync::atomic::{AtomicU64, Ordering};
 
     /// A 64-bit little-endian entry.
     #[repr(transparent)]
     pub struct Slot64(AtomicU64);
+
+    #[cfg(loom)]
+    impl Slot64 {
+        /// No entry. In models it takes more than memory that is zero.
+        #[expect(clippy::new_without_default, reason = "for models only")]
+        pub fn new() -> Self {
+            Slot64(AtomicU64::new(0))
+        }
+
+        /// Reads it as an MMU does: what the entry leads to is read after it, and nothing else is ordered.
+        pub fn walk(&self) -> u64 {
+            u64::from_le(self.0.load(Ordering::Acquire))
+        }
+    }
 
     // SAFETY: one 64-bit atomic.
     unsafe impl Slot for Slot64 {
@@ -51,7 +65,7 @@ mod wide {
     }
 }
 
-#[cfg(not(target_has_atomic = "64"))]
+#[cfg(not(any(loom, target_has_atomic = "64")))]
 mod wide {
     use super::Slot;
     use core::sync::atomic::{AtomicU32, Ordering};
@@ -104,4 +118,5 @@ mod wide {
 
 pub use wide::Slot64;
 
+#[cfg(not(loom))]
 const _: () = assert!(size_of::<Slot64>() == 8 && align_of::<Slot64>() == 8);

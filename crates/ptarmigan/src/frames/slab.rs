@@ -20,9 +20,20 @@ const END: u32 = u32::MAX;
 
 impl Slab {
     /// A source of objects of 2^`shift` bytes: 3 (8 bytes) up to 11 (half a frame).
+    #[cfg(not(loom))]
     pub const fn new(shift: u8) -> Self {
+        Self::of(shift, SpinLock::new(Pfn::NONE))
+    }
+
+    /// A source of objects of 2^`shift` bytes, in models.
+    #[cfg(loom)]
+    pub fn new(shift: u8) -> Self {
+        Self::of(shift, SpinLock::new(Pfn::NONE))
+    }
+
+    const fn of(shift: u8, partial: SpinLock<Pfn>) -> Self {
         assert!(shift >= 3 && (shift as u32) < FRAME_SHIFT);
-        Slab { shift, partial: SpinLock::new(Pfn::NONE) }
+        Slab { shift, partial }
     }
 
     fn objects(&self) -> u32 {

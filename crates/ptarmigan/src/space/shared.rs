@@ -6,9 +6,9 @@ use super::{Access, Advice, AreaError, Done, FaultError, Space, SpaceMachine};
 use crate::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
 use crate::cpu::Pinned;
 use crate::format::{Attr, Format};
+use crate::sync::cell::UnsafeCell;
 use crate::table::{Tree, parts};
 use crate::tlb::{SpaceId, SpaceTlb};
-use core::cell::UnsafeCell;
 use core::ptr::NonNull;
 
 /// A space for several CPUs at once.
@@ -98,7 +98,7 @@ impl<F: Format> SharedSpace<F> {
     ) -> Result<Done, FaultError> {
         let reading = self.lock.read(m.tlb(), pin, self.id());
         // SAFETY: the lock is held for reading: nobody has a `&mut` to the space.
-        let space = unsafe { &*self.space.get() };
+        let space = self.space.with(|p| unsafe { &*p });
         loop {
             match space.fault_once::<M, true>(m, pin, &self.tlb, va, access)? {
                 Outcome::Done(done) => return Ok(done),
@@ -218,12 +218,12 @@ pass_on! {
 impl<F: Format, M: SpaceMachine> Exclusive<'_, F, M> {
     fn space(&mut self) -> &mut Space<F> {
         // SAFETY: the lock is held for writing, and this borrow of its holder is exclusive.
-        unsafe { &mut *self.shared.space.get() }
+        self.shared.space.with_mut(|p| unsafe { &mut *p })
     }
 
     fn space_ref(&self) -> &Space<F> {
         // SAFETY: the lock is held for writing; its holder is borrowed, so there is no `&mut` from `space`.
-        unsafe { &*self.shared.space.get() }
+        self.shared.space.with(|p| unsafe { &*p })
     }
 
     /// See [`Space::mmap`].

@@ -1,14 +1,20 @@
 //! Atomics and locks. What the models of concurrency replace is named here once.
+pub mod cell;
+#[cfg(loom)]
+mod model;
 mod spin;
 
 pub use spin::{SpinLock, SpinLockGuard};
 
 /// The atomics of `core`; those of the model checker when the library is built for it (`--cfg loom`).
 pub mod atomic {
-    #[cfg(not(loom))]
-    pub use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicUsize, Ordering, fence};
     #[cfg(loom)]
-    pub use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicUsize, Ordering, fence};
+    pub use super::model::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, fence};
+    #[cfg(all(not(loom), target_has_atomic = "64"))]
+    pub(crate) use core::sync::atomic::AtomicU64;
+    pub use core::sync::atomic::Ordering;
+    #[cfg(not(loom))]
+    pub use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicUsize, fence};
 }
 
 /// One turn of a wait that needs nothing of the machine.

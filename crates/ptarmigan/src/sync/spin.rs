@@ -1,6 +1,6 @@
 //! A spin lock for the slow paths: the depot of a node, the buddy allocator of a zone, the kernel map.
+use super::cell::UnsafeCell;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
 
 /// A test-and-test-and-set lock around `T`. Never held across a call to code outside this library.
@@ -48,7 +48,7 @@ impl<T> Deref for SpinLockGuard<'_, T> {
     #[inline(always)]
     fn deref(&self) -> &T {
         // SAFETY: the guard exists, so this thread holds the lock and nobody else reaches the value.
-        unsafe { &*self.lock.value.get() }
+        self.lock.value.with(|p| unsafe { &*p })
     }
 }
 
@@ -56,7 +56,7 @@ impl<T> DerefMut for SpinLockGuard<'_, T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: as in `deref`; `&mut self` makes the reference exclusive within this thread too.
-        unsafe { &mut *self.lock.value.get() }
+        self.lock.value.with_mut(|p| unsafe { &mut *p })
     }
 }
 

@@ -4,7 +4,7 @@ use super::request::{Generation, Invalidation};
 use super::space::SpaceTlb;
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::{CpuId, CpuMask, CpuSet};
-use core::cell::UnsafeCell;
+use crate::sync::cell::UnsafeCell;
 use core::ptr::NonNull;
 
 /// What a CPU asks of others.
@@ -80,7 +80,7 @@ impl Mailboxes {
         let own = &self.boxes[me.0 as usize];
         debug_assert!(own.unanswered.is_empty(), "a flush inside a flush on {me:?}");
         // SAFETY: nobody reads the request: whoever was asked before has answered (point 1).
-        unsafe { *own.request.get() = request };
+        own.request.with_mut(|p| unsafe { *p = request });
         own.unanswered.assign(cpus);
         for cpu in cpus.iter() {
             self.boxes[cpu.0 as usize].asked_by.set(me);
@@ -99,7 +99,7 @@ impl Mailboxes {
             let theirs = &self.boxes[from.0 as usize];
             // SAFETY: `from` wrote it before it set the bit that was found, and does not touch it before this CPU's
             // answer, which comes below.
-            carry_out(unsafe { &*theirs.request.get() });
+            theirs.request.with(|p| carry_out(unsafe { &*p }));
             theirs.unanswered.clear(me);
         }
     }

@@ -1,0 +1,84 @@
+//! The lock of a shared space: who has the space for itself has it for itself, and nobody waits for ever.
+use crate::machine::{SHAPE, Shape, World, model, pin};
+use crate::small::Small;
+use ptarmigan::addr::{VirtAddr, VirtRange};
+use ptarmigan::cpu::Pinned;
+use ptarmigan::space::{Access, AreaFlags, FaultError, SharedSpace, Space};
+use ptarmigan::sync::SpinLock;
+use ptarmigan::tlb::SpaceId;
+use std::sync::Arc;
+
+const RW: AreaFlags = AreaFlags(3);
+const PAGE: u64 = 4096;
+
+type W = World<2>;
+type Shared = SharedSpace<Small<2>>;
+
+fn range(page: u64) -> VirtRange {
+    VirtRange { start: page * PAGE, end: (page + 1) * PAGE }
+}
+
+fn run(preemptions: usize, a: fn(&W, &Pinned<'_>, &Shared), b: fn(&W, &Pinned<'_>, &Shared)) {
+    model(preemptions, move || {
+        let w = W::new(Shape { data: 2, spare: 2, ..SHAPE });
+        let mut space = Space::new(&*w, &pin(0), SpaceId(1)).unwrap();
+        space.mmap(&*w, &pin(0), range(0), RW, 0).unwrap();
+        let space = Arc::new(SharedSpace::new(space));
+        let its = space.clone();
+        let other = w.beside(1, move |w, pin| b(w, pin, &its));
+        a(&w, &pin(0), &space);
+        other.join().unwrap();
+        Arc::into_inner(space).expect("all threads have ended").end(&*w, &pin(0));
+        w.audit();
+    });
+}
+
+/// Has the space for itself, twice, and sees only whole changes of others.
+fn change(w: &W, pin: &Pinned<'_>, space: &Shared) {
+    for _ in 0..2 {
+        let mut all = space.lock(w, pin);
+        // Not alike, so that they are not joined.
+        all.mmap(range(2), AreaFlags(1), 0).unwrap();
+        all.mmap(range(4), AreaFlags(1), 0).unwrap();
+        assert!(all.area(VirtAddr(2 * PAGE)).is_some() && all.area(VirtAddr(4 * PAGE)).is_some());
+        all.munmap(range(2)).unwrap();
+        all.munmap(range(4)).unwrap();
+    }
+}
+
+fn fault(w: &W, pin: &Pinned<'_>, space: &Shared) {
+    space.fault(w, pin, VirtAddr(0), Access::Read).unwrap();
+    let outside = space.fault(w, pin, VirtAddr(4 * PAGE), Access::Read);
+    assert_eq!(outside, Err(FaultError::NoArea(VirtAddr(4 * PAGE))), "half a change is seen");
+}
+
+#[test]
+fn two_writers_take_turns() {
+    run(3, change, change);
+}
+
+#[test]
+fn a_reader_and_a_writer_take_turns() {
+    run(3, change, fault);
+}
+
+#[test]
+fn a_reader_that_comes_while_a_writer_waits_for_another_lets_it_go_first() {
+    run(4, |w, pin, space| drop(space.lock(w, pin)), fault);
+}
+
+#[test]
+fn a_spin_lock_lets_one_in_at_a_time() {
+    model(4, || {
+        let lock = Arc::new(SpinLock::new(0));
+        let its = lock.clone();
+        let other = loom::thread::spawn(move || {
+            *its.lock() += 1;
+            *its.lock() += 1;
+        });
+        *lock.lock() += 1;
+        *lock.lock() += 1;
+        other.join().unwrap();
+        assert_eq!(*lock.lock(), 4);
+    });
+}

@@ -1,0 +1,380 @@
+//! A machine of models: memory, MMUs, and pools of table pages that each CPU has to itself.
+use crate::mmu::{Lie, Memory, Mmus, Owner, Watched};
+use crate::small::{REAL, Small};
+use loom::sync::atomic::{AtomicUsize, Ordering};
+use loom::thread::JoinHandle;
+use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
+use ptarmigan::bootmem::BootMemory;
+use ptarmigan::cpu::{CpuId, NodeId, Pinned};
+use ptarmigan::format::{Attr, Format};
+use ptarmigan::frames::{
+    Ask, DataFrames, Frame, Frames, MemoryRun, NoFrame, Place as End, Request, Zero, ZoneClass,
+};
+use ptarmigan::quicklist::{Clean, Flushed, Level, NoConstruct, Policy, PolicyCounts, Source};
+use ptarmigan::space::SpaceMachine;
+use ptarmigan::table::{Free, Machine, Tree, parts};
+use ptarmigan::tlb::{Gather, SpaceTlb, Tlb, TlbConfig};
+use std::cell::RefCell;
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+
+/// Tries `f` in every schedule with up to `preemptions` preemptions (`LOOM_MAX_PREEMPTIONS` says otherwise), and says how
+/// many executions that were.
+pub fn model(preemptions: usize, f: impl Fn() + Send + Sync + 'static) {
+    check(preemptions, None, f);
+}
+
+/// As [`model`], but no more than `executions`: where there are too many schedules to try them all.
+pub fn part_of_model(preemptions: usize, executions: usize, f: impl Fn() + Send + Sync + 'static) {
+    check(preemptions, Some(executions), f);
+}
+
+fn check(preemptions: usize, executions: Option<usize>, f: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
+    builder.max_branches = 50_000;
+    if let Some(most) = executions {
+        builder.max_permutations = Some(most);
+        builder.checkpoint_interval = 1_000;
+    }
+    let made = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let count = made.clone();
+    let start = std::time::Instant::now();
+    builder.check(move || {
+        count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        f();
+    });
+    let n = made.load(std::sync::atomic::Ordering::Relaxed);
+    println!("{n} executions in {:.1} s", start.elapsed().as_secs_f64());
+}
+
+/// What a machine is made of.
+#[derive(Clone, Copy)]
+pub struct Shape {
+    pub cpus: usize,
+    /// Table pages in the pool of each CPU.
+    pub tables: usize,
+    /// Data frames on the list of each CPU (0 to 2).
+    pub data: usize,
+    /// Frames besides these: for areas.
+    pub spare: usize,
+    pub asids: u16,
+    pub park: u32,
+    pub lie: Lie,
+}
+
+pub const SHAPE: Shape = Shape { cpus: 2, tables: 2, data: 1, spare: 0, asids: 0, park: 0, lie: Lie::None };
+
+/// Pools of table pages. Nothing in them orders what CPUs do.
+pub struct Pool {
+    frames: Arc<Frames>,
+    memory: Arc<Memory>,
+    lists: Vec<RefCell<Vec<PhysAddr>>>,
+}
+
+// SAFETY: an execution of a model runs on one thread of the host.
+unsafe impl Sync for Pool {}
+// SAFETY: as above.
+unsafe impl Send for Pool {}
+
+impl Pool {
+    fn put(&self, pin: &Pinned<'_>, page: Clean) {
+        let at = page.into_raw();
+        self.memory.give(at.pfn(), Owner::Nobody);
+        self.lists[pin.cpu().0 as usize].borrow_mut().push(at);
+    }
+}
+
+impl Policy for Pool {
+    fn alloc(&self, pin: &Pinned<'_>, _: Level, _: Ask) -> Result<Clean, NoFrame> {
+        let at = self.lists[pin.cpu().0 as usize].borrow_mut().pop().expect("the pool is large enough");
+        self.memory.give(at.pfn(), Owner::Table);
+        for i in 0..REAL {
+            assert_eq!(self.memory.walk(at.pfn(), i), 0, "a page in the pool is not clean");
+        }
+        // SAFETY: 1. it was in the pool. 2. as just seen. 3. only flushed and unused pages come here.
+        Ok(unsafe { Clean::from_raw(at) })
+    }
+    fn unused(&self, pin: &Pinned<'_>, _: Level, page: Clean) {
+        self.put(pin, page);
+    }
+    fn flushed(&self, pin: &Pinned<'_>, mut pages: Flushed) {
+        while let Some((_, page)) = pages.pop(&self.frames) {
+            self.put(pin, page);
+        }
+    }
+    fn counts(&self) -> PolicyCounts {
+        PolicyCounts::default()
+    }
+}
+
+pub struct World<const L: u8> {
+    pub memory: Arc<Memory>,
+    frames: Arc<Frames>,
+    data: DataFrames,
+    window: Watched,
+    policy: Pool,
+    tlb: Tlb<Mmus<L>>,
+    zero: Pfn,
+    tables: usize,
+    /// Data frames and spare frames that are to be back in the end.
+    free: u32,
+    /// CPUs that still have something to do.
+    busy: AtomicUsize,
+    _boot: Vec<MaybeUninit<u64>>,
+}
+
+// SAFETY: an execution of a model runs on one thread of the host.
+unsafe impl<const L: u8> Send for World<L> {}
+// SAFETY: as above.
+unsafe impl<const L: u8> Sync for World<L> {}
+
+/// The proof of being on a CPU.
+pub fn pin(cpu: usize) -> Pinned<'static> {
+    // SAFETY: 1. each thread of a model is one CPU, and the first is all of them while it is alone. 2. models use no
+    // other numbers than their machines have.
+    unsafe { Pinned::assume(CpuId(cpu as u16), NodeId(0)) }
+}
+
+impl<const L: u8> World<L> {
+    pub fn new(shape: Shape) -> Arc<Self> {
+        let Shape { cpus, .. } = shape;
+        let tables = shape.tables * cpus;
+        // Frame 0 is none; one is the zero frame.
+        let total = 1 + tables + shape.data * cpus + shape.spare;
+        let memory = Arc::new(Memory::new(total + 1, 1 + tables as u32));
+        let config = TlbConfig { asids: shape.asids, park: shape.park, ..TlbConfig::new(cpus) };
+        let bytes = Frames::bytes(total, 2) + DataFrames::bytes(cpus) + Tlb::<Mmus<L>>::bytes(&config);
+        let mut block: Vec<MaybeUninit<u64>> = Vec::with_capacity(bytes / 8 + 1);
+        // SAFETY: 1. the block is kept in the world beside what is made of it, which is used through the world only.
+        let mut boot =
+            unsafe { BootMemory::new(core::ptr::NonNull::new(block.as_mut_ptr().cast()).unwrap(), bytes) };
+        // Tables have a node to themselves: only their frames are furnished.
+        let run = |start: usize, frames: usize, node| MemoryRun {
+            start: Pfn(start as u32),
+            frames: frames as u32,
+            node: NodeId(node),
+            class: ZoneClass::Low,
+        };
+        let runs = [run(1, tables, 1), run(1 + tables, total - tables, 0)];
+        let frames = Arc::new(Frames::new(&mut boot, &runs).unwrap());
+        let data = DataFrames::new(&mut boot, cpus, total).unwrap();
+        let request = |node| Request {
+            node: NodeId(node),
+            order: 0,
+            zero: false,
+            class: ZoneClass::Low,
+            place: End::Bottom,
+            ask: Ask::URGENT,
+        };
+        let pages: Vec<Pfn> =
+            (0..tables).map(|_| frames.take(request(1)).unwrap().dirty().into_raw()).collect();
+        for pfn in pages {
+            memory.furnish(pfn);
+            // SAFETY: 1. taken above. 2. it has no entries, which is what zero means here.
+            frames.give(unsafe { Frame::<Zero>::from_raw(pfn, 0) });
+        }
+        let source = Source::new(&frames, Watched(memory.clone()), NoConstruct, Small::<L>::LAYOUT);
+        let mut pages =
+            (0..tables).map(|_| source.make(NodeId(1), Level(0), Ask::URGENT).unwrap().into_raw());
+        let lists = (0..cpus).map(|_| RefCell::new(pages.by_ref().take(shape.tables).collect())).collect();
+        drop(pages);
+        drop(source);
+        let zero = frames.take(request(0)).unwrap().dirty().into_raw();
+        memory.give(zero, Owner::Data);
+        for cpu in 0..cpus {
+            let mine: Vec<Pfn> =
+                (0..shape.data).map(|_| data.take(&frames, &pin(cpu), Ask::URGENT).unwrap()).collect();
+            for pfn in mine {
+                assert!(DataFrames::release(&frames, pfn));
+                data.give(&frames, &pin(cpu), pfn);
+            }
+        }
+        let mmus = Mmus::new(memory.clone(), cpus, shape.lie);
+        let tlb = Tlb::new(&mut boot, config, mmus).unwrap();
+        let policy = Pool { frames: frames.clone(), memory: memory.clone(), lists };
+        let free = (shape.data * cpus + shape.spare) as u32;
+        Arc::new(World {
+            window: Watched(memory.clone()),
+            memory,
+            frames,
+            data,
+            policy,
+            tlb,
+            zero,
+            tables,
+            free,
+            busy: AtomicUsize::new(cpus),
+            _boot: block,
+        })
+    }
+
+    /// Has a thread of its own be a CPU until all CPUs are done.
+    pub fn on(
+        self: &Arc<Self>,
+        cpu: usize,
+        f: impl FnOnce(&Self, &Pinned<'static>) + 'static,
+    ) -> JoinHandle<()> {
+        let world = self.clone();
+        loom::thread::spawn(move || {
+            let pin = pin(cpu);
+            f(&world, &pin);
+            world.attend(&pin);
+        })
+    }
+
+    /// As [`on`](Self::on), for a CPU that nobody asks.
+    pub fn beside(
+        self: &Arc<Self>,
+        cpu: usize,
+        f: impl FnOnce(&Self, &Pinned<'static>) + 'static,
+    ) -> JoinHandle<()> {
+        let world = self.clone();
+        loom::thread::spawn(move || {
+            f(&world, &pin(cpu));
+            world.leave();
+        })
+    }
+
+    /// This CPU has nothing more to do.
+    pub fn leave(&self) {
+        // Orders nothing: the models are not to be saved by it.
+        self.busy.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// This CPU has nothing more to do, but others may need it.
+    pub fn attend(&self, pin: &Pinned<'_>) {
+        self.leave();
+        while self.busy.load(Ordering::Relaxed) > 0 {
+            self.tlb.serve(pin);
+            loom::thread::yield_now();
+        }
+    }
+
+    /// Two CPUs of one thread look after their mail until those of other threads have left.
+    pub fn until_all_left(&self, pins: &[&Pinned<'_>; 2]) {
+        while self.busy.load(Ordering::Relaxed) > 2 {
+            pins.iter().for_each(|pin| self.tlb.serve(pin));
+            loom::thread::yield_now();
+        }
+        self.leave();
+    }
+
+    /// The MMU of a CPU acts on its own; then an interrupt that is waiting comes in.
+    pub fn step(&self, pin: &Pinned<'_>, va: u64) {
+        self.mmu().look(pin, va);
+        self.tlb.serve(pin);
+    }
+
+    pub fn mmu(&self) -> &Mmus<L> {
+        self.tlb.hardware()
+    }
+
+    /// Maps a data frame of its own at `va`.
+    pub fn map(&self, pin: &Pinned<'_>, tree: &mut Tree<Small<L>>, va: u64) {
+        let pfn = self.data.take(&self.frames, pin, Ask::URGENT).unwrap();
+        self.memory.give(pfn, Owner::Data);
+        tree.map(self, pin, VirtAddr(va), pfn, Attr::READ | Attr::WRITE, Ask::URGENT).unwrap();
+    }
+
+    /// A gather for `space`.
+    pub fn gather<'a>(&'a self, pin: &'a Pinned<'a>, space: &'a SpaceTlb) -> Gather<'a, Pool, Mmus<L>> {
+        Gather::new(parts(self, pin), space, 12)
+    }
+
+    /// Unmaps the page at `va`, and its tables if `free` says so; the gather has the frame.
+    pub fn unmap<'a>(
+        &'a self,
+        tree: &mut Tree<Small<L>>,
+        va: u64,
+        free: Free,
+        gather: &mut Gather<'a, Pool, Mmus<L>>,
+    ) {
+        let mut gone = None;
+        let range = VirtRange { start: va, end: va + 4096 };
+        tree.unmap_range(self, range, free, gather, |_, pfn, _| gone = Some(pfn));
+        if let Some(pfn) = gone
+            && DataFrames::release(&self.frames, pfn)
+        {
+            // SAFETY: 1. the entry was the only one, and is gone.
+            unsafe { gather.data(pfn) };
+        }
+    }
+
+    /// The next who uses the frames that this CPU has got back.
+    pub fn reuse(&self, pin: &Pinned<'_>) {
+        let at = self.policy.lists[pin.cpu().0 as usize].borrow().clone();
+        for at in at {
+            self.memory.give(at.pfn(), Owner::Nobody);
+        }
+        // It may be parked still.
+        let Ok(frame) = self.data.take(&self.frames, pin, Ask::URGENT) else { return };
+        self.memory.give(frame, Owner::Nobody);
+        assert!(DataFrames::release(&self.frames, frame));
+        self.data.give(&self.frames, pin, frame);
+    }
+
+    /// All CPUs are done: every page is back.
+    pub fn audit(&self) {
+        let tables: usize = self.policy.lists.iter().map(|l| l.borrow().len()).sum();
+        assert_eq!(tables, self.tables, "table pages are missing");
+        for cpu in 0..self.policy.lists.len() {
+            self.data.drain(&self.frames, &pin(cpu));
+        }
+        assert_eq!(self.frames.counts().free, self.free, "frames are missing");
+    }
+
+    /// Takes a tree down that no CPU has loaded.
+    pub fn end(&self, pin: &Pinned<'_>, tree: Tree<Small<L>>, space: &SpaceTlb) {
+        let mut gather = Gather::ending(parts(self, pin), space, 12);
+        let mut gone = Vec::new();
+        tree.end(self, &mut gather, |_, pfn, _| gone.push(pfn));
+        for pfn in gone {
+            if DataFrames::release(&self.frames, pfn) {
+                // SAFETY: 1. the entry was the only one, and is gone.
+                unsafe { gather.data(pfn) };
+            }
+        }
+        gather.finish();
+    }
+}
+
+impl<const L: u8> Machine for World<L> {
+    type Window = Watched;
+    type Policy = Pool;
+    type Shootdown = Mmus<L>;
+
+    fn frames(&self) -> &Frames {
+        &self.frames
+    }
+    fn data(&self) -> &DataFrames {
+        &self.data
+    }
+    fn window(&self) -> &Watched {
+        &self.window
+    }
+    fn policy(&self) -> &Pool {
+        &self.policy
+    }
+    fn tlb(&self) -> &Tlb<Mmus<L>> {
+        &self.tlb
+    }
+    fn clear_data(&self, frame: Pfn) {
+        self.memory.give(frame, Owner::Data);
+        self.memory.write(frame, 0);
+    }
+    fn copy_data(&self, from: Pfn, to: Pfn) {
+        self.memory.reach(from, Owner::Data);
+        self.memory.give(to, Owner::Data);
+        self.memory.write(to, self.memory.read(from));
+    }
+}
+
+impl<const L: u8> SpaceMachine for World<L> {
+    fn zero_frame(&self) -> Pfn {
+        self.zero
+    }
+    fn backing_frame(&self, _: u32, _: u64) -> Option<Pfn> {
+        None
+    }
+}

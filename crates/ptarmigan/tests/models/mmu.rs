@@ -1,0 +1,319 @@
+//! Memory, and MMUs that do what hardware may do, when it is most harmful.
+use crate::small::{ENTRIES, Place, REAL, Small};
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::{AtomicU64, Ordering};
+use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr};
+use ptarmigan::cpu::{CpuSet, Pinned};
+use ptarmigan::format::Format;
+use ptarmigan::quicklist::Level;
+use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Root, Scope, SpaceId};
+use ptarmigan::window::{DirectGuard, DirectMap, Window, WindowGuard};
+use std::alloc;
+use std::cell::RefCell;
+use std::sync::Arc;
+
+/// Who has a frame.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Owner {
+    Nobody,
+    Table,
+    Data,
+}
+
+/// Physical memory, with an owner written into each frame.
+pub struct Memory {
+    base: *mut u8,
+    layout: alloc::Layout,
+    owners: Vec<UnsafeCell<Owner>>,
+    /// What users have written into data frames: their own races are none of ours.
+    values: Vec<AtomicU64>,
+    /// Frames below this one and above 0 are those that tables may be in.
+    tables_end: u32,
+}
+
+// SAFETY: an execution of a model runs on one thread of the host.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    pub fn new(frames: usize, tables_end: u32) -> Self {
+        assert!(size_of::<Place>() * ENTRIES <= FRAME_SIZE);
+        let layout = alloc::Layout::from_size_align(frames * FRAME_SIZE, FRAME_SIZE).unwrap();
+        // SAFETY: the size is not 0.
+        let base = unsafe { alloc::alloc(layout) };
+        assert!(!base.is_null());
+        let owners = (0..frames).map(|_| UnsafeCell::new(Owner::Nobody)).collect();
+        let values = (0..frames).map(|_| AtomicU64::new(0)).collect();
+        Memory { base, layout, owners, values, tables_end }
+    }
+
+    fn map(&self) -> DirectMap {
+        // SAFETY: 1. all frames lie in the block, which is kept until the memory is dropped. 2. its address is not given
+        // to anybody else.
+        unsafe { DirectMap::new(self.base) }
+    }
+
+    /// Makes a frame one that tables may be in: none of its entries is there.
+    pub fn furnish(&self, pfn: Pfn) {
+        let first = self.map().map(pfn.addr()).base().cast::<Place>();
+        for i in 0..ENTRIES {
+            let place = if i < REAL { Place::Real(ptarmigan::format::Slot64::new()) } else { Place::Nothing };
+            // SAFETY: within the frame, which nobody uses yet.
+            unsafe { first.add(i).write(place) };
+        }
+    }
+
+    /// An entry of a table, as a walker reads it.
+    pub fn walk(&self, table: Pfn, index: usize) -> u64 {
+        let first = self.map().map(table.addr()).base().cast::<Place>();
+        // SAFETY: only frames that were furnished ever become tables.
+        unsafe { first.add(index).as_ref() }.walk()
+    }
+
+    /// The frame changes hands.
+    pub fn give(&self, pfn: Pfn, to: Owner) {
+        // SAFETY: loom checks that nobody else is at it.
+        self.owners[pfn.0 as usize].with_mut(|p| unsafe { *p = to });
+    }
+
+    /// Somebody reaches the frame, taking it for `what`.
+    pub fn reach(&self, pfn: Pfn, what: Owner) {
+        // SAFETY: loom checks that nobody is writing.
+        let owner = self.owners[pfn.0 as usize].with(|p| unsafe { *p });
+        assert_eq!(owner, what, "{pfn:?} is reached through an old translation");
+    }
+
+    pub fn read(&self, pfn: Pfn) -> u64 {
+        self.values[pfn.0 as usize].load(Ordering::Relaxed)
+    }
+
+    pub fn write(&self, pfn: Pfn, value: u64) {
+        self.values[pfn.0 as usize].store(value, Ordering::Relaxed);
+    }
+}
+
+/// The library's way to memory: who opens a table must find one there.
+pub struct Watched(pub Arc<Memory>);
+
+// SAFETY: a direct map, and looking on.
+unsafe impl Window for Watched {
+    type Guard<'a> = DirectGuard;
+
+    fn map(&self, at: PhysAddr) -> DirectGuard {
+        if at.pfn().0 < self.0.tables_end {
+            self.0.reach(at.pfn(), Owner::Table);
+        }
+        self.0.map().map(at)
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new` with this layout.
+        unsafe { alloc::dealloc(self.base, self.layout) };
+    }
+}
+
+/// What the machine does wrong.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Lie {
+    #[default]
+    None,
+    /// A CPU answers, and has forgotten nothing.
+    ForgetsNothing,
+    /// A CPU answers first, and forgets when it next runs.
+    ForgetsLate,
+    /// A CPU forgets pages but not what its paging-structure caches hold.
+    KeepsTables,
+    /// A load of another root keeps what the TLB holds, told or not.
+    KeepsAtLoad,
+    /// The kernel's root is not loaded.
+    StaysLoaded,
+}
+
+/// Something a TLB holds.
+#[derive(Clone, Copy, Debug)]
+struct Cached {
+    asid: u16,
+    /// Of the table that was found; none for a page.
+    level: Option<u8>,
+    /// What it maps, in units of what it maps.
+    number: u64,
+    pfn: Pfn,
+    writable: bool,
+}
+
+#[derive(Default)]
+struct State {
+    root: Option<Root>,
+    /// Nothing of the space runs: pages are not used, but walks go on.
+    lazy: bool,
+    cached: Vec<Cached>,
+    late: Option<Invalidation>,
+}
+
+/// The MMU of each CPU. It belongs to the CPU's thread: whatever it does on its own it does between two steps of that,
+/// and before it obeys.
+pub struct Mmus<const L: u8> {
+    memory: Arc<Memory>,
+    cpus: Vec<RefCell<State>>,
+    lie: Lie,
+}
+
+// SAFETY: an execution of a model runs on one thread of the host.
+unsafe impl<const L: u8> Send for Mmus<L> {}
+// SAFETY: as above; each CPU's state is used by its thread alone.
+unsafe impl<const L: u8> Sync for Mmus<L> {}
+
+impl<const L: u8> Mmus<L> {
+    pub fn new(memory: Arc<Memory>, cpus: usize, lie: Lie) -> Self {
+        Mmus { memory, cpus: (0..cpus).map(|_| RefCell::default()).collect(), lie }
+    }
+
+    fn state(&self, pin: &Pinned<'_>) -> std::cell::RefMut<'_, State> {
+        self.cpus[pin.cpu().0 as usize].borrow_mut()
+    }
+
+    /// Looks `va` up as far as it goes, keeps all that is found, and reaches for all that is kept.
+    fn speculate(&self, state: &mut State, va: u64) -> Option<Cached> {
+        let root = state.root?;
+        let page = |c: &Cached| c.asid == root.asid && c.level.is_none() && c.number == va >> 12;
+        if !state.cached.iter().any(page) {
+            let mut at = (L - 1, root.at.pfn());
+            for c in &state.cached {
+                if let Some(level) = c.level
+                    && c.asid == root.asid
+                    && level < at.0
+                    && c.number == va >> Small::<L>::shift(Level(level + 1))
+                {
+                    at = (level, c.pfn);
+                }
+            }
+            loop {
+                let (level, table) = at;
+                self.memory.reach(table, Owner::Table);
+                let raw = self.memory.walk(table, Small::<L>::index(Level(level), va));
+                let Some(next) = Small::<L>::linked(Level(level), raw).map(|a| a.pfn()) else { break };
+                let number = va >> Small::<L>::shift(Level(level));
+                let found = level.checked_sub(1);
+                let writable = Small::<L>::is_writable(raw);
+                state.cached.push(Cached { asid: root.asid, level: found, number, pfn: next, writable });
+                let Some(below) = found else { break };
+                at = (below, next);
+            }
+        }
+        for c in state.cached.iter().filter(|c| c.asid == root.asid) {
+            match c.level {
+                Some(_) => self.memory.reach(c.pfn, Owner::Table),
+                None if !state.lazy => self.memory.reach(c.pfn, Owner::Data),
+                None => {}
+            }
+        }
+        state.cached.iter().find(|c| page(c)).copied()
+    }
+
+    /// What the MMU does on its own.
+    pub fn look(&self, pin: &Pinned<'_>, va: u64) {
+        let mut state = self.state(pin);
+        self.speculate(&mut state, va);
+        self.late(&mut state);
+    }
+
+    /// The user reads; `None` for a fault.
+    pub fn read(&self, pin: &Pinned<'_>, va: u64) -> Option<u64> {
+        let mut state = self.state(pin);
+        let page = self.speculate(&mut state, va)?;
+        Some(self.memory.read(page.pfn))
+    }
+
+    /// The user writes; whether there was no fault. A fault drops what the TLB holds of the page, as hardware does.
+    pub fn write(&self, pin: &Pinned<'_>, va: u64, value: u64) -> bool {
+        let mut state = self.state(pin);
+        for _ in 0..2 {
+            match self.speculate(&mut state, va) {
+                Some(page) if page.writable => {
+                    self.memory.write(page.pfn, value);
+                    return true;
+                }
+                _ => state.cached.retain(|c| c.level.is_some() || c.number != va >> 12),
+            }
+        }
+        false
+    }
+
+    fn late(&self, state: &mut State) {
+        if let Some(what) = state.late.take() {
+            forget(state, &what, false);
+        }
+    }
+}
+
+fn forget(state: &mut State, what: &Invalidation, keep_tables: bool) {
+    state.cached.retain(|c| {
+        c.asid != what.asid
+            || match (c.level, what.scope) {
+                // Paging-structure caches are as stubborn as the contract allows.
+                (Some(_), _) => !what.tables_freed || keep_tables,
+                (None, Scope::Full) => false,
+                (None, Scope::Page(va)) => c.number != va >> 12,
+                (None, Scope::Range { start, end, .. }) => c.number < start >> 12 || c.number >= end >> 12,
+            }
+    });
+}
+
+/// Addresses that MMUs look at when they do so on their own.
+const HABIT: u64 = 0;
+
+// SAFETY: each function does what the contract says, if the machine is none that lies: 1. to 3. below.
+unsafe impl<const L: u8> Mmu for Mmus<L> {
+    fn invalidate(&self, pin: &Pinned<'_>, what: &Invalidation) {
+        let mut state = self.state(pin);
+        self.speculate(&mut state, HABIT);
+        match self.lie {
+            Lie::ForgetsNothing => {}
+            Lie::ForgetsLate => state.late = Some(*what),
+            lie => forget(&mut state, what, lie == Lie::KeepsTables),
+        }
+        self.speculate(&mut state, HABIT);
+    }
+
+    fn load(&self, pin: &Pinned<'_>, root: &Root) {
+        let mut state = self.state(pin);
+        self.speculate(&mut state, HABIT);
+        if self.lie != Lie::KeepsAtLoad {
+            state.cached.retain(|c| root.asid != 0 && (c.asid != root.asid || root.keep));
+        }
+        state.root = Some(*root);
+        state.lazy = false;
+        self.speculate(&mut state, HABIT);
+    }
+
+    fn lazy(&self, pin: &Pinned<'_>, _: SpaceId) {
+        self.state(pin).lazy = true;
+        self.look(pin, HABIT);
+    }
+
+    fn resume(&self, pin: &Pinned<'_>, _: SpaceId) {
+        self.state(pin).lazy = false;
+        self.look(pin, HABIT);
+    }
+
+    fn unload(&self, pin: &Pinned<'_>, _: SpaceId) {
+        let mut state = self.state(pin);
+        self.speculate(&mut state, HABIT);
+        if self.lie == Lie::StaysLoaded {
+            return;
+        }
+        if let Some(root) = state.root.take()
+            && root.asid == 0
+        {
+            state.cached.clear();
+        }
+    }
+}
+
+impl<const L: u8> Ipi for Mmus<L> {
+    // CPUs look for their mail between their steps: that is when interrupts come.
+    fn send(&self, _: &Pinned<'_>, _: &CpuSet, _: &dyn Fn(&Pinned<'_>)) {}
+}
