@@ -9,8 +9,8 @@ use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::{NodeId, PerCpu, Pinned};
 use crate::sync::SpinLock;
 
-/// Frames that a CPU's list can hold.
-const CAPACITY: usize = 4096;
+/// Frames that a CPU's list can hold. The model checker's threads have small stacks.
+const CAPACITY: usize = if cfg!(loom) { 64 } else { 4096 };
 /// Frames taken from the zones in one go: 2^6, where lists are long enough for that.
 const BATCH_ORDER: u8 = 6;
 /// Frames in a batch.
