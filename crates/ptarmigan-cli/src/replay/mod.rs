@@ -5,8 +5,8 @@
 //! drifts treats all alike, untimed whole replays for the speed and back-to-back streams of the allocator calls for
 //! the means. After each, every frame must be back.
 //!
-//! A trace is made into programs first, one for each worker ([`schedule`]); a crew of threads carries them out
-//! ([`crew`]), in every kind of pass but the streams.
+//! A trace is made into programs first, one for each worker (`schedule`); a crew of threads carries them out
+//! (`crew`), in every kind of pass but the streams.
 mod calls;
 mod cells;
 mod clock;
