@@ -324,7 +324,7 @@ trait Live {
 
 impl<P: ptarmigan::quicklist::Policy> Live for P {
     fn counts_live(&self) -> usize {
-        self.counts().live() as usize
+        self.counts().live()
     }
 }
 
@@ -479,10 +479,10 @@ fn spaces_that_come_and_go_under_few_numbers_leave_nothing_stale() {
                 }
                 4 => m.tlb().collect(parts(&m, &pin)),
                 _ => {
-                    if on[cpu] != Some(id) {
-                        if let Some(old) = on[cpu].and_then(|id| spaces.iter().find(|s| s.tlb().id() == id)) {
-                            old.deactivate(&m, &pin);
-                        }
+                    if on[cpu] != Some(id)
+                        && let Some(old) = on[cpu].and_then(|id| spaces.iter().find(|s| s.tlb().id() == id))
+                    {
+                        old.deactivate(&m, &pin);
                     }
                     spaces[at].activate(&m, &pin);
                     on[cpu] = Some(id);

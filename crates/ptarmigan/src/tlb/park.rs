@@ -53,15 +53,15 @@ impl ParkedList {
         self.frames
     }
 
-    /// Adds a chain unless that would be more than `limit` frames, or there is no place.
-    pub fn push(&mut self, parked: Parked, limit: u32) -> Result<(), Parked> {
+    /// Adds a chain, or hands it back if that would be more than `limit` frames or there is no place.
+    pub fn push(&mut self, parked: Parked, limit: u32) -> Option<Parked> {
         if self.len == CHAINS || self.frames + parked.frames > limit {
-            return Err(parked);
+            return Some(parked);
         }
         self.frames += parked.frames;
         self.chains[self.len] = Some(parked);
         self.len += 1;
-        Ok(())
+        None
     }
 
     /// Takes the oldest chain for which `is_done` says so.
@@ -94,12 +94,12 @@ impl<S: Shootdown> Tlb<S> {
             && let Some(mut list) = self.parked.enter(pin)
         {
             match list.push(held, self.config().park) {
-                Ok(()) => {
+                None => {
                     self.tally(pin).parked.add(1);
                     // SAFETY: 1. there are no tables in it.
                     return (Unhooked::new().flushed(unsafe { FlushProof::claim() }), Pfn::NONE);
                 }
-                Err(back) => held = back,
+                Some(back) => held = back,
             }
         }
         self.wait_for(pin, held)
