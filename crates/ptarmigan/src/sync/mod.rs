@@ -1,5 +1,5 @@
 //! Atomics and locks. What the models of concurrency replace is named here once.
-pub mod cell;
+pub(crate) mod cell;
 #[cfg(loom)]
 mod model;
 mod spin;

@@ -6,6 +6,10 @@
 //! the same place wrote or read. Nothing else is made stronger: with either access of such a pair relaxed, the
 //! model still finds both sides missing each other.
 //!
+//! What this cannot do: a relaxed store is made as a swap (see `store`), which carries on the release sequence that it would
+//! end; and an order that rests on a fence on one side and a sequentially consistent access on the other is not seen,
+//! which errs on the safe side.
+//!
 //! So a value is kept together with the number of the store that wrote it; the order in which stores were executed is
 //! noted beside. A load that came upon a store that is too old takes the newest instead, which any load may read.
 use core::cell::Cell;

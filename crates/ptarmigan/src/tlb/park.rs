@@ -53,7 +53,7 @@ impl ParkedList {
         self.frames
     }
 
-    /// Adds a chain; gives it back if there would be more than `limit` frames, or there is no place.
+    /// Adds a chain, or hands it back if that would be more than `limit` frames or there is no place.
     pub fn push(&mut self, parked: Parked, limit: u32) -> Option<Parked> {
         if self.len == CHAINS || self.frames + parked.frames > limit {
             return Some(parked);
