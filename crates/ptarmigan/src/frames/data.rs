@@ -1,8 +1,9 @@
 //! Frames that hold data of address spaces: counted by references, handed out by short per-CPU lists.
 //!
-//! Behind the lists of a node's CPUs lie batches of frames that overflowed them, on a stack of the node: a process that
-//! ends gives thousands of frames back which the next one wants, and joining them to blocks and splitting these again would
-//! be work for nothing, under a lock that all CPUs need.
+//! Behind each CPU's list lie batches of frames that overflowed it: a process that ends gives thousands of frames back
+//! which the next one wants, and joining them to blocks and splitting these again would be work for nothing, under a
+//! lock that all CPUs need. Other CPUs of the node take from them only before they would run short: records of four
+//! frames share a cache line, so frames that wander make CPUs wait for each other for as long as the machine runs.
 use super::{Ask, Frames, NoFrame, Place, Request, Use, ZoneClass};
 use crate::addr::Pfn;
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
@@ -17,7 +18,7 @@ const BATCH_ORDER: u8 = 6;
 const BATCH: usize = 64;
 /// A CPU's list holds at most this part of its share of the machine's memory.
 const PART: usize = 64;
-/// A node's batches hold at most this part of its share.
+/// A CPU's batches hold at most this part of its share.
 const BATCHES_PART: usize = 32;
 
 /// A ring: the oldest frame at `start`.
@@ -50,7 +51,7 @@ impl List {
     }
 }
 
-/// The batches of a node, linked through the records of their first frames; a batch is linked through its frames'.
+/// The batches of a CPU, linked through the records of their first frames; a batch is linked through its frames'.
 #[repr(align(128))]
 struct Batches {
     stack: SpinLock<Stack>,
@@ -59,35 +60,49 @@ struct Batches {
 struct Stack {
     head: Pfn,
     len: usize,
+    /// Where the CPU is, and all these frames.
+    node: NodeId,
+}
+
+impl Stack {
+    fn pop(&mut self, frames: &Frames) -> Option<Pfn> {
+        let head = self.head;
+        if head == Pfn::NONE {
+            return None;
+        }
+        self.head = frames.meta(head).next();
+        self.len -= 1;
+        Some(head)
+    }
 }
 
 impl Batches {
     fn new() -> Self {
-        Batches { stack: SpinLock::new(Stack { head: Pfn::NONE, len: 0 }) }
+        Batches { stack: SpinLock::new(Stack { head: Pfn::NONE, len: 0, node: NodeId(0) }) }
     }
 
-    /// Puts the chain of frames at `head` on the stack unless `limit` are there.
-    fn push(&self, frames: &Frames, head: Pfn, limit: usize) -> bool {
+    /// Puts the chain of frames of `node` at `head` on the stack unless `limit` are there.
+    fn push(&self, frames: &Frames, head: Pfn, node: NodeId, limit: usize) -> bool {
         let mut stack = self.stack.lock();
         if stack.len >= limit {
             return false;
         }
         frames.meta(head).set_next(stack.head);
         stack.head = head;
+        stack.node = node;
         stack.len += 1;
         true
     }
 
-    /// The chain that was put there last.
-    fn pop(&self, frames: &Frames) -> Option<Pfn> {
+    /// The chain that was put there last, if it is of `node`.
+    fn pop(&self, frames: &Frames, node: NodeId) -> Option<Pfn> {
         let mut stack = self.stack.lock();
-        let head = stack.head;
-        if head == Pfn::NONE {
-            return None;
-        }
-        stack.head = frames.meta(head).next();
-        stack.len -= 1;
-        Some(head)
+        if stack.node == node { stack.pop(frames) } else { None }
+    }
+
+    /// The chain that was put there last.
+    fn pop_any(&self, frames: &Frames) -> Option<Pfn> {
+        self.stack.lock().pop(frames)
     }
 }
 
@@ -104,41 +119,38 @@ fn chain(frames: &Frames, head: Pfn) -> impl Iterator<Item = Pfn> + '_ {
     })
 }
 
-/// The per-CPU lists and the nodes' batches. On each CPU at most 4096 frames rest, and no more than 1/64 of its share of
-/// memory; in batches at most 1/32 of a node. All are of the CPU's own node.
+/// The per-CPU lists and batches. In a CPU's list at most 4096 frames rest, and no more than 1/64 of its share of
+/// memory; in its batches at most 1/32. All are of the CPU's own node.
 pub struct DataFrames {
     lists: PerCpu<List>,
+    /// By CPU. Locked, as others may take from them.
     batches: BootSlice<Batches>,
     /// Frames of a list at most.
     high: usize,
-    /// Batches of a node at most.
+    /// Batches of a CPU at most.
     most: usize,
     /// Order of the blocks that lists are filled up with.
     order: u8,
 }
 
 impl DataFrames {
-    /// Lists for `cpus` CPUs of a machine with `total` frames on `nodes` nodes.
+    /// Lists for `cpus` CPUs of a machine with `total` frames.
     ///
     /// # Errors
     ///
     /// [`BootMemoryShort`] if they do not fit.
-    pub fn new(
-        boot: &mut BootMemory,
-        cpus: usize,
-        nodes: usize,
-        total: usize,
-    ) -> Result<Self, BootMemoryShort> {
-        let high = (total / cpus.max(1) / PART).clamp(2, CAPACITY);
+    pub fn new(boot: &mut BootMemory, cpus: usize, total: usize) -> Result<Self, BootMemoryShort> {
+        let share = total / cpus.max(1);
+        let high = (share / PART).clamp(2, CAPACITY);
         let order = BATCH_ORDER.min((high / 2).ilog2() as u8);
-        let most = total / nodes.max(1) / BATCHES_PART / BATCH;
+        let most = share / BATCHES_PART / BATCH;
         let lists = PerCpu::new(boot, cpus, |_| List { start: 0, n: 0, items: [Pfn::NONE; CAPACITY] })?;
-        Ok(DataFrames { lists, batches: boot.take(nodes, |_| Batches::new())?, high, most, order })
+        Ok(DataFrames { lists, batches: boot.take(cpus, |_| Batches::new())?, high, most, order })
     }
 
-    /// Boot memory for `cpus` CPUs and `nodes` nodes.
-    pub const fn bytes(cpus: usize, nodes: usize) -> usize {
-        PerCpu::<List>::bytes(cpus) + BootMemory::bytes::<Batches>(nodes)
+    /// Boot memory for `cpus` CPUs.
+    pub const fn bytes(cpus: usize) -> usize {
+        PerCpu::<List>::bytes(cpus) + BootMemory::bytes::<Batches>(cpus)
     }
 
     /// A frame with one reference, content unknown.
@@ -175,18 +187,26 @@ impl DataFrames {
             place: Place::Top,
             ask,
         };
-        if let Some(mut list) = self.lists.enter(pin)
-            && list.n == 0
-            && let Some(head) = self.batches.get(pin.node().0 as usize).and_then(|b| b.pop(frames))
-        {
+        let node = pin.node();
+        let take_in = |head: Option<Pfn>| {
+            let head = head?;
+            let Some(mut list) = self.lists.enter(pin).filter(|list| list.n == 0) else {
+                // An interrupt found the list in use, or filled it.
+                frames.give_all(chain(frames, head));
+                return None;
+            };
             for pfn in chain(frames, head) {
                 list.push(pfn);
             }
-            if let Some(pfn) = list.pop() {
-                return Ok(pfn);
-            }
+            list.pop()
+        };
+        let own = self.own(pin).and_then(|b| b.pop(frames, node));
+        let ready = own.or_else(|| if frames.pressed(node) { self.steal(frames, node) } else { None });
+        if let Some(pfn) = take_in(ready) {
+            return Ok(pfn);
         }
-        // A whole block where there is one on this node; near the end of memory single frames still are.
+        // A whole block where there is one on this node; near the end of memory other CPUs' batches and single
+        // frames still are.
         if let Ok(taken) = frames.take(request(self.order)) {
             let block = taken.dirty();
             if frames.node_of(block.pfn()) != pin.node() {
@@ -205,7 +225,19 @@ impl DataFrames {
                 frames.give(block);
             }
         }
+        if let Some(pfn) = take_in(self.steal(frames, node)) {
+            return Ok(pfn);
+        }
         frames.take(request(0)).map(|t| t.dirty().into_raw())
+    }
+
+    fn own(&self, pin: &Pinned<'_>) -> Option<&Batches> {
+        self.batches.get(pin.cpu().0 as usize)
+    }
+
+    /// A batch of any CPU of `node`.
+    fn steal(&self, frames: &Frames, node: NodeId) -> Option<Pfn> {
+        self.batches.iter().find_map(|b| b.pop(frames, node))
     }
 
     /// One more reference to a data frame.
@@ -242,7 +274,7 @@ impl DataFrames {
         }
         if let Some(mut list) = self.lists.enter(pin) {
             if list.n >= self.high {
-                self.overflow(frames, pin.node(), &mut list);
+                self.overflow(frames, pin, &mut list);
             }
             list.push(pfn);
             return;
@@ -252,28 +284,28 @@ impl DataFrames {
 
     /// Makes room in a full list. The oldest go, the others stay, as their lines are warm.
     #[cold]
-    fn overflow(&self, frames: &Frames, node: NodeId, list: &mut List) {
+    fn overflow(&self, frames: &Frames, pin: &Pinned<'_>, list: &mut List) {
         let old = BATCH.min(list.n / 2);
-        let batches = self.batches.get(node.0 as usize);
+        let node = pin.node();
         // While memory is short, others need it more.
-        if let Some(batches) = batches.filter(|_| old == BATCH && !frames.pressed(node)) {
+        if let Some(batches) = self.own(pin).filter(|_| old == BATCH && !frames.pressed(node)) {
             let mut head = Pfn::NONE;
             for pfn in list.oldest(old) {
                 frames.meta(pfn).set_link(head);
                 head = pfn;
             }
-            if !batches.push(frames, head, self.most) {
+            if !batches.push(frames, head, node, self.most) {
                 frames.give_all(chain(frames, head));
             }
             return;
         }
         frames.give_all(list.oldest(old));
-        if let Some(head) = batches.and_then(|b| b.pop(frames)) {
+        if let Some(head) = self.steal(frames, node) {
             frames.give_all(chain(frames, head));
         }
     }
 
-    /// Gives all frames of the calling CPU's list, and all batches of all nodes, back to the zones; how many.
+    /// Gives all frames of the calling CPU's list, and all batches of all CPUs, back to the zones; how many.
     pub fn drain(&self, frames: &Frames, pin: &Pinned<'_>) -> usize {
         let mut drained = 0;
         let mut count = |pfn: Pfn| {
@@ -285,7 +317,7 @@ impl DataFrames {
             frames.give_all(list.oldest(n).map(&mut count));
         }
         for batches in self.batches.iter() {
-            while let Some(head) = batches.pop(frames) {
+            while let Some(head) = batches.pop_any(frames) {
                 frames.give_all(chain(frames, head).map(&mut count));
             }
         }
