@@ -402,7 +402,7 @@ fn data_frames_that_overflow_a_list_wait_for_their_cpu_until_others_would_run_sh
     assert_eq!(known.len(), MANY, "every frame once");
     give(&a, first);
     let kept = free - frames.counts().free;
-    assert!((2048 + 4032..=2048 + 4096 + 64).contains(&kept), "{kept} frames are kept");
+    assert!((2048 + 8128..=2048 + 8192 + 64).contains(&kept), "{kept} frames are kept");
     // The CPU gets them back without asking the zone.
     let before = frames.counts().free;
     let again = take(&a, 6000);

@@ -133,7 +133,7 @@ impl<'m> Machine<'m> {
         let layout = <X86_64 as ptarmigan::format::Format>::LAYOUT;
         let source = Source::new(frames, direct_map(), kernel, layout);
         let lists = Quicklists::new(boot, ListsConfig::new(1), source)?;
-        let data = DataFrames::new(boot, 1, frames.counts().total as usize)?;
+        let data = DataFrames::new(boot, 1, 1, frames.counts().total as usize)?;
         let tlb = Tlb::new(boot, TlbConfig::new(1), OneCpu)?;
         Ok(Machine { frames, data, window: direct_map(), lists, tlb })
     }

@@ -9,6 +9,7 @@ use crate::addr::Pfn;
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::{NodeId, PerCpu, Pinned};
 use crate::sync::SpinLock;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Frames that a CPU's list can hold. The model checker's threads have small stacks.
 const CAPACITY: usize = if cfg!(loom) { 64 } else { 4096 };
@@ -18,7 +19,7 @@ const BATCH_ORDER: u8 = 6;
 const BATCH: usize = 64;
 /// A CPU's list holds at most this part of its share of the machine's memory.
 const PART: usize = 64;
-/// A CPU's batches hold at most this part of its share.
+/// The batches of a node's CPUs together hold at most this part of its share.
 const BATCHES_PART: usize = 32;
 
 /// A ring: the oldest frame at `start`.
@@ -59,7 +60,6 @@ struct Batches {
 
 struct Stack {
     head: Pfn,
-    len: usize,
     /// Where the CPU is, and all these frames.
     node: NodeId,
 }
@@ -71,27 +71,21 @@ impl Stack {
             return None;
         }
         self.head = frames.meta(head).next();
-        self.len -= 1;
         Some(head)
     }
 }
 
 impl Batches {
     fn new() -> Self {
-        Batches { stack: SpinLock::new(Stack { head: Pfn::NONE, len: 0, node: NodeId(0) }) }
+        Batches { stack: SpinLock::new(Stack { head: Pfn::NONE, node: NodeId(0) }) }
     }
 
-    /// Puts the chain of frames of `node` at `head` on the stack unless `limit` are there.
-    fn push(&self, frames: &Frames, head: Pfn, node: NodeId, limit: usize) -> bool {
+    /// Puts the chain of frames of `node` at `head` on the stack.
+    fn push(&self, frames: &Frames, head: Pfn, node: NodeId) {
         let mut stack = self.stack.lock();
-        if stack.len >= limit {
-            return false;
-        }
         frames.meta(head).set_next(stack.head);
         stack.head = head;
         stack.node = node;
-        stack.len += 1;
-        true
     }
 
     /// The chain that was put there last, if it is of `node`.
@@ -99,10 +93,23 @@ impl Batches {
         let mut stack = self.stack.lock();
         if stack.node == node { stack.pop(frames) } else { None }
     }
+}
 
-    /// The chain that was put there last.
-    fn pop_any(&self, frames: &Frames) -> Option<Pfn> {
-        self.stack.lock().pop(frames)
+/// Batches of the CPUs of a node, in all.
+#[repr(align(128))]
+struct Kept(AtomicUsize);
+
+impl Kept {
+    /// One more, unless there are `limit`.
+    fn add(&self, limit: usize) -> bool {
+        if self.0.load(Relaxed) >= limit {
+            return false;
+        }
+        if self.0.fetch_add(1, Relaxed) < limit {
+            return true;
+        }
+        self.0.fetch_sub(1, Relaxed);
+        false
     }
 }
 
@@ -120,37 +127,46 @@ fn chain(frames: &Frames, head: Pfn) -> impl Iterator<Item = Pfn> + '_ {
 }
 
 /// The per-CPU lists and batches. In a CPU's list at most 4096 frames rest, and no more than 1/64 of its share of
-/// memory; in its batches at most 1/32. All are of the CPU's own node.
+/// memory; in the batches of a node's CPUs at most 1/32 of the node's, whichever of them needs it. All are of the CPU's
+/// own node.
 pub struct DataFrames {
     lists: PerCpu<List>,
     /// By CPU. Locked, as others may take from them.
     batches: BootSlice<Batches>,
+    /// By node.
+    kept: BootSlice<Kept>,
     /// Frames of a list at most.
     high: usize,
-    /// Batches of a CPU at most.
+    /// Batches of a node at most.
     most: usize,
     /// Order of the blocks that lists are filled up with.
     order: u8,
 }
 
 impl DataFrames {
-    /// Lists for `cpus` CPUs of a machine with `total` frames.
+    /// Lists for `cpus` CPUs of a machine with `total` frames on `nodes` nodes.
     ///
     /// # Errors
     ///
     /// [`BootMemoryShort`] if they do not fit.
-    pub fn new(boot: &mut BootMemory, cpus: usize, total: usize) -> Result<Self, BootMemoryShort> {
-        let share = total / cpus.max(1);
-        let high = (share / PART).clamp(2, CAPACITY);
+    pub fn new(
+        boot: &mut BootMemory,
+        cpus: usize,
+        nodes: usize,
+        total: usize,
+    ) -> Result<Self, BootMemoryShort> {
+        let high = (total / cpus.max(1) / PART).clamp(2, CAPACITY);
         let order = BATCH_ORDER.min((high / 2).ilog2() as u8);
-        let most = share / BATCHES_PART / BATCH;
+        let most = total / nodes.max(1) / BATCHES_PART / BATCH;
         let lists = PerCpu::new(boot, cpus, |_| List { start: 0, n: 0, items: [Pfn::NONE; CAPACITY] })?;
-        Ok(DataFrames { lists, batches: boot.take(cpus, |_| Batches::new())?, high, most, order })
+        let batches = boot.take(cpus, |_| Batches::new())?;
+        let kept = boot.take(nodes, |_| Kept(AtomicUsize::new(0)))?;
+        Ok(DataFrames { lists, batches, kept, high, most, order })
     }
 
-    /// Boot memory for `cpus` CPUs.
-    pub const fn bytes(cpus: usize) -> usize {
-        PerCpu::<List>::bytes(cpus) + BootMemory::bytes::<Batches>(cpus)
+    /// Boot memory for `cpus` CPUs and `nodes` nodes.
+    pub const fn bytes(cpus: usize, nodes: usize) -> usize {
+        PerCpu::<List>::bytes(cpus) + BootMemory::bytes::<Batches>(cpus) + BootMemory::bytes::<Kept>(nodes)
     }
 
     /// A frame with one reference, content unknown.
@@ -200,7 +216,7 @@ impl DataFrames {
             }
             list.pop()
         };
-        let own = self.own(pin).and_then(|b| b.pop(frames, node));
+        let own = self.own(pin).and_then(|batches| self.take_batch(frames, batches, node));
         let ready = own.or_else(|| if frames.pressed(node) { self.steal(frames, node) } else { None });
         if let Some(pfn) = take_in(ready) {
             return Ok(pfn);
@@ -235,9 +251,22 @@ impl DataFrames {
         self.batches.get(pin.cpu().0 as usize)
     }
 
+    /// A batch from `batches`, if it is of `node`.
+    fn take_batch(&self, frames: &Frames, batches: &Batches, node: NodeId) -> Option<Pfn> {
+        let head = batches.pop(frames, node)?;
+        if let Some(kept) = self.kept.get(node.0 as usize) {
+            kept.0.fetch_sub(1, Relaxed);
+        }
+        Some(head)
+    }
+
     /// A batch of any CPU of `node`.
     fn steal(&self, frames: &Frames, node: NodeId) -> Option<Pfn> {
-        self.batches.iter().find_map(|b| b.pop(frames, node))
+        let kept = self.kept.get(node.0 as usize)?;
+        if kept.0.load(Relaxed) == 0 {
+            return None;
+        }
+        self.batches.iter().find_map(|batches| self.take_batch(frames, batches, node))
     }
 
     /// One more reference to a data frame.
@@ -287,20 +316,25 @@ impl DataFrames {
     fn overflow(&self, frames: &Frames, pin: &Pinned<'_>, list: &mut List) {
         let old = BATCH.min(list.n / 2);
         let node = pin.node();
+        let keep = || self.kept.get(node.0 as usize).is_some_and(|kept| kept.add(self.most));
         // While memory is short, others need it more.
-        if let Some(batches) = self.own(pin).filter(|_| old == BATCH && !frames.pressed(node)) {
+        if old == BATCH
+            && !frames.pressed(node)
+            && let Some(batches) = self.own(pin)
+            && keep()
+        {
             let mut head = Pfn::NONE;
             for pfn in list.oldest(old) {
                 frames.meta(pfn).set_link(head);
                 head = pfn;
             }
-            if !batches.push(frames, head, node, self.most) {
-                frames.give_all(chain(frames, head));
-            }
+            batches.push(frames, head, node);
             return;
         }
         frames.give_all(list.oldest(old));
-        if let Some(head) = self.steal(frames, node) {
+        if frames.pressed(node)
+            && let Some(head) = self.steal(frames, node)
+        {
             frames.give_all(chain(frames, head));
         }
     }
@@ -316,8 +350,8 @@ impl DataFrames {
             let n = list.n;
             frames.give_all(list.oldest(n).map(&mut count));
         }
-        for batches in self.batches.iter() {
-            while let Some(head) = batches.pop_any(frames) {
+        for node in 0..frames.nodes() {
+            while let Some(head) = self.steal(frames, NodeId(node)) {
                 frames.give_all(chain(frames, head).map(&mut count));
             }
         }

@@ -155,10 +155,10 @@ impl<F: Format> Host<F> {
             arena.prefault((run.start.0 as usize) << FRAME_SHIFT, config.prefault.min(node / 2));
         }
         let boots = Mutex::new(Vec::new());
-        let need = Frames::bytes(total as usize, nodes) + DataFrames::bytes(cpus);
+        let need = Frames::bytes(total as usize, nodes) + DataFrames::bytes(cpus, nodes);
         let mut boot = boot_memory(&boots, need)?;
         let frames = Frames::new(&mut boot, &runs)?;
-        let data = DataFrames::new(&mut boot, cpus, total as usize)?;
+        let data = DataFrames::new(&mut boot, cpus, nodes, total as usize)?;
         let expected = frames.counts().total;
         // SAFETY: 1. the arena maps every frame from 0 to `total`, and the host owns it. 2. nobody else has its address.
         let window = unsafe { DirectMap::new(arena.base().as_ptr()) };

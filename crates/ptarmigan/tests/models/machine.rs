@@ -144,7 +144,7 @@ impl<const L: u8> World<L> {
         let total = 1 + tables + shape.data * cpus + shape.spare;
         let memory = Arc::new(Memory::new(total + 1, 1 + tables as u32));
         let config = TlbConfig { asids: shape.asids, park: shape.park, ..TlbConfig::new(cpus) };
-        let bytes = Frames::bytes(total, 2) + DataFrames::bytes(cpus) + Tlb::<Mmus<L>>::bytes(&config);
+        let bytes = Frames::bytes(total, 2) + DataFrames::bytes(cpus, 2) + Tlb::<Mmus<L>>::bytes(&config);
         let mut block: Vec<MaybeUninit<u64>> = Vec::with_capacity(bytes / 8 + 1);
         // SAFETY: 1. the block is kept in the world beside what is made of it, which is used through the world only.
         let mut boot =
@@ -158,7 +158,7 @@ impl<const L: u8> World<L> {
         };
         let runs = [run(1, tables, 1), run(1 + tables, total - tables, 0)];
         let frames = Arc::new(Frames::new(&mut boot, &runs).unwrap());
-        let data = DataFrames::new(&mut boot, cpus, total).unwrap();
+        let data = DataFrames::new(&mut boot, cpus, 2, total).unwrap();
         let request = |node| Request {
             node: NodeId(node),
             order: 0,
