@@ -29,8 +29,9 @@ pub struct Relay {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Told;
 
-/// Looks at a post before sleeping: about as long as falling asleep and waking up take.
-const LOOKS: u32 = 500;
+/// Looks at a post before sleeping, where each worker has a processor to itself: a millisecond or two. Most waits are
+/// over by then, and who sleeps wakes up tens of microseconds late, again and again on the longest path of the order.
+const LOOKS: u32 = 50_000;
 /// The same where workers share processors: what is waited for may have to run first.
 const LOOKS_SHARED: u32 = 20;
 
