@@ -213,6 +213,32 @@ fn a_page_that_was_just_freed_is_handed_out_again_without_a_miss() {
 }
 
 #[test]
+fn cpus_that_fetch_tables_in_turn_get_none_whose_records_share_a_cache_line() {
+    let host = Host::<X86_64>::new(small(2, 1, 32)).unwrap();
+    let cpus = host.slots();
+    let policy = host.quicklists().unwrap();
+    let mut held = Vec::new();
+    for _ in 0..50 {
+        for cpu in &cpus {
+            held.push((cpu, policy.alloc(&cpu.pin(), Level::PTE, Ask::NORMAL).unwrap()));
+        }
+    }
+    let line = |page: &Clean| page.addr().pfn().0 / 4;
+    for (cpu, page) in &held {
+        let others = held.iter().filter(|(other, _)| other.cpu() != cpu.cpu());
+        assert!(others.into_iter().all(|(_, other)| line(other) != line(page)), "{}", page.addr());
+    }
+    for (cpu, page) in held {
+        give_back(&policy, cpu, Level::PTE, page);
+    }
+    policy.drain(&cpus[0].pin());
+    policy.drain(&cpus[1].pin());
+    policy.reclaim(&cpus[0].pin(), NodeId(0), u32::MAX);
+    assert_eq!(policy.counts().cached(), 0);
+    host.audit().unwrap();
+}
+
+#[test]
 fn pages_freed_on_a_foreign_node_go_home() {
     for nodes in [2usize, 4] {
         let cpus = nodes;

@@ -13,6 +13,7 @@
 //!
 //! Pages freed on a foreign node go to their home node's depot, after the flush like all others (REQ-7, REQ-8).
 use super::depot::Depot;
+use super::source::GROUP;
 use super::tally::{NodeCounts, Tallies};
 use super::{Clean, Construct, Flushed, Level, Policy, PolicyCounts, Source};
 use crate::addr::PhysAddr;
@@ -218,8 +219,8 @@ impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
         fair.max(SMALLEST).min(most)
     }
 
-    /// A page of the class has come to the shelf's node from the allocator (`change` 1) or gone back to it (-1).
-    fn count_page(&self, shelf: &Shelf, change: i32) {
+    /// Pages of the class have come to the shelf's node from the allocator (`change` > 0) or gone back to it.
+    fn count_pages(&self, shelf: &Shelf, change: i32) {
         let pages = shelf.pages.fetch_add(change as u32, Relaxed).wrapping_add_signed(change);
         let most = self.config.magazine as u32;
         shelf.magazine.store(Self::magazine_for(pages, self.cpus_per_node, most), Relaxed);
@@ -276,13 +277,42 @@ impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
                 }
             }
         }
+        if class == REST
+            && self.config.magazine >= GROUP
+            && !self.source.frames().pressed(pin.node())
+            && let Some(page) = self.miss_group(pin, level, ask)
+        {
+            return Ok(page);
+        }
         let page = self.miss(pin, level, ask)?;
         self.set_limits(pin.node());
         let home = self.source.frames().node_of(page.addr().pfn());
-        self.count_page(self.shelf(home, class), 1);
+        self.count_pages(self.shelf(home, class), 1);
         tally.misses.add(1);
         tally.allocs.add(1);
         Ok(page)
+    }
+
+    /// As many pages from the allocator as a cache line has records, for a CPU that has none: one, the others rest.
+    fn miss_group(&self, pin: &Pinned<'_>, level: Level, ask: Ask) -> Option<Clean> {
+        let mut stacks = self.stacks.enter(pin)?;
+        let stack = &mut stacks[REST];
+        // Full magazines: an interrupt came in since.
+        if stack.n as usize + GROUP > stack.items.len() {
+            return None;
+        }
+        let [page, rest @ ..] = self.source.make_group(pin.node(), level, ask)?;
+        for page in rest.into_iter().rev() {
+            stack.items[stack.n as usize] = self.item(REST, page);
+            stack.n += 1;
+        }
+        drop(stacks);
+        self.set_limits(pin.node());
+        self.count_pages(self.shelf(pin.node(), REST), GROUP as i32);
+        let tally = self.tallies.of(pin, level);
+        tally.misses.add(GROUP);
+        tally.allocs.add(1);
+        Some(page)
     }
 
     /// A page from the allocator; if there is none, after giving up what is kept everywhere within reach.
@@ -362,7 +392,7 @@ impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
     fn unmake(&self, pin: &Pinned<'_>, class: usize, level: Level, item: u32) {
         let page = self.page(class, item);
         let home = self.source.frames().node_of(page.addr().pfn());
-        self.count_page(self.shelf(home, class), -1);
+        self.count_pages(self.shelf(home, class), -1);
         self.tallies.of(pin, level).returns.add(1);
         self.source.unmake(level, page);
     }

@@ -1,9 +1,16 @@
 //! Between a policy and the frame allocator: makes pages clean on the way in, unmakes them on the way out.
 use super::{Clean, Construct, Layout, Level};
-use crate::addr::{FRAME_SHIFT, FRAME_SIZE, PhysAddr};
+use crate::addr::{FRAME_SHIFT, FRAME_SIZE, Pfn, PhysAddr};
 use crate::cpu::NodeId;
-use crate::frames::{Ask, Dirty, Frame, Frames, NoFrame, Place, Request, Slab, Use, Zero, ZoneClass};
+use crate::frames::{
+    Ask, Dirty, Frame, FrameMeta, Frames, NoFrame, Place, Request, Slab, Taken, Use, Zero, ZoneClass,
+};
 use crate::window::{Window, WindowGuard};
+
+/// Pages in a group, see [`Source::make_group`].
+pub const GROUP: usize = 4;
+#[cfg(not(loom))]
+const _: () = assert!(GROUP * size_of::<FrameMeta>() == 64);
 
 /// Frames, the window to clear them through, and the constructor of top tables.
 pub struct Source<'m, W, C> {
@@ -69,6 +76,36 @@ impl<'m, W: Window, C: Construct> Source<'m, W, C> {
         }
         // SAFETY: 1. and 3. just taken. 2. cleared, and constructed if it is a top.
         Ok(unsafe { Clean::from_raw(at) })
+    }
+
+    /// [`GROUP`] new clean pages for `level` at once: neighbours, whose records fill a cache line. So CPUs that are at
+    /// work on tables of theirs do not take a record's line from each other. `None` if there is no such block on `node`,
+    /// or tables of the level are not single frames that only need clearing.
+    pub fn make_group(&self, node: NodeId, level: Level, ask: Ask) -> Option<[Clean; GROUP]> {
+        if self.layout.is_small(level) || self.layout.order(level) > 0 || level == self.layout.top() {
+            return None;
+        }
+        let order = GROUP.trailing_zeros() as u8;
+        let request = Request { node, order, zero: true, class: ZoneClass::Low, place: Place::Bottom, ask };
+        let taken = self.frames.take(request).ok()?;
+        if self.frames.node_of(taken.pfn()) != node {
+            match taken {
+                Taken::Zero(block) => self.frames.give(block),
+                Taken::Dirty(block) => self.frames.give(block),
+            }
+            return None;
+        }
+        let first = taken.zeroed(&self.window).into_raw();
+        Some(core::array::from_fn(|i| {
+            let pfn = Pfn(first.0 + i as u32);
+            let meta = self.frames.meta(pfn);
+            meta.set_usage(Use::Taken);
+            meta.set_lines(0, 0);
+            meta.set_lines(1, 0);
+            meta.set_live(0);
+            // SAFETY: 1. and 3. just taken, each once. 2. cleared, and not for a top.
+            unsafe { Clean::from_raw(pfn.addr()) }
+        }))
     }
 
     /// Gives a clean page of `level` back to the allocator, known to be zero.
