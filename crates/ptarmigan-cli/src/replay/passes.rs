@@ -23,7 +23,7 @@ use ptsan::{Adversary, Arch, Config, Sanitizer};
 
 /// Times that whole replays are repeated for the speed, and streams for the means; the medians are reported.
 const SPEED_ROUNDS: usize = 3;
-const COMPARED_ROUNDS: usize = 5;
+const COMPARED_ROUNDS: usize = 11;
 const STREAM_ROUNDS: usize = 7;
 /// With a seed: at how many of 1000 hooks of the sanitizer a CPU walks of its own accord.
 const RATE: u16 = 60;
