@@ -80,6 +80,9 @@ unsafe impl Send for Pool {}
 impl Pool {
     fn put(&self, pin: &Pinned<'_>, page: Clean) {
         let at = page.into_raw();
+        for i in 0..REAL {
+            assert_eq!(self.memory.walk(at.pfn(), i), 0, "a page is given back and is not clean");
+        }
         self.memory.give(at.pfn(), Owner::Nobody);
         self.lists[pin.cpu().0 as usize].borrow_mut().push(at);
     }
