@@ -232,7 +232,7 @@ fn ordinary_requests_stop_at_the_reserve_and_urgent_ones_go_on() {
     let reserve = frames.counts().free;
     assert!(reserve > 0 && reserve <= 4096 / 16, "a reserve of {reserve}");
     let refused = frames.take(Request { ask: Ask::ATOMIC, ..any_frame(0) });
-    assert!(matches!(refused, Err(NoFrame { free, .. }) if free == reserve));
+    assert!(matches!(refused, Err(e) if e.free() == reserve));
     while let Ok(taken) = frames.take(urgent(0)) {
         held.push(taken.dirty());
     }

@@ -581,13 +581,16 @@ fn counts_are_kept_by_cpu_level_node_and_state() {
     let [home, away] = [NodeId(0), NodeId(1)].map(|node| policy.node_counts(node));
     assert_eq!((home.pages, home.tops), (40, 0));
     assert_eq!((away.pages, away.tops), (0, 1));
-    // Freed on the other node, all of them come home to the depot there.
+    // Freed on the other node, all of them come home, where they wait for a CPU of the node.
     for page in pages {
         give_back(&policy, &cpus[1], PTE, page);
     }
     let home = policy.node_counts(NodeId(0));
-    assert_eq!((home.pages, home.depot_zero, home.depot_tops), (40, 40, 0));
-    assert!(home.depot_zero <= home.budget);
+    assert_eq!((home.pages, home.came_home, home.depot_zero, home.depot_tops), (40, 40, 0, 0));
+    assert!(home.came_home <= home.budget);
+    let first = policy.alloc(&cpus[0].pin(), PTE, Ask::NORMAL).unwrap();
+    assert!(policy.node_counts(NodeId(0)).came_home < 40, "it takes a magazine of them");
+    give_back(&policy, &cpus[0], PTE, first);
     assert_eq!(on(1, PTE).frees, 40);
     give_back(&policy, &cpus[1], TOP, top);
     assert_eq!(policy.counts_on(CpuId(9)), Default::default(), "no such CPU, nothing counted");

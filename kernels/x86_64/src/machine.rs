@@ -7,7 +7,7 @@ use ptarmigan::bootmem::{BootMemory, BootMemoryShort};
 use ptarmigan::cpu::{CpuId, CpuSet, NodeId, Pinned};
 use ptarmigan::format::X86_64;
 use ptarmigan::frames::{Ask, DataFrames, Frames, MemoryRun, NoFrame, Place, Request, ZoneClass};
-use ptarmigan::quicklist::{ListsConfig, Quicklists, Source};
+use ptarmigan::quicklist::{ListsConfig, ListsError, Quicklists, Source};
 use ptarmigan::table::{self, KernelMap};
 use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Root, Scope, SpaceId, Tlb, TlbConfig};
 use ptarmigan::window::DirectMap;
@@ -64,8 +64,15 @@ pub struct Machine<'m> {
 pub enum SetUp {
     /// Boot memory ran out.
     Boot(#[expect(dead_code, reason = "printed by Debug")] BootMemoryShort),
+    Lists(#[expect(dead_code, reason = "printed by Debug")] ListsError),
     /// Frames ran out.
     Frame(#[expect(dead_code, reason = "printed by Debug")] NoFrame),
+}
+
+impl From<ListsError> for SetUp {
+    fn from(e: ListsError) -> Self {
+        SetUp::Lists(e)
+    }
 }
 
 impl From<BootMemoryShort> for SetUp {

@@ -7,25 +7,26 @@ use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicUsize, Ordering, compiler_fence};
 
-/// One `T` for each CPU, each on cache lines of its own.
-pub struct PerCpu<T> {
-    slots: BootSlice<Slot<T>>,
+/// One `T` for each CPU, each on cache lines of its own; beside it an `S` that others may look at, such as counts.
+pub struct PerCpu<T, S = ()> {
+    slots: BootSlice<Slot<T, S>>,
 }
 
 #[repr(align(128))]
-struct Slot<T> {
+struct Slot<T, S> {
     busy: Cell<bool>,
+    shown: S,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: `enter` gives a reference to a slot only to the holder of that CPU's `Pinned`, which exists on one
-// thread at a time (contract of `Pinned::assume`), and only once at a time (busy flag); so slots are moved
-// between threads, not shared.
-unsafe impl<T: Send> Sync for PerCpu<T> {}
+// SAFETY: `enter` gives a reference to a slot's value only to the holder of that CPU's `Pinned`, which exists on one
+// thread at a time (contract of `Pinned::assume`), and only once at a time (busy flag, which nobody else touches); so
+// values are moved between threads, not shared. What is shared is `S`.
+unsafe impl<T: Send, S: Sync> Sync for PerCpu<T, S> {}
 // SAFETY: it owns its slots.
-unsafe impl<T: Send> Send for PerCpu<T> {}
+unsafe impl<T: Send, S: Send> Send for PerCpu<T, S> {}
 
-impl<T> PerCpu<T> {
+impl<T, S: Default> PerCpu<T, S> {
     /// Makes the slots of `cpus` CPUs.
     ///
     /// # Errors
@@ -36,14 +37,33 @@ impl<T> PerCpu<T> {
         cpus: usize,
         mut make: impl FnMut(usize) -> T,
     ) -> Result<Self, BootMemoryShort> {
-        Ok(PerCpu {
-            slots: boot.take(cpus, |i| Slot { busy: Cell::new(false), value: UnsafeCell::new(make(i)) })?,
-        })
+        let slot = |i| Slot { busy: Cell::new(false), shown: S::default(), value: UnsafeCell::new(make(i)) };
+        Ok(PerCpu { slots: boot.take(cpus, slot)? })
     }
+}
 
+impl<T, S> PerCpu<T, S> {
     /// Bytes of boot memory for `cpus` CPUs.
     pub const fn bytes(cpus: usize) -> usize {
-        BootMemory::bytes::<Slot<T>>(cpus)
+        BootMemory::bytes::<Slot<T, S>>(cpus)
+    }
+
+    /// What the CPUs show, in order.
+    pub fn shown(&self) -> impl Iterator<Item = &S> {
+        self.slots.iter().map(|slot| &slot.shown)
+    }
+
+    /// What the CPU that the caller is pinned to shows.
+    #[inline(always)]
+    pub fn own_shown(&self, pin: &Pinned<'_>) -> &S {
+        &self.slot(pin).shown
+    }
+
+    #[inline(always)]
+    fn slot(&self, pin: &Pinned<'_>) -> &Slot<T, S> {
+        debug_assert!((pin.cpu().0 as usize) < self.slots.len());
+        // SAFETY: the CPU of a `Pinned` is below the number of CPUs (contract of `Pinned::assume`, point 2).
+        unsafe { self.slots.get_unchecked(pin.cpu().0 as usize) }
     }
 
     /// How many CPUs there are.
@@ -57,10 +77,8 @@ impl<T> PerCpu<T> {
     /// No atomic operation and no interrupt masking: a plain flag and compiler fences, as the interrupt runs on
     /// the same CPU and returns before the interrupted code goes on.
     #[inline(always)]
-    pub fn enter<'a>(&'a self, pin: &'a Pinned<'_>) -> Option<Guard<'a, T>> {
-        debug_assert!((pin.cpu().0 as usize) < self.slots.len());
-        // SAFETY: the CPU of a `Pinned` is below the number of CPUs (contract of `Pinned::assume`, point 2).
-        let slot = unsafe { self.slots.get_unchecked(pin.cpu().0 as usize) };
+    pub fn enter<'a>(&'a self, pin: &'a Pinned<'_>) -> Option<Guard<'a, T, S>> {
+        let slot = self.slot(pin);
         if slot.busy.get() {
             return None;
         }
@@ -71,12 +89,20 @@ impl<T> PerCpu<T> {
 }
 
 /// Exclusive use of one CPU's value.
-pub struct Guard<'a, T> {
-    slot: &'a Slot<T>,
+pub struct Guard<'a, T, S = ()> {
+    slot: &'a Slot<T, S>,
     _stay: PhantomData<*const ()>,
 }
 
-impl<T> Deref for Guard<'_, T> {
+impl<'a, T, S> Guard<'a, T, S> {
+    /// What the CPU shows to others.
+    #[inline(always)]
+    pub fn shown(&self) -> &'a S {
+        &self.slot.shown
+    }
+}
+
+impl<T, S> Deref for Guard<'_, T, S> {
     type Target = T;
     #[inline(always)]
     fn deref(&self) -> &T {
@@ -85,7 +111,7 @@ impl<T> Deref for Guard<'_, T> {
     }
 }
 
-impl<T> DerefMut for Guard<'_, T> {
+impl<T, S> DerefMut for Guard<'_, T, S> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: as in `deref`, and `&mut self` makes it exclusive.
@@ -93,7 +119,7 @@ impl<T> DerefMut for Guard<'_, T> {
     }
 }
 
-impl<T> Drop for Guard<'_, T> {
+impl<T, S> Drop for Guard<'_, T, S> {
     #[inline(always)]
     fn drop(&mut self) {
         compiler_fence(Ordering::Release);

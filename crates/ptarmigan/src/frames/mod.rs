@@ -117,14 +117,41 @@ impl Taken {
 }
 
 /// There is no frame to be had.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoFrame {
+///
+/// One word, so that results with a page or this in them stay in registers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct NoFrame(u64);
+
+impl NoFrame {
+    /// For lack of 2^`order` frames, preferably of `node`, where `free` frames were free.
+    pub const fn new(order: u8, node: NodeId, free: u32) -> Self {
+        NoFrame(order as u64 | (node.0 as u64) << 8 | (free as u64) << 32)
+    }
+
     /// Frames asked for: 2^`order`.
-    pub order: u8,
+    pub const fn order(self) -> u8 {
+        self.0 as u8
+    }
+
     /// The node that was preferred.
-    pub node: NodeId,
+    pub const fn node(self) -> NodeId {
+        NodeId((self.0 >> 8) as u8)
+    }
+
     /// Frames that were free on that node; those below the minimum watermark are kept for urgent requests.
-    pub free: u32,
+    pub const fn free(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+impl fmt::Debug for NoFrame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NoFrame")
+            .field("order", &self.order())
+            .field("node", &self.node())
+            .field("free", &self.free())
+            .finish()
+    }
 }
 
 impl fmt::Display for NoFrame {
@@ -132,9 +159,9 @@ impl fmt::Display for NoFrame {
         write!(
             f,
             "no memory for {} frame(s) near node {} ({} free there, the reserve included)",
-            1u32 << self.order,
-            self.node.0,
-            self.free
+            1u32 << self.order(),
+            self.node().0,
+            self.free()
         )
     }
 }
@@ -234,6 +261,11 @@ impl Frames {
         BootMemory::bytes::<FrameMeta>(frames) + BootMemory::bytes::<Zone>(runs)
     }
 
+    /// The first frame number that has a record, and how many have: holes included.
+    pub fn span(&self) -> (u32, u32) {
+        (self.table.base, self.table.records.len() as u32)
+    }
+
     /// Number of nodes.
     #[inline(always)]
     pub fn nodes(&self) -> u8 {
@@ -297,7 +329,7 @@ impl Frames {
                 });
             }
         }
-        Err(NoFrame { order: request.order, node: request.node, free: self.node_free(request.node) })
+        Err(NoFrame::new(request.order, request.node, self.node_free(request.node)))
     }
 
     /// Takes frames back, with what is known of their content.

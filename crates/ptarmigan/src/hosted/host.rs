@@ -8,7 +8,7 @@ use crate::format::Format;
 use crate::frames::{
     Ask, DataFrames, Dirty, Frame, FrameCounts, Frames, MemoryRun, NoFrame, Place, Request, ZoneClass,
 };
-use crate::quicklist::{ListsConfig, Plain, Quicklists, Source, V5};
+use crate::quicklist::{CheckConfig, Checked, ListsConfig, ListsError, Plain, Quicklists, Source, V5};
 use crate::table::KernelMap;
 use crate::window::DirectMap;
 use std::fmt;
@@ -64,6 +64,15 @@ impl std::error::Error for HostError {}
 impl From<BootMemoryShort> for HostError {
     fn from(e: BootMemoryShort) -> Self {
         HostError::Boot(e)
+    }
+}
+
+impl From<ListsError> for HostError {
+    fn from(e: ListsError) -> Self {
+        match e {
+            ListsError::Boot(e) => HostError::Boot(e),
+            range => HostError::OutOfRange(range.to_string()),
+        }
     }
 }
 
@@ -318,6 +327,23 @@ impl<F: Format> Host<F> {
         let need = Quicklists::<DirectMap, &KernelMap<F, DirectMap>>::bytes(&self.frames, &config);
         let mut boot = self.boot(need)?;
         Ok(Quicklists::new(&mut boot, config, self.source())?)
+    }
+
+    /// The same, with pages looked after on their way.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError`] for a size out of range or lack of memory.
+    pub fn quicklists_checked(
+        &self,
+        config: ListsConfig,
+        check: CheckConfig,
+    ) -> Result<Quicklists<'_, DirectMap, &KernelMap<F, DirectMap>, Checked>, HostError> {
+        let config = ListsConfig { cpus: self.config.cpus, ..config };
+        let need = Quicklists::<DirectMap, &KernelMap<F, DirectMap>, Checked>::bytes(&self.frames, &config);
+        let mut boot = self.boot(need + Checked::bytes(&self.frames))?;
+        let checked = Checked::new(&mut boot, &self.frames, check)?;
+        Ok(Quicklists::with_check(&mut boot, config, self.source(), checked)?)
     }
 
     /// Whether every frame is back: spaces ended, policies and lists drained.

@@ -12,8 +12,8 @@
 //! flush makes that out of [`Unhooked`] (REQ-4, REQ-33). The historic policy takes them in [`Policy::retire`],
 //! before the flush, as it did.
 mod chain;
+mod check;
 mod class;
-mod depot;
 mod lists;
 mod plain;
 mod source;
@@ -22,8 +22,9 @@ mod tally;
 mod v5;
 
 pub use chain::{FlushProof, Flushed, Unhooked};
+pub use check::{Check, CheckConfig, Checked, Event, Misuse, MisuseKind, Site, Unchecked};
 pub use class::{Construct, Layout, Level, MAX_LEVELS, NoConstruct};
-pub use lists::{ListsConfig, Quicklists};
+pub use lists::{ListsConfig, ListsError, MAGAZINE, Quicklists};
 pub use plain::Plain;
 pub use source::Source;
 pub use tally::{LevelCounts, NodeCounts, PolicyCounts};
@@ -89,6 +90,12 @@ pub trait Policy: Sync {
 
     /// This CPU has nothing to run: the other moment for it.
     fn idle(&self, _pin: &Pinned<'_>) {}
+
+    /// An interval has passed, a second or so: gives back a bounded number of pages that the caller's node did not need
+    /// in it; how many. Whoever keeps time calls it, once for each node.
+    fn age(&self, _pin: &Pinned<'_>) -> u32 {
+        0
+    }
 
     /// The node is short of memory: gives back up to `want` cached frames; returns how many it gave.
     fn reclaim(&self, _pin: &Pinned<'_>, _node: NodeId, _want: u32) -> u32 {

@@ -1,7 +1,7 @@
 //! What every policy counts, on each CPU by itself.
 use super::{Level, MAX_LEVELS};
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
-use crate::cpu::{Counter, CpuId, Pinned};
+use crate::cpu::{Counter, Pinned};
 
 /// One CPU's counts for one level.
 #[derive(Default)]
@@ -56,13 +56,7 @@ impl Tallies {
 
     /// All CPUs together.
     pub fn sum(&self) -> PolicyCounts {
-        self.cpus.iter().fold(PolicyCounts::default(), |all, tally| all.with(tally))
-    }
-
-    /// One CPU; nothing if there is no such CPU.
-    pub fn on(&self, cpu: CpuId) -> PolicyCounts {
-        let one = self.cpus.get(cpu.0 as usize);
-        one.map_or(PolicyCounts::default(), |tally| PolicyCounts::default().with(tally))
+        PolicyCounts::sum(self.cpus.iter())
     }
 }
 
@@ -96,6 +90,11 @@ pub struct PolicyCounts {
 }
 
 impl PolicyCounts {
+    /// All these CPUs together.
+    pub(super) fn sum<'t>(tallies: impl Iterator<Item = &'t Tally>) -> Self {
+        tallies.fold(PolicyCounts::default(), Self::with)
+    }
+
     fn with(mut self, tally: &Tally) -> Self {
         for (sum, one) in self.levels.iter_mut().zip(&tally.levels) {
             sum.allocs = sum.allocs.wrapping_add(one.allocs.get());
@@ -128,6 +127,8 @@ pub struct NodeCounts {
     pub depot_tops: u32,
     /// Zero pages in the depot.
     pub depot_zero: u32,
+    /// Pages that CPUs of other nodes have freed, and that wait for a CPU of this node.
+    pub came_home: u32,
     /// Tops of the node's memory that are in use or kept anywhere.
     pub tops: u32,
     /// Other table pages of the node's memory that are in use or kept anywhere.

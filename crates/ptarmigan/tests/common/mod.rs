@@ -350,7 +350,7 @@ impl<P: Policy> Policy for FailAt<P> {
     fn alloc(&self, pin: &Pinned<'_>, level: Level, ask: Ask) -> Result<Clean, NoFrame> {
         let left = self.left.load(Ordering::Relaxed);
         if left == 0 {
-            return Err(NoFrame { order: 0, node: pin.node(), free: 0 });
+            return Err(NoFrame::new(0, pin.node(), 0));
         }
         if left != usize::MAX {
             self.left.store(left - 1, Ordering::Relaxed);

@@ -1,0 +1,341 @@
+//! Handing pages out and taking them back.
+use super::super::check::{Check, Site};
+use super::super::source::GROUP;
+use super::super::{Clean, Construct, Flushed, Level, Policy, PolicyCounts};
+use super::magazine::MAGAZINE;
+use super::{BOUNDED, Quicklists, REST, TOP};
+use crate::addr::PhysAddr;
+use crate::cpu::{NodeId, Pinned};
+use crate::frames::{Ask, NoFrame};
+use crate::window::Window;
+use core::sync::atomic::Ordering::Relaxed;
+
+/// Pages on their way to another node's [shelf](super::node::Shelf): as many as one call may give back.
+struct Parcel {
+    node: NodeId,
+    n: usize,
+    items: [u32; BOUNDED],
+}
+
+impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
+    #[inline(always)]
+    fn page(&self, class: usize, item: u32) -> Clean {
+        // SAFETY: 1. the item came out of a list, where it was put by `item`, its owner's last act. 2. and 3. only
+        // clean pages are put there, and nobody writes to them while they rest.
+        unsafe { Clean::from_raw(PhysAddr((item as u64) << self.shift[class])) }
+    }
+
+    #[inline(always)]
+    fn item(&self, class: usize, page: Clean) -> u32 {
+        (page.into_raw().0 >> self.shift[class]) as u32
+    }
+
+    #[inline(always)]
+    fn site<'s>(&'s self, pin: &Pinned<'_>, level: Level) -> Site<'s, 'm, W, C> {
+        Site { source: &self.source, cpu: pin.cpu(), level }
+    }
+
+    #[inline(always)]
+    fn take<const CLASS: usize>(&self, pin: &Pinned<'_>, level: Level, ask: Ask) -> Result<Clean, NoFrame> {
+        if let Some(mut cpu) = self.cpus.enter(pin)
+            && let Some(item) = cpu[CLASS].pop()
+        {
+            cpu.shown().level(level).allocs.add(1);
+            drop(cpu);
+            return self.out(pin, CLASS, level, item, ask);
+        }
+        self.take_slow(pin, CLASS, level, ask)
+    }
+
+    /// Hands out a page that rested. One that is not as it should be stays where nobody gets it.
+    #[inline(always)]
+    fn out(
+        &self,
+        pin: &Pinned<'_>,
+        class: usize,
+        level: Level,
+        item: u32,
+        ask: Ask,
+    ) -> Result<Clean, NoFrame> {
+        let page = self.page(class, item);
+        if !self.check.taken(&self.site(pin, level), &page) {
+            return self.take_another(pin, level, ask);
+        }
+        debug_assert!(
+            class == TOP || self.source.is_zero(page.addr()),
+            "page {} rested as zero and is not",
+            page.addr()
+        );
+        Ok(page)
+    }
+
+    #[cold]
+    fn take_another(&self, pin: &Pinned<'_>, level: Level, ask: Ask) -> Result<Clean, NoFrame> {
+        // The one before was counted, and is lost for good: it counts as gone back.
+        let tally = self.cpus.own_shown(pin).level(level);
+        tally.frees.add(1);
+        tally.returns.add(1);
+        self.alloc(pin, level, ask)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn take_slow(&self, pin: &Pinned<'_>, class: usize, level: Level, ask: Ask) -> Result<Clean, NoFrame> {
+        let tally = self.cpus.own_shown(pin).level(level);
+        let shelf = self.shelf(pin.node(), class);
+        if !shelf.is_empty() {
+            let mut item = None;
+            if let Some(mut cpu) = self.cpus.enter(pin) {
+                let stack = &mut cpu[class];
+                stack.resize(shelf.magazine.load(Relaxed));
+                if stack.fill(|into| shelf.fetch(into)) > 0 {
+                    item = stack.pop();
+                }
+            } else {
+                // An interrupt found the magazines in use: a single page from the depot.
+                let mut one = [0];
+                if shelf.fetch(&mut one) == 1 {
+                    item = Some(one[0]);
+                }
+            }
+            if let Some(item) = item {
+                tally.refills.add(1);
+                tally.allocs.add(1);
+                return self.out(pin, class, level, item, ask);
+            }
+        }
+        if class == REST
+            && self.config.magazine >= GROUP
+            && !self.source.frames().pressed(pin.node())
+            && let Some(page) = self.miss_group(pin, level, ask)
+        {
+            return Ok(page);
+        }
+        let page = self.miss(pin, level, ask)?;
+        self.set_limits(pin.node());
+        let home = self.source.frames().node_of(page.addr().pfn());
+        self.count_pages(self.shelf(home, class), 1);
+        tally.misses.add(1);
+        tally.allocs.add(1);
+        self.check.made(&self.site(pin, level), &page, false);
+        Ok(page)
+    }
+
+    /// As many pages from the allocator as a cache line has records, for a CPU that has none: one, the others rest.
+    fn miss_group(&self, pin: &Pinned<'_>, level: Level, ask: Ask) -> Option<Clean> {
+        let mut cpu = self.cpus.enter(pin)?;
+        let stack = &mut cpu[REST];
+        // No room: an interrupt came in since.
+        if !stack.has_room_for_group() {
+            return None;
+        }
+        let site = self.site(pin, level);
+        let [page, rest @ ..] = self.source.make_group(pin.node(), level, ask)?;
+        for page in rest.into_iter().rev() {
+            self.check.made(&site, &page, true);
+            let fits = stack.push(self.item(REST, page));
+            debug_assert!(fits, "there was room for a group");
+        }
+        drop(cpu);
+        self.set_limits(pin.node());
+        self.count_pages(self.shelf(pin.node(), REST), GROUP as i32);
+        let tally = self.cpus.own_shown(pin).level(level);
+        tally.misses.add(GROUP);
+        tally.allocs.add(1);
+        self.check.made(&site, &page, false);
+        Some(page)
+    }
+
+    /// A page from the allocator; if there is none, after giving up what is kept everywhere within reach.
+    fn miss(&self, pin: &Pinned<'_>, level: Level, ask: Ask) -> Result<Clean, NoFrame> {
+        self.source.make(pin.node(), level, ask).or_else(|e| {
+            if !ask.may_sleep {
+                return Err(e);
+            }
+            for node in 0..self.source.frames().nodes() {
+                self.reclaim(pin, NodeId(node), u32::MAX);
+            }
+            self.drain(pin);
+            self.source.make(pin.node(), level, ask)
+        })
+    }
+
+    /// Keeps a clean page, or gives it back if there is no room for it.
+    #[inline(always)]
+    fn put<const CLASS: usize>(&self, pin: &Pinned<'_>, level: Level, page: Clean) {
+        if !self.one_node && self.source.frames().node_of(page.addr().pfn()) != pin.node() {
+            return self.put_home(pin, CLASS, level, page);
+        }
+        let item = self.item(CLASS, page);
+        if let Some(mut cpu) = self.cpus.enter(pin) {
+            cpu.shown().level(level).frees.add(1);
+            if cpu[CLASS].push(item) {
+                return;
+            }
+        } else {
+            self.cpus.own_shown(pin).level(level).frees.add(1);
+        }
+        self.put_slow(pin, CLASS, level, item)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn put_slow(&self, pin: &Pinned<'_>, class: usize, level: Level, item: u32) {
+        let shelf = self.shelf(pin.node(), class);
+        if self.config.magazine > 0
+            && let Some(mut cpu) = self.cpus.enter(pin)
+        {
+            let stack = &mut cpu[class];
+            let was_full = stack.is_full();
+            // Both magazines are full: the older one goes to the depot, the newer one becomes the older. Unless
+            // magazines have grown meanwhile.
+            let exchanged = was_full && stack.exchange(|old| shelf.store(old));
+            stack.resize(shelf.magazine.load(Relaxed));
+            if stack.push(item) {
+                return;
+            }
+            // They have shrunk instead.
+            if exchanged && stack.exchange(|old| shelf.store(old)) && stack.push(item) {
+                return;
+            }
+            drop(cpu);
+            return self.unmake(pin, class, level, item);
+        }
+        if self.config.magazine == 0 || !shelf.store(&[item]) {
+            self.unmake(pin, class, level, item);
+        }
+    }
+
+    /// To the page's home node, or to the allocator if that keeps enough.
+    #[cold]
+    fn put_home(&self, pin: &Pinned<'_>, class: usize, level: Level, page: Clean) {
+        self.cpus.own_shown(pin).level(level).frees.add(1);
+        let node = self.source.frames().node_of(page.addr().pfn());
+        let item = self.item(class, page);
+        self.send(pin, class, level, node, &[item]);
+    }
+
+    /// Sends pages home.
+    fn send(&self, pin: &Pinned<'_>, class: usize, level: Level, node: NodeId, items: &[u32]) {
+        if self.config.magazine > 0 && self.shelf(node, class).store_remote(items) {
+            return;
+        }
+        for item in items {
+            self.unmake(pin, class, level, *item);
+        }
+    }
+
+    /// Gives a page that rests, or was to, back to the allocator.
+    pub(super) fn unmake(&self, pin: &Pinned<'_>, class: usize, level: Level, item: u32) {
+        let page = self.page(class, item);
+        self.check.leaves(&self.site(pin, level), &page);
+        let home = self.source.frames().node_of(page.addr().pfn());
+        self.count_pages(self.shelf(home, class), -1);
+        self.cpus.own_shown(pin).level(level).returns.add(1);
+        self.source.unmake(level, page);
+    }
+
+    /// Takes back what it can of a chain without giving the guard up in between; a page that does not go into this CPU's
+    /// magazines, if there is one.
+    #[inline(always)]
+    fn put_run(&self, pin: &Pinned<'_>, pages: &mut Flushed) -> Option<(Level, Clean)> {
+        let frames = self.source.frames();
+        let Some(mut cpu) = self.cpus.enter(pin) else { return pages.pop(frames) };
+        let tally = cpu.shown();
+        let stack = &mut cpu[REST];
+        loop {
+            let (level, page) = pages.pop(frames)?;
+            let here = self.one_node || frames.node_of(page.addr().pfn()) == pin.node();
+            if level == self.top || !here || stack.is_full() {
+                return Some((level, page));
+            }
+            if self.check.given(&self.site(pin, level), &page) {
+                tally.level(level).frees.add(1);
+                stack.push(self.item(REST, page));
+            }
+        }
+    }
+}
+
+impl<W: Window, C: Construct, K: Check> Policy for Quicklists<'_, W, C, K> {
+    #[inline(always)]
+    fn alloc(&self, pin: &Pinned<'_>, level: Level, ask: Ask) -> Result<Clean, NoFrame> {
+        if level == self.top { self.take::<TOP>(pin, level, ask) } else { self.take::<REST>(pin, level, ask) }
+    }
+
+    #[inline(always)]
+    fn unused(&self, pin: &Pinned<'_>, level: Level, page: Clean) {
+        if !self.check.given(&self.site(pin, level), &page) {
+            return;
+        }
+        if level == self.top {
+            self.put::<TOP>(pin, level, page);
+        } else {
+            self.put::<REST>(pin, level, page);
+        }
+    }
+
+    #[inline]
+    fn flushed(&self, pin: &Pinned<'_>, mut pages: Flushed) {
+        let frames = self.source.frames();
+        let mut parcel = Parcel { node: pin.node(), n: 0, items: [0; BOUNDED] };
+        // Nearly all are of one class and of this node.
+        while let Some((level, page)) = self.put_run(pin, &mut pages) {
+            let node = frames.node_of(page.addr().pfn());
+            if level == self.top || node == pin.node() {
+                self.unused(pin, level, page);
+                continue;
+            }
+            if !self.check.given(&self.site(pin, level), &page) {
+                continue;
+            }
+            self.cpus.own_shown(pin).level(level).frees.add(1);
+            if parcel.n == parcel.items.len() || parcel.node != node {
+                self.send(pin, REST, Level::PTE, parcel.node, &parcel.items[..parcel.n]);
+                (parcel.node, parcel.n) = (node, 0);
+            }
+            parcel.items[parcel.n] = self.item(REST, page);
+            parcel.n += 1;
+        }
+        if parcel.n > 0 {
+            self.send(pin, REST, Level::PTE, parcel.node, &parcel.items[..parcel.n]);
+        }
+    }
+
+    #[inline]
+    fn gather_end(&self, pin: &Pinned<'_>) {
+        if self.source.frames().pressed(pin.node()) {
+            self.set_limits(pin.node());
+        }
+        self.trim(pin);
+    }
+
+    #[inline]
+    fn idle(&self, pin: &Pinned<'_>) {
+        self.set_limits(pin.node());
+        self.trim(pin);
+    }
+
+    fn age(&self, pin: &Pinned<'_>) -> u32 {
+        self.reap(pin)
+    }
+
+    fn reclaim(&self, pin: &Pinned<'_>, node: NodeId, want: u32) -> u32 {
+        self.shrink(pin, node, want)
+    }
+
+    fn drain(&self, pin: &Pinned<'_>) {
+        for class in [TOP, REST] {
+            let Some(mut cpu) = self.cpus.enter(pin) else { return };
+            let (items, n) = cpu[class].take_all();
+            drop(cpu);
+            for item in &items[..n.min(2 * MAGAZINE)] {
+                self.unmake(pin, class, self.level_of(class), *item);
+            }
+        }
+    }
+
+    fn counts(&self) -> PolicyCounts {
+        PolicyCounts::sum(self.cpus.shown())
+    }
+}

@@ -1,0 +1,84 @@
+//! A CPU's pages of one class.
+use super::super::source::GROUP;
+
+/// Pages a magazine can hold; how many it does hold is scaled to the node, up to [`ListsConfig::magazine`].
+///
+/// [`ListsConfig::magazine`]: super::ListsConfig::magazine
+pub const MAGAZINE: usize = 64;
+
+/// Two magazines end to end: the upper one is handed out from and put back to, the lower one is what Bonwick calls
+/// *previous*.
+pub(super) struct Stack {
+    n: u32,
+    /// Twice the magazine's size as it is now.
+    limit: u32,
+    items: [u32; 2 * MAGAZINE],
+}
+
+/// An index below the length: cut to size, so that nothing has to be checked.
+const MASK: usize = 2 * MAGAZINE - 1;
+
+impl Stack {
+    pub fn new(magazine: u32) -> Self {
+        Stack { n: 0, limit: 2 * magazine, items: [0; 2 * MAGAZINE] }
+    }
+
+    #[inline(always)]
+    pub fn pop(&mut self) -> Option<u32> {
+        let n = self.n.checked_sub(1)?;
+        self.n = n;
+        Some(self.items[n as usize & MASK])
+    }
+
+    /// False if both magazines are full.
+    #[inline(always)]
+    pub fn push(&mut self, item: u32) -> bool {
+        let n = self.n;
+        if n >= self.limit {
+            return false;
+        }
+        self.items[n as usize & MASK] = item;
+        self.n = n + 1;
+        true
+    }
+
+    /// Whether both magazines are full.
+    pub fn is_full(&self) -> bool {
+        self.n >= self.limit
+    }
+
+    /// Sets the magazines' size; what is in them stays.
+    pub fn resize(&mut self, magazine: u32) {
+        self.limit = 2 * magazine.min(MAGAZINE as u32);
+    }
+
+    /// An empty stack is filled by `fetch`, with up to a magazine.
+    pub fn fill(&mut self, fetch: impl FnOnce(&mut [u32]) -> usize) -> usize {
+        debug_assert_eq!(self.n, 0);
+        let most = (self.limit / 2) as usize;
+        let n = fetch(&mut self.items[..most]);
+        self.n = n as u32;
+        n
+    }
+
+    /// Whether the pages of a group but one fit.
+    pub fn has_room_for_group(&self) -> bool {
+        (self.n as usize) + GROUP <= (self.limit as usize).min(2 * MAGAZINE)
+    }
+
+    /// The older magazine of two full ones; it goes if `store` takes it.
+    pub fn exchange(&mut self, store: impl FnOnce(&[u32]) -> bool) -> bool {
+        let (n, old) = (self.n as usize, (self.limit / 2) as usize);
+        if !store(&self.items[..old]) {
+            return false;
+        }
+        self.items.copy_within(old..n, 0);
+        self.n = (n - old) as u32;
+        true
+    }
+
+    /// All of it.
+    pub fn take_all(&mut self) -> ([u32; 2 * MAGAZINE], usize) {
+        (self.items, core::mem::take(&mut self.n) as usize)
+    }
+}

@@ -1,0 +1,282 @@
+//! Quicklists: per-CPU magazines of clean pages before a depot per node, within one budget per node.
+//!
+//! On each CPU a class has two magazines of page numbers, laid end to end in one array: the upper one is handed out
+//! from and put back to, the lower one is what Bonwick calls *previous*; only when both are empty, or both full, a
+//! magazine is exchanged with the depot. So a CPU that allocates and frees in turn never goes there. A hit touches
+//! the CPU's own lines: no lock, no atomic read-modify-write, nothing of the page and nothing of its frame's record
+//! (links inside pages cost four times as much as soon as more than a few pages are in flight).
+//!
+//! Magazines are scaled to the node: where it has several CPUs, all together hold at most a sixth of the pages that the node has
+//! in use or keeps, so that what rests on one CPU while another one runs short stays small beside what is in use.
+//! What a node keeps, CPUs and depot together, never exceeds its budget (REQ-12): the magazines' worst case is set
+//! aside first and the depot may have the rest.
+//!
+//! Pages freed on a foreign node go home in batches, after the flush like all others (REQ-7, REQ-8).
+mod depot;
+mod hit;
+mod magazine;
+mod node;
+mod trim;
+
+pub use magazine::MAGAZINE;
+
+use super::check::{Check, Unchecked};
+use super::tally::{NodeCounts, Tally};
+use super::{Construct, Level, PolicyCounts, Source};
+use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
+use crate::cpu::{CpuId, NodeId, PerCpu};
+use crate::frames::Frames;
+use crate::window::Window;
+use core::fmt;
+use core::sync::atomic::Ordering::Relaxed;
+use depot::Depot;
+use magazine::Stack;
+use node::Shelf;
+
+/// Pages of a class's magazine at the least, where there is caching at all.
+const SMALLEST: u32 = 4;
+/// Magazines of all CPUs of a node together hold at most 1/`PART` of the node's table pages. What rests on CPUs that do
+/// not need it is what a node has to fetch beyond what it ever uses: a sixth.
+const PART: u32 = 6;
+/// Pages given back to the allocator in one call of anything (I6).
+const BOUNDED: usize = 16;
+/// Tops, and everything else.
+const CLASSES: usize = 2;
+const TOP: usize = 0;
+const REST: usize = 1;
+/// A depot for tops may have this part of a node's room: they are the fewer.
+const TOP_PART: usize = 8;
+
+/// Sizes of the lists.
+#[derive(Clone, Copy, Debug)]
+pub struct ListsConfig {
+    /// CPUs, at least 1.
+    pub cpus: usize,
+    /// Pages per magazine at the most, 0 to 64; 0 turns caching off: every call goes to the allocator.
+    pub magazine: usize,
+    /// A node may keep this share of its memory: 1/`share`; at least 1.
+    pub share: u32,
+}
+
+impl ListsConfig {
+    /// The defaults for `cpus` CPUs: magazines of up to 64, one sixteenth of a node.
+    pub const fn new(cpus: usize) -> Self {
+        ListsConfig { cpus, magazine: MAGAZINE, share: 16 }
+    }
+
+    fn check(&self) -> Result<(), ListsError> {
+        let range = |what, value, least, most| {
+            if (least..=most).contains(&value) {
+                return Ok(());
+            }
+            Err(ListsError::Range { what, value, least, most })
+        };
+        range("CPUs", self.cpus, 1, crate::cpu::MAX_CPUS)?;
+        range("pages per magazine", self.magazine, 0, MAGAZINE)?;
+        range("share", self.share as usize, 1, u32::MAX as usize)
+    }
+}
+
+/// Why lists cannot be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListsError {
+    /// A size is out of its range.
+    Range {
+        /// Which.
+        what: &'static str,
+        /// What it is.
+        value: usize,
+        /// The least that it may be.
+        least: usize,
+        /// The most.
+        most: usize,
+    },
+    /// They do not fit into boot memory.
+    Boot(BootMemoryShort),
+}
+
+impl fmt::Display for ListsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ListsError::Range { what, value, least, most } => {
+                write!(f, "quicklists: {what} must be {least} to {most}, not {value}")
+            }
+            ListsError::Boot(e) => write!(f, "quicklists: {e}"),
+        }
+    }
+}
+
+impl core::error::Error for ListsError {}
+
+impl From<BootMemoryShort> for ListsError {
+    fn from(e: BootMemoryShort) -> Self {
+        ListsError::Boot(e)
+    }
+}
+
+/// The policy that this library is about. `K` says whether pages are looked after while they are in it, see
+/// [`Checked`](super::Checked).
+pub struct Quicklists<'m, W, C, K = Unchecked> {
+    source: Source<'m, W, C>,
+    /// Each CPU's pages by class, and its counts.
+    cpus: PerCpu<[Stack; CLASSES], Tally>,
+    check: K,
+    /// By node.
+    shelves: BootSlice<[Shelf; CLASSES]>,
+    top: Level,
+    one_node: bool,
+    config: ListsConfig,
+    cpus_per_node: u32,
+    shift: [u32; CLASSES],
+}
+
+impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
+    /// Lists of the given sizes. Magazines shrink, if need be, until they fit half of the smallest node's budget.
+    ///
+    /// # Errors
+    ///
+    /// [`ListsError`] if a size is out of range, or they do not fit into `boot`.
+    pub fn new(
+        boot: &mut BootMemory,
+        config: ListsConfig,
+        source: Source<'m, W, C>,
+    ) -> Result<Self, ListsError> {
+        Self::with_check(boot, config, source, Unchecked)
+    }
+}
+
+impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
+    /// As [`new`](Quicklists::new), with somebody who looks on.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Quicklists::new).
+    pub fn with_check(
+        boot: &mut BootMemory,
+        mut config: ListsConfig,
+        source: Source<'m, W, C>,
+        check: K,
+    ) -> Result<Self, ListsError> {
+        config.check()?;
+        let frames = source.frames();
+        let nodes = frames.nodes() as usize;
+        let cpus_per_node = config.cpus.div_ceil(nodes).max(1);
+        let smallest =
+            (0..nodes).map(|n| frames.node_frames(NodeId(n as u8)) / config.share.max(1)).min().unwrap_or(0);
+        let fits = smallest as usize / 2 / (2 * CLASSES * cpus_per_node);
+        config.magazine = config.magazine.min(fits);
+        let start = Self::magazine_for(0, cpus_per_node as u32, config.magazine as u32);
+        let cpus = PerCpu::new(boot, config.cpus, |_| [Stack::new(start), Stack::new(start)])?;
+        // Each shelf's depot is carved from the same block as the shelves.
+        let mut depots = boot.take(nodes * CLASSES, |_| None)?;
+        for (i, depot) in depots.iter_mut().enumerate() {
+            let most = Self::most(frames, &config, NodeId((i / CLASSES) as u8), i % CLASSES);
+            *depot = Some(Depot::new(boot, most)?);
+        }
+        let shelves = boot.take(nodes, |node| {
+            [TOP, REST].map(|class| {
+                // Every one was made just above.
+                let depot = depots[node * CLASSES + class].take();
+                Shelf::new(depot.unwrap_or_else(|| unreachable!("depot of node {node}")), start)
+            })
+        })?;
+        let layout = *source.layout();
+        let top_shift = layout.table_shift[layout.top().at()] as u32;
+        let shift = [top_shift, layout.table_shift[0] as u32];
+        let cpus_per_node = cpus_per_node as u32;
+        let (top, one_node) = (layout.top(), nodes == 1);
+        let lists = Quicklists { source, cpus, check, shelves, top, one_node, config, cpus_per_node, shift };
+        for node in 0..nodes {
+            lists.set_limits(NodeId(node as u8));
+        }
+        Ok(lists)
+    }
+
+    /// Boot memory for `config` over `frames`.
+    pub fn bytes(frames: &Frames, config: &ListsConfig) -> usize {
+        let nodes = frames.nodes();
+        let depots: usize = (0..nodes)
+            .flat_map(|n| (0..CLASSES).map(move |c| (NodeId(n), c)))
+            .map(|(node, class)| Depot::bytes(Self::most(frames, config, node, class)))
+            .sum();
+        PerCpu::<[Stack; CLASSES], Tally>::bytes(config.cpus)
+            + depots
+            + BootMemory::bytes::<[Shelf; CLASSES]>(nodes as usize)
+            + BootMemory::bytes::<Option<Depot>>(nodes as usize * CLASSES)
+    }
+
+    /// Pages that a depot can ever hold.
+    fn most(frames: &Frames, config: &ListsConfig, node: NodeId, class: usize) -> usize {
+        let budget = (frames.node_frames(node) / config.share.max(1)) as usize;
+        if class == TOP { budget / TOP_PART } else { budget - budget / TOP_PART }
+    }
+
+    /// Frames that a node may keep at the moment: a share of what is free there.
+    pub fn budget(&self, node: NodeId) -> u32 {
+        self.source.frames().node_free(node) / self.config.share.max(1)
+    }
+
+    /// What one CPU has counted. A page may be counted as allocated on one CPU and as freed on another.
+    pub fn counts_on(&self, cpu: CpuId) -> PolicyCounts {
+        let one = self.cpus.shown().nth(usize::from(cpu.0));
+        one.map_or(PolicyCounts::default(), |tally| PolicyCounts::sum(core::iter::once(tally)))
+    }
+
+    /// What a node keeps and may keep, by state.
+    pub fn node_counts(&self, node: NodeId) -> NodeCounts {
+        let (tops, rest) = (self.shelf(node, TOP), self.shelf(node, REST));
+        NodeCounts {
+            budget: self.budget(node),
+            depot_tops: tops.held(),
+            depot_zero: rest.held(),
+            came_home: tops.came() + rest.came(),
+            tops: tops.pages.load(Relaxed),
+            pages: rest.pages.load(Relaxed),
+            magazine_tops: tops.magazine.load(Relaxed),
+            magazine_zero: rest.magazine.load(Relaxed),
+        }
+    }
+
+    /// Who looks on.
+    pub fn check(&self) -> &K {
+        &self.check
+    }
+
+    /// The source beneath.
+    pub fn source(&self) -> &Source<'m, W, C> {
+        &self.source
+    }
+
+    /// Pages per magazine at the most.
+    pub fn magazine(&self) -> usize {
+        self.config.magazine
+    }
+
+    #[inline(always)]
+    fn shelf(&self, node: NodeId, class: usize) -> &Shelf {
+        &self.shelves[node.0 as usize][class]
+    }
+
+    /// Sets what the depots of `node` may hold from what is free there now.
+    #[inline]
+    fn set_limits(&self, node: NodeId) {
+        let aside = 2 * self.config.magazine * CLASSES * self.cpus_per_node as usize;
+        let room = (self.budget(node) as usize).saturating_sub(aside);
+        self.shelf(node, TOP).limit.store((room / TOP_PART) as u32, Relaxed);
+        self.shelf(node, REST).limit.store((room - room / TOP_PART) as u32, Relaxed);
+    }
+
+    /// The size of magazines on a node of `cpus` CPUs that has `pages` pages. A CPU that has the node to itself keeps
+    /// pages from nobody.
+    fn magazine_for(pages: u32, cpus: u32, most: u32) -> u32 {
+        let fair = if cpus == 1 { most } else { pages / (2 * PART * cpus) };
+        fair.max(SMALLEST).min(most)
+    }
+
+    /// Pages of the class have come to the shelf's node from the allocator (`change` > 0) or gone back to it.
+    fn count_pages(&self, shelf: &Shelf, change: i32) {
+        let pages = shelf.pages.fetch_add(change as u32, Relaxed).wrapping_add_signed(change);
+        let most = self.config.magazine as u32;
+        shelf.magazine.store(Self::magazine_for(pages, self.cpus_per_node, most), Relaxed);
+    }
+}
