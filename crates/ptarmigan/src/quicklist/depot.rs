@@ -10,11 +10,13 @@ pub(super) struct Depot {
     /// The first `held` of them are pages.
     items: BootSlice<u32>,
     held: usize,
+    /// The least that it held since somebody asked: so many were needed by nobody.
+    least: usize,
 }
 
 impl Depot {
     pub fn new(boot: &mut BootMemory, most: usize) -> Result<Self, BootMemoryShort> {
-        Ok(Depot { items: boot.take(most, |_| 0)?, held: 0 })
+        Ok(Depot { items: boot.take(most, |_| 0)?, held: 0, least: 0 })
     }
 
     pub const fn bytes(most: usize) -> usize {
@@ -41,6 +43,7 @@ impl Depot {
     pub fn fetch(&mut self, into: &mut [u32]) -> usize {
         let n = self.held.min(into.len());
         self.held -= n;
+        self.least = self.least.min(self.held);
         into[..n].copy_from_slice(&self.items[self.held..self.held + n]);
         n
     }
@@ -49,5 +52,22 @@ impl Depot {
     pub fn shed(&mut self, into: &mut [u32], limit: usize) -> usize {
         let n = self.held.saturating_sub(limit).min(into.len());
         self.fetch(&mut into[..n])
+    }
+
+    /// How many pages it held all the time since this was last asked.
+    pub fn unneeded(&mut self) -> usize {
+        core::mem::replace(&mut self.least, self.held)
+    }
+
+    /// Moves up to `into.len()` of the pages at the bottom, which have lain longest, to `into`; how many. Those on top
+    /// come down into their places, so that it takes no longer for a large depot.
+    pub fn oldest(&mut self, into: &mut [u32]) -> usize {
+        let n = self.held.min(into.len());
+        into[..n].copy_from_slice(&self.items[..n]);
+        let rest = self.held - n;
+        self.items.copy_within(rest.max(n)..self.held, 0);
+        self.held = rest;
+        self.least = self.least.min(rest);
+        n
     }
 }

@@ -12,10 +12,12 @@
 //! aside first and the depot may have the rest.
 //!
 //! Pages freed on a foreign node go to their home node's depot, after the flush like all others (REQ-7, REQ-8).
+mod upkeep;
+
 use super::depot::Depot;
 use super::source::GROUP;
 use super::tally::{NodeCounts, Tallies};
-use super::{Clean, Construct, Flushed, Level, Policy, PolicyCounts, Source};
+use super::{Clean, Construct, Flushed, Layout, Level, Policy, PolicyCounts, Source};
 use crate::addr::PhysAddr;
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::{CpuId, NodeId, PerCpu, Pinned};
@@ -47,14 +49,18 @@ pub struct ListsConfig {
     pub cpus: usize,
     /// Pages per magazine at the most, 0 to 64; 0 turns caching off: every call goes to the allocator.
     pub magazine: usize,
-    /// A node may keep this share of its memory: 1/`share`.
+    /// A node may keep this share of what is free there: 1/`share`.
     pub share: u32,
+    /// A node may keep so many pages, whatever is free there; `None`: the share says.
+    pub keep: Option<u32>,
+    /// CPUs that may be on one node at a time; 0: they are spread evenly, and stay where they are.
+    pub crowd: usize,
 }
 
 impl ListsConfig {
     /// The defaults for `cpus` CPUs: magazines of up to 64, one sixteenth of a node.
     pub const fn new(cpus: usize) -> Self {
-        ListsConfig { cpus, magazine: MAGAZINE, share: 16 }
+        ListsConfig { cpus, magazine: MAGAZINE, share: 16, keep: None, crowd: 0 }
     }
 }
 
@@ -104,10 +110,11 @@ impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
     ) -> Result<Self, BootMemoryShort> {
         let frames = source.frames();
         let nodes = frames.nodes() as usize;
-        let cpus_per_node = config.cpus.div_ceil(nodes).max(1);
-        let smallest =
-            (0..nodes).map(|n| frames.node_frames(NodeId(n as u8)) / config.share.max(1)).min().unwrap_or(0);
-        let fits = smallest as usize / 2 / (2 * CLASSES * cpus_per_node);
+        let even = config.cpus.div_ceil(nodes);
+        let cpus_per_node = if config.crowd == 0 { even } else { config.crowd }.max(1);
+        let smallest = (0..nodes).map(|n| Self::room(frames, &config, NodeId(n as u8))).min().unwrap_or(0);
+        let classes = Self::classes(source.layout());
+        let fits = smallest as usize / 2 / (2 * classes * cpus_per_node);
         config.magazine = config.magazine.min(MAGAZINE).min(fits);
         let start = Self::magazine_for(0, cpus_per_node as u32, config.magazine as u32);
         let stack = || Stack { n: 0, limit: 2 * start, items: [0; 2 * MAGAZINE] };
@@ -116,7 +123,8 @@ impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
         // Each shelf's depot is carved from the same block as the shelves.
         let mut depots = boot.take(nodes * CLASSES, |_| None)?;
         for (i, depot) in depots.iter_mut().enumerate() {
-            let most = Self::most(frames, &config, NodeId((i / CLASSES) as u8), i % CLASSES);
+            let node = NodeId((i / CLASSES) as u8);
+            let most = Self::part(Self::room(frames, &config, node) as usize, i % CLASSES, classes);
             *depot = Some(Depot::new(boot, most)?);
         }
         let shelves = boot.take(nodes, |node| {
@@ -149,7 +157,11 @@ impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
         let nodes = frames.nodes();
         let depots: usize = (0..nodes)
             .flat_map(|n| (0..CLASSES).map(move |c| (NodeId(n), c)))
-            .map(|(node, class)| Depot::bytes(Self::most(frames, config, node, class)))
+            .map(|(node, class)| {
+                let room = Self::room(frames, config, node) as usize;
+                // Whether there are tables other than tops is not known yet.
+                Depot::bytes(Self::part(room, class, 1).max(Self::part(room, class, 2)))
+            })
             .sum();
         PerCpu::<[Stack; CLASSES]>::bytes(config.cpus)
             + Tallies::bytes(config.cpus)
@@ -158,15 +170,26 @@ impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
             + BootMemory::bytes::<Option<Depot>>(nodes as usize * CLASSES)
     }
 
-    /// Pages that a depot can ever hold.
-    fn most(frames: &Frames, config: &ListsConfig, node: NodeId, class: usize) -> usize {
-        let budget = (frames.node_frames(node) / config.share.max(1)) as usize;
-        if class == TOP { budget / TOP_PART } else { budget - budget / TOP_PART }
+    /// Pages that a node can ever keep.
+    fn room(frames: &Frames, config: &ListsConfig, node: NodeId) -> u32 {
+        let all = frames.node_frames(node);
+        config.keep.map_or(all / config.share.max(1), |keep| keep.min(all))
     }
 
-    /// Frames that a node may keep at the moment: a share of what is free there.
+    /// Classes that are used: where trees are nothing but tops, one.
+    fn classes(layout: &Layout) -> usize {
+        if layout.top() == Level::PTE { 1 } else { CLASSES }
+    }
+
+    /// The part of `room` pages that the depot of a class may have.
+    fn part(room: usize, class: usize, classes: usize) -> usize {
+        let tops = if classes == 1 { room } else { room / TOP_PART };
+        if class == TOP { tops } else { room - tops }
+    }
+
+    /// Frames that a node may keep at the moment: a share of what is free there, or what was set.
     pub fn budget(&self, node: NodeId) -> u32 {
-        self.source.frames().node_free(node) / self.config.share.max(1)
+        self.config.keep.unwrap_or_else(|| self.source.frames().node_free(node) / self.config.share.max(1))
     }
 
     /// What one CPU has counted. A page may be counted as allocated on one CPU and as freed on another.
@@ -206,10 +229,12 @@ impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
     /// Sets what the depots of `node` may hold from what is free there now.
     #[inline]
     fn set_limits(&self, node: NodeId) {
-        let aside = 2 * self.config.magazine * CLASSES * self.cpus_per_node as usize;
+        let classes = Self::classes(self.source.layout());
+        let aside = 2 * self.config.magazine * classes * self.cpus_per_node as usize;
         let room = (self.budget(node) as usize).saturating_sub(aside);
-        self.shelf(node, TOP).limit.store((room / TOP_PART) as u32, Relaxed);
-        self.shelf(node, REST).limit.store((room - room / TOP_PART) as u32, Relaxed);
+        for class in [TOP, REST] {
+            self.shelf(node, class).limit.store(Self::part(room, class, classes) as u32, Relaxed);
+        }
     }
 
     /// The size of magazines on a node of `cpus` CPUs that has `pages` pages. A CPU that has the node to itself keeps
@@ -332,8 +357,18 @@ impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
     /// Keeps a clean page, or gives it back if there is no room for it.
     #[inline(always)]
     fn put(&self, pin: &Pinned<'_>, class: usize, level: Level, page: Clean) {
+        let Err(page) = self.try_put(pin, class, page) else { return };
         if !self.one_node && self.source.frames().node_of(page.addr().pfn()) != pin.node() {
             return self.put_home(pin, class, level, page);
+        }
+        self.put_slow(pin, class, level, page)
+    }
+
+    /// Keeps a clean page in this CPU's magazines if it is of this node and they have room.
+    #[inline(always)]
+    fn try_put(&self, pin: &Pinned<'_>, class: usize, page: Clean) -> Result<(), Clean> {
+        if !self.one_node && self.source.frames().node_of(page.addr().pfn()) != pin.node() {
+            return Err(page);
         }
         if let Some(mut stacks) = self.stacks.enter(pin) {
             let stack = &mut stacks[class];
@@ -341,10 +376,10 @@ impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
             if n < stack.limit {
                 stack.items[n as usize & (2 * MAGAZINE - 1)] = self.item(class, page);
                 stack.n = n + 1;
-                return;
+                return Ok(());
             }
         }
-        self.put_slow(pin, class, level, page)
+        Err(page)
     }
 
     #[cold]
@@ -438,24 +473,10 @@ impl Shelf {
 impl<W: Window, C: Construct> Policy for Quicklists<'_, W, C> {
     #[inline(always)]
     fn alloc(&self, pin: &Pinned<'_>, level: Level, ask: Ask) -> Result<Clean, NoFrame> {
-        let class = self.class(level);
-        if let Some(mut stacks) = self.stacks.enter(pin) {
-            let stack = &mut stacks[class];
-            if stack.n > 0 {
-                let n = stack.n - 1;
-                stack.n = n;
-                let item = stack.items[n as usize & (2 * MAGAZINE - 1)];
-                self.tallies.of(pin, level).allocs.add(1);
-                let page = self.page(class, item);
-                debug_assert!(
-                    class == TOP || self.source.is_zero(page.addr()),
-                    "page {} rested as zero and is not",
-                    page.addr()
-                );
-                return Ok(page);
-            }
+        match self.at_hand(pin, level) {
+            Some(page) => Ok(page),
+            None => self.alloc_slow(pin, level, ask),
         }
-        self.alloc_slow(pin, level, ask)
     }
 
     #[inline(always)]
