@@ -226,7 +226,11 @@ impl Frames {
         Self::with_content(boot, runs, true)
     }
 
-    fn with_content(boot: &mut BootMemory, runs: &[MemoryRun], is_zero: bool) -> Result<Self, BootMemoryShort> {
+    fn with_content(
+        boot: &mut BootMemory,
+        runs: &[MemoryRun],
+        is_zero: bool,
+    ) -> Result<Self, BootMemoryShort> {
         let base = runs.first().map_or(0, |r| r.start.0);
         let end = runs.last().map_or(0, |r| r.start.0 + r.frames);
         let table = FrameTable { base, records: boot.take((end - base) as usize, |_| FrameMeta::default())? };

@@ -23,7 +23,7 @@ mod v5;
 
 pub use chain::{FlushProof, Flushed, Unhooked};
 pub use class::{Construct, Layout, Level, MAX_LEVELS, NoConstruct};
-pub use lists::{ListsConfig, Quicklists};
+pub use lists::{ListsConfig, MAGAZINE, Quicklists};
 pub use plain::Plain;
 pub use source::Source;
 pub use tally::{LevelCounts, NodeCounts, PolicyCounts};

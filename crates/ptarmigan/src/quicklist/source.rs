@@ -73,11 +73,7 @@ impl<'m, W: Window, C: Construct> Source<'m, W, C> {
         };
         if level == self.layout.top() && !self.construct.try_construct(self.frames, at) {
             self.give_zero(level, at);
-            return Err(NoFrame {
-                order: self.layout.order(level),
-                node,
-                free: self.frames.node_free(node),
-            });
+            return Err(NoFrame { order: self.layout.order(level), node, free: self.frames.node_free(node) });
         }
         // SAFETY: 1. and 3. just taken. 2. cleared, and constructed if it is a top.
         Ok(unsafe { Clean::from_raw(at) })
