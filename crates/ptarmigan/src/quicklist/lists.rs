@@ -231,7 +231,10 @@ impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
     fn set_limits(&self, node: NodeId) {
         let classes = Self::classes(self.source.layout());
         let aside = 2 * self.config.magazine * classes * self.cpus_per_node as usize;
-        let room = (self.budget(node) as usize).saturating_sub(aside);
+        let budget = self.budget(node);
+        // Who may keep all there is cannot keep too much.
+        let all = self.config.keep.is_some() && budget >= self.source.frames().node_frames(node);
+        let room = (budget as usize).saturating_sub(if all { 0 } else { aside });
         for class in [TOP, REST] {
             self.shelf(node, class).limit.store(Self::part(room, class, classes) as u32, Relaxed);
         }
