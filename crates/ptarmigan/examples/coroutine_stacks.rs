@@ -47,7 +47,7 @@ unsafe impl Stack for PooledStack {
 }
 
 /// Runs a coroutine on `stack` that yields once and uses some 2 KiB of it.
-fn run<S: Stack>(stack: S) -> u64 {
+fn run<S: Stack + 'static>(stack: S) -> u64 {
     let mut coroutine = Coroutine::with_stack(stack, |yielder, input: u64| {
         let mut local = [input; 256];
         let more: u64 = yielder.suspend(black_box(&mut local)[17]);
@@ -62,7 +62,7 @@ fn run<S: Stack>(stack: S) -> u64 {
 }
 
 /// Nanoseconds for each of `n` coroutines, `live` of which have a stack at a time.
-fn each<S: Stack, E>(n: usize, live: usize, stack: impl Fn() -> Result<S, E>) -> Result<f64, E> {
+fn each<S: Stack + 'static, E>(n: usize, live: usize, stack: impl Fn() -> Result<S, E>) -> Result<f64, E> {
     let start = Instant::now();
     for _ in 0..n / live {
         let stacks: Vec<S> = (0..live).map(|_| stack()).collect::<Result<_, E>>()?;
@@ -81,14 +81,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let pool = Arc::new(PagePool::with_state(config, GuardPage)?);
     println!("a coroutine on a stack of {STACK} bytes, ns each, median of {ROUNDS} rounds in turns");
     println!("{:>12} {:>12} {:>12} {:>12}", "live stacks", "corosensei", "PagePool", "one reused");
-    let reused = DefaultStack::new(STACK)?;
+    let reused: &'static DefaultStack = Box::leak(Box::new(DefaultStack::new(STACK)?));
     for live in [1, 16, 256] {
         let (mut own, mut pooled, mut floor) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
             own.push(each(4096, live, || DefaultStack::new(STACK))?);
             pooled.push(each(4096, live, || PooledStack::new(&pool))?);
             // What running takes without getting a stack.
-            floor.push(each(4096, live, || Ok::<_, io::Error>(Borrowed(&reused)))?);
+            floor.push(each(4096, live, || Ok::<_, io::Error>(Borrowed(reused)))?);
         }
         println!("{live:12} {:12.0} {:12.0} {:12.0}", median(own), median(pooled), median(floor));
     }
@@ -97,10 +97,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// A stack that somebody else keeps; used by one coroutine at a time here.
-struct Borrowed<'s>(&'s DefaultStack);
+struct Borrowed(&'static DefaultStack);
 
 // SAFETY: `each` runs its coroutines one after the other, so that one stack does for all of them.
-unsafe impl Stack for Borrowed<'_> {
+unsafe impl Stack for Borrowed {
     fn base(&self) -> StackPointer {
         self.0.base()
     }

@@ -94,6 +94,8 @@ pub struct Quicklists<'m, W, C> {
     one_node: bool,
     config: ListsConfig,
     cpus_per_node: u32,
+    /// Of them at work, if somebody says.
+    active: AtomicU32,
     shift: [u32; CLASSES],
 }
 
@@ -143,9 +145,20 @@ impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
         let top_shift = layout.table_shift[layout.top().at()] as u32;
         let shift = [top_shift, layout.table_shift[0] as u32];
         let cpus_per_node = cpus_per_node as u32;
+        let active = AtomicU32::new(cpus_per_node);
         let (top, one_node) = (layout.top(), nodes == 1);
-        let lists =
-            Quicklists { source, stacks, tallies, shelves, top, one_node, config, cpus_per_node, shift };
+        let lists = Quicklists {
+            source,
+            stacks,
+            tallies,
+            shelves,
+            top,
+            one_node,
+            config,
+            cpus_per_node,
+            active,
+            shift,
+        };
         for node in 0..nodes {
             lists.set_limits(NodeId(node as u8));
         }
@@ -250,8 +263,12 @@ impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
     /// Pages of the class have come to the shelf's node from the allocator (`change` > 0) or gone back to it.
     fn count_pages(&self, shelf: &Shelf, change: i32) {
         let pages = shelf.pages.fetch_add(change as u32, Relaxed).wrapping_add_signed(change);
+        self.size_magazines(shelf, pages);
+    }
+
+    fn size_magazines(&self, shelf: &Shelf, pages: u32) {
         let most = self.config.magazine as u32;
-        shelf.magazine.store(Self::magazine_for(pages, self.cpus_per_node, most), Relaxed);
+        shelf.magazine.store(Self::magazine_for(pages, self.active.load(Relaxed), most), Relaxed);
     }
 
     #[inline(always)]

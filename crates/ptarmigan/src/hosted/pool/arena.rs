@@ -75,6 +75,12 @@ impl Map {
         RawPage { base: self.map(at).0, size: FRAME_SIZE << self.shift }
     }
 
+    /// The page at `base`.
+    #[inline(always)]
+    pub fn raw(self, base: NonNull<u8>) -> RawPage {
+        RawPage { base, size: self.size() }
+    }
+
     #[inline(always)]
     pub fn size(self) -> usize {
         FRAME_SIZE << self.shift

@@ -170,7 +170,7 @@ impl<S: PageState> Core<S> {
         if let Some(seat) = seats::at_hand(self.id) {
             // SAFETY: 1. the seat is the calling thread's. 2. the lists were made for all seats.
             let pin = unsafe { Pinned::assume(CpuId(seat.cpu), NodeId(seat.node)) };
-            if let Some(page) = self.lists.at_hand(&pin, LEVEL) {
+            if let Some(page) = self.lists.top_at_hand(&pin, LEVEL) {
                 return Ok(self.map().page(page.into_raw()).base());
             }
         }
@@ -214,7 +214,7 @@ impl<S: PageState> Core<S> {
         if let Some(seat) = seats::at_hand(self.id) {
             // SAFETY: as in `take`.
             let pin = unsafe { Pinned::assume(CpuId(seat.cpu), NodeId(seat.node)) };
-            match self.lists.to_hand(&pin, LEVEL, page) {
+            match self.lists.top_to_hand(&pin, LEVEL, page) {
                 Ok(()) => return,
                 Err(back) => page = back,
             }
@@ -261,8 +261,16 @@ impl<S: PageState> Core<S> {
         }
         let mut free = lock(&self.free);
         let cpu = free.pop()?;
-        self.spare.store(free.len(), Relaxed);
+        self.count_spare(free.len());
         Some(Seat { pool: self.id, cpu, node: node.0 })
+    }
+
+    /// The number of slots that no thread has is `spare` now; their list is locked.
+    fn count_spare(&self, spare: usize) {
+        self.spare.store(spare, Relaxed);
+        // Whether those that share are at work nobody knows; they are while there is no slot left.
+        let shared = spare == 0;
+        self.lists.set_active((self.seated() + usize::from(shared)) as u32);
     }
 
     /// A little of what has to be done from time to time.
@@ -369,6 +377,6 @@ impl<S: PageState> Leave for Core<S> {
         self.lists.hand_over(&unsafe { Pinned::assume(CpuId(seat.cpu), NodeId(seat.node)) });
         let mut free = lock(&self.free);
         free.push(seat.cpu);
-        self.spare.store(free.len(), Relaxed);
+        self.count_spare(free.len());
     }
 }

@@ -121,7 +121,7 @@ impl<H: PoolHandle> PageIn<H> {
     /// zero uses [`as_mut_ptr`](Self::as_mut_ptr) instead.
     #[inline(always)]
     pub fn raw(&self) -> RawPage {
-        self.pool.core().map().page(self.pool.core().map().addr(self.base))
+        self.pool.core().map().raw(self.base)
     }
 }
 

@@ -86,14 +86,15 @@ thread_local! {
 }
 
 #[inline(always)]
-fn near<R>(pool: u64, f: impl FnOnce(&Cell<Seat>) -> R) -> R {
-    NEAR.with(|cells| f(&cells[pool as usize % WAYS]))
+fn near<R>(pool: u64, f: impl FnOnce(&Cell<Seat>) -> R) -> Option<R> {
+    // `with` is a call, even where there is nothing to fail.
+    NEAR.try_with(|cells| f(&cells[pool as usize % WAYS])).ok()
 }
 
 /// The calling thread's seat in a pool, if it is at hand.
 #[inline(always)]
 pub(super) fn at_hand(pool: u64) -> Option<Seat> {
-    let seat = near(pool, Cell::get);
+    let seat = near(pool, Cell::get)?;
     (seat.pool == pool).then_some(seat)
 }
 

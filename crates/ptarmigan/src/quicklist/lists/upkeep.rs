@@ -10,7 +10,18 @@ impl<W: Window, C: Construct> Quicklists<'_, W, C> {
     /// A page from this CPU's magazines, in the state of `level`; `None` if they are empty or in use.
     #[inline(always)]
     pub fn at_hand(&self, pin: &Pinned<'_>, level: Level) -> Option<Clean> {
-        let class = self.class(level);
+        self.at_hand_in(pin, self.class(level), level)
+    }
+
+    /// The same for who knows when it is compiled that `top` is the top level.
+    #[inline(always)]
+    pub fn top_at_hand(&self, pin: &Pinned<'_>, top: Level) -> Option<Clean> {
+        debug_assert_eq!(top, self.top);
+        self.at_hand_in(pin, TOP, top)
+    }
+
+    #[inline(always)]
+    fn at_hand_in(&self, pin: &Pinned<'_>, class: usize, level: Level) -> Option<Clean> {
         let mut stacks = self.stacks.enter(pin)?;
         let stack = &mut stacks[class];
         let n = stack.n.checked_sub(1)?;
@@ -26,16 +37,17 @@ impl<W: Window, C: Construct> Quicklists<'_, W, C> {
         Some(page)
     }
 
-    /// Puts a page that no TLB knows into this CPU's magazines.
+    /// Puts a page of the top level, `top`, that no TLB knows into this CPU's magazines.
     ///
     /// # Errors
     ///
     /// The page, if it is another node's, or they are full or in use: [`Policy::unused`](crate::quicklist::Policy::unused)
     /// takes it always.
     #[inline(always)]
-    pub fn to_hand(&self, pin: &Pinned<'_>, level: Level, page: Clean) -> Result<(), Clean> {
-        self.try_put(pin, self.class(level), page)?;
-        self.tallies.of(pin, level).frees.add(1);
+    pub fn top_to_hand(&self, pin: &Pinned<'_>, top: Level, page: Clean) -> Result<(), Clean> {
+        debug_assert_eq!(top, self.top);
+        self.try_put(pin, TOP, page)?;
+        self.tallies.of(pin, top).frees.add(1);
         Ok(())
     }
 
@@ -57,6 +69,15 @@ impl<W: Window, C: Construct> Quicklists<'_, W, C> {
             for item in &items[..n] {
                 self.put_home(pin, class, self.level_of(class), self.page(class, *item));
             }
+        }
+    }
+
+    /// So many CPUs of those on a node have work to do at the moment: magazines are scaled for them. Budgets are for all CPUs
+    /// all the time.
+    pub fn set_active(&self, cpus: u32) {
+        self.active.store(cpus.clamp(1, self.cpus_per_node), Relaxed);
+        for shelf in self.shelves.iter().flatten() {
+            self.size_magazines(shelf, shelf.pages.load(Relaxed));
         }
     }
 
