@@ -46,7 +46,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 let Some(page) = black_box(&mut array).pop() else { return };
                 black_box(&mut array).push(black_box(page));
             }),
-            each(1_000_000, || drop(black_box(pool.page()))),
+            each(1_000_000, || {
+                if let Ok(page) = pool.page() {
+                    black_box(page.raw().base());
+                }
+            }),
             each(1_000_000, || {
                 if let Ok(mut page) = pool.page() {
                     black_box(page.prefix_mut(64)).fill(1);

@@ -3,7 +3,7 @@
 //! To the frame allocator and the lists a page of the pool is one frame, whatever its size: frame n is the page n * page size
 //! from the start of the arena. So larger pages need no larger blocks, and the budgets count pages.
 use super::super::mapping::Mapping;
-use crate::addr::{FRAME_SHIFT, FRAME_SIZE, PhysAddr};
+use crate::addr::{FRAME_SIZE, PhysAddr};
 use crate::window::{Window, WindowGuard};
 use rustix::mm::{Advice, madvise};
 use std::ptr::NonNull;
@@ -90,7 +90,8 @@ impl Map {
     #[inline(always)]
     pub fn addr(self, base: NonNull<u8>) -> PhysAddr {
         let offset = base.as_ptr() as usize - self.base.as_ptr() as usize;
-        PhysAddr((offset >> self.shift) as u64 & !((1 << FRAME_SHIFT) - 1))
+        debug_assert!(offset.is_multiple_of(self.size()), "{base:p} is not the base of a page");
+        PhysAddr((offset >> self.shift) as u64)
     }
 
     /// Gives a page's memory back to the host; the page is zero then. False if the host did not take it (memory that is
