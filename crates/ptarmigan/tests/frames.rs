@@ -14,13 +14,16 @@ use std::ptr::NonNull;
 
 /// Frames of the given runs, records on the heap (never freed: tests are short).
 fn frames(runs: &[MemoryRun]) -> Frames {
+    Frames::new(&mut boot(runs), runs).expect("`bytes` says how much is needed")
+}
+
+fn boot(runs: &[MemoryRun]) -> BootMemory {
     let span: u32 = runs.last().map_or(0, |r| r.start.0 + r.frames) - runs[0].start.0;
     let bytes = Frames::bytes(span as usize, runs.len());
     let block = Box::leak(vec![0u64; bytes.div_ceil(8)].into_boxed_slice());
     let base = NonNull::new(block.as_mut_ptr().cast()).expect("a box is somewhere");
     // SAFETY: 1. the block was leaked just now: valid for ever, and nobody else has it.
-    let mut boot = unsafe { BootMemory::new(base, bytes) };
-    Frames::new(&mut boot, runs).expect("`bytes` says how much is needed")
+    unsafe { BootMemory::new(base, bytes) }
 }
 
 fn run(start: u32, frames: u32, node: u8, class: ZoneClass) -> MemoryRun {
@@ -426,4 +429,27 @@ fn data_frames_that_overflow_a_list_wait_for_their_cpu_until_others_would_run_sh
     }
     assert_eq!(frames.counts().free, free);
     host.audit().unwrap();
+}
+
+#[test]
+fn memory_that_is_zero_from_the_start_is_known_to_be_however_it_is_split() {
+    let runs = [run(3, 1061, 0, ZoneClass::Low), run(2048, 700, 1, ZoneClass::Low)];
+    // SAFETY: 1. nobody ever looks at this memory: only what is known of it is asked.
+    let frames =
+        unsafe { Frames::new_zero(&mut boot(&runs), &runs) }.expect("`bytes` says how much is needed");
+    let counts = frames.counts();
+    assert_eq!((counts.total, counts.zero), (1761, 1761));
+    // One dirty frame, so that halves of merged blocks differ.
+    let dirty = frames.take(urgent(0)).expect("1761 are free").dirty();
+    let pfn = dirty.pfn();
+    frames.give(dirty);
+    assert_eq!(frames.counts().zero, 1760);
+    let mut held = Vec::new();
+    for order in [2, 0, 5, 1].into_iter().cycle().take(40).chain(std::iter::repeat_n(0, 2000)) {
+        let Ok(taken) = frames.take(Request { zero: true, ..urgent(order) }) else { continue };
+        let has_dirty = (taken.pfn().0..taken.pfn().0 + (1 << order)).contains(&pfn.0);
+        assert_eq!(matches!(taken, Taken::Dirty(_)), has_dirty, "order {order} at {}", taken.pfn());
+        held.push(taken);
+    }
+    assert_eq!((frames.counts().free, frames.counts().zero), (0, 0));
 }

@@ -604,3 +604,70 @@ fn counts_are_kept_by_cpu_level_node_and_state() {
     }
     host.audit().unwrap();
 }
+
+/// A host of 4 MiB nodes with lists, for the calls that move pages because of time.
+fn kept(nodes: usize, keep: u32) -> (Host<X86_64>, ListsConfig) {
+    let host = Host::new(small(2, nodes, 16)).expect("host");
+    (host, ListsConfig { keep: Some(keep), ..lists(2, 16, 16) })
+}
+
+#[test]
+fn pages_handed_over_serve_another_cpu() {
+    let (host, config) = kept(1, 400);
+    let policy = host.quicklists_with(config).expect("lists");
+    let cpus = host.slots();
+    let pages: Vec<Clean> =
+        (0..20).map(|_| policy.alloc(&cpus[0].pin(), PTE, Ask::NORMAL).expect("page")).collect();
+    pages.into_iter().for_each(|page| give_back(&policy, &cpus[0], PTE, page));
+    let misses = policy.counts().levels[0].misses;
+    assert!(
+        policy.at_hand(&cpus[0].pin(), PTE).map(|page| give_back(&policy, &cpus[0], PTE, page)).is_some()
+    );
+    policy.hand_over(&cpus[0].pin());
+    assert!(policy.at_hand(&cpus[0].pin(), PTE).is_none(), "nothing is left behind");
+    assert_eq!(policy.in_depots(NodeId(0)) as usize, policy.counts().cached());
+    for _ in 0..20 {
+        give_back(&policy, &cpus[1], PTE, policy.alloc(&cpus[1].pin(), PTE, Ask::NORMAL).expect("page"));
+    }
+    assert_eq!(policy.counts().levels[0].misses, misses, "the other CPU lives on them");
+}
+
+#[test]
+fn what_a_depot_held_all_the_time_is_known_and_the_oldest_go_first() {
+    let (host, config) = kept(1, 400);
+    let policy = host.quicklists_with(config).expect("lists");
+    let cpus = host.slots();
+    let pin = || cpus[0].pin();
+    let node = NodeId(0);
+    let put = |n: usize| {
+        let pages: Vec<Clean> =
+            (0..n).map(|_| policy.alloc(&pin(), PTE, Ask::NORMAL).expect("page")).collect();
+        pages.into_iter().for_each(|page| give_back(&policy, &cpus[0], PTE, page));
+        policy.hand_over(&pin());
+    };
+    put(100);
+    let all = policy.in_depots(node);
+    assert!(all >= 100);
+    assert_eq!(policy.unneeded(node), 0, "none of them was there all the time");
+    put(30);
+    assert_eq!(policy.in_depots(node), all, "the same pages again");
+    let unneeded = policy.unneeded(node);
+    assert!(unneeded >= all - 60 && unneeded <= all - 30, "{unneeded} of {all}: magazines move in whole");
+    let newest = policy.alloc(&pin(), PTE, Ask::NORMAL).expect("page");
+    let at = newest.addr();
+    give_back(&policy, &cpus[0], PTE, newest);
+    policy.hand_over(&pin());
+    let free = host.frames().node_free(node);
+    let mut left = unneeded;
+    while left > 0 {
+        let given = policy.give_back(&pin(), node, left);
+        assert!((1..=16).contains(&given), "bounded, and not nothing");
+        left -= given;
+    }
+    assert_eq!(host.frames().node_free(node), free + unneeded, "the allocator has them");
+    assert_eq!(policy.in_depots(node), all - unneeded);
+    let kept: Vec<Clean> =
+        (0..all - unneeded).map(|_| policy.alloc(&pin(), PTE, Ask::NORMAL).expect("page")).collect();
+    assert!(kept.iter().any(|page| page.addr() == at), "what was used last is still there");
+    kept.into_iter().for_each(|page| give_back(&policy, &cpus[0], PTE, page));
+}

@@ -61,8 +61,8 @@ impl Buddy {
         self.zero
     }
 
-    /// Puts all frames of the zone on the lists, content unknown.
-    pub fn fill(&mut self, table: &FrameTable) {
+    /// Puts all frames of the zone on the lists, all of them zero or content unknown.
+    pub fn fill(&mut self, table: &FrameTable, is_zero: bool) {
         // From the top down, so that the heads of the lists are the lowest blocks.
         let mut end = self.end;
         while end > self.start {
@@ -74,10 +74,13 @@ impl Buddy {
             for i in first..end {
                 let meta = table.meta(Pfn(i));
                 meta.set_usage(Use::Inside);
-                meta.set_count(0);
+                // As a right half: how many of it are zero. Blocks start at multiples of their size.
+                meta.set_count(if is_zero && i > first { 1 << (i - first).trailing_zeros() } else { 0 });
             }
-            self.push(table, Pfn(first), order, 0);
+            let zero = if is_zero { 1 << order } else { 0 };
+            self.push(table, Pfn(first), order, zero);
             self.free += 1 << order;
+            self.zero += zero;
             end = first;
         }
     }

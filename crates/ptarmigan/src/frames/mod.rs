@@ -237,18 +237,39 @@ impl Frames {
     ///
     /// [`BootMemoryShort`] if the records do not fit into `boot` ([`Frames::bytes`] says how much they take).
     pub fn new(boot: &mut BootMemory, runs: &[MemoryRun]) -> Result<Self, BootMemoryShort> {
+        Self::with_content(boot, runs, false)
+    }
+
+    /// The same for memory that is all zero, such as a fresh mapping of a host's.
+    ///
+    /// # Errors
+    ///
+    /// [`BootMemoryShort`], as with [`Frames::new`].
+    ///
+    /// # Safety
+    ///
+    /// 1. Every byte of the memory of `runs` is zero.
+    pub unsafe fn new_zero(boot: &mut BootMemory, runs: &[MemoryRun]) -> Result<Self, BootMemoryShort> {
+        Self::with_content(boot, runs, true)
+    }
+
+    fn with_content(
+        boot: &mut BootMemory,
+        runs: &[MemoryRun],
+        is_zero: bool,
+    ) -> Result<Self, BootMemoryShort> {
         let base = runs.first().map_or(0, |r| r.start.0);
         let end = runs.last().map_or(0, |r| r.start.0 + r.frames);
         let table = FrameTable { base, records: boot.take((end - base) as usize, |_| FrameMeta::default())? };
         let zones = boot.take(runs.len(), |i| {
             let run = runs[i];
             let mut buddy = Buddy::new(run.start.0, run.start.0 + run.frames);
-            buddy.fill(&table);
+            buddy.fill(&table, is_zero);
             Zone {
                 run,
                 marks: Watermarks::of(run.frames),
                 free: AtomicU32::new(run.frames),
-                zero: AtomicU32::new(0),
+                zero: AtomicU32::new(if is_zero { run.frames } else { 0 }),
                 buddy: SpinLock::new(buddy),
             }
         })?;

@@ -1,6 +1,7 @@
 //! A machine made of threads and `mmap`: for tests, emulators and the workbench. Needs std.
 //!
-//! [`Host`] owns the memory and what is common to all policies; [`HostMachine`] puts a policy and a TLB beside it.
+//! [`Host`] owns the memory and what is common to all policies; [`HostMachine`] puts a policy and a TLB beside it. Programs that
+//! only want pages in a known state take a [`PagePool`].
 //!
 //! ```
 //! use ptarmigan::addr::{VirtAddr, VirtRange};
@@ -33,9 +34,14 @@ mod host;
 mod ipi;
 mod machine;
 mod mapping;
+mod pool;
 mod slots;
 
 pub use host::{Host, HostConfig, HostError, Missing};
 pub use ipi::{Delivery, Messages, Wired};
 pub use machine::{HostMachine, NoTlb};
+pub use pool::{
+    ArcPage, GuardPage, Page, PageIn, PagePool, PageState, PoolConfig, PoolError, PoolHandle, PoolStats,
+    RawPage, StateError, Topology, Zeroed,
+};
 pub use slots::CpuSlot;

@@ -57,6 +57,14 @@ pub trait Construct: Sync {
     /// Brings an all-zero table into its constructed state.
     fn construct(&self, frames: &Frames, top: PhysAddr);
 
+    /// The same where it can fail: false, and the table is all zero as it was. Constructors that need nothing which may
+    /// be short need not say anything.
+    #[inline(always)]
+    fn try_construct(&self, frames: &Frames, top: PhysAddr) -> bool {
+        self.construct(frames, top);
+        true
+    }
+
     /// Brings a constructed table back to all zero and forgets it.
     fn destruct(&self, frames: &Frames, top: PhysAddr);
 }
@@ -76,6 +84,10 @@ impl<C: Construct> Construct for &C {
     #[inline(always)]
     fn construct(&self, frames: &Frames, top: PhysAddr) {
         (**self).construct(frames, top);
+    }
+    #[inline(always)]
+    fn try_construct(&self, frames: &Frames, top: PhysAddr) -> bool {
+        (**self).try_construct(frames, top)
     }
     #[inline(always)]
     fn destruct(&self, frames: &Frames, top: PhysAddr) {

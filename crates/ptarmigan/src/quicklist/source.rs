@@ -56,7 +56,7 @@ impl<'m, W: Window, C: Construct> Source<'m, W, C> {
     ///
     /// # Errors
     ///
-    /// [`NoFrame`]; the constructor has not run then.
+    /// [`NoFrame`]; the constructor has not run then, or has failed.
     pub fn make(&self, node: NodeId, level: Level, ask: Ask) -> Result<Clean, NoFrame> {
         let at = if self.layout.is_small(level) {
             self.small.take(self.frames, &self.window, node, ask)?
@@ -71,8 +71,9 @@ impl<'m, W: Window, C: Construct> Source<'m, W, C> {
             meta.set_live(0);
             frame.into_raw().addr()
         };
-        if level == self.layout.top() {
-            self.construct.construct(self.frames, at);
+        if level == self.layout.top() && !self.construct.try_construct(self.frames, at) {
+            self.give_zero(level, at);
+            return Err(NoFrame::new(self.layout.order(level), node, self.frames.node_free(node)));
         }
         // SAFETY: 1. and 3. just taken. 2. cleared, and constructed if it is a top.
         Ok(unsafe { Clean::from_raw(at) })
@@ -114,14 +115,19 @@ impl<'m, W: Window, C: Construct> Source<'m, W, C> {
         if level == self.layout.top() {
             self.construct.destruct(self.frames, at);
         }
+        self.give_zero(level, at);
+    }
+
+    /// Gives the all-zero memory of a table of `level`, which the caller owns and nobody can reach, back to the allocator.
+    fn give_zero(&self, level: Level, at: PhysAddr) {
         if self.layout.is_small(level) {
-            // SAFETY: 1. `make` took it from this slab and `page` was its owner. 2. clean pages are unreachable.
+            // SAFETY: 1. `make` took it from this slab and the caller owns it. 2. nobody can reach it.
             unsafe { self.small.give(self.frames, &self.window, at) };
             return;
         }
         debug_assert!(self.is_zero(at), "page {at} is given back as zero and is not");
         self.frames.meta(at.pfn()).set_usage(Use::Taken);
-        // SAFETY: 1. `page` owned it. 2. clean pages are zero, tops after `destruct`.
+        // SAFETY: 1. the caller owns it. 2. it is all zero.
         self.frames.give(unsafe { Frame::<Zero>::from_raw(at.pfn(), self.layout.order(level)) });
     }
 

@@ -17,6 +17,16 @@ pub mod atomic {
     pub use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicUsize, fence};
 }
 
+/// After many turns of a wait, lets others run: hosted, whoever holds a lock may be a thread that has lost its processor.
+#[inline(always)]
+fn relent(turns: u32) {
+    #[cfg(all(feature = "hosted", not(loom)))]
+    if turns > 100 {
+        std::thread::yield_now();
+    }
+    let _ = turns;
+}
+
 /// One turn of a wait that needs nothing of the machine.
 #[inline(always)]
 pub fn spin() {

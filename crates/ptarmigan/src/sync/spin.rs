@@ -35,8 +35,11 @@ impl<T> SpinLock<T> {
     #[inline]
     pub fn lock(&self) -> SpinLockGuard<'_, T> {
         while self.held.swap(true, Ordering::Acquire) {
+            let mut turns = 0;
             while self.held.load(Ordering::Relaxed) {
                 super::spin();
+                turns += 1;
+                super::relent(turns);
             }
         }
         SpinLockGuard { lock: self }

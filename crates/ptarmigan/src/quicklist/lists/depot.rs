@@ -83,6 +83,11 @@ impl Depot {
         n
     }
 
+    /// How many pages it held all the time since this was last asked; an interval begins.
+    pub fn unneeded(&mut self) -> usize {
+        core::mem::replace(&mut self.least, self.held)
+    }
+
     fn copy_out(&self, from: usize, into: &mut [u32]) {
         if into.is_empty() {
             return;

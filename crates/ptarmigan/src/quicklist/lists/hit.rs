@@ -37,45 +37,43 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
 
     #[inline(always)]
     fn take<const CLASS: usize>(&self, pin: &Pinned<'_>, level: Level, ask: Ask) -> Result<Clean, NoFrame> {
-        if let Some(mut cpu) = self.cpus.enter(pin)
-            && let Some(item) = cpu[CLASS].pop()
-        {
-            cpu.shown().level(level).allocs.add(1);
-            drop(cpu);
-            return self.out(pin, CLASS, level, item, ask);
+        match self.at_hand_in::<CLASS>(pin, level) {
+            Some(page) => Ok(page),
+            None => self.take_slow(pin, CLASS, level, ask),
         }
-        self.take_slow(pin, CLASS, level, ask)
+    }
+
+    #[inline(always)]
+    pub(super) fn at_hand_in<const CLASS: usize>(&self, pin: &Pinned<'_>, level: Level) -> Option<Clean> {
+        let mut cpu = self.cpus.enter(pin)?;
+        let item = cpu[CLASS].pop()?;
+        cpu.shown().level(level).allocs.add(1);
+        drop(cpu);
+        self.out(pin, CLASS, level, item)
     }
 
     /// Hands out a page that rested. One that is not as it should be stays where nobody gets it.
     #[inline(always)]
-    fn out(
-        &self,
-        pin: &Pinned<'_>,
-        class: usize,
-        level: Level,
-        item: u32,
-        ask: Ask,
-    ) -> Result<Clean, NoFrame> {
+    fn out(&self, pin: &Pinned<'_>, class: usize, level: Level, item: u32) -> Option<Clean> {
         let page = self.page(class, item);
         if !self.check.taken(&self.site(pin, level), &page) {
-            return self.take_another(pin, level, ask);
+            self.forget(pin, level);
+            return None;
         }
         debug_assert!(
             class == TOP || self.source.is_zero(page.addr()),
             "page {} rested as zero and is not",
             page.addr()
         );
-        Ok(page)
+        Some(page)
     }
 
+    /// A page that was counted as handed out is lost for good: it counts as gone back.
     #[cold]
-    fn take_another(&self, pin: &Pinned<'_>, level: Level, ask: Ask) -> Result<Clean, NoFrame> {
-        // The one before was counted, and is lost for good: it counts as gone back.
+    fn forget(&self, pin: &Pinned<'_>, level: Level) {
         let tally = self.cpus.own_shown(pin).level(level);
         tally.frees.add(1);
         tally.returns.add(1);
-        self.alloc(pin, level, ask)
     }
 
     #[cold]
@@ -101,7 +99,9 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
             if let Some(item) = item {
                 tally.refills.add(1);
                 tally.allocs.add(1);
-                return self.out(pin, class, level, item, ask);
+                if let Some(page) = self.out(pin, class, level, item) {
+                    return Ok(page);
+                }
             }
         }
         if class == REST
@@ -176,6 +176,28 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
             self.cpus.own_shown(pin).level(level).frees.add(1);
         }
         self.put_slow(pin, CLASS, level, item)
+    }
+
+    /// Keeps a clean page in this CPU's magazines if it is of this node and they have room.
+    #[inline(always)]
+    pub(super) fn to_hand<const CLASS: usize>(
+        &self,
+        pin: &Pinned<'_>,
+        level: Level,
+        page: Clean,
+    ) -> Result<(), Clean> {
+        if !self.one_node && self.source.frames().node_of(page.addr().pfn()) != pin.node() {
+            return Err(page);
+        }
+        let Some(mut cpu) = self.cpus.enter(pin) else { return Err(page) };
+        if cpu[CLASS].is_full() {
+            return Err(page);
+        }
+        if self.check.given(&self.site(pin, level), &page) {
+            cpu.shown().level(level).frees.add(1);
+            cpu[CLASS].push(self.item(CLASS, page));
+        }
+        Ok(())
     }
 
     #[cold]

@@ -17,18 +17,19 @@ mod hit;
 mod magazine;
 mod node;
 mod trim;
+mod upkeep;
 
 pub use magazine::MAGAZINE;
 
 use super::check::{Check, Unchecked};
 use super::tally::{NodeCounts, Tally};
-use super::{Construct, Level, PolicyCounts, Source};
+use super::{Construct, Layout, Level, PolicyCounts, Source};
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::{CpuId, NodeId, PerCpu};
 use crate::frames::Frames;
 use crate::window::Window;
 use core::fmt;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use depot::Depot;
 use magazine::Stack;
 use node::Shelf;
@@ -54,14 +55,18 @@ pub struct ListsConfig {
     pub cpus: usize,
     /// Pages per magazine at the most, 0 to 64; 0 turns caching off: every call goes to the allocator.
     pub magazine: usize,
-    /// A node may keep this share of its memory: 1/`share`; at least 1.
+    /// A node may keep this share of what is free there: 1/`share`; at least 1.
     pub share: u32,
+    /// A node may keep so many pages, whatever is free there; `None`: the share says.
+    pub keep: Option<u32>,
+    /// CPUs that may be on one node at a time; 0: they are spread evenly, and stay where they are.
+    pub crowd: usize,
 }
 
 impl ListsConfig {
     /// The defaults for `cpus` CPUs: magazines of up to 64, one sixteenth of a node.
     pub const fn new(cpus: usize) -> Self {
-        ListsConfig { cpus, magazine: MAGAZINE, share: 16 }
+        ListsConfig { cpus, magazine: MAGAZINE, share: 16, keep: None, crowd: 0 }
     }
 
     fn check(&self) -> Result<(), ListsError> {
@@ -71,7 +76,7 @@ impl ListsConfig {
             }
             Err(ListsError::Range { what, value, least, most })
         };
-        range("CPUs", self.cpus, 1, crate::cpu::MAX_CPUS)?;
+        range("CPUs", self.cpus, 1, usize::from(u16::MAX))?;
         range("pages per magazine", self.magazine, 0, MAGAZINE)?;
         range("share", self.share as usize, 1, u32::MAX as usize)
     }
@@ -127,6 +132,8 @@ pub struct Quicklists<'m, W, C, K = Unchecked> {
     one_node: bool,
     config: ListsConfig,
     cpus_per_node: u32,
+    /// Of them at work, if somebody says.
+    active: AtomicU32,
     shift: [u32; CLASSES],
 }
 
@@ -160,17 +167,19 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         config.check()?;
         let frames = source.frames();
         let nodes = frames.nodes() as usize;
-        let cpus_per_node = config.cpus.div_ceil(nodes).max(1);
-        let smallest =
-            (0..nodes).map(|n| frames.node_frames(NodeId(n as u8)) / config.share.max(1)).min().unwrap_or(0);
-        let fits = smallest as usize / 2 / (2 * CLASSES * cpus_per_node);
+        let even = config.cpus.div_ceil(nodes);
+        let cpus_per_node = if config.crowd == 0 { even } else { config.crowd }.max(1);
+        let smallest = (0..nodes).map(|n| Self::room(frames, &config, NodeId(n as u8))).min().unwrap_or(0);
+        let classes = Self::classes(source.layout());
+        let fits = smallest as usize / 2 / (2 * classes * cpus_per_node);
         config.magazine = config.magazine.min(fits);
         let start = Self::magazine_for(0, cpus_per_node as u32, config.magazine as u32);
         let cpus = PerCpu::new(boot, config.cpus, |_| [Stack::new(start), Stack::new(start)])?;
         // Each shelf's depot is carved from the same block as the shelves.
         let mut depots = boot.take(nodes * CLASSES, |_| None)?;
         for (i, depot) in depots.iter_mut().enumerate() {
-            let most = Self::most(frames, &config, NodeId((i / CLASSES) as u8), i % CLASSES);
+            let node = NodeId((i / CLASSES) as u8);
+            let most = Self::part(Self::room(frames, &config, node) as usize, i % CLASSES, classes);
             *depot = Some(Depot::new(boot, most)?);
         }
         let shelves = boot.take(nodes, |node| {
@@ -184,8 +193,10 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         let top_shift = layout.table_shift[layout.top().at()] as u32;
         let shift = [top_shift, layout.table_shift[0] as u32];
         let cpus_per_node = cpus_per_node as u32;
+        let active = AtomicU32::new(cpus_per_node);
         let (top, one_node) = (layout.top(), nodes == 1);
-        let lists = Quicklists { source, cpus, check, shelves, top, one_node, config, cpus_per_node, shift };
+        let lists =
+            Quicklists { source, cpus, check, shelves, top, one_node, config, cpus_per_node, active, shift };
         for node in 0..nodes {
             lists.set_limits(NodeId(node as u8));
         }
@@ -197,7 +208,11 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         let nodes = frames.nodes();
         let depots: usize = (0..nodes)
             .flat_map(|n| (0..CLASSES).map(move |c| (NodeId(n), c)))
-            .map(|(node, class)| Depot::bytes(Self::most(frames, config, node, class)))
+            .map(|(node, class)| {
+                let room = Self::room(frames, config, node) as usize;
+                // Whether there are tables other than tops is not known yet.
+                Depot::bytes(Self::part(room, class, 1).max(Self::part(room, class, 2)))
+            })
             .sum();
         PerCpu::<[Stack; CLASSES], Tally>::bytes(config.cpus)
             + depots
@@ -205,15 +220,26 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
             + BootMemory::bytes::<Option<Depot>>(nodes as usize * CLASSES)
     }
 
-    /// Pages that a depot can ever hold.
-    fn most(frames: &Frames, config: &ListsConfig, node: NodeId, class: usize) -> usize {
-        let budget = (frames.node_frames(node) / config.share.max(1)) as usize;
-        if class == TOP { budget / TOP_PART } else { budget - budget / TOP_PART }
+    /// Pages that a node can ever keep.
+    fn room(frames: &Frames, config: &ListsConfig, node: NodeId) -> u32 {
+        let all = frames.node_frames(node);
+        config.keep.map_or(all / config.share.max(1), |keep| keep.min(all))
     }
 
-    /// Frames that a node may keep at the moment: a share of what is free there.
+    /// Classes that are used: where trees are nothing but tops, one.
+    fn classes(layout: &Layout) -> usize {
+        if layout.top() == Level::PTE { 1 } else { CLASSES }
+    }
+
+    /// The part of `room` pages that the depot of a class may have.
+    fn part(room: usize, class: usize, classes: usize) -> usize {
+        let tops = if classes == 1 { room } else { room / TOP_PART };
+        if class == TOP { tops } else { room - tops }
+    }
+
+    /// Frames that a node may keep at the moment: a share of what is free there, or what was set.
     pub fn budget(&self, node: NodeId) -> u32 {
-        self.source.frames().node_free(node) / self.config.share.max(1)
+        self.config.keep.unwrap_or_else(|| self.source.frames().node_free(node) / self.config.share.max(1))
     }
 
     /// What one CPU has counted. A page may be counted as allocated on one CPU and as freed on another.
@@ -260,10 +286,15 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     /// Sets what the depots of `node` may hold from what is free there now.
     #[inline]
     fn set_limits(&self, node: NodeId) {
-        let aside = 2 * self.config.magazine * CLASSES * self.cpus_per_node as usize;
-        let room = (self.budget(node) as usize).saturating_sub(aside);
-        self.shelf(node, TOP).limit.store((room / TOP_PART) as u32, Relaxed);
-        self.shelf(node, REST).limit.store((room - room / TOP_PART) as u32, Relaxed);
+        let classes = Self::classes(self.source.layout());
+        let aside = 2 * self.config.magazine * classes * self.cpus_per_node as usize;
+        let budget = self.budget(node);
+        // Who may keep all there is cannot keep too much.
+        let all = self.config.keep.is_some() && budget >= self.source.frames().node_frames(node);
+        let room = (budget as usize).saturating_sub(if all { 0 } else { aside });
+        for class in [TOP, REST] {
+            self.shelf(node, class).limit.store(Self::part(room, class, classes) as u32, Relaxed);
+        }
     }
 
     /// The size of magazines on a node of `cpus` CPUs that has `pages` pages. A CPU that has the node to itself keeps
@@ -276,7 +307,11 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     /// Pages of the class have come to the shelf's node from the allocator (`change` > 0) or gone back to it.
     fn count_pages(&self, shelf: &Shelf, change: i32) {
         let pages = shelf.pages.fetch_add(change as u32, Relaxed).wrapping_add_signed(change);
+        self.size_magazines(shelf, pages);
+    }
+
+    fn size_magazines(&self, shelf: &Shelf, pages: u32) {
         let most = self.config.magazine as u32;
-        shelf.magazine.store(Self::magazine_for(pages, self.cpus_per_node, most), Relaxed);
+        shelf.magazine.store(Self::magazine_for(pages, self.active.load(Relaxed), most), Relaxed);
     }
 }

@@ -105,7 +105,9 @@ impl Shelf {
             let mut remote = self.remote.lock();
             let (n, after) = (remote.n, remote.n + items.len());
             if after > REMOTE {
-                return false;
+                // Nobody of this node has come by for long: then nobody waits at its depot either.
+                drop(remote);
+                return self.with(|depot| depot.store(items, usize::MAX));
             }
             remote.items[n..after].copy_from_slice(items);
             remote.n = after;
@@ -144,6 +146,11 @@ impl Shelf {
             n = self.fetch_remote(&mut into[..most]);
         }
         self.gone(n)
+    }
+
+    /// How many pages the depot held all the time since this was last asked, or [`reap`](Self::reap) called.
+    pub fn unneeded(&self) -> usize {
+        self.with(Depot::unneeded)
     }
 
     /// Ends an interval and begins another: moves up to `into.len()` of the pages that nobody needed in it to `into`; how

@@ -30,7 +30,14 @@ impl<W: Window, C: Construct, K: Check> Quicklists<'_, W, C, K> {
 
     /// Gives back up to `want` (at most [`BOUNDED`]) pages of a shelf that are beyond `limit`; how many.
     #[cold]
-    fn shed(&self, pin: &Pinned<'_>, node: NodeId, class: usize, limit: usize, want: usize) -> u32 {
+    pub(super) fn shed(
+        &self,
+        pin: &Pinned<'_>,
+        node: NodeId,
+        class: usize,
+        limit: usize,
+        want: usize,
+    ) -> u32 {
         let mut items = [0; BOUNDED];
         let want = want.min(BOUNDED);
         let n = self.shelf(node, class).shed(&mut items[..want], limit);

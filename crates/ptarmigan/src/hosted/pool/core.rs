@@ -1,0 +1,383 @@
+//! A pool as a small machine: frames that are pages of the arena, quicklists whose CPUs are threads, and what decays.
+use super::arena::{Arena, Map};
+use super::config::{PoolConfig, PoolError, Shape};
+use super::seats::{self, Leave, Link, Seat};
+use super::state::{PageState, Workshop};
+use super::topology::Topology;
+use crate::addr::{FRAME_SHIFT, FRAME_SIZE, Pfn};
+use crate::bootmem::BootMemory;
+use crate::cpu::{CpuId, NodeId, Pinned};
+use crate::frames::{Ask, Frames, MemoryRun, ZoneClass};
+use crate::hosted::mapping::Mapping;
+use crate::quicklist::{Clean, Layout, Level, ListsConfig, MAX_LEVELS, Policy, Quicklists, Source};
+use std::cell::Cell;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// All pages are tops: what the lists construct, and keep constructed.
+const LEVEL: Level = Level(0);
+const LAYOUT: Layout = Layout { levels: 1, table_shift: [FRAME_SHIFT as u8; MAX_LEVELS] };
+/// Slow paths between two looks at the clock.
+const LOOK: u32 = 16;
+/// Pages given back to the host in one slow path.
+const BOUNDED: u32 = 16;
+
+pub(super) struct Core<S: PageState> {
+    id: u64,
+    pub lists: Quicklists<'static, Map, Workshop<S>>,
+    link: Arc<Link>,
+    /// Slots that no thread has, and how many these are.
+    free: Mutex<Vec<u16>>,
+    spare: AtomicUsize,
+    slots: u16,
+    /// By node: CPUs for threads that have no slot.
+    common: Box<[Mutex<()>]>,
+    topology: Topology,
+    decay: Option<Duration>,
+    born: Instant,
+    /// When the next interval begins, in nanoseconds since `born`.
+    next: AtomicU64,
+    /// By node: pages that decayed and have not been given back yet.
+    due: Box<[AtomicU32]>,
+    // In the order in which they may go; all after `lists`.
+    _frames: OwnedFrames,
+    _boot: [Mapping; 2],
+}
+
+/// Frees the frames that `lists` borrows, after it.
+struct OwnedFrames(NonNull<Frames>);
+
+// SAFETY: `Frames` may be shared and moved between threads.
+unsafe impl Send for OwnedFrames {}
+// SAFETY: as above.
+unsafe impl Sync for OwnedFrames {}
+
+impl Drop for OwnedFrames {
+    fn drop(&mut self) {
+        // SAFETY: it came from `Box::into_raw` in `Core::new`, and who borrowed it has been dropped.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
+}
+
+fn boot(bytes: usize) -> Result<(Mapping, BootMemory), PoolError> {
+    let len = bytes.next_multiple_of(FRAME_SIZE).max(FRAME_SIZE);
+    let mapping = Mapping::new(len).map_err(host)?;
+    // SAFETY: 1. the mapping is new; it is kept in the core beside what is made of it, and dropped last.
+    let boot = unsafe { BootMemory::new(mapping.base(), len) };
+    Ok((mapping, boot))
+}
+
+fn host(e: rustix::io::Errno) -> PoolError {
+    PoolError::Host(format!("the host gave no memory: {e}"))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What these guard is whole between two calls, whoever panicked.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<S: PageState> Core<S> {
+    pub fn new(config: &PoolConfig, state: S) -> Result<Self, PoolError> {
+        static NUMBERS: AtomicU64 = AtomicU64::new(1);
+        let Shape { pages_per_node, keep, slots, shift } = config.shape()?;
+        let nodes = config.topology.nodes();
+        let pages = pages_per_node as usize * nodes;
+        let arena = Arena::new(pages, shift).map_err(host)?;
+        let runs: Vec<MemoryRun> = (0..nodes)
+            .map(|n| MemoryRun {
+                start: Pfn(n as u32 * pages_per_node),
+                frames: pages_per_node,
+                node: NodeId(n as u8),
+                class: ZoneClass::Low,
+            })
+            .collect();
+        let short = |e: crate::bootmem::BootMemoryShort| PoolError::Host(e.to_string());
+        let (records, mut memory) = boot(Frames::bytes(pages, nodes))?;
+        // SAFETY: 1. the arena is a fresh anonymous mapping.
+        let frames = unsafe { Frames::new_zero(&mut memory, &runs) }.map_err(short)?;
+        let sizes = ListsConfig {
+            magazine: config.magazine,
+            keep: Some(keep),
+            crowd: usize::from(slots) + 1,
+            ..ListsConfig::new(usize::from(slots) + nodes)
+        };
+        let (own, mut memory) = boot(Quicklists::<Map, Workshop<S>>::bytes(&frames, &sizes))?;
+        let frames = NonNull::from(Box::leak(Box::new(frames)));
+        let owned = OwnedFrames(frames);
+        // SAFETY: `owned` is dropped after the lists, which are the only ones that borrow it.
+        let frames: &'static Frames = unsafe { frames.as_ref() };
+        let map = arena.map();
+        let workshop = Workshop {
+            state,
+            arena,
+            constructed: AtomicUsize::new(0),
+            destructed: AtomicUsize::new(0),
+            returned: AtomicUsize::new(0),
+        };
+        let source = Source::new(frames, map, workshop, LAYOUT);
+        let lists =
+            Quicklists::new(&mut memory, sizes, source).map_err(|e| PoolError::Host(e.to_string()))?;
+        let nanos = |d: Duration| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX);
+        Ok(Core {
+            id: NUMBERS.fetch_add(1, Relaxed),
+            lists,
+            link: Arc::new(Link::closed()),
+            free: Mutex::new((0..slots).rev().collect()),
+            spare: AtomicUsize::new(slots.into()),
+            slots,
+            common: (0..nodes).map(|_| Mutex::new(())).collect(),
+            topology: config.topology.clone(),
+            decay: config.decay,
+            born: Instant::now(),
+            next: AtomicU64::new(config.decay.map_or(u64::MAX, nanos)),
+            due: (0..nodes).map(|_| AtomicU32::new(0)).collect(),
+            _frames: owned,
+            _boot: [records, own],
+        })
+    }
+
+    pub fn link(&self) -> &Link {
+        &self.link
+    }
+
+    #[inline(always)]
+    pub fn map(&self) -> Map {
+        *self.lists.source().window()
+    }
+
+    #[inline(always)]
+    pub fn workshop(&self) -> &Workshop<S> {
+        self.lists.source().constructor()
+    }
+
+    pub fn pages(&self) -> usize {
+        self.lists.source().frames().counts().total as usize
+    }
+
+    /// Threads that have a slot.
+    pub fn seated(&self) -> usize {
+        usize::from(self.slots) - self.spare.load(Relaxed)
+    }
+
+    fn nodes(&self) -> impl Iterator<Item = NodeId> + use<S> {
+        (0..self.due.len()).map(|n| NodeId(n as u8))
+    }
+
+    /// A page in its state, the caller's own.
+    #[inline(always)]
+    pub fn take(&self) -> Result<NonNull<u8>, PoolError> {
+        if let Some(seat) = seats::at_hand(self.id) {
+            // SAFETY: 1. the seat is the calling thread's. 2. the lists were made for all seats.
+            let pin = unsafe { Pinned::assume(CpuId(seat.cpu), NodeId(seat.node)) };
+            if let Some(page) = self.lists.top_at_hand(&pin, LEVEL) {
+                return Ok(self.map().page(page.into_raw()).base());
+            }
+        }
+        self.take_slow()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn take_slow(&self) -> Result<NonNull<u8>, PoolError> {
+        let page = self.seated_do(|pin| {
+            self.upkeep(pin);
+            // The reserve is for who cannot fail; a pool has no such callers, so all of it is for everybody.
+            self.lists.alloc(pin, LEVEL, Ask::URGENT)
+        });
+        match page {
+            Ok(page) => Ok(self.map().page(page.into_raw()).base()),
+            Err(_) => Err(Workshop::<S>::why().map_or_else(|| self.full(), PoolError::State)),
+        }
+    }
+
+    fn full(&self) -> PoolError {
+        let counts = self.lists.counts();
+        let bytes = |pages: usize| pages.min(self.pages()) * self.map().size();
+        PoolError::Full {
+            capacity: bytes(self.pages()),
+            in_use: bytes(counts.live()),
+            cached: bytes(counts.cached()),
+        }
+    }
+
+    /// Takes a page back, in its state.
+    ///
+    /// # Safety
+    ///
+    /// 1. `base` came from [`take`](Self::take) of this core, and has not been given back since.
+    /// 2. The page is in its state, and nobody uses it any more.
+    #[inline(always)]
+    pub unsafe fn give(&self, base: NonNull<u8>) {
+        // SAFETY: 1. and 2. by the caller. 3. no MMU walks it.
+        let mut page = unsafe { Clean::from_raw(self.map().addr(base)) };
+        if let Some(seat) = seats::at_hand(self.id) {
+            // SAFETY: as in `take`.
+            let pin = unsafe { Pinned::assume(CpuId(seat.cpu), NodeId(seat.node)) };
+            match self.lists.top_to_hand(&pin, LEVEL, page) {
+                Ok(()) => return,
+                Err(back) => page = back,
+            }
+        }
+        self.give_slow(page);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn give_slow(&self, page: Clean) {
+        self.seated_do(|pin| {
+            self.upkeep(pin);
+            self.lists.unused(pin, LEVEL, page);
+        });
+    }
+
+    /// Does something on a seat: the thread's own if it has one or there is one left, else one that it shares.
+    fn seated_do<R>(&self, work: impl FnOnce(&Pinned<'_>) -> R) -> R {
+        let here = self.topology.here();
+        let seat = seats::find(self.id, &self.link, || self.sit(here));
+        let Some(seat) = seat else {
+            let _alone = lock(&self.common[usize::from(here.0)]);
+            return work(&self.common_pin(here));
+        };
+        if NodeId(seat.node) != here {
+            // The thread has moved to another node: what it holds is of the old one.
+            // SAFETY: as in `take`.
+            self.lists.hand_over(&unsafe { Pinned::assume(CpuId(seat.cpu), NodeId(seat.node)) });
+            seats::moved(self.id, here.0);
+        }
+        // SAFETY: as in `take`; on the thread's list of seats the node is the same from now on.
+        work(&unsafe { Pinned::assume(CpuId(seat.cpu), here) })
+    }
+
+    /// The CPU of a node that threads share. The caller holds its lock, or has the pool to itself.
+    fn common_pin(&self, node: NodeId) -> Pinned<'_> {
+        // SAFETY: 1. by the lock, or because there is nobody else. 2. the lists were made for one such CPU a node.
+        unsafe { Pinned::assume(CpuId(self.slots + u16::from(node.0)), node) }
+    }
+
+    fn sit(&self, node: NodeId) -> Option<Seat> {
+        if self.spare.load(Relaxed) == 0 {
+            return None;
+        }
+        let mut free = lock(&self.free);
+        let cpu = free.pop()?;
+        self.count_spare(free.len());
+        Some(Seat { pool: self.id, cpu, node: node.0 })
+    }
+
+    /// The number of slots that no thread has is `spare` now; their list is locked.
+    fn count_spare(&self, spare: usize) {
+        self.spare.store(spare, Relaxed);
+        // Whether those that share are at work nobody knows; they are while there is no slot left.
+        let shared = spare == 0;
+        self.lists.set_active((self.seated() + usize::from(shared)) as u32);
+    }
+
+    /// A little of what has to be done from time to time.
+    fn upkeep(&self, pin: &Pinned<'_>) {
+        thread_local! {
+            static LEFT: Cell<u32> = const { Cell::new(LOOK) };
+        }
+        if self.decay.is_none() {
+            return;
+        }
+        let left = LEFT.get();
+        LEFT.set(left.checked_sub(1).unwrap_or(LOOK));
+        if left == 0 {
+            self.begin_interval(Instant::now());
+        }
+        self.give_some(pin, pin.node());
+    }
+
+    /// If an interval is over, what the depots held all the time has decayed.
+    fn begin_interval(&self, now: Instant) {
+        let Some(after) = self.decay else { return };
+        let nanos = |d: Duration| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX);
+        let now = nanos(now.saturating_duration_since(self.born));
+        let next = self.next.load(Relaxed);
+        let after = now.saturating_add(nanos(after));
+        if now < next || self.next.compare_exchange(next, after, Relaxed, Relaxed).is_err() {
+            return;
+        }
+        for node in self.nodes() {
+            self.due[usize::from(node.0)].store(self.lists.unneeded(node), Relaxed);
+        }
+    }
+
+    /// Gives back a few of a node's pages that have decayed; how many.
+    fn give_some(&self, pin: &Pinned<'_>, node: NodeId) -> u32 {
+        let due = &self.due[usize::from(node.0)];
+        let want = due.load(Relaxed).min(BOUNDED);
+        if want == 0 {
+            return 0;
+        }
+        let given = self.lists.give_back(pin, node, want);
+        // Two threads at once may give back a few more than have decayed; what is gone is not due any more.
+        let left = if given < want { 0 } else { due.load(Relaxed).saturating_sub(given) };
+        due.store(left, Relaxed);
+        given
+    }
+
+    /// What is left with the seats that threads share, to the depots.
+    fn hand_over_common(&self) {
+        for node in self.nodes() {
+            let _alone = lock(&self.common[usize::from(node.0)]);
+            self.lists.hand_over(&self.common_pin(node));
+        }
+    }
+
+    /// What the calling thread holds, to the depots.
+    pub fn hand_over(&self) {
+        if let Some(seat) = seats::find(self.id, &self.link, || None) {
+            // SAFETY: as in `take`.
+            self.lists.hand_over(&unsafe { Pinned::assume(CpuId(seat.cpu), NodeId(seat.node)) });
+        }
+    }
+
+    /// Gives back what has decayed by `now`; bytes.
+    pub fn decay(&self, now: Instant) -> usize {
+        self.hand_over_common();
+        self.begin_interval(now);
+        let pages: usize = self.seated_do(|pin| {
+            let node = |n| std::iter::from_fn(move || Some(self.give_some(pin, n)).filter(|n| *n > 0));
+            self.nodes().flat_map(node).map(|n| n as usize).sum()
+        });
+        pages * self.map().size()
+    }
+
+    /// Gives back whatever the depots and the calling thread hold; bytes.
+    pub fn trim(&self) -> usize {
+        self.hand_over_common();
+        self.hand_over();
+        let pages: usize =
+            self.seated_do(|pin| self.nodes().map(|n| self.lists.reclaim(pin, n, u32::MAX) as usize).sum());
+        pages * self.map().size()
+    }
+
+    /// The pool ends: destructs what is kept, wherever it rests.
+    pub fn end(&mut self) {
+        if !S::DESTRUCTS {
+            return;
+        }
+        let pins = (0..self.slots).map(|cpu| (cpu, NodeId(0)));
+        let common = self.nodes().map(|n| (self.slots + u16::from(n.0), n));
+        for (cpu, node) in pins.chain(common) {
+            // SAFETY: 1. `&mut self`: no thread is in the pool or will ever be. 2. the lists were made for all of them.
+            self.lists.drain(&unsafe { Pinned::assume(CpuId(cpu), node) });
+        }
+        for node in self.nodes() {
+            self.lists.reclaim(&self.common_pin(node), node, u32::MAX);
+        }
+    }
+}
+
+impl<S: PageState> Leave for Core<S> {
+    fn leave(&self, seat: Seat) {
+        // SAFETY: as in `take`: the seat is the calling thread's until it is put on the list below.
+        self.lists.hand_over(&unsafe { Pinned::assume(CpuId(seat.cpu), NodeId(seat.node)) });
+        let mut free = lock(&self.free);
+        free.push(seat.cpu);
+        self.count_spare(free.len());
+    }
+}

@@ -1,0 +1,227 @@
+//! Pages in a known state for programs that are no kernel, from any thread: what the outside sees. `core` is the pool, made
+//! of the library's parts; `seats` says which of its CPUs a thread is; `state` and `arena` are what its pages are.
+mod arena;
+mod config;
+mod core;
+mod page;
+mod seats;
+mod state;
+mod topology;
+
+pub use arena::RawPage;
+pub use config::{PoolConfig, PoolError, StateError};
+pub use page::{ArcPage, Page, PageIn, PoolHandle};
+pub use state::{GuardPage, PageState, Zeroed};
+pub use topology::Topology;
+
+use self::core::Core;
+use crate::quicklist::Policy;
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+/// Pages in a known state for programs that are no kernel: zero, or as a constructor made them, from any thread.
+///
+/// A buffer pool hands out memory that somebody has used before, so each user clears it or takes care; the host's allocator
+/// clears by unmapping and faulting in again. A [`PagePool`] takes pages back in the state in which it handed them out, and hands
+/// them out again as they are:
+///
+/// ```
+/// use ptarmigan::hosted::{PagePool, PoolConfig};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let pool = PagePool::new(PoolConfig { capacity: 64 << 20, ..PoolConfig::default() })?;
+/// let mut page = pool.page()?;                    // 4 KiB, all zero
+/// page.prefix_mut(100).fill(7);                   // only these will be cleared
+/// std::thread::scope(|s| {
+///     s.spawn(|| drop(page)).join()              // on any thread
+/// }).expect("it does not panic");
+/// pool.trim();                                    // or let it decay
+/// let stats = pool.stats();
+/// assert_eq!((stats.in_use, stats.returned), (0, 4096));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// It is a small machine made of the library's parts: the pages are its frames, threads its CPUs, the state is what the
+/// [quicklists](crate::quicklist) construct and keep constructed.
+///
+/// * **A hit** takes a page from the thread's own magazines: no lock, no atomic read-modify-write, nothing of the page is
+///   touched. Behind them is a depot for each node, behind it the allocator, whose free pages take no memory of the host.
+/// * **Threads** get magazines the first time they need a page and leave them when they end, their pages to the depot. Those that
+///   come when all are taken share some behind a lock.
+/// * **Nodes** are the host's ([`Topology`]). A page freed on another node goes to the depot of its own. Where its memory lies
+///   is decided by the host when it is touched first, mostly by the thread that took it.
+/// * **Decay**: what a depot held for a whole interval without anybody needing it goes back to the host, a few pages in each slow
+///   path, or all of it in [`PagePool::decay`]: after one to two intervals. It costs one call of the host's a page. Magazines do
+///   not decay; a thread that will be idle calls [`PagePool::hand_over`].
+/// * **Failure**: no function panics for lack of memory. A pool that is full says so; pages that rest in other threads' magazines
+///   count against it, at most as many as [`PoolConfig`] sets. A page that is forgotten (`mem::forget`) is lost until
+///   the pool ends, and is not destructed.
+/// * A child after `fork` must leave the parent's pools alone.
+pub struct PagePool<S: PageState = Zeroed> {
+    /// Owned; a pointer, because threads that end reach it beside the pool.
+    core: NonNull<Core<S>>,
+}
+
+// SAFETY: it owns its core, which may be used and dropped on any thread (checked in `with_state`).
+unsafe impl<S: PageState> Send for PagePool<S> {}
+// SAFETY: as above.
+unsafe impl<S: PageState> Sync for PagePool<S> {}
+
+/// What a pool has counted. Exact when nothing is going on; otherwise off by what is going on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolStats {
+    /// Pages handed out so far.
+    pub allocs: usize,
+    /// Pages taken back so far.
+    pub frees: usize,
+    /// Pages handed out from a thread's own magazines.
+    pub hits: usize,
+    /// Pages handed out after a turn of the depot.
+    pub refills: usize,
+    /// Pages handed out that came fresh from the host.
+    pub misses: usize,
+    /// Pages constructed so far.
+    pub constructed: usize,
+    /// Pages destructed so far.
+    pub destructed: usize,
+    /// Bytes handed out now.
+    pub in_use: usize,
+    /// Bytes that rest in magazines and depots now.
+    pub cached: usize,
+    /// Bytes given back to the host so far.
+    pub returned: usize,
+    /// Bytes that may be handed out in all.
+    pub capacity: usize,
+    /// Threads that have magazines of their own now.
+    pub threads: usize,
+}
+
+impl PagePool<Zeroed> {
+    /// A pool of pages that are zero.
+    ///
+    /// # Errors
+    ///
+    /// [`PoolError::OutOfRange`] names the number and its range; [`PoolError::Host`] if the host has no memory.
+    pub fn new(config: PoolConfig) -> Result<Self, PoolError> {
+        Self::with_state(config, Zeroed)
+    }
+}
+
+impl<S: PageState> PagePool<S> {
+    /// A pool of pages in the state that `state` makes.
+    ///
+    /// # Errors
+    ///
+    /// As [`PagePool::new`].
+    pub fn with_state(config: PoolConfig, state: S) -> Result<Self, PoolError> {
+        fn may_be_shared<T: Send + Sync>(core: T) -> T {
+            core
+        }
+        let core = Box::new(may_be_shared(Core::new(&config, state)?));
+        let core = NonNull::from(Box::leak(core));
+        let pool = PagePool { core };
+        // SAFETY: 1. the core lives until the pool is dropped, which closes the link first.
+        unsafe { pool.core().link().open(core.as_ptr()) };
+        Ok(pool)
+    }
+
+    #[inline(always)]
+    fn core(&self) -> &Core<S> {
+        // SAFETY: it is the pool's own until it is dropped, and used through shared references only.
+        unsafe { self.core.as_ref() }
+    }
+
+    /// A page in its state.
+    ///
+    /// # Errors
+    ///
+    /// [`PoolError::Full`] or [`PoolError::State`]; nothing has changed then.
+    #[inline(always)]
+    pub fn page(&self) -> Result<Page<'_, S>, PoolError> {
+        let base = self.core().take()?;
+        // SAFETY: 1. just taken.
+        Ok(unsafe { PageIn::new(self, base) })
+    }
+
+    /// A page that owns a share of the pool.
+    ///
+    /// # Errors
+    ///
+    /// As [`page`](Self::page).
+    pub fn arc_page(self: &Arc<Self>) -> Result<ArcPage<S>, PoolError> {
+        let base = self.core().take()?;
+        // SAFETY: 1. just taken.
+        Ok(unsafe { PageIn::new(self.clone(), base) })
+    }
+
+    /// Bytes in a page.
+    #[inline(always)]
+    pub fn page_size(&self) -> usize {
+        self.core().map().size()
+    }
+
+    /// The state of its pages.
+    pub fn state(&self) -> &S {
+        &self.core().workshop().state
+    }
+
+    /// Gives back to the host what nobody needed for the time set in [`PoolConfig::decay`] before `now`; how many bytes. For who has
+    /// a moment to spare, or a timer; slow paths do the same in small pieces.
+    pub fn decay(&self, now: Instant) -> usize {
+        self.core().decay(now)
+    }
+
+    /// Gives back to the host whatever is unused, but for what rests with other threads; how many bytes.
+    pub fn trim(&self) -> usize {
+        self.core().trim()
+    }
+
+    /// Leaves what the calling thread's magazines hold to the others: for threads that will be idle, whose magazines do
+    /// not decay.
+    pub fn hand_over(&self) {
+        self.core().hand_over();
+    }
+
+    /// What has been counted so far.
+    pub fn stats(&self) -> PoolStats {
+        let core = self.core();
+        let (counts, shop, size) = (core.lists.counts(), core.workshop(), core.map().size());
+        let level = counts.levels[0];
+        // Counts of a moment are made one after the other: a difference may be negative while much is going on.
+        let above_zero = |n: usize| if (n as isize) < 0 { 0 } else { n };
+        PoolStats {
+            allocs: level.allocs,
+            frees: level.frees,
+            hits: above_zero(level.allocs.wrapping_sub(level.refills).wrapping_sub(level.misses)),
+            refills: level.refills,
+            misses: level.misses,
+            constructed: shop.constructed.load(Relaxed),
+            destructed: shop.destructed.load(Relaxed),
+            in_use: above_zero(counts.live()) * size,
+            cached: above_zero(counts.cached()) * size,
+            returned: shop.returned.load(Relaxed) * size,
+            capacity: core.pages() * size,
+            threads: core.seated(),
+        }
+    }
+}
+
+impl<S: PageState> Drop for PagePool<S> {
+    fn drop(&mut self) {
+        self.core().link().close();
+        // SAFETY: it came from a box in `with_state`, which is dropped here once; no thread reaches it any more, as the link
+        // is closed and pages borrow the pool or own a share of it.
+        let mut core = unsafe { Box::from_raw(self.core.as_ptr()) };
+        core.end();
+    }
+}
+
+impl<S: PageState> fmt::Debug for PagePool<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PagePool").field(&self.stats()).finish()
+    }
+}

@@ -1,0 +1,207 @@
+//! A page in use.
+use super::state::{PageState, Zeroed};
+use super::{PagePool, RawPage};
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// How a page holds on to its pool: by a borrow, or by a share of it.
+pub trait PoolHandle: sealed::Sealed + Deref<Target = PagePool<Self::State>> {
+    /// The state of the pool's pages.
+    type State: PageState;
+}
+
+impl<S: PageState> sealed::Sealed for &PagePool<S> {}
+impl<S: PageState> PoolHandle for &PagePool<S> {
+    type State = S;
+}
+impl<S: PageState> sealed::Sealed for Arc<PagePool<S>> {}
+impl<S: PageState> PoolHandle for Arc<PagePool<S>> {
+    type State = S;
+}
+
+/// A page that borrows its pool.
+pub type Page<'p, S = Zeroed> = PageIn<&'p PagePool<S>>;
+/// A page that owns a share of its pool, and so may live anywhere; taking and dropping it counts the share with two atomic
+/// operations.
+pub type ArcPage<S = Zeroed> = PageIn<Arc<PagePool<S>>>;
+
+/// A page of a pool: owned, in its state when it is handed out, brought into it again when it is dropped, on any thread.
+///
+/// A page that is zero is lent as bytes. It remembers how far it was lent for writing, from its beginning on, and clears
+/// that when it is dropped: nothing of a page that was only read, `n` bytes after [`prefix_mut(n)`](Self::prefix_mut), all of it
+/// after any other way to write. Clearing 4 KiB takes some ten times as long as everything else that a pool does; who writes
+/// to the front of pages should say so.
+///
+/// What a borrow does not allow does not compile. Use after it was given back:
+///
+/// ```compile_fail,E0382
+/// # use ptarmigan::hosted::{PagePool, PoolConfig};
+/// let pool = PagePool::new(PoolConfig::default()).unwrap();
+/// let page = pool.page().unwrap();
+/// drop(page);
+/// assert_eq!(page[0], 0); // borrow of moved value
+/// ```
+///
+/// Giving back twice:
+///
+/// ```compile_fail,E0382
+/// # use ptarmigan::hosted::{PagePool, PoolConfig};
+/// let pool = PagePool::new(PoolConfig::default()).unwrap();
+/// let page = pool.page().unwrap();
+/// drop(page);
+/// drop(page); // use of moved value
+/// ```
+///
+/// A page that outlives its pool:
+///
+/// ```compile_fail,E0505
+/// # use ptarmigan::hosted::{PagePool, PoolConfig};
+/// let pool = PagePool::new(PoolConfig::default()).unwrap();
+/// let page = pool.page().unwrap();
+/// drop(pool); // cannot move out of `pool` because it is borrowed
+/// drop(page);
+/// ```
+///
+/// Its bytes, after it:
+///
+/// ```compile_fail,E0505
+/// # use ptarmigan::hosted::{PagePool, PoolConfig};
+/// let pool = PagePool::new(PoolConfig::default()).unwrap();
+/// let page = pool.page().unwrap();
+/// let bytes = &page[..];
+/// drop(page); // cannot move out of `page` because it is borrowed
+/// assert_eq!(bytes[0], 0);
+/// ```
+///
+/// Bytes of a page of which only its constructor knows which may be touched:
+///
+/// ```compile_fail,E0608
+/// # use ptarmigan::hosted::{GuardPage, PagePool, PoolConfig};
+/// let config = PoolConfig { page_size: 65536, ..PoolConfig::default() };
+/// let pool = PagePool::with_state(config, GuardPage).unwrap();
+/// let page = pool.page().unwrap();
+/// assert_eq!(page[0], 0); // cannot index: the guard is there
+/// ```
+#[must_use = "a page that is dropped goes back at once"]
+pub struct PageIn<H: PoolHandle> {
+    pool: H,
+    base: NonNull<u8>,
+    /// Bytes from the beginning on that have been lent for writing.
+    dirty: usize,
+}
+
+// SAFETY: the page is owned, as a box is, and may be given back on any thread; pools may be shared between threads.
+unsafe impl<H: PoolHandle + Send> Send for PageIn<H> {}
+// SAFETY: through a shared reference it lends its bytes for reading, or nothing but its address.
+unsafe impl<H: PoolHandle + Sync> Sync for PageIn<H> {}
+
+impl<H: PoolHandle> PageIn<H> {
+    /// A page that has just been taken.
+    ///
+    /// # Safety
+    ///
+    /// 1. `base` came from `take` of the core of `pool`, and nobody else has it.
+    #[inline(always)]
+    pub(super) unsafe fn new(pool: H, base: NonNull<u8>) -> Self {
+        PageIn { pool, base, dirty: 0 }
+    }
+
+    /// The pool it belongs to.
+    pub fn pool(&self) -> &PagePool<H::State> {
+        &self.pool
+    }
+
+    /// Where it is, aligned to its size. What may be done there is for its state to say; who writes to a page that is to be
+    /// zero uses [`as_mut_ptr`](Self::as_mut_ptr) instead.
+    #[inline(always)]
+    pub fn raw(&self) -> RawPage {
+        self.pool.core().map().raw(self.base)
+    }
+}
+
+impl<H: PoolHandle<State = Zeroed>> PageIn<H> {
+    /// The first `n` bytes (all, if the page has fewer), to write to. Only these are cleared when the page is dropped, if it is
+    /// lent in no other way.
+    #[inline]
+    pub fn prefix_mut(&mut self, n: usize) -> &mut [u8] {
+        let n = n.min(self.pool.page_size());
+        self.dirty = self.dirty.max(n);
+        // SAFETY: the page is ours and at least `n` bytes long; `&mut self` makes the reference exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), n) }
+    }
+
+    /// A pointer to write through, anywhere in the page.
+    #[inline]
+    pub fn as_mut_ptr(&mut self) -> *mut u8 {
+        self.dirty = self.pool.page_size();
+        self.base.as_ptr()
+    }
+
+    /// Bytes from the beginning on that will be cleared when the page is dropped.
+    pub fn dirty(&self) -> usize {
+        self.dirty
+    }
+
+    /// Only the first `n` bytes need to be cleared. Debug builds look at the rest when the page is dropped.
+    ///
+    /// # Safety
+    ///
+    /// 1. When the page is dropped, every byte from `n` on is zero, unless it is lent for writing again.
+    #[inline]
+    pub unsafe fn dirty_to(&mut self, n: usize) {
+        self.dirty = n.min(self.pool.page_size());
+    }
+
+    /// Gives the page back as it is: nothing is cleared. Debug builds verify it.
+    ///
+    /// # Safety
+    ///
+    /// 1. Every byte of the page is zero.
+    #[inline(always)]
+    pub unsafe fn give_back_clean(mut self) {
+        self.dirty = 0;
+    }
+}
+
+impl<H: PoolHandle<State = Zeroed>> Deref for PageIn<H> {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the page is ours, initialised (zero) and readable throughout.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.pool.page_size()) }
+    }
+}
+
+/// Lends all of it for writing: all of it will be cleared.
+impl<H: PoolHandle<State = Zeroed>> DerefMut for PageIn<H> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.prefix_mut(usize::MAX)
+    }
+}
+
+impl<H: PoolHandle> Drop for PageIn<H> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        let core = self.pool.core();
+        let state = &core.workshop().state;
+        state.restore(self.raw(), self.dirty);
+        debug_assert!(state.holds(self.raw()), "{self:?} is given back and is not in its state");
+        // SAFETY: 1. `new` was promised it, and this is its end. 2. restored just now; for zero pages all that was lent for
+        // writing has been cleared, or the caller of an unsafe function has promised that it need not be.
+        unsafe { core.give(self.base) };
+    }
+}
+
+impl<H: PoolHandle> fmt::Debug for PageIn<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "page of {} bytes at {:p}", self.pool.page_size(), self.base)
+    }
+}

@@ -1,0 +1,131 @@
+//! Which CPU of a pool the calling thread is: a thread takes a slot the first time it needs one and leaves it when it ends.
+use std::cell::{Cell, RefCell};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A thread's place in a pool.
+#[derive(Clone, Copy)]
+pub(super) struct Seat {
+    /// The number of the pool; numbers are never used again.
+    pub pool: u64,
+    pub cpu: u16,
+    pub node: u8,
+}
+
+const NOWHERE: Seat = Seat { pool: 0, cpu: 0, node: 0 };
+/// Pools that a thread can use in turns without searching.
+const WAYS: usize = 4;
+
+/// What a pool does for a thread that ends.
+pub(super) trait Leave {
+    /// Takes the seat back. The thread that calls it is the one that had it, and does not use it again.
+    fn leave(&self, seat: Seat);
+}
+
+/// From threads to their pool, while there is one.
+pub(super) struct Link(Mutex<Option<Ptr>>);
+
+struct Ptr(*const (dyn Leave + Send + Sync));
+
+// SAFETY: what it points to may be used from any thread, and is valid while it is in the link (`Link::open`).
+unsafe impl Send for Ptr {}
+
+impl Link {
+    pub fn closed() -> Self {
+        Link(Mutex::new(None))
+    }
+
+    /// From now on threads that end tell `pool`.
+    ///
+    /// # Safety
+    ///
+    /// 1. `pool` is valid until [`close`](Self::close) has returned.
+    pub unsafe fn open(&self, pool: *const (dyn Leave + Send + Sync)) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Ptr(pool));
+    }
+
+    /// Waits for threads that are just leaving; those after them find no pool.
+    pub fn close(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    fn leave(&self, seat: Seat) {
+        if let Some(pool) = &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            // SAFETY: the link is open and stays so while it is locked, so the pool is valid (contract of `open`).
+            unsafe { &*pool.0 }.leave(seat);
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+    }
+}
+
+/// A seat that is left when this is dropped: when its thread ends.
+struct Taken {
+    seat: Seat,
+    link: Arc<Link>,
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        // Whatever runs on this thread from now on (destructors of pages, of other thread-locals) has no seat.
+        near(self.seat.pool, |cell| {
+            if cell.get().pool == self.seat.pool {
+                cell.set(NOWHERE);
+            }
+        });
+        self.link.leave(self.seat);
+    }
+}
+
+thread_local! {
+    /// Seats for a quick look. Without a destructor, so that reading it costs a load.
+    static NEAR: [Cell<Seat>; WAYS] = const { [const { Cell::new(NOWHERE) }; WAYS] };
+    /// All seats of the thread.
+    static TAKEN: RefCell<Vec<Taken>> = const { RefCell::new(Vec::new()) };
+}
+
+#[inline(always)]
+fn near<R>(pool: u64, f: impl FnOnce(&Cell<Seat>) -> R) -> Option<R> {
+    // `with` is a call, even where there is nothing to fail.
+    NEAR.try_with(|cells| f(&cells[pool as usize % WAYS])).ok()
+}
+
+/// The calling thread's seat in a pool, if it is at hand.
+#[inline(always)]
+pub(super) fn at_hand(pool: u64) -> Option<Seat> {
+    let seat = near(pool, Cell::get)?;
+    (seat.pool == pool).then_some(seat)
+}
+
+/// The calling thread's seat in a pool; if it has none, one that `take` finds. `None` if there is none, or the thread is
+/// ending.
+pub(super) fn find(pool: u64, link: &Arc<Link>, take: impl FnOnce() -> Option<Seat>) -> Option<Seat> {
+    let mut gone = Vec::new();
+    let seat = TAKEN.try_with(|taken| {
+        let mut taken = taken.try_borrow_mut().ok()?;
+        if let Some(found) = taken.iter().find(|t| t.seat.pool == pool) {
+            return Some(found.seat);
+        }
+        let seat = take()?;
+        gone.extend(taken.extract_if(.., |t| t.link.is_closed()));
+        taken.push(Taken { seat, link: link.clone() });
+        Some(seat)
+    });
+    // Not while the list is borrowed.
+    drop(gone);
+    let seat = seat.ok().flatten()?;
+    near(pool, |cell| cell.set(seat));
+    Some(seat)
+}
+
+/// The calling thread has moved: its seat is on `node` now.
+pub(super) fn moved(pool: u64, node: u8) {
+    let _ = TAKEN.try_with(|taken| {
+        let Ok(mut taken) = taken.try_borrow_mut() else { return };
+        if let Some(found) = taken.iter_mut().find(|t| t.seat.pool == pool) {
+            found.seat.node = node;
+            near(pool, |cell| cell.set(found.seat));
+        }
+    });
+}
