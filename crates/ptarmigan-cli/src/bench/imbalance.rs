@@ -9,7 +9,9 @@ use std::fmt::Write as _;
 use ptarmigan::cpu::NodeId;
 use ptarmigan::frames::{Dirty, Frame};
 use ptarmigan::hosted::{Host, HostConfig};
-use ptarmigan::quicklist::{Policy, Rules};
+use ptarmigan::quicklist::{Policy, Quicklists, Rules};
+use ptarmigan::table::KernelMap;
+use ptarmigan::window::DirectMap;
 use serde::Serialize;
 
 use super::family::{F, Family, occupy};
@@ -190,9 +192,9 @@ impl Machine {
     fn ours(&self, shape: Shape, case: &'static str) -> Result<Row, String> {
         let mut most: f64 = 0.0;
         let made = self.host.quicklists().map_err(|e| e.to_string())?;
-        let nodes = 0..shape.nodes as u8;
-        let look = |lists: &_| {
-            let budget: u32 = nodes.clone().map(|node| Quick::budget(lists, NodeId(node))).sum();
+        // All tables are made on CPU 0, of its node's memory: that node's budget is what they must keep to.
+        let look = |lists: &Quick<'_>| {
+            let budget = lists.budget(NodeId(0));
             let kept = lists.counts().cached();
             most = most.max(kept as f64 / f64::from(budget.max(1)));
             if kept > budget as usize {
@@ -211,11 +213,7 @@ impl Machine {
     }
 }
 
-type Quick<'h> = ptarmigan::quicklist::Quicklists<
-    'h,
-    ptarmigan::window::DirectMap,
-    &'h ptarmigan::table::KernelMap<F, ptarmigan::window::DirectMap>,
->;
+type Quick<'h> = Quicklists<'h, DirectMap, &'h KernelMap<F, DirectMap>>;
 
 /// All policies on machines of one node.
 fn one_node(lists: u8, cpus: &[usize], bytes: u64) -> Result<Vec<Row>, String> {
@@ -290,8 +288,8 @@ impl Report {
         }
         let _ = writeln!(
             text,
-            "\nHistoric policies with {} list(s). All: what is free or kept. b: the node's budget,\n\
-             which the most that was ever kept is compared with.",
+            "\nHistoric policies with {} list(s). All: what is free or kept. b: the\n\
+             budget of the forking CPU's node, to which the most ever kept is compared.",
             self.lists
         );
         if let Some(Moment { children, kept_kib, free_kib }) = self.moment {
@@ -353,6 +351,8 @@ mod tests {
             let rows = one_node(lists, &CPUS, BYTES).expect("the machines run");
             assert_eq!(rows.len(), 3 * CPUS.len());
             rows.iter().for_each(|row| agrees(row, lists));
+            let report = Report { bench: "imbalance", lists, rows, moment: None };
+            assert!(report.plain().lines().all(|line| line.chars().count() <= 80), "{}", report.plain());
         }
     }
 

@@ -103,8 +103,8 @@ impl Report {
         if let Some(row) = self.rows.first() {
             let _ = writeln!(
                 text,
-                "\nPages, when all CPUs are idle; a child has {} tables. v5 sends them home before the\n\
-                 flush, ptarmigan after it.",
+                "\nPages, when all CPUs are idle; a child has {} tables. v5 sends them home\n\
+                 before the flush, ptarmigan after it.",
                 row.tables
             );
         }
@@ -120,6 +120,7 @@ mod tests {
     fn pages_rest_on_foreign_nodes_in_2008_and_neither_before_nor_here() {
         let report = run().expect("the machines run");
         assert_eq!(report.rows.len(), NODES.len() * CHILDREN.len() * 3);
+        assert!(report.plain().lines().all(|line| line.chars().count() <= 80), "{}", report.plain());
         for row in &report.rows {
             match (row.policy, row.children) {
                 ("v2008", 1) => assert_eq!(row.foreign, row.tables as usize, "all of one child: {row:?}"),
