@@ -112,12 +112,32 @@ fn the_fixture_comes_out_as_linux_counted_it_on_every_policy() {
 }
 
 #[test]
-fn the_patch_of_2007_is_caught_on_two_nodes_and_nobody_else_is() {
-    let doc = json(&["replay", &shipped("fixture.ptrace"), "--nodes", "2", "--sanitize", "--json"]);
-    for run in doc["runs"].as_array().expect("runs") {
+fn the_policies_of_history_are_caught_on_two_nodes_and_nobody_else_is() {
+    let policies = ["--policy", "plain,v5,v2008,ptarmigan"];
+    let args = ["replay", &shipped("fixture.ptrace"), "--nodes", "2", "--sanitize", "--json"];
+    let doc = json(&[&args[..], &policies[..]].concat());
+    let runs = doc["runs"].as_array().expect("runs");
+    assert_eq!(runs.len(), 4);
+    for run in runs {
         assert_eq!(run["nodes"], 2);
+        let historic = run["policy"] == "v5" || run["policy"] == "v2008";
         let kinds = &run["sanitizer"]["kinds"];
-        assert_eq!(kinds["free-before-flush"].as_u64() > Some(0), run["policy"] == "v5", "{run}");
+        assert_eq!(kinds["free-before-flush"].as_u64() > Some(0), historic, "{run}");
+    }
+}
+
+#[test]
+fn historic_policies_run_once_for_each_number_of_lists_under_either_name_of_the_option() {
+    for option in ["--historic-lists", "--v5-lists"] {
+        let fixture = shipped("fixture.ptrace");
+        let doc = json(&["replay", &fixture, "--policy", "v2008,ptarmigan", option, "1,3", "--json"]);
+        let runs = doc["runs"].as_array().expect("runs");
+        let lists: Vec<_> = runs.iter().map(|run| run["historic_lists"].as_u64()).collect();
+        assert_eq!(lists, [Some(1), Some(3), None]);
+        // With tops on a list of their own, other tables find other pages listed; what is allocated is the same.
+        for run in runs {
+            assert_eq!(run["levels"]["pte"]["allocs"], runs[0]["levels"]["pte"]["allocs"], "{run}");
+        }
     }
 }
 
@@ -248,7 +268,9 @@ fn bad_settings_are_one_line() {
     one_line(&with(&["--copies", "0"]), 2, "1..=256");
     one_line(&with(&["--cpus", "100", "--copies", "3"]), 1, "256 CPUs in all are the most");
     one_line(&ptarmigan(&["--cpus", "300"]), 2, "1..=256");
-    one_line(&with(&["--policy", "best"]), 2, "plain, v5, ptarmigan");
+    one_line(&with(&["--historic-lists", "0"]), 2, "1..=3");
+    one_line(&with(&["--v5-lists", "4"]), 2, "1..=3");
+    one_line(&with(&["--policy", "best"]), 2, "plain, v5, v2008, ptarmigan");
     one_line(&with(&["--nodes", "60", "--memory", "1M"]), 1, "64 are the least");
     one_line(&ptarmigan(&["replay", "/nonexistent"]), 1, "/nonexistent");
     one_line(&ptarmigan(&["replay", &shipped("README.md")]), 1, "not a trace");
@@ -274,7 +296,7 @@ fn too_little_memory_names_the_process_and_loses_nothing() {
     for i in 0..1000 {
         events.insert(8, (0, Kind::Fault { page: 0x20_0000 + i, flags }));
     }
-    for policy in ["plain", "v5", "ptarmigan"] {
+    for policy in ["plain", "v5", "v2008", "ptarmigan"] {
         let stop = on(policy, &events, &["--memory", "1M", "--policy", policy]);
         one_line(&stop, 1, "process 0 got no memory");
         assert!(stop.out.is_empty(), "{}", stop.out);

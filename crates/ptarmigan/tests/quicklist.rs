@@ -1,15 +1,18 @@
-//! Policies: the invariants of semantics.md §2b, and the 2007 patch against a model of its own.
+//! Policies: the invariants of semantics.md §2b, and those of history against a model of their own.
 mod common;
 use common::{Rng, any_frame, assert_constructed, assert_zero, peek, small};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use ptarmigan::addr::PhysAddr;
-use ptarmigan::cpu::{CpuId, NodeId};
+use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr};
+use ptarmigan::bootmem::BootMemory;
+use ptarmigan::cpu::{CpuId, NodeId, Pinned};
 use ptarmigan::format::{Format, X86_64, X86Pae};
-use ptarmigan::frames::Ask;
+use ptarmigan::frames::{Ask, Frames, MemoryRun, ZoneClass};
 use ptarmigan::hosted::{CpuSlot, Host};
-use ptarmigan::quicklist::{Clean, Level, ListsConfig, Policy};
+use ptarmigan::quicklist::{Clean, Historic, Level, ListsConfig, NoConstruct, Policy, Rules, Source};
+use ptarmigan::window::DirectMap;
 use std::collections::HashSet;
+use std::ptr::NonNull;
 
 const TOP: Level = Level(3);
 const PTE: Level = Level::PTE;
@@ -346,6 +349,7 @@ fn constructed_tops_follow_the_kernel_map_live_and_cached() {
     follows(&host, &cpus, host.plain().unwrap());
     for n in 1..=3 {
         follows(&host, &cpus, host.v5(n).unwrap());
+        follows(&host, &cpus, host.v2008(n).unwrap());
     }
 }
 
@@ -397,6 +401,7 @@ fn a_policy_without_memory_says_so_and_changes_nothing() {
     fails(&host, &cpus, host.quicklists_with(lists(2, 16, 4)).unwrap());
     fails(&host, &cpus, host.plain().unwrap());
     fails(&host, &cpus, host.v5(2).unwrap());
+    fails(&host, &cpus, host.v2008(2).unwrap());
 }
 
 #[test]
@@ -433,7 +438,7 @@ fn what_cpus_cache_is_given_up_when_memory_is_short() {
     }
 }
 
-// --- The patch of 2007 against a model ---------------------------------------------------------------------------
+// --- The policies of history against a model ---------------------------------------------------------------------------
 
 /// One CPU's lists in the patch's own words: for each list its pages, the front first.
 #[derive(Default, Clone)]
@@ -442,8 +447,17 @@ struct ModelCpu {
 }
 
 struct Model {
+    of: Of,
     nr: usize,
+    nodes: usize,
     cpus: Vec<ModelCpu>,
+}
+
+/// The versions that are modelled.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Of {
+    Y2007,
+    Y2008,
 }
 
 impl Model {
@@ -457,21 +471,27 @@ impl Model {
         }
     }
 
-    /// `min(count − max(F/16, 25), 16)` if `count > 25`.
-    fn trim(count: usize, free: u32) -> usize {
+    /// `min(count − cap, 16)` if `count > 25`, where `cap` is `max(F/16, 25)`, and later `max(F/16/C, 25)`.
+    fn trim(&self, node: NodeId, count: usize, free: u32) -> usize {
         if count <= 25 {
             return 0;
         }
-        let cap = (free as i64 / 16).max(25);
-        (count as i64 - cap).clamp(0, 16) as usize
+        let on = |cpu: usize| cpu * self.nodes / self.cpus.len();
+        let sharing = (0..self.cpus.len()).filter(|cpu| on(*cpu) == usize::from(node.0)).count();
+        let share = match self.of {
+            Of::Y2007 => i64::from(free) / 16,
+            Of::Y2008 => i64::from(free) / 16 / sharing as i64,
+        };
+        (count as i64 - share.max(25)).clamp(0, 16) as usize
     }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, rng_seed: RngSeed::Fixed(20), ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, rng_seed: RngSeed::Fixed(20), ..ProptestConfig::default() })]
 
     #[test]
-    fn v5_does_what_the_patch_did_page_by_page(
+    fn the_policies_of_history_do_what_the_kernel_did_page_by_page(
+        of in prop_oneof![Just(Of::Y2007), Just(Of::Y2008)],
         seed in any::<u64>(),
         nr in 1usize..4,
         cpus in 1usize..5,
@@ -481,8 +501,11 @@ proptest! {
         let nodes = nodes.min(cpus);
         let host = Host::<X86_64>::new(small(cpus, nodes, mib)).unwrap();
         let slots = host.slots();
-        let v5 = host.v5(nr).unwrap();
-        let mut model = Model { nr, cpus: vec![ModelCpu::default(); cpus] };
+        let policy = match of {
+            Of::Y2007 => host.v5(nr).unwrap(),
+            Of::Y2008 => host.v2008(nr).unwrap(),
+        };
+        let mut model = Model { of, nr, nodes, cpus: vec![ModelCpu::default(); cpus] };
         let rng = Rng::new(seed);
         let mut live: Vec<(Level, PhysAddr)> = Vec::new();
         for _ in 0..1500 {
@@ -494,24 +517,24 @@ proptest! {
                     // The trim reads F anew for each list, after what the lists before gave back.
                     let mut free = host.frames().node_free(pin.node());
                     for list in 0..nr {
-                        let pages = &mut model.cpus[c].lists[list];
-                        let k = Model::trim(pages.len(), free);
-                        pages.drain(..k);
-                        free += k as u32;
+                        let k = model.trim(pin.node(), model.cpus[c].lists[list].len(), free);
+                        let given: Vec<u64> = model.cpus[c].lists[list].drain(..k).collect();
+                        let home = |at: &&u64| host.frames().node_of(PhysAddr(**at).pfn()) == pin.node();
+                        free += given.iter().filter(home).count() as u32;
                     }
-                    if rng.below(2) == 0 { v5.idle(&pin) } else { v5.gather_end(&pin) }
+                    if rng.below(2) == 0 { policy.idle(&pin) } else { policy.gather_end(&pin) }
                     prop_assert_eq!(host.frames().node_free(pin.node()), free);
                 }
                 1..=10 if grow || live.is_empty() => {
                     let level = Level(rng.below(4) as u8);
                     let list = model.list(level);
                     let expect = (!model.cpus[c].lists[list].is_empty()).then(|| model.cpus[c].lists[list].remove(0));
-                    let misses = v5.counts().levels[level.at()].misses;
-                    let Ok(page) = v5.alloc(&pin, level, Ask::NORMAL) else {
+                    let misses = policy.counts().levels[level.at()].misses;
+                    let Ok(page) = policy.alloc(&pin, level, Ask::NORMAL) else {
                         prop_assert!(expect.is_none(), "a listed page was not handed out");
                         continue;
                     };
-                    let missed = v5.counts().levels[level.at()].misses - misses;
+                    let missed = policy.counts().levels[level.at()].misses - misses;
                     prop_assert_eq!(missed, usize::from(expect.is_none()));
                     if let Some(at) = expect {
                         prop_assert_eq!(page.addr().0, at, "the front of the list");
@@ -525,11 +548,11 @@ proptest! {
                 }
                 _ if !live.is_empty() => {
                     let (level, at) = live.swap_remove(rng.below(live.len() as u64) as usize);
-                    let off_node = host.frames().node_of(at.pfn()) != pin.node();
+                    let off_node = of == Of::Y2007 && host.frames().node_of(at.pfn()) != pin.node();
                     let free = host.frames().counts().free;
                     // SAFETY: handed out above, not written to, never linked.
                     let page = unsafe { Clean::from_raw(at) };
-                    v5.unused(&pin, level, page);
+                    policy.unused(&pin, level, page);
                     if off_node {
                         prop_assert_eq!(host.frames().counts().free, free + 1, "straight to the allocator");
                     } else {
@@ -545,7 +568,7 @@ proptest! {
                 _ => {}
             }
             let cached: usize = model.cpus.iter().flat_map(|c| &c.lists).map(Vec::len).sum();
-            prop_assert_eq!(v5.counts().cached(), cached);
+            prop_assert_eq!(policy.counts().cached(), cached);
             // Tops keep the kernel's entries while they rest on a list of their own.
             if nr > 1 {
                 for at in model.cpus.iter().flat_map(|c| &c.lists[0]) {
@@ -557,14 +580,76 @@ proptest! {
         }
         for (level, at) in live {
             // SAFETY: as above.
-            v5.unused(&slots[0].pin(), level, unsafe { Clean::from_raw(at) });
+            policy.unused(&slots[0].pin(), level, unsafe { Clean::from_raw(at) });
         }
         for slot in &slots {
-            v5.drain(&slot.pin());
+            policy.drain(&slot.pin());
         }
-        prop_assert_eq!(v5.counts().cached(), 0);
+        prop_assert_eq!(policy.counts().cached(), 0);
         prop_assert_eq!(host.audit(), Ok(()));
     }
+}
+
+/// A policy over a machine with `low` frames that tables can be made of and `high` others, one CPU, one list; how many
+/// of `pages` pages it keeps when it has been idle often enough.
+fn kept(rules: Rules, low: u32, high: u32, pages: usize) -> usize {
+    let run = |start, frames, class| MemoryRun { start: Pfn(start), frames, node: NodeId(0), class };
+    let runs = [run(1, low, ZoneClass::Low), run(1 + low, high, ZoneClass::High)];
+    // Leaked: the test is short. Only low frames have memory behind them.
+    let memory = |bytes: usize| Box::leak(vec![0u64; bytes.div_ceil(8)].into_boxed_slice());
+    let bytes = Frames::bytes((low + high) as usize, 2) + Historic::<DirectMap, NoConstruct>::bytes(1, 1);
+    let base = NonNull::new(memory(bytes).as_mut_ptr().cast()).expect("a box is somewhere");
+    // SAFETY: 1. leaked just now: valid for ever, and nobody else has it.
+    let mut boot = unsafe { BootMemory::new(base, bytes) };
+    let frames = Frames::new(&mut boot, &runs).expect("`bytes` says how much is needed");
+    // SAFETY: 1. frames 1 to `low`, the only ones that tables are made of, lie in the block. 2. leaked just now.
+    let window = unsafe { DirectMap::new(memory((low as usize + 1) * FRAME_SIZE).as_mut_ptr().cast()) };
+    let source = Source::new(&frames, window, NoConstruct, X86_64::LAYOUT);
+    let policy = Historic::new(&mut boot, rules, &[1], 1, source).expect("`bytes` says how much is needed");
+    // SAFETY: 1. this thread is the machine's only CPU. 2. the policy was made for one.
+    let pin = unsafe { Pinned::assume(CpuId(0), NodeId(0)) };
+    let taken: Vec<Clean> = (0..pages).map(|_| policy.alloc(&pin, PTE, Ask::NORMAL).unwrap()).collect();
+    taken.into_iter().for_each(|page| policy.unused(&pin, PTE, page));
+    for _ in 0..pages {
+        let before = policy.counts().cached();
+        policy.idle(&pin);
+        assert!(before - policy.counts().cached() <= 16, "more than 16 in one call");
+    }
+    let cached = policy.counts().cached();
+    assert_eq!(frames.node_free(NodeId(0)) as usize + cached, low as usize);
+    policy.drain(&pin);
+    cached
+}
+
+#[test]
+fn high_memory_lets_the_patch_of_2007_eat_low_memory_and_later_versions_not() {
+    // Of 1,024 low frames 600 are listed; high memory is plenty.
+    assert_eq!(kept(Rules::V5, 1024, 1 << 16, 600), 600);
+    for rules in [Rules::LINUX_2_6_25, Rules::V2008] {
+        let kept = kept(rules, 1024, 1 << 16, 600);
+        // The last trim went down to the cap as it was before that trim.
+        let cap = (1024 - kept) / 16;
+        assert!((cap - 1..=cap).contains(&kept), "{kept} pages kept, a sixteenth of what is free is {cap}");
+    }
+}
+
+#[test]
+fn what_is_freed_on_a_foreign_node_stays_there_since_2008() {
+    let host = Host::<X86_64>::new(small(2, 2, 16)).unwrap();
+    let cpus = host.slots();
+    for (policy, stays) in [(host.v5(1).unwrap(), false), (host.v2008(1).unwrap(), true)] {
+        let page = policy.alloc(&cpus[0].pin(), PTE, Ask::NORMAL).unwrap();
+        let at = page.addr();
+        give_back(&policy, &cpus[1], PTE, page);
+        assert_eq!(policy.counts().cached(), usize::from(stays));
+        if stays {
+            let again = policy.alloc(&cpus[1].pin(), PTE, Ask::NORMAL).unwrap();
+            assert_eq!(again.addr(), at, "a table of node 1 made of node 0's memory");
+            give_back(&policy, &cpus[1], PTE, again);
+        }
+        policy.drain(&cpus[1].pin());
+    }
+    host.audit().unwrap();
 }
 
 #[test]
@@ -606,14 +691,14 @@ fn counts_are_kept_by_cpu_level_node_and_state() {
 }
 
 /// A host of 4 MiB nodes with lists, for the calls that move pages because of time.
-fn kept(nodes: usize, keep: u32) -> (Host<X86_64>, ListsConfig) {
+fn keeping(nodes: usize, keep: u32) -> (Host<X86_64>, ListsConfig) {
     let host = Host::new(small(2, nodes, 16)).expect("host");
     (host, ListsConfig { keep: Some(keep), ..lists(2, 16, 16) })
 }
 
 #[test]
 fn pages_handed_over_serve_another_cpu() {
-    let (host, config) = kept(1, 400);
+    let (host, config) = keeping(1, 400);
     let policy = host.quicklists_with(config).expect("lists");
     let cpus = host.slots();
     let pages: Vec<Clean> =
@@ -634,7 +719,7 @@ fn pages_handed_over_serve_another_cpu() {
 
 #[test]
 fn what_a_depot_held_all_the_time_is_known_and_the_oldest_go_first() {
-    let (host, config) = kept(1, 400);
+    let (host, config) = keeping(1, 400);
     let policy = host.quicklists_with(config).expect("lists");
     let cpus = host.slots();
     let pin = || cpus[0].pin();

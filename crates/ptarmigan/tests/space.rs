@@ -15,6 +15,13 @@ enum With {
     /// Lists with magazines of this size.
     Lists(usize),
     V5(usize),
+    V2008(usize),
+}
+
+impl With {
+    fn is_historic(self) -> bool {
+        matches!(self, With::V5(_) | With::V2008(_))
+    }
 }
 
 struct Ran {
@@ -31,7 +38,7 @@ fn history<F: Watchable>(config: HostConfig, with: With, seed: u64, steps: usize
     macro_rules! run {
         ($policy:expr) => {{
             let m = watched(&watch, $policy);
-            let mut world = World::new(&watch, &m, &slots, seed, tight, !matches!(with, With::V5(_)));
+            let mut world = World::new(&watch, &m, &slots, seed, tight, !with.is_historic());
             let looks = world.run(steps);
             let failures = world.failures;
             world.end();
@@ -45,6 +52,7 @@ fn history<F: Watchable>(config: HostConfig, with: With, seed: u64, steps: usize
             run!(host.quicklists_with(config).unwrap())
         }
         With::V5(lists) => run!(host.v5(lists).unwrap()),
+        With::V2008(lists) => run!(host.v2008(lists).unwrap()),
     };
     host.audit().unwrap();
     Ran { looks, findings: watch.finish(), failures }
@@ -84,13 +92,13 @@ proptest! {
         let config = small(cpus, 1, 64);
         let plain = history::<X86_64>(config, With::Plain, seed, 800, false);
         clean(&plain);
-        for with in [With::Lists(16), With::Lists(1), With::V5(1), With::V5(2), With::V5(3)] {
+        for with in [With::Lists(16), With::Lists(1), With::V5(1), With::V5(2), With::V5(3), With::V2008(2)] {
             let ran = history::<X86_64>(config, with, seed, 800, false);
             prop_assert!(ran.looks == plain.looks, "{:?} and the plain policy differ", with);
         }
         let plain = history::<X86Pae>(config, With::Plain, seed, 800, false);
         clean(&plain);
-        for with in [With::Lists(16), With::V5(2)] {
+        for with in [With::Lists(16), With::V5(2), With::V2008(1)] {
             let ran = history::<X86Pae>(config, with, seed, 800, false);
             prop_assert!(ran.looks == plain.looks, "{:?} and the plain policy differ", with);
         }
@@ -113,11 +121,13 @@ fn calls_that_fail_for_lack_of_memory_leave_everything_as_it_was() {
 }
 
 #[test]
-fn the_patch_of_2007_frees_before_the_flush_and_does_nothing_else_wrong() {
-    for lists in 1..=3 {
-        let ran = history::<X86_64>(small(2, 1, 64), With::V5(lists), 11, 3000, false);
-        let early = ran.findings.get("free-before-flush").copied().unwrap_or(0);
-        assert!(early > 0, "the defect was not found with {lists} lists");
-        assert_eq!(ran.findings.len(), 1, "{:?}", ran.findings);
+fn the_policies_of_history_free_before_the_flush_and_do_nothing_else_wrong() {
+    for (lists, nodes) in [(1, 1), (2, 1), (3, 1), (2, 2)] {
+        for with in [With::V5(lists), With::V2008(lists)] {
+            let ran = history::<X86_64>(small(2, nodes, 64), with, 11, 3000, false);
+            let early = ran.findings.get("free-before-flush").copied().unwrap_or(0);
+            assert!(early > 0, "the defect was not found: {with:?}");
+            assert_eq!(ran.findings.len(), 1, "{with:?}: {:?}", ran.findings);
+        }
     }
 }

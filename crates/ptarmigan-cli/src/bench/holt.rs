@@ -164,12 +164,13 @@ impl Parent for Kernel {
 pub fn run(rounds: u32) -> Result<Report, String> {
     let _here = Pinned::here().map_err(|e| format!("cannot stay on one CPU: {e}"))?;
     let fail = |e: HostError| e.to_string();
-    let (quick, plain, v5) =
-        (ours::host().map_err(fail)?, ours::host().map_err(fail)?, ours::host().map_err(fail)?);
+    let (quick, plain) = (ours::host().map_err(fail)?, ours::host().map_err(fail)?);
+    let (v5, v2008) = (ours::host().map_err(fail)?, ours::host().map_err(fail)?);
     let mut field: Vec<Box<dyn Parent + '_>> = vec![
         Box::new(Ours::new("ptarmigan", &quick, quick.quicklists().map_err(fail)?)?),
         Box::new(Ours::new("ptarmigan-plain", &plain, plain.plain().map_err(fail)?)?),
         Box::new(Ours::new("ptarmigan-v5", &v5, v5.v5(2).map_err(fail)?)?),
+        Box::new(Ours::new("ptarmigan-v2008", &v2008, v2008.v2008(2).map_err(fail)?)?),
         Box::new(Kernel),
     ];
     let mut samples = Samples::default();
@@ -214,7 +215,7 @@ mod tests {
     fn every_contender_has_both_cases() {
         let report = run(1).expect("a round runs");
         for case in ["stride", "same-table"] {
-            for who in ["ptarmigan", "ptarmigan-plain", "ptarmigan-v5", KERNEL] {
+            for who in ["ptarmigan", "ptarmigan-plain", "ptarmigan-v5", "ptarmigan-v2008", KERNEL] {
                 assert!(report.value(case, who).is_some_and(|ns| ns > 0.0), "{case} {who}");
             }
         }

@@ -3,9 +3,12 @@
 //! A shared machine changes its speed within a minute. So contenders are interleaved round by round, the median over
 //! the rounds is what counts, and ratios to a reference of the same run say more than nanoseconds.
 pub mod contender;
+pub mod family;
 pub mod faults;
 pub mod holt;
 pub mod host;
+pub mod imbalance;
+pub mod migration;
 pub mod ours;
 pub mod pool;
 pub mod report;
@@ -14,7 +17,7 @@ pub mod yardstick;
 
 use clap::{Args, Subcommand};
 
-use crate::Failure;
+use crate::{Context, Failure};
 use report::Report;
 
 /// Measures the library's parts.
@@ -32,6 +35,27 @@ enum Bench {
     Faults(Options),
     /// Forked children that read pages far apart, in nanoseconds per fault.
     Holt(Options),
+    /// Fork on one CPU, exit on the others: memory that lists come to keep. Counts, no times.
+    Imbalance(ImbalanceOptions),
+    /// Fork on one node, exit on another: pages left on the wrong node. Counts, no times.
+    Migration(CountOptions),
+}
+
+/// What benchmarks take that count.
+#[derive(Args, Clone, Copy, Debug)]
+struct CountOptions {
+    /// Print one JSON document instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Clone, Copy, Debug)]
+struct ImbalanceOptions {
+    /// Lists of the historic policies, 1 to 3.
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=3))]
+    historic_lists: u8,
+    #[command(flatten)]
+    count: CountOptions,
 }
 
 /// What every benchmark takes.
@@ -56,9 +80,22 @@ impl BenchArgs {
             Bench::Table(options) => (table::policies(options.rounds), options),
             Bench::Faults(options) => (faults::run(options.rounds), options),
             Bench::Holt(options) => (holt::run(options.rounds), options),
+            Bench::Imbalance(options) => {
+                let report = imbalance::run(options.historic_lists).map_err(Failure::new)?;
+                return print_counts(&report, report.plain(), options.count.json);
+            }
+            Bench::Migration(options) => {
+                let report = migration::run().map_err(Failure::new)?;
+                return print_counts(&report, report.plain(), options.json);
+            }
         };
         print(&report.map_err(Failure::new)?, options.json)
     }
+}
+
+fn print_counts(report: &impl serde::Serialize, plain: String, json: bool) -> Result<(), Failure> {
+    let text = if json { serde_json::to_string(report).context("report")? + "\n" } else { plain };
+    crate::print::stdout(&text)
 }
 
 /// Prints a report on standard output.

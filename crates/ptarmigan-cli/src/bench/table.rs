@@ -18,8 +18,8 @@ use crate::progress::Rounds;
 ///
 /// If a machine cannot be set up, or memory did not come back.
 pub fn policies(rounds: u32) -> Result<Report, String> {
-    let hosts = [host(), host(), host()];
-    let [Ok(quick), Ok(plain), Ok(v5)] = &hosts else {
+    let hosts = [host(), host(), host(), host()];
+    let [Ok(quick), Ok(plain), Ok(v5), Ok(v2008)] = &hosts else {
         return Err(hosts.into_iter().find_map(Result::err).map_or(String::new(), |e| e.to_string()));
     };
     let fail = |e: ptarmigan::hosted::HostError| e.to_string();
@@ -27,6 +27,7 @@ pub fn policies(rounds: u32) -> Result<Report, String> {
         Box::new(Ours::new("ptarmigan", quick, quick.quicklists().map_err(fail)?).map_err(fail)?),
         Box::new(Ours::new("ptarmigan-plain", plain, plain.plain().map_err(fail)?).map_err(fail)?),
         Box::new(Ours::new("ptarmigan-v5", v5, v5.v5(2).map_err(fail)?).map_err(fail)?),
+        Box::new(Ours::new("ptarmigan-v2008", v2008, v2008.v2008(2).map_err(fail)?).map_err(fail)?),
         Box::new(Yardstick::default()),
     ];
     run(rounds, field)

@@ -17,6 +17,7 @@ mod hooked;
 mod measure;
 mod outcome;
 mod passes;
+mod policy;
 mod relay;
 mod report;
 mod sanitize;
@@ -30,6 +31,7 @@ mod watch;
 
 use crate::{Context, Failure, print};
 pub use events::Loaded;
+use policy::PolicyName;
 use ptarmigan::tlb::TlbConfig;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -39,7 +41,7 @@ use std::process::ExitCode;
 pub struct Args {
     /// Traces; without any, the shipped compile.
     traces: Vec<PathBuf>,
-    /// Policies: plain, v5, ptarmigan.
+    /// Policies: plain, v5, v2008, ptarmigan.
     #[arg(long, value_delimiter = ',', value_name = "POLICY,...", default_values = ["plain", "v5", "ptarmigan"])]
     policy: Vec<PolicyName>,
     /// NUMA nodes; recorded CPU c is on node c * nodes / cpus.
@@ -57,9 +59,10 @@ pub struct Args {
     /// Go on when memory runs out, leaving out what could not be done.
     #[arg(long)]
     keep_going: bool,
-    /// Lists of the v5 policy, 1 to 3.
-    #[arg(long, default_value_t = 2, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=3))]
-    v5_lists: u8,
+    /// Lists of the historic policies, 1 to 3; with several numbers each is a policy of its own.
+    #[arg(long, alias = "v5-lists", value_delimiter = ',', default_values_t = [2], value_name = "N,...",
+          value_parser = clap::value_parser!(u8).range(1..=3))]
+    historic_lists: Vec<u8>,
     /// Seed for the sanitizer's pass: CPUs walk the tables of their own accord, at any instant, and requests between
     /// CPUs come late, one by one and in any order.
     #[arg(long, value_name = "N")]
@@ -112,32 +115,6 @@ impl Default for Spread {
     }
 }
 
-/// A policy by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum PolicyName {
-    /// No caching.
-    Plain,
-    /// The Linux patch of 2007.
-    V5,
-    /// This library's quicklists.
-    Ptarmigan,
-}
-
-impl PolicyName {
-    fn name(self) -> &'static str {
-        match self {
-            PolicyName::Plain => "plain",
-            PolicyName::V5 => "v5",
-            PolicyName::Ptarmigan => "ptarmigan",
-        }
-    }
-
-    /// Whether it breaks the rules by design: then its findings are counted, not failed.
-    fn is_historic(self) -> bool {
-        self == PolicyName::V5
-    }
-}
-
 fn parse_size(text: &str) -> Result<u64, String> {
     let (digits, shift) = match text.trim().to_ascii_uppercase() {
         t if t.ends_with('K') => (t, 10),
@@ -163,8 +140,17 @@ const COMPILE: &[u8] = include_bytes!("../../../../traces/compile.ptrace");
 /// As [`run`].
 pub fn default_run(spread: Spread) -> Result<ExitCode, Failure> {
     let policy = vec![PolicyName::Plain, PolicyName::V5, PolicyName::Ptarmigan];
-    let memory = 4 << 30;
-    run(&Args { policy, nodes: 1, memory, sanitize: true, v5_lists: 2, seeds: 1, spread, ..Args::default() })
+    let (memory, historic_lists) = (4 << 30, vec![2]);
+    run(&Args {
+        policy,
+        nodes: 1,
+        memory,
+        sanitize: true,
+        historic_lists,
+        seeds: 1,
+        spread,
+        ..Args::default()
+    })
 }
 
 /// Replays.

@@ -1,17 +1,18 @@
 //! The passes over a trace, and what they bring.
+use super::Args;
 use super::clock::Clock;
 use super::crew::{Job, Took};
 use super::events::Loaded;
 use super::hooked::Hooked;
 use super::measure::Measured;
 use super::outcome::Outcome;
+use super::policy::{Choice, PolicyName, with_policy};
 use super::report::{LevelReport, Levels, Report, Run, SanitizerReport, TruthReport};
 use super::sanitize::SoftMmu;
 use super::schedule::{CpuMap, Schedule};
 use super::speed::{Rate, Rounds, Timed, median};
 use super::stream::{Nothing, Stream};
 use super::watch::{Unwatched, Watch};
-use super::{Args, PolicyName};
 use crate::{Context, Failure, print, progress};
 use ptarmigan::cpu::MAX_CPUS;
 use ptarmigan::format::{Format, X86_64};
@@ -39,7 +40,7 @@ struct Replay<'a> {
 
 /// What the counting pass brought.
 struct Counted {
-    policy: PolicyName,
+    policy: Choice,
     run: Run,
     stream: Stream,
     /// Sum of the single calls' times, by level.
@@ -55,14 +56,8 @@ struct Counted {
 /// As [`run`](super::run); what does not keep the report from being made goes to `failures`.
 pub fn replay(trace: &Loaded, args: &Args, failures: &mut Vec<Failure>) -> Result<Report, Failure> {
     let replay = Replay::new(trace, args)?;
-    let mut policies: Vec<PolicyName> = Vec::new();
-    for policy in &args.policy {
-        if !policies.contains(policy) {
-            policies.push(*policy);
-        }
-    }
     let mut counted = Vec::new();
-    for policy in policies {
+    for policy in Choice::all(&args.policy, &args.historic_lists) {
         let (one, outcome) = replay.count(policy)?;
         if let Some((event, task, reason)) = outcome.first_out_of_memory {
             let failure = Failure::new(format!(
@@ -138,26 +133,6 @@ impl Counted {
 
 type TheFormat = X86_64;
 
-/// Runs `$body` with `$made` the policy `$name` made for `$host`.
-macro_rules! with_policy {
-    ($host:expr, $args:expr, $name:expr, |$made:ident| $body:expr) => {
-        match $name {
-            PolicyName::Plain => {
-                let $made = $host.plain().context("policy plain")?;
-                $body
-            }
-            PolicyName::V5 => {
-                let $made = $host.v5(usize::from($args.v5_lists)).context("policy v5")?;
-                $body
-            }
-            PolicyName::Ptarmigan => {
-                let $made = $host.quicklists().context("policy ptarmigan")?;
-                $body
-            }
-        }
-    };
-}
-
 impl<'a> Replay<'a> {
     fn new(trace: &'a Loaded, args: &'a Args) -> Result<Self, Failure> {
         let logical = args.spread.cpus.map_or(trace.cpus, usize::from);
@@ -210,9 +185,9 @@ impl<'a> Replay<'a> {
     }
 
     /// The pass that counts, times single calls and writes the allocator's calls down.
-    fn count(&self, policy: PolicyName) -> Result<(Counted, Outcome), Failure> {
+    fn count(&self, policy: Choice) -> Result<(Counted, Outcome), Failure> {
         let host = self.host(&self.job())?;
-        with_policy!(host, self.args, policy, |made| {
+        with_policy!(host, policy, |made| {
             let hooks = Measured::new(TheFormat::LAYOUT, self.clock);
             let hooked = Hooked { inner: made, hooks, frames: host.frames(), early: policy.is_historic() };
             let tlb = self.args.tags.config(self.job().cpus());
@@ -242,6 +217,7 @@ impl<'a> Replay<'a> {
             });
             let run = Run {
                 policy: policy.name(),
+                historic_lists: policy.lists,
                 cpus: self.job().cpus(),
                 nodes: self.args.nodes,
                 levels: Levels(levels.collect()),
@@ -280,7 +256,7 @@ impl<'a> Replay<'a> {
     }
 
     /// The passes under the sanitizer: one, or one for each seed.
-    fn sanitize(&self, policy: PolicyName) -> Result<SanitizerReport, Failure> {
+    fn sanitize(&self, policy: Choice) -> Result<SanitizerReport, Failure> {
         let mut report = SanitizerReport::default();
         for n in 0..u64::from(self.args.seeds) {
             let seed = self.args.seed.map(|first| first.wrapping_add(n));
@@ -291,7 +267,7 @@ impl<'a> Replay<'a> {
 
     fn sanitize_once(
         &self,
-        policy: PolicyName,
+        policy: Choice,
         seed: Option<u64>,
         report: &mut SanitizerReport,
     ) -> Result<(), Failure> {
@@ -308,7 +284,7 @@ impl<'a> Replay<'a> {
         let delivery = seed.map_or(Delivery::AtOnce, Delivery::Adverse);
         let tlb = self.args.tags.config(cpus);
         let several = self.job().workers() > 1;
-        with_policy!(host, self.args, policy, |made| {
+        with_policy!(host, policy, |made| {
             let hooked =
                 Hooked { inner: made, hooks: &mmu, frames: host.frames(), early: policy.is_historic() };
             let machine = HostMachine::with_tlb(&host, hooked, &mmu, tlb, delivery).context("machine")?;
@@ -353,19 +329,19 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    fn rate(&self, policy: PolicyName, job: &Job<'_>) -> Result<Rate, Failure> {
+    fn rate(&self, policy: Choice, job: &Job<'_>) -> Result<Rate, Failure> {
         let (took, _) = self.bare(policy, job, || Unwatched)?;
         Ok(Rate::new(self.trace.steps.len() * job.copies, took))
     }
 
     fn bare<W: Watch + Send>(
         &self,
-        policy: PolicyName,
+        policy: Choice,
         job: &Job<'_>,
         watch: impl Fn() -> W + Sync,
     ) -> Result<(Took, Vec<W>), Failure> {
         let host = self.host(job)?;
-        with_policy!(host, self.args, policy, |made| {
+        with_policy!(host, policy, |made| {
             let tlb = self.args.tags.config(job.cpus());
             let machine =
                 HostMachine::with_tlb(&host, made, NoTlb, tlb, Delivery::AtOnce).context("machine")?;
@@ -378,7 +354,7 @@ impl<'a> Replay<'a> {
     fn stream(&self, counted: &Counted) -> Result<(f64, f64), Failure> {
         let host = self.host(&self.job())?;
         let slots = host.slots();
-        with_policy!(host, self.args, counted.policy, |made| {
+        with_policy!(host, counted.policy, |made| {
             let machine = HostMachine::new(&host, made, NoTlb).context("machine")?;
             let policy = machine.policy();
             let what = "replaying the allocator's calls";

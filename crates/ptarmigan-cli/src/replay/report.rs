@@ -36,6 +36,9 @@ struct TraceReport {
 pub struct Run {
     /// Its name.
     pub policy: &'static str,
+    /// How many lists it has, if it is a historic one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub historic_lists: Option<u8>,
     /// Logical CPUs.
     pub cpus: usize,
     /// NUMA nodes.
@@ -234,7 +237,7 @@ impl Report {
             writeln!(
                 out,
                 "{:<10} {:>10.1} {:>9} {:>10} {:>10} {:>9.2} {:>8}",
-                run.policy,
+                run.label(),
                 run.mean_alloc_ns,
                 misses,
                 run.peak_live_tables,
@@ -251,7 +254,11 @@ impl Report {
         let own = self.runs.first().map_or(0.0, |run| run.stream_own_ns);
         writeln!(out, "ns/alloc and mean: calls back to back, each with its free and its trimming; p50,")?;
         writeln!(out, "p99, max: single calls. Taken off: {own:.1} ns an allocation that the stream takes")?;
-        writeln!(out, "by itself, and {:.0} ns that a reading of the clock takes.", self.clock_ns)
+        writeln!(out, "by itself, and {:.0} ns that a reading of the clock takes.", self.clock_ns)?;
+        if self.runs.iter().any(|run| run.historic_lists.is_some()) {
+            writeln!(out, "In brackets: the number of a historic policy's lists.")?;
+        }
+        Ok(())
     }
 }
 
@@ -260,8 +267,9 @@ impl Run {
         let plural = |n: usize| if n == 1 { "" } else { "s" };
         writeln!(
             out,
-            "\npolicy {}, {} CPU{}, {} node{}",
+            "\npolicy {}{}, {} CPU{}, {} node{}",
             self.policy,
+            self.historic_lists.map_or(String::new(), |n| format!(", {n} list{}", plural(n.into()))),
             self.cpus,
             plural(self.cpus),
             self.nodes,
@@ -337,6 +345,11 @@ impl Run {
 }
 
 impl Run {
+    /// The policy in at most nine characters.
+    fn label(&self) -> String {
+        self.historic_lists.map_or(self.policy.to_owned(), |n| format!("{} ({n})", self.policy))
+    }
+
     fn write_speed(&self, out: &mut String) -> std::fmt::Result {
         if let Some(w) = &self.workers {
             let turns = if w.workers > w.processors { ", which they share" } else { "" };

@@ -389,9 +389,15 @@ impl Frames {
     /// trim rule.
     #[inline]
     pub fn node_free(&self, node: NodeId) -> u32 {
+        self.node_free_up_to(node, ZoneClass::Low)
+    }
+
+    /// Free frames of a node in zones of `class` and below.
+    #[inline]
+    pub fn node_free_up_to(&self, node: NodeId, class: ZoneClass) -> u32 {
         self.zones
             .iter()
-            .filter(|z| z.run.node == node && z.run.class == ZoneClass::Low)
+            .filter(|z| z.run.node == node && z.run.class <= class)
             .map(|z| z.free.load(Relaxed))
             .sum()
     }

@@ -8,7 +8,9 @@ use crate::format::Format;
 use crate::frames::{
     Ask, DataFrames, Dirty, Frame, FrameCounts, Frames, MemoryRun, NoFrame, Place, Request, ZoneClass,
 };
-use crate::quicklist::{CheckConfig, Checked, ListsConfig, ListsError, Plain, Quicklists, Source, V5};
+use crate::quicklist::{
+    CheckConfig, Checked, Historic, ListsConfig, ListsError, Plain, Quicklists, Rules, Source,
+};
 use crate::table::KernelMap;
 use crate::window::DirectMap;
 use std::fmt;
@@ -294,15 +296,44 @@ impl<F: Format> Host<F> {
         Ok(Plain::new(&mut boot, cpus, self.source())?)
     }
 
+    /// A policy of history with `lists` lists, 1 to 3; see [`Historic::new`].
+    ///
+    /// # Errors
+    ///
+    /// [`HostError`] for lack of memory.
+    pub fn historic(
+        &self,
+        rules: Rules,
+        lists: usize,
+    ) -> Result<Historic<'_, DirectMap, &KernelMap<F, DirectMap>>, HostError> {
+        let HostConfig { cpus, nodes, .. } = self.config;
+        let mut cpus_on = vec![0; nodes];
+        for cpu in 0..cpus {
+            cpus_on[usize::from(self.node_of(CpuId(cpu as u16)).0)] += 1;
+        }
+        let mut boot = self.boot(Historic::<DirectMap, &KernelMap<F, DirectMap>>::bytes(cpus, nodes))?;
+        Ok(Historic::new(&mut boot, rules, &cpus_on, lists, self.source())?)
+    }
+
     /// The policy of 2007 with `lists` lists.
     ///
     /// # Errors
     ///
     /// [`HostError`] for lack of memory.
-    pub fn v5(&self, lists: usize) -> Result<V5<'_, DirectMap, &KernelMap<F, DirectMap>>, HostError> {
-        let cpus = self.config.cpus;
-        let mut boot = self.boot(V5::<DirectMap, &KernelMap<F, DirectMap>>::bytes(cpus))?;
-        Ok(V5::new(&mut boot, cpus, lists, self.source())?)
+    pub fn v5(&self, lists: usize) -> Result<Historic<'_, DirectMap, &KernelMap<F, DirectMap>>, HostError> {
+        self.historic(Rules::V5, lists)
+    }
+
+    /// The policy of Linux 2.6.27 with `lists` lists.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError`] for lack of memory.
+    pub fn v2008(
+        &self,
+        lists: usize,
+    ) -> Result<Historic<'_, DirectMap, &KernelMap<F, DirectMap>>, HostError> {
+        self.historic(Rules::V2008, lists)
     }
 
     /// The library's own policy.

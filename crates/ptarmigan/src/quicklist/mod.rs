@@ -6,30 +6,31 @@
 //!
 //! * [`Quicklists`] — per-CPU magazines before a depot per node, within a budget per node;
 //! * [`Plain`] — nowhere: every page is cleared when taken and given back when flushed;
-//! * `V5` (feature `hosted`) — the Linux patch of 2007, bit for bit, mistakes included.
+//! * `Historic` (feature `hosted`) — the Linux patch of 2007 and what became of it in 2008, bit for bit, mistakes
+//!   included.
 //!
 //! What came back too early for any of them does not compile: a policy gets pages back as [`Flushed`], and only a
-//! flush makes that out of [`Unhooked`] (REQ-4, REQ-33). The historic policy takes them in [`Policy::retire`],
-//! before the flush, as it did.
+//! flush makes that out of [`Unhooked`] (REQ-4, REQ-33). The historic policies take them in [`Policy::retire`],
+//! before the flush, as they did.
 mod chain;
 mod check;
 mod class;
+#[cfg(feature = "hosted")]
+mod historic;
 mod lists;
 mod plain;
 mod source;
 mod tally;
-#[cfg(feature = "hosted")]
-mod v5;
 
 pub use chain::{FlushProof, Flushed, Unhooked};
 pub use check::{Check, CheckConfig, Checked, Event, Misuse, MisuseKind, Site, Unchecked};
 pub use class::{Construct, Layout, Level, MAX_LEVELS, NoConstruct};
+#[cfg(feature = "hosted")]
+pub use historic::{Historic, Rules};
 pub use lists::{ListsConfig, ListsError, MAGAZINE, Quicklists};
 pub use plain::Plain;
 pub use source::Source;
 pub use tally::{LevelCounts, NodeCounts, PolicyCounts};
-#[cfg(feature = "hosted")]
-pub use v5::V5;
 
 use crate::addr::PhysAddr;
 use crate::cpu::{NodeId, Pinned};

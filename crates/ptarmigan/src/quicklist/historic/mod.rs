@@ -1,23 +1,31 @@
-//! The quicklist patch of 2007, version 5, bit for bit (semantics.md §1): a model to compare with, not to use.
+//! The quicklists of Linux, bit for bit (semantics.md §1): models to compare with, not to use.
 //!
-//! Faithful to its arithmetic (signed and unsigned where they were), to the link in word 0 of the cached page, to
-//! the node test made before preemption is disabled, and to its two mistakes: pages are put on the list, and
-//! those of a foreign node handed to the allocator, *before* the TLB is flushed (H5).
+//! One code, and [`Rules`] for what its versions differ in: `V5`, the patch of 2007, and `V2008`, which is Linux 2.6.27.
+//! Faithful to their arithmetic (signed and unsigned where they were), to the link in word 0 of the cached page, and
+//! to their mistakes:
+//!
+//! * In all versions pages are put on the list *before* the TLB is flushed. The change of December 2007 took away
+//!   the node test of `V5`, with the hand-over to the allocator before the flush that came with it (H5), and nothing else:
+//!   what frees a table called the list's insertion from within the gather as before. It was held to be safe, as a
+//!   gather could not be preempted then and only its own CPU takes pages off its list (H16); but a walker of any
+//!   CPU may still read the table with the link in it, and the sanitizer counts every such page.
+//! * With the test gone, pages freed on a foreign node stay there (H6).
+//! * `V5`'s node test is made before preemption is disabled.
+mod rules;
+
+pub use rules::Rules;
+
 use super::tally::Tallies;
 use super::{Clean, Construct, Flushed, Level, Policy, PolicyCounts, Source, Unhooked};
 use crate::addr::PhysAddr;
-use crate::bootmem::{BootMemory, BootMemoryShort};
-use crate::cpu::{PerCpu, Pinned};
-use crate::frames::{Ask, NoFrame};
+use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
+use crate::cpu::{NodeId, PerCpu, Pinned};
+use crate::frames::{Ask, NoFrame, ZoneClass};
 use crate::window::{Window, WindowGuard};
+use rules::NodeState;
 
 /// Lists that an architecture could have.
 const NR_QUICK_MAX: usize = 3;
-/// What all users in the tree passed to the trim.
-const MIN_PAGES: usize = 25;
-const MAX_FREE: usize = 16;
-/// Share of a node's free memory that one list may hold.
-const FRACTION_OF_NODE_MEM: usize = 16;
 
 #[derive(Clone, Copy)]
 struct Quicklist {
@@ -26,29 +34,36 @@ struct Quicklist {
     nr_pages: i32,
 }
 
-/// The patch's lists.
-pub struct V5<'m, W, C> {
+/// The lists of one version.
+pub struct Historic<'m, W, C> {
+    rules: Rules,
+    /// By node, how many CPUs it has.
+    cpus_on: BootSlice<u32>,
     source: Source<'m, W, C>,
     lists: PerCpu<[Quicklist; NR_QUICK_MAX]>,
     tallies: Tallies,
     nr_quick: usize,
 }
 
-impl<'m, W: Window, C: Construct> V5<'m, W, C> {
+impl<'m, W: Window, C: Construct> Historic<'m, W, C> {
     /// With `nr_quick` lists (1 to 3): 1 mixes all levels, as ia64 did; 2 keeps the constructed tops apart, as
-    /// x86-64 did; 3 keeps the PTE pages apart as well.
+    /// x86-64 did; 3 keeps the PTE pages apart as well. `cpus_on` says for each node how many CPUs it has.
     ///
     /// # Errors
     ///
     /// [`BootMemoryShort`] if the lists do not fit into `boot`.
     pub fn new(
         boot: &mut BootMemory,
-        cpus: usize,
+        rules: Rules,
+        cpus_on: &[u32],
         nr_quick: usize,
         source: Source<'m, W, C>,
     ) -> Result<Self, BootMemoryShort> {
         let empty = Quicklist { head: 0, nr_pages: 0 };
-        Ok(V5 {
+        let cpus = cpus_on.iter().sum::<u32>() as usize;
+        Ok(Historic {
+            rules,
+            cpus_on: boot.take(cpus_on.len(), |node| cpus_on[node])?,
             source,
             lists: PerCpu::new(boot, cpus, |_| [empty; NR_QUICK_MAX])?,
             tallies: Tallies::new(boot, cpus)?,
@@ -56,9 +71,16 @@ impl<'m, W: Window, C: Construct> V5<'m, W, C> {
         })
     }
 
-    /// Boot memory for `cpus` CPUs.
-    pub const fn bytes(cpus: usize) -> usize {
-        PerCpu::<[Quicklist; NR_QUICK_MAX]>::bytes(cpus) + Tallies::bytes(cpus)
+    /// Boot memory for `cpus` CPUs on `nodes` nodes.
+    pub const fn bytes(cpus: usize, nodes: usize) -> usize {
+        PerCpu::<[Quicklist; NR_QUICK_MAX]>::bytes(cpus)
+            + Tallies::bytes(cpus)
+            + BootMemory::bytes::<u32>(nodes)
+    }
+
+    /// What the versions differ in.
+    pub fn rules(&self) -> Rules {
+        self.rules
     }
 
     fn list_of(&self, level: Level) -> usize {
@@ -96,7 +118,7 @@ impl<'m, W: Window, C: Construct> V5<'m, W, C> {
         Some(at)
     }
 
-    /// `__quicklist_free`: by node to the allocator at once, or to the front of this CPU's list.
+    /// `__quicklist_free`: to the front of this CPU's list, or by a node test to the allocator at once.
     fn free(&self, pin: &Pinned<'_>, level: Level, page: Clean) {
         self.tallies.of(pin, level).frees.add(1);
         let frames = self.source.frames();
@@ -104,7 +126,7 @@ impl<'m, W: Window, C: Construct> V5<'m, W, C> {
             return self.give_back(pin, level, page);
         }
         // The test comes before the guard, as it did.
-        if frames.node_of(page.addr().pfn()) != pin.node() {
+        if self.rules.node_test && frames.node_of(page.addr().pfn()) != pin.node() {
             return self.give_back(pin, level, page);
         }
         let nr = self.list_of(level);
@@ -128,11 +150,14 @@ impl<'m, W: Window, C: Construct> V5<'m, W, C> {
         self.source.unmake_dirty(level, page);
     }
 
-    /// `min_pages_to_free`: signed and unsigned as in the patch.
-    fn to_free(nr_pages: i32, node_free: u32) -> i64 {
-        let max_pages = (node_free as usize / FRACTION_OF_NODE_MEM).max(MIN_PAGES);
-        let pages_to_free = i64::from(nr_pages) - max_pages as i64;
-        pages_to_free.min(MAX_FREE as i64)
+    fn node_state(&self, node: NodeId) -> NodeState {
+        let frames = self.source.frames();
+        let free_low = frames.node_free(node);
+        NodeState {
+            free_low,
+            free_high: frames.node_free_up_to(node, ZoneClass::High) - free_low,
+            cpus: self.cpus_on.get(usize::from(node.0)).copied().unwrap_or(0),
+        }
     }
 
     /// `quicklist_trim` of every list: at most 16 pages each.
@@ -142,11 +167,10 @@ impl<'m, W: Window, C: Construct> V5<'m, W, C> {
                 Some(lists) => lists[nr].nr_pages,
                 None => return,
             };
-            // `nr_pages > min_pages` compares as unsigned.
-            if count as usize <= MIN_PAGES {
+            if !Rules::looks_at(count) {
                 continue;
             }
-            let mut left = Self::to_free(count, self.source.frames().node_free(pin.node()));
+            let mut left = self.rules.to_free(count, self.node_state(pin.node()));
             while left > 0 {
                 let Some(at) = self.pop(pin, nr) else { break };
                 self.drop_cached(pin, nr, at);
@@ -165,7 +189,7 @@ impl<'m, W: Window, C: Construct> V5<'m, W, C> {
     }
 }
 
-impl<W: Window, C: Construct> Policy for V5<'_, W, C> {
+impl<W: Window, C: Construct> Policy for Historic<'_, W, C> {
     fn alloc(&self, pin: &Pinned<'_>, level: Level, ask: Ask) -> Result<Clean, NoFrame> {
         let layout = self.source.layout();
         let tally = self.tallies.of(pin, level);
@@ -221,23 +245,5 @@ impl<W: Window, C: Construct> Policy for V5<'_, W, C> {
 
     fn counts(&self) -> PolicyCounts {
         self.tallies.sum()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::window::DirectMap;
-
-    type Any<'m> = V5<'m, DirectMap, super::super::NoConstruct>;
-
-    #[test]
-    fn trims_by_the_arithmetic_of_the_patch() {
-        // cap = max(F / 16, 25); k = min(count - cap, 16), not below the cap.
-        for (count, free, k) in
-            [(26, 0, 1), (41, 0, 16), (42, 0, 16), (100, 16 * 90, 10), (100, 16 * 100, 0), (25, 0, 0)]
-        {
-            assert_eq!(Any::to_free(count, free).max(0), k, "count {count}, free {free}");
-        }
     }
 }
