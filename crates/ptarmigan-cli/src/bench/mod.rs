@@ -8,6 +8,7 @@ pub mod holt;
 pub mod host;
 pub mod ours;
 pub mod pool;
+pub mod quicklist;
 pub mod report;
 pub mod table;
 pub mod yardstick;
@@ -30,6 +31,8 @@ enum Bench {
     Table(Options),
     /// Faults of one space by one thread and by two, in nanoseconds per page.
     Faults(Options),
+    /// Pages for tables, taken and given back, in nanoseconds per pair.
+    Quicklist(Options),
     /// Forked children that read pages far apart, in nanoseconds per fault.
     Holt(Options),
 }
@@ -55,6 +58,9 @@ impl BenchArgs {
         let (report, options) = match &self.bench {
             Bench::Table(options) => (table::policies(options.rounds), options),
             Bench::Faults(options) => (faults::run(options.rounds), options),
+            Bench::Quicklist(options) => {
+                (quicklist::side_by_side(options.rounds, &quicklist::Sizes::FULL, Vec::new()), options)
+            }
             Bench::Holt(options) => (holt::run(options.rounds), options),
         };
         print(&report.map_err(Failure::new)?, options.json)
