@@ -28,6 +28,11 @@ pub const OURS: &str = "ptarmigan";
 /// The same lists, their pages cleared whenever they are handed out.
 const OURS_ZEROING: &str = "ptarmigan-zeroing";
 
+/// On cache lines of its own: what two threads write side by side would be measured with them.
+#[derive(Default)]
+#[repr(align(128))]
+struct Apart<T>(T);
+
 /// Why a case broke off.
 fn short() -> String {
     "there are not enough pages".to_string()

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
+use super::Apart;
 use super::cases::{batch, give, pairs, per, take};
 use super::contender::{Contender, Pages, Sizes};
 use crate::bench::host::Pinned;
@@ -16,11 +17,6 @@ pub(super) const RING: usize = 1024;
 /// Pages that go into the ring, and out of it, at once.
 const GROUP: usize = 64;
 const THREADS: usize = 2;
-
-/// On a cache line of its own.
-#[derive(Default)]
-#[repr(align(128))]
-struct Apart<T>(T);
 
 /// What the threads of one measurement wait for.
 #[derive(Default)]

@@ -3,9 +3,9 @@
 use std::num::NonZeroU64;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::PAGE;
 use super::arena::Arena;
 use super::contender::{Case, Contender, Pages};
+use super::{Apart, PAGE};
 
 /// Its name in rows.
 pub const YARDSTICK: &str = "yardstick";
@@ -47,7 +47,7 @@ fn at(arena: &Arena, page: NonZeroU64) -> *mut u64 {
 /// A stack for each of two threads, which have nothing to do with each other.
 pub struct Yardstick {
     arena: Arena,
-    stacks: [Mutex<Stack>; 2],
+    stacks: [Apart<Mutex<Stack>>; 2],
 }
 
 impl Yardstick {
@@ -58,7 +58,7 @@ impl Yardstick {
     /// If that is more than an address space holds.
     pub fn new(pages: usize) -> Result<Self, String> {
         let numbers = |t: u32| t * pages as u32 + 1..(t + 1) * pages as u32 + 1;
-        let stacks = [0, 1].map(|t| Mutex::new(Stack::holding(numbers(t).rev())));
+        let stacks = [0, 1].map(|t| Apart(Mutex::new(Stack::holding(numbers(t).rev()))));
         Ok(Yardstick { arena: Arena::new(2 * pages)?, stacks })
     }
 }
@@ -81,7 +81,7 @@ impl Contender for Yardstick {
     }
 
     fn cpu(&self, n: usize) -> Result<One<'_>, String> {
-        let stack = self.stacks.get(n).ok_or("there are two CPUs")?;
+        let Apart(stack) = self.stacks.get(n).ok_or("there are two CPUs")?;
         Ok(One { arena: &self.arena, stack: stack.try_lock().map_err(|_| "another thread is this CPU")? })
     }
 }
