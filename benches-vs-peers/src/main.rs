@@ -1,7 +1,8 @@
-//! Page-table operations side by side with other crates.
+//! Page-table operations, and pages for tables, side by side with other crates.
 //!
-//! Nobody runs a TLB instruction or takes a lock here; the peers' tables come from one pool that is as cheap as can be,
-//! ours from the policy that the library is about. The harness is that of `ptarmigan bench table`.
+//! In `table` nobody runs a TLB instruction or takes a lock; the peers' tables come from one pool that is as cheap as can
+//! be, ours from the policy that the library is about. In `quicklist` allocators hand out zeroed pages. The harness is that
+//! of `ptarmigan bench`.
 
 mod peers;
 
@@ -12,7 +13,7 @@ use ptarmigan_cli::Failure;
 use ptarmigan_cli::bench::contender::Contender;
 use ptarmigan_cli::bench::ours::{Ours, host};
 use ptarmigan_cli::bench::report::Report;
-use ptarmigan_cli::bench::{Options, print, table, yardstick};
+use ptarmigan_cli::bench::{Options, print, quicklist, table, yardstick};
 
 /// Who takes part besides the library. A new contender is one line here and one `impl Contender`.
 fn peers() -> Vec<Box<dyn Contender>> {
@@ -48,6 +49,8 @@ enum Bench {
         #[arg(long, value_parser = PossibleValuesParser::new(names()))]
         only: Option<String>,
     },
+    /// Pages for tables, taken and given back, in nanoseconds per pair.
+    Quicklist(Options),
 }
 
 fn names() -> Vec<&'static str> {
@@ -66,7 +69,7 @@ fn main() -> ExitCode {
             let message = match error.kind() {
                 // What clap prints here is the whole help.
                 ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-                    "error: say which benchmark to run: table".to_string()
+                    "error: say which benchmark to run: table, quicklist".to_string()
                 }
                 _ => error.to_string(),
             };
@@ -74,15 +77,17 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let Bench::Table { options, only } = arguments.bench;
-    let report = side_by_side(options.rounds, only.as_deref()).map_err(Failure::new);
-    match report.and_then(|report| print(&report, options.json)) {
+    let (report, options) = match arguments.bench {
+        Bench::Table { options, only } => (tables(options.rounds, only.as_deref()), options),
+        Bench::Quicklist(options) => (pages(options.rounds), options),
+    };
+    match report.map_err(Failure::new).and_then(|report| print(&report, options.json)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }
 }
 
-fn side_by_side(rounds: u32, only: Option<&str>) -> Result<Report, String> {
+fn tables(rounds: u32, only: Option<&str>) -> Result<Report, String> {
     let host = host().map_err(|e| e.to_string())?;
     let policy = host.quicklists().map_err(|e| e.to_string())?;
     let ours = Ours::new(OURS, &host, policy).map_err(|e| e.to_string())?;
@@ -92,4 +97,9 @@ fn side_by_side(rounds: u32, only: Option<&str>) -> Result<Report, String> {
     }
     field.retain(|c| only.is_none_or(|name| c.name() == name));
     table::run(rounds, field)
+}
+
+fn pages(rounds: u32) -> Result<Report, String> {
+    let sizes = quicklist::Sizes::FULL;
+    quicklist::side_by_side(rounds, &sizes, peers::allocators::all(&sizes)?)
 }

@@ -11,6 +11,7 @@ pub mod imbalance;
 pub mod migration;
 pub mod ours;
 pub mod pool;
+pub mod quicklist;
 pub mod report;
 pub mod table;
 pub mod yardstick;
@@ -33,6 +34,8 @@ enum Bench {
     Table(Options),
     /// Faults of one space by one thread and by two, in nanoseconds per page.
     Faults(Options),
+    /// Pages for tables, taken and given back, in nanoseconds per pair.
+    Quicklist(Options),
     /// Forked children that read pages far apart, in nanoseconds per fault.
     Holt(Options),
     /// Fork on one CPU, exit on the others: memory that lists come to keep. Counts, no times.
@@ -79,6 +82,9 @@ impl BenchArgs {
         let (report, options) = match &self.bench {
             Bench::Table(options) => (table::policies(options.rounds), options),
             Bench::Faults(options) => (faults::run(options.rounds), options),
+            Bench::Quicklist(options) => {
+                (quicklist::side_by_side(options.rounds, &quicklist::Sizes::FULL, Vec::new()), options)
+            }
             Bench::Holt(options) => (holt::run(options.rounds), options),
             Bench::Imbalance(options) => {
                 let report = imbalance::run(options.historic_lists).map_err(Failure::new)?;

@@ -117,8 +117,13 @@ impl Report {
 
     /// A table of at most 80 columns; the ratio is that of the medians to the reference's in the same case.
     pub fn plain(&self) -> String {
-        let mut text =
-            format!("{:<12} {:<34} {:>9} {:>9} {:>8}\n", "case", "contender", "median", "min", "ratio");
+        // What the cases need more than usual, the contenders have less.
+        let cases = self.rows.iter().map(|r| r.case.len()).max().unwrap_or(0).clamp(12, 24);
+        let names = 46 - cases;
+        let mut text = format!(
+            "{:<cases$} {:<names$} {:>9} {:>9} {:>8}\n",
+            "case", "contender", "median", "min", "ratio"
+        );
         let mut last = "";
         for row in &self.rows {
             if !last.is_empty() && last != row.case {
@@ -135,7 +140,7 @@ impl Report {
             // Writing to a string cannot fail.
             let _ = writeln!(
                 text,
-                "{:<12} {:<34} {:>9.2} {:>9.2} {:>8}",
+                "{:<cases$} {:<names$} {:>9.2} {:>9.2} {:>8}",
                 row.case, row.contender, row.value, row.min, ratio
             );
         }

@@ -9,7 +9,7 @@
 //! (`crew`), in every kind of pass but the streams.
 mod calls;
 mod cells;
-mod clock;
+pub(crate) mod clock;
 mod crew;
 mod engine;
 mod events;

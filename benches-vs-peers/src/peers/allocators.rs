@@ -1,0 +1,135 @@
+//! Allocators that know nothing of a page's content when it comes back: each clears it when it hands it out.
+//!
+//! Those of programs do it themselves, by the call that is documented for zeroed memory; they may leave out what they know to
+//! be fresh from the kernel. `buddy_system_allocator` hands out frames by number and leaves the rest to its user.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::num::NonZeroU64;
+use std::ptr;
+
+use buddy_system_allocator::LockedFrameAllocator;
+use mimalloc::MiMalloc;
+use ptarmigan_cli::bench::quicklist::{Arena, Contender, Entrant, PAGE, Pages, Sizes, Zeroing};
+use tikv_jemallocator::Jemalloc;
+
+/// Everybody. A new one is one line here and one `impl Contender`.
+///
+/// # Errors
+///
+/// If one of them cannot be given its memory.
+pub fn all(sizes: &Sizes) -> Result<Vec<Box<dyn Entrant>>, String> {
+    keep_memory();
+    Ok(vec![
+        Box::new(Malloc { name: "glibc", heap: System }),
+        Box::new(Malloc { name: "mimalloc", heap: MiMalloc }),
+        Box::new(Malloc { name: "jemalloc", heap: Jemalloc }),
+        Box::new(Zeroing::new("buddy_system_allocator", Buddy::new(sizes.most() + 1)?)),
+    ])
+}
+
+/// Has glibc keep what it got: by default it gives the end of its heap back to the kernel after each batch and faults it in
+/// again, 10 µs a page, and that would be all there is to see of it.
+fn keep_memory() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: takes any number; no pages are in use yet that it could matter to.
+    unsafe {
+        libc::mallopt(libc::M_TRIM_THRESHOLD, i32::MAX);
+    }
+}
+
+const LAYOUT: Layout = match Layout::from_size_align(PAGE, PAGE) {
+    Ok(layout) => layout,
+    Err(_) => panic!("a power of two is a valid alignment"),
+};
+
+/// The allocator of a program. Pages go by their addresses.
+struct Malloc<A> {
+    name: &'static str,
+    heap: A,
+}
+
+/// As a CPU sees it; which CPU that is, it finds out by itself.
+struct Heap<'a, A>(&'a A);
+
+impl<A: GlobalAlloc + Sync> Contender for Malloc<A> {
+    type Cpu<'a>
+        = Heap<'a, A>
+    where
+        A: 'a;
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn cpu(&self, _: usize) -> Result<Heap<'_, A>, String> {
+        Ok(Heap(&self.heap))
+    }
+}
+
+// SAFETY: 1. `alloc_zeroed` promises just that for the layout. 2. allocators take memory back on any thread.
+unsafe impl<A: GlobalAlloc> Pages for Heap<'_, A> {
+    #[inline(always)]
+    fn alloc(&mut self) -> Option<NonZeroU64> {
+        // SAFETY: the layout's size is not zero.
+        let page = unsafe { self.0.alloc_zeroed(LAYOUT) };
+        NonZeroU64::new(page.expose_provenance() as u64)
+    }
+
+    #[inline(always)]
+    unsafe fn free(&mut self, page: NonZeroU64) {
+        // SAFETY: `alloc` got it from the same allocator with this layout, and the caller gives it away.
+        unsafe { self.0.dealloc(self.entries(page).cast(), LAYOUT) };
+    }
+
+    #[inline(always)]
+    fn entries(&self, page: NonZeroU64) -> *mut u64 {
+        ptr::with_exposed_provenance_mut(page.get() as usize)
+    }
+}
+
+/// `buddy_system_allocator`: frames by number, behind the lock that it comes with. What it notes goes through the heap of
+/// the program (glibc's), not into the frames.
+struct Buddy {
+    arena: Arena,
+    frames: LockedFrameAllocator,
+}
+
+impl Buddy {
+    fn new(pages: usize) -> Result<Self, String> {
+        let frames = LockedFrameAllocator::new();
+        // Frame 0 would have no number.
+        frames.lock().add_frame(1, 1 + pages);
+        Ok(Buddy { arena: Arena::new(1 + pages)?, frames })
+    }
+}
+
+impl Contender for Buddy {
+    type Cpu<'a> = &'a Buddy;
+
+    fn name(&self) -> &'static str {
+        "buddy_system_allocator-dirty"
+    }
+
+    fn cpu(&self, _: usize) -> Result<&Buddy, String> {
+        Ok(self)
+    }
+}
+
+// SAFETY: 1. frames that are out are distinct, and their numbers are those of pages of the arena. They are zero at first, and
+// whoever gives one back leaves it so. 2. there is one allocator for all CPUs.
+unsafe impl Pages for &Buddy {
+    #[inline(always)]
+    fn alloc(&mut self) -> Option<NonZeroU64> {
+        NonZeroU64::new(self.frames.lock().alloc(1)? as u64)
+    }
+
+    #[inline(always)]
+    unsafe fn free(&mut self, page: NonZeroU64) {
+        self.frames.lock().dealloc(page.get() as usize, 1);
+    }
+
+    #[inline(always)]
+    fn entries(&self, page: NonZeroU64) -> *mut u64 {
+        self.arena.base().wrapping_add(page.get() as usize * PAGE).cast()
+    }
+}
