@@ -130,7 +130,7 @@ mod tests {
                 assert_eq!(&found[..taken.len()], &taken[..], "size {size}, step {step}");
                 assert_eq!(depot.held(), model.len());
                 least = least.min(model.len());
-                if random % 97 == 0 {
+                if random.is_multiple_of(97) {
                     assert_eq!(depot.unneeded(), least);
                     least = model.len();
                 }
