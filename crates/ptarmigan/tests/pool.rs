@@ -129,9 +129,14 @@ fn threads_end_and_nothing_is_lost() {
     let pool = pool(4 * MIB);
     let all = 4 * MIB / 4096;
     for _ in 0..20 {
-        // One after the other and two at once; each leaves full magazines.
+        // Two at once; each leaves full magazines.
+        let both_at_work = Barrier::new(2);
         std::thread::scope(|s| {
-            let work = || drop((0..300).map(|_| pool.page().expect("1024 fit")).collect::<Vec<_>>());
+            let work = || {
+                let pages: Vec<_> = (0..300).map(|_| pool.page().expect("1024 fit")).collect();
+                both_at_work.wait();
+                drop(pages);
+            };
             let both = [s.spawn(work), s.spawn(work)];
             // Joined, so that their thread-locals are gone, too.
             both.into_iter().for_each(|t| t.join().expect("it does not panic"));
@@ -380,10 +385,10 @@ fn pages_of_threads_that_live_on_are_destructed_with_the_pool() {
         ready.wait();
         drop(Arc::into_inner(pool).expect("the others have dropped theirs"));
         let (made, unmade) = (state.made.load(SeqCst), state.unmade.load(SeqCst));
-        assert!(made >= 100);
-        assert_eq!(made, unmade, "while both threads wait");
         // They end after the pool.
         go.wait();
+        assert!(made >= 100);
+        assert_eq!(made, unmade, "while both threads waited");
     });
 }
 
@@ -524,6 +529,23 @@ fn several_pools_of_one_thread_keep_apart() {
         let stats = pool.stats();
         assert_eq!((stats.allocs, stats.misses, stats.cached, stats.threads), (50, 1, 4096, 1));
     }
+}
+
+#[test]
+fn a_thread_s_place_in_one_pool_is_not_taken_for_that_in_another() {
+    let pools: Vec<_> = (0..32).map(|_| pool(MIB)).collect();
+    let (ours, theirs) = pools.split_at(16);
+    // This thread comes first in one half, the other one in the other half.
+    ours.iter().for_each(|pool| drop(pool.page().expect("256 fit")));
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            for pool in ours {
+                theirs.iter().for_each(|pool| drop(pool.page().expect("256 fit")));
+                let page = pool.page().expect("256 fit");
+                assert_eq!(pool.stats().misses, 2, "not {page:?} from the other thread's magazine");
+            }
+        });
+    });
 }
 
 #[test]

@@ -2,15 +2,13 @@
 use super::{Clean, Construct, Layout, Level};
 use crate::addr::{FRAME_SHIFT, FRAME_SIZE, Pfn, PhysAddr};
 use crate::cpu::NodeId;
-use crate::frames::{
-    Ask, Dirty, Frame, FrameMeta, Frames, NoFrame, Place, Request, Slab, Taken, Use, Zero, ZoneClass,
-};
+use crate::frames::{Ask, Dirty, Frame, Frames, NoFrame, Place, Request, Slab, Taken, Use, Zero, ZoneClass};
 use crate::window::{Window, WindowGuard};
 
 /// Pages in a group, see [`Source::make_group`].
 pub const GROUP: usize = 4;
 #[cfg(not(loom))]
-const _: () = assert!(GROUP * size_of::<FrameMeta>() == 64);
+const _: () = assert!(GROUP * size_of::<crate::frames::FrameMeta>() == 64);
 
 /// Frames, the window to clear them through, and the constructor of top tables.
 pub struct Source<'m, W, C> {

@@ -192,6 +192,8 @@ impl<S: PageState> PagePool<S> {
         let (counts, shop, size) = (core.lists.counts(), core.workshop(), core.map().size());
         let level = counts.levels[0];
         // Counts of a moment are made one after the other: a difference may be negative while much is going on.
+        // At no moment there are fewer than none or more than all.
+        let sensible = |n: usize| if (n as isize) < 0 { 0 } else { n.min(core.pages()) };
         let above_zero = |n: usize| if (n as isize) < 0 { 0 } else { n };
         PoolStats {
             allocs: level.allocs,
@@ -201,8 +203,8 @@ impl<S: PageState> PagePool<S> {
             misses: level.misses,
             constructed: shop.constructed.load(Relaxed),
             destructed: shop.destructed.load(Relaxed),
-            in_use: above_zero(counts.live()) * size,
-            cached: above_zero(counts.cached()) * size,
+            in_use: sensible(counts.live()) * size,
+            cached: sensible(counts.cached()) * size,
             returned: shop.returned.load(Relaxed) * size,
             capacity: core.pages() * size,
             threads: core.seated(),

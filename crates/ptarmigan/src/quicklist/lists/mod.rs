@@ -206,12 +206,10 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     /// Boot memory for `config` over `frames`.
     pub fn bytes(frames: &Frames, config: &ListsConfig) -> usize {
         let nodes = frames.nodes();
+        // However the classes share a node's room, together they have it.
         let depots: usize = (0..nodes)
-            .flat_map(|n| (0..CLASSES).map(move |c| (NodeId(n), c)))
-            .map(|(node, class)| {
-                let room = Self::room(frames, config, node) as usize;
-                // Whether there are tables other than tops is not known yet.
-                Depot::bytes(Self::part(room, class, 1).max(Self::part(room, class, 2)))
+            .map(|n| {
+                Depot::bytes(Self::room(frames, config, NodeId(n)) as usize) + (CLASSES - 1) * Depot::bytes(0)
             })
             .sum();
         PerCpu::<[Stack; CLASSES], Tally>::bytes(config.cpus)
