@@ -1,7 +1,7 @@
 //! Fork on CPU 0, exit elsewhere: how much memory the lists of the other CPUs come to keep.
 //!
 //! No list of CPU 0 ever fills, those of all CPUs on which children end fill up to their cap. In the fixed point a
-//! historic policy keeps what a closed form says ([`expected`]); that is simulated, child by child, with the policies as they
+//! historic policy keeps what a closed form says (`expected`); that is simulated, child by child, with the policies as they
 //! are, until nothing changes any more. Beside it the same load on the library's own lists, which may never exceed their
 //! node's budget: that is looked at twice for every child.
 use std::fmt::Write as _;
