@@ -157,7 +157,9 @@ impl fmt::Display for Misuse {
     }
 }
 
-/// Looks on; see [the module](self).
+/// Looks on. Keeps what happened to each frame last, and before, and refuses a page that is given back twice or was never
+/// handed out, is of another class, or is not as it should be; [`CheckConfig`] says how closely it looks (REQ-2, REQ-19). A page
+/// that is refused is lost, and nothing else is.
 pub struct Checked {
     config: CheckConfig,
     base: u32,

@@ -77,7 +77,7 @@ impl<'m, W: Window, C: Construct> Source<'m, W, C> {
         Ok(unsafe { Clean::from_raw(at) })
     }
 
-    /// [`GROUP`] new clean pages for `level` at once: neighbours, whose records fill a cache line. So CPUs that are at
+    /// Four new clean pages for `level` at once: neighbours, whose records fill a cache line. So CPUs that are at
     /// work on tables of theirs do not take a record's line from each other. `None` if there is no such block on `node`,
     /// or tables of the level are not single frames that only need clearing.
     pub fn make_group(&self, node: NodeId, level: Level, ask: Ask) -> Option<[Clean; GROUP]> {
