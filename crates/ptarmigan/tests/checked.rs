@@ -1,10 +1,10 @@
 //! Lists that look after their pages, sizes out of range, and what an interval leaves.
 mod common;
-use common::{Rng, assert_zero, poke, small};
+use common::{Rng, any_frame, assert_zero, poke, small};
 use ptarmigan::addr::{Pfn, PhysAddr};
 use ptarmigan::cpu::{CpuId, NodeId};
 use ptarmigan::format::X86_64;
-use ptarmigan::frames::{Ask, Place, Request, ZoneClass};
+use ptarmigan::frames::Ask;
 use ptarmigan::hosted::{CpuSlot, Host, HostConfig};
 use ptarmigan::quicklist::{CheckConfig, Clean, Level, ListsConfig, Misuse, MisuseKind, Policy};
 use std::cell::RefCell;
@@ -75,15 +75,7 @@ fn what_was_never_handed_out_is_refused() {
     let host = machine();
     let cpus = host.slots();
     let policy = host.quicklists_checked(lists(16), closely(false)).unwrap();
-    let request = Request {
-        node: NodeId(0),
-        order: 0,
-        zero: true,
-        class: ZoneClass::Low,
-        place: Place::Bottom,
-        ask: Ask::NORMAL,
-    };
-    let theirs = host.frames().take(request).unwrap().zeroed(&host.window());
+    let theirs = host.frames().take(any_frame(0)).unwrap().zeroed(&host.window());
     for at in [theirs.addr(), Pfn(0x00ff_ffff).addr()] {
         policy.unused(&cpus[0].pin(), PTE, again(at));
         let found = found();

@@ -77,10 +77,8 @@ impl Depot {
     /// Ends an interval and begins another: moves up to `into.len()` of the pages that nobody needed in it to `into`; how
     /// many (the working set of Bonwick and Adams, USENIX 2001).
     pub fn reap(&mut self, into: &mut [u32]) -> usize {
-        let spare = self.least;
-        let n = self.shed(into, self.held - spare);
-        self.least = self.held;
-        n
+        let spare = self.unneeded();
+        self.shed(into, self.held - spare)
     }
 
     /// How many pages it held all the time since this was last asked; an interval begins.

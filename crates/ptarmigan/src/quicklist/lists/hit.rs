@@ -2,7 +2,6 @@
 use super::super::check::{Check, Site};
 use super::super::source::GROUP;
 use super::super::{Clean, Construct, Flushed, Level, Policy, PolicyCounts};
-use super::magazine::MAGAZINE;
 use super::{BOUNDED, Quicklists, REST, TOP};
 use crate::addr::PhysAddr;
 use crate::cpu::{NodeId, Pinned};
@@ -351,9 +350,7 @@ impl<W: Window, C: Construct, K: Check> Policy for Quicklists<'_, W, C, K> {
             let Some(mut cpu) = self.cpus.enter(pin) else { return };
             let (items, n) = cpu[class].take_all();
             drop(cpu);
-            for item in &items[..n.min(2 * MAGAZINE)] {
-                self.unmake(pin, class, self.level_of(class), *item);
-            }
+            self.unmake_all(pin, class, &items[..n]);
         }
     }
 

@@ -46,13 +46,13 @@ impl<W: Window, C: Construct, K: Check> Quicklists<'_, W, C, K> {
 
     /// An interval has passed: gives back up to [`BOUNDED`] pages of this node that nobody needed in it; how many.
     pub(super) fn reap(&self, pin: &Pinned<'_>) -> u32 {
-        let mut items = [0; BOUNDED];
-        let (tops, rest) = items.split_at_mut(BOUNDED / CLASSES);
-        let (tops, rest) = (
-            (self.shelf(pin.node(), TOP).reap(tops), &*tops),
-            (self.shelf(pin.node(), REST).reap(rest), &*rest),
-        );
-        self.unmake_all(pin, TOP, &tops.1[..tops.0]) + self.unmake_all(pin, REST, &rest.1[..rest.0])
+        let mut freed = 0;
+        for class in [TOP, REST] {
+            let mut items = [0; BOUNDED / CLASSES];
+            let n = self.shelf(pin.node(), class).reap(&mut items);
+            freed += self.unmake_all(pin, class, &items[..n]);
+        }
+        freed
     }
 
     /// The shrinker: gives back up to `want` pages of a node, as many calls' worth as it takes; how many.
@@ -70,7 +70,7 @@ impl<W: Window, C: Construct, K: Check> Quicklists<'_, W, C, K> {
         freed
     }
 
-    fn unmake_all(&self, pin: &Pinned<'_>, class: usize, items: &[u32]) -> u32 {
+    pub(super) fn unmake_all(&self, pin: &Pinned<'_>, class: usize, items: &[u32]) -> u32 {
         for item in items {
             self.unmake(pin, class, self.level_of(class), *item);
         }

@@ -45,11 +45,8 @@ impl<W: Window, C: Construct, K: Check> Quicklists<'_, W, C, K> {
             let (items, n) = cpu[class].take_all();
             drop(cpu);
             // Magazines hold pages of one node only: that which the CPU was on.
-            if n == 0 || self.shelf(pin.node(), class).store(&items[..n]) {
-                continue;
-            }
-            for item in &items[..n] {
-                self.unmake(pin, class, self.level_of(class), *item);
+            if n > 0 && !self.shelf(pin.node(), class).store(&items[..n]) {
+                self.unmake_all(pin, class, &items[..n]);
             }
         }
     }
