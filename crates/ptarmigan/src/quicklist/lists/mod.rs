@@ -305,7 +305,7 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         let all = self.config.keep.is_some() && budget >= self.source.frames().node_frames(node);
         let room = (budget as usize).saturating_sub(if all { 0 } else { aside });
         for class in [TOP, REST] {
-            self.shelf(node, class).limit.store(Self::part(room, class, classes) as u32, Relaxed);
+            self.shelf(node, class).set_limit(Self::part(room, class, classes) as u32, !self.one_node);
         }
     }
 
