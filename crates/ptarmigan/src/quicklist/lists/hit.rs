@@ -346,12 +346,14 @@ impl<W: Window, C: Construct, K: Check> Policy for Quicklists<'_, W, C, K> {
         if self.source.frames().pressed(pin.node()) {
             self.set_limits(pin.node());
         }
+        self.fit(pin);
         self.trim(pin);
     }
 
     #[inline]
     fn idle(&self, pin: &Pinned<'_>) {
         self.set_limits(pin.node());
+        self.fit(pin);
         self.trim(pin);
     }
 

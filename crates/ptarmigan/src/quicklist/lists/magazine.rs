@@ -64,6 +64,21 @@ impl Stack {
         self.limit = 2 * magazine.min(MAGAZINE as u32);
     }
 
+    /// Whether the magazines have another size than `magazine`.
+    pub fn is_sized_unlike(&self, magazine: u32) -> bool {
+        self.limit != 2 * magazine
+    }
+
+    /// The oldest of those that are beyond the magazines' size, if they have shrunk; they go if `store` takes them.
+    pub fn shed(&mut self, store: impl FnOnce(&[u32]) -> bool) {
+        let (n, limit) = (self.n as usize, self.limit as usize);
+        let surplus = n.saturating_sub(limit);
+        if surplus > 0 && store(&self.items[..surplus]) {
+            self.items.copy_within(surplus..n, 0);
+            self.n = self.limit;
+        }
+    }
+
     /// An empty stack is filled by `fetch`, with up to a magazine.
     pub fn fill(&mut self, fetch: impl FnOnce(&mut [u32]) -> usize) -> usize {
         debug_assert_eq!(self.n, 0);

@@ -8,6 +8,7 @@ use super::super::{Construct, Level};
 use super::{BOUNDED, CLASSES, Quicklists, REST, TOP};
 use crate::cpu::{NodeId, Pinned};
 use crate::window::Window;
+use core::sync::atomic::Ordering::Relaxed;
 
 impl<W: Window, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     /// A level of the class, for pages whose own level is no longer known.
@@ -24,6 +25,32 @@ impl<W: Window, C: Construct, K: Check> Quicklists<'_, W, C, K> {
                 let mut items = [0; BOUNDED / CLASSES];
                 let n = shelf.shed_excess(&mut items);
                 self.unmake_all(pin, class, &items[..n]);
+            }
+        }
+    }
+
+    /// The CPU's magazines get the size that they should have by now: other CPUs may have come, and there may be fewer
+    /// pages. Else those of a CPU that neither fills nor empties them would stay as they are.
+    #[inline]
+    pub(super) fn fit(&self, pin: &Pinned<'_>) {
+        let Some(cpu) = self.cpus.enter(pin) else { return };
+        let unlike = |class: usize| {
+            let (stack, shelf) = (&cpu[class], self.shelf(pin.node(), class));
+            stack.node() == Some(pin.node()) && stack.is_sized_unlike(shelf.magazine.load(Relaxed))
+        };
+        if unlike(TOP) || unlike(REST) {
+            drop(cpu);
+            self.refit(pin);
+        }
+    }
+
+    #[cold]
+    fn refit(&self, pin: &Pinned<'_>) {
+        let Some(mut cpu) = self.cpus.enter(pin) else { return };
+        for class in [TOP, REST] {
+            if cpu[class].node() == Some(pin.node()) {
+                self.resize(pin, &mut cpu[class], class);
+                cpu[class].shed(|old| self.shelf(pin.node(), class).store(old));
             }
         }
     }
