@@ -33,6 +33,9 @@ impl<W: Window, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     /// pages. Else those of a CPU that neither fills nor empties them would stay as they are.
     #[inline]
     pub(super) fn fit(&self, pin: &Pinned<'_>) {
+        if self.cpus_per_node == 1 {
+            return;
+        }
         let Some(cpu) = self.cpus.enter(pin) else { return };
         let unlike = |class: usize| {
             let (stack, shelf) = (&cpu[class], self.shelf(pin.node(), class));
