@@ -29,7 +29,8 @@ use crate::cpu::{CpuId, NodeId, PerCpu, Pinned};
 use crate::frames::Frames;
 use crate::window::Window;
 use core::fmt;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering::{Relaxed, Release};
 use depot::Depot;
 use magazine::Stack;
 use node::Shelf;
@@ -137,6 +138,9 @@ pub struct Quicklists<'m, W, C, K = Unchecked> {
     config: ListsConfig,
     cpus_per_node: u32,
     top_shift: u32,
+    /// Some shelf may hold more than it may: saves a look at all of them. As shelves take in no more than they may, this comes
+    /// with a new limit only.
+    over: AtomicBool,
 }
 
 impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
@@ -206,6 +210,7 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
             config,
             cpus_per_node,
             top_shift,
+            over: AtomicBool::new(false),
         };
         for node in 0..nodes {
             lists.set_limits(NodeId(node as u8));
@@ -301,7 +306,11 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         let all = self.config.keep.is_some() && budget >= self.source.frames().node_frames(node);
         let room = (budget as usize).saturating_sub(if all { 0 } else { aside });
         for class in [TOP, REST] {
-            self.shelf(node, class).set_limit(Self::part(room, class, classes) as u32, !self.one_node);
+            let shelf = self.shelf(node, class);
+            shelf.set_limit(Self::part(room, class, classes) as u32, !self.one_node);
+            if shelf.is_over() {
+                self.over.store(true, Release);
+            }
         }
     }
 
