@@ -2,6 +2,7 @@
 use super::state::{PageState, Zeroed};
 use super::{PagePool, RawPage};
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -122,6 +123,25 @@ impl<H: PoolHandle> PageIn<H> {
     #[inline(always)]
     pub fn raw(&self) -> RawPage {
         self.pool.core().map().raw(self.base)
+    }
+}
+
+impl<'p, S: PageState> Page<'p, S> {
+    /// Gives up the type, to keep the page as an address: for pages that foreign code holds. The page is out until
+    /// [`PagePool::page_from_raw`] makes it a page again.
+    #[inline(always)]
+    pub fn into_raw(self) -> RawPage {
+        ManuallyDrop::new(self).raw()
+    }
+
+    /// A page that was kept as an address, all of it lent for writing.
+    ///
+    /// # Safety
+    ///
+    /// 1. `base` came from `take` of the core of `pool`, and nobody else has it.
+    #[inline(always)]
+    pub(super) unsafe fn again(pool: &'p PagePool<S>, base: NonNull<u8>) -> Self {
+        PageIn { pool, base, dirty: pool.page_size() }
     }
 }
 
