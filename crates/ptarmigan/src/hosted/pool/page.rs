@@ -184,8 +184,17 @@ impl<H: PoolHandle<State = Zeroed>> PageIn<H> {
     ///
     /// 1. Every byte of the page is zero.
     #[inline(always)]
-    pub unsafe fn give_back_clean(mut self) {
-        self.dirty = 0;
+    pub unsafe fn give_back_clean(self) {
+        // Not through the destructor, which would have to look whether there is anything to clear.
+        let page = ManuallyDrop::new(self);
+        // SAFETY: the page is not used again below, and nothing else drops what it holds on to its pool by; a share that is
+        // held until the end of this function keeps the pool while the page goes back.
+        let pool = unsafe { std::ptr::read(&page.pool) };
+        let core = pool.core();
+        let holds = || core.workshop().state.holds(page.raw());
+        debug_assert!(holds(), "{:?} is given back and is not in its state", *page);
+        // SAFETY: 1. `new` was promised it, and this is its end. 2. as the caller says.
+        unsafe { core.give(page.base) };
     }
 }
 

@@ -116,6 +116,8 @@ const RESTS: u32 = 1 << 1;
 const LEVEL: u32 = 2;
 const CPU: u32 = 5;
 const NUMBER: u32 = 21;
+/// All that is said of the page itself.
+const STATE: u32 = (1 << CPU) - 1;
 /// Numbers of events that there are; they wrap.
 const EVENTS: u32 = 1 << (u32::BITS - NUMBER);
 
@@ -127,20 +129,15 @@ fn after(last: u32, event: Event) -> u32 {
     KNOWN | rests | u32::from(event.level.0) << LEVEL | u32::from(event.cpu.0) << CPU | number
 }
 
-#[inline(always)]
-fn level_of(word: u32) -> Level {
-    Level((word >> LEVEL & 7) as u8)
-}
-
 fn event(word: u32) -> Option<Event> {
     let (rests, cpu) = (word & RESTS != 0, CpuId((word >> CPU & 0xffff) as u16));
-    (word & KNOWN != 0).then_some(Event { rests, level: level_of(word), cpu })
+    (word & KNOWN != 0).then_some(Event { rests, level: Level((word >> LEVEL & 7) as u8), cpu })
 }
 
 /// What resting pages are filled with. No architecture takes such an entry for one that is present.
 const PATTERN: u64 = 0x5a5a_5a5a_5a5a_5a5a;
-/// Words that are looked at together: as many as a cache line has.
-const LINE: usize = 8;
+/// Words that are looked at together.
+const RUN: usize = 64;
 
 impl Checked {
     /// For the frames of `frames`.
@@ -227,12 +224,12 @@ impl Checked {
             // SAFETY: the guard is valid for the frame, which is the caller's alone: it is a page between user and lists.
             let words =
                 unsafe { core::slice::from_raw_parts(guard.base().cast::<u64>().as_ptr(), FRAME_SIZE / 8) };
-            // By cache lines, without a branch for each word.
-            let differs = |line: &&[u64]| line.iter().fold(0, |any, w| any | (w ^ pattern)) != 0;
-            let line = words.chunks_exact(LINE).find(differs)?;
-            let at = line.as_ptr().addr() - words.as_ptr().addr();
-            let within = line.iter().position(|w| *w != pattern)? * 8;
-            Some((from + at + within) as u32)
+            // Run by run, without a branch for each word.
+            let differs = |run: &[u64; RUN]| run.iter().fold(0, |any, w| any | (w ^ pattern)) != 0;
+            let (runs, _) = words.as_chunks::<RUN>();
+            let n = runs.iter().position(differs)?;
+            let at = n * RUN + runs[n].iter().position(|w| *w != pattern)?;
+            Some((from + at * 8) as u32)
         })
     }
 
@@ -296,13 +293,15 @@ impl Checked {
         Ok(())
     }
 
-    /// Why a page whose last event is `last` cannot be given back.
+    /// Why a page whose last event is `last` cannot be given back, if it cannot.
     #[cold]
-    fn why(last: u32) -> MisuseKind {
+    #[inline(never)]
+    fn why<W: Window, C: Construct>(site: Site<'_, '_, W, C>, last: u32) -> Option<MisuseKind> {
+        let top = site.source.layout().top();
         match event(last) {
-            None => MisuseKind::Foreign,
-            Some(last) if last.rests => MisuseKind::GivenTwice,
-            Some(_) => MisuseKind::WrongClass,
+            None => Some(MisuseKind::Foreign),
+            Some(last) if last.rests => Some(MisuseKind::GivenTwice),
+            Some(last) => ((last.level == top) != (site.level == top)).then_some(MisuseKind::WrongClass),
         }
     }
 }
@@ -325,9 +324,11 @@ impl Check for Checked {
             return true;
         }
         let last = words[0].load(Relaxed);
-        let top = site.source.layout().top();
-        if last & (KNOWN | RESTS) != KNOWN || (level_of(last) == top) != (site.level == top) {
-            return self.refuse(*site, at, Self::why(last));
+        // Handed out at the level that it is given back at: as it nearly always is.
+        if last & STATE != KNOWN | u32::from(site.level.0) << LEVEL
+            && let Some(kind) = Self::why(*site, last)
+        {
+            return self.refuse(*site, at, kind);
         }
         if self.closely.is_due(last >> NUMBER)
             && let Err(kind) = self.lay_down(*site, at, self.content.is_due(last >> NUMBER))
