@@ -18,6 +18,7 @@ mod class;
 #[cfg(feature = "hosted")]
 mod historic;
 mod lists;
+mod meminfo;
 mod plain;
 mod source;
 mod tally;
@@ -28,6 +29,7 @@ pub use class::{Construct, Layout, Level, MAX_LEVELS, NoConstruct};
 #[cfg(feature = "hosted")]
 pub use historic::{Historic, Rules};
 pub use lists::{ListsConfig, ListsError, MAGAZINE, Quicklists};
+pub use meminfo::{Memory, NodeLines, NodeMemory};
 pub use plain::Plain;
 pub use source::Source;
 pub use tally::{LevelCounts, NodeCounts, PolicyCounts};
