@@ -43,6 +43,13 @@ impl Pinned<'_> {
         Pinned { cpu, node, _stay: PhantomData }
     }
 
+    /// The same proof once more, for a callee that takes it by value: in a register, where a reference would want it in
+    /// memory.
+    #[inline(always)]
+    pub(crate) fn again(&self) -> Pinned<'_> {
+        Pinned { cpu: self.cpu, node: self.node, _stay: PhantomData }
+    }
+
     /// The CPU.
     #[inline(always)]
     pub fn cpu(&self) -> CpuId {

@@ -8,11 +8,12 @@ use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 /// The pages of one class that a node keeps, in units of the class's size.
 pub(super) struct Depot {
     items: BootSlice<u32>,
+    // Narrow, so that it fits into one cache line with its lock and what is looked at without it.
     /// Where the oldest is.
-    start: usize,
-    held: usize,
+    start: u32,
+    held: u32,
     /// The least that it held since the interval began: so many pages nobody needed in all that time.
-    least: usize,
+    least: u32,
 }
 
 impl Depot {
@@ -26,50 +27,52 @@ impl Depot {
 
     /// How many pages it holds.
     pub fn held(&self) -> usize {
-        self.held
+        self.held as usize
     }
 
-    /// How many more it has room for.
-    pub fn room(&self) -> usize {
-        self.items.len() - self.held
+    /// How many more it may take in, up to `limit`.
+    pub fn room(&self, limit: usize) -> usize {
+        limit.min(self.items.len()).saturating_sub(self.held())
     }
 
     /// The place of number `n` from the oldest.
     fn place(&self, n: usize) -> usize {
-        let at = self.start + n;
+        let at = self.start as usize + n;
         if at < self.items.len() { at } else { at - self.items.len() }
     }
 
     /// Takes pages in, all or none; false if it would hold more than `limit` then.
     pub fn store(&mut self, items: &[u32], limit: usize) -> bool {
-        let after = self.held + items.len();
+        let after = self.held() + items.len();
         if after > limit.min(self.items.len()) {
             return false;
         }
-        let first = self.place(self.held);
-        // Up to the end of the array, and on from its beginning.
+        let first = self.place(self.held());
+        // Up to the end of the array, and on from its beginning if need be.
         let (one, two) = items.split_at(items.len().min(self.items.len() - first));
         self.items[first..first + one.len()].copy_from_slice(one);
-        self.items[..two.len()].copy_from_slice(two);
-        self.held = after;
+        if !two.is_empty() {
+            self.items[..two.len()].copy_from_slice(two);
+        }
+        self.held = after as u32;
         true
     }
 
     /// Moves up to `into.len()` pages to `into`; how many. Those that came last go first: their lines are warmest.
     pub fn fetch(&mut self, into: &mut [u32]) -> usize {
-        let n = self.held.min(into.len());
-        self.copy_out(self.held - n, &mut into[..n]);
-        self.held -= n;
+        let n = self.held().min(into.len());
+        self.copy_out(self.held() - n, &mut into[..n]);
+        self.held -= n as u32;
         self.least = self.least.min(self.held);
         n
     }
 
     /// Moves up to `into.len()` of the pages beyond `limit` to `into`, those first that have lain here longest; how many.
     pub fn shed(&mut self, into: &mut [u32], limit: usize) -> usize {
-        let n = self.held.saturating_sub(limit).min(into.len());
+        let n = self.held().saturating_sub(limit).min(into.len());
         self.copy_out(0, &mut into[..n]);
-        self.start = if self.held == n { 0 } else { self.place(n) };
-        self.held -= n;
+        self.start = if self.held() == n { 0 } else { self.place(n) as u32 };
+        self.held -= n as u32;
         self.least = self.least.min(self.held);
         n
     }
@@ -78,12 +81,12 @@ impl Depot {
     /// many (the working set of Bonwick and Adams, USENIX 2001).
     pub fn reap(&mut self, into: &mut [u32]) -> usize {
         let spare = self.unneeded();
-        self.shed(into, self.held - spare)
+        self.shed(into, self.held() - spare)
     }
 
     /// How many pages it held all the time since this was last asked; an interval begins.
     pub fn unneeded(&mut self) -> usize {
-        core::mem::replace(&mut self.least, self.held)
+        core::mem::replace(&mut self.least, self.held) as usize
     }
 
     fn copy_out(&self, from: usize, into: &mut [u32]) {
@@ -93,7 +96,9 @@ impl Depot {
         let first = self.place(from);
         let (one, two) = into.split_at_mut(into.len().min(self.items.len() - first));
         one.copy_from_slice(&self.items[first..first + one.len()]);
-        two.copy_from_slice(&self.items[..two.len()]);
+        if !two.is_empty() {
+            two.copy_from_slice(&self.items[..two.len()]);
+        }
     }
 }
 

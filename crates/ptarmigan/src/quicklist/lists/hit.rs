@@ -2,8 +2,8 @@
 use super::super::check::{Check, Site};
 use super::super::source::GROUP;
 use super::super::{Clean, Construct, Flushed, Level, Policy, PolicyCounts};
-use super::{BOUNDED, Quicklists, REST, TOP};
-use crate::addr::PhysAddr;
+use super::{BOUNDED, LEVELS, Quicklists, REST, TOP};
+use crate::addr::{FRAME_SHIFT, PhysAddr};
 use crate::cpu::{NodeId, Pinned};
 use crate::frames::{Ask, NoFrame};
 use crate::window::Window;
@@ -21,12 +21,19 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     fn page(&self, class: usize, item: u32) -> Clean {
         // SAFETY: 1. the item came out of a list, where it was put by `item`, its owner's last act. 2. and 3. only
         // clean pages are put there, and nobody writes to them while they rest.
-        unsafe { Clean::from_raw(PhysAddr((item as u64) << self.shift[class])) }
+        unsafe { Clean::from_raw(PhysAddr((item as u64) << self.shift(class))) }
     }
 
     #[inline(always)]
     fn item(&self, class: usize, page: Clean) -> u32 {
-        (page.into_raw().0 >> self.shift[class]) as u32
+        (page.into_raw().0 >> self.shift(class)) as u32
+    }
+
+    /// Items are numbers of frames, so that 16 TiB can be named; tops, which may be smaller than a frame, are counted in
+    /// their own size.
+    #[inline(always)]
+    fn shift(&self, class: usize) -> u32 {
+        if class == TOP { self.top_shift } else { FRAME_SHIFT }
     }
 
     #[inline(always)]
@@ -38,7 +45,7 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     fn take<const CLASS: usize>(&self, pin: &Pinned<'_>, level: Level, ask: Ask) -> Result<Clean, NoFrame> {
         match self.at_hand_in::<CLASS>(pin, level) {
             Some(page) => Ok(page),
-            None => self.take_slow(pin, CLASS, level, ask),
+            None => self.take_slow(pin.again(), CLASS, level, ask),
         }
     }
 
@@ -77,7 +84,8 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
 
     #[cold]
     #[inline(never)]
-    fn take_slow(&self, pin: &Pinned<'_>, class: usize, level: Level, ask: Ask) -> Result<Clean, NoFrame> {
+    fn take_slow(&self, pin: Pinned<'_>, class: usize, level: Level, ask: Ask) -> Result<Clean, NoFrame> {
+        let pin = &pin;
         let tally = self.cpus.own_shown(pin).level(level);
         let shelf = self.shelf(pin.node(), class);
         if !shelf.is_empty() {
@@ -159,12 +167,19 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         })
     }
 
-    /// Keeps a clean page, or gives it back if there is no room for it.
+    /// Keeps a page that may be a top, or of any node.
+    #[inline(never)]
+    fn put_any(&self, pin: Pinned<'_>, level: Level, page: Clean) {
+        let class = if level == self.top { TOP } else { REST };
+        if !self.one_node && self.source.frames().node_of(page.addr().pfn()) != pin.node() {
+            return self.put_home(&pin, class, level, page);
+        }
+        if class == TOP { self.put::<TOP>(&pin, level, page) } else { self.put::<REST>(&pin, level, page) }
+    }
+
+    /// Keeps a clean page of this node, or gives it back if there is no room for it.
     #[inline(always)]
     fn put<const CLASS: usize>(&self, pin: &Pinned<'_>, level: Level, page: Clean) {
-        if !self.one_node && self.source.frames().node_of(page.addr().pfn()) != pin.node() {
-            return self.put_home(pin, CLASS, level, page);
-        }
         let item = self.item(CLASS, page);
         if let Some(mut cpu) = self.cpus.enter(pin) {
             cpu.shown().level(level).frees.add(1);
@@ -174,7 +189,7 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         } else {
             self.cpus.own_shown(pin).level(level).frees.add(1);
         }
-        self.put_slow(pin, CLASS, level, item)
+        self.put_slow(pin.again(), CLASS, level, item)
     }
 
     /// Keeps a clean page in this CPU's magazines if it is of this node and they have room.
@@ -201,7 +216,8 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
 
     #[cold]
     #[inline(never)]
-    fn put_slow(&self, pin: &Pinned<'_>, class: usize, level: Level, item: u32) {
+    fn put_slow(&self, pin: Pinned<'_>, class: usize, level: Level, item: u32) {
+        let pin = &pin;
         let shelf = self.shelf(pin.node(), class);
         if self.config.magazine > 0
             && let Some(mut cpu) = self.cpus.enter(pin)
@@ -289,10 +305,10 @@ impl<W: Window, C: Construct, K: Check> Policy for Quicklists<'_, W, C, K> {
         if !self.check.given(&self.site(pin, level), &page) {
             return;
         }
-        if level == self.top {
-            self.put::<TOP>(pin, level, page);
-        } else {
+        if self.near[level.at() % LEVELS] {
             self.put::<REST>(pin, level, page);
+        } else {
+            self.put_any(pin.again(), level, page);
         }
     }
 

@@ -25,9 +25,11 @@ impl Stack {
 
     #[inline(always)]
     pub fn pop(&mut self) -> Option<u32> {
-        let n = self.n.checked_sub(1)?;
+        // None wraps around: one comparison says that there is one, and that its index is good.
+        let n = self.n.wrapping_sub(1);
+        let item = *self.items.get(n as usize)?;
         self.n = n;
-        Some(self.items[n as usize & MASK])
+        Some(item)
     }
 
     /// False if both magazines are full.

@@ -23,7 +23,7 @@ pub use magazine::MAGAZINE;
 
 use super::check::{Check, Unchecked};
 use super::tally::{NodeCounts, Tally};
-use super::{Construct, Layout, Level, PolicyCounts, Source};
+use super::{Construct, Layout, Level, MAX_LEVELS, PolicyCounts, Source};
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::{CpuId, NodeId, PerCpu};
 use crate::frames::Frames;
@@ -45,6 +45,8 @@ const BOUNDED: usize = 16;
 const CLASSES: usize = 2;
 const TOP: usize = 0;
 const REST: usize = 1;
+/// Levels, rounded up to a power of two, so that an index is cut to size instead of checked.
+const LEVELS: usize = MAX_LEVELS.next_power_of_two();
 /// A depot for tops may have this part of a node's room: they are the fewer.
 const TOP_PART: usize = 8;
 
@@ -130,11 +132,13 @@ pub struct Quicklists<'m, W, C, K = Unchecked> {
     shelves: BootSlice<[Shelf; CLASSES]>,
     top: Level,
     one_node: bool,
+    /// By level: a page of it is no top, and cannot be of another node than the CPU.
+    near: [bool; LEVELS],
     config: ListsConfig,
     cpus_per_node: u32,
     /// Of them at work, if somebody says.
     active: AtomicU32,
-    shift: [u32; CLASSES],
+    top_shift: u32,
 }
 
 impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
@@ -191,12 +195,22 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         })?;
         let layout = *source.layout();
         let top_shift = layout.table_shift[layout.top().at()] as u32;
-        let shift = [top_shift, layout.table_shift[0] as u32];
         let cpus_per_node = cpus_per_node as u32;
         let active = AtomicU32::new(cpus_per_node);
         let (top, one_node) = (layout.top(), nodes == 1);
-        let lists =
-            Quicklists { source, cpus, check, shelves, top, one_node, config, cpus_per_node, active, shift };
+        let lists = Quicklists {
+            source,
+            cpus,
+            check,
+            shelves,
+            top,
+            one_node,
+            near: core::array::from_fn(|level| one_node && level != top.at()),
+            config,
+            cpus_per_node,
+            active,
+            top_shift,
+        };
         for node in 0..nodes {
             lists.set_limits(NodeId(node as u8));
         }
@@ -291,7 +305,7 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         let all = self.config.keep.is_some() && budget >= self.source.frames().node_frames(node);
         let room = (budget as usize).saturating_sub(if all { 0 } else { aside });
         for class in [TOP, REST] {
-            self.shelf(node, class).limit.store(Self::part(room, class, classes) as u32, Relaxed);
+            self.shelf(node, class).set_limit(Self::part(room, class, classes) as u32, !self.one_node);
         }
     }
 

@@ -8,7 +8,6 @@ use super::super::{Construct, Level};
 use super::{BOUNDED, CLASSES, Quicklists, REST, TOP};
 use crate::cpu::{NodeId, Pinned};
 use crate::window::Window;
-use core::sync::atomic::Ordering::Relaxed;
 
 impl<W: Window, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     /// A level of the class, for pages whose own level is no longer known.
@@ -22,25 +21,19 @@ impl<W: Window, C: Construct, K: Check> Quicklists<'_, W, C, K> {
         let shelves = &self.shelves[pin.node().0 as usize];
         if shelves[TOP].is_over() || shelves[REST].is_over() {
             for (class, shelf) in shelves.iter().enumerate() {
-                let limit = shelf.limit.load(Relaxed) as usize;
-                self.shed(pin, pin.node(), class, limit, BOUNDED / CLASSES);
+                let mut items = [0; BOUNDED / CLASSES];
+                let n = shelf.shed_excess(&mut items);
+                self.unmake_all(pin, class, &items[..n]);
             }
         }
     }
 
-    /// Gives back up to `want` (at most [`BOUNDED`]) pages of a shelf that are beyond `limit`; how many.
+    /// Gives back up to `want` (at most [`BOUNDED`]) pages of a shelf; how many.
     #[cold]
-    pub(super) fn shed(
-        &self,
-        pin: &Pinned<'_>,
-        node: NodeId,
-        class: usize,
-        limit: usize,
-        want: usize,
-    ) -> u32 {
+    pub(super) fn shed(&self, pin: &Pinned<'_>, node: NodeId, class: usize, want: usize) -> u32 {
         let mut items = [0; BOUNDED];
         let want = want.min(BOUNDED);
-        let n = self.shelf(node, class).shed(&mut items[..want], limit);
+        let n = self.shelf(node, class).shed(&mut items[..want]);
         self.unmake_all(pin, class, &items[..n])
     }
 
@@ -60,7 +53,7 @@ impl<W: Window, C: Construct, K: Check> Quicklists<'_, W, C, K> {
         let mut freed = 0;
         for class in [REST, TOP] {
             while freed < want {
-                let n = self.shed(pin, node, class, 0, (want - freed) as usize);
+                let n = self.shed(pin, node, class, (want - freed) as usize);
                 freed += n;
                 if n == 0 {
                     break;

@@ -71,7 +71,7 @@ impl<W: Window, C: Construct, K: Check> Quicklists<'_, W, C, K> {
         let mut given = 0;
         for class in [REST, TOP] {
             let want = (want - given).min(BOUNDED as u32 - given);
-            given += self.shed(pin, node, class, 0, want as usize);
+            given += self.shed(pin, node, class, want as usize);
         }
         given
     }
