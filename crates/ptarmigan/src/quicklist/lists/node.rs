@@ -39,7 +39,8 @@ pub(super) struct Shelf {
 }
 
 #[cfg(not(loom))]
-const _: () = assert!(core::mem::offset_of!(Shelf, magazine) < 64 && core::mem::offset_of!(Shelf, remote) == 128);
+const _: () =
+    assert!(core::mem::offset_of!(Shelf, magazine) < 64 && core::mem::offset_of!(Shelf, remote) == 128);
 
 impl Shelf {
     pub fn new(depot: Depot, magazine: u32) -> Self {
