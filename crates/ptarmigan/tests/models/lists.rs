@@ -294,6 +294,21 @@ fn what_comes_home_while_an_interval_ends_is_in_one_place() {
 }
 
 #[test]
+fn what_came_home_is_given_up_from_afar_or_joins_the_depot() {
+    model(3, || {
+        let w = plain(2);
+        let at = w.take(0);
+        w.put(1, 0, at);
+        let other = w.on(|w| {
+            w.lists.reclaim(&w.pin(1), NodeId(0), 1);
+        });
+        w.lists.age(&w.pin(0));
+        other.join().unwrap();
+        w.audit();
+    });
+}
+
+#[test]
 fn what_comes_home_and_finds_its_part_full_shares_the_depots_limit() {
     model(4, || {
         let w = plain(2);

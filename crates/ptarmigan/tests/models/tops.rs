@@ -117,7 +117,10 @@ impl Lists<Kernel> {
 
     /// Everybody's tops, those that rest included, show `raw`; and none is known when all are gone.
     fn all_show(&self, raw: u64) {
-        let n = self.lists.counts().cached() + 1;
+        let left = || ENTRIES.with_borrow(|(_, slots)| slots.iter().filter(|slot| slot.walk() != 0).count());
+        let cached = self.lists.counts().cached();
+        assert_eq!(left(), cached + 1, "entries in pages that are neither tops nor the reference");
+        let n = cached + 1;
         let tops: Vec<PhysAddr> = (0..n).map(|i| self.take(i % CPUS)).collect();
         tops.iter().for_each(|at| assert_eq!(self.entry(*at), raw, "the top at {at} has missed a change"));
         tops.into_iter().enumerate().for_each(|(i, at)| self.put(i % CPUS, i % CPUS, at));
@@ -127,8 +130,7 @@ impl Lists<Kernel> {
         }
         self.lists.reclaim(&self.pin(0), NodeId(0), u32::MAX);
         assert_eq!(self.kernel().set(&self.frames, KERNEL, raw), 0, "a top that is gone is still known");
-        let left = ENTRIES.with_borrow(|(_, slots)| slots.iter().filter(|slot| slot.walk() != 0).count());
-        assert_eq!(left, 1, "entries in pages that are no tops, besides the reference");
+        assert_eq!(left(), 1, "entries in pages that are no tops any more");
     }
 }
 
