@@ -697,6 +697,58 @@ fn keeping(nodes: usize, keep: u32) -> (Host<X86_64>, ListsConfig) {
     (host, ListsConfig { keep: Some(keep), ..lists(2, 16, 16) })
 }
 
+/// Takes `n` tables on a CPU and gives them all back.
+fn fill_up<P: Policy>(policy: &P, cpu: &CpuSlot, n: usize) {
+    let pages: Vec<_> =
+        (0..n).map(|_| policy.alloc(&cpu.pin(), PTE, Ask::NORMAL).expect("there is room")).collect();
+    pages.into_iter().for_each(|page| give_back(policy, cpu, PTE, page));
+}
+
+#[test]
+fn magazines_are_scaled_to_the_cpus_that_have_pages_at_hand() {
+    let host = Host::<X86_64>::new(small(4, 1, 64)).expect("host");
+    let policy = host.quicklists_with(lists(4, 64, 4)).expect("policy");
+    let cpus = host.slots();
+    let size = || policy.node_counts(NodeId(0)).magazine_zero;
+    fill_up(&policy, &cpus[0], 512);
+    let alone = size();
+    assert!(alone > 16, "a CPU alone has large magazines, not {alone}");
+    for cpu in &cpus[1..] {
+        fill_up(&policy, cpu, 512);
+    }
+    let among_four = size();
+    assert!(among_four * 2 <= alone, "{among_four} among four, {alone} alone");
+    // Those that give up all they have leave room for the others.
+    for cpu in &cpus[1..] {
+        policy.drain(&cpu.pin());
+    }
+    assert_eq!(size(), alone);
+    // As often as they like.
+    (0..3).for_each(|_| policy.drain(&cpus[1].pin()));
+    assert_eq!(size(), alone);
+}
+
+#[test]
+fn a_cpu_that_has_more_than_its_part_by_now_leaves_it_to_others_when_a_gather_ends() {
+    let host = Host::<X86_64>::new(small(4, 1, 64)).expect("host");
+    let policy = host.quicklists_with(lists(4, 64, 4)).expect("policy");
+    let cpus = host.slots();
+    fill_up(&policy, &cpus[0], 200);
+    let mut others = Vec::new();
+    for cpu in &cpus[1..] {
+        others.extend((0..8).map(|_| policy.alloc(&cpu.pin(), PTE, Ask::NORMAL).expect("there is room")));
+    }
+    let misses = |policy: &dyn Policy| policy.counts().levels[0].misses;
+    let before = (misses(&policy), policy.in_depots(NodeId(0)));
+    policy.gather_end(&cpus[0].pin());
+    assert!(policy.in_depots(NodeId(0)) > before.1, "nothing came into the depot");
+    // So others need not go to the allocator for as many.
+    let more = policy.in_depots(NodeId(0));
+    others.extend((0..more).map(|_| policy.alloc(&cpus[1].pin(), PTE, Ask::NORMAL).expect("there is room")));
+    assert_eq!(misses(&policy), before.0);
+    others.into_iter().for_each(|page| give_back(&policy, &cpus[1], PTE, page));
+}
+
 #[test]
 fn pages_handed_over_serve_another_cpu() {
     let (host, config) = keeping(1, 400);

@@ -218,7 +218,7 @@ proptest! {
             // Each page of a chain may find no room; beyond that a call trims.
             let bound = match op {
                 Op::Alloc(_) | Op::Map(..) | Op::Reclaim(..) | Op::Offline => continue,
-                Op::Unused(_) | Op::Kernel(..) | Op::Online | Op::Active(_) | Op::Press(_) | Op::Relieve => less,
+                Op::Unused(_) | Op::Kernel(..) | Op::Online | Op::Press(_) | Op::Relieve => less,
                 Op::Unmap(..) | Op::End(_) => less + BOUND,
                 Op::Idle | Op::Age => BOUND,
             };

@@ -51,7 +51,6 @@ pub enum Op {
     Reclaim(u8, u8),
     Offline,
     Online,
-    Active(u8),
     Kernel(u8, u16),
     Press(u16),
     Relieve,
@@ -69,7 +68,6 @@ fn op() -> impl Strategy<Value = Op> {
         1 => any::<(u8, u8)>().prop_map(|(n, w)| Op::Reclaim(n, w)),
         1 => Just(Op::Offline),
         2 => Just(Op::Online),
-        1 => any::<u8>().prop_map(Op::Active),
         3 => any::<(u8, u16)>().prop_map(|(i, raw)| Op::Kernel(i, raw)),
         1 => (0u16..600).prop_map(Op::Press),
         2 => Just(Op::Relieve),
@@ -99,7 +97,7 @@ impl Case {
 
 pub fn case() -> impl Strategy<Value = Case> {
     let magazine = prop_oneof![Just(0usize), Just(1), Just(4), Just(64)];
-    let keep = prop_oneof![3 => Just(None), 1 => Just(Some(0)), 2 => (1u32..300).prop_map(Some)];
+    let keep = prop_oneof![3 => Just(None), 1 => Just(Some(0)), 3 => (1u32..150).prop_map(Some)];
     let ops = proptest::collection::vec((any::<u8>(), op()), 1..500);
     (1usize..9, 1usize..4, magazine, prop_oneof![Just(4u32), Just(16)], keep, ops).prop_map(
         |(cpus, nodes, magazine, share, keep, ops)| Case {
@@ -157,8 +155,8 @@ impl<'h, P: Subject> Run<'h, P> {
 
     /// Addresses of leaf tables' own spans.
     fn range(page: u8, pages: u8) -> VirtRange {
-        let start = u64::from(page % 32) << 20;
-        VirtRange { start, end: start + (u64::from(pages % 24) << 20) + 4096 }
+        let start = u64::from(page % 64) << 21;
+        VirtRange { start, end: start + (u64::from(pages % 48) << 21) + 4096 }
     }
 
     /// Does what `op` says on a CPU; what came of it, where a caller can see that.
@@ -186,7 +184,7 @@ impl<'h, P: Subject> Run<'h, P> {
                 }
                 let (tree, _) = space.as_mut().expect("made above");
                 let VirtRange { start, end } = Self::range(page, pages);
-                for at in (start..end).step_by(1 << 20) {
+                for at in (start..end).step_by(1 << 21) {
                     if tree.query(m, VirtAddr(at)).is_none() {
                         tree.map(m, &pin, VirtAddr(at), host.zero_frame(), RW, Ask::NORMAL)
                             .map_err(|_| ())?;
@@ -223,11 +221,6 @@ impl<'h, P: Subject> Run<'h, P> {
             Op::Online => {
                 if let Some(off) = self.online.iter().position(|on| !on) {
                     self.online[off] = true;
-                }
-            }
-            Op::Active(n) => {
-                if let Some(lists) = policy.lists() {
-                    lists.set_active(u32::from(n) % 9);
                 }
             }
             Op::Kernel(index, raw) => {

@@ -269,9 +269,6 @@ impl<S: PageState> Core<S> {
     /// The number of slots that no thread has is `spare` now; their list is locked.
     fn count_spare(&self, spare: usize) {
         self.spare.store(spare, Relaxed);
-        // Whether those that share are at work nobody knows; they are while there is no slot left.
-        let shared = spare == 0;
-        self.lists.set_active((self.seated() + usize::from(shared)) as u32);
     }
 
     /// A little of what has to be done from time to time.

@@ -7,7 +7,6 @@ use crate::addr::{FRAME_SHIFT, PhysAddr};
 use crate::cpu::{NodeId, Pinned};
 use crate::frames::{Ask, NoFrame};
 use crate::window::Window;
-use core::sync::atomic::Ordering::Relaxed;
 
 /// Pages on their way to another node's [shelf](super::node::Shelf): as many as one call may give back.
 struct Parcel {
@@ -92,7 +91,7 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
             let mut item = None;
             if let Some(mut cpu) = self.cpus.enter(pin) {
                 let stack = &mut cpu[class];
-                stack.resize(shelf.magazine.load(Relaxed));
+                self.resize(pin, stack, class);
                 if stack.fill(|into| shelf.fetch(into)) > 0 {
                     item = stack.pop();
                 }
@@ -131,9 +130,16 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     /// As many pages from the allocator as a cache line has records, for a CPU that has none: one, the others rest. The guard
     /// is given up before they are made: they are cleared through a window, which may have to wait (REQ-6).
     fn miss_group(&self, pin: &Pinned<'_>, level: Level, ask: Ask) -> Option<Clean> {
-        // No room: an interrupt came in since.
-        if !self.cpus.enter(pin)?[REST].has_room_for_group() {
-            return None;
+        {
+            let mut cpu = self.cpus.enter(pin)?;
+            let stack = &mut cpu[REST];
+            if stack.node().is_none() {
+                self.resize(pin, stack, REST);
+            }
+            // No room: an interrupt came in since.
+            if !stack.has_room_for_group() {
+                return None;
+            }
         }
         let site = self.site(pin, level);
         let [page, rest @ ..] = self.source.make_group(pin.node(), level, ask)?;
@@ -224,11 +230,11 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
             && let Some(mut cpu) = self.cpus.enter(pin)
         {
             let stack = &mut cpu[class];
-            let was_full = stack.is_full();
+            let was_full = stack.is_full() && stack.node().is_some();
             // Both magazines are full: the older one goes to the depot, the newer one becomes the older. Unless
             // magazines have grown meanwhile.
             let exchanged = was_full && stack.exchange(|old| shelf.store(old));
-            stack.resize(shelf.magazine.load(Relaxed));
+            self.resize(pin, stack, class);
             if stack.push(item) {
                 return;
             }
@@ -345,12 +351,14 @@ impl<W: Window, C: Construct, K: Check> Policy for Quicklists<'_, W, C, K> {
         if self.source.frames().pressed(pin.node()) {
             self.set_limits(pin.node());
         }
+        self.fit(pin);
         self.trim(pin);
     }
 
     #[inline]
     fn idle(&self, pin: &Pinned<'_>) {
         self.set_limits(pin.node());
+        self.fit(pin);
         self.trim(pin);
     }
 
@@ -364,9 +372,7 @@ impl<W: Window, C: Construct, K: Check> Policy for Quicklists<'_, W, C, K> {
 
     fn drain(&self, pin: &Pinned<'_>) {
         for class in [TOP, REST] {
-            let Some(mut cpu) = self.cpus.enter(pin) else { return };
-            let (items, n) = cpu[class].take_all();
-            drop(cpu);
+            let Some((items, n)) = self.take_all(pin, class) else { return };
             self.unmake_all(pin, class, &items[..n]);
         }
     }

@@ -1,5 +1,6 @@
 //! A CPU's pages of one class.
 use super::super::source::GROUP;
+use crate::cpu::NodeId;
 
 /// Pages a magazine can hold; how many it does hold is scaled to the node, up to [`ListsConfig::magazine`].
 ///
@@ -10,8 +11,10 @@ pub const MAGAZINE: usize = 64;
 /// *previous*.
 pub(super) struct Stack {
     n: u32,
-    /// Twice the magazine's size as it is now.
+    /// Twice the magazine's size as it is now; 0 while the CPU takes no part.
     limit: u32,
+    /// Where it takes part: the node that its CPU was on.
+    node: NodeId,
     items: [u32; 2 * MAGAZINE],
 }
 
@@ -19,8 +22,14 @@ pub(super) struct Stack {
 const MASK: usize = 2 * MAGAZINE - 1;
 
 impl Stack {
-    pub fn new(magazine: u32) -> Self {
-        Stack { n: 0, limit: 2 * magazine, items: [0; 2 * MAGAZINE] }
+    /// One that is closed: nothing in it, and no room.
+    pub fn new() -> Self {
+        Stack { n: 0, limit: 0, node: NodeId(0), items: [0; 2 * MAGAZINE] }
+    }
+
+    /// The node where the CPU takes part, if it does.
+    pub fn node(&self) -> Option<NodeId> {
+        (self.limit > 0).then_some(self.node)
     }
 
     #[inline(always)]
@@ -49,9 +58,25 @@ impl Stack {
         self.n >= self.limit
     }
 
-    /// Sets the magazines' size; what is in them stays.
-    pub fn resize(&mut self, magazine: u32) {
+    /// Sets the magazines' size for a CPU on `node`; what is in them stays.
+    pub fn resize(&mut self, node: NodeId, magazine: u32) {
+        self.node = node;
         self.limit = 2 * magazine.min(MAGAZINE as u32);
+    }
+
+    /// Whether the magazines have another size than `magazine`.
+    pub fn is_sized_unlike(&self, magazine: u32) -> bool {
+        self.limit != 2 * magazine
+    }
+
+    /// The oldest of those that are beyond the magazines' size, if they have shrunk; they go if `store` takes them.
+    pub fn shed(&mut self, store: impl FnOnce(&[u32]) -> bool) {
+        let (n, limit) = (self.n as usize, self.limit as usize);
+        let surplus = n.saturating_sub(limit);
+        if surplus > 0 && store(&self.items[..surplus]) {
+            self.items.copy_within(surplus..n, 0);
+            self.n = self.limit;
+        }
     }
 
     /// An empty stack is filled by `fetch`, with up to a magazine.
@@ -79,8 +104,9 @@ impl Stack {
         true
     }
 
-    /// All of it.
+    /// All of it; closed from now on.
     pub fn take_all(&mut self) -> ([u32; 2 * MAGAZINE], usize) {
+        self.limit = 0;
         (self.items, core::mem::take(&mut self.n) as usize)
     }
 }

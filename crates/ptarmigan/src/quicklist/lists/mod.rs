@@ -6,7 +6,7 @@
 //! the CPU's own lines: no lock, no atomic read-modify-write, nothing of the page and nothing of its frame's record
 //! (links inside pages cost four times as much as soon as more than a few pages are in flight).
 //!
-//! Magazines are scaled to the node: where it has several CPUs, all together hold at most a sixth of the pages that the node has
+//! Magazines are scaled to the node: where several CPUs have pages at hand, all together hold at most a sixth of the pages that the node has
 //! in use or keeps, so that what rests on one CPU while another one runs short stays small beside what is in use.
 //! What a node keeps, CPUs and depot together, never exceeds its budget (REQ-12): the magazines' worst case is set
 //! aside first and the depot may have the rest.
@@ -25,11 +25,12 @@ use super::check::{Check, Unchecked};
 use super::tally::{NodeCounts, Tally};
 use super::{Construct, Layout, Level, MAX_LEVELS, PolicyCounts, Source};
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
-use crate::cpu::{CpuId, NodeId, PerCpu};
+use crate::cpu::{CpuId, NodeId, PerCpu, Pinned};
 use crate::frames::Frames;
 use crate::window::Window;
 use core::fmt;
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering::{Relaxed, Release};
 use depot::Depot;
 use magazine::Stack;
 use node::Shelf;
@@ -136,9 +137,10 @@ pub struct Quicklists<'m, W, C, K = Unchecked> {
     near: [bool; LEVELS],
     config: ListsConfig,
     cpus_per_node: u32,
-    /// Of them at work, if somebody says.
-    active: AtomicU32,
     top_shift: u32,
+    /// Some shelf may hold more than it may: saves a look at all of them. As shelves take in no more than they may, this comes
+    /// with a new limit only.
+    over: AtomicBool,
 }
 
 impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
@@ -178,7 +180,7 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         let fits = smallest as usize / 2 / (2 * classes * cpus_per_node);
         config.magazine = config.magazine.min(fits);
         let start = Self::magazine_for(0, cpus_per_node as u32, config.magazine as u32);
-        let cpus = PerCpu::new(boot, config.cpus, |_| [Stack::new(start), Stack::new(start)])?;
+        let cpus = PerCpu::new(boot, config.cpus, |_| [Stack::new(), Stack::new()])?;
         // Each shelf's depot is carved from the same block as the shelves.
         let mut depots = boot.take(nodes * CLASSES, |_| None)?;
         for (i, depot) in depots.iter_mut().enumerate() {
@@ -196,7 +198,6 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         let layout = *source.layout();
         let top_shift = layout.table_shift[layout.top().at()] as u32;
         let cpus_per_node = cpus_per_node as u32;
-        let active = AtomicU32::new(cpus_per_node);
         let (top, one_node) = (layout.top(), nodes == 1);
         let lists = Quicklists {
             source,
@@ -208,8 +209,8 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
             near: core::array::from_fn(|level| one_node && level != top.at()),
             config,
             cpus_per_node,
-            active,
             top_shift,
+            over: AtomicBool::new(false),
         };
         for node in 0..nodes {
             lists.set_limits(NodeId(node as u8));
@@ -305,7 +306,11 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         let all = self.config.keep.is_some() && budget >= self.source.frames().node_frames(node);
         let room = (budget as usize).saturating_sub(if all { 0 } else { aside });
         for class in [TOP, REST] {
-            self.shelf(node, class).set_limit(Self::part(room, class, classes) as u32, !self.one_node);
+            let shelf = self.shelf(node, class);
+            shelf.set_limit(Self::part(room, class, classes) as u32, !self.one_node);
+            if shelf.is_over() {
+                self.over.store(true, Release);
+            }
         }
     }
 
@@ -324,6 +329,35 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
 
     fn size_magazines(&self, shelf: &Shelf, pages: u32) {
         let most = self.config.magazine as u32;
-        shelf.magazine.store(Self::magazine_for(pages, self.active.load(Relaxed), most), Relaxed);
+        let holders = shelf.holders.load(Relaxed).max(1);
+        shelf.magazine.store(Self::magazine_for(pages, holders, most), Relaxed);
+    }
+
+    /// A CPU's magazines of a class get the size that they should have. A CPU that had none there takes part from now on.
+    fn resize(&self, pin: &Pinned<'_>, stack: &mut Stack, class: usize) {
+        let shelf = self.shelf(pin.node(), class);
+        if self.config.magazine > 0 && stack.node() != Some(pin.node()) {
+            self.leave(stack, class);
+            shelf.holders.fetch_add(1, Relaxed);
+            self.size_magazines(shelf, shelf.pages.load(Relaxed));
+        }
+        stack.resize(pin.node(), shelf.magazine.load(Relaxed));
+    }
+
+    /// A CPU takes no part any more where it did: others may have larger magazines.
+    fn leave(&self, stack: &Stack, class: usize) {
+        if let Some(node) = stack.node() {
+            let shelf = self.shelf(node, class);
+            shelf.holders.fetch_sub(1, Relaxed);
+            self.size_magazines(shelf, shelf.pages.load(Relaxed));
+        }
+    }
+
+    /// All that a CPU has at hand of a class; it takes no part until it has some again.
+    fn take_all(&self, pin: &Pinned<'_>, class: usize) -> Option<([u32; 2 * MAGAZINE], usize)> {
+        let mut cpu = self.cpus.enter(pin)?;
+        let stack = &mut cpu[class];
+        self.leave(stack, class);
+        Some(stack.take_all())
     }
 }

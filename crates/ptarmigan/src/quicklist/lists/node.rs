@@ -25,16 +25,19 @@ pub(super) struct Shelf {
     depot: SpinLock<Depot>,
     /// What the depot holds, written under its lock, for a look without it.
     held: AtomicU32,
-    /// The same of what came home.
-    came: AtomicU32,
-    /// What the depot may hold at the moment, and what may wait to be taken into it. Two parts of one allowance, each kept by
-    /// who holds the lock: nobody has to count both together.
+    /// What the depot may hold at the moment: its part of the allowance, and what came home has another. Each is kept to by
+    /// who holds the lock, and nobody has to count both together.
     limit: AtomicU32,
-    remote_limit: AtomicU32,
     /// Pages of the class that the node has in use or keeps. Changed when a page comes from or goes to the allocator.
     pub pages: AtomicU32,
-    /// The size that magazines should have, worked out when `pages` changes.
+    /// CPUs that take part: those with pages of the class at hand, or that had some since they last gave up all.
+    pub holders: AtomicU32,
+    /// The size that magazines should have, worked out when `pages` or `holders` change.
     pub magazine: AtomicU32,
+    /// Pages that came home, written under that lock.
+    came: AtomicU32,
+    /// How many may wait.
+    remote_limit: AtomicU32,
     remote: SpinLock<Remote>,
 }
 
@@ -52,6 +55,7 @@ impl Shelf {
             limit: AtomicU32::new(0),
             remote_limit: AtomicU32::new(0),
             pages: AtomicU32::new(0),
+            holders: AtomicU32::new(0),
             magazine: AtomicU32::new(magazine),
         }
     }

@@ -5,9 +5,11 @@
 //! which sees that it is. They are detached under the lock and unmade outside it (REQ-15).
 use super::super::check::Check;
 use super::super::{Construct, Level};
+use super::node::Shelf;
 use super::{BOUNDED, CLASSES, Quicklists, REST, TOP};
 use crate::cpu::{NodeId, Pinned};
 use crate::window::Window;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
 impl<W: Window, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     /// A level of the class, for pages whose own level is no longer known.
@@ -15,15 +17,53 @@ impl<W: Window, C: Construct, K: Check> Quicklists<'_, W, C, K> {
         if class == TOP { self.top } else { Level::PTE }
     }
 
-    /// Gives back at most [`BOUNDED`] pages of shelves that hold more than they may. Two loads each where none does.
+    /// Gives back at most [`BOUNDED`] pages of this node's shelves that hold more than they may. One load where none does.
     #[inline]
     pub(super) fn trim(&self, pin: &Pinned<'_>) {
-        let shelves = &self.shelves[pin.node().0 as usize];
-        if shelves[TOP].is_over() || shelves[REST].is_over() {
-            for (class, shelf) in shelves.iter().enumerate() {
-                let mut items = [0; BOUNDED / CLASSES];
-                let n = shelf.shed_excess(&mut items);
-                self.unmake_all(pin, class, &items[..n]);
+        if self.over.load(Relaxed) {
+            self.trim_node(pin);
+        }
+    }
+
+    #[cold]
+    fn trim_node(&self, pin: &Pinned<'_>) {
+        for (class, shelf) in self.shelves[pin.node().0 as usize].iter().enumerate() {
+            let mut items = [0; BOUNDED / CLASSES];
+            let n = shelf.shed_excess(&mut items);
+            self.unmake_all(pin, class, &items[..n]);
+        }
+        // Whoever set a limit before this sees his limit below; who sets one after it sets the flag again.
+        self.over.swap(false, Acquire);
+        if self.shelves.iter().flatten().any(Shelf::is_over) {
+            self.over.store(true, Relaxed);
+        }
+    }
+
+    /// The CPU's magazines get the size that they should have by now: other CPUs may have come, and there may be fewer
+    /// pages. Else those of a CPU that neither fills nor empties them would stay as they are.
+    #[inline]
+    pub(super) fn fit(&self, pin: &Pinned<'_>) {
+        if self.cpus_per_node == 1 {
+            return;
+        }
+        let Some(cpu) = self.cpus.enter(pin) else { return };
+        let unlike = |class: usize| {
+            let (stack, shelf) = (&cpu[class], self.shelf(pin.node(), class));
+            stack.node() == Some(pin.node()) && stack.is_sized_unlike(shelf.magazine.load(Relaxed))
+        };
+        if unlike(TOP) || unlike(REST) {
+            drop(cpu);
+            self.refit(pin);
+        }
+    }
+
+    #[cold]
+    fn refit(&self, pin: &Pinned<'_>) {
+        let Some(mut cpu) = self.cpus.enter(pin) else { return };
+        for class in [TOP, REST] {
+            if cpu[class].node() == Some(pin.node()) {
+                self.resize(pin, &mut cpu[class], class);
+                cpu[class].shed(|old| self.shelf(pin.node(), class).store(old));
             }
         }
     }

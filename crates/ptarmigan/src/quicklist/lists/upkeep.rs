@@ -5,7 +5,6 @@ use super::{BOUNDED, Quicklists, REST, TOP};
 use crate::cpu::{NodeId, Pinned};
 use crate::quicklist::{Clean, Construct, Level};
 use crate::window::Window;
-use core::sync::atomic::Ordering::Relaxed;
 
 impl<W: Window, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     /// A page from this CPU's magazines, in the state of `level`; `None` if they are empty or in use.
@@ -41,22 +40,10 @@ impl<W: Window, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     /// back to the allocator.
     pub fn hand_over(&self, pin: &Pinned<'_>) {
         for class in [TOP, REST] {
-            let Some(mut cpu) = self.cpus.enter(pin) else { return };
-            let (items, n) = cpu[class].take_all();
-            drop(cpu);
-            // Magazines hold pages of one node only: that which the CPU was on.
+            let Some((items, n)) = self.take_all(pin, class) else { return };
             if n > 0 && !self.shelf(pin.node(), class).store(&items[..n]) {
                 self.unmake_all(pin, class, &items[..n]);
             }
-        }
-    }
-
-    /// So many CPUs of those on a node have work to do at the moment: magazines are scaled for them. Budgets are for all CPUs
-    /// all the time.
-    pub fn set_active(&self, cpus: u32) {
-        self.active.store(cpus.clamp(1, self.cpus_per_node), Relaxed);
-        for shelf in self.shelves.iter().flatten() {
-            self.size_magazines(shelf, shelf.pages.load(Relaxed));
         }
     }
 
