@@ -257,6 +257,9 @@ fn an_interrupt_that_finds_the_lists_in_use_goes_past_them() {
     let free = lists.source().frames().counts().free;
     INTERRUPTED.with(|l| l.set(lists).ok().expect("once"));
     let pages = take(lists, PTE, 24);
+    // Magazines have room from the first page on.
+    let top = take(lists, TOP, 1);
+    put(lists, TOP, top);
     let tops = take(lists, TOP, 6);
     let mut pages = pages.into_iter();
     // Some rest in the magazines: an interrupt must not get at them.
