@@ -1,4 +1,5 @@
-//! Policies: the invariants of semantics.md §2b, and those of history against a model of their own.
+//! Policies: what they hand out, keep and count, and those of history against a model of their own. The invariants have tests of
+//! their own, `invariants`.
 mod common;
 use common::{Rng, any_frame, assert_constructed, assert_zero, peek, small};
 use proptest::prelude::*;
@@ -37,7 +38,7 @@ fn taken<F: Format>(host: &Host<F>, node: u8) -> usize {
     (host.frames().node_frames(of) - host.frames().node_free(of)) as usize - if node == 0 { 3 } else { 0 }
 }
 
-/// Random traffic of several CPUs on one policy; every invariant after every step.
+/// Random traffic of several CPUs on one policy.
 fn churn<P: Policy>(host: &Host<X86_64>, policy: &P, share: u32, seed: u64, steps: usize) {
     let cpus = host.slots();
     let rng = Rng::new(seed);
@@ -105,7 +106,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, rng_seed: RngSeed::Fixed(20), ..ProptestConfig::default() })]
 
     #[test]
-    fn quicklists_keep_every_invariant_under_any_traffic(
+    fn quicklists_and_their_counts_stay_right_under_any_traffic(
         seed in any::<u64>(),
         cpus in 1usize..9,
         nodes in 1usize..4,

@@ -1,11 +1,15 @@
 //! Several CPUs at the same time: spaces that share frames, and lists that share depots.
 mod common;
 use common::{Rng, small, va};
-use ptarmigan::addr::VirtRange;
-use ptarmigan::format::X86_64;
-use ptarmigan::hosted::{Host, HostMachine, NoTlb};
+use ptarmigan::addr::{PhysAddr, VirtRange};
+use ptarmigan::cpu::NodeId;
+use ptarmigan::format::{Format, X86_64};
+use ptarmigan::frames::Ask;
+use ptarmigan::hosted::{CpuSlot, Host, HostMachine, NoTlb};
+use ptarmigan::quicklist::{Clean, Level, ListsConfig, Policy};
 use ptarmigan::space::{Access, AreaFlags, Space};
 use ptarmigan::tlb::SpaceId;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex};
 
 const PAGES: u64 = 256;
@@ -92,4 +96,154 @@ fn spaces_of_their_own_on_four_cpus_share_only_the_allocators() {
         });
         host.audit().unwrap();
     }
+}
+
+const TOP: Level = X86_64::LAYOUT.top();
+
+/// A thread's own CPU, once whoever had it has left it.
+fn slot(host: &Host<X86_64>, cpu: usize) -> CpuSlot {
+    loop {
+        match host.slot(cpu) {
+            Some(slot) => return slot,
+            None => std::thread::yield_now(),
+        }
+    }
+}
+
+#[test]
+fn tops_in_use_and_at_rest_show_each_change_of_the_kernel_map_while_cpus_take_and_give_them() {
+    const CPUS: usize = 4;
+    const FIRST: usize = X86_64::USER_TOP + 1;
+    const ENTRIES: usize = 8;
+    for magazine in [0, 1, 4, 64] {
+        let host = Host::<X86_64>::new(small(CPUS, 2, 32)).unwrap();
+        let lists = host.quicklists_with(ListsConfig { magazine, ..ListsConfig::new(CPUS) }).unwrap();
+        // The last change of each entry that has been made everywhere.
+        let made: [AtomicU64; ENTRIES] = Default::default();
+        let at_work = AtomicUsize::new(CPUS);
+        let barrier = Barrier::new(CPUS + 1);
+        let shows = |top: PhysAddr, since: &[u64]| {
+            for (i, least) in since.iter().enumerate() {
+                let entry = host.read(PhysAddr(top.0 + 8 * (FIRST + i) as u64), 8).unwrap() >> 12;
+                assert!(
+                    entry >= *least,
+                    "entry {i} of {top} shows change {entry}, and {least} is everywhere"
+                );
+            }
+        };
+        let now = || made.each_ref().map(|entry| entry.load(Ordering::Acquire));
+        std::thread::scope(|scope| {
+            for cpu in 0..CPUS {
+                let (host, lists, shows, now, at_work, barrier) =
+                    (&host, &lists, &shows, &now, &at_work, &barrier);
+                scope.spawn(move || {
+                    let slot = slot(host, cpu);
+                    let rng = Rng::new(cpu as u64 + 1);
+                    let mut live: Vec<Clean> = Vec::new();
+                    barrier.wait();
+                    for _ in 0..3000 {
+                        let pin = slot.pin();
+                        match rng.below(16) {
+                            0..8 if live.len() < 12 => {
+                                let since = now();
+                                live.push(lists.alloc(&pin, TOP, Ask::NORMAL).unwrap());
+                                shows(live[live.len() - 1].addr(), &since);
+                            }
+                            0..13 if !live.is_empty() => {
+                                let since = now();
+                                let page = live.swap_remove(rng.below(live.len() as u64) as usize);
+                                shows(page.addr(), &since);
+                                lists.unused(&pin, TOP, page);
+                            }
+                            13 => lists.hand_over(&pin),
+                            14 => lists.drain(&pin),
+                            15 => drop(lists.age(&pin)),
+                            _ => lists.idle(&pin),
+                        }
+                    }
+                    live.into_iter().for_each(|page| lists.unused(&slot.pin(), TOP, page));
+                    lists.drain(&slot.pin());
+                    at_work.fetch_sub(1, Ordering::Release);
+                });
+            }
+            barrier.wait();
+            let mut change = 0;
+            while at_work.load(Ordering::Acquire) > 0 {
+                change += 1;
+                let i = change as usize % ENTRIES;
+                host.kernel().set(host.frames(), FIRST + i, change << 12);
+                made[i].store(change, Ordering::Release);
+            }
+        });
+        let slot = slot(&host, 0);
+        for node in 0..2 {
+            lists.reclaim(&slot.pin(), NodeId(node), u32::MAX);
+        }
+        assert_eq!(host.kernel().set(host.frames(), FIRST, 0), 0, "a top that is gone is still known");
+        host.audit().unwrap();
+    }
+}
+
+#[test]
+fn cpus_go_and_come_and_die_under_load_and_leave_nothing_behind() {
+    const CPUS: usize = 4;
+    let host = Host::<X86_64>::new(small(CPUS, 2, 32)).unwrap();
+    let lists = host.quicklists_with(ListsConfig { magazine: 16, ..ListsConfig::new(CPUS) }).unwrap();
+    // Pages that any CPU gives back.
+    let shared: Mutex<Vec<(Level, Clean)>> = Mutex::new(Vec::new());
+    // Whoever takes down a CPU that died without a word does so once.
+    let died: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+    let is_empty =
+        |slot: &CpuSlot| [TOP, Level::PTE].iter().all(|l| lists.at_hand(&slot.pin(), *l).is_none());
+    std::thread::scope(|scope| {
+        for cpu in 0..CPUS {
+            let (host, lists, shared, died, is_empty) = (&host, &lists, &shared, &died, &is_empty);
+            scope.spawn(move || {
+                let rng = Rng::new(cpu as u64 + 11);
+                for round in 0..60 {
+                    let mine = slot(host, cpu);
+                    for _ in 0..200 {
+                        let level = Level(rng.below(4) as u8);
+                        if rng.below(2) == 0 {
+                            let page = lists.alloc(&mine.pin(), level, Ask::NORMAL).unwrap();
+                            shared.lock().unwrap().push((level, page));
+                        } else {
+                            let page = shared.lock().unwrap().pop();
+                            page.into_iter().for_each(|(level, page)| lists.unused(&mine.pin(), level, page));
+                        }
+                    }
+                    if round % 3 == 0 {
+                        // Without a word: somebody else has to look after what it held.
+                        drop(mine);
+                        died.lock().unwrap().push(cpu);
+                        while died.lock().unwrap().contains(&cpu) {
+                            let other = died.lock().unwrap().iter().copied().find(|dead| *dead != cpu);
+                            // The last one at work finds nobody: it does it itself.
+                            let dead = other.unwrap_or(cpu);
+                            if let Some(its) = host.slot(dead) {
+                                lists.drain(&its.pin());
+                                assert!(is_empty(&its), "CPU {dead} is down and holds something");
+                                died.lock().unwrap().retain(|gone| *gone != dead);
+                            }
+                        }
+                    } else if round % 3 == 1 {
+                        lists.drain(&mine.pin());
+                        assert!(is_empty(&mine), "CPU {cpu} goes and holds something");
+                    }
+                }
+                let mine = slot(host, cpu);
+                lists.drain(&mine.pin());
+            });
+        }
+    });
+    let slot = slot(&host, 0);
+    for (level, page) in shared.into_inner().unwrap() {
+        lists.unused(&slot.pin(), level, page);
+    }
+    lists.drain(&slot.pin());
+    for node in 0..2 {
+        lists.reclaim(&slot.pin(), NodeId(node), u32::MAX);
+    }
+    assert_eq!((lists.counts().live(), lists.counts().cached()), (0, 0));
+    host.audit().unwrap();
 }

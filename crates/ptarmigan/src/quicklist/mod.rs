@@ -9,10 +9,13 @@
 //! * `Historic` (feature `hosted`) — the Linux patch of 2007 and what became of it in 2008, bit for bit, mistakes
 //!   included.
 //!
+//! [`Charged`] around a policy charges pages to owners.
+//!
 //! What came back too early for any of them does not compile: a policy gets pages back as [`Flushed`], and only a
 //! flush makes that out of [`Unhooked`] (REQ-4, REQ-33). The historic policies take them in [`Policy::retire`],
 //! before the flush, as they did.
 mod chain;
+mod charge;
 mod check;
 mod class;
 #[cfg(feature = "hosted")]
@@ -24,6 +27,7 @@ mod source;
 mod tally;
 
 pub use chain::{FlushProof, Flushed, Unhooked};
+pub use charge::{Charge, Charged, Owner};
 pub use check::{Check, CheckConfig, Checked, Event, Misuse, MisuseKind, Site, Unchecked};
 pub use class::{Construct, Layout, Level, MAX_LEVELS, NoConstruct};
 #[cfg(feature = "hosted")]
@@ -105,7 +109,9 @@ pub trait Policy: Sync {
         0
     }
 
-    /// This CPU goes offline, or everything ends: gives back all that the CPU holds.
+    /// This CPU goes offline, or everything ends: gives back all that the CPU holds. For a CPU that went without it, whoever
+    /// took it down calls this with its proof: nothing else runs on that CPU's number then, which is what
+    /// [`Pinned::assume`] asks for.
     fn drain(&self, _pin: &Pinned<'_>) {}
 
     /// What has been counted so far.

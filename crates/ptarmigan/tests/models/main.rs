@@ -9,8 +9,10 @@
 mod detectors;
 mod epoch;
 mod faults;
+mod lists;
 mod lock;
 mod machine;
 mod mmu;
 mod shootdown;
 mod small;
+mod tops;

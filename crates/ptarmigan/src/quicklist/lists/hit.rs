@@ -127,30 +127,35 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         Ok(page)
     }
 
-    /// As many pages from the allocator as a cache line has records, for a CPU that has none: one, the others rest.
+    /// As many pages from the allocator as a cache line has records, for a CPU that has none: one, the others rest. The guard
+    /// is given up before they are made: they are cleared through a window, which may have to wait (REQ-6).
     fn miss_group(&self, pin: &Pinned<'_>, level: Level, ask: Ask) -> Option<Clean> {
-        let mut cpu = self.cpus.enter(pin)?;
-        let stack = &mut cpu[REST];
-        if stack.node().is_none() {
-            self.resize(pin, stack, REST);
-        }
-        // No room: an interrupt came in since.
-        if !stack.has_room_for_group() {
-            return None;
+        {
+            let mut cpu = self.cpus.enter(pin)?;
+            let stack = &mut cpu[REST];
+            if stack.node().is_none() {
+                self.resize(pin, stack, REST);
+            }
+            // No room: an interrupt came in since.
+            if !stack.has_room_for_group() {
+                return None;
+            }
         }
         let site = self.site(pin, level);
         let [page, rest @ ..] = self.source.make_group(pin.node(), level, ask)?;
-        for page in rest.into_iter().rev() {
-            self.check.made(&site, &page, true);
-            let fits = stack.push(self.item(REST, page));
-            debug_assert!(fits, "there was room for a group");
-        }
-        drop(cpu);
         self.set_limits(pin.node());
         self.count_pages(self.shelf(pin.node(), REST), GROUP as i32);
         let tally = self.cpus.own_shown(pin).level(level);
         tally.misses.add(GROUP);
         tally.allocs.add(1);
+        for page in rest.into_iter().rev() {
+            self.check.made(&site, &page, true);
+            let item = self.item(REST, page);
+            // Another interrupt may have come in.
+            if !self.cpus.enter(pin).is_some_and(|mut cpu| cpu[REST].push(item)) {
+                self.put_slow(pin.again(), REST, level, item);
+            }
+        }
         self.check.made(&site, &page, false);
         Some(page)
     }

@@ -2,7 +2,7 @@
 use super::depot::Depot;
 use super::magazine::MAGAZINE;
 use crate::sync::SpinLock;
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use crate::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// Pages that can wait to be taken into the depot by a CPU of the node.
 const REMOTE: usize = 256;

@@ -1,0 +1,285 @@
+//! Tops that rest, move and are used while the kernel map changes (H2, H14, I10), and destructors (H13).
+use crate::lists::{CPUS, LAYOUT, Lists};
+use crate::machine::model;
+use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr};
+use ptarmigan::cpu::NodeId;
+use ptarmigan::format::{Attr, Format, Slot, Slot64};
+use ptarmigan::frames::{Ask, Frames, Place, Request, ZoneClass};
+use ptarmigan::quicklist::{Construct, Layout, Level, Policy};
+use ptarmigan::table::KernelMap;
+use ptarmigan::window::{DirectMap, Window, WindowGuard};
+use std::cell::{Cell, RefCell};
+use std::sync::{Arc, OnceLock, Weak};
+
+/// The kernel's only entry of a top.
+const KERNEL: usize = 1;
+
+thread_local! {
+    // An execution of a model, all its threads included, runs on one thread of the host.
+    static ENTRIES: RefCell<(usize, Vec<Arc<Slot64>>)> = const { RefCell::new((0, Vec::new())) };
+}
+
+/// The place of an entry. What is there is kept apart, by address, so that the page itself stays zero: the library looks
+/// whether it is.
+#[repr(transparent)]
+struct Apart(u64);
+
+impl Apart {
+    fn slot(&self) -> Option<Arc<Slot64>> {
+        ENTRIES.with_borrow(|(base, slots)| {
+            let offset = std::ptr::from_ref(self).addr() - base;
+            (offset % FRAME_SIZE == 8 * KERNEL).then(|| slots[offset / FRAME_SIZE].clone())
+        })
+    }
+}
+
+// SAFETY: the word has the size and alignment of an entry and is not looked at; `Slot64` keeps the other promises.
+unsafe impl Slot for Apart {
+    fn load(&self) -> u64 {
+        self.slot().map_or(0, |slot| slot.load())
+    }
+    fn store(&self, raw: u64) {
+        self.slot().expect("only the kernel's entry is written").store(raw);
+    }
+    const FILLS_AT_ONCE: bool = true;
+    fn fill(&self, _: u64) -> bool {
+        unreachable!("tops are not filled")
+    }
+    fn swap(&self, _: u64) -> u64 {
+        unreachable!("tops are not filled")
+    }
+}
+
+/// Tops only, of which one entry is the user's and one the kernel's.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tops;
+
+impl Format for Tops {
+    type Slot = Apart;
+    const NAME: &'static str = "tops";
+    const LAYOUT: Layout = LAYOUT;
+    const LEVEL_NAMES: &'static [&'static str] = &["top"];
+    const PAGE_SHIFT: u32 = 12;
+    const USER_END: u64 = 1 << 12;
+    const USER_TOP: usize = KERNEL;
+    const TOP_IN_REGISTERS: bool = false;
+
+    fn shift(_: Level) -> u32 {
+        12
+    }
+    fn entries(_: Level) -> usize {
+        KERNEL + 1
+    }
+    fn link(_: Level, _: PhysAddr) -> u64 {
+        0
+    }
+    fn linked(_: Level, _: u64) -> Option<PhysAddr> {
+        None
+    }
+    fn leaf(_: Pfn, _: Attr) -> u64 {
+        0
+    }
+    fn frame(_: u64) -> Pfn {
+        Pfn(0)
+    }
+    fn attr(_: u64) -> Attr {
+        Attr(0)
+    }
+    fn is_present(_: u64) -> bool {
+        false
+    }
+    fn write_protected(raw: u64) -> u64 {
+        raw
+    }
+    fn is_writable(_: u64) -> bool {
+        false
+    }
+    fn is_special(_: u64) -> bool {
+        false
+    }
+}
+
+type Kernel = KernelMap<Tops, DirectMap>;
+
+impl Lists<Kernel> {
+    fn kernel(&self) -> &Kernel {
+        self.lists.source().constructor()
+    }
+
+    fn set(&self, raw: u64) {
+        self.kernel().set(&self.frames, KERNEL, raw);
+    }
+
+    fn entry(&self, at: PhysAddr) -> u64 {
+        let slot = ENTRIES.with_borrow(|(_, slots)| slots[at.pfn().0 as usize].clone());
+        slot.walk()
+    }
+
+    /// Everybody's tops, those that rest included, show `raw`; and none is known when all are gone.
+    fn all_show(&self, raw: u64) {
+        let left = || ENTRIES.with_borrow(|(_, slots)| slots.iter().filter(|slot| slot.walk() != 0).count());
+        let cached = self.lists.counts().cached();
+        assert_eq!(left(), cached + 1, "entries in pages that are neither tops nor the reference");
+        let n = cached + 1;
+        let tops: Vec<PhysAddr> = (0..n).map(|i| self.take(i % CPUS)).collect();
+        tops.iter().for_each(|at| assert_eq!(self.entry(*at), raw, "the top at {at} has missed a change"));
+        tops.into_iter().enumerate().for_each(|(i, at)| self.put(i % CPUS, i % CPUS, at));
+        self.audit();
+        for cpu in 0..CPUS {
+            self.lists.drain(&self.pin(cpu));
+        }
+        self.lists.reclaim(&self.pin(0), NodeId(0), u32::MAX);
+        assert_eq!(self.kernel().set(&self.frames, KERNEL, raw), 0, "a top that is gone is still known");
+        assert_eq!(left(), 1, "entries in pages that are no tops any more");
+    }
+}
+
+fn tops() -> Arc<Lists<Kernel>> {
+    Lists::new(1, |frames, window| {
+        let request = Request {
+            node: NodeId(0),
+            order: 0,
+            zero: true,
+            class: ZoneClass::Low,
+            place: Place::Bottom,
+            ask: Ask::ATOMIC,
+        };
+        let (first, n) = frames.span();
+        let base = window.map(PhysAddr(0)).base().addr().get();
+        let slots = (0..first + n).map(|_| Arc::new(Slot64::new())).collect();
+        ENTRIES.set((base, slots));
+        let kernel = KernelMap::new(frames, window, request).unwrap();
+        kernel.set(frames, KERNEL, 1);
+        kernel
+    })
+}
+
+#[test]
+fn a_top_that_is_made_while_the_kernel_map_changes_shows_the_change() {
+    model(3, || {
+        let w = tops();
+        let other = w.on(|w| {
+            let at = w.take(1);
+            let seen = w.entry(at);
+            assert!(seen == 1 || seen == 2, "entry {seen}");
+            w.put(1, 1, at);
+        });
+        w.set(2);
+        // Made after the change, in any case.
+        let at = w.take(0);
+        assert_eq!(w.entry(at), 2);
+        other.join().unwrap();
+        assert_eq!(w.entry(at), 2);
+        w.put(0, 0, at);
+        w.all_show(2);
+    });
+}
+
+#[test]
+fn a_top_in_use_or_at_rest_shows_every_change_on_its_way_through_the_depot() {
+    model(2, || {
+        let w = tops();
+        let tops: [_; 3] = w.take_many(0);
+        let other = w.on(|w| {
+            // What the other CPU has put into the depot, or a new one.
+            let at = w.take(1);
+            let seen = w.entry(at);
+            w.put(1, 1, at);
+            let at = w.take(1);
+            assert!(w.entry(at) >= seen, "an older map");
+            w.put(1, 1, at);
+        });
+        w.set(2);
+        w.put_all(0, tops);
+        w.set(3);
+        other.join().unwrap();
+        w.all_show(3);
+    });
+}
+
+#[test]
+fn a_top_that_is_unmade_while_the_kernel_map_changes_is_written_to_no_more() {
+    model(4, || {
+        let w = tops();
+        let [a, b] = w.take_many(0);
+        w.nearly_fill();
+        w.put(0, 0, a);
+        let other = w.on(|w| {
+            w.set(2);
+            w.set(3);
+        });
+        // There is no room for it.
+        w.put(0, 0, b);
+        w.lists.reclaim(&w.pin(0), NodeId(0), 1);
+        other.join().unwrap();
+        w.all_show(3);
+    });
+}
+
+#[test]
+fn two_cpus_that_make_and_unmake_tops_at_once_leave_all_of_them_known() {
+    model(2, || {
+        let w = tops();
+        let pair = |w: &Lists<Kernel>, cpu: usize| {
+            let at = w.take(cpu);
+            w.put(cpu, cpu, at);
+            w.lists.drain(&w.pin(cpu));
+            w.take(cpu)
+        };
+        let other = w.on(move |w| {
+            let at = pair(w, 1);
+            w.put(1, 1, at);
+        });
+        let at = pair(&w, 0);
+        other.join().unwrap();
+        w.set(2);
+        assert_eq!(w.entry(at), 2);
+        w.put(0, 0, at);
+        w.all_show(2);
+    });
+}
+
+/// A destructor that uses the lists, and the depot.
+#[derive(Default)]
+struct Curious {
+    lists: OnceLock<Weak<Lists<Curious>>>,
+    asked: Cell<usize>,
+}
+
+// SAFETY: an execution of a model runs on one thread of the host.
+unsafe impl Sync for Curious {}
+// SAFETY: as above.
+unsafe impl Send for Curious {}
+
+impl Construct for Curious {
+    fn construct(&self, _: &Frames, _: PhysAddr) {}
+    fn destruct(&self, _: &Frames, _: PhysAddr) {
+        let lists = self.lists.get().and_then(Weak::upgrade).expect("they are there");
+        // Takes the depot's lock: for ever, if whoever called holds it.
+        lists.lists.unneeded(NodeId(0));
+        self.asked.set(self.asked.get() + 1);
+    }
+}
+
+#[test]
+fn a_destructor_may_use_the_depot() {
+    model(1, || {
+        let w = Lists::new(1, |_, _| Curious::default());
+        let construct = w.lists.source().constructor();
+        construct.lists.set(Arc::downgrade(&w)).expect("set once");
+        w.nearly_fill();
+        let asked = || construct.asked.replace(0);
+        w.lists.reclaim(&w.pin(0), NodeId(0), 1);
+        assert_eq!(asked(), 1);
+        // The destructor's question has begun an interval.
+        assert_eq!(w.lists.age(&w.pin(0)), 2, "nobody needed them");
+        assert_eq!(asked(), 2);
+        w.lists.drain(&w.pin(0));
+        assert_eq!(asked(), 2);
+        // One more than there is room for.
+        let pages: [_; 7] = w.take_many(0);
+        w.put_all(0, pages);
+        assert_eq!(asked(), 1);
+        w.audit();
+    });
+}
