@@ -37,7 +37,20 @@ pub(super) struct Buddy {
     lists: [[List; ORDERS]; 3],
     free: u32,
     zero: u32,
+    /// Blocks that are zero throughout, by order.
+    whole: [u32; ORDERS],
     pub tally: ZeroTally,
+}
+
+/// What is wanted of a block that has to be halved.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Want {
+    /// The half with more known-zero frames.
+    Zero,
+    /// The half with fewer: zeros are for others.
+    Other,
+    /// Something to clear where most is zero already: so parts become zero throughout, and then larger ones.
+    Clear,
 }
 
 const ZERO: usize = 0;
@@ -64,7 +77,15 @@ pub(super) struct Block {
 impl Buddy {
     pub fn new(start: u32, end: u32) -> Self {
         let none = List { head: Pfn::NONE, tail: Pfn::NONE };
-        Buddy { start, end, lists: [[none; ORDERS]; 3], free: 0, zero: 0, tally: ZeroTally::default() }
+        Buddy {
+            start,
+            end,
+            lists: [[none; ORDERS]; 3],
+            free: 0,
+            zero: 0,
+            whole: [0; ORDERS],
+            tally: ZeroTally::default(),
+        }
     }
 
     pub fn free_frames(&self) -> u32 {
@@ -73,6 +94,11 @@ impl Buddy {
 
     pub fn zero_frames(&self) -> u32 {
         self.zero
+    }
+
+    /// Known-zero frames in blocks of 2^`order` frames or more that are zero throughout.
+    pub fn zero_in(&self, order: u8) -> u32 {
+        (order as usize..ORDERS).map(|o| self.whole[o] << o).sum()
     }
 
     /// Puts all frames of the zone on the lists, all of them zero or content unknown.
@@ -100,7 +126,9 @@ impl Buddy {
     }
 
     fn push(&mut self, table: &FrameTable, pfn: Pfn, order: u8, zero: u32) {
-        let list = &mut self.lists[kind(zero, order)][order as usize];
+        let kind = kind(zero, order);
+        self.whole[order as usize] += u32::from(kind == ZERO);
+        let list = &mut self.lists[kind][order as usize];
         let meta = table.meta(pfn);
         meta.set_usage(Use::Free);
         meta.set_order(order);
@@ -116,7 +144,9 @@ impl Buddy {
     }
 
     fn unlink(&mut self, table: &FrameTable, meta: &FrameMeta, order: u8) {
-        let list = &mut self.lists[kind(meta.count(), order)][order as usize];
+        let kind = kind(meta.count(), order);
+        self.whole[order as usize] -= u32::from(kind == ZERO);
+        let list = &mut self.lists[kind][order as usize];
         let (next, prev) = (meta.next(), meta.prev());
         if prev == Pfn::NONE {
             list.head = next;
@@ -154,7 +184,8 @@ impl Buddy {
             // Not dirty ones of any size first: that would split large blocks while there are small ones.
             self.find(&[DIRTY, MIXED], order, place).or_else(|| self.find(&[ZERO], order, place))
         }?;
-        let block = self.carve(table, (pfn, at), want_zero, place, |at, _| at == order);
+        let want = if want_zero { Want::Zero } else { Want::Other };
+        let block = self.carve(table, (pfn, at), want, place, |at, _| at == order);
         self.tally.served(order, want_zero, block.zero);
         Some(block)
     }
@@ -163,13 +194,14 @@ impl Buddy {
     /// there is nothing to clear, or if it lies in the only free block of its size or more: that one is left whole, so that
     /// who wants as many frames in a row at this moment finds them.
     ///
-    /// Small blocks come first, as requests take small ones first, and mixed ones before dirty ones, as they
-    /// become zero throughout soonest. Cleared parts go back and merge, so the block that the next part comes from is
-    /// the one that this one came from, as long as there is anything to clear in it.
-    pub fn take_dirty(&mut self, table: &FrameTable, most: u8) -> Option<Block> {
-        let (pfn, at) = self.find(&[MIXED, DIRTY], 0, Place::Bottom)?;
+    /// Blocks of 2^`order` frames or more are preferred, the smallest of them, as requests take small ones first, and mixed
+    /// ones before dirty ones, as they become zero throughout soonest. Cleared parts go back and merge, so the block
+    /// that the next part comes from is the one that this one came from, as long as there is anything to clear in it.
+    pub fn take_dirty(&mut self, table: &FrameTable, most: u8, order: u8) -> Option<Block> {
+        let find = |order| self.find(&[MIXED, DIRTY], order, Place::Bottom);
+        let (pfn, at) = find(order).or_else(|| find(0))?;
         let fits = |at, zero| at <= most && zero == 0;
-        self.has_other(pfn, at).then(|| self.carve(table, (pfn, at), false, Place::Bottom, fits))
+        self.has_other(pfn, at).then(|| self.carve(table, (pfn, at), Want::Clear, Place::Bottom, fits))
     }
 
     /// Whether there is a free block of 2^`order` frames or more besides `pfn`.
@@ -179,13 +211,12 @@ impl Buddy {
     }
 
     /// Takes the free block `pfn` of 2^`at` frames off its list and halves it, putting the halves that are not wanted
-    /// back, until `fits` says that order and known-zero frames are right. A wish for zeros goes to the half with more of
-    /// them, one for others to the half with fewer; between equals the place decides.
+    /// back, until `fits` says that order and known-zero frames are right. Between equal halves the place decides.
     fn carve(
         &mut self,
         table: &FrameTable,
         (mut pfn, mut at): (Pfn, u8),
-        want_zero: bool,
+        want: Want,
         place: Place,
         fits: impl Fn(u8, u32) -> bool,
     ) -> Block {
@@ -198,7 +229,15 @@ impl Buddy {
             let right_zero = table.meta(right).count();
             let left_zero = zero - right_zero;
             let keep_right = match place {
-                _ if left_zero != right_zero => (right_zero > left_zero) == want_zero,
+                _ if left_zero != right_zero => {
+                    let (half, more_right) = (1 << at, right_zero > left_zero);
+                    match want {
+                        Want::Zero => more_right,
+                        Want::Other => !more_right,
+                        // A half without anything to clear is none.
+                        Want::Clear => (more_right && right_zero < half) || left_zero == half,
+                    }
+                }
                 Place::Bottom => false,
                 Place::Top => true,
             };

@@ -4,12 +4,13 @@
 //! [`Machine::clear_ahead`](crate::table::Machine::clear_ahead), or [`Frames::refill_zero`] for the zones alone, with as
 //! many frames as the time may be good for.
 //!
-//! **The gate.** Clearing ahead saves nothing; it moves work to a moment when nobody waits. So it is done for demand that was
+//! **The gate.** Clearing ahead saves no work; it moves it to a moment when nobody waits. So it is done for demand that was
 //! measured, and for no other. Each zone counts the frames that were asked for as zero since its stock of them was
-//! last sufficient. That is how many it should have ready (the goal): a call clears as many as are missing, at most. Once the stock
-//! has reached the goal the count begins again, and each call that finds enough lowers the goal by an eighth; zeros that
-//! somebody took who had not asked for any, because nothing else was left, lower it by as many. So nothing is cleared where nobody
-//! asks, and between two moments at which the stock suffices no more frames than were asked for in that time.
+//! last sufficient. That is how many it should have ready (the goal), in blocks of the largest size asked for: a call clears what
+//! is missing, at most. Once the stock has reached the goal the count begins again, and each call that finds enough lowers the
+//! goal by an eighth; zeros that somebody took who had not asked for any, because nothing else was left, lower it by
+//! as many. And a frame that is asked for pays for clearing one and no more: so nothing is cleared where nobody asks, and
+//! if all of it should be in vain, clearing is twice the work that it would have been, half of it in idle time.
 use super::buddy::Block;
 use super::{Dirty, Frame, Frames, Zero, Zone};
 use crate::cpu::NodeId;
@@ -59,12 +60,19 @@ pub(super) struct Demand {
     goal: u32,
     /// Asked for since the stock last reached the goal.
     since: u32,
+    /// Asked for, and no other cleared for them yet.
+    credit: u32,
 }
 
 impl Demand {
     #[inline(always)]
     pub fn asked(&mut self, frames: u32) {
         self.since = self.since.saturating_add(frames);
+        self.credit = self.credit.saturating_add(frames);
+    }
+
+    pub fn cleared(&mut self, frames: u32) {
+        self.credit = self.credit.saturating_sub(frames);
     }
 
     pub fn wasted(&mut self, frames: u32) {
@@ -75,8 +83,9 @@ impl Demand {
     /// How many to clear where `stock` are zero and there is room for `most`.
     pub fn missing(&mut self, stock: u32, most: u32) -> u32 {
         self.goal = self.goal.max(self.since).min(most);
+        self.credit = self.credit.min(self.goal);
         if stock < self.goal {
-            return self.goal - stock;
+            return self.credit.min(self.goal - stock);
         }
         self.since = 0;
         self.goal -= self.goal.div_ceil(8);
@@ -89,6 +98,8 @@ impl Demand {
 pub(super) struct ZeroTally {
     counts: ZeroCounts,
     demand: Demand,
+    /// Order of the largest block asked for since the stock last sufficed.
+    order: u8,
     /// Frames that CPUs are clearing at the moment.
     out: u32,
 }
@@ -100,6 +111,7 @@ impl ZeroTally {
         let frames = 1 << order;
         if want_zero {
             self.demand.asked(frames);
+            self.order = self.order.max(order);
             self.counts.asked += u64::from(frames);
             self.counts.found += if zero == frames { u64::from(frames) } else { 0 };
         } else if zero > 0 {
@@ -135,13 +147,17 @@ impl Frames {
             return None;
         }
         let mut buddy = zone.buddy.lock();
-        let (free, zero) = (buddy.free_frames(), buddy.zero_frames());
-        let spare = free.saturating_sub(zone.marks.high);
+        let (wanted, stock) = (buddy.tally.order, buddy.zero_in(buddy.tally.order));
+        let spare = buddy.free_frames().saturating_sub(zone.marks.high);
         let tally = &mut buddy.tally;
-        let missing = tally.demand.missing(zero + tally.out, zone.run.frames);
+        let missing = tally.demand.missing(stock + tally.out, zone.run.frames);
+        if missing == 0 {
+            tally.order = 0;
+        }
         let most = missing.min(budget).min(spare).checked_ilog2()?;
-        let Block { pfn, order, .. } = buddy.take_dirty(&self.table, PIECE.min(most as u8))?;
+        let Block { pfn, order, .. } = buddy.take_dirty(&self.table, PIECE.min(most as u8), wanted)?;
         buddy.tally.out += 1 << order;
+        buddy.tally.demand.cleared(1 << order);
         self.note(zone, &buddy);
         // SAFETY: 1. the block came off the zone's lists just now. 2. `Dirty` promises nothing.
         Some(unsafe { Frame::from_raw(pfn, order) })

@@ -150,7 +150,9 @@ impl DataFrames {
         if list.zeros.demand.missing(stock, most) == 0 {
             return None;
         }
-        list.pop()
+        let pfn = list.pop()?;
+        list.zeros.demand.cleared(1);
+        Some(pfn)
     }
 
     /// Gives the CPU's zero frames back to the zones, known to be zero.
