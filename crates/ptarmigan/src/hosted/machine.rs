@@ -119,18 +119,13 @@ impl<F: Format, P: Policy, S: Mmu> Machine for HostMachine<'_, F, P, S> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn take_zeroed(&self, pin: &Pinned<'_>, ask: Ask) -> Result<Pfn, NoFrame> {
-        if !self.host.config().touch_data {
-            return self.host.data().take(self.host.frames(), pin, ask);
+        if self.host.config().touch_data {
+            self.take_with_memory(pin, ask)
+        } else {
+            self.host.data().take(self.host.frames(), pin, ask)
         }
-        let taken = self.host.data().take_zero(self.host.frames(), pin, ask)?;
-        if !taken.is_zero {
-            self.clear_data(taken.pfn);
-        }
-        debug_assert!(self.is_zero(taken.pfn), "{} is handed out as zero and is not", taken.pfn);
-        self.use_data(taken.pfn);
-        Ok(taken.pfn)
     }
 
     #[inline]
@@ -148,7 +143,20 @@ impl<F: Format, P: Policy, S: Mmu> Machine for HostMachine<'_, F, P, S> {
 }
 
 impl<F: Format, P: Policy, S: Mmu> HostMachine<'_, F, P, S> {
-    /// Writes to a fresh data frame what its program writes there at once. Not inlined: most machines have no data.
+    /// A data frame whose memory is zero. Not inlined: most machines have no memory behind data frames, and faults on them
+    /// are not to pay for it.
+    #[inline(never)]
+    fn take_with_memory(&self, pin: &Pinned<'_>, ask: Ask) -> Result<Pfn, NoFrame> {
+        let taken = self.host.data().take_zero(self.host.frames(), pin, ask)?;
+        if !taken.is_zero {
+            self.clear_data(taken.pfn);
+        }
+        debug_assert!(self.is_zero(taken.pfn), "{} is handed out as zero and is not", taken.pfn);
+        self.use_data(taken.pfn);
+        Ok(taken.pfn)
+    }
+
+    /// Writes to a fresh data frame what its program writes there at once.
     #[inline(never)]
     fn use_data(&self, frame: Pfn) {
         let guard = self.window.map(frame.addr());

@@ -188,32 +188,36 @@ impl<F: Format> Space<F> {
         }
     }
 
-    /// A data frame by `take`, after asking caches to give memory up if there is none.
-    #[inline]
-    fn take_data<M: SpaceMachine>(
+    /// A data frame of any content, after asking caches to give memory up if there is none.
+    #[inline(always)]
+    fn take_any<M: SpaceMachine>(m: &M, pin: &Pinned<'_>) -> Result<Pfn, NoFrame> {
+        match m.data().take(m.frames(), pin, Ask::NORMAL) {
+            Ok(pfn) => Ok(pfn),
+            Err(_) => Self::take_again(m, pin, |m| m.data().take(m.frames(), pin, Ask::NORMAL)),
+        }
+    }
+
+    /// The same for a page that begins as zero.
+    #[inline(always)]
+    fn take_zeroed<M: SpaceMachine>(m: &M, pin: &Pinned<'_>) -> Result<Pfn, NoFrame> {
+        match m.take_zeroed(pin, Ask::NORMAL) {
+            Ok(pfn) => Ok(pfn),
+            Err(_) => Self::take_again(m, pin, |m| m.take_zeroed(pin, Ask::NORMAL)),
+        }
+    }
+
+    /// Has caches give memory up, and tries once more.
+    #[cold]
+    fn take_again<M: SpaceMachine>(
         m: &M,
         pin: &Pinned<'_>,
-        take: impl Fn() -> Result<Pfn, NoFrame>,
+        take: impl Fn(&M) -> Result<Pfn, NoFrame>,
     ) -> Result<Pfn, NoFrame> {
-        take().or_else(|_| {
-            use crate::quicklist::Policy;
-            m.tlb().unpark(parts(m, pin));
-            m.data().drain(m.frames(), pin);
-            m.policy().reclaim(pin, pin.node(), 64);
-            take()
-        })
-    }
-
-    /// A data frame of any content.
-    #[inline]
-    fn take_any<M: SpaceMachine>(m: &M, pin: &Pinned<'_>) -> Result<Pfn, NoFrame> {
-        Self::take_data(m, pin, || m.data().take(m.frames(), pin, Ask::NORMAL))
-    }
-
-    /// A data frame for a page that begins as zero.
-    #[inline]
-    fn take_zeroed<M: SpaceMachine>(m: &M, pin: &Pinned<'_>) -> Result<Pfn, NoFrame> {
-        Self::take_data(m, pin, || m.take_zeroed(pin, Ask::NORMAL))
+        use crate::quicklist::Policy;
+        m.tlb().unpark(parts(m, pin));
+        m.data().drain(m.frames(), pin);
+        m.policy().reclaim(pin, pin.node(), 64);
+        take(m)
     }
 
     /// Gives back a data frame that was never mapped.
