@@ -251,7 +251,7 @@ pub fn run(rounds: u32, sizes: &Sizes) -> Result<Report, String> {
     bank.finish();
     host.audit().map_err(|e| e.to_string())?;
     let notes = vec![
-        "neighbour: a pass over 256 KiB, for each 4 KiB of it; the others: for each frame.".to_owned(),
+        "neighbour: a pass over 256 KiB, for each 4 KiB; the others: for each frame.".to_owned(),
         "Faults: cleared-ahead and the idle work together do what cleared-then does.".to_owned(),
     ];
     Ok(Report { bench: "zero", rows: samples.rows("ns/frame"), reference: ORDINARY, notes })
