@@ -93,9 +93,9 @@ impl<'h> Bank<'h> {
     fn clear(&mut self, of: std::ops::Range<usize>, clear: Clear, lines: usize) {
         for held in &mut self.held[of] {
             if let Some(frame) = held.take() {
-                let frame = clear(frame, &self.window);
+                let frame = clear(frame, &self.window).dirty();
                 write(&self.window, &frame, lines);
-                *held = Some(frame.dirty());
+                *held = Some(frame);
             }
         }
     }
@@ -115,11 +115,11 @@ impl<'h> Bank<'h> {
 }
 
 #[inline(always)]
-fn write<S: ptarmigan::frames::State>(window: &DirectMap, frame: &Frame<S>, lines: usize) {
+fn write(window: &DirectMap, frame: &Frame<Dirty>, lines: usize) {
     let guard = window.map(frame.addr());
     for line in 0..lines.min(PAGE as usize / LINE) {
-        // SAFETY: the frame is borrowed from its owner, who knows no more of its content than that it may be anything
-        // from now on (every caller goes on with it as dirty); the guard is valid for all of it.
+        // SAFETY: the frame is borrowed from its owner, on one thread, and its content may be anything; the guard is
+        // valid for all of it.
         unsafe { guard.base().as_ptr().add(line * LINE).write_volatile(1) };
     }
 }
@@ -251,7 +251,7 @@ pub fn run(rounds: u32, sizes: &Sizes) -> Result<Report, String> {
     bank.finish();
     host.audit().map_err(|e| e.to_string())?;
     let notes = vec![
-        "neighbour: a pass over 256 KiB, for each 4 KiB of it; the others: for each frame.".to_owned(),
+        "neighbour: a pass over 256 KiB, for each 4 KiB; the others: for each frame.".to_owned(),
         "Faults: cleared-ahead and the idle work together do what cleared-then does.".to_owned(),
     ];
     Ok(Report { bench: "zero", rows: samples.rows("ns/frame"), reference: ORDINARY, notes })

@@ -96,8 +96,12 @@ impl Buddy {
         self.zero
     }
 
-    /// Known-zero frames in blocks of 2^`order` frames or more that are zero throughout.
+    /// Known-zero frames for requests of 2^`order` frames: single ones wherever they are, otherwise those in free blocks of
+    /// that size or more that are zero throughout. (Mixed blocks may hold some more, which only splitting them would show.)
     pub fn zero_in(&self, order: u8) -> u32 {
+        if order == 0 {
+            return self.zero;
+        }
         (order as usize..ORDERS).map(|o| self.whole[o] << o).sum()
     }
 
