@@ -5,7 +5,9 @@ use std::hint::black_box;
 use std::process::ExitCode;
 
 use ptarmigan::hosted::HostError;
-use ptarmigan_cli::bench::quicklist::{Contender, OURS, Ours, Pages, YARDSTICK, Yardstick, host};
+use ptarmigan_cli::bench::quicklist::{
+    CHECKED, Contender, OURS, Ours, POOL, Pages, Pool, YARDSTICK, Yardstick, checked, host,
+};
 
 /// Pages for the machine: one at a time is out.
 const PAGES: usize = 64;
@@ -47,7 +49,12 @@ fn main() -> ExitCode {
             let lists = host.quicklists().map_err(fail)?;
             run(&Ours::new(OURS, &host, lists), n)
         }),
-        _ => Err(format!("usage: quicklist-hits {YARDSTICK}|{OURS} n")),
+        (CHECKED, Some(n)) => host(PAGES).map_err(fail).and_then(|host| {
+            let lists = checked(&host).map_err(fail)?;
+            run(&Ours::new(CHECKED, &host, lists), n)
+        }),
+        (POOL, Some(n)) => Pool::new(PAGES).map_err(|e| e.to_string()).and_then(|pool| run(&pool, n)),
+        _ => Err(format!("usage: quicklist-hits {YARDSTICK}|{OURS}|{CHECKED}|{POOL} n")),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -97,6 +97,23 @@ fn every_page_is_zero_however_its_last_user_wrote_to_it() {
 }
 
 #[test]
+fn a_page_that_was_kept_as_an_address_is_out_until_it_is_a_page_again() {
+    let pool = pool(64 * KIB);
+    for _ in 0..3 {
+        let kept = pool.page().expect("16 fit").into_raw();
+        assert_eq!(pool.stats().in_use, 4 * KIB, "it has not been given back");
+        // SAFETY: the page is ours, and 4096 bytes long.
+        unsafe { kept.base().as_ptr().add(2000).write(4) };
+        // SAFETY: 1. it came from `into_raw` just now. 2. its address is not used any more.
+        let page = unsafe { pool.page_from_raw(kept.base()) };
+        assert_eq!((page.dirty(), page[2000]), (4096, 4), "nobody knows what was written");
+        drop(page);
+        assert!(is_zero(&pool.page().expect("16 fit")));
+        assert_eq!(pool.stats().in_use, 0);
+    }
+}
+
+#[test]
 fn a_page_knows_how_far_it_was_lent_for_writing() {
     let pool = pool(64 * KIB);
     let mut page = pool.page().expect("16 fit");

@@ -10,6 +10,7 @@
 mod calls;
 mod cells;
 pub(crate) mod clock;
+mod counters;
 mod crew;
 mod engine;
 mod events;
@@ -56,6 +57,9 @@ pub struct Args {
     /// Give data frames memory: clear and copy them for real.
     #[arg(long)]
     touch_data: bool,
+    /// Say all that the policy has counted, too: memory as /proc/meminfo does, and tables by node, CPU and level.
+    #[arg(long)]
+    counters: bool,
     /// Go on when memory runs out, leaving out what could not be done.
     #[arg(long)]
     keep_going: bool,

@@ -1,6 +1,7 @@
 //! The passes over a trace, and what they bring.
 use super::Args;
 use super::clock::Clock;
+use super::counters;
 use super::crew::{Job, Took};
 use super::events::Loaded;
 use super::hooked::Hooked;
@@ -189,6 +190,7 @@ impl<'a> Replay<'a> {
         let host = self.host(&self.job())?;
         with_policy!(host, policy, |made| {
             let hooks = Measured::new(TheFormat::LAYOUT, self.clock);
+            let made = counters::Snapshot::new(made, host.frames(), self.job().cpus());
             let hooked = Hooked { inner: made, hooks, frames: host.frames(), early: policy.is_historic() };
             let tlb = self.args.tags.config(self.job().cpus());
             let machine =
@@ -238,6 +240,7 @@ impl<'a> Replay<'a> {
                     .map(|(event, task, why)| format!("event {event}, task {task}: {why}")),
                 skipped_events: outcome.skipped,
                 out_of_memory: outcome.out_of_memory,
+                counters: self.args.counters.then(|| machine.policy().inner.counters()),
                 workers: None,
                 copies: None,
             };

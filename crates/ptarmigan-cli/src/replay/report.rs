@@ -1,4 +1,5 @@
 //! What a replay says: JSON, and a table for people.
+use super::counters::Counters;
 use super::events::Loaded;
 use super::outcome::{Outcome, Sample};
 use super::speed::{Copies, Workers};
@@ -80,12 +81,16 @@ pub struct Run {
     pub skipped_events: u64,
     /// Times that memory ran out.
     pub out_of_memory: u64,
+    /// If asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counters: Option<Counters>,
 }
 
 /// Levels by name, in order.
-pub struct Levels(pub Vec<(&'static str, LevelReport)>);
+#[derive(Clone)]
+pub struct Levels<T = LevelReport>(pub Vec<(&'static str, T)>);
 
-impl Serialize for Levels {
+impl<T: Serialize> Serialize for Levels<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.0.len()))?;
         for (name, level) in &self.0 {
@@ -340,7 +345,7 @@ impl Run {
                 self.out_of_memory, self.skipped_events
             )?;
         }
-        Ok(())
+        self.counters.as_ref().map_or(Ok(()), |counters| counters.write(out))
     }
 }
 

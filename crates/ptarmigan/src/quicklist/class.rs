@@ -36,10 +36,21 @@ impl Layout {
         Level(self.levels - 1)
     }
 
+    /// All levels, lowest first.
+    pub fn each_level(&self) -> impl Iterator<Item = Level> + use<> {
+        (0..self.levels).map(Level)
+    }
+
     /// Whether tables of this level are smaller than a frame.
     #[inline(always)]
     pub fn is_small(&self, level: Level) -> bool {
         (self.table_shift[level.at()] as u32) < FRAME_SHIFT
+    }
+
+    /// Bytes in a table of this level.
+    #[inline(always)]
+    pub fn table_bytes(&self, level: Level) -> u64 {
+        1 << self.table_shift[level.at()]
     }
 
     /// The order of the block of frames that holds a table of this level; 0 for those smaller than a frame.

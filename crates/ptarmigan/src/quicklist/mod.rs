@@ -21,6 +21,7 @@ mod class;
 #[cfg(feature = "hosted")]
 mod historic;
 mod lists;
+mod meminfo;
 mod plain;
 mod source;
 mod tally;
@@ -32,6 +33,7 @@ pub use class::{Construct, Layout, Level, MAX_LEVELS, NoConstruct};
 #[cfg(feature = "hosted")]
 pub use historic::{Historic, Rules};
 pub use lists::{ListsConfig, ListsError, MAGAZINE, Quicklists};
+pub use meminfo::{Memory, NodeLines, NodeMemory};
 pub use plain::Plain;
 pub use source::Source;
 pub use tally::{LevelCounts, NodeCounts, PolicyCounts};

@@ -2,7 +2,7 @@
 use super::tally::Tallies;
 use super::{Clean, Construct, Flushed, Level, Policy, PolicyCounts, Source};
 use crate::bootmem::{BootMemory, BootMemoryShort};
-use crate::cpu::Pinned;
+use crate::cpu::{CpuId, Pinned};
 use crate::frames::{Ask, NoFrame};
 use crate::window::Window;
 
@@ -30,6 +30,11 @@ impl<'m, W: Window, C: Construct> Plain<'m, W, C> {
     /// Boot memory for `cpus` CPUs.
     pub const fn bytes(cpus: usize) -> usize {
         Tallies::bytes(cpus)
+    }
+
+    /// What one CPU has counted. A page may be counted as allocated on one CPU and as freed on another.
+    pub fn counts_on(&self, cpu: CpuId) -> PolicyCounts {
+        self.tallies.on(cpu)
     }
 
     fn give(&self, pin: &Pinned<'_>, level: Level, page: Clean) {

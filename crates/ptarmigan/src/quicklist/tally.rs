@@ -1,7 +1,7 @@
 //! What every policy counts, on each CPU by itself.
-use super::{Level, MAX_LEVELS};
+use super::{Layout, Level, MAX_LEVELS};
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
-use crate::cpu::{Counter, Pinned};
+use crate::cpu::{Counter, CpuId, Pinned};
 
 /// One CPU's counts for one level.
 #[derive(Default)]
@@ -52,6 +52,11 @@ impl Tallies {
     #[inline(always)]
     pub fn of(&self, pin: &Pinned<'_>, level: Level) -> &LevelTally {
         self.cpu(pin).level(level)
+    }
+
+    /// One CPU's; nothing if there is no such CPU.
+    pub fn on(&self, cpu: CpuId) -> PolicyCounts {
+        PolicyCounts::sum(self.cpus.get(usize::from(cpu.0)).into_iter())
     }
 
     /// All CPUs together.
@@ -116,6 +121,26 @@ impl PolicyCounts {
         let held = self.levels.iter().fold(0usize, |n, l| n.wrapping_add(l.misses).wrapping_sub(l.returns));
         held.wrapping_sub(self.live())
     }
+
+    /// Bytes of tables handed out and not taken back, of trees of `layout`; 0 while counts of a moment say less.
+    pub fn live_bytes(&self, layout: &Layout) -> u64 {
+        let bytes = |level: Level| signed(self.levels[level.at()].live()) * layout.table_bytes(level) as i64;
+        layout.each_level().map(bytes).sum::<i64>().max(0) as u64
+    }
+
+    /// Bytes that rest in the policy, the same way. Pages that lists keep for several levels are as large as PTE tables.
+    pub fn cached_bytes(&self, layout: &Layout) -> u64 {
+        let top = &self.levels[layout.top().at()];
+        let tops = signed(top.misses.wrapping_sub(top.returns).wrapping_sub(top.live()));
+        let others = signed(self.cached()) - tops;
+        let bytes = |level| layout.table_bytes(level) as i64;
+        (tops * bytes(layout.top()) + others * bytes(Level::PTE)).max(0) as u64
+    }
+}
+
+/// The difference of two counts, of which the first may lag behind.
+fn signed(difference: usize) -> i64 {
+    difference as isize as i64
 }
 
 /// What a node keeps and may keep, by state: constructed tops, and pages that are zero.

@@ -2,18 +2,22 @@
 //!
 //! Every contender hands out pages that are all zero and gets them back all zero. Those that know it do nothing about it;
 //! the others clear each page when they hand it out. Reference is an array of page numbers (`yardstick`), and
-//! `ptarmigan-zeroing` is what the library's lists would give if they did not know.
+//! `ptarmigan-zeroing` is what the library's lists would give if they did not know. `ptarmigan-checked` are the same lists as
+//! `ptarmigan`, which look after their pages as they may in production; `ptarmigan-pool` is the pool for programs, whose
+//! CPUs are the threads themselves.
 mod arena;
 mod cases;
 mod contender;
 mod ours;
+mod pool;
 mod threads;
 mod yardstick;
 mod zeroing;
 
 pub use arena::Arena;
 pub use contender::{Case, Contender, Pages, Sizes};
-pub use ours::{Ours, host};
+pub use ours::{Ours, checked, host};
+pub use pool::Pool;
 pub use yardstick::{Exchange, YARDSTICK, Yardstick};
 pub use zeroing::Zeroing;
 
@@ -27,6 +31,10 @@ pub const PAGE: usize = 4096;
 pub const OURS: &str = "ptarmigan";
 /// The same lists, their pages cleared whenever they are handed out.
 const OURS_ZEROING: &str = "ptarmigan-zeroing";
+/// The same lists, looking after their pages.
+pub const CHECKED: &str = "ptarmigan-checked";
+/// The library's pool for programs.
+pub const POOL: &str = "ptarmigan-pool";
 
 /// On cache lines of its own: what two threads write side by side would be measured with them.
 #[derive(Default)]
@@ -113,19 +121,18 @@ pub fn side_by_side(
     let fail = |e: ptarmigan::hosted::HostError| e.to_string();
     // What rests on a foreign CPU comes on top.
     let pages = sizes.most() + 1024;
-    let hosts = [host(pages).map_err(fail)?, host(pages).map_err(fail)?];
-    let [known, cleared] = &hosts;
-    let lists = [known.quicklists().map_err(fail)?, cleared.quicklists().map_err(fail)?];
-    let [known, cleared] = {
-        let [a, b] = lists;
-        [Ours::new(OURS, known, a), Ours::new(OURS_ZEROING, cleared, b)]
-    };
+    let [known, looked_after, cleared] = [host(pages), host(pages), host(pages)];
+    let [known, looked_after, cleared] =
+        [known.map_err(fail)?, looked_after.map_err(fail)?, cleared.map_err(fail)?];
     let mut field: Vec<Box<dyn Entrant + '_>> = vec![
         Box::new(Yardstick::new(sizes.most())?),
         Box::new(Exchange::new(sizes.most())?),
-        Box::new(known),
-        Box::new(Zeroing::new(OURS_ZEROING, cleared)),
+        Box::new(Ours::new(OURS, &known, known.quicklists().map_err(fail)?)),
+        Box::new(Ours::new(CHECKED, &looked_after, checked(&looked_after).map_err(fail)?)),
+        Box::new(Pool::new(pages).map_err(|e| e.to_string())?),
     ];
+    let zeroing = Ours::new(OURS_ZEROING, &cleared, cleared.quicklists().map_err(fail)?);
+    field.push(Box::new(Zeroing::new(OURS_ZEROING, zeroing)));
     field.extend(others);
     run(rounds, sizes, &field)
 }
@@ -182,9 +189,9 @@ mod tests {
             serde_json::from_str(&report.json().expect("a document")).expect("JSON");
         assert_eq!(json["bench"], "quicklist");
         let rows = json["rows"].as_array().expect("rows");
-        assert_eq!(rows.len(), Case::ALL.len() * 3);
+        assert_eq!(rows.len(), Case::ALL.len() * 5);
         for case in Case::ALL {
-            for who in [YARDSTICK, OURS, OURS_ZEROING] {
+            for who in [YARDSTICK, OURS, CHECKED, POOL, OURS_ZEROING] {
                 let row = rows.iter().find(|r| r["case"] == case.name() && r["contender"] == who);
                 let row = row.unwrap_or_else(|| panic!("{} {who}", case.name()));
                 assert!(row["value"].as_f64().is_some_and(|ns| ns > 0.0), "{row}");

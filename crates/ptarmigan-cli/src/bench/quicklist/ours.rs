@@ -11,7 +11,8 @@ use ptarmigan::cpu::NodeId;
 use ptarmigan::format::X86_64;
 use ptarmigan::frames::Ask;
 use ptarmigan::hosted::{CpuSlot, Host, HostConfig, HostError};
-use ptarmigan::quicklist::{Clean, Level, Policy};
+use ptarmigan::quicklist::{CheckConfig, Checked, Clean, Level, ListsConfig, Policy, Quicklists};
+use ptarmigan::table::KernelMap;
 use ptarmigan::window::{DirectMap, Window, WindowGuard};
 
 use super::PAGE;
@@ -25,6 +26,22 @@ use super::contender::{Contender, Pages};
 pub fn host(pages: usize) -> Result<Host<X86_64>, HostError> {
     Host::new(HostConfig { cpus: 2, prefault: pages * PAGE, ..HostConfig::default() })
 }
+
+/// The library's lists as they look after their pages in production. What they find they say on standard error; such a page
+/// is lost, so the benchmark fails at its end.
+///
+/// # Errors
+///
+/// [`HostError`] for lack of memory.
+pub fn checked(host: &Host<X86_64>) -> Result<CheckedLists<'_>, HostError> {
+    host.quicklists_checked(
+        ListsConfig::new(host.config().cpus),
+        CheckConfig::new(|misuse| eprintln!("{misuse}")),
+    )
+}
+
+/// The type of [`checked`].
+pub type CheckedLists<'h> = Quicklists<'h, DirectMap, &'h KernelMap<X86_64, DirectMap>, Checked>;
 
 /// A policy, and the host that it is made for.
 pub struct Ours<'h, P> {

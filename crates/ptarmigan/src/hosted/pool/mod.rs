@@ -158,6 +158,19 @@ impl<S: PageState> PagePool<S> {
         Ok(unsafe { PageIn::new(self.clone(), base) })
     }
 
+    /// The page at `base` again, which was kept as an address: all of it counts as lent for writing.
+    ///
+    /// # Safety
+    ///
+    /// 1. `base` is that of a page of this pool from [`Page::into_raw`](PageIn::into_raw), and this is the only call for it.
+    /// 2. Nobody uses the page through its address any more, or will before it is kept as an address again.
+    #[inline(always)]
+    pub unsafe fn page_from_raw(&self, base: NonNull<u8>) -> Page<'_, S> {
+        // SAFETY: 1. a page that is kept as an address has not been given back, and the caller gives it to this call alone
+        // (1., 2.).
+        unsafe { PageIn::again(self, base) }
+    }
+
     /// Bytes in a page.
     #[inline(always)]
     pub fn page_size(&self) -> usize {

@@ -2,6 +2,7 @@
 use super::state::{PageState, Zeroed};
 use super::{PagePool, RawPage};
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -125,6 +126,25 @@ impl<H: PoolHandle> PageIn<H> {
     }
 }
 
+impl<'p, S: PageState> Page<'p, S> {
+    /// Gives up the type, to keep the page as an address: for pages that foreign code holds. The page is out until
+    /// [`PagePool::page_from_raw`] makes it a page again.
+    #[inline(always)]
+    pub fn into_raw(self) -> RawPage {
+        ManuallyDrop::new(self).raw()
+    }
+
+    /// A page that was kept as an address, all of it lent for writing.
+    ///
+    /// # Safety
+    ///
+    /// 1. `base` came from `take` of the core of `pool`, and nobody else has it.
+    #[inline(always)]
+    pub(super) unsafe fn again(pool: &'p PagePool<S>, base: NonNull<u8>) -> Self {
+        PageIn { pool, base, dirty: pool.page_size() }
+    }
+}
+
 impl<H: PoolHandle<State = Zeroed>> PageIn<H> {
     /// The first `n` bytes (all, if the page has fewer), to write to. Only these are cleared when the page is dropped, if it is
     /// lent in no other way.
@@ -164,8 +184,17 @@ impl<H: PoolHandle<State = Zeroed>> PageIn<H> {
     ///
     /// 1. Every byte of the page is zero.
     #[inline(always)]
-    pub unsafe fn give_back_clean(mut self) {
-        self.dirty = 0;
+    pub unsafe fn give_back_clean(self) {
+        // Not through the destructor, which would have to look whether there is anything to clear.
+        let page = ManuallyDrop::new(self);
+        // SAFETY: the page is not used again below, and nothing else drops what it holds on to its pool by; a share that is
+        // held until the end of this function keeps the pool while the page goes back.
+        let pool = unsafe { std::ptr::read(&page.pool) };
+        let core = pool.core();
+        let holds = || core.workshop().state.holds(page.raw());
+        debug_assert!(holds(), "{:?} is given back and is not in its state", *page);
+        // SAFETY: 1. `new` was promised it, and this is its end. 2. as the caller says.
+        unsafe { core.give(page.base) };
     }
 }
 

@@ -19,7 +19,7 @@ use super::tally::Tallies;
 use super::{Clean, Construct, Flushed, Level, Policy, PolicyCounts, Source, Unhooked};
 use crate::addr::PhysAddr;
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
-use crate::cpu::{NodeId, PerCpu, Pinned};
+use crate::cpu::{CpuId, NodeId, PerCpu, Pinned};
 use crate::frames::{Ask, NoFrame, ZoneClass};
 use crate::window::{Window, WindowGuard};
 use rules::NodeState;
@@ -76,6 +76,11 @@ impl<'m, W: Window, C: Construct> Historic<'m, W, C> {
         PerCpu::<[Quicklist; NR_QUICK_MAX]>::bytes(cpus)
             + Tallies::bytes(cpus)
             + BootMemory::bytes::<u32>(nodes)
+    }
+
+    /// What one CPU has counted. A page may be counted as allocated on one CPU and as freed on another.
+    pub fn counts_on(&self, cpu: CpuId) -> PolicyCounts {
+        self.tallies.on(cpu)
     }
 
     /// What the versions differ in.

@@ -7,14 +7,19 @@
 //! In poison mode pages that rest are filled with a pattern, which is looked for when they are handed out: whoever goes on using a
 //! page that he gave back is seen by it, and a walker that still knows such a table finds no entry there that it would
 //! follow (REQ-2, REQ-19).
+mod misuse;
+mod sample;
+
+pub use misuse::{Event, Misuse, MisuseKind};
+
 use super::{Clean, Construct, Level, Source};
 use crate::addr::{FRAME_SIZE, PhysAddr};
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::CpuId;
 use crate::frames::Frames;
 use crate::window::{Window, WindowGuard};
-use core::fmt;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+use sample::Sample;
 
 /// Where a page is at the moment.
 pub struct Site<'s, 'm, W, C> {
@@ -25,6 +30,15 @@ pub struct Site<'s, 'm, W, C> {
     /// The page's level.
     pub level: Level,
 }
+
+impl<W, C> Clone for Site<'_, '_, W, C> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<W, C> Copy for Site<'_, '_, W, C> {}
 
 /// Who looks on at what becomes of pages. All functions are called on the path that they are about.
 pub trait Check: Sync {
@@ -64,7 +78,8 @@ impl Check for Unchecked {
 #[derive(Clone, Copy, Debug)]
 pub struct CheckConfig {
     /// The content of a page is verified each `sample`-th time that something happens to it; 1: always, 0: never. Debug builds
-    /// always do.
+    /// always do. An even number counts as the odd one below, as a page is given back and handed out by turns and of an even
+    /// number of events the last would always be the same of both; 2047 is the most.
     pub sample: u32,
     /// Fill pages that rest with a pattern.
     pub poison: bool,
@@ -72,88 +87,11 @@ pub struct CheckConfig {
     pub report: fn(&Misuse),
 }
 
-/// What happened to a page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event {
-    /// Whether it was given back (or came from the allocator to rest); otherwise it was handed out.
-    pub rests: bool,
-    /// Where.
-    pub cpu: CpuId,
-    /// As a table of which level.
-    pub level: Level,
-}
-
-/// What is wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum MisuseKind {
-    /// Given back, and had been given back already.
-    GivenTwice,
-    /// Given back, and had never been handed out: of no frame of this memory, or somebody else's.
-    Foreign,
-    /// Given back as a top that was handed out as another table, or the other way round.
-    WrongClass,
-    /// Given back, and not clean: entries are left.
-    Dirty {
-        /// Offset of the first byte that is not as it should be.
-        offset: u32,
-    },
-    /// Handed out, and is in use: it was on the lists twice.
-    TakenTwice,
-    /// Written to while it rested.
-    WrittenAtRest {
-        /// Offset of the first byte that is not as it should be.
-        offset: u32,
-    },
-}
-
-/// A misuse of the lists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Misuse {
-    /// What is wrong.
-    pub kind: MisuseKind,
-    /// With which page.
-    pub page: PhysAddr,
-    /// Where it was found.
-    pub cpu: CpuId,
-    /// The level that the page was given or asked for as.
-    pub level: Level,
-    /// What happened to it last.
-    pub last: Option<Event>,
-    /// What happened before that.
-    pub before: Option<Event>,
-}
-
-impl fmt::Display for Event {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = if self.rests { "given back" } else { "handed out" };
-        write!(f, "{what} on CPU {} at level {}", self.cpu.0, self.level.0)
-    }
-}
-
-impl fmt::Display for Misuse {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Misuse { page, cpu, level, .. } = *self;
-        write!(f, "page {page}, CPU {}, level {}: ", cpu.0, level.0)?;
-        match self.kind {
-            MisuseKind::GivenTwice => write!(f, "given back twice")?,
-            MisuseKind::Foreign => write!(f, "given back, and never handed out")?,
-            MisuseKind::WrongClass => write!(f, "given back as a table of another class")?,
-            MisuseKind::Dirty { offset } => {
-                write!(f, "given back with something left at offset {offset:#x}")?
-            }
-            MisuseKind::TakenTwice => write!(f, "about to be handed out while in use")?,
-            MisuseKind::WrittenAtRest { offset } => {
-                write!(f, "written to at offset {offset:#x} while it rested")?
-            }
-        }
-        if let Some(last) = self.last {
-            write!(f, "; {last}")?;
-        }
-        if let Some(before) = self.before {
-            write!(f, ", {before} before that")?;
-        }
-        Ok(())
+impl CheckConfig {
+    /// What may stay on in production: what happened to pages is looked at always, their content each 255th time, and
+    /// nothing is filled. Reading a page takes as long as some ten pairs, so this is below a tenth of one on average.
+    pub const fn new(report: fn(&Misuse)) -> Self {
+        CheckConfig { sample: 255, poison: false, report }
     }
 }
 
@@ -161,32 +99,45 @@ impl fmt::Display for Misuse {
 /// handed out, is of another class, or is not as it should be; [`CheckConfig`] says how closely it looks (REQ-2, REQ-19). A page
 /// that is refused is lost, and nothing else is.
 pub struct Checked {
-    config: CheckConfig,
     base: u32,
     /// Words of each frame: last event, the one before.
     frames: BootSlice<[AtomicU32; 2]>,
+    /// When content is verified.
+    content: Sample,
+    /// When there is anything to do with content.
+    closely: Sample,
+    config: CheckConfig,
     refused: AtomicUsize,
 }
 
-/// An event as a word: bit 0 set; bit 1 rests; 3 bits of level; 16 of CPU; the number of the event.
-fn word(event: Event, number: u32) -> u32 {
-    1 | u32::from(event.rests) << 1
-        | u32::from(event.level.0) << 2
-        | u32::from(event.cpu.0) << 5
-        | number << 21
+/// An event as a word: bit 0 set; bit 1 rests; 3 bits of level; 16 of CPU; the number of the event in what is left.
+const KNOWN: u32 = 1;
+const RESTS: u32 = 1 << 1;
+const LEVEL: u32 = 2;
+const CPU: u32 = 5;
+const NUMBER: u32 = 21;
+/// All that is said of the page itself.
+const STATE: u32 = (1 << CPU) - 1;
+/// Numbers of events that there are; they wrap.
+const EVENTS: u32 = 1 << (u32::BITS - NUMBER);
+
+/// The word that follows `last`.
+#[inline(always)]
+fn after(last: u32, event: Event) -> u32 {
+    let number = (last & (u32::MAX << NUMBER)).wrapping_add(1 << NUMBER);
+    let rests = if event.rests { RESTS } else { 0 };
+    KNOWN | rests | u32::from(event.level.0) << LEVEL | u32::from(event.cpu.0) << CPU | number
 }
 
 fn event(word: u32) -> Option<Event> {
-    let rests = word & 2 != 0;
-    (word & 1 != 0).then_some(Event {
-        rests,
-        level: Level((word >> 2 & 7) as u8),
-        cpu: CpuId((word >> 5 & 0xffff) as u16),
-    })
+    let (rests, cpu) = (word & RESTS != 0, CpuId((word >> CPU & 0xffff) as u16));
+    (word & KNOWN != 0).then_some(Event { rests, level: Level((word >> LEVEL & 7) as u8), cpu })
 }
 
 /// What resting pages are filled with. No architecture takes such an entry for one that is present.
 const PATTERN: u64 = 0x5a5a_5a5a_5a5a_5a5a;
+/// Words that are looked at together.
+const RUN: usize = 64;
 
 impl Checked {
     /// For the frames of `frames`.
@@ -197,7 +148,9 @@ impl Checked {
     pub fn new(boot: &mut BootMemory, frames: &Frames, config: CheckConfig) -> Result<Self, BootMemoryShort> {
         let (base, span) = frames.span();
         let words = boot.take(span as usize, |_| [AtomicU32::new(0), AtomicU32::new(0)])?;
-        Ok(Checked { config, base, frames: words, refused: AtomicUsize::new(0) })
+        let content = if cfg!(debug_assertions) { Sample::ALWAYS } else { Sample::new(config.sample) };
+        let closely = if config.poison { Sample::ALWAYS } else { content };
+        Ok(Checked { base, frames: words, content, closely, config, refused: AtomicUsize::new(0) })
     }
 
     /// Boot memory for `frames`.
@@ -210,38 +163,36 @@ impl Checked {
         self.refused.load(Relaxed)
     }
 
+    #[inline(always)]
     fn words(&self, at: PhysAddr) -> Option<&[AtomicU32; 2]> {
         self.frames.get(at.pfn().0.wrapping_sub(self.base) as usize)
     }
 
     /// Tables smaller than a frame share its words, and say nothing.
+    #[inline(always)]
     fn is_tracked<W: Window, C: Construct>(site: &Site<'_, '_, W, C>) -> bool {
         !site.source.layout().is_small(site.level)
     }
 
-    /// Whether the page's content is due to be verified.
-    fn is_due(&self, words: &[AtomicU32; 2]) -> bool {
-        if cfg!(debug_assertions) {
-            return true;
-        }
-        match self.config.sample {
-            0 => false,
-            1 => true,
-            n => (words[0].load(Relaxed) >> 21).is_multiple_of(n),
-        }
-    }
-
-    fn note<W: Window, C: Construct>(&self, site: &Site<'_, '_, W, C>, words: &[AtomicU32; 2], rests: bool) {
-        let last = words[0].load(Relaxed);
-        let event = Event { rests, cpu: site.cpu, level: site.level };
-        words[1].store(last, Relaxed);
-        words[0].store(word(event, (last >> 21) + 1), Relaxed);
-    }
-
-    #[cold]
-    fn refuse<W: Window, C: Construct>(
+    /// Notes what happened to a page after `last`.
+    #[inline(always)]
+    fn note<W: Window, C: Construct>(
         &self,
         site: &Site<'_, '_, W, C>,
+        words: &[AtomicU32; 2],
+        last: u32,
+        rests: bool,
+    ) {
+        words[1].store(last, Relaxed);
+        words[0].store(after(last, Event { rests, cpu: site.cpu, level: site.level }), Relaxed);
+    }
+
+    // Sites go by value where it is cold, so that the path of a hit need not lay one down in memory.
+    #[cold]
+    #[inline(never)]
+    fn refuse<W: Window, C: Construct>(
+        &self,
+        site: Site<'_, '_, W, C>,
         page: PhysAddr,
         kind: MisuseKind,
     ) -> bool {
@@ -250,20 +201,20 @@ impl Checked {
         false
     }
 
-    fn report<W: Window, C: Construct>(&self, site: &Site<'_, '_, W, C>, page: PhysAddr, kind: MisuseKind) {
+    fn report<W: Window, C: Construct>(&self, site: Site<'_, '_, W, C>, page: PhysAddr, kind: MisuseKind) {
         let words = self.words(page).map(|words| [words[0].load(Relaxed), words[1].load(Relaxed)]);
         let [last, before] = words.unwrap_or_default().map(event);
         (self.config.report)(&Misuse { kind, page, cpu: site.cpu, level: site.level, last, before });
     }
 
-    fn is_poisoned<W: Window, C: Construct>(&self, site: &Site<'_, '_, W, C>) -> bool {
+    fn is_poisoned<W: Window, C: Construct>(&self, site: Site<'_, '_, W, C>) -> bool {
         // Tops are written to while they rest: by changes of the kernel map.
-        self.config.poison && site.level != site.source.layout().top() && Self::is_tracked(site)
+        self.config.poison && site.level != site.source.layout().top() && Self::is_tracked(&site)
     }
 
     /// Offset of the first word that is not `pattern`.
     fn find_other<W: Window, C: Construct>(
-        site: &Site<'_, '_, W, C>,
+        site: Site<'_, '_, W, C>,
         page: PhysAddr,
         pattern: u64,
     ) -> Option<u32> {
@@ -273,12 +224,16 @@ impl Checked {
             // SAFETY: the guard is valid for the frame, which is the caller's alone: it is a page between user and lists.
             let words =
                 unsafe { core::slice::from_raw_parts(guard.base().cast::<u64>().as_ptr(), FRAME_SIZE / 8) };
-            let at = words.iter().position(|w| *w != pattern)?;
+            // Run by run, without a branch for each word.
+            let differs = |run: &[u64; RUN]| run.iter().fold(0, |any, w| any | (w ^ pattern)) != 0;
+            let (runs, _) = words.as_chunks::<RUN>();
+            let n = runs.iter().position(differs)?;
+            let at = n * RUN + runs[n].iter().position(|w| *w != pattern)?;
             Some((from + at * 8) as u32)
         })
     }
 
-    fn fill<W: Window, C: Construct>(site: &Site<'_, '_, W, C>, page: PhysAddr, pattern: u64) {
+    fn fill<W: Window, C: Construct>(site: Site<'_, '_, W, C>, page: PhysAddr, pattern: u64) {
         let bytes = 1usize << site.source.layout().table_shift[site.level.at()];
         for from in (0..bytes).step_by(FRAME_SIZE) {
             let guard = site.source.window().map(PhysAddr(page.0 + from as u64));
@@ -290,10 +245,12 @@ impl Checked {
         }
     }
 
-    /// Looks for what was written at rest, and clears the page in poison mode.
+    /// Looks for what was written at rest, if it is `due`, and clears the page in poison mode.
+    #[cold]
+    #[inline(never)]
     fn wake<W: Window, C: Construct>(
         &self,
-        site: &Site<'_, '_, W, C>,
+        site: Site<'_, '_, W, C>,
         page: PhysAddr,
         due: bool,
     ) -> Result<(), MisuseKind> {
@@ -314,66 +271,98 @@ impl Checked {
         }
         Ok(())
     }
+
+    /// Looks for what its user left in a page, if it is `due`, and fills it in poison mode.
+    #[cold]
+    #[inline(never)]
+    fn lay_down<W: Window, C: Construct>(
+        &self,
+        site: Site<'_, '_, W, C>,
+        page: PhysAddr,
+        due: bool,
+    ) -> Result<(), MisuseKind> {
+        if due
+            && site.level != site.source.layout().top()
+            && let Some(offset) = Self::find_other(site, page, 0)
+        {
+            return Err(MisuseKind::Dirty { offset });
+        }
+        if self.is_poisoned(site) {
+            Self::fill(site, page, PATTERN);
+        }
+        Ok(())
+    }
+
+    /// Why a page whose last event is `last` cannot be given back, if it cannot.
+    #[cold]
+    #[inline(never)]
+    fn why<W: Window, C: Construct>(site: Site<'_, '_, W, C>, last: u32) -> Option<MisuseKind> {
+        let top = site.source.layout().top();
+        match event(last) {
+            None => Some(MisuseKind::Foreign),
+            Some(last) if last.rests => Some(MisuseKind::GivenTwice),
+            Some(last) => ((last.level == top) != (site.level == top)).then_some(MisuseKind::WrongClass),
+        }
+    }
 }
 
 impl Check for Checked {
     fn made<W: Window, C: Construct>(&self, site: &Site<'_, '_, W, C>, page: &Clean, rests: bool) {
         if let Some(words) = self.words(page.addr()).filter(|_| Self::is_tracked(site)) {
-            self.note(site, words, rests);
-            if rests && self.is_poisoned(site) {
-                Self::fill(site, page.addr(), PATTERN);
+            self.note(site, words, words[0].load(Relaxed), rests);
+            if rests && self.is_poisoned(*site) {
+                Self::fill(*site, page.addr(), PATTERN);
             }
         }
     }
 
+    #[inline(always)]
     fn given<W: Window, C: Construct>(&self, site: &Site<'_, '_, W, C>, page: &Clean) -> bool {
         let at = page.addr();
-        let Some(words) = self.words(at) else { return self.refuse(site, at, MisuseKind::Foreign) };
+        let Some(words) = self.words(at) else { return self.refuse(*site, at, MisuseKind::Foreign) };
         if !Self::is_tracked(site) {
             return true;
         }
-        let top = site.source.layout().top();
-        match event(words[0].load(Relaxed)) {
-            None => return self.refuse(site, at, MisuseKind::Foreign),
-            Some(last) if last.rests => return self.refuse(site, at, MisuseKind::GivenTwice),
-            Some(last) if (last.level == top) != (site.level == top) => {
-                return self.refuse(site, at, MisuseKind::WrongClass);
-            }
-            Some(_) => {}
-        }
-        if self.is_due(words)
-            && site.level != top
-            && let Some(offset) = Self::find_other(site, at, 0)
+        let last = words[0].load(Relaxed);
+        // Handed out at the level that it is given back at: as it nearly always is.
+        if last & STATE != KNOWN | u32::from(site.level.0) << LEVEL
+            && let Some(kind) = Self::why(*site, last)
         {
-            return self.refuse(site, at, MisuseKind::Dirty { offset });
+            return self.refuse(*site, at, kind);
         }
-        self.note(site, words, true);
-        if self.is_poisoned(site) {
-            Self::fill(site, at, PATTERN);
+        if self.closely.is_due(last >> NUMBER)
+            && let Err(kind) = self.lay_down(*site, at, self.content.is_due(last >> NUMBER))
+        {
+            return self.refuse(*site, at, kind);
         }
+        self.note(site, words, last, true);
         true
     }
 
+    #[inline(always)]
     fn taken<W: Window, C: Construct>(&self, site: &Site<'_, '_, W, C>, page: &Clean) -> bool {
         let at = page.addr();
         let Some(words) = self.words(at).filter(|_| Self::is_tracked(site)) else { return true };
-        if event(words[0].load(Relaxed)).is_none_or(|last| !last.rests) {
-            return self.refuse(site, at, MisuseKind::TakenTwice);
+        let last = words[0].load(Relaxed);
+        if last & (KNOWN | RESTS) != KNOWN | RESTS {
+            return self.refuse(*site, at, MisuseKind::TakenTwice);
         }
-        if let Err(kind) = self.wake(site, at, self.is_due(words)) {
-            return self.refuse(site, at, kind);
+        if self.closely.is_due(last >> NUMBER)
+            && let Err(kind) = self.wake(*site, at, self.content.is_due(last >> NUMBER))
+        {
+            return self.refuse(*site, at, kind);
         }
-        self.note(site, words, false);
+        self.note(site, words, last, false);
         true
     }
 
     fn leaves<W: Window, C: Construct>(&self, site: &Site<'_, '_, W, C>, page: &Clean) {
         let at = page.addr();
         let Some(words) = self.words(at).filter(|_| Self::is_tracked(site)) else { return };
-        if let Err(kind) = self.wake(site, at, true) {
+        if let Err(kind) = self.wake(*site, at, true) {
             // The allocator has to get it zero.
-            self.report(site, at, kind);
-            Self::fill(site, at, 0);
+            self.report(*site, at, kind);
+            Self::fill(*site, at, 0);
         }
         words.iter().for_each(|word| word.store(0, Relaxed));
     }

@@ -1,0 +1,253 @@
+//! Memory in tables and in lists, as `/proc/meminfo` and `/sys/devices/system/node/nodeN/meminfo` of Linux show it.
+//!
+//! Nothing is allocated: a kernel writes [`Quicklists::meminfo`] into whatever it has. It looks like this, with two nodes:
+//!
+//! ```text
+//! MemTotal:         524284 kB
+//! MemFree:          523992 kB
+//! MemZero:               0 kB
+//! LowTotal:         524284 kB
+//! LowFree:          523992 kB
+//! TableMemory:         292 kB
+//! PageTables:          160 kB
+//! Quicklists:          132 kB
+//! QuicklistsCpu:       112 kB
+//! QuicklistsMax:     32748 kB
+//! Node 0 LowTotal:         262140 kB
+//! Node 0 LowFree:          261848 kB
+//! Node 0 TableMemory:         292 kB
+//! Node 0 Quicklists:           20 kB
+//! Node 0 QuicklistsMax:     16365 kB
+//! Node 1 LowTotal:         262144 kB
+//! ```
+//!
+//! **Format.** A line is a name, a colon, spaces, a number, a space and `kB`; lines of a node begin with `Node`, a space, its number and
+//! a space. Names stay and keep their meaning and their order; new ones may come in between. kB are 1024 bytes; what is no whole
+//! number of them (tables smaller than a frame) is rounded up.
+//!
+//! | name | what |
+//! |---|---|
+//! | `MemTotal`, `MemFree` | frames under management; free ones of these |
+//! | `MemZero` | free and known to be zero |
+//! | `LowTotal`, `LowFree` | the same without high memory, where no tables are; the nodes' add up to it |
+//! | `TableMemory` | tables in use, and pages kept for tables, by home node; the nodes' add up to it |
+//! | `PageTables` | tables in use: pages handed out and not taken back |
+//! | `Quicklists` | pages kept for tables, as in Linux 2.6.27; of a node: what rests in its depots and its queue |
+//! | `QuicklistsCpu` | those of them that CPUs have at hand; with the nodes' `Quicklists` this adds up to the whole |
+//! | `QuicklistsMax` | what may be kept at the moment; the nodes' add up to it |
+//!
+//! `TableMemory` is `PageTables` and `Quicklists` together, at rest; while much is going on each is off by what is going on (I7).
+//! What each CPU has at hand it alone knows, so that the nodes' part of `QuicklistsCpu` is not told.
+use super::check::Check;
+use super::{Construct, Layout, NodeCounts, PolicyCounts, Quicklists};
+use crate::addr::FRAME_SHIFT;
+use crate::cpu::NodeId;
+use crate::frames::Frames;
+use crate::window::Window;
+use core::fmt;
+
+/// Memory of a whole machine. All in bytes; its [`lines`](Self::lines) say what each is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Memory {
+    /// Under management.
+    pub total: u64,
+    /// Free.
+    pub free: u64,
+    /// Free and known to be zero.
+    pub zero: u64,
+    /// Under management, without high memory.
+    pub low_total: u64,
+    /// Free, without high memory.
+    pub low_free: u64,
+    /// In tables or kept for them.
+    pub tables: u64,
+    /// In tables that are in use.
+    pub page_tables: u64,
+    /// Kept for tables.
+    pub quicklists: u64,
+    /// Kept for tables by CPUs for themselves.
+    pub at_hand: u64,
+    /// That may be kept for tables at the moment.
+    pub most: u64,
+}
+
+/// Memory of one node, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NodeMemory {
+    /// Under management, without high memory.
+    pub low_total: u64,
+    /// Free, without high memory.
+    pub low_free: u64,
+    /// In tables or kept for them, anywhere.
+    pub tables: u64,
+    /// Kept for tables in the node's depots and in the queue of what came home.
+    pub quicklists: u64,
+    /// That may be kept for tables at the moment.
+    pub most: u64,
+}
+
+fn frames_bytes(frames: u32) -> u64 {
+    u64::from(frames) << FRAME_SHIFT
+}
+
+impl NodeMemory {
+    /// That of `node`, of which lists for trees of `layout` say `counts`. Tops that came home and wait are taken to be as large as
+    /// other tables: the node counts them together.
+    pub fn new(frames: &Frames, layout: &Layout, node: NodeId, counts: &NodeCounts) -> Self {
+        let bytes = |tops: u32, others: u32| {
+            u64::from(tops) * layout.table_bytes(layout.top())
+                + u64::from(others) * layout.table_bytes(super::Level::PTE)
+        };
+        NodeMemory {
+            low_total: frames_bytes(frames.node_frames(node)),
+            low_free: frames_bytes(frames.node_free(node)),
+            tables: bytes(counts.tops, counts.pages),
+            quicklists: bytes(counts.depot_tops, counts.depot_zero + counts.came_home),
+            most: frames_bytes(counts.budget),
+        }
+    }
+
+    /// Names and bytes of its lines.
+    pub fn lines(&self) -> [(&'static str, u64); 5] {
+        [
+            ("LowTotal", self.low_total),
+            ("LowFree", self.low_free),
+            ("TableMemory", self.tables),
+            ("Quicklists", self.quicklists),
+            ("QuicklistsMax", self.most),
+        ]
+    }
+}
+
+impl Memory {
+    /// That of a machine of which a policy for trees of `layout` says `counts`, and whose lists belong to CPUs: what is kept is kept
+    /// at hand, and there is no bound that is known.
+    pub fn new(frames: &Frames, layout: &Layout, counts: &PolicyCounts) -> Self {
+        let all = frames.counts();
+        let nodes = || (0..frames.nodes()).map(NodeId);
+        let (page_tables, quicklists) = (counts.live_bytes(layout), counts.cached_bytes(layout));
+        Memory {
+            total: frames_bytes(all.total),
+            free: frames_bytes(all.free),
+            zero: frames_bytes(all.zero),
+            low_total: nodes().map(|node| frames_bytes(frames.node_frames(node))).sum(),
+            low_free: nodes().map(|node| frames_bytes(frames.node_free(node))).sum(),
+            tables: page_tables + quicklists,
+            page_tables,
+            quicklists,
+            at_hand: quicklists,
+            most: 0,
+        }
+    }
+
+    /// The same where nodes have lists as well.
+    fn with_nodes(self, nodes: impl Iterator<Item = NodeMemory>) -> Self {
+        let whole = Memory { tables: 0, ..self };
+        nodes.fold(whole, |sum, node| Memory {
+            tables: sum.tables + node.tables,
+            at_hand: sum.at_hand.saturating_sub(node.quicklists),
+            most: sum.most + node.most,
+            ..sum
+        })
+    }
+
+    /// Names and bytes of its lines.
+    pub fn lines(&self) -> [(&'static str, u64); 10] {
+        [
+            ("MemTotal", self.total),
+            ("MemFree", self.free),
+            ("MemZero", self.zero),
+            ("LowTotal", self.low_total),
+            ("LowFree", self.low_free),
+            ("TableMemory", self.tables),
+            ("PageTables", self.page_tables),
+            ("Quicklists", self.quicklists),
+            ("QuicklistsCpu", self.at_hand),
+            ("QuicklistsMax", self.most),
+        ]
+    }
+}
+
+/// A line's name and number, in columns as Linux has them.
+fn write_line(f: &mut fmt::Formatter<'_>, name: &str, bytes: u64) -> fmt::Result {
+    let spaces = 15usize.saturating_sub(name.len());
+    writeln!(f, "{name}:{:spaces$}{:>8} kB", "", bytes.div_ceil(1024))
+}
+
+/// Lines of a machine, without those of nodes.
+impl fmt::Display for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.lines().into_iter().try_for_each(|(name, bytes)| write_line(f, name, bytes))
+    }
+}
+
+/// Lines of a node.
+pub struct NodeLines(
+    /// Which.
+    pub NodeId,
+    /// What it has.
+    pub NodeMemory,
+);
+
+impl fmt::Display for NodeLines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let NodeLines(node, memory) = self;
+        memory.lines().into_iter().try_for_each(|(name, bytes)| {
+            write!(f, "Node {} ", node.0)?;
+            write_line(f, name, bytes)
+        })
+    }
+}
+
+/// Lists that write themselves.
+struct Meminfo<'l, 'm, W, C, K>(&'l Quicklists<'m, W, C, K>);
+
+impl<W: Window, C: Construct, K: Check> fmt::Display for Meminfo<'_, '_, W, C, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.memory().fmt(f)?;
+        self.0.nodes().try_for_each(|node| NodeLines(node, self.0.node_memory(node)).fmt(f))
+    }
+}
+
+impl<W: Window, C: Construct, K: Check> Quicklists<'_, W, C, K> {
+    /// Memory in tables and lists as text, in the manner of `/proc/meminfo`: the whole, and then node by node. Takes
+    /// no lock and allocates nothing.
+    ///
+    /// ```
+    /// use ptarmigan::{format::X86_64, frames::Ask, hosted::{Host, HostConfig}};
+    /// use ptarmigan::quicklist::{Level, Policy};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let host = Host::<X86_64>::new(HostConfig::default())?;
+    /// let (lists, cpus) = (host.quicklists()?, host.slots());
+    /// let pages = [(); 5].map(|()| lists.alloc(&cpus[0].pin(), Level::PTE, Ask::NORMAL));
+    /// for page in pages.into_iter().skip(2) {
+    ///     lists.unused(&cpus[0].pin(), Level::PTE, page?);
+    /// }
+    /// let text = lists.meminfo().to_string();
+    /// assert!(text.contains("PageTables:            8 kB\n"), "two pages are out");
+    /// # lists.drain(&cpus[0].pin());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn meminfo(&self) -> impl fmt::Display + '_ {
+        Meminfo(self)
+    }
+
+    /// The whole's figures, as numbers.
+    pub fn memory(&self) -> Memory {
+        let source = self.source();
+        let whole = Memory::new(source.frames(), source.layout(), &super::Policy::counts(self));
+        whole.with_nodes(self.nodes().map(|node| self.node_memory(node)))
+    }
+
+    /// A node's figures, as numbers.
+    pub fn node_memory(&self, node: NodeId) -> NodeMemory {
+        NodeMemory::new(self.source().frames(), self.source().layout(), node, &self.node_counts(node))
+    }
+
+    fn nodes(&self) -> impl Iterator<Item = NodeId> + use<W, C, K> {
+        (0..self.source().frames().nodes()).map(NodeId)
+    }
+}
