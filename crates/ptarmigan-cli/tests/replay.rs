@@ -173,8 +173,50 @@ fn several_traces_make_one_document() {
 
 #[test]
 fn data_frames_can_be_touched() {
-    let ran = on("touch", &forking(6), &["--touch-data", "--sanitize"]);
+    let ran = on("touch", &forking(6), &["--touch-data", "--sanitize", "--idle-zero", "9"]);
     assert_eq!(ran.status, Some(0), "{}", ran.err);
+}
+
+#[test]
+fn frames_cleared_ahead_are_found_and_the_time_for_it_is_charged() {
+    let fixture = shipped("fixture.ptrace");
+    let args = ["replay", &fixture, "--touch-data", "--sanitize", "--policy", "plain,ptarmigan", "--json"];
+    let lazy = json(&args);
+    let doc = json(&[&args[..], &["--idle-zero", "64", "--use-lines", "8"]].concat());
+    for (run, lazy) in
+        doc["runs"].as_array().expect("runs").iter().zip(lazy["runs"].as_array().expect("runs"))
+    {
+        assert_eq!(run["sanitizer"]["findings"], 0);
+        assert_eq!(run["truth"]["checked"], run["truth"]["equal"], "{run}");
+        let count =
+            |run: &Value, whose: &str, what: &str| run["zero"][whose][what].as_u64().expect("a count");
+        for whose in ["faults", "zones"] {
+            let [asked, found, then] = ["asked", "found", "cleared_then"].map(|what| count(run, whose, what));
+            assert!(asked > 0 && asked == found + then, "{run}");
+            assert!(count(run, whose, "cleared_ahead") <= asked, "{run}");
+            assert_eq!(count(lazy, whose, "cleared_ahead"), 0, "{lazy}");
+        }
+        assert_eq!(count(run, "faults", "asked"), count(lazy, "faults", "asked"), "the same program");
+        assert!(count(run, "faults", "found") > 0, "{run}");
+        assert_eq!(count(lazy, "faults", "found"), 0, "nobody clears ahead unasked: {lazy}");
+        let time = |what: &str| run["zero"]["times"][what].as_f64().expect("a number");
+        assert!(time("ahead_ns") > 0.0 && time("without_ns") > 0.0, "{run}");
+        assert!(time("total_ns") > time("replay_ns"), "{run}");
+        assert!(lazy["zero"]["times"].is_null(), "{lazy}");
+    }
+    let plain = json(&["replay", &fixture, "--policy", "ptarmigan", "--json"]);
+    assert!(plain["runs"][0]["zero"].is_null(), "without data and idle work there is nothing to say");
+}
+
+#[test]
+fn text_of_frames_cleared_ahead_fits_80_columns() {
+    let fixture = shipped("fixture.ptrace");
+    let ran = ptarmigan(&["replay", &fixture, "--touch-data", "--idle-zero", "64", "--policy", "ptarmigan"]);
+    assert_eq!(ran.status, Some(0), "{}", ran.err);
+    assert!(ran.out.contains("cleared ahead") && ran.out.contains("x the time without"), "{}", ran.out);
+    for line in ran.out.lines() {
+        assert!(line.chars().count() <= 80, "{} columns: {line}", line.chars().count());
+    }
 }
 
 #[test]
@@ -269,6 +311,8 @@ fn bad_settings_are_one_line() {
     one_line(&with(&["--cpus", "100", "--copies", "3"]), 1, "256 CPUs in all are the most");
     one_line(&ptarmigan(&["--cpus", "300"]), 2, "1..=256");
     one_line(&with(&["--historic-lists", "0"]), 2, "1..=3");
+    one_line(&with(&["--use-lines", "2"]), 2, "--touch-data");
+    one_line(&with(&["--touch-data", "--use-lines", "65"]), 2, "0..=64");
     one_line(&with(&["--v5-lists", "4"]), 2, "1..=3");
     one_line(&with(&["--policy", "best"]), 2, "plain, v5, v2008, ptarmigan");
     one_line(&with(&["--nodes", "60", "--memory", "1M"]), 1, "64 are the least");

@@ -15,6 +15,7 @@ pub mod quicklist;
 pub mod report;
 pub mod table;
 pub mod yardstick;
+pub mod zero;
 
 use clap::{Args, Subcommand};
 
@@ -36,6 +37,8 @@ enum Bench {
     Faults(Options),
     /// Pages for tables, taken and given back, in nanoseconds per pair.
     Quicklist(Options),
+    /// Frames cleared through the caches and past them, now and ahead, in nanoseconds per frame.
+    Zero(Options),
     /// Forked children that read pages far apart, in nanoseconds per fault.
     Holt(Options),
     /// Fork on one CPU, exit on the others: memory that lists come to keep. Counts, no times.
@@ -85,6 +88,7 @@ impl BenchArgs {
             Bench::Quicklist(options) => {
                 (quicklist::side_by_side(options.rounds, &quicklist::Sizes::FULL, Vec::new()), options)
             }
+            Bench::Zero(options) => (zero::run(options.rounds, &zero::Sizes::FULL), options),
             Bench::Holt(options) => (holt::run(options.rounds), options),
             Bench::Imbalance(options) => {
                 let report = imbalance::run(options.historic_lists).map_err(Failure::new)?;

@@ -3,6 +3,8 @@
 //! A prefaulted arena, a last-in-first-out free list kept *outside* the pages, and a bump pointer behind it. The
 //! arena is poisoned once, so that nobody profits from memory that happens to be fresh and zero. "Physical"
 //! addresses are host addresses: `phys_to_virt` is the identity for every contender.
+//!
+//! It has nothing to do with the library's `PagePool`, which is a contender of its own in [`quicklist`](super::quicklist).
 
 use std::alloc::{Layout, alloc, handle_alloc_error};
 use std::cell::Cell;

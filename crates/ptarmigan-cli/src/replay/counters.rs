@@ -179,6 +179,7 @@ struct Lists {
 struct Counts {
     allocs: u64,
     frees: u64,
+    /// At least so many: pages that came from the allocator beside another one's count as misses, not as hits.
     hits: u64,
     refills: u64,
     misses: u64,

@@ -30,6 +30,8 @@ pub struct Job<'a> {
     pub copies: usize,
     /// Whether to go on when memory has run out.
     pub keep_going: bool,
+    /// Frames that an idle CPU clears ahead.
+    pub idle_zero: u32,
 }
 
 /// What it took.
@@ -179,6 +181,7 @@ impl Job<'_> {
                         crewed: each > 1,
                         relay,
                         keep_going: self.keep_going,
+                        idle_zero: self.idle_zero,
                         watch: watch(),
                         outcome: Outcome::default(),
                     };

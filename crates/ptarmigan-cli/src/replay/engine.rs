@@ -7,6 +7,7 @@ use super::relay::{Relay, Told};
 use super::schedule::{Op, Program};
 use super::spaces::{Held, Of};
 use super::watch::Watch;
+use super::zero::clear_ahead;
 use ptarmigan::addr::VirtAddr;
 use ptarmigan::cpu::CpuId;
 use ptarmigan::format::Format;
@@ -54,6 +55,8 @@ pub struct Engine<'a, F: Format, M, W> {
     pub relay: &'a Relay,
     /// Whether to go on when memory has run out.
     pub keep_going: bool,
+    /// Frames that an idle CPU clears ahead.
+    pub idle_zero: u32,
     /// Who looks on.
     pub watch: W,
     /// What has come of it.
@@ -257,7 +260,13 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
                     Of::Nothing => {}
                 }
             }
-            Op::Idle { slot } => self.m.policy().idle(&self.slots[usize::from(slot)].pin()),
+            Op::Idle { slot } => {
+                let pin = self.slots[usize::from(slot)].pin();
+                self.m.policy().idle(&pin);
+                if self.idle_zero > 0 {
+                    self.outcome.ahead += clear_ahead(self.m, &pin, self.idle_zero);
+                }
+            }
             Op::Take { space } => self.spaces.take(space)?,
             Op::Give { space } => self.spaces.give(space)?,
             Op::Share { space } => self.spaces.share(space)?,

@@ -29,6 +29,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 mod watch;
+mod zero;
 
 use crate::{Context, Failure, print};
 pub use events::Loaded;
@@ -60,6 +61,13 @@ pub struct Args {
     /// Say all that the policy has counted, too: memory as /proc/meminfo does, and tables by node, CPU and level.
     #[arg(long)]
     counters: bool,
+    /// Cache lines of each fresh page that its program writes to at once. The store that faults is one.
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "touch_data",
+          value_parser = clap::value_parser!(u8).range(0..=64))]
+    use_lines: u8,
+    /// Frames that a CPU clears ahead each time it has nothing to do; the time it takes is shown apart.
+    #[arg(long, value_name = "FRAMES", default_value_t = 0)]
+    idle_zero: u32,
     /// Go on when memory runs out, leaving out what could not be done.
     #[arg(long)]
     keep_going: bool,

@@ -35,6 +35,8 @@ pub struct Outcome {
     pub first_odd: Option<(u32, u32, String)>,
     /// Events of tasks that have no space because there was no memory for it.
     pub skipped: u64,
+    /// Processor time that idle CPUs spent on clearing frames ahead.
+    pub ahead: std::time::Duration,
     /// Times that memory ran out.
     pub out_of_memory: u64,
     /// The first of them: event, task, reason.
@@ -93,6 +95,7 @@ impl Outcome {
             all.odd += part.odd;
             all.first_odd = all.first_odd.into_iter().chain(part.first_odd).min_by_key(|first| first.0);
             all.skipped += part.skipped;
+            all.ahead += part.ahead;
             all.out_of_memory += part.out_of_memory;
             let first = all.first_out_of_memory.into_iter().chain(part.first_out_of_memory);
             all.first_out_of_memory = first.min_by_key(|first| first.0);

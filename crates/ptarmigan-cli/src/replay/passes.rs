@@ -14,6 +14,7 @@ use super::schedule::{CpuMap, Schedule};
 use super::speed::{Rate, Rounds, Timed, median};
 use super::stream::{Nothing, Stream};
 use super::watch::{Unwatched, Watch};
+use super::zero::{Round, Times, ZeroReport};
 use crate::{Context, Failure, print, progress};
 use ptarmigan::cpu::MAX_CPUS;
 use ptarmigan::format::{Format, X86_64};
@@ -49,6 +50,8 @@ struct Counted {
     /// Round by round: the stream over the policy, and over nothing.
     stream_ns: Vec<(f64, f64)>,
     rounds: Rounds,
+    /// With idle moments used and without, round by round.
+    ahead: Vec<Round>,
 }
 
 /// Replays one trace on all policies.
@@ -128,6 +131,9 @@ impl Counted {
         self.run.events_per_s = self.rounds.events_per_s(job.workers());
         self.run.workers = self.rounds.workers(&replay.schedule, replay.alone.as_ref(), replay.clock);
         self.run.copies = self.rounds.copies(job.copies);
+        if let Some(zero) = &mut self.run.zero {
+            zero.times = Times::of(&self.ahead);
+        }
         self.run
     }
 }
@@ -156,7 +162,8 @@ impl<'a> Replay<'a> {
     }
 
     fn job_of<'s>(&'s self, schedule: &'s Schedule, copies: usize) -> Job<'s> {
-        Job { trace: self.trace, schedule, copies, keep_going: self.args.keep_going }
+        let Args { keep_going, idle_zero, .. } = *self.args;
+        Job { trace: self.trace, schedule, copies, keep_going, idle_zero }
     }
 
     fn host(&self, job: &Job<'_>) -> Result<Host<TheFormat>, Failure> {
@@ -165,6 +172,7 @@ impl<'a> Replay<'a> {
             nodes: self.args.nodes,
             bytes: self.args.memory,
             touch_data: self.args.touch_data,
+            use_lines: usize::from(self.args.use_lines),
             ..HostConfig::default()
         };
         Host::new(config).context("cannot set the machine up")
@@ -198,6 +206,13 @@ impl<'a> Replay<'a> {
             let outcome = self.pass(&machine, || Unwatched, "counting")?;
             let flushes = machine.tlb().counts();
             let counts = machine.policy().counts();
+            let Args { touch_data, idle_zero, .. } = *self.args;
+            let zero = (touch_data || idle_zero > 0).then(|| ZeroReport {
+                idle_zero,
+                faults: machine.data().zero_counts().into(),
+                zones: host.frames().zero_counts().into(),
+                times: None,
+            });
             let mut log = machine.policy().hooks.log();
             let layout: Layout = TheFormat::LAYOUT;
             let levels = (0..usize::from(layout.levels)).map(|level| {
@@ -230,6 +245,7 @@ impl<'a> Replay<'a> {
                 peak_table_bytes: log.peak_bytes,
                 peak_cached_bytes: log.peak_cached,
                 flushes: flushes.into(),
+                zero,
                 sanitizer: SanitizerReport::default(),
                 truth: TruthReport::of(&outcome),
                 faults_outside: outcome.outside,
@@ -252,6 +268,7 @@ impl<'a> Replay<'a> {
                 single,
                 stream_ns: Vec::new(),
                 rounds: Rounds::default(),
+                ahead: Vec::new(),
             };
             drop(log);
             Ok((counted, outcome))
@@ -311,14 +328,21 @@ impl<'a> Replay<'a> {
 
     /// How often whole replays are repeated. Comparisons need more than a speed does.
     fn speed_rounds(&self) -> usize {
-        if self.job().workers() > 1 { COMPARED_ROUNDS } else { SPEED_ROUNDS }
+        let compared = self.job().workers() > 1 || self.args.idle_zero > 0;
+        if compared { COMPARED_ROUNDS } else { SPEED_ROUNDS }
     }
 
     /// Passes that do nothing but replay: all that was asked for, and what it is compared with.
     fn speed(&self, one: &mut Counted) -> Result<(), Failure> {
-        let Counted { policy, ref mut rounds, .. } = *one;
+        let Counted { policy, ref mut rounds, ref mut ahead, .. } = *one;
         let job = self.job();
-        rounds.all.push(self.rate(policy, &job)?);
+        let (took, outcome, _) = self.bare(policy, &job, || Unwatched)?;
+        rounds.all.push(Rate::new(self.trace.steps.len() * job.copies, took));
+        if job.idle_zero > 0 {
+            let (lazy, _, _) = self.bare(policy, &Job { idle_zero: 0, ..job }, || Unwatched)?;
+            let of_all = |took: Took| took.processor * job.workers() as u32;
+            ahead.push(Round { with: of_all(took), ahead: outcome.ahead, without: of_all(lazy) });
+        }
         if job.copies > 1 {
             rounds.one_copy.push(self.rate(policy, &self.job_of(&self.schedule, 1))?);
         }
@@ -326,14 +350,14 @@ impl<'a> Replay<'a> {
             let job = self.job_of(alone, 1);
             rounds.one_worker.push(self.rate(policy, &job)?);
             let len = alone.programs.iter().map(|program| program.ops.len()).sum();
-            let (_, watches) = self.bare(policy, &job, || Timed::new(self.clock, len))?;
+            let (_, _, watches) = self.bare(policy, &job, || Timed::new(self.clock, len))?;
             watches.into_iter().for_each(|timed| rounds.timed(timed));
         }
         Ok(())
     }
 
     fn rate(&self, policy: Choice, job: &Job<'_>) -> Result<Rate, Failure> {
-        let (took, _) = self.bare(policy, job, || Unwatched)?;
+        let (took, _, _) = self.bare(policy, job, || Unwatched)?;
         Ok(Rate::new(self.trace.steps.len() * job.copies, took))
     }
 
@@ -342,14 +366,14 @@ impl<'a> Replay<'a> {
         policy: Choice,
         job: &Job<'_>,
         watch: impl Fn() -> W + Sync,
-    ) -> Result<(Took, Vec<W>), Failure> {
+    ) -> Result<(Took, Outcome, Vec<W>), Failure> {
         let host = self.host(job)?;
         with_policy!(host, policy, |made| {
             let tlb = self.args.tags.config(job.cpus());
             let machine =
                 HostMachine::with_tlb(&host, made, NoTlb, tlb, Delivery::AtOnce).context("machine")?;
-            let (_, took, watches) = job.run(&machine, watch, |_| {})?;
-            Ok((took, watches))
+            let (outcome, took, watches) = job.run(&machine, watch, |_| {})?;
+            Ok((took, outcome, watches))
         })
     }
 

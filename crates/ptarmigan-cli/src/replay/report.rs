@@ -3,6 +3,7 @@ use super::counters::Counters;
 use super::events::Loaded;
 use super::outcome::{Outcome, Sample};
 use super::speed::{Copies, Workers};
+use super::zero::ZeroReport;
 use ptarmigan::tlb::FlushCounts;
 use ptarmigan_trace::Sampled;
 use serde::ser::SerializeMap;
@@ -66,6 +67,9 @@ pub struct Run {
     pub peak_cached_bytes: u64,
     /// Issued.
     pub flushes: Flushes,
+    /// Frames asked for as zero, if data frames have memory or idle moments were used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zero: Option<ZeroReport>,
     /// If asked for.
     pub sanitizer: SanitizerReport,
     /// Against Linux's own counts.
@@ -312,6 +316,9 @@ impl Run {
             bytes(self.peak_cached_bytes)
         )?;
         writeln!(out, "flushes  of one page {page}, of a range {range}, full {full}")?;
+        if let Some(zero) = &self.zero {
+            zero.write(out)?;
+        }
         if self.sanitizer.ran {
             write!(out, "sanitizer  {} finding(s)", self.sanitizer.findings)?;
             if self.sanitizer.passes > 1 {

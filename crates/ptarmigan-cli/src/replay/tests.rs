@@ -44,7 +44,7 @@ struct Setting {
 const PLAIN: Setting = Setting { copies: 1, nodes: 1, delivery: Delivery::AtOnce };
 
 fn replay(trace: &Loaded, schedule: &Schedule, setting: &Setting) -> (Outcome, Left) {
-    let job = Job { trace, schedule, copies: setting.copies, keep_going: false };
+    let job = Job { trace, schedule, copies: setting.copies, keep_going: false, idle_zero: 0 };
     let config = HostConfig { cpus: job.cpus(), nodes: setting.nodes, ..HostConfig::default() };
     let host = Host::<X86_64>::new(config).expect("a machine");
     let lists = host.quicklists().expect("lists");
@@ -250,7 +250,7 @@ impl Watch for Panicking<'_> {
 }
 
 fn failure(trace: &Loaded, schedule: &Schedule, faults: usize) -> Failure {
-    let job = Job { trace, schedule, copies: 1, keep_going: false };
+    let job = Job { trace, schedule, copies: 1, keep_going: false, idle_zero: 0 };
     let host = Host::<X86_64>::new(HostConfig { cpus: job.cpus(), ..HostConfig::default() }).expect("a host");
     let machine = HostMachine::new(&host, host.quicklists().expect("lists"), NoTlb).expect("a machine");
     let left = AtomicUsize::new(faults);

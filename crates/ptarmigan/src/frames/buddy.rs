@@ -3,8 +3,10 @@
 //! Each free block counts its known-zero frames. The count survives merging and splitting exactly and in constant
 //! time: a block that becomes the right half of a merged block keeps its own count in its first frame's record,
 //! and the merged block's count is the sum; so a split reads the right half's count back and the left half has
-//! the rest. Blocks that are zero throughout and all others are kept on lists apart.
+//! the rest. Blocks that are zero throughout, blocks of which a part is and blocks of which nothing is known are kept
+//! on lists apart: whoever wants zeros, or wants what is not, finds it without walking past the others.
 use super::FrameTable;
+use super::idle::ZeroTally;
 use super::meta::{FrameMeta, Use};
 use crate::addr::Pfn;
 
@@ -31,18 +33,43 @@ struct List {
 pub(super) struct Buddy {
     start: u32,
     end: u32,
-    /// `[all zero, others]`, by order.
-    lists: [[List; ORDERS]; 2],
+    /// `[all zero, mixed, none known to be zero]`, by order.
+    lists: [[List; ORDERS]; 3],
     free: u32,
     zero: u32,
+    /// Blocks that are zero throughout, by order.
+    whole: [u32; ORDERS],
+    pub tally: ZeroTally,
+}
+
+/// What is wanted of a block that has to be halved.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Want {
+    /// The half with more known-zero frames.
+    Zero,
+    /// The half with fewer: zeros are for others.
+    Other,
+    /// Something to clear where most is zero already: so parts become zero throughout, and then larger ones.
+    Clear,
 }
 
 const ZERO: usize = 0;
-const OTHER: usize = 1;
+const MIXED: usize = 1;
+const DIRTY: usize = 2;
+
+/// Which list a free block of 2^`order` frames belongs on, `zero` of which are known to be zero.
+fn kind(zero: u32, order: u8) -> usize {
+    match zero {
+        0 => DIRTY,
+        n if n == 1 << order => ZERO,
+        _ => MIXED,
+    }
+}
 
 /// A block taken off the lists.
 pub(super) struct Block {
     pub pfn: Pfn,
+    pub order: u8,
     /// Known-zero frames in it.
     pub zero: u32,
 }
@@ -50,7 +77,15 @@ pub(super) struct Block {
 impl Buddy {
     pub fn new(start: u32, end: u32) -> Self {
         let none = List { head: Pfn::NONE, tail: Pfn::NONE };
-        Buddy { start, end, lists: [[none; ORDERS]; 2], free: 0, zero: 0 }
+        Buddy {
+            start,
+            end,
+            lists: [[none; ORDERS]; 3],
+            free: 0,
+            zero: 0,
+            whole: [0; ORDERS],
+            tally: ZeroTally::default(),
+        }
     }
 
     pub fn free_frames(&self) -> u32 {
@@ -59,6 +94,11 @@ impl Buddy {
 
     pub fn zero_frames(&self) -> u32 {
         self.zero
+    }
+
+    /// Known-zero frames in blocks of 2^`order` frames or more that are zero throughout.
+    pub fn zero_in(&self, order: u8) -> u32 {
+        (order as usize..ORDERS).map(|o| self.whole[o] << o).sum()
     }
 
     /// Puts all frames of the zone on the lists, all of them zero or content unknown.
@@ -86,8 +126,9 @@ impl Buddy {
     }
 
     fn push(&mut self, table: &FrameTable, pfn: Pfn, order: u8, zero: u32) {
-        let which = if zero == 1 << order { ZERO } else { OTHER };
-        let list = &mut self.lists[which][order as usize];
+        let kind = kind(zero, order);
+        self.whole[order as usize] += u32::from(kind == ZERO);
+        let list = &mut self.lists[kind][order as usize];
         let meta = table.meta(pfn);
         meta.set_usage(Use::Free);
         meta.set_order(order);
@@ -103,8 +144,9 @@ impl Buddy {
     }
 
     fn unlink(&mut self, table: &FrameTable, meta: &FrameMeta, order: u8) {
-        let which = if meta.count() == 1 << order { ZERO } else { OTHER };
-        let list = &mut self.lists[which][order as usize];
+        let kind = kind(meta.count(), order);
+        self.whole[order as usize] -= u32::from(kind == ZERO);
+        let list = &mut self.lists[kind][order as usize];
         let (next, prev) = (meta.next(), meta.prev());
         if prev == Pfn::NONE {
             list.head = next;
@@ -119,31 +161,83 @@ impl Buddy {
         meta.set_usage(Use::Inside);
     }
 
-    fn find(&self, which: usize, order: u8, place: Place) -> Option<(Pfn, u8)> {
-        (order as usize..ORDERS).find_map(|o| {
-            let list = &self.lists[which][o];
-            let at = if place == Place::Bottom { list.head } else { list.tail };
-            (at != Pfn::NONE).then_some((at, o as u8))
-        })
+    /// The end of the list of `kind` and `order` that `place` names.
+    fn end(&self, kind: usize, order: usize, place: Place) -> Option<Pfn> {
+        let list = &self.lists[kind][order];
+        let at = if place == Place::Bottom { list.head } else { list.tail };
+        (at != Pfn::NONE).then_some(at)
+    }
+
+    /// The smallest block of 2^`order` frames or more that is on one of the lists of `kinds`; at equal size the first
+    /// of them counts.
+    fn find(&self, kinds: &[usize], order: u8, place: Place) -> Option<(Pfn, u8)> {
+        (order as usize..ORDERS)
+            .find_map(|o| kinds.iter().find_map(|kind| self.end(*kind, o, place)).map(|at| (at, o as u8)))
     }
 
     /// Takes a block of 2^`order` frames: a known-zero one if `want_zero` and there is one, a dirty one if not
     /// `want_zero` and there is one (zeros are not wasted on who does not need them).
     pub fn take(&mut self, table: &FrameTable, order: u8, want_zero: bool, place: Place) -> Option<Block> {
-        let first = if want_zero { ZERO } else { OTHER };
-        let (mut pfn, mut at) =
-            self.find(first, order, place).or_else(|| self.find(1 - first, order, place))?;
+        let (pfn, at) = if want_zero {
+            [ZERO, MIXED, DIRTY].iter().find_map(|kind| self.find(&[*kind], order, place))
+        } else {
+            // Not dirty ones of any size first: that would split large blocks while there are small ones.
+            self.find(&[DIRTY, MIXED], order, place).or_else(|| self.find(&[ZERO], order, place))
+        }?;
+        let want = if want_zero { Want::Zero } else { Want::Other };
+        let block = self.carve(table, (pfn, at), want, place, |at, _| at == order);
+        self.tally.served(order, want_zero, block.zero);
+        Some(block)
+    }
+
+    /// Takes a block of at most 2^`most` frames none of which is known to be zero, for somebody to clear it; `None` if
+    /// there is nothing to clear, or if it lies in the only free block of its size or more: that one is left whole, so that
+    /// who wants as many frames in a row at this moment finds them.
+    ///
+    /// Blocks of 2^`order` frames or more are preferred, the smallest of them, as requests take small ones first, and mixed
+    /// ones before dirty ones, as they become zero throughout soonest. Cleared parts go back and merge, so the block
+    /// that the next part comes from is the one that this one came from, as long as there is anything to clear in it.
+    pub fn take_dirty(&mut self, table: &FrameTable, most: u8, order: u8) -> Option<Block> {
+        let find = |order| self.find(&[MIXED, DIRTY], order, Place::Bottom);
+        let (pfn, at) = find(order).or_else(|| find(0))?;
+        let fits = |at, zero| at <= most && zero == 0;
+        self.has_other(pfn, at).then(|| self.carve(table, (pfn, at), Want::Clear, Place::Bottom, fits))
+    }
+
+    /// Whether there is a free block of 2^`order` frames or more besides `pfn`.
+    fn has_other(&self, pfn: Pfn, order: u8) -> bool {
+        let lists = self.lists.iter().flat_map(|by_order| &by_order[order as usize..]);
+        lists.flat_map(|list| [list.head, list.tail]).any(|at| at != Pfn::NONE && at != pfn)
+    }
+
+    /// Takes the free block `pfn` of 2^`at` frames off its list and halves it, putting the halves that are not wanted
+    /// back, until `fits` says that order and known-zero frames are right. Between equal halves the place decides.
+    fn carve(
+        &mut self,
+        table: &FrameTable,
+        (mut pfn, mut at): (Pfn, u8),
+        want: Want,
+        place: Place,
+        fits: impl Fn(u8, u32) -> bool,
+    ) -> Block {
         let meta = table.meta(pfn);
         let mut zero = meta.count();
         self.unlink(table, meta, at);
-        while at > order {
+        while !fits(at, zero) {
             at -= 1;
             let right = Pfn(pfn.0 + (1 << at));
             let right_zero = table.meta(right).count();
             let left_zero = zero - right_zero;
             let keep_right = match place {
-                // A request for zeros goes where they are; otherwise the place decides.
-                _ if want_zero && (left_zero == 1 << at) != (right_zero == 1 << at) => right_zero == 1 << at,
+                _ if left_zero != right_zero => {
+                    let (half, more_right) = (1 << at, right_zero > left_zero);
+                    match want {
+                        Want::Zero => more_right,
+                        Want::Other => !more_right,
+                        // A half without anything to clear is none.
+                        Want::Clear => (more_right && right_zero < half) || left_zero == half,
+                    }
+                }
                 Place::Bottom => false,
                 Place::Top => true,
             };
@@ -155,12 +249,12 @@ impl Buddy {
                 zero = left_zero;
             }
         }
-        self.free -= 1 << order;
+        self.free -= 1 << at;
         self.zero -= zero;
         let meta = table.meta(pfn);
         meta.set_usage(Use::Taken);
-        meta.set_order(order);
-        Some(Block { pfn, zero })
+        meta.set_order(at);
+        Block { pfn, order: at, zero }
     }
 
     /// Takes a block back, all of it zero or none of it known to be, and merges it with its free buddies.

@@ -4,12 +4,18 @@
 //! which the next one wants, and joining them to blocks and splitting these again would be work for nothing, under a
 //! lock that all CPUs need. Other CPUs of the node take from them only before they would run short: records of four
 //! frames share a cache line, so frames that wander make CPUs wait for each other for as long as the machine runs.
-use super::{Ask, Frames, NoFrame, Place, Request, Use, ZoneClass};
+//!
+//! Frames of a list are of unknown content. Beside it each CPU has a short stack of frames that are known to be zero
+//! (`data/zero.rs`), within the same bound.
+mod zero;
+
+use super::{Ask, Frames, NoFrame, Place, Request, Taken, Use, ZoneClass};
 use crate::addr::Pfn;
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::{NodeId, PerCpu, Pinned};
 use crate::sync::SpinLock;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use zero::{Zeros, ZerosShown};
 
 /// Frames that a CPU's list can hold. The model checker's threads have small stacks.
 const CAPACITY: usize = if cfg!(loom) { 64 } else { 4096 };
@@ -26,7 +32,10 @@ const BATCHES_PART: usize = 32;
 struct List {
     start: usize,
     n: usize,
+    /// So many at most: what the CPU may hold, less those that are zero.
+    limit: usize,
     items: [Pfn; CAPACITY],
+    zeros: Zeros,
 }
 
 impl List {
@@ -126,16 +135,26 @@ fn chain(frames: &Frames, head: Pfn) -> impl Iterator<Item = Pfn> + '_ {
     })
 }
 
+/// A data frame with one reference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a dropped frame is lost: give it back"]
+pub struct TakenData {
+    /// Its number.
+    pub pfn: Pfn,
+    /// Whether it is known to be zero. If not, its content is anything.
+    pub is_zero: bool,
+}
+
 /// The per-CPU lists and batches. In a CPU's list at most 4096 frames rest, and no more than 1/64 of its share of
 /// memory; in the batches of a node's CPUs at most 1/32 of the node's, whichever of them needs it. All are of the CPU's
 /// own node.
 pub struct DataFrames {
-    lists: PerCpu<List>,
+    lists: PerCpu<List, ZerosShown>,
     /// By CPU. Locked, as others may take from them.
     batches: BootSlice<Batches>,
     /// By node.
     kept: BootSlice<Kept>,
-    /// Frames of a list at most.
+    /// Frames of a list at most, those that are zero included.
     high: usize,
     /// Batches of a node at most.
     most: usize,
@@ -158,7 +177,9 @@ impl DataFrames {
         let high = (total / cpus.max(1) / PART).clamp(2, CAPACITY);
         let order = BATCH_ORDER.min((high / 2).ilog2() as u8);
         let most = total / nodes.max(1) / BATCHES_PART / BATCH;
-        let lists = PerCpu::new(boot, cpus, |_| List { start: 0, n: 0, items: [Pfn::NONE; CAPACITY] })?;
+        let list =
+            |_| List { start: 0, n: 0, limit: high, items: [Pfn::NONE; CAPACITY], zeros: Zeros::new(high) };
+        let lists = PerCpu::new(boot, cpus, list)?;
         let batches = boot.take(cpus, |_| Batches::new())?;
         let kept = boot.take(nodes, |_| Kept(AtomicUsize::new(0)))?;
         Ok(DataFrames { lists, batches, kept, high, most, order })
@@ -166,7 +187,9 @@ impl DataFrames {
 
     /// Boot memory for `cpus` CPUs and `nodes` nodes.
     pub const fn bytes(cpus: usize, nodes: usize) -> usize {
-        PerCpu::<List>::bytes(cpus) + BootMemory::bytes::<Batches>(cpus) + BootMemory::bytes::<Kept>(nodes)
+        PerCpu::<List, ZerosShown>::bytes(cpus)
+            + BootMemory::bytes::<Batches>(cpus)
+            + BootMemory::bytes::<Kept>(nodes)
     }
 
     /// A frame with one reference, content unknown.
@@ -190,15 +213,22 @@ impl DataFrames {
         {
             return Ok(pfn);
         }
-        self.refill(frames, pin, ask)
+        self.refill(frames, pin, ask, false).map(|taken| taken.pfn)
     }
 
+    /// A frame from behind the list, which is filled up on the way; `want_zero` says that a zero one is better.
     #[cold]
-    fn refill(&self, frames: &Frames, pin: &Pinned<'_>, ask: Ask) -> Result<Pfn, NoFrame> {
+    fn refill(
+        &self,
+        frames: &Frames,
+        pin: &Pinned<'_>,
+        ask: Ask,
+        want_zero: bool,
+    ) -> Result<TakenData, NoFrame> {
         let request = |order| Request {
             node: pin.node(),
             order,
-            zero: false,
+            zero: want_zero,
             class: ZoneClass::High,
             place: Place::Top,
             ask,
@@ -219,32 +249,58 @@ impl DataFrames {
         let own = self.own(pin).and_then(|batches| self.take_batch(frames, batches, node));
         let ready = own.or_else(|| if frames.pressed(node) { self.steal(frames, node) } else { None });
         if let Some(pfn) = take_in(ready) {
-            return Ok(pfn);
+            return Ok(TakenData { pfn, is_zero: false });
         }
-        // A whole block where there is one on this node; near the end of memory other CPUs' batches and single
-        // frames still are.
-        if let Ok(taken) = frames.take(request(self.order)) {
-            let block = taken.dirty();
-            if frames.node_of(block.pfn()) != pin.node() {
-                frames.give(block);
-            } else if let Some(mut list) = self.lists.enter(pin)
-                && list.n == 0
-            {
-                let (first, n) = (block.into_raw().0, 1 << self.order);
-                for pfn in (first + 1..first + n).rev() {
-                    frames.meta(Pfn(pfn)).set_usage(Use::Taken);
-                    list.push(Pfn(pfn));
-                }
-                frames.meta(Pfn(first)).set_usage(Use::Taken);
-                return Ok(Pfn(first));
-            } else {
-                frames.give(block);
-            }
+        // A whole block where there is one on this node; near the end of memory the CPU's zero frames, other CPUs'
+        // batches and single frames still are.
+        let order = if want_zero { self.order.min(Zeros::order(self.high)) } else { self.order };
+        if let Ok(block) = frames.take(request(order))
+            && let Some(taken) = self.take_in_block(frames, pin, block, want_zero)
+        {
+            return Ok(taken);
+        }
+        if let Some(pfn) = self.last_resort(pin, want_zero) {
+            return Ok(TakenData { pfn, is_zero: true });
         }
         if let Some(pfn) = take_in(self.steal(frames, node)) {
-            return Ok(pfn);
+            return Ok(TakenData { pfn, is_zero: false });
         }
-        frames.take(request(0)).map(|t| t.dirty().into_raw())
+        frames.take(request(0)).map(|taken| {
+            let is_zero = matches!(taken, Taken::Zero(_));
+            TakenData { pfn: taken.dirty().into_raw(), is_zero }
+        })
+    }
+
+    /// Fills the list up with all frames of a block but the first, or the zero frames if it is zero and that is wanted;
+    /// `None` if it went back, because it is another node's, or an interrupt found the list in use or filled it.
+    fn take_in_block(
+        &self,
+        frames: &Frames,
+        pin: &Pinned<'_>,
+        block: Taken,
+        want_zero: bool,
+    ) -> Option<TakenData> {
+        let is_zero = matches!(block, Taken::Zero(_));
+        let first = block.pfn().0;
+        let list = self.lists.enter(pin).filter(|_| frames.node_of(Pfn(first)) == pin.node());
+        let Some(mut list) = list.filter(|list| list.n == 0) else {
+            match block {
+                Taken::Zero(block) => frames.give(block),
+                Taken::Dirty(block) => frames.give(block),
+            }
+            return None;
+        };
+        let block = block.dirty();
+        let n = 1 << block.order();
+        for pfn in (first + 1..first + n).rev() {
+            frames.meta(Pfn(pfn)).set_usage(Use::Taken);
+            // What there is no room for among the zero frames will be cleared once more.
+            if !(is_zero && want_zero && list.push_zero(Pfn(pfn))) {
+                list.push(Pfn(pfn));
+            }
+        }
+        frames.meta(Pfn(first)).set_usage(Use::Taken);
+        Some(TakenData { pfn: block.into_raw(), is_zero })
     }
 
     fn own(&self, pin: &Pinned<'_>) -> Option<&Batches> {
@@ -302,7 +358,7 @@ impl DataFrames {
             return;
         }
         if let Some(mut list) = self.lists.enter(pin) {
-            if list.n >= self.high {
+            if list.n >= list.limit {
                 self.overflow(frames, pin, &mut list);
             }
             list.push(pfn);
@@ -350,6 +406,7 @@ impl DataFrames {
             let n = list.n;
             frames.give_all(list.oldest(n).map(&mut count));
         }
+        self.drain_zeros(frames, pin, &mut count);
         for node in 0..frames.nodes() {
             while let Some(head) = self.steal(frames, NodeId(node)) {
                 frames.give_all(chain(frames, head).map(&mut count));

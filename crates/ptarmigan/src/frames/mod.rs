@@ -2,16 +2,20 @@
 //!
 //! [`Frames`] hands out blocks of 2^n frames ([`Frame`]), keeps those that are known to be zero apart from the
 //! others and says so in the type of what it hands out, keeps a reserve for callers that may not fail, and counts
-//! every frame. Frames that hold data of address spaces come through short per-CPU lists ([`DataFrames`]).
+//! every frame. Frames that hold data of address spaces come through short per-CPU lists ([`DataFrames`]). Idle CPUs
+//! clear frames ahead of their use ([`Frames::refill_zero`]).
 mod buddy;
+mod clear;
 mod data;
 mod frame;
+mod idle;
 mod meta;
 mod slab;
 
 pub use buddy::{ORDERS, Place};
-pub use data::DataFrames;
+pub use data::{DataFrames, TakenData};
 pub use frame::{Dirty, Frame, State, Zero};
+pub use idle::ZeroCounts;
 pub use meta::{FrameMeta, Use};
 pub use slab::Slab;
 

@@ -27,6 +27,9 @@ pub struct HostConfig {
     pub bytes: u64,
     /// Data frames have memory behind them: cleared and copied for real.
     pub touch_data: bool,
+    /// With memory behind data frames: cache lines of each fresh page that its program writes to at once, 64 at most. The
+    /// store that faults is one, if that is to be imitated.
+    pub use_lines: usize,
     /// Bytes at the start of each node, where tables are placed, to touch in advance.
     pub prefault: usize,
 }
@@ -34,7 +37,7 @@ pub struct HostConfig {
 impl Default for HostConfig {
     /// One CPU, one node, 4 GiB.
     fn default() -> Self {
-        HostConfig { cpus: 1, nodes: 1, bytes: 4 << 30, touch_data: false, prefault: 8 << 20 }
+        HostConfig { cpus: 1, nodes: 1, bytes: 4 << 30, touch_data: false, use_lines: 0, prefault: 8 << 20 }
     }
 }
 

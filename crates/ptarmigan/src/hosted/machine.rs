@@ -5,7 +5,7 @@ use super::slots::CpuSlot;
 use crate::addr::{FRAME_SIZE, Pfn};
 use crate::cpu::{CpuId, NodeId, Pinned};
 use crate::format::Format;
-use crate::frames::{DataFrames, Frames};
+use crate::frames::{Ask, DataFrames, Frames, NoFrame};
 use crate::quicklist::Policy;
 use crate::space::SpaceMachine;
 use crate::table::{Machine, parts};
@@ -119,18 +119,65 @@ impl<F: Format, P: Policy, S: Mmu> Machine for HostMachine<'_, F, P, S> {
         }
     }
 
+    #[inline(always)]
+    fn take_zeroed(&self, pin: &Pinned<'_>, ask: Ask) -> Result<Pfn, NoFrame> {
+        if self.host.config().touch_data {
+            self.take_with_memory(pin, ask)
+        } else {
+            self.host.data().take(self.host.frames(), pin, ask)
+        }
+    }
+
     #[inline]
     fn copy_data(&self, from: Pfn, to: Pfn) {
         if self.host.config().touch_data {
-            let (from, to) = (self.window.map(from.addr()), self.window.map(to.addr()));
+            let (source, target) = (self.window.map(from.addr()), self.window.map(to.addr()));
             // SAFETY: `to` has just been taken and is ours alone; `from` is a different frame, which nobody writes
             // while it is shared; both guards are valid for the frame.
             unsafe {
-                core::ptr::copy_nonoverlapping(from.base().as_ptr(), to.base().as_ptr(), FRAME_SIZE);
+                core::ptr::copy_nonoverlapping(source.base().as_ptr(), target.base().as_ptr(), FRAME_SIZE);
             }
+            self.use_data(to);
         }
     }
 }
+
+impl<F: Format, P: Policy, S: Mmu> HostMachine<'_, F, P, S> {
+    /// A data frame whose memory is zero. Not inlined: most machines have no memory behind data frames, and faults on them
+    /// are not to pay for it.
+    #[inline(never)]
+    fn take_with_memory(&self, pin: &Pinned<'_>, ask: Ask) -> Result<Pfn, NoFrame> {
+        let taken = self.host.data().take_zero(self.host.frames(), pin, ask)?;
+        if !taken.is_zero {
+            self.clear_data(taken.pfn);
+        }
+        debug_assert!(self.is_zero(taken.pfn), "{} is handed out as zero and is not", taken.pfn);
+        self.use_data(taken.pfn);
+        Ok(taken.pfn)
+    }
+
+    /// Writes to a fresh data frame what its program writes there at once.
+    #[inline(never)]
+    fn use_data(&self, frame: Pfn) {
+        let guard = self.window.map(frame.addr());
+        for line in 0..self.host.config().use_lines.min(FRAME_SIZE / LINE) {
+            // SAFETY: a data frame that has just been taken: ours alone; the guard is valid for all of it.
+            unsafe { guard.base().as_ptr().add(line * LINE).write_volatile(1) };
+        }
+    }
+
+    /// Whether every byte of a data frame that has just been taken is zero.
+    fn is_zero(&self, frame: Pfn) -> bool {
+        let guard = self.window.map(frame.addr());
+        // SAFETY: the frame is ours alone and the guard is valid for all of it, as aligned as a frame.
+        let words =
+            unsafe { core::slice::from_raw_parts(guard.base().cast::<u64>().as_ptr(), FRAME_SIZE / 8) };
+        words.iter().all(|word| *word == 0)
+    }
+}
+
+/// Bytes in a cache line.
+const LINE: usize = 64;
 
 impl<F: Format, P: Policy, S: Mmu> SpaceMachine for HostMachine<'_, F, P, S> {
     #[inline(always)]

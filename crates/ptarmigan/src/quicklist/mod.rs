@@ -95,7 +95,8 @@ pub trait Policy: Sync {
     /// A gather has ended on this CPU: the moment for a bounded amount of trimming.
     fn gather_end(&self, _pin: &Pinned<'_>) {}
 
-    /// This CPU has nothing to run: the other moment for it.
+    /// This CPU has nothing to run: the other moment for it. What else an idle CPU can do is
+    /// [`Machine::clear_ahead`](crate::table::Machine::clear_ahead).
     fn idle(&self, _pin: &Pinned<'_>) {}
 
     /// An interval has passed, a second or so: gives back a bounded number of pages that the caller's node did not need

@@ -188,16 +188,36 @@ impl<F: Format> Space<F> {
         }
     }
 
-    /// A data frame, after asking caches to give memory up if there is none.
-    #[inline]
-    fn take_data<M: SpaceMachine>(m: &M, pin: &Pinned<'_>) -> Result<Pfn, NoFrame> {
-        m.data().take(m.frames(), pin, Ask::NORMAL).or_else(|_| {
-            use crate::quicklist::Policy;
-            m.tlb().unpark(parts(m, pin));
-            m.data().drain(m.frames(), pin);
-            m.policy().reclaim(pin, pin.node(), 64);
-            m.data().take(m.frames(), pin, Ask::NORMAL)
-        })
+    /// A data frame of any content, after asking caches to give memory up if there is none.
+    #[inline(always)]
+    fn take_any<M: SpaceMachine>(m: &M, pin: &Pinned<'_>) -> Result<Pfn, NoFrame> {
+        match m.data().take(m.frames(), pin, Ask::NORMAL) {
+            Ok(pfn) => Ok(pfn),
+            Err(_) => Self::take_again(m, pin, |m| m.data().take(m.frames(), pin, Ask::NORMAL)),
+        }
+    }
+
+    /// The same for a page that begins as zero.
+    #[inline(always)]
+    fn take_zeroed<M: SpaceMachine>(m: &M, pin: &Pinned<'_>) -> Result<Pfn, NoFrame> {
+        match m.take_zeroed(pin, Ask::NORMAL) {
+            Ok(pfn) => Ok(pfn),
+            Err(_) => Self::take_again(m, pin, |m| m.take_zeroed(pin, Ask::NORMAL)),
+        }
+    }
+
+    /// Has caches give memory up, and tries once more.
+    #[cold]
+    fn take_again<M: SpaceMachine>(
+        m: &M,
+        pin: &Pinned<'_>,
+        take: impl Fn(&M) -> Result<Pfn, NoFrame>,
+    ) -> Result<Pfn, NoFrame> {
+        use crate::quicklist::Policy;
+        m.tlb().unpark(parts(m, pin));
+        m.data().drain(m.frames(), pin);
+        m.policy().reclaim(pin, pin.node(), 64);
+        take(m)
     }
 
     /// Gives back a data frame that was never mapped.
@@ -232,14 +252,11 @@ impl<F: Format> Space<F> {
                 let extra = if write { Attr::WRITE | Attr::DIRTY } else { Attr::default() };
                 (frame, attr | Attr::SPECIAL | extra, Done::Backed)
             }
-            (object, true) => {
-                let fresh = Self::take_data(m, pin)?;
-                match object {
-                    Some(frame) => m.copy_data(frame, fresh),
-                    None => m.clear_data(fresh),
-                }
-                let done = if object.is_some() { Done::Copied } else { Done::Fresh };
-                (fresh, attr | Attr::WRITE | Attr::DIRTY, done)
+            (None, true) => (Self::take_zeroed(m, pin)?, attr | Attr::WRITE | Attr::DIRTY, Done::Fresh),
+            (Some(frame), true) => {
+                let fresh = Self::take_any(m, pin)?;
+                m.copy_data(frame, fresh);
+                (fresh, attr | Attr::WRITE | Attr::DIRTY, Done::Copied)
             }
         };
         match self.tree.put::<M, SHARED>(m, pin, page, table, F::leaf(pfn, attr)) {
@@ -299,11 +316,8 @@ impl<F: Format> Space<F> {
             entry.replace(F::leaf(old, writable | keep), private);
             return Ok(Outcome::Done(Done::Reused));
         }
-        let fresh = Self::take_data(m, pin)?;
         let zero = special && old == m.zero_frame();
-        if zero {
-            m.clear_data(fresh);
-        }
+        let fresh = if zero { Self::take_zeroed(m, pin)? } else { Self::take_any(m, pin)? };
         let entry = self.tree.entry::<M, SHARED>(m, pin, table, page);
         if SHARED && !same_page::<F>(raw, entry.load()) {
             drop(entry);

@@ -41,7 +41,7 @@ impl Watchable for X86Pae {
 
 /// A small machine with memory behind its data frames.
 pub fn small(cpus: usize, nodes: usize, mib: u64) -> HostConfig {
-    HostConfig { cpus, nodes, bytes: mib << 20, touch_data: true, prefault: 0 }
+    HostConfig { cpus, nodes, bytes: mib << 20, touch_data: true, prefault: 0, ..HostConfig::default() }
 }
 
 /// Physical memory as the sanitizer's walkers read it.

@@ -586,6 +586,7 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
             }
         }
         self.m.policy().idle(&pin);
+        self.m.clear_ahead(&pin, 16);
         Ok(())
     }
 

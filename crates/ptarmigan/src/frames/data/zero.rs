@@ -1,0 +1,177 @@
+//! Data frames that are known to be zero: a short stack of each CPU's, beside its list.
+//!
+//! It is filled when the CPU is idle, from the **newest** end of the list, and with ordinary stores. What was freed last is in the
+//! cache, so clearing it is cheap, and what was cleared last, which is taken first, is in the cache when its user comes.
+//! Frames at the old end would have to be brought in by whoever gets them; that is dearer than clearing a frame
+//! that is there already (measured: docs/results.md). Zero frames from the zones come here only when the list is empty:
+//! then all there is is cold, and zero is the better kind of cold.
+//!
+//! Who asks for frames without wanting zeros does not come by here, and nothing is cleared for whom nobody asks: the
+//! gate is that of the zones (`frames/idle.rs`), for each CPU.
+use super::{DataFrames, List, TakenData};
+use crate::addr::Pfn;
+use crate::cpu::{Counter, Pinned};
+use crate::frames::idle::Demand;
+use crate::frames::{Ask, Dirty, Frame, Frames, NoFrame, Use, Zero, ZeroCounts};
+use crate::window::Window;
+
+/// Frames that a CPU's stack can hold: 2 MiB, which is what second-level caches hold.
+const CAPACITY: usize = if cfg!(loom) { 16 } else { 512 };
+/// It holds at most this part of what the CPU may hold.
+const PART: usize = 4;
+
+/// Zero frames of one CPU.
+pub(super) struct Zeros {
+    n: usize,
+    /// So many at most.
+    most: usize,
+    items: [Pfn; CAPACITY],
+    demand: Demand,
+}
+
+/// What a CPU counts for others to see.
+#[derive(Default)]
+pub(super) struct ZerosShown {
+    asked: Counter,
+    found: Counter,
+    ahead: Counter,
+    wasted: Counter,
+}
+
+impl Zeros {
+    /// For a CPU that may hold `high` frames in all.
+    pub fn new(high: usize) -> Self {
+        let most = CAPACITY.min(high / PART);
+        Zeros { n: 0, most, items: [Pfn::NONE; CAPACITY], demand: Demand::default() }
+    }
+
+    /// Order of the largest block that there is room for, if it may hold `high` frames in all.
+    pub fn order(high: usize) -> u8 {
+        CAPACITY.min(high / PART).checked_ilog2().unwrap_or(0) as u8
+    }
+}
+
+impl List {
+    /// The zero frame that was put here last.
+    #[inline(always)]
+    pub(super) fn pop_zero(&mut self) -> Option<Pfn> {
+        let zeros = &mut self.zeros;
+        zeros.n = zeros.n.checked_sub(1)?;
+        self.limit += 1;
+        Some(zeros.items[zeros.n % CAPACITY])
+    }
+
+    /// False if there is no room, within what the CPU may hold.
+    pub(super) fn push_zero(&mut self, pfn: Pfn) -> bool {
+        let zeros = &mut self.zeros;
+        if zeros.n >= zeros.most || self.n >= self.limit {
+            return false;
+        }
+        zeros.items[zeros.n % CAPACITY] = pfn;
+        zeros.n += 1;
+        self.limit -= 1;
+        true
+    }
+}
+
+impl DataFrames {
+    /// A frame with one reference that is going to be zero: known to be, if there is one, or for the caller to clear.
+    ///
+    /// # Errors
+    ///
+    /// [`NoFrame`]; nothing has changed then.
+    #[inline]
+    pub fn take_zero(&self, frames: &Frames, pin: &Pinned<'_>, ask: Ask) -> Result<TakenData, NoFrame> {
+        let taken = match self.on_cpu(pin) {
+            Some(taken) => taken,
+            None => self.refill(frames, pin, ask, true)?,
+        };
+        let shown = self.lists.own_shown(pin);
+        shown.asked.add(1);
+        shown.found.add(usize::from(taken.is_zero));
+        let meta = frames.meta(taken.pfn);
+        meta.set_usage(Use::Data);
+        meta.set_count(1);
+        Ok(taken)
+    }
+
+    /// What the CPU has: zero frames first, as the last that were cleared are in its cache; then the last given back.
+    #[inline(always)]
+    fn on_cpu(&self, pin: &Pinned<'_>) -> Option<TakenData> {
+        let mut list = self.lists.enter(pin)?;
+        list.zeros.demand.asked(1);
+        match list.pop_zero() {
+            Some(pfn) => Some(TakenData { pfn, is_zero: true }),
+            None => list.pop().map(|pfn| TakenData { pfn, is_zero: false }),
+        }
+    }
+
+    /// A zero frame, where nothing else is left on this CPU and its node's zones, for somebody who may not have asked for one.
+    pub(super) fn last_resort(&self, pin: &Pinned<'_>, want_zero: bool) -> Option<Pfn> {
+        let mut list = self.lists.enter(pin)?;
+        let pfn = list.pop_zero()?;
+        if !want_zero {
+            list.zeros.demand.wasted(1);
+            list.shown().wasted.add(1);
+        }
+        Some(pfn)
+    }
+
+    /// Clears frames of the calling CPU's list ahead, the newest first, for faults to come: at most `budget`, and no more than
+    /// the faults since the last idle time give reason for (the gate, see `frames/idle.rs`); how many. Nothing
+    /// while the node is short of memory.
+    ///
+    /// For a CPU that has nothing else to do. Frames are cleared one by one and belong to nobody's list meanwhile, so an
+    /// interrupt may take and give frames at any time. Frames must have memory behind them.
+    pub fn refill_zero<W: Window>(&self, frames: &Frames, pin: &Pinned<'_>, budget: u32, window: &W) -> u32 {
+        let shown = self.lists.own_shown(pin);
+        let mut made = 0;
+        while made < budget && !frames.pressed(pin.node()) {
+            let Some(pfn) = self.pop_to_clear(pin) else { break };
+            // SAFETY: 1. it came off this CPU's list just now, where frames rest one by one. 2. `Dirty` promises nothing.
+            let frame = unsafe { Frame::<Dirty>::from_raw(pfn, 0) }.clear(window);
+            made += 1;
+            if self.lists.enter(pin).is_some_and(|mut list| list.push_zero(frame.pfn())) {
+                // The list has it now.
+                let _ = frame.into_raw();
+            } else {
+                // An interrupt found the list in use, or filled it.
+                frames.give(frame);
+            }
+        }
+        shown.ahead.add(made as usize);
+        made
+    }
+
+    /// The newest frame of the list, if there should be more that are zero.
+    fn pop_to_clear(&self, pin: &Pinned<'_>) -> Option<Pfn> {
+        let mut list = self.lists.enter(pin)?;
+        let (stock, most) = (list.zeros.n as u32, list.zeros.most as u32);
+        if list.zeros.demand.missing(stock, most) == 0 {
+            return None;
+        }
+        let pfn = list.pop()?;
+        list.zeros.demand.cleared(1);
+        Some(pfn)
+    }
+
+    /// Gives the CPU's zero frames back to the zones, known to be zero.
+    pub(super) fn drain_zeros(&self, frames: &Frames, pin: &Pinned<'_>, count: &mut impl FnMut(Pfn) -> Pfn) {
+        while let Some(pfn) = self.lists.enter(pin).and_then(|mut list| list.pop_zero()) {
+            // SAFETY: 1. it came off the stack just now. 2. only frames that are zero come there, and nobody writes to them.
+            frames.give(unsafe { Frame::<Zero>::from_raw(count(pfn), 0) });
+        }
+    }
+
+    /// What was asked for as zero on all CPUs, and what there was.
+    pub fn zero_counts(&self) -> ZeroCounts {
+        let count = |counter: &Counter| counter.get() as u64;
+        let of = |shown: &ZerosShown| ZeroCounts {
+            asked: count(&shown.asked),
+            found: count(&shown.found),
+            ahead: count(&shown.ahead),
+            wasted: count(&shown.wasted),
+        };
+        self.lists.shown().map(of).sum()
+    }
+}

@@ -1,0 +1,668 @@
+//! Frames that are known to be zero: under random traffic, cleared ahead in idle time, and found by faults.
+mod common;
+use common::{Rng, any_frame, assert_zero, poke, small, va};
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr, VirtRange};
+use ptarmigan::cpu::{NodeId, Pinned};
+use ptarmigan::format::X86_64;
+use ptarmigan::frames::*;
+use ptarmigan::hosted::{Host, HostMachine, NoTlb};
+use ptarmigan::space::{Access, AreaFlags, Done, Space};
+use ptarmigan::table::Machine;
+use ptarmigan::tlb::SpaceId;
+use ptarmigan::window::{DirectMap, Window};
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Barrier, Mutex};
+
+const NODE: NodeId = NodeId(0);
+
+fn zero(order: u8) -> Request {
+    Request { order, zero: true, ..any_frame(0) }
+}
+
+/// Asks for `n` zero frames, which makes demand for as many, and gives them back of unknown content.
+fn ask(frames: &Frames, n: usize) {
+    let taken: Vec<_> = (0..n).map_while(|_| frames.take(zero(0)).ok()).collect();
+    taken.into_iter().for_each(|taken| frames.give(taken.dirty()));
+}
+
+/// All blocks that can be had, the largest first: the structure of the free lists.
+fn blocks(frames: &Frames) -> HashSet<(u8, u32)> {
+    let mut held = Vec::new();
+    for order in (0..ORDERS as u8).rev() {
+        while let Ok(taken) = frames.take(Request { order, ask: Ask::URGENT, ..any_frame(0) }) {
+            held.push(taken);
+        }
+    }
+    held.into_iter()
+        .map(|taken| match taken {
+            Taken::Zero(frame) => (frame.order(), frame.pfn().0, frames.give(frame)),
+            Taken::Dirty(frame) => (frame.order(), frame.pfn().0, frames.give(frame)),
+        })
+        .map(|(order, pfn, ())| (order, pfn))
+        .collect()
+}
+
+/// A window that lets something else happen whenever a frame is about to be reached: what an interrupt or another CPU does
+/// between the steps of a refill.
+struct Between<'a> {
+    inner: DirectMap,
+    hook: &'a (dyn Fn() + Sync),
+}
+
+// SAFETY: it is the direct map, of which it passes the promises on.
+unsafe impl Window for Between<'_> {
+    type Guard<'a>
+        = <DirectMap as Window>::Guard<'a>
+    where
+        Self: 'a;
+
+    fn map(&self, at: PhysAddr) -> Self::Guard<'_> {
+        (self.hook)();
+        self.inner.map(at)
+    }
+}
+
+/// Soils every frame of a block.
+fn soil(host: &Host<X86_64>, pfn: Pfn, order: u8) {
+    for i in 0..1u64 << order {
+        poke(host, pfn.addr().0 + i * FRAME_SIZE as u64 + 8 * (i * 37 % 512), !0);
+    }
+}
+
+fn assert_all_zero(host: &Host<X86_64>, pfn: Pfn, order: u8) {
+    for i in 0..1u64 << order {
+        assert_zero(host, PhysAddr(pfn.addr().0 + i * FRAME_SIZE as u64));
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Take { node: u8, order: u8, zero: bool, top: bool },
+    Give { which: usize },
+    Refill { node: u8, budget: u32 },
+    TakeData { cpu: usize, zero: bool },
+    GiveData { cpu: usize, which: usize },
+    RefillData { cpu: usize, budget: u32 },
+    Drain { cpu: usize },
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let order = prop_oneof![5 => Just(0u8), 3 => 1u8..5, 1 => 5u8..10];
+    let step = prop_oneof![
+        6 => (0u8..2, order, any::<bool>(), any::<bool>())
+            .prop_map(|(node, order, zero, top)| Step::Take { node, order, zero, top }),
+        5 => any::<usize>().prop_map(|which| Step::Give { which }),
+        3 => (0u8..2, 0u32..100).prop_map(|(node, budget)| Step::Refill { node, budget }),
+        8 => (0usize..2, any::<bool>()).prop_map(|(cpu, zero)| Step::TakeData { cpu, zero }),
+        7 => (0usize..2, any::<usize>()).prop_map(|(cpu, which)| Step::GiveData { cpu, which }),
+        2 => (0usize..2, 0u32..40).prop_map(|(cpu, budget)| Step::RefillData { cpu, budget }),
+        1 => (0usize..2).prop_map(|cpu| Step::Drain { cpu }),
+    ];
+    proptest::collection::vec(step, 1..400)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 80, failure_persistence: None, rng_seed: RngSeed::Fixed(41), ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_handed_out_as_zero_is_zero_whatever_came_before(steps in steps()) {
+        let host = Host::<X86_64>::new(small(2, 2, 8)).unwrap();
+        let (frames, data, window) = (host.frames(), host.data(), host.window());
+        let cpus = host.slots();
+        let fresh = blocks(frames);
+        let before = frames.zero_counts();
+        let mut held: Vec<Taken> = Vec::new();
+        let mut pages: Vec<Pfn> = Vec::new();
+        for step in steps {
+            match step {
+                Step::Take { node, order, zero, top } => {
+                    let place = if top { Place::Top } else { Place::Bottom };
+                    let Ok(taken) = frames.take(Request { order, zero, place, ..any_frame(node) }) else { continue };
+                    match taken {
+                        // Some are given back as they were, some soiled.
+                        Taken::Zero(frame) if frame.pfn().0 % 3 == 0 => {
+                            assert_all_zero(&host, frame.pfn(), order);
+                            held.push(Taken::Zero(frame));
+                        }
+                        taken => {
+                            if matches!(taken, Taken::Zero(_)) {
+                                assert_all_zero(&host, taken.pfn(), order);
+                            }
+                            soil(&host, taken.pfn(), order);
+                            held.push(Taken::Dirty(taken.dirty()));
+                        }
+                    }
+                }
+                Step::Give { which } => {
+                    if !held.is_empty() {
+                        match held.swap_remove(which % held.len()) {
+                            Taken::Zero(frame) => frames.give(frame),
+                            Taken::Dirty(frame) => frames.give(frame),
+                        }
+                    }
+                }
+                Step::Refill { node, budget } => {
+                    let counts = frames.counts();
+                    let made = frames.refill_zero(NodeId(node), budget, &window);
+                    prop_assert!(made <= budget, "{} of {}", made, budget);
+                    let after = FrameCounts { zero: counts.zero + made, ..counts };
+                    prop_assert_eq!(frames.counts(), after, "nothing but zero frames changes");
+                }
+                Step::TakeData { cpu, zero } => {
+                    let pin = cpus[cpu].pin();
+                    let taken = if zero {
+                        data.take_zero(frames, &pin, Ask::NORMAL)
+                    } else {
+                        data.take(frames, &pin, Ask::NORMAL).map(|pfn| TakenData { pfn, is_zero: false })
+                    };
+                    if let Ok(TakenData { pfn, is_zero }) = taken {
+                        if is_zero {
+                            assert_all_zero(&host, pfn, 0);
+                        }
+                        prop_assert!(!pages.contains(&pfn), "{} handed out twice", pfn);
+                        soil(&host, pfn, 0);
+                        pages.push(pfn);
+                    }
+                }
+                Step::GiveData { cpu, which } => {
+                    if !pages.is_empty() {
+                        let pfn = pages.swap_remove(which % pages.len());
+                        prop_assert!(DataFrames::release(frames, pfn));
+                        data.give(frames, &cpus[cpu].pin(), pfn);
+                    }
+                }
+                Step::RefillData { cpu, budget } => {
+                    let free = frames.counts().free;
+                    prop_assert!(data.refill_zero(frames, &cpus[cpu].pin(), budget, &window) <= budget);
+                    prop_assert_eq!(frames.counts().free, free);
+                }
+                Step::Drain { cpu } => {
+                    data.drain(frames, &cpus[cpu].pin());
+                }
+            }
+        }
+        let counts = frames.zero_counts();
+        prop_assert!(counts.found <= counts.asked && before.asked <= counts.asked);
+        for taken in held {
+            match taken {
+                Taken::Zero(frame) => frames.give(frame),
+                Taken::Dirty(frame) => frames.give(frame),
+            }
+        }
+        for pfn in pages {
+            DataFrames::release(frames, pfn);
+            data.give(frames, &cpus[0].pin(), pfn);
+        }
+        cpus.iter().for_each(|cpu| { data.drain(frames, &cpu.pin()); });
+        prop_assert_eq!(blocks(frames), fresh, "all memory merges to what it was");
+        prop_assert_eq!(host.audit(), Ok(()));
+    }
+}
+
+#[test]
+fn zero_frames_inside_a_block_are_found_although_others_of_its_size_are_dirty() {
+    let host = Host::<X86_64>::new(small(1, 1, 32)).unwrap();
+    let (frames, window) = (host.frames(), host.window());
+    // Two blocks that cannot merge with each other: one with a zero frame in its middle goes first, so that the dirty one
+    // is at the end of the list that is looked at.
+    let mut taken: Vec<_> =
+        (0..2).map(|_| frames.take(Request { order: 10, ..any_frame(0) }).unwrap()).collect();
+    let rest: Vec<_> =
+        std::iter::from_fn(|| frames.take(Request { order: 0, ..any_frame(0) }).ok()).collect();
+    let clean = taken.remove(0).dirty().clear(&window);
+    frames.give(clean);
+    // Soil all of it but one frame.
+    let mut parts: Vec<_> = (0..1024).map(|_| frames.take(zero(0)).unwrap()).collect();
+    let kept = match parts.swap_remove(500) {
+        Taken::Zero(frame) => frame,
+        Taken::Dirty(_) => panic!("all of the block is known to be zero"),
+    };
+    let pfn = kept.pfn();
+    parts.into_iter().for_each(|part| frames.give(part.dirty()));
+    frames.give(kept);
+    frames.give(taken.remove(0).dirty());
+    for place in [Place::Bottom, Place::Top] {
+        let found = frames.take(Request { place, ..zero(0) }).unwrap();
+        assert!(matches!(found, Taken::Zero(_)) && found.pfn() == pfn, "from the {place:?}: {}", found.pfn());
+        let Taken::Zero(found) = found else { continue };
+        frames.give(found);
+        // And who does not want it gets another one.
+        let other = frames.take(Request { place, ..any_frame(0) }).unwrap();
+        assert!(matches!(other, Taken::Dirty(_)), "from the {place:?}");
+        frames.give(other.dirty());
+    }
+    rest.into_iter().for_each(|taken| frames.give(taken.dirty()));
+}
+
+#[test]
+fn as_many_are_cleared_as_were_asked_for_and_no_more() {
+    let host = Host::<X86_64>::new(small(1, 1, 32)).unwrap();
+    let (frames, window) = (host.frames(), host.window());
+    // The host has taken three zero frames for itself: that demand is met first.
+    let own = frames.zero_counts().asked as u32;
+    assert_eq!(frames.refill_zero(NODE, 1000, &window), own);
+    // Nobody asks for more.
+    assert_eq!(frames.refill_zero(NODE, 1000, &window), 0);
+    ask(frames, 300);
+    let mut made = Vec::new();
+    loop {
+        match frames.refill_zero(NODE, 70, &window) {
+            0 => break,
+            n => made.push(n),
+        }
+    }
+    assert_eq!(made, [70, 70, 70, 70, 20], "in portions of the budget");
+    assert_eq!(frames.counts().zero, 300);
+    // As many again find all they want, and make as much demand.
+    let found = frames.zero_counts().found;
+    ask(frames, 300);
+    assert_eq!(frames.zero_counts().found, found + 300);
+    assert_eq!(frames.refill_zero(NODE, 1000, &window), 300);
+    // Demand that has gone is forgotten.
+    for _ in 0..100 {
+        assert_eq!(frames.refill_zero(NODE, 1000, &window), 0);
+    }
+    ask(frames, 10);
+    assert_eq!(frames.refill_zero(NODE, 1000, &window), 0, "290 are left, of which 10 are wanted");
+    ask(frames, 290);
+    assert_eq!(frames.refill_zero(NODE, u32::MAX, &window), 300);
+}
+
+#[test]
+fn zeros_that_went_to_others_are_not_cleared_again() {
+    let host = Host::<X86_64>::new(small(1, 1, 16)).unwrap();
+    let (frames, window) = (host.frames(), host.window());
+    ask(frames, 500);
+    assert!(frames.refill_zero(NODE, u32::MAX, &window) >= 500);
+    // All of memory goes to somebody who does not want zeros.
+    let held: Vec<_> = std::iter::from_fn(|| frames.take(any_frame(0)).ok()).collect();
+    assert!(frames.zero_counts().wasted > 0);
+    held.into_iter().for_each(|taken| frames.give(taken.dirty()));
+    let wasted = frames.zero_counts().wasted as u32;
+    let again = frames.refill_zero(NODE, u32::MAX, &window);
+    assert!(again <= 503 - wasted, "{again} although {wasted} were wasted");
+}
+
+#[test]
+fn the_node_asked_for_is_the_one_that_is_filled() {
+    let host = Host::<X86_64>::new(small(2, 2, 32)).unwrap();
+    let (frames, window) = (host.frames(), host.window());
+    frames.refill_zero(NodeId(0), u32::MAX, &window);
+    let before = frames.counts().zero;
+    let taken: Vec<_> =
+        (0..100).map(|_| frames.take(Request { zero: true, ..any_frame(1) }).unwrap()).collect();
+    taken.into_iter().for_each(|taken| frames.give(taken.dirty()));
+    assert_eq!(frames.refill_zero(NodeId(0), 1000, &window), 0);
+    assert_eq!(frames.refill_zero(NodeId(1), 1000, &window), 100);
+    assert_eq!(frames.counts().zero, before + 100);
+    let one = frames.take(Request { zero: true, ..any_frame(1) }).unwrap();
+    assert!(matches!(&one, Taken::Zero(frame) if frames.node_of(frame.pfn()) == NodeId(1)));
+    frames.give(one.dirty());
+}
+
+#[test]
+fn blocks_of_any_size_are_cleared_in_pieces_and_merge_again() {
+    let host = Host::<X86_64>::new(small(1, 1, 64)).unwrap();
+    let (frames, window) = (host.frames(), host.window());
+    let fresh = blocks(frames);
+    let huge = frames.take(zero(10)).unwrap();
+    frames.give(huge.dirty());
+    let total = frames.counts();
+    let most = Mutex::new(0);
+    let hook = || {
+        let out = total.free - frames.counts().free;
+        let mut most = most.lock().unwrap();
+        *most = out.max(*most);
+    };
+    assert_eq!(frames.refill_zero(NODE, 100, &Between { inner: window, hook: &hook }), 100);
+    assert!((1..=16).contains(&*most.lock().unwrap()), "{} frames were out at once", most.lock().unwrap());
+    while frames.refill_zero(NODE, 100, &window) > 0 {}
+    assert_eq!(blocks(frames), fresh);
+    let huge = frames.take(zero(10)).unwrap();
+    assert!(matches!(huge, Taken::Zero(_)), "the pieces make up whole blocks");
+    assert_all_zero(&host, huge.pfn(), 10);
+    frames.give(huge.dirty());
+}
+
+#[test]
+fn the_last_block_of_the_largest_size_stays_whole() {
+    let host = Host::<X86_64>::new(small(1, 1, 32)).unwrap();
+    let (frames, window) = (host.frames(), host.window());
+    ask(frames, 1500);
+    let big: Vec<_> =
+        std::iter::from_fn(|| frames.take(Request { order: 10, ..any_frame(0) }).ok()).collect();
+    assert!(big.len() > 2);
+    let mut held: Vec<_> = big.into_iter().map(Taken::dirty).collect();
+    frames.give(held.pop().unwrap());
+    // It is the only block of its size, and more than the watermark.
+    let hook = || {
+        let whole = frames.take(Request { order: 10, ..any_frame(0) }).expect("it is there at any instant");
+        match whole {
+            Taken::Zero(frame) => frames.give(frame),
+            Taken::Dirty(frame) => frames.give(frame),
+        }
+    };
+    frames.refill_zero(NODE, u32::MAX, &Between { inner: window, hook: &hook });
+    hook();
+    held.into_iter().for_each(|frame| frames.give(frame));
+}
+
+#[test]
+fn the_reserve_is_not_touched_and_ordinary_requests_do_not_fail_for_it() {
+    let host = Host::<X86_64>::new(small(1, 1, 16)).unwrap();
+    let (frames, window) = (host.frames(), host.window());
+    let mut held: Vec<_> = std::iter::from_fn(|| frames.take(zero(0)).ok()).map(Taken::dirty).collect();
+    let reserve = frames.counts().free;
+    let high = reserve + reserve / 2;
+    // Short of the watermark, nothing is cleared, however much is asked for.
+    while frames.counts().free < high {
+        assert_eq!(frames.refill_zero(NODE, u32::MAX, &window), 0);
+        frames.give(held.pop().unwrap());
+    }
+    (0..20).for_each(|_| frames.give(held.pop().unwrap()));
+    // At every instant an ordinary request is served.
+    let served = Mutex::new(0);
+    let hook = || {
+        assert!(
+            frames.counts().free >= high,
+            "{} frames, of which {high} have to stay",
+            frames.counts().free
+        );
+        frames.give(frames.take(any_frame(0)).expect("above the reserve").dirty());
+        *served.lock().unwrap() += 1;
+    };
+    let made = frames.refill_zero(NODE, 50, &Between { inner: window, hook: &hook });
+    assert!(made > 0 && *served.lock().unwrap() == made);
+    held.into_iter().for_each(|frame| frames.give(frame));
+    host.audit().unwrap();
+}
+
+#[test]
+fn what_others_do_between_taking_and_giving_loses_nothing() {
+    let host = Host::<X86_64>::new(small(1, 1, 16)).unwrap();
+    let (frames, window) = (host.frames(), host.window());
+    let fresh = blocks(frames);
+    ask(frames, 2000);
+    let rng = Mutex::new(Rng::new(7));
+    let held: Mutex<Vec<Taken>> = Mutex::default();
+    let hook = || {
+        let (rng, mut held) = (rng.lock().unwrap(), held.lock().unwrap());
+        for _ in 0..rng.below(4) {
+            let order = rng.below(4) as u8;
+            let zero = rng.below(2) == 0;
+            if let Ok(taken) = frames.take(Request { order, zero, ask: Ask::URGENT, ..any_frame(0) }) {
+                if let Taken::Zero(frame) = &taken {
+                    assert_all_zero(&host, frame.pfn(), order);
+                }
+                soil(&host, taken.pfn(), order);
+                held.push(Taken::Dirty(taken.dirty()));
+            }
+            if rng.below(3) > 0 && !held.is_empty() {
+                let at = rng.below(held.len() as u64) as usize;
+                frames.give(held.swap_remove(at).dirty());
+            }
+        }
+    };
+    for _ in 0..30 {
+        frames.refill_zero(NODE, 100, &Between { inner: window, hook: &hook });
+    }
+    held.into_inner().unwrap().into_iter().for_each(|taken| frames.give(taken.dirty()));
+    assert_eq!(blocks(frames), fresh);
+    host.audit().unwrap();
+}
+
+#[test]
+fn two_cpus_that_clear_at_once_do_not_clear_more_than_one_would() {
+    let host = Host::<X86_64>::new(small(2, 1, 32)).unwrap();
+    let (frames, window) = (host.frames(), host.window());
+    frames.refill_zero(NODE, u32::MAX, &window);
+    // These are soiled, the host's own demand too.
+    ask(frames, 100);
+    // The other one comes while this one has a piece in hand.
+    let nested = Mutex::new(0);
+    let hook = || *nested.lock().unwrap() += frames.refill_zero(NODE, 3, &window);
+    let made = frames.refill_zero(NODE, u32::MAX, &Between { inner: window, hook: &hook });
+    assert_eq!(made + *nested.lock().unwrap(), 100);
+    assert!(*nested.lock().unwrap() > 0);
+    host.audit().unwrap();
+}
+
+#[test]
+fn cpus_clear_take_and_give_at_the_same_time() {
+    let host = Host::<X86_64>::new(small(3, 1, 32)).unwrap();
+    let (frames, window) = (host.frames(), host.window());
+    let fresh = blocks(frames);
+    let (working, done) = (&Barrier::new(3), &AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                working.wait();
+                while !done.load(Relaxed) {
+                    frames.refill_zero(NODE, 40, &window);
+                }
+            });
+        }
+        let host = &host;
+        scope.spawn(move || {
+            let rng = Rng::new(3);
+            let mut held = Vec::new();
+            working.wait();
+            for step in 0..50_000_000_u64 {
+                // The others may come late, on a machine with other work.
+                let counts = frames.zero_counts();
+                if step > 20_000 && counts.ahead > 1000 && counts.found > 100 {
+                    break;
+                }
+                if rng.below(2) == 0 {
+                    let order = rng.below(3) as u8;
+                    if let Ok(taken) = frames.take(Request { zero: rng.below(3) > 0, order, ..any_frame(0) })
+                    {
+                        if let Taken::Zero(frame) = &taken {
+                            assert_all_zero(host, frame.pfn(), order);
+                        }
+                        soil(host, taken.pfn(), order);
+                        held.push(taken.dirty());
+                    }
+                } else if !held.is_empty() {
+                    frames.give(held.swap_remove(rng.below(held.len() as u64) as usize));
+                }
+            }
+            held.into_iter().for_each(|frame| frames.give(frame));
+            done.store(true, Relaxed);
+        });
+    });
+    let counts = frames.zero_counts();
+    assert!(counts.ahead > 0 && counts.found > 0, "{counts:?}");
+    assert_eq!(blocks(frames), fresh);
+    host.audit().unwrap();
+}
+
+/// Takes `n` data frames for pages that begin as zero, soils them and gives them back.
+fn burst(host: &Host<X86_64>, pin: &Pinned<'_>, n: usize) -> usize {
+    let (frames, data) = (host.frames(), host.data());
+    let taken: Vec<_> = (0..n).map(|_| data.take_zero(frames, pin, Ask::NORMAL).unwrap()).collect();
+    for taken in &taken {
+        if taken.is_zero {
+            assert_all_zero(host, taken.pfn, 0);
+        }
+        soil(host, taken.pfn, 0);
+    }
+    for taken in &taken {
+        assert!(DataFrames::release(frames, taken.pfn));
+        data.give(frames, pin, taken.pfn);
+    }
+    taken.iter().filter(|taken| taken.is_zero).count()
+}
+
+#[test]
+fn faults_find_as_many_zero_frames_as_the_last_ones_asked_for() {
+    let host = Host::<X86_64>::new(small(1, 1, 256)).unwrap();
+    let slots = host.slots();
+    let pin = slots[0].pin();
+    let (frames, data, window) = (host.frames(), host.data(), host.window());
+    assert_eq!(data.refill_zero(frames, &pin, 1000, &window), 0, "nobody has asked");
+    assert_eq!(burst(&host, &pin, 100), 0);
+    assert_eq!(data.refill_zero(frames, &pin, 60, &window), 60, "within the budget");
+    assert_eq!(data.refill_zero(frames, &pin, 1000, &window), 40, "and within the demand");
+    assert_eq!(data.refill_zero(frames, &pin, 1000, &window), 0);
+    assert_eq!(burst(&host, &pin, 100), 100);
+    assert_eq!(data.refill_zero(frames, &pin, 1000, &window), 100);
+    // Who does not want zeros leaves them alone.
+    let other = data.take(frames, &pin, Ask::NORMAL).unwrap();
+    assert!(DataFrames::release(frames, other));
+    data.give(frames, &pin, other);
+    assert_eq!(burst(&host, &pin, 100), 100);
+    let counts = data.zero_counts();
+    assert_eq!((counts.asked, counts.found, counts.ahead, counts.wasted), (300, 200, 200, 0));
+    // What rests on the CPU goes back as what it is.
+    data.refill_zero(frames, &pin, 1000, &window);
+    let known = frames.counts().zero;
+    data.drain(frames, &pin);
+    assert_eq!(frames.counts().zero, known + 100);
+    host.audit().unwrap();
+}
+
+#[test]
+fn zero_frames_count_towards_what_a_cpu_may_hold() {
+    let host = Host::<X86_64>::new(small(1, 1, 64)).unwrap();
+    let slots = host.slots();
+    let pin = slots[0].pin();
+    let (frames, data, window) = (host.frames(), host.data(), host.window());
+    // 1/64 of 16,384 frames on the list and 1/32 behind it.
+    let most = 256 + 512;
+    let free = frames.counts().free;
+    for round in 0..20 {
+        burst(&host, &pin, 2000);
+        data.refill_zero(frames, &pin, u32::MAX, &window);
+        let kept = free - frames.counts().free;
+        assert!(kept <= most, "round {round}: {kept} frames are kept, {most} may be");
+        let zero = data.zero_counts();
+        assert!(
+            zero.ahead > 0 && zero.ahead <= zero.found + 64,
+            "a quarter of a list is zero at most: {zero:?}"
+        );
+    }
+    data.drain(frames, &pin);
+    assert_eq!(frames.counts().free, free);
+}
+
+#[test]
+fn the_last_frames_are_had_by_anybody_even_if_they_are_zero() {
+    let host = Host::<X86_64>::new(small(1, 1, 16)).unwrap();
+    let slots = host.slots();
+    let pin = slots[0].pin();
+    let (frames, data, window) = (host.frames(), host.data(), host.window());
+    let free = frames.counts().free;
+    burst(&host, &pin, 16);
+    assert_eq!(data.refill_zero(frames, &pin, 16, &window), 16);
+    let taken: Vec<_> = std::iter::from_fn(|| data.take(frames, &pin, Ask::URGENT).ok()).collect();
+    assert_eq!(taken.len() as u32, free, "all frames there are");
+    assert_eq!(data.zero_counts().wasted, 16);
+    assert!(data.take_zero(frames, &pin, Ask::URGENT).is_err());
+    assert_eq!(data.refill_zero(frames, &pin, 100, &window), 0);
+    assert_eq!(frames.refill_zero(NODE, 100, &window), 0);
+    for pfn in taken {
+        DataFrames::release(frames, pfn);
+        data.give(frames, &pin, pfn);
+    }
+    // While memory is short, nothing is set apart either.
+    let rest: Vec<_> = std::iter::from_fn(|| frames.take(any_frame(0)).ok()).collect();
+    burst(&host, &pin, 8);
+    assert!(frames.pressed(NODE));
+    assert_eq!(data.refill_zero(frames, &pin, 100, &window), 0);
+    rest.into_iter().for_each(|taken| frames.give(taken.dirty()));
+    data.drain(frames, &pin);
+    host.audit().unwrap();
+}
+
+#[test]
+fn an_interrupt_may_take_and_give_while_its_cpu_clears() {
+    let host = Host::<X86_64>::new(small(1, 1, 64)).unwrap();
+    let slots = host.slots();
+    let (frames, data, window) = (host.frames(), host.data(), host.window());
+    let pin = slots[0].pin();
+    let rng = Mutex::new(Rng::new(11));
+    // The interrupt runs on the CPU that the refill runs on, and returns before that goes on.
+    struct SameCpu<'a>(Pinned<'a>);
+    // SAFETY: the hook is called on the thread that made the pin, inside of `refill_zero`.
+    unsafe impl Sync for SameCpu<'_> {}
+    let there = SameCpu(slots[0].pin());
+    let hook = || {
+        let SameCpu(pin) = &there;
+        if rng.lock().unwrap().below(3) == 0 {
+            burst(&host, pin, 40);
+        }
+    };
+    let mut made = 0;
+    for _ in 0..50 {
+        burst(&host, &pin, 100);
+        made += data.refill_zero(frames, &pin, 30, &Between { inner: window, hook: &hook });
+    }
+    assert!(made > 100);
+    data.drain(frames, &pin);
+    assert_eq!(host.audit(), Ok(()));
+}
+
+#[test]
+fn zero_frames_that_rest_on_a_cpu_are_of_its_node() {
+    let host = Host::<X86_64>::new(small(2, 2, 64)).unwrap();
+    let cpus = host.slots();
+    let (frames, data, window) = (host.frames(), host.data(), host.window());
+    let pin = cpus[1].pin();
+    burst(&host, &pin, 20);
+    data.refill_zero(frames, &pin, 20, &window);
+    // Zero frames of its node's zone come to it as well, of the other node's none.
+    data.drain(frames, &pin);
+    frames.refill_zero(NodeId(1), 64, &window);
+    for _ in 0..2 {
+        let taken = data.take_zero(frames, &pin, Ask::NORMAL).unwrap();
+        assert!(taken.is_zero);
+        assert_eq!(frames.node_of(taken.pfn), NodeId(1));
+        DataFrames::release(frames, taken.pfn);
+        data.give(frames, &cpus[0].pin(), taken.pfn);
+    }
+    assert_eq!(data.drain(frames, &cpus[0].pin()), 0, "nothing of it stays on the other node's CPU");
+    data.drain(frames, &pin);
+    host.audit().unwrap();
+}
+
+#[test]
+fn a_fault_maps_a_frame_that_was_cleared_ahead_and_copies_take_others() {
+    let host = Host::<X86_64>::new(small(1, 1, 64)).unwrap();
+    let m = HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).unwrap();
+    let slots = host.slots();
+    let pin = slots[0].pin();
+    let area = VirtRange { start: 0x40_0000, end: 0x44_0000 };
+    for round in 0..3 {
+        let mut space = Space::<X86_64>::new(&m, &pin, SpaceId(2 * round)).unwrap();
+        space.mmap(&m, &pin, area, AreaFlags(3), 0).unwrap();
+        // The first page by a read, which maps the shared zero frame, and a write.
+        space.fault(&m, &pin, va(area.start), Access::Read).unwrap();
+        assert_eq!(space.fault(&m, &pin, va(area.start), Access::Write), Ok(Done::Copied));
+        for at in (area.start + 4096..area.end).step_by(4096) {
+            assert_eq!(space.fault(&m, &pin, va(at), Access::Write), Ok(Done::Fresh));
+        }
+        let mut dirty = Vec::new();
+        space.tree().walk(&m, area, |_, pfn, _| dirty.push(pfn));
+        assert_eq!(dirty.len(), 64);
+        for pfn in dirty {
+            assert_all_zero(&host, pfn, 0);
+            soil(&host, pfn, 0);
+        }
+        // A copy is overwritten whole: it needs no zeros.
+        let before = host.data().zero_counts();
+        let mut child = space.fork(&m, &pin, SpaceId(2 * round + 1)).unwrap();
+        child.fault(&m, &pin, va(area.start), Access::Write).unwrap();
+        assert_eq!(host.data().zero_counts(), before);
+        child.end(&m, &pin);
+        space.end(&m, &pin);
+        let counts = host.data().zero_counts();
+        assert_eq!((counts.asked, counts.found), (64 * (u64::from(round) + 1), 64 * u64::from(round)));
+        while m.clear_ahead(&pin, 16) > 0 {}
+    }
+    m.drain(&slots);
+    host.audit().unwrap();
+}
