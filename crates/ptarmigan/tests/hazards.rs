@@ -7,13 +7,13 @@ use ptarmigan::bootmem::BootMemory;
 use ptarmigan::cpu::{CpuId, NodeId, Pinned};
 use ptarmigan::format::{Attr, Format, X86_64, X86Pae};
 use ptarmigan::frames::{Ask, Frames, MemoryRun, ZoneClass};
-use ptarmigan::hosted::{Host, HostMachine, NoTlb};
+use ptarmigan::hosted::{Host, HostMachine};
 use ptarmigan::quicklist::{
     Charge, Charged, Check, Clean, Construct, Level, ListsConfig, NoConstruct, Owner, Policy, Quicklists,
     Site, Source, Unchecked,
 };
-use ptarmigan::table::{Free, Tree, parts};
-use ptarmigan::tlb::{Gather, SpaceId, SpaceTlb};
+use ptarmigan::table::{Free, Machine, Tree, parts};
+use ptarmigan::tlb::{Gather, Invalidation, Mmu, Root, SpaceId, SpaceTlb};
 use ptarmigan::window::{DirectGuard, DirectMap, Window};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -312,6 +312,20 @@ struct Accounts {
     charged: Mutex<HashMap<Owner, usize>>,
     /// Bytes of each charge, in order.
     charges: Mutex<Vec<(Level, usize)>>,
+    /// What was charged to all when a TLB was told to forget.
+    at_flushes: Mutex<Vec<usize>>,
+}
+
+/// An MMU that looks at the accounts when it is told to forget.
+struct Auditor(&'static Accounts);
+
+// SAFETY: nothing is ever cached, so all promises hold at once.
+unsafe impl Mmu for Auditor {
+    fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {
+        self.0.at_flushes.lock().unwrap().push(self.0.all());
+    }
+    fn load(&self, _: &Pinned<'_>, _: &Root) {}
+    fn unload(&self, _: &Pinned<'_>, _: SpaceId) {}
 }
 
 impl Accounts {
@@ -349,13 +363,13 @@ impl Charge for Accounts {
     }
 }
 
-fn charged<F: Format>(host: &Host<F>, magazine: usize) -> Charged<'_, impl Policy, Accounts> {
+fn charged<F: Format>(host: &Host<F>, magazine: usize) -> Charged<'_, impl Policy, &'static Accounts> {
     let lists = host
         .quicklists_with(ListsConfig { magazine, ..ListsConfig::new(host.config().cpus) })
         .expect("lists");
-    let bytes = Charged::<Quicklists<'_, DirectMap, NoConstruct>, Accounts>::bytes(host.frames());
+    let bytes = Charged::<Quicklists<'_, DirectMap, NoConstruct>, &'static Accounts>::bytes(host.frames());
     let mut boot = host.boot(bytes).expect("memory");
-    let hook = Accounts::default();
+    let hook: &'static Accounts = Box::leak(Box::default());
     hook.work_for(1);
     Charged::new(&mut boot, host.frames(), F::LAYOUT, lists, hook).expect("it fits")
 }
@@ -398,8 +412,9 @@ fn a_page_is_uncharged_from_whoever_was_charged_wherever_it_comes_back() {
 fn tables_are_charged_from_their_making_to_the_flush() {
     let host = Host::<X86_64>::new(small(1, 1, 16)).expect("host");
     let cpus = host.slots();
-    let m = HostMachine::new(&host, charged(&host, 8), NoTlb).expect("machine");
-    let accounts = || ptarmigan::table::Machine::policy(&m).hook();
+    let policy = charged(&host, 8);
+    let accounts = *policy.hook();
+    let m = HostMachine::new(&host, policy, Auditor(accounts)).expect("machine");
     let tlb = SpaceTlb::new(SpaceId(1));
     let pin = cpus[0].pin();
     let mut tree = Tree::<X86_64>::new(&m, &pin, Ask::NORMAL).expect("top");
@@ -407,16 +422,18 @@ fn tables_are_charged_from_their_making_to_the_flush() {
     for at in 0..20u64 {
         tree.map(&m, &pin, VirtAddr(at << 21), host.zero_frame(), attr, Ask::NORMAL).expect("mapped");
     }
-    assert_eq!(accounts().all(), (20 + 3) * FRAME_SIZE);
+    assert_eq!(accounts.all(), (20 + 3) * FRAME_SIZE);
+    m.tlb().activate(&pin, &tlb, tree.root());
     let mut gather = Gather::new(parts(&m, &pin), &tlb, 12);
     tree.unmap_range(&m, VirtRange { start: 0, end: 5 << 21 }, Free::Empty, &mut gather, |_, _, _| ());
-    assert_eq!(accounts().all(), (20 + 3) * FRAME_SIZE, "unhooked, and not yet anybody else's");
     gather.finish();
-    assert_eq!(accounts().all(), (15 + 3) * FRAME_SIZE);
+    let seen = accounts.at_flushes.lock().unwrap().clone();
+    assert_eq!(seen, [(20 + 3) * FRAME_SIZE], "unhooked, and not yet anybody else's");
+    assert_eq!(accounts.all(), (15 + 3) * FRAME_SIZE);
     let mut gather = Gather::ending(parts(&m, &pin), &tlb, 12);
     tree.end(&m, &mut gather, |_, _, _| ());
     gather.finish();
-    assert_eq!(accounts().all(), 0);
+    assert_eq!(accounts.all(), 0);
     m.drain(&cpus);
     host.audit().expect("all is back");
 }

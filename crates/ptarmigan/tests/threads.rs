@@ -118,6 +118,13 @@ fn tops_in_use_and_at_rest_show_each_change_of_the_kernel_map_while_cpus_take_an
     for magazine in [0, 1, 4, 64] {
         let host = Host::<X86_64>::new(small(CPUS, 2, 32)).unwrap();
         let lists = host.quicklists_with(ListsConfig { magazine, ..ListsConfig::new(CPUS) }).unwrap();
+        // Counts down when its CPU is done, or has failed.
+        struct AtWork<'a>(&'a AtomicUsize);
+        impl Drop for AtWork<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Ordering::Release);
+            }
+        }
         // The last change of each entry that has been made everywhere.
         let made: [AtomicU64; ENTRIES] = Default::default();
         let at_work = AtomicUsize::new(CPUS);
@@ -141,6 +148,7 @@ fn tops_in_use_and_at_rest_show_each_change_of_the_kernel_map_while_cpus_take_an
                     let rng = Rng::new(cpu as u64 + 1);
                     let mut live: Vec<Clean> = Vec::new();
                     barrier.wait();
+                    let _at_work = AtWork(at_work);
                     for _ in 0..3000 {
                         let pin = slot.pin();
                         match rng.below(16) {
@@ -163,7 +171,6 @@ fn tops_in_use_and_at_rest_show_each_change_of_the_kernel_map_while_cpus_take_an
                     }
                     live.into_iter().for_each(|page| lists.unused(&slot.pin(), TOP, page));
                     lists.drain(&slot.pin());
-                    at_work.fetch_sub(1, Ordering::Release);
                 });
             }
             barrier.wait();

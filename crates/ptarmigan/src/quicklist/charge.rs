@@ -27,6 +27,15 @@ pub trait Charge: Sync {
     fn uncharge(&self, owner: Owner, level: Level, bytes: usize);
 }
 
+impl<H: Charge> Charge for &H {
+    fn charge(&self, pin: &Pinned<'_>, level: Level, bytes: usize) -> Option<Owner> {
+        (**self).charge(pin, level, bytes)
+    }
+    fn uncharge(&self, owner: Owner, level: Level, bytes: usize) {
+        (**self).uncharge(owner, level, bytes);
+    }
+}
+
 /// A policy whose pages are charged. For policies that take pages in [`Policy::flushed`]: one that takes them earlier, in
 /// `retire`, as those of history did, gets them when they have been flushed.
 ///

@@ -217,20 +217,17 @@ fn a_top_that_is_unmade_while_the_kernel_map_changes_is_written_to_no_more() {
 }
 
 #[test]
-fn two_cpus_that_make_and_unmake_tops_at_once_leave_all_of_them_known() {
+fn a_top_that_is_made_while_others_are_unmade_is_known_and_so_are_those_that_stay() {
     model(2, || {
         let w = tops();
-        let pair = |w: &Lists<Kernel>, cpu: usize| {
-            let at = w.take(cpu);
-            w.put(cpu, cpu, at);
-            w.lists.drain(&w.pin(cpu));
-            w.take(cpu)
-        };
-        let other = w.on(move |w| {
-            let at = pair(w, 1);
+        let tops: [_; 3] = w.take_many(0);
+        let [a, at, b] = tops;
+        w.put_all(0, [a, b]);
+        let other = w.on(|w| {
+            let at = w.take(1);
             w.put(1, 1, at);
         });
-        let at = pair(&w, 0);
+        w.lists.drain(&w.pin(0));
         other.join().unwrap();
         w.set(2);
         assert_eq!(w.entry(at), 2);
