@@ -2,8 +2,8 @@
 //!
 //! It is filled when the CPU is idle, from the **newest** end of the list, and with ordinary stores. What was freed last is in the
 //! cache, so clearing it is cheap, and what was cleared last, which is taken first, is in the cache when its user comes.
-//! Frames at the old end would have to be brought in by whoever gets them; that is dearer than clearing a frame
-//! that is there already (measured: docs/results.md). Zero frames from the zones come here only when the list is empty:
+//! Frames at the old end would have to be brought in by whoever gets them, which frame by frame is dearer (docs/results.md;
+//! whole replays do not tell the two apart). Zero frames from the zones come here only when the list is empty:
 //! then all there is is cold, and zero is the better kind of cold.
 //!
 //! Who asks for frames without wanting zeros does not come by here, and nothing is cleared for whom nobody asks: the
