@@ -236,7 +236,8 @@ fn zero_frames_inside_a_block_are_found_although_others_of_its_size_are_dirty() 
     }
     // If there is nothing but the mixed block, they get what is not zero of it.
     let dirty = frames.take(Request { order: 10, ..any_frame(0) }).unwrap();
-    let others: Vec<_> = (0..100).map(|_| frames.take(any_frame(0)).unwrap()).collect();
+    let urgent = Request { ask: Ask::URGENT, ..any_frame(0) };
+    let others: Vec<_> = (0..1000).map(|_| frames.take(urgent).unwrap()).collect();
     assert!(others.iter().all(|taken| matches!(taken, Taken::Dirty(_))));
     assert_eq!(frames.counts().zero, 1);
     others.into_iter().chain([dirty]).chain(rest).for_each(|taken| frames.give(taken.dirty()));
