@@ -167,7 +167,7 @@ fn nodes_add_up_to_the_whole() {
         give(&policy, cpu, top, pages);
     }
     let lines = parse(&policy.meminfo().to_string());
-    assert!((0..2).all(|node| policy.node_counts(NodeId(node)).came_home > 0));
+    assert!((0..2).all(|node| policy.node_counts(NodeId(node)).came_home_tops > 0));
     for name in ["LowTotal", "LowFree", "TableMemory", "QuicklistsMax"] {
         assert_eq!(nodes(&lines, name), whole(&lines, name), "{name}");
     }

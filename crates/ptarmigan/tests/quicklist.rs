@@ -771,6 +771,21 @@ fn pages_handed_over_serve_another_cpu() {
 }
 
 #[test]
+fn what_a_cpu_hands_over_goes_to_the_node_that_it_is_of() {
+    let (host, config) = keeping(2, 400);
+    let policy = host.quicklists_with(config).expect("lists");
+    let cpus = host.slots();
+    fill_up(&policy, &cpus[0], 20);
+    let before = policy.in_depots(NodeId(0));
+    // The CPU is on another node by now.
+    // SAFETY: 1. nobody else uses the slot of this CPU meanwhile. 2. the lists were made for it.
+    policy.hand_over(&unsafe { Pinned::assume(CpuId(0), NodeId(1)) });
+    assert_eq!(policy.in_depots(NodeId(1)), 0);
+    assert!(policy.in_depots(NodeId(0)) > before);
+    assert_eq!(policy.in_depots(NodeId(0)) as usize, policy.counts().cached());
+}
+
+#[test]
 fn what_a_depot_held_all_the_time_is_known_and_the_oldest_go_first() {
     let (host, config) = keeping(1, 400);
     let policy = host.quicklists_with(config).expect("lists");

@@ -166,6 +166,7 @@ struct Lists {
     budget: u32,
     depot_tops: u32,
     depot_zero: u32,
+    came_home_tops: u32,
     came_home: u32,
     tops: u32,
     pages: u32,
@@ -217,6 +218,7 @@ impl Counters {
                 budget: c.budget,
                 depot_tops: c.depot_tops,
                 depot_zero: c.depot_zero,
+                came_home_tops: c.came_home_tops,
                 came_home: c.came_home,
                 tops: c.tops,
                 pages: c.pages,
@@ -276,7 +278,13 @@ fn write_nodes(out: &mut String, nodes: &[OfNode]) -> std::fmt::Result {
         writeln!(
             out,
             "{node:<5} {:>10} {:>9} {:>9} {:>10} {:>10} {:>9} {:>9}",
-            l.budget, l.pages, l.tops, l.depot_zero, l.depot_tops, l.came_home, l.magazine_zero
+            l.budget,
+            l.pages,
+            l.tops,
+            l.depot_zero,
+            l.depot_tops,
+            l.came_home + l.came_home_tops,
+            l.magazine_zero
         )?;
     }
     writeln!(out)

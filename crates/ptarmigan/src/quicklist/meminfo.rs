@@ -93,8 +93,7 @@ fn frames_bytes(frames: u32) -> u64 {
 }
 
 impl NodeMemory {
-    /// That of `node`, of which lists for trees of `layout` say `counts`. Tops that came home and wait are taken to be as large as
-    /// other tables: the node counts them together.
+    /// That of `node`, of which lists for trees of `layout` say `counts`.
     pub fn new(frames: &Frames, layout: &Layout, node: NodeId, counts: &NodeCounts) -> Self {
         let bytes = |tops: u32, others: u32| {
             u64::from(tops) * layout.table_bytes(layout.top())
@@ -104,7 +103,10 @@ impl NodeMemory {
             low_total: frames_bytes(frames.node_frames(node)),
             low_free: frames_bytes(frames.node_free(node)),
             tables: bytes(counts.tops, counts.pages),
-            quicklists: bytes(counts.depot_tops, counts.depot_zero + counts.came_home),
+            quicklists: bytes(
+                counts.depot_tops + counts.came_home_tops,
+                counts.depot_zero + counts.came_home,
+            ),
             most: frames_bytes(counts.budget),
         }
     }

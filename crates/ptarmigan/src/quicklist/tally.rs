@@ -152,7 +152,9 @@ pub struct NodeCounts {
     pub depot_tops: u32,
     /// Zero pages in the depot.
     pub depot_zero: u32,
-    /// Pages that CPUs of other nodes have freed, and that wait for a CPU of this node.
+    /// Constructed tops that CPUs of other nodes have freed, and that wait for a CPU of this node.
+    pub came_home_tops: u32,
+    /// Zero pages of which the same is true.
     pub came_home: u32,
     /// Tops of the node's memory that are in use or kept anywhere.
     pub tops: u32,

@@ -372,7 +372,7 @@ impl<W: Window, C: Construct, K: Check> Policy for Quicklists<'_, W, C, K> {
 
     fn drain(&self, pin: &Pinned<'_>) {
         for class in [TOP, REST] {
-            let Some((items, n)) = self.take_all(pin, class) else { return };
+            let Some((_, items, n)) = self.take_all(pin, class) else { continue };
             self.unmake_all(pin, class, &items[..n]);
         }
     }

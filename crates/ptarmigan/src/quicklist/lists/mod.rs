@@ -268,7 +268,8 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
             budget: self.budget(node),
             depot_tops: tops.held(),
             depot_zero: rest.held(),
-            came_home: tops.came() + rest.came(),
+            came_home_tops: tops.came(),
+            came_home: rest.came(),
             tops: tops.pages.load(Relaxed),
             pages: rest.pages.load(Relaxed),
             magazine_tops: tops.magazine.load(Relaxed),
@@ -353,11 +354,14 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         }
     }
 
-    /// All that a CPU has at hand of a class; it takes no part until it has some again.
-    fn take_all(&self, pin: &Pinned<'_>, class: usize) -> Option<([u32; 2 * MAGAZINE], usize)> {
+    /// All that a CPU has at hand of a class, and the node that it is of: the one where the CPU was when it got it, wherever it
+    /// is by now. It takes no part until it has some again. `None` if it took none, or its lists are in use.
+    fn take_all(&self, pin: &Pinned<'_>, class: usize) -> Option<(NodeId, [u32; 2 * MAGAZINE], usize)> {
         let mut cpu = self.cpus.enter(pin)?;
         let stack = &mut cpu[class];
+        let node = stack.node()?;
         self.leave(stack, class);
-        Some(stack.take_all())
+        let (items, n) = stack.take_all();
+        Some((node, items, n))
     }
 }

@@ -40,8 +40,8 @@ impl<W: Window, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     /// back to the allocator.
     pub fn hand_over(&self, pin: &Pinned<'_>) {
         for class in [TOP, REST] {
-            let Some((items, n)) = self.take_all(pin, class) else { return };
-            if n > 0 && !self.shelf(pin.node(), class).store(&items[..n]) {
+            let Some((node, items, n)) = self.take_all(pin, class) else { continue };
+            if n > 0 && !self.shelf(node, class).store(&items[..n]) {
                 self.unmake_all(pin, class, &items[..n]);
             }
         }
