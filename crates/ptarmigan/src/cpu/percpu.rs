@@ -14,9 +14,43 @@ pub struct PerCpu<T, S = ()> {
 
 #[repr(align(128))]
 struct Slot<T, S> {
-    busy: Cell<bool>,
+    state: State,
     shown: S,
     value: UnsafeCell<T>,
+}
+
+/// Whether a slot's value is in use, and a word that belongs to the value: side by side, so that whoever leaves stores both at
+/// once. What a CPU does on a path of forty instructions is bound by its stores.
+#[repr(C, align(8))]
+struct State {
+    word: Cell<u32>,
+    busy: Cell<u32>,
+}
+
+impl State {
+    const fn free() -> Self {
+        State { word: Cell::new(0), busy: Cell::new(0) }
+    }
+
+    /// Not in use any more, and the word is `word`: at once, or first the one and then the other, so that an interrupt that
+    /// finds the value free finds the word that goes with it.
+    #[inline(always)]
+    fn leave(&self, word: u32) {
+        #[cfg(target_pointer_width = "64")]
+        {
+            let both = if cfg!(target_endian = "little") { u64::from(word) } else { u64::from(word) << 32 };
+            let state: *const State = self;
+            // SAFETY: it is 8 bytes, aligned to 8, all of them in cells, so that a shared reference may write there; only the
+            // CPU that the slot belongs to reads or writes them.
+            unsafe { state.cast::<u64>().cast_mut().write(both) };
+        }
+        #[cfg(not(target_pointer_width = "64"))]
+        {
+            self.word.set(word);
+            compiler_fence(Ordering::Release);
+            self.busy.set(0);
+        }
+    }
 }
 
 // SAFETY: `enter` gives a reference to a slot's value only to the holder of that CPU's `Pinned`, which exists on one
@@ -37,7 +71,7 @@ impl<T, S: Default> PerCpu<T, S> {
         cpus: usize,
         mut make: impl FnMut(usize) -> T,
     ) -> Result<Self, BootMemoryShort> {
-        let slot = |i| Slot { busy: Cell::new(false), shown: S::default(), value: UnsafeCell::new(make(i)) };
+        let slot = |i| Slot { state: State::free(), shown: S::default(), value: UnsafeCell::new(make(i)) };
         Ok(PerCpu { slots: boot.take(cpus, slot)? })
     }
 }
@@ -79,22 +113,31 @@ impl<T, S> PerCpu<T, S> {
     #[inline(always)]
     pub fn enter<'a>(&'a self, pin: &'a Pinned<'_>) -> Option<Guard<'a, T, S>> {
         let slot = self.slot(pin);
-        if slot.busy.get() {
+        if slot.state.busy.get() != 0 {
             return None;
         }
-        slot.busy.set(true);
+        slot.state.busy.set(1);
         compiler_fence(Ordering::Acquire);
-        Some(Guard { slot, _stay: PhantomData })
+        Some(Guard { slot, word: slot.state.word.get(), _stay: PhantomData })
     }
 }
 
 /// Exclusive use of one CPU's value.
 pub struct Guard<'a, T, S = ()> {
     slot: &'a Slot<T, S>,
+    word: u32,
     _stay: PhantomData<*const ()>,
 }
 
 impl<'a, T, S> Guard<'a, T, S> {
+    /// The value, and a word that belongs to it, 0 in the beginning. The guard has it in a register and stores it when it
+    /// is dropped.
+    #[inline(always)]
+    pub(crate) fn parts(&mut self) -> (&mut T, &mut u32) {
+        // SAFETY: as in `deref_mut`: `&mut self` makes it exclusive.
+        (self.slot.value.with_mut(|p| unsafe { &mut *p }), &mut self.word)
+    }
+
     /// What the CPU shows to others.
     #[inline(always)]
     pub fn shown(&self) -> &'a S {
@@ -123,7 +166,7 @@ impl<T, S> Drop for Guard<'_, T, S> {
     #[inline(always)]
     fn drop(&mut self) {
         compiler_fence(Ordering::Release);
-        self.slot.busy.set(false);
+        self.slot.state.leave(self.word);
     }
 }
 

@@ -2,6 +2,7 @@
 use super::super::check::{Check, Site};
 use super::super::source::GROUP;
 use super::super::{Clean, Construct, Flushed, Level, Policy, PolicyCounts};
+use super::magazine::Hand;
 use super::{BOUNDED, LEVELS, Quicklists, REST, TOP};
 use crate::addr::{FRAME_SHIFT, PhysAddr};
 use crate::cpu::{NodeId, Pinned};
@@ -51,7 +52,7 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     #[inline(always)]
     pub(super) fn at_hand_in<const CLASS: usize>(&self, pin: &Pinned<'_>, level: Level) -> Option<Clean> {
         let mut cpu = self.cpus.enter(pin)?;
-        let item = cpu[CLASS].pop()?;
+        let item = Hand::new(&mut cpu, CLASS).pop()?;
         cpu.shown().level(level).allocs.add(1);
         drop(cpu);
         self.out(pin, CLASS, level, item)
@@ -90,8 +91,8 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         if !shelf.is_empty() {
             let mut item = None;
             if let Some(mut cpu) = self.cpus.enter(pin) {
-                let stack = &mut cpu[class];
-                self.resize(pin, stack, class);
+                let mut stack = Hand::new(&mut cpu, class);
+                self.resize(pin, &mut stack, class);
                 if stack.fill(|into| shelf.fetch(into)) > 0 {
                     item = stack.pop();
                 }
@@ -132,9 +133,9 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     fn miss_group(&self, pin: &Pinned<'_>, level: Level, ask: Ask) -> Option<Clean> {
         {
             let mut cpu = self.cpus.enter(pin)?;
-            let stack = &mut cpu[REST];
+            let mut stack = Hand::new(&mut cpu, REST);
             if stack.node().is_none() {
-                self.resize(pin, stack, REST);
+                self.resize(pin, &mut stack, REST);
             }
             // No room: an interrupt came in since.
             if !stack.has_room_for_group() {
@@ -152,7 +153,7 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
             self.check.made(&site, &page, true);
             let item = self.item(REST, page);
             // Another interrupt may have come in.
-            if !self.cpus.enter(pin).is_some_and(|mut cpu| cpu[REST].push(item)) {
+            if !self.cpus.enter(pin).is_some_and(|mut cpu| Hand::new(&mut cpu, REST).push(item)) {
                 self.put_slow(pin.again(), REST, level, item);
             }
         }
@@ -190,7 +191,7 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         let item = self.item(CLASS, page);
         if let Some(mut cpu) = self.cpus.enter(pin) {
             cpu.shown().level(level).frees.add(1);
-            if cpu[CLASS].push(item) {
+            if Hand::new(&mut cpu, CLASS).push(item) {
                 return;
             }
         } else {
@@ -211,12 +212,12 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
             return Err(page);
         }
         let Some(mut cpu) = self.cpus.enter(pin) else { return Err(page) };
-        if cpu[CLASS].is_full() {
+        if Hand::new(&mut cpu, CLASS).is_full() {
             return Err(page);
         }
         if self.check.given(&self.site(pin, level), &page) {
             cpu.shown().level(level).frees.add(1);
-            cpu[CLASS].push(self.item(CLASS, page));
+            Hand::new(&mut cpu, CLASS).push(self.item(CLASS, page));
         }
         Ok(())
     }
@@ -229,12 +230,12 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         if self.config.magazine > 0
             && let Some(mut cpu) = self.cpus.enter(pin)
         {
-            let stack = &mut cpu[class];
+            let mut stack = Hand::new(&mut cpu, class);
             let was_full = stack.is_full() && stack.node().is_some();
             // Both magazines are full: the older one goes to the depot, the newer one becomes the older. Unless
             // magazines have grown meanwhile.
             let exchanged = was_full && stack.exchange(|old| shelf.store(old));
-            self.resize(pin, stack, class);
+            self.resize(pin, &mut stack, class);
             if stack.push(item) {
                 return;
             }
@@ -286,7 +287,7 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         let frames = self.source.frames();
         let Some(mut cpu) = self.cpus.enter(pin) else { return pages.pop(frames) };
         let tally = cpu.shown();
-        let stack = &mut cpu[REST];
+        let mut stack = Hand::new(&mut cpu, REST);
         loop {
             let (level, page) = pages.pop(frames)?;
             let here = self.one_node || frames.node_of(page.addr().pfn()) == pin.node();

@@ -32,7 +32,7 @@ use core::fmt;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use depot::Depot;
-use magazine::Stack;
+use magazine::{Hand, Stack};
 use node::Shelf;
 
 /// Pages of a class's magazine at the least, where there is caching at all.
@@ -335,7 +335,7 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     }
 
     /// A CPU's magazines of a class get the size that they should have. A CPU that had none there takes part from now on.
-    fn resize(&self, pin: &Pinned<'_>, stack: &mut Stack, class: usize) {
+    fn resize(&self, pin: &Pinned<'_>, stack: &mut Hand<'_>, class: usize) {
         let shelf = self.shelf(pin.node(), class);
         if self.config.magazine > 0 && stack.node() != Some(pin.node()) {
             self.leave(stack, class);
@@ -346,7 +346,7 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     }
 
     /// A CPU takes no part any more where it did: others may have larger magazines.
-    fn leave(&self, stack: &Stack, class: usize) {
+    fn leave(&self, stack: &Hand<'_>, class: usize) {
         if let Some(node) = stack.node() {
             let shelf = self.shelf(node, class);
             shelf.holders.fetch_sub(1, Relaxed);
@@ -358,9 +358,9 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     /// is by now. It takes no part until it has some again. `None` if it took none, or its lists are in use.
     fn take_all(&self, pin: &Pinned<'_>, class: usize) -> Option<(NodeId, [u32; 2 * MAGAZINE], usize)> {
         let mut cpu = self.cpus.enter(pin)?;
-        let stack = &mut cpu[class];
+        let mut stack = Hand::new(&mut cpu, class);
         let node = stack.node()?;
-        self.leave(stack, class);
+        self.leave(&stack, class);
         let (items, n) = stack.take_all();
         Some((node, items, n))
     }

@@ -5,6 +5,7 @@
 //! which sees that it is. They are detached under the lock and unmade outside it (REQ-15).
 use super::super::check::Check;
 use super::super::{Construct, Level};
+use super::magazine::Hand;
 use super::node::Shelf;
 use super::{BOUNDED, CLASSES, Quicklists, REST, TOP};
 use crate::cpu::{NodeId, Pinned};
@@ -46,9 +47,9 @@ impl<W: Window, C: Construct, K: Check> Quicklists<'_, W, C, K> {
         if self.cpus_per_node == 1 {
             return;
         }
-        let Some(cpu) = self.cpus.enter(pin) else { return };
-        let unlike = |class: usize| {
-            let (stack, shelf) = (&cpu[class], self.shelf(pin.node(), class));
+        let Some(mut cpu) = self.cpus.enter(pin) else { return };
+        let mut unlike = |class: usize| {
+            let (stack, shelf) = (Hand::new(&mut cpu, class), self.shelf(pin.node(), class));
             stack.node() == Some(pin.node()) && stack.is_sized_unlike(shelf.magazine.load(Relaxed))
         };
         if unlike(TOP) || unlike(REST) {
@@ -61,9 +62,10 @@ impl<W: Window, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     fn refit(&self, pin: &Pinned<'_>) {
         let Some(mut cpu) = self.cpus.enter(pin) else { return };
         for class in [TOP, REST] {
-            if cpu[class].node() == Some(pin.node()) {
-                self.resize(pin, &mut cpu[class], class);
-                cpu[class].shed(|old| self.shelf(pin.node(), class).store(old));
+            let mut stack = Hand::new(&mut cpu, class);
+            if stack.node() == Some(pin.node()) {
+                self.resize(pin, &mut stack, class);
+                stack.shed(|old| self.shelf(pin.node(), class).store(old));
             }
         }
     }
