@@ -94,7 +94,7 @@ impl<'m, P: Policy, H: Charge> Charged<'m, P, H> {
     }
 
     fn bytes_of(&self, level: Level) -> usize {
-        1 << self.layout.table_shift[level.at()]
+        self.layout.table_bytes(level) as usize
     }
 
     /// A page comes back.

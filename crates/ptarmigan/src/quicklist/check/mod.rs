@@ -218,7 +218,7 @@ impl Checked {
         page: PhysAddr,
         pattern: u64,
     ) -> Option<u32> {
-        let bytes = 1usize << site.source.layout().table_shift[site.level.at()];
+        let bytes = site.source.layout().table_bytes(site.level) as usize;
         (0..bytes).step_by(FRAME_SIZE).find_map(|from| {
             let guard = site.source.window().map(PhysAddr(page.0 + from as u64));
             // SAFETY: the guard is valid for the frame, which is the caller's alone: it is a page between user and lists.
@@ -234,7 +234,7 @@ impl Checked {
     }
 
     fn fill<W: Window, C: Construct>(site: Site<'_, '_, W, C>, page: PhysAddr, pattern: u64) {
-        let bytes = 1usize << site.source.layout().table_shift[site.level.at()];
+        let bytes = site.source.layout().table_bytes(site.level) as usize;
         for from in (0..bytes).step_by(FRAME_SIZE) {
             let guard = site.source.window().map(PhysAddr(page.0 + from as u64));
             // SAFETY: as in `find_other`.
