@@ -99,9 +99,9 @@ impl<'m, P: Policy, H: Charge> Charged<'m, P, H> {
 
     /// A page comes back.
     fn uncharge(&self, level: Level, at: PhysAddr) {
-        if let Some(owner) = self.owner(at)
+        if !self.layout.is_small(level)
             && let Some(word) = self.word(at)
-            && !self.layout.is_small(level)
+            && let Some(owner) = NonZeroU32::new(word.load(Relaxed)).map(Owner)
         {
             word.store(0, Relaxed);
             self.hook.uncharge(owner, level, self.bytes_of(level));

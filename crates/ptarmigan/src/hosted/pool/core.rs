@@ -262,13 +262,8 @@ impl<S: PageState> Core<S> {
         }
         let mut free = lock(&self.free);
         let cpu = free.pop()?;
-        self.count_spare(free.len());
+        self.spare.store(free.len(), Relaxed);
         Some(Seat { pool: self.id, cpu, node: node.0 })
-    }
-
-    /// The number of slots that no thread has is `spare` now; their list is locked.
-    fn count_spare(&self, spare: usize) {
-        self.spare.store(spare, Relaxed);
     }
 
     /// A little of what has to be done from time to time.
@@ -375,6 +370,6 @@ impl<S: PageState> Leave for Core<S> {
         self.lists.hand_over(&unsafe { Pinned::assume(CpuId(seat.cpu), NodeId(seat.node)) });
         let mut free = lock(&self.free);
         free.push(seat.cpu);
-        self.count_spare(free.len());
+        self.spare.store(free.len(), Relaxed);
     }
 }
