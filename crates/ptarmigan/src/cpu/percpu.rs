@@ -134,7 +134,7 @@ impl<'a, T, S> Guard<'a, T, S> {
     /// is dropped.
     #[inline(always)]
     pub(crate) fn parts(&mut self) -> (&mut T, &mut u32) {
-        // SAFETY: as in `deref_mut`: `&mut self` makes it exclusive.
+        // SAFETY: as in `deref`, and `&mut self` makes it exclusive.
         (self.slot.value.with_mut(|p| unsafe { &mut *p }), &mut self.word)
     }
 
@@ -157,8 +157,7 @@ impl<T, S> Deref for Guard<'_, T, S> {
 impl<T, S> DerefMut for Guard<'_, T, S> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as in `deref`, and `&mut self` makes it exclusive.
-        self.slot.value.with_mut(|p| unsafe { &mut *p })
+        self.parts().0
     }
 }
 
