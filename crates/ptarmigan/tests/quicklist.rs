@@ -705,27 +705,61 @@ fn fill_up<P: Policy>(policy: &P, cpu: &CpuSlot, n: usize) {
 }
 
 #[test]
-fn magazines_are_scaled_to_the_cpus_that_have_pages_at_hand() {
+fn one_cpu_has_large_magazines_and_several_have_together_no_more_than_the_depot() {
     let host = Host::<X86_64>::new(small(4, 1, 64)).expect("host");
     let policy = host.quicklists_with(lists(4, 64, 4)).expect("policy");
     let cpus = host.slots();
     let size = || policy.node_counts(NodeId(0)).magazine_zero;
     fill_up(&policy, &cpus[0], 512);
-    let alone = size();
-    assert!(alone > 16, "a CPU alone has large magazines, not {alone}");
+    assert_eq!(size(), 64, "a CPU is alone");
     for cpu in &cpus[1..] {
-        fill_up(&policy, cpu, 512);
+        fill_up(&policy, cpu, 8);
     }
-    let among_four = size();
-    assert!(among_four * 2 <= alone, "{among_four} among four, {alone} alone");
-    // Those that give up all they have leave room for the others.
-    for cpu in &cpus[1..] {
+    let in_depot = || policy.in_depots(NodeId(0));
+    assert!(size() > 4 && size() * 2 * 4 <= in_depot(), "{} for {}", size(), in_depot());
+    // As the depot runs low they become small.
+    let mut out = Vec::new();
+    while in_depot() > 16 {
+        out.push(policy.alloc(&cpus[1].pin(), PTE, Ask::NORMAL).expect("there is room"));
+    }
+    assert!(size() <= 4, "{} for {}", size(), in_depot());
+    out.into_iter().for_each(|page| give_back(&policy, &cpus[1], PTE, page));
+    // Those that give up all they have take no part any more, as often as they like.
+    for cpu in cpus[1..].iter().chain(&cpus[1..]) {
         policy.drain(&cpu.pin());
     }
-    assert_eq!(size(), alone);
-    // As often as they like.
-    (0..3).for_each(|_| policy.drain(&cpus[1].pin()));
-    assert_eq!(size(), alone);
+    assert_eq!(size(), 64);
+}
+
+#[test]
+fn a_cpu_that_runs_short_is_given_at_the_next_gather_end_what_another_one_has_too_much_of() {
+    let host = Host::<X86_64>::new(small(2, 1, 64)).expect("host");
+    let policy = host.quicklists_with(lists(2, 64, 4)).expect("policy");
+    let cpus = host.slots();
+    let take = |cpu: &CpuSlot| policy.alloc(&cpu.pin(), PTE, Ask::NORMAL).expect("there is room");
+    let misses = || policy.counts().levels[0].misses;
+    let in_depot = || policy.in_depots(NodeId(0));
+    // Both have pages at hand, as many as there are while the depot has plenty.
+    fill_up(&policy, &cpus[0], 600);
+    fill_up(&policy, &cpus[1], 16);
+    fill_up(&policy, &cpus[0], 600);
+    policy.gather_end(&cpus[0].pin());
+    let before = misses();
+    let mut out = Vec::new();
+    while misses() == before {
+        out.push(take(&cpus[1]));
+    }
+    assert_eq!(in_depot(), 0);
+    policy.gather_end(&cpus[0].pin());
+    let left = in_depot();
+    assert!(left > 0, "nothing was left to the depot");
+    // Nobody calls again before that is used up, and nobody leaves more.
+    policy.gather_end(&cpus[0].pin());
+    assert_eq!(in_depot(), left);
+    let before = misses();
+    out.extend((0..left + 3).map(|_| take(&cpus[1])));
+    assert_eq!(misses(), before, "the last miss brought three more");
+    out.into_iter().for_each(|page| give_back(&policy, &cpus[1], PTE, page));
 }
 
 #[test]

@@ -13,9 +13,8 @@ pub(super) struct LevelTally {
     pub returns: Counter,
 }
 
-/// One CPU's counts. Single writer; on cache lines of its own.
+/// One CPU's counts. Single writer.
 #[derive(Default)]
-#[repr(align(128))]
 pub(super) struct Tally {
     /// A power of two, so that an index is cut to size instead of checked.
     levels: [LevelTally; MAX_LEVELS.next_power_of_two()],
@@ -30,23 +29,28 @@ impl Tally {
 
 /// All CPUs' counts.
 pub(super) struct Tallies {
-    cpus: BootSlice<Tally>,
+    cpus: BootSlice<Lines>,
 }
+
+/// On cache lines of their own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Lines(Tally);
 
 impl Tallies {
     pub fn new(boot: &mut BootMemory, cpus: usize) -> Result<Self, BootMemoryShort> {
-        Ok(Tallies { cpus: boot.take(cpus, |_| Tally::default())? })
+        Ok(Tallies { cpus: boot.take(cpus, |_| Lines::default())? })
     }
 
     pub const fn bytes(cpus: usize) -> usize {
-        BootMemory::bytes::<Tally>(cpus)
+        BootMemory::bytes::<Lines>(cpus)
     }
 
     #[inline(always)]
     pub fn cpu(&self, pin: &Pinned<'_>) -> &Tally {
         debug_assert!((pin.cpu().0 as usize) < self.cpus.len());
         // SAFETY: the CPU of a `Pinned` is below the number of CPUs (contract of `Pinned::assume`, point 2).
-        unsafe { self.cpus.get_unchecked(pin.cpu().0 as usize) }
+        unsafe { &self.cpus.get_unchecked(pin.cpu().0 as usize).0 }
     }
 
     #[inline(always)]
@@ -56,12 +60,12 @@ impl Tallies {
 
     /// One CPU's; nothing if there is no such CPU.
     pub fn on(&self, cpu: CpuId) -> PolicyCounts {
-        PolicyCounts::sum(self.cpus.get(usize::from(cpu.0)).into_iter())
+        PolicyCounts::sum(self.cpus.get(usize::from(cpu.0)).map(|lines| &lines.0))
     }
 
     /// All CPUs together.
     pub fn sum(&self) -> PolicyCounts {
-        PolicyCounts::sum(self.cpus.iter())
+        PolicyCounts::sum(self.cpus.iter().map(|lines| &lines.0))
     }
 }
 
@@ -96,8 +100,8 @@ pub struct PolicyCounts {
 
 impl PolicyCounts {
     /// All these CPUs together.
-    pub(super) fn sum<'t>(tallies: impl Iterator<Item = &'t Tally>) -> Self {
-        tallies.fold(PolicyCounts::default(), Self::with)
+    pub(super) fn sum<'t>(tallies: impl IntoIterator<Item = &'t Tally>) -> Self {
+        tallies.into_iter().fold(PolicyCounts::default(), Self::with)
     }
 
     fn with(mut self, tally: &Tally) -> Self {

@@ -53,7 +53,7 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     pub(super) fn at_hand_in<const CLASS: usize>(&self, pin: &Pinned<'_>, level: Level) -> Option<Clean> {
         let mut cpu = self.cpus.enter(pin)?;
         let item = Hand::new(&mut cpu, CLASS).pop()?;
-        cpu.shown().level(level).allocs.add(1);
+        cpu.shown().tally.level(level).allocs.add(1);
         drop(cpu);
         self.out(pin, CLASS, level, item)
     }
@@ -77,7 +77,7 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     /// A page that was counted as handed out is lost for good: it counts as gone back.
     #[cold]
     fn forget(&self, pin: &Pinned<'_>, level: Level) {
-        let tally = self.cpus.own_shown(pin).level(level);
+        let tally = self.tally(pin).level(level);
         tally.frees.add(1);
         tally.returns.add(1);
     }
@@ -86,7 +86,7 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     #[inline(never)]
     fn take_slow(&self, pin: Pinned<'_>, class: usize, level: Level, ask: Ask) -> Result<Clean, NoFrame> {
         let pin = &pin;
-        let tally = self.cpus.own_shown(pin).level(level);
+        let tally = self.tally(pin).level(level);
         let shelf = self.shelf(pin.node(), class);
         if !shelf.is_empty() {
             let mut item = None;
@@ -121,7 +121,8 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         let page = self.miss(pin, level, ask)?;
         self.set_limits(pin.node());
         let home = self.source.frames().node_of(page.addr().pfn());
-        self.count_pages(self.shelf(home, class), 1);
+        self.shelf(home, class).count(1);
+        self.missed(pin, class);
         tally.misses.add(1);
         tally.allocs.add(1);
         self.check.made(&self.site(pin, level), &page, false);
@@ -145,8 +146,9 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         let site = self.site(pin, level);
         let [page, rest @ ..] = self.source.make_group(pin.node(), level, ask)?;
         self.set_limits(pin.node());
-        self.count_pages(self.shelf(pin.node(), REST), GROUP as i32);
-        let tally = self.cpus.own_shown(pin).level(level);
+        self.shelf(pin.node(), REST).count(GROUP as i32);
+        self.missed(pin, REST);
+        let tally = self.tally(pin).level(level);
         tally.misses.add(GROUP);
         tally.allocs.add(1);
         for page in rest.into_iter().rev() {
@@ -190,12 +192,12 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     fn put<const CLASS: usize>(&self, pin: &Pinned<'_>, level: Level, page: Clean) {
         let item = self.item(CLASS, page);
         if let Some(mut cpu) = self.cpus.enter(pin) {
-            cpu.shown().level(level).frees.add(1);
+            cpu.shown().tally.level(level).frees.add(1);
             if Hand::new(&mut cpu, CLASS).push(item) {
                 return;
             }
         } else {
-            self.cpus.own_shown(pin).level(level).frees.add(1);
+            self.tally(pin).level(level).frees.add(1);
         }
         self.put_slow(pin.again(), CLASS, level, item)
     }
@@ -216,7 +218,7 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
             return Err(page);
         }
         if self.check.given(&self.site(pin, level), &page) {
-            cpu.shown().level(level).frees.add(1);
+            cpu.shown().tally.level(level).frees.add(1);
             Hand::new(&mut cpu, CLASS).push(self.item(CLASS, page));
         }
         Ok(())
@@ -231,16 +233,9 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
             && let Some(mut cpu) = self.cpus.enter(pin)
         {
             let mut stack = Hand::new(&mut cpu, class);
-            let was_full = stack.is_full() && stack.node().is_some();
-            // Both magazines are full: the older one goes to the depot, the newer one becomes the older. Unless
-            // magazines have grown meanwhile.
-            let exchanged = was_full && stack.exchange(|old| shelf.store(old));
             self.resize(pin, &mut stack, class);
-            if stack.push(item) {
-                return;
-            }
-            // They have shrunk instead.
-            if exchanged && stack.exchange(|old| shelf.store(old)) && stack.push(item) {
+            // Both magazines are full: all but the newest magazine goes to the depot. Unless they have grown.
+            if stack.push(item) || stack.exchange(|old| shelf.store(old)) && stack.push(item) {
                 return;
             }
             drop(cpu);
@@ -254,7 +249,7 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     /// To the page's home node, or to the allocator if that keeps enough.
     #[cold]
     fn put_home(&self, pin: &Pinned<'_>, class: usize, level: Level, page: Clean) {
-        self.cpus.own_shown(pin).level(level).frees.add(1);
+        self.tally(pin).level(level).frees.add(1);
         let node = self.source.frames().node_of(page.addr().pfn());
         let item = self.item(class, page);
         self.send(pin, class, level, node, &[item]);
@@ -275,8 +270,8 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         let page = self.page(class, item);
         self.check.leaves(&self.site(pin, level), &page);
         let home = self.source.frames().node_of(page.addr().pfn());
-        self.count_pages(self.shelf(home, class), -1);
-        self.cpus.own_shown(pin).level(level).returns.add(1);
+        self.shelf(home, class).count(-1);
+        self.tally(pin).level(level).returns.add(1);
         self.source.unmake(level, page);
     }
 
@@ -286,7 +281,7 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     fn put_run(&self, pin: &Pinned<'_>, pages: &mut Flushed) -> Option<(Level, Clean)> {
         let frames = self.source.frames();
         let Some(mut cpu) = self.cpus.enter(pin) else { return pages.pop(frames) };
-        let tally = cpu.shown();
+        let tally = &cpu.shown().tally;
         let mut stack = Hand::new(&mut cpu, REST);
         loop {
             let (level, page) = pages.pop(frames)?;
@@ -334,7 +329,7 @@ impl<W: Window, C: Construct, K: Check> Policy for Quicklists<'_, W, C, K> {
             if !self.check.given(&self.site(pin, level), &page) {
                 continue;
             }
-            self.cpus.own_shown(pin).level(level).frees.add(1);
+            self.tally(pin).level(level).frees.add(1);
             if parcel.n == parcel.items.len() || parcel.node != node {
                 self.send(pin, REST, Level::PTE, parcel.node, &parcel.items[..parcel.n]);
                 (parcel.node, parcel.n) = (node, 0);
@@ -352,15 +347,13 @@ impl<W: Window, C: Construct, K: Check> Policy for Quicklists<'_, W, C, K> {
         if self.source.frames().pressed(pin.node()) {
             self.set_limits(pin.node());
         }
-        self.fit(pin);
-        self.trim(pin);
+        self.answer(pin);
     }
 
     #[inline]
     fn idle(&self, pin: &Pinned<'_>) {
         self.set_limits(pin.node());
-        self.fit(pin);
-        self.trim(pin);
+        self.answer(pin);
     }
 
     fn age(&self, pin: &Pinned<'_>) -> u32 {
@@ -379,6 +372,6 @@ impl<W: Window, C: Construct, K: Check> Policy for Quicklists<'_, W, C, K> {
     }
 
     fn counts(&self) -> PolicyCounts {
-        PolicyCounts::sum(self.cpus.shown())
+        PolicyCounts::sum(self.cpus.shown().map(|own| &own.tally))
     }
 }

@@ -96,19 +96,9 @@ impl<'a> Hand<'a> {
         self.stack.limit = 2 * magazine.min(MAGAZINE as u32);
     }
 
-    /// Whether the magazines have another size than `magazine`.
-    pub fn is_sized_unlike(&self, magazine: u32) -> bool {
-        self.stack.limit != 2 * magazine
-    }
-
     /// The oldest of those that are beyond the magazines' size, if they have shrunk; they go if `store` takes them.
     pub fn shed(&mut self, store: impl FnOnce(&[u32]) -> bool) {
-        let (n, limit) = (self.n() as usize, self.stack.limit as usize);
-        let surplus = n.saturating_sub(limit);
-        if surplus > 0 && store(&self.stack.items[..surplus]) {
-            self.stack.items.copy_within(surplus..n, 0);
-            self.set_n(limit);
-        }
+        self.keep(self.stack.limit as usize, store);
     }
 
     /// An empty stack is filled by `fetch`, with up to a magazine.
@@ -125,14 +115,20 @@ impl<'a> Hand<'a> {
         self.n() as usize + GROUP <= self.stack.limit as usize
     }
 
-    /// The older magazine of two full ones; it goes if `store` takes it.
+    /// All but the newest magazine, of two full ones or more; they go if `store` takes them.
     pub fn exchange(&mut self, store: impl FnOnce(&[u32]) -> bool) -> bool {
-        let (n, old) = (self.n() as usize, (self.stack.limit / 2) as usize);
-        if !store(&self.stack.items[..old]) {
+        self.keep((self.stack.limit / 2) as usize, store)
+    }
+
+    /// Keeps the newest `most`, the others go if `store` takes them; whether any went.
+    fn keep(&mut self, most: usize, store: impl FnOnce(&[u32]) -> bool) -> bool {
+        let n = self.n() as usize;
+        let surplus = n.saturating_sub(most);
+        if surplus == 0 || !store(&self.stack.items[..surplus]) {
             return false;
         }
-        self.stack.items.copy_within(old..n, 0);
-        self.set_n(n - old);
+        self.stack.items.copy_within(surplus..n, 0);
+        self.set_n(most);
         true
     }
 

@@ -6,12 +6,13 @@
 //! the CPU's own lines: no lock, no atomic read-modify-write, nothing of the page and nothing of its frame's record
 //! (links inside pages cost four times as much as soon as more than a few pages are in flight).
 //!
-//! Magazines are scaled to the node: where several CPUs have pages at hand, all together hold at most a sixth of the pages that the node has
-//! in use or keeps, so that what rests on one CPU while another one runs short stays small beside what is in use.
-//! What a node keeps, CPUs and depot together, never exceeds its budget (REQ-12): the magazines' worst case is set
-//! aside first and the depot may have the rest.
+//! Magazines are scaled to the depot: where several CPUs have pages at hand, all together have as many as the depot has, so
+//! that little rests on one CPU while another one runs short; who does run short calls the others, which leave what
+//! is too much by now when their next gather ends. What a node keeps, CPUs and depot together, never exceeds its
+//! budget (REQ-12): the magazines' worst case is set aside first and the depot may have the rest.
 //!
 //! Pages freed on a foreign node go home in batches, after the flush like all others (REQ-7, REQ-8).
+mod call;
 mod depot;
 mod hit;
 mod magazine;
@@ -28,18 +29,14 @@ use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::{CpuId, NodeId, PerCpu, Pinned};
 use crate::frames::Frames;
 use crate::window::Window;
+use call::Call;
 use core::fmt;
-use core::sync::atomic::AtomicBool;
-use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::Relaxed;
 use depot::Depot;
 use magazine::{Hand, Stack};
-use node::Shelf;
+use node::{Node, Shelf};
 
-/// Pages of a class's magazine at the least, where there is caching at all.
-const SMALLEST: u32 = 4;
-/// Magazines of all CPUs of a node together hold at most 1/`PART` of the node's table pages. What rests on CPUs that do
-/// not need it is what a node has to fetch beyond what it ever uses: a sixth.
-const PART: u32 = 6;
 /// Pages given back to the allocator in one call of anything (I6).
 const BOUNDED: usize = 16;
 /// Tops, and everything else.
@@ -127,10 +124,9 @@ impl From<BootMemoryShort> for ListsError {
 pub struct Quicklists<'m, W, C, K = Unchecked> {
     source: Source<'m, W, C>,
     /// Each CPU's pages by class, and its counts.
-    cpus: PerCpu<[Stack; CLASSES], Tally>,
+    cpus: PerCpu<[Stack; CLASSES], Own>,
     check: K,
-    /// By node.
-    shelves: BootSlice<[Shelf; CLASSES]>,
+    nodes: BootSlice<Node>,
     top: Level,
     one_node: bool,
     /// By level: a page of it is no top, and cannot be of another node than the CPU.
@@ -138,9 +134,14 @@ pub struct Quicklists<'m, W, C, K = Unchecked> {
     config: ListsConfig,
     cpus_per_node: u32,
     top_shift: u32,
-    /// Some shelf may hold more than it may: saves a look at all of them. As shelves take in no more than they may, this comes
-    /// with a new limit only.
-    over: AtomicBool,
+}
+
+/// What a CPU has besides pages.
+#[derive(Default)]
+struct Own {
+    tally: Tally,
+    /// The last [`Call`] of its node that it has answered. The CPU's alone.
+    answered: AtomicU32,
 }
 
 impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
@@ -179,7 +180,6 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         let classes = Self::classes(source.layout());
         let fits = smallest as usize / 2 / (2 * classes * cpus_per_node);
         config.magazine = config.magazine.min(fits);
-        let start = Self::magazine_for(0, cpus_per_node as u32, config.magazine as u32);
         let cpus = PerCpu::new(boot, config.cpus, |_| [Stack::new(), Stack::new()])?;
         // Each shelf's depot is carved from the same block as the shelves.
         let mut depots = boot.take(nodes * CLASSES, |_| None)?;
@@ -188,13 +188,15 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
             let most = Self::part(Self::room(frames, &config, node) as usize, i % CLASSES, classes);
             *depot = Some(Depot::new(boot, most)?);
         }
-        let shelves = boot.take(nodes, |node| {
+        let mut shelves = |node: usize| {
             [TOP, REST].map(|class| {
                 // Every one was made just above.
                 let depot = depots[node * CLASSES + class].take();
-                Shelf::new(depot.unwrap_or_else(|| unreachable!("depot of node {node}")), start)
+                let depot = depot.unwrap_or_else(|| unreachable!("depot of node {node}"));
+                Shelf::new(depot, class, config.magazine)
             })
-        })?;
+        };
+        let by_node = boot.take(nodes, |node| Node { shelves: shelves(node), call: Call::new() })?;
         let layout = *source.layout();
         let top_shift = layout.table_shift[layout.top().at()] as u32;
         let cpus_per_node = cpus_per_node as u32;
@@ -203,14 +205,13 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
             source,
             cpus,
             check,
-            shelves,
+            nodes: by_node,
             top,
             one_node,
             near: core::array::from_fn(|level| one_node && level != top.at()),
             config,
             cpus_per_node,
             top_shift,
-            over: AtomicBool::new(false),
         };
         for node in 0..nodes {
             lists.set_limits(NodeId(node as u8));
@@ -227,9 +228,9 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
                 Depot::bytes(Self::room(frames, config, NodeId(n)) as usize) + (CLASSES - 1) * Depot::bytes(0)
             })
             .sum();
-        PerCpu::<[Stack; CLASSES], Tally>::bytes(config.cpus)
+        PerCpu::<[Stack; CLASSES], Own>::bytes(config.cpus)
             + depots
-            + BootMemory::bytes::<[Shelf; CLASSES]>(nodes as usize)
+            + BootMemory::bytes::<Node>(nodes as usize)
             + BootMemory::bytes::<Option<Depot>>(nodes as usize * CLASSES)
     }
 
@@ -257,8 +258,7 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
 
     /// What one CPU has counted. A page may be counted as allocated on one CPU and as freed on another.
     pub fn counts_on(&self, cpu: CpuId) -> PolicyCounts {
-        let one = self.cpus.shown().nth(usize::from(cpu.0));
-        one.map_or(PolicyCounts::default(), |tally| PolicyCounts::sum(core::iter::once(tally)))
+        PolicyCounts::sum(self.cpus.shown().nth(usize::from(cpu.0)).map(|own| &own.tally))
     }
 
     /// What a node keeps and may keep, by state.
@@ -272,8 +272,8 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
             came_home: rest.came(),
             tops: tops.pages.load(Relaxed),
             pages: rest.pages.load(Relaxed),
-            magazine_tops: tops.magazine.load(Relaxed),
-            magazine_zero: rest.magazine.load(Relaxed),
+            magazine_tops: tops.magazine(),
+            magazine_zero: rest.magazine(),
         }
     }
 
@@ -293,8 +293,19 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     }
 
     #[inline(always)]
+    fn node(&self, node: NodeId) -> &Node {
+        &self.nodes[node.0 as usize]
+    }
+
+    #[inline(always)]
     fn shelf(&self, node: NodeId, class: usize) -> &Shelf {
-        &self.shelves[node.0 as usize][class]
+        &self.node(node).shelves[class]
+    }
+
+    /// What the caller's CPU counts.
+    #[inline(always)]
+    fn tally(&self, pin: &Pinned<'_>) -> &Tally {
+        &self.cpus.own_shown(pin).tally
     }
 
     /// Sets what the depots of `node` may hold from what is free there now.
@@ -310,47 +321,31 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
             let shelf = self.shelf(node, class);
             shelf.set_limit(Self::part(room, class, classes) as u32, !self.one_node);
             if shelf.is_over() {
-                self.over.store(true, Release);
+                self.node(node).call.over();
             }
         }
     }
 
-    /// The size of magazines on a node of `cpus` CPUs that has `pages` pages. A CPU that has the node to itself keeps
-    /// pages from nobody.
-    fn magazine_for(pages: u32, cpus: u32, most: u32) -> u32 {
-        let fair = if cpus == 1 { most } else { pages / (2 * PART * cpus) };
-        fair.max(SMALLEST).min(most)
-    }
-
-    /// Pages of the class have come to the shelf's node from the allocator (`change` > 0) or gone back to it.
-    fn count_pages(&self, shelf: &Shelf, change: i32) {
-        let pages = shelf.pages.fetch_add(change as u32, Relaxed).wrapping_add_signed(change);
-        self.size_magazines(shelf, pages);
-    }
-
-    fn size_magazines(&self, shelf: &Shelf, pages: u32) {
-        let most = self.config.magazine as u32;
-        let holders = shelf.holders.load(Relaxed).max(1);
-        shelf.magazine.store(Self::magazine_for(pages, holders, most), Relaxed);
+    /// A page of the class came from the allocator.
+    fn missed(&self, pin: &Pinned<'_>, class: usize) {
+        self.shelf(pin.node(), class).missed(&self.node(pin.node()).call);
     }
 
     /// A CPU's magazines of a class get the size that they should have. A CPU that had none there takes part from now on.
     fn resize(&self, pin: &Pinned<'_>, stack: &mut Hand<'_>, class: usize) {
-        let shelf = self.shelf(pin.node(), class);
+        let node = self.node(pin.node());
+        let shelf = &node.shelves[class];
         if self.config.magazine > 0 && stack.node() != Some(pin.node()) {
             self.leave(stack, class);
-            shelf.holders.fetch_add(1, Relaxed);
-            self.size_magazines(shelf, shelf.pages.load(Relaxed));
+            shelf.join(&node.call);
         }
-        stack.resize(pin.node(), shelf.magazine.load(Relaxed));
+        stack.resize(pin.node(), shelf.magazine());
     }
 
     /// A CPU takes no part any more where it did: others may have larger magazines.
     fn leave(&self, stack: &Hand<'_>, class: usize) {
         if let Some(node) = stack.node() {
-            let shelf = self.shelf(node, class);
-            shelf.holders.fetch_sub(1, Relaxed);
-            self.size_magazines(shelf, shelf.pages.load(Relaxed));
+            self.shelf(node, class).leave();
         }
     }
 

@@ -1,13 +1,22 @@
-//! What a node keeps of one class: the depot, and what came home from other nodes.
+//! What a node keeps: of each class a depot, and what came home from other nodes.
+use super::call::Call;
 use super::depot::Depot;
 use super::magazine::MAGAZINE;
+use super::{CLASSES, TOP};
 use crate::sync::SpinLock;
 use crate::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::AtomicBool;
 
 /// Pages that can wait to be taken into the depot by a CPU of the node.
 const REMOTE: usize = 256;
 /// They are at most 1/`REMOTE_PART` of what the node may keep.
 const REMOTE_PART: u32 = 8;
+/// Pages of a magazine at the least, where there is caching at all: what comes from the allocator at once is one magazine.
+const LEAST: u8 = 4;
+/// Tops are fewer, and come one by one.
+const LEAST_TOPS: u8 = 2;
+/// All magazines of a class together hold at most 1/`PART` of what the depot does: two to a CPU, as much as the depot.
+const PART: u32 = 2;
 
 /// What other nodes' CPUs have freed of this node's pages, after the flush like all others. They come here in batches, so that
 /// neither they nor this node's CPUs wait for each other at the depot.
@@ -19,6 +28,12 @@ struct Remote {
     n: usize,
 }
 
+/// A node: what it keeps, and what it wants of its CPUs.
+pub(super) struct Node {
+    pub shelves: [Shelf; CLASSES],
+    pub call: Call,
+}
+
 /// A node's pages of one class. All that an exchange touches but the pages' numbers is on one line.
 #[repr(C, align(128))]
 pub(super) struct Shelf {
@@ -28,25 +43,32 @@ pub(super) struct Shelf {
     /// What the depot may hold at the moment: its part of the allowance, and what came home has another. Each is kept to by
     /// who holds the lock, and nobody has to count both together.
     limit: AtomicU32,
-    /// Pages of the class that the node has in use or keeps. Changed when a page comes from or goes to the allocator.
-    pub pages: AtomicU32,
     /// CPUs that take part: those with pages of the class at hand, or that had some since they last gave up all.
-    pub holders: AtomicU32,
-    /// The size that magazines should have, worked out when `pages` or `holders` change.
-    pub magazine: AtomicU32,
+    holders: AtomicU32,
     /// Pages that came home, written under that lock.
     came: AtomicU32,
     /// How many may wait.
     remote_limit: AtomicU32,
+    /// Pages of a magazine at the least and at the most.
+    least: u8,
+    most: u8,
+    /// The node's CPUs have been called because of this class, and none has left anything here since. A hint, which models
+    /// leave alone.
+    called: AtomicBool,
+    /// Pages of the class that the node has in use or keeps. Changed when a page comes from or goes to the allocator.
+    pub pages: AtomicU32,
     remote: SpinLock<Remote>,
 }
 
 #[cfg(not(loom))]
 const _: () =
-    assert!(core::mem::offset_of!(Shelf, magazine) < 64 && core::mem::offset_of!(Shelf, remote) == 128);
+    assert!(core::mem::offset_of!(Shelf, called) < 64 && core::mem::offset_of!(Shelf, remote) == 128);
 
 impl Shelf {
-    pub fn new(depot: Depot, magazine: u32) -> Self {
+    /// One that holds nothing, for magazines of up to `magazine` pages.
+    pub fn new(depot: Depot, class: usize, magazine: usize) -> Self {
+        let most = magazine as u8;
+        let least = if class == TOP { LEAST_TOPS } else { LEAST };
         Shelf {
             depot: SpinLock::new(depot),
             remote: SpinLock::new(Remote { items: [0; REMOTE], n: 0 }),
@@ -56,7 +78,9 @@ impl Shelf {
             remote_limit: AtomicU32::new(0),
             pages: AtomicU32::new(0),
             holders: AtomicU32::new(0),
-            magazine: AtomicU32::new(magazine),
+            least: least.min(most),
+            most,
+            called: AtomicBool::new(false),
         }
     }
 
@@ -101,9 +125,50 @@ impl Shelf {
         self.held() == 0 && self.came() == 0
     }
 
+    /// The size that a magazine should have at the moment. A CPU that is the only one with pages at hand keeps them from nobody.
+    /// Several have together as much as the depot: while there are plenty they rarely come here, and as the depot runs
+    /// low they leave what they have to others.
+    pub fn magazine(&self) -> u32 {
+        match self.holders.load(Relaxed) {
+            0 | 1 => self.most.into(),
+            holders => {
+                ((self.held() + self.came()) / (PART * holders)).clamp(self.least.into(), self.most.into())
+            }
+        }
+    }
+
+    /// Pages of the class have come to the node from the allocator (`change` > 0) or gone back to it.
+    pub fn count(&self, change: i32) {
+        self.pages.fetch_add(change as u32, Relaxed);
+    }
+
+    /// One more CPU takes part. Where there was one only, it is called.
+    pub fn join(&self, call: &Call) {
+        if self.holders.fetch_add(1, Relaxed) == 1 {
+            call.short();
+        }
+    }
+
+    /// A CPU takes no part any more.
+    pub fn leave(&self) {
+        self.holders.fetch_sub(1, Relaxed);
+    }
+
+    /// A page had to come from the allocator. Other CPUs may have some at hand, and are called; once, until one leaves some here.
+    pub fn missed(&self, call: &Call) {
+        if self.holders.load(Relaxed) > 1 && !self.called.load(Relaxed) {
+            self.called.store(true, Relaxed);
+            call.short();
+        }
+    }
+
     /// Takes pages in, all or none: none if there would be more than the limit then.
     pub fn store(&self, items: &[u32]) -> bool {
-        self.with(|depot| depot.store(items, self.limit()))
+        let stored = self.with(|depot| depot.store(items, self.limit()));
+        if self.called.load(Relaxed) {
+            self.called.store(false, Relaxed);
+        }
+        stored
     }
 
     /// Takes pages in from a CPU of another node, all or none.

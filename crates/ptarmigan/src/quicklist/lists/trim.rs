@@ -5,12 +5,13 @@
 //! which sees that it is. They are detached under the lock and unmade outside it (REQ-15).
 use super::super::check::Check;
 use super::super::{Construct, Level};
+use super::call::Call;
 use super::magazine::Hand;
 use super::node::Shelf;
 use super::{BOUNDED, CLASSES, Quicklists, REST, TOP};
 use crate::cpu::{NodeId, Pinned};
 use crate::window::Window;
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::Ordering::Relaxed;
 
 impl<W: Window, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     /// A level of the class, for pages whose own level is no longer known.
@@ -18,49 +19,45 @@ impl<W: Window, C: Construct, K: Check> Quicklists<'_, W, C, K> {
         if class == TOP { self.top } else { Level::PTE }
     }
 
-    /// Gives back at most [`BOUNDED`] pages of this node's shelves that hold more than they may. One load where none does.
+    /// Does what this CPU's node wants of it. A compare where that is nothing.
     #[inline]
-    pub(super) fn trim(&self, pin: &Pinned<'_>) {
-        if self.over.load(Relaxed) {
-            self.trim_node(pin);
+    pub(super) fn answer(&self, pin: &Pinned<'_>) {
+        let call = self.node(pin.node()).call.get();
+        if call != self.cpus.own_shown(pin).answered.load(Relaxed) {
+            self.answer_to(pin, call);
         }
     }
 
     #[cold]
-    fn trim_node(&self, pin: &Pinned<'_>) {
-        for (class, shelf) in self.shelves[pin.node().0 as usize].iter().enumerate() {
+    fn answer_to(&self, pin: &Pinned<'_>, call: u32) {
+        if Call::is_over(call) {
+            self.trim(pin);
+        }
+        let own = self.cpus.own_shown(pin);
+        if Call::answered(call) != own.answered.load(Relaxed) && self.refit(pin) {
+            own.answered.store(Call::answered(call), Relaxed);
+        }
+    }
+
+    /// Gives back at most [`BOUNDED`] pages of this node's shelves that hold more than they may. As shelves take in no more than
+    /// they may, that comes with a new limit only.
+    fn trim(&self, pin: &Pinned<'_>) {
+        let node = self.node(pin.node());
+        for (class, shelf) in node.shelves.iter().enumerate() {
             let mut items = [0; BOUNDED / CLASSES];
             let n = shelf.shed_excess(&mut items);
             self.unmake_all(pin, class, &items[..n]);
         }
-        // Whoever set a limit before this sees his limit below; who sets one after it sets the flag again.
-        self.over.swap(false, Acquire);
-        if self.shelves.iter().flatten().any(Shelf::is_over) {
-            self.over.store(true, Relaxed);
+        node.call.trimmed();
+        if node.shelves.iter().any(Shelf::is_over) {
+            node.call.over();
         }
     }
 
-    /// The CPU's magazines get the size that they should have by now: other CPUs may have come, and there may be fewer
-    /// pages. Else those of a CPU that neither fills nor empties them would stay as they are.
-    #[inline]
-    pub(super) fn fit(&self, pin: &Pinned<'_>) {
-        if self.cpus_per_node == 1 {
-            return;
-        }
-        let Some(mut cpu) = self.cpus.enter(pin) else { return };
-        let mut unlike = |class: usize| {
-            let (stack, shelf) = (Hand::new(&mut cpu, class), self.shelf(pin.node(), class));
-            stack.node() == Some(pin.node()) && stack.is_sized_unlike(shelf.magazine.load(Relaxed))
-        };
-        if unlike(TOP) || unlike(REST) {
-            drop(cpu);
-            self.refit(pin);
-        }
-    }
-
-    #[cold]
-    fn refit(&self, pin: &Pinned<'_>) {
-        let Some(mut cpu) = self.cpus.enter(pin) else { return };
+    /// The CPU's magazines get the size that they should have by now: other CPUs may have come, or run short. Else those of a
+    /// CPU that neither fills nor empties them would stay as they are. False if they are in use.
+    fn refit(&self, pin: &Pinned<'_>) -> bool {
+        let Some(mut cpu) = self.cpus.enter(pin) else { return false };
         for class in [TOP, REST] {
             let mut stack = Hand::new(&mut cpu, class);
             if stack.node() == Some(pin.node()) {
@@ -68,6 +65,7 @@ impl<W: Window, C: Construct, K: Check> Quicklists<'_, W, C, K> {
                 stack.shed(|old| self.shelf(pin.node(), class).store(old));
             }
         }
+        true
     }
 
     /// Gives back up to `want` (at most [`BOUNDED`]) pages of a shelf; how many.

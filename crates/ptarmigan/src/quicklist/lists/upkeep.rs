@@ -49,7 +49,7 @@ impl<W: Window, C: Construct, K: Check> Quicklists<'_, W, C, K> {
 
     /// How many pages a node's depots held all the time since this was last asked: nobody needed them.
     pub fn unneeded(&self, node: NodeId) -> u32 {
-        self.shelves[usize::from(node.0)].iter().map(|shelf| shelf.unneeded() as u32).sum()
+        self.node(node).shelves.iter().map(|shelf| shelf.unneeded() as u32).sum()
     }
 
     /// Gives back up to `want` pages that a node keeps, at most 16 in one call, those first that have lain there
@@ -65,6 +65,6 @@ impl<W: Window, C: Construct, K: Check> Quicklists<'_, W, C, K> {
 
     /// Pages that a node keeps besides what its CPUs have at hand.
     pub fn in_depots(&self, node: NodeId) -> u32 {
-        self.shelves[usize::from(node.0)].iter().map(|shelf| shelf.held() + shelf.came()).sum()
+        self.node(node).shelves.iter().map(|shelf| shelf.held() + shelf.came()).sum()
     }
 }
