@@ -6,8 +6,8 @@
 //! the CPU's own lines: no lock, no atomic read-modify-write, nothing of the page and nothing of its frame's record
 //! (links inside pages cost four times as much as soon as more than a few pages are in flight).
 //!
-//! Magazines are scaled to the depot: where several CPUs have pages at hand, all together have as many as the depot has, so
-//! that little rests on one CPU while another one runs short; who does run short calls the others, which leave what
+//! Where several CPUs have pages at hand, magazines are scaled to the depot: large while it has plenty, small as it runs low, so
+//! that little rests on one CPU while another one runs short. Who does run short calls the others, which leave what
 //! is too much by now when their next gather ends. What a node keeps, CPUs and depot together, never exceeds its
 //! budget (REQ-12): the magazines' worst case is set aside first and the depot may have the rest.
 //!
@@ -29,7 +29,6 @@ use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::{CpuId, NodeId, PerCpu, Pinned};
 use crate::frames::Frames;
 use crate::window::Window;
-use call::Call;
 use core::fmt;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
@@ -196,7 +195,7 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
                 Shelf::new(depot, class, config.magazine)
             })
         };
-        let by_node = boot.take(nodes, |node| Node { shelves: shelves(node), call: Call::new() })?;
+        let by_node = boot.take(nodes, |node| Node::new(shelves(node)))?;
         let layout = *source.layout();
         let top_shift = layout.table_shift[layout.top().at()] as u32;
         let cpus_per_node = cpus_per_node as u32;
@@ -253,7 +252,11 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
 
     /// Frames that a node may keep at the moment: a share of what is free there, or what was set.
     pub fn budget(&self, node: NodeId) -> u32 {
-        self.config.keep.unwrap_or_else(|| self.source.frames().node_free(node) / self.config.share.max(1))
+        self.budget_of(self.basis(node))
+    }
+
+    fn budget_of(&self, basis: u32) -> u32 {
+        if self.config.keep.is_some() { basis } else { basis / self.config.share.max(1) }
     }
 
     /// What one CPU has counted. A page may be counted as allocated on one CPU and as freed on another.
@@ -308,22 +311,32 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         &self.cpus.own_shown(pin).tally
     }
 
-    /// Sets what the depots of `node` may hold from what is free there now.
+    /// What a node's budget is worked out from: what was set, or what is free there now.
+    #[inline]
+    fn basis(&self, node: NodeId) -> u32 {
+        self.config.keep.unwrap_or_else(|| self.source.frames().node_free(node))
+    }
+
+    /// Sets what the depots of `node` may hold. A compare if nothing has changed.
     #[inline]
     fn set_limits(&self, node: NodeId) {
+        if !self.node(node).has_limits_of(self.basis(node)) {
+            self.set_limits_anew(node);
+        }
+    }
+
+    #[cold]
+    fn set_limits_anew(&self, node: NodeId) {
         let classes = Self::classes(self.source.layout());
         let aside = 2 * self.config.magazine * classes * self.cpus_per_node as usize;
-        let budget = self.budget(node);
-        // Who may keep all there is cannot keep too much.
-        let all = self.config.keep.is_some() && budget >= self.source.frames().node_frames(node);
-        let room = (budget as usize).saturating_sub(if all { 0 } else { aside });
-        for class in [TOP, REST] {
-            let shelf = self.shelf(node, class);
-            shelf.set_limit(Self::part(room, class, classes) as u32, !self.one_node);
-            if shelf.is_over() {
-                self.node(node).call.over();
-            }
-        }
+        let limits = |basis| {
+            let budget = self.budget_of(basis);
+            // Who may keep all there is cannot keep too much.
+            let all = self.config.keep.is_some() && budget >= self.source.frames().node_frames(node);
+            let room = (budget as usize).saturating_sub(if all { 0 } else { aside });
+            [TOP, REST].map(|class| Self::part(room, class, classes) as u32)
+        };
+        self.node(node).set_limits(|| self.basis(node), limits, !self.one_node);
     }
 
     /// A page of the class came from the allocator.

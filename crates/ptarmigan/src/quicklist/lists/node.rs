@@ -15,8 +15,9 @@ const REMOTE_PART: u32 = 8;
 const LEAST: u8 = 4;
 /// Tops are fewer, and come one by one.
 const LEAST_TOPS: u8 = 2;
-/// All magazines of a class together hold at most 1/`PART` of what the depot does: two to a CPU, as much as the depot.
-const PART: u32 = 2;
+/// A magazine holds at most 1/`PART` of what the depot does, divided by the number of *other* CPUs: as each CPU has two, what rests on
+/// others is at most two thirds of what the depot has.
+const PART: u32 = 3;
 
 /// What other nodes' CPUs have freed of this node's pages, after the flush like all others. They come here in batches, so that
 /// neither they nor this node's CPUs wait for each other at the depot.
@@ -32,6 +33,44 @@ struct Remote {
 pub(super) struct Node {
     pub shelves: [Shelf; CLASSES],
     pub call: Call,
+    /// What the shelves' limits were worked out from. Written by who holds the lock, after the limits.
+    basis: AtomicU32,
+    setting: SpinLock<()>,
+}
+
+/// More than any node has: no limits were set yet.
+const NOTHING: u32 = u32::MAX;
+
+impl Node {
+    pub fn new(shelves: [Shelf; CLASSES]) -> Self {
+        let (basis, setting) = (AtomicU32::new(NOTHING), SpinLock::new(()));
+        Node { shelves, call: Call::new(), basis, setting }
+    }
+
+    /// Whether the shelves' limits are those of `basis` already.
+    #[inline(always)]
+    pub fn has_limits_of(&self, basis: u32) -> bool {
+        self.basis.load(Relaxed) == basis
+    }
+
+    /// Sets the shelves' limits, and calls the node's CPUs if some holds more. One at a time, each by what is true when it is its
+    /// turn: else an old limit could be set over a new one, and what it was worked out from be taken for the new one's.
+    pub fn set_limits(
+        &self,
+        basis: impl FnOnce() -> u32,
+        limits: impl FnOnce(u32) -> [u32; CLASSES],
+        other_nodes: bool,
+    ) {
+        let _turn = self.setting.lock();
+        let basis = basis();
+        for (shelf, pages) in self.shelves.iter().zip(limits(basis)) {
+            shelf.set_limit(pages, other_nodes);
+            if shelf.is_over() {
+                self.call.over();
+            }
+        }
+        self.basis.store(basis, Relaxed);
+    }
 }
 
 /// A node's pages of one class. All that an exchange touches but the pages' numbers is on one line.
@@ -103,7 +142,7 @@ impl Shelf {
     }
 
     /// Sets what may be kept: `pages`, of which a part is for pages that come home, where there are other nodes.
-    pub fn set_limit(&self, pages: u32, other_nodes: bool) {
+    fn set_limit(&self, pages: u32, other_nodes: bool) {
         let remote = if other_nodes { (pages / REMOTE_PART).min(REMOTE as u32) } else { 0 };
         self.limit.store(pages - remote, Relaxed);
         self.remote_limit.store(remote, Relaxed);
@@ -126,13 +165,14 @@ impl Shelf {
     }
 
     /// The size that a magazine should have at the moment. A CPU that is the only one with pages at hand keeps them from nobody.
-    /// Several have together as much as the depot: while there are plenty they rarely come here, and as the depot runs
-    /// low they leave what they have to others.
+    /// Where there are several their magazines are scaled to the depot: while it has plenty they rarely come here, and as it
+    /// runs low they leave what they have to others.
     pub fn magazine(&self) -> u32 {
         match self.holders.load(Relaxed) {
             0 | 1 => self.most.into(),
             holders => {
-                ((self.held() + self.came()) / (PART * holders)).clamp(self.least.into(), self.most.into())
+                let fair = (self.held() + self.came()) / (PART * (holders - 1));
+                fair.clamp(self.least.into(), self.most.into())
             }
         }
     }
