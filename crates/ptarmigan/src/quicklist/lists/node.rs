@@ -16,8 +16,8 @@ const LEAST: u8 = 4;
 /// Tops are fewer, and come one by one.
 const LEAST_TOPS: u8 = 2;
 /// A magazine holds at most 1/`PART` of what the depot does, divided by the number of *other* CPUs: as each CPU has two, what rests on
-/// others is at most two thirds of what the depot has.
-const PART: u32 = 3;
+/// others is at most half of what the depot has.
+const PART: u32 = 4;
 
 /// What other nodes' CPUs have freed of this node's pages, after the flush like all others. They come here in batches, so that
 /// neither they nor this node's CPUs wait for each other at the depot.
