@@ -53,21 +53,38 @@ impl BootMemory {
         n: usize,
         mut make: impl FnMut(usize) -> T,
     ) -> Result<BootSlice<T>, BootMemoryShort> {
-        let at = self.base.as_ptr() as usize + self.next;
+        self.take_with(n, |_, i| Ok(make(i)))
+    }
+
+    /// The same for elements that need arrays of their own, which `make` carves from what is left.
+    ///
+    /// # Errors
+    ///
+    /// [`BootMemoryShort`] if the block has not that much left, or `make` says so; nothing is taken then, and elements
+    /// that were made are forgotten.
+    pub fn take_with<T>(
+        &mut self,
+        n: usize,
+        mut make: impl FnMut(&mut Self, usize) -> Result<T, BootMemoryShort>,
+    ) -> Result<BootSlice<T>, BootMemoryShort> {
+        let before = self.next;
+        let at = self.base.as_ptr() as usize + before;
         let pad = at.next_multiple_of(align_of::<T>().max(64)) - at;
         let wanted = n.checked_mul(size_of::<T>()).and_then(|b| b.checked_add(pad)).unwrap_or(usize::MAX);
-        let left = self.end - self.next;
+        let left = self.end - before;
         if wanted > left {
             return Err(BootMemoryShort { wanted, left });
         }
-        // SAFETY: `next + pad` is at most `end`, so the result points into the block or one past its end.
-        let first = unsafe { self.base.add(self.next + pad) }.cast::<T>();
-        for i in 0..n {
-            // SAFETY: element i lies inside the block (checked above), is aligned (padded above) and belongs to
-            // nobody else (`next` moves past it below; the block is ours by the contract of `new`).
-            unsafe { first.add(i).write(make(i)) };
-        }
+        // Past all of it, so that `make` carves behind it.
         self.next += wanted;
+        // SAFETY: `before + pad` is at most `end`, so the result points into the block or one past its end.
+        let first = unsafe { self.base.add(before + pad) }.cast::<T>();
+        for i in 0..n {
+            let element = make(self, i).inspect_err(|_| self.next = before)?;
+            // SAFETY: element i lies inside the block (checked above), is aligned (padded above) and belongs to
+            // nobody else (`next` moved past it; the block is ours by the contract of `new`).
+            unsafe { first.add(i).write(element) };
+        }
         Ok(BootSlice { first, len: n, _owns: PhantomData })
     }
 

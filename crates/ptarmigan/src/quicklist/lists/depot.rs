@@ -1,4 +1,4 @@
-//! The depot of a node: what its CPUs exchange magazines with.
+//! The depot: what CPUs exchange magazines with.
 //!
 //! A ring of page numbers: pages that came last are handed out first, as their lines are warm; those that have lain
 //! there longest go back to the allocator first. A magazine moves as a copy of at most 64 numbers, four cache
@@ -41,21 +41,21 @@ impl Depot {
         if at < self.items.len() { at } else { at - self.items.len() }
     }
 
-    /// Takes pages in, all or none; false if it would hold more than `limit` then.
-    pub fn store(&mut self, items: &[u32], limit: usize) -> bool {
-        let after = self.held() + items.len();
-        if after > limit.min(self.items.len()) {
-            return false;
+    /// Takes in as many of `items`, the first ones, as it may hold under `limit`; how many.
+    pub fn store(&mut self, items: &[u32], limit: usize) -> usize {
+        let n = items.len().min(self.room(limit));
+        if n == 0 {
+            return 0;
         }
         let first = self.place(self.held());
         // Up to the end of the array, and on from its beginning if need be.
-        let (one, two) = items.split_at(items.len().min(self.items.len() - first));
+        let (one, two) = items[..n].split_at(n.min(self.items.len() - first));
         self.items[first..first + one.len()].copy_from_slice(one);
         if !two.is_empty() {
             self.items[..two.len()].copy_from_slice(two);
         }
-        self.held = after as u32;
-        true
+        self.held += n as u32;
+        n
     }
 
     /// Moves up to `into.len()` pages to `into`; how many. Those that came last go first: their lines are warmest.
@@ -124,12 +124,10 @@ mod tests {
             match what {
                 0..4 => {
                     let items: Vec<u32> = (next..next + n as u32).collect();
-                    let fits = model.len() + n <= 20;
-                    assert_eq!(depot.store(&items, 20), fits);
-                    if fits {
-                        next += n as u32;
-                        model.extend(items);
-                    }
+                    let fit = n.min(20 - model.len());
+                    assert_eq!(depot.store(&items, 20), fit);
+                    next += fit as u32;
+                    model.extend(&items[..fit]);
                 }
                 4..7 => {
                     let got = depot.fetch(&mut into[..n]);

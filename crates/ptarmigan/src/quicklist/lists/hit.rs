@@ -88,27 +88,28 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         let pin = &pin;
         let tally = self.tally(pin).level(level);
         let shelf = self.shelf(pin.node(), class);
-        if !shelf.is_empty() {
-            let mut item = None;
-            if let Some(mut cpu) = self.cpus.enter(pin) {
-                let mut stack = Hand::new(&mut cpu, class);
-                self.resize(pin, &mut stack, class);
-                if stack.fill(|into| shelf.fetch(into)) > 0 {
-                    item = stack.pop();
-                }
-            } else {
-                // An interrupt found the magazines in use: a single page from the depot.
-                let mut one = [0];
-                if shelf.fetch(&mut one) == 1 {
-                    item = Some(one[0]);
-                }
-            }
-            if let Some(item) = item {
+        let mut item = None;
+        if let Some(mut cpu) = self.cpus.enter(pin) {
+            let mut stack = Hand::new(&mut cpu, class);
+            self.resize(pin, &mut stack, class);
+            // There are some after all if the caller found one that is not as it should be.
+            item = stack.pop();
+            if item.is_none() && stack.fill(|into| shelf.fetch(pin.cpu(), into)) > 0 {
+                item = stack.pop();
                 tally.refills.add(1);
-                tally.allocs.add(1);
-                if let Some(page) = self.out(pin, class, level, item) {
-                    return Ok(page);
-                }
+            }
+        } else {
+            // An interrupt found the magazines in use: a single page from the depot.
+            let mut one = [0];
+            if shelf.fetch(pin.cpu(), &mut one) == 1 {
+                item = Some(one[0]);
+                tally.refills.add(1);
+            }
+        }
+        if let Some(item) = item {
+            tally.allocs.add(1);
+            if let Some(page) = self.out(pin, class, level, item) {
+                return Ok(page);
             }
         }
         if class == REST
@@ -235,13 +236,17 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
             let mut stack = Hand::new(&mut cpu, class);
             self.resize(pin, &mut stack, class);
             // Both magazines are full: all but the newest magazine goes to the depot. Unless they have grown.
-            if stack.push(item) || stack.exchange(|old| shelf.store(old)) && stack.push(item) {
+            if stack.push(item) {
+                return;
+            }
+            stack.exchange(|old| shelf.store(pin.cpu(), old));
+            if stack.push(item) {
                 return;
             }
             drop(cpu);
             return self.unmake(pin, class, level, item);
         }
-        if self.config.magazine == 0 || !shelf.store(&[item]) {
+        if self.config.magazine == 0 || shelf.store(pin.cpu(), &[item]) == 0 {
             self.unmake(pin, class, level, item);
         }
     }
@@ -257,10 +262,9 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
 
     /// Sends pages home.
     fn send(&self, pin: &Pinned<'_>, class: usize, level: Level, node: NodeId, items: &[u32]) {
-        if self.config.magazine > 0 && self.shelf(node, class).store_remote(items) {
-            return;
-        }
-        for item in items {
+        let cached = self.config.magazine > 0;
+        let sent = if cached { self.shelf(node, class).store_remote(pin.cpu(), items) } else { 0 };
+        for item in &items[sent..] {
             self.unmake(pin, class, level, *item);
         }
     }

@@ -96,8 +96,8 @@ impl<'a> Hand<'a> {
         self.stack.limit = 2 * magazine.min(MAGAZINE as u32);
     }
 
-    /// The oldest of those that are beyond the magazines' size, if they have shrunk; they go if `store` takes them.
-    pub fn shed(&mut self, store: impl FnOnce(&[u32]) -> bool) {
+    /// The oldest of those that are beyond the magazines' size, if they have shrunk, go as far as `store` takes them.
+    pub fn shed(&mut self, store: impl FnOnce(&[u32]) -> usize) {
         self.keep(self.stack.limit as usize, store);
     }
 
@@ -115,21 +115,20 @@ impl<'a> Hand<'a> {
         self.n() as usize + GROUP <= self.stack.limit as usize
     }
 
-    /// All but the newest magazine, of two full ones or more; they go if `store` takes them.
-    pub fn exchange(&mut self, store: impl FnOnce(&[u32]) -> bool) -> bool {
-        self.keep((self.stack.limit / 2) as usize, store)
+    /// All but the newest magazine, of two full ones or more, go as far as `store` takes them.
+    pub fn exchange(&mut self, store: impl FnOnce(&[u32]) -> usize) {
+        self.keep((self.stack.limit / 2) as usize, store);
     }
 
-    /// Keeps the newest `most`, the others go if `store` takes them; whether any went.
-    fn keep(&mut self, most: usize, store: impl FnOnce(&[u32]) -> bool) -> bool {
+    /// Keeps the newest `most`, the others go as far as `store` takes them, the oldest first.
+    fn keep(&mut self, most: usize, store: impl FnOnce(&[u32]) -> usize) {
         let n = self.n() as usize;
         let surplus = n.saturating_sub(most);
-        if surplus == 0 || !store(&self.stack.items[..surplus]) {
-            return false;
+        if surplus > 0 {
+            let gone = store(&self.stack.items[..surplus]);
+            self.stack.items.copy_within(gone..n, 0);
+            self.set_n(n - gone);
         }
-        self.stack.items.copy_within(surplus..n, 0);
-        self.set_n(most);
-        true
     }
 
     /// All of it; closed from now on.

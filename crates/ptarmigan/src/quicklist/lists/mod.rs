@@ -17,6 +17,7 @@ mod depot;
 mod hit;
 mod magazine;
 mod node;
+mod shard;
 mod trim;
 mod upkeep;
 
@@ -35,6 +36,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use depot::Depot;
 use magazine::{Hand, Stack};
 use node::{Node, Shelf};
+use shard::Shard;
 
 /// Pages given back to the allocator in one call of anything (I6).
 const BOUNDED: usize = 16;
@@ -173,29 +175,22 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         config.check()?;
         let frames = source.frames();
         let nodes = frames.nodes() as usize;
-        let even = config.cpus.div_ceil(nodes);
-        let cpus_per_node = if config.crowd == 0 { even } else { config.crowd }.max(1);
+        let cpus_per_node = Self::crowd(&config, nodes);
         let smallest = (0..nodes).map(|n| Self::room(frames, &config, NodeId(n as u8))).min().unwrap_or(0);
         let classes = Self::classes(source.layout());
         let fits = smallest as usize / 2 / (2 * classes * cpus_per_node);
         config.magazine = config.magazine.min(fits);
         let cpus = PerCpu::new(boot, config.cpus, |_| [Stack::new(), Stack::new()])?;
-        // Each shelf's depot is carved from the same block as the shelves.
-        let mut depots = boot.take(nodes * CLASSES, |_| None)?;
-        for (i, depot) in depots.iter_mut().enumerate() {
-            let node = NodeId((i / CLASSES) as u8);
-            let most = Self::part(Self::room(frames, &config, node) as usize, i % CLASSES, classes);
-            *depot = Some(Depot::new(boot, most)?);
-        }
-        let mut shelves = |node: usize| {
-            [TOP, REST].map(|class| {
-                // Every one was made just above.
-                let depot = depots[node * CLASSES + class].take();
-                let depot = depot.unwrap_or_else(|| unreachable!("depot of node {node}"));
-                Shelf::new(depot, class, config.magazine)
-            })
-        };
-        let by_node = boot.take(nodes, |node| Node::new(shelves(node)))?;
+        let shards = Shelf::shards_for(cpus_per_node);
+        let by_node = boot.take_with(nodes, |boot, node| {
+            let room = Self::room(frames, &config, NodeId(node as u8)) as usize;
+            let mut shelf = |class| {
+                let most = Self::part(room, class, classes).div_ceil(shards);
+                let shards = boot.take_with(shards, |boot, _| Ok(Shard::new(Depot::new(boot, most)?)))?;
+                Ok(Shelf::new(shards, class, config.magazine))
+            };
+            Ok(Node::new([shelf(TOP)?, shelf(REST)?]))
+        })?;
         let layout = *source.layout();
         let top_shift = layout.table_shift[layout.top().at()] as u32;
         let cpus_per_node = cpus_per_node as u32;
@@ -221,16 +216,23 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     /// Boot memory for `config` over `frames`.
     pub fn bytes(frames: &Frames, config: &ListsConfig) -> usize {
         let nodes = frames.nodes();
-        // However the classes share a node's room, together they have it.
-        let depots: usize = (0..nodes)
-            .map(|n| {
-                Depot::bytes(Self::room(frames, config, NodeId(n)) as usize) + (CLASSES - 1) * Depot::bytes(0)
-            })
-            .sum();
+        let shards = Shelf::shards_for(Self::crowd(config, nodes as usize));
+        // However the classes share a node's room, together they have it; each shard's part is rounded up.
+        let depots = |node| {
+            let all = CLASSES * shards;
+            let room = Self::room(frames, config, NodeId(node)) as usize;
+            Depot::bytes(room + all) + (all - 1) * Depot::bytes(0)
+        };
         PerCpu::<[Stack; CLASSES], Own>::bytes(config.cpus)
-            + depots
             + BootMemory::bytes::<Node>(nodes as usize)
-            + BootMemory::bytes::<Option<Depot>>(nodes as usize * CLASSES)
+            + nodes as usize * CLASSES * BootMemory::bytes::<Shard>(shards)
+            + (0..nodes).map(depots).sum::<usize>()
+    }
+
+    /// CPUs that may be on a node at a time.
+    fn crowd(config: &ListsConfig, nodes: usize) -> usize {
+        let even = config.cpus.div_ceil(nodes);
+        if config.crowd == 0 { even } else { config.crowd }.max(1)
     }
 
     /// Pages that a node can ever keep.
@@ -275,8 +277,8 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
             came_home: rest.came(),
             tops: tops.pages.load(Relaxed),
             pages: rest.pages.load(Relaxed),
-            magazine_tops: tops.magazine(),
-            magazine_zero: rest.magazine(),
+            magazine_tops: tops.magazine(CpuId(0)),
+            magazine_zero: rest.magazine(CpuId(0)),
         }
     }
 
@@ -352,7 +354,7 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
             self.leave(stack, class);
             shelf.join(&node.call);
         }
-        stack.resize(pin.node(), shelf.magazine());
+        stack.resize(pin.node(), shelf.magazine(pin.cpu()));
     }
 
     /// A CPU takes no part any more where it did: others may have larger magazines.

@@ -1,12 +1,15 @@
 //! What a node keeps: of each class a depot, and what came home from other nodes.
 use super::call::Call;
-use super::depot::Depot;
-use super::magazine::MAGAZINE;
+use super::shard::Shard;
 use super::{CLASSES, TOP};
+use crate::bootmem::BootSlice;
+use crate::cpu::CpuId;
 use crate::sync::SpinLock;
 use crate::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use core::sync::atomic::AtomicBool;
 
+/// Shards of a depot at the most.
+const SHARDS: usize = 4;
 /// Pages that can wait to be taken into the depot by a CPU of the node.
 const REMOTE: usize = 256;
 /// They are at most 1/`REMOTE_PART` of what the node may keep.
@@ -73,29 +76,29 @@ impl Node {
     }
 }
 
-/// A node's pages of one class. All that an exchange touches but the pages' numbers is on one line.
+/// A node's pages of one class.
+///
+/// The depot is in shards, at most [`SHARDS`]: each CPU leaves pages in its own first and looks for them there first, so that CPUs
+/// that have enough of their own do not wait for each other. What one shard has no room for another one takes, and who finds
+/// nothing in one finds what is in the others.
 #[repr(C, align(128))]
 pub(super) struct Shelf {
-    depot: SpinLock<Depot>,
-    /// What the depot holds, written under its lock, for a look without it.
-    held: AtomicU32,
-    /// What the depot may hold at the moment: its part of the allowance, and what came home has another. Each is kept to by
-    /// who holds the lock, and nobody has to count both together.
-    limit: AtomicU32,
+    /// A power of two of them.
+    shards: BootSlice<Shard>,
     /// CPUs that take part: those with pages of the class at hand, or that had some since they last gave up all.
     holders: AtomicU32,
     /// Pages that came home, written under that lock.
     came: AtomicU32,
     /// How many may wait.
     remote_limit: AtomicU32,
+    /// Pages of the class that the node has in use or keeps. Changed when a page comes from or goes to the allocator.
+    pub pages: AtomicU32,
     /// Pages of a magazine at the least and at the most.
     least: u8,
     most: u8,
     /// The node's CPUs have been called because of this class, and none has left anything here since. A hint, which models
     /// leave alone.
     called: AtomicBool,
-    /// Pages of the class that the node has in use or keeps. Changed when a page comes from or goes to the allocator.
-    pub pages: AtomicU32,
     remote: SpinLock<Remote>,
 }
 
@@ -105,15 +108,14 @@ const _: () =
 
 impl Shelf {
     /// One that holds nothing, for magazines of up to `magazine` pages.
-    pub fn new(depot: Depot, class: usize, magazine: usize) -> Self {
+    pub fn new(shards: BootSlice<Shard>, class: usize, magazine: usize) -> Self {
+        debug_assert!(shards.len().is_power_of_two());
         let most = magazine as u8;
         let least = if class == TOP { LEAST_TOPS } else { LEAST };
         Shelf {
-            depot: SpinLock::new(depot),
+            shards,
             remote: SpinLock::new(Remote { items: [0; REMOTE], n: 0 }),
-            held: AtomicU32::new(0),
             came: AtomicU32::new(0),
-            limit: AtomicU32::new(0),
             remote_limit: AtomicU32::new(0),
             pages: AtomicU32::new(0),
             holders: AtomicU32::new(0),
@@ -123,17 +125,25 @@ impl Shelf {
         }
     }
 
-    /// Works on the depot under its lock.
-    fn with<R>(&self, work: impl FnOnce(&mut Depot) -> R) -> R {
-        let mut depot = self.depot.lock();
-        let result = work(&mut depot);
-        self.held.store(depot.held() as u32, Relaxed);
-        result
+    /// How many shards there are where `cpus` CPUs may be on a node.
+    pub fn shards_for(cpus: usize) -> usize {
+        cpus.min(SHARDS).next_power_of_two()
+    }
+
+    #[inline(always)]
+    fn own(&self, cpu: CpuId) -> usize {
+        usize::from(cpu.0) & (self.shards.len() - 1)
+    }
+
+    /// All shards, a CPU's own first.
+    fn from(&self, cpu: CpuId) -> impl Iterator<Item = &Shard> {
+        let (before, after) = self.shards.split_at(self.own(cpu));
+        after.iter().chain(before)
     }
 
     /// Pages in the depot.
     pub fn held(&self) -> u32 {
-        self.held.load(Relaxed)
+        self.shards.iter().map(Shard::held).sum()
     }
 
     /// Pages that came home and wait.
@@ -144,34 +154,28 @@ impl Shelf {
     /// Sets what may be kept: `pages`, of which a part is for pages that come home, where there are other nodes.
     fn set_limit(&self, pages: u32, other_nodes: bool) {
         let remote = if other_nodes { (pages / REMOTE_PART).min(REMOTE as u32) } else { 0 };
-        self.limit.store(pages - remote, Relaxed);
         self.remote_limit.store(remote, Relaxed);
-    }
-
-    fn limit(&self) -> usize {
-        self.limit.load(Relaxed) as usize
+        let (mut rest, mut shards) = (pages - remote, self.shards.len() as u32);
+        for shard in &*self.shards {
+            let part = rest.div_ceil(shards);
+            shard.set_limit(part);
+            (rest, shards) = (rest - part, shards - 1);
+        }
     }
 
     /// Whether it holds more than it may.
-    #[inline(always)]
     pub fn is_over(&self) -> bool {
-        self.held() > self.limit.load(Relaxed) || self.came() > self.remote_limit.load(Relaxed)
-    }
-
-    /// Whether there is nothing.
-    #[inline(always)]
-    pub fn is_empty(&self) -> bool {
-        self.held() == 0 && self.came() == 0
+        self.shards.iter().any(Shard::is_over) || self.came() > self.remote_limit.load(Relaxed)
     }
 
     /// The size that a magazine should have at the moment. A CPU that is the only one with pages at hand keeps them from nobody.
     /// Where there are several their magazines are scaled to the depot: while it has plenty they rarely come here, and as it
     /// runs low they leave what they have to others.
-    pub fn magazine(&self) -> u32 {
+    pub fn magazine(&self, cpu: CpuId) -> u32 {
         match self.holders.load(Relaxed) {
             0 | 1 => self.most.into(),
             holders => {
-                let fair = (self.held() + self.came()) / (PART * (holders - 1));
+                let fair = self.shards[self.own(cpu)].held() / (PART * (holders - 1));
                 fair.clamp(self.least.into(), self.most.into())
             }
         }
@@ -202,37 +206,42 @@ impl Shelf {
         }
     }
 
-    /// Takes pages in, all or none: none if there would be more than the limit then.
-    pub fn store(&self, items: &[u32]) -> bool {
-        let stored = self.with(|depot| depot.store(items, self.limit()));
+    /// Takes in as many of a CPU's pages, the first ones, as it may hold; how many.
+    pub fn store(&self, cpu: CpuId, items: &[u32]) -> usize {
+        let mut stored = 0;
+        for shard in self.from(cpu) {
+            stored += shard.store(&items[stored..]);
+            if stored == items.len() {
+                break;
+            }
+        }
         if self.called.load(Relaxed) {
             self.called.store(false, Relaxed);
         }
         stored
     }
 
-    /// Takes pages in from a CPU of another node, all or none.
-    pub fn store_remote(&self, items: &[u32]) -> bool {
+    /// Takes pages in from a CPU of another node; how many.
+    pub fn store_remote(&self, cpu: CpuId, items: &[u32]) -> usize {
         let mut remote = self.remote.lock();
         let (n, after) = (remote.n, remote.n + items.len());
         if after > self.remote_limit.load(Relaxed) as usize {
             // Nobody of this node has come by for long: then nobody waits at its depot either.
             drop(remote);
-            return self.store(items);
+            return self.store(cpu, items);
         }
         remote.items[n..after].copy_from_slice(items);
         remote.n = after;
         self.came.store(after as u32, Relaxed);
-        true
+        items.len()
     }
 
     /// Moves pages to `into`: what came home first, and only if that is nothing what the depot has; how many.
-    pub fn fetch(&self, into: &mut [u32]) -> usize {
-        let mut n = self.fetch_remote(into);
-        if n == 0 && self.held() > 0 {
-            n = self.with(|depot| depot.fetch(into));
+    pub fn fetch(&self, cpu: CpuId, into: &mut [u32]) -> usize {
+        match self.fetch_remote(into) {
+            0 => self.from(cpu).map(|shard| shard.fetch(into)).find(|n| *n > 0).unwrap_or(0),
+            n => n,
         }
-        n
     }
 
     fn fetch_remote(&self, into: &mut [u32]) -> usize {
@@ -249,36 +258,31 @@ impl Shelf {
 
     /// Moves up to `into.len()` of the pages beyond what may be kept to `into`; how many.
     pub fn shed_excess(&self, into: &mut [u32]) -> usize {
-        self.shed_beyond(into, self.limit(), self.remote_limit.load(Relaxed) as usize)
+        self.shed_beyond(into, None)
     }
 
     /// Moves up to `into.len()` pages to `into`; how many. What came home goes last.
     pub fn shed(&self, into: &mut [u32]) -> usize {
-        self.shed_beyond(into, 0, 0)
+        self.shed_beyond(into, Some(0))
     }
 
-    fn shed_beyond(&self, into: &mut [u32], limit: usize, remote_limit: usize) -> usize {
-        let n = self.with(|depot| depot.shed(into, limit));
-        let more = (self.came() as usize).saturating_sub(remote_limit).min(into.len() - n);
+    fn shed_beyond(&self, into: &mut [u32], limit: Option<u32>) -> usize {
+        let n = self.shards.iter().fold(0, |n, shard| n + shard.shed(&mut into[n..], limit));
+        let remote_limit = limit.unwrap_or(self.remote_limit.load(Relaxed));
+        let more = (self.came().saturating_sub(remote_limit) as usize).min(into.len() - n);
         n + self.fetch_remote(&mut into[n..n + more])
     }
 
-    /// How many pages the depot held all the time since this was last asked, or [`reap`](Self::reap) called.
+    /// How many pages the depot held all the time since this was last asked, or [`reap`](Self::reap) called: of each shard the
+    /// least that it held, which together is no more than that.
     pub fn unneeded(&self) -> usize {
-        self.with(Depot::unneeded)
+        self.shards.iter().map(Shard::unneeded).sum()
     }
 
     /// Ends an interval and begins another: moves up to `into.len()` of the pages that nobody needed in it to `into`; how
     /// many. What came home joins the depot first, so that it grows old there if nobody needs it.
     pub fn reap(&self, into: &mut [u32]) -> usize {
-        self.with(|depot| {
-            let n = depot.reap(into);
-            let mut home = [0; MAGAZINE];
-            let room = depot.room(self.limit()).min(MAGAZINE);
-            let came = self.fetch_remote(&mut home[..room]);
-            let stored = depot.store(&home[..came], usize::MAX);
-            debug_assert!(stored, "there was room for them");
-            n
-        })
+        let reap = |n, shard: &Shard| n + shard.reap(&mut into[n..], |room| self.fetch_remote(room));
+        self.shards.iter().fold(0, reap)
     }
 }

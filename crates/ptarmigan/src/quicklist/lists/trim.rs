@@ -62,7 +62,7 @@ impl<W: Window, C: Construct, K: Check> Quicklists<'_, W, C, K> {
             let mut stack = Hand::new(&mut cpu, class);
             if stack.node() == Some(pin.node()) {
                 self.resize(pin, &mut stack, class);
-                stack.shed(|old| self.shelf(pin.node(), class).store(old));
+                stack.shed(|old| self.shelf(pin.node(), class).store(pin.cpu(), old));
             }
         }
         true

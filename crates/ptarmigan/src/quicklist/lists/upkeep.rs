@@ -41,9 +41,8 @@ impl<W: Window, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     pub fn hand_over(&self, pin: &Pinned<'_>) {
         for class in [TOP, REST] {
             let Some((node, items, n)) = self.take_all(pin, class) else { continue };
-            if n > 0 && !self.shelf(node, class).store(&items[..n]) {
-                self.unmake_all(pin, class, &items[..n]);
-            }
+            let left = self.shelf(node, class).store(pin.cpu(), &items[..n]);
+            self.unmake_all(pin, class, &items[left..n]);
         }
     }
 
