@@ -14,7 +14,7 @@ const OVER: u32 = 1;
 const SHORT: u32 = 2;
 
 impl Call {
-    pub const fn new() -> Self {
+    pub fn new() -> Self {
         Call(AtomicU32::new(0))
     }
 

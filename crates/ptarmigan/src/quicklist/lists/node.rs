@@ -21,6 +21,8 @@ const LEAST_TOPS: u8 = 2;
 /// A magazine holds at most 1/`PART` of what the depot does, divided by the number of *other* CPUs: as each CPU has two, what rests on
 /// others is at most half of what the depot has.
 const PART: u32 = 4;
+/// But no CPU gives up so much of what a node has in use or keeps, divided by the number of CPUs: all magazines together an eighth.
+const LITTLE: u32 = 16;
 
 /// What other nodes' CPUs have freed of this node's pages, after the flush like all others. They come here in batches, so that
 /// neither they nor this node's CPUs wait for each other at the depot.
@@ -168,17 +170,25 @@ impl Shelf {
         self.shards.iter().any(Shard::is_over) || self.came() > self.remote_limit.load(Relaxed)
     }
 
-    /// The size that a magazine should have at the moment. A CPU that is the only one with pages at hand keeps them from nobody.
+    /// The size that a CPU's magazine should have at the moment. A CPU that is the only one with pages at hand keeps them from nobody.
     /// Where there are several their magazines are scaled to the depot: while it has plenty they rarely come here, and as it
-    /// runs low they leave what they have to others.
+    /// runs low they leave what they have to others; as far as that is not little anyway beside what the node has in use.
     pub fn magazine(&self, cpu: CpuId) -> u32 {
-        match self.holders.load(Relaxed) {
-            0 | 1 => self.most.into(),
-            holders => {
-                let fair = self.shards[self.own(cpu)].held() / (PART * (holders - 1));
-                fair.clamp(self.least.into(), self.most.into())
-            }
+        let (least, most) = (self.least.into(), self.most.into());
+        let holders = self.holders.load(Relaxed);
+        if holders <= 1 {
+            return most;
         }
+        let little = self.pages.load(Relaxed) / (LITTLE * holders);
+        // Other CPUs write to other shards: those are looked at if this CPU's own does not say enough.
+        let (parts, mut held) = (PART * (holders - 1), 0);
+        for shard in self.from(cpu) {
+            if held >= most * parts || little >= most {
+                break;
+            }
+            held += shard.held();
+        }
+        (held / parts).max(little).clamp(least, most)
     }
 
     /// Pages of the class have come to the node from the allocator (`change` > 0) or gone back to it.
