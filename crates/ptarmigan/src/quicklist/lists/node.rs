@@ -18,11 +18,18 @@ const REMOTE_PART: u32 = 8;
 const LEAST: u8 = 4;
 /// Tops are fewer, and come one by one.
 const LEAST_TOPS: u8 = 2;
-/// A magazine holds at most 1/`PART` of what the depot does, divided by the number of *other* CPUs: as each CPU has two, what rests on
-/// others is at most half of what the depot has.
-const PART: u32 = 4;
-/// But no CPU gives up so much of what a node has in use or keeps, divided by the number of CPUs: all magazines together an eighth.
-const LITTLE: u32 = 16;
+/// A magazine holds at most 2^-`PART` of what the depot does, divided by the number of *other* CPUs: as each CPU has two, what rests
+/// on others is at most half of what the depot has.
+const PART: u32 = 2;
+/// But no CPU gives up 2^-`LITTLE` of what a node has in use or keeps, divided by the number of CPUs: all magazines together hold an
+/// eighth.
+const LITTLE: u32 = 4;
+
+/// The logarithm of `n`, which is not 0, rounded up: numbers of CPUs are rounded up to powers of two, as a division would be a
+/// good part of what an exchange takes.
+fn log2(n: u32) -> u32 {
+    (n - 1).checked_ilog2().map_or(0, |log| log + 1)
+}
 
 /// What other nodes' CPUs have freed of this node's pages, after the flush like all others. They come here in batches, so that
 /// neither they nor this node's CPUs wait for each other at the depot.
@@ -179,16 +186,17 @@ impl Shelf {
         if holders <= 1 {
             return most;
         }
-        let little = self.pages.load(Relaxed) / (LITTLE * holders);
+        let little = self.pages.load(Relaxed) >> (LITTLE + log2(holders));
+        let part = PART + log2(holders - 1);
         // Other CPUs write to other shards: those are looked at if this CPU's own does not say enough.
-        let (parts, mut held) = (PART * (holders - 1), 0);
+        let mut held = 0;
         for shard in self.from(cpu) {
-            if held >= most * parts || little >= most {
+            if held >= most << part || little >= most {
                 break;
             }
             held += shard.held();
         }
-        (held / parts).max(little).clamp(least, most)
+        (held >> part).max(little).clamp(least, most)
     }
 
     /// Pages of the class have come to the node from the allocator (`change` > 0) or gone back to it.
