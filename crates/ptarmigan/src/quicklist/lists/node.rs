@@ -139,15 +139,11 @@ impl Shelf {
         cpus.min(SHARDS).next_power_of_two()
     }
 
-    #[inline(always)]
-    fn own(&self, cpu: CpuId) -> usize {
-        usize::from(cpu.0) & (self.shards.len() - 1)
-    }
-
     /// All shards, a CPU's own first.
+    #[inline(always)]
     fn from(&self, cpu: CpuId) -> impl Iterator<Item = &Shard> {
-        let (before, after) = self.shards.split_at(self.own(cpu));
-        after.iter().chain(before)
+        let (own, mask) = (usize::from(cpu.0), self.shards.len() - 1);
+        (0..self.shards.len()).map(move |i| &self.shards[own + i & mask])
     }
 
     /// Pages in the depot.
