@@ -68,6 +68,13 @@ pub trait Entrant {
     /// If a thread cannot be a CPU, or there are not enough pages.
     fn measure(&self, case: Case, sizes: &Sizes) -> Result<f64, String>;
 
+    /// What one thread of [`Case::TwoThreads`] takes while there is no other.
+    ///
+    /// # Errors
+    ///
+    /// As [`measure`](Self::measure).
+    fn alone(&self, sizes: &Sizes) -> Result<f64, String>;
+
     /// See [`Contender::finish`].
     ///
     /// # Errors
@@ -92,7 +99,7 @@ impl<C: Contender> Entrant for C {
 
     fn measure(&self, case: Case, sizes: &Sizes) -> Result<f64, String> {
         match case {
-            Case::TwoThreads => threads::apart(self, sizes),
+            Case::TwoThreads => threads::apart(self, threads::THREADS, sizes),
             Case::ProducerConsumer => threads::passed(self, sizes),
             _ => {
                 // Migration between CPUs would measure cold caches. Threads that are made while this one is kept would
@@ -101,6 +108,10 @@ impl<C: Contender> Entrant for C {
                 cases::run(&mut self.cpu(0)?, case, sizes).ok_or_else(short)
             }
         }
+    }
+
+    fn alone(&self, sizes: &Sizes) -> Result<f64, String> {
+        threads::apart(self, 1, sizes)
     }
 
     fn finish(&self) -> Result<(), String> {
@@ -139,7 +150,7 @@ pub fn side_by_side(
 
 /// Runs the cases, round by round, contender by contender.
 fn run(rounds: u32, sizes: &Sizes, field: &[Box<dyn Entrant + '_>]) -> Result<Report, String> {
-    let mut samples = Samples::default();
+    let (mut samples, mut alone) = (Samples::default(), Samples::default());
     let named = |who: &dyn Entrant, e: String| format!("{}: {e}", who.name());
     for who in field {
         who.check(sizes).map_err(|e| named(who.as_ref(), e))?;
@@ -151,6 +162,10 @@ fn run(rounds: u32, sizes: &Sizes, field: &[Box<dyn Entrant + '_>]) -> Result<Re
                 progress.say(round, &format!("{} {}", case.name(), who.name()));
                 let ns = who.measure(case, sizes).map_err(|e| named(who.as_ref(), e))?;
                 samples.add(case.name(), who.name(), "", ns);
+                if case == Case::TwoThreads {
+                    let ns = who.alone(sizes).map_err(|e| named(who.as_ref(), e))?;
+                    alone.add(case.name(), who.name(), "", ns);
+                }
             }
         }
     }
@@ -162,7 +177,19 @@ fn run(rounds: u32, sizes: &Sizes, field: &[Box<dyn Entrant + '_>]) -> Result<Re
         Report { bench: "quicklist", rows: samples.rows("ns/pair"), reference: YARDSTICK, notes: Vec::new() };
     report.notes = Case::ALL.iter().filter_map(|case| gain(&report, case.name())).collect();
     report.notes.insert(0, format!("Times as long as {OURS}: its pages cleared, and the best of the others"));
+    let alone = Report { bench: "", rows: alone.rows("ns/pair"), reference: YARDSTICK, notes: Vec::new() };
+    report.notes.push(beside(&report, &alone));
     Ok(report)
+}
+
+/// How much longer a thread takes beside another one than alone.
+fn beside(report: &Report, alone: &Report) -> String {
+    let times = |who| {
+        let case = Case::TwoThreads.name();
+        Some(format!(" {who} {:.2}x", report.value(case, who)? / alone.value(case, who)?))
+    };
+    let times: Vec<String> = [YARDSTICK, OURS, CHECKED, POOL].into_iter().filter_map(times).collect();
+    format!("Two threads against one:\n{}", times.join(","))
 }
 
 /// How many times the best of the contenders that clear pages takes as long as the library.
@@ -208,7 +235,8 @@ mod tests {
         let report = side_by_side(1, &TINY, vec![Box::new(peer)]).expect("a round runs");
         let text = report.plain();
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-        assert_eq!(report.notes.len(), 1 + Case::ALL.len());
+        assert_eq!(report.notes.len(), 2 + Case::ALL.len());
+        assert!(report.notes.last().is_some_and(|note| note.contains(OURS)));
     }
 
     /// Hands out what it got back without a look.

@@ -16,16 +16,20 @@ use crate::bench::report::median;
 pub(super) const RING: usize = 1024;
 /// Pages that go into the ring, and out of it, at once.
 const GROUP: usize = 64;
-const THREADS: usize = 2;
+pub(super) const THREADS: usize = 2;
 
 /// What the threads of one measurement wait for.
-#[derive(Default)]
 struct Meeting {
+    threads: usize,
     arrived: Apart<AtomicUsize>,
     failed: AtomicBool,
 }
 
 impl Meeting {
+    fn of(threads: usize) -> Self {
+        Meeting { threads, arrived: Apart::default(), failed: AtomicBool::new(false) }
+    }
+
     /// Waits for something; `None` if it will never come because the other thread has given up.
     #[inline(always)]
     fn wait(&self, mut ready: impl FnMut() -> bool) -> Option<()> {
@@ -41,25 +45,26 @@ impl Meeting {
         Some(())
     }
 
-    /// Waits until both threads have come here as often as this one.
+    /// Waits until all threads have come here as often as this one.
     fn meet(&self, times: usize) -> Option<()> {
         self.arrived.0.fetch_add(1, Ordering::AcqRel);
-        self.wait(|| self.arrived.0.load(Ordering::Acquire) >= times * THREADS)
+        self.wait(|| self.arrived.0.load(Ordering::Acquire) >= times * self.threads)
     }
 }
 
 /// Start and end of a window.
 type Window = (Instant, Instant);
 
-/// Runs `work` as thread 0 and thread 1, window by window; the median over the windows of the time from the first start to
+/// Runs `work` as so many threads, on a CPU each, window by window; the median over the windows of the time from the first start to
 /// the last end, in nanoseconds for each of `operations`.
 fn windows<C: Contender>(
     contender: &C,
+    threads: usize,
     sizes: &Sizes,
     operations: usize,
     work: impl Fn(usize, &mut C::Cpu<'_>, &Meeting) -> Option<()> + Sync,
 ) -> Result<f64, String> {
-    let meeting = Meeting::default();
+    let meeting = Meeting::of(threads);
     let one = |t: usize| -> Result<Vec<Window>, String> {
         let _place = Pinned::on(t).map_err(|e| format!("cannot stay on one CPU: {e}"))?;
         let mut cpu = contender.cpu(t)?;
@@ -74,25 +79,28 @@ fn windows<C: Contender>(
     let one = |t| one(t).inspect_err(|_| meeting.failed.store(true, Ordering::Relaxed));
     let times = thread::scope(|scope| {
         let one = &one;
-        let threads: Vec<_> = (0..THREADS).map(|t| scope.spawn(move || one(t))).collect();
-        threads
+        let spawned: Vec<_> = (0..threads).map(|t| scope.spawn(move || one(t))).collect();
+        spawned
             .into_iter()
             .map(|t| t.join().unwrap_or_else(|_| Err("a thread failed".to_string())))
             .collect::<Result<Vec<_>, String>>()
     })?;
-    let [a, b] = &times[..] else { return Err("not two threads".to_string()) };
     // The first window is for warming up.
-    let values = a.iter().zip(b).skip(1).map(|(a, b)| per(a.1.max(b.1) - a.0.min(b.0), operations));
+    let values = (1..=sizes.windows).filter_map(|n| {
+        let start = times.iter().map(|windows| windows[n].0).min()?;
+        let end = times.iter().map(|windows| windows[n].1).max()?;
+        Some(per(end - start, operations))
+    });
     Ok(median(&values.collect::<Vec<_>>()))
 }
 
-/// `two-threads`: nanoseconds per page taken and given back, for each of the threads.
+/// `two-threads`, and the same work by one of them alone: nanoseconds per page taken and given back, for each of `threads`.
 ///
 /// # Errors
 ///
 /// If a thread cannot be made a CPU, or there are not enough pages.
-pub(super) fn apart<C: Contender>(contender: &C, sizes: &Sizes) -> Result<f64, String> {
-    windows(contender, sizes, 2 * sizes.batch * sizes.batches, |_, cpu, _| {
+pub(super) fn apart<C: Contender>(contender: &C, threads: usize, sizes: &Sizes) -> Result<f64, String> {
+    windows(contender, threads, sizes, 2 * sizes.batch * sizes.batches, |_, cpu, _| {
         let mut held = vec![None; sizes.batch];
         (0..sizes.batches).try_for_each(|_| {
             pairs(cpu, sizes.batch)?;
@@ -154,7 +162,7 @@ impl Ring {
 pub(super) fn passed<C: Contender>(contender: &C, sizes: &Sizes) -> Result<f64, String> {
     let ring = Ring::new();
     let groups = sizes.passed.div_ceil(GROUP);
-    windows(contender, sizes, groups * GROUP, |t, cpu, meeting| {
+    windows(contender, THREADS, sizes, groups * GROUP, |t, cpu, meeting| {
         if t == 0 { ring.produce(cpu, groups, meeting) } else { ring.consume(cpu, groups, meeting) }
     })
 }
