@@ -1,11 +1,11 @@
 //! Quicklists of several CPUs: what they exchange through the depot, and what comes home from another node.
-use crate::machine::model;
+use crate::machine::{model, part_of_model};
 use loom::cell::UnsafeCell;
 use loom::thread::JoinHandle;
 use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr};
 use ptarmigan::bootmem::BootMemory;
 use ptarmigan::cpu::{CpuId, NodeId, Pinned};
-use ptarmigan::frames::{Ask, Frames, MemoryRun, ZoneClass};
+use ptarmigan::frames::{Ask, Dirty, Frame, Frames, MemoryRun, Place, Request, ZoneClass};
 use ptarmigan::quicklist::{
     Clean, Construct, Layout, Level, ListsConfig, NoConstruct, Policy, Quicklists, Source,
 };
@@ -73,11 +73,20 @@ impl<C> Drop for Lists<C> {
 }
 
 impl<C: Construct + 'static> Lists<C> {
-    /// Lists of `nodes` nodes.
+    /// Lists of `nodes` nodes, each with a set budget.
     pub fn new(nodes: usize, construct: impl FnOnce(&Frames, DirectMap) -> C) -> Arc<Self> {
         let keep = budget(nodes);
+        let config = ListsConfig { magazine: 1, keep: Some(keep), ..ListsConfig::new(CPUS) };
         // More than is kept, so that what is kept has a bound; one for the kernel map, and some to be in use.
-        let per_node = keep + 4;
+        Self::with(nodes, keep + 4, config, construct)
+    }
+
+    fn with(
+        nodes: usize,
+        per_node: u32,
+        config: ListsConfig,
+        construct: impl FnOnce(&Frames, DirectMap) -> C,
+    ) -> Arc<Self> {
         let total = per_node as usize * nodes;
         let layout = alloc::Layout::from_size_align((total + 1) * FRAME_SIZE, FRAME_SIZE).unwrap();
         // SAFETY: the size is not 0.
@@ -85,7 +94,6 @@ impl<C: Construct + 'static> Lists<C> {
         assert!(!base.is_null());
         // SAFETY: 1. all frames lie in the block, which is kept beside what uses it. 2. nobody else has its address.
         let window = unsafe { DirectMap::new(base) };
-        let config = ListsConfig { magazine: 1, keep: Some(keep), ..ListsConfig::new(CPUS) };
         let mut block: Vec<MaybeUninit<u64>> = Vec::with_capacity(4096);
         // SAFETY: 1. the block is kept beside what is made of it.
         let mut boot = unsafe { BootMemory::new(NonNull::new(block.as_mut_ptr().cast()).unwrap(), 4096 * 8) };
@@ -127,11 +135,28 @@ impl<C: Construct + 'static> Lists<C> {
 
     /// `from` who had it; this CPU gives it back as it was.
     pub fn put(&self, cpu: usize, from: usize, at: PhysAddr) {
+        self.give_back(cpu, from, at);
+        self.within_budget();
+    }
+
+    fn give_back(&self, cpu: usize, from: usize, at: PhysAddr) {
         self.write(at, Content::UsedBy(from), Content::Clean);
         // SAFETY: 1. handed out by `take`, and forgotten by the caller. 2. as it was. 3. nothing walks it.
         self.lists.unused(&self.pin(cpu), TOP, unsafe { Clean::from_raw(at) });
         self.in_use.update(|n| n - 1);
-        self.within_budget();
+    }
+
+    /// 2^`order` frames for somebody else.
+    fn use_up(&self, order: u8) -> Frame<Dirty> {
+        let request = Request {
+            node: NodeId(0),
+            order,
+            zero: false,
+            class: ZoneClass::Low,
+            place: Place::Top,
+            ask: Ask::ATOMIC,
+        };
+        self.frames.take(request).expect("there are enough").dirty()
     }
 
     /// Gives back what this CPU has used.
@@ -230,6 +255,52 @@ fn two_cpus_that_come_at_once_with_full_magazines_do_not_exceed_the_limit() {
         w.put(0, 0, d);
         other.join().unwrap();
         w.audit();
+    });
+}
+
+#[test]
+fn what_one_cpu_leaves_another_one_finds() {
+    model(3, || {
+        let w = plain(1);
+        let pages: [_; 4] = w.take_many(0);
+        w.put_all(0, pages);
+        // Two are at hand at CPU 0, in its own shard the others.
+        let misses = w.lists.counts().levels[0].misses;
+        let other = w.on(|w| {
+            let at = w.take(1);
+            w.put(1, 1, at);
+        });
+        let at = w.take(0);
+        w.put(0, 0, at);
+        other.join().unwrap();
+        assert_eq!(w.lists.counts().levels[0].misses, misses);
+        w.audit();
+    });
+}
+
+#[test]
+fn a_limit_that_is_set_while_others_are_at_work_is_kept_to_in_the_end() {
+    part_of_model(2, 30_000, || {
+        // The depot may have half of what is free, but for what CPUs have at hand.
+        let config = ListsConfig { magazine: 1, share: 2, ..ListsConfig::new(CPUS) };
+        let w = Lists::with(1, 32, config, |_, _| NoConstruct);
+        let pages: [_; 8] = w.take_many(0);
+        pages.into_iter().for_each(|at| w.give_back(0, 0, at));
+        assert_eq!(w.lists.in_depots(NodeId(0)), 6);
+        // Memory is used up for something else, so that the depot holds more than it may; both CPUs come to see it.
+        let eight = w.use_up(3);
+        let other = w.on(|w| w.lists.idle(&w.pin(1)));
+        let four = w.use_up(2);
+        w.lists.idle(&w.pin(0));
+        other.join().unwrap();
+        // Nobody looks at what is free any more: who was called does what is left to do.
+        for cpu in [0, 1] {
+            w.lists.gather_end(&w.pin(cpu));
+        }
+        let limit = w.lists.node_counts(NodeId(0)).budget.saturating_sub(aside(1));
+        let held = w.lists.in_depots(NodeId(0));
+        assert!(held <= limit, "the depot holds {held}, {limit} is the limit");
+        [eight, four].into_iter().for_each(|frames| w.frames.give(frames));
     });
 }
 
