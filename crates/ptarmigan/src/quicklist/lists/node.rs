@@ -143,7 +143,7 @@ impl Shelf {
     #[inline(always)]
     fn from(&self, cpu: CpuId) -> impl Iterator<Item = &Shard> {
         let (own, mask) = (usize::from(cpu.0), self.shards.len() - 1);
-        (0..self.shards.len()).map(move |i| &self.shards[own + i & mask])
+        (0..self.shards.len()).map(move |i| &self.shards[(own + i) & mask])
     }
 
     /// Pages in the depot.
