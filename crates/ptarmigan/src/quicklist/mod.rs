@@ -74,6 +74,11 @@ impl Clean {
 }
 
 /// Where table pages come from and where they rest.
+///
+/// For code that may be preempted, not for handlers of interrupts: who comes in while a CPU's magazines are in use goes past
+/// them and harms nothing, but the locks of depots and of the allocator are taken with interrupts as they are, and a handler
+/// that wants one that its own CPU holds waits for ever. A kernel whose handlers need tables masks interrupts around these
+/// calls, as one with the lists of 2007 had to.
 pub trait Policy: Sync {
     /// A page for a table of `level`, in that level's state.
     ///

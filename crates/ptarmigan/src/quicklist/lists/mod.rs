@@ -141,7 +141,7 @@ pub struct Quicklists<'m, W, C, K = Unchecked> {
 #[derive(Default)]
 struct Own {
     tally: Tally,
-    /// The last [`Call`] of its node that it has answered. The CPU's alone.
+    /// The last [`Call`](call::Call) that it has answered, of the node where it was then. The CPU's alone.
     answered: AtomicU32,
 }
 
