@@ -280,7 +280,7 @@ fn what_one_cpu_leaves_another_one_finds() {
 
 #[test]
 fn a_limit_that_is_set_while_others_are_at_work_is_kept_to_in_the_end() {
-    part_of_model(2, 30_000, || {
+    part_of_model(2, 8_000, || {
         // The depot may have half of what is free, but for what CPUs have at hand.
         let config = ListsConfig { magazine: 1, share: 2, ..ListsConfig::new(CPUS) };
         let w = Lists::with(1, 32, config, |_, _| NoConstruct);
