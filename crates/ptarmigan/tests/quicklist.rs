@@ -785,6 +785,15 @@ fn a_cpu_that_has_more_than_its_part_by_now_leaves_it_to_others_when_a_gather_en
 }
 
 #[test]
+fn who_may_keep_any_number_of_pages_keeps_them() {
+    let host = Host::<X86_64>::new(small(1, 1, 64)).expect("host");
+    let policy =
+        host.quicklists_with(ListsConfig { keep: Some(u32::MAX), ..lists(1, 16, 4) }).expect("policy");
+    fill_up(&policy, &host.slots()[0], 512);
+    assert_eq!(policy.counts().cached(), 512);
+}
+
+#[test]
 fn pages_handed_over_serve_another_cpu() {
     let (host, config) = keeping(1, 400);
     let policy = host.quicklists_with(config).expect("lists");

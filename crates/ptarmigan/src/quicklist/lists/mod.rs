@@ -208,7 +208,7 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
             top_shift,
         };
         for node in 0..nodes {
-            lists.set_limits(NodeId(node as u8));
+            lists.set_limits_anew(NodeId(node as u8));
         }
         Ok(lists)
     }

@@ -50,12 +50,10 @@ pub(super) struct Node {
     setting: SpinLock<()>,
 }
 
-/// More than any node has: no limits were set yet.
-const NOTHING: u32 = u32::MAX;
-
 impl Node {
+    /// One whose shelves may hold nothing yet.
     pub fn new(shelves: [Shelf; CLASSES]) -> Self {
-        let (basis, setting) = (AtomicU32::new(NOTHING), SpinLock::new(()));
+        let (basis, setting) = (AtomicU32::new(0), SpinLock::new(()));
         Node { shelves, call: Call::new(), basis, setting }
     }
 
