@@ -135,12 +135,8 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     fn miss_group(&self, pin: &Pinned<'_>, level: Level, ask: Ask) -> Option<Clean> {
         {
             let mut cpu = self.cpus.enter(pin)?;
-            let mut stack = Hand::new(&mut cpu, REST);
-            if stack.node().is_none() {
-                self.resize(pin, &mut stack, REST);
-            }
             // No room: an interrupt came in since.
-            if !stack.has_room_for_group() {
+            if !Hand::new(&mut cpu, REST).has_room_for_group() {
                 return None;
             }
         }

@@ -67,7 +67,7 @@ impl Shard {
 
     /// Moves pages that it holds beyond `limit`, or beyond what it may, to `into`, the oldest first; how many.
     pub fn shed(&self, into: &mut [u32], limit: Option<u32>) -> usize {
-        if self.held() <= limit.unwrap_or(self.limit()) {
+        if into.is_empty() || self.held() <= limit.unwrap_or(self.limit()) {
             return 0;
         }
         self.with(|depot| depot.shed(into, limit.unwrap_or(self.limit()) as usize))
