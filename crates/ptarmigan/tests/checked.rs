@@ -6,7 +6,8 @@ use ptarmigan::cpu::{CpuId, NodeId};
 use ptarmigan::format::X86_64;
 use ptarmigan::frames::Ask;
 use ptarmigan::hosted::{CpuSlot, Host, HostConfig};
-use ptarmigan::quicklist::{CheckConfig, Clean, Level, ListsConfig, Misuse, MisuseKind, Policy};
+use ptarmigan::page::{Clean, Level};
+use ptarmigan::quicklist::{CheckConfig, ListsConfig, Misuse, MisuseKind, Policy};
 use std::cell::RefCell;
 
 const PTE: Level = Level(0);

@@ -8,9 +8,9 @@ use ptarmigan::cpu::{CpuId, NodeId, Pinned};
 use ptarmigan::format::{Attr, Format, X86_64, X86Pae};
 use ptarmigan::frames::{Ask, Frames, MemoryRun, ZoneClass};
 use ptarmigan::hosted::{Host, HostMachine};
+use ptarmigan::page::{Clean, Construct, Level, NoConstruct};
 use ptarmigan::quicklist::{
-    Charge, Charged, Check, Clean, Construct, Level, ListsConfig, NoConstruct, Owner, Policy, Quicklists,
-    Site, Source, Unchecked,
+    Charge, Charged, Check, ListsConfig, Owner, Policy, Quicklists, Site, Source, Unchecked,
 };
 use ptarmigan::table::{Free, Machine, Tree, parts};
 use ptarmigan::tlb::{Gather, Invalidation, Mmu, Root, SpaceId, SpaceTlb};

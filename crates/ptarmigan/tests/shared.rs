@@ -5,7 +5,7 @@ use common::{Rng, Watch, peek, poke, scan, small, va, watched_with};
 use ptarmigan::addr::VirtRange;
 use ptarmigan::format::X86_64;
 use ptarmigan::hosted::{Delivery, Host, HostMachine, NoTlb};
-use ptarmigan::quicklist::Level;
+use ptarmigan::page::Level;
 use ptarmigan::space::{Access, AreaFlags, Done, FaultError, SharedSpace, Space};
 use ptarmigan::table::Machine;
 use ptarmigan::tlb::{SpaceId, TlbConfig};

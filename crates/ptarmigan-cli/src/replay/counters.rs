@@ -8,9 +8,10 @@ use super::report::Levels;
 use ptarmigan::cpu::{CpuId, NodeId, Pinned};
 use ptarmigan::format::{Format, X86_64};
 use ptarmigan::frames::{Ask, Frames, NoFrame};
+use ptarmigan::page::{Clean, Construct, Flushed, Unhooked};
 use ptarmigan::quicklist::{
-    Check, Clean, Construct, Flushed, Historic, LevelCounts, Memory, NodeCounts, NodeLines, NodeMemory,
-    Plain, Policy, PolicyCounts, Quicklists, Unhooked,
+    Check, Historic, LevelCounts, Memory, NodeCounts, NodeLines, NodeMemory, Plain, Policy, PolicyCounts,
+    Quicklists,
 };
 use ptarmigan::window::Window;
 use serde::Serialize;
@@ -84,16 +85,11 @@ impl<'a, P: Counting> Snapshot<'a, P> {
 
 impl<P: Counting> Policy for Snapshot<'_, P> {
     #[inline]
-    fn alloc(
-        &self,
-        pin: &Pinned<'_>,
-        level: ptarmigan::quicklist::Level,
-        ask: Ask,
-    ) -> Result<Clean, NoFrame> {
+    fn alloc(&self, pin: &Pinned<'_>, level: ptarmigan::page::Level, ask: Ask) -> Result<Clean, NoFrame> {
         self.inner.alloc(pin, level, ask)
     }
 
-    fn unused(&self, pin: &Pinned<'_>, level: ptarmigan::quicklist::Level, page: Clean) {
+    fn unused(&self, pin: &Pinned<'_>, level: ptarmigan::page::Level, page: Clean) {
         self.inner.unused(pin, level, page);
     }
 

@@ -2,7 +2,8 @@
 use ptarmigan::addr::PhysAddr;
 use ptarmigan::cpu::{NodeId, Pinned};
 use ptarmigan::frames::{Ask, Frames, NoFrame};
-use ptarmigan::quicklist::{Clean, Flushed, Level, Policy, PolicyCounts, Unhooked};
+use ptarmigan::page::{Clean, Flushed, Level, Unhooked};
+use ptarmigan::quicklist::{Policy, PolicyCounts};
 
 /// Who looks on. With several workers, what is said of one page comes in its right order: a page is said to be free
 /// before anybody can get it.

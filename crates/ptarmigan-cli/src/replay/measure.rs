@@ -5,7 +5,8 @@ use hdrhistogram::Histogram;
 use ptarmigan::addr::{FRAME_SIZE, PhysAddr};
 use ptarmigan::cpu::Pinned;
 use ptarmigan::frames::{Ask, NoFrame};
-use ptarmigan::quicklist::{Clean, Layout, Level, MAX_LEVELS, Policy};
+use ptarmigan::page::{Clean, Layout, Level, MAX_LEVELS};
+use ptarmigan::quicklist::Policy;
 use std::sync::{Mutex, MutexGuard};
 
 /// One call of a policy, to be made again without the rest of the replay.

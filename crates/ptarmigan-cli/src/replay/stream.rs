@@ -9,7 +9,8 @@ use ptarmigan::addr::PhysAddr;
 use ptarmigan::cpu::Pinned;
 use ptarmigan::frames::{Ask, NoFrame};
 use ptarmigan::hosted::CpuSlot;
-use ptarmigan::quicklist::{Clean, Flushed, Level, Policy, PolicyCounts};
+use ptarmigan::page::{Clean, Flushed, Level};
+use ptarmigan::quicklist::{Policy, PolicyCounts};
 use std::time::Duration;
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -8,7 +8,7 @@ pub use slot::{Slot, Slot64};
 pub use x86::{X86_64, X86Pae};
 
 use crate::addr::{Pfn, PhysAddr};
-use crate::quicklist::{Layout, Level};
+use crate::page::{Layout, Level};
 
 /// A format of tables and entries: a tree of tables whose entries are 32 or 64 bits wide, handled as 64 bits.
 ///

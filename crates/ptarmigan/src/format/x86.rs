@@ -1,7 +1,7 @@
 //! x86-64 with four levels, and 32-bit x86 with PAE (Intel SDM volume 3, chapter 4).
 use super::{Attr, Format, Slot64};
 use crate::addr::{Pfn, PhysAddr};
-use crate::quicklist::{Layout, Level};
+use crate::page::{Layout, Level};
 
 const P: u64 = 1;
 const RW: u64 = 1 << 1;

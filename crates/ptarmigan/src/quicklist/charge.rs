@@ -5,11 +5,12 @@
 //! beside the frame: a page is uncharged from whoever was charged for it, on whatever CPU and for whomever it comes back.
 //!
 //! Who charges nobody uses the policy as it is, and pays nothing.
-use super::{Clean, Flushed, Layout, Level, Policy, PolicyCounts};
+use super::{Policy, PolicyCounts};
 use crate::addr::PhysAddr;
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::{NodeId, Pinned};
 use crate::frames::{Ask, Frames, NoFrame};
+use crate::page::{Clean, Flushed, Layout, Level};
 use core::num::NonZeroU32;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 

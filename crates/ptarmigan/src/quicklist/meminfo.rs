@@ -39,10 +39,11 @@
 //! `TableMemory` is `PageTables` and `Quicklists` together, at rest; while much is going on each is off by what is going on (I7).
 //! What each CPU has at hand it alone knows, so that the nodes' part of `QuicklistsCpu` is not told.
 use super::check::Check;
-use super::{Construct, Layout, NodeCounts, PolicyCounts, Quicklists};
+use super::{NodeCounts, PolicyCounts, Quicklists};
 use crate::addr::FRAME_SHIFT;
 use crate::cpu::NodeId;
 use crate::frames::Frames;
+use crate::page::{Construct, Layout};
 use crate::window::Window;
 use core::fmt;
 
@@ -219,7 +220,8 @@ impl<W: Window, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     ///
     /// ```
     /// use ptarmigan::{format::X86_64, frames::Ask, hosted::{Host, HostConfig}};
-    /// use ptarmigan::quicklist::{Level, Policy};
+    /// use ptarmigan::page::Level;
+    /// use ptarmigan::quicklist::Policy;
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let host = Host::<X86_64>::new(HostConfig::default())?;
     /// let (lists, cpus) = (host.quicklists()?, host.slots());

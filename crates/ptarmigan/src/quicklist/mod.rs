@@ -14,10 +14,8 @@
 //! What came back too early for any of them does not compile: a policy gets pages back as [`Flushed`], and only a
 //! flush makes that out of [`Unhooked`] (REQ-4, REQ-33). The historic policies take them in [`Policy::retire`],
 //! before the flush, as they did.
-mod chain;
 mod charge;
 mod check;
-mod class;
 #[cfg(feature = "hosted")]
 mod historic;
 mod lists;
@@ -26,10 +24,8 @@ mod plain;
 mod source;
 mod tally;
 
-pub use chain::{FlushProof, Flushed, Unhooked};
 pub use charge::{Charge, Charged, Owner};
 pub use check::{Check, CheckConfig, Checked, Event, Misuse, MisuseKind, Site, Unchecked};
-pub use class::{Construct, Layout, Level, MAX_LEVELS, NoConstruct};
 #[cfg(feature = "hosted")]
 pub use historic::{Historic, Rules};
 pub use lists::{ListsConfig, ListsError, MAGAZINE, Quicklists};
@@ -38,40 +34,9 @@ pub use plain::Plain;
 pub use source::Source;
 pub use tally::{LevelCounts, NodeCounts, PolicyCounts};
 
-use crate::addr::PhysAddr;
 use crate::cpu::{NodeId, Pinned};
 use crate::frames::{Ask, NoFrame};
-
-/// Memory for one table, in the state of its level: all zero, or constructed. Owned; not linked anywhere.
-#[must_use = "a dropped table page is lost: link it or give it back with Policy::unused"]
-#[derive(Debug)]
-pub struct Clean(PhysAddr);
-
-impl Clean {
-    /// Where it is.
-    #[inline(always)]
-    pub fn addr(&self) -> PhysAddr {
-        self.0
-    }
-
-    /// Gives up the type, to link the table into an entry.
-    #[inline(always)]
-    pub fn into_raw(self) -> PhysAddr {
-        self.0
-    }
-
-    /// Takes ownership back.
-    ///
-    /// # Safety
-    ///
-    /// 1. The caller owns the table's memory: it came from [`Clean::into_raw`] and nobody else has taken it.
-    /// 2. Its content is in the state of the level it was handed out for.
-    /// 3. No MMU can reach it: it never was linked, or has been unlinked and flushed everywhere.
-    #[inline(always)]
-    pub unsafe fn from_raw(at: PhysAddr) -> Self {
-        Clean(at)
-    }
-}
+use crate::page::{Clean, Flushed, Level, Unhooked};
 
 /// Where table pages come from and where they rest.
 ///

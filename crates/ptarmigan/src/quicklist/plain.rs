@@ -1,9 +1,10 @@
 //! No caching: the policy that everything is compared with.
 use super::tally::Tallies;
-use super::{Clean, Construct, Flushed, Level, Policy, PolicyCounts, Source};
+use super::{Policy, PolicyCounts, Source};
 use crate::bootmem::{BootMemory, BootMemoryShort};
 use crate::cpu::{CpuId, Pinned};
 use crate::frames::{Ask, NoFrame};
+use crate::page::{Clean, Construct, Flushed, Level};
 use crate::window::Window;
 
 /// Takes and clears a page each time; gives it back, content forgotten, when the flush is over. What kernels do

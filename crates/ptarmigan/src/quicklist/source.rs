@@ -1,8 +1,8 @@
 //! Between a policy and the frame allocator: makes pages clean on the way in, unmakes them on the way out.
-use super::{Clean, Construct, Layout, Level};
 use crate::addr::{FRAME_SHIFT, FRAME_SIZE, Pfn, PhysAddr};
 use crate::cpu::NodeId;
 use crate::frames::{Ask, Dirty, Frame, Frames, NoFrame, Place, Request, Slab, Taken, Use, Zero, ZoneClass};
+use crate::page::{Clean, Construct, Layout, Level};
 use crate::window::{Window, WindowGuard};
 
 /// Pages in a group, see [`Source::make_group`].

@@ -1,7 +1,7 @@
 //! What every policy counts, on each CPU by itself.
-use super::{Layout, Level, MAX_LEVELS};
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::{Counter, CpuId, Pinned};
+use crate::page::{Layout, Level, MAX_LEVELS};
 
 /// One CPU's counts for one level.
 #[derive(Default)]

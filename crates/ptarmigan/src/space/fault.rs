@@ -6,7 +6,7 @@ use crate::addr::{Pfn, PhysAddr, VirtAddr};
 use crate::cpu::Pinned;
 use crate::format::{Attr, Format};
 use crate::frames::{Ask, DataFrames, NoFrame};
-use crate::quicklist::Level;
+use crate::page::Level;
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::table::parts;
 use crate::tlb::{Gather, SpaceTlb};

@@ -6,7 +6,7 @@ use crate::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
 use crate::cpu::Pinned;
 use crate::format::{Attr, Format, Slot};
 use crate::frames::Ask;
-use crate::quicklist::Level;
+use crate::page::Level;
 
 /// Moves over a range page by page; walks from the top only when it enters another leaf table.
 pub struct Cursor<'t, F: Format, M: Machine> {

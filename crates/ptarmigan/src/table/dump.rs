@@ -3,7 +3,7 @@ use super::machine::Machine;
 use super::tree::Tree;
 use crate::addr::{Pfn, VirtRange};
 use crate::format::{Attr, Format};
-use crate::quicklist::Level;
+use crate::page::Level;
 use core::cell::Cell;
 use core::fmt;
 

@@ -7,7 +7,7 @@ use super::slots::{Slots, has_record};
 use crate::addr::{Pfn, PhysAddr};
 use crate::format::{Format, Slot};
 use crate::frames::{Frames, NoFrame, Request, Use};
-use crate::quicklist::{Construct, Level};
+use crate::page::{Construct, Level};
 use crate::sync::SpinLock;
 use crate::window::Window;
 use core::marker::PhantomData;

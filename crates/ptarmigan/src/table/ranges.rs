@@ -8,7 +8,7 @@ use crate::addr::{PhysAddr, VirtRange};
 use crate::cpu::Pinned;
 use crate::format::{Format, Slot};
 use crate::frames::{Ask, FrameMeta, NoFrame};
-use crate::quicklist::Level;
+use crate::page::Level;
 
 /// Which tables an unmap gives back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ struct Unmap<'a, 'g, M: Machine, L> {
     free: Free,
     leaf: L,
     private: bool,
-    freed: [u32; crate::quicklist::MAX_LEVELS],
+    freed: [u32; crate::page::MAX_LEVELS],
 }
 
 /// First and last index (inclusive) of a table of `level`, mapping from `base` on, that lie in `range`.

@@ -15,7 +15,7 @@ use crate::addr::{PhysAddr, VirtAddr};
 use crate::cpu::Pinned;
 use crate::format::{Attr, Format, Slot};
 use crate::frames::{Ask, NoFrame};
-use crate::quicklist::{Level, MAX_LEVELS};
+use crate::page::{Level, MAX_LEVELS};
 
 /// The entry of one page in its leaf table, to be written; with others at work, under the table's lock.
 pub(crate) struct Entry<'a, F: Format, M: Machine> {

@@ -2,7 +2,7 @@
 use crate::addr::PhysAddr;
 use crate::format::{Format, Slot};
 use crate::frames::FrameMeta;
-use crate::quicklist::Level;
+use crate::page::Level;
 use crate::window::{Window, WindowGuard};
 use core::marker::PhantomData;
 

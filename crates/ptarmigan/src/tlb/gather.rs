@@ -7,7 +7,8 @@ use super::space::SpaceTlb;
 use crate::addr::{Pfn, PhysAddr};
 use crate::cpu::Pinned;
 use crate::frames::{DataFrames, FrameMeta, Frames};
-use crate::quicklist::{FlushProof, Flushed, Level, Policy, Unhooked};
+use crate::page::{FlushProof, Flushed, Level, Unhooked};
+use crate::quicklist::Policy;
 
 /// What a gather works with.
 pub struct GatherParts<'a, P, S> {
@@ -36,7 +37,7 @@ impl<P, S> Copy for GatherParts<'_, P, S> {}
 /// The tables in it cannot be reached from outside before the flush:
 ///
 /// ```compile_fail,E0616
-/// use ptarmigan::{quicklist::{Policy, Unhooked}, tlb::{Gather, Shootdown}};
+/// use ptarmigan::{page::Unhooked, quicklist::Policy, tlb::{Gather, Shootdown}};
 /// fn steal<P: Policy, S: Shootdown>(gather: Gather<'_, P, S>) -> Unhooked {
 ///     gather.tables // private: only `flush` leads on
 /// }

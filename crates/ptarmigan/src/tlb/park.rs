@@ -8,7 +8,8 @@ use super::readers::Epoch;
 use super::request::{SpaceId, Ticket};
 use crate::addr::Pfn;
 use crate::cpu::{CpuSet, Pinned};
-use crate::quicklist::{FlushProof, Flushed, Policy, Unhooked};
+use crate::page::{FlushProof, Flushed, Unhooked};
+use crate::quicklist::Policy;
 
 /// Chains that one CPU can park.
 const CHAINS: usize = 8;

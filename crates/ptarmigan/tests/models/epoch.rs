@@ -4,7 +4,7 @@ use crate::mmu::Owner;
 use crate::small::Small;
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::format::{Attr, Format};
-use ptarmigan::quicklist::Level;
+use ptarmigan::page::Level;
 use ptarmigan::space::{Access, AreaFlags, SharedSpace, Space};
 use ptarmigan::table::{Machine, parts};
 use ptarmigan::tlb::SpaceId;

@@ -6,9 +6,8 @@ use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr};
 use ptarmigan::bootmem::BootMemory;
 use ptarmigan::cpu::{CpuId, NodeId, Pinned};
 use ptarmigan::frames::{Ask, Dirty, Frame, Frames, MemoryRun, Place, Request, ZoneClass};
-use ptarmigan::quicklist::{
-    Clean, Construct, Layout, Level, ListsConfig, NoConstruct, Policy, Quicklists, Source,
-};
+use ptarmigan::page::{Clean, Construct, Layout, Level, NoConstruct};
+use ptarmigan::quicklist::{ListsConfig, Policy, Quicklists, Source};
 use ptarmigan::window::DirectMap;
 use std::alloc;
 use std::cell::Cell;

@@ -10,7 +10,8 @@ use ptarmigan::format::{Attr, Format};
 use ptarmigan::frames::{
     Ask, DataFrames, Frame, Frames, MemoryRun, NoFrame, Place as End, Request, Zero, ZoneClass,
 };
-use ptarmigan::quicklist::{Clean, Flushed, Level, NoConstruct, Policy, PolicyCounts, Source};
+use ptarmigan::page::{Clean, Flushed, Level, NoConstruct};
+use ptarmigan::quicklist::{Policy, PolicyCounts, Source};
 use ptarmigan::space::SpaceMachine;
 use ptarmigan::table::{Free, Machine, Tree, parts};
 use ptarmigan::tlb::{Gather, SpaceTlb, Tlb, TlbConfig};

@@ -11,7 +11,8 @@ use ptarmigan::cpu::NodeId;
 use ptarmigan::format::X86_64;
 use ptarmigan::frames::Ask;
 use ptarmigan::hosted::{CpuSlot, Host, HostConfig, HostError};
-use ptarmigan::quicklist::{CheckConfig, Checked, Clean, Level, ListsConfig, Policy, Quicklists};
+use ptarmigan::page::{Clean, Level};
+use ptarmigan::quicklist::{CheckConfig, Checked, ListsConfig, Policy, Quicklists};
 use ptarmigan::table::KernelMap;
 use ptarmigan::window::{DirectMap, Window, WindowGuard};
 

@@ -16,11 +16,12 @@ mod rules;
 pub use rules::Rules;
 
 use super::tally::Tallies;
-use super::{Clean, Construct, Flushed, Level, Policy, PolicyCounts, Source, Unhooked};
+use super::{Policy, PolicyCounts, Source};
 use crate::addr::PhysAddr;
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::{CpuId, NodeId, PerCpu, Pinned};
 use crate::frames::{Ask, NoFrame, ZoneClass};
+use crate::page::{Clean, Construct, Flushed, Level, Unhooked};
 use crate::window::{Window, WindowGuard};
 use rules::NodeState;
 

@@ -1,12 +1,13 @@
 //! Handing pages out and taking them back.
 use super::super::check::{Check, Site};
 use super::super::source::GROUP;
-use super::super::{Clean, Construct, Flushed, Level, Policy, PolicyCounts};
+use super::super::{Policy, PolicyCounts};
 use super::magazine::Hand;
 use super::{BOUNDED, LEVELS, Quicklists, REST, TOP};
 use crate::addr::{FRAME_SHIFT, PhysAddr};
 use crate::cpu::{NodeId, Pinned};
 use crate::frames::{Ask, NoFrame};
+use crate::page::{Clean, Construct, Flushed, Level};
 use crate::window::Window;
 
 /// Pages on their way to another node's [shelf](super::node::Shelf): as many as one call may give back.

@@ -25,10 +25,11 @@ pub use magazine::MAGAZINE;
 
 use super::check::{Check, Unchecked};
 use super::tally::{NodeCounts, Tally};
-use super::{Construct, Layout, Level, MAX_LEVELS, PolicyCounts, Source};
+use super::{PolicyCounts, Source};
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::{CpuId, NodeId, PerCpu, Pinned};
 use crate::frames::Frames;
+use crate::page::{Construct, Layout, Level, MAX_LEVELS};
 use crate::window::Window;
 use core::fmt;
 use core::sync::atomic::AtomicU32;

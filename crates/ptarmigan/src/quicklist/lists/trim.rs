@@ -4,12 +4,12 @@
 //! where magazines of 64 came in; a depot that is over its limit by more is trimmed by the calls that follow, each of
 //! which sees that it is. They are detached under the lock and unmade outside it (REQ-15).
 use super::super::check::Check;
-use super::super::{Construct, Level};
 use super::call::Call;
 use super::magazine::Hand;
 use super::node::Shelf;
 use super::{BOUNDED, CLASSES, Quicklists, REST, TOP};
 use crate::cpu::{NodeId, Pinned};
+use crate::page::{Construct, Level};
 use crate::window::Window;
 use core::sync::atomic::Ordering::Relaxed;
 

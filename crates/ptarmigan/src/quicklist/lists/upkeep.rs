@@ -3,7 +3,7 @@
 use super::super::check::Check;
 use super::{BOUNDED, Quicklists, REST, TOP};
 use crate::cpu::{NodeId, Pinned};
-use crate::quicklist::{Clean, Construct, Level};
+use crate::page::{Clean, Construct, Level};
 use crate::window::Window;
 
 impl<W: Window, C: Construct, K: Check> Quicklists<'_, W, C, K> {

@@ -24,21 +24,21 @@ impl FlushProof {
 /// There is no way from here to a list that pages are handed out from, except through a flush:
 ///
 /// ```compile_fail,E0451
-/// use ptarmigan::quicklist::{Flushed, Unhooked};
+/// use ptarmigan::page::{Flushed, Unhooked};
 /// fn skip_the_flush(pages: Unhooked) -> Flushed {
 ///     Flushed { pages } // the field is private
 /// }
 /// ```
 ///
 /// ```compile_fail,E0308
-/// use ptarmigan::{cpu::Pinned, quicklist::{Policy, Unhooked}};
+/// use ptarmigan::{cpu::Pinned, page::Unhooked, quicklist::Policy};
 /// fn skip_the_flush(policy: &impl Policy, pin: &Pinned<'_>, pages: Unhooked) {
 ///     policy.flushed(pin, pages) // expected `Flushed`, found `Unhooked`
 /// }
 /// ```
 ///
 /// ```compile_fail,E0133
-/// use ptarmigan::quicklist::{FlushProof, Unhooked};
+/// use ptarmigan::page::{FlushProof, Unhooked};
 /// fn skip_the_flush(pages: Unhooked) {
 ///     let _ = pages.flushed(FlushProof::claim()); // claiming a flush is unsafe
 /// }
