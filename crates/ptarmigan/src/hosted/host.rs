@@ -1,7 +1,7 @@
 //! The memory of a hosted machine, and what is common to all policies.
 use super::mapping::Mapping;
 use super::slots::{CpuSlot, Owners};
-use crate::addr::{FRAME_SHIFT, FRAME_SIZE, Pfn, PhysAddr};
+use crate::addr::{FRAME_SHIFT, Pfn, PhysAddr};
 use crate::bootmem::{BootMemory, BootMemoryShort};
 use crate::cpu::{CpuId, MAX_CPUS, MachineId, NodeId};
 use crate::format::Format;
@@ -14,7 +14,6 @@ use crate::quicklist::{
 use crate::table::KernelMap;
 use crate::window::DirectMap;
 use std::fmt;
-use std::sync::Mutex;
 
 /// The shape of a hosted machine.
 #[derive(Clone, Copy, Debug)]
@@ -119,8 +118,6 @@ pub struct Host<F: Format> {
     backing: Pfn,
     expected: u32,
     owners: Owners,
-    /// Boot memory of the parts, which may be used as long as the host is.
-    boots: Mutex<Vec<Mapping>>,
 }
 
 /// Entries of the kernel's half that are in use, so that constructing a top is work.
@@ -168,9 +165,8 @@ impl<F: Format> Host<F> {
             let node = (per_node as usize) << FRAME_SHIFT;
             arena.prefault((run.start.0 as usize) << FRAME_SHIFT, config.prefault.min(node / 2));
         }
-        let boots = Mutex::new(Vec::new());
         let need = Frames::bytes(total as usize, nodes) + DataFrames::bytes(cpus, nodes);
-        let mut boot = boot_memory(&boots, need)?;
+        let mut boot = boot_memory(need)?;
         let machine = MachineId::new();
         // SAFETY: 1. the arena, which the host owns, maps every frame of the runs. 2. the identity is new.
         let frames = unsafe { Frames::new(&mut boot, machine, &runs)? };
@@ -195,7 +191,7 @@ impl<F: Format> Host<F> {
             kernel.set(&frames, index, F::link(top, zero.addr()));
         }
         let owners = Owners::new(machine, cpus);
-        Ok(Host { config, arena, frames, data, kernel, zero, backing, expected, owners, boots })
+        Ok(Host { config, arena, frames, data, kernel, zero, backing, expected, owners })
     }
 
     /// Returns its identity, which the pins of its CPUs carry.
@@ -281,13 +277,13 @@ impl<F: Format> Host<F> {
         &self.owners
     }
 
-    /// A block of boot memory that lives as long as the host.
+    /// Makes a block of boot memory of `bytes` bytes or more. It lives as long as anything that is carved from it.
     ///
     /// # Errors
     ///
     /// [`HostError::Host`].
     pub fn boot(&self, bytes: usize) -> Result<BootMemory, HostError> {
-        boot_memory(&self.boots, bytes)
+        boot_memory(bytes)
     }
 
     /// Where policies get their pages.
@@ -402,13 +398,8 @@ impl<F: Format> Host<F> {
 
 const ORDER: core::sync::atomic::Ordering = core::sync::atomic::Ordering::Acquire;
 
-fn boot_memory(boots: &Mutex<Vec<Mapping>>, bytes: usize) -> Result<BootMemory, HostError> {
-    let len = bytes.next_multiple_of(FRAME_SIZE).max(FRAME_SIZE);
-    let mapping = Mapping::new(len).map_err(|e| HostError::Host(format!("the host gave no memory: {e}")))?;
-    // SAFETY: 1. the mapping is new, and kept until the host is dropped; parts made from it borrow the host.
-    let boot = unsafe { BootMemory::new(mapping.base(), len) };
-    boots.lock().unwrap_or_else(|e| e.into_inner()).push(mapping);
-    Ok(boot)
+fn boot_memory(bytes: usize) -> Result<BootMemory, HostError> {
+    Mapping::boot_memory(bytes).map_err(|e| HostError::Host(format!("the host gave no memory: {e}")))
 }
 
 impl<F: Format> Drop for Host<F> {
