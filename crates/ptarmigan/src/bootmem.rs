@@ -108,7 +108,7 @@ impl BootMemory {
         // SAFETY: `before + pad` is at most `end`, so the result points into the block or one past its end.
         let first = unsafe { base.add(before + pad) }.cast::<T>();
         // Owns the elements made so far: an early return and a panic of `make` drop them.
-        let mut slice = BootSlice { first, len: 0, owner: self.owner.clone(), _owns: PhantomData };
+        let mut slice = BootSlice { first, len: 0, _owner: self.owner.clone(), _owns: PhantomData };
         for i in 0..n {
             match make(self, i) {
                 // SAFETY: element i lies inside the block (checked above), is aligned (padded above) and belongs to
@@ -145,8 +145,8 @@ impl BootMemory {
 pub struct BootSlice<T> {
     first: NonNull<T>,
     len: usize,
-    /// After the elements: fields are dropped when `drop` has dropped these.
-    owner: Owner,
+    /// Goes after `drop` has dropped the elements.
+    _owner: Owner,
     _owns: PhantomData<T>,
 }
 
@@ -161,8 +161,6 @@ impl<T> Drop for BootSlice<T> {
             // SAFETY: the slice owns these elements, all of them initialised; nothing uses them after this.
             unsafe { core::ptr::drop_in_place(&raw mut **self) };
         }
-        #[cfg(feature = "hosted")]
-        drop(self.owner.take());
     }
 }
 

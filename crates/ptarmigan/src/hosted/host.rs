@@ -6,7 +6,8 @@ use crate::bootmem::{BootMemory, BootMemoryShort};
 use crate::cpu::{CpuId, MAX_CPUS, MachineId, NodeId};
 use crate::format::Format;
 use crate::frames::{
-    AllocFlags, DataFrames, Dirty, End, Frame, FrameCounts, Frames, MemoryRun, NoFrame, Request, ZoneClass,
+    AllocFlags, DataFrames, Dirty, End, Frame, FrameCounts, Frames, FramesError, MemoryRun, MemorySize,
+    NoFrame, Request, ZoneClass,
 };
 use crate::quicklist::{
     CheckConfig, Checked, Historic, ListsConfig, ListsError, Plain, Quicklists, Rules, Source,
@@ -49,6 +50,8 @@ pub enum HostError {
     Host(String),
     /// The library's own tables did not fit (a defect of this module).
     Boot(BootMemoryShort),
+    /// The runs of memory are not as they should be (a defect of this module).
+    Frames(FramesError),
     /// The machine is too small for its own needs.
     NoFrame(NoFrame),
 }
@@ -58,6 +61,7 @@ impl fmt::Display for HostError {
         match self {
             HostError::OutOfRange(s) | HostError::Host(s) => f.write_str(s),
             HostError::Boot(e) => e.fmt(f),
+            HostError::Frames(e) => e.fmt(f),
             HostError::NoFrame(e) => e.fmt(f),
         }
     }
@@ -68,6 +72,12 @@ impl std::error::Error for HostError {}
 impl From<BootMemoryShort> for HostError {
     fn from(e: BootMemoryShort) -> Self {
         HostError::Boot(e)
+    }
+}
+
+impl From<FramesError> for HostError {
+    fn from(e: FramesError) -> Self {
+        HostError::Frames(e)
     }
 }
 
@@ -165,7 +175,7 @@ impl<F: Format> Host<F> {
             let node = (per_node as usize) << FRAME_SHIFT;
             arena.prefault((run.start.0 as usize) << FRAME_SHIFT, config.prefault.min(node / 2));
         }
-        let need = Frames::bytes(total as usize, nodes) + DataFrames::bytes(cpus, nodes);
+        let need = Frames::bytes(&MemorySize::of(&runs)) + DataFrames::bytes(cpus, nodes);
         let mut boot = boot_memory(need)?;
         let machine = MachineId::new();
         // SAFETY: 1. the arena, which the host owns, maps every frame of the runs. 2. the identity is new.
@@ -361,7 +371,7 @@ impl<F: Format> Host<F> {
         config: ListsConfig,
     ) -> Result<Quicklists<'_, DirectMap, &KernelMap<F, DirectMap>>, HostError> {
         let config = ListsConfig { cpus: self.config.cpus, ..config };
-        let need = Quicklists::<DirectMap, &KernelMap<F, DirectMap>>::bytes(&self.frames, &config);
+        let need = Quicklists::<DirectMap, &KernelMap<F, DirectMap>>::bytes(&self.frames.size(), &config);
         let mut boot = self.boot(need)?;
         Ok(Quicklists::new(&mut boot, config, self.source())?)
     }
@@ -377,8 +387,9 @@ impl<F: Format> Host<F> {
         check: CheckConfig,
     ) -> Result<Quicklists<'_, DirectMap, &KernelMap<F, DirectMap>, Checked>, HostError> {
         let config = ListsConfig { cpus: self.config.cpus, ..config };
-        let need = Quicklists::<DirectMap, &KernelMap<F, DirectMap>, Checked>::bytes(&self.frames, &config);
-        let mut boot = self.boot(need + Checked::bytes(&self.frames))?;
+        let need =
+            Quicklists::<DirectMap, &KernelMap<F, DirectMap>, Checked>::bytes(&self.frames.size(), &config);
+        let mut boot = self.boot(need + Checked::bytes(&self.frames.size()))?;
         let checked = Checked::new(&mut boot, &self.frames, check)?;
         Ok(Quicklists::with_check(&mut boot, config, self.source(), checked)?)
     }

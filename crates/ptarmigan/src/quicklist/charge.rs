@@ -9,7 +9,7 @@ use super::{Policy, PolicyCounts};
 use crate::addr::PhysAddr;
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::{NodeId, Pinned};
-use crate::frames::{AllocFlags, Frames, NoFrame};
+use crate::frames::{AllocFlags, Frames, MemorySize, NoFrame};
 use crate::page::{Clean, Flushed, Layout, Level};
 use core::num::NonZeroU32;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -46,7 +46,6 @@ pub struct Charged<'m, P, H> {
     hook: H,
     frames: &'m Frames,
     layout: Layout,
-    base: u32,
     /// Of each frame: the owner's number; 0: charged to nobody. Whoever has the page writes it.
     owners: BootSlice<AtomicU32>,
 }
@@ -64,14 +63,13 @@ impl<'m, P: Policy, H: Charge> Charged<'m, P, H> {
         inner: P,
         hook: H,
     ) -> Result<Self, BootMemoryShort> {
-        let (base, span) = frames.span();
-        let owners = boot.take(span as usize, |_| AtomicU32::new(0))?;
-        Ok(Charged { inner, hook, frames, layout, base, owners })
+        let owners = boot.take(frames.records(), |_| AtomicU32::new(0))?;
+        Ok(Charged { inner, hook, frames, layout, owners })
     }
 
-    /// Boot memory for `frames`.
-    pub fn bytes(frames: &Frames) -> usize {
-        BootMemory::bytes::<AtomicU32>(frames.span().1 as usize)
+    /// Returns the bytes of boot memory that memory of this size takes.
+    pub fn bytes(size: &MemorySize) -> usize {
+        BootMemory::bytes::<AtomicU32>(size.frames())
     }
 
     /// The policy inside.
@@ -91,7 +89,7 @@ impl<'m, P: Policy, H: Charge> Charged<'m, P, H> {
     }
 
     fn word(&self, at: PhysAddr) -> Option<&AtomicU32> {
-        self.owners.get(at.pfn().0.wrapping_sub(self.base) as usize)
+        self.owners.get(self.frames.index_of(at.pfn())?)
     }
 
     fn bytes_of(&self, level: Level) -> usize {

@@ -7,7 +7,7 @@ use super::topology::Topology;
 use crate::addr::{FRAME_SHIFT, Pfn};
 use crate::bootmem::BootMemory;
 use crate::cpu::{CpuId, MachineId, NodeId, Pinned};
-use crate::frames::{AllocFlags, Frames, MemoryRun, ZoneClass};
+use crate::frames::{AllocFlags, Frames, FramesError, MemoryRun, MemorySize, ZoneClass};
 use crate::hosted::mapping::Mapping;
 use crate::page::{Clean, Layout, Level, MAX_LEVELS};
 use crate::quicklist::{ListsConfig, Policy, Quicklists, Source};
@@ -90,8 +90,8 @@ impl<S: PageState> Core<S> {
                 class: ZoneClass::Low,
             })
             .collect();
-        let short = |e: crate::bootmem::BootMemoryShort| PoolError::Host(e.to_string());
-        let mut memory = boot(Frames::bytes(pages, nodes))?;
+        let short = |e: FramesError| PoolError::Host(e.to_string());
+        let mut memory = boot(Frames::bytes(&MemorySize::of(&runs)))?;
         let machine = MachineId::new();
         // SAFETY: 1. and 3. the arena, which the core owns, is a fresh anonymous mapping. 2. the identity is new.
         let frames = unsafe { Frames::new_zero(&mut memory, machine, &runs) }.map_err(short)?;
@@ -101,7 +101,7 @@ impl<S: PageState> Core<S> {
             crowd: usize::from(slots) + 1,
             ..ListsConfig::new(usize::from(slots) + nodes)
         };
-        let mut memory = boot(Quicklists::<Map, Workshop<S>>::bytes(&frames, &sizes))?;
+        let mut memory = boot(Quicklists::<Map, Workshop<S>>::bytes(&frames.size(), &sizes))?;
         let frames = NonNull::from(Box::leak(Box::new(frames)));
         let owned = OwnedFrames(frames);
         // SAFETY: `owned` is dropped after the lists, which are the only ones that borrow it.
