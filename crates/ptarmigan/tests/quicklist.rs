@@ -8,7 +8,7 @@ use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr};
 use ptarmigan::bootmem::BootMemory;
 use ptarmigan::cpu::{CpuId, MachineId, NodeId, Pinned};
 use ptarmigan::format::{Format, X86_64, X86Pae};
-use ptarmigan::frames::{AllocFlags, Frames, MemoryRun, ZoneClass};
+use ptarmigan::frames::{AllocFlags, Frames, MemoryRun, MemorySize, ZoneClass};
 use ptarmigan::hosted::{CpuSlot, Host};
 use ptarmigan::page::{Clean, Level, NoConstruct};
 use ptarmigan::quicklist::{Historic, ListsConfig, Policy, Rules, Source};
