@@ -19,8 +19,10 @@ pub mod bootmem;
 pub mod cpu;
 pub mod format;
 pub mod frames;
+pub mod gather;
 #[cfg(feature = "hosted")]
 pub mod hosted;
+pub mod machine;
 pub mod page;
 pub mod quicklist;
 pub mod space;

@@ -3,9 +3,9 @@
 //! Constructed tops, live ones and ones that rest on a list, are linked through their frames' records. A change of
 //! the kernel map goes along that list, and construction copies and registers under the same lock, so no top ever
 //! misses a change (H2, H14, REQ-3, REQ-16).
-use super::slots::{Slots, has_record};
+use super::node::Node;
 use crate::addr::{Pfn, PhysAddr};
-use crate::format::{Format, Slot};
+use crate::format::{Format, check};
 use crate::frames::{Frames, NoFrame, Request, Use};
 use crate::page::{Construct, Level};
 use crate::sync::SpinLock;
@@ -31,6 +31,7 @@ impl<F: Format, W: Window> KernelMap<F, W> {
     ///
     /// [`NoFrame`] if there is none.
     pub fn new(frames: &Frames, window: W, request: Request) -> Result<Self, NoFrame> {
+        const { check::<F>() };
         let frame = frames.take(request)?.zeroed(&window);
         let reference = frame.into_raw().addr();
         Ok(KernelMap { window, reference, tops: SpinLock::new(Pfn::NONE), _format: PhantomData })
@@ -52,27 +53,36 @@ impl<F: Format, W: Window> KernelMap<F, W> {
         Ok(())
     }
 
-    /// Entry `index` of the top, one of the kernel's.
-    pub fn get(&self, index: usize) -> u64 {
-        Slots::<F, W>::open(&self.window, self.reference).at(Self::TOP, index).load()
+    /// Returns entry `index` of the root; `None` if that is not one of the kernel's.
+    pub fn get(&self, index: usize) -> Option<u64> {
+        Self::kernel_entries().contains(&index).then(|| self.node(self.reference).load(index))
     }
 
-    /// Sets entry `index` of every top, live and resting; indices below [`Format::USER_TOP`] are ignored. Returns
-    /// how many tops there were.
+    fn node(&self, at: PhysAddr) -> Node<'_, F, W> {
+        Node::read(&self.window, Self::TOP, at)
+    }
+
+    /// Sets entry `index` of every root, live and cached; an index that is not the kernel's is ignored. Returns how many
+    /// roots there were.
     ///
-    /// Tops smaller than a frame (x86 PAE) are not registered, as they have no record: their kernel entry, which links
+    /// Roots smaller than a frame (x86 PAE) are not registered, as they have no record: their kernel entry, which links
     /// one table that all share, has to be set before the first of them is made.
     ///
     /// The caller flushes if the entry was present before.
-    pub fn set(&self, frames: &Frames, index: usize, raw: u64) -> usize {
-        if index < F::USER_TOP || index >= F::entries(Self::TOP) {
+    ///
+    /// # Safety
+    ///
+    /// 1. `raw` is none, or an entry of a root: every access that the MMU lets through by it is the kernel's own, and a table
+    ///    that it links stays a table until no root has the entry any more and all TLBs have been flushed.
+    pub unsafe fn set(&self, frames: &Frames, index: usize, raw: u64) -> usize {
+        if !Self::kernel_entries().contains(&index) {
             return 0;
         }
         let tops = self.tops.lock();
-        Slots::<F, W>::open(&self.window, self.reference).at(Self::TOP, index).store(raw);
+        self.node(self.reference).set_kernel(index, raw);
         let (mut at, mut n) = (*tops, 0);
         while at != Pfn::NONE {
-            Slots::<F, W>::open(&self.window, at.addr()).at(Self::TOP, index).store(raw);
+            self.node(at.addr()).set_kernel(index, raw);
             at = next(frames, at);
             n += 1;
         }
@@ -84,8 +94,8 @@ impl<F: Format, W: Window> KernelMap<F, W> {
     }
 }
 
-// The registry uses what a split top leaves free of its record: the bitmap's second word, which stands for the
-// kernel's half, and the chain link, which a top has no use for (a gather holds it apart).
+// The registry uses what a root leaves free of its record: the second word of the map of touched lines, of which a root needs
+// the first alone however the root is split, and the chain link, which a root has no use for (a gather holds it apart).
 fn next(frames: &Frames, pfn: Pfn) -> Pfn {
     Pfn(frames.meta(pfn).lines(1))
 }
@@ -97,15 +107,14 @@ fn set_next(frames: &Frames, pfn: Pfn, to: Pfn) {
 impl<F: Format, W: Window> Construct for KernelMap<F, W> {
     fn construct(&self, frames: &Frames, top: PhysAddr) {
         let mut tops = self.tops.lock();
-        let from = Slots::<F, W>::open(&self.window, self.reference);
-        let to = Slots::<F, W>::open(&self.window, top);
+        let (from, to) = (self.node(self.reference), self.node(top));
         for index in Self::kernel_entries() {
-            let raw = from.at(Self::TOP, index).load();
-            if raw != 0 {
-                to.at(Self::TOP, index).store(raw);
+            let raw = from.load(index);
+            if !F::is_none(raw) {
+                to.set_kernel(index, raw);
             }
         }
-        if has_record::<F>(Self::TOP) {
+        if !F::LAYOUT.is_small(Self::TOP) {
             let pfn = top.pfn();
             set_next(frames, pfn, *tops);
             frames.meta(pfn).set_link(Pfn::NONE);
@@ -119,7 +128,7 @@ impl<F: Format, W: Window> Construct for KernelMap<F, W> {
     fn destruct(&self, frames: &Frames, top: PhysAddr) {
         let mut tops = self.tops.lock();
         let pfn = top.pfn();
-        if has_record::<F>(Self::TOP) {
+        if !F::LAYOUT.is_small(Self::TOP) {
             let (after, before) = (next(frames, pfn), frames.meta(pfn).link());
             if before == Pfn::NONE {
                 *tops = after;
@@ -131,11 +140,10 @@ impl<F: Format, W: Window> Construct for KernelMap<F, W> {
             }
             set_next(frames, pfn, Pfn(0));
         }
-        let slots = Slots::<F, W>::open(&self.window, top);
+        let node = self.node(top);
         for index in Self::kernel_entries() {
-            let slot = slots.at(Self::TOP, index);
-            if slot.load() != 0 {
-                slot.store(0);
+            if !F::is_none(node.load(index)) {
+                node.set_kernel(index, 0);
             }
         }
     }
