@@ -10,10 +10,11 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, builder::PossibleValuesParser, error::ErrorKind};
 use ptarmigan_cli::Failure;
-use ptarmigan_cli::bench::contender::Contender;
-use ptarmigan_cli::bench::ours::{Ours, host};
+use ptarmigan_cli::bench::machine::host;
 use ptarmigan_cli::bench::report::Report;
-use ptarmigan_cli::bench::{Options, print, quicklist, table, yardstick};
+use ptarmigan_cli::bench::table::contender::Contender;
+use ptarmigan_cli::bench::table::{self, Ours, Yardstick, Zeroing};
+use ptarmigan_cli::bench::{Options, pages, print};
 
 /// Who takes part besides the library. A new contender is one line here and one `impl Contender`.
 fn peers() -> Vec<Box<dyn Contender>> {
@@ -23,8 +24,8 @@ fn peers() -> Vec<Box<dyn Contender>> {
         Box::new(peers::x86_64::X64::<peers::x86_64::Mapped>::default()),
         Box::new(peers::x86_64::X64::<peers::x86_64::Offset>::default()),
         Box::new(peers::aarch64_paging::Aarch64::default()),
-        Box::new(yardstick::Yardstick::default()),
-        Box::new(yardstick::Zeroing),
+        Box::new(Yardstick::default()),
+        Box::new(Zeroing),
     ]
 }
 
@@ -79,7 +80,7 @@ fn main() -> ExitCode {
     };
     let (report, options) = match arguments.bench {
         Bench::Table { options, only } => (tables(options.rounds, only.as_deref()), options),
-        Bench::Quicklist(options) => (pages(options.rounds), options),
+        Bench::Quicklist(options) => (quicklist(options.rounds), options),
     };
     match report.map_err(Failure::new).and_then(|report| print(&report, options.json)) {
         Ok(()) => ExitCode::SUCCESS,
@@ -99,7 +100,7 @@ fn tables(rounds: u32, only: Option<&str>) -> Result<Report, String> {
     table::run(rounds, field)
 }
 
-fn pages(rounds: u32) -> Result<Report, String> {
-    let sizes = quicklist::Sizes::FULL;
-    quicklist::side_by_side(rounds, &sizes, peers::allocators::all(&sizes)?)
+fn quicklist(rounds: u32) -> Result<Report, String> {
+    let sizes = pages::Sizes::FULL;
+    pages::side_by_side(rounds, &sizes, peers::allocators::all(&sizes)?)
 }

@@ -9,7 +9,7 @@ use std::ptr;
 
 use buddy_system_allocator::LockedFrameAllocator;
 use mimalloc::MiMalloc;
-use ptarmigan_cli::bench::quicklist::{Arena, Contender, Entrant, PAGE, Pages, Sizes, Zeroing};
+use ptarmigan_cli::bench::pages::{Arena, Contender, Entrant, PAGE, Pages, Sizes, Zeroing};
 use tikv_jemallocator::Jemalloc;
 
 /// Everybody. A new one is one line here and one `impl Contender`.

@@ -7,8 +7,8 @@ use page_table_generic::{
     FrameAllocator, MapConfig, PageTable, PageTableEntry, PhysAddr, TableMeta, UnmapConfig, VirtAddr,
 };
 
-use ptarmigan_cli::bench::contender::{Contender, PAGE, PAGES, PHYS, Shape, VIRT, contiguous};
-use ptarmigan_cli::bench::pool;
+use ptarmigan_cli::bench::table::contender::{Contender, PAGE, PAGES, PHYS, Shape, VIRT, contiguous};
+use ptarmigan_cli::bench::table::peer_pool;
 
 /// Present, writable, user.
 const FLAGS: u64 = 7;
@@ -22,12 +22,12 @@ impl FrameAllocator for Frames {
     // The library zeroes what it gets.
     #[inline(always)]
     fn alloc_frame(&self) -> Option<PhysAddr> {
-        Some(PhysAddr::from_usize(pool::alloc_raw()))
+        Some(PhysAddr::from_usize(peer_pool::alloc_raw()))
     }
 
     #[inline(always)]
     fn dealloc_frame(&self, frame: PhysAddr) {
-        pool::free(frame.as_usize());
+        peer_pool::free(frame.as_usize());
     }
 
     #[inline(always)]

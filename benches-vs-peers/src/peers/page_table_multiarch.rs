@@ -5,8 +5,8 @@ use std::hint::black_box;
 use memory_addr::{PhysAddr, VirtAddr};
 use page_table_multiarch::{MappingFlags, PageSize, PagingHandler, x86_64::X64PageTable};
 
-use ptarmigan_cli::bench::contender::{Contender, PAGE, PAGES, PHYS, Shape, VIRT, contiguous};
-use ptarmigan_cli::bench::pool;
+use ptarmigan_cli::bench::table::contender::{Contender, PAGE, PAGES, PHYS, Shape, VIRT, contiguous};
+use ptarmigan_cli::bench::table::peer_pool;
 
 struct Handler;
 
@@ -14,7 +14,7 @@ impl PagingHandler for Handler {
     // The library zeroes what it gets.
     #[inline(always)]
     fn alloc_frame() -> Option<PhysAddr> {
-        Some(PhysAddr::from_usize(pool::alloc_raw()))
+        Some(PhysAddr::from_usize(peer_pool::alloc_raw()))
     }
 
     fn alloc_frames(frames: usize, _align: usize) -> Option<PhysAddr> {
@@ -23,7 +23,7 @@ impl PagingHandler for Handler {
 
     #[inline(always)]
     fn dealloc_frame(frame: PhysAddr) {
-        pool::free(frame.as_usize());
+        peer_pool::free(frame.as_usize());
     }
 
     fn dealloc_frames(frame: PhysAddr, _frames: usize) {

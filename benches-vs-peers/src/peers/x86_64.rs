@@ -12,8 +12,8 @@ use x86_64::structures::paging::{
 };
 use x86_64::{PhysAddr, VirtAddr};
 
-use ptarmigan_cli::bench::contender::{Case, Contender, SPARSE, STRIDE, Shape, VIRT, contiguous};
-use ptarmigan_cli::bench::pool;
+use ptarmigan_cli::bench::table::contender::{Case, Contender, SPARSE, STRIDE, Shape, VIRT, contiguous};
+use ptarmigan_cli::bench::table::peer_pool;
 
 const FLAGS: PageTableFlags =
     PageTableFlags::PRESENT.union(PageTableFlags::WRITABLE).union(PageTableFlags::USER_ACCESSIBLE);
@@ -25,14 +25,14 @@ unsafe impl FrameAllocator<Size4KiB> for Frames {
     // The library zeroes what it gets, except the root.
     #[inline(always)]
     fn allocate_frame(&mut self) -> Option<PhysFrame> {
-        Some(frame(pool::alloc_raw()))
+        Some(frame(peer_pool::alloc_raw()))
     }
 }
 
 impl FrameDeallocator<Size4KiB> for Frames {
     #[inline(always)]
     unsafe fn deallocate_frame(&mut self, frame: PhysFrame) {
-        pool::free(frame.start_address().as_u64() as usize);
+        peer_pool::free(frame.start_address().as_u64() as usize);
     }
 }
 
@@ -119,7 +119,7 @@ impl<K: Kind> X64<K> {
 }
 
 fn new_space<K: Kind>() -> (usize, K::Mapper) {
-    let root = pool::alloc_zeroed();
+    let root = peer_pool::alloc_zeroed();
     // SAFETY: the table is fresh from the pool, zeroed and ours.
     (root, unsafe { K::over(root) })
 }
@@ -175,7 +175,7 @@ impl<K: Kind> Contender for X64<K> {
             // SAFETY: no other tree shares these tables and no MMU walks them.
             unsafe { mapper.clean_up(&mut Frames) };
             drop(mapper);
-            pool::free(root);
+            peer_pool::free(root);
         }
     }
 
@@ -205,7 +205,7 @@ impl<K: Kind> Contender for X64<K> {
                 unsafe { mapper.clean_up(&mut Frames) };
             }
             drop(mapper);
-            pool::free(root);
+            peer_pool::free(root);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::process::ExitCode;
 
 use ptarmigan::hosted::HostError;
-use ptarmigan_cli::bench::quicklist::{
+use ptarmigan_cli::bench::pages::{
     CHECKED, Contender, OURS, Ours, POOL, Pages, Pool, YARDSTICK, Yardstick, checked, host,
 };
 

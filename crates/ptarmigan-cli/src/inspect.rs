@@ -1,5 +1,6 @@
 //! `ptarmigan inspect`: what a trace holds.
-use crate::{Failure, print};
+use crate::error::Failure;
+use crate::print;
 use indicatif::ProgressBar;
 use ptarmigan_trace::{CloneKind, FaultFlags, KIND_NAMES, Kind, ReadError, Sampled, TraceFile, Unseen};
 use serde::Serialize;
@@ -182,7 +183,7 @@ pub fn report(path: &Path) -> Result<Report, ReadError> {
         bytes,
         ..Report::default()
     };
-    let progress = crate::progress::bar(summary.events, "reading");
+    let progress = crate::bar::bar(summary.events, "reading");
     count(file, &mut r, &progress)?;
     progress.finish_and_clear();
     let per_event = |n: u64| n as f64 / summary.events.max(1) as f64;

@@ -1,9 +1,10 @@
 //! The workbench as a library.
+mod bar;
 pub mod bench;
 mod error;
 pub mod inspect;
+mod measure;
 mod print;
-mod progress;
 pub mod record;
 pub mod replay;
 

@@ -1,5 +1,5 @@
 //! Writing to the terminal without falling over when nobody listens any more.
-use crate::Failure;
+use crate::error::Failure;
 use std::io::{ErrorKind, Write};
 
 /// Writes a whole text to standard output.

@@ -1,21 +1,24 @@
 //! The passes over a trace, and what they bring.
-use super::Args;
-use super::clock::Clock;
-use super::counters;
-use super::crew::{Job, Took};
-use super::events::Loaded;
-use super::hooked::Hooked;
-use super::measure::Measured;
-use super::outcome::Outcome;
+use super::args::Args;
+use super::input::schedule::{CpuMap, Schedule};
+use super::input::trace::Loaded;
+use super::instruments::counters;
+use super::instruments::hooked::Hooked;
+use super::instruments::levels::Levels;
+use super::instruments::measured::Measured;
+use super::instruments::sanitize::SoftMmu;
+use super::instruments::speed::{Rate, Rounds, Timed};
+use super::instruments::stream::{Nothing, Stream};
+use super::instruments::zero::{Round, Times, ZeroReport};
 use super::policy::{Choice, PolicyName, with_policy};
-use super::report::{LevelReport, Levels, Report, Run, SanitizerReport, TruthReport};
-use super::sanitize::SoftMmu;
-use super::schedule::{CpuMap, Schedule};
-use super::speed::{Rate, Rounds, Timed, median};
-use super::stream::{Nothing, Stream};
-use super::watch::{Unwatched, Watch};
-use super::zero::{Round, Times, ZeroReport};
-use crate::{Context, Failure, print, progress};
+use super::report::{LevelReport, Report, Run, SanitizerReport, TruthReport};
+use super::workers::job::{Job, Took};
+use super::workers::outcome::Outcome;
+use super::workers::watch::{Unwatched, Watch};
+use crate::error::{Context, Failure};
+use crate::measure::clock::Clock;
+use crate::measure::stats::median;
+use crate::{bar, print};
 use ptarmigan::cpu::MAX_CPUS;
 use ptarmigan::format::{Format, X86_64};
 use ptarmigan::hosted::{Delivery, Host, HostConfig, HostMachine, NoTlb};
@@ -94,7 +97,7 @@ pub fn replay(trace: &Loaded, args: &Args, failures: &mut Vec<Failure>) -> Resul
         }
     }
     let rounds = replay.speed_rounds();
-    let bar = progress::bar(((rounds + STREAM_ROUNDS) * counted.len()) as u64, "measuring");
+    let bar = bar::bar(((rounds + STREAM_ROUNDS) * counted.len()) as u64, "measuring");
     for _ in 0..rounds {
         for one in &mut counted {
             replay.speed(one)?;
@@ -187,7 +190,7 @@ impl<'a> Replay<'a> {
     ) -> Result<Outcome, Failure> {
         let job = self.job();
         let things: usize = job.schedule.programs.iter().map(|program| program.ops.len()).sum();
-        let bar = progress::bar((things * job.copies) as u64, name);
+        let bar = bar::bar((things * job.copies) as u64, name);
         let (outcome, _, _) = job.run(machine, watch, |done| bar.inc(done))?;
         bar.finish_and_clear();
         Ok(outcome)

@@ -1,13 +1,13 @@
 //! What a replay says: JSON, and a table for people.
-use super::counters::Counters;
-use super::events::Loaded;
-use super::outcome::{Outcome, Sample};
-use super::speed::{Copies, Workers};
-use super::zero::ZeroReport;
+use super::input::trace::Loaded;
+use super::instruments::counters::Counters;
+use super::instruments::levels::Levels;
+use super::instruments::speed::{Copies, Workers};
+use super::instruments::zero::ZeroReport;
+use super::workers::outcome::{Outcome, Sample};
 use ptarmigan::tlb::FlushCounts;
 use ptarmigan_trace::Sampled;
-use serde::ser::SerializeMap;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -46,7 +46,7 @@ pub struct Run {
     /// NUMA nodes.
     pub nodes: usize,
     /// By level, lowest first.
-    pub levels: Levels,
+    pub levels: Levels<LevelReport>,
     /// From the back-to-back stream: all allocations with their frees and the trimming, divided by the allocations.
     pub mean_alloc_ns: f64,
     /// What the stream itself takes for each allocation; already taken off.
@@ -88,20 +88,6 @@ pub struct Run {
     /// If asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counters: Option<Counters>,
-}
-
-/// Levels by name, in order.
-#[derive(Clone)]
-pub struct Levels<T = LevelReport>(pub Vec<(&'static str, T)>);
-
-impl<T: Serialize> Serialize for Levels<T> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        for (name, level) in &self.0 {
-            map.serialize_entry(name, level)?;
-        }
-        map.end()
-    }
 }
 
 /// One level.

@@ -1,10 +1,10 @@
 //! Several workers and several copies come to the same as one, and a worker's failure ends the replay.
-use super::Loaded;
-use super::crew::Job;
-use super::outcome::Outcome;
-use super::schedule::{CpuMap, Op, Schedule, critical_path};
-use super::watch::{Unwatched, Watch};
-use crate::Failure;
+use super::input::schedule::{CpuMap, Op, Schedule, critical_path};
+use super::input::trace::Loaded;
+use super::workers::job::Job;
+use super::workers::outcome::Outcome;
+use super::workers::watch::{Unwatched, Watch};
+use crate::error::Failure;
 use ptarmigan::addr::VirtRange;
 use ptarmigan::format::{Attr, Format, X86_64};
 use ptarmigan::hosted::{Delivery, Host, HostConfig, HostMachine, NoTlb};

@@ -1,0 +1,10 @@
+//! The threads that carry a schedule out, each with CPUs of its own.
+mod calls;
+mod cells;
+mod engine;
+mod idle;
+pub mod job;
+pub mod outcome;
+mod progress;
+mod spaces;
+pub mod watch;
