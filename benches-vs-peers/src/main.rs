@@ -11,21 +11,21 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand, builder::PossibleValuesParser, error::ErrorKind};
 use ptarmigan_cli::Failure;
 use ptarmigan_cli::bench::machine::host;
-use ptarmigan_cli::bench::report::Report;
-use ptarmigan_cli::bench::table::contender::Contender;
-use ptarmigan_cli::bench::table::{self, Ours, Yardstick, Zeroing};
+use ptarmigan_cli::bench::report::BenchReport;
+use ptarmigan_cli::bench::table::contender::TableContender;
+use ptarmigan_cli::bench::table::{self, LibraryTree, TableYardstick, ZeroingYardstick};
 use ptarmigan_cli::bench::{Options, pages, print};
 
-/// Who takes part besides the library. A new contender is one line here and one `impl Contender`.
-fn peers() -> Vec<Box<dyn Contender>> {
+/// Who takes part besides the library. A new contender is one line here and one `impl TableContender`.
+fn peers() -> Vec<Box<dyn TableContender>> {
     vec![
         Box::new(peers::page_table_multiarch::Multiarch::default()),
         Box::new(peers::page_table_generic::Generic::default()),
         Box::new(peers::x86_64::X64::<peers::x86_64::Mapped>::default()),
         Box::new(peers::x86_64::X64::<peers::x86_64::Offset>::default()),
         Box::new(peers::aarch64_paging::Aarch64::default()),
-        Box::new(Yardstick::default()),
-        Box::new(Zeroing),
+        Box::new(TableYardstick::default()),
+        Box::new(ZeroingYardstick),
     ]
 }
 
@@ -88,11 +88,11 @@ fn main() -> ExitCode {
     }
 }
 
-fn tables(rounds: u32, only: Option<&str>) -> Result<Report, String> {
+fn tables(rounds: u32, only: Option<&str>) -> Result<BenchReport, String> {
     let host = host().map_err(|e| e.to_string())?;
     let policy = host.quicklists().map_err(|e| e.to_string())?;
-    let ours = Ours::new(OURS, &host, policy).map_err(|e| e.to_string())?;
-    let mut field: Vec<Box<dyn Contender + '_>> = vec![Box::new(ours)];
+    let ours = LibraryTree::new(OURS, &host, policy).map_err(|e| e.to_string())?;
+    let mut field: Vec<Box<dyn TableContender + '_>> = vec![Box::new(ours)];
     for peer in peers() {
         field.push(peer);
     }
@@ -100,7 +100,7 @@ fn tables(rounds: u32, only: Option<&str>) -> Result<Report, String> {
     table::run(rounds, field)
 }
 
-fn quicklist(rounds: u32) -> Result<Report, String> {
-    let sizes = pages::Sizes::FULL;
+fn quicklist(rounds: u32) -> Result<BenchReport, String> {
+    let sizes = pages::Workload::FULL;
     pages::side_by_side(rounds, &sizes, peers::allocators::all(&sizes)?)
 }

@@ -9,7 +9,7 @@ use aarch64_paging::paging::{
 };
 
 use ptarmigan_cli::bench::table::contender::{
-    Contender, PAGE, PAGES, PHYS, SPARSE, STRIDE, Shape, VIRT, contiguous,
+    ForkShape, PAGE, PAGES, PHYS, SPARSE, STRIDE, TableContender, VIRT, contiguous,
 };
 use ptarmigan_cli::bench::table::peer_pool;
 
@@ -69,7 +69,7 @@ impl Aarch64 {
     }
 }
 
-impl Contender for Aarch64 {
+impl TableContender for Aarch64 {
     fn name(&self) -> &'static str {
         "aarch64-paging"
     }
@@ -129,7 +129,7 @@ impl Contender for Aarch64 {
         &["drop", "unmap-range"]
     }
 
-    fn fork_shape(&mut self, way: usize, shape: &Shape) {
+    fn fork_shape(&mut self, way: usize, shape: &ForkShape) {
         if way == 0 {
             for space in shape.spaces() {
                 let mut table = RootTable::with_va_range(Identity, 0, El1And0, VaRange::Lower);

@@ -7,7 +7,9 @@ use page_table_generic::{
     FrameAllocator, MapConfig, PageTable, PageTableEntry, PhysAddr, TableMeta, UnmapConfig, VirtAddr,
 };
 
-use ptarmigan_cli::bench::table::contender::{Contender, PAGE, PAGES, PHYS, Shape, VIRT, contiguous};
+use ptarmigan_cli::bench::table::contender::{
+    ForkShape, PAGE, PAGES, PHYS, TableContender, VIRT, contiguous,
+};
 use ptarmigan_cli::bench::table::peer_pool;
 
 /// Present, writable, user.
@@ -112,7 +114,7 @@ impl Generic {
     }
 }
 
-impl Contender for Generic {
+impl TableContender for Generic {
     fn name(&self) -> &'static str {
         "page-table-generic"
     }
@@ -171,7 +173,7 @@ impl Contender for Generic {
         &["drop", "unmap"]
     }
 
-    fn fork_shape(&mut self, way: usize, shape: &Shape) {
+    fn fork_shape(&mut self, way: usize, shape: &ForkShape) {
         for space in shape.spaces() {
             let mut table = Table::new(Frames).expect("a root table");
             for (virt, phys) in space.pages() {

@@ -5,7 +5,9 @@ use std::hint::black_box;
 use memory_addr::{PhysAddr, VirtAddr};
 use page_table_multiarch::{MappingFlags, PageSize, PagingHandler, x86_64::X64PageTable};
 
-use ptarmigan_cli::bench::table::contender::{Contender, PAGE, PAGES, PHYS, Shape, VIRT, contiguous};
+use ptarmigan_cli::bench::table::contender::{
+    ForkShape, PAGE, PAGES, PHYS, TableContender, VIRT, contiguous,
+};
 use ptarmigan_cli::bench::table::peer_pool;
 
 struct Handler;
@@ -54,7 +56,7 @@ impl Multiarch {
     }
 }
 
-impl Contender for Multiarch {
+impl TableContender for Multiarch {
     fn name(&self) -> &'static str {
         "page_table_multiarch"
     }
@@ -110,7 +112,7 @@ impl Contender for Multiarch {
         &["drop", "unmap"]
     }
 
-    fn fork_shape(&mut self, way: usize, shape: &Shape) {
+    fn fork_shape(&mut self, way: usize, shape: &ForkShape) {
         for space in shape.spaces() {
             let mut table = Table::try_new().expect("a root table");
             let mut cursor = table.cursor();

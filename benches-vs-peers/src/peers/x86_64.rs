@@ -12,7 +12,9 @@ use x86_64::structures::paging::{
 };
 use x86_64::{PhysAddr, VirtAddr};
 
-use ptarmigan_cli::bench::table::contender::{Case, Contender, SPARSE, STRIDE, Shape, VIRT, contiguous};
+use ptarmigan_cli::bench::table::contender::{
+    ForkShape, SPARSE, STRIDE, TableCase, TableContender, VIRT, contiguous,
+};
 use ptarmigan_cli::bench::table::peer_pool;
 
 const FLAGS: PageTableFlags =
@@ -124,13 +126,13 @@ fn new_space<K: Kind>() -> (usize, K::Mapper) {
     (root, unsafe { K::over(root) })
 }
 
-impl<K: Kind> Contender for X64<K> {
+impl<K: Kind> TableContender for X64<K> {
     fn name(&self) -> &'static str {
         K::NAME
     }
 
-    fn cases(&self) -> &'static [Case] {
-        &[Case::Map, Case::Query, Case::Unmap, Case::ForkShape]
+    fn cases(&self) -> &'static [TableCase] {
+        &[TableCase::Map, TableCase::Query, TableCase::Unmap, TableCase::ForkShape]
     }
 
     fn open(&mut self) {
@@ -183,7 +185,7 @@ impl<K: Kind> Contender for X64<K> {
         &["cleanup-range", "cleanup"]
     }
 
-    fn fork_shape(&mut self, way: usize, shape: &Shape) {
+    fn fork_shape(&mut self, way: usize, shape: &ForkShape) {
         let range = Page::range_inclusive(page(VIRT), page(VIRT + SPARSE * STRIDE - 1));
         for space in shape.spaces() {
             let (root, mut mapper) = new_space::<K>();

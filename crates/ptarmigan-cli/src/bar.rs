@@ -23,12 +23,12 @@ pub(crate) fn spinner() -> ProgressBar {
 }
 
 /// Which round is being measured. The line changes only when told to: nothing runs beside a clock.
-pub(crate) struct Rounds {
+pub(crate) struct RoundLine {
     line: ProgressBar,
     rounds: u32,
 }
 
-impl Rounds {
+impl RoundLine {
     /// For `rounds` rounds.
     pub(crate) fn new(rounds: u32) -> Self {
         let line = if std::io::stderr().is_terminal() {
@@ -36,7 +36,7 @@ impl Rounds {
         } else {
             ProgressBar::hidden()
         };
-        Rounds { line, rounds }
+        RoundLine { line, rounds }
     }
 
     /// Says what comes next. Never called while a clock runs.
@@ -45,7 +45,7 @@ impl Rounds {
     }
 }
 
-impl Drop for Rounds {
+impl Drop for RoundLine {
     fn drop(&mut self) {
         self.line.finish_and_clear();
     }

@@ -15,9 +15,9 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    Record(record::Args),
-    Inspect(inspect::Args),
-    Replay(replay::Args),
+    Record(record::RecordArgs),
+    Inspect(inspect::InspectArgs),
+    Replay(replay::ReplayArgs),
     Bench(bench::BenchArgs),
 }
 

@@ -1,7 +1,7 @@
 //! Recording real commands with the built program, as far as this machine allows it: a test that cannot record
 //! says so and passes.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
-use ptarmigan_cli::inspect::{self, Report};
+use ptarmigan_cli::inspect::{self, Inspection};
 use ptarmigan_trace::{AreaKind, Event, Kind, Reader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -67,7 +67,7 @@ fn with_each_method(test: &str, command: &[&str], check: impl Fn(Option<i32>, &s
     }
 }
 
-fn report(file: &Path) -> Report {
+fn report(file: &Path) -> Inspection {
     inspect::report(file).expect("a whole trace")
 }
 

@@ -14,7 +14,7 @@ use crate::error::{Context, Failure};
 use crate::print::stdout;
 use history::{holt, imbalance, migration};
 use pages::zero;
-use report::Report;
+use report::BenchReport;
 use table::faults;
 
 /// Measures the library's parts.
@@ -81,9 +81,9 @@ impl BenchArgs {
             Bench::Table(options) => (table::policies(options.rounds), options),
             Bench::Faults(options) => (faults::run(options.rounds), options),
             Bench::Quicklist(options) => {
-                (pages::side_by_side(options.rounds, &pages::Sizes::FULL, Vec::new()), options)
+                (pages::side_by_side(options.rounds, &pages::Workload::FULL, Vec::new()), options)
             }
-            Bench::Zero(options) => (zero::run(options.rounds, &zero::Sizes::FULL), options),
+            Bench::Zero(options) => (zero::run(options.rounds, &zero::ZeroWorkload::FULL), options),
             Bench::Holt(options) => (holt::run(options.rounds), options),
             Bench::Imbalance(options) => {
                 let report = imbalance::run(options.historic_lists).map_err(Failure::new)?;
@@ -108,7 +108,7 @@ fn print_counts(report: &impl serde::Serialize, plain: String, json: bool) -> Re
 /// # Errors
 ///
 /// Why it could not be written; quiet if the reader has gone away.
-pub fn print(report: &Report, json: bool) -> Result<(), Failure> {
+pub fn print(report: &BenchReport, json: bool) -> Result<(), Failure> {
     let text = if json { report.json().map_err(Failure::new)? } else { report.plain() };
     stdout(&text)
 }

@@ -24,7 +24,7 @@ pub struct Row {
 /// The result of one benchmark. As JSON it is one document: `{"bench": …, "rows": [{"case", "contender", "value",
 /// "unit", "min"}]}`.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct BenchReport {
     /// Which benchmark.
     pub bench: &'static str,
     /// Its rows.
@@ -91,7 +91,7 @@ impl Samples {
     }
 }
 
-impl Report {
+impl BenchReport {
     /// The value of a row.
     pub fn value(&self, case: &str, contender: &str) -> Option<f64> {
         self.rows.iter().find(|r| r.case == case && r.contender == contender).map(|r| r.value)
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(median([4.0, 1.0]), 2.5);
     }
 
-    fn report() -> Report {
+    fn report() -> BenchReport {
         let row = |contender: &str, value| Row {
             case: "unmap-range",
             contender: contender.into(),
@@ -174,7 +174,7 @@ mod tests {
             unit: "ns/page",
             min: value,
         };
-        Report {
+        BenchReport {
             bench: "table",
             rows: vec![row("page_table_multiarch-cleanup-range", 123_456.789), row("yardstick", 2.0)],
             reference: "yardstick",

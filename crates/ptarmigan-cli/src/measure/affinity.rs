@@ -3,13 +3,13 @@ use std::io;
 use std::mem::{self, MaybeUninit};
 
 /// Keeps the calling thread (and the children it forks) on one CPU until dropped.
-pub(crate) struct Pinned {
+pub(crate) struct AffinityGuard {
     before: libc::cpu_set_t,
 }
 
-impl Pinned {
+impl AffinityGuard {
     /// Keeps it on the CPU it is on.
-    pub(crate) fn here() -> io::Result<Pinned> {
+    pub(crate) fn here() -> io::Result<AffinityGuard> {
         // SAFETY: no arguments, no effect.
         let cpu = unsafe { libc::sched_getcpu() };
         let cpu = usize::try_from(cpu).map_err(|_| io::Error::last_os_error())?;
@@ -17,12 +17,12 @@ impl Pinned {
     }
 
     /// Keeps it on the `n`-th of the CPUs that it may run on, counted round.
-    pub(crate) fn on(n: usize) -> io::Result<Pinned> {
+    pub(crate) fn on(n: usize) -> io::Result<AffinityGuard> {
         Self::keep(|allowed| allowed.get(n % allowed.len().max(1)).copied())
     }
 
     /// Keeps it on the CPU that is chosen from those allowed.
-    fn keep(choose: impl FnOnce(&[usize]) -> Option<usize>) -> io::Result<Pinned> {
+    fn keep(choose: impl FnOnce(&[usize]) -> Option<usize>) -> io::Result<AffinityGuard> {
         let size = mem::size_of::<libc::cpu_set_t>();
         let mut before = MaybeUninit::<libc::cpu_set_t>::zeroed();
         // SAFETY: the set is `size` bytes and all-zero is a valid set; 0 is the calling thread.
@@ -44,11 +44,11 @@ impl Pinned {
                 return Err(io::Error::last_os_error());
             }
         }
-        Ok(Pinned { before })
+        Ok(AffinityGuard { before })
     }
 }
 
-impl Drop for Pinned {
+impl Drop for AffinityGuard {
     fn drop(&mut self) {
         // SAFETY: the set was filled by `keep`. If the kernel refuses, the thread stays where it is.
         unsafe { libc::sched_setaffinity(0, mem::size_of::<libc::cpu_set_t>(), &raw const self.before) };

@@ -14,7 +14,7 @@ pub enum MethodChoice {
 
 /// Run a command and record what it does to its address spaces.
 #[derive(clap::Args, Debug)]
-pub struct Args {
+pub struct RecordArgs {
     /// Where to write the trace.
     #[arg(short, long, value_name = "FILE")]
     pub(super) output: PathBuf,

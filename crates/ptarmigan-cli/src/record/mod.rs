@@ -11,14 +11,14 @@ mod args;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod linux;
 
-pub use args::{Args, MethodChoice};
+pub use args::{MethodChoice, RecordArgs};
 
 /// Records. The exit status is that of the recorded command, or 128 and the number of the signal that ended it.
 ///
 /// # Errors
 /// If the command cannot be started, nothing can be recorded, or the trace cannot be written; there is no output
 /// file then.
-pub fn run(args: &Args) -> Result<ExitCode, Failure> {
+pub fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     return linux::session::run(args);
     #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 /// Replay recorded programs on the library.
 #[derive(clap::Args, Debug, Default)]
-pub struct Args {
+pub struct ReplayArgs {
     /// Traces; without any, the shipped compile.
     pub(super) traces: Vec<PathBuf>,
     /// Policies: plain, v5, v2008, ptarmigan.

@@ -17,11 +17,11 @@ mod report;
 mod tests;
 mod workers;
 
-pub use args::{Args, Spread};
+pub use args::{ReplayArgs, Spread};
 
 use crate::error::{Context, Failure};
 use crate::print;
-use input::trace::Loaded;
+use input::trace::Trace;
 use policy::PolicyName;
 use std::process::ExitCode;
 
@@ -35,7 +35,7 @@ const COMPILE: &[u8] = include_bytes!("../../../../traces/compile.ptrace");
 pub fn default_run(spread: Spread) -> Result<ExitCode, Failure> {
     let policy = vec![PolicyName::Plain, PolicyName::V5, PolicyName::Ptarmigan];
     let (memory, historic_lists) = (4 << 30, vec![2]);
-    run(&Args {
+    run(&ReplayArgs {
         policy,
         nodes: 1,
         memory,
@@ -43,7 +43,7 @@ pub fn default_run(spread: Spread) -> Result<ExitCode, Failure> {
         historic_lists,
         seeds: 1,
         spread,
-        ..Args::default()
+        ..ReplayArgs::default()
     })
 }
 
@@ -52,10 +52,10 @@ pub fn default_run(spread: Spread) -> Result<ExitCode, Failure> {
 /// # Errors
 /// If a trace cannot be read, a number is out of range, memory ran out, the sanitizer found something in a policy
 /// that is not historic, or a frame was lost.
-pub fn run(args: &Args) -> Result<ExitCode, Failure> {
+pub fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
     let mut reports = Vec::new();
     let mut failures = Vec::new();
-    let mut load = |trace: Result<Loaded, Failure>| -> Result<(), Failure> {
+    let mut load = |trace: Result<Trace, Failure>| -> Result<(), Failure> {
         let report = passes::replay(&trace?, args, &mut failures)?;
         if !args.json {
             print::stdout(&report.text())?;
@@ -64,10 +64,10 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         Ok(())
     };
     if args.traces.is_empty() {
-        load(Loaded::from_bytes(COMPILE, "the shipped compile"))?;
+        load(Trace::from_bytes(COMPILE, "the shipped compile"))?;
     }
     for path in &args.traces {
-        load(Loaded::open(path))?;
+        load(Trace::open(path))?;
     }
     if args.json {
         let text = match reports.as_slice() {

@@ -15,10 +15,10 @@ use ptarmigan::table::Machine;
 use ptarmigan::tlb::SpaceId;
 
 use super::host;
-use crate::bar::Rounds;
+use crate::bar::RoundLine;
 use crate::bench::machine;
-use crate::bench::report::{Report, Samples};
-use crate::measure::affinity::Pinned;
+use crate::bench::report::{BenchReport, Samples};
+use crate::measure::affinity::AffinityGuard;
 use crate::measure::stats::median;
 
 /// Children per round.
@@ -35,7 +35,7 @@ const AREA: u64 = 0x40_0000_0000;
 const KERNEL: &str = "host-kernel";
 
 #[derive(Clone, Copy)]
-struct Case {
+struct Spacing {
     name: &'static str,
     /// Distance of the pages, in pages.
     stride: u64,
@@ -43,17 +43,19 @@ struct Case {
     tables: u32,
 }
 
-const CASES: [Case; 2] =
-    [Case { name: "stride", stride: 512, tables: PAGES }, Case { name: "same-table", stride: 1, tables: 1 }];
+const CASES: [Spacing; 2] = [
+    Spacing { name: "stride", stride: 512, tables: PAGES },
+    Spacing { name: "same-table", stride: 1, tables: 1 },
+];
 
-impl Case {
+impl Spacing {
     fn pages(self) -> impl Iterator<Item = VirtAddr> {
         (0..u64::from(PAGES)).map(move |i| VirtAddr(AREA + i * self.stride * PAGE))
     }
 }
 
 /// Nanoseconds per fault of one round's children.
-struct Round {
+struct ChildTimes {
     median: f64,
     min: f64,
 }
@@ -61,12 +63,12 @@ struct Round {
 /// Somebody whose children can be measured.
 trait Parent {
     fn name(&self) -> &'static str;
-    fn round(&mut self, case: Case) -> Result<Round, String>;
+    fn round(&mut self, case: Spacing) -> Result<ChildTimes, String>;
     fn finish(self: Box<Self>) -> Result<(), String>;
 }
 
 /// A parent in the library: a space with the area, nothing in it read yet.
-struct Ours<'h, P: Policy> {
+struct LibraryParent<'h, P: Policy> {
     name: &'static str,
     machine: HostMachine<'h, F, P, NoTlb>,
     slots: Vec<CpuSlot>,
@@ -74,7 +76,7 @@ struct Ours<'h, P: Policy> {
     next: u32,
 }
 
-impl<'h, P: Policy + 'h> Ours<'h, P> {
+impl<'h, P: Policy + 'h> LibraryParent<'h, P> {
     fn new(name: &'static str, host: &'h Host<F>, policy: P) -> Result<Self, String> {
         let machine = HostMachine::new(host, policy, NoTlb).map_err(|e| e.to_string())?;
         let slots = host.slots();
@@ -85,11 +87,11 @@ impl<'h, P: Policy + 'h> Ours<'h, P> {
             space.mmap(&machine, &pin, area, AreaFlags::READ, 0).map_err(|e| e.to_string())?;
             space
         };
-        Ok(Ours { name, machine, slots, space, next: 2 })
+        Ok(LibraryParent { name, machine, slots, space, next: 2 })
     }
 
     /// One child: nanoseconds per fault.
-    fn child(&mut self, case: Case) -> Result<f64, String> {
+    fn child(&mut self, case: Spacing) -> Result<f64, String> {
         let (m, pin) = (&self.machine, self.slots[0].pin());
         let id = SpaceId(self.next);
         self.next += 1;
@@ -115,19 +117,19 @@ impl<'h, P: Policy + 'h> Ours<'h, P> {
     }
 }
 
-impl<'h, P: Policy + 'h> Parent for Ours<'h, P> {
+impl<'h, P: Policy + 'h> Parent for LibraryParent<'h, P> {
     fn name(&self) -> &'static str {
         self.name
     }
 
-    fn round(&mut self, case: Case) -> Result<Round, String> {
+    fn round(&mut self, case: Spacing) -> Result<ChildTimes, String> {
         let samples: Vec<f64> = (0..FORKS).map(|_| self.child(case)).collect::<Result<_, _>>()?;
         let min = samples.iter().copied().fold(f64::INFINITY, f64::min);
-        Ok(Round { median: median(samples.iter().copied()), min })
+        Ok(ChildTimes { median: median(samples.iter().copied()), min })
     }
 
     fn finish(self: Box<Self>) -> Result<(), String> {
-        let Ours { name, machine, slots, space, .. } = *self;
+        let LibraryParent { name, machine, slots, space, .. } = *self;
         if let Some(slot) = slots.first() {
             space.end(&machine, &slot.pin());
         }
@@ -141,15 +143,15 @@ impl<'h, P: Policy + 'h> Parent for Ours<'h, P> {
 }
 
 /// The kernel that this machine runs.
-struct Kernel;
+struct HostKernel;
 
-impl Parent for Kernel {
+impl Parent for HostKernel {
     fn name(&self) -> &'static str {
         KERNEL
     }
 
-    fn round(&mut self, case: Case) -> Result<Round, String> {
-        host::holt(FORKS, PAGES, case.stride).map(|h| Round { median: h.median_ns, min: h.min_ns })
+    fn round(&mut self, case: Spacing) -> Result<ChildTimes, String> {
+        host::holt(FORKS, PAGES, case.stride).map(|h| ChildTimes { median: h.median_ns, min: h.min_ns })
     }
 
     fn finish(self: Box<Self>) -> Result<(), String> {
@@ -163,26 +165,26 @@ impl Parent for Kernel {
 ///
 /// If a machine or a child of the host cannot be set up, or a check fails: a fault that was not served with the
 /// zero page, a table too many or too few, memory that did not come back.
-pub fn run(rounds: u32) -> Result<Report, String> {
-    let _here = Pinned::here().map_err(|e| format!("cannot stay on one CPU: {e}"))?;
+pub fn run(rounds: u32) -> Result<BenchReport, String> {
+    let _here = AffinityGuard::here().map_err(|e| format!("cannot stay on one CPU: {e}"))?;
     let fail = |e: HostError| e.to_string();
     let (quick, plain) = (machine::host().map_err(fail)?, machine::host().map_err(fail)?);
     let (v5, v2008) = (machine::host().map_err(fail)?, machine::host().map_err(fail)?);
     let mut field: Vec<Box<dyn Parent + '_>> = vec![
-        Box::new(Ours::new("ptarmigan", &quick, quick.quicklists().map_err(fail)?)?),
-        Box::new(Ours::new("ptarmigan-plain", &plain, plain.plain().map_err(fail)?)?),
-        Box::new(Ours::new("ptarmigan-v5", &v5, v5.v5(2).map_err(fail)?)?),
-        Box::new(Ours::new("ptarmigan-v2008", &v2008, v2008.v2008(2).map_err(fail)?)?),
-        Box::new(Kernel),
+        Box::new(LibraryParent::new("ptarmigan", &quick, quick.quicklists().map_err(fail)?)?),
+        Box::new(LibraryParent::new("ptarmigan-plain", &plain, plain.plain().map_err(fail)?)?),
+        Box::new(LibraryParent::new("ptarmigan-v5", &v5, v5.v5(2).map_err(fail)?)?),
+        Box::new(LibraryParent::new("ptarmigan-v2008", &v2008, v2008.v2008(2).map_err(fail)?)?),
+        Box::new(HostKernel),
     ];
     let mut samples = Samples::default();
     let mut fastest = Samples::default();
-    let progress = Rounds::new(rounds);
+    let progress = RoundLine::new(rounds);
     for round in 1..=rounds {
         for case in CASES {
             for parent in &mut field {
                 progress.say(round, &format!("{} {}", case.name, parent.name()));
-                let Round { median, min } = parent.round(case)?;
+                let ChildTimes { median, min } = parent.round(case)?;
                 samples.add(case.name, parent.name(), "", median);
                 fastest.add(case.name, parent.name(), "", min);
             }
@@ -198,7 +200,7 @@ pub fn run(rounds: u32) -> Result<Report, String> {
         // The fastest child, not the fastest round.
         row.min = fastest.min;
     }
-    let mut report = Report { bench: "holt", rows, reference: KERNEL, notes: Vec::new() };
+    let mut report = BenchReport { bench: "holt", rows, reference: KERNEL, notes: Vec::new() };
     for name in names {
         if let (Some(far), Some(near)) = (report.value("stride", name), report.value("same-table", name)) {
             // Of the faults in one table, one needs a table as well.

@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd;
 use std::time::Instant;
 use std::{io, ptr};
 
-use crate::measure::affinity::Pinned;
+use crate::measure::affinity::AffinityGuard;
 use crate::measure::stats::median;
 
 /// Nanoseconds per read fault, over the forks.
@@ -38,8 +38,8 @@ pub fn holt(forks: u32, pages: u32, stride_pages: u64) -> Result<HostHolt, Strin
     let Some((stride, len)) = span else {
         return Err(format!("{pages} pages at a stride of {stride_pages} do not fit an address space"));
     };
-    let area = Area::new(len).map_err(|e| format!("cannot map {len} bytes: {e}"))?;
-    let _pinned = Pinned::here().map_err(|e| format!("cannot stay on one CPU: {e}"))?;
+    let area = Mapping::new(len).map_err(|e| format!("cannot map {len} bytes: {e}"))?;
+    let _pinned = AffinityGuard::here().map_err(|e| format!("cannot stay on one CPU: {e}"))?;
     let mut samples = Vec::with_capacity(forks as usize);
     for _ in 0..forks {
         samples.push(one_child(&area, pages as usize, stride)?);
@@ -59,14 +59,14 @@ fn page_size() -> usize {
 const ALIGN: usize = 2 << 20;
 
 /// Untouched, readable, private anonymous memory from a 2 MiB border on, without huge pages.
-struct Area {
+struct Mapping {
     mapping: *mut libc::c_void,
     mapped: usize,
     start: *const u8,
 }
 
-impl Area {
-    fn new(len: usize) -> io::Result<Area> {
+impl Mapping {
+    fn new(len: usize) -> io::Result<Mapping> {
         let mapped = len.checked_add(ALIGN).ok_or(io::ErrorKind::OutOfMemory)?;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: a new mapping at an address of the kernel's choice takes nothing from anybody.
@@ -76,7 +76,7 @@ impl Area {
         }
         let start = mapping.cast::<u8>();
         let start = start.wrapping_add(start.align_offset(ALIGN)).cast_const();
-        let area = Area { mapping, mapped, start };
+        let area = Mapping { mapping, mapped, start };
         // SAFETY: the range is part of the mapping just made. A kernel without huge pages refuses, and has none.
         unsafe { libc::madvise(start.cast_mut().cast(), len, libc::MADV_NOHUGEPAGE) };
         Ok(area)
@@ -91,7 +91,7 @@ impl Area {
     }
 }
 
-impl Drop for Area {
+impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: exactly the mapping of `new`; no reference into it is ever handed out.
         unsafe { libc::munmap(self.mapping, self.mapped) };
@@ -99,7 +99,7 @@ impl Drop for Area {
 }
 
 /// One fork: the child measures, writes its nanoseconds per fault to the pipe and exits.
-fn one_child(area: &Area, pages: usize, stride: usize) -> Result<f64, String> {
+fn one_child(area: &Mapping, pages: usize, stride: usize) -> Result<f64, String> {
     let (mut reader, writer) = io::pipe().map_err(|e| format!("cannot make a pipe: {e}"))?;
     // SAFETY: the child below only reads memory, takes the time, writes to a pipe and exits: nothing that needs a
     // lock another thread may have held at the time of the fork.

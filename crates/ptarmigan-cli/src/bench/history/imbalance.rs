@@ -32,7 +32,7 @@ const CPUS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 
 /// Memory and CPUs before the load begins.
 #[derive(Clone, Copy)]
-struct Shape {
+struct MachineShape {
     cpus: usize,
     nodes: usize,
     bytes: u64,
@@ -42,8 +42,12 @@ struct Shape {
 
 /// The machine of the report of 2008: 8 GB on two nodes, four CPUs each. What was free there or kept by lists is spread
 /// evenly over the nodes, which the report does not say.
-const REPORT: Shape =
-    Shape { cpus: 8, nodes: 2, bytes: 8 << 30, free: Some(((REPORT_FREE + REPORT_KEPT) / KIB / 2) as u32) };
+const REPORT: MachineShape = MachineShape {
+    cpus: 8,
+    nodes: 2,
+    bytes: 8 << 30,
+    free: Some(((REPORT_FREE + REPORT_KEPT) / KIB / 2) as u32),
+};
 /// `MemFree` and `Quicklists` in the report, in kB.
 const REPORT_FREE: u64 = 4_724_672;
 const REPORT_KEPT: u64 = 844_800;
@@ -55,7 +59,7 @@ const REPORT_KEPT: u64 = 844_800;
 /// is what is still free on that CPU's node. All pages are of CPU 0's node, so only there does keeping them lower `F`:
 /// with Q pages kept and C' caching CPUs there, `Q = N C' (F0 - Q) / 16`, or `Q / (F + Q) = N C' / (16 + N C')`. CPUs of
 /// other nodes keep their part of a free memory that does not shrink, unless the node test is made.
-fn expected(rules: Rules, lists: u32, shape: Shape, free: f64) -> f64 {
+fn expected(rules: Rules, lists: u32, shape: MachineShape, free: f64) -> f64 {
     let on_node = (shape.cpus / shape.nodes) as f64;
     let parts = if rules.divides_by_cpus { 16.0 * on_node } else { 16.0 };
     let home = f64::from(lists) * (on_node - 1.0);
@@ -67,7 +71,7 @@ fn expected(rules: Rules, lists: u32, shape: Shape, free: f64) -> f64 {
 
 /// What a policy keeps in the end.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
+pub struct ImbalanceRow {
     /// `one-node`, or `report-of-2008`.
     pub case: &'static str,
     /// CPUs of the machine.
@@ -86,7 +90,7 @@ pub struct Row {
     pub most_of_budget: Option<f64>,
 }
 
-impl Row {
+impl ImbalanceRow {
     /// A number of kilobytes as percentage of what is free or kept.
     fn percent(&self, kib: f64) -> f64 {
         100.0 * kib / (self.kept_kib + self.free_kib).max(1) as f64
@@ -106,12 +110,12 @@ pub struct Moment {
 
 /// The result. As JSON: `{"bench": "imbalance", "lists": …, "rows": […], "moment": …}`.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct ImbalanceReport {
     bench: &'static str,
     /// Lists of the historic policies.
     pub lists: u8,
     /// By machine and policy.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ImbalanceRow>,
     /// When the policy of 2.6.25 kept what the report says.
     pub moment: Option<Moment>,
 }
@@ -145,16 +149,16 @@ fn settle<P: Policy>(
     Ok((children, kept, free))
 }
 
-struct Machine {
+struct Forker {
     host: Host<F>,
     held: Vec<Frame<Dirty>>,
     /// Frames free on each node before the load.
     free: f64,
 }
 
-impl Machine {
-    fn new(shape: Shape) -> Result<Self, String> {
-        let Shape { cpus, nodes, bytes, free } = shape;
+impl Forker {
+    fn new(shape: MachineShape) -> Result<Self, String> {
+        let MachineShape { cpus, nodes, bytes, free } = shape;
         let host = Host::new(HostConfig { cpus, nodes, bytes, prefault: 0, ..HostConfig::default() })
             .map_err(|e| e.to_string())?;
         let mut held = Vec::new();
@@ -164,17 +168,17 @@ impl Machine {
             }
         }
         let free = f64::from(host.frames().counts().free) / nodes as f64;
-        Ok(Machine { host, held, free })
+        Ok(Forker { host, held, free })
     }
 
     fn historic(
         &self,
-        shape: Shape,
+        shape: MachineShape,
         case: &'static str,
         (policy, rules): (&'static str, Rules),
         lists: u8,
         after: &mut dyn FnMut(u64, u64, u64),
-    ) -> Result<Row, String> {
+    ) -> Result<ImbalanceRow, String> {
         let made = self.host.historic(rules, usize::from(lists)).map_err(|e| e.to_string())?;
         let (children, kept_kib, free_kib) = settle(
             &self.host,
@@ -186,10 +190,19 @@ impl Machine {
         )?;
         let expected_kib = Some(expected(rules, lists.into(), shape, self.free) * KIB as f64);
         let cpus = shape.cpus;
-        Ok(Row { case, cpus, policy, children, kept_kib, free_kib, expected_kib, most_of_budget: None })
+        Ok(ImbalanceRow {
+            case,
+            cpus,
+            policy,
+            children,
+            kept_kib,
+            free_kib,
+            expected_kib,
+            most_of_budget: None,
+        })
     }
 
-    fn ours(&self, shape: Shape, case: &'static str) -> Result<Row, String> {
+    fn ours(&self, shape: MachineShape, case: &'static str) -> Result<ImbalanceRow, String> {
         let mut most: f64 = 0.0;
         let made = self.host.quicklists().map_err(|e| e.to_string())?;
         // All tables are made on CPU 0, of its node's memory: that node's budget is what they must keep to.
@@ -204,11 +217,20 @@ impl Machine {
         };
         let (children, kept_kib, free_kib) = settle(&self.host, made, look, |_, _| {})?;
         let (cpus, policy, most_of_budget) = (shape.cpus, "ptarmigan", Some(most));
-        Ok(Row { case, cpus, policy, children, kept_kib, free_kib, expected_kib: None, most_of_budget })
+        Ok(ImbalanceRow {
+            case,
+            cpus,
+            policy,
+            children,
+            kept_kib,
+            free_kib,
+            expected_kib: None,
+            most_of_budget,
+        })
     }
 
     fn finish(self) {
-        let Machine { host, held, .. } = self;
+        let Forker { host, held, .. } = self;
         held.into_iter().for_each(|frame| host.frames().give(frame));
     }
 }
@@ -216,11 +238,11 @@ impl Machine {
 type Quick<'h> = Quicklists<'h, DirectMap, &'h KernelMap<F, DirectMap>>;
 
 /// All policies on machines of one node.
-fn one_node(lists: u8, cpus: &[usize], bytes: u64) -> Result<Vec<Row>, String> {
+fn one_node(lists: u8, cpus: &[usize], bytes: u64) -> Result<Vec<ImbalanceRow>, String> {
     let mut rows = Vec::new();
     for &cpus in cpus {
-        let (shape, case) = (Shape { cpus, nodes: 1, bytes, free: None }, "one-node");
-        let machine = Machine::new(shape)?;
+        let (shape, case) = (MachineShape { cpus, nodes: 1, bytes, free: None }, "one-node");
+        let machine = Forker::new(shape)?;
         for policy in [("v5", Rules::V5), ("v2008", Rules::V2008)] {
             rows.push(machine.historic(shape, case, policy, lists, &mut |_, _, _| {})?);
         }
@@ -231,10 +253,14 @@ fn one_node(lists: u8, cpus: &[usize], bytes: u64) -> Result<Vec<Row>, String> {
 }
 
 /// The machine of the report with `shape`, a part of it if need be; the moment at which `kept` kB are kept.
-fn report_of_2008(lists: u8, shape: Shape, kept: u64) -> Result<(Vec<Row>, Option<Moment>), String> {
+fn report_of_2008(
+    lists: u8,
+    shape: MachineShape,
+    kept: u64,
+) -> Result<(Vec<ImbalanceRow>, Option<Moment>), String> {
     let case = "report-of-2008";
     let (mut rows, mut moment) = (Vec::new(), None);
-    let machine = Machine::new(shape)?;
+    let machine = Forker::new(shape)?;
     rows.push(machine.historic(shape, case, ("v5", Rules::V5), lists, &mut |_, _, _| {})?);
     let mut see = |children, kept_kib, free_kib| {
         if kept_kib >= kept && moment.is_none() {
@@ -253,14 +279,14 @@ fn report_of_2008(lists: u8, shape: Shape, kept: u64) -> Result<(Vec<Row>, Optio
 /// # Errors
 ///
 /// If a machine cannot be set up, memory did not come back, or the library's own policy kept more than its budget.
-pub fn run(lists: u8) -> Result<Report, String> {
+pub fn run(lists: u8) -> Result<ImbalanceReport, String> {
     let mut rows = one_node(lists, &CPUS, BYTES)?;
     let (of_report, moment) = report_of_2008(lists, REPORT, REPORT_KEPT)?;
     rows.extend(of_report);
-    Ok(Report { bench: "imbalance", lists, rows, moment })
+    Ok(ImbalanceReport { bench: "imbalance", lists, rows, moment })
 }
 
-impl Report {
+impl ImbalanceReport {
     /// A table of at most 80 columns.
     pub fn plain(&self) -> String {
         let mut text = format!(
@@ -308,7 +334,7 @@ mod tests {
     use super::*;
 
     fn share(rules: Rules, cpus: usize, lists: u32) -> f64 {
-        let shape = Shape { cpus, nodes: 1, bytes: 0, free: None };
+        let shape = MachineShape { cpus, nodes: 1, bytes: 0, free: None };
         expected(rules, lists, shape, 1e9) / 1e9
     }
 
@@ -330,7 +356,7 @@ mod tests {
         }
     }
 
-    fn agrees(row: &Row, lists: u8) {
+    fn agrees(row: &ImbalanceRow, lists: u8) {
         let Some(expected) = row.expected_kib else {
             assert!(row.most_of_budget.is_some_and(|most| most <= 1.0), "{row:?}");
             return;
@@ -351,7 +377,7 @@ mod tests {
             let rows = one_node(lists, &CPUS, BYTES).expect("the machines run");
             assert_eq!(rows.len(), 3 * CPUS.len());
             rows.iter().for_each(|row| agrees(row, lists));
-            let report = Report { bench: "imbalance", lists, rows, moment: None };
+            let report = ImbalanceReport { bench: "imbalance", lists, rows, moment: None };
             assert!(report.plain().lines().all(|line| line.chars().count() <= 80), "{}", report.plain());
         }
     }
@@ -369,7 +395,7 @@ mod tests {
     #[test]
     fn the_report_of_2008_is_on_the_way_to_the_fixed_point_of_2_6_25_and_out_of_reach_of_v5() {
         // A sixteenth of the machine, to be kind to the one that tests run on.
-        let shape = Shape { bytes: REPORT.bytes / 16, free: REPORT.free.map(|n| n / 16), ..REPORT };
+        let shape = MachineShape { bytes: REPORT.bytes / 16, free: REPORT.free.map(|n| n / 16), ..REPORT };
         let (rows, moment) = report_of_2008(1, shape, REPORT_KEPT / 16).expect("the machine runs");
         rows.iter().for_each(|row| agrees(row, 1));
         let [v5, between, ..] = &rows[..] else { panic!("{rows:?}") };

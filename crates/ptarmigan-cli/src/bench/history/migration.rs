@@ -22,7 +22,7 @@ const CHILDREN: [u32; 2] = [1, 1000];
 
 /// What one policy left where.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Row {
+pub struct MigrationRow {
     /// Nodes of the machine, two CPUs each.
     pub nodes: usize,
     /// The policy.
@@ -39,13 +39,18 @@ pub struct Row {
 
 /// The result. As JSON: `{"bench": "migration", "rows": […]}`.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct MigrationReport {
     bench: &'static str,
     /// By nodes, policy and number of children.
-    pub rows: Vec<Row>,
+    pub rows: Vec<MigrationRow>,
 }
 
-fn migrate<P: Policy>(host: &Host<F>, policy: P, name: &'static str, children: u32) -> Result<Row, String> {
+fn migrate<P: Policy>(
+    host: &Host<F>,
+    policy: P,
+    name: &'static str,
+    children: u32,
+) -> Result<MigrationRow, String> {
     let HostConfig { cpus, nodes, .. } = *host.config();
     let mut family = Family::new(host, policy, PAGES)?;
     for child in 0..children as usize {
@@ -55,7 +60,7 @@ fn migrate<P: Policy>(host: &Host<F>, policy: P, name: &'static str, children: u
     family.quiesce();
     let (tables, kept) = (family.tables(), family.kept());
     let foreign = family.finish()?;
-    Ok(Row { nodes, policy: name, children, tables, kept, foreign })
+    Ok(MigrationRow { nodes, policy: name, children, tables, kept, foreign })
 }
 
 /// Runs all machines and policies, the historic ones with two lists.
@@ -63,7 +68,7 @@ fn migrate<P: Policy>(host: &Host<F>, policy: P, name: &'static str, children: u
 /// # Errors
 ///
 /// If a machine cannot be set up, or memory did not come back.
-pub fn run() -> Result<Report, String> {
+pub fn run() -> Result<MigrationReport, String> {
     let mut rows = Vec::new();
     for nodes in NODES {
         let cpus = nodes * CPUS_PER_NODE;
@@ -77,10 +82,10 @@ pub fn run() -> Result<Report, String> {
             rows.push(migrate(&host, host.quicklists().map_err(fail)?, "ptarmigan", children)?);
         }
     }
-    Ok(Report { bench: "migration", rows })
+    Ok(MigrationReport { bench: "migration", rows })
 }
 
-impl Report {
+impl MigrationReport {
     /// A table of at most 80 columns.
     pub fn plain(&self) -> String {
         let mut text = format!(

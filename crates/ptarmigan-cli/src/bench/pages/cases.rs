@@ -9,7 +9,7 @@ use std::num::NonZeroU64;
 use std::sync::atomic::{Ordering, compiler_fence};
 use std::time::Duration;
 
-use super::contender::{Case, PAGE, Pages, Sizes};
+use super::contender::{PAGE, PageCase, Pages, Workload};
 use crate::measure::clock::thread_time;
 use crate::measure::stats::median;
 
@@ -97,7 +97,7 @@ fn exchange(
 
 /// The median over the windows of the nanoseconds per operation, `operations` in a window; processor time, so that waiting
 /// for a processor does not count.
-fn windows(sizes: &Sizes, operations: usize, mut work: impl FnMut() -> Option<()>) -> Option<f64> {
+fn windows(sizes: &Workload, operations: usize, mut work: impl FnMut() -> Option<()>) -> Option<f64> {
     work()?;
     let mut values = Vec::with_capacity(sizes.windows);
     for _ in 0..sizes.windows {
@@ -116,19 +116,19 @@ pub(super) fn per(time: Duration, operations: usize) -> f64 {
 /// One of the cases of one thread: nanoseconds per page taken and given back; `None` if there were not enough pages, or
 /// if the case takes two threads.
 #[inline(never)]
-pub(super) fn run(pages: &mut impl Pages, case: Case, sizes: &Sizes) -> Option<f64> {
+pub(super) fn run(pages: &mut impl Pages, case: PageCase, sizes: &Workload) -> Option<f64> {
     match case {
-        Case::Pair => windows(sizes, sizes.pairs, || pairs(pages, sizes.pairs)),
-        Case::Batch => {
+        PageCase::Pair => windows(sizes, sizes.pairs, || pairs(pages, sizes.pairs)),
+        PageCase::Batch => {
             let mut held = vec![None; sizes.batch];
             let work = || (0..sizes.batches).try_for_each(|_| batch(pages, black_box(&mut held)));
             windows(sizes, sizes.batch * sizes.batches, work)
         }
-        Case::Large => {
+        PageCase::Large => {
             let mut held = vec![None; sizes.large];
             windows(sizes, sizes.large, || batch(pages, black_box(&mut held)))
         }
-        Case::Random => {
+        PageCase::Random => {
             let mut held = vec![None; sizes.held];
             for place in &mut held {
                 *place = Some(take(pages)?);
@@ -142,7 +142,7 @@ pub(super) fn run(pages: &mut impl Pages, case: Case, sizes: &Sizes) -> Option<f
             }
             Some(ns)
         }
-        Case::TwoThreads | Case::ProducerConsumer => None,
+        PageCase::TwoThreads | PageCase::ProducerConsumer => None,
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A contender hands out pages that are all zero and takes them back all zero, one by one, on two CPUs at once. That is
 //! all: loops, clock and checks are the harness's, compiled anew for each contender so that its calls are inlined as they
-//! would be in a kernel. A new one is one `impl Contender`, one `unsafe impl Pages` and a line in a field.
+//! would be in a kernel. A new one is one `impl PageContender`, one `unsafe impl Pages` and a line in a field.
 use std::num::NonZeroU64;
 
 /// Bytes in a page.
@@ -17,7 +17,7 @@ pub(super) fn short() -> String {
 
 /// The timed cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Case {
+pub enum PageCase {
     /// A page taken and given back, again and again.
     Pair,
     /// 512 pages taken, then given back, the last one first.
@@ -32,27 +32,33 @@ pub enum Case {
     ProducerConsumer,
 }
 
-impl Case {
+impl PageCase {
     /// Every case, in the order they are run and printed.
-    pub const ALL: [Case; 6] =
-        [Case::Pair, Case::Batch, Case::Random, Case::Large, Case::TwoThreads, Case::ProducerConsumer];
+    pub const ALL: [PageCase; 6] = [
+        PageCase::Pair,
+        PageCase::Batch,
+        PageCase::Random,
+        PageCase::Large,
+        PageCase::TwoThreads,
+        PageCase::ProducerConsumer,
+    ];
 
     /// The name in rows.
     pub fn name(self) -> &'static str {
         match self {
-            Case::Pair => "pair",
-            Case::Batch => "batch512",
-            Case::Random => "random4096",
-            Case::Large => "batch64m",
-            Case::TwoThreads => "two-threads",
-            Case::ProducerConsumer => "producer-consumer",
+            PageCase::Pair => "pair",
+            PageCase::Batch => "batch512",
+            PageCase::Random => "random4096",
+            PageCase::Large => "batch64m",
+            PageCase::TwoThreads => "two-threads",
+            PageCase::ProducerConsumer => "producer-consumer",
         }
     }
 }
 
 /// How much of each case is done between two looks at the clock. The names of cases are those of the full sizes.
 #[derive(Clone, Copy, Debug)]
-pub struct Sizes {
+pub struct Workload {
     /// Looks at the clock in a round, whose median is the round's value; one more goes before and does not count.
     pub windows: usize,
     /// Pairs, and random exchanges.
@@ -69,9 +75,9 @@ pub struct Sizes {
     pub passed: usize,
 }
 
-impl Sizes {
+impl Workload {
     /// What the names of the cases say.
-    pub const FULL: Sizes = Sizes {
+    pub const FULL: Workload = Workload {
         windows: 5,
         pairs: 1 << 14,
         batch: 512,
@@ -88,7 +94,7 @@ impl Sizes {
 }
 
 /// Whoever hands pages out.
-pub trait Contender: Sync {
+pub trait PageContender: Sync {
     /// One of its CPUs, as the thread sees it that is this CPU.
     type Cpu<'a>: Pages
     where
@@ -98,8 +104,8 @@ pub trait Contender: Sync {
     fn name(&self) -> &'static str;
 
     /// The cases it takes part in.
-    fn cases(&self) -> &'static [Case] {
-        &Case::ALL
+    fn cases(&self) -> &'static [PageCase] {
+        &PageCase::ALL
     }
 
     /// Makes the calling thread CPU `n`, 0 or 1, until the result is dropped.

@@ -1,13 +1,13 @@
 //! Runs the contenders against each other, round by round.
-use super::contender::{Case, Contender, Sizes, short};
-use super::ours::{Ours, checked, host};
-use super::pool::{POOL, Pool};
-use super::yardstick::{Exchange, YARDSTICK, Yardstick};
+use super::contender::{PageCase, PageContender, Workload, short};
+use super::ours::{LibraryLists, checked, host};
+use super::pool::{POOL, PoolContender};
+use super::yardstick::{ArrayYardstick, ExchangeYardstick, YARDSTICK};
 use super::zeroing::Zeroing;
 use super::{cases, threads};
-use crate::bar::Rounds;
-use crate::bench::report::{Report, Samples};
-use crate::measure::affinity::Pinned;
+use crate::bar::RoundLine;
+use crate::bench::report::{BenchReport, Samples};
+use crate::measure::affinity::AffinityGuard;
 
 /// The library with its quicklists.
 pub const OURS: &str = "ptarmigan";
@@ -15,36 +15,36 @@ pub const OURS: &str = "ptarmigan";
 const OURS_ZEROING: &str = "ptarmigan-zeroing";
 /// The same lists, looking after their pages.
 pub const CHECKED: &str = "ptarmigan-checked";
-/// A contender whose type the harness has forgotten. Every [`Contender`] is one.
+/// A contender whose type the harness has forgotten. Every [`PageContender`] is one.
 pub trait Entrant {
     /// The name in rows.
     fn name(&self) -> &'static str;
 
     /// The cases it takes part in.
-    fn cases(&self) -> &'static [Case];
+    fn cases(&self) -> &'static [PageCase];
 
     /// Whether pages are what they should be. Not timed.
     ///
     /// # Errors
     ///
     /// What is wrong with them.
-    fn check(&self, sizes: &Sizes) -> Result<(), String>;
+    fn check(&self, sizes: &Workload) -> Result<(), String>;
 
     /// One round of a case: nanoseconds per page taken and given back.
     ///
     /// # Errors
     ///
     /// If a thread cannot be a CPU, or there are not enough pages.
-    fn measure(&self, case: Case, sizes: &Sizes) -> Result<f64, String>;
+    fn measure(&self, case: PageCase, sizes: &Workload) -> Result<f64, String>;
 
-    /// What one thread of [`Case::TwoThreads`] takes while there is no other.
+    /// What one thread of [`PageCase::TwoThreads`] takes while there is no other.
     ///
     /// # Errors
     ///
     /// As [`measure`](Self::measure).
-    fn alone(&self, sizes: &Sizes) -> Result<f64, String>;
+    fn alone(&self, sizes: &Workload) -> Result<f64, String>;
 
-    /// See [`Contender::finish`].
+    /// See [`PageContender::finish`].
     ///
     /// # Errors
     ///
@@ -52,39 +52,39 @@ pub trait Entrant {
     fn finish(&self) -> Result<(), String>;
 }
 
-impl<C: Contender> Entrant for C {
+impl<C: PageContender> Entrant for C {
     fn name(&self) -> &'static str {
-        Contender::name(self)
+        PageContender::name(self)
     }
 
-    fn cases(&self) -> &'static [Case] {
-        Contender::cases(self)
+    fn cases(&self) -> &'static [PageCase] {
+        PageContender::cases(self)
     }
 
-    fn check(&self, sizes: &Sizes) -> Result<(), String> {
-        let n = if self.cases().contains(&Case::Large) { sizes.large } else { sizes.batch };
+    fn check(&self, sizes: &Workload) -> Result<(), String> {
+        let n = if self.cases().contains(&PageCase::Large) { sizes.large } else { sizes.batch };
         cases::check(&mut self.cpu(0)?, n)
     }
 
-    fn measure(&self, case: Case, sizes: &Sizes) -> Result<f64, String> {
+    fn measure(&self, case: PageCase, sizes: &Workload) -> Result<f64, String> {
         match case {
-            Case::TwoThreads => threads::apart(self, threads::THREADS, sizes),
-            Case::ProducerConsumer => threads::passed(self, sizes),
+            PageCase::TwoThreads => threads::apart(self, threads::THREADS, sizes),
+            PageCase::ProducerConsumer => threads::passed(self, sizes),
             _ => {
                 // Migration between CPUs would measure cold caches. Threads that are made while this one is kept would
                 // be kept there too, hence not for the whole run.
-                let _here = Pinned::on(0).map_err(|e| format!("cannot stay on one CPU: {e}"))?;
+                let _here = AffinityGuard::on(0).map_err(|e| format!("cannot stay on one CPU: {e}"))?;
                 cases::run(&mut self.cpu(0)?, case, sizes).ok_or_else(short)
             }
         }
     }
 
-    fn alone(&self, sizes: &Sizes) -> Result<f64, String> {
+    fn alone(&self, sizes: &Workload) -> Result<f64, String> {
         threads::apart(self, 1, sizes)
     }
 
     fn finish(&self) -> Result<(), String> {
-        Contender::finish(self)
+        PageContender::finish(self)
     }
 }
 
@@ -95,9 +95,9 @@ impl<C: Contender> Entrant for C {
 /// If a machine cannot be set up, pages are not what they should be or do not come back.
 pub fn side_by_side(
     rounds: u32,
-    sizes: &Sizes,
+    sizes: &Workload,
     others: Vec<Box<dyn Entrant + '_>>,
-) -> Result<Report, String> {
+) -> Result<BenchReport, String> {
     let fail = |e: ptarmigan::hosted::HostError| e.to_string();
     // What rests on a foreign CPU comes on top.
     let pages = sizes.most() + 1024;
@@ -105,33 +105,33 @@ pub fn side_by_side(
     let [known, looked_after, cleared] =
         [known.map_err(fail)?, looked_after.map_err(fail)?, cleared.map_err(fail)?];
     let mut field: Vec<Box<dyn Entrant + '_>> = vec![
-        Box::new(Yardstick::new(sizes.most())?),
-        Box::new(Exchange::new(sizes.most())?),
-        Box::new(Ours::new(OURS, &known, known.quicklists().map_err(fail)?)),
-        Box::new(Ours::new(CHECKED, &looked_after, checked(&looked_after).map_err(fail)?)),
-        Box::new(Pool::new(pages).map_err(|e| e.to_string())?),
+        Box::new(ArrayYardstick::new(sizes.most())?),
+        Box::new(ExchangeYardstick::new(sizes.most())?),
+        Box::new(LibraryLists::new(OURS, &known, known.quicklists().map_err(fail)?)),
+        Box::new(LibraryLists::new(CHECKED, &looked_after, checked(&looked_after).map_err(fail)?)),
+        Box::new(PoolContender::new(pages).map_err(|e| e.to_string())?),
     ];
-    let zeroing = Ours::new(OURS_ZEROING, &cleared, cleared.quicklists().map_err(fail)?);
+    let zeroing = LibraryLists::new(OURS_ZEROING, &cleared, cleared.quicklists().map_err(fail)?);
     field.push(Box::new(Zeroing::new(OURS_ZEROING, zeroing)));
     field.extend(others);
     run(rounds, sizes, &field)
 }
 
 /// Runs the cases, round by round, contender by contender.
-fn run(rounds: u32, sizes: &Sizes, field: &[Box<dyn Entrant + '_>]) -> Result<Report, String> {
+fn run(rounds: u32, sizes: &Workload, field: &[Box<dyn Entrant + '_>]) -> Result<BenchReport, String> {
     let (mut samples, mut alone) = (Samples::default(), Samples::default());
     let named = |who: &dyn Entrant, e: String| format!("{}: {e}", who.name());
     for who in field {
         who.check(sizes).map_err(|e| named(who.as_ref(), e))?;
     }
-    let progress = Rounds::new(rounds);
+    let progress = RoundLine::new(rounds);
     for round in 1..=rounds {
-        for case in Case::ALL {
+        for case in PageCase::ALL {
             for who in field.iter().filter(|w| w.cases().contains(&case)) {
                 progress.say(round, &format!("{} {}", case.name(), who.name()));
                 let ns = who.measure(case, sizes).map_err(|e| named(who.as_ref(), e))?;
                 samples.add(case.name(), who.name(), "", ns);
-                if case == Case::TwoThreads {
+                if case == PageCase::TwoThreads {
                     let ns = who.alone(sizes).map_err(|e| named(who.as_ref(), e))?;
                     alone.add(case.name(), who.name(), "", ns);
                 }
@@ -142,19 +142,24 @@ fn run(rounds: u32, sizes: &Sizes, field: &[Box<dyn Entrant + '_>]) -> Result<Re
     for who in field {
         who.finish().map_err(|e| named(who.as_ref(), e))?;
     }
-    let mut report =
-        Report { bench: "quicklist", rows: samples.rows("ns/pair"), reference: YARDSTICK, notes: Vec::new() };
-    report.notes = Case::ALL.iter().filter_map(|case| gain(&report, case.name())).collect();
+    let mut report = BenchReport {
+        bench: "quicklist",
+        rows: samples.rows("ns/pair"),
+        reference: YARDSTICK,
+        notes: Vec::new(),
+    };
+    report.notes = PageCase::ALL.iter().filter_map(|case| gain(&report, case.name())).collect();
     report.notes.insert(0, format!("Times as long as {OURS}: its pages cleared, and the best of the others"));
-    let alone = Report { bench: "", rows: alone.rows("ns/pair"), reference: YARDSTICK, notes: Vec::new() };
+    let alone =
+        BenchReport { bench: "", rows: alone.rows("ns/pair"), reference: YARDSTICK, notes: Vec::new() };
     report.notes.push(beside(&report, &alone));
     Ok(report)
 }
 
 /// How much longer a thread takes beside another one than alone.
-fn beside(report: &Report, alone: &Report) -> String {
+fn beside(report: &BenchReport, alone: &BenchReport) -> String {
     let times = |who| {
-        let case = Case::TwoThreads.name();
+        let case = PageCase::TwoThreads.name();
         Some(format!(" {who} {:.2}x", report.value(case, who)? / alone.value(case, who)?))
     };
     let times: Vec<String> = [YARDSTICK, OURS, CHECKED, POOL].into_iter().filter_map(times).collect();
@@ -162,7 +167,7 @@ fn beside(report: &Report, alone: &Report) -> String {
 }
 
 /// How many times the best of the contenders that clear pages takes as long as the library.
-fn gain(report: &Report, case: &str) -> Option<String> {
+fn gain(report: &BenchReport, case: &str) -> Option<String> {
     let ours = report.value(case, OURS)?;
     let peers = report.rows.iter().filter(|r| r.case == case && !r.contender.starts_with(OURS));
     let peers = peers.filter(|r| r.contender != YARDSTICK);
@@ -177,8 +182,8 @@ mod tests {
     use super::*;
     use crate::bench::pages::contender::Pages;
 
-    const TINY: Sizes =
-        Sizes { windows: 2, pairs: 100, batch: 200, batches: 2, held: 300, large: 400, passed: 3000 };
+    const TINY: Workload =
+        Workload { windows: 2, pairs: 100, batch: 200, batches: 2, held: 300, large: 400, passed: 3000 };
 
     #[test]
     fn every_case_has_a_positive_row_for_every_contender() {
@@ -187,8 +192,8 @@ mod tests {
             serde_json::from_str(&report.json().expect("a document")).expect("JSON");
         assert_eq!(json["bench"], "quicklist");
         let rows = json["rows"].as_array().expect("rows");
-        assert_eq!(rows.len(), Case::ALL.len() * 5);
-        for case in Case::ALL {
+        assert_eq!(rows.len(), PageCase::ALL.len() * 5);
+        for case in PageCase::ALL {
             for who in [YARDSTICK, OURS, CHECKED, POOL, OURS_ZEROING] {
                 let row = rows.iter().find(|r| r["case"] == case.name() && r["contender"] == who);
                 let row = row.unwrap_or_else(|| panic!("{} {who}", case.name()));
@@ -201,25 +206,25 @@ mod tests {
     #[test]
     fn the_report_fits_a_terminal() {
         // As long a name as any.
-        let peer = Zeroing::new("buddy_system_allocator", Yardstick::new(TINY.most()).expect("memory"));
+        let peer = Zeroing::new("buddy_system_allocator", ArrayYardstick::new(TINY.most()).expect("memory"));
         let report = side_by_side(1, &TINY, vec![Box::new(peer)]).expect("a round runs");
         let text = report.plain();
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-        assert_eq!(report.notes.len(), 2 + Case::ALL.len());
+        assert_eq!(report.notes.len(), 2 + PageCase::ALL.len());
         assert!(report.notes.last().is_some_and(|note| note.contains(OURS)));
     }
 
     /// Hands out what it got back without a look.
-    struct Careless(Yardstick);
-    struct Dirty<'a>(<Yardstick as Contender>::Cpu<'a>);
+    struct Careless(ArrayYardstick);
+    struct Dirty<'a>(<ArrayYardstick as PageContender>::Cpu<'a>);
 
-    impl Contender for Careless {
+    impl PageContender for Careless {
         type Cpu<'a> = Dirty<'a>;
         fn name(&self) -> &'static str {
             "careless"
         }
-        fn cases(&self) -> &'static [Case] {
-            &[Case::Pair]
+        fn cases(&self) -> &'static [PageCase] {
+            &[PageCase::Pair]
         }
         fn cpu(&self, n: usize) -> Result<Dirty<'_>, String> {
             self.0.cpu(n).map(Dirty)
@@ -244,7 +249,7 @@ mod tests {
 
     #[test]
     fn a_contender_whose_pages_are_not_zero_is_refused() {
-        let careless = || Careless(Yardstick::new(TINY.most()).expect("memory"));
+        let careless = || Careless(ArrayYardstick::new(TINY.most()).expect("memory"));
         let refused = side_by_side(1, &TINY, vec![Box::new(careless())]);
         assert!(refused.is_err_and(|e| e.starts_with("careless: ") && e.contains("not zero")));
         let cleared = Zeroing::new("careful", careless());
@@ -253,10 +258,10 @@ mod tests {
 
     #[test]
     fn running_out_of_pages_ends_a_measurement_and_nobody_waits_for_more() {
-        for case in Case::ALL {
-            let poor = Yardstick::new(20).expect("memory");
-            let measured = poor.measure(case, &Sizes { batch: 30, ..TINY });
-            assert_eq!(measured.is_err(), case != Case::Pair, "{}", case.name());
+        for case in PageCase::ALL {
+            let poor = ArrayYardstick::new(20).expect("memory");
+            let measured = poor.measure(case, &Workload { batch: 30, ..TINY });
+            assert_eq!(measured.is_err(), case != PageCase::Pair, "{}", case.name());
         }
     }
 }

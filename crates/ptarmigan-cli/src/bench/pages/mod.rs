@@ -18,9 +18,9 @@ pub(super) mod zero;
 mod zeroing;
 
 pub use arena::Arena;
-pub use contender::{Case, Contender, PAGE, Pages, Sizes};
+pub use contender::{PAGE, PageCase, PageContender, Pages, Workload};
 pub use harness::{CHECKED, Entrant, OURS, side_by_side};
-pub use ours::{Ours, checked, host};
-pub use pool::{POOL, Pool};
-pub use yardstick::{Exchange, YARDSTICK, Yardstick};
+pub use ours::{LibraryLists, checked, host};
+pub use pool::{POOL, PoolContender};
+pub use yardstick::{ArrayYardstick, ExchangeYardstick, YARDSTICK};
 pub use zeroing::Zeroing;

@@ -15,7 +15,7 @@ use ptarmigan::quicklist::{CheckConfig, Checked, Clean, Level, ListsConfig, Poli
 use ptarmigan::table::KernelMap;
 use ptarmigan::window::{DirectMap, Window, WindowGuard};
 
-use super::contender::{Contender, PAGE, Pages};
+use super::contender::{PAGE, PageContender, Pages};
 
 /// The machine that a contender runs on: two CPUs on one node of 4 GiB, memory for `pages` tables touched in advance.
 ///
@@ -43,17 +43,17 @@ pub fn checked(host: &Host<X86_64>) -> Result<CheckedLists<'_>, HostError> {
 pub type CheckedLists<'h> = Quicklists<'h, DirectMap, &'h KernelMap<X86_64, DirectMap>, Checked>;
 
 /// A policy, and the host that it is made for.
-pub struct Ours<'h, P> {
+pub struct LibraryLists<'h, P> {
     name: &'static str,
     host: &'h Host<X86_64>,
     policy: P,
     window: DirectMap,
 }
 
-impl<'h, P: Policy> Ours<'h, P> {
+impl<'h, P: Policy> LibraryLists<'h, P> {
     /// A contender called `name` with a policy made for `host`, which nobody else uses.
     pub fn new(name: &'static str, host: &'h Host<X86_64>, policy: P) -> Self {
-        Ours { name, host, policy, window: host.window() }
+        LibraryLists { name, host, policy, window: host.window() }
     }
 }
 
@@ -64,7 +64,7 @@ pub struct Cpu<'a, P> {
     slot: CpuSlot,
 }
 
-impl<P: Policy> Contender for Ours<'_, P> {
+impl<P: Policy> PageContender for LibraryLists<'_, P> {
     type Cpu<'a>
         = Cpu<'a, P>
     where

@@ -8,17 +8,17 @@ use std::ptr::{self, NonNull};
 
 use ptarmigan::hosted::{PagePool, PoolConfig, PoolError, Topology};
 
-use super::contender::{Contender, PAGE, Pages};
+use super::contender::{PAGE, PageContender, Pages};
 
 /// The library's pool for programs.
 pub const POOL: &str = "ptarmigan-pool";
 
 /// The pool.
-pub struct Pool {
+pub struct PoolContender {
     pool: PagePool,
 }
 
-impl Pool {
+impl PoolContender {
     /// With memory for `pages` pages on one node.
     ///
     /// # Errors
@@ -32,14 +32,14 @@ impl Pool {
             topology: Topology::one(),
             ..PoolConfig::default()
         };
-        Ok(Pool { pool: PagePool::new(config)? })
+        Ok(PoolContender { pool: PagePool::new(config)? })
     }
 }
 
 /// The pool as a thread sees it.
 pub struct Thread<'a>(&'a PagePool);
 
-impl Contender for Pool {
+impl PageContender for PoolContender {
     type Cpu<'a> = Thread<'a>;
 
     fn name(&self) -> &'static str {

@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use super::apart::Apart;
 use super::cases::{batch, give, pairs, per, take};
-use super::contender::{Contender, Pages, RING, Sizes, short};
-use crate::measure::affinity::Pinned;
+use super::contender::{PageContender, Pages, RING, Workload, short};
+use crate::measure::affinity::AffinityGuard;
 use crate::measure::stats::median;
 
 /// Pages that go into the ring, and out of it, at once.
@@ -55,16 +55,16 @@ type Window = (Instant, Instant);
 
 /// Runs `work` as so many threads, on a CPU each, window by window; the median over the windows of the time from the first start to
 /// the last end, in nanoseconds for each of `operations`.
-fn windows<C: Contender>(
+fn windows<C: PageContender>(
     contender: &C,
     threads: usize,
-    sizes: &Sizes,
+    sizes: &Workload,
     operations: usize,
     work: impl Fn(usize, &mut C::Cpu<'_>, &Meeting) -> Option<()> + Sync,
 ) -> Result<f64, String> {
     let meeting = Meeting::of(threads);
     let one = |t: usize| -> Result<Vec<Window>, String> {
-        let _place = Pinned::on(t).map_err(|e| format!("cannot stay on one CPU: {e}"))?;
+        let _place = AffinityGuard::on(t).map_err(|e| format!("cannot stay on one CPU: {e}"))?;
         let mut cpu = contender.cpu(t)?;
         let mut window = |times| {
             meeting.meet(times)?;
@@ -97,7 +97,11 @@ fn windows<C: Contender>(
 /// # Errors
 ///
 /// If a thread cannot be made a CPU, or there are not enough pages.
-pub(super) fn apart<C: Contender>(contender: &C, threads: usize, sizes: &Sizes) -> Result<f64, String> {
+pub(super) fn apart<C: PageContender>(
+    contender: &C,
+    threads: usize,
+    sizes: &Workload,
+) -> Result<f64, String> {
     windows(contender, threads, sizes, 2 * sizes.batch * sizes.batches, |_, cpu, _| {
         let mut held = vec![None; sizes.batch];
         (0..sizes.batches).try_for_each(|_| {
@@ -108,16 +112,16 @@ pub(super) fn apart<C: Contender>(contender: &C, threads: usize, sizes: &Sizes) 
 }
 
 /// Page numbers on their way from one thread to the other.
-struct Ring {
+struct HandoverRing {
     places: Box<[AtomicU64]>,
     put: Apart<AtomicUsize>,
     got: Apart<AtomicUsize>,
 }
 
-impl Ring {
+impl HandoverRing {
     fn new() -> Self {
         let places = (0..RING).map(|_| AtomicU64::new(0)).collect();
-        Ring { places, put: Apart::default(), got: Apart::default() }
+        HandoverRing { places, put: Apart::default(), got: Apart::default() }
     }
 
     /// Takes pages and puts them in, a group at a time.
@@ -157,8 +161,8 @@ impl Ring {
 /// # Errors
 ///
 /// If a thread cannot be made a CPU, or there are not enough pages.
-pub(super) fn passed<C: Contender>(contender: &C, sizes: &Sizes) -> Result<f64, String> {
-    let ring = Ring::new();
+pub(super) fn passed<C: PageContender>(contender: &C, sizes: &Workload) -> Result<f64, String> {
+    let ring = HandoverRing::new();
     let groups = sizes.passed.div_ceil(GROUP);
     windows(contender, THREADS, sizes, groups * GROUP, |t, cpu, meeting| {
         if t == 0 { ring.produce(cpu, groups, meeting) } else { ring.consume(cpu, groups, meeting) }

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::apart::Apart;
 use super::arena::Arena;
-use super::contender::{Case, Contender, PAGE, Pages};
+use super::contender::{PAGE, PageCase, PageContender, Pages};
 
 /// Its name in rows.
 pub const YARDSTICK: &str = "yardstick";
@@ -45,12 +45,12 @@ fn at(arena: &Arena, page: NonZeroU64) -> *mut u64 {
 }
 
 /// A stack for each of two threads, which have nothing to do with each other.
-pub struct Yardstick {
+pub struct ArrayYardstick {
     arena: Arena,
     stacks: [Apart<Mutex<Stack>>; 2],
 }
 
-impl Yardstick {
+impl ArrayYardstick {
     /// With `pages` pages for each thread.
     ///
     /// # Errors
@@ -59,7 +59,7 @@ impl Yardstick {
     pub fn new(pages: usize) -> Result<Self, String> {
         let numbers = |t: u32| t * pages as u32 + 1..(t + 1) * pages as u32 + 1;
         let stacks = [0, 1].map(|t| Apart(Mutex::new(Stack::holding(numbers(t).rev()))));
-        Ok(Yardstick { arena: Arena::new(2 * pages)?, stacks })
+        Ok(ArrayYardstick { arena: Arena::new(2 * pages)?, stacks })
     }
 }
 
@@ -69,15 +69,15 @@ pub struct One<'a> {
     stack: MutexGuard<'a, Stack>,
 }
 
-impl Contender for Yardstick {
+impl PageContender for ArrayYardstick {
     type Cpu<'a> = One<'a>;
 
     fn name(&self) -> &'static str {
         YARDSTICK
     }
 
-    fn cases(&self) -> &'static [Case] {
-        &[Case::Pair, Case::Batch, Case::Random, Case::Large, Case::TwoThreads]
+    fn cases(&self) -> &'static [PageCase] {
+        &[PageCase::Pair, PageCase::Batch, PageCase::Random, PageCase::Large, PageCase::TwoThreads]
     }
 
     fn cpu(&self, n: usize) -> Result<One<'_>, String> {
@@ -111,12 +111,12 @@ const GROUP: usize = 64;
 
 /// The yardstick of pages that are taken by one thread and given back by another: a stack each, and a common one behind a
 /// lock, with which they exchange 64 pages at a time.
-pub struct Exchange {
+pub struct ExchangeYardstick {
     arena: Arena,
     common: Mutex<Vec<u32>>,
 }
 
-impl Exchange {
+impl ExchangeYardstick {
     /// With `pages` pages.
     ///
     /// # Errors
@@ -124,7 +124,10 @@ impl Exchange {
     /// If that is more than an address space holds.
     pub fn new(pages: usize) -> Result<Self, String> {
         let pages = pages + 4 * GROUP;
-        Ok(Exchange { arena: Arena::new(pages)?, common: Mutex::new((1..=pages as u32).rev().collect()) })
+        Ok(ExchangeYardstick {
+            arena: Arena::new(pages)?,
+            common: Mutex::new((1..=pages as u32).rev().collect()),
+        })
     }
 
     fn common(&self) -> MutexGuard<'_, Vec<u32>> {
@@ -134,19 +137,19 @@ impl Exchange {
 
 /// One of its two CPUs.
 pub struct Side<'a> {
-    whole: &'a Exchange,
+    whole: &'a ExchangeYardstick,
     stack: Stack,
 }
 
-impl Contender for Exchange {
+impl PageContender for ExchangeYardstick {
     type Cpu<'a> = Side<'a>;
 
     fn name(&self) -> &'static str {
         YARDSTICK
     }
 
-    fn cases(&self) -> &'static [Case] {
-        &[Case::ProducerConsumer]
+    fn cases(&self) -> &'static [PageCase] {
+        &[PageCase::ProducerConsumer]
     }
 
     fn cpu(&self, _: usize) -> Result<Side<'_>, String> {

@@ -16,9 +16,9 @@ use ptarmigan::table::Machine;
 use ptarmigan::tlb::SpaceId;
 use ptarmigan::window::{DirectMap, Window, WindowGuard};
 
-use crate::bar::Rounds;
-use crate::bench::report::{Report, Samples};
-use crate::measure::affinity::Pinned;
+use crate::bar::RoundLine;
+use crate::bench::report::{BenchReport, Samples};
+use crate::measure::affinity::AffinityGuard;
 use crate::measure::clock::thread_time;
 
 type F = X86_64;
@@ -35,7 +35,7 @@ const WORK: &str = "idle work";
 
 /// How much to do.
 #[derive(Clone, Copy, Debug)]
-pub struct Sizes {
+pub struct ZeroWorkload {
     /// Frames that fit the second-level cache.
     pub hot: usize,
     /// Frames that fit no cache.
@@ -46,9 +46,9 @@ pub struct Sizes {
     pub pages: u64,
 }
 
-impl Sizes {
+impl ZeroWorkload {
     /// For results.
-    pub const FULL: Sizes = Sizes { hot: 32, cold: 49_152, turns: 200, pages: 256 };
+    pub const FULL: ZeroWorkload = ZeroWorkload { hot: 32, cold: 49_152, turns: 200, pages: 256 };
 }
 
 /// Frames with memory, by turns owned and cleared.
@@ -132,8 +132,8 @@ fn time(n: usize, work: impl FnOnce()) -> f64 {
 }
 
 /// Clearing alone and with use, of frames that no cache holds.
-fn clearing(bank: &mut Bank<'_>, sizes: &Sizes, samples: &mut Samples) {
-    let Sizes { hot, cold, turns, .. } = *sizes;
+fn clearing(bank: &mut Bank<'_>, sizes: &ZeroWorkload, samples: &mut Samples) {
+    let ZeroWorkload { hot, cold, turns, .. } = *sizes;
     for (way, clear) in WAYS {
         let again = time(hot * turns, || (0..turns).for_each(|_| bank.clear(0..hot, clear, 0)));
         samples.add("hot", way, "", again);
@@ -150,7 +150,7 @@ fn clearing(bank: &mut Bank<'_>, sizes: &Sizes, samples: &mut Samples) {
 }
 
 /// A neighbour's pass over its working set after frames were cleared that it has nothing to do with.
-fn neighbour(bank: &mut Bank<'_>, sizes: &Sizes, samples: &mut Samples) {
+fn neighbour(bank: &mut Bank<'_>, sizes: &ZeroWorkload, samples: &mut Samples) {
     const CLEARED: usize = 64;
     let own = vec![1_u64; 256 << 10 >> 3];
     let pages = own.len() * 8 / PAGE as usize;
@@ -176,7 +176,7 @@ fn neighbour(bank: &mut Bank<'_>, sizes: &Sizes, samples: &mut Samples) {
 fn faults(
     lines: usize,
     names: [&'static str; 2],
-    sizes: &Sizes,
+    sizes: &ZeroWorkload,
     samples: &mut Samples,
 ) -> Result<(), String> {
     let config = HostConfig { bytes: 1 << 30, touch_data: true, use_lines: lines, ..HostConfig::default() };
@@ -232,13 +232,13 @@ fn faults(
 /// # Errors
 ///
 /// If a machine cannot be set up, a fault was not served as it should be, or memory did not come back.
-pub fn run(rounds: u32, sizes: &Sizes) -> Result<Report, String> {
-    let _here = Pinned::here().map_err(|e| format!("cannot stay on one CPU: {e}"))?;
+pub fn run(rounds: u32, sizes: &ZeroWorkload) -> Result<BenchReport, String> {
+    let _here = AffinityGuard::here().map_err(|e| format!("cannot stay on one CPU: {e}"))?;
     let bytes = (sizes.cold as u64 * PAGE * 2).max(64 << 20);
     let host = Host::<F>::new(HostConfig { bytes, ..HostConfig::default() }).map_err(|e| e.to_string())?;
     let mut bank = Bank::new(host.frames(), host.window(), sizes.cold)?;
     let mut samples = Samples::default();
-    let progress = Rounds::new(rounds);
+    let progress = RoundLine::new(rounds);
     for round in 1..=rounds {
         progress.say(round, "clearing");
         clearing(&mut bank, sizes, &mut samples);
@@ -254,7 +254,7 @@ pub fn run(rounds: u32, sizes: &Sizes) -> Result<Report, String> {
         "neighbour: a pass over 256 KiB, for each 4 KiB; the others: for each frame.".to_owned(),
         "Faults: cleared-ahead and the idle work together do what cleared-then does.".to_owned(),
     ];
-    Ok(Report { bench: "zero", rows: samples.rows("ns/frame"), reference: ORDINARY, notes })
+    Ok(BenchReport { bench: "zero", rows: samples.rows("ns/frame"), reference: ORDINARY, notes })
 }
 
 #[cfg(test)]
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn every_case_is_measured_for_everybody_in_it() {
-        let sizes = Sizes { hot: 4, cold: 256, turns: 3, pages: 16 };
+        let sizes = ZeroWorkload { hot: 4, cold: 256, turns: 3, pages: 16 };
         let report = run(1, &sizes).expect("a round runs");
         let cases = ["hot", "hot-use64", "cold", "cold-use1", "cold-use8", "cold-use64"];
         for case in cases.into_iter().chain(["later-use1", "later-use8", "later-use64"]) {

@@ -2,7 +2,7 @@
 //! knowing is worth to one that does.
 use std::num::NonZeroU64;
 
-use super::contender::{Case, Contender, PAGE, Pages};
+use super::contender::{PAGE, PageCase, PageContender, Pages};
 
 /// Another contender, whose pages are cleared when they are handed out.
 pub struct Zeroing<C> {
@@ -10,7 +10,7 @@ pub struct Zeroing<C> {
     inner: C,
 }
 
-impl<C: Contender> Zeroing<C> {
+impl<C: PageContender> Zeroing<C> {
     /// `inner` under the name `name`. Its pages need not be zero; all else that [`Pages`] promises has to hold.
     pub fn new(name: &'static str, inner: C) -> Self {
         Zeroing { name, inner }
@@ -20,7 +20,7 @@ impl<C: Contender> Zeroing<C> {
 /// One of its CPUs.
 pub struct Cleared<P>(P);
 
-impl<C: Contender> Contender for Zeroing<C> {
+impl<C: PageContender> PageContender for Zeroing<C> {
     type Cpu<'a>
         = Cleared<C::Cpu<'a>>
     where
@@ -30,7 +30,7 @@ impl<C: Contender> Contender for Zeroing<C> {
         self.name
     }
 
-    fn cases(&self) -> &'static [Case] {
+    fn cases(&self) -> &'static [PageCase] {
         self.inner.cases()
     }
 

@@ -18,7 +18,7 @@ pub const STRIDE: usize = 2 << 20;
 
 /// The timed cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Case {
+pub enum TableCase {
     /// Map 1,048,576 contiguous pages, one call each.
     Map,
     /// Look each of them up, one call each.
@@ -33,20 +33,26 @@ pub enum Case {
     ForkShape,
 }
 
-impl Case {
+impl TableCase {
     /// Every case, in the order they are run and printed.
-    pub const ALL: [Case; 6] =
-        [Case::Map, Case::Query, Case::Unmap, Case::MapRange, Case::UnmapRange, Case::ForkShape];
+    pub const ALL: [TableCase; 6] = [
+        TableCase::Map,
+        TableCase::Query,
+        TableCase::Unmap,
+        TableCase::MapRange,
+        TableCase::UnmapRange,
+        TableCase::ForkShape,
+    ];
 
     /// The name in rows.
     pub fn name(self) -> &'static str {
         match self {
-            Case::Map => "map",
-            Case::Query => "query",
-            Case::Unmap => "unmap",
-            Case::MapRange => "map-range",
-            Case::UnmapRange => "unmap-range",
-            Case::ForkShape => "fork-shape",
+            TableCase::Map => "map",
+            TableCase::Query => "query",
+            TableCase::Unmap => "unmap",
+            TableCase::MapRange => "map-range",
+            TableCase::UnmapRange => "unmap-range",
+            TableCase::ForkShape => "fork-shape",
         }
     }
 }
@@ -55,11 +61,11 @@ impl Case {
 ///
 /// Real programs do not touch the first page of every 2 MiB region. With offset 0 everywhere all leaf entries
 /// would sit in the same cache set and every touched line would be a table's first.
-pub struct Shape {
+pub struct ForkShape {
     pages: Vec<u16>,
 }
 
-impl Shape {
+impl ForkShape {
     /// The same offsets for every contender and every run.
     pub fn new() -> Self {
         // xorshift64*: the quality needed is "not a pattern".
@@ -70,23 +76,23 @@ impl Shape {
             state ^= state >> 27;
             (state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 55) as u16
         };
-        Shape { pages: (0..SPACES * SPARSE).map(|_| next()).collect() }
+        ForkShape { pages: (0..SPACES * SPARSE).map(|_| next()).collect() }
     }
 
     /// The spaces, each as the addresses of its pages paired with the frames to map there.
     #[inline(always)]
-    pub fn spaces(&self) -> impl Iterator<Item = Space<'_>> {
-        self.pages.as_chunks::<SPARSE>().0.iter().map(|offsets| Space { offsets })
+    pub fn spaces(&self) -> impl Iterator<Item = ForkSpace<'_>> {
+        self.pages.as_chunks::<SPARSE>().0.iter().map(|offsets| ForkSpace { offsets })
     }
 }
 
 /// One address space of the `fork-shape` case.
 #[derive(Clone, Copy)]
-pub struct Space<'a> {
+pub struct ForkSpace<'a> {
     offsets: &'a [u16; SPARSE],
 }
 
-impl<'a> Space<'a> {
+impl<'a> ForkSpace<'a> {
     /// Its (virtual, physical) pairs, ascending.
     #[inline(always)]
     pub fn pages(self) -> impl Iterator<Item = (usize, usize)> + use<'a> {
@@ -103,13 +109,13 @@ pub fn contiguous() -> impl Iterator<Item = (usize, usize)> {
     (0..PAGES).map(|i| (VIRT + i * PAGE, PHYS + i * PAGE))
 }
 
-impl Default for Shape {
+impl Default for ForkShape {
     fn default() -> Self {
         Self::new()
     }
 }
 
-/// What [`Contender::query`] must return while everything is mapped.
+/// What [`TableContender::query`] must return while everything is mapped.
 pub fn all_frames() -> usize {
     contiguous().map(|(_, phys)| phys).fold(0, usize::wrapping_add)
 }
@@ -119,13 +125,13 @@ pub fn all_frames() -> usize {
 /// It owns at most one populated address space. The harness calls [`open`](Self::open), the methods of a case and
 /// [`close`](Self::close); it times only the methods named after the case, checks [`query`](Self::query) around
 /// them and wants [`tables_out`](Self::tables_out) to be 0 after every `close` and every `fork_shape`.
-pub trait Contender {
+pub trait TableContender {
     /// The name in rows and for `--only`.
     fn name(&self) -> &'static str;
 
     /// The cases it has operations for.
-    fn cases(&self) -> &'static [Case] {
-        &Case::ALL
+    fn cases(&self) -> &'static [TableCase] {
+        &TableCase::ALL
     }
 
     /// Makes an empty address space. Not timed.
@@ -156,9 +162,9 @@ pub trait Contender {
         &[""]
     }
 
-    /// `fork-shape` in the way with this index: for each of [`Shape::spaces`] make a space, map its pages, tear it
+    /// `fork-shape` in the way with this index: for each of [`ForkShape::spaces`] make a space, map its pages, tear it
     /// down.
-    fn fork_shape(&mut self, way: usize, shape: &Shape);
+    fn fork_shape(&mut self, way: usize, shape: &ForkShape);
 
     /// Tables taken and not given back.
     fn tables_out(&self) -> usize {

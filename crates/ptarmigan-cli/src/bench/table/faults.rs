@@ -17,9 +17,9 @@ use ptarmigan::table::KernelMap;
 use ptarmigan::tlb::SpaceId;
 use ptarmigan::window::DirectMap;
 
-use crate::bar::Rounds;
-use crate::bench::report::{Report, Samples};
-use crate::measure::affinity::Pinned;
+use crate::bar::RoundLine;
+use crate::bench::report::{BenchReport, Samples};
+use crate::measure::affinity::AffinityGuard;
 use crate::measure::stats::median;
 
 type F = X86_64;
@@ -40,33 +40,33 @@ const APART: &str = "two-spaces";
 
 /// How the pages are shared out between two threads.
 #[derive(Clone, Copy)]
-struct Case {
+struct Split {
     name: &'static str,
     /// The pages of thread `t` of `n`, in order.
-    pages: fn(u64, u64) -> Pages,
+    pages: fn(u64, u64) -> PageIter,
 }
 
-type Pages = Box<dyn Iterator<Item = u64>>;
+type PageIter = Box<dyn Iterator<Item = u64>>;
 
 /// Regions of 2 MiB, each one thread's.
-fn disjoint(t: u64, n: u64) -> Pages {
+fn disjoint(t: u64, n: u64) -> PageIter {
     Box::new((0..PAGES).filter(move |page| page / 512 % n == t))
 }
 
 /// Every region half and half.
-fn same_region(t: u64, n: u64) -> Pages {
+fn same_region(t: u64, n: u64) -> PageIter {
     Box::new((0..PAGES).filter(move |page| page % 512 * n / 512 == t))
 }
 
 /// Every second page.
-fn interleaved(t: u64, n: u64) -> Pages {
+fn interleaved(t: u64, n: u64) -> PageIter {
     Box::new((0..PAGES).filter(move |page| page % n == t))
 }
 
-const CASES: [Case; 3] = [
-    Case { name: "disjoint", pages: disjoint },
-    Case { name: "same-region", pages: same_region },
-    Case { name: "interleaved", pages: interleaved },
+const CASES: [Split; 3] = [
+    Split { name: "disjoint", pages: disjoint },
+    Split { name: "same-region", pages: same_region },
+    Split { name: "interleaved", pages: interleaved },
 ];
 
 fn area() -> VirtRange {
@@ -91,7 +91,7 @@ fn touch(pages: &[VirtAddr], mut fault: impl FnMut(VirtAddr) -> bool) -> Result<
 /// One thread that has the space to itself: nanoseconds per page.
 fn exclusive(m: &M<'_>, slot: &CpuSlot, space: &mut Space<F>, pages: &[VirtAddr]) -> Result<f64, String> {
     // Threads that are made while this one is kept would be kept there too.
-    let _here = Pinned::on(0).map_err(|e| format!("cannot stay on one CPU: {e}"))?;
+    let _here = AffinityGuard::on(0).map_err(|e| format!("cannot stay on one CPU: {e}"))?;
     let pin = slot.pin();
     let (start, end) = touch(pages, |at| space.fault(m, &pin, at, Access::Write) == Ok(Done::Fresh))?;
     space.munmap(m, &pin, area()).map_err(|e| e.to_string())?;
@@ -113,7 +113,7 @@ fn threads(
                 let (there, work) = (&there, &work);
                 scope.spawn(move || {
                     // New threads are put beside the one that makes them; two on one processor measure nothing.
-                    let place = Pinned::on(t);
+                    let place = AffinityGuard::on(t);
                     let slot = host.slot(t);
                     there.fetch_add(1, Ordering::AcqRel);
                     while there.load(Ordering::Acquire) < lists.len() {
@@ -167,7 +167,7 @@ fn apart(host: &Host<F>, m: &M<'_>, lists: &[Vec<VirtAddr>]) -> Result<f64, Stri
 /// # Errors
 ///
 /// If a machine cannot be set up, a fault was not served as it should be, or memory did not come back.
-pub fn run(rounds: u32) -> Result<Report, String> {
+pub fn run(rounds: u32) -> Result<BenchReport, String> {
     let config = HostConfig { cpus: 2, bytes: 2 << 30, ..HostConfig::default() };
     let host = Host::<F>::new(config).map_err(|e| e.to_string())?;
     let lists = host.quicklists().map_err(|e| e.to_string())?;
@@ -176,8 +176,8 @@ pub fn run(rounds: u32) -> Result<Report, String> {
     // Ratios of neighbours in time: the machine's speed drifts.
     let mut gains: [Vec<[f64; 2]>; CASES.len()] = Default::default();
     let lists_of =
-        |case: Case, n: u64| (0..n).map(|t| (case.pages)(t, n).map(at).collect()).collect::<Vec<Vec<_>>>();
-    let progress = Rounds::new(rounds);
+        |case: Split, n: u64| (0..n).map(|t| (case.pages)(t, n).map(at).collect()).collect::<Vec<Vec<_>>>();
+    let progress = RoundLine::new(rounds);
     let slot = host.slot(0).ok_or("no CPU")?;
     let mut own = Space::new(&m, &slot.pin(), SpaceId(1)).map_err(|e| e.to_string())?;
     own.mmap(&m, &slot.pin(), area(), AreaFlags(3), 0).map_err(|e| e.to_string())?;
@@ -220,7 +220,7 @@ pub fn run(rounds: u32) -> Result<Report, String> {
             format!("{name}: two threads are {two:.2} times one; with a space each, {most:.2} times")
         })
         .collect();
-    Ok(Report { bench: "faults", rows: samples.rows("ns/page"), reference: ONE, notes })
+    Ok(BenchReport { bench: "faults", rows: samples.rows("ns/page"), reference: ONE, notes })
 }
 
 #[cfg(test)]

@@ -4,32 +4,32 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use super::contender::{Case, Contender, PAGES, SPACES, SPARSE, Shape, all_frames};
-use super::ours::Ours;
+use super::contender::{ForkShape, PAGES, SPACES, SPARSE, TableCase, TableContender, all_frames};
+use super::ours::LibraryTree;
 use super::peer_pool;
-use super::yardstick::Yardstick;
-use crate::bar::Rounds;
+use super::yardstick::TableYardstick;
+use crate::bar::RoundLine;
 use crate::bench::machine::host;
-use crate::bench::report::{Report, Samples};
-use crate::measure::affinity::Pinned;
+use crate::bench::report::{BenchReport, Samples};
+use crate::measure::affinity::AffinityGuard;
 
 /// The library with each of its policies, and the yardstick.
 ///
 /// # Errors
 ///
 /// If a machine cannot be set up, or memory did not come back.
-pub fn policies(rounds: u32) -> Result<Report, String> {
+pub fn policies(rounds: u32) -> Result<BenchReport, String> {
     let hosts = [host(), host(), host(), host()];
     let [Ok(quick), Ok(plain), Ok(v5), Ok(v2008)] = &hosts else {
         return Err(hosts.into_iter().find_map(Result::err).map_or(String::new(), |e| e.to_string()));
     };
     let fail = |e: ptarmigan::hosted::HostError| e.to_string();
-    let field: Vec<Box<dyn Contender + '_>> = vec![
-        Box::new(Ours::new("ptarmigan", quick, quick.quicklists().map_err(fail)?).map_err(fail)?),
-        Box::new(Ours::new("ptarmigan-plain", plain, plain.plain().map_err(fail)?).map_err(fail)?),
-        Box::new(Ours::new("ptarmigan-v5", v5, v5.v5(2).map_err(fail)?).map_err(fail)?),
-        Box::new(Ours::new("ptarmigan-v2008", v2008, v2008.v2008(2).map_err(fail)?).map_err(fail)?),
-        Box::new(Yardstick::default()),
+    let field: Vec<Box<dyn TableContender + '_>> = vec![
+        Box::new(LibraryTree::new("ptarmigan", quick, quick.quicklists().map_err(fail)?).map_err(fail)?),
+        Box::new(LibraryTree::new("ptarmigan-plain", plain, plain.plain().map_err(fail)?).map_err(fail)?),
+        Box::new(LibraryTree::new("ptarmigan-v5", v5, v5.v5(2).map_err(fail)?).map_err(fail)?),
+        Box::new(LibraryTree::new("ptarmigan-v2008", v2008, v2008.v2008(2).map_err(fail)?).map_err(fail)?),
+        Box::new(TableYardstick::default()),
     ];
     run(rounds, field)
 }
@@ -43,14 +43,14 @@ pub fn policies(rounds: u32) -> Result<Report, String> {
 /// # Panics
 ///
 /// If a contender's work does not pass its check: then there is nothing to report.
-pub fn run(rounds: u32, mut field: Vec<Box<dyn Contender + '_>>) -> Result<Report, String> {
+pub fn run(rounds: u32, mut field: Vec<Box<dyn TableContender + '_>>) -> Result<BenchReport, String> {
     // Migration between CPUs would measure cold caches.
-    let _here = Pinned::here().map_err(|e| format!("cannot stay on one CPU: {e}"))?;
-    let shape = Shape::new();
+    let _here = AffinityGuard::here().map_err(|e| format!("cannot stay on one CPU: {e}"))?;
+    let shape = ForkShape::new();
     let mut samples = Samples::default();
-    let progress = Rounds::new(rounds);
+    let progress = RoundLine::new(rounds);
     for round in 1..=rounds {
-        for case in Case::ALL {
+        for case in TableCase::ALL {
             for contender in field.iter_mut().filter(|c| c.cases().contains(&case)) {
                 progress.say(round, &format!("{} {}", case.name(), contender.name()));
                 measure(contender.as_mut(), case, &shape, &mut samples);
@@ -61,7 +61,12 @@ pub fn run(rounds: u32, mut field: Vec<Box<dyn Contender + '_>>) -> Result<Repor
     for contender in &mut field {
         contender.finish().map_err(|e| format!("{}: {e}", contender.name()))?;
     }
-    Ok(Report { bench: "table", rows: samples.rows("ns/page"), reference: "yardstick", notes: Vec::new() })
+    Ok(BenchReport {
+        bench: "table",
+        rows: samples.rows("ns/page"),
+        reference: "yardstick",
+        notes: Vec::new(),
+    })
 }
 
 /// Nanoseconds per operation.
@@ -72,10 +77,10 @@ fn timed<T>(operations: usize, f: impl FnOnce() -> T) -> (f64, T) {
 }
 
 /// One case of one contender: set up, time, check.
-fn measure(c: &mut dyn Contender, case: Case, shape: &Shape, samples: &mut Samples) {
+fn measure(c: &mut dyn TableContender, case: TableCase, shape: &ForkShape, samples: &mut Samples) {
     peer_pool::reset();
     let name = c.name();
-    if case == Case::ForkShape {
+    if case == TableCase::ForkShape {
         for (way, &label) in c.fork_ways().iter().enumerate() {
             peer_pool::reset();
             let (ns, ()) = timed(SPACES * SPARSE, || c.fork_shape(way, shape));
@@ -87,35 +92,35 @@ fn measure(c: &mut dyn Contender, case: Case, shape: &Shape, samples: &mut Sampl
     let full = all_frames();
     c.open();
     let ns = match case {
-        Case::Map => {
+        TableCase::Map => {
             let (ns, ()) = timed(PAGES, || c.map());
             assert_eq!(c.query(), full, "{name}: map left wrong frames");
             ns
         }
-        Case::MapRange => {
+        TableCase::MapRange => {
             let (ns, ()) = timed(PAGES, || c.map_range());
             assert_eq!(c.query(), full, "{name}: map-range left wrong frames");
             ns
         }
-        Case::Query => {
+        TableCase::Query => {
             c.map();
             let (ns, sum) = timed(PAGES, || c.query());
             assert_eq!(sum, full, "{name}: query found wrong frames");
             ns
         }
-        Case::Unmap => {
+        TableCase::Unmap => {
             c.map();
             let (ns, ()) = timed(PAGES, || c.unmap());
             assert_eq!(c.query(), 0, "{name}: unmap left pages");
             ns
         }
-        Case::UnmapRange => {
+        TableCase::UnmapRange => {
             c.map_range();
             let (ns, ()) = timed(PAGES, || c.unmap_range());
             assert_eq!(c.query(), 0, "{name}: unmap-range left pages");
             ns
         }
-        Case::ForkShape => unreachable!("handled above"),
+        TableCase::ForkShape => unreachable!("handled above"),
     };
     c.close();
     assert_eq!(c.tables_out(), 0, "{name}: {} leaked tables", case.name());

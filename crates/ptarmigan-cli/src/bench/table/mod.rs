@@ -7,5 +7,5 @@ pub mod peer_pool;
 mod yardstick;
 
 pub use harness::{policies, run};
-pub use ours::Ours;
-pub use yardstick::{Yardstick, Zeroing};
+pub use ours::LibraryTree;
+pub use yardstick::{TableYardstick, ZeroingYardstick};

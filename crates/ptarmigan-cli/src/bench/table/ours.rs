@@ -12,7 +12,7 @@ use ptarmigan::quicklist::Policy;
 use ptarmigan::table::{Free, Machine, Tree, parts};
 use ptarmigan::tlb::{Gather, SpaceId, SpaceTlb};
 
-use super::contender::{Contender, PAGE, PAGES, PHYS, Shape, VIRT, contiguous};
+use super::contender::{ForkShape, PAGE, PAGES, PHYS, TableContender, VIRT, contiguous};
 
 type F = X86_64;
 
@@ -21,7 +21,7 @@ fn attr() -> Attr {
 }
 
 /// A tree of the library, and a policy.
-pub struct Ours<'h, P: Policy> {
+pub struct LibraryTree<'h, P: Policy> {
     name: &'static str,
     machine: HostMachine<'h, F, P, NoTlb>,
     slots: Vec<CpuSlot>,
@@ -29,7 +29,7 @@ pub struct Ours<'h, P: Policy> {
     tree: Option<Tree<F>>,
 }
 
-impl<'h, P: Policy> Ours<'h, P> {
+impl<'h, P: Policy> LibraryTree<'h, P> {
     /// A contender called `name` with a policy made for `host`, which nobody else uses.
     ///
     /// # Errors
@@ -37,7 +37,7 @@ impl<'h, P: Policy> Ours<'h, P> {
     /// [`HostError`] for lack of memory.
     pub fn new(name: &'static str, host: &'h Host<F>, policy: P) -> Result<Self, HostError> {
         let machine = HostMachine::new(host, policy, NoTlb)?;
-        Ok(Ours { name, machine, slots: host.slots(), tlb: SpaceTlb::new(SpaceId(1)), tree: None })
+        Ok(LibraryTree { name, machine, slots: host.slots(), tlb: SpaceTlb::new(SpaceId(1)), tree: None })
     }
 
     fn everything() -> VirtRange {
@@ -57,7 +57,7 @@ fn phys(at: usize) -> PhysAddr {
 
 const OPEN: &str = "open comes first";
 
-impl<P: Policy> Contender for Ours<'_, P> {
+impl<P: Policy> TableContender for LibraryTree<'_, P> {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -125,7 +125,7 @@ impl<P: Policy> Contender for Ours<'_, P> {
         }
     }
 
-    fn fork_shape(&mut self, _way: usize, shape: &Shape) {
+    fn fork_shape(&mut self, _way: usize, shape: &ForkShape) {
         let (m, pin) = (&self.machine, self.slots[0].pin());
         for (id, space) in shape.spaces().enumerate() {
             let tlb = SpaceTlb::new(SpaceId(id as u32 + 2));

@@ -16,7 +16,7 @@ pub const PAGE: usize = 4096;
 /// Tables in the arena (32 MiB). Mapping 1,048,576 pages takes 2,054 of them.
 const TABLES: usize = 8192;
 
-struct Pool {
+struct PeerPool {
     base: Cell<usize>,
     bump: Cell<usize>,
     end: Cell<usize>,
@@ -28,8 +28,8 @@ struct Pool {
 // Not an object that contenders carry: two of the peers take their allocator as plain functions without a context.
 // Each thread has a pool of its own, so nothing needs an atomic.
 thread_local! {
-    static POOL: Pool = const {
-        Pool {
+    static POOL: PeerPool = const {
+        PeerPool {
             base: Cell::new(0),
             bump: Cell::new(0),
             end: Cell::new(0),

@@ -1,13 +1,15 @@
 //! Hand-written straight-line code over x86-64 entries: no product, but what each shape allows on this machine.
 //!
 //! Single-page cases walk all four levels every time; ranges keep the pointer to the leaf table. For `fork-shape`
-//! [`Yardstick`] knows which entries it wrote and clears them, so its tables come back zero and are handed out again
-//! without a memset; [`Zeroing`] does what the peers do: zeroes a table when it is allocated, scans it when it goes.
+//! [`TableYardstick`] knows which entries it wrote and clears them, so its tables come back zero and are handed out again
+//! without a memset; [`ZeroingYardstick`] does what the peers do: zeroes a table when it is allocated, scans it when it goes.
 
 use std::hint::black_box;
 use std::ptr;
 
-use super::contender::{Case, Contender, PAGE, PAGES, PHYS, SPARSE, STRIDE, Shape, VIRT, contiguous};
+use super::contender::{
+    ForkShape, PAGE, PAGES, PHYS, SPARSE, STRIDE, TableCase, TableContender, VIRT, contiguous,
+};
 use super::peer_pool;
 
 /// Present, writable, user.
@@ -82,14 +84,14 @@ unsafe fn drop_tree(root: Table, level: usize) {
 }
 
 /// The yardstick proper.
-pub struct Yardstick {
+pub struct TableYardstick {
     root: Table,
     zero: Vec<usize>,
 }
 
-impl Default for Yardstick {
+impl Default for TableYardstick {
     fn default() -> Self {
-        Yardstick { root: ptr::null_mut(), zero: Vec::with_capacity(LISTED) }
+        TableYardstick { root: ptr::null_mut(), zero: Vec::with_capacity(LISTED) }
     }
 }
 
@@ -107,7 +109,7 @@ fn put(zero: &mut Vec<usize>, table: Table) {
     }
 }
 
-impl Contender for Yardstick {
+impl TableContender for TableYardstick {
     fn name(&self) -> &'static str {
         "yardstick"
     }
@@ -193,7 +195,7 @@ impl Contender for Yardstick {
         self.root = ptr::null_mut();
     }
 
-    fn fork_shape(&mut self, _way: usize, shape: &Shape) {
+    fn fork_shape(&mut self, _way: usize, shape: &ForkShape) {
         let zero = &mut self.zero;
         for space in shape.spaces() {
             let root = table(take(zero));
@@ -234,15 +236,15 @@ impl Contender for Yardstick {
 }
 
 /// The yardstick without the list: `fork-shape` with a memset for every table.
-pub struct Zeroing;
+pub struct ZeroingYardstick;
 
-impl Contender for Zeroing {
+impl TableContender for ZeroingYardstick {
     fn name(&self) -> &'static str {
         "yardstick-zeroing"
     }
 
-    fn cases(&self) -> &'static [Case] {
-        &[Case::ForkShape]
+    fn cases(&self) -> &'static [TableCase] {
+        &[TableCase::ForkShape]
     }
 
     fn open(&mut self) {}
@@ -253,7 +255,7 @@ impl Contender for Zeroing {
     fn unmap(&mut self) {}
     fn close(&mut self) {}
 
-    fn fork_shape(&mut self, _way: usize, shape: &Shape) {
+    fn fork_shape(&mut self, _way: usize, shape: &ForkShape) {
         for space in shape.spaces() {
             let root = table(peer_pool::alloc_zeroed());
             for (virt, phys) in space.pages() {

@@ -29,12 +29,12 @@ impl Field {
 
 /// A parsed format.
 #[derive(Debug, Default)]
-pub(super) struct Format {
+pub(super) struct TracepointFormat {
     pub(super) id: u16,
     fields: HashMap<String, Field>,
 }
 
-impl Format {
+impl TracepointFormat {
     /// Parses a `format` file, or `events/header_page`, which has fields only.
     pub(super) fn parse(text: &str) -> Self {
         let mut format = Self::default();
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn a_format_file() {
-        let f = Format::parse(
+        let f = TracepointFormat::parse(
             "name: task_newtask\nID: 205\nformat:\n\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
              \tfield:u64 clone_flags;\toffset:32;\tsize:8;\tsigned:0;\n\tfield:char comm[16];\toffset:12;\tsize:16;\n\
              print fmt: \"field: x; offset:1; size:1\"\n",

@@ -41,13 +41,13 @@ impl Iterator for Merge<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::linux::raw::What;
+    use crate::record::linux::raw::RawKind;
 
     #[test]
     fn in_order_of_time() {
         let source = |pid, times: &[u64]| -> Box<dyn Iterator<Item = Raw>> {
             let raws: Vec<Raw> =
-                times.iter().map(|&time| Raw { time, cpu: 0, pid, what: What::Idle }).collect();
+                times.iter().map(|&time| Raw { time, cpu: 0, pid, what: RawKind::Idle }).collect();
             Box::new(raws.into_iter())
         };
         let merge = Merge::new(vec![source(0, &[1, 4, 4, 9]), source(1, &[]), source(2, &[2, 4, 10])]);

@@ -1,7 +1,7 @@
 //! Follows tasks and address spaces through the merged deliveries, and turns them into the events of a trace.
 use super::proc::{PAGE_SHIFT, USER_END};
 use super::queue::Queue;
-use super::raw::{Call, Made, NO_CPU, Raw, What};
+use super::raw::{Made, MmCall, NO_CPU, Raw, RawKind};
 use ptarmigan_trace::{CloneKind, Event, FaultFlags, Kind, MapFlags, Prot, Sampled, WriteError, Writer};
 use std::collections::HashMap;
 use std::io::Write;
@@ -15,14 +15,14 @@ const MOST_EARLY: usize = 1 << 16;
 
 /// An address space.
 #[derive(Default)]
-struct Space {
+struct SpaceUsers {
     /// Tasks that use it.
     users: u32,
     /// Of these, tasks that have stopped on their way out, or wait for the child of a vfork: they change nothing.
     still: u32,
 }
 
-struct Task {
+struct TaskState {
     number: u32,
     group: i32,
     space: u64,
@@ -33,7 +33,7 @@ struct Task {
     /// were read in the wrong order, is kept here.
     held: Option<Vec<Raw>>,
     /// A system call between its begin and its end, and the place in the queue kept for its event.
-    call: Option<(Call, [u64; 5], Option<u64>)>,
+    call: Option<(MmCall, [u64; 5], Option<u64>)>,
     /// When an execve that waits for the end of the other threads passed the point of no return.
     exec: Option<u64>,
     dying: bool,
@@ -55,12 +55,12 @@ pub(super) struct Seen {
 /// Where what an execve made is looked up: task and time.
 pub(super) type ExecLookup<'a> = &'a mut dyn FnMut(i32, u64) -> Option<Made>;
 
-pub(super) struct Model<'a, W: Write> {
+pub(super) struct TraceBuilder<'a, W: Write> {
     queue: Queue<W>,
-    tasks: HashMap<i32, Task>,
+    tasks: HashMap<i32, TaskState>,
     /// Tasks alive in each thread group.
     groups: HashMap<i32, u32>,
-    spaces: HashMap<u64, Space>,
+    spaces: HashMap<u64, SpaceUsers>,
     next_space: u64,
     next_task: u32,
     /// The first program has been started: what came before was the recorder's own doing.
@@ -72,9 +72,9 @@ pub(super) struct Model<'a, W: Write> {
     pub(super) seen: Seen,
 }
 
-impl<'a, W: Write> Model<'a, W> {
+impl<'a, W: Write> TraceBuilder<'a, W> {
     pub(super) fn new(writer: Writer<W>, root: i32, made: ExecLookup<'a>) -> Self {
-        let task = Task {
+        let task = TaskState {
             number: 0,
             group: root,
             space: 0,
@@ -89,7 +89,7 @@ impl<'a, W: Write> Model<'a, W> {
             queue: Queue::new(writer),
             tasks: HashMap::from([(root, task)]),
             groups: HashMap::from([(root, 1)]),
-            spaces: HashMap::from([(0, Space { users: 1, still: 0 })]),
+            spaces: HashMap::from([(0, SpaceUsers { users: 1, still: 0 })]),
             next_space: 1,
             next_task: 1,
             started: false,
@@ -103,7 +103,7 @@ impl<'a, W: Write> Model<'a, W> {
     /// Takes the next delivery in the order of time.
     pub(super) fn feed(&mut self, raw: Raw) -> Result<(), WriteError> {
         let pid = raw.pid;
-        if let What::ExecDone { old } = raw.what
+        if let RawKind::ExecDone { old } = raw.what
             && old != pid
             && self.tasks.contains_key(&old)
         {
@@ -127,7 +127,7 @@ impl<'a, W: Write> Model<'a, W> {
         if raw.cpu != NO_CPU {
             task.cpu = raw.cpu;
         }
-        let quiet = matches!(raw.what, What::Idle | What::TlbFlush { .. } | What::Exit);
+        let quiet = matches!(raw.what, RawKind::Idle | RawKind::TlbFlush { .. } | RawKind::Exit);
         if let Some(held) = &mut task.held
             && !quiet
         {
@@ -139,7 +139,7 @@ impl<'a, W: Write> Model<'a, W> {
 
     /// A delivery of a task that is not known: not a descendant, or one whose clone is delivered late.
     fn stranger(&mut self, raw: Raw) -> Result<(), WriteError> {
-        if matches!(raw.what, What::Idle | What::TlbFlush { .. }) || self.early_count >= MOST_EARLY {
+        if matches!(raw.what, RawKind::Idle | RawKind::TlbFlush { .. }) || self.early_count >= MOST_EARLY {
             self.seen.foreign += 1;
             return Ok(());
         }
@@ -151,7 +151,7 @@ impl<'a, W: Write> Model<'a, W> {
     fn take(&mut self, pid: i32, raw: Raw) -> Result<(), WriteError> {
         let Some(task) = self.tasks.get_mut(&pid) else { return Ok(()) };
         match raw.what {
-            What::Fault { address, code } => {
+            RawKind::Fault { address, code } => {
                 if let Some(when) = task.exec
                     && code & u64::from(FaultFlags::USER) == 0
                 {
@@ -165,8 +165,8 @@ impl<'a, W: Write> Model<'a, W> {
                     self.put(pid, Kind::Fault { page: address >> PAGE_SHIFT, flags })?;
                 }
             }
-            What::Clone { child, flags } => self.clone(pid, child, flags)?,
-            What::ExecStart => {
+            RawKind::Clone { child, flags } => self.clone(pid, child, flags)?,
+            RawKind::ExecStart => {
                 let alone = self.groups.get(&task.group) == Some(&1);
                 if alone {
                     self.exec(pid, raw.time)?;
@@ -175,26 +175,26 @@ impl<'a, W: Write> Model<'a, W> {
                     task.exec = Some(raw.time);
                 }
             }
-            What::ExecDone { .. } => {
+            RawKind::ExecDone { .. } => {
                 if let Some(when) = self.tasks.get_mut(&pid).and_then(|t| t.exec.take()) {
                     self.exec(pid, when)?;
                 }
             }
-            What::Exit => self.exit(pid)?,
-            What::Enter { call, args } => {
+            RawKind::Exit => self.exit(pid)?,
+            RawKind::Enter { call, args } => {
                 // A call whose end never came: its task was killed in it, or the end was lost.
                 if let Some((_, _, Some(place))) = task.call.replace((call, args, None)) {
                     self.queue.resolve(place, None)?;
                 }
             }
-            What::Locked => {
+            RawKind::Locked => {
                 if self.started
                     && let Some((_, _, place @ None)) = &mut task.call
                 {
                     *place = Some(self.queue.reserve());
                 }
             }
-            What::Leave { result } => {
+            RawKind::Leave { result } => {
                 if let Some((call, args, place)) = task.call.take() {
                     let (number, cpu) = (task.number, task.cpu);
                     let event = called(call, args, result).map(|kind| Event { task: number, cpu, kind });
@@ -208,20 +208,20 @@ impl<'a, W: Write> Model<'a, W> {
                     }
                 }
             }
-            What::Attached { start, pages, prot } => {
+            RawKind::Attached { start, pages, prot } => {
                 let flags = MapFlags(MapFlags::SHARED | MapFlags::ANON);
                 self.put(pid, Kind::Mmap { start, pages, prot, flags })?;
             }
-            What::Detached { start, pages } => self.put(pid, Kind::Munmap { start, pages })?,
-            What::Populated { start, pages } => {
+            RawKind::Detached { start, pages } => self.put(pid, Kind::Munmap { start, pages })?,
+            RawKind::Populated { start, pages } => {
                 self.put(pid, Kind::Madvise { start, pages, advice: libc::MADV_POPULATE_READ as u16 })?;
             }
-            What::TlbFlush { reason, pages } => {
+            RawKind::TlbFlush { reason, pages } => {
                 let pages = if pages >= 1 << 52 { 0 } else { pages };
                 self.put(pid, Kind::TlbFlush { pages, reason })?;
             }
-            What::Idle => self.put(pid, Kind::Idle)?,
-            What::Tables { tables, exit } => self.sample(pid, tables, exit)?,
+            RawKind::Idle => self.put(pid, Kind::Idle)?,
+            RawKind::Tables { tables, exit } => self.sample(pid, tables, exit)?,
         }
         Ok(())
     }
@@ -261,7 +261,7 @@ impl<'a, W: Write> Model<'a, W> {
         self.next_task += 1;
         self.put(pid, Kind::Clone { child: number, kind })?;
         let task =
-            Task { number, group, space, cpu, waiter, held: None, call: None, exec: None, dying: false };
+            TaskState { number, group, space, cpu, waiter, held: None, call: None, exec: None, dying: false };
         self.tasks.insert(child, task);
         let early = self.early.remove(&child).unwrap_or_default();
         self.early_count -= early.len();
@@ -277,7 +277,7 @@ impl<'a, W: Write> Model<'a, W> {
         let group = task.group;
         let waiter = task.waiter.take();
         let old = std::mem::replace(&mut task.space, self.next_space);
-        self.spaces.insert(self.next_space, Space { users: 1, still: 0 });
+        self.spaces.insert(self.next_space, SpaceUsers { users: 1, still: 0 });
         self.next_space += 1;
         self.leave_space(old, false);
         self.seen.execs += 1;
@@ -391,7 +391,7 @@ fn pages(bytes: u64) -> u64 {
 }
 
 /// The event of a system call, unless it failed or did nothing.
-fn called(call: Call, args: [u64; 5], result: i64) -> Option<Kind> {
+fn called(call: MmCall, args: [u64; 5], result: i64) -> Option<Kind> {
     if (-4095..0).contains(&result) {
         return None;
     }
@@ -400,7 +400,7 @@ fn called(call: Call, args: [u64; 5], result: i64) -> Option<Kind> {
     let len = end.saturating_sub(start);
     let prot = |bits: u64| Prot((bits & 7) as u8);
     let kind = match call {
-        Call::Mmap => {
+        MmCall::Mmap => {
             let has = |flag: i32, bit: u8| if d & flag as u64 != 0 { bit } else { 0 };
             let populate = d & libc::MAP_POPULATE as u64 != 0 && d & libc::MAP_NONBLOCK as u64 == 0;
             let flags = has(libc::MAP_ANONYMOUS, MapFlags::ANON)
@@ -417,19 +417,19 @@ fn called(call: Call, args: [u64; 5], result: i64) -> Option<Kind> {
                 flags: MapFlags(flags),
             }
         }
-        Call::Munmap => Kind::Munmap { start, pages: len },
-        Call::Brk => Kind::Brk { end: pages(result as u64) },
-        Call::Mremap => Kind::Mremap {
+        MmCall::Munmap => Kind::Munmap { start, pages: len },
+        MmCall::Brk => Kind::Brk { end: pages(result as u64) },
+        MmCall::Mremap => Kind::Mremap {
             from: start,
             old_pages: pages(b),
             to: result as u64 >> PAGE_SHIFT,
             new_pages: pages(c),
             keep: d & libc::MREMAP_DONTUNMAP as u64 != 0,
         },
-        Call::Mprotect => Kind::Mprotect { start, pages: len, prot: prot(c) },
-        Call::Madvise => Kind::Madvise { start, pages: len, advice: u16::try_from(c).ok()? },
+        MmCall::Mprotect => Kind::Mprotect { start, pages: len, prot: prot(c) },
+        MmCall::Madvise => Kind::Madvise { start, pages: len, advice: u16::try_from(c).ok()? },
         // Locking makes the pages present, as this advice does.
-        Call::Mlock => Kind::Madvise { start, pages: len, advice: libc::MADV_POPULATE_READ as u16 },
+        MmCall::Mlock => Kind::Madvise { start, pages: len, advice: libc::MADV_POPULATE_READ as u16 },
     };
     match kind {
         Kind::Munmap { pages: 0, .. } | Kind::Mprotect { pages: 0, .. } | Kind::Madvise { pages: 0, .. } => {
@@ -450,7 +450,7 @@ mod tests {
 
     /// Feeds deliveries of task 100 and its children, each with the next time; gives the events after the first
     /// program's start as (task, kind).
-    fn run(what: &[(i32, What)]) -> Vec<(u32, Kind)> {
+    fn run(what: &[(i32, RawKind)]) -> Vec<(u32, Kind)> {
         let header = Header::new("m", 4, Method::Synthetic);
         let writer = Writer::new(Vec::new(), &header, 1).expect("a good header");
         let mut made = |_: i32, _: u64| {
@@ -458,8 +458,8 @@ mod tests {
                 Area { start: 0x7_0000, pages: 4, prot: Prot(3), kind: AreaKind::Stack, shared: false };
             Some(Made { stack_end: 0x7_ffff, arg_pages: 1, heap: 0, areas: vec![area] })
         };
-        let mut model = Model::new(writer, 100, &mut made);
-        let start = [(100, What::Fault { address: 0x5000, code: 4 }), (100, What::ExecStart)];
+        let mut model = TraceBuilder::new(writer, 100, &mut made);
+        let start = [(100, RawKind::Fault { address: 0x5000, code: 4 }), (100, RawKind::ExecStart)];
         for (time, (pid, what)) in start.iter().chain(what).enumerate() {
             let raw = Raw { time: time as u64, cpu: 0, pid: *pid, what: what.clone() };
             model.feed(raw).expect("memory takes everything");
@@ -477,12 +477,12 @@ mod tests {
         events[2..].iter().map(|e| (e.task, e.kind)).collect()
     }
 
-    fn fault(pid: i32, page: u64) -> (i32, What) {
-        (pid, What::Fault { address: page << PAGE_SHIFT, code: 6 })
+    fn fault(pid: i32, page: u64) -> (i32, RawKind) {
+        (pid, RawKind::Fault { address: page << PAGE_SHIFT, code: 6 })
     }
 
-    fn clone(pid: i32, child: i32, flags: u64) -> (i32, What) {
-        (pid, What::Clone { child, flags })
+    fn clone(pid: i32, child: i32, flags: u64) -> (i32, RawKind) {
+        (pid, RawKind::Clone { child, flags })
     }
 
     fn faulted(page: u64) -> Kind {
@@ -505,13 +505,13 @@ mod tests {
             clone(100, 101, VFORK),
             fault(101, 1),
             fault(100, 2),
-            (101, What::ExecStart),
+            (101, RawKind::ExecStart),
             fault(101, 3),
             fault(100, 4),
         ]);
         assert_eq!(events[0], (0, Kind::Clone { child: 1, kind: CloneKind::Vfork }));
         assert_eq!(order(&events), [(1, Some(1)), (1, None), (0, Some(2)), (1, Some(3)), (0, Some(4))]);
-        let events = run(&[clone(100, 101, VFORK), fault(100, 2), (101, What::Exit)]);
+        let events = run(&[clone(100, 101, VFORK), fault(100, 2), (101, RawKind::Exit)]);
         assert_eq!(events[1..], [(1, Kind::Exit { last: true }), (0, faulted(2))]);
     }
 
@@ -519,11 +519,11 @@ mod tests {
     fn a_thread_that_calls_execve_takes_the_first_number() {
         let events = run(&[
             clone(100, 101, THREAD),
-            (101, What::ExecStart),
+            (101, RawKind::ExecStart),
             fault(100, 1),
-            (100, What::Exit),
+            (100, RawKind::Exit),
             fault(100, 2),
-            (100, What::ExecDone { old: 101 }),
+            (100, RawKind::ExecDone { old: 101 }),
             fault(100, 3),
         ]);
         // What carries the first number after its own end is the thread, in its new address space.
@@ -531,10 +531,10 @@ mod tests {
         // The end of the first task is not always reported.
         let events = run(&[
             clone(100, 101, THREAD),
-            (101, What::ExecStart),
-            (100, What::ExecDone { old: 101 }),
+            (101, RawKind::ExecStart),
+            (100, RawKind::ExecDone { old: 101 }),
             fault(100, 3),
-            (100, What::Exit),
+            (100, RawKind::Exit),
         ]);
         assert!(events.contains(&(0, Kind::Exit { last: false })));
         assert_eq!(order(&events), [(1, None), (1, Some(3))]);
@@ -543,24 +543,24 @@ mod tests {
 
     #[test]
     fn children_may_be_reported_before_their_clone() {
-        let events = run(&[fault(101, 7), clone(100, 101, 0), fault(999, 1), (998, What::Idle)]);
+        let events = run(&[fault(101, 7), clone(100, 101, 0), fault(999, 1), (998, RawKind::Idle)]);
         assert_eq!(events, [(0, Kind::Clone { child: 1, kind: CloneKind::Fork }), (1, faulted(7))]);
     }
 
     #[test]
     fn calls_stand_where_they_took_effect() {
-        let enter = |pid, call, args| (pid, What::Enter { call, args });
+        let enter = |pid, call, args| (pid, RawKind::Enter { call, args });
         let events = run(&[
             clone(100, 101, THREAD),
-            enter(100, Call::Munmap, [0x1000, 0x1001, 0, 0, 0]),
-            (100, What::Locked),
-            enter(101, Call::Mmap, [0, 1, 3, 0x22, 0]),
-            (101, What::Locked),
-            (101, What::Leave { result: 0x1000 }),
+            enter(100, MmCall::Munmap, [0x1000, 0x1001, 0, 0, 0]),
+            (100, RawKind::Locked),
+            enter(101, MmCall::Mmap, [0, 1, 3, 0x22, 0]),
+            (101, RawKind::Locked),
+            (101, RawKind::Leave { result: 0x1000 }),
             fault(101, 1),
-            (100, What::Leave { result: 0 }),
-            enter(100, Call::Mprotect, [0x1000, 0x1000, 1, 0, 0]),
-            (100, What::Leave { result: -12 }),
+            (100, RawKind::Leave { result: 0 }),
+            enter(100, MmCall::Mprotect, [0x1000, 0x1000, 1, 0, 0]),
+            (100, RawKind::Leave { result: -12 }),
         ]);
         let mmap = Kind::Mmap { start: 1, pages: 1, prot: Prot(3), flags: MapFlags(MapFlags::ANON) };
         assert_eq!(events[1..], [(0, Kind::Munmap { start: 1, pages: 2 }), (1, mmap), (1, faulted(1))]);
@@ -568,8 +568,8 @@ mod tests {
 
     #[test]
     fn counts_of_tables_need_quiet() {
-        let tables = |pid, tables, exit| (pid, What::Tables { tables, exit });
-        let truths = |what: &[(i32, What)]| -> Vec<u32> {
+        let tables = |pid, tables, exit| (pid, RawKind::Tables { tables, exit });
+        let truths = |what: &[(i32, RawKind)]| -> Vec<u32> {
             let pick =
                 |(_, k): &(u32, Kind)| if let Kind::Truth { tables, .. } = k { Some(*tables) } else { None };
             run(what).iter().filter_map(pick).collect()
@@ -583,10 +583,10 @@ mod tests {
 
     #[test]
     fn flags_of_mmap() {
-        let kind = called(Call::Mmap, [0, 4097, 5, 0x8000 | 0x100 | 0x10 | 3, 0], 0x7000);
+        let kind = called(MmCall::Mmap, [0, 4097, 5, 0x8000 | 0x100 | 0x10 | 3, 0], 0x7000);
         let flags = MapFlags::POPULATE | MapFlags::GROWSDOWN | MapFlags::FIXED | MapFlags::SHARED;
         assert_eq!(kind, Some(Kind::Mmap { start: 7, pages: 2, prot: Prot(5), flags: MapFlags(flags) }));
-        assert_eq!(called(Call::Mprotect, [0x1000, 0, 1, 0, 0], 0), None);
-        assert_eq!(called(Call::Madvise, [u64::MAX - 4095, u64::MAX, 70_000, 0, 0], 0), None);
+        assert_eq!(called(MmCall::Mprotect, [0x1000, 0, 1, 0, 0], 0), None);
+        assert_eq!(called(MmCall::Madvise, [u64::MAX - 4095, u64::MAX, 70_000, 0, 0], 0), None);
     }
 }

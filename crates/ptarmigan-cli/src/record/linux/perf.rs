@@ -1,5 +1,5 @@
 //! User-mode page faults from the perf event that anybody may open, through one ring buffer for each CPU.
-use super::raw::{Raw, What};
+use super::raw::{Raw, RawKind};
 use super::spill::Spill;
 use crate::error::{Context, Failure};
 use perf_event_open_sys::bindings as b;
@@ -20,22 +20,22 @@ const PAGE: usize = 4096;
 const NOTE: usize = 24;
 
 /// A ring buffer shared with the kernel.
-struct Ring {
+struct PerfRing {
     fd: OwnedFd,
     base: *mut u8,
 }
 
 // SAFETY: the mapping is used by whoever owns the Ring, one thread at a time.
-unsafe impl Send for Ring {}
+unsafe impl Send for PerfRing {}
 
-impl Drop for Ring {
+impl Drop for PerfRing {
     fn drop(&mut self) {
         // SAFETY: `base` is the start of a mapping of this length that nobody else knows of. A failure leaks it.
         let _ = unsafe { munmap(self.base.cast(), PAGE + RING) };
     }
 }
 
-impl Ring {
+impl PerfRing {
     fn open(pid: i32, cpu: u16) -> io::Result<Self> {
         let mut attr = b::perf_event_attr {
             size: size_of::<b::perf_event_attr>() as u32,
@@ -135,7 +135,7 @@ fn cpus(which: &str) -> Vec<u16> {
 }
 
 /// The running events of one command.
-pub(super) struct Faults {
+pub(super) struct PerfFaults {
     readers: Vec<JoinHandle<io::Result<u64>>>,
     stop: Arc<AtomicBool>,
     online: Vec<u16>,
@@ -143,7 +143,7 @@ pub(super) struct Faults {
     pub(super) bytes: Arc<AtomicU64>,
 }
 
-impl Drop for Faults {
+impl Drop for PerfFaults {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::SeqCst);
         for reader in self.readers.drain(..) {
@@ -152,14 +152,14 @@ impl Drop for Faults {
     }
 }
 
-impl Faults {
+impl PerfFaults {
     /// Starts recording `pid` and all that it will create.
     pub(super) fn start(pid: i32, spill: &Spill) -> Result<Self, Failure> {
         let online = cpus("online");
         let (stop, bytes) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
         let mut faults = Self { readers: Vec::new(), stop, online: online.clone(), bytes };
         for cpu in online {
-            let ring = Ring::open(pid, cpu).map_err(|e| {
+            let ring = PerfRing::open(pid, cpu).map_err(|e| {
                 Failure::new(format!(
                     "perf: page faults cannot be recorded ({e}); kernel.perf_event_paranoid must be 2 or less"
                 ))
@@ -227,7 +227,7 @@ impl Iterator for CpuFaults {
         self.0.read_exact(&mut note).ok()?;
         let word = |at: usize| u32::from_le_bytes([note[at], note[at + 1], note[at + 2], note[at + 3]]);
         let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
-        let what = What::Fault { address: long(8), code: FaultFlags::USER.into() };
+        let what = RawKind::Fault { address: long(8), code: FaultFlags::USER.into() };
         Some(Raw { time: long(0), cpu: word(20) as u16, pid: word(16) as i32, what })
     }
 }

@@ -9,7 +9,7 @@ use std::io::Write;
 /// More events than this do not wait for one system call.
 const LONGEST: usize = 1 << 20;
 
-enum Slot {
+enum QueuedEvent {
     Known(Event),
     Waiting,
     Nothing,
@@ -17,7 +17,7 @@ enum Slot {
 
 pub(super) struct Queue<W: Write> {
     writer: Writer<W>,
-    slots: VecDeque<Slot>,
+    slots: VecDeque<QueuedEvent>,
     /// Number of the first slot.
     first: u64,
     refused: u64,
@@ -33,9 +33,9 @@ impl<W: Write> Queue<W> {
             self.first += 1;
             return self.write(&e);
         }
-        self.slots.push_back(Slot::Known(e));
+        self.slots.push_back(QueuedEvent::Known(e));
         if self.slots.len() > LONGEST {
-            self.slots[0] = Slot::Nothing;
+            self.slots[0] = QueuedEvent::Nothing;
             return self.drain();
         }
         Ok(())
@@ -43,7 +43,7 @@ impl<W: Write> Queue<W> {
 
     /// Keeps a place.
     pub(super) fn reserve(&mut self) -> u64 {
-        self.slots.push_back(Slot::Waiting);
+        self.slots.push_back(QueuedEvent::Waiting);
         self.first + self.slots.len() as u64 - 1
     }
 
@@ -51,8 +51,8 @@ impl<W: Write> Queue<W> {
     pub(super) fn resolve(&mut self, place: u64, e: Option<Event>) -> Result<(), WriteError> {
         let slot = place.checked_sub(self.first).and_then(|at| self.slots.get_mut(at as usize));
         match (slot, e) {
-            (Some(slot), Some(e)) => *slot = Slot::Known(e),
-            (Some(slot), None) => *slot = Slot::Nothing,
+            (Some(slot), Some(e)) => *slot = QueuedEvent::Known(e),
+            (Some(slot), None) => *slot = QueuedEvent::Nothing,
             // It waited too long and its place is gone.
             (None, Some(e)) => return self.push(e),
             (None, None) => {}
@@ -63,9 +63,9 @@ impl<W: Write> Queue<W> {
     fn drain(&mut self) -> Result<(), WriteError> {
         while let Some(slot) = self.slots.front() {
             match *slot {
-                Slot::Waiting => break,
-                Slot::Known(e) => self.write(&e)?,
-                Slot::Nothing => {}
+                QueuedEvent::Waiting => break,
+                QueuedEvent::Known(e) => self.write(&e)?,
+                QueuedEvent::Nothing => {}
             }
             self.slots.pop_front();
             self.first += 1;
@@ -87,7 +87,7 @@ impl<W: Write> Queue<W> {
     /// Writes what is left; what still waits never came. Says how many events the writer did not take.
     pub(super) fn finish(mut self) -> Result<(Writer<W>, u64), WriteError> {
         for slot in std::mem::take(&mut self.slots) {
-            if let Slot::Known(e) = slot {
+            if let QueuedEvent::Known(e) = slot {
                 self.write(&e)?;
             }
         }

@@ -7,7 +7,7 @@ pub(super) const NO_CPU: u16 = u16::MAX;
 
 /// The system calls that change an address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Call {
+pub(super) enum MmCall {
     Mmap,
     Munmap,
     Brk,
@@ -17,14 +17,14 @@ pub(super) enum Call {
     Mlock,
 }
 
-impl Call {
+impl MmCall {
     pub(super) const ALL: [Self; 7] =
         [Self::Mmap, Self::Munmap, Self::Brk, Self::Mremap, Self::Mprotect, Self::Madvise, Self::Mlock];
 }
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum What {
+pub(super) enum RawKind {
     /// A page fault, with the error code of x86.
     Fault {
         address: u64,
@@ -45,7 +45,7 @@ pub(super) enum What {
     Exit,
     /// A system call begins.
     Enter {
-        call: Call,
+        call: MmCall,
         args: [u64; 5],
     },
     /// The task holds its address space for writing.
@@ -89,7 +89,7 @@ pub(super) struct Raw {
     pub(super) time: u64,
     pub(super) cpu: u16,
     pub(super) pid: i32,
-    pub(super) what: What,
+    pub(super) what: RawKind,
 }
 
 /// What `execve` made.
@@ -107,23 +107,23 @@ impl Raw {
     pub(super) fn encode(&self) -> Vec<u64> {
         let mut w = vec![0, self.time, u64::from(self.cpu), self.pid as u32 as u64];
         match &self.what {
-            What::Fault { address, code } => w.extend([0, *address, *code]),
-            What::Clone { child, flags } => w.extend([1, *child as u32 as u64, *flags]),
-            What::ExecStart => w.push(2),
-            What::ExecDone { old } => w.extend([3, *old as u32 as u64]),
-            What::Exit => w.push(4),
-            What::Enter { call, args } => {
+            RawKind::Fault { address, code } => w.extend([0, *address, *code]),
+            RawKind::Clone { child, flags } => w.extend([1, *child as u32 as u64, *flags]),
+            RawKind::ExecStart => w.push(2),
+            RawKind::ExecDone { old } => w.extend([3, *old as u32 as u64]),
+            RawKind::Exit => w.push(4),
+            RawKind::Enter { call, args } => {
                 w.extend([5, *call as u64]);
                 w.extend(args);
             }
-            What::Locked => w.push(6),
-            What::Leave { result } => w.extend([7, *result as u64]),
-            What::Attached { start, pages, prot } => w.extend([8, *start, *pages, u64::from(prot.0)]),
-            What::Detached { start, pages } => w.extend([9, *start, *pages]),
-            What::Populated { start, pages } => w.extend([13, *start, *pages]),
-            What::TlbFlush { reason, pages } => w.extend([10, u64::from(*reason), *pages]),
-            What::Idle => w.push(11),
-            What::Tables { tables, exit } => w.extend([12, u64::from(*tables), u64::from(*exit)]),
+            RawKind::Locked => w.push(6),
+            RawKind::Leave { result } => w.extend([7, *result as u64]),
+            RawKind::Attached { start, pages, prot } => w.extend([8, *start, *pages, u64::from(prot.0)]),
+            RawKind::Detached { start, pages } => w.extend([9, *start, *pages]),
+            RawKind::Populated { start, pages } => w.extend([13, *start, *pages]),
+            RawKind::TlbFlush { reason, pages } => w.extend([10, u64::from(*reason), *pages]),
+            RawKind::Idle => w.push(11),
+            RawKind::Tables { tables, exit } => w.extend([12, u64::from(*tables), u64::from(*exit)]),
         }
         w[0] = w.len() as u64 - 1;
         w
@@ -133,24 +133,24 @@ impl Raw {
     pub(super) fn decode(w: &[u64]) -> Option<Self> {
         let [time, cpu, pid, tag, rest @ ..] = w else { return None };
         let what = match (*tag, rest) {
-            (0, [address, code]) => What::Fault { address: *address, code: *code },
-            (1, [child, flags]) => What::Clone { child: *child as i32, flags: *flags },
-            (2, []) => What::ExecStart,
-            (3, [old]) => What::ExecDone { old: *old as i32 },
-            (4, []) => What::Exit,
+            (0, [address, code]) => RawKind::Fault { address: *address, code: *code },
+            (1, [child, flags]) => RawKind::Clone { child: *child as i32, flags: *flags },
+            (2, []) => RawKind::ExecStart,
+            (3, [old]) => RawKind::ExecDone { old: *old as i32 },
+            (4, []) => RawKind::Exit,
             (5, [call, a, b, c, d, e]) => {
-                What::Enter { call: *Call::ALL.get(*call as usize)?, args: [*a, *b, *c, *d, *e] }
+                RawKind::Enter { call: *MmCall::ALL.get(*call as usize)?, args: [*a, *b, *c, *d, *e] }
             }
-            (6, []) => What::Locked,
-            (7, [result]) => What::Leave { result: *result as i64 },
+            (6, []) => RawKind::Locked,
+            (7, [result]) => RawKind::Leave { result: *result as i64 },
             (8, [start, pages, prot]) => {
-                What::Attached { start: *start, pages: *pages, prot: Prot(*prot as u8) }
+                RawKind::Attached { start: *start, pages: *pages, prot: Prot(*prot as u8) }
             }
-            (9, [start, pages]) => What::Detached { start: *start, pages: *pages },
-            (10, [reason, pages]) => What::TlbFlush { reason: *reason as u8, pages: *pages },
-            (11, []) => What::Idle,
-            (13, [start, pages]) => What::Populated { start: *start, pages: *pages },
-            (12, [tables, exit]) => What::Tables { tables: *tables as u32, exit: *exit != 0 },
+            (9, [start, pages]) => RawKind::Detached { start: *start, pages: *pages },
+            (10, [reason, pages]) => RawKind::TlbFlush { reason: *reason as u8, pages: *pages },
+            (11, []) => RawKind::Idle,
+            (13, [start, pages]) => RawKind::Populated { start: *start, pages: *pages },
+            (12, [tables, exit]) => RawKind::Tables { tables: *tables as u32, exit: *exit != 0 },
             _ => return None,
         };
         Some(Self { time: *time, cpu: *cpu as u16, pid: *pid as i32, what })
@@ -205,20 +205,20 @@ mod tests {
     #[test]
     fn words_and_back() {
         let all = [
-            What::Fault { address: u64::MAX, code: 7 },
-            What::Clone { child: 9, flags: 0x1_0000_0100 },
-            What::ExecStart,
-            What::ExecDone { old: 3 },
-            What::Exit,
-            What::Enter { call: Call::Madvise, args: [1, 2, 3, 4, 5] },
-            What::Locked,
-            What::Leave { result: -12 },
-            What::Attached { start: 1, pages: 2, prot: Prot(3) },
-            What::Detached { start: 1, pages: 2 },
-            What::Populated { start: 1, pages: 2 },
-            What::TlbFlush { reason: 4, pages: u64::MAX },
-            What::Idle,
-            What::Tables { tables: 17, exit: true },
+            RawKind::Fault { address: u64::MAX, code: 7 },
+            RawKind::Clone { child: 9, flags: 0x1_0000_0100 },
+            RawKind::ExecStart,
+            RawKind::ExecDone { old: 3 },
+            RawKind::Exit,
+            RawKind::Enter { call: MmCall::Madvise, args: [1, 2, 3, 4, 5] },
+            RawKind::Locked,
+            RawKind::Leave { result: -12 },
+            RawKind::Attached { start: 1, pages: 2, prot: Prot(3) },
+            RawKind::Detached { start: 1, pages: 2 },
+            RawKind::Populated { start: 1, pages: 2 },
+            RawKind::TlbFlush { reason: 4, pages: u64::MAX },
+            RawKind::Idle,
+            RawKind::Tables { tables: 17, exit: true },
         ];
         for what in all {
             let raw = Raw { time: 1 << 60, cpu: 5, pid: 4_000_000, what };

@@ -1,5 +1,5 @@
 //! The kernel's ring-buffer pages, as `trace_pipe_raw` gives them (`events/header_page`, `events/header_event`).
-use super::format::Format;
+use super::format::TracepointFormat;
 
 /// Entry types above the lengths: padding, a longer time step, an absolute time.
 const PADDING: u32 = 29;
@@ -8,7 +8,7 @@ const TIME_STAMP: u32 = 31;
 
 /// Where things are in a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Layout {
+pub(super) struct PageLayout {
     /// Bytes in a page.
     pub(super) size: usize,
     time: usize,
@@ -16,10 +16,10 @@ pub(super) struct Layout {
     data: usize,
 }
 
-impl Layout {
+impl PageLayout {
     /// From `events/header_page` and the size of a sub-buffer in bytes.
     pub(super) fn new(header_page: &str, size: usize) -> Option<Self> {
-        let f = Format::parse(header_page);
+        let f = TracepointFormat::parse(header_page);
         let at = |name| f.field(name).map(|f| f.offset());
         let layout = Self { size, time: at("timestamp")?, commit: at("commit")?, data: at("data")? };
         (layout.data + 8 <= size).then_some(layout)
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn a_page_by_hand() {
-        let layout = Layout::new(HEADER, 4096).expect("a layout");
+        let layout = PageLayout::new(HEADER, 4096).expect("a layout");
         let mut page = 1000u64.to_le_bytes().to_vec();
         let mut data: Vec<u8> = Vec::new();
         data.extend((2u32 | 5 << 5).to_le_bytes());

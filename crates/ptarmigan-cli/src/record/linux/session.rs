@@ -1,7 +1,7 @@
 //! One recording from start to end.
 use super::merge::Merge;
-use super::model::Model;
-use super::perf::Faults;
+use super::model::TraceBuilder;
+use super::perf::PerfFaults;
 use super::raw::Raw;
 use super::spill::{Notes, Spill};
 use super::sys::{self, Start, Started};
@@ -9,7 +9,7 @@ use super::tracefs::Instance;
 use super::tracer::{self, Ended, Tracer};
 use super::{signals, spill};
 use crate::error::{Context, Failure};
-use crate::record::args::{Args, MethodChoice};
+use crate::record::args::{MethodChoice, RecordArgs};
 use crate::{bar, print};
 use indicatif::ProgressBar;
 use ptarmigan_trace::{Header, Method, Unseen, Writer};
@@ -22,12 +22,12 @@ use std::sync::atomic::Ordering;
 /// What delivers the faults, and with tracefs all else.
 enum Source {
     Tracefs(Instance),
-    Perf(Faults),
+    Perf(PerfFaults),
 }
 
 type Streams = Vec<Box<dyn Iterator<Item = Raw>>>;
 
-pub(in crate::record) fn run(args: &Args) -> Result<ExitCode, Failure> {
+pub(in crate::record) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
     let output = &args.output;
     if output.file_name().is_none() || output.is_dir() {
         return Err(Failure::new(format!("{}: not the name of a file", output.display())));
@@ -112,7 +112,7 @@ fn choose(choice: MethodChoice) -> Result<Method, Failure> {
 fn begin(started: &Started, instance: Option<Instance>, spill: &Spill) -> Result<Source, Failure> {
     let recording = sys::seize(started.pid).context("ptrace is refused").and_then(|()| match &instance {
         Some(instance) => instance.start(started.pid).map(|()| None),
-        None => Faults::start(started.pid, spill).map(Some),
+        None => PerfFaults::start(started.pid, spill).map(Some),
     });
     if recording.is_err() {
         // It holds the files of the instance open until it is gone, and the instance cannot be removed before.
@@ -129,7 +129,7 @@ fn begin(started: &Started, instance: Option<Instance>, spill: &Spill) -> Result
 fn cpus(source: &Source) -> u16 {
     match source {
         Source::Tracefs(i) => i.cpus(),
-        Source::Perf(_) => Faults::cpus(),
+        Source::Perf(_) => PerfFaults::cpus(),
     }
 }
 
@@ -142,7 +142,7 @@ fn unseen(source: &Source) -> Unseen {
 }
 
 /// The name of the workload: never a path.
-fn name(args: &Args) -> String {
+fn name(args: &RecordArgs) -> String {
     args.name.clone().unwrap_or_else(|| {
         Path::new(&args.command[0]).file_name().unwrap_or_default().to_string_lossy().into_owned()
     })
@@ -177,7 +177,7 @@ fn not_started(started: &mut Started, command: &str) -> Option<Failure> {
 
 /// Merges all deliveries into the trace, and puts it in place when it is whole.
 fn write(
-    args: &Args,
+    args: &RecordArgs,
     header: &Header,
     root: i32,
     spill: &Spill,
@@ -191,7 +191,7 @@ fn write(
     let writer = Writer::new(out, header, args.level).context(&problem)?;
     let progress = bar::spinner();
     let mut lookup = |pid, time| execs.after(pid, time);
-    let mut model = Model::new(writer, root, &mut lookup);
+    let mut model = TraceBuilder::new(writer, root, &mut lookup);
     for (n, raw) in Merge::new(streams).enumerate() {
         if n % (1 << 16) == 0 {
             progress.set_message(format!("writing: {n} events"));

@@ -1,7 +1,7 @@
 //! The tracepoints, through a tracefs instance of our own.
-use super::format::{Field, Format};
-use super::raw::{Call, Raw, What};
-use super::ring::Layout;
+use super::format::{Field, TracepointFormat};
+use super::raw::{MmCall, Raw, RawKind};
+use super::ring::PageLayout;
 use super::spill::Spill;
 use crate::error::{Context, Failure};
 use std::collections::HashMap;
@@ -29,7 +29,7 @@ enum Point {
     ExecStart,
     ExecDone,
     Exit,
-    Enter(Call),
+    Enter(MmCall),
     Leave,
     Locked,
     TlbFlush,
@@ -61,16 +61,16 @@ fn wanted() -> Vec<Wanted> {
             &[],
         ),
     ];
-    let calls: [(&str, Call, &'static [&'static str]); 9] = [
-        ("mmap", Call::Mmap, &["addr", "len", "prot", "flags"]),
-        ("munmap", Call::Munmap, &["addr", "len"]),
-        ("brk", Call::Brk, &["brk"]),
-        ("mremap", Call::Mremap, &["addr", "old_len", "new_len", "flags"]),
-        ("mprotect", Call::Mprotect, &["start", "len", "prot"]),
-        ("pkey_mprotect", Call::Mprotect, &["start", "len", "prot"]),
-        ("madvise", Call::Madvise, &["start", "len_in", "behavior"]),
-        ("mlock", Call::Mlock, &["start", "len"]),
-        ("mlock2", Call::Mlock, &["start", "len"]),
+    let calls: [(&str, MmCall, &'static [&'static str]); 9] = [
+        ("mmap", MmCall::Mmap, &["addr", "len", "prot", "flags"]),
+        ("munmap", MmCall::Munmap, &["addr", "len"]),
+        ("brk", MmCall::Brk, &["brk"]),
+        ("mremap", MmCall::Mremap, &["addr", "old_len", "new_len", "flags"]),
+        ("mprotect", MmCall::Mprotect, &["start", "len", "prot"]),
+        ("pkey_mprotect", MmCall::Mprotect, &["start", "len", "prot"]),
+        ("madvise", MmCall::Madvise, &["start", "len_in", "behavior"]),
+        ("mlock", MmCall::Mlock, &["start", "len"]),
+        ("mlock2", MmCall::Mlock, &["start", "len"]),
     ];
     for (name, call, fields) in calls {
         all.push((format!("syscalls/sys_enter_{name}"), Point::Enter(call), None, fields));
@@ -81,7 +81,10 @@ fn wanted() -> Vec<Wanted> {
 
 /// Without these there is no recording; the others may be missing from a kernel, and then are.
 fn required(p: Point) -> bool {
-    !matches!(p, Point::Locked | Point::TlbFlush | Point::Enter(Call::Mlock | Call::Mprotect) | Point::Leave)
+    !matches!(
+        p,
+        Point::Locked | Point::TlbFlush | Point::Enter(MmCall::Mlock | MmCall::Mprotect) | Point::Leave
+    )
 }
 
 /// How a record is read.
@@ -94,7 +97,7 @@ struct Reading {
 /// Turns ring-buffer records into deliveries.
 #[derive(Clone, Debug)]
 pub(super) struct Decoder {
-    layout: Layout,
+    layout: PageLayout,
     kind: Field,
     pid: Field,
     readings: HashMap<u16, Reading>,
@@ -106,22 +109,22 @@ impl Decoder {
         let pid = self.pid.get(record)? as i32;
         let f = |i: usize| reading.fields.get(i).and_then(|f| f.get(record));
         let what = match reading.point {
-            Point::Fault => What::Fault { address: f(0)?, code: f(1)? },
-            Point::Clone => What::Clone { child: f(0)? as i32, flags: f(1)? },
-            Point::ExecStart => What::ExecStart,
-            Point::ExecDone => What::ExecDone { old: f(0)? as i32 },
-            Point::Exit => What::Exit,
+            Point::Fault => RawKind::Fault { address: f(0)?, code: f(1)? },
+            Point::Clone => RawKind::Clone { child: f(0)? as i32, flags: f(1)? },
+            Point::ExecStart => RawKind::ExecStart,
+            Point::ExecDone => RawKind::ExecDone { old: f(0)? as i32 },
+            Point::Exit => RawKind::Exit,
             Point::Enter(call) => {
                 let mut args = [0; 5];
                 for (i, arg) in args.iter_mut().enumerate() {
                     *arg = f(i).unwrap_or(0);
                 }
-                What::Enter { call, args }
+                RawKind::Enter { call, args }
             }
-            Point::Leave => What::Leave { result: f(0)? as i64 },
-            Point::Locked => What::Locked,
-            Point::TlbFlush => What::TlbFlush { reason: f(0)? as u8, pages: f(1)? },
-            Point::Idle => What::Idle,
+            Point::Leave => RawKind::Leave { result: f(0)? as i64 },
+            Point::Locked => RawKind::Locked,
+            Point::TlbFlush => RawKind::TlbFlush { reason: f(0)? as u8, pages: f(1)? },
+            Point::Idle => RawKind::Idle,
         };
         Some(Raw { time, cpu, pid, what })
     }
@@ -311,7 +314,7 @@ fn decoder(dir: &Path) -> Result<Decoder, Failure> {
     let kib = read("buffer_subbuf_size_kb").ok().and_then(|s| s.trim().parse::<usize>().ok()).unwrap_or(4);
     let strange = |what: &str| Failure::new(format!("tracefs: {what} is not as expected"));
     let header = read_once(&Path::new(ROOT).join("events/header_page")).context("tracefs: header_page")?;
-    let layout = Layout::new(&header, kib << 10).ok_or_else(|| strange("header_page"))?;
+    let layout = PageLayout::new(&header, kib << 10).ok_or_else(|| strange("header_page"))?;
     let (mut kind, mut pid, mut readings) = (None, None, HashMap::new());
     for (event, point, _, fields) in wanted() {
         let Ok(text) = read(&format!("events/{event}/format")) else {
@@ -320,7 +323,7 @@ fn decoder(dir: &Path) -> Result<Decoder, Failure> {
             }
             continue;
         };
-        let format = Format::parse(&text);
+        let format = TracepointFormat::parse(&text);
         kind = kind.or(format.field("common_type"));
         pid = pid.or(format.field("common_pid"));
         let fields: Option<Vec<Field>> = fields.iter().map(|f| format.field(f)).collect();

@@ -3,7 +3,7 @@
 //! Always: at each execve (before: `VmPTE` of the old address space; after: the areas that execve made) and at
 //! each exit (`VmPTE`). With the `perf` method also at clones and at the system calls that change an address space.
 use super::proc;
-use super::raw::{Call, Made, NO_CPU, Raw, What};
+use super::raw::{Made, MmCall, NO_CPU, Raw, RawKind};
 use super::spill::Notes;
 use super::{signals, sys};
 use crate::error::{Context, Failure};
@@ -27,15 +27,15 @@ pub(super) const MM_STOPS: [i64; 9] = [
     libc::SYS_mlock2,
 ];
 
-fn call_of(number: i64) -> Option<Call> {
+fn call_of(number: i64) -> Option<MmCall> {
     Some(match number {
-        libc::SYS_mmap => Call::Mmap,
-        libc::SYS_munmap => Call::Munmap,
-        libc::SYS_brk => Call::Brk,
-        libc::SYS_mremap => Call::Mremap,
-        libc::SYS_mprotect | libc::SYS_pkey_mprotect => Call::Mprotect,
-        libc::SYS_madvise => Call::Madvise,
-        libc::SYS_mlock | libc::SYS_mlock2 => Call::Mlock,
+        libc::SYS_mmap => MmCall::Mmap,
+        libc::SYS_munmap => MmCall::Munmap,
+        libc::SYS_brk => MmCall::Brk,
+        libc::SYS_mremap => MmCall::Mremap,
+        libc::SYS_mprotect | libc::SYS_pkey_mprotect => MmCall::Mprotect,
+        libc::SYS_madvise => MmCall::Madvise,
+        libc::SYS_mlock | libc::SYS_mlock2 => MmCall::Mlock,
         _ => return None,
     })
 }
@@ -47,7 +47,7 @@ const SPILL: &str = "the temporary files next to the output";
 
 /// A system call that was stopped at its beginning, to be looked at again at its end.
 enum Pending {
-    Call,
+    MmCall,
     Attach,
     Detach { start: u64, pages: u64 },
     LockAll,
@@ -133,7 +133,7 @@ impl<'a> Tracer<'a> {
         }
     }
 
-    fn note(&mut self, pid: i32, what: What) -> std::io::Result<()> {
+    fn note(&mut self, pid: i32, what: RawKind) -> std::io::Result<()> {
         self.notes.event(&Raw { time: sys::now(), cpu: NO_CPU, pid, what })
     }
 
@@ -143,10 +143,10 @@ impl<'a> Tracer<'a> {
         let resumed = match event {
             libc::PTRACE_EVENT_EXIT => {
                 if let Some(tables) = proc::tables(pid) {
-                    self.note(pid, What::Tables { tables, exit: true })?;
+                    self.note(pid, RawKind::Tables { tables, exit: true })?;
                 }
                 if self.full {
-                    self.note(pid, What::Exit)?;
+                    self.note(pid, RawKind::Exit)?;
                     self.end_turn(pid, true)?;
                 }
                 sys::resume(pid, 0)
@@ -164,17 +164,17 @@ impl<'a> Tracer<'a> {
                 // The other threads are gone, whatever they were about to do.
                 self.turns.remove(&pid);
                 if self.full {
-                    self.note(old, What::ExecStart)?;
+                    self.note(old, RawKind::ExecStart)?;
                 }
                 let made = Made::look(pid);
                 self.notes.made(sys::now(), pid, &made)?;
                 if self.full {
-                    self.note(pid, What::ExecDone { old })?;
+                    self.note(pid, RawKind::ExecDone { old })?;
                     // What execve touched itself, the kernel's faults that perf does not show: arguments, the end
                     // of .data, the auxiliary vector.
                     for page in proc::present(pid, &made.areas) {
                         let code = FaultFlags::WRITE.into();
-                        self.note(pid, What::Fault { address: page << proc::PAGE_SHIFT, code })?;
+                        self.note(pid, RawKind::Fault { address: page << proc::PAGE_SHIFT, code })?;
                     }
                 }
                 sys::resume(pid, 0)
@@ -185,7 +185,7 @@ impl<'a> Tracer<'a> {
                     && let Ok(child) = sys::event_message(pid)
                 {
                     let flags = clone_flags(pid, event);
-                    self.note(pid, What::Clone { child: child as i32, flags })?;
+                    self.note(pid, RawKind::Clone { child: child as i32, flags })?;
                 }
                 sys::resume(pid, 0)
             }
@@ -212,7 +212,7 @@ impl<'a> Tracer<'a> {
         let pending = match regs.orig_rax as i64 {
             libc::SYS_execve | libc::SYS_execveat => {
                 if let Some(tables) = proc::tables(pid) {
-                    self.note(pid, What::Tables { tables, exit: false })?;
+                    self.note(pid, RawKind::Tables { tables, exit: false })?;
                 }
                 None
             }
@@ -231,8 +231,8 @@ impl<'a> Tracer<'a> {
                     if !self.take_turn(pid) {
                         return Ok(Ok(()));
                     }
-                    self.note(pid, What::Enter { call, args })?;
-                    Some(Pending::Call)
+                    self.note(pid, RawKind::Enter { call, args })?;
+                    Some(Pending::MmCall)
                 }
                 None => None,
             },
@@ -279,23 +279,23 @@ impl<'a> Tracer<'a> {
         };
         let result = regs.rax as i64;
         match pending {
-            Pending::Call => {
-                self.note(pid, What::Leave { result })?;
+            Pending::MmCall => {
+                self.note(pid, RawKind::Leave { result })?;
                 self.end_turn(pid, false)?;
             }
             Pending::Attach if result >= 0 => {
                 let start = result as u64 >> proc::PAGE_SHIFT;
                 if let Some(a) = proc::areas(pid).into_iter().find(|a| a.start == start) {
-                    self.note(pid, What::Attached { start, pages: a.pages, prot: a.prot })?;
+                    self.note(pid, RawKind::Attached { start, pages: a.pages, prot: a.prot })?;
                 }
             }
             Pending::Detach { start, pages } if result >= 0 => {
-                self.note(pid, What::Detached { start, pages })?
+                self.note(pid, RawKind::Detached { start, pages })?
             }
             Pending::LockAll if result >= 0 => {
                 let reachable = |a: &proc::Area| a.prot.0 != 0 && a.kind != AreaKind::Special;
                 for a in proc::areas(pid).into_iter().filter(reachable) {
-                    self.note(pid, What::Populated { start: a.start, pages: a.pages })?;
+                    self.note(pid, RawKind::Populated { start: a.start, pages: a.pages })?;
                 }
             }
             Pending::Attach | Pending::Detach { .. } | Pending::LockAll => {}

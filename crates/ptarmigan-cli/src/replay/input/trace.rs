@@ -7,18 +7,18 @@ use std::path::Path;
 
 /// One event. Faults, nine tenths of all, are held in place; the others by number.
 #[derive(Clone, Copy)]
-pub struct Step {
+pub struct PackedEvent {
     /// The task.
     pub task: u32,
     /// The CPU.
     pub cpu: u16,
     /// What happened.
-    pub what: What,
+    pub what: PackedKind,
 }
 
 /// What happened.
 #[derive(Clone, Copy)]
-pub enum What {
+pub enum PackedKind {
     /// A fault on a page.
     Fault {
         /// Page number.
@@ -26,16 +26,16 @@ pub enum What {
         /// How.
         flags: FaultFlags,
     },
-    /// Entry of [`Loaded::rare`].
+    /// Entry of [`Trace::rare`].
     Rare(u32),
     /// The CPU has nothing to run.
     Idle,
 }
 
-const _: () = assert!(size_of::<Step>() <= 24);
+const _: () = assert!(size_of::<PackedEvent>() <= 24);
 
 /// A trace in memory.
-pub struct Loaded {
+pub struct Trace {
     /// Its name.
     pub name: String,
     /// CPUs of the recorded machine.
@@ -51,7 +51,7 @@ pub struct Loaded {
     /// Events lost by the recorder.
     pub lost: u64,
     /// Events to replay, in order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<PackedEvent>,
     /// Those that are no faults.
     pub rare: Vec<Kind>,
     /// The recording does not say how pages were touched: a fault is taken for a write where that is what it would
@@ -64,7 +64,7 @@ pub struct Loaded {
 /// `enum tlb_flush_reason`: shootdowns of a space by the CPU that asked, and requests sent to others.
 const SHOOTDOWN_LOCAL: u8 = 3;
 
-impl Loaded {
+impl Trace {
     /// Reads a file.
     ///
     /// # Errors
@@ -86,7 +86,7 @@ impl Loaded {
     }
 
     fn read<R: BufRead>(reader: &mut Reader<R>, expected: u64) -> Result<Self, ptarmigan_trace::ReadError> {
-        let mut trace = Loaded {
+        let mut trace = Trace {
             name: reader.header().name().to_owned(),
             cpus: usize::from(reader.header().cpus),
             tasks: 1,
@@ -117,9 +117,9 @@ impl Loaded {
         let what = match kind {
             Kind::Fault { page, flags } => {
                 self.faults += 1;
-                What::Fault { page, flags }
+                PackedKind::Fault { page, flags }
             }
-            Kind::Idle => What::Idle,
+            Kind::Idle => PackedKind::Idle,
             Kind::TlbFlush { pages, reason } => {
                 // What Linux did is compared, not replayed.
                 if reason >= SHOOTDOWN_LOCAL {
@@ -137,9 +137,9 @@ impl Loaded {
                     self.processes += u64::from(kind != CloneKind::Share);
                 }
                 self.rare.push(kind);
-                What::Rare((self.rare.len() - 1) as u32)
+                PackedKind::Rare((self.rare.len() - 1) as u32)
             }
         };
-        self.steps.push(Step { task, cpu, what });
+        self.steps.push(PackedEvent { task, cpu, what });
     }
 }

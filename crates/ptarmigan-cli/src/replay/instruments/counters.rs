@@ -137,32 +137,32 @@ pub struct Counters {
     /// Memory by the names of `/proc/meminfo`, in bytes.
     meminfo: BTreeMap<&'static str, u64>,
     /// All CPUs together.
-    levels: Levels<Counts>,
+    levels: Levels<LevelCounters>,
     /// One by one.
-    cpus: Vec<OfCpu>,
+    cpus: Vec<CpuCounters>,
     /// Where nodes have lists.
-    nodes: Vec<OfNode>,
+    nodes: Vec<NodeCounters>,
     #[serde(skip)]
     text: String,
 }
 
 #[derive(Clone, Serialize)]
-struct OfCpu {
+struct CpuCounters {
     cpu: u16,
-    levels: Levels<Counts>,
+    levels: Levels<LevelCounters>,
 }
 
 #[derive(Clone, Serialize)]
-struct OfNode {
+struct NodeCounters {
     node: u8,
     /// Memory by the names of `/sys/devices/system/node/nodeN/meminfo`, in bytes.
     meminfo: BTreeMap<&'static str, u64>,
-    lists: Lists,
+    lists: NodeLists,
 }
 
 /// What a node keeps and may keep, in pages.
 #[derive(Clone, Serialize)]
-struct Lists {
+struct NodeLists {
     budget: u32,
     depot_tops: u32,
     depot_zero: u32,
@@ -177,7 +177,7 @@ struct Lists {
 /// One level on one CPU, or on all. A page that was handed out on one CPU may be taken back on another, so that `live` is below
 /// zero on some.
 #[derive(Clone, Serialize)]
-struct Counts {
+struct LevelCounters {
     allocs: u64,
     frees: u64,
     /// At least so many: pages that came from the allocator beside another one's count as misses, not as hits.
@@ -188,9 +188,9 @@ struct Counts {
     live: i64,
 }
 
-impl From<LevelCounts> for Counts {
+impl From<LevelCounts> for LevelCounters {
     fn from(c: LevelCounts) -> Self {
-        Counts {
+        LevelCounters {
             allocs: c.allocs as u64,
             frees: c.frees as u64,
             hits: c.allocs.saturating_sub(c.refills + c.misses) as u64,
@@ -202,9 +202,9 @@ impl From<LevelCounts> for Counts {
     }
 }
 
-fn by_level(counts: &PolicyCounts) -> Levels<Counts> {
+fn by_level(counts: &PolicyCounts) -> Levels<LevelCounters> {
     let names = TheFormat::LEVEL_NAMES.iter().zip(&counts.levels);
-    Levels(names.map(|(name, counts)| (*name, Counts::from(*counts))).collect())
+    Levels(names.map(|(name, counts)| (*name, LevelCounters::from(*counts))).collect())
 }
 
 impl Counters {
@@ -214,7 +214,7 @@ impl Counters {
         let nodes = (0..frames.nodes()).filter_map(|node| {
             let (memory, c) = policy.node(NodeId(node))?;
             text += &NodeLines(NodeId(node), memory).to_string();
-            let lists = Lists {
+            let lists = NodeLists {
                 budget: c.budget,
                 depot_tops: c.depot_tops,
                 depot_zero: c.depot_zero,
@@ -225,10 +225,10 @@ impl Counters {
                 magazine_tops: c.magazine_tops,
                 magazine_zero: c.magazine_zero,
             };
-            Some(OfNode { node, meminfo: memory.lines().into(), lists })
+            Some(NodeCounters { node, meminfo: memory.lines().into(), lists })
         });
         let nodes = nodes.collect();
-        let of_cpu = |cpu| OfCpu { cpu, levels: by_level(&policy.on(CpuId(cpu))) };
+        let of_cpu = |cpu| CpuCounters { cpu, levels: by_level(&policy.on(CpuId(cpu))) };
         Counters {
             meminfo: memory.lines().into(),
             levels: by_level(&policy.counts()),
@@ -249,7 +249,7 @@ impl Counters {
             "{:<5} {:<5} {:>11} {:>11} {:>9} {:>9} {:>11} {:>11}",
             "cpu", "level", "allocs", "hits", "refills", "misses", "frees", "returns"
         )?;
-        for OfCpu { cpu, levels } in &self.cpus {
+        for CpuCounters { cpu, levels } in &self.cpus {
             write_levels(out, &cpu.to_string(), levels)?;
         }
         write_levels(out, "all", &self.levels)
@@ -257,7 +257,7 @@ impl Counters {
 }
 
 /// Lines of levels at which there was something to count.
-fn write_levels(out: &mut String, who: &str, levels: &Levels<Counts>) -> std::fmt::Result {
+fn write_levels(out: &mut String, who: &str, levels: &Levels<LevelCounters>) -> std::fmt::Result {
     for (name, c) in levels.0.iter().filter(|(_, c)| c.allocs + c.frees + c.misses + c.returns > 0) {
         writeln!(
             out,
@@ -268,13 +268,13 @@ fn write_levels(out: &mut String, who: &str, levels: &Levels<Counts>) -> std::fm
     Ok(())
 }
 
-fn write_nodes(out: &mut String, nodes: &[OfNode]) -> std::fmt::Result {
+fn write_nodes(out: &mut String, nodes: &[NodeCounters]) -> std::fmt::Result {
     writeln!(
         out,
         "{:<5} {:>10} {:>9} {:>9} {:>10} {:>10} {:>9} {:>9}",
         "node", "budget", "pages", "tops", "depot", "its tops", "came home", "magazine"
     )?;
-    for OfNode { node, lists: l, .. } in nodes {
+    for NodeCounters { node, lists: l, .. } in nodes {
         writeln!(
             out,
             "{node:<5} {:>10} {:>9} {:>9} {:>10} {:>10} {:>9} {:>9}",

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard};
 
 /// One call of a policy, to be made again without the rest of the replay.
 #[derive(Clone, Copy)]
-pub enum Call {
+pub enum PolicyCall {
     /// A page of a level, kept as number `slot`.
     Alloc {
         /// The level.
@@ -37,7 +37,7 @@ pub enum Call {
 
 /// What single calls of one level took.
 #[derive(Clone)]
-pub struct Times {
+pub struct LevelTimes {
     /// In nanoseconds.
     pub histogram: Histogram<u64>,
     /// Sum, in nanoseconds.
@@ -46,21 +46,21 @@ pub struct Times {
     pub min: f64,
 }
 
-impl Times {
+impl LevelTimes {
     fn new() -> Self {
         // A second is more than any call takes; three digits are enough.
         let histogram = Histogram::new_with_bounds(1, 1_000_000_000, 3)
             .unwrap_or_else(|e| unreachable!("constant bounds: {e}"));
-        Times { histogram, total: 0.0, min: f64::INFINITY }
+        LevelTimes { histogram, total: 0.0, min: f64::INFINITY }
     }
 }
 
 /// What was written down.
-pub struct Log {
+pub struct CallLog {
     /// All calls in order.
-    pub calls: Vec<Call>,
+    pub calls: Vec<PolicyCall>,
     /// By level.
-    pub times: Vec<Times>,
+    pub times: Vec<LevelTimes>,
     /// Numbers of the pages that are out, by address.
     slots: std::collections::HashMap<u64, u32>,
     free: Vec<u32>,
@@ -82,15 +82,15 @@ pub struct Log {
 pub struct Measured {
     layout: Layout,
     clock: Clock,
-    log: Mutex<Log>,
+    log: Mutex<CallLog>,
 }
 
 impl Measured {
     /// Nothing written down yet.
     pub fn new(layout: Layout, clock: Clock) -> Self {
-        let log = Log {
+        let log = CallLog {
             calls: Vec::new(),
-            times: (0..MAX_LEVELS).map(|_| Times::new()).collect(),
+            times: (0..MAX_LEVELS).map(|_| LevelTimes::new()).collect(),
             slots: Default::default(),
             free: Vec::new(),
             slots_used: 0,
@@ -104,7 +104,7 @@ impl Measured {
     }
 
     /// What has been written down.
-    pub fn log(&self) -> MutexGuard<'_, Log> {
+    pub fn log(&self) -> MutexGuard<'_, CallLog> {
         self.log.lock().unwrap_or_else(|e| e.into_inner())
     }
 
@@ -136,7 +136,7 @@ impl Hooks for Measured {
             log.slots_used - 1
         });
         log.slots.insert(page.addr().0, slot);
-        log.calls.push(Call::Alloc { level: level.0, cpu: pin.cpu().0, slot });
+        log.calls.push(PolicyCall::Alloc { level: level.0, cpu: pin.cpu().0, slot });
         log.live += 1;
         log.peak_live = log.peak_live.max(log.live);
         log.bytes += self.table_bytes(level);
@@ -148,7 +148,7 @@ impl Hooks for Measured {
         let mut log = self.log();
         let slot = log.slots.remove(&at.0).unwrap_or_default();
         log.free.push(slot);
-        log.calls.push(Call::Free { level: level.0, cpu: pin.cpu().0, slot });
+        log.calls.push(PolicyCall::Free { level: level.0, cpu: pin.cpu().0, slot });
         log.live -= 1;
         log.bytes -= self.table_bytes(level);
     }
@@ -161,10 +161,10 @@ impl Hooks for Measured {
 
     fn gather_end(&self, policy: &impl Policy, pin: &Pinned<'_>) {
         self.flushed(policy);
-        self.log().calls.push(Call::GatherEnd(pin.cpu().0));
+        self.log().calls.push(PolicyCall::GatherEnd(pin.cpu().0));
     }
 
     fn idle(&self, pin: &Pinned<'_>) {
-        self.log().calls.push(Call::Idle(pin.cpu().0));
+        self.log().calls.push(PolicyCall::Idle(pin.cpu().0));
     }
 }

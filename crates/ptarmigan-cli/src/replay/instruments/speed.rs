@@ -6,7 +6,7 @@
 use crate::measure::clock::Clock;
 use crate::measure::stats::median;
 use crate::replay::input::schedule::{Schedule, critical_path};
-use crate::replay::workers::job::Took;
+use crate::replay::workers::job::Elapsed;
 use crate::replay::workers::watch::Watch;
 use ptarmigan::space::Access;
 use serde::Serialize;
@@ -48,15 +48,15 @@ pub struct Rate {
 
 impl Rate {
     /// Of `events` events.
-    pub fn new(events: usize, took: Took) -> Self {
+    pub fn new(events: usize, elapsed: Elapsed) -> Self {
         let rate = |time: std::time::Duration| events as f64 / time.as_secs_f64().max(1e-9);
-        Rate { wall: rate(took.wall), processor: rate(took.processor) }
+        Rate { wall: rate(elapsed.wall), processor: rate(elapsed.processor) }
     }
 }
 
 /// Round by round: what was asked for, and what it is compared with.
 #[derive(Default)]
-pub struct Rounds {
+pub struct SpeedRounds {
     /// All copies and workers.
     pub all: Vec<Rate>,
     /// One copy with all its workers, if several copies were asked for.
@@ -69,7 +69,7 @@ pub struct Rounds {
 
 /// Several workers against one.
 #[derive(Serialize, Clone, Copy)]
-pub struct Workers {
+pub struct WorkerSpeedup {
     /// Workers of one copy.
     pub workers: usize,
     /// Processors that this process may use.
@@ -90,7 +90,7 @@ pub struct Workers {
 
 /// Several copies against one.
 #[derive(Serialize, Clone, Copy)]
-pub struct Copies {
+pub struct CopySpeedup {
     /// How many.
     pub copies: usize,
     /// One alone.
@@ -107,7 +107,7 @@ fn ratio(of: &[Rate], to: &[Rate], by: impl Fn(&Rate) -> f64) -> f64 {
     median(of.iter().zip(to).map(|(of, to)| by(of) / by(to)))
 }
 
-impl Rounds {
+impl SpeedRounds {
     /// Notes what a timed pass took.
     pub fn timed(&mut self, timed: Timed) {
         if self.ticks.is_empty() {
@@ -124,8 +124,8 @@ impl Rounds {
     }
 
     /// Several copies against one, if there were several.
-    pub fn copies(&self, copies: usize) -> Option<Copies> {
-        (copies > 1).then(|| Copies {
+    pub fn copies(&self, copies: usize) -> Option<CopySpeedup> {
+        (copies > 1).then(|| CopySpeedup {
             copies,
             one_copy_events_per_s: median(self.one_copy.iter().map(|rate| rate.wall)),
             events_per_s: median(self.all.iter().map(|rate| rate.wall)),
@@ -135,13 +135,18 @@ impl Rounds {
     }
 
     /// Several workers against one, if there were several: those of `schedule` against the one of `alone`.
-    pub fn workers(&self, schedule: &Schedule, alone: Option<&Schedule>, clock: Clock) -> Option<Workers> {
+    pub fn workers(
+        &self,
+        schedule: &Schedule,
+        alone: Option<&Schedule>,
+        clock: Clock,
+    ) -> Option<WorkerSpeedup> {
         let alone = alone?;
         let many = if self.one_copy.is_empty() { &self.all } else { &self.one_copy };
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let speed_up = ratio(many, &self.one_worker, |rate| rate.wall);
         let ceiling = ceiling(schedule, alone, &self.ticks, clock);
-        Some(Workers {
+        Some(WorkerSpeedup {
             workers: schedule.programs.len(),
             processors,
             waits: schedule.waits(),

@@ -3,7 +3,7 @@
 //! Calls of one kind on one CPU that follow each other are made in one loop. Telling apart what comes next still costs
 //! as much as a call or two, most of it in branches that no processor can predict; so the same stream is run over
 //! [`Nothing`] as well, and what that took is taken off.
-use super::measured::Call;
+use super::measured::PolicyCall;
 use crate::measure::clock::thread_time;
 use ptarmigan::addr::PhysAddr;
 use ptarmigan::cpu::Pinned;
@@ -13,22 +13,22 @@ use ptarmigan::quicklist::{Clean, Flushed, Level, Policy, PolicyCounts};
 use std::time::Duration;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum CallKind {
     Alloc,
     Free,
     GatherEnd,
     Idle,
 }
 
-struct Run {
-    kind: Kind,
+struct CallRun {
+    kind: CallKind,
     cpu: u16,
     len: u32,
 }
 
 /// Calls in runs of one kind and CPU.
 pub struct Stream {
-    runs: Vec<Run>,
+    runs: Vec<CallRun>,
     /// Level and number of the page, for each allocation and free.
     pages: Vec<(u8, u32)>,
     slots_used: u32,
@@ -36,24 +36,24 @@ pub struct Stream {
 
 impl Stream {
     /// Puts `calls` together; `slots_used` is the number of pages ever out at once.
-    pub fn new(calls: &[Call], slots_used: u32) -> Self {
+    pub fn new(calls: &[PolicyCall], slots_used: u32) -> Self {
         let mut stream = Stream { runs: Vec::new(), pages: Vec::new(), slots_used };
         for call in calls {
             let (kind, cpu) = match *call {
-                Call::Alloc { level, cpu, slot } => {
+                PolicyCall::Alloc { level, cpu, slot } => {
                     stream.pages.push((level, slot));
-                    (Kind::Alloc, cpu)
+                    (CallKind::Alloc, cpu)
                 }
-                Call::Free { level, cpu, slot } => {
+                PolicyCall::Free { level, cpu, slot } => {
                     stream.pages.push((level, slot));
-                    (Kind::Free, cpu)
+                    (CallKind::Free, cpu)
                 }
-                Call::GatherEnd(cpu) => (Kind::GatherEnd, cpu),
-                Call::Idle(cpu) => (Kind::Idle, cpu),
+                PolicyCall::GatherEnd(cpu) => (CallKind::GatherEnd, cpu),
+                PolicyCall::Idle(cpu) => (CallKind::Idle, cpu),
             };
             match stream.runs.last_mut() {
                 Some(run) if run.kind == kind && run.cpu == cpu => run.len += 1,
-                _ => stream.runs.push(Run { kind, cpu, len: 1 }),
+                _ => stream.runs.push(CallRun { kind, cpu, len: 1 }),
             }
         }
         stream
@@ -68,17 +68,17 @@ impl Stream {
         let mut out = vec![PhysAddr(0); self.slots_used as usize];
         let mut pages = self.pages.as_slice();
         let start = thread_time();
-        for &Run { kind, cpu, len } in &self.runs {
+        for &CallRun { kind, cpu, len } in &self.runs {
             let pin = cpus[usize::from(cpu)].pin();
             match kind {
-                Kind::Alloc => {
+                CallKind::Alloc => {
                     let (these, rest) = pages.split_at(len as usize);
                     pages = rest;
                     for &(level, slot) in these {
                         out[slot as usize] = policy.alloc(&pin, Level(level), Ask::NORMAL)?.into_raw();
                     }
                 }
-                Kind::Free => {
+                CallKind::Free => {
                     let (these, rest) = pages.split_at(len as usize);
                     pages = rest;
                     for &(level, slot) in these {
@@ -89,8 +89,8 @@ impl Stream {
                         policy.unused(&pin, Level(level), page);
                     }
                 }
-                Kind::GatherEnd => (0..len).for_each(|_| policy.gather_end(&pin)),
-                Kind::Idle => (0..len).for_each(|_| policy.idle(&pin)),
+                CallKind::GatherEnd => (0..len).for_each(|_| policy.gather_end(&pin)),
+                CallKind::Idle => (0..len).for_each(|_| policy.idle(&pin)),
             }
         }
         Ok(thread_time() - start)

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// Processor time of all workers in one round.
 #[derive(Clone, Copy)]
-pub struct Round {
+pub struct IdleRound {
     /// Of the whole replay with idle work.
     pub with: Duration,
     /// The idle work in that.
@@ -22,7 +22,7 @@ pub struct Round {
 
 /// Frames that were asked for as zero.
 #[derive(Serialize, Clone, Copy, Default)]
-pub struct Asked {
+pub struct ZeroRequests {
     /// Asked for.
     pub asked: u64,
     /// Known to be zero.
@@ -35,9 +35,9 @@ pub struct Asked {
     pub wasted: u64,
 }
 
-impl From<ZeroCounts> for Asked {
+impl From<ZeroCounts> for ZeroRequests {
     fn from(c: ZeroCounts) -> Self {
-        Asked {
+        ZeroRequests {
             asked: c.asked,
             found: c.found,
             cleared_then: c.asked - c.found,
@@ -53,17 +53,17 @@ pub struct ZeroReport {
     /// Frames that each idle moment is good for.
     pub idle_zero: u32,
     /// Asked for by faults on anonymous memory.
-    pub faults: Asked,
+    pub faults: ZeroRequests,
     /// Asked of the zones, for tables and for the CPUs' lists.
-    pub zones: Asked,
+    pub zones: ZeroRequests,
     /// Processor time, if idle moments were used: medians of the rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub times: Option<Times>,
+    pub times: Option<IdleTimes>,
 }
 
 /// Processor time of all workers, in nanoseconds.
 #[derive(Serialize, Clone, Copy)]
-pub struct Times {
+pub struct IdleTimes {
     /// Of the replay, without the idle work.
     pub replay_ns: f64,
     /// Of the idle work.
@@ -78,14 +78,14 @@ pub struct Times {
     pub total_ratio: f64,
 }
 
-impl Times {
+impl IdleTimes {
     /// The medians; `None` if there were no rounds.
-    pub fn of(rounds: &[Round]) -> Option<Self> {
-        let middle = |value: &dyn Fn(&Round) -> f64| median(rounds.iter().map(value));
+    pub fn of(rounds: &[IdleRound]) -> Option<Self> {
+        let middle = |value: &dyn Fn(&IdleRound) -> f64| median(rounds.iter().map(value));
         let ns = |d: Duration| d.as_nanos() as f64;
-        let replay = |r: &Round| ns(r.with.saturating_sub(r.ahead));
-        let without = |r: &Round| ns(r.without).max(1.0);
-        (!rounds.is_empty()).then(|| Times {
+        let replay = |r: &IdleRound| ns(r.with.saturating_sub(r.ahead));
+        let without = |r: &IdleRound| ns(r.without).max(1.0);
+        (!rounds.is_empty()).then(|| IdleTimes {
             replay_ns: middle(&replay),
             ahead_ns: middle(&|r| ns(r.ahead)),
             total_ns: middle(&|r| ns(r.with)),

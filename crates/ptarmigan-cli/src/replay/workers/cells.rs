@@ -17,19 +17,19 @@ struct Cell<T> {
     value: UnsafeCell<Option<Box<T>>>,
 }
 
-// SAFETY: a value is reached through the `Hand` that has taken its cell only, and at most one has: so values move
+// SAFETY: a value is reached through the `Claims` that has taken its cell only, and at most one has: so values move
 // between threads and are never shared.
 unsafe impl<T: Send> Sync for Cells<T> {}
 
 /// What one worker has taken.
-pub struct Hand<'c, T> {
+pub struct Claims<'c, T> {
     cells: &'c [Cell<T>],
     mine: Vec<bool>,
 }
 
 /// A thing was used or given by a worker that did not have it, or taken while another had it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotMine;
+pub struct OutOfOrder;
 
 impl<T> Cells<T> {
     /// `n` empty cells.
@@ -39,8 +39,8 @@ impl<T> Cells<T> {
     }
 
     /// A hand that has taken nothing yet.
-    pub fn hand(&self) -> Hand<'_, T> {
-        Hand { cells: &self.cells, mine: vec![false; self.cells.len()] }
+    pub fn claims(&self) -> Claims<'_, T> {
+        Claims { cells: &self.cells, mine: vec![false; self.cells.len()] }
     }
 
     /// Puts a value in, whoever has taken the cell.
@@ -54,14 +54,14 @@ impl<T> Cells<T> {
     }
 }
 
-impl<T> Hand<'_, T> {
+impl<T> Claims<'_, T> {
     /// Takes a cell.
     ///
     /// # Errors
-    /// [`NotMine`] if somebody has it.
-    pub fn take(&mut self, n: u32) -> Result<(), NotMine> {
+    /// [`OutOfOrder`] if somebody has it.
+    pub fn claim(&mut self, n: u32) -> Result<(), OutOfOrder> {
         if self.cells[n as usize].taken.swap(true, Ordering::Acquire) {
-            return Err(NotMine);
+            return Err(OutOfOrder);
         }
         self.mine[n as usize] = true;
         Ok(())
@@ -70,10 +70,10 @@ impl<T> Hand<'_, T> {
     /// Lets others take it.
     ///
     /// # Errors
-    /// [`NotMine`] if this worker has not taken it.
-    pub fn give(&mut self, n: u32) -> Result<(), NotMine> {
+    /// [`OutOfOrder`] if this worker has not taken it.
+    pub fn release(&mut self, n: u32) -> Result<(), OutOfOrder> {
         if !std::mem::take(&mut self.mine[n as usize]) {
-            return Err(NotMine);
+            return Err(OutOfOrder);
         }
         self.cells[n as usize].taken.store(false, Ordering::Release);
         Ok(())
@@ -82,11 +82,11 @@ impl<T> Hand<'_, T> {
     /// What is in a cell that this worker has taken.
     ///
     /// # Errors
-    /// [`NotMine`] if it has not.
+    /// [`OutOfOrder`] if it has not.
     #[inline(always)]
-    pub fn get(&mut self, n: u32) -> Result<&mut Option<Box<T>>, NotMine> {
+    pub fn get(&mut self, n: u32) -> Result<&mut Option<Box<T>>, OutOfOrder> {
         if !self.mine[n as usize] {
-            return Err(NotMine);
+            return Err(OutOfOrder);
         }
         // SAFETY: `mine` is set by `take` and reset by `give` only: this hand has swapped `taken` from false to true
         // and not stored false since, so no other hand has the cell, and whoever had it before stored false after its
@@ -97,23 +97,23 @@ impl<T> Hand<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cells, NotMine};
+    use super::{Cells, OutOfOrder};
 
     #[test]
     fn what_one_has_taken_another_neither_takes_nor_uses_nor_gives() {
         let cells = Cells::<u32>::new(2);
-        let (mut one, mut two) = (cells.hand(), cells.hand());
-        assert_eq!(one.get(0), Err(NotMine), "not taken yet");
-        assert_eq!(one.take(0), Ok(()));
-        assert_eq!((one.take(0), two.take(0)), (Err(NotMine), Err(NotMine)));
-        assert_eq!(two.get(0), Err(NotMine));
-        assert_eq!(two.give(0), Err(NotMine));
+        let (mut one, mut two) = (cells.claims(), cells.claims());
+        assert_eq!(one.get(0), Err(OutOfOrder), "not taken yet");
+        assert_eq!(one.claim(0), Ok(()));
+        assert_eq!((one.claim(0), two.claim(0)), (Err(OutOfOrder), Err(OutOfOrder)));
+        assert_eq!(two.get(0), Err(OutOfOrder));
+        assert_eq!(two.release(0), Err(OutOfOrder));
         *one.get(0).expect("taken") = Some(Box::new(7));
-        assert_eq!(two.take(1), Ok(()), "the other one is free");
-        assert_eq!(one.give(0), Ok(()));
-        assert_eq!(one.get(0), Err(NotMine), "given away");
-        assert_eq!(one.give(0), Err(NotMine), "given away");
-        assert_eq!(two.take(0), Ok(()));
+        assert_eq!(two.claim(1), Ok(()), "the other one is free");
+        assert_eq!(one.release(0), Ok(()));
+        assert_eq!(one.get(0), Err(OutOfOrder), "given away");
+        assert_eq!(one.release(0), Err(OutOfOrder), "given away");
+        assert_eq!(two.claim(0), Ok(()));
         assert_eq!(two.get(0), Ok(&mut Some(Box::new(7))));
         assert_eq!(cells.into_values().collect::<Vec<_>>(), [7]);
     }

@@ -1,13 +1,13 @@
 //! Carries a program out: one worker, its CPUs, and the address spaces that it has in hand.
 use super::calls::{Alone, PAGE, call};
-use super::cells::NotMine;
+use super::cells::OutOfOrder;
 use super::idle::clear_ahead;
 use super::outcome::{Outcome, Sample, Trouble};
-use super::progress::{Relay, Told};
-use super::spaces::{Held, Of};
+use super::progress::{Cancelled, Progress};
+use super::spaces::{SpaceRef, WorkerSpaces};
 use super::watch::Watch;
 use crate::replay::input::schedule::{Op, Program};
-use crate::replay::input::trace::{Loaded, Step, What};
+use crate::replay::input::trace::{PackedEvent, PackedKind, Trace};
 use ptarmigan::addr::VirtAddr;
 use ptarmigan::cpu::CpuId;
 use ptarmigan::format::Format;
@@ -23,9 +23,9 @@ pub enum Stopped {
     /// Memory ran out, and the replay was not asked to go on.
     NoMemory,
     /// Another worker stopped.
-    Told,
+    Cancelled,
     /// A space was not this worker's at this event of the trace: the schedule is wrong.
-    NotMine {
+    OutOfOrder {
         /// The event.
         event: u32,
     },
@@ -40,9 +40,9 @@ pub struct Engine<'a, F: Format, M, W> {
     /// The worker's CPUs.
     pub slots: Vec<CpuSlot>,
     /// The trace.
-    pub trace: &'a Loaded,
+    pub trace: &'a Trace,
     /// The spaces.
-    pub spaces: Held<'a, F>,
+    pub spaces: WorkerSpaces<'a, F>,
     /// Name of space number 0; the others follow.
     pub first_id: u32,
     /// Its number in the crew.
@@ -52,7 +52,7 @@ pub struct Engine<'a, F: Format, M, W> {
     /// Other workers use the same spaces: their CPUs may ask this one's to forget something.
     pub crewed: bool,
     /// The crew.
-    pub relay: &'a Relay,
+    pub progress: &'a Progress,
     /// Whether to go on when memory has run out.
     pub keep_going: bool,
     /// Frames that an idle CPU clears ahead.
@@ -66,8 +66,8 @@ pub struct Engine<'a, F: Format, M, W> {
 /// What came in the way of one thing.
 enum Hitch {
     Trouble(Trouble),
-    NotMine,
-    Told,
+    OutOfOrder,
+    Cancelled,
 }
 
 impl From<Trouble> for Hitch {
@@ -76,15 +76,15 @@ impl From<Trouble> for Hitch {
     }
 }
 
-impl From<NotMine> for Hitch {
-    fn from(_: NotMine) -> Self {
-        Hitch::NotMine
+impl From<OutOfOrder> for Hitch {
+    fn from(_: OutOfOrder) -> Self {
+        Hitch::OutOfOrder
     }
 }
 
-impl From<Told> for Hitch {
-    fn from(_: Told) -> Self {
-        Hitch::Told
+impl From<Cancelled> for Hitch {
+    fn from(_: Cancelled) -> Self {
+        Hitch::Cancelled
     }
 }
 
@@ -106,8 +106,8 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
                 self.watch.done(at);
             }
             tick(part.len() as u64);
-            if self.relay.is_stopped() {
-                return Err(Stopped::Told);
+            if self.progress.is_stopped() {
+                return Err(Stopped::Cancelled);
             }
         }
         Ok(())
@@ -124,11 +124,11 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
     /// Waits until another worker has reached a post. While it sleeps, the CPUs are nobody's: whoever asks them to
     /// forget something does it for them.
     #[cold]
-    fn wait(&mut self, other: usize, posts: u32) -> Result<(), Told> {
-        if !self.relay.look(other, posts, || self.serve()) {
+    fn wait(&mut self, other: usize, milestone: u32) -> Result<(), Cancelled> {
+        if !self.progress.spin(other, milestone, || self.serve()) {
             let cpus: Vec<usize> = self.slots.iter().map(|slot| usize::from(slot.cpu().0)).collect();
             self.slots.clear();
-            self.relay.sleep(other, posts);
+            self.progress.sleep(other, milestone);
             for cpu in cpus {
                 self.slots.push(loop {
                     match self.host.slot(cpu) {
@@ -138,14 +138,14 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
                 });
             }
         }
-        if self.relay.is_reached(other, posts) { Ok(()) } else { Err(Told) }
+        if self.progress.is_reached(other, milestone) { Ok(()) } else { Err(Cancelled) }
     }
 
     #[cold]
     fn hitch(&mut self, hitch: Hitch, event: u32) -> Result<(), Stopped> {
         match hitch {
-            Hitch::Told => Err(Stopped::Told),
-            Hitch::NotMine => Err(Stopped::NotMine { event }),
+            Hitch::Cancelled => Err(Stopped::Cancelled),
+            Hitch::OutOfOrder => Err(Stopped::OutOfOrder { event }),
             Hitch::Trouble(trouble) => {
                 let task = self.trace.steps[event as usize].task;
                 let no_memory = self.outcome.note(event, task, trouble);
@@ -156,7 +156,7 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
 
     #[inline(always)]
     fn step(&mut self, op: Op) -> Result<(), Hitch> {
-        if !matches!(op, Op::Wait { .. } | Op::Post) {
+        if !matches!(op, Op::Wait { .. } | Op::Milestone) {
             self.watch.begins();
         }
         match op {
@@ -185,7 +185,7 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
 
     #[inline(never)]
     fn fault_shared(&mut self, page: u64, space: u32, slot: u16, flags: FaultFlags) -> Result<(), Hitch> {
-        let Of::Shared(space) = self.spaces.get(space)? else {
+        let SpaceRef::Shared(space) = self.spaces.get(space)? else {
             self.outcome.skipped += 1;
             return Ok(());
         };
@@ -221,12 +221,12 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
             Op::Call { rare, space, slot } => self.call(rare, space, slot)?,
             Op::Truth { event, space, slot } => {
                 let own = match self.spaces.get(space)? {
-                    Of::Own(space) => space.tree().tables_below_top(),
-                    Of::Shared(space) => {
+                    SpaceRef::Own(space) => space.tree().tables_below_top(),
+                    SpaceRef::Shared(space) => {
                         let pin = self.slots[usize::from(slot)].pin();
                         space.lock(self.m, &pin).tree().tables_below_top()
                     }
-                    Of::Nothing => {
+                    SpaceRef::Nothing => {
                         self.outcome.skipped += 1;
                         return Ok(());
                     }
@@ -239,25 +239,25 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
             Op::Enter { space, slot } => {
                 let pin = self.slots[usize::from(slot)].pin();
                 match self.spaces.get(space)? {
-                    Of::Own(space) => space.activate(self.m, &pin),
-                    Of::Shared(space) => space.activate(self.m, &pin),
-                    Of::Nothing => {}
+                    SpaceRef::Own(space) => space.activate(self.m, &pin),
+                    SpaceRef::Shared(space) => space.activate(self.m, &pin),
+                    SpaceRef::Nothing => {}
                 }
             }
             Op::Leave { space, slot } => {
                 let pin = self.slots[usize::from(slot)].pin();
                 match self.spaces.get(space)? {
-                    Of::Own(space) => space.deactivate(self.m, &pin),
-                    Of::Shared(space) => space.deactivate(self.m, &pin),
-                    Of::Nothing => {}
+                    SpaceRef::Own(space) => space.deactivate(self.m, &pin),
+                    SpaceRef::Shared(space) => space.deactivate(self.m, &pin),
+                    SpaceRef::Nothing => {}
                 }
             }
             Op::Rest { space, slot } => {
                 let pin = self.slots[usize::from(slot)].pin();
                 match self.spaces.get(space)? {
-                    Of::Own(space) => space.rest(self.m, &pin),
-                    Of::Shared(space) => space.rest(self.m, &pin),
-                    Of::Nothing => {}
+                    SpaceRef::Own(space) => space.rest(self.m, &pin),
+                    SpaceRef::Shared(space) => space.rest(self.m, &pin),
+                    SpaceRef::Nothing => {}
                 }
             }
             Op::Idle { slot } => {
@@ -267,18 +267,18 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
                     self.outcome.ahead += clear_ahead(self.m, &pin, self.idle_zero);
                 }
             }
-            Op::Take { space } => self.spaces.take(space)?,
-            Op::Give { space } => self.spaces.give(space)?,
+            Op::Claim { space } => self.spaces.claim(space)?,
+            Op::Release { space } => self.spaces.release(space)?,
             Op::Share { space } => self.spaces.share(space)?,
-            Op::Join { space } => self.spaces.join(space),
-            Op::Part { space } => self.spaces.part(space),
-            Op::Wait { worker, posts } => {
+            Op::Attach { space } => self.spaces.attach(space),
+            Op::Detach { space } => self.spaces.detach(space),
+            Op::Wait { worker, milestone } => {
                 let other = self.first_worker + usize::from(worker);
-                if !self.relay.is_reached(other, posts) {
-                    self.wait(other, posts)?;
+                if !self.progress.is_reached(other, milestone) {
+                    self.wait(other, milestone)?;
                 }
             }
-            Op::Post => self.relay.post(self.worker),
+            Op::Milestone => self.progress.advance(self.worker),
         }
         Ok(())
     }
@@ -291,9 +291,9 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
         let kind = self.trace.rare[rare as usize];
         let (m, pin) = (self.m, &self.slots[usize::from(slot)].pin());
         match self.spaces.get(space)? {
-            Of::Own(space) => call(&mut Alone { m, pin, space }, kind)?,
-            Of::Shared(space) => call(&mut space.lock(m, pin), kind)?,
-            Of::Nothing => self.outcome.skipped += 1,
+            SpaceRef::Own(space) => call(&mut Alone { m, pin, space }, kind)?,
+            SpaceRef::Shared(space) => call(&mut space.lock(m, pin), kind)?,
+            SpaceRef::Nothing => self.outcome.skipped += 1,
         }
         Ok(())
     }
@@ -302,9 +302,9 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
         let id = self.id(child);
         let pin = self.slots[usize::from(slot)].pin();
         let copy = match self.spaces.get(space)? {
-            Of::Own(space) => space.fork(self.m, &pin, id),
-            Of::Shared(space) => space.lock(self.m, &pin).fork(id),
-            Of::Nothing => {
+            SpaceRef::Own(space) => space.fork(self.m, &pin, id),
+            SpaceRef::Shared(space) => space.lock(self.m, &pin).fork(id),
+            SpaceRef::Nothing => {
                 self.outcome.skipped += 1;
                 return Ok(());
             }
@@ -326,7 +326,7 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
 
     /// A task leaves its space; the last one ends it.
     fn exit(&mut self, space: u32, slot: u16, last: bool) -> Result<(), Hitch> {
-        if let Of::Nothing = self.spaces.get(space)? {
+        if let SpaceRef::Nothing = self.spaces.get(space)? {
             self.outcome.skipped += 1;
         } else if last && let Some(space) = self.spaces.remove(space)? {
             space.end(self.m, &self.slots[usize::from(slot)].pin());
@@ -335,7 +335,9 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
     }
 
     fn compare(&mut self, event: u32, own: u32) {
-        let Step { task, what: What::Rare(rare), .. } = self.trace.steps[event as usize] else { return };
+        let PackedEvent { task, what: PackedKind::Rare(rare), .. } = self.trace.steps[event as usize] else {
+            return;
+        };
         let Kind::Truth { tables: linux, at } = self.trace.rare[rare as usize] else { return };
         // Our own count comes first.
         self.outcome.checked += 1;

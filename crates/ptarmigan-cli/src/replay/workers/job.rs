@@ -1,14 +1,14 @@
 //! A crew of workers carries a schedule out, one thread each, on one machine.
 use super::engine::{Engine, Stopped};
 use super::outcome::Outcome;
-use super::progress::Relay;
+use super::progress::Progress;
 use super::spaces::Spaces;
 use super::watch::Watch;
 use crate::error::{Context, Failure};
-use crate::measure::affinity::Pinned;
+use crate::measure::affinity::AffinityGuard;
 use crate::measure::clock::thread_time;
 use crate::replay::input::schedule::{Program, Schedule};
-use crate::replay::input::trace::Loaded;
+use crate::replay::input::trace::Trace;
 use ptarmigan::format::Format;
 use ptarmigan::hosted::{CpuSlot, HostMachine};
 use ptarmigan::quicklist::Policy;
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Copy)]
 pub struct Job<'a> {
     /// The trace.
-    pub trace: &'a Loaded,
+    pub trace: &'a Trace,
     /// Who does what.
     pub schedule: &'a Schedule,
     /// How many times at once, each with tasks, spaces and CPUs of its own.
@@ -36,7 +36,7 @@ pub struct Job<'a> {
 
 /// What it took.
 #[derive(Clone, Copy, Default)]
-pub struct Took {
+pub struct Elapsed {
     /// From the start to the end of the last worker.
     pub wall: Duration,
     /// Processor time of all workers, on average.
@@ -44,7 +44,7 @@ pub struct Took {
 }
 
 /// One worker's part.
-struct Part<W> {
+struct WorkerResult<W> {
     outcome: Outcome,
     watch: W,
     result: Result<(), Stopped>,
@@ -74,7 +74,7 @@ impl Job<'_> {
         machine: &HostMachine<'_, F, P, S>,
         watch: impl Fn() -> W + Sync,
         tick: impl Fn(u64) + Sync,
-    ) -> Result<(Outcome, Took, Vec<W>), Failure> {
+    ) -> Result<(Outcome, Elapsed, Vec<W>), Failure> {
         self.run_and_look(machine, watch, tick, |_| {})
     }
 
@@ -88,7 +88,7 @@ impl Job<'_> {
         watch: impl Fn() -> W + Sync,
         tick: impl Fn(u64) + Sync,
         look: impl Fn(&Space<F>),
-    ) -> Result<(Outcome, Took, Vec<W>), Failure> {
+    ) -> Result<(Outcome, Elapsed, Vec<W>), Failure> {
         let host = machine.host();
         let mut copies = Vec::new();
         for copy in 0..self.copies {
@@ -100,15 +100,15 @@ impl Job<'_> {
             spaces.set(0, first.context(what)?);
             copies.push(spaces);
         }
-        let relay = Relay::new(self.workers());
-        let (parts, start) = self.spawn(machine, &copies, &relay, &watch, &tick)?;
+        let progress = Progress::new(self.workers());
+        let (parts, start) = self.spawn(machine, &copies, &progress, &watch, &tick)?;
 
-        let took = Took {
+        let elapsed = Elapsed {
             wall: parts.iter().map(|part| part.end).max().map_or(Duration::ZERO, |end| end - start),
             processor: parts.iter().map(|part| part.used).sum::<Duration>() / (parts.len() as u32).max(1),
         };
         for (worker, part) in parts.iter().enumerate() {
-            if let Err(Stopped::NotMine { event }) = part.result {
+            if let Err(Stopped::OutOfOrder { event }) = part.result {
                 let who = self.name(worker);
                 return Err(Failure::new(format!(
                     "{who} used a space out of order at event {event}; this is a defect of the schedule"
@@ -124,7 +124,7 @@ impl Job<'_> {
         machine.drain(&slots);
         host.audit().context("after the replay")?;
         let (outcomes, watches): (Vec<_>, _) = parts.into_iter().map(|p| (p.outcome, p.watch)).unzip();
-        Ok((Outcome::sum(outcomes), took, watches))
+        Ok((Outcome::sum(outcomes), elapsed, watches))
     }
 
     fn first_id(&self, copy: usize) -> u32 {
@@ -142,10 +142,10 @@ impl Job<'_> {
         &self,
         machine: &HostMachine<'_, F, P, S>,
         copies: &[Spaces<F>],
-        relay: &Relay,
+        progress: &Progress,
         watch: &(impl Fn() -> W + Sync),
         tick: &(impl Fn(u64) + Sync),
-    ) -> Result<(Vec<Part<W>>, Instant), Failure> {
+    ) -> Result<(Vec<WorkerResult<W>>, Instant), Failure> {
         quiet_panics();
         // Whether all are there and may begin.
         let gate = OnceLock::<bool>::new();
@@ -163,31 +163,31 @@ impl Job<'_> {
                     let slots: Vec<CpuSlot> =
                         (first..first + per_worker).filter_map(|cpu| machine.host().slot(cpu)).collect();
                     if !*gate.wait() || slots.len() < per_worker {
-                        relay.stop();
+                        progress.stop();
                         return Err("its CPU is taken".to_owned());
                     }
                     // Schedulers like to put threads that wake each other up on one processor. Where that fails,
                     // nothing is lost but time.
-                    let _stay = spread.then(|| Pinned::on(number));
+                    let _stay = spread.then(|| AffinityGuard::on(number));
                     let engine = Engine {
                         m: machine,
                         host: machine.host(),
                         slots,
                         trace: self.trace,
-                        spaces: copies[copy].held(),
+                        spaces: copies[copy].for_worker(),
                         first_id: self.first_id(copy),
                         worker: number,
                         first_worker: copy * each,
                         crewed: each > 1,
-                        relay,
+                        progress,
                         keep_going: self.keep_going,
                         idle_zero: self.idle_zero,
                         watch: watch(),
                         outcome: Outcome::default(),
                     };
                     let done = catch_unwind(AssertUnwindSafe(|| work(engine, program, tick)));
-                    if !matches!(done, Ok(Part { result: Ok(()), .. })) {
-                        relay.stop();
+                    if !matches!(done, Ok(WorkerResult { result: Ok(()), .. })) {
+                        progress.stop();
                     }
                     done.map_err(|_| PANIC.take())
                 };
@@ -218,11 +218,11 @@ fn work<F: Format, M: ptarmigan::space::SpaceMachine, W: Watch>(
     mut engine: Engine<'_, F, M, W>,
     program: &Program,
     tick: impl Fn(u64),
-) -> Part<W> {
+) -> WorkerResult<W> {
     let start = thread_time();
     let result = engine.run(program, tick);
     let used = thread_time() - start;
-    Part { outcome: engine.outcome, watch: engine.watch, result, used, end: Instant::now() }
+    WorkerResult { outcome: engine.outcome, watch: engine.watch, result, used, end: Instant::now() }
 }
 
 /// Name of all threads of workers.

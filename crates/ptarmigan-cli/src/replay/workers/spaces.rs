@@ -3,7 +3,7 @@
 //! A space that one task uses at a time belongs to one worker at a time and is passed on ([`Cells`]): no locks. From the
 //! moment on at which a second task uses it, it is the library's [`SharedSpace`], and each worker that comes to it keeps
 //! a reference until the schedule says that it is done with it.
-use super::cells::{Cells, Hand, NotMine};
+use super::cells::{Cells, Claims, OutOfOrder};
 use ptarmigan::format::Format;
 use ptarmigan::space::{SharedSpace, Space};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,7 +15,7 @@ pub struct Spaces<F: Format> {
 }
 
 /// What a worker has of a shared space.
-enum Joined<F: Format> {
+enum SharedState<F: Format> {
     /// Nothing.
     Not,
     /// There was no memory to make it.
@@ -24,14 +24,14 @@ enum Joined<F: Format> {
 }
 
 /// One worker's.
-pub struct Held<'s, F: Format> {
-    own: Hand<'s, Space<F>>,
+pub struct WorkerSpaces<'s, F: Format> {
+    own: Claims<'s, Space<F>>,
     all: &'s Spaces<F>,
-    joined: Vec<Joined<F>>,
+    shared: Vec<SharedState<F>>,
 }
 
 /// How a worker has a space.
-pub enum Of<'h, F: Format> {
+pub enum SpaceRef<'h, F: Format> {
     /// To itself.
     Own(&'h mut Space<F>),
     /// Together with others.
@@ -52,9 +52,9 @@ impl<F: Format> Spaces<F> {
     }
 
     /// What one worker has: nothing yet.
-    pub fn held(&self) -> Held<'_, F> {
-        let joined = (0..self.shared.len()).map(|_| Joined::Not).collect();
-        Held { own: self.own.hand(), all: self, joined }
+    pub fn for_worker(&self) -> WorkerSpaces<'_, F> {
+        let shared = (0..self.shared.len()).map(|_| SharedState::Not).collect();
+        WorkerSpaces { own: self.own.claims(), all: self, shared }
     }
 
     /// All that is left when no worker has any.
@@ -67,40 +67,42 @@ impl<F: Format> Spaces<F> {
     }
 }
 
-impl<F: Format> Held<'_, F> {
+impl<F: Format> WorkerSpaces<'_, F> {
     /// A space that is the worker's own; `None` if it is not there.
     ///
     /// # Errors
-    /// [`NotMine`] if it is not its own.
+    /// [`OutOfOrder`] if it is not its own.
     #[inline(always)]
-    pub fn own(&mut self, n: u32) -> Result<&mut Option<Box<Space<F>>>, NotMine> {
+    pub fn own(&mut self, n: u32) -> Result<&mut Option<Box<Space<F>>>, OutOfOrder> {
         self.own.get(n)
     }
 
     /// A space that the worker has, one way or the other.
     ///
     /// # Errors
-    /// [`NotMine`] if it has not.
+    /// [`OutOfOrder`] if it has not.
     #[inline]
-    pub fn get(&mut self, n: u32) -> Result<Of<'_, F>, NotMine> {
-        match &self.joined[n as usize] {
-            Joined::Here(shared) => Ok(Of::Shared(shared)),
-            Joined::Missing => Ok(Of::Nothing),
-            Joined::Not => Ok(self.own.get(n)?.as_mut().map_or(Of::Nothing, |space| Of::Own(space))),
+    pub fn get(&mut self, n: u32) -> Result<SpaceRef<'_, F>, OutOfOrder> {
+        match &self.shared[n as usize] {
+            SharedState::Here(shared) => Ok(SpaceRef::Shared(shared)),
+            SharedState::Missing => Ok(SpaceRef::Nothing),
+            SharedState::Not => {
+                Ok(self.own.get(n)?.as_mut().map_or(SpaceRef::Nothing, |space| SpaceRef::Own(space)))
+            }
         }
     }
 
     /// Takes a space out that ends: nobody else has it any more.
     ///
     /// # Errors
-    /// [`NotMine`] if somebody has.
-    pub fn remove(&mut self, n: u32) -> Result<Option<Space<F>>, NotMine> {
-        match std::mem::replace(&mut self.joined[n as usize], Joined::Not) {
-            Joined::Not => Ok(self.own.get(n)?.take().map(|space| *space)),
-            Joined::Missing => Ok(None),
-            Joined::Here(mine) => {
+    /// [`OutOfOrder`] if somebody has.
+    pub fn remove(&mut self, n: u32) -> Result<Option<Space<F>>, OutOfOrder> {
+        match std::mem::replace(&mut self.shared[n as usize], SharedState::Not) {
+            SharedState::Not => Ok(self.own.get(n)?.take().map(|space| *space)),
+            SharedState::Missing => Ok(None),
+            SharedState::Here(mine) => {
                 self.published(n).take();
-                Arc::into_inner(mine).map(|shared| Some(shared.into_inner())).ok_or(NotMine)
+                Arc::into_inner(mine).map(|shared| Some(shared.into_inner())).ok_or(OutOfOrder)
             }
         }
     }
@@ -112,40 +114,40 @@ impl<F: Format> Held<'_, F> {
     /// Takes a space for this worker alone.
     ///
     /// # Errors
-    /// [`NotMine`] if somebody has it.
-    pub fn take(&mut self, n: u32) -> Result<(), NotMine> {
-        self.own.take(n)
+    /// [`OutOfOrder`] if somebody has it.
+    pub fn claim(&mut self, n: u32) -> Result<(), OutOfOrder> {
+        self.own.claim(n)
     }
 
     /// Lets others take it.
     ///
     /// # Errors
-    /// [`NotMine`] if this worker has not taken it.
-    pub fn give(&mut self, n: u32) -> Result<(), NotMine> {
-        self.own.give(n)
+    /// [`OutOfOrder`] if this worker has not taken it.
+    pub fn release(&mut self, n: u32) -> Result<(), OutOfOrder> {
+        self.own.release(n)
     }
 
     /// Lets others in on a space that was the worker's own.
     ///
     /// # Errors
-    /// [`NotMine`] if it was not.
-    pub fn share(&mut self, n: u32) -> Result<(), NotMine> {
+    /// [`OutOfOrder`] if it was not.
+    pub fn share(&mut self, n: u32) -> Result<(), OutOfOrder> {
         if let Some(space) = self.own.get(n)?.take() {
             *self.published(n) = Some(Arc::new(SharedSpace::new(*space)));
         }
-        self.own.give(n)?;
-        self.join(n);
+        self.own.release(n)?;
+        self.attach(n);
         Ok(())
     }
 
     /// Comes to a shared space.
-    pub fn join(&mut self, n: u32) {
+    pub fn attach(&mut self, n: u32) {
         let published = self.published(n).clone();
-        self.joined[n as usize] = published.map_or(Joined::Missing, Joined::Here);
+        self.shared[n as usize] = published.map_or(SharedState::Missing, SharedState::Here);
     }
 
     /// Is done with it.
-    pub fn part(&mut self, n: u32) {
-        self.joined[n as usize] = Joined::Not;
+    pub fn detach(&mut self, n: u32) {
+        self.shared[n as usize] = SharedState::Not;
     }
 }

@@ -1,21 +1,21 @@
 //! Goes through a trace and follows tasks, spaces and CPUs.
-use super::order::{Order, Use};
+use super::order::{Order, SpaceUse};
 use super::{CpuMap, Op, Schedule};
-use crate::replay::input::trace::{Loaded, Step, What};
+use crate::replay::input::trace::{PackedEvent, PackedKind, Trace};
 use ptarmigan_trace::{CloneKind, Kind};
 
 const NONE: u32 = u32::MAX;
 
 /// What a CPU has loaded.
 #[derive(Clone, Copy)]
-struct Current {
+struct CpuState {
     space: u32,
     /// It runs nothing of it.
     lazy: bool,
 }
 
-struct Builder<'a> {
-    trace: &'a Loaded,
+struct ScheduleBuilder<'a> {
+    trace: &'a Trace,
     cpus: CpuMap,
     alone: bool,
     order: Order,
@@ -23,21 +23,21 @@ struct Builder<'a> {
     tasks: Vec<u32>,
     /// Tasks that use each space; 0 when it has ended.
     users: Vec<u32>,
-    current: Vec<Current>,
+    current: Vec<CpuState>,
 }
 
 impl Schedule {
     /// `trace` on the CPUs of `cpus`; with one worker for all of them if `alone`, or one for each.
-    pub fn new(trace: &Loaded, cpus: CpuMap, alone: bool) -> Self {
+    pub fn new(trace: &Trace, cpus: CpuMap, alone: bool) -> Self {
         let workers = if alone { 1 } else { cpus.logical() };
-        let mut builder = Builder {
+        let mut builder = ScheduleBuilder {
             trace,
             cpus,
             alone,
             order: Order::new(workers, trace.tasks as usize),
             tasks: vec![NONE; trace.tasks as usize],
             users: Vec::new(),
-            current: vec![Current { space: NONE, lazy: false }; cpus.logical()],
+            current: vec![CpuState { space: NONE, lazy: false }; cpus.logical()],
         };
         builder.tasks[0] = builder.born();
         for (step, at) in trace.steps.iter().zip(0_u32..) {
@@ -48,7 +48,7 @@ impl Schedule {
     }
 }
 
-impl Builder<'_> {
+impl ScheduleBuilder<'_> {
     fn worker(&self, cpu: u16) -> usize {
         if self.alone { 0 } else { usize::from(cpu) }
     }
@@ -57,9 +57,9 @@ impl Builder<'_> {
         if self.alone { cpu } else { 0 }
     }
 
-    fn step(&mut self, step: &Step, at: u32) {
+    fn step(&mut self, step: &PackedEvent, at: u32) {
         let cpu = self.cpus.of(step.cpu, step.task);
-        if let What::Idle = step.what {
+        if let PackedKind::Idle = step.what {
             return self.idle(cpu, at);
         }
         let task = step.task;
@@ -70,19 +70,25 @@ impl Builder<'_> {
         self.switch(cpu, space, task, at);
         let (worker, slot) = (self.worker(cpu), self.slot(cpu));
         let rare = match step.what {
-            What::Fault { page, flags } => {
+            PackedKind::Fault { page, flags } => {
                 let op = Op::Fault { page, space, slot, flags };
-                return self.order.push(worker, op, at, &[(space, Use::Fault)], &[task]);
+                return self.order.push(worker, op, at, &[(space, SpaceUse::Fault)], &[task]);
             }
-            What::Rare(rare) => rare,
-            What::Idle => return,
+            PackedKind::Rare(rare) => rare,
+            PackedKind::Idle => return,
         };
         match self.trace.rare[rare as usize] {
             Kind::Clone { child, kind: CloneKind::Fork } => {
                 let born = self.born();
                 self.tasks[child as usize] = born;
                 let op = Op::Fork { space, child: born, slot };
-                self.order.push(worker, op, at, &[(space, Use::Call), (born, Use::Call)], &[task, child]);
+                self.order.push(
+                    worker,
+                    op,
+                    at,
+                    &[(space, SpaceUse::Call), (born, SpaceUse::Call)],
+                    &[task, child],
+                );
             }
             Kind::Clone { child, kind } => {
                 // One worker has everything to itself, and with `vfork` the two take turns.
@@ -95,7 +101,7 @@ impl Builder<'_> {
                     worker,
                     Op::Call { rare, space, slot },
                     at,
-                    &[(space, Use::Call)],
+                    &[(space, SpaceUse::Call)],
                     &[task, child],
                 );
             }
@@ -104,14 +110,14 @@ impl Builder<'_> {
                 self.tasks[task as usize] = next;
                 let last = self.unused(space);
                 let op = Op::Exec { rare, space, next, slot, last };
-                let how = if last { Use::End } else { Use::Call };
-                self.order.push(worker, op, at, &[(space, how), (next, Use::Call)], &[task]);
+                let how = if last { SpaceUse::End } else { SpaceUse::Call };
+                self.order.push(worker, op, at, &[(space, how), (next, SpaceUse::Call)], &[task]);
                 self.switch(cpu, next, task, at);
             }
             Kind::Exit { .. } => {
                 self.tasks[task as usize] = NONE;
                 let last = self.unused(space);
-                let how = if last { Use::End } else { Use::Call };
+                let how = if last { SpaceUse::End } else { SpaceUse::Call };
                 self.order.push(worker, Op::Exit { space, slot, last }, at, &[(space, how)], &[task]);
             }
             Kind::Truth { .. } => {
@@ -119,11 +125,17 @@ impl Builder<'_> {
                     worker,
                     Op::Truth { event: at, space, slot },
                     at,
-                    &[(space, Use::Call)],
+                    &[(space, SpaceUse::Call)],
                     &[task],
                 );
             }
-            _ => self.order.push(worker, Op::Call { rare, space, slot }, at, &[(space, Use::Call)], &[task]),
+            _ => self.order.push(
+                worker,
+                Op::Call { rare, space, slot },
+                at,
+                &[(space, SpaceUse::Call)],
+                &[task],
+            ),
         }
     }
 
@@ -141,7 +153,7 @@ impl Builder<'_> {
     }
 
     /// What the CPU has loaded. The end of a space has moved every CPU that had it loaded to another root.
-    fn loaded(&self, cpu: u16) -> Option<Current> {
+    fn loaded(&self, cpu: u16) -> Option<CpuState> {
         let current = self.current[usize::from(cpu)];
         (current.space != NONE && self.users[current.space as usize] > 0).then_some(current)
     }
@@ -149,20 +161,20 @@ impl Builder<'_> {
     fn switch(&mut self, cpu: u16, to: u32, task: u32, at: u32) {
         let (worker, slot) = (self.worker(cpu), self.slot(cpu));
         match self.loaded(cpu) {
-            Some(Current { space, lazy: false }) if space == to => return,
-            Some(Current { space, .. }) if space != to => {
-                self.order.push(worker, Op::Leave { space, slot }, at, &[(space, Use::Cpu)], &[]);
+            Some(CpuState { space, lazy: false }) if space == to => return,
+            Some(CpuState { space, .. }) if space != to => {
+                self.order.push(worker, Op::Leave { space, slot }, at, &[(space, SpaceUse::Cpu)], &[]);
             }
             _ => {}
         }
-        self.order.push(worker, Op::Enter { space: to, slot }, at, &[(to, Use::Cpu)], &[task]);
-        self.current[usize::from(cpu)] = Current { space: to, lazy: false };
+        self.order.push(worker, Op::Enter { space: to, slot }, at, &[(to, SpaceUse::Cpu)], &[task]);
+        self.current[usize::from(cpu)] = CpuState { space: to, lazy: false };
     }
 
     fn idle(&mut self, cpu: u16, at: u32) {
         let (worker, slot) = (self.worker(cpu), self.slot(cpu));
-        if let Some(Current { space, lazy: false }) = self.loaded(cpu) {
-            self.order.push(worker, Op::Rest { space, slot }, at, &[(space, Use::Cpu)], &[]);
+        if let Some(CpuState { space, lazy: false }) = self.loaded(cpu) {
+            self.order.push(worker, Op::Rest { space, slot }, at, &[(space, SpaceUse::Cpu)], &[]);
             self.current[usize::from(cpu)].lazy = true;
         }
         self.order.push(worker, Op::Idle { slot }, at, &[], &[]);

@@ -91,13 +91,13 @@ pub enum Op {
         /// The CPU.
         slot: u16,
     },
-    /// From here to the next [`Give`](Op::Give) the space is this worker's alone.
-    Take {
+    /// From here to the next [`Release`](Op::Release) the space is this worker's alone.
+    Claim {
         /// Which.
         space: u32,
     },
     /// Somebody else may have the space.
-    Give {
+    Release {
         /// Which.
         space: u32,
     },
@@ -107,12 +107,12 @@ pub enum Op {
         space: u32,
     },
     /// The worker comes to a shared space.
-    Join {
+    Attach {
         /// Which.
         space: u32,
     },
     /// It is done with it.
-    Part {
+    Detach {
         /// Which.
         space: u32,
     },
@@ -121,10 +121,10 @@ pub enum Op {
         /// Whom to wait for.
         worker: u16,
         /// How far it must have come.
-        posts: u32,
+        milestone: u32,
     },
     /// Others wait for what came before this.
-    Post,
+    Milestone,
 }
 
 // Passes read millions of them.

@@ -15,14 +15,14 @@ use super::op::Op;
 
 /// A place in a worker's program while it is being built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
+struct Position {
     worker: u16,
     at: u32,
 }
 
 /// What is done with a space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Use {
+pub enum SpaceUse {
     /// A call that changes its structure, or looks at it.
     Call,
     /// A fault.
@@ -34,40 +34,40 @@ pub enum Use {
 }
 
 /// Who may use a space.
-enum Access {
+enum Sharing {
     /// One worker at a time; the last that was done with it.
-    Own(Option<Place>),
+    Own(Option<Position>),
     Shared {
         /// The last call, or what made it shared.
-        call: Place,
+        call: Position,
         /// Each worker's last fault since.
-        faults: Vec<Place>,
+        faults: Vec<Position>,
         /// Since when it is shared.
-        since: Place,
+        since: Position,
         /// The last of each worker that has joined.
-        members: Vec<Place>,
+        members: Vec<Position>,
     },
 }
 
 /// Puts `place` in as its worker's last.
-fn replace(places: &mut Vec<Place>, place: Place) {
+fn replace(places: &mut Vec<Position>, place: Position) {
     match places.iter_mut().find(|old| old.worker == place.worker) {
         Some(old) => *old = place,
         None => places.push(place),
     }
 }
 
-impl Access {
+impl Sharing {
     /// `place` has used the space.
-    fn done(&mut self, place: Place, how: Use) {
+    fn done(&mut self, place: Position, how: SpaceUse) {
         match self {
-            Access::Own(last) => *last = Some(place),
-            Access::Shared { call, faults, members, .. } => {
+            Sharing::Own(last) => *last = Some(place),
+            Sharing::Shared { call, faults, members, .. } => {
                 replace(members, place);
                 match how {
-                    Use::Cpu | Use::End => {}
-                    Use::Fault => replace(faults, place),
-                    Use::Call => {
+                    SpaceUse::Cpu | SpaceUse::End => {}
+                    SpaceUse::Fault => replace(faults, place),
+                    SpaceUse::Call => {
                         *call = place;
                         faults.clear();
                     }
@@ -79,14 +79,14 @@ impl Access {
 
 /// Programs in the making.
 pub struct Order {
-    workers: Vec<Building>,
-    spaces: Vec<Access>,
+    workers: Vec<ProgramBuilder>,
+    spaces: Vec<Sharing>,
     /// By task: its last event.
-    tasks: Vec<Option<Place>>,
+    tasks: Vec<Option<Position>>,
 }
 
 #[derive(Default)]
-struct Building {
+struct ProgramBuilder {
     ops: Vec<Op>,
     origins: Vec<u32>,
     /// What others wait for.
@@ -99,7 +99,7 @@ struct Building {
     grew: Vec<Vec<(u32, u32)>>,
 }
 
-impl Building {
+impl ProgramBuilder {
     fn push(&mut self, op: Op, origin: u32) {
         self.ops.push(op);
         self.origins.push(origin);
@@ -123,8 +123,11 @@ impl Building {
 impl Order {
     /// For `workers` workers and `tasks` tasks.
     pub fn new(workers: usize, tasks: usize) -> Self {
-        let building =
-            || Building { known: vec![0; workers], grew: vec![Vec::new(); workers], ..Building::default() };
+        let building = || ProgramBuilder {
+            known: vec![0; workers],
+            grew: vec![Vec::new(); workers],
+            ..ProgramBuilder::default()
+        };
         Order {
             workers: (0..workers).map(|_| building()).collect(),
             spaces: Vec::new(),
@@ -134,12 +137,12 @@ impl Order {
 
     /// A new space with the next number.
     pub fn born(&mut self) {
-        self.spaces.push(Access::Own(None));
+        self.spaces.push(Sharing::Own(None));
     }
 
     /// Appends something to a worker's program that is done with `spaces` and in the name of `tasks`, and before it
     /// what it has to wait for; `origin` is the event of the trace that it belongs to.
-    pub fn push(&mut self, worker: usize, op: Op, origin: u32, spaces: &[(u32, Use)], tasks: &[u32]) {
+    pub fn push(&mut self, worker: usize, op: Op, origin: u32, spaces: &[(u32, SpaceUse)], tasks: &[u32]) {
         for &task in tasks {
             if let Some(last) = self.tasks[task as usize] {
                 self.wait(worker, last, origin);
@@ -147,12 +150,12 @@ impl Order {
         }
         for &(space, how) in spaces {
             // Out of its place, as waiting needs all of `self`.
-            let mut access = std::mem::replace(&mut self.spaces[space as usize], Access::Own(None));
+            let mut access = std::mem::replace(&mut self.spaces[space as usize], Sharing::Own(None));
             self.before(worker, space, &mut access, how, origin);
             self.spaces[space as usize] = access;
         }
         let building = &mut self.workers[worker];
-        let place = Place { worker: worker as u16, at: building.ops.len() as u32 };
+        let place = Position { worker: worker as u16, at: building.ops.len() as u32 };
         building.push(op, origin);
         for &task in tasks {
             self.tasks[task as usize] = Some(place);
@@ -163,31 +166,33 @@ impl Order {
     }
 
     /// What has to come before a space is used.
-    fn before(&mut self, worker: usize, space: u32, access: &mut Access, how: Use, origin: u32) {
+    fn before(&mut self, worker: usize, space: u32, access: &mut Sharing, how: SpaceUse, origin: u32) {
         match access {
-            Access::Own(Some(last)) if usize::from(last.worker) == worker => {}
-            Access::Own(last) => {
+            Sharing::Own(Some(last)) if usize::from(last.worker) == worker => {}
+            Sharing::Own(last) => {
                 if let Some(last) = *last {
-                    self.workers[usize::from(last.worker)].after.push((last.at, Op::Give { space }));
+                    self.workers[usize::from(last.worker)].after.push((last.at, Op::Release { space }));
                     self.wait(worker, last, origin);
                 }
-                self.workers[worker].push(Op::Take { space }, origin);
+                self.workers[worker].push(Op::Claim { space }, origin);
             }
-            Access::Shared { call, faults, since, members } => {
+            Sharing::Shared { call, faults, since, members } => {
                 if !members.iter().any(|member| usize::from(member.worker) == worker) {
                     self.wait(worker, *since, origin);
-                    self.workers[worker].push(Op::Join { space }, origin);
+                    self.workers[worker].push(Op::Attach { space }, origin);
                 }
                 match how {
-                    Use::Cpu => {}
-                    Use::Fault => self.wait(worker, *call, origin),
-                    Use::Call => {
+                    SpaceUse::Cpu => {}
+                    SpaceUse::Fault => self.wait(worker, *call, origin),
+                    SpaceUse::Call => {
                         self.wait(worker, *call, origin);
                         faults.iter().for_each(|fault| self.wait(worker, *fault, origin));
                     }
-                    Use::End => {
+                    SpaceUse::End => {
                         for last in members.iter().filter(|last| usize::from(last.worker) != worker) {
-                            self.workers[usize::from(last.worker)].after.push((last.at, Op::Part { space }));
+                            self.workers[usize::from(last.worker)]
+                                .after
+                                .push((last.at, Op::Detach { space }));
                             self.wait(worker, *last, origin);
                         }
                     }
@@ -198,25 +203,25 @@ impl Order {
 
     /// Whether a space is shared.
     pub fn is_shared(&self, space: u32) -> bool {
-        matches!(self.spaces[space as usize], Access::Shared { .. })
+        matches!(self.spaces[space as usize], Sharing::Shared { .. })
     }
 
     /// `worker` shares a space that is not shared yet.
     pub fn share(&mut self, worker: usize, space: u32, origin: u32) {
-        self.push(worker, Op::Share { space }, origin, &[(space, Use::Call)], &[]);
-        let at = Place { worker: worker as u16, at: self.workers[worker].ops.len() as u32 - 1 };
+        self.push(worker, Op::Share { space }, origin, &[(space, SpaceUse::Call)], &[]);
+        let at = Position { worker: worker as u16, at: self.workers[worker].ops.len() as u32 - 1 };
         self.spaces[space as usize] =
-            Access::Shared { call: at, faults: Vec::new(), since: at, members: vec![at] };
+            Sharing::Shared { call: at, faults: Vec::new(), since: at, members: vec![at] };
     }
 
-    fn wait(&mut self, worker: usize, last: Place, origin: u32) {
+    fn wait(&mut self, worker: usize, last: Position, origin: u32) {
         let other = usize::from(last.worker);
         if other == worker || self.workers[worker].known[other] > last.at {
             return;
         }
         self.workers[other].posts.push(last.at);
         // Positions for now; they become numbers of posts when all are known.
-        self.workers[worker].push(Op::Wait { worker: last.worker, posts: last.at }, origin);
+        self.workers[worker].push(Op::Wait { worker: last.worker, milestone: last.at }, origin);
         self.workers[worker].learn(other, last.at + 1);
         for third in 0..self.workers.len() {
             if third != worker {
@@ -243,7 +248,7 @@ impl Order {
     }
 }
 
-impl Building {
+impl ProgramBuilder {
     fn finish(self, worker: usize, posts: &[Vec<u32>]) -> Program {
         let mut own = posts[worker].iter().copied().peekable();
         let mut after = self.after.into_iter().peekable();
@@ -259,10 +264,10 @@ impl Building {
         };
         for ((op, origin), at) in self.ops.into_iter().zip(self.origins).zip(0_u32..) {
             match op {
-                Op::Wait { worker, posts: position } => {
+                Op::Wait { worker, milestone: position } => {
                     let there = &posts[usize::from(worker)];
                     let number = there.partition_point(|&post| post <= position) as u32;
-                    push(Op::Wait { worker, posts: number }, origin);
+                    push(Op::Wait { worker, milestone: number }, origin);
                 }
                 op => push(op, origin),
             }
@@ -270,7 +275,7 @@ impl Building {
                 push(op, origin);
             }
             if own.next_if_eq(&at).is_some() {
-                push(Op::Post, origin);
+                push(Op::Milestone, origin);
             }
         }
         program

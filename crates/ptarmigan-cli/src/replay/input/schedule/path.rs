@@ -3,7 +3,7 @@ use super::{Op, Schedule};
 
 /// What a schedule takes if nothing costs anything but the work itself.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Path {
+pub struct CriticalPath {
     /// All work, one after the other.
     pub total: f64,
     /// The busiest worker's.
@@ -15,7 +15,7 @@ pub struct Path {
 
 /// Works the critical path out; `cost` says what one piece of work takes, by worker and place in its program. `None`
 /// if workers wait for each other in a circle.
-pub fn critical_path(schedule: &Schedule, mut cost: impl FnMut(usize, usize) -> f64) -> Option<Path> {
+pub fn critical_path(schedule: &Schedule, mut cost: impl FnMut(usize, usize) -> f64) -> Option<CriticalPath> {
     let workers = schedule.programs.len();
     let mut at = vec![0; workers];
     let mut now = vec![0.0_f64; workers];
@@ -27,11 +27,11 @@ pub fn critical_path(schedule: &Schedule, mut cost: impl FnMut(usize, usize) -> 
             let ops = &schedule.programs[worker].ops;
             while let Some(op) = ops.get(at[worker]) {
                 match *op {
-                    Op::Wait { worker: other, posts: number } => {
+                    Op::Wait { worker: other, milestone: number } => {
                         let Some(done) = posts[usize::from(other)].get(number as usize - 1) else { break };
                         now[worker] = now[worker].max(*done);
                     }
-                    Op::Post => posts[worker].push(now[worker]),
+                    Op::Milestone => posts[worker].push(now[worker]),
                     _ => {
                         let cost = cost(worker, at[worker]);
                         now[worker] += cost;
@@ -48,5 +48,5 @@ pub fn critical_path(schedule: &Schedule, mut cost: impl FnMut(usize, usize) -> 
     }
     let done = schedule.programs.iter().zip(&at).all(|(program, at)| *at == program.ops.len());
     let most = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
-    done.then(|| Path { total: busy.iter().sum(), busiest: most(&busy), longest: most(&now) })
+    done.then(|| CriticalPath { total: busy.iter().sum(), busiest: most(&busy), longest: most(&now) })
 }
