@@ -1,5 +1,5 @@
 //! What the recorded calls mean for an address space.
-use super::outcome::Trouble;
+use super::step::CallError;
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::cpu::Pinned;
 use ptarmigan::format::Format;
@@ -79,8 +79,8 @@ pass_on! {
 /// Makes a call that changes areas or tables of one space; others do nothing.
 ///
 /// # Errors
-/// [`Trouble`] if there was no memory or the call makes no sense in this space.
-pub fn call(space: &mut impl Calls, kind: Kind) -> Result<(), Trouble> {
+/// [`CallError`] if there was no memory or the call makes no sense in this space.
+pub fn call(space: &mut impl Calls, kind: Kind) -> Result<(), CallError> {
     match kind {
         Kind::Area { start, pages, prot, kind } => {
             let range = range(start, pages);

@@ -1,10 +1,10 @@
 //! Carries a program out: one worker, its CPUs, and the address spaces that it has in hand.
 use super::calls::{Alone, PAGE, call};
-use super::cells::OutOfOrder;
 use super::idle::clear_ahead;
-use super::outcome::{Outcome, Sample, Trouble};
+use super::outcome::{Outcome, Sample};
 use super::progress::{Cancelled, Progress};
 use super::spaces::{SpaceRef, WorkerSpaces};
+use super::step::{CallError, FailedStep, StepError};
 use super::watch::Watch;
 use crate::replay::input::schedule::{Op, Program};
 use crate::replay::input::trace::{PackedEvent, PackedKind, Trace};
@@ -16,20 +16,6 @@ use ptarmigan::quicklist::Policy;
 use ptarmigan::space::{Access, Area, AreaFlags, Done, FaultError, Space, SpaceMachine};
 use ptarmigan::tlb::SpaceId;
 use ptarmigan_trace::{FaultFlags, Kind};
-
-/// Why a worker did not come to the end of its program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stopped {
-    /// Memory ran out, and the replay was not asked to go on.
-    NoMemory,
-    /// Another worker stopped.
-    Cancelled,
-    /// A space was not this worker's at this event of the trace: the schedule is wrong.
-    OutOfOrder {
-        /// The event.
-        event: u32,
-    },
-}
 
 /// One worker.
 pub struct Engine<'a, F: Format, M, W> {
@@ -63,51 +49,27 @@ pub struct Engine<'a, F: Format, M, W> {
     pub outcome: Outcome,
 }
 
-/// What came in the way of one thing.
-enum Hitch {
-    Trouble(Trouble),
-    OutOfOrder,
-    Cancelled,
-}
-
-impl From<Trouble> for Hitch {
-    fn from(trouble: Trouble) -> Self {
-        Hitch::Trouble(trouble)
-    }
-}
-
-impl From<OutOfOrder> for Hitch {
-    fn from(_: OutOfOrder) -> Self {
-        Hitch::OutOfOrder
-    }
-}
-
-impl From<Cancelled> for Hitch {
-    fn from(_: Cancelled) -> Self {
-        Hitch::Cancelled
-    }
-}
-
 impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
     /// Carries `program` out; `tick` is called now and then with the number of things done since it was called last.
     ///
     /// # Errors
-    /// [`Stopped`] says why it did not come to the end.
-    pub fn run(&mut self, program: &Program, tick: impl Fn(u64)) -> Result<(), Stopped> {
+    /// [`FailedStep`] says which step ended the program early.
+    pub fn run(&mut self, program: &Program, tick: impl Fn(u64)) -> Result<(), FailedStep> {
         const TICK: usize = 1 << 16;
         for (n, part) in program.ops.chunks(TICK).enumerate() {
             for (at, op) in (n * TICK..).zip(part) {
                 if self.crewed {
                     self.serve();
                 }
-                if let Err(hitch) = self.step(*op) {
-                    self.hitch(hitch, program.origins[at])?;
+                if let Err(error) = self.step(*op) {
+                    self.failed(program.origins[at], error)?;
                 }
                 self.watch.done(at);
             }
             tick(part.len() as u64);
             if self.progress.is_stopped() {
-                return Err(Stopped::Cancelled);
+                let event = program.origins[n * TICK];
+                return Err(FailedStep { event, error: StepError::Cancelled });
             }
         }
         Ok(())
@@ -141,21 +103,21 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
         if self.progress.is_reached(other, milestone) { Ok(()) } else { Err(Cancelled) }
     }
 
+    /// Counts a call that failed; any other failed step ends the program.
     #[cold]
-    fn hitch(&mut self, hitch: Hitch, event: u32) -> Result<(), Stopped> {
-        match hitch {
-            Hitch::Cancelled => Err(Stopped::Cancelled),
-            Hitch::OutOfOrder => Err(Stopped::OutOfOrder { event }),
-            Hitch::Trouble(trouble) => {
-                let task = self.trace.steps[event as usize].task;
-                let no_memory = self.outcome.note(event, task, trouble);
-                if no_memory && !self.keep_going { Err(Stopped::NoMemory) } else { Ok(()) }
+    fn failed(&mut self, event: u32, error: StepError) -> Result<(), FailedStep> {
+        if let StepError::Call(call) = &error {
+            let task = self.trace.steps[event as usize].task;
+            self.outcome.note(event, task, call);
+            if self.keep_going || !matches!(call, CallError::NoFrame(_)) {
+                return Ok(());
             }
         }
+        Err(FailedStep { event, error })
     }
 
     #[inline(always)]
-    fn step(&mut self, op: Op) -> Result<(), Hitch> {
+    fn step(&mut self, op: Op) -> Result<(), StepError> {
         if !matches!(op, Op::Wait { .. } | Op::Milestone) {
             self.watch.begins();
         }
@@ -166,7 +128,7 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
     }
 
     #[inline(always)]
-    fn fault(&mut self, page: u64, space: u32, slot: u16, flags: FaultFlags) -> Result<(), Hitch> {
+    fn fault(&mut self, page: u64, space: u32, slot: u16, flags: FaultFlags) -> Result<(), StepError> {
         let Ok(own) = self.spaces.own(space) else {
             return self.fault_shared(page, space, slot, flags);
         };
@@ -184,7 +146,7 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
     }
 
     #[inline(never)]
-    fn fault_shared(&mut self, page: u64, space: u32, slot: u16, flags: FaultFlags) -> Result<(), Hitch> {
+    fn fault_shared(&mut self, page: u64, space: u32, slot: u16, flags: FaultFlags) -> Result<(), StepError> {
         let SpaceRef::Shared(space) = self.spaces.get(space)? else {
             self.outcome.skipped += 1;
             return Ok(());
@@ -206,16 +168,16 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
         cpu: CpuId,
         va: u64,
         access: Access,
-    ) -> Result<(), Hitch> {
+    ) -> Result<(), StepError> {
         match result {
             Ok(_) => self.watch.served(usize::from(cpu.0), va, access),
-            Err(FaultError::NoFrame(e)) => return Err(Trouble::NoFrame(e).into()),
+            Err(FaultError::NoFrame(e)) => return Err(e.into()),
             Err(_) => self.outcome.outside += 1,
         }
         Ok(())
     }
 
-    fn other(&mut self, op: Op) -> Result<(), Hitch> {
+    fn other(&mut self, op: Op) -> Result<(), StepError> {
         match op {
             Op::Fault { .. } => {}
             Op::Call { rare, space, slot } => self.call(rare, space, slot)?,
@@ -287,7 +249,7 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
         SpaceId(self.first_id + space)
     }
 
-    fn call(&mut self, rare: u32, space: u32, slot: u16) -> Result<(), Hitch> {
+    fn call(&mut self, rare: u32, space: u32, slot: u16) -> Result<(), StepError> {
         let kind = self.trace.rare[rare as usize];
         let (m, pin) = (self.m, &self.slots[usize::from(slot)].pin());
         match self.spaces.get(space)? {
@@ -298,7 +260,7 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
         Ok(())
     }
 
-    fn fork(&mut self, space: u32, child: u32, slot: u16) -> Result<(), Hitch> {
+    fn fork(&mut self, space: u32, child: u32, slot: u16) -> Result<(), StepError> {
         let id = self.id(child);
         let pin = self.slots[usize::from(slot)].pin();
         let copy = match self.spaces.get(space)? {
@@ -309,23 +271,23 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
                 return Ok(());
             }
         };
-        *self.spaces.own(child)? = Some(Box::new(copy.map_err(Trouble::from)?));
+        *self.spaces.own(child)? = Some(Box::new(copy.map_err(StepError::from)?));
         Ok(())
     }
 
-    fn exec(&mut self, rare: u32, space: u32, next: u32, slot: u16, last: bool) -> Result<(), Hitch> {
+    fn exec(&mut self, rare: u32, space: u32, next: u32, slot: u16, last: bool) -> Result<(), StepError> {
         let Kind::Exec { stack_end, arg_pages } = self.trace.rare[rare as usize] else { return Ok(()) };
         let id = self.id(next);
         let pin = self.slots[usize::from(slot)].pin();
         // The new space is there before the old one goes.
         let made = Space::exec(self.m, &pin, id, VirtAddr(stack_end << PAGE), u64::from(arg_pages));
         self.exit(space, slot, last)?;
-        *self.spaces.own(next)? = Some(Box::new(made.map_err(Trouble::from)?));
+        *self.spaces.own(next)? = Some(Box::new(made.map_err(StepError::from)?));
         Ok(())
     }
 
     /// A task leaves its space; the last one ends it.
-    fn exit(&mut self, space: u32, slot: u16, last: bool) -> Result<(), Hitch> {
+    fn exit(&mut self, space: u32, slot: u16, last: bool) -> Result<(), StepError> {
         if let SpaceRef::Nothing = self.spaces.get(space)? {
             self.outcome.skipped += 1;
         } else if last && let Some(space) = self.spaces.remove(space)? {

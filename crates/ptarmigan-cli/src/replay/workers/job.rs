@@ -1,8 +1,9 @@
 //! A crew of workers carries a schedule out, one thread each, on one machine.
-use super::engine::{Engine, Stopped};
+use super::engine::Engine;
 use super::outcome::Outcome;
 use super::progress::Progress;
 use super::spaces::Spaces;
+use super::step::{FailedStep, StepError};
 use super::watch::Watch;
 use crate::error::{Context, Failure};
 use crate::measure::affinity::AffinityGuard;
@@ -47,7 +48,7 @@ pub struct Elapsed {
 struct WorkerResult<W> {
     outcome: Outcome,
     watch: W,
-    result: Result<(), Stopped>,
+    result: Result<(), FailedStep>,
     used: Duration,
     end: Instant,
 }
@@ -108,7 +109,7 @@ impl Job<'_> {
             processor: parts.iter().map(|part| part.used).sum::<Duration>() / (parts.len() as u32).max(1),
         };
         for (worker, part) in parts.iter().enumerate() {
-            if let Err(Stopped::OutOfOrder { event }) = part.result {
+            if let Err(FailedStep { event, error: StepError::OutOfOrder }) = part.result {
                 let who = self.name(worker);
                 return Err(Failure::new(format!(
                     "{who} used a space out of order at event {event}; this is a defect of the schedule"

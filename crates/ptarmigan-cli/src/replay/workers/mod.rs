@@ -7,4 +7,5 @@ pub mod job;
 pub mod outcome;
 mod progress;
 mod spaces;
+mod step;
 pub mod watch;

@@ -1,6 +1,6 @@
 //! What came of a replay.
+use super::step::CallError;
 use ptarmigan::frames::NoFrame;
-use ptarmigan::space::AreaError;
 use ptarmigan_trace::Sampled;
 
 /// How a sample of Linux's count compared.
@@ -43,43 +43,18 @@ pub struct Outcome {
     pub first_out_of_memory: Option<(u32, u32, NoFrame)>,
 }
 
-/// Why an event could not be replayed.
-pub enum Trouble {
-    /// There was no memory.
-    NoFrame(NoFrame),
-    /// The call makes no sense here.
-    Odd(String),
-}
-
-impl From<AreaError> for Trouble {
-    fn from(e: AreaError) -> Self {
-        match e {
-            AreaError::NoFrame(e) => Trouble::NoFrame(e),
-            e => Trouble::Odd(e.to_string()),
-        }
-    }
-}
-
-impl From<NoFrame> for Trouble {
-    fn from(e: NoFrame) -> Self {
-        Trouble::NoFrame(e)
-    }
-}
-
 impl Outcome {
-    /// Counts trouble; true if it was lack of memory.
+    /// Counts a call that failed.
     #[cold]
-    pub fn note(&mut self, event: u32, task: u32, trouble: Trouble) -> bool {
-        match trouble {
-            Trouble::Odd(what) => {
+    pub fn note(&mut self, event: u32, task: u32, error: &CallError) {
+        match error {
+            CallError::Refused(why) => {
                 self.odd += 1;
-                self.first_odd.get_or_insert((event, task, what));
-                false
+                self.first_odd.get_or_insert_with(|| (event, task, why.clone()));
             }
-            Trouble::NoFrame(e) => {
+            CallError::NoFrame(e) => {
                 self.out_of_memory += 1;
-                self.first_out_of_memory.get_or_insert((event, task, e));
-                true
+                self.first_out_of_memory.get_or_insert((event, task, *e));
             }
         }
     }
