@@ -84,7 +84,7 @@ fn main() -> ExitCode {
     };
     match report.map_err(Failure::new).and_then(|report| print(&report, options.json)) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
+        Err(failure) => ptarmigan_cli::print::failure(&failure),
     }
 }
 

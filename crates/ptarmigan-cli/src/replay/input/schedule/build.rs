@@ -1,6 +1,8 @@
 //! Goes through a trace and follows tasks, spaces and CPUs.
+use super::cpus::CpuMap;
+use super::op::Op;
 use super::order::{Order, SpaceUse};
-use super::{CpuMap, Op, Schedule};
+use super::program::Schedule;
 use crate::replay::input::trace::{PackedEvent, PackedKind, Trace};
 use ptarmigan_trace::{CloneKind, Kind};
 

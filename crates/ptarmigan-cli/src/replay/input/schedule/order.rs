@@ -10,8 +10,8 @@
 //!
 //! Every wait is for something that stands earlier in the recording. So the earliest of all things that are not done
 //! yet never waits for anything, and there is no deadlock.
-use super::Program;
 use super::op::Op;
+use super::program::Program;
 
 /// A place in a worker's program while it is being built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

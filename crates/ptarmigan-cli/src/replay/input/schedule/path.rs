@@ -1,5 +1,6 @@
 //! How long a schedule takes at the least: its critical path.
-use super::{Op, Schedule};
+use super::op::Op;
+use super::program::Schedule;
 
 /// What a schedule takes if nothing costs anything but the work itself.
 #[derive(Clone, Copy, Debug, PartialEq)]
