@@ -2,6 +2,7 @@
 mod format;
 mod merge;
 mod model;
+mod output;
 mod perf;
 mod proc;
 mod queue;

@@ -1,6 +1,7 @@
 //! One recording from start to end.
 use super::merge::Merge;
 use super::model::TraceBuilder;
+use super::output::Output;
 use super::perf::PerfFaults;
 use super::raw::Raw;
 use super::spill::{Notes, Spill};
@@ -28,10 +29,7 @@ enum Source {
 type Streams = Vec<Box<dyn Iterator<Item = Raw>>>;
 
 pub(in crate::record) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
-    let output = &args.output;
-    if output.file_name().is_none() || output.is_dir() {
-        return Err(Failure::new(format!("{}: not the name of a file", output.display())));
-    }
+    let output = Output::new(&args.output)?;
     let method = choose(args.method)?;
     let full = method == Method::Perf;
     let mut stops = tracer::STOPS.to_vec();
@@ -40,7 +38,8 @@ pub(in crate::record) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
     }
     let root = rustix::process::geteuid().is_root();
     let start = Start::new(&args.command, &stops, !root).context("the command")?;
-    let spill = Spill::new(output).context(format_args!("{}: cannot be written", output.display()))?;
+    let spill =
+        Spill::new(output.file()).context(format_args!("{}: cannot be written", args.output.display()))?;
     let mut notes = Notes::new(&spill).context("the temporary files next to the output")?;
 
     signals::catch();
@@ -89,7 +88,7 @@ pub(in crate::record) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
     };
     let (events, execs) = notes.read().context("the temporary files next to the output")?;
     streams.push(Box::new(events));
-    write(args, &header, started.pid, &spill, streams, execs, lost)?;
+    write(args, &output, &header, &spill, Deliveries { root: started.pid, streams, execs, lost })?;
     Ok(status(ended))
 }
 
@@ -175,16 +174,24 @@ fn not_started(started: &mut Started, command: &str) -> Option<Failure> {
     })
 }
 
+/// What the sources delivered, not merged yet.
+struct Deliveries {
+    /// The first process.
+    root: i32,
+    streams: Streams,
+    execs: spill::NotedExecs,
+    lost: u64,
+}
+
 /// Merges all deliveries into the trace, and puts it in place when it is whole.
 fn write(
     args: &RecordArgs,
+    output: &Output,
     header: &Header,
-    root: i32,
     spill: &Spill,
-    streams: Streams,
-    mut execs: spill::NotedExecs,
-    lost: u64,
+    deliveries: Deliveries,
 ) -> Result<(), Failure> {
+    let Deliveries { root, streams, mut execs, lost } = deliveries;
     let problem = format!("{}: cannot be written", args.output.display());
     let partial = spill.path("trace");
     let out = BufWriter::new(File::create(&partial).context(&problem)?);
@@ -208,7 +215,7 @@ fn write(
     let tasks = model.tasks();
     let (writer, seen) = model.finish().context(&problem)?;
     let (_, summary) = writer.finish(lost + seen.refused).context(&problem)?;
-    fs::rename(&partial, &args.output).context(&problem)?;
+    output.install(&partial)?;
     let bytes = fs::metadata(&args.output).map(|m| m.len()).unwrap_or(0);
     print::error(&format!(
         "{}: {} events ({} faults), {tasks} tasks, {} execs, {} samples of VmPTE, {} lost, {bytes} bytes",
