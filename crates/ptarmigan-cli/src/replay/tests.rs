@@ -1,10 +1,10 @@
 //! Several workers and several copies come to the same as one, and a worker's failure ends the replay.
-use super::Loaded;
-use super::crew::Job;
-use super::outcome::Outcome;
-use super::schedule::{CpuMap, Op, Schedule, critical_path};
-use super::watch::{Unwatched, Watch};
-use crate::Failure;
+use super::input::schedule::{CpuMap, Op, Schedule, critical_path};
+use super::input::trace::Trace;
+use super::workers::job::Job;
+use super::workers::outcome::Outcome;
+use super::workers::watch::{Unwatched, Watch};
+use crate::error::Failure;
 use ptarmigan::addr::VirtRange;
 use ptarmigan::format::{Attr, Format, X86_64};
 use ptarmigan::hosted::{Delivery, Host, HostConfig, HostMachine, NoTlb};
@@ -20,9 +20,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 const SHIPPED: [&str; 4] = ["fixture", "rustc", "configure", "compile"];
 
-fn shipped(name: &str) -> Loaded {
+fn shipped(name: &str) -> Trace {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../traces/{name}.ptrace"));
-    Loaded::open(&path).expect("a shipped trace")
+    Trace::open(&path).expect("a shipped trace")
 }
 
 /// What is left of a replay: by space its areas and pages, without the numbers of frames.
@@ -43,7 +43,7 @@ struct Setting {
 
 const PLAIN: Setting = Setting { copies: 1, nodes: 1, delivery: Delivery::AtOnce };
 
-fn replay(trace: &Loaded, schedule: &Schedule, setting: &Setting) -> (Outcome, Left) {
+fn replay(trace: &Trace, schedule: &Schedule, setting: &Setting) -> (Outcome, Left) {
     let job = Job { trace, schedule, copies: setting.copies, keep_going: false, idle_zero: 0 };
     let config = HostConfig { cpus: job.cpus(), nodes: setting.nodes, ..HostConfig::default() };
     let host = Host::<X86_64>::new(config).expect("a machine");
@@ -76,7 +76,7 @@ fn replay(trace: &Loaded, schedule: &Schedule, setting: &Setting) -> (Outcome, L
 
 /// Every event is in exactly the programs it should be in, every worker's are in the recorded order, nobody waits for
 /// what comes later, and there is no circle.
-fn check_order(trace: &Loaded, schedule: &Schedule, what: &str) {
+fn check_order(trace: &Trace, schedule: &Schedule, what: &str) {
     let mut done = vec![0u8; trace.steps.len()];
     let posted: Vec<Vec<u32>> = schedule
         .programs
@@ -85,7 +85,7 @@ fn check_order(trace: &Loaded, schedule: &Schedule, what: &str) {
             p.ops
                 .iter()
                 .zip(&p.origins)
-                .filter(|(op, _)| **op == Op::Post)
+                .filter(|(op, _)| **op == Op::Milestone)
                 .map(|(_, origin)| *origin)
                 .collect()
         })
@@ -94,8 +94,8 @@ fn check_order(trace: &Loaded, schedule: &Schedule, what: &str) {
         assert!(program.origins.is_sorted(), "{what}: out of order");
         for (op, origin) in program.ops.iter().zip(&program.origins) {
             match *op {
-                Op::Wait { worker, posts } => {
-                    let reached = posted[usize::from(worker)][posts as usize - 1];
+                Op::Wait { worker, milestone } => {
+                    let reached = posted[usize::from(worker)][milestone as usize - 1];
                     assert!(reached < *origin, "{what}: event {origin} waits for {reached}");
                 }
                 Op::Fault { .. }
@@ -153,7 +153,7 @@ impl Random {
 }
 
 /// Tasks that fork, share, run programs and end, on CPUs as it comes.
-fn history(seed: u64) -> Loaded {
+fn history(seed: u64) -> Trace {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let cpus = 1 + random.below(5) as u16;
     let header = Header::new("history", cpus, Method::Synthetic);
@@ -205,7 +205,7 @@ fn history(seed: u64) -> Loaded {
         writer.event(&Event { task, cpu, kind }).expect("a valid event");
     }
     let bytes = writer.finish(0).expect("memory takes everything").0;
-    Loaded::from_bytes(&bytes, "history").expect("what was just written")
+    Trace::from_bytes(&bytes, "history").expect("what was just written")
 }
 
 #[test]
@@ -249,7 +249,7 @@ impl Watch for Panicking<'_> {
     }
 }
 
-fn failure(trace: &Loaded, schedule: &Schedule, faults: usize) -> Failure {
+fn failure(trace: &Trace, schedule: &Schedule, faults: usize) -> Failure {
     let job = Job { trace, schedule, copies: 1, keep_going: false, idle_zero: 0 };
     let host = Host::<X86_64>::new(HostConfig { cpus: job.cpus(), ..HostConfig::default() }).expect("a host");
     let machine = HostMachine::new(&host, host.quicklists().expect("lists"), NoTlb).expect("a machine");
@@ -275,7 +275,7 @@ fn an_order_that_is_not_kept_is_reported_and_nothing_worse() {
     // A worker uses a space that it was never given.
     for program in &mut schedule.programs {
         for op in &mut program.ops {
-            if matches!(op, Op::Take { .. }) {
+            if matches!(op, Op::Claim { .. }) {
                 *op = Op::Idle { slot: 0 };
             }
         }

@@ -1,0 +1,154 @@
+//! What the recorded calls mean for an address space.
+use super::step::CallError;
+use ptarmigan::addr::{VirtAddr, VirtRange};
+use ptarmigan::cpu::Pinned;
+use ptarmigan::format::Format;
+use ptarmigan::space::{Access, Advice, AreaError, AreaFlags, Exclusive, Space, SpaceMachine};
+use ptarmigan_trace::{AreaKind, Kind, MapFlags, Prot};
+
+/// Binary logarithm of a recorded page's bytes.
+pub const PAGE: u32 = 12;
+
+fn range(start: u64, pages: u64) -> VirtRange {
+    VirtRange { start: start << PAGE, end: start.saturating_add(pages) << PAGE }
+}
+
+fn permissions(prot: Prot) -> AreaFlags {
+    // Both number them alike.
+    AreaFlags(u16::from(prot.0) & AreaFlags::PERMISSIONS.0)
+}
+
+/// The calls that change a space, whoever else may use it.
+pub trait Calls {
+    /// See [`Space::mmap`].
+    fn mmap(&mut self, range: VirtRange, flags: AreaFlags, object: u32) -> Result<(), AreaError>;
+    /// See [`Space::munmap`].
+    fn munmap(&mut self, range: VirtRange) -> Result<(), AreaError>;
+    /// See [`Space::mprotect`].
+    fn mprotect(&mut self, range: VirtRange, permissions: AreaFlags) -> Result<(), AreaError>;
+    /// See [`Space::brk`].
+    fn brk(&mut self, end: VirtAddr) -> Result<(), AreaError>;
+    /// See [`Space::mremap`].
+    fn mremap(&mut self, from: VirtRange, to: VirtRange, keep: bool) -> Result<(), AreaError>;
+    /// See [`Space::madvise`].
+    fn madvise(&mut self, range: VirtRange, advice: Advice) -> Result<(), AreaError>;
+    /// See [`Space::populate`].
+    fn populate(&mut self, range: VirtRange, access: Access) -> Result<(), AreaError>;
+    /// See [`Space::move_stack`].
+    fn move_stack(&mut self, range: VirtRange, flags: AreaFlags) -> Result<(), AreaError>;
+}
+
+/// A space that nobody else uses.
+pub struct Alone<'a, F: Format, M> {
+    /// The machine.
+    pub m: &'a M,
+    /// The CPU.
+    pub pin: &'a Pinned<'a>,
+    /// The space.
+    pub space: &'a mut Space<F>,
+}
+
+macro_rules! pass_on {
+    ($(fn $name:ident($($arg:ident: $type:ty),*);)*) => {
+        impl<F: Format, M: SpaceMachine> Calls for Alone<'_, F, M> {
+            $(#[inline]
+            fn $name(&mut self $(, $arg: $type)*) -> Result<(), AreaError> {
+                self.space.$name(self.m, self.pin $(, $arg)*)
+            })*
+        }
+
+        impl<F: Format, M: SpaceMachine> Calls for Exclusive<'_, F, M> {
+            $(fn $name(&mut self $(, $arg: $type)*) -> Result<(), AreaError> {
+                Exclusive::$name(self $(, $arg)*)
+            })*
+        }
+    };
+}
+
+pass_on! {
+    fn mmap(range: VirtRange, flags: AreaFlags, object: u32);
+    fn munmap(range: VirtRange);
+    fn mprotect(range: VirtRange, permissions: AreaFlags);
+    fn brk(end: VirtAddr);
+    fn mremap(from: VirtRange, to: VirtRange, keep: bool);
+    fn madvise(range: VirtRange, advice: Advice);
+    fn populate(range: VirtRange, access: Access);
+    fn move_stack(range: VirtRange, flags: AreaFlags);
+}
+
+/// Makes a call that changes areas or tables of one space; others do nothing.
+///
+/// # Errors
+/// [`CallError`] if there was no memory or the call makes no sense in this space.
+pub fn call(space: &mut impl Calls, kind: Kind) -> Result<(), CallError> {
+    match kind {
+        Kind::Area { start, pages, prot, kind } => {
+            let range = range(start, pages);
+            let flags = permissions(prot);
+            match kind {
+                AreaKind::Stack => space.move_stack(range, flags)?,
+                AreaKind::Anon => space.mmap(range, flags, 0)?,
+                AreaKind::File => space.mmap(range, flags.with(AreaFlags::BACKED), 1)?,
+                AreaKind::Special => {
+                    let flags = flags.with(AreaFlags::BACKED).with(AreaFlags::SPECIAL);
+                    space.mmap(range, flags, 1)?;
+                }
+            }
+        }
+        Kind::Mmap { start, pages, prot, flags } => {
+            let area = range(start, pages);
+            let mut kind = permissions(prot);
+            for (bit, to) in
+                [(MapFlags::SHARED, AreaFlags::SHARED), (MapFlags::GROWSDOWN, AreaFlags::GROWS_DOWN)]
+            {
+                if flags.0 & bit != 0 {
+                    kind = kind.with(to);
+                }
+            }
+            if flags.0 & MapFlags::ANON == 0 {
+                kind = kind.with(AreaFlags::BACKED);
+            }
+            let object = u32::from(kind.has(AreaFlags::BACKED) || kind.has(AreaFlags::SHARED));
+            space.mmap(area, kind, object)?;
+            if flags.0 & MapFlags::POPULATE != 0 {
+                let write = kind.has(AreaFlags::WRITE) && !kind.has(AreaFlags::SHARED);
+                space.populate(area, if write { Access::Write } else { Access::Read })?;
+            }
+        }
+        Kind::Munmap { start, pages } => space.munmap(range(start, pages))?,
+        Kind::Brk { end } => space.brk(VirtAddr(end << PAGE))?,
+        Kind::Mremap { from, old_pages, to, new_pages, keep } => {
+            space.mremap(range(from, old_pages), range(to, new_pages), keep)?;
+        }
+        Kind::Mprotect { start, pages, prot } => {
+            space.mprotect(range(start, pages), permissions(prot))?;
+        }
+        Kind::Madvise { start, pages, advice } => {
+            if let Some(advice) = advice_of(advice) {
+                space.madvise(range(start, pages), advice)?;
+            }
+        }
+        Kind::Fault { .. }
+        | Kind::Clone { .. }
+        | Kind::Exec { .. }
+        | Kind::Exit { .. }
+        | Kind::Idle
+        | Kind::TlbFlush { .. }
+        | Kind::Truth { .. } => {}
+    }
+    Ok(())
+}
+
+/// What Linux's advice means for tables; `None` if nothing.
+fn advice_of(number: u16) -> Option<Advice> {
+    Some(match number {
+        4 | 24 => Advice::DontNeed,
+        10 => Advice::DontFork(true),
+        11 => Advice::DontFork(false),
+        18 => Advice::WipeOnFork(true),
+        19 => Advice::WipeOnFork(false),
+        22 => Advice::Populate(Access::Read),
+        23 => Advice::Populate(Access::Write),
+        _ => return None,
+    })
+}
