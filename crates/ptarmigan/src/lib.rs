@@ -24,6 +24,7 @@ pub mod gather;
 pub mod hosted;
 pub mod machine;
 pub mod page;
+pub mod params;
 pub mod quicklist;
 pub mod space;
 pub mod sync;
