@@ -156,7 +156,8 @@ impl<'a, M: Machine> On<'a, M> {
     /// [`WrongMachine`] if `id` is not this machine.
     #[inline(always)]
     pub fn check(self, id: MachineId) -> Result<(), WrongMachine> {
-        self.pin.check(id)
+        let called = self.pin.machine();
+        if called.matches(id) { Ok(()) } else { Err(WrongMachine { called, given: id }) }
     }
 
     /// Takes a page for a table of `level`, in that level's state.
