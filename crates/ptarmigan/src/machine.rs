@@ -7,7 +7,7 @@ use crate::addr::{Pfn, PhysAddr};
 use crate::cpu::{CpuId, MachineId, NodeId, Pinned, WrongMachine};
 use crate::frames::{AllocFlags, DataFrames, Frames, NoFrame};
 use crate::page::{Clean, Level};
-use crate::quicklist::Policy;
+use crate::quicklist::{Policy, PolicyOn};
 use crate::tlb::{Parking, Shootdown, SpaceTlb, Tlb};
 use crate::window::Window;
 
@@ -160,6 +160,14 @@ impl<'a, M: Machine> On<'a, M> {
         if called.matches(id) { Ok(()) } else { Err(WrongMachine { called, given: id }) }
     }
 
+    /// The policy, with the pin: its calls are safe from here on.
+    #[inline(always)]
+    pub fn policy(self) -> PolicyOn<'a, M::Policy> {
+        // SAFETY: 1. `Machine::on` has compared the pin's machine with this one's, whose policy this is (contract of
+        // `Machine`, point 1).
+        unsafe { PolicyOn::new_unchecked(self.m.policy(), self.pin) }
+    }
+
     /// Takes a page for a table of `level`, in that level's state.
     ///
     /// # Errors
@@ -167,22 +175,13 @@ impl<'a, M: Machine> On<'a, M> {
     /// [`NoFrame`]; nothing has changed then.
     #[inline(always)]
     pub fn alloc(self, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
-        // SAFETY: 1. `Machine::on` has compared the pin's machine with this one's, whose policy this is (contract of
-        // `Machine`, point 1).
-        unsafe { self.m.policy().alloc(self.pin, level, flags) }
+        self.policy().alloc(level, flags)
     }
 
     /// Gives back a page that was never linked; no flush is needed (REQ-37).
     #[inline(always)]
     pub fn free_unlinked(self, page: Clean) {
-        // SAFETY: 1. as in `alloc`.
-        unsafe { self.m.policy().free_unlinked(self.pin, page) }
-    }
-
-    #[inline]
-    pub(crate) fn policy_idle(self) {
-        // SAFETY: 1. as in `alloc`.
-        unsafe { self.m.policy().idle(self.pin) }
+        self.policy().free_unlinked(page);
     }
 
     /// Takes a data frame for a page of anonymous memory, with one reference: known to be zero, or cleared now. A machine
@@ -233,25 +232,6 @@ impl<'a, M: Machine> On<'a, M> {
     /// Leaves `space` on this CPU.
     pub(crate) fn deactivate(self, space: &SpaceTlb) -> Result<(), WrongMachine> {
         self.tlb().deactivate(self.pin, space)
-    }
-
-    /// Tells the policy that an interval has passed, a second or so; returns how many pages it gave back that the caller's
-    /// node did not need. The kernel's clock calls it, once for each node.
-    pub fn end_interval(self) -> u32 {
-        // SAFETY: 1. as in `alloc`.
-        unsafe { self.m.policy().end_interval(self.pin) }
-    }
-
-    /// Has the policy give back up to `want` cached frames of `node`; returns how many it gave.
-    pub fn reclaim(self, node: NodeId, want: u32) -> u32 {
-        // SAFETY: 1. as in `alloc`.
-        unsafe { self.m.policy().reclaim(self.pin, node, want) }
-    }
-
-    #[inline]
-    pub(crate) fn policy_drain(self) {
-        // SAFETY: 1. as in `alloc`.
-        unsafe { self.m.policy().drain(self.pin) }
     }
 
     /// Clears up to `budget` free frames ahead of their use; returns how many. For a CPU that has nothing to run, after

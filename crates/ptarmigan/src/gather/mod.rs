@@ -19,7 +19,8 @@
 //!
 //! # The end of a space
 //!
-//! A gather for the end of a space flushes first: every CPU leaves the space, then nobody can know what goes.
+//! A gather for the end of a space flushes first: every CPU leaves the space, then nobody can know what goes. Only the
+//! policies of history, which take tables before the flush, have it last.
 mod parking;
 mod released;
 
@@ -80,9 +81,11 @@ pub struct Gather<'a, M: Machine> {
     flags: FlushFlags,
     tables: Unhooked,
     data: DataChains,
-    /// No CPU has the space loaded, and none can load it as long as the gather is there: entries may be changed with plain
-    /// stores, and references dropped at once.
+    /// No CPU has the space loaded, and none can load it as long as the gather is there; or the space ends, so that what MMUs
+    /// write to entries is lost on nobody: entries may be changed with plain stores.
     private: bool,
+    /// Nobody can know what is unlinked: references may be dropped at once.
+    unknown: bool,
     /// For the end of a space: the flush, which came first.
     ended: Option<Ticket>,
     /// The policy is told of the end.
@@ -104,6 +107,7 @@ impl<'a, M: Machine> Gather<'a, M> {
     /// that no CPU can begin to load the space as long as the gather is there.
     #[inline(always)]
     pub(crate) fn open(on: On<'a, M>, space: &'a SpaceTlb, stride: u32, may_be_private: bool) -> Self {
+        let private = may_be_private && space.is_unloaded();
         Gather {
             on,
             space,
@@ -114,7 +118,8 @@ impl<'a, M: Machine> Gather<'a, M> {
             flags: FlushFlags::default(),
             tables: Unhooked::new(),
             data: DataChains::new(),
-            private: may_be_private && space.is_unloaded(),
+            private,
+            unknown: private,
             ended: None,
             ends: true,
         }
@@ -134,11 +139,17 @@ impl<'a, M: Machine> Gather<'a, M> {
     /// later, if chains may be parked.
     pub(crate) fn ending(on: On<'a, M>, space: &'a SpaceTlb, stride: u32) -> Self {
         let mut gather = Self::open(on, space, stride, true);
+        gather.private = true;
         gather.flags.space_ends = true;
         gather.flags.tables_freed = true;
+        if on.policy().policy().takes_unhooked() {
+            // The policies of history take tables before the flush, as Linux did: then the flush comes last, as it did.
+            gather.changed(0, 1 << stride);
+            return gather;
+        }
         gather.flags.may_park = on.machine().parking().is_on();
         let ticket = on.tlb().flush(on.pin(), space, &Runs::everything(), stride, gather.flags);
-        gather.private = true;
+        gather.unknown = ticket.waiting.is_empty();
         gather.ended = Some(ticket);
         gather
     }
@@ -228,12 +239,12 @@ impl<'a, M: Machine> Gather<'a, M> {
         }
         let pfn = F::frame(raw);
         let record = self.on.frames().meta(pfn);
-        if record.is_sole_reference() || (self.private && record.drop_reference()) {
+        if record.is_sole_reference() || (self.unknown && record.drop_reference()) {
             // The reference count is done with: its field becomes the link.
             record.set_link(self.data.unused);
             self.data.unused = pfn;
             self.data.len += 1;
-        } else if !self.private {
+        } else if !self.unknown {
             self.defer(pfn, record);
         }
     }
@@ -277,8 +288,7 @@ impl<'a, M: Machine> Gather<'a, M> {
         let on = self.on;
         let mut tables = core::mem::take(&mut self.tables);
         if !tables.is_empty() {
-            // SAFETY: 1. `On` proves that the pin is of this machine, whose policy this is.
-            unsafe { on.machine().policy().unhooked(on.pin(), &mut tables) };
+            on.policy().unhooked(&mut tables);
         }
         let mut ticket = self.ended.take();
         if ticket.is_none() && (self.has_work() || !tables.is_empty()) {

@@ -84,14 +84,14 @@ impl<M: Machine> On<'_, M> {
     /// chains that this CPU has parked and that wait for no CPU any more.
     pub fn idle(self) {
         self.collect();
-        self.policy_idle();
+        self.policy().idle();
     }
 
     /// Gives back all that this CPU holds: parked chains, pages for tables, data frames. For a CPU that goes offline; for one
     /// that went without it, the code that took it down calls this with its pin.
     pub fn drain(self) {
         self.unpark();
-        self.policy_drain();
+        self.policy().drain();
         self.data().drain(self.frames(), self.pin());
     }
 }

@@ -34,8 +34,7 @@ impl<M: Machine> Drop for Released<'_, M> {
     fn drop(&mut self) {
         give_back(self.on, core::mem::take(&mut self.tables), &self.data);
         if self.ends && self.ticket.is_some() {
-            // SAFETY: 1. `On` proves that the pin is of this machine, whose policy this is.
-            unsafe { self.on.machine().policy().gather_end(self.on.pin()) };
+            self.on.policy().gather_end();
         }
     }
 }
@@ -43,8 +42,7 @@ impl<M: Machine> Drop for Released<'_, M> {
 /// Gives tables to the policy, drops the references that waited, and gives frames without any to their allocator.
 pub(super) fn give_back<M: Machine>(on: On<'_, M>, tables: Flushed, data: &DataChains) {
     if !tables.is_empty() {
-        // SAFETY: 1. `On` proves that the pin is of this machine, whose policy this is.
-        unsafe { on.machine().policy().flushed(on.pin(), tables) };
+        on.policy().flushed(tables);
     }
     let frames = on.frames();
     let give = |pfn: Pfn| {

@@ -367,7 +367,7 @@ fn take_zeroed<M: Machine>(on: On<'_, M>) -> Result<Pfn, NoFrame> {
 fn take_again<M: Machine>(on: On<'_, M>, take: impl Fn() -> Result<Pfn, NoFrame>) -> Result<Pfn, NoFrame> {
     on.unpark();
     on.data().drain(on.frames(), on.pin());
-    on.reclaim(on.node(), 64);
+    on.policy().reclaim(on.node(), 64);
     take()
 }
 
