@@ -14,7 +14,6 @@ mod counters;
 mod crew;
 mod engine;
 mod events;
-mod hooked;
 mod measure;
 mod outcome;
 mod passes;

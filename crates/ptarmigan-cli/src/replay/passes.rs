@@ -4,7 +4,6 @@ use super::clock::Clock;
 use super::counters;
 use super::crew::{Job, Took};
 use super::events::Loaded;
-use super::hooked::Hooked;
 use super::measure::Measured;
 use super::outcome::Outcome;
 use super::policy::{Choice, PolicyName, with_policy};
@@ -20,7 +19,7 @@ use ptarmigan::cpu::MAX_CPUS;
 use ptarmigan::format::{Format, X86_64};
 use ptarmigan::hosted::{Delivery, Host, HostConfig, HostMachine, NoTlb};
 use ptarmigan::page::Layout;
-use ptarmigan::quicklist::Policy;
+use ptarmigan::quicklist::{Layered, Policy};
 use ptarmigan::table::Machine;
 use ptarmigan::tlb::Mmu;
 use ptsan::{Adversary, Arch, Config, Sanitizer};
@@ -198,12 +197,12 @@ impl<'a> Replay<'a> {
     fn count(&self, policy: Choice) -> Result<(Counted, Outcome), Failure> {
         let host = self.host(&self.job())?;
         with_policy!(host, policy, |made| {
-            let hooks = Measured::new(TheFormat::LAYOUT, self.clock);
-            let made = counters::Snapshot::new(made, host.frames(), self.job().cpus());
-            let hooked = Hooked { inner: made, hooks, frames: host.frames(), early: policy.is_historic() };
+            let snapshot = counters::Snapshot::new(host.frames(), self.job().cpus());
+            let measured = Measured::new(host.frames(), TheFormat::LAYOUT, self.clock);
+            let layered = Layered::new(measured, Layered::new(snapshot, made));
             let tlb = self.args.tags.config(self.job().cpus());
             let machine =
-                HostMachine::with_tlb(&host, hooked, NoTlb, tlb, Delivery::AtOnce).context("machine")?;
+                HostMachine::with_tlb(&host, layered, NoTlb, tlb, Delivery::AtOnce).context("machine")?;
             let outcome = self.pass(&machine, || Unwatched, "counting")?;
             let flushes = machine.tlb().counts();
             let counts = machine.policy().counts();
@@ -214,7 +213,7 @@ impl<'a> Replay<'a> {
                 zones: host.frames().zero_counts().into(),
                 times: None,
             });
-            let mut log = machine.policy().hooks.log();
+            let mut log = machine.policy().layer().log();
             let layout: Layout = TheFormat::LAYOUT;
             let levels = (0..usize::from(layout.levels)).map(|level| {
                 let (count, times) = (counts.levels[level], &log.times[level]);
@@ -257,7 +256,10 @@ impl<'a> Replay<'a> {
                     .map(|(event, task, why)| format!("event {event}, task {task}: {why}")),
                 skipped_events: outcome.skipped,
                 out_of_memory: outcome.out_of_memory,
-                counters: self.args.counters.then(|| machine.policy().inner.counters()),
+                counters: self.args.counters.then(|| {
+                    let snapshot = machine.policy().inner();
+                    snapshot.layer().counters(snapshot.inner())
+                }),
                 workers: None,
                 copies: None,
             };
@@ -306,9 +308,8 @@ impl<'a> Replay<'a> {
         let tlb = self.args.tags.config(cpus);
         let several = self.job().workers() > 1;
         with_policy!(host, policy, |made| {
-            let hooked =
-                Hooked { inner: made, hooks: &mmu, frames: host.frames(), early: policy.is_historic() };
-            let machine = HostMachine::with_tlb(&host, hooked, &mmu, tlb, delivery).context("machine")?;
+            let layered = Layered::new(&mmu, made);
+            let machine = HostMachine::with_tlb(&host, layered, &mmu, tlb, delivery).context("machine")?;
             let what = seed.map_or("sanitizing".to_owned(), |seed| format!("sanitizing, seed {seed}"));
             self.pass(&machine, || mmu.watcher(several), &what)?;
         });

@@ -98,7 +98,7 @@ impl NodeMemory {
     pub fn new(frames: &Frames, layout: &Layout, node: NodeId, counts: &NodeCounts) -> Self {
         let bytes = |tops: u32, others: u32| {
             u64::from(tops) * layout.table_bytes(layout.top())
-                + u64::from(others) * layout.table_bytes(super::Level::PTE)
+                + u64::from(others) * layout.table_bytes(crate::page::Level::PTE)
         };
         NodeMemory {
             low_total: frames_bytes(frames.node_frames(node)),

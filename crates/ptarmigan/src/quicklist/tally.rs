@@ -1,6 +1,7 @@
 //! What every policy counts, on each CPU by itself.
+use super::here::Here;
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
-use crate::cpu::{Counter, CpuId, Pinned};
+use crate::cpu::{Counter, CpuId};
 use crate::page::{Layout, Level, MAX_LEVELS};
 
 /// One CPU's counts for one level.
@@ -47,14 +48,14 @@ impl Tallies {
     }
 
     #[inline(always)]
-    pub fn cpu(&self, pin: &Pinned<'_>) -> &Tally {
+    pub fn cpu(&self, pin: &Here<'_>) -> &Tally {
         debug_assert!((pin.cpu().0 as usize) < self.cpus.len());
         // SAFETY: the CPU of a `Pinned` is below the number of CPUs (contract of `Pinned::assume`, point 2).
         unsafe { &self.cpus.get_unchecked(pin.cpu().0 as usize).0 }
     }
 
     #[inline(always)]
-    pub fn of(&self, pin: &Pinned<'_>, level: Level) -> &LevelTally {
+    pub fn of(&self, pin: &Here<'_>, level: Level) -> &LevelTally {
         self.cpu(pin).level(level)
     }
 

@@ -216,7 +216,8 @@ impl<F: Format> Space<F> {
         use crate::quicklist::Policy;
         m.tlb().unpark(parts(m, pin));
         m.data().drain(m.frames(), pin);
-        m.policy().reclaim(pin, pin.node(), 64);
+        // SAFETY: 1. the pin is of the machine `m`: callers pass no other.
+        unsafe { m.policy().reclaim(pin, pin.node(), 64) };
         take(m)
     }
 

@@ -55,7 +55,8 @@ pub trait Machine: Sync {
     /// ```
     /// # use ptarmigan::{cpu::Pinned, quicklist::Policy, table::Machine};
     /// fn idle<M: Machine>(m: &M, pin: &Pinned<'_>, somebody_is_ready: impl Fn() -> bool) {
-    ///     m.policy().idle(pin);
+    ///     // SAFETY: 1. the pin is of the machine `m`.
+    ///     unsafe { m.policy().idle(pin) };
     ///     while !somebody_is_ready() && m.clear_ahead(pin, 16) > 0 {}
     ///     // Nothing left to do: sleep until an interrupt comes.
     /// }

@@ -67,7 +67,8 @@ impl<F: Format> Tree<F> {
     /// [`NoFrame`]; nothing has been taken then.
     pub fn new<M: Machine>(m: &M, pin: &Pinned<'_>, ask: Ask) -> Result<Self, NoFrame> {
         let top = Self::TOP;
-        let root = m.policy().alloc(pin, top, ask)?.into_raw();
+        // SAFETY: 1. the pin is of the machine `m`: callers pass no other.
+        let root = unsafe { m.policy().alloc(pin, top, ask) }?.into_raw();
         if has_record::<F>(top) {
             let meta = m.frames().meta(root.pfn());
             meta.set_usage(Use::Table);
@@ -78,7 +79,8 @@ impl<F: Format> Tree<F> {
         if F::TOP_IN_REGISTERS {
             let below = Level(top.0 - 1);
             for index in 0..F::USER_TOP {
-                match m.policy().alloc(pin, below, ask) {
+                // SAFETY: 1. the pin is of the machine `m`: callers pass no other.
+                match unsafe { m.policy().alloc(pin, below, ask) } {
                     Ok(page) => {
                         let at = adopt(m, below, page);
                         tree.count(below, 1);
@@ -104,14 +106,18 @@ impl<F: Format> Tree<F> {
                 slot.store(0);
                 m.frames().meta(at.pfn()).set_usage(Use::Taken);
                 // SAFETY: 1. the entry owned it and has been cleared. 2. nothing was ever put in. 3. never loaded.
-                m.policy().unused(pin, Level(top.0 - 1), unsafe { Clean::from_raw(at) });
+                let page = unsafe { Clean::from_raw(at, Level(top.0 - 1)) };
+                // SAFETY: 1. the pin is of the machine `m`: callers pass no other.
+                unsafe { m.policy().free_unlinked(pin, page) };
             }
         }
         if has_record::<F>(top) {
             m.frames().meta(self.root.pfn()).set_usage(Use::Taken);
         }
         // SAFETY: as above, for the top.
-        m.policy().unused(pin, top, unsafe { Clean::from_raw(self.root) });
+        let page = unsafe { Clean::from_raw(self.root, top) };
+        // SAFETY: 1. the pin is of the machine `m`: callers pass no other.
+        unsafe { m.policy().free_unlinked(pin, page) };
     }
 
     /// The physical address of the top: what the MMU's root register is to hold.
@@ -212,7 +218,8 @@ impl<F: Format> Tree<F> {
         if level > Level(1) {
             return self.grow_path(m, pin, va, parent, level, ask);
         }
-        let page = m.policy().alloc(pin, Level::PTE, ask)?;
+        // SAFETY: 1. the pin is of the machine `m`: callers pass no other.
+        let page = unsafe { m.policy().alloc(pin, Level::PTE, ask) }?;
         let at = adopt(m, Level::PTE, page);
         self.count(Level::PTE, 1);
         set_link::<F, M>(m, Level(1), parent, va, at);
@@ -374,7 +381,8 @@ pub(super) fn make_path<F: Format, M: Machine>(
     let n = level.at();
     let mut path = [PhysAddr(0); MAX_LEVELS];
     for below in 0..n {
-        match m.policy().alloc(pin, Level(below as u8), ask) {
+        // SAFETY: 1. the pin is of the machine `m`: callers pass no other.
+        match unsafe { m.policy().alloc(pin, Level(below as u8), ask) } {
             Ok(page) => path[below] = adopt(m, Level(below as u8), page),
             Err(e) => {
                 for (made, at) in path[..below].iter().enumerate() {
@@ -426,5 +434,7 @@ pub(super) unsafe fn drop_path<F: Format, M: Machine>(
 unsafe fn give_back_unlinked<M: Machine>(m: &M, pin: &Pinned<'_>, level: Level, at: PhysAddr) {
     m.frames().meta(at.pfn()).set_usage(Use::Taken);
     // SAFETY: points 1 to 3 are passed on.
-    m.policy().unused(pin, level, unsafe { Clean::from_raw(at) });
+    let page = unsafe { Clean::from_raw(at, level) };
+    // SAFETY: 1. the pin is of the machine `m`: callers pass no other.
+    unsafe { m.policy().free_unlinked(pin, page) };
 }

@@ -205,7 +205,8 @@ impl<'a, P: Policy, S: Shootdown> Gather<'a, P, S> {
         let changed = self.start < self.end;
         if changed || self.data != Pfn::NONE || !tables.is_empty() {
             if !tables.is_empty() {
-                parts.policy.retire(parts.pin, &mut tables);
+                // SAFETY: 1. the pin is of the machine of which the parts are: callers pass no other.
+                unsafe { parts.policy.unhooked(parts.pin, &mut tables) };
             }
             let stride = self.stride;
             let (start, end) = (self.start & !((1 << stride) - 1), self.end);
@@ -286,7 +287,8 @@ impl<P: Policy, S: Shootdown> Drop for Released<'_, P, S> {
     fn drop(&mut self) {
         give_back(self.parts, core::mem::take(&mut self.tables), self.data);
         if self.ends && self.ticket.is_some() {
-            self.parts.policy.gather_end(self.parts.pin);
+            // SAFETY: 1. the pin is of the machine of which the parts are: callers pass no other.
+            unsafe { self.parts.policy.gather_end(self.parts.pin) };
         }
     }
 }
@@ -295,7 +297,8 @@ impl<P: Policy, S: Shootdown> Drop for Released<'_, P, S> {
 pub(super) fn give_back<P: Policy, S>(parts: GatherParts<'_, P, S>, tables: Flushed, mut at: Pfn) {
     let GatherParts { frames, data, policy, pin, .. } = parts;
     if !tables.is_empty() {
-        policy.flushed(pin, tables);
+        // SAFETY: 1. the pin is of the machine of which the parts are: callers pass no other.
+        unsafe { policy.flushed(pin, tables) };
     }
     while at != Pfn::NONE {
         let pfn = at;
