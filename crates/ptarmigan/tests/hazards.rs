@@ -4,9 +4,9 @@ mod common;
 use common::{At, Starved, small};
 use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::bootmem::BootMemory;
-use ptarmigan::cpu::{CpuId, NodeId, Pinned};
+use ptarmigan::cpu::{CpuId, MachineId, NodeId, Pinned};
 use ptarmigan::format::{Attr, Format, X86_64, X86Pae};
-use ptarmigan::frames::{Ask, Frames, MemoryRun, ZoneClass};
+use ptarmigan::frames::{AllocFlags, Frames, MemoryRun, ZoneClass};
 use ptarmigan::hosted::{Host, HostMachine};
 use ptarmigan::page::{Clean, Construct, Level, NoConstruct};
 use ptarmigan::quicklist::{
@@ -89,9 +89,15 @@ impl Construct for Probe {
     }
 }
 
+std::thread_local! {
+    /// The machine of the lists that this test made last.
+    static MACHINE: Cell<Option<MachineId>> = const { Cell::new(None) };
+}
+
 fn pin() -> Pinned<'static> {
+    let machine = MACHINE.get().expect("tests make their lists first");
     // SAFETY: 1. each test is the only CPU of its machine. 2. machines here have one CPU.
-    unsafe { Pinned::assume(CpuId(0), NodeId(0)) }
+    unsafe { Pinned::assume(machine, CpuId(0), NodeId(0)) }
 }
 
 /// Memory that is never given back: tests are short.
@@ -124,7 +130,11 @@ fn lists_checked<W: Window, C: Construct, K: Check>(
     let bytes = Frames::bytes((low + high) as usize, 2);
     // SAFETY: 1. leaked just now: valid for ever, and nobody else has it.
     let mut boot = unsafe { BootMemory::new(leaked(bytes), bytes) };
-    let frames: &'static Frames = Box::leak(Box::new(Frames::new(&mut boot, runs).expect("frames")));
+    let machine = MachineId::new();
+    MACHINE.set(Some(machine));
+    // SAFETY: 1. only low frames are used, which lie in a block of their own. 2. the identity is new.
+    let frames = unsafe { Frames::new(&mut boot, machine, runs) }.expect("frames");
+    let frames: &'static Frames = Box::leak(Box::new(frames));
     // SAFETY: 1. frames 1 to `low`, the only ones that tables are made of, lie in the block. 2. leaked just now.
     let map = unsafe { DirectMap::new(leaked((low as usize + 1) * FRAME_SIZE).as_ptr()) };
     let source = Source::new(frames, window(map), construct, X86_64::LAYOUT);
@@ -137,17 +147,17 @@ fn lists_checked<W: Window, C: Construct, K: Check>(
 fn probed(magazine: usize, keep: u32) -> &'static Probed {
     let config = ListsConfig { magazine, keep: Some(keep), ..ListsConfig::new(1) };
     let lists: &'static Probed = Box::leak(Box::new(lists_over(1024, 0, config, ProbedWindow, Probe)));
-    SPARE.set(Some(lists.at(&pin()).alloc(PTE, Ask::NORMAL).expect("page")));
+    SPARE.set(Some(lists.at(&pin()).alloc(PTE, AllocFlags::NORMAL).expect("page")));
     lists.at(&pin()).drain();
     LISTS.with(|l| l.set(lists).ok().expect("once in each test's thread"));
     lists
 }
 
 fn take(policy: &impl Policy, level: Level, n: usize) -> Vec<Clean> {
-    (0..n).map(|_| policy.at(&pin()).alloc(level, Ask::NORMAL).expect("page")).collect()
+    (0..n).map(|_| policy.at(&pin()).alloc(level, AllocFlags::NORMAL).expect("page")).collect()
 }
 
-fn put(policy: &impl Policy, level: Level, pages: Vec<Clean>) {
+fn put(policy: &impl Policy, pages: Vec<Clean>) {
     pages.into_iter().for_each(|page| policy.at(&pin()).free_unlinked(page));
 }
 
@@ -158,8 +168,8 @@ fn misses_hold_nothing(magazine: usize) {
     assert!(looks(0) >= 20, "pages came from the allocator dirty, and were cleared");
     let tops = take(lists, TOP, 3);
     assert_eq!(looks(1), 3, "tops were constructed");
-    put(lists, PTE, pages);
-    put(lists, TOP, tops);
+    put(lists, pages);
+    put(lists, tops);
 }
 
 #[test]
@@ -178,15 +188,18 @@ fn a_request_that_may_not_wait_does_not_look_for_pages_elsewhere() {
     let cpus = host.slots();
     let policy = host.quicklists_with(ListsConfig { magazine: 8, ..ListsConfig::new(1) }).expect("lists");
     let pages: Vec<Clean> =
-        (0..6).map(|_| policy.at(&cpus[0].pin()).alloc(PTE, Ask::NORMAL).expect("page")).collect();
+        (0..6).map(|_| policy.at(&cpus[0].pin()).alloc(PTE, AllocFlags::NORMAL).expect("page")).collect();
     pages.into_iter().for_each(|page| policy.at(&cpus[0].pin()).free_unlinked(page));
     let starved = Starved::new(&host, 0);
     let cached = policy.counts().cached();
     assert!(cached >= 6);
-    assert!(policy.at(&cpus[0].pin()).alloc(TOP, Ask::ATOMIC).is_err());
+    assert!(policy.at(&cpus[0].pin()).alloc(TOP, AllocFlags::ATOMIC).is_err());
     assert_eq!(policy.counts().cached(), cached, "nothing was given up for it");
     // Who may wait gets it: from what rests.
-    let top = policy.at(&cpus[0].pin()).alloc(TOP, Ask { may_fail: false, ..Ask::NORMAL }).expect("a top");
+    let top = policy
+        .at(&cpus[0].pin())
+        .alloc(TOP, AllocFlags { may_fail: false, ..AllocFlags::NORMAL })
+        .expect("a top");
     policy.at(&cpus[0].pin()).free_unlinked(top);
     drop(starved);
 }
@@ -197,13 +210,13 @@ fn destructors_run_while_nobody_holds_the_cpus_lists() {
     // Two magazines of tops, room for few in the depot: most go straight back.
     let tops = take(lists, TOP, 30);
     looks(1);
-    put(lists, TOP, tops);
+    put(lists, tops);
     let unmade = looks(1);
     assert!(unmade > 10, "{unmade} tops found no room");
     lists.at(&pin()).end_interval();
     assert!(lists.at(&pin()).end_interval() > 0 && looks(1) > 0, "an interval");
     let tops = take(lists, TOP, 8);
-    put(lists, TOP, tops);
+    put(lists, tops);
     looks(1);
     assert!(lists.at(&pin()).reclaim(NodeId(0), u32::MAX) > 0 && looks(1) > 0, "the shrinker");
     lists.at(&pin()).drain();
@@ -235,9 +248,9 @@ impl Check for Interrupts {
         let depot = lists.in_depots(NodeId(0));
         lists.at(&pin()).free_unlinked(page);
         assert_eq!(lists.in_depots(NodeId(0)), depot + 1, "to the depot");
-        let page = lists.at(&pin()).alloc(PTE, Ask::ATOMIC).expect("from the depot");
+        let page = lists.at(&pin()).alloc(PTE, AllocFlags::ATOMIC).expect("from the depot");
         assert_eq!(lists.in_depots(NodeId(0)), depot);
-        let fresh = lists.at(&pin()).alloc(PTE, Ask::ATOMIC).expect("from the depot or the allocator");
+        let fresh = lists.at(&pin()).alloc(PTE, AllocFlags::ATOMIC).expect("from the depot or the allocator");
         assert_ne!(page.addr(), fresh.addr());
         lists.at(&pin()).free_unlinked(fresh);
         TAKEN.with_borrow_mut(|taken| taken.push(page));
@@ -259,15 +272,15 @@ fn an_interrupt_that_finds_the_lists_in_use_goes_past_them() {
     let pages = take(lists, PTE, 24);
     // Magazines have room from the first page on.
     let top = take(lists, TOP, 1);
-    put(lists, TOP, top);
+    put(lists, top);
     let tops = take(lists, TOP, 6);
     let mut pages = pages.into_iter();
     // Some rest in the magazines: an interrupt must not get at them.
-    put(lists, PTE, pages.by_ref().take(4).collect());
+    put(lists, pages.by_ref().take(4).collect());
     for top in tops {
         let at = top.addr();
         NEXT.set(pages.next());
-        lists.top_to_hand(&pin(), TOP, top).expect("room");
+        lists.at(&pin()).top_to_hand(top).expect("room");
         let back = lists.at(&pin()).top_at_hand(TOP).expect("the one that was put");
         assert_eq!(back.addr(), at, "whatever came in between");
         lists.at(&pin()).free_unlinked(back);
@@ -277,7 +290,7 @@ fn an_interrupt_that_finds_the_lists_in_use_goes_past_them() {
     left.extend(pages);
     let distinct: HashSet<PhysAddr> = left.iter().map(Clean::addr).collect();
     assert_eq!(distinct.len(), left.len());
-    put(lists, PTE, left);
+    put(lists, left);
     lists.at(&pin()).drain();
     lists.at(&pin()).reclaim(NodeId(0), u32::MAX);
     assert_eq!(lists.source().frames().counts().free, free);
@@ -292,7 +305,7 @@ fn high_memory_does_not_count_in_the_budget() {
         let lists = lists_over(1024, high, config, |map| map, NoConstruct);
         let pages = take(&lists, PTE, 600);
         assert!(lists.budget(NodeId(0)) <= 1024 / config.share, "of what is free for tables");
-        put(&lists, PTE, pages);
+        put(&lists, pages);
         (0..100).for_each(|_| lists.at(&pin()).idle());
         let counts = lists.counts();
         assert!(counts.cached() <= 1024 / config.share as usize, "{} pages rest", counts.cached());
@@ -385,8 +398,9 @@ fn a_page_that_rests_is_charged_to_nobody_and_one_in_use_always() {
     let policy = charged(&host, 8);
     for _ in 0..2 {
         let fresh = policy.counts().cached() == 0;
-        let pages: Vec<Clean> =
-            (0..12).map(|_| policy.at(&cpus[0].pin()).alloc(PTE, Ask::NORMAL).expect("page")).collect();
+        let pages: Vec<Clean> = (0..12)
+            .map(|_| policy.at(&cpus[0].pin()).alloc(PTE, AllocFlags::NORMAL).expect("page"))
+            .collect();
         let misses = policy.counts().levels[0].misses;
         assert_eq!(policy.layer().hook().all(), 12 * FRAME_SIZE, "new ones and cached ones alike");
         let seen = policy.layer().hook().charges.lock().unwrap().split_off(0);
@@ -402,9 +416,9 @@ fn a_page_is_uncharged_from_whoever_was_charged_wherever_it_comes_back() {
     let host = Host::<X86_64>::new(small(2, 2, 16)).expect("host");
     let cpus = host.slots();
     let policy = charged(&host, 8);
-    let one = policy.at(&cpus[0].pin()).alloc(PTE, Ask::NORMAL).expect("page");
+    let one = policy.at(&cpus[0].pin()).alloc(PTE, AllocFlags::NORMAL).expect("page");
     policy.layer().hook().work_for(2);
-    let two = policy.at(&cpus[0].pin()).alloc(TOP, Ask::NORMAL).expect("page");
+    let two = policy.at(&cpus[0].pin()).alloc(TOP, AllocFlags::NORMAL).expect("page");
     assert_eq!(
         (policy.layer().owner(one.addr()), policy.layer().owner(two.addr())),
         (Some(owner(1)), Some(owner(2)))
@@ -424,10 +438,10 @@ fn tables_are_charged_from_their_making_to_the_flush() {
     let m = HostMachine::new(&host, policy, Auditor(accounts)).expect("machine");
     let tlb = SpaceTlb::new(SpaceId(1));
     let pin = cpus[0].pin();
-    let mut tree = Tree::<X86_64>::new(&m, &pin, Ask::NORMAL).expect("top");
+    let mut tree = Tree::<X86_64>::new(&m, &pin, AllocFlags::NORMAL).expect("top");
     let attr = Attr::READ | Attr::SPECIAL;
     for at in 0..20u64 {
-        tree.map(&m, &pin, VirtAddr(at << 21), host.zero_frame(), attr, Ask::NORMAL).expect("mapped");
+        tree.map(&m, &pin, VirtAddr(at << 21), host.zero_frame(), attr, AllocFlags::NORMAL).expect("mapped");
     }
     assert_eq!(accounts.all(), (20 + 3) * FRAME_SIZE);
     m.tlb().activate(&pin, &tlb, tree.root());
@@ -453,9 +467,10 @@ fn a_charge_that_is_refused_and_a_page_that_is_not_had_change_nothing() {
     let before = || (host.frames().counts(), policy.counts(), policy.layer().hook().all());
     *policy.layer().hook().limit.lock().unwrap() = Some(2 * FRAME_SIZE);
     let pages: Vec<Clean> =
-        (0..2).map(|_| policy.at(&cpus[0].pin()).alloc(PTE, Ask::NORMAL).expect("page")).collect();
+        (0..2).map(|_| policy.at(&cpus[0].pin()).alloc(PTE, AllocFlags::NORMAL).expect("page")).collect();
     let state = before();
-    let refused = policy.at(&cpus[0].pin()).alloc(PTE, Ask::NORMAL).expect_err("more than he may have");
+    let refused =
+        policy.at(&cpus[0].pin()).alloc(PTE, AllocFlags::NORMAL).expect_err("more than he may have");
     assert!(refused.free() > 0, "for lack of charge, not of frames");
     assert_eq!(before(), state);
     pages.into_iter().for_each(|page| policy.at(&cpus[0].pin()).free_unlinked(page));
@@ -463,7 +478,7 @@ fn a_charge_that_is_refused_and_a_page_that_is_not_had_change_nothing() {
     policy.at(&cpus[0].pin()).drain();
     let starved = Starved::new(&host, 0);
     let state = before();
-    assert!(policy.at(&cpus[0].pin()).alloc(PTE, Ask::NORMAL).is_err());
+    assert!(policy.at(&cpus[0].pin()).alloc(PTE, AllocFlags::NORMAL).is_err());
     assert_eq!(before(), state, "no frame, no charge");
     drop(starved);
 }
@@ -474,8 +489,8 @@ fn tables_smaller_than_a_frame_are_not_charged() {
     let cpus = host.slots();
     let policy = charged(&host, 8);
     let top = X86Pae::LAYOUT.top();
-    let page = policy.at(&cpus[0].pin()).alloc(top, Ask::NORMAL).expect("top");
-    let leaf = policy.at(&cpus[0].pin()).alloc(PTE, Ask::NORMAL).expect("page");
+    let page = policy.at(&cpus[0].pin()).alloc(top, AllocFlags::NORMAL).expect("top");
+    let leaf = policy.at(&cpus[0].pin()).alloc(PTE, AllocFlags::NORMAL).expect("page");
     assert_eq!(policy.layer().hook().all(), FRAME_SIZE);
     policy.at(&cpus[0].pin()).free_unlinked(page);
     assert_eq!(policy.layer().hook().all(), FRAME_SIZE);

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use ptarmigan::addr::{Pfn, PhysAddr, VirtRange};
 use ptarmigan::cpu::{CpuId, Pinned};
 use ptarmigan::format::{Attr, Format, X86_64, X86Pae};
-use ptarmigan::frames::{Ask, Frames, NoFrame};
+use ptarmigan::frames::{AllocFlags, Frames, NoFrame};
 use ptarmigan::hosted::{Host, HostMachine};
 use ptarmigan::page::{Clean, Flushed, Level, Unhooked};
 use ptarmigan::quicklist::{Layer, Layered, Policy};
@@ -104,7 +104,7 @@ impl<P: Policy> Layer<P> for Logged<'_> {
         _: &P,
         _: &Pinned<'_>,
         _: Level,
-        _: Ask,
+        _: AllocFlags,
         inner: impl FnOnce() -> Result<Clean, NoFrame>,
     ) -> Result<Clean, NoFrame> {
         let page = inner()?;
@@ -435,10 +435,10 @@ fn dropping_a_gather_flushes_and_frees() {
     machine!(X86_64, 1, |host, m, slots, log, freed| {
         let pin = slots[0].pin();
         let tlb = SpaceTlb::new(SpaceId(1));
-        let mut tree = Tree::<X86_64>::new(&m, &pin, Ask::NORMAL).unwrap();
+        let mut tree = Tree::<X86_64>::new(&m, &pin, AllocFlags::NORMAL).unwrap();
         m.tlb().activate(&pin, &tlb, tree.root());
-        tree.map(&m, &pin, va(0x1000), Pfn(77), Attr::READ | Attr::USER, Ask::NORMAL).unwrap();
-        let data = m.data().take(m.frames(), &pin, Ask::NORMAL).unwrap();
+        tree.map(&m, &pin, va(0x1000), Pfn(77), Attr::READ | Attr::USER, AllocFlags::NORMAL).unwrap();
+        let data = m.data().take(m.frames(), &pin, AllocFlags::NORMAL).unwrap();
         log.take();
         let mut gather = Gather::new(parts(&m, &pin), &tlb, 12);
         tree.unmap_range(&m, pages(0, 16), Free::Empty, &mut gather, |_, pfn, _| assert_eq!(pfn, Pfn(77)));
@@ -454,7 +454,7 @@ fn dropping_a_gather_flushes_and_frees() {
         );
         assert_eq!(freed.lock().unwrap().len(), 1);
         // What was flushed may be looked at before it is given back.
-        tree.map(&m, &pin, va(0x1000), Pfn(77), Attr::READ, Ask::NORMAL).unwrap();
+        tree.map(&m, &pin, va(0x1000), Pfn(77), Attr::READ, AllocFlags::NORMAL).unwrap();
         let mut gather = Gather::new(parts(&m, &pin), &tlb, 12);
         tree.unmap_range(&m, pages(0, 16), Free::Empty, &mut gather, |_, _, _| {});
         let released = gather.flush();
@@ -534,12 +534,12 @@ fn a_failed_map_gives_unlinked_pages_back_without_a_flush() {
         Recorder { log: &log, free: &free, free_at_invalidate: &freed },
     )
     .unwrap();
-    let mut tree = Tree::<X86_64>::new(&m, &pin, Ask::NORMAL).unwrap();
+    let mut tree = Tree::<X86_64>::new(&m, &pin, AllocFlags::NORMAL).unwrap();
     let tlb = SpaceTlb::new(SpaceId(1));
     m.tlb().activate(&pin, &tlb, tree.root());
     log.take();
     m.policy().inner().layer().set(2);
-    assert!(tree.map(&m, &pin, va(0), Pfn(9), Attr::READ, Ask::NORMAL).is_err());
+    assert!(tree.map(&m, &pin, va(0), Pfn(9), Attr::READ, AllocFlags::NORMAL).is_err());
     let events = log.take();
     assert!(
         matches!(events[..], [Event::Alloc(a), Event::Alloc(b), Event::Unused(c), Event::Unused(d)]

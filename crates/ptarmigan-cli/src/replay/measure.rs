@@ -3,7 +3,7 @@ use super::clock::Clock;
 use hdrhistogram::Histogram;
 use ptarmigan::addr::{FRAME_SIZE, PhysAddr};
 use ptarmigan::cpu::Pinned;
-use ptarmigan::frames::{Ask, Frames, NoFrame};
+use ptarmigan::frames::{AllocFlags, Frames, NoFrame};
 use ptarmigan::page::{Clean, Layout, Level, MAX_LEVELS};
 use ptarmigan::quicklist::{Layer, Policy};
 use std::sync::{Mutex, MutexGuard};
@@ -131,7 +131,7 @@ impl<P: Policy> Layer<P> for Measured<'_> {
         _: &P,
         pin: &Pinned<'_>,
         level: Level,
-        _: Ask,
+        _: AllocFlags,
         inner: impl FnOnce() -> Result<Clean, NoFrame>,
     ) -> Result<Clean, NoFrame> {
         let before = self.clock.now();

@@ -387,7 +387,7 @@ impl<'a> Replay<'a> {
             let machine = HostMachine::new(&host, made, NoTlb).context("machine")?;
             let policy = machine.policy();
             let what = "replaying the allocator's calls";
-            let nothing = counted.stream.run(&Nothing, &slots).context(what)?;
+            let nothing = counted.stream.run(&Nothing(host.machine()), &slots).context(what)?;
             let time = counted.stream.run(policy, &slots).context(what)?;
             machine.drain(&slots);
             host.audit().context("after the allocator's calls")?;

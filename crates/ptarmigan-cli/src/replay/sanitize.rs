@@ -3,7 +3,7 @@ use super::watch::Watch;
 use ptarmigan::addr::PhysAddr;
 use ptarmigan::cpu::Pinned;
 use ptarmigan::format::Format;
-use ptarmigan::frames::{Ask, Frames, NoFrame};
+use ptarmigan::frames::{AllocFlags, Frames, NoFrame};
 use ptarmigan::hosted::Host;
 use ptarmigan::page::{Clean, Level};
 use ptarmigan::quicklist::{Layer, Policy};
@@ -145,7 +145,7 @@ impl<F: Format, P: Policy> Layer<P> for &SoftMmu<'_, F> {
         _: &P,
         _: &Pinned<'_>,
         level: Level,
-        _: Ask,
+        _: AllocFlags,
         inner: impl FnOnce() -> Result<Clean, NoFrame>,
     ) -> Result<Clean, NoFrame> {
         let page = inner()?;

@@ -6,8 +6,8 @@
 use super::clock::thread_time;
 use super::measure::Call;
 use ptarmigan::addr::PhysAddr;
-use ptarmigan::cpu::{NodeId, Pinned};
-use ptarmigan::frames::{Ask, NoFrame};
+use ptarmigan::cpu::{MAX_CPUS, MachineId, NodeId, Pinned};
+use ptarmigan::frames::{AllocFlags, NoFrame};
 use ptarmigan::hosted::CpuSlot;
 use ptarmigan::page::{Clean, Flushed, Level, Unhooked};
 use ptarmigan::quicklist::{Policy, PolicyCounts};
@@ -77,7 +77,7 @@ impl Stream {
                     pages = rest;
                     for &(level, slot) in these {
                         // SAFETY: 1. the CPUs are those of the machine that the policy was made for: a run has one.
-                        let page = unsafe { policy.alloc(&pin, Level(level), Ask::NORMAL) }?;
+                        let page = unsafe { policy.alloc(&pin, Level(level), AllocFlags::NORMAL) }?;
                         out[slot as usize] = page.into_raw();
                     }
                 }
@@ -103,17 +103,25 @@ impl Stream {
     }
 }
 
-/// A policy that does nothing: what a stream takes over it is the stream's own.
-pub struct Nothing;
+/// A policy that does nothing: what a stream takes over it is the stream's own. For the CPUs of the machine that it names.
+pub struct Nothing(pub MachineId);
 
 impl Policy for Nothing {
+    fn machine(&self) -> MachineId {
+        self.0
+    }
+
+    fn cpus(&self) -> usize {
+        MAX_CPUS
+    }
+
     #[inline(always)]
     fn takes_unhooked(&self) -> bool {
         false
     }
 
     #[inline(always)]
-    unsafe fn alloc(&self, pin: &Pinned<'_>, level: Level, _: Ask) -> Result<Clean, NoFrame> {
+    unsafe fn alloc(&self, pin: &Pinned<'_>, level: Level, _: AllocFlags) -> Result<Clean, NoFrame> {
         let at = PhysAddr(u64::from(level.0) << 12 | u64::from(pin.cpu().0) << 20);
         // SAFETY: 1. to 3. hold for nobody, but pages of this policy are never looked at, only handed back to it.
         Ok(unsafe { Clean::from_raw(std::hint::black_box(at), level) })

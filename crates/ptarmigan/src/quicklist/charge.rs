@@ -9,7 +9,7 @@ use super::{Layer, Policy};
 use crate::addr::PhysAddr;
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::Pinned;
-use crate::frames::{Ask, Frames, NoFrame};
+use crate::frames::{AllocFlags, Frames, NoFrame};
 use crate::page::{Clean, Layout, Level};
 use core::num::NonZeroU32;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -104,7 +104,7 @@ impl<P: Policy, H: Charge> Layer<P> for Charged<'_, H> {
         _: &P,
         pin: &Pinned<'_>,
         level: Level,
-        _: Ask,
+        _: AllocFlags,
         inner: impl FnOnce() -> Result<Clean, NoFrame>,
     ) -> Result<Clean, NoFrame> {
         if self.layout.is_small(level) {

@@ -2,7 +2,7 @@
 use crate::cpu::Pinned;
 use core::ops::Deref;
 
-/// A pin that is of the machine that the policy was made for: what the contract of each method of [`Policy`](super::Policy) says,
+/// A pin that is of the machine, and of one of the CPUs, that the policy was made for: what the contract of each method of [`Policy`](super::Policy) says,
 /// kept as a type, so that what the methods call is safe.
 pub(super) struct Here<'a>(Pinned<'a>);
 
@@ -11,7 +11,7 @@ impl<'a> Here<'a> {
     ///
     /// # Safety
     ///
-    /// 1. `pin` is of the machine that the policy at work was made for.
+    /// 1. `pin` is of the machine that the policy at work was made for, and of one of the CPUs that it was made for.
     #[inline(always)]
     pub unsafe fn new(pin: &'a Pinned<'_>) -> Self {
         Here(pin.again())

@@ -4,8 +4,8 @@
 //! forgets to forward a method. Layers may be stacked.
 use super::{Policy, PolicyCounts};
 use crate::addr::PhysAddr;
-use crate::cpu::{NodeId, Pinned};
-use crate::frames::{Ask, Frames, NoFrame};
+use crate::cpu::{MachineId, NodeId, Pinned};
+use crate::frames::{AllocFlags, Frames, NoFrame};
 use crate::page::{Clean, Flushed, Level, Unhooked};
 
 /// Hooks around the calls of a policy `P`. Those that a layer does not define do nothing.
@@ -28,7 +28,7 @@ pub trait Layer<P: Policy + ?Sized>: Sync {
         policy: &P,
         pin: &Pinned<'_>,
         level: Level,
-        flags: Ask,
+        flags: AllocFlags,
         inner: impl FnOnce() -> Result<Clean, NoFrame>,
     ) -> Result<Clean, NoFrame> {
         let _ = (policy, pin, level, flags);
@@ -121,13 +121,21 @@ impl<L, P> Layered<L, P> {
 }
 
 impl<L: Layer<P>, P: Policy> Policy for Layered<L, P> {
+    fn machine(&self) -> MachineId {
+        self.inner.machine()
+    }
+
+    fn cpus(&self) -> usize {
+        self.inner.cpus()
+    }
+
     #[inline(always)]
     fn takes_unhooked(&self) -> bool {
         self.inner.takes_unhooked()
     }
 
     #[inline(always)]
-    unsafe fn alloc(&self, pin: &Pinned<'_>, level: Level, flags: Ask) -> Result<Clean, NoFrame> {
+    unsafe fn alloc(&self, pin: &Pinned<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
         // SAFETY: 1. by the caller; the machine is that of the policy inside.
         self.layer.alloc(&self.inner, pin, level, flags, || unsafe { self.inner.alloc(pin, level, flags) })
     }

@@ -3,8 +3,8 @@ use super::here::Here;
 use super::tally::Tallies;
 use super::{Policy, PolicyCounts, Source};
 use crate::bootmem::{BootMemory, BootMemoryShort};
-use crate::cpu::{CpuId, NodeId, Pinned};
-use crate::frames::{Ask, NoFrame};
+use crate::cpu::{CpuId, MachineId, NodeId, Pinned};
+use crate::frames::{AllocFlags, NoFrame};
 use crate::page::{Clean, Construct, Flushed, Level, Unhooked};
 use crate::window::Window;
 
@@ -48,12 +48,20 @@ impl<'m, W: Window, C: Construct> Plain<'m, W, C> {
 }
 
 impl<W: Window, C: Construct> Policy for Plain<'_, W, C> {
+    fn machine(&self) -> MachineId {
+        self.source.frames().machine()
+    }
+
+    fn cpus(&self) -> usize {
+        self.tallies.cpus()
+    }
+
     #[inline(always)]
     fn takes_unhooked(&self) -> bool {
         false
     }
 
-    unsafe fn alloc(&self, pin: &Pinned<'_>, level: Level, flags: Ask) -> Result<Clean, NoFrame> {
+    unsafe fn alloc(&self, pin: &Pinned<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
         // SAFETY: 1. by the caller.
         let here = &unsafe { Here::new(pin) };
         let page = self.source.make(here.node(), level, flags)?;

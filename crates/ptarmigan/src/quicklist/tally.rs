@@ -50,13 +50,18 @@ impl Tallies {
     #[inline(always)]
     pub fn cpu(&self, pin: &Here<'_>) -> &Tally {
         debug_assert!((pin.cpu().0 as usize) < self.cpus.len());
-        // SAFETY: the CPU of a `Pinned` is below the number of CPUs (contract of `Pinned::assume`, point 2).
+        // SAFETY: the policy was made for the CPU of a `Here`.
         unsafe { &self.cpus.get_unchecked(pin.cpu().0 as usize).0 }
     }
 
     #[inline(always)]
     pub fn of(&self, pin: &Here<'_>, level: Level) -> &LevelTally {
         self.cpu(pin).level(level)
+    }
+
+    /// Returns the number of CPUs.
+    pub fn cpus(&self) -> usize {
+        self.cpus.len()
     }
 
     /// One CPU's; nothing if there is no such CPU.

@@ -24,7 +24,7 @@ pub use shared::{Exclusive, SharedSpace};
 use crate::addr::{Pfn, VirtRange};
 use crate::cpu::Pinned;
 use crate::format::Format;
-use crate::frames::{Ask, DataFrames, NoFrame};
+use crate::frames::{AllocFlags, DataFrames, NoFrame};
 use crate::sync::atomic::AtomicU32;
 use crate::table::{GatherOf, Machine, Tree, parts};
 use crate::tlb::{Gather, SpaceId, SpaceTlb};
@@ -67,7 +67,7 @@ impl<F: Format> Space<F> {
     /// [`NoFrame`]; nothing has been taken then.
     pub fn new<M: SpaceMachine>(m: &M, pin: &Pinned<'_>, id: SpaceId) -> Result<Self, NoFrame> {
         Ok(Space {
-            tree: Tree::new(m, pin, Ask::NORMAL)?,
+            tree: Tree::new(m, pin, AllocFlags::NORMAL)?,
             tlb: Home::new(id),
             areas: Areas::new(),
             recent: Default::default(),

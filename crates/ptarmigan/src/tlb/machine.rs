@@ -16,7 +16,7 @@ use super::request::{Generation, Invalidation, Root, Scope, SpaceId, Ticket};
 use super::space::SpaceTlb;
 use crate::addr::PhysAddr;
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
-use crate::cpu::{Counter, CpuId, CpuSet, PerCpu, Pinned};
+use crate::cpu::{Counter, CpuId, CpuSet, MachineId, PerCpu, Pinned};
 use crate::sync::atomic::Ordering;
 use core::ptr::NonNull;
 
@@ -126,21 +126,26 @@ pub struct Tlb<S> {
 }
 
 impl<S: Shootdown> Tlb<S> {
-    /// Over `hardware`, in the shape `config`.
+    /// Over the `hardware` of `machine`, in the shape `config`.
     ///
     /// # Errors
     ///
     /// [`BootMemoryShort`] if the per-CPU state does not fit.
-    pub fn new(boot: &mut BootMemory, config: TlbConfig, hardware: S) -> Result<Self, BootMemoryShort> {
+    pub fn new(
+        boot: &mut BootMemory,
+        machine: MachineId,
+        config: TlbConfig,
+        hardware: S,
+    ) -> Result<Self, BootMemoryShort> {
         let cpus = config.cpus;
         Ok(Tlb {
             hardware,
             config,
-            loaded: PerCpu::new(boot, cpus, |_| KERNEL)?,
+            loaded: PerCpu::new(boot, machine, cpus, |_| KERNEL)?,
             asids: Asids::new(boot, cpus, config.asids)?,
             mailboxes: Mailboxes::new(boot, cpus)?,
             readers: Readers::new(boot, cpus)?,
-            parked: PerCpu::new(boot, cpus, |_| Default::default())?,
+            parked: PerCpu::new(boot, machine, cpus, |_| Default::default())?,
             tallies: boot.take(cpus, |_| FlushTally::default())?,
         })
     }

@@ -9,7 +9,7 @@
 use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::cpu::{NodeId, Pinned};
 use ptarmigan::format::{Attr, Format, X86_64, X86Pae};
-use ptarmigan::frames::{Ask, Dirty, Frame, Frames, NoFrame, Place, Request, Use, ZoneClass};
+use ptarmigan::frames::{AllocFlags, Dirty, End, Frame, Frames, NoFrame, Request, Use, ZoneClass};
 use ptarmigan::hosted::{CpuSlot, Delivery, Host, HostConfig, HostMachine};
 use ptarmigan::page::{Clean, Level};
 use ptarmigan::quicklist::{Layer, Layered, Policy, PolicyOn};
@@ -163,18 +163,18 @@ impl<'h, F: Watchable> Watch<'h, F> {
     }
 }
 
-/// Calls of a policy that are safe: the machine of a test has one host.
+/// A policy's safe calls.
 pub trait At: Policy + Sized {
+    #[track_caller]
     fn at<'a>(&'a self, pin: &'a Pinned<'a>) -> PolicyOn<'a, Self> {
-        // SAFETY: 1. tests use a policy with the pins of the host that it was made for.
-        unsafe { PolicyOn::new_unchecked(self, pin) }
+        PolicyOn::new(self, pin).expect("a CPU that the policy was made for")
     }
 }
 
 impl<P: Policy> At for P {}
 
 /// Has the sanitizer watch a policy's pages. Also checks that every page is handed out in its level's state (I2, I10).
-pub struct WatchPages<'w, 'h, F: Format>(&'w Watch<'h, F>);
+pub struct WatchPages<'w, 'h, F: Format>(pub &'w Watch<'h, F>);
 
 /// A policy whose pages are watched.
 pub type WatchedPolicy<'w, 'h, F, P> = Layered<WatchPages<'w, 'h, F>, P>;
@@ -207,7 +207,7 @@ impl<F: Watchable, P: Policy> Layer<P> for WatchPages<'_, '_, F> {
         _: &P,
         _: &Pinned<'_>,
         level: Level,
-        _: Ask,
+        _: AllocFlags,
         inner: impl FnOnce() -> Result<Clean, NoFrame>,
     ) -> Result<Clean, NoFrame> {
         let page = inner()?;
@@ -325,7 +325,7 @@ impl<P: Policy> Layer<P> for FailAt {
         _: &P,
         pin: &Pinned<'_>,
         _: Level,
-        _: Ask,
+        _: AllocFlags,
         inner: impl FnOnce() -> Result<Clean, NoFrame>,
     ) -> Result<Clean, NoFrame> {
         let left = self.left.load(Ordering::Relaxed);
@@ -351,8 +351,8 @@ pub fn any_frame(node: u8) -> Request {
         order: 0,
         zero: false,
         class: ZoneClass::Low,
-        place: Place::Bottom,
-        ask: Ask::NORMAL,
+        end: End::Low,
+        flags: AllocFlags::NORMAL,
     }
 }
 

@@ -4,7 +4,7 @@ use crate::small::Small;
 use loom::thread::JoinHandle;
 use ptarmigan::addr::PhysAddr;
 use ptarmigan::cpu::Pinned;
-use ptarmigan::frames::Ask;
+use ptarmigan::frames::AllocFlags;
 use ptarmigan::table::{Free, Machine, Tree, parts};
 use ptarmigan::tlb::{Gather, Generation, SpaceId, SpaceTlb, Tlb};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ impl Model {
 
     /// A space that is active nowhere, with pages of `cpu`.
     fn in_world(world: Arc<Two>, id: SpaceId, first: Generation, cpu: usize) -> Self {
-        let mut tree = Tree::new(&*world, &pin(cpu), Ask::URGENT).unwrap();
+        let mut tree = Tree::new(&*world, &pin(cpu), AllocFlags::URGENT).unwrap();
         world.map(&pin(cpu), &mut tree, 0);
         Model { world, space: Arc::new(SpaceTlb::starting_at(id, first)), tree }
     }

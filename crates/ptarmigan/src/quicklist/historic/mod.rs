@@ -20,8 +20,8 @@ use super::tally::Tallies;
 use super::{Policy, PolicyCounts, Source};
 use crate::addr::PhysAddr;
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
-use crate::cpu::{CpuId, NodeId, PerCpu, Pinned};
-use crate::frames::{Ask, NoFrame, ZoneClass};
+use crate::cpu::{CpuId, Guard, MachineId, NodeId, PerCpu, Pinned};
+use crate::frames::{AllocFlags, NoFrame, ZoneClass};
 use crate::page::{Clean, Construct, Flushed, Level, Unhooked};
 use crate::window::{Window, WindowGuard};
 use rules::NodeState;
@@ -63,11 +63,12 @@ impl<'m, W: Window, C: Construct> Historic<'m, W, C> {
     ) -> Result<Self, BootMemoryShort> {
         let empty = Quicklist { head: 0, nr_pages: 0 };
         let cpus = cpus_on.iter().sum::<u32>() as usize;
+        let machine = source.frames().machine();
         Ok(Historic {
             rules,
             cpus_on: boot.take(cpus_on.len(), |node| cpus_on[node])?,
             source,
-            lists: PerCpu::new(boot, cpus, |_| [empty; NR_QUICK_MAX])?,
+            lists: PerCpu::new(boot, machine, cpus, |_| [empty; NR_QUICK_MAX])?,
             tallies: Tallies::new(boot, cpus)?,
             nr_quick: nr_quick.clamp(1, NR_QUICK_MAX),
         })
@@ -106,9 +107,15 @@ impl<'m, W: Window, C: Construct> Historic<'m, W, C> {
         level == self.source.layout().top() && self.nr_quick > 1
     }
 
+    /// Takes the lists of the caller's CPU; `None` while they are in use.
+    fn enter<'a>(&'a self, pin: &'a Here<'_>) -> Option<Guard<'a, [Quicklist; NR_QUICK_MAX]>> {
+        // SAFETY: 1. a `Here` is of the lists' machine, and of one of the CPUs that they were made for.
+        unsafe { self.lists.enter_unchecked(pin) }
+    }
+
     /// Takes the first page off list `nr`, clearing the link.
     fn pop(&self, pin: &Here<'_>, nr: usize) -> Option<PhysAddr> {
-        let mut lists = self.lists.enter(pin)?;
+        let mut lists = self.enter(pin)?;
         let list = &mut lists[nr];
         let at = PhysAddr(list.head);
         if at.0 == 0 {
@@ -138,7 +145,7 @@ impl<'m, W: Window, C: Construct> Historic<'m, W, C> {
             return self.give_back(pin, page);
         }
         let nr = self.list_of(level);
-        let Some(mut lists) = self.lists.enter(pin) else { return self.give_back(pin, page) };
+        let Some(mut lists) = self.enter(pin) else { return self.give_back(pin, page) };
         if level == self.source.layout().top() && !self.rests_constructed(level) {
             // A single list: tops go back to zero to mix with the others.
             self.source.constructor().destruct(frames, page.addr());
@@ -171,7 +178,7 @@ impl<'m, W: Window, C: Construct> Historic<'m, W, C> {
     /// `quicklist_trim` of every list: at most 16 pages each.
     fn trim(&self, pin: &Here<'_>) {
         for nr in 0..self.nr_quick {
-            let count = match self.lists.enter(pin) {
+            let count = match self.enter(pin) {
                 Some(lists) => lists[nr].nr_pages,
                 None => return,
             };
@@ -198,12 +205,20 @@ impl<'m, W: Window, C: Construct> Historic<'m, W, C> {
 }
 
 impl<W: Window, C: Construct> Policy for Historic<'_, W, C> {
+    fn machine(&self) -> MachineId {
+        self.source.frames().machine()
+    }
+
+    fn cpus(&self) -> usize {
+        self.lists.cpus()
+    }
+
     #[inline(always)]
     fn takes_unhooked(&self) -> bool {
         true
     }
 
-    unsafe fn alloc(&self, pin: &Pinned<'_>, level: Level, flags: Ask) -> Result<Clean, NoFrame> {
+    unsafe fn alloc(&self, pin: &Pinned<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
         // SAFETY: 1. by the caller.
         let here = &unsafe { Here::new(pin) };
         let layout = self.source.layout();

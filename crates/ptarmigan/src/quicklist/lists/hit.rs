@@ -6,8 +6,8 @@ use super::super::{Policy, PolicyCounts};
 use super::magazine::Hand;
 use super::{BOUNDED, LEVELS, Quicklists, REST, TOP};
 use crate::addr::{FRAME_SHIFT, PhysAddr};
-use crate::cpu::{NodeId, Pinned};
-use crate::frames::{Ask, NoFrame};
+use crate::cpu::{MachineId, NodeId, Pinned};
+use crate::frames::{AllocFlags, NoFrame};
 use crate::page::{Clean, Construct, Flushed, Level, Unhooked};
 use crate::window::Window;
 
@@ -44,16 +44,21 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     }
 
     #[inline(always)]
-    fn take<const CLASS: usize>(&self, pin: &Here<'_>, level: Level, ask: Ask) -> Result<Clean, NoFrame> {
+    fn take<const CLASS: usize>(
+        &self,
+        pin: &Here<'_>,
+        level: Level,
+        flags: AllocFlags,
+    ) -> Result<Clean, NoFrame> {
         match self.at_hand_in::<CLASS>(pin, level) {
             Some(page) => Ok(page),
-            None => self.take_slow(pin.again(), CLASS, level, ask),
+            None => self.take_slow(pin.again(), CLASS, level, flags),
         }
     }
 
     #[inline(always)]
     pub(super) fn at_hand_in<const CLASS: usize>(&self, pin: &Here<'_>, level: Level) -> Option<Clean> {
-        let mut cpu = self.cpus.enter(pin)?;
+        let mut cpu = self.enter(pin)?;
         let item = Hand::new(&mut cpu, CLASS).pop()?;
         cpu.shown().tally.level(level).allocs.add(1);
         drop(cpu);
@@ -86,12 +91,18 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
 
     #[cold]
     #[inline(never)]
-    fn take_slow(&self, pin: Here<'_>, class: usize, level: Level, ask: Ask) -> Result<Clean, NoFrame> {
+    fn take_slow(
+        &self,
+        pin: Here<'_>,
+        class: usize,
+        level: Level,
+        flags: AllocFlags,
+    ) -> Result<Clean, NoFrame> {
         let pin = &pin;
         let tally = self.tally(pin).level(level);
         let shelf = self.shelf(pin.node(), class);
         let mut item = None;
-        if let Some(mut cpu) = self.cpus.enter(pin) {
+        if let Some(mut cpu) = self.enter(pin) {
             let mut stack = Hand::new(&mut cpu, class);
             self.resize(pin, &mut stack, class);
             // There are some after all if the caller found one that is not as it should be.
@@ -117,11 +128,11 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         if class == REST
             && self.config.magazine >= GROUP
             && !self.source.frames().pressed(pin.node())
-            && let Some(page) = self.miss_group(pin, level, ask)
+            && let Some(page) = self.miss_group(pin, level, flags)
         {
             return Ok(page);
         }
-        let page = self.miss(pin, level, ask)?;
+        let page = self.miss(pin, level, flags)?;
         self.set_limits(pin.node());
         let home = self.source.frames().node_of(page.addr().pfn());
         self.shelf(home, class).count(1);
@@ -134,16 +145,16 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
 
     /// As many pages from the allocator as a cache line has records, for a CPU that has none: one, the others rest. The guard
     /// is given up before they are made: they are cleared through a window, which may have to wait (REQ-6).
-    fn miss_group(&self, pin: &Here<'_>, level: Level, ask: Ask) -> Option<Clean> {
+    fn miss_group(&self, pin: &Here<'_>, level: Level, flags: AllocFlags) -> Option<Clean> {
         {
-            let mut cpu = self.cpus.enter(pin)?;
+            let mut cpu = self.enter(pin)?;
             // No room: an interrupt came in since.
             if !Hand::new(&mut cpu, REST).has_room_for_group() {
                 return None;
             }
         }
         let site = self.site(pin, level);
-        let [page, rest @ ..] = self.source.make_group(pin.node(), level, ask)?;
+        let [page, rest @ ..] = self.source.make_group(pin.node(), level, flags)?;
         self.set_limits(pin.node());
         self.shelf(pin.node(), REST).count(GROUP as i32);
         self.missed(pin, REST);
@@ -154,7 +165,7 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
             self.check.made(&site, &page, true);
             let item = self.item(REST, page);
             // Another interrupt may have come in.
-            if !self.cpus.enter(pin).is_some_and(|mut cpu| Hand::new(&mut cpu, REST).push(item)) {
+            if !self.enter(pin).is_some_and(|mut cpu| Hand::new(&mut cpu, REST).push(item)) {
                 self.put_slow(pin.again(), REST, level, item);
             }
         }
@@ -163,16 +174,16 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     }
 
     /// A page from the allocator; if there is none, after giving up what is kept everywhere within reach.
-    fn miss(&self, pin: &Here<'_>, level: Level, ask: Ask) -> Result<Clean, NoFrame> {
-        self.source.make(pin.node(), level, ask).or_else(|e| {
-            if !ask.may_sleep {
+    fn miss(&self, pin: &Here<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
+        self.source.make(pin.node(), level, flags).or_else(|e| {
+            if !flags.may_sleep {
                 return Err(e);
             }
             for node in 0..self.source.frames().nodes() {
                 self.shrink(pin, NodeId(node), u32::MAX);
             }
             self.drain_here(pin);
-            self.source.make(pin.node(), level, ask)
+            self.source.make(pin.node(), level, flags)
         })
     }
 
@@ -191,7 +202,7 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     fn put<const CLASS: usize>(&self, pin: &Here<'_>, page: Clean) {
         let level = page.level();
         let item = self.item(CLASS, page);
-        if let Some(mut cpu) = self.cpus.enter(pin) {
+        if let Some(mut cpu) = self.enter(pin) {
             cpu.shown().tally.level(level).frees.add(1);
             if Hand::new(&mut cpu, CLASS).push(item) {
                 return;
@@ -209,7 +220,7 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         if !self.one_node && self.source.frames().node_of(page.addr().pfn()) != pin.node() {
             return Err(page);
         }
-        let Some(mut cpu) = self.cpus.enter(pin) else { return Err(page) };
+        let Some(mut cpu) = self.enter(pin) else { return Err(page) };
         if Hand::new(&mut cpu, CLASS).is_full() {
             return Err(page);
         }
@@ -226,7 +237,7 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         let pin = &pin;
         let shelf = self.shelf(pin.node(), class);
         if self.config.magazine > 0
-            && let Some(mut cpu) = self.cpus.enter(pin)
+            && let Some(mut cpu) = self.enter(pin)
         {
             let mut stack = Hand::new(&mut cpu, class);
             self.resize(pin, &mut stack, class);
@@ -293,7 +304,7 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     #[inline(always)]
     fn put_run(&self, pin: &Here<'_>, pages: &mut Flushed) -> Option<Clean> {
         let frames = self.source.frames();
-        let Some(mut cpu) = self.cpus.enter(pin) else { return pages.pop(frames) };
+        let Some(mut cpu) = self.enter(pin) else { return pages.pop(frames) };
         let tally = &cpu.shown().tally;
         let mut stack = Hand::new(&mut cpu, REST);
         loop {
@@ -312,13 +323,21 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
 }
 
 impl<W: Window, C: Construct, K: Check> Policy for Quicklists<'_, W, C, K> {
+    fn machine(&self) -> MachineId {
+        self.source.frames().machine()
+    }
+
+    fn cpus(&self) -> usize {
+        self.cpus.cpus()
+    }
+
     #[inline(always)]
     fn takes_unhooked(&self) -> bool {
         false
     }
 
     #[inline(always)]
-    unsafe fn alloc(&self, pin: &Pinned<'_>, level: Level, flags: Ask) -> Result<Clean, NoFrame> {
+    unsafe fn alloc(&self, pin: &Pinned<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
         // SAFETY: 1. by the caller.
         let here = &unsafe { Here::new(pin) };
         if level == self.top {

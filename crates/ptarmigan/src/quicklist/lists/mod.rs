@@ -28,7 +28,7 @@ use super::here::Here;
 use super::tally::{NodeCounts, Tally};
 use super::{PolicyCounts, Source};
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
-use crate::cpu::{CpuId, NodeId, PerCpu};
+use crate::cpu::{CpuId, Guard, NodeId, PerCpu};
 use crate::frames::Frames;
 use crate::page::{Construct, Layout, Level, MAX_LEVELS};
 use crate::window::Window;
@@ -182,7 +182,7 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         let classes = Self::classes(source.layout());
         let fits = smallest as usize / 2 / (2 * classes * cpus_per_node);
         config.magazine = config.magazine.min(fits);
-        let cpus = PerCpu::new(boot, config.cpus, |_| [Stack::new(), Stack::new()])?;
+        let cpus = PerCpu::new(boot, frames.machine(), config.cpus, |_| [Stack::new(), Stack::new()])?;
         let shards = Shelf::shards_for(cpus_per_node);
         let by_node = boot.take_with(nodes, |boot, node| {
             let room = Self::room(frames, &config, NodeId(node as u8)) as usize;
@@ -312,7 +312,21 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     /// What the caller's CPU counts.
     #[inline(always)]
     fn tally(&self, pin: &Here<'_>) -> &Tally {
-        &self.cpus.own_shown(pin).tally
+        &self.shown(pin).tally
+    }
+
+    /// Returns what the caller's CPU shows to others.
+    #[inline(always)]
+    fn shown(&self, pin: &Here<'_>) -> &Own {
+        // SAFETY: 1. a `Here` is of the lists' machine, and of one of the CPUs that they were made for.
+        unsafe { self.cpus.own_shown_unchecked(pin) }
+    }
+
+    /// Takes the lists of the caller's CPU; `None` while they are in use.
+    #[inline(always)]
+    fn enter<'a>(&'a self, pin: &'a Here<'_>) -> Option<Guard<'a, [Stack; CLASSES], Own>> {
+        // SAFETY: 1. as in `shown`.
+        unsafe { self.cpus.enter_unchecked(pin) }
     }
 
     /// What a node's budget is worked out from: what was set, or what is free there now.
@@ -369,7 +383,7 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     /// All that a CPU has at hand of a class, and the node that it is of: the one where the CPU was when it got it, wherever it
     /// is by now. It takes no part until it has some again. `None` if it took none, or its lists are in use.
     fn take_all(&self, pin: &Here<'_>, class: usize) -> Option<(NodeId, [u32; 2 * MAGAZINE], usize)> {
-        let mut cpu = self.cpus.enter(pin)?;
+        let mut cpu = self.enter(pin)?;
         let mut stack = Hand::new(&mut cpu, class);
         let node = stack.node()?;
         self.leave(&stack, class);

@@ -24,7 +24,7 @@ impl<W: Window, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     #[inline]
     pub(super) fn answer(&self, pin: &Here<'_>) {
         let call = self.node(pin.node()).call.get();
-        if call != self.cpus.own_shown(pin).answered.load(Relaxed) {
+        if call != self.shown(pin).answered.load(Relaxed) {
             self.answer_to(pin, call);
         }
     }
@@ -34,7 +34,7 @@ impl<W: Window, C: Construct, K: Check> Quicklists<'_, W, C, K> {
         if Call::is_over(call) {
             self.trim(pin);
         }
-        let own = self.cpus.own_shown(pin);
+        let own = self.shown(pin);
         if Call::answered(call) != own.answered.load(Relaxed) && self.refit(pin) {
             own.answered.store(Call::answered(call), Relaxed);
         }
@@ -58,7 +58,7 @@ impl<W: Window, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     /// The CPU's magazines get the size that they should have by now: other CPUs may have come, or run short. Else those of a
     /// CPU that neither fills nor empties them would stay as they are. False if they are in use.
     fn refit(&self, pin: &Here<'_>) -> bool {
-        let Some(mut cpu) = self.cpus.enter(pin) else { return false };
+        let Some(mut cpu) = self.enter(pin) else { return false };
         for class in [TOP, REST] {
             let mut stack = Hand::new(&mut cpu, class);
             if stack.node() == Some(pin.node()) {
