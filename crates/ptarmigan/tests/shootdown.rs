@@ -6,6 +6,7 @@ use ptarmigan::addr::{PhysAddr, VirtRange};
 use ptarmigan::cpu::{CpuId, Pinned};
 use ptarmigan::format::X86_64;
 use ptarmigan::hosted::{Delivery, Host, HostMachine};
+use ptarmigan::quicklist::Layered;
 use ptarmigan::space::{Access, AreaFlags, Space};
 use ptarmigan::table::{Machine, parts};
 use ptarmigan::tlb::{Gather, Generation, Invalidation, Mmu, Root, Scope, SpaceId, SpaceTlb, TlbConfig};
@@ -381,7 +382,7 @@ fn play(lie: Lie) -> u64 {
     let host = Host::<X86_64>::new(small(2, 1, 16)).unwrap();
     let watch = Watch::with_asids(&host, true);
     let lying = Lying { truthful: watch.tlb(), lie, late: Mutex::default() };
-    let policy = common::WatchedPolicy::new(&watch, host.quicklists().unwrap());
+    let policy = Layered::new(common::WatchPages(&watch), host.quicklists().unwrap());
     let config = TlbConfig { asids: 4, ..TlbConfig::new(2) };
     let m = HostMachine::with_tlb(&host, policy, lying, config, Delivery::AtOnce).unwrap();
     let slots = host.slots();

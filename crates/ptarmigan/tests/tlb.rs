@@ -4,12 +4,12 @@ mod common;
 use common::{FailAt, small, va};
 use proptest::prelude::*;
 use ptarmigan::addr::{Pfn, PhysAddr, VirtRange};
-use ptarmigan::cpu::{CpuId, NodeId, Pinned};
+use ptarmigan::cpu::{CpuId, Pinned};
 use ptarmigan::format::{Attr, Format, X86_64, X86Pae};
-use ptarmigan::frames::{AllocFlags, NoFrame};
+use ptarmigan::frames::{AllocFlags, Frames, NoFrame};
 use ptarmigan::hosted::{Host, HostMachine};
 use ptarmigan::page::{Clean, Flushed, Level, Unhooked};
-use ptarmigan::quicklist::{Policy, PolicyCounts};
+use ptarmigan::quicklist::{Layer, Layered, Policy};
 use ptarmigan::space::{Access, AreaFlags, Space};
 use ptarmigan::table::{Free, Machine, Tree, parts};
 use ptarmigan::tlb::{Gather, Generation, Invalidation, Mmu, Root, Scope, SpaceId, SpaceTlb};
@@ -93,41 +93,35 @@ unsafe impl Mmu for Recorder<'_> {
     }
 }
 
-struct Logged<'l, P> {
-    log: &'l Log,
-    inner: P,
-}
+struct Logged<'l>(&'l Log);
 
-impl<P: Policy> Policy for Logged<'_, P> {
-    fn alloc(&self, pin: &Pinned<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
-        let page = self.inner.alloc(pin, level, flags)?;
-        self.log.add(Event::Alloc(page.addr()));
+impl<P: Policy> Layer<P> for Logged<'_> {
+    fn frames(&self) -> Option<&Frames> {
+        None
+    }
+    fn alloc(
+        &self,
+        _: &P,
+        _: &Pinned<'_>,
+        _: Level,
+        _: AllocFlags,
+        inner: impl FnOnce() -> Result<Clean, NoFrame>,
+    ) -> Result<Clean, NoFrame> {
+        let page = inner()?;
+        self.0.add(Event::Alloc(page.addr()));
         Ok(page)
     }
-    fn unused(&self, pin: &Pinned<'_>, level: Level, page: Clean) {
-        self.log.add(Event::Unused(page.addr()));
-        self.inner.unused(pin, level, page);
+    fn free_unlinked(&self, _: &P, _: &Pinned<'_>, page: &Clean) {
+        self.0.add(Event::Unused(page.addr()));
     }
-    fn retire(&self, pin: &Pinned<'_>, pages: &mut Unhooked) {
-        self.log.add(Event::Retire(pages.len() as usize));
-        self.inner.retire(pin, pages);
+    fn unhooked(&self, _: &P, _: &Pinned<'_>, pages: &Unhooked) {
+        self.0.add(Event::Retire(pages.len() as usize));
     }
-    fn flushed(&self, pin: &Pinned<'_>, pages: Flushed) {
-        self.log.add(Event::Flushed(pages.len() as usize));
-        self.inner.flushed(pin, pages);
+    fn flushed(&self, _: &P, _: &Pinned<'_>, pages: &Flushed) {
+        self.0.add(Event::Flushed(pages.len() as usize));
     }
-    fn gather_end(&self, pin: &Pinned<'_>) {
-        self.log.add(Event::GatherEnd);
-        self.inner.gather_end(pin);
-    }
-    fn reclaim(&self, pin: &Pinned<'_>, node: NodeId, want: u32) -> u32 {
-        self.inner.reclaim(pin, node, want)
-    }
-    fn drain(&self, pin: &Pinned<'_>) {
-        self.inner.drain(pin);
-    }
-    fn counts(&self) -> PolicyCounts {
-        self.inner.counts()
+    fn gather_end(&self, _: &P, _: &Pinned<'_>) {
+        self.0.add(Event::GatherEnd);
     }
 }
 
@@ -141,7 +135,7 @@ macro_rules! machine {
         let $freed = Mutex::new(Vec::new());
         let free = || $host.frames().counts().free;
         let recorder = Recorder { log: $log, free: &free, free_at_invalidate: &$freed };
-        let policy = Logged { log: $log, inner: $host.plain().unwrap() };
+        let policy = Layered::new(Logged($log), $host.plain().unwrap());
         let $m = HostMachine::new(&$host, policy, recorder).unwrap();
         $body
         $m.drain(&$slots);
@@ -533,10 +527,10 @@ fn a_failed_map_gives_unlinked_pages_back_without_a_flush() {
     let log = Log::default();
     let freed = Mutex::new(Vec::new());
     let free = || 0;
-    let failing = FailAt::new(host.plain().unwrap());
+    let failing = Layered::new(FailAt::new(), host.plain().unwrap());
     let m = HostMachine::new(
         &host,
-        Logged { log: &log, inner: failing },
+        Layered::new(Logged(&log), failing),
         Recorder { log: &log, free: &free, free_at_invalidate: &freed },
     )
     .unwrap();
@@ -544,7 +538,7 @@ fn a_failed_map_gives_unlinked_pages_back_without_a_flush() {
     let tlb = SpaceTlb::new(SpaceId(1));
     m.tlb().activate(&pin, &tlb, tree.root());
     log.take();
-    m.policy().inner.set(2);
+    m.policy().inner().layer().set(2);
     assert!(tree.map(&m, &pin, va(0), Pfn(9), Attr::READ, AllocFlags::NORMAL).is_err());
     let events = log.take();
     assert!(
@@ -552,7 +546,7 @@ fn a_failed_map_gives_unlinked_pages_back_without_a_flush() {
         if a == c && b == d),
         "{events:?}"
     );
-    m.policy().inner.set(usize::MAX);
+    m.policy().inner().layer().set(usize::MAX);
     let mut gather = Gather::ending(parts(&m, &pin), &tlb, 12);
     tree.end(&m, &mut gather, |_, _, _| {});
     drop(gather);

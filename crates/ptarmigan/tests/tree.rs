@@ -9,7 +9,7 @@ use ptarmigan::format::{Attr, Format, X86_64, X86Pae};
 use ptarmigan::frames::AllocFlags;
 use ptarmigan::hosted::{CpuSlot, Host, HostMachine, NoTlb};
 use ptarmigan::page::Level;
-use ptarmigan::quicklist::Plain;
+use ptarmigan::quicklist::{Layered, Plain};
 use ptarmigan::table::{Free, KernelMap, Machine, MapError, Tree, parts};
 use ptarmigan::tlb::{Gather, SpaceId, SpaceTlb};
 use ptarmigan::window::DirectMap;
@@ -248,14 +248,14 @@ type PlainOf<'h, F> = Plain<'h, DirectMap, &'h KernelMap<F, DirectMap>>;
 
 /// A machine whose policy fails on demand.
 fn with_failing<F: Watchable>(
-    run: impl for<'h> Fn(&'h Host<F>, &Watched<'_, 'h, F, FailAt<PlainOf<'h, F>>>, &[CpuSlot]),
+    run: impl for<'h> Fn(&'h Host<F>, &Watched<'_, 'h, F, Layered<FailAt, PlainOf<'h, F>>>, &[CpuSlot]),
 ) {
     let host = Host::<F>::new(small(1, 1, 16)).unwrap();
     let slots = host.slots();
     let watch = Watch::new(&host);
-    let m = watched(&watch, FailAt::new(host.plain().unwrap()));
+    let m = watched(&watch, Layered::new(FailAt::new(), host.plain().unwrap()));
     run(&host, &m, &slots);
-    m.policy().inner().set(usize::MAX);
+    m.policy().inner().layer().set(usize::MAX);
     m.drain(&slots);
     host.audit().unwrap();
     assert!(watch.finish().is_empty());
@@ -265,7 +265,7 @@ fn failure_at_every_step<F: Watchable>() {
     with_failing::<F>(|host, m, slots| {
         let pin = slots[0].pin();
         let tlb = SpaceTlb::new(SpaceId(1));
-        let fail = m.policy().inner();
+        let fail = m.policy().inner().layer();
         // A tree itself.
         for k in 0.. {
             fail.set(k);

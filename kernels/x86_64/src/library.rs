@@ -9,7 +9,7 @@ use ptarmigan::addr::{Pfn, VirtAddr, VirtRange};
 use ptarmigan::cpu::NodeId;
 use ptarmigan::format::{Attr, X86_64};
 use ptarmigan::frames::{AllocFlags, DataFrames};
-use ptarmigan::quicklist::Policy;
+use ptarmigan::quicklist::{Policy, PolicyOn};
 use ptarmigan::table::{Free, Machine as _, Tree, parts};
 use ptarmigan::tlb::{Gather, SpaceId, SpaceTlb};
 
@@ -125,8 +125,9 @@ pub fn run(region: Region) {
     let flushes = m.tlb().counts();
     say!("{SPACES} spaces, {misses} tables from the allocator, {} page faults", trap::page_faults());
     say!("flushes: {} page, {} range, {} full", flushes.page, flushes.range, flushes.full);
-    m.policy().drain(&pin);
-    m.policy().reclaim(&pin, NodeId(0), u32::MAX);
+    let policy = PolicyOn::new(m.policy(), &pin).expect("the pin is of this machine");
+    policy.drain();
+    policy.reclaim(NodeId(0), u32::MAX);
     m.data().drain(&frames, &pin);
     assert_eq!(m.policy().counts().cached(), 0, "tables are still cached");
     assert_eq!(frames.counts().free, before.free, "frames are missing");

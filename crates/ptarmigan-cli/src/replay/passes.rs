@@ -3,7 +3,6 @@ use super::args::ReplayArgs;
 use super::input::schedule::{CpuMap, Schedule};
 use super::input::trace::Trace;
 use super::instruments::counters;
-use super::instruments::hooked::Hooked;
 use super::instruments::levels::Levels;
 use super::instruments::measured::Measured;
 use super::instruments::sanitize::SoftMmu;
@@ -23,7 +22,7 @@ use ptarmigan::cpu::MAX_CPUS;
 use ptarmigan::format::{Format, X86_64};
 use ptarmigan::hosted::{Delivery, Host, HostConfig, HostMachine, NoTlb};
 use ptarmigan::page::Layout;
-use ptarmigan::quicklist::Policy;
+use ptarmigan::quicklist::{Layered, Policy};
 use ptarmigan::table::Machine;
 use ptarmigan::tlb::Mmu;
 use ptsan::{Adversary, Arch, Config, Sanitizer};
@@ -205,12 +204,12 @@ impl<'a> Replay<'a> {
     fn count(&self, policy: Choice) -> Result<(Counted, Outcome), Failure> {
         let host = self.host(&self.job())?;
         with_policy!(host, policy, |made| {
-            let hooks = Measured::new(TheFormat::LAYOUT, self.clock);
-            let made = counters::Snapshot::new(made, host.frames(), self.job().cpus());
-            let hooked = Hooked { inner: made, hooks, frames: host.frames(), early: policy.is_historic() };
+            let snapshot = counters::Snapshot::new(host.frames(), self.job().cpus());
+            let measured = Measured::new(host.frames(), TheFormat::LAYOUT, self.clock);
+            let layered = Layered::new(measured, Layered::new(snapshot, made));
             let tlb = self.args.tags.config(self.job().cpus());
             let machine =
-                HostMachine::with_tlb(&host, hooked, NoTlb, tlb, Delivery::AtOnce).context("machine")?;
+                HostMachine::with_tlb(&host, layered, NoTlb, tlb, Delivery::AtOnce).context("machine")?;
             let outcome = self.pass(&machine, || Unwatched, "counting")?;
             let flushes = machine.tlb().counts();
             let counts = machine.policy().counts();
@@ -221,7 +220,7 @@ impl<'a> Replay<'a> {
                 zones: host.frames().zero_counts().into(),
                 times: None,
             });
-            let mut log = machine.policy().hooks.log();
+            let mut log = machine.policy().layer().log();
             let layout: Layout = TheFormat::LAYOUT;
             let levels = (0..usize::from(layout.levels)).map(|level| {
                 let (count, times) = (counts.levels[level], &log.times[level]);
@@ -264,7 +263,10 @@ impl<'a> Replay<'a> {
                     .map(|(event, task, why)| format!("event {event}, task {task}: {why}")),
                 skipped_events: outcome.skipped,
                 out_of_memory: outcome.out_of_memory,
-                counters: self.args.counters.then(|| machine.policy().inner.counters()),
+                counters: self.args.counters.then(|| {
+                    let snapshot = machine.policy().inner();
+                    snapshot.layer().counters(snapshot.inner())
+                }),
                 workers: None,
                 copies: None,
             };
@@ -313,9 +315,8 @@ impl<'a> Replay<'a> {
         let tlb = self.args.tags.config(cpus);
         let several = self.job().workers() > 1;
         with_policy!(host, policy, |made| {
-            let hooked =
-                Hooked { inner: made, hooks: &mmu, frames: host.frames(), early: policy.is_historic() };
-            let machine = HostMachine::with_tlb(&host, hooked, &mmu, tlb, delivery).context("machine")?;
+            let layered = Layered::new(&mmu, made);
+            let machine = HostMachine::with_tlb(&host, layered, &mmu, tlb, delivery).context("machine")?;
             let what = seed.map_or("sanitizing".to_owned(), |seed| format!("sanitizing, seed {seed}"));
             self.pass(&machine, || mmu.watcher(several), &what)?;
         });
@@ -393,7 +394,7 @@ impl<'a> Replay<'a> {
             let machine = HostMachine::new(&host, made, NoTlb).context("machine")?;
             let policy = machine.policy();
             let what = "replaying the allocator's calls";
-            let nothing = counted.stream.run(&Nothing, &slots).context(what)?;
+            let nothing = counted.stream.run(&Nothing(host.machine()), &slots).context(what)?;
             let time = counted.stream.run(policy, &slots).context(what)?;
             machine.drain(&slots);
             host.audit().context("after the allocator's calls")?;

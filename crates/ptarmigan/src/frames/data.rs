@@ -170,9 +170,9 @@ impl DataFrames {
     /// [`BootMemoryShort`] if they do not fit.
     pub fn new(boot: &mut BootMemory, frames: &Frames, cpus: usize) -> Result<Self, BootMemoryShort> {
         let (total, nodes) = (frames.counts().total as usize, usize::from(frames.nodes()));
-        let high = (total / cpus.max(1) / PART).clamp(2, CAPACITY);
+        let high = total.div_ceil(cpus.max(1) * PART).clamp(2, CAPACITY);
         let order = BATCH_ORDER.min((high / 2).ilog2() as u8);
-        let most = total / nodes.max(1) / BATCHES_PART / BATCH;
+        let most = total.div_ceil(nodes.max(1) * BATCHES_PART * BATCH);
         let list =
             |_| List { start: 0, n: 0, limit: high, items: [Pfn::NONE; CAPACITY], zeros: Zeros::new(high) };
         let lists = PerCpu::new(boot, frames.machine(), cpus, list)?;

@@ -78,12 +78,14 @@ impl<'h, F: Format, P: Policy, S: Mmu> HostMachine<'h, F, P, S> {
         for slot in slots {
             let pin = slot.pin();
             self.tlb.unpark(parts(self, &pin));
-            self.policy.drain(&pin);
+            // SAFETY: 1. the slot is one of this host's.
+            unsafe { self.policy.drain(&pin) };
             self.host.data().drain(self.host.frames(), &pin);
         }
         if let Some(slot) = slots.first() {
             for node in 0..self.host.frames().nodes() {
-                self.policy.reclaim(&slot.pin(), NodeId(node), u32::MAX);
+                // SAFETY: 1. the slot is one of this host's.
+                unsafe { self.policy.reclaim(&slot.pin(), NodeId(node), u32::MAX) };
             }
         }
     }

@@ -585,7 +585,7 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
                 self.loaded[cpu] = Loaded::Nothing;
             }
         }
-        self.m.policy().idle(&pin);
+        self.m.policy().at(&pin).idle();
         self.m.clear_ahead(&pin, 16);
         Ok(())
     }

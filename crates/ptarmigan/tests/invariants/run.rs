@@ -1,5 +1,5 @@
 //! A machine on which random calls are made.
-use crate::common::{any_frame, poke, small};
+use crate::common::{At, any_frame, poke, small};
 use proptest::prelude::*;
 use ptarmigan::addr::{PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::cpu::NodeId;
@@ -169,13 +169,13 @@ impl<'h, P: Subject> Run<'h, P> {
         match *op {
             Op::Alloc(level) => {
                 let level = Level(level);
-                let page = policy.alloc(&pin, level, AllocFlags::NORMAL).map_err(|_| ())?;
+                let page = policy.at(&pin).alloc(level, AllocFlags::NORMAL).map_err(|_| ())?;
                 self.out.push((level, page.into_raw()));
             }
             Op::Unused(which) if !self.out.is_empty() => {
                 let (level, at) = self.out.swap_remove(usize::from(which) % self.out.len());
                 // SAFETY: 1. handed out, and forgotten here. 2. not written to. 3. never linked.
-                policy.unused(&pin, level, unsafe { Clean::from_raw(at) });
+                policy.at(&pin).free_unlinked(unsafe { Clean::from_raw(at, level) });
             }
             Op::Map(which, page, pages) => {
                 let space = &mut self.spaces[usize::from(which) % SPACES];
@@ -206,17 +206,17 @@ impl<'h, P: Subject> Run<'h, P> {
                     gather.finish();
                 }
             }
-            Op::Idle => policy.idle(&pin),
+            Op::Idle => policy.at(&pin).idle(),
             Op::Age => {
-                policy.age(&pin);
+                policy.at(&pin).end_interval();
             }
             Op::Reclaim(node, want) => {
                 let node = NodeId(node % self.case.nodes as u8);
-                let given = policy.reclaim(&pin, node, u32::from(want));
+                let given = policy.at(&pin).reclaim(node, u32::from(want));
                 assert!(given <= u32::from(want));
             }
             Op::Offline if self.online.iter().filter(|on| **on).count() > 1 => {
-                policy.drain(&pin);
+                policy.at(&pin).drain();
                 self.online[cpu] = false;
             }
             Op::Online => {
@@ -291,7 +291,7 @@ impl<'h, P: Subject> Run<'h, P> {
         let pin = self.slots[cpu].pin();
         let mut found = Vec::new();
         for level in [TOP, Level::PTE] {
-            while let Some(page) = self.lists().at_hand(&pin, level) {
+            while let Some(page) = self.lists().at(&pin).at_hand(level) {
                 found.push((level, page.into_raw()));
             }
         }
@@ -302,7 +302,7 @@ impl<'h, P: Subject> Run<'h, P> {
     pub fn refill(&self, cpu: usize, found: Vec<(Level, PhysAddr)>) {
         for (level, at) in found.into_iter().rev() {
             // SAFETY: 1. taken out a moment ago. 2. not written to. 3. never linked.
-            self.policy().unused(&self.slots[cpu].pin(), level, unsafe { Clean::from_raw(at) });
+            self.policy().at(&self.slots[cpu].pin()).free_unlinked(unsafe { Clean::from_raw(at, level) });
         }
     }
 

@@ -110,7 +110,8 @@ impl<'h, P: Policy> Family<'h, P> {
         loop {
             let before = self.kept();
             for slot in &self.slots {
-                self.policy().idle(&slot.pin());
+                // SAFETY: 1. the slot is one of the host's, for which the policy was made.
+                unsafe { self.policy().idle(&slot.pin()) };
             }
             if self.kept() == before {
                 return;
@@ -130,13 +131,15 @@ impl<'h, P: Policy> Family<'h, P> {
         let mut foreign = 0;
         for slot in &slots {
             let before = free_elsewhere(frames, slot.node());
-            machine.policy().drain(&slot.pin());
+            // SAFETY: 1. the slot is one of the host's, for which the policy was made.
+            unsafe { machine.policy().drain(&slot.pin()) };
             foreign += free_elsewhere(frames, slot.node()) - before;
         }
         let first = slots.first().ok_or("the machine has no CPU")?;
         for node in (0..frames.nodes()).map(NodeId) {
             let before = free_elsewhere(frames, node);
-            machine.policy().reclaim(&first.pin(), node, u32::MAX);
+            // SAFETY: 1. the slot is one of the host's, for which the policy was made.
+            unsafe { machine.policy().reclaim(&first.pin(), node, u32::MAX) };
             foreign += free_elsewhere(frames, node) - before;
         }
         parent.end(&machine, &first.pin());

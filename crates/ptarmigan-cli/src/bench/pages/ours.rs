@@ -1,6 +1,6 @@
-//! A policy of the library as a contender: pages for PTE tables from [`Policy::alloc`], back through [`Policy::unused`].
+//! A policy of the library as a contender: pages for PTE tables from [`Policy::alloc`], back through [`Policy::free_unlinked`].
 //!
-//! `unused` is how a page comes back that was never linked, and it is the path of a hit: tables that come back by way of a
+//! `free_unlinked` is how a page comes back that was never linked, and it is the path of a hit: tables that come back by way of a
 //! flush ([`Policy::flushed`]) are put into the same magazine in the same way, once they have been taken off the chain that
 //! the flush was for. Chains are made by trees alone, which know what a table's record has to say; what they add is in
 //! `ptarmigan bench table`, case `fork-shape`.
@@ -83,10 +83,12 @@ impl<P: Policy> PageContender for LibraryLists<'_, P> {
     fn finish(&self) -> Result<(), String> {
         let slots = self.host.slots();
         for slot in &slots {
-            self.policy.drain(&slot.pin());
+            // SAFETY: 1. the slot is one of the host's, for which the policy was made.
+            unsafe { self.policy.drain(&slot.pin()) };
         }
         if let Some(slot) = slots.first() {
-            self.policy.reclaim(&slot.pin(), NodeId(0), u32::MAX);
+            // SAFETY: 1. the slot is one of the host's, for which the policy was made.
+            unsafe { self.policy.reclaim(&slot.pin(), NodeId(0), u32::MAX) };
         }
         self.host.audit().map_err(|e| e.to_string())
     }
@@ -97,7 +99,8 @@ impl<P: Policy> PageContender for LibraryLists<'_, P> {
 unsafe impl<P: Policy> Pages for Cpu<'_, P> {
     #[inline(always)]
     fn alloc(&mut self) -> Option<NonZeroU64> {
-        let page = self.policy.alloc(&self.slot.pin(), Level::PTE, AllocFlags::NORMAL).ok()?;
+        // SAFETY: 1. the slot is one of the host's, for which the policy was made.
+        let page = unsafe { self.policy.alloc(&self.slot.pin(), Level::PTE, AllocFlags::NORMAL) }.ok()?;
         NonZeroU64::new(page.into_raw().0)
     }
 
@@ -105,8 +108,9 @@ unsafe impl<P: Policy> Pages for Cpu<'_, P> {
     unsafe fn free(&mut self, page: NonZeroU64) {
         // SAFETY: 1. `alloc` took it and the caller gives it away. 2. it is all zero, as the caller says, which is the
         // state of its level. 3. it was never linked.
-        let page = unsafe { Clean::from_raw(PhysAddr(page.get())) };
-        self.policy.unused(&self.slot.pin(), Level::PTE, page);
+        let page = unsafe { Clean::from_raw(PhysAddr(page.get()), Level::PTE) };
+        // SAFETY: 1. the slot is one of the host's, for which the policy was made.
+        unsafe { self.policy.free_unlinked(&self.slot.pin(), page) };
     }
 
     #[inline(always)]

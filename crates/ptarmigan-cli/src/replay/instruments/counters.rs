@@ -7,11 +7,11 @@
 use super::levels::Levels;
 use ptarmigan::cpu::{CpuId, NodeId, Pinned};
 use ptarmigan::format::{Format, X86_64};
-use ptarmigan::frames::{AllocFlags, Frames, NoFrame};
-use ptarmigan::page::{Clean, Construct, Flushed, Unhooked};
+use ptarmigan::frames::Frames;
+use ptarmigan::page::Construct;
 use ptarmigan::quicklist::{
-    Check, Historic, LevelCounts, Memory, NodeCounts, NodeLines, NodeMemory, Plain, Policy, PolicyCounts,
-    Quicklists,
+    Check, Historic, Layer, LevelCounts, Memory, NodeCounts, NodeLines, NodeMemory, Plain, Policy,
+    PolicyCounts, Quicklists,
 };
 use ptarmigan::window::Window;
 use serde::Serialize;
@@ -63,72 +63,32 @@ impl<W: Window, C: Construct, K: Check> Counting for Quicklists<'_, W, C, K> {
     }
 }
 
-/// The policy `inner`, whose counters are read before it is drained for the first time.
-pub struct Snapshot<'a, P> {
-    inner: P,
+/// Reads a policy's counters before it is drained for the first time.
+pub struct Snapshot<'a> {
     frames: &'a Frames,
     cpus: usize,
     read: OnceLock<Counters>,
 }
 
-impl<'a, P: Counting> Snapshot<'a, P> {
-    /// `inner` on a machine of `cpus` CPUs.
-    pub fn new(inner: P, frames: &'a Frames, cpus: usize) -> Self {
-        Snapshot { inner, frames, cpus, read: OnceLock::new() }
+impl<'a> Snapshot<'a> {
+    /// For a machine of `cpus` CPUs.
+    pub fn new(frames: &'a Frames, cpus: usize) -> Self {
+        Snapshot { frames, cpus, read: OnceLock::new() }
     }
 
-    /// What was read; what there is now if the policy has not been drained.
-    pub fn counters(&self) -> Counters {
-        self.read.get_or_init(|| Counters::read(&self.inner, self.frames, self.cpus)).clone()
+    /// What was read; what `policy` has counted by now if it has not been drained.
+    pub fn counters(&self, policy: &impl Counting) -> Counters {
+        self.read.get_or_init(|| Counters::read(policy, self.frames, self.cpus)).clone()
     }
 }
 
-impl<P: Counting> Policy for Snapshot<'_, P> {
-    #[inline]
-    fn alloc(
-        &self,
-        pin: &Pinned<'_>,
-        level: ptarmigan::page::Level,
-        flags: AllocFlags,
-    ) -> Result<Clean, NoFrame> {
-        self.inner.alloc(pin, level, flags)
+impl<P: Counting> Layer<P> for Snapshot<'_> {
+    fn frames(&self) -> Option<&Frames> {
+        None
     }
 
-    fn unused(&self, pin: &Pinned<'_>, level: ptarmigan::page::Level, page: Clean) {
-        self.inner.unused(pin, level, page);
-    }
-
-    fn retire(&self, pin: &Pinned<'_>, pages: &mut Unhooked) {
-        self.inner.retire(pin, pages);
-    }
-
-    fn flushed(&self, pin: &Pinned<'_>, pages: Flushed) {
-        self.inner.flushed(pin, pages);
-    }
-
-    fn gather_end(&self, pin: &Pinned<'_>) {
-        self.inner.gather_end(pin);
-    }
-
-    fn idle(&self, pin: &Pinned<'_>) {
-        self.inner.idle(pin);
-    }
-
-    fn age(&self, pin: &Pinned<'_>) -> u32 {
-        self.inner.age(pin)
-    }
-
-    fn reclaim(&self, pin: &Pinned<'_>, node: NodeId, want: u32) -> u32 {
-        self.inner.reclaim(pin, node, want)
-    }
-
-    fn drain(&self, pin: &Pinned<'_>) {
-        self.counters();
-        self.inner.drain(pin);
-    }
-
-    fn counts(&self) -> PolicyCounts {
-        self.inner.counts()
+    fn drain(&self, policy: &P, _: &Pinned<'_>) {
+        self.counters(policy);
     }
 }
 

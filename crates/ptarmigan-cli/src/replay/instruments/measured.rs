@@ -1,12 +1,11 @@
 //! A policy that is watched: every call timed, counted and written down.
-use super::hooked::Hooks;
 use crate::measure::clock::Clock;
 use hdrhistogram::Histogram;
 use ptarmigan::addr::{FRAME_SIZE, PhysAddr};
 use ptarmigan::cpu::Pinned;
-use ptarmigan::frames::{AllocFlags, NoFrame};
+use ptarmigan::frames::{AllocFlags, Frames, NoFrame};
 use ptarmigan::page::{Clean, Layout, Level, MAX_LEVELS};
-use ptarmigan::quicklist::Policy;
+use ptarmigan::quicklist::{Layer, Policy};
 use std::sync::{Mutex, MutexGuard};
 
 /// One call of a policy, to be made again without the rest of the replay.
@@ -80,15 +79,16 @@ pub struct CallLog {
 }
 
 /// Watches a policy.
-pub struct Measured {
+pub struct Measured<'a> {
+    frames: &'a Frames,
     layout: Layout,
     clock: Clock,
     log: Mutex<CallLog>,
 }
 
-impl Measured {
+impl<'a> Measured<'a> {
     /// Nothing written down yet.
-    pub fn new(layout: Layout, clock: Clock) -> Self {
+    pub fn new(frames: &'a Frames, layout: Layout, clock: Clock) -> Self {
         let log = CallLog {
             calls: Vec::new(),
             times: (0..MAX_LEVELS).map(|_| LevelTimes::new()).collect(),
@@ -101,7 +101,7 @@ impl Measured {
             peak_bytes: 0,
             peak_cached: 0,
         };
-        Measured { layout, clock, log: Mutex::new(log) }
+        Measured { frames, layout, clock, log: Mutex::new(log) }
     }
 
     /// What has been written down.
@@ -109,21 +109,33 @@ impl Measured {
         self.log.lock().unwrap_or_else(|e| e.into_inner())
     }
 
+    /// Notes how much `policy` keeps.
+    fn look(&self, policy: &impl Policy) {
+        let cached = policy.counts().cached() as u64 * FRAME_SIZE as u64;
+        let mut log = self.log();
+        log.peak_cached = log.peak_cached.max(cached);
+    }
+
     fn table_bytes(&self, level: Level) -> u64 {
         1 << self.layout.table_shift[level.at()]
     }
 }
 
-impl Hooks for Measured {
+impl<P: Policy> Layer<P> for Measured<'_> {
+    fn frames(&self) -> Option<&Frames> {
+        Some(self.frames)
+    }
+
     fn alloc(
         &self,
-        policy: &impl Policy,
+        _: &P,
         pin: &Pinned<'_>,
         level: Level,
-        flags: AllocFlags,
+        _: AllocFlags,
+        inner: impl FnOnce() -> Result<Clean, NoFrame>,
     ) -> Result<Clean, NoFrame> {
         let before = self.clock.now();
-        let page = policy.alloc(pin, level, flags);
+        let page = inner();
         let after = self.clock.now();
         let page = page?;
         let ns = self.clock.between(before, after);
@@ -145,7 +157,7 @@ impl Hooks for Measured {
         Ok(page)
     }
 
-    fn freed(&self, pin: &Pinned<'_>, level: Level, at: PhysAddr) {
+    fn freeing(&self, pin: &Pinned<'_>, level: Level, at: PhysAddr) {
         let mut log = self.log();
         let slot = log.slots.remove(&at.0).unwrap_or_default();
         log.free.push(slot);
@@ -154,18 +166,16 @@ impl Hooks for Measured {
         log.bytes -= self.table_bytes(level);
     }
 
-    fn flushed(&self, policy: &impl Policy) {
-        let cached = policy.counts().cached() as u64 * FRAME_SIZE as u64;
-        let mut log = self.log();
-        log.peak_cached = log.peak_cached.max(cached);
+    fn after_flushed(&self, policy: &P, _: &Pinned<'_>) {
+        self.look(policy);
     }
 
-    fn gather_end(&self, policy: &impl Policy, pin: &Pinned<'_>) {
-        self.flushed(policy);
+    fn gather_end(&self, policy: &P, pin: &Pinned<'_>) {
+        self.look(policy);
         self.log().calls.push(PolicyCall::GatherEnd(pin.cpu().0));
     }
 
-    fn idle(&self, pin: &Pinned<'_>) {
+    fn idle(&self, _: &P, pin: &Pinned<'_>) {
         self.log().calls.push(PolicyCall::Idle(pin.cpu().0));
     }
 }

@@ -1,6 +1,5 @@
 //! What a replay is measured and checked with.
 pub mod counters;
-pub mod hooked;
 pub mod levels;
 pub mod measured;
 pub mod sanitize;

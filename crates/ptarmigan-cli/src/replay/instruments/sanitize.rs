@@ -1,13 +1,12 @@
 //! The replay's MMU: ptsan told of everything, and asked to translate every address that was faulted in.
-use super::hooked::Hooks;
 use crate::replay::workers::watch::Watch;
 use ptarmigan::addr::PhysAddr;
 use ptarmigan::cpu::Pinned;
 use ptarmigan::format::Format;
-use ptarmigan::frames::{AllocFlags, NoFrame};
+use ptarmigan::frames::{AllocFlags, Frames, NoFrame};
 use ptarmigan::hosted::Host;
 use ptarmigan::page::{Clean, Level};
-use ptarmigan::quicklist::Policy;
+use ptarmigan::quicklist::{Layer, Policy};
 use ptarmigan::space::Access;
 use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId};
 use ptsan::{Content, Flush, Memory, Operation, Sanitizer};
@@ -136,15 +135,20 @@ impl<F: Format> Watch for Watcher<'_, '_, F> {
     }
 }
 
-impl<F: Format> Hooks for &SoftMmu<'_, F> {
+impl<F: Format, P: Policy> Layer<P> for &SoftMmu<'_, F> {
+    fn frames(&self) -> Option<&Frames> {
+        Some(self.host.frames())
+    }
+
     fn alloc(
         &self,
-        policy: &impl Policy,
-        pin: &Pinned<'_>,
+        _: &P,
+        _: &Pinned<'_>,
         level: Level,
-        flags: AllocFlags,
+        _: AllocFlags,
+        inner: impl FnOnce() -> Result<Clean, NoFrame>,
     ) -> Result<Clean, NoFrame> {
-        let page = policy.alloc(pin, level, flags)?;
+        let page = inner()?;
         // Tops hold the kernel's entries already.
         let content = if level == F::LAYOUT.top() { Content::Unchecked } else { Content::Zero };
         let (at, size) = (page.addr().0, SoftMmu::<F>::size(level));
@@ -152,7 +156,7 @@ impl<F: Format> Hooks for &SoftMmu<'_, F> {
         Ok(page)
     }
 
-    fn freed(&self, _: &Pinned<'_>, level: Level, at: PhysAddr) {
+    fn freeing(&self, _: &Pinned<'_>, level: Level, at: PhysAddr) {
         self.sanitizer().table_freed(&self.memory(), at.0, SoftMmu::<F>::size(level));
     }
 }

@@ -6,10 +6,10 @@
 use super::measured::PolicyCall;
 use crate::measure::clock::thread_time;
 use ptarmigan::addr::PhysAddr;
-use ptarmigan::cpu::Pinned;
+use ptarmigan::cpu::{MAX_CPUS, MachineId, NodeId, Pinned};
 use ptarmigan::frames::{AllocFlags, NoFrame};
 use ptarmigan::hosted::CpuSlot;
-use ptarmigan::page::{Clean, Flushed, Level};
+use ptarmigan::page::{Clean, Flushed, Level, Unhooked};
 use ptarmigan::quicklist::{Policy, PolicyCounts};
 use std::time::Duration;
 
@@ -76,7 +76,9 @@ impl Stream {
                     let (these, rest) = pages.split_at(len as usize);
                     pages = rest;
                     for &(level, slot) in these {
-                        out[slot as usize] = policy.alloc(&pin, Level(level), AllocFlags::NORMAL)?.into_raw();
+                        // SAFETY: 1. the CPUs are those of the machine that the policy was made for: a run has one.
+                        let page = unsafe { policy.alloc(&pin, Level(level), AllocFlags::NORMAL) }?;
+                        out[slot as usize] = page.into_raw();
                     }
                 }
                 CallKind::Free => {
@@ -86,45 +88,73 @@ impl Stream {
                         // SAFETY: 1. the address came from `into_raw` at the slot's allocation, and a slot is freed
                         // once for each time it was filled, as in the run it was written down from. 2. nobody wrote
                         // to the page. 3. it never was linked.
-                        let page = unsafe { Clean::from_raw(out[slot as usize]) };
-                        policy.unused(&pin, Level(level), page);
+                        let page = unsafe { Clean::from_raw(out[slot as usize], Level(level)) };
+                        // SAFETY: 1. as above.
+                        unsafe { policy.free_unlinked(&pin, page) };
                     }
                 }
-                CallKind::GatherEnd => (0..len).for_each(|_| policy.gather_end(&pin)),
-                CallKind::Idle => (0..len).for_each(|_| policy.idle(&pin)),
+                // SAFETY: 1. as above.
+                CallKind::GatherEnd => (0..len).for_each(|_| unsafe { policy.gather_end(&pin) }),
+                // SAFETY: 1. as above.
+                CallKind::Idle => (0..len).for_each(|_| unsafe { policy.idle(&pin) }),
             }
         }
         Ok(thread_time() - start)
     }
 }
 
-/// A policy that does nothing: what a stream takes over it is the stream's own.
-pub struct Nothing;
+/// A policy that does nothing: what a stream takes over it is the stream's own. For the CPUs of the machine that it names.
+pub struct Nothing(pub MachineId);
 
 impl Policy for Nothing {
+    fn machine(&self) -> MachineId {
+        self.0
+    }
+
+    fn cpus(&self) -> usize {
+        MAX_CPUS
+    }
+
     #[inline(always)]
-    fn alloc(&self, pin: &Pinned<'_>, level: Level, _: AllocFlags) -> Result<Clean, NoFrame> {
+    fn takes_unhooked(&self) -> bool {
+        false
+    }
+
+    #[inline(always)]
+    unsafe fn alloc(&self, pin: &Pinned<'_>, level: Level, _: AllocFlags) -> Result<Clean, NoFrame> {
         let at = PhysAddr(u64::from(level.0) << 12 | u64::from(pin.cpu().0) << 20);
         // SAFETY: 1. to 3. hold for nobody, but pages of this policy are never looked at, only handed back to it.
-        Ok(unsafe { Clean::from_raw(std::hint::black_box(at)) })
+        Ok(unsafe { Clean::from_raw(std::hint::black_box(at), level) })
     }
 
     #[inline(always)]
-    fn unused(&self, _: &Pinned<'_>, level: Level, page: Clean) {
-        std::hint::black_box((level, page.into_raw()));
+    unsafe fn free_unlinked(&self, _: &Pinned<'_>, page: Clean) {
+        std::hint::black_box((page.level(), page.into_raw()));
     }
 
-    fn flushed(&self, _: &Pinned<'_>, _: Flushed) {}
+    unsafe fn unhooked(&self, _: &Pinned<'_>, _: &mut Unhooked) {}
+
+    unsafe fn flushed(&self, _: &Pinned<'_>, _: Flushed) {}
 
     #[inline(always)]
-    fn gather_end(&self, pin: &Pinned<'_>) {
+    unsafe fn gather_end(&self, pin: &Pinned<'_>) {
         std::hint::black_box(pin.cpu());
     }
 
     #[inline(always)]
-    fn idle(&self, pin: &Pinned<'_>) {
+    unsafe fn idle(&self, pin: &Pinned<'_>) {
         std::hint::black_box(pin.cpu());
     }
+
+    unsafe fn end_interval(&self, _: &Pinned<'_>) -> u32 {
+        0
+    }
+
+    unsafe fn reclaim(&self, _: &Pinned<'_>, _: NodeId, _: u32) -> u32 {
+        0
+    }
+
+    unsafe fn drain(&self, _: &Pinned<'_>) {}
 
     fn counts(&self) -> PolicyCounts {
         PolicyCounts::default()

@@ -224,7 +224,8 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
             }
             Op::Idle { slot } => {
                 let pin = self.slots[usize::from(slot)].pin();
-                self.m.policy().idle(&pin);
+                // SAFETY: 1. the slot is one of the host's, for which the policy was made.
+                unsafe { self.m.policy().idle(&pin) };
                 if self.idle_zero > 0 {
                     self.outcome.ahead += clear_ahead(self.m, &pin, self.idle_zero);
                 }
