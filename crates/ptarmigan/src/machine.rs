@@ -5,7 +5,7 @@
 //! need not check again.
 use crate::addr::{Pfn, PhysAddr};
 use crate::cpu::{CpuId, MachineId, NodeId, Pinned, WrongMachine};
-use crate::frames::{AllocFlags, DataFrames, Frames, NoFrame};
+use crate::frames::{AllocFlags, DataFrames, Frames, NoFrame, TakenData};
 use crate::page::{Clean, Level};
 use crate::quicklist::{Policy, PolicyOn};
 use crate::tlb::{Parking, Shootdown, SpaceTlb, Tlb};
@@ -193,7 +193,7 @@ impl<'a, M: Machine> On<'a, M> {
     #[inline]
     pub(crate) fn take_zeroed(self, flags: AllocFlags) -> Result<Pfn, NoFrame> {
         if !self.m.data_has_memory() {
-            return self.data().take(self.frames(), self.pin, flags).map(|frame| frame.into_raw());
+            return self.data().take(self.frames(), self.pin, flags);
         }
         self.take_with_memory(flags)
     }
@@ -201,8 +201,7 @@ impl<'a, M: Machine> On<'a, M> {
     /// Not inlined: faults on machines without memory behind data frames are not to pay for it.
     #[inline(never)]
     fn take_with_memory(self, flags: AllocFlags) -> Result<Pfn, NoFrame> {
-        let (frame, is_zero) = self.data().take_zero(self.frames(), self.pin, flags)?;
-        let pfn = frame.into_raw();
+        let TakenData { pfn, is_zero } = self.data().take_zero(self.frames(), self.pin, flags)?;
         if !is_zero {
             self.m.clear_data(pfn);
         }

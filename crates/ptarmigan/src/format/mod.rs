@@ -100,13 +100,15 @@ pub unsafe trait Format: Copy + Default + Send + Sync + 'static {
     /// Binary logarithm of the bytes that one entry of `level` maps.
     #[inline(always)]
     fn shift(level: Level) -> u32 {
-        const { check::shifts(Self::PAGE_SHIFT, &Self::INDEX_BITS) }[level.at() & (check::SHIFTS - 1)]
+        let shifts = const { check::shifts(Self::PAGE_SHIFT, &Self::INDEX_BITS) };
+        shifts[level.at() & (check::SHIFTS - 1)]
     }
 
     /// The number of entries of a table of `level`.
     #[inline(always)]
     fn entries(level: Level) -> usize {
-        const { check::entries(&Self::INDEX_BITS) }[level.at() & (check::SHIFTS - 1)]
+        let entries = const { check::entries(&Self::INDEX_BITS) };
+        entries[level.at() & (check::SHIFTS - 1)]
     }
 
     /// The entry of a table of `level` that maps `va`.

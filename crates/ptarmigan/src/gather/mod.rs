@@ -32,6 +32,7 @@ use crate::format::Format;
 use crate::frames::FrameMeta;
 use crate::machine::{Machine, On};
 use crate::page::{FlushProof, Level, Unhooked};
+use crate::quicklist::Policy;
 use crate::tlb::{DataChains, FlushFlags, Runs, SpaceTlb, Ticket, Waiting};
 
 /// Everything that an operation on one space has unlinked so far, see the [module](self). Dropping it flushes and frees.

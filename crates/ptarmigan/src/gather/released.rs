@@ -46,8 +46,7 @@ pub(super) fn give_back<M: Machine>(on: On<'_, M>, tables: Flushed, data: &DataC
     }
     let frames = on.frames();
     let give = |pfn: Pfn| {
-        // SAFETY: 1. the last reference to the frame is gone, and the gather owned it.
-        unsafe { on.data().give_raw(frames, on.pin(), pfn) };
+        on.data().give(frames, on.pin(), pfn);
     };
     let mut at = data.unused;
     while at != Pfn::NONE {

@@ -53,12 +53,12 @@ pub(crate) struct Leaf<'a, F: Format, M: Machine> {
 }
 
 /// The entry of one page, to be changed; with other CPUs at work, under the lock of its table.
-pub(crate) struct Locked<'a, F: Format, M: Machine> {
-    leaf: &'a Leaf<'a, F, M>,
+pub(crate) struct Locked<'l, 'a, F: Format, M: Machine> {
+    leaf: &'l Leaf<'a, F, M>,
     _lock: Option<TableLock<'a>>,
 }
 
-impl<F: Format, M: Machine> Leaf<'_, F, M> {
+impl<'a, F: Format, M: Machine> Leaf<'a, F, M> {
     /// The entry.
     #[inline(always)]
     pub fn load(&self) -> u64 {
@@ -67,13 +67,13 @@ impl<F: Format, M: Machine> Leaf<'_, F, M> {
 
     /// Makes the entry ready for being changed.
     #[inline(always)]
-    pub fn lock<const SHARED: bool>(&self, on: On<'_, M>) -> Locked<'_, F, M> {
+    pub fn lock<const SHARED: bool>(&self, on: On<'_, M>) -> Locked<'_, 'a, F, M> {
         let lock = if SHARED { self.node.record().map(|record| TableLock::take(on, record)) } else { None };
         Locked { leaf: self, _lock: lock }
     }
 }
 
-impl<F: Format, M: Machine> Locked<'_, F, M> {
+impl<F: Format, M: Machine> Locked<'_, '_, F, M> {
     /// The entry.
     #[inline(always)]
     pub fn load(&self) -> u64 {
