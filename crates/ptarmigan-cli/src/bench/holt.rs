@@ -13,7 +13,6 @@ use ptarmigan::page::Level;
 use ptarmigan::quicklist::Policy;
 use ptarmigan::space::{Access, AreaFlags, Done, Space};
 use ptarmigan::table::Machine;
-use ptarmigan::tlb::SpaceId;
 
 use super::host::{self, Pinned};
 use super::ours;
@@ -70,7 +69,6 @@ struct Ours<'h, P: Policy> {
     machine: HostMachine<'h, F, P, NoTlb>,
     slots: Vec<CpuSlot>,
     space: Space<F>,
-    next: u32,
 }
 
 impl<'h, P: Policy + 'h> Ours<'h, P> {
@@ -79,20 +77,18 @@ impl<'h, P: Policy + 'h> Ours<'h, P> {
         let slots = host.slots();
         let space = {
             let pin = slots.first().ok_or("the machine has no CPU")?.pin();
-            let mut space = Space::new(&machine, &pin, SpaceId(1)).map_err(|e| e.to_string())?;
+            let mut space = Space::new(&machine, &pin).map_err(|e| e.to_string())?;
             let area = VirtRange { start: AREA, end: AREA + u64::from(PAGES) * 512 * PAGE };
             space.mmap(&machine, &pin, area, AreaFlags::READ, 0).map_err(|e| e.to_string())?;
             space
         };
-        Ok(Ours { name, machine, slots, space, next: 2 })
+        Ok(Ours { name, machine, slots, space })
     }
 
     /// One child: nanoseconds per fault.
     fn child(&mut self, case: Case) -> Result<f64, String> {
         let (m, pin) = (&self.machine, self.slots[0].pin());
-        let id = SpaceId(self.next);
-        self.next += 1;
-        let mut child = self.space.fork(m, &pin, id).map_err(|e| e.to_string())?;
+        let mut child = self.space.fork(m, &pin).map_err(|e| e.to_string())?;
         let mut mapped = 0;
         let start = Instant::now();
         for at in case.pages() {

@@ -10,7 +10,7 @@ use ptarmigan::frames::Ask;
 use ptarmigan::hosted::{CpuSlot, Host, HostConfig, HostError, HostMachine, NoTlb};
 use ptarmigan::quicklist::Policy;
 use ptarmigan::table::{Free, Machine, Tree, parts};
-use ptarmigan::tlb::{Gather, SpaceId, SpaceTlb};
+use ptarmigan::tlb::{Gather, SpaceTlb};
 
 use super::contender::{Contender, PAGE, PAGES, PHYS, Shape, VIRT, contiguous};
 
@@ -46,7 +46,8 @@ impl<'h, P: Policy> Ours<'h, P> {
     /// [`HostError`] for lack of memory.
     pub fn new(name: &'static str, host: &'h Host<F>, policy: P) -> Result<Self, HostError> {
         let machine = HostMachine::new(host, policy, NoTlb)?;
-        Ok(Ours { name, machine, slots: host.slots(), tlb: SpaceTlb::new(SpaceId(1)), tree: None })
+        let tlb = machine.tlb().new_space();
+        Ok(Ours { name, machine, slots: host.slots(), tlb, tree: None })
     }
 
     fn everything() -> VirtRange {
@@ -136,8 +137,8 @@ impl<P: Policy> Contender for Ours<'_, P> {
 
     fn fork_shape(&mut self, _way: usize, shape: &Shape) {
         let (m, pin) = (&self.machine, self.slots[0].pin());
-        for (id, space) in shape.spaces().enumerate() {
-            let tlb = SpaceTlb::new(SpaceId(id as u32 + 2));
+        for space in shape.spaces() {
+            let tlb = m.tlb().new_space();
             let mut tree = Tree::<F>::new(m, &pin, Ask::NORMAL).expect("a top");
             for (at, frame) in space.pages() {
                 tree.map(m, &pin, virt(at), phys(frame).pfn(), attr(), Ask::NORMAL).expect("map");

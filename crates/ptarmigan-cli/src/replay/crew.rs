@@ -13,7 +13,7 @@ use ptarmigan::format::Format;
 use ptarmigan::hosted::{CpuSlot, HostMachine};
 use ptarmigan::quicklist::Policy;
 use ptarmigan::space::Space;
-use ptarmigan::tlb::{Mmu, SpaceId};
+use ptarmigan::tlb::Mmu;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Once, OnceLock};
@@ -93,7 +93,7 @@ impl Job<'_> {
         let mut copies = Vec::new();
         for copy in 0..self.copies {
             let slot = host.slot(copy * self.schedule.cpus).ok_or_else(|| Failure::new("a CPU is taken"))?;
-            let first = Space::<F>::new(machine, &slot.pin(), SpaceId(self.first_id(copy)));
+            let first = Space::<F>::new(machine, &slot.pin());
             let mut spaces = Spaces::new(self.schedule.spaces);
             let what =
                 if self.copies > 1 { "cannot begin copies that share the memory" } else { "cannot begin" };
@@ -125,10 +125,6 @@ impl Job<'_> {
         host.audit().context("after the replay")?;
         let (outcomes, watches): (Vec<_>, _) = parts.into_iter().map(|p| (p.outcome, p.watch)).unzip();
         Ok((Outcome::sum(outcomes), took, watches))
-    }
-
-    fn first_id(&self, copy: usize) -> u32 {
-        (copy * self.schedule.spaces) as u32 + 1
     }
 
     /// A worker as messages call it.
@@ -175,7 +171,6 @@ impl Job<'_> {
                         slots,
                         trace: self.trace,
                         spaces: copies[copy].held(),
-                        first_id: self.first_id(copy),
                         worker: number,
                         first_worker: copy * each,
                         crewed: each > 1,

@@ -14,7 +14,6 @@ use ptarmigan::format::Format;
 use ptarmigan::hosted::{CpuSlot, Host};
 use ptarmigan::quicklist::Policy;
 use ptarmigan::space::{Access, Area, AreaFlags, Done, FaultError, Space, SpaceMachine};
-use ptarmigan::tlb::SpaceId;
 use ptarmigan_trace::{FaultFlags, Kind};
 
 /// Why a worker did not come to the end of its program.
@@ -43,8 +42,6 @@ pub struct Engine<'a, F: Format, M, W> {
     pub trace: &'a Loaded,
     /// The spaces.
     pub spaces: Held<'a, F>,
-    /// Name of space number 0; the others follow.
-    pub first_id: u32,
     /// Its number in the crew.
     pub worker: usize,
     /// The number that programs call worker 0.
@@ -283,10 +280,6 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
         Ok(())
     }
 
-    fn id(&self, space: u32) -> SpaceId {
-        SpaceId(self.first_id + space)
-    }
-
     fn call(&mut self, rare: u32, space: u32, slot: u16) -> Result<(), Hitch> {
         let kind = self.trace.rare[rare as usize];
         let (m, pin) = (self.m, &self.slots[usize::from(slot)].pin());
@@ -299,11 +292,10 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
     }
 
     fn fork(&mut self, space: u32, child: u32, slot: u16) -> Result<(), Hitch> {
-        let id = self.id(child);
         let pin = self.slots[usize::from(slot)].pin();
         let copy = match self.spaces.get(space)? {
-            Of::Own(space) => space.fork(self.m, &pin, id),
-            Of::Shared(space) => space.lock(self.m, &pin).fork(id),
+            Of::Own(space) => space.fork(self.m, &pin),
+            Of::Shared(space) => space.lock(self.m, &pin).fork(),
             Of::Nothing => {
                 self.outcome.skipped += 1;
                 return Ok(());
@@ -315,10 +307,9 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
 
     fn exec(&mut self, rare: u32, space: u32, next: u32, slot: u16, last: bool) -> Result<(), Hitch> {
         let Kind::Exec { stack_end, arg_pages } = self.trace.rare[rare as usize] else { return Ok(()) };
-        let id = self.id(next);
         let pin = self.slots[usize::from(slot)].pin();
         // The new space is there before the old one goes.
-        let made = Space::exec(self.m, &pin, id, VirtAddr(stack_end << PAGE), u64::from(arg_pages));
+        let made = Space::exec(self.m, &pin, VirtAddr(stack_end << PAGE), u64::from(arg_pages));
         self.exit(space, slot, last)?;
         *self.spaces.own(next)? = Some(Box::new(made.map_err(Trouble::from)?));
         Ok(())

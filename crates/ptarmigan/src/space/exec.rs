@@ -5,7 +5,7 @@ use crate::addr::{VirtAddr, VirtRange};
 use crate::cpu::Pinned;
 use crate::format::Format;
 use crate::table::{Free, parts};
-use crate::tlb::{Gather, SpaceId};
+use crate::tlb::Gather;
 
 impl<F: Format> Space<F> {
     /// The space of a program that is being loaded: empty but for a stack that ends at `stack_end` with
@@ -17,11 +17,10 @@ impl<F: Format> Space<F> {
     pub fn exec<M: SpaceMachine>(
         m: &M,
         pin: &Pinned<'_>,
-        id: SpaceId,
         stack_end: VirtAddr,
         arg_pages: u64,
     ) -> Result<Self, AreaError> {
-        let mut space = Space::new(m, pin, id)?;
+        let mut space = Space::new(m, pin)?;
         if let Err(e) = space.write_arguments(m, pin, stack_end.0, arg_pages.max(1)) {
             space.end(m, pin);
             return Err(e);

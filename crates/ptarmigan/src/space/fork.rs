@@ -7,7 +7,7 @@ use crate::cpu::Pinned;
 use crate::format::Format;
 use crate::frames::{Ask, DataFrames};
 use crate::table::{Tree, parts};
-use crate::tlb::{Gather, SpaceId};
+use crate::tlb::Gather;
 
 impl<F: Format> Space<F> {
     /// A copy of the space. Tables are copied for areas that hold private pages (or are the kernel's own); the rest
@@ -17,12 +17,7 @@ impl<F: Format> Space<F> {
     ///
     /// [`AreaError::NoFrame`]; there is no copy then, and this space is as it was but for pages that will fault
     /// once more when written.
-    pub fn fork<M: SpaceMachine>(
-        &mut self,
-        m: &M,
-        pin: &Pinned<'_>,
-        id: SpaceId,
-    ) -> Result<Space<F>, AreaError> {
+    pub fn fork<M: SpaceMachine>(&mut self, m: &M, pin: &Pinned<'_>) -> Result<Space<F>, AreaError> {
         let areas = self.areas.copy(m, pin)?;
         let tree = match Tree::new(m, pin, Ask::NORMAL) {
             Ok(tree) => tree,
@@ -34,7 +29,7 @@ impl<F: Format> Space<F> {
         };
         let mut child = Space {
             tree,
-            tlb: Home::new(id),
+            tlb: Home::new(m.tlb().new_space()),
             areas,
             recent: Default::default(),
             heap: self.heap,

@@ -2,7 +2,7 @@
 //!
 //! CPUs switch to a shared space and away from it at any time, also while somebody changes its structure and holds it
 //! exclusively; so the state they write to cannot be inside what is held.
-use crate::tlb::{SpaceId, SpaceTlb};
+use crate::tlb::SpaceTlb;
 use core::ptr::NonNull;
 
 pub(super) struct Home {
@@ -17,8 +17,8 @@ unsafe impl Send for Home {}
 unsafe impl Sync for Home {}
 
 impl Home {
-    pub fn new(id: SpaceId) -> Self {
-        Home { own: SpaceTlb::new(id), elsewhere: None }
+    pub fn new(own: SpaceTlb) -> Self {
+        Home { own, elsewhere: None }
     }
 
     #[inline(always)]
@@ -32,8 +32,8 @@ impl Home {
 
     /// Takes the state out; what stays behind must not be used before another is put in.
     pub fn take(&mut self) -> SpaceTlb {
-        let id = self.own.id();
-        core::mem::replace(&mut self.own, SpaceTlb::new(id))
+        let left = self.own.left_behind();
+        core::mem::replace(&mut self.own, left)
     }
 
     /// Puts a state back that was taken out.

@@ -27,7 +27,7 @@ use crate::format::Format;
 use crate::frames::{Ask, DataFrames, NoFrame};
 use crate::sync::atomic::AtomicU32;
 use crate::table::{GatherOf, Machine, Tree, parts};
-use crate::tlb::{Gather, SpaceId, SpaceTlb};
+use crate::tlb::{Gather, SpaceTlb};
 use home::Home;
 
 /// What a space needs of a machine besides what tables need.
@@ -65,10 +65,10 @@ impl<F: Format> Space<F> {
     /// # Errors
     ///
     /// [`NoFrame`]; nothing has been taken then.
-    pub fn new<M: SpaceMachine>(m: &M, pin: &Pinned<'_>, id: SpaceId) -> Result<Self, NoFrame> {
+    pub fn new<M: SpaceMachine>(m: &M, pin: &Pinned<'_>) -> Result<Self, NoFrame> {
         Ok(Space {
             tree: Tree::new(m, pin, Ask::NORMAL)?,
-            tlb: Home::new(id),
+            tlb: Home::new(m.tlb().new_space()),
             areas: Areas::new(),
             recent: Default::default(),
             heap: VirtRange { start: 0, end: 0 },

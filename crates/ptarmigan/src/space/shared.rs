@@ -170,7 +170,7 @@ pass_on! {
     /// # Errors
     ///
     /// As there.
-    fn fork(id: SpaceId) -> Result<Space<F>, AreaError>;
+    fn fork() -> Result<Space<F>, AreaError>;
     /// See [`Space::munmap`].
     ///
     /// # Errors

@@ -1,9 +1,10 @@
 //! Collects what one operation unhooks, flushes once, and only then gives it back.
 use super::hardware::Shootdown;
-use super::machine::{Tlb, Why};
 use super::park::Parked;
 use super::request::{Scope, Ticket};
+use super::shootdown::FlushFlags;
 use super::space::SpaceTlb;
+use super::state::Tlb;
 use crate::addr::{Pfn, PhysAddr};
 use crate::cpu::Pinned;
 use crate::frames::{DataFrames, FrameMeta, Frames};
@@ -64,7 +65,7 @@ pub struct Gather<'a, P: Policy, S: Shootdown> {
     stride: u32,
     start: u64,
     end: u64,
-    why: Why,
+    flags: FlushFlags,
     tables: Unhooked,
     data: Pfn,
     data_len: u32,
@@ -82,7 +83,7 @@ impl<'a, P: Policy, S: Shootdown> Gather<'a, P, S> {
             stride,
             start: u64::MAX,
             end: 0,
-            why: Why::default(),
+            flags: FlushFlags::default(),
             tables: Unhooked::new(),
             data: Pfn::NONE,
             data_len: 0,
@@ -103,7 +104,7 @@ impl<'a, P: Policy, S: Shootdown> Gather<'a, P, S> {
     /// A gather for the end of a space: one flush of everything, and all CPUs, lazy ones too, move to another root.
     pub fn ending(parts: GatherParts<'a, P, S>, space: &'a SpaceTlb, stride: u32) -> Self {
         let mut gather = Self::new(parts, space, stride);
-        gather.why.space_ends = true;
+        gather.flags.space_ends = true;
         gather.changed(0, 1 << stride);
         gather
     }
@@ -117,7 +118,7 @@ impl<'a, P: Policy, S: Shootdown> Gather<'a, P, S> {
     /// Whether nobody can see the entries that are being changed: plain stores will do.
     #[inline]
     pub fn is_private(&self) -> bool {
-        self.why.space_ends || self.space.is_unloaded()
+        self.flags.space_ends || self.space.is_unloaded()
     }
 
     /// Entries that map `start..end` have lost a permission or have been cleared.
@@ -144,7 +145,7 @@ impl<'a, P: Policy, S: Shootdown> Gather<'a, P, S> {
     /// 3. `record` is the record of `pfn`.
     #[inline(always)]
     pub unsafe fn table(&mut self, pfn: Pfn, record: &FrameMeta, at: u64) {
-        self.why.tables_freed = true;
+        self.flags.tables_freed = true;
         if self.start >= self.end {
             self.changed(at, at + (1 << self.stride));
         }
@@ -158,20 +159,20 @@ impl<'a, P: Policy, S: Shootdown> Gather<'a, P, S> {
     ///
     /// 1. As for [`table`](Self::table), for the top at `at`; it is the only top that the gather is given.
     pub unsafe fn top(&mut self, at: PhysAddr, level: Level) {
-        self.why.tables_freed = true;
+        self.flags.tables_freed = true;
         // SAFETY: points 1 to 3 are passed on.
         unsafe { self.tables.push_top(at, level) };
     }
 
     /// A table was unlinked at `start..end` and linked elsewhere: paging-structure caches must forget the old way.
     pub fn table_moved(&mut self, start: u64, end: u64) {
-        self.why.tables_freed = true;
+        self.flags.tables_freed = true;
         self.changed(start, end);
     }
 
     /// An entry of a top that the MMU keeps in registers has changed.
     pub fn top_entry_changed(&mut self) {
-        self.why.reload_root = true;
+        self.flags.reload_root = true;
     }
 
     /// Takes over a data frame whose last reference is gone.
@@ -216,15 +217,15 @@ impl<'a, P: Policy, S: Shootdown> Gather<'a, P, S> {
             } else {
                 Scope::Range { start, end, stride }
             };
-            self.why.may_park = may_park;
-            ticket = Some(parts.tlb.flush(parts.pin, self.space, scope, self.why));
+            self.flags.may_park = may_park;
+            ticket = Some(parts.tlb.flush(parts.pin, self.space, scope, self.flags));
         }
         self.start = u64::MAX;
         self.end = 0;
         let data = core::mem::replace(&mut self.data, Pfn::NONE);
         let data_len = core::mem::replace(&mut self.data_len, 0);
         if let Some(ticket) = &ticket
-            && (!ticket.waiting.is_empty() || (self.why.tables_freed && self.space.is_shared()))
+            && (!ticket.waiting.is_empty() || (self.flags.tables_freed && self.space.is_shared()))
         {
             let frames = tables.len() + data_len;
             let held = Parked::new(tables, data, frames, ticket);

@@ -14,18 +14,24 @@
 //! numbers tag a space. Below it are an [`Mmu`], which acts on the TLB of its own CPU alone, and an [`Ipi`], which gets
 //! the attention of others.
 mod asid;
+mod config;
+mod counts;
 mod gather;
 mod hardware;
-mod machine;
 mod mailbox;
 mod park;
 mod readers;
 mod request;
+mod shootdown;
 mod space;
+mod state;
+mod switch;
 
+pub use config::{TlbConfig, TlbError};
+pub use counts::FlushCounts;
 pub use gather::{Gather, GatherParts, Released};
 pub use hardware::{Ipi, Mmu, Shootdown};
-pub use machine::{FlushCounts, Tlb, TlbConfig};
 pub use readers::{Readers, Reading};
 pub use request::{Generation, Invalidation, Root, Scope, SpaceId, Ticket};
 pub use space::SpaceTlb;
+pub use state::Tlb;

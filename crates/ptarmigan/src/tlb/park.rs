@@ -3,9 +3,9 @@
 //! is too much is flushed by force (REQ-34).
 use super::gather::{GatherParts, give_back};
 use super::hardware::Shootdown;
-use super::machine::Tlb;
 use super::readers::Epoch;
 use super::request::{SpaceId, Ticket};
+use super::state::Tlb;
 use crate::addr::Pfn;
 use crate::cpu::{CpuSet, Pinned};
 use crate::page::{FlushProof, Flushed, Unhooked};

@@ -25,6 +25,13 @@ const NOBODY: usize = 0;
 /// In place of a space: more than one, or not known yet.
 const SEVERAL: u32 = u32::MAX;
 
+/// The part of a name that cells hold. Spaces that share it are taken for one: CPUs wait for a reader too many then,
+/// never for one too few.
+#[inline(always)]
+fn short(space: SpaceId) -> u32 {
+    space.number() as u32
+}
+
 #[repr(align(128))]
 struct Cell {
     /// The epoch in which reading began; [`NOBODY`] if this CPU is not reading.
@@ -78,8 +85,8 @@ impl Readers {
         let outermost = cell.since.load(Ordering::Relaxed) == NOBODY;
         if outermost {
             cell.since.swap(self.epoch.load(Ordering::SeqCst), Ordering::SeqCst);
-            cell.space.store(space.0, Ordering::Release);
-        } else if cell.space.load(Ordering::Relaxed) != space.0 {
+            cell.space.store(short(space), Ordering::Release);
+        } else if cell.space.load(Ordering::Relaxed) != short(space) {
             cell.space.store(SEVERAL, Ordering::SeqCst);
         }
         Reading { cell, outermost }
@@ -102,7 +109,9 @@ impl Readers {
         let cell = self.cell(cpu);
         let since = cell.since.load(Ordering::SeqCst);
         let at = cell.space.load(Ordering::Relaxed);
-        since != NOBODY && epoch.is_none_or(|e| !e.is_reached_by(since)) && (at == space.0 || at == SEVERAL)
+        since != NOBODY
+            && epoch.is_none_or(|e| !e.is_reached_by(since))
+            && (at == short(space) || at == SEVERAL)
     }
 
     /// To be called before a CPU drops everything it knows of user space; the result goes to

@@ -16,13 +16,8 @@ pub struct SpaceTlb {
 }
 
 impl SpaceTlb {
-    /// A space that no CPU has loaded yet.
-    pub fn new(id: SpaceId) -> Self {
-        Self::starting_at(id, Generation(0))
-    }
-
-    /// The same with another first generation, for tests of the wrap.
-    pub fn starting_at(id: SpaceId, generation: Generation) -> Self {
+    /// Makes the state of a space that no CPU has loaded yet.
+    pub(super) fn named(id: SpaceId, generation: Generation) -> Self {
         SpaceTlb {
             id,
             generation: AtomicUsize::new(generation.0),
@@ -31,6 +26,17 @@ impl SpaceTlb {
             active: CpuMask::new(),
             lazy: CpuMask::new(),
         }
+    }
+
+    /// Makes the state that stays in place of one that is moved elsewhere: of the same name, for nobody to use.
+    pub(crate) fn left_behind(&self) -> Self {
+        Self::named(self.id, Generation(0))
+    }
+
+    /// Makes the state of the same space as it is when all other generations have been, for models.
+    #[cfg(loom)]
+    pub fn a_round_later(&self, generation: Generation) -> Self {
+        Self::named(self.id, generation)
     }
 
     /// The space's name.
