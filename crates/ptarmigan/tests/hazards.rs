@@ -13,7 +13,7 @@ use ptarmigan::quicklist::{
     Charge, Charged, Check, Layered, ListsConfig, Owner, Policy, Quicklists, Site, Source, Unchecked,
 };
 use ptarmigan::table::{Free, Machine, Tree, parts};
-use ptarmigan::tlb::{Gather, Invalidation, Mmu, Root, SpaceId, SpaceTlb};
+use ptarmigan::tlb::{Gather, Invalidation, Mmu, Root, SpaceId};
 use ptarmigan::window::{DirectGuard, DirectMap, Window};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -436,7 +436,7 @@ fn tables_are_charged_from_their_making_to_the_flush() {
     let policy = charged(&host, 8);
     let accounts = *policy.layer().hook();
     let m = HostMachine::new(&host, policy, Auditor(accounts)).expect("machine");
-    let tlb = SpaceTlb::new(SpaceId(1));
+    let tlb = m.tlb().new_space();
     let pin = cpus[0].pin();
     let mut tree = Tree::<X86_64>::new(&m, &pin, AllocFlags::NORMAL).expect("top");
     let attr = Attr::READ | Attr::SPECIAL;

@@ -9,7 +9,6 @@ use ptarmigan::hosted::{CpuSlot, Host, HostMachine, NoTlb};
 use ptarmigan::page::{Clean, Level};
 use ptarmigan::quicklist::{ListsConfig, Policy};
 use ptarmigan::space::{Access, AreaFlags, Space};
-use ptarmigan::tlb::SpaceId;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex};
 
@@ -43,14 +42,14 @@ fn parent_and_child_write_and_exit_at_the_same_time() {
             m.drain(&slots);
         });
         let pin = mine.pin();
-        for round in 0..ROUNDS {
-            let mut space = Space::new(&m, &pin, SpaceId(2 * round)).unwrap();
+        for _ in 0..ROUNDS {
+            let mut space = Space::new(&m, &pin).unwrap();
             let area = VirtRange { start: BASE, end: BASE + PAGES * 4096 };
             space.mmap(&m, &pin, area, AreaFlags(3), 0).unwrap();
             for i in 0..PAGES {
                 space.fault(&m, &pin, va(BASE + i * 4096), Access::Write).unwrap();
             }
-            *child.lock().unwrap() = Some(space.fork(&m, &pin, SpaceId(2 * round + 1)).unwrap());
+            *child.lock().unwrap() = Some(space.fork(&m, &pin).unwrap());
             barrier.wait();
             barrier.wait();
             for i in 0..PAGES / 2 {
@@ -80,8 +79,8 @@ fn spaces_of_their_own_on_four_cpus_share_only_the_allocators() {
                     };
                     let pin = slot.pin();
                     let rng = Rng::new(u64::from(slot.cpu().0) + 1);
-                    for round in 0..40 {
-                        let mut space = Space::<X86_64>::new(&m, &pin, SpaceId(round)).unwrap();
+                    for _ in 0..40 {
+                        let mut space = Space::<X86_64>::new(&m, &pin).unwrap();
                         let area = VirtRange { start: BASE, end: BASE + (64 << 20) };
                         space.mmap(&m, &pin, area, AreaFlags(3), 0).unwrap();
                         for _ in 0..200 {

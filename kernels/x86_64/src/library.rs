@@ -11,7 +11,7 @@ use ptarmigan::format::{Attr, X86_64};
 use ptarmigan::frames::{AllocFlags, DataFrames};
 use ptarmigan::quicklist::{Policy, PolicyOn};
 use ptarmigan::table::{Free, Machine as _, Tree, parts};
-use ptarmigan::tlb::{Gather, SpaceId, SpaceTlb};
+use ptarmigan::tlb::{Gather, SpaceTlb};
 
 use crate::boot::{self, Region};
 use crate::machine::{self, Machine};
@@ -140,7 +140,7 @@ fn one_space(current: &Current<'_>, number: u32) {
     let pin = m.pin();
     let tree = Tree::<X86_64>::new(m, &pin, AllocFlags::NORMAL);
     let tree = tree.unwrap_or_else(|e| panic!("no top table: {e}"));
-    let space = SpaceTlb::new(SpaceId(number + 1));
+    let space = m.tlb().new_space();
     m.tlb().activate(&pin, &space, tree.root());
     assert_eq!(mmu::current_top(), tree.root().0);
     *current.tree.borrow_mut() = Some(tree);

@@ -14,7 +14,7 @@ use ptarmigan_trace::{
     AreaKind, CloneKind, Event, FaultFlags, Header, Kind, MapFlags, Method, Prot, Sampled, Writer,
 };
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -25,10 +25,11 @@ fn shipped(name: &str) -> Trace {
     Trace::open(&path).expect("a shipped trace")
 }
 
-/// What is left of a replay: by space its areas and pages, without the numbers of frames.
+/// What is left of a replay: the areas and pages of each space, without names of spaces and numbers of frames.
 #[derive(Debug, Default, PartialEq)]
 struct Left {
-    spaces: BTreeMap<u32, Vec<(u64, u64)>>,
+    /// In the order of their contents.
+    spaces: Vec<Vec<(u64, u64)>>,
     data_frames: usize,
     samples: Vec<(u32, u32)>,
     outside: u64,
@@ -62,11 +63,12 @@ fn replay(trace: &Trace, schedule: &Schedule, setting: &Setting) -> (Outcome, Le
                 frames.borrow_mut().insert(pfn);
             }
         });
-        left.borrow_mut().spaces.insert(space.tlb().id().0, found);
+        left.borrow_mut().spaces.push(found);
     };
     let ran = job.run_and_look(&machine, || Unwatched, |_| {}, look);
     let (outcome, _, _) = ran.unwrap_or_else(|failure| panic!("{failure:?}"));
     let mut left = left.into_inner();
+    left.spaces.sort();
     left.data_frames = frames.into_inner().len();
     left.samples = outcome.differing.iter().map(|sample| (sample.event, sample.own)).collect();
     left.outside = outcome.outside;
@@ -234,10 +236,8 @@ fn copies_come_to_the_same_as_one() {
     let (_, three) = replay(&trace, &schedule, &Setting { copies: 3, ..PLAIN });
     assert_eq!(three.data_frames, 3 * one.data_frames);
     assert_eq!(three.samples.len(), 3 * one.samples.len());
-    let mut spaces = three.spaces.values();
-    for _ in 0..3 {
-        assert!(one.spaces.values().eq(spaces.by_ref().take(one.spaces.len())));
-    }
+    let thrice = one.spaces.iter().flat_map(|space| [space; 3]);
+    assert!(thrice.eq(&three.spaces));
 }
 
 /// Panics at a fault.

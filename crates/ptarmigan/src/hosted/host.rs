@@ -12,6 +12,7 @@ use crate::quicklist::{
     CheckConfig, Checked, Historic, ListsConfig, ListsError, Plain, Quicklists, Rules, Source,
 };
 use crate::table::KernelMap;
+use crate::tlb::TlbError;
 use crate::window::DirectMap;
 use std::fmt;
 use std::sync::Mutex;
@@ -69,6 +70,15 @@ impl std::error::Error for HostError {}
 impl From<BootMemoryShort> for HostError {
     fn from(e: BootMemoryShort) -> Self {
         HostError::Boot(e)
+    }
+}
+
+impl From<TlbError> for HostError {
+    fn from(e: TlbError) -> Self {
+        match e {
+            TlbError::Boot(e) => HostError::Boot(e),
+            range => HostError::OutOfRange(range.to_string()),
+        }
     }
 }
 

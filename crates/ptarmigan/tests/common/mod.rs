@@ -233,7 +233,7 @@ pub struct WatchedTlb<'w, 'h, F: Format> {
 // 3. `unload` takes its root away.
 unsafe impl<F: Watchable> Mmu for WatchedTlb<'_, '_, F> {
     fn invalidate(&self, pin: &Pinned<'_>, request: &Invalidation) {
-        let id = u64::from(request.space.0);
+        let id = request.space.number();
         let flush = match request.scope {
             Scope::Page(va) => Flush::page(id, va),
             Scope::Range { start, end, stride } => Flush::range(id, start, end, 1 << stride),
@@ -245,7 +245,7 @@ unsafe impl<F: Watchable> Mmu for WatchedTlb<'_, '_, F> {
     fn load(&self, pin: &Pinned<'_>, root: &Root) {
         let cpu = pin.cpu().0 as usize;
         self.watch.with(|s, memory| {
-            let space = u64::from(root.space.0);
+            let space = root.space.number();
             s.san.switch(memory, cpu, root.at.0, space);
             if s.asids && !root.keep {
                 s.san.flush(memory, cpu, Flush::space(space));

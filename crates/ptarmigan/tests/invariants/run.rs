@@ -1,15 +1,15 @@
 //! A machine on which random calls are made.
-use crate::common::{At, any_frame, poke, small};
+use crate::common::{any_frame, poke, small};
 use proptest::prelude::*;
 use ptarmigan::addr::{PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::cpu::NodeId;
 use ptarmigan::format::{Attr, Format, X86_64};
-use ptarmigan::frames::{AllocFlags, Dirty, Frame};
+use ptarmigan::frames::{Ask, Dirty, Frame};
 use ptarmigan::hosted::{CpuSlot, Host, HostMachine, NoTlb};
 use ptarmigan::page::{Clean, Level};
 use ptarmigan::quicklist::{ListsConfig, Plain, Policy, Quicklists};
 use ptarmigan::table::{Free, KernelMap, Machine, Tree, parts};
-use ptarmigan::tlb::{Gather, SpaceId, SpaceTlb};
+use ptarmigan::tlb::{Gather, SpaceTlb};
 use ptarmigan::window::DirectMap;
 
 pub const TOP: Level = X86_64::LAYOUT.top();
@@ -169,25 +169,25 @@ impl<'h, P: Subject> Run<'h, P> {
         match *op {
             Op::Alloc(level) => {
                 let level = Level(level);
-                let page = policy.at(&pin).alloc(level, AllocFlags::NORMAL).map_err(|_| ())?;
+                let page = policy.alloc(&pin, level, Ask::NORMAL).map_err(|_| ())?;
                 self.out.push((level, page.into_raw()));
             }
             Op::Unused(which) if !self.out.is_empty() => {
                 let (level, at) = self.out.swap_remove(usize::from(which) % self.out.len());
                 // SAFETY: 1. handed out, and forgotten here. 2. not written to. 3. never linked.
-                policy.at(&pin).free_unlinked(unsafe { Clean::from_raw(at, level) });
+                policy.unused(&pin, level, unsafe { Clean::from_raw(at) });
             }
             Op::Map(which, page, pages) => {
                 let space = &mut self.spaces[usize::from(which) % SPACES];
                 if space.is_none() {
-                    let tree = Tree::new(m, &pin, AllocFlags::NORMAL).map_err(|_| ())?;
-                    *space = Some((tree, SpaceTlb::new(SpaceId(u32::from(which) + 1))));
+                    let tree = Tree::new(m, &pin, Ask::NORMAL).map_err(|_| ())?;
+                    *space = Some((tree, m.tlb().new_space()));
                 }
                 let (tree, _) = space.as_mut().expect("made above");
                 let VirtRange { start, end } = Self::range(page, pages);
                 for at in (start..end).step_by(1 << 21) {
                     if tree.query(m, VirtAddr(at)).is_none() {
-                        tree.map(m, &pin, VirtAddr(at), host.zero_frame(), RW, AllocFlags::NORMAL)
+                        tree.map(m, &pin, VirtAddr(at), host.zero_frame(), RW, Ask::NORMAL)
                             .map_err(|_| ())?;
                     }
                 }
@@ -206,17 +206,17 @@ impl<'h, P: Subject> Run<'h, P> {
                     gather.finish();
                 }
             }
-            Op::Idle => policy.at(&pin).idle(),
+            Op::Idle => policy.idle(&pin),
             Op::Age => {
-                policy.at(&pin).end_interval();
+                policy.age(&pin);
             }
             Op::Reclaim(node, want) => {
                 let node = NodeId(node % self.case.nodes as u8);
-                let given = policy.at(&pin).reclaim(node, u32::from(want));
+                let given = policy.reclaim(&pin, node, u32::from(want));
                 assert!(given <= u32::from(want));
             }
             Op::Offline if self.online.iter().filter(|on| **on).count() > 1 => {
-                policy.at(&pin).drain();
+                policy.drain(&pin);
                 self.online[cpu] = false;
             }
             Op::Online => {
@@ -291,7 +291,7 @@ impl<'h, P: Subject> Run<'h, P> {
         let pin = self.slots[cpu].pin();
         let mut found = Vec::new();
         for level in [TOP, Level::PTE] {
-            while let Some(page) = self.lists().at(&pin).at_hand(level) {
+            while let Some(page) = self.lists().at_hand(&pin, level) {
                 found.push((level, page.into_raw()));
             }
         }
@@ -302,7 +302,7 @@ impl<'h, P: Subject> Run<'h, P> {
     pub fn refill(&self, cpu: usize, found: Vec<(Level, PhysAddr)>) {
         for (level, at) in found.into_iter().rev() {
             // SAFETY: 1. taken out a moment ago. 2. not written to. 3. never linked.
-            self.policy().at(&self.slots[cpu].pin()).free_unlinked(unsafe { Clean::from_raw(at, level) });
+            self.policy().unused(&self.slots[cpu].pin(), level, unsafe { Clean::from_raw(at) });
         }
     }
 

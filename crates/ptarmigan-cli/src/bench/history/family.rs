@@ -11,7 +11,6 @@ use ptarmigan::hosted::{CpuSlot, Host, HostMachine, NoTlb};
 use ptarmigan::quicklist::Policy;
 use ptarmigan::space::{Access, AreaFlags, Done, Space};
 use ptarmigan::table::Machine;
-use ptarmigan::tlb::SpaceId;
 
 /// The format of all tables here.
 pub type F = X86_64;
@@ -27,7 +26,6 @@ pub struct Family<'h, P: Policy> {
     slots: Vec<CpuSlot>,
     parent: Space<F>,
     pages: u32,
-    next: u32,
     /// Frames that were free before all this.
     free: u32,
 }
@@ -45,12 +43,12 @@ impl<'h, P: Policy> Family<'h, P> {
         let slots = host.slots();
         let parent = {
             let pin = slots.first().ok_or("the machine has no CPU")?.pin();
-            let mut parent = Space::new(&machine, &pin, SpaceId(1)).map_err(|e| e.to_string())?;
+            let mut parent = Space::new(&machine, &pin).map_err(|e| e.to_string())?;
             let area = VirtRange { start: AREA, end: AREA + u64::from(pages) * SPAN };
             parent.mmap(&machine, &pin, area, AreaFlags::READ, 0).map_err(|e| e.to_string())?;
             parent
         };
-        Ok(Family { machine, slots, parent, pages, next: 2, free })
+        Ok(Family { machine, slots, parent, pages, free })
     }
 
     /// The policy.
@@ -85,9 +83,7 @@ impl<'h, P: Policy> Family<'h, P> {
         mut look: impl FnMut(&P) -> Result<(), String>,
     ) -> Result<(), String> {
         let (m, pin) = (&self.machine, self.slots[fork].pin());
-        let id = SpaceId(self.next);
-        self.next += 1;
-        let mut child = self.parent.fork(m, &pin, id).map_err(|e| e.to_string())?;
+        let mut child = self.parent.fork(m, &pin).map_err(|e| e.to_string())?;
         let mut served = Ok(());
         for page in 0..u64::from(self.pages) {
             match child.fault(m, &pin, VirtAddr(AREA + page * SPAN), Access::Read) {

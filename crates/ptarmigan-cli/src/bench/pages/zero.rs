@@ -13,7 +13,6 @@ use ptarmigan::frames::{AllocFlags, Dirty, End, Frame, Frames, Request, Zero, Zo
 use ptarmigan::hosted::{Host, HostConfig, HostMachine, NoTlb};
 use ptarmigan::space::{Access, AreaFlags, Done, Space};
 use ptarmigan::table::Machine;
-use ptarmigan::tlb::SpaceId;
 use ptarmigan::window::{DirectMap, Window, WindowGuard};
 
 use crate::bar::RoundLine;
@@ -194,7 +193,7 @@ fn faults(
         let turns = if cold { sizes.turns.div_ceil(20) } else { sizes.turns };
         let mut fresh = 0;
         for _ in 0..turns {
-            let mut space = Space::<F>::new(&m, &pin, SpaceId(1)).map_err(|e| e.to_string())?;
+            let mut space = Space::<F>::new(&m, &pin).map_err(|e| e.to_string())?;
             space.mmap(&m, &pin, area, AreaFlags(3), 0).map_err(|e| e.to_string())?;
             if cold {
                 other.iter_mut().step_by(LINE / 8).for_each(|word| *word += 1);

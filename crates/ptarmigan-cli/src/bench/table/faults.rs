@@ -14,7 +14,6 @@ use ptarmigan::hosted::{CpuSlot, Host, HostConfig, HostMachine, NoTlb};
 use ptarmigan::quicklist::Quicklists;
 use ptarmigan::space::{Access, AreaFlags, Done, SharedSpace, Space};
 use ptarmigan::table::KernelMap;
-use ptarmigan::tlb::SpaceId;
 use ptarmigan::window::DirectMap;
 
 use crate::bar::RoundLine;
@@ -152,8 +151,7 @@ fn shared(host: &Host<F>, m: &M<'_>, space: &SharedSpace<F>, lists: &[Vec<VirtAd
 fn apart(host: &Host<F>, m: &M<'_>, lists: &[Vec<VirtAddr>]) -> Result<f64, String> {
     threads(host, lists, |slot, pages| {
         let pin = slot.pin();
-        let id = SpaceId(3 + u32::from(slot.cpu().0));
-        let mut space = Space::<F>::new(m, &pin, id).map_err(|e| e.to_string())?;
+        let mut space = Space::<F>::new(m, &pin).map_err(|e| e.to_string())?;
         let made = space.mmap(m, &pin, area(), AreaFlags(3), 0).map_err(|e| e.to_string());
         let times =
             made.and_then(|()| touch(pages, |at| space.fault(m, &pin, at, Access::Write) == Ok(Done::Fresh)));
@@ -179,9 +177,9 @@ pub fn run(rounds: u32) -> Result<BenchReport, String> {
         |case: Split, n: u64| (0..n).map(|t| (case.pages)(t, n).map(at).collect()).collect::<Vec<Vec<_>>>();
     let progress = RoundLine::new(rounds);
     let slot = host.slot(0).ok_or("no CPU")?;
-    let mut own = Space::new(&m, &slot.pin(), SpaceId(1)).map_err(|e| e.to_string())?;
+    let mut own = Space::new(&m, &slot.pin()).map_err(|e| e.to_string())?;
     own.mmap(&m, &slot.pin(), area(), AreaFlags(3), 0).map_err(|e| e.to_string())?;
-    let mut common = Space::new(&m, &slot.pin(), SpaceId(2)).map_err(|e| e.to_string())?;
+    let mut common = Space::new(&m, &slot.pin()).map_err(|e| e.to_string())?;
     common.mmap(&m, &slot.pin(), area(), AreaFlags(3), 0).map_err(|e| e.to_string())?;
     drop(slot);
     let common = SharedSpace::new(common);

@@ -69,7 +69,7 @@ fn cpu(pin: &Pinned<'_>) -> usize {
 // of other spaces. 3. `unload` tells it that the root is gone.
 unsafe impl<F: Format> Mmu for &SoftMmu<'_, F> {
     fn invalidate(&self, pin: &Pinned<'_>, request: &Invalidation) {
-        let space = u64::from(request.space.0);
+        let space = request.space.number();
         let flush = match request.scope {
             Scope::Page(va) => Flush::page(space, va),
             Scope::Range { start, end, stride } => Flush::range(space, start, end, 1 << stride),
@@ -79,7 +79,7 @@ unsafe impl<F: Format> Mmu for &SoftMmu<'_, F> {
     }
 
     fn load(&self, pin: &Pinned<'_>, root: &Root) {
-        let (cpu, space) = (cpu(pin), u64::from(root.space.0));
+        let (cpu, space) = (cpu(pin), root.space.number());
         let mut sanitizer = self.sanitizer();
         sanitizer.switch(&self.memory(), cpu, root.at.0, space);
         if root.asid != 0 && !root.keep {

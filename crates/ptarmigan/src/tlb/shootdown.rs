@@ -1,6 +1,6 @@
 //! The TLBs of a machine: which CPU has which space loaded, and how all of them are made to forget.
 //!
-//! The rules are Linux's (semantics.md §5), on x86 and alike. A flush raises the space's generation, *then* looks at who
+//! The rules are Linux's , on x86 and alike. A flush raises the space's generation, *then* looks at who
 //! has it loaded; a CPU that loads a space enters its mask, *then* looks at the generation: so either the flush sees the
 //! CPU, or the CPU sees the flush. A CPU that is asked to bring a space to a generation
 //!
@@ -8,259 +8,32 @@
 //! * forgets just the addresses asked for if that is the only step it is behind;
 //! * forgets the whole space otherwise, and has then reached whatever the generation is by now: what it is about to be
 //!   asked for as well.
-use super::asid::Asids;
 use super::hardware::Shootdown;
-use super::mailbox::{Mailboxes, Request};
-use super::readers::{Epoch, Readers};
-use super::request::{Generation, Invalidation, Root, Scope, SpaceId, Ticket};
+use super::mailbox::Request;
+use super::readers::Epoch;
+use super::request::{Generation, Invalidation, Scope, Ticket};
 use super::space::SpaceTlb;
-use crate::addr::PhysAddr;
-use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
-use crate::cpu::{Counter, CpuId, CpuSet, MachineId, PerCpu, Pinned};
-use crate::sync::atomic::Ordering;
+use super::state::{Loaded, Tlb};
+use crate::cpu::{CpuId, CpuSet, Pinned};
 use core::ptr::NonNull;
 
-/// Flushes issued, counted once each at the CPU that asked for it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FlushCounts {
-    /// Of one page.
-    pub page: usize,
-    /// Of several pages, one by one.
-    pub range: usize,
-    /// Of a whole space.
-    pub full: usize,
-    /// Pages in all `page` and `range` flushes together.
-    pub pages: usize,
-    /// CPUs that were asked by others to forget something.
-    pub asked: usize,
-    /// Of these requests, those that came to a CPU that had reached the generation already.
-    pub skipped: usize,
-    /// Those that came to a CPU that was more than one step behind, and forgot the whole space.
-    pub upgraded: usize,
-    /// Chains that were parked.
-    pub parked: usize,
-    /// Of these, those that were flushed by force.
-    pub forced: usize,
-}
-
-impl FlushCounts {
-    fn plus(self, t: &FlushTally) -> Self {
-        let add = |a: usize, b: &Counter| a.wrapping_add(b.get());
-        FlushCounts {
-            page: add(self.page, &t.page),
-            range: add(self.range, &t.range),
-            full: add(self.full, &t.full),
-            pages: add(self.pages, &t.pages),
-            asked: add(self.asked, &t.asked),
-            skipped: add(self.skipped, &t.skipped),
-            upgraded: add(self.upgraded, &t.upgraded),
-            parked: add(self.parked, &t.parked),
-            forced: add(self.forced, &t.forced),
-        }
-    }
-}
-
-#[derive(Default)]
-#[repr(align(128))]
-pub(super) struct FlushTally {
-    page: Counter,
-    range: Counter,
-    full: Counter,
-    pages: Counter,
-    asked: Counter,
-    skipped: Counter,
-    upgraded: Counter,
-    pub(super) parked: Counter,
-    pub(super) forced: Counter,
-}
-
-/// What a CPU has loaded.
-#[derive(Clone, Copy)]
-struct Loaded {
-    space: Option<SpaceId>,
-    generation: Generation,
-    asid: u16,
-    lazy: bool,
-}
-
-const KERNEL: Loaded = Loaded { space: None, generation: Generation(0), asid: 0, lazy: false };
-
-/// The shape of a machine's TLBs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TlbConfig {
-    /// How many CPUs there are.
-    pub cpus: usize,
-    /// More pages than this are flushed as a whole space.
-    pub ceiling: u64,
-    /// Numbers that each CPU's TLB can tag spaces with (ASIDs, PCIDs), 0 being the kernel's: with `n`, 1 to `n` are
-    /// used. 0 if it has no tags: every load of another root drops everything.
-    pub asids: u16,
-    /// Frames that each CPU may have parked until lazy CPUs let go of a space by themselves; 0: they are interrupted
-    /// at once.
-    pub park: u32,
-}
-
-/// Linux's rule: up to 33 pages one by one.
-const LINUX_CEILING: u64 = 33;
-
-impl TlbConfig {
-    /// TLBs without tags, Linux's ceiling, nothing parked.
-    pub const fn new(cpus: usize) -> Self {
-        TlbConfig { cpus, ceiling: LINUX_CEILING, asids: 0, park: 0 }
-    }
-}
-
-/// The machine's TLBs.
-///
-/// [`activate`](Self::activate), [`rest`](Self::rest) and [`deactivate`](Self::deactivate) are called with interrupts
-/// masked, or on a machine that delivers none; flushes are not made by handlers of interrupts. As in Linux.
-pub struct Tlb<S> {
-    hardware: S,
-    config: TlbConfig,
-    loaded: PerCpu<Loaded>,
-    asids: Asids,
-    mailboxes: Mailboxes,
-    pub(super) readers: Readers,
-    pub(super) parked: PerCpu<super::park::ParkedList>,
-    tallies: BootSlice<FlushTally>,
-}
-
 impl<S: Shootdown> Tlb<S> {
-    /// Over the `hardware` of `machine`, in the shape `config`.
-    ///
-    /// # Errors
-    ///
-    /// [`BootMemoryShort`] if the per-CPU state does not fit.
-    pub fn new(
-        boot: &mut BootMemory,
-        machine: MachineId,
-        config: TlbConfig,
-        hardware: S,
-    ) -> Result<Self, BootMemoryShort> {
-        let cpus = config.cpus;
-        Ok(Tlb {
-            hardware,
-            config,
-            loaded: PerCpu::new(boot, machine, cpus, |_| KERNEL)?,
-            asids: Asids::new(boot, cpus, config.asids)?,
-            mailboxes: Mailboxes::new(boot, cpus)?,
-            readers: Readers::new(boot, cpus)?,
-            parked: PerCpu::new(boot, machine, cpus, |_| Default::default())?,
-            tallies: boot.take(cpus, |_| FlushTally::default())?,
-        })
-    }
-
-    /// Boot memory for it.
-    pub const fn bytes(config: &TlbConfig) -> usize {
-        let cpus = config.cpus;
-        PerCpu::<Loaded>::bytes(cpus)
-            + Asids::bytes(cpus, config.asids)
-            + Mailboxes::bytes(cpus)
-            + Readers::bytes(cpus)
-            + PerCpu::<super::park::ParkedList>::bytes(cpus)
-            + BootMemory::bytes::<FlushTally>(cpus)
-    }
-
-    /// The hardware beneath.
-    pub fn hardware(&self) -> &S {
-        &self.hardware
-    }
-
-    /// Its shape.
-    pub fn config(&self) -> &TlbConfig {
-        &self.config
-    }
-
-    /// Who reads tables.
-    #[inline(always)]
-    pub fn readers(&self) -> &Readers {
-        &self.readers
-    }
-
-    #[inline(always)]
-    pub(super) fn tally(&self, pin: &Pinned<'_>) -> &FlushTally {
-        &self.tallies[pin.cpu().0 as usize]
-    }
-
-    /// This CPU begins to run in `space`. A CPU that kept it loaded lazily only catches up with the generation.
-    ///
-    /// Whatever space the CPU had loaded before should have been left by [`deactivate`](Self::deactivate); if it was not,
-    /// it goes on asking this CPU to flush, which costs time and does no harm.
-    pub fn activate(&self, pin: &Pinned<'_>, space: &SpaceTlb, root: PhysAddr) {
-        let cpu = pin.cpu();
-        if !space.loaded.load(Ordering::SeqCst) {
-            space.loaded.store(true, Ordering::SeqCst);
-        }
-        // Into the mask first, then look at the generation: a flush either sees us, or we see its generation.
-        space.active.set(cpu);
-        let generation = space.generation();
-        let Some(mut loaded) = self.loaded.enter(pin) else { return };
-        if loaded.space == Some(space.id()) && loaded.generation == generation {
-            if loaded.lazy {
-                loaded.lazy = false;
-                space.lazy.clear(cpu);
-                self.hardware.resume(pin, space.id());
-            }
-            return;
-        }
-        let now = self.readers.now();
-        // SAFETY: 1. `loaded` is this CPU's, and its guard keeps interrupts that come here out.
-        let (asid, keep) = unsafe {
-            if loaded.space.is_some() {
-                self.asids.reached(cpu, loaded.asid, loaded.generation);
-            }
-            self.asids.choose(cpu, space.id(), generation)
-        };
-        self.hardware.load(pin, &Root { space: space.id(), at: root, asid, keep });
-        *loaded = Loaded { space: Some(space.id()), generation, asid, lazy: false };
-        space.lazy.clear(cpu);
-        self.readers.cleaned(cpu, now);
-    }
-
-    /// This CPU runs something that needs no user space; the root stays loaded.
-    pub fn rest(&self, pin: &Pinned<'_>, space: &SpaceTlb) {
-        let Some(mut loaded) = self.loaded.enter(pin) else { return };
-        if loaded.space != Some(space.id()) || loaded.lazy {
-            return;
-        }
-        // Lazy before it is no longer active: a flush that frees tables must find it in one of the masks.
-        loaded.lazy = true;
-        space.lazy.set(pin.cpu());
-        space.active.clear(pin.cpu());
-        self.hardware.lazy(pin, space.id());
-    }
-
-    /// This CPU switches to another root and forgets the space, or may use what it knows of it when it comes back to it
-    /// if it is tagged.
-    pub fn deactivate(&self, pin: &Pinned<'_>, space: &SpaceTlb) {
-        if let Some(mut loaded) = self.loaded.enter(pin)
-            && loaded.space == Some(space.id())
-        {
-            self.unload(pin, &mut loaded, space.id());
-        }
-        space.active.clear(pin.cpu());
-        space.lazy.clear(pin.cpu());
-    }
-
-    fn unload(&self, pin: &Pinned<'_>, loaded: &mut Loaded, space: SpaceId) {
-        let now = self.readers.now();
-        self.hardware.unload(pin, space);
-        // SAFETY: 1. `loaded` is this CPU's, borrowed from its guard.
-        unsafe { self.asids.reached(pin.cpu(), loaded.asid, loaded.generation) };
-        *loaded = KERNEL;
-        self.readers.cleaned(pin.cpu(), now);
-    }
-
     /// Flushes, and says what for. Nothing reaches the hardware if no CPU has the space loaded.
-    pub(super) fn flush(&self, pin: &Pinned<'_>, space: &SpaceTlb, mut scope: Scope, why: Why) -> Ticket {
+    pub(super) fn flush_old(
+        &self,
+        pin: &Pinned<'_>,
+        space: &SpaceTlb,
+        mut scope: Scope,
+        flags: FlushFlags,
+    ) -> Ticket {
         let generation = space.raise();
         let active = space.active.snapshot();
         let lazy = space.lazy.snapshot();
         let recall = generation.0 & RECALL == 0;
         let mut ticket = Ticket { space: space.id(), generation, active, lazy, waiting: CpuSet::default() };
         let mut targets = active;
-        if why.tables_freed || why.space_ends {
-            if why.may_park {
+        if flags.tables_freed || flags.space_ends {
+            if flags.may_park {
                 ticket.waiting = lazy.without(&active).except(pin.cpu());
             }
             targets = active.or(&lazy).without(&ticket.waiting);
@@ -276,7 +49,7 @@ impl<S: Shootdown> Tlb<S> {
             Scope::Range { start, end, stride } => (end - start) >> stride,
             Scope::Full => 0,
         };
-        if pages > self.config.ceiling || why.reload_root || why.space_ends || recall {
+        if pages > self.config.ceiling || flags.reload_root || flags.space_ends || recall {
             scope = Scope::Full;
         }
         let tally = self.tally(pin);
@@ -288,7 +61,7 @@ impl<S: Shootdown> Tlb<S> {
         if scope != Scope::Full {
             tally.pages.add(pages as usize);
         }
-        let Why { tables_freed, reload_root, space_ends, .. } = why;
+        let FlushFlags { tables_freed, reload_root, space_ends, .. } = flags;
         let what = Invalidation { space: space.id(), asid: 0, scope, tables_freed, reload_root };
         let request =
             Request::Flush { space: NonNull::from(space), what, generation, ends: space_ends, recall };
@@ -446,7 +219,7 @@ impl<S: Shootdown> Tlb<S> {
     }
 
     /// Makes `cpus` drop everything they know of user space, lazy ones by loading the kernel's root.
-    pub(super) fn force(&self, pin: &Pinned<'_>, cpus: CpuSet) {
+    pub(crate) fn force(&self, pin: &Pinned<'_>, cpus: CpuSet) {
         let remote = cpus.except(pin.cpu());
         if !remote.is_empty() {
             // SAFETY: 1. there is no space in the request.
@@ -458,15 +231,10 @@ impl<S: Shootdown> Tlb<S> {
     }
 
     /// CPUs of `lazy` that may still know what was unhooked before `epoch`.
-    pub(super) fn not_clean(&self, lazy: &CpuSet, epoch: Epoch) -> CpuSet {
+    pub(crate) fn not_clean(&self, lazy: &CpuSet, epoch: Epoch) -> CpuSet {
         lazy.iter().fold(CpuSet::default(), |left, cpu| {
             if self.readers.is_clean(cpu, epoch) { left } else { left.with(cpu) }
         })
-    }
-
-    /// Flushes so far, all CPUs.
-    pub fn counts(&self) -> FlushCounts {
-        self.tallies.iter().fold(FlushCounts::default(), |c, t| c.plus(t))
     }
 }
 
@@ -479,7 +247,7 @@ const RECALL: usize = usize::MAX >> 2;
 
 /// What besides the addresses decides how to flush.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Why {
+pub(crate) struct FlushFlags {
     pub tables_freed: bool,
     pub reload_root: bool,
     pub space_ends: bool,
