@@ -8,8 +8,24 @@ use std::path::{Path, PathBuf};
 
 /// The rooms of the library, from the bottom up.
 const ORDER: &[&str] = &[
-    "addr", "sync", "bootmem", "params", "cpu", "window", "frames", "page", "format", "tlb", "quicklist", "machine",
-    "gather", "highmem", "table", "space", "hosted", "pool",
+    "addr",
+    "sync",
+    "bootmem",
+    "params",
+    "cpu",
+    "window",
+    "frames",
+    "page",
+    "format",
+    "tlb",
+    "quicklist",
+    "machine",
+    "gather",
+    "highmem",
+    "table",
+    "space",
+    "hosted",
+    "pool",
 ];
 
 /// The crates of the workspace whose sources are looked at.
@@ -154,7 +170,8 @@ impl Crate {
         let mut path = path.clone();
         // Names that are passed on are followed, a few times at most.
         for _ in 0..8 {
-            let module = (0..=path.len()).rev().map(|n| path[..n].to_vec()).find(|m| self.texts.contains_key(m))?;
+            let module =
+                (0..=path.len()).rev().map(|n| path[..n].to_vec()).find(|m| self.texts.contains_key(m))?;
             let Some(name) = path.get(module.len()) else { return Some(module) };
             match self.passed_on.get(&module).and_then(|names| names.get(name)) {
                 Some(to) if *to != path => path = to.clone(),
@@ -251,6 +268,13 @@ fn imports_are_read_as_the_compiler_reads_them() {
     let paths: Vec<String> = imports(&module, text).iter().map(|i| i.path.join("::")).collect();
     assert_eq!(
         paths,
-        ["table::node", "table::node::Node", "addr::Pfn", "page::Level", "page::Clean", "table::tree::inner::X"]
+        [
+            "table::node",
+            "table::node::Node",
+            "addr::Pfn",
+            "page::Level",
+            "page::Clean",
+            "table::tree::inner::X"
+        ]
     );
 }

@@ -90,9 +90,13 @@ impl fmt::Display for ParamError<'_> {
             Why::Twice => write!(f, "parameter `{what}` at byte {at} was given before"),
             Why::NoValue => write!(f, "`{what}` at byte {at} has no value: write name=value"),
             Why::BadValue(all) => write!(f, "value `{what}` at byte {at} is none of {all}"),
-            Why::UnknownOption("") => write!(f, "option `{what}` at byte {at} is not known: there is none here"),
+            Why::UnknownOption("") => {
+                write!(f, "option `{what}` at byte {at} is not known: there is none here")
+            }
             Why::UnknownOption(all) => write!(f, "option `{what}` at byte {at} is not known: there is {all}"),
-            Why::BadNumber(least, most) => write!(f, "`{what}` at byte {at} is no number from {least} to {most}"),
+            Why::BadNumber(least, most) => {
+                write!(f, "`{what}` at byte {at} is no number from {least} to {most}")
+            }
         }
     }
 }
@@ -163,10 +167,7 @@ impl Params {
     }
 }
 
-fn quicklist<'a>(
-    value: Piece<'a>,
-    options: impl Iterator<Item = Piece<'a>>,
-) -> Result<u8, ParamError<'a>> {
+fn quicklist<'a>(value: Piece<'a>, options: impl Iterator<Item = Piece<'a>>) -> Result<u8, ParamError<'a>> {
     let on = match value.text {
         "on" => true,
         "off" => false,
@@ -235,7 +236,10 @@ mod tests {
         assert_eq!(error("quicklist=off,magazine=3"), (14, "magazine", Why::UnknownOption("")));
         assert_eq!(error("quicklist=on,magazine=65"), (22, "65", Why::BadNumber(1, 64)));
         assert_eq!(error("quicklist=on,magazine=+5"), (22, "+5", Why::BadNumber(1, 64)));
-        assert_eq!(error("quicklist=on,magazine=99999999999999999999"), (22, "99999999999999999999", Why::BadNumber(1, 64)));
+        assert_eq!(
+            error("quicklist=on,magazine=99999999999999999999"),
+            (22, "99999999999999999999", Why::BadNumber(1, 64))
+        );
         assert_eq!(error("quicklist=on,"), (13, "", Why::NoValue));
         assert_eq!(error("tlb.model=always-full,ceiling=3"), (22, "ceiling", Why::UnknownOption("")));
     }
@@ -243,7 +247,9 @@ mod tests {
     #[test]
     fn no_text_makes_it_panic() {
         // Every byte, wherever the grammar has a meaning.
-        for place in ["@quicklist=on", "quicklist@=on", "quicklist=@", "quicklist=on,@", "tlb.model=linux,ceiling=@"] {
+        for place in
+            ["@quicklist=on", "quicklist@=on", "quicklist=@", "quicklist=on,@", "tlb.model=linux,ceiling=@"]
+        {
             for byte in 0..=0x17fu32 {
                 let Some(c) = char::from_u32(byte) else { continue };
                 let text: std::string::String = place.chars().map(|p| if p == '@' { c } else { p }).collect();

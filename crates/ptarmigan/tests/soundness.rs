@@ -165,7 +165,9 @@ fn entries_that_were_cleared_before_a_callback_panicked_are_flushed() {
     let mut edit = tree.edit(on).unwrap();
     for i in 0..3 {
         // SAFETY: 1. no program runs in the tree.
-        unsafe { edit.map(VirtAddr(VA + i * PAGE), Pfn(77), Attr::USER | Attr::READ, AllocFlags::NORMAL).unwrap() };
+        unsafe {
+            edit.map(VirtAddr(VA + i * PAGE), Pfn(77), Attr::USER | Attr::READ, AllocFlags::NORMAL).unwrap()
+        };
     }
     edit.flush();
     tree.activate(on).unwrap();
@@ -528,7 +530,11 @@ fn a_format_that_breaks_before_it_makes_does_so_on_one_cpu_and_for_the_zero_fram
     // The zero frame is replaced by a fresh one.
     space.fault(on, VirtAddr(VA), Access::Read).unwrap();
     assert_eq!(space.fault(on, VirtAddr(VA), Access::Write), Ok(Done::Copied));
-    assert_eq!((mmu.flushes.load(SeqCst), mmu.valid_at_flush.load(SeqCst)), (1, 0), "(flushes, of a valid entry)");
+    assert_eq!(
+        (mmu.flushes.load(SeqCst), mmu.valid_at_flush.load(SeqCst)),
+        (1, 0),
+        "(flushes, of a valid entry)"
+    );
     // And a shared one by a copy.
     let child = space.edit(on).unwrap().fork().unwrap();
     let before = (mmu.flushes.load(SeqCst), mmu.valid_at_flush.load(SeqCst));

@@ -80,12 +80,17 @@ pub const fn check<F: Format>() {
         assert!(small || bytes == 1 << FRAME_SHIFT, "tables of several frames are not supported");
         assert!(small || entries[level] >= 64, "a table of a frame has 64 entries at least");
         // Models store entries in types of their own.
-        assert!(cfg!(loom) || entries[level] * size_of::<F::Slot>() <= bytes, "the entries fit into the table");
+        assert!(
+            cfg!(loom) || entries[level] * size_of::<F::Slot>() <= bytes,
+            "the entries fit into the table"
+        );
         level += 1;
     }
     assert!(F::USER_TOP >= 1 && F::USER_TOP <= entries[root], "the user has entries of the root");
     let shift = shifts(F::PAGE_SHIFT, &F::INDEX_BITS)[root];
-    assert!(F::USER_END > 0 && (F::USER_END - 1) >> shift < F::USER_TOP as u64, "the user's entries map all user addresses");
+    assert!(
+        F::USER_END > 0 && (F::USER_END - 1) >> shift < F::USER_TOP as u64,
+        "the user's entries map all user addresses"
+    );
     assert!(!F::TOP_IN_REGISTERS || root > 0, "a root in registers links tables");
 }
-

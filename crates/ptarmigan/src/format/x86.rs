@@ -199,7 +199,10 @@ mod tests {
     fn a_large_page_is_no_link() {
         let large = PhysAddr(0x20_0000).0 | P | RW | US | PS;
         assert_eq!(X86_64::entry(Level(1), large), Entry::Leaf);
-        assert_eq!(X86_64::entry(Level(1), X86_64::link(Level(1), PhysAddr(0x3000))), Entry::Link(PhysAddr(0x3000)));
+        assert_eq!(
+            X86_64::entry(Level(1), X86_64::link(Level(1), PhysAddr(0x3000))),
+            Entry::Link(PhysAddr(0x3000))
+        );
         assert_eq!(X86_64::entry(Level(1), 0), Entry::None);
     }
 

@@ -129,7 +129,13 @@ impl<'a, M: Machine> Gather<'a, M> {
     /// A gather for one page that changes its frame, as copy-on-write does it: it never holds tables, and its end is no
     /// occasion for the policy to trim.
     #[inline]
-    pub(crate) fn one_page(on: On<'a, M>, space: &'a SpaceTlb, stride: u32, may_be_private: bool, at: u64) -> Self {
+    pub(crate) fn one_page(
+        on: On<'a, M>,
+        space: &'a SpaceTlb,
+        stride: u32,
+        may_be_private: bool,
+        at: u64,
+    ) -> Self {
         let mut gather = Self::open(on, space, stride, may_be_private);
         gather.ends = false;
         gather.changed(at, at + (1 << stride));

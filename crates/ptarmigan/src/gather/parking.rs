@@ -33,7 +33,11 @@ fn wait<S: Shootdown>(tlb: &Tlb<S>, pin: &Pinned<'_>, waiting: Waiting) -> (Flus
 
 /// Parks what waits if it `may_park`, can be parked and has to wait; else waits. Returns what is free at once.
 #[cold]
-pub(super) fn settle<M: Machine>(on: On<'_, M>, mut waiting: Waiting, may_park: bool) -> (Flushed, DataChains) {
+pub(super) fn settle<M: Machine>(
+    on: On<'_, M>,
+    mut waiting: Waiting,
+    may_park: bool,
+) -> (Flushed, DataChains) {
     let tlb = on.tlb();
     let epoch = tlb.readers().advance();
     waiting.epoch = Some(epoch);

@@ -15,7 +15,13 @@ pub struct Released<'a, M: Machine> {
 }
 
 impl<'a, M: Machine> Released<'a, M> {
-    pub(super) fn new(on: On<'a, M>, tables: Flushed, data: DataChains, ticket: Option<Ticket>, ends: bool) -> Self {
+    pub(super) fn new(
+        on: On<'a, M>,
+        tables: Flushed,
+        data: DataChains,
+        ticket: Option<Ticket>,
+        ends: bool,
+    ) -> Self {
         Released { on, tables, data, ticket, ends }
     }
 

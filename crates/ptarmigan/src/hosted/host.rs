@@ -3,7 +3,7 @@ use super::mapping::Mapping;
 use super::slots::{CpuSlot, Owners};
 use crate::addr::{FRAME_SHIFT, FRAME_SIZE, Pfn, PhysAddr};
 use crate::bootmem::{BootMemory, BootMemoryShort};
-use crate::cpu::{CpuId, MAX_CPUS, MachineId, NodeId};
+use crate::cpu::{CpuId, MAX_CPUS, MachineId, NodeId, WrongMachine};
 use crate::format::Format;
 use crate::frames::{
     AllocFlags, DataFrames, Dirty, End, Frame, FrameCounts, Frames, MemoryRun, NoFrame, Request, ZoneClass,
@@ -53,6 +53,8 @@ pub enum HostError {
     Boot(BootMemoryShort),
     /// The machine is too small for its own needs.
     NoFrame(NoFrame),
+    /// A policy was made for another host.
+    WrongMachine(WrongMachine),
 }
 
 impl fmt::Display for HostError {
@@ -61,6 +63,7 @@ impl fmt::Display for HostError {
             HostError::OutOfRange(s) | HostError::Host(s) => f.write_str(s),
             HostError::Boot(e) => e.fmt(f),
             HostError::NoFrame(e) => e.fmt(f),
+            HostError::WrongMachine(e) => e.fmt(f),
         }
     }
 }
@@ -202,7 +205,8 @@ impl<F: Format> Host<F> {
         // An empty table stands for the kernel's own: the zero frame.
         let top = F::LAYOUT.top();
         for index in F::USER_TOP..(F::USER_TOP + KERNEL_ENTRIES).min(F::entries(top)) {
-            kernel.set(&frames, index, F::link(top, zero.addr()));
+            // SAFETY: 1. the zero frame is an empty table for as long as the host is there, and no CPU walks it for a user.
+            unsafe { kernel.set(&frames, index, F::link(top, zero.addr())) };
         }
         let owners = Owners::new(machine, cpus);
         Ok(Host { config, arena, frames, data, kernel, zero, backing, expected, owners, boots })

@@ -7,8 +7,8 @@ use super::area::{Area, AreaFlags};
 use crate::addr::{FRAME_SIZE, Pfn, VirtRange};
 use crate::cpu::WrongMachine;
 use crate::frames::{AllocFlags, Dirty, End, Frame, Frames, NoFrame, Request, Use, ZoneClass};
-use crate::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use crate::machine::{Machine, On};
+use crate::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use crate::window::{Window, WindowGuard};
 use core::fmt;
 
@@ -357,12 +357,7 @@ impl Areas {
     }
 
     /// Puts a record before `at` (at the end if `None`).
-    fn add<M: Machine>(
-        &mut self,
-        on: On<'_, M>,
-        at: Option<Spot>,
-        area: Area,
-    ) -> Result<(), AreaError> {
+    fn add<M: Machine>(&mut self, on: On<'_, M>, at: Option<Spot>, area: Area) -> Result<(), AreaError> {
         if self.leaves == 0 {
             self.root = Self::take(on)?;
             self.leaves = 1;

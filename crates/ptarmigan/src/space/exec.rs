@@ -15,7 +15,11 @@ impl<F: Format> Space<F> {
     /// # Errors
     ///
     /// [`AreaError`]; nothing is left of it then.
-    pub fn exec<M: SpaceMachine>(on: On<'_, M>, stack_end: VirtAddr, arg_pages: u64) -> Result<Self, AreaError> {
+    pub fn exec<M: SpaceMachine>(
+        on: On<'_, M>,
+        stack_end: VirtAddr,
+        arg_pages: u64,
+    ) -> Result<Self, AreaError> {
         let mut space = Space::new(on)?;
         let mut edit = SpaceMut { on, state: &mut space.state, tlb: &space.tlb };
         match edit.write_arguments(stack_end.0, arg_pages.max(1)) {

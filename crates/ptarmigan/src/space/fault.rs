@@ -284,7 +284,8 @@ impl<F: Format> State<F> {
         if flags.has(AreaFlags::SHARED) || is_sole() {
             let entry = leaf.lock::<SHARED>(on);
             // What was found without the lock is looked at again with it.
-            if SHARED && (!same_page::<F>(raw, entry.load()) || !(flags.has(AreaFlags::SHARED) || is_sole())) {
+            if SHARED && (!same_page::<F>(raw, entry.load()) || !(flags.has(AreaFlags::SHARED) || is_sole()))
+            {
                 return Ok(Outcome::Again);
             }
             let keep = if special { Attr::SPECIAL } else { Attr::default() };

@@ -51,9 +51,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         gather.finish();
         let done = match result {
             Err(e) => Err(e.into()),
-            Ok(()) if left_out => {
-                SpaceMut { on, state: &mut child.state, tlb: &child.tlb }.drop_not_forked()
-            }
+            Ok(()) if left_out => SpaceMut { on, state: &mut child.state, tlb: &child.tlb }.drop_not_forked(),
             Ok(()) => Ok(()),
         };
         match done {

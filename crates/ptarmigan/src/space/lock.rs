@@ -4,8 +4,8 @@
 //! its own CPU's [cell](crate::tlb::Readers) that it reads this space, and looks at the writer's flag. A writer sets
 //! the flag and waits until no cell says so any more. Each does its store first and its load then, in one total order:
 //! one of them sees the other.
-use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::cpu::{CpuId, CpuMask, Pinned, WrongMachine};
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::tlb::{Reading, Shootdown, SpaceId, Tlb};
 use core::fmt;
 
@@ -24,7 +24,11 @@ impl fmt::Display for LockError {
         match self {
             LockError::WrongMachine(e) => e.fmt(f),
             LockError::Reading(cpu) => {
-                write!(f, "CPU {} is in the middle of reading the space; take it when the read is over", cpu.0)
+                write!(
+                    f,
+                    "CPU {} is in the middle of reading the space; take it when the read is over",
+                    cpu.0
+                )
             }
         }
     }

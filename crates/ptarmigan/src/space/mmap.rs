@@ -57,10 +57,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     ///
     /// [`AreaError`]; pages and areas are as they were then. No tables are ever allocated; a frame may be needed for
     /// the records of areas that are cut in two.
-    pub fn munmap(
-        &mut self,
-        range: VirtRange,
-    ) -> Result<(), AreaError> {
+    pub fn munmap(&mut self, range: VirtRange) -> Result<(), AreaError> {
         let range = State::<F>::pages(range)?;
         // Most calls of `mmap` come to free space.
         match self.state.areas.at_or_after(self.on, range.start) {
@@ -92,11 +89,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     /// # Errors
     ///
     /// [`AreaError`]; nothing has changed then.
-    pub fn mprotect(
-        &mut self,
-        range: VirtRange,
-        permissions: AreaFlags,
-    ) -> Result<(), AreaError> {
+    pub fn mprotect(&mut self, range: VirtRange, permissions: AreaFlags) -> Result<(), AreaError> {
         let range = State::<F>::pages(range)?;
         let permissions = AreaFlags(permissions.0 & AreaFlags::PERMISSIONS.0);
         let (mut any, mut same) = (false, true);
@@ -110,7 +103,8 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         if same {
             return Ok(());
         }
-        self.state.areas
+        self.state
+            .areas
             .change_range(self.on, range, |a| a.flags.without(AreaFlags::PERMISSIONS).with(permissions))?;
         let mut gather = self.gather();
         let readable = permissions.0 != 0;
@@ -125,9 +119,9 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         if permissions.has(AreaFlags::EXEC) {
             add = add | Attr::EXEC;
         }
-        self.state.tables.change(range, &mut gather, |_, raw| {
-            F::leaf(F::frame(raw), Attr(F::attr(raw).0 & keep.0) | add)
-        });
+        self.state
+            .tables
+            .change(range, &mut gather, |_, raw| F::leaf(F::frame(raw), Attr(F::attr(raw).0 & keep.0) | add));
         gather.finish();
         Ok(())
     }
@@ -167,12 +161,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     /// [`AreaError::BadRange`] if the places overlap, [`AreaError::NoArea`] if `from` is not mapped throughout, and
     /// alike; nothing has changed then. For lack of memory, the pages to be moved are where they were; what was
     /// mapped at the new place, and the tail of a move that shrinks, may be gone.
-    pub fn mremap(
-        &mut self,
-        from: VirtRange,
-        to: VirtRange,
-        keep: bool,
-    ) -> Result<(), AreaError> {
+    pub fn mremap(&mut self, from: VirtRange, to: VirtRange, keep: bool) -> Result<(), AreaError> {
         let from = State::<F>::pages(from)?;
         let to = State::<F>::pages(to)?;
         if from.start == to.start && to.end < from.end {
@@ -183,9 +172,10 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
             if to.end > from.end {
                 let grown = VirtRange { start: from.end, end: to.end };
                 let offset = area.offset_at(grown.start);
-                return self.state.areas.insert(
-                    self.on,                     Area { start: grown.start, end: grown.end, offset, ..area },
-                );
+                return self
+                    .state
+                    .areas
+                    .insert(self.on, Area { start: grown.start, end: grown.end, offset, ..area });
             }
             return Ok(());
         }
@@ -238,11 +228,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     ///
     /// [`AreaError`] for a bad range or lack of memory for records; [`FaultError`] from populating is passed on as
     /// lack of memory, other reasons end the populating silently, as they would when the page was touched.
-    pub fn madvise(
-        &mut self,
-        range: VirtRange,
-        advice: Advice,
-    ) -> Result<(), AreaError> {
+    pub fn madvise(&mut self, range: VirtRange, advice: Advice) -> Result<(), AreaError> {
         let range = State::<F>::pages(range)?;
         match advice {
             Advice::DontNeed => {
@@ -262,18 +248,10 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         }
     }
 
-    fn mark(
-        &mut self,
-        range: VirtRange,
-        flag: AreaFlags,
-        on: bool,
-    ) -> Result<(), AreaError> {
-        self.state.areas.change_range(
-            self.on,             range,
-            |a| {
-                if on { a.flags.with(flag) } else { a.flags.without(flag) }
-            },
-        )
+    fn mark(&mut self, range: VirtRange, flag: AreaFlags, on: bool) -> Result<(), AreaError> {
+        self.state
+            .areas
+            .change_range(self.on, range, |a| if on { a.flags.with(flag) } else { a.flags.without(flag) })
     }
 
     /// Makes all pages of `range` present, as if they had been touched.
@@ -281,11 +259,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     /// # Errors
     ///
     /// [`AreaError::NoFrame`]; pages before that stay.
-    pub fn populate(
-        &mut self,
-        range: VirtRange,
-        access: Access,
-    ) -> Result<(), AreaError> {
+    pub fn populate(&mut self, range: VirtRange, access: Access) -> Result<(), AreaError> {
         let range = State::<F>::pages(range)?;
         let mut va = range.start;
         while va < range.end {

@@ -102,7 +102,12 @@ impl<F: Format> SharedSpace<F> {
     ///
     /// As [`Space::fault`].
     #[inline]
-    pub fn fault<M: SpaceMachine>(&self, on: On<'_, M>, va: VirtAddr, access: Access) -> Result<Done, FaultError> {
+    pub fn fault<M: SpaceMachine>(
+        &self,
+        on: On<'_, M>,
+        va: VirtAddr,
+        access: Access,
+    ) -> Result<Done, FaultError> {
         on.check(self.tlb.machine())?;
         let reading = self.lock.read(on.tlb(), on.pin(), self.id());
         // SAFETY: the lock is held for reading: nobody has a `&mut` to the state.
@@ -128,7 +133,11 @@ impl<F: Format> SharedSpace<F> {
     /// # Errors
     ///
     /// [`WrongMachine`] if the space is of another machine.
-    pub fn query<M: SpaceMachine>(&self, on: On<'_, M>, va: VirtAddr) -> Result<Option<(Pfn, Attr)>, WrongMachine> {
+    pub fn query<M: SpaceMachine>(
+        &self,
+        on: On<'_, M>,
+        va: VirtAddr,
+    ) -> Result<Option<(Pfn, Attr)>, WrongMachine> {
         on.check(self.tlb.machine())?;
         let _reading = on.tlb().readers().walk(on.pin(), self.id())?;
         Ok(Tables::<F>::query_from(on, self.root, va))

@@ -62,7 +62,10 @@ pub struct Space<F: Format> {
 
 impl<F: Format> fmt::Debug for Space<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Space").field("id", &self.tlb.id()).field("root", &self.state.tables.root()).finish_non_exhaustive()
+        f.debug_struct("Space")
+            .field("id", &self.tlb.id())
+            .field("root", &self.state.tables.root())
+            .finish_non_exhaustive()
     }
 }
 
@@ -124,7 +127,10 @@ impl<F: Format> Space<F> {
     ///
     /// [`WrongMachine`] if the space is of another machine.
     #[inline]
-    pub fn edit<'a, M: SpaceMachine>(&'a mut self, on: On<'a, M>) -> Result<SpaceMut<'a, F, M>, WrongMachine> {
+    pub fn edit<'a, M: SpaceMachine>(
+        &'a mut self,
+        on: On<'a, M>,
+    ) -> Result<SpaceMut<'a, F, M>, WrongMachine> {
         on.check(self.tlb.machine())?;
         Ok(SpaceMut { on, state: &mut self.state, tlb: &self.tlb })
     }

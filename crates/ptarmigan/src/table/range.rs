@@ -148,7 +148,12 @@ impl<F: Format> Tables<F> {
     }
 
     /// Calls `visit(address, frame, attributes)` for every mapped page in `range`, in order.
-    pub fn walk<M: Machine>(&self, on: On<'_, M>, range: VirtRange, mut visit: impl FnMut(VirtAddr, Pfn, Attr)) {
+    pub fn walk<M: Machine>(
+        &self,
+        on: On<'_, M>,
+        range: VirtRange,
+        mut visit: impl FnMut(VirtAddr, Pfn, Attr),
+    ) {
         self.each_leaf_table(on, range, &mut |node, base, first, last| {
             node.each(first, last, |index, raw| {
                 let va = base + ((index as u64) << F::PAGE_SHIFT);
@@ -409,8 +414,7 @@ fn unmap_leaves<'a, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, u64
         return node.record();
     }
     let (first, last) = indices::<F>(Level::PTE, base, way.range);
-    let mut stale =
-        Stale { gather: way.gather, base, shift: F::PAGE_SHIFT, n: 0, lowest: 0, highest: 0 };
+    let mut stale = Stale { gather: way.gather, base, shift: F::PAGE_SHIFT, n: 0, lowest: 0, highest: 0 };
     node.clear(first, last, way.others, |index, old| {
         stale.add(index);
         (way.leaf)(stale.gather, address(index), old);

@@ -29,7 +29,13 @@ struct Descent {
 
 /// Goes down from the table of `level` at `at` towards `va`, to the table of level `to` if there is one.
 #[inline(always)]
-fn descend<F: Format, W: Window>(window: &W, mut at: PhysAddr, mut level: Level, va: u64, to: Level) -> Descent {
+fn descend<F: Format, W: Window>(
+    window: &W,
+    mut at: PhysAddr,
+    mut level: Level,
+    va: u64,
+    to: Level,
+) -> Descent {
     while level > to {
         let raw = Node::<F, W>::read(window, level, at).load(F::index(level, va));
         match F::linked(level, raw) {
@@ -129,13 +135,23 @@ impl<F: Format> Tables<F> {
 
     /// Opens a table of `level`.
     #[inline(always)]
-    pub(super) fn node<'a, M: Machine>(&self, on: On<'a, M>, level: Level, at: PhysAddr) -> Node<'a, F, M::Window> {
+    pub(super) fn node<'a, M: Machine>(
+        &self,
+        on: On<'a, M>,
+        level: Level,
+        at: PhysAddr,
+    ) -> Node<'a, F, M::Window> {
         Node::open(on.window(), on.frames(), level, at)
     }
 
     /// The table of `to` that maps `va`, a user address; `None` if there is none.
     #[inline(always)]
-    pub(super) fn find<'a, M: Machine>(&self, on: On<'a, M>, va: u64, to: Level) -> Option<Node<'a, F, M::Window>> {
+    pub(super) fn find<'a, M: Machine>(
+        &self,
+        on: On<'a, M>,
+        va: u64,
+        to: Level,
+    ) -> Option<Node<'a, F, M::Window>> {
         let end = descend::<F, _>(on.window(), self.root, Self::ROOT, va, to);
         (end.level == to).then(|| self.node(on, to, end.at))
     }
@@ -152,7 +168,8 @@ impl<F: Format> Tables<F> {
         va: u64,
         flags: AllocFlags,
     ) -> Result<Node<'a, F, M::Window>, NoFrame> {
-        let Descent { at, level, stopped_by } = descend::<F, _>(on.window(), self.root, Self::ROOT, va, Level::PTE);
+        let Descent { at, level, stopped_by } =
+            descend::<F, _>(on.window(), self.root, Self::ROOT, va, Level::PTE);
         if level == Level::PTE {
             return Ok(self.node(on, level, at));
         }
@@ -228,7 +245,11 @@ impl<F: Format> Tables<F> {
 
     /// Reads the leaf entry for `va`, a user address, in the tables whose root is at `root`, which may be changing. The caller
     /// is a [reader](crate::tlb::Readers) of their space, which keeps tables that are found from being used again.
-    pub fn query_from<M: Machine>(on: On<'_, M>, root: PhysAddr, va: VirtAddr) -> Option<(crate::addr::Pfn, Attr)> {
+    pub fn query_from<M: Machine>(
+        on: On<'_, M>,
+        root: PhysAddr,
+        va: VirtAddr,
+    ) -> Option<(crate::addr::Pfn, Attr)> {
         if va.0 >= F::USER_END {
             return None;
         }
@@ -236,7 +257,8 @@ impl<F: Format> Tables<F> {
         if end.level > Level::PTE {
             return None;
         }
-        let raw = Node::<F, M::Window>::read(on.window(), Level::PTE, end.at).load(F::index(Level::PTE, va.0));
+        let raw =
+            Node::<F, M::Window>::read(on.window(), Level::PTE, end.at).load(F::index(Level::PTE, va.0));
         (!F::is_none(raw)).then(|| (F::frame(raw), F::attr(raw)))
     }
 

@@ -249,7 +249,13 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
     /// 1. Whatever programs that run in this space do with the page, with the permissions of `attr`, is allowed to the frame
     ///    `pfn`, until the page has been unmapped and flushed.
     #[inline]
-    pub unsafe fn map(&mut self, va: VirtAddr, pfn: Pfn, attr: Attr, flags: AllocFlags) -> Result<(), MapError> {
+    pub unsafe fn map(
+        &mut self,
+        va: VirtAddr,
+        pfn: Pfn,
+        attr: Attr,
+        flags: AllocFlags,
+    ) -> Result<(), MapError> {
         if va.0 >= F::USER_END {
             return Err(MapError::OutOfRange { at: va });
         }
@@ -352,7 +358,8 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         if F::is_none(seen) {
             return None;
         }
-        let old = node.update(index, Use::private(self.gather.is_private()), |raw| with_attr::<F>(seen, raw, attr));
+        let old =
+            node.update(index, Use::private(self.gather.is_private()), |raw| with_attr::<F>(seen, raw, attr));
         let page = va.0 & !((1 << F::PAGE_SHIFT) - 1);
         self.gather.changed(page, page + (1 << F::PAGE_SHIFT));
         Some(F::attr(old))
@@ -361,8 +368,7 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
     /// Gives every mapped page in `range` the attributes that `change` makes of its own. `change` may be called several times for
     /// a page, as MMUs set bits in between.
     pub fn change_range(&mut self, range: VirtRange, change: impl Fn(Attr) -> Attr) {
-        self.tables
-            .change(range, &mut self.gather, |_, raw| F::leaf(F::frame(raw), change(F::attr(raw))));
+        self.tables.change(range, &mut self.gather, |_, raw| F::leaf(F::frame(raw), change(F::attr(raw))));
     }
 
     /// Flushes what changed; afterwards nothing that was unmapped is in use, and tables are given back.

@@ -116,7 +116,12 @@ impl Parking {
     /// # Errors
     ///
     /// [`BootMemoryShort`] if the lists do not fit.
-    pub fn new(boot: &mut BootMemory, machine: MachineId, cpus: usize, limit: u32) -> Result<Self, BootMemoryShort> {
+    pub fn new(
+        boot: &mut BootMemory,
+        machine: MachineId,
+        cpus: usize,
+        limit: u32,
+    ) -> Result<Self, BootMemoryShort> {
         Ok(Parking { lists: PerCpu::new(boot, machine, cpus, |_| List::default())?, limit })
     }
 

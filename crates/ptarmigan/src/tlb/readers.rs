@@ -69,7 +69,11 @@ impl Readers {
 
     /// This CPU begins to read the tables of `space`, without a lock: none that it finds from here on is used for
     /// anything else before the result is dropped.
-    pub fn walk<'a>(&'a self, pin: &'a Pinned<'_>, space: SpaceId) -> Result<Reading<'a>, crate::cpu::WrongMachine> {
+    pub fn walk<'a>(
+        &'a self,
+        pin: &'a Pinned<'_>,
+        space: SpaceId,
+    ) -> Result<Reading<'a>, crate::cpu::WrongMachine> {
         let reading = self.enter(pin, space);
         // No entry is read before the cell says so to whoever has unhooked a table.
         fence(Ordering::SeqCst);

@@ -32,7 +32,14 @@ impl Runs {
     }
 }
 impl<S: Shootdown> Tlb<S> {
-    pub(crate) fn flush(&self, pin: &Pinned<'_>, space: &SpaceTlb, runs: &Runs, stride: u32, flags: FlushFlags) -> Ticket {
+    pub(crate) fn flush(
+        &self,
+        pin: &Pinned<'_>,
+        space: &SpaceTlb,
+        runs: &Runs,
+        stride: u32,
+        flags: FlushFlags,
+    ) -> Ticket {
         let (start, end) = (runs.start & !((1 << stride) - 1), runs.end);
         let scope = if end == u64::MAX {
             Scope::Full

@@ -45,7 +45,12 @@ impl<S: Shootdown> Tlb<S> {
     /// # Errors
     ///
     /// [`TlbError`] if there are too many CPUs, or their state does not fit into `boot`.
-    pub fn new(boot: &mut BootMemory, machine: MachineId, config: TlbConfig, hardware: S) -> Result<Self, TlbError> {
+    pub fn new(
+        boot: &mut BootMemory,
+        machine: MachineId,
+        config: TlbConfig,
+        hardware: S,
+    ) -> Result<Self, TlbError> {
         let cpus = config.cpus;
         if cpus > MAX_CPUS {
             return Err(TlbError::TooManyCpus { cpus });

@@ -15,7 +15,15 @@ impl<S: Shootdown> Tlb<S> {
     /// # Safety
     ///
     /// 1. `root` is the root of the space's tables.
-    pub unsafe fn activate(&self, pin: &Pinned<'_>, space: &SpaceTlb, root: PhysAddr) -> Result<(), crate::cpu::WrongMachine> { self.activate_old(pin, space, root); Ok(()) }
+    pub unsafe fn activate(
+        &self,
+        pin: &Pinned<'_>,
+        space: &SpaceTlb,
+        root: PhysAddr,
+    ) -> Result<(), crate::cpu::WrongMachine> {
+        self.activate_old(pin, space, root);
+        Ok(())
+    }
     fn activate_old(&self, pin: &Pinned<'_>, space: &SpaceTlb, root: PhysAddr) {
         let cpu = pin.cpu();
         if !space.loaded.load(Ordering::SeqCst) {
@@ -48,7 +56,10 @@ impl<S: Shootdown> Tlb<S> {
     }
 
     /// This CPU runs something that needs no user space; the root stays loaded.
-    pub fn rest(&self, pin: &Pinned<'_>, space: &SpaceTlb) -> Result<(), crate::cpu::WrongMachine> { self.rest_old(pin, space); Ok(()) }
+    pub fn rest(&self, pin: &Pinned<'_>, space: &SpaceTlb) -> Result<(), crate::cpu::WrongMachine> {
+        self.rest_old(pin, space);
+        Ok(())
+    }
     fn rest_old(&self, pin: &Pinned<'_>, space: &SpaceTlb) {
         let Some(mut loaded) = self.loaded.enter(pin) else { return };
         if loaded.space != Some(space.id()) || loaded.lazy {
@@ -63,7 +74,10 @@ impl<S: Shootdown> Tlb<S> {
 
     /// This CPU switches to another root and forgets the space, or may use what it knows of it when it comes back to it
     /// if it is tagged.
-    pub fn deactivate(&self, pin: &Pinned<'_>, space: &SpaceTlb) -> Result<(), crate::cpu::WrongMachine> { self.deactivate_old(pin, space); Ok(()) }
+    pub fn deactivate(&self, pin: &Pinned<'_>, space: &SpaceTlb) -> Result<(), crate::cpu::WrongMachine> {
+        self.deactivate_old(pin, space);
+        Ok(())
+    }
     fn deactivate_old(&self, pin: &Pinned<'_>, space: &SpaceTlb) {
         if let Some(mut loaded) = self.loaded.enter(pin)
             && loaded.space == Some(space.id())
