@@ -8,9 +8,9 @@ use ptarmigan::cpu::NodeId;
 use ptarmigan::format::X86_64;
 use ptarmigan::frames::{AllocFlags, Dirty, End, Frame, Frames, ORDERS, Request, ZoneClass};
 use ptarmigan::hosted::{CpuSlot, Host, HostMachine, NoTlb};
+use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::Policy;
 use ptarmigan::space::{Access, AreaFlags, Done, Space};
-use ptarmigan::table::Machine;
 
 /// The format of all tables here.
 pub type F = X86_64;
@@ -43,9 +43,11 @@ impl<'h, P: Policy> Family<'h, P> {
         let slots = host.slots();
         let parent = {
             let pin = slots.first().ok_or("the machine has no CPU")?.pin();
-            let mut parent = Space::new(&machine, &pin).map_err(|e| e.to_string())?;
+            let on = machine.on(&pin).map_err(|e| e.to_string())?;
+            let mut parent = Space::new(on).map_err(|e| e.to_string())?;
             let area = VirtRange { start: AREA, end: AREA + u64::from(pages) * SPAN };
-            parent.mmap(&machine, &pin, area, AreaFlags::READ, 0).map_err(|e| e.to_string())?;
+            let mut edit = parent.edit(on).map_err(|e| e.to_string())?;
+            edit.mmap(area, AreaFlags::READ, 0).map_err(|e| e.to_string())?;
             parent
         };
         Ok(Family { machine, slots, parent, pages, free })
@@ -83,17 +85,19 @@ impl<'h, P: Policy> Family<'h, P> {
         mut look: impl FnMut(&P) -> Result<(), String>,
     ) -> Result<(), String> {
         let (m, pin) = (&self.machine, self.slots[fork].pin());
-        let mut child = self.parent.fork(m, &pin).map_err(|e| e.to_string())?;
+        let on = m.on(&pin).map_err(|e| e.to_string())?;
+        let mut child = self.parent.edit(on).map_err(|e| e.to_string())?.fork().map_err(|e| e.to_string())?;
         let mut served = Ok(());
         for page in 0..u64::from(self.pages) {
-            match child.fault(m, &pin, VirtAddr(AREA + page * SPAN), Access::Read) {
+            match child.fault(on, VirtAddr(AREA + page * SPAN), Access::Read) {
                 Ok(Done::Zero) => {}
                 other => served = Err(format!("a first read was served with {other:?}")),
             }
         }
-        let tables = child.tree().tables_below_top() + 1;
+        let tables = child.tree().tables_below_root() + 1;
         let looked = look(m.policy());
-        child.end(m, &self.slots[exit].pin());
+        let pin = self.slots[exit].pin();
+        child.end(m.on(&pin).map_err(|e| e.to_string())?).map_err(|e| e.to_string())?;
         served.and(looked)?;
         if tables != self.tables() {
             return Err(format!("a child had {tables} tables, not {}", self.tables()));
@@ -106,8 +110,10 @@ impl<'h, P: Policy> Family<'h, P> {
         loop {
             let before = self.kept();
             for slot in &self.slots {
-                // SAFETY: 1. the slot is one of the host's, for which the policy was made.
-                unsafe { self.policy().idle(&slot.pin()) };
+                let pin = slot.pin();
+                if let Ok(on) = self.machine.on(&pin) {
+                    on.policy().idle();
+                }
             }
             if self.kept() == before {
                 return;
@@ -127,18 +133,18 @@ impl<'h, P: Policy> Family<'h, P> {
         let mut foreign = 0;
         for slot in &slots {
             let before = free_elsewhere(frames, slot.node());
-            // SAFETY: 1. the slot is one of the host's, for which the policy was made.
-            unsafe { machine.policy().drain(&slot.pin()) };
+            let pin = slot.pin();
+            machine.on(&pin).map_err(|e| e.to_string())?.policy().drain();
             foreign += free_elsewhere(frames, slot.node()) - before;
         }
-        let first = slots.first().ok_or("the machine has no CPU")?;
+        let pin = slots.first().ok_or("the machine has no CPU")?.pin();
+        let on = machine.on(&pin).map_err(|e| e.to_string())?;
         for node in (0..frames.nodes()).map(NodeId) {
             let before = free_elsewhere(frames, node);
-            // SAFETY: 1. the slot is one of the host's, for which the policy was made.
-            unsafe { machine.policy().reclaim(&first.pin(), node, u32::MAX) };
+            on.policy().reclaim(node, u32::MAX);
             foreign += free_elsewhere(frames, node) - before;
         }
-        parent.end(&machine, &first.pin());
+        parent.end(on).map_err(|e| e.to_string())?;
         machine.drain(&slots);
         match machine.frames().counts().free {
             after if after == free => Ok(foreign as usize),

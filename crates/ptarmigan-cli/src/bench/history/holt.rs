@@ -9,11 +9,10 @@ use std::time::Instant;
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::format::{Attr, X86_64};
 use ptarmigan::hosted::{CpuSlot, Host, HostError, HostMachine, NoTlb};
+use ptarmigan::machine::Machine;
 use ptarmigan::page::Level;
 use ptarmigan::quicklist::Policy;
 use ptarmigan::space::{Access, AreaFlags, Done, Space};
-use ptarmigan::table::Machine;
-use ptarmigan::tlb::SpaceId;
 
 use super::host;
 use crate::bar::RoundLine;
@@ -74,7 +73,6 @@ struct LibraryParent<'h, P: Policy> {
     machine: HostMachine<'h, F, P, NoTlb>,
     slots: Vec<CpuSlot>,
     space: Space<F>,
-    next: u32,
 }
 
 impl<'h, P: Policy + 'h> LibraryParent<'h, P> {
@@ -83,34 +81,35 @@ impl<'h, P: Policy + 'h> LibraryParent<'h, P> {
         let slots = host.slots();
         let space = {
             let pin = slots.first().ok_or("the machine has no CPU")?.pin();
-            let mut space = Space::new(&machine, &pin, SpaceId(1)).map_err(|e| e.to_string())?;
+            let on = machine.on(&pin).map_err(|e| e.to_string())?;
+            let mut space = Space::new(on).map_err(|e| e.to_string())?;
             let area = VirtRange { start: AREA, end: AREA + u64::from(PAGES) * 512 * PAGE };
-            space.mmap(&machine, &pin, area, AreaFlags::READ, 0).map_err(|e| e.to_string())?;
+            let mut edit = space.edit(on).map_err(|e| e.to_string())?;
+            edit.mmap(area, AreaFlags::READ, 0).map_err(|e| e.to_string())?;
             space
         };
-        Ok(LibraryParent { name, machine, slots, space, next: 2 })
+        Ok(LibraryParent { name, machine, slots, space })
     }
 
     /// One child: nanoseconds per fault.
     fn child(&mut self, case: Spacing) -> Result<f64, String> {
-        let (m, pin) = (&self.machine, self.slots[0].pin());
-        let id = SpaceId(self.next);
-        self.next += 1;
-        let mut child = self.space.fork(m, &pin, id).map_err(|e| e.to_string())?;
+        let pin = self.slots[0].pin();
+        let on = self.machine.on(&pin).map_err(|e| e.to_string())?;
+        let mut child = self.space.edit(on).map_err(|e| e.to_string())?.fork().map_err(|e| e.to_string())?;
         let mut mapped = 0;
         let start = Instant::now();
         for at in case.pages() {
-            mapped += u32::from(child.fault(m, &pin, at, Access::Read) == Ok(Done::Zero));
+            mapped += u32::from(child.fault(on, at, Access::Read) == Ok(Done::Zero));
         }
         let ns = start.elapsed().as_nanos() as f64 / f64::from(PAGES);
         let zero = self.machine.host().zero_frame();
         let shown = case.pages().all(|at| {
-            child.tree().query(m, at).is_some_and(|(pfn, attr)| {
+            child.tree().query(on, at).is_some_and(|(pfn, attr)| {
                 pfn == zero && attr.has(Attr::READ | Attr::USER) && !attr.has(Attr::WRITE)
             })
         });
-        let tables = child.tree().tables(Level::PTE);
-        child.end(m, &pin);
+        let tables = child.tree().count(Level::PTE);
+        child.end(on).map_err(|e| e.to_string())?;
         if mapped != PAGES || !shown || tables != case.tables {
             return Err(format!("{}: {mapped} faults served, {tables} PTE tables made", self.name));
         }
@@ -132,7 +131,9 @@ impl<'h, P: Policy + 'h> Parent for LibraryParent<'h, P> {
     fn finish(self: Box<Self>) -> Result<(), String> {
         let LibraryParent { name, machine, slots, space, .. } = *self;
         if let Some(slot) = slots.first() {
-            space.end(&machine, &slot.pin());
+            let pin = slot.pin();
+            let on = machine.on(&pin).map_err(|e| e.to_string())?;
+            space.end(on).map_err(|e| e.to_string())?;
         }
         machine.drain(&slots);
         let live = machine.policy().counts().live();

@@ -11,8 +11,8 @@ use ptarmigan::cpu::NodeId;
 use ptarmigan::format::X86_64;
 use ptarmigan::frames::{AllocFlags, Dirty, End, Frame, Frames, Request, Zero, ZoneClass};
 use ptarmigan::hosted::{Host, HostConfig, HostMachine, NoTlb};
+use ptarmigan::machine::Machine;
 use ptarmigan::space::{Access, AreaFlags, Done, Space};
-use ptarmigan::table::Machine;
 use ptarmigan::window::{DirectMap, Window, WindowGuard};
 
 use crate::bar::RoundLine;
@@ -184,6 +184,7 @@ fn faults(
         .map_err(|e| e.to_string())?;
     let slots = host.slots();
     let pin = slots.first().ok_or("no CPU")?.pin();
+    let on = m.on(&pin).map_err(|e| e.to_string())?;
     let area = VirtRange { start: 0x40_0000_0000, end: 0x40_0000_0000 + sizes.pages * PAGE };
     let pages = sizes.pages as usize;
     // More than the caches hold, to drive out what they hold.
@@ -193,21 +194,21 @@ fn faults(
         let turns = if cold { sizes.turns.div_ceil(20) } else { sizes.turns };
         let mut fresh = 0;
         for _ in 0..turns {
-            let mut space = Space::<F>::new(&m, &pin).map_err(|e| e.to_string())?;
-            space.mmap(&m, &pin, area, AreaFlags(3), 0).map_err(|e| e.to_string())?;
+            let mut space = Space::<F>::new(on).map_err(|e| e.to_string())?;
+            let mut edit = space.edit(on).map_err(|e| e.to_string())?;
+            edit.mmap(area, AreaFlags(3), 0).map_err(|e| e.to_string())?;
             if cold {
                 other.iter_mut().step_by(LINE / 8).for_each(|word| *word += 1);
             }
             if ahead {
-                work += time(pages, || while m.clear_ahead(&pin, 16) > 0 {});
+                work += time(pages, || while on.clear_ahead(16) > 0 {});
             }
             ns += time(pages, || {
                 for va in (area.start..area.end).step_by(PAGE as usize) {
-                    fresh +=
-                        usize::from(space.fault(&m, &pin, VirtAddr(va), Access::Write) == Ok(Done::Fresh));
+                    fresh += usize::from(space.fault(on, VirtAddr(va), Access::Write) == Ok(Done::Fresh));
                 }
             });
-            space.end(&m, &pin);
+            space.end(on).map_err(|e| e.to_string())?;
         }
         if fresh != turns * pages {
             return Err(format!("{fresh} of {} faults", turns * pages));

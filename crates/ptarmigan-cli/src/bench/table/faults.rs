@@ -11,6 +11,7 @@ use std::time::Instant;
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::format::X86_64;
 use ptarmigan::hosted::{CpuSlot, Host, HostConfig, HostMachine, NoTlb};
+use ptarmigan::machine::{Machine, On};
 use ptarmigan::quicklist::Quicklists;
 use ptarmigan::space::{Access, AreaFlags, Done, SharedSpace, Space};
 use ptarmigan::table::KernelMap;
@@ -92,9 +93,11 @@ fn exclusive(m: &M<'_>, slot: &CpuSlot, space: &mut Space<F>, pages: &[VirtAddr]
     // Threads that are made while this one is kept would be kept there too.
     let _here = AffinityGuard::on(0).map_err(|e| format!("cannot stay on one CPU: {e}"))?;
     let pin = slot.pin();
-    let (start, end) = touch(pages, |at| space.fault(m, &pin, at, Access::Write) == Ok(Done::Fresh))?;
-    space.munmap(m, &pin, area()).map_err(|e| e.to_string())?;
-    space.mmap(m, &pin, area(), AreaFlags(3), 0).map_err(|e| e.to_string())?;
+    let on = m.on(&pin).map_err(|e| e.to_string())?;
+    let (start, end) = touch(pages, |at| space.fault(on, at, Access::Write) == Ok(Done::Fresh))?;
+    let mut edit = space.edit(on).map_err(|e| e.to_string())?;
+    edit.munmap(area()).map_err(|e| e.to_string())?;
+    edit.mmap(area(), AreaFlags(3), 0).map_err(|e| e.to_string())?;
     Ok((end - start).as_nanos() as f64 / PAGES as f64)
 }
 
@@ -137,25 +140,40 @@ fn threads(
 fn shared(host: &Host<F>, m: &M<'_>, space: &SharedSpace<F>, lists: &[Vec<VirtAddr>]) -> Result<f64, String> {
     let ns = threads(host, lists, |slot, pages| {
         let pin = slot.pin();
-        touch(pages, |at| space.fault(m, &pin, at, Access::Write) == Ok(Done::Fresh))
+        let on = m.on(&pin).map_err(|e| e.to_string())?;
+        touch(pages, |at| space.fault(on, at, Access::Write) == Ok(Done::Fresh))
     })?;
     let slot = host.slot(0).ok_or("a CPU is taken")?;
     let pin = slot.pin();
-    let mut alone = space.lock(m, &pin);
+    let on = m.on(&pin).map_err(|e| e.to_string())?;
+    let mut exclusive = space.lock(on).map_err(|e| e.to_string())?;
+    let mut alone = exclusive.edit();
     alone.munmap(area()).map_err(|e| e.to_string())?;
     alone.mmap(area(), AreaFlags(3), 0).map_err(|e| e.to_string())?;
     Ok(ns)
+}
+
+/// A space with the area.
+fn mapped(on: On<'_, M<'_>>) -> Result<Space<F>, String> {
+    let mut space = Space::<F>::new(on).map_err(|e| e.to_string())?;
+    let made = space.edit(on).map_err(|e| e.to_string())?.mmap(area(), AreaFlags(3), 0);
+    match made {
+        Ok(()) => Ok(space),
+        Err(e) => {
+            space.end(on).map_err(|e| e.to_string())?;
+            Err(e.to_string())
+        }
+    }
 }
 
 /// As many threads as there are lists, each in a space of its own.
 fn apart(host: &Host<F>, m: &M<'_>, lists: &[Vec<VirtAddr>]) -> Result<f64, String> {
     threads(host, lists, |slot, pages| {
         let pin = slot.pin();
-        let mut space = Space::<F>::new(m, &pin).map_err(|e| e.to_string())?;
-        let made = space.mmap(m, &pin, area(), AreaFlags(3), 0).map_err(|e| e.to_string());
-        let times =
-            made.and_then(|()| touch(pages, |at| space.fault(m, &pin, at, Access::Write) == Ok(Done::Fresh)));
-        space.end(m, &pin);
+        let on = m.on(&pin).map_err(|e| e.to_string())?;
+        let mut space = mapped(on)?;
+        let times = touch(pages, |at| space.fault(on, at, Access::Write) == Ok(Done::Fresh));
+        space.end(on).map_err(|e| e.to_string())?;
         times
     })
 }
@@ -177,10 +195,9 @@ pub fn run(rounds: u32) -> Result<BenchReport, String> {
         |case: Split, n: u64| (0..n).map(|t| (case.pages)(t, n).map(at).collect()).collect::<Vec<Vec<_>>>();
     let progress = RoundLine::new(rounds);
     let slot = host.slot(0).ok_or("no CPU")?;
-    let mut own = Space::new(&m, &slot.pin()).map_err(|e| e.to_string())?;
-    own.mmap(&m, &slot.pin(), area(), AreaFlags(3), 0).map_err(|e| e.to_string())?;
-    let mut common = Space::new(&m, &slot.pin()).map_err(|e| e.to_string())?;
-    common.mmap(&m, &slot.pin(), area(), AreaFlags(3), 0).map_err(|e| e.to_string())?;
+    let pin = slot.pin();
+    let on = m.on(&pin).map_err(|e| e.to_string())?;
+    let (mut own, common) = (mapped(on)?, mapped(on)?);
     drop(slot);
     let common = SharedSpace::new(common);
     // The first time, frames come from the zones: not counted.
@@ -205,8 +222,9 @@ pub fn run(rounds: u32) -> Result<BenchReport, String> {
     drop(progress);
     let slots = host.slots();
     let pin = slots.first().ok_or("no CPU")?.pin();
-    own.end(&m, &pin);
-    common.end(&m, &pin);
+    let on = m.on(&pin).map_err(|e| e.to_string())?;
+    own.end(on).map_err(|e| e.to_string())?;
+    common.end(on).map_err(|e| e.to_string())?;
     m.drain(&slots);
     host.audit().map_err(|e| e.to_string())?;
     let notes = CASES

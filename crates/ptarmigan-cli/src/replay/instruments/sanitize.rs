@@ -118,6 +118,7 @@ impl<F: Format> Watch for Watcher<'_, '_, F> {
         let access = match access {
             Access::Read => ptsan::Access::READ,
             Access::Write => ptsan::Access::WRITE,
+            Access::Exec => ptsan::Access::EXEC,
         };
         let mut sanitizer = self.mmu.sanitizer();
         let used = sanitizer.translate(&self.mmu.memory(), cpu, va, access);

@@ -1,9 +1,8 @@
 //! What the recorded calls mean for an address space.
 use super::step::CallError;
 use ptarmigan::addr::{VirtAddr, VirtRange};
-use ptarmigan::cpu::Pinned;
 use ptarmigan::format::Format;
-use ptarmigan::space::{Access, Advice, AreaError, AreaFlags, Exclusive, Space, SpaceMachine};
+use ptarmigan::space::{Access, Advice, AreaFlags, SpaceMachine, SpaceMut};
 use ptarmigan_trace::{AreaKind, Kind, MapFlags, Prot};
 
 /// Binary logarithm of a recorded page's bytes.
@@ -18,69 +17,11 @@ fn permissions(prot: Prot) -> AreaFlags {
     AreaFlags(u16::from(prot.0) & AreaFlags::PERMISSIONS.0)
 }
 
-/// The calls that change a space, whoever else may use it.
-pub trait Calls {
-    /// See [`Space::mmap`].
-    fn mmap(&mut self, range: VirtRange, flags: AreaFlags, object: u32) -> Result<(), AreaError>;
-    /// See [`Space::munmap`].
-    fn munmap(&mut self, range: VirtRange) -> Result<(), AreaError>;
-    /// See [`Space::mprotect`].
-    fn mprotect(&mut self, range: VirtRange, permissions: AreaFlags) -> Result<(), AreaError>;
-    /// See [`Space::brk`].
-    fn brk(&mut self, end: VirtAddr) -> Result<(), AreaError>;
-    /// See [`Space::mremap`].
-    fn mremap(&mut self, from: VirtRange, to: VirtRange, keep: bool) -> Result<(), AreaError>;
-    /// See [`Space::madvise`].
-    fn madvise(&mut self, range: VirtRange, advice: Advice) -> Result<(), AreaError>;
-    /// See [`Space::populate`].
-    fn populate(&mut self, range: VirtRange, access: Access) -> Result<(), AreaError>;
-    /// See [`Space::move_stack`].
-    fn move_stack(&mut self, range: VirtRange, flags: AreaFlags) -> Result<(), AreaError>;
-}
-
-/// A space that nobody else uses.
-pub struct Alone<'a, F: Format, M> {
-    /// The machine.
-    pub m: &'a M,
-    /// The CPU.
-    pub pin: &'a Pinned<'a>,
-    /// The space.
-    pub space: &'a mut Space<F>,
-}
-
-macro_rules! pass_on {
-    ($(fn $name:ident($($arg:ident: $type:ty),*);)*) => {
-        impl<F: Format, M: SpaceMachine> Calls for Alone<'_, F, M> {
-            $(#[inline]
-            fn $name(&mut self $(, $arg: $type)*) -> Result<(), AreaError> {
-                self.space.$name(self.m, self.pin $(, $arg)*)
-            })*
-        }
-
-        impl<F: Format, M: SpaceMachine> Calls for Exclusive<'_, F, M> {
-            $(fn $name(&mut self $(, $arg: $type)*) -> Result<(), AreaError> {
-                Exclusive::$name(self $(, $arg)*)
-            })*
-        }
-    };
-}
-
-pass_on! {
-    fn mmap(range: VirtRange, flags: AreaFlags, object: u32);
-    fn munmap(range: VirtRange);
-    fn mprotect(range: VirtRange, permissions: AreaFlags);
-    fn brk(end: VirtAddr);
-    fn mremap(from: VirtRange, to: VirtRange, keep: bool);
-    fn madvise(range: VirtRange, advice: Advice);
-    fn populate(range: VirtRange, access: Access);
-    fn move_stack(range: VirtRange, flags: AreaFlags);
-}
-
 /// Makes a call that changes areas or tables of one space; others do nothing.
 ///
 /// # Errors
 /// [`CallError`] if there was no memory or the call makes no sense in this space.
-pub fn call(space: &mut impl Calls, kind: Kind) -> Result<(), CallError> {
+pub fn call<F: Format, M: SpaceMachine>(space: &mut SpaceMut<'_, F, M>, kind: Kind) -> Result<(), CallError> {
     match kind {
         Kind::Area { start, pages, prot, kind } => {
             let range = range(start, pages);

@@ -1,5 +1,5 @@
 //! Carries a program out: one worker, its CPUs, and the address spaces that it has in hand.
-use super::calls::{Alone, PAGE, call};
+use super::calls::{PAGE, call};
 use super::idle::clear_ahead;
 use super::outcome::{Outcome, Sample};
 use super::progress::{Cancelled, Progress};
@@ -12,9 +12,7 @@ use ptarmigan::addr::VirtAddr;
 use ptarmigan::cpu::CpuId;
 use ptarmigan::format::Format;
 use ptarmigan::hosted::{CpuSlot, Host};
-use ptarmigan::quicklist::Policy;
 use ptarmigan::space::{Access, Area, AreaFlags, Done, FaultError, Space, SpaceMachine};
-use ptarmigan::tlb::SpaceId;
 use ptarmigan_trace::{FaultFlags, Kind};
 
 /// One worker.
@@ -29,8 +27,6 @@ pub struct Engine<'a, F: Format, M, W> {
     pub trace: &'a Trace,
     /// The spaces.
     pub spaces: WorkerSpaces<'a, F>,
-    /// Name of space number 0; the others follow.
-    pub first_id: u32,
     /// Its number in the crew.
     pub worker: usize,
     /// The number that programs call worker 0.
@@ -136,12 +132,14 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
             self.outcome.skipped += 1;
             return Ok(());
         };
+        let slot = &self.slots[usize::from(slot)];
+        let pin = slot.pin();
+        let on = self.m.on(&pin)?;
         let va = page << PAGE;
         let write = flags.0 & FaultFlags::WRITE != 0
-            || self.trace.access_unknown && is_written(space.areas().find(self.m, va));
-        let access = if write { Access::Write } else { Access::Read };
-        let slot = &self.slots[usize::from(slot)];
-        let result = space.fault(self.m, &slot.pin(), VirtAddr(va), access);
+            || self.trace.access_unknown && is_written(space.areas().find(on, va));
+        let access = access(write, flags);
+        let result = space.fault(on, VirtAddr(va), access);
         self.served(result, slot.cpu(), va, access)
     }
 
@@ -154,10 +152,11 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
         let va = page << PAGE;
         let slot = &self.slots[usize::from(slot)];
         let pin = slot.pin();
+        let on = self.m.on(&pin)?;
         let write = flags.0 & FaultFlags::WRITE != 0
-            || self.trace.access_unknown && is_written(space.lock(self.m, &pin).area(VirtAddr(va)));
-        let access = if write { Access::Write } else { Access::Read };
-        let result = space.fault(self.m, &pin, VirtAddr(va), access);
+            || self.trace.access_unknown && is_written(space.lock(on)?.edit().area(VirtAddr(va)));
+        let access = access(write, flags);
+        let result = space.fault(on, VirtAddr(va), access);
         self.served(result, slot.cpu(), va, access)
     }
 
@@ -183,10 +182,10 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
             Op::Call { rare, space, slot } => self.call(rare, space, slot)?,
             Op::Truth { event, space, slot } => {
                 let own = match self.spaces.get(space)? {
-                    SpaceRef::Own(space) => space.tree().tables_below_top(),
+                    SpaceRef::Own(space) => space.tree().tables_below_root(),
                     SpaceRef::Shared(space) => {
                         let pin = self.slots[usize::from(slot)].pin();
-                        space.lock(self.m, &pin).tree().tables_below_top()
+                        space.lock(self.m.on(&pin)?)?.tree().tables_below_root()
                     }
                     SpaceRef::Nothing => {
                         self.outcome.skipped += 1;
@@ -201,33 +200,33 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
             Op::Enter { space, slot } => {
                 let pin = self.slots[usize::from(slot)].pin();
                 match self.spaces.get(space)? {
-                    SpaceRef::Own(space) => space.activate(self.m, &pin),
-                    SpaceRef::Shared(space) => space.activate(self.m, &pin),
+                    SpaceRef::Own(space) => space.activate(self.m.on(&pin)?)?,
+                    SpaceRef::Shared(space) => space.activate(self.m.on(&pin)?)?,
                     SpaceRef::Nothing => {}
                 }
             }
             Op::Leave { space, slot } => {
                 let pin = self.slots[usize::from(slot)].pin();
                 match self.spaces.get(space)? {
-                    SpaceRef::Own(space) => space.deactivate(self.m, &pin),
-                    SpaceRef::Shared(space) => space.deactivate(self.m, &pin),
+                    SpaceRef::Own(space) => space.deactivate(self.m.on(&pin)?)?,
+                    SpaceRef::Shared(space) => space.deactivate(self.m.on(&pin)?)?,
                     SpaceRef::Nothing => {}
                 }
             }
             Op::Rest { space, slot } => {
                 let pin = self.slots[usize::from(slot)].pin();
                 match self.spaces.get(space)? {
-                    SpaceRef::Own(space) => space.rest(self.m, &pin),
-                    SpaceRef::Shared(space) => space.rest(self.m, &pin),
+                    SpaceRef::Own(space) => space.rest(self.m.on(&pin)?)?,
+                    SpaceRef::Shared(space) => space.rest(self.m.on(&pin)?)?,
                     SpaceRef::Nothing => {}
                 }
             }
             Op::Idle { slot } => {
                 let pin = self.slots[usize::from(slot)].pin();
-                // SAFETY: 1. the slot is one of the host's, for which the policy was made.
-                unsafe { self.m.policy().idle(&pin) };
+                let on = self.m.on(&pin)?;
+                on.idle();
                 if self.idle_zero > 0 {
-                    self.outcome.ahead += clear_ahead(self.m, &pin, self.idle_zero);
+                    self.outcome.ahead += clear_ahead(on, self.idle_zero);
                 }
             }
             Op::Claim { space } => self.spaces.claim(space)?,
@@ -246,27 +245,24 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
         Ok(())
     }
 
-    fn id(&self, space: u32) -> SpaceId {
-        SpaceId(self.first_id + space)
-    }
-
     fn call(&mut self, rare: u32, space: u32, slot: u16) -> Result<(), StepError> {
         let kind = self.trace.rare[rare as usize];
-        let (m, pin) = (self.m, &self.slots[usize::from(slot)].pin());
+        let pin = self.slots[usize::from(slot)].pin();
+        let on = self.m.on(&pin)?;
         match self.spaces.get(space)? {
-            SpaceRef::Own(space) => call(&mut Alone { m, pin, space }, kind)?,
-            SpaceRef::Shared(space) => call(&mut space.lock(m, pin), kind)?,
+            SpaceRef::Own(space) => call(&mut space.edit(on)?, kind)?,
+            SpaceRef::Shared(space) => call(&mut space.lock(on)?.edit(), kind)?,
             SpaceRef::Nothing => self.outcome.skipped += 1,
         }
         Ok(())
     }
 
     fn fork(&mut self, space: u32, child: u32, slot: u16) -> Result<(), StepError> {
-        let id = self.id(child);
         let pin = self.slots[usize::from(slot)].pin();
+        let on = self.m.on(&pin)?;
         let copy = match self.spaces.get(space)? {
-            SpaceRef::Own(space) => space.fork(self.m, &pin, id),
-            SpaceRef::Shared(space) => space.lock(self.m, &pin).fork(id),
+            SpaceRef::Own(space) => space.edit(on)?.fork(),
+            SpaceRef::Shared(space) => space.lock(on)?.edit().fork(),
             SpaceRef::Nothing => {
                 self.outcome.skipped += 1;
                 return Ok(());
@@ -278,10 +274,10 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
 
     fn exec(&mut self, rare: u32, space: u32, next: u32, slot: u16, last: bool) -> Result<(), StepError> {
         let Kind::Exec { stack_end, arg_pages } = self.trace.rare[rare as usize] else { return Ok(()) };
-        let id = self.id(next);
         let pin = self.slots[usize::from(slot)].pin();
+        let on = self.m.on(&pin)?;
         // The new space is there before the old one goes.
-        let made = Space::exec(self.m, &pin, id, VirtAddr(stack_end << PAGE), u64::from(arg_pages));
+        let made = Space::exec(on, VirtAddr(stack_end << PAGE), u64::from(arg_pages));
         self.exit(space, slot, last)?;
         *self.spaces.own(next)? = Some(Box::new(made.map_err(StepError::from)?));
         Ok(())
@@ -292,7 +288,8 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
         if let SpaceRef::Nothing = self.spaces.get(space)? {
             self.outcome.skipped += 1;
         } else if last && let Some(space) = self.spaces.remove(space)? {
-            space.end(self.m, &self.slots[usize::from(slot)].pin());
+            let pin = self.slots[usize::from(slot)].pin();
+            space.end(self.m.on(&pin)?).map_err(|refused| refused.error)?;
         }
         Ok(())
     }
@@ -309,6 +306,16 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
         } else {
             self.outcome.differing.push(Sample { event, task, own, linux, at });
         }
+    }
+}
+
+/// What a recorded fault did with its address.
+#[inline(always)]
+fn access(write: bool, flags: FaultFlags) -> Access {
+    match write {
+        true => Access::Write,
+        false if flags.0 & FaultFlags::EXEC != 0 => Access::Exec,
+        false => Access::Read,
     }
 }
 

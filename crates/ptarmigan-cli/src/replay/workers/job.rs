@@ -12,9 +12,10 @@ use crate::replay::input::schedule::{Program, Schedule};
 use crate::replay::input::trace::Trace;
 use ptarmigan::format::Format;
 use ptarmigan::hosted::{CpuSlot, HostMachine};
+use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::Policy;
 use ptarmigan::space::Space;
-use ptarmigan::tlb::{Mmu, SpaceId};
+use ptarmigan::tlb::Mmu;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Once, OnceLock};
@@ -94,7 +95,8 @@ impl Job<'_> {
         let mut copies = Vec::new();
         for copy in 0..self.copies {
             let slot = host.slot(copy * self.schedule.cpus).ok_or_else(|| Failure::new("a CPU is taken"))?;
-            let first = Space::<F>::new(machine, &slot.pin(), SpaceId(self.first_id(copy)));
+            let pin = slot.pin();
+            let first = Space::<F>::new(machine.on(&pin).context("cannot begin")?);
             let mut spaces = Spaces::new(self.schedule.spaces);
             let what =
                 if self.copies > 1 { "cannot begin copies that share the memory" } else { "cannot begin" };
@@ -120,16 +122,13 @@ impl Job<'_> {
         let Some(slot) = slots.first() else { return Err(Failure::new("all CPUs are taken")) };
         for space in copies.into_iter().flat_map(Spaces::into_left) {
             look(&space);
-            space.end(machine, &slot.pin());
+            let pin = slot.pin();
+            space.end(machine.on(&pin).context("after the replay")?).context("after the replay")?;
         }
         machine.drain(&slots);
         host.audit().context("after the replay")?;
         let (outcomes, watches): (Vec<_>, _) = parts.into_iter().map(|p| (p.outcome, p.watch)).unzip();
         Ok((Outcome::sum(outcomes), elapsed, watches))
-    }
-
-    fn first_id(&self, copy: usize) -> u32 {
-        (copy * self.schedule.spaces) as u32 + 1
     }
 
     /// A worker as messages call it.
@@ -176,7 +175,6 @@ impl Job<'_> {
                         slots,
                         trace: self.trace,
                         spaces: copies[copy].for_worker(),
-                        first_id: self.first_id(copy),
                         worker: number,
                         first_worker: copy * each,
                         crewed: each > 1,

@@ -1,8 +1,9 @@
 //! Why a step of a program fails.
 use super::cells::OutOfOrder;
 use super::progress::Cancelled;
+use ptarmigan::cpu::WrongMachine;
 use ptarmigan::frames::NoFrame;
-use ptarmigan::space::AreaError;
+use ptarmigan::space::{AreaError, LockError};
 
 /// Why a recorded call could not be carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +20,18 @@ impl From<AreaError> for CallError {
             AreaError::NoFrame(e) => CallError::NoFrame(e),
             e => CallError::Refused(e.to_string()),
         }
+    }
+}
+
+impl From<WrongMachine> for CallError {
+    fn from(e: WrongMachine) -> Self {
+        CallError::Refused(e.to_string())
+    }
+}
+
+impl From<LockError> for CallError {
+    fn from(e: LockError) -> Self {
+        CallError::Refused(e.to_string())
     }
 }
 
