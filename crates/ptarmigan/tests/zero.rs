@@ -10,7 +10,6 @@ use ptarmigan::frames::*;
 use ptarmigan::hosted::{Host, HostMachine, NoTlb};
 use ptarmigan::space::{Access, AreaFlags, Done, Space};
 use ptarmigan::table::Machine;
-use ptarmigan::tlb::SpaceId;
 use ptarmigan::window::{DirectMap, Window};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -663,7 +662,7 @@ fn a_fault_maps_a_frame_that_was_cleared_ahead_and_copies_take_others() {
     let pin = slots[0].pin();
     let area = VirtRange { start: 0x40_0000, end: 0x44_0000 };
     for round in 0..3 {
-        let mut space = Space::<X86_64>::new(&m, &pin, SpaceId(2 * round)).unwrap();
+        let mut space = Space::<X86_64>::new(&m, &pin).unwrap();
         space.mmap(&m, &pin, area, AreaFlags(3), 0).unwrap();
         // The first page by a read, which maps the shared zero frame, and a write.
         space.fault(&m, &pin, va(area.start), Access::Read).unwrap();
@@ -680,13 +679,13 @@ fn a_fault_maps_a_frame_that_was_cleared_ahead_and_copies_take_others() {
         }
         // A copy is overwritten whole: it needs no zeros.
         let before = host.data().zero_counts();
-        let mut child = space.fork(&m, &pin, SpaceId(2 * round + 1)).unwrap();
+        let mut child = space.fork(&m, &pin).unwrap();
         child.fault(&m, &pin, va(area.start), Access::Write).unwrap();
         assert_eq!(host.data().zero_counts(), before);
         child.end(&m, &pin);
         space.end(&m, &pin);
         let counts = host.data().zero_counts();
-        assert_eq!((counts.asked, counts.found), (64 * (u64::from(round) + 1), 64 * u64::from(round)));
+        assert_eq!((counts.asked, counts.found), (64 * (round + 1), 64 * round));
         while m.clear_ahead(&pin, 16) > 0 {}
     }
     m.drain(&slots);

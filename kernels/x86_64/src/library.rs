@@ -9,9 +9,9 @@ use ptarmigan::addr::{Pfn, VirtAddr, VirtRange};
 use ptarmigan::cpu::NodeId;
 use ptarmigan::format::{Attr, X86_64};
 use ptarmigan::frames::{AllocFlags, DataFrames};
-use ptarmigan::quicklist::Policy;
+use ptarmigan::quicklist::{Policy, PolicyOn};
 use ptarmigan::table::{Free, Machine as _, Tree, parts};
-use ptarmigan::tlb::{Gather, SpaceId, SpaceTlb};
+use ptarmigan::tlb::{Gather, SpaceTlb};
 
 use crate::boot::{self, Region};
 use crate::machine::{self, Machine};
@@ -125,8 +125,9 @@ pub fn run(region: Region) {
     let flushes = m.tlb().counts();
     say!("{SPACES} spaces, {misses} tables from the allocator, {} page faults", trap::page_faults());
     say!("flushes: {} page, {} range, {} full", flushes.page, flushes.range, flushes.full);
-    m.policy().drain(&pin);
-    m.policy().reclaim(&pin, NodeId(0), u32::MAX);
+    let policy = PolicyOn::new(m.policy(), &pin).expect("the pin is of this machine");
+    policy.drain();
+    policy.reclaim(NodeId(0), u32::MAX);
     m.data().drain(&frames, &pin);
     assert_eq!(m.policy().counts().cached(), 0, "tables are still cached");
     assert_eq!(frames.counts().free, before.free, "frames are missing");
@@ -139,7 +140,7 @@ fn one_space(current: &Current<'_>, number: u32) {
     let pin = m.pin();
     let tree = Tree::<X86_64>::new(m, &pin, AllocFlags::NORMAL);
     let tree = tree.unwrap_or_else(|e| panic!("no top table: {e}"));
-    let space = SpaceTlb::new(SpaceId(number + 1));
+    let space = m.tlb().new_space();
     m.tlb().activate(&pin, &space, tree.root());
     assert_eq!(mmu::current_top(), tree.root().0);
     *current.tree.borrow_mut() = Some(tree);

@@ -15,7 +15,7 @@ const NOTHING: u32 = 0;
 /// let (a, b) = (MachineId::new(), MachineId::new());
 /// assert!(a.matches(a) && !a.matches(b));
 /// ```
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct MachineId(u32);
 
 impl MachineId {
@@ -54,6 +54,23 @@ impl fmt::Debug for MachineId {
         }
     }
 }
+
+/// A call was given something of another machine: a pin, a space, a tree. Nothing has been done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WrongMachine {
+    /// The machine that was called.
+    pub called: MachineId,
+    /// The machine that the argument is of.
+    pub given: MachineId,
+}
+
+impl fmt::Display for WrongMachine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} was given what belongs to {:?}; use it with its own machine", self.called, self.given)
+    }
+}
+
+impl core::error::Error for WrongMachine {}
 
 #[cfg(test)]
 mod tests {

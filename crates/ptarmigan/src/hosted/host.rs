@@ -3,7 +3,7 @@ use super::mapping::Mapping;
 use super::slots::{CpuSlot, Owners};
 use crate::addr::{FRAME_SHIFT, Pfn, PhysAddr};
 use crate::bootmem::{BootMemory, BootMemoryShort};
-use crate::cpu::{CpuId, MAX_CPUS, MachineId, NodeId};
+use crate::cpu::{CpuId, MAX_CPUS, MachineId, NodeId, WrongMachine};
 use crate::format::Format;
 use crate::frames::{
     AllocFlags, DataFrames, Dirty, End, Frame, FrameCounts, Frames, FramesError, MemoryRun, MemorySize,
@@ -13,6 +13,7 @@ use crate::quicklist::{
     CheckConfig, Checked, Historic, ListsConfig, ListsError, Plain, Quicklists, Rules, Source,
 };
 use crate::table::KernelMap;
+use crate::tlb::TlbError;
 use crate::window::DirectMap;
 use std::fmt;
 
@@ -54,6 +55,8 @@ pub enum HostError {
     Frames(FramesError),
     /// The machine is too small for its own needs.
     NoFrame(NoFrame),
+    /// A policy was made for another host.
+    WrongMachine(WrongMachine),
 }
 
 impl fmt::Display for HostError {
@@ -63,6 +66,7 @@ impl fmt::Display for HostError {
             HostError::Boot(e) => e.fmt(f),
             HostError::Frames(e) => e.fmt(f),
             HostError::NoFrame(e) => e.fmt(f),
+            HostError::WrongMachine(e) => e.fmt(f),
         }
     }
 }
@@ -78,6 +82,15 @@ impl From<BootMemoryShort> for HostError {
 impl From<FramesError> for HostError {
     fn from(e: FramesError) -> Self {
         HostError::Frames(e)
+    }
+}
+
+impl From<TlbError> for HostError {
+    fn from(e: TlbError) -> Self {
+        match e {
+            TlbError::Boot(e) => HostError::Boot(e),
+            range => HostError::OutOfRange(range.to_string()),
+        }
     }
 }
 
@@ -198,7 +211,8 @@ impl<F: Format> Host<F> {
         // An empty table stands for the kernel's own: the zero frame.
         let top = F::LAYOUT.top();
         for index in F::USER_TOP..(F::USER_TOP + KERNEL_ENTRIES).min(F::entries(top)) {
-            kernel.set(&frames, index, F::link(top, zero.addr()));
+            // SAFETY: 1. the zero frame is an empty table for as long as the host is there, and no CPU walks it for a user.
+            unsafe { kernel.set(&frames, index, F::link(top, zero.addr())) };
         }
         let owners = Owners::new(machine, cpus);
         Ok(Host { config, arena, frames, data, kernel, zero, backing, expected, owners })

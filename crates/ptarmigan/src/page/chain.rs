@@ -33,7 +33,7 @@ impl FlushProof {
 /// ```compile_fail,E0308
 /// use ptarmigan::{cpu::Pinned, page::Unhooked, quicklist::Policy};
 /// fn skip_the_flush(policy: &impl Policy, pin: &Pinned<'_>, pages: Unhooked) {
-///     policy.flushed(pin, pages) // expected `Flushed`, found `Unhooked`
+///     unsafe { policy.flushed(pin, pages) } // expected `Flushed`, found `Unhooked`
 /// }
 /// ```
 ///
@@ -145,8 +145,11 @@ impl Unhooked {
     /// 1. The caller accepts that TLBs may still know the page. That is the defect which this type exists to
     ///    make impossible; only a model of the historic code may do it.
     #[cfg(feature = "hosted")]
-    pub unsafe fn pop_early(&mut self, frames: &Frames) -> Option<(Level, Clean)> {
-        self.pop(frames).map(|(level, at)| (level, Clean(at)))
+    pub unsafe fn pop_early(&mut self, frames: &Frames) -> Option<Clean> {
+        let (level, at) = self.pop(frames)?;
+        // SAFETY: 1. and 2. the chain owned it, in the state of its level (contracts of `push` and `push_top`). 3. not so: the
+        // caller accepts that.
+        Some(unsafe { Clean::from_raw(at, level) })
     }
 }
 
@@ -160,8 +163,11 @@ pub struct Flushed {
 impl Flushed {
     /// The next table.
     #[inline(always)]
-    pub fn pop(&mut self, frames: &Frames) -> Option<(Level, Clean)> {
-        self.pages.pop(frames).map(|(level, at)| (level, Clean(at)))
+    pub fn pop(&mut self, frames: &Frames) -> Option<Clean> {
+        let (level, at) = self.pages.pop(frames)?;
+        // SAFETY: 1. and 2. the chain owned it, in the state of its level (contracts of `push` and `push_top`). 3. it has been
+        // flushed everywhere (`FlushProof`).
+        Some(unsafe { Clean::from_raw(at, level) })
     }
 
     /// How many are left.

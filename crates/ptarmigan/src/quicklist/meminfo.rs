@@ -98,7 +98,7 @@ impl NodeMemory {
     pub fn new(frames: &Frames, layout: &Layout, node: NodeId, counts: &NodeCounts) -> Self {
         let bytes = |tops: u32, others: u32| {
             u64::from(tops) * layout.table_bytes(layout.top())
-                + u64::from(others) * layout.table_bytes(super::Level::PTE)
+                + u64::from(others) * layout.table_bytes(crate::page::Level::PTE)
         };
         NodeMemory {
             low_total: frames_bytes(frames.node_frames(node)),
@@ -221,17 +221,19 @@ impl<W: Window, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     /// ```
     /// use ptarmigan::{format::X86_64, frames::AllocFlags, hosted::{Host, HostConfig}};
     /// use ptarmigan::page::Level;
-    /// use ptarmigan::quicklist::Policy;
+    /// use ptarmigan::quicklist::{Policy, PolicyOn};
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let host = Host::<X86_64>::new(HostConfig::default())?;
     /// let (lists, cpus) = (host.quicklists()?, host.slots());
-    /// let pages = [(); 5].map(|()| lists.alloc(&cpus[0].pin(), Level::PTE, AllocFlags::NORMAL));
+    /// let pin = cpus[0].pin();
+    /// let here = PolicyOn::new(&lists, &pin).ok_or("the CPU is another host's")?;
+    /// let pages = [(); 5].map(|()| here.alloc(Level::PTE, AllocFlags::NORMAL));
     /// for page in pages.into_iter().skip(2) {
-    ///     lists.unused(&cpus[0].pin(), Level::PTE, page?);
+    ///     here.free_unlinked(page?);
     /// }
     /// let text = lists.meminfo().to_string();
     /// assert!(text.contains("PageTables:            8 kB\n"), "two pages are out");
-    /// # lists.drain(&cpus[0].pin());
+    /// # here.drain();
     /// # Ok(())
     /// # }
     /// ```

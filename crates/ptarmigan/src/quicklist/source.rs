@@ -75,7 +75,7 @@ impl<'m, W: Window, C: Construct> Source<'m, W, C> {
             return Err(NoFrame::new(self.layout.order(level), node, self.frames.node_free(node)));
         }
         // SAFETY: 1. and 3. just taken. 2. cleared, and constructed if it is a top.
-        Ok(unsafe { Clean::from_raw(at) })
+        Ok(unsafe { Clean::from_raw(at, level) })
     }
 
     /// Four new clean pages for `level` at once: neighbours, whose records fill a cache line. So CPUs that are at
@@ -104,13 +104,13 @@ impl<'m, W: Window, C: Construct> Source<'m, W, C> {
             meta.set_lines(1, 0);
             meta.set_live(0);
             // SAFETY: 1. and 3. just taken, each once. 2. cleared, and not for a top.
-            unsafe { Clean::from_raw(pfn.addr()) }
+            unsafe { Clean::from_raw(pfn.addr(), level) }
         }))
     }
 
-    /// Gives a clean page of `level` back to the allocator, known to be zero.
-    pub fn unmake(&self, level: Level, page: Clean) {
-        let at = page.into_raw();
+    /// Gives a clean page back to the allocator, known to be zero.
+    pub fn unmake(&self, page: Clean) {
+        let (level, at) = (page.level(), page.into_raw());
         if level == self.layout.top() {
             self.construct.destruct(self.frames, at);
         }
@@ -131,8 +131,8 @@ impl<'m, W: Window, C: Construct> Source<'m, W, C> {
     }
 
     /// As [`unmake`](Self::unmake), but forgets that the page is zero, as allocators did that knew no zero.
-    pub fn unmake_dirty(&self, level: Level, page: Clean) {
-        let at = page.into_raw();
+    pub fn unmake_dirty(&self, page: Clean) {
+        let (level, at) = (page.level(), page.into_raw());
         if level == self.layout.top() {
             self.construct.destruct(self.frames, at);
         }

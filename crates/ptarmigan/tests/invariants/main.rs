@@ -17,7 +17,7 @@
 mod common;
 mod run;
 use common::world::World;
-use common::{Pages, Rng, Watch, scan, small, watched};
+use common::{At, Pages, Rng, Watch, scan, small, watched};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use ptarmigan::addr::PhysAddr;
@@ -57,7 +57,7 @@ fn nothing_is_anywhere_else(run: &mut Run<'_, Lists<'_>>) {
     }
     let pin = run.slots[0].pin();
     run.nodes().for_each(|node| {
-        run.lists().reclaim(&pin, node, u32::MAX);
+        run.lists().at(&pin).reclaim(node, u32::MAX);
     });
     let used = run.used();
     let distinct: HashSet<PhysAddr> = used.iter().map(|(_, at)| *at).collect();

@@ -3,7 +3,6 @@ use crate::machine::{SHAPE, Shape, World, model, pin};
 use crate::mmu::Lie;
 use ptarmigan::frames::AllocFlags;
 use ptarmigan::table::{Free, Machine, Tree};
-use ptarmigan::tlb::{SpaceId, SpaceTlb};
 use std::sync::Arc;
 
 /// CPU 0 unmaps a page that CPU 1 knows, which meanwhile does what `lazy` says; both use their memory again.
@@ -13,7 +12,7 @@ fn unmap_elsewhere(lie: Lie, free: Free, lazy: bool) {
         let (a, b) = (pin(0), pin(1));
         let mut tree = Tree::new(&*w, &a, AllocFlags::URGENT).unwrap();
         w.map(&a, &mut tree, 0);
-        let space = Arc::new(SpaceTlb::new(SpaceId(1)));
+        let space = Arc::new(w.tlb().new_space());
         let root = tree.root();
         w.tlb().activate(&b, &space, root);
         w.mmu().look(&b, 0);

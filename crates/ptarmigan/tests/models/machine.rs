@@ -10,7 +10,7 @@ use ptarmigan::format::{Attr, Format};
 use ptarmigan::frames::{
     AllocFlags, DataFrames, End, Frame, Frames, MemoryRun, MemorySize, NoFrame, Request, Zero, ZoneClass,
 };
-use ptarmigan::page::{Clean, Flushed, Level, NoConstruct};
+use ptarmigan::page::{Clean, Flushed, Level, NoConstruct, Unhooked};
 use ptarmigan::quicklist::{Policy, PolicyCounts, Source};
 use ptarmigan::space::SpaceMachine;
 use ptarmigan::table::{Free, Machine, Tree, parts};
@@ -90,23 +90,42 @@ impl Pool {
 }
 
 impl Policy for Pool {
-    fn alloc(&self, pin: &Pinned<'_>, _: Level, _: AllocFlags) -> Result<Clean, NoFrame> {
+    fn machine(&self) -> MachineId {
+        self.frames.machine()
+    }
+    fn cpus(&self) -> usize {
+        self.lists.len()
+    }
+    fn takes_unhooked(&self) -> bool {
+        false
+    }
+    unsafe fn alloc(&self, pin: &Pinned<'_>, level: Level, _: AllocFlags) -> Result<Clean, NoFrame> {
         let at = self.lists[pin.cpu().0 as usize].borrow_mut().pop().expect("the pool is large enough");
         self.memory.give(at.pfn(), Owner::Table);
         for i in 0..REAL {
             assert_eq!(self.memory.walk(at.pfn(), i), 0, "a page in the pool is not clean");
         }
         // SAFETY: 1. it was in the pool. 2. as just seen. 3. only flushed and unused pages come here.
-        Ok(unsafe { Clean::from_raw(at) })
+        Ok(unsafe { Clean::from_raw(at, level) })
     }
-    fn unused(&self, pin: &Pinned<'_>, _: Level, page: Clean) {
+    unsafe fn free_unlinked(&self, pin: &Pinned<'_>, page: Clean) {
         self.put(pin, page);
     }
-    fn flushed(&self, pin: &Pinned<'_>, mut pages: Flushed) {
-        while let Some((_, page)) = pages.pop(&self.frames) {
+    unsafe fn flushed(&self, pin: &Pinned<'_>, mut pages: Flushed) {
+        while let Some(page) = pages.pop(&self.frames) {
             self.put(pin, page);
         }
     }
+    unsafe fn unhooked(&self, _: &Pinned<'_>, _: &mut Unhooked) {}
+    unsafe fn gather_end(&self, _: &Pinned<'_>) {}
+    unsafe fn idle(&self, _: &Pinned<'_>) {}
+    unsafe fn end_interval(&self, _: &Pinned<'_>) -> u32 {
+        0
+    }
+    unsafe fn reclaim(&self, _: &Pinned<'_>, _: NodeId, _: u32) -> u32 {
+        0
+    }
+    unsafe fn drain(&self, _: &Pinned<'_>) {}
     fn counts(&self) -> PolicyCounts {
         PolicyCounts::default()
     }

@@ -10,7 +10,7 @@ use crate::cpu::{CpuId, MachineId, NodeId, Pinned};
 use crate::frames::{AllocFlags, Frames, FramesError, MemoryRun, MemorySize, ZoneClass};
 use crate::hosted::mapping::Mapping;
 use crate::page::{Clean, Layout, Level, MAX_LEVELS};
-use crate::quicklist::{ListsConfig, Policy, Quicklists, Source};
+use crate::quicklist::{ListsConfig, Policy, PolicyOn, Quicklists, Source};
 use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -25,10 +25,13 @@ const LOOK: u32 = 16;
 /// Pages given back to the host in one slow path.
 const BOUNDED: u32 = 16;
 
+/// The pool's lists.
+type Lists<S> = Quicklists<'static, Map, Workshop<S>>;
+
 pub(super) struct Core<S: PageState> {
     id: u64,
     machine: MachineId,
-    pub lists: Quicklists<'static, Map, Workshop<S>>,
+    pub lists: Lists<S>,
     link: Arc<Link>,
     /// Slots that no thread has, and how many these are.
     free: Mutex<Vec<u16>>,
@@ -159,6 +162,13 @@ impl<S: PageState> Core<S> {
         usize::from(self.slots) - self.spare.load(Relaxed)
     }
 
+    /// The lists, for the holder of `pin`: every pin in here is one of the core's own seats, for which its lists were made.
+    #[inline(always)]
+    fn lists_on<'a>(&'a self, pin: &'a Pinned<'a>) -> PolicyOn<'a, Lists<S>> {
+        // SAFETY: 1. no pin of another machine gets here: they are made in this file, for the core's seats.
+        unsafe { PolicyOn::new_unchecked(&self.lists, pin) }
+    }
+
     fn nodes(&self) -> impl Iterator<Item = NodeId> + use<S> {
         (0..self.due.len()).map(|n| NodeId(n as u8))
     }
@@ -169,7 +179,7 @@ impl<S: PageState> Core<S> {
         if let Some(seat) = seats::at_hand(self.id) {
             // SAFETY: 1. the seat is the calling thread's. 2. the lists were made for all seats.
             let pin = unsafe { Pinned::assume(self.machine, CpuId(seat.cpu), NodeId(seat.node)) };
-            if let Some(page) = self.lists.top_at_hand(&pin, LEVEL) {
+            if let Some(page) = self.lists_on(&pin).top_at_hand(LEVEL) {
                 return Ok(self.map().page(page.into_raw()).base());
             }
         }
@@ -182,7 +192,7 @@ impl<S: PageState> Core<S> {
         let page = self.seated_do(|pin| {
             self.upkeep(pin);
             // The reserve is for who cannot fail; a pool has no such callers, so all of it is for everybody.
-            self.lists.alloc(pin, LEVEL, AllocFlags::URGENT)
+            self.lists_on(pin).alloc(LEVEL, AllocFlags::URGENT)
         });
         match page {
             Ok(page) => Ok(self.map().page(page.into_raw()).base()),
@@ -209,11 +219,11 @@ impl<S: PageState> Core<S> {
     #[inline(always)]
     pub unsafe fn give(&self, base: NonNull<u8>) {
         // SAFETY: 1. and 2. by the caller. 3. no MMU walks it.
-        let mut page = unsafe { Clean::from_raw(self.map().addr(base)) };
+        let mut page = unsafe { Clean::from_raw(self.map().addr(base), LEVEL) };
         if let Some(seat) = seats::at_hand(self.id) {
             // SAFETY: as in `take`.
             let pin = unsafe { Pinned::assume(self.machine, CpuId(seat.cpu), NodeId(seat.node)) };
-            match self.lists.top_to_hand(&pin, LEVEL, page) {
+            match self.lists_on(&pin).top_to_hand(page) {
                 Ok(()) => return,
                 Err(back) => page = back,
             }
@@ -226,7 +236,7 @@ impl<S: PageState> Core<S> {
     fn give_slow(&self, page: Clean) {
         self.seated_do(|pin| {
             self.upkeep(pin);
-            self.lists.unused(pin, LEVEL, page);
+            self.lists_on(pin).free_unlinked(page);
         });
     }
 
@@ -241,8 +251,8 @@ impl<S: PageState> Core<S> {
         if NodeId(seat.node) != here {
             // The thread has moved to another node: what it holds is of the old one.
             // SAFETY: as in `take`.
-            self.lists
-                .hand_over(&unsafe { Pinned::assume(self.machine, CpuId(seat.cpu), NodeId(seat.node)) });
+            self.lists_on(&unsafe { Pinned::assume(self.machine, CpuId(seat.cpu), NodeId(seat.node)) })
+                .hand_over();
             seats::moved(self.id, here.0);
         }
         // SAFETY: as in `take`; on the thread's list of seats the node is the same from now on.
@@ -303,7 +313,7 @@ impl<S: PageState> Core<S> {
         if want == 0 {
             return 0;
         }
-        let given = self.lists.give_back(pin, node, want);
+        let given = self.lists_on(pin).give_back(node, want);
         // Two threads at once may give back a few more than have decayed; what is gone is not due any more.
         let left = if given < want { 0 } else { due.load(Relaxed).saturating_sub(given) };
         due.store(left, Relaxed);
@@ -314,7 +324,7 @@ impl<S: PageState> Core<S> {
     fn hand_over_common(&self) {
         for node in self.nodes() {
             let _alone = lock(&self.common[usize::from(node.0)]);
-            self.lists.hand_over(&self.common_pin(node));
+            self.lists_on(&self.common_pin(node)).hand_over();
         }
     }
 
@@ -322,8 +332,8 @@ impl<S: PageState> Core<S> {
     pub fn hand_over(&self) {
         if let Some(seat) = seats::find(self.id, &self.link, || None) {
             // SAFETY: as in `take`.
-            self.lists
-                .hand_over(&unsafe { Pinned::assume(self.machine, CpuId(seat.cpu), NodeId(seat.node)) });
+            self.lists_on(&unsafe { Pinned::assume(self.machine, CpuId(seat.cpu), NodeId(seat.node)) })
+                .hand_over();
         }
     }
 
@@ -342,8 +352,8 @@ impl<S: PageState> Core<S> {
     pub fn trim(&self) -> usize {
         self.hand_over_common();
         self.hand_over();
-        let pages: usize =
-            self.seated_do(|pin| self.nodes().map(|n| self.lists.reclaim(pin, n, u32::MAX) as usize).sum());
+        let pages: usize = self
+            .seated_do(|pin| self.nodes().map(|n| self.lists_on(pin).reclaim(n, u32::MAX) as usize).sum());
         pages * self.map().size()
     }
 
@@ -356,10 +366,10 @@ impl<S: PageState> Core<S> {
         let common = self.nodes().map(|n| (self.slots + u16::from(n.0), n));
         for (cpu, node) in pins.chain(common) {
             // SAFETY: 1. `&mut self`: no thread is in the pool or will ever be. 2. the lists were made for all of them.
-            self.lists.drain(&unsafe { Pinned::assume(self.machine, CpuId(cpu), node) });
+            self.lists_on(&unsafe { Pinned::assume(self.machine, CpuId(cpu), node) }).drain();
         }
         for node in self.nodes() {
-            self.lists.reclaim(&self.common_pin(node), node, u32::MAX);
+            self.lists_on(&self.common_pin(node)).reclaim(node, u32::MAX);
         }
     }
 }
@@ -367,7 +377,8 @@ impl<S: PageState> Core<S> {
 impl<S: PageState> Leave for Core<S> {
     fn leave(&self, seat: Seat) {
         // SAFETY: as in `take`: the seat is the calling thread's until it is put on the list below.
-        self.lists.hand_over(&unsafe { Pinned::assume(self.machine, CpuId(seat.cpu), NodeId(seat.node)) });
+        self.lists_on(&unsafe { Pinned::assume(self.machine, CpuId(seat.cpu), NodeId(seat.node)) })
+            .hand_over();
         let mut free = lock(&self.free);
         free.push(seat.cpu);
         self.spare.store(free.len(), Relaxed);
