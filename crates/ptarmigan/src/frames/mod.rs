@@ -17,7 +17,7 @@ mod table;
 mod zone;
 
 pub use buddy::{End, ORDERS};
-pub use data::{DataFrames, TakenData};
+pub use data::{DataError, DataFrame, DataFrames, TakenData};
 pub use demand::ZeroCounts;
 pub use frame::{Dirty, Frame, State, Zero};
 pub use record::{FrameMeta, Use};
@@ -27,7 +27,7 @@ pub use zone::{BadRun, FramesError, MAX_NODES, MemoryRun, MemorySize, Watermarks
 
 use crate::addr::Pfn;
 use crate::bootmem::{BootMemory, BootSlice};
-use crate::cpu::{MachineId, NodeId};
+use crate::cpu::{MachineId, NodeId, Refused, WrongMachine};
 use crate::sync::SpinLock;
 use buddy::Buddy;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -214,9 +214,9 @@ impl Frames {
                 // 2. all its frames are known to be zero by the buddy's count (`Dirty` promises nothing).
                 return Ok(unsafe {
                     if block.zero == 1 << request.order {
-                        Taken::Zero(Frame::from_raw(block.pfn, request.order))
+                        Taken::Zero(Frame::from_raw(self.machine, block.pfn, request.order))
                     } else {
-                        Taken::Dirty(Frame::from_raw(block.pfn, request.order))
+                        Taken::Dirty(Frame::from_raw(self.machine, block.pfn, request.order))
                     }
                 });
             }
@@ -224,8 +224,23 @@ impl Frames {
         Err(NoFrame::new(request.order, request.node, self.node_free(request.node)))
     }
 
-    /// Takes frames back, with what is known of their content.
+    /// Takes frames back, with what is known of their content. Frames of another machine are lost, which the counts of that
+    /// machine show; debug builds panic. [`try_give`](Self::try_give) gives such frames back.
     pub fn give<S: State>(&self, frame: Frame<S>) {
+        let result = self.try_give(frame);
+        debug_assert!(result.is_ok(), "{:?}", result.err());
+    }
+
+    /// Takes frames back, with what is known of their content.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`], with the frames, if they are of another machine.
+    pub fn try_give<S: State>(&self, frame: Frame<S>) -> Result<(), Refused<Frame<S>>> {
+        if !self.machine.matches(frame.machine()) {
+            let error = WrongMachine { called: self.machine, given: frame.machine() };
+            return Err(Refused { value: frame, error });
+        }
         let order = frame.order();
         let pfn = frame.into_raw();
         // A frame is only ever made from a zone of this allocator.
@@ -234,6 +249,7 @@ impl Frames {
             buddy.give(&self.table, pfn, order, S::ZERO);
             self.note(zone, &buddy);
         }
+        Ok(())
     }
 
     /// Takes single frames back, content unknown, with one turn of each zone's lock for a run of frames of it.

@@ -9,7 +9,7 @@ use super::buddy::Block;
 use super::demand::{Demand, ZeroCounts};
 use super::{Dirty, Frame, Frames, Zero, Zone};
 use crate::cpu::NodeId;
-use crate::window::Window;
+use crate::window::OpenWindow;
 
 /// Frames cleared between two turns of a zone's lock, at most: 2^4, some 10 µs. As many are out of a zone's lists for
 /// each CPU that clears.
@@ -52,12 +52,17 @@ impl Frames {
     /// caches without any lock, and given back, where they merge with their neighbours; so other CPUs take and give, or
     /// clear ahead too, meanwhile, and each CPU that clears keeps no more than a piece from them. The last free block
     /// of the largest size is not touched. A caller with many idle moments of unknown length passes a small budget each time.
-    pub fn refill_zero<W: Window>(&self, node: NodeId, budget: u32, window: &W) -> u32 {
+    ///
+    /// # Safety
+    ///
+    /// 1. The window reaches these frames.
+    pub unsafe fn refill_zero<W: OpenWindow>(&self, node: NodeId, budget: u32, window: &W) -> u32 {
         let mut made = 0;
         for zone in self.zones.iter().filter(|zone| zone.run.node == node) {
             while let Some(piece) = self.take_piece(zone, budget - made) {
                 made += 1 << piece.order();
-                self.give_piece(zone, piece.clear_nontemporal(window));
+                // SAFETY: 1. passed on.
+                self.give_piece(zone, unsafe { piece.clear_nontemporal(window) });
             }
         }
         made
@@ -82,7 +87,7 @@ impl Frames {
         buddy.tally.demand.cleared(1 << order);
         self.note(zone, &buddy);
         // SAFETY: 1. the block came off the zone's lists just now. 2. `Dirty` promises nothing.
-        Some(unsafe { Frame::from_raw(pfn, order) })
+        Some(unsafe { Frame::from_raw(self.machine, pfn, order) })
     }
 
     fn give_piece(&self, zone: &Zone, piece: Frame<Zero>) {

@@ -10,6 +10,11 @@ const LOCKED: u8 = 1 << 7;
 /// The bit of `order` that says that entries have been added without being counted in `live`.
 const UNCOUNTED: u8 = 1 << 6;
 
+/// References from which on a count sticks.
+const MANY: u32 = 1 << 31;
+/// Where it sticks: as far from both ends as changes under way may take it.
+const STUCK: u32 = 3 << 30;
+
 /// What a frame is being used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -172,24 +177,31 @@ impl FrameMeta {
         self.link.store(n, Relaxed);
     }
 
-    /// One more reference, made by a holder of one. A sole holder is alone with the count.
+    /// Counts one more reference, made by a holder of one. A sole holder is alone with the count.
+    ///
+    /// A count that comes near its end sticks there, and the frame is never given back: so no number of references that
+    /// are forgotten frees a frame in use.
     #[inline(always)]
     pub(crate) fn add_reference(&self) {
         if self.link.load(Relaxed) == 1 {
             self.link.store(2, Relaxed);
-        } else {
-            self.link.fetch_add(1, Relaxed);
+        } else if self.link.fetch_add(1, Relaxed) >= MANY {
+            self.link.store(STUCK, Relaxed);
         }
     }
 
-    /// One reference less; true if it was the last. What other holders did with the frame came before.
+    /// Counts one reference less; true if it was the last. What other holders did with the frame came before.
     #[inline(always)]
     pub(crate) fn drop_reference(&self) -> bool {
         if self.link.load(Acquire) == 1 {
             self.link.store(0, Relaxed);
             return true;
         }
-        self.link.fetch_sub(1, AcqRel) == 1
+        let before = self.link.fetch_sub(1, AcqRel);
+        if before > MANY {
+            self.link.store(STUCK, Relaxed);
+        }
+        before == 1
     }
 
     /// Whether the caller, who holds a reference, holds the only one.
@@ -255,5 +267,40 @@ impl FrameMeta {
     #[inline(always)]
     pub(crate) fn set_prev(&self, to: Pfn) {
         self.set_lines(1, to.0);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_of_references_that_comes_near_its_end_sticks_and_frees_nothing() {
+        let record = FrameMeta::default();
+        record.set_count(MANY - 1);
+        record.add_reference();
+        assert!(!record.drop_reference(), "it still counts");
+        assert_eq!(record.count(), MANY - 1);
+        for _ in 0..3 {
+            record.add_reference();
+        }
+        for _ in 0..5 {
+            assert!(!record.drop_reference());
+            assert_eq!(record.count(), STUCK);
+            record.add_reference();
+            assert_eq!(record.count(), STUCK);
+        }
+    }
+
+    #[test]
+    fn the_claim_of_a_data_frame_leaves_its_order_alone() {
+        let record = FrameMeta::default();
+        for order in 0..=10 {
+            record.set_order(order);
+            assert!(record.try_claim() && !record.try_claim());
+            assert_eq!(record.order(), order);
+            record.unclaim();
+            assert_eq!(record.order(), order);
+        }
     }
 }

@@ -2,7 +2,7 @@
 use super::{Dirty, End, Frame, Zero, ZoneClass};
 use crate::addr::Pfn;
 use crate::cpu::NodeId;
-use crate::window::Window;
+use crate::window::OpenWindow;
 use core::fmt;
 
 /// How hard to try.
@@ -66,11 +66,16 @@ impl Taken {
         }
     }
 
-    /// The frame, cleared if it has to be.
-    pub fn zeroed<W: Window>(self, window: &W) -> Frame<Zero> {
+    /// Returns the frame, cleared if it has to be.
+    ///
+    /// # Safety
+    ///
+    /// 1. The window reaches the memory of the frame's machine, and this frame.
+    pub unsafe fn zeroed<W: OpenWindow>(self, window: &W) -> Frame<Zero> {
         match self {
             Taken::Zero(f) => f,
-            Taken::Dirty(f) => f.clear(window),
+            // SAFETY: 1. passed on.
+            Taken::Dirty(f) => unsafe { f.clear(window) },
         }
     }
 }

@@ -136,6 +136,7 @@ pub struct Host<F: Format> {
     arena: Mapping,
     frames: Frames,
     data: DataFrames,
+    window: DirectMap,
     kernel: KernelMap<F, DirectMap>,
     zero: Pfn,
     backing: Pfn,
@@ -195,8 +196,7 @@ impl<F: Format> Host<F> {
         let frames = unsafe { Frames::new(&mut boot, machine, &runs)? };
         let data = DataFrames::new(&mut boot, &frames, cpus)?;
         let expected = frames.counts().total;
-        // SAFETY: 1. the arena maps every frame from 0 to `total`, and the host owns it. 2. nobody else has its address.
-        let window = unsafe { DirectMap::new(arena.base().as_ptr()) };
+        let window = direct_map(&arena)?;
         let request = Request {
             node: NodeId(0),
             order: 0,
@@ -205,9 +205,12 @@ impl<F: Format> Host<F> {
             end: End::Low,
             flags: AllocFlags::NORMAL,
         };
-        let kernel = KernelMap::new(&frames, window, request)?;
-        let zero = frames.take(request)?.zeroed(&window).into_raw();
-        let backing = frames.take(request)?.zeroed(&window).into_raw();
+        // SAFETY: 1. the window reaches the whole arena, in which all frames lie.
+        let kernel = unsafe { KernelMap::new(&frames, window, request)? };
+        // SAFETY: 1. as above.
+        let zero = unsafe { frames.take(request)?.zeroed(&window) }.into_raw();
+        // SAFETY: 1. as above.
+        let backing = unsafe { frames.take(request)?.zeroed(&window) }.into_raw();
         // An empty table stands for the kernel's own: the zero frame.
         let top = F::LAYOUT.top();
         for index in F::USER_TOP..(F::USER_TOP + KERNEL_ENTRIES).min(F::entries(top)) {
@@ -215,7 +218,7 @@ impl<F: Format> Host<F> {
             unsafe { kernel.set(&frames, index, F::link(top, zero.addr())) };
         }
         let owners = Owners::new(machine, cpus);
-        Ok(Host { config, arena, frames, data, kernel, zero, backing, expected, owners })
+        Ok(Host { config, arena, frames, data, window, kernel, zero, backing, expected, owners })
     }
 
     /// Returns its identity, which the pins of its CPUs carry.
@@ -257,10 +260,9 @@ impl<F: Format> Host<F> {
         self.backing
     }
 
-    /// The direct map.
+    /// Returns the direct map. It reaches the memory as long as the host is there; what it leads to is a raw pointer.
     pub fn window(&self) -> DirectMap {
-        // SAFETY: as in `new`; the map is used through borrows of the host only, or by parts that borrow it.
-        unsafe { DirectMap::new(self.arena.base().as_ptr()) }
+        self.window
     }
 
     /// Reads a word of physical memory as an MMU would; `None` outside of it.
@@ -312,7 +314,8 @@ impl<F: Format> Host<F> {
 
     /// Where policies get their pages.
     pub fn source(&self) -> Source<'_, DirectMap, &KernelMap<F, DirectMap>> {
-        Source::new(&self.frames, self.window(), &self.kernel, F::LAYOUT)
+        // SAFETY: 1. the window reaches the whole arena, in which all frames lie, and the source borrows the host.
+        unsafe { Source::new(&self.frames, self.window(), &self.kernel, F::LAYOUT) }
     }
 
     /// The policy without caching.
@@ -423,6 +426,14 @@ impl<F: Format> Host<F> {
 
 const ORDER: core::sync::atomic::Ordering = core::sync::atomic::Ordering::Acquire;
 
+/// The direct map of an arena.
+fn direct_map(arena: &Mapping) -> Result<DirectMap, HostError> {
+    // SAFETY: 1. the arena maps every frame below its length. It is the host's, and pointers into it are used by code that
+    // borrows the host. 2. nothing else has its address.
+    let map = unsafe { DirectMap::new(arena.base().as_ptr(), arena.len() as u64) };
+    map.map_err(|e| HostError::Host(e.to_string()))
+}
+
 fn boot_memory(bytes: usize) -> Result<BootMemory, HostError> {
     Mapping::boot_memory(bytes).map_err(|e| HostError::Host(format!("the host gave no memory: {e}")))
 }
@@ -431,7 +442,7 @@ impl<F: Format> Drop for Host<F> {
     fn drop(&mut self) {
         for pfn in [self.zero, self.backing] {
             // SAFETY: 1. `new` took it, order 0; nothing that borrows the host is left. 2. `Dirty` promises nothing.
-            self.frames.give(unsafe { Frame::<Dirty>::from_raw(pfn, 0) });
+            self.frames.give(unsafe { Frame::<Dirty>::from_raw(self.frames.machine(), pfn, 0) });
         }
     }
 }

@@ -37,6 +37,10 @@ impl Mapping {
         Ok(unsafe { BootMemory::kept_by(Arc::new(mapping), base, len) })
     }
 
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
     pub fn base(&self) -> NonNull<u8> {
         self.base
     }

@@ -7,12 +7,15 @@
 //!
 //! Frames of a list are of unknown content. Beside it each CPU has a short stack of frames that are known to be zero
 //! (`data/zero.rs`), within the same bound.
+mod frame;
 mod zero;
 
-use super::{AllocFlags, End, Frames, NoFrame, Request, Taken, Use, ZoneClass};
+pub use frame::{DataError, DataFrame};
+
+use super::{AllocFlags, Dirty, End, Frame, Frames, NoFrame, Request, Taken, Use, ZoneClass};
 use crate::addr::Pfn;
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
-use crate::cpu::{NodeId, PerCpu, Pinned};
+use crate::cpu::{MachineId, NodeId, PerCpu, Pinned, Refused, WrongMachine};
 use crate::sync::SpinLock;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use zero::{Zeros, ZerosShown};
@@ -135,7 +138,7 @@ fn chain(frames: &Frames, head: Pfn) -> impl Iterator<Item = Pfn> + '_ {
     })
 }
 
-/// A data frame with one reference.
+/// A data frame with one reference, as a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a dropped frame is lost: give it back"]
 pub struct TakenData {
@@ -181,35 +184,169 @@ impl DataFrames {
         Ok(DataFrames { lists, batches, kept, high, most, order })
     }
 
-    /// Boot memory for `cpus` CPUs and `nodes` nodes.
+    /// Returns the bytes of boot memory that `cpus` CPUs on `nodes` nodes take.
     pub const fn bytes(cpus: usize, nodes: usize) -> usize {
         PerCpu::<List, ZerosShown>::bytes(cpus)
             + BootMemory::bytes::<Batches>(cpus)
             + BootMemory::bytes::<Kept>(nodes)
     }
 
-    /// A frame with one reference, content unknown.
+    /// Returns the machine whose frames these are.
+    #[inline(always)]
+    pub fn machine(&self) -> MachineId {
+        self.lists.machine()
+    }
+
+    fn check(&self, frames: &Frames, pin: &Pinned<'_>) -> Result<(), WrongMachine> {
+        self.check_machine(frames.machine())?;
+        pin.check(self.machine())
+    }
+
+    fn check_machine(&self, given: MachineId) -> Result<(), WrongMachine> {
+        let called = self.machine();
+        if called.matches(given) { Ok(()) } else { Err(WrongMachine { called, given }) }
+    }
+
+    /// Takes a single frame, content unknown.
+    ///
+    /// # Errors
+    ///
+    /// [`DataError`]; nothing has changed then.
+    pub fn take(&self, frames: &Frames, pin: &Pinned<'_>, flags: AllocFlags) -> Result<DataFrame, DataError> {
+        self.check(frames, pin)?;
+        // SAFETY: 1. just checked.
+        let pfn = unsafe { self.take_raw(frames, pin, flags)? };
+        // SAFETY: 1. the reference has just been made.
+        Ok(unsafe { DataFrame::from_raw(self.machine(), pfn) })
+    }
+
+    /// Takes a block of 2^`order` frames, content unknown; the references count for the block.
+    ///
+    /// # Errors
+    ///
+    /// [`DataError`]; nothing has changed then.
+    pub fn take_block(
+        &self,
+        frames: &Frames,
+        pin: &Pinned<'_>,
+        order: u8,
+        flags: AllocFlags,
+    ) -> Result<DataFrame, DataError> {
+        if order == 0 {
+            return self.take(frames, pin, flags);
+        }
+        self.check(frames, pin)?;
+        if usize::from(order) >= super::ORDERS {
+            return Err(NoFrame::new(order, pin.node(), frames.node_free(pin.node())).into());
+        }
+        let pfn = frames.take(Self::request(pin, order, false, flags))?.dirty().into_raw();
+        Self::begin(frames, pfn, order);
+        // SAFETY: 1. the reference has just been made.
+        Ok(unsafe { DataFrame::from_raw(self.machine(), pfn) })
+    }
+
+    /// Makes one more reference to a frame.
+    ///
+    /// # Errors
+    ///
+    /// [`WrongMachine`] if it is not of `frames`.
+    pub fn share(frames: &Frames, frame: &DataFrame) -> Result<DataFrame, WrongMachine> {
+        Self::check_frame(frames, frame)?;
+        // SAFETY: 1. the frame is of `frames`, and a reference is borrowed.
+        unsafe { Self::share_raw(frames, frame.pfn()) };
+        // SAFETY: 1. the reference has just been made.
+        Ok(unsafe { DataFrame::from_raw(frame.machine(), frame.pfn()) })
+    }
+
+    /// Returns whether this is the only reference to the frame.
+    ///
+    /// # Errors
+    ///
+    /// [`WrongMachine`] if it is not of `frames`.
+    pub fn is_sole(frames: &Frames, frame: &DataFrame) -> Result<bool, WrongMachine> {
+        Self::check_frame(frames, frame)?;
+        // SAFETY: 1. the frame is of `frames`, and a reference is borrowed.
+        Ok(unsafe { Self::is_sole_raw(frames, frame.pfn()) })
+    }
+
+    /// Returns the binary logarithm of the number of frames.
+    ///
+    /// # Errors
+    ///
+    /// [`WrongMachine`] if they are not of `frames`.
+    pub fn order_of(frames: &Frames, frame: &DataFrame) -> Result<u8, WrongMachine> {
+        Self::check_frame(frames, frame)?;
+        Ok(frames.meta(frame.pfn()).order())
+    }
+
+    /// Takes a reference back; the frame goes with the last one. True if this was the last.
+    ///
+    /// The caller has seen to it that no TLB reaches the frame through a mapping that this reference stood for.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`], with the reference, if it, the frames or the pin are of another machine.
+    pub fn release(
+        &self,
+        frames: &Frames,
+        pin: &Pinned<'_>,
+        frame: DataFrame,
+    ) -> Result<bool, Refused<DataFrame>> {
+        let checked = self.check(frames, pin).and_then(|()| self.check_machine(frame.machine()));
+        if let Err(error) = checked {
+            return Err(Refused { value: frame, error });
+        }
+        let pfn = frame.into_raw();
+        // SAFETY: 1. just checked. 2. the reference was the caller's, and is consumed.
+        let last = unsafe { Self::release_raw(frames, pfn) };
+        if last {
+            // SAFETY: 1. just checked. 2. that was its last reference.
+            unsafe { self.give_raw(frames, pin, pfn) };
+        }
+        Ok(last)
+    }
+
+    fn check_frame(frames: &Frames, frame: &DataFrame) -> Result<(), WrongMachine> {
+        let (called, given) = (frames.machine(), frame.machine());
+        if called.matches(given) { Ok(()) } else { Err(WrongMachine { called, given }) }
+    }
+
+    /// A block becomes data, with one reference that no gather has claimed.
+    #[inline(always)]
+    fn begin(frames: &Frames, pfn: Pfn, order: u8) {
+        let record = frames.meta(pfn);
+        record.set_usage(Use::Data);
+        record.set_order(order);
+        record.set_count(1);
+    }
+
+    fn request(pin: &Pinned<'_>, order: u8, zero: bool, flags: AllocFlags) -> Request {
+        Request { node: pin.node(), order, zero, class: ZoneClass::High, end: End::High, flags }
+    }
+
+    /// Takes a single frame with one reference as a number, content unknown.
     ///
     /// # Errors
     ///
     /// [`NoFrame`]; nothing has changed then.
+    ///
+    /// # Safety
+    ///
+    /// 1. `frames` and `pin` are of the machine that this was made for.
     #[inline]
-    pub fn take(&self, frames: &Frames, pin: &Pinned<'_>, flags: AllocFlags) -> Result<Pfn, NoFrame> {
-        let pfn = self.pop(frames, pin, flags)?;
-        let meta = frames.meta(pfn);
-        meta.set_usage(Use::Data);
-        meta.set_count(1);
+    pub unsafe fn take_raw(
+        &self,
+        frames: &Frames,
+        pin: &Pinned<'_>,
+        flags: AllocFlags,
+    ) -> Result<Pfn, NoFrame> {
+        // SAFETY: 1. passed on.
+        let pfn = match unsafe { self.lists.enter_unchecked(pin) }.and_then(|mut list| list.pop()) {
+            Some(pfn) => pfn,
+            None => self.refill(frames, pin, flags, false)?.pfn,
+        };
+        Self::begin(frames, pfn, 0);
         Ok(pfn)
-    }
-
-    #[inline]
-    fn pop(&self, frames: &Frames, pin: &Pinned<'_>, flags: AllocFlags) -> Result<Pfn, NoFrame> {
-        if let Some(mut list) = self.lists.enter(pin)
-            && let Some(pfn) = list.pop()
-        {
-            return Ok(pfn);
-        }
-        self.refill(frames, pin, flags, false).map(|taken| taken.pfn)
     }
 
     /// A frame from behind the list, which is filled up on the way; `want_zero` says that a zero one is better.
@@ -221,14 +358,7 @@ impl DataFrames {
         flags: AllocFlags,
         want_zero: bool,
     ) -> Result<TakenData, NoFrame> {
-        let request = |order| Request {
-            node: pin.node(),
-            order,
-            zero: want_zero,
-            class: ZoneClass::High,
-            end: End::High,
-            flags,
-        };
+        let request = |order| Self::request(pin, order, want_zero, flags);
         let node = pin.node();
         let take_in = |head: Option<Pfn>| {
             let head = head?;
@@ -321,39 +451,64 @@ impl DataFrames {
         self.batches.iter().find_map(|batches| self.take_batch(frames, batches, node))
     }
 
-    /// One more reference to a data frame.
+    /// Makes one more reference to a data frame.
+    ///
+    /// # Safety
+    ///
+    /// 1. `pfn` is a data frame of `frames`, and a reference to it stays as long as the call lasts.
     #[inline(always)]
-    pub fn share(frames: &Frames, pfn: Pfn) {
-        let meta = frames.meta(pfn);
-        debug_assert_eq!(meta.usage(), Use::Data);
-        meta.add_reference();
+    pub unsafe fn share_raw(frames: &Frames, pfn: Pfn) {
+        let record = frames.meta(pfn);
+        debug_assert_eq!(record.usage(), Use::Data);
+        record.add_reference();
     }
 
-    /// Whether exactly one reference is left.
+    /// Returns whether exactly one reference is left.
+    ///
+    /// # Safety
+    ///
+    /// 1. `pfn` is a data frame of `frames`. The answer counts only if the caller owns a reference to it.
     #[inline(always)]
-    pub fn is_sole(frames: &Frames, pfn: Pfn) -> bool {
+    pub unsafe fn is_sole_raw(frames: &Frames, pfn: Pfn) -> bool {
         frames.meta(pfn).is_sole_reference()
     }
 
-    /// Takes a reference away; true if it was the last, and the frame is now the caller's to [`give`](Self::give)
+    /// Takes a reference away; true if it was the last, and the frame is now the caller's to [`give`](Self::give_raw)
     /// back once no TLB can reach it any more.
+    ///
+    /// # Safety
+    ///
+    /// 1. `pfn` is a data frame of `frames`.
+    /// 2. The caller owns a reference to it, and gives it away.
     #[inline(always)]
-    pub fn release(frames: &Frames, pfn: Pfn) -> bool {
-        let meta = frames.meta(pfn);
-        debug_assert_eq!(meta.usage(), Use::Data);
-        meta.drop_reference()
+    pub unsafe fn release_raw(frames: &Frames, pfn: Pfn) -> bool {
+        let record = frames.meta(pfn);
+        debug_assert_eq!(record.usage(), Use::Data);
+        record.drop_reference()
     }
 
-    /// Takes a frame back that nobody refers to any more.
+    /// Takes a frame back that has no references any more.
+    ///
+    /// # Safety
+    ///
+    /// 1. `frames` and `pin` are of the machine that this was made for.
+    /// 2. `pfn` is a data frame of it whose last reference is gone; the caller alone knows of it, and no TLB reaches it.
     #[inline]
-    pub fn give(&self, frames: &Frames, pin: &Pinned<'_>, pfn: Pfn) {
-        debug_assert_eq!(frames.meta(pfn).usage(), Use::Data);
-        frames.meta(pfn).set_usage(Use::Taken);
+    pub unsafe fn give_raw(&self, frames: &Frames, pin: &Pinned<'_>, pfn: Pfn) {
+        let record = frames.meta(pfn);
+        debug_assert_eq!(record.usage(), Use::Data);
+        record.set_usage(Use::Taken);
+        if record.order() > 0 {
+            // SAFETY: 1. a block of that order was taken, and its last reference is gone (2.). 2. `Dirty` promises nothing.
+            frames.give(unsafe { Frame::<Dirty>::from_raw(frames.machine(), pfn, record.order()) });
+            return;
+        }
         if frames.nodes() > 1 && frames.node_of(pfn) != pin.node() {
             frames.give_all([pfn].into_iter());
             return;
         }
-        if let Some(mut list) = self.lists.enter(pin) {
+        // SAFETY: 1. passed on.
+        if let Some(mut list) = unsafe { self.lists.enter_unchecked(pin) } {
             if list.n >= list.limit {
                 self.overflow(frames, pin, &mut list);
             }
@@ -391,8 +546,12 @@ impl DataFrames {
         }
     }
 
-    /// Gives all frames of the calling CPU's list, and all batches of all CPUs, back to the zones; how many.
+    /// Gives all frames of the calling CPU's list, and all batches of all CPUs, back to the zones; returns how many. Frames or a
+    /// pin of another machine change nothing.
     pub fn drain(&self, frames: &Frames, pin: &Pinned<'_>) -> usize {
+        if self.check(frames, pin).is_err() {
+            return 0;
+        }
         let mut drained = 0;
         let mut count = |pfn: Pfn| {
             drained += 1;

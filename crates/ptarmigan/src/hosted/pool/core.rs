@@ -117,7 +117,8 @@ impl<S: PageState> Core<S> {
             destructed: AtomicUsize::new(0),
             returned: AtomicUsize::new(0),
         };
-        let source = Source::new(frames, map, workshop, LAYOUT);
+        // SAFETY: 1. each frame is a page of the arena.
+        let source = unsafe { Source::new(frames, map, workshop, LAYOUT) };
         let lists =
             Quicklists::new(&mut memory, sizes, source).map_err(|e| PoolError::Host(e.to_string()))?;
         let nanos = |d: Duration| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX);

@@ -18,7 +18,7 @@ use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::CpuId;
 use crate::frames::{Frames, MemorySize};
 use crate::page::{Clean, Construct, Level};
-use crate::window::{Window, WindowGuard};
+use crate::window::{OpenWindow, WindowGuard};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use sample::Sample;
 
@@ -44,16 +44,16 @@ impl<W, C> Copy for Site<'_, '_, W, C> {}
 /// Who looks on at what becomes of pages. All functions are called on the path that they are about.
 pub trait Check: Sync {
     /// A page has come from the allocator; it rests, or is handed out.
-    fn made<W: Window, C: Construct>(&self, site: &Site<'_, '_, W, C>, page: &Clean, rests: bool);
+    fn made<W: OpenWindow, C: Construct>(&self, site: &Site<'_, '_, W, C>, page: &Clean, rests: bool);
 
     /// A page is given back; false if it must not be taken.
-    fn given<W: Window, C: Construct>(&self, site: &Site<'_, '_, W, C>, page: &Clean) -> bool;
+    fn given<W: OpenWindow, C: Construct>(&self, site: &Site<'_, '_, W, C>, page: &Clean) -> bool;
 
     /// A page that rested is to be handed out; false if it must not be.
-    fn taken<W: Window, C: Construct>(&self, site: &Site<'_, '_, W, C>, page: &Clean) -> bool;
+    fn taken<W: OpenWindow, C: Construct>(&self, site: &Site<'_, '_, W, C>, page: &Clean) -> bool;
 
     /// A page that rested goes back to the allocator, where it has to arrive zero, or constructed.
-    fn leaves<W: Window, C: Construct>(&self, site: &Site<'_, '_, W, C>, page: &Clean);
+    fn leaves<W: OpenWindow, C: Construct>(&self, site: &Site<'_, '_, W, C>, page: &Clean);
 }
 
 /// Nobody looks on, and it costs nothing.
@@ -62,17 +62,17 @@ pub struct Unchecked;
 
 impl Check for Unchecked {
     #[inline(always)]
-    fn made<W: Window, C: Construct>(&self, _: &Site<'_, '_, W, C>, _: &Clean, _: bool) {}
+    fn made<W: OpenWindow, C: Construct>(&self, _: &Site<'_, '_, W, C>, _: &Clean, _: bool) {}
     #[inline(always)]
-    fn given<W: Window, C: Construct>(&self, _: &Site<'_, '_, W, C>, _: &Clean) -> bool {
+    fn given<W: OpenWindow, C: Construct>(&self, _: &Site<'_, '_, W, C>, _: &Clean) -> bool {
         true
     }
     #[inline(always)]
-    fn taken<W: Window, C: Construct>(&self, _: &Site<'_, '_, W, C>, _: &Clean) -> bool {
+    fn taken<W: OpenWindow, C: Construct>(&self, _: &Site<'_, '_, W, C>, _: &Clean) -> bool {
         true
     }
     #[inline(always)]
-    fn leaves<W: Window, C: Construct>(&self, _: &Site<'_, '_, W, C>, _: &Clean) {}
+    fn leaves<W: OpenWindow, C: Construct>(&self, _: &Site<'_, '_, W, C>, _: &Clean) {}
 }
 
 /// How closely to look.
@@ -169,13 +169,13 @@ impl Checked {
 
     /// Tables smaller than a frame share its words, and say nothing.
     #[inline(always)]
-    fn is_tracked<W: Window, C: Construct>(site: &Site<'_, '_, W, C>) -> bool {
+    fn is_tracked<W: OpenWindow, C: Construct>(site: &Site<'_, '_, W, C>) -> bool {
         !site.source.layout().is_small(site.level)
     }
 
     /// Notes what happened to a page after `last`.
     #[inline(always)]
-    fn note<W: Window, C: Construct>(
+    fn note<W: OpenWindow, C: Construct>(
         &self,
         site: &Site<'_, '_, W, C>,
         words: &[AtomicU32; 2],
@@ -189,7 +189,7 @@ impl Checked {
     // Sites go by value where it is cold, so that the path of a hit need not lay one down in memory.
     #[cold]
     #[inline(never)]
-    fn refuse<W: Window, C: Construct>(
+    fn refuse<W: OpenWindow, C: Construct>(
         &self,
         site: Site<'_, '_, W, C>,
         page: PhysAddr,
@@ -200,7 +200,12 @@ impl Checked {
         false
     }
 
-    fn report<W: Window, C: Construct>(&self, site: Site<'_, '_, W, C>, page: PhysAddr, kind: MisuseKind) {
+    fn report<W: OpenWindow, C: Construct>(
+        &self,
+        site: Site<'_, '_, W, C>,
+        page: PhysAddr,
+        kind: MisuseKind,
+    ) {
         let words = self
             .words(site.source.frames(), page)
             .map(|words| [words[0].load(Relaxed), words[1].load(Relaxed)]);
@@ -208,23 +213,22 @@ impl Checked {
         (self.config.report)(&Misuse { kind, page, cpu: site.cpu, level: site.level, last, before });
     }
 
-    fn is_poisoned<W: Window, C: Construct>(&self, site: Site<'_, '_, W, C>) -> bool {
+    fn is_poisoned<W: OpenWindow, C: Construct>(&self, site: Site<'_, '_, W, C>) -> bool {
         // Tops are written to while they rest: by changes of the kernel map.
         self.config.poison && site.level != site.source.layout().top() && Self::is_tracked(&site)
     }
 
     /// Offset of the first word that is not `pattern`.
-    fn find_other<W: Window, C: Construct>(
+    fn find_other<W: OpenWindow, C: Construct>(
         site: Site<'_, '_, W, C>,
         page: PhysAddr,
         pattern: u64,
     ) -> Option<u32> {
         let bytes = site.source.layout().table_bytes(site.level) as usize;
         (0..bytes).step_by(FRAME_SIZE).find_map(|from| {
-            let guard = site.source.window().map(PhysAddr(page.0 + from as u64));
+            let guard = site.source.window().open(PhysAddr(page.0 + from as u64));
             // SAFETY: the guard is valid for the frame, which is the caller's alone: it is a page between user and lists.
-            let words =
-                unsafe { core::slice::from_raw_parts(guard.base().cast::<u64>().as_ptr(), FRAME_SIZE / 8) };
+            let words = unsafe { core::slice::from_raw_parts(guard.base().cast::<u64>(), FRAME_SIZE / 8) };
             // Run by run, without a branch for each word.
             let differs = |run: &[u64; RUN]| run.iter().fold(0, |any, w| any | (w ^ pattern)) != 0;
             let (runs, _) = words.as_chunks::<RUN>();
@@ -234,14 +238,13 @@ impl Checked {
         })
     }
 
-    fn fill<W: Window, C: Construct>(site: Site<'_, '_, W, C>, page: PhysAddr, pattern: u64) {
+    fn fill<W: OpenWindow, C: Construct>(site: Site<'_, '_, W, C>, page: PhysAddr, pattern: u64) {
         let bytes = site.source.layout().table_bytes(site.level) as usize;
         for from in (0..bytes).step_by(FRAME_SIZE) {
-            let guard = site.source.window().map(PhysAddr(page.0 + from as u64));
+            let guard = site.source.window().open(PhysAddr(page.0 + from as u64));
             // SAFETY: as in `find_other`.
-            let words = unsafe {
-                core::slice::from_raw_parts_mut(guard.base().cast::<u64>().as_ptr(), FRAME_SIZE / 8)
-            };
+            let words =
+                unsafe { core::slice::from_raw_parts_mut(guard.base().cast::<u64>(), FRAME_SIZE / 8) };
             words.fill(pattern);
         }
     }
@@ -249,7 +252,7 @@ impl Checked {
     /// Looks for what was written at rest, if it is `due`, and clears the page in poison mode.
     #[cold]
     #[inline(never)]
-    fn wake<W: Window, C: Construct>(
+    fn wake<W: OpenWindow, C: Construct>(
         &self,
         site: Site<'_, '_, W, C>,
         page: PhysAddr,
@@ -276,7 +279,7 @@ impl Checked {
     /// Looks for what its user left in a page, if it is `due`, and fills it in poison mode.
     #[cold]
     #[inline(never)]
-    fn lay_down<W: Window, C: Construct>(
+    fn lay_down<W: OpenWindow, C: Construct>(
         &self,
         site: Site<'_, '_, W, C>,
         page: PhysAddr,
@@ -297,7 +300,7 @@ impl Checked {
     /// Why a page whose last event is `last` cannot be given back, if it cannot.
     #[cold]
     #[inline(never)]
-    fn why<W: Window, C: Construct>(site: Site<'_, '_, W, C>, last: u32) -> Option<MisuseKind> {
+    fn why<W: OpenWindow, C: Construct>(site: Site<'_, '_, W, C>, last: u32) -> Option<MisuseKind> {
         let top = site.source.layout().top();
         match event(last) {
             None => Some(MisuseKind::Foreign),
@@ -308,7 +311,7 @@ impl Checked {
 }
 
 impl Check for Checked {
-    fn made<W: Window, C: Construct>(&self, site: &Site<'_, '_, W, C>, page: &Clean, rests: bool) {
+    fn made<W: OpenWindow, C: Construct>(&self, site: &Site<'_, '_, W, C>, page: &Clean, rests: bool) {
         if let Some(words) = self.words(site.source.frames(), page.addr()).filter(|_| Self::is_tracked(site))
         {
             self.note(site, words, words[0].load(Relaxed), rests);
@@ -319,7 +322,7 @@ impl Check for Checked {
     }
 
     #[inline(always)]
-    fn given<W: Window, C: Construct>(&self, site: &Site<'_, '_, W, C>, page: &Clean) -> bool {
+    fn given<W: OpenWindow, C: Construct>(&self, site: &Site<'_, '_, W, C>, page: &Clean) -> bool {
         let at = page.addr();
         let Some(words) = self.words(site.source.frames(), at) else {
             return self.refuse(*site, at, MisuseKind::Foreign);
@@ -344,7 +347,7 @@ impl Check for Checked {
     }
 
     #[inline(always)]
-    fn taken<W: Window, C: Construct>(&self, site: &Site<'_, '_, W, C>, page: &Clean) -> bool {
+    fn taken<W: OpenWindow, C: Construct>(&self, site: &Site<'_, '_, W, C>, page: &Clean) -> bool {
         let at = page.addr();
         let Some(words) = self.words(site.source.frames(), at).filter(|_| Self::is_tracked(site)) else {
             return true;
@@ -362,7 +365,7 @@ impl Check for Checked {
         true
     }
 
-    fn leaves<W: Window, C: Construct>(&self, site: &Site<'_, '_, W, C>, page: &Clean) {
+    fn leaves<W: OpenWindow, C: Construct>(&self, site: &Site<'_, '_, W, C>, page: &Clean) {
         let at = page.addr();
         let Some(words) = self.words(site.source.frames(), at).filter(|_| Self::is_tracked(site)) else {
             return;

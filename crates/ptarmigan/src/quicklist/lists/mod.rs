@@ -31,7 +31,7 @@ use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::{CpuId, Guard, NodeId, PerCpu};
 use crate::frames::MemorySize;
 use crate::page::{Construct, Layout, Level, MAX_LEVELS};
-use crate::window::Window;
+use crate::window::OpenWindow;
 use core::fmt;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
@@ -147,7 +147,7 @@ struct Own {
     answered: AtomicU32,
 }
 
-impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
+impl<'m, W: OpenWindow, C: Construct> Quicklists<'m, W, C> {
     /// Lists of the given sizes. Magazines shrink, if need be, until they fit half of the smallest node's budget.
     ///
     /// # Errors
@@ -162,7 +162,7 @@ impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
     }
 }
 
-impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
+impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     /// As [`new`](Quicklists::new), with somebody who looks on.
     ///
     /// # Errors
