@@ -1,6 +1,7 @@
 //! Shadow state of table frames: who allocated what, who may hold it, through which entry it was reached.
 use crate::hash::FastMap;
 use crate::history::{Happened, History};
+use crate::leftovers::Leftovers;
 use crate::report::{Origins, Trace};
 
 /// Tables are looked up by the 4 KiB page they start in; a smaller table shares its page with others.
@@ -64,8 +65,8 @@ pub(crate) struct Frame {
     pub(crate) link: Option<Link>,
     pub(crate) holders: Vec<Holder>,
     prune_at: usize,
-    /// Words (index of 8 bytes, content) that were not zero at allocation; `None` once it does not matter.
-    pub(crate) leftovers: Option<Box<[(u32, u64)]>>,
+    /// What is left from before the allocation; `None` if it was not looked at, or once it does not matter.
+    pub(crate) leftovers: Option<Leftovers>,
     pub(crate) history: History,
     pub(crate) origins: Option<Box<Origins>>,
 }

@@ -15,6 +15,7 @@ mod expect;
 mod frames;
 mod hash;
 mod history;
+mod leftovers;
 mod memory;
 mod mmu;
 mod operations;

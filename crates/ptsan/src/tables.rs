@@ -3,6 +3,7 @@ use crate::arch::Entry;
 use crate::bbm::{Slot, Told};
 use crate::frames::{Frame, FrameRef, Holder, Link, REGISTERS, State};
 use crate::history::Happened;
+use crate::leftovers::Leftovers;
 use crate::memory::Memory;
 use crate::mmu::{Cpu, CpuState};
 use crate::report::{Kind, Place, Rule};
@@ -175,6 +176,9 @@ impl Sanitizer {
         let decode = self.config.arch.decode;
         let raw = memory.read(entry, self.config.arch.entry_bytes());
         let seen = level.zip(raw).map(|(l, raw)| decode(l, raw));
+        if let Some(table) = parent {
+            self.forget_leftover(table, entry);
+        }
         if let (Some(frame), Some(raw)) = (parent, raw) {
             // A link that is told says nothing of other stores to the entry.
             let before = if told.is_none() { self.told.insert(entry, Told { raw, frame }) } else { None };
@@ -328,9 +332,20 @@ impl Sanitizer {
         let start = f.phys;
         let words = (0..entries).filter_map(|i| {
             let raw = memory.read(start.wrapping_add(u64::from(i) * u64::from(bytes)), bytes)?;
-            (raw != 0).then_some((i, raw))
+            Some((i, raw))
         });
-        f.leftovers = Some(words.collect());
+        f.leftovers = Some(Leftovers::new(words));
+    }
+
+    /// Takes an entry that was stored to out of the leftovers of its table: code may store what was there before.
+    fn forget_leftover(&mut self, table: FrameRef, entry: u64) {
+        let bytes = u64::from(self.config.arch.entry_bytes());
+        if let Some(f) = self.frames.get_mut(table)
+            && let Some(leftovers) = &mut f.leftovers
+        {
+            // The most bytes of an allocation are few enough for 32 bits.
+            leftovers.overwritten((entry.saturating_sub(f.phys) / bytes) as u32);
+        }
     }
 
     /// Reports entries that are as old as the allocation and that a walk would take for present.
@@ -341,11 +356,11 @@ impl Sanitizer {
         let Some(leftovers) = f.leftovers.take() else { return };
         let Some(level) = place.level.or(f.level) else { return };
         let start = f.phys;
-        let mut old = leftovers.iter().filter(|&&(i, raw)| {
+        let mut old = leftovers.iter().filter(|&(i, raw)| {
             memory.read(start.wrapping_add(u64::from(i) * u64::from(bytes)), bytes) == Some(raw)
                 && (arch.decode)(level, raw) != Entry::Empty
         });
-        if let Some(&(index, raw)) = old.next() {
+        if let Some((index, raw)) = old.next() {
             let more = old.count();
             self.report(Kind::LinkedBeforeCleared, Rule::OldContent, place, || {
                 format!("entry {index} is still {raw:#x}, and {more} more")

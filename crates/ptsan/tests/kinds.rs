@@ -328,69 +328,6 @@ fn a_tree_that_no_cpu_can_reach_may_be_freed_without_clearing_it() {
 }
 
 #[test]
-fn linking_a_table_before_clearing_it_is_found_at_the_link() {
-    for early in [false, true] {
-        let mut m = ready(x86(), 1);
-        m.map(1, VA, DATA | RW);
-        let (at, directory) = entry(&m, 1);
-        let at = at + 8;
-        let dirty = 0x9_0000;
-        m.put(dirty + 16, 0x1_2000 | RW);
-        m.san.table_allocated(&m.ram, dirty, PAGE, Some(0), Content::Unknown);
-        if !early {
-            m.put(dirty + 16, 0);
-        }
-        m.put(at, dirty | RW);
-        m.san.table_linked(&m.ram, directory, (at - directory) / 8, dirty);
-        m.put(dirty + 16, 0);
-        if early {
-            m.found_only(Kind::LinkedBeforeCleared);
-            assert!(m.san.to_string().contains("entry 2 is still 0x12007"), "{}", m.san);
-        } else {
-            m.san.assert_clean();
-        }
-    }
-}
-
-#[test]
-fn a_written_entry_is_read_as_a_link() {
-    let mut m = mapped(1);
-    let (at, _) = entry(&m, 1);
-    let dirty = 0x9_0000;
-    m.put(dirty, 0x1_2000 | RW);
-    m.san.table_allocated(&m.ram, dirty, PAGE, None, Content::Unknown);
-    m.put(at + 8, dirty | RW);
-    m.san.entry_written(&m.ram, at + 8);
-    m.found_only(Kind::LinkedBeforeCleared);
-}
-
-#[test]
-fn loading_a_root_with_old_entries_is_found() {
-    let mut m = Machine::new(x86(), 1);
-    m.put(0x9_0000 + 8, 0x1_2000 | RW);
-    m.san.table_allocated(&m.ram, 0x9_0000, PAGE, Some(3), Content::Unknown);
-    m.san.switch(&m.ram, 0, 0x9_0000, 1);
-    m.found_only(Kind::LinkedBeforeCleared);
-}
-
-#[test]
-fn leftovers_are_inferred_at_the_first_walk_only_if_asked_for() {
-    for infer_leftovers in [false, true] {
-        let mut m = Machine::with(Config { infer_leftovers, ..Config::new(x86()) });
-        m.space(1);
-        m.switch(0, 1);
-        m.map(1, VA, DATA | RW);
-        let (at, _) = entry(&m, 1);
-        let dirty = 0x9_0000;
-        m.put(dirty + 16, 0x1_2000 | RW);
-        m.san.table_allocated(&m.ram, dirty, PAGE, None, Content::Unknown);
-        m.put(at + 8, dirty | RW);
-        m.probe(0, VA + 0x20_0000);
-        assert_eq!(m.count(Kind::LinkedBeforeCleared), u64::from(infer_leftovers));
-    }
-}
-
-#[test]
 fn a_frame_promised_as_zero_is_checked() {
     let mut m = Machine::new(x86(), 1);
     m.san.table_allocated(&m.ram, 0x9_0000, PAGE, None, Content::Zero);

@@ -1,0 +1,90 @@
+//! Entries that are stored anew are not old, whatever was there before.
+use crate::{PAGE, watch};
+use ptsan::watch::Watch;
+use ptsan::{Access, Content, Flush, Kind};
+
+const WRITABLE: u64 = 7;
+const LARGE: u64 = 0x80;
+const DIRECTORY: u64 = 3 * PAGE;
+const TABLE: u64 = 4 * PAGE;
+const DATA: u64 = 0x20_0000;
+
+/// A root at one page, its tables in the next two, and 2 MiB at address 0 in one large page.
+fn with_a_large_page() -> Watch {
+    let watch = watch(16);
+    let ram = watch.memory();
+    watch.with(|san, ram| {
+        for table in [PAGE, 2 * PAGE, DIRECTORY] {
+            san.table_allocated(ram, table, PAGE, None, Content::Zero);
+        }
+    });
+    let store = |at, entry| assert!(ram.store(at, entry));
+    watch
+        .run(|| {
+            store(PAGE, 2 * PAGE | WRITABLE);
+            store(2 * PAGE, DIRECTORY | WRITABLE);
+            store(DIRECTORY, DATA | WRITABLE | LARGE);
+        })
+        .expect("runs");
+    watch.with(|san, ram| san.switch(ram, 0, PAGE, 1));
+    watch
+}
+
+/// Splits the large page into the pages of `TABLE`, which `fill` fills, and merges these again.
+fn split_and_merge(watch: &Watch, fill: impl Fn()) {
+    let ram = watch.memory();
+    let store = |at, entry| assert!(ram.store(at, entry));
+    let write = || watch.with(|san, ram| san.translate(ram, 0, 0x5000, Access::WRITE)).expect("mapped");
+    let flush = |flush| watch.with(|san, ram| san.flush_everywhere(ram, flush));
+    watch
+        .run(|| {
+            write();
+            watch.with(|san, ram| san.table_allocated(ram, TABLE, PAGE, None, Content::Unknown));
+            fill();
+            store(DIRECTORY, 0);
+            flush(Flush::page(1, 0));
+            store(DIRECTORY, TABLE | WRITABLE);
+            write();
+            store(DIRECTORY, 0);
+            flush(Flush::all());
+            watch.with(|san, ram| san.table_freed(ram, TABLE, PAGE));
+            store(DIRECTORY, DATA | WRITABLE | LARGE);
+        })
+        .expect("runs");
+}
+
+fn entry(page: u64) -> u64 {
+    (DATA + page * PAGE) | WRITABLE
+}
+
+#[test]
+fn a_large_page_that_is_split_again_with_the_same_frame_is_no_finding() {
+    let watch = with_a_large_page();
+    let ram = watch.memory();
+    for _ in 0..2 {
+        split_and_merge(&watch, || {
+            // SAFETY: a page of the memory, which nobody else stores to.
+            unsafe { ram.pointer(TABLE).expect("in memory").write_bytes(0, PAGE as usize) };
+            (0..512).for_each(|page| assert!(ram.store(TABLE + page * 8, entry(page))));
+        });
+    }
+    watch.assert_clean();
+}
+
+#[test]
+fn one_entry_that_was_neither_cleared_nor_stored_anew_is_found() {
+    let watch = with_a_large_page();
+    let ram = watch.memory();
+    let fill = |by: u64, kept: Option<u64>| {
+        for page in (0..512).filter(|&page| Some(page) != kept) {
+            assert!(ram.store(TABLE + page * 8, entry(page + by)));
+        }
+    };
+    split_and_merge(&watch, || fill(0, None));
+    watch.assert_clean();
+    split_and_merge(&watch, || fill(512, Some(7)));
+    watch.with(|san, _| {
+        assert_eq!((san.count(Kind::LinkedBeforeCleared), san.total()), (1, 1), "{san}");
+        assert!(san.to_string().contains(&format!("entry 7 is still {:#x}, and 0 more", entry(7))), "{san}");
+    });
+}
