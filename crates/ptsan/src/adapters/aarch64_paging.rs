@@ -24,7 +24,8 @@
 //! assert_eq!(machine.access(0, 0x7008, Access::WRITE).unwrap().phys, 0x123_4008);
 //! mapping.mark_inactive();
 //! ```
-use super::{FRAME, Machine};
+use super::machine::Machine;
+use super::ram::FRAME;
 use crate::Content;
 use aarch64_paging::descriptor::{PagingAttributes, PhysicalAddress};
 use aarch64_paging::paging::{PageTable, Translation};

@@ -1,7 +1,8 @@
 //! What a machine's memory is made of: plain memory beside the sanitizer, or memory of which every store is seen.
-use super::ram::Ram;
+use super::locked::locked;
+use super::ram::{FRAME, Ram};
 use crate::{Memory, Sanitizer};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 pub(super) enum Backing {
     Plain {
@@ -20,8 +21,7 @@ impl Backing {
     /// Calls `body` with the sanitizer and the memory that it reads.
     pub(super) fn with<R>(&self, body: impl FnOnce(&mut Sanitizer, &dyn Memory) -> R) -> R {
         match self {
-            // A test that panicked elsewhere may still want its report.
-            Self::Plain { ram, san } => body(&mut san.lock().unwrap_or_else(PoisonError::into_inner), ram),
+            Self::Plain { ram, san } => body(&mut locked(san), ram),
             #[cfg(feature = "watch")]
             Self::Watched(watch) => watch.with(|san, ram| body(san, ram)),
         }
@@ -53,7 +53,7 @@ impl Backing {
             Self::Watched(watch) => {
                 // If the system refuses, the stores are seen one by one, and mean nothing.
                 let _unseen = watch.pause();
-                for at in (frame..frame + super::FRAME).step_by(8) {
+                for at in (frame..frame + FRAME).step_by(8) {
                     // A frame of the machine is inside memory.
                     let _ = watch.memory().store(at, word);
                 }

@@ -1,5 +1,5 @@
 //! The machine that static functions work on: some crates' hooks have no argument to carry one.
-use super::Machine;
+use super::machine::Machine;
 use std::cell::RefCell;
 use std::marker::PhantomData;
 

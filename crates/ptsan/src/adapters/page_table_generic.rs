@@ -15,7 +15,9 @@
 //! table.map_page(VirtAddr::from_usize(0x7000), PhysAddr::from_usize(0x123_4000), 4096, READ_WRITE).unwrap();
 //! assert_eq!(machine.access(0, 0x7008, Access::WRITE).unwrap().phys, 0x123_4008);
 //! ```
-use super::{FRAME, Machine, current};
+use super::current::current;
+use super::machine::Machine;
+use super::ram::FRAME;
 use crate::Content;
 use page_table_generic::{FrameAllocator, PageTableEntry, PhysAddr, TableMeta, VirtAddr};
 use std::fmt;

@@ -21,7 +21,8 @@
 //! .unwrap();
 //! assert_eq!(machine.access(0, 0x7008, Access::WRITE).unwrap().phys, 0x123_4008);
 //! ```
-use super::{FRAME, current};
+use super::current::current;
+use super::ram::FRAME;
 use memory_addr::{PhysAddr, VirtAddr};
 use page_table_multiarch::{
     GenericPTE, MappingFlags, PageTable64, PageTable64Cursor, PagingHandler, PagingMetaData,

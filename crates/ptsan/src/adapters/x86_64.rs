@@ -17,7 +17,8 @@
 //! unsafe { space.mapper().map_to(page, frame, flags, &mut frames) }.unwrap().forward(&machine, 1);
 //! assert_eq!(machine.access(0, 0x7008, Access::WRITE).unwrap().phys, 0x123_4008);
 //! ```
-use super::{FRAME, Machine};
+use super::machine::Machine;
+use super::ram::FRAME;
 use crate::{Content, Flush};
 use x86_64::structures::paging::mapper::{MapperFlush, MapperFlushAll, PageTableFrameMapping};
 use x86_64::structures::paging::{

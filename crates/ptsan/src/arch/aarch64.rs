@@ -3,7 +3,8 @@
 //!
 //! Levels count from the leaves here: level 0 is the manual's level 3. Output addresses are 48 bits wide, with the 64
 //! KiB granule 52. Hardware that sets the access flag or the dirty state by itself is not described.
-use super::{Arch, Canonical, Entry, Level, Perms, StructureScope};
+use super::format::{Arch, Canonical, Entry, Level, StructureScope};
+use super::perms::Perms;
 
 const VALID: u64 = 1 << 0;
 /// A table, or a page at the last level; clear: a block.

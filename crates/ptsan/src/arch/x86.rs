@@ -1,5 +1,6 @@
 //! x86 with 8-byte entries: 4 and 5 levels of 64-bit mode, and 32-bit PAE (Intel SDM vol. 3, 4.4 and 4.5).
-use super::{Arch, Canonical, Entry, Level, Perms, StructureScope};
+use super::format::{Arch, Canonical, Entry, Level, StructureScope};
+use super::perms::Perms;
 
 const PRESENT: u64 = 1 << 0;
 const WRITABLE: u64 = 1 << 1;

@@ -1,5 +1,6 @@
 //! 32-bit x86 without PAE: two levels of 4-byte entries (Intel SDM vol. 3, 4.3).
-use super::{Arch, Canonical, Entry, Level, Perms, StructureScope};
+use super::format::{Arch, Canonical, Entry, Level, StructureScope};
+use super::perms::Perms;
 
 const PRESENT: u64 = 1 << 0;
 const WRITABLE: u64 = 1 << 1;

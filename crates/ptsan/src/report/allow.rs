@@ -1,5 +1,6 @@
 //! Findings that are known and allowed.
-use super::kind::{Kind, Rule};
+use super::kind::Kind;
+use super::rule::Rule;
 use super::trace::TraceFrame;
 use std::fmt;
 

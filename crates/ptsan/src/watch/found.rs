@@ -23,9 +23,9 @@ impl FoundAt {
 }
 
 /// The function from which the frames of the code under test are counted.
-pub(super) const HANDLER: &str = "ptsan::watch::imp::step::on_trap";
+pub(super) const HANDLER: &str = "ptsan::watch::linux::signals::on_trap";
 /// What called the code under test.
-const LAST: [&str; 2] = ["ptsan::watch::imp::Watch::run", "__rust_begin_short_backtrace"];
+const LAST: [&str; 2] = ["ptsan::watch::linux::watch::Watch::run", "__rust_begin_short_backtrace"];
 
 impl fmt::Display for FoundAt {
     /// The instruction and the functions that led to it, the innermost first. Finding names reads debug

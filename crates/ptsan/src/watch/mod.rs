@@ -45,94 +45,18 @@
 // The crate denies unsafe code everywhere else.
 #![allow(unsafe_code)]
 
+mod error;
 mod found;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
-mod imp;
+mod linux;
+mod store;
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64")))]
-#[path = "unsupported.rs"]
-mod imp;
+mod unsupported;
 
+pub use error::Error;
 pub use found::FoundAt;
-pub use imp::{Paused, Ram, Watch};
-
-use std::fmt;
-
-/// One instruction that stored to watched memory.
-#[derive(Clone, Copy, Debug)]
-pub struct Store<'a> {
-    /// Address of the instruction.
-    pub rip: usize,
-    /// Physical address of the first byte that faulted: where it stored, but for instructions that store backwards.
-    pub phys: u64,
-    /// The 8-byte words that it changed, in the order of addresses; none if it stored what was there.
-    pub changed: &'a [Changed],
-}
-
-/// An 8-byte word that a store changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Changed {
-    /// Physical address, a multiple of 8.
-    pub phys: u64,
-    /// What was there.
-    pub old: u64,
-    /// What is there now.
-    pub new: u64,
-}
-
-/// Why memory cannot be watched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Error {
-    /// This is not Linux on x86-64. Run the test on such a host, or call the hooks from the code.
-    Unsupported,
-    /// A size of 0, or beyond the address space.
-    BadSize {
-        /// The size asked for, in bytes.
-        bytes: usize,
-    },
-    /// A physical address that is no multiple of 4096, or so high that the memory would not fit behind it.
-    BadStart {
-        /// The address asked for.
-        start: u64,
-    },
-    /// Too many watches at once.
-    TooMany {
-        /// How many there may be.
-        limit: usize,
-    },
-    /// The system refused.
-    System {
-        /// The call that failed.
-        call: &'static str,
-        /// Its error number.
-        errno: i32,
-    },
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self::Unsupported => {
-                write!(
-                    f,
-                    "watching memory needs Linux on x86-64; call the sanitizer's hooks from the code instead"
-                )
-            }
-            Self::BadSize { bytes } => {
-                write!(f, "cannot watch {bytes} bytes; give a size above 0 that fits in memory")
-            }
-            Self::BadStart { start } => {
-                write!(
-                    f,
-                    "memory cannot begin at physical address {start:#x}; give a multiple of 4096 that leaves room"
-                )
-            }
-            Self::TooMany { limit } => write!(f, "{limit} watches are the most at once; drop one first"),
-            Self::System { call, errno } => {
-                let why = std::io::Error::from_raw_os_error(errno);
-                write!(f, "{call} failed while memory was set up to be watched: {why}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for Error {}
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
+pub use linux::{Paused, Ram, Watch};
+pub use store::{Changed, Store};
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64")))]
+pub use unsupported::{Paused, Ram, Watch};

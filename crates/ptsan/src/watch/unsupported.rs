@@ -1,7 +1,8 @@
 //! Hosts on which stores cannot be watched: everything compiles, nothing can be made.
-use super::{Error, FoundAt, Store};
-use crate::memory::Memory;
-use crate::sanitizer::Sanitizer;
+use super::error::Error;
+use super::found::FoundAt;
+use super::store::Store;
+use crate::{Memory, Sanitizer};
 use std::convert::Infallible;
 use std::marker::PhantomData;
 

@@ -21,7 +21,7 @@ fn with_a_large_page() -> Watch {
     let store = |at, entry| assert!(ram.store(at, entry));
     watch
         .run(|| {
-            store(PAGE, 2 * PAGE | WRITABLE);
+            store(PAGE, (2 * PAGE) | WRITABLE);
             store(2 * PAGE, DIRECTORY | WRITABLE);
             store(DIRECTORY, DATA | WRITABLE | LARGE);
         })

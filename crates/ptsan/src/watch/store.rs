@@ -1,0 +1,23 @@
+//! What one instruction stored.
+
+/// One instruction that stored to watched memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Store<'a> {
+    /// Address of the instruction.
+    pub rip: usize,
+    /// Physical address of the first byte that faulted: where it stored, but for instructions that store backwards.
+    pub phys: u64,
+    /// The 8-byte words that it changed, in the order of addresses; none if it stored what was there.
+    pub changed: &'a [Changed],
+}
+
+/// An 8-byte word that a store changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Changed {
+    /// Physical address, a multiple of 8.
+    pub phys: u64,
+    /// What was there.
+    pub old: u64,
+    /// What is there now.
+    pub new: u64,
+}
