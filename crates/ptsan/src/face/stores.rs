@@ -96,6 +96,18 @@ impl Sanitizer {
         self.frames.find(phys).and_then(|f| self.frames.get(f)).and_then(|f| f.level)
     }
 
+    /// Notes a store to this memory, whether it changed anything or not: entries that it covers are new.
+    #[cfg(feature = "watch")]
+    pub(crate) fn overwritten(&mut self, bytes: std::ops::Range<u64>) {
+        let size = u64::from(self.config.arch.entry_bytes());
+        let first = bytes.start.next_multiple_of(size);
+        for entry in (first..bytes.end).step_by(size as usize).filter(|entry| entry + size <= bytes.end) {
+            if let Some(table) = self.frames.find(entry).filter(|&f| self.is_table(f)) {
+                self.forget_leftover(table, entry);
+            }
+        }
+    }
+
     /// An entry was stored to that held `old` just before, also if nobody told of the store before this one.
     #[cfg(feature = "watch")]
     pub(crate) fn entry_changed(&mut self, memory: &(impl Memory + ?Sized), entry: u64, old: u64) {

@@ -7,6 +7,7 @@ use crate::watch::store::{Changed, Store};
 use std::any::Any;
 use std::backtrace::Backtrace;
 use std::cell::{Cell, UnsafeCell};
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Called after each store.
@@ -52,6 +53,8 @@ struct Log {
 struct Seen {
     rip: usize,
     phys: u64,
+    /// What it stored to, whether that changed or not.
+    overwritten: Range<u64>,
     /// How many of the words are of this store.
     words: usize,
 }
@@ -90,14 +93,20 @@ impl Region {
     ///
     /// # Safety
     /// The caller holds the lock.
-    pub(super) unsafe fn note(&self, rip: usize, phys: u64, changed: impl Iterator<Item = Changed>) {
+    pub(super) unsafe fn note(
+        &self,
+        rip: usize,
+        phys: u64,
+        overwritten: Range<u64>,
+        changed: impl Iterator<Item = Changed>,
+    ) {
         self.stores.set(self.stores.get() + 1);
         // SAFETY: only the holder of the lock touches the log, and never across anything that may store to watched
         // memory: the iterator compares copies with memory.
         let log = unsafe { &mut *self.log.get() };
         let before = log.words.len();
         log.words.extend(changed);
-        log.seen.push(Seen { rip, phys, words: log.words.len() - before });
+        log.seen.push(Seen { rip, phys, overwritten, words: log.words.len() - before });
     }
 
     /// Lends the subject out; `None` if somebody has it already, further up in this thread.
@@ -137,7 +146,7 @@ impl Region {
                     let (changed, rest) = words.split_at(seen.words);
                     words = rest;
                     let store = Store { rip: seen.rip, phys: seen.phys, changed };
-                    subject.look(&self.ram, &store, live);
+                    subject.look(&self.ram, &store, &seen.overwritten, live);
                 }
                 log.seen.clear();
                 log.words.clear();
@@ -154,12 +163,13 @@ impl Region {
 impl Subject {
     /// Tells the sanitizer what a store changed. After a panic nothing is looked at any more: it is on its way to the
     /// caller of `run`.
-    fn look(&mut self, ram: &Ram, store: &Store<'_>, live: bool) {
+    fn look(&mut self, ram: &Ram, store: &Store<'_>, overwritten: &Range<u64>, live: bool) {
         if self.panic.is_some() {
             return;
         }
         let known = self.san.findings().len();
         let looked = catch_unwind(AssertUnwindSafe(|| {
+            self.san.overwritten(overwritten.clone());
             self.tell(ram, store);
             if let Some(on_store) = &mut self.on_store {
                 on_store(&mut self.san, ram, store);

@@ -5,6 +5,7 @@ use super::ram::PAGE;
 use super::region::Region;
 use super::registers::{self, Registers, SYNCHRONOUS};
 use super::rep::{self, Repeated};
+use super::width;
 use crate::watch::store::Changed;
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU64, Ordering::*};
@@ -50,6 +51,8 @@ struct Step {
     traced: bool,
     /// Repetitions that are left for later, because they store to the next page.
     left: i64,
+    /// What the instruction overwrites: bytes from the first fault on, and bytes before it.
+    overwrites: (usize, usize),
     used: usize,
     open: [Open; MOST_PAGES],
 }
@@ -65,6 +68,7 @@ static STEP: Shared = Shared(UnsafeCell::new(Step {
     mask: 0,
     traced: false,
     left: 0,
+    overwrites: (0, 0),
     used: 0,
     open: [Open { region: std::ptr::null(), start: 0, phys: 0, before: [0; WORDS] }; MOST_PAGES],
 }));
@@ -85,7 +89,7 @@ pub(super) fn fault(info: &libc::siginfo_t, at: &mut Registers) -> bool {
     let step = unsafe { &mut *STEP.0.get() };
     if step.active && !step.is_at(at.get(libc::REG_RIP)) {
         // A handler of somebody jumped out of the instruction. The lock that it left is ours.
-        step.close();
+        step.close(false);
         // SAFETY: `active` means that this thread kept the lock at the fault.
         drop(unsafe { Held::take_over() });
     }
@@ -124,7 +128,7 @@ pub(super) fn trap(info: &libc::siginfo_t, at: &mut Registers) -> bool {
             return false;
         }
         step.restore(at);
-        step.close();
+        step.close(true);
         step.rip
     };
     // SAFETY: the step was active, so this thread kept the lock at the fault.
@@ -147,7 +151,7 @@ fn abandon(at: &mut Registers) {
     let step = unsafe { &mut *STEP.0.get() };
     if step.active && step.is_at(at.get(libc::REG_RIP)) {
         step.restore(at);
-        step.close();
+        step.close(false);
         // SAFETY: the step was active, so this thread kept the lock at the fault.
         drop(unsafe { Held::take_over() });
     }
@@ -215,10 +219,25 @@ impl Step {
                 at.set(libc::REG_RCX, now);
                 at.set(libc::REG_RIP, repeated.copy as i64);
                 self.way = Way::Copy(repeated);
+                let before =
+                    if flags & DOWN == 0 { 0 } else { (now as usize).saturating_sub(1) * repeated.element };
+                self.overwrites = (now as usize * repeated.element - before, before);
                 return;
             }
         }
+        self.overwrites = (self.width().unwrap_or(0), 0);
         at.set(libc::REG_EFL, flags | TRAP);
+    }
+
+    /// Returns how many bytes the instruction overwrites, if it is a plain store.
+    fn width(&self) -> Option<usize> {
+        let mut rip = self.rip as usize;
+        width::of(|| {
+            // SAFETY: the processor has fetched the instruction, and no byte behind its end is asked for.
+            let byte = unsafe { std::ptr::with_exposed_provenance::<u8>(rip).read_volatile() };
+            rip += 1;
+            byte
+        })
     }
 
     /// The repeated store that can be carried out as a whole, if the instruction is one.
@@ -247,8 +266,9 @@ impl Step {
         }
     }
 
-    /// Protects the pages again, then compares: in this order no store of another thread goes unseen.
-    fn close(&mut self) {
+    /// Protects the pages again, then compares: in this order no store of another thread goes unseen. `done` says that
+    /// the instruction was carried out to its end.
+    fn close(&mut self, done: bool) {
         self.active = false;
         let used = std::mem::take(&mut self.used);
         for open in &self.open[..used] {
@@ -260,14 +280,20 @@ impl Step {
                 );
             }
         }
+        let (forward, back) = if done { self.overwrites } else { (0, 0) };
+        let (first_region, fault) = (self.open[0].region, self.open[0].phys);
         let open = &mut self.open[..used];
         if used > 1 {
             open.sort_unstable_by_key(|o| (o.region.addr(), o.start));
         }
         for pages in open.chunk_by(|a, b| std::ptr::eq(a.region, b.region)) {
             let first = &pages[0];
+            let here = std::ptr::eq(first.region, first_region);
+            let overwritten =
+                if here { fault.saturating_sub(back as u64)..fault + forward as u64 } else { 0..0 };
+            let changed = pages.iter().flat_map(changes);
             // SAFETY: the region is alive, as above, and the lock is held.
-            unsafe { (*first.region).note(self.rip as usize, first.phys, pages.iter().flat_map(changes)) };
+            unsafe { (*first.region).note(self.rip as usize, first.phys, overwritten, changed) };
         }
     }
 }
