@@ -1,10 +1,11 @@
 #![doc = include_str!("../README.md")]
-// Unsafe code is what catches stores and what the traits of two crates ask for, and not there unless asked for.
+// Unsafe code catches stores and implements the traits of two crates. Without their features there
+// is none.
 #![cfg_attr(not(any(feature = "watch", feature = "x86_64", feature = "aarch64-paging")), forbid(unsafe_code))]
 #![cfg_attr(any(feature = "watch", feature = "x86_64", feature = "aarch64-paging"), deny(unsafe_code))]
 #![deny(missing_docs)]
 
-// The rooms, each of which knows only those above it.
+// The rooms. Each uses only those above it.
 mod hash;
 mod memory;
 

@@ -1,4 +1,5 @@
-//! Old entries: a table that is linked with some of them is found, and entries that were stored anew are not old.
+//! Old entries: a table linked with some of them is found, and entries that were stored again are
+//! not old.
 mod common;
 
 use common::{LARGE, Machine, PAGE, RW, ready};
@@ -13,14 +14,14 @@ fn x86() -> Arch {
     Arch::x86_64()
 }
 
-/// Space 1 on one CPU, `VA` mapped to `DATA`.
+/// Makes space 1 on one CPU, with `VA` mapped to `DATA`.
 fn mapped() -> Machine {
     let mut m = ready(x86(), 1);
     m.map(1, VA, DATA | RW);
     m
 }
 
-/// The physical address of the entry of `VA` at level 1, and the table that holds it.
+/// Returns the physical address of the entry of `VA` at level 1, and the table that holds it.
 fn entry(m: &Machine) -> (u64, u64) {
     let (_, table, at) = m.path(1, VA).into_iter().find(|p| p.0 == 1).unwrap();
     (at, table)
@@ -31,12 +32,13 @@ fn take(m: &mut Machine) {
     m.san.table_allocated(&m.ram, FRAME, PAGE, None, Content::Unknown);
 }
 
-/// Zeroes `FRAME` without a word to the sanitizer.
+/// Zeroes `FRAME` without telling the sanitizer.
 fn clear(m: &mut Machine) {
     m.ram[FRAME as usize..(FRAME + PAGE) as usize].fill(0);
 }
 
-/// A machine with space 1 on one CPU, in which every store is told and 2 MiB at `VA` are one large page.
+/// Makes a machine with space 1 on one CPU, in which every store is told and 2 MiB at `VA` are one
+/// large page.
 fn with_a_large_page() -> (Machine, u64) {
     let mut m = ready(x86(), 1);
     m.tells = true;
@@ -98,7 +100,7 @@ fn a_root_refilled_with_the_entries_it_held_is_a_finding_only_if_the_stores_were
         m.tells = told;
         m.put(FRAME + 8, below | RW);
         m.san.switch(&m.ram, 0, FRAME, 1);
-        // A store that nobody told looks like an entry that nobody cleared.
+        // An entry stored without a word looks like one that was never cleared.
         assert_eq!(m.san.total(), u64::from(!told), "{}", m.san);
     }
 }

@@ -1,9 +1,9 @@
-//! Walkers that walk by themselves whenever they are let.
+//! Walkers that walk by themselves at every hook.
 use super::locked::locked;
 use crate::{Memory, Sanitizer};
 use std::sync::{Arc, Mutex};
 
-/// What each walker walks for by itself: CPU and address.
+/// The CPUs and addresses of the walks.
 #[derive(Clone, Default)]
 pub(super) struct Ahead(Arc<Mutex<Vec<(usize, u64)>>>);
 

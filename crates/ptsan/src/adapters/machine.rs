@@ -7,45 +7,47 @@ use crate::{Access, Config, Content, Expected, Fault, Flush, Memory, Sanitizer, 
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-/// What every word of a frame holds when it is handed out with unknown content: as an entry of x86 it is a large
-/// writable user page of somebody else's memory at every level, and no code under test writes it by chance.
+/// The content of every word of a frame that is allocated with unknown content. As an x86 entry, it
+/// is a large writable user page of foreign memory at every level. No code under test writes it by
+/// chance.
 pub const OLD_ENTRY: u64 = 0x0005_5540_0000_00e7;
 
 /// Simulated memory, CPUs and an allocator of table frames under a sanitizer.
 ///
-/// A handle: clones stand for the same machine. Frames are handed out from [`BASE`] upwards, one given back last comes
-/// first. What the crate under test stores through pointers into the memory is its own affair: one thread at a time.
+/// A handle: clones share the machine. Frames are allocated from [`BASE`] upwards, and the one
+/// freed last is allocated first. The crate under test may store through pointers into the memory
+/// from one thread at a time.
 #[derive(Clone)]
 pub struct Machine(Arc<Inner>);
 
 struct Inner {
     backing: Backing,
-    /// Free frames; the next to hand out is last.
+    /// Free frames. The last is allocated next.
     free: Mutex<Vec<u64>>,
     ahead: Ahead,
 }
 
 impl Machine {
-    /// A machine with 1024 frames.
+    /// Creates a machine with 1024 frames.
     #[must_use]
     pub fn new(config: Config) -> Self {
         Self::with_frames(config, 1024)
     }
 
-    /// A machine with `frames` frames of 4 KiB.
+    /// Creates a machine with `frames` frames of 4 KiB.
     ///
-    /// [`Config::infer_leftovers`] is set: because of [`OLD_ENTRY`] nothing has to be guessed.
+    /// Sets [`Config::infer_leftovers`]: because of [`OLD_ENTRY`] nothing has to be guessed.
     #[must_use]
     pub fn with_frames(config: Config, frames: usize) -> Self {
         let san = Sanitizer::new(Config { infer_leftovers: true, ..config });
         Self::over(Backing::plain(frames, san), frames, Ahead::default())
     }
 
-    /// A machine with `frames` frames of 4 KiB of which every store is seen while [`Machine::run`] runs the code under
-    /// test: walkers that walk ahead do so after each store.
+    /// Creates a machine with `frames` frames of 4 KiB of which every store is seen while
+    /// [`Machine::run`] runs the code under test. Walkers that walk ahead do so after each store.
     ///
     /// # Errors
-    /// As [`crate::watch::Watch::with_start`]: in the first place on hosts where stores cannot be watched.
+    /// As [`crate::watch::Watch::with_start`], mainly on hosts where stores cannot be watched.
     #[cfg(feature = "watch")]
     pub fn watched(config: Config, frames: usize) -> Result<Self, crate::watch::Error> {
         let san = Sanitizer::new(Config { infer_leftovers: true, ..config });
@@ -61,10 +63,10 @@ impl Machine {
         Self(Arc::new(Inner { backing, free, ahead }))
     }
 
-    /// Runs the code under test, each of its stores seen if the machine is [`Machine::watched`].
+    /// Runs the code under test. If the machine is [`Machine::watched`], each store is seen.
     ///
     /// # Errors
-    /// The system cannot protect the memory; the code did not run.
+    /// Returns an error if the system cannot protect the memory. The code did not run then.
     #[cfg(feature = "watch")]
     pub fn run<R>(&self, code: impl FnOnce() -> R) -> Result<R, crate::watch::Error> {
         match &self.0.backing {
@@ -73,7 +75,8 @@ impl Machine {
         }
     }
 
-    /// The instructions at which the stores of [`Machine::run`] led to findings, each handed out once.
+    /// Returns the instructions at which the stores of [`Machine::run`] led to findings. Each is
+    /// returned once.
     #[cfg(feature = "watch")]
     #[must_use]
     pub fn found(&self) -> Vec<crate::watch::FoundAt> {
@@ -88,7 +91,7 @@ impl Machine {
         self.0.backing.with(body)
     }
 
-    /// The same after the walkers that walk ahead have walked.
+    /// Lets the walkers that walk ahead walk, then runs `body`.
     fn hook<R>(&self, body: impl FnOnce(&mut Sanitizer, &dyn Memory) -> R) -> R {
         self.sanitizer(|san, memory| {
             self.0.ahead.walk(san, memory);
@@ -100,8 +103,8 @@ impl Machine {
         self.hook(|_, _| ());
     }
 
-    /// Hands out a frame as a table: its physical address, or `None` if there is none left. [`Content::Zero`] clears it,
-    /// otherwise it is full of [`OLD_ENTRY`].
+    /// Allocates a frame as a table and returns its physical address, or `None` if there is none
+    /// left. [`Content::Zero`] clears it, otherwise it is full of [`OLD_ENTRY`].
     #[must_use]
     pub fn allocate(&self, content: Content) -> Option<u64> {
         let frame = locked(&self.0.free).pop()?;
@@ -111,7 +114,8 @@ impl Machine {
         Some(frame)
     }
 
-    /// Hands out `frames` neighbouring frames as one table whose first address is a multiple of `align`.
+    /// Allocates `frames` neighbouring frames as one table whose first address is a multiple of
+    /// `align`.
     #[must_use]
     pub fn allocate_run(&self, frames: u64, align: u64) -> Option<u64> {
         if frames == 1 && align <= FRAME {
@@ -133,19 +137,19 @@ impl Machine {
         Some(start)
     }
 
-    /// Takes a table of `bytes` bytes back; from now on it may be handed out again.
+    /// Frees a table of `bytes` bytes: from now on it may be allocated again.
     pub fn free(&self, table: u64, bytes: u64) {
         self.hook(|san, memory| san.table_freed(memory, table, bytes));
         let mut free = locked(&self.0.free);
         for frame in (table..table + bytes).step_by(FRAME as usize) {
-            // What is no frame or free already has just been reported.
+            // A table that is no frame, or is free already, has just been reported.
             if self.0.backing.pointer(frame).is_some() && !free.contains(&frame) {
                 free.push(frame);
             }
         }
     }
 
-    /// Makes `frame` the one that is handed out next, if it is free.
+    /// Makes `frame` the next one to be allocated, if it is free.
     pub fn hand_out_next(&self, frame: u64) {
         let mut free = locked(&self.0.free);
         if let Some(at) = free.iter().position(|&f| f == frame) {
@@ -154,10 +158,11 @@ impl Machine {
         }
     }
 
-    /// Where the byte at physical address `phys` is, for the crate under test.
+    /// Returns where the byte at physical address `phys` is, for the crate under test.
     ///
     /// # Panics
-    /// If there is no memory: code under test that follows a wrong entry stops here, with the report so far.
+    /// Panics if there is no memory: code under test that follows a wrong entry stops here, with
+    /// the report so far.
     #[must_use]
     pub fn pointer(&self, phys: u64) -> *mut u8 {
         self.walkers_walk();
@@ -167,60 +172,61 @@ impl Machine {
         }
     }
 
-    /// The physical address behind a pointer made by [`Machine::pointer`], `None` for others.
+    /// Returns the physical address behind a pointer made by [`Machine::pointer`], or `None` for
+    /// others.
     #[must_use]
     pub fn phys(&self, pointer: *const u8) -> Option<u64> {
         self.0.backing.phys(pointer)
     }
 
-    /// The CPU loads a root and runs in `space`: [`Sanitizer::switch`].
+    /// Loads a root on the CPU, which runs in `space` from now on: [`Sanitizer::switch`].
     pub fn load(&self, cpu: usize, root: u64, space: u64) {
         self.sanitizer(|san, memory| san.switch(memory, cpu, root, space));
     }
 
-    /// The CPU goes on with the root loaded but without using it: [`Sanitizer::lazy`].
+    /// Makes the CPU keep the root loaded without using it: [`Sanitizer::lazy`].
     pub fn lazy(&self, cpu: usize) {
         self.sanitizer(|san, _| san.lazy(cpu));
     }
 
-    /// The CPU loads a root of the kernel alone: [`Sanitizer::leave`].
+    /// Loads a root of the kernel alone on the CPU: [`Sanitizer::leave`].
     pub fn leave(&self, cpu: usize) {
         self.sanitizer(|san, _| san.leave(cpu));
     }
 
-    /// An access through the page tables: [`Sanitizer::translate`].
+    /// Accesses memory through the page tables: [`Sanitizer::translate`].
     ///
     /// # Errors
-    /// The fault that it raises.
+    /// Returns the fault that the access raises.
     pub fn access(&self, cpu: usize, va: u64, access: Access) -> Result<Translation, Fault> {
         self.sanitizer(|san, memory| san.translate(memory, cpu, va, access))
     }
 
-    /// Compares what the code under test says about an address, in the space that the CPU runs, with what the tables say:
-    /// [`Sanitizer::expect`].
+    /// Compares what the code under test says about an address, in the space that the CPU runs,
+    /// with the tables: [`Sanitizer::expect`].
     pub fn expect(&self, cpu: usize, va: u64, says: Option<Expected>) {
         self.sanitizer(|san, memory| _ = san.expect(memory, Tree::Cpu(cpu), va, says));
     }
 
-    /// From now on the CPU's walker also walks for `va` by itself, whenever the code under test calls a hook: the
-    /// allocator, the frame-to-pointer function, a flush. It may, as long as it has a root loaded; a branch
-    /// predicted wrongly or a prefetch is enough.
+    /// Makes the CPU's walker also walk for `va` by itself, whenever the code under test calls a
+    /// hook: the allocator, the frame-to-pointer function, a flush. Hardware may do so while a root
+    /// is loaded: a mispredicted branch or a prefetch is enough.
     pub fn walk_ahead(&self, cpu: usize, va: u64) {
         self.0.ahead.add(cpu, va);
     }
 
-    /// Walkers walk for accesses only again.
+    /// Makes walkers walk for accesses only.
     pub fn walk_ahead_no_more(&self) {
         self.0.ahead.clear();
     }
 
-    /// Every CPU carries out the flush.
+    /// Carries out the flush on every CPU.
     pub fn flush_everywhere(&self, flush: Flush) {
         self.hook(|san, memory| san.flush_everywhere(memory, flush));
         self.walkers_walk();
     }
 
-    /// Every CPU drops what it holds for `va` in the space that it runs, or all of that space.
+    /// Drops on every CPU what it holds for `va` in the space that it runs, or all of that space.
     pub fn flush_loaded(&self, va: Option<u64>) {
         self.hook(|san, memory| {
             for cpu in 0..san.cpus.len() {
@@ -232,7 +238,7 @@ impl Machine {
         self.walkers_walk();
     }
 
-    /// The run is over: [`Sanitizer::finish`].
+    /// Ends the run: [`Sanitizer::finish`].
     pub fn finish(&self) {
         self.sanitizer(|san, _| san.finish());
     }

@@ -1,7 +1,5 @@
-//! What a page-table format looks like to the hardware that walks it.
+//! Page-table formats as data and one function.
 //!
-//! An [`Arch`] is a table of data and one function, [`Arch::decode`]; the software MMU needs nothing else. Levels
-//! are numbered from the leaves: level 0 holds the smallest pages, the last level is the root (the *top*).
 use super::perms::Perms;
 
 /// The most levels a format may have.
@@ -14,7 +12,8 @@ const MAX_TABLE_BYTES: u32 = 1 << 24;
 pub struct Level {
     /// How many bits of the virtual address select the entry.
     pub index_bits: u8,
-    /// The lowest of these bits: an entry of this level spans `1 << shift` bytes of virtual address.
+    /// The lowest of these bits: an entry of this level spans `1 << shift` bytes of virtual
+    /// address.
     pub shift: u8,
     /// The size of an entry, in bytes: 4 or 8.
     pub entry_bytes: u8,
@@ -23,14 +22,14 @@ pub struct Level {
 }
 
 impl Level {
-    /// The entry number that `va` selects.
+    /// Returns the index of the entry that `va` selects.
     #[inline]
     #[must_use]
     pub const fn index(&self, va: u64) -> u64 {
         (va >> self.shift) & ((1 << self.index_bits) - 1)
     }
 
-    /// How many entries a table of this level has.
+    /// Returns the number of entries of a table of this level.
     #[must_use]
     pub const fn entries(&self) -> usize {
         1 << self.index_bits
@@ -57,26 +56,28 @@ pub enum Entry {
         perms: Perms,
         /// The translation holds in every address space.
         global: bool,
-        /// The walk may use and cache it. AArch64 faults on an entry whose access flag is clear, and caches nothing;
-        /// hardware that sets an accessed bit by itself says `true` always.
+        /// Whether the walk may use and cache it. AArch64 faults on an entry whose access flag is
+        /// clear and caches nothing. Formats whose hardware sets an accessed bit itself always say
+        /// `true`.
         accessed: bool,
-        /// The memory type, as the format numbers it: only compared.
+        /// The memory type, as the format numbers it. The sanitizer only compares it.
         memory_type: u8,
     },
     /// Present, with reserved bits set or at a level where it may not be: the hardware faults.
     Malformed,
 }
 
-/// How far an invalidation by address reaches into the paging-structure caches (REQ-32).
+/// How far an invalidation by address reaches into the paging-structure caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StructureScope {
-    /// Any invalidation of the address space drops all of its structure entries, whatever the address: x86 `INVLPG`
-    /// (Intel SDM vol. 3, 4.10.4.1).
+    /// Any invalidation of the address space drops all of its structure entries, whatever the
+    /// address: x86 `INVLPG` (Intel SDM vol. 3, 4.10.4.1).
     AnyInvalidation,
-    /// Only the entries used for that address, and none if the invalidation is for the last level only.
+    /// Only the entries used for that address, and none if the invalidation is for the last level
+    /// only.
     Tagged,
-    /// None: only an invalidation of the whole address space drops structure entries (RISC-V `SFENCE.VMA` with an
-    /// address is about leaf entries alone).
+    /// None of them. Only an invalidation of the whole address space drops structure entries
+    /// (RISC-V `SFENCE.VMA` with an address covers leaf entries alone).
     WholeSpace,
     /// The hardware keeps no structure entries.
     None,
@@ -106,26 +107,27 @@ pub struct Arch {
     pub canonical: Canonical,
     /// What an invalidation does to the paging-structure caches.
     pub structures: StructureScope,
-    /// The entries of the top are copied into registers when the root is loaded, and only another load refreshes
-    /// them (x86 PAE; Intel SDM vol. 3, 4.4.1).
+    /// Whether loading the root copies its entries into registers, which only another load
+    /// refreshes (x86 PAE; Intel SDM vol. 3, 4.4.1).
     pub top_registers: bool,
-    /// A valid entry that a CPU may hold must be made invalid and be flushed before another valid one with another
-    /// output, size, memory type or reach (global or not) takes its place (Arm ARM, "Using break-before-make when
-    /// updating translation table entries"): [`crate::Kind::BreakBeforeMake`].
+    /// Whether a valid entry that a CPU may hold must be made invalid and be flushed before another
+    /// valid one takes its place, if output, size, memory type or reach (global or not) differ (Arm
+    /// ARM, "Using break-before-make when updating translation table entries"). See
+    /// [`crate::Kind::BreakBeforeMake`].
     pub break_before_make: bool,
     /// Decodes an entry found at a level.
     pub decode: fn(level: u8, raw: u64) -> Entry,
 }
 
 impl Arch {
-    /// Number of the root's level.
+    /// Returns the number of the root's level.
     #[inline]
     #[must_use]
     pub fn top(&self) -> u8 {
         (self.levels.len().saturating_sub(1)) as u8
     }
 
-    /// Whether the hardware accepts `va` at all.
+    /// Returns whether the hardware accepts `va` at all.
     #[inline]
     #[must_use]
     pub fn is_canonical(&self, va: u64) -> bool {
@@ -137,7 +139,7 @@ impl Arch {
         }
     }
 
-    /// The address whose translated bits are those of `va`, with the bits above as they must be.
+    /// Returns the address with the translated bits of `va` and the bits above as they must be.
     pub(crate) fn extend(&self, va: u64) -> u64 {
         let unused = 64u32.saturating_sub(u32::from(self.va_bits)).min(63);
         match self.canonical {
@@ -147,17 +149,18 @@ impl Arch {
         }
     }
 
-    /// The size of a usual table: what one frame holds.
+    /// Returns the size of a usual table: what one frame holds.
     pub(crate) fn granule(&self) -> u64 {
         self.levels.first().map_or(4096, |l| u64::from(l.table_bytes))
     }
 
-    /// The size of an entry in bytes, the same at all levels.
+    /// Returns the size of an entry in bytes, which is the same at all levels.
     pub(crate) fn entry_bytes(&self) -> u8 {
         self.levels.first().map_or(8, |l| l.entry_bytes)
     }
 
-    /// Identifies the table of `level` that translates `va`: the bits of `va` above the span of such a table.
+    /// Identifies the table of `level` that translates `va`: the bits of `va` above the span of
+    /// such a table.
     #[inline]
     pub(crate) fn position(&self, level: u8, va: u64) -> u64 {
         let l = &self.levels[level as usize];
@@ -165,14 +168,14 @@ impl Arch {
         (va.checked_shr(span).unwrap_or(0) << 3) | u64::from(level)
     }
 
-    /// The first address of the table position made by [`Arch::position`].
+    /// Returns the first address of the table position made by [`Arch::position`].
     pub(crate) fn position_start(&self, position: u64) -> u64 {
         let l = &self.levels[(position & 7) as usize];
         (position >> 3).checked_shl(u32::from(l.shift) + u32::from(l.index_bits)).unwrap_or(0)
     }
 
-    /// Whether the description can be walked: between one level and [`MAX_LEVELS`] that join without a gap, entries
-    /// of 4 or 8 bytes, and tables that hold as many as their index can select.
+    /// Returns whether the description can be walked: between one level and [`MAX_LEVELS`] that
+    /// join without a gap, entries of 4 or 8 bytes, and tables as large as their index needs.
     pub(crate) fn is_usable(&self) -> bool {
         let fits = |l: &Level| {
             matches!(l.entry_bytes, 4 | 8)
@@ -189,7 +192,7 @@ impl Arch {
             && self.levels.windows(2).all(joined)
     }
 
-    /// What stands for a format that there is not: [`crate::Rule::BadArch`] reports it.
+    /// Returns the stand-in for a format that does not exist; [`crate::Rule::BadArch`] reports it.
     pub(super) fn unusable(self) -> Self {
         Self { levels: Vec::new(), ..self }
     }

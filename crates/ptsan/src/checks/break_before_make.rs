@@ -1,9 +1,11 @@
-//! Break before make: a CPU must not come to hold two valid translations of one address that contradict each other.
+//! Break-before-make: a CPU must never hold two valid translations of one address that contradict
+//! each other.
 //!
-//! Where stores are told, the moment before a store is known: every CPU that has a root loaded from which the entry
-//! can be walked *may* hold what the entry said. That is noted beside what CPUs are known to hold, dropped by the
-//! same invalidations, and answers no access. Without stores it is walks that see what memory says now and
-//! what is still held.
+//! A told store fixes the moment before it. Every CPU with a root loaded from which the entry can
+//! be walked *may* hold the old entry. That is recorded beside what CPUs are known to hold. The
+//! same invalidations drop it, and it answers no access.
+//!
+//! Without told stores, walks compare what memory says now with what is still held.
 use super::contradiction::can_be_cached;
 use super::held::generation_of;
 use crate::arch::{Entry, StructureScope};
@@ -14,7 +16,7 @@ use crate::shadow::{FrameRef, Holder};
 use crate::state::{EntryAt, Sanitizer};
 
 impl Sanitizer {
-    /// An entry was stored to: `old` is what it held if that store was told too.
+    /// Checks a store to an entry. `old` is what the entry held, if that store was told too.
     pub(crate) fn check_store(
         &mut self,
         memory: &(impl Memory + ?Sized),
@@ -49,7 +51,8 @@ impl Sanitizer {
         self.cpus.iter().enumerate().filter(move |(_, c)| loaded(c)).map(|(cpu, _)| cpu)
     }
 
-    /// CPUs that have read the table for the space that they run in, and the addresses for which they would use the entry.
+    /// Lists the CPUs that have read the table for the space they run in, with the address for
+    /// which each would use the entry.
     fn holders_of(&self, at: EntryAt) -> Vec<(usize, u64)> {
         let arch = &self.config.arch;
         let Some(f) = self.frames.get(at.table) else { return Vec::new() };
@@ -68,7 +71,7 @@ impl Sanitizer {
         read.chain(roots.map(|cpu| (cpu, arch.extend(offset)))).collect()
     }
 
-    /// Notes that a CPU may have cached an entry just before it was stored to.
+    /// Records that a CPU may have cached an entry just before it was stored to.
     fn may_hold(&mut self, cpu: usize, va: u64, at: EntryAt, old: Entry) {
         let arch = &self.config.arch;
         let since = self.event;
@@ -94,7 +97,7 @@ impl Sanitizer {
         }
     }
 
-    /// Reports what the CPU holds for the place of an entry and may not be cached beside its new value.
+    /// Reports what the CPU holds for an entry's place and must not be cached beside its new value.
     fn check_held_against(
         &mut self,
         memory: &(impl Memory + ?Sized),
@@ -119,7 +122,7 @@ impl Sanitizer {
                 let held = Entry::Table { phys: t.phys, perms: t.perms };
                 self.contradiction(memory, at.level, held, new).map(|rule| (rule, held))
             });
-            // Pages of the old table that outlived it.
+            // Pages of the old table may have outlived it.
             let page = |context: &Context| context.peek_any(arch, position);
             if let (None, Entry::Leaf { .. }, Some(page)) = (found, new, page(own).or(page(&c.globals))) {
                 let held = own.peek(arch, at.level - 1, page).or(c.globals.peek(arch, at.level - 1, page));
@@ -131,8 +134,7 @@ impl Sanitizer {
         }
     }
 
-    /// Reports a translation that a CPU holds beside another one that memory gives now: what a walk at this moment
-    /// would cache.
+    /// Reports a translation that a CPU holds beside another one that a walk would cache now.
     pub(crate) fn check_beside(
         &mut self,
         memory: &(impl Memory + ?Sized),

@@ -4,12 +4,14 @@ use crate::memory::Memory;
 use crate::report::Rule;
 use crate::state::Sanitizer;
 
-/// How much of two read-only pages is compared, and how many pairs of entries of two tables.
+/// The number of bytes of two read-only pages that are compared, and of pairs of entries of two
+/// tables.
 const MOST_BYTES: u64 = 1 << 16;
 const MOST_PAIRS: u32 = 1 << 12;
 
 impl Sanitizer {
-    /// Why two valid entries of a level may not be cached beside each other; `None` if they may.
+    /// Returns why two valid entries of a level must not be cached beside each other, or `None` if
+    /// they may.
     pub(super) fn contradiction(
         &self,
         memory: &(impl Memory + ?Sized),
@@ -70,13 +72,13 @@ impl Sanitizer {
     }
 }
 
-/// Valid, and nothing keeps a walk from caching it.
+/// Returns whether the entry is valid and a walk may cache it.
 pub(super) fn can_be_cached(entry: Entry) -> bool {
     matches!(entry, Entry::Table { .. } | Entry::Leaf { accessed: true, .. })
 }
 
-/// Whether two pages are known to differ. A copy of a read-only page may take its place (Arm ARM: only if the contents
-/// do not match); pages that cannot be read get the benefit of the doubt.
+/// Returns whether two pages are known to differ. A copy of a read-only page may take its place
+/// (Arm ARM: only if the contents do not match). Unreadable pages count as equal.
 fn differ(memory: &(impl Memory + ?Sized), a: u64, b: u64, bytes: u64) -> bool {
     (0..bytes.min(MOST_BYTES)).step_by(8).any(|offset| {
         let read = |page: u64| memory.read(page.wrapping_add(offset), 8);

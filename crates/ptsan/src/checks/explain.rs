@@ -1,12 +1,13 @@
-//! Why the flushes that a CPU did carry out were of no use.
+//! Why the flushes that a CPU carried out did not help.
 use crate::arch::StructureScope;
 use crate::cpu::{Flush, Target};
 use crate::report::Rule;
 use crate::state::Sanitizer;
 
 impl Sanitizer {
-    /// The last flush of a CPU, and why what the CPU holds for `space` (and `va`) outlived it. `rule` says what is held,
-    /// if it is no translation; `since` is the event at which the CPU got it.
+    /// Describes the last flush of a CPU, and why what the CPU holds for `space` (and `va`)
+    /// outlived it. `rule` says what is held if it is no translation. `since` is the event at which
+    /// the CPU got it.
     pub(crate) fn explain_flush(
         &self,
         cpu: usize,
@@ -48,9 +49,9 @@ impl Sanitizer {
         };
         let table = rule == Some(Rule::HeldInStructureCache);
         if rule == Some(Rule::HeldInTopRegister) {
-            "does not load the top entries again"
+            "does not reload the root's entries"
         } else if table && self.config.arch.structures == StructureScope::WholeSpace {
-            "was by address, which lets go of no table here"
+            "was by address, which drops no tables here"
         } else if table && flush.leaf_only {
             "was for the last level only"
         } else if va.is_some_and(|va| va > last || va < first & !0xfff) {

@@ -1,11 +1,11 @@
-//! CPUs that hold a table: who may walk it still, and the report of one that must not.
+//! CPUs that may still walk a table or use what they read from it.
 use crate::cpu::{Cpu, CpuState};
 use crate::memory::Memory;
 use crate::report::{Happened, Kind, Place, Rule};
 use crate::shadow::{Frame, FrameRef, GLOBALS, Holder, REGISTERS};
 use crate::state::Sanitizer;
 
-/// Why a table is not out of the hardware's reach.
+/// How the hardware can still reach a table.
 pub(super) struct Held {
     pub(super) rule: Rule,
     cpu: usize,
@@ -15,7 +15,7 @@ pub(super) struct Held {
 }
 
 impl Sanitizer {
-    /// The first CPU that holds the table. A context that is not loaded does not count: see
+    /// Returns the first CPU that holds the table. A context that is not loaded does not count: see
     /// [`crate::Config::asids`].
     pub(super) fn held(&self, memory: &(impl Memory + ?Sized), at: FrameRef, f: &Frame) -> Option<Held> {
         for (cpu, c) in self.cpus.iter().enumerate() {
@@ -84,7 +84,7 @@ impl Sanitizer {
         });
     }
 
-    /// Notes that a CPU may hold a table from now on.
+    /// Records that a CPU may hold a table from now on.
     pub(crate) fn hold(&mut self, at: FrameRef, holder: Holder, va: u64) {
         let cpus = &self.cpus;
         let arch = &self.config.arch;
@@ -99,7 +99,7 @@ impl Sanitizer {
     }
 }
 
-/// The generation of a holder's context, `None` if there is none any more.
+/// Returns the generation of a holder's context, or `None` if the context is gone.
 pub(super) fn generation_of(cpu: &Cpu, context: u32) -> Option<u32> {
     match context {
         REGISTERS => Some(cpu.register_generation),

@@ -18,18 +18,19 @@ impl Sanitizer {
         f.leftovers = Some(Leftovers::new(words));
     }
 
-    /// Takes an entry that was stored to out of the leftovers of its table: code may store what was there before.
+    /// Removes an entry that was stored to from the leftovers of its table: the new content may
+    /// equal the old.
     pub(crate) fn forget_leftover(&mut self, table: FrameRef, entry: u64) {
         let bytes = u64::from(self.config.arch.entry_bytes());
         if let Some(f) = self.frames.get_mut(table)
             && let Some(leftovers) = &mut f.leftovers
         {
-            // The most bytes of an allocation are few enough for 32 bits.
+            // An allocation is small enough for a 32-bit index.
             leftovers.overwritten((entry.saturating_sub(f.phys) / bytes) as u32);
         }
     }
 
-    /// Reports entries that are as old as the allocation and that a walk would take for present.
+    /// Reports entries that are older than the allocation and that a walk would take for present.
     pub(crate) fn check_leftovers(&mut self, memory: &(impl Memory + ?Sized), at: FrameRef, place: Place) {
         let arch = &self.config.arch;
         let bytes = arch.entry_bytes();

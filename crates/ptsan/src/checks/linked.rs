@@ -1,11 +1,12 @@
-//! Tables that an entry still points at.
+//! Tables that an entry still points at when they are freed.
 use crate::memory::Memory;
 use crate::report::{Kind, Place, Rule};
 use crate::shadow::{FrameRef, Link, State};
 use crate::state::Sanitizer;
 
 impl Sanitizer {
-    /// Reports the table if the entry through which it was last seen still points at it and can be walked.
+    /// Reports the table if the entry through which it was last reached still points at it and can
+    /// be walked.
     pub(crate) fn check_linked(&mut self, memory: &(impl Memory + ?Sized), at: FrameRef) {
         let Some(f) = self.frames.get(at) else { return };
         let Some(link) = f.link else { return };
@@ -15,7 +16,8 @@ impl Sanitizer {
         }
     }
 
-    /// Whether a walk on some CPU can come to this table: it is a loaded root, or cached, or linked from one that is.
+    /// Returns whether a walk on some CPU can reach this table: as a loaded root, from a cache, or
+    /// from a reachable entry.
     fn reachable(&self, memory: &(impl Memory + ?Sized), at: FrameRef, depth: u8) -> bool {
         let Some(f) = self.frames.get(at) else { return false };
         if f.state == State::Freed || depth > self.config.arch.top() {

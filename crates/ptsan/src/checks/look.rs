@@ -1,4 +1,4 @@
-//! What memory says, without any cache.
+//! What memory says, without caches.
 use crate::arch::{Entry, Perms};
 use crate::cpu::{Fault, Translation};
 use crate::memory::Memory;
@@ -6,7 +6,7 @@ use crate::shadow::{Frame, FrameRef, Link, State};
 use crate::state::{EntryAt, Sanitizer};
 
 impl Sanitizer {
-    /// What memory says, read from the root.
+    /// Translates `va` by a walk from the root, without caches.
     pub(crate) fn look(
         &self,
         memory: &(impl Memory + ?Sized),
@@ -35,11 +35,11 @@ impl Sanitizer {
                 }
             }
         }
-        // An entry of level 0 that claims to be a table.
+        // An entry of level 0 claims to be a table.
         Err(Fault::Malformed { level: 0 })
     }
 
-    /// Whether the reference still stands for a table.
+    /// Returns whether the reference still stands for a table.
     pub(crate) fn is_table(&self, at: FrameRef) -> bool {
         self.frames.get(at).is_some_and(|f| f.state == State::Allocated)
     }
@@ -53,7 +53,8 @@ impl Sanitizer {
         matches!((arch.decode)(above, raw), Entry::Table { phys, .. } if f.contains(phys))
     }
 
-    /// The root and the address for which the entry is walked, as far as links are known and still true.
+    /// Returns the root and the address for which the entry is walked, as far as links are known
+    /// and still hold.
     pub(crate) fn way_up(&self, memory: &(impl Memory + ?Sized), at: EntryAt) -> Option<(FrameRef, u64)> {
         let arch = &self.config.arch;
         let EntryAt { mut entry, mut table, level } = at;

@@ -1,4 +1,4 @@
-//! A table that a walk, a load of the root or an entry comes to.
+//! The checks of a table that a walk, a load of the root or an entry reaches.
 use super::linked::pointed_at_by;
 use crate::memory::Memory;
 use crate::report::{Kind, Place, Rule};
@@ -6,8 +6,8 @@ use crate::shadow::{FrameRef, Link, State};
 use crate::state::Sanitizer;
 
 impl Sanitizer {
-    /// A walk, a load of the root or an entry reached the table at `phys`. Checks that it is one, and keeps the
-    /// link.
+    /// Checks that the table at `phys`, reached by a walk, a load of the root or an entry, is one,
+    /// and records the link.
     pub(crate) fn reached(
         &mut self,
         memory: &(impl Memory + ?Sized),
@@ -18,14 +18,14 @@ impl Sanitizer {
     ) -> FrameRef {
         let Some(at) = self.frames.find(phys) else {
             let kind = if memory.read(phys, 8).is_some() { Kind::UnknownTable } else { Kind::OutsideMemory };
-            // The walk itself will report a read outside memory.
+            // The walk itself reports a read outside memory.
             if kind == Kind::UnknownTable || !walk {
                 let rule = if kind == Kind::UnknownTable { Rule::NeverAnnounced } else { Rule::NoMemory };
                 self.report(kind, rule, place, || pointed_at_by(link));
             }
             return FrameRef::UNKNOWN;
         };
-        // Loading the root makes it reachable, and that moment is known exactly.
+        // A load of the root is the exact moment at which it becomes reachable.
         if link.is_none() || self.config.infer_leftovers {
             self.check_leftovers(memory, at, place);
         }
@@ -39,8 +39,8 @@ impl Sanitizer {
         let freed = f.state == State::Freed;
         let old_level = f.level;
         if !freed {
-            // A block that holds several tables has no level of its own, unless one was announced. A small top may
-            // have a whole frame to itself.
+            // A block that holds several tables has no level of its own, unless one was announced.
+            // A small root may have a whole frame.
             let alone = f.size <= one || link.is_none() && f.phys == phys && f.size <= granule;
             f.level = f.level.or(place.level.filter(|_| alone));
             if link.is_some() {

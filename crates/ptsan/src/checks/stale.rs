@@ -1,11 +1,12 @@
-//! Answers from the caches that memory does not give any more.
+//! Answers from the caches that memory no longer gives.
 use crate::arch::Access;
 use crate::cpu::{Fault, Loaded, Translation};
 use crate::report::{Kind, Place, Rule};
 use crate::state::Sanitizer;
 
 impl Sanitizer {
-    /// Reports an answer from the caches that memory does not give, or suspects it while operations are under way.
+    /// Reports an answer from the caches that memory does not give. While operations are under way,
+    /// it is only suspected.
     pub(crate) fn compare(
         &mut self,
         cpu: usize,
@@ -46,7 +47,7 @@ impl Sanitizer {
     }
 }
 
-/// What is wrong with an answer, if anything is, when memory says `truth`.
+/// Returns the rule that an answer breaks when memory says `truth`.
 pub(crate) fn stale(
     access: Access,
     used: Result<Translation, Fault>,

@@ -1,9 +1,11 @@
 //! The cached translations and paging structures of one address space on one CPU.
 //!
-//! A *node* stands for one table position: "the table of level L for this part of the address space". It keeps which
-//! table the CPU uses there (the paging-structure entry) and the translations it read from tables at that position
-//! (the TLB entries), in chunks of 64. So the usual access costs one lookup of a node, dropping everything costs a
-//! few words for each node in use, and "what was read from this table" is answered by looking at one node.
+//! A *node* stands for one table position: "the table of level L for this part of the address
+//! space". It holds the paging-structure entry, which names the table that the CPU uses there. It
+//! also holds the TLB entries read from tables at that position, in chunks of 64.
+//!
+//! The usual access costs one lookup of a node. Dropping everything costs a few words for each node
+//! in use. "What was read from this table" takes one look at one node.
 use super::flush::Strides;
 use super::node::{CHUNK, Chunk, NO_TABLE, NOTHING, Node, Table, TlbEntry};
 use crate::arch::{Arch, MAX_LEVELS, StructureScope};
@@ -19,18 +21,18 @@ pub(crate) struct Context {
     /// Raised whenever all paging-structure entries are dropped.
     epoch: u64,
     nodes: Vec<Node>,
-    /// Nodes from here on are kept for their memory only.
+    /// Nodes from here on are free and keep their memory.
     used: usize,
     map: FastMap<u64, u32>,
-    /// The node found last: accesses are local.
+    /// The node found last, because accesses are local.
     last: Option<(u64, u32)>,
-    /// How many translations of each level are held, or may be.
+    /// The number of translations of each level that are held, or may be.
     held: [u64; MAX_LEVELS],
 }
 
 impl Context {
     pub(crate) fn new(space: u64) -> Self {
-        // Epoch 0 is that of nodes which never had a table.
+        // Epoch 0 belongs to nodes that never had a table.
         Self { space, epoch: 1, ..Self::default() }
     }
 
@@ -42,7 +44,7 @@ impl Context {
         }
     }
 
-    /// The translation held for `va`, and its level.
+    /// Returns the translation held for `va`, and its level.
     #[inline]
     pub(crate) fn lookup(&mut self, arch: &Arch, va: u64) -> Option<(u8, TlbEntry)> {
         for (level, l) in arch.levels.iter().enumerate() {
@@ -61,20 +63,20 @@ impl Context {
         None
     }
 
-    /// The paging-structure entry for a position.
+    /// Returns the paging-structure entry for a position.
     #[inline]
     pub(crate) fn table(&self, position: u64) -> Option<Table> {
         let node = &self.nodes[self.find(position)? as usize];
         (node.epoch == self.epoch).then_some(node.table)
     }
 
-    /// The table that the CPU holds for a position, or may hold.
+    /// Returns the table that the CPU holds for a position, or may hold.
     pub(crate) fn peek_table(&self, position: u64) -> Option<Table> {
         let node = &self.nodes[self.find(position)? as usize];
         self.table(position).or((node.maybe_epoch == self.epoch).then_some(node.maybe))
     }
 
-    /// The translation of this level that the CPU holds for `va`, or may hold.
+    /// Returns the translation of this level that the CPU holds for `va`, or may hold.
     pub(crate) fn peek(&self, arch: &Arch, level: u8, va: u64) -> Option<TlbEntry> {
         let slot = arch.levels[level as usize].index(va) as usize;
         let chunk = self.nodes[self.find(arch.position(level, va))? as usize].chunks.get(slot / CHUNK)?;
@@ -82,7 +84,8 @@ impl Context {
         chunk.entries.as_ref().filter(|_| held).map(|e| e[slot % CHUNK])
     }
 
-    /// An address of a translation that the CPU holds, or may hold, from the table at a position.
+    /// Returns an address of a translation that the CPU holds, or may hold, from the table at a
+    /// position.
     pub(crate) fn peek_any(&self, arch: &Arch, position: u64) -> Option<u64> {
         let node = &self.nodes[self.find(position)? as usize];
         let (c, chunk) = node.chunks.iter().enumerate().find(|(_, c)| c.mask | c.maybe != 0)?;
@@ -112,7 +115,7 @@ impl Context {
                     }),
                 }
                 let chunks = arch.levels[(position & 7) as usize].entries().div_ceil(CHUNK);
-                // A node that is used again may have stood at a level with fewer entries.
+                // A reused node may have stood at a level with fewer entries.
                 let node = &mut self.nodes[self.used];
                 if node.chunks.len() < chunks {
                     node.chunks.resize_with(chunks, Chunk::default);
@@ -274,7 +277,7 @@ impl Context {
         }
     }
 
-    /// The translations read from `frame` at `position`, with their addresses.
+    /// Returns the translations read from `frame` at `position`, with their addresses.
     pub(crate) fn read_from<'a>(
         &'a self,
         arch: &'a Arch,

@@ -22,8 +22,8 @@ pub enum Target {
         /// Bytes from one invalidation to the next.
         stride: u64,
     },
-    /// As [`Target::Range`] in every address space, global translations too (AArch64 `TLBI VAAE1`, RISC-V
-    /// `SFENCE.VMA` with an address and no ASID).
+    /// As [`Target::Range`] in every address space, global translations too (AArch64 `TLBI VAAE1`,
+    /// RISC-V `SFENCE.VMA` with an address and no ASID).
     EverySpace {
         /// First address.
         start: u64,
@@ -32,10 +32,10 @@ pub enum Target {
         /// Bytes from one invalidation to the next.
         stride: u64,
     },
-    /// All non-global translations of the space. If the space is loaded, this is a reload of the root: registers
-    /// with top entries are read again.
+    /// All non-global translations of the space. If the space is loaded, this is a reload of the
+    /// root: registers with its entries are read again.
     Space(u64),
-    /// Everything, global translations too; registers with top entries are read again.
+    /// Everything, global translations too. Registers with the root's entries are read again.
     All,
 }
 
@@ -44,43 +44,43 @@ pub enum Target {
 pub struct Flush {
     /// What is to be invalidated.
     pub target: Target,
-    /// Spare the paging-structure caches where the hardware can (see [`crate::StructureScope`]).
+    /// Spares the paging-structure caches where the hardware can (see [`crate::StructureScope`]).
     pub leaf_only: bool,
 }
 
 impl Flush {
-    /// The translations of one address.
+    /// Invalidates the translations of one address.
     #[must_use]
     pub const fn page(space: u64, va: u64) -> Self {
         Self { target: Target::Page { space, va }, leaf_only: false }
     }
 
-    /// An invalidation every `stride` bytes from `start` to below `end`.
+    /// Invalidates by address every `stride` bytes from `start` to below `end`.
     #[must_use]
     pub const fn range(space: u64, start: u64, end: u64, stride: u64) -> Self {
         Self { target: Target::Range { space, start, end, stride }, leaf_only: false }
     }
 
-    /// The translations of one address in every address space, global ones too.
+    /// Invalidates the translations of one address in every address space, global ones too.
     #[must_use]
     pub const fn page_in_every_space(va: u64) -> Self {
         let target = Target::EverySpace { start: va, end: va.saturating_add(1), stride: 1 << 12 };
         Self { target, leaf_only: false }
     }
 
-    /// A whole address space, global translations excepted.
+    /// Invalidates a whole address space except global translations.
     #[must_use]
     pub const fn space(space: u64) -> Self {
         Self { target: Target::Space(space), leaf_only: false }
     }
 
-    /// Everything.
+    /// Invalidates everything.
     #[must_use]
     pub const fn all() -> Self {
         Self { target: Target::All, leaf_only: false }
     }
 
-    /// The same for the last level only.
+    /// Limits the invalidation to the last level.
     #[must_use]
     pub const fn leaf_only(self) -> Self {
         Self { leaf_only: true, ..self }
@@ -116,7 +116,7 @@ pub(crate) struct Strides {
 }
 
 impl Strides {
-    /// Whether one of the addresses lies in the `size` bytes from `low`.
+    /// Returns whether one of the addresses lies in the `size` bytes from `low`.
     pub(crate) fn hit(&self, low: u64, size: u64) -> bool {
         let last = low.saturating_add(size - 1);
         let Some(above) = low.checked_sub(self.start) else {
@@ -130,7 +130,7 @@ impl Strides {
         first < self.end && first <= last
     }
 
-    /// How many invalidations by address the range takes.
+    /// Returns the number of invalidations by address that the range takes.
     pub(crate) fn count(&self) -> u64 {
         self.end.saturating_sub(self.start).div_ceil(self.stride)
     }

@@ -1,6 +1,7 @@
-//! The caches of one CPU's MMU, what drops entries from them, and what a translation comes to.
+//! The caches of one CPU's MMU, the invalidations that drop entries from them, and the result of a
+//! translation.
 //!
-//! Entries are kept until something drops them, which is the nastiest that hardware may do.
+//! Entries stay until something drops them: the worst that hardware may do.
 mod context;
 mod flush;
 mod node;

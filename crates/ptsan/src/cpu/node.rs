@@ -1,8 +1,8 @@
-//! What a CPU caches for one table position.
+//! The cached entries of one table position.
 use crate::arch::Perms;
 use crate::shadow::FrameRef;
 
-/// How many translations are kept together.
+/// The number of translations in a chunk.
 pub(super) const CHUNK: usize = 64;
 
 pub(super) const NOTHING: TlbEntry =
@@ -36,7 +36,7 @@ pub(crate) struct Table {
 pub(super) struct Chunk {
     /// Which entries are valid.
     pub(super) mask: u64,
-    /// Which hold a translation that a speculative walk may have read: no access is answered from them.
+    /// Which entries a speculative walk may have read. No access is answered from them.
     pub(super) maybe: u64,
     pub(super) entries: Option<Box<[TlbEntry; CHUNK]>>,
 }

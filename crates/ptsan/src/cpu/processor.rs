@@ -11,7 +11,7 @@ use crate::shadow::FrameRef;
 pub enum CpuState {
     /// Runs in the address space.
     Active,
-    /// Runs kernel code with the root still loaded; its walker may still walk (REQ-5).
+    /// Runs kernel code with the root still loaded. Its walker may still walk.
     Lazy,
     /// Has no user root loaded.
     #[default]
@@ -28,7 +28,7 @@ pub(crate) struct Loaded {
     pub(crate) context: u32,
 }
 
-/// A walk that has read the entry for a table and not gone on yet.
+/// A walk that has read the entry for a table and has paused.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flight {
     pub(crate) va: u64,
@@ -38,7 +38,7 @@ pub(crate) struct Flight {
     pub(crate) since: u64,
 }
 
-/// A top entry held in a register.
+/// A root entry held in a register.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Register {
     Empty,
@@ -52,14 +52,15 @@ pub(crate) struct Cpu {
     pub(crate) contexts: Vec<Context>,
     by_space: FastMap<u64, u32>,
     spare: Vec<u32>,
-    /// Global translations: no paging-structure entries here.
+    /// Global translations. It has no paging-structure entries.
     pub(crate) globals: Context,
     pub(crate) registers: Vec<Register>,
     /// Raised whenever the registers are loaded.
     pub(crate) register_generation: u32,
     /// The last flush since the root was loaded.
     last_flush: Option<(u64, Flush)>,
-    /// Whether the load of the root is over: with ASIDs a flush may belong to it, and come as the next hook.
+    /// Whether the load of the root is complete. With ASIDs, a flush that comes as the next hook
+    /// may belong to it.
     pub(crate) settled: bool,
     /// Walks in flight, of the space that is loaded.
     pub(crate) flights: Vec<Flight>,
@@ -70,7 +71,8 @@ impl Cpu {
         Self { globals: Context::new(u64::MAX), ..Self::default() }
     }
 
-    /// The context in which `space` runs here. Without ASIDs there is one for all, and it starts empty.
+    /// Returns the context in which `space` runs here. Without ASIDs there is one context for all
+    /// spaces, and it starts empty.
     pub(crate) fn enter(&mut self, space: u64, asids: bool) -> u32 {
         if !asids {
             match self.contexts.first_mut() {
@@ -99,7 +101,7 @@ impl Cpu {
         index
     }
 
-    /// The context that holds entries of `space`, if any does.
+    /// Returns the context that holds entries of `space`, if there is one.
     pub(crate) fn context_of(&mut self, space: u64, asids: bool) -> Option<&mut Context> {
         if asids {
             let index = *self.by_space.get(&space)?;
@@ -109,22 +111,22 @@ impl Cpu {
         self.contexts.get_mut(loaded.context as usize)
     }
 
-    /// What is held of all spaces, and of none in particular.
+    /// Returns the contexts of all spaces and of the global translations.
     pub(crate) fn everything(&mut self) -> impl Iterator<Item = &mut Context> {
         self.contexts.iter_mut().chain([&mut self.globals])
     }
 
-    /// Remembers a flush, for reports.
+    /// Records a flush, for reports.
     pub(crate) fn note_flush(&mut self, event: u64, flush: Flush) {
         self.last_flush = Some((event, flush));
     }
 
-    /// The last flush since the root was loaded, and when.
+    /// Returns the last flush since the root was loaded, and its event.
     pub(crate) fn last_flush(&self) -> Option<(u64, Flush)> {
         self.last_flush
     }
 
-    /// Runs with another root.
+    /// Switches to another root.
     pub(crate) fn load(&mut self, loaded: Loaded, asids: bool) {
         self.settled = !asids;
         self.loaded = Some(loaded);
@@ -133,8 +135,8 @@ impl Cpu {
         self.flights.clear();
     }
 
-    /// Ends the walks in flight whose tables the flush would drop from a paging-structure cache. Where there is none,
-    /// any flush waits for them.
+    /// Ends the walks in flight whose tables the flush would drop from a paging-structure cache.
+    /// Hardware without such a cache waits for them at any flush.
     pub(crate) fn end_flights(&mut self, arch: &Arch, flush: Flush) {
         let Some(loaded) = self.loaded.filter(|_| !self.flights.is_empty()) else { return };
         let range = match flush.target {

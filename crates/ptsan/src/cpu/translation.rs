@@ -1,4 +1,4 @@
-//! What an access comes to.
+//! The result of a translation.
 use crate::arch::Perms;
 use std::fmt;
 
@@ -11,7 +11,7 @@ pub struct Translation {
     pub perms: Perms,
     /// The level whose entry maps the page; 0 is the smallest page size.
     pub level: u8,
-    /// The same in every address space.
+    /// Whether it holds in every address space.
     pub global: bool,
     /// The memory type, as the format numbers it.
     pub memory_type: u8,

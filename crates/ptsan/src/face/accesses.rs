@@ -1,19 +1,20 @@
-//! The hooks of accesses and of walks that hardware makes by itself.
+//! The hooks of accesses and of speculative walks.
 use crate::arch::Access;
 use crate::cpu::{Fault, Translation};
 use crate::memory::Memory;
 use crate::state::Sanitizer;
 
 impl Sanitizer {
-    /// An access by the code that the page tables are for: the TLB answers, else the tables are walked through the
-    /// CPU's paging-structure cache, and both caches are filled.
+    /// Translates an access. The TLB answers, or the tables are walked through the CPU's
+    /// paging-structure cache and both caches are filled.
     ///
-    /// Call it between operations of the code under test (or tell of these, see
-    /// [`Sanitizer::operation_begins`]): an answer that memory no longer gives is a finding ([`Kind::StaleUse`]). Memory that allows *more* than a cached entry is none: the hardware faults, drops what
-    /// it used, and the handler retries.
+    /// Call it between operations of the code under test, or tell of these
+    /// ([`Sanitizer::operation_begins`]): an answer that memory no longer gives is a finding
+    /// ([`Kind::StaleUse`](crate::Kind::StaleUse)). It is no finding if memory allows *more* than a
+    /// cached entry: the hardware faults, drops the entry, and the handler retries.
     ///
     /// # Errors
-    /// The fault that the access raises, after that retry.
+    /// Returns the fault that the access raises, after that retry.
     pub fn translate(
         &mut self,
         memory: &(impl Memory + ?Sized),
@@ -28,9 +29,9 @@ impl Sanitizer {
         })
     }
 
-    /// A speculative walk: fills the caches as hardware may do at any time, and raises no fault.
+    /// Walks speculatively: fills the caches as hardware may at any time, and raises no fault.
     ///
-    /// It may come in the middle of an operation, so it does not report stale translations; what it reports are
+    /// It may run in the middle of an operation, so it reports no stale translations. It reports
     /// tables that no walker may ever meet.
     pub fn probe_walk(&mut self, memory: &(impl Memory + ?Sized), cpu: usize, va: u64) {
         self.hook(|s| {
@@ -41,8 +42,8 @@ impl Sanitizer {
         });
     }
 
-    /// The adversary may act now, if there is one ([`crate::Config::adversary`]). It does so at every hook that sees
-    /// memory; code that can call this between two stores gives it more to attack.
+    /// Lets the adversary act now, if there is one ([`crate::Config::adversary`]). It acts at every
+    /// hook that sees memory. Calling this between two stores gives it more to attack.
     pub fn adversary_step(&mut self, memory: &(impl Memory + ?Sized)) {
         self.hook(|s| s.adversary_acts(memory));
     }

@@ -7,15 +7,16 @@ use crate::shadow::{Holder, Link, REGISTERS};
 use crate::state::Sanitizer;
 
 impl Sanitizer {
-    /// An address space exists. Only needed before a flush of a space that no CPU has loaded yet.
+    /// Announces an address space. Only needed before a flush of a space that no CPU has loaded
+    /// yet.
     pub fn space_created(&mut self, space: u64) {
         self.hook(|s| s.spaces.insert(space, ()));
     }
 
-    /// The address space is gone, and its number will not stand for another.
+    /// Tells that the address space is gone and its number will not stand for another.
     ///
-    /// What CPUs still hold for it is forgotten. Code that hands out hardware ASIDs again must not call this:
-    /// whatever was not flushed is then found when the number is used with another root.
+    /// What CPUs still hold for it is forgotten. Code that reuses hardware ASIDs must not call
+    /// this: then a use of the number with another root finds what was not flushed.
     pub fn space_destroyed(&mut self, space: u64) {
         self.hook(|s| s.forget_space(space));
     }
@@ -34,11 +35,13 @@ impl Sanitizer {
         }
     }
 
-    /// The CPU loads `root` (physical address) and runs in `space`. To be called when the root is really loaded: a
-    /// switch between threads of one space, or back from lazy mode ([`Sanitizer::resume`]), is none.
+    /// Tells that the CPU loads `root` (physical address) and runs in `space`. Call it only for
+    /// real loads of the root: not for a switch between threads of one space, and not for the
+    /// return from lazy mode ([`Sanitizer::resume`]).
     ///
-    /// Without ASIDs this drops what the CPU held, global translations excepted. With ASIDs everything is kept;
-    /// a load that also flushes the space is followed by a [`Sanitizer::flush`] of [`Flush::space`].
+    /// Without ASIDs this drops what the CPU held except global translations. With ASIDs it drops
+    /// nothing; for a load that also flushes the space, call [`Sanitizer::flush`] with
+    /// [`Flush::space`] next.
     pub fn switch(&mut self, memory: &(impl Memory + ?Sized), cpu: usize, root: u64, space: u64) {
         self.hook(|s| {
             s.adversary_acts(memory);
@@ -74,17 +77,18 @@ impl Sanitizer {
         self.load_registers(memory, cpu);
     }
 
-    /// The CPU goes on with kernel code and keeps the root loaded: its walker may still walk (REQ-5).
+    /// Tells that the CPU runs kernel code and keeps the root loaded. Its walker may still walk.
     pub fn lazy(&mut self, cpu: usize) {
         self.hook(|s| s.set_state(cpu, CpuState::Lazy));
     }
 
-    /// A lazy CPU runs in the space again, without having loaded the root anew.
+    /// Tells that a lazy CPU runs in the space again, without a new load of the root.
     pub fn resume(&mut self, cpu: usize) {
         self.hook(|s| s.set_state(cpu, CpuState::Active));
     }
 
-    /// The CPU loads a root of the kernel alone. Without ASIDs this drops what it held, global translations excepted.
+    /// Tells that the CPU loads a root of the kernel alone. Without ASIDs this drops what it held
+    /// except global translations.
     pub fn leave(&mut self, cpu: usize) {
         self.hook(|s| s.unload(cpu));
     }
@@ -105,16 +109,18 @@ impl Sanitizer {
         c.state = CpuState::Away;
     }
 
-    /// What the CPU does with its root, `None` if there is no such CPU.
+    /// Returns what the CPU does with its root, or `None` if there is no such CPU.
     #[must_use]
     pub fn cpu_state(&self, cpu: usize) -> Option<CpuState> {
         self.cpus.get(cpu).map(|c| c.state)
     }
 
-    /// The CPU carries out an invalidation. For a shootdown, call it for each CPU at the moment at which that CPU does
-    /// its part; hardware that broadcasts is [`Sanitizer::flush_everywhere`].
+    /// Tells that the CPU carries out an invalidation. For a shootdown, call it for each CPU at the
+    /// moment at which that CPU does its part. For hardware that broadcasts, call
+    /// [`Sanitizer::flush_everywhere`].
     ///
-    /// A space that the CPU does not hold is no mistake; one that was never loaded anywhere is.
+    /// Flushing a space that the CPU does not hold is legal. Flushing one that was never loaded
+    /// anywhere is a misuse.
     pub fn flush(&mut self, memory: &(impl Memory + ?Sized), cpu: usize, flush: Flush) {
         self.hook(|s| {
             s.adversary_acts(memory);
@@ -148,7 +154,8 @@ impl Sanitizer {
             }
             Target::Page { space, va } => {
                 let drop = |context: &mut Context| context.flush_page(arch, va, leaf_only);
-                // Invalidation by address reaches global translations if the space is the one that runs.
+                // Invalidation by address reaches global translations if the space is the loaded
+                // one.
                 if c.runs(space) {
                     drop(&mut c.globals);
                 }
@@ -187,7 +194,7 @@ impl Sanitizer {
         }
     }
 
-    /// Every CPU carries out the invalidation.
+    /// Tells that every CPU carries out the invalidation.
     pub fn flush_everywhere(&mut self, memory: &(impl Memory + ?Sized), flush: Flush) {
         for cpu in 0..self.cpus.len() {
             self.flush(memory, cpu, flush);
@@ -206,7 +213,7 @@ impl Sanitizer {
         self.cpus[cpu].settled = true;
     }
 
-    /// Reads the entries of the top into the registers of formats that have them.
+    /// Reads the root's entries into registers, for formats that have them.
     fn load_registers(&mut self, memory: &(impl Memory + ?Sized), cpu: usize) {
         let arch = &self.config.arch;
         let Some(loaded) = self.cpus[cpu].loaded else { return };

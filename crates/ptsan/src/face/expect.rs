@@ -1,11 +1,11 @@
-//! What the code under test says about its tables, compared with the tables.
+//! Comparison of what the code under test says with its tables.
 use crate::arch::Perms;
 use crate::cpu::{Fault, Translation};
 use crate::memory::Memory;
 use crate::report::{Kind, Place, Rule};
 use crate::state::Sanitizer;
 
-/// Which tables are asked.
+/// The tables to compare with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Tree {
     /// Those below the root at this physical address, whether a CPU has it loaded or not.
@@ -26,19 +26,19 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// This byte, with whatever permissions and in a page of whatever size.
+    /// Expects this byte, with any permissions and in a page of any size.
     #[must_use]
     pub const fn at(phys: u64) -> Self {
         Self { phys, perms: None, size: None }
     }
 
-    /// ... in a page of this size.
+    /// Also expects a page of this size.
     #[must_use]
     pub const fn in_page_of(self, bytes: u64) -> Self {
         Self { size: Some(bytes), ..self }
     }
 
-    /// ... with exactly these permissions.
+    /// Also expects exactly these permissions.
     #[must_use]
     pub const fn allowing(self, perms: Perms) -> Self {
         Self { perms: Some(perms), ..self }
@@ -46,13 +46,14 @@ impl Expected {
 }
 
 impl Sanitizer {
-    /// Compares what the code under test says about `va` — the answer of its own query, or what the test believes;
-    /// `None`: not mapped — with an uncached walk of the tables in memory ([`Kind::Disagreement`]).
+    /// Compares what the code under test says about `va` with an uncached walk of the tables in
+    /// memory ([`Kind::Disagreement`]). `says` is the answer of the code's own query, or what the
+    /// test believes; `None` means not mapped.
     ///
-    /// An entry that is present counts as mapped, whatever it allows and whether or not it was accessed.
+    /// A present entry counts as mapped, whatever it allows and whether or not it was accessed.
     ///
     /// # Errors
-    /// What the walk says, if nothing is mapped there; no mistake by itself.
+    /// Returns what the walk says if nothing is mapped there. That is no mistake by itself.
     pub fn expect(
         &mut self,
         memory: &(impl Memory + ?Sized),

@@ -1,4 +1,4 @@
-//! What the code under test and its tests call: the hooks, by what they are about, and two handles for them.
+//! The interface: the hooks, by what they are about, and two handles for them.
 mod accesses;
 mod cpus;
 mod expect;

@@ -4,16 +4,17 @@ use crate::report::{Place, Rule};
 use crate::state::{Operation, Sanitizer};
 
 impl Sanitizer {
-    /// The code under test begins something that changes tables, on whatever CPU. Until it
-    /// [ends](Self::operation_ends), an access through an old translation is not reported at once.
+    /// Begins an operation that changes tables, on any CPU. Until it [ends](Self::operation_ends),
+    /// an access through an old translation is not reported at once.
     ///
-    /// Only needed where several CPUs are at work at the same time. Code that runs operations one after the other and
-    /// accesses memory in between is checked exactly without it.
+    /// Only needed where several CPUs work at the same time. Code that runs one operation after the
+    /// other and accesses memory in between is checked exactly without it.
     pub fn operation_begins(&mut self) -> Operation {
         self.hook(|s| s.operations.begin())
     }
 
-    /// The operation returns to its caller: what it unmapped must have been flushed by now, wherever it was known.
+    /// Ends the operation: what it unmapped must have been flushed by now on every CPU that held
+    /// it.
     ///
     /// Reports what CPUs used meanwhile and still hold ([`Kind::StaleUse`](crate::Kind::StaleUse)).
     pub fn operation_ends(&mut self, memory: &(impl Memory + ?Sized), operation: Operation) {
@@ -27,7 +28,7 @@ impl Sanitizer {
         });
     }
 
-    /// How many operations are under way.
+    /// Returns the number of operations under way.
     #[must_use]
     pub fn operations(&self) -> usize {
         self.operations.len()

@@ -1,11 +1,11 @@
-//! What a run came to.
+//! The results of a run.
 use crate::report::{Allow, Finding, Kind, Place, Rule};
 use crate::state::{Sanitizer, Stats, details_of};
 use std::fmt;
 
 impl Sanitizer {
-    /// The run is over: tables that were not given back are leaks, and the report lists allowed findings that were not
-    /// seen.
+    /// Ends the run: tables that were not freed are leaks, and the report lists allowed findings
+    /// that did not occur.
     pub fn finish(&mut self) {
         self.hook(|s| {
             s.reports.finish();
@@ -17,57 +17,58 @@ impl Sanitizer {
         });
     }
 
-    /// The findings kept, in the order in which they were made.
+    /// Returns the findings kept, in the order in which they were made.
     #[must_use]
     pub fn findings(&self) -> &[Finding] {
         self.reports.findings()
     }
 
-    /// How many findings of a kind there were, repetitions included.
+    /// Returns the number of findings of a kind, repetitions included.
     #[must_use]
     pub fn count(&self, kind: Kind) -> u64 {
         self.reports.count(kind)
     }
 
-    /// How many findings there were.
+    /// Returns the number of findings.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.reports.total()
     }
 
-    /// How many findings were allowed ([`Config::suppressions`]); they count nowhere else.
+    /// Returns the number of allowed findings
+    /// ([`Config::suppressions`](crate::Config::suppressions)), which count nowhere else.
     #[must_use]
     pub fn allowed(&self) -> u64 {
         self.reports.allowed()
     }
 
-    /// What was allowed and not seen so far.
+    /// Returns the allowances that were not needed so far.
     pub fn unused_suppressions(&self) -> impl Iterator<Item = &Allow> {
         self.reports.unused()
     }
 
-    /// How many tables are allocated now.
+    /// Returns the number of tables that are allocated now.
     #[must_use]
     pub fn live_tables(&self) -> u64 {
         self.frames.live
     }
 
-    /// Number of the last hook call.
+    /// Returns the number of the last hook call.
     #[must_use]
     pub fn event(&self) -> u64 {
         self.event
     }
 
-    /// Work done so far.
+    /// Returns counts of the work done so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.stats
     }
 
-    /// Nothing was found.
+    /// Checks that nothing was found.
     ///
     /// # Panics
-    /// If something was, with the report as the message.
+    /// Panics if something was found, with the report as the message.
     #[track_caller]
     pub fn assert_clean(&self) {
         assert!(self.total() == 0, "{self}");

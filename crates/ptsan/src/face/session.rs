@@ -1,13 +1,15 @@
-//! The smallest interface: memory and sanitizer in one, and one call for each thing that page-table code does.
+//! The smallest interface: memory and sanitizer in one, with one call for each thing that
+//! page-table code does.
 use super::tables::Content;
 use crate::arch::{Access, Arch};
 use crate::cpu::{Fault, Flush};
 use crate::memory::Memory;
 use crate::state::{Config, Sanitizer};
 
-/// A sanitizer together with the memory that it reads, for code whose author wants to call five functions.
+/// A sanitizer together with the memory that it reads: five calls are enough to start.
 ///
-/// What it leaves out is in [`Session::sanitizer`]: address-space numbers, lazy CPUs, tables of several sizes, stores.
+/// The rest is in [`Session::sanitizer`]: address-space numbers, lazy CPUs, tables of several
+/// sizes, stores.
 /// ```
 /// use ptsan::{Arch, Kind, Session};
 ///
@@ -24,76 +26,78 @@ use crate::state::{Config, Sanitizer};
 /// ```
 #[derive(Debug)]
 pub struct Session<M> {
-    /// What the tables lie in. A closure or another handle will do: see [`Memory`].
+    /// The memory that holds the tables. A closure or another handle will do: see [`Memory`].
     pub memory: M,
-    /// Everything else.
+    /// The sanitizer.
     pub sanitizer: Sanitizer,
     /// The CPU that the calls are about.
     pub cpu: usize,
 }
 
 impl<M: Memory> Session<M> {
-    /// One CPU, no ASIDs.
+    /// Creates a session with one CPU and without ASIDs.
     #[must_use]
     pub fn new(arch: Arch, memory: M) -> Self {
         Self::with(Config::new(arch), memory)
     }
 
-    /// As configured.
+    /// Creates a session from a configuration.
     #[must_use]
     pub fn with(config: Config, memory: M) -> Self {
         Self { memory, sanitizer: Sanitizer::new(config), cpu: 0 }
     }
 
-    /// The same for another CPU.
+    /// Selects the CPU that the next calls are about.
     pub fn on(&mut self, cpu: usize) -> &mut Self {
         self.cpu = cpu;
         self
     }
 
-    /// The allocator handed out a table at `phys`, of the format's usual size; nothing is taken for granted about
-    /// what is in it. See [`Sanitizer::table_allocated`] for others.
+    /// Tells that a table of the format's usual size was allocated at `phys`, with any content. See
+    /// [`Sanitizer::table_allocated`] for other sizes and contents.
     pub fn alloc(&mut self, phys: u64) {
         let size = self.sanitizer.config.arch.granule();
         self.sanitizer.table_allocated(&self.memory, phys, size, None, Content::Unknown);
     }
 
-    /// The table at `phys` was given back, whole: it may be handed out again.
+    /// Tells that the whole table at `phys` was freed: it may be allocated again.
     pub fn free(&mut self, phys: u64) {
         let known = self.sanitizer.frames.find(phys).and_then(|f| self.sanitizer.frames.get(f));
         let size = known.map_or(self.sanitizer.config.arch.granule(), |f| f.size);
         self.sanitizer.table_freed(&self.memory, phys, size);
     }
 
-    /// The CPU invalidates the translations of `va` (`Some`, or the number alone) or everything (`None`).
+    /// Tells that the CPU invalidates the translations of `va` (`Some`, or the number alone) or
+    /// everything (`None`).
     pub fn flush(&mut self, va: impl Into<Option<u64>>) {
         let flush = va.into().map_or(Flush::all(), Flush::page_in_every_space);
         self.sanitizer.flush(&self.memory, self.cpu, flush);
     }
 
-    /// The CPU loads a root. Its address is the number of the address space.
+    /// Tells that the CPU loads a root. Its address is the number of the address space.
     pub fn load(&mut self, root: u64) {
         self.sanitizer.switch(&self.memory, self.cpu, root, root);
     }
 
-    /// The CPU reads at `va`, in supervisor mode: the physical address. See [`Sanitizer::translate`] for other accesses.
+    /// Reads at `va` in supervisor mode and returns the physical address. See
+    /// [`Sanitizer::translate`] for other accesses.
     ///
     /// # Errors
-    /// The fault that the access raises.
+    /// Returns the fault that the access raises.
     pub fn access(&mut self, va: u64) -> Result<u64, Fault> {
         let read = Access::READ.kernel();
         self.sanitizer.translate(&self.memory, self.cpu, va, read).map(|t| t.phys)
     }
 
-    /// An entry was stored to: optional, see [`Sanitizer::entry_written`].
+    /// Tells that an entry was stored to. Optional: see [`Sanitizer::entry_written`].
     pub fn stored(&mut self, entry: u64) {
         self.sanitizer.entry_written(&self.memory, entry);
     }
 
-    /// The run is over: tables that were not given back are leaks, and any finding fails the test.
+    /// Ends the run: tables that were not freed are leaks, and any finding fails the test.
     ///
     /// # Panics
-    /// If there are findings, with the report as the message.
+    /// Panics if there are findings, with the report as the message.
     #[track_caller]
     pub fn finish(mut self) {
         self.sanitizer.finish();

@@ -10,17 +10,26 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
-/// A handle on a sanitizer: clones stand for the same one, and every thread may call its hooks.
+/// A handle on a sanitizer. Clones share the sanitizer, and every thread may call its hooks.
 ///
-/// **What the order of hooks means.** The sanitizer believes that things happened in the order in which hooks got its
-/// lock. So a hook is called before any other thread can act on what it tells: a store and its hook under the lock that
-/// guards the table, an invalidation's hook on the CPU that carried it out and before it acknowledges, `table_freed` before
-/// the frame can be handed out. Where the code under test leaves two things unordered, either order is right.
+/// # Order of hooks
 ///
-/// **Lock order.** The sanitizer's lock is the innermost: a hook takes it, reads memory, and lets go. A [`Memory`] that takes
-/// a lock itself must take one that nobody holds while calling a hook; it must not call hooks.
+/// The sanitizer believes that things happened in the order in which hooks took its lock. So call a
+/// hook before any other thread can act on what it tells:
 ///
-/// A thread that panics in the middle of a hook leaves the sanitizer usable.
+/// * a store and its hook, under the lock that guards the table;
+/// * the hook of an invalidation, on the CPU that carried it out and before it acknowledges;
+/// * `table_freed`, before the frame can be allocated again.
+///
+/// Where the code under test leaves two things unordered, either order is right.
+///
+/// # Lock order
+///
+/// The sanitizer's lock is the innermost: a hook takes it, reads memory, and releases it. A
+/// [`Memory`] may take a lock of its own only if no thread holds that lock while it calls a hook. A
+/// [`Memory`] must not call hooks.
+///
+/// A thread that panics inside a hook leaves the sanitizer usable.
 #[derive(Clone, Debug)]
 pub struct Shared {
     inner: Arc<Inner>,
@@ -33,19 +42,21 @@ struct Inner {
 }
 
 impl Shared {
-    /// A machine whose CPUs have nothing loaded.
+    /// Creates a machine whose CPUs have nothing loaded.
     #[must_use]
     pub fn new(config: Config) -> Self {
         let sanitizer = Mutex::new(Sanitizer::new(config));
         Self { inner: Arc::new(Inner { sanitizer, cpus: Mutex::default() }) }
     }
 
-    /// The sanitizer itself, for what is not repeated here. Nobody else's hook gets through while the guard lives.
+    /// Locks the sanitizer, for what is not repeated here. Hooks of other threads wait while the
+    /// guard lives.
     pub fn lock(&self) -> MutexGuard<'_, Sanitizer> {
         self.inner.sanitizer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The CPU that stands for this thread: the one that [`Shared::run_on`] said, else the lowest that no thread has.
+    /// Returns the CPU that stands for this thread: the one given to [`Shared::run_on`], else the
+    /// lowest that no thread has.
     #[must_use]
     pub fn here(&self) -> usize {
         let mut cpus = self.inner.cpus.lock().unwrap_or_else(PoisonError::into_inner);
@@ -57,13 +68,13 @@ impl Shared {
         free
     }
 
-    /// From now on this thread stands for the CPU: a thread migrates by saying so.
+    /// Makes this thread stand for the CPU from now on, as when a thread migrates.
     pub fn run_on(&self, cpu: usize) {
         let mut cpus = self.inner.cpus.lock().unwrap_or_else(PoisonError::into_inner);
         cpus.insert(thread::current().id(), cpu);
     }
 
-    /// See [`Sanitizer::table_allocated`].
+    /// Calls [`Sanitizer::table_allocated`].
     pub fn table_allocated(
         &self,
         memory: &(impl Memory + ?Sized),
@@ -75,62 +86,62 @@ impl Shared {
         self.lock().table_allocated(memory, phys, size, level, content);
     }
 
-    /// See [`Sanitizer::table_freed`].
+    /// Calls [`Sanitizer::table_freed`].
     pub fn table_freed(&self, memory: &(impl Memory + ?Sized), phys: u64, size: u64) {
         self.lock().table_freed(memory, phys, size);
     }
 
-    /// See [`Sanitizer::table_linked`].
+    /// Calls [`Sanitizer::table_linked`].
     pub fn table_linked(&self, memory: &(impl Memory + ?Sized), parent: u64, index: u64, table: u64) {
         self.lock().table_linked(memory, parent, index, table);
     }
 
-    /// See [`Sanitizer::entry_written`].
+    /// Calls [`Sanitizer::entry_written`].
     pub fn entry_written(&self, memory: &(impl Memory + ?Sized), entry: u64) {
         self.lock().entry_written(memory, entry);
     }
 
-    /// See [`Sanitizer::switch`].
+    /// Calls [`Sanitizer::switch`].
     pub fn switch(&self, memory: &(impl Memory + ?Sized), cpu: usize, root: u64, space: u64) {
         self.lock().switch(memory, cpu, root, space);
     }
 
-    /// See [`Sanitizer::lazy`].
+    /// Calls [`Sanitizer::lazy`].
     pub fn lazy(&self, cpu: usize) {
         self.lock().lazy(cpu);
     }
 
-    /// See [`Sanitizer::resume`].
+    /// Calls [`Sanitizer::resume`].
     pub fn resume(&self, cpu: usize) {
         self.lock().resume(cpu);
     }
 
-    /// See [`Sanitizer::leave`].
+    /// Calls [`Sanitizer::leave`].
     pub fn leave(&self, cpu: usize) {
         self.lock().leave(cpu);
     }
 
-    /// See [`Sanitizer::flush`].
+    /// Calls [`Sanitizer::flush`].
     pub fn flush(&self, memory: &(impl Memory + ?Sized), cpu: usize, flush: Flush) {
         self.lock().flush(memory, cpu, flush);
     }
 
-    /// See [`Sanitizer::flush_everywhere`].
+    /// Calls [`Sanitizer::flush_everywhere`].
     pub fn flush_everywhere(&self, memory: &(impl Memory + ?Sized), flush: Flush) {
         self.lock().flush_everywhere(memory, flush);
     }
 
-    /// See [`Sanitizer::space_created`].
+    /// Calls [`Sanitizer::space_created`].
     pub fn space_created(&self, space: u64) {
         self.lock().space_created(space);
     }
 
-    /// See [`Sanitizer::space_destroyed`].
+    /// Calls [`Sanitizer::space_destroyed`].
     pub fn space_destroyed(&self, space: u64) {
         self.lock().space_destroyed(space);
     }
 
-    /// Runs something that changes tables, as one operation: see [`Sanitizer::operation_begins`].
+    /// Runs `body` as one operation: see [`Sanitizer::operation_begins`].
     pub fn operation<R>(&self, memory: &(impl Memory + ?Sized), body: impl FnOnce() -> R) -> R {
         let operation = self.lock().operation_begins();
         let result = body();
@@ -138,10 +149,10 @@ impl Shared {
         result
     }
 
-    /// See [`Sanitizer::translate`].
+    /// Calls [`Sanitizer::translate`].
     ///
     /// # Errors
-    /// The fault that the access raises.
+    /// Returns the fault that the access raises.
     pub fn translate(
         &self,
         memory: &(impl Memory + ?Sized),
@@ -152,20 +163,20 @@ impl Shared {
         self.lock().translate(memory, cpu, va, access)
     }
 
-    /// See [`Sanitizer::probe_walk`].
+    /// Calls [`Sanitizer::probe_walk`].
     pub fn probe_walk(&self, memory: &(impl Memory + ?Sized), cpu: usize, va: u64) {
         self.lock().probe_walk(memory, cpu, va);
     }
 
-    /// See [`Sanitizer::adversary_step`].
+    /// Calls [`Sanitizer::adversary_step`].
     pub fn adversary_step(&self, memory: &(impl Memory + ?Sized)) {
         self.lock().adversary_step(memory);
     }
 
-    /// See [`Sanitizer::expect`].
+    /// Calls [`Sanitizer::expect`].
     ///
     /// # Errors
-    /// What the walk says, if nothing is mapped there.
+    /// Returns what the walk says, if nothing is mapped there.
     pub fn expect(
         &self,
         memory: &(impl Memory + ?Sized),
@@ -176,27 +187,27 @@ impl Shared {
         self.lock().expect(memory, tree, va, says)
     }
 
-    /// See [`Sanitizer::finish`].
+    /// Calls [`Sanitizer::finish`].
     pub fn finish(&self) {
         self.lock().finish();
     }
 
-    /// See [`Sanitizer::count`].
+    /// Calls [`Sanitizer::count`].
     #[must_use]
     pub fn count(&self, kind: Kind) -> u64 {
         self.lock().count(kind)
     }
 
-    /// See [`Sanitizer::total`].
+    /// Calls [`Sanitizer::total`].
     #[must_use]
     pub fn total(&self) -> u64 {
         self.lock().total()
     }
 
-    /// See [`Sanitizer::assert_clean`].
+    /// Calls [`Sanitizer::assert_clean`].
     ///
     /// # Panics
-    /// If there are findings, with the report as the message.
+    /// Panics if there are findings, with the report as the message.
     #[track_caller]
     pub fn assert_clean(&self) {
         self.lock().assert_clean();

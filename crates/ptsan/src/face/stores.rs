@@ -6,10 +6,11 @@ use crate::shadow::{FrameRef, Link};
 use crate::state::{EntryAt, Sanitizer, Told};
 
 impl Sanitizer {
-    /// Entry number `index` of the table at `parent` was made to point at the table at `table`.
+    /// Tells that entry `index` of the table at `parent` was made to point at the table at `table`.
     ///
-    /// Optional, and the exact moment at which to find a table linked before it was cleared: hardware may walk it
-    /// from here on ([`Kind::LinkedBeforeCleared`]).
+    /// Optional. It marks the exact moment from which hardware may walk the table, and so finds one
+    /// that was linked before it was cleared
+    /// ([`Kind::LinkedBeforeCleared`](crate::Kind::LinkedBeforeCleared)).
     pub fn table_linked(&mut self, memory: &(impl Memory + ?Sized), parent: u64, index: u64, table: u64) {
         let bytes = u64::from(self.config.arch.entry_bytes());
         match index.checked_mul(bytes).and_then(|offset| parent.checked_add(offset)) {
@@ -20,14 +21,18 @@ impl Sanitizer {
         }
     }
 
-    /// The entry at physical address `entry` was stored to: like [`Sanitizer::table_linked`], for code that
-    /// has one place through which all entries are written. Entries of frames that are no tables, or whose level is
-    /// not known yet, are passed over.
+    /// Tells that the entry at physical address `entry` was stored to: like
+    /// [`Sanitizer::table_linked`], for code with one place through which all entries are written.
+    /// Either tell all stores or none.
+    ///
+    /// An entry of a table whose level is not known yet is only recorded. One of a frame that is no
+    /// table is ignored. What an entry holds after a told store is new, even if it held the same
+    /// before.
     pub fn entry_written(&mut self, memory: &(impl Memory + ?Sized), entry: u64) {
         self.stored_to(memory, entry, None);
     }
 
-    /// The adversary's turn comes after the store has been looked at: its walks see the new entry.
+    /// Checks a store, then lets the adversary act: its walks see the new entry.
     fn stored_to(&mut self, memory: &(impl Memory + ?Sized), entry: u64, told: Option<u64>) {
         self.hook(|s| {
             s.link(memory, entry, told);
@@ -45,7 +50,7 @@ impl Sanitizer {
             self.forget_leftover(table, entry);
         }
         if let (Some(frame), Some(raw)) = (parent, raw) {
-            // A link that is told says nothing of other stores to the entry.
+            // A told link says nothing of other stores to the entry.
             let before = if told.is_none() { self.told.insert(entry, Told { raw, frame }) } else { None };
             let before = before.filter(|b| b.frame == frame).map(|b| b.raw);
             if let (Some(level), Some(new)) = (level, seen) {
@@ -73,7 +78,7 @@ impl Sanitizer {
         self.reached(memory, table, Some(link), place, false);
     }
 
-    /// A store to an entry of a table whose level is known.
+    /// Checks a store to an entry of a table whose level is known.
     fn stored(&mut self, memory: &(impl Memory + ?Sized), at: EntryAt, old: Option<Entry>, new: Entry) {
         if let Some(Entry::Table { phys, .. }) = old
             && !matches!(new, Entry::Table { phys: same, .. } if same == phys)
@@ -96,7 +101,8 @@ impl Sanitizer {
         self.frames.find(phys).and_then(|f| self.frames.get(f)).and_then(|f| f.level)
     }
 
-    /// Notes a store to this memory, whether it changed anything or not: entries that it covers are new.
+    /// Records that these bytes were stored to, whether they changed or not: entries that they
+    /// cover are new.
     #[cfg(feature = "watch")]
     pub(crate) fn overwritten(&mut self, bytes: std::ops::Range<u64>) {
         let size = u64::from(self.config.arch.entry_bytes());
@@ -108,7 +114,8 @@ impl Sanitizer {
         }
     }
 
-    /// An entry was stored to that held `old` just before, also if nobody told of the store before this one.
+    /// Tells of a store to an entry that held `old` just before, even if the store before this one
+    /// was not told.
     #[cfg(feature = "watch")]
     pub(crate) fn entry_changed(&mut self, memory: &(impl Memory + ?Sized), entry: u64, old: u64) {
         if let Some(frame) = self.frames.find(entry).filter(|&f| self.is_table(f)) {

@@ -4,27 +4,37 @@ use crate::report::{Kind, Place, Rule};
 use crate::shadow::{FrameRef, State};
 use crate::state::Sanitizer;
 
-/// The most bytes that are taken for one allocation of tables.
+/// The most bytes of one allocation.
 const MOST_BYTES: u64 = 1 << 28;
 
-/// What a frame holds when it is announced as a table.
+/// The content of a frame when it is announced as a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// Zero, as the allocator promised: checked at once ([`Kind::NotZero`]).
+    /// Zero, as the allocator promised. It is checked at once ([`Kind::NotZero`]).
     Zero,
-    /// Anything; the code under test clears it before it links it. What is there now is remembered, and
-    /// compared when the table is linked ([`Kind::LinkedBeforeCleared`]).
+    /// Anything. The code under test clears it before it links it. The present content is recorded,
+    /// and compared when the table becomes reachable ([`Kind::LinkedBeforeCleared`]).
+    ///
+    /// Entries that are stored to with [`Sanitizer::entry_written`] are left out of the comparison.
+    /// Where stores are not told, an entry that is cleared and then written with its old content
+    /// looks like one that was never cleared: use [`Content::Unchecked`] for tables that are
+    /// refilled with the same entries.
     Unknown,
-    /// Not looked at: no check, no cost.
+    /// Not checked, at no cost.
     Unchecked,
 }
 
 impl Sanitizer {
-    /// The `size` bytes at `phys` were handed out to hold a table (or several), of `level` if that is known.
+    /// Tells that the `size` bytes at `phys` were allocated to hold a table (or several), of
+    /// `level` if that is known.
     ///
-    /// Call it when the allocator hands the frame out, before the code under test clears it. It reports a frame that
-    /// some CPU may still walk as the table it was before ([`Kind::ReuseBeforeFlush`], REQ-4), one that is a table
-    /// already ([`Kind::DoubleAllocate`]), and one that breaks the promise of [`Content::Zero`].
+    /// Call it when the allocator returns the frame, before the code under test clears it. It
+    /// reports
+    ///
+    /// * a frame that some CPU may still walk as the table it was before
+    ///   ([`Kind::ReuseBeforeFlush`]);
+    /// * a frame that already is a table ([`Kind::DoubleAllocate`]);
+    /// * a frame that breaks the promise of [`Content::Zero`].
     pub fn table_allocated(
         &mut self,
         memory: &(impl Memory + ?Sized),
@@ -80,11 +90,12 @@ impl Sanitizer {
         }
     }
 
-    /// The table was given back to an allocator, or to any list from which it may be handed out again.
+    /// Tells that the table was freed: given to an allocator, or to any list from which it may be
+    /// allocated again.
     ///
-    /// By then no CPU may hold it, active or lazy ([`Kind::FreeBeforeFlush`], REQ-4, REQ-5), and no entry that a
-    /// walk can reach may point at it ([`Kind::FreeWhileLinked`]). A list from which it is only taken
-    /// after a flush is not meant: call this when it leaves that list.
+    /// By then no CPU may hold it, active or lazy ([`Kind::FreeBeforeFlush`]), and no entry that a
+    /// walk can reach may point at it ([`Kind::FreeWhileLinked`]). For a list whose frames are
+    /// taken only after a flush, call this when the frame leaves that list.
     pub fn table_freed(&mut self, memory: &(impl Memory + ?Sized), phys: u64, size: u64) {
         self.hook(|s| {
             s.adversary_acts(memory);
@@ -113,7 +124,7 @@ impl Sanitizer {
         if f.size != size {
             let announced = f.size;
             self.report(Kind::ForeignFree, Rule::WrongSize, place, || {
-                format!("announced with {announced} bytes, given back with {size}")
+                format!("announced with {announced} bytes, freed with {size}")
             });
         }
         self.check_linked(memory, at);

@@ -8,7 +8,7 @@ pub enum Happened {
     Allocated,
     /// Given back.
     Freed,
-    /// An entry at this physical address was seen or said to point at it.
+    /// An entry at this physical address was found to point at it.
     Linked {
         /// Physical address of the entry.
         entry: u64,
@@ -22,7 +22,7 @@ pub enum Happened {
     Walked {
         /// The CPU.
         cpu: usize,
-        /// The level it stood at.
+        /// The level of the table in that walk.
         level: u8,
         /// The virtual address translated.
         va: u64,

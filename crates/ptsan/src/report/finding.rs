@@ -23,18 +23,18 @@ pub struct Finding {
     pub note: String,
     /// The last events of the table frame, oldest first.
     pub history: Vec<HistoryEvent>,
-    /// Who called the hook.
+    /// The callers of the hook.
     pub trace: Option<Trace>,
-    /// Who allocated the table and who freed it, if [`crate::Config::track_origins`] is set.
+    /// The callers that allocated and freed the table, if [`crate::Config::track_origins`] is set.
     pub origins: Origins,
 }
 
-/// Where a table came from and went.
+/// The callers that allocated and freed a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origins {
     /// The last allocation.
     pub allocated: Option<Trace>,
-    /// The last time it was given back.
+    /// The last time it was freed.
     pub freed: Option<Trace>,
 }
 
@@ -61,7 +61,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// What makes two findings of one rule the same: the frame, else the page, else the space.
+    /// Returns what makes two findings of one rule the same: the frame, else the page, else the
+    /// space.
     pub(super) fn identity(&self) -> u64 {
         self.frame.or(self.va.map(|va| va & !0xfff)).or(self.space).unwrap_or(u64::MAX)
     }

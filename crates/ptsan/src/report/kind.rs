@@ -5,19 +5,19 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Kind {
-    /// An access was translated by something cached that memory no longer says, or no longer allows.
+    /// An access used a cached translation that memory no longer gives or no longer allows.
     StaleUse,
-    /// The code under test and the tables do not say the same about an address.
+    /// The code under test and its tables disagree about an address.
     Disagreement,
-    /// A table was given back while a CPU could still walk it (REQ-4, H3, H5).
+    /// A table was freed while a CPU could still walk it.
     FreeBeforeFlush,
-    /// A frame was handed out again while a CPU could still walk the table that it was.
+    /// A frame was allocated again while a CPU could still walk the table that it held.
     ReuseBeforeFlush,
-    /// A table was given back while the live tree still points at it.
+    /// A table was freed while the live tree still pointed at it.
     FreeWhileLinked,
-    /// A walk read a table after it was given back.
+    /// A walk read a table after it was freed.
     UseAfterFree,
-    /// A valid entry that a CPU may hold was changed into another valid one that may not be cached beside it.
+    /// A valid entry that a CPU may hold was replaced by another that must not be cached beside it.
     BreakBeforeMake,
     /// A table became reachable with entries in it that are older than its allocation.
     LinkedBeforeCleared,
@@ -31,13 +31,13 @@ pub enum Kind {
     MalformedEntry,
     /// One frame serves as a table of two levels.
     WalkLoop,
-    /// A frame was announced while it was a table already.
+    /// A frame was announced while it already was a table.
     DoubleAllocate,
-    /// A table was given back twice.
+    /// A table was freed twice.
     DoubleFree,
-    /// Something was given back that was never announced.
+    /// Something was freed that was never announced.
     ForeignFree,
-    /// A table was never given back.
+    /// A table was never freed.
     Leak,
     /// A hook was called with arguments that make no sense.
     Misuse,
@@ -66,7 +66,7 @@ impl Kind {
         Self::Misuse,
     ];
 
-    /// The name that reports print.
+    /// Returns the name that reports print.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -9,10 +9,11 @@ use crate::hash::FastMap;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-/// After so many different places, further findings only count in the totals: memory stays bounded.
+/// The number of distinct places after which findings only count in the totals, so that memory
+/// stays bounded.
 const MOST_PLACES: usize = 1 << 16;
 
-/// How often a finding at one place is compared with the allowed callers again.
+/// How often a finding at one place is compared again with the allowed callers.
 const MOST_LOOKS: u32 = 16;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,7 +35,7 @@ enum Seen {
     /// Index into the findings kept.
     Kept(u32),
     Counted,
-    /// By which entry of the list, and how often to look at the callers again.
+    /// The index of the entry that allows it, and how often to look at the callers again.
     Allowed(u32, u32),
 }
 
@@ -47,9 +48,9 @@ pub(crate) struct Reports {
     limit: usize,
     traces: bool,
     suppressions: Suppressions,
-    /// How often each was needed.
+    /// How often each entry of the list was needed.
     allowed: Vec<u64>,
-    /// With which the adversary does the same again.
+    /// The seed with which the adversary repeats its choices.
     seed: Option<u64>,
     finished: bool,
 }
@@ -60,7 +61,8 @@ impl Reports {
         Self { limit, traces, suppressions, allowed, seed, ..Self::default() }
     }
 
-    /// Counts a finding; `details` are made only for the first at its place, while there is room.
+    /// Counts a finding. Calls `details` only for the first finding at its place, while there is
+    /// room.
     pub(crate) fn add(
         &mut self,
         event: u64,
@@ -73,7 +75,7 @@ impl Reports {
         match known {
             Some(Seen::Kept(index)) => self.kept[index as usize].count += 1,
             Some(Seen::Counted) => {}
-            // Another caller may do what one caller is allowed to do.
+            // Another caller may break a rule that one caller is allowed to break.
             Some(Seen::Allowed(index, 0)) => {
                 self.allowed[index as usize] += 1;
                 return;
@@ -135,7 +137,7 @@ impl Reports {
         self.allowed.iter().sum()
     }
 
-    /// The run is over: what was allowed and did not happen can be told.
+    /// Ends the run: from now on the report lists allowed findings that did not happen.
     pub(crate) fn finish(&mut self) {
         self.finished = true;
     }
@@ -162,7 +164,7 @@ impl fmt::Display for Reports {
             write!(f, "\n  {:>8}  allowed, not counted above", self.allowed())?;
         }
         if let Some(seed) = self.seed.filter(|_| self.total() > 0) {
-            write!(f, "\n  PTSAN_SEED={seed:#x} makes the adversary do the same again")?;
+            write!(f, "\n  PTSAN_SEED={seed:#x} repeats the adversary's choices")?;
         }
         for allow in self.unused().filter(|_| self.finished) {
             wrap::line(f, 2, &format!("allowed and not seen: {allow}"))?;

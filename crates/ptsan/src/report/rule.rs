@@ -14,13 +14,13 @@ macro_rules! rules {
             /// All rules.
             pub const ALL: &[Self] = &[$(Self::$name,)+];
 
-            /// The name, as lists of allowed findings have it.
+            /// Returns the name, as lists of allowed findings have it.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$name => stringify!($name),)+ }
             }
 
-            /// One sentence for a report.
+            /// Returns one sentence for a report.
             #[must_use]
             pub const fn text(self) -> &'static str {
                 match self { $(Self::$name => $text,)+ }
@@ -36,12 +36,12 @@ rules! {
     Remapped = "memory maps the page elsewhere, but a cached translation was used; a flush is missing",
     /// The cached translation allows what memory forbids.
     PermissionRemoved = "memory forbids the access, but a cached translation allowed it; a flush is missing",
-    /// The page is mapped, but registers that hold the top entries do not know it.
-    NotReloaded = "memory maps the page, but the top entries held in registers do not; reload the root",
+    /// The page is mapped, but the registers that hold the root's entries do not say so.
+    NotReloaded = "memory maps the page, but the root's entries held in registers do not; reload the root",
     /// The tables map what the code says is not mapped.
-    OnlyTablesMapIt = "the tables map the address, the code says that they do not",
+    OnlyTablesMapIt = "the tables map the address, but the code says that it is not mapped",
     /// The code says that an address is mapped which the tables do not map.
-    OnlyCodeMapsIt = "the code says that the address is mapped, the tables do not map it",
+    OnlyCodeMapsIt = "the code says that the address is mapped, but the tables do not map it",
     /// The tables map it to another frame.
     MappedElsewhere = "the tables map the address to another frame than the code says",
     /// The tables map it with another page size.
@@ -58,20 +58,20 @@ rules! {
     ChangedReach = "a valid entry was made global, or no longer global; clear it and flush first",
     /// A paging-structure cache holds the table.
     HeldInStructureCache = "a CPU holds the table in its paging-structure cache; flush that CPU first",
-    /// The registers with the top entries point at the table.
-    HeldInTopRegister = "a CPU's top entries, held in registers, point at the table; reload the root first",
-    /// A walk that read the entry for the table is not done yet.
+    /// The registers with the root's entries point at the table.
+    HeldInTopRegister = "a CPU's registers with the root's entries point at the table; reload the root first",
+    /// A walk that has read the entry for the table is still under way.
     HeldByWalker = "a walk in flight on a CPU has read the entry for the table; flush that CPU first",
-    /// A TLB entry that came from the table outlived it.
-    HeldInTlb = "a CPU's TLB holds a translation read from the table that memory no longer says; flush first",
+    /// A TLB entry read from the table outlived it.
+    HeldInTlb = "a CPU's TLB holds a translation read from the table that memory no longer gives; flush first",
     /// The table is the root of a CPU.
     HeldAsRoot = "a CPU has the table loaded as its root",
     /// A reachable entry points at the table.
     StillLinked = "an entry that a walk can reach still points at the table; clear it and flush first",
-    /// A walk read the table after it was given back.
-    WalkedAfterFree = "a walk read a table that had been given back",
-    /// An entry was made to point at a table after it was given back.
-    LinkedAfterFree = "an entry points at a table that had been given back",
+    /// A walk read the table after it was freed.
+    WalkedAfterFree = "a walk read a freed table",
+    /// An entry was made to point at a table after it was freed.
+    LinkedAfterFree = "an entry points at a freed table",
     /// The table was linked with old content.
     OldContent = "the table became reachable with entries left from before its allocation; clear it first",
     /// The frame was promised to be zero.
@@ -84,16 +84,16 @@ rules! {
     Reserved = "an entry has reserved bits set; the hardware faults on it",
     /// A frame stands at two levels.
     TwoLevels = "the frame is used as a table of two levels",
-    /// The frame overlaps a table that was not given back.
-    AlreadyTable = "the frame overlaps a table that has not been given back",
-    /// The table was given back before.
-    AlreadyFree = "the table has been given back before",
+    /// The frame overlaps a table that was not freed.
+    AlreadyTable = "the frame overlaps a table that has not been freed",
+    /// The table was freed before.
+    AlreadyFree = "the table was freed before",
     /// The frame was never announced.
     NotATable = "no table was announced at this address",
     /// The size differs from the announced one.
     WrongSize = "the table was announced with another size",
     /// The table was still allocated at the end.
-    StillAllocated = "the table was never given back",
+    StillAllocated = "the table was never freed",
     /// There is no such CPU.
     NoSuchCpu = "there is no such CPU",
     /// The space was never loaded or announced.

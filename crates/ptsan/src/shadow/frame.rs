@@ -1,12 +1,13 @@
-//! The shadow state of one table frame: who allocated it, who may hold it, through which entry it was reached.
+//! The shadow state of one table frame: where it came from, which CPUs may hold it, which entry
+//! points at it.
 use super::history::History;
 use super::leftovers::Leftovers;
 use crate::report::{Origins, Trace};
 
-/// Holders are pruned when there are more than this many.
+/// The number of holders above which they are pruned.
 const PRUNE_AT: usize = 16;
 
-/// A frame at a moment of its life: another allocation makes another reference.
+/// A frame during one allocation. The next allocation of the frame has another reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FrameRef {
     pub(super) index: u32,
@@ -24,10 +25,10 @@ pub(crate) enum State {
     Freed,
 }
 
-/// "This CPU read this table for this position", true until the context says otherwise.
+/// A CPU that read the table for a position, as long as its context does not say otherwise.
 ///
-/// It is checked only when somebody asks; a context that was dropped as a whole has another generation, which
-/// makes the usual answer one comparison.
+/// It is checked on demand. A context that was dropped as a whole has another generation, so that
+/// the usual check is one comparison.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Holder {
     pub(crate) cpu: u16,
@@ -40,9 +41,9 @@ pub(crate) struct Holder {
     pub(crate) since: u64,
 }
 
-/// In place of a context in a [`Holder`]: the registers with the top entries.
+/// Stands for a context in a [`Holder`]: the registers with the root's entries.
 pub(crate) const REGISTERS: u32 = u32::MAX;
-/// In place of a context in a [`Holder`]: the global translations.
+/// Stands for a context in a [`Holder`]: the global translations.
 pub(crate) const GLOBALS: u32 = u32::MAX - 1;
 
 /// An entry through which a table was reached.
@@ -64,7 +65,8 @@ pub(crate) struct Frame {
     pub(crate) link: Option<Link>,
     pub(crate) holders: Vec<Holder>,
     pub(super) prune_at: usize,
-    /// What is left from before the allocation; `None` if it was not looked at, or once it does not matter.
+    /// What is left from before the allocation. `None` if nothing was recorded or it does not
+    /// matter any more.
     pub(crate) leftovers: Option<Leftovers>,
     pub(crate) history: History,
     pub(crate) origins: Option<Box<Origins>>,
@@ -75,17 +77,18 @@ impl Frame {
         phys >= self.phys && phys - self.phys < self.size
     }
 
-    /// Remembers who allocated the table.
+    /// Records the callers that allocated the table.
     pub(crate) fn remember_owner(&mut self) {
         self.origins = Some(Box::new(Origins { allocated: Some(Trace::capture()), freed: None }));
     }
 
-    /// Remembers who gave it back.
+    /// Records the callers that freed the table.
     pub(crate) fn remember_giver(&mut self) {
         self.origins.get_or_insert_default().freed = Some(Trace::capture());
     }
 
-    /// Notes that a CPU may hold this table from now on. `valid` says which old holders still count.
+    /// Records that a CPU may hold this table from now on, and returns whether that is news.
+    /// `valid` says which old holders still count.
     pub(crate) fn hold(&mut self, new: Holder, valid: impl Fn(&Holder) -> bool) -> bool {
         let same = |h: &Holder| h.cpu == new.cpu && h.context == new.context && h.position == new.position;
         if let Some(old) = self.holders.iter_mut().find(|h| same(h)) {

@@ -1,13 +1,14 @@
-//! Shadow state of table frames: who allocated what, who may hold it, through which entry it was reached.
+//! All table frames, found by their physical address.
 use super::frame::{Frame, FrameRef, State};
 use super::history::History;
 use crate::hash::FastMap;
 use crate::report::Happened;
 
-/// Tables are looked up by the 4 KiB page they start in; a smaller table shares its page with others.
+/// Tables are looked up by the 4 KiB page they start in; a smaller table shares its page with
+/// others.
 const PAGE_SHIFT: u32 = 12;
 
-/// The frames whose tables touch one page; nearly always one.
+/// The frames whose tables touch one page: nearly always one.
 #[derive(Default)]
 struct PageSlot {
     first: Option<u32>,
@@ -31,7 +32,8 @@ pub(crate) struct FrameTable {
 }
 
 impl FrameTable {
-    /// The frame that holds a table at `phys`, allocated if possible, else the one that was freed last.
+    /// Returns the frame that holds a table at `phys`: the allocated one, else the one that was
+    /// freed last.
     #[inline]
     pub(crate) fn find(&self, phys: u64) -> Option<FrameRef> {
         let slot = self.pages.get(&(phys >> PAGE_SHIFT))?;
@@ -49,7 +51,8 @@ impl FrameTable {
         freed
     }
 
-    /// The frame as it was when the reference was made; `None` if it was handed out again since, or is unknown.
+    /// Returns the frame behind a reference, or `None` if it was allocated again since or is
+    /// unknown.
     #[inline]
     pub(crate) fn get(&self, at: FrameRef) -> Option<&Frame> {
         self.frames.get(at.index as usize).filter(|f| f.generation == at.generation)
@@ -60,7 +63,7 @@ impl FrameTable {
         self.frames.get_mut(at.index as usize).filter(|f| f.generation == at.generation)
     }
 
-    /// Frames that overlap `size` bytes at `phys`.
+    /// Lists the frames that overlap `size` bytes at `phys`.
     pub(crate) fn overlapping(&self, phys: u64, size: u64) -> Vec<FrameRef> {
         let mut found: Vec<FrameRef> = Vec::new();
         for page in pages(phys, size) {
@@ -77,8 +80,8 @@ impl FrameTable {
         found
     }
 
-    /// The freed frame with exactly this place and size, if it is the only one there: the usual case of
-    /// [`FrameTable::overlapping`], without its list.
+    /// Returns the freed frame with exactly this place and size, if it is the only one there. This
+    /// is the usual case of [`FrameTable::overlapping`], without its list.
     #[inline]
     pub(crate) fn sole_freed(&self, phys: u64, size: u64) -> Option<FrameRef> {
         let slot = self.pages.get(&(phys >> PAGE_SHIFT))?;
@@ -88,7 +91,7 @@ impl FrameTable {
         (same && size <= 1 << PAGE_SHIFT).then_some(FrameRef { index, generation: f.generation })
     }
 
-    /// Makes the frame a table anew; its history stays, everything else starts over.
+    /// Makes the frame a table again. Its history stays, everything else starts over.
     pub(crate) fn reallocate(&mut self, at: FrameRef, level: Option<u8>, event: u64) -> FrameRef {
         let f = &mut self.frames[at.index as usize];
         f.state = State::Allocated;
@@ -102,7 +105,7 @@ impl FrameTable {
         FrameRef { index: at.index, generation: f.generation }
     }
 
-    /// A frame at a place where none is.
+    /// Adds a frame at a place that has none.
     pub(crate) fn insert(&mut self, phys: u64, size: u64, level: Option<u8>, event: u64) -> FrameRef {
         let index = self.unused.pop().unwrap_or(self.frames.len() as u32);
         let generation = self.frames.get(index as usize).map_or(0, |f| f.generation.wrapping_add(1));
@@ -157,7 +160,7 @@ impl FrameTable {
         }
     }
 
-    /// Marks the frame freed; its holders stay, for whoever hands it out again.
+    /// Marks the frame freed. Its holders stay for the check at its next allocation.
     pub(crate) fn free(&mut self, at: FrameRef, event: u64) {
         let Some(f) = self.get_mut(at) else { return };
         f.state = State::Freed;
@@ -166,7 +169,7 @@ impl FrameTable {
         self.live -= 1;
     }
 
-    /// All frames that are tables now.
+    /// Returns all frames that are tables now.
     pub(crate) fn allocated(&self) -> impl Iterator<Item = &Frame> {
         self.frames.iter().filter(|f| f.state == State::Allocated)
     }

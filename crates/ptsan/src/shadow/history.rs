@@ -1,7 +1,7 @@
 //! The last few events of a table frame.
 use crate::report::{Happened, HistoryEvent};
 
-/// How many events are remembered for each frame.
+/// The number of events remembered for each frame.
 pub(crate) const DEPTH: usize = 16;
 
 /// A ring of the last [`DEPTH`] events.
@@ -22,7 +22,7 @@ impl History {
         self.next = (self.next + 1) % DEPTH;
     }
 
-    /// Oldest first.
+    /// Returns the events, oldest first.
     pub(crate) fn to_vec(&self) -> Vec<HistoryEvent> {
         let split = if self.ring.len() < DEPTH { 0 } else { self.next };
         self.ring[split..].iter().chain(&self.ring[..split]).copied().collect()

@@ -1,26 +1,26 @@
-//! What a frame held when it was announced as a table.
+//! The entries that a frame held when it was announced as a table.
 
-/// The entries that were not zero at the allocation, without those that were stored to since.
+/// The entries that were not zero at the allocation, except those that were stored to since.
 #[derive(Clone, Debug)]
 pub(crate) struct Leftovers {
-    /// Index and content, in the order of indices. A content of 0 stands for an entry that was stored to.
+    /// Index and content, sorted by index. Content 0 marks an entry that was stored to.
     entries: Box<[(u32, u64)]>,
 }
 
 impl Leftovers {
-    /// Remembers entries, given with rising indices.
+    /// Records entries, given with rising indices.
     pub(crate) fn new(entries: impl Iterator<Item = (u32, u64)>) -> Self {
         Self { entries: entries.filter(|&(_, raw)| raw != 0).collect() }
     }
 
-    /// Takes out an entry that was stored to: whatever it holds now is no older than the allocation.
+    /// Removes an entry that was stored to: what it holds now is no older than the allocation.
     pub(crate) fn overwritten(&mut self, index: u32) {
         if let Ok(at) = self.entries.binary_search_by_key(&index, |&(index, _)| index) {
             self.entries[at].1 = 0;
         }
     }
 
-    /// The entries that nothing was stored to, as far as stores are told.
+    /// Returns the entries to which no store was told.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, u64)> {
         self.entries.iter().copied().filter(|&(_, raw)| raw != 0)
     }

@@ -1,4 +1,4 @@
-//! Shadow state: what is known of every frame that is or was a table.
+//! Shadow state: all that is known of frames that are or were tables.
 mod frame;
 mod frames;
 mod history;

@@ -1,20 +1,20 @@
-//! What the adversary draws its choices from.
+//! The random choices of the adversary.
 use crate::arch::Arch;
 
-/// How many addresses are remembered.
+/// The number of addresses remembered.
 const RECENT: usize = 32;
 
-/// When CPUs walk of their own accord.
+/// How often CPUs walk by themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Adversary {
-    /// What all choices follow from. The environment variable `PTSAN_SEED` replaces it.
+    /// The seed of all choices. The environment variable `PTSAN_SEED` replaces it.
     pub seed: u64,
-    /// At how many of 1000 hooks something is done, and how many things at each thousand beyond that.
+    /// The number of actions in 1000 hooks. Above 1000, each hook gets several.
     pub rate: u16,
 }
 
 impl Adversary {
-    /// Something at every second hook.
+    /// Acts at every second hook.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self { seed, rate: 500 }
@@ -46,13 +46,13 @@ impl Chance {
         if n == 0 { 0 } else { self.next() % n }
     }
 
-    /// An address that somebody used or mapped.
+    /// Remembers an address that was used or mapped.
     pub(crate) fn remember(&mut self, va: u64) {
         self.recent[self.seen % RECENT] = va;
         self.seen += 1;
     }
 
-    /// One of those, or a neighbour at some level.
+    /// Returns one of those addresses, or a neighbour of one at some level.
     pub(crate) fn near(&mut self, arch: &Arch) -> Option<u64> {
         let known = self.seen.min(RECENT) as u64;
         let which = self.below(known) as usize;

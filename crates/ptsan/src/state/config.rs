@@ -6,41 +6,45 @@ use crate::report::{Allow, Suppressions};
 /// What to simulate and how much to keep.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// How many CPUs there are, at most 65,535.
+    /// The number of CPUs, at most 65,535.
     pub cpus: usize,
     /// The page-table format.
     pub arch: Arch,
-    /// Cached entries are tagged with their address space and survive a switch to another (PCID, ASID).
+    /// Cached entries are tagged with their address space and survive a switch to another (PCID,
+    /// ASID).
     ///
-    /// A table may then be given back while a CPU that has *another* space loaded holds it: what counts is that it
-    /// is flushed before that CPU uses the space again, and a walk that shows it was not is reported.
+    /// A table may then be freed while a CPU that has *another* space loaded holds it. It must be
+    /// flushed before that CPU uses the space again; a walk that shows otherwise is reported.
     pub asids: bool,
-    /// Frames may stand at several levels: an entry of the top points at the top itself.
+    /// Frames may be tables of several levels: an entry of the root points at the root itself.
     pub recursive: bool,
-    /// When a table is first reached by a walk and nothing told of its linking, report entries in it that equal what
-    /// was there at its allocation. Code that clears a table and then happens to write the very same entries
-    /// looks the same, so this is off unless asked for.
+    /// Reports old entries in a table that a walk reaches first, without a told link. Code that
+    /// clears a table and then writes the very same entries looks the same, so this is off by
+    /// default.
     pub infer_leftovers: bool,
-    /// Whenever an access makes one CPU walk, every other CPU that has the same root loaded, active or lazy, walks
-    /// speculatively for the same address. Hardware may; so a test that accesses memory from one CPU finds the
-    /// shootdowns that the others miss.
+    /// Whenever an access makes one CPU walk, every other CPU with the same root loaded, active or
+    /// lazy, walks speculatively for the same address. Hardware may do so. A test that accesses
+    /// memory from one CPU then finds the shootdowns that the others miss.
     pub eager_walkers: bool,
-    /// CPUs walk speculatively at moments and for addresses of their choice: see [`Adversary`].
+    /// CPUs walk speculatively at random moments and for random addresses: see [`Adversary`].
     pub adversary: Option<Adversary>,
-    /// How many findings are kept in full; all are counted.
+    /// The number of findings kept in full. All are counted.
     pub keep: usize,
-    /// Findings that are kept say who called the hook. The environment variable `PTSAN_BACKTRACE=0` turns it off.
+    /// Kept findings name the callers of the hook. The environment variable `PTSAN_BACKTRACE=0`
+    /// turns it off.
     pub backtraces: bool,
-    /// Every table remembers who allocated it and who freed it. Costs some microseconds for each.
+    /// Every table remembers the callers that allocated and freed it. Costs some microseconds for
+    /// each.
     pub track_origins: bool,
     /// Findings that are known and allowed.
     pub suppressions: Suppressions,
-    /// [`crate::Stats::nanoseconds`] counts. Costs some 50 ns a hook.
+    /// Counts [`crate::Stats::nanoseconds`]. Costs some 50 ns a hook.
     pub timed: bool,
 }
 
 impl Config {
-    /// One CPU, no ASIDs, no adversary, 64 findings kept with backtraces.
+    /// Configures one CPU without ASIDs and without an adversary. 64 findings are kept with
+    /// backtraces.
     #[must_use]
     pub fn new(arch: Arch) -> Self {
         Self {
@@ -59,17 +63,18 @@ impl Config {
         }
     }
 
-    /// The same, with findings that are allowed.
+    /// Adds findings that are allowed.
     #[must_use]
     pub fn allow(mut self, allow: Allow) -> Self {
         self.suppressions.push(allow);
         self
     }
 
-    /// What the environment says instead: `PTSAN_SEED` for the seed of an adversary that there is anyway, a number
-    /// (`0x` for hexadecimal) or `random`; `PTSAN_BACKTRACE=0`.
+    /// Applies the environment: `PTSAN_SEED` replaces the seed of a configured adversary by a
+    /// number (`0x` for hexadecimal) or by `random`, `PTSAN_BACKTRACE=0` turns backtraces off.
     ///
-    /// [`crate::Sanitizer::new`] reads it, so that a failed run can be repeated without a change to the code.
+    /// [`crate::Sanitizer::new`] calls it, so that a failed run can be repeated without a change to
+    /// the code.
     pub(crate) fn with_environment(mut self, variable: impl Fn(&str) -> Option<String>) -> Self {
         if let Some(adversary) = &mut self.adversary
             && let Some(seed) = variable("PTSAN_SEED").and_then(|s| parse_seed(&s))

@@ -1,4 +1,5 @@
-//! The state of a sanitizer, without any rule: configuration, CPUs, frames, findings, what is under way.
+//! The state of a sanitizer, without any rule: configuration, CPUs, frames, findings, operations
+//! under way.
 mod chance;
 mod config;
 mod operations;

@@ -1,31 +1,32 @@
-//! Operations that take a while: until the code under test has said that it is done, other CPUs may use what they know.
+//! Operations that take a while: until one has ended, other CPUs may use what they hold.
 //!
-//! Between the store that unmaps a page and the last acknowledgement of the flush, an access on another CPU through its
-//! old translation is no defect: nobody was told yet that the page is gone. It is one if the CPU can do the same after
-//! the operation has returned. So such an access is only suspected, and looked at again when every operation that was
-//! under way then has ended.
+//! Between the store that unmaps a page and the last acknowledgement of the flush, an access on
+//! another CPU may use the old translation. That is a defect only if the CPU can still do so after
+//! the operation has returned. Such an access is therefore suspected, and checked again when every
+//! operation that was under way has ended.
 use crate::arch::Access;
 
-/// An operation under way, from [`crate::Sanitizer::operation_begins`] to [`crate::Sanitizer::operation_ends`].
+/// An operation under way, from [`crate::Sanitizer::operation_begins`] to
+/// [`crate::Sanitizer::operation_ends`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Operation(u64);
 
-/// After so many different suspicions, further ones are let go: memory stays bounded.
+/// The most suspected accesses. Further ones are dropped, so that memory stays bounded.
 const MOST: usize = 1 << 12;
 
-/// An access that was answered by something that memory no longer gave.
+/// An access answered by a translation that memory no longer gave.
 pub(crate) struct Suspect {
-    /// Operations under way then that have not ended.
+    /// The operations under way at the access that have not ended.
     waits_for: Vec<Operation>,
     pub(crate) cpu: usize,
     pub(crate) space: u64,
     pub(crate) va: u64,
     pub(crate) access: Access,
-    /// When it was.
+    /// The event of the access.
     pub(crate) event: u64,
 }
 
-/// What is under way, and what is suspected.
+/// The operations under way, and the suspected accesses.
 #[derive(Default)]
 pub(crate) struct Operations {
     open: Vec<Operation>,
@@ -47,7 +48,7 @@ impl Operations {
         self.open.len()
     }
 
-    /// Suspects an access if an operation is under way; whether one is.
+    /// Suspects an access if an operation is under way, and returns whether one is.
     pub(crate) fn suspect(&mut self, cpu: usize, space: u64, va: u64, access: Access, event: u64) -> bool {
         if self.open.is_empty() {
             return false;
@@ -55,7 +56,7 @@ impl Operations {
         let room = self.suspects.len() < MOST;
         let known = |s: &&mut Suspect| s.cpu == cpu && s.space == space && s.va >> 12 == va >> 12;
         if let Some(known) = self.suspects.iter_mut().find(known) {
-            // Seen again: what is under way by now counts.
+            // A repeated access also waits for the operations that are under way by now.
             known.waits_for.clone_from(&self.open);
         } else if room {
             let waits_for = self.open.clone();
@@ -64,7 +65,8 @@ impl Operations {
         true
     }
 
-    /// Whom nothing excuses any more, now that `ended` has ended; `None` if it was not under way.
+    /// Ends an operation and returns the suspects that wait for no other. Returns `None` if it was
+    /// not under way.
     pub(crate) fn end(&mut self, ended: Operation) -> Option<Vec<Suspect>> {
         let at = self.open.iter().position(|o| *o == ended)?;
         self.open.swap_remove(at);

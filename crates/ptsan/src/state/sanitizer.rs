@@ -1,4 +1,4 @@
-//! The sanitizer: what it consists of, and what all hooks have in common.
+//! The sanitizer's parts, and what all hooks have in common.
 use super::chance::Chance;
 use super::config::Config;
 use super::operations::Operations;
@@ -12,10 +12,10 @@ use std::time::Instant;
 
 /// A software MMU per CPU, and the shadow state of every table frame.
 ///
-/// The hooks are called in the order in which things happen; code under test that runs on several threads keeps the
-/// sanitizer behind a lock, held across the store and its hook.
+/// Call the hooks in the order in which things happen. Code under test that runs on several threads
+/// keeps the sanitizer behind a lock, held across the store and its hook.
 ///
-/// No hook panics: arguments that make no sense are findings too ([`Kind::Misuse`]).
+/// No hook panics: nonsensical arguments are findings too ([`Kind::Misuse`]).
 pub struct Sanitizer {
     pub(crate) config: Config,
     pub(crate) cpus: Vec<Cpu>,
@@ -24,16 +24,16 @@ pub struct Sanitizer {
     pub(crate) event: u64,
     pub(crate) stats: Stats,
     pub(crate) spaces: FastMap<u64, ()>,
-    /// What the entries held whose stores are told.
+    /// The content of entries to which stores are told.
     pub(crate) told: FastMap<u64, Told>,
-    /// What the code under test is in the middle of.
+    /// The operations under way.
     pub(crate) operations: Operations,
-    /// What the adversary draws from.
+    /// The choices of the adversary.
     pub(crate) chance: Option<Box<Chance>>,
 }
 
 impl Sanitizer {
-    /// A machine whose CPUs have nothing loaded.
+    /// Creates a machine whose CPUs have nothing loaded.
     #[must_use]
     pub fn new(config: Config) -> Self {
         let config = config.with_environment(|name| std::env::var(name).ok());
@@ -68,7 +68,7 @@ impl Sanitizer {
         has
     }
 
-    /// Remembers an address for the adversary.
+    /// Gives the adversary an address to remember.
     #[inline]
     pub(crate) fn notice(&mut self, va: u64) {
         if let Some(chance) = &mut self.chance {
@@ -86,7 +86,7 @@ impl Sanitizer {
         self.reports.add(self.event, (kind, rule), place, || details_of(frame(), note()));
     }
 
-    /// What all hooks have in common: they are counted, and timed if asked for.
+    /// Runs the body of a hook: counts it, and times it if configured.
     #[inline]
     pub(crate) fn hook<R>(&mut self, body: impl FnOnce(&mut Self) -> R) -> R {
         self.event += 1;

@@ -1,4 +1,4 @@
-//! What the sanitizer has done so far.
+//! Counts of the work done.
 
 /// Work done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -11,12 +11,12 @@ pub struct Stats {
     pub nanoseconds: u64,
     /// Accesses translated, with or without success.
     pub translations: u64,
-    /// Of these, answered by the TLB.
+    /// Of these, those that the TLB answered.
     pub tlb_hits: u64,
     /// Walks of the tables, probes included.
     pub walks: u64,
-    /// Of these, begun at a cached paging-structure entry.
+    /// Of these, those that began at a cached paging-structure entry.
     pub structure_hits: u64,
-    /// Faults on cached entries that memory answers otherwise: legal, the handler retries.
+    /// Faults on cached entries that memory contradicts. They are legal: the handler retries.
     pub spurious_faults: u64,
 }

@@ -1,7 +1,7 @@
-//! Entries that are stored to.
+//! Entries and what stores leave in them.
 use crate::shadow::FrameRef;
 
-/// What the last store left in an entry.
+/// The content that the last told store left in an entry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Told {
     pub(crate) raw: u64,

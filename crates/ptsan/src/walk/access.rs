@@ -1,4 +1,4 @@
-//! Accesses and speculative walks: the TLB, a walk where it does not answer, and the checks of either.
+//! Accesses and speculative walks: a TLB lookup, a walk on a miss, and the checks of both.
 use super::walker::Walked;
 use crate::arch::Access;
 use crate::checks::stale;
@@ -41,7 +41,8 @@ impl Sanitizer {
         let truth = self.look(memory, loaded.root, va);
         self.check_walk_beside(memory, (cpu, loaded), va, &walked, truth);
         if result.is_err() {
-            // A fault drops the entries that were used for the address (Intel SDM vol. 3, 4.10.4.1).
+            // A fault drops the entries that were used for the address (Intel SDM vol. 3,
+            // 4.10.4.1).
             self.drop_translation(cpu, loaded.context, va);
             if truth.is_ok_and(|t| t.accessed && t.perms.allows(access)) {
                 self.stats.spurious_faults += 1;
@@ -52,7 +53,8 @@ impl Sanitizer {
         result
     }
 
-    /// A speculative walk. Where two valid translations must not meet, it finds out whether they would.
+    /// Walks speculatively. On architectures with break-before-make, checks whether two valid
+    /// translations would meet.
     pub(crate) fn probe(&mut self, memory: &(impl Memory + ?Sized), cpu: usize, loaded: Loaded, va: u64) {
         let beside = self.config.arch.break_before_make;
         if let Some(hit) = self.cached(cpu, loaded.context, va) {
@@ -68,10 +70,11 @@ impl Sanitizer {
         }
     }
 
-    /// A CPU used an old translation while operations were under way, and all of these have ended.
+    /// Checks again a CPU that used an old translation while operations were under way that have
+    /// all ended.
     pub(crate) fn look_again(&mut self, memory: &(impl Memory + ?Sized), suspect: &Suspect) {
         let &Suspect { cpu, space, va, access, event, .. } = suspect;
-        // A CPU that has left the space will be looked at when it comes back.
+        // A CPU that has left the space is checked when it returns to it.
         let Some(loaded) = self.cpus.get(cpu).and_then(|c| c.loaded).filter(|l| l.space == space) else {
             return;
         };
@@ -85,7 +88,7 @@ impl Sanitizer {
         }
     }
 
-    /// What a walk from a cached table found, beside what memory says.
+    /// Compares what a walk from a cached table found with what memory says.
     fn check_walk_beside(
         &mut self,
         memory: &(impl Memory + ?Sized),
@@ -107,7 +110,7 @@ impl Sanitizer {
         }
     }
 
-    /// The other CPUs with the same root walk for the same address, speculatively.
+    /// Makes the other CPUs with the same root walk speculatively for the same address.
     fn others_walk(&mut self, memory: &(impl Memory + ?Sized), cpu: usize, loaded: Loaded, va: u64) {
         for other in (0..self.cpus.len()).filter(|&c| c != cpu) {
             if let Some(theirs) = self.cpus[other].loaded
@@ -131,7 +134,7 @@ impl Sanitizer {
         if self.config.arch.is_canonical(va) { Ok(loaded) } else { Err(Fault::NonCanonical) }
     }
 
-    /// What the TLB holds for `va`.
+    /// Returns what the TLB holds for `va`.
     #[inline]
     fn cached(&mut self, cpu: usize, context: u32, va: u64) -> Option<Translation> {
         let arch = &self.config.arch;

@@ -1,26 +1,27 @@
-//! An adversary: hardware walkers that do the nastiest thing at the nastiest moment.
+//! The adversary: hardware walkers that walk at the worst moments.
 //!
-//! A CPU that has a root loaded, active or lazy, may walk for any address at any time, and may have read an entry long
-//! before it makes use of it (H3, REQ-35). Which CPU walks when, where to, and how far it gets before it pauses
-//! is drawn from a seeded generator: the same seed and the same hooks give the same findings.
+//! A CPU that has a root loaded, active or lazy, may walk for any address at any time. It may have
+//! read an entry long before it uses it. A seeded generator decides which CPU walks, when, where
+//! to, and how far it gets before it pauses. The same seed and the same hooks give the same
+//! findings.
 //!
-//! Walks keep to tables that were announced: what lies behind an entry for anything else is not the sanitizer's.
+//! Walks keep to announced tables. What lies behind other entries is not the sanitizer's.
 use super::walker::{Next, Start};
 use crate::arch::Entry;
 use crate::cpu::{Flight, Loaded};
 use crate::memory::Memory;
 use crate::state::{Chance, Sanitizer};
 
-/// How many walks of a CPU are in flight at most.
+/// The most walks of a CPU in flight.
 const FLIGHTS: usize = 4;
-/// How many entries of a table are looked at for one that leads on, mostly and at times.
+/// The number of entries of a table that are searched for one that leads on: usually, and at times.
 const LOOKS: u64 = 32;
 const LONG_LOOKS: u64 = 512;
 
 impl Sanitizer {
     #[inline]
     pub(crate) fn adversary_acts(&mut self, memory: &(impl Memory + ?Sized)) {
-        // Taken out meanwhile: walks are hooks of nobody.
+        // Taken out meanwhile, because these walks are not hooks.
         let Some(mut chance) = self.chance.take() else { return };
         let times =
             u64::from(chance.rate) / 1000 + u64::from(chance.below(1000) < u64::from(chance.rate % 1000));
@@ -61,8 +62,8 @@ impl Sanitizer {
         }
     }
 
-    /// Where a walk for `va` would begin, if it keeps to announced tables and well-formed entries. A cached table that was
-    /// given back is reported here.
+    /// Returns where a walk for `va` would begin, if it keeps to announced tables and well-formed
+    /// entries. Reports a cached table that was freed.
     fn known_start(
         &mut self,
         memory: &(impl Memory + ?Sized),
@@ -94,7 +95,7 @@ impl Sanitizer {
         true
     }
 
-    /// A random way down the tree in memory, along entries that lead somewhere.
+    /// Chooses a random path down the tree in memory, along entries that lead on.
     fn wander(&self, memory: &(impl Memory + ?Sized), loaded: Loaded, chance: &mut Chance) -> Option<u64> {
         let arch = &self.config.arch;
         let looks = if chance.below(16) == 0 { LONG_LOOKS } else { LOOKS };
@@ -125,7 +126,7 @@ impl Sanitizer {
         Some(va)
     }
 
-    /// A walk begins, and pauses when it has read the entry for the table of level `stop`.
+    /// Begins a walk, and pauses it when it has read the entry for the table of level `stop`.
     fn take_off(
         &mut self,
         memory: &(impl Memory + ?Sized),
@@ -146,7 +147,7 @@ impl Sanitizer {
         self.cpus[cpu].flights.push(Flight { va, level, table, since });
     }
 
-    /// A walk in flight goes on, whatever has happened to the tables since.
+    /// Continues a walk in flight, whatever happened to the tables since.
     fn land(&mut self, memory: &(impl Memory + ?Sized), cpu: usize, loaded: Loaded, flight: Flight) {
         let Flight { va, level, table, .. } = flight;
         self.check_cached_table(cpu, loaded, va, table, level);

@@ -1,4 +1,4 @@
-//! Walks through a CPU's paging-structure cache, which fill its caches.
+//! Walks that start at a CPU's paging-structure cache and fill its caches.
 use crate::arch::{Access, Entry, Perms, StructureScope};
 use crate::cpu::{Fault, Loaded, Register, Table, TlbEntry, Translation};
 use crate::memory::Memory;
@@ -10,27 +10,27 @@ use crate::state::Sanitizer;
 pub(super) struct Start {
     pub(super) table: Table,
     pub(super) level: u8,
-    /// Not at the root in memory.
+    /// Whether it begins at a cached table, not at the root in memory.
     pub(super) cached: bool,
 }
 
-/// What one entry led to.
+/// The result of one entry.
 pub(super) enum Next {
-    /// The table of the level below, cached by now.
+    /// The table of the level below, which is cached now.
     Down(Table),
     End(Result<Translation, Fault>),
 }
 
-/// How a walk ended.
+/// The result of a walk.
 pub(super) struct Walked {
     pub(super) result: Result<Translation, Fault>,
-    /// What it began with, if that was cached.
+    /// The table at which it began, if that was cached.
     pub(super) from: Option<(Table, u8)>,
     pub(super) cached: bool,
 }
 
 impl Sanitizer {
-    /// The deepest table for `va` that the CPU has cached.
+    /// Returns the deepest table for `va` that the CPU has cached.
     pub(super) fn start(&self, cpu: usize, loaded: Loaded, va: u64) -> Result<Start, Fault> {
         let arch = &self.config.arch;
         let c = &self.cpus[cpu];
@@ -56,7 +56,7 @@ impl Sanitizer {
         Ok(Start { table, level: top, cached: false })
     }
 
-    /// Walks the tables for `va`, through the CPU's caches; `None` is a speculative walk.
+    /// Walks the tables for `va` through the CPU's caches. `None` is a speculative walk.
     pub(super) fn walk(
         &mut self,
         memory: &(impl Memory + ?Sized),
@@ -80,7 +80,7 @@ impl Sanitizer {
         }
     }
 
-    /// Reads entries from a table of a level on downwards, and caches what they say.
+    /// Reads entries from a table downwards, and caches what they say.
     pub(super) fn descend(
         &mut self,
         memory: &(impl Memory + ?Sized),
@@ -162,7 +162,7 @@ impl Sanitizer {
         };
         context.insert(arch, level, va, entry);
         let generation = context.generation;
-        // A valid paging-structure entry for the same table has made the CPU a holder already.
+        // A valid paging-structure entry for the same table has already made the CPU a holder.
         let known =
             !global && context.table(position).is_some_and(|t| t.frame == entry.via) && level < arch.top();
         if !known {
@@ -188,7 +188,7 @@ impl Sanitizer {
         self.hold(table.frame, holder, va);
     }
 
-    /// A table that was cached when it was one may be none any more.
+    /// Reports a cached table that was freed since.
     pub(super) fn check_cached_table(
         &mut self,
         cpu: usize,

@@ -11,14 +11,15 @@ pub enum Error {
         /// The size asked for, in bytes.
         bytes: usize,
     },
-    /// A physical address that is no multiple of 4096, or so high that the memory would not fit behind it.
+    /// A physical address that is no multiple of 4096, or so high that the memory does not fit
+    /// behind it.
     BadStart {
         /// The address asked for.
         start: u64,
     },
     /// Too many watches at once.
     TooMany {
-        /// How many there may be.
+        /// The most watches at once.
         limit: usize,
     },
     /// The system refused.

@@ -1,13 +1,14 @@
-//! What one instruction stored.
+//! The stores of one instruction.
 
 /// One instruction that stored to watched memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Store<'a> {
     /// Address of the instruction.
     pub rip: usize,
-    /// Physical address of the first byte that faulted: where it stored, but for instructions that store backwards.
+    /// Physical address of the first byte that faulted: the start of the store, except for
+    /// instructions that store backwards.
     pub phys: u64,
-    /// The 8-byte words that it changed, in the order of addresses; none if it stored what was there.
+    /// The 8-byte words that it changed, sorted by address. Empty if it stored what was there.
     pub changed: &'a [Changed],
 }
 
@@ -16,8 +17,8 @@ pub struct Store<'a> {
 pub struct Changed {
     /// Physical address, a multiple of 8.
     pub phys: u64,
-    /// What was there.
+    /// The old content.
     pub old: u64,
-    /// What is there now.
+    /// The new content.
     pub new: u64,
 }

@@ -1,4 +1,4 @@
-//! Hosts on which stores cannot be watched: everything compiles, nothing can be made.
+//! Hosts on which stores cannot be watched: everything compiles, but no watch can be created.
 use super::error::Error;
 use super::found::FoundAt;
 use super::store::Store;

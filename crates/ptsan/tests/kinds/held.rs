@@ -1,4 +1,4 @@
-//! Tables given back, or handed out again, while some CPU could still walk them.
+//! Tables freed, or allocated again, while some CPU could still walk them.
 use crate::common::{Machine, PAGE, RW, ready};
 use crate::{DATA, VA, entry, mapped, x86};
 use ptsan::{Config, Content, Flush, Kind, Rule};

@@ -17,7 +17,7 @@ fn x86() -> Arch {
     Arch::x86_64()
 }
 
-/// Space 1 on `cpus` CPUs, `VA` mapped to `DATA` and read by all of them.
+/// Makes space 1 on `cpus` CPUs, with `VA` mapped to `DATA` and read by all of them.
 fn mapped(cpus: usize) -> Machine {
     let mut m = ready(x86(), cpus);
     m.map(1, VA, DATA | RW);
@@ -27,7 +27,7 @@ fn mapped(cpus: usize) -> Machine {
     m
 }
 
-/// The physical address of the entry of `VA` at a level, and the table that holds it.
+/// Returns the physical address of the entry of `VA` at a level, and the table that holds it.
 fn entry(m: &Machine, level: u8) -> (u64, u64) {
     let (_, table, at) = m.path(1, VA).into_iter().find(|p| p.0 == level).unwrap();
     (at, table)

@@ -1,4 +1,4 @@
-//! Answers that memory does not give any more, and answers that are legal.
+//! Answers that memory no longer gives, and answers that are legal.
 use crate::common::{GLOBAL, Machine, PAGE, RO, RW, ready};
 use crate::{DATA, VA, entry, mapped, x86};
 use ptsan::{Access, Config, Fault, Flush, Kind, Rule};
@@ -82,8 +82,8 @@ fn a_walk_through_a_replaced_table_is_found_unless_flushed() {
         if flush {
             m.flush(0, Flush::page(1, VA));
         }
-        // The neighbour is mapped by the new table only; the old one is still in the paging-structure cache. A fault
-        // drops what it used, so this is legal either way ...
+        // The neighbour is mapped by the new table only; the old one is still in the
+        // paging-structure cache. A fault drops what it used, so this is legal either way ...
         assert_eq!(m.read(0, VA + PAGE), Some(DATA + PAGE));
         m.san.assert_clean();
         // ... but what the TLB holds of the old table is not.

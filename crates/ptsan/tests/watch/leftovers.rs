@@ -1,4 +1,4 @@
-//! Entries that are stored anew are not old, whatever was there before.
+//! Entries that are stored again are not old, even if they held the same before.
 use crate::{PAGE, watch};
 use ptsan::watch::Watch;
 use ptsan::{Access, Content, Flush, Kind};
@@ -11,7 +11,7 @@ const DIRECTORY: u64 = 3 * PAGE;
 const TABLE: u64 = 4 * PAGE;
 const DATA: u64 = 0x20_0000;
 
-/// A root at one page, its tables in the next two, and 2 MiB at address 0 in one large page.
+/// Makes a root at one page, its tables in the next two, and 2 MiB at address 0 in one large page.
 fn with_a_large_page() -> Watch {
     let watch = watch(16);
     let ram = watch.memory();
@@ -65,7 +65,7 @@ fn a_large_page_that_is_split_again_with_the_same_frame_is_no_finding() {
     let ram = watch.memory();
     for _ in 0..2 {
         split_and_merge(&watch, || {
-            // SAFETY: a page of the memory, which nobody else stores to.
+            // SAFETY: a page of the memory, to which nothing else stores.
             unsafe { ram.pointer(TABLE).expect("in memory").write_bytes(0, PAGE as usize) };
             (0..512).for_each(|page| assert!(ram.store(TABLE + page * 8, entry(page))));
         });

@@ -1,13 +1,13 @@
-//! One lock for all watches, taken by the thread whose store is looked at. A thread may take it again: a store made
-//! while it holds the sanitizer must not wait for itself.
+//! One lock for all watches, held by the thread whose store is being checked. It is recursive: a
+//! store made while the thread holds the sanitizer must not wait for itself.
 //!
-//! It spins, because signal handlers take it: what they wait for is never longer than one store and the
-//! sanitizer's work on it, or one call of a hook.
+//! It spins, because signal handlers take it. They wait at most for one store and the sanitizer's
+//! work on it, or for one call of a hook.
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
 /// The thread that holds the lock, 0 if none does.
 static OWNER: AtomicUsize = AtomicUsize::new(0);
-/// How often it holds it. Only the owner reads or writes it.
+/// How often that thread holds it. Only the owner reads or writes it.
 static DEPTH: AtomicU32 = AtomicU32::new(0);
 
 std::thread_local! {
@@ -15,7 +15,7 @@ std::thread_local! {
     static HERE: u8 = const { 0 };
 }
 
-/// A number that no other running thread has.
+/// Returns a number that no other running thread has.
 fn this_thread() -> usize {
     HERE.with(|here| std::ptr::from_ref(here).addr())
 }
@@ -37,7 +37,8 @@ impl Held {
         Self(())
     }
 
-    /// Keeps the lock beyond the end of a signal handler: the handler at the other end of the step takes it over.
+    /// Keeps the lock beyond the end of a signal handler, until the handler at the end of the step
+    /// takes it over.
     pub(super) fn keep(self) {
         std::mem::forget(self);
     }
@@ -45,7 +46,7 @@ impl Held {
     /// Takes over what [`Held::keep`] left to this thread.
     ///
     /// # Safety
-    /// This thread kept the lock, and nobody took it over yet.
+    /// This thread kept the lock and has not taken it over since.
     pub(super) unsafe fn take_over() -> Self {
         debug_assert!(is_mine());
         Self(())
@@ -62,7 +63,7 @@ impl Drop for Held {
     }
 }
 
-/// Whether this thread holds the lock.
+/// Returns whether this thread holds the lock.
 pub(super) fn is_mine() -> bool {
     OWNER.load(Relaxed) == this_thread()
 }

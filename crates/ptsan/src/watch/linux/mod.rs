@@ -1,5 +1,6 @@
-//! Linux on x86-64, from the bottom up: `lock`, `ram`, `registers`, `rep` and `width` know nothing of the others; `region` is one
-//! watch, `list` has all of them; `step` is what happens at a store, `signals` has it called, `watch` is what users see.
+//! Linux on x86-64. From the bottom up: `lock`, `ram`, `registers`, `rep` and `width` stand alone;
+//! `region` is one watch, `list` holds all of them; `step` handles a store, `signals` installs the
+//! handlers, `watch` is the interface.
 mod list;
 mod lock;
 mod ram;

@@ -6,12 +6,12 @@ use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
-/// x86-64 has no other small page.
+/// The only small page size of x86-64.
 pub(super) const PAGE: usize = 4096;
 
 /// Memory of the watch, zero at first.
 ///
-/// It may be shared between threads; every access through it is atomic.
+/// Threads may share it. Every access through it is atomic.
 pub struct Ram {
     base: NonNull<u8>,
     bytes: usize,
@@ -19,7 +19,8 @@ pub struct Ram {
     start: u64,
 }
 
-// SAFETY: the mapping belongs to this value alone, does not depend on a thread, and goes when it is dropped.
+// SAFETY: the mapping belongs to this value alone, does not depend on a thread, and lives until it
+// is dropped.
 unsafe impl Send for Ram {}
 // SAFETY: through a shared reference memory is only read and written atomically.
 unsafe impl Sync for Ram {}
@@ -35,8 +36,8 @@ impl Ram {
             return Err(Error::BadStart { start });
         }
         let failed = |call| move |e: rustix::io::Errno| Error::System { call, errno: e.raw_os_error() };
-        // A page without access on either side: no instruction stores to two watched memories, and this mapping
-        // is never merged with a neighbour.
+        // A page without access on either side: no instruction stores to two watched memories, and
+        // the kernel never merges this mapping with a neighbour.
         // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
         let outer = unsafe {
             mmap_anonymous(std::ptr::null_mut(), len + 2 * PAGE, ProtFlags::empty(), MapFlags::PRIVATE)
@@ -47,13 +48,14 @@ impl Ram {
         let Some(base) = NonNull::new(inner) else { return Err(bad) };
         let ram = Self { base, bytes: len, start };
         ram.protect(0, len, true).map_err(failed("mprotect"))?;
-        // A huge page would be split at the first store, so ask for none. That it is refused does no harm.
+        // A huge page would be split at the first store, so ask for none. A refusal does no harm.
         // SAFETY: the range is the mapping's own, and the advice does not change what it holds.
         let _ = unsafe { madvise(inner.cast(), len, Advice::LinuxNoHugepage) };
         Ok(ram)
     }
 
-    /// Where the code under test finds the memory: [`Ram::bytes`] bytes, at a multiple of 4096.
+    /// Returns where the code under test finds the memory: [`Ram::bytes`] bytes, at a multiple of
+    /// 4096.
     ///
     /// The pointer stays valid until the watch is dropped. Stores through it may be of any width.
     #[must_use]
@@ -61,7 +63,7 @@ impl Ram {
         self.base.as_ptr()
     }
 
-    /// The size in bytes, a multiple of 4096.
+    /// Returns the size in bytes, a multiple of 4096.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
@@ -73,27 +75,31 @@ impl Ram {
         self.start
     }
 
-    /// Where the code under test finds the byte at physical address `phys`; `None` outside memory.
+    /// Returns where the code under test finds the byte at physical address `phys`, or `None`
+    /// outside memory.
     #[must_use]
     pub fn pointer(&self, phys: u64) -> Option<*mut u8> {
         self.at(phys, 1)
     }
 
-    /// The physical address of what a pointer into the memory points at; `None` for others.
+    /// Returns the physical address of what a pointer into the memory points at, or `None` for
+    /// others.
     #[must_use]
     pub fn phys(&self, pointer: *const u8) -> Option<u64> {
         let offset = pointer.addr().checked_sub(self.base.addr().get())?;
         (offset < self.bytes).then(|| self.start + offset as u64)
     }
 
-    /// The 8 bytes at `phys`; `None` if that is outside memory or no multiple of 8.
+    /// Reads the 8 bytes at `phys`. Returns `None` if they are outside memory or `phys` is no
+    /// multiple of 8.
     #[must_use]
     pub fn load(&self, phys: u64) -> Option<u64> {
         self.word(phys).map(|word| word.load(Relaxed))
     }
 
-    /// Stores 8 bytes at `phys`, as the code under test would: inside [`crate::watch::Watch::run`] it is seen. Nothing
-    /// is stored and `false` returned if that is outside memory or no multiple of 8.
+    /// Stores 8 bytes at `phys`, as the code under test would: inside [`crate::watch::Watch::run`]
+    /// the watch sees it. Returns `false` and stores nothing if they are outside memory or `phys`
+    /// is no multiple of 8.
     #[must_use = "nothing was stored if this is false"]
     pub fn store(&self, phys: u64, value: u64) -> bool {
         self.word(phys).map(|word| word.store(value, Relaxed)).is_some()
@@ -108,26 +114,27 @@ impl Ram {
 
     fn word(&self, phys: u64) -> Option<&AtomicU64> {
         let at = self.at(phys, 8)?.cast();
-        // SAFETY: `at` is 8 bytes of the mapping, aligned to 8; they live as long as `self`. Rust code reaches them
-        // by atomics through `self`; the code under test stores on its own terms, as a program does before a page
-        // walker.
+        // SAFETY: 1. `at` is 8 bytes of the mapping, aligned to 8, which live as long as `self`. 2.
+        // Rust code reaches them by atomics through `self`. The code under test stores on its own
+        // terms, as a program does before a page walker.
         Some(unsafe { AtomicU64::from_ptr(at) })
     }
 
-    /// Allows or forbids stores to `bytes` bytes from offset `start`, both multiples of the page size.
+    /// Allows or forbids stores to `bytes` bytes from offset `start`, both multiples of the page
+    /// size.
     pub(super) fn protect(&self, start: usize, bytes: usize, writable: bool) -> rustix::io::Result<()> {
         debug_assert!(start + bytes <= self.bytes);
         let how = if writable { MprotectFlags::READ | MprotectFlags::WRITE } else { MprotectFlags::READ };
-        // SAFETY: the range lies within this mapping; taking away the right to store only makes the code under
-        // test fault, which is meant.
+        // SAFETY: the range lies within this mapping. Taking away the right to store makes the code
+        // under test fault, as intended.
         unsafe { mprotect(self.base.as_ptr().add(start).cast::<c_void>(), bytes, how) }
     }
 }
 
 impl Drop for Ram {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `new` with a page on either side, and nothing borrows it any more. It
-        // cannot fail: the range is a whole mapping.
+        // SAFETY: `new` made the mapping with a page on either side, and nothing borrows it any
+        // more. The call cannot fail, because the range is a whole mapping.
         let _ = unsafe { munmap(self.base.as_ptr().sub(PAGE).cast(), self.bytes + 2 * PAGE) };
     }
 }

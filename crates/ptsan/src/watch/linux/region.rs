@@ -1,4 +1,4 @@
-//! What belongs to one watch.
+//! The state of one watch.
 use super::ram::Ram;
 use crate::Sanitizer;
 use crate::watch::error::Error;
@@ -13,29 +13,29 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// Called after each store.
 pub(super) type OnStore = Box<dyn FnMut(&mut Sanitizer, &Ram, &Store<'_>) + Send>;
 
-/// One watch. Everything but `ram` belongs to the thread that holds the lock.
+/// One watch. All fields except `ram` belong to the thread that holds the lock.
 pub(super) struct Region {
     pub(super) ram: Ram,
     /// Calls of `run` under way.
     pub(super) running: Cell<usize>,
     /// Pauses under way.
     pub(super) paused: Cell<usize>,
-    /// Repeated stores are taken one repetition at a time.
+    /// Whether repeated stores are taken one repetition at a time.
     pub(super) each_repetition: Cell<bool>,
     pub(super) stores: Cell<u64>,
-    /// Somebody has the subject; stores wait in the log.
+    /// Whether the subject is lent out. Stores wait in the log meanwhile.
     busy: Cell<bool>,
     log: UnsafeCell<Log>,
     subject: UnsafeCell<Subject>,
 }
 
-// SAFETY: `ram` may be shared; every other field is only touched by the thread that holds the lock, and what is in
-// them may move between threads.
+// SAFETY: `ram` may be shared. Every other field is only touched by the thread that holds the lock,
+// and its content may move between threads.
 unsafe impl Sync for Region {}
 // SAFETY: as above.
 unsafe impl Send for Region {}
 
-/// What looks at the stores.
+/// The checker of the stores.
 pub(super) struct Subject {
     pub(super) san: Sanitizer,
     pub(super) on_store: Option<OnStore>,
@@ -53,9 +53,9 @@ struct Log {
 struct Seen {
     rip: usize,
     phys: u64,
-    /// What it stored to, whether that changed or not.
+    /// The bytes that it stored to, whether they changed or not.
     overwritten: Range<u64>,
-    /// How many of the words are of this store.
+    /// The number of changed words that belong to this store.
     words: usize,
 }
 
@@ -74,12 +74,12 @@ impl Region {
         }
     }
 
-    /// Whether stores are to fault now.
+    /// Returns whether stores must fault now.
     pub(super) fn is_watched(&self) -> bool {
         self.running.get() > 0 && self.paused.get() == 0
     }
 
-    /// Makes the protection what the counts say.
+    /// Sets the protection that the counts call for.
     pub(super) fn protect(&self) -> Result<(), Error> {
         let failed = |e: rustix::io::Errno| Error::System { call: "mprotect", errno: e.raw_os_error() };
         self.ram.protect(0, self.ram.bytes(), !self.is_watched()).map_err(failed)
@@ -89,7 +89,7 @@ impl Region {
         self.subject.into_inner().san
     }
 
-    /// Notes a store and the words that it changed.
+    /// Records a store and the words that it changed.
     ///
     /// # Safety
     /// The caller holds the lock.
@@ -101,7 +101,7 @@ impl Region {
         changed: impl Iterator<Item = Changed>,
     ) {
         self.stores.set(self.stores.get() + 1);
-        // SAFETY: only the holder of the lock touches the log, and never across anything that may store to watched
+        // SAFETY: only the holder of the lock touches the log, and never across a store to watched
         // memory: the iterator compares copies with memory.
         let log = unsafe { &mut *self.log.get() };
         let before = log.words.len();
@@ -109,7 +109,7 @@ impl Region {
         log.seen.push(Seen { rip, phys, overwritten, words: log.words.len() - before });
     }
 
-    /// Lends the subject out; `None` if somebody has it already, further up in this thread.
+    /// Lends the subject out. Returns `None` if a caller further up in this thread has it.
     ///
     /// # Safety
     /// The caller holds the lock, for as long as `use_it` runs.
@@ -124,21 +124,22 @@ impl Region {
             return None;
         }
         let _end = NotBusy(&self.busy);
-        // SAFETY: only the holder of the lock comes here, and of its calls only the outermost, because of `busy`.
+        // SAFETY: only the holder of the lock comes here, and because of `busy` only the outermost
+        // of its calls.
         Some(use_it(unsafe { &mut *self.subject.get() }))
     }
 
-    /// Hands the noted stores to the subject, unless somebody has it: then it is done when it comes back. `live` if the
-    /// stack above is that of the store.
+    /// Delivers the recorded stores to the subject. If the subject is lent out, the lender does it
+    /// later. `live` says that the stack above is that of the store.
     ///
     /// # Safety
     /// The caller holds the lock.
     pub(super) unsafe fn deliver(&self, live: bool) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller holds the lock.
         let _ = unsafe {
             self.with(|subject| {
-                // What comes in meanwhile is a store by the callback; one that answers each store with another
-                // gets no second round, so this ends.
+                // New stores meanwhile come from the callback. A callback that answers each store
+                // with another gets no second round, so this ends.
                 // SAFETY: only the holder of the lock touches the log, which is replaced at once.
                 let mut log = std::mem::take(&mut *self.log.get());
                 let mut words = log.words.as_slice();
@@ -150,7 +151,7 @@ impl Region {
                 }
                 log.seen.clear();
                 log.words.clear();
-                // Keeps the room for the next store.
+                // Keeps the memory for the next store.
                 let new = &mut *self.log.get();
                 if new.seen.is_empty() {
                     *new = log;
@@ -161,8 +162,8 @@ impl Region {
 }
 
 impl Subject {
-    /// Tells the sanitizer what a store changed. After a panic nothing is looked at any more: it is on its way to the
-    /// caller of `run`.
+    /// Tells the sanitizer what a store changed. After a panic, which is on its way to the caller
+    /// of `run`, nothing is checked any more.
     fn look(&mut self, ram: &Ram, store: &Store<'_>, overwritten: &Range<u64>, live: bool) {
         if self.panic.is_some() {
             return;
@@ -185,7 +186,7 @@ impl Subject {
     fn tell(&mut self, ram: &Ram, store: &Store<'_>) {
         let bytes = self.san.config.arch.entry_bytes();
         if store.changed.is_empty() {
-            // No news, but an instant at which hardware may walk.
+            // Nothing changed, but hardware may walk at this instant.
             self.san.adversary_step(ram);
         }
         for word in store.changed {

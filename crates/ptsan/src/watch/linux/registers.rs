@@ -24,13 +24,15 @@ pub(super) struct Registers(*mut libc::ucontext_t);
 
 impl Registers {
     /// # Safety
-    /// `context` is the third argument of a handler with `SA_SIGINFO`, which runs for as long as this is used.
+    /// `context` is the third argument of a handler with `SA_SIGINFO`, which runs for as long as
+    /// this is used.
     pub(super) unsafe fn new(context: *mut c_void) -> Self {
         Self(context.cast())
     }
 
     pub(super) fn get(&self, register: c_int) -> i64 {
-        // SAFETY: the frame is valid while the handler runs. Volatile, because the kernel and unwinders use it too.
+        // SAFETY: the frame is valid while the handler runs. Volatile, because the kernel and
+        // unwinders use it too.
         unsafe { (&raw const (*self.0).uc_mcontext.gregs[register as usize]).read_volatile() }
     }
 
@@ -39,7 +41,8 @@ impl Registers {
         unsafe { (&raw mut (*self.0).uc_mcontext.gregs[register as usize]).write_volatile(value) }
     }
 
-    /// The kernel's mask is these 8 bytes; what the C library's type has behind them is not there.
+    /// Returns the signal mask. The kernel's mask is these 8 bytes; the rest of the C library's
+    /// type is not there.
     pub(super) fn mask(&self) -> u64 {
         // SAFETY: as in `get`; the frame holds the 8 bytes.
         unsafe { (&raw const (*self.0).uc_sigmask).cast::<u64>().read_volatile() }
@@ -51,7 +54,7 @@ impl Registers {
     }
 }
 
-/// Restores `errno` at its end: the code under test did not call anything.
+/// Restores `errno` when dropped: the code under test made no call.
 pub(super) struct KeepErrno(c_int);
 
 impl KeepErrno {
@@ -70,6 +73,6 @@ impl Drop for KeepErrno {
 
 /// Writes to standard error, without its lock.
 pub(super) fn say(text: &str) {
-    // SAFETY: reads `text` only. If it cannot be written there is nobody to tell.
+    // SAFETY: reads `text` only. A failed write cannot be reported.
     let _ = unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
 }

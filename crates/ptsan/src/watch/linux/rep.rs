@@ -1,8 +1,9 @@
 //! `rep stos` and `rep movs` as one store for each page.
 //!
-//! Under the trap flag they stop after each repetition, so a `memset` of a table would cost 4096 signals. Instead
-//! the thread is sent to a copy of the instruction with a breakpoint behind it, its count cut down to what is left
-//! of the page. The instruction is the same, it uses registers only, and so it does not matter where it stands.
+//! Under the trap flag they stop after each repetition, so a `memset` of a table would cost 4096
+//! signals. Instead the thread runs a copy of the instruction with a breakpoint behind it, its
+//! count reduced to what is left of the page. The instruction uses registers only, so the copy may
+//! stand anywhere.
 use std::arch::naked_asm;
 
 /// A repeated store, decoded.
@@ -12,16 +13,17 @@ pub(super) struct Repeated {
     pub(super) element: usize,
     /// Length of the instruction in the code under test.
     pub(super) length: usize,
-    /// Where its copy stands.
+    /// The address of its copy.
     pub(super) copy: usize,
-    /// Where the thread is when the breakpoint behind the copy has fired.
+    /// The address of the thread when the breakpoint behind the copy has fired.
     pub(super) after: usize,
 }
 
 macro_rules! copies {
     ($($name:ident: $element:literal, [$($byte:literal),+];)+) => {
         $(
-            /// The instruction and a breakpoint. Never called: a signal handler sends a thread here.
+            /// Holds the instruction and a breakpoint. It is never called: a signal handler sends a
+            /// thread here.
             ///
             /// # Safety
             /// Must not be called: it does not return.
@@ -48,16 +50,17 @@ copies! {
     movs_8: 8, [0xf3, 0x48, 0xa5];
 }
 
-/// The repeated store at `rip`, if there is one of the usual forms.
+/// Decodes the repeated store at `rip`, if it has one of the usual forms.
 ///
 /// # Safety
-/// A thread is about to carry out the instruction at `rip`.
+/// A thread is about to execute the instruction at `rip`.
 pub(super) unsafe fn decode(rip: usize) -> Option<Repeated> {
     FORMS.iter().find_map(|&(bytes, element, copy)| {
-        // Byte by byte, and no further than the form goes on matching: behind the instruction there may be nothing.
+        // Reads byte by byte, and only as long as the form matches: memory may end behind the
+        // instruction.
         let same = bytes.iter().enumerate().all(|(i, &byte)| {
-            // SAFETY: the bytes before this one are the start of a form, so the instruction, which the processor
-            // fetched, reaches to this byte.
+            // SAFETY: the bytes before this one are the start of a form, so the instruction, which
+            // the processor fetched, reaches to this byte.
             let read = unsafe { std::ptr::with_exposed_provenance::<u8>(rip + i).read_volatile() };
             read == byte
         });
@@ -77,7 +80,8 @@ mod tests {
         for &(bytes, element, copy) in FORMS {
             let mut code = bytes.to_vec();
             code.push(0x90);
-            // SAFETY: the buffer holds a whole instruction and one byte more; decoding only reads it.
+            // SAFETY: the buffer holds a whole instruction and one byte more; decoding only reads
+            // it.
             let found = unsafe { decode(code.as_ptr().expose_provenance()) }.expect("a form");
             assert_eq!((found.element, found.length), (element, bytes.len()));
             assert_eq!(found.copy, copy as *const () as usize);

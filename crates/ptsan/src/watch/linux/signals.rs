@@ -1,4 +1,4 @@
-//! Signal handlers: putting ours in, calling those that were there before, putting them back.
+//! Signal handlers: installing them, calling those that were there before, restoring those.
 use super::registers::{KeepErrno, Registers, SYNCHRONOUS, bit};
 use super::step;
 use crate::watch::error::Error;
@@ -10,17 +10,19 @@ use std::sync::{Mutex, PoisonError};
 
 type Handler = unsafe extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
 
-/// What is put in, and what it replaced.
+/// A signal, its handler, and the action that this replaced.
 struct Handled {
     signal: c_int,
     handler: Handler,
     flags: c_int,
-    /// Never freed while ours is in, and after that only reused: a handler on another thread may be reading it.
+    /// Never freed while the handler is installed, and only reused afterwards: a handler on another
+    /// thread may be reading it.
     previous: AtomicPtr<libc::sigaction>,
 }
 
 static HANDLED: [Handled; 2] = [
-    // On the alternate stack, because the handler before it may need it: the overflow of a stack raises this signal.
+    // On the alternate stack, because the previous handler may need it: a stack overflow raises
+    // this signal.
     Handled {
         signal: libc::SIGSEGV,
         handler: on_fault,
@@ -31,10 +33,10 @@ static HANDLED: [Handled; 2] = [
     Handled { signal: libc::SIGTRAP, handler: on_trap, flags: 0, previous: AtomicPtr::new(null_mut()) },
 ];
 
-/// How many watches there are.
+/// The number of watches.
 static USERS: Mutex<usize> = Mutex::new(0);
 
-/// The handlers are in for as long as this lives.
+/// Keeps the handlers installed while it lives.
 pub(super) struct Installed(());
 
 impl Installed {
@@ -78,21 +80,22 @@ impl Handled {
     fn put_in(&self) -> Result<(), Error> {
         let now = self.current()?;
         if now.sa_sigaction == self.handler as *const () as usize {
-            // It could not be put back last time, because somebody's handler stood before it.
+            // It could not be restored last time, because a foreign handler stood before it.
             return Ok(());
         }
         let before = self.previous.load(Acquire);
         // SAFETY: never freed, and only replaced under the lock that `Installed` holds.
         if before.is_null() || !same(unsafe { &*before }, &now) {
-            // Must be known before the handler is in. Given away: a handler may be reading the old one.
+            // It must be known before the handler is installed. It is leaked, because a handler may
+            // be reading the old one.
             self.previous.store(Box::into_raw(Box::new(now)), Release);
         }
         // SAFETY: all zero is a valid action: the default one.
         let mut ours: libc::sigaction = unsafe { std::mem::zeroed() };
         ours.sa_sigaction = self.handler as *const () as usize;
         ours.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER | self.flags;
-        // SAFETY: `ours` is a complete action. The handler does nothing but chain to the previous one, known by now,
-        // unless the signal was raised by a store to a watched region.
+        // SAFETY: 1. `ours` is a complete action. 2. The handler passes every signal on to the
+        // previous one, which is known by now, unless a store to a watched region raised it.
         unsafe {
             libc::sigfillset(&raw mut ours.sa_mask);
             for signal in (1..64).filter(|&s| SYNCHRONOUS & bit(s) != 0) {
@@ -105,8 +108,8 @@ impl Handled {
         Ok(())
     }
 
-    /// Puts back what was there, unless another handler came after ours: that one may call ours, which stays and
-    /// passes everything on.
+    /// Restores the previous action, unless a foreign handler was installed later. That one may
+    /// call this handler, which stays and passes everything on.
     fn put_back(&self) {
         let previous = self.previous.load(Acquire);
         let ours = self.current().is_ok_and(|now| now.sa_sigaction == self.handler as *const () as usize);
@@ -130,48 +133,49 @@ fn last_error() -> Error {
     Error::System { call: "sigaction", errno }
 }
 
-/// The handler of `SIGSEGV`.
+/// Handles `SIGSEGV`.
 unsafe extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     let _errno = KeepErrno::new();
-    // SAFETY: the kernel calls this as a handler with `SA_SIGINFO`, so both pointers are valid while it runs.
+    // SAFETY: the kernel calls this as a handler with `SA_SIGINFO`, so both pointers are valid
+    // while it runs.
     let ours = unsafe { step::fault(&*info, &mut Registers::new(context)) };
     if !ours {
-        // SAFETY: the handler's own arguments.
+        // SAFETY: the arguments are those of this handler, which returns next.
         unsafe { chain(signal, info, context) };
     }
 }
 
-/// The handler of `SIGTRAP`. Its name is where a backtrace is cut ([`crate::watch::FoundAt`]).
+/// Handles `SIGTRAP`. Its name is where a backtrace is cut ([`crate::watch::FoundAt`]).
 unsafe extern "C" fn on_trap(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     let _errno = KeepErrno::new();
     // SAFETY: as in `on_fault`.
     let ours = unsafe { step::trap(&*info, &mut Registers::new(context)) };
     if !ours {
-        // SAFETY: the handler's own arguments.
+        // SAFETY: the arguments are those of this handler, which returns next.
         unsafe { chain(signal, info, context) };
     }
 }
 
-/// Passes a signal on to the handler that was there before ours, as if ours were not there.
+/// Passes a signal on to the handler that was installed before, as if this one did not exist.
 ///
 /// # Safety
 /// The arguments are those of a signal handler that is running now, and it returns after this call.
 unsafe fn chain(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     let Some(slot) = HANDLED.iter().find(|s| s.signal == signal) else { return };
     let previous = slot.previous.load(Acquire);
-    // SAFETY: the handler was put in after `previous` was stored, and it is never freed.
+    // SAFETY: the handler was installed after `previous` was stored, which is never freed.
     let Some(previous) = (unsafe { previous.as_ref() }) else { return };
-    // SAFETY: valid in a handler, says the caller.
+    // SAFETY: the caller guarantees that the arguments are those of a handler.
     let by_kernel = unsafe { (*info).si_code } > 0;
     match previous.sa_sigaction {
         libc::SIG_IGN if !by_kernel => {}
-        // The kernel does not let a fault be ignored.
+        // The kernel does not let a process ignore a fault.
         libc::SIG_DFL | libc::SIG_IGN => {
             // SAFETY: all zero is the default action.
             let default: libc::sigaction = unsafe { std::mem::zeroed() };
-            // SAFETY: the default action runs no code of ours. A fault is raised again when the handler returns to
-            // the instruction, with everything as it was, for the core dump; what was sent, or raised behind the
-            // instruction, is sent again.
+            // SAFETY: the default action runs no code of this process. A fault is raised again when
+            // the handler returns to the instruction, with everything as it was for the core dump.
+            // Other signals are sent again.
             unsafe {
                 libc::sigaction(signal, &raw const default, null_mut());
                 if !by_kernel || signal == libc::SIGTRAP {
@@ -181,8 +185,9 @@ unsafe fn chain(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void)
         }
         handler => {
             let mut set = previous.sa_mask;
-            // SAFETY: the sets are initialised; until this handler returns, which restores the mask, the signals
-            // blocked are those of the interrupted code and those that the previous handler asked for.
+            // SAFETY: 1. The sets are initialised. 2. Until this handler returns and the mask is
+            // restored, the blocked signals are those of the interrupted code and those that the
+            // previous handler asked for.
             unsafe {
                 if previous.sa_flags & libc::SA_NODEFER == 0 {
                     libc::sigaddset(&raw mut set, signal);
@@ -194,10 +199,11 @@ unsafe fn chain(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void)
                 libc::pthread_sigmask(libc::SIG_SETMASK, &raw const set, null_mut());
             }
             if previous.sa_flags & libc::SA_SIGINFO != 0 {
-                // SAFETY: with `SA_SIGINFO` it is a function of this type, and these are a handler's arguments.
+                // SAFETY: with `SA_SIGINFO` it is a function of this type, and the arguments are
+                // those of a handler.
                 unsafe { std::mem::transmute::<usize, Handler>(handler)(signal, info, context) };
             } else {
-                // SAFETY: without it, of this type.
+                // SAFETY: without `SA_SIGINFO` it is a function of this type.
                 unsafe { std::mem::transmute::<usize, unsafe extern "C" fn(c_int)>(handler)(signal) };
             }
         }

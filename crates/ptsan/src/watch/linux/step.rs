@@ -1,4 +1,4 @@
-//! One store: the fault opens the page, the trap behind the instruction closes it and sees what changed.
+//! One store: the fault opens the page, and the trap behind the instruction closes and compares it.
 use super::list;
 use super::lock::{self, Held};
 use super::ram::PAGE;
@@ -11,11 +11,11 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
 const WORDS: usize = PAGE / 8;
-/// One instruction stores to no more pages: a scatter of 16 elements, each across a boundary.
+/// The most pages that one instruction stores to: a scatter of 16 elements, each across a boundary.
 const MOST_PAGES: usize = 32;
 /// The trap flag.
 const TRAP: i64 = 1 << 8;
-/// The direction flag: repeated stores go down.
+/// The direction flag: repeated stores run downwards.
 const DOWN: i64 = 1 << 10;
 /// A write, in the error code of a page fault.
 const WRITE: i64 = 2;
@@ -26,7 +26,7 @@ struct Open {
     region: *const Region,
     /// Offset of the page in the region.
     start: usize,
-    /// Where the instruction faulted.
+    /// The physical address at which the instruction faulted.
     phys: u64,
     before: [u64; WORDS],
 }
@@ -40,18 +40,19 @@ enum Way {
     Copy(Repeated),
 }
 
-/// The instruction under way. There is one for all threads; it belongs to the thread that holds the lock.
+/// The instruction under way. There is one for all threads; it belongs to the thread that holds the
+/// lock.
 struct Step {
     active: bool,
     rip: i64,
     way: Way,
-    /// Signals that were blocked before.
+    /// The signals that were blocked before.
     mask: u64,
-    /// The trap flag was set before.
+    /// Whether the trap flag was set before.
     traced: bool,
     /// Repetitions that are left for later, because they store to the next page.
     left: i64,
-    /// What the instruction overwrites: bytes from the first fault on, and bytes before it.
+    /// The bytes that the instruction overwrites from the first fault on, and before it.
     overwrites: (usize, usize),
     used: usize,
     open: [Open; MOST_PAGES],
@@ -73,27 +74,31 @@ static STEP: Shared = Shared(UnsafeCell::new(Step {
     open: [Open { region: std::ptr::null(), start: 0, phys: 0, before: [0; WORDS] }; MOST_PAGES],
 }));
 
-/// Whether the fault was a store to watched memory, which can now be carried out.
+/// Prepares the store that faulted. Returns whether it was a store to watched memory, which can now
+/// be executed.
 pub(super) fn fault(info: &libc::siginfo_t, at: &mut Registers) -> bool {
-    // SAFETY: `SIGSEGV` of the kernel has an address; one sent by a process has another code and is sorted out first.
+    // SAFETY: `SIGSEGV` of the kernel has an address; one sent by a process has another code and is
+    // sorted out first.
     let denied = info.si_code == registers::SEGV_ACCERR && at.get(libc::REG_ERR) & WRITE != 0;
     // SAFETY: the code says that the kernel sent it for an access, so there is an address.
     let address = if denied { unsafe { info.si_addr() }.addr() } else { 0 };
     if !denied || !list::is_watched_address(address) {
-        // A repeated copy may have lost its source half-way. What it stored is looked at with the next store.
+        // A repeated copy may have lost its source half-way. What it stored is checked with the
+        // next store.
         abandon(at);
         return false;
     }
     let held = Held::new();
-    // SAFETY: this thread holds the lock, and the handlers touch the step nowhere while this reference lives.
+    // SAFETY: this thread holds the lock, and the handlers touch the step nowhere while this
+    // reference lives.
     let step = unsafe { &mut *STEP.0.get() };
     if step.active && !step.is_at(at.get(libc::REG_RIP)) {
-        // A handler of somebody jumped out of the instruction. The lock that it left is ours.
+        // A foreign handler jumped out of the instruction and left the lock to this thread.
         step.close(false);
         // SAFETY: `active` means that this thread kept the lock at the fault.
         drop(unsafe { Held::take_over() });
     }
-    // If the watch has just gone, or stores are allowed by now, the instruction is tried again.
+    // If the watch is gone, or stores are allowed by now, the instruction is tried again.
     let Some(region) = list::find(&held, address) else { return true };
     // SAFETY: regions in the list are alive while the lock is held.
     let (ram, watched) = unsafe { (&(*region).ram, (*region).is_watched()) };
@@ -116,13 +121,14 @@ pub(super) fn fault(info: &libc::siginfo_t, at: &mut Registers) -> bool {
     true
 }
 
-/// Whether the trap was the end of a step.
+/// Ends the step. Returns whether the trap belonged to it.
 pub(super) fn trap(info: &libc::siginfo_t, at: &mut Registers) -> bool {
     if !lock::is_mine() {
         return false;
     }
     let rip = {
-        // SAFETY: this thread holds the lock, and nothing else touches the step while this reference lives.
+        // SAFETY: this thread holds the lock, and nothing else touches the step while this
+        // reference lives.
         let step = unsafe { &mut *STEP.0.get() };
         if !step.is_over(info.si_code, at.get(libc::REG_RIP)) {
             return false;
@@ -133,8 +139,9 @@ pub(super) fn trap(info: &libc::siginfo_t, at: &mut Registers) -> bool {
     };
     // SAFETY: the step was active, so this thread kept the lock at the fault.
     let held = unsafe { Held::take_over() };
-    // While it is looked at, the frame says that the thread is inside the store, not behind it: backtraces of findings
-    // name the right line, whether they look at the address itself or, as for calls, at the byte before.
+    // Meanwhile the signal frame says that the thread is inside the store, not behind it.
+    // Backtraces of findings then name the right line, whether they look at the address itself or,
+    // as for calls, at the byte before.
     let resume = at.get(libc::REG_RIP);
     at.set(libc::REG_RIP, rip + 1);
     list::deliver_all(&held);
@@ -142,12 +149,13 @@ pub(super) fn trap(info: &libc::siginfo_t, at: &mut Registers) -> bool {
     true
 }
 
-/// Takes back what was prepared for an instruction that will not be finished.
+/// Undoes what was prepared for an instruction that will not be completed.
 fn abandon(at: &mut Registers) {
     if !lock::is_mine() {
         return;
     }
-    // SAFETY: this thread holds the lock, and nothing else touches the step while this reference lives.
+    // SAFETY: this thread holds the lock, and nothing else touches the step while this reference
+    // lives.
     let step = unsafe { &mut *STEP.0.get() };
     if step.active && step.is_at(at.get(libc::REG_RIP)) {
         step.restore(at);
@@ -158,7 +166,7 @@ fn abandon(at: &mut Registers) {
 }
 
 impl Step {
-    /// Whether a thread at `rip` is at the instruction, or at its copy.
+    /// Returns whether a thread at `rip` is at the instruction, or at its copy.
     fn is_at(&self, rip: i64) -> bool {
         rip == self.rip || matches!(self.way, Way::Copy(r) if rip == r.copy as i64)
     }
@@ -195,7 +203,7 @@ impl Step {
         true
     }
 
-    /// Has the thread come back after one instruction.
+    /// Makes the thread come back after one instruction.
     fn begin(&mut self, at: &mut Registers, address: usize) {
         self.active = true;
         self.rip = at.get(libc::REG_RIP);
@@ -211,7 +219,8 @@ impl Step {
                 0 => (PAGE - offset) / repeated.element,
                 _ => offset / repeated.element + 1,
             };
-            // One that straddles the boundary goes alone, and opens both pages. The count is unsigned.
+            // An element across the boundary goes alone and opens both pages. The count is
+            // unsigned.
             let room = room.max(1) as i64;
             if at.get(libc::REG_RDI) as usize == address {
                 let now = if count as u64 > room as u64 { room } else { count };
@@ -233,14 +242,15 @@ impl Step {
     fn width(&self) -> Option<usize> {
         let mut rip = self.rip as usize;
         width::of(|| {
-            // SAFETY: the processor has fetched the instruction, and no byte behind its end is asked for.
+            // SAFETY: the processor has fetched the instruction, and no byte behind its end is
+            // asked for.
             let byte = unsafe { std::ptr::with_exposed_provenance::<u8>(rip).read_volatile() };
             rip += 1;
             byte
         })
     }
 
-    /// The repeated store that can be carried out as a whole, if the instruction is one.
+    /// Returns the repeated store, if the instruction is one that can be executed as a whole.
     fn repeated(&self) -> Option<Repeated> {
         // SAFETY: regions in the list are alive while the lock is held, which `fault` does.
         let each = unsafe { (*self.open[0].region).each_repetition.get() };
@@ -251,7 +261,8 @@ impl Step {
         unsafe { rep::decode(self.rip as usize) }
     }
 
-    /// Registers and signal mask as they are without a watch, after the instruction or in the midst of it.
+    /// Restores registers and signal mask to what they would be without a watch, after the
+    /// instruction or in the midst of it.
     fn restore(&mut self, at: &mut Registers) {
         at.set_mask(self.mask);
         match self.way {
@@ -266,13 +277,14 @@ impl Step {
         }
     }
 
-    /// Protects the pages again, then compares: in this order no store of another thread goes unseen. `done` says that
-    /// the instruction was carried out to its end.
+    /// Protects the pages again, then compares: in this order no store of another thread is missed.
+    /// `done` says that the instruction was completed.
     fn close(&mut self, done: bool) {
         self.active = false;
         let used = std::mem::take(&mut self.used);
         for open in &self.open[..used] {
-            // SAFETY: regions in the list are alive while the lock is held, as it has been since the fault.
+            // SAFETY: regions in the list are alive while the lock is held, as it has been since
+            // the fault.
             let region = unsafe { &*open.region };
             if region.is_watched() && region.ram.protect(open.start, PAGE, false).is_err() {
                 registers::say(
@@ -298,7 +310,7 @@ impl Step {
     }
 }
 
-/// The words of a page that are not what they were.
+/// Returns the words of a page that have changed.
 fn changes(open: &Open) -> impl Iterator<Item = Changed> {
     // SAFETY: regions in the list are alive while the lock is held, which `close` does.
     let page = unsafe { (*open.region).ram.start() } + open.start as u64;
@@ -308,11 +320,12 @@ fn changes(open: &Open) -> impl Iterator<Item = Changed> {
     })
 }
 
-/// The words of a page.
+/// Returns the words of a page.
 fn words(region: *const Region, start: usize) -> impl Iterator<Item = &'static AtomicU64> {
-    // SAFETY: the region is in the list, which it cannot leave while the lock is held; the iterators made here end
-    // before it is given back. `start` is a page of the region.
+    // SAFETY: the region is in the list, which it cannot leave while the lock is held; the
+    // iterators made here end before it is given back. `start` is a page of the region.
     let page = unsafe { (*region).ram.base().add(start).cast::<u64>() };
-    // SAFETY: 512 aligned words of the page; stores of other threads are why they are read as atomics.
+    // SAFETY: 512 aligned words of the page; stores of other threads are why they are read as
+    // atomics.
     (0..WORDS).map(move |i| unsafe { AtomicU64::from_ptr(page.add(i)) })
 }

@@ -13,9 +13,10 @@ use std::marker::PhantomData;
 use std::panic::resume_unwind;
 use std::ptr::NonNull;
 
-/// Memory in which every store is seen, and the sanitizer that looks at it. See [the module](crate::watch).
+/// Memory in which every store is seen, and the sanitizer that checks it. See
+/// [the module](crate::watch).
 ///
-/// It may be shared between threads.
+/// Threads may share it.
 ///
 /// ```
 /// use ptsan::watch::Watch;
@@ -23,7 +24,7 @@ use std::ptr::NonNull;
 ///
 /// let watch = Watch::new(1 << 16, Sanitizer::new(Config::new(Arch::x86_64())))?;
 /// let ram = watch.memory();
-/// assert!(ram.store(0x2000, 0x1234_5007)); // somebody's old entry in a frame that is free
+/// assert!(ram.store(0x2000, 0x1234_5007)); // an old entry in a free frame
 /// watch.with(|san, ram| {
 ///     san.table_allocated(ram, 0x1000, 4096, Some(3), Content::Zero);
 ///     san.switch(ram, 0, 0x1000, 1);
@@ -46,26 +47,27 @@ pub struct Watch {
     _owns: PhantomData<Region>,
 }
 
-// SAFETY: a region may be used from several threads (it is `Sync`) and dropped on another (it is `Send`).
+// SAFETY: a region may be used from several threads (it is `Sync`) and dropped on another (it is
+// `Send`).
 unsafe impl Send for Watch {}
 // SAFETY: as above.
 unsafe impl Sync for Watch {}
 
 impl Watch {
-    /// Takes `bytes` of zeroed memory, rounded up to pages of 4096, for `san` to look at. Its first byte has physical
-    /// address 0.
+    /// Allocates `bytes` of zeroed memory, rounded up to pages of 4096, for `san` to check. Its
+    /// first byte has physical address 0.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] on other hosts than Linux on x86-64, [`Error::BadSize`], [`Error::TooMany`],
-    /// [`Error::System`] if the system gives no memory or no signal handlers.
+    /// [`Error::Unsupported`] on other hosts than Linux on x86-64, [`Error::BadSize`],
+    /// [`Error::TooMany`], [`Error::System`] if the system gives no memory or no signal handlers.
     pub fn new(bytes: usize, san: Sanitizer) -> Result<Self, Error> {
         Self::with_start(0, bytes, san)
     }
 
-    /// As [`Watch::new`], with `start` as the physical address of the first byte.
+    /// Does the same as [`Watch::new`], with `start` as the physical address of the first byte.
     ///
     /// # Errors
-    /// Also [`Error::BadStart`].
+    /// As [`Watch::new`], and [`Error::BadStart`].
     pub fn with_start(start: u64, bytes: usize, san: Sanitizer) -> Result<Self, Error> {
         let ram = Ram::new(start, bytes)?;
         let installed = signals::Installed::new()?;
@@ -73,7 +75,7 @@ impl Watch {
         let held = Held::new();
         // SAFETY: the region is valid until `take_out` frees it, which removes it first.
         if let Err(e) = unsafe { list::add(&held, region) } {
-            // SAFETY: made above, and nobody else has it.
+            // SAFETY: the region was made above and is in no list.
             drop(unsafe { Box::from_raw(region) });
             return Err(e);
         }
@@ -83,31 +85,32 @@ impl Watch {
     }
 
     fn region(&self) -> &Region {
-        // SAFETY: freed only by `take_out`, when the watch goes.
+        // SAFETY: only `take_out` frees the region, when the watch is dropped.
         unsafe { self.region.as_ref() }
     }
 
-    /// The memory, for the code under test and for hooks that read it.
+    /// Returns the memory, for the code under test and for hooks that read it.
     #[must_use]
     pub fn memory(&self) -> &Ram {
         &self.region().ram
     }
 
-    /// Runs the code under test, and everything that other threads do meanwhile, with every store seen. Calls may
-    /// be nested, and several threads may be inside at once.
+    /// Runs the code under test, with every store seen, also those of other threads meanwhile.
+    /// Calls may be nested, and several threads may be inside at once.
     ///
     /// # Errors
     /// [`Error::System`] if the memory cannot be protected; the code did not run then.
     ///
     /// # Panics
-    /// If the code does, and if the sanitizer or the callback of [`Watch::on_store`] panicked at a store.
+    /// Panics if the code does, or if the sanitizer or the callback of [`Watch::on_store`] panicked
+    /// at a store.
     pub fn run<R>(&self, code: impl FnOnce() -> R) -> Result<R, Error> {
         struct End<'a>(&'a Region);
         impl Drop for End<'_> {
             fn drop(&mut self) {
                 let _held = Held::new();
                 self.0.running.set(self.0.running.get() - 1);
-                // If the system refuses, stores still fault and are let through one page at a time.
+                // If the system refuses, stores still fault and are let through page by page.
                 let _ = self.0.protect();
             }
         }
@@ -133,8 +136,9 @@ impl Watch {
         }
     }
 
-    /// Stores are not seen until the guard is dropped, by no thread: for bulk work, as clearing a pool of frames.
-    /// Nothing tells the sanitizer of links made meanwhile but [`Sanitizer::table_linked`].
+    /// Stops seeing stores, of all threads, until the guard is dropped: for bulk work, such as
+    /// clearing a pool of frames. Links made meanwhile are only known from
+    /// [`Sanitizer::table_linked`].
     ///
     /// # Errors
     /// [`Error::System`] if the memory cannot be made writable.
@@ -147,11 +151,12 @@ impl Watch {
         Ok(guard)
     }
 
-    /// Calls a hook, or anything else of the sanitizer. Other threads' stores wait meanwhile; what this thread stores
-    /// inside is looked at when the call ends.
+    /// Calls a hook, or anything else of the sanitizer. Stores of other threads wait meanwhile.
+    /// What this thread stores inside is checked when the call ends.
     ///
     /// # Panics
-    /// If it is called inside itself, or by the callback of [`Watch::on_store`], which has the sanitizer already.
+    /// Panics if it is called inside itself, or by the callback of [`Watch::on_store`], which
+    /// already has the sanitizer.
     pub fn with<R>(&self, hook: impl FnOnce(&mut Sanitizer, &Ram) -> R) -> R {
         let region = self.region();
         let _held = Held::new();
@@ -165,10 +170,10 @@ impl Watch {
         }
     }
 
-    /// Has `look` called after each store, when the sanitizer has been told of it: the place to let a CPU access memory
-    /// or walk at every instant. It replaces an earlier one.
+    /// Calls `look` after each store, when the sanitizer has checked it: the place to let a CPU
+    /// access memory or walk at every instant. It replaces an earlier callback.
     ///
-    /// What it stores to the memory is looked at after the next store.
+    /// What the callback stores to the memory is checked after the next store.
     ///
     /// # Panics
     /// As [`Watch::with`].
@@ -182,20 +187,21 @@ impl Watch {
         }
     }
 
-    /// Looks at `rep stos` and `rep movs` after each repetition, not once for each page: at a thousand times the cost.
+    /// Checks `rep stos` and `rep movs` after each repetition instead of once for each page, at a
+    /// thousand times the cost.
     pub fn each_repetition(&self, yes: bool) {
         let _held = Held::new();
         self.region().each_repetition.set(yes);
     }
 
-    /// How many stores were seen.
+    /// Returns the number of stores seen.
     #[must_use]
     pub fn stores(&self) -> u64 {
         let _held = Held::new();
         self.region().stores.get()
     }
 
-    /// Hands out the stores at which findings were made, the first ones first: each once.
+    /// Returns the stores at which findings were made, in order. Each is returned once.
     #[must_use]
     pub fn found(&self) -> Vec<FoundAt> {
         let _held = Held::new();
@@ -203,20 +209,22 @@ impl Watch {
         unsafe { self.region().with(|subject| std::mem::take(&mut subject.found)) }.unwrap_or_default()
     }
 
-    /// Nothing was found.
+    /// Checks that nothing was found.
     ///
     /// # Panics
-    /// If something was, with the report and the stores of [`Watch::found`] as the message.
+    /// Panics if something was found, with the report and the stores of [`Watch::found`] as the
+    /// message.
     #[track_caller]
     pub fn assert_clean(&self) {
         assert!(self.with(|san, _| san.total()) == 0, "{self}");
     }
 
-    /// The end of watching.
+    /// Ends the watch and returns its sanitizer.
     #[must_use]
     pub fn into_sanitizer(self) -> Sanitizer {
         let mut this = std::mem::ManuallyDrop::new(self);
-        // SAFETY: `this` is never dropped, so the region is taken out once and the handlers are given back once.
+        // SAFETY: `this` is never dropped, so the region is taken out once and the handlers are
+        // given back once.
         let (region, installed) = unsafe { (this.take_out(), std::ptr::read(&raw const this._installed)) };
         drop(installed);
         region.into_sanitizer()
@@ -227,7 +235,8 @@ impl Watch {
     unsafe fn take_out(&mut self) -> Box<Region> {
         let held = Held::new();
         list::remove(&held, self.region.as_ptr());
-        // SAFETY: made by `new` from a box, freed nowhere else, and out of the list: no handler has it.
+        // SAFETY: `new` made it from a box, it is freed nowhere else, and it is out of the list, so
+        // no handler uses it.
         unsafe { Box::from_raw(self.region.as_ptr()) }
     }
 }
@@ -240,8 +249,8 @@ impl Drop for Watch {
 }
 
 impl fmt::Display for Watch {
-    /// The sanitizer's report, and the stores at which its findings were made, but those that [`Watch::found`]
-    /// handed out.
+    /// Prints the sanitizer's report, and the stores at which its findings were made, except those
+    /// that [`Watch::found`] has returned.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let _held = Held::new();
         // SAFETY: the lock is held to the end of this function.
@@ -252,7 +261,7 @@ impl fmt::Display for Watch {
                     let finding = subject.san.findings().get(found.finding);
                     write!(f, "\n\nfinding {}", found.finding + 1)?;
                     finding.map_or(Ok(()), |finding| write!(f, " ({})", finding.kind))?;
-                    // The report has printed the callers, unless told not to.
+                    // The report has printed the callers, unless configured otherwise.
                     match finding.and_then(|finding| finding.trace.as_ref()) {
                         Some(_) => write!(f, ": {}", found.instruction()),
                         None => write!(f, ": {found}"),
@@ -273,7 +282,7 @@ impl fmt::Debug for Watch {
     }
 }
 
-/// Stores are not seen while this lives: [`Watch::pause`].
+/// Stops seeing stores while it lives: see [`Watch::pause`].
 #[must_use = "stores are seen again when it is dropped"]
 pub struct Paused<'a> {
     region: &'a Region,
@@ -283,7 +292,7 @@ impl Drop for Paused<'_> {
     fn drop(&mut self) {
         let _held = Held::new();
         self.region.paused.set(self.region.paused.get() - 1);
-        // If the system refuses, stores go unseen as before; the count of stores shows it.
+        // If the system refuses, stores go unseen as before, which the count of stores shows.
         let _ = self.region.protect();
     }
 }

@@ -1,11 +1,11 @@
-//! How many bytes a plain store writes: one that overwrites memory whatever it held.
+//! The width of a plain store: one that overwrites memory whatever it held.
 //!
-//! The page shows which words changed. A word that is stored to and stays as it was does not show, and yet it is as new
-//! as the others; so the instruction is looked at too. `lock`ed instructions and arithmetic are no plain stores: they
-//! keep what they find, or a part of it.
+//! The comparison of the page shows which words changed. A word that is stored to and stays the
+//! same does not show, but is as new as the others, so the instruction is decoded too. `lock`ed
+//! instructions and arithmetic are no plain stores: they keep what they find, or a part of it.
 
-/// Returns how many bytes the instruction stores, `None` if it is not one of the usual plain stores. `next` hands out
-/// its bytes one by one, and is never asked for one behind its end.
+/// Returns how many bytes the instruction stores, or `None` if it is not one of the usual plain
+/// stores. `next` returns its bytes one by one, and is never asked for one behind its end.
 pub(super) fn of(mut next: impl FnMut() -> u8) -> Option<usize> {
     let (mut short, mut repeat) = (false, 0);
     let mut byte = loop {
@@ -66,7 +66,7 @@ pub(super) fn of(mut next: impl FnMut() -> u8) -> Option<usize> {
     }
 }
 
-/// What tells instructions with the same opcode from each other.
+/// The prefix that distinguishes instructions with the same opcode.
 #[derive(Clone, Copy)]
 enum Prefix {
     None,
@@ -76,7 +76,7 @@ enum Prefix {
 }
 
 impl Prefix {
-    /// As VEX and EVEX have it, in two bits.
+    /// Decodes the two bits of VEX and EVEX.
     fn of(p: u8) -> Self {
         match p & 3 {
             0 => Self::None,
@@ -87,7 +87,7 @@ impl Prefix {
     }
 }
 
-/// A store from a vector register of `length` bytes.
+/// Returns the width of a store from a vector register of `length` bytes.
 fn vector(opcode: u8, prefix: Prefix, wide: bool, length: usize) -> Option<usize> {
     match (opcode, prefix) {
         (0x11, Prefix::F3) => Some(4),
@@ -104,7 +104,7 @@ fn vector(opcode: u8, prefix: Prefix, wide: bool, length: usize) -> Option<usize
 mod tests {
     use super::*;
 
-    /// The width, and how many bytes of the instruction were looked at.
+    /// Returns the width, and panics if a byte behind the instruction is asked for.
     fn width(code: &[u8]) -> Option<usize> {
         let mut bytes = code.iter();
         of(|| *bytes.next().expect("no byte behind the instruction"))
