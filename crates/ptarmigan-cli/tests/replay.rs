@@ -301,10 +301,10 @@ fn bad_settings_are_one_line() {
     let with = |args: &[&str]| ptarmigan(&[&["replay", &fixture], args].concat());
     one_line(&with(&["--nodes", "0"]), 1, "1 to 64");
     one_line(&with(&["--nodes", "9999"]), 1, "1 to 64");
-    one_line(&with(&["--memory", "0"]), 1, "1 MiB to 8 TiB");
-    one_line(&with(&["--memory", "99999T"]), 1, "1 MiB to 8 TiB");
-    one_line(&with(&["--memory", "99999999999T"]), 2, "number of bytes");
-    one_line(&with(&["--memory", "much"]), 2, "number of bytes");
+    for size in ["0", "1023K", "8193G", "16T", "99999T", "18446744073709551616"] {
+        one_line(&with(&["--memory", size]), 2, "out of range: 1M to 8T");
+    }
+    one_line(&with(&["--memory", "much"]), 2, "a number of bytes");
     one_line(&with(&["--cpus", "0"]), 2, "1..=256");
     one_line(&with(&["--cpus", "257"]), 2, "1..=256");
     one_line(&with(&["--copies", "0"]), 2, "1..=256");
@@ -328,6 +328,22 @@ fn a_trace_cut_short_is_one_line() {
     let ran = ptarmigan(&["replay", path.to_str().expect("a path in UTF-8")]);
     let _ = std::fs::remove_file(&path);
     one_line(&ran, 1, "truncated");
+}
+
+#[test]
+fn a_machine_that_this_host_cannot_hold_is_refused_before_anything_is_read() {
+    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let available = meminfo.lines().find_map(|line| {
+        line.strip_prefix("MemAvailable:")?.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
+    });
+    // Its frame records take 32 GiB.
+    if available.is_none_or(|kb| kb >= 32 << 20) {
+        eprintln!("skipped: this host can hold a machine of 8 TiB, or does not say");
+        return;
+    }
+    let ran = ptarmigan(&["replay", "--memory", "8T", "/does/not/exist"]);
+    one_line(&ran, 1, "--memory 8T: frame records take 1/256 of it, 32.0 GiB, and this host has ");
+    assert!(ran.err.contains("left; give at most --memory "), "{}", ran.err);
 }
 
 #[test]

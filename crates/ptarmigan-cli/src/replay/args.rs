@@ -1,4 +1,5 @@
 //! What `ptarmigan replay` is asked for.
+use super::memory;
 use super::policy::PolicyName;
 use ptarmigan::tlb::TlbConfig;
 use std::path::PathBuf;
@@ -14,8 +15,8 @@ pub struct ReplayArgs {
     /// NUMA nodes; recorded CPU c is on node c * nodes / cpus.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(super) nodes: usize,
-    /// Memory of the machine: bytes, or with K, M, G or T behind the number.
-    #[arg(long, default_value = "4G", value_parser = parse_size, value_name = "SIZE")]
+    /// Memory of the machine, 1M to 8T: bytes, or a number with K, M, G or T behind it. The host pays 1/256 of it.
+    #[arg(long, default_value = "4G", value_parser = memory::parse, value_name = "SIZE")]
     pub(super) memory: u64,
     /// Run under the sanitizer, too; a finding fails the run, except for historic policies.
     #[arg(long)]
@@ -90,20 +91,4 @@ impl Default for Spread {
     fn default() -> Self {
         Spread { cpus: None, copies: 1 }
     }
-}
-
-fn parse_size(text: &str) -> Result<u64, String> {
-    let (digits, shift) = match text.trim().to_ascii_uppercase() {
-        t if t.ends_with('K') => (t, 10),
-        t if t.ends_with('M') => (t, 20),
-        t if t.ends_with('G') => (t, 30),
-        t if t.ends_with('T') => (t, 40),
-        t => (t, 0),
-    };
-    let number = digits.trim_end_matches(['K', 'M', 'G', 'T']);
-    number
-        .parse::<u64>()
-        .ok()
-        .and_then(|n| n.checked_mul(1 << shift))
-        .ok_or_else(|| "a number of bytes, such as 4194304, 512M or 4G, is expected".to_owned())
 }

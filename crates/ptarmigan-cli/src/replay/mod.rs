@@ -10,6 +10,7 @@
 mod args;
 mod input;
 mod instruments;
+mod memory;
 mod passes;
 mod policy;
 mod report;
@@ -53,6 +54,7 @@ pub fn default_run(spread: Spread) -> Result<ExitCode, Failure> {
 /// If a trace cannot be read, a number is out of range, memory ran out, the sanitizer found something in a policy
 /// that is not historic, or a frame was lost.
 pub fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
+    memory::check(args.memory, args.nodes)?;
     let mut reports = Vec::new();
     let mut failures = Vec::new();
     let mut load = |trace: Result<Trace, Failure>| -> Result<(), Failure> {
