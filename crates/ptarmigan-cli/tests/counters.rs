@@ -6,7 +6,7 @@ use std::process::Command;
 
 /// What a replay of the small recording prints, on all policies and two nodes. One worker, so that it is the same each time.
 fn replay(options: &[&str]) -> String {
-    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces/fixture.ptrace");
+    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("traces/fixture.ptrace");
     let out = Command::new(env!("CARGO_BIN_EXE_ptarmigan"))
         .arg("replay")
         .arg(trace)

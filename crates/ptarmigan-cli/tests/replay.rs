@@ -20,7 +20,7 @@ fn ptarmigan(args: &[&str]) -> Ran {
 }
 
 fn shipped(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces").join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("traces").join(name);
     path.to_str().expect("a path in UTF-8").to_owned()
 }
 

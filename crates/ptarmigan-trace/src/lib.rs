@@ -6,7 +6,7 @@
 //!
 //! [`TraceFile`] opens a file, checks it as a whole and hands out its [`Header`] and [`Summary`] before any
 //! event is read; [`Reader`] and [`Writer`] stream, with memory bounded by the number of tasks alive. The format
-//! is described byte by byte in `docs/trace-format.md`.
+//! is described byte by byte in `trace-format.md`, which is part of the package.
 //!
 //! ```
 //! use ptarmigan_trace::{Event, FaultFlags, Header, Kind, Method, Reader, Writer};
@@ -48,3 +48,8 @@ pub use writer::Writer;
 
 /// The version of the format that this crate writes, and the newest that it reads.
 pub const VERSION: u16 = 1;
+
+/// The examples of the package's front page.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -27,7 +27,7 @@ use policy::PolicyName;
 use std::process::ExitCode;
 
 /// The shipped compile.
-const COMPILE: &[u8] = include_bytes!("../../../../traces/compile.ptrace");
+const COMPILE: &[u8] = include_bytes!("../../traces/compile.ptrace");
 
 /// What is done without a command: the shipped compile on all policies, under the sanitizer too.
 ///

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const SHIPPED: [&str; 4] = ["fixture", "rustc", "configure", "compile"];
 
 fn shipped(name: &str) -> Trace {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../traces/{name}.ptrace"));
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("traces/{name}.ptrace"));
     Trace::open(&path).expect("a shipped trace")
 }
 
