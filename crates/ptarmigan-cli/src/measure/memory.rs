@@ -1,23 +1,23 @@
-//! How much memory the host has left.
+//! The memory that the host has left.
 use std::path::Path;
 
-/// Returns how many bytes of memory this process may still take without making the host swap; `None` if the host does
-/// not say.
+/// Returns how many bytes this process can still allocate before the host swaps, or `None` if the
+/// host does not say.
 ///
-/// The least of what the whole host has and what the process's control group leaves.
+/// The result is the minimum of what the host and the process's control groups leave.
 pub(crate) fn available() -> Option<u64> {
     let host = meminfo(&std::fs::read_to_string("/proc/meminfo").ok()?)?;
     let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     Some(groups.lines().filter_map(group).fold(host, u64::min))
 }
 
-/// `MemAvailable` in bytes.
+/// Reads `MemAvailable`, in bytes.
 fn meminfo(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// What one line of `/proc/self/cgroup` leaves, with all groups that the group is in.
+/// Returns what the group on one line of `/proc/self/cgroup`, and the groups around it, leave.
 fn group(line: &str) -> Option<u64> {
     let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
     let (root, limit, used) = match controllers {
@@ -27,12 +27,12 @@ fn group(line: &str) -> Option<u64> {
         }
         _ => return None,
     };
-    // In a container the path may be the host's: what it does not lead to says nothing.
+    // In a container the path may be the host's. A path that does not exist sets no limit.
     let path = Path::new(path.trim_start_matches('/'));
     path.ancestors().filter_map(|group| left(&Path::new(root).join(group), limit, used)).min()
 }
 
-/// What a group leaves; files that it caches count as free.
+/// Returns what a group leaves. Cached files count as free.
 fn left(group: &Path, limit: &str, used: &str) -> Option<u64> {
     let read = |name: &str| std::fs::read_to_string(group.join(name)).ok();
     let number = |name: &str| read(name)?.trim().parse::<u64>().ok();

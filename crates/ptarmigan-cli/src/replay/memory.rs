@@ -1,4 +1,4 @@
-//! What a machine of a given size costs the host, said before anything is set up.
+//! What a machine of a given size costs the host, reported before anything is set up.
 use crate::error::Failure;
 use crate::measure::memory::available;
 use crate::print;
@@ -10,10 +10,10 @@ pub(super) const LEAST: u64 = 1 << 20;
 /// The most memory of a machine, in bytes.
 pub(super) const MOST: u64 = 8 << 40;
 
-/// A cost that is worth a line.
+/// The least cost that is reported, in bytes.
 const NOTABLE: u64 = 1 << 30;
 
-/// Reads a size: bytes, or a number with K, M, G or T behind it.
+/// Parses a size: bytes, or a number with the suffix K, M, G or T.
 pub(super) fn parse(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let (number, shift) = match text.char_indices().last() {
@@ -32,10 +32,10 @@ pub(super) fn parse(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("out of range: {} to {}", size(LEAST), size(MOST)))
 }
 
-/// Says what a machine with `memory` bytes costs, if that is much.
+/// Reports what a machine with `memory` bytes costs, if that is at least [`NOTABLE`].
 ///
 /// # Errors
-/// If the host has not that much left.
+/// If the host does not have that much left.
 pub(super) fn check(memory: u64, nodes: usize) -> Result<(), Failure> {
     if let Some(note) = cost(memory, nodes, available())? {
         print::error(&note);
@@ -43,7 +43,7 @@ pub(super) fn check(memory: u64, nodes: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The line about the cost, if there is need for one.
+/// Returns the line that reports the cost, if it is notable.
 fn cost(memory: u64, nodes: usize, available: Option<u64>) -> Result<Option<String>, Failure> {
     let records = Frames::bytes((memory >> FRAME_SHIFT) as usize, nodes) as u64;
     let share = (memory + records / 2) / records;
@@ -52,7 +52,7 @@ fn cost(memory: u64, nodes: usize, available: Option<u64>) -> Result<Option<Stri
     match available.map(|bytes| (bytes, bytes - bytes / 16)) {
         Some((available, usable)) if records > usable => {
             let most = (u128::from(memory) * u128::from(usable) / u128::from(records)) as u64;
-            // Rounded down to something that is easily typed.
+            // Rounded down to a size that is easy to type.
             let most = if most >= 1 << 30 { most >> 30 << 30 } else { most >> 20 << 20 };
             Err(Failure::new(format!(
                 "{taken}, and this host has {} left; give at most --memory {}",
@@ -64,14 +64,14 @@ fn cost(memory: u64, nodes: usize, available: Option<u64>) -> Result<Option<Stri
     }
 }
 
-/// A size as [`parse`] reads it.
+/// Formats a size as [`parse`] reads it.
 fn size(bytes: u64) -> String {
     let units = [("T", 40), ("G", 30), ("M", 20), ("K", 10)];
     let whole = units.into_iter().find(|(_, shift)| bytes >> shift > 0 && bytes.trailing_zeros() >= *shift);
     whole.map_or_else(|| bytes.to_string(), |(unit, shift)| format!("{}{unit}", bytes >> shift))
 }
 
-/// A size to a tenth of its unit.
+/// Formats a size with one decimal.
 fn about(bytes: u64) -> String {
     let (unit, shift) = if bytes >> 30 > 0 { ("GiB", 30) } else { ("MiB", 20) };
     format!("{:.1} {unit}", bytes as f64 / f64::from(1 << shift))

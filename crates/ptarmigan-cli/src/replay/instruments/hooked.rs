@@ -1,29 +1,29 @@
-//! A policy that somebody looks over the shoulder of.
+//! A policy with hooks around its calls.
 use ptarmigan::addr::PhysAddr;
 use ptarmigan::cpu::{NodeId, Pinned};
 use ptarmigan::frames::{Ask, Frames, NoFrame};
 use ptarmigan::quicklist::{Clean, Flushed, Level, Policy, PolicyCounts, Unhooked};
 
-/// Who looks on. With several workers, what is said of one page comes in its right order: a page is said to be free
-/// before anybody can get it.
+/// Hooks around the calls of a policy. With several workers, the hooks see the events of each page
+/// in order: a page is reported as freed before it can be allocated again.
 pub trait Hooks: Sync {
-    /// Has `policy` allocate a page.
+    /// Makes `policy` allocate a page.
     ///
     /// # Errors
-    /// Those of the policy.
+    /// As the policy.
     fn alloc(&self, policy: &impl Policy, pin: &Pinned<'_>, level: Level, ask: Ask)
     -> Result<Clean, NoFrame>;
 
-    /// A page is about to be given back to the policy.
+    /// Called before a page is given back to the policy.
     fn freed(&self, pin: &Pinned<'_>, level: Level, at: PhysAddr);
 
-    /// A gather is about to end.
+    /// Called before a gather ends.
     fn gather_end(&self, _policy: &impl Policy, _pin: &Pinned<'_>) {}
 
-    /// The policy has got flushed pages.
+    /// Called after the policy has taken flushed pages back.
     fn flushed(&self, _policy: &impl Policy) {}
 
-    /// The CPU is about to be idle.
+    /// Called before the CPU is idle.
     fn idle(&self, _pin: &Pinned<'_>) {}
 }
 
@@ -31,11 +31,12 @@ pub trait Hooks: Sync {
 pub struct Hooked<'a, P, H> {
     /// The policy.
     pub inner: P,
-    /// Who looks on.
+    /// The hooks.
     pub hooks: H,
-    /// Frames' records.
+    /// The frames and their records.
     pub frames: &'a Frames,
-    /// The policy takes pages back when they are unhooked, before they are flushed, as the patch of 2007 did.
+    /// Whether the policy takes pages back when they are unhooked, before the flush, as the patch
+    /// of 2007 did.
     pub early: bool,
 }
 

@@ -1,8 +1,9 @@
-//! The calls of a run, made again back to back on a fresh machine: the only way to know what 5 ns take.
+//! Repeats the allocator calls of a run back to back, on a fresh machine. Only so can calls of 5 ns
+//! be measured.
 //!
-//! Calls of one kind on one CPU that follow each other are made in one loop. Telling apart what comes next still costs
-//! as much as a call or two, most of it in branches that no processor can predict; so the same stream is run over
-//! [`Nothing`] as well, and what that took is taken off.
+//! Consecutive calls of one kind on one CPU run in one loop. Decoding the stream still costs as
+//! much as a call or two, mostly in unpredictable branches. So the same stream also runs over
+//! [`Nothing`], and that time is subtracted.
 use super::measured::PolicyCall;
 use crate::measure::clock::thread_time;
 use ptarmigan::addr::PhysAddr;
@@ -26,7 +27,7 @@ struct CallRun {
     len: u32,
 }
 
-/// Calls in runs of one kind and CPU.
+/// The calls of a run, grouped by kind and CPU.
 pub struct Stream {
     runs: Vec<CallRun>,
     /// Level and number of the page, for each allocation and free.
@@ -35,7 +36,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Puts `calls` together; `slots_used` is the number of pages ever out at once.
+    /// Groups `calls`; `slots_used` is the most pages allocated at once.
     pub fn new(calls: &[PolicyCall], slots_used: u32) -> Self {
         let mut stream = Stream { runs: Vec::new(), pages: Vec::new(), slots_used };
         for call in calls {
@@ -59,10 +60,11 @@ impl Stream {
         stream
     }
 
-    /// Makes all calls; the processor time it took.
+    /// Makes all calls and returns the processor time.
     ///
     /// # Errors
-    /// [`NoFrame`] if there was no memory, as there was not in the run either; pages that were out then are lost.
+    /// [`NoFrame`] if memory ran out, as it did in the run. Pages that are allocated at that point
+    /// are lost.
     #[inline(never)] // so that profilers tell it from what surrounds it
     pub fn run<P: Policy>(&self, policy: &P, cpus: &[CpuSlot]) -> Result<Duration, NoFrame> {
         let mut out = vec![PhysAddr(0); self.slots_used as usize];
@@ -82,9 +84,9 @@ impl Stream {
                     let (these, rest) = pages.split_at(len as usize);
                     pages = rest;
                     for &(level, slot) in these {
-                        // SAFETY: 1. the address came from `into_raw` at the slot's allocation, and a slot is freed
-                        // once for each time it was filled, as in the run it was written down from. 2. nobody wrote
-                        // to the page. 3. it never was linked.
+                        // SAFETY: 1. `into_raw` returned the address when the slot was allocated,
+                        // and a slot is freed once per allocation, as in the logged run. 2. nothing
+                        // has written to the page. 3. the page was never linked.
                         let page = unsafe { Clean::from_raw(out[slot as usize]) };
                         policy.unused(&pin, Level(level), page);
                     }
@@ -97,14 +99,15 @@ impl Stream {
     }
 }
 
-/// A policy that does nothing: what a stream takes over it is the stream's own.
+/// A policy that does nothing: its time is that of the stream itself.
 pub struct Nothing;
 
 impl Policy for Nothing {
     #[inline(always)]
     fn alloc(&self, pin: &Pinned<'_>, level: Level, _: Ask) -> Result<Clean, NoFrame> {
         let at = PhysAddr(u64::from(level.0) << 12 | u64::from(pin.cpu().0) << 20);
-        // SAFETY: 1. to 3. hold for nobody, but pages of this policy are never looked at, only handed back to it.
+        // SAFETY: 1. to 3. do not hold, but no caller reads a page of this policy: pages are only
+        // given back to it.
         Ok(unsafe { Clean::from_raw(std::hint::black_box(at)) })
     }
 

@@ -1,4 +1,4 @@
-//! What the recorded calls mean for an address space.
+//! Carries recorded calls out on an address space.
 use super::step::CallError;
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::cpu::Pinned;
@@ -6,7 +6,7 @@ use ptarmigan::format::Format;
 use ptarmigan::space::{Access, Advice, AreaError, AreaFlags, Exclusive, Space, SpaceMachine};
 use ptarmigan_trace::{AreaKind, Kind, MapFlags, Prot};
 
-/// Binary logarithm of a recorded page's bytes.
+/// Binary logarithm of the recorded page size.
 pub const PAGE: u32 = 12;
 
 fn range(start: u64, pages: u64) -> VirtRange {
@@ -14,11 +14,11 @@ fn range(start: u64, pages: u64) -> VirtRange {
 }
 
 fn permissions(prot: Prot) -> AreaFlags {
-    // Both number them alike.
+    // Both use the same bits.
     AreaFlags(u16::from(prot.0) & AreaFlags::PERMISSIONS.0)
 }
 
-/// The calls that change a space, whoever else may use it.
+/// The calls that change a space, exclusive or shared.
 pub trait Calls {
     /// See [`Space::mmap`].
     fn mmap(&mut self, range: VirtRange, flags: AreaFlags, object: u32) -> Result<(), AreaError>;
@@ -38,7 +38,7 @@ pub trait Calls {
     fn move_stack(&mut self, range: VirtRange, flags: AreaFlags) -> Result<(), AreaError>;
 }
 
-/// A space that nobody else uses.
+/// A space that only this worker uses.
 pub struct Alone<'a, F: Format, M> {
     /// The machine.
     pub m: &'a M,
@@ -76,10 +76,10 @@ pass_on! {
     fn move_stack(range: VirtRange, flags: AreaFlags);
 }
 
-/// Makes a call that changes areas or tables of one space; others do nothing.
+/// Carries out a call that changes the areas or tables of one space. Ignores all other kinds.
 ///
 /// # Errors
-/// [`CallError`] if there was no memory or the call makes no sense in this space.
+/// [`CallError`] if memory runs out or the space refuses the call.
 pub fn call(space: &mut impl Calls, kind: Kind) -> Result<(), CallError> {
     match kind {
         Kind::Area { start, pages, prot, kind } => {
@@ -139,7 +139,7 @@ pub fn call(space: &mut impl Calls, kind: Kind) -> Result<(), CallError> {
     Ok(())
 }
 
-/// What Linux's advice means for tables; `None` if nothing.
+/// Returns what Linux's advice means for tables, or `None` if it means nothing.
 fn advice_of(number: u16) -> Option<Advice> {
     Some(match number {
         4 | 24 => Advice::DontNeed,

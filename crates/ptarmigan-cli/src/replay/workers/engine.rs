@@ -1,4 +1,4 @@
-//! Carries a program out: one worker, its CPUs, and the address spaces that it has in hand.
+//! Executes the program of one worker on its CPUs.
 use super::calls::{Alone, PAGE, call};
 use super::idle::clear_ahead;
 use super::outcome::{Outcome, Sample};
@@ -21,39 +21,41 @@ use ptarmigan_trace::{FaultFlags, Kind};
 pub struct Engine<'a, F: Format, M, W> {
     /// The machine.
     pub m: &'a M,
-    /// The host that the machine is made of.
+    /// The host of the machine.
     pub host: &'a Host<F>,
     /// The worker's CPUs.
     pub slots: Vec<CpuSlot>,
     /// The trace.
     pub trace: &'a Trace,
-    /// The spaces.
+    /// The address spaces as this worker sees them.
     pub spaces: WorkerSpaces<'a, F>,
-    /// Name of space number 0; the others follow.
+    /// Identifier of space number 0; the others follow.
     pub first_id: u32,
-    /// Its number in the crew.
+    /// The worker's number in the job.
     pub worker: usize,
-    /// The number that programs call worker 0.
+    /// The number of the worker that programs call worker 0.
     pub first_worker: usize,
-    /// Other workers use the same spaces: their CPUs may ask this one's to forget something.
+    /// Whether other workers use the same spaces, so that their CPUs may send flush requests to
+    /// this worker's CPUs.
     pub crewed: bool,
-    /// The crew.
+    /// The progress of all workers.
     pub progress: &'a Progress,
-    /// Whether to go on when memory has run out.
+    /// Whether to continue when memory runs out.
     pub keep_going: bool,
-    /// Frames that an idle CPU clears ahead.
+    /// Frames that an idle CPU clears ahead of need.
     pub idle_zero: u32,
-    /// Who looks on.
+    /// The observer.
     pub watch: W,
-    /// What has come of it.
+    /// The results so far.
     pub outcome: Outcome,
 }
 
 impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
-    /// Carries `program` out; `tick` is called now and then with the number of things done since it was called last.
+    /// Executes `program`. Calls `tick` now and then with the number of operations since the
+    /// previous call.
     ///
     /// # Errors
-    /// [`FailedStep`] says which step ended the program early.
+    /// [`FailedStep`] names the step that ended the program early.
     pub fn run(&mut self, program: &Program, tick: impl Fn(u64)) -> Result<(), FailedStep> {
         const TICK: usize = 1 << 16;
         for (n, part) in program.ops.chunks(TICK).enumerate() {
@@ -75,7 +77,7 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
         Ok(())
     }
 
-    /// Forgets what other CPUs ask this worker's to forget.
+    /// Answers the flush requests to this worker's CPUs.
     #[inline(always)]
     fn serve(&self) {
         for slot in &self.slots {
@@ -83,8 +85,8 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
         }
     }
 
-    /// Waits until another worker has reached a post. While it sleeps, the CPUs are nobody's: whoever asks them to
-    /// forget something does it for them.
+    /// Waits until another worker reaches a milestone. While this worker sleeps its CPUs are
+    /// vacant, and CPUs with flush requests for them carry these out themselves.
     #[cold]
     fn wait(&mut self, other: usize, milestone: u32) -> Result<(), Cancelled> {
         if !self.progress.spin(other, milestone, || self.serve()) {
@@ -103,7 +105,7 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
         if self.progress.is_reached(other, milestone) { Ok(()) } else { Err(Cancelled) }
     }
 
-    /// Counts a call that failed; any other failed step ends the program.
+    /// Counts a failed call. Any other failed step ends the program.
     #[cold]
     fn failed(&mut self, event: u32, error: StepError) -> Result<(), FailedStep> {
         if let StepError::Call(call) = &error {
@@ -279,14 +281,14 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
         let Kind::Exec { stack_end, arg_pages } = self.trace.rare[rare as usize] else { return Ok(()) };
         let id = self.id(next);
         let pin = self.slots[usize::from(slot)].pin();
-        // The new space is there before the old one goes.
+        // The new space is made before the old one ends, as Linux does it.
         let made = Space::exec(self.m, &pin, id, VirtAddr(stack_end << PAGE), u64::from(arg_pages));
         self.exit(space, slot, last)?;
         *self.spaces.own(next)? = Some(Box::new(made.map_err(StepError::from)?));
         Ok(())
     }
 
-    /// A task leaves its space; the last one ends it.
+    /// Removes a task from its space. The last task ends the space.
     fn exit(&mut self, space: u32, slot: u16, last: bool) -> Result<(), StepError> {
         if let SpaceRef::Nothing = self.spaces.get(space)? {
             self.outcome.skipped += 1;
@@ -301,7 +303,7 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
             return;
         };
         let Kind::Truth { tables: linux, at } = self.trace.rare[rare as usize] else { return };
-        // Our own count comes first.
+        // The library's count comes before Linux's.
         self.outcome.checked += 1;
         if own == linux {
             self.outcome.equal += 1;
@@ -311,7 +313,8 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
     }
 }
 
-/// Whether a fault at `area` was a write, where the recording does not say.
+/// Returns whether a fault in `area` counts as a write where the recording does not say: in a
+/// private writable area.
 fn is_written(area: Option<Area>) -> bool {
     area.is_some_and(|area| area.flags.has(AreaFlags::WRITE) && !area.flags.has(AreaFlags::SHARED))
 }

@@ -1,4 +1,4 @@
-//! A crew of workers carries a schedule out, one thread each, on one machine.
+//! Runs a schedule on a machine, with one thread for each worker.
 use super::engine::Engine;
 use super::outcome::Outcome;
 use super::progress::Progress;
@@ -20,31 +20,31 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Once, OnceLock};
 use std::time::{Duration, Instant};
 
-/// What is to be done.
+/// What to replay, and how.
 #[derive(Clone, Copy)]
 pub struct Job<'a> {
     /// The trace.
     pub trace: &'a Trace,
-    /// Who does what.
+    /// The programs of the workers.
     pub schedule: &'a Schedule,
-    /// How many times at once, each with tasks, spaces and CPUs of its own.
+    /// Number of copies that run at once, each with its own tasks, spaces and CPUs.
     pub copies: usize,
-    /// Whether to go on when memory has run out.
+    /// Whether to continue when memory runs out.
     pub keep_going: bool,
-    /// Frames that an idle CPU clears ahead.
+    /// Frames that an idle CPU clears ahead of need.
     pub idle_zero: u32,
 }
 
-/// What it took.
+/// The time that a job took.
 #[derive(Clone, Copy, Default)]
 pub struct Elapsed {
     /// From the start to the end of the last worker.
     pub wall: Duration,
-    /// Processor time of all workers, on average.
+    /// Mean processor time of the workers.
     pub processor: Duration,
 }
 
-/// One worker's part.
+/// The result of one worker.
 struct WorkerResult<W> {
     outcome: Outcome,
     watch: W,
@@ -54,22 +54,22 @@ struct WorkerResult<W> {
 }
 
 impl Job<'_> {
-    /// Logical CPUs of the machine.
+    /// Returns the number of logical CPUs.
     pub fn cpus(&self) -> usize {
         self.schedule.cpus * self.copies
     }
 
-    /// Workers.
+    /// Returns the number of workers.
     pub fn workers(&self) -> usize {
         self.schedule.programs.len() * self.copies
     }
 
-    /// Does it; afterwards every frame must be back. `watch` makes who looks on, for each worker; `tick` is called with
-    /// numbers of things done.
+    /// Runs the job; at its end every frame must be free again. `watch` makes the observer of each
+    /// worker. `tick` is called with numbers of finished operations.
     ///
     /// # Errors
-    /// If there was not even memory to begin with, a worker failed, or frames were lost. Lack of memory later is in
-    /// the outcome.
+    /// If memory is too small to begin, a worker fails, or frames are lost. If memory runs out
+    /// later, the outcome says so.
     pub fn run<F: Format, P: Policy, S: Mmu, W: Watch + Send>(
         &self,
         machine: &HostMachine<'_, F, P, S>,
@@ -79,7 +79,8 @@ impl Job<'_> {
         self.run_and_look(machine, watch, tick, |_| {})
     }
 
-    /// The same; `look` sees the spaces that are left at the end.
+    /// Runs the job like [`run`](Self::run), and passes the spaces that are left at the end to
+    /// `look`.
     ///
     /// # Errors
     /// As [`run`](Self::run).
@@ -132,7 +133,7 @@ impl Job<'_> {
         (copy * self.schedule.spaces) as u32 + 1
     }
 
-    /// A worker as messages call it.
+    /// Returns the name of a worker in messages.
     fn name(&self, worker: usize) -> String {
         let each = self.schedule.programs.len();
         let copy = if self.copies > 1 { format!(" of copy {}", worker / each) } else { String::new() };
@@ -148,7 +149,7 @@ impl Job<'_> {
         tick: &(impl Fn(u64) + Sync),
     ) -> Result<(Vec<WorkerResult<W>>, Instant), Failure> {
         quiet_panics();
-        // Whether all are there and may begin.
+        // Set once: true when all threads have started, false if one could not.
         let gate = OnceLock::<bool>::new();
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let spread = (2..=processors).contains(&self.workers());
@@ -167,8 +168,8 @@ impl Job<'_> {
                         progress.stop();
                         return Err("its CPU is taken".to_owned());
                     }
-                    // Schedulers like to put threads that wake each other up on one processor. Where that fails,
-                    // nothing is lost but time.
+                    // Schedulers tend to put threads that wake each other up on one processor. If
+                    // pinning fails, only time is lost.
                     let _stay = spread.then(|| AffinityGuard::on(number));
                     let engine = Engine {
                         m: machine,
@@ -226,15 +227,16 @@ fn work<F: Format, M: ptarmigan::space::SpaceMachine, W: Watch>(
     WorkerResult { outcome: engine.outcome, watch: engine.watch, result, used, end: Instant::now() }
 }
 
-/// Name of all threads of workers.
+/// Name of all worker threads.
 const THREAD: &str = "worker";
 
 thread_local! {
-    /// What a worker's panic said.
+    /// The message of a worker's panic.
     static PANIC: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// A worker's panic is kept for the one line that the replay ends with, instead of being printed as it happens.
+/// Keeps the message of a worker's panic for the one line that the replay ends with, instead of
+/// printing it.
 fn quiet_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
