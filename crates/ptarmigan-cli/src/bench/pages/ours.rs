@@ -1,9 +1,10 @@
-//! A policy of the library as a contender: pages for PTE tables from [`Policy::alloc`], back through [`Policy::unused`].
+//! A policy of the library as a contender: [`Policy::alloc`] for PTE tables, and
+//! [`Policy::unused`].
 //!
-//! `unused` is how a page comes back that was never linked, and it is the path of a hit: tables that come back by way of a
-//! flush ([`Policy::flushed`]) are put into the same magazine in the same way, once they have been taken off the chain that
-//! the flush was for. Chains are made by trees alone, which know what a table's record has to say; what they add is in
-//! `ptarmigan bench table`, case `fork-shape`.
+//! `unused` takes pages back that were never linked. It is the path of a hit: pages that come back
+//! after a flush ([`Policy::flushed`]) go into the same magazine in the same way, once they are
+//! taken off their chain. Only trees make chains. Their cost is part of `ptarmigan bench table`,
+//! case `fork-shape`.
 use std::num::NonZeroU64;
 
 use ptarmigan::addr::PhysAddr;
@@ -17,7 +18,8 @@ use ptarmigan::window::{DirectMap, Window, WindowGuard};
 
 use super::contender::{PAGE, PageContender, Pages};
 
-/// The machine that a contender runs on: two CPUs on one node of 4 GiB, memory for `pages` tables touched in advance.
+/// Creates a machine with two CPUs on one node of 4 GiB. Memory for `pages` tables is touched in
+/// advance.
 ///
 /// # Errors
 ///
@@ -26,8 +28,8 @@ pub fn host(pages: usize) -> Result<Host<X86_64>, HostError> {
     Host::new(HostConfig { cpus: 2, prefault: pages * PAGE, ..HostConfig::default() })
 }
 
-/// The library's lists as they look after their pages in production. What they find they say on standard error; such a page
-/// is lost, so the benchmark fails at its end.
+/// Creates the library's lists with their checks for production. Findings go to standard error;
+/// such a page is lost, so the benchmark fails at its end.
 ///
 /// # Errors
 ///
@@ -42,7 +44,7 @@ pub fn checked(host: &Host<X86_64>) -> Result<CheckedLists<'_>, HostError> {
 /// The type of [`checked`].
 pub type CheckedLists<'h> = Quicklists<'h, DirectMap, &'h KernelMap<X86_64, DirectMap>, Checked>;
 
-/// A policy, and the host that it is made for.
+/// A policy and its host.
 pub struct LibraryLists<'h, P> {
     name: &'static str,
     host: &'h Host<X86_64>,
@@ -51,7 +53,8 @@ pub struct LibraryLists<'h, P> {
 }
 
 impl<'h, P: Policy> LibraryLists<'h, P> {
-    /// A contender called `name` with a policy made for `host`, which nobody else uses.
+    /// Creates a contender called `name`. No other contender uses `host`, for which `policy` is
+    /// made.
     pub fn new(name: &'static str, host: &'h Host<X86_64>, policy: P) -> Self {
         LibraryLists { name, host, policy, window: host.window() }
     }
@@ -91,8 +94,8 @@ impl<P: Policy> PageContender for LibraryLists<'_, P> {
     }
 }
 
-// SAFETY: 1. a `Clean` page that is not for a top owns a frame that is all zero, and the window shows it. 2. policies take
-// pages back on any CPU.
+// SAFETY: 1. a `Clean` page below the root level owns a frame that is all zero, and the window maps
+// it. 2. policies take pages back on any CPU.
 unsafe impl<P: Policy> Pages for Cpu<'_, P> {
     #[inline(always)]
     fn alloc(&mut self) -> Option<NonZeroU64> {
@@ -102,8 +105,8 @@ unsafe impl<P: Policy> Pages for Cpu<'_, P> {
 
     #[inline(always)]
     unsafe fn free(&mut self, page: NonZeroU64) {
-        // SAFETY: 1. `alloc` took it and the caller gives it away. 2. it is all zero, as the caller says, which is the
-        // state of its level. 3. it was never linked.
+        // SAFETY: 1. `alloc` took the page, and the caller gives it away. 2. it is all zero by the
+        // contract of this function, which is the state of its level. 3. it was never linked.
         let page = unsafe { Clean::from_raw(PhysAddr(page.get())) };
         self.policy.unused(&self.slot.pin(), Level::PTE, page);
     }

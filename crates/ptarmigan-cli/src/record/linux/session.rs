@@ -1,6 +1,6 @@
-//! One recording from start to end.
+//! One recording, from start to end.
+use super::builder::TraceBuilder;
 use super::merge::Merge;
-use super::model::TraceBuilder;
 use super::output::Output;
 use super::perf::PerfFaults;
 use super::raw::Raw;
@@ -20,7 +20,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
-/// What delivers the faults, and with tracefs all else.
+/// The source of the faults and, with tracefs, of all other events.
 enum Source {
     Tracefs(Instance),
     Perf(PerfFaults),
@@ -92,7 +92,7 @@ pub(in crate::record) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
     Ok(status(ended))
 }
 
-/// The method, if it is possible here.
+/// Returns the recording method, if it is available.
 fn choose(choice: MethodChoice) -> Result<Method, Failure> {
     match choice {
         MethodChoice::Perf => Ok(Method::Perf),
@@ -114,7 +114,8 @@ fn begin(started: &Started, instance: Option<Instance>, spill: &Spill) -> Result
         None => PerfFaults::start(started.pid, spill).map(Some),
     });
     if recording.is_err() {
-        // It holds the files of the instance open until it is gone, and the instance cannot be removed before.
+        // The process holds files of the instance open, and the instance cannot be removed before
+        // it is gone.
         sys::kill(started.pid, libc::SIGKILL);
         let _ = sys::wait();
     }
@@ -140,7 +141,7 @@ fn unseen(source: &Source) -> Unseen {
     })
 }
 
-/// The name of the workload: never a path.
+/// Returns the name of the workload, never a path.
 fn name(args: &RecordArgs) -> String {
     args.name.clone().unwrap_or_else(|| {
         Path::new(&args.command[0]).file_name().unwrap_or_default().to_string_lossy().into_owned()
@@ -157,12 +158,12 @@ fn announce(header: &Header) {
     }
 }
 
-/// A spinner on the terminal; none where the command writes too.
+/// Returns a spinner on the terminal, unless the command writes there too.
 fn recording_progress() -> Option<ProgressBar> {
     (!std::io::stdout().is_terminal() && std::io::stderr().is_terminal()).then(bar::spinner)
 }
 
-/// Why the command never became one, if it did not.
+/// Returns why the command could not be started, if it could not.
 fn not_started(started: &mut Started, command: &str) -> Option<Failure> {
     let (step, e) = started.why_failed()?;
     Some(match step {
@@ -174,7 +175,7 @@ fn not_started(started: &mut Started, command: &str) -> Option<Failure> {
     })
 }
 
-/// What the sources delivered, not merged yet.
+/// The raw events of all sources, before they are merged.
 struct Deliveries {
     /// The first process.
     root: i32,
@@ -183,7 +184,7 @@ struct Deliveries {
     lost: u64,
 }
 
-/// Merges all deliveries into the trace, and puts it in place when it is whole.
+/// Merges the raw events into the trace, and puts it in place when it is complete.
 fn write(
     args: &RecordArgs,
     output: &Output,
