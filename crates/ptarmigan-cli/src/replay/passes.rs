@@ -155,7 +155,7 @@ impl<'a> Replay<'a> {
         let copies = usize::from(args.spread.copies);
         if logical * copies > MAX_CPUS {
             return Err(Failure::new(format!(
-                "{logical} CPUs in {copies} copies: {MAX_CPUS} CPUs in all are the most"
+                "{logical} CPUs in each of {copies} copies: at most {MAX_CPUS} CPUs in all"
             )));
         }
         let cpus = CpuMap::new(trace.cpus, logical);
@@ -184,7 +184,7 @@ impl<'a> Replay<'a> {
             use_lines: usize::from(self.args.use_lines),
             ..HostConfig::default()
         };
-        Host::new(config).context("cannot set the machine up")
+        Host::new(config).context("the machine cannot be set up")
     }
 
     /// Runs one pass over the trace with a progress bar.

@@ -224,7 +224,7 @@ impl ReplayReport {
         writeln!(
             out,
             "{:<10} {:>10} {:>9} {:>10} {:>10} {:>9} {:>8}",
-            "", "ns/alloc", "misses", "peak live", "peak kept", "Mevent/s", "findings"
+            "", "ns/alloc", "misses", "peak live", "cached", "Mevent/s", "findings"
         )?;
         for run in &self.runs {
             let findings =
@@ -248,11 +248,11 @@ impl ReplayReport {
             t.linux_flushes.page, t.linux_flushes.range, t.linux_flushes.full
         )?;
         let own = self.runs.first().map_or(0.0, |run| run.stream_own_ns);
-        writeln!(out, "ns/alloc and mean: calls back to back, each with its free and its trimming; p50,")?;
-        writeln!(out, "p99, max: single calls. Taken off: {own:.1} ns an allocation that the stream takes")?;
-        writeln!(out, "by itself, and {:.0} ns that a reading of the clock takes.", self.clock_ns)?;
+        writeln!(out, "ns/alloc and mean: back-to-back allocations with their frees and trimming.")?;
+        writeln!(out, "p50, p99 and max: single calls. Subtracted: {own:.1} ns per allocation for the")?;
+        writeln!(out, "stream itself, {:.0} ns per single call for the clock.", self.clock_ns)?;
         if self.runs.iter().any(|run| run.historic_lists.is_some()) {
-            writeln!(out, "In brackets: the number of a historic policy's lists.")?;
+            writeln!(out, "In brackets: the number of lists of a historic policy.")?;
         }
         Ok(())
     }
@@ -298,7 +298,7 @@ impl PolicyReport {
         let Flushes { page, range, full } = self.flushes;
         writeln!(
             out,
-            "memory   at most {} in tables, {} kept for later",
+            "memory   at most {} in tables, {} cached",
             bytes(self.peak_table_bytes),
             bytes(self.peak_cached_bytes)
         )?;
@@ -328,14 +328,14 @@ impl PolicyReport {
         if self.faults_outside + self.odd_calls > 0 {
             writeln!(
                 out,
-                "outside  {} faults met no area, {} calls made no sense here",
+                "outside  {} faults outside all areas, {} calls refused",
                 self.faults_outside, self.odd_calls
             )?;
         }
         if self.out_of_memory > 0 {
             writeln!(
                 out,
-                "memory ran out {} times; {} events were left out",
+                "memory ran out {} times; {} events were skipped",
                 self.out_of_memory, self.skipped_events
             )?;
         }
@@ -360,7 +360,7 @@ impl PolicyReport {
             )?;
             writeln!(
                 out,
-                "         {:.2} x one worker; the order allows {:.2} x; {share:.0} % of the possible",
+                "         {:.2} x one worker; the order allows {:.2} x; {share:.0} % of that",
                 w.speed_up, w.ceiling
             )?;
         }

@@ -144,7 +144,7 @@ impl<'h, P: Policy> Family<'h, P> {
         machine.drain(&slots);
         match machine.frames().counts().free {
             after if after == free => Ok(foreign as usize),
-            after => Err(format!("{free} frames were free before, {after} are now")),
+            after => Err(format!("{free} frames were free at the start, {after} are free at the end")),
         }
     }
 }
@@ -179,7 +179,7 @@ pub fn occupy(frames: &Frames, node: NodeId, leave: u32) -> Result<Vec<Frame<Dir
             // No block of this order is left; a smaller order follows.
             other => {
                 other.into_iter().for_each(|frame| frames.give(frame));
-                order = order.checked_sub(1).ok_or_else(|| format!("node {} gives no frame", node.0))?;
+                order = order.checked_sub(1).ok_or_else(|| format!("node {} has no block left", node.0))?;
             }
         }
     }

@@ -217,7 +217,7 @@ impl Forker {
             let kept = lists.counts().cached();
             most = most.max(kept as f64 / f64::from(budget.max(1)));
             if kept > budget as usize {
-                return Err(format!("{kept} pages kept, the budget is {budget}"));
+                return Err(format!("{kept} pages are cached, the budget is {budget}"));
             }
             Ok(())
         };

@@ -160,14 +160,12 @@ pub(super) fn check(pages: &mut impl Pages, n: usize) -> Result<(), String> {
             let page = pages.alloc().ok_or("there are not enough pages")?;
             let at = pages.entries(page);
             if at.is_null() || !at.addr().is_multiple_of(PAGE) {
-                return Err(format!("a page lies at {at:p}"));
+                return Err(format!("the page at {at:p} is misaligned"));
             }
             // SAFETY: the page is ours (promise 1 of `Pages`), and nothing writes to it meanwhile.
             let entries = unsafe { std::slice::from_raw_parts(at, ENTRIES) };
             if entries.iter().any(|e| *e != 0) {
-                return Err(format!(
-                    "the page at {at:p} was handed out and is not zero, or is another one's"
-                ));
+                return Err(format!("the page at {at:p} is not zero, or was handed out twice"));
             }
             // SAFETY: as above; the slice is not used any more. If the page is handed out again,
             // this write is found there.

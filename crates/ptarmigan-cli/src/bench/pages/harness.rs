@@ -149,7 +149,9 @@ fn run(rounds: u32, sizes: &Workload, field: &[Box<dyn Entrant + '_>]) -> Result
         notes: Vec::new(),
     };
     report.notes = PageCase::ALL.iter().filter_map(|case| gain(&report, case.name())).collect();
-    report.notes.insert(0, format!("Times as long as {OURS}: its pages cleared, and the best of the others"));
+    report
+        .notes
+        .insert(0, format!("Multiples of {OURS}: with its pages cleared, and the best other contender"));
     let alone =
         BenchReport { bench: "", rows: alone.rows("ns/pair"), reference: YARDSTICK, notes: Vec::new() };
     report.notes.push(beside(&report, &alone));

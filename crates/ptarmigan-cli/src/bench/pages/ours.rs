@@ -78,7 +78,7 @@ impl<P: Policy> PageContender for LibraryLists<'_, P> {
     }
 
     fn cpu(&self, n: usize) -> Result<Cpu<'_, P>, String> {
-        let slot = self.host.slot(n).ok_or("a CPU is taken, or there is none")?;
+        let slot = self.host.slot(n).ok_or("the CPU does not exist or is in use")?;
         Ok(Cpu { policy: &self.policy, window: &self.window, slot })
     }
 

@@ -55,7 +55,7 @@ impl PageContender for PoolContender {
         self.pool.trim();
         let stats = self.pool.stats();
         let (out, left) = (stats.in_use, stats.cached);
-        if out + left == 0 { Ok(()) } else { Err(format!("{out} bytes did not come back, {left} are kept")) }
+        if out + left == 0 { Ok(()) } else { Err(format!("{out} bytes are lost, {left} are still cached")) }
     }
 }
 

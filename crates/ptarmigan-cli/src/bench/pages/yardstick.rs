@@ -81,7 +81,7 @@ impl PageContender for ArrayYardstick {
     }
 
     fn cpu(&self, n: usize) -> Result<One<'_>, String> {
-        let Apart(stack) = self.stacks.get(n).ok_or("there are two CPUs")?;
+        let Apart(stack) = self.stacks.get(n).ok_or("there are only two CPUs")?;
         Ok(One { arena: &self.arena, stack: stack.try_lock().map_err(|_| "another thread is this CPU")? })
     }
 }

@@ -259,8 +259,8 @@ pub fn run(rounds: u32, sizes: &ZeroWorkload) -> Result<BenchReport, String> {
     bank.finish();
     host.audit().map_err(|e| e.to_string())?;
     let notes = vec![
-        "neighbour: a pass over 256 KiB, for each 4 KiB; the others: for each frame.".to_owned(),
-        "Faults: cleared-ahead and the idle work together do what cleared-then does.".to_owned(),
+        "neighbour: a pass over 256 KiB, per 4 KiB; other cases: per frame.".to_owned(),
+        "Faults: cleared-ahead plus the idle work equals the work of cleared-then.".to_owned(),
     ];
     Ok(BenchReport { bench: "zero", rows: samples.rows("ns/frame"), reference: ORDINARY, notes })
 }

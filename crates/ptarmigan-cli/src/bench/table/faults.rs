@@ -123,7 +123,7 @@ fn threads(
                         std::hint::spin_loop();
                     }
                     let _place = place.map_err(|e| format!("cannot stay on one CPU: {e}"))?;
-                    work(&slot.ok_or("a CPU is taken")?, pages)
+                    work(&slot.ok_or("a CPU of the machine is in use")?, pages)
                 })
             })
             .collect();
@@ -143,7 +143,7 @@ fn shared(host: &Host<F>, m: &M<'_>, space: &SharedSpace<F>, lists: &[Vec<VirtAd
         let pin = slot.pin();
         touch(pages, |at| space.fault(m, &pin, at, Access::Write) == Ok(Done::Fresh))
     })?;
-    let slot = host.slot(0).ok_or("a CPU is taken")?;
+    let slot = host.slot(0).ok_or("a CPU of the machine is in use")?;
     let pin = slot.pin();
     let mut alone = space.lock(m, &pin);
     alone.munmap(area()).map_err(|e| e.to_string())?;
@@ -194,7 +194,7 @@ pub fn run(rounds: u32) -> Result<BenchReport, String> {
         for (case, gains) in CASES.into_iter().zip(&mut gains) {
             let (one, two) = (lists_of(case, 1), lists_of(case, 2));
             progress.say(round, &format!("{} {EXCLUSIVE}", case.name));
-            let slot = host.slot(0).ok_or("a CPU is taken")?;
+            let slot = host.slot(0).ok_or("a CPU of the machine is in use")?;
             samples.add(case.name, EXCLUSIVE, "", exclusive(&m, &slot, &mut own, &one[0])?);
             drop(slot);
             progress.say(round, &format!("{} threads", case.name));

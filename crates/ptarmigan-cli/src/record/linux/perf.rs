@@ -167,7 +167,7 @@ impl PerfFaults {
                 ))
             })?;
             let file = File::create(spill.path(&format!("cpu{cpu}")))
-                .context("the temporary files next to the output")?;
+                .context("the temporary files beside the output")?;
             let (stop, bytes) = (Arc::clone(&faults.stop), Arc::clone(&faults.bytes));
             let run = move || {
                 let mut out = BufWriter::with_capacity(1 << 20, file);
@@ -207,14 +207,14 @@ impl PerfFaults {
         let mut lost = 0;
         for reader in self.readers.drain(..) {
             match reader.join() {
-                Ok(done) => lost += done.context("the temporary files next to the output")?,
+                Ok(done) => lost += done.context("the temporary files beside the output")?,
                 Err(_) => return Err(Failure::new("a reader of the kernel's buffers failed")),
             }
         }
         let open =
             |cpu: &u16| File::open(spill.path(&format!("cpu{cpu}"))).map(|f| CpuFaults(BufReader::new(f)));
         let faults = self.online.iter().map(open).collect::<io::Result<_>>();
-        Ok((faults.context("the temporary files next to the output")?, lost))
+        Ok((faults.context("the temporary files beside the output")?, lost))
     }
 }
 

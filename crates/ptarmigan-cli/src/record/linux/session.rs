@@ -40,7 +40,7 @@ pub(in crate::record) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
     let start = Start::new(&args.command, &stops, !root).context("the command")?;
     let spill =
         Spill::new(output.file()).context(format_args!("{}: cannot be written", args.output.display()))?;
-    let mut notes = Notes::new(&spill).context("the temporary files next to the output")?;
+    let mut notes = Notes::new(&spill).context("the temporary files beside the output")?;
 
     signals::catch();
     let instance = if full { None } else { Some(Instance::new(&spill)?) };
@@ -86,7 +86,7 @@ pub(in crate::record) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
             (cpus.into_iter().map(|c| Box::new(c) as _).collect(), lost)
         }
     };
-    let (events, execs) = notes.read().context("the temporary files next to the output")?;
+    let (events, execs) = notes.read().context("the temporary files beside the output")?;
     streams.push(Box::new(events));
     write(args, &output, &header, &spill, Deliveries { root: started.pid, streams, execs, lost })?;
     Ok(status(ended))
@@ -99,7 +99,7 @@ fn choose(choice: MethodChoice) -> Result<Method, Failure> {
         MethodChoice::Tracefs => match Instance::available() {
             Ok(()) => Ok(Method::Tracefs),
             Err(why) => {
-                Err(Failure::new(format!("method tracefs is not possible: {why}; try --method perf")))
+                Err(Failure::new(format!("method tracefs is not available: {why}; use --method perf")))
             }
         },
         MethodChoice::Auto if Instance::available().is_ok() => Ok(Method::Tracefs),
@@ -154,7 +154,7 @@ fn announce(header: &Header) {
     if unseen.is_empty() {
         print::error(&format!("recording with {method}"));
     } else {
-        print::error(&format!("recording with {method}, which cannot see {}", unseen.join(", ")));
+        print::error(&format!("recording with {method}, which does not record {}", unseen.join(", ")));
     }
 }
 
@@ -171,7 +171,7 @@ fn not_started(started: &mut Started, command: &str) -> Option<Failure> {
             let status = if e.raw_os_error() == Some(libc::ENOENT) { 127 } else { 126 };
             Failure::new(format!("{command}: {e}")).with_status(status)
         }
-        _ => Failure::new(format!("the command cannot be started under a filter of system calls: {e}")),
+        _ => Failure::new(format!("the command cannot be started with a system-call filter: {e}")),
     })
 }
 
@@ -209,7 +209,7 @@ fn write(
     progress.finish_and_clear();
     if !model.started() {
         return Err(Failure::new(format!(
-            "nothing was recorded of {}: {lost} events were lost",
+            "nothing of {} was recorded; {lost} events were lost",
             args.command[0]
         )));
     }
@@ -228,7 +228,7 @@ fn write(
         summary.lost,
     ));
     if seen.blank_execs > 0 {
-        print::error(&format!("of {} execs it is not known what they made", seen.blank_execs));
+        print::error(&format!("the areas of {} execs are unknown", seen.blank_execs));
     }
     Ok(())
 }

@@ -266,7 +266,7 @@ impl Instance {
         self.stop.store(true, Ordering::SeqCst);
         for reader in self.readers.drain(..) {
             match reader.join() {
-                Ok(done) => done.context("the temporary files next to the output")?,
+                Ok(done) => done.context("the temporary files beside the output")?,
                 Err(_) => return Err(Failure::new("a reader of the kernel's buffers failed")),
             }
         }
@@ -277,7 +277,7 @@ impl Instance {
                 fs::read_to_string(self.dir.join(format!("per_cpu/cpu{cpu}/stats"))).unwrap_or_default();
             lost += lost_in(&stats);
             let file = File::open(spill.path(&format!("cpu{cpu}")))
-                .context("the temporary files next to the output")?;
+                .context("the temporary files beside the output")?;
             events.push(CpuEvents {
                 file: BufReader::with_capacity(1 << 18, file),
                 cpu,
@@ -314,14 +314,14 @@ fn cpus(dir: &Path) -> Vec<u16> {
 fn decoder(dir: &Path) -> Result<Decoder, Failure> {
     let read = |file: &str| fs::read_to_string(dir.join(file)).context(format_args!("tracefs: {file}"));
     let kib = read("buffer_subbuf_size_kb").ok().and_then(|s| s.trim().parse::<usize>().ok()).unwrap_or(4);
-    let strange = |what: &str| Failure::new(format!("tracefs: {what} is not as expected"));
+    let unexpected = |what: &str| Failure::new(format!("tracefs: unexpected {what}"));
     let header = read_once(&Path::new(ROOT).join("events/header_page")).context("tracefs: header_page")?;
-    let layout = PageLayout::new(&header, kib << 10).ok_or_else(|| strange("header_page"))?;
+    let layout = PageLayout::new(&header, kib << 10).ok_or_else(|| unexpected("header_page"))?;
     let (mut kind, mut pid, mut readings) = (None, None, HashMap::new());
     for (event, point, _, fields) in wanted() {
         let Ok(text) = read(&format!("events/{event}/format")) else {
             if required(point) {
-                return Err(strange(&event));
+                return Err(unexpected(&event));
             }
             continue;
         };
@@ -329,10 +329,10 @@ fn decoder(dir: &Path) -> Result<Decoder, Failure> {
         kind = kind.or(format.field("common_type"));
         pid = pid.or(format.field("common_pid"));
         let fields: Option<Vec<Field>> = fields.iter().map(|f| format.field(f)).collect();
-        let fields = fields.ok_or_else(|| strange(&event))?;
+        let fields = fields.ok_or_else(|| unexpected(&event))?;
         readings.insert(format.id, Reading { point, fields });
     }
-    let (Some(kind), Some(pid)) = (kind, pid) else { return Err(strange("the format of events")) };
+    let (Some(kind), Some(pid)) = (kind, pid) else { return Err(unexpected("the format of events")) };
     Ok(Decoder { layout, kind, pid, readings })
 }
 

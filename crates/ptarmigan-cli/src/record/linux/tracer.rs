@@ -45,7 +45,7 @@ fn call_of(number: i64) -> Option<MmCall> {
 /// Flag of `mlockall`: pages are locked on their first fault and not made present.
 const MCL_ONFAULT: u64 = 4;
 
-const SPILL: &str = "the temporary files next to the output";
+const SPILL: &str = "the temporary files beside the output";
 
 /// A system call that stopped at its beginning and stops again at its end.
 enum Pending {

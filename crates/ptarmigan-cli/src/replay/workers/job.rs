@@ -94,11 +94,16 @@ impl Job<'_> {
         let host = machine.host();
         let mut copies = Vec::new();
         for copy in 0..self.copies {
-            let slot = host.slot(copy * self.schedule.cpus).ok_or_else(|| Failure::new("a CPU is taken"))?;
+            let slot = host
+                .slot(copy * self.schedule.cpus)
+                .ok_or_else(|| Failure::new("a CPU of the machine is in use"))?;
             let first = Space::<F>::new(machine, &slot.pin(), SpaceId(self.first_id(copy)));
             let mut spaces = Spaces::new(self.schedule.spaces);
-            let what =
-                if self.copies > 1 { "cannot begin copies that share the memory" } else { "cannot begin" };
+            let what = if self.copies > 1 {
+                "no memory for the first space of each copy"
+            } else {
+                "no memory for the first space"
+            };
             spaces.set(0, first.context(what)?);
             copies.push(spaces);
         }
@@ -111,14 +116,16 @@ impl Job<'_> {
         };
         for (worker, part) in parts.iter().enumerate() {
             if let Err(FailedStep { event, error: StepError::OutOfOrder }) = part.result {
-                let who = self.name(worker);
+                let worker = self.name(worker);
                 return Err(Failure::new(format!(
-                    "{who} used a space out of order at event {event}; this is a defect of the schedule"
+                    "{worker} used a space out of order at event {event}: the schedule is wrong"
                 )));
             }
         }
         let slots = host.slots();
-        let Some(slot) = slots.first() else { return Err(Failure::new("all CPUs are taken")) };
+        let Some(slot) = slots.first() else {
+            return Err(Failure::new("all CPUs of the machine are in use"));
+        };
         for space in copies.into_iter().flat_map(Spaces::into_left) {
             look(&space);
             space.end(machine, &slot.pin());
@@ -166,7 +173,7 @@ impl Job<'_> {
                         (first..first + per_worker).filter_map(|cpu| machine.host().slot(cpu)).collect();
                     if !*gate.wait() || slots.len() < per_worker {
                         progress.stop();
-                        return Err("its CPU is taken".to_owned());
+                        return Err("its CPU is in use".to_owned());
                     }
                     // Schedulers tend to put threads that wake each other up on one processor. If
                     // pinning fails, only time is lost.
