@@ -1,4 +1,4 @@
-//! Follows tasks and address spaces through the merged deliveries, and turns them into the events of a trace.
+//! Builds the trace: follows tasks and address spaces through the merged raw events.
 use super::proc::{PAGE_SHIFT, USER_END};
 use super::queue::Queue;
 use super::raw::{Made, MmCall, NO_CPU, Raw, RawKind};
@@ -10,15 +10,15 @@ const CLONE_VM: u64 = libc::CLONE_VM as u64;
 const CLONE_VFORK: u64 = libc::CLONE_VFORK as u64;
 const CLONE_THREAD: u64 = libc::CLONE_THREAD as u64;
 
-/// More deliveries of unknown tasks are not kept.
+/// The most raw events of unknown tasks that are kept.
 const MOST_EARLY: usize = 1 << 16;
 
-/// An address space.
+/// The users of an address space.
 #[derive(Default)]
 struct SpaceUsers {
-    /// Tasks that use it.
+    /// Number of tasks.
     users: u32,
-    /// Of these, tasks that have stopped on their way out, or wait for the child of a vfork: they change nothing.
+    /// Number of tasks that change nothing: they are exiting, or wait for the child of a vfork.
     still: u32,
 }
 
@@ -27,45 +27,45 @@ struct TaskState {
     group: i32,
     space: u64,
     cpu: u16,
-    /// The task whose vfork made this one and which waits for it.
+    /// The task that waits for this one, its child by vfork.
     waiter: Option<i32>,
-    /// This task waits for the child of its vfork; what arrives from it before that ends, only because two clocks
-    /// were read in the wrong order, is kept here.
+    /// While this task waits for the child of its vfork: its events that arrived early because two
+    /// clocks differ.
     held: Option<Vec<Raw>>,
-    /// A system call between its begin and its end, and the place in the queue kept for its event.
+    /// The system call in progress, with its arguments and the place reserved for its event.
     call: Option<(MmCall, [u64; 5], Option<u64>)>,
-    /// When an execve that waits for the end of the other threads passed the point of no return.
+    /// The time of an execve that waits for the other threads to end.
     exec: Option<u64>,
     dying: bool,
 }
 
-/// Counts that are not events.
+/// Counts beside the events.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Seen {
     pub(super) execs: u64,
     pub(super) samples: u64,
     pub(super) faults: u64,
-    /// Deliveries of tasks that are not descendants of the command.
+    /// Raw events of tasks that are not descendants of the command.
     pub(super) foreign: u64,
     pub(super) refused: u64,
-    /// Execs of which what they made is not known.
+    /// Execs whose areas are unknown.
     pub(super) blank_execs: u64,
 }
 
-/// Where what an execve made is looked up: task and time.
+/// Looks up what an execve made, by task and time.
 pub(super) type ExecLookup<'a> = &'a mut dyn FnMut(i32, u64) -> Option<Made>;
 
 pub(super) struct TraceBuilder<'a, W: Write> {
     queue: Queue<W>,
     tasks: HashMap<i32, TaskState>,
-    /// Tasks alive in each thread group.
+    /// Live tasks in each thread group.
     groups: HashMap<i32, u32>,
     spaces: HashMap<u64, SpaceUsers>,
     next_space: u64,
     next_task: u32,
-    /// The first program has been started: what came before was the recorder's own doing.
+    /// Whether the first program has started. Earlier events are the recorder's own.
     started: bool,
-    /// Deliveries of tasks before their clone, which ptrace may report in this order.
+    /// Raw events of tasks whose clone has not arrived yet. ptrace may report them in this order.
     early: HashMap<i32, Vec<Raw>>,
     early_count: usize,
     made: ExecLookup<'a>,
@@ -100,19 +100,21 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         }
     }
 
-    /// Takes the next delivery in the order of time.
+    /// Processes the next raw event, in order of time.
     pub(super) fn feed(&mut self, raw: Raw) -> Result<(), WriteError> {
         let pid = raw.pid;
         if let RawKind::ExecDone { old } = raw.what
             && old != pid
             && self.tasks.contains_key(&old)
         {
-            // ptrace does not always report the end of the group's first task, whose number this one takes.
+            // ptrace does not always report the exit of the group's first task, whose number this
+            // task takes.
             self.exit(pid)?;
             self.rename(old, pid);
         }
         if !self.tasks.contains_key(&pid) {
-            // A thread that calls execve takes the number of its group's first task once that is gone.
+            // A thread that calls execve takes the number of its group's first task after that
+            // task's exit.
             let Some(thread) =
                 self.tasks.iter().find(|(_, t)| t.exec.is_some() && t.group == pid).map(|(p, _)| *p)
             else {
@@ -137,7 +139,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         self.take(pid, raw)
     }
 
-    /// A delivery of a task that is not known: not a descendant, or one whose clone is delivered late.
+    /// Handles an event of an unknown task: it is no descendant, or its clone arrives late.
     fn stranger(&mut self, raw: Raw) -> Result<(), WriteError> {
         if matches!(raw.what, RawKind::Idle | RawKind::TlbFlush { .. }) || self.early_count >= MOST_EARLY {
             self.seen.foreign += 1;
@@ -182,7 +184,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             }
             RawKind::Exit => self.exit(pid)?,
             RawKind::Enter { call, args } => {
-                // A call whose end never came: its task was killed in it, or the end was lost.
+                // The previous call never ended: its task was killed in it, or its end was lost.
                 if let Some((_, _, Some(place))) = task.call.replace((call, args, None)) {
                     self.queue.resolve(place, None)?;
                 }
@@ -271,7 +273,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         Ok(())
     }
 
-    /// The task has a new address space.
+    /// Gives a task a new address space.
     fn exec(&mut self, pid: i32, when: u64) -> Result<(), WriteError> {
         let Some(task) = self.tasks.get_mut(&pid) else { return Ok(()) };
         let group = task.group;
@@ -329,7 +331,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         }
     }
 
-    /// The parent of a vfork need not wait any longer.
+    /// Ends the wait of a vfork's parent.
     fn release(&mut self, waiter: Option<i32>) -> Result<(), WriteError> {
         let Some(pid) = waiter else { return Ok(()) };
         let Some(task) = self.tasks.get_mut(&pid) else { return Ok(()) };
@@ -349,7 +351,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         }
     }
 
-    /// A count of tables is worth noting when nobody else could change the address space while it was read.
+    /// Records a count of tables if no other task could change the address space while it was read.
     fn sample(&mut self, pid: i32, tables: u32, exit: bool) -> Result<(), WriteError> {
         let Some(task) = self.tasks.get_mut(&pid) else { return Ok(()) };
         let Some(space) = self.spaces.get_mut(&task.space) else { return Ok(()) };
@@ -367,17 +369,17 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         Ok(())
     }
 
-    /// How many tasks there have been.
+    /// Returns the number of tasks so far.
     pub(super) fn tasks(&self) -> u32 {
         self.next_task
     }
 
-    /// Whether a program was ever started.
+    /// Returns whether a program was started.
     pub(super) fn started(&self) -> bool {
         self.started
     }
 
-    /// Ends the stream of events.
+    /// Ends the trace.
     pub(super) fn finish(self) -> Result<(Writer<W>, Seen), WriteError> {
         let Self { queue, mut seen, .. } = self;
         let (writer, refused) = queue.finish()?;
@@ -390,7 +392,7 @@ fn pages(bytes: u64) -> u64 {
     bytes.div_ceil(1 << PAGE_SHIFT)
 }
 
-/// The event of a system call, unless it failed or did nothing.
+/// Returns the event of a system call, or `None` if the call failed or did nothing.
 fn called(call: MmCall, args: [u64; 5], result: i64) -> Option<Kind> {
     if (-4095..0).contains(&result) {
         return None;
@@ -408,7 +410,7 @@ fn called(call: MmCall, args: [u64; 5], result: i64) -> Option<Kind> {
                 | has(libc::MAP_FIXED, MapFlags::FIXED)
                 | has(libc::MAP_LOCKED, MapFlags::POPULATE)
                 | if populate { MapFlags::POPULATE } else { 0 }
-                // MAP_SHARED is 1 and MAP_SHARED_VALIDATE 3; MAP_PRIVATE is 2.
+                // MAP_SHARED is 1, MAP_SHARED_VALIDATE is 3, MAP_PRIVATE is 2.
                 | if d & 1 != 0 { MapFlags::SHARED } else { 0 };
             Kind::Mmap {
                 start: result as u64 >> PAGE_SHIFT,
@@ -448,8 +450,8 @@ mod tests {
     const VFORK: u64 = CLONE_VM | CLONE_VFORK;
     const THREAD: u64 = CLONE_VM | CLONE_THREAD;
 
-    /// Feeds deliveries of task 100 and its children, each with the next time; gives the events after the first
-    /// program's start as (task, kind).
+    /// Feeds raw events of task 100 and its children at consecutive times. Returns the events after
+    /// the start of the first program as pairs of task and kind.
     fn run(what: &[(i32, RawKind)]) -> Vec<(u32, Kind)> {
         let header = Header::new("m", 4, Method::Synthetic);
         let writer = Writer::new(Vec::new(), &header, 1).expect("a good header");
@@ -489,7 +491,7 @@ mod tests {
         Kind::Fault { page, flags: FaultFlags(6) }
     }
 
-    /// Task and page of the faults, `None` for an exec.
+    /// Returns the task and page of each fault, and `None` as page for an exec.
     fn order(events: &[(u32, Kind)]) -> Vec<(u32, Option<u64>)> {
         let pick = |&(task, kind): &(u32, Kind)| match kind {
             Kind::Fault { page, .. } => Some((task, Some(page))),
@@ -526,9 +528,10 @@ mod tests {
             (100, RawKind::ExecDone { old: 101 }),
             fault(100, 3),
         ]);
-        // What carries the first number after its own end is the thread, in its new address space.
+        // Events with the first number after that task's exit belong to the thread, in its new
+        // address space.
         assert_eq!(order(&events), [(0, Some(1)), (1, None), (1, Some(2)), (1, Some(3))]);
-        // The end of the first task is not always reported.
+        // The exit of the first task is not always reported.
         let events = run(&[
             clone(100, 101, THREAD),
             (101, RawKind::ExecStart),
@@ -575,7 +578,8 @@ mod tests {
             run(what).iter().filter_map(pick).collect()
         };
         assert_eq!(truths(&[tables(100, 1, false)]), [1]);
-        // Another thread runs; then both are on their way out; the child of a vfork has the space for itself.
+        // Another thread runs; both threads are exiting; the child of a vfork has the space to
+        // itself.
         assert_eq!(truths(&[clone(100, 101, THREAD), tables(100, 1, false)]), [0; 0]);
         assert_eq!(truths(&[clone(100, 101, THREAD), tables(100, 1, true), tables(101, 2, true)]), [2]);
         assert_eq!(truths(&[clone(100, 101, VFORK), tables(101, 3, false)]), [3]);
