@@ -227,8 +227,11 @@ impl Frames {
     /// Takes frames back, with what is known of their content. Frames of another machine are lost, which the counts of that
     /// machine show; debug builds panic. [`try_give`](Self::try_give) gives such frames back.
     pub fn give<S: State>(&self, frame: Frame<S>) {
-        let result = self.try_give(frame);
-        debug_assert!(result.is_ok(), "{:?}", result.err());
+        if let Err(refused) = self.try_give(frame)
+            && cfg!(debug_assertions)
+        {
+            panic!("{refused}");
+        }
     }
 
     /// Takes frames back, with what is known of their content.
