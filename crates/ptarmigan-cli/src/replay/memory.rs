@@ -2,8 +2,9 @@
 use crate::error::Failure;
 use crate::measure::memory::available;
 use crate::print;
-use ptarmigan::addr::FRAME_SHIFT;
-use ptarmigan::frames::Frames;
+use ptarmigan::addr::{FRAME_SHIFT, Pfn};
+use ptarmigan::cpu::NodeId;
+use ptarmigan::frames::{Frames, MemoryRun, MemorySize, ZoneClass};
 
 /// The least memory of a machine, in bytes.
 pub(super) const LEAST: u64 = 1 << 20;
@@ -45,7 +46,14 @@ pub(super) fn check(memory: u64, nodes: usize) -> Result<(), Failure> {
 
 /// Returns the line that reports the cost, if it is notable.
 fn cost(memory: u64, nodes: usize, available: Option<u64>) -> Result<Option<String>, Failure> {
-    let records = Frames::bytes((memory >> FRAME_SHIFT) as usize, nodes) as u64;
+    let frames = u32::try_from(memory >> FRAME_SHIFT).unwrap_or(u32::MAX) / (nodes as u32).max(1);
+    let run = |node: usize| MemoryRun {
+        start: Pfn(node as u32 * frames),
+        frames,
+        node: NodeId(node as u8),
+        class: ZoneClass::Low,
+    };
+    let records = Frames::bytes(&MemorySize::of((0..nodes).map(run))) as u64;
     let share = (memory + records / 2) / records;
     let taken = format!("--memory {}: frame records take 1/{share} of it, {}", size(memory), about(records));
     // A sixteenth is left for everything else.

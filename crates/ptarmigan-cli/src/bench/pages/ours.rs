@@ -14,7 +14,7 @@ use ptarmigan::hosted::{CpuSlot, Host, HostConfig, HostError};
 use ptarmigan::page::{Clean, Level};
 use ptarmigan::quicklist::{CheckConfig, Checked, ListsConfig, Policy, Quicklists};
 use ptarmigan::table::KernelMap;
-use ptarmigan::window::{DirectMap, Window, WindowGuard};
+use ptarmigan::window::{DirectMap, OpenWindow, WindowGuard};
 
 use super::contender::{PAGE, PageContender, Pages};
 
@@ -117,6 +117,6 @@ unsafe impl<P: Policy> Pages for Cpu<'_, P> {
 
     #[inline(always)]
     fn entries(&self, page: NonZeroU64) -> *mut u64 {
-        self.window.map(PhysAddr(page.get())).base().as_ptr().cast()
+        self.window.open(PhysAddr(page.get())).base().cast()
     }
 }

@@ -21,7 +21,7 @@ use ptarmigan::frames::{AllocFlags, Dirty, End, Frame, Frames, Request, Zero, Zo
 use ptarmigan::hosted::{Host, HostConfig, HostMachine, NoTlb};
 use ptarmigan::machine::Machine;
 use ptarmigan::space::{Access, AreaFlags, Done, Space};
-use ptarmigan::window::{DirectMap, Window, WindowGuard};
+use ptarmigan::window::{DirectMap, OpenWindow, WindowGuard};
 
 use crate::bar::RoundLine;
 use crate::bench::report::{BenchReport, Samples};
@@ -65,7 +65,7 @@ struct Bank<'h> {
     held: Vec<Option<Frame<Dirty>>>,
 }
 
-type Clear = fn(Frame<Dirty>, &DirectMap) -> Frame<Zero>;
+type Clear = unsafe fn(Frame<Dirty>, &DirectMap) -> Frame<Zero>;
 
 const WAYS: [(&str, Clear); 2] = [(ORDINARY, Frame::clear), (NONTEMPORAL, Frame::clear_nontemporal)];
 
@@ -83,7 +83,9 @@ impl<'h> Bank<'h> {
         let mut bank = Bank { frames, window, held: Vec::with_capacity(n) };
         for _ in 0..n {
             let frame = frames.take(request).map_err(|e| e.to_string())?;
-            bank.held.push(Some(frame.dirty().clear(&bank.window).dirty()));
+            // SAFETY: 1. window and frames are of one host.
+            let frame = unsafe { frame.dirty().clear(&bank.window) };
+            bank.held.push(Some(frame.dirty()));
         }
         let mut seed = 0x2545_f491_4f6c_dd1d_u64;
         for i in (1..n).rev() {
@@ -100,7 +102,8 @@ impl<'h> Bank<'h> {
     fn clear(&mut self, of: std::ops::Range<usize>, clear: Clear, lines: usize) {
         for held in &mut self.held[of] {
             if let Some(frame) = held.take() {
-                let frame = clear(frame, &self.window).dirty();
+                // SAFETY: 1. window and frames are of one host.
+                let frame = unsafe { clear(frame, &self.window) }.dirty();
                 write(&self.window, &frame, lines);
                 *held = Some(frame);
             }
@@ -123,11 +126,11 @@ impl<'h> Bank<'h> {
 
 #[inline(always)]
 fn write(window: &DirectMap, frame: &Frame<Dirty>, lines: usize) {
-    let guard = window.map(frame.addr());
+    let guard = window.open(frame.addr());
     for line in 0..lines.min(PAGE as usize / LINE) {
         // SAFETY: the frame is borrowed from its owner, on one thread, and may have any contents.
         // The guard is valid for all of it.
-        unsafe { guard.base().as_ptr().add(line * LINE).write_volatile(1) };
+        unsafe { guard.base().add(line * LINE).write_volatile(1) };
     }
 }
 

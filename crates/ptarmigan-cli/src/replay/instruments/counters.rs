@@ -14,7 +14,7 @@ use ptarmigan::quicklist::{
     Check, Historic, Layer, LevelCounts, Memory, NodeCounts, NodeLines, NodeMemory, Plain, Policy,
     PolicyCounts, Quicklists,
 };
-use ptarmigan::window::Window;
+use ptarmigan::window::OpenWindow;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -38,19 +38,19 @@ pub trait Counting: Policy {
     }
 }
 
-impl<W: Window, C: Construct> Counting for Plain<'_, W, C> {
+impl<W: OpenWindow, C: Construct> Counting for Plain<'_, W, C> {
     fn on(&self, cpu: CpuId) -> PolicyCounts {
         self.counts_on(cpu)
     }
 }
 
-impl<W: Window, C: Construct> Counting for Historic<'_, W, C> {
+impl<W: OpenWindow, C: Construct> Counting for Historic<'_, W, C> {
     fn on(&self, cpu: CpuId) -> PolicyCounts {
         self.counts_on(cpu)
     }
 }
 
-impl<W: Window, C: Construct, K: Check> Counting for Quicklists<'_, W, C, K> {
+impl<W: OpenWindow, C: Construct, K: Check> Counting for Quicklists<'_, W, C, K> {
     fn on(&self, cpu: CpuId) -> PolicyCounts {
         self.counts_on(cpu)
     }
