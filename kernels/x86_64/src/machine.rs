@@ -97,11 +97,15 @@ impl From<NoFrame> for SetUp {
     }
 }
 
+/// First address behind the memory that the direct map covers in every space: 4 GiB.
+const DIRECT_MAP_LIMIT: u64 = 1 << 32;
+
 /// The direct map.
 fn direct_map() -> DirectMap {
     // SAFETY: 1. Frames of the library are below 4 GiB, which the direct map covers in every space. 2. Besides, they
     // are reached through user mappings only for the test to compare what it reads.
-    unsafe { DirectMap::new(ptr::with_exposed_provenance_mut(DIRECT_MAP as usize)) }
+    unsafe { DirectMap::new(ptr::with_exposed_provenance_mut(DIRECT_MAP as usize), DIRECT_MAP_LIMIT) }
+        .unwrap_or_else(|e| panic!("{e}"))
 }
 
 /// Splits `region`: boot memory from its start, and the frames that are left.
@@ -137,12 +141,14 @@ impl<'m> Machine<'m> {
             end: End::Low,
             flags: AllocFlags::NORMAL,
         };
-        let kernel = Kernel::new(frames, direct_map(), request)?;
+        // SAFETY: 1. the direct map covers all frames of the library.
+        let kernel = unsafe { Kernel::new(frames, direct_map(), request)? };
         for slot in 256..512 {
             kernel.set(frames, slot, boot::kernel_top().get(slot));
         }
         let layout = <X86_64 as ptarmigan::format::Format>::LAYOUT;
-        let source = Source::new(frames, direct_map(), kernel, layout);
+        // SAFETY: 1. the direct map covers all frames of the library.
+        let source = unsafe { Source::new(frames, direct_map(), kernel, layout) };
         let lists = Quicklists::new(boot, ListsConfig::new(1), source)?;
         let data = DataFrames::new(boot, frames, 1)?;
         let tlb = Tlb::new(boot, frames.machine(), TlbConfig::new(1), OneCpu)?;

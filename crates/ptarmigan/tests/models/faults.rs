@@ -156,8 +156,7 @@ fn a_page_that_one_cpu_maps_is_complete_for_the_mmus_of_others() {
 /// The frame that CPU 0 takes next.
 fn frame_to_come(w: &World<2>) -> Pfn {
     let frame = w.data().take(w.frames(), &pin(0), AllocFlags::URGENT).unwrap();
-    assert!(DataFrames::release(w.frames(), frame));
-    w.data().give(w.frames(), &pin(0), frame);
+    assert!(w.data().release(w.frames(), &pin(0), frame).unwrap());
     frame
 }
 
@@ -266,7 +265,7 @@ fn a_page_that_its_two_spaces_copy_at_once_has_one_owner_each() {
         assert_ne!(one, two);
         for frame in [one, two] {
             assert_eq!(w.frames().meta(frame).usage(), Use::Data);
-            assert!(DataFrames::is_sole(w.frames(), frame), "references are lost");
+            assert!(unsafe { DataFrames::is_sole_raw(w.frames(), frame) }, "references are lost");
             assert_eq!(w.memory.read(frame), 5);
         }
         space.end(&*w, &a);

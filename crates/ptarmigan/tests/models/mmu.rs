@@ -7,9 +7,10 @@ use ptarmigan::cpu::{CpuSet, Pinned};
 use ptarmigan::format::Format;
 use ptarmigan::page::Level;
 use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Root, Scope, SpaceId};
-use ptarmigan::window::{DirectGuard, DirectMap, Window, WindowGuard};
+use ptarmigan::window::{DirectGuard, DirectMap, OpenWindow, Window, WindowGuard};
 use std::alloc;
 use std::cell::RefCell;
+use std::convert::Infallible;
 use std::sync::Arc;
 
 /// Who has a frame.
@@ -51,12 +52,12 @@ impl Memory {
     fn map(&self) -> DirectMap {
         // SAFETY: 1. all frames lie in the block, which is kept until the memory is dropped. 2. its address is not given
         // to anybody else.
-        unsafe { DirectMap::new(self.base) }
+        unsafe { DirectMap::new(self.base, self.layout.size() as u64) }.unwrap()
     }
 
     /// Makes a frame one that tables may be in: none of its entries is there.
     pub fn furnish(&self, pfn: Pfn) {
-        let first = self.map().map(pfn.addr()).base().cast::<Place>();
+        let first = self.map().open(pfn.addr()).base().cast::<Place>();
         for i in 0..ENTRIES {
             let place = if i < REAL { Place::Real(ptarmigan::format::Slot64::new()) } else { Place::Nothing };
             // SAFETY: within the frame, which nobody uses yet.
@@ -66,9 +67,9 @@ impl Memory {
 
     /// An entry of a table, as a walker reads it.
     pub fn walk(&self, table: Pfn, index: usize) -> u64 {
-        let first = self.map().map(table.addr()).base().cast::<Place>();
+        let first = self.map().open(table.addr()).base().cast::<Place>();
         // SAFETY: only frames that were furnished ever become tables.
-        unsafe { first.add(index).as_ref() }.walk()
+        unsafe { &*first.add(index) }.walk()
     }
 
     /// The frame changes hands.
@@ -99,8 +100,9 @@ pub struct Watched(pub Arc<Memory>);
 // SAFETY: a direct map, and looking on.
 unsafe impl Window for Watched {
     type Guard<'a> = DirectGuard;
+    type Error = Infallible;
 
-    fn map(&self, at: PhysAddr) -> DirectGuard {
+    fn map(&self, at: PhysAddr) -> Result<DirectGuard, Infallible> {
         if at.pfn().0 < self.0.tables_end {
             self.0.reach(at.pfn(), Owner::Table);
         }
