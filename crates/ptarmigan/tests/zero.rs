@@ -8,8 +8,8 @@ use ptarmigan::cpu::{NodeId, Pinned};
 use ptarmigan::format::X86_64;
 use ptarmigan::frames::*;
 use ptarmigan::hosted::{Host, HostMachine, NoTlb};
+use ptarmigan::machine::Machine;
 use ptarmigan::space::{Access, AreaFlags, Done, Space};
-use ptarmigan::table::Machine;
 use ptarmigan::window::{DirectMap, Window};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -660,18 +660,19 @@ fn a_fault_maps_a_frame_that_was_cleared_ahead_and_copies_take_others() {
     let m = HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).unwrap();
     let slots = host.slots();
     let pin = slots[0].pin();
+    let on = m.on(&pin).unwrap();
     let area = VirtRange { start: 0x40_0000, end: 0x44_0000 };
     for round in 0..3 {
-        let mut space = Space::<X86_64>::new(&m, &pin).unwrap();
-        space.mmap(&m, &pin, area, AreaFlags(3), 0).unwrap();
+        let mut space = Space::<X86_64>::new(on).unwrap();
+        space.edit(on).unwrap().mmap(area, AreaFlags(3), 0).unwrap();
         // The first page by a read, which maps the shared zero frame, and a write.
-        space.fault(&m, &pin, va(area.start), Access::Read).unwrap();
-        assert_eq!(space.fault(&m, &pin, va(area.start), Access::Write), Ok(Done::Copied));
+        space.fault(on, va(area.start), Access::Read).unwrap();
+        assert_eq!(space.fault(on, va(area.start), Access::Write), Ok(Done::Copied));
         for at in (area.start + 4096..area.end).step_by(4096) {
-            assert_eq!(space.fault(&m, &pin, va(at), Access::Write), Ok(Done::Fresh));
+            assert_eq!(space.fault(on, va(at), Access::Write), Ok(Done::Fresh));
         }
         let mut dirty = Vec::new();
-        space.tree().walk(&m, area, |_, pfn, _| dirty.push(pfn));
+        space.tree().walk(on, area, |_, pfn, _| dirty.push(pfn)).unwrap();
         assert_eq!(dirty.len(), 64);
         for pfn in dirty {
             assert_all_zero(&host, pfn, 0);
@@ -679,14 +680,14 @@ fn a_fault_maps_a_frame_that_was_cleared_ahead_and_copies_take_others() {
         }
         // A copy is overwritten whole: it needs no zeros.
         let before = host.data().zero_counts();
-        let mut child = space.fork(&m, &pin).unwrap();
-        child.fault(&m, &pin, va(area.start), Access::Write).unwrap();
+        let mut child = space.edit(on).unwrap().fork().unwrap();
+        child.fault(on, va(area.start), Access::Write).unwrap();
         assert_eq!(host.data().zero_counts(), before);
-        child.end(&m, &pin);
-        space.end(&m, &pin);
+        child.end(on).unwrap();
+        space.end(on).unwrap();
         let counts = host.data().zero_counts();
         assert_eq!((counts.asked, counts.found), (64 * (round + 1), 64 * round));
-        while m.clear_ahead(&pin, 16) > 0 {}
+        while on.clear_ahead(16) > 0 {}
     }
     m.drain(&slots);
     host.audit().unwrap();
