@@ -9,7 +9,9 @@ use crate::frames::{AllocFlags, DataFrames, Frames, NoFrame, TakenData};
 use crate::page::{Clean, Level};
 use crate::quicklist::{Policy, PolicyOn};
 use crate::tlb::{Parking, Shootdown, SpaceTlb, Tlb};
-use crate::window::Window;
+use crate::window::OpenWindow;
+
+pub use crate::cpu::Refused;
 
 /// The parts of a machine.
 ///
@@ -23,7 +25,7 @@ use crate::window::Window;
 ///    [`copy_data`](Self::copy_data) write to no other memory than the frame that is named.
 pub unsafe trait Machine: Sync {
     /// How tables are reached.
-    type Window: Window;
+    type Window: OpenWindow;
     /// Where table pages come from.
     type Policy: Policy;
     /// How TLBs are made to forget.
@@ -193,7 +195,8 @@ impl<'a, M: Machine> On<'a, M> {
     #[inline]
     pub(crate) fn take_zeroed(self, flags: AllocFlags) -> Result<Pfn, NoFrame> {
         if !self.m.data_has_memory() {
-            return self.data().take(self.frames(), self.pin, flags);
+            // SAFETY: 1. the parts are this machine's (`Machine`, 1.), and `on` has checked the pin.
+            return unsafe { self.data().take_raw(self.frames(), self.pin, flags) };
         }
         self.take_with_memory(flags)
     }
@@ -201,7 +204,9 @@ impl<'a, M: Machine> On<'a, M> {
     /// Not inlined: faults on machines without memory behind data frames are not to pay for it.
     #[inline(never)]
     fn take_with_memory(self, flags: AllocFlags) -> Result<Pfn, NoFrame> {
-        let TakenData { pfn, is_zero } = self.data().take_zero(self.frames(), self.pin, flags)?;
+        // SAFETY: 1. as in `take_zeroed`.
+        let taken = unsafe { self.data().take_zero_raw(self.frames(), self.pin, flags) };
+        let TakenData { pfn, is_zero } = taken?;
         if !is_zero {
             self.m.clear_data(pfn);
         }
@@ -250,30 +255,10 @@ impl<'a, M: Machine> On<'a, M> {
     /// }
     /// ```
     pub fn clear_ahead(self, budget: u32) -> u32 {
-        let made = self.data().refill_zero(self.frames(), self.pin, budget, self.window());
-        made + self.frames().refill_zero(self.node(), budget - made, self.window())
+        // SAFETY: 1. the parts are this machine's (`Machine`, 1.), and `on` has checked the pin. 2. the window reaches the memory
+        // of the machine's frames (`Machine`, 3.).
+        let made = unsafe { self.data().refill_zero(self.frames(), self.pin, budget, self.window()) };
+        // SAFETY: 1. as above.
+        made + unsafe { self.frames().refill_zero(self.node(), budget - made, self.window()) }
     }
 }
-
-/// What a call that would have consumed it gives back, because it is of another machine.
-#[must_use = "it holds what the call did not take"]
-pub struct Refused<T> {
-    /// What was to be consumed.
-    pub value: T,
-    /// Why it was not.
-    pub error: WrongMachine,
-}
-
-impl<T> core::fmt::Debug for Refused<T> {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Refused").field("error", &self.error).finish_non_exhaustive()
-    }
-}
-
-impl<T> core::fmt::Display for Refused<T> {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        self.error.fmt(f)
-    }
-}
-
-impl<T> core::error::Error for Refused<T> {}

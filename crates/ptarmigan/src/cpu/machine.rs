@@ -72,6 +72,29 @@ impl fmt::Display for WrongMachine {
 
 impl core::error::Error for WrongMachine {}
 
+/// What a call that would have consumed it gives back, because it is of another machine.
+#[must_use = "it holds what the call did not take"]
+pub struct Refused<T> {
+    /// What was to be consumed.
+    pub value: T,
+    /// Why it was not.
+    pub error: WrongMachine,
+}
+
+impl<T> fmt::Debug for Refused<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Refused").field("error", &self.error).finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Display for Refused<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<T> core::error::Error for Refused<T> {}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,7 +3,7 @@ mod machine;
 mod mask;
 mod percpu;
 
-pub use machine::{MachineId, WrongMachine};
+pub use machine::{MachineId, Refused, WrongMachine};
 pub use mask::{CpuMask, CpuSet};
 pub use percpu::{Counter, Guard, PerCpu};
 

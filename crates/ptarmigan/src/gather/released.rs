@@ -52,7 +52,8 @@ pub(super) fn give_back<M: Machine>(on: On<'_, M>, tables: Flushed, data: &DataC
     }
     let frames = on.frames();
     let give = |pfn: Pfn| {
-        on.data().give(frames, on.pin(), pfn);
+        // SAFETY: 1. `on` is one machine. 2. its last reference is gone, and the flush has been waited for.
+        unsafe { on.data().give_raw(frames, on.pin(), pfn) };
     };
     let mut at = data.unused;
     while at != Pfn::NONE {

@@ -10,7 +10,7 @@ use crate::machine::Machine;
 use crate::quicklist::Policy;
 use crate::space::SpaceMachine;
 use crate::tlb::{Invalidation, Mmu, Parking, Root, SpaceId, Tlb, TlbConfig};
-use crate::window::{DirectMap, Window, WindowGuard};
+use crate::window::{DirectMap, OpenWindow, WindowGuard};
 
 /// Nobody walks a hosted machine's tables: nothing to invalidate.
 #[derive(Clone, Copy, Debug, Default)]
@@ -90,10 +90,10 @@ impl<'h, F: Format, P: Policy, S: Mmu> HostMachine<'h, F, P, S> {
     /// Writes to a fresh data frame what its program writes there at once.
     #[inline(never)]
     fn use_data(&self, frame: Pfn) {
-        let guard = self.window.map(frame.addr());
+        let guard = self.window.open(frame.addr());
         for line in 0..self.host.config().use_lines.min(FRAME_SIZE / LINE) {
             // SAFETY: a data frame that has just been taken: ours alone; the guard is valid for all of it.
-            unsafe { guard.base().as_ptr().add(line * LINE).write_volatile(1) };
+            unsafe { guard.base().add(line * LINE).write_volatile(1) };
         }
     }
 }
@@ -133,20 +133,20 @@ unsafe impl<F: Format, P: Policy, S: Mmu> Machine for HostMachine<'_, F, P, S> {
     #[inline]
     fn clear_data(&self, frame: Pfn) {
         if self.host.config().touch_data {
-            let guard = self.window.map(frame.addr());
+            let guard = self.window.open(frame.addr());
             // SAFETY: a data frame that has just been taken: ours alone; the guard is valid for all of it.
-            unsafe { guard.base().as_ptr().write_bytes(0, FRAME_SIZE) };
+            unsafe { guard.base().write_bytes(0, FRAME_SIZE) };
         }
     }
 
     #[inline]
     fn copy_data(&self, from: Pfn, to: Pfn) {
         if self.host.config().touch_data {
-            let (source, target) = (self.window.map(from.addr()), self.window.map(to.addr()));
+            let (source, target) = (self.window.open(from.addr()), self.window.open(to.addr()));
             // SAFETY: `to` has just been taken and is ours alone; `from` is a different frame, which nobody writes
             // while it is shared; both guards are valid for the frame.
             unsafe {
-                core::ptr::copy_nonoverlapping(source.base().as_ptr(), target.base().as_ptr(), FRAME_SIZE);
+                core::ptr::copy_nonoverlapping(source.base(), target.base(), FRAME_SIZE);
             }
             self.use_data(to);
         }
@@ -166,9 +166,9 @@ unsafe impl<F: Format, P: Policy, S: Mmu> Machine for HostMachine<'_, F, P, S> {
 
 /// Whether every byte of a data frame that has just been taken is zero.
 fn is_zero(window: &DirectMap, frame: Pfn) -> bool {
-    let guard = window.map(frame.addr());
+    let guard = window.open(frame.addr());
     // SAFETY: the frame is ours alone and the guard is valid for all of it, as aligned as a frame.
-    let words = unsafe { core::slice::from_raw_parts(guard.base().cast::<u64>().as_ptr(), FRAME_SIZE / 8) };
+    let words = unsafe { core::slice::from_raw_parts(guard.base().cast::<u64>(), FRAME_SIZE / 8) };
     words.iter().all(|word| *word == 0)
 }
 

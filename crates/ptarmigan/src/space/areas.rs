@@ -9,7 +9,7 @@ use crate::cpu::WrongMachine;
 use crate::frames::{AllocFlags, Dirty, End, Frame, Frames, NoFrame, Request, Use, ZoneClass};
 use crate::machine::{Machine, On};
 use crate::sync::atomic::{AtomicU16, Ordering::Relaxed};
-use crate::window::{Window, WindowGuard};
+use crate::window::{OpenWindow, WindowGuard};
 use core::fmt;
 
 const LEAF: usize = (FRAME_SIZE - 8) / size_of::<Record>();
@@ -180,22 +180,22 @@ impl Areas {
     fn give(frames: &Frames, pfn: Pfn) {
         frames.meta(pfn).set_usage(Use::Taken);
         // SAFETY: 1. `take` took it with `into_raw`, and this is where its use ends. 2. `Dirty` promises nothing.
-        frames.give(unsafe { Frame::<Dirty>::from_raw(pfn, 0) });
+        frames.give(unsafe { Frame::<Dirty>::from_raw(frames.machine(), pfn, 0) });
     }
 
     /// Runs `f` on a leaf.
     #[inline(always)]
     fn leaf<M: Machine, R>(&self, on: On<'_, M>, leaf: usize, f: impl FnOnce(&Leaf) -> R) -> R {
-        let guard = on.window().map(self.leaf_pfn(on, leaf).addr());
+        let guard = on.window().open(self.leaf_pfn(on, leaf).addr());
         // SAFETY: the frame is this map's own and was initialised as a leaf when it was taken; the guard is valid
         // for all of it and aligned to the frame; `&self` keeps it from being changed meanwhile.
-        f(unsafe { guard.base().cast::<Leaf>().as_ref() })
+        f(unsafe { &*guard.base().cast::<Leaf>() })
     }
 
     fn leaf_mut<M: Machine, R>(&mut self, on: On<'_, M>, leaf: usize, f: impl FnOnce(&mut Leaf) -> R) -> R {
-        let guard = on.window().map(self.leaf_pfn(on, leaf).addr());
+        let guard = on.window().open(self.leaf_pfn(on, leaf).addr());
         // SAFETY: as in `leaf`; `&mut self` makes the use exclusive.
-        f(unsafe { guard.base().cast::<Leaf>().as_mut() })
+        f(unsafe { &mut *guard.base().cast::<Leaf>() })
     }
 
     #[inline(always)]
@@ -203,7 +203,7 @@ impl Areas {
         if self.leaves <= 1 {
             return self.root;
         }
-        let guard = on.window().map(self.root.addr());
+        let guard = on.window().open(self.root.addr());
         // SAFETY: with more than one leaf the root is the directory, this map's own frame; `leaf` is below
         // `leaves`, which is at most `DIRECTORY`.
         Pfn(unsafe { guard.base().cast::<u32>().add(leaf).read() })
@@ -211,9 +211,9 @@ impl Areas {
 
     /// The directory's first `leaves` entries.
     fn directory<M: Machine, R>(&mut self, on: On<'_, M>, f: impl FnOnce(&mut [u32; DIRECTORY]) -> R) -> R {
-        let guard = on.window().map(self.root.addr());
+        let guard = on.window().open(self.root.addr());
         // SAFETY: called with a directory as the root only: this map's own frame, all bytes valid as `u32`.
-        f(unsafe { guard.base().cast::<[u32; DIRECTORY]>().as_mut() })
+        f(unsafe { &mut *guard.base().cast::<[u32; DIRECTORY]>() })
     }
 
     fn get<M: Machine>(&self, on: On<'_, M>, at: Spot) -> Area {
@@ -415,12 +415,12 @@ impl Areas {
         let keep = if at.index == LEAF && at.leaf + 2 == self.leaves as usize { LEAF } else { LEAF / 2 };
         let moved = LEAF - keep;
         let (lower, upper) = (self.leaf_pfn(on, at.leaf), self.leaf_pfn(on, at.leaf + 1));
-        let (from, to) = (on.window().map(lower.addr()), on.window().map(upper.addr()));
+        let (from, to) = (on.window().open(lower.addr()), on.window().open(upper.addr()));
         // SAFETY: both frames are this map's own and different; `lower` was initialised as a leaf, `upper` is as large and becomes
         // one here; the guards are valid for all of them and aligned to the frame; `&mut self` makes the use exclusive. Records
         // have no destructor.
         unsafe {
-            let (from, to) = (from.base().cast::<Leaf>().as_ptr(), to.base().cast::<Leaf>().as_ptr());
+            let (from, to) = (from.base().cast::<Leaf>(), to.base().cast::<Leaf>());
             let first = (&raw const (*from).records).cast::<Record>().add(keep);
             core::ptr::copy_nonoverlapping(first, (&raw mut (*to).records).cast::<Record>(), moved);
             (&raw mut (*from).n).write(keep as u32);
@@ -588,18 +588,14 @@ impl Areas {
                     return Err(e);
                 }
             };
-            let guard = on.window().map(fresh.addr());
+            let guard = on.window().open(fresh.addr());
             self.leaf(on, i, |l| {
                 // Header and the records in use only.
                 let bytes = 8 + l.n as usize * size_of::<Record>();
                 // SAFETY: `l` is a leaf frame with `n` initialised records; the new frame is ours alone, and the
                 // guard is valid for all of it.
                 unsafe {
-                    core::ptr::copy_nonoverlapping(
-                        core::ptr::from_ref(l).cast::<u8>(),
-                        guard.base().as_ptr(),
-                        bytes,
-                    )
+                    core::ptr::copy_nonoverlapping(core::ptr::from_ref(l).cast::<u8>(), guard.base(), bytes)
                 }
             });
             if directory == Pfn::NONE {

@@ -280,7 +280,7 @@ impl<F: Format> State<F> {
         let special = F::is_special(raw);
         // SAFETY: 1. `old` is a data frame of this machine: spaces map those and special frames. The answer counts only while the
         // entry holds its reference, which is looked at again under the lock.
-        let is_sole = || !special && DataFrames::is_sole(on.frames(), old);
+        let is_sole = || !special && unsafe { DataFrames::is_sole_raw(on.frames(), old) };
         if flags.has(AreaFlags::SHARED) || is_sole() {
             let entry = leaf.lock::<SHARED>(on);
             // What was found without the lock is looked at again with it.
@@ -347,7 +347,8 @@ impl<F: Format> State<F> {
 /// Takes a data frame of any content, after asking caches to give memory up if there is none.
 #[inline(always)]
 fn take_any<M: Machine>(on: On<'_, M>) -> Result<Pfn, NoFrame> {
-    let take = || on.data().take(on.frames(), on.pin(), AllocFlags::NORMAL);
+    // SAFETY: 1. `on` is one machine.
+    let take = || unsafe { on.data().take_raw(on.frames(), on.pin(), AllocFlags::NORMAL) };
     match take() {
         Ok(pfn) => Ok(pfn),
         Err(_) => take_again(on, take),
@@ -374,8 +375,11 @@ fn take_again<M: Machine>(on: On<'_, M>, take: impl Fn() -> Result<Pfn, NoFrame>
 
 /// Gives back a data frame that was never mapped.
 fn give_unmapped<M: Machine>(on: On<'_, M>, pfn: Pfn) {
-    DataFrames::release(on.frames(), pfn);
-    on.data().give(on.frames(), on.pin(), pfn);
+    // SAFETY: 1. `on` is one machine. 2. the frame was taken for this fault, with one reference, and nothing has mapped it.
+    unsafe {
+        DataFrames::release_raw(on.frames(), pfn);
+        on.data().give_raw(on.frames(), on.pin(), pfn);
+    }
 }
 
 /// Where a fault is, and what lies there.

@@ -42,7 +42,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
                 if !F::is_special(raw) {
                     // SAFETY: 1. the entry holds a reference to the frame, and stays: the caller has the space for itself. The
                     // new reference belongs to the copy of the entry.
-                    DataFrames::share(on.frames(), F::frame(raw));
+                    unsafe { DataFrames::share_raw(on.frames(), F::frame(raw)) };
                 }
             };
             let change = |raw| if shared { raw } else { F::write_protected(raw) };

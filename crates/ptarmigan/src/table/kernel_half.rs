@@ -5,15 +5,17 @@
 //! misses a change (H2, H14, REQ-3, REQ-16).
 use super::node::Node;
 use crate::addr::{Pfn, PhysAddr};
+use crate::cpu::MachineId;
 use crate::format::{Format, check};
 use crate::frames::{Frames, NoFrame, Request, Use};
 use crate::page::{Construct, Level};
 use crate::sync::SpinLock;
-use crate::window::Window;
+use crate::window::OpenWindow;
 use core::marker::PhantomData;
 
 /// The kernel's entries, and everyone who has a copy.
 pub struct KernelMap<F: Format, W> {
+    machine: MachineId,
     window: W,
     /// A top of which only the kernel's entries are used.
     reference: PhysAddr,
@@ -22,7 +24,7 @@ pub struct KernelMap<F: Format, W> {
     _format: PhantomData<F>,
 }
 
-impl<F: Format, W: Window> KernelMap<F, W> {
+impl<F: Format, W: OpenWindow> KernelMap<F, W> {
     const TOP: Level = F::LAYOUT.top();
 
     /// An empty kernel map; takes one frame for its reference table.
@@ -30,26 +32,38 @@ impl<F: Format, W: Window> KernelMap<F, W> {
     /// # Errors
     ///
     /// [`NoFrame`] if there is none.
-    pub fn new(frames: &Frames, window: W, request: Request) -> Result<Self, NoFrame> {
+    ///
+    /// # Safety
+    ///
+    /// 1. The window reaches all of `frames`.
+    pub unsafe fn new(frames: &Frames, window: W, request: Request) -> Result<Self, NoFrame> {
         const { check::<F>() };
-        let frame = frames.take(request)?.zeroed(&window);
+        // SAFETY: 1. passed on.
+        let frame = unsafe { frames.take(request)?.zeroed(&window) };
         let reference = frame.into_raw().addr();
-        Ok(KernelMap { window, reference, tops: SpinLock::new(Pfn::NONE), _format: PhantomData })
+        Ok(KernelMap {
+            machine: frames.machine(),
+            window,
+            reference,
+            tops: SpinLock::new(Pfn::NONE),
+            _format: PhantomData,
+        })
     }
 
     /// Gives the reference table's frame back.
     ///
     /// # Errors
     ///
-    /// The map itself, if tops that carry a copy of it are still about.
+    /// The map itself, if tops that carry a copy of it are still about, or `frames` are another machine's.
     pub fn end(self, frames: &Frames) -> Result<(), Self> {
-        if *self.tops.lock() != Pfn::NONE {
+        if !frames.machine().matches(self.machine) || *self.tops.lock() != Pfn::NONE {
             return Err(self);
         }
         frames.meta(self.reference.pfn()).set_usage(Use::Taken);
         // SAFETY: 1. `new` took the frame, order 0, and `self` is consumed. 2. `Dirty` promises nothing.
-        frames
-            .give(unsafe { crate::frames::Frame::<crate::frames::Dirty>::from_raw(self.reference.pfn(), 0) });
+        frames.give(unsafe {
+            crate::frames::Frame::<crate::frames::Dirty>::from_raw(self.machine, self.reference.pfn(), 0)
+        });
         Ok(())
     }
 
@@ -104,7 +118,7 @@ fn set_next(frames: &Frames, pfn: Pfn, to: Pfn) {
     frames.meta(pfn).set_lines(1, to.0);
 }
 
-impl<F: Format, W: Window> Construct for KernelMap<F, W> {
+impl<F: Format, W: OpenWindow> Construct for KernelMap<F, W> {
     fn construct(&self, frames: &Frames, top: PhysAddr) {
         let mut tops = self.tops.lock();
         let (from, to) = (self.node(self.reference), self.node(top));

@@ -22,7 +22,7 @@ use crate::addr::PhysAddr;
 use crate::format::{Entry, Format, Slot};
 use crate::frames::{FrameMeta, Frames};
 use crate::page::Level;
-use crate::window::{Window, WindowGuard};
+use crate::window::{OpenWindow, WindowGuard};
 use core::marker::PhantomData;
 
 /// Who may look at a table, or write to it, besides the caller.
@@ -43,7 +43,7 @@ impl Use {
 }
 
 /// An open table.
-pub(crate) struct Node<'w, F: Format, W: Window + 'w> {
+pub(crate) struct Node<'w, F: Format, W: OpenWindow + 'w> {
     guard: W::Guard<'w>,
     at: PhysAddr,
     level: Level,
@@ -55,20 +55,20 @@ pub(crate) struct Node<'w, F: Format, W: Window + 'w> {
 /// Entries that [`Node::each_line`] hands over together at most: as many as a word has bits.
 const MOST: usize = u64::BITS as usize;
 
-impl<'w, F: Format, W: Window> Node<'w, F, W> {
+impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     const ROOT: Level = F::LAYOUT.top();
 
     /// Opens the table of `level` at `at`, which belongs to a tree of format `F` that the caller holds or reads.
     #[inline(always)]
     pub fn open(window: &'w W, frames: &'w Frames, level: Level, at: PhysAddr) -> Self {
         let record = if F::LAYOUT.is_small(level) { None } else { Some(frames.meta(at.pfn())) };
-        Node { guard: window.map(at), at, level, record, _format: PhantomData }
+        Node { guard: window.open(at), at, level, record, _format: PhantomData }
     }
 
     /// Opens a table whose record the caller has no use for: to read entries only.
     #[inline(always)]
     pub fn read(window: &'w W, level: Level, at: PhysAddr) -> Self {
-        Node { guard: window.map(at), at, level, record: None, _format: PhantomData }
+        Node { guard: window.open(at), at, level, record: None, _format: PhantomData }
     }
 
     /// Where the table is.
@@ -88,7 +88,7 @@ impl<'w, F: Format, W: Window> Node<'w, F, W> {
         let index = index & (F::entries(self.level) - 1);
         // SAFETY: the guard is valid for the whole table (contract of `Window`, point 1), whose entries fit into it
         // (`format::check`), `index` was reduced to their number, and `Slot` accepts any bit pattern and shared access.
-        unsafe { self.guard.base().cast::<F::Slot>().add(index).as_ref() }
+        unsafe { &*self.guard.base().cast::<F::Slot>().add(index) }
     }
 
     /// Binary logarithm of the entries that one bit of the record's map stands for. A root has 32 bits for the user's entries,
@@ -413,12 +413,12 @@ impl<F: Format> Link<'_, F> {
 }
 
 /// Entries of one table that have been cleared. They are counted off when this is dropped, also if a callback panics.
-struct Cleared<'a, 'w, F: Format, W: Window> {
+struct Cleared<'a, 'w, F: Format, W: OpenWindow> {
     node: &'a Node<'w, F, W>,
     n: usize,
 }
 
-impl<F: Format, W: Window> Drop for Cleared<'_, '_, F, W> {
+impl<F: Format, W: OpenWindow> Drop for Cleared<'_, '_, F, W> {
     #[inline(always)]
     fn drop(&mut self) {
         if self.n > 0 {

@@ -6,7 +6,7 @@ use crate::frames::{AllocFlags, NoFrame, Use};
 use crate::machine::{Machine, On};
 use crate::page::{Clean, Level, MAX_LEVELS};
 use crate::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use crate::window::Window;
+use crate::window::OpenWindow;
 use core::marker::PhantomData;
 
 /// The tables of a space, from the root down, without the TLB state that belongs to them.
@@ -29,7 +29,7 @@ struct Descent {
 
 /// Goes down from the table of `level` at `at` towards `va`, to the table of level `to` if there is one.
 #[inline(always)]
-fn descend<F: Format, W: Window>(
+fn descend<F: Format, W: OpenWindow>(
     window: &W,
     mut at: PhysAddr,
     mut level: Level,

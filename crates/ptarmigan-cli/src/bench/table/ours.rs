@@ -1,16 +1,17 @@
-//! The library itself, with one of its policies, as a contender of the page-table benchmark.
+//! The library with one of its policies, as a contender of the page-table benchmark.
 //!
-//! It does what a kernel would have it do: every table has its record and its counts, tables go through a gather
-//! and back to the policy after the flush. No CPU ever loads the spaces, so no flush reaches any hardware.
+//! It does what a kernel would: every table has its record and its counts, and freed tables go
+//! through a gather to the policy after the flush. No CPU loads the spaces, so no flush reaches any
+//! hardware.
 use std::hint::black_box;
 
 use ptarmigan::addr::{PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::format::{Attr, X86_64};
-use ptarmigan::frames::Ask;
+use ptarmigan::frames::AllocFlags;
 use ptarmigan::hosted::{CpuSlot, Host, HostError, HostMachine, NoTlb};
+use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::Policy;
-use ptarmigan::table::{Free, Machine, Tree, parts};
-use ptarmigan::tlb::{Gather, SpaceId, SpaceTlb};
+use ptarmigan::table::{Free, Tree};
 
 use super::contender::{ForkShape, PAGE, PAGES, PHYS, TableContender, VIRT, contiguous};
 
@@ -20,24 +21,24 @@ fn attr() -> Attr {
     Attr::READ | Attr::WRITE | Attr::USER
 }
 
-/// A tree of the library, and a policy.
+/// A tree of the library, with a policy.
 pub struct LibraryTree<'h, P: Policy> {
     name: &'static str,
     machine: HostMachine<'h, F, P, NoTlb>,
     slots: Vec<CpuSlot>,
-    tlb: SpaceTlb,
     tree: Option<Tree<F>>,
 }
 
 impl<'h, P: Policy> LibraryTree<'h, P> {
-    /// A contender called `name` with a policy made for `host`, which nobody else uses.
+    /// Creates a contender called `name`. No other contender uses `host`, for which `policy` is
+    /// made.
     ///
     /// # Errors
     ///
     /// [`HostError`] for lack of memory.
     pub fn new(name: &'static str, host: &'h Host<F>, policy: P) -> Result<Self, HostError> {
         let machine = HostMachine::new(host, policy, NoTlb)?;
-        Ok(LibraryTree { name, machine, slots: host.slots(), tlb: SpaceTlb::new(SpaceId(1)), tree: None })
+        Ok(LibraryTree { name, machine, slots: host.slots(), tree: None })
     }
 
     fn everything() -> VirtRange {
@@ -56,6 +57,7 @@ fn phys(at: usize) -> PhysAddr {
 }
 
 const OPEN: &str = "open comes first";
+const OWN: &str = "the CPU and the tree are the machine's own";
 
 impl<P: Policy> TableContender for LibraryTree<'_, P> {
     fn name(&self) -> &'static str {
@@ -63,23 +65,26 @@ impl<P: Policy> TableContender for LibraryTree<'_, P> {
     }
 
     fn open(&mut self) {
-        self.tree = Some(Tree::new(&self.machine, &self.slots[0].pin(), Ask::NORMAL).expect("a top"));
+        let pin = self.slots[0].pin();
+        self.tree = Some(Tree::new(self.machine.on(&pin).expect(OWN), AllocFlags::NORMAL).expect("a root"));
     }
 
     fn map(&mut self) {
-        let (m, pin) = (&self.machine, self.slots[0].pin());
-        let tree = self.tree.as_mut().expect(OPEN);
+        let pin = self.slots[0].pin();
+        let mut tree = self.tree.as_mut().expect(OPEN).edit(self.machine.on(&pin).expect(OWN)).expect(OWN);
         for (at, frame) in contiguous() {
-            tree.map(m, &pin, virt(at), phys(frame).pfn(), attr(), Ask::NORMAL).expect("map");
+            // SAFETY: 1. no program runs in the tree.
+            unsafe { tree.map(virt(at), phys(frame).pfn(), attr(), AllocFlags::NORMAL).expect("map") };
         }
     }
 
     fn query(&mut self) -> usize {
-        let m = &self.machine;
+        let pin = self.slots[0].pin();
+        let on = self.machine.on(&pin).expect(OWN);
         let tree = self.tree.as_ref().expect(OPEN);
         let mut sum = 0_usize;
         for (at, _) in contiguous() {
-            if let Some((pfn, _)) = tree.query(m, virt(at)) {
+            if let Some((pfn, _)) = tree.query(on, virt(at)) {
                 sum = sum.wrapping_add(pfn.addr().0 as usize);
             }
         }
@@ -87,57 +92,56 @@ impl<P: Policy> TableContender for LibraryTree<'_, P> {
     }
 
     fn unmap(&mut self) {
-        let (m, pin) = (&self.machine, self.slots[0].pin());
-        let tree = self.tree.as_mut().expect(OPEN);
-        let mut gather = Gather::new(parts(m, &pin), &self.tlb, 12);
+        let pin = self.slots[0].pin();
+        let mut tree = self.tree.as_mut().expect(OPEN).edit(self.machine.on(&pin).expect(OWN)).expect(OWN);
         for (at, _) in contiguous() {
-            let (pfn, _) = tree.unmap(m, virt(at), &mut gather).expect("unmap");
+            let (pfn, _) = tree.unmap(virt(at)).expect("unmap");
             black_box(pfn);
         }
-        gather.finish();
+        tree.flush();
     }
 
     fn map_range(&mut self) {
-        let (m, pin) = (&self.machine, self.slots[0].pin());
-        let tree = self.tree.as_mut().expect(OPEN);
-        let mut gather = Gather::new(parts(m, &pin), &self.tlb, 12);
-        tree.map_range(m, Self::everything(), phys(PHYS).pfn(), attr(), &mut gather).expect("map a range");
-        gather.finish();
+        let pin = self.slots[0].pin();
+        let mut tree = self.tree.as_mut().expect(OPEN).edit(self.machine.on(&pin).expect(OWN)).expect(OWN);
+        // SAFETY: 1. no program runs in the tree.
+        unsafe { tree.map_range(Self::everything(), phys(PHYS).pfn(), attr()).expect("map a range") };
+        tree.flush();
     }
 
     fn unmap_range(&mut self) {
-        let (m, pin) = (&self.machine, self.slots[0].pin());
+        let pin = self.slots[0].pin();
         let tree = self.tree.as_mut().expect(OPEN);
-        let mut gather = Gather::new(parts(m, &pin), &self.tlb, 12);
-        tree.unmap_range(m, Self::everything(), Free::Empty, &mut gather, |_, pfn, _| {
+        let mut edit = tree.edit(self.machine.on(&pin).expect(OWN)).expect(OWN);
+        edit.unmap_range(Self::everything(), Free::Empty, |_, pfn, _| {
             black_box(pfn);
         });
-        gather.finish();
-        assert_eq!(tree.tables_below_top(), 0, "empty tables are freed");
+        edit.flush();
+        assert_eq!(tree.tables_below_root(), 0, "empty tables are freed");
     }
 
     fn close(&mut self) {
-        let (m, pin) = (&self.machine, self.slots[0].pin());
+        let pin = self.slots[0].pin();
         if let Some(tree) = self.tree.take() {
-            let mut gather = Gather::ending(parts(m, &pin), &self.tlb, 12);
-            tree.end(m, &mut gather, |_, _, _| {});
-            gather.finish();
+            tree.end(self.machine.on(&pin).expect(OWN), |_, _, _| {}).expect(OWN);
         }
     }
 
     fn fork_shape(&mut self, _way: usize, shape: &ForkShape) {
-        let (m, pin) = (&self.machine, self.slots[0].pin());
-        for (id, space) in shape.spaces().enumerate() {
-            let tlb = SpaceTlb::new(SpaceId(id as u32 + 2));
-            let mut tree = Tree::<F>::new(m, &pin, Ask::NORMAL).expect("a top");
+        let pin = self.slots[0].pin();
+        let on = self.machine.on(&pin).expect(OWN);
+        for space in shape.spaces() {
+            let mut tree = Tree::<F>::new(on, AllocFlags::NORMAL).expect("a root");
+            let mut edit = tree.edit(on).expect(OWN);
             for (at, frame) in space.pages() {
-                tree.map(m, &pin, virt(at), phys(frame).pfn(), attr(), Ask::NORMAL).expect("map");
+                // SAFETY: 1. no program runs in the tree.
+                unsafe { edit.map(virt(at), phys(frame).pfn(), attr(), AllocFlags::NORMAL).expect("map") };
             }
-            let mut gather = Gather::ending(parts(m, &pin), &tlb, 12);
-            tree.end(m, &mut gather, |_, pfn, _| {
+            edit.flush();
+            let ended = tree.end(on, |_, pfn, _| {
                 black_box(pfn);
             });
-            gather.finish();
+            ended.expect(OWN);
         }
     }
 

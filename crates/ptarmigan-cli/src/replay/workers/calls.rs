@@ -1,12 +1,11 @@
-//! What the recorded calls mean for an address space.
+//! Carries recorded calls out on an address space.
 use super::step::CallError;
 use ptarmigan::addr::{VirtAddr, VirtRange};
-use ptarmigan::cpu::Pinned;
 use ptarmigan::format::Format;
-use ptarmigan::space::{Access, Advice, AreaError, AreaFlags, Exclusive, Space, SpaceMachine};
+use ptarmigan::space::{Access, Advice, AreaFlags, SpaceMachine, SpaceMut};
 use ptarmigan_trace::{AreaKind, Kind, MapFlags, Prot};
 
-/// Binary logarithm of a recorded page's bytes.
+/// Binary logarithm of the recorded page size.
 pub const PAGE: u32 = 12;
 
 fn range(start: u64, pages: u64) -> VirtRange {
@@ -14,73 +13,15 @@ fn range(start: u64, pages: u64) -> VirtRange {
 }
 
 fn permissions(prot: Prot) -> AreaFlags {
-    // Both number them alike.
+    // Both use the same bits.
     AreaFlags(u16::from(prot.0) & AreaFlags::PERMISSIONS.0)
-}
-
-/// The calls that change a space, whoever else may use it.
-pub trait Calls {
-    /// See [`Space::mmap`].
-    fn mmap(&mut self, range: VirtRange, flags: AreaFlags, object: u32) -> Result<(), AreaError>;
-    /// See [`Space::munmap`].
-    fn munmap(&mut self, range: VirtRange) -> Result<(), AreaError>;
-    /// See [`Space::mprotect`].
-    fn mprotect(&mut self, range: VirtRange, permissions: AreaFlags) -> Result<(), AreaError>;
-    /// See [`Space::brk`].
-    fn brk(&mut self, end: VirtAddr) -> Result<(), AreaError>;
-    /// See [`Space::mremap`].
-    fn mremap(&mut self, from: VirtRange, to: VirtRange, keep: bool) -> Result<(), AreaError>;
-    /// See [`Space::madvise`].
-    fn madvise(&mut self, range: VirtRange, advice: Advice) -> Result<(), AreaError>;
-    /// See [`Space::populate`].
-    fn populate(&mut self, range: VirtRange, access: Access) -> Result<(), AreaError>;
-    /// See [`Space::move_stack`].
-    fn move_stack(&mut self, range: VirtRange, flags: AreaFlags) -> Result<(), AreaError>;
-}
-
-/// A space that nobody else uses.
-pub struct Alone<'a, F: Format, M> {
-    /// The machine.
-    pub m: &'a M,
-    /// The CPU.
-    pub pin: &'a Pinned<'a>,
-    /// The space.
-    pub space: &'a mut Space<F>,
-}
-
-macro_rules! pass_on {
-    ($(fn $name:ident($($arg:ident: $type:ty),*);)*) => {
-        impl<F: Format, M: SpaceMachine> Calls for Alone<'_, F, M> {
-            $(#[inline]
-            fn $name(&mut self $(, $arg: $type)*) -> Result<(), AreaError> {
-                self.space.$name(self.m, self.pin $(, $arg)*)
-            })*
-        }
-
-        impl<F: Format, M: SpaceMachine> Calls for Exclusive<'_, F, M> {
-            $(fn $name(&mut self $(, $arg: $type)*) -> Result<(), AreaError> {
-                Exclusive::$name(self $(, $arg)*)
-            })*
-        }
-    };
-}
-
-pass_on! {
-    fn mmap(range: VirtRange, flags: AreaFlags, object: u32);
-    fn munmap(range: VirtRange);
-    fn mprotect(range: VirtRange, permissions: AreaFlags);
-    fn brk(end: VirtAddr);
-    fn mremap(from: VirtRange, to: VirtRange, keep: bool);
-    fn madvise(range: VirtRange, advice: Advice);
-    fn populate(range: VirtRange, access: Access);
-    fn move_stack(range: VirtRange, flags: AreaFlags);
 }
 
 /// Makes a call that changes areas or tables of one space; others do nothing.
 ///
 /// # Errors
 /// [`CallError`] if there was no memory or the call makes no sense in this space.
-pub fn call(space: &mut impl Calls, kind: Kind) -> Result<(), CallError> {
+pub fn call<F: Format, M: SpaceMachine>(space: &mut SpaceMut<'_, F, M>, kind: Kind) -> Result<(), CallError> {
     match kind {
         Kind::Area { start, pages, prot, kind } => {
             let range = range(start, pages);
@@ -139,7 +80,7 @@ pub fn call(space: &mut impl Calls, kind: Kind) -> Result<(), CallError> {
     Ok(())
 }
 
-/// What Linux's advice means for tables; `None` if nothing.
+/// Returns what Linux's advice means for tables, or `None` if it means nothing.
 fn advice_of(number: u16) -> Option<Advice> {
     Some(match number {
         4 | 24 => Advice::DontNeed,

@@ -1,5 +1,5 @@
 //! Carries a program out: one worker, its CPUs, and the address spaces that it has in hand.
-use super::calls::{Alone, PAGE, call};
+use super::calls::{PAGE, call};
 use super::idle::clear_ahead;
 use super::outcome::{Outcome, Sample};
 use super::progress::{Cancelled, Progress};
@@ -12,48 +12,46 @@ use ptarmigan::addr::VirtAddr;
 use ptarmigan::cpu::CpuId;
 use ptarmigan::format::Format;
 use ptarmigan::hosted::{CpuSlot, Host};
-use ptarmigan::quicklist::Policy;
 use ptarmigan::space::{Access, Area, AreaFlags, Done, FaultError, Space, SpaceMachine};
-use ptarmigan::tlb::SpaceId;
 use ptarmigan_trace::{FaultFlags, Kind};
 
 /// One worker.
 pub struct Engine<'a, F: Format, M, W> {
     /// The machine.
     pub m: &'a M,
-    /// The host that the machine is made of.
+    /// The host of the machine.
     pub host: &'a Host<F>,
     /// The worker's CPUs.
     pub slots: Vec<CpuSlot>,
     /// The trace.
     pub trace: &'a Trace,
-    /// The spaces.
+    /// The address spaces as this worker sees them.
     pub spaces: WorkerSpaces<'a, F>,
-    /// Name of space number 0; the others follow.
-    pub first_id: u32,
     /// Its number in the crew.
     pub worker: usize,
-    /// The number that programs call worker 0.
+    /// The number of the worker that programs call worker 0.
     pub first_worker: usize,
-    /// Other workers use the same spaces: their CPUs may ask this one's to forget something.
+    /// Whether other workers use the same spaces, so that their CPUs may send flush requests to
+    /// this worker's CPUs.
     pub crewed: bool,
-    /// The crew.
+    /// The progress of all workers.
     pub progress: &'a Progress,
-    /// Whether to go on when memory has run out.
+    /// Whether to continue when memory runs out.
     pub keep_going: bool,
-    /// Frames that an idle CPU clears ahead.
+    /// Frames that an idle CPU clears ahead of need.
     pub idle_zero: u32,
-    /// Who looks on.
+    /// The observer.
     pub watch: W,
-    /// What has come of it.
+    /// The results so far.
     pub outcome: Outcome,
 }
 
 impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
-    /// Carries `program` out; `tick` is called now and then with the number of things done since it was called last.
+    /// Executes `program`. Calls `tick` now and then with the number of operations since the
+    /// previous call.
     ///
     /// # Errors
-    /// [`FailedStep`] says which step ended the program early.
+    /// [`FailedStep`] names the step that ended the program early.
     pub fn run(&mut self, program: &Program, tick: impl Fn(u64)) -> Result<(), FailedStep> {
         const TICK: usize = 1 << 16;
         for (n, part) in program.ops.chunks(TICK).enumerate() {
@@ -75,7 +73,7 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
         Ok(())
     }
 
-    /// Forgets what other CPUs ask this worker's to forget.
+    /// Answers the flush requests to this worker's CPUs.
     #[inline(always)]
     fn serve(&self) {
         for slot in &self.slots {
@@ -83,8 +81,8 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
         }
     }
 
-    /// Waits until another worker has reached a post. While it sleeps, the CPUs are nobody's: whoever asks them to
-    /// forget something does it for them.
+    /// Waits until another worker reaches a milestone. While this worker sleeps its CPUs are
+    /// vacant, and CPUs with flush requests for them carry these out themselves.
     #[cold]
     fn wait(&mut self, other: usize, milestone: u32) -> Result<(), Cancelled> {
         if !self.progress.spin(other, milestone, || self.serve()) {
@@ -103,7 +101,7 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
         if self.progress.is_reached(other, milestone) { Ok(()) } else { Err(Cancelled) }
     }
 
-    /// Counts a call that failed; any other failed step ends the program.
+    /// Counts a failed call. Any other failed step ends the program.
     #[cold]
     fn failed(&mut self, event: u32, error: StepError) -> Result<(), FailedStep> {
         if let StepError::Call(call) = &error {
@@ -136,12 +134,14 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
             self.outcome.skipped += 1;
             return Ok(());
         };
+        let slot = &self.slots[usize::from(slot)];
+        let pin = slot.pin();
+        let on = self.m.on(&pin)?;
         let va = page << PAGE;
         let write = flags.0 & FaultFlags::WRITE != 0
-            || self.trace.access_unknown && is_written(space.areas().find(self.m, va));
-        let access = if write { Access::Write } else { Access::Read };
-        let slot = &self.slots[usize::from(slot)];
-        let result = space.fault(self.m, &slot.pin(), VirtAddr(va), access);
+            || self.trace.access_unknown && is_written(space.areas().find(on, va));
+        let access = access(write, flags);
+        let result = space.fault(on, VirtAddr(va), access);
         self.served(result, slot.cpu(), va, access)
     }
 
@@ -154,10 +154,11 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
         let va = page << PAGE;
         let slot = &self.slots[usize::from(slot)];
         let pin = slot.pin();
+        let on = self.m.on(&pin)?;
         let write = flags.0 & FaultFlags::WRITE != 0
-            || self.trace.access_unknown && is_written(space.lock(self.m, &pin).area(VirtAddr(va)));
-        let access = if write { Access::Write } else { Access::Read };
-        let result = space.fault(self.m, &pin, VirtAddr(va), access);
+            || self.trace.access_unknown && is_written(space.lock(on)?.edit().area(VirtAddr(va)));
+        let access = access(write, flags);
+        let result = space.fault(on, VirtAddr(va), access);
         self.served(result, slot.cpu(), va, access)
     }
 
@@ -183,10 +184,10 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
             Op::Call { rare, space, slot } => self.call(rare, space, slot)?,
             Op::Truth { event, space, slot } => {
                 let own = match self.spaces.get(space)? {
-                    SpaceRef::Own(space) => space.tree().tables_below_top(),
+                    SpaceRef::Own(space) => space.tree().tables_below_root(),
                     SpaceRef::Shared(space) => {
                         let pin = self.slots[usize::from(slot)].pin();
-                        space.lock(self.m, &pin).tree().tables_below_top()
+                        space.lock(self.m.on(&pin)?)?.tree().tables_below_root()
                     }
                     SpaceRef::Nothing => {
                         self.outcome.skipped += 1;
@@ -201,33 +202,33 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
             Op::Enter { space, slot } => {
                 let pin = self.slots[usize::from(slot)].pin();
                 match self.spaces.get(space)? {
-                    SpaceRef::Own(space) => space.activate(self.m, &pin),
-                    SpaceRef::Shared(space) => space.activate(self.m, &pin),
+                    SpaceRef::Own(space) => space.activate(self.m.on(&pin)?)?,
+                    SpaceRef::Shared(space) => space.activate(self.m.on(&pin)?)?,
                     SpaceRef::Nothing => {}
                 }
             }
             Op::Leave { space, slot } => {
                 let pin = self.slots[usize::from(slot)].pin();
                 match self.spaces.get(space)? {
-                    SpaceRef::Own(space) => space.deactivate(self.m, &pin),
-                    SpaceRef::Shared(space) => space.deactivate(self.m, &pin),
+                    SpaceRef::Own(space) => space.deactivate(self.m.on(&pin)?)?,
+                    SpaceRef::Shared(space) => space.deactivate(self.m.on(&pin)?)?,
                     SpaceRef::Nothing => {}
                 }
             }
             Op::Rest { space, slot } => {
                 let pin = self.slots[usize::from(slot)].pin();
                 match self.spaces.get(space)? {
-                    SpaceRef::Own(space) => space.rest(self.m, &pin),
-                    SpaceRef::Shared(space) => space.rest(self.m, &pin),
+                    SpaceRef::Own(space) => space.rest(self.m.on(&pin)?)?,
+                    SpaceRef::Shared(space) => space.rest(self.m.on(&pin)?)?,
                     SpaceRef::Nothing => {}
                 }
             }
             Op::Idle { slot } => {
                 let pin = self.slots[usize::from(slot)].pin();
-                // SAFETY: 1. the slot is one of the host's, for which the policy was made.
-                unsafe { self.m.policy().idle(&pin) };
+                let on = self.m.on(&pin)?;
+                on.idle();
                 if self.idle_zero > 0 {
-                    self.outcome.ahead += clear_ahead(self.m, &pin, self.idle_zero);
+                    self.outcome.ahead += clear_ahead(on, self.idle_zero);
                 }
             }
             Op::Claim { space } => self.spaces.claim(space)?,
@@ -246,27 +247,24 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
         Ok(())
     }
 
-    fn id(&self, space: u32) -> SpaceId {
-        SpaceId(self.first_id + space)
-    }
-
     fn call(&mut self, rare: u32, space: u32, slot: u16) -> Result<(), StepError> {
         let kind = self.trace.rare[rare as usize];
-        let (m, pin) = (self.m, &self.slots[usize::from(slot)].pin());
+        let pin = self.slots[usize::from(slot)].pin();
+        let on = self.m.on(&pin)?;
         match self.spaces.get(space)? {
-            SpaceRef::Own(space) => call(&mut Alone { m, pin, space }, kind)?,
-            SpaceRef::Shared(space) => call(&mut space.lock(m, pin), kind)?,
+            SpaceRef::Own(space) => call(&mut space.edit(on)?, kind)?,
+            SpaceRef::Shared(space) => call(&mut space.lock(on)?.edit(), kind)?,
             SpaceRef::Nothing => self.outcome.skipped += 1,
         }
         Ok(())
     }
 
     fn fork(&mut self, space: u32, child: u32, slot: u16) -> Result<(), StepError> {
-        let id = self.id(child);
         let pin = self.slots[usize::from(slot)].pin();
+        let on = self.m.on(&pin)?;
         let copy = match self.spaces.get(space)? {
-            SpaceRef::Own(space) => space.fork(self.m, &pin, id),
-            SpaceRef::Shared(space) => space.lock(self.m, &pin).fork(id),
+            SpaceRef::Own(space) => space.edit(on)?.fork(),
+            SpaceRef::Shared(space) => space.lock(on)?.edit().fork(),
             SpaceRef::Nothing => {
                 self.outcome.skipped += 1;
                 return Ok(());
@@ -278,21 +276,22 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
 
     fn exec(&mut self, rare: u32, space: u32, next: u32, slot: u16, last: bool) -> Result<(), StepError> {
         let Kind::Exec { stack_end, arg_pages } = self.trace.rare[rare as usize] else { return Ok(()) };
-        let id = self.id(next);
         let pin = self.slots[usize::from(slot)].pin();
+        let on = self.m.on(&pin)?;
         // The new space is there before the old one goes.
-        let made = Space::exec(self.m, &pin, id, VirtAddr(stack_end << PAGE), u64::from(arg_pages));
+        let made = Space::exec(on, VirtAddr(stack_end << PAGE), u64::from(arg_pages));
         self.exit(space, slot, last)?;
         *self.spaces.own(next)? = Some(Box::new(made.map_err(StepError::from)?));
         Ok(())
     }
 
-    /// A task leaves its space; the last one ends it.
+    /// Removes a task from its space. The last task ends the space.
     fn exit(&mut self, space: u32, slot: u16, last: bool) -> Result<(), StepError> {
         if let SpaceRef::Nothing = self.spaces.get(space)? {
             self.outcome.skipped += 1;
         } else if last && let Some(space) = self.spaces.remove(space)? {
-            space.end(self.m, &self.slots[usize::from(slot)].pin());
+            let pin = self.slots[usize::from(slot)].pin();
+            space.end(self.m.on(&pin)?).map_err(|refused| refused.error)?;
         }
         Ok(())
     }
@@ -302,13 +301,23 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
             return;
         };
         let Kind::Truth { tables: linux, at } = self.trace.rare[rare as usize] else { return };
-        // Our own count comes first.
+        // The library's count comes before Linux's.
         self.outcome.checked += 1;
         if own == linux {
             self.outcome.equal += 1;
         } else {
             self.outcome.differing.push(Sample { event, task, own, linux, at });
         }
+    }
+}
+
+/// What a recorded fault did with its address.
+#[inline(always)]
+fn access(write: bool, flags: FaultFlags) -> Access {
+    match write {
+        true => Access::Write,
+        false if flags.0 & FaultFlags::EXEC != 0 => Access::Exec,
+        false => Access::Read,
     }
 }
 

@@ -1,13 +1,12 @@
-//! What a CPU does that has nothing to run.
+//! The work of an idle CPU.
 use crate::measure::clock::thread_time;
-use ptarmigan::cpu::Pinned;
-use ptarmigan::table::Machine;
+use ptarmigan::machine::{Machine, On};
 use std::time::Duration;
 
-/// Does an idle CPU's work: up to `budget` frames are cleared ahead. The processor time it took.
+/// Clears up to `budget` frames ahead of need. Returns the processor time spent.
 #[inline(never)] // so that profilers tell it from what surrounds it
-pub fn clear_ahead<M: Machine>(m: &M, pin: &Pinned<'_>, budget: u32) -> Duration {
+pub fn clear_ahead<M: Machine>(on: On<'_, M>, budget: u32) -> Duration {
     let start = thread_time();
-    m.clear_ahead(pin, budget);
+    on.clear_ahead(budget);
     thread_time() - start
 }

@@ -9,7 +9,7 @@ use crate::addr::{FRAME_SHIFT, PhysAddr};
 use crate::cpu::{MachineId, NodeId, Pinned};
 use crate::frames::{AllocFlags, NoFrame};
 use crate::page::{Clean, Construct, Flushed, Level, Unhooked};
-use crate::window::Window;
+use crate::window::OpenWindow;
 
 /// Pages on their way to another node's [shelf](super::node::Shelf): as many as one call may give back.
 struct Parcel {
@@ -18,7 +18,7 @@ struct Parcel {
     items: [u32; BOUNDED],
 }
 
-impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
+impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     #[inline(always)]
     fn page(&self, class: usize, level: Level, item: u32) -> Clean {
         // SAFETY: 1. the item came out of a list, where it was put by `item`, its owner's last act. 2. and 3. only
@@ -322,7 +322,7 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     }
 }
 
-impl<W: Window, C: Construct, K: Check> Policy for Quicklists<'_, W, C, K> {
+impl<W: OpenWindow, C: Construct, K: Check> Policy for Quicklists<'_, W, C, K> {
     fn machine(&self) -> MachineId {
         self.source.frames().machine()
     }

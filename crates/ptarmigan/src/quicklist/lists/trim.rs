@@ -11,10 +11,10 @@ use super::node::Shelf;
 use super::{BOUNDED, CLASSES, Quicklists, REST, TOP};
 use crate::cpu::NodeId;
 use crate::page::{Construct, Level};
-use crate::window::Window;
+use crate::window::OpenWindow;
 use core::sync::atomic::Ordering::Relaxed;
 
-impl<W: Window, C: Construct, K: Check> Quicklists<'_, W, C, K> {
+impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     /// A level of the class, for pages whose own level is no longer known.
     pub(super) fn level_of(&self, class: usize) -> Level {
         if class == TOP { self.top } else { Level::PTE }

@@ -6,9 +6,9 @@ use super::super::here::Here;
 use super::{BOUNDED, Quicklists, REST, TOP};
 use crate::cpu::NodeId;
 use crate::page::{Clean, Construct, Level};
-use crate::window::Window;
+use crate::window::OpenWindow;
 
-impl<'m, W: Window, C: Construct, K: Check> PolicyOn<'_, Quicklists<'m, W, C, K>> {
+impl<'m, W: OpenWindow, C: Construct, K: Check> PolicyOn<'_, Quicklists<'m, W, C, K>> {
     #[inline(always)]
     fn here(&self) -> Here<'_> {
         // SAFETY: 1. a `PolicyOn` is made of a policy and a pin of its machine.
@@ -69,7 +69,7 @@ impl<'m, W: Window, C: Construct, K: Check> PolicyOn<'_, Quicklists<'m, W, C, K>
     }
 }
 
-impl<W: Window, C: Construct, K: Check> Quicklists<'_, W, C, K> {
+impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     /// Returns how many pages a node's depots held all the time since this was last asked: nobody needed them.
     pub fn unneeded(&self, node: NodeId) -> u32 {
         self.node(node).shelves.iter().map(|shelf| shelf.unneeded() as u32).sum()
