@@ -15,9 +15,10 @@ use ptarmigan::quicklist::{
 };
 use ptarmigan::table::{Free, Tree};
 use ptarmigan::tlb::{Invalidation, Mmu, Root, SpaceId};
-use ptarmigan::window::{DirectGuard, DirectMap, Window};
+use ptarmigan::window::{DirectGuard, DirectMap, OpenWindow, Window};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
+use std::convert::Infallible;
 use std::num::NonZeroU32;
 use std::ptr::NonNull;
 use std::sync::Mutex;
@@ -72,7 +73,8 @@ struct ProbedWindow(DirectMap);
 // SAFETY: a direct map, and looking on.
 unsafe impl Window for ProbedWindow {
     type Guard<'a> = DirectGuard;
-    fn map(&self, at: PhysAddr) -> DirectGuard {
+    type Error = Infallible;
+    fn map(&self, at: PhysAddr) -> Result<DirectGuard, Infallible> {
         look(0);
         self.0.map(at)
     }
@@ -106,7 +108,7 @@ fn leaked(bytes: usize) -> NonNull<u8> {
     NonNull::from(Box::leak(vec![0u64; bytes.div_ceil(8)].into_boxed_slice())).cast()
 }
 
-fn lists_over<W: Window, C: Construct>(
+fn lists_over<W: OpenWindow, C: Construct>(
     low: u32,
     high: u32,
     config: ListsConfig,
@@ -117,7 +119,7 @@ fn lists_over<W: Window, C: Construct>(
 }
 
 /// Lists over `low` frames that tables can be made of and `high` others.
-fn lists_checked<W: Window, C: Construct, K: Check>(
+fn lists_checked<W: OpenWindow, C: Construct, K: Check>(
     low: u32,
     high: u32,
     config: ListsConfig,
@@ -136,9 +138,12 @@ fn lists_checked<W: Window, C: Construct, K: Check>(
     // SAFETY: 1. only low frames are used, which lie in a block of their own. 2. the identity is new.
     let frames = unsafe { Frames::new(&mut boot, machine, runs) }.expect("frames");
     let frames: &'static Frames = Box::leak(Box::new(frames));
+    let limit = (low as usize + 1) * FRAME_SIZE;
     // SAFETY: 1. frames 1 to `low`, the only ones that tables are made of, lie in the block. 2. leaked just now.
-    let map = unsafe { DirectMap::new(leaked((low as usize + 1) * FRAME_SIZE).as_ptr()) };
-    let source = Source::new(frames, window(map), construct, X86_64::LAYOUT);
+    let map = unsafe { DirectMap::new(leaked(limit).as_ptr(), limit as u64) };
+    let map = map.expect("a block of memory ends below the highest address");
+    // SAFETY: 1. low memory is frames 1 to `low`, which lie in the block.
+    let source = unsafe { Source::new(frames, window(map), construct, X86_64::LAYOUT) };
     let bytes = Quicklists::<W, C, K>::bytes(&frames.size(), &config);
     // SAFETY: as above.
     let mut boot = unsafe { BootMemory::new(leaked(bytes), bytes) };

@@ -610,9 +610,12 @@ fn kept(rules: Rules, low: u32, high: u32, pages: usize) -> usize {
     // SAFETY: 1. only low frames are used, which lie in a block of their own. 2. the identity is new.
     let frames = unsafe { Frames::new(&mut boot, MachineId::new(), &runs) };
     let frames = frames.expect("`bytes` says how much is needed");
+    let limit = (low as usize + 1) * FRAME_SIZE;
     // SAFETY: 1. frames 1 to `low`, the only ones that tables are made of, lie in the block. 2. leaked just now.
-    let window = unsafe { DirectMap::new(memory((low as usize + 1) * FRAME_SIZE).as_mut_ptr().cast()) };
-    let source = Source::new(&frames, window, NoConstruct, X86_64::LAYOUT);
+    let window = unsafe { DirectMap::new(memory(limit).as_mut_ptr().cast(), limit as u64) };
+    let window = window.expect("a block of memory ends below the highest address");
+    // SAFETY: 1. low memory is frames 1 to `low`, which lie in the block.
+    let source = unsafe { Source::new(&frames, window, NoConstruct, X86_64::LAYOUT) };
     let policy = Historic::new(&mut boot, rules, &[1], 1, source).expect("`bytes` says how much is needed");
     // SAFETY: 1. this thread is the machine's only CPU. 2. the policy was made for one.
     let pin = unsafe { Pinned::assume(frames.machine(), CpuId(0), NodeId(0)) };

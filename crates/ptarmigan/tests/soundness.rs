@@ -11,7 +11,7 @@ use ptarmigan::quicklist::Quicklists;
 use ptarmigan::space::{AreaFlags, Done, FaultError, LockError, SharedSpace, Space, SpaceMachine};
 use ptarmigan::table::{Free, KernelMap, Tree};
 use ptarmigan::tlb::{Invalidation, Mmu, Parking, Root, Scope, SpaceId, Tlb};
-use ptarmigan::window::{DirectMap, Window, WindowGuard};
+use ptarmigan::window::{DirectMap, OpenWindow, WindowGuard};
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
@@ -217,8 +217,8 @@ fn entry_of(host: &Host<X>, root: PhysAddr, va: u64) -> *const AtomicU64 {
         let entry = host.read(PhysAddr(at.0 + 8 * X::index(level, va) as u64), 8).unwrap();
         at = X::linked(level, entry).unwrap();
     }
-    let guard = host.window().map(PhysAddr(at.0 + 8 * X::index(Level::PTE, va) as u64));
-    guard.base().cast::<AtomicU64>().as_ptr()
+    let guard = host.window().open(PhysAddr(at.0 + 8 * X::index(Level::PTE, va) as u64));
+    guard.base().cast::<AtomicU64>().cast_const()
 }
 
 #[test]

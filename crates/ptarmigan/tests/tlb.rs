@@ -507,8 +507,9 @@ fn dropping_a_gather_gives_data_frames_back_after_the_flush() {
         run_in(m.tlb(), &pin, &tlb);
         let attr = Attr::READ | Attr::USER;
         // Enough for some to go past the CPU's own list.
-        let taken: Vec<Pfn> =
-            (0..600).map(|_| m.data().take(m.frames(), &pin, AllocFlags::NORMAL).unwrap()).collect();
+        let taken: Vec<Pfn> = (0..600)
+            .map(|_| m.data().take(m.frames(), &pin, AllocFlags::NORMAL).unwrap().into_raw())
+            .collect();
         m.data().drain(m.frames(), &pin);
         let free = host.frames().counts().free;
         let mut gather = Gather::new(on, &tlb, 12).unwrap();

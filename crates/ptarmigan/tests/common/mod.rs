@@ -17,7 +17,7 @@ use ptarmigan::quicklist::{Layer, Layered, Policy, PolicyOn};
 use ptarmigan::space::Space;
 use ptarmigan::table::TreeRef;
 use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, TlbConfig};
-use ptarmigan::window::{Window, WindowGuard};
+use ptarmigan::window::{OpenWindow, WindowGuard};
 use ptsan::{Access, Arch, Config, Content, Fault, Flush, Kind, Memory, Sanitizer, Translation};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -479,7 +479,7 @@ pub fn peek<F: Format>(host: &Host<F>, at: u64) -> u64 {
 /// Writes a word of a data frame, as a program would through a translation.
 pub fn poke<F: Format>(host: &Host<F>, at: u64, word: u64) {
     let window = host.window();
-    let guard = window.map(PhysAddr(at));
+    let guard = window.open(PhysAddr(at));
     // SAFETY: the frame is data mapped into a space of this single-threaded test, or the test's own; the guard is
     // valid for it, and `at` is a multiple of 8.
     unsafe { guard.base().cast::<u64>().write(word) };
