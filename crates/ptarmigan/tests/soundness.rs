@@ -218,7 +218,7 @@ fn entry_of(host: &Host<X>, root: PhysAddr, va: u64) -> *const AtomicU64 {
         at = X::linked(level, entry).unwrap();
     }
     let guard = host.window().open(PhysAddr(at.0 + 8 * X::index(Level::PTE, va) as u64));
-    guard.base().cast::<AtomicU64>()
+    guard.base().cast::<AtomicU64>().cast_const()
 }
 
 #[test]

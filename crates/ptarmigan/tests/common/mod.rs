@@ -11,10 +11,11 @@ use ptarmigan::cpu::{NodeId, Pinned};
 use ptarmigan::format::{Attr, Format, X86_64, X86Pae};
 use ptarmigan::frames::{AllocFlags, Dirty, End, Frame, Frames, NoFrame, Request, Use, ZoneClass};
 use ptarmigan::hosted::{CpuSlot, Delivery, Host, HostConfig, HostMachine};
+use ptarmigan::machine::{Machine, On};
 use ptarmigan::page::{Clean, Level};
 use ptarmigan::quicklist::{Layer, Layered, Policy, PolicyOn};
 use ptarmigan::space::Space;
-use ptarmigan::table::{Machine, Tree};
+use ptarmigan::table::TreeRef;
 use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, TlbConfig};
 use ptarmigan::window::{OpenWindow, WindowGuard};
 use ptsan::{Access, Arch, Config, Content, Fault, Flush, Kind, Memory, Sanitizer, Translation};
@@ -163,6 +164,12 @@ impl<'h, F: Watchable> Watch<'h, F> {
     }
 }
 
+/// A machine, seen from a CPU of it.
+#[track_caller]
+pub fn on<'a, M: Machine>(m: &'a M, pin: &'a Pinned<'a>) -> On<'a, M> {
+    m.on(pin).expect("a CPU of this machine")
+}
+
 /// A policy's safe calls.
 pub trait At: Policy + Sized {
     #[track_caller]
@@ -183,9 +190,9 @@ pub type WatchedPolicy<'w, 'h, F, P> = Layered<WatchPages<'w, 'h, F>, P>;
 #[track_caller]
 pub fn assert_constructed<F: Format>(host: &Host<F>, at: PhysAddr) {
     for index in 0..F::entries(F::LAYOUT.top()) {
-        let want = if index < F::USER_TOP { 0 } else { host.kernel().get(index) };
+        let want = if index < F::USER_TOP { Some(0) } else { host.kernel().get(index) };
         let entry = host.read(PhysAddr(at.0 + 8 * index as u64), 8);
-        assert_eq!(entry, Some(want), "entry {index} of the constructed top at {at}");
+        assert_eq!(entry, want, "entry {index} of the constructed top at {at}");
     }
 }
 
@@ -384,18 +391,19 @@ pub type Pages = BTreeMap<u64, (Pfn, Attr)>;
 /// Reads a tree entry by entry, as an MMU would that forgets nothing, and compares every record and every count of
 /// the tree with what is there. Returns what is mapped.
 #[track_caller]
-pub fn scan<F: Format, M: Machine>(host: &Host<F>, m: &M, tree: &Tree<F>) -> Pages {
+pub fn scan<F: Format, M: Machine>(host: &Host<F>, on: On<'_, M>, tree: TreeRef<'_, F>) -> Pages {
     let mut pages = Pages::new();
     let mut tables = [0u32; 5];
     scan_table::<F>(host, tree.root(), F::LAYOUT.top(), 0, &mut tables, &mut pages);
     for (level, n) in tables.iter().enumerate().take(F::LAYOUT.levels as usize) {
-        assert_eq!(tree.tables(Level(level as u8)), *n, "tables of level {level}");
+        assert_eq!(tree.count(Level(level as u8)), *n, "tables of level {level}");
     }
     // `walk` follows the maps of touched cache lines: what it does not find has lost its line.
     let mut walked = Pages::new();
-    tree.walk(m, VirtRange { start: 0, end: F::USER_END }, |va, pfn, attr| {
+    tree.walk(on, VirtRange { start: 0, end: F::USER_END }, |va, pfn, attr| {
         assert!(walked.insert(va.0, (pfn, attr)).is_none(), "{va} was visited twice");
-    });
+    })
+    .expect("a tree of this machine");
     assert_eq!(walked, pages, "pages found by way of touched lines, and all pages");
     pages
 }
@@ -446,19 +454,19 @@ pub struct Shape {
 }
 
 /// The shapes of several spaces, with frames named across all of them.
-pub fn shapes<F: Format, M: Machine>(host: &Host<F>, m: &M, spaces: &[&Space<F>]) -> Vec<Shape> {
+pub fn shapes<F: Format, M: Machine>(host: &Host<F>, on: On<'_, M>, spaces: &[&Space<F>]) -> Vec<Shape> {
     let mut names = BTreeMap::new();
     spaces
         .iter()
         .map(|space| Shape {
-            pages: scan(host, m, space.tree())
+            pages: scan(host, on, space.tree())
                 .into_iter()
                 .map(|(va, (pfn, attr))| {
                     let fresh = names.len();
                     (va, *names.entry(pfn).or_insert(fresh), attr)
                 })
                 .collect(),
-            tables: (0..F::LAYOUT.levels).map(|l| space.tree().tables(Level(l))).collect(),
+            tables: (0..F::LAYOUT.levels).map(|l| space.tree().count(Level(l))).collect(),
         })
         .collect()
 }
@@ -484,7 +492,7 @@ pub fn activate<F: Watchable, P: Policy>(
     slot: &CpuSlot,
     space: &Space<F>,
 ) {
-    space.activate(m, &slot.pin());
+    space.activate(on(m, &slot.pin())).expect("a space of this machine");
     watch.with(|s, _| s.san.resume(slot.cpu().0 as usize));
 }
 
