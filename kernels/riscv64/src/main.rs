@@ -71,7 +71,7 @@ extern "C" fn kernel_main(hart: u64, device_tree: u64) -> ! {
         machine::set_hart(cpu, id);
         // SAFETY: 1. The code at `start_other` is for that, and CPU numbers are below the number of harts.
         if let Err(e) = unsafe { sbi::start_hart(id, start_other_physical(), cpu as u64) } {
-            rt::fail(format_args!("hart {id} does not start: {e:?}"));
+            rt::fail(format_args!("hart {id}, CPU {cpu}, does not start: {e:?}"));
         }
     }
     while UP.load(Ordering::Acquire) < board.harts {
