@@ -7,6 +7,22 @@ start:
     mv s1, a1
     li s2, 0                    # CPU number: the hart that OpenSBI chose is CPU 0
     la s3, kernel_main
+    la t0, boot_taken
+    li t1, 1
+.option push
+.option arch, +a
+    amoswap.d.aqrl t1, t1, (t0)
+.option pop
+    beqz t1, common
+    # Not the first to come here: a hart that the kernel has started while it was still on its way through the firmware.
+    # OpenSBI 1.1 then forgets where it was to begin. It is one of those that the kernel knows.
+    la s3, kernel_other
+    la t0, hart_ids
+1:  addi s2, s2, 1
+    slli t1, s2, 3
+    add t1, t0, t1
+    ld t1, 0(t1)
+    bne t1, s0, 1b
     j common
 
 # Where further harts begin: a1 = CPU number.
@@ -56,6 +72,9 @@ high:
 
 # Entries: gigapages, global, accessed and dirty. Devices in the first (read, write), memory in the third and fourth.
 .section .data
+.balign 8
+boot_taken:
+    .quad 0
 .balign 4096
 boot_root:
     .zero 2 * 8

@@ -32,7 +32,8 @@ const ASIDS: u16 = 64;
 /// One page's flush is a handful of instructions; Linux on RISC-V goes over to the whole space at 64.
 const CEILING: u64 = 64;
 
-/// Numbers of harts by CPU, and how many CPUs run.
+/// Numbers of harts by CPU. The assembly looks for its own, from CPU 1 on.
+#[unsafe(export_name = "hart_ids")]
 static HART_IDS: [AtomicU64; HARTS] = [const { AtomicU64::new(0) }; HARTS];
 /// This CPU is answering an interrupt.
 static ANSWERING: [AtomicBool; HARTS] = [const { AtomicBool::new(false) }; HARTS];

@@ -8,10 +8,7 @@ const HART_STATE: u64 = 0x0048_534d;
 
 /// An error code of the firmware's.
 #[derive(Clone, Copy, Debug)]
-pub struct SbiError(pub i64);
-
-/// A hart has been started already, or is still on its way to where it can be.
-const ALREADY_AVAILABLE: i64 = -6;
+pub struct SbiError(#[expect(dead_code, reason = "printed by Debug")] pub i64);
 
 /// # Safety
 ///
@@ -37,21 +34,14 @@ pub fn interrupt(mask: u64) -> Result<(), SbiError> {
     }
 }
 
-/// Starts a hart at the physical address `start` with `argument` in a1. A hart that the firmware has not stopped yet is
-/// waited for, a second at most.
+/// Starts a hart at the physical address `start` with `argument` in a1.
 ///
 /// # Safety
 ///
 /// 1. The code at `start` may be run by that hart.
 pub unsafe fn start_hart(hart: u64, start: u64, argument: u64) -> Result<(), SbiError> {
-    let begin = time();
-    loop {
-        // SAFETY: point 1 is passed on.
-        match unsafe { call(HART_STATE, 0, [hart, start, argument]) } {
-            Err(SbiError(ALREADY_AVAILABLE)) if time() - begin < 1000 * TICKS_PER_MS => {}
-            result => return result.map(|_| ()),
-        }
-    }
+    // SAFETY: point 1 is passed on.
+    unsafe { call(HART_STATE, 0, [hart, start, argument]).map(|_| ()) }
 }
 
 /// The timer interrupt comes at `time` on this hart, and none before.
