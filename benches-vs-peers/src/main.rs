@@ -10,21 +10,22 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, builder::PossibleValuesParser, error::ErrorKind};
 use ptarmigan_cli::Failure;
-use ptarmigan_cli::bench::contender::Contender;
-use ptarmigan_cli::bench::ours::{Ours, host};
-use ptarmigan_cli::bench::report::Report;
-use ptarmigan_cli::bench::{Options, print, quicklist, table, yardstick};
+use ptarmigan_cli::bench::machine::host;
+use ptarmigan_cli::bench::report::BenchReport;
+use ptarmigan_cli::bench::table::contender::TableContender;
+use ptarmigan_cli::bench::table::{self, LibraryTree, TableYardstick, ZeroingYardstick};
+use ptarmigan_cli::bench::{Options, pages, print};
 
-/// Who takes part besides the library. A new contender is one line here and one `impl Contender`.
-fn peers() -> Vec<Box<dyn Contender>> {
+/// Who takes part besides the library. A new contender is one line here and one `impl TableContender`.
+fn peers() -> Vec<Box<dyn TableContender>> {
     vec![
         Box::new(peers::page_table_multiarch::Multiarch::default()),
         Box::new(peers::page_table_generic::Generic::default()),
         Box::new(peers::x86_64::X64::<peers::x86_64::Mapped>::default()),
         Box::new(peers::x86_64::X64::<peers::x86_64::Offset>::default()),
         Box::new(peers::aarch64_paging::Aarch64::default()),
-        Box::new(yardstick::Yardstick::default()),
-        Box::new(yardstick::Zeroing),
+        Box::new(TableYardstick::default()),
+        Box::new(ZeroingYardstick),
     ]
 }
 
@@ -79,19 +80,19 @@ fn main() -> ExitCode {
     };
     let (report, options) = match arguments.bench {
         Bench::Table { options, only } => (tables(options.rounds, only.as_deref()), options),
-        Bench::Quicklist(options) => (pages(options.rounds), options),
+        Bench::Quicklist(options) => (quicklist(options.rounds), options),
     };
     match report.map_err(Failure::new).and_then(|report| print(&report, options.json)) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
+        Err(failure) => ptarmigan_cli::print::failure(&failure),
     }
 }
 
-fn tables(rounds: u32, only: Option<&str>) -> Result<Report, String> {
+fn tables(rounds: u32, only: Option<&str>) -> Result<BenchReport, String> {
     let host = host().map_err(|e| e.to_string())?;
     let policy = host.quicklists().map_err(|e| e.to_string())?;
-    let ours = Ours::new(OURS, &host, policy).map_err(|e| e.to_string())?;
-    let mut field: Vec<Box<dyn Contender + '_>> = vec![Box::new(ours)];
+    let ours = LibraryTree::new(OURS, &host, policy).map_err(|e| e.to_string())?;
+    let mut field: Vec<Box<dyn TableContender + '_>> = vec![Box::new(ours)];
     for peer in peers() {
         field.push(peer);
     }
@@ -99,7 +100,7 @@ fn tables(rounds: u32, only: Option<&str>) -> Result<Report, String> {
     table::run(rounds, field)
 }
 
-fn pages(rounds: u32) -> Result<Report, String> {
-    let sizes = quicklist::Sizes::FULL;
-    quicklist::side_by_side(rounds, &sizes, peers::allocators::all(&sizes)?)
+fn quicklist(rounds: u32) -> Result<BenchReport, String> {
+    let sizes = pages::Workload::FULL;
+    pages::side_by_side(rounds, &sizes, peers::allocators::all(&sizes)?)
 }

@@ -8,10 +8,10 @@ use aarch64_paging::paging::{
     Constraints, El1And0, MemoryRegion, PageTable, RootTable, Translation, VaRange,
 };
 
-use ptarmigan_cli::bench::contender::{
-    Contender, PAGE, PAGES, PHYS, SPARSE, STRIDE, Shape, VIRT, contiguous,
+use ptarmigan_cli::bench::table::contender::{
+    ForkShape, PAGE, PAGES, PHYS, SPARSE, STRIDE, TableContender, VIRT, contiguous,
 };
-use ptarmigan_cli::bench::pool;
+use ptarmigan_cli::bench::table::peer_pool;
 
 const FLAGS: El1Attributes = El1Attributes::VALID
     .union(El1Attributes::ACCESSED)
@@ -31,13 +31,13 @@ fn pointer(table: usize) -> NonNull<PageTable<El1Attributes>> {
 impl Translation<El1Attributes> for Identity {
     #[inline(always)]
     fn allocate_table(&mut self) -> (NonNull<PageTable<El1Attributes>>, PhysicalAddress) {
-        let table = pool::alloc_zeroed();
+        let table = peer_pool::alloc_zeroed();
         (pointer(table), PhysicalAddress(table))
     }
 
     #[inline(always)]
     unsafe fn deallocate_table(&mut self, table: NonNull<PageTable<El1Attributes>>) {
-        pool::free(table.as_ptr().addr());
+        peer_pool::free(table.as_ptr().addr());
     }
 
     #[inline(always)]
@@ -69,7 +69,7 @@ impl Aarch64 {
     }
 }
 
-impl Contender for Aarch64 {
+impl TableContender for Aarch64 {
     fn name(&self) -> &'static str {
         "aarch64-paging"
     }
@@ -129,7 +129,7 @@ impl Contender for Aarch64 {
         &["drop", "unmap-range"]
     }
 
-    fn fork_shape(&mut self, way: usize, shape: &Shape) {
+    fn fork_shape(&mut self, way: usize, shape: &ForkShape) {
         if way == 0 {
             for space in shape.spaces() {
                 let mut table = RootTable::with_va_range(Identity, 0, El1And0, VaRange::Lower);

@@ -9,15 +9,15 @@ use std::ptr;
 
 use buddy_system_allocator::LockedFrameAllocator;
 use mimalloc::MiMalloc;
-use ptarmigan_cli::bench::quicklist::{Arena, Contender, Entrant, PAGE, Pages, Sizes, Zeroing};
+use ptarmigan_cli::bench::pages::{Arena, Entrant, PAGE, PageContender, Pages, Workload, Zeroing};
 use tikv_jemallocator::Jemalloc;
 
-/// Everybody. A new one is one line here and one `impl Contender`.
+/// Everybody. A new one is one line here and one `impl PageContender`.
 ///
 /// # Errors
 ///
 /// If one of them cannot be given its memory.
-pub fn all(sizes: &Sizes) -> Result<Vec<Box<dyn Entrant>>, String> {
+pub fn all(sizes: &Workload) -> Result<Vec<Box<dyn Entrant>>, String> {
     keep_memory();
     Ok(vec![
         Box::new(Malloc { name: "glibc", heap: System }),
@@ -51,7 +51,7 @@ struct Malloc<A> {
 /// As a CPU sees it; which CPU that is, it finds out by itself.
 struct Heap<'a, A>(&'a A);
 
-impl<A: GlobalAlloc + Sync> Contender for Malloc<A> {
+impl<A: GlobalAlloc + Sync> PageContender for Malloc<A> {
     type Cpu<'a>
         = Heap<'a, A>
     where
@@ -103,7 +103,7 @@ impl Buddy {
     }
 }
 
-impl Contender for Buddy {
+impl PageContender for Buddy {
     type Cpu<'a> = &'a Buddy;
 
     fn name(&self) -> &'static str {

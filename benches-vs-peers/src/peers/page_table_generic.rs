@@ -7,8 +7,10 @@ use page_table_generic::{
     FrameAllocator, MapConfig, PageTable, PageTableEntry, PhysAddr, TableMeta, UnmapConfig, VirtAddr,
 };
 
-use ptarmigan_cli::bench::contender::{Contender, PAGE, PAGES, PHYS, Shape, VIRT, contiguous};
-use ptarmigan_cli::bench::pool;
+use ptarmigan_cli::bench::table::contender::{
+    ForkShape, PAGE, PAGES, PHYS, TableContender, VIRT, contiguous,
+};
+use ptarmigan_cli::bench::table::peer_pool;
 
 /// Present, writable, user.
 const FLAGS: u64 = 7;
@@ -22,12 +24,12 @@ impl FrameAllocator for Frames {
     // The library zeroes what it gets.
     #[inline(always)]
     fn alloc_frame(&self) -> Option<PhysAddr> {
-        Some(PhysAddr::from_usize(pool::alloc_raw()))
+        Some(PhysAddr::from_usize(peer_pool::alloc_raw()))
     }
 
     #[inline(always)]
     fn dealloc_frame(&self, frame: PhysAddr) {
-        pool::free(frame.as_usize());
+        peer_pool::free(frame.as_usize());
     }
 
     #[inline(always)]
@@ -112,7 +114,7 @@ impl Generic {
     }
 }
 
-impl Contender for Generic {
+impl TableContender for Generic {
     fn name(&self) -> &'static str {
         "page-table-generic"
     }
@@ -171,7 +173,7 @@ impl Contender for Generic {
         &["drop", "unmap"]
     }
 
-    fn fork_shape(&mut self, way: usize, shape: &Shape) {
+    fn fork_shape(&mut self, way: usize, shape: &ForkShape) {
         for space in shape.spaces() {
             let mut table = Table::new(Frames).expect("a root table");
             for (virt, phys) in space.pages() {

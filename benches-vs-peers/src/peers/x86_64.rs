@@ -12,8 +12,10 @@ use x86_64::structures::paging::{
 };
 use x86_64::{PhysAddr, VirtAddr};
 
-use ptarmigan_cli::bench::contender::{Case, Contender, SPARSE, STRIDE, Shape, VIRT, contiguous};
-use ptarmigan_cli::bench::pool;
+use ptarmigan_cli::bench::table::contender::{
+    ForkShape, SPARSE, STRIDE, TableCase, TableContender, VIRT, contiguous,
+};
+use ptarmigan_cli::bench::table::peer_pool;
 
 const FLAGS: PageTableFlags =
     PageTableFlags::PRESENT.union(PageTableFlags::WRITABLE).union(PageTableFlags::USER_ACCESSIBLE);
@@ -25,14 +27,14 @@ unsafe impl FrameAllocator<Size4KiB> for Frames {
     // The library zeroes what it gets, except the root.
     #[inline(always)]
     fn allocate_frame(&mut self) -> Option<PhysFrame> {
-        Some(frame(pool::alloc_raw()))
+        Some(frame(peer_pool::alloc_raw()))
     }
 }
 
 impl FrameDeallocator<Size4KiB> for Frames {
     #[inline(always)]
     unsafe fn deallocate_frame(&mut self, frame: PhysFrame) {
-        pool::free(frame.start_address().as_u64() as usize);
+        peer_pool::free(frame.start_address().as_u64() as usize);
     }
 }
 
@@ -119,18 +121,18 @@ impl<K: Kind> X64<K> {
 }
 
 fn new_space<K: Kind>() -> (usize, K::Mapper) {
-    let root = pool::alloc_zeroed();
+    let root = peer_pool::alloc_zeroed();
     // SAFETY: the table is fresh from the pool, zeroed and ours.
     (root, unsafe { K::over(root) })
 }
 
-impl<K: Kind> Contender for X64<K> {
+impl<K: Kind> TableContender for X64<K> {
     fn name(&self) -> &'static str {
         K::NAME
     }
 
-    fn cases(&self) -> &'static [Case] {
-        &[Case::Map, Case::Query, Case::Unmap, Case::ForkShape]
+    fn cases(&self) -> &'static [TableCase] {
+        &[TableCase::Map, TableCase::Query, TableCase::Unmap, TableCase::ForkShape]
     }
 
     fn open(&mut self) {
@@ -175,7 +177,7 @@ impl<K: Kind> Contender for X64<K> {
             // SAFETY: no other tree shares these tables and no MMU walks them.
             unsafe { mapper.clean_up(&mut Frames) };
             drop(mapper);
-            pool::free(root);
+            peer_pool::free(root);
         }
     }
 
@@ -183,7 +185,7 @@ impl<K: Kind> Contender for X64<K> {
         &["cleanup-range", "cleanup"]
     }
 
-    fn fork_shape(&mut self, way: usize, shape: &Shape) {
+    fn fork_shape(&mut self, way: usize, shape: &ForkShape) {
         let range = Page::range_inclusive(page(VIRT), page(VIRT + SPARSE * STRIDE - 1));
         for space in shape.spaces() {
             let (root, mut mapper) = new_space::<K>();
@@ -205,7 +207,7 @@ impl<K: Kind> Contender for X64<K> {
                 unsafe { mapper.clean_up(&mut Frames) };
             }
             drop(mapper);
-            pool::free(root);
+            peer_pool::free(root);
         }
     }
 }

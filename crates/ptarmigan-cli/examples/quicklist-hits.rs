@@ -5,8 +5,9 @@ use std::hint::black_box;
 use std::process::ExitCode;
 
 use ptarmigan::hosted::HostError;
-use ptarmigan_cli::bench::quicklist::{
-    CHECKED, Contender, OURS, Ours, POOL, Pages, Pool, YARDSTICK, Yardstick, checked, host,
+use ptarmigan_cli::bench::pages::{
+    ArrayYardstick, CHECKED, LibraryLists, OURS, POOL, PageContender, Pages, PoolContender, YARDSTICK,
+    checked, host,
 };
 
 /// Pages for the machine: one at a time is out.
@@ -28,7 +29,7 @@ fn hits(pages: &mut impl Pages, n: u64) -> u64 {
 }
 
 /// One pair first, so that all that are counted are hits.
-fn run<C: Contender>(contender: &C, n: u64) -> Result<(), String> {
+fn run<C: PageContender>(contender: &C, n: u64) -> Result<(), String> {
     let mut cpu = contender.cpu(0)?;
     let page = cpu.alloc().ok_or("there is no page")?;
     // SAFETY: 1. just taken. 2. nobody has written to it.
@@ -44,16 +45,18 @@ fn main() -> ExitCode {
     let (who, n) = (arguments.next().unwrap_or_default(), arguments.next().and_then(|n| n.parse().ok()));
     let fail = |e: HostError| e.to_string();
     let done = match (who.as_str(), n) {
-        (YARDSTICK, Some(n)) => Yardstick::new(PAGES).and_then(|c| run(&c, n)),
+        (YARDSTICK, Some(n)) => ArrayYardstick::new(PAGES).and_then(|c| run(&c, n)),
         (OURS, Some(n)) => host(PAGES).map_err(fail).and_then(|host| {
             let lists = host.quicklists().map_err(fail)?;
-            run(&Ours::new(OURS, &host, lists), n)
+            run(&LibraryLists::new(OURS, &host, lists), n)
         }),
         (CHECKED, Some(n)) => host(PAGES).map_err(fail).and_then(|host| {
             let lists = checked(&host).map_err(fail)?;
-            run(&Ours::new(CHECKED, &host, lists), n)
+            run(&LibraryLists::new(CHECKED, &host, lists), n)
         }),
-        (POOL, Some(n)) => Pool::new(PAGES).map_err(|e| e.to_string()).and_then(|pool| run(&pool, n)),
+        (POOL, Some(n)) => {
+            PoolContender::new(PAGES).map_err(|e| e.to_string()).and_then(|pool| run(&pool, n))
+        }
         _ => Err(format!("usage: quicklist-hits {YARDSTICK}|{OURS}|{CHECKED}|{POOL} n")),
     };
     match done {

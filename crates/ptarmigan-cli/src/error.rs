@@ -28,12 +28,13 @@ impl Failure {
         self
     }
 
-    /// Prints the message as one line on standard error; gives the exit status.
-    #[must_use]
-    pub fn report(self) -> ExitCode {
-        if !self.message.is_empty() {
-            crate::print::error(&self.message.replace('\n', " "));
-        }
+    /// Returns the message, empty for a failure that is not worth one.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Returns the exit status.
+    pub(crate) fn status(&self) -> ExitCode {
         ExitCode::from(self.status)
     }
 }

@@ -1,5 +1,6 @@
 //! `ptarmigan inspect`: what a trace holds.
-use crate::{Failure, print};
+use crate::error::Failure;
+use crate::print;
 use indicatif::ProgressBar;
 use ptarmigan_trace::{CloneKind, FaultFlags, KIND_NAMES, Kind, ReadError, Sampled, TraceFile, Unseen};
 use serde::Serialize;
@@ -10,7 +11,7 @@ use std::process::ExitCode;
 
 /// Show what a trace holds.
 #[derive(clap::Args, Debug)]
-pub struct Args {
+pub struct InspectArgs {
     /// The trace.
     file: PathBuf,
     /// Print JSON.
@@ -21,7 +22,7 @@ pub struct Args {
 /// What a trace holds. Numbers of events unless said otherwise.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
-pub struct Report {
+pub struct Inspection {
     /// Name of the workload.
     pub name: String,
     /// How it was recorded.
@@ -53,7 +54,7 @@ pub struct Report {
     /// Programs started.
     pub execs: u64,
     /// Faults by what caused them.
-    pub faults: Faults,
+    pub faults: FaultStats,
     /// Whether read, write, fetch and presence mean anything: if not, all faults count as reads.
     pub access_seen: bool,
     /// `madvise` calls by advice, as Linux numbers it.
@@ -61,9 +62,9 @@ pub struct Report {
     /// Address spaces in which a fault was taken.
     pub spaces: u64,
     /// Mean number of distinct regions faulted on in each of them.
-    pub touched: Touched,
+    pub touched: TouchedRegions,
     /// Samples of `VmPTE`.
-    pub samples: Samples,
+    pub samples: VmPteStats,
     /// Length of the file in bytes.
     pub bytes: u64,
     /// The same for each event.
@@ -75,7 +76,7 @@ pub struct Report {
 /// Faults by what caused them.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
-pub struct Faults {
+pub struct FaultStats {
     /// From user mode.
     pub user: u64,
     /// By the kernel on a user address.
@@ -93,7 +94,7 @@ pub struct Faults {
 /// Means for each address space.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
-pub struct Touched {
+pub struct TouchedRegions {
     /// Pages.
     pub pages: f64,
     /// Regions of one last-level table (2 MiB with pages of 4 KiB).
@@ -107,7 +108,7 @@ pub struct Touched {
 /// Samples of `VmPTE`, Linux's count of page-table pages without the top.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
-pub struct Samples {
+pub struct VmPteStats {
     /// Taken at exits.
     pub exit: u64,
     /// Taken before execs.
@@ -147,7 +148,7 @@ impl Regions {
 ///
 /// # Errors
 /// If the file cannot be read or is not a whole trace.
-pub fn run(args: &Args) -> Result<ExitCode, Failure> {
+pub fn run(args: &InspectArgs) -> Result<ExitCode, Failure> {
     let report = report(&args.file).map_err(|e| Failure::new(format!("{}: {e}", args.file.display())))?;
     let text = if args.json {
         let json = serde_json::to_string_pretty(&report);
@@ -163,10 +164,10 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
 ///
 /// # Errors
 /// If the file cannot be read or is not a whole trace.
-pub fn report(path: &Path) -> Result<Report, ReadError> {
+pub fn report(path: &Path) -> Result<Inspection, ReadError> {
     let file = TraceFile::open(path)?;
     let (header, summary, bytes) = (file.header().clone(), *file.summary(), file.bytes());
-    let mut r = Report {
+    let mut r = Inspection {
         name: header.name().to_owned(),
         method: header.method.name(),
         unseen: header.unseen.names(),
@@ -180,9 +181,9 @@ pub fn report(path: &Path) -> Result<Report, ReadError> {
         tasks: summary.tasks,
         processes: 1,
         bytes,
-        ..Report::default()
+        ..Inspection::default()
     };
-    let progress = crate::progress::bar(summary.events, "reading");
+    let progress = crate::bar::bar(summary.events, "reading");
     count(file, &mut r, &progress)?;
     progress.finish_and_clear();
     let per_event = |n: u64| n as f64 / summary.events.max(1) as f64;
@@ -192,14 +193,14 @@ pub fn report(path: &Path) -> Result<Report, ReadError> {
 }
 
 /// Follows which task uses which address space, as far as counting needs it.
-fn count(file: TraceFile, r: &mut Report, progress: &ProgressBar) -> Result<(), ReadError> {
+fn count(file: TraceFile, r: &mut Inspection, progress: &ProgressBar) -> Result<(), ReadError> {
     let mut space_of: HashMap<u32, u64> = HashMap::from([(0, 0)]);
     let mut users: HashMap<u64, u32> = HashMap::from([(0, 1)]);
     let mut regions: HashMap<u64, Regions> = HashMap::new();
     let mut sums = [0u64; 4];
     let mut sampled = 0u64;
     let mut next = 1;
-    let mut close = |r: &mut Report, regions: Option<Regions>| {
+    let mut close = |r: &mut Inspection, regions: Option<Regions>| {
         if let Some(done) = regions {
             r.spaces += 1;
             for (sum, set) in sums.iter_mut().zip(&done.0) {
@@ -280,7 +281,7 @@ fn count(file: TraceFile, r: &mut Report, progress: &ProgressBar) -> Result<(), 
         close(r, Some(rest));
     }
     let mean = |sum: u64| sum as f64 / r.spaces.max(1) as f64;
-    r.touched = Touched {
+    r.touched = TouchedRegions {
         pages: mean(sums[0]),
         pte_regions: mean(sums[1]),
         pmd_regions: mean(sums[2]),
@@ -291,7 +292,7 @@ fn count(file: TraceFile, r: &mut Report, progress: &ProgressBar) -> Result<(), 
 }
 
 /// For people: at most 80 columns.
-fn table(r: &Report) -> String {
+fn table(r: &Inspection) -> String {
     let mut t = String::new();
     let mut line = |key: &str, value: String| {
         let _ = writeln!(t, "{key:<12} {value}");

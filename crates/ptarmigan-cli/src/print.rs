@@ -1,6 +1,7 @@
 //! Writing to the terminal without falling over when nobody listens any more.
-use crate::Failure;
+use crate::error::Failure;
 use std::io::{ErrorKind, Write};
+use std::process::ExitCode;
 
 /// Writes a whole text to standard output.
 ///
@@ -17,4 +18,13 @@ pub(crate) fn stdout(text: &str) -> Result<(), Failure> {
 /// Writes one line to standard error, `ptarmigan: ...`; if that cannot be written there is nobody to tell.
 pub(crate) fn error(line: &str) {
     let _ = writeln!(std::io::stderr(), "ptarmigan: {line}");
+}
+
+/// Prints a failure as one line on standard error and returns its exit status.
+#[must_use]
+pub fn failure(failure: &Failure) -> ExitCode {
+    if !failure.message().is_empty() {
+        error(&failure.message().replace('\n', " "));
+    }
+    failure.status()
 }

@@ -10,8 +10,8 @@
 //! CPUs, and a [`cpu::Pinned`] as proof of where it runs; it hands over [`bootmem::BootMemory`] for the library's own
 //! arrays, as the library uses no heap. It puts the parts together as a [`table::Machine`].
 //!
-//! Three rules are enforced by types: a page that a TLB may know is not handed out ([`quicklist::Unhooked`] becomes
-//! [`quicklist::Flushed`] only by a flush); the state of a frame's content is part of its type ([`frames::Frame`]); what
+//! Three rules are enforced by types: a page that a TLB may know is not handed out ([`page::Unhooked`] becomes
+//! [`page::Flushed`] only by a flush); the state of a frame's content is part of its type ([`frames::Frame`]); what
 //! is per CPU is reached only with proof of being there ([`cpu::PerCpu`]).
 #![cfg_attr(not(any(feature = "hosted", test, loom)), no_std)]
 pub mod addr;
@@ -19,8 +19,12 @@ pub mod bootmem;
 pub mod cpu;
 pub mod format;
 pub mod frames;
+pub mod gather;
 #[cfg(feature = "hosted")]
 pub mod hosted;
+pub mod machine;
+pub mod page;
+pub mod params;
 pub mod quicklist;
 pub mod space;
 pub mod sync;

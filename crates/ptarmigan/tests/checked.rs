@@ -1,12 +1,13 @@
 //! Lists that look after their pages, sizes out of range, and what an interval leaves.
 mod common;
-use common::{Rng, any_frame, assert_zero, poke, small};
+use common::{At, Rng, any_frame, assert_zero, poke, small};
 use ptarmigan::addr::{Pfn, PhysAddr};
 use ptarmigan::cpu::{CpuId, NodeId};
 use ptarmigan::format::X86_64;
-use ptarmigan::frames::Ask;
+use ptarmigan::frames::AllocFlags;
 use ptarmigan::hosted::{CpuSlot, Host, HostConfig};
-use ptarmigan::quicklist::{CheckConfig, Clean, Level, ListsConfig, Misuse, MisuseKind, Policy};
+use ptarmigan::page::{Clean, Level};
+use ptarmigan::quicklist::{CheckConfig, ListsConfig, Misuse, MisuseKind, Policy};
 use std::cell::RefCell;
 
 const PTE: Level = Level(0);
@@ -33,13 +34,13 @@ fn machine() -> Host<X86_64> {
 }
 
 /// A page as somebody has it who kept its address and uses it once more.
-fn again(at: PhysAddr) -> Clean {
+fn again(at: PhysAddr, level: Level) -> Clean {
     // SAFETY: this is the mistake that is to be found: the memory is the host's and nobody maps it.
-    unsafe { Clean::from_raw(at) }
+    unsafe { Clean::from_raw(at, level) }
 }
 
 fn alloc(policy: &impl Policy, cpu: &CpuSlot, level: Level) -> Clean {
-    policy.alloc(&cpu.pin(), level, Ask::NORMAL).unwrap()
+    policy.at(&cpu.pin()).alloc(level, AllocFlags::NORMAL).unwrap()
 }
 
 #[test]
@@ -50,9 +51,9 @@ fn a_page_that_is_given_back_twice_is_refused_and_its_history_named() {
         let policy = host.quicklists_checked(lists(16), closely(poison)).unwrap();
         let page = alloc(&policy, &cpus[0], PTE);
         let at = page.addr();
-        policy.unused(&cpus[1].pin(), PTE, page);
+        policy.at(&cpus[1].pin()).free_unlinked(page);
         assert_eq!(found(), []);
-        policy.unused(&cpus[0].pin(), PTE, again(at));
+        policy.at(&cpus[0].pin()).free_unlinked(again(at, PTE));
         let found = found();
         assert_eq!(found.len(), 1);
         assert_eq!((found[0].kind, found[0].page, found[0].cpu), (MisuseKind::GivenTwice, at, CpuId(0)));
@@ -77,7 +78,7 @@ fn what_was_never_handed_out_is_refused() {
     let policy = host.quicklists_checked(lists(16), closely(false)).unwrap();
     let theirs = host.frames().take(any_frame(0)).unwrap().zeroed(&host.window());
     for at in [theirs.addr(), Pfn(0x00ff_ffff).addr()] {
-        policy.unused(&cpus[0].pin(), PTE, again(at));
+        policy.at(&cpus[0].pin()).free_unlinked(again(at, PTE));
         let found = found();
         assert_eq!(found.len(), 1, "{at}");
         assert_eq!((found[0].kind, found[0].page), (MisuseKind::Foreign, at));
@@ -94,7 +95,7 @@ fn a_page_with_an_entry_left_is_refused_and_nobody_gets_it() {
     let page = alloc(&policy, &cpus[0], PTE);
     let at = page.addr();
     poke(&host, at.0 + 8 * 77, 1);
-    policy.unused(&cpus[0].pin(), PTE, page);
+    policy.at(&cpus[0].pin()).free_unlinked(page);
     let found = found();
     assert_eq!(found.len(), 1);
     assert_eq!((found[0].kind, found[0].page), (MisuseKind::Dirty { offset: 8 * 77 }, at));
@@ -109,13 +110,13 @@ fn a_top_is_not_taken_back_as_another_table_nor_the_other_way_round() {
     let cpus = host.slots();
     let policy = host.quicklists_checked(lists(16), closely(false)).unwrap();
     for (is, given) in [(TOP, PTE), (PTE, TOP)] {
-        let page = alloc(&policy, &cpus[0], is);
-        policy.unused(&cpus[0].pin(), given, page);
+        let page = again(alloc(&policy, &cpus[0], is).into_raw(), given);
+        policy.at(&cpus[0].pin()).free_unlinked(page);
         assert_eq!(found().iter().map(|m| m.kind).collect::<Vec<_>>(), [MisuseKind::WrongClass]);
     }
     // Tables of the classes' own levels mix.
-    let page = alloc(&policy, &cpus[0], Level(2));
-    policy.unused(&cpus[0].pin(), Level(1), page);
+    let page = again(alloc(&policy, &cpus[0], Level(2)).into_raw(), PTE);
+    policy.at(&cpus[0].pin()).free_unlinked(page);
     assert_eq!(found(), []);
 }
 
@@ -127,10 +128,10 @@ fn who_writes_to_a_page_that_rests_is_found_when_it_is_handed_out_or_goes_back()
         let policy = host.quicklists_checked(lists(16), closely(poison)).unwrap();
         let page = alloc(&policy, &cpus[0], PTE);
         let at = page.addr();
-        policy.unused(&cpus[0].pin(), PTE, page);
+        policy.at(&cpus[0].pin()).free_unlinked(page);
         poke(&host, at.0 + 4088, 0x1234_5000);
         if leaves {
-            policy.drain(&cpus[0].pin());
+            policy.at(&cpus[0].pin()).drain();
         } else {
             let other = alloc(&policy, &cpus[0], PTE);
             assert_ne!(other.addr(), at);
@@ -149,14 +150,14 @@ fn poisoned_pages_hold_no_entry_that_a_walker_would_follow_and_are_zero_when_the
     let policy = host.quicklists_checked(lists(16), closely(true)).unwrap();
     let page = alloc(&policy, &cpus[0], PTE);
     let at = page.addr();
-    policy.unused(&cpus[0].pin(), PTE, page);
+    policy.at(&cpus[0].pin()).free_unlinked(page);
     let word = common::peek(&host, at.0);
     assert!(word != 0 && word & 1 == 0, "{word:#x}");
     let page = alloc(&policy, &cpus[0], PTE);
     assert_eq!(page.addr(), at);
     assert_zero(&host, at);
-    policy.unused(&cpus[0].pin(), PTE, page);
-    policy.drain(&cpus[0].pin());
+    policy.at(&cpus[0].pin()).free_unlinked(page);
+    policy.at(&cpus[0].pin()).drain();
     host.audit().unwrap();
     assert_eq!(found(), []);
 }
@@ -175,28 +176,30 @@ fn any_rightful_traffic_is_let_through_with_magazines_of_0_1_and_more_poisoned_o
                     let cpu = &cpus[rng.below(2) as usize];
                     if rng.below(100) < 51 {
                         let level = Level(rng.below(4) as u8);
-                        let Ok(page) = policy.alloc(&cpu.pin(), level, Ask::NORMAL) else { continue };
+                        let Ok(page) = policy.at(&cpu.pin()).alloc(level, AllocFlags::NORMAL) else {
+                            continue;
+                        };
                         if level != TOP {
                             assert_zero(&host, page.addr());
                         }
                         held.push((level, page));
                     } else if !held.is_empty() {
-                        let (level, page) = held.swap_remove(rng.below(held.len() as u64) as usize);
-                        policy.unused(&cpu.pin(), level, page);
+                        let (_, page) = held.swap_remove(rng.below(held.len() as u64) as usize);
+                        policy.at(&cpu.pin()).free_unlinked(page);
                     }
                     if rng.below(50) == 0 {
-                        policy.idle(&cpu.pin());
-                        policy.age(&cpu.pin());
+                        policy.at(&cpu.pin()).idle();
+                        policy.at(&cpu.pin()).end_interval();
                     }
                 }
-                for (level, page) in held {
-                    policy.unused(&cpus[0].pin(), level, page);
+                for (_, page) in held {
+                    policy.at(&cpus[0].pin()).free_unlinked(page);
                 }
                 for cpu in &cpus {
-                    policy.drain(&cpu.pin());
+                    policy.at(&cpu.pin()).drain();
                 }
                 for node in 0..nodes as u8 {
-                    policy.reclaim(&cpus[0].pin(), NodeId(node), u32::MAX);
+                    policy.at(&cpus[0].pin()).reclaim(NodeId(node), u32::MAX);
                 }
                 assert_eq!(found(), [], "magazines of {magazine}, poison {poison}, {nodes} nodes");
                 host.audit().unwrap();
@@ -223,16 +226,16 @@ fn pages_that_a_node_did_not_need_for_an_interval_go_back_a_few_at_a_time() {
     let turn = |n: usize| {
         let pages: Vec<Clean> = (0..n).map(|_| alloc(&policy, &cpus[0], PTE)).collect();
         for page in pages {
-            policy.unused(&pin, PTE, page);
+            policy.at(&pin).free_unlinked(page);
         }
     };
     turn(1000);
-    policy.age(&pin);
+    policy.at(&pin).end_interval();
     let most = policy.node_counts(NodeId(0)).depot_zero;
     // As long as they are all needed now and then, they stay.
     for _ in 0..20 {
         turn(1000);
-        let freed = policy.age(&pin);
+        let freed = policy.at(&pin).end_interval();
         assert!(freed <= 16, "{freed} pages in one call");
         assert!(freed == 0 || policy.node_counts(NodeId(0)).depot_zero + 64 >= most, "the working set stays");
     }
@@ -242,17 +245,17 @@ fn pages_that_a_node_did_not_need_for_an_interval_go_back_a_few_at_a_time() {
     let mut calls = 0;
     while policy.node_counts(NodeId(0)).depot_zero > 250 {
         turn(200);
-        assert!(policy.age(&pin) <= 16);
+        assert!(policy.at(&pin).end_interval() <= 16);
         calls += 1;
         assert!(calls < 1000, "{:?}", policy.node_counts(NodeId(0)));
     }
     let misses = policy.counts().levels[0].misses;
     for _ in 0..50 {
         turn(200);
-        policy.age(&pin);
+        policy.at(&pin).end_interval();
     }
     assert_eq!(policy.counts().levels[0].misses, misses, "the working set stays");
-    policy.drain(&pin);
-    policy.reclaim(&pin, NodeId(0), u32::MAX);
+    policy.at(&pin).drain();
+    policy.at(&pin).reclaim(NodeId(0), u32::MAX);
     host.audit().unwrap();
 }

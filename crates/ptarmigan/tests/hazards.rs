@@ -1,19 +1,19 @@
 //! Hazards of quicklists (docs/hazards.md) that want a test of their own: what is called while nothing may be held, what does
 //! not count, who is charged.
 mod common;
-use common::{Starved, small};
+use common::{At, Starved, small};
 use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::bootmem::BootMemory;
-use ptarmigan::cpu::{CpuId, NodeId, Pinned};
+use ptarmigan::cpu::{CpuId, MachineId, NodeId, Pinned};
 use ptarmigan::format::{Attr, Format, X86_64, X86Pae};
-use ptarmigan::frames::{Ask, Frames, MemoryRun, ZoneClass};
+use ptarmigan::frames::{AllocFlags, Frames, MemoryRun, ZoneClass};
 use ptarmigan::hosted::{Host, HostMachine};
+use ptarmigan::page::{Clean, Construct, Level, NoConstruct};
 use ptarmigan::quicklist::{
-    Charge, Charged, Check, Clean, Construct, Level, ListsConfig, NoConstruct, Owner, Policy, Quicklists,
-    Site, Source, Unchecked,
+    Charge, Charged, Check, Layered, ListsConfig, Owner, Policy, Quicklists, Site, Source, Unchecked,
 };
 use ptarmigan::table::{Free, Machine, Tree, parts};
-use ptarmigan::tlb::{Gather, Invalidation, Mmu, Root, SpaceId, SpaceTlb};
+use ptarmigan::tlb::{Gather, Invalidation, Mmu, Root, SpaceId};
 use ptarmigan::window::{DirectGuard, DirectMap, Window};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -42,13 +42,13 @@ fn look(which: usize) {
     let Some(spare) = SPARE.take() else { return };
     let pin = pin();
     // One that rests, or if none does the spare one, which then rests.
-    let page = lists.at_hand(&pin, PTE).or_else(|| {
-        lists.unused(&pin, PTE, again(&spare));
-        lists.at_hand(&pin, PTE).inspect(|page| assert_eq!(page.addr(), spare.addr()))
+    let page = lists.at(&pin).at_hand(PTE).or_else(|| {
+        lists.at(&pin).free_unlinked(again(&spare));
+        lists.at(&pin).at_hand(PTE).inspect(|page| assert_eq!(page.addr(), spare.addr()))
     });
     let page = page.expect("the lists of this CPU are being held");
     if page.addr() != spare.addr() {
-        lists.unused(&pin, PTE, page);
+        lists.at(&pin).free_unlinked(page);
     }
     SPARE.set(Some(spare));
     LOOKS.with(|looks| looks[which].update(|n| n + 1));
@@ -58,7 +58,7 @@ fn look(which: usize) {
 fn again(spare: &Clean) -> Clean {
     // SAFETY: 1. whoever has the spare page gives it away and gets it back before he goes on. 2. it is not written to. 3. it is
     // never linked.
-    unsafe { Clean::from_raw(spare.addr()) }
+    unsafe { Clean::from_raw(spare.addr(), spare.level()) }
 }
 
 fn looks(which: usize) -> usize {
@@ -89,9 +89,15 @@ impl Construct for Probe {
     }
 }
 
+std::thread_local! {
+    /// The machine of the lists that this test made last.
+    static MACHINE: Cell<Option<MachineId>> = const { Cell::new(None) };
+}
+
 fn pin() -> Pinned<'static> {
+    let machine = MACHINE.get().expect("tests make their lists first");
     // SAFETY: 1. each test is the only CPU of its machine. 2. machines here have one CPU.
-    unsafe { Pinned::assume(CpuId(0), NodeId(0)) }
+    unsafe { Pinned::assume(machine, CpuId(0), NodeId(0)) }
 }
 
 /// Memory that is never given back: tests are short.
@@ -124,7 +130,11 @@ fn lists_checked<W: Window, C: Construct, K: Check>(
     let bytes = Frames::bytes((low + high) as usize, 2);
     // SAFETY: 1. leaked just now: valid for ever, and nobody else has it.
     let mut boot = unsafe { BootMemory::new(leaked(bytes), bytes) };
-    let frames: &'static Frames = Box::leak(Box::new(Frames::new(&mut boot, runs).expect("frames")));
+    let machine = MachineId::new();
+    MACHINE.set(Some(machine));
+    // SAFETY: 1. only low frames are used, which lie in a block of their own. 2. the identity is new.
+    let frames = unsafe { Frames::new(&mut boot, machine, runs) }.expect("frames");
+    let frames: &'static Frames = Box::leak(Box::new(frames));
     // SAFETY: 1. frames 1 to `low`, the only ones that tables are made of, lie in the block. 2. leaked just now.
     let map = unsafe { DirectMap::new(leaked((low as usize + 1) * FRAME_SIZE).as_ptr()) };
     let source = Source::new(frames, window(map), construct, X86_64::LAYOUT);
@@ -137,18 +147,18 @@ fn lists_checked<W: Window, C: Construct, K: Check>(
 fn probed(magazine: usize, keep: u32) -> &'static Probed {
     let config = ListsConfig { magazine, keep: Some(keep), ..ListsConfig::new(1) };
     let lists: &'static Probed = Box::leak(Box::new(lists_over(1024, 0, config, ProbedWindow, Probe)));
-    SPARE.set(Some(lists.alloc(&pin(), PTE, Ask::NORMAL).expect("page")));
-    lists.drain(&pin());
+    SPARE.set(Some(lists.at(&pin()).alloc(PTE, AllocFlags::NORMAL).expect("page")));
+    lists.at(&pin()).drain();
     LISTS.with(|l| l.set(lists).ok().expect("once in each test's thread"));
     lists
 }
 
 fn take(policy: &impl Policy, level: Level, n: usize) -> Vec<Clean> {
-    (0..n).map(|_| policy.alloc(&pin(), level, Ask::NORMAL).expect("page")).collect()
+    (0..n).map(|_| policy.at(&pin()).alloc(level, AllocFlags::NORMAL).expect("page")).collect()
 }
 
-fn put(policy: &impl Policy, level: Level, pages: Vec<Clean>) {
-    pages.into_iter().for_each(|page| policy.unused(&pin(), level, page));
+fn put(policy: &impl Policy, pages: Vec<Clean>) {
+    pages.into_iter().for_each(|page| policy.at(&pin()).free_unlinked(page));
 }
 
 /// Pages that missed are cleared through the window, by ones and by groups, and tops constructed.
@@ -158,8 +168,8 @@ fn misses_hold_nothing(magazine: usize) {
     assert!(looks(0) >= 20, "pages came from the allocator dirty, and were cleared");
     let tops = take(lists, TOP, 3);
     assert_eq!(looks(1), 3, "tops were constructed");
-    put(lists, PTE, pages);
-    put(lists, TOP, tops);
+    put(lists, pages);
+    put(lists, tops);
 }
 
 #[test]
@@ -178,16 +188,19 @@ fn a_request_that_may_not_wait_does_not_look_for_pages_elsewhere() {
     let cpus = host.slots();
     let policy = host.quicklists_with(ListsConfig { magazine: 8, ..ListsConfig::new(1) }).expect("lists");
     let pages: Vec<Clean> =
-        (0..6).map(|_| policy.alloc(&cpus[0].pin(), PTE, Ask::NORMAL).expect("page")).collect();
-    pages.into_iter().for_each(|page| policy.unused(&cpus[0].pin(), PTE, page));
+        (0..6).map(|_| policy.at(&cpus[0].pin()).alloc(PTE, AllocFlags::NORMAL).expect("page")).collect();
+    pages.into_iter().for_each(|page| policy.at(&cpus[0].pin()).free_unlinked(page));
     let starved = Starved::new(&host, 0);
     let cached = policy.counts().cached();
     assert!(cached >= 6);
-    assert!(policy.alloc(&cpus[0].pin(), TOP, Ask::ATOMIC).is_err());
+    assert!(policy.at(&cpus[0].pin()).alloc(TOP, AllocFlags::ATOMIC).is_err());
     assert_eq!(policy.counts().cached(), cached, "nothing was given up for it");
     // Who may wait gets it: from what rests.
-    let top = policy.alloc(&cpus[0].pin(), TOP, Ask { may_fail: false, ..Ask::NORMAL }).expect("a top");
-    policy.unused(&cpus[0].pin(), TOP, top);
+    let top = policy
+        .at(&cpus[0].pin())
+        .alloc(TOP, AllocFlags { may_fail: false, ..AllocFlags::NORMAL })
+        .expect("a top");
+    policy.at(&cpus[0].pin()).free_unlinked(top);
     drop(starved);
 }
 
@@ -197,16 +210,16 @@ fn destructors_run_while_nobody_holds_the_cpus_lists() {
     // Two magazines of tops, room for few in the depot: most go straight back.
     let tops = take(lists, TOP, 30);
     looks(1);
-    put(lists, TOP, tops);
+    put(lists, tops);
     let unmade = looks(1);
     assert!(unmade > 10, "{unmade} tops found no room");
-    lists.age(&pin());
-    assert!(lists.age(&pin()) > 0 && looks(1) > 0, "an interval");
+    lists.at(&pin()).end_interval();
+    assert!(lists.at(&pin()).end_interval() > 0 && looks(1) > 0, "an interval");
     let tops = take(lists, TOP, 8);
-    put(lists, TOP, tops);
+    put(lists, tops);
     looks(1);
-    assert!(lists.reclaim(&pin(), NodeId(0), u32::MAX) > 0 && looks(1) > 0, "the shrinker");
-    lists.drain(&pin());
+    assert!(lists.at(&pin()).reclaim(NodeId(0), u32::MAX) > 0 && looks(1) > 0, "the shrinker");
+    lists.at(&pin()).drain();
     assert_eq!(looks(1), 4, "going offline");
 }
 
@@ -230,16 +243,16 @@ impl Check for Interrupts {
     fn given<W: Window, C: Construct>(&self, _: &Site<'_, '_, W, C>, _: &Clean) -> bool {
         let Some(page) = NEXT.take() else { return true };
         let lists = INTERRUPTED.with(|l| *l.get().expect("set"));
-        assert!(lists.at_hand(&pin(), PTE).is_none(), "what is in use is used");
+        assert!(lists.at(&pin()).at_hand(PTE).is_none(), "what is in use is used");
         // One goes and one comes, past the magazines.
         let depot = lists.in_depots(NodeId(0));
-        lists.unused(&pin(), PTE, page);
+        lists.at(&pin()).free_unlinked(page);
         assert_eq!(lists.in_depots(NodeId(0)), depot + 1, "to the depot");
-        let page = lists.alloc(&pin(), PTE, Ask::ATOMIC).expect("from the depot");
+        let page = lists.at(&pin()).alloc(PTE, AllocFlags::ATOMIC).expect("from the depot");
         assert_eq!(lists.in_depots(NodeId(0)), depot);
-        let fresh = lists.alloc(&pin(), PTE, Ask::ATOMIC).expect("from the depot or the allocator");
+        let fresh = lists.at(&pin()).alloc(PTE, AllocFlags::ATOMIC).expect("from the depot or the allocator");
         assert_ne!(page.addr(), fresh.addr());
-        lists.unused(&pin(), PTE, fresh);
+        lists.at(&pin()).free_unlinked(fresh);
         TAKEN.with_borrow_mut(|taken| taken.push(page));
         true
     }
@@ -259,27 +272,27 @@ fn an_interrupt_that_finds_the_lists_in_use_goes_past_them() {
     let pages = take(lists, PTE, 24);
     // Magazines have room from the first page on.
     let top = take(lists, TOP, 1);
-    put(lists, TOP, top);
+    put(lists, top);
     let tops = take(lists, TOP, 6);
     let mut pages = pages.into_iter();
     // Some rest in the magazines: an interrupt must not get at them.
-    put(lists, PTE, pages.by_ref().take(4).collect());
+    put(lists, pages.by_ref().take(4).collect());
     for top in tops {
         let at = top.addr();
         NEXT.set(pages.next());
-        lists.top_to_hand(&pin(), TOP, top).expect("room");
-        let back = lists.top_at_hand(&pin(), TOP).expect("the one that was put");
+        lists.at(&pin()).top_to_hand(top).expect("room");
+        let back = lists.at(&pin()).top_at_hand(TOP).expect("the one that was put");
         assert_eq!(back.addr(), at, "whatever came in between");
-        lists.unused(&pin(), TOP, back);
+        lists.at(&pin()).free_unlinked(back);
     }
     let mut left = TAKEN.take();
     assert_eq!(left.len(), 6, "as many interrupts as calls");
     left.extend(pages);
     let distinct: HashSet<PhysAddr> = left.iter().map(Clean::addr).collect();
     assert_eq!(distinct.len(), left.len());
-    put(lists, PTE, left);
-    lists.drain(&pin());
-    lists.reclaim(&pin(), NodeId(0), u32::MAX);
+    put(lists, left);
+    lists.at(&pin()).drain();
+    lists.at(&pin()).reclaim(NodeId(0), u32::MAX);
     assert_eq!(lists.source().frames().counts().free, free);
 }
 
@@ -292,8 +305,8 @@ fn high_memory_does_not_count_in_the_budget() {
         let lists = lists_over(1024, high, config, |map| map, NoConstruct);
         let pages = take(&lists, PTE, 600);
         assert!(lists.budget(NodeId(0)) <= 1024 / config.share, "of what is free for tables");
-        put(&lists, PTE, pages);
-        (0..100).for_each(|_| lists.idle(&pin()));
+        put(&lists, pages);
+        (0..100).for_each(|_| lists.at(&pin()).idle());
         let counts = lists.counts();
         assert!(counts.cached() <= 1024 / config.share as usize, "{} pages rest", counts.cached());
         counts.cached()
@@ -363,15 +376,19 @@ impl Charge for Accounts {
     }
 }
 
-fn charged<F: Format>(host: &Host<F>, magazine: usize) -> Charged<'_, impl Policy, &'static Accounts> {
+fn charged<F: Format>(
+    host: &Host<F>,
+    magazine: usize,
+) -> Layered<Charged<'_, &'static Accounts>, impl Policy> {
     let lists = host
         .quicklists_with(ListsConfig { magazine, ..ListsConfig::new(host.config().cpus) })
         .expect("lists");
-    let bytes = Charged::<Quicklists<'_, DirectMap, NoConstruct>, &'static Accounts>::bytes(host.frames());
+    let bytes = Charged::<&'static Accounts>::bytes(host.frames());
     let mut boot = host.boot(bytes).expect("memory");
     let hook: &'static Accounts = Box::leak(Box::default());
     hook.work_for(1);
-    Charged::new(&mut boot, host.frames(), F::LAYOUT, lists, hook).expect("it fits")
+    let layer = Charged::new(&mut boot, host.frames(), F::LAYOUT, hook).expect("it fits");
+    Layered::new(layer, lists)
 }
 
 #[test]
@@ -381,14 +398,15 @@ fn a_page_that_rests_is_charged_to_nobody_and_one_in_use_always() {
     let policy = charged(&host, 8);
     for _ in 0..2 {
         let fresh = policy.counts().cached() == 0;
-        let pages: Vec<Clean> =
-            (0..12).map(|_| policy.alloc(&cpus[0].pin(), PTE, Ask::NORMAL).expect("page")).collect();
+        let pages: Vec<Clean> = (0..12)
+            .map(|_| policy.at(&cpus[0].pin()).alloc(PTE, AllocFlags::NORMAL).expect("page"))
+            .collect();
         let misses = policy.counts().levels[0].misses;
-        assert_eq!(policy.hook().all(), 12 * FRAME_SIZE, "new ones and cached ones alike");
-        let seen = policy.hook().charges.lock().unwrap().split_off(0);
+        assert_eq!(policy.layer().hook().all(), 12 * FRAME_SIZE, "new ones and cached ones alike");
+        let seen = policy.layer().hook().charges.lock().unwrap().split_off(0);
         assert_eq!(seen, [(PTE, FRAME_SIZE); 12]);
-        pages.into_iter().for_each(|page| policy.unused(&cpus[0].pin(), PTE, page));
-        assert_eq!(policy.hook().all(), 0, "what rests is charged to nobody");
+        pages.into_iter().for_each(|page| policy.at(&cpus[0].pin()).free_unlinked(page));
+        assert_eq!(policy.layer().hook().all(), 0, "what rests is charged to nobody");
         assert!(policy.counts().cached() >= 12 && (fresh || misses == 12), "the second time none is new");
     }
 }
@@ -398,14 +416,17 @@ fn a_page_is_uncharged_from_whoever_was_charged_wherever_it_comes_back() {
     let host = Host::<X86_64>::new(small(2, 2, 16)).expect("host");
     let cpus = host.slots();
     let policy = charged(&host, 8);
-    let one = policy.alloc(&cpus[0].pin(), PTE, Ask::NORMAL).expect("page");
-    policy.hook().work_for(2);
-    let two = policy.alloc(&cpus[0].pin(), TOP, Ask::NORMAL).expect("page");
-    assert_eq!((policy.owner(one.addr()), policy.owner(two.addr())), (Some(owner(1)), Some(owner(2))));
-    policy.unused(&cpus[1].pin(), PTE, one);
-    assert_eq!((policy.hook().of(1), policy.hook().of(2)), (0, FRAME_SIZE));
-    policy.unused(&cpus[1].pin(), TOP, two);
-    assert_eq!(policy.hook().all(), 0);
+    let one = policy.at(&cpus[0].pin()).alloc(PTE, AllocFlags::NORMAL).expect("page");
+    policy.layer().hook().work_for(2);
+    let two = policy.at(&cpus[0].pin()).alloc(TOP, AllocFlags::NORMAL).expect("page");
+    assert_eq!(
+        (policy.layer().owner(one.addr()), policy.layer().owner(two.addr())),
+        (Some(owner(1)), Some(owner(2)))
+    );
+    policy.at(&cpus[1].pin()).free_unlinked(one);
+    assert_eq!((policy.layer().hook().of(1), policy.layer().hook().of(2)), (0, FRAME_SIZE));
+    policy.at(&cpus[1].pin()).free_unlinked(two);
+    assert_eq!(policy.layer().hook().all(), 0);
 }
 
 #[test]
@@ -413,14 +434,14 @@ fn tables_are_charged_from_their_making_to_the_flush() {
     let host = Host::<X86_64>::new(small(1, 1, 16)).expect("host");
     let cpus = host.slots();
     let policy = charged(&host, 8);
-    let accounts = *policy.hook();
+    let accounts = *policy.layer().hook();
     let m = HostMachine::new(&host, policy, Auditor(accounts)).expect("machine");
-    let tlb = SpaceTlb::new(SpaceId(1));
+    let tlb = m.tlb().new_space();
     let pin = cpus[0].pin();
-    let mut tree = Tree::<X86_64>::new(&m, &pin, Ask::NORMAL).expect("top");
+    let mut tree = Tree::<X86_64>::new(&m, &pin, AllocFlags::NORMAL).expect("top");
     let attr = Attr::READ | Attr::SPECIAL;
     for at in 0..20u64 {
-        tree.map(&m, &pin, VirtAddr(at << 21), host.zero_frame(), attr, Ask::NORMAL).expect("mapped");
+        tree.map(&m, &pin, VirtAddr(at << 21), host.zero_frame(), attr, AllocFlags::NORMAL).expect("mapped");
     }
     assert_eq!(accounts.all(), (20 + 3) * FRAME_SIZE);
     m.tlb().activate(&pin, &tlb, tree.root());
@@ -443,20 +464,21 @@ fn a_charge_that_is_refused_and_a_page_that_is_not_had_change_nothing() {
     let host = Host::<X86_64>::new(small(1, 1, 4)).expect("host");
     let cpus = host.slots();
     let policy = charged(&host, 8);
-    let before = || (host.frames().counts(), policy.counts(), policy.hook().all());
-    *policy.hook().limit.lock().unwrap() = Some(2 * FRAME_SIZE);
+    let before = || (host.frames().counts(), policy.counts(), policy.layer().hook().all());
+    *policy.layer().hook().limit.lock().unwrap() = Some(2 * FRAME_SIZE);
     let pages: Vec<Clean> =
-        (0..2).map(|_| policy.alloc(&cpus[0].pin(), PTE, Ask::NORMAL).expect("page")).collect();
+        (0..2).map(|_| policy.at(&cpus[0].pin()).alloc(PTE, AllocFlags::NORMAL).expect("page")).collect();
     let state = before();
-    let refused = policy.alloc(&cpus[0].pin(), PTE, Ask::NORMAL).expect_err("more than he may have");
+    let refused =
+        policy.at(&cpus[0].pin()).alloc(PTE, AllocFlags::NORMAL).expect_err("more than he may have");
     assert!(refused.free() > 0, "for lack of charge, not of frames");
     assert_eq!(before(), state);
-    pages.into_iter().for_each(|page| policy.unused(&cpus[0].pin(), PTE, page));
-    *policy.hook().limit.lock().unwrap() = None;
-    policy.drain(&cpus[0].pin());
+    pages.into_iter().for_each(|page| policy.at(&cpus[0].pin()).free_unlinked(page));
+    *policy.layer().hook().limit.lock().unwrap() = None;
+    policy.at(&cpus[0].pin()).drain();
     let starved = Starved::new(&host, 0);
     let state = before();
-    assert!(policy.alloc(&cpus[0].pin(), PTE, Ask::NORMAL).is_err());
+    assert!(policy.at(&cpus[0].pin()).alloc(PTE, AllocFlags::NORMAL).is_err());
     assert_eq!(before(), state, "no frame, no charge");
     drop(starved);
 }
@@ -467,11 +489,11 @@ fn tables_smaller_than_a_frame_are_not_charged() {
     let cpus = host.slots();
     let policy = charged(&host, 8);
     let top = X86Pae::LAYOUT.top();
-    let page = policy.alloc(&cpus[0].pin(), top, Ask::NORMAL).expect("top");
-    let leaf = policy.alloc(&cpus[0].pin(), PTE, Ask::NORMAL).expect("page");
-    assert_eq!(policy.hook().all(), FRAME_SIZE);
-    policy.unused(&cpus[0].pin(), top, page);
-    assert_eq!(policy.hook().all(), FRAME_SIZE);
-    policy.unused(&cpus[0].pin(), PTE, leaf);
-    assert_eq!(policy.hook().all(), 0);
+    let page = policy.at(&cpus[0].pin()).alloc(top, AllocFlags::NORMAL).expect("top");
+    let leaf = policy.at(&cpus[0].pin()).alloc(PTE, AllocFlags::NORMAL).expect("page");
+    assert_eq!(policy.layer().hook().all(), FRAME_SIZE);
+    policy.at(&cpus[0].pin()).free_unlinked(page);
+    assert_eq!(policy.layer().hook().all(), FRAME_SIZE);
+    policy.at(&cpus[0].pin()).free_unlinked(leaf);
+    assert_eq!(policy.layer().hook().all(), 0);
 }

@@ -1,11 +1,12 @@
 //! Memory in tables and lists as `/proc/meminfo` shows it: the format, and whether the figures are right.
 mod common;
-use common::small;
+use common::{At, small};
 use ptarmigan::cpu::NodeId;
 use ptarmigan::format::{Format, X86_64, X86Pae};
-use ptarmigan::frames::Ask;
+use ptarmigan::frames::AllocFlags;
 use ptarmigan::hosted::{CpuSlot, Host};
-use ptarmigan::quicklist::{Clean, Level, ListsConfig, Policy};
+use ptarmigan::page::{Clean, Level};
+use ptarmigan::quicklist::{ListsConfig, Policy};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -69,11 +70,11 @@ fn nodes(lines: &Lines, name: &str) -> u64 {
 }
 
 fn alloc(policy: &impl Policy, cpu: &CpuSlot, level: Level, n: usize) -> Vec<Clean> {
-    (0..n).map(|_| policy.alloc(&cpu.pin(), level, Ask::NORMAL).expect("there is memory")).collect()
+    (0..n).map(|_| policy.at(&cpu.pin()).alloc(level, AllocFlags::NORMAL).expect("there is memory")).collect()
 }
 
-fn give(policy: &impl Policy, cpu: &CpuSlot, level: Level, pages: impl IntoIterator<Item = Clean>) {
-    pages.into_iter().for_each(|page| policy.unused(&cpu.pin(), level, page));
+fn give(policy: &impl Policy, cpu: &CpuSlot, pages: impl IntoIterator<Item = Clean>) {
+    pages.into_iter().for_each(|page| policy.at(&cpu.pin()).free_unlinked(page));
 }
 
 fn lists(magazine: usize) -> ListsConfig {
@@ -126,8 +127,8 @@ fn kilobytes_are_those_of_pages_taken_and_given_back() {
     let taken = parse(&policy.meminfo().to_string());
     assert_eq!(whole(&taken, "PageTables"), 51 * 4);
     assert_eq!(whole(&taken, "Quicklists"), 0, "as many as came in groups of four");
-    give(&policy, &cpus[0], PTE, ptes.drain(..30));
-    give(&policy, &cpus[1], top, tops.drain(..2));
+    give(&policy, &cpus[0], ptes.drain(..30));
+    give(&policy, &cpus[1], tops.drain(..2));
     let given = parse(&policy.meminfo().to_string());
     let node = policy.node_counts(NodeId(0));
     assert!(node.depot_zero > 0, "30 are more than a CPU keeps");
@@ -139,11 +140,11 @@ fn kilobytes_are_those_of_pages_taken_and_given_back() {
     for (name, less) in [("MemFree", 51 * 4), ("LowFree", 51 * 4), ("MemTotal", 0), ("LowTotal", 0)] {
         assert_eq!(whole(&before, name) - whole(&given, name), less, "{name}");
     }
-    give(&policy, &cpus[0], PTE, ptes);
-    give(&policy, &cpus[0], PMD, pmds);
-    give(&policy, &cpus[0], top, tops);
-    cpus.iter().for_each(|cpu| policy.drain(&cpu.pin()));
-    policy.reclaim(&cpus[0].pin(), NodeId(0), u32::MAX);
+    give(&policy, &cpus[0], ptes);
+    give(&policy, &cpus[0], pmds);
+    give(&policy, &cpus[0], tops);
+    cpus.iter().for_each(|cpu| policy.at(&cpu.pin()).drain());
+    policy.at(&cpus[0].pin()).reclaim(NodeId(0), u32::MAX);
     let after = parse(&policy.meminfo().to_string());
     assert_eq!(whole(&after, "MemZero"), 51 * 4, "they went back as known to be zero");
     assert_eq!((whole(&after, "TableMemory"), whole(&after, "QuicklistsCpu")), (0, 0));
@@ -161,10 +162,10 @@ fn nodes_add_up_to_the_whole() {
     let tops: Vec<Vec<Clean>> = cpus.iter().map(|cpu| alloc(&policy, cpu, top, 5)).collect();
     // Some at home, some to another node, from where they go home.
     for (cpu, pages) in cpus.iter().zip(&mut out) {
-        give(&policy, cpu, PTE, pages.drain(..20));
+        give(&policy, cpu, pages.drain(..20));
     }
     for (cpu, pages) in cpus.iter().rev().zip(tops) {
-        give(&policy, cpu, top, pages);
+        give(&policy, cpu, pages);
     }
     let lines = parse(&policy.meminfo().to_string());
     assert!((0..2).all(|node| policy.node_counts(NodeId(node)).came_home_tops > 0));
@@ -176,11 +177,11 @@ fn nodes_add_up_to_the_whole() {
     assert_eq!(whole(&lines, "PageTables"), 4 * 17 * 4);
     assert!(whole(&lines, "QuicklistsCpu") > 0 && nodes(&lines, "Quicklists") > 0);
     for (cpu, pages) in cpus.iter().zip(out) {
-        give(&policy, cpu, PTE, pages);
-        policy.drain(&cpu.pin());
+        give(&policy, cpu, pages);
+        policy.at(&cpu.pin()).drain();
     }
     for node in [NodeId(0), NodeId(1)] {
-        policy.reclaim(&cpus[0].pin(), node, u32::MAX);
+        policy.at(&cpus[0].pin()).reclaim(node, u32::MAX);
     }
     host.audit().expect("every frame is back");
 }
@@ -194,17 +195,17 @@ fn tops_that_are_no_frames_count_by_their_size() {
     assert_eq!(X86Pae::LAYOUT.table_bytes(top), 32);
     let ptes = alloc(&policy, &cpus[0], PTE, 4);
     let mut tops = alloc(&policy, &cpus[0], top, 7);
-    give(&policy, &cpus[0], top, tops.drain(..3));
+    give(&policy, &cpus[0], tops.drain(..3));
     let memory = policy.memory();
     assert_eq!((memory.page_tables, memory.quicklists), (4 * 4096 + 4 * 32, 3 * 32));
     assert_eq!((memory.tables, memory.at_hand), (4 * 4096 + 7 * 32, 3 * 32));
     assert_eq!(policy.node_memory(NodeId(0)).tables, memory.tables);
     let lines = parse(&policy.meminfo().to_string());
     assert_eq!((whole(&lines, "PageTables"), whole(&lines, "Quicklists")), (17, 1), "rounded up");
-    give(&policy, &cpus[0], PTE, ptes);
-    give(&policy, &cpus[0], top, tops);
-    policy.drain(&cpus[0].pin());
-    policy.reclaim(&cpus[0].pin(), NodeId(0), u32::MAX);
+    give(&policy, &cpus[0], ptes);
+    give(&policy, &cpus[0], tops);
+    policy.at(&cpus[0].pin()).drain();
+    policy.at(&cpus[0].pin()).reclaim(NodeId(0), u32::MAX);
     host.audit().expect("every frame is back");
 }
 

@@ -1,16 +1,17 @@
 //! Policies: what they hand out, keep and count, and those of history against a model of their own. The invariants have tests of
 //! their own, `invariants`.
 mod common;
-use common::{Rng, any_frame, assert_constructed, assert_zero, peek, small};
+use common::{At, Rng, any_frame, assert_constructed, assert_zero, peek, small};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr};
 use ptarmigan::bootmem::BootMemory;
-use ptarmigan::cpu::{CpuId, NodeId, Pinned};
+use ptarmigan::cpu::{CpuId, MachineId, NodeId, Pinned};
 use ptarmigan::format::{Format, X86_64, X86Pae};
-use ptarmigan::frames::{Ask, Frames, MemoryRun, ZoneClass};
+use ptarmigan::frames::{AllocFlags, Frames, MemoryRun, ZoneClass};
 use ptarmigan::hosted::{CpuSlot, Host};
-use ptarmigan::quicklist::{Clean, Historic, Level, ListsConfig, NoConstruct, Policy, Rules, Source};
+use ptarmigan::page::{Clean, Level, NoConstruct};
+use ptarmigan::quicklist::{Historic, ListsConfig, Policy, Rules, Source};
 use ptarmigan::window::DirectMap;
 use std::collections::HashSet;
 use std::ptr::NonNull;
@@ -19,8 +20,8 @@ const TOP: Level = Level(3);
 const PTE: Level = Level::PTE;
 
 /// Gives pages back the way a gather does, nothing having walked them.
-fn give_back<P: Policy>(policy: &P, cpu: &CpuSlot, level: Level, page: Clean) {
-    policy.unused(&cpu.pin(), level, page);
+fn give_back<P: Policy>(policy: &P, cpu: &CpuSlot, page: Clean) {
+    policy.at(&cpu.pin()).free_unlinked(page);
 }
 
 fn lists(cpus: usize, magazine: usize, share: u32) -> ListsConfig {
@@ -51,7 +52,7 @@ fn churn<P: Policy>(host: &Host<X86_64>, policy: &P, share: u32, seed: u64, step
         // Waves: growth, then decline.
         let grows = if live.len() < 300 { 6 } else { 4 };
         if rng.below(10) < grows {
-            if let Ok(page) = policy.alloc(&cpu.pin(), level, Ask::NORMAL) {
+            if let Ok(page) = policy.at(&cpu.pin()).alloc(level, AllocFlags::NORMAL) {
                 let at = page.into_raw();
                 assert!(out.insert(at), "{at} handed out twice");
                 if level == TOP {
@@ -65,10 +66,10 @@ fn churn<P: Policy>(host: &Host<X86_64>, policy: &P, share: u32, seed: u64, step
             let (level, at) = live.swap_remove(rng.below(live.len() as u64) as usize);
             out.remove(&at);
             // SAFETY: 1. handed out above and forgotten here. 2. not written to. 3. never linked.
-            give_back(policy, cpu, level, unsafe { Clean::from_raw(at) });
+            give_back(policy, cpu, unsafe { Clean::from_raw(at, level) });
         }
         if rng.below(50) == 0 {
-            policy.idle(&cpu.pin());
+            policy.at(&cpu.pin()).idle();
         }
         let counts = policy.counts();
         assert_eq!(counts.live(), live.len(), "pages out");
@@ -89,14 +90,14 @@ fn churn<P: Policy>(host: &Host<X86_64>, policy: &P, share: u32, seed: u64, step
     }
     for (level, at) in live {
         // SAFETY: as above.
-        give_back(policy, &cpus[0], level, unsafe { Clean::from_raw(at) });
+        give_back(policy, &cpus[0], unsafe { Clean::from_raw(at, level) });
     }
     assert_eq!(policy.counts().live(), 0);
     for cpu in &cpus {
-        policy.drain(&cpu.pin());
+        policy.at(&cpu.pin()).drain();
     }
     for node in 0..nodes {
-        policy.reclaim(&cpus[0].pin(), NodeId(node), u32::MAX);
+        policy.at(&cpus[0].pin()).reclaim(NodeId(node), u32::MAX);
     }
     assert_eq!(policy.counts().cached(), 0, "I8: nothing is left after a drain");
     host.audit().unwrap();
@@ -135,11 +136,11 @@ fn imbalance(cpus: usize, nodes: usize, magazine: usize) {
     let budgets: Vec<usize> = (0..nodes as u8).map(|n| budget(&host, n, SHARE)).collect();
     for round in 0..300 {
         let pages: Vec<Clean> =
-            (0..100).map(|_| policy.alloc(&slots[0].pin(), PTE, Ask::NORMAL).unwrap()).collect();
+            (0..100).map(|_| policy.at(&slots[0].pin()).alloc(PTE, AllocFlags::NORMAL).unwrap()).collect();
         let exit = &slots[if cpus > 1 { 1 + round % (cpus - 1) } else { 0 }];
         let mut out = pages.len();
         for page in pages {
-            give_back(&policy, exit, PTE, page);
+            give_back(&policy, exit, page);
             out -= 1;
             let all: usize = (0..nodes as u8).map(|n| taken(&host, n)).sum();
             assert!(all - out <= budgets.iter().sum(), "{cpus} CPUs cache {} pages", all - out);
@@ -152,10 +153,11 @@ fn imbalance(cpus: usize, nodes: usize, magazine: usize) {
     if policy.magazine() > 0 {
         let before = policy.counts();
         for round in 0..50 {
-            let pages: Vec<Clean> =
-                (0..100).map(|_| policy.alloc(&slots[0].pin(), PTE, Ask::NORMAL).unwrap()).collect();
+            let pages: Vec<Clean> = (0..100)
+                .map(|_| policy.at(&slots[0].pin()).alloc(PTE, AllocFlags::NORMAL).unwrap())
+                .collect();
             for page in pages {
-                give_back(&policy, &slots[if cpus > 1 { 1 + round % (cpus - 1) } else { 0 }], PTE, page);
+                give_back(&policy, &slots[if cpus > 1 { 1 + round % (cpus - 1) } else { 0 }], page);
             }
         }
         let after = policy.counts();
@@ -164,10 +166,10 @@ fn imbalance(cpus: usize, nodes: usize, magazine: usize) {
         assert!(!room || misses < 500, "{misses} of 5000 pages came from the allocator with {cpus} CPUs");
     }
     for slot in &slots {
-        policy.drain(&slot.pin());
+        policy.at(&slot.pin()).drain();
     }
     for node in 0..nodes as u8 {
-        policy.reclaim(&slots[0].pin(), NodeId(node), u32::MAX);
+        policy.at(&slots[0].pin()).reclaim(NodeId(node), u32::MAX);
     }
     host.audit().unwrap();
 }
@@ -187,8 +189,8 @@ fn a_magazine_of_none_is_the_plain_policy() {
     let policy = host.quicklists_with(lists(1, 0, 16)).unwrap();
     let cpus = host.slots();
     for _ in 0..100 {
-        let page = policy.alloc(&cpus[0].pin(), PTE, Ask::NORMAL).unwrap();
-        give_back(&policy, &cpus[0], PTE, page);
+        let page = policy.at(&cpus[0].pin()).alloc(PTE, AllocFlags::NORMAL).unwrap();
+        give_back(&policy, &cpus[0], page);
         assert_eq!(policy.counts().cached(), 0);
     }
     assert_eq!(policy.counts().levels[0].misses, 100);
@@ -201,14 +203,14 @@ fn a_page_that_was_just_freed_is_handed_out_again_without_a_miss() {
         let host = Host::<X86_64>::new(small(1, 1, 64)).unwrap();
         let policy = host.quicklists_with(lists(1, magazine, 16)).unwrap();
         let cpus = host.slots();
-        let first = policy.alloc(&cpus[0].pin(), PTE, Ask::NORMAL).unwrap();
+        let first = policy.at(&cpus[0].pin()).alloc(PTE, AllocFlags::NORMAL).unwrap();
         let at = first.addr();
-        give_back(&policy, &cpus[0], PTE, first);
+        give_back(&policy, &cpus[0], first);
         let misses = policy.counts().levels[0].misses;
         for _ in 0..100 {
-            let page = policy.alloc(&cpus[0].pin(), PTE, Ask::NORMAL).unwrap();
+            let page = policy.at(&cpus[0].pin()).alloc(PTE, AllocFlags::NORMAL).unwrap();
             assert_eq!(page.addr(), at, "the last one in is the first one out");
-            give_back(&policy, &cpus[0], PTE, page);
+            give_back(&policy, &cpus[0], page);
         }
         let counts = policy.counts().levels[0];
         assert_eq!((counts.misses, counts.refills), (misses, 0));
@@ -224,7 +226,7 @@ fn cpus_that_fetch_tables_in_turn_get_none_whose_records_share_a_cache_line() {
     let mut held = Vec::new();
     for _ in 0..50 {
         for cpu in &cpus {
-            held.push((cpu, policy.alloc(&cpu.pin(), Level::PTE, Ask::NORMAL).unwrap()));
+            held.push((cpu, policy.at(&cpu.pin()).alloc(Level::PTE, AllocFlags::NORMAL).unwrap()));
         }
     }
     let line = |page: &Clean| page.addr().pfn().0 / 4;
@@ -233,11 +235,11 @@ fn cpus_that_fetch_tables_in_turn_get_none_whose_records_share_a_cache_line() {
         assert!(others.into_iter().all(|(_, other)| line(other) != line(page)), "{}", page.addr());
     }
     for (cpu, page) in held {
-        give_back(&policy, cpu, Level::PTE, page);
+        give_back(&policy, cpu, page);
     }
-    policy.drain(&cpus[0].pin());
-    policy.drain(&cpus[1].pin());
-    policy.reclaim(&cpus[0].pin(), NodeId(0), u32::MAX);
+    policy.at(&cpus[0].pin()).drain();
+    policy.at(&cpus[1].pin()).drain();
+    policy.at(&cpus[0].pin()).reclaim(NodeId(0), u32::MAX);
     assert_eq!(policy.counts().cached(), 0);
     host.audit().unwrap();
 }
@@ -253,11 +255,12 @@ fn pages_freed_on_a_foreign_node_go_home() {
         let rng = Rng::new(nodes as u64);
         for _ in 0..200 {
             let from = rng.below(nodes as u64) as usize;
-            let pages: Vec<Clean> =
-                (0..40).map(|_| policy.alloc(&slots[from].pin(), PTE, Ask::NORMAL).unwrap()).collect();
+            let pages: Vec<Clean> = (0..40)
+                .map(|_| policy.at(&slots[from].pin()).alloc(PTE, AllocFlags::NORMAL).unwrap())
+                .collect();
             let to = rng.below(nodes as u64) as usize;
             for page in pages {
-                give_back(&policy, &slots[to], PTE, page);
+                give_back(&policy, &slots[to], page);
             }
         }
         // What rests on a CPU comes out at that CPU first, and must be of its node, as must the refills.
@@ -266,13 +269,13 @@ fn pages_freed_on_a_foreign_node_go_home() {
             let misses = policy.counts().levels[0].misses;
             let mut held = Vec::new();
             while policy.counts().levels[0].misses == misses {
-                held.push(policy.alloc(&slot.pin(), PTE, Ask::NORMAL).unwrap());
+                held.push(policy.at(&slot.pin()).alloc(PTE, AllocFlags::NORMAL).unwrap());
                 let at = held[held.len() - 1].addr();
                 assert_eq!(host.frames().node_of(at.pfn()), node, "a frame rested on a foreign node");
             }
             assert!(held.len() > 1, "something rested");
             for page in held {
-                give_back(&policy, slot, PTE, page);
+                give_back(&policy, slot, page);
             }
         }
     }
@@ -285,21 +288,21 @@ fn pages_that_come_home_one_by_one_are_all_still_there() {
         let policy = host.quicklists_with(lists(2, magazine, 4)).unwrap();
         let slots = host.slots();
         let pages: Vec<Clean> =
-            (0..200).map(|_| policy.alloc(&slots[0].pin(), PTE, Ask::NORMAL).unwrap()).collect();
+            (0..200).map(|_| policy.at(&slots[0].pin()).alloc(PTE, AllocFlags::NORMAL).unwrap()).collect();
         for page in pages {
-            give_back(&policy, &slots[1], PTE, page);
+            give_back(&policy, &slots[1], page);
         }
         // The home CPU fetches what came, and frees more than it can keep.
         let pages: Vec<Clean> =
-            (0..300).map(|_| policy.alloc(&slots[0].pin(), PTE, Ask::NORMAL).unwrap()).collect();
+            (0..300).map(|_| policy.at(&slots[0].pin()).alloc(PTE, AllocFlags::NORMAL).unwrap()).collect();
         for page in pages {
-            give_back(&policy, &slots[0], PTE, page);
+            give_back(&policy, &slots[0], page);
         }
         for slot in &slots {
-            policy.drain(&slot.pin());
+            policy.at(&slot.pin()).drain();
         }
         for node in 0..2 {
-            policy.reclaim(&slots[0].pin(), NodeId(node), u32::MAX);
+            policy.at(&slots[0].pin()).reclaim(NodeId(node), u32::MAX);
         }
         assert_eq!(policy.counts().cached(), 0, "magazines of {magazine}");
         host.audit().unwrap();
@@ -318,7 +321,7 @@ fn constructed_tops_follow_the_kernel_map_live_and_cached() {
             match rng.below(4) {
                 0 if !live.is_empty() => {
                     let page: Clean = live.swap_remove(rng.below(live.len() as u64) as usize);
-                    give_back(&policy, cpu, TOP, page);
+                    give_back(&policy, cpu, page);
                 }
                 1 => {
                     let index = 256 + rng.below(256) as usize;
@@ -326,7 +329,7 @@ fn constructed_tops_follow_the_kernel_map_live_and_cached() {
                     host.kernel().set(host.frames(), index, raw);
                 }
                 _ => {
-                    let page = policy.alloc(&cpu.pin(), TOP, Ask::NORMAL).unwrap();
+                    let page = policy.at(&cpu.pin()).alloc(TOP, AllocFlags::NORMAL).unwrap();
                     assert_constructed(host, page.addr());
                     live.push(page);
                 }
@@ -336,12 +339,12 @@ fn constructed_tops_follow_the_kernel_map_live_and_cached() {
             }
         }
         for page in live {
-            give_back(&policy, &cpus[0], TOP, page);
+            give_back(&policy, &cpus[0], page);
         }
         for cpu in cpus {
-            policy.drain(&cpu.pin());
+            policy.at(&cpu.pin()).drain();
         }
-        policy.reclaim(&cpus[0].pin(), NodeId(0), u32::MAX);
+        policy.at(&cpus[0].pin()).reclaim(NodeId(0), u32::MAX);
         // No top is left: a change reaches nobody.
         assert_eq!(host.kernel().set(host.frames(), 300, 0), 0);
         host.audit().unwrap();
@@ -362,16 +365,16 @@ fn small_tops_come_from_slabs_and_carry_the_kernels_entry() {
     let top = X86Pae::LAYOUT.top();
     let mut live = Vec::new();
     for _ in 0..300 {
-        let page = policy.alloc(&cpus[0].pin(), top, Ask::NORMAL).unwrap();
+        let page = policy.at(&cpus[0].pin()).alloc(top, AllocFlags::NORMAL).unwrap();
         assert_constructed(&host, page.addr());
         live.push(page);
     }
     assert_eq!(live.iter().map(Clean::addr).collect::<HashSet<_>>().len(), 300);
     for page in live {
-        give_back(&policy, &cpus[0], top, page);
+        give_back(&policy, &cpus[0], page);
     }
-    policy.drain(&cpus[0].pin());
-    policy.reclaim(&cpus[0].pin(), NodeId(0), u32::MAX);
+    policy.at(&cpus[0].pin()).drain();
+    policy.at(&cpus[0].pin()).reclaim(NodeId(0), u32::MAX);
     host.audit().unwrap();
 }
 
@@ -381,22 +384,22 @@ fn a_policy_without_memory_says_so_and_changes_nothing() {
     let cpus = host.slots();
     fn fails<P: Policy>(host: &Host<X86_64>, cpus: &[CpuSlot], policy: P) {
         let mut live = Vec::new();
-        while let Ok(page) = policy.alloc(&cpus[0].pin(), PTE, Ask::NORMAL) {
+        while let Ok(page) = policy.at(&cpus[0].pin()).alloc(PTE, AllocFlags::NORMAL) {
             live.push(page);
         }
         let before = (host.frames().counts(), policy.counts());
-        assert!(policy.alloc(&cpus[0].pin(), TOP, Ask::ATOMIC).is_err());
-        assert!(policy.alloc(&cpus[0].pin(), PTE, Ask::ATOMIC).is_err());
+        assert!(policy.at(&cpus[0].pin()).alloc(TOP, AllocFlags::ATOMIC).is_err());
+        assert!(policy.at(&cpus[0].pin()).alloc(PTE, AllocFlags::ATOMIC).is_err());
         assert_eq!((host.frames().counts(), policy.counts()), before);
         // Nothing is left on lists while a request that may wait fails.
         assert_eq!(policy.counts().cached(), 0);
         for page in live {
-            give_back(&policy, &cpus[1], PTE, page);
+            give_back(&policy, &cpus[1], page);
         }
         for cpu in cpus {
-            policy.drain(&cpu.pin());
+            policy.at(&cpu.pin()).drain();
         }
-        policy.reclaim(&cpus[0].pin(), NodeId(0), u32::MAX);
+        policy.at(&cpus[0].pin()).reclaim(NodeId(0), u32::MAX);
         host.audit().unwrap();
     }
     fails(&host, &cpus, host.quicklists_with(lists(2, 16, 4)).unwrap());
@@ -411,9 +414,9 @@ fn what_cpus_cache_is_given_up_when_memory_is_short() {
     let policy = host.quicklists_with(lists(1, 32, 4)).unwrap();
     let cpus = host.slots();
     let pages: Vec<Clean> =
-        (0..600).map(|_| policy.alloc(&cpus[0].pin(), PTE, Ask::NORMAL).unwrap()).collect();
+        (0..600).map(|_| policy.at(&cpus[0].pin()).alloc(PTE, AllocFlags::NORMAL).unwrap()).collect();
     for page in pages {
-        give_back(&policy, &cpus[0], PTE, page);
+        give_back(&policy, &cpus[0], page);
     }
     let cached = policy.counts().cached();
     assert!(cached >= 500, "{cached} pages rest");
@@ -424,16 +427,16 @@ fn what_cpus_cache_is_given_up_when_memory_is_short() {
     // Under pressure every gather trims a bounded number (I6).
     while host.frames().pressed(NodeId(0)) && policy.counts().cached() > 128 {
         let before = policy.counts().cached();
-        policy.gather_end(&cpus[0].pin());
+        policy.at(&cpus[0].pin()).gather_end();
         let freed = before - policy.counts().cached();
         assert!((1..=16).contains(&freed), "{freed} pages in one call");
     }
-    assert_eq!(policy.reclaim(&cpus[0].pin(), NodeId(0), 5), 5.min(policy.counts().cached() as u32));
+    assert_eq!(policy.at(&cpus[0].pin()).reclaim(NodeId(0), 5), 5.min(policy.counts().cached() as u32));
     // And a request that may wait gets at what is left.
     while let Ok(f) = host.frames().take(any_frame(0)) {
         frames.push(f.dirty());
     }
-    let _top = policy.alloc(&cpus[0].pin(), TOP, Ask::NORMAL).unwrap();
+    let _top = policy.at(&cpus[0].pin()).alloc(TOP, AllocFlags::NORMAL).unwrap();
     for f in frames {
         host.frames().give(f);
     }
@@ -523,7 +526,7 @@ proptest! {
                         let home = |at: &&u64| host.frames().node_of(PhysAddr(**at).pfn()) == pin.node();
                         free += given.iter().filter(home).count() as u32;
                     }
-                    if rng.below(2) == 0 { policy.idle(&pin) } else { policy.gather_end(&pin) }
+                    if rng.below(2) == 0 { policy.at(&pin).idle() } else { policy.at(&pin).gather_end() }
                     prop_assert_eq!(host.frames().node_free(pin.node()), free);
                 }
                 1..=10 if grow || live.is_empty() => {
@@ -531,7 +534,7 @@ proptest! {
                     let list = model.list(level);
                     let expect = (!model.cpus[c].lists[list].is_empty()).then(|| model.cpus[c].lists[list].remove(0));
                     let misses = policy.counts().levels[level.at()].misses;
-                    let Ok(page) = policy.alloc(&pin, level, Ask::NORMAL) else {
+                    let Ok(page) = policy.at(&pin).alloc(level, AllocFlags::NORMAL) else {
                         prop_assert!(expect.is_none(), "a listed page was not handed out");
                         continue;
                     };
@@ -552,8 +555,8 @@ proptest! {
                     let off_node = of == Of::Y2007 && host.frames().node_of(at.pfn()) != pin.node();
                     let free = host.frames().counts().free;
                     // SAFETY: handed out above, not written to, never linked.
-                    let page = unsafe { Clean::from_raw(at) };
-                    policy.unused(&pin, level, page);
+                    let page = unsafe { Clean::from_raw(at, level) };
+                    policy.at(&pin).free_unlinked(page);
                     if off_node {
                         prop_assert_eq!(host.frames().counts().free, free + 1, "straight to the allocator");
                     } else {
@@ -581,10 +584,10 @@ proptest! {
         }
         for (level, at) in live {
             // SAFETY: as above.
-            policy.unused(&slots[0].pin(), level, unsafe { Clean::from_raw(at) });
+            policy.at(&slots[0].pin()).free_unlinked(unsafe { Clean::from_raw(at, level) });
         }
         for slot in &slots {
-            policy.drain(&slot.pin());
+            policy.at(&slot.pin()).drain();
         }
         prop_assert_eq!(policy.counts().cached(), 0);
         prop_assert_eq!(host.audit(), Ok(()));
@@ -602,23 +605,26 @@ fn kept(rules: Rules, low: u32, high: u32, pages: usize) -> usize {
     let base = NonNull::new(memory(bytes).as_mut_ptr().cast()).expect("a box is somewhere");
     // SAFETY: 1. leaked just now: valid for ever, and nobody else has it.
     let mut boot = unsafe { BootMemory::new(base, bytes) };
-    let frames = Frames::new(&mut boot, &runs).expect("`bytes` says how much is needed");
+    // SAFETY: 1. only low frames are used, which lie in a block of their own. 2. the identity is new.
+    let frames = unsafe { Frames::new(&mut boot, MachineId::new(), &runs) };
+    let frames = frames.expect("`bytes` says how much is needed");
     // SAFETY: 1. frames 1 to `low`, the only ones that tables are made of, lie in the block. 2. leaked just now.
     let window = unsafe { DirectMap::new(memory((low as usize + 1) * FRAME_SIZE).as_mut_ptr().cast()) };
     let source = Source::new(&frames, window, NoConstruct, X86_64::LAYOUT);
     let policy = Historic::new(&mut boot, rules, &[1], 1, source).expect("`bytes` says how much is needed");
     // SAFETY: 1. this thread is the machine's only CPU. 2. the policy was made for one.
-    let pin = unsafe { Pinned::assume(CpuId(0), NodeId(0)) };
-    let taken: Vec<Clean> = (0..pages).map(|_| policy.alloc(&pin, PTE, Ask::NORMAL).unwrap()).collect();
-    taken.into_iter().for_each(|page| policy.unused(&pin, PTE, page));
+    let pin = unsafe { Pinned::assume(frames.machine(), CpuId(0), NodeId(0)) };
+    let taken: Vec<Clean> =
+        (0..pages).map(|_| policy.at(&pin).alloc(PTE, AllocFlags::NORMAL).unwrap()).collect();
+    taken.into_iter().for_each(|page| policy.at(&pin).free_unlinked(page));
     for _ in 0..pages {
         let before = policy.counts().cached();
-        policy.idle(&pin);
+        policy.at(&pin).idle();
         assert!(before - policy.counts().cached() <= 16, "more than 16 in one call");
     }
     let cached = policy.counts().cached();
     assert_eq!(frames.node_free(NodeId(0)) as usize + cached, low as usize);
-    policy.drain(&pin);
+    policy.at(&pin).drain();
     cached
 }
 
@@ -639,16 +645,16 @@ fn what_is_freed_on_a_foreign_node_stays_there_since_2008() {
     let host = Host::<X86_64>::new(small(2, 2, 16)).unwrap();
     let cpus = host.slots();
     for (policy, stays) in [(host.v5(1).unwrap(), false), (host.v2008(1).unwrap(), true)] {
-        let page = policy.alloc(&cpus[0].pin(), PTE, Ask::NORMAL).unwrap();
+        let page = policy.at(&cpus[0].pin()).alloc(PTE, AllocFlags::NORMAL).unwrap();
         let at = page.addr();
-        give_back(&policy, &cpus[1], PTE, page);
+        give_back(&policy, &cpus[1], page);
         assert_eq!(policy.counts().cached(), usize::from(stays));
         if stays {
-            let again = policy.alloc(&cpus[1].pin(), PTE, Ask::NORMAL).unwrap();
+            let again = policy.at(&cpus[1].pin()).alloc(PTE, AllocFlags::NORMAL).unwrap();
             assert_eq!(again.addr(), at, "a table of node 1 made of node 0's memory");
-            give_back(&policy, &cpus[1], PTE, again);
+            give_back(&policy, &cpus[1], again);
         }
-        policy.drain(&cpus[1].pin());
+        policy.at(&cpus[1].pin()).drain();
     }
     host.audit().unwrap();
 }
@@ -659,8 +665,8 @@ fn counts_are_kept_by_cpu_level_node_and_state() {
     let policy = host.quicklists_with(lists(2, 8, 4)).unwrap();
     let cpus = host.slots();
     let pages: Vec<Clean> =
-        (0..40).map(|_| policy.alloc(&cpus[0].pin(), PTE, Ask::NORMAL).unwrap()).collect();
-    let top = policy.alloc(&cpus[1].pin(), TOP, Ask::NORMAL).unwrap();
+        (0..40).map(|_| policy.at(&cpus[0].pin()).alloc(PTE, AllocFlags::NORMAL).unwrap()).collect();
+    let top = policy.at(&cpus[1].pin()).alloc(TOP, AllocFlags::NORMAL).unwrap();
     let on = |cpu: u16, level: Level| policy.counts_on(CpuId(cpu)).levels[level.at()];
     assert_eq!((on(0, PTE).allocs, on(1, PTE).allocs), (40, 0));
     assert_eq!((on(0, TOP).allocs, on(1, TOP).allocs), (0, 1));
@@ -669,22 +675,22 @@ fn counts_are_kept_by_cpu_level_node_and_state() {
     assert_eq!((away.pages, away.tops), (0, 1));
     // Freed on the other node, all of them come home, where they wait for a CPU of the node.
     for page in pages {
-        give_back(&policy, &cpus[1], PTE, page);
+        give_back(&policy, &cpus[1], page);
     }
     let home = policy.node_counts(NodeId(0));
     assert_eq!((home.pages, home.came_home, home.depot_zero, home.depot_tops), (40, 40, 0, 0));
     assert!(home.came_home <= home.budget);
-    let first = policy.alloc(&cpus[0].pin(), PTE, Ask::NORMAL).unwrap();
+    let first = policy.at(&cpus[0].pin()).alloc(PTE, AllocFlags::NORMAL).unwrap();
     assert!(policy.node_counts(NodeId(0)).came_home < 40, "it takes a magazine of them");
-    give_back(&policy, &cpus[0], PTE, first);
+    give_back(&policy, &cpus[0], first);
     assert_eq!(on(1, PTE).frees, 40);
-    give_back(&policy, &cpus[1], TOP, top);
+    give_back(&policy, &cpus[1], top);
     assert_eq!(policy.counts_on(CpuId(9)), Default::default(), "no such CPU, nothing counted");
     for cpu in &cpus {
-        policy.drain(&cpu.pin());
+        policy.at(&cpu.pin()).drain();
     }
     for node in [NodeId(0), NodeId(1)] {
-        policy.reclaim(&cpus[0].pin(), node, u32::MAX);
+        policy.at(&cpus[0].pin()).reclaim(node, u32::MAX);
         let left = policy.node_counts(node);
         assert_eq!((left.pages, left.tops, left.depot_zero, left.depot_tops), (0, 0, 0, 0));
     }
@@ -699,9 +705,10 @@ fn keeping(nodes: usize, keep: u32) -> (Host<X86_64>, ListsConfig) {
 
 /// Takes `n` tables on a CPU and gives them all back.
 fn fill_up<P: Policy>(policy: &P, cpu: &CpuSlot, n: usize) {
-    let pages: Vec<_> =
-        (0..n).map(|_| policy.alloc(&cpu.pin(), PTE, Ask::NORMAL).expect("there is room")).collect();
-    pages.into_iter().for_each(|page| give_back(policy, cpu, PTE, page));
+    let pages: Vec<_> = (0..n)
+        .map(|_| policy.at(&cpu.pin()).alloc(PTE, AllocFlags::NORMAL).expect("there is room"))
+        .collect();
+    pages.into_iter().for_each(|page| give_back(policy, cpu, page));
 }
 
 #[test]
@@ -720,14 +727,14 @@ fn one_cpu_has_large_magazines_and_those_of_several_are_scaled_to_the_depot() {
     // As the depot runs low they become small.
     let mut out = Vec::new();
     while in_depot() > 16 {
-        out.push(policy.alloc(&cpus[1].pin(), PTE, Ask::NORMAL).expect("there is room"));
+        out.push(policy.at(&cpus[1].pin()).alloc(PTE, AllocFlags::NORMAL).expect("there is room"));
     }
     let little = policy.node_counts(NodeId(0)).pages / (16 * 4);
     assert!(size() <= little, "{} for {}", size(), in_depot());
-    out.into_iter().for_each(|page| give_back(&policy, &cpus[1], PTE, page));
+    out.into_iter().for_each(|page| give_back(&policy, &cpus[1], page));
     // Those that give up all they have take no part any more, as often as they like.
     for cpu in cpus[1..].iter().chain(&cpus[1..]) {
-        policy.drain(&cpu.pin());
+        policy.at(&cpu.pin()).drain();
     }
     assert_eq!(size(), 64);
 }
@@ -737,30 +744,30 @@ fn a_cpu_that_runs_short_is_given_at_the_next_gather_end_what_another_one_has_to
     let host = Host::<X86_64>::new(small(2, 1, 64)).expect("host");
     let policy = host.quicklists_with(lists(2, 64, 4)).expect("policy");
     let cpus = host.slots();
-    let take = |cpu: &CpuSlot| policy.alloc(&cpu.pin(), PTE, Ask::NORMAL).expect("there is room");
+    let take = |cpu: &CpuSlot| policy.at(&cpu.pin()).alloc(PTE, AllocFlags::NORMAL).expect("there is room");
     let misses = || policy.counts().levels[0].misses;
     let in_depot = || policy.in_depots(NodeId(0));
     // Both have pages at hand, as many as there are while the depot has plenty.
     fill_up(&policy, &cpus[0], 600);
     fill_up(&policy, &cpus[1], 16);
     fill_up(&policy, &cpus[0], 600);
-    policy.gather_end(&cpus[0].pin());
+    policy.at(&cpus[0].pin()).gather_end();
     let before = misses();
     let mut out = Vec::new();
     while misses() == before {
         out.push(take(&cpus[1]));
     }
     assert_eq!(in_depot(), 0);
-    policy.gather_end(&cpus[0].pin());
+    policy.at(&cpus[0].pin()).gather_end();
     let left = in_depot();
     assert!(left > 0, "nothing was left to the depot");
     // Nobody calls again before that is used up, and nobody leaves more.
-    policy.gather_end(&cpus[0].pin());
+    policy.at(&cpus[0].pin()).gather_end();
     assert_eq!(in_depot(), left);
     let before = misses();
     out.extend((0..left + 3).map(|_| take(&cpus[1])));
     assert_eq!(misses(), before, "the last miss brought three more");
-    out.into_iter().for_each(|page| give_back(&policy, &cpus[1], PTE, page));
+    out.into_iter().for_each(|page| give_back(&policy, &cpus[1], page));
 }
 
 #[test]
@@ -771,17 +778,21 @@ fn a_cpu_that_has_more_than_its_part_by_now_leaves_it_to_others_when_a_gather_en
     fill_up(&policy, &cpus[0], 200);
     let mut others = Vec::new();
     for cpu in &cpus[1..] {
-        others.extend((0..8).map(|_| policy.alloc(&cpu.pin(), PTE, Ask::NORMAL).expect("there is room")));
+        others.extend(
+            (0..8).map(|_| policy.at(&cpu.pin()).alloc(PTE, AllocFlags::NORMAL).expect("there is room")),
+        );
     }
     let misses = |policy: &dyn Policy| policy.counts().levels[0].misses;
     let before = (misses(&policy), policy.in_depots(NodeId(0)));
-    policy.gather_end(&cpus[0].pin());
+    policy.at(&cpus[0].pin()).gather_end();
     assert!(policy.in_depots(NodeId(0)) > before.1, "nothing came into the depot");
     // So others need not go to the allocator for as many.
     let more = policy.in_depots(NodeId(0));
-    others.extend((0..more).map(|_| policy.alloc(&cpus[1].pin(), PTE, Ask::NORMAL).expect("there is room")));
+    others.extend(
+        (0..more).map(|_| policy.at(&cpus[1].pin()).alloc(PTE, AllocFlags::NORMAL).expect("there is room")),
+    );
     assert_eq!(misses(&policy), before.0);
-    others.into_iter().for_each(|page| give_back(&policy, &cpus[1], PTE, page));
+    others.into_iter().for_each(|page| give_back(&policy, &cpus[1], page));
 }
 
 #[test]
@@ -799,17 +810,15 @@ fn pages_handed_over_serve_another_cpu() {
     let policy = host.quicklists_with(config).expect("lists");
     let cpus = host.slots();
     let pages: Vec<Clean> =
-        (0..20).map(|_| policy.alloc(&cpus[0].pin(), PTE, Ask::NORMAL).expect("page")).collect();
-    pages.into_iter().for_each(|page| give_back(&policy, &cpus[0], PTE, page));
+        (0..20).map(|_| policy.at(&cpus[0].pin()).alloc(PTE, AllocFlags::NORMAL).expect("page")).collect();
+    pages.into_iter().for_each(|page| give_back(&policy, &cpus[0], page));
     let misses = policy.counts().levels[0].misses;
-    assert!(
-        policy.at_hand(&cpus[0].pin(), PTE).map(|page| give_back(&policy, &cpus[0], PTE, page)).is_some()
-    );
-    policy.hand_over(&cpus[0].pin());
-    assert!(policy.at_hand(&cpus[0].pin(), PTE).is_none(), "nothing is left behind");
+    assert!(policy.at(&cpus[0].pin()).at_hand(PTE).map(|page| give_back(&policy, &cpus[0], page)).is_some());
+    policy.at(&cpus[0].pin()).hand_over();
+    assert!(policy.at(&cpus[0].pin()).at_hand(PTE).is_none(), "nothing is left behind");
     assert_eq!(policy.in_depots(NodeId(0)) as usize, policy.counts().cached());
     for _ in 0..20 {
-        give_back(&policy, &cpus[1], PTE, policy.alloc(&cpus[1].pin(), PTE, Ask::NORMAL).expect("page"));
+        give_back(&policy, &cpus[1], policy.at(&cpus[1].pin()).alloc(PTE, AllocFlags::NORMAL).expect("page"));
     }
     assert_eq!(policy.counts().levels[0].misses, misses, "the other CPU lives on them");
 }
@@ -823,7 +832,7 @@ fn what_a_cpu_hands_over_goes_to_the_node_that_it_is_of() {
     let before = policy.in_depots(NodeId(0));
     // The CPU is on another node by now.
     // SAFETY: 1. nobody else uses the slot of this CPU meanwhile. 2. the lists were made for it.
-    policy.hand_over(&unsafe { Pinned::assume(CpuId(0), NodeId(1)) });
+    policy.at(&unsafe { Pinned::assume(host.machine(), CpuId(0), NodeId(1)) }).hand_over();
     assert_eq!(policy.in_depots(NodeId(1)), 0);
     assert!(policy.in_depots(NodeId(0)) > before);
     assert_eq!(policy.in_depots(NodeId(0)) as usize, policy.counts().cached());
@@ -838,9 +847,9 @@ fn what_a_depot_held_all_the_time_is_known_and_the_oldest_go_first() {
     let node = NodeId(0);
     let put = |n: usize| {
         let pages: Vec<Clean> =
-            (0..n).map(|_| policy.alloc(&pin(), PTE, Ask::NORMAL).expect("page")).collect();
-        pages.into_iter().for_each(|page| give_back(&policy, &cpus[0], PTE, page));
-        policy.hand_over(&pin());
+            (0..n).map(|_| policy.at(&pin()).alloc(PTE, AllocFlags::NORMAL).expect("page")).collect();
+        pages.into_iter().for_each(|page| give_back(&policy, &cpus[0], page));
+        policy.at(&pin()).hand_over();
     };
     put(100);
     let all = policy.in_depots(node);
@@ -850,21 +859,22 @@ fn what_a_depot_held_all_the_time_is_known_and_the_oldest_go_first() {
     assert_eq!(policy.in_depots(node), all, "the same pages again");
     let unneeded = policy.unneeded(node);
     assert!(unneeded >= all - 60 && unneeded <= all - 30, "{unneeded} of {all}: magazines move in whole");
-    let newest = policy.alloc(&pin(), PTE, Ask::NORMAL).expect("page");
+    let newest = policy.at(&pin()).alloc(PTE, AllocFlags::NORMAL).expect("page");
     let at = newest.addr();
-    give_back(&policy, &cpus[0], PTE, newest);
-    policy.hand_over(&pin());
+    give_back(&policy, &cpus[0], newest);
+    policy.at(&pin()).hand_over();
     let free = host.frames().node_free(node);
     let mut left = unneeded;
     while left > 0 {
-        let given = policy.give_back(&pin(), node, left);
+        let given = policy.at(&pin()).give_back(node, left);
         assert!((1..=16).contains(&given), "bounded, and not nothing");
         left -= given;
     }
     assert_eq!(host.frames().node_free(node), free + unneeded, "the allocator has them");
     assert_eq!(policy.in_depots(node), all - unneeded);
-    let kept: Vec<Clean> =
-        (0..all - unneeded).map(|_| policy.alloc(&pin(), PTE, Ask::NORMAL).expect("page")).collect();
+    let kept: Vec<Clean> = (0..all - unneeded)
+        .map(|_| policy.at(&pin()).alloc(PTE, AllocFlags::NORMAL).expect("page"))
+        .collect();
     assert!(kept.iter().any(|page| page.addr() == at), "what was used last is still there");
-    kept.into_iter().for_each(|page| give_back(&policy, &cpus[0], PTE, page));
+    kept.into_iter().for_each(|page| give_back(&policy, &cpus[0], page));
 }

@@ -5,10 +5,10 @@ use common::{Rng, Watch, peek, poke, scan, small, va, watched_with};
 use ptarmigan::addr::VirtRange;
 use ptarmigan::format::X86_64;
 use ptarmigan::hosted::{Delivery, Host, HostMachine, NoTlb};
-use ptarmigan::quicklist::Level;
+use ptarmigan::page::Level;
 use ptarmigan::space::{Access, AreaFlags, Done, FaultError, SharedSpace, Space};
 use ptarmigan::table::Machine;
-use ptarmigan::tlb::{SpaceId, TlbConfig};
+use ptarmigan::tlb::TlbConfig;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Barrier, Mutex};
 
@@ -26,9 +26,9 @@ fn every_page_is_mapped_once_however_many_cpus_fault_it_in() {
     for cpus in [2, 4] {
         let host = Host::<X86_64>::new(small(cpus, 1, 64)).unwrap();
         let m = HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).unwrap();
-        for round in 0..20 {
+        for _ in 0..20 {
             let slot = host.slot(0).unwrap();
-            let mut space = Space::<X86_64>::new(&m, &slot.pin(), SpaceId(round)).unwrap();
+            let mut space = Space::<X86_64>::new(&m, &slot.pin()).unwrap();
             space.mmap(&m, &slot.pin(), pages(BASE, 2048), RW, 0).unwrap();
             drop(slot);
             let space = SharedSpace::new(space);
@@ -70,7 +70,7 @@ fn a_path_of_tables_that_two_cpus_make_is_linked_once() {
     let m = HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).unwrap();
     const ROUNDS: u64 = 400;
     let slot = host.slot(0).unwrap();
-    let mut space = Space::<X86_64>::new(&m, &slot.pin(), SpaceId(1)).unwrap();
+    let mut space = Space::<X86_64>::new(&m, &slot.pin()).unwrap();
     // A page every 512 GiB: a whole path of tables each.
     for i in 0..64 {
         space.mmap(&m, &slot.pin(), pages((i + 1) << 39, 8), RW, 0).unwrap();
@@ -156,10 +156,10 @@ fn nothing_stale_is_used_while_cpus_fault_unmap_protect_and_fork() {
         let config = TlbConfig { asids, park, ..TlbConfig::new(cpus) };
         let m = watched_with(&watch, host.quicklists().unwrap(), config, delivery);
         let slot = host.slot(0).unwrap();
-        let space = Space::<X86_64>::new(&m, &slot.pin(), SpaceId(1)).unwrap();
+        let space = Space::<X86_64>::new(&m, &slot.pin()).unwrap();
         drop(slot);
         let space = SharedSpace::new(space);
-        let (next, used) = (AtomicU32::new(2), AtomicU32::new(0));
+        let used = AtomicU32::new(0);
         on_all_cpus(&host, &m, cpus, |cpu, slot| {
             let pin = slot.pin();
             let rng = Rng::new((seed * cpus + cpu) as u64 + 1);
@@ -184,8 +184,7 @@ fn nothing_stale_is_used_while_cpus_fault_unmap_protect_and_fork() {
                         _ = space.lock(&m, &pin).mprotect(pages(at, 1 + rng.below(600)), flags);
                     }),
                     3 => {
-                        let id = SpaceId(next.fetch_add(1, Relaxed));
-                        let child = watch.changing(|| space.lock(&m, &pin).fork(id).unwrap());
+                        let child = watch.changing(|| space.lock(&m, &pin).fork().unwrap());
                         child.end(&m, &pin);
                     }
                     4 => {
@@ -260,7 +259,7 @@ fn no_write_is_lost_while_pages_are_copied() {
         let watch = Watch::new(&host);
         let m = watched_with(&watch, host.quicklists().unwrap(), TlbConfig::new(cpus), delivery);
         let slot = host.slot(0).unwrap();
-        let mut space = Space::<X86_64>::new(&m, &slot.pin(), SpaceId(1)).unwrap();
+        let mut space = Space::<X86_64>::new(&m, &slot.pin()).unwrap();
         space.mmap(&m, &slot.pin(), pages(BASE, 4), RW, 0).unwrap();
         drop(slot);
         let space = SharedSpace::new(space);
@@ -273,8 +272,7 @@ fn no_write_is_lost_while_pages_are_copied() {
             let mut children = Vec::new();
             for i in 0..ADDS {
                 if cpu == 0 && i % 12 == 0 {
-                    let id = SpaceId(2 + i as u32);
-                    children.push(watch.changing(|| space.lock(&m, &pin).fork(id).unwrap()));
+                    children.push(watch.changing(|| space.lock(&m, &pin).fork().unwrap()));
                     copies.fetch_add(1, Relaxed);
                     if children.len() > 3 {
                         children.remove(0).end(&m, &pin);
@@ -306,7 +304,7 @@ fn what_a_lockless_reader_finds_was_mapped_there() {
     let host = Host::<X86_64>::new(small(cpus, 1, 64)).unwrap();
     let m = HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).unwrap();
     let slot = host.slot(0).unwrap();
-    let space = Space::<X86_64>::new(&m, &slot.pin(), SpaceId(1)).unwrap();
+    let space = Space::<X86_64>::new(&m, &slot.pin()).unwrap();
     drop(slot);
     let space = SharedSpace::new(space);
     let (end, hits) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -352,7 +350,7 @@ fn a_stack_grows_while_others_fault() {
     let host = Host::<X86_64>::new(small(cpus, 1, 64)).unwrap();
     let m = HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).unwrap();
     let slot = host.slot(0).unwrap();
-    let mut space = Space::<X86_64>::new(&m, &slot.pin(), SpaceId(1)).unwrap();
+    let mut space = Space::<X86_64>::new(&m, &slot.pin()).unwrap();
     let stacks = [0x7000_0000u64, 0x7800_0000];
     for top in stacks {
         space.mmap(&m, &slot.pin(), pages(top - PAGE, 1), RW.with(AreaFlags::GROWS_DOWN), 0).unwrap();
@@ -384,13 +382,13 @@ fn lack_of_memory_in_parallel_loses_nothing() {
     let m = HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).unwrap();
     for round in 0..8 {
         let slot = host.slot(0).unwrap();
-        let mut space = Space::<X86_64>::new(&m, &slot.pin(), SpaceId(round)).unwrap();
+        let mut space = Space::<X86_64>::new(&m, &slot.pin()).unwrap();
         space.mmap(&m, &slot.pin(), pages(BASE, 8192), RW, 0).unwrap();
         drop(slot);
         let space = SharedSpace::new(space);
         let failed = AtomicU32::new(0);
         on_all_cpus(&host, &m, cpus, |cpu, slot| {
-            let rng = Rng::new(u64::from(round) * 10 + cpu as u64);
+            let rng = Rng::new(round * 10 + cpu as u64);
             for _ in 0..3000 {
                 let at = BASE + rng.below(8192) * PAGE;
                 match space.fault(&m, &slot.pin(), va(at), Access::Write) {
@@ -417,7 +415,7 @@ fn two_writers_take_turns() {
     let host = Host::<X86_64>::new(small(cpus, 1, 64)).unwrap();
     let m = HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).unwrap();
     let slot = host.slot(0).unwrap();
-    let space = SharedSpace::new(Space::<X86_64>::new(&m, &slot.pin(), SpaceId(1)).unwrap());
+    let space = SharedSpace::new(Space::<X86_64>::new(&m, &slot.pin()).unwrap());
     drop(slot);
     let inside = Mutex::new(());
     on_all_cpus(&host, &m, cpus, |cpu, slot| {

@@ -6,6 +6,7 @@ use ptarmigan::addr::{PhysAddr, VirtRange};
 use ptarmigan::cpu::{CpuId, Pinned};
 use ptarmigan::format::X86_64;
 use ptarmigan::hosted::{Delivery, Host, HostMachine};
+use ptarmigan::quicklist::Layered;
 use ptarmigan::space::{Access, AreaFlags, Space};
 use ptarmigan::table::{Machine, parts};
 use ptarmigan::tlb::{Gather, Generation, Invalidation, Mmu, Root, Scope, SpaceId, SpaceTlb, TlbConfig};
@@ -75,7 +76,7 @@ macro_rules! machine {
 #[test]
 fn a_cpu_that_is_behind_forgets_everything_and_one_that_is_ahead_nothing() {
     machine!(2, TlbConfig::new(2), |host, m, slots, told| {
-        let space = SpaceTlb::new(SpaceId(1));
+        let space = m.tlb().new_space();
         let (a, b) = (slots[0].pin(), slots[1].pin());
         m.tlb().activate(&a, &space, PhysAddr(0x1000));
         m.tlb().activate(&b, &space, PhysAddr(0x1000));
@@ -100,7 +101,7 @@ fn a_cpu_that_is_behind_forgets_everything_and_one_that_is_ahead_nothing() {
 fn a_request_that_a_larger_flush_has_overtaken_is_skipped() {
     // CPU 1 is asked twice while its thread is busy: what it does for the first brings it past the second.
     machine!(3, TlbConfig::new(3), |host, m, slots, told| {
-        let space = SpaceTlb::new(SpaceId(1));
+        let space = m.tlb().new_space();
         let (tlb, ready) = (m.tlb(), std::sync::Barrier::new(3));
         drop(slots);
         std::thread::scope(|scope| {
@@ -143,7 +144,7 @@ fn a_request_that_a_larger_flush_has_overtaken_is_skipped() {
 fn a_lazy_cpu_goes_to_another_root_when_tables_are_freed() {
     machine!(2, TlbConfig::new(2), |host, m, slots, told| {
         let (a, b) = (slots[0].pin(), slots[1].pin());
-        let mut space = Space::<X86_64>::new(&m, &a, SpaceId(1)).unwrap();
+        let mut space = Space::<X86_64>::new(&m, &a).unwrap();
         space.mmap(&m, &a, pages(0x40_0000, 4), RW, 0).unwrap();
         space.fault(&m, &a, va(0x40_0000), Access::Write).unwrap();
         space.activate(&m, &a);
@@ -170,7 +171,7 @@ fn a_space_keeps_its_number_until_another_takes_it() {
     for asids in [1u16, 2, 6, 40] {
         machine!(1, TlbConfig { asids, ..TlbConfig::new(1) }, |host, m, slots, told| {
             let pin = slots[0].pin();
-            let spaces: Vec<SpaceTlb> = (0..u32::from(asids)).map(|i| SpaceTlb::new(SpaceId(i))).collect();
+            let spaces: Vec<SpaceTlb> = (0..asids).map(|_| m.tlb().new_space()).collect();
             for space in &spaces {
                 m.tlb().activate(&pin, space, PhysAddr(0x1000));
                 m.tlb().deactivate(&pin, space);
@@ -201,7 +202,7 @@ fn a_space_keeps_its_number_until_another_takes_it() {
             assert!(matches!(told.take()[..], [Told::Load { keep: false, .. }]), "it missed one");
             m.tlb().deactivate(&pin, &spaces[0]);
             // More spaces than numbers: whoever is displaced keeps nothing.
-            let others: Vec<SpaceTlb> = (0..64).map(|i| SpaceTlb::new(SpaceId(1000 + i))).collect();
+            let others: Vec<SpaceTlb> = (0..320).map(|_| m.tlb().new_space()).collect();
             for space in &others {
                 m.tlb().activate(&pin, space, PhysAddr(0x1000));
                 m.tlb().deactivate(&pin, space);
@@ -225,7 +226,7 @@ fn before_generations_come_round_every_cpu_has_given_the_space_up() {
         let (a, b) = (slots[0].pin(), slots[1].pin());
         let quarter = 1usize << (usize::BITS - 2);
         for start in [0, quarter, 2 * quarter, 3 * quarter] {
-            let space = SpaceTlb::starting_at(SpaceId(7), Generation(start.wrapping_sub(3)));
+            let space = m.tlb().new_space_at(Generation(start.wrapping_sub(3)));
             m.tlb().activate(&a, &space, PhysAddr(0x1000));
             m.tlb().activate(&b, &space, PhysAddr(0x1000));
             m.tlb().deactivate(&b, &space);
@@ -251,8 +252,8 @@ fn before_generations_come_round_every_cpu_has_given_the_space_up() {
 fn chains_are_parked_until_lazy_cpus_let_go_or_there_are_too_many() {
     machine!(3, TlbConfig { park: 20, ..TlbConfig::new(3) }, |host, m, slots, told| {
         let (a, b, c) = (slots[0].pin(), slots[1].pin(), slots[2].pin());
-        let mut space = Space::<X86_64>::new(&m, &a, SpaceId(1)).unwrap();
-        let other = Space::<X86_64>::new(&m, &a, SpaceId(2)).unwrap();
+        let mut space = Space::<X86_64>::new(&m, &a).unwrap();
+        let other = Space::<X86_64>::new(&m, &a).unwrap();
         space.activate(&m, &a);
         let fill = |space: &mut Space<X86_64>, n: u64| {
             space.mmap(&m, &a, pages(0x40_0000, n), RW, 0).unwrap();
@@ -381,13 +382,13 @@ fn play(lie: Lie) -> u64 {
     let host = Host::<X86_64>::new(small(2, 1, 16)).unwrap();
     let watch = Watch::with_asids(&host, true);
     let lying = Lying { truthful: watch.tlb(), lie, late: Mutex::default() };
-    let policy = common::WatchedPolicy::new(&watch, host.quicklists().unwrap());
+    let policy = Layered::new(common::WatchPages(&watch), host.quicklists().unwrap());
     let config = TlbConfig { asids: 4, ..TlbConfig::new(2) };
     let m = HostMachine::with_tlb(&host, policy, lying, config, Delivery::AtOnce).unwrap();
     let slots = host.slots();
     let (a, b) = (slots[0].pin(), slots[1].pin());
-    let mut space = Space::<X86_64>::new(&m, &a, SpaceId(1)).unwrap();
-    let other = Space::<X86_64>::new(&m, &a, SpaceId(2)).unwrap();
+    let mut space = Space::<X86_64>::new(&m, &a).unwrap();
+    let other = Space::<X86_64>::new(&m, &a).unwrap();
     let area = pages(0x40_0000, 4);
     for round in 0..3 {
         space.activate(&m, &a);
@@ -452,13 +453,11 @@ fn spaces_that_come_and_go_under_few_numbers_leave_nothing_stale() {
         let rng = common::Rng::new(u64::from(asids) * 7 + u64::from(park));
         let mut spaces: Vec<Space<X86_64>> = Vec::new();
         let mut on: Vec<Option<SpaceId>> = vec![None; cpus];
-        let mut next = 1;
         for _ in 0..4000 {
             let cpu = rng.below(cpus as u64) as usize;
             let pin = slots[cpu].pin();
             if spaces.len() < 5 {
-                spaces.push(Space::new(&m, &pin, SpaceId(next)).unwrap());
-                next += 1;
+                spaces.push(Space::new(&m, &pin).unwrap());
             }
             let at = rng.below(spaces.len() as u64) as usize;
             let id = spaces[at].tlb().id();

@@ -1,14 +1,14 @@
 //! Several CPUs at the same time: spaces that share frames, and lists that share depots.
 mod common;
-use common::{Rng, small, va};
+use common::{At, Rng, small, va};
 use ptarmigan::addr::{PhysAddr, VirtRange};
 use ptarmigan::cpu::NodeId;
 use ptarmigan::format::{Format, X86_64};
-use ptarmigan::frames::Ask;
+use ptarmigan::frames::AllocFlags;
 use ptarmigan::hosted::{CpuSlot, Host, HostMachine, NoTlb};
-use ptarmigan::quicklist::{Clean, Level, ListsConfig, Policy};
+use ptarmigan::page::{Clean, Level};
+use ptarmigan::quicklist::{ListsConfig, Policy};
 use ptarmigan::space::{Access, AreaFlags, Space};
-use ptarmigan::tlb::SpaceId;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex};
 
@@ -42,14 +42,14 @@ fn parent_and_child_write_and_exit_at_the_same_time() {
             m.drain(&slots);
         });
         let pin = mine.pin();
-        for round in 0..ROUNDS {
-            let mut space = Space::new(&m, &pin, SpaceId(2 * round)).unwrap();
+        for _ in 0..ROUNDS {
+            let mut space = Space::new(&m, &pin).unwrap();
             let area = VirtRange { start: BASE, end: BASE + PAGES * 4096 };
             space.mmap(&m, &pin, area, AreaFlags(3), 0).unwrap();
             for i in 0..PAGES {
                 space.fault(&m, &pin, va(BASE + i * 4096), Access::Write).unwrap();
             }
-            *child.lock().unwrap() = Some(space.fork(&m, &pin, SpaceId(2 * round + 1)).unwrap());
+            *child.lock().unwrap() = Some(space.fork(&m, &pin).unwrap());
             barrier.wait();
             barrier.wait();
             for i in 0..PAGES / 2 {
@@ -79,8 +79,8 @@ fn spaces_of_their_own_on_four_cpus_share_only_the_allocators() {
                     };
                     let pin = slot.pin();
                     let rng = Rng::new(u64::from(slot.cpu().0) + 1);
-                    for round in 0..40 {
-                        let mut space = Space::<X86_64>::new(&m, &pin, SpaceId(round)).unwrap();
+                    for _ in 0..40 {
+                        let mut space = Space::<X86_64>::new(&m, &pin).unwrap();
                         let area = VirtRange { start: BASE, end: BASE + (64 << 20) };
                         space.mmap(&m, &pin, area, AreaFlags(3), 0).unwrap();
                         for _ in 0..200 {
@@ -154,23 +154,23 @@ fn tops_in_use_and_at_rest_show_each_change_of_the_kernel_map_while_cpus_take_an
                         match rng.below(16) {
                             0..8 if live.len() < 12 => {
                                 let since = now();
-                                live.push(lists.alloc(&pin, TOP, Ask::NORMAL).unwrap());
+                                live.push(lists.at(&pin).alloc(TOP, AllocFlags::NORMAL).unwrap());
                                 shows(live[live.len() - 1].addr(), &since);
                             }
                             0..13 if !live.is_empty() => {
                                 let since = now();
                                 let page = live.swap_remove(rng.below(live.len() as u64) as usize);
                                 shows(page.addr(), &since);
-                                lists.unused(&pin, TOP, page);
+                                lists.at(&pin).free_unlinked(page);
                             }
-                            13 => lists.hand_over(&pin),
-                            14 => lists.drain(&pin),
-                            15 => drop(lists.age(&pin)),
-                            _ => lists.idle(&pin),
+                            13 => lists.at(&pin).hand_over(),
+                            14 => lists.at(&pin).drain(),
+                            15 => drop(lists.at(&pin).end_interval()),
+                            _ => lists.at(&pin).idle(),
                         }
                     }
-                    live.into_iter().for_each(|page| lists.unused(&slot.pin(), TOP, page));
-                    lists.drain(&slot.pin());
+                    live.into_iter().for_each(|page| lists.at(&slot.pin()).free_unlinked(page));
+                    lists.at(&slot.pin()).drain();
                 });
             }
             barrier.wait();
@@ -184,7 +184,7 @@ fn tops_in_use_and_at_rest_show_each_change_of_the_kernel_map_while_cpus_take_an
         });
         let slot = slot(&host, 0);
         for node in 0..2 {
-            lists.reclaim(&slot.pin(), NodeId(node), u32::MAX);
+            lists.at(&slot.pin()).reclaim(NodeId(node), u32::MAX);
         }
         assert_eq!(host.kernel().set(host.frames(), FIRST, 0), 0, "a top that is gone is still known");
         host.audit().unwrap();
@@ -201,7 +201,7 @@ fn cpus_go_and_come_and_die_under_load_and_leave_nothing_behind() {
     // Whoever takes down a CPU that died without a word does so once.
     let died: Mutex<Vec<usize>> = Mutex::new(Vec::new());
     let is_empty =
-        |slot: &CpuSlot| [TOP, Level::PTE].iter().all(|l| lists.at_hand(&slot.pin(), *l).is_none());
+        |slot: &CpuSlot| [TOP, Level::PTE].iter().all(|l| lists.at(&slot.pin()).at_hand(*l).is_none());
     std::thread::scope(|scope| {
         for cpu in 0..CPUS {
             let (host, lists, shared, died, is_empty) = (&host, &lists, &shared, &died, &is_empty);
@@ -212,11 +212,11 @@ fn cpus_go_and_come_and_die_under_load_and_leave_nothing_behind() {
                     for _ in 0..200 {
                         let level = Level(rng.below(4) as u8);
                         if rng.below(2) == 0 {
-                            let page = lists.alloc(&mine.pin(), level, Ask::NORMAL).unwrap();
+                            let page = lists.at(&mine.pin()).alloc(level, AllocFlags::NORMAL).unwrap();
                             shared.lock().unwrap().push((level, page));
                         } else {
                             let page = shared.lock().unwrap().pop();
-                            page.into_iter().for_each(|(level, page)| lists.unused(&mine.pin(), level, page));
+                            page.into_iter().for_each(|(_, page)| lists.at(&mine.pin()).free_unlinked(page));
                         }
                     }
                     if round % 3 == 0 {
@@ -228,28 +228,28 @@ fn cpus_go_and_come_and_die_under_load_and_leave_nothing_behind() {
                             // The last one at work finds nobody: it does it itself.
                             let dead = other.unwrap_or(cpu);
                             if let Some(its) = host.slot(dead) {
-                                lists.drain(&its.pin());
+                                lists.at(&its.pin()).drain();
                                 assert!(is_empty(&its), "CPU {dead} is down and holds something");
                                 died.lock().unwrap().retain(|gone| *gone != dead);
                             }
                         }
                     } else if round % 3 == 1 {
-                        lists.drain(&mine.pin());
+                        lists.at(&mine.pin()).drain();
                         assert!(is_empty(&mine), "CPU {cpu} goes and holds something");
                     }
                 }
                 let mine = slot(host, cpu);
-                lists.drain(&mine.pin());
+                lists.at(&mine.pin()).drain();
             });
         }
     });
     let slot = slot(&host, 0);
-    for (level, page) in shared.into_inner().unwrap() {
-        lists.unused(&slot.pin(), level, page);
+    for (_, page) in shared.into_inner().unwrap() {
+        lists.at(&slot.pin()).free_unlinked(page);
     }
-    lists.drain(&slot.pin());
+    lists.at(&slot.pin()).drain();
     for node in 0..2 {
-        lists.reclaim(&slot.pin(), NodeId(node), u32::MAX);
+        lists.at(&slot.pin()).reclaim(NodeId(node), u32::MAX);
     }
     assert_eq!((lists.counts().live(), lists.counts().cached()), (0, 0));
     host.audit().unwrap();

@@ -8,10 +8,11 @@ use ptarmigan::cpu::{CpuId, NodeId, Pinned};
 use ptarmigan::format::{Attr, Format, X86_64, X86Pae};
 use ptarmigan::frames::{Ask, NoFrame};
 use ptarmigan::hosted::{Host, HostMachine};
-use ptarmigan::quicklist::{Clean, Flushed, Level, Policy, PolicyCounts, Unhooked};
+use ptarmigan::page::{Clean, Flushed, Level, Unhooked};
+use ptarmigan::quicklist::{Policy, PolicyCounts};
 use ptarmigan::space::{Access, AreaFlags, Space};
 use ptarmigan::table::{Free, Machine, Tree, parts};
-use ptarmigan::tlb::{Gather, Generation, Invalidation, Mmu, Root, Scope, SpaceId, SpaceTlb};
+use ptarmigan::tlb::{Gather, Generation, Invalidation, Mmu, Root, Scope, SpaceId};
 use std::sync::Mutex;
 
 /// What happened, in order.
@@ -167,7 +168,7 @@ fn invalidations(events: &[Event]) -> Vec<Event> {
 fn tables_are_unhooked_then_flushed_then_available() {
     machine!(X86_64, 1, |host, m, slots, log, freed| {
         let pin = slots[0].pin();
-        let mut space = Space::<X86_64>::new(&m, &pin, SpaceId(1)).unwrap();
+        let mut space = Space::<X86_64>::new(&m, &pin).unwrap();
         space.activate(&m, &pin);
         let area = pages(0x40_0000, 8);
         space.mmap(&m, &pin, area, RW, 0).unwrap();
@@ -197,7 +198,7 @@ fn tables_are_unhooked_then_flushed_then_available() {
 fn a_table_that_moves_is_flushed_where_it_was() {
     machine!(X86_64, 2, |host, m, slots, log, _freed| {
         let pin = slots[0].pin();
-        let mut space = Space::<X86_64>::new(&m, &pin, SpaceId(1)).unwrap();
+        let mut space = Space::<X86_64>::new(&m, &pin).unwrap();
         space.activate(&m, &pin);
         space.activate(&m, &slots[1].pin());
         space.rest(&m, &slots[1].pin());
@@ -223,7 +224,7 @@ fn a_table_that_moves_is_flushed_where_it_was() {
 fn a_flush_is_as_large_as_what_changed() {
     machine!(X86_64, 1, |host, m, slots, log, _freed| {
         let pin = slots[0].pin();
-        let mut space = Space::<X86_64>::new(&m, &pin, SpaceId(1)).unwrap();
+        let mut space = Space::<X86_64>::new(&m, &pin).unwrap();
         space.activate(&m, &pin);
         // A page on either side keeps the tables.
         let all = pages(0x40_0000, 100);
@@ -260,7 +261,7 @@ fn a_flush_is_as_large_as_what_changed() {
 fn nothing_is_flushed_when_nothing_changed() {
     machine!(X86_64, 2, |host, m, slots, log, _freed| {
         let pin = slots[0].pin();
-        let mut space = Space::<X86_64>::new(&m, &pin, SpaceId(1)).unwrap();
+        let mut space = Space::<X86_64>::new(&m, &pin).unwrap();
         space.activate(&m, &pin);
         let area = pages(0x40_0000, 16);
         space.mmap(&m, &pin, area, RW, 0).unwrap();
@@ -272,7 +273,7 @@ fn nothing_is_flushed_when_nothing_changed() {
         space.munmap(&m, &pin, pages(area.start + 4 * PAGE, 4)).unwrap();
         space.fault(&m, &pin, va(area.start), Access::Read).unwrap();
         space.munmap(&m, &pin, pages(0x80_0000, 4)).unwrap();
-        let child = space.fork(&m, &pin, SpaceId(2)).unwrap();
+        let child = space.fork(&m, &pin).unwrap();
         assert_eq!(invalidations(&log.take()), []);
         assert_eq!(space.tlb().generation(), generation);
         child.end(&m, &pin);
@@ -286,7 +287,7 @@ fn nothing_is_flushed_when_nothing_changed() {
 fn lazy_cpus_are_flushed_only_when_tables_go() {
     machine!(X86_64, 3, |host, m, slots, log, _freed| {
         let pin = slots[0].pin();
-        let mut space = Space::<X86_64>::new(&m, &pin, SpaceId(1)).unwrap();
+        let mut space = Space::<X86_64>::new(&m, &pin).unwrap();
         let area = pages(0x40_0000, 8);
         space.mmap(&m, &pin, area, RW, 0).unwrap();
         for slot in &slots {
@@ -301,7 +302,7 @@ fn lazy_cpus_are_flushed_only_when_tables_go() {
         assert_eq!(invalidations(&log.take()), [flush(Scope::Page(area.start), 0b101, false)]);
         // The lazy CPU missed that: it has to load the root anew. CPU 2 took part and need not.
         space.activate(&m, &slots[1].pin());
-        assert_eq!(log.take(), [Event::Load(1, SpaceId(1))]);
+        assert_eq!(log.take(), [Event::Load(1, space.tlb().id())]);
         space.rest(&m, &slots[1].pin());
         space.activate(&m, &slots[1].pin());
         assert_eq!(log.take(), [Event::Lazy(1)], "nothing happened in between: the root is still good");
@@ -324,7 +325,7 @@ fn lazy_cpus_are_flushed_only_when_tables_go() {
 #[test]
 fn a_lazy_cpu_that_flushes_for_others_is_not_up_to_date_itself() {
     machine!(X86_64, 2, |host, m, slots, log, _freed| {
-        let mut space = Space::<X86_64>::new(&m, &slots[0].pin(), SpaceId(1)).unwrap();
+        let mut space = Space::<X86_64>::new(&m, &slots[0].pin()).unwrap();
         let area = pages(0x40_0000, 4);
         space.mmap(&m, &slots[0].pin(), area, RW, 0).unwrap();
         space.activate(&m, &slots[0].pin());
@@ -338,7 +339,7 @@ fn a_lazy_cpu_that_flushes_for_others_is_not_up_to_date_itself() {
         space.mprotect(&m, &slots[0].pin(), pages(area.start, 1), AreaFlags::READ).unwrap();
         assert_eq!(invalidations(&log.take()), [flush(Scope::Page(area.start), 0b10, false)]);
         space.activate(&m, &slots[0].pin());
-        assert_eq!(log.take(), [Event::Load(0, SpaceId(1))], "CPU 0 was no target: it must forget now");
+        assert_eq!(log.take(), [Event::Load(0, space.tlb().id())], "CPU 0 was no target: it must forget now");
         space.end(&m, &slots[0].pin());
         let _ = &host;
     });
@@ -347,7 +348,7 @@ fn a_lazy_cpu_that_flushes_for_others_is_not_up_to_date_itself() {
 #[test]
 fn a_cpu_that_missed_one_flush_is_not_brought_up_to_date_by_the_next() {
     machine!(X86_64, 2, |host, m, slots, log, _freed| {
-        let mut space = Space::<X86_64>::new(&m, &slots[0].pin(), SpaceId(1)).unwrap();
+        let mut space = Space::<X86_64>::new(&m, &slots[0].pin()).unwrap();
         let area = pages(0x40_0000, 4);
         space.mmap(&m, &slots[0].pin(), area, RW, 0).unwrap();
         space.activate(&m, &slots[0].pin());
@@ -373,8 +374,8 @@ fn a_cpu_that_missed_one_flush_is_not_brought_up_to_date_by_the_next() {
 fn a_switch_to_another_space_and_back_loads_the_root() {
     machine!(X86_64, 1, |host, m, slots, log, _freed| {
         let pin = slots[0].pin();
-        let one = Space::<X86_64>::new(&m, &pin, SpaceId(1)).unwrap();
-        let two = Space::<X86_64>::new(&m, &pin, SpaceId(2)).unwrap();
+        let one = Space::<X86_64>::new(&m, &pin).unwrap();
+        let two = Space::<X86_64>::new(&m, &pin).unwrap();
         log.take();
         one.activate(&m, &pin);
         one.rest(&m, &pin);
@@ -382,7 +383,7 @@ fn a_switch_to_another_space_and_back_loads_the_root() {
         two.rest(&m, &pin);
         one.activate(&m, &pin);
         let loads: Vec<Event> = log.take().into_iter().filter(|e| matches!(e, Event::Load(..))).collect();
-        assert_eq!(loads, [1, 2, 1].map(|s| Event::Load(0, SpaceId(s))));
+        assert_eq!(loads, [&one, &two, &one].map(|s| Event::Load(0, s.tlb().id())));
         one.end(&m, &pin);
         two.end(&m, &pin);
         let _ = &host;
@@ -393,7 +394,7 @@ fn a_switch_to_another_space_and_back_loads_the_root() {
 fn pae_tops_keep_their_entries_until_the_space_ends() {
     machine!(X86Pae, 1, |host, m, slots, log, _freed| {
         let pin = slots[0].pin();
-        let mut space = Space::<X86Pae>::new(&m, &pin, SpaceId(1)).unwrap();
+        let mut space = Space::<X86Pae>::new(&m, &pin).unwrap();
         assert_eq!(space.tree().tables(Level(1)), 3, "filled when the space is made");
         let root = space.tree().root();
         let entries: Vec<_> = (0..4).map(|i| host.read(PhysAddr(root.0 + 8 * i), 8)).collect();
@@ -420,7 +421,7 @@ fn pae_tops_keep_their_entries_until_the_space_ends() {
 fn a_change_of_a_top_in_registers_reloads_the_root() {
     machine!(X86Pae, 1, |host, m, slots, log, _freed| {
         let pin = slots[0].pin();
-        let tlb = SpaceTlb::new(SpaceId(5));
+        let tlb = m.tlb().new_space();
         m.tlb().activate(&pin, &tlb, PhysAddr(0x1000));
         let mut gather = Gather::new(parts(&m, &pin), &tlb, X86Pae::PAGE_SHIFT);
         gather.changed(0x1000, 0x2000);
@@ -439,7 +440,7 @@ fn a_change_of_a_top_in_registers_reloads_the_root() {
 fn dropping_a_gather_flushes_and_frees() {
     machine!(X86_64, 1, |host, m, slots, log, freed| {
         let pin = slots[0].pin();
-        let tlb = SpaceTlb::new(SpaceId(1));
+        let tlb = m.tlb().new_space();
         let mut tree = Tree::<X86_64>::new(&m, &pin, Ask::NORMAL).unwrap();
         m.tlb().activate(&pin, &tlb, tree.root());
         tree.map(&m, &pin, va(0x1000), Pfn(77), Attr::READ | Attr::USER, Ask::NORMAL).unwrap();
@@ -464,7 +465,7 @@ fn dropping_a_gather_flushes_and_frees() {
         tree.unmap_range(&m, pages(0, 16), Free::Empty, &mut gather, |_, _, _| {});
         let released = gather.flush();
         let ticket = released.ticket().expect("something was flushed");
-        assert_eq!((ticket.space, ticket.generation), (SpaceId(1), Generation(2)));
+        assert_eq!((ticket.space, ticket.generation), (tlb.id(), Generation(2)));
         assert!(ticket.active.has(CpuId(0)) && ticket.lazy.is_empty());
         let live = m.policy().counts().live();
         drop(released);
@@ -480,7 +481,7 @@ fn dropping_a_gather_flushes_and_frees() {
 fn a_private_gather_is_one_whose_space_no_cpu_has() {
     machine!(X86_64, 1, |host, m, slots, log, _freed| {
         let pin = slots[0].pin();
-        let tlb = SpaceTlb::new(SpaceId(1));
+        let tlb = m.tlb().new_space();
         assert!(Gather::new(parts(&m, &pin), &tlb, 12).is_private());
         m.tlb().activate(&pin, &tlb, PhysAddr(0));
         assert!(!Gather::new(parts(&m, &pin), &tlb, 12).is_private());
@@ -501,7 +502,7 @@ proptest! {
         let seen;
         machine!(X86_64, 1, |host, m, slots, log, _freed| {
             let pin = slots[0].pin();
-            let tlb = SpaceTlb::new(SpaceId(1));
+            let tlb = m.tlb().new_space();
             m.tlb().activate(&pin, &tlb, PhysAddr(0));
             log.take();
             let mut gather = Gather::new(parts(&m, &pin), &tlb, 12);
@@ -540,7 +541,7 @@ fn a_failed_map_gives_unlinked_pages_back_without_a_flush() {
     )
     .unwrap();
     let mut tree = Tree::<X86_64>::new(&m, &pin, Ask::NORMAL).unwrap();
-    let tlb = SpaceTlb::new(SpaceId(1));
+    let tlb = m.tlb().new_space();
     m.tlb().activate(&pin, &tlb, tree.root());
     log.take();
     m.policy().inner.set(2);

@@ -8,9 +8,10 @@ use ptarmigan::cpu::Pinned;
 use ptarmigan::format::{Attr, Format, X86_64, X86Pae};
 use ptarmigan::frames::Ask;
 use ptarmigan::hosted::{CpuSlot, Host, HostMachine, NoTlb};
-use ptarmigan::quicklist::{Level, Plain};
+use ptarmigan::page::Level;
+use ptarmigan::quicklist::Plain;
 use ptarmigan::table::{Free, KernelMap, Machine, MapError, Tree, parts};
-use ptarmigan::tlb::{Gather, SpaceId, SpaceTlb};
+use ptarmigan::tlb::{Gather, SpaceTlb};
 use ptarmigan::window::DirectMap;
 use std::collections::BTreeSet;
 use std::collections::btree_map::Entry;
@@ -107,7 +108,7 @@ fn against_the_model<F: Watchable>(ops: &[Op], active: bool) {
     let pin = slots[0].pin();
     let watch = Watch::new(&host);
     let m = watched(&watch, host.quicklists().unwrap());
-    let tlb = SpaceTlb::new(SpaceId(1));
+    let tlb = m.tlb().new_space();
     let mut tree = Tree::<F>::new(&m, &pin, Ask::NORMAL).unwrap();
     if active {
         m.tlb().activate(&pin, &tlb, tree.root());
@@ -260,7 +261,7 @@ fn with_failing<F: Watchable>(
 fn failure_at_every_step<F: Watchable>() {
     with_failing::<F>(|host, m, slots| {
         let pin = slots[0].pin();
-        let tlb = SpaceTlb::new(SpaceId(1));
+        let tlb = m.tlb().new_space();
         let fail = m.policy().inner();
         // A tree itself.
         for k in 0.. {
@@ -336,7 +337,7 @@ fn addresses_beyond_the_users_are_refused_and_odd_ranges_are_taken_as_the_pages_
     let slots = host.slots();
     let pin = slots[0].pin();
     let m = HostMachine::new(&host, host.plain().unwrap(), NoTlb).unwrap();
-    let tlb = SpaceTlb::new(SpaceId(1));
+    let tlb = m.tlb().new_space();
     let mut tree = Tree::<X86_64>::new(&m, &pin, Ask::NORMAL).unwrap();
     let out = X86_64::USER_END;
     for at in [out, out + 5, 1 << 48, u64::MAX] {
@@ -403,7 +404,7 @@ proptest! {
         let slots = host.slots();
         let pin = slots[0].pin();
         let m = HostMachine::new(&host, host.plain().unwrap(), NoTlb).unwrap();
-        let tlb = SpaceTlb::new(SpaceId(1));
+        let tlb = m.tlb().new_space();
         let mut tree = Tree::<X86_64>::new(&m, &pin, Ask::NORMAL).unwrap();
         let mut gather = Gather::new(parts(&m, &pin), &tlb, 12);
         let gone = which % laid.len();
@@ -436,7 +437,7 @@ fn covered_frees_whole_leaf_tables_and_never_frees_none() {
     let slots = host.slots();
     let pin = slots[0].pin();
     let m = HostMachine::new(&host, host.plain().unwrap(), NoTlb).unwrap();
-    let tlb = SpaceTlb::new(SpaceId(1));
+    let tlb = m.tlb().new_space();
     let mut tree = Tree::<X86_64>::new(&m, &pin, Ask::NORMAL).unwrap();
     let span = 512 * PAGE;
     let three = range(span, 4 * span);
@@ -463,7 +464,7 @@ fn a_dump_shows_runs() {
     let slots = host.slots();
     let pin = slots[0].pin();
     let m = HostMachine::new(&host, host.plain().unwrap(), NoTlb).unwrap();
-    let tlb = SpaceTlb::new(SpaceId(1));
+    let tlb = m.tlb().new_space();
     let mut tree = Tree::<X86_64>::new(&m, &pin, Ask::NORMAL).unwrap();
     let mut gather = Gather::new(parts(&m, &pin), &tlb, 12);
     tree.map_range(&m, range(0x1f_e000, 0x20_2000), Pfn(0x100), RW, &mut gather).unwrap();

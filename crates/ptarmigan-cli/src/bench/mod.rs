@@ -2,25 +2,20 @@
 //!
 //! A shared machine changes its speed within a minute. So contenders are interleaved round by round, the median over
 //! the rounds is what counts, and ratios to a reference of the same run say more than nanoseconds.
-pub mod contender;
-pub mod family;
-pub mod faults;
-pub mod holt;
-pub mod host;
-pub mod imbalance;
-pub mod migration;
-pub mod ours;
-pub mod pool;
-pub mod quicklist;
+mod history;
+pub mod machine;
+pub mod pages;
 pub mod report;
 pub mod table;
-pub mod yardstick;
-pub mod zero;
 
 use clap::{Args, Subcommand};
 
-use crate::{Context, Failure};
-use report::Report;
+use crate::error::{Context, Failure};
+use crate::print::stdout;
+use history::{holt, imbalance, migration};
+use pages::zero;
+use report::BenchReport;
+use table::faults;
 
 /// Measures the library's parts.
 #[derive(Args, Clone, Debug)]
@@ -86,9 +81,9 @@ impl BenchArgs {
             Bench::Table(options) => (table::policies(options.rounds), options),
             Bench::Faults(options) => (faults::run(options.rounds), options),
             Bench::Quicklist(options) => {
-                (quicklist::side_by_side(options.rounds, &quicklist::Sizes::FULL, Vec::new()), options)
+                (pages::side_by_side(options.rounds, &pages::Workload::FULL, Vec::new()), options)
             }
-            Bench::Zero(options) => (zero::run(options.rounds, &zero::Sizes::FULL), options),
+            Bench::Zero(options) => (zero::run(options.rounds, &zero::ZeroWorkload::FULL), options),
             Bench::Holt(options) => (holt::run(options.rounds), options),
             Bench::Imbalance(options) => {
                 let report = imbalance::run(options.historic_lists).map_err(Failure::new)?;
@@ -105,7 +100,7 @@ impl BenchArgs {
 
 fn print_counts(report: &impl serde::Serialize, plain: String, json: bool) -> Result<(), Failure> {
     let text = if json { serde_json::to_string(report).context("report")? + "\n" } else { plain };
-    crate::print::stdout(&text)
+    stdout(&text)
 }
 
 /// Prints a report on standard output.
@@ -113,7 +108,7 @@ fn print_counts(report: &impl serde::Serialize, plain: String, json: bool) -> Re
 /// # Errors
 ///
 /// Why it could not be written; quiet if the reader has gone away.
-pub fn print(report: &Report, json: bool) -> Result<(), Failure> {
+pub fn print(report: &BenchReport, json: bool) -> Result<(), Failure> {
     let text = if json { report.json().map_err(Failure::new)? } else { report.plain() };
-    crate::print::stdout(&text)
+    stdout(&text)
 }

@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
+use crate::measure::stats::median;
+
 /// One line of the result.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
@@ -22,7 +24,7 @@ pub struct Row {
 /// The result of one benchmark. As JSON it is one document: `{"bench": …, "rows": [{"case", "contender", "value",
 /// "unit", "min"}]}`.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct BenchReport {
     /// Which benchmark.
     pub bench: &'static str,
     /// Its rows.
@@ -40,18 +42,6 @@ struct Series {
     contender: &'static str,
     way: &'static str,
     samples: Vec<f64>,
-}
-
-/// The median of some numbers; not a number if there are none.
-pub fn median(samples: &[f64]) -> f64 {
-    let mut sorted = samples.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    match sorted.len() {
-        0 => f64::NAN,
-        n if n % 2 == 1 => sorted[middle],
-        _ => (sorted[middle - 1] + sorted[middle]) / 2.0,
-    }
 }
 
 /// Everything measured so far.
@@ -82,12 +72,13 @@ impl Samples {
         let mut rows = Vec::new();
         for case in cases {
             for series in self.series.iter().filter(|s| s.case == case) {
-                let value = median(&series.samples);
+                let value = median(series.samples.iter().copied());
                 let min = series.samples.iter().copied().fold(f64::INFINITY, f64::min);
-                let beaten = self
-                    .series
-                    .iter()
-                    .any(|s| s.case == case && s.contender == series.contender && median(&s.samples) < value);
+                let beaten = self.series.iter().any(|s| {
+                    s.case == case
+                        && s.contender == series.contender
+                        && median(s.samples.iter().copied()) < value
+                });
                 let contender = if beaten {
                     format!("{}-{}", series.contender, series.way)
                 } else {
@@ -100,7 +91,7 @@ impl Samples {
     }
 }
 
-impl Report {
+impl BenchReport {
     /// The value of a row.
     pub fn value(&self, case: &str, contender: &str) -> Option<f64> {
         self.rows.iter().find(|r| r.case == case && r.contender == contender).map(|r| r.value)
@@ -172,10 +163,10 @@ mod tests {
 
     #[test]
     fn the_median_of_an_even_number_of_rounds_lies_between() {
-        assert_eq!(median(&[4.0, 1.0]), 2.5);
+        assert_eq!(median([4.0, 1.0]), 2.5);
     }
 
-    fn report() -> Report {
+    fn report() -> BenchReport {
         let row = |contender: &str, value| Row {
             case: "unmap-range",
             contender: contender.into(),
@@ -183,7 +174,7 @@ mod tests {
             unit: "ns/page",
             min: value,
         };
-        Report {
+        BenchReport {
             bench: "table",
             rows: vec![row("page_table_multiarch-cleanup-range", 123_456.789), row("yardstick", 2.0)],
             reference: "yardstick",

@@ -1,26 +1,29 @@
 //! The passes over a trace, and what they bring.
-use super::Args;
-use super::clock::Clock;
-use super::counters;
-use super::crew::{Job, Took};
-use super::events::Loaded;
-use super::hooked::Hooked;
-use super::measure::Measured;
-use super::outcome::Outcome;
+use super::args::ReplayArgs;
+use super::input::schedule::{CpuMap, Schedule};
+use super::input::trace::Trace;
+use super::instruments::counters;
+use super::instruments::levels::Levels;
+use super::instruments::measured::Measured;
+use super::instruments::sanitize::SoftMmu;
+use super::instruments::speed::{Rate, SpeedRounds, Timed};
+use super::instruments::stream::{Nothing, Stream};
+use super::instruments::zero::{IdleRound, IdleTimes, ZeroReport};
 use super::policy::{Choice, PolicyName, with_policy};
-use super::report::{LevelReport, Levels, Report, Run, SanitizerReport, TruthReport};
-use super::sanitize::SoftMmu;
-use super::schedule::{CpuMap, Schedule};
-use super::speed::{Rate, Rounds, Timed, median};
-use super::stream::{Nothing, Stream};
-use super::watch::{Unwatched, Watch};
-use super::zero::{Round, Times, ZeroReport};
-use crate::{Context, Failure, print, progress};
+use super::report::{LevelReport, PolicyReport, ReplayReport, SanitizerReport, TruthReport};
+use super::workers::job::{Elapsed, Job};
+use super::workers::outcome::Outcome;
+use super::workers::watch::{Unwatched, Watch};
+use crate::error::{Context, Failure};
+use crate::measure::clock::Clock;
+use crate::measure::stats::median;
+use crate::{bar, print};
 use ptarmigan::cpu::MAX_CPUS;
 use ptarmigan::format::{Format, X86_64};
 use ptarmigan::hosted::{Delivery, Host, HostConfig, HostMachine, NoTlb};
-use ptarmigan::quicklist::{Layout, Policy};
-use ptarmigan::table::Machine;
+use ptarmigan::machine::Machine;
+use ptarmigan::page::Layout;
+use ptarmigan::quicklist::{Layered, Policy};
 use ptarmigan::tlb::Mmu;
 use ptsan::{Adversary, Arch, Config, Sanitizer};
 
@@ -32,8 +35,8 @@ const STREAM_ROUNDS: usize = 7;
 const RATE: u16 = 60;
 
 struct Replay<'a> {
-    trace: &'a Loaded,
-    args: &'a Args,
+    trace: &'a Trace,
+    args: &'a ReplayArgs,
     clock: Clock,
     schedule: Schedule,
     /// The same CPUs with one worker, if the schedule has several.
@@ -43,22 +46,26 @@ struct Replay<'a> {
 /// What the counting pass brought.
 struct Counted {
     policy: Choice,
-    run: Run,
+    run: PolicyReport,
     stream: Stream,
     /// Sum of the single calls' times, by level.
     single: Vec<f64>,
     /// Round by round: the stream over the policy, and over nothing.
     stream_ns: Vec<(f64, f64)>,
-    rounds: Rounds,
+    rounds: SpeedRounds,
     /// With idle moments used and without, round by round.
-    ahead: Vec<Round>,
+    ahead: Vec<IdleRound>,
 }
 
 /// Replays one trace on all policies.
 ///
 /// # Errors
 /// As [`run`](super::run); what does not keep the report from being made goes to `failures`.
-pub fn replay(trace: &Loaded, args: &Args, failures: &mut Vec<Failure>) -> Result<Report, Failure> {
+pub fn replay(
+    trace: &Trace,
+    args: &ReplayArgs,
+    failures: &mut Vec<Failure>,
+) -> Result<ReplayReport, Failure> {
     let replay = Replay::new(trace, args)?;
     let mut counted = Vec::new();
     for policy in Choice::all(&args.policy, &args.historic_lists) {
@@ -94,7 +101,7 @@ pub fn replay(trace: &Loaded, args: &Args, failures: &mut Vec<Failure>) -> Resul
         }
     }
     let rounds = replay.speed_rounds();
-    let bar = progress::bar(((rounds + STREAM_ROUNDS) * counted.len()) as u64, "measuring");
+    let bar = bar::bar(((rounds + STREAM_ROUNDS) * counted.len()) as u64, "measuring");
     for _ in 0..rounds {
         for one in &mut counted {
             replay.speed(one)?;
@@ -109,12 +116,12 @@ pub fn replay(trace: &Loaded, args: &Args, failures: &mut Vec<Failure>) -> Resul
     }
     bar.finish_and_clear();
     let runs = counted.into_iter().map(|one| one.finish(&replay)).collect();
-    Ok(Report::new(trace, args.memory, replay.clock.resolution(), runs))
+    Ok(ReplayReport::new(trace, args.memory, replay.clock.resolution(), runs))
 }
 
 impl Counted {
     /// Puts the medians in. The stream's total is shared out among the levels as the single calls' times are.
-    fn finish(mut self, replay: &Replay<'_>) -> Run {
+    fn finish(mut self, replay: &Replay<'_>) -> PolicyReport {
         let total = median(self.stream_ns.iter().map(|(policy, nothing)| policy - nothing)).max(0.0);
         let nothing = median(self.stream_ns.iter().map(|(_, nothing)| *nothing));
         let singles: f64 = self.single.iter().sum();
@@ -132,7 +139,7 @@ impl Counted {
         self.run.workers = self.rounds.workers(&replay.schedule, replay.alone.as_ref(), replay.clock);
         self.run.copies = self.rounds.copies(job.copies);
         if let Some(zero) = &mut self.run.zero {
-            zero.times = Times::of(&self.ahead);
+            zero.times = IdleTimes::of(&self.ahead);
         }
         self.run
     }
@@ -141,7 +148,7 @@ impl Counted {
 type TheFormat = X86_64;
 
 impl<'a> Replay<'a> {
-    fn new(trace: &'a Loaded, args: &'a Args) -> Result<Self, Failure> {
+    fn new(trace: &'a Trace, args: &'a ReplayArgs) -> Result<Self, Failure> {
         let logical = args.spread.cpus.map_or(trace.cpus, usize::from);
         let copies = usize::from(args.spread.copies);
         if logical * copies > MAX_CPUS {
@@ -162,7 +169,7 @@ impl<'a> Replay<'a> {
     }
 
     fn job_of<'s>(&'s self, schedule: &'s Schedule, copies: usize) -> Job<'s> {
-        let Args { keep_going, idle_zero, .. } = *self.args;
+        let ReplayArgs { keep_going, idle_zero, .. } = *self.args;
         Job { trace: self.trace, schedule, copies, keep_going, idle_zero }
     }
 
@@ -187,7 +194,7 @@ impl<'a> Replay<'a> {
     ) -> Result<Outcome, Failure> {
         let job = self.job();
         let things: usize = job.schedule.programs.iter().map(|program| program.ops.len()).sum();
-        let bar = progress::bar((things * job.copies) as u64, name);
+        let bar = bar::bar((things * job.copies) as u64, name);
         let (outcome, _, _) = job.run(machine, watch, |done| bar.inc(done))?;
         bar.finish_and_clear();
         Ok(outcome)
@@ -197,23 +204,23 @@ impl<'a> Replay<'a> {
     fn count(&self, policy: Choice) -> Result<(Counted, Outcome), Failure> {
         let host = self.host(&self.job())?;
         with_policy!(host, policy, |made| {
-            let hooks = Measured::new(TheFormat::LAYOUT, self.clock);
-            let made = counters::Snapshot::new(made, host.frames(), self.job().cpus());
-            let hooked = Hooked { inner: made, hooks, frames: host.frames(), early: policy.is_historic() };
+            let snapshot = counters::Snapshot::new(host.frames(), self.job().cpus());
+            let measured = Measured::new(host.frames(), TheFormat::LAYOUT, self.clock);
+            let layered = Layered::new(measured, Layered::new(snapshot, made));
             let tlb = self.args.tags.config(self.job().cpus());
             let machine =
-                HostMachine::with_tlb(&host, hooked, NoTlb, tlb, Delivery::AtOnce).context("machine")?;
+                HostMachine::with_tlb(&host, layered, NoTlb, tlb, Delivery::AtOnce).context("machine")?;
             let outcome = self.pass(&machine, || Unwatched, "counting")?;
             let flushes = machine.tlb().counts();
             let counts = machine.policy().counts();
-            let Args { touch_data, idle_zero, .. } = *self.args;
+            let ReplayArgs { touch_data, idle_zero, .. } = *self.args;
             let zero = (touch_data || idle_zero > 0).then(|| ZeroReport {
                 idle_zero,
                 faults: machine.data().zero_counts().into(),
                 zones: host.frames().zero_counts().into(),
                 times: None,
             });
-            let mut log = machine.policy().hooks.log();
+            let mut log = machine.policy().layer().log();
             let layout: Layout = TheFormat::LAYOUT;
             let levels = (0..usize::from(layout.levels)).map(|level| {
                 let (count, times) = (counts.levels[level], &log.times[level]);
@@ -232,7 +239,7 @@ impl<'a> Replay<'a> {
                 };
                 (TheFormat::LEVEL_NAMES[level], report)
             });
-            let run = Run {
+            let run = PolicyReport {
                 policy: policy.name(),
                 historic_lists: policy.lists,
                 cpus: self.job().cpus(),
@@ -256,7 +263,10 @@ impl<'a> Replay<'a> {
                     .map(|(event, task, why)| format!("event {event}, task {task}: {why}")),
                 skipped_events: outcome.skipped,
                 out_of_memory: outcome.out_of_memory,
-                counters: self.args.counters.then(|| machine.policy().inner.counters()),
+                counters: self.args.counters.then(|| {
+                    let snapshot = machine.policy().inner();
+                    snapshot.layer().counters(snapshot.inner())
+                }),
                 workers: None,
                 copies: None,
             };
@@ -267,7 +277,7 @@ impl<'a> Replay<'a> {
                 stream: Stream::new(&std::mem::take(&mut log.calls), log.slots_used),
                 single,
                 stream_ns: Vec::new(),
-                rounds: Rounds::default(),
+                rounds: SpeedRounds::default(),
                 ahead: Vec::new(),
             };
             drop(log);
@@ -305,9 +315,8 @@ impl<'a> Replay<'a> {
         let tlb = self.args.tags.config(cpus);
         let several = self.job().workers() > 1;
         with_policy!(host, policy, |made| {
-            let hooked =
-                Hooked { inner: made, hooks: &mmu, frames: host.frames(), early: policy.is_historic() };
-            let machine = HostMachine::with_tlb(&host, hooked, &mmu, tlb, delivery).context("machine")?;
+            let layered = Layered::new(&mmu, made);
+            let machine = HostMachine::with_tlb(&host, layered, &mmu, tlb, delivery).context("machine")?;
             let what = seed.map_or("sanitizing".to_owned(), |seed| format!("sanitizing, seed {seed}"));
             self.pass(&machine, || mmu.watcher(several), &what)?;
         });
@@ -336,12 +345,12 @@ impl<'a> Replay<'a> {
     fn speed(&self, one: &mut Counted) -> Result<(), Failure> {
         let Counted { policy, ref mut rounds, ref mut ahead, .. } = *one;
         let job = self.job();
-        let (took, outcome, _) = self.bare(policy, &job, || Unwatched)?;
-        rounds.all.push(Rate::new(self.trace.steps.len() * job.copies, took));
+        let (elapsed, outcome, _) = self.bare(policy, &job, || Unwatched)?;
+        rounds.all.push(Rate::new(self.trace.steps.len() * job.copies, elapsed));
         if job.idle_zero > 0 {
             let (lazy, _, _) = self.bare(policy, &Job { idle_zero: 0, ..job }, || Unwatched)?;
-            let of_all = |took: Took| took.processor * job.workers() as u32;
-            ahead.push(Round { with: of_all(took), ahead: outcome.ahead, without: of_all(lazy) });
+            let of_all = |elapsed: Elapsed| elapsed.processor * job.workers() as u32;
+            ahead.push(IdleRound { with: of_all(elapsed), ahead: outcome.ahead, without: of_all(lazy) });
         }
         if job.copies > 1 {
             rounds.one_copy.push(self.rate(policy, &self.job_of(&self.schedule, 1))?);
@@ -357,8 +366,8 @@ impl<'a> Replay<'a> {
     }
 
     fn rate(&self, policy: Choice, job: &Job<'_>) -> Result<Rate, Failure> {
-        let (took, _, _) = self.bare(policy, job, || Unwatched)?;
-        Ok(Rate::new(self.trace.steps.len() * job.copies, took))
+        let (elapsed, _, _) = self.bare(policy, job, || Unwatched)?;
+        Ok(Rate::new(self.trace.steps.len() * job.copies, elapsed))
     }
 
     fn bare<W: Watch + Send>(
@@ -366,14 +375,14 @@ impl<'a> Replay<'a> {
         policy: Choice,
         job: &Job<'_>,
         watch: impl Fn() -> W + Sync,
-    ) -> Result<(Took, Outcome, Vec<W>), Failure> {
+    ) -> Result<(Elapsed, Outcome, Vec<W>), Failure> {
         let host = self.host(job)?;
         with_policy!(host, policy, |made| {
             let tlb = self.args.tags.config(job.cpus());
             let machine =
                 HostMachine::with_tlb(&host, made, NoTlb, tlb, Delivery::AtOnce).context("machine")?;
-            let (outcome, took, watches) = job.run(&machine, watch, |_| {})?;
-            Ok((took, outcome, watches))
+            let (outcome, elapsed, watches) = job.run(&machine, watch, |_| {})?;
+            Ok((elapsed, outcome, watches))
         })
     }
 
@@ -385,7 +394,7 @@ impl<'a> Replay<'a> {
             let machine = HostMachine::new(&host, made, NoTlb).context("machine")?;
             let policy = machine.policy();
             let what = "replaying the allocator's calls";
-            let nothing = counted.stream.run(&Nothing, &slots).context(what)?;
+            let nothing = counted.stream.run(&Nothing(host.machine()), &slots).context(what)?;
             let time = counted.stream.run(policy, &slots).context(what)?;
             machine.drain(&slots);
             host.audit().context("after the allocator's calls")?;

@@ -60,7 +60,7 @@ impl PolicyName {
     }
 }
 
-/// Runs `$body` with `$made` the policy `$choice` made for `$host`; fails as [`Context`](crate::Context) does.
+/// Runs `$body` with `$made` the policy `$choice` made for `$host`; fails as [`Context`](crate::error::Context) does.
 macro_rules! with_policy {
     ($host:expr, $choice:expr, |$made:ident| $body:expr) => {{
         let lists = usize::from($choice.lists.unwrap_or(1));

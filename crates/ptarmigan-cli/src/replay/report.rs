@@ -1,21 +1,21 @@
 //! What a replay says: JSON, and a table for people.
-use super::counters::Counters;
-use super::events::Loaded;
-use super::outcome::{Outcome, Sample};
-use super::speed::{Copies, Workers};
-use super::zero::ZeroReport;
+use super::input::trace::Trace;
+use super::instruments::counters::Counters;
+use super::instruments::levels::Levels;
+use super::instruments::speed::{CopySpeedup, WorkerSpeedup};
+use super::instruments::zero::ZeroReport;
+use super::workers::outcome::{Outcome, Sample};
 use ptarmigan::tlb::FlushCounts;
 use ptarmigan_trace::Sampled;
-use serde::ser::SerializeMap;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// One trace on all policies.
 #[derive(Serialize)]
-pub struct Report {
+pub struct ReplayReport {
     trace: TraceReport,
-    runs: Vec<Run>,
+    runs: Vec<PolicyReport>,
     #[serde(skip)]
     memory: u64,
     #[serde(skip)]
@@ -35,7 +35,7 @@ struct TraceReport {
 
 /// One policy.
 #[derive(Serialize)]
-pub struct Run {
+pub struct PolicyReport {
     /// Its name.
     pub policy: &'static str,
     /// How many lists it has, if it is a historic one.
@@ -46,7 +46,7 @@ pub struct Run {
     /// NUMA nodes.
     pub nodes: usize,
     /// By level, lowest first.
-    pub levels: Levels,
+    pub levels: Levels<LevelReport>,
     /// From the back-to-back stream: all allocations with their frees and the trimming, divided by the allocations.
     pub mean_alloc_ns: f64,
     /// What the stream itself takes for each allocation; already taken off.
@@ -55,10 +55,10 @@ pub struct Run {
     pub events_per_s: f64,
     /// Several workers against one, if there were several.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub workers: Option<Workers>,
+    pub workers: Option<WorkerSpeedup>,
     /// Several copies against one, if there were several.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub copies: Option<Copies>,
+    pub copies: Option<CopySpeedup>,
     /// The most tables there were at once, tops included.
     pub peak_live_tables: u64,
     /// The most bytes there were in tables.
@@ -88,20 +88,6 @@ pub struct Run {
     /// If asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counters: Option<Counters>,
-}
-
-/// Levels by name, in order.
-#[derive(Clone)]
-pub struct Levels<T = LevelReport>(pub Vec<(&'static str, T)>);
-
-impl<T: Serialize> Serialize for Levels<T> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        for (name, level) in &self.0 {
-            map.serialize_entry(name, level)?;
-        }
-        map.end()
-    }
 }
 
 /// One level.
@@ -195,9 +181,9 @@ impl TruthReport {
     }
 }
 
-impl Report {
+impl ReplayReport {
     /// A report.
-    pub fn new(trace: &Loaded, memory: u64, clock_ns: f64, runs: Vec<Run>) -> Self {
+    pub fn new(trace: &Trace, memory: u64, clock_ns: f64, runs: Vec<PolicyReport>) -> Self {
         let [page, range, full] = trace.linux_flushes;
         let trace = TraceReport {
             name: trace.name.clone(),
@@ -207,7 +193,7 @@ impl Report {
             lost: trace.lost,
             linux_flushes: Flushes { page, range, full },
         };
-        Report { trace, runs, memory, clock_ns }
+        ReplayReport { trace, runs, memory, clock_ns }
     }
 
     /// The table for people, at most 80 columns wide.
@@ -271,7 +257,7 @@ impl Report {
     }
 }
 
-impl Run {
+impl PolicyReport {
     fn write(&self, out: &mut String, clock_ns: f64) -> std::fmt::Result {
         let plural = |n: usize| if n == 1 { "" } else { "s" };
         writeln!(
@@ -356,7 +342,7 @@ impl Run {
     }
 }
 
-impl Run {
+impl PolicyReport {
     /// The policy in at most nine characters.
     fn label(&self) -> String {
         self.historic_lists.map_or(self.policy.to_owned(), |n| format!("{} ({n})", self.policy))

@@ -101,6 +101,18 @@ impl FrameMeta {
         self.order.fetch_and(!LOCKED, Release);
     }
 
+    /// Claims a data frame for the chain of one gather, unless another gather has claimed it.
+    #[inline(always)]
+    pub(crate) fn try_claim(&self) -> bool {
+        self.try_lock()
+    }
+
+    /// Gives the claim up; what was done with the chain comes before.
+    #[inline(always)]
+    pub(crate) fn unclaim(&self) {
+        self.unlock();
+    }
+
     /// The frame becomes a leaf table, of level 0: not locked, and nobody counts its entries until somebody has to know.
     #[inline(always)]
     pub(crate) fn set_leaf_table(&self) {

@@ -3,15 +3,16 @@ use super::mapping::Mapping;
 use super::slots::{CpuSlot, Owners};
 use crate::addr::{FRAME_SHIFT, FRAME_SIZE, Pfn, PhysAddr};
 use crate::bootmem::{BootMemory, BootMemoryShort};
-use crate::cpu::{CpuId, MAX_CPUS, NodeId};
+use crate::cpu::{CpuId, MAX_CPUS, MachineId, NodeId, WrongMachine};
 use crate::format::Format;
 use crate::frames::{
-    Ask, DataFrames, Dirty, Frame, FrameCounts, Frames, MemoryRun, NoFrame, Place, Request, ZoneClass,
+    AllocFlags, DataFrames, Dirty, End, Frame, FrameCounts, Frames, MemoryRun, NoFrame, Request, ZoneClass,
 };
 use crate::quicklist::{
     CheckConfig, Checked, Historic, ListsConfig, ListsError, Plain, Quicklists, Rules, Source,
 };
 use crate::table::KernelMap;
+use crate::tlb::TlbError;
 use crate::window::DirectMap;
 use std::fmt;
 use std::sync::Mutex;
@@ -52,6 +53,8 @@ pub enum HostError {
     Boot(BootMemoryShort),
     /// The machine is too small for its own needs.
     NoFrame(NoFrame),
+    /// A policy was made for another host.
+    WrongMachine(WrongMachine),
 }
 
 impl fmt::Display for HostError {
@@ -60,6 +63,7 @@ impl fmt::Display for HostError {
             HostError::OutOfRange(s) | HostError::Host(s) => f.write_str(s),
             HostError::Boot(e) => e.fmt(f),
             HostError::NoFrame(e) => e.fmt(f),
+            HostError::WrongMachine(e) => e.fmt(f),
         }
     }
 }
@@ -69,6 +73,15 @@ impl std::error::Error for HostError {}
 impl From<BootMemoryShort> for HostError {
     fn from(e: BootMemoryShort) -> Self {
         HostError::Boot(e)
+    }
+}
+
+impl From<TlbError> for HostError {
+    fn from(e: TlbError) -> Self {
+        match e {
+            TlbError::Boot(e) => HostError::Boot(e),
+            range => HostError::OutOfRange(range.to_string()),
+        }
     }
 }
 
@@ -171,8 +184,10 @@ impl<F: Format> Host<F> {
         let boots = Mutex::new(Vec::new());
         let need = Frames::bytes(total as usize, nodes) + DataFrames::bytes(cpus, nodes);
         let mut boot = boot_memory(&boots, need)?;
-        let frames = Frames::new(&mut boot, &runs)?;
-        let data = DataFrames::new(&mut boot, cpus, nodes, total as usize)?;
+        let machine = MachineId::new();
+        // SAFETY: 1. the arena, which the host owns, maps every frame of the runs. 2. the identity is new.
+        let frames = unsafe { Frames::new(&mut boot, machine, &runs)? };
+        let data = DataFrames::new(&mut boot, &frames, cpus)?;
         let expected = frames.counts().total;
         // SAFETY: 1. the arena maps every frame from 0 to `total`, and the host owns it. 2. nobody else has its address.
         let window = unsafe { DirectMap::new(arena.base().as_ptr()) };
@@ -181,8 +196,8 @@ impl<F: Format> Host<F> {
             order: 0,
             zero: true,
             class: ZoneClass::Low,
-            place: Place::Bottom,
-            ask: Ask::NORMAL,
+            end: End::Low,
+            flags: AllocFlags::NORMAL,
         };
         let kernel = KernelMap::new(&frames, window, request)?;
         let zero = frames.take(request)?.zeroed(&window).into_raw();
@@ -190,10 +205,16 @@ impl<F: Format> Host<F> {
         // An empty table stands for the kernel's own: the zero frame.
         let top = F::LAYOUT.top();
         for index in F::USER_TOP..(F::USER_TOP + KERNEL_ENTRIES).min(F::entries(top)) {
-            kernel.set(&frames, index, F::link(top, zero.addr()));
+            // SAFETY: 1. the zero frame is an empty table for as long as the host is there, and no CPU walks it for a user.
+            unsafe { kernel.set(&frames, index, F::link(top, zero.addr())) };
         }
-        let owners = Owners::new(cpus);
+        let owners = Owners::new(machine, cpus);
         Ok(Host { config, arena, frames, data, kernel, zero, backing, expected, owners, boots })
+    }
+
+    /// Returns its identity, which the pins of its CPUs carry.
+    pub fn machine(&self) -> MachineId {
+        self.frames.machine()
     }
 
     /// The shape it was set up with.

@@ -8,7 +8,6 @@
 //! use ptarmigan::format::X86_64;
 //! use ptarmigan::hosted::{Host, HostConfig, HostMachine, NoTlb};
 //! use ptarmigan::space::{Access, AreaFlags, Space};
-//! use ptarmigan::tlb::SpaceId;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let host = Host::<X86_64>::new(HostConfig { bytes: 64 << 20, ..HostConfig::default() })?;
@@ -16,13 +15,13 @@
 //! let pin = cpus[0].pin();
 //! let machine = HostMachine::new(&host, host.quicklists()?, NoTlb)?;
 //!
-//! let mut space = Space::<X86_64>::new(&machine, &pin, SpaceId(1))?;
+//! let mut space = Space::<X86_64>::new(&machine, &pin)?;
 //! let heap = VirtRange { start: 0x40_0000, end: 0x50_0000 };
 //! space.mmap(&machine, &pin, heap, AreaFlags::READ.with(AreaFlags::WRITE), 0)?;
 //! space.fault(&machine, &pin, VirtAddr(0x40_0123), Access::Write)?;
 //! assert_eq!(space.tree().tables_below_top(), 3); // a PTE, a PMD and a PUD page
 //!
-//! let child = space.fork(&machine, &pin, SpaceId(2))?;
+//! let child = space.fork(&machine, &pin)?;
 //! child.end(&machine, &pin);
 //! space.end(&machine, &pin);
 //! machine.drain(&cpus);

@@ -39,10 +39,11 @@
 //! `TableMemory` is `PageTables` and `Quicklists` together, at rest; while much is going on each is off by what is going on (I7).
 //! What each CPU has at hand it alone knows, so that the nodes' part of `QuicklistsCpu` is not told.
 use super::check::Check;
-use super::{Construct, Layout, NodeCounts, PolicyCounts, Quicklists};
+use super::{NodeCounts, PolicyCounts, Quicklists};
 use crate::addr::FRAME_SHIFT;
 use crate::cpu::NodeId;
 use crate::frames::Frames;
+use crate::page::{Construct, Layout};
 use crate::window::Window;
 use core::fmt;
 
@@ -97,7 +98,7 @@ impl NodeMemory {
     pub fn new(frames: &Frames, layout: &Layout, node: NodeId, counts: &NodeCounts) -> Self {
         let bytes = |tops: u32, others: u32| {
             u64::from(tops) * layout.table_bytes(layout.top())
-                + u64::from(others) * layout.table_bytes(super::Level::PTE)
+                + u64::from(others) * layout.table_bytes(crate::page::Level::PTE)
         };
         NodeMemory {
             low_total: frames_bytes(frames.node_frames(node)),
@@ -218,18 +219,21 @@ impl<W: Window, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     /// no lock and allocates nothing.
     ///
     /// ```
-    /// use ptarmigan::{format::X86_64, frames::Ask, hosted::{Host, HostConfig}};
-    /// use ptarmigan::quicklist::{Level, Policy};
+    /// use ptarmigan::{format::X86_64, frames::AllocFlags, hosted::{Host, HostConfig}};
+    /// use ptarmigan::page::Level;
+    /// use ptarmigan::quicklist::{Policy, PolicyOn};
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let host = Host::<X86_64>::new(HostConfig::default())?;
     /// let (lists, cpus) = (host.quicklists()?, host.slots());
-    /// let pages = [(); 5].map(|()| lists.alloc(&cpus[0].pin(), Level::PTE, Ask::NORMAL));
+    /// let pin = cpus[0].pin();
+    /// let here = PolicyOn::new(&lists, &pin).ok_or("the CPU is another host's")?;
+    /// let pages = [(); 5].map(|()| here.alloc(Level::PTE, AllocFlags::NORMAL));
     /// for page in pages.into_iter().skip(2) {
-    ///     lists.unused(&cpus[0].pin(), Level::PTE, page?);
+    ///     here.free_unlinked(page?);
     /// }
     /// let text = lists.meminfo().to_string();
     /// assert!(text.contains("PageTables:            8 kB\n"), "two pages are out");
-    /// # lists.drain(&cpus[0].pin());
+    /// # here.drain();
     /// # Ok(())
     /// # }
     /// ```

@@ -1,9 +1,11 @@
 //! No caching: the policy that everything is compared with.
+use super::here::Here;
 use super::tally::Tallies;
-use super::{Clean, Construct, Flushed, Level, Policy, PolicyCounts, Source};
+use super::{Policy, PolicyCounts, Source};
 use crate::bootmem::{BootMemory, BootMemoryShort};
-use crate::cpu::{CpuId, Pinned};
-use crate::frames::{Ask, NoFrame};
+use crate::cpu::{CpuId, MachineId, NodeId, Pinned};
+use crate::frames::{AllocFlags, NoFrame};
+use crate::page::{Clean, Construct, Flushed, Level, Unhooked};
 use crate::window::Window;
 
 /// Takes and clears a page each time; gives it back, content forgotten, when the flush is over. What kernels do
@@ -37,32 +39,66 @@ impl<'m, W: Window, C: Construct> Plain<'m, W, C> {
         self.tallies.on(cpu)
     }
 
-    fn give(&self, pin: &Pinned<'_>, level: Level, page: Clean) {
-        let tally = self.tallies.of(pin, level);
+    fn give(&self, pin: &Here<'_>, page: Clean) {
+        let tally = self.tallies.of(pin, page.level());
         tally.frees.add(1);
         tally.returns.add(1);
-        self.source.unmake_dirty(level, page);
+        self.source.unmake_dirty(page);
     }
 }
 
 impl<W: Window, C: Construct> Policy for Plain<'_, W, C> {
-    fn alloc(&self, pin: &Pinned<'_>, level: Level, ask: Ask) -> Result<Clean, NoFrame> {
-        let page = self.source.make(pin.node(), level, ask)?;
-        let tally = self.tallies.of(pin, level);
+    fn machine(&self) -> MachineId {
+        self.source.frames().machine()
+    }
+
+    fn cpus(&self) -> usize {
+        self.tallies.cpus()
+    }
+
+    #[inline(always)]
+    fn takes_unhooked(&self) -> bool {
+        false
+    }
+
+    unsafe fn alloc(&self, pin: &Pinned<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
+        // SAFETY: 1. by the caller.
+        let here = &unsafe { Here::new(pin) };
+        let page = self.source.make(here.node(), level, flags)?;
+        let tally = self.tallies.of(here, level);
         tally.allocs.add(1);
         tally.misses.add(1);
         Ok(page)
     }
 
-    fn unused(&self, pin: &Pinned<'_>, level: Level, page: Clean) {
-        self.give(pin, level, page);
+    unsafe fn free_unlinked(&self, pin: &Pinned<'_>, page: Clean) {
+        // SAFETY: 1. by the caller.
+        self.give(&unsafe { Here::new(pin) }, page);
     }
 
-    fn flushed(&self, pin: &Pinned<'_>, mut pages: Flushed) {
-        while let Some((level, page)) = pages.pop(self.source.frames()) {
-            self.give(pin, level, page);
+    unsafe fn unhooked(&self, _: &Pinned<'_>, _: &mut Unhooked) {}
+
+    unsafe fn flushed(&self, pin: &Pinned<'_>, mut pages: Flushed) {
+        // SAFETY: 1. by the caller.
+        let here = &unsafe { Here::new(pin) };
+        while let Some(page) = pages.pop(self.source.frames()) {
+            self.give(here, page);
         }
     }
+
+    unsafe fn gather_end(&self, _: &Pinned<'_>) {}
+
+    unsafe fn idle(&self, _: &Pinned<'_>) {}
+
+    unsafe fn end_interval(&self, _: &Pinned<'_>) -> u32 {
+        0
+    }
+
+    unsafe fn reclaim(&self, _: &Pinned<'_>, _: NodeId, _: u32) -> u32 {
+        0
+    }
+
+    unsafe fn drain(&self, _: &Pinned<'_>) {}
 
     fn counts(&self) -> PolicyCounts {
         self.tallies.sum()

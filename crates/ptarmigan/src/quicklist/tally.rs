@@ -1,7 +1,8 @@
 //! What every policy counts, on each CPU by itself.
-use super::{Layout, Level, MAX_LEVELS};
+use super::here::Here;
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
-use crate::cpu::{Counter, CpuId, Pinned};
+use crate::cpu::{Counter, CpuId};
+use crate::page::{Layout, Level, MAX_LEVELS};
 
 /// One CPU's counts for one level.
 #[derive(Default)]
@@ -47,15 +48,20 @@ impl Tallies {
     }
 
     #[inline(always)]
-    pub fn cpu(&self, pin: &Pinned<'_>) -> &Tally {
+    pub fn cpu(&self, pin: &Here<'_>) -> &Tally {
         debug_assert!((pin.cpu().0 as usize) < self.cpus.len());
-        // SAFETY: the CPU of a `Pinned` is below the number of CPUs (contract of `Pinned::assume`, point 2).
+        // SAFETY: the policy was made for the CPU of a `Here`.
         unsafe { &self.cpus.get_unchecked(pin.cpu().0 as usize).0 }
     }
 
     #[inline(always)]
-    pub fn of(&self, pin: &Pinned<'_>, level: Level) -> &LevelTally {
+    pub fn of(&self, pin: &Here<'_>, level: Level) -> &LevelTally {
         self.cpu(pin).level(level)
+    }
+
+    /// Returns the number of CPUs.
+    pub fn cpus(&self) -> usize {
+        self.cpus.len()
     }
 
     /// One CPU's; nothing if there is no such CPU.

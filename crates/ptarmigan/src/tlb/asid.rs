@@ -61,7 +61,7 @@ impl Asids {
     /// The places a space may have.
     #[inline]
     fn ways(n: usize, space: SpaceId) -> impl Iterator<Item = usize> {
-        let first = space.0 as usize % n.max(1);
+        let first = space.number() as usize % n.max(1);
         (0..WAYS.min(n)).map(move |way| (first + way) % n)
     }
 
@@ -90,7 +90,7 @@ impl Asids {
             }
         }
         // The name says which of the others gives way, too: neighbours rarely agree.
-        let taken = || (space.0 as usize % n + space.0 as usize / n % WAYS.min(n)) % n;
+        let taken = || (space.number() as usize % n + space.number() as usize / n % WAYS.min(n)) % n;
         let at = free.unwrap_or_else(taken);
         held[at].set(new);
         (at as u16 + 1, false)

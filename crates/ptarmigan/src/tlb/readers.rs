@@ -25,6 +25,13 @@ const NOBODY: usize = 0;
 /// In place of a space: more than one, or not known yet.
 const SEVERAL: u32 = u32::MAX;
 
+/// The part of a name that cells hold. Spaces that share it are taken for one: CPUs wait for a reader too many then,
+/// never for one too few.
+#[inline(always)]
+fn short(space: SpaceId) -> u32 {
+    space.number() as u32
+}
+
 #[repr(align(128))]
 struct Cell {
     /// The epoch in which reading began; [`NOBODY`] if this CPU is not reading.
@@ -62,11 +69,15 @@ impl Readers {
 
     /// This CPU begins to read the tables of `space`, without a lock: none that it finds from here on is used for
     /// anything else before the result is dropped.
-    pub fn walk<'a>(&'a self, pin: &'a Pinned<'_>, space: SpaceId) -> Reading<'a> {
+    pub fn walk<'a>(
+        &'a self,
+        pin: &'a Pinned<'_>,
+        space: SpaceId,
+    ) -> Result<Reading<'a>, crate::cpu::WrongMachine> {
         let reading = self.enter(pin, space);
         // No entry is read before the cell says so to whoever has unhooked a table.
         fence(Ordering::SeqCst);
-        reading
+        Ok(reading)
     }
 
     /// This CPU is about to read; it has to look, in the same total order, at whether it may.
@@ -78,15 +89,15 @@ impl Readers {
         let outermost = cell.since.load(Ordering::Relaxed) == NOBODY;
         if outermost {
             cell.since.swap(self.epoch.load(Ordering::SeqCst), Ordering::SeqCst);
-            cell.space.store(space.0, Ordering::Release);
-        } else if cell.space.load(Ordering::Relaxed) != space.0 {
+            cell.space.store(short(space), Ordering::Release);
+        } else if cell.space.load(Ordering::Relaxed) != short(space) {
             cell.space.store(SEVERAL, Ordering::SeqCst);
         }
         Reading { cell, outermost }
     }
 
     /// The present moment: what has been unhooked by now is not found by readers who begin later.
-    pub(super) fn advance(&self) -> Epoch {
+    pub(crate) fn advance(&self) -> Epoch {
         fence(Ordering::SeqCst);
         let mut next = self.epoch.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
         if next == NOBODY {
@@ -102,7 +113,9 @@ impl Readers {
         let cell = self.cell(cpu);
         let since = cell.since.load(Ordering::SeqCst);
         let at = cell.space.load(Ordering::Relaxed);
-        since != NOBODY && epoch.is_none_or(|e| !e.is_reached_by(since)) && (at == space.0 || at == SEVERAL)
+        since != NOBODY
+            && epoch.is_none_or(|e| !e.is_reached_by(since))
+            && (at == short(space) || at == SEVERAL)
     }
 
     /// To be called before a CPU drops everything it knows of user space; the result goes to

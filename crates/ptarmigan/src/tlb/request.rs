@@ -2,9 +2,22 @@
 use crate::addr::PhysAddr;
 use crate::cpu::CpuSet;
 
-/// Names an address space. Never used twice while a TLB may know the first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct SpaceId(pub u32);
+/// Names an address space: [`Tlb::new_space`](super::Tlb::new_space) hands names out, none of them twice.
+///
+/// ```compile_fail,E0423
+/// use ptarmigan::tlb::SpaceId;
+/// let twin = SpaceId(1); // the number is private
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SpaceId(pub(super) u64);
+
+impl SpaceId {
+    /// Returns the number behind the name, for tables and reports. It is not 0.
+    #[inline(always)]
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+}
 
 /// Counts a space's flushes; a CPU whose copy is behind must flush before it uses the space again.
 ///

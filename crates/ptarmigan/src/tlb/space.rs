@@ -1,10 +1,11 @@
 //! What a space knows of the TLBs that may know it.
 use super::request::{Generation, SpaceId};
-use crate::cpu::{CpuId, CpuMask};
+use crate::cpu::{CpuId, CpuMask, MachineId};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// What a space's TLB state is: its generation and the CPUs that have it loaded.
 pub struct SpaceTlb {
+    machine: MachineId,
     id: SpaceId,
     generation: AtomicUsize,
     /// Some CPU has loaded it at some time: before that the masks need not be looked at.
@@ -16,14 +17,10 @@ pub struct SpaceTlb {
 }
 
 impl SpaceTlb {
-    /// A space that no CPU has loaded yet.
-    pub fn new(id: SpaceId) -> Self {
-        Self::starting_at(id, Generation(0))
-    }
-
-    /// The same with another first generation, for tests of the wrap.
-    pub fn starting_at(id: SpaceId, generation: Generation) -> Self {
+    /// Makes the state of a space that no CPU has loaded yet.
+    pub(super) fn named(machine: MachineId, id: SpaceId, generation: Generation) -> Self {
         SpaceTlb {
+            machine,
             id,
             generation: AtomicUsize::new(generation.0),
             loaded: AtomicBool::new(false),
@@ -31,6 +28,18 @@ impl SpaceTlb {
             active: CpuMask::new(),
             lazy: CpuMask::new(),
         }
+    }
+
+    /// Returns the machine that the space is of.
+    #[inline(always)]
+    pub fn machine(&self) -> MachineId {
+        self.machine
+    }
+
+    /// Makes the state of the same space as it is when all other generations have been, for models.
+    #[cfg(loom)]
+    pub fn a_round_later(&self, generation: Generation) -> Self {
+        Self::named(self.machine, self.id, generation)
     }
 
     /// The space's name.

@@ -1,24 +1,25 @@
 //! The test rig: a hosted machine of which a sanitizer sees every table page and every invalidation.
 //!
-//! [`Watch`] owns the sanitizer; [`WatchedPolicy`] and [`WatchedTlb`] stand between the library and it:
+//! [`Watch`] owns the sanitizer; [`WatchPages`] and [`WatchedTlb`] stand between the library and it:
 //!
 //! * a page is *allocated* for the sanitizer when the policy hands it out, and *freed* when the policy gets it from
-//!   where it may be handed out again: in `flushed`, in `unused`, and in `retire` if the policy takes it there;
+//!   where it may be handed out again: in `flushed`, in `free_unlinked`, and in `unhooked` if the policy takes it there;
 //! * the software MMU of a CPU forgets what `invalidate` tells that CPU to forget, and nothing else.
 #![allow(dead_code, reason = "every test binary uses its own part of the rig")]
 use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::cpu::{NodeId, Pinned};
 use ptarmigan::format::{Attr, Format, X86_64, X86Pae};
-use ptarmigan::frames::{Ask, Dirty, Frame, NoFrame, Place, Request, Use, ZoneClass};
+use ptarmigan::frames::{AllocFlags, Dirty, End, Frame, Frames, NoFrame, Request, Use, ZoneClass};
 use ptarmigan::hosted::{CpuSlot, Delivery, Host, HostConfig, HostMachine};
-use ptarmigan::quicklist::{Clean, Flushed, Level, Policy, PolicyCounts, Unhooked};
+use ptarmigan::page::{Clean, Level};
+use ptarmigan::quicklist::{Layer, Layered, Policy, PolicyOn};
 use ptarmigan::space::Space;
 use ptarmigan::table::{Machine, Tree};
 use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, TlbConfig};
 use ptarmigan::window::{Window, WindowGuard};
 use ptsan::{Access, Arch, Config, Content, Fault, Flush, Kind, Memory, Sanitizer, Translation};
 use std::cell::Cell;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -162,21 +163,21 @@ impl<'h, F: Watchable> Watch<'h, F> {
     }
 }
 
-/// A policy whose pages are watched. Also checks that every page it hands out is in its level's state (I2, I10).
-pub struct WatchedPolicy<'w, 'h, F: Format, P> {
-    watch: &'w Watch<'h, F>,
-    inner: P,
-}
-
-impl<'w, 'h, F: Format, P> WatchedPolicy<'w, 'h, F, P> {
-    pub fn new(watch: &'w Watch<'h, F>, inner: P) -> Self {
-        WatchedPolicy { watch, inner }
-    }
-
-    pub fn inner(&self) -> &P {
-        &self.inner
+/// A policy's safe calls.
+pub trait At: Policy + Sized {
+    #[track_caller]
+    fn at<'a>(&'a self, pin: &'a Pinned<'a>) -> PolicyOn<'a, Self> {
+        PolicyOn::new(self, pin).expect("a CPU that the policy was made for")
     }
 }
+
+impl<P: Policy> At for P {}
+
+/// Has the sanitizer watch a policy's pages. Also checks that every page is handed out in its level's state (I2, I10).
+pub struct WatchPages<'w, 'h, F: Format>(pub &'w Watch<'h, F>);
+
+/// A policy whose pages are watched.
+pub type WatchedPolicy<'w, 'h, F, P> = Layered<WatchPages<'w, 'h, F>, P>;
 
 /// A constructed top shows the kernel map of this moment and nothing else.
 #[track_caller]
@@ -196,60 +197,29 @@ pub fn assert_zero<F: Format>(host: &Host<F>, at: PhysAddr) {
     }
 }
 
-impl<F: Watchable, P: Policy> Policy for WatchedPolicy<'_, '_, F, P> {
-    fn alloc(&self, pin: &Pinned<'_>, level: Level, ask: Ask) -> Result<Clean, NoFrame> {
-        let page = self.inner.alloc(pin, level, ask)?;
+impl<F: Watchable, P: Policy> Layer<P> for WatchPages<'_, '_, F> {
+    fn frames(&self) -> Option<&Frames> {
+        Some(self.0.host.frames())
+    }
+
+    fn alloc(
+        &self,
+        _: &P,
+        _: &Pinned<'_>,
+        level: Level,
+        _: AllocFlags,
+        inner: impl FnOnce() -> Result<Clean, NoFrame>,
+    ) -> Result<Clean, NoFrame> {
+        let page = inner()?;
         if level == F::LAYOUT.top() {
-            assert_constructed(self.watch.host, page.addr());
+            assert_constructed(self.0.host, page.addr());
         }
-        self.watch.allocated(level, page.addr());
+        self.0.allocated(level, page.addr());
         Ok(page)
     }
 
-    fn unused(&self, pin: &Pinned<'_>, level: Level, page: Clean) {
-        self.watch.freed(level, page.addr());
-        self.inner.unused(pin, level, page);
-    }
-
-    fn retire(&self, pin: &Pinned<'_>, pages: &mut Unhooked) {
-        let frames = self.watch.host.frames();
-        let mut before = Vec::new();
-        pages.each(frames, |level, at| before.push((level, at)));
-        self.inner.retire(pin, pages);
-        let mut left = HashSet::new();
-        pages.each(frames, |_, at| {
-            left.insert(at);
-        });
-        for (level, at) in before {
-            if !left.contains(&at) {
-                self.watch.freed(level, at);
-            }
-        }
-    }
-
-    fn flushed(&self, pin: &Pinned<'_>, pages: Flushed) {
-        pages.each(self.watch.host.frames(), |level, at| self.watch.freed(level, at));
-        self.inner.flushed(pin, pages);
-    }
-
-    fn gather_end(&self, pin: &Pinned<'_>) {
-        self.inner.gather_end(pin);
-    }
-
-    fn idle(&self, pin: &Pinned<'_>) {
-        self.inner.idle(pin);
-    }
-
-    fn reclaim(&self, pin: &Pinned<'_>, node: NodeId, want: u32) -> u32 {
-        self.inner.reclaim(pin, node, want)
-    }
-
-    fn drain(&self, pin: &Pinned<'_>) {
-        self.inner.drain(pin);
-    }
-
-    fn counts(&self) -> PolicyCounts {
-        self.inner.counts()
+    fn freeing(&self, _: &Pinned<'_>, level: Level, at: PhysAddr) {
+        self.0.freed(level, at);
     }
 }
 
@@ -263,7 +233,7 @@ pub struct WatchedTlb<'w, 'h, F: Format> {
 // 3. `unload` takes its root away.
 unsafe impl<F: Watchable> Mmu for WatchedTlb<'_, '_, F> {
     fn invalidate(&self, pin: &Pinned<'_>, request: &Invalidation) {
-        let id = u64::from(request.space.0);
+        let id = request.space.number();
         let flush = match request.scope {
             Scope::Page(va) => Flush::page(id, va),
             Scope::Range { start, end, stride } => Flush::range(id, start, end, 1 << stride),
@@ -275,7 +245,7 @@ unsafe impl<F: Watchable> Mmu for WatchedTlb<'_, '_, F> {
     fn load(&self, pin: &Pinned<'_>, root: &Root) {
         let cpu = pin.cpu().0 as usize;
         self.watch.with(|s, memory| {
-            let space = u64::from(root.space.0);
+            let space = root.space.number();
             s.san.switch(memory, cpu, root.at.0, space);
             if s.asids && !root.keep {
                 s.san.flush(memory, cpu, Flush::space(space));
@@ -313,7 +283,7 @@ pub type Watched<'w, 'h, F, P> = HostMachine<'h, F, WatchedPolicy<'w, 'h, F, P>,
 
 /// Puts a policy under the sanitizer's eyes.
 pub fn watched<'w, 'h, F: Watchable, P: Policy>(watch: &'w Watch<'h, F>, policy: P) -> Watched<'w, 'h, F, P> {
-    HostMachine::new(watch.host, WatchedPolicy::new(watch, policy), WatchedTlb { watch })
+    HostMachine::new(watch.host, Layered::new(WatchPages(watch), policy), WatchedTlb { watch })
         .expect("the host has memory for the TLB state")
 }
 
@@ -324,20 +294,19 @@ pub fn watched_with<'w, 'h, F: Watchable, P: Policy>(
     config: TlbConfig,
     delivery: Delivery,
 ) -> Watched<'w, 'h, F, P> {
-    let policy = WatchedPolicy::new(watch, policy);
+    let policy = Layered::new(WatchPages(watch), policy);
     HostMachine::with_tlb(watch.host, policy, WatchedTlb { watch }, config, delivery)
         .expect("the host has memory for the TLB state")
 }
 
-/// Hands an order of events out: a policy that fails its `k`-th allocation.
-pub struct FailAt<P> {
-    inner: P,
+/// Has a policy's `k`-th allocation fail.
+pub struct FailAt {
     left: AtomicUsize,
 }
 
-impl<P> FailAt<P> {
-    pub fn new(inner: P) -> Self {
-        FailAt { inner, left: AtomicUsize::new(usize::MAX) }
+impl FailAt {
+    pub fn new() -> Self {
+        FailAt { left: AtomicUsize::new(usize::MAX) }
     }
 
     /// The `k`-th allocation from now on fails, and so do all after it; `usize::MAX`: none does.
@@ -346,8 +315,19 @@ impl<P> FailAt<P> {
     }
 }
 
-impl<P: Policy> Policy for FailAt<P> {
-    fn alloc(&self, pin: &Pinned<'_>, level: Level, ask: Ask) -> Result<Clean, NoFrame> {
+impl<P: Policy> Layer<P> for FailAt {
+    fn frames(&self) -> Option<&Frames> {
+        None
+    }
+
+    fn alloc(
+        &self,
+        _: &P,
+        pin: &Pinned<'_>,
+        _: Level,
+        _: AllocFlags,
+        inner: impl FnOnce() -> Result<Clean, NoFrame>,
+    ) -> Result<Clean, NoFrame> {
         let left = self.left.load(Ordering::Relaxed);
         if left == 0 {
             return Err(NoFrame::new(0, pin.node(), 0));
@@ -355,31 +335,7 @@ impl<P: Policy> Policy for FailAt<P> {
         if left != usize::MAX {
             self.left.store(left - 1, Ordering::Relaxed);
         }
-        self.inner.alloc(pin, level, ask)
-    }
-    fn unused(&self, pin: &Pinned<'_>, level: Level, page: Clean) {
-        self.inner.unused(pin, level, page);
-    }
-    fn retire(&self, pin: &Pinned<'_>, pages: &mut Unhooked) {
-        self.inner.retire(pin, pages);
-    }
-    fn flushed(&self, pin: &Pinned<'_>, pages: Flushed) {
-        self.inner.flushed(pin, pages);
-    }
-    fn gather_end(&self, pin: &Pinned<'_>) {
-        self.inner.gather_end(pin);
-    }
-    fn idle(&self, pin: &Pinned<'_>) {
-        self.inner.idle(pin);
-    }
-    fn reclaim(&self, pin: &Pinned<'_>, node: NodeId, want: u32) -> u32 {
-        self.inner.reclaim(pin, node, want)
-    }
-    fn drain(&self, pin: &Pinned<'_>) {
-        self.inner.drain(pin);
-    }
-    fn counts(&self) -> PolicyCounts {
-        self.inner.counts()
+        inner()
     }
 }
 
@@ -395,8 +351,8 @@ pub fn any_frame(node: u8) -> Request {
         order: 0,
         zero: false,
         class: ZoneClass::Low,
-        place: Place::Bottom,
-        ask: Ask::NORMAL,
+        end: End::Low,
+        flags: AllocFlags::NORMAL,
     }
 }
 

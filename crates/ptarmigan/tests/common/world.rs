@@ -98,7 +98,7 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
         sound: bool,
     ) -> Self {
         let host = m.host();
-        let space = Space::new(m, &slots[0].pin(), SpaceId(1)).expect("there is memory at first");
+        let space = Space::new(m, &slots[0].pin()).expect("there is memory at first");
         let first = Process { id: 1, space, model: Model::default() };
         poke(host, host.backing_frame().addr().0, 1);
         World {
@@ -202,7 +202,7 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
     fn step(&mut self) {
         if self.processes.is_empty() {
             let id = self.fresh_id();
-            let space = Space::new(self.m, &self.slots[0].pin(), SpaceId(id)).expect("all memory is free");
+            let space = Space::new(self.m, &self.slots[0].pin()).expect("all memory is free");
             self.processes.push(Process { id, space, model: Model::default() });
         }
         let at = self.rng.below(self.processes.len() as u64) as usize;
@@ -503,7 +503,7 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
         let id = self.fresh_id();
         let pin = self.slots[cpu].pin();
         let parent = &mut self.processes[at];
-        let space = match parent.space.fork(self.m, &pin, SpaceId(id)) {
+        let space = match parent.space.fork(self.m, &pin) {
             Ok(space) => space,
             Err(e) => return no_frame(e),
         };
@@ -523,7 +523,7 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
         let pin = self.slots[cpu].pin();
         let last = F::USER_END / PAGE - 1;
         let args = 1 + self.rng.below(4);
-        let mut space = match Space::exec(self.m, &pin, SpaceId(id), VirtAddr(last * PAGE), args) {
+        let mut space = match Space::exec(self.m, &pin, VirtAddr(last * PAGE), args) {
             Ok(space) => space,
             Err(e) => return no_frame(e),
         };
@@ -585,7 +585,7 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
                 self.loaded[cpu] = Loaded::Nothing;
             }
         }
-        self.m.policy().idle(&pin);
+        self.m.policy().at(&pin).idle();
         self.m.clear_ahead(&pin, 16);
         Ok(())
     }

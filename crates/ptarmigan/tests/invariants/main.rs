@@ -17,14 +17,15 @@
 mod common;
 mod run;
 use common::world::World;
-use common::{Pages, Rng, Watch, scan, small, watched};
+use common::{At, Pages, Rng, Watch, scan, small, watched};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use ptarmigan::addr::PhysAddr;
 use ptarmigan::cpu::CpuId;
 use ptarmigan::format::{Format, X86_64};
 use ptarmigan::hosted::Host;
-use ptarmigan::quicklist::{Level, Policy};
+use ptarmigan::page::Level;
+use ptarmigan::quicklist::Policy;
 use ptarmigan::table::parts;
 use ptarmigan::tlb::Gather;
 use run::{Case, LEVELS, Lists, Op, Run, SPACES, Subject, TOP, case};
@@ -56,7 +57,7 @@ fn nothing_is_anywhere_else(run: &mut Run<'_, Lists<'_>>) {
     }
     let pin = run.slots[0].pin();
     run.nodes().for_each(|node| {
-        run.lists().reclaim(&pin, node, u32::MAX);
+        run.lists().at(&pin).reclaim(node, u32::MAX);
     });
     let used = run.used();
     let distinct: HashSet<PhysAddr> = used.iter().map(|(_, at)| *at).collect();

@@ -6,9 +6,10 @@ use ptarmigan::cpu::NodeId;
 use ptarmigan::format::{Attr, Format, X86_64};
 use ptarmigan::frames::{Ask, Dirty, Frame};
 use ptarmigan::hosted::{CpuSlot, Host, HostMachine, NoTlb};
-use ptarmigan::quicklist::{Clean, Level, ListsConfig, Plain, Policy, Quicklists};
+use ptarmigan::page::{Clean, Level};
+use ptarmigan::quicklist::{ListsConfig, Plain, Policy, Quicklists};
 use ptarmigan::table::{Free, KernelMap, Machine, Tree, parts};
-use ptarmigan::tlb::{Gather, SpaceId, SpaceTlb};
+use ptarmigan::tlb::{Gather, SpaceTlb};
 use ptarmigan::window::DirectMap;
 
 pub const TOP: Level = X86_64::LAYOUT.top();
@@ -180,7 +181,7 @@ impl<'h, P: Subject> Run<'h, P> {
                 let space = &mut self.spaces[usize::from(which) % SPACES];
                 if space.is_none() {
                     let tree = Tree::new(m, &pin, Ask::NORMAL).map_err(|_| ())?;
-                    *space = Some((tree, SpaceTlb::new(SpaceId(u32::from(which) + 1))));
+                    *space = Some((tree, m.tlb().new_space()));
                 }
                 let (tree, _) = space.as_mut().expect("made above");
                 let VirtRange { start, end } = Self::range(page, pages);

@@ -1,9 +1,8 @@
 //! Machines that do not do what they promise: the models have to notice (REQ-36).
 use crate::machine::{SHAPE, Shape, World, model, pin};
 use crate::mmu::Lie;
-use ptarmigan::frames::Ask;
+use ptarmigan::frames::AllocFlags;
 use ptarmigan::table::{Free, Machine, Tree};
-use ptarmigan::tlb::{SpaceId, SpaceTlb};
 use std::sync::Arc;
 
 /// CPU 0 unmaps a page that CPU 1 knows, which meanwhile does what `lazy` says; both use their memory again.
@@ -11,9 +10,9 @@ fn unmap_elsewhere(lie: Lie, free: Free, lazy: bool) {
     model(2, move || {
         let w = World::<2>::new(Shape { lie, ..SHAPE });
         let (a, b) = (pin(0), pin(1));
-        let mut tree = Tree::new(&*w, &a, Ask::URGENT).unwrap();
+        let mut tree = Tree::new(&*w, &a, AllocFlags::URGENT).unwrap();
         w.map(&a, &mut tree, 0);
-        let space = Arc::new(SpaceTlb::new(SpaceId(1)));
+        let space = Arc::new(w.tlb().new_space());
         let root = tree.root();
         w.tlb().activate(&b, &space, root);
         w.mmu().look(&b, 0);

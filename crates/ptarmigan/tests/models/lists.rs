@@ -1,14 +1,14 @@
 //! Quicklists of several CPUs: what they exchange through the depot, and what comes home from another node.
+use crate::At;
 use crate::machine::{model, part_of_model};
 use loom::cell::UnsafeCell;
 use loom::thread::JoinHandle;
 use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr};
 use ptarmigan::bootmem::BootMemory;
-use ptarmigan::cpu::{CpuId, NodeId, Pinned};
-use ptarmigan::frames::{Ask, Dirty, Frame, Frames, MemoryRun, Place, Request, ZoneClass};
-use ptarmigan::quicklist::{
-    Clean, Construct, Layout, Level, ListsConfig, NoConstruct, Policy, Quicklists, Source,
-};
+use ptarmigan::cpu::{CpuId, MachineId, NodeId, Pinned};
+use ptarmigan::frames::{AllocFlags, Dirty, End, Frame, Frames, MemoryRun, Request, ZoneClass};
+use ptarmigan::page::{Clean, Construct, Layout, Level, NoConstruct};
+use ptarmigan::quicklist::{ListsConfig, Policy, Quicklists, Source};
 use ptarmigan::window::DirectMap;
 use std::alloc;
 use std::cell::Cell;
@@ -104,8 +104,8 @@ impl<C: Construct + 'static> Lists<C> {
             class: ZoneClass::Low,
         };
         let runs: Vec<MemoryRun> = (0..nodes).map(run).collect();
-        // SAFETY: 1. the block was allocated zeroed.
-        let frames = Box::new(unsafe { Frames::new_zero(&mut boot, &runs) }.unwrap());
+        // SAFETY: 1. and 3. the block was allocated zeroed, for these frames. 2. the identity is new.
+        let frames = Box::new(unsafe { Frames::new_zero(&mut boot, MachineId::new(), &runs) }.unwrap());
         let construct = construct(&frames, window);
         // SAFETY: the box is kept beside the lists and moves nowhere with them.
         let borrowed: &'static Frames = unsafe { &*std::ptr::from_ref(&*frames) };
@@ -122,12 +122,17 @@ impl<C: Construct + 'static> Lists<C> {
         let node = NodeId((cpu * self.nodes / CPUS) as u8);
         // SAFETY: 1. each thread of a model is one CPU, and the first is all of them while it is alone. 2. there are
         // two.
-        unsafe { Pinned::assume(CpuId(cpu as u16), node) }
+        unsafe { Pinned::assume(self.frames.machine(), CpuId(cpu as u16), node) }
     }
 
     /// A page for this CPU, which uses it at once.
     pub fn take(&self, cpu: usize) -> PhysAddr {
-        let at = self.lists.alloc(&self.pin(cpu), TOP, Ask::ATOMIC).expect("there are enough").into_raw();
+        let at = self
+            .lists
+            .at(&self.pin(cpu))
+            .alloc(TOP, AllocFlags::ATOMIC)
+            .expect("there are enough")
+            .into_raw();
         self.in_use.update(|n| n + 1);
         self.write(at, Content::Clean, Content::UsedBy(cpu));
         at
@@ -142,7 +147,7 @@ impl<C: Construct + 'static> Lists<C> {
     fn give_back(&self, cpu: usize, from: usize, at: PhysAddr) {
         self.write(at, Content::UsedBy(from), Content::Clean);
         // SAFETY: 1. handed out by `take`, and forgotten by the caller. 2. as it was. 3. nothing walks it.
-        self.lists.unused(&self.pin(cpu), TOP, unsafe { Clean::from_raw(at) });
+        self.lists.at(&self.pin(cpu)).free_unlinked(unsafe { Clean::from_raw(at, TOP) });
         self.in_use.update(|n| n - 1);
     }
 
@@ -153,8 +158,8 @@ impl<C: Construct + 'static> Lists<C> {
             order,
             zero: false,
             class: ZoneClass::Low,
-            place: Place::Top,
-            ask: Ask::ATOMIC,
+            end: End::High,
+            flags: AllocFlags::ATOMIC,
         };
         self.frames.take(request).expect("there are enough").dirty()
     }
@@ -207,14 +212,14 @@ impl<C: Construct + 'static> Lists<C> {
     pub fn audit(&self) {
         assert_eq!(self.lists.counts().live(), 0);
         for cpu in 0..CPUS {
-            self.lists.drain(&self.pin(cpu));
+            self.lists.at(&self.pin(cpu)).drain();
         }
         let nodes = || (0..self.nodes).map(|n| NodeId(n as u8));
         let held: u32 = nodes().map(|n| self.lists.in_depots(n)).sum();
         assert_eq!(held as usize, self.lists.counts().cached(), "pages that depots do not know of");
         let (depot, remote) = room(self.nodes);
         nodes().for_each(|n| assert!(self.lists.in_depots(n) <= depot + remote, "more than the limit"));
-        let given: u32 = nodes().map(|n| self.lists.reclaim(&self.pin(0), n, u32::MAX)).sum();
+        let given: u32 = nodes().map(|n| self.lists.at(&self.pin(0)).reclaim(n, u32::MAX)).sum();
         assert_eq!(given, held);
         assert_eq!(self.frames.counts().free, self.free, "pages are missing");
         let pages: Vec<PhysAddr> = (0..depot + 2).map(|_| self.take(0)).collect();
@@ -289,13 +294,13 @@ fn a_limit_that_is_set_while_others_are_at_work_is_kept_to_in_the_end() {
         assert_eq!(w.lists.in_depots(NodeId(0)), 6);
         // Memory is used up for something else, so that the depot holds more than it may; both CPUs come to see it.
         let eight = w.use_up(3);
-        let other = w.on(|w| w.lists.idle(&w.pin(1)));
+        let other = w.on(|w| w.lists.at(&w.pin(1)).idle());
         let four = w.use_up(2);
-        w.lists.idle(&w.pin(0));
+        w.lists.at(&w.pin(0)).idle();
         other.join().unwrap();
         // Nobody looks at what is free any more: who was called does what is left to do.
         for cpu in [0, 1] {
-            w.lists.gather_end(&w.pin(cpu));
+            w.lists.at(&w.pin(cpu)).gather_end();
         }
         let limit = w.lists.node_counts(NodeId(0)).budget.saturating_sub(aside(1));
         let held = w.lists.in_depots(NodeId(0));
@@ -313,8 +318,8 @@ fn one_cpu_gives_up_what_another_is_about_to_take() {
             let at = w.take(1);
             w.put(1, 1, at);
         });
-        w.lists.reclaim(&w.pin(0), NodeId(0), 2);
-        w.lists.age(&w.pin(0));
+        w.lists.at(&w.pin(0)).reclaim(NodeId(0), 2);
+        w.lists.at(&w.pin(0)).end_interval();
         other.join().unwrap();
         w.audit();
     });
@@ -348,17 +353,17 @@ fn what_comes_home_is_fetched_as_it_was_left() {
 #[test]
 fn what_comes_home_while_pages_are_given_up_is_given_up_or_there() {
     coming_home(2, |w| {
-        w.lists.reclaim(&w.pin(0), NodeId(0), 2);
-        w.lists.idle(&w.pin(0));
+        w.lists.at(&w.pin(0)).reclaim(NodeId(0), 2);
+        w.lists.at(&w.pin(0)).idle();
     });
 }
 
 #[test]
 fn what_comes_home_while_an_interval_ends_is_in_one_place() {
     coming_home(2, |w| {
-        w.lists.age(&w.pin(0));
-        w.lists.age(&w.pin(0));
-        w.lists.drain(&w.pin(0));
+        w.lists.at(&w.pin(0)).end_interval();
+        w.lists.at(&w.pin(0)).end_interval();
+        w.lists.at(&w.pin(0)).drain();
         let at = w.take(0);
         w.put(0, 0, at);
     });
@@ -371,9 +376,9 @@ fn what_came_home_is_given_up_from_afar_or_joins_the_depot() {
         let at = w.take(0);
         w.put(1, 0, at);
         let other = w.on(|w| {
-            w.lists.reclaim(&w.pin(1), NodeId(0), 1);
+            w.lists.at(&w.pin(1)).reclaim(NodeId(0), 1);
         });
-        w.lists.age(&w.pin(0));
+        w.lists.at(&w.pin(0)).end_interval();
         other.join().unwrap();
         w.audit();
     });

@@ -6,6 +6,19 @@
 //! translation while another has it already, or without an order between the two, fails the model.
 #![cfg(loom)]
 #![allow(missing_docs, reason = "tests")]
+use ptarmigan::cpu::Pinned;
+use ptarmigan::quicklist::{Policy, PolicyOn};
+
+/// A policy's safe calls.
+pub trait At: Policy + Sized {
+    #[track_caller]
+    fn at<'a>(&'a self, pin: &'a Pinned<'a>) -> PolicyOn<'a, Self> {
+        PolicyOn::new(self, pin).expect("a CPU that the policy was made for")
+    }
+}
+
+impl<P: Policy> At for P {}
+
 mod detectors;
 mod epoch;
 mod faults;

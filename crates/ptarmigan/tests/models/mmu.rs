@@ -5,7 +5,7 @@ use loom::sync::atomic::{AtomicU64, Ordering};
 use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr};
 use ptarmigan::cpu::{CpuSet, Pinned};
 use ptarmigan::format::Format;
-use ptarmigan::quicklist::Level;
+use ptarmigan::page::Level;
 use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Root, Scope, SpaceId};
 use ptarmigan::window::{DirectGuard, DirectMap, Window, WindowGuard};
 use std::alloc;

@@ -1,7 +1,7 @@
 //! A format with small tables, of which models use the first two entries.
 use ptarmigan::addr::{Pfn, PhysAddr};
 use ptarmigan::format::{Attr, Format, Slot, Slot64};
-use ptarmigan::quicklist::{Layout, Level};
+use ptarmigan::page::{Layout, Level};
 
 /// Entries of a table: what the map of touched lines has bits for.
 pub const ENTRIES: usize = 64;

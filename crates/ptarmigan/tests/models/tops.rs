@@ -1,11 +1,13 @@
 //! Tops that rest, move and are used while the kernel map changes (H2, H14, I10), and destructors (H13).
+use crate::At;
 use crate::lists::{CPUS, LAYOUT, Lists};
 use crate::machine::model;
 use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr};
 use ptarmigan::cpu::NodeId;
 use ptarmigan::format::{Attr, Format, Slot, Slot64};
-use ptarmigan::frames::{Ask, Frames, Place, Request, ZoneClass};
-use ptarmigan::quicklist::{Construct, Layout, Level, Policy};
+use ptarmigan::frames::{AllocFlags, End, Frames, Request, ZoneClass};
+use ptarmigan::page::{Construct, Layout, Level};
+use ptarmigan::quicklist::Policy;
 use ptarmigan::table::KernelMap;
 use ptarmigan::window::{DirectMap, Window, WindowGuard};
 use std::cell::{Cell, RefCell};
@@ -126,9 +128,9 @@ impl Lists<Kernel> {
         tops.into_iter().enumerate().for_each(|(i, at)| self.put(i % CPUS, i % CPUS, at));
         self.audit();
         for cpu in 0..CPUS {
-            self.lists.drain(&self.pin(cpu));
+            self.lists.at(&self.pin(cpu)).drain();
         }
-        self.lists.reclaim(&self.pin(0), NodeId(0), u32::MAX);
+        self.lists.at(&self.pin(0)).reclaim(NodeId(0), u32::MAX);
         assert_eq!(self.kernel().set(&self.frames, KERNEL, raw), 0, "a top that is gone is still known");
         assert_eq!(left(), 1, "entries in pages that are no tops any more");
     }
@@ -141,8 +143,8 @@ fn tops() -> Arc<Lists<Kernel>> {
             order: 0,
             zero: true,
             class: ZoneClass::Low,
-            place: Place::Bottom,
-            ask: Ask::ATOMIC,
+            end: End::Low,
+            flags: AllocFlags::ATOMIC,
         };
         let (first, n) = frames.span();
         let base = window.map(PhysAddr(0)).base().addr().get();
@@ -210,7 +212,7 @@ fn a_top_that_is_unmade_while_the_kernel_map_changes_is_written_to_no_more() {
         });
         // There is no room for it.
         w.put(0, 0, b);
-        w.lists.reclaim(&w.pin(0), NodeId(0), 1);
+        w.lists.at(&w.pin(0)).reclaim(NodeId(0), 1);
         other.join().unwrap();
         w.all_show(3);
     });
@@ -227,7 +229,7 @@ fn a_top_that_is_made_while_others_are_unmade_is_known_and_so_are_those_that_sta
             let at = w.take(1);
             w.put(1, 1, at);
         });
-        w.lists.drain(&w.pin(0));
+        w.lists.at(&w.pin(0)).drain();
         other.join().unwrap();
         w.set(2);
         assert_eq!(w.entry(at), 2);
@@ -266,12 +268,12 @@ fn a_destructor_may_use_the_depot() {
         construct.lists.set(Arc::downgrade(&w)).expect("set once");
         w.nearly_fill();
         let asked = || construct.asked.replace(0);
-        w.lists.reclaim(&w.pin(0), NodeId(0), 1);
+        w.lists.at(&w.pin(0)).reclaim(NodeId(0), 1);
         assert_eq!(asked(), 1);
         // The destructor's question has begun an interval.
-        assert_eq!(w.lists.age(&w.pin(0)), 2, "nobody needed them");
+        assert_eq!(w.lists.at(&w.pin(0)).end_interval(), 2, "nobody needed them");
         assert_eq!(asked(), 2);
-        w.lists.drain(&w.pin(0));
+        w.lists.at(&w.pin(0)).drain();
         assert_eq!(asked(), 2);
         // One more than there is room for.
         let pages: [_; 7] = w.take_many(0);

@@ -6,10 +6,11 @@ use super::state::{PageState, Workshop};
 use super::topology::Topology;
 use crate::addr::{FRAME_SHIFT, FRAME_SIZE, Pfn};
 use crate::bootmem::BootMemory;
-use crate::cpu::{CpuId, NodeId, Pinned};
-use crate::frames::{Ask, Frames, MemoryRun, ZoneClass};
+use crate::cpu::{CpuId, MachineId, NodeId, Pinned};
+use crate::frames::{AllocFlags, Frames, MemoryRun, ZoneClass};
 use crate::hosted::mapping::Mapping;
-use crate::quicklist::{Clean, Layout, Level, ListsConfig, MAX_LEVELS, Policy, Quicklists, Source};
+use crate::page::{Clean, Layout, Level, MAX_LEVELS};
+use crate::quicklist::{ListsConfig, Policy, PolicyOn, Quicklists, Source};
 use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -24,9 +25,13 @@ const LOOK: u32 = 16;
 /// Pages given back to the host in one slow path.
 const BOUNDED: u32 = 16;
 
+/// The pool's lists.
+type Lists<S> = Quicklists<'static, Map, Workshop<S>>;
+
 pub(super) struct Core<S: PageState> {
     id: u64,
-    pub lists: Quicklists<'static, Map, Workshop<S>>,
+    machine: MachineId,
+    pub lists: Lists<S>,
     link: Arc<Link>,
     /// Slots that no thread has, and how many these are.
     free: Mutex<Vec<u16>>,
@@ -95,8 +100,9 @@ impl<S: PageState> Core<S> {
             .collect();
         let short = |e: crate::bootmem::BootMemoryShort| PoolError::Host(e.to_string());
         let (records, mut memory) = boot(Frames::bytes(pages, nodes))?;
-        // SAFETY: 1. the arena is a fresh anonymous mapping.
-        let frames = unsafe { Frames::new_zero(&mut memory, &runs) }.map_err(short)?;
+        let machine = MachineId::new();
+        // SAFETY: 1. and 3. the arena, which the core owns, is a fresh anonymous mapping. 2. the identity is new.
+        let frames = unsafe { Frames::new_zero(&mut memory, machine, &runs) }.map_err(short)?;
         let sizes = ListsConfig {
             magazine: config.magazine,
             keep: Some(keep),
@@ -122,6 +128,7 @@ impl<S: PageState> Core<S> {
         let nanos = |d: Duration| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX);
         Ok(Core {
             id: NUMBERS.fetch_add(1, Relaxed),
+            machine,
             lists,
             link: Arc::new(Link::closed()),
             free: Mutex::new((0..slots).rev().collect()),
@@ -161,6 +168,13 @@ impl<S: PageState> Core<S> {
         usize::from(self.slots) - self.spare.load(Relaxed)
     }
 
+    /// The lists, for the holder of `pin`: every pin in here is one of the core's own seats, for which its lists were made.
+    #[inline(always)]
+    fn lists_on<'a>(&'a self, pin: &'a Pinned<'a>) -> PolicyOn<'a, Lists<S>> {
+        // SAFETY: 1. no pin of another machine gets here: they are made in this file, for the core's seats.
+        unsafe { PolicyOn::new_unchecked(&self.lists, pin) }
+    }
+
     fn nodes(&self) -> impl Iterator<Item = NodeId> + use<S> {
         (0..self.due.len()).map(|n| NodeId(n as u8))
     }
@@ -170,8 +184,8 @@ impl<S: PageState> Core<S> {
     pub fn take(&self) -> Result<NonNull<u8>, PoolError> {
         if let Some(seat) = seats::at_hand(self.id) {
             // SAFETY: 1. the seat is the calling thread's. 2. the lists were made for all seats.
-            let pin = unsafe { Pinned::assume(CpuId(seat.cpu), NodeId(seat.node)) };
-            if let Some(page) = self.lists.top_at_hand(&pin, LEVEL) {
+            let pin = unsafe { Pinned::assume(self.machine, CpuId(seat.cpu), NodeId(seat.node)) };
+            if let Some(page) = self.lists_on(&pin).top_at_hand(LEVEL) {
                 return Ok(self.map().page(page.into_raw()).base());
             }
         }
@@ -184,7 +198,7 @@ impl<S: PageState> Core<S> {
         let page = self.seated_do(|pin| {
             self.upkeep(pin);
             // The reserve is for who cannot fail; a pool has no such callers, so all of it is for everybody.
-            self.lists.alloc(pin, LEVEL, Ask::URGENT)
+            self.lists_on(pin).alloc(LEVEL, AllocFlags::URGENT)
         });
         match page {
             Ok(page) => Ok(self.map().page(page.into_raw()).base()),
@@ -211,11 +225,11 @@ impl<S: PageState> Core<S> {
     #[inline(always)]
     pub unsafe fn give(&self, base: NonNull<u8>) {
         // SAFETY: 1. and 2. by the caller. 3. no MMU walks it.
-        let mut page = unsafe { Clean::from_raw(self.map().addr(base)) };
+        let mut page = unsafe { Clean::from_raw(self.map().addr(base), LEVEL) };
         if let Some(seat) = seats::at_hand(self.id) {
             // SAFETY: as in `take`.
-            let pin = unsafe { Pinned::assume(CpuId(seat.cpu), NodeId(seat.node)) };
-            match self.lists.top_to_hand(&pin, LEVEL, page) {
+            let pin = unsafe { Pinned::assume(self.machine, CpuId(seat.cpu), NodeId(seat.node)) };
+            match self.lists_on(&pin).top_to_hand(page) {
                 Ok(()) => return,
                 Err(back) => page = back,
             }
@@ -228,7 +242,7 @@ impl<S: PageState> Core<S> {
     fn give_slow(&self, page: Clean) {
         self.seated_do(|pin| {
             self.upkeep(pin);
-            self.lists.unused(pin, LEVEL, page);
+            self.lists_on(pin).free_unlinked(page);
         });
     }
 
@@ -243,17 +257,18 @@ impl<S: PageState> Core<S> {
         if NodeId(seat.node) != here {
             // The thread has moved to another node: what it holds is of the old one.
             // SAFETY: as in `take`.
-            self.lists.hand_over(&unsafe { Pinned::assume(CpuId(seat.cpu), NodeId(seat.node)) });
+            self.lists_on(&unsafe { Pinned::assume(self.machine, CpuId(seat.cpu), NodeId(seat.node)) })
+                .hand_over();
             seats::moved(self.id, here.0);
         }
         // SAFETY: as in `take`; on the thread's list of seats the node is the same from now on.
-        work(&unsafe { Pinned::assume(CpuId(seat.cpu), here) })
+        work(&unsafe { Pinned::assume(self.machine, CpuId(seat.cpu), here) })
     }
 
     /// The CPU of a node that threads share. The caller holds its lock, or has the pool to itself.
     fn common_pin(&self, node: NodeId) -> Pinned<'_> {
         // SAFETY: 1. by the lock, or because there is nobody else. 2. the lists were made for one such CPU a node.
-        unsafe { Pinned::assume(CpuId(self.slots + u16::from(node.0)), node) }
+        unsafe { Pinned::assume(self.machine, CpuId(self.slots + u16::from(node.0)), node) }
     }
 
     fn sit(&self, node: NodeId) -> Option<Seat> {
@@ -304,7 +319,7 @@ impl<S: PageState> Core<S> {
         if want == 0 {
             return 0;
         }
-        let given = self.lists.give_back(pin, node, want);
+        let given = self.lists_on(pin).give_back(node, want);
         // Two threads at once may give back a few more than have decayed; what is gone is not due any more.
         let left = if given < want { 0 } else { due.load(Relaxed).saturating_sub(given) };
         due.store(left, Relaxed);
@@ -315,7 +330,7 @@ impl<S: PageState> Core<S> {
     fn hand_over_common(&self) {
         for node in self.nodes() {
             let _alone = lock(&self.common[usize::from(node.0)]);
-            self.lists.hand_over(&self.common_pin(node));
+            self.lists_on(&self.common_pin(node)).hand_over();
         }
     }
 
@@ -323,7 +338,8 @@ impl<S: PageState> Core<S> {
     pub fn hand_over(&self) {
         if let Some(seat) = seats::find(self.id, &self.link, || None) {
             // SAFETY: as in `take`.
-            self.lists.hand_over(&unsafe { Pinned::assume(CpuId(seat.cpu), NodeId(seat.node)) });
+            self.lists_on(&unsafe { Pinned::assume(self.machine, CpuId(seat.cpu), NodeId(seat.node)) })
+                .hand_over();
         }
     }
 
@@ -342,8 +358,8 @@ impl<S: PageState> Core<S> {
     pub fn trim(&self) -> usize {
         self.hand_over_common();
         self.hand_over();
-        let pages: usize =
-            self.seated_do(|pin| self.nodes().map(|n| self.lists.reclaim(pin, n, u32::MAX) as usize).sum());
+        let pages: usize = self
+            .seated_do(|pin| self.nodes().map(|n| self.lists_on(pin).reclaim(n, u32::MAX) as usize).sum());
         pages * self.map().size()
     }
 
@@ -356,10 +372,10 @@ impl<S: PageState> Core<S> {
         let common = self.nodes().map(|n| (self.slots + u16::from(n.0), n));
         for (cpu, node) in pins.chain(common) {
             // SAFETY: 1. `&mut self`: no thread is in the pool or will ever be. 2. the lists were made for all of them.
-            self.lists.drain(&unsafe { Pinned::assume(CpuId(cpu), node) });
+            self.lists_on(&unsafe { Pinned::assume(self.machine, CpuId(cpu), node) }).drain();
         }
         for node in self.nodes() {
-            self.lists.reclaim(&self.common_pin(node), node, u32::MAX);
+            self.lists_on(&self.common_pin(node)).reclaim(node, u32::MAX);
         }
     }
 }
@@ -367,7 +383,8 @@ impl<S: PageState> Core<S> {
 impl<S: PageState> Leave for Core<S> {
     fn leave(&self, seat: Seat) {
         // SAFETY: as in `take`: the seat is the calling thread's until it is put on the list below.
-        self.lists.hand_over(&unsafe { Pinned::assume(CpuId(seat.cpu), NodeId(seat.node)) });
+        self.lists_on(&unsafe { Pinned::assume(self.machine, CpuId(seat.cpu), NodeId(seat.node)) })
+            .hand_over();
         let mut free = lock(&self.free);
         free.push(seat.cpu);
         self.spare.store(free.len(), Relaxed);

@@ -3,7 +3,7 @@ use super::arena::{Arena, Map, RawPage};
 use super::config::StateError;
 use crate::addr::PhysAddr;
 use crate::frames::Frames;
-use crate::quicklist::Construct;
+use crate::page::Construct;
 use rustix::mm::{MprotectFlags, mprotect};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};

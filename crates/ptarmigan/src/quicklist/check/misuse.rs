@@ -1,7 +1,7 @@
 //! What is found, and how it reads.
-use super::super::Level;
 use crate::addr::PhysAddr;
 use crate::cpu::CpuId;
+use crate::page::Level;
 use core::fmt;
 
 /// What happened to a page.

@@ -12,11 +12,12 @@ mod sample;
 
 pub use misuse::{Event, Misuse, MisuseKind};
 
-use super::{Clean, Construct, Level, Source};
+use super::Source;
 use crate::addr::{FRAME_SIZE, PhysAddr};
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::CpuId;
 use crate::frames::Frames;
+use crate::page::{Clean, Construct, Level};
 use crate::window::{Window, WindowGuard};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use sample::Sample;

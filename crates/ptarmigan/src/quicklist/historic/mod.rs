@@ -15,12 +15,14 @@ mod rules;
 
 pub use rules::Rules;
 
+use super::here::Here;
 use super::tally::Tallies;
-use super::{Clean, Construct, Flushed, Level, Policy, PolicyCounts, Source, Unhooked};
+use super::{Policy, PolicyCounts, Source};
 use crate::addr::PhysAddr;
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
-use crate::cpu::{CpuId, NodeId, PerCpu, Pinned};
-use crate::frames::{Ask, NoFrame, ZoneClass};
+use crate::cpu::{CpuId, Guard, MachineId, NodeId, PerCpu, Pinned};
+use crate::frames::{AllocFlags, NoFrame, ZoneClass};
+use crate::page::{Clean, Construct, Flushed, Level, Unhooked};
 use crate::window::{Window, WindowGuard};
 use rules::NodeState;
 
@@ -61,11 +63,12 @@ impl<'m, W: Window, C: Construct> Historic<'m, W, C> {
     ) -> Result<Self, BootMemoryShort> {
         let empty = Quicklist { head: 0, nr_pages: 0 };
         let cpus = cpus_on.iter().sum::<u32>() as usize;
+        let machine = source.frames().machine();
         Ok(Historic {
             rules,
             cpus_on: boot.take(cpus_on.len(), |node| cpus_on[node])?,
             source,
-            lists: PerCpu::new(boot, cpus, |_| [empty; NR_QUICK_MAX])?,
+            lists: PerCpu::new(boot, machine, cpus, |_| [empty; NR_QUICK_MAX])?,
             tallies: Tallies::new(boot, cpus)?,
             nr_quick: nr_quick.clamp(1, NR_QUICK_MAX),
         })
@@ -104,9 +107,15 @@ impl<'m, W: Window, C: Construct> Historic<'m, W, C> {
         level == self.source.layout().top() && self.nr_quick > 1
     }
 
+    /// Takes the lists of the caller's CPU; `None` while they are in use.
+    fn enter<'a>(&'a self, pin: &'a Here<'_>) -> Option<Guard<'a, [Quicklist; NR_QUICK_MAX]>> {
+        // SAFETY: 1. a `Here` is of the lists' machine, and of one of the CPUs that they were made for.
+        unsafe { self.lists.enter_unchecked(pin) }
+    }
+
     /// Takes the first page off list `nr`, clearing the link.
-    fn pop(&self, pin: &Pinned<'_>, nr: usize) -> Option<PhysAddr> {
-        let mut lists = self.lists.enter(pin)?;
+    fn pop(&self, pin: &Here<'_>, nr: usize) -> Option<PhysAddr> {
+        let mut lists = self.enter(pin)?;
         let list = &mut lists[nr];
         let at = PhysAddr(list.head);
         if at.0 == 0 {
@@ -124,18 +133,19 @@ impl<'m, W: Window, C: Construct> Historic<'m, W, C> {
     }
 
     /// `__quicklist_free`: to the front of this CPU's list, or by a node test to the allocator at once.
-    fn free(&self, pin: &Pinned<'_>, level: Level, page: Clean) {
+    fn free(&self, pin: &Here<'_>, page: Clean) {
+        let level = page.level();
         self.tallies.of(pin, level).frees.add(1);
         let frames = self.source.frames();
         if self.source.layout().is_small(level) {
-            return self.give_back(pin, level, page);
+            return self.give_back(pin, page);
         }
         // The test comes before the guard, as it did.
         if self.rules.node_test && frames.node_of(page.addr().pfn()) != pin.node() {
-            return self.give_back(pin, level, page);
+            return self.give_back(pin, page);
         }
         let nr = self.list_of(level);
-        let Some(mut lists) = self.lists.enter(pin) else { return self.give_back(pin, level, page) };
+        let Some(mut lists) = self.enter(pin) else { return self.give_back(pin, page) };
         if level == self.source.layout().top() && !self.rests_constructed(level) {
             // A single list: tops go back to zero to mix with the others.
             self.source.constructor().destruct(frames, page.addr());
@@ -150,9 +160,9 @@ impl<'m, W: Window, C: Construct> Historic<'m, W, C> {
         list.nr_pages += 1;
     }
 
-    fn give_back(&self, pin: &Pinned<'_>, level: Level, page: Clean) {
-        self.tallies.of(pin, level).returns.add(1);
-        self.source.unmake_dirty(level, page);
+    fn give_back(&self, pin: &Here<'_>, page: Clean) {
+        self.tallies.of(pin, page.level()).returns.add(1);
+        self.source.unmake_dirty(page);
     }
 
     fn node_state(&self, node: NodeId) -> NodeState {
@@ -166,9 +176,9 @@ impl<'m, W: Window, C: Construct> Historic<'m, W, C> {
     }
 
     /// `quicklist_trim` of every list: at most 16 pages each.
-    fn trim(&self, pin: &Pinned<'_>) {
+    fn trim(&self, pin: &Here<'_>) {
         for nr in 0..self.nr_quick {
-            let count = match self.lists.enter(pin) {
+            let count = match self.enter(pin) {
                 Some(lists) => lists[nr].nr_pages,
                 None => return,
             };
@@ -185,21 +195,36 @@ impl<'m, W: Window, C: Construct> Historic<'m, W, C> {
     }
 
     /// Gives a page that rested on list `nr` to the allocator.
-    fn drop_cached(&self, pin: &Pinned<'_>, nr: usize, at: PhysAddr) {
+    fn drop_cached(&self, pin: &Here<'_>, nr: usize, at: PhysAddr) {
         let top = self.source.layout().top();
-        // SAFETY: `pop` took it off our list, so it is ours, in the state of the list, its link cleared.
-        let page = unsafe { Clean::from_raw(at) };
         let level = if self.nr_quick > 1 && nr == 0 { top } else { Level::PTE };
-        self.give_back(pin, level, page);
+        // SAFETY: `pop` took it off our list, so it is ours, in the state of the list, its link cleared.
+        let page = unsafe { Clean::from_raw(at, level) };
+        self.give_back(pin, page);
     }
 }
 
 impl<W: Window, C: Construct> Policy for Historic<'_, W, C> {
-    fn alloc(&self, pin: &Pinned<'_>, level: Level, ask: Ask) -> Result<Clean, NoFrame> {
+    fn machine(&self) -> MachineId {
+        self.source.frames().machine()
+    }
+
+    fn cpus(&self) -> usize {
+        self.lists.cpus()
+    }
+
+    #[inline(always)]
+    fn takes_unhooked(&self) -> bool {
+        true
+    }
+
+    unsafe fn alloc(&self, pin: &Pinned<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
+        // SAFETY: 1. by the caller.
+        let here = &unsafe { Here::new(pin) };
         let layout = self.source.layout();
-        let tally = self.tallies.of(pin, level);
+        let tally = self.tallies.of(here, level);
         if !layout.is_small(level)
-            && let Some(at) = self.pop(pin, self.list_of(level))
+            && let Some(at) = self.pop(here, self.list_of(level))
         {
             if level == layout.top() && !self.rests_constructed(level) {
                 self.source.constructor().construct(self.source.frames(), at);
@@ -207,43 +232,60 @@ impl<W: Window, C: Construct> Policy for Historic<'_, W, C> {
             tally.allocs.add(1);
             // SAFETY: 1. off our list. 2. it was put there in its list's state, and the link is cleared again.
             // 3. not so: pages are listed before the flush. That is the defect being modelled.
-            return Ok(unsafe { Clean::from_raw(at) });
+            return Ok(unsafe { Clean::from_raw(at, level) });
         }
-        let page = self.source.make(pin.node(), level, ask)?;
+        let page = self.source.make(here.node(), level, flags)?;
         tally.allocs.add(1);
         tally.misses.add(1);
         Ok(page)
     }
 
-    fn unused(&self, pin: &Pinned<'_>, level: Level, page: Clean) {
-        self.free(pin, level, page);
+    unsafe fn free_unlinked(&self, pin: &Pinned<'_>, page: Clean) {
+        // SAFETY: 1. by the caller.
+        self.free(&unsafe { Here::new(pin) }, page);
     }
 
-    fn retire(&self, pin: &Pinned<'_>, pages: &mut Unhooked) {
+    unsafe fn unhooked(&self, pin: &Pinned<'_>, pages: &mut Unhooked) {
+        // SAFETY: 1. by the caller.
+        let here = &unsafe { Here::new(pin) };
         // SAFETY: a model of the historic code, which did just this.
-        while let Some((level, page)) = unsafe { pages.pop_early(self.source.frames()) } {
-            self.free(pin, level, page);
+        while let Some(page) = unsafe { pages.pop_early(self.source.frames()) } {
+            self.free(here, page);
         }
     }
 
-    fn flushed(&self, pin: &Pinned<'_>, mut pages: Flushed) {
-        while let Some((level, page)) = pages.pop(self.source.frames()) {
-            self.free(pin, level, page);
+    unsafe fn flushed(&self, pin: &Pinned<'_>, mut pages: Flushed) {
+        // SAFETY: 1. by the caller.
+        let here = &unsafe { Here::new(pin) };
+        while let Some(page) = pages.pop(self.source.frames()) {
+            self.free(here, page);
         }
     }
 
-    fn gather_end(&self, pin: &Pinned<'_>) {
-        self.trim(pin);
+    unsafe fn gather_end(&self, pin: &Pinned<'_>) {
+        // SAFETY: 1. by the caller.
+        self.trim(&unsafe { Here::new(pin) });
     }
 
-    fn idle(&self, pin: &Pinned<'_>) {
-        self.trim(pin);
+    unsafe fn idle(&self, pin: &Pinned<'_>) {
+        // SAFETY: 1. by the caller.
+        self.trim(&unsafe { Here::new(pin) });
     }
 
-    fn drain(&self, pin: &Pinned<'_>) {
+    unsafe fn end_interval(&self, _: &Pinned<'_>) -> u32 {
+        0
+    }
+
+    unsafe fn reclaim(&self, _: &Pinned<'_>, _: NodeId, _: u32) -> u32 {
+        0
+    }
+
+    unsafe fn drain(&self, pin: &Pinned<'_>) {
+        // SAFETY: 1. by the caller.
+        let here = &unsafe { Here::new(pin) };
         for nr in 0..self.nr_quick {
-            while let Some(at) = self.pop(pin, nr) {
-                self.drop_cached(pin, nr, at);
+            while let Some(at) = self.pop(here, nr) {
+                self.drop_cached(here, nr, at);
             }
         }
     }

@@ -1,12 +1,14 @@
 //! Handing pages out and taking them back.
 use super::super::check::{Check, Site};
+use super::super::here::Here;
 use super::super::source::GROUP;
-use super::super::{Clean, Construct, Flushed, Level, Policy, PolicyCounts};
+use super::super::{Policy, PolicyCounts};
 use super::magazine::Hand;
 use super::{BOUNDED, LEVELS, Quicklists, REST, TOP};
 use crate::addr::{FRAME_SHIFT, PhysAddr};
-use crate::cpu::{NodeId, Pinned};
-use crate::frames::{Ask, NoFrame};
+use crate::cpu::{MachineId, NodeId, Pinned};
+use crate::frames::{AllocFlags, NoFrame};
+use crate::page::{Clean, Construct, Flushed, Level, Unhooked};
 use crate::window::Window;
 
 /// Pages on their way to another node's [shelf](super::node::Shelf): as many as one call may give back.
@@ -18,10 +20,10 @@ struct Parcel {
 
 impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     #[inline(always)]
-    fn page(&self, class: usize, item: u32) -> Clean {
+    fn page(&self, class: usize, level: Level, item: u32) -> Clean {
         // SAFETY: 1. the item came out of a list, where it was put by `item`, its owner's last act. 2. and 3. only
         // clean pages are put there, and nobody writes to them while they rest.
-        unsafe { Clean::from_raw(PhysAddr((item as u64) << self.shift(class))) }
+        unsafe { Clean::from_raw(PhysAddr((item as u64) << self.shift(class)), level) }
     }
 
     #[inline(always)]
@@ -37,21 +39,26 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     }
 
     #[inline(always)]
-    fn site<'s>(&'s self, pin: &Pinned<'_>, level: Level) -> Site<'s, 'm, W, C> {
+    fn site<'s>(&'s self, pin: &Here<'_>, level: Level) -> Site<'s, 'm, W, C> {
         Site { source: &self.source, cpu: pin.cpu(), level }
     }
 
     #[inline(always)]
-    fn take<const CLASS: usize>(&self, pin: &Pinned<'_>, level: Level, ask: Ask) -> Result<Clean, NoFrame> {
+    fn take<const CLASS: usize>(
+        &self,
+        pin: &Here<'_>,
+        level: Level,
+        flags: AllocFlags,
+    ) -> Result<Clean, NoFrame> {
         match self.at_hand_in::<CLASS>(pin, level) {
             Some(page) => Ok(page),
-            None => self.take_slow(pin.again(), CLASS, level, ask),
+            None => self.take_slow(pin.again(), CLASS, level, flags),
         }
     }
 
     #[inline(always)]
-    pub(super) fn at_hand_in<const CLASS: usize>(&self, pin: &Pinned<'_>, level: Level) -> Option<Clean> {
-        let mut cpu = self.cpus.enter(pin)?;
+    pub(super) fn at_hand_in<const CLASS: usize>(&self, pin: &Here<'_>, level: Level) -> Option<Clean> {
+        let mut cpu = self.enter(pin)?;
         let item = Hand::new(&mut cpu, CLASS).pop()?;
         cpu.shown().tally.level(level).allocs.add(1);
         drop(cpu);
@@ -60,8 +67,8 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
 
     /// Hands out a page that rested. One that is not as it should be stays where nobody gets it.
     #[inline(always)]
-    fn out(&self, pin: &Pinned<'_>, class: usize, level: Level, item: u32) -> Option<Clean> {
-        let page = self.page(class, item);
+    fn out(&self, pin: &Here<'_>, class: usize, level: Level, item: u32) -> Option<Clean> {
+        let page = self.page(class, level, item);
         if !self.check.taken(&self.site(pin, level), &page) {
             self.forget(pin, level);
             return None;
@@ -76,7 +83,7 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
 
     /// A page that was counted as handed out is lost for good: it counts as gone back.
     #[cold]
-    fn forget(&self, pin: &Pinned<'_>, level: Level) {
+    fn forget(&self, pin: &Here<'_>, level: Level) {
         let tally = self.tally(pin).level(level);
         tally.frees.add(1);
         tally.returns.add(1);
@@ -84,12 +91,18 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
 
     #[cold]
     #[inline(never)]
-    fn take_slow(&self, pin: Pinned<'_>, class: usize, level: Level, ask: Ask) -> Result<Clean, NoFrame> {
+    fn take_slow(
+        &self,
+        pin: Here<'_>,
+        class: usize,
+        level: Level,
+        flags: AllocFlags,
+    ) -> Result<Clean, NoFrame> {
         let pin = &pin;
         let tally = self.tally(pin).level(level);
         let shelf = self.shelf(pin.node(), class);
         let mut item = None;
-        if let Some(mut cpu) = self.cpus.enter(pin) {
+        if let Some(mut cpu) = self.enter(pin) {
             let mut stack = Hand::new(&mut cpu, class);
             self.resize(pin, &mut stack, class);
             // There are some after all if the caller found one that is not as it should be.
@@ -115,11 +128,11 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         if class == REST
             && self.config.magazine >= GROUP
             && !self.source.frames().pressed(pin.node())
-            && let Some(page) = self.miss_group(pin, level, ask)
+            && let Some(page) = self.miss_group(pin, level, flags)
         {
             return Ok(page);
         }
-        let page = self.miss(pin, level, ask)?;
+        let page = self.miss(pin, level, flags)?;
         self.set_limits(pin.node());
         let home = self.source.frames().node_of(page.addr().pfn());
         self.shelf(home, class).count(1);
@@ -132,16 +145,16 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
 
     /// As many pages from the allocator as a cache line has records, for a CPU that has none: one, the others rest. The guard
     /// is given up before they are made: they are cleared through a window, which may have to wait (REQ-6).
-    fn miss_group(&self, pin: &Pinned<'_>, level: Level, ask: Ask) -> Option<Clean> {
+    fn miss_group(&self, pin: &Here<'_>, level: Level, flags: AllocFlags) -> Option<Clean> {
         {
-            let mut cpu = self.cpus.enter(pin)?;
+            let mut cpu = self.enter(pin)?;
             // No room: an interrupt came in since.
             if !Hand::new(&mut cpu, REST).has_room_for_group() {
                 return None;
             }
         }
         let site = self.site(pin, level);
-        let [page, rest @ ..] = self.source.make_group(pin.node(), level, ask)?;
+        let [page, rest @ ..] = self.source.make_group(pin.node(), level, flags)?;
         self.set_limits(pin.node());
         self.shelf(pin.node(), REST).count(GROUP as i32);
         self.missed(pin, REST);
@@ -152,7 +165,7 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
             self.check.made(&site, &page, true);
             let item = self.item(REST, page);
             // Another interrupt may have come in.
-            if !self.cpus.enter(pin).is_some_and(|mut cpu| Hand::new(&mut cpu, REST).push(item)) {
+            if !self.enter(pin).is_some_and(|mut cpu| Hand::new(&mut cpu, REST).push(item)) {
                 self.put_slow(pin.again(), REST, level, item);
             }
         }
@@ -161,34 +174,35 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     }
 
     /// A page from the allocator; if there is none, after giving up what is kept everywhere within reach.
-    fn miss(&self, pin: &Pinned<'_>, level: Level, ask: Ask) -> Result<Clean, NoFrame> {
-        self.source.make(pin.node(), level, ask).or_else(|e| {
-            if !ask.may_sleep {
+    fn miss(&self, pin: &Here<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
+        self.source.make(pin.node(), level, flags).or_else(|e| {
+            if !flags.may_sleep {
                 return Err(e);
             }
             for node in 0..self.source.frames().nodes() {
-                self.reclaim(pin, NodeId(node), u32::MAX);
+                self.shrink(pin, NodeId(node), u32::MAX);
             }
-            self.drain(pin);
-            self.source.make(pin.node(), level, ask)
+            self.drain_here(pin);
+            self.source.make(pin.node(), level, flags)
         })
     }
 
     /// Keeps a page that may be a top, or of any node.
     #[inline(never)]
-    fn put_any(&self, pin: Pinned<'_>, level: Level, page: Clean) {
-        let class = if level == self.top { TOP } else { REST };
+    fn put_any(&self, pin: Here<'_>, page: Clean) {
+        let class = if page.level() == self.top { TOP } else { REST };
         if !self.one_node && self.source.frames().node_of(page.addr().pfn()) != pin.node() {
-            return self.put_home(&pin, class, level, page);
+            return self.put_home(&pin, class, page);
         }
-        if class == TOP { self.put::<TOP>(&pin, level, page) } else { self.put::<REST>(&pin, level, page) }
+        if class == TOP { self.put::<TOP>(&pin, page) } else { self.put::<REST>(&pin, page) }
     }
 
     /// Keeps a clean page of this node, or gives it back if there is no room for it.
     #[inline(always)]
-    fn put<const CLASS: usize>(&self, pin: &Pinned<'_>, level: Level, page: Clean) {
+    fn put<const CLASS: usize>(&self, pin: &Here<'_>, page: Clean) {
+        let level = page.level();
         let item = self.item(CLASS, page);
-        if let Some(mut cpu) = self.cpus.enter(pin) {
+        if let Some(mut cpu) = self.enter(pin) {
             cpu.shown().tally.level(level).frees.add(1);
             if Hand::new(&mut cpu, CLASS).push(item) {
                 return;
@@ -201,16 +215,12 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
 
     /// Keeps a clean page in this CPU's magazines if it is of this node and they have room.
     #[inline(always)]
-    pub(super) fn to_hand<const CLASS: usize>(
-        &self,
-        pin: &Pinned<'_>,
-        level: Level,
-        page: Clean,
-    ) -> Result<(), Clean> {
+    pub(super) fn to_hand<const CLASS: usize>(&self, pin: &Here<'_>, page: Clean) -> Result<(), Clean> {
+        let level = page.level();
         if !self.one_node && self.source.frames().node_of(page.addr().pfn()) != pin.node() {
             return Err(page);
         }
-        let Some(mut cpu) = self.cpus.enter(pin) else { return Err(page) };
+        let Some(mut cpu) = self.enter(pin) else { return Err(page) };
         if Hand::new(&mut cpu, CLASS).is_full() {
             return Err(page);
         }
@@ -223,11 +233,11 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
 
     #[cold]
     #[inline(never)]
-    fn put_slow(&self, pin: Pinned<'_>, class: usize, level: Level, item: u32) {
+    fn put_slow(&self, pin: Here<'_>, class: usize, level: Level, item: u32) {
         let pin = &pin;
         let shelf = self.shelf(pin.node(), class);
         if self.config.magazine > 0
-            && let Some(mut cpu) = self.cpus.enter(pin)
+            && let Some(mut cpu) = self.enter(pin)
         {
             let mut stack = Hand::new(&mut cpu, class);
             self.resize(pin, &mut stack, class);
@@ -249,7 +259,8 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
 
     /// To the page's home node, or to the allocator if that keeps enough.
     #[cold]
-    fn put_home(&self, pin: &Pinned<'_>, class: usize, level: Level, page: Clean) {
+    fn put_home(&self, pin: &Here<'_>, class: usize, page: Clean) {
+        let level = page.level();
         self.tally(pin).level(level).frees.add(1);
         let node = self.source.frames().node_of(page.addr().pfn());
         let item = self.item(class, page);
@@ -257,7 +268,7 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     }
 
     /// Sends pages home.
-    fn send(&self, pin: &Pinned<'_>, class: usize, level: Level, node: NodeId, items: &[u32]) {
+    fn send(&self, pin: &Here<'_>, class: usize, level: Level, node: NodeId, items: &[u32]) {
         let cached = self.config.magazine > 0;
         let sent = if cached { self.shelf(node, class).store_remote(pin.cpu(), items) } else { 0 };
         for item in &items[sent..] {
@@ -266,28 +277,42 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     }
 
     /// Gives a page that rests, or was to, back to the allocator.
-    pub(super) fn unmake(&self, pin: &Pinned<'_>, class: usize, level: Level, item: u32) {
-        let page = self.page(class, item);
+    pub(super) fn unmake(&self, pin: &Here<'_>, class: usize, level: Level, item: u32) {
+        let page = self.page(class, level, item);
         self.check.leaves(&self.site(pin, level), &page);
         let home = self.source.frames().node_of(page.addr().pfn());
         self.shelf(home, class).count(-1);
         self.tally(pin).level(level).returns.add(1);
-        self.source.unmake(level, page);
+        self.source.unmake(page);
+    }
+
+    /// Takes a page back, wherever it belongs.
+    #[inline(always)]
+    fn take_back(&self, pin: &Here<'_>, page: Clean) {
+        if !self.check.given(&self.site(pin, page.level()), &page) {
+            return;
+        }
+        if self.near[page.level().at() % LEVELS] {
+            self.put::<REST>(pin, page);
+        } else {
+            self.put_any(pin.again(), page);
+        }
     }
 
     /// Takes back what it can of a chain without giving the guard up in between; a page that does not go into this CPU's
     /// magazines, if there is one.
     #[inline(always)]
-    fn put_run(&self, pin: &Pinned<'_>, pages: &mut Flushed) -> Option<(Level, Clean)> {
+    fn put_run(&self, pin: &Here<'_>, pages: &mut Flushed) -> Option<Clean> {
         let frames = self.source.frames();
-        let Some(mut cpu) = self.cpus.enter(pin) else { return pages.pop(frames) };
+        let Some(mut cpu) = self.enter(pin) else { return pages.pop(frames) };
         let tally = &cpu.shown().tally;
         let mut stack = Hand::new(&mut cpu, REST);
         loop {
-            let (level, page) = pages.pop(frames)?;
+            let page = pages.pop(frames)?;
+            let level = page.level();
             let here = self.one_node || frames.node_of(page.addr().pfn()) == pin.node();
             if level == self.top || !here || stack.is_full() {
-                return Some((level, page));
+                return Some(page);
             }
             if self.check.given(&self.site(pin, level), &page) {
                 tally.level(level).frees.add(1);
@@ -298,32 +323,50 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
 }
 
 impl<W: Window, C: Construct, K: Check> Policy for Quicklists<'_, W, C, K> {
-    #[inline(always)]
-    fn alloc(&self, pin: &Pinned<'_>, level: Level, ask: Ask) -> Result<Clean, NoFrame> {
-        if level == self.top { self.take::<TOP>(pin, level, ask) } else { self.take::<REST>(pin, level, ask) }
+    fn machine(&self) -> MachineId {
+        self.source.frames().machine()
+    }
+
+    fn cpus(&self) -> usize {
+        self.cpus.cpus()
     }
 
     #[inline(always)]
-    fn unused(&self, pin: &Pinned<'_>, level: Level, page: Clean) {
-        if !self.check.given(&self.site(pin, level), &page) {
-            return;
-        }
-        if self.near[level.at() % LEVELS] {
-            self.put::<REST>(pin, level, page);
+    fn takes_unhooked(&self) -> bool {
+        false
+    }
+
+    #[inline(always)]
+    unsafe fn alloc(&self, pin: &Pinned<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
+        // SAFETY: 1. by the caller.
+        let here = &unsafe { Here::new(pin) };
+        if level == self.top {
+            self.take::<TOP>(here, level, flags)
         } else {
-            self.put_any(pin.again(), level, page);
+            self.take::<REST>(here, level, flags)
         }
     }
+
+    #[inline(always)]
+    unsafe fn free_unlinked(&self, pin: &Pinned<'_>, page: Clean) {
+        // SAFETY: 1. by the caller.
+        self.take_back(&unsafe { Here::new(pin) }, page);
+    }
+
+    unsafe fn unhooked(&self, _: &Pinned<'_>, _: &mut Unhooked) {}
 
     #[inline]
-    fn flushed(&self, pin: &Pinned<'_>, mut pages: Flushed) {
+    unsafe fn flushed(&self, pin: &Pinned<'_>, mut pages: Flushed) {
+        // SAFETY: 1. by the caller.
+        let pin = &unsafe { Here::new(pin) };
         let frames = self.source.frames();
         let mut parcel = Parcel { node: pin.node(), n: 0, items: [0; BOUNDED] };
         // Nearly all are of one class and of this node.
-        while let Some((level, page)) = self.put_run(pin, &mut pages) {
+        while let Some(page) = self.put_run(pin, &mut pages) {
+            let level = page.level();
             let node = frames.node_of(page.addr().pfn());
             if level == self.top || node == pin.node() {
-                self.unused(pin, level, page);
+                self.take_back(pin, page);
                 continue;
             }
             if !self.check.given(&self.site(pin, level), &page) {
@@ -343,32 +386,36 @@ impl<W: Window, C: Construct, K: Check> Policy for Quicklists<'_, W, C, K> {
     }
 
     #[inline]
-    fn gather_end(&self, pin: &Pinned<'_>) {
-        if self.source.frames().pressed(pin.node()) {
-            self.set_limits(pin.node());
+    unsafe fn gather_end(&self, pin: &Pinned<'_>) {
+        // SAFETY: 1. by the caller.
+        let here = &unsafe { Here::new(pin) };
+        if self.source.frames().pressed(here.node()) {
+            self.set_limits(here.node());
         }
-        self.answer(pin);
+        self.answer(here);
     }
 
     #[inline]
-    fn idle(&self, pin: &Pinned<'_>) {
-        self.set_limits(pin.node());
-        self.answer(pin);
+    unsafe fn idle(&self, pin: &Pinned<'_>) {
+        // SAFETY: 1. by the caller.
+        let here = &unsafe { Here::new(pin) };
+        self.set_limits(here.node());
+        self.answer(here);
     }
 
-    fn age(&self, pin: &Pinned<'_>) -> u32 {
-        self.reap(pin)
+    unsafe fn end_interval(&self, pin: &Pinned<'_>) -> u32 {
+        // SAFETY: 1. by the caller.
+        self.reap(&unsafe { Here::new(pin) })
     }
 
-    fn reclaim(&self, pin: &Pinned<'_>, node: NodeId, want: u32) -> u32 {
-        self.shrink(pin, node, want)
+    unsafe fn reclaim(&self, pin: &Pinned<'_>, node: NodeId, want: u32) -> u32 {
+        // SAFETY: 1. by the caller.
+        self.shrink(&unsafe { Here::new(pin) }, node, want)
     }
 
-    fn drain(&self, pin: &Pinned<'_>) {
-        for class in [TOP, REST] {
-            let Some((_, items, n)) = self.take_all(pin, class) else { continue };
-            self.unmake_all(pin, class, &items[..n]);
-        }
+    unsafe fn drain(&self, pin: &Pinned<'_>) {
+        // SAFETY: 1. by the caller.
+        self.drain_here(&unsafe { Here::new(pin) });
     }
 
     fn counts(&self) -> PolicyCounts {

@@ -24,11 +24,13 @@ mod upkeep;
 pub use magazine::MAGAZINE;
 
 use super::check::{Check, Unchecked};
+use super::here::Here;
 use super::tally::{NodeCounts, Tally};
-use super::{Construct, Layout, Level, MAX_LEVELS, PolicyCounts, Source};
+use super::{PolicyCounts, Source};
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
-use crate::cpu::{CpuId, NodeId, PerCpu, Pinned};
+use crate::cpu::{CpuId, Guard, NodeId, PerCpu};
 use crate::frames::Frames;
+use crate::page::{Construct, Layout, Level, MAX_LEVELS};
 use crate::window::Window;
 use core::fmt;
 use core::sync::atomic::AtomicU32;
@@ -180,7 +182,7 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         let classes = Self::classes(source.layout());
         let fits = smallest as usize / 2 / (2 * classes * cpus_per_node);
         config.magazine = config.magazine.min(fits);
-        let cpus = PerCpu::new(boot, config.cpus, |_| [Stack::new(), Stack::new()])?;
+        let cpus = PerCpu::new(boot, frames.machine(), config.cpus, |_| [Stack::new(), Stack::new()])?;
         let shards = Shelf::shards_for(cpus_per_node);
         let by_node = boot.take_with(nodes, |boot, node| {
             let room = Self::room(frames, &config, NodeId(node as u8)) as usize;
@@ -309,8 +311,22 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
 
     /// What the caller's CPU counts.
     #[inline(always)]
-    fn tally(&self, pin: &Pinned<'_>) -> &Tally {
-        &self.cpus.own_shown(pin).tally
+    fn tally(&self, pin: &Here<'_>) -> &Tally {
+        &self.shown(pin).tally
+    }
+
+    /// Returns what the caller's CPU shows to others.
+    #[inline(always)]
+    fn shown(&self, pin: &Here<'_>) -> &Own {
+        // SAFETY: 1. a `Here` is of the lists' machine, and of one of the CPUs that they were made for.
+        unsafe { self.cpus.own_shown_unchecked(pin) }
+    }
+
+    /// Takes the lists of the caller's CPU; `None` while they are in use.
+    #[inline(always)]
+    fn enter<'a>(&'a self, pin: &'a Here<'_>) -> Option<Guard<'a, [Stack; CLASSES], Own>> {
+        // SAFETY: 1. as in `shown`.
+        unsafe { self.cpus.enter_unchecked(pin) }
     }
 
     /// What a node's budget is worked out from: what was set, or what is free there now.
@@ -342,12 +358,12 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     }
 
     /// A page of the class came from the allocator.
-    fn missed(&self, pin: &Pinned<'_>, class: usize) {
+    fn missed(&self, pin: &Here<'_>, class: usize) {
         self.shelf(pin.node(), class).missed(&self.node(pin.node()).call);
     }
 
     /// A CPU's magazines of a class get the size that they should have. A CPU that had none there takes part from now on.
-    fn resize(&self, pin: &Pinned<'_>, stack: &mut Hand<'_>, class: usize) {
+    fn resize(&self, pin: &Here<'_>, stack: &mut Hand<'_>, class: usize) {
         let node = self.node(pin.node());
         let shelf = &node.shelves[class];
         if self.config.magazine > 0 && stack.node() != Some(pin.node()) {
@@ -366,8 +382,8 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
 
     /// All that a CPU has at hand of a class, and the node that it is of: the one where the CPU was when it got it, wherever it
     /// is by now. It takes no part until it has some again. `None` if it took none, or its lists are in use.
-    fn take_all(&self, pin: &Pinned<'_>, class: usize) -> Option<(NodeId, [u32; 2 * MAGAZINE], usize)> {
-        let mut cpu = self.cpus.enter(pin)?;
+    fn take_all(&self, pin: &Here<'_>, class: usize) -> Option<(NodeId, [u32; 2 * MAGAZINE], usize)> {
+        let mut cpu = self.enter(pin)?;
         let mut stack = Hand::new(&mut cpu, class);
         let node = stack.node()?;
         self.leave(&stack, class);

@@ -4,12 +4,13 @@
 //! where magazines of 64 came in; a depot that is over its limit by more is trimmed by the calls that follow, each of
 //! which sees that it is. They are detached under the lock and unmade outside it (REQ-15).
 use super::super::check::Check;
-use super::super::{Construct, Level};
+use super::super::here::Here;
 use super::call::Call;
 use super::magazine::Hand;
 use super::node::Shelf;
 use super::{BOUNDED, CLASSES, Quicklists, REST, TOP};
-use crate::cpu::{NodeId, Pinned};
+use crate::cpu::NodeId;
+use crate::page::{Construct, Level};
 use crate::window::Window;
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -21,19 +22,19 @@ impl<W: Window, C: Construct, K: Check> Quicklists<'_, W, C, K> {
 
     /// Does what this CPU's node wants of it. A compare where that is nothing.
     #[inline]
-    pub(super) fn answer(&self, pin: &Pinned<'_>) {
+    pub(super) fn answer(&self, pin: &Here<'_>) {
         let call = self.node(pin.node()).call.get();
-        if call != self.cpus.own_shown(pin).answered.load(Relaxed) {
+        if call != self.shown(pin).answered.load(Relaxed) {
             self.answer_to(pin, call);
         }
     }
 
     #[cold]
-    fn answer_to(&self, pin: &Pinned<'_>, call: u32) {
+    fn answer_to(&self, pin: &Here<'_>, call: u32) {
         if Call::is_over(call) {
             self.trim(pin);
         }
-        let own = self.cpus.own_shown(pin);
+        let own = self.shown(pin);
         if Call::answered(call) != own.answered.load(Relaxed) && self.refit(pin) {
             own.answered.store(Call::answered(call), Relaxed);
         }
@@ -41,7 +42,7 @@ impl<W: Window, C: Construct, K: Check> Quicklists<'_, W, C, K> {
 
     /// Gives back at most [`BOUNDED`] pages of this node's shelves that hold more than they may. As shelves take in no more than
     /// they may, that comes with a new limit only.
-    fn trim(&self, pin: &Pinned<'_>) {
+    fn trim(&self, pin: &Here<'_>) {
         let node = self.node(pin.node());
         for (class, shelf) in node.shelves.iter().enumerate() {
             let mut items = [0; BOUNDED / CLASSES];
@@ -56,8 +57,8 @@ impl<W: Window, C: Construct, K: Check> Quicklists<'_, W, C, K> {
 
     /// The CPU's magazines get the size that they should have by now: other CPUs may have come, or run short. Else those of a
     /// CPU that neither fills nor empties them would stay as they are. False if they are in use.
-    fn refit(&self, pin: &Pinned<'_>) -> bool {
-        let Some(mut cpu) = self.cpus.enter(pin) else { return false };
+    fn refit(&self, pin: &Here<'_>) -> bool {
+        let Some(mut cpu) = self.enter(pin) else { return false };
         for class in [TOP, REST] {
             let mut stack = Hand::new(&mut cpu, class);
             if stack.node() == Some(pin.node()) {
@@ -70,7 +71,7 @@ impl<W: Window, C: Construct, K: Check> Quicklists<'_, W, C, K> {
 
     /// Gives back up to `want` (at most [`BOUNDED`]) pages of a shelf; how many.
     #[cold]
-    pub(super) fn shed(&self, pin: &Pinned<'_>, node: NodeId, class: usize, want: usize) -> u32 {
+    pub(super) fn shed(&self, pin: &Here<'_>, node: NodeId, class: usize, want: usize) -> u32 {
         let mut items = [0; BOUNDED];
         let want = want.min(BOUNDED);
         let n = self.shelf(node, class).shed(&mut items[..want]);
@@ -78,7 +79,7 @@ impl<W: Window, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     }
 
     /// An interval has passed: gives back up to [`BOUNDED`] pages of this node that nobody needed in it; how many.
-    pub(super) fn reap(&self, pin: &Pinned<'_>) -> u32 {
+    pub(super) fn reap(&self, pin: &Here<'_>) -> u32 {
         let mut freed = 0;
         for class in [TOP, REST] {
             let mut items = [0; BOUNDED / CLASSES];
@@ -89,7 +90,7 @@ impl<W: Window, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     }
 
     /// The shrinker: gives back up to `want` pages of a node, as many calls' worth as it takes; how many.
-    pub(super) fn shrink(&self, pin: &Pinned<'_>, node: NodeId, want: u32) -> u32 {
+    pub(super) fn shrink(&self, pin: &Here<'_>, node: NodeId, want: u32) -> u32 {
         let mut freed = 0;
         for class in [REST, TOP] {
             while freed < want {
@@ -103,7 +104,15 @@ impl<W: Window, C: Construct, K: Check> Quicklists<'_, W, C, K> {
         freed
     }
 
-    pub(super) fn unmake_all(&self, pin: &Pinned<'_>, class: usize, items: &[u32]) -> u32 {
+    /// Gives back all that this CPU holds.
+    pub(super) fn drain_here(&self, pin: &Here<'_>) {
+        for class in [TOP, REST] {
+            let Some((_, items, n)) = self.take_all(pin, class) else { continue };
+            self.unmake_all(pin, class, &items[..n]);
+        }
+    }
+
+    pub(super) fn unmake_all(&self, pin: &Here<'_>, class: usize, items: &[u32]) -> u32 {
         for item in items {
             self.unmake(pin, class, self.level_of(class), *item);
         }

@@ -1,0 +1,16 @@
+//! Recording on Linux on x86-64.
+mod format;
+mod merge;
+mod model;
+mod output;
+mod perf;
+mod proc;
+mod queue;
+mod raw;
+mod ring;
+pub(super) mod session;
+mod signals;
+mod spill;
+mod sys;
+mod tracefs;
+mod tracer;

@@ -1,0 +1,187 @@
+//! Unlinked tables on their way back: the chain carries the type.
+use super::{Clean, Level};
+use crate::addr::{Pfn, PhysAddr};
+use crate::frames::{FrameMeta, Frames, Use};
+
+/// Proof that no TLB and no walker anywhere can still use the tables of one gather.
+pub struct FlushProof(());
+
+impl FlushProof {
+    /// Claims it.
+    ///
+    /// # Safety
+    ///
+    /// 1. After the last table of the chain this is used for was unhooked, every CPU that could have walked it,
+    ///    lazy ones included, has invalidated what it had cached of the space, paging-structure caches included.
+    pub unsafe fn claim() -> Self {
+        FlushProof(())
+    }
+}
+
+/// Tables that have been unhooked from their parents, but that TLBs may still know. Linked through the frames'
+/// records, so nothing is allocated and nothing written into the pages (REQ-22).
+///
+/// There is no way from here to a list that pages are handed out from, except through a flush:
+///
+/// ```compile_fail,E0451
+/// use ptarmigan::page::{Flushed, Unhooked};
+/// fn skip_the_flush(pages: Unhooked) -> Flushed {
+///     Flushed { pages } // the field is private
+/// }
+/// ```
+///
+/// ```compile_fail,E0308
+/// use ptarmigan::{cpu::Pinned, page::Unhooked, quicklist::Policy};
+/// fn skip_the_flush(policy: &impl Policy, pin: &Pinned<'_>, pages: Unhooked) {
+///     unsafe { policy.flushed(pin, pages) } // expected `Flushed`, found `Unhooked`
+/// }
+/// ```
+///
+/// ```compile_fail,E0133
+/// use ptarmigan::page::{FlushProof, Unhooked};
+/// fn skip_the_flush(pages: Unhooked) {
+///     let _ = pages.flushed(FlushProof::claim()); // claiming a flush is unsafe
+/// }
+/// ```
+#[must_use = "dropped tables are lost"]
+pub struct Unhooked {
+    head: Pfn,
+    len: u32,
+    top: Option<PhysAddr>,
+    top_level: Level,
+}
+
+impl Default for Unhooked {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Unhooked {
+    /// An empty chain.
+    #[inline(always)]
+    pub const fn new() -> Self {
+        Unhooked { head: Pfn::NONE, len: 0, top: None, top_level: Level(0) }
+    }
+
+    /// Puts a table on the chain. Its level is in the frame's record since it was born.
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller owns the table at `pfn` (no entry points to it any more) and gives it away.
+    /// 2. Its content is in the state of its level: live count 0.
+    /// 3. `meta` is the record of `pfn`.
+    #[inline(always)]
+    pub unsafe fn push(&mut self, pfn: Pfn, meta: &FrameMeta) {
+        debug_assert_eq!(meta.usage(), Use::Table);
+        debug_assert_eq!(meta.live(), 0, "table {pfn} unhooked with live entries");
+        debug_assert_eq!(meta.touched(), 0, "table {pfn} unhooked with touched lines");
+        meta.set_link(self.head);
+        self.head = pfn;
+        self.len += 1;
+    }
+
+    /// Puts the top table of a space that ends on the chain.
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller owns the top table at `at` and gives it away.
+    /// 2. Its content is in the state of its level: the user's half is empty.
+    /// 3. The chain holds no top yet.
+    pub unsafe fn push_top(&mut self, at: PhysAddr, level: Level) {
+        debug_assert!(self.top.is_none());
+        self.top = Some(at);
+        self.top_level = level;
+    }
+
+    /// How many tables it holds, the top included.
+    #[inline(always)]
+    pub fn len(&self) -> u32 {
+        self.len + self.top.is_some() as u32
+    }
+
+    /// Whether it holds none.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0 && self.top.is_none()
+    }
+
+    /// The step that only a flush makes.
+    #[inline(always)]
+    pub fn flushed(self, _proof: FlushProof) -> Flushed {
+        Flushed { pages: self }
+    }
+
+    /// Looks at all tables without taking them, e.g. to tell a sanitizer.
+    pub fn each(&self, frames: &Frames, mut see: impl FnMut(Level, PhysAddr)) {
+        let mut at = self.head;
+        while at != Pfn::NONE {
+            let meta = frames.meta(at);
+            see(Level(meta.order()), at.addr());
+            at = meta.link();
+        }
+        if let Some(top) = self.top {
+            see(self.top_level, top);
+        }
+    }
+
+    #[inline(always)]
+    fn pop(&mut self, frames: &Frames) -> Option<(Level, PhysAddr)> {
+        if self.head != Pfn::NONE {
+            let pfn = self.head;
+            let meta = frames.meta(pfn);
+            self.head = meta.link();
+            self.len -= 1;
+            meta.set_usage(Use::Taken);
+            return Some((Level(meta.order()), pfn.addr()));
+        }
+        self.top.take().map(|at| (self.top_level, at))
+    }
+
+    /// Takes a table out *before* the flush, as the policies of history did.
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller accepts that TLBs may still know the page. That is the defect which this type exists to
+    ///    make impossible; only a model of the historic code may do it.
+    #[cfg(feature = "hosted")]
+    pub unsafe fn pop_early(&mut self, frames: &Frames) -> Option<Clean> {
+        let (level, at) = self.pop(frames)?;
+        // SAFETY: 1. and 2. the chain owned it, in the state of its level (contracts of `push` and `push_top`). 3. not so: the
+        // caller accepts that.
+        Some(unsafe { Clean::from_raw(at, level) })
+    }
+}
+
+/// Tables that nobody can reach any more.
+#[must_use = "dropped tables are lost"]
+#[derive(Default)]
+pub struct Flushed {
+    pages: Unhooked,
+}
+
+impl Flushed {
+    /// The next table.
+    #[inline(always)]
+    pub fn pop(&mut self, frames: &Frames) -> Option<Clean> {
+        let (level, at) = self.pages.pop(frames)?;
+        // SAFETY: 1. and 2. the chain owned it, in the state of its level (contracts of `push` and `push_top`). 3. it has been
+        // flushed everywhere (`FlushProof`).
+        Some(unsafe { Clean::from_raw(at, level) })
+    }
+
+    /// How many are left.
+    pub fn len(&self) -> u32 {
+        self.pages.len()
+    }
+
+    /// Whether none are left.
+    pub fn is_empty(&self) -> bool {
+        self.pages.is_empty()
+    }
+
+    /// Looks at all tables without taking them.
+    pub fn each(&self, frames: &Frames, see: impl FnMut(Level, PhysAddr)) {
+        self.pages.each(frames, see)
+    }
+}

@@ -1,0 +1,60 @@
+//! Levels of a tree of tables, and the memory that a table of each needs.
+use crate::addr::FRAME_SHIFT;
+
+/// Levels that a tree may have.
+pub const MAX_LEVELS: usize = 5;
+
+/// A level of a tree: 0 are the tables that hold pages (PTE tables), the highest is the top.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Level(pub u8);
+
+impl Level {
+    /// Tables that hold pages.
+    pub const PTE: Level = Level(0);
+
+    /// As an index.
+    #[inline(always)]
+    pub fn at(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What the tables of each level need of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Number of levels, the top included.
+    pub levels: u8,
+    /// Binary logarithm of a table's bytes, by level.
+    pub table_shift: [u8; MAX_LEVELS],
+}
+
+impl Layout {
+    /// The top level.
+    #[inline(always)]
+    pub const fn top(&self) -> Level {
+        Level(self.levels - 1)
+    }
+
+    /// All levels, lowest first.
+    pub fn each_level(&self) -> impl Iterator<Item = Level> + use<> {
+        (0..self.levels).map(Level)
+    }
+
+    /// Whether tables of this level are smaller than a frame.
+    #[inline(always)]
+    pub fn is_small(&self, level: Level) -> bool {
+        (self.table_shift[level.at()] as u32) < FRAME_SHIFT
+    }
+
+    /// Bytes in a table of this level.
+    #[inline(always)]
+    pub fn table_bytes(&self, level: Level) -> u64 {
+        1 << self.table_shift[level.at()]
+    }
+
+    /// The order of the block of frames that holds a table of this level; 0 for those smaller than a frame.
+    #[inline(always)]
+    pub fn order(&self, level: Level) -> u8 {
+        (self.table_shift[level.at()] as u32).saturating_sub(FRAME_SHIFT) as u8
+    }
+}

@@ -1,0 +1,15 @@
+//! The life of a table page.
+//!
+//! A table page is [`Clean`] while it is owned and linked nowhere: all zero, or as the constructor of root tables
+//! ([`Construct`]) left it. Linked, it belongs to an entry. Unlinked with all its entries cleared, it goes onto a chain of
+//! [`Unhooked`] pages; only a flush makes [`Flushed`] pages of these ([`FlushProof`]), and only flushed pages become clean
+//! pages again.
+mod chain;
+mod clean;
+mod construct;
+mod level;
+
+pub use chain::{FlushProof, Flushed, Unhooked};
+pub use clean::Clean;
+pub use construct::{Construct, NoConstruct};
+pub use level::{Layout, Level, MAX_LEVELS};

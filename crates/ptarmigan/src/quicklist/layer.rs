@@ -1,0 +1,214 @@
+//! Wrappers of policies: hooks around their calls.
+//!
+//! [`Layered`] forwards every call to the policy inside and tells its [`Layer`] of it. As it does so in one place, no wrapper
+//! forgets to forward a method. Layers may be stacked.
+use super::{Policy, PolicyCounts};
+use crate::addr::PhysAddr;
+use crate::cpu::{MachineId, NodeId, Pinned};
+use crate::frames::{AllocFlags, Frames, NoFrame};
+use crate::page::{Clean, Flushed, Level, Unhooked};
+
+/// Hooks around the calls of a policy `P`. Those that a layer does not define do nothing.
+///
+/// A hook runs just before the call that it is named after is passed on. `policy` is the policy inside; what a layer
+/// asks of it does not pass through the layer's own hooks.
+pub trait Layer<P: Policy + ?Sized>: Sync {
+    /// Returns the frames in whose records chains are linked if [`freeing`](Self::freeing) is to be told of every page, and
+    /// `None` if it does nothing. There is no default, so that a layer that defines the one does not forget the other.
+    fn frames(&self) -> Option<&Frames>;
+
+    /// Allocates: `inner` does so in the policy inside. A layer may refuse, look at the page, or take the time.
+    ///
+    /// # Errors
+    ///
+    /// [`NoFrame`]; nothing has changed then.
+    #[inline(always)]
+    fn alloc(
+        &self,
+        policy: &P,
+        pin: &Pinned<'_>,
+        level: Level,
+        flags: AllocFlags,
+        inner: impl FnOnce() -> Result<Clean, NoFrame>,
+    ) -> Result<Clean, NoFrame> {
+        let _ = (policy, pin, level, flags);
+        inner()
+    }
+
+    /// A table comes back: unlinked, flushed, or unhooked if the policy inside
+    /// [takes pages then](Policy::takes_unhooked). The policy has not got it yet, so nothing can hand it out.
+    #[inline(always)]
+    fn freeing(&self, pin: &Pinned<'_>, level: Level, at: PhysAddr) {
+        let _ = (pin, level, at);
+    }
+
+    /// See [`Policy::free_unlinked`].
+    #[inline(always)]
+    fn free_unlinked(&self, policy: &P, pin: &Pinned<'_>, page: &Clean) {
+        let _ = (policy, pin, page);
+    }
+
+    /// See [`Policy::unhooked`].
+    #[inline(always)]
+    fn unhooked(&self, policy: &P, pin: &Pinned<'_>, pages: &Unhooked) {
+        let _ = (policy, pin, pages);
+    }
+
+    /// See [`Policy::flushed`].
+    #[inline(always)]
+    fn flushed(&self, policy: &P, pin: &Pinned<'_>, pages: &Flushed) {
+        let _ = (policy, pin, pages);
+    }
+
+    /// The policy inside has taken flushed pages back.
+    #[inline(always)]
+    fn after_flushed(&self, policy: &P, pin: &Pinned<'_>) {
+        let _ = (policy, pin);
+    }
+
+    /// See [`Policy::gather_end`].
+    #[inline(always)]
+    fn gather_end(&self, policy: &P, pin: &Pinned<'_>) {
+        let _ = (policy, pin);
+    }
+
+    /// See [`Policy::idle`].
+    #[inline(always)]
+    fn idle(&self, policy: &P, pin: &Pinned<'_>) {
+        let _ = (policy, pin);
+    }
+
+    /// See [`Policy::end_interval`].
+    #[inline(always)]
+    fn end_interval(&self, policy: &P, pin: &Pinned<'_>) {
+        let _ = (policy, pin);
+    }
+
+    /// See [`Policy::reclaim`].
+    #[inline(always)]
+    fn reclaim(&self, policy: &P, pin: &Pinned<'_>, node: NodeId, want: u32) {
+        let _ = (policy, pin, node, want);
+    }
+
+    /// See [`Policy::drain`].
+    #[inline(always)]
+    fn drain(&self, policy: &P, pin: &Pinned<'_>) {
+        let _ = (policy, pin);
+    }
+}
+
+/// The policy `P` with the layer `L` around it.
+pub struct Layered<L, P> {
+    layer: L,
+    inner: P,
+}
+
+impl<L, P> Layered<L, P> {
+    /// Puts `layer` around `inner`.
+    pub const fn new(layer: L, inner: P) -> Self {
+        Layered { layer, inner }
+    }
+
+    /// Returns the layer.
+    pub const fn layer(&self) -> &L {
+        &self.layer
+    }
+
+    /// Returns the policy inside.
+    pub const fn inner(&self) -> &P {
+        &self.inner
+    }
+}
+
+impl<L: Layer<P>, P: Policy> Policy for Layered<L, P> {
+    fn machine(&self) -> MachineId {
+        self.inner.machine()
+    }
+
+    fn cpus(&self) -> usize {
+        self.inner.cpus()
+    }
+
+    #[inline(always)]
+    fn takes_unhooked(&self) -> bool {
+        self.inner.takes_unhooked()
+    }
+
+    #[inline(always)]
+    unsafe fn alloc(&self, pin: &Pinned<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
+        // SAFETY: 1. by the caller; the machine is that of the policy inside.
+        self.layer.alloc(&self.inner, pin, level, flags, || unsafe { self.inner.alloc(pin, level, flags) })
+    }
+
+    #[inline(always)]
+    unsafe fn free_unlinked(&self, pin: &Pinned<'_>, page: Clean) {
+        self.layer.free_unlinked(&self.inner, pin, &page);
+        if self.layer.frames().is_some() {
+            self.layer.freeing(pin, page.level(), page.addr());
+        }
+        // SAFETY: 1. as in `alloc`.
+        unsafe { self.inner.free_unlinked(pin, page) }
+    }
+
+    #[inline]
+    unsafe fn unhooked(&self, pin: &Pinned<'_>, pages: &mut Unhooked) {
+        self.layer.unhooked(&self.inner, pin, pages);
+        if self.inner.takes_unhooked()
+            && let Some(frames) = self.layer.frames()
+        {
+            pages.each(frames, |level, at| self.layer.freeing(pin, level, at));
+        }
+        // SAFETY: 1. as in `alloc`.
+        unsafe { self.inner.unhooked(pin, pages) }
+    }
+
+    #[inline]
+    unsafe fn flushed(&self, pin: &Pinned<'_>, pages: Flushed) {
+        self.layer.flushed(&self.inner, pin, &pages);
+        if let Some(frames) = self.layer.frames() {
+            pages.each(frames, |level, at| self.layer.freeing(pin, level, at));
+        }
+        // SAFETY: 1. as in `alloc`.
+        unsafe { self.inner.flushed(pin, pages) }
+        self.layer.after_flushed(&self.inner, pin);
+    }
+
+    #[inline(always)]
+    unsafe fn gather_end(&self, pin: &Pinned<'_>) {
+        self.layer.gather_end(&self.inner, pin);
+        // SAFETY: 1. as in `alloc`.
+        unsafe { self.inner.gather_end(pin) }
+    }
+
+    #[inline(always)]
+    unsafe fn idle(&self, pin: &Pinned<'_>) {
+        self.layer.idle(&self.inner, pin);
+        // SAFETY: 1. as in `alloc`.
+        unsafe { self.inner.idle(pin) }
+    }
+
+    #[inline]
+    unsafe fn end_interval(&self, pin: &Pinned<'_>) -> u32 {
+        self.layer.end_interval(&self.inner, pin);
+        // SAFETY: 1. as in `alloc`.
+        unsafe { self.inner.end_interval(pin) }
+    }
+
+    #[inline]
+    unsafe fn reclaim(&self, pin: &Pinned<'_>, node: NodeId, want: u32) -> u32 {
+        self.layer.reclaim(&self.inner, pin, node, want);
+        // SAFETY: 1. as in `alloc`.
+        unsafe { self.inner.reclaim(pin, node, want) }
+    }
+
+    #[inline]
+    unsafe fn drain(&self, pin: &Pinned<'_>) {
+        self.layer.drain(&self.inner, pin);
+        // SAFETY: 1. as in `alloc`.
+        unsafe { self.inner.drain(pin) }
+    }
+
+    fn counts(&self) -> PolicyCounts {
+        self.inner.counts()
+    }
+}

@@ -1,0 +1,223 @@
+//! What every policy can be asked for, and the safe way to ask.
+use super::PolicyCounts;
+use crate::cpu::{MachineId, NodeId, Pinned};
+use crate::frames::{AllocFlags, NoFrame};
+use crate::page::{Clean, Flushed, Level, Unhooked};
+
+/// Where table pages come from and where they rest.
+///
+/// # Pins
+///
+/// A policy keeps values for each CPU and reaches them by the number in a [`Pinned`], unchecked: a hit takes some forty
+/// instructions, and a check would be paid in each. So the methods that take a pin are unsafe, and their contract has one
+/// point. [`PolicyOn`] checks the pin once and is safe from then on.
+///
+/// # Interrupts
+///
+/// Policies are for code that may be preempted, not for interrupt handlers. A handler that finds its CPU's magazines in use
+/// goes past them and harms nothing. But the locks of the depots and of the frame allocator are taken without masking
+/// interrupts, so a handler may wait for a lock that its own CPU holds. A kernel whose handlers need tables masks interrupts
+/// around these calls.
+///
+/// # Wrappers
+///
+/// No method has a default body: a policy around another one would forget to forward it. Wrappers are
+/// [`Layer`](super::Layer)s.
+pub trait Policy: Sync {
+    /// Returns the machine that this policy was made for.
+    fn machine(&self) -> MachineId;
+
+    /// Returns the number of CPUs that this policy was made for.
+    fn cpus(&self) -> usize;
+
+    /// Returns whether [`unhooked`](Self::unhooked) takes pages, as the historic policies do, so that they may be handed out before the
+    /// flush.
+    fn takes_unhooked(&self) -> bool;
+
+    /// Hands out a page for a table of `level`, in that level's state.
+    ///
+    /// # Errors
+    ///
+    /// [`NoFrame`]; nothing has changed then.
+    ///
+    /// # Safety
+    ///
+    /// 1. `pin` is of this policy's [`machine`](Self::machine), and its CPU is below [`cpus`](Self::cpus).
+    unsafe fn alloc(&self, pin: &Pinned<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame>;
+
+    /// Takes back a page that was never linked, so that no flush is needed.
+    ///
+    /// # Safety
+    ///
+    /// 1. `pin` is of this policy's [`machine`](Self::machine), and its CPU is below [`cpus`](Self::cpus).
+    unsafe fn free_unlinked(&self, pin: &Pinned<'_>, page: Clean);
+
+    /// Tells of pages that have been unhooked, and that TLBs still know. Policies that respect that take none; the historic ones
+    /// take the pages here, as they did.
+    ///
+    /// # Safety
+    ///
+    /// 1. `pin` is of this policy's [`machine`](Self::machine), and its CPU is below [`cpus`](Self::cpus).
+    unsafe fn unhooked(&self, pin: &Pinned<'_>, pages: &mut Unhooked);
+
+    /// Takes back pages that no TLB knows any more.
+    ///
+    /// # Safety
+    ///
+    /// 1. `pin` is of this policy's [`machine`](Self::machine), and its CPU is below [`cpus`](Self::cpus).
+    unsafe fn flushed(&self, pin: &Pinned<'_>, pages: Flushed);
+
+    /// Does a bounded amount of trimming: a gather has ended on this CPU.
+    ///
+    /// # Safety
+    ///
+    /// 1. `pin` is of this policy's [`machine`](Self::machine), and its CPU is below [`cpus`](Self::cpus).
+    unsafe fn gather_end(&self, pin: &Pinned<'_>);
+
+    /// Does a bounded amount of trimming: this CPU has nothing to run. What else an idle CPU can do is
+    /// [`Machine::clear_ahead`](crate::table::Machine::clear_ahead).
+    ///
+    /// # Safety
+    ///
+    /// 1. `pin` is of this policy's [`machine`](Self::machine), and its CPU is below [`cpus`](Self::cpus).
+    unsafe fn idle(&self, pin: &Pinned<'_>);
+
+    /// Ends an interval, of a second or so, and begins the next: gives back a bounded number of pages that the caller's node did
+    /// not need in it. Returns how many. A timer calls it, once for each node.
+    ///
+    /// # Safety
+    ///
+    /// 1. `pin` is of this policy's [`machine`](Self::machine), and its CPU is below [`cpus`](Self::cpus).
+    unsafe fn end_interval(&self, pin: &Pinned<'_>) -> u32;
+
+    /// Gives back up to `want` frames that are cached for `node`, which is short of memory. Returns how many.
+    ///
+    /// # Safety
+    ///
+    /// 1. `pin` is of this policy's [`machine`](Self::machine), and its CPU is below [`cpus`](Self::cpus).
+    unsafe fn reclaim(&self, pin: &Pinned<'_>, node: NodeId, want: u32) -> u32;
+
+    /// Gives back all that this CPU holds: it goes offline, or the machine ends. For a CPU that went offline without it, the code
+    /// that took it down calls this with that CPU's proof: nothing else runs on its number then, as [`Pinned::assume`] asks.
+    ///
+    /// # Safety
+    ///
+    /// 1. `pin` is of this policy's [`machine`](Self::machine), and its CPU is below [`cpus`](Self::cpus).
+    unsafe fn drain(&self, pin: &Pinned<'_>);
+
+    /// Returns what has been counted so far.
+    fn counts(&self) -> PolicyCounts;
+}
+
+/// A policy, and where the caller is, checked once to be of one machine: every call is safe.
+pub struct PolicyOn<'a, P: ?Sized> {
+    policy: &'a P,
+    pin: &'a Pinned<'a>,
+}
+
+impl<P: ?Sized> Clone for PolicyOn<'_, P> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P: ?Sized> Copy for PolicyOn<'_, P> {}
+
+impl<'a, P: Policy + ?Sized> PolicyOn<'a, P> {
+    /// Takes both together; `None` if `pin` is of another machine, or of a CPU that the policy was not made for.
+    #[inline]
+    pub fn new(policy: &'a P, pin: &'a Pinned<'a>) -> Option<Self> {
+        let known = policy.machine().matches(pin.machine()) && usize::from(pin.cpu().0) < policy.cpus();
+        known.then_some(PolicyOn { policy, pin })
+    }
+
+    /// Takes both together, unchecked.
+    ///
+    /// # Safety
+    ///
+    /// 1. `pin` is of `policy`'s machine, and its CPU is below the number of CPUs that `policy` was made for.
+    #[inline(always)]
+    pub unsafe fn new_unchecked(policy: &'a P, pin: &'a Pinned<'a>) -> Self {
+        PolicyOn { policy, pin }
+    }
+
+    /// Returns the policy.
+    #[inline(always)]
+    pub fn policy(self) -> &'a P {
+        self.policy
+    }
+
+    /// Returns the proof of where the caller is.
+    #[inline(always)]
+    pub fn pin(self) -> &'a Pinned<'a> {
+        self.pin
+    }
+
+    /// See [`Policy::alloc`].
+    ///
+    /// # Errors
+    ///
+    /// [`NoFrame`]; nothing has changed then.
+    #[inline(always)]
+    pub fn alloc(self, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
+        // SAFETY: 1. `new` has seen to it, or the caller of `new_unchecked`.
+        unsafe { self.policy.alloc(self.pin, level, flags) }
+    }
+
+    /// See [`Policy::free_unlinked`].
+    #[inline(always)]
+    pub fn free_unlinked(self, page: Clean) {
+        // SAFETY: 1. `new` has seen to it, or the caller of `new_unchecked`.
+        unsafe { self.policy.free_unlinked(self.pin, page) }
+    }
+
+    /// See [`Policy::unhooked`].
+    #[inline(always)]
+    pub fn unhooked(self, pages: &mut Unhooked) {
+        // SAFETY: 1. `new` has seen to it, or the caller of `new_unchecked`.
+        unsafe { self.policy.unhooked(self.pin, pages) }
+    }
+
+    /// See [`Policy::flushed`].
+    #[inline(always)]
+    pub fn flushed(self, pages: Flushed) {
+        // SAFETY: 1. `new` has seen to it, or the caller of `new_unchecked`.
+        unsafe { self.policy.flushed(self.pin, pages) }
+    }
+
+    /// See [`Policy::gather_end`].
+    #[inline(always)]
+    pub fn gather_end(self) {
+        // SAFETY: 1. `new` has seen to it, or the caller of `new_unchecked`.
+        unsafe { self.policy.gather_end(self.pin) }
+    }
+
+    /// See [`Policy::idle`].
+    #[inline(always)]
+    pub fn idle(self) {
+        // SAFETY: 1. `new` has seen to it, or the caller of `new_unchecked`.
+        unsafe { self.policy.idle(self.pin) }
+    }
+
+    /// See [`Policy::end_interval`].
+    #[inline(always)]
+    pub fn end_interval(self) -> u32 {
+        // SAFETY: 1. `new` has seen to it, or the caller of `new_unchecked`.
+        unsafe { self.policy.end_interval(self.pin) }
+    }
+
+    /// See [`Policy::reclaim`].
+    #[inline(always)]
+    pub fn reclaim(self, node: NodeId, want: u32) -> u32 {
+        // SAFETY: 1. `new` has seen to it, or the caller of `new_unchecked`.
+        unsafe { self.policy.reclaim(self.pin, node, want) }
+    }
+
+    /// See [`Policy::drain`].
+    #[inline(always)]
+    pub fn drain(self) {
+        // SAFETY: 1. `new` has seen to it, or the caller of `new_unchecked`.
+        unsafe { self.policy.drain(self.pin) }
+    }
+}

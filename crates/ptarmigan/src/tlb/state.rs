@@ -1,0 +1,124 @@
+//! The state of a machine's TLBs: what is kept for each CPU, and the names of spaces.
+use super::asid::Asids;
+use super::config::{TlbConfig, TlbError};
+use super::counts::{FlushCounts, FlushTally};
+use super::hardware::Shootdown;
+use super::mailbox::Mailboxes;
+use super::readers::Readers;
+use super::request::{Generation, SpaceId};
+use super::space::SpaceTlb;
+use crate::bootmem::{BootMemory, BootSlice};
+use crate::cpu::{MAX_CPUS, MachineId, PerCpu, Pinned};
+use crate::sync::SpinLock;
+
+/// What a CPU has loaded.
+#[derive(Clone, Copy)]
+pub(super) struct Loaded {
+    pub space: Option<SpaceId>,
+    pub generation: Generation,
+    pub asid: u16,
+    pub lazy: bool,
+}
+
+/// The kernel's own root.
+pub(super) const KERNEL: Loaded = Loaded { space: None, generation: Generation(0), asid: 0, lazy: false };
+
+/// The machine's TLBs. See the [module](super) for the protocol.
+///
+/// [`activate`](Self::activate), [`rest`](Self::rest) and [`deactivate`](Self::deactivate) are called with interrupts
+/// masked, or on a machine that delivers none; flushes are not made by handlers of interrupts. As in Linux.
+pub struct Tlb<S> {
+    pub(super) hardware: S,
+    pub(super) config: TlbConfig,
+    /// The name of the next space.
+    next_space: SpinLock<u64>,
+    pub(super) loaded: PerCpu<Loaded>,
+    pub(super) asids: Asids,
+    pub(super) mailboxes: Mailboxes,
+    pub(super) readers: Readers,
+    tallies: BootSlice<FlushTally>,
+}
+
+impl<S: Shootdown> Tlb<S> {
+    /// Sets the state up: over `hardware`, in the shape `config`.
+    ///
+    /// # Errors
+    ///
+    /// [`TlbError`] if there are too many CPUs, or their state does not fit into `boot`.
+    pub fn new(
+        boot: &mut BootMemory,
+        machine: MachineId,
+        config: TlbConfig,
+        hardware: S,
+    ) -> Result<Self, TlbError> {
+        let cpus = config.cpus;
+        if cpus > MAX_CPUS {
+            return Err(TlbError::TooManyCpus { cpus });
+        }
+        Ok(Tlb {
+            hardware,
+            config,
+            next_space: SpinLock::new(1),
+            loaded: PerCpu::new(boot, machine, cpus, |_| KERNEL)?,
+            asids: Asids::new(boot, cpus, config.asids)?,
+            mailboxes: Mailboxes::new(boot, cpus)?,
+            readers: Readers::new(boot, cpus)?,
+            tallies: boot.take(cpus, |_| FlushTally::default())?,
+        })
+    }
+
+    /// Returns the boot memory that the state takes.
+    pub const fn bytes(config: &TlbConfig) -> usize {
+        let cpus = config.cpus;
+        PerCpu::<Loaded>::bytes(cpus)
+            + Asids::bytes(cpus, config.asids)
+            + Mailboxes::bytes(cpus)
+            + Readers::bytes(cpus)
+            + BootMemory::bytes::<FlushTally>(cpus)
+    }
+
+    /// Returns the hardware beneath.
+    pub fn hardware(&self) -> &S {
+        &self.hardware
+    }
+
+    /// Returns the shape that the state was set up in.
+    pub fn config(&self) -> &TlbConfig {
+        &self.config
+    }
+
+    /// Returns the cells in which CPUs note that they read tables.
+    #[inline(always)]
+    pub fn readers(&self) -> &Readers {
+        &self.readers
+    }
+
+    /// Names a new space, which no CPU has loaded yet. No two spaces of a machine ever have the same name.
+    pub fn new_space(&self) -> SpaceTlb {
+        self.new_space_at(Generation(0))
+    }
+
+    /// Names a new space whose generations begin at `first`: for tests of their wrap.
+    pub fn new_space_at(&self, first: Generation) -> SpaceTlb {
+        let mut next = self.next_space.lock();
+        let id = SpaceId(*next);
+        *next += 1;
+        SpaceTlb::named(self.machine(), id, first)
+    }
+
+    /// Returns the machine.
+    #[inline(always)]
+    pub fn machine(&self) -> MachineId {
+        self.loaded.machine()
+    }
+
+    #[inline(always)]
+    pub(super) fn tally(&self, pin: &Pinned<'_>) -> &FlushTally {
+        &self.tallies[pin.cpu().0 as usize]
+    }
+
+    /// Returns the number of flushes so far, of all CPUs together.
+    pub fn counts(&self) -> FlushCounts {
+        self.tallies.iter().fold(FlushCounts::default(), |c, t| c.plus(t))
+    }
+}
