@@ -10,23 +10,23 @@
 //! | 10–53 | PPN | the frame's number |
 
 use ptarmigan::addr::{Pfn, PhysAddr};
-use ptarmigan::format::{Attr, Format, Slot64};
-use ptarmigan::quicklist::{Layout, Level};
+use ptarmigan::format::{Access, Attr, Format, Slot64};
+use ptarmigan::page::{Layout, Level, MAX_LEVELS};
 
 /// Valid.
-pub const V: u64 = 1;
+const V: u64 = 1;
 /// Readable.
-pub const R: u64 = 1 << 1;
+const R: u64 = 1 << 1;
 /// Writable.
-pub const W: u64 = 1 << 2;
+const W: u64 = 1 << 2;
 /// Executable.
-pub const X: u64 = 1 << 3;
+const X: u64 = 1 << 3;
 const U: u64 = 1 << 4;
 const G: u64 = 1 << 5;
 const A: u64 = 1 << 6;
 const D: u64 = 1 << 7;
 /// Software's: an entry without V that keeps its frame (`PROT_NONE`). An entry of frame 0 would be 0 without it.
-const KEPT: u64 = 1 << 8;
+const NO_ACCESS: u64 = 1 << 8;
 /// Software's: the frame is not counted by references.
 const SPECIAL: u64 = 1 << 9;
 const PPN_SHIFT: u32 = 10;
@@ -47,26 +47,23 @@ const BITS: [(Attr, u64); 7] = [
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sv39;
 
-impl Format for Sv39 {
+// SAFETY: 1. The number of the table's frame is shifted there and back; what `leaf` makes has R or no V, and gigapages and
+// megapages have R. 2. The same for the frame's number, which `write_protected` leaves alone; bit 9 is `SPECIAL` and
+// nothing else. 3. A link has V, a leaf V or bit 8. 4. Privileged specification, "Virtual Address Translation Process",
+// for user mode, with `mstatus.MXR` clear, and for harts that leave A and D to software too.
+unsafe impl Format for Sv39 {
     type Slot = Slot64;
     const NAME: &'static str = "Sv39";
     const LAYOUT: Layout = Layout { levels: 3, table_shift: [12, 12, 12, 0, 0] };
     const LEVEL_NAMES: &'static [&'static str] = &["pte", "pmd", "pgd"];
     const PAGE_SHIFT: u32 = 12;
+    const INDEX_BITS: [u8; MAX_LEVELS] = [9, 9, 9, 0, 0];
     /// Addresses are sign-extended from bit 38: the user's half is the lower one.
     const USER_END: u64 = 1 << 38;
     const USER_TOP: usize = 256;
     const TOP_IN_REGISTERS: bool = false;
-
-    #[inline(always)]
-    fn shift(level: Level) -> u32 {
-        12 + 9 * u32::from(level.0)
-    }
-
-    #[inline(always)]
-    fn entries(_: Level) -> usize {
-        512
-    }
+    const BREAK_BEFORE_MAKE: bool = false;
+    const KEPT: u64 = 0;
 
     #[inline(always)]
     fn link(_: Level, at: PhysAddr) -> u64 {
@@ -82,7 +79,7 @@ impl Format for Sv39 {
     fn leaf(pfn: Pfn, attr: Attr) -> u64 {
         let mut raw = u64::from(pfn.0) << PPN_SHIFT;
         // What may be written or executed may be read: W without R is reserved, and the library knows no X alone.
-        raw |= if attr.has(Attr::READ) { V | R } else { KEPT };
+        raw |= if attr.has(Attr::READ) { V | R } else { NO_ACCESS };
         for (bit, to) in BITS {
             if attr.has(bit) {
                 raw |= to;
@@ -117,11 +114,18 @@ impl Format for Sv39 {
         raw & !W
     }
 
-    /// A hart that leaves D to software faults on a store to a page with W and without D: such a page is not writable
-    /// for the library either, or it would call that fault spurious for ever.
+    /// A hart that leaves A and D to software faults where they are clear: the access is not let through then, or the
+    /// library would call that fault spurious for ever.
     #[inline(always)]
-    fn is_writable(raw: u64) -> bool {
-        raw & (V | W | D) == V | W | D
+    fn allows(raw: u64, access: Access) -> bool {
+        let needed = match access {
+            Access::Read => R,
+            Access::Write => R | W | D,
+            Access::Exec => X,
+        } | V
+            | U
+            | A;
+        raw & needed == needed
     }
 
     #[inline(always)]

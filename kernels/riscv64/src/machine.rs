@@ -6,13 +6,14 @@ use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr};
 use ptarmigan::bootmem::{BootMemory, BootMemoryShort};
-use ptarmigan::cpu::{CpuId, CpuSet, NodeId, Pinned};
+use ptarmigan::cpu::{CpuId, CpuSet, MachineId, NodeId, Pinned};
 use ptarmigan::format::Format;
-use ptarmigan::frames::{Ask, DataFrames, Frames, MemoryRun, NoFrame, Place, Request, ZoneClass};
+use ptarmigan::frames::{AllocFlags, DataFrames, End, Frames, MemoryRun, NoFrame, Request, ZoneClass};
+use ptarmigan::machine::{self, Machine as _, On};
 use ptarmigan::quicklist::{ListsConfig, ListsError, Policy, Quicklists, Source};
 use ptarmigan::space::SpaceMachine;
-use ptarmigan::table::{self, KernelMap};
-use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Root, Scope, SpaceId, Tlb, TlbConfig};
+use ptarmigan::table::KernelMap;
+use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Parking, Root, Scope, SpaceId, Tlb, TlbConfig, TlbError};
 use ptarmigan::window::DirectMap;
 
 use crate::fdt::HARTS;
@@ -56,7 +57,15 @@ pub fn pin() -> Pinned<'static> {
     // SAFETY: 1. The kernel is not preempted: a task gives its hart up only by returning to the loop in `task`, and
     // handlers of interrupts return before what they interrupt goes on. 2. CPU numbers are below the number of harts
     // that everything is made for: `main` starts no others.
-    unsafe { Pinned::assume(CpuId(irq::cpu() as u16), NodeId(0)) }
+    unsafe { Pinned::assume(machine().id(), CpuId(irq::cpu() as u16), NodeId(0)) }
+}
+
+/// The machine, seen from where the pin says that code runs.
+pub fn on<'a>(pin: &'a Pinned<'a>) -> On<'a, Machine> {
+    match machine().on(pin) {
+        Ok(on) => on,
+        Err(e) => fail(format_args!("{e}")),
+    }
 }
 
 /// What a hart does to its own TLB, and how it interrupts others.
@@ -137,6 +146,7 @@ pub struct Machine {
     window: DirectMap,
     lists: Lists,
     tlb: Tlb<Harts>,
+    parking: Parking,
     zero: Pfn,
     /// Free frames, and bytes of the library's own, when all was set up.
     before: u32,
@@ -163,6 +173,8 @@ pub enum SetUpError {
     Boot(#[expect(dead_code, reason = "printed by Debug")] BootMemoryShort),
     /// A size is out of range.
     Lists(#[expect(dead_code, reason = "printed by Debug")] ListsError),
+    /// There are too many CPUs.
+    Tlb(#[expect(dead_code, reason = "printed by Debug")] TlbError),
     /// Frames ran out.
     Frame(#[expect(dead_code, reason = "printed by Debug")] NoFrame),
 }
@@ -170,6 +182,12 @@ pub enum SetUpError {
 impl From<ListsError> for SetUpError {
     fn from(e: ListsError) -> Self {
         SetUpError::Lists(e)
+    }
+}
+
+impl From<TlbError> for SetUpError {
+    fn from(e: TlbError) -> Self {
+        SetUpError::Tlb(e)
     }
 }
 
@@ -231,7 +249,8 @@ pub unsafe fn set_up(start: u64, end: u64, cpus: usize) -> Result<&'static Machi
         node: NodeId(0),
         class: ZoneClass::Low,
     };
-    let frames = Frames::new(&mut boot, &[run])?;
+    // SAFETY: 1. Point 1 of the caller's; boot memory is before it. 2. The name is new.
+    let frames = unsafe { Frames::new(&mut boot, MachineId::new(), &[run])? };
     // SAFETY: 1. Point 2 of the caller's.
     let frames = unsafe { FRAMES.set(frames) };
 
@@ -241,12 +260,13 @@ pub unsafe fn set_up(start: u64, end: u64, cpus: usize) -> Result<&'static Machi
         order: 0,
         zero: true,
         class: ZoneClass::Low,
-        place: Place::Bottom,
-        ask: Ask::NORMAL,
+        end: End::Low,
+        flags: AllocFlags::NORMAL,
     };
     let kernel = KernelHalf::new(frames, direct_map(), request)?;
     for index in mmu::KERNEL_FIRST..mmu::ENTRIES {
-        kernel.set(frames, index, mmu::kernel_entry(index));
+        // SAFETY: 1. The kernel's own gigapages, which the user may not use; they link no tables.
+        unsafe { kernel.set(frames, index, mmu::kernel_entry(index)) };
     }
     let zero = frames.take(request)?.zeroed(&direct_map()).into_raw();
 
@@ -255,7 +275,7 @@ pub unsafe fn set_up(start: u64, end: u64, cpus: usize) -> Result<&'static Machi
     let lists_bytes = Lists::bytes(frames, &config);
     let source = Source::new(frames, direct_map(), kernel, Sv39::LAYOUT);
     let lists = Quicklists::new(&mut boot, config, source)?;
-    let data = DataFrames::new(&mut boot, cpus, 1, run.frames as usize)?;
+    let data = DataFrames::new(&mut boot, frames, cpus)?;
 
     // 5. TLBs: number 0 is the kernel's.
     let numbers = (1u32 << mmu::asid_bits()) - 1;
@@ -264,18 +284,21 @@ pub unsafe fn set_up(start: u64, end: u64, cpus: usize) -> Result<&'static Machi
         frames: Frames::bytes(run.frames as usize, 1),
         data: DataFrames::bytes(cpus, 1),
         lists: lists_bytes,
-        tlb: Tlb::<Harts>::bytes(&tlb_config),
+        tlb: Tlb::<Harts>::bytes(&tlb_config) + Parking::bytes(cpus),
     };
-    let tlb = Tlb::new(&mut boot, tlb_config, Harts)?;
+    let tlb = Tlb::new(&mut boot, frames.machine(), tlb_config, Harts)?;
+    let parking = Parking::new(&mut boot, frames.machine(), cpus, tlb_config.park)?;
 
     // 6. All of it together.
     let before = frames.counts().free;
-    let machine = Machine { frames, data, window: direct_map(), lists, tlb, zero, before, metadata };
+    let machine = Machine { frames, data, window: direct_map(), lists, tlb, parking, zero, before, metadata };
     // SAFETY: 1. Point 2 of the caller's.
     Ok(unsafe { MACHINE.set(machine) })
 }
 
-impl table::Machine for Machine {
+// SAFETY: 1. `set_up` makes all of them for the one `Frames` and the same number of CPUs, on one node. 2. They are fields
+// of a static. 3. The direct map has all frames; both functions write to the frame that is named.
+unsafe impl machine::Machine for Machine {
     type Window = DirectMap;
     type Policy = Lists;
     type Shootdown = Harts;
@@ -300,6 +323,14 @@ impl table::Machine for Machine {
         &self.tlb
     }
 
+    fn parking(&self) -> &Parking {
+        &self.parking
+    }
+
+    fn data_has_memory(&self) -> bool {
+        true
+    }
+
     fn clear_data(&self, frame: Pfn) {
         if leaves_out(Part::Clear) {
             return;
@@ -319,7 +350,9 @@ impl table::Machine for Machine {
     }
 }
 
-impl SpaceMachine for Machine {
+// SAFETY: 1. The frame was taken for this and holds zeroes; entries that show it do not let writes through. 2. The
+// program's pages are constants of the image, mapped without the permission to write, and no frames of the library's.
+unsafe impl SpaceMachine for Machine {
     fn zero_frame(&self) -> Pfn {
         self.zero
     }
@@ -346,10 +379,10 @@ impl Machine {
     /// Gives back what this CPU's lists hold, and with `all` what the node's do.
     pub fn drain(&self, all: bool) {
         let pin = pin();
-        self.lists.drain(&pin);
-        self.data.drain(self.frames, &pin);
+        let on = on(&pin);
+        on.drain();
         if all {
-            self.lists.reclaim(&pin, NodeId(0), u32::MAX);
+            on.policy().reclaim(NodeId(0), u32::MAX);
         }
     }
 

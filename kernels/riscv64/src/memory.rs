@@ -2,16 +2,16 @@
 
 use core::cell::{Cell, UnsafeCell};
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicU32, Ordering};
 
 use ptarmigan::addr::{VirtAddr, VirtRange};
-use ptarmigan::space::{Access, AreaFlags, Done, FaultError, Object, SharedSpace, Space};
-use ptarmigan::tlb::SpaceId;
+use ptarmigan::machine::On;
+use ptarmigan::space::{Access, AreaFlags, Done, FaultError, Object, SharedSpace, Space, SpaceMut};
 
 use crate::fdt::HARTS;
 use crate::format::Sv39;
 use crate::lock::Lock;
-use crate::machine::{machine, pin};
+use crate::machine::{Machine, on, pin};
+use crate::rt::fail;
 use crate::{abi, irq, mmu, program};
 
 /// Spaces at a time.
@@ -24,7 +24,7 @@ pub struct Refused;
 /// A place in the table.
 struct Slot {
     users: usize,
-    id: u32,
+    id: u64,
 }
 
 /// A space, while its slot has users.
@@ -36,17 +36,16 @@ unsafe impl Sync for Place {}
 
 static SLOTS: Lock<[Slot; SPACES]> = Lock::new([const { Slot { users: 0, id: 0 } }; SPACES]);
 static PLACES: [Place; SPACES] = [const { Place(UnsafeCell::new(MaybeUninit::uninit())) }; SPACES];
-static NEXT_ID: AtomicU32 = AtomicU32::new(1);
 
 /// What each hart has loaded: slot and name of the space. The name tells whether it is still that one.
-struct Current([Cell<Option<(usize, u32)>>; HARTS]);
+struct Current([Cell<Option<(usize, u64)>>; HARTS]);
 
 // SAFETY: each CPU uses its own cell alone, with interrupts masked or from code that handlers do not call.
 unsafe impl Sync for Current {}
 
 static CURRENT: Current = Current([const { Cell::new(None) }; HARTS]);
 
-fn current() -> &'static Cell<Option<(usize, u32)>> {
+fn current() -> &'static Cell<Option<(usize, u64)>> {
     // `cpu` is below the number of harts.
     &CURRENT.0[irq::cpu() % HARTS]
 }
@@ -55,23 +54,29 @@ fn current() -> &'static Cell<Option<(usize, u32)>> {
 #[must_use = "a space that is not closed never ends"]
 pub struct SpaceRef {
     slot: usize,
-    id: u32,
+    id: u64,
 }
 
-/// A name that no other space has.
-fn new_id() -> SpaceId {
-    SpaceId(NEXT_ID.fetch_add(1, Ordering::Relaxed))
+/// Runs `f` with the machine and where on it this is.
+fn here<R>(f: impl FnOnce(On<'_, Machine>) -> R) -> R {
+    let pin = pin();
+    f(on(&pin))
+}
+
+/// Ends a space.
+fn end(space: SharedSpace<Sv39>) {
+    must(here(|on| space.end(on).map_err(|refused| refused.error)));
 }
 
 /// Puts a space into the table.
 fn insert(space: Space<Sv39>) -> Result<SpaceRef, Refused> {
     let shared = SharedSpace::new(space);
-    let id = shared.id().0;
+    let id = shared.id().number();
     let mut slots = SLOTS.lock();
     let free = slots.iter_mut().zip(&PLACES).enumerate().find(|(_, (slot, _))| slot.users == 0);
     let Some((slot, (entry, place))) = free else {
         drop(slots);
-        shared.end(machine(), &pin());
+        end(shared);
         return Err(Refused);
     };
     // SAFETY: the slot has no users, and the lock is held.
@@ -84,7 +89,8 @@ fn insert(space: Space<Sv39>) -> Result<SpaceRef, Refused> {
 fn access(cause: Cause) -> Access {
     match cause {
         Cause::Write => Access::Write,
-        Cause::Read | Cause::Execute => Access::Read,
+        Cause::Read => Access::Read,
+        Cause::Execute => Access::Exec,
     }
 }
 
@@ -119,9 +125,7 @@ impl SpaceRef {
 
     /// A space with the user program at `at` and `stack` bytes of stack below `stack_end`.
     pub fn program(at: u64, stack_end: u64, stack: u64) -> Result<SpaceRef, Refused> {
-        let (m, pin) = (machine(), pin());
-        let space = Space::new(m, &pin, new_id()).map_err(|_| Refused)?;
-        let space = insert(space)?;
+        let space = insert(here(Space::new).map_err(|_| Refused)?)?;
         let code = AreaFlags::READ.with(AreaFlags::EXEC).with(AreaFlags::BACKED);
         let object = Object { id: program::OBJECT, offset: 0 };
         let data = AreaFlags::READ.with(AreaFlags::WRITE);
@@ -138,9 +142,19 @@ impl SpaceRef {
         }
     }
 
+    /// Has the space to itself for a call that changes its structure.
+    fn edit<R, E>(
+        &self,
+        call: impl FnOnce(&mut SpaceMut<'_, Sv39, Machine>) -> Result<R, E>,
+    ) -> Result<R, Refused> {
+        here(|on| {
+            let mut exclusive = self.space().lock(on).map_err(|_| Refused)?;
+            call(&mut exclusive.edit()).map_err(|_| Refused)
+        })
+    }
+
     fn map(&self, range: VirtRange, flags: AreaFlags, object: Object) -> Result<(), Refused> {
-        let pin = pin();
-        self.space().lock(machine(), &pin).mmap(range, flags, object).map_err(|_| Refused)
+        self.edit(|space| space.mmap(range, flags, object))
     }
 
     /// Maps anonymous memory.
@@ -150,27 +164,24 @@ impl SpaceRef {
 
     /// Unmaps.
     pub fn munmap(&self, start: u64, len: u64) -> Result<(), Refused> {
-        let pin = pin();
-        self.space().lock(machine(), &pin).munmap(range(start, len)?).map_err(|_| Refused)
+        let range = range(start, len)?;
+        self.edit(|space| space.munmap(range))
     }
 
     /// Changes permissions.
     pub fn mprotect(&self, start: u64, len: u64, bits: u64) -> Result<(), Refused> {
-        let pin = pin();
-        let mut space = self.space().lock(machine(), &pin);
-        space.mprotect(range(start, len)?, permissions(bits)).map_err(|_| Refused)
+        let range = range(start, len)?;
+        self.edit(|space| space.mprotect(range, permissions(bits)))
     }
 
     /// A copy.
     pub fn fork(&self) -> Result<SpaceRef, Refused> {
-        let pin = pin();
-        let child = self.space().lock(machine(), &pin).fork(new_id()).map_err(|_| Refused)?;
-        insert(child)
+        self.edit(|space| space.fork()).and_then(insert)
     }
 
     /// Serves a page fault. Refused: the task may not do what it did.
     pub fn fault(&self, at: u64, cause: Cause) -> Result<(), Refused> {
-        match self.space().fault(machine(), &pin(), VirtAddr(at), access(cause)) {
+        match here(|on| self.space().fault(on, VirtAddr(at), access(cause))) {
             Ok(Done::Spurious) => {
                 // The entry allows it: this hart has cached it as it was before, which RISC-V lets it do even with an
                 // entry that was not valid.
@@ -178,7 +189,7 @@ impl SpaceRef {
                 Ok(())
             }
             Ok(_) => Ok(()),
-            Err(FaultError::NoFrame(e)) => crate::rt::fail(format_args!("a fault found no memory: {e:?}")),
+            Err(FaultError::NoFrame(e)) => fail(format_args!("a fault found no memory: {e:?}")),
             Err(_) => Err(Refused),
         }
     }
@@ -208,7 +219,7 @@ impl SpaceRef {
             current().set(None);
         }
         // Harts that still have it loaded, this one too, are moved to the kernel's root.
-        space.end(machine(), &pin());
+        end(space);
     }
 
     /// This hart goes on in the space.
@@ -218,12 +229,19 @@ impl SpaceRef {
             leave();
             current().set(Some((self.slot, self.id)));
         }
-        self.space().activate(machine(), &pin());
+        must(here(|on| self.space().activate(on)));
+    }
+}
+
+/// There is one machine.
+fn must<E: core::fmt::Display>(result: Result<(), E>) {
+    if let Err(e) = result {
+        fail(format_args!("{e}"));
     }
 }
 
 /// Runs `f` on the space that this hart has loaded, unless it has ended meanwhile.
-fn with_current(at: Option<(usize, u32)>, f: impl FnOnce(&SharedSpace<Sv39>)) {
+fn with_current(at: Option<(usize, u64)>, f: impl FnOnce(&SharedSpace<Sv39>)) {
     let Some((slot, id)) = at else { return };
     let slots = SLOTS.lock();
     if let Some(entry) = slots.get(slot)
@@ -238,11 +256,11 @@ fn with_current(at: Option<(usize, u32)>, f: impl FnOnce(&SharedSpace<Sv39>)) {
 /// This hart leaves the space that it has loaded.
 pub fn leave() {
     let _masked = irq::Masked::new();
-    with_current(current().take(), |space| space.deactivate(machine(), &pin()));
+    with_current(current().take(), |space| must(here(|on| space.deactivate(on))));
 }
 
 /// This hart has nothing to run, and keeps its space loaded.
 pub fn rest() {
     let _masked = irq::Masked::new();
-    with_current(current().get(), |space| space.rest(machine(), &pin()));
+    with_current(current().get(), |space| must(here(|on| space.rest(on))));
 }

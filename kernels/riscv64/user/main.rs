@@ -83,6 +83,12 @@ fn write(at: u64, value: u64) {
     unsafe { ptr::write_volatile(ptr::with_exposed_provenance_mut(at as usize), value) }
 }
 
+/// Goes on with what lies there as instructions.
+fn jump(at: u64) {
+    // SAFETY: the kernel ends the task before the first of them, which is what is tried.
+    unsafe { asm!("jalr {}", in(reg) at, clobber_abi("C")) };
+}
+
 /// Waits for a word to become `value`, with the other hart at work or without it.
 fn await_word(at: u64, value: u64) {
     let mut turns = 0u64;
@@ -267,6 +273,10 @@ fn denied() {
     must(call(abi::MPROTECT, own(1), PAGE, abi::READ));
     must(call(abi::MPROTECT, own(2), PAGE, 0));
     after(|| write(own(1), 1));
+    // No page of memory may be jumped into: neither one that is there nor one that is not.
+    after(|| jump(own(1)));
+    after(|| jump(own(3)));
+    after(|| jump(own(1) + PAGE));
     after(|| {
         read(own(2));
     });
