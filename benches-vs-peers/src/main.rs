@@ -1,8 +1,8 @@
-//! Page-table operations, and pages for tables, side by side with other crates.
+//! Benchmarks of page-table operations and table pages, side by side with other crates.
 //!
-//! In `table` nobody runs a TLB instruction or takes a lock; the peers' tables come from one pool that is as cheap as can
-//! be, ours from the policy that the library is about. In `quicklist` allocators hand out zeroed pages. The harness is that
-//! of `ptarmigan bench`.
+//! In `table`, no contender executes a TLB instruction or takes a lock. The peers allocate tables
+//! from a pool that is as cheap as possible, the library from its quicklists. In `quicklist`,
+//! allocators hand out zeroed pages. The harness is that of `ptarmigan bench`.
 
 mod peers;
 
@@ -16,7 +16,8 @@ use ptarmigan_cli::bench::table::contender::TableContender;
 use ptarmigan_cli::bench::table::{self, LibraryTree, TableYardstick, ZeroingYardstick};
 use ptarmigan_cli::bench::{Options, pages, print};
 
-/// Who takes part besides the library. A new contender is one line here and one `impl TableContender`.
+/// Returns the contenders besides the library. A new contender is one line here and one `impl
+/// TableContender`.
 fn peers() -> Vec<Box<dyn TableContender>> {
     vec![
         Box::new(peers::page_table_multiarch::Multiarch::default()),
@@ -32,7 +33,7 @@ fn peers() -> Vec<Box<dyn TableContender>> {
 /// The library with its quicklists.
 const OURS: &str = "ptarmigan";
 
-/// Benchmarks side by side with other crates.
+/// Benchmarks the library side by side with other crates.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
@@ -46,11 +47,11 @@ enum Bench {
     Table {
         #[command(flatten)]
         options: Options,
-        /// Run this contender alone.
+        /// Run only this contender.
         #[arg(long, value_parser = PossibleValuesParser::new(names()))]
         only: Option<String>,
     },
-    /// Pages for tables, taken and given back, in nanoseconds per pair.
+    /// Table pages, allocated and freed, in nanoseconds per pair.
     Quicklist(Options),
 }
 
@@ -62,13 +63,13 @@ fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) if !error.use_stderr() => {
-            // Help and version: what was asked for.
+            // The user asked for help or the version.
             let _ = error.print();
             return ExitCode::SUCCESS;
         }
         Err(error) => {
             let message = match error.kind() {
-                // What clap prints here is the whole help.
+                // clap would print the whole help here.
                 ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
                     "error: say which benchmark to run: table, quicklist".to_string()
                 }

@@ -1,4 +1,4 @@
-//! `aarch64-paging`: everything is a range; the allocator owes it zeroed tables.
+//! `aarch64-paging`: all operations are on ranges; the allocator has to return zeroed tables.
 
 use std::ptr::{self, NonNull};
 
@@ -104,7 +104,7 @@ impl TableContender for Aarch64 {
     fn unmap(&mut self) {
         let table = self.table();
         for (virt, phys) in contiguous() {
-            // Unmapping is mapping without the valid flag.
+            // Unmapping means mapping without the valid flag.
             table
                 .map_range(&one(virt), PhysicalAddress(phys), El1Attributes::empty(), PAGES_ONLY)
                 .expect("unmap");
@@ -140,7 +140,7 @@ impl TableContender for Aarch64 {
             }
             return;
         }
-        // `Mapping` is what a kernel would hold; subtrees go as a whole when a range covers them.
+        // A kernel would hold a `Mapping`. It frees subtrees as a whole when a range covers them.
         let whole = MemoryRegion::new(VIRT, VIRT + SPARSE * STRIDE);
         for space in shape.spaces() {
             let mut mapping = Mapping::with_asid_and_va_range(Identity, 1, 0, El1And0, VaRange::Lower);

@@ -1,4 +1,5 @@
-//! `page-table-generic`: real range operations, empty tables freed at once; brings no entry format of its own.
+//! `page-table-generic`: real range operations, empty tables freed at once, no entry format of its
+//! own.
 
 use std::hint::black_box;
 use std::ptr;
@@ -21,7 +22,7 @@ const HUGE: u64 = 1 << 7;
 struct Frames;
 
 impl FrameAllocator for Frames {
-    // The library zeroes what it gets.
+    // The library zeroes its tables itself.
     #[inline(always)]
     fn alloc_frame(&self) -> Option<PhysAddr> {
         Some(PhysAddr::from_usize(peer_pool::alloc_raw()))
@@ -38,7 +39,7 @@ impl FrameAllocator for Frames {
     }
 }
 
-/// An x86-64 entry, as terse as the trait allows.
+/// An x86-64 entry, as short as the trait allows.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 struct Entry(u64);

@@ -1,4 +1,4 @@
-//! `page_table_multiarch`: one generic 64-bit table, static allocator hooks, tables freed when it is dropped.
+//! `page_table_multiarch`: one generic 64-bit table, static allocator hooks, tables freed on drop.
 
 use std::hint::black_box;
 
@@ -13,7 +13,7 @@ use ptarmigan_cli::bench::table::peer_pool;
 struct Handler;
 
 impl PagingHandler for Handler {
-    // The library zeroes what it gets.
+    // The library zeroes its tables itself.
     #[inline(always)]
     fn alloc_frame() -> Option<PhysAddr> {
         Some(PhysAddr::from_usize(peer_pool::alloc_raw()))

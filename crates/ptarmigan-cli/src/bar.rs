@@ -1,8 +1,8 @@
-//! Progress on standard error: only when it is a terminal.
+//! Progress bars on standard error, shown only on a terminal.
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 
-/// A bar for `len` steps.
+/// Returns a bar for `len` steps.
 pub(crate) fn bar(len: u64, what: &str) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -11,7 +11,7 @@ pub(crate) fn bar(len: u64, what: &str) -> ProgressBar {
     styled(bar, "{msg} {wide_bar} {percent}% {eta}")
 }
 
-/// A spinner for work of unknown length.
+/// Returns a spinner for work of unknown length.
 #[cfg_attr(not(all(target_os = "linux", target_arch = "x86_64")), allow(dead_code))]
 pub(crate) fn spinner() -> ProgressBar {
     if !std::io::stderr().is_terminal() {
@@ -22,14 +22,15 @@ pub(crate) fn spinner() -> ProgressBar {
     bar
 }
 
-/// Which round is being measured. The line changes only when told to: nothing runs beside a clock.
+/// Shows which round is being measured. The line changes only in [`say`](Self::say), so nothing
+/// runs beside the clock.
 pub(crate) struct RoundLine {
     line: ProgressBar,
     rounds: u32,
 }
 
 impl RoundLine {
-    /// For `rounds` rounds.
+    /// Creates the line for `rounds` rounds.
     pub(crate) fn new(rounds: u32) -> Self {
         let line = if std::io::stderr().is_terminal() {
             styled(ProgressBar::new_spinner(), "{msg}")
@@ -39,7 +40,7 @@ impl RoundLine {
         RoundLine { line, rounds }
     }
 
-    /// Says what comes next. Never called while a clock runs.
+    /// Shows what is measured next. The caller does not call this while a clock runs.
     pub(crate) fn say(&self, round: u32, what: &str) {
         self.line.set_message(format!("round {round}/{}: {what}", self.rounds));
     }

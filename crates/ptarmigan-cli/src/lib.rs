@@ -1,4 +1,4 @@
-//! The workbench as a library.
+//! The workbench for page-table memory, as a library: record, inspect, replay, bench.
 mod bar;
 pub mod bench;
 mod error;

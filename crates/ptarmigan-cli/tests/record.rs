@@ -1,5 +1,5 @@
-//! Recording real commands with the built program, as far as this machine allows it: a test that cannot record
-//! says so and passes.
+//! Records real commands with the built program. A test that cannot record on this machine says so
+//! and passes.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 use ptarmigan_cli::inspect::{self, Inspection};
 use ptarmigan_trace::{AreaKind, Event, Kind, Reader};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const METHODS: [&str; 2] = ["tracefs", "perf"];
 
-/// A directory of its own for each test, removed at its end.
+/// A directory for one test, removed at its end.
 struct Dir(PathBuf);
 
 impl Dir {
@@ -48,7 +48,7 @@ fn run(command: &mut Command) -> (Option<i32>, String) {
     (status.code(), String::from_utf8_lossy(&stderr).into_owned())
 }
 
-/// Records with each method that works here.
+/// Records with each method that works on this machine.
 fn with_each_method(test: &str, command: &[&str], check: impl Fn(Option<i32>, &str, &Path, &Dir)) {
     for method in METHODS {
         let dir = Dir::new(&format!("{test}-{method}"));
@@ -91,7 +91,7 @@ fn true_is_one_program() {
             events[events.len() - 1].kind,
             Kind::Exit { last: true } | Kind::TlbFlush { .. } | Kind::Idle
         ));
-        // The recorded machine's paths are not in the file.
+        // The trace contains no paths of the recorded machine.
         let bytes = std::fs::read(file).expect("it was recorded");
         assert!(!bytes.windows(5).any(|w| w == b"/bin/" || w == b"/usr/"));
     });
@@ -108,7 +108,8 @@ fn a_script_that_forks_agrees_with_linux() {
         assert!(r.forks >= 3 && r.execs == 7 && r.tasks >= 8, "{r:?}");
         assert_eq!(r.samples.exit, u64::from(r.tasks), "every task's end was sampled");
         assert_eq!(r.samples.exec, r.execs - 1, "every exec but the first, which is the recorder's own");
-        // Regions that a child got by copying and never touched make the two differ, as address layout has it.
+        // Regions that a child inherits and never touches make the two differ, depending on the
+        // address layout.
         assert!(r.samples.equal_to_regions * 2 >= r.samples.exit + r.samples.exec, "{:?}", r.samples);
     });
 }
@@ -190,7 +191,7 @@ fn an_output_that_cannot_be_written() {
     }
 }
 
-/// Records `true` to `output`, which must be refused in one line before anything has run.
+/// Records `true` to `output`. This must be refused in one line, before the command runs.
 fn refused(output: &Path) -> String {
     let (status, stderr) = run(ptarmigan().args(["record", "-o"]).arg(output).args(["--", "true"]));
     assert_eq!(status, Some(1), "{}: {stderr}", output.display());
@@ -202,7 +203,8 @@ fn refused(output: &Path) -> String {
 #[test]
 fn only_a_regular_file_is_replaced() {
     let dir = Dir::new("kinds");
-    // A device node of our own; the real one only where a defect could not replace it.
+    // The test makes its own device node. It uses the real one only where a defect could not
+    // replace it.
     let null = dir.path("null");
     let made = Command::new("mknod").arg(&null).args(["c", "1", "3"]).stderr(Stdio::null()).status();
     let made = made.is_ok_and(|status| status.success());
@@ -245,7 +247,7 @@ fn only_a_regular_file_is_replaced() {
 fn a_directory_that_cannot_be_written_is_refused_before_the_command_runs() {
     let dir = Dir::new("read-only");
     let ran = dir.path("ran");
-    // Nobody makes a file there, root included.
+    // No user can create a file there, root included.
     let (status, stderr) =
         run(ptarmigan().args(["record", "-o", "/proc/out.ptrace", "--", "touch"]).arg(&ran));
     assert_eq!(status, Some(1), "{stderr}");

@@ -19,8 +19,7 @@ fn frames(runs: &[MemoryRun]) -> Frames {
 }
 
 fn boot(runs: &[MemoryRun]) -> BootMemory {
-    let span: u32 = runs.last().map_or(0, |r| r.start.0 + r.frames) - runs[0].start.0;
-    let bytes = Frames::bytes(span as usize, runs.len());
+    let bytes = Frames::bytes(&MemorySize::of(runs));
     let block = Box::leak(vec![0u64; bytes.div_ceil(8)].into_boxed_slice());
     let base = NonNull::new(block.as_mut_ptr().cast()).expect("a box is somewhere");
     // SAFETY: 1. the block was leaked just now: valid for ever, and nobody else has it.

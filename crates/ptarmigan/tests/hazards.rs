@@ -6,7 +6,7 @@ use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::bootmem::BootMemory;
 use ptarmigan::cpu::{CpuId, MachineId, NodeId, Pinned};
 use ptarmigan::format::{Attr, Format, X86_64, X86Pae};
-use ptarmigan::frames::{AllocFlags, Frames, MemoryRun, ZoneClass};
+use ptarmigan::frames::{AllocFlags, Frames, MemoryRun, MemorySize, ZoneClass};
 use ptarmigan::hosted::{Host, HostMachine};
 use ptarmigan::page::{Clean, Construct, Level, NoConstruct};
 use ptarmigan::quicklist::{
@@ -127,7 +127,7 @@ fn lists_checked<W: Window, C: Construct, K: Check>(
     let run = |start, frames, class| MemoryRun { start: Pfn(start), frames, node: NodeId(0), class };
     let runs = [run(1, low, ZoneClass::Low), run(1 + low, high, ZoneClass::High)];
     let runs = if high == 0 { &runs[..1] } else { &runs };
-    let bytes = Frames::bytes((low + high) as usize, 2);
+    let bytes = Frames::bytes(&MemorySize::of(runs));
     // SAFETY: 1. leaked just now: valid for ever, and nobody else has it.
     let mut boot = unsafe { BootMemory::new(leaked(bytes), bytes) };
     let machine = MachineId::new();
@@ -138,7 +138,7 @@ fn lists_checked<W: Window, C: Construct, K: Check>(
     // SAFETY: 1. frames 1 to `low`, the only ones that tables are made of, lie in the block. 2. leaked just now.
     let map = unsafe { DirectMap::new(leaked((low as usize + 1) * FRAME_SIZE).as_ptr()) };
     let source = Source::new(frames, window(map), construct, X86_64::LAYOUT);
-    let bytes = Quicklists::<W, C, K>::bytes(frames, &config);
+    let bytes = Quicklists::<W, C, K>::bytes(&frames.size(), &config);
     // SAFETY: as above.
     let mut boot = unsafe { BootMemory::new(leaked(bytes), bytes) };
     Quicklists::with_check(&mut boot, config, source, check).expect("lists")
@@ -383,7 +383,7 @@ fn charged<F: Format>(
     let lists = host
         .quicklists_with(ListsConfig { magazine, ..ListsConfig::new(host.config().cpus) })
         .expect("lists");
-    let bytes = Charged::<&'static Accounts>::bytes(host.frames());
+    let bytes = Charged::<&'static Accounts>::bytes(&host.frames().size());
     let mut boot = host.boot(bytes).expect("memory");
     let hook: &'static Accounts = Box::leak(Box::default());
     hook.work_for(1);

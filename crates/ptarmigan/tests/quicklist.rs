@@ -8,7 +8,7 @@ use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr};
 use ptarmigan::bootmem::BootMemory;
 use ptarmigan::cpu::{CpuId, MachineId, NodeId, Pinned};
 use ptarmigan::format::{Format, X86_64, X86Pae};
-use ptarmigan::frames::{AllocFlags, Frames, MemoryRun, ZoneClass};
+use ptarmigan::frames::{AllocFlags, Frames, MemoryRun, MemorySize, ZoneClass};
 use ptarmigan::hosted::{CpuSlot, Host};
 use ptarmigan::page::{Clean, Level, NoConstruct};
 use ptarmigan::quicklist::{Historic, ListsConfig, Policy, Rules, Source};
@@ -601,7 +601,7 @@ fn kept(rules: Rules, low: u32, high: u32, pages: usize) -> usize {
     let runs = [run(1, low, ZoneClass::Low), run(1 + low, high, ZoneClass::High)];
     // Leaked: the test is short. Only low frames have memory behind them.
     let memory = |bytes: usize| Box::leak(vec![0u64; bytes.div_ceil(8)].into_boxed_slice());
-    let bytes = Frames::bytes((low + high) as usize, 2) + Historic::<DirectMap, NoConstruct>::bytes(1, 1);
+    let bytes = Frames::bytes(&MemorySize::of(&runs)) + Historic::<DirectMap, NoConstruct>::bytes(1, 1);
     let base = NonNull::new(memory(bytes).as_mut_ptr().cast()).expect("a box is somewhere");
     // SAFETY: 1. leaked just now: valid for ever, and nobody else has it.
     let mut boot = unsafe { BootMemory::new(base, bytes) };

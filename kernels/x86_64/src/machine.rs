@@ -6,7 +6,9 @@ use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr};
 use ptarmigan::bootmem::{BootMemory, BootMemoryShort};
 use ptarmigan::cpu::{CpuId, CpuSet, MachineId, NodeId, Pinned};
 use ptarmigan::format::X86_64;
-use ptarmigan::frames::{AllocFlags, DataFrames, End, Frames, MemoryRun, NoFrame, Request, ZoneClass};
+use ptarmigan::frames::{
+    AllocFlags, DataFrames, End, Frames, FramesError, MemoryRun, NoFrame, Request, ZoneClass,
+};
 use ptarmigan::quicklist::{ListsConfig, ListsError, Quicklists, Source};
 use ptarmigan::table::{self, KernelMap};
 use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Root, Scope, SpaceId, Tlb, TlbConfig};
@@ -65,6 +67,8 @@ pub enum SetUp {
     /// Boot memory ran out.
     Boot(#[expect(dead_code, reason = "printed by Debug")] BootMemoryShort),
     Lists(#[expect(dead_code, reason = "printed by Debug")] ListsError),
+    /// The memory is not as it should be.
+    Frames(#[expect(dead_code, reason = "printed by Debug")] FramesError),
     /// Frames ran out.
     Frame(#[expect(dead_code, reason = "printed by Debug")] NoFrame),
 }
@@ -72,6 +76,12 @@ pub enum SetUp {
 impl From<ListsError> for SetUp {
     fn from(e: ListsError) -> Self {
         SetUp::Lists(e)
+    }
+}
+
+impl From<FramesError> for SetUp {
+    fn from(e: FramesError) -> Self {
+        SetUp::Frames(e)
     }
 }
 

@@ -1,8 +1,8 @@
-//! The hosted machine that benchmarks run on.
+//! The hosted machine of benchmarks.
 use ptarmigan::format::X86_64;
 use ptarmigan::hosted::{Host, HostConfig, HostError};
 
-/// Makes a machine of one CPU with 256 MiB of memory.
+/// Creates a machine of one CPU with 256 MiB of memory.
 ///
 /// # Errors
 ///

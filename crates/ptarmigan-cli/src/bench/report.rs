@@ -1,4 +1,4 @@
-//! Samples, and the rows made of them.
+//! Samples, and the report made of them.
 
 use std::fmt::Write as _;
 
@@ -6,14 +6,14 @@ use serde::Serialize;
 
 use crate::measure::stats::median;
 
-/// One line of the result.
+/// One row of a report.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     /// The case.
     pub case: &'static str,
-    /// Who; ways that were not a contender's fastest carry a suffix.
+    /// The contender. A variant that is not the contender's fastest has its name as a suffix.
     pub contender: String,
-    /// The median over the rounds.
+    /// The median of the rounds.
     pub value: f64,
     /// The unit of `value` and `min`.
     pub unit: &'static str,
@@ -21,15 +21,15 @@ pub struct Row {
     pub min: f64,
 }
 
-/// The result of one benchmark. As JSON it is one document: `{"bench": …, "rows": [{"case", "contender", "value",
-/// "unit", "min"}]}`.
+/// The report of one benchmark. In JSON it is one document: `{"bench": …, "rows": [{"case",
+/// "contender", "value", "unit", "min"}]}`.
 #[derive(Clone, Debug, Serialize)]
 pub struct BenchReport {
-    /// Which benchmark.
+    /// Name of the benchmark.
     pub bench: &'static str,
-    /// Its rows.
+    /// The rows.
     pub rows: Vec<Row>,
-    /// The contender that the text divides by.
+    /// The contender that ratios are computed against.
     #[serde(skip)]
     pub reference: &'static str,
     /// Lines below the table in the text.
@@ -44,14 +44,15 @@ struct Series {
     samples: Vec<f64>,
 }
 
-/// Everything measured so far.
+/// All samples so far.
 #[derive(Default)]
 pub struct Samples {
     series: Vec<Series>,
 }
 
 impl Samples {
-    /// Adds one round's value. `way` is one of several ways that a contender has for the same case, or empty.
+    /// Adds the value of one round. `way` names one of several variants of a contender in the same
+    /// case, or is empty.
     pub fn add(&mut self, case: &'static str, contender: &'static str, way: &'static str, value: f64) {
         let known = |s: &&mut Series| s.case == case && s.contender == contender && s.way == way;
         match self.series.iter_mut().find(known) {
@@ -60,8 +61,8 @@ impl Samples {
         }
     }
 
-    /// The rows: by case, both cases and contenders in the order in which they came first. Of several ways the one
-    /// with the lowest median stands for the contender.
+    /// Returns the rows by case, with cases and contenders in order of appearance. The variant with
+    /// the lowest median stands for its contender.
     pub fn rows(&self, unit: &'static str) -> Vec<Row> {
         let mut cases = Vec::new();
         for series in &self.series {
@@ -92,23 +93,24 @@ impl Samples {
 }
 
 impl BenchReport {
-    /// The value of a row.
+    /// Returns the value of a row.
     pub fn value(&self, case: &str, contender: &str) -> Option<f64> {
         self.rows.iter().find(|r| r.case == case && r.contender == contender).map(|r| r.value)
     }
 
-    /// The JSON document, with a newline.
+    /// Returns the JSON document, with a newline.
     ///
     /// # Errors
     ///
-    /// If a value cannot be said in JSON.
+    /// If JSON cannot represent a value.
     pub fn json(&self) -> Result<String, String> {
         serde_json::to_string(self).map(|text| text + "\n").map_err(|e| e.to_string())
     }
 
-    /// A table of at most 80 columns; the ratio is that of the medians to the reference's in the same case.
+    /// Returns a table of at most 80 columns. Ratios are those of the medians to the reference's in
+    /// the same case.
     pub fn plain(&self) -> String {
-        // What the cases need more than usual, the contenders have less.
+        // Long names of cases take columns from the contenders.
         let cases = self.rows.iter().map(|r| r.case.len()).max().unwrap_or(0).clamp(12, 24);
         let names = 46 - cases;
         let mut text = format!(

@@ -1,26 +1,28 @@
-//! Two clocks: one for single calls, whose own cost is known and taken off, and one for whole passes.
+//! Two clocks: the time-stamp counter for single calls, with its own cost subtracted, and processor
+//! time for whole passes.
 use std::time::{Duration, Instant};
 
-/// The processor time that this thread has used: on a machine with other work the waiting does not count.
+/// Returns the processor time that this thread has used. Time spent waiting for a processor does
+/// not count.
 pub fn thread_time() -> Duration {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `now` is a valid place for the result. The clock always exists; if it did not, `now` would stay 0.
+    // SAFETY: `now` is valid for writes. The clock always exists; without it, `now` would stay 0.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut now) };
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// Ticks to nanoseconds.
+/// Converts ticks of the time-stamp counter to nanoseconds.
 #[derive(Clone, Copy)]
 pub struct Clock {
     ns_per_tick: f64,
-    /// What two readings with nothing between them are apart, in ticks.
+    /// The difference of two consecutive readings, in ticks.
     overhead: u64,
 }
 
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn ticks() -> u64 {
-    // SAFETY: reading the time-stamp counter has no effect; every x86-64 has it.
+    // SAFETY: reading the time-stamp counter has no side effect, and every x86-64 CPU has one.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
@@ -33,7 +35,7 @@ fn ticks() -> u64 {
 }
 
 impl Clock {
-    /// Calibrates for 20 ms.
+    /// Calibrates the clock for 20 ms.
     pub fn new() -> Self {
         let (start, first) = (Instant::now(), ticks());
         while start.elapsed().as_millis() < 20 {
@@ -50,19 +52,20 @@ impl Clock {
         Clock { ns_per_tick, overhead: apart[apart.len() / 2] }
     }
 
-    /// A reading.
+    /// Returns a reading, in ticks.
     #[inline(always)]
     pub fn now(&self) -> u64 {
         ticks()
     }
 
-    /// Nanoseconds between two readings, the clock's own cost taken off; 0 if that is all there was.
+    /// Returns the nanoseconds between two readings without the clock's own cost; 0 if the cost is
+    /// all there was.
     #[inline(always)]
     pub fn between(&self, before: u64, after: u64) -> f64 {
         (after - before).saturating_sub(self.overhead) as f64 * self.ns_per_tick
     }
 
-    /// The clock's own cost in nanoseconds: nothing shorter can be told.
+    /// Returns the clock's own cost in nanoseconds. Shorter times cannot be measured.
     pub fn resolution(&self) -> f64 {
         self.overhead as f64 * self.ns_per_tick
     }

@@ -1,4 +1,5 @@
-//! What measuring takes, wherever it is done: clocks, a processor to stay on, and the middle of some numbers.
+//! Tools for measuring, used by `replay` and `bench`: clocks, affinity, free memory, statistics.
 pub(crate) mod affinity;
 pub(crate) mod clock;
+pub(crate) mod memory;
 pub(crate) mod stats;

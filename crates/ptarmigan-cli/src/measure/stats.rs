@@ -1,6 +1,6 @@
-//! What stands for several measurements.
+//! Statistics over several rounds.
 
-/// Returns the median; of an even number of values the mean of the middle two, and NaN for none.
+/// Returns the median: for an even number of values the mean of the middle two, for none NaN.
 pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut sorted: Vec<f64> = values.into_iter().collect();
     sorted.sort_by(f64::total_cmp);

@@ -1,50 +1,54 @@
-//! What `ptarmigan replay` is asked for.
+//! The options of `ptarmigan replay`.
+use super::memory;
 use super::policy::PolicyName;
 use ptarmigan::tlb::TlbConfig;
 use std::path::PathBuf;
 
-/// Replay recorded programs on the library.
+/// Replay recorded programs on the library, policy against policy.
 #[derive(clap::Args, Debug, Default)]
 pub struct ReplayArgs {
-    /// Traces; without any, the shipped compile.
+    /// Traces to replay [default: the shipped recording of a compile].
     pub(super) traces: Vec<PathBuf>,
-    /// Policies: plain, v5, v2008, ptarmigan.
+    /// Allocation policies to compare.
     #[arg(long, value_delimiter = ',', value_name = "POLICY,...", default_values = ["plain", "v5", "ptarmigan"])]
     pub(super) policy: Vec<PolicyName>,
-    /// NUMA nodes; recorded CPU c is on node c * nodes / cpus.
+    /// NUMA nodes. Recorded CPU c is on node c * nodes / cpus.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(super) nodes: usize,
-    /// Memory of the machine: bytes, or with K, M, G or T behind the number.
-    #[arg(long, default_value = "4G", value_parser = parse_size, value_name = "SIZE")]
+    /// Memory of the machine, 1M to 8T: bytes, or a number with the suffix K, M, G or T. Frame
+    /// records take 1/256 of it on the host.
+    #[arg(long, default_value = "4G", value_parser = memory::parse, value_name = "SIZE")]
     pub(super) memory: u64,
-    /// Run under the sanitizer, too; a finding fails the run, except for historic policies.
+    /// Also run under the sanitizer. A finding fails the run, except for historic policies.
     #[arg(long)]
     pub(super) sanitize: bool,
-    /// Give data frames memory: clear and copy them for real.
+    /// Back data frames with memory, and clear and copy them for real.
     #[arg(long)]
     pub(super) touch_data: bool,
-    /// Say all that the policy has counted, too: memory as /proc/meminfo does, and tables by node, CPU and level.
+    /// Also print all counters of the policy: memory as in /proc/meminfo, and tables by node, CPU
+    /// and level.
     #[arg(long)]
     pub(super) counters: bool,
-    /// Cache lines of each fresh page that its program writes to at once. The store that faults is one.
+    /// Cache lines that a program writes in each fresh page, the faulting store included.
     #[arg(long, value_name = "N", default_value_t = 1, requires = "touch_data",
           value_parser = clap::value_parser!(u8).range(0..=64))]
     pub(super) use_lines: u8,
-    /// Frames that a CPU clears ahead each time it has nothing to do; the time it takes is shown apart.
+    /// Frames that a CPU clears ahead of need each time it is idle. Their time is reported
+    /// separately.
     #[arg(long, value_name = "FRAMES", default_value_t = 0)]
     pub(super) idle_zero: u32,
-    /// Go on when memory runs out, leaving out what could not be done.
+    /// Continue when memory runs out, and skip the events that cannot be replayed.
     #[arg(long)]
     pub(super) keep_going: bool,
-    /// Lists of the historic policies, 1 to 3; with several numbers each is a policy of its own.
+    /// Lists of the historic policies, 1 to 3. Each number given makes a policy of its own.
     #[arg(long, alias = "v5-lists", value_delimiter = ',', default_values_t = [2], value_name = "N,...",
           value_parser = clap::value_parser!(u8).range(1..=3))]
     pub(super) historic_lists: Vec<u8>,
-    /// Seed for the sanitizer's pass: CPUs walk the tables of their own accord, at any instant, and requests between
-    /// CPUs come late, one by one and in any order.
+    /// Seed for the sanitizer's pass: CPUs walk the tables speculatively at any time, and flush
+    /// requests between CPUs arrive late and in any order.
     #[arg(long, value_name = "N")]
     pub(super) seed: Option<u64>,
-    /// Sanitizer's passes, each with the next seed.
+    /// Number of sanitizer passes, each with the next seed.
     #[arg(long, value_name = "K", default_value_t = 1, requires = "seed",
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(super) seeds: u32,
@@ -57,13 +61,15 @@ pub struct ReplayArgs {
     pub(super) json: bool,
 }
 
-/// What the TLBs of the machine are like.
+/// The TLBs of the machine.
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
 pub struct Tags {
-    /// Numbers (ASIDs, PCIDs) by which each CPU's TLB keeps spaces apart; 0: every switch drops everything.
+    /// Address-space identifiers (ASIDs, PCIDs) in each CPU's TLB. With 0, every switch flushes the
+    /// TLB.
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub(super) asids: u16,
-    /// Frames that each CPU leaves parked until lazy CPUs let go of a space; 0: these are interrupted at once.
+    /// Frames that each CPU keeps parked until lazy CPUs leave their space. With 0, lazy CPUs are
+    /// interrupted at once.
     #[arg(long, default_value_t = 0, value_name = "FRAMES")]
     pub(super) park: u32,
 }
@@ -74,14 +80,16 @@ impl Tags {
     }
 }
 
-/// On how many CPUs, and how many times at once.
+/// The number of CPUs and of copies.
 #[derive(clap::Args, Clone, Copy, Debug)]
 pub struct Spread {
-    /// Logical CPUs, each with a worker of its own, 1 to 256. Fewer than recorded: recorded CPU c becomes c modulo N;
-    /// more: the tasks of a recorded CPU are spread over its share. Without it: the recorded CPUs and one worker.
+    /// Logical CPUs, 1 to 256, each with its own worker. With fewer than recorded, recorded CPU c
+    /// becomes c modulo N. With more, the tasks of a recorded CPU are spread over several. Without
+    /// this option: the recorded CPUs and one worker.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(super) cpus: Option<u16>,
-    /// Independent copies of the trace at once on one machine, each with tasks, spaces and CPUs of its own.
+    /// Independent copies of the trace that run at once on one machine, each with its own tasks,
+    /// spaces and CPUs.
     #[arg(long, default_value_t = 1, value_name = "K", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(super) copies: u16,
 }
@@ -90,20 +98,4 @@ impl Default for Spread {
     fn default() -> Self {
         Spread { cpus: None, copies: 1 }
     }
-}
-
-fn parse_size(text: &str) -> Result<u64, String> {
-    let (digits, shift) = match text.trim().to_ascii_uppercase() {
-        t if t.ends_with('K') => (t, 10),
-        t if t.ends_with('M') => (t, 20),
-        t if t.ends_with('G') => (t, 30),
-        t if t.ends_with('T') => (t, 40),
-        t => (t, 0),
-    };
-    let number = digits.trim_end_matches(['K', 'M', 'G', 'T']);
-    number
-        .parse::<u64>()
-        .ok()
-        .and_then(|n| n.checked_mul(1 << shift))
-        .ok_or_else(|| "a number of bytes, such as 4194304, 512M or 4G, is expected".to_owned())
 }

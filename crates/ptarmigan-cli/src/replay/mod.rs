@@ -1,15 +1,28 @@
-//! `ptarmigan replay`: a recorded program on the library, policy against policy.
+//! `ptarmigan replay`: replays a recorded program on the library, policy against policy.
 //!
-//! For each policy there are up to four kinds of pass, on a fresh machine each: one that counts and times single
-//! calls, one under the sanitizer if asked for, and, in turns with the other policies so that a machine whose speed
-//! drifts treats all alike, untimed whole replays for the speed and back-to-back streams of the allocator calls for
-//! the means. After each, every frame must be back.
+//! # Passes
 //!
-//! A trace is made into programs first, one for each worker (`schedule`); a crew of threads carries them out
-//! (`crew`), in every kind of pass but the streams.
+//! Each pass runs on a fresh machine, and at its end every frame must be free again. Each policy
+//! gets up to four kinds of pass:
+//!
+//! 1. A counting pass that also times single calls of the allocator.
+//! 2. With `--sanitize`, passes under the sanitizer.
+//! 3. Replays without instruments, for the speed.
+//! 4. The allocator's calls back to back, for the means.
+//!
+//! Kinds 3 and 4 alternate between the policies, so a machine that changes its speed treats all
+//! policies alike.
+//!
+//! # Rooms
+//!
+//! * `input` reads a trace and turns it into a program for each worker.
+//! * `workers` execute the programs.
+//! * `instruments` count, time and check what the workers do.
+//! * `passes` puts these together, and `report` prints the result.
 mod args;
 mod input;
 mod instruments;
+mod memory;
 mod passes;
 mod policy;
 mod report;
@@ -25,10 +38,11 @@ use input::trace::Trace;
 use policy::PolicyName;
 use std::process::ExitCode;
 
-/// The shipped compile.
-const COMPILE: &[u8] = include_bytes!("../../../../traces/compile.ptrace");
+/// The shipped recording of a compile.
+const COMPILE: &[u8] = include_bytes!("../../traces/compile.ptrace");
 
-/// What is done without a command: the shipped compile on all policies, under the sanitizer too.
+/// Replays the shipped recording of a compile on all policies, also under the sanitizer. The
+/// command without arguments does this.
 ///
 /// # Errors
 /// As [`run`].
@@ -47,12 +61,13 @@ pub fn default_run(spread: Spread) -> Result<ExitCode, Failure> {
     })
 }
 
-/// Replays.
+/// Replays traces and prints a report for each.
 ///
 /// # Errors
-/// If a trace cannot be read, a number is out of range, memory ran out, the sanitizer found something in a policy
-/// that is not historic, or a frame was lost.
+/// If a trace cannot be read, a number is out of range, memory runs out, a policy that is not
+/// historic has a finding of the sanitizer, or a frame is lost.
 pub fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
+    memory::check(args.memory, args.nodes)?;
     let mut reports = Vec::new();
     let mut failures = Vec::new();
     let mut load = |trace: Result<Trace, Failure>| -> Result<(), Failure> {

@@ -1,4 +1,4 @@
-//! The passes over a trace, and what they bring.
+//! The passes over a trace, and their results.
 use super::args::ReplayArgs;
 use super::input::schedule::{CpuMap, Schedule};
 use super::input::trace::Trace;
@@ -27,11 +27,12 @@ use ptarmigan::quicklist::{Layered, Policy};
 use ptarmigan::tlb::Mmu;
 use ptsan::{Adversary, Arch, Config, Sanitizer};
 
-/// Times that whole replays are repeated for the speed, and streams for the means; the medians are reported.
+/// Rounds of whole replays, which give the speed, and of streams, which give the means. Reports
+/// contain the medians.
 const SPEED_ROUNDS: usize = 3;
 const COMPARED_ROUNDS: usize = 11;
 const STREAM_ROUNDS: usize = 7;
-/// With a seed: at how many of 1000 hooks of the sanitizer a CPU walks of its own accord.
+/// With a seed: at how many of 1000 hooks of the sanitizer a CPU walks the tables speculatively.
 const RATE: u16 = 60;
 
 struct Replay<'a> {
@@ -39,28 +40,28 @@ struct Replay<'a> {
     args: &'a ReplayArgs,
     clock: Clock,
     schedule: Schedule,
-    /// The same CPUs with one worker, if the schedule has several.
+    /// The same CPUs with one worker, if `schedule` has several.
     alone: Option<Schedule>,
 }
 
-/// What the counting pass brought.
+/// The results of one policy.
 struct Counted {
     policy: Choice,
     run: PolicyReport,
     stream: Stream,
-    /// Sum of the single calls' times, by level.
+    /// Sum of the times of single calls, by level.
     single: Vec<f64>,
-    /// Round by round: the stream over the policy, and over nothing.
+    /// For each round: the time of the stream over the policy, and over nothing.
     stream_ns: Vec<(f64, f64)>,
     rounds: SpeedRounds,
-    /// With idle moments used and without, round by round.
+    /// For each round: the times with and without zeroing in idle time.
     ahead: Vec<IdleRound>,
 }
 
 /// Replays one trace on all policies.
 ///
 /// # Errors
-/// As [`run`](super::run); what does not keep the report from being made goes to `failures`.
+/// As [`run`](super::run). Errors that still allow a report go to `failures`.
 pub fn replay(
     trace: &Trace,
     args: &ReplayArgs,
@@ -120,7 +121,8 @@ pub fn replay(
 }
 
 impl Counted {
-    /// Puts the medians in. The stream's total is shared out among the levels as the single calls' times are.
+    /// Computes the medians. The levels share the stream's total in proportion to the times of
+    /// their single calls.
     fn finish(mut self, replay: &Replay<'_>) -> PolicyReport {
         let total = median(self.stream_ns.iter().map(|(policy, nothing)| policy - nothing)).max(0.0);
         let nothing = median(self.stream_ns.iter().map(|(_, nothing)| *nothing));
@@ -153,7 +155,7 @@ impl<'a> Replay<'a> {
         let copies = usize::from(args.spread.copies);
         if logical * copies > MAX_CPUS {
             return Err(Failure::new(format!(
-                "{logical} CPUs in {copies} copies: {MAX_CPUS} CPUs in all are the most"
+                "{logical} CPUs in each of {copies} copies: at most {MAX_CPUS} CPUs in all"
             )));
         }
         let cpus = CpuMap::new(trace.cpus, logical);
@@ -163,7 +165,7 @@ impl<'a> Replay<'a> {
         Ok(Replay { trace, args, clock: Clock::new(), schedule, alone })
     }
 
-    /// All that was asked for at once.
+    /// Returns the requested job: all copies and workers.
     fn job(&self) -> Job<'_> {
         self.job_of(&self.schedule, usize::from(self.args.spread.copies))
     }
@@ -182,10 +184,10 @@ impl<'a> Replay<'a> {
             use_lines: usize::from(self.args.use_lines),
             ..HostConfig::default()
         };
-        Host::new(config).context("cannot set the machine up")
+        Host::new(config).context("the machine cannot be set up")
     }
 
-    /// One pass over the trace, with its progress to be seen.
+    /// Runs one pass over the trace with a progress bar.
     fn pass<P: Policy, S: Mmu, W: Watch + Send>(
         &self,
         machine: &HostMachine<'_, TheFormat, P, S>,
@@ -200,7 +202,7 @@ impl<'a> Replay<'a> {
         Ok(outcome)
     }
 
-    /// The pass that counts, times single calls and writes the allocator's calls down.
+    /// Runs the counting pass, which also times single calls and logs the allocator's calls.
     fn count(&self, policy: Choice) -> Result<(Counted, Outcome), Failure> {
         let host = self.host(&self.job())?;
         with_policy!(host, policy, |made| {
@@ -285,7 +287,7 @@ impl<'a> Replay<'a> {
         })
     }
 
-    /// The passes under the sanitizer: one, or one for each seed.
+    /// Runs the passes under the sanitizer: one, or one for each seed.
     fn sanitize(&self, policy: Choice) -> Result<SanitizerReport, Failure> {
         let mut report = SanitizerReport::default();
         for n in 0..u64::from(self.args.seeds) {
@@ -335,13 +337,13 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// How often whole replays are repeated. Comparisons need more than a speed does.
+    /// Returns the number of rounds. Comparisons need more than a single speed does.
     fn speed_rounds(&self) -> usize {
         let compared = self.job().workers() > 1 || self.args.idle_zero > 0;
         if compared { COMPARED_ROUNDS } else { SPEED_ROUNDS }
     }
 
-    /// Passes that do nothing but replay: all that was asked for, and what it is compared with.
+    /// Replays without instruments: the requested job, and the jobs that it is compared with.
     fn speed(&self, one: &mut Counted) -> Result<(), Failure> {
         let Counted { policy, ref mut rounds, ref mut ahead, .. } = *one;
         let job = self.job();
@@ -386,7 +388,8 @@ impl<'a> Replay<'a> {
         })
     }
 
-    /// The allocator's calls back to back, and the same over nothing; nanoseconds in all.
+    /// Runs the stream of allocator calls over the policy and over nothing. Returns both times in
+    /// nanoseconds.
     fn stream(&self, counted: &Counted) -> Result<(f64, f64), Failure> {
         let host = self.host(&self.job())?;
         let slots = host.slots();

@@ -1,4 +1,4 @@
-//! What a replay says: JSON, and a table for people.
+//! The report of a replay, as JSON and as text.
 use super::input::trace::Trace;
 use super::instruments::counters::Counters;
 use super::instruments::levels::Levels;
@@ -29,63 +29,63 @@ struct TraceReport {
     events: u64,
     faults: u64,
     lost: u64,
-    /// Flushes that Linux issued while the trace was recorded.
+    /// Flushes by Linux during the recording.
     linux_flushes: Flushes,
 }
 
 /// One policy.
 #[derive(Serialize)]
 pub struct PolicyReport {
-    /// Its name.
+    /// Name of the policy.
     pub policy: &'static str,
-    /// How many lists it has, if it is a historic one.
+    /// Number of lists, for a historic policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub historic_lists: Option<u8>,
-    /// Logical CPUs.
+    /// Number of logical CPUs.
     pub cpus: usize,
-    /// NUMA nodes.
+    /// Number of NUMA nodes.
     pub nodes: usize,
-    /// By level, lowest first.
+    /// Results by level, lowest first.
     pub levels: Levels<LevelReport>,
-    /// From the back-to-back stream: all allocations with their frees and the trimming, divided by the allocations.
+    /// Mean time of an allocation in the back-to-back stream, with its share of frees and trimming.
     pub mean_alloc_ns: f64,
-    /// What the stream itself takes for each allocation; already taken off.
+    /// Time of the stream itself per allocation, already subtracted.
     pub stream_own_ns: f64,
-    /// Of an untimed pass, all workers and copies together.
+    /// Speed of a pass without instruments, all workers and copies together.
     pub events_per_s: f64,
-    /// Several workers against one, if there were several.
+    /// Several workers against one, if there are several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workers: Option<WorkerSpeedup>,
-    /// Several copies against one, if there were several.
+    /// Several copies against one, if there are several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub copies: Option<CopySpeedup>,
-    /// The most tables there were at once, tops included.
+    /// The most tables allocated at once, roots included.
     pub peak_live_tables: u64,
-    /// The most bytes there were in tables.
+    /// The most bytes in tables at once.
     pub peak_table_bytes: u64,
-    /// The most bytes that the policy kept for later.
+    /// The most bytes cached by the policy.
     pub peak_cached_bytes: u64,
-    /// Issued.
+    /// Flushes issued by the library.
     pub flushes: Flushes,
-    /// Frames asked for as zero, if data frames have memory or idle moments were used.
+    /// Requests for zeroed frames, if data frames have memory or frames are zeroed in idle time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zero: Option<ZeroReport>,
-    /// If asked for.
+    /// Findings of the sanitizer, if requested.
     pub sanitizer: SanitizerReport,
-    /// Against Linux's own counts.
+    /// Comparison with Linux's counts of tables.
     pub truth: TruthReport,
-    /// Faults at addresses without an area, or not allowed by it.
+    /// Faults outside all areas, or not allowed by their area.
     pub faults_outside: u64,
-    /// Calls that made no sense here.
+    /// Calls that the address space refused.
     pub odd_calls: u64,
-    /// The first of them.
+    /// The first refused call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_odd_call: Option<String>,
-    /// Events left out because their task had no memory for a space.
+    /// Events skipped because memory had run out for the space of their task.
     pub skipped_events: u64,
-    /// Times that memory ran out.
+    /// How often memory ran out.
     pub out_of_memory: u64,
-    /// If asked for.
+    /// All counters, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counters: Option<Counters>,
 }
@@ -93,36 +93,36 @@ pub struct PolicyReport {
 /// One level.
 #[derive(Serialize)]
 pub struct LevelReport {
-    /// Tables handed out.
+    /// Pages allocated.
     pub allocs: u64,
-    /// From the CPU's own lists.
+    /// Pages from the CPU's own lists.
     pub hits: u64,
-    /// With a turn of the depot.
+    /// Allocations with an exchange of magazines at the depot.
     pub refills: u64,
     /// Pages that came from the frame allocator.
     pub misses: u64,
     /// This level's share of the back-to-back stream.
     pub total_ns: f64,
-    /// Of single calls; 0 is less than the clock can tell.
+    /// Minimum of single calls; 0 means less than the clock can measure.
     pub min_ns: f64,
-    /// `total_ns` by `allocs`.
+    /// `total_ns` divided by `allocs`.
     pub mean_ns: f64,
-    /// Of single calls; 1 is the least that is told apart, and means less than the clock can tell.
+    /// Median of single calls; 1 means less than the clock can measure.
     pub p50_ns: f64,
-    /// Of single calls.
+    /// 99th percentile of single calls.
     pub p99_ns: f64,
-    /// Of single calls.
+    /// Maximum of single calls.
     pub max_ns: f64,
 }
 
 /// Flushes by size.
 #[derive(Serialize, Clone, Copy, Default)]
 pub struct Flushes {
-    /// One page.
+    /// Flushes of one page.
     pub page: u64,
-    /// Several pages.
+    /// Flushes of several pages.
     pub range: u64,
-    /// A whole space.
+    /// Flushes of a whole space.
     pub full: u64,
 }
 
@@ -132,21 +132,21 @@ impl From<FlushCounts> for Flushes {
     }
 }
 
-/// What the sanitizer said.
+/// The findings of the sanitizer.
 #[derive(Serialize, Default, Clone)]
 pub struct SanitizerReport {
-    /// Whether it was asked.
+    /// Whether it ran.
     pub ran: bool,
-    /// How many passes there were, each with a seed of its own.
+    /// Number of passes, each with its own seed.
     pub passes: u64,
-    /// Violations.
+    /// Number of findings.
     pub findings: u64,
-    /// The same by kind.
+    /// Number of findings by kind.
     pub kinds: BTreeMap<String, u64>,
 }
 
 impl SanitizerReport {
-    /// Adds numbers of violations.
+    /// Adds numbers of findings.
     pub fn add(&mut self, kinds: impl IntoIterator<Item = (String, u64)>) {
         for (kind, n) in kinds.into_iter().filter(|(_, n)| *n > 0) {
             self.findings += n;
@@ -155,21 +155,22 @@ impl SanitizerReport {
     }
 }
 
-/// Our counts of tables against Linux's.
+/// The library's counts of tables against Linux's.
 #[derive(Serialize)]
 pub struct TruthReport {
-    /// Samples in the trace that were compared.
+    /// Number of samples compared.
     pub checked: u64,
-    /// Those that were equal.
+    /// Number of samples that were equal.
     pub equal: u64,
-    /// How the others differ: ours minus Linux's, and how often, at exit and before `execve`.
+    /// For each difference, the library's count minus Linux's: how often it occurred at exit and
+    /// before `execve`.
     pub differences: BTreeMap<i64, [u64; 2]>,
-    /// The tasks of the first ten that differ.
+    /// The tasks of the first ten samples that differed.
     pub first_differing_tasks: Vec<u32>,
 }
 
 impl TruthReport {
-    /// Sums samples up.
+    /// Summarises the samples.
     pub fn of(outcome: &Outcome) -> Self {
         let mut differences: BTreeMap<i64, [u64; 2]> = BTreeMap::new();
         for Sample { own, linux, at, .. } in &outcome.differing {
@@ -182,7 +183,7 @@ impl TruthReport {
 }
 
 impl ReplayReport {
-    /// A report.
+    /// Creates a report.
     pub fn new(trace: &Trace, memory: u64, clock_ns: f64, runs: Vec<PolicyReport>) -> Self {
         let [page, range, full] = trace.linux_flushes;
         let trace = TraceReport {
@@ -196,10 +197,10 @@ impl ReplayReport {
         ReplayReport { trace, runs, memory, clock_ns }
     }
 
-    /// The table for people, at most 80 columns wide.
+    /// Returns the report as text, at most 80 columns wide.
     pub fn text(&self) -> String {
         let mut out = String::new();
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = self.write(&mut out);
         out
     }
@@ -223,7 +224,7 @@ impl ReplayReport {
         writeln!(
             out,
             "{:<10} {:>10} {:>9} {:>10} {:>10} {:>9} {:>8}",
-            "", "ns/alloc", "misses", "peak live", "peak kept", "Mevent/s", "findings"
+            "", "ns/alloc", "misses", "peak live", "cached", "Mevent/s", "findings"
         )?;
         for run in &self.runs {
             let findings =
@@ -247,11 +248,11 @@ impl ReplayReport {
             t.linux_flushes.page, t.linux_flushes.range, t.linux_flushes.full
         )?;
         let own = self.runs.first().map_or(0.0, |run| run.stream_own_ns);
-        writeln!(out, "ns/alloc and mean: calls back to back, each with its free and its trimming; p50,")?;
-        writeln!(out, "p99, max: single calls. Taken off: {own:.1} ns an allocation that the stream takes")?;
-        writeln!(out, "by itself, and {:.0} ns that a reading of the clock takes.", self.clock_ns)?;
+        writeln!(out, "ns/alloc and mean: back-to-back allocations with their frees and trimming.")?;
+        writeln!(out, "p50, p99 and max: single calls. Subtracted: {own:.1} ns per allocation for the")?;
+        writeln!(out, "stream itself, {:.0} ns per single call for the clock.", self.clock_ns)?;
         if self.runs.iter().any(|run| run.historic_lists.is_some()) {
-            writeln!(out, "In brackets: the number of a historic policy's lists.")?;
+            writeln!(out, "In brackets: the number of lists of a historic policy.")?;
         }
         Ok(())
     }
@@ -275,7 +276,7 @@ impl PolicyReport {
             "{:<4} {:>8} {:>8} {:>5} {:>6} {:>6} {:>6} {:>7} {:>8} {:>6} {:>6}",
             "", "count", "total", "min", "mean", "p50", "p99", "max", "hits", "refill", "miss"
         )?;
-        // What is less than the clock can tell prints as such.
+        // Values below the clock's resolution print as `<` and the resolution.
         let single = |ns: f64| if ns <= 1.0 { format!("<{:.0}", clock_ns.max(1.0)) } else { time(ns) };
         for (name, l) in &self.levels.0 {
             writeln!(
@@ -297,7 +298,7 @@ impl PolicyReport {
         let Flushes { page, range, full } = self.flushes;
         writeln!(
             out,
-            "memory   at most {} in tables, {} kept for later",
+            "memory   at most {} in tables, {} cached",
             bytes(self.peak_table_bytes),
             bytes(self.peak_cached_bytes)
         )?;
@@ -327,14 +328,14 @@ impl PolicyReport {
         if self.faults_outside + self.odd_calls > 0 {
             writeln!(
                 out,
-                "outside  {} faults met no area, {} calls made no sense here",
+                "outside  {} faults outside all areas, {} calls refused",
                 self.faults_outside, self.odd_calls
             )?;
         }
         if self.out_of_memory > 0 {
             writeln!(
                 out,
-                "memory ran out {} times; {} events were left out",
+                "memory ran out {} times; {} events were skipped",
                 self.out_of_memory, self.skipped_events
             )?;
         }
@@ -343,7 +344,7 @@ impl PolicyReport {
 }
 
 impl PolicyReport {
-    /// The policy in at most nine characters.
+    /// Returns the policy's name and lists in at most nine characters.
     fn label(&self) -> String {
         self.historic_lists.map_or(self.policy.to_owned(), |n| format!("{} ({n})", self.policy))
     }
@@ -359,7 +360,7 @@ impl PolicyReport {
             )?;
             writeln!(
                 out,
-                "         {:.2} x one worker; the order allows {:.2} x; {share:.0} % of the possible",
+                "         {:.2} x one worker; the order allows {:.2} x; {share:.0} % of that",
                 w.speed_up, w.ceiling
             )?;
         }
@@ -377,7 +378,7 @@ impl PolicyReport {
     }
 }
 
-/// Nanoseconds in at most six characters.
+/// Formats nanoseconds in at most six characters.
 fn time(ns: f64) -> String {
     match ns {
         n if n < 9.95 => format!("{n:.1}ns"),

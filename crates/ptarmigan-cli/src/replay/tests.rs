@@ -1,4 +1,5 @@
-//! Several workers and several copies come to the same as one, and a worker's failure ends the replay.
+//! Several workers and several copies give the same result as one, and a failed worker ends the
+//! replay.
 use super::input::schedule::{CpuMap, Op, Schedule, critical_path};
 use super::input::trace::Trace;
 use super::workers::job::Job;
@@ -21,7 +22,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const SHIPPED: [&str; 4] = ["fixture", "rustc", "configure", "compile"];
 
 fn shipped(name: &str) -> Trace {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../traces/{name}.ptrace"));
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("traces/{name}.ptrace"));
     Trace::open(&path).expect("a shipped trace")
 }
 
@@ -76,8 +77,8 @@ fn replay(trace: &Trace, schedule: &Schedule, setting: &Setting) -> (Outcome, Le
     (outcome, left)
 }
 
-/// Every event is in exactly the programs it should be in, every worker's are in the recorded order, nobody waits for
-/// what comes later, and there is no circle.
+/// Checks that every event is in exactly one program, that every program keeps the recorded order,
+/// that no operation waits for a later one, and that no workers wait for each other.
 fn check_order(trace: &Trace, schedule: &Schedule, what: &str) {
     let mut done = vec![0u8; trace.steps.len()];
     let posted: Vec<Vec<u32>> = schedule
@@ -154,14 +155,14 @@ impl Random {
     }
 }
 
-/// Tasks that fork, share, run programs and end, on CPUs as it comes.
+/// Returns a random history: tasks on random CPUs fork, share spaces, start programs and exit.
 fn history(seed: u64) -> Trace {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let cpus = 1 + random.below(5) as u16;
     let header = Header::new("history", cpus, Method::Synthetic);
     let mut writer = Writer::new(Vec::new(), &header, 3).expect("a good header");
     let (mut alive, mut tasks) = (vec![0u32], 1);
-    // In some histories tasks share spaces a lot, in some they hardly do.
+    // Some histories share spaces often, others rarely.
     let sharing = 1 + random.below(6);
     for _ in 0..1500 {
         if alive.is_empty() {
@@ -240,7 +241,7 @@ fn copies_come_to_the_same_as_one() {
     assert!(thrice.eq(&three.spaces));
 }
 
-/// Panics at a fault.
+/// Panics at a given fault.
 struct Panicking<'a>(&'a AtomicUsize);
 
 impl Watch for Panicking<'_> {
@@ -272,7 +273,7 @@ fn a_worker_that_panics_ends_the_replay_with_its_number_and_the_reason() {
 fn an_order_that_is_not_kept_is_reported_and_nothing_worse() {
     let trace = shipped("fixture");
     let mut schedule = Schedule::new(&trace, CpuMap::new(trace.cpus, 2), false);
-    // A worker uses a space that it was never given.
+    // Make workers use spaces that they have not claimed.
     for program in &mut schedule.programs {
         for op in &mut program.ops {
             if matches!(op, Op::Claim { .. }) {

@@ -1,12 +1,13 @@
 //! The memory of a hosted machine, and what is common to all policies.
 use super::mapping::Mapping;
 use super::slots::{CpuSlot, Owners};
-use crate::addr::{FRAME_SHIFT, FRAME_SIZE, Pfn, PhysAddr};
+use crate::addr::{FRAME_SHIFT, Pfn, PhysAddr};
 use crate::bootmem::{BootMemory, BootMemoryShort};
 use crate::cpu::{CpuId, MAX_CPUS, MachineId, NodeId, WrongMachine};
 use crate::format::Format;
 use crate::frames::{
-    AllocFlags, DataFrames, Dirty, End, Frame, FrameCounts, Frames, MemoryRun, NoFrame, Request, ZoneClass,
+    AllocFlags, DataFrames, Dirty, End, Frame, FrameCounts, Frames, FramesError, MemoryRun, MemorySize,
+    NoFrame, Request, ZoneClass,
 };
 use crate::quicklist::{
     CheckConfig, Checked, Historic, ListsConfig, ListsError, Plain, Quicklists, Rules, Source,
@@ -15,7 +16,6 @@ use crate::table::KernelMap;
 use crate::tlb::TlbError;
 use crate::window::DirectMap;
 use std::fmt;
-use std::sync::Mutex;
 
 /// The shape of a hosted machine.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +51,8 @@ pub enum HostError {
     Host(String),
     /// The library's own tables did not fit (a defect of this module).
     Boot(BootMemoryShort),
+    /// The runs of memory are not as they should be (a defect of this module).
+    Frames(FramesError),
     /// The machine is too small for its own needs.
     NoFrame(NoFrame),
     /// A policy was made for another host.
@@ -62,6 +64,7 @@ impl fmt::Display for HostError {
         match self {
             HostError::OutOfRange(s) | HostError::Host(s) => f.write_str(s),
             HostError::Boot(e) => e.fmt(f),
+            HostError::Frames(e) => e.fmt(f),
             HostError::NoFrame(e) => e.fmt(f),
             HostError::WrongMachine(e) => e.fmt(f),
         }
@@ -73,6 +76,12 @@ impl std::error::Error for HostError {}
 impl From<BootMemoryShort> for HostError {
     fn from(e: BootMemoryShort) -> Self {
         HostError::Boot(e)
+    }
+}
+
+impl From<FramesError> for HostError {
+    fn from(e: FramesError) -> Self {
+        HostError::Frames(e)
     }
 }
 
@@ -132,8 +141,6 @@ pub struct Host<F: Format> {
     backing: Pfn,
     expected: u32,
     owners: Owners,
-    /// Boot memory of the parts, which may be used as long as the host is.
-    boots: Mutex<Vec<Mapping>>,
 }
 
 /// Entries of the kernel's half that are in use, so that constructing a top is work.
@@ -181,9 +188,8 @@ impl<F: Format> Host<F> {
             let node = (per_node as usize) << FRAME_SHIFT;
             arena.prefault((run.start.0 as usize) << FRAME_SHIFT, config.prefault.min(node / 2));
         }
-        let boots = Mutex::new(Vec::new());
-        let need = Frames::bytes(total as usize, nodes) + DataFrames::bytes(cpus, nodes);
-        let mut boot = boot_memory(&boots, need)?;
+        let need = Frames::bytes(&MemorySize::of(&runs)) + DataFrames::bytes(cpus, nodes);
+        let mut boot = boot_memory(need)?;
         let machine = MachineId::new();
         // SAFETY: 1. the arena, which the host owns, maps every frame of the runs. 2. the identity is new.
         let frames = unsafe { Frames::new(&mut boot, machine, &runs)? };
@@ -209,7 +215,7 @@ impl<F: Format> Host<F> {
             unsafe { kernel.set(&frames, index, F::link(top, zero.addr())) };
         }
         let owners = Owners::new(machine, cpus);
-        Ok(Host { config, arena, frames, data, kernel, zero, backing, expected, owners, boots })
+        Ok(Host { config, arena, frames, data, kernel, zero, backing, expected, owners })
     }
 
     /// Returns its identity, which the pins of its CPUs carry.
@@ -295,13 +301,13 @@ impl<F: Format> Host<F> {
         &self.owners
     }
 
-    /// A block of boot memory that lives as long as the host.
+    /// Makes a block of boot memory of `bytes` bytes or more. It lives as long as anything that is carved from it.
     ///
     /// # Errors
     ///
     /// [`HostError::Host`].
     pub fn boot(&self, bytes: usize) -> Result<BootMemory, HostError> {
-        boot_memory(&self.boots, bytes)
+        boot_memory(bytes)
     }
 
     /// Where policies get their pages.
@@ -379,7 +385,7 @@ impl<F: Format> Host<F> {
         config: ListsConfig,
     ) -> Result<Quicklists<'_, DirectMap, &KernelMap<F, DirectMap>>, HostError> {
         let config = ListsConfig { cpus: self.config.cpus, ..config };
-        let need = Quicklists::<DirectMap, &KernelMap<F, DirectMap>>::bytes(&self.frames, &config);
+        let need = Quicklists::<DirectMap, &KernelMap<F, DirectMap>>::bytes(&self.frames.size(), &config);
         let mut boot = self.boot(need)?;
         Ok(Quicklists::new(&mut boot, config, self.source())?)
     }
@@ -395,8 +401,9 @@ impl<F: Format> Host<F> {
         check: CheckConfig,
     ) -> Result<Quicklists<'_, DirectMap, &KernelMap<F, DirectMap>, Checked>, HostError> {
         let config = ListsConfig { cpus: self.config.cpus, ..config };
-        let need = Quicklists::<DirectMap, &KernelMap<F, DirectMap>, Checked>::bytes(&self.frames, &config);
-        let mut boot = self.boot(need + Checked::bytes(&self.frames))?;
+        let need =
+            Quicklists::<DirectMap, &KernelMap<F, DirectMap>, Checked>::bytes(&self.frames.size(), &config);
+        let mut boot = self.boot(need + Checked::bytes(&self.frames.size()))?;
         let checked = Checked::new(&mut boot, &self.frames, check)?;
         Ok(Quicklists::with_check(&mut boot, config, self.source(), checked)?)
     }
@@ -416,13 +423,8 @@ impl<F: Format> Host<F> {
 
 const ORDER: core::sync::atomic::Ordering = core::sync::atomic::Ordering::Acquire;
 
-fn boot_memory(boots: &Mutex<Vec<Mapping>>, bytes: usize) -> Result<BootMemory, HostError> {
-    let len = bytes.next_multiple_of(FRAME_SIZE).max(FRAME_SIZE);
-    let mapping = Mapping::new(len).map_err(|e| HostError::Host(format!("the host gave no memory: {e}")))?;
-    // SAFETY: 1. the mapping is new, and kept until the host is dropped; parts made from it borrow the host.
-    let boot = unsafe { BootMemory::new(mapping.base(), len) };
-    boots.lock().unwrap_or_else(|e| e.into_inner()).push(mapping);
-    Ok(boot)
+fn boot_memory(bytes: usize) -> Result<BootMemory, HostError> {
+    Mapping::boot_memory(bytes).map_err(|e| HostError::Host(format!("the host gave no memory: {e}")))
 }
 
 impl<F: Format> Drop for Host<F> {

@@ -8,7 +8,7 @@ use ptarmigan::bootmem::BootMemory;
 use ptarmigan::cpu::{CpuId, MachineId, NodeId, Pinned};
 use ptarmigan::format::{Attr, Format};
 use ptarmigan::frames::{
-    AllocFlags, DataFrames, End, Frame, Frames, MemoryRun, NoFrame, Request, Zero, ZoneClass,
+    AllocFlags, DataFrames, End, Frame, Frames, MemoryRun, MemorySize, NoFrame, Request, Zero, ZoneClass,
 };
 use ptarmigan::page::{Clean, Flushed, Level, NoConstruct, Unhooked};
 use ptarmigan::quicklist::{Policy, PolicyCounts, Source};
@@ -173,11 +173,6 @@ impl<const L: u8> World<L> {
         let total = 1 + tables + shape.data * cpus + shape.spare;
         let memory = Arc::new(Memory::new(total + 1, 1 + tables as u32));
         let config = TlbConfig { asids: shape.asids, park: shape.park, ..TlbConfig::new(cpus) };
-        let bytes = Frames::bytes(total, 2) + DataFrames::bytes(cpus, 2) + Tlb::<Mmus<L>>::bytes(&config);
-        let mut block: Vec<MaybeUninit<u64>> = Vec::with_capacity(bytes / 8 + 1);
-        // SAFETY: 1. the block is kept in the world beside what is made of it, which is used through the world only.
-        let mut boot =
-            unsafe { BootMemory::new(core::ptr::NonNull::new(block.as_mut_ptr().cast()).unwrap(), bytes) };
         // Tables have a node to themselves: only their frames are furnished.
         let run = |start: usize, frames: usize, node| MemoryRun {
             start: Pfn(start as u32),
@@ -186,6 +181,13 @@ impl<const L: u8> World<L> {
             class: ZoneClass::Low,
         };
         let runs = [run(1, tables, 1), run(1 + tables, total - tables, 0)];
+        let bytes = Frames::bytes(&MemorySize::of(&runs))
+            + DataFrames::bytes(cpus, 2)
+            + Tlb::<Mmus<L>>::bytes(&config);
+        let mut block: Vec<MaybeUninit<u64>> = Vec::with_capacity(bytes / 8 + 1);
+        // SAFETY: 1. the block is kept in the world beside what is made of it, which is used through the world only.
+        let mut boot =
+            unsafe { BootMemory::new(core::ptr::NonNull::new(block.as_mut_ptr().cast()).unwrap(), bytes) };
         let machine = MachineId::new();
         MACHINE.set(Some(machine));
         // SAFETY: 1. the memory was made above for these frames. 2. the identity is new.

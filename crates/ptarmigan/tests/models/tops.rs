@@ -146,9 +146,10 @@ fn tops() -> Arc<Lists<Kernel>> {
             end: End::Low,
             flags: AllocFlags::ATOMIC,
         };
-        let (first, n) = frames.span();
         let base = window.map(PhysAddr(0)).base().addr().get();
-        let slots = (0..first + n).map(|_| Arc::new(Slot64::new())).collect();
+        let slots = (0..frames.runs().map(|run| run.start.0 + run.frames).max().unwrap_or(0))
+            .map(|_| Arc::new(Slot64::new()))
+            .collect();
         ENTRIES.set((base, slots));
         let kernel = KernelMap::new(frames, window, request).unwrap();
         kernel.set(frames, KERNEL, 1);

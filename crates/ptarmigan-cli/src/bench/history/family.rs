@@ -1,8 +1,8 @@
-//! A parent whose children are forked on one CPU, fill their tables there, and end on another.
+//! A parent whose children are forked on one CPU, fill their tables there, and exit on another.
 //!
-//! This is what a server does that forks workers, and what the program does that came with the report of 2008: the CPU
-//! that forks needs pages for tables all the time, the CPUs on which children end get them. Counts are all that
-//! matters here, so there are no clocks, and no CPU ever loads a space.
+//! A server that forks workers does this, and so does the program in the report of 2008. The CPU
+//! that forks needs table pages all the time; the CPUs on which children exit receive them. Only
+//! counts matter here, so there are no clocks, and no CPU loads a space.
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::cpu::NodeId;
 use ptarmigan::format::X86_64;
@@ -15,12 +15,12 @@ use ptarmigan::space::{Access, AreaFlags, Done, Space};
 /// The format of all tables here.
 pub type F = X86_64;
 
-/// Where the area lies: on the border of a table.
+/// Start of the area, aligned to a table.
 const AREA: u64 = 0x40_0000_0000;
-/// Bytes that a PTE table maps.
+/// Bytes mapped by a PTE table.
 const SPAN: u64 = 2 << 20;
 
-/// A parent, its machine and its policy.
+/// A parent with its machine and policy.
 pub struct Family<'h, P: Policy> {
     machine: HostMachine<'h, F, P, NoTlb>,
     slots: Vec<CpuSlot>,
@@ -31,12 +31,12 @@ pub struct Family<'h, P: Policy> {
 }
 
 impl<'h, P: Policy> Family<'h, P> {
-    /// A parent on CPU 0 of `host` whose children read `pages` pages, each in a PTE table of its own: `pages` + 3
-    /// tables for a child.
+    /// Creates a parent on CPU 0 of `host`. Its children read `pages` pages, each in its own PTE
+    /// table, so a child has `pages` + 3 tables.
     ///
     /// # Errors
     ///
-    /// What could not be set up.
+    /// If something cannot be set up.
     pub fn new(host: &'h Host<F>, policy: P, pages: u32) -> Result<Self, String> {
         let free = host.frames().counts().free;
         let machine = HostMachine::new(host, policy, NoTlb).map_err(|e| e.to_string())?;
@@ -53,31 +53,32 @@ impl<'h, P: Policy> Family<'h, P> {
         Ok(Family { machine, slots, parent, pages, free })
     }
 
-    /// The policy.
+    /// Returns the policy.
     pub fn policy(&self) -> &P {
         self.machine.policy()
     }
 
-    /// Pages that the policy keeps.
+    /// Returns the number of pages that the policy caches.
     pub fn kept(&self) -> usize {
         self.policy().counts().cached()
     }
 
-    /// Frames of the whole machine that are free.
+    /// Returns the number of free frames on the whole machine.
     pub fn free(&self) -> usize {
         self.machine.frames().counts().free as usize
     }
 
-    /// How many tables a child has.
+    /// Returns the number of tables of a child.
     pub fn tables(&self) -> u32 {
         self.pages + 3
     }
 
-    /// One child. `look` is called when it has all its tables, and when it is gone.
+    /// Forks one child and ends it. Calls `look` when the child has all its tables, and after its
+    /// end.
     ///
     /// # Errors
     ///
-    /// Lack of memory, a fault that was not served with the zero page, or what `look` says.
+    /// If memory runs out, a fault is not served with the zero page, or `look` fails.
     pub fn child(
         &mut self,
         fork: usize,
@@ -105,7 +106,7 @@ impl<'h, P: Policy> Family<'h, P> {
         look(m.policy())
     }
 
-    /// Lets every CPU be idle until no policy gives anything back any more.
+    /// Makes every CPU idle until the policy gives nothing back any more.
     pub fn quiesce(&self) {
         loop {
             let before = self.kept();
@@ -121,12 +122,12 @@ impl<'h, P: Policy> Family<'h, P> {
         }
     }
 
-    /// Ends everything, CPU by CPU and then node by node; how many pages had rested on a node that was not theirs,
-    /// told by where memory becomes free.
+    /// Ends everything, CPU by CPU and then node by node. Returns how many pages were cached on a
+    /// foreign node, judged by where memory becomes free.
     ///
     /// # Errors
     ///
-    /// If a frame did not come back.
+    /// If a frame is lost.
     pub fn finish(self) -> Result<usize, String> {
         let Family { machine, slots, parent, free, .. } = self;
         let frames = machine.frames();
@@ -148,21 +149,21 @@ impl<'h, P: Policy> Family<'h, P> {
         machine.drain(&slots);
         match machine.frames().counts().free {
             after if after == free => Ok(foreign as usize),
-            after => Err(format!("{free} frames were free before, {after} are now")),
+            after => Err(format!("{free} frames were free at the start, {after} are free at the end")),
         }
     }
 }
 
-/// Frames that are free on all nodes but one.
+/// Returns the number of free frames on all nodes but one.
 fn free_elsewhere(frames: &Frames, node: NodeId) -> u32 {
     (0..frames.nodes()).map(NodeId).filter(|n| *n != node).map(|n| frames.node_free(n)).sum()
 }
 
-/// Takes frames of a node, as other users of memory do, until `leave` are free there.
+/// Allocates frames of a node, as other users of memory do, until `leave` are free there.
 ///
 /// # Errors
 ///
-/// If fewer are free to begin with.
+/// If fewer are free at the start.
 pub fn occupy(frames: &Frames, node: NodeId, leave: u32) -> Result<Vec<Frame<Dirty>>, String> {
     let mut held = Vec::new();
     let mut order = ORDERS as u8 - 1;
@@ -180,10 +181,10 @@ pub fn occupy(frames: &Frames, node: NodeId, leave: u32) -> Result<Vec<Frame<Dir
         match frames.take(Request { node, order, zero: false, class, end, flags }).map(|taken| taken.dirty())
         {
             Ok(frame) if frames.node_of(frame.pfn()) == node => held.push(frame),
-            // No such block here: smaller ones.
+            // No block of this order is left; a smaller order follows.
             other => {
                 other.into_iter().for_each(|frame| frames.give(frame));
-                order = order.checked_sub(1).ok_or_else(|| format!("node {} gives no frame", node.0))?;
+                order = order.checked_sub(1).ok_or_else(|| format!("node {} has no block left", node.0))?;
             }
         }
     }

@@ -1,9 +1,9 @@
-//! Holt's program: fork, and let the child read pages far apart; then the same with all pages in one table.
+//! Holt's program: a child reads pages far apart, or pages in one table.
 //!
-//! At a stride of 512 pages every read fault needs a PTE table of its own, so the time is mostly that of getting one.
-//! The library serves the faults on a hosted machine, with each of its policies; beside it the host's kernel runs the
-//! same program, where a fault costs an exception too. Only the faults are timed, by one pair of clock reads for the
-//! 32 faults of a child.
+//! At a stride of 512 pages every read fault needs its own PTE table, so the time is mostly that of
+//! allocating one. The library serves the faults on a hosted machine, with each of its policies.
+//! Beside it, the host's kernel runs the same program, where a fault also costs an exception. One
+//! pair of clock readings times the 32 faults of a child, and nothing else.
 use std::time::Instant;
 
 use ptarmigan::addr::{VirtAddr, VirtRange};
@@ -30,7 +30,7 @@ type F = X86_64;
 
 /// Bytes in a page.
 const PAGE: u64 = 4096;
-/// Where the area lies: on the border of a table.
+/// Start of the area, aligned to a table.
 const AREA: u64 = 0x40_0000_0000;
 const KERNEL: &str = "host-kernel";
 
@@ -39,7 +39,7 @@ struct Spacing {
     name: &'static str,
     /// Distance of the pages, in pages.
     stride: u64,
-    /// PTE tables that a child gets.
+    /// PTE tables of a child.
     tables: u32,
 }
 
@@ -54,20 +54,20 @@ impl Spacing {
     }
 }
 
-/// Nanoseconds per fault of one round's children.
+/// Nanoseconds per fault of the children of one round.
 struct ChildTimes {
     median: f64,
     min: f64,
 }
 
-/// Somebody whose children can be measured.
+/// A parent whose children can be measured.
 trait Parent {
     fn name(&self) -> &'static str;
     fn round(&mut self, case: Spacing) -> Result<ChildTimes, String>;
     fn finish(self: Box<Self>) -> Result<(), String>;
 }
 
-/// A parent in the library: a space with the area, nothing in it read yet.
+/// A parent in the library: a space with the area, not read yet.
 struct LibraryParent<'h, P: Policy> {
     name: &'static str,
     machine: HostMachine<'h, F, P, NoTlb>,
@@ -91,7 +91,7 @@ impl<'h, P: Policy + 'h> LibraryParent<'h, P> {
         Ok(LibraryParent { name, machine, slots, space })
     }
 
-    /// One child: nanoseconds per fault.
+    /// Forks one child. Returns its nanoseconds per fault.
     fn child(&mut self, case: Spacing) -> Result<f64, String> {
         let pin = self.slots[0].pin();
         let on = self.machine.on(&pin).map_err(|e| e.to_string())?;
@@ -144,7 +144,7 @@ impl<'h, P: Policy + 'h> Parent for LibraryParent<'h, P> {
     }
 }
 
-/// The kernel that this machine runs.
+/// The kernel of this machine.
 struct HostKernel;
 
 impl Parent for HostKernel {
@@ -161,12 +161,13 @@ impl Parent for HostKernel {
     }
 }
 
-/// Runs both cases, round by round, parent by parent. A round's value is the median of its children.
+/// Runs both cases, round by round, parent by parent. The value of a round is the median of its
+/// children.
 ///
 /// # Errors
 ///
-/// If a machine or a child of the host cannot be set up, or a check fails: a fault that was not served with the
-/// zero page, a table too many or too few, memory that did not come back.
+/// If a machine or a child of the host cannot be set up, or a check fails: of the faults, of the
+/// number of tables, of the memory at the end.
 pub fn run(rounds: u32) -> Result<BenchReport, String> {
     let _here = AffinityGuard::here().map_err(|e| format!("cannot stay on one CPU: {e}"))?;
     let fail = |e: HostError| e.to_string();

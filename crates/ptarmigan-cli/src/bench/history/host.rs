@@ -1,7 +1,8 @@
-//! Holt's program on the kernel this machine runs: fork, and let the child read a few pages far apart.
+//! Holt's program on the kernel of this machine: a forked child reads a few pages far apart.
 //!
-//! Every fault of the child needs a leaf table of its own (at a stride of 512 pages and more), so the time per fault
-//! is mostly that of making page-table pages. Nothing is written: reads map the shared zero page.
+//! At a stride of 512 pages and more, every fault of the child needs its own leaf table. So the
+//! time per fault is mostly that of allocating page-table pages. Reads map the shared zero page,
+//! and nothing is written.
 
 use std::io::{PipeReader, Read};
 use std::os::fd::AsRawFd;
@@ -11,7 +12,7 @@ use std::{io, ptr};
 use crate::measure::affinity::AffinityGuard;
 use crate::measure::stats::median;
 
-/// Nanoseconds per read fault, over the forks.
+/// Nanoseconds per read fault, over all children.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HostHolt {
     /// The fastest child.
@@ -22,13 +23,13 @@ pub struct HostHolt {
     pub max_ns: f64,
 }
 
-/// Forks `forks` children one after the other; each reads `pages` pages, `stride_pages` pages apart, of memory nobody
-/// has touched, and reports its mean time per fault. The calling thread stays on one CPU meanwhile.
+/// Forks `forks` children one after the other. Each reads `pages` untouched pages, `stride_pages`
+/// apart, and reports its mean time per fault. The calling thread stays on one CPU.
 ///
 /// # Errors
 ///
-/// If a number is zero or the memory they describe does not fit an address space, or if the kernel refuses memory,
-/// a pipe or a process, or a child dies.
+/// If a number is zero, the memory does not fit an address space, the kernel refuses memory, a pipe
+/// or a process, or a child dies.
 pub fn holt(forks: u32, pages: u32, stride_pages: u64) -> Result<HostHolt, String> {
     if forks == 0 || pages == 0 || stride_pages == 0 {
         return Err("forks, pages and stride must not be zero".into());
@@ -50,15 +51,15 @@ pub fn holt(forks: u32, pages: u32, stride_pages: u64) -> Result<HostHolt, Strin
 }
 
 fn page_size() -> usize {
-    // SAFETY: sysconf takes any name and has no effect.
+    // SAFETY: sysconf accepts any name and has no side effect.
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     usize::try_from(size).unwrap_or(4096)
 }
 
-/// Where leaf tables of 4 KiB pages begin and huge pages would be put.
+/// Alignment of leaf tables of 4 KiB pages, and of huge pages.
 const ALIGN: usize = 2 << 20;
 
-/// Untouched, readable, private anonymous memory from a 2 MiB border on, without huge pages.
+/// Untouched, readable, private anonymous memory without huge pages, aligned to 2 MiB.
 struct Mapping {
     mapping: *mut libc::c_void,
     mapped: usize,
@@ -69,7 +70,7 @@ impl Mapping {
     fn new(len: usize) -> io::Result<Mapping> {
         let mapped = len.checked_add(ALIGN).ok_or(io::ErrorKind::OutOfMemory)?;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: a new mapping at an address of the kernel's choice takes nothing from anybody.
+        // SAFETY: a new mapping at an address of the kernel's choice overlaps no other.
         let mapping = unsafe { libc::mmap(ptr::null_mut(), mapped, libc::PROT_READ, flags, -1, 0) };
         if mapping == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -77,12 +78,14 @@ impl Mapping {
         let start = mapping.cast::<u8>();
         let start = start.wrapping_add(start.align_offset(ALIGN)).cast_const();
         let area = Mapping { mapping, mapped, start };
-        // SAFETY: the range is part of the mapping just made. A kernel without huge pages refuses, and has none.
+        // SAFETY: the range lies in the mapping just made. A kernel without huge pages refuses the
+        // advice.
         unsafe { libc::madvise(start.cast_mut().cast(), len, libc::MADV_NOHUGEPAGE) };
         Ok(area)
     }
 
-    /// Reads a byte every `stride` bytes, `pages` times; with the area's length that stays inside.
+    /// Reads a byte every `stride` bytes, `pages` times. The length of the mapping keeps this
+    /// inside.
     fn touch(&self, pages: usize, stride: usize) {
         for i in 0..pages {
             // SAFETY: `new` was given pages * stride bytes from `start` on, and they are readable.
@@ -93,16 +96,17 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: exactly the mapping of `new`; no reference into it is ever handed out.
+        // SAFETY: this is exactly the mapping of `new`, and no reference into it is ever handed
+        // out.
         unsafe { libc::munmap(self.mapping, self.mapped) };
     }
 }
 
-/// One fork: the child measures, writes its nanoseconds per fault to the pipe and exits.
+/// Forks a child that measures, writes its nanoseconds per fault to the pipe and exits.
 fn one_child(area: &Mapping, pages: usize, stride: usize) -> Result<f64, String> {
     let (mut reader, writer) = io::pipe().map_err(|e| format!("cannot make a pipe: {e}"))?;
-    // SAFETY: the child below only reads memory, takes the time, writes to a pipe and exits: nothing that needs a
-    // lock another thread may have held at the time of the fork.
+    // SAFETY: the child only reads memory, reads the clock, writes to a pipe and exits. None of
+    // this needs a lock that another thread may have held at the fork.
     let child = unsafe { libc::fork() };
     if child < 0 {
         return Err(format!("cannot fork: {}", io::Error::last_os_error()));
@@ -112,17 +116,18 @@ fn one_child(area: &Mapping, pages: usize, stride: usize) -> Result<f64, String>
         area.touch(pages, stride);
         let ns = start.elapsed().as_nanos() as f64 / pages as f64;
         let bytes = ns.to_ne_bytes();
-        // SAFETY: `bytes` lives across the call; _exit runs no destructor and no handler of the parent's.
+        // SAFETY: `bytes` lives across the call. _exit runs no destructor and no handler of the
+        // parent.
         unsafe {
-            // Eight bytes into an empty pipe are written whole or not at all.
+            // A write of eight bytes into an empty pipe is atomic.
             let written = libc::write(writer.as_raw_fd(), bytes.as_ptr().cast(), bytes.len());
             libc::_exit(i32::from(written != bytes.len() as isize));
         }
     }
-    // With the parent's end closed, a child that dies ends the read instead of leaving it waiting.
+    // With the parent's end closed, the death of the child ends the read.
     drop(writer);
     let report = read_report(&mut reader);
-    // Always, or the child stays a zombie.
+    // In every case, or the child stays a zombie.
     let status = wait(child).map_err(|e| format!("cannot wait for the child: {e}"))?;
     if libc::WIFSIGNALED(status) {
         return Err(format!("the child was killed by signal {}", libc::WTERMSIG(status)));
@@ -135,7 +140,7 @@ fn one_child(area: &Mapping, pages: usize, stride: usize) -> Result<f64, String>
 
 fn read_report(reader: &mut PipeReader) -> io::Result<f64> {
     let mut bytes = [0; 8];
-    // Goes on after signals by itself.
+    // `read_exact` continues after signals.
     reader.read_exact(&mut bytes)?;
     Ok(f64::from_ne_bytes(bytes))
 }
@@ -143,7 +148,7 @@ fn read_report(reader: &mut PipeReader) -> io::Result<f64> {
 fn wait(child: libc::pid_t) -> io::Result<libc::c_int> {
     let mut status = 0;
     loop {
-        // SAFETY: `child` is ours and not yet waited for; `status` is writable.
+        // SAFETY: `child` is a child of this process, not waited for yet, and `status` is writable.
         let got = unsafe { libc::waitpid(child, &raw mut status, 0) };
         if got == child {
             return Ok(status);
@@ -170,7 +175,7 @@ mod tests {
     #[test]
     fn no_child_is_left() {
         holt(2, 1, 1).expect("this machine can fork");
-        // SAFETY: WNOHANG: looks and takes nothing that another test waits for; a child of this thread alone.
+        // SAFETY: WNOHANG and __WNOTHREAD only look for children of this thread.
         let left = unsafe { libc::waitpid(-1, ptr::null_mut(), libc::WNOHANG | libc::__WNOTHREAD) };
         assert_eq!(left, -1, "a child was left behind");
     }
@@ -179,7 +184,7 @@ mod tests {
     fn the_affinity_comes_back() {
         let set = || {
             let mut set = MaybeUninit::<libc::cpu_set_t>::zeroed();
-            // SAFETY: the set has the size given, and all-zero is a valid set.
+            // SAFETY: the set has the given size, and all-zero is a valid set.
             unsafe {
                 libc::sched_getaffinity(0, mem::size_of::<libc::cpu_set_t>(), set.as_mut_ptr());
                 libc::CPU_COUNT(&set.assume_init())
@@ -197,7 +202,7 @@ mod tests {
         assert!(holt(1, 1, 0).is_err());
         assert!(holt(1, u32::MAX, u64::MAX).is_err());
         assert!(holt(1, u32::MAX, 1 << 30).is_err());
-        // Fits 64 bits, but no address space.
+        // The number fits 64 bits, but no address space.
         assert!(holt(1, 1 << 10, 1 << 36).is_err());
     }
 }

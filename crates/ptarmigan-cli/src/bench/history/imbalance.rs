@@ -1,9 +1,10 @@
-//! Fork on CPU 0, exit elsewhere: how much memory the lists of the other CPUs come to keep.
+//! Fork on CPU 0, exit elsewhere: how much memory the lists of the other CPUs cache.
 //!
-//! No list of CPU 0 ever fills, those of all CPUs on which children end fill up to their cap. In the fixed point a
-//! historic policy keeps what a closed form says (`expected`); that is simulated, child by child, with the policies as they
-//! are, until nothing changes any more. Beside it the same load on the library's own lists, which may never exceed their
-//! node's budget: that is looked at twice for every child.
+//! The lists of CPU 0 never fill. Those of the CPUs on which children exit fill up to their cap. At
+//! the fixed point, a historic policy caches what a closed form predicts (`expected`). The
+//! benchmark simulates this with the real policies, child by child, until nothing changes. The same
+//! load also runs on the library's lists, which must never exceed their node's budget; the
+//! benchmark checks this twice per child.
 use std::fmt::Write as _;
 
 use ptarmigan::cpu::NodeId;
@@ -16,17 +17,19 @@ use serde::Serialize;
 
 use super::family::{F, Family, occupy};
 
-/// Pages that a child reads: 7 tables, so that an exit brings each list less than a trim may take away.
+/// Pages that a child reads. It has 7 tables, so an exit adds less to each list than a trim may
+/// remove.
 const PAGES: u32 = 4;
-/// The fixed point is reached when so many children on each CPU change no more than [`JITTER`] pages for each CPU. Rounding
-/// keeps lists a page above or below for ever: one list shorter by a page lets the next one grow by one.
+/// The fixed point is reached when this many children per CPU change at most [`JITTER`] pages per
+/// CPU. Rounding keeps lists moving by a page: when one list loses a page, the next one can grow by
+/// one.
 const STILL: u64 = 64;
 const JITTER: usize = 3;
-/// What the trim leaves alone, on each list.
+/// Pages that a trim leaves on each list.
 const FLOOR: f64 = 25.0;
-/// Kilobytes of a frame.
+/// Kilobytes per frame.
 const KIB: u64 = 4;
-/// Machines of one node are this big.
+/// Memory of the machines with one node.
 const BYTES: u64 = 1 << 30;
 const CPUS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 
@@ -36,12 +39,12 @@ struct MachineShape {
     cpus: usize,
     nodes: usize,
     bytes: u64,
-    /// Frames that are free on each node; all of the machine's own if `None`.
+    /// Free frames on each node; `None` for all of the machine's memory.
     free: Option<u32>,
 }
 
-/// The machine of the report of 2008: 8 GB on two nodes, four CPUs each. What was free there or kept by lists is spread
-/// evenly over the nodes, which the report does not say.
+/// The machine of the report of 2008: 8 GB on two nodes with four CPUs each. Memory that was free
+/// or cached is spread evenly over the nodes, as the report does not say where it was.
 const REPORT: MachineShape = MachineShape {
     cpus: 8,
     nodes: 2,
@@ -52,13 +55,14 @@ const REPORT: MachineShape = MachineShape {
 const REPORT_FREE: u64 = 4_724_672;
 const REPORT_KEPT: u64 = 844_800;
 
-/// Frames that a historic policy keeps when every list that ever fills is full, on `shape` with `free` frames free or
-/// kept on each node.
+/// Returns how many frames a historic policy caches when every list that ever fills is full, on
+/// `shape` with `free` frames free or cached on each node.
 ///
-/// Each of the `lists` lists of each caching CPU then has `F / 16` pages (`F / 16 / C` since 2008), at least 25, where `F`
-/// is what is still free on that CPU's node. All pages are of CPU 0's node, so only there does keeping them lower `F`:
-/// with Q pages kept and C' caching CPUs there, `Q = N C' (F0 - Q) / 16`, or `Q / (F + Q) = N C' / (16 + N C')`. CPUs of
-/// other nodes keep their part of a free memory that does not shrink, unless the node test is made.
+/// Each of the `lists` lists of each caching CPU then has `F / 16` pages (`F / 16 / C` since 2008),
+/// at least 25, where `F` is what is still free on that CPU's node. All pages belong to the node of
+/// CPU 0, so only there does caching lower `F`. With Q cached pages and C' caching CPUs there, `Q =
+/// N C' (F0 - Q) / 16`, or `Q / (F + Q) = N C' / (16 + N C')`. CPUs of other nodes keep a share of
+/// free memory that does not shrink, unless the policy tests for the node.
 fn expected(rules: Rules, lists: u32, shape: MachineShape, free: f64) -> f64 {
     let on_node = (shape.cpus / shape.nodes) as f64;
     let parts = if rules.divides_by_cpus { 16.0 * on_node } else { 16.0 };
@@ -69,7 +73,7 @@ fn expected(rules: Rules, lists: u32, shape: MachineShape, free: f64) -> f64 {
     if (free - kept) / parts < FLOOR { home * FLOOR + away } else { kept }
 }
 
-/// What a policy keeps in the end.
+/// What a policy caches in the end.
 #[derive(Clone, Debug, Serialize)]
 pub struct ImbalanceRow {
     /// `one-node`, or `report-of-2008`.
@@ -80,47 +84,49 @@ pub struct ImbalanceRow {
     pub policy: &'static str,
     /// Children until nothing changed any more.
     pub children: u64,
-    /// Kilobytes kept.
+    /// Kilobytes cached.
     pub kept_kib: u64,
-    /// Kilobytes free beside them.
+    /// Kilobytes free.
     pub free_kib: u64,
-    /// What the closed form says, for the historic policies.
+    /// The prediction of the closed form, for the historic policies.
     pub expected_kib: Option<f64>,
-    /// The most that was ever kept, as a share of the node's budget at that moment, for the library's own policy.
+    /// The most ever cached, as a share of the node's budget at that moment, for the library's own
+    /// policy.
     pub most_of_budget: Option<f64>,
 }
 
 impl ImbalanceRow {
-    /// A number of kilobytes as percentage of what is free or kept.
+    /// Returns `kib` as a percentage of what is free or cached.
     fn percent(&self, kib: f64) -> f64 {
         100.0 * kib / (self.kept_kib + self.free_kib).max(1) as f64
     }
 }
 
-/// The moment at which as much was kept as the report says.
+/// The moment at which as much was cached as the report says.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Moment {
     /// Children until then.
     pub children: u64,
-    /// Kilobytes kept.
+    /// Kilobytes cached.
     pub kept_kib: u64,
     /// Kilobytes free.
     pub free_kib: u64,
 }
 
-/// The result. As JSON: `{"bench": "imbalance", "lists": …, "rows": […], "moment": …}`.
+/// The report. As JSON: `{"bench": "imbalance", "lists": …, "rows": […], "moment": …}`.
 #[derive(Clone, Debug, Serialize)]
 pub struct ImbalanceReport {
     bench: &'static str,
-    /// Lists of the historic policies.
+    /// Number of lists of the historic policies.
     pub lists: u8,
-    /// By machine and policy.
+    /// The rows, by machine and policy.
     pub rows: Vec<ImbalanceRow>,
-    /// When the policy of 2.6.25 kept what the report says.
+    /// The moment at which the policy of 2.6.25 cached what the report says.
     pub moment: Option<Moment>,
 }
 
-/// Runs the load until nothing changes. `after` sees kilobytes kept and free after each child.
+/// Runs the load until nothing changes. Calls `after` with the kilobytes cached and free after each
+/// child.
 fn settle<P: Policy>(
     host: &Host<F>,
     policy: P,
@@ -132,7 +138,7 @@ fn settle<P: Policy>(
     let (mut children, mut last) = (0, 0);
     loop {
         for _ in 0..STILL * cpus as u64 {
-            // CPU 0 ends children only if there is no other.
+            // CPU 0 ends children only if it is the only one.
             let exit = if cpus > 1 { 1 + children as usize % (cpus - 1) } else { 0 };
             family.child(0, exit, &mut look)?;
             children += 1;
@@ -152,7 +158,7 @@ fn settle<P: Policy>(
 struct Forker {
     host: Host<F>,
     held: Vec<Frame<Dirty>>,
-    /// Frames free on each node before the load.
+    /// Free frames on each node before the load.
     free: f64,
 }
 
@@ -205,13 +211,13 @@ impl Forker {
     fn ours(&self, shape: MachineShape, case: &'static str) -> Result<ImbalanceRow, String> {
         let mut most: f64 = 0.0;
         let made = self.host.quicklists().map_err(|e| e.to_string())?;
-        // All tables are made on CPU 0, of its node's memory: that node's budget is what they must keep to.
+        // All tables are made on CPU 0, from its node's memory: that node's budget bounds them.
         let look = |lists: &Quick<'_>| {
             let budget = lists.budget(NodeId(0));
             let kept = lists.counts().cached();
             most = most.max(kept as f64 / f64::from(budget.max(1)));
             if kept > budget as usize {
-                return Err(format!("{kept} pages kept, the budget is {budget}"));
+                return Err(format!("{kept} pages are cached, the budget is {budget}"));
             }
             Ok(())
         };
@@ -237,7 +243,7 @@ impl Forker {
 
 type Quick<'h> = Quicklists<'h, DirectMap, &'h KernelMap<F, DirectMap>>;
 
-/// All policies on machines of one node.
+/// Runs all policies on machines of one node.
 fn one_node(lists: u8, cpus: &[usize], bytes: u64) -> Result<Vec<ImbalanceRow>, String> {
     let mut rows = Vec::new();
     for &cpus in cpus {
@@ -252,7 +258,8 @@ fn one_node(lists: u8, cpus: &[usize], bytes: u64) -> Result<Vec<ImbalanceRow>, 
     Ok(rows)
 }
 
-/// The machine of the report with `shape`, a part of it if need be; the moment at which `kept` kB are kept.
+/// Runs the machine of the report, or a part of it given by `shape`. Also returns the moment at
+/// which `kept` kB are cached.
 fn report_of_2008(
     lists: u8,
     shape: MachineShape,
@@ -274,11 +281,11 @@ fn report_of_2008(
     Ok((rows, moment))
 }
 
-/// Runs all machines and policies, the historic ones with `lists` lists.
+/// Runs all machines and policies; the historic ones have `lists` lists.
 ///
 /// # Errors
 ///
-/// If a machine cannot be set up, memory did not come back, or the library's own policy kept more than its budget.
+/// If a machine cannot be set up, memory is lost, or the library's own policy exceeds its budget.
 pub fn run(lists: u8) -> Result<ImbalanceReport, String> {
     let mut rows = one_node(lists, &CPUS, BYTES)?;
     let (of_report, moment) = report_of_2008(lists, REPORT, REPORT_KEPT)?;
@@ -287,7 +294,7 @@ pub fn run(lists: u8) -> Result<ImbalanceReport, String> {
 }
 
 impl ImbalanceReport {
-    /// A table of at most 80 columns.
+    /// Returns a table of at most 80 columns.
     pub fn plain(&self) -> String {
         let mut text = format!(
             "{:<15} {:>4} {:<13} {:>9} {:>11} {:>7} {:>11}\n",
@@ -362,7 +369,8 @@ mod tests {
             return;
         };
         if row.cpus == 1 {
-            // Who forks where children end takes back what he gave: one child's tables are all there is.
+            // A CPU that forks and exits takes its own pages back, so one child's tables are all
+            // that is cached.
             assert_eq!(expected, 0.0);
             assert!(row.kept_kib <= u64::from(PAGES + 3) * KIB, "{row:?}");
             return;
@@ -384,7 +392,7 @@ mod tests {
 
     #[test]
     fn small_machines_keep_the_floor_of_every_list() {
-        // A sixteenth of what is free, by 64, is less than 25.
+        // A sixteenth of the free memory, divided by 64, is less than 25.
         for lists in 1..=3 {
             let rows = one_node(lists, &[64], 64 << 20).expect("the machine runs");
             rows.iter().for_each(|row| agrees(row, lists));
@@ -394,7 +402,7 @@ mod tests {
 
     #[test]
     fn the_report_of_2008_is_on_the_way_to_the_fixed_point_of_2_6_25_and_out_of_reach_of_v5() {
-        // A sixteenth of the machine, to be kind to the one that tests run on.
+        // A sixteenth of the machine, as the host of the tests may be small.
         let shape = MachineShape { bytes: REPORT.bytes / 16, free: REPORT.free.map(|n| n / 16), ..REPORT };
         let (rows, moment) = report_of_2008(1, shape, REPORT_KEPT / 16).expect("the machine runs");
         rows.iter().for_each(|row| agrees(row, 1));
@@ -402,7 +410,7 @@ mod tests {
         assert!(v5.kept_kib < REPORT_KEPT / 16 && REPORT_KEPT / 16 < between.kept_kib);
         let moment = moment.expect("it is reached");
         assert!(moment.free_kib.abs_diff(REPORT_FREE / 16) < 64, "{moment:?}");
-        // Not with all that was free on CPU 0's node alone, either: half of the machine, of 7,701,568 kB in all.
+        // Not even with all free memory on CPU 0's node: half of the machine's 7,701,568 kB.
         let most = expected(Rules::V5, 1, REPORT, 7_701_568.0 / 2.0 / KIB as f64) * KIB as f64;
         assert!(most < REPORT_KEPT as f64, "{most}");
     }

@@ -1,9 +1,10 @@
-//! Fork on one node, exit on another: pages that come to rest on a node that they do not belong to.
+//! Fork on one node, exit on another: pages that stay cached on a node that they do not belong to.
 //!
-//! Robin Holt's second issue of 2004: each process that is forked on one node and ends on another leaves its tables, some
-//! forty pages, on the lists of a CPU of the wrong node. Children are forked on CPU 0 and end on all CPUs of the other
-//! nodes by turns; then all CPUs are idle until nobody trims any more, and the lists are emptied one by one: memory that
-//! becomes free on another node than the list's had rested on the wrong one.
+//! This is Robin Holt's second issue of 2004: each process that is forked on one node and exits on
+//! another leaves its tables, some forty pages, on the lists of a CPU of the wrong node. Here,
+//! children are forked on CPU 0 and exit on the CPUs of the other nodes in turn. Then all CPUs are
+//! idle until no list is trimmed any more, and the lists are emptied one by one. Memory that
+//! becomes free on another node than the list's was cached on the wrong node.
 use std::fmt::Write as _;
 
 use ptarmigan::hosted::{Host, HostConfig};
@@ -12,7 +13,7 @@ use serde::Serialize;
 
 use super::family::{F, Family};
 
-/// Pages that a child reads, those of Holt's program: 35 tables.
+/// Pages that a child reads, as many as in Holt's program: 35 tables.
 const PAGES: u32 = 32;
 const NODES: [usize; 3] = [2, 4, 8];
 const CPUS_PER_NODE: usize = 2;
@@ -20,28 +21,28 @@ const BYTES_PER_NODE: u64 = 256 << 20;
 /// Children in a row.
 const CHILDREN: [u32; 2] = [1, 1000];
 
-/// What one policy left where.
+/// What one policy leaves where.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MigrationRow {
-    /// Nodes of the machine, two CPUs each.
+    /// Nodes of the machine, with two CPUs each.
     pub nodes: usize,
     /// The policy.
     pub policy: &'static str,
-    /// Children that were forked on node 0 and ended elsewhere.
+    /// Children forked on node 0 that exited elsewhere.
     pub children: u32,
-    /// Tables that each of them had.
+    /// Tables of each child.
     pub tables: u32,
-    /// Pages that the policy keeps.
+    /// Pages that the policy caches.
     pub kept: usize,
-    /// Those of them that rest on a node that is not theirs.
+    /// Cached pages on a node that they do not belong to.
     pub foreign: usize,
 }
 
-/// The result. As JSON: `{"bench": "migration", "rows": […]}`.
+/// The report. As JSON: `{"bench": "migration", "rows": […]}`.
 #[derive(Clone, Debug, Serialize)]
 pub struct MigrationReport {
     bench: &'static str,
-    /// By nodes, policy and number of children.
+    /// The rows, by nodes, policy and number of children.
     pub rows: Vec<MigrationRow>,
 }
 
@@ -63,11 +64,11 @@ fn migrate<P: Policy>(
     Ok(MigrationRow { nodes, policy: name, children, tables, kept, foreign })
 }
 
-/// Runs all machines and policies, the historic ones with two lists.
+/// Runs all machines and policies; the historic ones have two lists.
 ///
 /// # Errors
 ///
-/// If a machine cannot be set up, or memory did not come back.
+/// If a machine cannot be set up, or memory is lost.
 pub fn run() -> Result<MigrationReport, String> {
     let mut rows = Vec::new();
     for nodes in NODES {
@@ -86,7 +87,7 @@ pub fn run() -> Result<MigrationReport, String> {
 }
 
 impl MigrationReport {
-    /// A table of at most 80 columns.
+    /// Returns a table of at most 80 columns.
     pub fn plain(&self) -> String {
         let mut text = format!(
             "{:>5} {:>9} {:<10} {:>8} {:>8} {:>11}\n",
@@ -130,7 +131,7 @@ mod tests {
             match (row.policy, row.children) {
                 ("v2008", 1) => assert_eq!(row.foreign, row.tables as usize, "all of one child: {row:?}"),
                 ("v2008", _) => {
-                    // All that is kept is of node 0 and rests elsewhere; no list holds more than its cap.
+                    // All cached pages belong to node 0 and are elsewhere; no list exceeds its cap.
                     let lists = CPUS_PER_NODE * (row.nodes - 1) * 2;
                     let cap = (BYTES_PER_NODE >> 12) as usize / 16 / CPUS_PER_NODE;
                     assert_eq!(row.foreign, row.kept, "{row:?}");
@@ -138,7 +139,7 @@ mod tests {
                 }
                 _ => assert_eq!(row.foreign, 0, "{row:?}"),
             }
-            // What ours sends home is kept there, for the next child.
+            // Pages that the library sends home are cached there for the next child.
             assert!(row.policy != "ptarmigan" || row.kept >= row.tables as usize, "{row:?}");
         }
     }

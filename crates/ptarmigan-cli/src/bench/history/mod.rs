@@ -1,4 +1,4 @@
-//! What the reports of 2004 and 2008 said of quicklists, measured again.
+//! What was reported of quicklists in 2004 and 2008, measured again.
 mod family;
 pub(super) mod holt;
 mod host;

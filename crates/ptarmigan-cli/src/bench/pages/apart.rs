@@ -1,6 +1,7 @@
-//! Keeps what different threads write on different cache lines.
+//! Separates data of different threads by cache lines.
 
-/// On cache lines of its own: what two threads write side by side would be measured with them.
+/// Aligned so that data of two threads never shares a cache line. False sharing would be measured
+/// too.
 #[derive(Default)]
 #[repr(align(128))]
 pub(super) struct Apart<T>(pub(super) T);

@@ -1,9 +1,10 @@
-//! The loops of the cases that one thread runs, and what every case does with a page.
+//! The loops of the cases with one thread, and what every case does with a page.
 //!
-//! A page is used as a table is that maps one page: one entry, in the line that a hash of the page's number picks, is
-//! written once the page is taken and cleared before it is given back. So every contender gets its pages back all zero, the
-//! ones that clear them again all the same; and the lines in use are spread over the sets of the cache as those of
-//! tables are. One entry is the least that a table has: with more of them all contenders pay the same on top.
+//! A page is used like a table that maps one page. One entry is written after the allocation and
+//! cleared before the page is freed; a hash of the page's number picks the entry. So every
+//! contender gets its pages back zeroed, even those that clear them again. The hash spreads the
+//! used lines over the sets of the cache, as those of tables are. More entries would cost all
+//! contenders the same.
 use std::hint::black_box;
 use std::num::NonZeroU64;
 use std::sync::atomic::{Ordering, compiler_fence};
@@ -16,63 +17,64 @@ use crate::measure::stats::median;
 /// Entries in a table.
 const ENTRIES: usize = PAGE / 8;
 
-/// The entry of a page that its user writes.
+/// Returns the entry of a page that its user writes.
 #[inline(always)]
 fn entry(pages: &impl Pages, page: NonZeroU64) -> *mut u64 {
     let hash = page.get().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - ENTRIES.trailing_zeros());
     pages.entries(page).wrapping_add(hash as usize)
 }
 
-/// Takes a page and writes an entry; `None` if there is none.
+/// Allocates a page and writes its entry. Returns `None` if no page is left.
 #[inline(always)]
 pub(super) fn take(pages: &mut impl Pages) -> Option<NonZeroU64> {
     let page = pages.alloc()?;
     // SAFETY: the entry lies in the page, which is ours (promise 1 of `Pages`).
     unsafe { entry(pages, page).write_volatile(page.get() | 1) };
-    // What has just been taken is not kept in a register for the one who gives it back.
+    // Keeps the page from being freed straight out of a register.
     compiler_fence(Ordering::SeqCst);
     Some(page)
 }
 
-/// Clears the entry again and gives the page back.
+/// Clears the entry and frees the page.
 ///
 /// # Safety
 ///
-/// 1. `page` came from [`take`] on a CPU of the same contender; the caller owns it and gives it away.
+/// 1. `page` came from [`take`] on a CPU of the same contender, and the caller owns it and gives it
+///    away.
 #[inline(always)]
 pub(super) unsafe fn give(pages: &mut impl Pages, page: NonZeroU64) {
     // SAFETY: the entry lies in the page, which is ours (promise 1 of `Pages`).
     unsafe { entry(pages, page).write_volatile(0) };
-    // SAFETY: 1. as the caller says. 2. the only entry written is clear again.
+    // SAFETY: 1. by the contract of this function. 2. the only entry written is clear again.
     unsafe { pages.free(page) };
     compiler_fence(Ordering::SeqCst);
 }
 
-/// `n` pairs.
+/// Allocates and frees a page, `n` times.
 #[inline(always)]
 pub(super) fn pairs(pages: &mut impl Pages, n: usize) -> Option<()> {
     for _ in 0..n {
         let page = take(pages)?;
-        // SAFETY: just taken.
+        // SAFETY: the page was just taken.
         unsafe { give(pages, page) };
     }
     Some(())
 }
 
-/// Takes as many pages as `held` has places, and gives them back, the last one first.
+/// Fills `held` with pages and frees them, the last one first.
 #[inline(always)]
 pub(super) fn batch(pages: &mut impl Pages, held: &mut [Option<NonZeroU64>]) -> Option<()> {
     for place in held.iter_mut() {
         *place = Some(take(pages)?);
     }
     for page in held.iter_mut().rev().filter_map(Option::take) {
-        // SAFETY: taken above, and not in its place any more.
+        // SAFETY: the page was taken above and has left its place.
         unsafe { give(pages, page) };
     }
     Some(())
 }
 
-/// Gives back one of the pages held, whichever the state picks, and takes one for it; `n` times.
+/// Replaces a pseudo-random one of the held pages by a new one, `n` times.
 #[inline(always)]
 fn exchange(
     pages: &mut impl Pages,
@@ -81,13 +83,13 @@ fn exchange(
     n: usize,
 ) -> Option<()> {
     for _ in 0..n {
-        // xorshift64: the quality needed is "not a pattern".
+        // xorshift64: the sequence only has to lack a pattern.
         *state ^= *state << 13;
         *state ^= *state >> 7;
         *state ^= *state << 17;
         let at = ((*state >> 32) as usize * held.len()) >> 32;
         if let Some(page) = held[at].take() {
-            // SAFETY: taken before, and not in its place any more.
+            // SAFETY: the page was taken before and has left its place.
             unsafe { give(pages, page) };
         }
         held[at] = Some(take(pages)?);
@@ -95,8 +97,8 @@ fn exchange(
     Some(())
 }
 
-/// The median over the windows of the nanoseconds per operation, `operations` in a window; processor time, so that waiting
-/// for a processor does not count.
+/// Returns the median over the windows of the nanoseconds per operation, with `operations` per
+/// window. Processor time excludes waiting for a processor.
 fn windows(sizes: &Workload, operations: usize, mut work: impl FnMut() -> Option<()>) -> Option<f64> {
     work()?;
     let mut values = Vec::with_capacity(sizes.windows);
@@ -108,13 +110,13 @@ fn windows(sizes: &Workload, operations: usize, mut work: impl FnMut() -> Option
     Some(median(values))
 }
 
-/// Nanoseconds per operation.
+/// Converts a time to nanoseconds per operation.
 pub(super) fn per(time: Duration, operations: usize) -> f64 {
     time.as_nanos() as f64 / operations.max(1) as f64
 }
 
-/// One of the cases of one thread: nanoseconds per page taken and given back; `None` if there were not enough pages, or
-/// if the case takes two threads.
+/// Runs one of the cases with one thread. Returns nanoseconds per page allocated and freed, or
+/// `None` if there are not enough pages or the case needs two threads.
 #[inline(never)]
 pub(super) fn run(pages: &mut impl Pages, case: PageCase, sizes: &Workload) -> Option<f64> {
     match case {
@@ -137,7 +139,7 @@ pub(super) fn run(pages: &mut impl Pages, case: PageCase, sizes: &Workload) -> O
             let work = || exchange(pages, black_box(&mut held), &mut state, sizes.pairs);
             let ns = windows(sizes, sizes.pairs, work)?;
             for page in held.into_iter().flatten() {
-                // SAFETY: taken before, each in one place.
+                // SAFETY: the pages were taken before, each into one place.
                 unsafe { give(pages, page) };
             }
             Some(ns)
@@ -146,11 +148,11 @@ pub(super) fn run(pages: &mut impl Pages, case: PageCase, sizes: &Workload) -> O
     }
 }
 
-/// Takes `n` pages twice over and looks at every byte. Not timed.
+/// Allocates `n` pages twice and checks every byte. Not timed.
 ///
 /// # Errors
 ///
-/// What is wrong with them.
+/// If a page is not zero, is handed out twice, or is missing.
 pub(super) fn check(pages: &mut impl Pages, n: usize) -> Result<(), String> {
     for _ in 0..2 {
         let mut held = Vec::with_capacity(n);
@@ -158,21 +160,20 @@ pub(super) fn check(pages: &mut impl Pages, n: usize) -> Result<(), String> {
             let page = pages.alloc().ok_or("there are not enough pages")?;
             let at = pages.entries(page);
             if at.is_null() || !at.addr().is_multiple_of(PAGE) {
-                return Err(format!("a page lies at {at:p}"));
+                return Err(format!("the page at {at:p} is misaligned"));
             }
-            // SAFETY: the page is ours (promise 1 of `Pages`), and nobody writes to it meanwhile.
+            // SAFETY: the page is ours (promise 1 of `Pages`), and nothing writes to it meanwhile.
             let entries = unsafe { std::slice::from_raw_parts(at, ENTRIES) };
             if entries.iter().any(|e| *e != 0) {
-                return Err(format!(
-                    "the page at {at:p} was handed out and is not zero, or is another one's"
-                ));
+                return Err(format!("the page at {at:p} is not zero, or was handed out twice"));
             }
-            // SAFETY: as above; the slice is not used any more. Whoever gets the page as well finds this.
+            // SAFETY: as above; the slice is not used any more. If the page is handed out again,
+            // this write is found there.
             unsafe { entry(pages, page).write_volatile(1) };
             held.push(page);
         }
         for page in held {
-            // SAFETY: taken above with the same entry written.
+            // SAFETY: the page was taken above with the same entry written.
             unsafe { give(pages, page) };
         }
     }

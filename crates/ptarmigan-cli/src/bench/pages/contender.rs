@@ -1,16 +1,17 @@
-//! What a contender has to do, and how much of it is asked for.
+//! The interface of contenders, and the amount of work.
 //!
-//! A contender hands out pages that are all zero and takes them back all zero, one by one, on two CPUs at once. That is
-//! all: loops, clock and checks are the harness's, compiled anew for each contender so that its calls are inlined as they
-//! would be in a kernel. A new one is one `impl PageContender`, one `unsafe impl Pages` and a line in a field.
+//! A contender allocates and frees zeroed pages, one by one, on two CPUs at once. Loops, clock and
+//! checks belong to the harness. They are compiled for each contender, so its calls are inlined as
+//! in a kernel. A new contender is one `impl PageContender`, one `unsafe impl Pages` and an entry
+//! in a list.
 use std::num::NonZeroU64;
 
 /// Bytes in a page.
 pub const PAGE: usize = 4096;
-/// Pages that the ring between two threads holds.
+/// Pages in the ring between two threads.
 pub(super) const RING: usize = 1024;
 
-/// Why a case broke off.
+/// The error when pages run out.
 pub(super) fn short() -> String {
     "there are not enough pages".to_string()
 }
@@ -18,22 +19,22 @@ pub(super) fn short() -> String {
 /// The timed cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageCase {
-    /// A page taken and given back, again and again.
+    /// One page, allocated and freed again and again.
     Pair,
-    /// 512 pages taken, then given back, the last one first.
+    /// 512 pages allocated, then freed, the last one first.
     Batch,
-    /// 4096 pages held; one of them, chosen at random, given back and another one taken for it.
+    /// 4096 pages held; a random one of them is freed and replaced.
     Random,
-    /// 64 MiB of pages taken, then given back, the last one first.
+    /// 64 MiB of pages allocated, then freed, the last one first.
     Large,
-    /// Two threads, each with a CPU to itself, that do pairs and batches by turns.
+    /// Two threads with a CPU each, alternating pairs and batches.
     TwoThreads,
-    /// One thread takes pages, another one gives them back.
+    /// One thread allocates pages, another one frees them.
     ProducerConsumer,
 }
 
 impl PageCase {
-    /// Every case, in the order they are run and printed.
+    /// Every case, in the order of running and printing.
     pub const ALL: [PageCase; 6] = [
         PageCase::Pair,
         PageCase::Batch,
@@ -43,7 +44,7 @@ impl PageCase {
         PageCase::ProducerConsumer,
     ];
 
-    /// The name in rows.
+    /// Returns the name in rows.
     pub fn name(self) -> &'static str {
         match self {
             PageCase::Pair => "pair",
@@ -56,27 +57,28 @@ impl PageCase {
     }
 }
 
-/// How much of each case is done between two looks at the clock. The names of cases are those of the full sizes.
+/// The work in one window of each case. The names of the cases describe [`Workload::FULL`].
 #[derive(Clone, Copy, Debug)]
 pub struct Workload {
-    /// Looks at the clock in a round, whose median is the round's value; one more goes before and does not count.
+    /// Windows in a round; their median is the round's value. One more window comes first and does
+    /// not count.
     pub windows: usize,
-    /// Pairs, and random exchanges.
+    /// Pairs, and random replacements, per window.
     pub pairs: usize,
     /// Pages in a batch.
     pub batch: usize,
-    /// Batches.
+    /// Batches per window.
     pub batches: usize,
     /// Pages that the random case holds.
     pub held: usize,
-    /// Pages of the large batch.
+    /// Pages in the large batch.
     pub large: usize,
-    /// Pages that go from one thread to the other.
+    /// Pages passed from one thread to the other.
     pub passed: usize,
 }
 
 impl Workload {
-    /// What the names of the cases say.
+    /// The work that the names of the cases describe.
     pub const FULL: Workload = Workload {
         windows: 5,
         pairs: 1 << 14,
@@ -87,23 +89,24 @@ impl Workload {
         passed: 1 << 14,
     };
 
-    /// The most pages that a case has out at once, those in the ring between two threads included.
+    /// Returns the most pages that a case holds at once, with those in the ring between two
+    /// threads.
     pub fn most(&self) -> usize {
         [self.held, self.large, 2 * self.batch, RING].into_iter().max().unwrap_or(0)
     }
 }
 
-/// Whoever hands pages out.
+/// An allocator under test.
 pub trait PageContender: Sync {
-    /// One of its CPUs, as the thread sees it that is this CPU.
+    /// One of its CPUs, as used by the thread on it.
     type Cpu<'a>: Pages
     where
         Self: 'a;
 
-    /// The name in rows.
+    /// Returns the name in rows.
     fn name(&self) -> &'static str;
 
-    /// The cases it takes part in.
+    /// Returns the cases that the contender supports.
     fn cases(&self) -> &'static [PageCase] {
         &PageCase::ALL
     }
@@ -112,40 +115,43 @@ pub trait PageContender: Sync {
     ///
     /// # Errors
     ///
-    /// Why that cannot be, for instance because another thread is that CPU.
+    /// If that is impossible, for example because another thread is that CPU.
     fn cpu(&self, n: usize) -> Result<Self::Cpu<'_>, String>;
 
-    /// Called once, after the last round: everything that was borrowed for the benchmark goes back.
+    /// Returns everything borrowed for the benchmark. Called once, after the last round.
     ///
     /// # Errors
     ///
-    /// What did not come back.
+    /// If something was lost.
     fn finish(&self) -> Result<(), String> {
         Ok(())
     }
 }
 
-/// Pages, handed out and taken back by one CPU.
+/// Allocation and freeing of pages on one CPU.
 ///
 /// # Safety
 ///
 /// An implementation promises:
 ///
-/// 1. [`entries`](Self::entries) of a page that [`alloc`](Self::alloc) returned is the start of 4096 bytes, aligned to
-///    4096, all zero when they are handed out, that nobody but the page's owner reads or writes until it is given back.
-/// 2. A page of one CPU may be used and given back on another CPU of the same contender.
+/// 1. For a page that [`alloc`](Self::alloc) returned, [`entries`](Self::entries) is the start of
+///    4096 bytes, aligned to 4096. They are zero when the page is handed out, and only the page's
+///    owner reads or writes them until it is freed.
+/// 2. A page of one CPU may be used and freed on another CPU of the same contender.
 pub unsafe trait Pages {
-    /// A page for a table, in the contender's own numbers; `None` if there is none left. The caller owns it.
+    /// Allocates a table page and returns the contender's own number for it, or `None` if no page
+    /// is left. The caller owns the page.
     fn alloc(&mut self) -> Option<NonZeroU64>;
 
-    /// Takes a page back.
+    /// Frees a page.
     ///
     /// # Safety
     ///
-    /// 1. [`alloc`](Self::alloc) of this contender returned `page`, and the caller owns it and gives it away.
+    /// 1. [`alloc`](Self::alloc) of this contender returned `page`, and the caller owns it and
+    ///    gives it away.
     /// 2. All its bytes are zero.
     unsafe fn free(&mut self, page: NonZeroU64);
 
-    /// The bytes of a page.
+    /// Returns the address of the page's bytes.
     fn entries(&self, page: NonZeroU64) -> *mut u64;
 }

@@ -1,4 +1,4 @@
-//! Runs the contenders against each other, round by round.
+//! Runs the contenders of the page benchmark against each other.
 use super::contender::{PageCase, PageContender, Workload, short};
 use super::ours::{LibraryLists, checked, host};
 use super::pool::{POOL, PoolContender};
@@ -11,33 +11,33 @@ use crate::measure::affinity::AffinityGuard;
 
 /// The library with its quicklists.
 pub const OURS: &str = "ptarmigan";
-/// The same lists, their pages cleared whenever they are handed out.
+/// The same lists, with pages cleared on every allocation.
 const OURS_ZEROING: &str = "ptarmigan-zeroing";
-/// The same lists, looking after their pages.
+/// The same lists with checks on pages.
 pub const CHECKED: &str = "ptarmigan-checked";
-/// A contender whose type the harness has forgotten. Every [`PageContender`] is one.
+/// A contender with its type erased. Every [`PageContender`] is one.
 pub trait Entrant {
-    /// The name in rows.
+    /// Returns the name in rows.
     fn name(&self) -> &'static str;
 
-    /// The cases it takes part in.
+    /// Returns the cases that the contender supports.
     fn cases(&self) -> &'static [PageCase];
 
-    /// Whether pages are what they should be. Not timed.
+    /// Checks the contender's pages. Not timed.
     ///
     /// # Errors
     ///
-    /// What is wrong with them.
+    /// If a page is not what it should be.
     fn check(&self, sizes: &Workload) -> Result<(), String>;
 
-    /// One round of a case: nanoseconds per page taken and given back.
+    /// Runs one round of a case. Returns nanoseconds per page allocated and freed.
     ///
     /// # Errors
     ///
     /// If a thread cannot be a CPU, or there are not enough pages.
     fn measure(&self, case: PageCase, sizes: &Workload) -> Result<f64, String>;
 
-    /// What one thread of [`PageCase::TwoThreads`] takes while there is no other.
+    /// Runs the work of one thread of [`PageCase::TwoThreads`] without the other.
     ///
     /// # Errors
     ///
@@ -48,7 +48,7 @@ pub trait Entrant {
     ///
     /// # Errors
     ///
-    /// What did not come back.
+    /// If something was lost.
     fn finish(&self) -> Result<(), String>;
 }
 
@@ -71,8 +71,8 @@ impl<C: PageContender> Entrant for C {
             PageCase::TwoThreads => threads::apart(self, threads::THREADS, sizes),
             PageCase::ProducerConsumer => threads::passed(self, sizes),
             _ => {
-                // Migration between CPUs would measure cold caches. Threads that are made while this one is kept would
-                // be kept there too, hence not for the whole run.
+                // Migration between CPUs would measure cold caches. Threads made while this one is
+                // pinned would be pinned too, so it is not pinned for the whole run.
                 let _here = AffinityGuard::on(0).map_err(|e| format!("cannot stay on one CPU: {e}"))?;
                 cases::run(&mut self.cpu(0)?, case, sizes).ok_or_else(short)
             }
@@ -88,18 +88,18 @@ impl<C: PageContender> Entrant for C {
     }
 }
 
-/// The library's contenders and the yardstick, and whoever else takes part.
+/// Measures the library's contenders, the yardstick, and `others`.
 ///
 /// # Errors
 ///
-/// If a machine cannot be set up, pages are not what they should be or do not come back.
+/// If a machine cannot be set up, or pages are not what they should be or are lost.
 pub fn side_by_side(
     rounds: u32,
     sizes: &Workload,
     others: Vec<Box<dyn Entrant + '_>>,
 ) -> Result<BenchReport, String> {
     let fail = |e: ptarmigan::hosted::HostError| e.to_string();
-    // What rests on a foreign CPU comes on top.
+    // The extra pages are those cached on the other CPU.
     let pages = sizes.most() + 1024;
     let [known, looked_after, cleared] = [host(pages), host(pages), host(pages)];
     let [known, looked_after, cleared] =
@@ -149,14 +149,16 @@ fn run(rounds: u32, sizes: &Workload, field: &[Box<dyn Entrant + '_>]) -> Result
         notes: Vec::new(),
     };
     report.notes = PageCase::ALL.iter().filter_map(|case| gain(&report, case.name())).collect();
-    report.notes.insert(0, format!("Times as long as {OURS}: its pages cleared, and the best of the others"));
+    report
+        .notes
+        .insert(0, format!("Multiples of {OURS}: with its pages cleared, and the best other contender"));
     let alone =
         BenchReport { bench: "", rows: alone.rows("ns/pair"), reference: YARDSTICK, notes: Vec::new() };
     report.notes.push(beside(&report, &alone));
     Ok(report)
 }
 
-/// How much longer a thread takes beside another one than alone.
+/// Returns the line on how much longer a thread takes beside another one than alone.
 fn beside(report: &BenchReport, alone: &BenchReport) -> String {
     let times = |who| {
         let case = PageCase::TwoThreads.name();
@@ -166,7 +168,8 @@ fn beside(report: &BenchReport, alone: &BenchReport) -> String {
     format!("Two threads against one:\n{}", times.join(","))
 }
 
-/// How many times the best of the contenders that clear pages takes as long as the library.
+/// Returns the line on how many times as long as the library the best contender that clears pages
+/// takes.
 fn gain(report: &BenchReport, case: &str) -> Option<String> {
     let ours = report.value(case, OURS)?;
     let peers = report.rows.iter().filter(|r| r.case == case && !r.contender.starts_with(OURS));
@@ -205,7 +208,7 @@ mod tests {
 
     #[test]
     fn the_report_fits_a_terminal() {
-        // As long a name as any.
+        // The longest name of a contender.
         let peer = Zeroing::new("buddy_system_allocator", ArrayYardstick::new(TINY.most()).expect("memory"));
         let report = side_by_side(1, &TINY, vec![Box::new(peer)]).expect("a round runs");
         let text = report.plain();
@@ -214,7 +217,7 @@ mod tests {
         assert!(report.notes.last().is_some_and(|note| note.contains(OURS)));
     }
 
-    /// Hands out what it got back without a look.
+    /// Allocates pages as they were freed.
     struct Careless(ArrayYardstick);
     struct Dirty<'a>(<ArrayYardstick as PageContender>::Cpu<'a>);
 
@@ -231,15 +234,17 @@ mod tests {
         }
     }
 
-    // SAFETY: 1. is what is broken, in that pages are not zero: nothing but the check depends on it. 2. as the inner one's.
+    // SAFETY: 1. is broken on purpose: pages are not zero. Only the check depends on it. 2. as for
+    // the inner contender.
     unsafe impl Pages for Dirty<'_> {
         fn alloc(&mut self) -> Option<std::num::NonZeroU64> {
             self.0.alloc()
         }
         unsafe fn free(&mut self, page: std::num::NonZeroU64) {
-            // SAFETY: the page is still ours; a link is what lists inside pages leave there.
+            // SAFETY: the page is still ours. Lists with links inside pages leave one there.
             unsafe { self.0.entries(page).write(page.get()) };
-            // SAFETY: 1. as the caller says. 2. is what is broken; the inner one does not depend on it.
+            // SAFETY: 1. by the contract of this function. 2. is broken on purpose; the inner
+            // contender does not depend on it.
             unsafe { self.0.free(page) }
         }
         fn entries(&self, page: std::num::NonZeroU64) -> *mut u64 {

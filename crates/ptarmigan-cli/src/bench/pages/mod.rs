@@ -1,10 +1,15 @@
-//! Pages for tables, taken and given back: what it costs to have them in a known state.
+//! `bench quicklist` and `bench zero`: what it costs to allocate, free and clear table pages.
 //!
-//! Every contender hands out pages that are all zero and gets them back all zero. Those that know it do nothing about it;
-//! the others clear each page when they hand it out. Reference is an array of page numbers (`yardstick`), and
-//! `ptarmigan-zeroing` is what the library's lists would give if they did not know. `ptarmigan-checked` are the same lists as
-//! `ptarmigan`, which look after their pages as they may in production; `ptarmigan-pool` is the pool for programs, whose
-//! CPUs are the threads themselves.
+//! Every contender of `bench quicklist` hands out zeroed pages and gets them back zeroed. Those
+//! that know this need not clear anything; the others clear each page on allocation.
+//!
+//! | contender | what it is |
+//! |---|---|
+//! | `yardstick` | an array of page numbers: the reference |
+//! | `ptarmigan` | the library's lists |
+//! | `ptarmigan-zeroing` | the same lists, as if they did not know that pages are zero |
+//! | `ptarmigan-checked` | the same lists with their checks for production |
+//! | `ptarmigan-pool` | the pool for programs, whose CPUs are the threads |
 mod apart;
 mod arena;
 mod cases;

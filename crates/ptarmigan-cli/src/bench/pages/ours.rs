@@ -18,7 +18,8 @@ use ptarmigan::window::{DirectMap, Window, WindowGuard};
 
 use super::contender::{PAGE, PageContender, Pages};
 
-/// The machine that a contender runs on: two CPUs on one node of 4 GiB, memory for `pages` tables touched in advance.
+/// Creates a machine with two CPUs on one node of 4 GiB. Memory for `pages` tables is touched in
+/// advance.
 ///
 /// # Errors
 ///
@@ -27,8 +28,8 @@ pub fn host(pages: usize) -> Result<Host<X86_64>, HostError> {
     Host::new(HostConfig { cpus: 2, prefault: pages * PAGE, ..HostConfig::default() })
 }
 
-/// The library's lists as they look after their pages in production. What they find they say on standard error; such a page
-/// is lost, so the benchmark fails at its end.
+/// Creates the library's lists with their checks for production. Findings go to standard error;
+/// such a page is lost, so the benchmark fails at its end.
 ///
 /// # Errors
 ///
@@ -43,7 +44,7 @@ pub fn checked(host: &Host<X86_64>) -> Result<CheckedLists<'_>, HostError> {
 /// The type of [`checked`].
 pub type CheckedLists<'h> = Quicklists<'h, DirectMap, &'h KernelMap<X86_64, DirectMap>, Checked>;
 
-/// A policy, and the host that it is made for.
+/// A policy and its host.
 pub struct LibraryLists<'h, P> {
     name: &'static str,
     host: &'h Host<X86_64>,
@@ -52,7 +53,8 @@ pub struct LibraryLists<'h, P> {
 }
 
 impl<'h, P: Policy> LibraryLists<'h, P> {
-    /// A contender called `name` with a policy made for `host`, which nobody else uses.
+    /// Creates a contender called `name`. No other contender uses `host`, for which `policy` is
+    /// made.
     pub fn new(name: &'static str, host: &'h Host<X86_64>, policy: P) -> Self {
         LibraryLists { name, host, policy, window: host.window() }
     }
@@ -76,7 +78,7 @@ impl<P: Policy> PageContender for LibraryLists<'_, P> {
     }
 
     fn cpu(&self, n: usize) -> Result<Cpu<'_, P>, String> {
-        let slot = self.host.slot(n).ok_or("a CPU is taken, or there is none")?;
+        let slot = self.host.slot(n).ok_or("the CPU does not exist or is in use")?;
         Ok(Cpu { policy: &self.policy, window: &self.window, slot })
     }
 
@@ -94,8 +96,8 @@ impl<P: Policy> PageContender for LibraryLists<'_, P> {
     }
 }
 
-// SAFETY: 1. a `Clean` page that is not for a top owns a frame that is all zero, and the window shows it. 2. policies take
-// pages back on any CPU.
+// SAFETY: 1. a `Clean` page below the root level owns a frame that is all zero, and the window maps
+// it. 2. policies take pages back on any CPU.
 unsafe impl<P: Policy> Pages for Cpu<'_, P> {
     #[inline(always)]
     fn alloc(&mut self) -> Option<NonZeroU64> {

@@ -1,8 +1,9 @@
-//! The library's pool for programs as a contender: pages are known to be zero by being given back so, as tables are.
+//! The library's pool for programs, as a contender. Its pages are known to be zero because they are
+//! given back zeroed, as tables are.
 //!
-//! A thread is a CPU of the pool by itself, and keeps its magazines from one case to the next. Nothing goes back to the host while
-//! the benchmark runs, as nothing does of the others' memory: pages that decay between two cases would be faulted in again
-//! in the next, and that would be all there is to see of it.
+//! A thread is a CPU of the pool, and keeps its magazines from one case to the next. Nothing goes
+//! back to the host during the benchmark, as with the other contenders: pages that decay between
+//! two cases would be faulted in again, and only that would be measured.
 use std::num::NonZeroU64;
 use std::ptr::{self, NonNull};
 
@@ -13,17 +14,17 @@ use super::contender::{PAGE, PageContender, Pages};
 /// The library's pool for programs.
 pub const POOL: &str = "ptarmigan-pool";
 
-/// The pool.
+/// The pool as a contender.
 pub struct PoolContender {
     pool: PagePool,
 }
 
 impl PoolContender {
-    /// With memory for `pages` pages on one node.
+    /// Creates a pool with memory for `pages` pages on one node.
     ///
     /// # Errors
     ///
-    /// [`PoolError`] if there is no such pool, or the host has no memory.
+    /// [`PoolError`] if the configuration is invalid or the host has no memory.
     pub fn new(pages: usize) -> Result<Self, PoolError> {
         let config = PoolConfig {
             capacity: pages * PAGE,
@@ -36,7 +37,7 @@ impl PoolContender {
     }
 }
 
-/// The pool as a thread sees it.
+/// The pool, as used by one thread.
 pub struct Thread<'a>(&'a PagePool);
 
 impl PageContender for PoolContender {
@@ -54,12 +55,13 @@ impl PageContender for PoolContender {
         self.pool.trim();
         let stats = self.pool.stats();
         let (out, left) = (stats.in_use, stats.cached);
-        if out + left == 0 { Ok(()) } else { Err(format!("{out} bytes did not come back, {left} are kept")) }
+        if out + left == 0 { Ok(()) } else { Err(format!("{out} bytes are lost, {left} are still cached")) }
     }
 }
 
-// SAFETY: 1. a page of a pool of zero pages is all zero when it is handed out, as large and aligned as `page_size` says, and its
-// owner's until it is given back. 2. pages of a pool may be given back on any thread.
+// SAFETY: 1. a page of a pool of zero pages is all zero when it is handed out, as large and aligned
+// as `page_size` says, and its owner's until it is given back. 2. pages of a pool may be given back
+// on any thread.
 unsafe impl Pages for Thread<'_> {
     #[inline(always)]
     fn alloc(&mut self) -> Option<NonZeroU64> {
@@ -70,9 +72,10 @@ unsafe impl Pages for Thread<'_> {
     #[inline(always)]
     unsafe fn free(&mut self, page: NonZeroU64) {
         let Some(base) = NonNull::new(self.entries(page).cast()) else { return };
-        // SAFETY: 1. `alloc` kept it as an address, and the caller gives it away. 2. likewise.
+        // SAFETY: 1. `alloc` kept the page as an address, and the caller gives it away. 2.
+        // likewise.
         let page = unsafe { self.0.page_from_raw(base) };
-        // SAFETY: 1. as the caller says.
+        // SAFETY: 1. by the contract of this function.
         unsafe { page.give_back_clean() };
     }
 

@@ -1,6 +1,6 @@
-//! The cases of two threads, each kept on a processor of its own; by the clock on the wall.
+//! The cases with two threads, each pinned to its own processor, by wall-clock time.
 //!
-//! Threads wait for each other without sleeping, as threads that sleep do not start together.
+//! Threads wait for each other without sleeping, because threads that sleep do not start together.
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
@@ -12,11 +12,11 @@ use super::contender::{PageContender, Pages, RING, Workload, short};
 use crate::measure::affinity::AffinityGuard;
 use crate::measure::stats::median;
 
-/// Pages that go into the ring, and out of it, at once.
+/// Pages that enter or leave the ring at once.
 const GROUP: usize = 64;
 pub(super) const THREADS: usize = 2;
 
-/// What the threads of one measurement wait for.
+/// A barrier for the threads of one measurement.
 struct Meeting {
     threads: usize,
     arrived: Apart<AtomicUsize>,
@@ -28,7 +28,7 @@ impl Meeting {
         Meeting { threads, arrived: Apart::default(), failed: AtomicBool::new(false) }
     }
 
-    /// Waits for something; `None` if it will never come because the other thread has given up.
+    /// Waits until `ready` returns true. Returns `None` if the other thread has failed.
     #[inline(always)]
     fn wait(&self, mut ready: impl FnMut() -> bool) -> Option<()> {
         let mut looks = 0_u32;
@@ -37,13 +37,13 @@ impl Meeting {
                 return None;
             }
             looks += 1;
-            // If both have one processor, the other one needs it.
+            // If both share one processor, the other thread needs it.
             if looks.is_multiple_of(1 << 10) { thread::yield_now() } else { std::hint::spin_loop() }
         }
         Some(())
     }
 
-    /// Waits until all threads have come here as often as this one.
+    /// Waits until all threads have arrived `times` times.
     fn meet(&self, times: usize) -> Option<()> {
         self.arrived.0.fetch_add(1, Ordering::AcqRel);
         self.wait(|| self.arrived.0.load(Ordering::Acquire) >= times * self.threads)
@@ -53,8 +53,9 @@ impl Meeting {
 /// Start and end of a window.
 type Window = (Instant, Instant);
 
-/// Runs `work` as so many threads, on a CPU each, window by window; the median over the windows of the time from the first start to
-/// the last end, in nanoseconds for each of `operations`.
+/// Runs `work` on `threads` threads, each as its own CPU, window by window. Returns the median over
+/// the windows of the time from the first start to the last end, in nanoseconds per one of
+/// `operations`.
 fn windows<C: PageContender>(
     contender: &C,
     threads: usize,
@@ -83,7 +84,7 @@ fn windows<C: PageContender>(
             .map(|t| t.join().unwrap_or_else(|_| Err("a thread failed".to_string())))
             .collect::<Result<Vec<_>, String>>()
     })?;
-    // The first window is for warming up.
+    // The first window warms up.
     let values = (1..=sizes.windows).filter_map(|n| {
         let start = times.iter().map(|windows| windows[n].0).min()?;
         let end = times.iter().map(|windows| windows[n].1).max()?;
@@ -92,11 +93,12 @@ fn windows<C: PageContender>(
     Ok(median(values))
 }
 
-/// `two-threads`, and the same work by one of them alone: nanoseconds per page taken and given back, for each of `threads`.
+/// Runs `two-threads`, or the same work by one thread alone. Returns nanoseconds per page allocated
+/// and freed, per thread.
 ///
 /// # Errors
 ///
-/// If a thread cannot be made a CPU, or there are not enough pages.
+/// If a thread cannot be a CPU, or there are not enough pages.
 pub(super) fn apart<C: PageContender>(
     contender: &C,
     threads: usize,
@@ -111,7 +113,7 @@ pub(super) fn apart<C: PageContender>(
     })
 }
 
-/// Page numbers on their way from one thread to the other.
+/// A ring of page numbers on their way from one thread to the other.
 struct HandoverRing {
     places: Box<[AtomicU64]>,
     put: Apart<AtomicUsize>,
@@ -124,7 +126,7 @@ impl HandoverRing {
         HandoverRing { places, put: Apart::default(), got: Apart::default() }
     }
 
-    /// Takes pages and puts them in, a group at a time.
+    /// Allocates pages and puts them in, a group at a time.
     fn produce(&self, pages: &mut impl Pages, groups: usize, meeting: &Meeting) -> Option<()> {
         let mut put = self.put.0.load(Ordering::Relaxed);
         for _ in 0..groups {
@@ -138,15 +140,15 @@ impl HandoverRing {
         Some(())
     }
 
-    /// Gets pages out and gives them back, a group at a time.
+    /// Takes pages out and frees them, a group at a time.
     fn consume(&self, pages: &mut impl Pages, groups: usize, meeting: &Meeting) -> Option<()> {
         let mut got = self.got.0.load(Ordering::Relaxed);
         for _ in 0..groups {
             meeting.wait(|| self.put.0.load(Ordering::Acquire) - got >= GROUP)?;
             for at in got..got + GROUP {
                 let page = NonZeroU64::new(self.places[at % RING].load(Ordering::Relaxed))?;
-                // SAFETY: 1. `produce` took it from the same contender and gave it away by putting it here; each
-                // place is read once for each time it is written.
+                // SAFETY: 1. `produce` took the page from the same contender and gave it away by
+                // putting it here. Each place is read once for each write.
                 unsafe { give(pages, page) };
             }
             got += GROUP;
@@ -156,11 +158,11 @@ impl HandoverRing {
     }
 }
 
-/// `producer-consumer`: nanoseconds per page that went from one thread to the other.
+/// Runs `producer-consumer`. Returns nanoseconds per page passed from one thread to the other.
 ///
 /// # Errors
 ///
-/// If a thread cannot be made a CPU, or there are not enough pages.
+/// If a thread cannot be a CPU, or there are not enough pages.
 pub(super) fn passed<C: PageContender>(contender: &C, sizes: &Workload) -> Result<f64, String> {
     let ring = HandoverRing::new();
     let groups = sizes.passed.div_ceil(GROUP);

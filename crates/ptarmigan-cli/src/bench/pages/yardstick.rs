@@ -1,5 +1,5 @@
-//! The yardstick: a stack of page numbers in an array, and nothing else. No owner, no count, no level, no bound but the
-//! array's.
+//! The yardstick: a stack of page numbers in an array, without owners, counts, levels or any bound
+//! but the array's.
 use std::num::NonZeroU64;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -10,7 +10,7 @@ use super::contender::{PAGE, PageCase, PageContender, Pages};
 /// Its name in rows.
 pub const YARDSTICK: &str = "yardstick";
 
-/// Page numbers, from 1.
+/// A stack of page numbers, which start at 1.
 struct Stack {
     n: usize,
     items: Box<[u32]>,
@@ -28,7 +28,7 @@ impl Stack {
         self.items.get(self.n).copied()
     }
 
-    /// Puts a number on it; `false` if it is full.
+    /// Pushes a number. Returns false if the stack is full.
     #[inline(always)]
     fn push(&mut self, item: u32) -> bool {
         let Some(place) = self.items.get_mut(self.n) else { return false };
@@ -38,24 +38,24 @@ impl Stack {
     }
 }
 
-/// The bytes of a page, by its number.
+/// Returns the address of a page's bytes.
 #[inline(always)]
 fn at(arena: &Arena, page: NonZeroU64) -> *mut u64 {
     arena.base().wrapping_add((page.get() as usize - 1) * PAGE).cast()
 }
 
-/// A stack for each of two threads, which have nothing to do with each other.
+/// Two independent stacks, one for each of two threads.
 pub struct ArrayYardstick {
     arena: Arena,
     stacks: [Apart<Mutex<Stack>>; 2],
 }
 
 impl ArrayYardstick {
-    /// With `pages` pages for each thread.
+    /// Creates stacks with `pages` pages each.
     ///
     /// # Errors
     ///
-    /// If that is more than an address space holds.
+    /// If the memory does not fit an address space.
     pub fn new(pages: usize) -> Result<Self, String> {
         let numbers = |t: u32| t * pages as u32 + 1..(t + 1) * pages as u32 + 1;
         let stacks = [0, 1].map(|t| Apart(Mutex::new(Stack::holding(numbers(t).rev()))));
@@ -63,7 +63,7 @@ impl ArrayYardstick {
     }
 }
 
-/// One of its stacks.
+/// One of the stacks.
 pub struct One<'a> {
     arena: &'a Arena,
     stack: MutexGuard<'a, Stack>,
@@ -81,13 +81,13 @@ impl PageContender for ArrayYardstick {
     }
 
     fn cpu(&self, n: usize) -> Result<One<'_>, String> {
-        let Apart(stack) = self.stacks.get(n).ok_or("there are two CPUs")?;
+        let Apart(stack) = self.stacks.get(n).ok_or("there are only two CPUs")?;
         Ok(One { arena: &self.arena, stack: stack.try_lock().map_err(|_| "another thread is this CPU")? })
     }
 }
 
-// SAFETY: 1. numbers are those of pages of the zeroed arena, each in one place. 2. the arena is everybody's, and a page may
-// lie on either stack.
+// SAFETY: 1. numbers are those of pages of the zeroed arena, each in one place. 2. both stacks
+// share the arena, and a page may lie on either.
 unsafe impl Pages for One<'_> {
     #[inline(always)]
     fn alloc(&mut self) -> Option<NonZeroU64> {
@@ -96,7 +96,8 @@ unsafe impl Pages for One<'_> {
 
     #[inline(always)]
     unsafe fn free(&mut self, page: NonZeroU64) {
-        // There is a place for every page; if there is not, it is lost, and the next check says so.
+        // There is a place for every page. If there were none, the page would be lost and the next
+        // check would fail.
         self.stack.push(page.get() as u32);
     }
 
@@ -109,19 +110,19 @@ unsafe impl Pages for One<'_> {
 /// Pages that move between a thread's stack and the common one at once.
 const GROUP: usize = 64;
 
-/// The yardstick of pages that are taken by one thread and given back by another: a stack each, and a common one behind a
-/// lock, with which they exchange 64 pages at a time.
+/// The yardstick for pages that one thread allocates and another frees: a stack for each, and a
+/// common one behind a lock, with which they exchange 64 pages at a time.
 pub struct ExchangeYardstick {
     arena: Arena,
     common: Mutex<Vec<u32>>,
 }
 
 impl ExchangeYardstick {
-    /// With `pages` pages.
+    /// Creates the stacks, with `pages` pages.
     ///
     /// # Errors
     ///
-    /// If that is more than an address space holds.
+    /// If the memory does not fit an address space.
     pub fn new(pages: usize) -> Result<Self, String> {
         let pages = pages + 4 * GROUP;
         Ok(ExchangeYardstick {

@@ -1,11 +1,19 @@
-//! Clearing frames: through the caches and past them, right before their use and ahead of it.
+//! `bench zero`: clearing frames through the caches and past them, right before their use and ahead
+//! of it.
 //!
-//! Three questions. What clearing a frame costs (`hot`: the same few frames again and again; `cold`: frames that no cache
-//! holds, in random order), and what it costs with a use of some of its lines right afterwards (`cold-use…`), or much later
-//! (`later-…`: clearing many frames, then using each; both together). What it does to a neighbour whose working
-//! set fits the second-level cache (`neighbour`: one pass over that, after 256 KiB were cleared). And what a fault costs whose page
-//! had to be cleared (`cleared-then`) or was cleared ahead, outside the clock (`cleared-ahead`), with the list of free
-//! frames still in the cache (`fault-hot-…`) or not (`fault-cold-…`).
+//! | case | what is measured |
+//! |---|---|
+//! | `hot` | clearing the same few frames again and again |
+//! | `cold` | clearing frames that no cache holds, in random order |
+//! | `cold-use…` | the same, with some lines of each frame used right afterwards |
+//! | `later-…` | clearing many frames, then using each; both together |
+//! | `neighbour` | a pass over a working set of the second-level cache, after 256 KiB were cleared
+//! |
+//! | `fault-hot-…` | a fault with the list of free frames in the cache |
+//! | `fault-cold-…` | a fault with the list of free frames out of the cache |
+//!
+//! The page of a fault is cleared in the fault (`cleared-then`) or ahead of it, outside the clock
+//! (`cleared-ahead`).
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::cpu::NodeId;
 use ptarmigan::format::X86_64;
@@ -29,28 +37,28 @@ const NONTEMPORAL: &str = "non-temporal";
 const NOTHING: &str = "no clearing";
 const THEN: &str = "cleared-then";
 const AHEAD: &str = "cleared-ahead";
-/// The clearing itself, which `cleared-ahead` leaves to an idle moment.
+/// The clearing itself, which `cleared-ahead` leaves to idle time.
 const WORK: &str = "idle work";
 
-/// How much to do.
+/// The amount of work.
 #[derive(Clone, Copy, Debug)]
 pub struct ZeroWorkload {
     /// Frames that fit the second-level cache.
     pub hot: usize,
     /// Frames that fit no cache.
     pub cold: usize,
-    /// Times that short cases are repeated in a round.
+    /// Repetitions of short cases in a round.
     pub turns: usize,
-    /// Pages of a process that ends, and of the one that comes next.
+    /// Pages of a process that ends, and of the next one.
     pub pages: u64,
 }
 
 impl ZeroWorkload {
-    /// For results.
+    /// The workload for published results.
     pub const FULL: ZeroWorkload = ZeroWorkload { hot: 32, cold: 49_152, turns: 200, pages: 256 };
 }
 
-/// Frames with memory, by turns owned and cleared.
+/// Frames with memory, alternately owned and cleared.
 struct Bank<'h> {
     frames: &'h Frames,
     window: DirectMap,
@@ -62,7 +70,7 @@ type Clear = fn(Frame<Dirty>, &DirectMap) -> Frame<Zero>;
 const WAYS: [(&str, Clear); 2] = [(ORDINARY, Frame::clear), (NONTEMPORAL, Frame::clear_nontemporal)];
 
 impl<'h> Bank<'h> {
-    /// `n` frames in random order, each of which has been written to.
+    /// Allocates `n` frames in random order and writes to each.
     fn new(frames: &'h Frames, window: DirectMap, n: usize) -> Result<Self, String> {
         let request = Request {
             node: NodeId(0),
@@ -117,20 +125,20 @@ impl<'h> Bank<'h> {
 fn write(window: &DirectMap, frame: &Frame<Dirty>, lines: usize) {
     let guard = window.map(frame.addr());
     for line in 0..lines.min(PAGE as usize / LINE) {
-        // SAFETY: the frame is borrowed from its owner, on one thread, and its content may be anything; the guard is
-        // valid for all of it.
+        // SAFETY: the frame is borrowed from its owner, on one thread, and may have any contents.
+        // The guard is valid for all of it.
         unsafe { guard.base().as_ptr().add(line * LINE).write_volatile(1) };
     }
 }
 
-/// Nanoseconds of processor time for each of `n`.
+/// Returns the processor time of `work`, in nanoseconds per one of `n`.
 fn time(n: usize, work: impl FnOnce()) -> f64 {
     let start = thread_time();
     work();
     (thread_time() - start).as_nanos() as f64 / n as f64
 }
 
-/// Clearing alone and with use, of frames that no cache holds.
+/// Measures clearing alone and with use, of frames that no cache holds.
 fn clearing(bank: &mut Bank<'_>, sizes: &ZeroWorkload, samples: &mut Samples) {
     let ZeroWorkload { hot, cold, turns, .. } = *sizes;
     for (way, clear) in WAYS {
@@ -148,7 +156,7 @@ fn clearing(bank: &mut Bank<'_>, sizes: &ZeroWorkload, samples: &mut Samples) {
     }
 }
 
-/// A neighbour's pass over its working set after frames were cleared that it has nothing to do with.
+/// Measures a neighbour's pass over its working set after unrelated frames were cleared.
 fn neighbour(bank: &mut Bank<'_>, sizes: &ZeroWorkload, samples: &mut Samples) {
     const CLEARED: usize = 64;
     let own = vec![1_u64; 256 << 10 >> 3];
@@ -171,7 +179,7 @@ fn neighbour(bank: &mut Bank<'_>, sizes: &ZeroWorkload, samples: &mut Samples) {
     }
 }
 
-/// Bursts of faults, the pages of which come from a process that has ended.
+/// Measures bursts of faults, whose pages come from a process that has ended.
 fn faults(
     lines: usize,
     names: [&'static str; 2],
@@ -187,7 +195,7 @@ fn faults(
     let on = m.on(&pin).map_err(|e| e.to_string())?;
     let area = VirtRange { start: 0x40_0000_0000, end: 0x40_0000_0000 + sizes.pages * PAGE };
     let pages = sizes.pages as usize;
-    // More than the caches hold, to drive out what they hold.
+    // Larger than the caches, to evict their contents.
     let mut other = vec![0_u64; sizes.cold * PAGE as usize / 8 / 2];
     let mut one = |ahead: bool, cold: bool| -> Result<(f64, f64), String> {
         let (mut ns, mut work) = (0.0, 0.0);
@@ -215,7 +223,7 @@ fn faults(
         }
         Ok((ns / turns as f64, work / turns as f64))
     };
-    // The first time, frames come from the zones: not counted.
+    // The first pass takes its frames from the zones and does not count.
     one(false, false)?;
     for (case, cold) in names.into_iter().zip([false, true]) {
         samples.add(case, THEN, "", one(false, cold)?.0);
@@ -231,7 +239,7 @@ fn faults(
 ///
 /// # Errors
 ///
-/// If a machine cannot be set up, a fault was not served as it should be, or memory did not come back.
+/// If a machine cannot be set up, a fault gives the wrong result, or memory is lost.
 pub fn run(rounds: u32, sizes: &ZeroWorkload) -> Result<BenchReport, String> {
     let _here = AffinityGuard::here().map_err(|e| format!("cannot stay on one CPU: {e}"))?;
     let bytes = (sizes.cold as u64 * PAGE * 2).max(64 << 20);
@@ -251,8 +259,8 @@ pub fn run(rounds: u32, sizes: &ZeroWorkload) -> Result<BenchReport, String> {
     bank.finish();
     host.audit().map_err(|e| e.to_string())?;
     let notes = vec![
-        "neighbour: a pass over 256 KiB, for each 4 KiB; the others: for each frame.".to_owned(),
-        "Faults: cleared-ahead and the idle work together do what cleared-then does.".to_owned(),
+        "neighbour: a pass over 256 KiB, per 4 KiB; other cases: per frame.".to_owned(),
+        "Faults: cleared-ahead plus the idle work equals the work of cleared-then.".to_owned(),
     ];
     Ok(BenchReport { bench: "zero", rows: samples.rows("ns/frame"), reference: ORDINARY, notes })
 }

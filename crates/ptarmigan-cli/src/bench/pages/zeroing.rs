@@ -1,17 +1,18 @@
-//! Clears every page when it is handed out, whatever is known of it: for contenders that know nothing, and to see what
-//! knowing is worth to one that does.
+//! Clears every page on allocation, whatever is known of it: for contenders that know nothing, and
+//! to measure what the knowledge is worth.
 use std::num::NonZeroU64;
 
 use super::contender::{PAGE, PageCase, PageContender, Pages};
 
-/// Another contender, whose pages are cleared when they are handed out.
+/// A contender whose pages are cleared on allocation.
 pub struct Zeroing<C> {
     name: &'static str,
     inner: C,
 }
 
 impl<C: PageContender> Zeroing<C> {
-    /// `inner` under the name `name`. Its pages need not be zero; all else that [`Pages`] promises has to hold.
+    /// Wraps `inner` under the name `name`. Its pages need not be zero; all other promises of
+    /// [`Pages`] have to hold.
     pub fn new(name: &'static str, inner: C) -> Self {
         Zeroing { name, inner }
     }
@@ -43,19 +44,20 @@ impl<C: PageContender> PageContender for Zeroing<C> {
     }
 }
 
-// SAFETY: 1. and 2. as the inner one's, which is not asked for zeros: those are written here.
+// SAFETY: 1. and 2. as for the inner contender, except that pages need not be zero there: they are
+// cleared here.
 unsafe impl<P: Pages> Pages for Cleared<P> {
     #[inline(always)]
     fn alloc(&mut self) -> Option<NonZeroU64> {
         let page = self.0.alloc()?;
-        // SAFETY: the page is ours, 4096 bytes from there on (promise 1 of `Pages`).
+        // SAFETY: the page is ours, 4096 bytes from that address on (promise 1 of `Pages`).
         unsafe { self.0.entries(page).cast::<u8>().write_bytes(0, PAGE) };
         Some(page)
     }
 
     #[inline(always)]
     unsafe fn free(&mut self, page: NonZeroU64) {
-        // SAFETY: 1. and 2. as the caller says.
+        // SAFETY: 1. and 2. by the contract of this function.
         unsafe { self.0.free(page) }
     }
 

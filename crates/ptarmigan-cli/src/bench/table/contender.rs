@@ -1,40 +1,41 @@
-//! What a contender has to do: one method per case, the loops inside, the clock and the checks outside.
+//! The interface of contenders: one method for each case with the loop inside; clock and checks are
+//! outside.
 
 /// Pages in the contiguous cases.
 pub const PAGES: usize = 1 << 20;
 /// Bytes in a page.
 pub const PAGE: usize = 4096;
-/// Where the cases map: 256 GiB, aligned for every level.
+/// Start of the mappings: 256 GiB, aligned for every level.
 pub const VIRT: usize = 0x40_0000_0000;
-/// The first of the pretended data frames; they are mapped, never touched.
+/// The first of the pretended data frames, which are mapped and never touched.
 pub const PHYS: usize = 0x1_0000_0000;
 
 /// Address spaces made and torn down in one `fork-shape` sample.
 pub const SPACES: usize = 4096;
-/// Pages mapped in each of them.
+/// Pages mapped in each of these spaces.
 pub const SPARSE: usize = 32;
-/// Distance of the regions they are mapped in: one leaf table each.
+/// Distance of their regions: each needs its own leaf table.
 pub const STRIDE: usize = 2 << 20;
 
 /// The timed cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableCase {
-    /// Map 1,048,576 contiguous pages, one call each.
+    /// Map 1,048,576 contiguous pages with one call each.
     Map,
-    /// Look each of them up, one call each.
+    /// Look up each of them with one call.
     Query,
-    /// Unmap each of them, one call each.
+    /// Unmap each of them with one call.
     Unmap,
-    /// Map them all by one range call.
+    /// Map all of them with one range call.
     MapRange,
-    /// Unmap them all by one range call.
+    /// Unmap all of them with one range call.
     UnmapRange,
-    /// Make an address space, map 32 pages 2 MiB apart, tear it down; 4096 times.
+    /// Make an address space, map 32 pages 2 MiB apart, and tear it down; 4096 times.
     ForkShape,
 }
 
 impl TableCase {
-    /// Every case, in the order they are run and printed.
+    /// Every case, in the order of running and printing.
     pub const ALL: [TableCase; 6] = [
         TableCase::Map,
         TableCase::Query,
@@ -44,7 +45,7 @@ impl TableCase {
         TableCase::ForkShape,
     ];
 
-    /// The name in rows.
+    /// Returns the name in rows.
     pub fn name(self) -> &'static str {
         match self {
             TableCase::Map => "map",
@@ -57,18 +58,19 @@ impl TableCase {
     }
 }
 
-/// The virtual addresses of the `fork-shape` case: in each space, a page at a random offset in each region.
+/// The virtual addresses of the `fork-shape` case: in each space, a page at a random offset in each
+/// region.
 ///
-/// Real programs do not touch the first page of every 2 MiB region. With offset 0 everywhere all leaf entries
-/// would sit in the same cache set and every touched line would be a table's first.
+/// Real programs do not touch the first page of every 2 MiB region. With offset 0 everywhere, all
+/// leaf entries would share a cache set, and every touched line would be a table's first.
 pub struct ForkShape {
     pages: Vec<u16>,
 }
 
 impl ForkShape {
-    /// The same offsets for every contender and every run.
+    /// Creates the same offsets for every contender and every run.
     pub fn new() -> Self {
-        // xorshift64*: the quality needed is "not a pattern".
+        // xorshift64*: the offsets only have to lack a pattern.
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         let mut next = || {
             state ^= state >> 12;
@@ -79,7 +81,7 @@ impl ForkShape {
         ForkShape { pages: (0..SPACES * SPARSE).map(|_| next()).collect() }
     }
 
-    /// The spaces, each as the addresses of its pages paired with the frames to map there.
+    /// Returns the spaces, each as pairs of addresses and frames to map.
     #[inline(always)]
     pub fn spaces(&self) -> impl Iterator<Item = ForkSpace<'_>> {
         self.pages.as_chunks::<SPARSE>().0.iter().map(|offsets| ForkSpace { offsets })
@@ -93,7 +95,7 @@ pub struct ForkSpace<'a> {
 }
 
 impl<'a> ForkSpace<'a> {
-    /// Its (virtual, physical) pairs, ascending.
+    /// Returns its (virtual, physical) pairs, ascending.
     #[inline(always)]
     pub fn pages(self) -> impl Iterator<Item = (usize, usize)> + use<'a> {
         self.offsets
@@ -103,7 +105,7 @@ impl<'a> ForkSpace<'a> {
     }
 }
 
-/// The (virtual, physical) pairs of the contiguous cases.
+/// Returns the (virtual, physical) pairs of the contiguous cases.
 #[inline(always)]
 pub fn contiguous() -> impl Iterator<Item = (usize, usize)> {
     (0..PAGES).map(|i| (VIRT + i * PAGE, PHYS + i * PAGE))
@@ -115,67 +117,68 @@ impl Default for ForkShape {
     }
 }
 
-/// What [`TableContender::query`] must return while everything is mapped.
+/// Returns what [`TableContender::query`] returns while everything is mapped.
 pub fn all_frames() -> usize {
     contiguous().map(|(_, phys)| phys).fold(0, usize::wrapping_add)
 }
 
 /// A page-table implementation under test.
 ///
-/// It owns at most one populated address space. The harness calls [`open`](Self::open), the methods of a case and
-/// [`close`](Self::close); it times only the methods named after the case, checks [`query`](Self::query) around
-/// them and wants [`tables_out`](Self::tables_out) to be 0 after every `close` and every `fork_shape`.
+/// It owns at most one populated address space. The harness calls [`open`](Self::open), the methods
+/// of a case, and [`close`](Self::close). It times only the methods named after the case and checks
+/// [`query`](Self::query) around them. [`tables_out`](Self::tables_out) has to be 0 after every
+/// `close` and every `fork_shape`.
 pub trait TableContender {
-    /// The name in rows and for `--only`.
+    /// Returns the name in rows and for `--only`.
     fn name(&self) -> &'static str;
 
-    /// The cases it has operations for.
+    /// Returns the cases that the contender supports.
     fn cases(&self) -> &'static [TableCase] {
         &TableCase::ALL
     }
 
-    /// Makes an empty address space. Not timed.
+    /// Creates an empty address space. Not timed.
     fn open(&mut self);
 
     /// `map`: maps [`contiguous`] page by page.
     fn map(&mut self);
 
-    /// `query`: looks [`contiguous`] up page by page; returns the wrapping sum of the frames found, where a page
-    /// that is not mapped counts 0.
+    /// `query`: looks up [`contiguous`] page by page. Returns the wrapping sum of the frames found;
+    /// a page that is not mapped counts 0.
     fn query(&mut self) -> usize;
 
     /// `unmap`: unmaps [`contiguous`] page by page.
     fn unmap(&mut self);
 
-    /// `map-range`: maps [`contiguous`] by one call.
+    /// `map-range`: maps [`contiguous`] with one call.
     fn map_range(&mut self) {}
 
-    /// `unmap-range`: unmaps [`contiguous`] by one call.
+    /// `unmap-range`: unmaps [`contiguous`] with one call.
     fn unmap_range(&mut self) {}
 
-    /// Throws the address space away, its tables back in the pool. Not timed.
+    /// Destroys the address space and returns its tables to the pool. Not timed.
     fn close(&mut self);
 
-    /// The ways there are to do `fork-shape`, by name. The fastest is the contender's row, the others are printed
-    /// with their name as a suffix.
+    /// Returns the names of the variants of `fork-shape`. The fastest is the contender's row; the
+    /// rows of the others have their name as a suffix.
     fn fork_ways(&self) -> &'static [&'static str] {
         &[""]
     }
 
-    /// `fork-shape` in the way with this index: for each of [`ForkShape::spaces`] make a space, map its pages, tear it
-    /// down.
+    /// `fork-shape` in the variant with index `way`: for each of [`ForkShape::spaces`], makes a
+    /// space, maps its pages and tears it down.
     fn fork_shape(&mut self, way: usize, shape: &ForkShape);
 
-    /// Tables taken and not given back.
+    /// Returns the number of allocated tables.
     fn tables_out(&self) -> usize {
         super::peer_pool::live()
     }
 
-    /// Called once, after the last round: everything that was borrowed for the benchmark goes back.
+    /// Returns everything borrowed for the benchmark. Called once, after the last round.
     ///
     /// # Errors
     ///
-    /// What did not come back.
+    /// If something was lost.
     fn finish(&mut self) -> Result<(), String> {
         Ok(())
     }

@@ -1,9 +1,10 @@
-//! Faults of one space by one CPU and by two at once: in regions of their own, and in the same.
+//! Faults in one space by one CPU, and by two at once in separate and in the same regions.
 //!
-//! A round makes every page of 256 regions of 2 MiB present, and unmaps them again when the clock has stopped. The value
-//! is the time from the first fault of any thread to the last, divided by the pages; so two threads that do not
-//! disturb each other take half of what one takes, if the machine has two processors to give: what two threads gain that
-//! have a space each, and share nothing but the allocators, is measured beside it.
+//! A round makes every page of 256 regions of 2 MiB present. They are unmapped after the clock has
+//! stopped. The value is the time from the first fault of any thread to the last, divided by the
+//! number of pages. So two threads that do not disturb each other take half the time of one, if the
+//! machine has two processors to spare. As a reference, two threads with a space each, which share
+//! only the allocators, are measured beside them.
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
@@ -31,34 +32,34 @@ const REGION: u64 = 2 << 20;
 const REGIONS: u64 = 256;
 const PAGES: u64 = REGIONS * (REGION / PAGE);
 const AREA: u64 = 0x40_0000_0000;
-/// Who has the space for itself, and nobody else is there.
+/// One thread with exclusive access to the space.
 const EXCLUSIVE: &str = "exclusive";
 const ONE: &str = "one-thread";
 const TWO: &str = "two-threads";
-/// Two threads, each with a space for itself.
+/// Two threads with a space each.
 const APART: &str = "two-spaces";
 
-/// How the pages are shared out between two threads.
+/// How two threads divide the pages.
 #[derive(Clone, Copy)]
 struct Split {
     name: &'static str,
-    /// The pages of thread `t` of `n`, in order.
+    /// Returns the pages of thread `t` of `n`, in order.
     pages: fn(u64, u64) -> PageIter,
 }
 
 type PageIter = Box<dyn Iterator<Item = u64>>;
 
-/// Regions of 2 MiB, each one thread's.
+/// Each region of 2 MiB belongs to one thread.
 fn disjoint(t: u64, n: u64) -> PageIter {
     Box::new((0..PAGES).filter(move |page| page / 512 % n == t))
 }
 
-/// Every region half and half.
+/// Each thread has one half of every region.
 fn same_region(t: u64, n: u64) -> PageIter {
     Box::new((0..PAGES).filter(move |page| page % 512 * n / 512 == t))
 }
 
-/// Every second page.
+/// Each thread has every second page.
 fn interleaved(t: u64, n: u64) -> PageIter {
     Box::new((0..PAGES).filter(move |page| page % n == t))
 }
@@ -77,7 +78,7 @@ fn at(page: u64) -> VirtAddr {
     VirtAddr(AREA + page * PAGE)
 }
 
-/// Faults the pages of a list in; start and end.
+/// Faults in the pages of a list. Returns start and end.
 fn touch(pages: &[VirtAddr], mut fault: impl FnMut(VirtAddr) -> bool) -> Result<(Instant, Instant), String> {
     let start = Instant::now();
     let mut fresh = 0;
@@ -88,9 +89,9 @@ fn touch(pages: &[VirtAddr], mut fault: impl FnMut(VirtAddr) -> bool) -> Result<
     if fresh == pages.len() { Ok((start, end)) } else { Err(format!("{fresh} of {} faults", pages.len())) }
 }
 
-/// One thread that has the space to itself: nanoseconds per page.
+/// Measures one thread with exclusive access. Returns nanoseconds per page.
 fn exclusive(m: &M<'_>, slot: &CpuSlot, space: &mut Space<F>, pages: &[VirtAddr]) -> Result<f64, String> {
-    // Threads that are made while this one is kept would be kept there too.
+    // Threads made while this one is pinned would be pinned too.
     let _here = AffinityGuard::on(0).map_err(|e| format!("cannot stay on one CPU: {e}"))?;
     let pin = slot.pin();
     let on = m.on(&pin).map_err(|e| e.to_string())?;
@@ -101,20 +102,22 @@ fn exclusive(m: &M<'_>, slot: &CpuSlot, space: &mut Space<F>, pages: &[VirtAddr]
     Ok((end - start).as_nanos() as f64 / PAGES as f64)
 }
 
-/// Runs `work` on a thread for each list, as the CPU of that number: nanoseconds per page.
+/// Runs `work` on one thread per list, each as the CPU of that number. Returns nanoseconds per
+/// page.
 fn threads(
     host: &Host<F>,
     lists: &[Vec<VirtAddr>],
     work: impl Fn(&CpuSlot, &[VirtAddr]) -> Result<(Instant, Instant), String> + Sync,
 ) -> Result<f64, String> {
-    // Threads that slept would not start together.
+    // Threads that sleep would not start together.
     let there = AtomicUsize::new(0);
     let times = thread::scope(|scope| {
         let threads: Vec<_> = (lists.iter().enumerate())
             .map(|(t, pages)| {
                 let (there, work) = (&there, &work);
                 scope.spawn(move || {
-                    // New threads are put beside the one that makes them; two on one processor measure nothing.
+                    // The scheduler puts new threads beside the one that makes them. Two on one
+                    // processor measure nothing.
                     let place = AffinityGuard::on(t);
                     let slot = host.slot(t);
                     there.fetch_add(1, Ordering::AcqRel);
@@ -122,7 +125,7 @@ fn threads(
                         std::hint::spin_loop();
                     }
                     let _place = place.map_err(|e| format!("cannot stay on one CPU: {e}"))?;
-                    work(&slot.ok_or("a CPU is taken")?, pages)
+                    work(&slot.ok_or("a CPU of the machine is in use")?, pages)
                 })
             })
             .collect();
@@ -136,14 +139,14 @@ fn threads(
     Ok((last - first).as_nanos() as f64 / PAGES as f64)
 }
 
-/// As many threads as there are lists, in one space.
+/// Measures one thread per list in one space.
 fn shared(host: &Host<F>, m: &M<'_>, space: &SharedSpace<F>, lists: &[Vec<VirtAddr>]) -> Result<f64, String> {
     let ns = threads(host, lists, |slot, pages| {
         let pin = slot.pin();
         let on = m.on(&pin).map_err(|e| e.to_string())?;
         touch(pages, |at| space.fault(on, at, Access::Write) == Ok(Done::Fresh))
     })?;
-    let slot = host.slot(0).ok_or("a CPU is taken")?;
+    let slot = host.slot(0).ok_or("a CPU of the machine is in use")?;
     let pin = slot.pin();
     let on = m.on(&pin).map_err(|e| e.to_string())?;
     let mut exclusive = space.lock(on).map_err(|e| e.to_string())?;
@@ -178,18 +181,18 @@ fn apart(host: &Host<F>, m: &M<'_>, lists: &[Vec<VirtAddr>]) -> Result<f64, Stri
     })
 }
 
-/// Runs the cases, round by round, one thread and two by turns.
+/// Runs the cases, round by round, with one thread and with two in turn.
 ///
 /// # Errors
 ///
-/// If a machine cannot be set up, a fault was not served as it should be, or memory did not come back.
+/// If a machine cannot be set up, a fault gives the wrong result, or memory is lost.
 pub fn run(rounds: u32) -> Result<BenchReport, String> {
     let config = HostConfig { cpus: 2, bytes: 2 << 30, ..HostConfig::default() };
     let host = Host::<F>::new(config).map_err(|e| e.to_string())?;
     let lists = host.quicklists().map_err(|e| e.to_string())?;
     let m: M<'_> = HostMachine::new(&host, lists, NoTlb).map_err(|e| e.to_string())?;
     let mut samples = Samples::default();
-    // Ratios of neighbours in time: the machine's speed drifts.
+    // Ratios of measurements next to each other in time, as the machine's speed drifts.
     let mut gains: [Vec<[f64; 2]>; CASES.len()] = Default::default();
     let lists_of =
         |case: Split, n: u64| (0..n).map(|t| (case.pages)(t, n).map(at).collect()).collect::<Vec<Vec<_>>>();
@@ -200,13 +203,13 @@ pub fn run(rounds: u32) -> Result<BenchReport, String> {
     let (mut own, common) = (mapped(on)?, mapped(on)?);
     drop(slot);
     let common = SharedSpace::new(common);
-    // The first time, frames come from the zones: not counted.
+    // The first pass takes its frames from the zones and does not count.
     shared(&host, &m, &common, &lists_of(CASES[0], 2))?;
     for round in 1..=rounds {
         for (case, gains) in CASES.into_iter().zip(&mut gains) {
             let (one, two) = (lists_of(case, 1), lists_of(case, 2));
             progress.say(round, &format!("{} {EXCLUSIVE}", case.name));
-            let slot = host.slot(0).ok_or("a CPU is taken")?;
+            let slot = host.slot(0).ok_or("a CPU of the machine is in use")?;
             samples.add(case.name, EXCLUSIVE, "", exclusive(&m, &slot, &mut own, &one[0])?);
             drop(slot);
             progress.say(round, &format!("{} threads", case.name));

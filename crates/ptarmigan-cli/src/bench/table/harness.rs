@@ -1,6 +1,7 @@
-//! Page-table operations, in nanoseconds per page.
+//! Runs the contenders of the page-table benchmark against each other.
 //!
-//! Nobody runs a TLB instruction here: the numbers are those of the data structure and of its allocator.
+//! No contender executes a TLB instruction here: the times are those of the data structure and of
+//! its allocator.
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -13,11 +14,11 @@ use crate::bench::machine::host;
 use crate::bench::report::{BenchReport, Samples};
 use crate::measure::affinity::AffinityGuard;
 
-/// The library with each of its policies, and the yardstick.
+/// Measures the library with each of its policies, and the yardstick.
 ///
 /// # Errors
 ///
-/// If a machine cannot be set up, or memory did not come back.
+/// If a machine cannot be set up, or memory is lost.
 pub fn policies(rounds: u32) -> Result<BenchReport, String> {
     let hosts = [host(), host(), host(), host()];
     let [Ok(quick), Ok(plain), Ok(v5), Ok(v2008)] = &hosts else {
@@ -38,11 +39,11 @@ pub fn policies(rounds: u32) -> Result<BenchReport, String> {
 ///
 /// # Errors
 ///
-/// If the thread cannot stay on one CPU, or what a contender had borrowed did not come back.
+/// If the thread cannot be pinned to a CPU, or a contender loses something it has borrowed.
 ///
 /// # Panics
 ///
-/// If a contender's work does not pass its check: then there is nothing to report.
+/// If the work of a contender fails its check: then there is nothing to report.
 pub fn run(rounds: u32, mut field: Vec<Box<dyn TableContender + '_>>) -> Result<BenchReport, String> {
     // Migration between CPUs would measure cold caches.
     let _here = AffinityGuard::here().map_err(|e| format!("cannot stay on one CPU: {e}"))?;
@@ -69,14 +70,14 @@ pub fn run(rounds: u32, mut field: Vec<Box<dyn TableContender + '_>>) -> Result<
     })
 }
 
-/// Nanoseconds per operation.
+/// Times `f`. Returns nanoseconds per operation, and the result.
 fn timed<T>(operations: usize, f: impl FnOnce() -> T) -> (f64, T) {
     let start = Instant::now();
     let result = black_box(f());
     (start.elapsed().as_nanos() as f64 / operations as f64, result)
 }
 
-/// One case of one contender: set up, time, check.
+/// Runs one case of one contender: sets it up, times it and checks it.
 fn measure(c: &mut dyn TableContender, case: TableCase, shape: &ForkShape, samples: &mut Samples) {
     peer_pool::reset();
     let name = c.name();

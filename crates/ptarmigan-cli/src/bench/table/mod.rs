@@ -1,4 +1,4 @@
-//! Page-table operations, in nanoseconds per page.
+//! `bench table` and `bench faults`: page-table operations and faults, in nanoseconds per page.
 pub mod contender;
 pub(super) mod faults;
 mod harness;

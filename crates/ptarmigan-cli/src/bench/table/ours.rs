@@ -1,7 +1,8 @@
-//! The library itself, with one of its policies, as a contender of the page-table benchmark.
+//! The library with one of its policies, as a contender of the page-table benchmark.
 //!
-//! It does what a kernel would have it do: every table has its record and its counts, tables go through a gather
-//! and back to the policy after the flush. No CPU ever loads the spaces, so no flush reaches any hardware.
+//! It does what a kernel would: every table has its record and its counts, and freed tables go
+//! through a gather to the policy after the flush. No CPU loads the spaces, so no flush reaches any
+//! hardware.
 use std::hint::black_box;
 
 use ptarmigan::addr::{PhysAddr, VirtAddr, VirtRange};
@@ -20,7 +21,7 @@ fn attr() -> Attr {
     Attr::READ | Attr::WRITE | Attr::USER
 }
 
-/// A tree of the library, and a policy.
+/// A tree of the library, with a policy.
 pub struct LibraryTree<'h, P: Policy> {
     name: &'static str,
     machine: HostMachine<'h, F, P, NoTlb>,
@@ -29,7 +30,8 @@ pub struct LibraryTree<'h, P: Policy> {
 }
 
 impl<'h, P: Policy> LibraryTree<'h, P> {
-    /// A contender called `name` with a policy made for `host`, which nobody else uses.
+    /// Creates a contender called `name`. No other contender uses `host`, for which `policy` is
+    /// made.
     ///
     /// # Errors
     ///

@@ -1,10 +1,12 @@
-//! The table allocator every peer gets: as fast as an allocator can be that knows nothing about a page's content.
+//! The table allocator of every peer: as fast as is possible without knowing the contents of pages.
 //!
-//! A prefaulted arena, a last-in-first-out free list kept *outside* the pages, and a bump pointer behind it. The
-//! arena is poisoned once, so that nobody profits from memory that happens to be fresh and zero. "Physical"
-//! addresses are host addresses: `phys_to_virt` is the identity for every contender.
+//! It has a prefaulted arena, a last-in-first-out free list *outside* the pages, and a bump pointer
+//! behind it. The arena is poisoned once, so no contender profits from fresh memory that is zero by
+//! chance. "Physical" addresses are host addresses: `phys_to_virt` is the identity for every
+//! contender.
 //!
-//! It has nothing to do with the library's `PagePool`, which is a contender of its own in [`pages`](crate::bench::pages).
+//! The library's `PagePool` is something else, and a contender of its own in
+//! [`pages`](crate::bench::pages).
 
 use std::alloc::{Layout, alloc, handle_alloc_error};
 use std::cell::Cell;
@@ -25,8 +27,8 @@ struct PeerPool {
     list: [Cell<usize>; TABLES],
 }
 
-// Not an object that contenders carry: two of the peers take their allocator as plain functions without a context.
-// Each thread has a pool of its own, so nothing needs an atomic.
+// Not an object in the contenders, because two of the peers take their allocator as plain functions
+// without a context. Each thread has its own pool, so no atomics are needed.
 thread_local! {
     static POOL: PeerPool = const {
         PeerPool {
@@ -40,12 +42,12 @@ thread_local! {
     };
 }
 
-/// Sets this thread's arena up, if it is not yet, and forgets the free list, so that every case sees the same addresses
-/// in the same order.
+/// Sets up this thread's arena on the first call, and clears the free list. So every case sees the
+/// same addresses in the same order.
 ///
 /// # Panics
 ///
-/// If tables are still out: a case that leaks has no right to a number.
+/// If tables are still allocated: a case that leaks has no result.
 pub fn reset() {
     POOL.with(|pool| {
         assert_eq!(pool.live.get(), 0, "page-table pages leaked");
@@ -59,28 +61,28 @@ pub fn reset() {
     });
 }
 
-/// Poisoned memory for [`TABLES`] tables, never given back.
+/// Allocates poisoned memory for [`TABLES`] tables, which is never freed.
 fn arena() -> usize {
-    // Huge-page alignment, as a kernel's direct map would have.
+    // Aligned to huge pages, like a kernel's direct map.
     const LAYOUT: Layout = match Layout::from_size_align(TABLES * PAGE, 2 << 20) {
         Ok(layout) => layout,
         Err(_) => panic!("a power of two is a valid alignment"),
     };
-    // SAFETY: the layout's size is not zero.
+    // SAFETY: the size of the layout is not zero.
     let start = unsafe { alloc(LAYOUT) };
     if start.is_null() {
         handle_alloc_error(LAYOUT);
     }
-    // SAFETY: `start` points at that many bytes allocated just above.
+    // SAFETY: `start` points to that many bytes, allocated just above.
     unsafe { ptr::write_bytes(start, 0xa5, LAYOUT.size()) };
     start.expose_provenance()
 }
 
-/// Hands out a table with arbitrary content.
+/// Allocates a table with arbitrary contents.
 ///
 /// # Panics
 ///
-/// If there is none left.
+/// If no table is left.
 #[inline(always)]
 pub fn alloc_raw() -> usize {
     POOL.with(|pool| {
@@ -105,7 +107,7 @@ fn exhausted() -> ! {
     panic!("the table pool is exhausted")
 }
 
-/// Hands out a table whose entries are all zero.
+/// Allocates a table with all entries zero.
 #[inline(always)]
 pub fn alloc_zeroed() -> usize {
     let table = alloc_raw();
@@ -114,7 +116,7 @@ pub fn alloc_zeroed() -> usize {
     table
 }
 
-/// Takes a table back.
+/// Frees a table.
 #[inline(always)]
 pub fn free(table: usize) {
     POOL.with(|pool| {
@@ -125,7 +127,7 @@ pub fn free(table: usize) {
     });
 }
 
-/// Tables handed out and not yet back.
+/// Returns the number of allocated tables.
 pub fn live() -> usize {
     POOL.with(|pool| pool.live.get())
 }

@@ -1,8 +1,10 @@
-//! Hand-written straight-line code over x86-64 entries: no product, but what each shape allows on this machine.
+//! Hand-written code without abstractions over x86-64 entries: the limit of each shape on this
+//! machine, not a product.
 //!
-//! Single-page cases walk all four levels every time; ranges keep the pointer to the leaf table. For `fork-shape`
-//! [`TableYardstick`] knows which entries it wrote and clears them, so its tables come back zero and are handed out again
-//! without a memset; [`ZeroingYardstick`] does what the peers do: zeroes a table when it is allocated, scans it when it goes.
+//! Single-page cases walk all four levels every time; ranges keep the pointer to the leaf table.
+//! For `fork-shape`, [`TableYardstick`] knows which entries it wrote and clears them. So its tables
+//! are zero when they are freed and are reused without a memset. [`ZeroingYardstick`] does what the
+//! peers do: it zeroes a table on allocation and scans it on teardown.
 
 use std::hint::black_box;
 use std::ptr;
@@ -16,7 +18,7 @@ use super::peer_pool;
 const FLAGS: u64 = 7;
 const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 
-/// Tables the known-zero list holds; one space of `fork-shape` needs 35.
+/// Tables on the known-zero list; one space of `fork-shape` needs 35.
 const LISTED: usize = 256;
 
 type Table = *mut u64;
@@ -30,7 +32,7 @@ fn target(entry: u64) -> Table {
     table((entry & ADDRESS) as usize)
 }
 
-/// The entry for `virt` in a table of this level; 0 is the leaf.
+/// Returns the entry for `virt` in a table of this level; level 0 is the leaf.
 ///
 /// # Safety
 ///
@@ -41,16 +43,16 @@ unsafe fn entry(table: Table, virt: usize, level: usize) -> *mut u64 {
     unsafe { table.add((virt >> (12 + 9 * level)) & 511) }
 }
 
-/// The leaf entry for `virt`, missing tables made by `zeroed`.
+/// Returns the leaf entry for `virt`, and allocates missing tables with `zeroed`.
 ///
 /// # Safety
 ///
-/// `root` is the top of a tree built by this function alone, and `zeroed` returns zeroed tables.
+/// `root` is the root of a tree built by this function alone, and `zeroed` returns zeroed tables.
 #[inline(always)]
 unsafe fn leaf(root: Table, virt: usize, mut zeroed: impl FnMut() -> usize) -> *mut u64 {
     let mut at = root;
     for level in (1..4).rev() {
-        // SAFETY: `at` is the root or a table this function linked.
+        // SAFETY: `at` is the root or a table that this function linked.
         unsafe {
             let link = entry(at, virt, level);
             if *link == 0 {
@@ -63,11 +65,11 @@ unsafe fn leaf(root: Table, virt: usize, mut zeroed: impl FnMut() -> usize) -> *
     unsafe { entry(at, virt, 0) }
 }
 
-/// Frees a tree by looking at all 512 entries of every table above the leaves.
+/// Frees a tree by scanning all 512 entries of every table above the leaves.
 ///
 /// # Safety
 ///
-/// `root` is the top of a tree of `level + 1` levels that nothing else uses.
+/// `root` is the root of a tree of `level + 1` levels that nothing else uses.
 unsafe fn drop_tree(root: Table, level: usize) {
     if level > 0 {
         for i in 0..512 {
@@ -83,7 +85,7 @@ unsafe fn drop_tree(root: Table, level: usize) {
     peer_pool::free(root.addr());
 }
 
-/// The yardstick proper.
+/// The yardstick with the known-zero list.
 pub struct TableYardstick {
     root: Table,
     zero: Vec<usize>,
@@ -162,8 +164,8 @@ impl TableContender for TableYardstick {
 
     fn map_range(&mut self) {
         for i in (0..PAGES).step_by(512) {
-            // SAFETY: `root` is the tree of `open`, the range starts on a leaf table's border, and a leaf has 512
-            // entries.
+            // SAFETY: `root` is the tree of `open`, the range starts at a leaf table's border, and
+            // a leaf has 512 entries.
             unsafe {
                 let first = leaf(self.root, VIRT + i * PAGE, peer_pool::alloc_zeroed);
                 for k in 0..512 {
@@ -200,15 +202,15 @@ impl TableContender for TableYardstick {
         for space in shape.spaces() {
             let root = table(take(zero));
             for (virt, phys) in space.pages() {
-                // SAFETY: `root` is a tree of this function; every listed table is zero.
+                // SAFETY: `root` is a tree of this function, and every listed table is zero.
                 unsafe {
                     let leaf = leaf(root, virt, || take(zero));
                     assert!(*leaf == 0);
                     leaf.write_volatile(phys as u64 | FLAGS);
                 }
             }
-            // SAFETY: exactly these entries were written above, so these tables exist, and clearing the entries
-            // makes the tables zero again.
+            // SAFETY: exactly these entries were written above, so these tables exist, and clearing
+            // the entries makes the tables zero again.
             unsafe {
                 let third = entry(root, VIRT, 3);
                 let second = entry(target(*third), VIRT, 2);
@@ -228,7 +230,7 @@ impl TableContender for TableYardstick {
                 put(zero, root);
             }
         }
-        // Outside the 4096 spaces in substance, inside the clock in form: at most 256 pushes.
+        // Belongs outside the 4096 spaces, but costs at most 256 pushes inside the clock.
         for table in self.zero.drain(..) {
             peer_pool::free(table);
         }

@@ -1,7 +1,7 @@
-//! Where the fields of a tracepoint are, from the `format` file that the kernel gives for each.
+//! Offsets of a tracepoint's fields, from the `format` file of the kernel.
 use std::collections::HashMap;
 
-/// A field: its place in the record, in bytes.
+/// The offset and size of a field, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Field {
     offset: usize,
@@ -9,7 +9,8 @@ pub(super) struct Field {
 }
 
 impl Field {
-    /// The value, zero-extended; `None` if the record is too short or the field is no number.
+    /// Returns the value, zero-extended, or `None` if the record is too short or the field is not a
+    /// number.
     pub(super) fn get(self, record: &[u8]) -> Option<u64> {
         let bytes = record.get(self.offset..self.offset + self.size)?;
         Some(match *bytes {
@@ -21,13 +22,13 @@ impl Field {
         })
     }
 
-    /// Where it starts.
+    /// Returns the offset.
     pub(super) fn offset(self) -> usize {
         self.offset
     }
 }
 
-/// A parsed format.
+/// A parsed `format` file.
 #[derive(Debug, Default)]
 pub(super) struct TracepointFormat {
     pub(super) id: u16,
@@ -35,7 +36,7 @@ pub(super) struct TracepointFormat {
 }
 
 impl TracepointFormat {
-    /// Parses a `format` file, or `events/header_page`, which has fields only.
+    /// Parses a `format` file, or `events/header_page`, which contains fields only.
     pub(super) fn parse(text: &str) -> Self {
         let mut format = Self::default();
         for line in text.lines() {

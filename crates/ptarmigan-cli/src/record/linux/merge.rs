@@ -1,9 +1,10 @@
-//! Many streams of deliveries, each in order of time, as one.
+//! Merges streams of raw events by time.
 use super::raw::Raw;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Merges by time; of two with the same time the earlier source goes first.
+/// Merges sorted streams by time. Of two events with the same time, that of the earlier stream
+/// comes first.
 pub(super) struct Merge<'a> {
     sources: Vec<Box<dyn Iterator<Item = Raw> + 'a>>,
     next: Vec<Option<Raw>>,

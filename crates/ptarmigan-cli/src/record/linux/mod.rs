@@ -1,7 +1,7 @@
 //! Recording on Linux on x86-64.
+mod builder;
 mod format;
 mod merge;
-mod model;
 mod output;
 mod perf;
 mod proc;

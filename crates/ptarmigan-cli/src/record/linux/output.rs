@@ -1,4 +1,4 @@
-//! Where the trace goes: a regular file, new or old, named directly or through a symbolic link.
+//! The output file: a regular file, new or existing, named directly or through symbolic links.
 use crate::error::{Context, Failure};
 use std::fs::{self, FileType};
 use std::io::ErrorKind;
@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 /// The output file of a recording.
 pub(super) struct Output {
-    /// As the command line names it.
+    /// The path on the command line.
     named: PathBuf,
-    /// The file itself, behind all symbolic links.
+    /// The file itself, with all symbolic links resolved.
     file: PathBuf,
 }
 
@@ -18,12 +18,12 @@ impl Output {
     /// Resolves `path` to the file that the trace is written to.
     ///
     /// # Errors
-    /// If `path` is the name of a directory, names something that is no regular file, is a symbolic link to nothing,
-    /// or cannot be looked up.
+    /// If `path` does not name a file, names something other than a regular file, is a symbolic
+    /// link to nothing, or cannot be looked up.
     pub(super) fn new(path: &Path) -> Result<Self, Failure> {
         let name = path.display();
         let name_of_a_file = path.file_name().is_some_and(|last| {
-            // `file_name` ignores a slash, and a dot behind it, at the end.
+            // `file_name` ignores a trailing slash, with or without a dot after it.
             path.as_os_str().as_bytes().ends_with(last.as_bytes())
         });
         match fs::symlink_metadata(path) {
@@ -50,22 +50,23 @@ impl Output {
         Ok(Self { named: path.to_owned(), file })
     }
 
-    /// Returns the file, behind all symbolic links.
+    /// Returns the file, with all symbolic links resolved.
     pub(super) fn file(&self) -> &Path {
         &self.file
     }
 
-    /// Puts the finished trace in place. The name is resolved again: the recorded program may have changed it.
+    /// Moves the finished trace to its place. Resolves the path again, as the recorded program may
+    /// have changed it.
     ///
     /// # Errors
-    /// As [`new`](Self::new), or if the file cannot be moved there.
+    /// As [`new`](Self::new), or if the trace cannot be moved.
     pub(super) fn install(&self, partial: &Path) -> Result<(), Failure> {
         let now = Self::new(&self.named)?;
         fs::rename(partial, &now.file).context(format_args!("{}: cannot be written", self.named.display()))
     }
 }
 
-/// Names what is no regular file.
+/// Describes what is not a regular file.
 fn describe(kind: FileType) -> &'static str {
     match kind {
         k if k.is_dir() => "a directory",

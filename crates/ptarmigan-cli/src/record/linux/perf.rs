@@ -1,4 +1,4 @@
-//! User-mode page faults from the perf event that anybody may open, through one ring buffer for each CPU.
+//! User-mode page faults from an unprivileged perf event, through one ring buffer per CPU.
 use super::raw::{Raw, RawKind};
 use super::spill::Spill;
 use crate::error::{Context, Failure};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-/// Bytes of a ring: what the kernel gives to anybody without asking (`perf_event_mlock_kb` is 516).
+/// Bytes of a ring: the most that needs no privileges (`perf_event_mlock_kb` is 516).
 const RING: usize = 512 << 10;
 const PAGE: usize = 4096;
 /// Bytes of a fault in the temporary file: time, address, task and CPU.
@@ -25,12 +25,13 @@ struct PerfRing {
     base: *mut u8,
 }
 
-// SAFETY: the mapping is used by whoever owns the Ring, one thread at a time.
+// SAFETY: only the owner of the ring uses the mapping, one thread at a time.
 unsafe impl Send for PerfRing {}
 
 impl Drop for PerfRing {
     fn drop(&mut self) {
-        // SAFETY: `base` is the start of a mapping of this length that nobody else knows of. A failure leaks it.
+        // SAFETY: `base` is the start of a mapping of this length that only the ring uses. A
+        // failure leaks it.
         let _ = unsafe { munmap(self.base.cast(), PAGE + RING) };
     }
 }
@@ -57,34 +58,35 @@ impl PerfRing {
         attr.set_exclude_hv(1);
         attr.set_use_clockid(1);
         let flags = b::PERF_FLAG_FD_CLOEXEC.into();
-        // SAFETY: `attr` is a valid perf_event_attr whose size is set, and lives until the call returns.
+        // SAFETY: `attr` is a valid perf_event_attr with its size set, and lives until the call
+        // returns.
         let fd = unsafe { perf_event_open_sys::perf_event_open(&raw mut attr, pid, cpu.into(), -1, flags) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the call succeeded: `fd` is open and nobody else owns it.
+        // SAFETY: the call succeeded, so `fd` is open, and nothing else owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let prot = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping where the kernel likes.
+        // SAFETY: a new mapping at an address of the kernel's choice overlaps no other.
         let base = unsafe { mmap(std::ptr::null_mut(), PAGE + RING, prot, MapFlags::SHARED, &fd, 0) }?;
         Ok(Self { fd, base: base.cast() })
     }
 
-    /// Copies `out.len()` bytes from position `at`, which counts on past the end of the ring.
+    /// Copies `out.len()` bytes from position `at`. Positions continue past the end of the ring.
     fn copy(&self, at: u64, out: &mut [u8]) {
         for (i, o) in out.iter_mut().enumerate() {
             let at = (at as usize).wrapping_add(i) % RING;
-            // SAFETY: `at` is below RING and the data starts one page into a mapping of PAGE + RING bytes. The
-            // kernel does not write there until the tail has moved past it.
+            // SAFETY: `at` is below RING, and the data starts one page into a mapping of PAGE +
+            // RING bytes. The kernel does not write there until the tail has moved past it.
             *o = unsafe { self.base.add(PAGE + at).read_volatile() };
         }
     }
 
-    /// Takes all records; says how many were lost.
+    /// Moves all records to `out`. Returns how many were lost.
     fn drain(&self, out: &mut impl Write, bytes: &AtomicU64) -> io::Result<u64> {
         let page = self.base.cast::<b::perf_event_mmap_page>();
-        // SAFETY: the mapping starts with this page; head and tail are aligned 64-bit words that live as long as
-        // it does, and both sides use them only as atomics.
+        // SAFETY: the mapping starts with this page. Head and tail are aligned 64-bit words that
+        // live as long as the mapping, and both sides access them only as atomics.
         let (head, tail) = unsafe {
             (AtomicU64::from_ptr(&raw mut (*page).data_head), AtomicU64::from_ptr(&raw mut (*page).data_tail))
         };
@@ -117,7 +119,7 @@ impl PerfRing {
     }
 }
 
-/// The CPUs in a list such as `0-3,8`.
+/// Parses a list of CPUs such as `0-3,8`.
 fn list(text: &str) -> Vec<u16> {
     let mut cpus = Vec::new();
     for part in text.trim().split(',') {
@@ -139,7 +141,7 @@ pub(super) struct PerfFaults {
     readers: Vec<JoinHandle<io::Result<u64>>>,
     stop: Arc<AtomicBool>,
     online: Vec<u16>,
-    /// Bytes taken out of the kernel so far.
+    /// Bytes read from the kernel so far.
     pub(super) bytes: Arc<AtomicU64>,
 }
 
@@ -153,7 +155,7 @@ impl Drop for PerfFaults {
 }
 
 impl PerfFaults {
-    /// Starts recording `pid` and all that it will create.
+    /// Starts to record `pid` and all its descendants.
     pub(super) fn start(pid: i32, spill: &Spill) -> Result<Self, Failure> {
         let online = cpus("online");
         let (stop, bytes) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
@@ -165,7 +167,7 @@ impl PerfFaults {
                 ))
             })?;
             let file = File::create(spill.path(&format!("cpu{cpu}")))
-                .context("the temporary files next to the output")?;
+                .context("the temporary files beside the output")?;
             let (stop, bytes) = (Arc::clone(&faults.stop), Arc::clone(&faults.bytes));
             let run = move || {
                 let mut out = BufWriter::with_capacity(1 << 20, file);
@@ -179,8 +181,8 @@ impl PerfFaults {
                     }
                     let mut fds = [PollFd::new(&ring.fd, PollFlags::IN)];
                     let wait = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
-                    // Whatever comes of it, the ring is looked at again. When all tasks have ended it returns at
-                    // once, and the recording is about to stop.
+                    // The ring is read whatever the result. After the end of all tasks the call
+                    // returns at once, and the recording is about to stop.
                     if matches!(poll(&mut fds, Some(&wait)), Ok(n) if n > 0)
                         && fds[0].revents().contains(PollFlags::HUP)
                     {
@@ -194,29 +196,29 @@ impl PerfFaults {
         Ok(faults)
     }
 
-    /// Number of CPUs, present or not.
+    /// Returns the number of CPUs, present or not.
     pub(super) fn cpus() -> u16 {
         cpus("possible").last().map_or(1, |c| c.saturating_add(1))
     }
 
-    /// Ends the recording: what was delivered, and how many events were lost.
+    /// Ends the recording. Returns the events of each CPU and how many were lost.
     pub(super) fn finish(mut self, spill: &Spill) -> Result<(Vec<CpuFaults>, u64), Failure> {
         self.stop.store(true, Ordering::SeqCst);
         let mut lost = 0;
         for reader in self.readers.drain(..) {
             match reader.join() {
-                Ok(done) => lost += done.context("the temporary files next to the output")?,
+                Ok(done) => lost += done.context("the temporary files beside the output")?,
                 Err(_) => return Err(Failure::new("a reader of the kernel's buffers failed")),
             }
         }
         let open =
             |cpu: &u16| File::open(spill.path(&format!("cpu{cpu}"))).map(|f| CpuFaults(BufReader::new(f)));
         let faults = self.online.iter().map(open).collect::<io::Result<_>>();
-        Ok((faults.context("the temporary files next to the output")?, lost))
+        Ok((faults.context("the temporary files beside the output")?, lost))
     }
 }
 
-/// One CPU's faults, in order of time.
+/// The faults of one CPU, in order of time.
 pub(super) struct CpuFaults(BufReader<File>);
 
 impl Iterator for CpuFaults {

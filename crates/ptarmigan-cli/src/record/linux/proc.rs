@@ -1,11 +1,11 @@
-//! What /proc says about a stopped task.
+//! What /proc reports about a stopped task.
 use ptarmigan_trace::{AreaKind, Prot};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
-/// Bytes per page, as a shift: the recorder runs on x86-64 only.
+/// Binary logarithm of the page size. The recorder runs on x86-64 only.
 pub(super) const PAGE_SHIFT: u32 = 12;
-/// User addresses end here: above are the kernel and the vsyscall page.
+/// End of the user addresses. The kernel and the vsyscall page lie above.
 pub(super) const USER_END: u64 = 1 << 47;
 
 /// An area of an address space, in pages.
@@ -18,7 +18,8 @@ pub(super) struct Area {
     pub(super) shared: bool,
 }
 
-/// Page-table pages below the top (`VmPTE`); nothing for a task without an address space.
+/// Returns the number of page-table pages below the root (`VmPTE`), or `None` for a task without an
+/// address space.
 pub(super) fn tables(pid: i32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|l| l.strip_prefix("VmPTE:"))?;
@@ -26,19 +27,19 @@ pub(super) fn tables(pid: i32) -> Option<u32> {
     Some(kib >> (PAGE_SHIFT - 10))
 }
 
-/// The thread group of a task.
+/// Returns the thread group of a task.
 pub(super) fn group(pid: i32) -> Option<i32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     status.lines().find_map(|l| l.strip_prefix("Tgid:"))?.trim().parse().ok()
 }
 
-/// All areas, in order.
+/// Returns all areas, in order.
 pub(super) fn areas(pid: i32) -> Vec<Area> {
     let maps = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
     maps.split(|&b| b == b'\n').filter_map(|l| area(&String::from_utf8_lossy(l))).collect()
 }
 
-/// One line of /proc/PID/maps: `start-end perms offset device inode   name`.
+/// Parses a line of /proc/PID/maps: `start-end perms offset device inode   name`.
 fn area(line: &str) -> Option<Area> {
     let mut words = line.split_ascii_whitespace();
     let (start, end) = words.next()?.split_once('-')?;
@@ -65,7 +66,8 @@ fn area(line: &str) -> Option<Area> {
     })
 }
 
-/// The pages that are present in a program that has not run yet; only the ends of large areas are looked at.
+/// Returns the pages that are present in a program before its first instruction. Of large areas
+/// only the ends are read.
 pub(super) fn present(pid: i32, areas: &[Area]) -> Vec<u64> {
     const LOOK: u64 = 512;
     let Ok(map) = File::open(format!("/proc/{pid}/pagemap")) else { return Vec::new() };
@@ -74,18 +76,19 @@ pub(super) fn present(pid: i32, areas: &[Area]) -> Vec<u64> {
         let first = a.start + a.pages.saturating_sub(LOOK);
         let mut words = vec![0; (a.start + a.pages - first) as usize * 8];
         let n = map.read_at(&mut words, first * 8).unwrap_or(0);
-        // The highest bit of the little-endian word of a page tells that it is present.
+        // The highest bit of a page's little-endian word says that the page is present.
         let here = words[..n].chunks_exact(8).zip(first..).filter(|(w, _)| w[7] & 0x80 != 0);
         found.extend(here.map(|(_, page)| page));
     }
     found
 }
 
-/// Where `execve` put things that the areas do not tell: the lowest argument byte and the start of the heap.
+/// Returns what `execve` placed outside the listed areas: the lowest argument byte and the start of
+/// the heap.
 pub(super) fn arguments_and_heap(pid: i32) -> Option<(u64, u64)> {
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
     let stat = String::from_utf8_lossy(&stat);
-    // The second field is the program's name in parentheses and may hold anything.
+    // The second field is the program's name in parentheses, which may contain anything.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
     let field = |n: usize| fields.get(n - 3).and_then(|f| f.parse::<u64>().ok());
     Some((field(48)?, field(47)?))

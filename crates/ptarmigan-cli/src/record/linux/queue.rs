@@ -1,12 +1,13 @@
-//! Events on their way to the writer, some of them still waiting to be known.
+//! A queue of events on their way to the writer.
 //!
-//! A system call takes effect when it holds the lock of its address space, but whether it succeeded, and where, is
-//! known only at its end. Its event keeps the place of the moment it took effect.
+//! A system call takes effect when it holds the lock of its address space. Its result is known only
+//! at its end. So a place in the queue is reserved when the call takes effect, and filled at its
+//! end.
 use ptarmigan_trace::{Event, WriteError, Writer};
 use std::collections::VecDeque;
 use std::io::Write;
 
-/// More events than this do not wait for one system call.
+/// The most events that wait for one system call.
 const LONGEST: usize = 1 << 20;
 
 enum QueuedEvent {
@@ -18,7 +19,7 @@ enum QueuedEvent {
 pub(super) struct Queue<W: Write> {
     writer: Writer<W>,
     slots: VecDeque<QueuedEvent>,
-    /// Number of the first slot.
+    /// Number of the first entry.
     first: u64,
     refused: u64,
 }
@@ -41,19 +42,19 @@ impl<W: Write> Queue<W> {
         Ok(())
     }
 
-    /// Keeps a place.
+    /// Reserves a place and returns its number.
     pub(super) fn reserve(&mut self) -> u64 {
         self.slots.push_back(QueuedEvent::Waiting);
         self.first + self.slots.len() as u64 - 1
     }
 
-    /// Fills a place that was kept.
+    /// Fills a reserved place.
     pub(super) fn resolve(&mut self, place: u64, e: Option<Event>) -> Result<(), WriteError> {
         let slot = place.checked_sub(self.first).and_then(|at| self.slots.get_mut(at as usize));
         match (slot, e) {
             (Some(slot), Some(e)) => *slot = QueuedEvent::Known(e),
             (Some(slot), None) => *slot = QueuedEvent::Nothing,
-            // It waited too long and its place is gone.
+            // The call took too long, and its place is gone.
             (None, Some(e)) => return self.push(e),
             (None, None) => {}
         }
@@ -75,7 +76,8 @@ impl<W: Write> Queue<W> {
 
     fn write(&mut self, e: &Event) -> Result<(), WriteError> {
         match self.writer.event(e) {
-            // One impossible event (after losses, say) does not spoil the recording; it is counted.
+            // An impossible event, after losses for example, is counted and left out. It does not
+            // fail the recording.
             Err(WriteError::Invalid { .. }) => {
                 self.refused += 1;
                 Ok(())
@@ -84,7 +86,8 @@ impl<W: Write> Queue<W> {
         }
     }
 
-    /// Writes what is left; what still waits never came. Says how many events the writer did not take.
+    /// Writes the remaining events and drops the places that were never filled. Returns how many
+    /// events the writer refused.
     pub(super) fn finish(mut self) -> Result<(Writer<W>, u64), WriteError> {
         for slot in std::mem::take(&mut self.slots) {
             if let QueuedEvent::Known(e) = slot {

@@ -1,8 +1,8 @@
-//! What the sources of events deliver, before it is merged: still with times, process numbers and byte addresses.
+//! Raw events, as the sources deliver them: with times, process numbers and byte addresses.
 use super::proc::{Area, PAGE_SHIFT};
 use ptarmigan_trace::{AreaKind, Prot};
 
-/// The CPU of a delivery that does not know it: the one on which its task was seen last.
+/// The CPU of an event whose source does not report it: the last CPU known for the task counts.
 pub(super) const NO_CPU: u16 = u16::MAX;
 
 /// The system calls that change an address space.
@@ -22,7 +22,7 @@ impl MmCall {
         [Self::Mmap, Self::Munmap, Self::Brk, Self::Mremap, Self::Mprotect, Self::Madvise, Self::Mlock];
 }
 
-/// What happened.
+/// The kind of a raw event.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum RawKind {
     /// A page fault, with the error code of x86.
@@ -30,31 +30,31 @@ pub(super) enum RawKind {
         address: u64,
         code: u64,
     },
-    /// A new task and the flags of its clone.
+    /// A new task, with the flags of its clone.
     Clone {
         child: i32,
         flags: u64,
     },
-    /// `execve` is past the point of no return.
+    /// `execve` has passed the point of no return.
     ExecStart,
-    /// `execve` is done; the task had this number before.
+    /// `execve` has finished. The task had the number `old` before.
     ExecDone {
         old: i32,
     },
-    /// The task ends.
+    /// The task exits.
     Exit,
     /// A system call begins.
     Enter {
         call: MmCall,
         args: [u64; 5],
     },
-    /// The task holds its address space for writing.
+    /// The task holds its address space's lock for writing.
     Locked,
     /// The system call ends.
     Leave {
         result: i64,
     },
-    /// A shared-memory segment was attached (`shmat`) or detached: pages.
+    /// A shared-memory segment was attached (`shmat`) or detached (`shmdt`), in pages.
     Attached {
         start: u64,
         pages: u64,
@@ -69,12 +69,12 @@ pub(super) enum RawKind {
         start: u64,
         pages: u64,
     },
-    /// The TLB was flushed; `u64::MAX` pages is all of it.
+    /// The TLB was flushed; `u64::MAX` pages means all of it.
     TlbFlush {
         reason: u8,
         pages: u64,
     },
-    /// The CPU has nothing to run after this task.
+    /// The CPU becomes idle after this task.
     Idle,
     /// `VmPTE` in pages, before an execve or at the exit.
     Tables {
@@ -83,7 +83,7 @@ pub(super) enum RawKind {
     },
 }
 
-/// One delivery.
+/// One raw event.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Raw {
     pub(super) time: u64,
@@ -103,7 +103,8 @@ pub(super) struct Made {
 }
 
 impl Raw {
-    /// As 64-bit words, for a temporary file; how many there are comes first.
+    /// Encodes the event as 64-bit words for a temporary file. The first word is the number of the
+    /// others.
     pub(super) fn encode(&self) -> Vec<u64> {
         let mut w = vec![0, self.time, u64::from(self.cpu), self.pid as u32 as u64];
         match &self.what {
@@ -129,7 +130,7 @@ impl Raw {
         w
     }
 
-    /// The reverse of `encode`, without the first word.
+    /// Decodes what `encode` made, without the first word.
     pub(super) fn decode(w: &[u64]) -> Option<Self> {
         let [time, cpu, pid, tag, rest @ ..] = w else { return None };
         let what = match (*tag, rest) {
@@ -158,7 +159,7 @@ impl Raw {
 }
 
 impl Made {
-    /// As 64-bit words, the number of areas fourth.
+    /// Encodes the areas as 64-bit words. The fourth word is the number of areas.
     pub(super) fn encode(&self) -> Vec<u64> {
         let mut w = vec![self.stack_end, u64::from(self.arg_pages), self.heap, self.areas.len() as u64];
         for a in &self.areas {
@@ -167,7 +168,7 @@ impl Made {
         w
     }
 
-    /// Reads one, word by word.
+    /// Decodes what `encode` made, word by word.
     pub(super) fn decode(mut word: impl FnMut() -> Option<u64>) -> Option<Self> {
         let mut made =
             Self { stack_end: word()?, arg_pages: word()? as u32, heap: word()?, areas: Vec::new() };
@@ -184,7 +185,7 @@ impl Made {
         Some(made)
     }
 
-    /// Looks at a task that stopped at the end of its execve.
+    /// Reads what an execve made, from a task that is stopped at its end.
     pub(super) fn look(pid: i32) -> Self {
         let areas = super::proc::areas(pid);
         let (args, brk) = super::proc::arguments_and_heap(pid).unwrap_or_default();
@@ -192,7 +193,8 @@ impl Made {
         let args = args >> PAGE_SHIFT;
         let arg_pages = if args != 0 && args < top { (top - args) as u32 } else { 0 };
         let heap = brk.div_ceil(1 << PAGE_SHIFT);
-        // The temporary stack ends one page below the end of user addresses, as x86-64 leaves a guard page there.
+        // The temporary stack ends one page below the end of the user addresses, as x86-64 leaves a
+        // guard page there.
         let stack_end = (super::proc::USER_END >> PAGE_SHIFT) - 1;
         Self { stack_end, arg_pages, heap, areas }
     }

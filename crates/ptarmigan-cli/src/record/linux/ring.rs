@@ -1,4 +1,5 @@
-//! The kernel's ring-buffer pages, as `trace_pipe_raw` gives them (`events/header_page`, `events/header_event`).
+//! The kernel's ring-buffer pages, as `trace_pipe_raw` delivers them (`events/header_page`,
+//! `events/header_event`).
 use super::format::TracepointFormat;
 
 /// Entry types above the lengths: padding, a longer time step, an absolute time.
@@ -6,10 +7,10 @@ const PADDING: u32 = 29;
 const TIME_EXTEND: u32 = 30;
 const TIME_STAMP: u32 = 31;
 
-/// Where things are in a page.
+/// The layout of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PageLayout {
-    /// Bytes in a page.
+    /// Bytes of a page.
     pub(super) size: usize,
     time: usize,
     commit: usize,
@@ -17,7 +18,7 @@ pub(super) struct PageLayout {
 }
 
 impl PageLayout {
-    /// From `events/header_page` and the size of a sub-buffer in bytes.
+    /// Parses `events/header_page`; `size` is that of a sub-buffer in bytes.
     pub(super) fn new(header_page: &str, size: usize) -> Option<Self> {
         let f = TracepointFormat::parse(header_page);
         let at = |name| f.field(name).map(|f| f.offset());
@@ -30,7 +31,7 @@ impl PageLayout {
         let word =
             |at: usize| page.get(at..at + 4).map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
         let mut time = u64::from(word(self.time)) | u64::from(word(self.time + 4)) << 32;
-        // The upper bits of the length tell of missed events, which are counted elsewhere.
+        // The upper bits of the length report missed events, which are counted elsewhere.
         let end = (self.data + (word(self.commit) & 0xf_ffff) as usize).min(page.len());
         let mut at = self.data;
         while at + 4 <= end {
@@ -92,7 +93,7 @@ mod tests {
         let mut seen = Vec::new();
         layout.records(&page, |t, r| seen.push((t, r.to_vec())));
         assert_eq!(seen, [(1005, vec![1; 8]), (1005 + 3 + (1 << 27) + 1, vec![2; 4])]);
-        // Nothing that a page may hold leads out of it.
+        // No content of a page leads outside it.
         for n in 0..page.len() {
             layout.records(&page[..n], |_, _| {});
             let mut bad = page.clone();

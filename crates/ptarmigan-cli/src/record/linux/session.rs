@@ -1,6 +1,6 @@
-//! One recording from start to end.
+//! One recording, from start to end.
+use super::builder::TraceBuilder;
 use super::merge::Merge;
-use super::model::TraceBuilder;
 use super::output::Output;
 use super::perf::PerfFaults;
 use super::raw::Raw;
@@ -20,7 +20,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
-/// What delivers the faults, and with tracefs all else.
+/// The source of the faults and, with tracefs, of all other events.
 enum Source {
     Tracefs(Instance),
     Perf(PerfFaults),
@@ -40,7 +40,7 @@ pub(in crate::record) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
     let start = Start::new(&args.command, &stops, !root).context("the command")?;
     let spill =
         Spill::new(output.file()).context(format_args!("{}: cannot be written", args.output.display()))?;
-    let mut notes = Notes::new(&spill).context("the temporary files next to the output")?;
+    let mut notes = Notes::new(&spill).context("the temporary files beside the output")?;
 
     signals::catch();
     let instance = if full { None } else { Some(Instance::new(&spill)?) };
@@ -86,20 +86,20 @@ pub(in crate::record) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
             (cpus.into_iter().map(|c| Box::new(c) as _).collect(), lost)
         }
     };
-    let (events, execs) = notes.read().context("the temporary files next to the output")?;
+    let (events, execs) = notes.read().context("the temporary files beside the output")?;
     streams.push(Box::new(events));
     write(args, &output, &header, &spill, Deliveries { root: started.pid, streams, execs, lost })?;
     Ok(status(ended))
 }
 
-/// The method, if it is possible here.
+/// Returns the recording method, if it is available.
 fn choose(choice: MethodChoice) -> Result<Method, Failure> {
     match choice {
         MethodChoice::Perf => Ok(Method::Perf),
         MethodChoice::Tracefs => match Instance::available() {
             Ok(()) => Ok(Method::Tracefs),
             Err(why) => {
-                Err(Failure::new(format!("method tracefs is not possible: {why}; try --method perf")))
+                Err(Failure::new(format!("method tracefs is not available: {why}; use --method perf")))
             }
         },
         MethodChoice::Auto if Instance::available().is_ok() => Ok(Method::Tracefs),
@@ -114,7 +114,8 @@ fn begin(started: &Started, instance: Option<Instance>, spill: &Spill) -> Result
         None => PerfFaults::start(started.pid, spill).map(Some),
     });
     if recording.is_err() {
-        // It holds the files of the instance open until it is gone, and the instance cannot be removed before.
+        // The process holds files of the instance open, and the instance cannot be removed before
+        // it is gone.
         sys::kill(started.pid, libc::SIGKILL);
         let _ = sys::wait();
     }
@@ -140,7 +141,7 @@ fn unseen(source: &Source) -> Unseen {
     })
 }
 
-/// The name of the workload: never a path.
+/// Returns the name of the workload, never a path.
 fn name(args: &RecordArgs) -> String {
     args.name.clone().unwrap_or_else(|| {
         Path::new(&args.command[0]).file_name().unwrap_or_default().to_string_lossy().into_owned()
@@ -153,16 +154,16 @@ fn announce(header: &Header) {
     if unseen.is_empty() {
         print::error(&format!("recording with {method}"));
     } else {
-        print::error(&format!("recording with {method}, which cannot see {}", unseen.join(", ")));
+        print::error(&format!("recording with {method}, which does not record {}", unseen.join(", ")));
     }
 }
 
-/// A spinner on the terminal; none where the command writes too.
+/// Returns a spinner on the terminal, unless the command writes there too.
 fn recording_progress() -> Option<ProgressBar> {
     (!std::io::stdout().is_terminal() && std::io::stderr().is_terminal()).then(bar::spinner)
 }
 
-/// Why the command never became one, if it did not.
+/// Returns why the command could not be started, if it could not.
 fn not_started(started: &mut Started, command: &str) -> Option<Failure> {
     let (step, e) = started.why_failed()?;
     Some(match step {
@@ -170,11 +171,11 @@ fn not_started(started: &mut Started, command: &str) -> Option<Failure> {
             let status = if e.raw_os_error() == Some(libc::ENOENT) { 127 } else { 126 };
             Failure::new(format!("{command}: {e}")).with_status(status)
         }
-        _ => Failure::new(format!("the command cannot be started under a filter of system calls: {e}")),
+        _ => Failure::new(format!("the command cannot be started with a system-call filter: {e}")),
     })
 }
 
-/// What the sources delivered, not merged yet.
+/// The raw events of all sources, before they are merged.
 struct Deliveries {
     /// The first process.
     root: i32,
@@ -183,7 +184,7 @@ struct Deliveries {
     lost: u64,
 }
 
-/// Merges all deliveries into the trace, and puts it in place when it is whole.
+/// Merges the raw events into the trace, and puts it in place when it is complete.
 fn write(
     args: &RecordArgs,
     output: &Output,
@@ -208,7 +209,7 @@ fn write(
     progress.finish_and_clear();
     if !model.started() {
         return Err(Failure::new(format!(
-            "nothing was recorded of {}: {lost} events were lost",
+            "nothing of {} was recorded; {lost} events were lost",
             args.command[0]
         )));
     }
@@ -227,7 +228,7 @@ fn write(
         summary.lost,
     ));
     if seen.blank_execs > 0 {
-        print::error(&format!("of {} execs it is not known what they made", seen.blank_execs));
+        print::error(&format!("the areas of {} execs are unknown", seen.blank_execs));
     }
     Ok(())
 }

@@ -1,18 +1,18 @@
-//! Temporary files next to the output: what the kernel delivers goes there first, so that the recorder's memory does not grow with the
-//! recording.
+//! Temporary files beside the output. Raw events go there first, so the recorder's memory does not
+//! grow with the recording.
 use super::raw::{Made, Raw};
 use std::collections::{HashMap, VecDeque};
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// A directory that is removed with all it holds.
+/// A directory that is removed with its contents on drop.
 pub(super) struct Spill {
     dir: PathBuf,
 }
 
 impl Spill {
-    /// Makes the directory next to `output`.
+    /// Creates the directory beside `output`.
     pub(super) fn new(output: &Path) -> io::Result<Self> {
         let name = output.file_name().unwrap_or_default().to_string_lossy();
         let dir = output.with_file_name(format!(".{name}.{}", std::process::id()));
@@ -27,19 +27,19 @@ impl Spill {
 
 impl Drop for Spill {
     fn drop(&mut self) {
-        // If it cannot be removed there is nothing better to do than to leave it.
+        // A directory that cannot be removed is left behind.
         let _ = fs::remove_dir_all(&self.dir);
     }
 }
 
-/// What the tracer writes: events in order of time, and what each execve made.
+/// The tracer's files: raw events in order of time, and what each execve made.
 pub(super) struct Notes {
     events: BufWriter<File>,
     events_at: PathBuf,
     made: BufWriter<File>,
     made_at: PathBuf,
     made_len: u64,
-    /// For each task: when its execs were done, and where in the file it says what they made.
+    /// For each task: the times of its execs, and the offsets in `made`.
     execs: HashMap<i32, VecDeque<(u64, u64)>>,
 }
 
@@ -72,7 +72,7 @@ impl Notes {
         Ok(())
     }
 
-    /// Ends the writing.
+    /// Ends writing and starts reading.
     pub(super) fn read(mut self) -> io::Result<(NotedEvents, NotedExecs)> {
         self.events.flush()?;
         self.made.flush()?;
@@ -89,7 +89,7 @@ fn word(file: &mut impl Read) -> Option<u64> {
     Some(u64::from_le_bytes(b))
 }
 
-/// The tracer's events, in order of time.
+/// The tracer's raw events, in order of time.
 pub(super) struct NotedEvents {
     file: BufReader<File>,
 }
@@ -111,7 +111,7 @@ pub(super) struct NotedExecs {
 }
 
 impl NotedExecs {
-    /// What the execve made that task `pid` began at `time`.
+    /// Returns what the execve made that task `pid` began at `time`.
     pub(super) fn after(&mut self, pid: i32, time: u64) -> Option<Made> {
         let execs = self.execs.get_mut(&pid)?;
         while execs.front().is_some_and(|(done, _)| *done < time) {

@@ -1,4 +1,4 @@
-//! The tracepoints, through a tracefs instance of our own.
+//! Tracepoints, through a private tracefs instance.
 use super::format::{Field, TracepointFormat};
 use super::raw::{MmCall, Raw, RawKind};
 use super::ring::PageLayout;
@@ -15,13 +15,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 const ROOT: &str = "/sys/kernel/tracing";
-/// Kernel memory for each CPU. It is emptied every 50 ms: room for a million and a half records a second and CPU.
+/// Kernel memory per CPU. It is emptied every 50 ms, so it holds 1.5 million records per second and
+/// CPU.
 const BUFFER_KIB: u32 = 32 << 10;
-/// Names of our instances: this and the number of the process.
+/// Prefix of the instances' names; the process number follows.
 const PREFIX: &str = "ptarmigan-";
 const POLL: Duration = Duration::from_millis(50);
 
-/// The tracepoints that make events of one kind.
+/// A group of tracepoints that make events of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Point {
     Fault,
@@ -36,7 +37,7 @@ enum Point {
     Idle,
 }
 
-/// Path of the event, what it is, the kernel's filter, the fields that are needed.
+/// Path of the event, its group, the kernel's filter, the required fields.
 type Wanted = (String, Point, Option<&'static str>, &'static [&'static str]);
 
 fn wanted() -> Vec<Wanted> {
@@ -79,7 +80,7 @@ fn wanted() -> Vec<Wanted> {
     all
 }
 
-/// Without these there is no recording; the others may be missing from a kernel, and then are.
+/// Returns whether a recording needs the tracepoints of a group. Kernels may lack the others.
 fn required(p: Point) -> bool {
     !matches!(
         p,
@@ -87,14 +88,14 @@ fn required(p: Point) -> bool {
     )
 }
 
-/// How a record is read.
+/// How a record is decoded.
 #[derive(Clone, Debug)]
 struct Reading {
     point: Point,
     fields: Vec<Field>,
 }
 
-/// Turns ring-buffer records into deliveries.
+/// Decodes ring-buffer records into raw events.
 #[derive(Clone, Debug)]
 pub(super) struct Decoder {
     layout: PageLayout,
@@ -130,13 +131,13 @@ impl Decoder {
     }
 }
 
-/// A running instance; it is removed when dropped.
+/// A running instance, removed on drop.
 pub(super) struct Instance {
     dir: PathBuf,
     decoder: Decoder,
     stop: Arc<AtomicBool>,
     readers: Vec<JoinHandle<std::io::Result<()>>>,
-    /// Bytes taken out of the kernel so far.
+    /// Bytes read from the kernel so far.
     pub(super) bytes: Arc<AtomicU64>,
     cpus: Vec<u16>,
 }
@@ -161,7 +162,7 @@ fn remove(dir: &Path) {
     }
 }
 
-/// Removes the instances of recorders that were killed and could not do it themselves.
+/// Removes the instances of recorders that were killed.
 fn remove_stale() {
     for entry in fs::read_dir(Path::new(ROOT).join("instances")).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -173,7 +174,7 @@ fn remove_stale() {
 }
 
 impl Instance {
-    /// Whether tracefs can be used at all; mounts it if need be.
+    /// Checks that tracefs is usable, and mounts it if necessary.
     pub(super) fn available() -> Result<(), String> {
         if !rustix::process::geteuid().is_root() {
             return Err("it needs root".into());
@@ -190,7 +191,7 @@ impl Instance {
         Ok(())
     }
 
-    /// Makes an instance that records nothing yet, with readers that write to `spill`.
+    /// Creates an instance that records nothing yet, with readers that write to `spill`.
     pub(super) fn new(spill: &Spill) -> Result<Self, Failure> {
         let dir = Path::new(ROOT).join("instances").join(format!("{PREFIX}{}", std::process::id()));
         remove_stale();
@@ -207,7 +208,7 @@ impl Instance {
         instance.write("buffer_size_kb", &BUFFER_KIB.to_string())?;
         instance.write("trace_clock", "mono")?;
         instance.write("options/event-fork", "1")?;
-        // What does not fit is dropped and counted; what is there stays as it is.
+        // On overflow, new records are dropped and counted.
         instance.write("options/overwrite", "0")?;
         for (event, point, filter, _) in wanted() {
             if !required(point) && !instance.dir.join("events").join(&event).exists() {
@@ -234,7 +235,7 @@ impl Instance {
     }
 
     fn write(&self, file: &str, text: &str) -> Result<(), Failure> {
-        // Not fs::write, which would create and truncate.
+        // `fs::write` would create and truncate the file.
         OpenOptions::new()
             .write(true)
             .open(self.dir.join(file))
@@ -242,29 +243,30 @@ impl Instance {
             .context(format_args!("tracefs: {file}"))
     }
 
-    /// Starts recording `pid` and all that it will create.
+    /// Starts to record `pid` and all its descendants.
     pub(super) fn start(&self, pid: i32) -> Result<(), Failure> {
         self.write("set_event_pid", &pid.to_string())?;
         self.write("tracing_on", "1")
     }
 
-    /// Number of CPUs: all numbers are below it.
+    /// Returns the number of CPUs; all CPU numbers are below it.
     pub(super) fn cpus(&self) -> u16 {
         self.cpus.last().map_or(1, |c| c.saturating_add(1))
     }
 
-    /// Whether TLB flushes are seen.
+    /// Returns whether TLB flushes are recorded.
     pub(super) fn sees_flushes(&self) -> bool {
         self.decoder.readings.values().any(|r| r.point == Point::TlbFlush)
     }
 
-    /// Ends the recording and empties the buffers: what was delivered, and how many events were lost.
+    /// Ends the recording and empties the buffers. Returns the events of each CPU and how many were
+    /// lost.
     pub(super) fn finish(mut self, spill: &Spill) -> Result<(Vec<CpuEvents>, u64), Failure> {
         self.write("tracing_on", "0")?;
         self.stop.store(true, Ordering::SeqCst);
         for reader in self.readers.drain(..) {
             match reader.join() {
-                Ok(done) => done.context("the temporary files next to the output")?,
+                Ok(done) => done.context("the temporary files beside the output")?,
                 Err(_) => return Err(Failure::new("a reader of the kernel's buffers failed")),
             }
         }
@@ -275,7 +277,7 @@ impl Instance {
                 fs::read_to_string(self.dir.join(format!("per_cpu/cpu{cpu}/stats"))).unwrap_or_default();
             lost += lost_in(&stats);
             let file = File::open(spill.path(&format!("cpu{cpu}")))
-                .context("the temporary files next to the output")?;
+                .context("the temporary files beside the output")?;
             events.push(CpuEvents {
                 file: BufReader::with_capacity(1 << 18, file),
                 cpu,
@@ -288,7 +290,7 @@ impl Instance {
     }
 }
 
-/// Sums the losses in a `per_cpu/cpuN/stats` file.
+/// Adds up the losses in a `per_cpu/cpuN/stats` file.
 fn lost_in(stats: &str) -> u64 {
     let count = |l: &str| {
         let (key, n) = l.split_once(':')?;
@@ -312,14 +314,14 @@ fn cpus(dir: &Path) -> Vec<u16> {
 fn decoder(dir: &Path) -> Result<Decoder, Failure> {
     let read = |file: &str| fs::read_to_string(dir.join(file)).context(format_args!("tracefs: {file}"));
     let kib = read("buffer_subbuf_size_kb").ok().and_then(|s| s.trim().parse::<usize>().ok()).unwrap_or(4);
-    let strange = |what: &str| Failure::new(format!("tracefs: {what} is not as expected"));
+    let unexpected = |what: &str| Failure::new(format!("tracefs: unexpected {what}"));
     let header = read_once(&Path::new(ROOT).join("events/header_page")).context("tracefs: header_page")?;
-    let layout = PageLayout::new(&header, kib << 10).ok_or_else(|| strange("header_page"))?;
+    let layout = PageLayout::new(&header, kib << 10).ok_or_else(|| unexpected("header_page"))?;
     let (mut kind, mut pid, mut readings) = (None, None, HashMap::new());
     for (event, point, _, fields) in wanted() {
         let Ok(text) = read(&format!("events/{event}/format")) else {
             if required(point) {
-                return Err(strange(&event));
+                return Err(unexpected(&event));
             }
             continue;
         };
@@ -327,14 +329,15 @@ fn decoder(dir: &Path) -> Result<Decoder, Failure> {
         kind = kind.or(format.field("common_type"));
         pid = pid.or(format.field("common_pid"));
         let fields: Option<Vec<Field>> = fields.iter().map(|f| format.field(f)).collect();
-        let fields = fields.ok_or_else(|| strange(&event))?;
+        let fields = fields.ok_or_else(|| unexpected(&event))?;
         readings.insert(format.id, Reading { point, fields });
     }
-    let (Some(kind), Some(pid)) = (kind, pid) else { return Err(strange("the format of events")) };
+    let (Some(kind), Some(pid)) = (kind, pid) else { return Err(unexpected("the format of events")) };
     Ok(Decoder { layout, kind, pid, readings })
 }
 
-/// Reads a file with one call: some of tracefs give only their beginning to a reader that comes in small steps.
+/// Reads a file with one call. Some files of tracefs give only their beginning to a reader that
+/// makes several calls.
 fn read_once(path: &Path) -> std::io::Result<String> {
     let mut text = vec![0; 1 << 16];
     let n = File::open(path)?.read(&mut text)?;
@@ -342,7 +345,7 @@ fn read_once(path: &Path) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// A thread that moves one CPU's buffer to a file, page by page.
+/// Starts a thread that moves the buffer of one CPU to a file, page by page.
 fn reader(
     from: &Path,
     to: &Path,
@@ -355,7 +358,7 @@ fn reader(
     std::thread::Builder::new().name("reader".into()).spawn(move || {
         let mut page = vec![0; size];
         loop {
-            // Asked before reading, so that after the stop everything is read once more.
+            // Loaded before reading, so everything is read once more after the stop.
             let last = stop.load(Ordering::SeqCst);
             loop {
                 match from.read(&mut page) {
@@ -378,7 +381,7 @@ fn reader(
     })
 }
 
-/// One CPU's deliveries, in order of time.
+/// The raw events of one CPU, in order of time.
 pub(super) struct CpuEvents {
     file: BufReader<File>,
     cpu: u16,

@@ -1,7 +1,9 @@
-//! The tracer: follows every task with ptrace, stopping it only where something can be learned that no event tells.
+//! The tracer: follows every task with ptrace, and stops it only where no event reports what is
+//! needed.
 //!
-//! Always: at each execve (before: `VmPTE` of the old address space; after: the areas that execve made) and at
-//! each exit (`VmPTE`). With the `perf` method also at clones and at the system calls that change an address space.
+//! Every task stops at each execve (before it for `VmPTE` of the old address space, after it for
+//! the new areas) and at its exit (for `VmPTE`). With the `perf` method it also stops at clones and
+//! at system calls that change an address space.
 use super::proc;
 use super::raw::{Made, MmCall, NO_CPU, Raw, RawKind};
 use super::spill::Notes;
@@ -14,7 +16,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 pub(super) const STOPS: [i64; 5] =
     [libc::SYS_execve, libc::SYS_execveat, libc::SYS_shmat, libc::SYS_shmdt, libc::SYS_mlockall];
 
-/// The system calls at which it stops when there are no tracepoints.
+/// The system calls at which tasks stop without tracepoints.
 pub(super) const MM_STOPS: [i64; 9] = [
     libc::SYS_mmap,
     libc::SYS_munmap,
@@ -40,12 +42,12 @@ fn call_of(number: i64) -> Option<MmCall> {
     })
 }
 
-/// `mlockall`: pages are locked when they come, and not made present.
+/// Flag of `mlockall`: pages are locked on their first fault and not made present.
 const MCL_ONFAULT: u64 = 4;
 
-const SPILL: &str = "the temporary files next to the output";
+const SPILL: &str = "the temporary files beside the output";
 
-/// A system call that was stopped at its beginning, to be looked at again at its end.
+/// A system call that stopped at its beginning and stops again at its end.
 enum Pending {
     MmCall,
     Attach,
@@ -62,24 +64,25 @@ pub(super) enum Ended {
 
 pub(super) struct Tracer<'a> {
     notes: &'a mut Notes,
-    /// Events come from here alone, but for the faults.
+    /// Whether all events but the faults come from the tracer.
     full: bool,
     root: i32,
     alive: HashSet<i32>,
     pending: HashMap<i32, Pending>,
-    /// Thread group of each task, as far as it was asked for.
+    /// Thread group of each task that was looked up.
     groups: HashMap<i32, i32>,
-    /// The task of each thread group that is in a system call that changes the address space, and those that
-    /// wait at the beginning of theirs. The ends of two such calls in two threads would be seen in any order.
+    /// For each thread group: the task in a system call that changes the address space, and the
+    /// tasks that wait to begin theirs. Without turns, the ends of such calls in two threads could
+    /// be seen in any order.
     turns: HashMap<i32, (i32, VecDeque<i32>)>,
     /// Called at every stop, to show progress.
     tick: &'a mut dyn FnMut(usize),
-    /// Called once, when the command has been started and has not run yet.
+    /// Called once, when the command has started and has not run yet.
     begun: Option<Box<dyn FnOnce() + 'a>>,
 }
 
 impl<'a> Tracer<'a> {
-    /// Follows `root`, which was seized before.
+    /// Creates a tracer for `root`, which is already seized.
     pub(super) fn new(
         notes: &'a mut Notes,
         root: i32,
@@ -92,7 +95,7 @@ impl<'a> Tracer<'a> {
         Self { notes, full, root, alive, pending, groups, turns, tick, begun: Some(Box::new(begun)) }
     }
 
-    /// Follows until the last task has ended.
+    /// Follows all tasks until the last one has ended.
     pub(super) fn follow(mut self) -> Result<Ended, Failure> {
         let mut ended = Ended::Exited(0);
         loop {
@@ -122,13 +125,13 @@ impl<'a> Tracer<'a> {
         }
     }
 
-    /// After Ctrl-C the program has three seconds to end (an alarm comes then); a second Ctrl-C ends it at once.
+    /// After Ctrl-C the program has three seconds until the alarm. A second signal kills it.
     fn end_if_asked(&mut self) {
         if signals::count() == 0 {
             return;
         }
         if signals::count() > 1 {
-            // Again at every stop, because there may be new tasks.
+            // Repeated at every stop, as there may be new tasks.
             self.alive.iter().for_each(|&pid| sys::kill(pid, libc::SIGKILL));
         }
     }
@@ -139,7 +142,8 @@ impl<'a> Tracer<'a> {
 
     fn stopped(&mut self, pid: i32, status: i32) -> std::io::Result<()> {
         let (signal, event) = (libc::WSTOPSIG(status), status >> 16);
-        // A task may be killed while it is stopped: requests then fail, and its end is reported next.
+        // A task may be killed while it is stopped. Requests then fail, and its end is reported
+        // next.
         let resumed = match event {
             libc::PTRACE_EVENT_EXIT => {
                 if let Some(tables) = proc::tables(pid) {
@@ -161,7 +165,7 @@ impl<'a> Tracer<'a> {
                     self.pending.remove(&old);
                     self.groups.remove(&old);
                 }
-                // The other threads are gone, whatever they were about to do.
+                // The other threads are gone, and their calls with them.
                 self.turns.remove(&pid);
                 if self.full {
                     self.note(old, RawKind::ExecStart)?;
@@ -170,8 +174,8 @@ impl<'a> Tracer<'a> {
                 self.notes.made(sys::now(), pid, &made)?;
                 if self.full {
                     self.note(pid, RawKind::ExecDone { old })?;
-                    // What execve touched itself, the kernel's faults that perf does not show: arguments, the end
-                    // of .data, the auxiliary vector.
+                    // Pages that execve itself touched, in kernel faults that perf does not report:
+                    // arguments, the end of .data, the auxiliary vector.
                     for page in proc::present(pid, &made.areas) {
                         let code = FaultFlags::WRITE.into();
                         self.note(pid, RawKind::Fault { address: page << proc::PAGE_SHIFT, code })?;
@@ -197,7 +201,7 @@ impl<'a> Tracer<'a> {
             libc::PTRACE_EVENT_STOP => sys::resume(pid, 0),
             _ if signal == libc::SIGTRAP | 0x80 => self.after_call(pid)?,
             _ => {
-                // The signal may interrupt a system call whose end is still awaited.
+                // The signal may interrupt a system call that has not ended.
                 let go = if self.pending.contains_key(&pid) { sys::resume_to_syscall } else { sys::resume };
                 go(pid, signal)
             }
@@ -242,7 +246,8 @@ impl<'a> Tracer<'a> {
         Ok(sys::resume_to_syscall(pid, 0))
     }
 
-    /// Whether the task may begin a call that changes its address space; if not it stays stopped until it may.
+    /// Returns whether the task may begin a call that changes its address space. If not, the task
+    /// stays stopped until it may.
     fn take_turn(&mut self, pid: i32) -> bool {
         let group = *self.groups.entry(pid).or_insert_with(|| proc::group(pid).unwrap_or(pid));
         let (now, waiting) = self.turns.entry(group).or_insert((pid, VecDeque::new()));
@@ -252,7 +257,7 @@ impl<'a> Tracer<'a> {
         *now == pid
     }
 
-    /// The task's turn is over, or the task is.
+    /// Ends the turn of a task, or its wait for one if the task is gone.
     fn end_turn(&mut self, pid: i32, gone: bool) -> std::io::Result<()> {
         let group = self.groups.get(&pid).copied().unwrap_or(pid);
         if gone {
@@ -268,7 +273,7 @@ impl<'a> Tracer<'a> {
             return Ok(());
         };
         *now = next;
-        // It may have been killed meanwhile; its end is reported then.
+        // The task may have been killed meanwhile; its end is reported then.
         let _ = self.before_call(next)?;
         Ok(())
     }
@@ -304,7 +309,8 @@ impl<'a> Tracer<'a> {
     }
 }
 
-/// The flags of the clone that a task has just made: from its registers, as far as the kind of event does not tell.
+/// Returns the flags of the clone that a task has just made: from its registers, or from the kind
+/// of event.
 fn clone_flags(pid: i32, event: i32) -> u64 {
     let vm = libc::CLONE_VM as u64;
     let Ok(regs) = sys::registers(pid) else { return 0 };
@@ -317,7 +323,8 @@ fn clone_flags(pid: i32, event: i32) -> u64 {
     }
 }
 
-/// Whether the areas that an execve left hold a stack, as those of every program do: if not, /proc was not readable.
+/// Returns whether the areas after an execve include a stack, as those of every program do. If not,
+/// /proc could not be read.
 pub(super) fn complete(made: &Made) -> bool {
     made.areas.iter().any(|a| a.kind == AreaKind::Stack)
 }

@@ -1,3 +1,3 @@
-//! What a replay starts from: a trace in memory, made into one program for each worker.
+//! The input of a replay: a trace in memory, and the programs made from it.
 pub mod schedule;
 pub mod trace;

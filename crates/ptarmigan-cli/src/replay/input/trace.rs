@@ -1,34 +1,34 @@
-//! A trace in memory, packed so that a pass over it costs little besides the replay itself.
+//! A trace in memory, packed so that reading it costs little beside the replay.
 use crate::bar;
 use crate::error::{Context, Failure};
 use ptarmigan_trace::{CloneKind, Event, FaultFlags, Kind, Reader, TraceFile, Unseen};
 use std::io::BufRead;
 use std::path::Path;
 
-/// One event. Faults, nine tenths of all, are held in place; the others by number.
+/// One event. Faults, nine tenths of all events, are stored in place; other kinds by index.
 #[derive(Clone, Copy)]
 pub struct PackedEvent {
     /// The task.
     pub task: u32,
     /// The CPU.
     pub cpu: u16,
-    /// What happened.
+    /// The kind of event.
     pub what: PackedKind,
 }
 
-/// What happened.
+/// The kind of event.
 #[derive(Clone, Copy)]
 pub enum PackedKind {
     /// A fault on a page.
     Fault {
         /// Page number.
         page: u64,
-        /// How.
+        /// Access bits.
         flags: FaultFlags,
     },
-    /// Entry of [`Trace::rare`].
+    /// Index into [`Trace::rare`].
     Rare(u32),
-    /// The CPU has nothing to run.
+    /// The CPU becomes idle.
     Idle,
 }
 
@@ -36,39 +36,39 @@ const _: () = assert!(size_of::<PackedEvent>() <= 24);
 
 /// A trace in memory.
 pub struct Trace {
-    /// Its name.
+    /// Name of the workload.
     pub name: String,
     /// CPUs of the recorded machine.
     pub cpus: usize,
-    /// Tasks that ever were.
+    /// Number of tasks.
     pub tasks: u32,
-    /// Tasks with an address space of their own, at first or later.
+    /// Number of tasks that are processes, not threads.
     pub processes: u64,
-    /// Events in the file.
+    /// Number of events in the file.
     pub events: u64,
-    /// Faults among them.
+    /// Number of faults.
     pub faults: u64,
-    /// Events lost by the recorder.
+    /// Number of events that the recorder lost.
     pub lost: u64,
-    /// Events to replay, in order.
+    /// The events to replay, in order.
     pub steps: Vec<PackedEvent>,
-    /// Those that are no faults.
+    /// The events other than faults.
     pub rare: Vec<Kind>,
-    /// The recording does not say how pages were touched: a fault is taken for a write where that is what it would
-    /// have come to.
+    /// The recording does not tell reads from writes. A fault in a private writable area then
+    /// counts as a write.
     pub access_unknown: bool,
-    /// Flushes that Linux issued: one page, several, everything. Data to compare with.
+    /// Flushes by Linux, for comparison: of one page, of a range, full.
     pub linux_flushes: [u64; 3],
 }
 
-/// `enum tlb_flush_reason`: shootdowns of a space by the CPU that asked, and requests sent to others.
+/// First reason of `enum tlb_flush_reason` that is a shootdown: local, then requests to other CPUs.
 const SHOOTDOWN_LOCAL: u8 = 3;
 
 impl Trace {
-    /// Reads a file.
+    /// Reads a trace from a file.
     ///
     /// # Errors
-    /// If it cannot be read or is not a whole trace.
+    /// If the file cannot be read or is not a complete trace.
     pub fn open(path: &Path) -> Result<Self, Failure> {
         let file = TraceFile::open(path).context(path.display())?;
         let expected = file.summary().events;
@@ -76,10 +76,10 @@ impl Trace {
         Self::read(&mut reader, expected).context(path.display())
     }
 
-    /// Reads a trace that is in memory already.
+    /// Reads a trace from memory.
     ///
     /// # Errors
-    /// If it is not a whole trace.
+    /// If it is not a complete trace.
     pub fn from_bytes(bytes: &[u8], name: &str) -> Result<Self, Failure> {
         let mut reader = Reader::new(bytes).context(name)?;
         Self::read(&mut reader, 0).context(name)
@@ -121,7 +121,7 @@ impl Trace {
             }
             Kind::Idle => PackedKind::Idle,
             Kind::TlbFlush { pages, reason } => {
-                // What Linux did is compared, not replayed.
+                // Linux's flushes are compared, not replayed.
                 if reason >= SHOOTDOWN_LOCAL {
                     self.linux_flushes[match pages {
                         1 => 0,

@@ -1,9 +1,10 @@
-//! `--counters`: everything that a policy has counted, by CPU, level and node, as text and as JSON.
+//! `--counters`: all counters of a policy by CPU, level and node, as text and as JSON.
 //!
-//! Counts are those of the whole counting pass. Memory is that of one moment: the last space has ended, and nothing of what the
-//! policy keeps has been given back yet. As text: lines in the manner of `/proc/meminfo`, which
-//! [`ptarmigan::quicklist::Memory`] describes, and tables. As JSON: `meminfo` holds the same lines in bytes, `levels` and
-//! `cpus` the counts, `nodes` the nodes' lines and what their lists say.
+//! The counts cover the whole counting pass. The memory is that of one moment: after the last space
+//! has ended, and before the policy gives back what it caches. The text has lines like those of
+//! `/proc/meminfo`, which [`ptarmigan::quicklist::Memory`] describes, and tables. In JSON,
+//! `meminfo` holds the same lines in bytes, `levels` and `cpus` the counts, and `nodes` the lines
+//! and the lists of each node.
 use super::levels::Levels;
 use ptarmigan::cpu::{CpuId, NodeId, Pinned};
 use ptarmigan::format::{Format, X86_64};
@@ -21,17 +22,17 @@ use std::sync::OnceLock;
 
 type TheFormat = X86_64;
 
-/// A policy that says what each CPU and each node has counted.
+/// A policy with counters for each CPU and each node.
 pub trait Counting: Policy {
-    /// What one CPU has counted.
+    /// Returns the counters of one CPU.
     fn on(&self, cpu: CpuId) -> PolicyCounts;
 
-    /// Memory at the moment.
+    /// Returns the memory at this moment.
     fn memory(&self, frames: &Frames) -> Memory {
         Memory::new(frames, &TheFormat::LAYOUT, &self.counts())
     }
 
-    /// What a node has; nothing if the policy's lists are not the nodes'.
+    /// Returns the memory and the lists of a node, or `None` if the policy has no lists by node.
     fn node(&self, _node: NodeId) -> Option<(NodeMemory, NodeCounts)> {
         None
     }
@@ -92,16 +93,16 @@ impl<P: Counting> Layer<P> for Snapshot<'_> {
     }
 }
 
-/// Everything that a policy has counted.
+/// All counters of a policy.
 #[derive(Clone, Serialize)]
 pub struct Counters {
     /// Memory by the names of `/proc/meminfo`, in bytes.
     meminfo: BTreeMap<&'static str, u64>,
-    /// All CPUs together.
+    /// Counts of all CPUs together.
     levels: Levels<LevelCounters>,
-    /// One by one.
+    /// Counts of each CPU.
     cpus: Vec<CpuCounters>,
-    /// Where nodes have lists.
+    /// Lists of each node, if the policy has any.
     nodes: Vec<NodeCounters>,
     #[serde(skip)]
     text: String,
@@ -121,7 +122,7 @@ struct NodeCounters {
     lists: NodeLists,
 }
 
-/// What a node keeps and may keep, in pages.
+/// What a node caches and may cache, in pages.
 #[derive(Clone, Serialize)]
 struct NodeLists {
     budget: u32,
@@ -135,13 +136,13 @@ struct NodeLists {
     magazine_zero: u32,
 }
 
-/// One level on one CPU, or on all. A page that was handed out on one CPU may be taken back on another, so that `live` is below
-/// zero on some.
+/// Counts of one level, on one CPU or on all. A page may be freed on another CPU than the one that
+/// allocated it, so `live` can be negative for a single CPU.
 #[derive(Clone, Serialize)]
 struct LevelCounters {
     allocs: u64,
     frees: u64,
-    /// At least so many: pages that came from the allocator beside another one's count as misses, not as hits.
+    /// A lower bound: pages that came from the allocator along with another one count as misses.
     hits: u64,
     refills: u64,
     misses: u64,
@@ -199,7 +200,7 @@ impl Counters {
         }
     }
 
-    /// For people: at most 80 columns wide.
+    /// Writes the counters as text, at most 80 columns wide.
     pub fn write(&self, out: &mut String) -> std::fmt::Result {
         writeln!(out, "counters when the last space has ended\n{}", self.text)?;
         if !self.nodes.is_empty() {
@@ -217,7 +218,7 @@ impl Counters {
     }
 }
 
-/// Lines of levels at which there was something to count.
+/// Writes lines for the levels with counts.
 fn write_levels(out: &mut String, who: &str, levels: &Levels<LevelCounters>) -> std::fmt::Result {
     for (name, c) in levels.0.iter().filter(|(_, c)| c.allocs + c.frees + c.misses + c.returns > 0) {
         writeln!(

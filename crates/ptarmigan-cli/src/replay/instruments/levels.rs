@@ -1,8 +1,8 @@
-//! What is counted and measured by level of a table.
+//! Values by level of the page table.
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-/// Levels by name, in order.
+/// One value for each level, by name and in order.
 #[derive(Clone)]
 pub struct Levels<T>(pub Vec<(&'static str, T)>);
 

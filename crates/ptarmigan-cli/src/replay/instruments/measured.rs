@@ -8,73 +8,73 @@ use ptarmigan::page::{Clean, Layout, Level, MAX_LEVELS};
 use ptarmigan::quicklist::{Layer, Policy};
 use std::sync::{Mutex, MutexGuard};
 
-/// One call of a policy, to be made again without the rest of the replay.
+/// One call of a policy, as logged for the stream.
 #[derive(Clone, Copy)]
 pub enum PolicyCall {
-    /// A page of a level, kept as number `slot`.
+    /// Allocates a table page, which gets number `slot`.
     Alloc {
         /// The level.
         level: u8,
         /// The CPU.
         cpu: u16,
-        /// The number.
+        /// The number of the page.
         slot: u32,
     },
-    /// The page is given back.
+    /// Frees a page.
     Free {
         /// The level.
         level: u8,
         /// The CPU.
         cpu: u16,
-        /// The number.
+        /// The number of the page.
         slot: u32,
     },
-    /// The end of a gather.
+    /// Ends a gather on a CPU.
     GatherEnd(u16),
-    /// The CPU is idle.
+    /// A CPU is idle.
     Idle(u16),
 }
 
-/// What single calls of one level took.
+/// Times of single calls for one level.
 #[derive(Clone)]
 pub struct LevelTimes {
-    /// In nanoseconds.
+    /// The distribution, in nanoseconds.
     pub histogram: Histogram<u64>,
-    /// Sum, in nanoseconds.
+    /// The sum, in nanoseconds.
     pub total: f64,
-    /// Least.
+    /// The minimum, in nanoseconds.
     pub min: f64,
 }
 
 impl LevelTimes {
     fn new() -> Self {
-        // A second is more than any call takes; three digits are enough.
+        // No call takes longer than a second, and three digits are enough.
         let histogram = Histogram::new_with_bounds(1, 1_000_000_000, 3)
             .unwrap_or_else(|e| unreachable!("constant bounds: {e}"));
         LevelTimes { histogram, total: 0.0, min: f64::INFINITY }
     }
 }
 
-/// What was written down.
+/// The log of a policy's calls.
 pub struct CallLog {
-    /// All calls in order.
+    /// All calls, in order.
     pub calls: Vec<PolicyCall>,
-    /// By level.
+    /// Times by level.
     pub times: Vec<LevelTimes>,
-    /// Numbers of the pages that are out, by address.
+    /// The numbers of allocated pages, by address.
     slots: std::collections::HashMap<u64, u32>,
     free: Vec<u32>,
-    /// Numbers ever in use at the same time.
+    /// The most numbers in use at once.
     pub slots_used: u32,
-    /// Tables in use, and the most there were.
+    /// Tables allocated now.
     pub live: u64,
-    /// The most there were.
+    /// The most tables allocated at once.
     pub peak_live: u64,
-    /// Bytes in tables, and the most there were.
+    /// Bytes in tables now.
     bytes: u64,
-    /// The most there were.
+    /// The most bytes in tables at once.
     pub peak_bytes: u64,
-    /// The most that the policy kept for later, in bytes.
+    /// The most bytes cached by the policy.
     pub peak_cached: u64,
 }
 
@@ -104,7 +104,7 @@ impl<'a> Measured<'a> {
         Measured { frames, layout, clock, log: Mutex::new(log) }
     }
 
-    /// What has been written down.
+    /// Locks the log.
     pub fn log(&self) -> MutexGuard<'_, CallLog> {
         self.log.lock().unwrap_or_else(|e| e.into_inner())
     }

@@ -1,4 +1,4 @@
-//! What a replay is measured and checked with.
+//! The instruments of a replay: counters, timers, the sanitizer.
 pub mod counters;
 pub mod levels;
 pub mod measured;

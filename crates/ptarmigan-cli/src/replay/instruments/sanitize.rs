@@ -13,11 +13,11 @@ use ptsan::{Content, Flush, Memory, Operation, Sanitizer};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 
-/// A sanitizer and the memory it reads.
+/// A sanitizer and the memory that it reads.
 pub struct SoftMmu<'h, F: Format> {
     host: &'h Host<F>,
     sanitizer: Mutex<Sanitizer>,
-    /// Pages that had been faulted in and could not be used.
+    /// Pages that could not be used right after their fault.
     unserved: AtomicU64,
 }
 
@@ -31,23 +31,24 @@ impl<F: Format> Memory for HostMemory<'_, F> {
 }
 
 impl<'h, F: Format> SoftMmu<'h, F> {
-    /// Couples them.
+    /// Connects a sanitizer to the memory of a host.
     pub fn new(host: &'h Host<F>, sanitizer: Sanitizer) -> Self {
         SoftMmu { host, sanitizer: Mutex::new(sanitizer), unserved: AtomicU64::new(0) }
     }
 
-    /// The sanitizer.
+    /// Locks the sanitizer.
     pub fn sanitizer(&self) -> MutexGuard<'_, Sanitizer> {
         self.sanitizer.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Pages that had been faulted in and could not be used: findings too, though not the sanitizer's.
+    /// Returns how many pages could not be used right after their fault. These are findings, though
+    /// not the sanitizer's.
     pub fn unserved(&self) -> u64 {
         self.unserved.load(Relaxed)
     }
 
-    /// Who watches one worker. With `several` at work, the others may use old translations while it is in the middle
-    /// of something.
+    /// Returns the observer of one worker. With `several` workers, other CPUs may use old
+    /// translations until an operation ends.
     pub fn watcher(&self, several: bool) -> Watcher<'_, 'h, F> {
         Watcher { mmu: self, several, operation: None }
     }
@@ -65,8 +66,9 @@ fn cpu(pin: &Pinned<'_>) -> usize {
     usize::from(pin.cpu().0)
 }
 
-// SAFETY: 1. the CPU's software TLB is flushed. 2. `load` tells the sanitizer of a switch, which drops what the CPU held
-// of other spaces. 3. `unload` tells it that the root is gone.
+// SAFETY: 1. `invalidate` flushes the CPU's software TLB. 2. `load` reports the switch to the
+// sanitizer, which drops what the CPU cached of other spaces. 3. `unload` reports that the root is
+// gone.
 unsafe impl<F: Format> Mmu for &SoftMmu<'_, F> {
     fn invalidate(&self, pin: &Pinned<'_>, request: &Invalidation) {
         let space = request.space.number();
@@ -100,7 +102,7 @@ unsafe impl<F: Format> Mmu for &SoftMmu<'_, F> {
     }
 }
 
-/// Watches one worker.
+/// The observer of one worker.
 pub struct Watcher<'a, 'h, F: Format> {
     mmu: &'a SoftMmu<'h, F>,
     several: bool,
@@ -122,8 +124,9 @@ impl<F: Format> Watch for Watcher<'_, '_, F> {
         };
         let mut sanitizer = self.mmu.sanitizer();
         let used = sanitizer.translate(&self.mmu.memory(), cpu, va, access);
-        // A page that was just faulted in and cannot be used is a fault of ours; the sanitizer does not know that. With
-        // others at work it may be on its way to another frame; the program would fault again.
+        // A page that is unusable right after its fault is a defect of the library, which the
+        // sanitizer cannot see. With other workers, the page may be moving to another frame, and
+        // the program would fault again.
         if used.is_err() && sanitizer.operations() <= 1 {
             self.mmu.unserved.fetch_add(1, Relaxed);
         }

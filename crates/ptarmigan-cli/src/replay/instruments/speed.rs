@@ -1,8 +1,9 @@
-//! How fast: several workers against one, several copies against one, and what the order would allow.
+//! Speed: several workers against one, several copies against one, and the limit set by the
+//! recorded order.
 //!
-//! What the order allows comes from the schedule's critical path, in which every event counts with what it took when one
-//! worker carried the same schedule out: the least of several passes, so that what disturbed one of them does not count.
-//! Waiting itself costs nothing there.
+//! The limit comes from the schedule's critical path. The cost of an event is the minimum over
+//! several passes in which one worker executes the same schedule, so single disturbances do not
+//! count. Waiting itself is free on the critical path.
 use crate::measure::clock::Clock;
 use crate::measure::stats::median;
 use crate::replay::input::schedule::{Schedule, critical_path};
@@ -11,7 +12,7 @@ use crate::replay::workers::watch::Watch;
 use ptarmigan::space::Access;
 use serde::Serialize;
 
-/// Times each thing that a worker does.
+/// Times each operation of a worker.
 pub struct Timed {
     clock: Clock,
     last: u64,
@@ -19,7 +20,7 @@ pub struct Timed {
 }
 
 impl Timed {
-    /// For a program of `len` things.
+    /// Creates a timer for a program of `len` operations.
     pub fn new(clock: Clock, len: usize) -> Self {
         Timed { clock, last: clock.now(), ticks: vec![0; len] }
     }
@@ -37,33 +38,33 @@ impl Watch for Timed {
     }
 }
 
-/// Events per second of one pass.
+/// Events per second in one pass.
 #[derive(Clone, Copy)]
 pub struct Rate {
-    /// By the clock on the wall.
+    /// By wall-clock time.
     pub wall: f64,
-    /// By the processor time of a worker, on average.
+    /// By the mean processor time of the workers.
     pub processor: f64,
 }
 
 impl Rate {
-    /// Of `events` events.
+    /// Computes the rate of `events` events.
     pub fn new(events: usize, elapsed: Elapsed) -> Self {
         let rate = |time: std::time::Duration| events as f64 / time.as_secs_f64().max(1e-9);
         Rate { wall: rate(elapsed.wall), processor: rate(elapsed.processor) }
     }
 }
 
-/// Round by round: what was asked for, and what it is compared with.
+/// The rates of the rounds: of the requested replay, and of those that it is compared with.
 #[derive(Default)]
 pub struct SpeedRounds {
     /// All copies and workers.
     pub all: Vec<Rate>,
-    /// One copy with all its workers, if several copies were asked for.
+    /// One copy with all its workers, if several copies are requested.
     pub one_copy: Vec<Rate>,
-    /// One copy with one worker, if several workers were asked for.
+    /// One copy with one worker, if several workers are requested.
     pub one_worker: Vec<Rate>,
-    /// The least that each thing took one worker, in ticks.
+    /// The least time of each operation with one worker, in ticks.
     ticks: Vec<u32>,
 }
 
@@ -72,34 +73,35 @@ pub struct SpeedRounds {
 pub struct WorkerSpeedup {
     /// Workers of one copy.
     pub workers: usize,
-    /// Processors that this process may use.
+    /// Processors available to this process.
     pub processors: usize,
-    /// Times that one waits for another.
+    /// How often a worker waits for another one.
     pub waits: u64,
-    /// With one worker on the same CPUs.
+    /// Speed with one worker on the same CPUs.
     pub one_worker_events_per_s: f64,
-    /// With all of them.
+    /// Speed with all workers.
     pub events_per_s: f64,
-    /// The second by the first, median of the rounds.
+    /// The ratio of the two, as the median of the rounds.
     pub speed_up: f64,
-    /// What the recorded order allows: all work by the critical path.
+    /// The limit set by the recorded order: all work divided by the critical path.
     pub ceiling: f64,
-    /// What is reached of that, or of the number of processors if that is less.
+    /// `speed_up` divided by the lesser of `ceiling` and `processors`.
     pub share: f64,
 }
 
 /// Several copies against one.
 #[derive(Serialize, Clone, Copy)]
 pub struct CopySpeedup {
-    /// How many.
+    /// Number of copies.
     pub copies: usize,
-    /// One alone.
+    /// Speed of one copy alone.
     pub one_copy_events_per_s: f64,
-    /// All together.
+    /// Speed of all copies together.
     pub events_per_s: f64,
-    /// The second by the first, median of the rounds.
+    /// The ratio of the two, as the median of the rounds.
     pub ratio: f64,
-    /// The same by processor time: other work on the machine does not count, nor does waiting for a processor.
+    /// The ratio by processor time, which excludes other work on the machine and waiting for a
+    /// processor.
     pub ratio_by_processor_time: f64,
 }
 
@@ -108,7 +110,7 @@ fn ratio(of: &[Rate], to: &[Rate], by: impl Fn(&Rate) -> f64) -> f64 {
 }
 
 impl SpeedRounds {
-    /// Notes what a timed pass took.
+    /// Adds the times of a timed pass.
     pub fn timed(&mut self, timed: Timed) {
         if self.ticks.is_empty() {
             self.ticks = timed.ticks;
@@ -117,13 +119,13 @@ impl SpeedRounds {
         }
     }
 
-    /// Events per second: of one worker by processor time, as waiting for a processor would count otherwise; of
-    /// several by the clock on the wall, as they wait for each other.
+    /// Returns the events per second. One worker counts by processor time, which excludes waiting
+    /// for a processor; several count by wall-clock time, as they wait for each other.
     pub fn events_per_s(&self, workers: usize) -> f64 {
         median(self.all.iter().map(|rate| if workers == 1 { rate.processor } else { rate.wall }))
     }
 
-    /// Several copies against one, if there were several.
+    /// Compares several copies with one, if there are several.
     pub fn copies(&self, copies: usize) -> Option<CopySpeedup> {
         (copies > 1).then(|| CopySpeedup {
             copies,
@@ -134,7 +136,7 @@ impl SpeedRounds {
         })
     }
 
-    /// Several workers against one, if there were several: those of `schedule` against the one of `alone`.
+    /// Compares the workers of `schedule` with the one of `alone`, if there are several.
     pub fn workers(
         &self,
         schedule: &Schedule,
@@ -159,7 +161,7 @@ impl SpeedRounds {
     }
 }
 
-/// All work by the critical path.
+/// Returns all work divided by the critical path.
 fn ceiling(schedule: &Schedule, alone: &Schedule, ticks: &[u32], clock: Clock) -> f64 {
     let mut events: Vec<f32> = Vec::new();
     for (origin, ticks) in alone.programs.iter().flat_map(|program| &program.origins).zip(ticks) {
@@ -169,7 +171,7 @@ fn ceiling(schedule: &Schedule, alone: &Schedule, ticks: &[u32], clock: Clock) -
         }
         events[at] += clock.between(0, u64::from(*ticks)) as f32;
     }
-    // An event is several things in a program; the first of them stands for all.
+    // An event can be several operations of a program. The first one stands for all.
     let mut last = vec![u32::MAX; schedule.programs.len()];
     let path = critical_path(schedule, |worker, at| {
         let origin = schedule.programs[worker].origins[at];

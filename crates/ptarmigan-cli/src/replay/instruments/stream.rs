@@ -1,8 +1,9 @@
-//! The calls of a run, made again back to back on a fresh machine: the only way to know what 5 ns take.
+//! Repeats the allocator calls of a run back to back, on a fresh machine. Only so can calls of 5 ns
+//! be measured.
 //!
-//! Calls of one kind on one CPU that follow each other are made in one loop. Telling apart what comes next still costs
-//! as much as a call or two, most of it in branches that no processor can predict; so the same stream is run over
-//! [`Nothing`] as well, and what that took is taken off.
+//! Consecutive calls of one kind on one CPU run in one loop. Decoding the stream still costs as
+//! much as a call or two, mostly in unpredictable branches. So the same stream also runs over
+//! [`Nothing`], and that time is subtracted.
 use super::measured::PolicyCall;
 use crate::measure::clock::thread_time;
 use ptarmigan::addr::PhysAddr;
@@ -27,7 +28,7 @@ struct CallRun {
     len: u32,
 }
 
-/// Calls in runs of one kind and CPU.
+/// The calls of a run, grouped by kind and CPU.
 pub struct Stream {
     runs: Vec<CallRun>,
     /// Level and number of the page, for each allocation and free.
@@ -36,7 +37,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Puts `calls` together; `slots_used` is the number of pages ever out at once.
+    /// Groups `calls`; `slots_used` is the most pages allocated at once.
     pub fn new(calls: &[PolicyCall], slots_used: u32) -> Self {
         let mut stream = Stream { runs: Vec::new(), pages: Vec::new(), slots_used };
         for call in calls {
@@ -60,10 +61,11 @@ impl Stream {
         stream
     }
 
-    /// Makes all calls; the processor time it took.
+    /// Makes all calls and returns the processor time.
     ///
     /// # Errors
-    /// [`NoFrame`] if there was no memory, as there was not in the run either; pages that were out then are lost.
+    /// [`NoFrame`] if memory ran out, as it did in the run. Pages that are allocated at that point
+    /// are lost.
     #[inline(never)] // so that profilers tell it from what surrounds it
     pub fn run<P: Policy>(&self, policy: &P, cpus: &[CpuSlot]) -> Result<Duration, NoFrame> {
         let mut out = vec![PhysAddr(0); self.slots_used as usize];

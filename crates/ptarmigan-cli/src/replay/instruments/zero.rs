@@ -1,8 +1,10 @@
-//! Frames cleared ahead in idle time: how many were asked for, found and cleared, and whether it pays.
+//! Zeroing in idle time: how many zeroed frames were requested, found and cleared, and whether it
+//! pays.
 //!
-//! Recordings say when a CPU had nothing to do, not for how long. So each such moment is taken to be good for the number of
-//! frames given on the command line, and what clearing them took is charged: it is shown apart, and in a
-//! total that is compared with passes without it, in the same rounds.
+//! A recording says when a CPU was idle, but not for how long. So every idle moment is worth the
+//! number of frames given on the command line, and the time for clearing them is charged. The
+//! report shows this time separately, and compares the total with passes without zeroing in the
+//! same rounds.
 use crate::measure::stats::median;
 use ptarmigan::frames::ZeroCounts;
 use serde::Serialize;
@@ -12,26 +14,26 @@ use std::time::Duration;
 /// Processor time of all workers in one round.
 #[derive(Clone, Copy)]
 pub struct IdleRound {
-    /// Of the whole replay with idle work.
+    /// Of a replay that clears frames in idle time.
     pub with: Duration,
-    /// The idle work in that.
+    /// The part of `with` that was spent clearing frames in idle time.
     pub ahead: Duration,
     /// Of a replay in which idle CPUs clear nothing.
     pub without: Duration,
 }
 
-/// Frames that were asked for as zero.
+/// Requests for zeroed frames.
 #[derive(Serialize, Clone, Copy, Default)]
 pub struct ZeroRequests {
-    /// Asked for.
+    /// Number of requests.
     pub asked: u64,
-    /// Known to be zero.
+    /// Requests served with a frame known to be zero.
     pub found: u64,
-    /// Cleared when they were handed out: the difference.
+    /// Requests that had to clear the frame.
     pub cleared_then: u64,
-    /// Cleared ahead.
+    /// Frames cleared ahead of need.
     pub cleared_ahead: u64,
-    /// Known to be zero, and taken by somebody who had not asked for that.
+    /// Frames known to be zero that served other requests.
     pub wasted: u64,
 }
 
@@ -47,16 +49,16 @@ impl From<ZeroCounts> for ZeroRequests {
     }
 }
 
-/// What came of it.
+/// The result of zeroing in idle time.
 #[derive(Serialize, Clone, Default)]
 pub struct ZeroReport {
-    /// Frames that each idle moment is good for.
+    /// Frames cleared in each idle moment.
     pub idle_zero: u32,
-    /// Asked for by faults on anonymous memory.
+    /// Requests by faults on anonymous memory.
     pub faults: ZeroRequests,
-    /// Asked of the zones, for tables and for the CPUs' lists.
+    /// Requests to the zones, for tables and for the CPUs' lists.
     pub zones: ZeroRequests,
-    /// Processor time, if idle moments were used: medians of the rounds.
+    /// Processor time with idle zeroing, as medians of the rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub times: Option<IdleTimes>,
 }
@@ -64,22 +66,22 @@ pub struct ZeroReport {
 /// Processor time of all workers, in nanoseconds.
 #[derive(Serialize, Clone, Copy)]
 pub struct IdleTimes {
-    /// Of the replay, without the idle work.
+    /// Of the replay without the time for idle zeroing.
     pub replay_ns: f64,
-    /// Of the idle work.
+    /// Of idle zeroing.
     pub ahead_ns: f64,
     /// Of both.
     pub total_ns: f64,
-    /// Of the replay when idle CPUs clear nothing.
+    /// Of a replay in which idle CPUs clear nothing.
     pub without_ns: f64,
-    /// The first by the last, round by round: below 1, nobody waits as long as before.
+    /// `replay_ns` divided by `without_ns`. Below 1, programs wait less than without idle zeroing.
     pub replay_ratio: f64,
-    /// The total by the last: below 1, less work is done in all.
+    /// `total_ns` divided by `without_ns`. Below 1, all work together takes less time.
     pub total_ratio: f64,
 }
 
 impl IdleTimes {
-    /// The medians; `None` if there were no rounds.
+    /// Returns the medians, or `None` without rounds.
     pub fn of(rounds: &[IdleRound]) -> Option<Self> {
         let middle = |value: &dyn Fn(&IdleRound) -> f64| median(rounds.iter().map(value));
         let ns = |d: Duration| d.as_nanos() as f64;
@@ -97,7 +99,7 @@ impl IdleTimes {
 }
 
 impl ZeroReport {
-    /// Lines of at most 80 columns.
+    /// Writes lines of at most 80 columns.
     pub fn write(&self, out: &mut String) -> std::fmt::Result {
         writeln!(
             out,

@@ -1,11 +1,11 @@
-//! What the recorded calls mean for an address space.
+//! Carries recorded calls out on an address space.
 use super::step::CallError;
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::format::Format;
 use ptarmigan::space::{Access, Advice, AreaFlags, SpaceMachine, SpaceMut};
 use ptarmigan_trace::{AreaKind, Kind, MapFlags, Prot};
 
-/// Binary logarithm of a recorded page's bytes.
+/// Binary logarithm of the recorded page size.
 pub const PAGE: u32 = 12;
 
 fn range(start: u64, pages: u64) -> VirtRange {
@@ -13,7 +13,7 @@ fn range(start: u64, pages: u64) -> VirtRange {
 }
 
 fn permissions(prot: Prot) -> AreaFlags {
-    // Both number them alike.
+    // Both use the same bits.
     AreaFlags(u16::from(prot.0) & AreaFlags::PERMISSIONS.0)
 }
 
@@ -80,7 +80,7 @@ pub fn call<F: Format, M: SpaceMachine>(space: &mut SpaceMut<'_, F, M>, kind: Ki
     Ok(())
 }
 
-/// What Linux's advice means for tables; `None` if nothing.
+/// Returns what Linux's advice means for tables, or `None` if it means nothing.
 fn advice_of(number: u16) -> Option<Advice> {
     Some(match number {
         4 | 24 => Advice::DontNeed,

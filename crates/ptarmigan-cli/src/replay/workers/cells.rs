@@ -1,64 +1,64 @@
-//! Things that workers hand to each other: whoever has taken one has it to itself.
+//! Cells that workers pass to each other; each cell has at most one claim.
 //!
-//! The schedule says when to take and when to give, and that alone would do. But a defect in it must not become two
-//! workers at one address space: taking is checked, always, and so is every access, against the worker's own list of
-//! what it has taken, which costs a byte's load.
+//! The schedule says when a worker claims and releases a cell. A wrong schedule must not let two
+//! workers use one address space, so claims are checked: when a cell is claimed, by an atomic swap,
+//! and at every access, by the worker's own list of claims. The latter costs the load of a byte.
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Numbered things, each there or not yet or no more.
+/// Numbered cells, each with or without a value.
 pub struct Cells<T> {
     cells: Vec<Cell<T>>,
 }
 
 struct Cell<T> {
     taken: AtomicBool,
-    // Boxed, as most of them are empty most of the time.
+    // Boxed, as most cells are empty most of the time.
     value: UnsafeCell<Option<Box<T>>>,
 }
 
-// SAFETY: a value is reached through the `Claims` that has taken its cell only, and at most one has: so values move
-// between threads and are never shared.
+// SAFETY: a value is reached only through the `Claims` that claimed its cell, and at most one has.
+// So values move between threads and are never shared.
 unsafe impl<T: Send> Sync for Cells<T> {}
 
-/// What one worker has taken.
+/// The cells that one worker has claimed.
 pub struct Claims<'c, T> {
     cells: &'c [Cell<T>],
     mine: Vec<bool>,
 }
 
-/// A thing was used or given by a worker that did not have it, or taken while another had it.
+/// A worker used or released a cell that it had not claimed, or claimed a cell that was claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfOrder;
 
 impl<T> Cells<T> {
-    /// `n` empty cells.
+    /// Creates `n` empty cells.
     pub fn new(n: usize) -> Self {
         let cell = || Cell { taken: AtomicBool::new(false), value: UnsafeCell::new(None) };
         Cells { cells: (0..n).map(|_| cell()).collect() }
     }
 
-    /// A hand that has taken nothing yet.
+    /// Returns a list of claims for one worker, still empty.
     pub fn claims(&self) -> Claims<'_, T> {
         Claims { cells: &self.cells, mine: vec![false; self.cells.len()] }
     }
 
-    /// Puts a value in, whoever has taken the cell.
+    /// Puts a value into a cell before the workers start.
     pub fn set(&mut self, n: u32, value: T) {
         *self.cells[n as usize].value.get_mut() = Some(Box::new(value));
     }
 
-    /// All that is left.
+    /// Returns the values that are left.
     pub fn into_values(self) -> impl Iterator<Item = T> {
         self.cells.into_iter().filter_map(|cell| cell.value.into_inner()).map(|value| *value)
     }
 }
 
 impl<T> Claims<'_, T> {
-    /// Takes a cell.
+    /// Claims a cell.
     ///
     /// # Errors
-    /// [`OutOfOrder`] if somebody has it.
+    /// [`OutOfOrder`] if the cell is claimed.
     pub fn claim(&mut self, n: u32) -> Result<(), OutOfOrder> {
         if self.cells[n as usize].taken.swap(true, Ordering::Acquire) {
             return Err(OutOfOrder);
@@ -67,10 +67,10 @@ impl<T> Claims<'_, T> {
         Ok(())
     }
 
-    /// Lets others take it.
+    /// Releases a cell.
     ///
     /// # Errors
-    /// [`OutOfOrder`] if this worker has not taken it.
+    /// [`OutOfOrder`] if this worker has not claimed the cell.
     pub fn release(&mut self, n: u32) -> Result<(), OutOfOrder> {
         if !std::mem::take(&mut self.mine[n as usize]) {
             return Err(OutOfOrder);
@@ -79,18 +79,19 @@ impl<T> Claims<'_, T> {
         Ok(())
     }
 
-    /// What is in a cell that this worker has taken.
+    /// Returns the value of a claimed cell.
     ///
     /// # Errors
-    /// [`OutOfOrder`] if it has not.
+    /// [`OutOfOrder`] if this worker has not claimed the cell.
     #[inline(always)]
     pub fn get(&mut self, n: u32) -> Result<&mut Option<Box<T>>, OutOfOrder> {
         if !self.mine[n as usize] {
             return Err(OutOfOrder);
         }
-        // SAFETY: `mine` is set by `take` and reset by `give` only: this hand has swapped `taken` from false to true
-        // and not stored false since, so no other hand has the cell, and whoever had it before stored false after its
-        // last use, which the swap has seen. The reference borrows this hand, so there is one at a time.
+        // SAFETY: only `claim` sets `mine`, and only `release` clears it. So this list has swapped
+        // `taken` from false to true and has not stored false since: no other list holds the cell.
+        // The previous holder stored false after its last use, and the swap has acquired that
+        // store. The reference borrows this list, so there is one at a time.
         Ok(unsafe { &mut *self.cells[n as usize].value.get() })
     }
 }

@@ -19,37 +19,39 @@ use ptarmigan_trace::{FaultFlags, Kind};
 pub struct Engine<'a, F: Format, M, W> {
     /// The machine.
     pub m: &'a M,
-    /// The host that the machine is made of.
+    /// The host of the machine.
     pub host: &'a Host<F>,
     /// The worker's CPUs.
     pub slots: Vec<CpuSlot>,
     /// The trace.
     pub trace: &'a Trace,
-    /// The spaces.
+    /// The address spaces as this worker sees them.
     pub spaces: WorkerSpaces<'a, F>,
     /// Its number in the crew.
     pub worker: usize,
-    /// The number that programs call worker 0.
+    /// The number of the worker that programs call worker 0.
     pub first_worker: usize,
-    /// Other workers use the same spaces: their CPUs may ask this one's to forget something.
+    /// Whether other workers use the same spaces, so that their CPUs may send flush requests to
+    /// this worker's CPUs.
     pub crewed: bool,
-    /// The crew.
+    /// The progress of all workers.
     pub progress: &'a Progress,
-    /// Whether to go on when memory has run out.
+    /// Whether to continue when memory runs out.
     pub keep_going: bool,
-    /// Frames that an idle CPU clears ahead.
+    /// Frames that an idle CPU clears ahead of need.
     pub idle_zero: u32,
-    /// Who looks on.
+    /// The observer.
     pub watch: W,
-    /// What has come of it.
+    /// The results so far.
     pub outcome: Outcome,
 }
 
 impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
-    /// Carries `program` out; `tick` is called now and then with the number of things done since it was called last.
+    /// Executes `program`. Calls `tick` now and then with the number of operations since the
+    /// previous call.
     ///
     /// # Errors
-    /// [`FailedStep`] says which step ended the program early.
+    /// [`FailedStep`] names the step that ended the program early.
     pub fn run(&mut self, program: &Program, tick: impl Fn(u64)) -> Result<(), FailedStep> {
         const TICK: usize = 1 << 16;
         for (n, part) in program.ops.chunks(TICK).enumerate() {
@@ -71,7 +73,7 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
         Ok(())
     }
 
-    /// Forgets what other CPUs ask this worker's to forget.
+    /// Answers the flush requests to this worker's CPUs.
     #[inline(always)]
     fn serve(&self) {
         for slot in &self.slots {
@@ -79,8 +81,8 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
         }
     }
 
-    /// Waits until another worker has reached a post. While it sleeps, the CPUs are nobody's: whoever asks them to
-    /// forget something does it for them.
+    /// Waits until another worker reaches a milestone. While this worker sleeps its CPUs are
+    /// vacant, and CPUs with flush requests for them carry these out themselves.
     #[cold]
     fn wait(&mut self, other: usize, milestone: u32) -> Result<(), Cancelled> {
         if !self.progress.spin(other, milestone, || self.serve()) {
@@ -99,7 +101,7 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
         if self.progress.is_reached(other, milestone) { Ok(()) } else { Err(Cancelled) }
     }
 
-    /// Counts a call that failed; any other failed step ends the program.
+    /// Counts a failed call. Any other failed step ends the program.
     #[cold]
     fn failed(&mut self, event: u32, error: StepError) -> Result<(), FailedStep> {
         if let StepError::Call(call) = &error {
@@ -283,7 +285,7 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
         Ok(())
     }
 
-    /// A task leaves its space; the last one ends it.
+    /// Removes a task from its space. The last task ends the space.
     fn exit(&mut self, space: u32, slot: u16, last: bool) -> Result<(), StepError> {
         if let SpaceRef::Nothing = self.spaces.get(space)? {
             self.outcome.skipped += 1;
@@ -299,7 +301,7 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
             return;
         };
         let Kind::Truth { tables: linux, at } = self.trace.rare[rare as usize] else { return };
-        // Our own count comes first.
+        // The library's count comes before Linux's.
         self.outcome.checked += 1;
         if own == linux {
             self.outcome.equal += 1;

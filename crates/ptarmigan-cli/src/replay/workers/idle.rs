@@ -1,9 +1,9 @@
-//! What a CPU does that has nothing to run.
+//! The work of an idle CPU.
 use crate::measure::clock::thread_time;
 use ptarmigan::machine::{Machine, On};
 use std::time::Duration;
 
-/// Does an idle CPU's work: up to `budget` frames are cleared ahead. The processor time it took.
+/// Clears up to `budget` frames ahead of need. Returns the processor time spent.
 #[inline(never)] // so that profilers tell it from what surrounds it
 pub fn clear_ahead<M: Machine>(on: On<'_, M>, budget: u32) -> Duration {
     let start = thread_time();

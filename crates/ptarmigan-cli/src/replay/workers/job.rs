@@ -1,4 +1,4 @@
-//! A crew of workers carries a schedule out, one thread each, on one machine.
+//! Runs a schedule on a machine, with one thread for each worker.
 use super::engine::Engine;
 use super::outcome::Outcome;
 use super::progress::Progress;
@@ -21,31 +21,31 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Once, OnceLock};
 use std::time::{Duration, Instant};
 
-/// What is to be done.
+/// What to replay, and how.
 #[derive(Clone, Copy)]
 pub struct Job<'a> {
     /// The trace.
     pub trace: &'a Trace,
-    /// Who does what.
+    /// The programs of the workers.
     pub schedule: &'a Schedule,
-    /// How many times at once, each with tasks, spaces and CPUs of its own.
+    /// Number of copies that run at once, each with its own tasks, spaces and CPUs.
     pub copies: usize,
-    /// Whether to go on when memory has run out.
+    /// Whether to continue when memory runs out.
     pub keep_going: bool,
-    /// Frames that an idle CPU clears ahead.
+    /// Frames that an idle CPU clears ahead of need.
     pub idle_zero: u32,
 }
 
-/// What it took.
+/// The time that a job took.
 #[derive(Clone, Copy, Default)]
 pub struct Elapsed {
     /// From the start to the end of the last worker.
     pub wall: Duration,
-    /// Processor time of all workers, on average.
+    /// Mean processor time of the workers.
     pub processor: Duration,
 }
 
-/// One worker's part.
+/// The result of one worker.
 struct WorkerResult<W> {
     outcome: Outcome,
     watch: W,
@@ -55,22 +55,22 @@ struct WorkerResult<W> {
 }
 
 impl Job<'_> {
-    /// Logical CPUs of the machine.
+    /// Returns the number of logical CPUs.
     pub fn cpus(&self) -> usize {
         self.schedule.cpus * self.copies
     }
 
-    /// Workers.
+    /// Returns the number of workers.
     pub fn workers(&self) -> usize {
         self.schedule.programs.len() * self.copies
     }
 
-    /// Does it; afterwards every frame must be back. `watch` makes who looks on, for each worker; `tick` is called with
-    /// numbers of things done.
+    /// Runs the job; at its end every frame must be free again. `watch` makes the observer of each
+    /// worker. `tick` is called with numbers of finished operations.
     ///
     /// # Errors
-    /// If there was not even memory to begin with, a worker failed, or frames were lost. Lack of memory later is in
-    /// the outcome.
+    /// If memory is too small to begin, a worker fails, or frames are lost. If memory runs out
+    /// later, the outcome says so.
     pub fn run<F: Format, P: Policy, S: Mmu, W: Watch + Send>(
         &self,
         machine: &HostMachine<'_, F, P, S>,
@@ -80,7 +80,8 @@ impl Job<'_> {
         self.run_and_look(machine, watch, tick, |_| {})
     }
 
-    /// The same; `look` sees the spaces that are left at the end.
+    /// Runs the job like [`run`](Self::run), and passes the spaces that are left at the end to
+    /// `look`.
     ///
     /// # Errors
     /// As [`run`](Self::run).
@@ -98,8 +99,11 @@ impl Job<'_> {
             let pin = slot.pin();
             let first = Space::<F>::new(machine.on(&pin).context("cannot begin")?);
             let mut spaces = Spaces::new(self.schedule.spaces);
-            let what =
-                if self.copies > 1 { "cannot begin copies that share the memory" } else { "cannot begin" };
+            let what = if self.copies > 1 {
+                "no memory for the first space of each copy"
+            } else {
+                "no memory for the first space"
+            };
             spaces.set(0, first.context(what)?);
             copies.push(spaces);
         }
@@ -112,14 +116,16 @@ impl Job<'_> {
         };
         for (worker, part) in parts.iter().enumerate() {
             if let Err(FailedStep { event, error: StepError::OutOfOrder }) = part.result {
-                let who = self.name(worker);
+                let worker = self.name(worker);
                 return Err(Failure::new(format!(
-                    "{who} used a space out of order at event {event}; this is a defect of the schedule"
+                    "{worker} used a space out of order at event {event}: the schedule is wrong"
                 )));
             }
         }
         let slots = host.slots();
-        let Some(slot) = slots.first() else { return Err(Failure::new("all CPUs are taken")) };
+        let Some(slot) = slots.first() else {
+            return Err(Failure::new("all CPUs of the machine are in use"));
+        };
         for space in copies.into_iter().flat_map(Spaces::into_left) {
             look(&space);
             let pin = slot.pin();
@@ -147,7 +153,7 @@ impl Job<'_> {
         tick: &(impl Fn(u64) + Sync),
     ) -> Result<(Vec<WorkerResult<W>>, Instant), Failure> {
         quiet_panics();
-        // Whether all are there and may begin.
+        // Set once: true when all threads have started, false if one could not.
         let gate = OnceLock::<bool>::new();
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let spread = (2..=processors).contains(&self.workers());
@@ -164,10 +170,10 @@ impl Job<'_> {
                         (first..first + per_worker).filter_map(|cpu| machine.host().slot(cpu)).collect();
                     if !*gate.wait() || slots.len() < per_worker {
                         progress.stop();
-                        return Err("its CPU is taken".to_owned());
+                        return Err("its CPU is in use".to_owned());
                     }
-                    // Schedulers like to put threads that wake each other up on one processor. Where that fails,
-                    // nothing is lost but time.
+                    // Schedulers tend to put threads that wake each other up on one processor. If
+                    // pinning fails, only time is lost.
                     let _stay = spread.then(|| AffinityGuard::on(number));
                     let engine = Engine {
                         m: machine,
@@ -224,15 +230,16 @@ fn work<F: Format, M: ptarmigan::space::SpaceMachine, W: Watch>(
     WorkerResult { outcome: engine.outcome, watch: engine.watch, result, used, end: Instant::now() }
 }
 
-/// Name of all threads of workers.
+/// Name of all worker threads.
 const THREAD: &str = "worker";
 
 thread_local! {
-    /// What a worker's panic said.
+    /// The message of a worker's panic.
     static PANIC: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// A worker's panic is kept for the one line that the replay ends with, instead of being printed as it happens.
+/// Keeps the message of a worker's panic for the one line that the replay ends with, instead of
+/// printing it.
 fn quiet_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

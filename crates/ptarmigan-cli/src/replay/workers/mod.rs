@@ -1,4 +1,4 @@
-//! The threads that carry a schedule out, each with CPUs of its own.
+//! The workers: threads that execute a schedule, each on its own CPUs.
 mod calls;
 mod cells;
 mod engine;

@@ -1,50 +1,51 @@
-//! What came of a replay.
+//! The results of the workers.
 use super::step::CallError;
 use ptarmigan::frames::NoFrame;
 use ptarmigan_trace::Sampled;
 
-/// How a sample of Linux's count compared.
+/// A sample of Linux's count of tables, compared with the library's.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
     /// The event.
     pub event: u32,
-    /// The task it was taken of.
+    /// The sampled task.
     pub task: u32,
-    /// Our count of tables, the top not included.
+    /// The library's count, without the root.
     pub own: u32,
-    /// Linux's.
+    /// Linux's count.
     pub linux: u32,
-    /// When.
+    /// When Linux was asked.
     pub at: Sampled,
 }
 
-/// What came of a replay, or of one worker's part of it.
+/// The result of a replay, or of one worker.
 #[derive(Default)]
 pub struct Outcome {
-    /// Samples compared.
+    /// Number of samples compared.
     pub checked: u64,
-    /// Those that were equal.
+    /// Number of samples that were equal.
     pub equal: u64,
-    /// Those that were not.
+    /// The samples that differed.
     pub differing: Vec<Sample>,
-    /// Faults where there was no area, or one that did not allow it: in the recording, signals mostly.
+    /// Faults outside all areas, or not allowed by their area. In a recording these mostly end in
+    /// signals.
     pub outside: u64,
-    /// Calls that asked for something impossible here.
+    /// Calls that the address space refused.
     pub odd: u64,
-    /// The first of them: event, task, reason.
+    /// The first refused call: event, task, reason.
     pub first_odd: Option<(u32, u32, String)>,
-    /// Events of tasks that have no space because there was no memory for it.
+    /// Events skipped because memory had run out for the space of their task.
     pub skipped: u64,
-    /// Processor time that idle CPUs spent on clearing frames ahead.
+    /// Processor time that idle CPUs spent clearing frames ahead of need.
     pub ahead: std::time::Duration,
-    /// Times that memory ran out.
+    /// How often memory ran out.
     pub out_of_memory: u64,
-    /// The first of them: event, task, reason.
+    /// The first time that memory ran out: event, task, reason.
     pub first_out_of_memory: Option<(u32, u32, NoFrame)>,
 }
 
 impl Outcome {
-    /// Counts a call that failed.
+    /// Counts a failed call.
     #[cold]
     pub fn note(&mut self, event: u32, task: u32, error: &CallError) {
         match error {
@@ -59,7 +60,8 @@ impl Outcome {
         }
     }
 
-    /// Puts several workers' outcomes together; what is first is what stands first in the recording.
+    /// Adds up the outcomes of several workers. The first of each kind is the first in the
+    /// recording.
     pub fn sum(parts: impl IntoIterator<Item = Outcome>) -> Outcome {
         let mut all = Outcome::default();
         for mut part in parts {

@@ -1,8 +1,20 @@
-//! How far workers have come, and how they wait for each other.
+//! How far each worker has come, and how workers wait for each other.
+//!
+//! # Protocol
+//!
+//! A milestone is a point in a worker's program that another worker waits for. Each worker numbers
+//! its milestones from 1 and stores the number of the last one that it has reached. A worker that
+//! waits spins for a while and then sleeps:
+//!
+//! 1. A sleeper registers, executes a sequentially consistent fence, and then loads the number.
+//! 2. A worker stores the number, executes the fence, and then looks for sleepers.
+//!
+//! So either the sleeper sees the new number, or the worker sees the sleeper and wakes it.
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// What one worker writes and others wait for, on cache lines of its own. Two lines, as processors fetch them in pairs.
+/// The state that one worker writes and others read. Aligned to two cache lines, as processors
+/// fetch lines in pairs.
 #[repr(align(128))]
 #[derive(Default)]
 struct Milestones {
@@ -10,14 +22,14 @@ struct Milestones {
     sleepers: AtomicU32,
 }
 
-/// Where those sleep who wait for one worker.
+/// The workers that sleep until one worker reaches a milestone.
 #[derive(Default)]
 struct Waiters {
     lock: Mutex<()>,
     wake: Condvar,
 }
 
-/// The milestones of a crew of workers.
+/// The progress of all workers.
 pub struct Progress {
     milestones: Vec<Milestones>,
     waiters: Vec<Waiters>,
@@ -25,18 +37,20 @@ pub struct Progress {
     looks: u32,
 }
 
-/// The replay was stopped by another worker.
+/// Another worker has stopped the replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cancelled;
 
-/// Looks at a post before sleeping, where each worker has a processor to itself: a millisecond or two. Most waits are
-/// over by then, and who sleeps wakes up tens of microseconds late, again and again on the longest path of the order.
+/// Loads before a worker sleeps, where each worker has its own processor: one to two milliseconds.
+/// Most waits are shorter, and a sleeper wakes tens of microseconds late, each time on the longest
+/// path of the schedule.
 const LOOKS: u32 = 50_000;
-/// The same where workers share processors: what is waited for may have to run first.
+/// Loads before a worker sleeps, where workers share processors: the awaited worker may need this
+/// one's.
 const LOOKS_SHARED: u32 = 20;
 
 impl Progress {
-    /// For `workers` workers.
+    /// Creates the state of `workers` workers.
     pub fn new(workers: usize) -> Self {
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Progress {
@@ -47,12 +61,13 @@ impl Progress {
         }
     }
 
-    /// `worker` has reached its next post; only it may say so.
+    /// Marks the next milestone of `worker` as reached. Only the thread of `worker` calls this.
     #[inline]
     pub fn advance(&self, worker: usize) {
         let own = &self.milestones[worker];
         own.reached.store(own.reached.load(Ordering::Relaxed) + 1, Ordering::Release);
-        // Post first, then look for sleepers; they say that they sleep first, then look at the post.
+        // The number is stored before this fence, sleepers are looked for after it; see the
+        // protocol.
         fence(Ordering::SeqCst);
         if own.sleepers.load(Ordering::Relaxed) > 0 {
             self.wake(worker);
@@ -62,19 +77,20 @@ impl Progress {
     #[cold]
     fn wake(&self, worker: usize) {
         let waiters = &self.waiters[worker];
-        // With the lock: whoever has looked and found nothing is asleep by now.
+        // A sleeper that has found the old number under the lock is waiting by the time the lock is
+        // free.
         drop(waiters.lock.lock().unwrap_or_else(PoisonError::into_inner));
         waiters.wake.notify_all();
     }
 
-    /// Whether `worker` has reached its post number `number`.
+    /// Returns whether `worker` has reached milestone `number`.
     #[inline(always)]
     pub fn is_reached(&self, worker: usize, number: u32) -> bool {
         self.milestones[worker].reached.load(Ordering::Acquire) >= number
     }
 
-    /// Looks for a while whether `worker` has reached its post number `number`; calls `meanwhile` again and again. False
-    /// if it has not.
+    /// Spins until `worker` has reached milestone `number` or the replay is stopped, and calls
+    /// `meanwhile` each time around. Returns false if neither happens for long.
     pub fn spin(&self, worker: usize, number: u32, meanwhile: impl Fn()) -> bool {
         for _ in 0..self.looks {
             if self.is_reached(worker, number) || self.is_stopped() {
@@ -86,7 +102,7 @@ impl Progress {
         false
     }
 
-    /// Sleeps until `worker` has reached its post number `number`, or the replay is stopped.
+    /// Sleeps until `worker` has reached milestone `number` or the replay is stopped.
     pub fn sleep(&self, worker: usize, number: u32) {
         let (milestones, waiters) = (&self.milestones[worker], &self.waiters[worker]);
         let mut lock = waiters.lock.lock().unwrap_or_else(PoisonError::into_inner);
@@ -98,13 +114,13 @@ impl Progress {
         milestones.sleepers.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Everybody who waits is told to give up.
+    /// Stops the replay and wakes all sleepers.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
         (0..self.waiters.len()).for_each(|worker| self.wake(worker));
     }
 
-    /// Whether somebody called [`stop`](Self::stop).
+    /// Returns whether [`stop`](Self::stop) was called.
     pub fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
     }

@@ -1,8 +1,9 @@
-//! The address spaces of a replay, and what one worker has of them.
+//! The address spaces of a replay, and the access of one worker to them.
 //!
-//! A space that one task uses at a time belongs to one worker at a time and is passed on ([`Cells`]): no locks. From the
-//! moment on at which a second task uses it, it is the library's [`SharedSpace`], and each worker that comes to it keeps
-//! a reference until the schedule says that it is done with it.
+//! A space that one task uses at a time belongs to one worker at a time, which claims it without a
+//! lock ([`Cells`]). When a second task starts to use it, the space becomes the library's
+//! [`SharedSpace`]. Each worker that uses it keeps a reference until the schedule detaches the
+//! worker.
 use super::cells::{Cells, Claims, OutOfOrder};
 use ptarmigan::format::Format;
 use ptarmigan::space::{SharedSpace, Space};
@@ -14,50 +15,50 @@ pub struct Spaces<F: Format> {
     shared: Vec<Mutex<Option<Arc<SharedSpace<F>>>>>,
 }
 
-/// What a worker has of a shared space.
+/// The access of one worker to a shared space.
 enum SharedState<F: Format> {
-    /// Nothing.
+    /// The worker is not attached.
     Not,
-    /// There was no memory to make it.
+    /// The worker is attached, but memory ran out before the space was made.
     Missing,
     Here(Arc<SharedSpace<F>>),
 }
 
-/// One worker's.
+/// The access of one worker to all spaces.
 pub struct WorkerSpaces<'s, F: Format> {
     own: Claims<'s, Space<F>>,
     all: &'s Spaces<F>,
     shared: Vec<SharedState<F>>,
 }
 
-/// How a worker has a space.
+/// A space, as a worker may use it.
 pub enum SpaceRef<'h, F: Format> {
-    /// To itself.
+    /// Exclusively.
     Own(&'h mut Space<F>),
-    /// Together with others.
+    /// Together with other workers.
     Shared(&'h SharedSpace<F>),
-    /// There was no memory to make it, or it has ended.
+    /// The space has ended, or memory ran out before it was made.
     Nothing,
 }
 
 impl<F: Format> Spaces<F> {
-    /// Room for `n` spaces.
+    /// Creates `n` empty places for spaces.
     pub fn new(n: usize) -> Self {
         Spaces { own: Cells::new(n), shared: (0..n).map(|_| Mutex::new(None)).collect() }
     }
 
-    /// Puts a space in before anybody has any.
+    /// Puts a space into its place before the workers start.
     pub fn set(&mut self, n: u32, space: Space<F>) {
         self.own.set(n, space);
     }
 
-    /// What one worker has: nothing yet.
+    /// Returns the access of one worker, which holds no space yet.
     pub fn for_worker(&self) -> WorkerSpaces<'_, F> {
         let shared = (0..self.shared.len()).map(|_| SharedState::Not).collect();
         WorkerSpaces { own: self.own.claims(), all: self, shared }
     }
 
-    /// All that is left when no worker has any.
+    /// Returns the spaces that are left after all workers have finished.
     pub fn into_left(self) -> impl Iterator<Item = Space<F>> {
         let shared = self.shared.into_iter().filter_map(|shared| {
             let shared = shared.into_inner().unwrap_or_else(PoisonError::into_inner)?;
@@ -68,19 +69,19 @@ impl<F: Format> Spaces<F> {
 }
 
 impl<F: Format> WorkerSpaces<'_, F> {
-    /// A space that is the worker's own; `None` if it is not there.
+    /// Returns a claimed space, or `None` if there is none.
     ///
     /// # Errors
-    /// [`OutOfOrder`] if it is not its own.
+    /// [`OutOfOrder`] if this worker has not claimed it.
     #[inline(always)]
     pub fn own(&mut self, n: u32) -> Result<&mut Option<Box<Space<F>>>, OutOfOrder> {
         self.own.get(n)
     }
 
-    /// A space that the worker has, one way or the other.
+    /// Returns a space that this worker has claimed or is attached to.
     ///
     /// # Errors
-    /// [`OutOfOrder`] if it has not.
+    /// [`OutOfOrder`] if it has neither.
     #[inline]
     pub fn get(&mut self, n: u32) -> Result<SpaceRef<'_, F>, OutOfOrder> {
         match &self.shared[n as usize] {
@@ -92,10 +93,10 @@ impl<F: Format> WorkerSpaces<'_, F> {
         }
     }
 
-    /// Takes a space out that ends: nobody else has it any more.
+    /// Removes a space that ends, after all other workers have detached.
     ///
     /// # Errors
-    /// [`OutOfOrder`] if somebody has.
+    /// [`OutOfOrder`] if another worker still holds it.
     pub fn remove(&mut self, n: u32) -> Result<Option<Space<F>>, OutOfOrder> {
         match std::mem::replace(&mut self.shared[n as usize], SharedState::Not) {
             SharedState::Not => Ok(self.own.get(n)?.take().map(|space| *space)),
@@ -111,26 +112,26 @@ impl<F: Format> WorkerSpaces<'_, F> {
         self.all.shared[n as usize].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a space for this worker alone.
+    /// Claims a space.
     ///
     /// # Errors
-    /// [`OutOfOrder`] if somebody has it.
+    /// [`OutOfOrder`] if it is claimed.
     pub fn claim(&mut self, n: u32) -> Result<(), OutOfOrder> {
         self.own.claim(n)
     }
 
-    /// Lets others take it.
+    /// Releases a space.
     ///
     /// # Errors
-    /// [`OutOfOrder`] if this worker has not taken it.
+    /// [`OutOfOrder`] if this worker has not claimed it.
     pub fn release(&mut self, n: u32) -> Result<(), OutOfOrder> {
         self.own.release(n)
     }
 
-    /// Lets others in on a space that was the worker's own.
+    /// Makes a claimed space shared, and attaches this worker.
     ///
     /// # Errors
-    /// [`OutOfOrder`] if it was not.
+    /// [`OutOfOrder`] if this worker has not claimed it.
     pub fn share(&mut self, n: u32) -> Result<(), OutOfOrder> {
         if let Some(space) = self.own.get(n)?.take() {
             *self.published(n) = Some(Arc::new(SharedSpace::new(*space)));
@@ -140,13 +141,13 @@ impl<F: Format> WorkerSpaces<'_, F> {
         Ok(())
     }
 
-    /// Comes to a shared space.
+    /// Attaches this worker to a shared space.
     pub fn attach(&mut self, n: u32) {
         let published = self.published(n).clone();
         self.shared[n as usize] = published.map_or(SharedState::Missing, SharedState::Here);
     }
 
-    /// Is done with it.
+    /// Detaches this worker from a shared space.
     pub fn detach(&mut self, n: u32) {
         self.shared[n as usize] = SharedState::Not;
     }

@@ -1,16 +1,16 @@
-//! Why a step of a program fails.
+//! Errors of a single step of a program.
 use super::cells::OutOfOrder;
 use super::progress::Cancelled;
 use ptarmigan::cpu::WrongMachine;
 use ptarmigan::frames::NoFrame;
 use ptarmigan::space::{AreaError, LockError};
 
-/// Why a recorded call could not be carried out.
+/// The reason why a recorded call failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallError {
-    /// There is no memory left.
+    /// Memory ran out.
     NoFrame(NoFrame),
-    /// The address space refuses the call; the text says why.
+    /// The address space refused the call, for the reason given.
     Refused(String),
 }
 
@@ -41,12 +41,12 @@ impl From<NoFrame> for CallError {
     }
 }
 
-/// Why one step failed.
+/// The reason why a step failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StepError {
-    /// Another worker has stopped the replay.
+    /// Another worker stopped the replay.
     Cancelled,
-    /// The worker does not hold the space that the step uses: the schedule is wrong.
+    /// The worker has not claimed the space that the step uses: the schedule is wrong.
     OutOfOrder,
     /// The recorded call failed.
     Call(CallError),
@@ -75,6 +75,6 @@ impl From<Cancelled> for StepError {
 pub struct FailedStep {
     /// The event of the trace that the step belongs to.
     pub event: u32,
-    /// Why it failed.
+    /// The reason.
     pub error: StepError,
 }

@@ -1,21 +1,21 @@
-//! Who looks on while a program is carried out.
+//! Observers of a worker.
 use ptarmigan::space::Access;
 
-/// Sees what happens as it happens; [`Unwatched`] sees nothing and costs nothing.
+/// Observes the operations of one worker. [`Unwatched`] costs nothing.
 pub trait Watch {
-    /// Something that may change tables begins; [`done`](Self::done) says that it has ended.
+    /// An operation that may change tables begins. [`done`](Self::done) marks its end.
     #[inline(always)]
     fn begins(&mut self) {}
 
-    /// A fault has been served on a CPU of the machine.
+    /// A fault on `cpu` has been served.
     fn served(&mut self, cpu: usize, va: u64, access: Access);
 
-    /// The thing at this place in the program is done.
+    /// The operation at index `at` of the program is done.
     #[inline(always)]
     fn done(&mut self, _at: usize) {}
 }
 
-/// Nobody watches.
+/// Observes nothing.
 #[derive(Clone, Copy)]
 pub struct Unwatched;
 

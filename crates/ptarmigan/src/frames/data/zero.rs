@@ -7,11 +7,11 @@
 //! then all there is is cold, and zero is the better kind of cold.
 //!
 //! Who asks for frames without wanting zeros does not come by here, and nothing is cleared for whom nobody asks: the
-//! gate is that of the zones (`frames/idle.rs`), for each CPU.
+//! gate is that of the zones (`frames/demand.rs`), for each CPU.
 use super::{DataFrames, List, TakenData};
 use crate::addr::Pfn;
 use crate::cpu::{Counter, Pinned};
-use crate::frames::idle::Demand;
+use crate::frames::demand::Demand;
 use crate::frames::{AllocFlags, Dirty, Frame, Frames, NoFrame, Use, Zero, ZeroCounts};
 use crate::window::Window;
 
@@ -124,7 +124,7 @@ impl DataFrames {
     }
 
     /// Clears frames of the calling CPU's list ahead, the newest first, for faults to come: at most `budget`, and no more than
-    /// the faults since the last idle time give reason for (the gate, see `frames/idle.rs`); how many. Nothing
+    /// the faults since the last idle time give reason for (the gate, see `frames/demand.rs`); how many. Nothing
     /// while the node is short of memory.
     ///
     /// For a CPU that has nothing else to do. Frames are cleared one by one and belong to nobody's list meanwhile, so an

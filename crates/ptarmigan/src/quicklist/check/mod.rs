@@ -16,7 +16,7 @@ use super::Source;
 use crate::addr::{FRAME_SIZE, PhysAddr};
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::CpuId;
-use crate::frames::Frames;
+use crate::frames::{Frames, MemorySize};
 use crate::page::{Clean, Construct, Level};
 use crate::window::{Window, WindowGuard};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
@@ -100,7 +100,6 @@ impl CheckConfig {
 /// handed out, is of another class, or is not as it should be; [`CheckConfig`] says how closely it looks (REQ-2, REQ-19). A page
 /// that is refused is lost, and nothing else is.
 pub struct Checked {
-    base: u32,
     /// Words of each frame: last event, the one before.
     frames: BootSlice<[AtomicU32; 2]>,
     /// When content is verified.
@@ -147,16 +146,15 @@ impl Checked {
     ///
     /// [`BootMemoryShort`] if the words do not fit.
     pub fn new(boot: &mut BootMemory, frames: &Frames, config: CheckConfig) -> Result<Self, BootMemoryShort> {
-        let (base, span) = frames.span();
-        let words = boot.take(span as usize, |_| [AtomicU32::new(0), AtomicU32::new(0)])?;
+        let words = boot.take(frames.records(), |_| [AtomicU32::new(0), AtomicU32::new(0)])?;
         let content = if cfg!(debug_assertions) { Sample::ALWAYS } else { Sample::new(config.sample) };
         let closely = if config.poison { Sample::ALWAYS } else { content };
-        Ok(Checked { base, frames: words, content, closely, config, refused: AtomicUsize::new(0) })
+        Ok(Checked { frames: words, content, closely, config, refused: AtomicUsize::new(0) })
     }
 
-    /// Boot memory for `frames`.
-    pub fn bytes(frames: &Frames) -> usize {
-        BootMemory::bytes::<[AtomicU32; 2]>(frames.span().1 as usize)
+    /// Returns the bytes of boot memory that memory of this size takes.
+    pub fn bytes(size: &MemorySize) -> usize {
+        BootMemory::bytes::<[AtomicU32; 2]>(size.frames())
     }
 
     /// Pages that were refused; their frames are lost.
@@ -165,8 +163,8 @@ impl Checked {
     }
 
     #[inline(always)]
-    fn words(&self, at: PhysAddr) -> Option<&[AtomicU32; 2]> {
-        self.frames.get(at.pfn().0.wrapping_sub(self.base) as usize)
+    fn words(&self, frames: &Frames, at: PhysAddr) -> Option<&[AtomicU32; 2]> {
+        self.frames.get(frames.index_of(at.pfn())?)
     }
 
     /// Tables smaller than a frame share its words, and say nothing.
@@ -203,7 +201,9 @@ impl Checked {
     }
 
     fn report<W: Window, C: Construct>(&self, site: Site<'_, '_, W, C>, page: PhysAddr, kind: MisuseKind) {
-        let words = self.words(page).map(|words| [words[0].load(Relaxed), words[1].load(Relaxed)]);
+        let words = self
+            .words(site.source.frames(), page)
+            .map(|words| [words[0].load(Relaxed), words[1].load(Relaxed)]);
         let [last, before] = words.unwrap_or_default().map(event);
         (self.config.report)(&Misuse { kind, page, cpu: site.cpu, level: site.level, last, before });
     }
@@ -309,7 +309,8 @@ impl Checked {
 
 impl Check for Checked {
     fn made<W: Window, C: Construct>(&self, site: &Site<'_, '_, W, C>, page: &Clean, rests: bool) {
-        if let Some(words) = self.words(page.addr()).filter(|_| Self::is_tracked(site)) {
+        if let Some(words) = self.words(site.source.frames(), page.addr()).filter(|_| Self::is_tracked(site))
+        {
             self.note(site, words, words[0].load(Relaxed), rests);
             if rests && self.is_poisoned(*site) {
                 Self::fill(*site, page.addr(), PATTERN);
@@ -320,7 +321,9 @@ impl Check for Checked {
     #[inline(always)]
     fn given<W: Window, C: Construct>(&self, site: &Site<'_, '_, W, C>, page: &Clean) -> bool {
         let at = page.addr();
-        let Some(words) = self.words(at) else { return self.refuse(*site, at, MisuseKind::Foreign) };
+        let Some(words) = self.words(site.source.frames(), at) else {
+            return self.refuse(*site, at, MisuseKind::Foreign);
+        };
         if !Self::is_tracked(site) {
             return true;
         }
@@ -343,7 +346,9 @@ impl Check for Checked {
     #[inline(always)]
     fn taken<W: Window, C: Construct>(&self, site: &Site<'_, '_, W, C>, page: &Clean) -> bool {
         let at = page.addr();
-        let Some(words) = self.words(at).filter(|_| Self::is_tracked(site)) else { return true };
+        let Some(words) = self.words(site.source.frames(), at).filter(|_| Self::is_tracked(site)) else {
+            return true;
+        };
         let last = words[0].load(Relaxed);
         if last & (KNOWN | RESTS) != KNOWN | RESTS {
             return self.refuse(*site, at, MisuseKind::TakenTwice);
@@ -359,7 +364,9 @@ impl Check for Checked {
 
     fn leaves<W: Window, C: Construct>(&self, site: &Site<'_, '_, W, C>, page: &Clean) {
         let at = page.addr();
-        let Some(words) = self.words(at).filter(|_| Self::is_tracked(site)) else { return };
+        let Some(words) = self.words(site.source.frames(), at).filter(|_| Self::is_tracked(site)) else {
+            return;
+        };
         if let Err(kind) = self.wake(*site, at, true) {
             // The allocator has to get it zero.
             self.report(*site, at, kind);

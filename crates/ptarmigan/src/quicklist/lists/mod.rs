@@ -29,7 +29,7 @@ use super::tally::{NodeCounts, Tally};
 use super::{PolicyCounts, Source};
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::{CpuId, Guard, NodeId, PerCpu};
-use crate::frames::Frames;
+use crate::frames::MemorySize;
 use crate::page::{Construct, Layout, Level, MAX_LEVELS};
 use crate::window::Window;
 use core::fmt;
@@ -178,14 +178,15 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         let frames = source.frames();
         let nodes = frames.nodes() as usize;
         let cpus_per_node = Self::crowd(&config, nodes);
-        let smallest = (0..nodes).map(|n| Self::room(frames, &config, NodeId(n as u8))).min().unwrap_or(0);
+        let smallest =
+            (0..nodes).map(|n| Self::room(frames.node_frames(NodeId(n as u8)), &config)).min().unwrap_or(0);
         let classes = Self::classes(source.layout());
         let fits = smallest as usize / 2 / (2 * classes * cpus_per_node);
         config.magazine = config.magazine.min(fits);
         let cpus = PerCpu::new(boot, frames.machine(), config.cpus, |_| [Stack::new(), Stack::new()])?;
         let shards = Shelf::shards_for(cpus_per_node);
         let by_node = boot.take_with(nodes, |boot, node| {
-            let room = Self::room(frames, &config, NodeId(node as u8)) as usize;
+            let room = Self::room(frames.node_frames(NodeId(node as u8)), &config) as usize;
             let mut shelf = |class| {
                 let most = Self::part(room, class, classes).div_ceil(shards);
                 let shards = boot.take_with(shards, |boot, _| Ok(Shard::new(Depot::new(boot, most)?)))?;
@@ -216,18 +217,18 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     }
 
     /// Boot memory for `config` over `frames`.
-    pub fn bytes(frames: &Frames, config: &ListsConfig) -> usize {
-        let nodes = frames.nodes();
-        let shards = Shelf::shards_for(Self::crowd(config, nodes as usize));
+    pub fn bytes(size: &MemorySize, config: &ListsConfig) -> usize {
+        let nodes = size.nodes();
+        let shards = Shelf::shards_for(Self::crowd(config, nodes));
         // However the classes share a node's room, together they have it; each shard's part is rounded up.
         let depots = |node| {
             let all = CLASSES * shards;
-            let room = Self::room(frames, config, NodeId(node)) as usize;
+            let room = Self::room(size.node_frames(NodeId(node as u8)), config) as usize;
             Depot::bytes(room + all) + (all - 1) * Depot::bytes(0)
         };
         PerCpu::<[Stack; CLASSES], Own>::bytes(config.cpus)
-            + BootMemory::bytes::<Node>(nodes as usize)
-            + nodes as usize * CLASSES * BootMemory::bytes::<Shard>(shards)
+            + BootMemory::bytes::<Node>(nodes)
+            + nodes * CLASSES * BootMemory::bytes::<Shard>(shards)
             + (0..nodes).map(depots).sum::<usize>()
     }
 
@@ -237,9 +238,8 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         if config.crowd == 0 { even } else { config.crowd }.max(1)
     }
 
-    /// Pages that a node can ever keep.
-    fn room(frames: &Frames, config: &ListsConfig, node: NodeId) -> u32 {
-        let all = frames.node_frames(node);
+    /// Pages that a node with `all` frames can ever keep.
+    fn room(all: u32, config: &ListsConfig) -> u32 {
         config.keep.map_or(all / config.share.max(1), |keep| keep.min(all))
     }
 

@@ -1,4 +1,4 @@
-//! Goes through a trace and follows tasks, spaces and CPUs.
+//! Builds a schedule: follows tasks, spaces and CPUs through a trace.
 use super::cpus::CpuMap;
 use super::op::Op;
 use super::order::{Order, SpaceUse};
@@ -8,11 +8,11 @@ use ptarmigan_trace::{CloneKind, Kind};
 
 const NONE: u32 = u32::MAX;
 
-/// What a CPU has loaded.
+/// The space that a CPU has loaded.
 #[derive(Clone, Copy)]
 struct CpuState {
     space: u32,
-    /// It runs nothing of it.
+    /// Whether the CPU runs no task of the space at the moment.
     lazy: bool,
 }
 
@@ -23,13 +23,14 @@ struct ScheduleBuilder<'a> {
     order: Order,
     /// The space of each task.
     tasks: Vec<u32>,
-    /// Tasks that use each space; 0 when it has ended.
+    /// The number of tasks in each space; 0 after its end.
     users: Vec<u32>,
     current: Vec<CpuState>,
 }
 
 impl Schedule {
-    /// `trace` on the CPUs of `cpus`; with one worker for all of them if `alone`, or one for each.
+    /// Schedules `trace` on the CPUs of `cpus`, with one worker for each CPU, or for all CPUs if
+    /// `alone`.
     pub fn new(trace: &Trace, cpus: CpuMap, alone: bool) -> Self {
         let workers = if alone { 1 } else { cpus.logical() };
         let mut builder = ScheduleBuilder {
@@ -93,7 +94,7 @@ impl ScheduleBuilder<'_> {
                 );
             }
             Kind::Clone { child, kind } => {
-                // One worker has everything to itself, and with `vfork` the two take turns.
+                // One worker needs no sharing, and the two tasks of a `vfork` take turns.
                 if kind == CloneKind::Share && !self.alone && !self.order.is_shared(space) {
                     self.order.share(worker, space, at);
                 }
@@ -141,20 +142,20 @@ impl ScheduleBuilder<'_> {
         }
     }
 
-    /// A new space with one user.
+    /// Adds a space with one user.
     fn born(&mut self) -> u32 {
         self.users.push(1);
         self.order.born();
         (self.users.len() - 1) as u32
     }
 
-    /// A task no longer uses a space; whether it was the last.
+    /// Removes one user of a space. Returns whether it was the last.
     fn unused(&mut self, space: u32) -> bool {
         self.users[space as usize] -= 1;
         self.users[space as usize] == 0
     }
 
-    /// What the CPU has loaded. The end of a space has moved every CPU that had it loaded to another root.
+    /// Returns what a CPU has loaded. When a space ends, every CPU that had it loaded has left it.
     fn loaded(&self, cpu: u16) -> Option<CpuState> {
         let current = self.current[usize::from(cpu)];
         (current.space != NONE && self.users[current.space as usize] > 0).then_some(current)

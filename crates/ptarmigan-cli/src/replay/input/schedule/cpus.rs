@@ -1,6 +1,6 @@
-//! Which logical CPU an event of a recorded CPU happens on.
+//! Maps recorded CPUs to logical CPUs.
 
-/// Recorded CPUs put together on fewer logical ones, or split into more.
+/// Maps recorded CPUs to fewer logical CPUs, or splits them into more.
 #[derive(Clone, Copy, Debug)]
 pub struct CpuMap {
     recorded: usize,
@@ -8,20 +8,21 @@ pub struct CpuMap {
 }
 
 impl CpuMap {
-    /// `recorded` CPUs on `logical` ones, both at least 1.
+    /// Maps `recorded` CPUs to `logical` ones. Both are at least 1.
     pub fn new(recorded: usize, logical: usize) -> Self {
         CpuMap { recorded: recorded.max(1), logical: logical.max(1) }
     }
 
-    /// Logical CPUs.
+    /// Returns the number of logical CPUs.
     pub fn logical(&self) -> usize {
         self.logical
     }
 
-    /// Where an event of `task` happens that was recorded on `cpu`.
+    /// Returns the logical CPU for an event of `task` that was recorded on `cpu`.
     ///
-    /// Fewer logical CPUs than recorded ones: `cpu` modulo their number. More: each recorded CPU has a share of them,
-    /// the first ones one more if it does not come out even, and its tasks are spread over the share.
+    /// With fewer logical than recorded CPUs, it is `cpu` modulo their number. With more, each
+    /// recorded CPU gets an equal share of the logical ones (the first CPUs one more if the
+    /// division leaves a rest), and its tasks are spread over the share.
     pub fn of(&self, cpu: u16, task: u32) -> u16 {
         let cpu = usize::from(cpu);
         if self.logical <= self.recorded {
@@ -30,8 +31,8 @@ impl CpuMap {
         let (each, more) = (self.logical / self.recorded, self.logical % self.recorded);
         let first = cpu * each + cpu.min(more);
         let share = each + usize::from(cpu < more);
-        // Tasks are numbered in the order of their birth, in which shells, compilers and assemblers take turns:
-        // hashed, so that not all of one kind come to one CPU.
+        // Task numbers follow the order of creation, in which shells, compilers and assemblers
+        // alternate. The hash keeps tasks of one kind from all landing on one CPU.
         let hash = (task.wrapping_mul(0x9e37_79b9) >> 16) as usize;
         (first + hash % share) as u16
     }

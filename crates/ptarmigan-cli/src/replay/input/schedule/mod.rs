@@ -1,11 +1,12 @@
-//! A trace made into programs, one for each worker.
+//! Turns a trace into programs, one for each worker.
 //!
-//! Everything that can be known in advance is worked out once, before any pass: which space a task uses, which CPU has
-//! what loaded and switches when, who ends a space, and who has to wait for whom. What is left for a pass is one
-//! straight list for each worker.
+//! Everything that is known in advance is computed once, before any pass: the space of each task,
+//! when CPUs switch, which task ends a space, and where workers wait for each other. A pass only
+//! executes a straight list of operations for each worker.
 //!
-//! The order kept is that of the recording for each CPU, for each task and for each space: a child after its fork, and
-//! the parent of a `vfork` after the child's `execve` or exit, as both use one space.
+//! The recorded order is kept for each CPU, each task and each space. In particular, a child runs
+//! after its fork, and the parent of a `vfork` runs after the child's `execve` or exit, because
+//! both use one space.
 mod build;
 mod cpus;
 mod op;

@@ -1,131 +1,131 @@
-//! What a worker does, one thing after the other.
+//! The operations of a worker.
 use ptarmigan_trace::FaultFlags;
 
-/// One thing to do. `space` numbers the address spaces that the trace ever has, in order of their birth; `slot` is the
-/// CPU, counted among the worker's own.
+/// One operation. `space` numbers the address spaces of the trace in order of creation; `slot` is
+/// the index of the CPU among the worker's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// A fault on a page.
     Fault {
         /// Page number.
         page: u64,
-        /// Where.
+        /// The space.
         space: u32,
-        /// On which CPU.
+        /// The CPU.
         slot: u16,
-        /// How.
+        /// Access bits.
         flags: FaultFlags,
     },
-    /// A call that concerns one space: entry `rare` of the trace.
+    /// A call on one space: entry `rare` of the trace.
     Call {
-        /// Number of the call.
+        /// Index of the call.
         rare: u32,
-        /// Where.
+        /// The space.
         space: u32,
-        /// On which CPU.
+        /// The CPU.
         slot: u16,
     },
-    /// Linux's count of the tables of a space is compared with ours.
+    /// Linux's count of the tables of a space, compared with the library's.
     Truth {
-        /// Number of the event.
+        /// Index of the event.
         event: u32,
-        /// Where.
+        /// The space.
         space: u32,
-        /// On which CPU.
+        /// The CPU.
         slot: u16,
     },
-    /// `space` is copied: `child` is born.
+    /// `child` becomes a copy of `space`.
     Fork {
-        /// The parent's.
+        /// The parent's space.
         space: u32,
-        /// The new one.
+        /// The child's space.
         child: u32,
-        /// On which CPU.
+        /// The CPU.
         slot: u16,
     },
-    /// Entry `rare` of the trace: the task leaves `space` for `next`, which is born.
+    /// A task moves from `space` to the new space `next`: entry `rare` of the trace.
     Exec {
-        /// Number of the call.
+        /// Index of the call.
         rare: u32,
-        /// The old one.
+        /// The old space.
         space: u32,
-        /// The new one.
+        /// The new space.
         next: u32,
-        /// On which CPU.
+        /// The CPU.
         slot: u16,
-        /// Nobody uses the old one any more: it ends.
+        /// Whether this ends the old space.
         last: bool,
     },
-    /// A task ends; so does the space if it was the `last` to use it.
+    /// A task exits.
     Exit {
-        /// The task's.
+        /// The task's space.
         space: u32,
-        /// On which CPU.
+        /// The CPU.
         slot: u16,
-        /// Nobody uses it any more.
+        /// Whether this ends the space.
         last: bool,
     },
     /// The CPU loads a space, or runs in it again.
     Enter {
-        /// Which.
+        /// The space.
         space: u32,
         /// The CPU.
         slot: u16,
     },
-    /// The CPU is about to load another one.
+    /// The CPU leaves a space for another one.
     Leave {
-        /// Which.
+        /// The space.
         space: u32,
         /// The CPU.
         slot: u16,
     },
-    /// The CPU runs nothing of the space for now, but keeps it loaded.
+    /// The CPU becomes lazy: it runs no task of the space, but keeps it loaded.
     Rest {
-        /// Which.
+        /// The space.
         space: u32,
         /// The CPU.
         slot: u16,
     },
-    /// The CPU has nothing to run.
+    /// The CPU becomes idle.
     Idle {
         /// The CPU.
         slot: u16,
     },
-    /// From here to the next [`Release`](Op::Release) the space is this worker's alone.
+    /// The worker claims a space, which stays its own until [`Release`](Op::Release).
     Claim {
-        /// Which.
+        /// The space.
         space: u32,
     },
-    /// Somebody else may have the space.
+    /// The worker releases a space.
     Release {
-        /// Which.
+        /// The space.
         space: u32,
     },
-    /// From here on the space, this worker's alone so far, is for all who join it.
+    /// The worker makes its space shared.
     Share {
-        /// Which.
+        /// The space.
         space: u32,
     },
-    /// The worker comes to a shared space.
+    /// The worker attaches to a shared space.
     Attach {
-        /// Which.
+        /// The space.
         space: u32,
     },
-    /// It is done with it.
+    /// The worker detaches from a shared space.
     Detach {
-        /// Which.
+        /// The space.
         space: u32,
     },
-    /// Go on when `worker` has reached its post number `posts`, counted from 1.
+    /// The worker waits until `worker` has reached milestone number `milestone`, counted from 1.
     Wait {
-        /// Whom to wait for.
+        /// The other worker.
         worker: u16,
-        /// How far it must have come.
+        /// The milestone.
         milestone: u32,
     },
-    /// Others wait for what came before this.
+    /// The worker reaches its next milestone.
     Milestone,
 }
 
-// Passes read millions of them.
+// A pass reads millions of operations.
 const _: () = assert!(size_of::<Op>() <= 16);

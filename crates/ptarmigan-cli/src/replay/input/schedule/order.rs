@@ -1,55 +1,61 @@
-//! Who has to wait for whom, in one pass over the recording.
+//! Finds where workers have to wait for each other, in one pass over the recording.
 //!
-//! Each worker's own order is kept as it is. Between workers there are two reasons to wait: a space or a task was last
-//! used by another worker. A wait that follows from earlier ones is left out: what each worker knows to have happened
-//! is followed as a vector of positions, one for each other worker (a vector clock).
+//! # Order
 //!
-//! A space that one task uses at a time has one worker at a time, whatever is done with it. In a shared one faults wait
-//! for the last call that changed its structure, and such a call waits for all faults since; CPUs come and go as they
-//! like until it ends.
+//! 1. Each worker's operations keep their recorded order.
+//! 2. A worker waits for another one if that worker was the last to use the same task or the same
+//!    space.
+//! 3. A space that one task uses at a time belongs to one worker at a time.
+//! 4. In a shared space, faults wait for the last structural call, and a structural call waits for
+//!    all faults since. CPUs enter and leave a shared space in any order until it ends.
 //!
-//! Every wait is for something that stands earlier in the recording. So the earliest of all things that are not done
-//! yet never waits for anything, and there is no deadlock.
+//! A wait that follows from earlier waits is left out. For this, a vector clock says for each
+//! worker how far it knows every other worker to be.
+//!
+//! # No deadlock
+//!
+//! An operation waits only for operations that are earlier in the recording. So the earliest
+//! operation that is not done yet never waits.
 use super::op::Op;
 use super::program::Program;
 
-/// A place in a worker's program while it is being built.
+/// An operation's worker and index, while programs are being built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Position {
     worker: u16,
     at: u32,
 }
 
-/// What is done with a space.
+/// How an operation uses a space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpaceUse {
-    /// A call that changes its structure, or looks at it.
+    /// It changes the structure of the space, or reads it.
     Call,
-    /// A fault.
+    /// It is a fault.
     Fault,
-    /// A CPU comes or goes.
+    /// A CPU enters or leaves the space.
     Cpu,
-    /// It ends.
+    /// It ends the space.
     End,
 }
 
-/// Who may use a space.
+/// How workers share a space.
 enum Sharing {
-    /// One worker at a time; the last that was done with it.
+    /// One worker at a time; the last operation on it.
     Own(Option<Position>),
     Shared {
-        /// The last call, or what made it shared.
+        /// The last structural call, or the operation that made the space shared.
         call: Position,
-        /// Each worker's last fault since.
+        /// Each worker's last fault since `call`.
         faults: Vec<Position>,
-        /// Since when it is shared.
+        /// The operation that made the space shared.
         since: Position,
-        /// The last of each worker that has joined.
+        /// The last operation of each attached worker.
         members: Vec<Position>,
     },
 }
 
-/// Puts `place` in as its worker's last.
+/// Replaces the last operation of the worker of `place`.
 fn replace(places: &mut Vec<Position>, place: Position) {
     match places.iter_mut().find(|old| old.worker == place.worker) {
         Some(old) => *old = place,
@@ -58,7 +64,7 @@ fn replace(places: &mut Vec<Position>, place: Position) {
 }
 
 impl Sharing {
-    /// `place` has used the space.
+    /// Notes that the operation at `place` uses the space.
     fn done(&mut self, place: Position, how: SpaceUse) {
         match self {
             Sharing::Own(last) => *last = Some(place),
@@ -77,11 +83,11 @@ impl Sharing {
     }
 }
 
-/// Programs in the making.
+/// Builds the programs of all workers.
 pub struct Order {
     workers: Vec<ProgramBuilder>,
     spaces: Vec<Sharing>,
-    /// By task: its last event.
+    /// The last operation of each task.
     tasks: Vec<Option<Position>>,
 }
 
@@ -89,13 +95,13 @@ pub struct Order {
 struct ProgramBuilder {
     ops: Vec<Op>,
     origins: Vec<u32>,
-    /// What others wait for.
+    /// The indexes of operations that other workers wait for.
     posts: Vec<u32>,
-    /// What is to come right after which position.
+    /// Operations to insert, with the index that they follow.
     after: Vec<(u32, Op)>,
-    /// By worker: so many of its things are done before this one's next.
+    /// For each other worker: how many of its operations are done before the next one here.
     known: Vec<u32>,
-    /// By worker: how `known` grew, as (position here, count there).
+    /// For each other worker: how `known` grew, as pairs of the index here and the count there.
     grew: Vec<Vec<(u32, u32)>>,
 }
 
@@ -105,7 +111,7 @@ impl ProgramBuilder {
         self.origins.push(origin);
     }
 
-    /// How many of `other`'s things were known to be done before the thing at `at`.
+    /// Returns how many operations of `other` are done before the operation at index `at`.
     fn known_at(&self, other: usize, at: u32) -> u32 {
         let grew = &self.grew[other];
         let n = grew.partition_point(|&(position, _)| position <= at);
@@ -121,7 +127,7 @@ impl ProgramBuilder {
 }
 
 impl Order {
-    /// For `workers` workers and `tasks` tasks.
+    /// Creates empty programs for `workers` workers and `tasks` tasks.
     pub fn new(workers: usize, tasks: usize) -> Self {
         let building = || ProgramBuilder {
             known: vec![0; workers],
@@ -135,13 +141,13 @@ impl Order {
         }
     }
 
-    /// A new space with the next number.
+    /// Adds a space with the next number.
     pub fn born(&mut self) {
         self.spaces.push(Sharing::Own(None));
     }
 
-    /// Appends something to a worker's program that is done with `spaces` and in the name of `tasks`, and before it
-    /// what it has to wait for; `origin` is the event of the trace that it belongs to.
+    /// Appends an operation to a worker's program, after the waits that it needs. The operation
+    /// uses `spaces` on behalf of `tasks`; `origin` is its event in the trace.
     pub fn push(&mut self, worker: usize, op: Op, origin: u32, spaces: &[(u32, SpaceUse)], tasks: &[u32]) {
         for &task in tasks {
             if let Some(last) = self.tasks[task as usize] {
@@ -149,7 +155,7 @@ impl Order {
             }
         }
         for &(space, how) in spaces {
-            // Out of its place, as waiting needs all of `self`.
+            // Taken out, because `before` needs all of `self`.
             let mut access = std::mem::replace(&mut self.spaces[space as usize], Sharing::Own(None));
             self.before(worker, space, &mut access, how, origin);
             self.spaces[space as usize] = access;
@@ -165,7 +171,7 @@ impl Order {
         }
     }
 
-    /// What has to come before a space is used.
+    /// Appends what has to come before an operation uses a space.
     fn before(&mut self, worker: usize, space: u32, access: &mut Sharing, how: SpaceUse, origin: u32) {
         match access {
             Sharing::Own(Some(last)) if usize::from(last.worker) == worker => {}
@@ -201,12 +207,12 @@ impl Order {
         }
     }
 
-    /// Whether a space is shared.
+    /// Returns whether a space is shared.
     pub fn is_shared(&self, space: u32) -> bool {
         matches!(self.spaces[space as usize], Sharing::Shared { .. })
     }
 
-    /// `worker` shares a space that is not shared yet.
+    /// Makes a space shared; `worker` has used it exclusively so far.
     pub fn share(&mut self, worker: usize, space: u32, origin: u32) {
         self.push(worker, Op::Share { space }, origin, &[(space, SpaceUse::Call)], &[]);
         let at = Position { worker: worker as u16, at: self.workers[worker].ops.len() as u32 - 1 };
@@ -220,7 +226,7 @@ impl Order {
             return;
         }
         self.workers[other].posts.push(last.at);
-        // Positions for now; they become numbers of posts when all are known.
+        // An index for now; `finish` turns it into the number of a milestone.
         self.workers[worker].push(Op::Wait { worker: last.worker, milestone: last.at }, origin);
         self.workers[worker].learn(other, last.at + 1);
         for third in 0..self.workers.len() {
@@ -231,7 +237,7 @@ impl Order {
         }
     }
 
-    /// The programs, with posts where others wait.
+    /// Returns the programs, with milestones where other workers wait.
     pub fn finish(mut self) -> Vec<Program> {
         for building in &mut self.workers {
             building.posts.sort_unstable();

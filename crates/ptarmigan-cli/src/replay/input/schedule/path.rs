@@ -1,21 +1,21 @@
-//! How long a schedule takes at the least: its critical path.
+//! The critical path of a schedule.
 use super::op::Op;
 use super::program::Schedule;
 
-/// What a schedule takes if nothing costs anything but the work itself.
+/// The cost of a schedule in which waiting itself is free.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CriticalPath {
-    /// All work, one after the other.
+    /// The sum of all work.
     pub total: f64,
-    /// The busiest worker's.
+    /// The work of the busiest worker.
     pub busiest: f64,
-    /// The longest chain of work in which each piece has to wait for the one before, on its own worker or another. No
-    /// less than `busiest`.
+    /// The longest chain of work in which each piece waits for the one before, on its own worker or
+    /// another. At least `busiest`.
     pub longest: f64,
 }
 
-/// Works the critical path out; `cost` says what one piece of work takes, by worker and place in its program. `None`
-/// if workers wait for each other in a circle.
+/// Computes the critical path. `cost` returns the cost of one operation, by worker and index.
+/// Returns `None` if workers wait for each other in a circle.
 pub fn critical_path(schedule: &Schedule, mut cost: impl FnMut(usize, usize) -> f64) -> Option<CriticalPath> {
     let workers = schedule.programs.len();
     let mut at = vec![0; workers];

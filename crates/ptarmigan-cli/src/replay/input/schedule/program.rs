@@ -1,27 +1,27 @@
-//! Programs, one for each worker.
+//! Programs of workers.
 use super::op::Op;
 
-/// What one worker does.
+/// The program of one worker.
 #[derive(Default)]
 pub struct Program {
-    /// In order.
+    /// The operations, in order.
     pub ops: Vec<Op>,
-    /// The event of the trace that each belongs to.
+    /// For each operation, the event of the trace that it belongs to.
     pub origins: Vec<u32>,
 }
 
-/// A trace made into programs.
+/// The programs for a trace.
 pub struct Schedule {
-    /// By worker.
+    /// The program of each worker.
     pub programs: Vec<Program>,
-    /// Logical CPUs. One worker has them all, or each worker one.
+    /// Number of logical CPUs. One worker has all of them, or each worker has one.
     pub cpus: usize,
-    /// Spaces that are ever born; number 0 is there at the start.
+    /// Number of spaces ever made; number 0 exists at the start.
     pub spaces: usize,
 }
 
 impl Schedule {
-    /// Times that a worker waits for another.
+    /// Returns how often a worker waits for another one.
     pub fn waits(&self) -> u64 {
         let wait = |op: &&Op| matches!(op, Op::Wait { .. });
         self.programs.iter().map(|p| p.ops.iter().filter(wait).count() as u64).sum()
