@@ -8,7 +8,9 @@ use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr};
 use ptarmigan::bootmem::{BootMemory, BootMemoryShort};
 use ptarmigan::cpu::{CpuId, CpuSet, MachineId, NodeId, Pinned};
 use ptarmigan::format::Format;
-use ptarmigan::frames::{AllocFlags, DataFrames, End, Frames, MemoryRun, NoFrame, Request, ZoneClass};
+use ptarmigan::frames::{
+    AllocFlags, DataFrames, End, Frames, FramesError, MemoryRun, MemorySize, NoFrame, Request, ZoneClass,
+};
 use ptarmigan::machine::{self, Machine as _, On};
 use ptarmigan::quicklist::{ListsConfig, ListsError, Policy, Quicklists, Source};
 use ptarmigan::space::SpaceMachine;
@@ -166,6 +168,12 @@ pub struct Metadata {
     pub tlb: usize,
 }
 
+impl Metadata {
+    fn total(&self) -> usize {
+        self.frames + self.data + self.lists + self.tlb
+    }
+}
+
 /// Why the machine could not be put together.
 #[derive(Debug)]
 pub enum SetUpError {
@@ -173,6 +181,8 @@ pub enum SetUpError {
     Boot(#[expect(dead_code, reason = "printed by Debug")] BootMemoryShort),
     /// A size is out of range.
     Lists(#[expect(dead_code, reason = "printed by Debug")] ListsError),
+    /// The run of memory is not as it should be.
+    Frames(#[expect(dead_code, reason = "printed by Debug")] FramesError),
     /// There are too many CPUs.
     Tlb(#[expect(dead_code, reason = "printed by Debug")] TlbError),
     /// Frames ran out.
@@ -182,6 +192,12 @@ pub enum SetUpError {
 impl From<ListsError> for SetUpError {
     fn from(e: ListsError) -> Self {
         SetUpError::Lists(e)
+    }
+}
+
+impl From<FramesError> for SetUpError {
+    fn from(e: FramesError) -> Self {
+        SetUpError::Frames(e)
     }
 }
 
@@ -236,21 +252,32 @@ fn direct_map() -> DirectMap {
 /// 2. It is called once, while one hart runs.
 pub unsafe fn set_up(start: u64, end: u64, cpus: usize) -> Result<&'static Machine, SetUpError> {
     CPUS.store(cpus, Ordering::Relaxed);
-    // 1. Boot memory, from which the library carves its arrays. Records take 1/256, the lists less than that.
-    let for_boot = ((end - start) / 64).next_multiple_of(FRAME_SIZE as u64);
+    // 1. Boot memory, from which the library carves its arrays: as much as all of the memory would need.
+    let run_from = |from: u64| MemoryRun {
+        start: PhysAddr(from).pfn(),
+        frames: ((end - from) / FRAME_SIZE as u64) as u32,
+        node: NodeId(0),
+        class: ZoneClass::Low,
+    };
+    let size = MemorySize::of([run_from(start)]);
+    let lists_config = ListsConfig::new(cpus);
+    // ASID 0 is the kernel's.
+    let numbers = (1u32 << mmu::asid_bits()) - 1;
+    let tlb_config = TlbConfig { ceiling: CEILING, asids: ASIDS.min(numbers as u16), ..TlbConfig::new(cpus) };
+    let metadata = Metadata {
+        frames: Frames::bytes(&size),
+        data: DataFrames::bytes(cpus, size.nodes()),
+        lists: Lists::bytes(&size, &lists_config),
+        tlb: Tlb::<Harts>::bytes(&tlb_config) + Parking::bytes(cpus),
+    };
+    let for_boot = (metadata.total() as u64).next_multiple_of(FRAME_SIZE as u64);
     let base = NonNull::new(mmu::direct::<u8>(start)).unwrap_or(NonNull::dangling());
     // SAFETY: 1. The caller's, and mapped for good.
     let mut boot = unsafe { BootMemory::new(base, for_boot as usize) };
 
     // 2. Frames: a record for each, and all of them free.
-    let run = MemoryRun {
-        start: PhysAddr(start + for_boot).pfn(),
-        frames: ((end - start - for_boot) / FRAME_SIZE as u64) as u32,
-        node: NodeId(0),
-        class: ZoneClass::Low,
-    };
     // SAFETY: 1. Point 1 of the caller's; boot memory is before it. 2. The name is new.
-    let frames = unsafe { Frames::new(&mut boot, MachineId::new(), &[run])? };
+    let frames = unsafe { Frames::new(&mut boot, MachineId::new(), &[run_from(start + for_boot)])? };
     // SAFETY: 1. Point 2 of the caller's.
     let frames = unsafe { FRAMES.set(frames) };
 
@@ -271,21 +298,11 @@ pub unsafe fn set_up(start: u64, end: u64, cpus: usize) -> Result<&'static Machi
     let zero = frames.take(request)?.zeroed(&direct_map()).into_raw();
 
     // 4. Lists of table pages, and of data frames.
-    let config = ListsConfig::new(cpus);
-    let lists_bytes = Lists::bytes(frames, &config);
     let source = Source::new(frames, direct_map(), kernel, Sv39::LAYOUT);
-    let lists = Quicklists::new(&mut boot, config, source)?;
+    let lists = Quicklists::new(&mut boot, lists_config, source)?;
     let data = DataFrames::new(&mut boot, frames, cpus)?;
 
-    // 5. TLBs: number 0 is the kernel's.
-    let numbers = (1u32 << mmu::asid_bits()) - 1;
-    let tlb_config = TlbConfig { ceiling: CEILING, asids: ASIDS.min(numbers as u16), ..TlbConfig::new(cpus) };
-    let metadata = Metadata {
-        frames: Frames::bytes(run.frames as usize, 1),
-        data: DataFrames::bytes(cpus, 1),
-        lists: lists_bytes,
-        tlb: Tlb::<Harts>::bytes(&tlb_config) + Parking::bytes(cpus),
-    };
+    // 5. TLBs, and what waits for them.
     let tlb = Tlb::new(&mut boot, frames.machine(), tlb_config, Harts)?;
     let parking = Parking::new(&mut boot, frames.machine(), cpus, tlb_config.park)?;
 
