@@ -64,7 +64,7 @@ high:
     mv tp, s2
     la sp, hart_stacks
     addi t0, s2, 1
-    slli t0, t0, 16             # 64 KiB each
+    slli t0, t0, 18             # 256 KiB each
     add sp, sp, t0
     mv a0, s0
     mv a1, s1

@@ -6,8 +6,9 @@ use core::cell::UnsafeCell;
 
 use crate::{fdt, irq};
 
-/// Bytes of a stack. The assembly knows it.
-const STACK: usize = 0x10000;
+/// Bytes of a stack. The assembly knows it. A release build needs a twentieth of that; set-up in a build without
+/// optimisation puts whole lists on the stack.
+const STACK: usize = 0x40000;
 /// What is painted below the caller of `used`, at most.
 const PAINTED: usize = STACK - 0x1000;
 const COLOUR: u64 = 0x5eed_ab1e_c01d_cafe;
