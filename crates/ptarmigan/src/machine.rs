@@ -158,8 +158,9 @@ impl<'a, M: Machine> On<'a, M> {
     /// [`WrongMachine`] if `id` is not this machine.
     #[inline(always)]
     pub fn check(self, id: MachineId) -> Result<(), WrongMachine> {
+        // `Machine::on` has seen that the pin's machine matches itself.
         let called = self.pin.machine();
-        if called.matches(id) { Ok(()) } else { Err(WrongMachine { called, given: id }) }
+        if called == id { Ok(()) } else { Err(WrongMachine { called, given: id }) }
     }
 
     /// The policy, with the pin: its calls are safe from here on.
