@@ -236,7 +236,7 @@ fn before_generations_come_round_every_cpu_has_given_the_space_up() {
     // like the one it knows.
     machine!(2, TlbConfig { asids: 4, ..TlbConfig::new(2) }, |host, m, slots, told| {
         let (pin_a, pin_b) = (slots[0].pin(), slots[1].pin());
-        let (a, b) = (m.on(&pin_a).unwrap(), m.on(&pin_b).unwrap());
+        let a = m.on(&pin_a).unwrap();
         let quarter = 1usize << (usize::BITS - 2);
         for start in [0, quarter, 2 * quarter, 3 * quarter] {
             let space = m.tlb().new_space_at(Generation(start.wrapping_sub(3)));

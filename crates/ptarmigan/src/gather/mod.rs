@@ -29,7 +29,7 @@ pub use released::Released;
 use crate::addr::{Pfn, PhysAddr};
 use crate::cpu::WrongMachine;
 use crate::format::Format;
-use crate::frames::FrameMeta;
+use crate::frames::{FrameMeta, Use};
 use crate::machine::{Machine, On};
 use crate::page::{FlushProof, Level, Unhooked};
 use crate::quicklist::Policy;
@@ -202,13 +202,29 @@ impl<'a, M: Machine> Gather<'a, M> {
     /// 2. It is in the state of its level: no live entries.
     /// 3. `record` is the record of `pfn`.
     #[inline(always)]
-    pub unsafe fn table(&mut self, pfn: Pfn, record: &FrameMeta, at: u64) {
+    pub(crate) unsafe fn table(&mut self, pfn: Pfn, record: &FrameMeta, at: u64) {
         self.flags.tables_freed = true;
         if self.start >= self.end {
             self.changed(at, at + (1 << self.stride));
         }
         // SAFETY: points 1 to 3 are those of `push`.
         unsafe { self.tables.push(pfn, record) };
+    }
+
+    /// Takes over a table that has just been unlinked, of tables that are not the library's own; it mapped addresses from `va`
+    /// on. The policy gets it after the flush, as a page of `level`.
+    ///
+    /// # Safety
+    ///
+    /// 1. No entry points to the table at `at` any more, the caller gives it away, and it was one of the gather's space.
+    /// 2. It came from the machine's policy, which hands out pages of `level` that are frames.
+    /// 3. It is in the state of its level: no live entries.
+    pub unsafe fn foreign_table(&mut self, at: PhysAddr, level: Level, va: u64) {
+        let record = self.on.frames().meta(at.pfn());
+        record.set_usage(Use::Table);
+        record.set_order(level.0);
+        // SAFETY: 1. and 2. passed on (1., 3.); its record says of which level it is. 3. looked up above.
+        unsafe { self.table(at.pfn(), record, va) };
     }
 
     /// Takes over the root of a space that ends.

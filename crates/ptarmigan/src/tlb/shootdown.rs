@@ -220,6 +220,7 @@ impl<S: Shootdown> Tlb<S> {
 
     /// Makes `cpus` drop everything they know of user space, lazy ones by loading the kernel's root.
     pub(crate) fn force(&self, pin: &Pinned<'_>, cpus: CpuSet) {
+        self.tally(pin).forced.add(1);
         let remote = cpus.except(pin.cpu());
         if !remote.is_empty() {
             // SAFETY: 1. there is no space in the request.
