@@ -151,7 +151,7 @@ fn lists_checked<W: OpenWindow, C: Construct, K: Check>(
 }
 
 fn probed(magazine: usize, keep: u32) -> &'static Probed {
-    let config = ListsConfig { magazine, keep: Some(keep), ..ListsConfig::new(1) };
+    let config = ListsConfig { magazine, fixed_budget: Some(keep), ..ListsConfig::new(1) };
     let lists: &'static Probed = Box::leak(Box::new(lists_over(1024, 0, config, ProbedWindow, Probe)));
     SPARE.set(Some(lists.at(&pin()).alloc(PTE, AllocFlags::NORMAL).expect("page")));
     lists.at(&pin()).drain();
@@ -270,7 +270,7 @@ impl Check for Interrupts {
 
 #[test]
 fn an_interrupt_that_finds_the_lists_in_use_goes_past_them() {
-    let config = ListsConfig { magazine: 4, keep: Some(64), ..ListsConfig::new(1) };
+    let config = ListsConfig { magazine: 4, fixed_budget: Some(64), ..ListsConfig::new(1) };
     let lists = lists_checked(1024, 0, config, |map| map, NoConstruct, Interrupts);
     let lists: &'static Interrupted = Box::leak(Box::new(lists));
     let free = lists.source().frames().counts().free;
@@ -310,11 +310,11 @@ fn high_memory_does_not_count_in_the_budget() {
     let kept = |high| {
         let lists = lists_over(1024, high, config, |map| map, NoConstruct);
         let pages = take(&lists, PTE, 600);
-        assert!(lists.budget(NodeId(0)) <= 1024 / config.share, "of what is free for tables");
+        assert!(lists.budget(NodeId(0)) <= 1024 / config.budget_divisor, "of what is free for tables");
         put(&lists, pages);
         (0..100).for_each(|_| lists.at(&pin()).idle());
         let counts = lists.counts();
-        assert!(counts.cached() <= 1024 / config.share as usize, "{} pages rest", counts.cached());
+        assert!(counts.cached() <= 1024 / config.budget_divisor as usize, "{} pages rest", counts.cached());
         counts.cached()
     };
     assert!(kept(0) > 0);

@@ -25,7 +25,7 @@ fn give_back<P: Policy>(policy: &P, cpu: &CpuSlot, page: Clean) {
 }
 
 fn lists(cpus: usize, magazine: usize, share: u32) -> ListsConfig {
-    ListsConfig { magazine, share, ..ListsConfig::new(cpus) }
+    ListsConfig { magazine, budget_divisor: share, ..ListsConfig::new(cpus) }
 }
 
 /// What a policy may hold of a node: its share of the node's memory, magazines included.
@@ -676,17 +676,17 @@ fn counts_are_kept_by_cpu_level_node_and_state() {
     assert_eq!((on(0, PTE).allocs, on(1, PTE).allocs), (40, 0));
     assert_eq!((on(0, TOP).allocs, on(1, TOP).allocs), (0, 1));
     let [home, away] = [NodeId(0), NodeId(1)].map(|node| policy.node_counts(node));
-    assert_eq!((home.pages, home.tops), (40, 0));
-    assert_eq!((away.pages, away.tops), (0, 1));
+    assert_eq!((home.pages, home.roots), (40, 0));
+    assert_eq!((away.pages, away.roots), (0, 1));
     // Freed on the other node, all of them come home, where they wait for a CPU of the node.
     for page in pages {
         give_back(&policy, &cpus[1], page);
     }
     let home = policy.node_counts(NodeId(0));
-    assert_eq!((home.pages, home.came_home, home.depot_zero, home.depot_tops), (40, 40, 0, 0));
-    assert!(home.came_home <= home.budget);
+    assert_eq!((home.pages, home.remote_returns, home.depot_zero, home.depot_roots), (40, 40, 0, 0));
+    assert!(home.remote_returns <= home.budget);
     let first = policy.at(&cpus[0].pin()).alloc(PTE, AllocFlags::NORMAL).unwrap();
-    assert!(policy.node_counts(NodeId(0)).came_home < 40, "it takes a magazine of them");
+    assert!(policy.node_counts(NodeId(0)).remote_returns < 40, "it takes a magazine of them");
     give_back(&policy, &cpus[0], first);
     assert_eq!(on(1, PTE).frees, 40);
     give_back(&policy, &cpus[1], top);
@@ -697,7 +697,7 @@ fn counts_are_kept_by_cpu_level_node_and_state() {
     for node in [NodeId(0), NodeId(1)] {
         policy.at(&cpus[0].pin()).reclaim(node, u32::MAX);
         let left = policy.node_counts(node);
-        assert_eq!((left.pages, left.tops, left.depot_zero, left.depot_tops), (0, 0, 0, 0));
+        assert_eq!((left.pages, left.roots, left.depot_zero, left.depot_roots), (0, 0, 0, 0));
     }
     host.audit().unwrap();
 }
@@ -705,7 +705,7 @@ fn counts_are_kept_by_cpu_level_node_and_state() {
 /// A host of 4 MiB nodes with lists, for the calls that move pages because of time.
 fn keeping(nodes: usize, keep: u32) -> (Host<X86_64>, ListsConfig) {
     let host = Host::new(small(2, nodes, 16)).expect("host");
-    (host, ListsConfig { keep: Some(keep), ..lists(2, 16, 16) })
+    (host, ListsConfig { fixed_budget: Some(keep), ..lists(2, 16, 16) })
 }
 
 /// Takes `n` tables on a CPU and gives them all back.
@@ -803,8 +803,9 @@ fn a_cpu_that_has_more_than_its_part_by_now_leaves_it_to_others_when_a_gather_en
 #[test]
 fn who_may_keep_any_number_of_pages_keeps_them() {
     let host = Host::<X86_64>::new(small(1, 1, 64)).expect("host");
-    let policy =
-        host.quicklists_with(ListsConfig { keep: Some(u32::MAX), ..lists(1, 16, 4) }).expect("policy");
+    let policy = host
+        .quicklists_with(ListsConfig { fixed_budget: Some(u32::MAX), ..lists(1, 16, 4) })
+        .expect("policy");
     fill_up(&policy, &host.slots()[0], 512);
     assert_eq!(policy.counts().cached(), 512);
 }

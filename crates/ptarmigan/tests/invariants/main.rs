@@ -42,7 +42,7 @@ fn each_frame_is_in_one_place(run: &Run<'_, Lists<'_>>) {
     assert_eq!(distinct.len(), used.len(), "I1: a page is in use twice");
     for node in run.nodes() {
         let counts = run.lists().node_counts(node);
-        let known = (counts.pages + counts.tops) as usize;
+        let known = (counts.pages + counts.roots) as usize;
         assert_eq!(run.taken(node), known, "I1: frames of node {} that nobody knows of", node.0);
         assert!(run.on(node, &used) <= known, "I1: in use on node {}, and free", node.0);
     }

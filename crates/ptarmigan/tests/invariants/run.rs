@@ -90,7 +90,7 @@ pub struct Case {
 impl Case {
     pub fn config(&self) -> ListsConfig {
         let Case { magazine, share, keep, .. } = *self;
-        ListsConfig { magazine, share, keep, ..ListsConfig::new(self.cpus) }
+        ListsConfig { magazine, budget_divisor: share, fixed_budget: keep, ..ListsConfig::new(self.cpus) }
     }
 
     pub fn host(&self) -> Host<X86_64> {
