@@ -4,7 +4,7 @@ use common::{Rng, any_frame, assert_zero, poke, small};
 use ptarmigan::addr::{Pfn, PhysAddr};
 use ptarmigan::cpu::{CpuId, NodeId};
 use ptarmigan::format::X86_64;
-use ptarmigan::frames::Ask;
+use ptarmigan::frames::AllocFlags;
 use ptarmigan::hosted::{CpuSlot, Host, HostConfig};
 use ptarmigan::page::{Clean, Level};
 use ptarmigan::quicklist::{CheckConfig, ListsConfig, Misuse, MisuseKind, Policy};
@@ -40,7 +40,7 @@ fn again(at: PhysAddr) -> Clean {
 }
 
 fn alloc(policy: &impl Policy, cpu: &CpuSlot, level: Level) -> Clean {
-    policy.alloc(&cpu.pin(), level, Ask::NORMAL).unwrap()
+    policy.alloc(&cpu.pin(), level, AllocFlags::NORMAL).unwrap()
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn any_rightful_traffic_is_let_through_with_magazines_of_0_1_and_more_poisoned_o
                     let cpu = &cpus[rng.below(2) as usize];
                     if rng.below(100) < 51 {
                         let level = Level(rng.below(4) as u8);
-                        let Ok(page) = policy.alloc(&cpu.pin(), level, Ask::NORMAL) else { continue };
+                        let Ok(page) = policy.alloc(&cpu.pin(), level, AllocFlags::NORMAL) else { continue };
                         if level != TOP {
                             assert_zero(&host, page.addr());
                         }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr};
 use ptarmigan::bootmem::BootMemory;
-use ptarmigan::cpu::{NodeId, Pinned};
+use ptarmigan::cpu::{MachineId, NodeId, Pinned};
 use ptarmigan::format::X86_64;
 use ptarmigan::frames::*;
 use ptarmigan::hosted::{Host, HostConfig};
@@ -14,7 +14,8 @@ use std::ptr::NonNull;
 
 /// Frames of the given runs, records on the heap (never freed: tests are short).
 fn frames(runs: &[MemoryRun]) -> Frames {
-    Frames::new(&mut boot(runs), runs).expect("`bytes` says how much is needed")
+    // SAFETY: 1. nothing ever looks at this memory: only the allocator's books are asked. 2. the identity is new.
+    unsafe { Frames::new(&mut boot(runs), MachineId::new(), runs) }.expect("`bytes` says how much is needed")
 }
 
 fn boot(runs: &[MemoryRun]) -> BootMemory {
@@ -31,7 +32,7 @@ fn run(start: u32, frames: u32, node: u8, class: ZoneClass) -> MemoryRun {
 }
 
 fn urgent(order: u8) -> Request {
-    Request { order, ask: Ask::URGENT, ..any_frame(0) }
+    Request { order, flags: AllocFlags::URGENT, ..any_frame(0) }
 }
 
 /// All blocks that can be had, the largest first: the structure of the free lists.
@@ -94,8 +95,8 @@ proptest! {
         for step in steps {
             match step {
                 Step::Take { order, zero: want, top } => {
-                    let place = if top { Place::Top } else { Place::Bottom };
-                    let request = Request { order, zero: want, place, ask: Ask::URGENT, ..any_frame(0) };
+                    let end = if top { End::High } else { End::Low };
+                    let request = Request { order, zero: want, end, flags: AllocFlags::URGENT, ..any_frame(0) };
                     let before = frames.counts();
                     let Ok(taken) = frames.take(request) else {
                         prop_assert_eq!(frames.counts(), before);
@@ -183,7 +184,7 @@ fn zeroes_come_out_as_long_as_there_are_any_and_are_not_wasted() {
     let mut dirty = Vec::new();
     // Requests that do not care leave them alone while there is anything else that is not mixed with them.
     for _ in 0..32 {
-        let taken = frames.take(Request { place: Place::Top, ..any_frame(0) }).unwrap();
+        let taken = frames.take(Request { end: End::High, ..any_frame(0) }).unwrap();
         assert!(matches!(taken, Taken::Dirty(_)));
         dirty.push(taken.dirty());
     }
@@ -234,7 +235,7 @@ fn ordinary_requests_stop_at_the_reserve_and_urgent_ones_go_on() {
     }
     let reserve = frames.counts().free;
     assert!(reserve > 0 && reserve <= 4096 / 16, "a reserve of {reserve}");
-    let refused = frames.take(Request { ask: Ask::ATOMIC, ..any_frame(0) });
+    let refused = frames.take(Request { flags: AllocFlags::ATOMIC, ..any_frame(0) });
     assert!(matches!(refused, Err(e) if e.free() == reserve));
     while let Ok(taken) = frames.take(urgent(0)) {
         held.push(taken.dirty());
@@ -289,7 +290,7 @@ fn data_frames_are_neither_lost_nor_handed_out_twice() {
         for _ in 0..20_000 {
             let pin = cpus[rng.below(2) as usize].pin();
             if rng.below(100) < 52 {
-                if let Ok(pfn) = data.take(frames, &pin, Ask::NORMAL) {
+                if let Ok(pfn) = data.take(frames, &pin, AllocFlags::NORMAL) {
                     assert!(out.insert(pfn), "{pfn} handed out twice");
                     assert!(DataFrames::is_sole(frames, pfn));
                     held.push(pfn);
@@ -325,7 +326,8 @@ fn data_frames_that_rest_on_a_cpu_are_of_its_node() {
     let cpus = host.slots();
     let (frames, data) = (host.frames(), host.data());
     // Taken on node 0, given back on node 1: nothing of it may stay there.
-    let held: Vec<Pfn> = (0..100).map(|_| data.take(frames, &cpus[0].pin(), Ask::NORMAL).unwrap()).collect();
+    let held: Vec<Pfn> =
+        (0..100).map(|_| data.take(frames, &cpus[0].pin(), AllocFlags::NORMAL).unwrap()).collect();
     data.drain(frames, &cpus[0].pin());
     for pfn in held {
         assert_eq!(frames.node_of(pfn), NodeId(0));
@@ -350,7 +352,7 @@ fn slab_objects_are_distinct_and_zero_and_empty_slabs_go_back() {
         for round in 0..6 {
             for _ in 0..1500 {
                 if rng.below(10) < if round % 2 == 0 { 7 } else { 3 } {
-                    let at = slab.take(frames, &window, NodeId(0), Ask::NORMAL).unwrap().0;
+                    let at = slab.take(frames, &window, NodeId(0), AllocFlags::NORMAL).unwrap().0;
                     assert_eq!(at % size, 0, "aligned");
                     assert!(out.insert(at), "{at:#x} handed out twice");
                     for word in (at..at + size).step_by(8) {
@@ -389,7 +391,7 @@ fn data_frames_that_overflow_a_list_wait_for_their_cpu_until_others_would_run_sh
     let (frames, data) = (host.frames(), host.data());
     let free = frames.counts().free;
     let take = |pin: &Pinned<'_>, n: usize| -> Vec<Pfn> {
-        (0..n).map_while(|_| data.take(frames, pin, Ask::NORMAL).ok()).collect()
+        (0..n).map_while(|_| data.take(frames, pin, AllocFlags::NORMAL).ok()).collect()
     };
     let give = |pin: &Pinned<'_>, all: Vec<Pfn>| {
         for pfn in all {
@@ -434,9 +436,9 @@ fn data_frames_that_overflow_a_list_wait_for_their_cpu_until_others_would_run_sh
 #[test]
 fn memory_that_is_zero_from_the_start_is_known_to_be_however_it_is_split() {
     let runs = [run(3, 1061, 0, ZoneClass::Low), run(2048, 700, 1, ZoneClass::Low)];
-    // SAFETY: 1. nobody ever looks at this memory: only what is known of it is asked.
-    let frames =
-        unsafe { Frames::new_zero(&mut boot(&runs), &runs) }.expect("`bytes` says how much is needed");
+    // SAFETY: 1. and 3. nothing ever looks at this memory: only what is known of it is asked. 2. the identity is new.
+    let frames = unsafe { Frames::new_zero(&mut boot(&runs), MachineId::new(), &runs) };
+    let frames = frames.expect("`bytes` says how much is needed");
     let counts = frames.counts();
     assert_eq!((counts.total, counts.zero), (1761, 1761));
     // One dirty frame, so that halves of merged blocks differ.

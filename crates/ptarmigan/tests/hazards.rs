@@ -4,9 +4,9 @@ mod common;
 use common::{Starved, small};
 use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::bootmem::BootMemory;
-use ptarmigan::cpu::{CpuId, NodeId, Pinned};
+use ptarmigan::cpu::{CpuId, MachineId, NodeId, Pinned};
 use ptarmigan::format::{Attr, Format, X86_64, X86Pae};
-use ptarmigan::frames::{Ask, Frames, MemoryRun, ZoneClass};
+use ptarmigan::frames::{AllocFlags, Frames, MemoryRun, ZoneClass};
 use ptarmigan::hosted::{Host, HostMachine};
 use ptarmigan::page::{Clean, Construct, Level, NoConstruct};
 use ptarmigan::quicklist::{
@@ -89,9 +89,15 @@ impl Construct for Probe {
     }
 }
 
+std::thread_local! {
+    /// The machine of the lists that this test made last.
+    static MACHINE: Cell<Option<MachineId>> = const { Cell::new(None) };
+}
+
 fn pin() -> Pinned<'static> {
+    let machine = MACHINE.get().expect("tests make their lists first");
     // SAFETY: 1. each test is the only CPU of its machine. 2. machines here have one CPU.
-    unsafe { Pinned::assume(CpuId(0), NodeId(0)) }
+    unsafe { Pinned::assume(machine, CpuId(0), NodeId(0)) }
 }
 
 /// Memory that is never given back: tests are short.
@@ -124,7 +130,11 @@ fn lists_checked<W: Window, C: Construct, K: Check>(
     let bytes = Frames::bytes((low + high) as usize, 2);
     // SAFETY: 1. leaked just now: valid for ever, and nobody else has it.
     let mut boot = unsafe { BootMemory::new(leaked(bytes), bytes) };
-    let frames: &'static Frames = Box::leak(Box::new(Frames::new(&mut boot, runs).expect("frames")));
+    let machine = MachineId::new();
+    MACHINE.set(Some(machine));
+    // SAFETY: 1. only low frames are used, which lie in a block of their own. 2. the identity is new.
+    let frames = unsafe { Frames::new(&mut boot, machine, runs) }.expect("frames");
+    let frames: &'static Frames = Box::leak(Box::new(frames));
     // SAFETY: 1. frames 1 to `low`, the only ones that tables are made of, lie in the block. 2. leaked just now.
     let map = unsafe { DirectMap::new(leaked((low as usize + 1) * FRAME_SIZE).as_ptr()) };
     let source = Source::new(frames, window(map), construct, X86_64::LAYOUT);
@@ -137,14 +147,14 @@ fn lists_checked<W: Window, C: Construct, K: Check>(
 fn probed(magazine: usize, keep: u32) -> &'static Probed {
     let config = ListsConfig { magazine, keep: Some(keep), ..ListsConfig::new(1) };
     let lists: &'static Probed = Box::leak(Box::new(lists_over(1024, 0, config, ProbedWindow, Probe)));
-    SPARE.set(Some(lists.alloc(&pin(), PTE, Ask::NORMAL).expect("page")));
+    SPARE.set(Some(lists.alloc(&pin(), PTE, AllocFlags::NORMAL).expect("page")));
     lists.drain(&pin());
     LISTS.with(|l| l.set(lists).ok().expect("once in each test's thread"));
     lists
 }
 
 fn take(policy: &impl Policy, level: Level, n: usize) -> Vec<Clean> {
-    (0..n).map(|_| policy.alloc(&pin(), level, Ask::NORMAL).expect("page")).collect()
+    (0..n).map(|_| policy.alloc(&pin(), level, AllocFlags::NORMAL).expect("page")).collect()
 }
 
 fn put(policy: &impl Policy, level: Level, pages: Vec<Clean>) {
@@ -178,15 +188,17 @@ fn a_request_that_may_not_wait_does_not_look_for_pages_elsewhere() {
     let cpus = host.slots();
     let policy = host.quicklists_with(ListsConfig { magazine: 8, ..ListsConfig::new(1) }).expect("lists");
     let pages: Vec<Clean> =
-        (0..6).map(|_| policy.alloc(&cpus[0].pin(), PTE, Ask::NORMAL).expect("page")).collect();
+        (0..6).map(|_| policy.alloc(&cpus[0].pin(), PTE, AllocFlags::NORMAL).expect("page")).collect();
     pages.into_iter().for_each(|page| policy.unused(&cpus[0].pin(), PTE, page));
     let starved = Starved::new(&host, 0);
     let cached = policy.counts().cached();
     assert!(cached >= 6);
-    assert!(policy.alloc(&cpus[0].pin(), TOP, Ask::ATOMIC).is_err());
+    assert!(policy.alloc(&cpus[0].pin(), TOP, AllocFlags::ATOMIC).is_err());
     assert_eq!(policy.counts().cached(), cached, "nothing was given up for it");
     // Who may wait gets it: from what rests.
-    let top = policy.alloc(&cpus[0].pin(), TOP, Ask { may_fail: false, ..Ask::NORMAL }).expect("a top");
+    let top = policy
+        .alloc(&cpus[0].pin(), TOP, AllocFlags { may_fail: false, ..AllocFlags::NORMAL })
+        .expect("a top");
     policy.unused(&cpus[0].pin(), TOP, top);
     drop(starved);
 }
@@ -235,9 +247,9 @@ impl Check for Interrupts {
         let depot = lists.in_depots(NodeId(0));
         lists.unused(&pin(), PTE, page);
         assert_eq!(lists.in_depots(NodeId(0)), depot + 1, "to the depot");
-        let page = lists.alloc(&pin(), PTE, Ask::ATOMIC).expect("from the depot");
+        let page = lists.alloc(&pin(), PTE, AllocFlags::ATOMIC).expect("from the depot");
         assert_eq!(lists.in_depots(NodeId(0)), depot);
-        let fresh = lists.alloc(&pin(), PTE, Ask::ATOMIC).expect("from the depot or the allocator");
+        let fresh = lists.alloc(&pin(), PTE, AllocFlags::ATOMIC).expect("from the depot or the allocator");
         assert_ne!(page.addr(), fresh.addr());
         lists.unused(&pin(), PTE, fresh);
         TAKEN.with_borrow_mut(|taken| taken.push(page));
@@ -382,7 +394,7 @@ fn a_page_that_rests_is_charged_to_nobody_and_one_in_use_always() {
     for _ in 0..2 {
         let fresh = policy.counts().cached() == 0;
         let pages: Vec<Clean> =
-            (0..12).map(|_| policy.alloc(&cpus[0].pin(), PTE, Ask::NORMAL).expect("page")).collect();
+            (0..12).map(|_| policy.alloc(&cpus[0].pin(), PTE, AllocFlags::NORMAL).expect("page")).collect();
         let misses = policy.counts().levels[0].misses;
         assert_eq!(policy.hook().all(), 12 * FRAME_SIZE, "new ones and cached ones alike");
         let seen = policy.hook().charges.lock().unwrap().split_off(0);
@@ -398,9 +410,9 @@ fn a_page_is_uncharged_from_whoever_was_charged_wherever_it_comes_back() {
     let host = Host::<X86_64>::new(small(2, 2, 16)).expect("host");
     let cpus = host.slots();
     let policy = charged(&host, 8);
-    let one = policy.alloc(&cpus[0].pin(), PTE, Ask::NORMAL).expect("page");
+    let one = policy.alloc(&cpus[0].pin(), PTE, AllocFlags::NORMAL).expect("page");
     policy.hook().work_for(2);
-    let two = policy.alloc(&cpus[0].pin(), TOP, Ask::NORMAL).expect("page");
+    let two = policy.alloc(&cpus[0].pin(), TOP, AllocFlags::NORMAL).expect("page");
     assert_eq!((policy.owner(one.addr()), policy.owner(two.addr())), (Some(owner(1)), Some(owner(2))));
     policy.unused(&cpus[1].pin(), PTE, one);
     assert_eq!((policy.hook().of(1), policy.hook().of(2)), (0, FRAME_SIZE));
@@ -417,13 +429,13 @@ fn tables_are_charged_from_their_making_to_the_flush() {
     let m = HostMachine::new(&host, policy, Auditor(accounts)).expect("machine");
     let tlb = m.tlb().new_space();
     let pin = cpus[0].pin();
-    let mut tree = Tree::<X86_64>::new(&m, &pin, Ask::NORMAL).expect("top");
+    let mut tree = Tree::<X86_64>::new(&m, &pin, AllocFlags::NORMAL).expect("top");
     let attr = Attr::READ | Attr::SPECIAL;
     for at in 0..20u64 {
-        tree.map(&m, &pin, VirtAddr(at << 21), host.zero_frame(), attr, Ask::NORMAL).expect("mapped");
+        tree.map(&m, &pin, VirtAddr(at << 21), host.zero_frame(), attr, AllocFlags::NORMAL).expect("mapped");
     }
     assert_eq!(accounts.all(), (20 + 3) * FRAME_SIZE);
-    m.tlb().activate(&pin, &tlb, tree.root());
+    m.tlb().activate(&pin, &tlb, tree.root()).unwrap();
     let mut gather = Gather::new(parts(&m, &pin), &tlb, 12);
     tree.unmap_range(&m, VirtRange { start: 0, end: 5 << 21 }, Free::Empty, &mut gather, |_, _, _| ());
     gather.finish();
@@ -446,9 +458,9 @@ fn a_charge_that_is_refused_and_a_page_that_is_not_had_change_nothing() {
     let before = || (host.frames().counts(), policy.counts(), policy.hook().all());
     *policy.hook().limit.lock().unwrap() = Some(2 * FRAME_SIZE);
     let pages: Vec<Clean> =
-        (0..2).map(|_| policy.alloc(&cpus[0].pin(), PTE, Ask::NORMAL).expect("page")).collect();
+        (0..2).map(|_| policy.alloc(&cpus[0].pin(), PTE, AllocFlags::NORMAL).expect("page")).collect();
     let state = before();
-    let refused = policy.alloc(&cpus[0].pin(), PTE, Ask::NORMAL).expect_err("more than he may have");
+    let refused = policy.alloc(&cpus[0].pin(), PTE, AllocFlags::NORMAL).expect_err("more than he may have");
     assert!(refused.free() > 0, "for lack of charge, not of frames");
     assert_eq!(before(), state);
     pages.into_iter().for_each(|page| policy.unused(&cpus[0].pin(), PTE, page));
@@ -456,7 +468,7 @@ fn a_charge_that_is_refused_and_a_page_that_is_not_had_change_nothing() {
     policy.drain(&cpus[0].pin());
     let starved = Starved::new(&host, 0);
     let state = before();
-    assert!(policy.alloc(&cpus[0].pin(), PTE, Ask::NORMAL).is_err());
+    assert!(policy.alloc(&cpus[0].pin(), PTE, AllocFlags::NORMAL).is_err());
     assert_eq!(before(), state, "no frame, no charge");
     drop(starved);
 }
@@ -467,8 +479,8 @@ fn tables_smaller_than_a_frame_are_not_charged() {
     let cpus = host.slots();
     let policy = charged(&host, 8);
     let top = X86Pae::LAYOUT.top();
-    let page = policy.alloc(&cpus[0].pin(), top, Ask::NORMAL).expect("top");
-    let leaf = policy.alloc(&cpus[0].pin(), PTE, Ask::NORMAL).expect("page");
+    let page = policy.alloc(&cpus[0].pin(), top, AllocFlags::NORMAL).expect("top");
+    let leaf = policy.alloc(&cpus[0].pin(), PTE, AllocFlags::NORMAL).expect("page");
     assert_eq!(policy.hook().all(), FRAME_SIZE);
     policy.unused(&cpus[0].pin(), top, page);
     assert_eq!(policy.hook().all(), FRAME_SIZE);

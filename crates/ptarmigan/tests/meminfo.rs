@@ -3,7 +3,7 @@ mod common;
 use common::small;
 use ptarmigan::cpu::NodeId;
 use ptarmigan::format::{Format, X86_64, X86Pae};
-use ptarmigan::frames::Ask;
+use ptarmigan::frames::AllocFlags;
 use ptarmigan::hosted::{CpuSlot, Host};
 use ptarmigan::page::{Clean, Level};
 use ptarmigan::quicklist::{ListsConfig, Policy};
@@ -70,7 +70,7 @@ fn nodes(lines: &Lines, name: &str) -> u64 {
 }
 
 fn alloc(policy: &impl Policy, cpu: &CpuSlot, level: Level, n: usize) -> Vec<Clean> {
-    (0..n).map(|_| policy.alloc(&cpu.pin(), level, Ask::NORMAL).expect("there is memory")).collect()
+    (0..n).map(|_| policy.alloc(&cpu.pin(), level, AllocFlags::NORMAL).expect("there is memory")).collect()
 }
 
 fn give(policy: &impl Policy, cpu: &CpuSlot, level: Level, pages: impl IntoIterator<Item = Clean>) {

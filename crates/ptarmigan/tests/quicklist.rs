@@ -6,9 +6,9 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr};
 use ptarmigan::bootmem::BootMemory;
-use ptarmigan::cpu::{CpuId, NodeId, Pinned};
+use ptarmigan::cpu::{CpuId, MachineId, NodeId, Pinned};
 use ptarmigan::format::{Format, X86_64, X86Pae};
-use ptarmigan::frames::{Ask, Frames, MemoryRun, ZoneClass};
+use ptarmigan::frames::{AllocFlags, Frames, MemoryRun, ZoneClass};
 use ptarmigan::hosted::{CpuSlot, Host};
 use ptarmigan::page::{Clean, Level, NoConstruct};
 use ptarmigan::quicklist::{Historic, ListsConfig, Policy, Rules, Source};
@@ -52,7 +52,7 @@ fn churn<P: Policy>(host: &Host<X86_64>, policy: &P, share: u32, seed: u64, step
         // Waves: growth, then decline.
         let grows = if live.len() < 300 { 6 } else { 4 };
         if rng.below(10) < grows {
-            if let Ok(page) = policy.alloc(&cpu.pin(), level, Ask::NORMAL) {
+            if let Ok(page) = policy.alloc(&cpu.pin(), level, AllocFlags::NORMAL) {
                 let at = page.into_raw();
                 assert!(out.insert(at), "{at} handed out twice");
                 if level == TOP {
@@ -136,7 +136,7 @@ fn imbalance(cpus: usize, nodes: usize, magazine: usize) {
     let budgets: Vec<usize> = (0..nodes as u8).map(|n| budget(&host, n, SHARE)).collect();
     for round in 0..300 {
         let pages: Vec<Clean> =
-            (0..100).map(|_| policy.alloc(&slots[0].pin(), PTE, Ask::NORMAL).unwrap()).collect();
+            (0..100).map(|_| policy.alloc(&slots[0].pin(), PTE, AllocFlags::NORMAL).unwrap()).collect();
         let exit = &slots[if cpus > 1 { 1 + round % (cpus - 1) } else { 0 }];
         let mut out = pages.len();
         for page in pages {
@@ -154,7 +154,7 @@ fn imbalance(cpus: usize, nodes: usize, magazine: usize) {
         let before = policy.counts();
         for round in 0..50 {
             let pages: Vec<Clean> =
-                (0..100).map(|_| policy.alloc(&slots[0].pin(), PTE, Ask::NORMAL).unwrap()).collect();
+                (0..100).map(|_| policy.alloc(&slots[0].pin(), PTE, AllocFlags::NORMAL).unwrap()).collect();
             for page in pages {
                 give_back(&policy, &slots[if cpus > 1 { 1 + round % (cpus - 1) } else { 0 }], PTE, page);
             }
@@ -188,7 +188,7 @@ fn a_magazine_of_none_is_the_plain_policy() {
     let policy = host.quicklists_with(lists(1, 0, 16)).unwrap();
     let cpus = host.slots();
     for _ in 0..100 {
-        let page = policy.alloc(&cpus[0].pin(), PTE, Ask::NORMAL).unwrap();
+        let page = policy.alloc(&cpus[0].pin(), PTE, AllocFlags::NORMAL).unwrap();
         give_back(&policy, &cpus[0], PTE, page);
         assert_eq!(policy.counts().cached(), 0);
     }
@@ -202,12 +202,12 @@ fn a_page_that_was_just_freed_is_handed_out_again_without_a_miss() {
         let host = Host::<X86_64>::new(small(1, 1, 64)).unwrap();
         let policy = host.quicklists_with(lists(1, magazine, 16)).unwrap();
         let cpus = host.slots();
-        let first = policy.alloc(&cpus[0].pin(), PTE, Ask::NORMAL).unwrap();
+        let first = policy.alloc(&cpus[0].pin(), PTE, AllocFlags::NORMAL).unwrap();
         let at = first.addr();
         give_back(&policy, &cpus[0], PTE, first);
         let misses = policy.counts().levels[0].misses;
         for _ in 0..100 {
-            let page = policy.alloc(&cpus[0].pin(), PTE, Ask::NORMAL).unwrap();
+            let page = policy.alloc(&cpus[0].pin(), PTE, AllocFlags::NORMAL).unwrap();
             assert_eq!(page.addr(), at, "the last one in is the first one out");
             give_back(&policy, &cpus[0], PTE, page);
         }
@@ -225,7 +225,7 @@ fn cpus_that_fetch_tables_in_turn_get_none_whose_records_share_a_cache_line() {
     let mut held = Vec::new();
     for _ in 0..50 {
         for cpu in &cpus {
-            held.push((cpu, policy.alloc(&cpu.pin(), Level::PTE, Ask::NORMAL).unwrap()));
+            held.push((cpu, policy.alloc(&cpu.pin(), Level::PTE, AllocFlags::NORMAL).unwrap()));
         }
     }
     let line = |page: &Clean| page.addr().pfn().0 / 4;
@@ -255,7 +255,7 @@ fn pages_freed_on_a_foreign_node_go_home() {
         for _ in 0..200 {
             let from = rng.below(nodes as u64) as usize;
             let pages: Vec<Clean> =
-                (0..40).map(|_| policy.alloc(&slots[from].pin(), PTE, Ask::NORMAL).unwrap()).collect();
+                (0..40).map(|_| policy.alloc(&slots[from].pin(), PTE, AllocFlags::NORMAL).unwrap()).collect();
             let to = rng.below(nodes as u64) as usize;
             for page in pages {
                 give_back(&policy, &slots[to], PTE, page);
@@ -267,7 +267,7 @@ fn pages_freed_on_a_foreign_node_go_home() {
             let misses = policy.counts().levels[0].misses;
             let mut held = Vec::new();
             while policy.counts().levels[0].misses == misses {
-                held.push(policy.alloc(&slot.pin(), PTE, Ask::NORMAL).unwrap());
+                held.push(policy.alloc(&slot.pin(), PTE, AllocFlags::NORMAL).unwrap());
                 let at = held[held.len() - 1].addr();
                 assert_eq!(host.frames().node_of(at.pfn()), node, "a frame rested on a foreign node");
             }
@@ -286,13 +286,13 @@ fn pages_that_come_home_one_by_one_are_all_still_there() {
         let policy = host.quicklists_with(lists(2, magazine, 4)).unwrap();
         let slots = host.slots();
         let pages: Vec<Clean> =
-            (0..200).map(|_| policy.alloc(&slots[0].pin(), PTE, Ask::NORMAL).unwrap()).collect();
+            (0..200).map(|_| policy.alloc(&slots[0].pin(), PTE, AllocFlags::NORMAL).unwrap()).collect();
         for page in pages {
             give_back(&policy, &slots[1], PTE, page);
         }
         // The home CPU fetches what came, and frees more than it can keep.
         let pages: Vec<Clean> =
-            (0..300).map(|_| policy.alloc(&slots[0].pin(), PTE, Ask::NORMAL).unwrap()).collect();
+            (0..300).map(|_| policy.alloc(&slots[0].pin(), PTE, AllocFlags::NORMAL).unwrap()).collect();
         for page in pages {
             give_back(&policy, &slots[0], PTE, page);
         }
@@ -327,7 +327,7 @@ fn constructed_tops_follow_the_kernel_map_live_and_cached() {
                     host.kernel().set(host.frames(), index, raw);
                 }
                 _ => {
-                    let page = policy.alloc(&cpu.pin(), TOP, Ask::NORMAL).unwrap();
+                    let page = policy.alloc(&cpu.pin(), TOP, AllocFlags::NORMAL).unwrap();
                     assert_constructed(host, page.addr());
                     live.push(page);
                 }
@@ -363,7 +363,7 @@ fn small_tops_come_from_slabs_and_carry_the_kernels_entry() {
     let top = X86Pae::LAYOUT.top();
     let mut live = Vec::new();
     for _ in 0..300 {
-        let page = policy.alloc(&cpus[0].pin(), top, Ask::NORMAL).unwrap();
+        let page = policy.alloc(&cpus[0].pin(), top, AllocFlags::NORMAL).unwrap();
         assert_constructed(&host, page.addr());
         live.push(page);
     }
@@ -382,12 +382,12 @@ fn a_policy_without_memory_says_so_and_changes_nothing() {
     let cpus = host.slots();
     fn fails<P: Policy>(host: &Host<X86_64>, cpus: &[CpuSlot], policy: P) {
         let mut live = Vec::new();
-        while let Ok(page) = policy.alloc(&cpus[0].pin(), PTE, Ask::NORMAL) {
+        while let Ok(page) = policy.alloc(&cpus[0].pin(), PTE, AllocFlags::NORMAL) {
             live.push(page);
         }
         let before = (host.frames().counts(), policy.counts());
-        assert!(policy.alloc(&cpus[0].pin(), TOP, Ask::ATOMIC).is_err());
-        assert!(policy.alloc(&cpus[0].pin(), PTE, Ask::ATOMIC).is_err());
+        assert!(policy.alloc(&cpus[0].pin(), TOP, AllocFlags::ATOMIC).is_err());
+        assert!(policy.alloc(&cpus[0].pin(), PTE, AllocFlags::ATOMIC).is_err());
         assert_eq!((host.frames().counts(), policy.counts()), before);
         // Nothing is left on lists while a request that may wait fails.
         assert_eq!(policy.counts().cached(), 0);
@@ -412,7 +412,7 @@ fn what_cpus_cache_is_given_up_when_memory_is_short() {
     let policy = host.quicklists_with(lists(1, 32, 4)).unwrap();
     let cpus = host.slots();
     let pages: Vec<Clean> =
-        (0..600).map(|_| policy.alloc(&cpus[0].pin(), PTE, Ask::NORMAL).unwrap()).collect();
+        (0..600).map(|_| policy.alloc(&cpus[0].pin(), PTE, AllocFlags::NORMAL).unwrap()).collect();
     for page in pages {
         give_back(&policy, &cpus[0], PTE, page);
     }
@@ -434,7 +434,7 @@ fn what_cpus_cache_is_given_up_when_memory_is_short() {
     while let Ok(f) = host.frames().take(any_frame(0)) {
         frames.push(f.dirty());
     }
-    let _top = policy.alloc(&cpus[0].pin(), TOP, Ask::NORMAL).unwrap();
+    let _top = policy.alloc(&cpus[0].pin(), TOP, AllocFlags::NORMAL).unwrap();
     for f in frames {
         host.frames().give(f);
     }
@@ -532,7 +532,7 @@ proptest! {
                     let list = model.list(level);
                     let expect = (!model.cpus[c].lists[list].is_empty()).then(|| model.cpus[c].lists[list].remove(0));
                     let misses = policy.counts().levels[level.at()].misses;
-                    let Ok(page) = policy.alloc(&pin, level, Ask::NORMAL) else {
+                    let Ok(page) = policy.alloc(&pin, level, AllocFlags::NORMAL) else {
                         prop_assert!(expect.is_none(), "a listed page was not handed out");
                         continue;
                     };
@@ -603,14 +603,17 @@ fn kept(rules: Rules, low: u32, high: u32, pages: usize) -> usize {
     let base = NonNull::new(memory(bytes).as_mut_ptr().cast()).expect("a box is somewhere");
     // SAFETY: 1. leaked just now: valid for ever, and nobody else has it.
     let mut boot = unsafe { BootMemory::new(base, bytes) };
-    let frames = Frames::new(&mut boot, &runs).expect("`bytes` says how much is needed");
+    // SAFETY: 1. only low frames are used, which lie in a block of their own. 2. the identity is new.
+    let frames = unsafe { Frames::new(&mut boot, MachineId::new(), &runs) };
+    let frames = frames.expect("`bytes` says how much is needed");
     // SAFETY: 1. frames 1 to `low`, the only ones that tables are made of, lie in the block. 2. leaked just now.
     let window = unsafe { DirectMap::new(memory((low as usize + 1) * FRAME_SIZE).as_mut_ptr().cast()) };
     let source = Source::new(&frames, window, NoConstruct, X86_64::LAYOUT);
     let policy = Historic::new(&mut boot, rules, &[1], 1, source).expect("`bytes` says how much is needed");
-    // SAFETY: 1. this thread is the machine's only CPU. 2. the policy was made for one.
-    let pin = unsafe { Pinned::assume(CpuId(0), NodeId(0)) };
-    let taken: Vec<Clean> = (0..pages).map(|_| policy.alloc(&pin, PTE, Ask::NORMAL).unwrap()).collect();
+    // SAFETY: 1. this thread is the machine's only CPU. 2. it has one.
+    let pin = unsafe { Pinned::assume(frames.machine(), CpuId(0), NodeId(0)) };
+    let taken: Vec<Clean> =
+        (0..pages).map(|_| policy.alloc(&pin, PTE, AllocFlags::NORMAL).unwrap()).collect();
     taken.into_iter().for_each(|page| policy.unused(&pin, PTE, page));
     for _ in 0..pages {
         let before = policy.counts().cached();
@@ -640,12 +643,12 @@ fn what_is_freed_on_a_foreign_node_stays_there_since_2008() {
     let host = Host::<X86_64>::new(small(2, 2, 16)).unwrap();
     let cpus = host.slots();
     for (policy, stays) in [(host.v5(1).unwrap(), false), (host.v2008(1).unwrap(), true)] {
-        let page = policy.alloc(&cpus[0].pin(), PTE, Ask::NORMAL).unwrap();
+        let page = policy.alloc(&cpus[0].pin(), PTE, AllocFlags::NORMAL).unwrap();
         let at = page.addr();
         give_back(&policy, &cpus[1], PTE, page);
         assert_eq!(policy.counts().cached(), usize::from(stays));
         if stays {
-            let again = policy.alloc(&cpus[1].pin(), PTE, Ask::NORMAL).unwrap();
+            let again = policy.alloc(&cpus[1].pin(), PTE, AllocFlags::NORMAL).unwrap();
             assert_eq!(again.addr(), at, "a table of node 1 made of node 0's memory");
             give_back(&policy, &cpus[1], PTE, again);
         }
@@ -660,8 +663,8 @@ fn counts_are_kept_by_cpu_level_node_and_state() {
     let policy = host.quicklists_with(lists(2, 8, 4)).unwrap();
     let cpus = host.slots();
     let pages: Vec<Clean> =
-        (0..40).map(|_| policy.alloc(&cpus[0].pin(), PTE, Ask::NORMAL).unwrap()).collect();
-    let top = policy.alloc(&cpus[1].pin(), TOP, Ask::NORMAL).unwrap();
+        (0..40).map(|_| policy.alloc(&cpus[0].pin(), PTE, AllocFlags::NORMAL).unwrap()).collect();
+    let top = policy.alloc(&cpus[1].pin(), TOP, AllocFlags::NORMAL).unwrap();
     let on = |cpu: u16, level: Level| policy.counts_on(CpuId(cpu)).levels[level.at()];
     assert_eq!((on(0, PTE).allocs, on(1, PTE).allocs), (40, 0));
     assert_eq!((on(0, TOP).allocs, on(1, TOP).allocs), (0, 1));
@@ -675,7 +678,7 @@ fn counts_are_kept_by_cpu_level_node_and_state() {
     let home = policy.node_counts(NodeId(0));
     assert_eq!((home.pages, home.came_home, home.depot_zero, home.depot_tops), (40, 40, 0, 0));
     assert!(home.came_home <= home.budget);
-    let first = policy.alloc(&cpus[0].pin(), PTE, Ask::NORMAL).unwrap();
+    let first = policy.alloc(&cpus[0].pin(), PTE, AllocFlags::NORMAL).unwrap();
     assert!(policy.node_counts(NodeId(0)).came_home < 40, "it takes a magazine of them");
     give_back(&policy, &cpus[0], PTE, first);
     assert_eq!(on(1, PTE).frees, 40);
@@ -701,7 +704,7 @@ fn keeping(nodes: usize, keep: u32) -> (Host<X86_64>, ListsConfig) {
 /// Takes `n` tables on a CPU and gives them all back.
 fn fill_up<P: Policy>(policy: &P, cpu: &CpuSlot, n: usize) {
     let pages: Vec<_> =
-        (0..n).map(|_| policy.alloc(&cpu.pin(), PTE, Ask::NORMAL).expect("there is room")).collect();
+        (0..n).map(|_| policy.alloc(&cpu.pin(), PTE, AllocFlags::NORMAL).expect("there is room")).collect();
     pages.into_iter().for_each(|page| give_back(policy, cpu, PTE, page));
 }
 
@@ -721,7 +724,7 @@ fn one_cpu_has_large_magazines_and_those_of_several_are_scaled_to_the_depot() {
     // As the depot runs low they become small.
     let mut out = Vec::new();
     while in_depot() > 16 {
-        out.push(policy.alloc(&cpus[1].pin(), PTE, Ask::NORMAL).expect("there is room"));
+        out.push(policy.alloc(&cpus[1].pin(), PTE, AllocFlags::NORMAL).expect("there is room"));
     }
     let little = policy.node_counts(NodeId(0)).pages / (16 * 4);
     assert!(size() <= little, "{} for {}", size(), in_depot());
@@ -738,7 +741,7 @@ fn a_cpu_that_runs_short_is_given_at_the_next_gather_end_what_another_one_has_to
     let host = Host::<X86_64>::new(small(2, 1, 64)).expect("host");
     let policy = host.quicklists_with(lists(2, 64, 4)).expect("policy");
     let cpus = host.slots();
-    let take = |cpu: &CpuSlot| policy.alloc(&cpu.pin(), PTE, Ask::NORMAL).expect("there is room");
+    let take = |cpu: &CpuSlot| policy.alloc(&cpu.pin(), PTE, AllocFlags::NORMAL).expect("there is room");
     let misses = || policy.counts().levels[0].misses;
     let in_depot = || policy.in_depots(NodeId(0));
     // Both have pages at hand, as many as there are while the depot has plenty.
@@ -772,7 +775,9 @@ fn a_cpu_that_has_more_than_its_part_by_now_leaves_it_to_others_when_a_gather_en
     fill_up(&policy, &cpus[0], 200);
     let mut others = Vec::new();
     for cpu in &cpus[1..] {
-        others.extend((0..8).map(|_| policy.alloc(&cpu.pin(), PTE, Ask::NORMAL).expect("there is room")));
+        others.extend(
+            (0..8).map(|_| policy.alloc(&cpu.pin(), PTE, AllocFlags::NORMAL).expect("there is room")),
+        );
     }
     let misses = |policy: &dyn Policy| policy.counts().levels[0].misses;
     let before = (misses(&policy), policy.in_depots(NodeId(0)));
@@ -780,7 +785,9 @@ fn a_cpu_that_has_more_than_its_part_by_now_leaves_it_to_others_when_a_gather_en
     assert!(policy.in_depots(NodeId(0)) > before.1, "nothing came into the depot");
     // So others need not go to the allocator for as many.
     let more = policy.in_depots(NodeId(0));
-    others.extend((0..more).map(|_| policy.alloc(&cpus[1].pin(), PTE, Ask::NORMAL).expect("there is room")));
+    others.extend(
+        (0..more).map(|_| policy.alloc(&cpus[1].pin(), PTE, AllocFlags::NORMAL).expect("there is room")),
+    );
     assert_eq!(misses(&policy), before.0);
     others.into_iter().for_each(|page| give_back(&policy, &cpus[1], PTE, page));
 }
@@ -800,7 +807,7 @@ fn pages_handed_over_serve_another_cpu() {
     let policy = host.quicklists_with(config).expect("lists");
     let cpus = host.slots();
     let pages: Vec<Clean> =
-        (0..20).map(|_| policy.alloc(&cpus[0].pin(), PTE, Ask::NORMAL).expect("page")).collect();
+        (0..20).map(|_| policy.alloc(&cpus[0].pin(), PTE, AllocFlags::NORMAL).expect("page")).collect();
     pages.into_iter().for_each(|page| give_back(&policy, &cpus[0], PTE, page));
     let misses = policy.counts().levels[0].misses;
     assert!(
@@ -810,7 +817,12 @@ fn pages_handed_over_serve_another_cpu() {
     assert!(policy.at_hand(&cpus[0].pin(), PTE).is_none(), "nothing is left behind");
     assert_eq!(policy.in_depots(NodeId(0)) as usize, policy.counts().cached());
     for _ in 0..20 {
-        give_back(&policy, &cpus[1], PTE, policy.alloc(&cpus[1].pin(), PTE, Ask::NORMAL).expect("page"));
+        give_back(
+            &policy,
+            &cpus[1],
+            PTE,
+            policy.alloc(&cpus[1].pin(), PTE, AllocFlags::NORMAL).expect("page"),
+        );
     }
     assert_eq!(policy.counts().levels[0].misses, misses, "the other CPU lives on them");
 }
@@ -823,8 +835,8 @@ fn what_a_cpu_hands_over_goes_to_the_node_that_it_is_of() {
     fill_up(&policy, &cpus[0], 20);
     let before = policy.in_depots(NodeId(0));
     // The CPU is on another node by now.
-    // SAFETY: 1. nobody else uses the slot of this CPU meanwhile. 2. the lists were made for it.
-    policy.hand_over(&unsafe { Pinned::assume(CpuId(0), NodeId(1)) });
+    // SAFETY: 1. nothing else uses the slot of this CPU meanwhile. 2. the host has both CPU and node.
+    policy.hand_over(&unsafe { Pinned::assume(host.machine(), CpuId(0), NodeId(1)) });
     assert_eq!(policy.in_depots(NodeId(1)), 0);
     assert!(policy.in_depots(NodeId(0)) > before);
     assert_eq!(policy.in_depots(NodeId(0)) as usize, policy.counts().cached());
@@ -839,7 +851,7 @@ fn what_a_depot_held_all_the_time_is_known_and_the_oldest_go_first() {
     let node = NodeId(0);
     let put = |n: usize| {
         let pages: Vec<Clean> =
-            (0..n).map(|_| policy.alloc(&pin(), PTE, Ask::NORMAL).expect("page")).collect();
+            (0..n).map(|_| policy.alloc(&pin(), PTE, AllocFlags::NORMAL).expect("page")).collect();
         pages.into_iter().for_each(|page| give_back(&policy, &cpus[0], PTE, page));
         policy.hand_over(&pin());
     };
@@ -851,7 +863,7 @@ fn what_a_depot_held_all_the_time_is_known_and_the_oldest_go_first() {
     assert_eq!(policy.in_depots(node), all, "the same pages again");
     let unneeded = policy.unneeded(node);
     assert!(unneeded >= all - 60 && unneeded <= all - 30, "{unneeded} of {all}: magazines move in whole");
-    let newest = policy.alloc(&pin(), PTE, Ask::NORMAL).expect("page");
+    let newest = policy.alloc(&pin(), PTE, AllocFlags::NORMAL).expect("page");
     let at = newest.addr();
     give_back(&policy, &cpus[0], PTE, newest);
     policy.hand_over(&pin());
@@ -865,7 +877,7 @@ fn what_a_depot_held_all_the_time_is_known_and_the_oldest_go_first() {
     assert_eq!(host.frames().node_free(node), free + unneeded, "the allocator has them");
     assert_eq!(policy.in_depots(node), all - unneeded);
     let kept: Vec<Clean> =
-        (0..all - unneeded).map(|_| policy.alloc(&pin(), PTE, Ask::NORMAL).expect("page")).collect();
+        (0..all - unneeded).map(|_| policy.alloc(&pin(), PTE, AllocFlags::NORMAL).expect("page")).collect();
     assert!(kept.iter().any(|page| page.addr() == at), "what was used last is still there");
     kept.into_iter().for_each(|page| give_back(&policy, &cpus[0], PTE, page));
 }

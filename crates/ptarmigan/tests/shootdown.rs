@@ -77,17 +77,17 @@ fn a_cpu_that_is_behind_forgets_everything_and_one_that_is_ahead_nothing() {
     machine!(2, TlbConfig::new(2), |host, m, slots, told| {
         let space = m.tlb().new_space();
         let (a, b) = (slots[0].pin(), slots[1].pin());
-        m.tlb().activate(&a, &space, PhysAddr(0x1000));
-        m.tlb().activate(&b, &space, PhysAddr(0x1000));
+        m.tlb().activate(&a, &space, PhysAddr(0x1000)).unwrap();
+        m.tlb().activate(&b, &space, PhysAddr(0x1000)).unwrap();
         told.take();
         change(&m, &a, &space, 0x4000, 1);
         let page = Scope::Page(0x4000);
         assert_eq!(told.take(), [Told::Forget(1, page), Told::Forget(0, page)]);
         // CPU 1 misses one while it is lazy, and is one step behind when the next comes, which is then not enough.
-        m.tlb().rest(&b, &space);
+        m.tlb().rest(&b, &space).unwrap();
         change(&m, &a, &space, 0x5000, 1);
         assert_eq!(told.take(), [Told::Forget(0, Scope::Page(0x5000))], "lazy CPUs are spared");
-        m.tlb().activate(&b, &space, PhysAddr(0x1000));
+        m.tlb().activate(&b, &space, PhysAddr(0x1000)).unwrap();
         assert!(matches!(told.take()[..], [Told::Load { cpu: 1, keep: false, .. }]), "it catches up");
         change(&m, &b, &space, 0x6000, 1);
         assert_eq!(told.take().len(), 2);
@@ -108,15 +108,15 @@ fn a_request_that_a_larger_flush_has_overtaken_is_skipped() {
                 let (host, m, space, ready) = (&host, &m, &space, &ready);
                 scope.spawn(move || {
                     let slot = host.slot(cpu).unwrap();
-                    tlb.activate(&slot.pin(), space, PhysAddr(0x1000));
+                    tlb.activate(&slot.pin(), space, PhysAddr(0x1000)).unwrap();
                     ready.wait();
                     change(m, &slot.pin(), space, 0x4000 + cpu as u64 * PAGE, 1);
                     ready.wait();
-                    tlb.deactivate(&slot.pin(), space);
+                    tlb.deactivate(&slot.pin(), space).unwrap();
                 });
             }
             let slot = host.slot(1).unwrap();
-            tlb.activate(&slot.pin(), &space, PhysAddr(0x1000));
+            tlb.activate(&slot.pin(), &space, PhysAddr(0x1000)).unwrap();
             ready.wait();
             // Both have raised the generation before this CPU answers either.
             while space.generation() != Generation(2) {
@@ -172,8 +172,8 @@ fn a_space_keeps_its_number_until_another_takes_it() {
             let pin = slots[0].pin();
             let spaces: Vec<SpaceTlb> = (0..asids).map(|_| m.tlb().new_space()).collect();
             for space in &spaces {
-                m.tlb().activate(&pin, space, PhysAddr(0x1000));
-                m.tlb().deactivate(&pin, space);
+                m.tlb().activate(&pin, space, PhysAddr(0x1000)).unwrap();
+                m.tlb().deactivate(&pin, space).unwrap();
             }
             let first = told.take();
             let numbers: std::collections::BTreeSet<u16> = first
@@ -188,28 +188,28 @@ fn a_space_keeps_its_number_until_another_takes_it() {
                 .collect();
             assert_eq!(numbers, (1..=asids).collect(), "consecutive spaces use all numbers");
             // All of them come back to what they left; but for the one that was changed meanwhile.
-            m.tlb().activate(&pin, &spaces[0], PhysAddr(0x1000));
+            m.tlb().activate(&pin, &spaces[0], PhysAddr(0x1000)).unwrap();
             assert!(matches!(told.take()[..], [Told::Load { keep, .. }] if keep), "{asids}");
             change(&m, &pin, &spaces[0], 0x4000, 1);
-            m.tlb().deactivate(&pin, &spaces[0]);
-            m.tlb().activate(&pin, &spaces[0], PhysAddr(0x1000));
+            m.tlb().deactivate(&pin, &spaces[0]).unwrap();
+            m.tlb().activate(&pin, &spaces[0], PhysAddr(0x1000)).unwrap();
             assert!(matches!(told.take().last(), Some(Told::Load { keep: true, .. })), "it took part");
-            m.tlb().deactivate(&pin, &spaces[0]);
+            m.tlb().deactivate(&pin, &spaces[0]).unwrap();
             change(&m, &pin, &spaces[0], 0x4000, 1);
             told.take();
-            m.tlb().activate(&pin, &spaces[0], PhysAddr(0x1000));
+            m.tlb().activate(&pin, &spaces[0], PhysAddr(0x1000)).unwrap();
             assert!(matches!(told.take()[..], [Told::Load { keep: false, .. }]), "it missed one");
-            m.tlb().deactivate(&pin, &spaces[0]);
+            m.tlb().deactivate(&pin, &spaces[0]).unwrap();
             // More spaces than numbers: whoever is displaced keeps nothing.
             let others: Vec<SpaceTlb> = (0..320).map(|_| m.tlb().new_space()).collect();
             for space in &others {
-                m.tlb().activate(&pin, space, PhysAddr(0x1000));
-                m.tlb().deactivate(&pin, space);
+                m.tlb().activate(&pin, space, PhysAddr(0x1000)).unwrap();
+                m.tlb().deactivate(&pin, space).unwrap();
             }
             told.take();
             for space in &spaces {
-                m.tlb().activate(&pin, space, PhysAddr(0x1000));
-                m.tlb().deactivate(&pin, space);
+                m.tlb().activate(&pin, space, PhysAddr(0x1000)).unwrap();
+                m.tlb().deactivate(&pin, space).unwrap();
             }
             assert!(!told.take().iter().any(|t| matches!(t, Told::Load { keep: true, .. })));
             let _ = host;
@@ -226,22 +226,22 @@ fn before_generations_come_round_every_cpu_has_given_the_space_up() {
         let quarter = 1usize << (usize::BITS - 2);
         for start in [0, quarter, 2 * quarter, 3 * quarter] {
             let space = m.tlb().new_space_at(Generation(start.wrapping_sub(3)));
-            m.tlb().activate(&a, &space, PhysAddr(0x1000));
-            m.tlb().activate(&b, &space, PhysAddr(0x1000));
-            m.tlb().deactivate(&b, &space);
+            m.tlb().activate(&a, &space, PhysAddr(0x1000)).unwrap();
+            m.tlb().activate(&b, &space, PhysAddr(0x1000)).unwrap();
+            m.tlb().deactivate(&b, &space).unwrap();
             change(&m, &a, &space, 0x4000, 1);
             change(&m, &a, &space, 0x4000, 1);
             told.take();
             change(&m, &a, &space, 0x4000, 1);
             assert_eq!(told.take(), [Told::Forget(0, Scope::Full)], "the whole space, at {start:#x}");
-            m.tlb().activate(&b, &space, PhysAddr(0x1000));
+            m.tlb().activate(&b, &space, PhysAddr(0x1000)).unwrap();
             let Some(Told::Load { keep: false, .. }) = told.take().pop() else { panic!("nothing is kept") };
             // And on the other side order still holds.
             change(&m, &a, &space, 0x5000, 1);
             let page = Scope::Page(0x5000);
             assert_eq!(told.take(), [Told::Forget(1, page), Told::Forget(0, page)]);
-            m.tlb().deactivate(&a, &space);
-            m.tlb().deactivate(&b, &space);
+            m.tlb().deactivate(&a, &space).unwrap();
+            m.tlb().deactivate(&b, &space).unwrap();
         }
         let _ = host;
     });

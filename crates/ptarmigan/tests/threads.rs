@@ -4,7 +4,7 @@ use common::{Rng, small, va};
 use ptarmigan::addr::{PhysAddr, VirtRange};
 use ptarmigan::cpu::NodeId;
 use ptarmigan::format::{Format, X86_64};
-use ptarmigan::frames::Ask;
+use ptarmigan::frames::AllocFlags;
 use ptarmigan::hosted::{CpuSlot, Host, HostMachine, NoTlb};
 use ptarmigan::page::{Clean, Level};
 use ptarmigan::quicklist::{ListsConfig, Policy};
@@ -154,7 +154,7 @@ fn tops_in_use_and_at_rest_show_each_change_of_the_kernel_map_while_cpus_take_an
                         match rng.below(16) {
                             0..8 if live.len() < 12 => {
                                 let since = now();
-                                live.push(lists.alloc(&pin, TOP, Ask::NORMAL).unwrap());
+                                live.push(lists.alloc(&pin, TOP, AllocFlags::NORMAL).unwrap());
                                 shows(live[live.len() - 1].addr(), &since);
                             }
                             0..13 if !live.is_empty() => {
@@ -212,7 +212,7 @@ fn cpus_go_and_come_and_die_under_load_and_leave_nothing_behind() {
                     for _ in 0..200 {
                         let level = Level(rng.below(4) as u8);
                         if rng.below(2) == 0 {
-                            let page = lists.alloc(&mine.pin(), level, Ask::NORMAL).unwrap();
+                            let page = lists.alloc(&mine.pin(), level, AllocFlags::NORMAL).unwrap();
                             shared.lock().unwrap().push((level, page));
                         } else {
                             let page = shared.lock().unwrap().pop();

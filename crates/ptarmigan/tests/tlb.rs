@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use ptarmigan::addr::{Pfn, PhysAddr, VirtRange};
 use ptarmigan::cpu::{CpuId, NodeId, Pinned};
 use ptarmigan::format::{Attr, Format, X86_64, X86Pae};
-use ptarmigan::frames::{Ask, NoFrame};
+use ptarmigan::frames::{AllocFlags, NoFrame};
 use ptarmigan::hosted::{Host, HostMachine};
 use ptarmigan::page::{Clean, Flushed, Level, Unhooked};
 use ptarmigan::quicklist::{Policy, PolicyCounts};
@@ -99,8 +99,8 @@ struct Logged<'l, P> {
 }
 
 impl<P: Policy> Policy for Logged<'_, P> {
-    fn alloc(&self, pin: &Pinned<'_>, level: Level, ask: Ask) -> Result<Clean, NoFrame> {
-        let page = self.inner.alloc(pin, level, ask)?;
+    fn alloc(&self, pin: &Pinned<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
+        let page = self.inner.alloc(pin, level, flags)?;
         self.log.add(Event::Alloc(page.addr()));
         Ok(page)
     }
@@ -422,7 +422,7 @@ fn a_change_of_a_top_in_registers_reloads_the_root() {
     machine!(X86Pae, 1, |host, m, slots, log, _freed| {
         let pin = slots[0].pin();
         let tlb = m.tlb().new_space();
-        m.tlb().activate(&pin, &tlb, PhysAddr(0x1000));
+        m.tlb().activate(&pin, &tlb, PhysAddr(0x1000)).unwrap();
         let mut gather = Gather::new(parts(&m, &pin), &tlb, X86Pae::PAGE_SHIFT);
         gather.changed(0x1000, 0x2000);
         gather.top_entry_changed();
@@ -441,10 +441,10 @@ fn dropping_a_gather_flushes_and_frees() {
     machine!(X86_64, 1, |host, m, slots, log, freed| {
         let pin = slots[0].pin();
         let tlb = m.tlb().new_space();
-        let mut tree = Tree::<X86_64>::new(&m, &pin, Ask::NORMAL).unwrap();
-        m.tlb().activate(&pin, &tlb, tree.root());
-        tree.map(&m, &pin, va(0x1000), Pfn(77), Attr::READ | Attr::USER, Ask::NORMAL).unwrap();
-        let data = m.data().take(m.frames(), &pin, Ask::NORMAL).unwrap();
+        let mut tree = Tree::<X86_64>::new(&m, &pin, AllocFlags::NORMAL).unwrap();
+        m.tlb().activate(&pin, &tlb, tree.root()).unwrap();
+        tree.map(&m, &pin, va(0x1000), Pfn(77), Attr::READ | Attr::USER, AllocFlags::NORMAL).unwrap();
+        let data = m.data().take(m.frames(), &pin, AllocFlags::NORMAL).unwrap();
         log.take();
         let mut gather = Gather::new(parts(&m, &pin), &tlb, 12);
         tree.unmap_range(&m, pages(0, 16), Free::Empty, &mut gather, |_, pfn, _| assert_eq!(pfn, Pfn(77)));
@@ -460,7 +460,7 @@ fn dropping_a_gather_flushes_and_frees() {
         );
         assert_eq!(freed.lock().unwrap().len(), 1);
         // What was flushed may be looked at before it is given back.
-        tree.map(&m, &pin, va(0x1000), Pfn(77), Attr::READ, Ask::NORMAL).unwrap();
+        tree.map(&m, &pin, va(0x1000), Pfn(77), Attr::READ, AllocFlags::NORMAL).unwrap();
         let mut gather = Gather::new(parts(&m, &pin), &tlb, 12);
         tree.unmap_range(&m, pages(0, 16), Free::Empty, &mut gather, |_, _, _| {});
         let released = gather.flush();
@@ -483,11 +483,11 @@ fn a_private_gather_is_one_whose_space_no_cpu_has() {
         let pin = slots[0].pin();
         let tlb = m.tlb().new_space();
         assert!(Gather::new(parts(&m, &pin), &tlb, 12).is_private());
-        m.tlb().activate(&pin, &tlb, PhysAddr(0));
+        m.tlb().activate(&pin, &tlb, PhysAddr(0)).unwrap();
         assert!(!Gather::new(parts(&m, &pin), &tlb, 12).is_private());
-        m.tlb().rest(&pin, &tlb);
+        m.tlb().rest(&pin, &tlb).unwrap();
         assert!(!Gather::new(parts(&m, &pin), &tlb, 12).is_private(), "a lazy CPU's walker still walks");
-        m.tlb().deactivate(&pin, &tlb);
+        m.tlb().deactivate(&pin, &tlb).unwrap();
         assert!(Gather::new(parts(&m, &pin), &tlb, 12).is_private());
         assert_eq!(log.take().last(), Some(&Event::Unload(0)));
         let _ = &host;
@@ -503,7 +503,7 @@ proptest! {
         machine!(X86_64, 1, |host, m, slots, log, _freed| {
             let pin = slots[0].pin();
             let tlb = m.tlb().new_space();
-            m.tlb().activate(&pin, &tlb, PhysAddr(0));
+            m.tlb().activate(&pin, &tlb, PhysAddr(0)).unwrap();
             log.take();
             let mut gather = Gather::new(parts(&m, &pin), &tlb, 12);
             for (start, n) in &ranges {
@@ -540,12 +540,12 @@ fn a_failed_map_gives_unlinked_pages_back_without_a_flush() {
         Recorder { log: &log, free: &free, free_at_invalidate: &freed },
     )
     .unwrap();
-    let mut tree = Tree::<X86_64>::new(&m, &pin, Ask::NORMAL).unwrap();
+    let mut tree = Tree::<X86_64>::new(&m, &pin, AllocFlags::NORMAL).unwrap();
     let tlb = m.tlb().new_space();
-    m.tlb().activate(&pin, &tlb, tree.root());
+    m.tlb().activate(&pin, &tlb, tree.root()).unwrap();
     log.take();
     m.policy().inner.set(2);
-    assert!(tree.map(&m, &pin, va(0), Pfn(9), Attr::READ, Ask::NORMAL).is_err());
+    assert!(tree.map(&m, &pin, va(0), Pfn(9), Attr::READ, AllocFlags::NORMAL).is_err());
     let events = log.take();
     assert!(
         matches!(events[..], [Event::Alloc(a), Event::Alloc(b), Event::Unused(c), Event::Unused(d)]

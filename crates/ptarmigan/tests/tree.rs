@@ -6,7 +6,7 @@ use proptest::test_runner::RngSeed;
 use ptarmigan::addr::{Pfn, VirtRange};
 use ptarmigan::cpu::Pinned;
 use ptarmigan::format::{Attr, Format, X86_64, X86Pae};
-use ptarmigan::frames::Ask;
+use ptarmigan::frames::AllocFlags;
 use ptarmigan::hosted::{CpuSlot, Host, HostMachine, NoTlb};
 use ptarmigan::page::Level;
 use ptarmigan::quicklist::Plain;
@@ -109,9 +109,9 @@ fn against_the_model<F: Watchable>(ops: &[Op], active: bool) {
     let watch = Watch::new(&host);
     let m = watched(&watch, host.quicklists().unwrap());
     let tlb = m.tlb().new_space();
-    let mut tree = Tree::<F>::new(&m, &pin, Ask::NORMAL).unwrap();
+    let mut tree = Tree::<F>::new(&m, &pin, AllocFlags::NORMAL).unwrap();
     if active {
-        m.tlb().activate(&pin, &tlb, tree.root());
+        m.tlb().activate(&pin, &tlb, tree.root()).unwrap();
     }
     let mut model = Pages::new();
     let mut only_empty = true;
@@ -119,7 +119,7 @@ fn against_the_model<F: Watchable>(ops: &[Op], active: bool) {
         let mut gather = Gather::new(parts(&m, &pin), &tlb, F::PAGE_SHIFT);
         match *op {
             Op::Map(p, f, a) => {
-                let result = tree.map(&m, &pin, va(p * PAGE), Pfn(f), a, Ask::NORMAL);
+                let result = tree.map(&m, &pin, va(p * PAGE), Pfn(f), a, AllocFlags::NORMAL);
                 match model.entry(p * PAGE) {
                     Entry::Occupied(at) => assert_eq!(result, Err(MapError::Occupied { at: va(*at.key()) })),
                     Entry::Vacant(place) => {
@@ -180,7 +180,7 @@ fn against_the_model<F: Watchable>(ops: &[Op], active: bool) {
                     let at = cursor.at();
                     assert_eq!(cursor.query(), model.get(&at.0).copied());
                     let pfn = Pfn((at.0 >> 12) as u32 & 0xf_ffff);
-                    match cursor.map(pfn, RW, Ask::NORMAL) {
+                    match cursor.map(pfn, RW, AllocFlags::NORMAL) {
                         Ok(()) => assert!(model.insert(at.0, (pfn, RW)).is_none()),
                         Err(e) => {
                             assert_eq!(e, MapError::Occupied { at });
@@ -189,7 +189,10 @@ fn against_the_model<F: Watchable>(ops: &[Op], active: bool) {
                         }
                     }
                 }
-                assert!(matches!(cursor.map(Pfn(1), RW, Ask::NORMAL), Err(MapError::OutOfRange { .. })));
+                assert!(matches!(
+                    cursor.map(Pfn(1), RW, AllocFlags::NORMAL),
+                    Err(MapError::OutOfRange { .. })
+                ));
             }
             Op::CursorUnmap(p, n) => {
                 let r = bytes::<F>(p, n);
@@ -267,7 +270,7 @@ fn failure_at_every_step<F: Watchable>() {
         for k in 0.. {
             fail.set(k);
             let free = host.frames().counts().free;
-            match Tree::<F>::new(m, &pin, Ask::NORMAL) {
+            match Tree::<F>::new(m, &pin, AllocFlags::NORMAL) {
                 Ok(tree) => {
                     assert_eq!(k as u32, 1 + if F::TOP_IN_REGISTERS { F::USER_TOP as u32 } else { 0 });
                     fail.set(usize::MAX);
@@ -278,9 +281,9 @@ fn failure_at_every_step<F: Watchable>() {
             }
         }
         fail.set(usize::MAX);
-        let mut tree = Tree::<F>::new(m, &pin, Ask::NORMAL).unwrap();
-        m.tlb().activate(&pin, &tlb, tree.root());
-        tree.map(m, &pin, va(5 * PAGE), Pfn(3), RW, Ask::NORMAL).unwrap();
+        let mut tree = Tree::<F>::new(m, &pin, AllocFlags::NORMAL).unwrap();
+        m.tlb().activate(&pin, &tlb, tree.root()).unwrap();
+        tree.map(m, &pin, va(5 * PAGE), Pfn(3), RW, AllocFlags::NORMAL).unwrap();
         let before = (scan(host, m, &tree), tables(&tree), host.frames().counts().free);
         // One page far away, and a range over several tables of two levels.
         let far = F::USER_END - 3 * PAGE;
@@ -288,7 +291,7 @@ fn failure_at_every_step<F: Watchable>() {
         let (mut one, mut many) = (0, 0);
         for k in 0.. {
             fail.set(k);
-            match tree.map(m, &pin, va(far), Pfn(9), RW, Ask::NORMAL) {
+            match tree.map(m, &pin, va(far), Pfn(9), RW, AllocFlags::NORMAL) {
                 Ok(()) => {
                     one = k;
                     break;
@@ -338,10 +341,10 @@ fn addresses_beyond_the_users_are_refused_and_odd_ranges_are_taken_as_the_pages_
     let pin = slots[0].pin();
     let m = HostMachine::new(&host, host.plain().unwrap(), NoTlb).unwrap();
     let tlb = m.tlb().new_space();
-    let mut tree = Tree::<X86_64>::new(&m, &pin, Ask::NORMAL).unwrap();
+    let mut tree = Tree::<X86_64>::new(&m, &pin, AllocFlags::NORMAL).unwrap();
     let out = X86_64::USER_END;
     for at in [out, out + 5, 1 << 48, u64::MAX] {
-        let refused = tree.map(&m, &pin, va(at), Pfn(1), RW, Ask::NORMAL);
+        let refused = tree.map(&m, &pin, va(at), Pfn(1), RW, AllocFlags::NORMAL);
         assert_eq!(refused, Err(MapError::OutOfRange { at: va(at) }));
         assert_eq!(tree.query(&m, va(at)), None);
         let mut gather = Gather::new(parts(&m, &pin), &tlb, 12);
@@ -405,7 +408,7 @@ proptest! {
         let pin = slots[0].pin();
         let m = HostMachine::new(&host, host.plain().unwrap(), NoTlb).unwrap();
         let tlb = m.tlb().new_space();
-        let mut tree = Tree::<X86_64>::new(&m, &pin, Ask::NORMAL).unwrap();
+        let mut tree = Tree::<X86_64>::new(&m, &pin, AllocFlags::NORMAL).unwrap();
         let mut gather = Gather::new(parts(&m, &pin), &tlb, 12);
         let gone = which % laid.len();
         for (i, a) in laid.iter().enumerate() {
@@ -438,7 +441,7 @@ fn covered_frees_whole_leaf_tables_and_never_frees_none() {
     let pin = slots[0].pin();
     let m = HostMachine::new(&host, host.plain().unwrap(), NoTlb).unwrap();
     let tlb = m.tlb().new_space();
-    let mut tree = Tree::<X86_64>::new(&m, &pin, Ask::NORMAL).unwrap();
+    let mut tree = Tree::<X86_64>::new(&m, &pin, AllocFlags::NORMAL).unwrap();
     let span = 512 * PAGE;
     let three = range(span, 4 * span);
     for (free, left) in
@@ -465,14 +468,14 @@ fn a_dump_shows_runs() {
     let pin = slots[0].pin();
     let m = HostMachine::new(&host, host.plain().unwrap(), NoTlb).unwrap();
     let tlb = m.tlb().new_space();
-    let mut tree = Tree::<X86_64>::new(&m, &pin, Ask::NORMAL).unwrap();
+    let mut tree = Tree::<X86_64>::new(&m, &pin, AllocFlags::NORMAL).unwrap();
     let mut gather = Gather::new(parts(&m, &pin), &tlb, 12);
     tree.map_range(&m, range(0x1f_e000, 0x20_2000), Pfn(0x100), RW, &mut gather).unwrap();
-    tree.map(&m, &pin, va(0x20_2000), Pfn(0x104), RW.without(Attr::WRITE), Ask::NORMAL).unwrap();
+    tree.map(&m, &pin, va(0x20_2000), Pfn(0x104), RW.without(Attr::WRITE), AllocFlags::NORMAL).unwrap();
     let zero = RW.without(Attr::WRITE) | Attr::SPECIAL;
     // A special frame again and again, then frames that ascend: two runs.
     for (i, pfn) in [5, 5, 7, 8, 9, 9].into_iter().enumerate() {
-        tree.map(&m, &pin, va(0x7000_0000 + i as u64 * PAGE), Pfn(pfn), zero, Ask::NORMAL).unwrap();
+        tree.map(&m, &pin, va(0x7000_0000 + i as u64 * PAGE), Pfn(pfn), zero, AllocFlags::NORMAL).unwrap();
     }
     gather.finish();
     let root = tree.root();

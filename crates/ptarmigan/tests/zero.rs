@@ -31,7 +31,7 @@ fn ask(frames: &Frames, n: usize) {
 fn blocks(frames: &Frames) -> HashSet<(u8, u32)> {
     let mut held = Vec::new();
     for order in (0..ORDERS as u8).rev() {
-        while let Ok(taken) = frames.take(Request { order, ask: Ask::URGENT, ..any_frame(0) }) {
+        while let Ok(taken) = frames.take(Request { order, flags: AllocFlags::URGENT, ..any_frame(0) }) {
             held.push(taken);
         }
     }
@@ -118,8 +118,8 @@ proptest! {
         for step in steps {
             match step {
                 Step::Take { node, order, zero, top } => {
-                    let place = if top { Place::Top } else { Place::Bottom };
-                    let Ok(taken) = frames.take(Request { order, zero, place, ..any_frame(node) }) else { continue };
+                    let end = if top { End::High } else { End::Low };
+                    let Ok(taken) = frames.take(Request { order, zero, end, ..any_frame(node) }) else { continue };
                     match taken {
                         // Some are given back as they were, some soiled.
                         Taken::Zero(frame) if frame.pfn().0 % 3 == 0 => {
@@ -153,9 +153,9 @@ proptest! {
                 Step::TakeData { cpu, zero } => {
                     let pin = cpus[cpu].pin();
                     let taken = if zero {
-                        data.take_zero(frames, &pin, Ask::NORMAL)
+                        data.take_zero(frames, &pin, AllocFlags::NORMAL)
                     } else {
-                        data.take(frames, &pin, Ask::NORMAL).map(|pfn| TakenData { pfn, is_zero: false })
+                        data.take(frames, &pin, AllocFlags::NORMAL).map(|pfn| TakenData { pfn, is_zero: false })
                     };
                     if let Ok(TakenData { pfn, is_zero }) = taken {
                         if is_zero {
@@ -223,19 +223,19 @@ fn zero_frames_inside_a_block_are_found_although_others_of_its_size_are_dirty() 
     parts.into_iter().for_each(|part| frames.give(part.dirty()));
     frames.give(kept);
     frames.give(taken.remove(0).dirty());
-    for place in [Place::Bottom, Place::Top] {
-        let found = frames.take(Request { place, ..zero(0) }).unwrap();
-        assert!(matches!(found, Taken::Zero(_)) && found.pfn() == pfn, "from the {place:?}: {}", found.pfn());
+    for end in [End::Low, End::High] {
+        let found = frames.take(Request { end, ..zero(0) }).unwrap();
+        assert!(matches!(found, Taken::Zero(_)) && found.pfn() == pfn, "from the {end:?}: {}", found.pfn());
         let Taken::Zero(found) = found else { continue };
         frames.give(found);
         // And who does not want it gets another one.
-        let other = frames.take(Request { place, ..any_frame(0) }).unwrap();
-        assert!(matches!(other, Taken::Dirty(_)), "from the {place:?}");
+        let other = frames.take(Request { end, ..any_frame(0) }).unwrap();
+        assert!(matches!(other, Taken::Dirty(_)), "from the {end:?}");
         frames.give(other.dirty());
     }
     // If there is nothing but the mixed block, they get what is not zero of it.
     let dirty = frames.take(Request { order: 10, ..any_frame(0) }).unwrap();
-    let urgent = Request { ask: Ask::URGENT, ..any_frame(0) };
+    let urgent = Request { flags: AllocFlags::URGENT, ..any_frame(0) };
     let others: Vec<_> = (0..1000).map(|_| frames.take(urgent).unwrap()).collect();
     assert!(others.iter().all(|taken| matches!(taken, Taken::Dirty(_))));
     assert_eq!(frames.counts().zero, 1);
@@ -407,7 +407,8 @@ fn what_others_do_between_taking_and_giving_loses_nothing() {
         for _ in 0..rng.below(4) {
             let order = rng.below(4) as u8;
             let zero = rng.below(2) == 0;
-            if let Ok(taken) = frames.take(Request { order, zero, ask: Ask::URGENT, ..any_frame(0) }) {
+            if let Ok(taken) = frames.take(Request { order, zero, flags: AllocFlags::URGENT, ..any_frame(0) })
+            {
                 if let Taken::Zero(frame) = &taken {
                     assert_all_zero(&host, frame.pfn(), order);
                 }
@@ -507,7 +508,7 @@ fn cpus_clear_take_and_give_at_the_same_time() {
 /// Takes `n` data frames for pages that begin as zero, soils them and gives them back.
 fn burst(host: &Host<X86_64>, pin: &Pinned<'_>, n: usize) -> usize {
     let (frames, data) = (host.frames(), host.data());
-    let taken: Vec<_> = (0..n).map(|_| data.take_zero(frames, pin, Ask::NORMAL).unwrap()).collect();
+    let taken: Vec<_> = (0..n).map(|_| data.take_zero(frames, pin, AllocFlags::NORMAL).unwrap()).collect();
     for taken in &taken {
         if taken.is_zero {
             assert_all_zero(host, taken.pfn, 0);
@@ -535,7 +536,7 @@ fn faults_find_as_many_zero_frames_as_the_last_ones_asked_for() {
     assert_eq!(burst(&host, &pin, 100), 100);
     assert_eq!(data.refill_zero(frames, &pin, 1000, &window), 100);
     // Who does not want zeros leaves them alone.
-    let other = data.take(frames, &pin, Ask::NORMAL).unwrap();
+    let other = data.take(frames, &pin, AllocFlags::NORMAL).unwrap();
     assert!(DataFrames::release(frames, other));
     data.give(frames, &pin, other);
     assert_eq!(burst(&host, &pin, 100), 100);
@@ -582,10 +583,10 @@ fn the_last_frames_are_had_by_anybody_even_if_they_are_zero() {
     let free = frames.counts().free;
     burst(&host, &pin, 16);
     assert_eq!(data.refill_zero(frames, &pin, 16, &window), 16);
-    let taken: Vec<_> = std::iter::from_fn(|| data.take(frames, &pin, Ask::URGENT).ok()).collect();
+    let taken: Vec<_> = std::iter::from_fn(|| data.take(frames, &pin, AllocFlags::URGENT).ok()).collect();
     assert_eq!(taken.len() as u32, free, "all frames there are");
     assert_eq!(data.zero_counts().wasted, 16);
-    assert!(data.take_zero(frames, &pin, Ask::URGENT).is_err());
+    assert!(data.take_zero(frames, &pin, AllocFlags::URGENT).is_err());
     assert_eq!(data.refill_zero(frames, &pin, 100, &window), 0);
     assert_eq!(frames.refill_zero(NODE, 100, &window), 0);
     for pfn in taken {
@@ -642,7 +643,7 @@ fn zero_frames_that_rest_on_a_cpu_are_of_its_node() {
     data.drain(frames, &pin);
     frames.refill_zero(NodeId(1), 64, &window);
     for _ in 0..2 {
-        let taken = data.take_zero(frames, &pin, Ask::NORMAL).unwrap();
+        let taken = data.take_zero(frames, &pin, AllocFlags::NORMAL).unwrap();
         assert!(taken.is_zero);
         assert_eq!(frames.node_of(taken.pfn), NodeId(1));
         DataFrames::release(frames, taken.pfn);

@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use ptarmigan::addr::{Pfn, VirtAddr, VirtRange};
 use ptarmigan::cpu::NodeId;
 use ptarmigan::format::{Attr, X86_64};
-use ptarmigan::frames::{Ask, DataFrames};
+use ptarmigan::frames::{AllocFlags, DataFrames};
 use ptarmigan::quicklist::Policy;
 use ptarmigan::table::{Free, Machine as _, Tree, parts};
 use ptarmigan::tlb::{Gather, SpaceTlb};
@@ -46,11 +46,12 @@ fn fault(address: u64, error: u64) -> bool {
     // Busy: the library itself faulted, which it never may.
     let Ok(mut tree) = current.tree.try_borrow_mut() else { return false };
     let Some(tree) = tree.as_mut() else { return false };
-    let (m, pin) = (current.machine, machine::pin());
-    let Ok(frame) = m.data().take(m.frames(), &pin, Ask::ATOMIC) else { return false };
+    let m = current.machine;
+    let pin = m.pin();
+    let Ok(frame) = m.data().take(m.frames(), &pin, AllocFlags::ATOMIC) else { return false };
     m.clear_data(frame);
     let attr = Attr::READ | Attr::WRITE | Attr::USER;
-    match tree.map(m, &pin, VirtAddr(address & !(PAGE - 1)), frame, attr, Ask::ATOMIC) {
+    match tree.map(m, &pin, VirtAddr(address & !(PAGE - 1)), frame, attr, AllocFlags::ATOMIC) {
         Ok(()) => true,
         Err(_) => {
             m.data().give(m.frames(), &pin, frame);
@@ -75,7 +76,7 @@ impl Waiting {
     fn give(self, m: &Machine<'_>) {
         for frame in self.frames.into_iter().flatten() {
             assert!(DataFrames::release(m.frames(), frame), "{frame} has other users");
-            m.data().give(m.frames(), &machine::pin(), frame);
+            m.data().give(m.frames(), &m.pin(), frame);
         }
     }
 }
@@ -102,7 +103,7 @@ pub fn run(region: Region) {
     let (mut boot, frames) = made.unwrap_or_else(|e| panic!("no memory for the library: {e:?}"));
     let machine = Machine::new(&mut boot, &frames);
     let machine = machine.unwrap_or_else(|e| panic!("no memory for the library: {e:?}"));
-    let (m, pin) = (&machine, machine::pin());
+    let (m, pin) = (&machine, machine.pin());
     let before = frames.counts();
     say!("library: {} frames, {} free", before.total, before.free);
 
@@ -134,11 +135,12 @@ pub fn run(region: Region) {
 
 /// The life of one space.
 fn one_space(current: &Current<'_>, number: u32) {
-    let (m, pin) = (current.machine, machine::pin());
-    let tree = Tree::<X86_64>::new(m, &pin, Ask::NORMAL);
+    let m = current.machine;
+    let pin = m.pin();
+    let tree = Tree::<X86_64>::new(m, &pin, AllocFlags::NORMAL);
     let tree = tree.unwrap_or_else(|e| panic!("no top table: {e}"));
     let space = m.tlb().new_space();
-    m.tlb().activate(&pin, &space, tree.root());
+    m.tlb().activate(&pin, &space, tree.root()).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(mmu::current_top(), tree.root().0);
     *current.tree.borrow_mut() = Some(tree);
 
@@ -203,7 +205,8 @@ fn one_space(current: &Current<'_>, number: u32) {
 
 /// Changes the attributes of all pages and flushes.
 fn change(current: &Current<'_>, space: &SpaceTlb, to: impl FnMut(Attr) -> Attr) {
-    let (m, pin) = (current.machine, machine::pin());
+    let m = current.machine;
+    let pin = m.pin();
     let all = VirtRange { start: VIRT, end: VIRT + PAGES as u64 * STRIDE };
     let mut gather = Gather::new(parts(m, &pin), space, 12);
     if let Some(tree) = current.tree.borrow_mut().as_mut() {

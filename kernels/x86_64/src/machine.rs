@@ -4,12 +4,12 @@ use core::ptr::{self, NonNull};
 
 use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr};
 use ptarmigan::bootmem::{BootMemory, BootMemoryShort};
-use ptarmigan::cpu::{CpuId, CpuSet, NodeId, Pinned};
+use ptarmigan::cpu::{CpuId, CpuSet, MachineId, NodeId, Pinned};
 use ptarmigan::format::X86_64;
-use ptarmigan::frames::{Ask, DataFrames, Frames, MemoryRun, NoFrame, Place, Request, ZoneClass};
+use ptarmigan::frames::{AllocFlags, DataFrames, End, Frames, MemoryRun, NoFrame, Request, ZoneClass};
 use ptarmigan::quicklist::{ListsConfig, ListsError, Quicklists, Source};
 use ptarmigan::table::{self, KernelMap};
-use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Root, Scope, SpaceId, Tlb, TlbConfig};
+use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Root, Scope, SpaceId, Tlb, TlbConfig, TlbError};
 use ptarmigan::window::DirectMap;
 
 use crate::boot::{self, Region};
@@ -64,6 +64,7 @@ pub struct Machine<'m> {
 pub enum SetUp {
     /// Boot memory ran out.
     Boot(#[expect(dead_code, reason = "printed by Debug")] BootMemoryShort),
+    Tlb(#[expect(dead_code, reason = "printed by Debug")] TlbError),
     Lists(#[expect(dead_code, reason = "printed by Debug")] ListsError),
     /// Frames ran out.
     Frame(#[expect(dead_code, reason = "printed by Debug")] NoFrame),
@@ -72,6 +73,12 @@ pub enum SetUp {
 impl From<ListsError> for SetUp {
     fn from(e: ListsError) -> Self {
         SetUp::Lists(e)
+    }
+}
+
+impl From<TlbError> for SetUp {
+    fn from(e: TlbError) -> Self {
+        SetUp::Tlb(e)
     }
 }
 
@@ -85,13 +92,6 @@ impl From<NoFrame> for SetUp {
     fn from(e: NoFrame) -> Self {
         SetUp::Frame(e)
     }
-}
-
-/// Proof of being on the one CPU.
-pub fn pin() -> Pinned<'static> {
-    // SAFETY: 1. There is one CPU and no thread but this; exceptions return before what they interrupt goes on.
-    // 2. Everything per CPU is made for one CPU.
-    unsafe { Pinned::assume(CpuId(0), NodeId(0)) }
 }
 
 /// The direct map.
@@ -118,7 +118,8 @@ pub unsafe fn memory(region: Region) -> Result<(BootMemory, Frames), SetUp> {
         node: NodeId(0),
         class: ZoneClass::Low,
     };
-    let frames = Frames::new(&mut boot, &[run])?;
+    // SAFETY: 1. the region is the caller's, and boot memory ends where the run begins. 2. The identity is new.
+    let frames = unsafe { Frames::new(&mut boot, MachineId::new(), &[run])? };
     Ok((boot, frames))
 }
 
@@ -130,8 +131,8 @@ impl<'m> Machine<'m> {
             order: 0,
             zero: true,
             class: ZoneClass::Low,
-            place: Place::Bottom,
-            ask: Ask::NORMAL,
+            end: End::Low,
+            flags: AllocFlags::NORMAL,
         };
         let kernel = Kernel::new(frames, direct_map(), request)?;
         for slot in 256..512 {
@@ -140,9 +141,16 @@ impl<'m> Machine<'m> {
         let layout = <X86_64 as ptarmigan::format::Format>::LAYOUT;
         let source = Source::new(frames, direct_map(), kernel, layout);
         let lists = Quicklists::new(boot, ListsConfig::new(1), source)?;
-        let data = DataFrames::new(boot, 1, 1, frames.counts().total as usize)?;
-        let tlb = Tlb::new(boot, TlbConfig::new(1), OneCpu)?;
+        let data = DataFrames::new(boot, frames, 1)?;
+        let tlb = Tlb::new(boot, frames.machine(), TlbConfig::new(1), OneCpu)?;
         Ok(Machine { frames, data, window: direct_map(), lists, tlb })
+    }
+
+    /// Proof of being on the one CPU.
+    pub fn pin(&self) -> Pinned<'static> {
+        // SAFETY: 1. There is one CPU and no thread but this; exceptions return before what they interrupt goes on.
+        // 2. The machine has one CPU and one node.
+        unsafe { Pinned::assume(self.frames.machine(), CpuId(0), NodeId(0)) }
     }
 }
 

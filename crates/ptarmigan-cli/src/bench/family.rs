@@ -6,7 +6,7 @@
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::cpu::NodeId;
 use ptarmigan::format::X86_64;
-use ptarmigan::frames::{Ask, Dirty, Frame, Frames, ORDERS, Place, Request, ZoneClass};
+use ptarmigan::frames::{AllocFlags, Dirty, End, Frame, Frames, ORDERS, Request, ZoneClass};
 use ptarmigan::hosted::{CpuSlot, Host, HostMachine, NoTlb};
 use ptarmigan::quicklist::Policy;
 use ptarmigan::space::{Access, AreaFlags, Done, Space};
@@ -167,8 +167,8 @@ pub fn occupy(frames: &Frames, node: NodeId, leave: u32) -> Result<Vec<Frame<Dir
             return Ok(held);
         }
         order = order.min(excess.ilog2() as u8);
-        let (class, place, ask) = (ZoneClass::Low, Place::Top, Ask::NORMAL);
-        match frames.take(Request { node, order, zero: false, class, place, ask }).map(|taken| taken.dirty())
+        let (class, end, flags) = (ZoneClass::Low, End::High, AllocFlags::NORMAL);
+        match frames.take(Request { node, order, zero: false, class, end, flags }).map(|taken| taken.dirty())
         {
             Ok(frame) if frames.node_of(frame.pfn()) == node => held.push(frame),
             // No such block here: smaller ones.

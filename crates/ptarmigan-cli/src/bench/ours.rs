@@ -6,7 +6,7 @@ use std::hint::black_box;
 
 use ptarmigan::addr::{PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::format::{Attr, X86_64};
-use ptarmigan::frames::Ask;
+use ptarmigan::frames::AllocFlags;
 use ptarmigan::hosted::{CpuSlot, Host, HostConfig, HostError, HostMachine, NoTlb};
 use ptarmigan::quicklist::Policy;
 use ptarmigan::table::{Free, Machine, Tree, parts};
@@ -73,14 +73,14 @@ impl<P: Policy> Contender for Ours<'_, P> {
     }
 
     fn open(&mut self) {
-        self.tree = Some(Tree::new(&self.machine, &self.slots[0].pin(), Ask::NORMAL).expect("a top"));
+        self.tree = Some(Tree::new(&self.machine, &self.slots[0].pin(), AllocFlags::NORMAL).expect("a top"));
     }
 
     fn map(&mut self) {
         let (m, pin) = (&self.machine, self.slots[0].pin());
         let tree = self.tree.as_mut().expect(OPEN);
         for (at, frame) in contiguous() {
-            tree.map(m, &pin, virt(at), phys(frame).pfn(), attr(), Ask::NORMAL).expect("map");
+            tree.map(m, &pin, virt(at), phys(frame).pfn(), attr(), AllocFlags::NORMAL).expect("map");
         }
     }
 
@@ -139,9 +139,9 @@ impl<P: Policy> Contender for Ours<'_, P> {
         let (m, pin) = (&self.machine, self.slots[0].pin());
         for space in shape.spaces() {
             let tlb = m.tlb().new_space();
-            let mut tree = Tree::<F>::new(m, &pin, Ask::NORMAL).expect("a top");
+            let mut tree = Tree::<F>::new(m, &pin, AllocFlags::NORMAL).expect("a top");
             for (at, frame) in space.pages() {
-                tree.map(m, &pin, virt(at), phys(frame).pfn(), attr(), Ask::NORMAL).expect("map");
+                tree.map(m, &pin, virt(at), phys(frame).pfn(), attr(), AllocFlags::NORMAL).expect("map");
             }
             let mut gather = Gather::ending(parts(m, &pin), &tlb, 12);
             tree.end(m, &mut gather, |_, pfn, _| {

@@ -9,7 +9,7 @@
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::cpu::NodeId;
 use ptarmigan::format::X86_64;
-use ptarmigan::frames::{Ask, Dirty, Frame, Frames, Place, Request, Zero, ZoneClass};
+use ptarmigan::frames::{AllocFlags, Dirty, End, Frame, Frames, Request, Zero, ZoneClass};
 use ptarmigan::hosted::{Host, HostConfig, HostMachine, NoTlb};
 use ptarmigan::space::{Access, AreaFlags, Done, Space};
 use ptarmigan::table::Machine;
@@ -69,8 +69,8 @@ impl<'h> Bank<'h> {
             order: 0,
             zero: false,
             class: ZoneClass::Low,
-            place: Place::Bottom,
-            ask: Ask::NORMAL,
+            end: End::Low,
+            flags: AllocFlags::NORMAL,
         };
         let mut bank = Bank { frames, window, held: Vec::with_capacity(n) };
         for _ in 0..n {

@@ -7,7 +7,7 @@
 use super::report::Levels;
 use ptarmigan::cpu::{CpuId, NodeId, Pinned};
 use ptarmigan::format::{Format, X86_64};
-use ptarmigan::frames::{Ask, Frames, NoFrame};
+use ptarmigan::frames::{AllocFlags, Frames, NoFrame};
 use ptarmigan::page::{Clean, Construct, Flushed, Unhooked};
 use ptarmigan::quicklist::{
     Check, Historic, LevelCounts, Memory, NodeCounts, NodeLines, NodeMemory, Plain, Policy, PolicyCounts,
@@ -85,8 +85,13 @@ impl<'a, P: Counting> Snapshot<'a, P> {
 
 impl<P: Counting> Policy for Snapshot<'_, P> {
     #[inline]
-    fn alloc(&self, pin: &Pinned<'_>, level: ptarmigan::page::Level, ask: Ask) -> Result<Clean, NoFrame> {
-        self.inner.alloc(pin, level, ask)
+    fn alloc(
+        &self,
+        pin: &Pinned<'_>,
+        level: ptarmigan::page::Level,
+        flags: AllocFlags,
+    ) -> Result<Clean, NoFrame> {
+        self.inner.alloc(pin, level, flags)
     }
 
     fn unused(&self, pin: &Pinned<'_>, level: ptarmigan::page::Level, page: Clean) {

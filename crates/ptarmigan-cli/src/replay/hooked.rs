@@ -1,7 +1,7 @@
 //! A policy that somebody looks over the shoulder of.
 use ptarmigan::addr::PhysAddr;
 use ptarmigan::cpu::{NodeId, Pinned};
-use ptarmigan::frames::{Ask, Frames, NoFrame};
+use ptarmigan::frames::{AllocFlags, Frames, NoFrame};
 use ptarmigan::page::{Clean, Flushed, Level, Unhooked};
 use ptarmigan::quicklist::{Policy, PolicyCounts};
 
@@ -12,8 +12,13 @@ pub trait Hooks: Sync {
     ///
     /// # Errors
     /// Those of the policy.
-    fn alloc(&self, policy: &impl Policy, pin: &Pinned<'_>, level: Level, ask: Ask)
-    -> Result<Clean, NoFrame>;
+    fn alloc(
+        &self,
+        policy: &impl Policy,
+        pin: &Pinned<'_>,
+        level: Level,
+        flags: AllocFlags,
+    ) -> Result<Clean, NoFrame>;
 
     /// A page is about to be given back to the policy.
     fn freed(&self, pin: &Pinned<'_>, level: Level, at: PhysAddr);
@@ -42,8 +47,8 @@ pub struct Hooked<'a, P, H> {
 
 impl<P: Policy, H: Hooks> Policy for Hooked<'_, P, H> {
     #[inline]
-    fn alloc(&self, pin: &Pinned<'_>, level: Level, ask: Ask) -> Result<Clean, NoFrame> {
-        self.hooks.alloc(&self.inner, pin, level, ask)
+    fn alloc(&self, pin: &Pinned<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
+        self.hooks.alloc(&self.inner, pin, level, flags)
     }
 
     fn unused(&self, pin: &Pinned<'_>, level: Level, page: Clean) {

@@ -4,7 +4,7 @@ use super::hooked::Hooks;
 use hdrhistogram::Histogram;
 use ptarmigan::addr::{FRAME_SIZE, PhysAddr};
 use ptarmigan::cpu::Pinned;
-use ptarmigan::frames::{Ask, NoFrame};
+use ptarmigan::frames::{AllocFlags, NoFrame};
 use ptarmigan::page::{Clean, Layout, Level, MAX_LEVELS};
 use ptarmigan::quicklist::Policy;
 use std::sync::{Mutex, MutexGuard};
@@ -120,10 +120,10 @@ impl Hooks for Measured {
         policy: &impl Policy,
         pin: &Pinned<'_>,
         level: Level,
-        ask: Ask,
+        flags: AllocFlags,
     ) -> Result<Clean, NoFrame> {
         let before = self.clock.now();
-        let page = policy.alloc(pin, level, ask);
+        let page = policy.alloc(pin, level, flags);
         let after = self.clock.now();
         let page = page?;
         let ns = self.clock.between(before, after);

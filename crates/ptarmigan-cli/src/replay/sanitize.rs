@@ -4,7 +4,7 @@ use super::watch::Watch;
 use ptarmigan::addr::PhysAddr;
 use ptarmigan::cpu::Pinned;
 use ptarmigan::format::Format;
-use ptarmigan::frames::{Ask, NoFrame};
+use ptarmigan::frames::{AllocFlags, NoFrame};
 use ptarmigan::hosted::Host;
 use ptarmigan::page::{Clean, Level};
 use ptarmigan::quicklist::Policy;
@@ -142,9 +142,9 @@ impl<F: Format> Hooks for &SoftMmu<'_, F> {
         policy: &impl Policy,
         pin: &Pinned<'_>,
         level: Level,
-        ask: Ask,
+        flags: AllocFlags,
     ) -> Result<Clean, NoFrame> {
-        let page = policy.alloc(pin, level, ask)?;
+        let page = policy.alloc(pin, level, flags)?;
         // Tops hold the kernel's entries already.
         let content = if level == F::LAYOUT.top() { Content::Unchecked } else { Content::Zero };
         let (at, size) = (page.addr().0, SoftMmu::<F>::size(level));

@@ -7,7 +7,7 @@ use super::clock::thread_time;
 use super::measure::Call;
 use ptarmigan::addr::PhysAddr;
 use ptarmigan::cpu::Pinned;
-use ptarmigan::frames::{Ask, NoFrame};
+use ptarmigan::frames::{AllocFlags, NoFrame};
 use ptarmigan::hosted::CpuSlot;
 use ptarmigan::page::{Clean, Flushed, Level};
 use ptarmigan::quicklist::{Policy, PolicyCounts};
@@ -76,7 +76,7 @@ impl Stream {
                     let (these, rest) = pages.split_at(len as usize);
                     pages = rest;
                     for &(level, slot) in these {
-                        out[slot as usize] = policy.alloc(&pin, Level(level), Ask::NORMAL)?.into_raw();
+                        out[slot as usize] = policy.alloc(&pin, Level(level), AllocFlags::NORMAL)?.into_raw();
                     }
                 }
                 Kind::Free => {
@@ -103,7 +103,7 @@ pub struct Nothing;
 
 impl Policy for Nothing {
     #[inline(always)]
-    fn alloc(&self, pin: &Pinned<'_>, level: Level, _: Ask) -> Result<Clean, NoFrame> {
+    fn alloc(&self, pin: &Pinned<'_>, level: Level, _: AllocFlags) -> Result<Clean, NoFrame> {
         let at = PhysAddr(u64::from(level.0) << 12 | u64::from(pin.cpu().0) << 20);
         // SAFETY: 1. to 3. hold for nobody, but pages of this policy are never looked at, only handed back to it.
         Ok(unsafe { Clean::from_raw(std::hint::black_box(at)) })

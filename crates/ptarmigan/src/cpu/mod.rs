@@ -1,7 +1,9 @@
-//! Which CPU and node am I on, the proof that I stay there, and what each CPU has to itself.
+//! Machines, CPUs and nodes; the proof of running on one of them; per-CPU values and sets of CPUs.
+mod machine;
 mod mask;
 mod percpu;
 
+pub use machine::{MachineId, WrongMachine};
 pub use mask::{CpuMask, CpuSet};
 pub use percpu::{Counter, Guard, PerCpu};
 
@@ -18,45 +20,50 @@ pub struct NodeId(pub u8);
 /// CPUs that a [`CpuMask`] can name; in models, where each word costs, those of one.
 pub const MAX_CPUS: usize = if cfg!(loom) { usize::BITS as usize } else { 256 };
 
-/// Proof that the holder runs on this CPU and stays there while it is borrowed.
+/// Proof that the holder runs on this CPU of this machine, and stays there while the proof is borrowed.
 ///
-/// A kernel makes one by disabling preemption; hosted, a thread makes one by owning a CPU slot. It proves *where*,
-/// not *alone*: an interrupt may come in between and use the same CPU, see [`PerCpu::enter`]. It is neither
-/// `Send` nor `Sync`.
+/// A kernel makes one by disabling preemption; hosted, a thread makes one by owning a CPU slot. It proves *where* the holder
+/// runs, not that it runs *alone*: an interrupt may come in between and use the same CPU, see [`PerCpu::enter`]. It is
+/// neither `Send` nor `Sync`.
 pub struct Pinned<'a> {
+    machine: MachineId,
     cpu: CpuId,
     node: NodeId,
     _stay: PhantomData<(&'a (), *const ())>,
 }
 
 impl Pinned<'_> {
-    /// Claims that the caller runs on `cpu`, which belongs to `node`.
+    /// Claims that the caller runs on `cpu` of `machine`, which belongs to `node`.
     ///
     /// # Safety
     ///
-    /// 1. While the result exists, the code that holds it is the only thread of execution on this CPU number,
-    ///    interrupts that return before it goes on excepted.
-    /// 2. `cpu` is below the number of CPUs of everything in this library that it is used with and that was made for
-    ///    a number of CPUs.
+    /// 1. While the result exists, the code that holds it is the only thread of execution on this CPU of this machine,
+    ///    except for interrupts that return before it goes on.
+    /// 2. `cpu` is below the number of CPUs that the machine was set up with, and `node` below the number of its nodes.
     #[inline(always)]
-    pub unsafe fn assume(cpu: CpuId, node: NodeId) -> Self {
-        Pinned { cpu, node, _stay: PhantomData }
+    pub unsafe fn assume(machine: MachineId, cpu: CpuId, node: NodeId) -> Self {
+        Pinned { machine, cpu, node, _stay: PhantomData }
     }
 
-    /// The same proof once more, for a callee that takes it by value: in a register, where a reference would want it in
-    /// memory.
+    /// Copies the proof for a callee that takes it by value: in a register, where a reference would need memory.
     #[inline(always)]
     pub(crate) fn again(&self) -> Pinned<'_> {
-        Pinned { cpu: self.cpu, node: self.node, _stay: PhantomData }
+        Pinned { machine: self.machine, cpu: self.cpu, node: self.node, _stay: PhantomData }
     }
 
-    /// The CPU.
+    /// Returns the machine.
+    #[inline(always)]
+    pub fn machine(&self) -> MachineId {
+        self.machine
+    }
+
+    /// Returns the CPU.
     #[inline(always)]
     pub fn cpu(&self) -> CpuId {
         self.cpu
     }
 
-    /// The node the CPU belongs to.
+    /// Returns the node that the CPU belongs to.
     #[inline(always)]
     pub fn node(&self) -> NodeId {
         self.node

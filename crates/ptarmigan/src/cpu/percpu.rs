@@ -1,5 +1,5 @@
 //! What each CPU has to itself.
-use super::Pinned;
+use super::{MachineId, Pinned};
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::sync::cell::UnsafeCell;
 use core::cell::Cell;
@@ -7,8 +7,21 @@ use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicUsize, Ordering, compiler_fence};
 
-/// One `T` for each CPU, each on cache lines of its own; beside it an `S` that others may look at, such as counts.
+/// One `T` for each CPU of a machine, each on cache lines of its own; beside it an `S` that other CPUs may read, such as
+/// counts.
+///
+/// # Re-entry
+///
+/// A handler of an interrupt runs on the same CPU as the code it interrupts, and both may want the CPU's value. No interrupts
+/// are masked for that. Instead, each slot has a busy flag:
+///
+/// 1. [`enter`](Self::enter) sets the flag before it reads the slot, and the guard clears it after its last write.
+/// 2. A handler that finds the flag set gets `None` and takes a path of its own, without waiting: the interrupted code
+///    cannot go on before the handler returns.
+/// 3. A handler drops its guards before it returns. So between two steps of the interrupted code a handler runs as a
+///    whole, and a plain load and store of the flag suffice.
 pub struct PerCpu<T, S = ()> {
+    machine: MachineId,
     slots: BootSlice<Slot<T, S>>,
 }
 
@@ -53,72 +66,107 @@ impl State {
     }
 }
 
-// SAFETY: `enter` gives a reference to a slot's value only to the holder of that CPU's `Pinned`, which exists on one
-// thread at a time (contract of `Pinned::assume`), and only once at a time (busy flag, which nobody else touches); so
+// SAFETY: `enter` gives a reference to a slot's value only to the holder of the pin of that CPU of that machine, which exists on
+// one thread at a time (contract of `Pinned::assume`), and only once at a time (busy flag, which nothing else touches); so
 // values are moved between threads, not shared. What is shared is `S`.
 unsafe impl<T: Send, S: Sync> Sync for PerCpu<T, S> {}
 // SAFETY: it owns its slots.
 unsafe impl<T: Send, S: Send> Send for PerCpu<T, S> {}
 
 impl<T, S: Default> PerCpu<T, S> {
-    /// Makes the slots of `cpus` CPUs.
+    /// Makes the slots of the `cpus` CPUs of `machine`.
     ///
     /// # Errors
     ///
     /// [`BootMemoryShort`] if they do not fit.
     pub fn new(
         boot: &mut BootMemory,
+        machine: MachineId,
         cpus: usize,
         mut make: impl FnMut(usize) -> T,
     ) -> Result<Self, BootMemoryShort> {
         let slot = |i| Slot { state: State::free(), shown: S::default(), value: UnsafeCell::new(make(i)) };
-        Ok(PerCpu { slots: boot.take(cpus, slot)? })
+        Ok(PerCpu { machine, slots: boot.take(cpus, slot)? })
     }
 }
 
 impl<T, S> PerCpu<T, S> {
-    /// Bytes of boot memory for `cpus` CPUs.
+    /// Returns the bytes of boot memory that `cpus` CPUs take.
     pub const fn bytes(cpus: usize) -> usize {
         BootMemory::bytes::<Slot<T, S>>(cpus)
     }
 
-    /// What the CPUs show, in order.
-    pub fn shown(&self) -> impl Iterator<Item = &S> {
-        self.slots.iter().map(|slot| &slot.shown)
-    }
-
-    /// What the CPU that the caller is pinned to shows.
+    /// Returns the machine whose CPUs these are.
     #[inline(always)]
-    pub fn own_shown(&self, pin: &Pinned<'_>) -> &S {
-        &self.slot(pin).shown
+    pub fn machine(&self) -> MachineId {
+        self.machine
     }
 
-    #[inline(always)]
-    fn slot(&self, pin: &Pinned<'_>) -> &Slot<T, S> {
-        debug_assert!((pin.cpu().0 as usize) < self.slots.len());
-        // SAFETY: the CPU of a `Pinned` is below the number of CPUs (contract of `Pinned::assume`, point 2).
-        unsafe { self.slots.get_unchecked(pin.cpu().0 as usize) }
-    }
-
-    /// How many CPUs there are.
+    /// Returns the number of CPUs.
     pub fn cpus(&self) -> usize {
         self.slots.len()
     }
 
-    /// The value of the CPU that the caller is pinned to; `None` while it is in use already: an interrupt came in
-    /// while the CPU was at work on it, and must take the slow path.
+    /// Iterates over what the CPUs show, in order.
+    pub fn shown(&self) -> impl Iterator<Item = &S> {
+        self.slots.iter().map(|slot| &slot.shown)
+    }
+
+    /// Returns what the CPU of `pin` shows; `None` for a pin of another machine.
+    #[inline(always)]
+    pub fn own_shown(&self, pin: &Pinned<'_>) -> Option<&S> {
+        self.slot(pin).map(|slot| &slot.shown)
+    }
+
+    /// Returns what the CPU of `pin` shows, unchecked.
     ///
-    /// No atomic operation and no interrupt masking: a plain flag and compiler fences, as the interrupt runs on
-    /// the same CPU and returns before the interrupted code goes on.
+    /// # Safety
+    ///
+    /// 1. The pin is of the machine that this value was made for, with all its CPUs.
+    #[inline(always)]
+    pub unsafe fn own_shown_unchecked(&self, pin: &Pinned<'_>) -> &S {
+        // SAFETY: 1. passed on.
+        unsafe { &self.slot_unchecked(pin).shown }
+    }
+
+    /// Takes the value of the CPU of `pin`. Returns `None` for a pin of another machine, and while the value is in use: the
+    /// caller is the handler of an interrupt that came in between, and takes its slow path.
+    ///
+    /// There is no atomic operation and no masking of interrupts; see [Re-entry](Self#re-entry).
     #[inline(always)]
     pub fn enter<'a>(&'a self, pin: &'a Pinned<'_>) -> Option<Guard<'a, T, S>> {
-        let slot = self.slot(pin);
-        if slot.state.busy.get() != 0 {
+        Guard::new(self.slot(pin)?)
+    }
+
+    /// Takes the value of the CPU of `pin` as [`enter`](Self::enter) does, but does not check the pin.
+    ///
+    /// # Safety
+    ///
+    /// 1. The pin is of the machine that this value was made for, with all its CPUs.
+    #[inline(always)]
+    pub unsafe fn enter_unchecked<'a>(&'a self, pin: &'a Pinned<'_>) -> Option<Guard<'a, T, S>> {
+        // SAFETY: 1. passed on.
+        Guard::new(unsafe { self.slot_unchecked(pin) })
+    }
+
+    #[inline(always)]
+    fn slot(&self, pin: &Pinned<'_>) -> Option<&Slot<T, S>> {
+        if !self.machine.matches(pin.machine()) {
             return None;
         }
-        slot.state.busy.set(1);
-        compiler_fence(Ordering::Acquire);
-        Some(Guard { slot, word: slot.state.word.get(), _stay: PhantomData })
+        // A value made for fewer CPUs than the machine has: refused as well.
+        self.slots.get(pin.cpu().0 as usize)
+    }
+
+    /// # Safety
+    ///
+    /// 1. The pin is of the machine that this value was made for, with all its CPUs.
+    #[inline(always)]
+    unsafe fn slot_unchecked(&self, pin: &Pinned<'_>) -> &Slot<T, S> {
+        debug_assert!(self.slot(pin).is_some(), "CPU {} of {:?}", pin.cpu().0, pin.machine());
+        // SAFETY: the CPU of a pin is below the number of its machine's CPUs (contract of `Pinned::assume`, point 2), and there
+        // is a slot for each of them (1.).
+        unsafe { self.slots.get_unchecked(pin.cpu().0 as usize) }
     }
 }
 
@@ -130,6 +178,17 @@ pub struct Guard<'a, T, S = ()> {
 }
 
 impl<'a, T, S> Guard<'a, T, S> {
+    /// Marks a slot as in use, unless it is.
+    #[inline(always)]
+    fn new(slot: &'a Slot<T, S>) -> Option<Self> {
+        if slot.state.busy.get() != 0 {
+            return None;
+        }
+        slot.state.busy.set(1);
+        compiler_fence(Ordering::Acquire);
+        Some(Guard { slot, word: slot.state.word.get(), _stay: PhantomData })
+    }
+
     /// The value, and a word that belongs to it, 0 in the beginning. The guard has it in a register and stores it when it
     /// is dropped.
     #[inline(always)]

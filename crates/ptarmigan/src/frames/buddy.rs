@@ -13,14 +13,15 @@ use crate::addr::Pfn;
 /// Orders of blocks: 2^0 to 2^10 frames, 4 KiB to 4 MiB.
 pub const ORDERS: usize = 11;
 
-/// Where in the zone to take a block from: the ends grow towards each other, so that tables, which live in memory
-/// that is worth keeping together, and data do not mix.
+/// The end of a zone that a block is taken from.
+///
+/// Tables come from one end and data from the other, so that the two do not mix and tables stay together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum End {
     /// From low addresses.
-    Bottom,
+    Low,
     /// From high addresses.
-    Top,
+    High,
 }
 
 #[derive(Clone, Copy)]
@@ -165,31 +166,31 @@ impl Buddy {
         meta.set_usage(Use::Inside);
     }
 
-    /// The end of the list of `kind` and `order` that `place` names.
-    fn end(&self, kind: usize, order: usize, place: Place) -> Option<Pfn> {
+    /// The block nearest to `end` on the list of `kind` and `order`.
+    fn first(&self, kind: usize, order: usize, end: End) -> Option<Pfn> {
         let list = &self.lists[kind][order];
-        let at = if place == Place::Bottom { list.head } else { list.tail };
+        let at = if end == End::Low { list.head } else { list.tail };
         (at != Pfn::NONE).then_some(at)
     }
 
     /// The smallest block of 2^`order` frames or more that is on one of the lists of `kinds`; at equal size the first
     /// of them counts.
-    fn find(&self, kinds: &[usize], order: u8, place: Place) -> Option<(Pfn, u8)> {
+    fn find(&self, kinds: &[usize], order: u8, end: End) -> Option<(Pfn, u8)> {
         (order as usize..ORDERS)
-            .find_map(|o| kinds.iter().find_map(|kind| self.end(*kind, o, place)).map(|at| (at, o as u8)))
+            .find_map(|o| kinds.iter().find_map(|kind| self.first(*kind, o, end)).map(|at| (at, o as u8)))
     }
 
     /// Takes a block of 2^`order` frames: a known-zero one if `want_zero` and there is one, a dirty one if not
     /// `want_zero` and there is one (zeros are not wasted on who does not need them).
-    pub fn take(&mut self, table: &FrameTable, order: u8, want_zero: bool, place: Place) -> Option<Block> {
+    pub fn take(&mut self, table: &FrameTable, order: u8, want_zero: bool, end: End) -> Option<Block> {
         let (pfn, at) = if want_zero {
-            [ZERO, MIXED, DIRTY].iter().find_map(|kind| self.find(&[*kind], order, place))
+            [ZERO, MIXED, DIRTY].iter().find_map(|kind| self.find(&[*kind], order, end))
         } else {
             // Not dirty ones of any size first: that would split large blocks while there are small ones.
-            self.find(&[DIRTY, MIXED], order, place).or_else(|| self.find(&[ZERO], order, place))
+            self.find(&[DIRTY, MIXED], order, end).or_else(|| self.find(&[ZERO], order, end))
         }?;
         let want = if want_zero { Want::Zero } else { Want::Other };
-        let block = self.carve(table, (pfn, at), want, place, |at, _| at == order);
+        let block = self.carve(table, (pfn, at), want, end, |at, _| at == order);
         self.tally.served(order, want_zero, block.zero);
         Some(block)
     }
@@ -202,10 +203,10 @@ impl Buddy {
     /// ones before dirty ones, as they become zero throughout soonest. Cleared parts go back and merge, so the block
     /// that the next part comes from is the one that this one came from, as long as there is anything to clear in it.
     pub fn take_dirty(&mut self, table: &FrameTable, most: u8, order: u8) -> Option<Block> {
-        let find = |order| self.find(&[MIXED, DIRTY], order, Place::Bottom);
+        let find = |order| self.find(&[MIXED, DIRTY], order, End::Low);
         let (pfn, at) = find(order).or_else(|| find(0))?;
         let fits = |at, zero| at <= most && zero == 0;
-        self.has_other(pfn, at).then(|| self.carve(table, (pfn, at), Want::Clear, Place::Bottom, fits))
+        self.has_other(pfn, at).then(|| self.carve(table, (pfn, at), Want::Clear, End::Low, fits))
     }
 
     /// Whether there is a free block of 2^`order` frames or more besides `pfn`.
@@ -215,13 +216,13 @@ impl Buddy {
     }
 
     /// Takes the free block `pfn` of 2^`at` frames off its list and halves it, putting the halves that are not wanted
-    /// back, until `fits` says that order and known-zero frames are right. Between equal halves the place decides.
+    /// back, until `fits` says that order and known-zero frames are right. Between equal halves the end decides.
     fn carve(
         &mut self,
         table: &FrameTable,
         (mut pfn, mut at): (Pfn, u8),
         want: Want,
-        place: Place,
+        end: End,
         fits: impl Fn(u8, u32) -> bool,
     ) -> Block {
         let meta = table.meta(pfn);
@@ -232,7 +233,7 @@ impl Buddy {
             let right = Pfn(pfn.0 + (1 << at));
             let right_zero = table.meta(right).count();
             let left_zero = zero - right_zero;
-            let keep_right = match place {
+            let keep_right = match end {
                 _ if left_zero != right_zero => {
                     let (half, more_right) = (1 << at, right_zero > left_zero);
                     match want {
@@ -242,8 +243,8 @@ impl Buddy {
                         Want::Clear => (more_right && right_zero < half) || left_zero == half,
                     }
                 }
-                Place::Bottom => false,
-                Place::Top => true,
+                End::Low => false,
+                End::High => true,
             };
             if keep_right {
                 self.push(table, pfn, at, left_zero);

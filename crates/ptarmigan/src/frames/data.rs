@@ -9,7 +9,7 @@
 //! (`data/zero.rs`), within the same bound.
 mod zero;
 
-use super::{Ask, Frames, NoFrame, Place, Request, Taken, Use, ZoneClass};
+use super::{AllocFlags, End, Frames, NoFrame, Request, Taken, Use, ZoneClass};
 use crate::addr::Pfn;
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::{NodeId, PerCpu, Pinned};
@@ -163,23 +163,19 @@ pub struct DataFrames {
 }
 
 impl DataFrames {
-    /// Lists for `cpus` CPUs of a machine with `total` frames on `nodes` nodes.
+    /// Makes the lists of the `cpus` CPUs of the machine whose memory `frames` is.
     ///
     /// # Errors
     ///
     /// [`BootMemoryShort`] if they do not fit.
-    pub fn new(
-        boot: &mut BootMemory,
-        cpus: usize,
-        nodes: usize,
-        total: usize,
-    ) -> Result<Self, BootMemoryShort> {
-        let high = (total / cpus.max(1) / PART).clamp(2, CAPACITY);
+    pub fn new(boot: &mut BootMemory, frames: &Frames, cpus: usize) -> Result<Self, BootMemoryShort> {
+        let (total, nodes) = (frames.counts().total as usize, usize::from(frames.nodes()));
+        let high = total.div_ceil(cpus.max(1) * PART).clamp(2, CAPACITY);
         let order = BATCH_ORDER.min((high / 2).ilog2() as u8);
-        let most = total / nodes.max(1) / BATCHES_PART / BATCH;
+        let most = total.div_ceil(nodes.max(1) * BATCHES_PART * BATCH);
         let list =
             |_| List { start: 0, n: 0, limit: high, items: [Pfn::NONE; CAPACITY], zeros: Zeros::new(high) };
-        let lists = PerCpu::new(boot, cpus, list)?;
+        let lists = PerCpu::new(boot, frames.machine(), cpus, list)?;
         let batches = boot.take(cpus, |_| Batches::new())?;
         let kept = boot.take(nodes, |_| Kept(AtomicUsize::new(0)))?;
         Ok(DataFrames { lists, batches, kept, high, most, order })
@@ -198,8 +194,8 @@ impl DataFrames {
     ///
     /// [`NoFrame`]; nothing has changed then.
     #[inline]
-    pub fn take(&self, frames: &Frames, pin: &Pinned<'_>, ask: Ask) -> Result<Pfn, NoFrame> {
-        let pfn = self.pop(frames, pin, ask)?;
+    pub fn take(&self, frames: &Frames, pin: &Pinned<'_>, flags: AllocFlags) -> Result<Pfn, NoFrame> {
+        let pfn = self.pop(frames, pin, flags)?;
         let meta = frames.meta(pfn);
         meta.set_usage(Use::Data);
         meta.set_count(1);
@@ -207,13 +203,13 @@ impl DataFrames {
     }
 
     #[inline]
-    fn pop(&self, frames: &Frames, pin: &Pinned<'_>, ask: Ask) -> Result<Pfn, NoFrame> {
+    fn pop(&self, frames: &Frames, pin: &Pinned<'_>, flags: AllocFlags) -> Result<Pfn, NoFrame> {
         if let Some(mut list) = self.lists.enter(pin)
             && let Some(pfn) = list.pop()
         {
             return Ok(pfn);
         }
-        self.refill(frames, pin, ask, false).map(|taken| taken.pfn)
+        self.refill(frames, pin, flags, false).map(|taken| taken.pfn)
     }
 
     /// A frame from behind the list, which is filled up on the way; `want_zero` says that a zero one is better.
@@ -222,7 +218,7 @@ impl DataFrames {
         &self,
         frames: &Frames,
         pin: &Pinned<'_>,
-        ask: Ask,
+        flags: AllocFlags,
         want_zero: bool,
     ) -> Result<TakenData, NoFrame> {
         let request = |order| Request {
@@ -230,8 +226,8 @@ impl DataFrames {
             order,
             zero: want_zero,
             class: ZoneClass::High,
-            place: Place::Top,
-            ask,
+            end: End::High,
+            flags,
         };
         let node = pin.node();
         let take_in = |head: Option<Pfn>| {

@@ -12,7 +12,7 @@ mod idle;
 mod meta;
 mod slab;
 
-pub use buddy::{ORDERS, Place};
+pub use buddy::{End, ORDERS};
 pub use data::{DataFrames, TakenData};
 pub use frame::{Dirty, Frame, State, Zero};
 pub use idle::ZeroCounts;
@@ -21,7 +21,7 @@ pub use slab::Slab;
 
 use crate::addr::Pfn;
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
-use crate::cpu::NodeId;
+use crate::cpu::{MachineId, NodeId};
 use crate::sync::SpinLock;
 use crate::window::Window;
 use buddy::Buddy;
@@ -52,20 +52,20 @@ pub struct MemoryRun {
 
 /// How hard to try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ask {
+pub struct AllocFlags {
     /// The caller may wait while memory is won back from caches.
     pub may_sleep: bool,
     /// The caller can cope with failure. If it cannot, the reserve below the minimum watermark is open to it.
     pub may_fail: bool,
 }
 
-impl Ask {
+impl AllocFlags {
     /// The ordinary request: may wait, may fail.
-    pub const NORMAL: Ask = Ask { may_sleep: true, may_fail: true };
+    pub const NORMAL: AllocFlags = AllocFlags { may_sleep: true, may_fail: true };
     /// From where sleeping is not possible.
-    pub const ATOMIC: Ask = Ask { may_sleep: false, may_fail: true };
+    pub const ATOMIC: AllocFlags = AllocFlags { may_sleep: false, may_fail: true };
     /// From where failure cannot be handled (it may still happen when not one frame is left).
-    pub const URGENT: Ask = Ask { may_sleep: true, may_fail: false };
+    pub const URGENT: AllocFlags = AllocFlags { may_sleep: true, may_fail: false };
 }
 
 /// What to allocate.
@@ -79,10 +79,10 @@ pub struct Request {
     pub zero: bool,
     /// The highest class that will do.
     pub class: ZoneClass,
-    /// Which end of the zone.
-    pub place: Place,
+    /// The end of the zone to take from.
+    pub end: End,
     /// How hard to try.
-    pub ask: Ask,
+    pub flags: AllocFlags,
 }
 
 /// What was allocated: known zero, or not.
@@ -214,8 +214,9 @@ struct Zone {
     buddy: SpinLock<Buddy>,
 }
 
-/// All of physical memory.
+/// All physical memory of a machine.
 pub struct Frames {
+    machine: MachineId,
     table: FrameTable,
     zones: BootSlice<Zone>,
     nodes: u8,
@@ -240,8 +241,17 @@ impl Frames {
     /// # Errors
     ///
     /// [`BootMemoryShort`] if the records do not fit into `boot` ([`Frames::bytes`] says how much they take).
-    pub fn new(boot: &mut BootMemory, runs: &[MemoryRun]) -> Result<Self, BootMemoryShort> {
-        Self::with_content(boot, runs, false)
+    ///
+    /// # Safety
+    ///
+    /// 1. The memory of `runs` is memory of `machine`, and nothing else uses it.
+    /// 2. No other `Frames` is made for `machine`.
+    pub unsafe fn new(
+        boot: &mut BootMemory,
+        machine: MachineId,
+        runs: &[MemoryRun],
+    ) -> Result<Self, BootMemoryShort> {
+        Self::with_content(boot, machine, runs, false)
     }
 
     /// The same for memory that is all zero, such as a fresh mapping of a host's.
@@ -252,13 +262,20 @@ impl Frames {
     ///
     /// # Safety
     ///
-    /// 1. Every byte of the memory of `runs` is zero.
-    pub unsafe fn new_zero(boot: &mut BootMemory, runs: &[MemoryRun]) -> Result<Self, BootMemoryShort> {
-        Self::with_content(boot, runs, true)
+    /// 1. The memory of `runs` is memory of `machine`, and nothing else uses it.
+    /// 2. No other `Frames` is made for `machine`.
+    /// 3. Every byte of that memory is zero.
+    pub unsafe fn new_zero(
+        boot: &mut BootMemory,
+        machine: MachineId,
+        runs: &[MemoryRun],
+    ) -> Result<Self, BootMemoryShort> {
+        Self::with_content(boot, machine, runs, true)
     }
 
     fn with_content(
         boot: &mut BootMemory,
+        machine: MachineId,
         runs: &[MemoryRun],
         is_zero: bool,
     ) -> Result<Self, BootMemoryShort> {
@@ -278,7 +295,7 @@ impl Frames {
             }
         })?;
         let nodes = runs.iter().map(|r| r.node.0 + 1).max().unwrap_or(1);
-        Ok(Frames { table, zones, nodes, short: AtomicBool::new(false) })
+        Ok(Frames { machine, table, zones, nodes, short: AtomicBool::new(false) })
     }
 
     /// Boot memory needed for `runs` runs that span `frames` frames, holes included.
@@ -289,6 +306,12 @@ impl Frames {
     /// The first frame number that has a record, and how many have: holes included.
     pub fn span(&self) -> (u32, u32) {
         (self.table.base, self.table.records.len() as u32)
+    }
+
+    /// Returns the machine whose memory this is.
+    #[inline(always)]
+    pub fn machine(&self) -> MachineId {
+        self.machine
     }
 
     /// Number of nodes.
@@ -334,12 +357,12 @@ impl Frames {
                 if zone.run.node != node || zone.run.class > request.class {
                     continue;
                 }
-                let reserve = if request.ask.may_fail { zone.marks.min } else { 0 };
+                let reserve = if request.flags.may_fail { zone.marks.min } else { 0 };
                 if zone.free.load(Relaxed) < reserve + (1 << request.order) {
                     continue;
                 }
                 let mut buddy = zone.buddy.lock();
-                let Some(block) = buddy.take(&self.table, request.order, request.zero, request.place) else {
+                let Some(block) = buddy.take(&self.table, request.order, request.zero, request.end) else {
                     continue;
                 };
                 self.note(zone, &buddy);

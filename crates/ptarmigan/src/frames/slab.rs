@@ -2,7 +2,7 @@
 //!
 //! A slab is a frame cut into equal objects. Free objects are threaded through their own first bytes; the frame's
 //! record counts those in use, so that an empty slab goes back at once.
-use super::{Ask, Dirty, Frame, Frames, NoFrame, Place, Request, Use, ZoneClass};
+use super::{AllocFlags, Dirty, End, Frame, Frames, NoFrame, Request, Use, ZoneClass};
 use crate::addr::{FRAME_SHIFT, FRAME_SIZE, Pfn, PhysAddr};
 use crate::cpu::NodeId;
 use crate::sync::SpinLock;
@@ -54,12 +54,12 @@ impl Slab {
         frames: &Frames,
         window: &W,
         node: NodeId,
-        ask: Ask,
+        flags: AllocFlags,
     ) -> Result<PhysAddr, NoFrame> {
         let mut head = self.partial.lock();
         if *head == Pfn::NONE {
             let request =
-                Request { node, order: 0, zero: false, class: ZoneClass::Low, place: Place::Bottom, ask };
+                Request { node, order: 0, zero: false, class: ZoneClass::Low, end: End::Low, flags };
             let pfn = frames.take(request)?.dirty().into_raw();
             for i in 0..self.objects() {
                 let next = if i + 1 == self.objects() { END } else { i + 1 };

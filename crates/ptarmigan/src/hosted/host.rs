@@ -3,10 +3,10 @@ use super::mapping::Mapping;
 use super::slots::{CpuSlot, Owners};
 use crate::addr::{FRAME_SHIFT, FRAME_SIZE, Pfn, PhysAddr};
 use crate::bootmem::{BootMemory, BootMemoryShort};
-use crate::cpu::{CpuId, MAX_CPUS, NodeId};
+use crate::cpu::{CpuId, MAX_CPUS, MachineId, NodeId};
 use crate::format::Format;
 use crate::frames::{
-    Ask, DataFrames, Dirty, Frame, FrameCounts, Frames, MemoryRun, NoFrame, Place, Request, ZoneClass,
+    AllocFlags, DataFrames, Dirty, End, Frame, FrameCounts, Frames, MemoryRun, NoFrame, Request, ZoneClass,
 };
 use crate::quicklist::{
     CheckConfig, Checked, Historic, ListsConfig, ListsError, Plain, Quicklists, Rules, Source,
@@ -181,8 +181,10 @@ impl<F: Format> Host<F> {
         let boots = Mutex::new(Vec::new());
         let need = Frames::bytes(total as usize, nodes) + DataFrames::bytes(cpus, nodes);
         let mut boot = boot_memory(&boots, need)?;
-        let frames = Frames::new(&mut boot, &runs)?;
-        let data = DataFrames::new(&mut boot, cpus, nodes, total as usize)?;
+        let machine = MachineId::new();
+        // SAFETY: 1. the arena, which the host owns, maps every frame of the runs. 2. the identity is new.
+        let frames = unsafe { Frames::new(&mut boot, machine, &runs)? };
+        let data = DataFrames::new(&mut boot, &frames, cpus)?;
         let expected = frames.counts().total;
         // SAFETY: 1. the arena maps every frame from 0 to `total`, and the host owns it. 2. nobody else has its address.
         let window = unsafe { DirectMap::new(arena.base().as_ptr()) };
@@ -191,8 +193,8 @@ impl<F: Format> Host<F> {
             order: 0,
             zero: true,
             class: ZoneClass::Low,
-            place: Place::Bottom,
-            ask: Ask::NORMAL,
+            end: End::Low,
+            flags: AllocFlags::NORMAL,
         };
         let kernel = KernelMap::new(&frames, window, request)?;
         let zero = frames.take(request)?.zeroed(&window).into_raw();
@@ -202,8 +204,13 @@ impl<F: Format> Host<F> {
         for index in F::USER_TOP..(F::USER_TOP + KERNEL_ENTRIES).min(F::entries(top)) {
             kernel.set(&frames, index, F::link(top, zero.addr()));
         }
-        let owners = Owners::new(cpus);
+        let owners = Owners::new(machine, cpus);
         Ok(Host { config, arena, frames, data, kernel, zero, backing, expected, owners, boots })
+    }
+
+    /// Returns its identity, which the pins of its CPUs carry.
+    pub fn machine(&self) -> MachineId {
+        self.frames.machine()
     }
 
     /// The shape it was set up with.

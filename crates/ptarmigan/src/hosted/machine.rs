@@ -5,7 +5,7 @@ use super::slots::CpuSlot;
 use crate::addr::{FRAME_SIZE, Pfn};
 use crate::cpu::{CpuId, NodeId, Pinned};
 use crate::format::Format;
-use crate::frames::{Ask, DataFrames, Frames, NoFrame};
+use crate::frames::{AllocFlags, DataFrames, Frames, NoFrame};
 use crate::quicklist::Policy;
 use crate::space::SpaceMachine;
 use crate::table::{Machine, parts};
@@ -60,7 +60,12 @@ impl<'h, F: Format, P: Policy, S: Mmu> HostMachine<'h, F, P, S> {
         let nodes = (0..config.cpus).map(|cpu| host.node_of(CpuId(cpu as u16))).collect();
         let wired = Wired::new(mmu, Messages::new(host.owners().clone(), nodes, delivery));
         let mut boot = host.boot(Tlb::<Wired<S>>::bytes(&config))?;
-        Ok(HostMachine { host, window: host.window(), policy, tlb: Tlb::new(&mut boot, config, wired)? })
+        Ok(HostMachine {
+            host,
+            window: host.window(),
+            policy,
+            tlb: Tlb::new(&mut boot, host.machine(), config, wired)?,
+        })
     }
 
     /// The host beneath.
@@ -120,11 +125,11 @@ impl<F: Format, P: Policy, S: Mmu> Machine for HostMachine<'_, F, P, S> {
     }
 
     #[inline(always)]
-    fn take_zeroed(&self, pin: &Pinned<'_>, ask: Ask) -> Result<Pfn, NoFrame> {
+    fn take_zeroed(&self, pin: &Pinned<'_>, flags: AllocFlags) -> Result<Pfn, NoFrame> {
         if self.host.config().touch_data {
-            self.take_with_memory(pin, ask)
+            self.take_with_memory(pin, flags)
         } else {
-            self.host.data().take(self.host.frames(), pin, ask)
+            self.host.data().take(self.host.frames(), pin, flags)
         }
     }
 
@@ -146,8 +151,8 @@ impl<F: Format, P: Policy, S: Mmu> HostMachine<'_, F, P, S> {
     /// A data frame whose memory is zero. Not inlined: most machines have no memory behind data frames, and faults on them
     /// are not to pay for it.
     #[inline(never)]
-    fn take_with_memory(&self, pin: &Pinned<'_>, ask: Ask) -> Result<Pfn, NoFrame> {
-        let taken = self.host.data().take_zero(self.host.frames(), pin, ask)?;
+    fn take_with_memory(&self, pin: &Pinned<'_>, flags: AllocFlags) -> Result<Pfn, NoFrame> {
+        let taken = self.host.data().take_zero(self.host.frames(), pin, flags)?;
         if !taken.is_zero {
             self.clear_data(taken.pfn);
         }

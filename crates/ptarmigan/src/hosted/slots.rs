@@ -1,12 +1,15 @@
 //! Logical CPUs that threads own.
-use crate::cpu::{CpuId, NodeId, Pinned};
+use crate::cpu::{CpuId, MachineId, NodeId, Pinned};
 use core::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Which thread owns each CPU; [`NOBODY`] if none does.
+/// Which thread owns each CPU of a machine; [`NOBODY`] if none does.
 #[derive(Clone)]
-pub(super) struct Owners(Arc<[AtomicUsize]>);
+pub(super) struct Owners {
+    machine: MachineId,
+    cpus: Arc<[AtomicUsize]>,
+}
 
 const NOBODY: usize = 0;
 
@@ -20,21 +23,22 @@ fn this_thread() -> usize {
 }
 
 impl Owners {
-    pub fn new(cpus: usize) -> Self {
-        Owners((0..cpus).map(|_| AtomicUsize::new(NOBODY)).collect())
+    pub fn new(machine: MachineId, cpus: usize) -> Self {
+        Owners { machine, cpus: (0..cpus).map(|_| AtomicUsize::new(NOBODY)).collect() }
     }
 
     /// Runs `f` with the pin of `cpu` if the calling thread owns that CPU, or nobody does.
     pub fn act_for(&self, cpu: CpuId, node: NodeId, f: impl FnOnce(&Pinned<'_>)) {
-        let Some(owner) = self.0.get(cpu.0 as usize) else { return };
+        let Some(owner) = self.cpus.get(cpu.0 as usize) else { return };
         let me = this_thread();
         let mine = owner.load(Ordering::Relaxed) == me;
         if !mine && owner.compare_exchange(NOBODY, me, Ordering::Acquire, Ordering::Relaxed).is_err() {
             return;
         }
         // SAFETY: 1. this thread owns the CPU, by a slot or since a moment ago, and goes on with whatever it was doing
-        // as that CPU after `f` returns: as if interrupted. 2. the host made per-CPU values for all its CPUs.
-        f(&unsafe { Pinned::assume(cpu, node) });
+        // as that CPU after `f` returns: as if interrupted. 2. there is an owner for each CPU of the host, this one included,
+        // and the host says which node it is on.
+        f(&unsafe { Pinned::assume(self.machine, cpu, node) });
         if !mine {
             owner.store(NOBODY, Ordering::Release);
         }
@@ -58,7 +62,7 @@ pub struct CpuSlot {
 
 impl CpuSlot {
     pub(super) fn take(owners: &Owners, cpu: u16, node: u8) -> Option<Self> {
-        let owner = owners.0.get(cpu as usize)?;
+        let owner = owners.cpus.get(cpu as usize)?;
         let me = this_thread();
         owner.compare_exchange(NOBODY, me, Ordering::Acquire, Ordering::Relaxed).ok()?;
         Some(CpuSlot { cpu: CpuId(cpu), node: NodeId(node), owners: owners.clone(), _stay: PhantomData })
@@ -78,14 +82,14 @@ impl CpuSlot {
     #[inline(always)]
     pub fn pin(&self) -> Pinned<'_> {
         // SAFETY: 1. the slot is the only one with its number (`take` marked it), and it cannot leave this thread,
-        // which runs one thing at a time. 2. the host made per-CPU values for all its slots.
-        unsafe { Pinned::assume(self.cpu, self.node) }
+        // which runs one thing at a time. 2. `take` found the CPU among the host's, which says which node it is on.
+        unsafe { Pinned::assume(self.owners.machine, self.cpu, self.node) }
     }
 }
 
 impl Drop for CpuSlot {
     fn drop(&mut self) {
-        if let Some(owner) = self.owners.0.get(self.cpu.0 as usize) {
+        if let Some(owner) = self.owners.cpus.get(self.cpu.0 as usize) {
             owner.store(NOBODY, Ordering::Release);
         }
     }

@@ -9,7 +9,7 @@ use super::{Policy, PolicyCounts};
 use crate::addr::PhysAddr;
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::{NodeId, Pinned};
-use crate::frames::{Ask, Frames, NoFrame};
+use crate::frames::{AllocFlags, Frames, NoFrame};
 use crate::page::{Clean, Flushed, Layout, Level};
 use core::num::NonZeroU32;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -117,16 +117,16 @@ impl<P: Policy, H: Charge> Policy for Charged<'_, P, H> {
     ///
     /// [`NoFrame`] as well if the charge is refused: that frames are free, which it says, tells the one from the other. Nothing
     /// has changed then, and nothing is charged.
-    fn alloc(&self, pin: &Pinned<'_>, level: Level, ask: Ask) -> Result<Clean, NoFrame> {
+    fn alloc(&self, pin: &Pinned<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
         if self.layout.is_small(level) {
-            return self.inner.alloc(pin, level, ask);
+            return self.inner.alloc(pin, level, flags);
         }
         let bytes = self.bytes_of(level);
         let Some(owner) = self.hook.charge(pin, level, bytes) else {
             let free = self.frames.node_free(pin.node());
             return Err(NoFrame::new(self.layout.order(level), pin.node(), free));
         };
-        match self.inner.alloc(pin, level, ask) {
+        match self.inner.alloc(pin, level, flags) {
             Ok(page) => {
                 if let Some(word) = self.word(page.addr()) {
                     word.store(owner.0.get(), Relaxed);

@@ -219,13 +219,13 @@ impl<W: Window, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     /// no lock and allocates nothing.
     ///
     /// ```
-    /// use ptarmigan::{format::X86_64, frames::Ask, hosted::{Host, HostConfig}};
+    /// use ptarmigan::{format::X86_64, frames::AllocFlags, hosted::{Host, HostConfig}};
     /// use ptarmigan::page::Level;
     /// use ptarmigan::quicklist::Policy;
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let host = Host::<X86_64>::new(HostConfig::default())?;
     /// let (lists, cpus) = (host.quicklists()?, host.slots());
-    /// let pages = [(); 5].map(|()| lists.alloc(&cpus[0].pin(), Level::PTE, Ask::NORMAL));
+    /// let pages = [(); 5].map(|()| lists.alloc(&cpus[0].pin(), Level::PTE, AllocFlags::NORMAL));
     /// for page in pages.into_iter().skip(2) {
     ///     lists.unused(&cpus[0].pin(), Level::PTE, page?);
     /// }

@@ -35,7 +35,7 @@ pub use source::Source;
 pub use tally::{LevelCounts, NodeCounts, PolicyCounts};
 
 use crate::cpu::{NodeId, Pinned};
-use crate::frames::{Ask, NoFrame};
+use crate::frames::{AllocFlags, NoFrame};
 use crate::page::{Clean, Flushed, Level, Unhooked};
 
 /// Where table pages come from and where they rest.
@@ -50,7 +50,7 @@ pub trait Policy: Sync {
     /// # Errors
     ///
     /// [`NoFrame`]; nothing has changed then.
-    fn alloc(&self, pin: &Pinned<'_>, level: Level, ask: Ask) -> Result<Clean, NoFrame>;
+    fn alloc(&self, pin: &Pinned<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame>;
 
     /// Takes back a page that was never linked; no flush is needed (REQ-37).
     fn unused(&self, pin: &Pinned<'_>, level: Level, page: Clean);

@@ -3,7 +3,7 @@ use super::tally::Tallies;
 use super::{Policy, PolicyCounts, Source};
 use crate::bootmem::{BootMemory, BootMemoryShort};
 use crate::cpu::{CpuId, Pinned};
-use crate::frames::{Ask, NoFrame};
+use crate::frames::{AllocFlags, NoFrame};
 use crate::page::{Clean, Construct, Flushed, Level};
 use crate::window::Window;
 
@@ -47,8 +47,8 @@ impl<'m, W: Window, C: Construct> Plain<'m, W, C> {
 }
 
 impl<W: Window, C: Construct> Policy for Plain<'_, W, C> {
-    fn alloc(&self, pin: &Pinned<'_>, level: Level, ask: Ask) -> Result<Clean, NoFrame> {
-        let page = self.source.make(pin.node(), level, ask)?;
+    fn alloc(&self, pin: &Pinned<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
+        let page = self.source.make(pin.node(), level, flags)?;
         let tally = self.tallies.of(pin, level);
         tally.allocs.add(1);
         tally.misses.add(1);

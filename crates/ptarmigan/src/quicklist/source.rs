@@ -1,7 +1,9 @@
 //! Between a policy and the frame allocator: makes pages clean on the way in, unmakes them on the way out.
 use crate::addr::{FRAME_SHIFT, FRAME_SIZE, Pfn, PhysAddr};
 use crate::cpu::NodeId;
-use crate::frames::{Ask, Dirty, Frame, Frames, NoFrame, Place, Request, Slab, Taken, Use, Zero, ZoneClass};
+use crate::frames::{
+    AllocFlags, Dirty, End, Frame, Frames, NoFrame, Request, Slab, Taken, Use, Zero, ZoneClass,
+};
 use crate::page::{Clean, Construct, Layout, Level};
 use crate::window::{Window, WindowGuard};
 
@@ -55,13 +57,12 @@ impl<'m, W: Window, C: Construct> Source<'m, W, C> {
     /// # Errors
     ///
     /// [`NoFrame`]; the constructor has not run then, or has failed.
-    pub fn make(&self, node: NodeId, level: Level, ask: Ask) -> Result<Clean, NoFrame> {
+    pub fn make(&self, node: NodeId, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
         let at = if self.layout.is_small(level) {
-            self.small.take(self.frames, &self.window, node, ask)?
+            self.small.take(self.frames, &self.window, node, flags)?
         } else {
             let order = self.layout.order(level);
-            let request =
-                Request { node, order, zero: true, class: ZoneClass::Low, place: Place::Bottom, ask };
+            let request = Request { node, order, zero: true, class: ZoneClass::Low, end: End::Low, flags };
             let frame = self.frames.take(request)?.zeroed(&self.window);
             let meta = self.frames.meta(frame.pfn());
             meta.set_lines(0, 0);
@@ -80,12 +81,12 @@ impl<'m, W: Window, C: Construct> Source<'m, W, C> {
     /// Four new clean pages for `level` at once: neighbours, whose records fill a cache line. So CPUs that are at
     /// work on tables of theirs do not take a record's line from each other. `None` if there is no such block on `node`,
     /// or tables of the level are not single frames that only need clearing.
-    pub fn make_group(&self, node: NodeId, level: Level, ask: Ask) -> Option<[Clean; GROUP]> {
+    pub fn make_group(&self, node: NodeId, level: Level, flags: AllocFlags) -> Option<[Clean; GROUP]> {
         if self.layout.is_small(level) || self.layout.order(level) > 0 || level == self.layout.top() {
             return None;
         }
         let order = GROUP.trailing_zeros() as u8;
-        let request = Request { node, order, zero: true, class: ZoneClass::Low, place: Place::Bottom, ask };
+        let request = Request { node, order, zero: true, class: ZoneClass::Low, end: End::Low, flags };
         let taken = self.frames.take(request).ok()?;
         if self.frames.node_of(taken.pfn()) != node {
             match taken {

@@ -6,7 +6,7 @@
 use super::area::{Area, AreaFlags};
 use crate::addr::{FRAME_SIZE, Pfn, VirtRange};
 use crate::cpu::Pinned;
-use crate::frames::{Ask, Dirty, Frame, Frames, NoFrame, Place, Request, Use, ZoneClass};
+use crate::frames::{AllocFlags, Dirty, End, Frame, Frames, NoFrame, Request, Use, ZoneClass};
 use crate::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use crate::table::Machine;
 use crate::window::{Window, WindowGuard};
@@ -162,8 +162,8 @@ impl Areas {
             order: 0,
             zero: false,
             class: ZoneClass::Low,
-            place: Place::Bottom,
-            ask: Ask::NORMAL,
+            end: End::Low,
+            flags: AllocFlags::NORMAL,
         };
         m.frames().take(request).map(|t| t.dirty().into_raw())
     }

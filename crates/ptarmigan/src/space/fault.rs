@@ -5,7 +5,7 @@ use super::{RECENT, Space, SpaceMachine};
 use crate::addr::{Pfn, PhysAddr, VirtAddr};
 use crate::cpu::Pinned;
 use crate::format::{Attr, Format};
-use crate::frames::{Ask, DataFrames, NoFrame};
+use crate::frames::{AllocFlags, DataFrames, NoFrame};
 use crate::page::Level;
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::table::parts;
@@ -191,18 +191,18 @@ impl<F: Format> Space<F> {
     /// A data frame of any content, after asking caches to give memory up if there is none.
     #[inline(always)]
     fn take_any<M: SpaceMachine>(m: &M, pin: &Pinned<'_>) -> Result<Pfn, NoFrame> {
-        match m.data().take(m.frames(), pin, Ask::NORMAL) {
+        match m.data().take(m.frames(), pin, AllocFlags::NORMAL) {
             Ok(pfn) => Ok(pfn),
-            Err(_) => Self::take_again(m, pin, |m| m.data().take(m.frames(), pin, Ask::NORMAL)),
+            Err(_) => Self::take_again(m, pin, |m| m.data().take(m.frames(), pin, AllocFlags::NORMAL)),
         }
     }
 
     /// The same for a page that begins as zero.
     #[inline(always)]
     fn take_zeroed<M: SpaceMachine>(m: &M, pin: &Pinned<'_>) -> Result<Pfn, NoFrame> {
-        match m.take_zeroed(pin, Ask::NORMAL) {
+        match m.take_zeroed(pin, AllocFlags::NORMAL) {
             Ok(pfn) => Ok(pfn),
-            Err(_) => Self::take_again(m, pin, |m| m.take_zeroed(pin, Ask::NORMAL)),
+            Err(_) => Self::take_again(m, pin, |m| m.take_zeroed(pin, AllocFlags::NORMAL)),
         }
     }
 

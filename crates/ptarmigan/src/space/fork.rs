@@ -5,7 +5,7 @@ use super::{AreaError, Space, SpaceMachine};
 use crate::addr::VirtRange;
 use crate::cpu::Pinned;
 use crate::format::Format;
-use crate::frames::{Ask, DataFrames};
+use crate::frames::{AllocFlags, DataFrames};
 use crate::table::{Tree, parts};
 use crate::tlb::Gather;
 
@@ -19,7 +19,7 @@ impl<F: Format> Space<F> {
     /// once more when written.
     pub fn fork<M: SpaceMachine>(&mut self, m: &M, pin: &Pinned<'_>) -> Result<Space<F>, AreaError> {
         let areas = self.areas.copy(m, pin)?;
-        let tree = match Tree::new(m, pin, Ask::NORMAL) {
+        let tree = match Tree::new(m, pin, AllocFlags::NORMAL) {
             Ok(tree) => tree,
             Err(e) => {
                 let mut areas = areas;

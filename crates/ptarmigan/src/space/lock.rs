@@ -36,7 +36,7 @@ impl SpaceLock {
             self.readers.set(pin.cpu());
         }
         loop {
-            let reading = tlb.readers().enter(pin, space);
+            let reading = tlb.readers().enter(pin, space).unwrap_or_else(|refused| panic!("{refused}"));
             if !self.writer.load(Ordering::SeqCst) {
                 return reading;
             }

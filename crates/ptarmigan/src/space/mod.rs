@@ -24,10 +24,10 @@ pub use shared::{Exclusive, SharedSpace};
 use crate::addr::{Pfn, VirtRange};
 use crate::cpu::Pinned;
 use crate::format::Format;
-use crate::frames::{Ask, DataFrames, NoFrame};
+use crate::frames::{AllocFlags, DataFrames, NoFrame};
 use crate::sync::atomic::AtomicU32;
 use crate::table::{GatherOf, Machine, Tree, parts};
-use crate::tlb::{Gather, SpaceTlb};
+use crate::tlb::{Gather, Refused, SpaceTlb};
 use home::Home;
 
 /// What a space needs of a machine besides what tables need.
@@ -67,7 +67,7 @@ impl<F: Format> Space<F> {
     /// [`NoFrame`]; nothing has been taken then.
     pub fn new<M: SpaceMachine>(m: &M, pin: &Pinned<'_>) -> Result<Self, NoFrame> {
         Ok(Space {
-            tree: Tree::new(m, pin, Ask::NORMAL)?,
+            tree: Tree::new(m, pin, AllocFlags::NORMAL)?,
             tlb: Home::new(m.tlb().new_space()),
             areas: Areas::new(),
             recent: Default::default(),
@@ -93,18 +93,18 @@ impl<F: Format> Space<F> {
 
     /// This CPU begins to run in the space.
     pub fn activate<M: SpaceMachine>(&self, m: &M, pin: &Pinned<'_>) {
-        m.tlb().activate(pin, self.tlb.get(), self.tree.root());
+        done(m.tlb().activate(pin, self.tlb.get(), self.tree.root()));
     }
 
     /// This CPU runs nothing of the space for now, but keeps its root loaded.
     pub fn rest<M: SpaceMachine>(&self, m: &M, pin: &Pinned<'_>) {
-        m.tlb().rest(pin, self.tlb.get());
+        done(m.tlb().rest(pin, self.tlb.get()));
         m.tlb().collect(parts(m, pin));
     }
 
     /// This CPU leaves the space.
     pub fn deactivate<M: SpaceMachine>(&self, m: &M, pin: &Pinned<'_>) {
-        m.tlb().deactivate(pin, self.tlb.get());
+        done(m.tlb().deactivate(pin, self.tlb.get()));
     }
 
     /// Takes the space down: every page unmapped, one flush, every table and frame given back. CPUs that still have
@@ -125,6 +125,11 @@ impl<F: Format> Space<F> {
         }
         Ok(range)
     }
+}
+
+/// The result of a call with a pin and a space of the same machine, made in the middle of no other.
+fn done<T>(result: Result<T, Refused>) -> T {
+    result.unwrap_or_else(|refused| panic!("{refused}"))
 }
 
 /// An entry is gone: its frame's reference goes, and the frame with the last one.

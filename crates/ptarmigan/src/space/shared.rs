@@ -2,7 +2,7 @@
 use super::area::{Area, AreaFlags, Object};
 use super::fault::Outcome;
 use super::lock::{SpaceLock, Writing};
-use super::{Access, Advice, AreaError, Done, FaultError, Space, SpaceMachine};
+use super::{Access, Advice, AreaError, Done, FaultError, Space, SpaceMachine, done};
 use crate::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
 use crate::cpu::Pinned;
 use crate::format::{Attr, Format};
@@ -69,18 +69,18 @@ impl<F: Format> SharedSpace<F> {
 
     /// This CPU begins to run in the space.
     pub fn activate<M: SpaceMachine>(&self, m: &M, pin: &Pinned<'_>) {
-        m.tlb().activate(pin, &self.tlb, self.root);
+        done(m.tlb().activate(pin, &self.tlb, self.root));
     }
 
     /// This CPU runs nothing of the space for now, but keeps its root loaded.
     pub fn rest<M: SpaceMachine>(&self, m: &M, pin: &Pinned<'_>) {
-        m.tlb().rest(pin, &self.tlb);
+        done(m.tlb().rest(pin, &self.tlb));
         m.tlb().collect(parts(m, pin));
     }
 
     /// This CPU leaves the space.
     pub fn deactivate<M: SpaceMachine>(&self, m: &M, pin: &Pinned<'_>) {
-        m.tlb().deactivate(pin, &self.tlb);
+        done(m.tlb().deactivate(pin, &self.tlb));
     }
 
     /// Serves a fault at `va`, in parallel with others. Only a stack that has to grow takes the space for itself.
@@ -113,7 +113,7 @@ impl<F: Format> SharedSpace<F> {
     /// What is mapped at `va`, without waiting for anybody: frame and attributes, even where the MMU would not let the
     /// access through. Of pages that are being changed it may say that there is nothing.
     pub fn query<M: SpaceMachine>(&self, m: &M, pin: &Pinned<'_>, va: VirtAddr) -> Option<(Pfn, Attr)> {
-        let _reading = m.tlb().readers().walk(pin, self.id());
+        let _reading = done(m.tlb().readers().walk(pin, self.id()));
         Tree::<F>::query_from(m, self.root, va)
     }
 

@@ -19,7 +19,7 @@ pub mod atomic {
 
 /// After many turns of a wait, lets others run: hosted, whoever holds a lock may be a thread that has lost its processor.
 #[inline(always)]
-fn relent(turns: u32) {
+pub(crate) fn relent(turns: u32) {
     #[cfg(all(feature = "hosted", not(loom)))]
     if turns > 100 {
         std::thread::yield_now();

@@ -5,7 +5,7 @@ use super::tree::{MapError, Tree};
 use crate::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
 use crate::cpu::Pinned;
 use crate::format::{Attr, Format, Slot};
-use crate::frames::Ask;
+use crate::frames::AllocFlags;
 use crate::page::Level;
 
 /// Moves over a range page by page; walks from the top only when it enters another leaf table.
@@ -58,7 +58,7 @@ impl<F: Format> Tree<F> {
         let grow = F::leaf(Pfn(1), attr) - F::leaf(Pfn(0), attr);
         let mut va = range.start;
         while va < range.end {
-            let table = match self.leaf_table(m, pin, va, Ask::NORMAL) {
+            let table = match self.leaf_table(m, pin, va, AllocFlags::NORMAL) {
                 Ok(table) => table,
                 Err(e) => {
                     self.roll_back(m, range.start, va, gather);
@@ -157,14 +157,14 @@ impl<F: Format, M: Machine> Cursor<'_, F, M> {
     /// # Errors
     ///
     /// [`MapError`]; nothing has changed then.
-    pub fn map(&mut self, pfn: Pfn, attr: Attr, ask: Ask) -> Result<(), MapError> {
+    pub fn map(&mut self, pfn: Pfn, attr: Attr, flags: AllocFlags) -> Result<(), MapError> {
         let here = VirtAddr(self.va);
         if self.is_done() {
             return Err(MapError::OutOfRange { at: here });
         }
         let table = match self.table() {
             Some(table) => table,
-            None => self.tree.leaf_table(self.m, self.pin, self.va, ask)?,
+            None => self.tree.leaf_table(self.m, self.pin, self.va, flags)?,
         };
         self.leaf = Some(table);
         let index = F::index(Level::PTE, self.va);

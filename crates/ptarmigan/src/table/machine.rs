@@ -1,7 +1,7 @@
 //! What operations on tables run on.
 use crate::addr::Pfn;
 use crate::cpu::Pinned;
-use crate::frames::{Ask, DataFrames, Frames, NoFrame};
+use crate::frames::{AllocFlags, DataFrames, Frames, NoFrame};
 use crate::quicklist::Policy;
 use crate::tlb::{Gather, GatherParts, Shootdown, Tlb};
 use crate::window::Window;
@@ -36,8 +36,8 @@ pub trait Machine: Sync {
     ///
     /// [`NoFrame`]; nothing has changed then.
     #[inline]
-    fn take_zeroed(&self, pin: &Pinned<'_>, ask: Ask) -> Result<Pfn, NoFrame> {
-        let taken = self.data().take_zero(self.frames(), pin, ask)?;
+    fn take_zeroed(&self, pin: &Pinned<'_>, flags: AllocFlags) -> Result<Pfn, NoFrame> {
+        let taken = self.data().take_zero(self.frames(), pin, flags)?;
         if !taken.is_zero {
             self.clear_data(taken.pfn);
         }

@@ -7,7 +7,7 @@ use super::tree::Tree;
 use crate::addr::{PhysAddr, VirtRange};
 use crate::cpu::Pinned;
 use crate::format::{Format, Slot};
-use crate::frames::{Ask, FrameMeta, NoFrame};
+use crate::frames::{AllocFlags, FrameMeta, NoFrame};
 use crate::page::Level;
 
 /// Which tables an unmap gives back.
@@ -214,7 +214,7 @@ impl<F: Format> Tree<F> {
             if result.is_err() {
                 return;
             }
-            let there = match to.leaf_table(m, pin, base, Ask::NORMAL) {
+            let there = match to.leaf_table(m, pin, base, AllocFlags::NORMAL) {
                 Ok(there) => there,
                 Err(e) => {
                     result = Err(e);
@@ -333,7 +333,7 @@ impl<F: Format> Tree<F> {
                 }
             }
         }
-        let there = self.leaf_table(m, pin, target, Ask::NORMAL)?;
+        let there = self.leaf_table(m, pin, target, AllocFlags::NORMAL)?;
         let slots = Slots::<F, _>::open(m.window(), from);
         let targets = Slots::<F, _>::open(m.window(), there);
         let (meta, target_meta) = (m.frames().meta(from.pfn()), m.frames().meta(there.pfn()));

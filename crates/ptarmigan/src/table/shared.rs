@@ -14,7 +14,7 @@ use super::tree::{Tree, drop_path, make_path, set_link};
 use crate::addr::{PhysAddr, VirtAddr};
 use crate::cpu::Pinned;
 use crate::format::{Attr, Format, Slot};
-use crate::frames::{Ask, NoFrame};
+use crate::frames::{AllocFlags, NoFrame};
 use crate::page::{Level, MAX_LEVELS};
 
 /// The entry of one page in its leaf table, to be written; with others at work, under the table's lock.
@@ -90,7 +90,7 @@ impl<F: Format> Tree<F> {
     ) -> Result<bool, NoFrame> {
         let at = match table {
             Some(at) => at,
-            None => self.leaf_table_in::<M, SHARED>(m, pin, va, Ask::NORMAL)?,
+            None => self.leaf_table_in::<M, SHARED>(m, pin, va, AllocFlags::NORMAL)?,
         };
         let record = m.frames().meta(at.pfn());
         let slots = Slots::<F, _>::open(m.window(), at);
@@ -120,10 +120,10 @@ impl<F: Format> Tree<F> {
         va: u64,
         mut parent: PhysAddr,
         mut level: Level,
-        ask: Ask,
+        flags: AllocFlags,
     ) -> Result<PhysAddr, NoFrame> {
         loop {
-            let path = make_path::<F, M>(m, pin, va, level, ask)?;
+            let path = make_path::<F, M>(m, pin, va, level, flags)?;
             match self.link_shared(m, pin, va, parent, level, &path) {
                 None => return Ok(path[0]),
                 Some(theirs) => {

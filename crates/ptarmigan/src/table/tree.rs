@@ -4,7 +4,7 @@ use super::slots::{Slots, born, died, died_leaf, has_record};
 use crate::addr::{Pfn, PhysAddr, VirtAddr};
 use crate::cpu::Pinned;
 use crate::format::{Attr, Format, Slot};
-use crate::frames::{Ask, NoFrame, Use};
+use crate::frames::{AllocFlags, NoFrame, Use};
 use crate::page::{Clean, Level, MAX_LEVELS};
 use crate::quicklist::Policy;
 use crate::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -65,9 +65,9 @@ impl<F: Format> Tree<F> {
     /// # Errors
     ///
     /// [`NoFrame`]; nothing has been taken then.
-    pub fn new<M: Machine>(m: &M, pin: &Pinned<'_>, ask: Ask) -> Result<Self, NoFrame> {
+    pub fn new<M: Machine>(m: &M, pin: &Pinned<'_>, flags: AllocFlags) -> Result<Self, NoFrame> {
         let top = Self::TOP;
-        let root = m.policy().alloc(pin, top, ask)?.into_raw();
+        let root = m.policy().alloc(pin, top, flags)?.into_raw();
         if has_record::<F>(top) {
             let meta = m.frames().meta(root.pfn());
             meta.set_usage(Use::Table);
@@ -78,7 +78,7 @@ impl<F: Format> Tree<F> {
         if F::TOP_IN_REGISTERS {
             let below = Level(top.0 - 1);
             for index in 0..F::USER_TOP {
-                match m.policy().alloc(pin, below, ask) {
+                match m.policy().alloc(pin, below, flags) {
                     Ok(page) => {
                         let at = adopt(m, below, page);
                         tree.count(below, 1);
@@ -169,9 +169,9 @@ impl<F: Format> Tree<F> {
         m: &M,
         pin: &Pinned<'_>,
         va: u64,
-        ask: Ask,
+        flags: AllocFlags,
     ) -> Result<PhysAddr, NoFrame> {
-        self.leaf_table_in::<M, false>(m, pin, va, ask)
+        self.leaf_table_in::<M, false>(m, pin, va, flags)
     }
 
     /// The same; `SHARED` says that others may be at it too.
@@ -181,7 +181,7 @@ impl<F: Format> Tree<F> {
         m: &M,
         pin: &Pinned<'_>,
         va: u64,
-        ask: Ask,
+        flags: AllocFlags,
     ) -> Result<PhysAddr, NoFrame> {
         let mut at = self.root;
         let mut level = Self::TOP;
@@ -189,8 +189,8 @@ impl<F: Format> Tree<F> {
             let raw = Slots::<F, _>::open(m.window(), at).at(level, F::index(level, va)).load();
             match F::linked(level, raw) {
                 Some(next) => at = next,
-                None if SHARED => return self.grow_shared(m, pin, va, at, level, ask),
-                None => return self.grow(m, pin, va, at, level, ask),
+                None if SHARED => return self.grow_shared(m, pin, va, at, level, flags),
+                None => return self.grow(m, pin, va, at, level, flags),
             }
             level = Level(level.0 - 1);
         }
@@ -207,12 +207,12 @@ impl<F: Format> Tree<F> {
         va: u64,
         parent: PhysAddr,
         level: Level,
-        ask: Ask,
+        flags: AllocFlags,
     ) -> Result<PhysAddr, NoFrame> {
         if level > Level(1) {
-            return self.grow_path(m, pin, va, parent, level, ask);
+            return self.grow_path(m, pin, va, parent, level, flags);
         }
-        let page = m.policy().alloc(pin, Level::PTE, ask)?;
+        let page = m.policy().alloc(pin, Level::PTE, flags)?;
         let at = adopt(m, Level::PTE, page);
         self.count(Level::PTE, 1);
         set_link::<F, M>(m, Level(1), parent, va, at);
@@ -228,9 +228,9 @@ impl<F: Format> Tree<F> {
         va: u64,
         parent: PhysAddr,
         level: Level,
-        ask: Ask,
+        flags: AllocFlags,
     ) -> Result<PhysAddr, NoFrame> {
-        let path = make_path::<F, M>(m, pin, va, level, ask)?;
+        let path = make_path::<F, M>(m, pin, va, level, flags)?;
         for below in 0..level.0 {
             self.count(Level(below), 1);
         }
@@ -251,12 +251,12 @@ impl<F: Format> Tree<F> {
         va: VirtAddr,
         pfn: Pfn,
         attr: Attr,
-        ask: Ask,
+        flags: AllocFlags,
     ) -> Result<(), MapError> {
         if va.0 >= F::USER_END {
             return Err(MapError::OutOfRange { at: va });
         }
-        let at = self.leaf_table(m, pin, va.0, ask)?;
+        let at = self.leaf_table(m, pin, va.0, flags)?;
         let index = F::index(Level::PTE, va.0);
         let slots = Slots::<F, _>::open(m.window(), at);
         let slot = slots.at(Level::PTE, index);
@@ -369,12 +369,12 @@ pub(super) fn make_path<F: Format, M: Machine>(
     pin: &Pinned<'_>,
     va: u64,
     level: Level,
-    ask: Ask,
+    flags: AllocFlags,
 ) -> Result<[PhysAddr; MAX_LEVELS], NoFrame> {
     let n = level.at();
     let mut path = [PhysAddr(0); MAX_LEVELS];
     for below in 0..n {
-        match m.policy().alloc(pin, Level(below as u8), ask) {
+        match m.policy().alloc(pin, Level(below as u8), flags) {
             Ok(page) => path[below] = adopt(m, Level(below as u8), page),
             Err(e) => {
                 for (made, at) in path[..below].iter().enumerate() {

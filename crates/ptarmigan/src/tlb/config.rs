@@ -1,7 +1,4 @@
-//! The shape of a machine's TLBs, and what is refused of it.
-use crate::bootmem::BootMemoryShort;
-use crate::cpu::MAX_CPUS;
-use core::fmt;
+//! The shape of a machine's TLBs.
 
 /// The shape of a machine's TLBs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,36 +22,5 @@ impl TlbConfig {
     /// TLBs without tags, Linux's ceiling, nothing parked.
     pub const fn new(cpus: usize) -> Self {
         TlbConfig { cpus, ceiling: LINUX_CEILING, asids: 0, park: 0 }
-    }
-}
-
-/// Why the state of a machine's TLBs cannot be set up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TlbError {
-    /// There are more CPUs than a [`CpuMask`](crate::cpu::CpuMask) can name.
-    TooManyCpus {
-        /// CPUs asked for.
-        cpus: usize,
-    },
-    /// The per-CPU state does not fit into boot memory.
-    Boot(BootMemoryShort),
-}
-
-impl fmt::Display for TlbError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            TlbError::TooManyCpus { cpus } => {
-                write!(f, "{cpus} CPUs: sets of CPUs can name {MAX_CPUS}")
-            }
-            TlbError::Boot(e) => e.fmt(f),
-        }
-    }
-}
-
-impl core::error::Error for TlbError {}
-
-impl From<BootMemoryShort> for TlbError {
-    fn from(e: BootMemoryShort) -> Self {
-        TlbError::Boot(e)
     }
 }

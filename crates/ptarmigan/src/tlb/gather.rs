@@ -218,7 +218,10 @@ impl<'a, P: Policy, S: Shootdown> Gather<'a, P, S> {
                 Scope::Range { start, end, stride }
             };
             self.flags.may_park = may_park;
-            ticket = Some(parts.tlb.flush(parts.pin, self.space, scope, self.flags));
+            match parts.tlb.flush(parts.pin, self.space, scope, self.flags) {
+                Ok(flushed) => ticket = Some(flushed),
+                Err(refused) => panic!("unhooked pages are lost: {refused}"),
+            }
         }
         self.start = u64::MAX;
         self.end = 0;

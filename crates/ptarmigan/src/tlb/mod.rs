@@ -16,6 +16,7 @@
 mod asid;
 mod config;
 mod counts;
+mod error;
 mod gather;
 mod hardware;
 mod mailbox;
@@ -27,8 +28,9 @@ mod space;
 mod state;
 mod switch;
 
-pub use config::{TlbConfig, TlbError};
+pub use config::TlbConfig;
 pub use counts::FlushCounts;
+pub use error::{Refused, TlbError};
 pub use gather::{Gather, GatherParts, Released};
 pub use hardware::{Ipi, Mmu, Shootdown};
 pub use readers::{Readers, Reading};

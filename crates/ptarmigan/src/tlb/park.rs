@@ -113,7 +113,8 @@ impl<S: Shootdown> Tlb<S> {
             let lazy = self.not_clean(&lazy, epoch);
             if !lazy.is_empty() {
                 self.tally(pin).forced.add(1);
-                self.force(pin, lazy);
+                // Who comes here in the middle of something has been refused the flush before, or looked first.
+                self.force(pin, &lazy).unwrap_or_else(|refused| panic!("parked pages are lost: {refused}"));
             }
             for cpu in readers.iter() {
                 let mut turn = 0u32;
@@ -148,6 +149,7 @@ impl<S: Shootdown> Tlb<S> {
 
     fn release<P: Policy>(&self, parts: GatherParts<'_, P, S>, force: bool) -> u32 {
         let mut frames = 0;
+        let force = force && self.can_flush(parts.pin);
         loop {
             // The list is not in use while pages go back: that may come here again.
             let held = match self.parked.enter(parts.pin) {

@@ -1,6 +1,8 @@
 //! What is asked of TLBs: names, scopes, requests and the tickets that stand for them.
+use super::space::SpaceTlb;
 use crate::addr::PhysAddr;
 use crate::cpu::CpuSet;
+use core::ptr::NonNull;
 
 /// Names an address space: [`Tlb::new_space`](super::Tlb::new_space) hands names out, none of them twice.
 ///
@@ -88,6 +90,33 @@ pub struct Invalidation {
     pub tables_freed: bool,
     /// The top's entries changed on a machine that keeps them in registers (x86 PAE): the root must be loaded anew.
     pub reload_root: bool,
+}
+
+/// What a CPU asks of others.
+#[derive(Clone, Copy)]
+pub(super) enum Request {
+    /// Nothing.
+    Nothing,
+    /// To bring a space to a generation.
+    Flush(FlushRequest),
+    /// To drop everything that is known of user space.
+    Everything,
+}
+
+/// What one flush of a space asks of each CPU.
+#[derive(Clone, Copy)]
+pub(super) struct FlushRequest {
+    /// The space. It outlives the request: the CPU that asks borrows it until all have answered.
+    pub space: NonNull<SpaceTlb>,
+    pub scope: Scope,
+    pub tables_freed: bool,
+    pub reload_root: bool,
+    /// The generation that the flush raised the space to.
+    pub generation: Generation,
+    /// The space ends: CPUs that have it loaded load the kernel's root.
+    pub ends: bool,
+    /// CPUs give up the number under which they know the space.
+    pub recall: bool,
 }
 
 /// A root to be loaded.

@@ -1,10 +1,11 @@
 //! What a space knows of the TLBs that may know it.
 use super::request::{Generation, SpaceId};
-use crate::cpu::{CpuId, CpuMask};
+use crate::cpu::{CpuId, CpuMask, MachineId};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// What a space's TLB state is: its generation and the CPUs that have it loaded.
 pub struct SpaceTlb {
+    machine: MachineId,
     id: SpaceId,
     generation: AtomicUsize,
     /// Some CPU has loaded it at some time: before that the masks need not be looked at.
@@ -17,8 +18,9 @@ pub struct SpaceTlb {
 
 impl SpaceTlb {
     /// Makes the state of a space that no CPU has loaded yet.
-    pub(super) fn named(id: SpaceId, generation: Generation) -> Self {
+    pub(super) fn named(machine: MachineId, id: SpaceId, generation: Generation) -> Self {
         SpaceTlb {
+            machine,
             id,
             generation: AtomicUsize::new(generation.0),
             loaded: AtomicBool::new(false),
@@ -30,13 +32,19 @@ impl SpaceTlb {
 
     /// Makes the state that stays in place of one that is moved elsewhere: of the same name, for nobody to use.
     pub(crate) fn left_behind(&self) -> Self {
-        Self::named(self.id, Generation(0))
+        Self::named(self.machine, self.id, Generation(0))
     }
 
     /// Makes the state of the same space as it is when all other generations have been, for models.
     #[cfg(loom)]
     pub fn a_round_later(&self, generation: Generation) -> Self {
-        Self::named(self.id, generation)
+        Self::named(self.machine, self.id, generation)
+    }
+
+    /// Returns the machine that named the space.
+    #[inline(always)]
+    pub fn machine(&self) -> MachineId {
+        self.machine
     }
 
     /// The space's name.

@@ -1,7 +1,8 @@
 //! The state of a machine's TLBs: what is kept for each CPU, and the names of spaces.
 use super::asid::Asids;
-use super::config::{TlbConfig, TlbError};
+use super::config::TlbConfig;
 use super::counts::{FlushCounts, FlushTally};
+use super::error::{Refused, TlbError};
 use super::hardware::Shootdown;
 use super::mailbox::Mailboxes;
 use super::park::ParkedList;
@@ -9,7 +10,7 @@ use super::readers::Readers;
 use super::request::{Generation, SpaceId};
 use super::space::SpaceTlb;
 use crate::bootmem::{BootMemory, BootSlice};
-use crate::cpu::{MAX_CPUS, PerCpu, Pinned};
+use crate::cpu::{Guard, MAX_CPUS, MachineId, PerCpu, Pinned};
 use crate::sync::SpinLock;
 
 /// What a CPU has loaded.
@@ -26,9 +27,12 @@ pub(super) const KERNEL: Loaded = Loaded { space: None, generation: Generation(0
 
 /// The machine's TLBs. See the [module](super) for the protocol.
 ///
-/// [`activate`](Self::activate), [`rest`](Self::rest) and [`deactivate`](Self::deactivate) are called with interrupts
-/// masked, or on a machine that delivers none; flushes are not made by handlers of interrupts. As in Linux.
+/// No call needs interrupts to be masked. A handler of an interrupt may call [`serve`](Self::serve) at any moment. All
+/// other calls it may make as well, but while the code that it interrupted is in a flush or in one of
+/// [`activate`](Self::activate), [`rest`](Self::rest) and [`deactivate`](Self::deactivate), they are
+/// [refused](Refused::Busy).
 pub struct Tlb<S> {
+    pub(super) machine: MachineId,
     pub(super) hardware: S,
     pub(super) config: TlbConfig,
     /// The name of the next space.
@@ -42,25 +46,31 @@ pub struct Tlb<S> {
 }
 
 impl<S: Shootdown> Tlb<S> {
-    /// Sets the state up: over `hardware`, in the shape `config`.
+    /// Sets the state up for `machine`: over its `hardware`, in the shape `config`.
     ///
     /// # Errors
     ///
     /// [`TlbError`] if there are too many CPUs, or their state does not fit into `boot`.
-    pub fn new(boot: &mut BootMemory, config: TlbConfig, hardware: S) -> Result<Self, TlbError> {
+    pub fn new(
+        boot: &mut BootMemory,
+        machine: MachineId,
+        config: TlbConfig,
+        hardware: S,
+    ) -> Result<Self, TlbError> {
         let cpus = config.cpus;
         if cpus > MAX_CPUS {
             return Err(TlbError::TooManyCpus { cpus });
         }
         Ok(Tlb {
+            machine,
             hardware,
             config,
             next_space: SpinLock::new(1),
-            loaded: PerCpu::new(boot, cpus, |_| KERNEL)?,
+            loaded: PerCpu::new(boot, machine, cpus, |_| KERNEL)?,
             asids: Asids::new(boot, cpus, config.asids)?,
             mailboxes: Mailboxes::new(boot, cpus)?,
-            readers: Readers::new(boot, cpus)?,
-            parked: PerCpu::new(boot, cpus, |_| Default::default())?,
+            readers: Readers::new(boot, machine, cpus)?,
+            parked: PerCpu::new(boot, machine, cpus, |_| Default::default())?,
             tallies: boot.take(cpus, |_| FlushTally::default())?,
         })
     }
@@ -74,6 +84,12 @@ impl<S: Shootdown> Tlb<S> {
             + Readers::bytes(cpus)
             + PerCpu::<ParkedList>::bytes(cpus)
             + BootMemory::bytes::<FlushTally>(cpus)
+    }
+
+    /// Returns the machine whose TLBs these are.
+    #[inline(always)]
+    pub fn machine(&self) -> MachineId {
+        self.machine
     }
 
     /// Returns the hardware beneath.
@@ -102,7 +118,20 @@ impl<S: Shootdown> Tlb<S> {
         let mut next = self.next_space.lock();
         let id = SpaceId(*next);
         *next += 1;
-        SpaceTlb::named(id, first)
+        SpaceTlb::named(self.machine, id, first)
+    }
+
+    /// Accepts a pin of this machine, of a CPU that there is state for.
+    #[inline]
+    pub(super) fn accept(&self, pin: &Pinned<'_>) -> Result<(), Refused> {
+        self.machine.accept(pin.machine())?;
+        if usize::from(pin.cpu().0) < self.config.cpus { Ok(()) } else { Err(Refused::NoSuchCpu(pin.cpu())) }
+    }
+
+    /// Takes what the CPU has loaded, for a pin that was [accepted](Self::accept).
+    #[inline]
+    pub(super) fn own<'a>(&'a self, pin: &'a Pinned<'_>) -> Result<Guard<'a, Loaded>, Refused> {
+        self.loaded.enter(pin).ok_or(Refused::Busy(pin.cpu()))
     }
 
     #[inline(always)]

@@ -9,7 +9,7 @@
 use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::cpu::{NodeId, Pinned};
 use ptarmigan::format::{Attr, Format, X86_64, X86Pae};
-use ptarmigan::frames::{Ask, Dirty, Frame, NoFrame, Place, Request, Use, ZoneClass};
+use ptarmigan::frames::{AllocFlags, Dirty, End, Frame, NoFrame, Request, Use, ZoneClass};
 use ptarmigan::hosted::{CpuSlot, Delivery, Host, HostConfig, HostMachine};
 use ptarmigan::page::{Clean, Flushed, Level, Unhooked};
 use ptarmigan::quicklist::{Policy, PolicyCounts};
@@ -198,8 +198,8 @@ pub fn assert_zero<F: Format>(host: &Host<F>, at: PhysAddr) {
 }
 
 impl<F: Watchable, P: Policy> Policy for WatchedPolicy<'_, '_, F, P> {
-    fn alloc(&self, pin: &Pinned<'_>, level: Level, ask: Ask) -> Result<Clean, NoFrame> {
-        let page = self.inner.alloc(pin, level, ask)?;
+    fn alloc(&self, pin: &Pinned<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
+        let page = self.inner.alloc(pin, level, flags)?;
         if level == F::LAYOUT.top() {
             assert_constructed(self.watch.host, page.addr());
         }
@@ -348,7 +348,7 @@ impl<P> FailAt<P> {
 }
 
 impl<P: Policy> Policy for FailAt<P> {
-    fn alloc(&self, pin: &Pinned<'_>, level: Level, ask: Ask) -> Result<Clean, NoFrame> {
+    fn alloc(&self, pin: &Pinned<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
         let left = self.left.load(Ordering::Relaxed);
         if left == 0 {
             return Err(NoFrame::new(0, pin.node(), 0));
@@ -356,7 +356,7 @@ impl<P: Policy> Policy for FailAt<P> {
         if left != usize::MAX {
             self.left.store(left - 1, Ordering::Relaxed);
         }
-        self.inner.alloc(pin, level, ask)
+        self.inner.alloc(pin, level, flags)
     }
     fn unused(&self, pin: &Pinned<'_>, level: Level, page: Clean) {
         self.inner.unused(pin, level, page);
@@ -396,8 +396,8 @@ pub fn any_frame(node: u8) -> Request {
         order: 0,
         zero: false,
         class: ZoneClass::Low,
-        place: Place::Bottom,
-        ask: Ask::NORMAL,
+        end: End::Low,
+        flags: AllocFlags::NORMAL,
     }
 }
 

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use ptarmigan::addr::{PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::cpu::NodeId;
 use ptarmigan::format::{Attr, Format, X86_64};
-use ptarmigan::frames::{Ask, Dirty, Frame};
+use ptarmigan::frames::{AllocFlags, Dirty, Frame};
 use ptarmigan::hosted::{CpuSlot, Host, HostMachine, NoTlb};
 use ptarmigan::page::{Clean, Level};
 use ptarmigan::quicklist::{ListsConfig, Plain, Policy, Quicklists};
@@ -169,7 +169,7 @@ impl<'h, P: Subject> Run<'h, P> {
         match *op {
             Op::Alloc(level) => {
                 let level = Level(level);
-                let page = policy.alloc(&pin, level, Ask::NORMAL).map_err(|_| ())?;
+                let page = policy.alloc(&pin, level, AllocFlags::NORMAL).map_err(|_| ())?;
                 self.out.push((level, page.into_raw()));
             }
             Op::Unused(which) if !self.out.is_empty() => {
@@ -180,14 +180,14 @@ impl<'h, P: Subject> Run<'h, P> {
             Op::Map(which, page, pages) => {
                 let space = &mut self.spaces[usize::from(which) % SPACES];
                 if space.is_none() {
-                    let tree = Tree::new(m, &pin, Ask::NORMAL).map_err(|_| ())?;
+                    let tree = Tree::new(m, &pin, AllocFlags::NORMAL).map_err(|_| ())?;
                     *space = Some((tree, m.tlb().new_space()));
                 }
                 let (tree, _) = space.as_mut().expect("made above");
                 let VirtRange { start, end } = Self::range(page, pages);
                 for at in (start..end).step_by(1 << 21) {
                     if tree.query(m, VirtAddr(at)).is_none() {
-                        tree.map(m, &pin, VirtAddr(at), host.zero_frame(), RW, Ask::NORMAL)
+                        tree.map(m, &pin, VirtAddr(at), host.zero_frame(), RW, AllocFlags::NORMAL)
                             .map_err(|_| ())?;
                     }
                 }

@@ -1,7 +1,7 @@
 //! Machines that do not do what they promise: the models have to notice (REQ-36).
 use crate::machine::{SHAPE, Shape, World, model, pin};
 use crate::mmu::Lie;
-use ptarmigan::frames::Ask;
+use ptarmigan::frames::AllocFlags;
 use ptarmigan::table::{Free, Machine, Tree};
 use std::sync::Arc;
 
@@ -10,19 +10,19 @@ fn unmap_elsewhere(lie: Lie, free: Free, lazy: bool) {
     model(2, move || {
         let w = World::<2>::new(Shape { lie, ..SHAPE });
         let (a, b) = (pin(0), pin(1));
-        let mut tree = Tree::new(&*w, &a, Ask::URGENT).unwrap();
+        let mut tree = Tree::new(&*w, &a, AllocFlags::URGENT).unwrap();
         w.map(&a, &mut tree, 0);
         let space = Arc::new(w.tlb().new_space());
         let root = tree.root();
-        w.tlb().activate(&b, &space, root);
+        w.tlb().activate(&b, &space, root).unwrap();
         w.mmu().look(&b, 0);
         let its = space.clone();
         let other = w.on(1, move |w, b| {
             if lazy {
-                w.tlb().rest(b, &its);
+                w.tlb().rest(b, &its).unwrap();
                 w.tlb().serve(b);
                 if free == Free::Never {
-                    w.tlb().activate(b, &its, root);
+                    w.tlb().activate(b, &its, root).unwrap();
                 }
             } else {
                 w.tlb().serve(b);

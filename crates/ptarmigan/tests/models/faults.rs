@@ -6,7 +6,7 @@ use loom::sync::atomic::{AtomicBool, Ordering};
 use ptarmigan::addr::{Pfn, VirtAddr, VirtRange};
 use ptarmigan::cpu::Pinned;
 use ptarmigan::format::{Attr, Format};
-use ptarmigan::frames::{Ask, DataFrames, Use};
+use ptarmigan::frames::{AllocFlags, DataFrames, Use};
 use ptarmigan::space::{Access, AreaFlags, SharedSpace, Space};
 use ptarmigan::table::Machine;
 use std::sync::Arc;
@@ -155,7 +155,7 @@ fn a_page_that_one_cpu_maps_is_complete_for_the_mmus_of_others() {
 
 /// The frame that CPU 0 takes next.
 fn frame_to_come(w: &World<2>) -> Pfn {
-    let frame = w.data().take(w.frames(), &pin(0), Ask::URGENT).unwrap();
+    let frame = w.data().take(w.frames(), &pin(0), AllocFlags::URGENT).unwrap();
     assert!(DataFrames::release(w.frames(), frame));
     w.data().give(w.frames(), &pin(0), frame);
     frame

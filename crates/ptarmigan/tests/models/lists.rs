@@ -4,8 +4,8 @@ use loom::cell::UnsafeCell;
 use loom::thread::JoinHandle;
 use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr};
 use ptarmigan::bootmem::BootMemory;
-use ptarmigan::cpu::{CpuId, NodeId, Pinned};
-use ptarmigan::frames::{Ask, Dirty, Frame, Frames, MemoryRun, Place, Request, ZoneClass};
+use ptarmigan::cpu::{CpuId, MachineId, NodeId, Pinned};
+use ptarmigan::frames::{AllocFlags, Dirty, End, Frame, Frames, MemoryRun, Request, ZoneClass};
 use ptarmigan::page::{Clean, Construct, Layout, Level, NoConstruct};
 use ptarmigan::quicklist::{ListsConfig, Policy, Quicklists, Source};
 use ptarmigan::window::DirectMap;
@@ -103,8 +103,8 @@ impl<C: Construct + 'static> Lists<C> {
             class: ZoneClass::Low,
         };
         let runs: Vec<MemoryRun> = (0..nodes).map(run).collect();
-        // SAFETY: 1. the block was allocated zeroed.
-        let frames = Box::new(unsafe { Frames::new_zero(&mut boot, &runs) }.unwrap());
+        // SAFETY: 1. and 3. the block was allocated zeroed, for these frames. 2. the identity is new.
+        let frames = Box::new(unsafe { Frames::new_zero(&mut boot, MachineId::new(), &runs) }.unwrap());
         let construct = construct(&frames, window);
         // SAFETY: the box is kept beside the lists and moves nowhere with them.
         let borrowed: &'static Frames = unsafe { &*std::ptr::from_ref(&*frames) };
@@ -121,12 +121,13 @@ impl<C: Construct + 'static> Lists<C> {
         let node = NodeId((cpu * self.nodes / CPUS) as u8);
         // SAFETY: 1. each thread of a model is one CPU, and the first is all of them while it is alone. 2. there are
         // two.
-        unsafe { Pinned::assume(CpuId(cpu as u16), node) }
+        unsafe { Pinned::assume(self.frames.machine(), CpuId(cpu as u16), node) }
     }
 
     /// A page for this CPU, which uses it at once.
     pub fn take(&self, cpu: usize) -> PhysAddr {
-        let at = self.lists.alloc(&self.pin(cpu), TOP, Ask::ATOMIC).expect("there are enough").into_raw();
+        let at =
+            self.lists.alloc(&self.pin(cpu), TOP, AllocFlags::ATOMIC).expect("there are enough").into_raw();
         self.in_use.update(|n| n + 1);
         self.write(at, Content::Clean, Content::UsedBy(cpu));
         at
@@ -152,8 +153,8 @@ impl<C: Construct + 'static> Lists<C> {
             order,
             zero: false,
             class: ZoneClass::Low,
-            place: Place::Top,
-            ask: Ask::ATOMIC,
+            end: End::High,
+            flags: AllocFlags::ATOMIC,
         };
         self.frames.take(request).expect("there are enough").dirty()
     }

@@ -5,17 +5,17 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread::JoinHandle;
 use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::bootmem::BootMemory;
-use ptarmigan::cpu::{CpuId, NodeId, Pinned};
+use ptarmigan::cpu::{CpuId, MachineId, NodeId, Pinned};
 use ptarmigan::format::{Attr, Format};
 use ptarmigan::frames::{
-    Ask, DataFrames, Frame, Frames, MemoryRun, NoFrame, Place as End, Request, Zero, ZoneClass,
+    AllocFlags, DataFrames, End, Frame, Frames, MemoryRun, NoFrame, Request, Zero, ZoneClass,
 };
 use ptarmigan::page::{Clean, Flushed, Level, NoConstruct};
 use ptarmigan::quicklist::{Policy, PolicyCounts, Source};
 use ptarmigan::space::SpaceMachine;
 use ptarmigan::table::{Free, Machine, Tree, parts};
 use ptarmigan::tlb::{Gather, SpaceTlb, Tlb, TlbConfig};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
@@ -90,7 +90,7 @@ impl Pool {
 }
 
 impl Policy for Pool {
-    fn alloc(&self, pin: &Pinned<'_>, _: Level, _: Ask) -> Result<Clean, NoFrame> {
+    fn alloc(&self, pin: &Pinned<'_>, _: Level, _: AllocFlags) -> Result<Clean, NoFrame> {
         let at = self.lists[pin.cpu().0 as usize].borrow_mut().pop().expect("the pool is large enough");
         self.memory.give(at.pfn(), Owner::Table);
         for i in 0..REAL {
@@ -133,11 +133,17 @@ unsafe impl<const L: u8> Send for World<L> {}
 // SAFETY: as above.
 unsafe impl<const L: u8> Sync for World<L> {}
 
+std::thread_local! {
+    /// The machine of the execution that this thread of the host is at: all threads of the model run on it.
+    static MACHINE: Cell<Option<MachineId>> = const { Cell::new(None) };
+}
+
 /// The proof of being on a CPU.
 pub fn pin(cpu: usize) -> Pinned<'static> {
     // SAFETY: 1. each thread of a model is one CPU, and the first is all of them while it is alone. 2. models use no
     // other numbers than their machines have.
-    unsafe { Pinned::assume(CpuId(cpu as u16), NodeId(0)) }
+    let machine = MACHINE.get().expect("a model makes its world first");
+    unsafe { Pinned::assume(machine, CpuId(cpu as u16), NodeId(0)) }
 }
 
 impl<const L: u8> World<L> {
@@ -161,15 +167,18 @@ impl<const L: u8> World<L> {
             class: ZoneClass::Low,
         };
         let runs = [run(1, tables, 1), run(1 + tables, total - tables, 0)];
-        let frames = Arc::new(Frames::new(&mut boot, &runs).unwrap());
-        let data = DataFrames::new(&mut boot, cpus, 2, total).unwrap();
+        let machine = MachineId::new();
+        MACHINE.set(Some(machine));
+        // SAFETY: 1. the memory was made above for these frames. 2. the identity is new.
+        let frames = Arc::new(unsafe { Frames::new(&mut boot, machine, &runs) }.unwrap());
+        let data = DataFrames::new(&mut boot, &frames, cpus).unwrap();
         let request = |node| Request {
             node: NodeId(node),
             order: 0,
             zero: false,
             class: ZoneClass::Low,
-            place: End::Bottom,
-            ask: Ask::URGENT,
+            end: End::Low,
+            flags: AllocFlags::URGENT,
         };
         let pages: Vec<Pfn> =
             (0..tables).map(|_| frames.take(request(1)).unwrap().dirty().into_raw()).collect();
@@ -180,7 +189,7 @@ impl<const L: u8> World<L> {
         }
         let source = Source::new(&frames, Watched(memory.clone()), NoConstruct, Small::<L>::LAYOUT);
         let mut pages =
-            (0..tables).map(|_| source.make(NodeId(1), Level(0), Ask::URGENT).unwrap().into_raw());
+            (0..tables).map(|_| source.make(NodeId(1), Level(0), AllocFlags::URGENT).unwrap().into_raw());
         let lists = (0..cpus).map(|_| RefCell::new(pages.by_ref().take(shape.tables).collect())).collect();
         drop(pages);
         drop(source);
@@ -188,14 +197,14 @@ impl<const L: u8> World<L> {
         memory.give(zero, Owner::Data);
         for cpu in 0..cpus {
             let mine: Vec<Pfn> =
-                (0..shape.data).map(|_| data.take(&frames, &pin(cpu), Ask::URGENT).unwrap()).collect();
+                (0..shape.data).map(|_| data.take(&frames, &pin(cpu), AllocFlags::URGENT).unwrap()).collect();
             for pfn in mine {
                 assert!(DataFrames::release(&frames, pfn));
                 data.give(&frames, &pin(cpu), pfn);
             }
         }
         let mmus = Mmus::new(memory.clone(), cpus, shape.lie);
-        let tlb = Tlb::new(&mut boot, config, mmus).unwrap();
+        let tlb = Tlb::new(&mut boot, machine, config, mmus).unwrap();
         let policy = Pool { frames: frames.clone(), memory: memory.clone(), lists };
         let free = (shape.data * cpus + shape.spare) as u32;
         Arc::new(World {
@@ -276,9 +285,9 @@ impl<const L: u8> World<L> {
 
     /// Maps a data frame of its own at `va`.
     pub fn map(&self, pin: &Pinned<'_>, tree: &mut Tree<Small<L>>, va: u64) {
-        let pfn = self.data.take(&self.frames, pin, Ask::URGENT).unwrap();
+        let pfn = self.data.take(&self.frames, pin, AllocFlags::URGENT).unwrap();
         self.memory.give(pfn, Owner::Data);
-        tree.map(self, pin, VirtAddr(va), pfn, Attr::READ | Attr::WRITE, Ask::URGENT).unwrap();
+        tree.map(self, pin, VirtAddr(va), pfn, Attr::READ | Attr::WRITE, AllocFlags::URGENT).unwrap();
     }
 
     /// A gather for `space`.
@@ -312,7 +321,7 @@ impl<const L: u8> World<L> {
             self.memory.give(at.pfn(), Owner::Nobody);
         }
         // It may be parked still.
-        let Ok(frame) = self.data.take(&self.frames, pin, Ask::URGENT) else { return };
+        let Ok(frame) = self.data.take(&self.frames, pin, AllocFlags::URGENT) else { return };
         self.memory.give(frame, Owner::Nobody);
         assert!(DataFrames::release(&self.frames, frame));
         self.data.give(&self.frames, pin, frame);

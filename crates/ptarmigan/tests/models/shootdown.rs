@@ -4,7 +4,7 @@ use crate::small::Small;
 use loom::thread::JoinHandle;
 use ptarmigan::addr::PhysAddr;
 use ptarmigan::cpu::Pinned;
-use ptarmigan::frames::Ask;
+use ptarmigan::frames::AllocFlags;
 use ptarmigan::table::{Free, Machine, Tree, parts};
 use ptarmigan::tlb::{Gather, Generation, SpaceTlb, Tlb};
 use std::sync::Arc;
@@ -25,13 +25,13 @@ impl Model {
 
     fn starting_at(shape: Shape, first: Generation) -> Self {
         let m = Self::in_world(Two::new(shape), first, 0);
-        m.tlb().activate(&pin(0), &m.space, m.tree.root());
+        m.tlb().activate(&pin(0), &m.space, m.tree.root()).unwrap();
         m
     }
 
     /// A space that is active nowhere, with pages of `cpu`.
     fn in_world(world: Arc<Two>, first: Generation, cpu: usize) -> Self {
-        let mut tree = Tree::new(&*world, &pin(cpu), Ask::URGENT).unwrap();
+        let mut tree = Tree::new(&*world, &pin(cpu), AllocFlags::URGENT).unwrap();
         world.map(&pin(cpu), &mut tree, 0);
         let space = Arc::new(world.tlb().new_space_at(first));
         Model { world, space, tree }
@@ -70,13 +70,13 @@ impl Run<'_> {
         self.world.tlb()
     }
     fn activate(&self) {
-        self.tlb().activate(self.pin, self.space, self.root);
+        self.tlb().activate(self.pin, self.space, self.root).unwrap();
     }
     fn rest(&self) {
-        self.tlb().rest(self.pin, self.space);
+        self.tlb().rest(self.pin, self.space).unwrap();
     }
     fn deactivate(&self) {
-        self.tlb().deactivate(self.pin, self.space);
+        self.tlb().deactivate(self.pin, self.space).unwrap();
     }
     /// The MMU looks; then an interrupt that is waiting comes in.
     fn step(&self) {
@@ -108,7 +108,7 @@ fn both(preemptions: usize, f: impl Fn(Free) + Send + Sync + Copy + 'static) {
 fn an_active_cpu_reaches_nothing_that_is_used_again() {
     both(4, |free| {
         let mut m = Model::new(SHAPE);
-        m.tlb().activate(&pin(1), &m.space, m.tree.root());
+        m.tlb().activate(&pin(1), &m.space, m.tree.root()).unwrap();
         let other = m.on(1, |b| {
             b.step();
             b.look();
@@ -136,7 +136,7 @@ fn a_cpu_that_begins_to_run_in_the_space_sees_the_flush_or_is_seen() {
 fn a_lazy_cpu_is_asked_when_tables_go_and_catches_up_otherwise() {
     both(4, |free| {
         let mut m = Model::new(SHAPE);
-        m.tlb().activate(&pin(1), &m.space, m.tree.root());
+        m.tlb().activate(&pin(1), &m.space, m.tree.root()).unwrap();
         let other = m.on(1, |b| {
             b.look();
             b.rest();
@@ -153,7 +153,7 @@ fn a_lazy_cpu_is_asked_when_tables_go_and_catches_up_otherwise() {
 fn a_lazy_cpu_walks_no_table_that_is_used_again() {
     model(4, || {
         let mut m = Model::new(SHAPE);
-        m.tlb().activate(&pin(1), &m.space, m.tree.root());
+        m.tlb().activate(&pin(1), &m.space, m.tree.root()).unwrap();
         let other = m.on(1, |b| {
             b.look();
             b.rest();
@@ -175,7 +175,7 @@ fn a_cpu_that_leaves_and_comes_back_finds_no_old_translation() {
     for asids in [0, 2] {
         both(3, move |free| {
             let mut m = Model::new(Shape { asids, ..SHAPE });
-            m.tlb().activate(&pin(1), &m.space, m.tree.root());
+            m.tlb().activate(&pin(1), &m.space, m.tree.root()).unwrap();
             let other = m.on(1, |b| {
                 b.look();
                 b.deactivate();
@@ -196,8 +196,8 @@ fn two_cpus_that_ask_each_other_are_both_served() {
         let mut x = Model::in_world(world.clone(), Generation(0), 0);
         let mut y = Model::in_world(world.clone(), Generation(0), 1);
         // Each CPU changes the space that is active on the other one.
-        world.tlb().activate(&pin(1), &x.space, x.tree.root());
-        world.tlb().activate(&pin(0), &y.space, y.tree.root());
+        world.tlb().activate(&pin(1), &x.space, x.tree.root()).unwrap();
+        world.tlb().activate(&pin(0), &y.space, y.tree.root()).unwrap();
         let other = world.on(1, move |w, b| {
             let mut gather = w.gather(b, &y.space);
             w.unmap(&mut y.tree, 0, Free::Empty, &mut gather);
@@ -215,7 +215,7 @@ fn two_cpus_that_ask_each_other_are_both_served() {
 fn two_flushes(pages: u64) {
     both(4, move |free| {
         let mut m = Model::new(SHAPE);
-        m.tlb().activate(&pin(1), &m.space, m.tree.root());
+        m.tlb().activate(&pin(1), &m.space, m.tree.root()).unwrap();
         let other = m.on(1, move |b| {
             b.look();
             let mut gather = Gather::one_page(parts(b.world, b.pin), b.space, 12, 0x1000);
@@ -243,8 +243,8 @@ fn a_flush_of_a_whole_space_covers_what_came_before_it_only() {
 fn two_cpus_that_ask_a_third_at_once_are_both_served() {
     part_of_model(2, 4_000, || {
         let mut m = Model::new(Shape { cpus: 3, ..SHAPE });
-        m.tlb().deactivate(&pin(0), &m.space);
-        m.tlb().activate(&pin(1), &m.space, m.tree.root());
+        m.tlb().deactivate(&pin(0), &m.space).unwrap();
+        m.tlb().activate(&pin(1), &m.space, m.tree.root()).unwrap();
         let space = m.space.clone();
         let other = m.world.beside(2, move |w, c| {
             Gather::one_page(parts(w, c), &space, 12, 0x1000).finish();
@@ -269,14 +269,14 @@ fn a_number_that_is_kept_is_kept_with_what_was_true_when_it_was_left() {
         // Two spaces take turns on CPU 1, each under its number.
         let mut m = Model::new(Shape { asids: 2, tables: 4, data: 2, ..SHAPE });
         let n = Model::in_world(m.world.clone(), Generation(0), 1);
-        m.tlb().activate(&pin(1), &m.space, m.tree.root());
+        m.tlb().activate(&pin(1), &m.space, m.tree.root()).unwrap();
         let (space, root) = (n.space.clone(), n.tree.root());
         let other = m.on(1, move |b| {
             b.look();
             b.deactivate();
-            b.tlb().activate(b.pin, &space, root);
+            b.tlb().activate(b.pin, &space, root).unwrap();
             b.step();
-            b.tlb().deactivate(b.pin, &space);
+            b.tlb().deactivate(b.pin, &space).unwrap();
             b.activate();
             b.look();
         });
@@ -290,7 +290,7 @@ fn a_whole_round_of_generations_later_nothing_is_kept() {
     model(3, || {
         let before = Generation(0usize.wrapping_sub(1));
         let mut m = Model::starting_at(Shape { asids: 2, ..SHAPE }, before);
-        m.tlb().activate(&pin(1), &m.space, m.tree.root());
+        m.tlb().activate(&pin(1), &m.space, m.tree.root()).unwrap();
         let other = m.on(1, move |b| {
             b.look();
             b.deactivate();
@@ -299,10 +299,10 @@ fn a_whole_round_of_generations_later_nothing_is_kept() {
         // Generation 0 comes, at which all CPUs give the space up.
         m.unmap(Free::Never);
         join(&m, [other]);
-        m.tlb().deactivate(&pin(0), &m.space);
+        m.tlb().deactivate(&pin(0), &m.space).unwrap();
         // The same space when all other generations have been.
         let later = m.space.a_round_later(before);
-        m.tlb().activate(&pin(1), &later, m.tree.root());
+        m.tlb().activate(&pin(1), &later, m.tree.root()).unwrap();
         m.world.mmu().look(&pin(1), 0);
     });
 }
@@ -320,20 +320,20 @@ fn when_a_space_ends_no_cpu_keeps_its_root() {
     for at in [At::Rests, At::Leaves, At::Stays] {
         model(3, move || {
             let Model { world, space, tree } = Model::new(SHAPE);
-            world.tlb().activate(&pin(1), &space, tree.root());
+            world.tlb().activate(&pin(1), &space, tree.root()).unwrap();
             let its = space.clone();
             let other = world.on(1, move |w, b| {
                 w.step(b, 0);
                 match at {
-                    At::Rests => w.tlb().rest(b, &its),
-                    At::Leaves => w.tlb().deactivate(b, &its),
+                    At::Rests => w.tlb().rest(b, &its).unwrap(),
+                    At::Leaves => w.tlb().deactivate(b, &its).unwrap(),
                     At::Stays => {}
                 }
                 w.step(b, 0);
                 w.mmu().look(b, 0);
             });
             let a = pin(0);
-            world.tlb().deactivate(&a, &space);
+            world.tlb().deactivate(&a, &space).unwrap();
             world.end(&a, tree, &space);
             world.reuse(&a);
             world.attend(&a);
@@ -351,9 +351,9 @@ fn what_is_parked_comes_back_when_the_lazy_cpu_has_let_go() {
         model(3, move || {
             let mut m = Model::new(PARK);
             let b = pin(1);
-            m.tlb().activate(&b, &m.space, m.tree.root());
+            m.tlb().activate(&b, &m.space, m.tree.root()).unwrap();
             m.world.mmu().look(&b, 0);
-            m.tlb().rest(&b, &m.space);
+            m.tlb().rest(&b, &m.space).unwrap();
             let other = m.on(1, move |b| {
                 b.look();
                 if back {
@@ -369,7 +369,7 @@ fn what_is_parked_comes_back_when_the_lazy_cpu_has_let_go() {
             m.world.reuse(&a);
             join(&m, [other]);
             // It loads something else at some time.
-            m.tlb().activate(&b, &m.tlb().new_space(), m.tree.root());
+            m.tlb().activate(&b, &m.tlb().new_space(), m.tree.root()).unwrap();
             m.tlb().collect(parts(&*m.world, &a));
             assert_eq!(m.tlb().parked(&a), 0, "nobody is waited for any more");
             assert_eq!(m.tlb().counts().forced, 0, "nobody had to be interrupted");
@@ -383,9 +383,9 @@ fn what_is_parked_can_be_had_by_force() {
     model(3, || {
         let mut m = Model::new(PARK);
         let b = pin(1);
-        m.tlb().activate(&b, &m.space, m.tree.root());
+        m.tlb().activate(&b, &m.space, m.tree.root()).unwrap();
         m.world.mmu().look(&b, 0);
-        m.tlb().rest(&b, &m.space);
+        m.tlb().rest(&b, &m.space).unwrap();
         let other = m.on(1, |b| {
             b.step();
             b.activate();

@@ -4,7 +4,7 @@ use crate::machine::model;
 use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr};
 use ptarmigan::cpu::NodeId;
 use ptarmigan::format::{Attr, Format, Slot, Slot64};
-use ptarmigan::frames::{Ask, Frames, Place, Request, ZoneClass};
+use ptarmigan::frames::{AllocFlags, End, Frames, Request, ZoneClass};
 use ptarmigan::page::{Construct, Layout, Level};
 use ptarmigan::quicklist::Policy;
 use ptarmigan::table::KernelMap;
@@ -142,8 +142,8 @@ fn tops() -> Arc<Lists<Kernel>> {
             order: 0,
             zero: true,
             class: ZoneClass::Low,
-            place: Place::Bottom,
-            ask: Ask::ATOMIC,
+            end: End::Low,
+            flags: AllocFlags::ATOMIC,
         };
         let (first, n) = frames.span();
         let base = window.map(PhysAddr(0)).base().addr().get();

@@ -9,7 +9,7 @@ use std::num::NonZeroU64;
 use ptarmigan::addr::PhysAddr;
 use ptarmigan::cpu::NodeId;
 use ptarmigan::format::X86_64;
-use ptarmigan::frames::Ask;
+use ptarmigan::frames::AllocFlags;
 use ptarmigan::hosted::{CpuSlot, Host, HostConfig, HostError};
 use ptarmigan::page::{Clean, Level};
 use ptarmigan::quicklist::{CheckConfig, Checked, ListsConfig, Policy, Quicklists};
@@ -98,7 +98,7 @@ impl<P: Policy> Contender for Ours<'_, P> {
 unsafe impl<P: Policy> Pages for Cpu<'_, P> {
     #[inline(always)]
     fn alloc(&mut self) -> Option<NonZeroU64> {
-        let page = self.policy.alloc(&self.slot.pin(), Level::PTE, Ask::NORMAL).ok()?;
+        let page = self.policy.alloc(&self.slot.pin(), Level::PTE, AllocFlags::NORMAL).ok()?;
         NonZeroU64::new(page.into_raw().0)
     }
 

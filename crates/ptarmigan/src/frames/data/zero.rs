@@ -12,7 +12,7 @@ use super::{DataFrames, List, TakenData};
 use crate::addr::Pfn;
 use crate::cpu::{Counter, Pinned};
 use crate::frames::idle::Demand;
-use crate::frames::{Ask, Dirty, Frame, Frames, NoFrame, Use, Zero, ZeroCounts};
+use crate::frames::{AllocFlags, Dirty, Frame, Frames, NoFrame, Use, Zero, ZeroCounts};
 use crate::window::Window;
 
 /// Frames that a CPU's stack can hold: 2 MiB, which is what second-level caches hold.
@@ -81,14 +81,20 @@ impl DataFrames {
     ///
     /// [`NoFrame`]; nothing has changed then.
     #[inline]
-    pub fn take_zero(&self, frames: &Frames, pin: &Pinned<'_>, ask: Ask) -> Result<TakenData, NoFrame> {
+    pub fn take_zero(
+        &self,
+        frames: &Frames,
+        pin: &Pinned<'_>,
+        flags: AllocFlags,
+    ) -> Result<TakenData, NoFrame> {
         let taken = match self.on_cpu(pin) {
             Some(taken) => taken,
-            None => self.refill(frames, pin, ask, true)?,
+            None => self.refill(frames, pin, flags, true)?,
         };
-        let shown = self.lists.own_shown(pin);
-        shown.asked.add(1);
-        shown.found.add(usize::from(taken.is_zero));
+        if let Some(shown) = self.lists.own_shown(pin) {
+            shown.asked.add(1);
+            shown.found.add(usize::from(taken.is_zero));
+        }
         let meta = frames.meta(taken.pfn);
         meta.set_usage(Use::Data);
         meta.set_count(1);
@@ -124,7 +130,6 @@ impl DataFrames {
     /// For a CPU that has nothing else to do. Frames are cleared one by one and belong to nobody's list meanwhile, so an
     /// interrupt may take and give frames at any time. Frames must have memory behind them.
     pub fn refill_zero<W: Window>(&self, frames: &Frames, pin: &Pinned<'_>, budget: u32, window: &W) -> u32 {
-        let shown = self.lists.own_shown(pin);
         let mut made = 0;
         while made < budget && !frames.pressed(pin.node()) {
             let Some(pfn) = self.pop_to_clear(pin) else { break };
@@ -139,7 +144,9 @@ impl DataFrames {
                 frames.give(frame);
             }
         }
-        shown.ahead.add(made as usize);
+        if let Some(shown) = self.lists.own_shown(pin) {
+            shown.ahead.add(made as usize);
+        }
         made
     }
 

@@ -6,8 +6,8 @@ use super::state::{PageState, Workshop};
 use super::topology::Topology;
 use crate::addr::{FRAME_SHIFT, FRAME_SIZE, Pfn};
 use crate::bootmem::BootMemory;
-use crate::cpu::{CpuId, NodeId, Pinned};
-use crate::frames::{Ask, Frames, MemoryRun, ZoneClass};
+use crate::cpu::{CpuId, MachineId, NodeId, Pinned};
+use crate::frames::{AllocFlags, Frames, MemoryRun, ZoneClass};
 use crate::hosted::mapping::Mapping;
 use crate::page::{Clean, Layout, Level, MAX_LEVELS};
 use crate::quicklist::{ListsConfig, Policy, Quicklists, Source};
@@ -27,6 +27,7 @@ const BOUNDED: u32 = 16;
 
 pub(super) struct Core<S: PageState> {
     id: u64,
+    machine: MachineId,
     pub lists: Quicklists<'static, Map, Workshop<S>>,
     link: Arc<Link>,
     /// Slots that no thread has, and how many these are.
@@ -96,8 +97,9 @@ impl<S: PageState> Core<S> {
             .collect();
         let short = |e: crate::bootmem::BootMemoryShort| PoolError::Host(e.to_string());
         let (records, mut memory) = boot(Frames::bytes(pages, nodes))?;
-        // SAFETY: 1. the arena is a fresh anonymous mapping.
-        let frames = unsafe { Frames::new_zero(&mut memory, &runs) }.map_err(short)?;
+        let machine = MachineId::new();
+        // SAFETY: 1. and 3. the arena, which the core owns, is a fresh anonymous mapping. 2. the identity is new.
+        let frames = unsafe { Frames::new_zero(&mut memory, machine, &runs) }.map_err(short)?;
         let sizes = ListsConfig {
             magazine: config.magazine,
             keep: Some(keep),
@@ -123,6 +125,7 @@ impl<S: PageState> Core<S> {
         let nanos = |d: Duration| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX);
         Ok(Core {
             id: NUMBERS.fetch_add(1, Relaxed),
+            machine,
             lists,
             link: Arc::new(Link::closed()),
             free: Mutex::new((0..slots).rev().collect()),
@@ -171,7 +174,7 @@ impl<S: PageState> Core<S> {
     pub fn take(&self) -> Result<NonNull<u8>, PoolError> {
         if let Some(seat) = seats::at_hand(self.id) {
             // SAFETY: 1. the seat is the calling thread's. 2. the lists were made for all seats.
-            let pin = unsafe { Pinned::assume(CpuId(seat.cpu), NodeId(seat.node)) };
+            let pin = unsafe { Pinned::assume(self.machine, CpuId(seat.cpu), NodeId(seat.node)) };
             if let Some(page) = self.lists.top_at_hand(&pin, LEVEL) {
                 return Ok(self.map().page(page.into_raw()).base());
             }
@@ -185,7 +188,7 @@ impl<S: PageState> Core<S> {
         let page = self.seated_do(|pin| {
             self.upkeep(pin);
             // The reserve is for who cannot fail; a pool has no such callers, so all of it is for everybody.
-            self.lists.alloc(pin, LEVEL, Ask::URGENT)
+            self.lists.alloc(pin, LEVEL, AllocFlags::URGENT)
         });
         match page {
             Ok(page) => Ok(self.map().page(page.into_raw()).base()),
@@ -215,7 +218,7 @@ impl<S: PageState> Core<S> {
         let mut page = unsafe { Clean::from_raw(self.map().addr(base)) };
         if let Some(seat) = seats::at_hand(self.id) {
             // SAFETY: as in `take`.
-            let pin = unsafe { Pinned::assume(CpuId(seat.cpu), NodeId(seat.node)) };
+            let pin = unsafe { Pinned::assume(self.machine, CpuId(seat.cpu), NodeId(seat.node)) };
             match self.lists.top_to_hand(&pin, LEVEL, page) {
                 Ok(()) => return,
                 Err(back) => page = back,
@@ -244,17 +247,18 @@ impl<S: PageState> Core<S> {
         if NodeId(seat.node) != here {
             // The thread has moved to another node: what it holds is of the old one.
             // SAFETY: as in `take`.
-            self.lists.hand_over(&unsafe { Pinned::assume(CpuId(seat.cpu), NodeId(seat.node)) });
+            self.lists
+                .hand_over(&unsafe { Pinned::assume(self.machine, CpuId(seat.cpu), NodeId(seat.node)) });
             seats::moved(self.id, here.0);
         }
         // SAFETY: as in `take`; on the thread's list of seats the node is the same from now on.
-        work(&unsafe { Pinned::assume(CpuId(seat.cpu), here) })
+        work(&unsafe { Pinned::assume(self.machine, CpuId(seat.cpu), here) })
     }
 
     /// The CPU of a node that threads share. The caller holds its lock, or has the pool to itself.
     fn common_pin(&self, node: NodeId) -> Pinned<'_> {
         // SAFETY: 1. by the lock, or because there is nobody else. 2. the lists were made for one such CPU a node.
-        unsafe { Pinned::assume(CpuId(self.slots + u16::from(node.0)), node) }
+        unsafe { Pinned::assume(self.machine, CpuId(self.slots + u16::from(node.0)), node) }
     }
 
     fn sit(&self, node: NodeId) -> Option<Seat> {
@@ -324,7 +328,8 @@ impl<S: PageState> Core<S> {
     pub fn hand_over(&self) {
         if let Some(seat) = seats::find(self.id, &self.link, || None) {
             // SAFETY: as in `take`.
-            self.lists.hand_over(&unsafe { Pinned::assume(CpuId(seat.cpu), NodeId(seat.node)) });
+            self.lists
+                .hand_over(&unsafe { Pinned::assume(self.machine, CpuId(seat.cpu), NodeId(seat.node)) });
         }
     }
 
@@ -357,7 +362,7 @@ impl<S: PageState> Core<S> {
         let common = self.nodes().map(|n| (self.slots + u16::from(n.0), n));
         for (cpu, node) in pins.chain(common) {
             // SAFETY: 1. `&mut self`: no thread is in the pool or will ever be. 2. the lists were made for all of them.
-            self.lists.drain(&unsafe { Pinned::assume(CpuId(cpu), node) });
+            self.lists.drain(&unsafe { Pinned::assume(self.machine, CpuId(cpu), node) });
         }
         for node in self.nodes() {
             self.lists.reclaim(&self.common_pin(node), node, u32::MAX);
@@ -368,7 +373,7 @@ impl<S: PageState> Core<S> {
 impl<S: PageState> Leave for Core<S> {
     fn leave(&self, seat: Seat) {
         // SAFETY: as in `take`: the seat is the calling thread's until it is put on the list below.
-        self.lists.hand_over(&unsafe { Pinned::assume(CpuId(seat.cpu), NodeId(seat.node)) });
+        self.lists.hand_over(&unsafe { Pinned::assume(self.machine, CpuId(seat.cpu), NodeId(seat.node)) });
         let mut free = lock(&self.free);
         free.push(seat.cpu);
         self.spare.store(free.len(), Relaxed);

@@ -20,7 +20,7 @@ use super::{Policy, PolicyCounts, Source};
 use crate::addr::PhysAddr;
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::{CpuId, NodeId, PerCpu, Pinned};
-use crate::frames::{Ask, NoFrame, ZoneClass};
+use crate::frames::{AllocFlags, NoFrame, ZoneClass};
 use crate::page::{Clean, Construct, Flushed, Level, Unhooked};
 use crate::window::{Window, WindowGuard};
 use rules::NodeState;
@@ -62,11 +62,12 @@ impl<'m, W: Window, C: Construct> Historic<'m, W, C> {
     ) -> Result<Self, BootMemoryShort> {
         let empty = Quicklist { head: 0, nr_pages: 0 };
         let cpus = cpus_on.iter().sum::<u32>() as usize;
+        let machine = source.frames().machine();
         Ok(Historic {
             rules,
             cpus_on: boot.take(cpus_on.len(), |node| cpus_on[node])?,
             source,
-            lists: PerCpu::new(boot, cpus, |_| [empty; NR_QUICK_MAX])?,
+            lists: PerCpu::new(boot, machine, cpus, |_| [empty; NR_QUICK_MAX])?,
             tallies: Tallies::new(boot, cpus)?,
             nr_quick: nr_quick.clamp(1, NR_QUICK_MAX),
         })
@@ -196,7 +197,7 @@ impl<'m, W: Window, C: Construct> Historic<'m, W, C> {
 }
 
 impl<W: Window, C: Construct> Policy for Historic<'_, W, C> {
-    fn alloc(&self, pin: &Pinned<'_>, level: Level, ask: Ask) -> Result<Clean, NoFrame> {
+    fn alloc(&self, pin: &Pinned<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
         let layout = self.source.layout();
         let tally = self.tallies.of(pin, level);
         if !layout.is_small(level)
@@ -210,7 +211,7 @@ impl<W: Window, C: Construct> Policy for Historic<'_, W, C> {
             // 3. not so: pages are listed before the flush. That is the defect being modelled.
             return Ok(unsafe { Clean::from_raw(at) });
         }
-        let page = self.source.make(pin.node(), level, ask)?;
+        let page = self.source.make(pin.node(), level, flags)?;
         tally.allocs.add(1);
         tally.misses.add(1);
         Ok(page)

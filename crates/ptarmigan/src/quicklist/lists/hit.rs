@@ -6,7 +6,7 @@ use super::magazine::Hand;
 use super::{BOUNDED, LEVELS, Quicklists, REST, TOP};
 use crate::addr::{FRAME_SHIFT, PhysAddr};
 use crate::cpu::{NodeId, Pinned};
-use crate::frames::{Ask, NoFrame};
+use crate::frames::{AllocFlags, NoFrame};
 use crate::page::{Clean, Construct, Flushed, Level};
 use crate::window::Window;
 
@@ -43,10 +43,15 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     }
 
     #[inline(always)]
-    fn take<const CLASS: usize>(&self, pin: &Pinned<'_>, level: Level, ask: Ask) -> Result<Clean, NoFrame> {
+    fn take<const CLASS: usize>(
+        &self,
+        pin: &Pinned<'_>,
+        level: Level,
+        flags: AllocFlags,
+    ) -> Result<Clean, NoFrame> {
         match self.at_hand_in::<CLASS>(pin, level) {
             Some(page) => Ok(page),
-            None => self.take_slow(pin.again(), CLASS, level, ask),
+            None => self.take_slow(pin.again(), CLASS, level, flags),
         }
     }
 
@@ -85,7 +90,13 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
 
     #[cold]
     #[inline(never)]
-    fn take_slow(&self, pin: Pinned<'_>, class: usize, level: Level, ask: Ask) -> Result<Clean, NoFrame> {
+    fn take_slow(
+        &self,
+        pin: Pinned<'_>,
+        class: usize,
+        level: Level,
+        flags: AllocFlags,
+    ) -> Result<Clean, NoFrame> {
         let pin = &pin;
         let tally = self.tally(pin).level(level);
         let shelf = self.shelf(pin.node(), class);
@@ -116,11 +127,11 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         if class == REST
             && self.config.magazine >= GROUP
             && !self.source.frames().pressed(pin.node())
-            && let Some(page) = self.miss_group(pin, level, ask)
+            && let Some(page) = self.miss_group(pin, level, flags)
         {
             return Ok(page);
         }
-        let page = self.miss(pin, level, ask)?;
+        let page = self.miss(pin, level, flags)?;
         self.set_limits(pin.node());
         let home = self.source.frames().node_of(page.addr().pfn());
         self.shelf(home, class).count(1);
@@ -133,7 +144,7 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
 
     /// As many pages from the allocator as a cache line has records, for a CPU that has none: one, the others rest. The guard
     /// is given up before they are made: they are cleared through a window, which may have to wait (REQ-6).
-    fn miss_group(&self, pin: &Pinned<'_>, level: Level, ask: Ask) -> Option<Clean> {
+    fn miss_group(&self, pin: &Pinned<'_>, level: Level, flags: AllocFlags) -> Option<Clean> {
         {
             let mut cpu = self.cpus.enter(pin)?;
             // No room: an interrupt came in since.
@@ -142,7 +153,7 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
             }
         }
         let site = self.site(pin, level);
-        let [page, rest @ ..] = self.source.make_group(pin.node(), level, ask)?;
+        let [page, rest @ ..] = self.source.make_group(pin.node(), level, flags)?;
         self.set_limits(pin.node());
         self.shelf(pin.node(), REST).count(GROUP as i32);
         self.missed(pin, REST);
@@ -162,16 +173,16 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     }
 
     /// A page from the allocator; if there is none, after giving up what is kept everywhere within reach.
-    fn miss(&self, pin: &Pinned<'_>, level: Level, ask: Ask) -> Result<Clean, NoFrame> {
-        self.source.make(pin.node(), level, ask).or_else(|e| {
-            if !ask.may_sleep {
+    fn miss(&self, pin: &Pinned<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
+        self.source.make(pin.node(), level, flags).or_else(|e| {
+            if !flags.may_sleep {
                 return Err(e);
             }
             for node in 0..self.source.frames().nodes() {
                 self.reclaim(pin, NodeId(node), u32::MAX);
             }
             self.drain(pin);
-            self.source.make(pin.node(), level, ask)
+            self.source.make(pin.node(), level, flags)
         })
     }
 
@@ -300,8 +311,12 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
 
 impl<W: Window, C: Construct, K: Check> Policy for Quicklists<'_, W, C, K> {
     #[inline(always)]
-    fn alloc(&self, pin: &Pinned<'_>, level: Level, ask: Ask) -> Result<Clean, NoFrame> {
-        if level == self.top { self.take::<TOP>(pin, level, ask) } else { self.take::<REST>(pin, level, ask) }
+    fn alloc(&self, pin: &Pinned<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
+        if level == self.top {
+            self.take::<TOP>(pin, level, flags)
+        } else {
+            self.take::<REST>(pin, level, flags)
+        }
     }
 
     #[inline(always)]

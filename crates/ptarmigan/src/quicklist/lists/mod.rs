@@ -181,7 +181,7 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         let classes = Self::classes(source.layout());
         let fits = smallest as usize / 2 / (2 * classes * cpus_per_node);
         config.magazine = config.magazine.min(fits);
-        let cpus = PerCpu::new(boot, config.cpus, |_| [Stack::new(), Stack::new()])?;
+        let cpus = PerCpu::new(boot, frames.machine(), config.cpus, |_| [Stack::new(), Stack::new()])?;
         let shards = Shelf::shards_for(cpus_per_node);
         let by_node = boot.take_with(nodes, |boot, node| {
             let room = Self::room(frames, &config, NodeId(node as u8)) as usize;
@@ -311,7 +311,14 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     /// What the caller's CPU counts.
     #[inline(always)]
     fn tally(&self, pin: &Pinned<'_>) -> &Tally {
-        &self.cpus.own_shown(pin).tally
+        &self.shown(pin).tally
+    }
+
+    /// What the caller's CPU shows to others.
+    #[inline(always)]
+    fn shown(&self, pin: &Pinned<'_>) -> &Own {
+        // SAFETY: 1. the lists are used with pins of the machine that they were made for.
+        unsafe { self.cpus.own_shown_unchecked(pin) }
     }
 
     /// What a node's budget is worked out from: what was set, or what is free there now.

@@ -23,7 +23,7 @@ impl<W: Window, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     #[inline]
     pub(super) fn answer(&self, pin: &Pinned<'_>) {
         let call = self.node(pin.node()).call.get();
-        if call != self.cpus.own_shown(pin).answered.load(Relaxed) {
+        if call != self.shown(pin).answered.load(Relaxed) {
             self.answer_to(pin, call);
         }
     }
@@ -33,7 +33,7 @@ impl<W: Window, C: Construct, K: Check> Quicklists<'_, W, C, K> {
         if Call::is_over(call) {
             self.trim(pin);
         }
-        let own = self.cpus.own_shown(pin);
+        let own = self.shown(pin);
         if Call::answered(call) != own.answered.load(Relaxed) && self.refit(pin) {
             own.answered.store(Call::answered(call), Relaxed);
         }

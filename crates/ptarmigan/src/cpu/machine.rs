@@ -1,0 +1,102 @@
+//! The identity of a machine.
+use core::fmt;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// The number of an exhausted counter: it matches nothing, not even itself.
+const NOTHING: u32 = 0;
+
+/// Which machine a pin, a frame or a part of the library belongs to.
+///
+/// A process may hold several machines at once: hosts of a test, pools, guests of an emulator. CPU 0 of one is not CPU 0 of
+/// another. Every part takes the identity of its machine when it is made, and refuses pins and frames of others.
+///
+/// ```
+/// use ptarmigan::cpu::MachineId;
+/// let (a, b) = (MachineId::new(), MachineId::new());
+/// assert!(a.matches(a) && !a.matches(b));
+/// ```
+#[derive(Clone, Copy)]
+pub struct MachineId(u32);
+
+impl MachineId {
+    /// Makes the identity of a machine; no other call returns the same one.
+    ///
+    /// After 2^32 - 2 calls identities run out. Those made then [match](Self::matches) nothing, so that everything made
+    /// for them refuses to work, but nothing is mixed up.
+    #[expect(
+        clippy::new_without_default,
+        reason = "a default value is the same value each time; these differ"
+    )]
+    pub fn new() -> Self {
+        // The model checker need not know: nothing is published with the number.
+        static NEXT: AtomicU32 = AtomicU32::new(NOTHING + 1);
+        Self::next_of(&NEXT)
+    }
+
+    fn next_of(next: &AtomicU32) -> Self {
+        // `u32::MAX` is where the counter stops.
+        let number = next.fetch_update(Relaxed, Relaxed, |n| n.checked_add(1));
+        MachineId(number.unwrap_or(NOTHING))
+    }
+
+    /// Returns whether both name the same machine.
+    #[inline(always)]
+    pub const fn matches(self, other: MachineId) -> bool {
+        self.0 == other.0 && self.0 != NOTHING
+    }
+}
+
+impl MachineId {
+    /// Accepts what belongs to this machine: a pin, a frame or a space.
+    ///
+    /// # Errors
+    ///
+    /// [`WrongMachine`] if `other` names another machine.
+    #[inline(always)]
+    pub const fn accept(self, other: MachineId) -> Result<(), WrongMachine> {
+        if self.matches(other) { Ok(()) } else { Err(WrongMachine { wanted: self, found: other }) }
+    }
+}
+
+/// Something was used with a machine that it does not belong to.
+#[derive(Clone, Copy, Debug)]
+pub struct WrongMachine {
+    /// The machine it was used with.
+    pub wanted: MachineId,
+    /// The machine it belongs to.
+    pub found: MachineId,
+}
+
+impl fmt::Display for WrongMachine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "something of {:?} was used with {:?}", self.found, self.wanted)
+    }
+}
+
+impl core::error::Error for WrongMachine {}
+
+impl fmt::Debug for MachineId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            NOTHING => f.write_str("MachineId(none left)"),
+            n => write!(f, "MachineId({n})"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identities_that_ran_out_match_nothing_and_the_counter_does_not_wrap() {
+        let next = AtomicU32::new(u32::MAX - 1);
+        let last = MachineId::next_of(&next);
+        assert!(last.matches(last));
+        for _ in 0..3 {
+            let none = MachineId::next_of(&next);
+            assert!(!none.matches(none) && !none.matches(last) && !last.matches(none));
+        }
+        assert_eq!(next.load(Relaxed), u32::MAX);
+    }
+}

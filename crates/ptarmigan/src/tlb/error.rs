@@ -1,0 +1,64 @@
+//! What the TLB state refuses, and why.
+use crate::bootmem::BootMemoryShort;
+use crate::cpu::{CpuId, MAX_CPUS, WrongMachine};
+use core::fmt;
+
+/// Why the state of a machine's TLBs cannot be set up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlbError {
+    /// There are more CPUs than a [`CpuMask`](crate::cpu::CpuMask) can name.
+    TooManyCpus {
+        /// CPUs asked for.
+        cpus: usize,
+    },
+    /// The per-CPU state does not fit into boot memory.
+    Boot(BootMemoryShort),
+}
+
+impl fmt::Display for TlbError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TlbError::TooManyCpus { cpus } => {
+                write!(f, "{cpus} CPUs: sets of CPUs can name {MAX_CPUS}")
+            }
+            TlbError::Boot(e) => e.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for TlbError {}
+
+impl From<BootMemoryShort> for TlbError {
+    fn from(e: BootMemoryShort) -> Self {
+        TlbError::Boot(e)
+    }
+}
+
+/// Why a call was refused. Nothing has been done then.
+#[derive(Clone, Copy, Debug)]
+pub enum Refused {
+    /// The pin or the space is of another machine.
+    WrongMachine(WrongMachine),
+    /// The state was set up for fewer CPUs than this one's number wants.
+    NoSuchCpu(CpuId),
+    /// The CPU is in a switch of its root or in a flush already: the caller interrupted it, or is called by it.
+    Busy(CpuId),
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refused::WrongMachine(e) => e.fmt(f),
+            Refused::NoSuchCpu(cpu) => write!(f, "no TLB state was set up for CPU {}", cpu.0),
+            Refused::Busy(cpu) => write!(f, "CPU {} is switching its root or flushing already", cpu.0),
+        }
+    }
+}
+
+impl core::error::Error for Refused {}
+
+impl From<WrongMachine> for Refused {
+    fn from(e: WrongMachine) -> Self {
+        Refused::WrongMachine(e)
+    }
+}
