@@ -9,7 +9,7 @@ use crate::frames::{AllocFlags, DataFrames, Frames, NoFrame};
 use crate::quicklist::Policy;
 use crate::space::SpaceMachine;
 use crate::table::{Machine, parts};
-use crate::tlb::{Invalidation, Mmu, Root, SpaceId, Tlb, TlbConfig};
+use crate::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, Tlb, TlbConfig};
 use crate::window::{DirectMap, Window, WindowGuard};
 
 /// Nobody walks a hosted machine's tables: nothing to invalidate.
@@ -18,8 +18,12 @@ pub struct NoTlb;
 
 // SAFETY: without an MMU nothing is ever cached, so all promises hold at once.
 unsafe impl Mmu for NoTlb {
+    const NEEDS_ENTRY_VALID: bool = false;
+
     #[inline(always)]
     fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}
+    #[inline(always)]
+    fn invalidate_kernel(&self, _: &Pinned<'_>, _: &Scope) {}
     #[inline(always)]
     fn load(&self, _: &Pinned<'_>, _: &Root) {}
     #[inline(always)]

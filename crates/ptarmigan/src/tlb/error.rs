@@ -11,6 +11,13 @@ pub enum TlbError {
         /// CPUs asked for.
         cpus: usize,
     },
+    /// The machine broadcasts invalidations, and has no number for each CPU and one more.
+    TooFewAsids {
+        /// Numbers there are.
+        asids: u16,
+        /// CPUs there are.
+        cpus: usize,
+    },
     /// The per-CPU state does not fit into boot memory.
     Boot(BootMemoryShort),
 }
@@ -20,6 +27,9 @@ impl fmt::Display for TlbError {
         match self {
             TlbError::TooManyCpus { cpus } => {
                 write!(f, "{cpus} CPUs: sets of CPUs can name {MAX_CPUS}")
+            }
+            TlbError::TooFewAsids { asids, cpus } => {
+                write!(f, "{asids} ASIDs: {cpus} CPUs that share them keep one each, and one is handed out")
             }
             TlbError::Boot(e) => e.fmt(f),
         }

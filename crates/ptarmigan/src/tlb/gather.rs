@@ -1,7 +1,8 @@
 //! Collects what one operation unhooks, flushes once, and only then gives it back.
 use super::hardware::Shootdown;
 use super::park::Parked;
-use super::request::{Scope, Ticket};
+use super::request::Ticket;
+use super::runs::Runs;
 use super::shootdown::FlushFlags;
 use super::space::SpaceTlb;
 use super::state::Tlb;
@@ -210,15 +211,13 @@ impl<'a, P: Policy, S: Shootdown> Gather<'a, P, S> {
             }
             let stride = self.stride;
             let (start, end) = (self.start & !((1 << stride) - 1), self.end);
-            let scope = if !changed {
-                Scope::Full // unhooked, but nobody said where
-            } else if end - start <= 1 << stride {
-                Scope::Page(start)
-            } else {
-                Scope::Range { start, end, stride }
-            };
+            let mut stale = Runs::new(stride);
+            // Otherwise unhooked, but nobody said where: all of it.
+            if changed {
+                stale.insert(start, end);
+            }
             self.flags.may_park = may_park;
-            match parts.tlb.flush(parts.pin, self.space, scope, self.flags) {
+            match parts.tlb.flush(parts.pin, self.space, &stale, self.flags) {
                 Ok(flushed) => ticket = Some(flushed),
                 Err(refused) => panic!("unhooked pages are lost: {refused}"),
             }

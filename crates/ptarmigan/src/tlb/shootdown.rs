@@ -9,21 +9,26 @@
 //! * forgets the whole space otherwise, and has then reached whatever the generation is by now: what it is about to be
 //!   asked for as well.
 //!
+//! A machine that broadcasts does all this at the CPU that asks, by the number that the space has everywhere; others are
+//! asked only for what a broadcast cannot do: to leave a space that ends, to load a root anew, to give a space up.
+//!
 //! A CPU does what it is asked while it has its [`Loaded`] for itself. If the request comes in the middle of something
 //! that has it already, the request stays unanswered until that is done.
 use super::error::Refused;
 use super::hardware::Shootdown;
 use super::mailbox::Asked;
 use super::readers::Epoch;
-use super::request::{FlushRequest, Invalidation, Request, Scope, Ticket};
+use super::request::{FlushRequest, Invalidation, Request, Ticket};
+use super::runs::Runs;
+use super::scope::Scope;
 use super::space::SpaceTlb;
 use super::state::{Loaded, Tlb};
-use crate::cpu::{CpuId, CpuSet, Pinned};
+use crate::cpu::{CpuId, CpuSet, Guard, Pinned};
 use core::ptr::NonNull;
 
 impl<S: Shootdown> Tlb<S> {
-    /// Has every CPU that may know what changed in `space` forget it. Nothing reaches the hardware if no CPU has the space
-    /// loaded.
+    /// Has every CPU that may know what changed in `space` forget it. If nothing is said to be stale, everything is. Nothing
+    /// reaches the hardware if no TLB knows the space.
     ///
     /// # Errors
     ///
@@ -32,19 +37,23 @@ impl<S: Shootdown> Tlb<S> {
         &self,
         pin: &Pinned<'_>,
         space: &SpaceTlb,
-        mut scope: Scope,
+        stale: &Runs,
         flags: FlushFlags,
     ) -> Result<Ticket, Refused> {
         self.accept(pin)?;
         self.machine.accept(space.machine())?;
+        // Interrupts that come in from here to the end of this CPU's own part leave what they ask for to this call.
+        let mut loaded = self.own(pin)?;
+        let FlushFlags { tables_freed, reload_root, space_ends: ends, may_park } = flags;
         let generation = space.raise();
         let active = space.active.snapshot();
         let lazy = space.lazy.snapshot();
         let recall = generation.0 & RECALL == 0;
         let mut ticket = Ticket { space: space.id(), generation, active, lazy, waiting: CpuSet::default() };
+        // The CPUs that have to do something themselves.
         let mut targets = active;
-        if flags.tables_freed || flags.space_ends {
-            if flags.may_park {
+        if ends || (tables_freed && !S::BROADCASTS) {
+            if may_park {
                 ticket.waiting = lazy.without(&active).except(pin.cpu());
             }
             targets = active.or(&lazy).without(&ticket.waiting);
@@ -52,53 +61,62 @@ impl<S: Shootdown> Tlb<S> {
         if recall {
             targets = (0..self.config.cpus).fold(targets, |all, cpu| all.with(CpuId(cpu as u16)));
         }
-        if targets.is_empty() {
-            return Ok(ticket);
+        let asid = if S::BROADCASTS { space.asid.number() } else { loaded.asid };
+        // A broadcast reaches those that know the space under its number, and those that have it loaded if it has none.
+        let broadcast = S::BROADCASTS && (asid != 0 || !active.is_empty() || !lazy.is_empty());
+        if targets.is_empty() && !broadcast {
+            return Ok(self.leave(pin, loaded, ticket));
         }
-        let pages = match scope {
-            Scope::Page(_) => 1,
-            Scope::Range { start, end, stride } => (end - start) >> stride,
-            Scope::Full => 0,
-        };
-        if pages > self.config.ceiling || flags.reload_root || flags.space_ends || recall {
-            scope = Scope::Full;
+        let by_request = !S::BROADCASTS || ends || reload_root || recall;
+        let scope = if ends || reload_root || recall { Scope::Full } else { self.config.costs.plan(stale) };
+        self.tally(pin).count(&scope);
+        let what = Invalidation { space: space.id(), asid, scope, tables_freed, reload_root };
+        if broadcast {
+            self.hardware.invalidate(pin, &what);
+            if !by_request {
+                if loaded.space == Some(space.id()) && loaded.generation.next() == generation {
+                    loaded.generation = generation;
+                }
+                return Ok(self.leave(pin, loaded, ticket));
+            }
         }
-        let tally = self.tally(pin);
-        match scope {
-            Scope::Page(_) => tally.page.add(1),
-            Scope::Range { .. } => tally.range.add(1),
-            Scope::Full => tally.full.add(1),
-        }
-        if scope != Scope::Full {
-            tally.pages.add(pages as usize);
-        }
-        let FlushFlags { tables_freed, reload_root, space_ends: ends, .. } = flags;
-        let space = NonNull::from(space);
-        let request = FlushRequest { space, scope, tables_freed, reload_root, generation, ends, recall };
+        let request = FlushRequest { space: NonNull::from(space), what, generation, ends, recall };
         // SAFETY: 1. `space` is borrowed for longer than this call.
-        unsafe { self.shoot(pin, &targets, Request::Flush(request)) }?;
+        unsafe { self.shoot(pin, loaded, &targets, Request::Flush(request)) }?;
         Ok(ticket)
+    }
+
+    /// Ends a call that has had the CPU's state for itself and asks no other CPU.
+    #[inline(always)]
+    fn leave<R>(&self, pin: &Pinned<'_>, loaded: Guard<'_, Loaded>, result: R) -> R {
+        drop(loaded);
+        self.serve(pin);
+        result
     }
 
     /// Has `targets` carry a request out, this CPU too if it is one of them, and waits until all have.
     ///
     /// # Errors
     ///
-    /// [`Refused::Busy`] if this CPU is in the middle of something; nothing has been asked then.
+    /// [`Refused::Busy`] if this CPU waits for answers already; nothing has been asked then.
     ///
     /// # Safety
     ///
     /// 1. What `request` points to stays there until this returns or has unwound.
-    unsafe fn shoot(&self, pin: &Pinned<'_>, targets: &CpuSet, request: Request) -> Result<(), Refused> {
+    pub(super) unsafe fn shoot(
+        &self,
+        pin: &Pinned<'_>,
+        mut loaded: Guard<'_, Loaded>,
+        targets: &CpuSet,
+        request: Request,
+    ) -> Result<(), Refused> {
         let me = pin.cpu();
         let remote = targets.except(me);
-        // Interrupts that come in from here to the end of this CPU's own part leave what they ask for to `serve` below.
-        let mut loaded = self.own(pin)?;
         if remote.is_empty() {
-            self.carry_out(pin, &mut loaded, &request);
-            drop(loaded);
-            self.serve(pin);
-            return Ok(());
+            if targets.has(me) {
+                self.carry_out(pin, &mut loaded, &request);
+            }
+            return Ok(self.leave(pin, loaded, ()));
         }
         // SAFETY: 1. the CPU is the caller's. 2. as the caller says: `asked` is dropped before this returns or unwinds
         // further. 3. it is a local, and `wait_for_answers` drops it.
@@ -123,7 +141,7 @@ impl<S: Shootdown> Tlb<S> {
                 return;
             }
             turn = turn.wrapping_add(1);
-            if turn.is_multiple_of(AGAIN) {
+            if turn.is_multiple_of(S::RESEND_AFTER) {
                 self.hardware.send(pin, &left, &|pin| self.serve(pin));
             }
             self.hardware.wait(pin, turn);
@@ -165,6 +183,7 @@ impl<S: Shootdown> Tlb<S> {
         let cpu = pin.cpu();
         match request {
             Request::Nothing => {}
+            Request::Kernel(scope) => self.hardware.invalidate_kernel(pin, scope),
             Request::Everything => {
                 let Some(space) = loaded.space else { return };
                 if loaded.lazy {
@@ -193,7 +212,7 @@ impl<S: Shootdown> Tlb<S> {
                     // A root that was loaded over this space's without leaving it first.
                     space.active.clear(cpu);
                     space.lazy.clear(cpu);
-                } else if request.ends || (loaded.lazy && request.tables_freed) {
+                } else if request.ends || (loaded.lazy && request.what.tables_freed) {
                     self.unload(pin, loaded, space.id());
                     space.active.clear(cpu);
                     space.lazy.clear(cpu);
@@ -206,29 +225,33 @@ impl<S: Shootdown> Tlb<S> {
 
     #[inline]
     fn catch_up(&self, pin: &Pinned<'_>, loaded: &mut Loaded, space: &SpaceTlb, request: &FlushRequest) {
-        let FlushRequest { scope, tables_freed, reload_root, generation, .. } = *request;
-        if loaded.generation.reaches(generation) {
+        let FlushRequest { what, generation, .. } = request;
+        if loaded.generation.reaches(*generation) {
             self.tally(pin).skipped.add(1);
             return;
         }
         // Read before anything is forgotten: what comes later is not covered.
         let reached = space.generation();
-        let one_step = loaded.generation.next() == generation && reached == generation;
-        let (space, asid) = (space.id(), loaded.asid);
-        if one_step && scope != Scope::Full {
-            let what = Invalidation { space, asid, scope, tables_freed, reload_root };
-            self.hardware.invalidate(pin, &what);
-            loaded.generation = generation;
+        let one_step = loaded.generation.next() == *generation && reached == *generation;
+        let asid = loaded.asid;
+        if one_step && !what.scope.is_full() {
+            if asid == what.asid {
+                self.hardware.invalidate(pin, what);
+            } else {
+                self.hardware.invalidate(pin, &Invalidation { asid, ..*what });
+            }
+            loaded.generation = *generation;
             return;
         }
-        if scope != Scope::Full {
+        if !what.scope.is_full() {
             self.tally(pin).upgraded.add(1);
         }
         let now = self.readers.now();
         // Other flushes are made up for, of which nothing is known here: tables may have gone in them.
-        let tables_freed = tables_freed || !one_step;
-        let reload_root = reload_root || !one_step;
-        let full = Invalidation { space, asid, scope: Scope::Full, tables_freed, reload_root };
+        let tables_freed = what.tables_freed || !one_step;
+        let reload_root = what.reload_root || !one_step;
+        let scope = Scope::Full;
+        let full = Invalidation { space: space.id(), asid, scope, tables_freed, reload_root };
         self.hardware.invalidate(pin, &full);
         loaded.generation = reached;
         self.readers.cleaned(pin.cpu(), now);
@@ -241,7 +264,7 @@ impl<S: Shootdown> Tlb<S> {
     /// [`Refused::Busy`] if this CPU is in the middle of something; nothing has been dropped then.
     pub(super) fn force(&self, pin: &Pinned<'_>, cpus: &CpuSet) -> Result<(), Refused> {
         // SAFETY: 1. it points to nothing.
-        unsafe { self.shoot(pin, cpus, Request::Everything) }
+        unsafe { self.shoot(pin, self.own(pin)?, cpus, Request::Everything) }
     }
 
     /// Returns whether this CPU is in the middle of nothing: flushes are not refused.
@@ -256,9 +279,6 @@ impl<S: Shootdown> Tlb<S> {
         })
     }
 }
-
-/// Turns of a wait after which requests are sent again.
-const AGAIN: u32 = 256;
 
 /// Whenever these bits of a generation come to be zero, four times a round, every CPU gives up what it holds of the
 /// space: none can then be half a round behind, and the order of generations holds.

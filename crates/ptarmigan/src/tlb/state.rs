@@ -1,5 +1,6 @@
 //! The state of a machine's TLBs: what is kept for each CPU, and the names of spaces.
-use super::asid::Asids;
+use super::asid::machine_wide::MachineWideAsids;
+use super::asid::per_cpu::PerCpuAsids;
 use super::config::TlbConfig;
 use super::counts::{FlushCounts, FlushTally};
 use super::error::{Refused, TlbError};
@@ -38,7 +39,10 @@ pub struct Tlb<S> {
     /// The name of the next space.
     next_space: SpinLock<u64>,
     pub(super) loaded: PerCpu<Loaded>,
-    pub(super) asids: Asids,
+    /// None on machines that broadcast.
+    pub(super) asids: PerCpuAsids,
+    /// None on others.
+    pub(super) common_asids: MachineWideAsids,
     pub(super) mailboxes: Mailboxes,
     pub(super) readers: Readers,
     pub(super) parked: PerCpu<ParkedList>,
@@ -50,7 +54,7 @@ impl<S: Shootdown> Tlb<S> {
     ///
     /// # Errors
     ///
-    /// [`TlbError`] if there are too many CPUs, or their state does not fit into `boot`.
+    /// [`TlbError`] if there are too many CPUs or too few ASIDs, or the state does not fit into `boot`.
     pub fn new(
         boot: &mut BootMemory,
         machine: MachineId,
@@ -61,13 +65,18 @@ impl<S: Shootdown> Tlb<S> {
         if cpus > MAX_CPUS {
             return Err(TlbError::TooManyCpus { cpus });
         }
+        let asids = config.asids;
+        if S::BROADCASTS && asids != 0 && usize::from(asids) <= cpus {
+            return Err(TlbError::TooFewAsids { asids, cpus });
+        }
         Ok(Tlb {
             machine,
             hardware,
             config,
             next_space: SpinLock::new(1),
             loaded: PerCpu::new(boot, machine, cpus, |_| KERNEL)?,
-            asids: Asids::new(boot, cpus, config.asids)?,
+            asids: PerCpuAsids::new(boot, cpus, Self::asids(&config, false))?,
+            common_asids: MachineWideAsids::new(boot, cpus, Self::asids(&config, true))?,
             mailboxes: Mailboxes::new(boot, cpus)?,
             readers: Readers::new(boot, machine, cpus)?,
             parked: PerCpu::new(boot, machine, cpus, |_| Default::default())?,
@@ -75,11 +84,17 @@ impl<S: Shootdown> Tlb<S> {
         })
     }
 
+    /// Numbers that are the same on all CPUs, or else those that each CPU has to itself.
+    const fn asids(config: &TlbConfig, common: bool) -> u16 {
+        if S::BROADCASTS == common { config.asids } else { 0 }
+    }
+
     /// Returns the boot memory that the state takes.
     pub const fn bytes(config: &TlbConfig) -> usize {
         let cpus = config.cpus;
         PerCpu::<Loaded>::bytes(cpus)
-            + Asids::bytes(cpus, config.asids)
+            + PerCpuAsids::bytes(cpus, Self::asids(config, false))
+            + MachineWideAsids::bytes(cpus, Self::asids(config, true))
             + Mailboxes::bytes(cpus)
             + Readers::bytes(cpus)
             + PerCpu::<ParkedList>::bytes(cpus)

@@ -5,6 +5,7 @@
 //! Each call has the CPU's [`Loaded`](super::state::Loaded) for itself from its first store to a mask on. A request that
 //! comes in between finds it in use and stays unanswered: what it says about the space could not be judged by a state
 //! that is half old and half new. The call serves it when it is done; until then the CPU that asks waits.
+use super::asid::machine_wide::Chosen;
 use super::error::Refused;
 use super::hardware::Shootdown;
 use super::request::{Root, SpaceId};
@@ -94,14 +95,21 @@ impl<S: Shootdown> Tlb<S> {
             return;
         }
         let now = self.readers.now();
-        // SAFETY: 1. `loaded` is this CPU's, and its guard keeps interrupts that come here out.
-        let (asid, keep) = unsafe {
-            if loaded.space.is_some() {
-                self.asids.reached(cpu, loaded.asid, loaded.generation);
-            }
-            self.asids.choose(cpu, space.id(), generation)
+        let (generation, asid, keep, forget_all) = if S::BROADCASTS {
+            let Chosen { asid, forget_all } = self.common_asids.choose(cpu, space.id(), &space.asid);
+            // Once more: a flush either sees the number, or we see its generation.
+            (space.generation(), asid, asid != 0, forget_all)
+        } else {
+            // SAFETY: 1. `loaded` is this CPU's, and its guard keeps interrupts that come here out.
+            let (asid, keep) = unsafe {
+                if loaded.space.is_some() {
+                    self.asids.reached(cpu, loaded.asid, loaded.generation);
+                }
+                self.asids.choose(cpu, space.id(), generation)
+            };
+            (generation, asid, keep, false)
         };
-        self.hardware.load(pin, &Root { space: space.id(), at: root, asid, keep });
+        self.hardware.load(pin, &Root { space: space.id(), at: root, asid, keep, forget_all });
         *loaded = Loaded { space: Some(space.id()), generation, asid, lazy: false };
         space.lazy.clear(cpu);
         self.readers.cleaned(cpu, now);

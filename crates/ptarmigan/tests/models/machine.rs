@@ -112,13 +112,13 @@ impl Policy for Pool {
     }
 }
 
-pub struct World<const L: u8> {
+pub struct World<const L: u8, const B: bool = false> {
     pub memory: Arc<Memory>,
     frames: Arc<Frames>,
     data: DataFrames,
     window: Watched,
     policy: Pool,
-    tlb: Tlb<Mmus<L>>,
+    tlb: Tlb<Mmus<L, B>>,
     zero: Pfn,
     tables: usize,
     /// Data frames and spare frames that are to be back in the end.
@@ -129,9 +129,9 @@ pub struct World<const L: u8> {
 }
 
 // SAFETY: an execution of a model runs on one thread of the host.
-unsafe impl<const L: u8> Send for World<L> {}
+unsafe impl<const L: u8, const B: bool> Send for World<L, B> {}
 // SAFETY: as above.
-unsafe impl<const L: u8> Sync for World<L> {}
+unsafe impl<const L: u8, const B: bool> Sync for World<L, B> {}
 
 std::thread_local! {
     /// The machine of the execution that this thread of the host is at: all threads of the model run on it.
@@ -146,7 +146,7 @@ pub fn pin(cpu: usize) -> Pinned<'static> {
     unsafe { Pinned::assume(machine, CpuId(cpu as u16), NodeId(0)) }
 }
 
-impl<const L: u8> World<L> {
+impl<const L: u8, const B: bool> World<L, B> {
     pub fn new(shape: Shape) -> Arc<Self> {
         let Shape { cpus, .. } = shape;
         let tables = shape.tables * cpus;
@@ -154,7 +154,7 @@ impl<const L: u8> World<L> {
         let total = 1 + tables + shape.data * cpus + shape.spare;
         let memory = Arc::new(Memory::new(total + 1, 1 + tables as u32));
         let config = TlbConfig { asids: shape.asids, park: shape.park, ..TlbConfig::new(cpus) };
-        let bytes = Frames::bytes(total, 2) + DataFrames::bytes(cpus, 2) + Tlb::<Mmus<L>>::bytes(&config);
+        let bytes = Frames::bytes(total, 2) + DataFrames::bytes(cpus, 2) + Tlb::<Mmus<L, B>>::bytes(&config);
         let mut block: Vec<MaybeUninit<u64>> = Vec::with_capacity(bytes / 8 + 1);
         // SAFETY: 1. the block is kept in the world beside what is made of it, which is used through the world only.
         let mut boot =
@@ -279,7 +279,7 @@ impl<const L: u8> World<L> {
         self.tlb.serve(pin);
     }
 
-    pub fn mmu(&self) -> &Mmus<L> {
+    pub fn mmu(&self) -> &Mmus<L, B> {
         self.tlb.hardware()
     }
 
@@ -291,7 +291,7 @@ impl<const L: u8> World<L> {
     }
 
     /// A gather for `space`.
-    pub fn gather<'a>(&'a self, pin: &'a Pinned<'a>, space: &'a SpaceTlb) -> Gather<'a, Pool, Mmus<L>> {
+    pub fn gather<'a>(&'a self, pin: &'a Pinned<'a>, space: &'a SpaceTlb) -> Gather<'a, Pool, Mmus<L, B>> {
         Gather::new(parts(self, pin), space, 12)
     }
 
@@ -301,7 +301,7 @@ impl<const L: u8> World<L> {
         tree: &mut Tree<Small<L>>,
         va: u64,
         free: Free,
-        gather: &mut Gather<'a, Pool, Mmus<L>>,
+        gather: &mut Gather<'a, Pool, Mmus<L, B>>,
     ) {
         let mut gone = None;
         let range = VirtRange { start: va, end: va + 4096 };
@@ -352,10 +352,10 @@ impl<const L: u8> World<L> {
     }
 }
 
-impl<const L: u8> Machine for World<L> {
+impl<const L: u8, const B: bool> Machine for World<L, B> {
     type Window = Watched;
     type Policy = Pool;
-    type Shootdown = Mmus<L>;
+    type Shootdown = Mmus<L, B>;
 
     fn frames(&self) -> &Frames {
         &self.frames
@@ -369,7 +369,7 @@ impl<const L: u8> Machine for World<L> {
     fn policy(&self) -> &Pool {
         &self.policy
     }
-    fn tlb(&self) -> &Tlb<Mmus<L>> {
+    fn tlb(&self) -> &Tlb<Mmus<L, B>> {
         &self.tlb
     }
     fn clear_data(&self, frame: Pfn) {
@@ -383,7 +383,7 @@ impl<const L: u8> Machine for World<L> {
     }
 }
 
-impl<const L: u8> SpaceMachine for World<L> {
+impl<const L: u8, const B: bool> SpaceMachine for World<L, B> {
     fn zero_frame(&self) -> Pfn {
         self.zero
     }
