@@ -47,7 +47,7 @@ pub const MODE_SPACES: u64 = 1;
 pub const CHECK_ZERO: u64 = 0;
 /// A page keeps what was written to it.
 pub const CHECK_KEPT: u64 = 1;
-/// Memory that was unmapped and mapped again shows its old content: a stale translation.
+/// Memory that was unmapped and mapped again, or copied, shows its old content: a stale translation.
 pub const CHECK_STALE: u64 = 2;
 /// The child of a fork sees what its parent wrote later, or lost what the parent wrote before.
 pub const CHECK_CHILD: u64 = 3;

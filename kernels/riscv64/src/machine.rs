@@ -16,7 +16,8 @@ use ptarmigan::quicklist::{ListsConfig, ListsError, Policy, Quicklists, Source};
 use ptarmigan::space::SpaceMachine;
 use ptarmigan::table::KernelMap;
 use ptarmigan::tlb::{
-    CostModel, Invalidation, Ipi, Mmu, NewEntry, Parking, Root, Scope, SpaceId, Tlb, TlbConfig, TlbError,
+    CostModel, Invalidation, Ipi, Mmu, NewEntry, Parking, Root, Runs, Scope, SpaceId, Tlb, TlbConfig,
+    TlbError, TlbRefusal,
 };
 use ptarmigan::window::{DirectMap, OutOfReach};
 
@@ -87,11 +88,7 @@ unsafe impl Mmu for Harts {
     const NEEDS_ENTRY_VALID: bool = true;
 
     fn invalidate(&self, pin: &Pinned<'_>, request: &Invalidation) {
-        if leaves_out(Part::Flush) {
-            return;
-        }
-        let answering = ANSWERING.get(pin.cpu().0 as usize);
-        if leaves_out(Part::Remote) && answering.is_some_and(|answering| answering.load(Ordering::Relaxed)) {
+        if forgets_nothing(pin) {
             return;
         }
         match request.scope.pages() {
@@ -100,9 +97,9 @@ unsafe impl Mmu for Harts {
         }
     }
 
-    fn invalidate_kernel(&self, _pin: &Pinned<'_>, _scope: &Scope) {
+    fn invalidate_kernel(&self, pin: &Pinned<'_>, _scope: &Scope) {
         // A fence with an address would leave links of tables.
-        if !leaves_out(Part::Flush) {
+        if !forgets_nothing(pin) {
             mmu::forget_all();
         }
     }
@@ -132,8 +129,15 @@ unsafe impl Mmu for Harts {
     }
 }
 
+/// Whether invalidations are left out on purpose.
+fn forgets_nothing(pin: &Pinned<'_>) -> bool {
+    let answering = ANSWERING.get(pin.cpu().0 as usize);
+    leaves_out(Part::Flush)
+        || leaves_out(Part::Remote) && answering.is_some_and(|answering| answering.load(Ordering::Relaxed))
+}
+
 /// A wait of so many ticks is none any more.
-const PATIENCE: u64 = 10_000 * sbi::TICKS_PER_MS;
+pub const PATIENCE: u64 = 10_000 * sbi::TICKS_PER_MS;
 
 impl Ipi for Harts {
     fn send(&self, _pin: &Pinned<'_>, cpus: &CpuSet, _serve: &dyn Fn(&Pinned<'_>)) {
@@ -319,7 +323,7 @@ pub unsafe fn set_up(start: u64, end: u64, cpus: usize) -> Result<&'static Machi
     // SAFETY: 1. All frames are below 4 GiB (point 1 of the caller's).
     let kernel = unsafe { KernelHalf::new(frames, window, request)? };
     for index in mmu::KERNEL_FIRST..mmu::ENTRIES {
-        // SAFETY: 1. The kernel's own gigapages, which the user may not use; they link no tables.
+        // SAFETY: 1. The kernel's own, which the user may not use; the one table that is linked is a static.
         unsafe { kernel.set(frames, index, mmu::kernel_entry(index)) };
     }
     // SAFETY: 1. As above.
@@ -422,6 +426,11 @@ impl Machine {
         }
     }
 
+    /// Has all harts forget pages of the kernel's half.
+    pub fn flush_kernel(&self, pin: &Pinned<'_>, stale: &Runs) -> Result<(), TlbRefusal> {
+        self.tlb.flush_kernel(pin, stale)
+    }
+
     /// Gives back what this CPU's lists hold, and with `all` what the node's do.
     pub fn drain(&self, all: bool) {
         let pin = pin();
@@ -451,10 +460,12 @@ impl Machine {
         let allocs: usize = self.lists.counts().levels.iter().map(|level| level.allocs).sum();
         crate::say!("tables: {allocs} handed out, {misses} of them from the allocator");
         crate::say!(
-            "flushes: {} page, {} range, {} full; {} requests to other harts, {} too late; {} interrupts in calls",
+            "flushes: {} page, {} range, {} full, {} of the kernel's half; {} requests to other harts, {} too late; \
+             {} interrupts in calls",
             flushes.page,
             flushes.range,
             flushes.full,
+            flushes.kernel,
             flushes.asked,
             flushes.skipped,
             trap::software_in_calls()

@@ -10,6 +10,7 @@ mod abi;
 mod fdt;
 mod format;
 mod irq;
+mod kernel_half;
 mod lock;
 mod machine;
 mod measure;
@@ -56,6 +57,8 @@ extern "C" fn kernel_main(hart: u64, device_tree: u64) -> ! {
     say!("hart {hart} of {}, memory to {end:#x}, {} ASID bits", board.harts, mmu::asid_bits());
 
     machine::set_hart(0, hart);
+    // SAFETY: 1. No other hart runs yet, and the library is set up below.
+    unsafe { kernel_half::map() };
     // SAFETY: 1. The firmware says that it is memory; it is behind the image, and the firmware is before it. 2. No other
     // hart runs yet.
     let (stack, made) = stack::used(|| unsafe { machine::set_up(start, end, board.harts) });
@@ -90,7 +93,8 @@ extern "C" fn kernel_main(hart: u64, device_tree: u64) -> ! {
     ]);
     say!("several spaces on two harts: {} ms", (sbi::time() - begin) / sbi::TICKS_PER_MS);
 
-    task::stop();
+    // The others come back from their tasks, and look on while the kernel's half changes.
+    task::stop(kernel_half::check);
     machine.drain(true);
     machine.check_balance();
     say!("all frames are back");

@@ -37,8 +37,22 @@ pub fn kernel_root() -> u64 {
 
 /// The entries of the kernel's root.
 pub fn kernel_entry(index: usize) -> u64 {
-    // SAFETY: the table is a static of 512 entries, which nothing writes; the index is cut to size.
+    // SAFETY: the table is a static of 512 entries, which is written only while one hart runs; the index is cut to size.
     unsafe { direct::<u64>(kernel_root()).add(index % ENTRIES).read() }
+}
+
+/// Sets an entry of the kernel's root that was none.
+///
+/// # Safety
+///
+/// 1. What the entry leads to stays for good, and is the kernel's own.
+/// 2. One hart runs.
+pub unsafe fn set_kernel_entry(index: usize, entry: u64) {
+    // SAFETY: the table is a static of 512 entries, which nothing else reads or writes now (point 2); the index is cut to
+    // size.
+    unsafe { direct::<u64>(kernel_root()).add(index % ENTRIES).write_volatile(entry) };
+    // This hart may have cached that there was none.
+    forget_all();
 }
 
 /// Switches to another root. Translations stay.

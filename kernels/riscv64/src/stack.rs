@@ -6,7 +6,7 @@ use core::cell::UnsafeCell;
 
 use crate::{fdt, irq};
 
-/// Bytes of a stack. The assembly knows it. A release build needs a twentieth of that; set-up in a build without
+/// Bytes of a stack. The assembly knows it. A release build needs a fiftieth of that; set-up in a build without
 /// optimisation puts whole lists on the stack.
 const STACK: usize = 0x40000;
 /// What is painted below the caller of `used`, at most.

@@ -10,7 +10,7 @@ use crate::fdt::HARTS;
 use crate::lock::Lock;
 use crate::memory::{self, Refused, SpaceRef};
 use crate::trap::{self, Registers, Trap};
-use crate::{abi, irq, machine, rt, sbi};
+use crate::{abi, irq, kernel_half, machine, rt, sbi};
 
 /// Tasks at a time.
 const TASKS: usize = 32;
@@ -213,12 +213,14 @@ fn idle() {
     }
 }
 
-/// Has all other CPUs return from [`run`], give up what they cache, and sleep for good.
-pub fn stop() {
+/// Has all other CPUs return from [`run`], look at the kernel's half while `check` changes it, give up what they cache, and
+/// sleep for good.
+pub fn stop(check: impl FnOnce()) {
     STOPPING.store(true, Ordering::SeqCst);
     for cpu in 1..machine::cpus() {
         machine::interrupt(cpu);
     }
+    check();
     while STOPPED.load(Ordering::SeqCst) + 1 < machine::cpus() {
         core::hint::spin_loop();
     }
@@ -227,6 +229,7 @@ pub fn stop() {
 /// What a CPU does that is not CPU 0.
 pub fn run_other() -> ! {
     run();
+    kernel_half::look();
     machine::machine().drain(false);
     STOPPED.fetch_add(1, Ordering::SeqCst);
     loop {
@@ -292,7 +295,7 @@ fn check_name(check: u64) -> &'static str {
     match check {
         abi::CHECK_ZERO => "fresh memory is not zero",
         abi::CHECK_KEPT => "a page lost what was written to it",
-        abi::CHECK_STALE => "stale: memory that was unmapped is still seen",
+        abi::CHECK_STALE => "stale: what was unmapped or copied is still seen",
         abi::CHECK_CHILD => "copy-on-write: the child does not see what was there at the fork",
         abi::CHECK_PARENT => "copy-on-write: the parent does not see what it wrote itself",
         abi::CHECK_CALL => "a call failed",
