@@ -1,8 +1,8 @@
-//! Page-table operations, and pages for tables, side by side with other crates.
+//! Benchmarks of page-table operations and table pages, side by side with other crates.
 //!
-//! In `table` nobody runs a TLB instruction or takes a lock; the peers' tables come from one pool that is as cheap as can
-//! be, ours from the policy that the library is about. In `quicklist` allocators hand out zeroed pages. The harness is that
-//! of `ptarmigan bench`.
+//! In `table`, no contender executes a TLB instruction or takes a lock. The peers allocate tables
+//! from a pool that is as cheap as possible, the library from its quicklists. In `quicklist`,
+//! allocators hand out zeroed pages. The harness is that of `ptarmigan bench`.
 
 mod peers;
 
@@ -10,28 +10,30 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, builder::PossibleValuesParser, error::ErrorKind};
 use ptarmigan_cli::Failure;
-use ptarmigan_cli::bench::contender::Contender;
-use ptarmigan_cli::bench::ours::{Ours, host};
-use ptarmigan_cli::bench::report::Report;
-use ptarmigan_cli::bench::{Options, print, quicklist, table, yardstick};
+use ptarmigan_cli::bench::machine::host;
+use ptarmigan_cli::bench::report::BenchReport;
+use ptarmigan_cli::bench::table::contender::TableContender;
+use ptarmigan_cli::bench::table::{self, LibraryTree, TableYardstick, ZeroingYardstick};
+use ptarmigan_cli::bench::{Options, pages, print};
 
-/// Who takes part besides the library. A new contender is one line here and one `impl Contender`.
-fn peers() -> Vec<Box<dyn Contender>> {
+/// Returns the contenders besides the library. A new contender is one line here and one `impl
+/// TableContender`.
+fn peers() -> Vec<Box<dyn TableContender>> {
     vec![
         Box::new(peers::page_table_multiarch::Multiarch::default()),
         Box::new(peers::page_table_generic::Generic::default()),
         Box::new(peers::x86_64::X64::<peers::x86_64::Mapped>::default()),
         Box::new(peers::x86_64::X64::<peers::x86_64::Offset>::default()),
         Box::new(peers::aarch64_paging::Aarch64::default()),
-        Box::new(yardstick::Yardstick::default()),
-        Box::new(yardstick::Zeroing),
+        Box::new(TableYardstick::default()),
+        Box::new(ZeroingYardstick),
     ]
 }
 
 /// The library with its quicklists.
 const OURS: &str = "ptarmigan";
 
-/// Benchmarks side by side with other crates.
+/// Benchmarks the library side by side with other crates.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
@@ -45,11 +47,11 @@ enum Bench {
     Table {
         #[command(flatten)]
         options: Options,
-        /// Run this contender alone.
+        /// Run only this contender.
         #[arg(long, value_parser = PossibleValuesParser::new(names()))]
         only: Option<String>,
     },
-    /// Pages for tables, taken and given back, in nanoseconds per pair.
+    /// Table pages, allocated and freed, in nanoseconds per pair.
     Quicklist(Options),
 }
 
@@ -61,13 +63,13 @@ fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) if !error.use_stderr() => {
-            // Help and version: what was asked for.
+            // The user asked for help or the version.
             let _ = error.print();
             return ExitCode::SUCCESS;
         }
         Err(error) => {
             let message = match error.kind() {
-                // What clap prints here is the whole help.
+                // clap would print the whole help here.
                 ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
                     "error: say which benchmark to run: table, quicklist".to_string()
                 }
@@ -79,19 +81,19 @@ fn main() -> ExitCode {
     };
     let (report, options) = match arguments.bench {
         Bench::Table { options, only } => (tables(options.rounds, only.as_deref()), options),
-        Bench::Quicklist(options) => (pages(options.rounds), options),
+        Bench::Quicklist(options) => (quicklist(options.rounds), options),
     };
     match report.map_err(Failure::new).and_then(|report| print(&report, options.json)) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
+        Err(failure) => ptarmigan_cli::print::failure(&failure),
     }
 }
 
-fn tables(rounds: u32, only: Option<&str>) -> Result<Report, String> {
+fn tables(rounds: u32, only: Option<&str>) -> Result<BenchReport, String> {
     let host = host().map_err(|e| e.to_string())?;
     let policy = host.quicklists().map_err(|e| e.to_string())?;
-    let ours = Ours::new(OURS, &host, policy).map_err(|e| e.to_string())?;
-    let mut field: Vec<Box<dyn Contender + '_>> = vec![Box::new(ours)];
+    let ours = LibraryTree::new(OURS, &host, policy).map_err(|e| e.to_string())?;
+    let mut field: Vec<Box<dyn TableContender + '_>> = vec![Box::new(ours)];
     for peer in peers() {
         field.push(peer);
     }
@@ -99,7 +101,7 @@ fn tables(rounds: u32, only: Option<&str>) -> Result<Report, String> {
     table::run(rounds, field)
 }
 
-fn pages(rounds: u32) -> Result<Report, String> {
-    let sizes = quicklist::Sizes::FULL;
-    quicklist::side_by_side(rounds, &sizes, peers::allocators::all(&sizes)?)
+fn quicklist(rounds: u32) -> Result<BenchReport, String> {
+    let sizes = pages::Workload::FULL;
+    pages::side_by_side(rounds, &sizes, peers::allocators::all(&sizes)?)
 }

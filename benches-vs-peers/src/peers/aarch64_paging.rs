@@ -1,4 +1,4 @@
-//! `aarch64-paging`: everything is a range; the allocator owes it zeroed tables.
+//! `aarch64-paging`: all operations are on ranges; the allocator has to return zeroed tables.
 
 use std::ptr::{self, NonNull};
 
@@ -8,10 +8,10 @@ use aarch64_paging::paging::{
     Constraints, El1And0, MemoryRegion, PageTable, RootTable, Translation, VaRange,
 };
 
-use ptarmigan_cli::bench::contender::{
-    Contender, PAGE, PAGES, PHYS, SPARSE, STRIDE, Shape, VIRT, contiguous,
+use ptarmigan_cli::bench::table::contender::{
+    ForkShape, PAGE, PAGES, PHYS, SPARSE, STRIDE, TableContender, VIRT, contiguous,
 };
-use ptarmigan_cli::bench::pool;
+use ptarmigan_cli::bench::table::peer_pool;
 
 const FLAGS: El1Attributes = El1Attributes::VALID
     .union(El1Attributes::ACCESSED)
@@ -31,13 +31,13 @@ fn pointer(table: usize) -> NonNull<PageTable<El1Attributes>> {
 impl Translation<El1Attributes> for Identity {
     #[inline(always)]
     fn allocate_table(&mut self) -> (NonNull<PageTable<El1Attributes>>, PhysicalAddress) {
-        let table = pool::alloc_zeroed();
+        let table = peer_pool::alloc_zeroed();
         (pointer(table), PhysicalAddress(table))
     }
 
     #[inline(always)]
     unsafe fn deallocate_table(&mut self, table: NonNull<PageTable<El1Attributes>>) {
-        pool::free(table.as_ptr().addr());
+        peer_pool::free(table.as_ptr().addr());
     }
 
     #[inline(always)]
@@ -69,7 +69,7 @@ impl Aarch64 {
     }
 }
 
-impl Contender for Aarch64 {
+impl TableContender for Aarch64 {
     fn name(&self) -> &'static str {
         "aarch64-paging"
     }
@@ -104,7 +104,7 @@ impl Contender for Aarch64 {
     fn unmap(&mut self) {
         let table = self.table();
         for (virt, phys) in contiguous() {
-            // Unmapping is mapping without the valid flag.
+            // Unmapping means mapping without the valid flag.
             table
                 .map_range(&one(virt), PhysicalAddress(phys), El1Attributes::empty(), PAGES_ONLY)
                 .expect("unmap");
@@ -129,7 +129,7 @@ impl Contender for Aarch64 {
         &["drop", "unmap-range"]
     }
 
-    fn fork_shape(&mut self, way: usize, shape: &Shape) {
+    fn fork_shape(&mut self, way: usize, shape: &ForkShape) {
         if way == 0 {
             for space in shape.spaces() {
                 let mut table = RootTable::with_va_range(Identity, 0, El1And0, VaRange::Lower);
@@ -140,7 +140,7 @@ impl Contender for Aarch64 {
             }
             return;
         }
-        // `Mapping` is what a kernel would hold; subtrees go as a whole when a range covers them.
+        // A kernel would hold a `Mapping`. It frees subtrees as a whole when a range covers them.
         let whole = MemoryRegion::new(VIRT, VIRT + SPARSE * STRIDE);
         for space in shape.spaces() {
             let mut mapping = Mapping::with_asid_and_va_range(Identity, 1, 0, El1And0, VaRange::Lower);

@@ -1,7 +1,8 @@
-//! Allocators that know nothing of a page's content when it comes back: each clears it when it hands it out.
+//! Allocators that know nothing of a freed page's contents: each clears the page on allocation.
 //!
-//! Those of programs do it themselves, by the call that is documented for zeroed memory; they may leave out what they know to
-//! be fresh from the kernel. `buddy_system_allocator` hands out frames by number and leaves the rest to its user.
+//! The allocators for programs do this themselves, in their documented call for zeroed memory. They
+//! may skip pages known to be fresh from the kernel. `buddy_system_allocator` hands out frame
+//! numbers, and its user clears the frames.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::num::NonZeroU64;
@@ -9,15 +10,15 @@ use std::ptr;
 
 use buddy_system_allocator::LockedFrameAllocator;
 use mimalloc::MiMalloc;
-use ptarmigan_cli::bench::quicklist::{Arena, Contender, Entrant, PAGE, Pages, Sizes, Zeroing};
+use ptarmigan_cli::bench::pages::{Arena, Entrant, PAGE, PageContender, Pages, Workload, Zeroing};
 use tikv_jemallocator::Jemalloc;
 
-/// Everybody. A new one is one line here and one `impl Contender`.
+/// Returns all contenders. A new one is one line here and one `impl PageContender`.
 ///
 /// # Errors
 ///
-/// If one of them cannot be given its memory.
-pub fn all(sizes: &Sizes) -> Result<Vec<Box<dyn Entrant>>, String> {
+/// If a contender's memory cannot be allocated.
+pub fn all(sizes: &Workload) -> Result<Vec<Box<dyn Entrant>>, String> {
     keep_memory();
     Ok(vec![
         Box::new(Malloc { name: "glibc", heap: System }),
@@ -27,11 +28,11 @@ pub fn all(sizes: &Sizes) -> Result<Vec<Box<dyn Entrant>>, String> {
     ])
 }
 
-/// Has glibc keep what it got: by default it gives the end of its heap back to the kernel after each batch and faults it in
-/// again, 10 µs a page, and that would be all there is to see of it.
+/// Makes glibc keep its memory. By default it returns the end of its heap to the kernel after each
+/// batch and faults it in again at 10 µs per page, and only that would be measured.
 fn keep_memory() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: takes any number; no pages are in use yet that it could matter to.
+    // SAFETY: the call accepts any number, and no pages are in use yet.
     unsafe {
         libc::mallopt(libc::M_TRIM_THRESHOLD, i32::MAX);
     }
@@ -42,16 +43,16 @@ const LAYOUT: Layout = match Layout::from_size_align(PAGE, PAGE) {
     Err(_) => panic!("a power of two is a valid alignment"),
 };
 
-/// The allocator of a program. Pages go by their addresses.
+/// An allocator for programs, with addresses as page numbers.
 struct Malloc<A> {
     name: &'static str,
     heap: A,
 }
 
-/// As a CPU sees it; which CPU that is, it finds out by itself.
+/// The allocator on one CPU. It finds out by itself which CPU that is.
 struct Heap<'a, A>(&'a A);
 
-impl<A: GlobalAlloc + Sync> Contender for Malloc<A> {
+impl<A: GlobalAlloc + Sync> PageContender for Malloc<A> {
     type Cpu<'a>
         = Heap<'a, A>
     where
@@ -66,18 +67,20 @@ impl<A: GlobalAlloc + Sync> Contender for Malloc<A> {
     }
 }
 
-// SAFETY: 1. `alloc_zeroed` promises just that for the layout. 2. allocators take memory back on any thread.
+// SAFETY: 1. `alloc_zeroed` promises exactly this for the layout. 2. allocators take memory back on
+// any thread.
 unsafe impl<A: GlobalAlloc> Pages for Heap<'_, A> {
     #[inline(always)]
     fn alloc(&mut self) -> Option<NonZeroU64> {
-        // SAFETY: the layout's size is not zero.
+        // SAFETY: the size of the layout is not zero.
         let page = unsafe { self.0.alloc_zeroed(LAYOUT) };
         NonZeroU64::new(page.expose_provenance() as u64)
     }
 
     #[inline(always)]
     unsafe fn free(&mut self, page: NonZeroU64) {
-        // SAFETY: `alloc` got it from the same allocator with this layout, and the caller gives it away.
+        // SAFETY: `alloc` got the page from the same allocator with this layout, and the caller
+        // gives it away.
         unsafe { self.0.dealloc(self.entries(page).cast(), LAYOUT) };
     }
 
@@ -87,8 +90,8 @@ unsafe impl<A: GlobalAlloc> Pages for Heap<'_, A> {
     }
 }
 
-/// `buddy_system_allocator`: frames by number, behind the lock that it comes with. What it notes goes through the heap of
-/// the program (glibc's), not into the frames.
+/// `buddy_system_allocator`: frames by number, behind the lock that comes with it. Its records are
+/// on the program's heap (glibc), not in the frames.
 struct Buddy {
     arena: Arena,
     frames: LockedFrameAllocator,
@@ -97,13 +100,13 @@ struct Buddy {
 impl Buddy {
     fn new(pages: usize) -> Result<Self, String> {
         let frames = LockedFrameAllocator::new();
-        // Frame 0 would have no number.
+        // Number 0 is not a page number.
         frames.lock().add_frame(1, 1 + pages);
         Ok(Buddy { arena: Arena::new(1 + pages)?, frames })
     }
 }
 
-impl Contender for Buddy {
+impl PageContender for Buddy {
     type Cpu<'a> = &'a Buddy;
 
     fn name(&self) -> &'static str {
@@ -115,8 +118,8 @@ impl Contender for Buddy {
     }
 }
 
-// SAFETY: 1. frames that are out are distinct, and their numbers are those of pages of the arena. They are zero at first, and
-// whoever gives one back leaves it so. 2. there is one allocator for all CPUs.
+// SAFETY: 1. allocated frames are distinct, and their numbers are those of pages of the arena. They
+// are zero at first, and callers give them back zeroed. 2. all CPUs share one allocator.
 unsafe impl Pages for &Buddy {
     #[inline(always)]
     fn alloc(&mut self) -> Option<NonZeroU64> {

@@ -1,4 +1,4 @@
-//! The other crates, one module each, and nothing but the calls they document.
+//! The other crates, one module each, used only through their documented calls.
 
 pub mod aarch64_paging;
 pub mod allocators;

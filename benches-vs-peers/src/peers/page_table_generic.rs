@@ -1,4 +1,5 @@
-//! `page-table-generic`: real range operations, empty tables freed at once; brings no entry format of its own.
+//! `page-table-generic`: real range operations, empty tables freed at once, no entry format of its
+//! own.
 
 use std::hint::black_box;
 use std::ptr;
@@ -7,8 +8,10 @@ use page_table_generic::{
     FrameAllocator, MapConfig, PageTable, PageTableEntry, PhysAddr, TableMeta, UnmapConfig, VirtAddr,
 };
 
-use ptarmigan_cli::bench::contender::{Contender, PAGE, PAGES, PHYS, Shape, VIRT, contiguous};
-use ptarmigan_cli::bench::pool;
+use ptarmigan_cli::bench::table::contender::{
+    ForkShape, PAGE, PAGES, PHYS, TableContender, VIRT, contiguous,
+};
+use ptarmigan_cli::bench::table::peer_pool;
 
 /// Present, writable, user.
 const FLAGS: u64 = 7;
@@ -19,15 +22,15 @@ const HUGE: u64 = 1 << 7;
 struct Frames;
 
 impl FrameAllocator for Frames {
-    // The library zeroes what it gets.
+    // The library zeroes its tables itself.
     #[inline(always)]
     fn alloc_frame(&self) -> Option<PhysAddr> {
-        Some(PhysAddr::from_usize(pool::alloc_raw()))
+        Some(PhysAddr::from_usize(peer_pool::alloc_raw()))
     }
 
     #[inline(always)]
     fn dealloc_frame(&self, frame: PhysAddr) {
-        pool::free(frame.as_usize());
+        peer_pool::free(frame.as_usize());
     }
 
     #[inline(always)]
@@ -36,7 +39,7 @@ impl FrameAllocator for Frames {
     }
 }
 
-/// An x86-64 entry, as terse as the trait allows.
+/// An x86-64 entry, as short as the trait allows.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 struct Entry(u64);
@@ -112,7 +115,7 @@ impl Generic {
     }
 }
 
-impl Contender for Generic {
+impl TableContender for Generic {
     fn name(&self) -> &'static str {
         "page-table-generic"
     }
@@ -171,7 +174,7 @@ impl Contender for Generic {
         &["drop", "unmap"]
     }
 
-    fn fork_shape(&mut self, way: usize, shape: &Shape) {
+    fn fork_shape(&mut self, way: usize, shape: &ForkShape) {
         for space in shape.spaces() {
             let mut table = Table::new(Frames).expect("a root table");
             for (virt, phys) in space.pages() {

@@ -1,20 +1,22 @@
-//! `page_table_multiarch`: one generic 64-bit table, static allocator hooks, tables freed when it is dropped.
+//! `page_table_multiarch`: one generic 64-bit table, static allocator hooks, tables freed on drop.
 
 use std::hint::black_box;
 
 use memory_addr::{PhysAddr, VirtAddr};
 use page_table_multiarch::{MappingFlags, PageSize, PagingHandler, x86_64::X64PageTable};
 
-use ptarmigan_cli::bench::contender::{Contender, PAGE, PAGES, PHYS, Shape, VIRT, contiguous};
-use ptarmigan_cli::bench::pool;
+use ptarmigan_cli::bench::table::contender::{
+    ForkShape, PAGE, PAGES, PHYS, TableContender, VIRT, contiguous,
+};
+use ptarmigan_cli::bench::table::peer_pool;
 
 struct Handler;
 
 impl PagingHandler for Handler {
-    // The library zeroes what it gets.
+    // The library zeroes its tables itself.
     #[inline(always)]
     fn alloc_frame() -> Option<PhysAddr> {
-        Some(PhysAddr::from_usize(pool::alloc_raw()))
+        Some(PhysAddr::from_usize(peer_pool::alloc_raw()))
     }
 
     fn alloc_frames(frames: usize, _align: usize) -> Option<PhysAddr> {
@@ -23,7 +25,7 @@ impl PagingHandler for Handler {
 
     #[inline(always)]
     fn dealloc_frame(frame: PhysAddr) {
-        pool::free(frame.as_usize());
+        peer_pool::free(frame.as_usize());
     }
 
     fn dealloc_frames(frame: PhysAddr, _frames: usize) {
@@ -54,7 +56,7 @@ impl Multiarch {
     }
 }
 
-impl Contender for Multiarch {
+impl TableContender for Multiarch {
     fn name(&self) -> &'static str {
         "page_table_multiarch"
     }
@@ -110,7 +112,7 @@ impl Contender for Multiarch {
         &["drop", "unmap"]
     }
 
-    fn fork_shape(&mut self, way: usize, shape: &Shape) {
+    fn fork_shape(&mut self, way: usize, shape: &ForkShape) {
         for space in shape.spaces() {
             let mut table = Table::try_new().expect("a root table");
             let mut cursor = table.cursor();

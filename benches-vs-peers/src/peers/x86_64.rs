@@ -1,4 +1,5 @@
-//! `x86_64`: `MappedPageTable` and `OffsetPageTable`. No range operations; empty tables are freed only when asked.
+//! `x86_64`: `MappedPageTable` and `OffsetPageTable`. No range operations; empty tables are freed
+//! on request only.
 
 use std::hint::black_box;
 use std::marker::PhantomData;
@@ -12,8 +13,10 @@ use x86_64::structures::paging::{
 };
 use x86_64::{PhysAddr, VirtAddr};
 
-use ptarmigan_cli::bench::contender::{Case, Contender, SPARSE, STRIDE, Shape, VIRT, contiguous};
-use ptarmigan_cli::bench::pool;
+use ptarmigan_cli::bench::table::contender::{
+    ForkShape, SPARSE, STRIDE, TableCase, TableContender, VIRT, contiguous,
+};
+use ptarmigan_cli::bench::table::peer_pool;
 
 const FLAGS: PageTableFlags =
     PageTableFlags::PRESENT.union(PageTableFlags::WRITABLE).union(PageTableFlags::USER_ACCESSIBLE);
@@ -22,21 +25,21 @@ struct Frames;
 
 // SAFETY: the pool hands each table to one owner at a time.
 unsafe impl FrameAllocator<Size4KiB> for Frames {
-    // The library zeroes what it gets, except the root.
+    // The library zeroes its tables itself, except the root.
     #[inline(always)]
     fn allocate_frame(&mut self) -> Option<PhysFrame> {
-        Some(frame(pool::alloc_raw()))
+        Some(frame(peer_pool::alloc_raw()))
     }
 }
 
 impl FrameDeallocator<Size4KiB> for Frames {
     #[inline(always)]
     unsafe fn deallocate_frame(&mut self, frame: PhysFrame) {
-        pool::free(frame.start_address().as_u64() as usize);
+        peer_pool::free(frame.start_address().as_u64() as usize);
     }
 }
 
-/// Where tables are: at their own address.
+/// Maps each table at its own address.
 pub struct Identity;
 
 // SAFETY: the pool's "physical" addresses are host addresses.
@@ -57,18 +60,18 @@ fn frame(phys: usize) -> PhysFrame {
     PhysFrame::containing_address(PhysAddr::new(phys as u64))
 }
 
-/// Which of the crate's mappers.
+/// One of the crate's mappers.
 pub trait Kind {
     /// The mapper's type.
     type Mapper: Mapper<Size4KiB> + Translate + CleanUp;
     /// The contender's name.
     const NAME: &'static str;
 
-    /// A mapper over the tree at `root`.
+    /// Creates a mapper over the tree at `root`.
     ///
     /// # Safety
     ///
-    /// `root` is a zeroed table from the pool which nothing else uses while the mapper lives.
+    /// `root` is a zeroed table from the pool that nothing else uses while the mapper lives.
     unsafe fn over(root: usize) -> Self::Mapper;
 }
 
@@ -80,12 +83,13 @@ impl Kind for Mapped {
     const NAME: &'static str = "x86_64";
 
     unsafe fn over(root: usize) -> Self::Mapper {
-        // SAFETY: the caller gives an exclusive table; the pool's arena lives as long as the program.
+        // SAFETY: the caller passes an exclusive table, and the pool's arena lives as long as the
+        // program.
         unsafe { MappedPageTable::new(&mut *ptr::with_exposed_provenance_mut(root), Identity) }
     }
 }
 
-/// `OffsetPageTable` with an offset the compiler cannot see is 0, as a kernel has it.
+/// `OffsetPageTable` with an offset of 0 that the compiler does not know, as in a kernel.
 pub enum Offset {}
 
 impl Kind for Offset {
@@ -93,7 +97,8 @@ impl Kind for Offset {
     const NAME: &'static str = "x86_64-offset";
 
     unsafe fn over(root: usize) -> Self::Mapper {
-        // SAFETY: the caller gives an exclusive table; the pool's arena lives as long as the program.
+        // SAFETY: the caller passes an exclusive table, and the pool's arena lives as long as the
+        // program.
         unsafe {
             OffsetPageTable::new(&mut *ptr::with_exposed_provenance_mut(root), VirtAddr::new(black_box(0)))
         }
@@ -119,18 +124,18 @@ impl<K: Kind> X64<K> {
 }
 
 fn new_space<K: Kind>() -> (usize, K::Mapper) {
-    let root = pool::alloc_zeroed();
-    // SAFETY: the table is fresh from the pool, zeroed and ours.
+    let root = peer_pool::alloc_zeroed();
+    // SAFETY: the table is fresh from the pool, zeroed and exclusive.
     (root, unsafe { K::over(root) })
 }
 
-impl<K: Kind> Contender for X64<K> {
+impl<K: Kind> TableContender for X64<K> {
     fn name(&self) -> &'static str {
         K::NAME
     }
 
-    fn cases(&self) -> &'static [Case] {
-        &[Case::Map, Case::Query, Case::Unmap, Case::ForkShape]
+    fn cases(&self) -> &'static [TableCase] {
+        &[TableCase::Map, TableCase::Query, TableCase::Unmap, TableCase::ForkShape]
     }
 
     fn open(&mut self) {
@@ -140,7 +145,7 @@ impl<K: Kind> Contender for X64<K> {
     fn map(&mut self) {
         let mapper = self.mapper();
         for (virt, phys) in contiguous() {
-            // SAFETY: the frames are pretended; the tree is never loaded into an MMU.
+            // SAFETY: the frames are pretended, and no MMU loads the tree.
             unsafe { mapper.map_to(page(virt), frame(phys), FLAGS, &mut Frames) }.expect("map").ignore();
         }
     }
@@ -175,7 +180,7 @@ impl<K: Kind> Contender for X64<K> {
             // SAFETY: no other tree shares these tables and no MMU walks them.
             unsafe { mapper.clean_up(&mut Frames) };
             drop(mapper);
-            pool::free(root);
+            peer_pool::free(root);
         }
     }
 
@@ -183,15 +188,15 @@ impl<K: Kind> Contender for X64<K> {
         &["cleanup-range", "cleanup"]
     }
 
-    fn fork_shape(&mut self, way: usize, shape: &Shape) {
+    fn fork_shape(&mut self, way: usize, shape: &ForkShape) {
         let range = Page::range_inclusive(page(VIRT), page(VIRT + SPARSE * STRIDE - 1));
         for space in shape.spaces() {
             let (root, mut mapper) = new_space::<K>();
             for (virt, phys) in space.pages() {
-                // SAFETY: the frames are pretended; the tree is never loaded into an MMU.
+                // SAFETY: the frames are pretended, and no MMU loads the tree.
                 unsafe { mapper.map_to(page(virt), frame(phys), FLAGS, &mut Frames) }.expect("map").ignore();
             }
-            // Only tables without a present entry are cleaned up, so the pages have to go first.
+            // Only tables without a present entry are cleaned up, so the pages are unmapped first.
             for (virt, _) in space.pages() {
                 let (frame, flush) = mapper.unmap(page(virt)).expect("unmap");
                 flush.ignore();
@@ -205,7 +210,7 @@ impl<K: Kind> Contender for X64<K> {
                 unsafe { mapper.clean_up(&mut Frames) };
             }
             drop(mapper);
-            pool::free(root);
+            peer_pool::free(root);
         }
     }
 }

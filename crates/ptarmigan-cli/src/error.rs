@@ -2,7 +2,7 @@
 use std::fmt::Display;
 use std::process::ExitCode;
 
-/// Why a command could not do what it was asked.
+/// The reason why a command failed.
 #[derive(Debug)]
 pub struct Failure {
     message: String,
@@ -10,40 +10,41 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure with exit status 1; `message` is one line without a full stop.
+    /// Creates a failure with exit status 1; `message` is one line without a full stop.
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), status: 1 }
     }
 
-    /// The reader of our output has gone away: nothing to say, and nothing went wrong.
+    /// Creates the failure for a closed output pipe: no message, and exit status 0.
     #[must_use]
     pub fn quiet() -> Self {
         Self { message: String::new(), status: 0 }
     }
 
-    /// The same with another exit status.
+    /// Replaces the exit status.
     #[must_use]
     pub fn with_status(mut self, status: u8) -> Self {
         self.status = status;
         self
     }
 
-    /// Prints the message as one line on standard error; gives the exit status.
-    #[must_use]
-    pub fn report(self) -> ExitCode {
-        if !self.message.is_empty() {
-            crate::print::error(&self.message.replace('\n', " "));
-        }
+    /// Returns the message; it is empty for a failure that prints nothing.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Returns the exit status.
+    pub(crate) fn status(&self) -> ExitCode {
         ExitCode::from(self.status)
     }
 }
 
-/// Says what was being done when something failed.
+/// Adds to an error what the command was doing.
 pub trait Context<T> {
     /// Turns an error into a [`Failure`] that reads `what: error`.
     ///
     /// # Errors
-    /// If `self` is one.
+    /// If `self` is an error.
     fn context(self, what: impl Display) -> Result<T, Failure>;
 }
 

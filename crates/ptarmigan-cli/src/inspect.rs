@@ -1,5 +1,6 @@
-//! `ptarmigan inspect`: what a trace holds.
-use crate::{Failure, print};
+//! `ptarmigan inspect`: shows what a trace contains.
+use crate::error::Failure;
+use crate::print;
 use indicatif::ProgressBar;
 use ptarmigan_trace::{CloneKind, FaultFlags, KIND_NAMES, Kind, ReadError, Sampled, TraceFile, Unseen};
 use serde::Serialize;
@@ -8,9 +9,9 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Show what a trace holds.
+/// Show what a trace contains.
 #[derive(clap::Args, Debug)]
-pub struct Args {
+pub struct InspectArgs {
     /// The trace.
     file: PathBuf,
     /// Print JSON.
@@ -18,15 +19,15 @@ pub struct Args {
     json: bool,
 }
 
-/// What a trace holds. Numbers of events unless said otherwise.
+/// The contents of a trace, as numbers of events unless a field says otherwise.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
-pub struct Report {
+pub struct Inspection {
     /// Name of the workload.
     pub name: String,
-    /// How it was recorded.
+    /// Recording method.
     pub method: &'static str,
-    /// What that could not see.
+    /// Kinds of events that the method does not record.
     pub unseen: Vec<&'static str>,
     /// Architecture of the recorded machine.
     pub arch: &'static str,
@@ -34,69 +35,70 @@ pub struct Report {
     pub page_bytes: u64,
     /// CPUs of the recorded machine.
     pub cpus: u16,
-    /// All events.
+    /// Number of events.
     pub events: u64,
     /// Events by kind.
     pub by_kind: BTreeMap<&'static str, u64>,
-    /// Events that the kernel had no room for.
+    /// Events that the kernel dropped for lack of buffer space.
     pub lost: u64,
-    /// Tasks, the first included.
+    /// Number of tasks, the first included.
     pub tasks: u32,
-    /// Tasks that are processes: not threads.
+    /// Number of tasks that are processes, not threads.
     pub processes: u64,
-    /// Copies of an address space.
+    /// Number of forks: children with a copy of the address space.
     pub forks: u64,
-    /// Children that borrowed it.
+    /// Number of vforks: children that borrow the address space.
     pub vforks: u64,
-    /// Tasks that share it.
+    /// Number of threads: children that share the address space.
     pub threads: u64,
-    /// Programs started.
+    /// Number of programs started.
     pub execs: u64,
-    /// Faults by what caused them.
-    pub faults: Faults,
-    /// Whether read, write, fetch and presence mean anything: if not, all faults count as reads.
+    /// Faults by cause.
+    pub faults: FaultStats,
+    /// Whether the recording tells reads, writes, fetches and present pages apart. If not, all
+    /// faults count as reads.
     pub access_seen: bool,
-    /// `madvise` calls by advice, as Linux numbers it.
+    /// `madvise` calls by advice, in Linux's numbering.
     pub advice: BTreeMap<u16, u64>,
-    /// Address spaces in which a fault was taken.
+    /// Address spaces with at least one fault.
     pub spaces: u64,
-    /// Mean number of distinct regions faulted on in each of them.
-    pub touched: Touched,
+    /// Mean number of distinct regions with a fault, per address space.
+    pub touched: TouchedRegions,
     /// Samples of `VmPTE`.
-    pub samples: Samples,
+    pub samples: VmPteStats,
     /// Length of the file in bytes.
     pub bytes: u64,
-    /// The same for each event.
+    /// Bytes of the file per event.
     pub bytes_per_event: f64,
-    /// Bytes for each event before compression.
+    /// Bytes per event before compression.
     pub row_bytes_per_event: f64,
 }
 
-/// Faults by what caused them.
+/// Faults by cause.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
-pub struct Faults {
+pub struct FaultStats {
     /// From user mode.
     pub user: u64,
-    /// By the kernel on a user address.
+    /// From the kernel, on a user address.
     pub kernel: u64,
-    /// Reads of data.
+    /// Data reads.
     pub read: u64,
-    /// Writes.
+    /// Data writes.
     pub write: u64,
     /// Instruction fetches.
     pub exec: u64,
-    /// On pages that were present: protection faults, copy-on-write mostly.
+    /// On present pages: protection faults, mostly copy-on-write.
     pub present: u64,
 }
 
-/// Means for each address space.
+/// Means per address space.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
-pub struct Touched {
+pub struct TouchedRegions {
     /// Pages.
     pub pages: f64,
-    /// Regions of one last-level table (2 MiB with pages of 4 KiB).
+    /// Regions of one last-level table (2 MiB with 4 KiB pages).
     pub pte_regions: f64,
     /// Regions of one table of the next level (1 GiB).
     pub pmd_regions: f64,
@@ -104,30 +106,31 @@ pub struct Touched {
     pub pud_regions: f64,
 }
 
-/// Samples of `VmPTE`, Linux's count of page-table pages without the top.
+/// Samples of `VmPTE`, Linux's count of page-table pages without the root.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
-pub struct Samples {
-    /// Taken at exits.
+pub struct VmPteStats {
+    /// Samples taken at exits.
     pub exit: u64,
-    /// Taken before execs.
+    /// Samples taken before execs.
     pub exec: u64,
     /// Mean count.
     pub mean: f64,
     /// Highest count.
     pub max: u32,
-    /// Samples equal to the number of regions (of all three sizes) faulted on in that address space: a check of the
-    /// recording that needs no replay. Unmapping and copying tables at fork make them differ.
+    /// Samples equal to the number of regions (of all three sizes) with a fault in that address
+    /// space. This checks a recording without a replay. Unmapping, and tables copied by fork, make
+    /// the two differ.
     pub equal_to_regions: u64,
 }
 
-/// The regions of an address space, by level.
+/// The regions of an address space that had a fault, by level.
 #[derive(Default)]
 struct Regions([HashSet<u64>; 4]);
 
 impl Regions {
     fn touch(&mut self, page: u64) {
-        // Most faults are near the one before: the page alone is looked up then.
+        // Most faults hit a page near the previous one: then one lookup is enough.
         if !self.0[0].insert(page) {
             return;
         }
@@ -143,11 +146,11 @@ impl Regions {
     }
 }
 
-/// Inspects.
+/// Prints what a trace contains.
 ///
 /// # Errors
-/// If the file cannot be read or is not a whole trace.
-pub fn run(args: &Args) -> Result<ExitCode, Failure> {
+/// If the file cannot be read or is not a complete trace.
+pub fn run(args: &InspectArgs) -> Result<ExitCode, Failure> {
     let report = report(&args.file).map_err(|e| Failure::new(format!("{}: {e}", args.file.display())))?;
     let text = if args.json {
         let json = serde_json::to_string_pretty(&report);
@@ -159,14 +162,14 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads a trace and counts.
+/// Reads a trace and counts its events.
 ///
 /// # Errors
-/// If the file cannot be read or is not a whole trace.
-pub fn report(path: &Path) -> Result<Report, ReadError> {
+/// If the file cannot be read or is not a complete trace.
+pub fn report(path: &Path) -> Result<Inspection, ReadError> {
     let file = TraceFile::open(path)?;
     let (header, summary, bytes) = (file.header().clone(), *file.summary(), file.bytes());
-    let mut r = Report {
+    let mut r = Inspection {
         name: header.name().to_owned(),
         method: header.method.name(),
         unseen: header.unseen.names(),
@@ -180,9 +183,9 @@ pub fn report(path: &Path) -> Result<Report, ReadError> {
         tasks: summary.tasks,
         processes: 1,
         bytes,
-        ..Report::default()
+        ..Inspection::default()
     };
-    let progress = crate::progress::bar(summary.events, "reading");
+    let progress = crate::bar::bar(summary.events, "reading");
     count(file, &mut r, &progress)?;
     progress.finish_and_clear();
     let per_event = |n: u64| n as f64 / summary.events.max(1) as f64;
@@ -191,15 +194,15 @@ pub fn report(path: &Path) -> Result<Report, ReadError> {
     Ok(r)
 }
 
-/// Follows which task uses which address space, as far as counting needs it.
-fn count(file: TraceFile, r: &mut Report, progress: &ProgressBar) -> Result<(), ReadError> {
+/// Counts the events. Follows which task uses which address space as far as the counts need it.
+fn count(file: TraceFile, r: &mut Inspection, progress: &ProgressBar) -> Result<(), ReadError> {
     let mut space_of: HashMap<u32, u64> = HashMap::from([(0, 0)]);
     let mut users: HashMap<u64, u32> = HashMap::from([(0, 1)]);
     let mut regions: HashMap<u64, Regions> = HashMap::new();
     let mut sums = [0u64; 4];
     let mut sampled = 0u64;
     let mut next = 1;
-    let mut close = |r: &mut Report, regions: Option<Regions>| {
+    let mut close = |r: &mut Inspection, regions: Option<Regions>| {
         if let Some(done) = regions {
             r.spaces += 1;
             for (sum, set) in sums.iter_mut().zip(&done.0) {
@@ -280,7 +283,7 @@ fn count(file: TraceFile, r: &mut Report, progress: &ProgressBar) -> Result<(), 
         close(r, Some(rest));
     }
     let mean = |sum: u64| sum as f64 / r.spaces.max(1) as f64;
-    r.touched = Touched {
+    r.touched = TouchedRegions {
         pages: mean(sums[0]),
         pte_regions: mean(sums[1]),
         pmd_regions: mean(sums[2]),
@@ -290,8 +293,8 @@ fn count(file: TraceFile, r: &mut Report, progress: &ProgressBar) -> Result<(), 
     Ok(())
 }
 
-/// For people: at most 80 columns.
-fn table(r: &Report) -> String {
+/// Formats the report as text, at most 80 columns wide.
+fn table(r: &Inspection) -> String {
     let mut t = String::new();
     let mut line = |key: &str, value: String| {
         let _ = writeln!(t, "{key:<12} {value}");

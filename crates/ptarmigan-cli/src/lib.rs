@@ -1,9 +1,10 @@
-//! The workbench as a library.
+//! The workbench for page-table memory, as a library: record, inspect, replay, bench.
+mod bar;
 pub mod bench;
 mod error;
 pub mod inspect;
-mod print;
-mod progress;
+mod measure;
+pub mod print;
 pub mod record;
 pub mod replay;
 

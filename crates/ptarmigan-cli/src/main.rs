@@ -1,9 +1,10 @@
-//! The workbench command.
+//! The command `ptarmigan`.
 use clap::{Parser, Subcommand};
-use ptarmigan_cli::{Failure, bench, inspect, record, replay};
+use ptarmigan_cli::{bench, inspect, print, record, replay};
 
-/// Page-table memory, measured: records what real programs do to their address spaces and replays it. Without a
-/// command, the shipped recording of a compile is replayed on all policies.
+/// A workbench for page-table memory: records what real programs do to their address spaces and
+/// replays it on several allocation policies. Without a command, replays the shipped recording of a
+/// compile on all policies.
 #[derive(Parser)]
 #[command(name = "ptarmigan", version, args_conflicts_with_subcommands = true)]
 struct Cli {
@@ -15,9 +16,9 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    Record(record::Args),
-    Inspect(inspect::Args),
-    Replay(replay::Args),
+    Record(record::RecordArgs),
+    Inspect(inspect::InspectArgs),
+    Replay(replay::ReplayArgs),
     Bench(bench::BenchArgs),
 }
 
@@ -30,5 +31,5 @@ fn main() -> std::process::ExitCode {
         Some(Command::Bench(args)) => args.run().map(|()| std::process::ExitCode::SUCCESS),
         None => replay::default_run(spread),
     };
-    done.unwrap_or_else(Failure::report)
+    done.unwrap_or_else(|failure| print::failure(&failure))
 }

@@ -1,12 +1,13 @@
-//! `replay --counters`: text for people and tools, and the same as JSON.
+//! `replay --counters`: text, and the same as JSON.
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-/// What a replay of the small recording prints, on all policies and two nodes. One worker, so that it is the same each time.
+/// Returns what a replay of the small recording prints, on all policies and two nodes. One worker
+/// makes it the same each time.
 fn replay(options: &[&str]) -> String {
-    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces/fixture.ptrace");
+    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("traces/fixture.ptrace");
     let out = Command::new(env!("CARGO_BIN_EXE_ptarmigan"))
         .arg("replay")
         .arg(trace)
@@ -27,7 +28,7 @@ fn number(v: &Value) -> u64 {
     v.as_u64().unwrap_or_else(|| panic!("{v} is not a count"))
 }
 
-/// Lines that are those of meminfo, in order: name, kB.
+/// Returns the lines of meminfo, in order: name and kB.
 fn meminfo(text: &str) -> Vec<(String, u64)> {
     let lines = text.lines().filter_map(|line| {
         let (name, rest) = line.strip_suffix(" kB")?.split_once(':')?;
@@ -40,7 +41,7 @@ fn meminfo(text: &str) -> Vec<(String, u64)> {
 fn text_and_json_say_the_same() {
     let text = replay(&["--counters"]);
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-    // What comes before the first policy is the trace's.
+    // The part before the first policy describes the trace.
     let parts: Vec<&str> = text.split("\npolicy ").skip(1).collect();
     let runs = json();
     assert_eq!(parts.len(), runs.len());
@@ -59,7 +60,7 @@ fn text_and_json_say_the_same() {
         assert_eq!(meminfo(part).into_iter().collect::<BTreeMap<_, _>>(), expected);
         let ours = run["policy"] == "ptarmigan";
         assert_eq!(part.contains("\nNode 1 Quicklists:"), ours, "only these keep pages by node");
-        // Lines of the table: who, level, and six counts.
+        // Lines of the table: CPU, level, and six counts.
         let rows = |who: &str, levels: &Value| {
             for (level, c) in levels.as_object().expect("levels") {
                 let counts =

@@ -30,7 +30,7 @@ fn file(name: &str, bytes: &[u8]) -> PathBuf {
     path
 }
 
-/// Exit status, standard output and standard error of `inspect` on these bytes.
+/// Returns exit status, standard output and standard error of `inspect` on these bytes.
 fn inspect(name: &str, bytes: &[u8], args: &[&str]) -> (Option<i32>, String, String) {
     let path = file(name, bytes);
     let out = Command::new(env!("CARGO_BIN_EXE_ptarmigan")).arg("inspect").arg(&path).args(args).output();

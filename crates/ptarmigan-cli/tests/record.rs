@@ -1,15 +1,16 @@
-//! Recording real commands with the built program, as far as this machine allows it: a test that cannot record
-//! says so and passes.
+//! Records real commands with the built program. A test that cannot record on this machine says so
+//! and passes.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
-use ptarmigan_cli::inspect::{self, Report};
+use ptarmigan_cli::inspect::{self, Inspection};
 use ptarmigan_trace::{AreaKind, Event, Kind, Reader};
+use std::os::unix::fs::{FileTypeExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 const METHODS: [&str; 2] = ["tracefs", "perf"];
 
-/// A directory of its own for each test, removed at its end.
+/// A directory for one test, removed at its end.
 struct Dir(PathBuf);
 
 impl Dir {
@@ -47,7 +48,7 @@ fn run(command: &mut Command) -> (Option<i32>, String) {
     (status.code(), String::from_utf8_lossy(&stderr).into_owned())
 }
 
-/// Records with each method that works here.
+/// Records with each method that works on this machine.
 fn with_each_method(test: &str, command: &[&str], check: impl Fn(Option<i32>, &str, &Path, &Dir)) {
     for method in METHODS {
         let dir = Dir::new(&format!("{test}-{method}"));
@@ -67,7 +68,7 @@ fn with_each_method(test: &str, command: &[&str], check: impl Fn(Option<i32>, &s
     }
 }
 
-fn report(file: &Path) -> Report {
+fn report(file: &Path) -> Inspection {
     inspect::report(file).expect("a whole trace")
 }
 
@@ -90,7 +91,7 @@ fn true_is_one_program() {
             events[events.len() - 1].kind,
             Kind::Exit { last: true } | Kind::TlbFlush { .. } | Kind::Idle
         ));
-        // The recorded machine's paths are not in the file.
+        // The trace contains no paths of the recorded machine.
         let bytes = std::fs::read(file).expect("it was recorded");
         assert!(!bytes.windows(5).any(|w| w == b"/bin/" || w == b"/usr/"));
     });
@@ -107,7 +108,8 @@ fn a_script_that_forks_agrees_with_linux() {
         assert!(r.forks >= 3 && r.execs == 7 && r.tasks >= 8, "{r:?}");
         assert_eq!(r.samples.exit, u64::from(r.tasks), "every task's end was sampled");
         assert_eq!(r.samples.exec, r.execs - 1, "every exec but the first, which is the recorder's own");
-        // Regions that a child got by copying and never touched make the two differ, as address layout has it.
+        // Regions that a child inherits and never touches make the two differ, depending on the
+        // address layout.
         assert!(r.samples.equal_to_regions * 2 >= r.samples.exit + r.samples.exec, "{:?}", r.samples);
     });
 }
@@ -182,9 +184,94 @@ fn a_recording_of_a_recording_is_refused() {
 
 #[test]
 fn an_output_that_cannot_be_written() {
-    for output in ["/does/not/exist/out.ptrace", "/proc/out.ptrace", "/"] {
+    for output in ["/does/not/exist/out.ptrace", "/"] {
         let (status, stderr) = run(ptarmigan().args(["record", "-o", output, "--", "true"]));
         assert_eq!(status, Some(1), "{stderr}");
         assert!(stderr.starts_with("ptarmigan: ") && stderr.lines().count() == 1, "{stderr}");
     }
+}
+
+/// Records `true` to `output`. This must be refused in one line, before the command runs.
+fn refused(output: &Path) -> String {
+    let (status, stderr) = run(ptarmigan().args(["record", "-o"]).arg(output).args(["--", "true"]));
+    assert_eq!(status, Some(1), "{}: {stderr}", output.display());
+    let start = format!("ptarmigan: {}: ", output.display());
+    assert!(stderr.starts_with(&start) && stderr.lines().count() == 1, "{stderr}");
+    stderr
+}
+
+#[test]
+fn only_a_regular_file_is_replaced() {
+    let dir = Dir::new("kinds");
+    // The test makes its own device node. It uses the real one only where a defect could not
+    // replace it.
+    let null = dir.path("null");
+    let made = Command::new("mknod").arg(&null).args(["c", "1", "3"]).stderr(Stdio::null()).status();
+    let made = made.is_ok_and(|status| status.success());
+    if made || !rustix::process::geteuid().is_root() {
+        let device = if made { null } else { "/dev/null".into() };
+        assert!(refused(&device).contains("a device"));
+        let linked = dir.path("linked-device");
+        symlink(&device, &linked).expect("a link");
+        assert!(refused(&linked).contains("a device"), "a link does not hide what it leads to");
+        assert!(device.metadata().expect("the device").file_type().is_char_device(), "it is what it was");
+    } else {
+        eprintln!("skipped: no device node can be made here");
+    }
+
+    let pipe = dir.path("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().is_ok_and(|status| status.success()));
+    assert!(refused(&pipe).contains("a pipe"));
+
+    let dangling = dir.path("dangling");
+    symlink("nothing", &dangling).expect("a link");
+    assert!(refused(&dangling).contains("a symbolic link to nothing"));
+    let circle = dir.path("circle");
+    symlink("circle", &circle).expect("a link");
+    refused(&circle);
+
+    assert!(refused(&dir.0).contains("a directory"));
+    let directory = dir.path("linked-directory");
+    symlink(&dir.0, &directory).expect("a link");
+    assert!(refused(&directory).contains("a directory"));
+    refused(&dir.path("absent/out.ptrace"));
+    for name in ["new/", "new/."] {
+        assert!(refused(&dir.path(name)).contains("not the name of a file"));
+    }
+    for link in [dangling, circle, directory] {
+        assert!(link.symlink_metadata().expect("the link").is_symlink(), "it is what it was");
+    }
+}
+
+#[test]
+fn a_directory_that_cannot_be_written_is_refused_before_the_command_runs() {
+    let dir = Dir::new("read-only");
+    let ran = dir.path("ran");
+    // No user can create a file there, root included.
+    let (status, stderr) =
+        run(ptarmigan().args(["record", "-o", "/proc/out.ptrace", "--", "touch"]).arg(&ran));
+    assert_eq!(status, Some(1), "{stderr}");
+    assert!(stderr.starts_with("ptarmigan: /proc/out.ptrace: cannot be written: "), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    assert!(!ran.exists());
+}
+
+#[test]
+fn a_link_to_a_regular_file_stays_and_the_file_gets_the_trace() {
+    with_each_method("link", &["/bin/true"], |status, stderr, file, dir| {
+        assert_eq!(status, Some(0), "{stderr}");
+        let link = dir.path("link.ptrace");
+        let elsewhere =
+            Dir::new(&format!("elsewhere-{}", dir.0.file_name().unwrap_or_default().to_string_lossy()));
+        let target = elsewhere.path("target.ptrace");
+        std::fs::rename(file, &target).expect("same file system");
+        symlink(&target, &link).expect("a link");
+        let (status, stderr) =
+            run(ptarmigan().args(["record", "-o"]).arg(&link).args(["--name", "linked", "--", "true"]));
+        assert_eq!(status, Some(0), "{stderr}");
+        assert_eq!(std::fs::read_link(&link).expect("still a link"), target);
+        assert_eq!(report(&target).name, "linked");
+        assert_eq!(elsewhere.files(), ["target.ptrace"], "no temporary file is left");
+        assert_eq!(dir.files(), ["link.ptrace"]);
+    });
 }

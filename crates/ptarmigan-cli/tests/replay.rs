@@ -20,7 +20,7 @@ fn ptarmigan(args: &[&str]) -> Ran {
 }
 
 fn shipped(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces").join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("traces").join(name);
     path.to_str().expect("a path in UTF-8").to_owned()
 }
 
@@ -32,7 +32,7 @@ fn json(args: &[&str]) -> Value {
 
 const RW: Prot = Prot(Prot::READ | Prot::WRITE);
 
-/// A program that forks once; `tables` is what Linux is made to claim of the child.
+/// A program that forks once; `tables` is the count that the trace attributes to Linux.
 fn forking(tables: u32) -> Vec<(u32, Kind)> {
     let write = |page| Kind::Fault { page, flags: FaultFlags(FaultFlags::USER | FaultFlags::WRITE) };
     let anon = MapFlags(MapFlags::ANON);
@@ -57,7 +57,7 @@ fn file(name: &str, cpus: u16, kinds: &[(u32, Kind)]) -> PathBuf {
     let header = Header::new(name, cpus, Method::Synthetic);
     let mut w = Writer::new(Vec::new(), &header, 3).expect("a good header");
     for &(task, kind) in kinds {
-        // What the format itself refuses is left out; only nonsense has any.
+        // The writer refuses invalid events; only nonsense contains any.
         if let Err(e) = w.event(&Event { task, cpu: 0, kind }) {
             assert!(name.starts_with("nonsense"), "{kind:?}: {e}");
         }
@@ -134,7 +134,8 @@ fn historic_policies_run_once_for_each_number_of_lists_under_either_name_of_the_
         let runs = doc["runs"].as_array().expect("runs");
         let lists: Vec<_> = runs.iter().map(|run| run["historic_lists"].as_u64()).collect();
         assert_eq!(lists, [Some(1), Some(3), None]);
-        // With tops on a list of their own, other tables find other pages listed; what is allocated is the same.
+        // With roots on a separate list, the cached pages differ for other levels. The number of
+        // allocations is the same.
         for run in runs {
             assert_eq!(run["levels"]["pte"]["allocs"], runs[0]["levels"]["pte"]["allocs"], "{run}");
         }
@@ -143,7 +144,8 @@ fn historic_policies_run_once_for_each_number_of_lists_under_either_name_of_the_
 
 #[test]
 fn every_sample_is_compared_and_a_wrong_one_is_seen() {
-    // The child has three tables for the image, three for the stack, and none any more for what it unmapped.
+    // The child has three tables for the image and three for the stack, and none for what it
+    // unmapped.
     for (tables, equal) in [(6, 1), (7, 0)] {
         let ran = on("truth", &forking(tables), &["--policy", "ptarmigan", "--json"]);
         assert_eq!(ran.status, Some(0), "{}", ran.err);
@@ -198,7 +200,7 @@ fn frames_cleared_ahead_are_found_and_the_time_for_it_is_charged() {
         }
         assert_eq!(count(run, "faults", "asked"), count(lazy, "faults", "asked"), "the same program");
         assert!(count(run, "faults", "found") > 0, "{run}");
-        assert_eq!(count(lazy, "faults", "found"), 0, "nobody clears ahead unasked: {lazy}");
+        assert_eq!(count(lazy, "faults", "found"), 0, "nothing is cleared ahead without the option: {lazy}");
         let time = |what: &str| run["zero"]["times"][what].as_f64().expect("a number");
         assert!(time("ahead_ns") > 0.0 && time("without_ns") > 0.0, "{run}");
         assert!(time("total_ns") > time("replay_ns"), "{run}");
@@ -232,14 +234,14 @@ fn more_and_fewer_cpus_than_recorded_come_out_as_linux_counted_under_the_sanitiz
             assert!(historic || run["sanitizer"]["findings"] == 0, "{run}");
             let workers = &run["workers"];
             if cpus == "1" {
-                assert!(workers.is_null(), "nobody to compare one worker with: {run}");
+                assert!(workers.is_null(), "one worker has no comparison: {run}");
                 continue;
             }
             assert_eq!(workers["workers"].to_string(), cpus);
             for key in ["speed_up", "share", "events_per_s", "one_worker_events_per_s"] {
                 assert!(workers[key].as_f64() > Some(0.0), "{key}: {run}");
             }
-            // No more than all workers at work all the time, no less than one after the other.
+            // At most all workers at work all the time, at least one after the other.
             let ceiling = workers["ceiling"].as_f64().expect("a number");
             assert!((1.0..=8.0).contains(&ceiling), "{run}");
         }
@@ -301,10 +303,10 @@ fn bad_settings_are_one_line() {
     let with = |args: &[&str]| ptarmigan(&[&["replay", &fixture], args].concat());
     one_line(&with(&["--nodes", "0"]), 1, "1 to 64");
     one_line(&with(&["--nodes", "9999"]), 1, "1 to 64");
-    one_line(&with(&["--memory", "0"]), 1, "1 MiB to 8 TiB");
-    one_line(&with(&["--memory", "99999T"]), 1, "1 MiB to 8 TiB");
-    one_line(&with(&["--memory", "99999999999T"]), 2, "number of bytes");
-    one_line(&with(&["--memory", "much"]), 2, "number of bytes");
+    for size in ["0", "1023K", "8193G", "16T", "99999T", "18446744073709551616"] {
+        one_line(&with(&["--memory", size]), 2, "out of range: 1M to 8T");
+    }
+    one_line(&with(&["--memory", "much"]), 2, "a number of bytes");
     one_line(&with(&["--cpus", "0"]), 2, "1..=256");
     one_line(&with(&["--cpus", "257"]), 2, "1..=256");
     one_line(&with(&["--copies", "0"]), 2, "1..=256");
@@ -331,6 +333,22 @@ fn a_trace_cut_short_is_one_line() {
 }
 
 #[test]
+fn a_machine_that_this_host_cannot_hold_is_refused_before_anything_is_read() {
+    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let available = meminfo.lines().find_map(|line| {
+        line.strip_prefix("MemAvailable:")?.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
+    });
+    // Its frame records take 32 GiB.
+    if available.is_none_or(|kb| kb >= 32 << 20) {
+        eprintln!("skipped: this host can hold a machine of 8 TiB, or does not say");
+        return;
+    }
+    let ran = ptarmigan(&["replay", "--memory", "8T", "/does/not/exist"]);
+    one_line(&ran, 1, "--memory 8T: frame records take 1/256 of it, 32.0 GiB, and this host has ");
+    assert!(ran.err.contains("left; give at most --memory "), "{}", ran.err);
+}
+
+#[test]
 fn too_little_memory_names_the_process_and_loses_nothing() {
     let mut events = forking(6);
     let flags = FaultFlags(FaultFlags::USER | FaultFlags::WRITE);
@@ -344,7 +362,7 @@ fn too_little_memory_names_the_process_and_loses_nothing() {
         let stop = on(policy, &events, &["--memory", "1M", "--policy", policy]);
         one_line(&stop, 1, "process 0 got no memory");
         assert!(stop.out.is_empty(), "{}", stop.out);
-        // Going on, it ends, reports, and has every frame back (or it would say so).
+        // The replay continues to its end, reports, and has every frame back.
         let on = on(policy, &events, &["--memory", "1M", "--policy", policy, "--keep-going"]);
         one_line(&on, 1, "process 0 got no memory");
         assert!(on.out.contains("memory ran out"), "{}", on.out);
@@ -365,7 +383,7 @@ fn a_reader_that_goes_away_is_no_failure() {
     assert_eq!(out.status.code(), Some(0));
 }
 
-/// Events that no program would cause, though each is valid by itself.
+/// Returns events that no program would cause, though each is valid by itself.
 fn nonsense(seed: u64) -> Vec<(u32, Kind)> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut random = |below: u64| {
@@ -380,7 +398,7 @@ fn nonsense(seed: u64) -> Vec<(u32, Kind)> {
     while kinds.len() < 2500 && !alive.is_empty() {
         let at = random(alive.len() as u64) as usize;
         let task = alive[at];
-        // Mostly around a few places, so that things meet; now and then anywhere at all.
+        // Mostly around a few places, to make events collide; sometimes anywhere.
         let page = match random(8) {
             0 => random(1 << 52),
             1 => 0x7_ffff_ffff - random(64),

@@ -1,41 +1,42 @@
-//! What can be wrong with a trace, each as one line that says what, where, and what to do.
+//! Errors of reading and writing. Each message is one line that says what is wrong, where, and what
+//! to do.
 use std::{fmt, io};
 
-/// Why a trace could not be read.
+/// The reason why a trace cannot be read.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// The file does not start as a trace does.
+    /// The file does not begin like a trace.
     NotATrace,
-    /// The format is newer than this crate.
+    /// The format is newer than this crate supports.
     NewerVersion {
         /// Version of the file.
         found: u16,
-        /// Newest version that can be read.
+        /// Newest supported version.
         known: u16,
     },
-    /// The file ends too early.
+    /// The file ends early.
     Truncated {
-        /// Events that were read before the end.
+        /// Number of events before the end.
         event: u64,
     },
-    /// The bytes are not those that were written.
+    /// The checksum does not match: the file was changed.
     Checksum {
-        /// The part of the file that differs.
+        /// The part of the file with the wrong checksum.
         part: &'static str,
     },
-    /// A value makes no sense where it stands.
+    /// A value is invalid at its place.
     Damaged {
         /// Number of the event, from 0.
         event: u64,
         /// Offset of the event in the uncompressed rows, in bytes.
         offset: u64,
-        /// What is wrong.
+        /// The defect.
         what: &'static str,
     },
-    /// There are bytes after the end of the trace.
+    /// Bytes follow the end of the trace.
     TrailingBytes,
-    /// The operating system could not read the file.
+    /// The operating system reported an error.
     Io(io::Error),
 }
 
@@ -80,20 +81,20 @@ impl From<io::Error> for ReadError {
     }
 }
 
-/// Why a trace could not be written.
+/// The reason why a trace cannot be written.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// An event that no reader would accept; it was not written and the trace may go on.
+    /// A reader would reject the event. It was not written, and the trace can continue.
     Invalid {
         /// Number that the event would have had.
         event: u64,
-        /// What is wrong.
+        /// The defect.
         what: &'static str,
     },
-    /// A header that no reader would accept.
+    /// A reader would reject the header.
     Header(&'static str),
-    /// The operating system could not write.
+    /// The operating system reported an error.
     Io(io::Error),
 }
 

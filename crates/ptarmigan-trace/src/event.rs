@@ -1,15 +1,15 @@
-//! What a trace is made of.
+//! The events of a trace.
 //!
-//! All addresses and lengths are in pages (of `Header::page_shift`, 4 KiB on x86-64): a page number is a
-//! virtual address shifted right.
+//! All addresses and lengths are in pages of `Header::page_shift`, 4 KiB on x86-64. A page number
+//! is a virtual address shifted right.
 
-/// One thing that happened: on which CPU, to which task, and what.
+/// One event: the CPU, the task, and what happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// The task it happened to: dense numbers in order of creation, 0 is the command itself. A number is never
-    /// used again.
+    /// The task. Numbers are dense, in order of creation; 0 is the recorded command. No number is
+    /// reused.
     pub task: u32,
-    /// The CPU it happened on.
+    /// The CPU.
     pub cpu: u16,
     /// What happened.
     pub kind: Kind,
@@ -21,13 +21,13 @@ pub struct Event {
 pub enum CloneKind {
     /// `fork`: a copy of the address space.
     Fork = 0,
-    /// `vfork`: the same address space, the parent waits for the child's `execve` or exit.
+    /// `vfork`: the same address space. The parent waits for the child's `execve` or exit.
     Vfork = 1,
-    /// A thread, or any other task made with `CLONE_VM`: the same address space, nobody waits.
+    /// A thread, or another task made with `CLONE_VM`: the same address space, and no task waits.
     Share = 2,
 }
 
-/// What an area that `execve` itself made is.
+/// The kind of an area that `execve` made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum AreaKind {
@@ -35,9 +35,9 @@ pub enum AreaKind {
     File = 0,
     /// Anonymous memory of the program image (`.bss`, the heap that `brk` grows).
     Anon = 1,
-    /// The stack, where `execve` moved it to.
+    /// The stack, at its final place.
     Stack = 2,
-    /// Mapped by the kernel for its own ends: vdso, vvar.
+    /// Mapped by the kernel: vdso, vvar.
     Special = 3,
 }
 
@@ -54,33 +54,35 @@ impl Prot {
     pub const EXEC: u8 = 4;
 }
 
-/// What kind of mapping an `mmap` made.
+/// The kind of a mapping made by `mmap`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct MapFlags(pub u8);
 
 impl MapFlags {
-    /// Writes are seen by others (`MAP_SHARED`); without it the mapping is private, copied on write.
+    /// Writes are shared (`MAP_SHARED`). Without this flag the mapping is private and copied on
+    /// write.
     pub const SHARED: u8 = 1;
     /// Not backed by a file.
     pub const ANON: u8 = 2;
     /// All pages are made present at once (`MAP_POPULATE`, `MAP_LOCKED`).
     pub const POPULATE: u8 = 4;
-    /// The area grows downwards when touched below (`MAP_GROWSDOWN`).
+    /// The area grows downwards on faults below it (`MAP_GROWSDOWN`).
     pub const GROWSDOWN: u8 = 8;
-    /// Replaces what was mapped there (`MAP_FIXED`).
+    /// Replaces existing mappings (`MAP_FIXED`).
     pub const FIXED: u8 = 16;
 }
 
-/// How a page fault came about.
+/// The cause of a page fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct FaultFlags(pub u8);
 
 impl FaultFlags {
-    /// The page was present: a protection fault (copy-on-write, mostly).
+    /// The page was present: a protection fault, mostly copy-on-write.
     pub const PRESENT: u8 = 1;
     /// A write.
     pub const WRITE: u8 = 2;
-    /// From user mode; without it the kernel touched a user address (`copy_to_user` and its like).
+    /// From user mode. Without this flag the kernel accessed a user address, for example in
+    /// `copy_to_user`.
     pub const USER: u8 = 4;
     /// An instruction fetch.
     pub const EXEC: u8 = 16;
@@ -90,39 +92,40 @@ impl FaultFlags {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Sampled {
-    /// A task was about to exit, the last of its address space but for a parent that waits for its vfork.
+    /// Before a task's exit. It was the last task of its address space, apart from a parent that
+    /// waits for its vfork.
     Exit = 0,
-    /// A task was about to call `execve` (which may have failed afterwards).
+    /// Before a call of `execve`, which may have failed afterwards.
     Exec = 1,
 }
 
-/// What happened. `page`, `start` are page numbers, `pages` lengths in pages.
+/// What happened. `page` and `start` are page numbers; `pages` are lengths in pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A page fault.
     Fault {
-        /// The page touched.
+        /// The page.
         page: u64,
-        /// How.
+        /// The cause.
         flags: FaultFlags,
     },
-    /// A new task; `Event::task` is the parent.
+    /// A new task. `Event::task` is the parent.
     Clone {
         /// The new task's number.
         child: u32,
         /// What it shares.
         kind: CloneKind,
     },
-    /// `execve` reached the point of no return: the task has a new, empty address space with only the argument
-    /// pages at the top of a temporary stack. The areas that `execve` makes follow as `Area` events, the final
-    /// place of the stack among them.
+    /// `execve` passed the point of no return. The task has a new address space with nothing but
+    /// the argument pages, at the end of a temporary stack. The areas that `execve` makes follow as
+    /// `Area` events, the stack at its final place among them.
     Exec {
         /// Page number of the end of the temporary stack (`STACK_TOP_MAX`).
         stack_end: u64,
-        /// Pages of arguments and environment written just below it, 0 when not known.
+        /// Pages of arguments and environment below that end; 0 if unknown.
         arg_pages: u32,
     },
-    /// `execve` made this area itself. For the stack: its size when `execve` was done with it.
+    /// An area that `execve` made. The stack has its size at the end of `execve`.
     Area {
         /// First page.
         start: u64,
@@ -130,39 +133,39 @@ pub enum Kind {
         pages: u64,
         /// Permissions.
         prot: Prot,
-        /// What it is.
+        /// Kind of area.
         kind: AreaKind,
     },
-    /// A task ended; the address space, if this was its last task, is torn down after it.
+    /// A task exited. If it was the last of its address space, the space is torn down afterwards.
     Exit {
-        /// It was the last of its thread group.
+        /// Whether it was the last of its thread group.
         last: bool,
     },
-    /// `mmap` that succeeded.
+    /// A successful `mmap`.
     Mmap {
-        /// Where it was placed.
+        /// First page.
         start: u64,
         /// Length.
         pages: u64,
         /// Permissions.
         prot: Prot,
-        /// Shared, anonymous and so on.
+        /// Kind of mapping.
         flags: MapFlags,
     },
-    /// `munmap` that succeeded.
+    /// A successful `munmap`.
     Munmap {
         /// First page.
         start: u64,
         /// Length.
         pages: u64,
     },
-    /// `brk`: the end of the heap is here now. The first one after an `Exec` says where the heap, still empty,
-    /// begins; later ones may repeat the end that is.
+    /// `brk`, with the new end of the heap. The first one after an `Exec` marks the start of the
+    /// empty heap. Later ones may leave the end where it is.
     Brk {
         /// First page after the heap.
         end: u64,
     },
-    /// `mremap` that succeeded.
+    /// A successful `mremap`.
     Mremap {
         /// First page of the old place.
         from: u64,
@@ -172,10 +175,10 @@ pub enum Kind {
         to: u64,
         /// New length.
         new_pages: u64,
-        /// `MREMAP_DONTUNMAP`: the old area stays, empty.
+        /// `MREMAP_DONTUNMAP`: the old area stays, without pages.
         keep: bool,
     },
-    /// `mprotect` that succeeded.
+    /// A successful `mprotect`.
     Mprotect {
         /// First page.
         start: u64,
@@ -184,32 +187,32 @@ pub enum Kind {
         /// New permissions.
         prot: Prot,
     },
-    /// `madvise` that succeeded; `mlock` appears as advice 22, `MADV_POPULATE_READ`.
+    /// A successful `madvise`. `mlock` is recorded as advice 22, `MADV_POPULATE_READ`.
     Madvise {
         /// First page.
         start: u64,
         /// Length.
         pages: u64,
-        /// The advice, as Linux numbers it (4 is `MADV_DONTNEED`).
+        /// The advice, in Linux's numbering (4 is `MADV_DONTNEED`).
         advice: u16,
     },
-    /// Linux flushed its TLB: data to compare with, nothing to replay.
+    /// Linux flushed its TLB. This is data for comparison, not for replay.
     TlbFlush {
-        /// Pages flushed, 0 for the whole TLB.
+        /// Number of pages flushed, or 0 for the whole TLB.
         pages: u64,
-        /// The reason, as Linux numbers it (`enum tlb_flush_reason`).
+        /// The reason, in Linux's numbering (`enum tlb_flush_reason`).
         reason: u8,
     },
-    /// The CPU had nothing more to run: `Event::task` was the last to run there. Like `TlbFlush` it may come
-    /// after the `Exit` of its task.
+    /// The CPU became idle after running `Event::task`. Like `TlbFlush`, this may follow the task's
+    /// `Exit`.
     Idle,
-    /// Linux's own count of the page-table pages of the task's address space (PTE, PMD and PUD pages; not the
-    /// top), which is `VmPTE` divided by the page size. Only there when no other task could change the address
-    /// space while it was read.
+    /// Linux's count of the page-table pages of the task's address space: `VmPTE` divided by the
+    /// page size. It covers PTE, PMD and PUD pages, not the root. It is recorded only if no other
+    /// task could change the address space meanwhile.
     Truth {
         /// The count.
         tables: u32,
-        /// When it was read.
+        /// When the count was read.
         at: Sampled,
     },
 }

@@ -1,11 +1,11 @@
-//! A trace in a file: everything is checked before the first event is handed out.
+//! A trace in a file, checked as a whole before its first event is read.
 use crate::{Header, ReadError, Reader, Summary, summary};
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 use xxhash_rust::xxh3::Xxh3Default;
 
-/// A trace in a file, whole and unchanged.
+/// A trace in a file, complete and unchanged.
 pub struct TraceFile {
     file: File,
     header: Header,
@@ -14,12 +14,12 @@ pub struct TraceFile {
 }
 
 impl TraceFile {
-    /// Opens a trace, reads its header and its trailer, and compares the checksum of the whole file (which needs one
-    /// pass over the compressed bytes). The file must be one that can be sought in; for a pipe see
+    /// Opens a trace: reads its header and its trailer, and compares the checksum of the whole file
+    /// in one pass over the compressed bytes. The file must be seekable; for a pipe see
     /// [`Reader::new`].
     ///
     /// # Errors
-    /// If the file cannot be read, or is not a whole trace of a version known here.
+    /// If the file cannot be read, or is not a complete trace of a supported version.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, ReadError> {
         let mut file = File::open(path)?;
         let mut input = BufReader::with_capacity(1 << 16, &mut file);
@@ -41,7 +41,8 @@ impl TraceFile {
         let mut tail = [0; summary::LEN];
         input.read_exact(&mut tail)?;
         let (summary, expected) = match Summary::decode(&tail) {
-            // Without a trailer at its end the file was cut, or has something behind it: reading it tells which.
+            // Without a trailer at its end, the file is truncated or has bytes behind it. Reading
+            // it tells which.
             Err(_) if !Summary::starts(&tail) => {
                 input.rewind()?;
                 for event in Reader::new(input)? {
@@ -57,28 +58,28 @@ impl TraceFile {
         Ok(Self { file, header, summary, bytes })
     }
 
-    /// The header.
+    /// Returns the header.
     #[must_use]
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// The trailer: how many events of what kind, and how many were lost.
+    /// Returns the trailer: the number of events by kind, and of lost events.
     #[must_use]
     pub fn summary(&self) -> &Summary {
         &self.summary
     }
 
-    /// Length of the file in bytes.
+    /// Returns the length of the file in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The events, from the start.
+    /// Returns the events, from the first.
     ///
     /// # Errors
-    /// If the file cannot be read any more.
+    /// If the file can no longer be read.
     pub fn events(mut self) -> Result<Reader<BufReader<File>>, ReadError> {
         self.file.rewind()?;
         Reader::new(BufReader::with_capacity(1 << 16, self.file))

@@ -1,14 +1,14 @@
-//! Checksums of the bytes that pass: what is on disk is what is hashed, so no changed bit goes unnoticed, even
-//! one that the decompressor would not mind.
+//! Checksums of the bytes on disk. Any changed bit is noticed, even one that the decompressor would
+//! ignore.
 use std::io::{self, BufRead, Read, Write};
 use xxhash_rust::xxh3::Xxh3Default;
 
-/// XXH3 (64 bits) of a byte string.
+/// Returns the XXH3 (64 bits) of a byte string.
 pub(crate) fn of(bytes: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(bytes)
 }
 
-/// A writer that hashes what it passes on.
+/// A writer that hashes the bytes it passes on.
 pub(crate) struct HashWriter<W> {
     pub(crate) inner: W,
     pub(crate) hash: Xxh3Default,
@@ -25,11 +25,12 @@ impl<W: Write> Write for HashWriter<W> {
     }
 }
 
-/// A reader that hashes what is consumed from it, not what is merely buffered.
+/// A reader that hashes the bytes consumed from it, not those merely buffered.
 pub(crate) struct HashReader<R> {
     pub(crate) inner: R,
     pub(crate) hash: Xxh3Default,
-    /// The inner reader failed: an error that comes out of the decompressor is then the operating system's.
+    /// Whether the inner reader failed. An error from the decompressor is then the operating
+    /// system's.
     pub(crate) failed: bool,
 }
 
@@ -39,7 +40,7 @@ impl<R: BufRead> BufRead for HashReader<R> {
         self.inner.fill_buf().inspect_err(|_| *failed = true)
     }
     fn consume(&mut self, n: usize) {
-        // The buffer is not empty here, so this gives what is there and reads nothing.
+        // The buffer is not empty here, so this returns it and reads nothing.
         if let Ok(buf) = self.inner.fill_buf() {
             self.hash.update(buf.get(..n).unwrap_or(buf));
         }

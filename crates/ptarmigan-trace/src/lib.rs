@@ -1,12 +1,13 @@
 //! Recorded address-space activity.
 //!
-//! A trace says, in the order in which it happened, what the tasks of a real program asked of their address
-//! spaces (`mmap`, `munmap`, `fork`, `execve` ...), which pages they faulted on, and what Linux itself then
-//! reported as the size of each process's page tables (`VmPTE`), to check a replay against.
+//! A trace lists, in order, what the tasks of a real program asked of their address spaces
+//! (`mmap`, `munmap`, `fork`, `execve` ...), and the pages they faulted on. It also contains the
+//! size of each process's page tables as Linux reported it (`VmPTE`), to check a replay against.
 //!
-//! [`TraceFile`] opens a file, checks it as a whole and hands out its [`Header`] and [`Summary`] before any
-//! event is read; [`Reader`] and [`Writer`] stream, with memory bounded by the number of tasks alive. The format
-//! is described byte by byte in `docs/trace-format.md`.
+//! [`TraceFile`] opens a file, checks it as a whole, and returns its [`Header`] and [`Summary`]
+//! before any event is read. [`Reader`] and [`Writer`] stream; their memory is bounded by the
+//! number of live tasks. `trace-format.md`, which is part of the package, describes the format byte
+//! by byte.
 //!
 //! ```
 //! use ptarmigan_trace::{Event, FaultFlags, Header, Kind, Method, Reader, Writer};
@@ -48,3 +49,8 @@ pub use writer::Writer;
 
 /// The version of the format that this crate writes, and the newest that it reads.
 pub const VERSION: u16 = 1;
+
+/// Tests the example of the package's readme.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,4 +1,4 @@
-//! Reading a trace, event by event.
+//! Reading of traces, event by event.
 use crate::hash::HashReader;
 use crate::header::read_up_to;
 use crate::row::{self, END, MAX_PAGE, NEW_CPU, NEW_TASK, SLOT_SHIFT, unzigzag};
@@ -14,18 +14,24 @@ use xxhash_rust::xxh3::Xxh3Default;
 
 /// Reads a trace: an iterator over its events.
 ///
-/// Memory is bounded: a window of at most 128 MiB for the decompressor, and what
-/// [`MAX_TASKS`](crate::MAX_TASKS) and [`MAX_LIVE_TASKS`](crate::MAX_LIVE_TASKS) imply. After an error, and
-/// after the end, the iterator gives nothing more. Every event is valid in itself (known tasks, CPUs below the header's number, page
-/// numbers of at most 52 bits), but only the end of the iteration without an error says that all of them are what
-/// was written; use [`TraceFile`] to know beforehand.
+/// # Memory
+///
+/// The reader needs a window of at most 128 MiB for the decompressor, and tables bounded by
+/// [`MAX_TASKS`](crate::MAX_TASKS) and [`MAX_LIVE_TASKS`](crate::MAX_LIVE_TASKS).
+///
+/// # Validity
+///
+/// Every event is valid by itself: its task is known, its CPU below the header's number, its page
+/// numbers have at most 52 bits. That all events are as written is known only when the iteration
+/// ends without an error. [`TraceFile`] checks this beforehand. After an error, and after the end,
+/// the iterator returns `None`.
 pub struct Reader<R: BufRead> {
     header: Header,
     source: zstd::Decoder<'static, HashReader<R>>,
     buf: Box<[u8]>,
     at: usize,
     filled: usize,
-    /// Bytes of rows before the buffer.
+    /// Number of bytes of rows before the buffer.
     before: u64,
     tasks: Tasks,
     cpu: u16,
@@ -35,7 +41,7 @@ pub struct Reader<R: BufRead> {
     done: bool,
 }
 
-/// Why a row could not be read: not yet with the place.
+/// Why a row cannot be read, without the place.
 enum Bad {
     Read(std::io::Error),
     End,
@@ -52,17 +58,18 @@ impl Reader<BufReader<File>> {
     /// Opens a file and checks it as a whole, as [`TraceFile::open`] does.
     ///
     /// # Errors
-    /// If the file cannot be read or is not a whole trace.
+    /// If the file cannot be read or is not a complete trace.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, ReadError> {
         TraceFile::open(path)?.events()
     }
 }
 
 impl<R: BufRead> Reader<R> {
-    /// Reads the header, leaving the events to the iterator. Nothing is sought: `input` may be a pipe.
+    /// Reads the header; the iterator reads the events. `input` may be a pipe, as the reader does
+    /// not seek.
     ///
     /// # Errors
-    /// If the input is not a trace, or one of a newer version.
+    /// If the input is not a trace, or has a newer version.
     pub fn new(input: R) -> Result<Self, ReadError> {
         let mut input = HashReader { inner: input, hash: Xxh3Default::new(), failed: false };
         let header = Header::decode(&mut input)?;
@@ -84,13 +91,13 @@ impl<R: BufRead> Reader<R> {
         })
     }
 
-    /// The header.
+    /// Returns the header.
     #[must_use]
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// The trailer, once all events have been read without an error.
+    /// Returns the trailer, once all events have been read without an error.
     #[must_use]
     pub fn summary(&self) -> Option<&Summary> {
         self.summary.as_ref()
@@ -126,7 +133,7 @@ impl<R: BufRead> Reader<R> {
 
     #[inline]
     fn number(&mut self) -> Result<u64, Bad> {
-        // Most are one byte or two, and most are not at the end of the buffer.
+        // Most numbers have one or two bytes and are not at the end of the buffer.
         if let Some(&[a, b]) = self.buf[..self.filled].get(self.at..self.at + 2) {
             if a < 0x80 {
                 self.at += 1;
@@ -155,7 +162,8 @@ impl<R: BufRead> Reader<R> {
         Err("a number of more than 64 bits".into())
     }
 
-    /// A page number, relative to one remembered, and with `with_len` the length that follows.
+    /// Reads a page number relative to a remembered one and, with `with_len`, the length that
+    /// follows.
     #[inline]
     fn page(&mut self, task: u32, slot: usize, with_len: bool) -> Result<(u64, u64), Bad> {
         let delta = unzigzag(self.number()?);
@@ -170,7 +178,7 @@ impl<R: BufRead> Reader<R> {
         Ok((page, len))
     }
 
-    /// The next event, `None` at the end mark.
+    /// Reads the next event; returns `None` at the end mark.
     #[inline]
     fn row(&mut self) -> Result<Option<Event>, Bad> {
         let tag = self.byte()?;
@@ -290,7 +298,7 @@ impl<R: BufRead> Reader<R> {
         }
     }
 
-    /// After the end mark: nothing more in the frame, then the trailer, then nothing.
+    /// Reads what follows the end mark: the end of the frame, then the trailer, then nothing.
     fn end(&mut self) -> Result<Summary, ReadError> {
         self.seen.row_bytes = self.before + self.at as u64;
         match self.byte() {
@@ -321,7 +329,7 @@ impl<R: BufRead> Reader<R> {
         ReadError::Damaged { event: self.seen.events, offset, what }
     }
 
-    /// Tells the operating system's errors from the decompressor's.
+    /// Tells errors of the operating system from those of the decompressor.
     fn io(&self, e: std::io::Error, offset: u64) -> ReadError {
         if self.source.get_ref().failed {
             ReadError::Io(e)

@@ -1,4 +1,4 @@
-//! What reader and writer share of the rows: kind numbers, tag bits, and what makes an event acceptable.
+//! What reader and writer share about rows: kind numbers, tag bits, and the validity of events.
 use crate::{Event, Kind, tasks::Tasks};
 
 /// The kind number that ends the rows.
@@ -6,7 +6,7 @@ pub(crate) const END: u8 = 15;
 pub(crate) const NEW_CPU: u8 = 0x10;
 pub(crate) const NEW_TASK: u8 = 0x20;
 pub(crate) const SLOT_SHIFT: u8 = 6;
-/// Page numbers and lengths stay below this.
+/// Page numbers and lengths are below this.
 pub(crate) const MAX_PAGE: u64 = 1 << 52;
 
 /// Short names of the kinds, in the order of [`kind_index`].
@@ -27,7 +27,8 @@ pub const KIND_NAMES: [&str; 14] = [
     "truth",
 ];
 
-/// The number of a kind in the format, and its place in [`Summary::by_kind`](crate::Summary::by_kind).
+/// Returns the number of a kind in the format, which is also its index in
+/// [`Summary::by_kind`](crate::Summary::by_kind).
 #[must_use]
 pub fn kind_index(kind: &Kind) -> usize {
     match kind {
@@ -72,14 +73,14 @@ fn only(bits: u8, known: u8) -> Result<(), &'static str> {
     if bits & !known == 0 { Ok(()) } else { Err("unknown flags") }
 }
 
-/// Says what is wrong with an event that comes next, if anything is.
+/// Returns what is wrong with an event at this point, or `Ok`.
 #[inline]
 pub(crate) fn check(e: &Event, cpus: u16, tasks: &Tasks) -> Result<(), &'static str> {
     if e.cpu >= cpus {
         return Err("a CPU that the header does not have");
     }
     if matches!(e.kind, Kind::TlbFlush { .. } | Kind::Idle) {
-        // The last things a task does, tearing down its address space and leaving its CPU, come after its exit.
+        // A task tears down its address space and leaves its CPU after its exit event.
         if e.task >= tasks.count() {
             return Err("a task that was never made");
         }

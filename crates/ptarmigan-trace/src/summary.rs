@@ -1,4 +1,4 @@
-//! The trailer: what was counted, and the checksum of all that stands before it.
+//! The trailer: counts, and the checksum of everything before it.
 use crate::{Kind, ReadError, hash, row};
 
 /// The first bytes of the trailer.
@@ -6,23 +6,24 @@ const MAGIC: [u8; 8] = *b"PTRTAIL\n";
 /// Length of the trailer in bytes.
 pub(crate) const LEN: usize = 184;
 
-/// What a trace says of itself after its events.
+/// The data after the events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Summary {
     /// Number of events.
     pub events: u64,
-    /// Events that the kernel had no room for: lost, not in the trace. A trace with losses replays only in part.
+    /// Number of events that the kernel dropped. They are not in the trace, which then replays only
+    /// in part.
     pub lost: u64,
     /// Number of tasks, the first included.
     pub tasks: u32,
-    /// Events by kind, see [`kind_index`](crate::kind_index).
+    /// Number of events by kind; see [`kind_index`](crate::kind_index).
     pub by_kind: [u64; 16],
     /// Length of the rows before compression, in bytes.
     pub row_bytes: u64,
 }
 
 impl Summary {
-    /// How many events are of the same kind as `kind`, whatever its fields.
+    /// Returns the number of events of the same kind as `kind`, whatever its fields.
     #[must_use]
     pub fn count(&self, kind: &Kind) -> u64 {
         self.by_kind[row::kind_index(kind)]
@@ -46,7 +47,7 @@ impl Summary {
         out
     }
 
-    /// The summary and the checksum of what stands before it.
+    /// Decodes a trailer. Returns it with the checksum of the bytes before it.
     pub(crate) fn decode(b: &[u8; LEN]) -> Result<(Self, u64), ReadError> {
         let word = |at: usize| {
             let mut w = [0; 8];
@@ -68,7 +69,7 @@ impl Summary {
         Ok((Self { events: word(8), lost: word(16), tasks, by_kind, row_bytes: word(160) }, word(168)))
     }
 
-    /// Whether a trailer starts here, whatever its checksum says.
+    /// Returns whether a trailer begins here, whatever its checksum.
     pub(crate) fn starts(b: &[u8]) -> bool {
         b.starts_with(&MAGIC)
     }

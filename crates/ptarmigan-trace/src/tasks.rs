@@ -1,19 +1,21 @@
-//! The tasks of a trace, as reader and writer both follow them: who lives, and which pages each touched last.
+//! The tasks of a trace, as reader and writer follow them: which are alive, and which pages each
+//! touched last.
 
-/// Tasks that one trace may have in all.
+/// The most tasks of a trace.
 pub const MAX_TASKS: u32 = 1 << 24;
-/// Tasks that may be alive at once, the limit that Linux has (`PID_MAX_LIMIT`).
+/// The most tasks alive at once, as in Linux (`PID_MAX_LIMIT`).
 pub const MAX_LIVE_TASKS: usize = 1 << 22;
 
 const DEAD: u32 = u32::MAX;
 
-/// Page numbers near which the next one is likely to be.
+/// Page numbers that the next one is probably close to.
 pub(crate) type Near = [u64; 3];
 
-/// Further than this many pages from all of them, a page number takes a place of its own.
+/// A page number farther than this from all remembered ones replaces one of them.
 const FAR: u64 = 1 << 14;
 
-/// Moves on: `slot` was nearest, `distance` pages away, and the event ended at `next`.
+/// Updates the remembered pages: `slot` was nearest, `distance` pages away, and the event ended at
+/// `next`.
 #[inline]
 pub(crate) fn remember(near: &mut Near, slot: usize, distance: u64, next: u64) {
     if distance > FAR {
@@ -23,9 +25,9 @@ pub(crate) fn remember(near: &mut Near, slot: usize, distance: u64, next: u64) {
     }
 }
 
-/// Which task is where. Four bytes for every task that ever was, and 24 for each alive.
+/// The remembered pages of all tasks. Needs 4 bytes per task, and 24 more per live task.
 pub(crate) struct Tasks {
-    /// Place of each task in `near`, or `DEAD`.
+    /// Index of each task in `near`, or `DEAD`.
     place: Vec<u32>,
     near: Vec<Near>,
     free: Vec<u32>,
@@ -36,12 +38,12 @@ impl Tasks {
         Self { place: vec![0], near: vec![[0; 3]], free: Vec::new() }
     }
 
-    /// How many tasks there have been.
+    /// Returns the number of tasks so far.
     pub(crate) fn count(&self) -> u32 {
         self.place.len() as u32
     }
 
-    /// The remembered pages of a task that is alive.
+    /// Returns the remembered pages of a live task.
     #[inline]
     pub(crate) fn near(&mut self, task: u32) -> Option<&mut Near> {
         let place = *self.place.get(task as usize)?;
@@ -57,7 +59,7 @@ impl Tasks {
         self.place.len() < MAX_TASKS as usize && self.near.len() - self.free.len() < MAX_LIVE_TASKS
     }
 
-    /// A child, which has the next number and touches first what its parent touched last.
+    /// Adds a child with the next number. It starts with its parent's remembered pages.
     pub(crate) fn add(&mut self, parent: u32) {
         let near = self.near(parent).copied().unwrap_or_default();
         let place = match self.free.pop() {

@@ -1,4 +1,4 @@
-//! Writing a trace, event by event.
+//! Writing of traces, event by event.
 use crate::hash::HashWriter;
 use crate::row::{self, END, NEW_CPU, NEW_TASK, SLOT_SHIFT, zigzag};
 use crate::tasks::{self, Tasks};
@@ -6,7 +6,7 @@ use crate::{Event, Header, Kind, Summary, WriteError};
 use std::io::{self, Write};
 use xxhash_rust::xxh3::Xxh3Default;
 
-/// Rows are handed to the compressor in pieces of about this many bytes.
+/// Rows go to the compressor in pieces of about this many bytes.
 const PIECE: usize = 1 << 16;
 
 /// Writes a trace.
@@ -24,10 +24,10 @@ pub struct Writer<W: Write> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Starts a trace; `level` is zstd's compression level, 1 (fast) to 22 (small), and is clamped to that.
+    /// Starts a trace. `level` is the compression level of zstd, clamped to 1 (fast) to 22 (small).
     ///
     /// # Errors
-    /// If the header makes no sense or `out` fails.
+    /// If the header is invalid or `out` fails.
     pub fn new(mut out: W, header: &Header, level: i32) -> Result<Self, WriteError> {
         let bytes = header.encode()?;
         out.write_all(&bytes)?;
@@ -36,7 +36,8 @@ impl<W: Write> Writer<W> {
         let mut out = zstd::Encoder::new(HashWriter { inner: out, hash }, level.clamp(1, 22))?;
         out.include_checksum(true)?;
         if level >= 19 {
-            // Programs repeat themselves over long distances: a compiler is started again after a megabyte of rows.
+            // Programs repeat over long distances: the next run of a compiler starts a megabyte of
+            // rows later.
             out.long_distance_matching(true)?;
             out.window_log(27)?;
         }
@@ -51,17 +52,17 @@ impl<W: Write> Writer<W> {
         })
     }
 
-    /// Number of events written so far.
+    /// Returns the number of events so far.
     #[must_use]
     pub fn events(&self) -> u64 {
         self.summary.events
     }
 
-    /// Adds an event.
+    /// Writes an event.
     ///
     /// # Errors
-    /// [`WriteError::Invalid`] if no reader would accept the event where it stands: nothing was written then, and
-    /// the trace may go on. [`WriteError::Io`] if the output fails.
+    /// [`WriteError::Invalid`] if a reader would reject the event at this point; it is not written,
+    /// and the trace can continue. [`WriteError::Io`] if the output fails.
     pub fn event(&mut self, e: &Event) -> Result<(), WriteError> {
         row::check(e, self.cpus, &self.tasks)
             .map_err(|what| WriteError::Invalid { event: self.summary.events, what })?;
@@ -146,7 +147,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Ends the trace. `lost` is the number of events that the kernel had no room for.
+    /// Ends the trace. `lost` is the number of events that the kernel dropped.
     ///
     /// # Errors
     /// If the output fails.
@@ -176,7 +177,7 @@ impl<W: Write> Writer<W> {
         self.rows.push(v as u8);
     }
 
-    /// Writes the distance of a page from the nearest of those remembered, and says which that was.
+    /// Writes the distance of a page from the nearest remembered one. Returns which one that was.
     fn page(&mut self, task: u32, page: u64, pages: u64) -> usize {
         let Some(near) = self.tasks.near(task) else { return 0 };
         let mut best = (0, u64::MAX);

@@ -1,4 +1,4 @@
-//! The format keeps what it is given, and notices whatever is done to it.
+//! The format preserves events and notices every change.
 mod harness;
 #[path = "harness/wrap.rs"]
 mod wrap;
@@ -11,7 +11,7 @@ use ptarmigan_trace::{
 
 const CPUS: u16 = 300;
 
-/// One event of every kind, and tasks that come and go.
+/// Returns one event of every kind, with tasks that come and go.
 fn small() -> Vec<Event> {
     let at = |task, cpu, kind| Event { task, cpu, kind };
     vec![
@@ -179,7 +179,7 @@ fn the_writer_refuses_what_no_reader_takes() {
 
 #[test]
 fn rows_that_repeat_without_end_need_no_memory() {
-    // 64 MiB of forks in a few kilobytes: more tasks than a trace may have, found without holding them.
+    // 64 MiB of forks in a few kilobytes: too many tasks for a trace, noticed without storing them.
     let mut rows = Vec::new();
     while rows.len() < 64 << 20 {
         rows.extend([1, 0]);
@@ -220,7 +220,7 @@ fn thousands_of_mutations_never_panic() {
         if bad != bytes {
             assert!(!harness::read_any(&bad).1);
         }
-        // The rows themselves, behind correct checksums: small numbers, so that they often mean something.
+        // Arbitrary rows with correct checksums. Small numbers are often meaningful.
         let rows: Vec<u8> = (0..random(200))
             .map(|_| {
                 let below = if random(2) == 0 { 16 } else { 256 };

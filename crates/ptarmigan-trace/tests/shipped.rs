@@ -1,4 +1,4 @@
-//! The recordings that are shipped can be read, and nothing was lost in them.
+//! The shipped recordings can be read, and no event was lost.
 use ptarmigan_trace::{Kind, Method, TraceFile};
 use std::path::Path;
 

@@ -1,18 +1,31 @@
-//! Memory for the library's own tables (frame metadata, per-CPU lists), taken once at start-up.
+//! Memory for the library's own arrays (records of frames, per-CPU lists), handed over once at start-up.
 //!
-//! The library uses no heap. Whoever sets it up hands over one block of memory, and every part carves its arrays
-//! from it. `bytes` functions of the parts say how much each needs.
+//! The library uses no heap. The code that sets it up hands over one block of memory, or several, and every part carves its
+//! arrays from it. How much a part needs is known before: each has a function `bytes`, and the sum over the parts suffices.
+//!
+//! # How long the memory lives
+//!
+//! A kernel hands over memory that is its own for ever, and need not think of it again. A machine inside a process comes
+//! and goes; what is carved of its memory keeps that memory alive (a counted reference beside each array, which costs
+//! nothing when the array is used).
 use core::fmt;
 use core::marker::PhantomData;
-use core::mem::{align_of, size_of};
+use core::mem::{align_of, needs_drop, size_of};
 use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 
-/// A block of memory from which arrays are carved, never to be given back.
+/// Whatever keeps a block alive; nothing if the block is there for ever.
+#[cfg(feature = "hosted")]
+type Owner = Option<std::sync::Arc<dyn Send + Sync>>;
+#[cfg(not(feature = "hosted"))]
+type Owner = ();
+
+/// A block of memory from which arrays are carved.
 pub struct BootMemory {
     next: usize,
     end: usize,
     base: NonNull<u8>,
+    owner: Owner,
 }
 
 /// The block was too small.
@@ -37,10 +50,24 @@ impl BootMemory {
     ///
     /// # Safety
     ///
-    /// 1. The block is valid for reads and writes and nobody else uses it, for as long as this value or any
-    ///    [`BootSlice`] carved from it is used.
+    /// 1. The block is valid for reads and writes and nothing else uses it, for as long as this value or any
+    ///    [`BootSlice`] carved from it exists.
     pub unsafe fn new(base: NonNull<u8>, len: usize) -> Self {
-        BootMemory { next: 0, end: len, base }
+        BootMemory { next: 0, end: len, base, owner: Owner::default() }
+    }
+
+    /// Takes over the block of `len` bytes at `base`, which is a part of `owner`, and keeps it alive.
+    ///
+    /// # Safety
+    ///
+    /// 1. The block is valid for reads and writes and nothing else uses it, for as long as `owner` exists.
+    #[cfg(feature = "hosted")]
+    pub(crate) unsafe fn kept_by(
+        owner: std::sync::Arc<dyn Send + Sync>,
+        base: NonNull<u8>,
+        len: usize,
+    ) -> Self {
+        BootMemory { next: 0, end: len, base, owner: Some(owner) }
     }
 
     /// Carves an array of `n` elements, each made by `make` from its index.
@@ -56,19 +83,19 @@ impl BootMemory {
         self.take_with(n, |_, i| Ok(make(i)))
     }
 
-    /// The same for elements that need arrays of their own, which `make` carves from what is left.
+    /// Carves an array whose elements need arrays of their own, which `make` carves from what is left.
     ///
     /// # Errors
     ///
-    /// [`BootMemoryShort`] if the block has not that much left, or `make` says so; nothing is taken then, and elements
-    /// that were made are forgotten.
+    /// [`BootMemoryShort`] if the block has not that much left, or if `make` says so. Elements that were made are dropped
+    /// then. Memory that `make` has carved stays taken, as the arrays in it may exist; otherwise nothing is taken.
     pub fn take_with<T>(
         &mut self,
         n: usize,
         mut make: impl FnMut(&mut Self, usize) -> Result<T, BootMemoryShort>,
     ) -> Result<BootSlice<T>, BootMemoryShort> {
-        let before = self.next;
-        let at = self.base.as_ptr() as usize + before;
+        let (base, before) = (self.base, self.next);
+        let at = base.as_ptr() as usize + before;
         let pad = at.next_multiple_of(align_of::<T>().max(64)) - at;
         let wanted = n.checked_mul(size_of::<T>()).and_then(|b| b.checked_add(pad)).unwrap_or(usize::MAX);
         let left = self.end - before;
@@ -76,43 +103,73 @@ impl BootMemory {
             return Err(BootMemoryShort { wanted, left });
         }
         // Past all of it, so that `make` carves behind it.
-        self.next += wanted;
+        let behind = before + wanted;
+        self.next = behind;
         // SAFETY: `before + pad` is at most `end`, so the result points into the block or one past its end.
-        let first = unsafe { self.base.add(before + pad) }.cast::<T>();
+        let first = unsafe { base.add(before + pad) }.cast::<T>();
+        // Owns the elements made so far: an early return and a panic of `make` drop them.
+        let mut slice = BootSlice { first, len: 0, _owner: self.owner.clone(), _owns: PhantomData };
         for i in 0..n {
-            let element = make(self, i).inspect_err(|_| self.next = before)?;
-            // SAFETY: element i lies inside the block (checked above), is aligned (padded above) and belongs to
-            // nobody else (`next` moved past it; the block is ours by the contract of `new`).
-            unsafe { first.add(i).write(element) };
+            match make(self, i) {
+                // SAFETY: element i lies inside the block (checked above), is aligned (padded above) and belongs to
+                // nothing else (`next` moved past it and never goes back below what was carved; the block is ours by the
+                // contract of `new`).
+                Ok(element) => unsafe { first.add(i).write(element) },
+                Err(short) => {
+                    // Only what lies at the very end can be taken back. `make` has `self` to itself: it may have carved arrays
+                    // and kept them, and it may have put another block here.
+                    if self.base == base && self.next == behind {
+                        self.next = before;
+                    }
+                    return Err(short);
+                }
+            }
+            slice.len = i + 1;
         }
-        Ok(BootSlice { first, len: n, _owns: PhantomData })
+        Ok(slice)
     }
 
-    /// Bytes that an array of `n` elements of `T` may take, padding included.
+    /// Returns the bytes left.
+    pub fn left(&self) -> usize {
+        self.end - self.next
+    }
+
+    /// Returns the bytes that an array of `n` elements of `T` takes at most, padding included.
     pub const fn bytes<T>(n: usize) -> usize {
         let align = if align_of::<T>() > 64 { align_of::<T>() } else { 64 };
-        n * size_of::<T>() + align
+        n * size_of::<T>() + align - 1
     }
 }
 
-/// An array carved from [`BootMemory`]; lives as long as that block.
+/// An array carved from [`BootMemory`], which it keeps alive. It owns its elements, as a `Box<[T]>` does.
 pub struct BootSlice<T> {
     first: NonNull<T>,
     len: usize,
+    /// Goes after `drop` has dropped the elements.
+    _owner: Owner,
     _owns: PhantomData<T>,
 }
 
-// SAFETY: a `BootSlice` owns its elements as a `Box<[T]>` does.
+// SAFETY: a `BootSlice` owns its elements as a `Box<[T]>` does, and its owner may be shared and moved between threads.
 unsafe impl<T: Send> Send for BootSlice<T> {}
 // SAFETY: it gives out shared references only, as `Box<[T]>` does through a shared reference.
 unsafe impl<T: Sync> Sync for BootSlice<T> {}
+
+impl<T> Drop for BootSlice<T> {
+    fn drop(&mut self) {
+        if needs_drop::<T>() {
+            // SAFETY: the slice owns these elements, all of them initialised; nothing uses them after this.
+            unsafe { core::ptr::drop_in_place(&raw mut **self) };
+        }
+    }
+}
 
 impl<T> Deref for BootSlice<T> {
     type Target = [T];
     #[inline(always)]
     fn deref(&self) -> &[T] {
-        // SAFETY: `take` initialised `len` elements at `first`; the contract of `BootMemory::new` keeps the
-        // memory valid while this value is used.
+        // SAFETY: `take_with` initialised `len` elements at `first`; the memory is valid while this value exists (contract of
+        // `BootMemory::new`, or the owner).
         unsafe { core::slice::from_raw_parts(self.first.as_ptr(), self.len) }
     }
 }

@@ -19,9 +19,12 @@ pub mod bootmem;
 pub mod cpu;
 pub mod format;
 pub mod frames;
+pub mod gather;
 #[cfg(feature = "hosted")]
 pub mod hosted;
+pub mod machine;
 pub mod page;
+pub mod params;
 pub mod quicklist;
 pub mod space;
 pub mod sync;

@@ -76,7 +76,9 @@ fn what_was_never_handed_out_is_refused() {
     let host = machine();
     let cpus = host.slots();
     let policy = host.quicklists_checked(lists(16), closely(false)).unwrap();
-    let theirs = host.frames().take(any_frame(0)).unwrap().zeroed(&host.window());
+    let theirs = host.frames().take(any_frame(0)).unwrap();
+    // SAFETY: 1. the window is the host's, and the frame one that it backs.
+    let theirs = unsafe { theirs.zeroed(&host.window()) };
     for at in [theirs.addr(), Pfn(0x00ff_ffff).addr()] {
         policy.at(&cpus[0].pin()).free_unlinked(again(at, PTE));
         let found = found();

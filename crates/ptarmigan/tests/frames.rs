@@ -1,11 +1,11 @@
 //! Physical memory: the buddy allocator against a set of frames, watermarks, data frames, slabs.
-mod common;
-use common::{Rng, any_frame, poke, small};
+mod physical;
+use physical::{Rng, any_frame, clear, give_last, poke, small};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr};
 use ptarmigan::bootmem::BootMemory;
-use ptarmigan::cpu::{MachineId, NodeId, Pinned};
+use ptarmigan::cpu::{MachineId, NodeId, Pinned, WrongMachine};
 use ptarmigan::format::X86_64;
 use ptarmigan::frames::*;
 use ptarmigan::hosted::{Host, HostConfig};
@@ -19,8 +19,7 @@ fn frames(runs: &[MemoryRun]) -> Frames {
 }
 
 fn boot(runs: &[MemoryRun]) -> BootMemory {
-    let span: u32 = runs.last().map_or(0, |r| r.start.0 + r.frames) - runs[0].start.0;
-    let bytes = Frames::bytes(span as usize, runs.len());
+    let bytes = Frames::bytes(&MemorySize::of(runs));
     let block = Box::leak(vec![0u64; bytes.div_ceil(8)].into_boxed_slice());
     let base = NonNull::new(block.as_mut_ptr().cast()).expect("a box is somewhere");
     // SAFETY: 1. the block was leaked just now: valid for ever, and nobody else has it.
@@ -113,7 +112,7 @@ proptest! {
                         Taken::Zero(frame) => {
                             prop_assert!(known, "said to be zero without proof");
                             for i in 0..1u64 << order {
-                                common::assert_zero(&host, PhysAddr(frame.addr().0 + i * FRAME_SIZE as u64));
+                                physical::assert_zero(&host, PhysAddr(frame.addr().0 + i * FRAME_SIZE as u64));
                             }
                             held.push(Held::Zero(frame));
                         }
@@ -134,7 +133,7 @@ proptest! {
                     let (pfn, order, is_zero) = match held.swap_remove(which % held.len()) {
                         Held::Dirty(f) if clear => {
                             let at = (f.pfn().0, f.order(), true);
-                            frames.give(f.clear(&window));
+                            frames.give(self::clear(f, &window));
                             at
                         }
                         Held::Dirty(f) => {
@@ -178,7 +177,7 @@ fn zeroes_come_out_as_long_as_there_are_any_and_are_not_wasted() {
     let (frames, window) = (host.frames(), host.window());
     // One block of 64 frames cleared, given back frame by frame so that it merges with zero buddies.
     let block = frames.take(Request { order: 6, ..any_frame(0) }).unwrap().dirty();
-    let clean = block.clear(&window);
+    let clean = clear(block, &window);
     frames.give(clean);
     assert_eq!(frames.counts().zero, 64);
     let mut dirty = Vec::new();
@@ -208,7 +207,7 @@ fn known_zero_halves_survive_a_merge_and_the_split_that_follows() {
         if pfn.0 % 2 == 1 {
             let raw = frame.into_raw();
             // SAFETY: 1. just taken apart. 2. no memory is behind these frames: any claim will do for the records.
-            frames.give(unsafe { Frame::<Zero>::from_raw(raw, 0) });
+            frames.give(unsafe { Frame::<Zero>::from_raw(frames.machine(), raw, 0) });
         } else {
             frames.give(frame);
         }
@@ -290,27 +289,27 @@ fn data_frames_are_neither_lost_nor_handed_out_twice() {
         for _ in 0..20_000 {
             let pin = cpus[rng.below(2) as usize].pin();
             if rng.below(100) < 52 {
-                if let Ok(pfn) = data.take(frames, &pin, AllocFlags::NORMAL) {
-                    assert!(out.insert(pfn), "{pfn} handed out twice");
-                    assert!(DataFrames::is_sole(frames, pfn));
-                    held.push(pfn);
+                if let Ok(frame) = data.take(frames, &pin, AllocFlags::NORMAL) {
+                    assert!(out.insert(frame.pfn()), "{} handed out twice", frame.pfn());
+                    assert_eq!(DataFrames::is_sole(frames, &frame), Ok(true));
+                    held.push(frame);
                 }
             } else if !held.is_empty() {
-                let pfn = held.swap_remove(rng.below(held.len() as u64) as usize);
-                DataFrames::share(frames, pfn);
-                assert!(!DataFrames::is_sole(frames, pfn));
-                assert!(!DataFrames::release(frames, pfn));
-                assert!(DataFrames::release(frames, pfn));
-                out.remove(&pfn);
-                data.give(frames, &pin, pfn);
+                let frame = held.swap_remove(rng.below(held.len() as u64) as usize);
+                let other = DataFrames::share(frames, &frame).unwrap();
+                assert_eq!(other.pfn(), frame.pfn());
+                assert_eq!(DataFrames::is_sole(frames, &frame), Ok(false));
+                assert!(!data.release(frames, &pin, other).unwrap());
+                assert_eq!(DataFrames::is_sole(frames, &frame), Ok(true));
+                out.remove(&frame.pfn());
+                give_last(data, frames, &pin, frame);
             }
             let on_lists = host.config().cpus as u32 * 128;
             let free = frames.counts().free;
             assert!(free + held.len() as u32 + 3 + on_lists >= frames.counts().total, "frames are missing");
         }
-        for pfn in held {
-            assert!(DataFrames::release(frames, pfn));
-            data.give(frames, &cpus[0].pin(), pfn);
+        for frame in held {
+            give_last(data, frames, &cpus[0].pin(), frame);
         }
         for cpu in &cpus {
             data.drain(frames, &cpu.pin());
@@ -326,13 +325,12 @@ fn data_frames_that_rest_on_a_cpu_are_of_its_node() {
     let cpus = host.slots();
     let (frames, data) = (host.frames(), host.data());
     // Taken on node 0, given back on node 1: nothing of it may stay there.
-    let held: Vec<Pfn> =
+    let held: Vec<DataFrame> =
         (0..100).map(|_| data.take(frames, &cpus[0].pin(), AllocFlags::NORMAL).unwrap()).collect();
     data.drain(frames, &cpus[0].pin());
-    for pfn in held {
-        assert_eq!(frames.node_of(pfn), NodeId(0));
-        DataFrames::release(frames, pfn);
-        data.give(frames, &cpus[1].pin(), pfn);
+    for frame in held {
+        assert_eq!(frames.node_of(frame.pfn()), NodeId(0));
+        give_last(data, frames, &cpus[1].pin(), frame);
     }
     assert_eq!(data.drain(frames, &cpus[1].pin()), 0);
     host.audit().unwrap();
@@ -352,18 +350,20 @@ fn slab_objects_are_distinct_and_zero_and_empty_slabs_go_back() {
         for round in 0..6 {
             for _ in 0..1500 {
                 if rng.below(10) < if round % 2 == 0 { 7 } else { 3 } {
-                    let at = slab.take(frames, &window, NodeId(0), AllocFlags::NORMAL).unwrap().0;
+                    // SAFETY: 1. always the host's frames and window.
+                    let at = unsafe { slab.take(frames, &window, NodeId(0), AllocFlags::NORMAL) }.unwrap().0;
                     assert_eq!(at % size, 0, "aligned");
                     assert!(out.insert(at), "{at:#x} handed out twice");
                     for word in (at..at + size).step_by(8) {
-                        assert_eq!(common::peek(&host, word), 0);
+                        assert_eq!(physical::peek(&host, word), 0);
                         poke(&host, word, !0);
                     }
                     held.push(at);
                 } else if !held.is_empty() {
                     let at = held.swap_remove(rng.below(held.len() as u64) as usize);
                     out.remove(&at);
-                    // SAFETY: 1. taken above and forgotten here. 2. nobody else knows it.
+                    // SAFETY: 1. taken above and forgotten here. 2. nothing else knows it. 3. always the host's frames and
+                    // window.
                     unsafe { slab.give(frames, &window, PhysAddr(at)) };
                 }
             }
@@ -390,20 +390,19 @@ fn data_frames_that_overflow_a_list_wait_for_their_cpu_until_others_would_run_sh
     let (a, b) = (slots[0].pin(), slots[1].pin());
     let (frames, data) = (host.frames(), host.data());
     let free = frames.counts().free;
-    let take = |pin: &Pinned<'_>, n: usize| -> Vec<Pfn> {
+    let take = |pin: &Pinned<'_>, n: usize| -> Vec<DataFrame> {
         (0..n).map_while(|_| data.take(frames, pin, AllocFlags::NORMAL).ok()).collect()
     };
-    let give = |pin: &Pinned<'_>, all: Vec<Pfn>| {
-        for pfn in all {
-            assert!(DataFrames::release(frames, pfn));
-            data.give(frames, pin, pfn);
+    let give = |pin: &Pinned<'_>, all: Vec<DataFrame>| {
+        for frame in all {
+            give_last(data, frames, pin, frame);
         }
     };
     // More than a CPU's list and batches hold together: what is too much goes back to the zone.
     const MANY: usize = 20_000;
     let first = take(&a, MANY);
     assert_eq!(first.len(), MANY);
-    let known: HashSet<Pfn> = first.iter().copied().collect();
+    let known: HashSet<Pfn> = first.iter().map(DataFrame::pfn).collect();
     assert_eq!(known.len(), MANY, "every frame once");
     give(&a, first);
     let kept = free - frames.counts().free;
@@ -412,7 +411,7 @@ fn data_frames_that_overflow_a_list_wait_for_their_cpu_until_others_would_run_sh
     let before = frames.counts().free;
     let again = take(&a, 6000);
     assert_eq!(frames.counts().free, before);
-    assert!(again.iter().all(|pfn| known.contains(pfn)));
+    assert!(again.iter().all(|frame| known.contains(&frame.pfn())));
     give(&a, again);
     assert_eq!(frames.counts().free, before);
     // The other one asks the zone, until nothing but the reserve is left there; then it takes those too.
@@ -420,7 +419,7 @@ fn data_frames_that_overflow_a_list_wait_for_their_cpu_until_others_would_run_sh
     assert!(before - frames.counts().free >= 6000);
     let rest = take(&b, usize::MAX);
     let low = frames.counts().free;
-    let all: HashSet<Pfn> = part.iter().chain(&rest).copied().collect();
+    let all: HashSet<Pfn> = part.iter().chain(&rest).map(DataFrame::pfn).collect();
     assert_eq!(all.len(), part.len() + rest.len(), "every frame once");
     let out = free as usize - low as usize - all.len();
     assert!(out <= 2048, "{out} frames rest where the other CPU cannot reach them: more than a list");
@@ -454,4 +453,117 @@ fn memory_that_is_zero_from_the_start_is_known_to_be_however_it_is_split() {
         held.push(taken);
     }
     assert_eq!((frames.counts().free, frames.counts().zero), (0, 0));
+}
+
+#[test]
+fn references_to_blocks_of_any_size_are_counted_and_the_last_gives_the_block_back() {
+    let host = Host::<X86_64>::new(small(1, 1, 32)).unwrap();
+    let cpus = host.slots();
+    let pin = cpus[0].pin();
+    let (frames, data) = (host.frames(), host.data());
+    let free = frames.counts().free;
+    for order in 0..ORDERS as u8 {
+        let mut held = vec![data.take_block(frames, &pin, order, AllocFlags::NORMAL).unwrap()];
+        assert_eq!(DataFrames::order_of(frames, &held[0]), Ok(order));
+        assert_eq!(held[0].pfn().0 % (1 << order), 0);
+        if order > 0 {
+            assert_eq!(free - frames.counts().free, 1 << order);
+        }
+        for _ in 0..5 {
+            held.push(DataFrames::share(frames, &held[0]).unwrap());
+        }
+        let last = held.pop().unwrap();
+        for frame in held {
+            assert!(!data.release(frames, &pin, frame).unwrap());
+        }
+        assert_eq!(DataFrames::is_sole(frames, &last), Ok(true));
+        give_last(data, frames, &pin, last);
+        data.drain(frames, &pin);
+        assert_eq!(frames.counts().free, free, "order {order}");
+    }
+    assert!(matches!(
+        data.take_block(frames, &pin, ORDERS as u8, AllocFlags::URGENT),
+        Err(DataError::NoFrame(none)) if none.order() == ORDERS as u8
+    ));
+    host.audit().unwrap();
+}
+
+#[test]
+fn a_number_that_an_entry_kept_is_a_reference_again() {
+    let host = Host::<X86_64>::new(small(1, 1, 4)).unwrap();
+    let cpus = host.slots();
+    let pin = cpus[0].pin();
+    let (frames, data) = (host.frames(), host.data());
+    let frame = data.take(frames, &pin, AllocFlags::NORMAL).unwrap();
+    let entry = DataFrames::share(frames, &frame).unwrap().into_raw();
+    assert_eq!(DataFrames::is_sole(frames, &frame), Ok(false));
+    // SAFETY: 1. this is the reference that was given up two lines above.
+    let again = unsafe { DataFrame::from_raw(host.machine(), entry) };
+    assert!(!data.release(frames, &pin, frame).unwrap());
+    give_last(data, frames, &pin, again);
+    data.drain(frames, &pin);
+    host.audit().unwrap();
+}
+
+#[test]
+fn a_reference_that_is_dropped_is_missing_in_the_audit() {
+    let host = Host::<X86_64>::new(small(1, 1, 4)).unwrap();
+    let cpus = host.slots();
+    let pin = cpus[0].pin();
+    let frame = host.data().take(host.frames(), &pin, AllocFlags::NORMAL).unwrap();
+    drop(frame);
+    host.data().drain(host.frames(), &pin);
+    assert_eq!(host.audit().map_err(|missing| missing.expected - missing.free), Err(1));
+}
+
+#[test]
+fn frames_and_pins_of_another_machine_are_refused_and_nothing_is_lost() {
+    let (a, b) = (Host::<X86_64>::new(small(1, 1, 4)).unwrap(), Host::<X86_64>::new(small(2, 1, 8)).unwrap());
+    let (cpus_a, cpus_b) = (a.slots(), b.slots());
+    let (pin_a, pin_b) = (cpus_a[0].pin(), cpus_b[0].pin());
+    let wrong = |called: &Host<X86_64>, given: &Host<X86_64>| WrongMachine {
+        called: called.machine(),
+        given: given.machine(),
+    };
+    // Frames.
+    let frame = a.frames().take(any_frame(0)).unwrap().dirty();
+    let refused = b.frames().try_give(frame).unwrap_err();
+    assert_eq!(refused.error, wrong(&b, &a));
+    a.frames().try_give(refused.value).unwrap();
+    // Data frames: taken with a foreign pin, or from foreign frames.
+    for (frames, pin, given) in [(a.frames(), &pin_b, &b), (b.frames(), &pin_a, &b), (b.frames(), &pin_b, &b)]
+    {
+        let expected = DataError::WrongMachine(wrong(&a, given));
+        assert_eq!(a.data().take(frames, pin, AllocFlags::NORMAL).unwrap_err(), expected);
+        assert_eq!(a.data().take_zero(frames, pin, AllocFlags::NORMAL).unwrap_err(), expected);
+        assert_eq!(a.data().take_block(frames, pin, 3, AllocFlags::NORMAL).unwrap_err(), expected);
+        assert_eq!(a.data().drain(frames, pin), 0);
+    }
+    // References: shared and given back elsewhere.
+    let mut frame = a.data().take(a.frames(), &pin_a, AllocFlags::NORMAL).unwrap();
+    assert_eq!(DataFrames::share(b.frames(), &frame).unwrap_err(), wrong(&b, &a));
+    assert_eq!(DataFrames::is_sole(b.frames(), &frame), Err(wrong(&b, &a)));
+    assert_eq!(DataFrames::order_of(b.frames(), &frame), Err(wrong(&b, &a)));
+    for (data, frames, pin) in [
+        (b.data(), b.frames(), &pin_b),
+        (a.data(), b.frames(), &pin_a),
+        (a.data(), a.frames(), &pin_b),
+        (b.data(), a.frames(), &pin_a),
+    ] {
+        frame = data.release(frames, pin, frame).expect_err("one of them is another machine's").value;
+    }
+    give_last(a.data(), a.frames(), &pin_a, frame);
+    a.data().drain(a.frames(), &pin_a);
+    a.audit().unwrap();
+    b.audit().unwrap();
+}
+
+#[test]
+#[cfg_attr(debug_assertions, should_panic(expected = "was given what belongs to"))]
+fn a_frame_given_to_another_machine_is_lost_and_debug_builds_say_so() {
+    let (a, b) = (Host::<X86_64>::new(small(1, 1, 4)).unwrap(), Host::<X86_64>::new(small(1, 1, 4)).unwrap());
+    let before = b.frames().counts();
+    b.frames().give(a.frames().take(any_frame(0)).unwrap().dirty());
+    assert_eq!(b.frames().counts(), before);
+    assert_eq!(a.audit().map_err(|missing| missing.expected - missing.free), Err(1));
 }

@@ -6,17 +6,19 @@ use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::bootmem::BootMemory;
 use ptarmigan::cpu::{CpuId, MachineId, NodeId, Pinned};
 use ptarmigan::format::{Attr, Format, X86_64, X86Pae};
-use ptarmigan::frames::{AllocFlags, Frames, MemoryRun, ZoneClass};
+use ptarmigan::frames::{AllocFlags, Frames, MemoryRun, MemorySize, ZoneClass};
 use ptarmigan::hosted::{Host, HostMachine};
+use ptarmigan::machine::Machine;
 use ptarmigan::page::{Clean, Construct, Level, NoConstruct};
 use ptarmigan::quicklist::{
     Charge, Charged, Check, Layered, ListsConfig, Owner, Policy, Quicklists, Site, Source, Unchecked,
 };
-use ptarmigan::table::{Free, Machine, Tree, parts};
-use ptarmigan::tlb::{Gather, Invalidation, Mmu, Root, SpaceId, SpaceTlb};
-use ptarmigan::window::{DirectGuard, DirectMap, Window};
+use ptarmigan::table::{Free, Tree};
+use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId};
+use ptarmigan::window::{DirectGuard, DirectMap, OpenWindow, Window};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
+use std::convert::Infallible;
 use std::num::NonZeroU32;
 use std::ptr::NonNull;
 use std::sync::Mutex;
@@ -71,7 +73,8 @@ struct ProbedWindow(DirectMap);
 // SAFETY: a direct map, and looking on.
 unsafe impl Window for ProbedWindow {
     type Guard<'a> = DirectGuard;
-    fn map(&self, at: PhysAddr) -> DirectGuard {
+    type Error = Infallible;
+    fn map(&self, at: PhysAddr) -> Result<DirectGuard, Infallible> {
         look(0);
         self.0.map(at)
     }
@@ -105,7 +108,7 @@ fn leaked(bytes: usize) -> NonNull<u8> {
     NonNull::from(Box::leak(vec![0u64; bytes.div_ceil(8)].into_boxed_slice())).cast()
 }
 
-fn lists_over<W: Window, C: Construct>(
+fn lists_over<W: OpenWindow, C: Construct>(
     low: u32,
     high: u32,
     config: ListsConfig,
@@ -116,7 +119,7 @@ fn lists_over<W: Window, C: Construct>(
 }
 
 /// Lists over `low` frames that tables can be made of and `high` others.
-fn lists_checked<W: Window, C: Construct, K: Check>(
+fn lists_checked<W: OpenWindow, C: Construct, K: Check>(
     low: u32,
     high: u32,
     config: ListsConfig,
@@ -127,7 +130,7 @@ fn lists_checked<W: Window, C: Construct, K: Check>(
     let run = |start, frames, class| MemoryRun { start: Pfn(start), frames, node: NodeId(0), class };
     let runs = [run(1, low, ZoneClass::Low), run(1 + low, high, ZoneClass::High)];
     let runs = if high == 0 { &runs[..1] } else { &runs };
-    let bytes = Frames::bytes((low + high) as usize, 2);
+    let bytes = Frames::bytes(&MemorySize::of(runs));
     // SAFETY: 1. leaked just now: valid for ever, and nobody else has it.
     let mut boot = unsafe { BootMemory::new(leaked(bytes), bytes) };
     let machine = MachineId::new();
@@ -135,10 +138,13 @@ fn lists_checked<W: Window, C: Construct, K: Check>(
     // SAFETY: 1. only low frames are used, which lie in a block of their own. 2. the identity is new.
     let frames = unsafe { Frames::new(&mut boot, machine, runs) }.expect("frames");
     let frames: &'static Frames = Box::leak(Box::new(frames));
+    let limit = (low as usize + 1) * FRAME_SIZE;
     // SAFETY: 1. frames 1 to `low`, the only ones that tables are made of, lie in the block. 2. leaked just now.
-    let map = unsafe { DirectMap::new(leaked((low as usize + 1) * FRAME_SIZE).as_ptr()) };
-    let source = Source::new(frames, window(map), construct, X86_64::LAYOUT);
-    let bytes = Quicklists::<W, C, K>::bytes(frames, &config);
+    let map = unsafe { DirectMap::new(leaked(limit).as_ptr(), limit as u64) };
+    let map = map.expect("a block of memory ends below the highest address");
+    // SAFETY: 1. low memory is frames 1 to `low`, which lie in the block.
+    let source = unsafe { Source::new(frames, window(map), construct, X86_64::LAYOUT) };
+    let bytes = Quicklists::<W, C, K>::bytes(&frames.size(), &config);
     // SAFETY: as above.
     let mut boot = unsafe { BootMemory::new(leaked(bytes), bytes) };
     Quicklists::with_check(&mut boot, config, source, check).expect("lists")
@@ -334,9 +340,11 @@ struct Auditor(&'static Accounts);
 
 // SAFETY: nothing is ever cached, so all promises hold at once.
 unsafe impl Mmu for Auditor {
+    const NEEDS_ENTRY_VALID: bool = false;
     fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {
         self.0.at_flushes.lock().unwrap().push(self.0.all());
     }
+    fn invalidate_kernel(&self, _: &Pinned<'_>, _: &Scope) {}
     fn load(&self, _: &Pinned<'_>, _: &Root) {}
     fn unload(&self, _: &Pinned<'_>, _: SpaceId) {}
 }
@@ -383,7 +391,7 @@ fn charged<F: Format>(
     let lists = host
         .quicklists_with(ListsConfig { magazine, ..ListsConfig::new(host.config().cpus) })
         .expect("lists");
-    let bytes = Charged::<&'static Accounts>::bytes(host.frames());
+    let bytes = Charged::<&'static Accounts>::bytes(&host.frames().size());
     let mut boot = host.boot(bytes).expect("memory");
     let hook: &'static Accounts = Box::leak(Box::default());
     hook.work_for(1);
@@ -436,24 +444,25 @@ fn tables_are_charged_from_their_making_to_the_flush() {
     let policy = charged(&host, 8);
     let accounts = *policy.layer().hook();
     let m = HostMachine::new(&host, policy, Auditor(accounts)).expect("machine");
-    let tlb = SpaceTlb::new(SpaceId(1));
     let pin = cpus[0].pin();
-    let mut tree = Tree::<X86_64>::new(&m, &pin, AllocFlags::NORMAL).expect("top");
+    let on = m.on(&pin).expect("its CPU");
+    let mut tree = Tree::<X86_64>::new(on, AllocFlags::NORMAL).expect("root");
     let attr = Attr::READ | Attr::SPECIAL;
+    let mut edit = tree.edit(on).expect("its tree");
     for at in 0..20u64 {
-        tree.map(&m, &pin, VirtAddr(at << 21), host.zero_frame(), attr, AllocFlags::NORMAL).expect("mapped");
+        // SAFETY: 1. no program runs in the tree.
+        unsafe { edit.map(VirtAddr(at << 21), host.zero_frame(), attr, AllocFlags::NORMAL) }.expect("mapped");
     }
+    edit.flush();
     assert_eq!(accounts.all(), (20 + 3) * FRAME_SIZE);
-    m.tlb().activate(&pin, &tlb, tree.root());
-    let mut gather = Gather::new(parts(&m, &pin), &tlb, 12);
-    tree.unmap_range(&m, VirtRange { start: 0, end: 5 << 21 }, Free::Empty, &mut gather, |_, _, _| ());
-    gather.finish();
+    tree.activate(on).expect("its tree");
+    let mut edit = tree.edit(on).expect("its tree");
+    edit.unmap_range(VirtRange { start: 0, end: 5 << 21 }, Free::Empty, |_, _, _| ());
+    edit.flush();
     let seen = accounts.at_flushes.lock().unwrap().clone();
     assert_eq!(seen, [(20 + 3) * FRAME_SIZE], "unhooked, and not yet anybody else's");
     assert_eq!(accounts.all(), (15 + 3) * FRAME_SIZE);
-    let mut gather = Gather::ending(parts(&m, &pin), &tlb, 12);
-    tree.end(&m, &mut gather, |_, _, _| ());
-    gather.finish();
+    tree.end(on, |_, _, _| ()).expect("its tree");
     assert_eq!(accounts.all(), 0);
     m.drain(&cpus);
     host.audit().expect("all is back");

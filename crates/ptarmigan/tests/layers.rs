@@ -7,11 +7,10 @@ use ptarmigan::cpu::{MachineId, NodeId, Pinned};
 use ptarmigan::format::X86_64;
 use ptarmigan::frames::{AllocFlags, Frames, NoFrame};
 use ptarmigan::hosted::{CpuSlot, Host, HostMachine, NoTlb};
+use ptarmigan::machine::Machine;
 use ptarmigan::page::{Clean, Flushed, Level, Unhooked};
 use ptarmigan::quicklist::{Layer, Layered, Policy, PolicyCounts, PolicyOn, Rules};
 use ptarmigan::space::{Access, AreaFlags, Space};
-use ptarmigan::table::Machine;
-use ptarmigan::tlb::SpaceId;
 use std::sync::Mutex;
 
 /// What was called, in order.
@@ -229,14 +228,15 @@ fn freed(host: &Host<X86_64>, slots: &[CpuSlot], policy: impl Policy) -> (usize,
     let told = Told { name: "t", calls: &calls, frames: Some(host.frames()) };
     let m = HostMachine::new(host, Layered::new(told, policy), NoTlb).unwrap();
     let pin = slots[0].pin();
-    let mut space = Space::<X86_64>::new(&m, &pin, SpaceId(1)).unwrap();
+    let on = m.on(&pin).unwrap();
+    let mut space = Space::<X86_64>::new(on).unwrap();
     let area = VirtRange { start: 0x40_0000, end: 0x40_8000 };
-    space.mmap(&m, &pin, area, AreaFlags(3), 0).unwrap();
-    space.fault(&m, &pin, VirtAddr(0x40_0000), Access::Write).unwrap();
-    let tables = space.tree().tables_below_top() as usize + 1;
+    space.edit(on).unwrap().mmap(area, AreaFlags(3), 0).unwrap();
+    space.fault(on, VirtAddr(0x40_0000), Access::Write).unwrap();
+    let tables = space.tree().tables_below_root() as usize + 1;
     calls.take();
-    space.end(&m, &pin);
-    m.policy().at(&pin).drain();
+    space.end(on).unwrap();
+    on.policy().drain();
     let calls = calls.take();
     let flushed = calls.iter().position(|c| c == "t: flushed").unwrap_or(calls.len());
     let freeing = |calls: &[String]| calls.iter().filter(|c| c.starts_with("t: freeing")).count();

@@ -1,6 +1,6 @@
 //! Pools of pages for user-space programs: state, threads, nodes, decay, failure.
-mod common;
-use common::Rng;
+mod physical;
+use physical::Rng;
 use ptarmigan::hosted::{
     ArcPage, GuardPage, Page, PagePool, PageState, PoolConfig, PoolError, RawPage, StateError, Topology,
 };

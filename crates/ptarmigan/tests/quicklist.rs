@@ -8,7 +8,7 @@ use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr};
 use ptarmigan::bootmem::BootMemory;
 use ptarmigan::cpu::{CpuId, MachineId, NodeId, Pinned};
 use ptarmigan::format::{Format, X86_64, X86Pae};
-use ptarmigan::frames::{AllocFlags, Frames, MemoryRun, ZoneClass};
+use ptarmigan::frames::{AllocFlags, Frames, MemoryRun, MemorySize, ZoneClass};
 use ptarmigan::hosted::{CpuSlot, Host};
 use ptarmigan::page::{Clean, Level, NoConstruct};
 use ptarmigan::quicklist::{Historic, ListsConfig, Policy, Rules, Source};
@@ -326,7 +326,8 @@ fn constructed_tops_follow_the_kernel_map_live_and_cached() {
                 1 => {
                     let index = 256 + rng.below(256) as usize;
                     let raw = if rng.below(3) == 0 { 0 } else { round << 12 | 1 };
-                    host.kernel().set(host.frames(), index, raw);
+                    // SAFETY: 1. no MMU walks these tops.
+                    unsafe { host.kernel().set(host.frames(), index, raw) };
                 }
                 _ => {
                     let page = policy.at(&cpu.pin()).alloc(TOP, AllocFlags::NORMAL).unwrap();
@@ -346,7 +347,8 @@ fn constructed_tops_follow_the_kernel_map_live_and_cached() {
         }
         policy.at(&cpus[0].pin()).reclaim(NodeId(0), u32::MAX);
         // No top is left: a change reaches nobody.
-        assert_eq!(host.kernel().set(host.frames(), 300, 0), 0);
+        // SAFETY: 1. the entry is none.
+        assert_eq!(unsafe { host.kernel().set(host.frames(), 300, 0) }, 0);
         host.audit().unwrap();
     }
     follows(&host, &cpus, host.quicklists().unwrap());
@@ -577,7 +579,7 @@ proptest! {
             if nr > 1 {
                 for at in model.cpus.iter().flat_map(|c| &c.lists[0]) {
                     for index in 256..512 {
-                        prop_assert_eq!(peek(&host, at + 8 * index), host.kernel().get(index as usize));
+                        prop_assert_eq!(Some(peek(&host, at + 8 * index)), host.kernel().get(index as usize));
                     }
                 }
             }
@@ -601,16 +603,19 @@ fn kept(rules: Rules, low: u32, high: u32, pages: usize) -> usize {
     let runs = [run(1, low, ZoneClass::Low), run(1 + low, high, ZoneClass::High)];
     // Leaked: the test is short. Only low frames have memory behind them.
     let memory = |bytes: usize| Box::leak(vec![0u64; bytes.div_ceil(8)].into_boxed_slice());
-    let bytes = Frames::bytes((low + high) as usize, 2) + Historic::<DirectMap, NoConstruct>::bytes(1, 1);
+    let bytes = Frames::bytes(&MemorySize::of(&runs)) + Historic::<DirectMap, NoConstruct>::bytes(1, 1);
     let base = NonNull::new(memory(bytes).as_mut_ptr().cast()).expect("a box is somewhere");
     // SAFETY: 1. leaked just now: valid for ever, and nobody else has it.
     let mut boot = unsafe { BootMemory::new(base, bytes) };
     // SAFETY: 1. only low frames are used, which lie in a block of their own. 2. the identity is new.
     let frames = unsafe { Frames::new(&mut boot, MachineId::new(), &runs) };
     let frames = frames.expect("`bytes` says how much is needed");
+    let limit = (low as usize + 1) * FRAME_SIZE;
     // SAFETY: 1. frames 1 to `low`, the only ones that tables are made of, lie in the block. 2. leaked just now.
-    let window = unsafe { DirectMap::new(memory((low as usize + 1) * FRAME_SIZE).as_mut_ptr().cast()) };
-    let source = Source::new(&frames, window, NoConstruct, X86_64::LAYOUT);
+    let window = unsafe { DirectMap::new(memory(limit).as_mut_ptr().cast(), limit as u64) };
+    let window = window.expect("a block of memory ends below the highest address");
+    // SAFETY: 1. low memory is frames 1 to `low`, which lie in the block.
+    let source = unsafe { Source::new(&frames, window, NoConstruct, X86_64::LAYOUT) };
     let policy = Historic::new(&mut boot, rules, &[1], 1, source).expect("`bytes` says how much is needed");
     // SAFETY: 1. this thread is the machine's only CPU. 2. the policy was made for one.
     let pin = unsafe { Pinned::assume(frames.machine(), CpuId(0), NodeId(0)) };

@@ -1,18 +1,18 @@
 //! Frames that are known to be zero: under random traffic, cleared ahead in idle time, and found by faults.
-mod common;
-use common::{Rng, any_frame, assert_zero, poke, small, va};
+mod physical;
+use physical::{Rng, any_frame, assert_zero, clear, give_last, poke, refill, refill_data, small};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr, VirtRange};
+use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::cpu::{NodeId, Pinned};
 use ptarmigan::format::X86_64;
 use ptarmigan::frames::*;
 use ptarmigan::hosted::{Host, HostMachine, NoTlb};
+use ptarmigan::machine::Machine;
 use ptarmigan::space::{Access, AreaFlags, Done, Space};
-use ptarmigan::table::Machine;
-use ptarmigan::tlb::SpaceId;
 use ptarmigan::window::{DirectMap, Window};
 use std::collections::HashSet;
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Barrier, Mutex};
 
@@ -58,8 +58,9 @@ unsafe impl Window for Between<'_> {
         = <DirectMap as Window>::Guard<'a>
     where
         Self: 'a;
+    type Error = Infallible;
 
-    fn map(&self, at: PhysAddr) -> Self::Guard<'_> {
+    fn map(&self, at: PhysAddr) -> Result<Self::Guard<'_>, Infallible> {
         (self.hook)();
         self.inner.map(at)
     }
@@ -115,7 +116,7 @@ proptest! {
         let fresh = blocks(frames);
         let before = frames.zero_counts();
         let mut held: Vec<Taken> = Vec::new();
-        let mut pages: Vec<Pfn> = Vec::new();
+        let mut pages: Vec<DataFrame> = Vec::new();
         for step in steps {
             match step {
                 Step::Take { node, order, zero, top } => {
@@ -146,7 +147,7 @@ proptest! {
                 }
                 Step::Refill { node, budget } => {
                     let counts = frames.counts();
-                    let made = frames.refill_zero(NodeId(node), budget, &window);
+                    let made = refill(frames, NodeId(node), budget, &window);
                     prop_assert!(made <= budget, "{} of {}", made, budget);
                     let after = FrameCounts { zero: counts.zero + made, ..counts };
                     prop_assert_eq!(frames.counts(), after, "nothing but zero frames changes");
@@ -156,27 +157,26 @@ proptest! {
                     let taken = if zero {
                         data.take_zero(frames, &pin, AllocFlags::NORMAL)
                     } else {
-                        data.take(frames, &pin, AllocFlags::NORMAL).map(|pfn| TakenData { pfn, is_zero: false })
+                        data.take(frames, &pin, AllocFlags::NORMAL).map(|frame| (frame, false))
                     };
-                    if let Ok(TakenData { pfn, is_zero }) = taken {
+                    if let Ok((frame, is_zero)) = taken {
+                        let pfn = frame.pfn();
                         if is_zero {
                             assert_all_zero(&host, pfn, 0);
                         }
-                        prop_assert!(!pages.contains(&pfn), "{} handed out twice", pfn);
+                        prop_assert!(!pages.iter().any(|page| page.pfn() == pfn), "{} handed out twice", pfn);
                         soil(&host, pfn, 0);
-                        pages.push(pfn);
+                        pages.push(frame);
                     }
                 }
                 Step::GiveData { cpu, which } => {
                     if !pages.is_empty() {
-                        let pfn = pages.swap_remove(which % pages.len());
-                        prop_assert!(DataFrames::release(frames, pfn));
-                        data.give(frames, &cpus[cpu].pin(), pfn);
+                        give_last(data, frames, &cpus[cpu].pin(), pages.swap_remove(which % pages.len()));
                     }
                 }
                 Step::RefillData { cpu, budget } => {
                     let free = frames.counts().free;
-                    prop_assert!(data.refill_zero(frames, &cpus[cpu].pin(), budget, &window) <= budget);
+                    prop_assert!(refill_data(data, frames, &cpus[cpu].pin(), budget, &window) <= budget);
                     prop_assert_eq!(frames.counts().free, free);
                 }
                 Step::Drain { cpu } => {
@@ -192,9 +192,8 @@ proptest! {
                 Taken::Dirty(frame) => frames.give(frame),
             }
         }
-        for pfn in pages {
-            DataFrames::release(frames, pfn);
-            data.give(frames, &cpus[0].pin(), pfn);
+        for frame in pages {
+            give_last(data, frames, &cpus[0].pin(), frame);
         }
         cpus.iter().for_each(|cpu| { data.drain(frames, &cpu.pin()); });
         prop_assert_eq!(blocks(frames), fresh, "all memory merges to what it was");
@@ -212,7 +211,7 @@ fn zero_frames_inside_a_block_are_found_although_others_of_its_size_are_dirty() 
         (0..2).map(|_| frames.take(Request { order: 10, ..any_frame(0) }).unwrap()).collect();
     let rest: Vec<_> =
         std::iter::from_fn(|| frames.take(Request { order: 0, ..any_frame(0) }).ok()).collect();
-    let clean = taken.remove(0).dirty().clear(&window);
+    let clean = clear(taken.remove(0).dirty(), &window);
     frames.give(clean);
     // Soil all of it but one frame.
     let mut parts: Vec<_> = (0..1024).map(|_| frames.take(zero(0)).unwrap()).collect();
@@ -249,13 +248,13 @@ fn as_many_are_cleared_as_were_asked_for_and_no_more() {
     let (frames, window) = (host.frames(), host.window());
     // The host has taken three zero frames for itself: that demand is met first.
     let own = frames.zero_counts().asked as u32;
-    assert_eq!(frames.refill_zero(NODE, 1000, &window), own);
+    assert_eq!(refill(frames, NODE, 1000, &window), own);
     // Nobody asks for more.
-    assert_eq!(frames.refill_zero(NODE, 1000, &window), 0);
+    assert_eq!(refill(frames, NODE, 1000, &window), 0);
     ask(frames, 300);
     let mut made = Vec::new();
     loop {
-        match frames.refill_zero(NODE, 70, &window) {
+        match refill(frames, NODE, 70, &window) {
             0 => break,
             n => made.push(n),
         }
@@ -266,24 +265,24 @@ fn as_many_are_cleared_as_were_asked_for_and_no_more() {
     let found = frames.zero_counts().found;
     ask(frames, 300);
     assert_eq!(frames.zero_counts().found, found + 300);
-    assert_eq!(frames.refill_zero(NODE, 1000, &window), 300);
+    assert_eq!(refill(frames, NODE, 1000, &window), 300);
     // Demand that has gone is forgotten.
     for _ in 0..100 {
-        assert_eq!(frames.refill_zero(NODE, 1000, &window), 0);
+        assert_eq!(refill(frames, NODE, 1000, &window), 0);
     }
     ask(frames, 10);
-    assert_eq!(frames.refill_zero(NODE, 1000, &window), 0, "290 are left, of which 10 are wanted");
+    assert_eq!(refill(frames, NODE, 1000, &window), 0, "290 are left, of which 10 are wanted");
     ask(frames, 290);
-    assert_eq!(frames.refill_zero(NODE, u32::MAX, &window), 290);
+    assert_eq!(refill(frames, NODE, u32::MAX, &window), 290);
 }
 
 #[test]
 fn zeros_that_went_to_others_are_not_cleared_again() {
     let host = Host::<X86_64>::new(small(1, 1, 16)).unwrap();
     let (frames, window) = (host.frames(), host.window());
-    frames.refill_zero(NODE, u32::MAX, &window);
+    refill(frames, NODE, u32::MAX, &window);
     ask(frames, 500);
-    assert_eq!(frames.refill_zero(NODE, u32::MAX, &window), 500);
+    assert_eq!(refill(frames, NODE, u32::MAX, &window), 500);
     // As many are asked for again, and come back unused: that they should be ready is clear.
     let taken: Vec<_> = (0..500).map(|_| frames.take(zero(0)).unwrap()).collect();
     for taken in taken {
@@ -296,20 +295,20 @@ fn zeros_that_went_to_others_are_not_cleared_again() {
     // But for the reserve.
     assert!(wasted > 300, "{wasted}");
     held.into_iter().for_each(|taken| frames.give(taken.dirty()));
-    assert!(frames.refill_zero(NODE, u32::MAX, &window) <= 500 - wasted);
+    assert!(refill(frames, NODE, u32::MAX, &window) <= 500 - wasted);
 }
 
 #[test]
 fn the_node_asked_for_is_the_one_that_is_filled() {
     let host = Host::<X86_64>::new(small(2, 2, 32)).unwrap();
     let (frames, window) = (host.frames(), host.window());
-    frames.refill_zero(NodeId(0), u32::MAX, &window);
+    refill(frames, NodeId(0), u32::MAX, &window);
     let before = frames.counts().zero;
     let taken: Vec<_> =
         (0..100).map(|_| frames.take(Request { zero: true, ..any_frame(1) }).unwrap()).collect();
     taken.into_iter().for_each(|taken| frames.give(taken.dirty()));
-    assert_eq!(frames.refill_zero(NodeId(0), 1000, &window), 0);
-    assert_eq!(frames.refill_zero(NodeId(1), 1000, &window), 100);
+    assert_eq!(refill(frames, NodeId(0), 1000, &window), 0);
+    assert_eq!(refill(frames, NodeId(1), 1000, &window), 100);
     assert_eq!(frames.counts().zero, before + 100);
     let one = frames.take(Request { zero: true, ..any_frame(1) }).unwrap();
     assert!(matches!(&one, Taken::Zero(frame) if frames.node_of(frame.pfn()) == NodeId(1)));
@@ -330,9 +329,9 @@ fn blocks_of_any_size_are_cleared_in_pieces_and_merge_again() {
         let mut most = most.lock().unwrap();
         *most = out.max(*most);
     };
-    assert_eq!(frames.refill_zero(NODE, 100, &Between { inner: window, hook: &hook }), 100);
+    assert_eq!(refill(frames, NODE, 100, &Between { inner: window, hook: &hook }), 100);
     assert!((1..=16).contains(&*most.lock().unwrap()), "{} frames were out at once", most.lock().unwrap());
-    while frames.refill_zero(NODE, 100, &window) > 0 {}
+    while refill(frames, NODE, 100, &window) > 0 {}
     let counts = frames.zero_counts();
     assert!(counts.ahead <= counts.asked, "each frame asked for pays for one: {counts:?}");
     assert_eq!(blocks(frames), fresh);
@@ -360,7 +359,7 @@ fn the_last_block_of_the_largest_size_stays_whole() {
             Taken::Dirty(frame) => frames.give(frame),
         }
     };
-    frames.refill_zero(NODE, u32::MAX, &Between { inner: window, hook: &hook });
+    refill(frames, NODE, u32::MAX, &Between { inner: window, hook: &hook });
     hook();
     held.into_iter().for_each(|frame| frames.give(frame));
 }
@@ -374,7 +373,7 @@ fn the_reserve_is_not_touched_and_ordinary_requests_do_not_fail_for_it() {
     let high = reserve + reserve / 2;
     // Short of the watermark, nothing is cleared, however much is asked for.
     while frames.counts().free < high {
-        assert_eq!(frames.refill_zero(NODE, u32::MAX, &window), 0);
+        assert_eq!(refill(frames, NODE, u32::MAX, &window), 0);
         frames.give(held.pop().unwrap());
     }
     (0..20).for_each(|_| frames.give(held.pop().unwrap()));
@@ -389,7 +388,7 @@ fn the_reserve_is_not_touched_and_ordinary_requests_do_not_fail_for_it() {
         frames.give(frames.take(any_frame(0)).expect("above the reserve").dirty());
         *served.lock().unwrap() += 1;
     };
-    let made = frames.refill_zero(NODE, 50, &Between { inner: window, hook: &hook });
+    let made = refill(frames, NODE, 50, &Between { inner: window, hook: &hook });
     assert!(made > 0 && *served.lock().unwrap() == made);
     held.into_iter().for_each(|frame| frames.give(frame));
     host.audit().unwrap();
@@ -423,7 +422,7 @@ fn what_others_do_between_taking_and_giving_loses_nothing() {
         }
     };
     for _ in 0..30 {
-        frames.refill_zero(NODE, 100, &Between { inner: window, hook: &hook });
+        refill(frames, NODE, 100, &Between { inner: window, hook: &hook });
     }
     held.into_inner().unwrap().into_iter().for_each(|taken| frames.give(taken.dirty()));
     assert_eq!(blocks(frames), fresh);
@@ -434,13 +433,13 @@ fn what_others_do_between_taking_and_giving_loses_nothing() {
 fn two_cpus_that_clear_at_once_do_not_clear_more_than_one_would() {
     let host = Host::<X86_64>::new(small(2, 1, 32)).unwrap();
     let (frames, window) = (host.frames(), host.window());
-    frames.refill_zero(NODE, u32::MAX, &window);
+    refill(frames, NODE, u32::MAX, &window);
     // These are soiled, the host's own demand too.
     ask(frames, 100);
     // The other one comes while this one has a piece in hand.
     let nested = Mutex::new(0);
-    let hook = || *nested.lock().unwrap() += frames.refill_zero(NODE, 3, &window);
-    let made = frames.refill_zero(NODE, u32::MAX, &Between { inner: window, hook: &hook });
+    let hook = || *nested.lock().unwrap() += refill(frames, NODE, 3, &window);
+    let made = refill(frames, NODE, u32::MAX, &Between { inner: window, hook: &hook });
     assert_eq!(made + *nested.lock().unwrap(), 100);
     assert!(*nested.lock().unwrap() > 0);
     // Not even if more have been asked for than are missing: 110, and there are 90.
@@ -451,7 +450,7 @@ fn two_cpus_that_clear_at_once_do_not_clear_more_than_one_would() {
     }
     ask(frames, 10);
     *nested.lock().unwrap() = 0;
-    let made = frames.refill_zero(NODE, u32::MAX, &Between { inner: window, hook: &hook });
+    let made = refill(frames, NODE, u32::MAX, &Between { inner: window, hook: &hook });
     assert_eq!(made + *nested.lock().unwrap(), 20);
     host.audit().unwrap();
 }
@@ -467,7 +466,7 @@ fn cpus_clear_take_and_give_at_the_same_time() {
             scope.spawn(|| {
                 working.wait();
                 while !done.load(Relaxed) {
-                    frames.refill_zero(NODE, 40, &window);
+                    refill(frames, NODE, 40, &window);
                 }
             });
         }
@@ -510,17 +509,17 @@ fn cpus_clear_take_and_give_at_the_same_time() {
 fn burst(host: &Host<X86_64>, pin: &Pinned<'_>, n: usize) -> usize {
     let (frames, data) = (host.frames(), host.data());
     let taken: Vec<_> = (0..n).map(|_| data.take_zero(frames, pin, AllocFlags::NORMAL).unwrap()).collect();
-    for taken in &taken {
-        if taken.is_zero {
-            assert_all_zero(host, taken.pfn, 0);
+    let zero = taken.iter().filter(|(_, is_zero)| *is_zero).count();
+    for (frame, is_zero) in &taken {
+        if *is_zero {
+            assert_all_zero(host, frame.pfn(), 0);
         }
-        soil(host, taken.pfn, 0);
+        soil(host, frame.pfn(), 0);
     }
-    for taken in &taken {
-        assert!(DataFrames::release(frames, taken.pfn));
-        data.give(frames, pin, taken.pfn);
+    for (frame, _) in taken {
+        give_last(data, frames, pin, frame);
     }
-    taken.iter().filter(|taken| taken.is_zero).count()
+    zero
 }
 
 #[test]
@@ -529,22 +528,21 @@ fn faults_find_as_many_zero_frames_as_the_last_ones_asked_for() {
     let slots = host.slots();
     let pin = slots[0].pin();
     let (frames, data, window) = (host.frames(), host.data(), host.window());
-    assert_eq!(data.refill_zero(frames, &pin, 1000, &window), 0, "nobody has asked");
+    assert_eq!(refill_data(data, frames, &pin, 1000, &window), 0, "nobody has asked");
     assert_eq!(burst(&host, &pin, 100), 0);
-    assert_eq!(data.refill_zero(frames, &pin, 60, &window), 60, "within the budget");
-    assert_eq!(data.refill_zero(frames, &pin, 1000, &window), 40, "and within the demand");
-    assert_eq!(data.refill_zero(frames, &pin, 1000, &window), 0);
+    assert_eq!(refill_data(data, frames, &pin, 60, &window), 60, "within the budget");
+    assert_eq!(refill_data(data, frames, &pin, 1000, &window), 40, "and within the demand");
+    assert_eq!(refill_data(data, frames, &pin, 1000, &window), 0);
     assert_eq!(burst(&host, &pin, 100), 100);
-    assert_eq!(data.refill_zero(frames, &pin, 1000, &window), 100);
+    assert_eq!(refill_data(data, frames, &pin, 1000, &window), 100);
     // Who does not want zeros leaves them alone.
     let other = data.take(frames, &pin, AllocFlags::NORMAL).unwrap();
-    assert!(DataFrames::release(frames, other));
-    data.give(frames, &pin, other);
+    give_last(data, frames, &pin, other);
     assert_eq!(burst(&host, &pin, 100), 100);
     let counts = data.zero_counts();
     assert_eq!((counts.asked, counts.found, counts.ahead, counts.wasted), (300, 200, 200, 0));
     // What rests on the CPU goes back as what it is.
-    data.refill_zero(frames, &pin, 1000, &window);
+    refill_data(data, frames, &pin, 1000, &window);
     let known = frames.counts().zero;
     data.drain(frames, &pin);
     assert_eq!(frames.counts().zero, known + 100);
@@ -562,7 +560,7 @@ fn zero_frames_count_towards_what_a_cpu_may_hold() {
     let free = frames.counts().free;
     for round in 0..20 {
         burst(&host, &pin, 2000);
-        data.refill_zero(frames, &pin, u32::MAX, &window);
+        refill_data(data, frames, &pin, u32::MAX, &window);
         let kept = free - frames.counts().free;
         assert!(kept <= most, "round {round}: {kept} frames are kept, {most} may be");
         let zero = data.zero_counts();
@@ -583,22 +581,21 @@ fn the_last_frames_are_had_by_anybody_even_if_they_are_zero() {
     let (frames, data, window) = (host.frames(), host.data(), host.window());
     let free = frames.counts().free;
     burst(&host, &pin, 16);
-    assert_eq!(data.refill_zero(frames, &pin, 16, &window), 16);
+    assert_eq!(refill_data(data, frames, &pin, 16, &window), 16);
     let taken: Vec<_> = std::iter::from_fn(|| data.take(frames, &pin, AllocFlags::URGENT).ok()).collect();
     assert_eq!(taken.len() as u32, free, "all frames there are");
     assert_eq!(data.zero_counts().wasted, 16);
     assert!(data.take_zero(frames, &pin, AllocFlags::URGENT).is_err());
-    assert_eq!(data.refill_zero(frames, &pin, 100, &window), 0);
-    assert_eq!(frames.refill_zero(NODE, 100, &window), 0);
-    for pfn in taken {
-        DataFrames::release(frames, pfn);
-        data.give(frames, &pin, pfn);
+    assert_eq!(refill_data(data, frames, &pin, 100, &window), 0);
+    assert_eq!(refill(frames, NODE, 100, &window), 0);
+    for frame in taken {
+        give_last(data, frames, &pin, frame);
     }
     // While memory is short, nothing is set apart either.
     let rest: Vec<_> = std::iter::from_fn(|| frames.take(any_frame(0)).ok()).collect();
     burst(&host, &pin, 8);
     assert!(frames.pressed(NODE));
-    assert_eq!(data.refill_zero(frames, &pin, 100, &window), 0);
+    assert_eq!(refill_data(data, frames, &pin, 100, &window), 0);
     rest.into_iter().for_each(|taken| frames.give(taken.dirty()));
     data.drain(frames, &pin);
     host.audit().unwrap();
@@ -625,7 +622,7 @@ fn an_interrupt_may_take_and_give_while_its_cpu_clears() {
     let mut made = 0;
     for _ in 0..50 {
         burst(&host, &pin, 100);
-        made += data.refill_zero(frames, &pin, 30, &Between { inner: window, hook: &hook });
+        made += refill_data(data, frames, &pin, 30, &Between { inner: window, hook: &hook });
     }
     assert!(made > 100);
     data.drain(frames, &pin);
@@ -639,16 +636,15 @@ fn zero_frames_that_rest_on_a_cpu_are_of_its_node() {
     let (frames, data, window) = (host.frames(), host.data(), host.window());
     let pin = cpus[1].pin();
     burst(&host, &pin, 20);
-    data.refill_zero(frames, &pin, 20, &window);
+    refill_data(data, frames, &pin, 20, &window);
     // Zero frames of its node's zone come to it as well, of the other node's none.
     data.drain(frames, &pin);
-    frames.refill_zero(NodeId(1), 64, &window);
+    refill(frames, NodeId(1), 64, &window);
     for _ in 0..2 {
-        let taken = data.take_zero(frames, &pin, AllocFlags::NORMAL).unwrap();
-        assert!(taken.is_zero);
-        assert_eq!(frames.node_of(taken.pfn), NodeId(1));
-        DataFrames::release(frames, taken.pfn);
-        data.give(frames, &cpus[0].pin(), taken.pfn);
+        let (frame, is_zero) = data.take_zero(frames, &pin, AllocFlags::NORMAL).unwrap();
+        assert!(is_zero);
+        assert_eq!(frames.node_of(frame.pfn()), NodeId(1));
+        give_last(data, frames, &cpus[0].pin(), frame);
     }
     assert_eq!(data.drain(frames, &cpus[0].pin()), 0, "nothing of it stays on the other node's CPU");
     data.drain(frames, &pin);
@@ -661,18 +657,19 @@ fn a_fault_maps_a_frame_that_was_cleared_ahead_and_copies_take_others() {
     let m = HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).unwrap();
     let slots = host.slots();
     let pin = slots[0].pin();
+    let on = m.on(&pin).unwrap();
     let area = VirtRange { start: 0x40_0000, end: 0x44_0000 };
     for round in 0..3 {
-        let mut space = Space::<X86_64>::new(&m, &pin, SpaceId(2 * round)).unwrap();
-        space.mmap(&m, &pin, area, AreaFlags(3), 0).unwrap();
+        let mut space = Space::<X86_64>::new(on).unwrap();
+        space.edit(on).unwrap().mmap(area, AreaFlags(3), 0).unwrap();
         // The first page by a read, which maps the shared zero frame, and a write.
-        space.fault(&m, &pin, va(area.start), Access::Read).unwrap();
-        assert_eq!(space.fault(&m, &pin, va(area.start), Access::Write), Ok(Done::Copied));
+        space.fault(on, VirtAddr(area.start), Access::Read).unwrap();
+        assert_eq!(space.fault(on, VirtAddr(area.start), Access::Write), Ok(Done::Copied));
         for at in (area.start + 4096..area.end).step_by(4096) {
-            assert_eq!(space.fault(&m, &pin, va(at), Access::Write), Ok(Done::Fresh));
+            assert_eq!(space.fault(on, VirtAddr(at), Access::Write), Ok(Done::Fresh));
         }
         let mut dirty = Vec::new();
-        space.tree().walk(&m, area, |_, pfn, _| dirty.push(pfn));
+        space.tree().walk(on, area, |_, pfn, _| dirty.push(pfn)).unwrap();
         assert_eq!(dirty.len(), 64);
         for pfn in dirty {
             assert_all_zero(&host, pfn, 0);
@@ -680,14 +677,14 @@ fn a_fault_maps_a_frame_that_was_cleared_ahead_and_copies_take_others() {
         }
         // A copy is overwritten whole: it needs no zeros.
         let before = host.data().zero_counts();
-        let mut child = space.fork(&m, &pin, SpaceId(2 * round + 1)).unwrap();
-        child.fault(&m, &pin, va(area.start), Access::Write).unwrap();
+        let mut child = space.edit(on).unwrap().fork().unwrap();
+        child.fault(on, VirtAddr(area.start), Access::Write).unwrap();
         assert_eq!(host.data().zero_counts(), before);
-        child.end(&m, &pin);
-        space.end(&m, &pin);
+        child.end(on).unwrap();
+        space.end(on).unwrap();
         let counts = host.data().zero_counts();
-        assert_eq!((counts.asked, counts.found), (64 * (u64::from(round) + 1), 64 * u64::from(round)));
-        while m.clear_ahead(&pin, 16) > 0 {}
+        assert_eq!((counts.asked, counts.found), (64 * (round + 1), 64 * round));
+        while on.clear_ahead(16) > 0 {}
     }
     m.drain(&slots);
     host.audit().unwrap();

@@ -21,7 +21,7 @@ const READ_ONLY_USER: Attributes = Attributes::VALID
     .union(Attributes::USER)
     .union(Attributes::READ_ONLY);
 
-/// A live mapping of a read-only block, in which one page gets more flags.
+/// Maps a read-only block, loads it, and gives one page of it more flags.
 fn run(set: Attributes) -> (Machine, Result<(), MapError>) {
     let machine = Machine::new(Config::new(Arch::aarch64_4k(48)));
     let mut mapping =
@@ -51,9 +51,9 @@ fn main() {
     let (machine, result) = run(Attributes::READ_ONLY);
     assert_eq!(result, Ok(()), "the call says that it went well");
     Defect {
-        title: "modify_range splits a live block that it has nothing to change in",
+        title: "modify_range splits a live block in which nothing changes",
         source: "aarch64-paging 0.12.3, src/lib.rs:255 refuses the split of a live block only if the flags change; \
-                 src/paging.rs:1285 splits it in any case, and nothing is invalidated, for nothing was updated",
+                 src/paging.rs:1285 splits it in any case, and nothing is invalidated, because nothing was updated",
         why: "A valid block becomes a valid table in one store. A CPU that holds the block may now cache its pages too: the change \
               of size that break-before-make is for (short of FEAT_BBM level 2), and which the crate otherwise refuses on live \
               mappings.",

@@ -1,4 +1,4 @@
-//! What a hook costs, for each format, with and without an adversary.
+//! The cost of a hook, for each format, with and without an adversary.
 //!
 //! `cargo run --release -p ptsan --example cost`
 use ptsan::{Access, Adversary, Arch, Config, Content, Flush, Granule, Sanitizer};
@@ -10,7 +10,7 @@ const ROUNDS: u64 = 1_000_000;
 /// How a format writes an entry for a table at a level, and for a page.
 type Entries = (fn(usize, u64) -> u64, fn(u64) -> u64);
 
-/// One path of tables whose last one maps 64 pages.
+/// Builds one path of tables whose last one maps 64 pages.
 struct Machine {
     ram: Vec<u8>,
     san: Sanitizer,
@@ -53,7 +53,7 @@ fn machine(arch: &Arch, (table, page): Entries, adversary: Option<Adversary>) ->
 }
 
 impl Machine {
-    /// Nanoseconds each, the best of three.
+    /// Returns nanoseconds for each, the best of three rounds.
     fn time(&mut self, rounds: u64, mut each: impl FnMut(&mut Self, u64)) -> f64 {
         let mut best = f64::INFINITY;
         for _ in 0..3 {

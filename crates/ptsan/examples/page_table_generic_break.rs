@@ -52,16 +52,17 @@ fn remap() {
 fn restore() {
     let (machine, _current, mut table) = with_a_page(LARGE);
     let deposit = table.prepare_huge_split(VirtAddr::from_usize(LARGE)).expect("a large page");
-    let split = table.split_huge_page_with(deposit).expect("nobody changed it");
+    let split = table.split_huge_page_with(deposit).expect("nothing changed it");
     for page in 0..4 {
         machine.access(0, (LARGE + page * PAGE) as u64, Access::WRITE).expect("the pages are mapped");
     }
-    drop(table.restore_huge_split(split).expect("nobody changed it"));
+    drop(table.restore_huge_split(split).expect("nothing changed it"));
     Defect {
         title: "restore_huge_split makes a block while all its pages but one are cached",
         source: "page-table-generic 0.9.1, src/frame.rs:377 invalidates one address of the 512 that the table mapped; :378 stores the \
                  block",
-        why: "Pages and the block that covers them are in the TLB together: a conflict abort, or a mixture of both.",
+        why: "Pages and the block that covers them are in the TLB together: a conflict abort, or a mixture of both. It \
+              takes a split that was walked; the function is documented for aborts of unpublished transactions.",
         at: &[],
         must: &[Kind::BreakBeforeMake],
         may: &[],

@@ -1,5 +1,5 @@
-//! `page-table-generic` unmaps other pages than it was told to: too few when a range begins inside a hole or a large page, too
-//! many when it covers a part of a large page.
+//! `page-table-generic` unmaps the wrong pages: too few when a range begins inside a hole or a
+//! large page, too many when it covers a part of a large page.
 //!
 //! `cargo run -p ptsan --features page-table-generic --example page_table_generic_ranges`
 #[path = "shared/verdict.rs"]
@@ -34,7 +34,8 @@ fn map(table: &mut Table, va: usize, frame: u64, size: usize) {
 fn begins_in_a_hole() {
     let (machine, _current, mut table) = empty();
     map(&mut table, 2 * LARGE, FRAME, PAGE);
-    // From the second page of a 2 MiB that has no table to the first page of the next, the one that is mapped.
+    // The range begins at the second page of a 2 MiB that has no table. It ends with the first page
+    // of the next, which is mapped.
     table.unmap(VirtAddr::from_usize(LARGE + PAGE), LARGE).expect("a range with a hole");
     assert!(machine.access(0, 2 * LARGE as u64, Access::WRITE).is_ok(), "the page is still there");
     machine.expect(0, 2 * LARGE as u64, None);
@@ -55,7 +56,7 @@ fn begins_in_a_hole() {
             title,
             source: "page-table-generic 0.9.1, src/map.rs:259, :268 (hole) and :283 (large page) advance by the size of an \
                      entry from wherever the range began, not to the end of that entry",
-            why: "The call says Ok, the owner gives the frame to somebody else, and the hardware still lets the old one read \
+            why: "The call says Ok, the owner gives the frame to another program, and the hardware still lets the old one read \
                   and write it. Ranges with holes are what demand paging makes.",
         at: &[],
         must: &[Kind::Disagreement],
@@ -74,7 +75,7 @@ fn part_of_a_large_page() {
     Defect {
         title: "unmap of one page in a large page takes all 512",
         source: "page-table-generic 0.9.1, src/map.rs:276 clears the whole entry (protect_region splits it, src/table.rs:1909)",
-        why: "The other 511 pages fault from now on, although nobody asked for that and the call said Ok; the caller that \
+        why: "The other 511 pages fault from now on, although the caller did not ask for that and the call said Ok; the caller that \
               keeps account of frames believes them mapped.",
         at: &[],
         must: &[Kind::Disagreement],

@@ -1,4 +1,4 @@
-//! `page-table-generic` gives tables back before the flush that would make it safe: on unmap, when a mapping call is rolled
+//! `page-table-generic` frees tables before the flush: on unmap, when a mapping call is rolled
 //! back, and when root entries are shared.
 //!
 //! `cargo run -p ptsan --features page-table-generic --example page_table_generic_unmap`
@@ -16,7 +16,8 @@ type Table = PageTable<X64, Machine>;
 const VA: usize = 0x7000;
 const PAGE: usize = 4096;
 
-/// Two CPUs that run in a table without mappings; the second one's walker walks for [`VA`] by itself.
+/// Makes two CPUs run in a table without mappings. The second one's walker walks for [`VA`] by
+/// itself.
 fn empty() -> (Machine, Current, Table) {
     let machine = Machine::new(Config { cpus: 2, ..Config::new(Arch::x86_64()) });
     let current = machine.enter();
@@ -41,7 +42,7 @@ fn unmap() {
     let (machine, _current, mut table) = with_a_page();
     table.unmap(VirtAddr::from_usize(VA), PAGE).expect("the page is mapped");
     Defect {
-        title: "unmap gives three tables back, and flushes before it unlinks them only",
+        title: "unmap frees three tables, and flushes only before it unlinks them",
         source: "page-table-generic 0.9.1, src/map.rs:280 flushes the page, :333 unlinks its table, :334 deallocates",
         why: "The flush comes while the tables are still linked, so the walker may cache the way to them again. Nothing is \
               flushed between unlinking and deallocating. On RISC-V an invalidation by address need not even reach the \
@@ -63,11 +64,11 @@ fn rollback() {
     let result = table.map_region_checked(VirtAddr::from_usize(VA), frames, 2 * PAGE, READ_WRITE);
     assert!(result.is_err(), "the second page has no frame");
     Defect {
-        title: "a mapping call that fails gives its tables back first and flushes at the end",
+        title: "a mapping call that fails frees its tables first and flushes at the end",
         source: "page-table-generic 0.9.1, src/table.rs:1149 unmaps the pages made so far with flush: false, which \
                  deallocates at src/map.rs:334; the flush comes at table.rs:1226",
-        why: "The tables were live from the first page on, so any CPU may have walked them. They are handed out again \
-              before the flush that the call keeps for its end.",
+        why: "The tables were live from the first page on, so any CPU may have walked them. They may be allocated again \
+              before the flush at the end of the call.",
         at: &["src/table.rs:1149:", "src/map.rs:334:"],
         must: &[Kind::FreeBeforeFlush],
         may: &[Kind::UseAfterFree],
@@ -82,14 +83,17 @@ fn share() {
     kernel
         .map_page(VirtAddr::from_usize(VA), PhysAddr::from_usize(0x567_8000), PAGE, READ_WRITE)
         .expect("the page is free");
-    // SAFETY: `kernel` lives longer than `table`, and nobody changes the range.
+    // SAFETY: 1. `kernel` outlives `table`. 2. Nothing changes or unmaps the shared range through
+    // `table`.
     unsafe { table.share_root_entries_from(&kernel, VirtAddr::from_usize(0), 1 << 39) }
         .expect("a root entry");
     Defect {
-        title: "sharing a root entry gives the old tables back while the root still points at them",
+        title: "sharing a root entry frees its old tables while the root still points at them",
         source: "page-table-generic 0.9.1, src/frame.rs:678 deallocates, :682 clears the entry (dealloc_entry_recursive, called \
                  at src/table.rs:902); the flush comes at table.rs:906",
-        why: "The live root leads to freed frames until the entry is cleared, and the CPUs' caches do until the flush.",
+        why: "The live root leads to freed frames until the entry is cleared, and the CPUs' caches do until the flush. It takes \
+              a loaded table with tables of its own in the shared range; the function's Safety section does not exclude \
+              that.",
         at: &["src/frame.rs:678:", "src/table.rs:902:"],
         must: &[Kind::FreeWhileLinked, Kind::FreeBeforeFlush],
         may: &[Kind::UseAfterFree],

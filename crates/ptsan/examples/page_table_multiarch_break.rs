@@ -14,7 +14,7 @@ use verdict::{Defect, silent};
 const VA: usize = 0x7000;
 const FLAGS: MappingFlags = MappingFlags::READ.union(MappingFlags::WRITE).union(MappingFlags::USER);
 
-/// Maps a page, uses it, and has it changed.
+/// Maps a page, uses it, and lets `change` change it.
 fn run(change: impl FnOnce(&mut PageTable64<A64, A64Entry, Handler>, VirtAddr)) -> Machine {
     let machine = Machine::new(Config::new(Arch::aarch64_4k(48)));
     let _current = machine.enter();

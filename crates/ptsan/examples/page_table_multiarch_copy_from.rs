@@ -1,4 +1,5 @@
-//! `page_table_multiarch` gives tables back while a loaded root points at them: twice around `copy_from`.
+//! `page_table_multiarch` frees tables while a loaded root points at them, in two ways around
+//! `copy_from`.
 //!
 //! `cargo run -p ptsan --features page_table_multiarch --example page_table_multiarch_copy_from`
 #[path = "shared/verdict.rs"]
@@ -18,7 +19,7 @@ const VA: usize = 0x7000;
 /// What one entry of the root spans.
 const ROOT_ENTRY: usize = 1 << 39;
 
-/// A table that maps one page.
+/// Creates a table that maps one page.
 fn with_a_page(frame: usize) -> Table {
     let mut table = Table::try_new().expect("a machine has frames");
     let flags = MappingFlags::READ | MappingFlags::WRITE | MappingFlags::USER;
@@ -27,7 +28,7 @@ fn with_a_page(frame: usize) -> Table {
     table
 }
 
-/// CPU 0 loads the table and reads the page.
+/// Loads the table on CPU 0 and reads the page.
 fn load_and_use(machine: &Machine, table: &Table) {
     machine.load(0, table.root_paddr().as_usize() as u64, 1);
     let _ = machine.access(0, VA as u64, Access::READ);
@@ -46,11 +47,11 @@ fn old_tables_first() {
     load_and_use(&machine, &table);
     copy(&mut table, &source);
     Defect {
-        title: "copy_from gives the old tables back while the root still points at them",
+        title: "copy_from frees the old tables while the root still points at them",
         source: "page_table_multiarch 0.6.2, src/bits64.rs:599 deallocates, :601 replaces the entry; the flush comes when the \
                  cursor is dropped (the same at src/bits32.rs:515)",
         why: "Between the two lines the walker reaches freed tables from the live root; until the flush it holds them \
-              in its paging-structure cache. The allocator may have handed them out again by then.",
+              in its paging-structure cache. The allocator may have reused them by then.",
         at: &["bits64.rs:599:"],
         must: &[Kind::FreeWhileLinked, Kind::FreeBeforeFlush],
         may: &[],
@@ -75,7 +76,7 @@ fn source_dropped_first() {
         source: "page_table_multiarch 0.6.2, src/bits64.rs:578 takes the source by a reference that ends with the call, :601 \
                  copies its entry, :307 frees what it points at",
         why: "copy_from is a safe function without a condition on the source, and nothing ties the two tables together. \
-              After the drop the loaded root leads to frames that belong to somebody else.",
+              After the drop the loaded root leads to frames that have another owner.",
         at: &["bits64.rs:307:"],
         must: &[Kind::FreeWhileLinked, Kind::FreeBeforeFlush, Kind::ReuseBeforeFlush],
         may: &[Kind::UseAfterFree, Kind::LinkedBeforeCleared, Kind::WalkLoop, Kind::StaleUse],

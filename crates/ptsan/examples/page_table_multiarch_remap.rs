@@ -1,4 +1,4 @@
-//! `page_table_multiarch` remaps a large page to an address at which no large page can lie.
+//! `page_table_multiarch` remaps a large page to an address that no large page can have.
 //!
 //! `cargo run -p ptsan --features page_table_multiarch --example page_table_multiarch_remap`
 #[path = "shared/verdict.rs"]
@@ -16,7 +16,8 @@ const LARGE: usize = 0x20_0000;
 /// A page in the large page.
 const VA: usize = LARGE + 0x5000;
 
-/// Maps a large page, uses it, and remaps the page at [`VA`] to `frame`, as a copy-on-write fault does.
+/// Maps a large page, uses it, and remaps the page at [`VA`] to `frame`, as a copy-on-write fault
+/// does.
 fn remap(frame: usize) -> Machine {
     let machine = Machine::new(Config::new(Arch::x86_64()));
     let current = machine.enter();

@@ -1,4 +1,5 @@
-//! A small page-table implementation with the sanitizer's hooks, once with the flush in the right place and once not.
+//! A small page-table implementation with the sanitizer's hooks, with the flush in the right place
+//! and in the wrong one.
 //!
 //! `cargo run -p ptsan --example unmap`
 use ptsan::{Access, Arch, Config, Content, Flush, Kind, Sanitizer};
@@ -51,7 +52,7 @@ impl Tables {
         self.san.entry_written(&self.ram, at);
     }
 
-    /// The entries for `va` from the top down, tables made where they are missing.
+    /// Lists the entries for `va` from the root down, and makes missing tables.
     fn path(&mut self, va: u64) -> [u64; 4] {
         let mut table = self.root;
         [39, 30, 21, 12].map(|shift| {
@@ -72,7 +73,7 @@ impl Tables {
         self.store(leaf, phys | PRESENT_WRITABLE_USER);
     }
 
-    /// Unmaps the only page of a last-level table and gives the table back.
+    /// Unmaps the only page of a last-level table and frees the table.
     fn unmap(&mut self, va: u64, flush_first: bool) {
         let [.., directory, leaf] = self.path(va);
         let table = self.load(directory) & !0xfff;

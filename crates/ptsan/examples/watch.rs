@@ -1,4 +1,4 @@
-//! What it costs to see every store.
+//! The cost of seeing every store.
 //!
 //! `cargo run --release -p ptsan --features watch --example watch`
 use ptsan::watch::{Error, Watch};
@@ -56,7 +56,7 @@ fn main() -> Result<(), Error> {
     Ok(())
 }
 
-/// Medians of seven rounds.
+/// Prints medians of seven rounds.
 fn measure(watch: &Watch, what: &str, calls: u64, mut call: impl FnMut(u64)) -> Result<(), Error> {
     let mut stores = 0;
     let mut rounds = Vec::new();

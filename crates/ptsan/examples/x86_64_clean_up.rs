@@ -1,4 +1,4 @@
-//! `x86_64` gives empty tables back before any flush can reach the CPUs.
+//! `x86_64` frees empty tables before any flush can reach the CPUs.
 //!
 //! `cargo run -p ptsan --features x86_64 --example x86_64_clean_up`
 #[path = "shared/verdict.rs"]
@@ -18,8 +18,8 @@ const FLAGS: Flags = Flags::PRESENT.union(Flags::WRITABLE).union(Flags::USER_ACC
 const SPACE: u64 = 1;
 const VA: u64 = 0x7000;
 
-/// A space in which one page was mapped, used by two CPUs, unmapped and flushed on both; the second CPU's walker still
-/// walks there by itself.
+/// Makes a space in which one page was mapped, used by two CPUs, unmapped and flushed on both. The
+/// second CPU's walker still walks there by itself.
 fn unmapped_and_flushed() -> (Machine, Space) {
     let machine = Machine::new(Config { cpus: 2, ..Config::new(Arch::x86_64()) });
     let mut space = Space::new(&machine, SPACE).expect("a machine has frames");
@@ -40,7 +40,7 @@ fn unmapped_and_flushed() -> (Machine, Space) {
     (machine, space)
 }
 
-/// Keeps the frames until somebody has flushed.
+/// Keeps the frames until after the flush.
 struct Parked(Vec<PhysFrame>);
 
 impl FrameDeallocator<Size4KiB> for Parked {
@@ -55,7 +55,7 @@ fn main() {
     // SAFETY: the tables are this space's alone.
     unsafe { space.mapper().clean_up(&mut frames) };
     Defect {
-        title: "clean_up gives tables back before a flush is possible",
+        title: "clean_up frees tables before a flush is possible",
         source: "x86_64 0.15.5, mapper/mapped_page_table.rs:620 unlinks, :621 deallocates; OffsetPageTable calls the same",
         why: "The page was flushed when it was unmapped, but the tables above it were still linked then, so the CPU may \
               have cached the way to them again. The frame goes to the allocator in the same loop, before the caller \

@@ -1,5 +1,5 @@
-//! `x86_64` and the hardware do not mean the same entry: a failed call that opens a page to user mode, pages reported that are
-//! not there, a table turned into a page.
+//! `x86_64` and the hardware disagree about entries: a failed call opens a page to user mode,
+//! absent pages are reported as mapped, a table becomes a page.
 //!
 //! `cargo run -p ptsan --features x86_64 --example x86_64_flags`
 #[path = "shared/verdict.rs"]
@@ -20,7 +20,7 @@ const USER: Flags = Flags::PRESENT.union(Flags::WRITABLE).union(Flags::USER_ACCE
 const KERNEL: Flags = Flags::PRESENT;
 const SPACE: u64 = 1;
 const LARGE: u64 = Size2MiB::SIZE;
-/// Where a frame for the large page lies, and one for a small page.
+/// The frame for the large page, and one for a small page.
 const LARGE_FRAME: u64 = 0x4000_0000;
 const FRAME: u64 = 0x123_4000;
 
@@ -66,8 +66,8 @@ fn failed_map_opens_a_large_page() {
         title: "a map_to that fails makes the large page in its way writable by users",
         source: "x86_64 0.15.5, mapper/mapped_page_table.rs:721 adds the flags of the new page to the entry, :726 finds that the \
                  entry is a large page and refuses",
-        why: "The hardware takes the widened entry at its word at the next walk. A kernel that maps itself with large pages and \
-              answers a user's request by trying map_to gives him its memory together with the error.",
+        why: "The next walk of the hardware obeys the widened entry. A kernel that maps itself with large pages and \
+              answers a user's request by trying map_to gives that user its memory together with the error.",
         at: &[],
         must: &[Kind::Disagreement],
         may: &[],
@@ -78,7 +78,7 @@ fn failed_map_opens_a_large_page() {
 fn pages_that_are_not_there() {
     let (machine, mut space) = space();
     map::<Size4KiB>(&mut space, &machine, 0x7000, FRAME, USER).expect("the page is free");
-    // SAFETY: nobody uses the page.
+    // SAFETY: no program uses the page.
     let token = unsafe { space.mapper().update_flags(page::<Size4KiB>(0x7000), Flags::WRITABLE) };
     token.expect("the page is mapped").forward(&machine, SPACE);
     let says = space.mapper().translate_addr(VirtAddr::new(0x7008));
@@ -87,9 +87,9 @@ fn pages_that_are_not_there() {
         title: "translate_addr and translate_page report a page that is not present",
         source: "x86_64 0.15.5, mapper/mapped_page_table.rs:531 and :476 ask whether the entry is zero, and not for PRESENT \
                  as the upper levels and unmap do",
-        why: "A page without access that keeps its frame, or one that was swapped out, counts as mapped. Who checks a user's \
-              pointer with translate_addr (documented: None if there is no valid mapping) goes on with a frame that the \
-              hardware does not give the user.",
+        why: "A page without access that keeps its frame, or one that was swapped out, counts as mapped. Code that checks a \
+              user's pointer with translate_addr (documented: None if there is no valid mapping) goes on with a frame \
+              that the hardware does not give the user.",
         at: &[],
         must: &[Kind::Disagreement],
         may: &[],
@@ -97,7 +97,8 @@ fn pages_that_are_not_there() {
     .found(&machine);
 }
 
-/// A space in which the last-level table of the second 2 MiB lies at a multiple of 2 MiB, and maps one page.
+/// Makes a space in which the last-level table of the second 2 MiB lies at a multiple of 2 MiB, and
+/// maps one page.
 fn table_at_a_large_boundary() -> (Machine, Space, u64) {
     let (machine, mut space) = space();
     map::<Size4KiB>(&mut space, &machine, 0, FRAME, USER).expect("the page is free");
@@ -114,10 +115,10 @@ fn a_table_taken_for_a_page() {
     machine.expect(0, LARGE, says.map(|f| Expected::at(f.start_address().as_u64()).in_page_of(LARGE)));
     Defect {
         title: "translate_page of a large page returns a page table as the frame",
-        source: "x86_64 0.15.5, mapper/mapped_page_table.rs:310 (2 MiB) and :165 (1 GiB): no look at HUGE_PAGE",
+        source: "x86_64 0.15.5, mapper/mapped_page_table.rs:310 (2 MiB) and :165 (1 GiB): HUGE_PAGE is not checked",
         why: "The entry points at a table of small pages, and that table is returned as the 2 MiB frame that the page is \
-              mapped to, whenever it happens to lie at a multiple of 2 MiB. Its owner writes there, and the hardware \
-              walks what he wrote.",
+              mapped to, whenever it happens to lie at a multiple of 2 MiB. The owner of the page writes \
+              there, and the hardware walks what is written.",
         at: &[],
         must: &[Kind::Disagreement],
         may: &[],
@@ -125,14 +126,14 @@ fn a_table_taken_for_a_page() {
     .found(&machine);
 
     let (machine, mut space) = space_with_small_page();
-    // SAFETY: nobody uses the page.
+    // SAFETY: no program uses the page.
     let token = unsafe { space.mapper().update_flags(page::<Size2MiB>(0), USER) };
     token.expect("the call says that it went well").forward(&machine, SPACE);
     assert!(machine.access(0, 0x7000, Access::READ).is_err());
     Defect {
         title: "update_flags of a large page turns a table into a page",
-        source: "x86_64 0.15.5, mapper/mapped_page_table.rs:253 (2 MiB) and :121 (1 GiB): HUGE_PAGE is set without a look \
-                 whether it was (unmap looks, and refuses)",
+        source: "x86_64 0.15.5, mapper/mapped_page_table.rs:253 (2 MiB) and :121 (1 GiB): HUGE_PAGE is set without a check \
+                 that it was set before (unmap checks, and refuses)",
         why: "All pages below the entry are gone at once, and their table with them. The hardware finds reserved bits set, or, if \
               the table lies at a multiple of 2 MiB, maps the page tables themselves with the new flags.",
         at: &[],
@@ -156,7 +157,7 @@ fn right() {
     machine.expect(0, 0x7000, Some(Expected::at(FRAME).allowing(Perms::READ | Perms::EXEC)));
     assert!(space.mapper().unmap(page::<Size2MiB>(0)).is_err(), "a table is no large page");
     map::<Size2MiB>(&mut space, &machine, LARGE, LARGE_FRAME, USER).expect("the page is free");
-    // SAFETY: nobody uses the page.
+    // SAFETY: no program uses the page.
     let token = unsafe { space.mapper().update_flags(page::<Size2MiB>(LARGE), Flags::WRITABLE) };
     token.expect("the page is mapped").forward(&machine, SPACE);
     let says = space.mapper().translate_addr(VirtAddr::new(LARGE));

@@ -13,7 +13,7 @@ use x86_64::{PhysAddr, VirtAddr};
 
 const FLAGS: Flags = Flags::PRESENT.union(Flags::WRITABLE).union(Flags::USER_ACCESSIBLE);
 const SPACE: u64 = 1;
-/// An address that nobody ever maps, in the span of the first third-level table.
+/// An address that is never mapped, in the span of the first third-level table.
 const NEVER_MAPPED: u64 = 0x4000_0000;
 
 /// Maps one page in a fresh space while the CPU's walker walks for an address nearby.

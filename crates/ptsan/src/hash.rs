@@ -1,11 +1,11 @@
-//! A fast hasher for integer keys that nobody chooses in order to collide.
+//! A fast hasher for integer keys. It does not resist keys that are chosen to collide.
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 pub(crate) type FastMap<K, V> = HashMap<K, V, BuildHasherDefault<MixHasher>>;
 
-/// Multiply by an odd constant and fold the high half down: page numbers differ in few low bits, and the table looks
-/// at both ends of the hash.
+/// Multiplies by an odd constant and folds the high half down. Page numbers differ in few low bits,
+/// and the hash map looks at both ends of the hash.
 #[derive(Default, Clone, Copy)]
 pub(crate) struct MixHasher(u64);
 

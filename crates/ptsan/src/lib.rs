@@ -1,47 +1,38 @@
 #![doc = include_str!("../README.md")]
-// Unsafe code is what catches stores and what the traits of two crates ask for, and not there unless asked for.
+// Unsafe code catches stores and implements the traits of two crates. Without their features there
+// is none.
 #![cfg_attr(not(any(feature = "watch", feature = "x86_64", feature = "aarch64-paging")), forbid(unsafe_code))]
 #![cfg_attr(any(feature = "watch", feature = "x86_64", feature = "aarch64-paging"), deny(unsafe_code))]
 #![deny(missing_docs)]
 
-#[cfg(feature = "adapters")]
-pub mod adapters;
-mod adversary;
-pub mod arch;
-mod bbm;
-mod config;
-mod cpus;
-mod expect;
-mod frames;
+// The rooms. Each uses only those above it.
 mod hash;
-mod history;
 mod memory;
-mod mmu;
-mod operations;
+
+pub mod arch;
 mod report;
-mod sanitizer;
-mod session;
-mod shared;
-mod tables;
-mod translation;
+mod shadow;
+
+mod cpu;
+mod state;
+
+mod checks;
 mod walk;
+
+mod face;
+
 #[cfg(feature = "watch")]
 pub mod watch;
-mod why;
 
-pub use adversary::Adversary;
+#[cfg(feature = "adapters")]
+pub mod adapters;
+
 pub use arch::{Access, AccessKind, Arch, Canonical, Entry, Granule, Level, Perms, StructureScope};
-pub use config::{Config, Stats};
-pub use expect::{Expected, Tree};
-pub use history::{Happened, HistoryEvent};
+pub use cpu::{CpuState, Fault, Flush, Target, Translation};
+pub use face::{Content, Expected, Session, Shared, Tree};
 pub use memory::Memory;
-pub use mmu::{CpuState, Flush, Target};
-pub use operations::Operation;
 pub use report::{
-    Allow, Finding, Kind, Origins, Place, Rule, SuppressionError, Suppressions, Trace, TraceFrame,
+    Allow, Finding, Happened, HistoryEvent, Kind, Origins, Place, Rule, SuppressionError, Suppressions,
+    Trace, TraceFrame,
 };
-pub use sanitizer::Sanitizer;
-pub use session::Session;
-pub use shared::Shared;
-pub use tables::Content;
-pub use translation::{Fault, Translation};
+pub use state::{Adversary, Config, Operation, Sanitizer, Stats};

@@ -3,17 +3,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Physical memory that holds page tables.
 ///
-/// Implemented for bytes (address 0 is the first byte, little-endian), for atomic words (which threads can share), and for
-/// closures `Fn(phys, bytes) -> Option<u64>`.
+/// Implemented for bytes (address 0 is the first byte, little-endian), for atomic words (which
+/// threads can share), and for closures `Fn(phys, bytes) -> Option<u64>`.
 pub trait Memory {
-    /// Reads an entry of `bytes` bytes (4 or 8) at physical address `phys`, which is a multiple of `bytes`.
+    /// Reads an entry of `bytes` bytes (4 or 8) at physical address `phys`, which is a multiple of
+    /// `bytes`.
     ///
     /// `None` means that there is no memory at that address; the sanitizer reports it.
     fn read(&self, phys: u64, bytes: u8) -> Option<u64>;
 
-    /// Whether the `bytes` bytes at `phys` are all zero, `None` if some are outside memory. Both are multiples of 8.
+    /// Returns whether the `bytes` bytes at `phys` are all zero, or `None` if some are outside
+    /// memory. Both arguments are multiples of 8.
     ///
-    /// Worth overriding where whole tables can be compared faster than word by word.
+    /// Override it where whole tables can be compared faster than word by word.
     fn is_zero(&self, phys: u64, bytes: u64) -> Option<bool> {
         for at in (phys..phys.checked_add(bytes)?).step_by(8) {
             if self.read(at, 8)? != 0 {
@@ -45,7 +47,7 @@ impl Memory for [u8] {
     fn is_zero(&self, phys: u64, bytes: u64) -> Option<bool> {
         let start = usize::try_from(phys).ok()?;
         let raw = self.get(start..start.checked_add(usize::try_from(bytes).ok()?)?)?;
-        // By lines, without a branch for each byte.
+        // Compares cache lines, without a branch for each byte.
         Some(raw.chunks(64).all(|line| line.iter().fold(0, |any, byte| any | byte) == 0))
     }
 }

@@ -1,4 +1,4 @@
-//! The adversary finds what no access shows, says with which seed, and does the same again.
+//! The adversary finds what no access shows, prints its seed, and repeats its choices with it.
 mod common;
 
 use common::{Machine, PAGE, RW};
@@ -12,7 +12,7 @@ fn machine(seed: u64, rate: u16, cpus: usize) -> Machine {
     Machine::with(Config { cpus, adversary, ..Config::new(Arch::x86_64()) })
 }
 
-/// Maps and unmaps pages on CPU 0; `deaf` CPUs hear of no flush.
+/// Maps and unmaps pages on CPU 0. `deaf` CPUs receive no flush.
 fn churn(m: &mut Machine, deaf: Option<usize>) {
     m.space(1);
     m.switch(0, 1);
@@ -60,7 +60,8 @@ fn the_same_seed_finds_the_same_and_the_report_says_which_it_was() {
     assert!((0..20).any(|seed| run(seed).0 != first.0), "another seed goes another way");
 }
 
-/// A walk that paused with the entry for a table in hand, on hardware without paging-structure caches.
+/// Makes a walk that paused with the entry for a table in hand, on hardware without
+/// paging-structure caches.
 #[test]
 fn a_walk_in_flight_holds_a_table_until_a_flush() {
     let mut in_flight = 0;
@@ -73,7 +74,7 @@ fn a_walk_in_flight_holds_a_table_until_a_flush() {
             m.switch(0, 1);
             m.map(1, VA, DATA | RW);
             let path = m.path(1, VA);
-            // The same machine, with an adversary that acts from here on.
+            // The same machine from here on has an adversary.
             let mut acting = Machine::with(Config {
                 adversary: Some(Adversary { seed, rate: 3000 }),
                 ..Config::new(arch)
@@ -86,7 +87,7 @@ fn a_walk_in_flight_holds_a_table_until_a_flush() {
             for _ in 0..5 {
                 acting.san.adversary_step(&acting.ram);
             }
-            // The directory goes, with all below it.
+            // The directory and everything below it is freed.
             acting.put(path[1].2, 0);
             acting.put(path[0].2, 0);
             if flush {
@@ -109,7 +110,8 @@ fn walks_keep_away_from_what_was_never_announced() {
     let root = m.space(1);
     m.switch(0, 1);
     m.map(1, VA, DATA | RW);
-    // A kernel's half that the sanitizer knows nothing of: tables elsewhere in memory and outside it, and garbage.
+    // A kernel's half that was never announced: tables elsewhere in memory and outside it, and
+    // garbage.
     for (index, entry) in [(256, 0x9_0000 | RW), (300, 0x7fff_f000 | RW), (511, u64::MAX)] {
         m.put(root + index * 8, entry);
     }
@@ -122,7 +124,8 @@ fn walks_keep_away_from_what_was_never_announced() {
 
 #[test]
 fn a_flush_that_belongs_to_a_switch_comes_before_the_adversary() {
-    // With ASIDs, tables go while a CPU that holds them runs elsewhere; it flushes when it comes back.
+    // With ASIDs, tables are freed while a CPU that holds them runs elsewhere; it flushes when it
+    // returns.
     for seed in 0..50 {
         let adversary = Some(Adversary { seed, rate: 4000 });
         let config = Config { asids: true, adversary, cpus: 2, ..Config::new(Arch::x86_64()) };

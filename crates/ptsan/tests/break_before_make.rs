@@ -1,4 +1,5 @@
-//! Break before make on AArch64: found at the store, at a walk, and silent where the architecture allows the change.
+//! Break-before-make on AArch64: found at the store or at a walk, and silent where the architecture
+//! allows the change.
 mod common;
 
 use common::{Machine, PAGE};
@@ -23,7 +24,7 @@ struct Arm {
 }
 
 impl Arm {
-    /// Four levels, one leaf table, `VA` not mapped; CPU 0 has the root loaded.
+    /// Builds four levels and one leaf table, without a mapping of `VA`. CPU 0 has the root loaded.
     fn new(told: bool) -> Self {
         Self::with(told, Config::new(Arch::aarch64_4k(48)))
     }
@@ -41,7 +42,7 @@ impl Arm {
         new
     }
 
-    /// Where the entry for `VA` stands at a level.
+    /// Returns where the entry for `VA` stands at a level.
     fn entry(&self, level: u8) -> u64 {
         let table = self.tables[3 - level as usize];
         table + self.m.arch.levels[level as usize].index(VA) * 8
@@ -68,7 +69,8 @@ fn rules(arm: &Arm) -> Vec<Rule> {
     only.map(|f| f.rule).collect()
 }
 
-/// One valid entry of the last level replaced by another, with or without a break, and with or without a flush.
+/// Replaces one valid entry of the last level by another, with or without a break, and with or
+/// without a flush.
 fn replace(told: bool, old: u64, new: u64, clear: bool, flush: bool) -> Arm {
     let mut arm = Arm::new(told);
     let at = arm.entry(0);
@@ -131,7 +133,7 @@ fn permissions_access_flag_software_bits_and_equal_copies_change_freely() {
             (DATA | RW, DATA | RW & !ACCESSED),
             (DATA | RW & !ACCESSED, OTHER | RW),
             (DATA | RW, OTHER | RW & !ACCESSED),
-            // Read-only copies with equal content, and frames that nobody can read.
+            // Read-only copies with equal content, and frames that cannot be read.
             (0x8_2000 | RO, OTHER | RO),
             (0x9000_0000 | RO, OTHER | RO),
         ] {

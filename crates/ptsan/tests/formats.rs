@@ -1,7 +1,8 @@
-//! Every format from its root to its pages: walks, tables given back too early, and how far an invalidation reaches.
+//! Every format from its root to its pages: walks, tables freed too early, and the reach of an
+//! invalidation.
 use ptsan::{Access, Arch, Config, Content, Fault, Flush, Granule, Kind, Sanitizer, StructureScope};
 
-/// How a format writes an entry for a table and for a page of user memory.
+/// The entries that a format writes for a table and for a page of user memory.
 struct Format {
     arch: Arch,
     /// At a level.
@@ -75,7 +76,7 @@ impl One {
         }
         assert!(arch.is_canonical(va), "{}", arch.name);
         let mut tables = vec![top.next_multiple_of(granule)];
-        // The root lies at a multiple of its size, the others behind it.
+        // The root lies at a multiple of its size, and the others behind it.
         let mut next = 2 * tables[0];
         for _ in 1..arch.levels.len() {
             tables.push(next);
@@ -125,7 +126,7 @@ fn a_flush_lets_go_of_tables_as_the_architecture_says() {
     for format in formats() {
         let arch = &format.arch;
         let tables = arch.levels.len() as u64 - 1;
-        // Of the tables below the root, how many a CPU still holds.
+        // The number of tables below the root that a CPU still holds.
         let after = |flush: fn(u64) -> Flush| {
             let mut one = One::new(&format);
             one.san.translate(&one.ram, 0, one.va, Access::READ).expect(arch.name);
@@ -149,7 +150,8 @@ fn a_flush_lets_go_of_tables_as_the_architecture_says() {
         assert_eq!(after(|va| Flush::page(1, va)), page + registers, "{}", arch.name);
         assert_eq!(after(Flush::page_in_every_space), page + registers, "{}", arch.name);
         assert_eq!(after(|va| Flush::page(1, va).leaf_only()), last_level + registers, "{}", arch.name);
-        // An address that shares nothing but the root. The translation stays, and tells of the last table.
+        // An address that shares nothing but the root. The translation stays, and tells of the last
+        // table.
         let half = |va: u64, bits: u8| va ^ 1 << (bits - 1);
         let mut one = One::new(&format);
         one.san.translate(&one.ram, 0, one.va, Access::READ).expect(arch.name);

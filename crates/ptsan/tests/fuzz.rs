@@ -1,4 +1,5 @@
-//! Nonsense in, reports out: random hooks with random arguments over random memory never panic and always end.
+//! Nonsense in, reports out: random hooks with random arguments over random memory never panic and
+//! always end.
 use proptest::prelude::*;
 use ptsan::{
     Access, Adversary, Arch, Config, Content, Expected, Flush, Granule, Kind, Sanitizer, Target, Tree,
@@ -23,7 +24,7 @@ enum Op {
     Finish,
 }
 
-/// Mostly page-aligned and inside memory, at times anything.
+/// Draws an address: mostly page-aligned and inside memory, at times anything.
 fn phys() -> impl Strategy<Value = u64> + Clone {
     prop_oneof![
         12 => (0..MEMORY / PAGE).prop_map(|n| n * PAGE),
@@ -49,7 +50,7 @@ fn size() -> impl Strategy<Value = u64> {
     ]
 }
 
-/// An entry that some format takes for a table or a page, or anything.
+/// Draws an entry that some format takes for a table or a page, or anything.
 fn entry() -> impl Strategy<Value = u64> + Clone {
     prop_oneof![
         6 => (phys(), prop::sample::select(vec![1, 3, 7, 0x83, 0x443, 0xc43, 0xf1])).prop_map(|(p, f)| p & !0xfff | f),
@@ -116,7 +117,7 @@ fn arch() -> impl Strategy<Value = Arch> {
         14 => Arch::aarch64_stage2(Granule::K4, bits % 64, start % 8),
         15 => Arch::aarch64_stage2(Granule::K16, bits % 64, start % 8),
         16 => Arch::aarch64_stage2(Granule::K64, bits % 64, start % 8),
-        // Shapes that nobody has: what cannot be walked must be refused.
+        // Impossible shapes must be refused.
         _ => {
             let mut arch = Arch { va_bits: bits, ..Arch::x86_64() };
             let level = &mut arch.levels[usize::from(start % 4)];

@@ -1,4 +1,4 @@
-//! Operations that other CPUs run into the middle of.
+//! Operations that accesses on other CPUs interrupt.
 mod common;
 use common::{Machine, RW};
 use ptsan::{Access, Arch, Flush, Kind};
@@ -6,7 +6,7 @@ use ptsan::{Access, Arch, Flush, Kind};
 const SPACE: u64 = 1;
 const VA: u64 = 0x40_0000;
 
-/// Two CPUs in one space, both of which know the page.
+/// Makes two CPUs in one space, both of which hold the page.
 fn machine() -> Machine {
     let mut m = Machine::new(Arch::x86_64(), 2);
     m.space(SPACE);
@@ -18,7 +18,7 @@ fn machine() -> Machine {
     m
 }
 
-/// Clears the entry of the page and tells nobody.
+/// Clears the entry of the page without telling.
 fn clear(m: &mut Machine) {
     let (_, _, at) = *m.path(SPACE, VA).last().unwrap();
     m.put(at, 0);
@@ -47,7 +47,7 @@ fn what_is_held_when_the_operation_ends_is_stale() {
     clear(&mut m);
     m.san.translate(&m.ram, 1, VA, Access::READ).unwrap();
     m.san.flush(&m.ram, 0, Flush::page(SPACE, VA));
-    assert_eq!(m.san.total(), 0, "nobody was told yet that the page is gone");
+    assert_eq!(m.san.total(), 0, "the operation is still under way");
     m.san.operation_ends(&m.ram, unmap);
     assert_eq!(m.san.count(Kind::StaleUse), 1);
     let finding = &m.san.findings()[0];
@@ -61,7 +61,7 @@ fn an_access_after_the_operation_is_no_longer_excused() {
     let unmap = m.san.operation_begins();
     clear(&mut m);
     m.san.operation_ends(&m.ram, unmap);
-    assert_eq!(m.san.total(), 0, "nobody has used it");
+    assert_eq!(m.san.total(), 0, "no CPU has used it");
     m.san.translate(&m.ram, 1, VA, Access::READ).unwrap();
     assert_eq!(m.san.count(Kind::StaleUse), 1);
 }
@@ -75,7 +75,7 @@ fn every_operation_that_was_under_way_is_waited_for() {
     m.san.translate(&m.ram, 1, VA, Access::READ).unwrap();
     m.san.operation_ends(&m.ram, one);
     assert_eq!(m.san.total(), 0, "it may have been the other that cleared the entry");
-    // One that began later excuses nothing that was used before.
+    // An operation that began later excuses nothing that was used before.
     let later = m.san.operation_begins();
     m.san.operation_ends(&m.ram, other);
     assert_eq!(m.san.count(Kind::StaleUse), 1);

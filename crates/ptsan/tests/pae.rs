@@ -1,4 +1,4 @@
-//! PAE: the four top entries live in registers, and only a load of the root refreshes them.
+//! PAE: the four root entries live in registers, and only a load of the root refreshes them.
 mod common;
 
 use common::{Machine, PAGE, PRESENT, RW, ready};
@@ -14,7 +14,7 @@ fn mapped() -> Machine {
     m
 }
 
-/// Clears everything on the way to `VA` and says which tables (level, address) hung there.
+/// Clears everything on the way to `VA` and returns the tables (level, address) below the root.
 fn unhook(m: &mut Machine) -> Vec<(u8, u64)> {
     let path = m.path(1, VA);
     for &(_, _, at) in &path {

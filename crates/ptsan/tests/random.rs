@@ -1,4 +1,4 @@
-//! Random histories: done right they give no finding; without a flush that matters they give one.
+//! Random histories: correct ones give no finding, and a missing flush that matters gives one.
 mod common;
 
 use common::{Machine, PAGE, RO, RW};
@@ -160,7 +160,8 @@ proptest! {
         for op in ops {
             run(&mut m, &mut model, op);
         }
-        // The CPU has written to the page, so that it holds a translation and the tables on the way.
+        // The CPU has written to the page, so that it holds a translation and the tables on the
+        // way.
         let va = PAGES[page];
         run(&mut m, &mut model, Op::Switch { cpu, space: 1 });
         run(&mut m, &mut model, Op::Map { space: 1, page, frame: 0, write: true });

@@ -1,4 +1,4 @@
-//! What reports say, and which findings they leave out because they are allowed.
+//! The text of reports, and the findings that they leave out because they are allowed.
 mod common;
 
 use common::{Machine, PAGE, RW, ready};
@@ -85,7 +85,7 @@ fn a_report_says_why_the_last_flush_was_of_no_use() {
     let cases = [
         (Arch::aarch64_4k(48).structures, Flush::page(1, VA).leaf_only(), "was for the last level only"),
         (Arch::aarch64_4k(48).structures, Flush::page(1, VA + (1 << 40)), "was for other addresses"),
-        (Arch::riscv_sv39().structures, Flush::page(1, VA), "lets go of no table here"),
+        (Arch::riscv_sv39().structures, Flush::page(1, VA), "drops no tables here"),
         (Arch::x86_64().structures, Flush::space(2), "was for another space"),
         (Arch::x86_64().structures, Flush::page(1, VA + PAGE), "was for other addresses"),
     ];

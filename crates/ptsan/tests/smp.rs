@@ -1,4 +1,4 @@
-//! Threads that stand for CPUs: shootdowns, numbers of address spaces used again, a thread that panics.
+//! Threads that stand for CPUs: shootdowns, reused numbers of address spaces, a thread that panics.
 use ptsan::{Access, Adversary, Arch, Config, Content, Flush, Kind, Rule, Shared};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex};
@@ -14,7 +14,7 @@ struct Kernel {
     ram: Vec<AtomicU64>,
     san: Shared,
     tree: Mutex<Vec<u64>>,
-    /// A CPU that the shootdown leaves out.
+    /// The CPU that the shootdown leaves out.
     forgotten: Option<usize>,
     cpus: usize,
 }
@@ -65,7 +65,7 @@ impl Kernel {
         free.push(table);
     }
 
-    /// Every CPU maps, uses and unmaps in a part of the space of its own; the last one is lazy.
+    /// Lets every CPU map, use and unmap in its own part of the space. The last CPU is lazy.
     fn run(&self) {
         let start = Barrier::new(self.cpus);
         thread::scope(|scope| {
@@ -137,7 +137,8 @@ fn a_panic_while_the_sanitizer_is_locked_does_not_end_it() {
     san.assert_clean();
 }
 
-/// Two numbers for three spaces: whoever gets a number that was another's must have it flushed on every CPU that used it.
+/// Runs three spaces with two numbers: a space with a reused number must flush it on every CPU that
+/// used it.
 #[test]
 fn an_asid_used_again_must_be_flushed_on_every_cpu_that_used_it() {
     for flushed in [[true, true], [true, false], [false, true]] {

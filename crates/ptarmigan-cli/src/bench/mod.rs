@@ -1,28 +1,31 @@
-//! Benchmarks of the library, on this machine and in the same run as what they are compared with.
+//! `ptarmigan bench`: benchmarks of the library, each beside the contenders that it is compared
+//! with.
 //!
-//! A shared machine changes its speed within a minute. So contenders are interleaved round by round, the median over
-//! the rounds is what counts, and ratios to a reference of the same run say more than nanoseconds.
-pub mod contender;
-pub mod family;
-pub mod faults;
-pub mod holt;
-pub mod host;
-pub mod imbalance;
-pub mod migration;
-pub mod ours;
-pub mod pool;
-pub mod quicklist;
+//! A shared machine changes its speed within a minute. So contenders alternate round by round, the
+//! median over the rounds counts, and ratios to a reference of the same run say more than
+//! nanoseconds.
+//!
+//! # Rooms
+//!
+//! * `table`: page-table operations and faults.
+//! * `pages`: allocating, freeing and clearing table pages.
+//! * `history`: what was reported of quicklists in 2004 and 2008, measured again.
+mod history;
+pub mod machine;
+pub mod pages;
 pub mod report;
 pub mod table;
-pub mod yardstick;
-pub mod zero;
 
 use clap::{Args, Subcommand};
 
-use crate::{Context, Failure};
-use report::Report;
+use crate::error::{Context, Failure};
+use crate::print::stdout;
+use history::{holt, imbalance, migration};
+use pages::zero;
+use report::BenchReport;
+use table::faults;
 
-/// Measures the library's parts.
+/// Measure parts of the library against contenders.
 #[derive(Args, Clone, Debug)]
 pub struct BenchArgs {
     #[command(subcommand)]
@@ -35,19 +38,19 @@ enum Bench {
     Table(Options),
     /// Faults of one space by one thread and by two, in nanoseconds per page.
     Faults(Options),
-    /// Pages for tables, taken and given back, in nanoseconds per pair.
+    /// Table pages, allocated and freed, in nanoseconds per pair.
     Quicklist(Options),
-    /// Frames cleared through the caches and past them, now and ahead, in nanoseconds per frame.
+    /// Clearing frames through and past the caches, on demand and ahead, in nanoseconds per frame.
     Zero(Options),
     /// Forked children that read pages far apart, in nanoseconds per fault.
     Holt(Options),
-    /// Fork on one CPU, exit on the others: memory that lists come to keep. Counts, no times.
+    /// Fork on one CPU, exit on the others: memory cached by lists. Counts, no times.
     Imbalance(ImbalanceOptions),
-    /// Fork on one node, exit on another: pages left on the wrong node. Counts, no times.
+    /// Fork on one node, exit on another: pages cached on the wrong node. Counts, no times.
     Migration(CountOptions),
 }
 
-/// What benchmarks take that count.
+/// Options of benchmarks that count.
 #[derive(Args, Clone, Copy, Debug)]
 struct CountOptions {
     /// Print one JSON document instead of a table.
@@ -64,10 +67,10 @@ struct ImbalanceOptions {
     count: CountOptions,
 }
 
-/// What every benchmark takes.
+/// Options of benchmarks that measure.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Options {
-    /// Rounds to run; each runs every contender once.
+    /// Rounds to run. Each round runs every contender once.
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
     /// Print one JSON document instead of a table.
@@ -80,15 +83,15 @@ impl BenchArgs {
     ///
     /// # Errors
     ///
-    /// One line that says what could not be set up, what a check found, or why the report could not be written.
+    /// If something cannot be set up, a check fails, or the report cannot be written.
     pub fn run(&self) -> Result<(), Failure> {
         let (report, options) = match &self.bench {
             Bench::Table(options) => (table::policies(options.rounds), options),
             Bench::Faults(options) => (faults::run(options.rounds), options),
             Bench::Quicklist(options) => {
-                (quicklist::side_by_side(options.rounds, &quicklist::Sizes::FULL, Vec::new()), options)
+                (pages::side_by_side(options.rounds, &pages::Workload::FULL, Vec::new()), options)
             }
-            Bench::Zero(options) => (zero::run(options.rounds, &zero::Sizes::FULL), options),
+            Bench::Zero(options) => (zero::run(options.rounds, &zero::ZeroWorkload::FULL), options),
             Bench::Holt(options) => (holt::run(options.rounds), options),
             Bench::Imbalance(options) => {
                 let report = imbalance::run(options.historic_lists).map_err(Failure::new)?;
@@ -105,15 +108,15 @@ impl BenchArgs {
 
 fn print_counts(report: &impl serde::Serialize, plain: String, json: bool) -> Result<(), Failure> {
     let text = if json { serde_json::to_string(report).context("report")? + "\n" } else { plain };
-    crate::print::stdout(&text)
+    stdout(&text)
 }
 
 /// Prints a report on standard output.
 ///
 /// # Errors
 ///
-/// Why it could not be written; quiet if the reader has gone away.
-pub fn print(report: &Report, json: bool) -> Result<(), Failure> {
+/// If the report cannot be written; quiet if the reader has closed the pipe.
+pub fn print(report: &BenchReport, json: bool) -> Result<(), Failure> {
     let text = if json { report.json().map_err(Failure::new)? } else { report.plain() };
-    crate::print::stdout(&text)
+    stdout(&text)
 }

@@ -1,17 +1,19 @@
-//! Samples, and the rows made of them.
+//! Samples, and the report made of them.
 
 use std::fmt::Write as _;
 
 use serde::Serialize;
 
-/// One line of the result.
+use crate::measure::stats::median;
+
+/// One row of a report.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     /// The case.
     pub case: &'static str,
-    /// Who; ways that were not a contender's fastest carry a suffix.
+    /// The contender. A variant that is not the contender's fastest has its name as a suffix.
     pub contender: String,
-    /// The median over the rounds.
+    /// The median of the rounds.
     pub value: f64,
     /// The unit of `value` and `min`.
     pub unit: &'static str,
@@ -19,15 +21,15 @@ pub struct Row {
     pub min: f64,
 }
 
-/// The result of one benchmark. As JSON it is one document: `{"bench": …, "rows": [{"case", "contender", "value",
-/// "unit", "min"}]}`.
+/// The report of one benchmark. In JSON it is one document: `{"bench": …, "rows": [{"case",
+/// "contender", "value", "unit", "min"}]}`.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
-    /// Which benchmark.
+pub struct BenchReport {
+    /// Name of the benchmark.
     pub bench: &'static str,
-    /// Its rows.
+    /// The rows.
     pub rows: Vec<Row>,
-    /// The contender that the text divides by.
+    /// The contender that ratios are computed against.
     #[serde(skip)]
     pub reference: &'static str,
     /// Lines below the table in the text.
@@ -42,26 +44,15 @@ struct Series {
     samples: Vec<f64>,
 }
 
-/// The median of some numbers; not a number if there are none.
-pub fn median(samples: &[f64]) -> f64 {
-    let mut sorted = samples.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    match sorted.len() {
-        0 => f64::NAN,
-        n if n % 2 == 1 => sorted[middle],
-        _ => (sorted[middle - 1] + sorted[middle]) / 2.0,
-    }
-}
-
-/// Everything measured so far.
+/// All samples so far.
 #[derive(Default)]
 pub struct Samples {
     series: Vec<Series>,
 }
 
 impl Samples {
-    /// Adds one round's value. `way` is one of several ways that a contender has for the same case, or empty.
+    /// Adds the value of one round. `way` names one of several variants of a contender in the same
+    /// case, or is empty.
     pub fn add(&mut self, case: &'static str, contender: &'static str, way: &'static str, value: f64) {
         let known = |s: &&mut Series| s.case == case && s.contender == contender && s.way == way;
         match self.series.iter_mut().find(known) {
@@ -70,8 +61,8 @@ impl Samples {
         }
     }
 
-    /// The rows: by case, both cases and contenders in the order in which they came first. Of several ways the one
-    /// with the lowest median stands for the contender.
+    /// Returns the rows by case, with cases and contenders in order of appearance. The variant with
+    /// the lowest median stands for its contender.
     pub fn rows(&self, unit: &'static str) -> Vec<Row> {
         let mut cases = Vec::new();
         for series in &self.series {
@@ -82,12 +73,13 @@ impl Samples {
         let mut rows = Vec::new();
         for case in cases {
             for series in self.series.iter().filter(|s| s.case == case) {
-                let value = median(&series.samples);
+                let value = median(series.samples.iter().copied());
                 let min = series.samples.iter().copied().fold(f64::INFINITY, f64::min);
-                let beaten = self
-                    .series
-                    .iter()
-                    .any(|s| s.case == case && s.contender == series.contender && median(&s.samples) < value);
+                let beaten = self.series.iter().any(|s| {
+                    s.case == case
+                        && s.contender == series.contender
+                        && median(s.samples.iter().copied()) < value
+                });
                 let contender = if beaten {
                     format!("{}-{}", series.contender, series.way)
                 } else {
@@ -100,24 +92,25 @@ impl Samples {
     }
 }
 
-impl Report {
-    /// The value of a row.
+impl BenchReport {
+    /// Returns the value of a row.
     pub fn value(&self, case: &str, contender: &str) -> Option<f64> {
         self.rows.iter().find(|r| r.case == case && r.contender == contender).map(|r| r.value)
     }
 
-    /// The JSON document, with a newline.
+    /// Returns the JSON document, with a newline.
     ///
     /// # Errors
     ///
-    /// If a value cannot be said in JSON.
+    /// If JSON cannot represent a value.
     pub fn json(&self) -> Result<String, String> {
         serde_json::to_string(self).map(|text| text + "\n").map_err(|e| e.to_string())
     }
 
-    /// A table of at most 80 columns; the ratio is that of the medians to the reference's in the same case.
+    /// Returns a table of at most 80 columns. Ratios are those of the medians to the reference's in
+    /// the same case.
     pub fn plain(&self) -> String {
-        // What the cases need more than usual, the contenders have less.
+        // Long names of cases take columns from the contenders.
         let cases = self.rows.iter().map(|r| r.case.len()).max().unwrap_or(0).clamp(12, 24);
         let names = 46 - cases;
         let mut text = format!(
@@ -172,10 +165,10 @@ mod tests {
 
     #[test]
     fn the_median_of_an_even_number_of_rounds_lies_between() {
-        assert_eq!(median(&[4.0, 1.0]), 2.5);
+        assert_eq!(median([4.0, 1.0]), 2.5);
     }
 
-    fn report() -> Report {
+    fn report() -> BenchReport {
         let row = |contender: &str, value| Row {
             case: "unmap-range",
             contender: contender.into(),
@@ -183,7 +176,7 @@ mod tests {
             unit: "ns/page",
             min: value,
         };
-        Report {
+        BenchReport {
             bench: "table",
             rows: vec![row("page_table_multiarch-cleanup-range", 123_456.789), row("yardstick", 2.0)],
             reference: "yardstick",

@@ -1,64 +1,72 @@
-//! The passes over a trace, and what they bring.
-use super::Args;
-use super::clock::Clock;
-use super::counters;
-use super::crew::{Job, Took};
-use super::events::Loaded;
-use super::measure::Measured;
-use super::outcome::Outcome;
+//! The passes over a trace, and their results.
+use super::args::ReplayArgs;
+use super::input::schedule::{CpuMap, Schedule};
+use super::input::trace::Trace;
+use super::instruments::counters;
+use super::instruments::levels::Levels;
+use super::instruments::measured::Measured;
+use super::instruments::sanitize::SoftMmu;
+use super::instruments::speed::{Rate, SpeedRounds, Timed};
+use super::instruments::stream::{Nothing, Stream};
+use super::instruments::zero::{IdleRound, IdleTimes, ZeroReport};
 use super::policy::{Choice, PolicyName, with_policy};
-use super::report::{LevelReport, Levels, Report, Run, SanitizerReport, TruthReport};
-use super::sanitize::SoftMmu;
-use super::schedule::{CpuMap, Schedule};
-use super::speed::{Rate, Rounds, Timed, median};
-use super::stream::{Nothing, Stream};
-use super::watch::{Unwatched, Watch};
-use super::zero::{Round, Times, ZeroReport};
-use crate::{Context, Failure, print, progress};
+use super::report::{LevelReport, PolicyReport, ReplayReport, SanitizerReport, TruthReport};
+use super::workers::job::{Elapsed, Job};
+use super::workers::outcome::Outcome;
+use super::workers::watch::{Unwatched, Watch};
+use crate::error::{Context, Failure};
+use crate::measure::clock::Clock;
+use crate::measure::stats::median;
+use crate::{bar, print};
 use ptarmigan::cpu::MAX_CPUS;
 use ptarmigan::format::{Format, X86_64};
 use ptarmigan::hosted::{Delivery, Host, HostConfig, HostMachine, NoTlb};
+use ptarmigan::machine::Machine;
 use ptarmigan::page::Layout;
 use ptarmigan::quicklist::{Layered, Policy};
-use ptarmigan::table::Machine;
 use ptarmigan::tlb::Mmu;
 use ptsan::{Adversary, Arch, Config, Sanitizer};
 
-/// Times that whole replays are repeated for the speed, and streams for the means; the medians are reported.
+/// Rounds of whole replays, which give the speed, and of streams, which give the means. Reports
+/// contain the medians.
 const SPEED_ROUNDS: usize = 3;
 const COMPARED_ROUNDS: usize = 11;
 const STREAM_ROUNDS: usize = 7;
-/// With a seed: at how many of 1000 hooks of the sanitizer a CPU walks of its own accord.
+/// With a seed: at how many of 1000 hooks of the sanitizer a CPU walks the tables speculatively.
 const RATE: u16 = 60;
 
 struct Replay<'a> {
-    trace: &'a Loaded,
-    args: &'a Args,
+    trace: &'a Trace,
+    args: &'a ReplayArgs,
     clock: Clock,
     schedule: Schedule,
-    /// The same CPUs with one worker, if the schedule has several.
+    /// The same CPUs with one worker, if `schedule` has several.
     alone: Option<Schedule>,
 }
 
-/// What the counting pass brought.
+/// The results of one policy.
 struct Counted {
     policy: Choice,
-    run: Run,
+    run: PolicyReport,
     stream: Stream,
-    /// Sum of the single calls' times, by level.
+    /// Sum of the times of single calls, by level.
     single: Vec<f64>,
-    /// Round by round: the stream over the policy, and over nothing.
+    /// For each round: the time of the stream over the policy, and over nothing.
     stream_ns: Vec<(f64, f64)>,
-    rounds: Rounds,
-    /// With idle moments used and without, round by round.
-    ahead: Vec<Round>,
+    rounds: SpeedRounds,
+    /// For each round: the times with and without zeroing in idle time.
+    ahead: Vec<IdleRound>,
 }
 
 /// Replays one trace on all policies.
 ///
 /// # Errors
-/// As [`run`](super::run); what does not keep the report from being made goes to `failures`.
-pub fn replay(trace: &Loaded, args: &Args, failures: &mut Vec<Failure>) -> Result<Report, Failure> {
+/// As [`run`](super::run). Errors that still allow a report go to `failures`.
+pub fn replay(
+    trace: &Trace,
+    args: &ReplayArgs,
+    failures: &mut Vec<Failure>,
+) -> Result<ReplayReport, Failure> {
     let replay = Replay::new(trace, args)?;
     let mut counted = Vec::new();
     for policy in Choice::all(&args.policy, &args.historic_lists) {
@@ -94,7 +102,7 @@ pub fn replay(trace: &Loaded, args: &Args, failures: &mut Vec<Failure>) -> Resul
         }
     }
     let rounds = replay.speed_rounds();
-    let bar = progress::bar(((rounds + STREAM_ROUNDS) * counted.len()) as u64, "measuring");
+    let bar = bar::bar(((rounds + STREAM_ROUNDS) * counted.len()) as u64, "measuring");
     for _ in 0..rounds {
         for one in &mut counted {
             replay.speed(one)?;
@@ -109,12 +117,13 @@ pub fn replay(trace: &Loaded, args: &Args, failures: &mut Vec<Failure>) -> Resul
     }
     bar.finish_and_clear();
     let runs = counted.into_iter().map(|one| one.finish(&replay)).collect();
-    Ok(Report::new(trace, args.memory, replay.clock.resolution(), runs))
+    Ok(ReplayReport::new(trace, args.memory, replay.clock.resolution(), runs))
 }
 
 impl Counted {
-    /// Puts the medians in. The stream's total is shared out among the levels as the single calls' times are.
-    fn finish(mut self, replay: &Replay<'_>) -> Run {
+    /// Computes the medians. The levels share the stream's total in proportion to the times of
+    /// their single calls.
+    fn finish(mut self, replay: &Replay<'_>) -> PolicyReport {
         let total = median(self.stream_ns.iter().map(|(policy, nothing)| policy - nothing)).max(0.0);
         let nothing = median(self.stream_ns.iter().map(|(_, nothing)| *nothing));
         let singles: f64 = self.single.iter().sum();
@@ -132,7 +141,7 @@ impl Counted {
         self.run.workers = self.rounds.workers(&replay.schedule, replay.alone.as_ref(), replay.clock);
         self.run.copies = self.rounds.copies(job.copies);
         if let Some(zero) = &mut self.run.zero {
-            zero.times = Times::of(&self.ahead);
+            zero.times = IdleTimes::of(&self.ahead);
         }
         self.run
     }
@@ -141,12 +150,12 @@ impl Counted {
 type TheFormat = X86_64;
 
 impl<'a> Replay<'a> {
-    fn new(trace: &'a Loaded, args: &'a Args) -> Result<Self, Failure> {
+    fn new(trace: &'a Trace, args: &'a ReplayArgs) -> Result<Self, Failure> {
         let logical = args.spread.cpus.map_or(trace.cpus, usize::from);
         let copies = usize::from(args.spread.copies);
         if logical * copies > MAX_CPUS {
             return Err(Failure::new(format!(
-                "{logical} CPUs in {copies} copies: {MAX_CPUS} CPUs in all are the most"
+                "{logical} CPUs in each of {copies} copies: at most {MAX_CPUS} CPUs in all"
             )));
         }
         let cpus = CpuMap::new(trace.cpus, logical);
@@ -156,13 +165,13 @@ impl<'a> Replay<'a> {
         Ok(Replay { trace, args, clock: Clock::new(), schedule, alone })
     }
 
-    /// All that was asked for at once.
+    /// Returns the requested job: all copies and workers.
     fn job(&self) -> Job<'_> {
         self.job_of(&self.schedule, usize::from(self.args.spread.copies))
     }
 
     fn job_of<'s>(&'s self, schedule: &'s Schedule, copies: usize) -> Job<'s> {
-        let Args { keep_going, idle_zero, .. } = *self.args;
+        let ReplayArgs { keep_going, idle_zero, .. } = *self.args;
         Job { trace: self.trace, schedule, copies, keep_going, idle_zero }
     }
 
@@ -175,10 +184,10 @@ impl<'a> Replay<'a> {
             use_lines: usize::from(self.args.use_lines),
             ..HostConfig::default()
         };
-        Host::new(config).context("cannot set the machine up")
+        Host::new(config).context("the machine cannot be set up")
     }
 
-    /// One pass over the trace, with its progress to be seen.
+    /// Runs one pass over the trace with a progress bar.
     fn pass<P: Policy, S: Mmu, W: Watch + Send>(
         &self,
         machine: &HostMachine<'_, TheFormat, P, S>,
@@ -187,13 +196,13 @@ impl<'a> Replay<'a> {
     ) -> Result<Outcome, Failure> {
         let job = self.job();
         let things: usize = job.schedule.programs.iter().map(|program| program.ops.len()).sum();
-        let bar = progress::bar((things * job.copies) as u64, name);
+        let bar = bar::bar((things * job.copies) as u64, name);
         let (outcome, _, _) = job.run(machine, watch, |done| bar.inc(done))?;
         bar.finish_and_clear();
         Ok(outcome)
     }
 
-    /// The pass that counts, times single calls and writes the allocator's calls down.
+    /// Runs the counting pass, which also times single calls and logs the allocator's calls.
     fn count(&self, policy: Choice) -> Result<(Counted, Outcome), Failure> {
         let host = self.host(&self.job())?;
         with_policy!(host, policy, |made| {
@@ -206,7 +215,7 @@ impl<'a> Replay<'a> {
             let outcome = self.pass(&machine, || Unwatched, "counting")?;
             let flushes = machine.tlb().counts();
             let counts = machine.policy().counts();
-            let Args { touch_data, idle_zero, .. } = *self.args;
+            let ReplayArgs { touch_data, idle_zero, .. } = *self.args;
             let zero = (touch_data || idle_zero > 0).then(|| ZeroReport {
                 idle_zero,
                 faults: machine.data().zero_counts().into(),
@@ -232,7 +241,7 @@ impl<'a> Replay<'a> {
                 };
                 (TheFormat::LEVEL_NAMES[level], report)
             });
-            let run = Run {
+            let run = PolicyReport {
                 policy: policy.name(),
                 historic_lists: policy.lists,
                 cpus: self.job().cpus(),
@@ -270,7 +279,7 @@ impl<'a> Replay<'a> {
                 stream: Stream::new(&std::mem::take(&mut log.calls), log.slots_used),
                 single,
                 stream_ns: Vec::new(),
-                rounds: Rounds::default(),
+                rounds: SpeedRounds::default(),
                 ahead: Vec::new(),
             };
             drop(log);
@@ -278,7 +287,7 @@ impl<'a> Replay<'a> {
         })
     }
 
-    /// The passes under the sanitizer: one, or one for each seed.
+    /// Runs the passes under the sanitizer: one, or one for each seed.
     fn sanitize(&self, policy: Choice) -> Result<SanitizerReport, Failure> {
         let mut report = SanitizerReport::default();
         for n in 0..u64::from(self.args.seeds) {
@@ -328,22 +337,22 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// How often whole replays are repeated. Comparisons need more than a speed does.
+    /// Returns the number of rounds. Comparisons need more than a single speed does.
     fn speed_rounds(&self) -> usize {
         let compared = self.job().workers() > 1 || self.args.idle_zero > 0;
         if compared { COMPARED_ROUNDS } else { SPEED_ROUNDS }
     }
 
-    /// Passes that do nothing but replay: all that was asked for, and what it is compared with.
+    /// Replays without instruments: the requested job, and the jobs that it is compared with.
     fn speed(&self, one: &mut Counted) -> Result<(), Failure> {
         let Counted { policy, ref mut rounds, ref mut ahead, .. } = *one;
         let job = self.job();
-        let (took, outcome, _) = self.bare(policy, &job, || Unwatched)?;
-        rounds.all.push(Rate::new(self.trace.steps.len() * job.copies, took));
+        let (elapsed, outcome, _) = self.bare(policy, &job, || Unwatched)?;
+        rounds.all.push(Rate::new(self.trace.steps.len() * job.copies, elapsed));
         if job.idle_zero > 0 {
             let (lazy, _, _) = self.bare(policy, &Job { idle_zero: 0, ..job }, || Unwatched)?;
-            let of_all = |took: Took| took.processor * job.workers() as u32;
-            ahead.push(Round { with: of_all(took), ahead: outcome.ahead, without: of_all(lazy) });
+            let of_all = |elapsed: Elapsed| elapsed.processor * job.workers() as u32;
+            ahead.push(IdleRound { with: of_all(elapsed), ahead: outcome.ahead, without: of_all(lazy) });
         }
         if job.copies > 1 {
             rounds.one_copy.push(self.rate(policy, &self.job_of(&self.schedule, 1))?);
@@ -359,8 +368,8 @@ impl<'a> Replay<'a> {
     }
 
     fn rate(&self, policy: Choice, job: &Job<'_>) -> Result<Rate, Failure> {
-        let (took, _, _) = self.bare(policy, job, || Unwatched)?;
-        Ok(Rate::new(self.trace.steps.len() * job.copies, took))
+        let (elapsed, _, _) = self.bare(policy, job, || Unwatched)?;
+        Ok(Rate::new(self.trace.steps.len() * job.copies, elapsed))
     }
 
     fn bare<W: Watch + Send>(
@@ -368,18 +377,19 @@ impl<'a> Replay<'a> {
         policy: Choice,
         job: &Job<'_>,
         watch: impl Fn() -> W + Sync,
-    ) -> Result<(Took, Outcome, Vec<W>), Failure> {
+    ) -> Result<(Elapsed, Outcome, Vec<W>), Failure> {
         let host = self.host(job)?;
         with_policy!(host, policy, |made| {
             let tlb = self.args.tags.config(job.cpus());
             let machine =
                 HostMachine::with_tlb(&host, made, NoTlb, tlb, Delivery::AtOnce).context("machine")?;
-            let (outcome, took, watches) = job.run(&machine, watch, |_| {})?;
-            Ok((took, outcome, watches))
+            let (outcome, elapsed, watches) = job.run(&machine, watch, |_| {})?;
+            Ok((elapsed, outcome, watches))
         })
     }
 
-    /// The allocator's calls back to back, and the same over nothing; nanoseconds in all.
+    /// Runs the stream of allocator calls over the policy and over nothing. Returns both times in
+    /// nanoseconds.
     fn stream(&self, counted: &Counted) -> Result<(f64, f64), Failure> {
         let host = self.host(&self.job())?;
         let slots = host.slots();

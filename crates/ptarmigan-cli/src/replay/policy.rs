@@ -1,28 +1,29 @@
-//! Which policies a trace is replayed on.
+//! The policies that a trace is replayed on.
 
 /// A policy by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum PolicyName {
-    /// No caching.
+    /// No caching
     Plain,
-    /// The Linux patch of 2007.
+    /// The Linux patch of 2007
     V5,
-    /// What became of it: Linux 2.6.27.
+    /// Its later form in Linux 2.6.27
     V2008,
-    /// This library's quicklists.
+    /// This library's quicklists
     Ptarmigan,
 }
 
-/// A policy, and its lists if it is one whose lists can be chosen.
+/// A policy and, for a historic one, its number of lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Choice {
     pub name: PolicyName,
-    /// Of the historic policies; `None` for the others.
+    /// Number of lists of a historic policy; `None` for the others.
     pub lists: Option<u8>,
 }
 
 impl Choice {
-    /// Every policy of `names` once, the historic ones once for each number of `lists`, in the order given.
+    /// Returns every policy of `names` once, and historic ones once for each number in `lists`, in
+    /// the given order.
     pub fn all(names: &[PolicyName], lists: &[u8]) -> Vec<Choice> {
         let mut all = Vec::new();
         for &name in names {
@@ -38,12 +39,13 @@ impl Choice {
         all
     }
 
-    /// Whether it breaks the rules by design: then its findings are counted, not failed.
+    /// Returns whether the policy breaks the rules by design. Its findings are counted and do not
+    /// fail the run.
     pub fn is_historic(self) -> bool {
         self.name.is_historic()
     }
 
-    /// The name, as on the command line.
+    /// Returns the name, as on the command line.
     pub fn name(self) -> &'static str {
         match self.name {
             PolicyName::Plain => "plain",
@@ -60,7 +62,8 @@ impl PolicyName {
     }
 }
 
-/// Runs `$body` with `$made` the policy `$choice` made for `$host`; fails as [`Context`](crate::Context) does.
+/// Runs `$body` with `$made` bound to the policy `$choice` on `$host`. Fails as
+/// [`Context`](crate::error::Context) does.
 macro_rules! with_policy {
     ($host:expr, $choice:expr, |$made:ident| $body:expr) => {{
         let lists = usize::from($choice.lists.unwrap_or(1));

@@ -1,10 +1,11 @@
-//! Several workers and several copies come to the same as one, and a worker's failure ends the replay.
-use super::Loaded;
-use super::crew::Job;
-use super::outcome::Outcome;
-use super::schedule::{CpuMap, Op, Schedule, critical_path};
-use super::watch::{Unwatched, Watch};
-use crate::Failure;
+//! Several workers and several copies give the same result as one, and a failed worker ends the
+//! replay.
+use super::input::schedule::{CpuMap, Op, Schedule, critical_path};
+use super::input::trace::Trace;
+use super::workers::job::Job;
+use super::workers::outcome::Outcome;
+use super::workers::watch::{Unwatched, Watch};
+use crate::error::Failure;
 use ptarmigan::addr::VirtRange;
 use ptarmigan::format::{Attr, Format, X86_64};
 use ptarmigan::hosted::{Delivery, Host, HostConfig, HostMachine, NoTlb};
@@ -14,21 +15,22 @@ use ptarmigan_trace::{
     AreaKind, CloneKind, Event, FaultFlags, Header, Kind, MapFlags, Method, Prot, Sampled, Writer,
 };
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 const SHIPPED: [&str; 4] = ["fixture", "rustc", "configure", "compile"];
 
-fn shipped(name: &str) -> Loaded {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../traces/{name}.ptrace"));
-    Loaded::open(&path).expect("a shipped trace")
+fn shipped(name: &str) -> Trace {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("traces/{name}.ptrace"));
+    Trace::open(&path).expect("a shipped trace")
 }
 
-/// What is left of a replay: by space its areas and pages, without the numbers of frames.
+/// What is left of a replay: the areas and pages of each space, without names of spaces and numbers of frames.
 #[derive(Debug, Default, PartialEq)]
 struct Left {
-    spaces: BTreeMap<u32, Vec<(u64, u64)>>,
+    /// In the order of their contents.
+    spaces: Vec<Vec<(u64, u64)>>,
     data_frames: usize,
     samples: Vec<(u32, u32)>,
     outside: u64,
@@ -43,7 +45,7 @@ struct Setting {
 
 const PLAIN: Setting = Setting { copies: 1, nodes: 1, delivery: Delivery::AtOnce };
 
-fn replay(trace: &Loaded, schedule: &Schedule, setting: &Setting) -> (Outcome, Left) {
+fn replay(trace: &Trace, schedule: &Schedule, setting: &Setting) -> (Outcome, Left) {
     let job = Job { trace, schedule, copies: setting.copies, keep_going: false, idle_zero: 0 };
     let config = HostConfig { cpus: job.cpus(), nodes: setting.nodes, ..HostConfig::default() };
     let host = Host::<X86_64>::new(config).expect("a machine");
@@ -62,11 +64,12 @@ fn replay(trace: &Loaded, schedule: &Schedule, setting: &Setting) -> (Outcome, L
                 frames.borrow_mut().insert(pfn);
             }
         });
-        left.borrow_mut().spaces.insert(space.tlb().id().0, found);
+        left.borrow_mut().spaces.push(found);
     };
     let ran = job.run_and_look(&machine, || Unwatched, |_| {}, look);
     let (outcome, _, _) = ran.unwrap_or_else(|failure| panic!("{failure:?}"));
     let mut left = left.into_inner();
+    left.spaces.sort();
     left.data_frames = frames.into_inner().len();
     left.samples = outcome.differing.iter().map(|sample| (sample.event, sample.own)).collect();
     left.outside = outcome.outside;
@@ -74,9 +77,9 @@ fn replay(trace: &Loaded, schedule: &Schedule, setting: &Setting) -> (Outcome, L
     (outcome, left)
 }
 
-/// Every event is in exactly the programs it should be in, every worker's are in the recorded order, nobody waits for
-/// what comes later, and there is no circle.
-fn check_order(trace: &Loaded, schedule: &Schedule, what: &str) {
+/// Checks that every event is in exactly one program, that every program keeps the recorded order,
+/// that no operation waits for a later one, and that no workers wait for each other.
+fn check_order(trace: &Trace, schedule: &Schedule, what: &str) {
     let mut done = vec![0u8; trace.steps.len()];
     let posted: Vec<Vec<u32>> = schedule
         .programs
@@ -85,7 +88,7 @@ fn check_order(trace: &Loaded, schedule: &Schedule, what: &str) {
             p.ops
                 .iter()
                 .zip(&p.origins)
-                .filter(|(op, _)| **op == Op::Post)
+                .filter(|(op, _)| **op == Op::Milestone)
                 .map(|(_, origin)| *origin)
                 .collect()
         })
@@ -94,8 +97,8 @@ fn check_order(trace: &Loaded, schedule: &Schedule, what: &str) {
         assert!(program.origins.is_sorted(), "{what}: out of order");
         for (op, origin) in program.ops.iter().zip(&program.origins) {
             match *op {
-                Op::Wait { worker, posts } => {
-                    let reached = posted[usize::from(worker)][posts as usize - 1];
+                Op::Wait { worker, milestone } => {
+                    let reached = posted[usize::from(worker)][milestone as usize - 1];
                     assert!(reached < *origin, "{what}: event {origin} waits for {reached}");
                 }
                 Op::Fault { .. }
@@ -152,14 +155,14 @@ impl Random {
     }
 }
 
-/// Tasks that fork, share, run programs and end, on CPUs as it comes.
-fn history(seed: u64) -> Loaded {
+/// Returns a random history: tasks on random CPUs fork, share spaces, start programs and exit.
+fn history(seed: u64) -> Trace {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let cpus = 1 + random.below(5) as u16;
     let header = Header::new("history", cpus, Method::Synthetic);
     let mut writer = Writer::new(Vec::new(), &header, 3).expect("a good header");
     let (mut alive, mut tasks) = (vec![0u32], 1);
-    // In some histories tasks share spaces a lot, in some they hardly do.
+    // Some histories share spaces often, others rarely.
     let sharing = 1 + random.below(6);
     for _ in 0..1500 {
         if alive.is_empty() {
@@ -205,7 +208,7 @@ fn history(seed: u64) -> Loaded {
         writer.event(&Event { task, cpu, kind }).expect("a valid event");
     }
     let bytes = writer.finish(0).expect("memory takes everything").0;
-    Loaded::from_bytes(&bytes, "history").expect("what was just written")
+    Trace::from_bytes(&bytes, "history").expect("what was just written")
 }
 
 #[test]
@@ -234,13 +237,11 @@ fn copies_come_to_the_same_as_one() {
     let (_, three) = replay(&trace, &schedule, &Setting { copies: 3, ..PLAIN });
     assert_eq!(three.data_frames, 3 * one.data_frames);
     assert_eq!(three.samples.len(), 3 * one.samples.len());
-    let mut spaces = three.spaces.values();
-    for _ in 0..3 {
-        assert!(one.spaces.values().eq(spaces.by_ref().take(one.spaces.len())));
-    }
+    let thrice = one.spaces.iter().flat_map(|space| [space; 3]);
+    assert!(thrice.eq(&three.spaces));
 }
 
-/// Panics at a fault.
+/// Panics at a given fault.
 struct Panicking<'a>(&'a AtomicUsize);
 
 impl Watch for Panicking<'_> {
@@ -249,7 +250,7 @@ impl Watch for Panicking<'_> {
     }
 }
 
-fn failure(trace: &Loaded, schedule: &Schedule, faults: usize) -> Failure {
+fn failure(trace: &Trace, schedule: &Schedule, faults: usize) -> Failure {
     let job = Job { trace, schedule, copies: 1, keep_going: false, idle_zero: 0 };
     let host = Host::<X86_64>::new(HostConfig { cpus: job.cpus(), ..HostConfig::default() }).expect("a host");
     let machine = HostMachine::new(&host, host.quicklists().expect("lists"), NoTlb).expect("a machine");
@@ -272,10 +273,10 @@ fn a_worker_that_panics_ends_the_replay_with_its_number_and_the_reason() {
 fn an_order_that_is_not_kept_is_reported_and_nothing_worse() {
     let trace = shipped("fixture");
     let mut schedule = Schedule::new(&trace, CpuMap::new(trace.cpus, 2), false);
-    // A worker uses a space that it was never given.
+    // Make workers use spaces that they have not claimed.
     for program in &mut schedule.programs {
         for op in &mut program.ops {
-            if matches!(op, Op::Take { .. }) {
+            if matches!(op, Op::Claim { .. }) {
                 *op = Op::Idle { slot: 0 };
             }
         }

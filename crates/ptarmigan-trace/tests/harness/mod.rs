@@ -1,8 +1,9 @@
-//! What must hold for the reader on any bytes: shared by the fuzz target and the tests.
+//! Properties of the reader on arbitrary bytes, shared by the fuzz target and the tests.
 use ptarmigan_trace::{Event, Reader, Writer};
 
-/// Reads `data` as a trace. It must not panic; if every event could be read and the trailer agreed, writing the events again and
-/// reading that must give the same events. Returns how many events were read, and whether to the end.
+/// Reads `data` as a trace, which must not panic. If every event can be read and the trailer
+/// agrees, writing and reading the events again must give the same events. Returns the number of
+/// events read, and whether the end was reached.
 pub fn read_any(data: &[u8]) -> (u64, bool) {
     let Ok(mut reader) = Reader::new(data) else { return (0, false) };
     let mut events: Vec<Event> = Vec::new();

@@ -1,7 +1,7 @@
-//! A trace file around arbitrary rows, with every checksum right, so that what is tested is the reading of rows.
+//! Wraps arbitrary rows in a trace with correct checksums, to test the reading of rows.
 use ptarmigan_trace::{Header, Method, Writer};
 
-/// The header of a trace with four CPUs, `rows` compressed, and a trailer that counts nothing.
+/// Returns the header of a trace with four CPUs, `rows` compressed, and a trailer with zero counts.
 pub fn rows(rows: &[u8]) -> Vec<u8> {
     let header = Header::new("wrapped", 4, Method::Synthetic);
     let (empty, _) = Writer::new(Vec::new(), &header, 1)

@@ -15,7 +15,7 @@ const NOTHING: u32 = 0;
 /// let (a, b) = (MachineId::new(), MachineId::new());
 /// assert!(a.matches(a) && !a.matches(b));
 /// ```
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct MachineId(u32);
 
 impl MachineId {
@@ -46,6 +46,18 @@ impl MachineId {
     }
 }
 
+impl MachineId {
+    /// Accepts what belongs to this machine: a pin, a frame or a space.
+    ///
+    /// # Errors
+    ///
+    /// [`WrongMachine`] if `other` names another machine.
+    #[inline(always)]
+    pub const fn accept(self, other: MachineId) -> Result<(), WrongMachine> {
+        if self.matches(other) { Ok(()) } else { Err(WrongMachine { called: self, given: other }) }
+    }
+}
+
 impl fmt::Debug for MachineId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
@@ -54,6 +66,46 @@ impl fmt::Debug for MachineId {
         }
     }
 }
+
+/// A call was given something of another machine: a pin, a space, a tree. Nothing has been done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WrongMachine {
+    /// The machine that was called.
+    pub called: MachineId,
+    /// The machine that the argument is of.
+    pub given: MachineId,
+}
+
+impl fmt::Display for WrongMachine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} was given what belongs to {:?}; use it with its own machine", self.called, self.given)
+    }
+}
+
+impl core::error::Error for WrongMachine {}
+
+/// What a call that would have consumed it gives back, because it is of another machine.
+#[must_use = "it holds what the call did not take"]
+pub struct Refused<T> {
+    /// What was to be consumed.
+    pub value: T,
+    /// Why it was not.
+    pub error: WrongMachine,
+}
+
+impl<T> fmt::Debug for Refused<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Refused").field("error", &self.error).finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Display for Refused<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<T> core::error::Error for Refused<T> {}
 
 #[cfg(test)]
 mod tests {

@@ -3,7 +3,7 @@ mod machine;
 mod mask;
 mod percpu;
 
-pub use machine::MachineId;
+pub use machine::{MachineId, Refused, WrongMachine};
 pub use mask::{CpuMask, CpuSet};
 pub use percpu::{Counter, Guard, PerCpu};
 
@@ -55,6 +55,16 @@ impl Pinned<'_> {
     #[inline(always)]
     pub fn machine(&self) -> MachineId {
         self.machine
+    }
+
+    /// Refuses what was made for another machine.
+    ///
+    /// # Errors
+    ///
+    /// [`WrongMachine`] if `called` is not the pin's machine.
+    #[inline(always)]
+    pub fn check(&self, called: MachineId) -> Result<(), WrongMachine> {
+        if self.machine.matches(called) { Ok(()) } else { Err(WrongMachine { called, given: self.machine }) }
     }
 
     /// Returns the CPU.

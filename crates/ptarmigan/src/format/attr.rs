@@ -60,3 +60,14 @@ impl fmt::Debug for Attr {
         write!(f, "Attr({self})")
     }
 }
+
+/// What a program does with an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reads.
+    Read,
+    /// Writes.
+    Write,
+    /// Fetches an instruction.
+    Exec,
+}

@@ -1,49 +1,74 @@
 //! What each architecture's entries look like. Formats are data and pure functions: all compile on every host.
+//!
+//! A format decides nothing: which entries are written, when and in which order is `table`'s business. It knows
+//! [`page::Level`](crate::page::Level) and [`page::Layout`](crate::page::Layout), and no other part of the library.
 mod attr;
+mod check;
 mod slot;
 mod x86;
 
-pub use attr::Attr;
+pub use attr::{Access, Attr};
+pub use check::check;
 pub use slot::{Slot, Slot64};
 pub use x86::{X86_64, X86Pae};
 
 use crate::addr::{Pfn, PhysAddr};
-use crate::page::{Layout, Level};
+use crate::page::{Layout, Level, MAX_LEVELS};
+
+/// What an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// Nothing, but for bits that [`Format::KEPT`] names.
+    None,
+    /// A link to a table of the level below.
+    Link(PhysAddr),
+    /// A frame with attributes: one page in a table of level 0, a large page above.
+    Leaf,
+}
 
 /// A format of tables and entries: a tree of tables whose entries are 32 or 64 bits wide, handled as 64 bits.
 ///
-/// An entry is *none* (all zero), a link to a table of the level below, or a leaf: a frame with attributes. A leaf
-/// without [`Attr::READ`] is not present for the MMU but keeps its frame (`PROT_NONE`).
-pub trait Format: Copy + Default + Send + Sync + 'static {
+/// An entry is an [`Entry`]: none, a link, or a leaf. A leaf without [`Attr::READ`] is not present for the MMU but
+/// keeps its frame (`PROT_NONE`).
+///
+/// A tree refuses to compile with a format whose shape it does not support: see [`check`].
+///
+/// # Safety
+///
+/// The library follows what these functions say without looking again. An implementation promises:
+///
+/// 1. [`linked`](Self::linked) gives back the address that [`link`](Self::link) was given, and `None` for every entry that
+///    `link` did not make.
+/// 2. [`frame`](Self::frame) gives back the frame that [`leaf`](Self::leaf) was given, also after
+///    [`write_protected`](Self::write_protected); [`is_special`](Self::is_special) says whether it was made with
+///    [`Attr::SPECIAL`].
+/// 3. Neither `link` nor `leaf` makes an entry that [`is_none`](Self::is_none).
+/// 4. [`allows`](Self::allows) and [`is_present`](Self::is_present) are what the MMU would do.
+pub unsafe trait Format: Copy + Default + Send + Sync + 'static {
     /// How an entry is stored.
     type Slot: Slot;
-    /// For messages.
+    /// The name, for messages.
     const NAME: &'static str;
     /// Levels and the size of their tables.
     const LAYOUT: Layout;
     /// Names of the levels, lowest first, as statistics print them.
     const LEVEL_NAMES: &'static [&'static str];
-    /// Binary logarithm of the page size.
+    /// Binary logarithm of the page size in bytes.
     const PAGE_SHIFT: u32;
+    /// Binary logarithm of the number of entries of a table, by level.
+    const INDEX_BITS: [u8; MAX_LEVELS];
     /// First address that is not the user's. User addresses start at 0.
     const USER_END: u64;
-    /// Entries of the top table that are the user's; those after them are the kernel's.
+    /// Entries of the root that are the user's; those after them are the kernel's.
     const USER_TOP: usize;
-    /// The MMU keeps the top's entries in registers and reads them only when the root is loaded: they are filled
-    /// when the space is made, and stay (semantics.md §5, PAE).
+    /// The MMU keeps the root's entries in registers and reads them only when the root is loaded (x86 PAE). They are
+    /// filled when the space is made, and stay.
     const TOP_IN_REGISTERS: bool;
-
-    /// Binary logarithm of the bytes that one entry of `level` maps.
-    fn shift(level: Level) -> u32;
-
-    /// Number of entries of a table of `level`.
-    fn entries(level: Level) -> usize;
-
-    /// The entry of a table of `level` that maps `va`.
-    #[inline(always)]
-    fn index(level: Level, va: u64) -> usize {
-        (va >> Self::shift(level)) as usize & (Self::entries(level) - 1)
-    }
+    /// The architecture demands that an entry is made invalid, and flushed, before another frame takes its place
+    /// (AArch64's break-before-make).
+    const BREAK_BEFORE_MAKE: bool;
+    /// Bits of a leaf that survive when the entry is cleared: PowerPC's hash bit. 0 where there are none.
+    const KEPT: u64;
 
     /// An entry of a table of `level` that links the table at `at`.
     fn link(level: Level, at: PhysAddr) -> u64;
@@ -60,15 +85,57 @@ pub trait Format: Copy + Default + Send + Sync + 'static {
     /// The attributes of a leaf.
     fn attr(raw: u64) -> Attr;
 
-    /// Whether the MMU would use the leaf.
+    /// Whether the MMU would use the leaf at all.
     fn is_present(raw: u64) -> bool;
+
+    /// Whether the MMU would let a user's access through.
+    fn allows(raw: u64, access: Access) -> bool;
 
     /// The leaf without write permission.
     fn write_protected(raw: u64) -> u64;
 
-    /// Whether the MMU would let a write through.
-    fn is_writable(raw: u64) -> bool;
-
     /// Whether the frame of the leaf is not counted by references ([`Attr::SPECIAL`]).
     fn is_special(raw: u64) -> bool;
+
+    /// Binary logarithm of the bytes that one entry of `level` maps.
+    #[inline(always)]
+    fn shift(level: Level) -> u32 {
+        let shifts = const { check::shifts(Self::PAGE_SHIFT, &Self::INDEX_BITS) };
+        shifts[level.at() & (check::SHIFTS - 1)]
+    }
+
+    /// The number of entries of a table of `level`.
+    #[inline(always)]
+    fn entries(level: Level) -> usize {
+        let entries = const { check::entries(&Self::INDEX_BITS) };
+        entries[level.at() & (check::SHIFTS - 1)]
+    }
+
+    /// The entry of a table of `level` that maps `va`.
+    #[inline(always)]
+    fn index(level: Level, va: u64) -> usize {
+        (va >> Self::shift(level)) as usize & (Self::entries(level) - 1)
+    }
+
+    /// Whether an entry is none, whatever bits of [`KEPT`](Self::KEPT) it has.
+    #[inline(always)]
+    fn is_none(raw: u64) -> bool {
+        raw & !Self::KEPT == 0
+    }
+
+    /// What is left of an entry that is cleared.
+    #[inline(always)]
+    fn cleared(raw: u64) -> u64 {
+        raw & Self::KEPT
+    }
+
+    /// What an entry of a table of `level` is.
+    #[inline(always)]
+    fn entry(level: Level, raw: u64) -> Entry {
+        if Self::is_none(raw) {
+            return Entry::None;
+        }
+        let link = if level == Level::PTE { None } else { Self::linked(level, raw) };
+        link.map_or(Entry::Leaf, Entry::Link)
+    }
 }

@@ -18,6 +18,12 @@ pub unsafe trait Slot: Sync {
     fn fill(&self, raw: u64) -> bool;
     /// Writes it and returns what was there, so that no bit an MMU sets in between is lost.
     fn swap(&self, raw: u64) -> u64;
+    /// Writes `new` if `old` is there, in one step as far as an MMU can tell, and visible as with [`store`](Self::store).
+    ///
+    /// # Errors
+    ///
+    /// What is there instead; nothing has been written then.
+    fn exchange(&self, old: u64, new: u64) -> Result<(), u64>;
 }
 
 #[cfg(any(loom, target_has_atomic = "64"))]
@@ -61,6 +67,13 @@ mod wide {
         #[inline(always)]
         fn swap(&self, raw: u64) -> u64 {
             u64::from_le(self.0.swap(raw.to_le(), Ordering::AcqRel))
+        }
+        #[inline(always)]
+        fn exchange(&self, old: u64, new: u64) -> Result<(), u64> {
+            self.0
+                .compare_exchange(old.to_le(), new.to_le(), Ordering::AcqRel, Ordering::Acquire)
+                .map(|_| ())
+                .map_err(u64::from_le)
         }
     }
 }
@@ -112,6 +125,16 @@ mod wide {
             let high = u32::from_le(self.high.swap(((raw >> 32) as u32).to_le(), Ordering::AcqRel));
             self.low.store((raw as u32).to_le(), Ordering::Release);
             low as u64 | (high as u64) << 32
+        }
+        #[inline(always)]
+        fn exchange(&self, old: u64, new: u64) -> Result<(), u64> {
+            // This host's MMU does not walk it, and other CPUs write it under the lock of its table.
+            let now = self.load();
+            if now != old {
+                return Err(now);
+            }
+            self.store(new);
+            Ok(())
         }
     }
 }

@@ -1,13 +1,15 @@
 //! x86-64 with four levels, and 32-bit x86 with PAE (Intel SDM volume 3, chapter 4).
-use super::{Attr, Format, Slot64};
+use super::{Access, Attr, Format, Slot64};
 use crate::addr::{Pfn, PhysAddr};
-use crate::page::{Layout, Level};
+use crate::page::{Layout, Level, MAX_LEVELS};
 
 const P: u64 = 1;
 const RW: u64 = 1 << 1;
 const US: u64 = 1 << 2;
 const A: u64 = 1 << 5;
 const D: u64 = 1 << 6;
+/// In a present entry above level 0: a large page, not a link.
+const PS: u64 = 1 << 7;
 /// In a present entry: global. In one that is not: the entry keeps its frame (`PROT_NONE`).
 const G: u64 = 1 << 8;
 /// Ignored by the MMU: the frame is not counted.
@@ -65,7 +67,7 @@ fn attr(raw: u64) -> Attr {
 
 #[inline(always)]
 fn linked(raw: u64) -> Option<PhysAddr> {
-    (raw & P != 0).then_some(PhysAddr(raw & ADDR))
+    (raw & (P | PS) == P).then_some(PhysAddr(raw & ADDR))
 }
 
 /// What both formats have in common.
@@ -73,11 +75,9 @@ macro_rules! x86_entries {
     () => {
         type Slot = Slot64;
         const PAGE_SHIFT: u32 = 12;
+        const BREAK_BEFORE_MAKE: bool = false;
+        const KEPT: u64 = 0;
 
-        #[inline(always)]
-        fn shift(level: Level) -> u32 {
-            12 + 9 * level.0 as u32
-        }
         #[inline(always)]
         fn linked(_: Level, raw: u64) -> Option<PhysAddr> {
             linked(raw)
@@ -103,8 +103,12 @@ macro_rules! x86_entries {
             raw & !RW
         }
         #[inline(always)]
-        fn is_writable(raw: u64) -> bool {
-            raw & (P | RW) == P | RW
+        fn allows(raw: u64, access: Access) -> bool {
+            match access {
+                Access::Read => raw & P != 0,
+                Access::Write => raw & (P | RW) == P | RW,
+                Access::Exec => raw & (P | NX) == P,
+            }
         }
         #[inline(always)]
         fn is_special(raw: u64) -> bool {
@@ -117,19 +121,18 @@ macro_rules! x86_entries {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct X86_64;
 
-impl Format for X86_64 {
+// SAFETY: 1. the address bits hold what `link` was given; no leaf of level 0 is asked, and large pages have `PS`. 2. the same
+// bits hold the frame, and bit 9 says that it is special. 3. a link is present, and a leaf has `P` or `G`. 4. SDM volume 3,
+// section 4.6, with CR0.WP and EFER.NXE set and without SMAP or protection keys.
+unsafe impl Format for X86_64 {
     x86_entries!();
     const NAME: &'static str = "x86-64";
     const LAYOUT: Layout = Layout { levels: 4, table_shift: [12, 12, 12, 12, 0] };
     const LEVEL_NAMES: &'static [&'static str] = &["pte", "pmd", "pud", "pgd"];
     const USER_END: u64 = 1 << 47;
+    const INDEX_BITS: [u8; MAX_LEVELS] = [9, 9, 9, 9, 0];
     const USER_TOP: usize = 256;
     const TOP_IN_REGISTERS: bool = false;
-
-    #[inline(always)]
-    fn entries(_: Level) -> usize {
-        512
-    }
     #[inline(always)]
     fn link(_: Level, at: PhysAddr) -> u64 {
         at.0 | P | RW | US
@@ -141,19 +144,17 @@ impl Format for X86_64 {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct X86Pae;
 
-impl Format for X86Pae {
+// SAFETY: as for `X86_64`, whose bits these are.
+unsafe impl Format for X86Pae {
     x86_entries!();
     const NAME: &'static str = "x86 PAE";
     const LAYOUT: Layout = Layout { levels: 3, table_shift: [12, 12, 5, 0, 0] };
     const LEVEL_NAMES: &'static [&'static str] = &["pte", "pmd", "pgd"];
     const USER_END: u64 = 3 << 30;
+    const INDEX_BITS: [u8; MAX_LEVELS] = [9, 9, 2, 0, 0];
     const USER_TOP: usize = 3;
     const TOP_IN_REGISTERS: bool = true;
 
-    #[inline(always)]
-    fn entries(level: Level) -> usize {
-        if level.0 == 2 { 4 } else { 512 }
-    }
     /// Entries of the top have no permission bits: those places are reserved.
     #[inline(always)]
     fn link(level: Level, at: PhysAddr) -> u64 {
@@ -163,6 +164,7 @@ impl Format for X86Pae {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Entry;
     use super::*;
 
     #[test]
@@ -183,6 +185,25 @@ mod tests {
         let raw = X86Pae::leaf(Pfn(7), Attr::USER);
         assert!(!X86Pae::is_present(raw));
         assert_eq!(X86Pae::frame(raw), Pfn(7));
+    }
+
+    #[test]
+    fn a_page_without_execute_permission_is_not_jumped_into() {
+        let data = X86_64::leaf(Pfn(7), Attr::USER | Attr::READ | Attr::WRITE);
+        assert!(X86_64::allows(data, Access::Read) && X86_64::allows(data, Access::Write));
+        assert!(!X86_64::allows(data, Access::Exec));
+        assert!(X86_64::allows(X86_64::leaf(Pfn(7), Attr::USER | Attr::READ | Attr::EXEC), Access::Exec));
+    }
+
+    #[test]
+    fn a_large_page_is_no_link() {
+        let large = PhysAddr(0x20_0000).0 | P | RW | US | PS;
+        assert_eq!(X86_64::entry(Level(1), large), Entry::Leaf);
+        assert_eq!(
+            X86_64::entry(Level(1), X86_64::link(Level(1), PhysAddr(0x3000))),
+            Entry::Link(PhysAddr(0x3000))
+        );
+        assert_eq!(X86_64::entry(Level(1), 0), Entry::None);
     }
 
     #[test]

@@ -5,9 +5,9 @@
 //! and the merged block's count is the sum; so a split reads the right half's count back and the left half has
 //! the rest. Blocks that are zero throughout, blocks of which a part is and blocks of which nothing is known are kept
 //! on lists apart: whoever wants zeros, or wants what is not, finds it without walking past the others.
-use super::FrameTable;
-use super::idle::ZeroTally;
-use super::meta::{FrameMeta, Use};
+use super::prezero::ZeroTally;
+use super::record::{FrameMeta, Use};
+use super::table::FrameTable;
 use crate::addr::Pfn;
 
 /// Orders of blocks: 2^0 to 2^10 frames, 4 KiB to 4 MiB.
@@ -264,7 +264,10 @@ impl Buddy {
 
     /// Takes a block back, all of it zero or none of it known to be, and merges it with its free buddies.
     pub fn give(&mut self, table: &FrameTable, pfn: Pfn, order: u8, is_zero: bool) {
-        debug_assert!(pfn.0 >= self.start && pfn.0 + (1 << order) <= self.end, "{pfn} is not of this zone");
+        debug_assert!(
+            pfn.0 >= self.start && pfn.0 < self.end && self.end - pfn.0 >= 1 << order,
+            "{pfn} is not of this zone"
+        );
         debug_assert!(
             !matches!(table.meta(pfn).usage(), Use::Free | Use::Inside | Use::Reserved),
             "{pfn} given back twice"
@@ -281,7 +284,8 @@ impl Buddy {
         self.zero += zero;
         while (order as usize) < ORDERS - 1 {
             let buddy = Pfn(pfn.0 ^ (1 << order));
-            if buddy.0 < self.start || buddy.0 + (1 << order) > self.end {
+            // Near the last number the buddy's end may be beyond 32 bits.
+            if buddy.0 < self.start || buddy.0 >= self.end || self.end - buddy.0 < 1 << order {
                 break;
             }
             let other = table.meta(buddy);

@@ -9,7 +9,6 @@
 //! * elsewhere, and in interpreters and models: ordinary stores. AArch64's `dc zva` allocates lines as stores do on most
 //!   processors, so nothing is gained by it here.
 use crate::addr::FRAME_SIZE;
-use core::ptr::NonNull;
 
 /// Clears a frame with ordinary stores.
 ///
@@ -17,9 +16,9 @@ use core::ptr::NonNull;
 ///
 /// 1. `base` is valid for writes of [`FRAME_SIZE`] bytes, and nobody else uses them.
 #[inline(always)]
-pub(super) unsafe fn through_caches(base: NonNull<u8>) {
+pub(super) unsafe fn through_caches(base: *mut u8) {
     // SAFETY: point 1 is passed on; any alignment will do for bytes.
-    unsafe { base.as_ptr().write_bytes(0, FRAME_SIZE) };
+    unsafe { base.write_bytes(0, FRAME_SIZE) };
 }
 
 /// Clears a frame without bringing it into the caches, where the processor can do that.
@@ -29,7 +28,7 @@ pub(super) unsafe fn through_caches(base: NonNull<u8>) {
 /// 1. `base` is valid for writes of [`FRAME_SIZE`] bytes, and nobody else uses them.
 /// 2. It is aligned to 8 bytes.
 #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
-pub(super) unsafe fn past_caches(base: NonNull<u8>) {
+pub(super) unsafe fn past_caches(base: *mut u8) {
     // A line a turn, so that the write-combining buffer is filled at once. The fence orders these stores, which are
     // ordered with nothing by themselves, before all that comes after: the frame may be handed to another CPU.
     //
@@ -50,8 +49,8 @@ pub(super) unsafe fn past_caches(base: NonNull<u8>) {
             "cmp {at}, {end}",
             "jne 2b",
             "sfence",
-            at = inout(reg) base.as_ptr() => _,
-            end = in(reg) base.as_ptr().wrapping_add(FRAME_SIZE),
+            at = inout(reg) base => _,
+            end = in(reg) base.wrapping_add(FRAME_SIZE),
             zero = in(reg) 0u64,
             options(nostack),
         );
@@ -65,7 +64,7 @@ pub(super) unsafe fn past_caches(base: NonNull<u8>) {
 /// 1. `base` is valid for writes of [`FRAME_SIZE`] bytes, and nobody else uses them.
 /// 2. It is aligned to 8 bytes.
 #[cfg(not(all(target_arch = "x86_64", not(miri), not(loom))))]
-pub(super) unsafe fn past_caches(base: NonNull<u8>) {
+pub(super) unsafe fn past_caches(base: *mut u8) {
     // SAFETY: 1. passed on.
     unsafe { through_caches(base) };
 }

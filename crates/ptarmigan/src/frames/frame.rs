@@ -1,9 +1,9 @@
 //! Owned frames, their content's state in the type.
 use super::clear;
 use crate::addr::{Pfn, PhysAddr};
-use crate::window::{Window, WindowGuard};
+use crate::cpu::MachineId;
+use crate::window::{OpenWindow, WindowGuard};
 use core::marker::PhantomData;
-use core::ptr::NonNull;
 
 mod sealed {
     pub trait Sealed {}
@@ -32,31 +32,38 @@ impl State for Zero {
     const ZERO: bool = true;
 }
 
-/// 2^`order` adjacent frames that belong to the holder. Never `Copy`: giving it back consumes it.
+/// 2^`order` adjacent frames of a machine that belong to the holder. Never `Copy`: giving it back consumes it.
 ///
 /// Dropping one without giving it back loses the memory; the exact counts of [`Frames`](super::Frames) show it.
 #[must_use = "a dropped frame is lost: give it back"]
 #[derive(Debug)]
 pub struct Frame<S: State> {
     pfn: Pfn,
+    machine: MachineId,
     order: u8,
     _state: PhantomData<S>,
 }
 
 impl<S: State> Frame<S> {
-    /// The number of the first frame.
+    /// Returns the machine whose memory it is.
+    #[inline(always)]
+    pub fn machine(&self) -> MachineId {
+        self.machine
+    }
+
+    /// Returns the number of the first frame.
     #[inline(always)]
     pub fn pfn(&self) -> Pfn {
         self.pfn
     }
 
-    /// The physical address of the first byte.
+    /// Returns the physical address of the first byte.
     #[inline(always)]
     pub fn addr(&self) -> PhysAddr {
         self.pfn.addr()
     }
 
-    /// Binary logarithm of the number of frames.
+    /// Returns the binary logarithm of the number of frames.
     #[inline(always)]
     pub fn order(&self) -> u8 {
         self.order
@@ -66,7 +73,7 @@ impl<S: State> Frame<S> {
     #[inline(always)]
     pub fn dirty(self) -> Frame<Dirty> {
         // SAFETY: point 1 is passed on from `self`, consumed here; point 2 asks nothing for `Dirty`.
-        unsafe { Frame::from_raw(self.pfn, self.order) }
+        unsafe { Frame::from_raw(self.machine, self.pfn, self.order) }
     }
 
     /// Gives up the type: the number, to be kept in a list or in an entry. [`Frame::from_raw`] takes it back.
@@ -79,41 +86,59 @@ impl<S: State> Frame<S> {
     ///
     /// # Safety
     ///
-    /// 1. The caller owns the frames `pfn` .. `pfn` + 2^`order`: they came from [`Frame::into_raw`] and nobody
+    /// 1. The caller owns the frames `pfn` .. `pfn` + 2^`order` of `machine`: they came from [`Frame::into_raw`] and nothing
     ///    else has taken them back.
     /// 2. The content is as `S` says.
     #[inline(always)]
-    pub unsafe fn from_raw(pfn: Pfn, order: u8) -> Self {
-        Frame { pfn, order, _state: PhantomData }
+    pub unsafe fn from_raw(machine: MachineId, pfn: Pfn, order: u8) -> Self {
+        Frame { pfn, machine, order, _state: PhantomData }
     }
 }
 
 impl Frame<Dirty> {
     /// Clears every byte. What is cleared is in the cache then: right for a frame that is used next.
+    ///
+    /// # Safety
+    ///
+    /// 1. The window reaches the memory of the frame's machine, and this frame.
+    ///
+    /// ```compile_fail,E0133
+    /// # use ptarmigan::{frames::{Dirty, Frame, Zero}, window::DirectMap};
+    /// fn clear(frame: Frame<Dirty>, of_any_machine: &DirectMap) -> Frame<Zero> {
+    ///     frame.clear(of_any_machine)
+    /// }
+    /// ```
     #[inline]
-    pub fn clear<W: Window>(self, window: &W) -> Frame<Zero> {
-        // SAFETY: 1. `clear_with` passes memory of the frame, which is `self`'s alone.
-        self.clear_with(window, |base| unsafe { clear::through_caches(base) })
+    pub unsafe fn clear<W: OpenWindow>(self, window: &W) -> Frame<Zero> {
+        // SAFETY: 1. passed on. `clear_with` passes memory of the frame, which is `self`'s alone.
+        unsafe { self.clear_with(window, |base| clear::through_caches(base)) }
     }
 
     /// Clears every byte past the caches (non-temporal stores) where the processor can do that: right for a frame that
     /// rests before it is used, as it drives out nothing that is in use. Its first user finds none of it in the cache.
     ///
     /// On x86-64 the zeros go to memory directly; elsewhere this is [`clear`](Self::clear).
-    pub fn clear_nontemporal<W: Window>(self, window: &W) -> Frame<Zero> {
-        // SAFETY: 1. `clear_with` passes memory of the frame, which is `self`'s alone. 2. it is as aligned as the
-        // frame's address (contract of `Window`, point 3).
-        self.clear_with(window, |base| unsafe { clear::past_caches(base) })
+    ///
+    /// # Safety
+    ///
+    /// 1. The window reaches the memory of the frame's machine, and this frame.
+    pub unsafe fn clear_nontemporal<W: OpenWindow>(self, window: &W) -> Frame<Zero> {
+        // SAFETY: 1. passed on. `clear_with` passes memory of the frame, which is `self`'s alone, as aligned as the frame's
+        // address (contract of `Window`, point 3).
+        unsafe { self.clear_with(window, |base| clear::past_caches(base)) }
     }
 
+    /// # Safety
+    ///
+    /// 1. The window reaches the memory of the frame's machine, and this frame.
     #[inline(always)]
-    fn clear_with<W: Window>(self, window: &W, clear: impl Fn(NonNull<u8>)) -> Frame<Zero> {
+    unsafe fn clear_with<W: OpenWindow>(self, window: &W, clear: impl Fn(*mut u8)) -> Frame<Zero> {
         for i in 0..1u32 << self.order {
             // The guard's memory is valid for the whole frame (contract of `Window`, point 1).
-            let guard = window.map(Pfn(self.pfn.0 + i).addr());
+            let guard = window.open(Pfn(self.pfn.0 + i).addr());
             clear(guard.base());
         }
         // SAFETY: 1. ownership is passed on from `self`, consumed here. 2. All bytes have just been cleared.
-        unsafe { Frame::from_raw(self.pfn, self.order) }
+        unsafe { Frame::from_raw(self.machine, self.pfn, self.order) }
     }
 }

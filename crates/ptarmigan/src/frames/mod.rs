@@ -7,212 +7,32 @@
 mod buddy;
 mod clear;
 mod data;
+mod demand;
 mod frame;
-mod idle;
-mod meta;
+mod prezero;
+mod record;
+mod request;
 mod slab;
+mod table;
+mod zone;
 
 pub use buddy::{End, ORDERS};
-pub use data::{DataFrames, TakenData};
+pub use data::{DataError, DataFrame, DataFrames, TakenData};
+pub use demand::ZeroCounts;
 pub use frame::{Dirty, Frame, State, Zero};
-pub use idle::ZeroCounts;
-pub use meta::{FrameMeta, Use};
+pub use record::{FrameMeta, Use};
+pub use request::{AllocFlags, NoFrame, Request, Taken};
 pub use slab::Slab;
+pub use zone::{BadRun, FramesError, MAX_NODES, MemoryRun, MemorySize, Watermarks, ZoneClass};
 
 use crate::addr::Pfn;
-use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
-use crate::cpu::{MachineId, NodeId};
+use crate::bootmem::{BootMemory, BootSlice};
+use crate::cpu::{MachineId, NodeId, Refused, WrongMachine};
 use crate::sync::SpinLock;
-use crate::window::Window;
 use buddy::Buddy;
-use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
-
-/// Which frames a zone holds, and what can be done with them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ZoneClass {
-    /// Always mapped: the kernel may use it at any time.
-    Low,
-    /// Reached through temporary mappings only.
-    High,
-}
-
-/// A run of memory of one node and class.
-#[derive(Clone, Copy, Debug)]
-pub struct MemoryRun {
-    /// First frame.
-    pub start: Pfn,
-    /// How many.
-    pub frames: u32,
-    /// The node it belongs to.
-    pub node: NodeId,
-    /// Low or high.
-    pub class: ZoneClass,
-}
-
-/// How hard to try.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AllocFlags {
-    /// The caller may wait while memory is won back from caches.
-    pub may_sleep: bool,
-    /// The caller can cope with failure. If it cannot, the reserve below the minimum watermark is open to it.
-    pub may_fail: bool,
-}
-
-impl AllocFlags {
-    /// The ordinary request: may wait, may fail.
-    pub const NORMAL: AllocFlags = AllocFlags { may_sleep: true, may_fail: true };
-    /// From where sleeping is not possible.
-    pub const ATOMIC: AllocFlags = AllocFlags { may_sleep: false, may_fail: true };
-    /// From where failure cannot be handled (it may still happen when not one frame is left).
-    pub const URGENT: AllocFlags = AllocFlags { may_sleep: true, may_fail: false };
-}
-
-/// What to allocate.
-#[derive(Clone, Copy, Debug)]
-pub struct Request {
-    /// Preferred node; the others are tried after it in ascending order, beginning again at 0.
-    pub node: NodeId,
-    /// 2^`order` frames.
-    pub order: u8,
-    /// Prefer known-zero frames.
-    pub zero: bool,
-    /// The highest class that will do.
-    pub class: ZoneClass,
-    /// The end of the zone to take from.
-    pub end: End,
-    /// How hard to try.
-    pub flags: AllocFlags,
-}
-
-/// What was allocated: known zero, or not.
-#[must_use = "a dropped frame is lost: give it back"]
-pub enum Taken {
-    /// Known to be zero.
-    Zero(Frame<Zero>),
-    /// Content unknown.
-    Dirty(Frame<Dirty>),
-}
-
-impl Taken {
-    /// Whatever it was, its content does not matter to the caller.
-    pub fn dirty(self) -> Frame<Dirty> {
-        match self {
-            Taken::Zero(f) => f.dirty(),
-            Taken::Dirty(f) => f,
-        }
-    }
-
-    /// The number of the first frame.
-    pub fn pfn(&self) -> Pfn {
-        match self {
-            Taken::Zero(f) => f.pfn(),
-            Taken::Dirty(f) => f.pfn(),
-        }
-    }
-
-    /// The frame, cleared if it has to be.
-    pub fn zeroed<W: Window>(self, window: &W) -> Frame<Zero> {
-        match self {
-            Taken::Zero(f) => f,
-            Taken::Dirty(f) => f.clear(window),
-        }
-    }
-}
-
-/// There is no frame to be had.
-///
-/// One word, so that results with a page or this in them stay in registers.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct NoFrame(u64);
-
-impl NoFrame {
-    /// For lack of 2^`order` frames, preferably of `node`, where `free` frames were free.
-    pub const fn new(order: u8, node: NodeId, free: u32) -> Self {
-        NoFrame(order as u64 | (node.0 as u64) << 8 | (free as u64) << 32)
-    }
-
-    /// Frames asked for: 2^`order`.
-    pub const fn order(self) -> u8 {
-        self.0 as u8
-    }
-
-    /// The node that was preferred.
-    pub const fn node(self) -> NodeId {
-        NodeId((self.0 >> 8) as u8)
-    }
-
-    /// Frames that were free on that node; those below the minimum watermark are kept for urgent requests.
-    pub const fn free(self) -> u32 {
-        (self.0 >> 32) as u32
-    }
-}
-
-impl fmt::Debug for NoFrame {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NoFrame")
-            .field("order", &self.order())
-            .field("node", &self.node())
-            .field("free", &self.free())
-            .finish()
-    }
-}
-
-impl fmt::Display for NoFrame {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "no memory for {} frame(s) near node {} ({} free there, the reserve included)",
-            1u32 << self.order(),
-            self.node().0,
-            self.free()
-        )
-    }
-}
-
-impl core::error::Error for NoFrame {}
-
-/// Free-frame levels of a zone, in frames.
-#[derive(Clone, Copy, Debug)]
-pub struct Watermarks {
-    /// Below this only requests that may not fail are served.
-    pub min: u32,
-    /// Below this caches should shrink.
-    pub low: u32,
-    /// Above this they may stop shrinking.
-    pub high: u32,
-}
-
-impl Watermarks {
-    /// Square-root scaling, as Linux sizes its reserve: four times the root of the size in kB; at most 1/16.
-    fn of(frames: u32) -> Self {
-        let kib = frames as u64 * 4;
-        let min = ((16 * kib).isqrt() / 4).min(frames as u64 / 16) as u32;
-        Watermarks { min, low: min + min / 4, high: min + min / 2 }
-    }
-}
-
-/// The records of all frames.
-pub(crate) struct FrameTable {
-    base: u32,
-    records: BootSlice<FrameMeta>,
-}
-
-impl FrameTable {
-    #[inline(always)]
-    pub fn meta(&self, pfn: Pfn) -> &FrameMeta {
-        &self.records[pfn.0.wrapping_sub(self.base) as usize]
-    }
-}
-
-struct Zone {
-    run: MemoryRun,
-    marks: Watermarks,
-    /// Copies of the buddy's counts, written under its lock, for readers without it.
-    free: AtomicU32,
-    zero: AtomicU32,
-    buddy: SpinLock<Buddy>,
-}
+use table::FrameTable;
+use zone::Zone;
 
 /// All physical memory of a machine.
 pub struct Frames {
@@ -236,11 +56,13 @@ pub struct FrameCounts {
 }
 
 impl Frames {
-    /// Takes over the memory of `runs`, content unknown. Runs must not overlap and must ascend.
+    /// Takes over the memory of `runs`, content unknown. Runs ascend and do not overlap; nodes are numbered from 0
+    /// on, without gaps. Holes between runs cost nothing.
     ///
     /// # Errors
     ///
-    /// [`BootMemoryShort`] if the records do not fit into `boot` ([`Frames::bytes`] says how much they take).
+    /// [`FramesError::Run`] names the first run that is not so; [`FramesError::Boot`] if the records do not fit into `boot`
+    /// ([`Frames::bytes`] says how much they take).
     ///
     /// # Safety
     ///
@@ -250,7 +72,7 @@ impl Frames {
         boot: &mut BootMemory,
         machine: MachineId,
         runs: &[MemoryRun],
-    ) -> Result<Self, BootMemoryShort> {
+    ) -> Result<Self, FramesError> {
         Self::with_content(boot, machine, runs, false)
     }
 
@@ -258,7 +80,7 @@ impl Frames {
     ///
     /// # Errors
     ///
-    /// [`BootMemoryShort`], as with [`Frames::new`].
+    /// As [`Frames::new`].
     ///
     /// # Safety
     ///
@@ -269,7 +91,7 @@ impl Frames {
         boot: &mut BootMemory,
         machine: MachineId,
         runs: &[MemoryRun],
-    ) -> Result<Self, BootMemoryShort> {
+    ) -> Result<Self, FramesError> {
         Self::with_content(boot, machine, runs, true)
     }
 
@@ -278,10 +100,9 @@ impl Frames {
         machine: MachineId,
         runs: &[MemoryRun],
         is_zero: bool,
-    ) -> Result<Self, BootMemoryShort> {
-        let base = runs.first().map_or(0, |r| r.start.0);
-        let end = runs.last().map_or(0, |r| r.start.0 + r.frames);
-        let table = FrameTable { base, records: boot.take((end - base) as usize, |_| FrameMeta::default())? };
+    ) -> Result<Self, FramesError> {
+        zone::check(runs)?;
+        let table = FrameTable::new(boot, runs)?;
         let zones = boot.take(runs.len(), |i| {
             let run = runs[i];
             let mut buddy = Buddy::new(run.start.0, run.start.0 + run.frames);
@@ -298,14 +119,31 @@ impl Frames {
         Ok(Frames { machine, table, zones, nodes, short: AtomicBool::new(false) })
     }
 
-    /// Boot memory needed for `runs` runs that span `frames` frames, holes included.
-    pub const fn bytes(frames: usize, runs: usize) -> usize {
-        BootMemory::bytes::<FrameMeta>(frames) + BootMemory::bytes::<Zone>(runs)
+    /// Returns the bytes of boot memory that the memory of this size takes.
+    pub const fn bytes(size: &MemorySize) -> usize {
+        FrameTable::bytes(size) + BootMemory::bytes::<Zone>(size.runs())
     }
 
-    /// The first frame number that has a record, and how many have: holes included.
-    pub fn span(&self) -> (u32, u32) {
-        (self.table.base, self.table.records.len() as u32)
+    /// Returns the number of frames that have records; holes between runs have none.
+    pub fn records(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Returns a number for a frame, below [`records`](Self::records) and different for each, to keep something beside its record;
+    /// `None` for a frame that is not under management.
+    #[inline(always)]
+    pub fn index_of(&self, pfn: Pfn) -> Option<usize> {
+        self.table.index_of(pfn)
+    }
+
+    /// Returns what the sizes of other parts depend on.
+    pub fn size(&self) -> MemorySize {
+        MemorySize::of(self.runs())
+    }
+
+    /// Iterates over the runs of memory.
+    pub fn runs(&self) -> impl Iterator<Item = MemoryRun> + '_ {
+        self.zones.iter().map(|zone| zone.run)
     }
 
     /// Returns the machine whose memory this is.
@@ -320,11 +158,17 @@ impl Frames {
         self.nodes
     }
 
-    /// The record of a frame.
+    /// Returns the record of a frame, if it is under management.
+    #[inline(always)]
+    pub fn record(&self, pfn: Pfn) -> Option<&FrameMeta> {
+        self.table.get(pfn)
+    }
+
+    /// Returns the record of a frame that is known to be under management.
     ///
     /// # Panics
     ///
-    /// If `pfn` lies outside the memory under management: an entry was followed that this library did not write.
+    /// If it is not: an entry was followed that this library did not write.
     #[inline(always)]
     pub fn meta(&self, pfn: Pfn) -> &FrameMeta {
         self.table.meta(pfn)
@@ -341,7 +185,7 @@ impl Frames {
     }
 
     fn zone_of(&self, pfn: Pfn) -> Option<&Zone> {
-        self.zones.iter().find(|z| pfn.0.wrapping_sub(z.run.start.0) < z.run.frames)
+        self.zones.iter().find(|z| z.run.has(pfn))
     }
 
     /// Takes 2^order frames; see [`Request`].
@@ -370,9 +214,9 @@ impl Frames {
                 // 2. all its frames are known to be zero by the buddy's count (`Dirty` promises nothing).
                 return Ok(unsafe {
                     if block.zero == 1 << request.order {
-                        Taken::Zero(Frame::from_raw(block.pfn, request.order))
+                        Taken::Zero(Frame::from_raw(self.machine, block.pfn, request.order))
                     } else {
-                        Taken::Dirty(Frame::from_raw(block.pfn, request.order))
+                        Taken::Dirty(Frame::from_raw(self.machine, block.pfn, request.order))
                     }
                 });
             }
@@ -380,8 +224,26 @@ impl Frames {
         Err(NoFrame::new(request.order, request.node, self.node_free(request.node)))
     }
 
-    /// Takes frames back, with what is known of their content.
+    /// Takes frames back, with what is known of their content. Frames of another machine are lost, which the counts of that
+    /// machine show; debug builds panic. [`try_give`](Self::try_give) gives such frames back.
     pub fn give<S: State>(&self, frame: Frame<S>) {
+        if let Err(refused) = self.try_give(frame)
+            && cfg!(debug_assertions)
+        {
+            panic!("{refused}");
+        }
+    }
+
+    /// Takes frames back, with what is known of their content.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`], with the frames, if they are of another machine.
+    pub fn try_give<S: State>(&self, frame: Frame<S>) -> Result<(), Refused<Frame<S>>> {
+        if !self.machine.matches(frame.machine()) {
+            let error = WrongMachine { called: self.machine, given: frame.machine() };
+            return Err(Refused { value: frame, error });
+        }
         let order = frame.order();
         let pfn = frame.into_raw();
         // A frame is only ever made from a zone of this allocator.
@@ -390,6 +252,7 @@ impl Frames {
             buddy.give(&self.table, pfn, order, S::ZERO);
             self.note(zone, &buddy);
         }
+        Ok(())
     }
 
     /// Takes single frames back, content unknown, with one turn of each zone's lock for a run of frames of it.
@@ -402,7 +265,7 @@ impl Frames {
             };
             let mut buddy = zone.buddy.lock();
             while let Some(pfn) = next {
-                if pfn.0.wrapping_sub(zone.run.start.0) >= zone.run.frames {
+                if !zone.run.has(pfn) {
                     break;
                 }
                 buddy.give(&self.table, pfn, 0, false);

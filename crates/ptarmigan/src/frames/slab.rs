@@ -6,7 +6,7 @@ use super::{AllocFlags, Dirty, End, Frame, Frames, NoFrame, Request, Use, ZoneCl
 use crate::addr::{FRAME_SHIFT, FRAME_SIZE, Pfn, PhysAddr};
 use crate::cpu::NodeId;
 use crate::sync::SpinLock;
-use crate::window::{Window, WindowGuard};
+use crate::window::{OpenWindow, WindowGuard};
 
 /// A source of objects of 2^`shift` bytes, naturally aligned, below 4 GiB times the object size / 4 KiB.
 pub struct Slab {
@@ -49,7 +49,11 @@ impl Slab {
     /// # Errors
     ///
     /// [`NoFrame`]; nothing has changed then.
-    pub fn take<W: Window>(
+    ///
+    /// # Safety
+    ///
+    /// 1. All calls for this slab are given the same frames, and a window that reaches them.
+    pub unsafe fn take<W: OpenWindow>(
         &self,
         frames: &Frames,
         window: &W,
@@ -84,10 +88,10 @@ impl Slab {
             self.unlink(frames, &mut head, pfn);
         }
         drop(head);
-        let guard = window.map(at);
+        let guard = window.open(at);
         // SAFETY: the object came off the free list just now, so it is ours; it lies within the frame at `at`,
         // for which the guard is valid (contract of `Window`, point 1).
-        unsafe { guard.base().as_ptr().write_bytes(0, 1 << self.shift) };
+        unsafe { guard.base().write_bytes(0, 1 << self.shift) };
         Ok(at)
     }
 
@@ -96,8 +100,9 @@ impl Slab {
     /// # Safety
     ///
     /// 1. `at` came from [`Slab::take`] of this slab and has not been given back since.
-    /// 2. Nobody, no MMU either, uses it any more.
-    pub unsafe fn give<W: Window>(&self, frames: &Frames, window: &W, at: PhysAddr) {
+    /// 2. Nothing, no MMU either, uses it any more.
+    /// 3. All calls for this slab are given the same frames, and a window that reaches them.
+    pub unsafe fn give<W: OpenWindow>(&self, frames: &Frames, window: &W, at: PhysAddr) {
         let mut head = self.partial.lock();
         let pfn = at.pfn();
         let meta = frames.meta(pfn);
@@ -119,7 +124,7 @@ impl Slab {
             meta.set_usage(Use::Taken);
             // SAFETY: 1. `take` took the frame with `into_raw`, and no object of it is in use any more, so it is
             // this slab's to give back. 2. `Dirty` promises nothing.
-            frames.give(unsafe { Frame::<Dirty>::from_raw(pfn, 0) });
+            frames.give(unsafe { Frame::<Dirty>::from_raw(frames.machine(), pfn, 0) });
         }
     }
 
@@ -136,15 +141,15 @@ impl Slab {
         }
     }
 
-    fn next<W: Window>(&self, window: &W, at: PhysAddr) -> u32 {
-        let guard = window.map(at);
+    fn next<W: OpenWindow>(&self, window: &W, at: PhysAddr) -> u32 {
+        let guard = window.open(at);
         // SAFETY: called for free objects of slabs under the lock only; the guard is valid for the object, which
         // is at least 8 bytes long and as aligned.
         unsafe { guard.base().cast::<u32>().read() }
     }
 
-    fn set_next<W: Window>(&self, window: &W, at: PhysAddr, to: u32) {
-        let guard = window.map(at);
+    fn set_next<W: OpenWindow>(&self, window: &W, at: PhysAddr, to: u32) {
+        let guard = window.open(at);
         // SAFETY: as in `next`.
         unsafe { guard.base().cast::<u32>().write(to) };
     }

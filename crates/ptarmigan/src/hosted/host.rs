@@ -1,20 +1,21 @@
 //! The memory of a hosted machine, and what is common to all policies.
 use super::mapping::Mapping;
 use super::slots::{CpuSlot, Owners};
-use crate::addr::{FRAME_SHIFT, FRAME_SIZE, Pfn, PhysAddr};
+use crate::addr::{FRAME_SHIFT, Pfn, PhysAddr};
 use crate::bootmem::{BootMemory, BootMemoryShort};
-use crate::cpu::{CpuId, MAX_CPUS, MachineId, NodeId};
+use crate::cpu::{CpuId, MAX_CPUS, MachineId, NodeId, WrongMachine};
 use crate::format::Format;
 use crate::frames::{
-    AllocFlags, DataFrames, Dirty, End, Frame, FrameCounts, Frames, MemoryRun, NoFrame, Request, ZoneClass,
+    AllocFlags, DataFrames, Dirty, End, Frame, FrameCounts, Frames, FramesError, MemoryRun, MemorySize,
+    NoFrame, Request, ZoneClass,
 };
 use crate::quicklist::{
     CheckConfig, Checked, Historic, ListsConfig, ListsError, Plain, Quicklists, Rules, Source,
 };
 use crate::table::KernelMap;
+use crate::tlb::TlbError;
 use crate::window::DirectMap;
 use std::fmt;
-use std::sync::Mutex;
 
 /// The shape of a hosted machine.
 #[derive(Clone, Copy, Debug)]
@@ -50,8 +51,12 @@ pub enum HostError {
     Host(String),
     /// The library's own tables did not fit (a defect of this module).
     Boot(BootMemoryShort),
+    /// The runs of memory are not as they should be (a defect of this module).
+    Frames(FramesError),
     /// The machine is too small for its own needs.
     NoFrame(NoFrame),
+    /// A policy was made for another host.
+    WrongMachine(WrongMachine),
 }
 
 impl fmt::Display for HostError {
@@ -59,7 +64,9 @@ impl fmt::Display for HostError {
         match self {
             HostError::OutOfRange(s) | HostError::Host(s) => f.write_str(s),
             HostError::Boot(e) => e.fmt(f),
+            HostError::Frames(e) => e.fmt(f),
             HostError::NoFrame(e) => e.fmt(f),
+            HostError::WrongMachine(e) => e.fmt(f),
         }
     }
 }
@@ -69,6 +76,21 @@ impl std::error::Error for HostError {}
 impl From<BootMemoryShort> for HostError {
     fn from(e: BootMemoryShort) -> Self {
         HostError::Boot(e)
+    }
+}
+
+impl From<FramesError> for HostError {
+    fn from(e: FramesError) -> Self {
+        HostError::Frames(e)
+    }
+}
+
+impl From<TlbError> for HostError {
+    fn from(e: TlbError) -> Self {
+        match e {
+            TlbError::Boot(e) => HostError::Boot(e),
+            range => HostError::OutOfRange(range.to_string()),
+        }
     }
 }
 
@@ -114,13 +136,12 @@ pub struct Host<F: Format> {
     arena: Mapping,
     frames: Frames,
     data: DataFrames,
+    window: DirectMap,
     kernel: KernelMap<F, DirectMap>,
     zero: Pfn,
     backing: Pfn,
     expected: u32,
     owners: Owners,
-    /// Boot memory of the parts, which may be used as long as the host is.
-    boots: Mutex<Vec<Mapping>>,
 }
 
 /// Entries of the kernel's half that are in use, so that constructing a top is work.
@@ -168,16 +189,14 @@ impl<F: Format> Host<F> {
             let node = (per_node as usize) << FRAME_SHIFT;
             arena.prefault((run.start.0 as usize) << FRAME_SHIFT, config.prefault.min(node / 2));
         }
-        let boots = Mutex::new(Vec::new());
-        let need = Frames::bytes(total as usize, nodes) + DataFrames::bytes(cpus, nodes);
-        let mut boot = boot_memory(&boots, need)?;
+        let need = Frames::bytes(&MemorySize::of(&runs)) + DataFrames::bytes(cpus, nodes);
+        let mut boot = boot_memory(need)?;
         let machine = MachineId::new();
         // SAFETY: 1. the arena, which the host owns, maps every frame of the runs. 2. the identity is new.
         let frames = unsafe { Frames::new(&mut boot, machine, &runs)? };
         let data = DataFrames::new(&mut boot, &frames, cpus)?;
         let expected = frames.counts().total;
-        // SAFETY: 1. the arena maps every frame from 0 to `total`, and the host owns it. 2. nobody else has its address.
-        let window = unsafe { DirectMap::new(arena.base().as_ptr()) };
+        let window = direct_map(&arena)?;
         let request = Request {
             node: NodeId(0),
             order: 0,
@@ -186,16 +205,20 @@ impl<F: Format> Host<F> {
             end: End::Low,
             flags: AllocFlags::NORMAL,
         };
-        let kernel = KernelMap::new(&frames, window, request)?;
-        let zero = frames.take(request)?.zeroed(&window).into_raw();
-        let backing = frames.take(request)?.zeroed(&window).into_raw();
+        // SAFETY: 1. the window reaches the whole arena, in which all frames lie.
+        let kernel = unsafe { KernelMap::new(&frames, window, request)? };
+        // SAFETY: 1. as above.
+        let zero = unsafe { frames.take(request)?.zeroed(&window) }.into_raw();
+        // SAFETY: 1. as above.
+        let backing = unsafe { frames.take(request)?.zeroed(&window) }.into_raw();
         // An empty table stands for the kernel's own: the zero frame.
         let top = F::LAYOUT.top();
         for index in F::USER_TOP..(F::USER_TOP + KERNEL_ENTRIES).min(F::entries(top)) {
-            kernel.set(&frames, index, F::link(top, zero.addr()));
+            // SAFETY: 1. the zero frame is an empty table for as long as the host is there, and no CPU walks it for a user.
+            unsafe { kernel.set(&frames, index, F::link(top, zero.addr())) };
         }
         let owners = Owners::new(machine, cpus);
-        Ok(Host { config, arena, frames, data, kernel, zero, backing, expected, owners, boots })
+        Ok(Host { config, arena, frames, data, window, kernel, zero, backing, expected, owners })
     }
 
     /// Returns its identity, which the pins of its CPUs carry.
@@ -237,10 +260,9 @@ impl<F: Format> Host<F> {
         self.backing
     }
 
-    /// The direct map.
+    /// Returns the direct map. It reaches the memory as long as the host is there; what it leads to is a raw pointer.
     pub fn window(&self) -> DirectMap {
-        // SAFETY: as in `new`; the map is used through borrows of the host only, or by parts that borrow it.
-        unsafe { DirectMap::new(self.arena.base().as_ptr()) }
+        self.window
     }
 
     /// Reads a word of physical memory as an MMU would; `None` outside of it.
@@ -281,18 +303,19 @@ impl<F: Format> Host<F> {
         &self.owners
     }
 
-    /// A block of boot memory that lives as long as the host.
+    /// Makes a block of boot memory of `bytes` bytes or more. It lives as long as anything that is carved from it.
     ///
     /// # Errors
     ///
     /// [`HostError::Host`].
     pub fn boot(&self, bytes: usize) -> Result<BootMemory, HostError> {
-        boot_memory(&self.boots, bytes)
+        boot_memory(bytes)
     }
 
     /// Where policies get their pages.
     pub fn source(&self) -> Source<'_, DirectMap, &KernelMap<F, DirectMap>> {
-        Source::new(&self.frames, self.window(), &self.kernel, F::LAYOUT)
+        // SAFETY: 1. the window reaches the whole arena, in which all frames lie, and the source borrows the host.
+        unsafe { Source::new(&self.frames, self.window(), &self.kernel, F::LAYOUT) }
     }
 
     /// The policy without caching.
@@ -365,7 +388,7 @@ impl<F: Format> Host<F> {
         config: ListsConfig,
     ) -> Result<Quicklists<'_, DirectMap, &KernelMap<F, DirectMap>>, HostError> {
         let config = ListsConfig { cpus: self.config.cpus, ..config };
-        let need = Quicklists::<DirectMap, &KernelMap<F, DirectMap>>::bytes(&self.frames, &config);
+        let need = Quicklists::<DirectMap, &KernelMap<F, DirectMap>>::bytes(&self.frames.size(), &config);
         let mut boot = self.boot(need)?;
         Ok(Quicklists::new(&mut boot, config, self.source())?)
     }
@@ -381,8 +404,9 @@ impl<F: Format> Host<F> {
         check: CheckConfig,
     ) -> Result<Quicklists<'_, DirectMap, &KernelMap<F, DirectMap>, Checked>, HostError> {
         let config = ListsConfig { cpus: self.config.cpus, ..config };
-        let need = Quicklists::<DirectMap, &KernelMap<F, DirectMap>, Checked>::bytes(&self.frames, &config);
-        let mut boot = self.boot(need + Checked::bytes(&self.frames))?;
+        let need =
+            Quicklists::<DirectMap, &KernelMap<F, DirectMap>, Checked>::bytes(&self.frames.size(), &config);
+        let mut boot = self.boot(need + Checked::bytes(&self.frames.size()))?;
         let checked = Checked::new(&mut boot, &self.frames, check)?;
         Ok(Quicklists::with_check(&mut boot, config, self.source(), checked)?)
     }
@@ -402,20 +426,23 @@ impl<F: Format> Host<F> {
 
 const ORDER: core::sync::atomic::Ordering = core::sync::atomic::Ordering::Acquire;
 
-fn boot_memory(boots: &Mutex<Vec<Mapping>>, bytes: usize) -> Result<BootMemory, HostError> {
-    let len = bytes.next_multiple_of(FRAME_SIZE).max(FRAME_SIZE);
-    let mapping = Mapping::new(len).map_err(|e| HostError::Host(format!("the host gave no memory: {e}")))?;
-    // SAFETY: 1. the mapping is new, and kept until the host is dropped; parts made from it borrow the host.
-    let boot = unsafe { BootMemory::new(mapping.base(), len) };
-    boots.lock().unwrap_or_else(|e| e.into_inner()).push(mapping);
-    Ok(boot)
+/// The direct map of an arena.
+fn direct_map(arena: &Mapping) -> Result<DirectMap, HostError> {
+    // SAFETY: 1. the arena maps every frame below its length. It is the host's, and pointers into it are used by code that
+    // borrows the host. 2. nothing else has its address.
+    let map = unsafe { DirectMap::new(arena.base().as_ptr(), arena.len() as u64) };
+    map.map_err(|e| HostError::Host(e.to_string()))
+}
+
+fn boot_memory(bytes: usize) -> Result<BootMemory, HostError> {
+    Mapping::boot_memory(bytes).map_err(|e| HostError::Host(format!("the host gave no memory: {e}")))
 }
 
 impl<F: Format> Drop for Host<F> {
     fn drop(&mut self) {
         for pfn in [self.zero, self.backing] {
             // SAFETY: 1. `new` took it, order 0; nothing that borrows the host is left. 2. `Dirty` promises nothing.
-            self.frames.give(unsafe { Frame::<Dirty>::from_raw(pfn, 0) });
+            self.frames.give(unsafe { Frame::<Dirty>::from_raw(self.frames.machine(), pfn, 0) });
         }
     }
 }

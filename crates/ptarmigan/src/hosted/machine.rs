@@ -3,14 +3,14 @@ use super::host::{Host, HostError};
 use super::ipi::{Delivery, Messages, Wired};
 use super::slots::CpuSlot;
 use crate::addr::{FRAME_SIZE, Pfn};
-use crate::cpu::{CpuId, NodeId, Pinned};
+use crate::cpu::{CpuId, NodeId, Pinned, WrongMachine};
 use crate::format::Format;
-use crate::frames::{AllocFlags, DataFrames, Frames, NoFrame};
+use crate::frames::{DataFrames, Frames};
+use crate::machine::Machine;
 use crate::quicklist::Policy;
 use crate::space::SpaceMachine;
-use crate::table::{Machine, parts};
-use crate::tlb::{Invalidation, Mmu, Root, SpaceId, Tlb, TlbConfig};
-use crate::window::{DirectMap, Window, WindowGuard};
+use crate::tlb::{Invalidation, Mmu, Parking, Root, Scope, SpaceId, Tlb, TlbConfig};
+use crate::window::{DirectMap, OpenWindow, WindowGuard};
 
 /// Nobody walks a hosted machine's tables: nothing to invalidate.
 #[derive(Clone, Copy, Debug, Default)]
@@ -18,8 +18,12 @@ pub struct NoTlb;
 
 // SAFETY: without an MMU nothing is ever cached, so all promises hold at once.
 unsafe impl Mmu for NoTlb {
+    const NEEDS_ENTRY_VALID: bool = false;
+
     #[inline(always)]
     fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}
+    #[inline(always)]
+    fn invalidate_kernel(&self, _: &Pinned<'_>, _: &Scope) {}
     #[inline(always)]
     fn load(&self, _: &Pinned<'_>, _: &Root) {}
     #[inline(always)]
@@ -32,6 +36,7 @@ pub struct HostMachine<'h, F: Format, P, S> {
     window: DirectMap,
     policy: P,
     tlb: Tlb<Wired<S>>,
+    parking: Parking,
 }
 
 impl<'h, F: Format, P: Policy, S: Mmu> HostMachine<'h, F, P, S> {
@@ -59,13 +64,14 @@ impl<'h, F: Format, P: Policy, S: Mmu> HostMachine<'h, F, P, S> {
         let config = TlbConfig { cpus: host.config().cpus, ..config };
         let nodes = (0..config.cpus).map(|cpu| host.node_of(CpuId(cpu as u16))).collect();
         let wired = Wired::new(mmu, Messages::new(host.owners().clone(), nodes, delivery));
-        let mut boot = host.boot(Tlb::<Wired<S>>::bytes(&config))?;
-        Ok(HostMachine {
-            host,
-            window: host.window(),
-            policy,
-            tlb: Tlb::new(&mut boot, host.machine(), config, wired)?,
-        })
+        let id = host.frames().machine();
+        if !policy.machine().matches(id) {
+            return Err(HostError::WrongMachine(WrongMachine { called: id, given: policy.machine() }));
+        }
+        let mut boot = host.boot(Tlb::<Wired<S>>::bytes(&config) + Parking::bytes(config.cpus))?;
+        let parking = Parking::new(&mut boot, id, config.cpus, config.park)?;
+        let tlb = Tlb::new(&mut boot, id, config, wired)?;
+        Ok(HostMachine { host, window: host.window(), policy, tlb, parking })
     }
 
     /// The host beneath.
@@ -73,25 +79,32 @@ impl<'h, F: Format, P: Policy, S: Mmu> HostMachine<'h, F, P, S> {
         self.host
     }
 
-    /// Empties every list: of the given CPUs, and of the nodes.
+    /// Empties every list: of the given CPUs, and of the nodes. Slots of another host are left alone.
     pub fn drain(&self, slots: &[CpuSlot]) {
         for slot in slots {
             let pin = slot.pin();
-            self.tlb.unpark(parts(self, &pin));
-            // SAFETY: 1. the slot is one of this host's.
-            unsafe { self.policy.drain(&pin) };
-            self.host.data().drain(self.host.frames(), &pin);
-        }
-        if let Some(slot) = slots.first() {
+            let Ok(on) = self.on(&pin) else { continue };
+            on.drain();
             for node in 0..self.host.frames().nodes() {
-                // SAFETY: 1. the slot is one of this host's.
-                unsafe { self.policy.reclaim(&slot.pin(), NodeId(node), u32::MAX) };
+                on.policy().reclaim(NodeId(node), u32::MAX);
             }
+        }
+    }
+
+    /// Writes to a fresh data frame what its program writes there at once.
+    #[inline(never)]
+    fn use_data(&self, frame: Pfn) {
+        let guard = self.window.open(frame.addr());
+        for line in 0..self.host.config().use_lines.min(FRAME_SIZE / LINE) {
+            // SAFETY: a data frame that has just been taken: ours alone; the guard is valid for all of it.
+            unsafe { guard.base().add(line * LINE).write_volatile(1) };
         }
     }
 }
 
-impl<F: Format, P: Policy, S: Mmu> Machine for HostMachine<'_, F, P, S> {
+// SAFETY: 1. `with_tlb` compares the policy's machine with the host's, and makes the TLBs and the parking for it. 2. they are
+// fields. 3. the window is the host's, and both functions write to the frame that is named.
+unsafe impl<F: Format, P: Policy, S: Mmu> Machine for HostMachine<'_, F, P, S> {
     type Window = DirectMap;
     type Policy = P;
     type Shootdown = Wired<S>;
@@ -116,77 +129,58 @@ impl<F: Format, P: Policy, S: Mmu> Machine for HostMachine<'_, F, P, S> {
     fn tlb(&self) -> &Tlb<Wired<S>> {
         &self.tlb
     }
+    #[inline(always)]
+    fn parking(&self) -> &Parking {
+        &self.parking
+    }
 
     #[inline]
     fn clear_data(&self, frame: Pfn) {
         if self.host.config().touch_data {
-            let guard = self.window.map(frame.addr());
+            let guard = self.window.open(frame.addr());
             // SAFETY: a data frame that has just been taken: ours alone; the guard is valid for all of it.
-            unsafe { guard.base().as_ptr().write_bytes(0, FRAME_SIZE) };
-        }
-    }
-
-    #[inline(always)]
-    fn take_zeroed(&self, pin: &Pinned<'_>, flags: AllocFlags) -> Result<Pfn, NoFrame> {
-        if self.host.config().touch_data {
-            self.take_with_memory(pin, flags)
-        } else {
-            self.host.data().take(self.host.frames(), pin, flags)
+            unsafe { guard.base().write_bytes(0, FRAME_SIZE) };
         }
     }
 
     #[inline]
     fn copy_data(&self, from: Pfn, to: Pfn) {
         if self.host.config().touch_data {
-            let (source, target) = (self.window.map(from.addr()), self.window.map(to.addr()));
+            let (source, target) = (self.window.open(from.addr()), self.window.open(to.addr()));
             // SAFETY: `to` has just been taken and is ours alone; `from` is a different frame, which nobody writes
             // while it is shared; both guards are valid for the frame.
             unsafe {
-                core::ptr::copy_nonoverlapping(source.base().as_ptr(), target.base().as_ptr(), FRAME_SIZE);
+                core::ptr::copy_nonoverlapping(source.base(), target.base(), FRAME_SIZE);
             }
             self.use_data(to);
         }
     }
+
+    #[inline(always)]
+    fn data_has_memory(&self) -> bool {
+        self.host.config().touch_data
+    }
+
+    #[inline]
+    fn fresh_data(&self, frame: Pfn) {
+        debug_assert!(is_zero(&self.window, frame), "{frame} is handed out as zero and is not");
+        self.use_data(frame);
+    }
 }
 
-impl<F: Format, P: Policy, S: Mmu> HostMachine<'_, F, P, S> {
-    /// A data frame whose memory is zero. Not inlined: most machines have no memory behind data frames, and faults on them
-    /// are not to pay for it.
-    #[inline(never)]
-    fn take_with_memory(&self, pin: &Pinned<'_>, flags: AllocFlags) -> Result<Pfn, NoFrame> {
-        let taken = self.host.data().take_zero(self.host.frames(), pin, flags)?;
-        if !taken.is_zero {
-            self.clear_data(taken.pfn);
-        }
-        debug_assert!(self.is_zero(taken.pfn), "{} is handed out as zero and is not", taken.pfn);
-        self.use_data(taken.pfn);
-        Ok(taken.pfn)
-    }
-
-    /// Writes to a fresh data frame what its program writes there at once.
-    #[inline(never)]
-    fn use_data(&self, frame: Pfn) {
-        let guard = self.window.map(frame.addr());
-        for line in 0..self.host.config().use_lines.min(FRAME_SIZE / LINE) {
-            // SAFETY: a data frame that has just been taken: ours alone; the guard is valid for all of it.
-            unsafe { guard.base().as_ptr().add(line * LINE).write_volatile(1) };
-        }
-    }
-
-    /// Whether every byte of a data frame that has just been taken is zero.
-    fn is_zero(&self, frame: Pfn) -> bool {
-        let guard = self.window.map(frame.addr());
-        // SAFETY: the frame is ours alone and the guard is valid for all of it, as aligned as a frame.
-        let words =
-            unsafe { core::slice::from_raw_parts(guard.base().cast::<u64>().as_ptr(), FRAME_SIZE / 8) };
-        words.iter().all(|word| *word == 0)
-    }
+/// Whether every byte of a data frame that has just been taken is zero.
+fn is_zero(window: &DirectMap, frame: Pfn) -> bool {
+    let guard = window.open(frame.addr());
+    // SAFETY: the frame is ours alone and the guard is valid for all of it, as aligned as a frame.
+    let words = unsafe { core::slice::from_raw_parts(guard.base().cast::<u64>(), FRAME_SIZE / 8) };
+    words.iter().all(|word| *word == 0)
 }
 
 /// Bytes in a cache line.
 const LINE: usize = 64;
 
-impl<F: Format, P: Policy, S: Mmu> SpaceMachine for HostMachine<'_, F, P, S> {
+// SAFETY: 1. and 2. both frames are the host's own for as long as it is there; nobody writes to the zero frame.
+unsafe impl<F: Format, P: Policy, S: Mmu> SpaceMachine for HostMachine<'_, F, P, S> {
     #[inline(always)]
     fn zero_frame(&self) -> Pfn {
         self.host.zero_frame()

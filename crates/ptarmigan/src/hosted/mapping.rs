@@ -1,6 +1,9 @@
 //! Anonymous memory of the host.
+use crate::addr::FRAME_SIZE;
+use crate::bootmem::BootMemory;
 use core::ptr::NonNull;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use std::sync::Arc;
 
 /// A block of zeroed memory, given back when dropped.
 pub(super) struct Mapping {
@@ -22,6 +25,20 @@ impl Mapping {
             unsafe { mmap_anonymous(core::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags)? };
         let base = NonNull::new(base.cast()).ok_or(rustix::io::Errno::NOMEM)?;
         Ok(Mapping { base, len })
+    }
+
+    /// Makes boot memory of `bytes` bytes or more, which goes when all that is carved from it has gone.
+    pub fn boot_memory(bytes: usize) -> rustix::io::Result<BootMemory> {
+        let len = bytes.next_multiple_of(FRAME_SIZE).max(FRAME_SIZE);
+        let mapping = Mapping::new(len)?;
+        let base = mapping.base();
+        // SAFETY: 1. the block is the whole of a new mapping, which exists as long as its owner does; nothing else has its
+        // address.
+        Ok(unsafe { BootMemory::kept_by(Arc::new(mapping), base, len) })
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
     }
 
     pub fn base(&self) -> NonNull<u8> {

@@ -22,7 +22,7 @@
 use super::{Clean, Layout, Level, Unhooked};
 use crate::addr::{FRAME_SHIFT, FRAME_SIZE, Pfn, PhysAddr};
 use crate::frames::{FrameMeta, Frames, Use};
-use crate::window::{Window, WindowGuard};
+use crate::window::{OpenWindow, WindowGuard};
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -142,7 +142,7 @@ impl<'m> ForeignTable<'m> {
     /// 3. No code writes to the table any more.
     /// 4. `window` shows the table's frames.
     #[inline]
-    pub unsafe fn clear_touched<W: Window>(self, window: &W) -> ClearedTable<'m> {
+    pub unsafe fn clear_touched<W: OpenWindow>(self, window: &W) -> ClearedTable<'m> {
         if self.is_small() {
             // SAFETY: points 1 to 4 are passed on; it is one line or less, or several of a frame.
             unsafe { clear(window, self.at, 0..self.bytes()) };
@@ -170,12 +170,12 @@ impl<'m> ForeignTable<'m> {
 /// 1. `window` shows the frame, and the bytes lie in it.
 /// 2. They belong to the caller. Nothing but MMUs uses them at the same time.
 #[inline(always)]
-unsafe fn clear<W: Window>(window: &W, at: PhysAddr, bytes: Range<usize>) {
-    let guard = window.map(at);
+unsafe fn clear<W: OpenWindow>(window: &W, at: PhysAddr, bytes: Range<usize>) {
+    let guard = window.open(at);
     // SAFETY: the guard is valid for the frame (point 1), and frames are aligned to more than a word. MMUs access words atomically,
     // and so does this.
     let words = unsafe {
-        let first = guard.base().as_ptr().add(bytes.start).cast::<AtomicUsize>();
+        let first = guard.base().add(bytes.start).cast::<AtomicUsize>();
         core::slice::from_raw_parts(first, bytes.len() / size_of::<usize>())
     };
     words.iter().for_each(|word| word.store(0, Relaxed));

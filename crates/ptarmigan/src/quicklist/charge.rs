@@ -9,7 +9,7 @@ use super::{Layer, Policy};
 use crate::addr::PhysAddr;
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::Pinned;
-use crate::frames::{AllocFlags, Frames, NoFrame};
+use crate::frames::{AllocFlags, Frames, MemorySize, NoFrame};
 use crate::page::{Clean, Layout, Level};
 use core::num::NonZeroU32;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -45,7 +45,6 @@ pub struct Charged<'m, H> {
     hook: H,
     frames: &'m Frames,
     layout: Layout,
-    base: u32,
     /// Of each frame: the owner's number; 0: charged to nobody. The code that has the page writes it.
     owners: BootSlice<AtomicU32>,
 }
@@ -62,16 +61,15 @@ impl<'m, H: Charge> Charged<'m, H> {
         layout: Layout,
         hook: H,
     ) -> Result<Self, BootMemoryShort> {
-        let (base, span) = frames.span();
-        let owners = boot.take(span as usize, |_| AtomicU32::new(0))?;
-        Ok(Charged { hook, frames, layout, base, owners })
+        let owners = boot.take(frames.records(), |_| AtomicU32::new(0))?;
+        Ok(Charged { hook, frames, layout, owners })
     }
 }
 
 impl<H> Charged<'_, H> {
-    /// Returns the boot memory that [`new`](Charged::new) takes for `frames`.
-    pub fn bytes(frames: &Frames) -> usize {
-        BootMemory::bytes::<AtomicU32>(frames.span().1 as usize)
+    /// Returns the bytes of boot memory that memory of this size takes.
+    pub fn bytes(size: &MemorySize) -> usize {
+        BootMemory::bytes::<AtomicU32>(size.frames())
     }
 
     /// Returns the accounts.
@@ -86,7 +84,7 @@ impl<H> Charged<'_, H> {
     }
 
     fn word(&self, at: PhysAddr) -> Option<&AtomicU32> {
-        self.owners.get(at.pfn().0.wrapping_sub(self.base) as usize)
+        self.owners.get(self.frames.index_of(at.pfn())?)
     }
 
     fn bytes_of(&self, level: Level) -> usize {

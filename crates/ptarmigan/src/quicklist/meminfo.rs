@@ -44,7 +44,7 @@ use crate::addr::FRAME_SHIFT;
 use crate::cpu::NodeId;
 use crate::frames::Frames;
 use crate::page::{Construct, Layout};
-use crate::window::Window;
+use crate::window::OpenWindow;
 use core::fmt;
 
 /// Memory of a whole machine. All in bytes; its [`lines`](Self::lines) say what each is.
@@ -207,14 +207,14 @@ impl fmt::Display for NodeLines {
 /// Lists that write themselves.
 struct Meminfo<'l, 'm, W, C, K>(&'l Quicklists<'m, W, C, K>);
 
-impl<W: Window, C: Construct, K: Check> fmt::Display for Meminfo<'_, '_, W, C, K> {
+impl<W: OpenWindow, C: Construct, K: Check> fmt::Display for Meminfo<'_, '_, W, C, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.memory().fmt(f)?;
         self.0.nodes().try_for_each(|node| NodeLines(node, self.0.node_memory(node)).fmt(f))
     }
 }
 
-impl<W: Window, C: Construct, K: Check> Quicklists<'_, W, C, K> {
+impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     /// Memory in tables and lists as text, in the manner of `/proc/meminfo`: the whole, and then node by node. Takes
     /// no lock and allocates nothing.
     ///

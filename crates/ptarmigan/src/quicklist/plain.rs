@@ -6,7 +6,7 @@ use crate::bootmem::{BootMemory, BootMemoryShort};
 use crate::cpu::{CpuId, MachineId, NodeId, Pinned};
 use crate::frames::{AllocFlags, NoFrame};
 use crate::page::{Clean, Construct, Flushed, Level, Unhooked};
-use crate::window::Window;
+use crate::window::OpenWindow;
 
 /// Takes and clears a page each time; gives it back, content forgotten, when the flush is over. What kernels do
 /// that have no cache of table pages.
@@ -15,7 +15,7 @@ pub struct Plain<'m, W, C> {
     tallies: Tallies,
 }
 
-impl<'m, W: Window, C: Construct> Plain<'m, W, C> {
+impl<'m, W: OpenWindow, C: Construct> Plain<'m, W, C> {
     /// For `cpus` CPUs.
     ///
     /// # Errors
@@ -47,7 +47,7 @@ impl<'m, W: Window, C: Construct> Plain<'m, W, C> {
     }
 }
 
-impl<W: Window, C: Construct> Policy for Plain<'_, W, C> {
+impl<W: OpenWindow, C: Construct> Policy for Plain<'_, W, C> {
     fn machine(&self) -> MachineId {
         self.source.frames().machine()
     }

@@ -4,7 +4,7 @@ use crate::addr::{FRAME_SHIFT, FRAME_SIZE, Pfn, PhysAddr};
 use crate::cpu::NodeId;
 use crate::frames::{AllocFlags, Dirty, End, Frame, Frames, NoFrame, Request, Slab, Taken, Use, Zero};
 use crate::page::{Clean, Construct, Layout, Level};
-use crate::window::{Window, WindowGuard};
+use crate::window::{OpenWindow, WindowGuard};
 
 /// Pages in a group, see [`Source::make_group`].
 pub const GROUP: usize = 4;
@@ -21,9 +21,13 @@ pub struct Source<'m, W, C> {
     small: Slab,
 }
 
-impl<'m, W: Window, C: Construct> Source<'m, W, C> {
+impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
     /// A source of tables for trees of `layout`.
-    pub fn new(frames: &'m Frames, window: W, construct: C, layout: Layout) -> Self {
+    ///
+    /// # Safety
+    ///
+    /// 1. The window reaches all of `frames` that are low memory.
+    pub unsafe fn new(frames: &'m Frames, window: W, construct: C, layout: Layout) -> Self {
         // Only the top may be smaller than a frame; where it is not, the slab stays empty.
         let shift = layout.table_shift[layout.top().at()].clamp(3, FRAME_SHIFT as u8 - 1);
         Source { frames, window, construct, layout, placement: Placement::default(), small: Slab::new(shift) }
@@ -64,12 +68,14 @@ impl<'m, W: Window, C: Construct> Source<'m, W, C> {
     /// [`NoFrame`]; the constructor has not run then, or has failed.
     pub fn make(&self, node: NodeId, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
         let at = if self.layout.is_small(level) {
-            self.small.take(self.frames, &self.window, node, flags)?
+            // SAFETY: 1. always these frames, which the window reaches (contract of `new`).
+            unsafe { self.small.take(self.frames, &self.window, node, flags)? }
         } else {
             let order = self.layout.order(level);
             let request =
                 Request { node, order, zero: true, class: self.placement.class(level), end: End::Low, flags };
-            let frame = self.frames.take(request)?.zeroed(&self.window);
+            // SAFETY: 1. the window reaches them (contract of `new`).
+            let frame = unsafe { self.frames.take(request)?.zeroed(&self.window) };
             let meta = self.frames.meta(frame.pfn());
             meta.set_lines(0, 0);
             meta.set_lines(1, 0);
@@ -102,7 +108,8 @@ impl<'m, W: Window, C: Construct> Source<'m, W, C> {
             }
             return None;
         }
-        let first = taken.zeroed(&self.window).into_raw();
+        // SAFETY: 1. the window reaches them (contract of `new`).
+        let first = unsafe { taken.zeroed(&self.window) }.into_raw();
         Some(core::array::from_fn(|i| {
             let pfn = Pfn(first.0 + i as u32);
             let meta = self.frames.meta(pfn);
@@ -127,14 +134,17 @@ impl<'m, W: Window, C: Construct> Source<'m, W, C> {
     /// Gives the all-zero memory of a table of `level`, which the caller owns and nobody can reach, back to the allocator.
     fn give_zero(&self, level: Level, at: PhysAddr) {
         if self.layout.is_small(level) {
-            // SAFETY: 1. `make` took it from this slab and the caller owns it. 2. nobody can reach it.
+            // SAFETY: 1. `make` took it from this slab and the caller owns it. 2. nothing can reach it. 3. always these frames and this
+            // window.
             unsafe { self.small.give(self.frames, &self.window, at) };
             return;
         }
         debug_assert!(self.is_zero(at), "page {at} is given back as zero and is not");
         self.frames.meta(at.pfn()).set_usage(Use::Taken);
         // SAFETY: 1. the caller owns it. 2. it is all zero.
-        self.frames.give(unsafe { Frame::<Zero>::from_raw(at.pfn(), self.layout.order(level)) });
+        self.frames.give(unsafe {
+            Frame::<Zero>::from_raw(self.frames.machine(), at.pfn(), self.layout.order(level))
+        });
     }
 
     /// As [`unmake`](Self::unmake), but forgets that the page is zero, as allocators did that knew no zero.
@@ -144,21 +154,22 @@ impl<'m, W: Window, C: Construct> Source<'m, W, C> {
             self.construct.destruct(self.frames, at);
         }
         if self.layout.is_small(level) {
-            // SAFETY: as in `unmake`.
+            // SAFETY: as in `give_zero`.
             unsafe { self.small.give(self.frames, &self.window, at) };
             return;
         }
         self.frames.meta(at.pfn()).set_usage(Use::Taken);
         // SAFETY: 1. `page` owned it. 2. `Dirty` promises nothing.
-        self.frames.give(unsafe { Frame::<Dirty>::from_raw(at.pfn(), self.layout.order(level)) });
+        self.frames.give(unsafe {
+            Frame::<Dirty>::from_raw(self.frames.machine(), at.pfn(), self.layout.order(level))
+        });
     }
 
     /// Whether every byte of the frame at `at` is zero. For checks: reading a page costs as much as clearing it.
     pub fn is_zero(&self, at: PhysAddr) -> bool {
-        let guard = self.window.map(at);
+        let guard = self.window.open(at);
         // SAFETY: the guard is valid for the frame, which the caller of `unmake` owned and nobody else uses.
-        let bytes =
-            unsafe { core::slice::from_raw_parts(guard.base().cast::<u64>().as_ptr(), FRAME_SIZE / 8) };
+        let bytes = unsafe { core::slice::from_raw_parts(guard.base().cast::<u64>(), FRAME_SIZE / 8) };
         bytes.iter().all(|w| *w == 0)
     }
 }

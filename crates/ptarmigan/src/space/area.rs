@@ -96,9 +96,6 @@ impl Area {
         Area { start: range.start, end: range.end, offset, object: id, flags }
     }
 
-    /// No area.
-    pub(super) const NONE: Area = Area { start: 0, end: 0, offset: 0, object: 0, flags: AreaFlags(0) };
-
     /// Where in the object behind it `va` lies, in bytes. Also for addresses next to the area, as it may come to reach.
     #[inline(always)]
     pub fn offset_at(&self, va: u64) -> u64 {
@@ -121,7 +118,7 @@ impl Area {
             && self.object == next.object
     }
 
-    /// Whether fork copies the tables of this area; others are filled again by faults (semantics.md §6).
+    /// Whether fork copies the tables of this area; others are filled again by faults (docs/linux.md, "Fork").
     #[inline(always)]
     pub(super) fn is_copied(&self) -> bool {
         let flags = self.flags;

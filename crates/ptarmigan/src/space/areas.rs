@@ -5,11 +5,11 @@
 //! 1024 leaves: 130,000 areas if they come in order, 65,000 at the least, which is what Linux allows.
 use super::area::{Area, AreaFlags};
 use crate::addr::{FRAME_SIZE, Pfn, VirtRange};
-use crate::cpu::Pinned;
+use crate::cpu::WrongMachine;
 use crate::frames::{AllocFlags, Dirty, End, Frame, Frames, NoFrame, Request, Use, ZoneClass};
+use crate::machine::{Machine, On};
 use crate::sync::atomic::{AtomicU16, Ordering::Relaxed};
-use crate::table::Machine;
-use crate::window::{Window, WindowGuard};
+use crate::window::{OpenWindow, WindowGuard};
 use core::fmt;
 
 const LEAF: usize = (FRAME_SIZE - 8) / size_of::<Record>();
@@ -28,6 +28,8 @@ pub enum AreaError {
     Overlap(VirtRange),
     /// There is no area there.
     NoArea(VirtRange),
+    /// The space is of another machine.
+    WrongMachine(WrongMachine),
 }
 
 impl fmt::Display for AreaError {
@@ -38,6 +40,7 @@ impl fmt::Display for AreaError {
             AreaError::BadRange(r) => write!(f, "{r:?} is not a range of whole pages of user addresses"),
             AreaError::Overlap(r) => write!(f, "an area lies in {r:?} already"),
             AreaError::NoArea(r) => write!(f, "no area lies in {r:?}"),
+            AreaError::WrongMachine(e) => e.fmt(f),
         }
     }
 }
@@ -47,6 +50,12 @@ impl core::error::Error for AreaError {}
 impl From<NoFrame> for AreaError {
     fn from(e: NoFrame) -> Self {
         AreaError::NoFrame(e)
+    }
+}
+
+impl From<WrongMachine> for AreaError {
+    fn from(e: WrongMachine) -> Self {
+        AreaError::WrongMachine(e)
     }
 }
 
@@ -156,67 +165,67 @@ impl Areas {
         self.leaves + u32::from(self.leaves > 1)
     }
 
-    fn take<M: Machine>(m: &M, pin: &Pinned<'_>) -> Result<Pfn, NoFrame> {
+    fn take<M: Machine>(on: On<'_, M>) -> Result<Pfn, NoFrame> {
         let request = Request {
-            node: pin.node(),
+            node: on.node(),
             order: 0,
             zero: false,
             class: ZoneClass::Low,
             end: End::Low,
             flags: AllocFlags::NORMAL,
         };
-        m.frames().take(request).map(|t| t.dirty().into_raw())
+        on.frames().take(request).map(|t| t.dirty().into_raw())
     }
 
     fn give(frames: &Frames, pfn: Pfn) {
         frames.meta(pfn).set_usage(Use::Taken);
         // SAFETY: 1. `take` took it with `into_raw`, and this is where its use ends. 2. `Dirty` promises nothing.
-        frames.give(unsafe { Frame::<Dirty>::from_raw(pfn, 0) });
+        frames.give(unsafe { Frame::<Dirty>::from_raw(frames.machine(), pfn, 0) });
     }
 
     /// Runs `f` on a leaf.
     #[inline(always)]
-    fn leaf<M: Machine, R>(&self, m: &M, leaf: usize, f: impl FnOnce(&Leaf) -> R) -> R {
-        let guard = m.window().map(self.leaf_pfn(m, leaf).addr());
+    fn leaf<M: Machine, R>(&self, on: On<'_, M>, leaf: usize, f: impl FnOnce(&Leaf) -> R) -> R {
+        let guard = on.window().open(self.leaf_pfn(on, leaf).addr());
         // SAFETY: the frame is this map's own and was initialised as a leaf when it was taken; the guard is valid
         // for all of it and aligned to the frame; `&self` keeps it from being changed meanwhile.
-        f(unsafe { guard.base().cast::<Leaf>().as_ref() })
+        f(unsafe { &*guard.base().cast::<Leaf>() })
     }
 
-    fn leaf_mut<M: Machine, R>(&mut self, m: &M, leaf: usize, f: impl FnOnce(&mut Leaf) -> R) -> R {
-        let guard = m.window().map(self.leaf_pfn(m, leaf).addr());
+    fn leaf_mut<M: Machine, R>(&mut self, on: On<'_, M>, leaf: usize, f: impl FnOnce(&mut Leaf) -> R) -> R {
+        let guard = on.window().open(self.leaf_pfn(on, leaf).addr());
         // SAFETY: as in `leaf`; `&mut self` makes the use exclusive.
-        f(unsafe { guard.base().cast::<Leaf>().as_mut() })
+        f(unsafe { &mut *guard.base().cast::<Leaf>() })
     }
 
     #[inline(always)]
-    fn leaf_pfn<M: Machine>(&self, m: &M, leaf: usize) -> Pfn {
+    fn leaf_pfn<M: Machine>(&self, on: On<'_, M>, leaf: usize) -> Pfn {
         if self.leaves <= 1 {
             return self.root;
         }
-        let guard = m.window().map(self.root.addr());
+        let guard = on.window().open(self.root.addr());
         // SAFETY: with more than one leaf the root is the directory, this map's own frame; `leaf` is below
         // `leaves`, which is at most `DIRECTORY`.
         Pfn(unsafe { guard.base().cast::<u32>().add(leaf).read() })
     }
 
     /// The directory's first `leaves` entries.
-    fn directory<M: Machine, R>(&mut self, m: &M, f: impl FnOnce(&mut [u32; DIRECTORY]) -> R) -> R {
-        let guard = m.window().map(self.root.addr());
+    fn directory<M: Machine, R>(&mut self, on: On<'_, M>, f: impl FnOnce(&mut [u32; DIRECTORY]) -> R) -> R {
+        let guard = on.window().open(self.root.addr());
         // SAFETY: called with a directory as the root only: this map's own frame, all bytes valid as `u32`.
-        f(unsafe { guard.base().cast::<[u32; DIRECTORY]>().as_mut() })
+        f(unsafe { &mut *guard.base().cast::<[u32; DIRECTORY]>() })
     }
 
-    fn get<M: Machine>(&self, m: &M, at: Spot) -> Area {
-        self.leaf(m, at.leaf, |l| l.records[at.index].area())
+    fn get<M: Machine>(&self, on: On<'_, M>, at: Spot) -> Area {
+        self.leaf(on, at.leaf, |l| l.records[at.index].area())
     }
 
-    fn set<M: Machine>(&mut self, m: &M, at: Spot, area: Area) {
-        self.leaf_mut(m, at.leaf, |l| l.records[at.index] = area.into());
+    fn set<M: Machine>(&mut self, on: On<'_, M>, at: Spot, area: Area) {
+        self.leaf_mut(on, at.leaf, |l| l.records[at.index] = area.into());
     }
 
     /// The first record whose end lies above `va`; `None` if there is none.
-    fn seek<M: Machine>(&self, m: &M, va: u64) -> Option<Spot> {
+    fn seek<M: Machine>(&self, on: On<'_, M>, va: u64) -> Option<Spot> {
         if self.len == 0 {
             return None;
         }
@@ -224,85 +233,85 @@ impl Areas {
         let (mut low, mut high) = (0, self.leaves as usize);
         while high - low > 1 {
             let middle = (low + high) / 2;
-            if self.leaf(m, middle, |l| l.records[0].start) <= va { low = middle } else { high = middle }
+            if self.leaf(on, middle, |l| l.records[0].start) <= va { low = middle } else { high = middle }
         }
-        let index = self.leaf(m, low, |l| l.records[..l.n as usize].partition_point(|a| a.end <= va));
-        if index < self.leaf(m, low, |l| l.n as usize) {
+        let index = self.leaf(on, low, |l| l.records[..l.n as usize].partition_point(|a| a.end <= va));
+        if index < self.leaf(on, low, |l| l.n as usize) {
             Some(Spot { leaf: low, index })
         } else {
             (low + 1 < self.leaves as usize).then_some(Spot { leaf: low + 1, index: 0 })
         }
     }
 
-    fn next<M: Machine>(&self, m: &M, at: Spot) -> Option<Spot> {
-        if at.index + 1 < self.leaf(m, at.leaf, |l| l.n as usize) {
+    fn next<M: Machine>(&self, on: On<'_, M>, at: Spot) -> Option<Spot> {
+        if at.index + 1 < self.leaf(on, at.leaf, |l| l.n as usize) {
             Some(Spot { index: at.index + 1, ..at })
         } else {
             (at.leaf + 1 < self.leaves as usize).then_some(Spot { leaf: at.leaf + 1, index: 0 })
         }
     }
 
-    fn before<M: Machine>(&self, m: &M, at: Option<Spot>) -> Option<Spot> {
+    fn before<M: Machine>(&self, on: On<'_, M>, at: Option<Spot>) -> Option<Spot> {
         let at = at.unwrap_or(Spot { leaf: self.leaves as usize, index: 0 });
         if at.index > 0 {
             return Some(Spot { index: at.index - 1, ..at });
         }
         let leaf = at.leaf.checked_sub(1)?;
-        Some(Spot { leaf, index: self.leaf(m, leaf, |l| l.n as usize).checked_sub(1)? })
+        Some(Spot { leaf, index: self.leaf(on, leaf, |l| l.n as usize).checked_sub(1)? })
     }
 
     /// The area that `va` lies in.
-    pub fn find<M: Machine>(&self, m: &M, va: u64) -> Option<Area> {
-        let area = self.get(m, self.seek(m, va)?);
+    pub fn find<M: Machine>(&self, on: On<'_, M>, va: u64) -> Option<Area> {
+        let area = self.get(on, self.seek(on, va)?);
         (area.start <= va).then_some(area)
     }
 
     /// The first area that ends above `va`: the one it lies in, or the next.
-    pub fn at_or_after<M: Machine>(&self, m: &M, va: u64) -> Option<Area> {
-        Some(self.get(m, self.seek(m, va)?))
+    pub fn at_or_after<M: Machine>(&self, on: On<'_, M>, va: u64) -> Option<Area> {
+        Some(self.get(on, self.seek(on, va)?))
     }
 
     /// As [`at_or_after`](Self::at_or_after), with the place where it was found.
-    pub(super) fn search<M: Machine>(&self, m: &M, va: u64) -> Option<(Hint, Area)> {
-        let at = self.seek(m, va)?;
-        Some((Hint::of(at), self.get(m, at)))
+    pub(super) fn search<M: Machine>(&self, on: On<'_, M>, va: u64) -> Option<(Hint, Area)> {
+        let at = self.seek(on, va)?;
+        Some((Hint::of(at), self.get(on, at)))
     }
 
     /// The area that `va` lies in, if it is where the hint says.
     #[inline(always)]
-    pub(super) fn hinted<M: Machine>(&self, m: &M, hint: Hint, va: u64) -> Option<Area> {
+    pub(super) fn hinted<M: Machine>(&self, on: On<'_, M>, hint: Hint, va: u64) -> Option<Area> {
         let at = hint.spot()?;
         if at.leaf >= self.leaves as usize {
             return None;
         }
-        self.leaf(m, at.leaf, |l| {
+        self.leaf(on, at.leaf, |l| {
             let record = l.records[..l.n as usize].get(at.index)?;
             (record.start <= va && va < record.end).then(|| record.area())
         })
     }
 
     /// Adds `flags` to the area that was just found at `hint`. Others may be doing the same.
-    pub(super) fn mark<M: Machine>(&self, m: &M, hint: Hint, flags: AreaFlags) {
+    pub(super) fn mark<M: Machine>(&self, on: On<'_, M>, hint: Hint, flags: AreaFlags) {
         if let Some(at) = hint.spot() {
-            self.leaf(m, at.leaf, |l| l.records[at.index].flags.fetch_or(flags.0, Relaxed));
+            self.leaf(on, at.leaf, |l| l.records[at.index].flags.fetch_or(flags.0, Relaxed));
         }
     }
 
     /// The last area that ends at or below `va`.
-    pub fn last_before<M: Machine>(&self, m: &M, va: u64) -> Option<Area> {
-        Some(self.get(m, self.before(m, self.seek(m, va))?))
+    pub fn last_before<M: Machine>(&self, on: On<'_, M>, va: u64) -> Option<Area> {
+        Some(self.get(on, self.before(on, self.seek(on, va))?))
     }
 
     /// Calls `visit` for every area that has anything in `range`, in order.
-    pub fn each<M: Machine>(&self, m: &M, range: VirtRange, mut visit: impl FnMut(&Area)) {
-        let mut at = self.seek(m, range.start);
+    pub fn each<M: Machine>(&self, on: On<'_, M>, range: VirtRange, mut visit: impl FnMut(&Area)) {
+        let mut at = self.seek(on, range.start);
         while let Some(place) = at {
-            let area = self.get(m, place);
+            let area = self.get(on, place);
             if area.start >= range.end {
                 break;
             }
             visit(&area);
-            at = self.next(m, place);
+            at = self.next(on, place);
         }
     }
 
@@ -311,70 +320,64 @@ impl Areas {
     /// # Errors
     ///
     /// [`AreaError`]; nothing has changed then.
-    pub fn insert<M: Machine>(&mut self, m: &M, pin: &Pinned<'_>, mut area: Area) -> Result<(), AreaError> {
-        let next = self.seek(m, area.start);
+    pub fn insert<M: Machine>(&mut self, on: On<'_, M>, mut area: Area) -> Result<(), AreaError> {
+        let next = self.seek(on, area.start);
         if let Some(next) = next {
-            let there = self.get(m, next);
+            let there = self.get(on, next);
             if there.start < area.end {
                 return Err(AreaError::Overlap(area.range()));
             }
             if area.joins(&there) {
                 area.end = there.end;
                 area.flags = area.flags.with(there.flags);
-                if let Some(before) = self.before(m, Some(next)) {
-                    let mut left = self.get(m, before);
+                if let Some(before) = self.before(on, Some(next)) {
+                    let mut left = self.get(on, before);
                     if left.joins(&area) {
                         left.end = area.end;
                         left.flags = left.flags.with(area.flags);
-                        self.set(m, before, left);
-                        self.remove(m, next);
+                        self.set(on, before, left);
+                        self.remove(on, next);
                         return Ok(());
                     }
                 }
-                self.set(m, next, area);
+                self.set(on, next, area);
                 return Ok(());
             }
         }
-        if let Some(before) = self.before(m, next) {
-            let mut left = self.get(m, before);
+        if let Some(before) = self.before(on, next) {
+            let mut left = self.get(on, before);
             if left.joins(&area) {
                 left.end = area.end;
                 left.flags = left.flags.with(area.flags);
-                self.set(m, before, left);
+                self.set(on, before, left);
                 return Ok(());
             }
         }
-        self.add(m, pin, next, area)
+        self.add(on, next, area)
     }
 
     /// Puts a record before `at` (at the end if `None`).
-    fn add<M: Machine>(
-        &mut self,
-        m: &M,
-        pin: &Pinned<'_>,
-        at: Option<Spot>,
-        area: Area,
-    ) -> Result<(), AreaError> {
+    fn add<M: Machine>(&mut self, on: On<'_, M>, at: Option<Spot>, area: Area) -> Result<(), AreaError> {
         if self.leaves == 0 {
-            self.root = Self::take(m, pin)?;
+            self.root = Self::take(on)?;
             self.leaves = 1;
-            self.leaf_mut(m, 0, |l| l.n = 0);
+            self.leaf_mut(on, 0, |l| l.n = 0);
         }
         let mut at = match at {
             // Rather at the end of the leaf before than at the start of this one.
             Some(Spot { leaf, index: 0 }) if leaf > 0 => {
-                Spot { leaf: leaf - 1, index: self.leaf(m, leaf - 1, |l| l.n as usize) }
+                Spot { leaf: leaf - 1, index: self.leaf(on, leaf - 1, |l| l.n as usize) }
             }
             Some(at) => at,
             None => {
                 let leaf = self.leaves as usize - 1;
-                Spot { leaf, index: self.leaf(m, leaf, |l| l.n as usize) }
+                Spot { leaf, index: self.leaf(on, leaf, |l| l.n as usize) }
             }
         };
-        if self.leaf(m, at.leaf, |l| l.n as usize) == LEAF {
-            at = self.split(m, pin, at)?;
+        if self.leaf(on, at.leaf, |l| l.n as usize) == LEAF {
+            at = self.split(on, at)?;
         }
-        self.leaf_mut(m, at.leaf, |l| {
+        self.leaf_mut(on, at.leaf, |l| {
             l.shift(at.index, at.index + 1);
             l.records[at.index] = area.into();
             l.n += 1;
@@ -384,46 +387,45 @@ impl Areas {
     }
 
     /// Moves the upper half of a full leaf to a new one; where `at` has come to lie.
-    fn split<M: Machine>(&mut self, m: &M, pin: &Pinned<'_>, at: Spot) -> Result<Spot, AreaError> {
+    fn split<M: Machine>(&mut self, on: On<'_, M>, at: Spot) -> Result<Spot, AreaError> {
         if self.leaves as usize == DIRECTORY {
             return Err(AreaError::TooMany);
         }
-        let fresh = Self::take(m, pin)?;
+        let fresh = Self::take(on)?;
         if self.leaves == 1 {
-            match Self::take(m, pin) {
+            match Self::take(on) {
                 Ok(directory) => {
                     let only = self.root;
                     self.root = directory;
-                    self.directory(m, |d| d[0] = only.0);
+                    self.directory(on, |d| d[0] = only.0);
                 }
                 Err(e) => {
-                    Self::give(m.frames(), fresh);
+                    Self::give(on.frames(), fresh);
                     return Err(e.into());
                 }
             }
         }
         let leaves = self.leaves as usize;
-        self.directory(m, |d| {
+        self.directory(on, |d| {
             d.copy_within(at.leaf + 1..leaves, at.leaf + 2);
             d[at.leaf + 1] = fresh.0;
         });
         self.leaves += 1;
         // A space that grows upwards fills leaves in order: then the new one starts empty.
         let keep = if at.index == LEAF && at.leaf + 2 == self.leaves as usize { LEAF } else { LEAF / 2 };
-        let mut upper = [Area::NONE; LEAF];
         let moved = LEAF - keep;
-        self.leaf_mut(m, at.leaf, |l| {
-            for (copy, record) in upper.iter_mut().zip(&l.records[keep..]) {
-                *copy = record.area();
-            }
-            l.n = keep as u32;
-        });
-        self.leaf_mut(m, at.leaf + 1, |l| {
-            for (record, area) in l.records.iter_mut().zip(&upper[..moved]) {
-                *record = (*area).into();
-            }
-            l.n = moved as u32;
-        });
+        let (lower, upper) = (self.leaf_pfn(on, at.leaf), self.leaf_pfn(on, at.leaf + 1));
+        let (from, to) = (on.window().open(lower.addr()), on.window().open(upper.addr()));
+        // SAFETY: both frames are this map's own and different; `lower` was initialised as a leaf, `upper` is as large and becomes
+        // one here; the guards are valid for all of them and aligned to the frame; `&mut self` makes the use exclusive. Records
+        // have no destructor.
+        unsafe {
+            let (from, to) = (from.base().cast::<Leaf>(), to.base().cast::<Leaf>());
+            let first = (&raw const (*from).records).cast::<Record>().add(keep);
+            core::ptr::copy_nonoverlapping(first, (&raw mut (*to).records).cast::<Record>(), moved);
+            (&raw mut (*from).n).write(keep as u32);
+            (&raw mut (*to).n).write(moved as u32);
+        }
         Ok(if at.index > keep || keep == LEAF {
             Spot { leaf: at.leaf + 1, index: at.index - keep }
         } else {
@@ -432,8 +434,8 @@ impl Areas {
     }
 
     /// Takes a record out. Never allocates.
-    fn remove<M: Machine>(&mut self, m: &M, at: Spot) {
-        let left = self.leaf_mut(m, at.leaf, |l| {
+    fn remove<M: Machine>(&mut self, on: On<'_, M>, at: Spot) {
+        let left = self.leaf_mut(on, at.leaf, |l| {
             l.shift(at.index + 1, at.index);
             l.n -= 1;
             l.n
@@ -442,15 +444,15 @@ impl Areas {
         if left > 0 {
             return;
         }
-        Self::give(m.frames(), self.leaf_pfn(m, at.leaf));
+        Self::give(on.frames(), self.leaf_pfn(on, at.leaf));
         match self.leaves {
             1 => self.root = Pfn::NONE,
             2 => {
-                let other = self.leaf_pfn(m, 1 - at.leaf);
-                Self::give(m.frames(), self.root);
+                let other = self.leaf_pfn(on, 1 - at.leaf);
+                Self::give(on.frames(), self.root);
                 self.root = other;
             }
-            leaves => self.directory(m, |d| d.copy_within(at.leaf + 1..leaves as usize, at.leaf)),
+            leaves => self.directory(on, |d| d.copy_within(at.leaf + 1..leaves as usize, at.leaf)),
         }
         self.leaves -= 1;
     }
@@ -460,16 +462,16 @@ impl Areas {
     /// # Errors
     ///
     /// [`AreaError`]; nothing has changed then.
-    fn cut<M: Machine>(&mut self, m: &M, pin: &Pinned<'_>, va: u64) -> Result<(), AreaError> {
-        let Some(at) = self.seek(m, va) else { return Ok(()) };
-        let area = self.get(m, at);
+    fn cut<M: Machine>(&mut self, on: On<'_, M>, va: u64) -> Result<(), AreaError> {
+        let Some(at) = self.seek(on, va) else { return Ok(()) };
+        let area = self.get(on, at);
         if area.start >= va {
             return Ok(());
         }
-        self.add(m, pin, Some(at), Area { end: va, ..area })?;
+        self.add(on, Some(at), Area { end: va, ..area })?;
         // The record added lies before; this one has moved behind it.
-        if let Some(rest) = self.seek(m, va) {
-            self.set(m, rest, Area { start: va, offset: area.offset_at(va), ..area });
+        if let Some(rest) = self.seek(on, va) {
+            self.set(on, rest, Area { start: va, offset: area.offset_at(va), ..area });
         }
         Ok(())
     }
@@ -481,20 +483,19 @@ impl Areas {
     /// [`AreaError`] if cutting needed a frame; then nothing has changed but where areas are cut.
     pub fn remove_range<M: Machine>(
         &mut self,
-        m: &M,
-        pin: &Pinned<'_>,
+        on: On<'_, M>,
         range: VirtRange,
         mut gone: impl FnMut(&Area),
     ) -> Result<(), AreaError> {
-        self.cut(m, pin, range.start)?;
-        self.cut(m, pin, range.end)?;
-        while let Some(at) = self.seek(m, range.start) {
-            let area = self.get(m, at);
+        self.cut(on, range.start)?;
+        self.cut(on, range.end)?;
+        while let Some(at) = self.seek(on, range.start) {
+            let area = self.get(on, at);
             if area.start >= range.end {
                 break;
             }
             gone(&area);
-            self.remove(m, at);
+            self.remove(on, at);
         }
         Ok(())
     }
@@ -506,49 +507,48 @@ impl Areas {
     /// As [`remove_range`](Self::remove_range).
     pub fn change_range<M: Machine>(
         &mut self,
-        m: &M,
-        pin: &Pinned<'_>,
+        on: On<'_, M>,
         range: VirtRange,
         mut change: impl FnMut(&Area) -> super::AreaFlags,
     ) -> Result<(), AreaError> {
         // Nothing to do is the common case of repeated calls: no cuts then.
         let mut differs = false;
-        self.each(m, range, |a| differs |= change(a) != a.flags);
+        self.each(on, range, |a| differs |= change(a) != a.flags);
         if !differs {
             return Ok(());
         }
-        self.cut(m, pin, range.start)?;
-        self.cut(m, pin, range.end)?;
-        let mut at = self.seek(m, range.start);
+        self.cut(on, range.start)?;
+        self.cut(on, range.end)?;
+        let mut at = self.seek(on, range.start);
         while let Some(place) = at {
-            let mut area = self.get(m, place);
+            let mut area = self.get(on, place);
             if area.start >= range.end {
                 break;
             }
             area.flags = change(&area);
-            self.set(m, place, area);
-            at = self.next(m, place);
+            self.set(on, place, area);
+            at = self.next(on, place);
         }
-        self.join_around(m, range);
+        self.join_around(on, range);
         Ok(())
     }
 
     /// Joins areas that have become alike, from the one before `range` to the one after it.
-    fn join_around<M: Machine>(&mut self, m: &M, range: VirtRange) {
-        let mut at = match self.before(m, self.seek(m, range.start)) {
+    fn join_around<M: Machine>(&mut self, on: On<'_, M>, range: VirtRange) {
+        let mut at = match self.before(on, self.seek(on, range.start)) {
             Some(before) => Some(before),
-            None => self.seek(m, range.start),
+            None => self.seek(on, range.start),
         };
         while let Some(place) = at {
-            let left = self.get(m, place);
+            let left = self.get(on, place);
             if left.start >= range.end {
                 break;
             }
-            let Some(next) = self.next(m, place) else { break };
-            let right = self.get(m, next);
+            let Some(next) = self.next(on, place) else { break };
+            let right = self.get(on, next);
             if left.joins(&right) {
-                self.remove(m, next);
-                self.set(m, place, Area { end: right.end, flags: left.flags.with(right.flags), ..left });
+                self.remove(on, next);
+                self.set(on, place, Area { end: right.end, flags: left.flags.with(right.flags), ..left });
             } else {
                 at = Some(next);
             }
@@ -556,10 +556,10 @@ impl Areas {
     }
 
     /// Replaces the area that starts at `start` by `area`, which must not reach into its neighbours.
-    pub(super) fn replace<M: Machine>(&mut self, m: &M, start: u64, area: Area) -> bool {
-        match self.seek(m, start) {
-            Some(at) if self.get(m, at).start == start => {
-                self.set(m, at, area);
+    pub(super) fn replace<M: Machine>(&mut self, on: On<'_, M>, start: u64, area: Area) -> bool {
+        match self.seek(on, start) {
+            Some(at) if self.get(on, at).start == start => {
+                self.set(on, at, area);
                 true
             }
             _ => false,
@@ -571,42 +571,38 @@ impl Areas {
     /// # Errors
     ///
     /// [`NoFrame`]; nothing has been taken then.
-    pub fn copy<M: Machine>(&self, m: &M, pin: &Pinned<'_>) -> Result<Areas, NoFrame> {
+    pub fn copy<M: Machine>(&self, on: On<'_, M>) -> Result<Areas, NoFrame> {
         let mut copy = Areas::new();
         if self.leaves == 0 {
             return Ok(copy);
         }
         let mut directory = Pfn::NONE;
         if self.leaves > 1 {
-            directory = Self::take(m, pin)?;
+            directory = Self::take(on)?;
         }
         for i in 0..self.leaves as usize {
-            let fresh = match Self::take(m, pin) {
+            let fresh = match Self::take(on) {
                 Ok(fresh) => fresh,
                 Err(e) => {
-                    copy.drop_leaves(m, i, directory);
+                    copy.drop_leaves(on, i, directory);
                     return Err(e);
                 }
             };
-            let guard = m.window().map(fresh.addr());
-            self.leaf(m, i, |l| {
+            let guard = on.window().open(fresh.addr());
+            self.leaf(on, i, |l| {
                 // Header and the records in use only.
                 let bytes = 8 + l.n as usize * size_of::<Record>();
                 // SAFETY: `l` is a leaf frame with `n` initialised records; the new frame is ours alone, and the
                 // guard is valid for all of it.
                 unsafe {
-                    core::ptr::copy_nonoverlapping(
-                        core::ptr::from_ref(l).cast::<u8>(),
-                        guard.base().as_ptr(),
-                        bytes,
-                    )
+                    core::ptr::copy_nonoverlapping(core::ptr::from_ref(l).cast::<u8>(), guard.base(), bytes)
                 }
             });
             if directory == Pfn::NONE {
                 copy.root = fresh;
             } else {
                 copy.root = directory;
-                copy.directory(m, |d| d[i] = fresh.0);
+                copy.directory(on, |d| d[i] = fresh.0);
             }
         }
         copy.leaves = self.leaves;
@@ -615,26 +611,26 @@ impl Areas {
     }
 
     /// Gives back the first `n` leaves of an unfinished copy, and its directory.
-    fn drop_leaves<M: Machine>(&mut self, m: &M, n: usize, directory: Pfn) {
+    fn drop_leaves<M: Machine>(&mut self, on: On<'_, M>, n: usize, directory: Pfn) {
         if directory != Pfn::NONE {
             self.root = directory;
             for i in 0..n {
-                let leaf = self.directory(m, |d| d[i]);
-                Self::give(m.frames(), Pfn(leaf));
+                let leaf = self.directory(on, |d| d[i]);
+                Self::give(on.frames(), Pfn(leaf));
             }
-            Self::give(m.frames(), directory);
+            Self::give(on.frames(), directory);
         } else if n > 0 {
-            Self::give(m.frames(), self.root);
+            Self::give(on.frames(), self.root);
         }
     }
 
     /// Gives all frames back.
-    pub fn clear<M: Machine>(&mut self, m: &M) {
+    pub fn clear<M: Machine>(&mut self, on: On<'_, M>) {
         for i in 0..self.leaves as usize {
-            Self::give(m.frames(), self.leaf_pfn(m, i));
+            Self::give(on.frames(), self.leaf_pfn(on, i));
         }
         if self.leaves > 1 {
-            Self::give(m.frames(), self.root);
+            Self::give(on.frames(), self.root);
         }
         *self = Areas::new();
     }

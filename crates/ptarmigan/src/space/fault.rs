@@ -1,25 +1,19 @@
 //! Page faults.
+use super::SpaceMachine;
 use super::area::{Area, AreaFlags};
 use super::areas::Hint;
-use super::{RECENT, Space, SpaceMachine};
-use crate::addr::{Pfn, PhysAddr, VirtAddr};
-use crate::cpu::Pinned;
-use crate::format::{Attr, Format};
+use super::state::{RECENT, State, release};
+use crate::addr::{Pfn, VirtAddr};
+use crate::cpu::WrongMachine;
+use crate::format::{Access, Attr, Format};
 use crate::frames::{AllocFlags, DataFrames, NoFrame};
+use crate::gather::Gather;
+use crate::machine::{Machine, On};
 use crate::page::Level;
 use crate::sync::atomic::Ordering::Relaxed;
-use crate::table::parts;
-use crate::tlb::{Gather, SpaceTlb};
+use crate::table::{Leaf, Use};
+use crate::tlb::{NewEntry, SpaceTlb, TlbRefusal};
 use core::fmt;
-
-/// How a page was touched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// Read, or fetched as an instruction.
-    Read,
-    /// Written.
-    Write,
-}
 
 /// What a fault did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +43,10 @@ pub enum FaultError {
     BeyondObject(VirtAddr),
     /// There was no memory for the page or for a table.
     NoFrame(NoFrame),
+    /// The space is of another machine.
+    WrongMachine(WrongMachine),
+    /// The CPU cannot read the space now.
+    Refused(TlbRefusal),
 }
 
 impl fmt::Display for FaultError {
@@ -58,6 +56,8 @@ impl fmt::Display for FaultError {
             FaultError::Denied(at) => write!(f, "access at {at} is not allowed"),
             FaultError::BeyondObject(at) => write!(f, "{at} lies beyond the end of what is mapped there"),
             FaultError::NoFrame(e) => e.fmt(f),
+            FaultError::WrongMachine(e) => e.fmt(f),
+            FaultError::Refused(e) => e.fmt(f),
         }
     }
 }
@@ -67,6 +67,18 @@ impl core::error::Error for FaultError {}
 impl From<NoFrame> for FaultError {
     fn from(e: NoFrame) -> Self {
         FaultError::NoFrame(e)
+    }
+}
+
+impl From<WrongMachine> for FaultError {
+    fn from(e: WrongMachine) -> Self {
+        FaultError::WrongMachine(e)
+    }
+}
+
+impl From<TlbRefusal> for FaultError {
+    fn from(e: TlbRefusal) -> Self {
+        FaultError::Refused(e)
     }
 }
 
@@ -83,26 +95,21 @@ pub(super) enum Outcome {
     Exclusive,
 }
 
-impl<F: Format> Space<F> {
-    /// Serves a fault at `va`.
-    ///
-    /// # Errors
-    ///
-    /// [`FaultError`]; nothing has changed then, except that a stack may have grown to `va` (as in Linux, which
-    /// looks at permissions afterwards).
+impl<F: Format> State<F> {
+    /// Serves a fault at `va` of a space that the caller holds exclusively; see [`Space::fault`](super::Space::fault).
     #[inline]
-    pub fn fault<M: SpaceMachine>(
+    pub(super) fn fault<M: SpaceMachine>(
         &mut self,
-        m: &M,
-        pin: &Pinned<'_>,
+        on: On<'_, M>,
+        tlb: &SpaceTlb,
         va: VirtAddr,
         access: Access,
     ) -> Result<Done, FaultError> {
         loop {
-            match self.fault_once::<M, false>(m, pin, self.tlb.get(), va, access)? {
+            match self.fault_once::<M, false>(on, tlb, va, access)? {
                 Outcome::Done(done) => return Ok(done),
                 Outcome::Again => {}
-                Outcome::Exclusive => self.grow_stack(m, va)?,
+                Outcome::Exclusive => self.grow_stack(on, va)?,
             }
         }
     }
@@ -111,8 +118,7 @@ impl<F: Format> Space<F> {
     #[inline(always)]
     pub(super) fn fault_once<M: SpaceMachine, const SHARED: bool>(
         &self,
-        m: &M,
-        pin: &Pinned<'_>,
+        on: On<'_, M>,
         tlb: &SpaceTlb,
         va: VirtAddr,
         access: Access,
@@ -121,9 +127,9 @@ impl<F: Format> Space<F> {
         // Neighbours in a span of a leaf table share a hint.
         let recent = &self.recent[(va.0 >> F::shift(Level(1))) as usize % RECENT];
         let mut hint = Hint(recent.load(Relaxed));
-        let area = match self.areas.hinted(m, hint, va.0) {
+        let area = match self.areas.hinted(on, hint, va.0) {
             Some(area) => area,
-            None => match self.areas.search(m, va.0) {
+            None => match self.areas.search(on, va.0) {
                 Some((found, area)) if area.start <= va.0 => {
                     hint = found;
                     recent.store(hint.0, Relaxed);
@@ -137,22 +143,30 @@ impl<F: Format> Space<F> {
         let allowed = match access {
             Access::Write => flags.has(AreaFlags::WRITE),
             Access::Read => flags.0 & AreaFlags::PERMISSIONS.0 != 0,
+            Access::Exec => flags.has(AreaFlags::EXEC),
         };
         if !allowed {
             return Err(FaultError::Denied(va));
         }
         let at = Place { tlb, page, access, area, hint };
-        match self.tree.look(m, page) {
-            (Some(table), raw) if raw != 0 => self.fault_present::<M, SHARED>(m, pin, &at, table, raw),
-            (table, _) => self.fault_missing::<M, SHARED>(m, pin, &at, table),
+        match self.tables.leaf(on, page) {
+            Some(leaf) => {
+                let raw = leaf.load();
+                if F::is_none(raw) {
+                    self.fault_missing::<M, SHARED>(on, &at, Some(leaf))
+                } else {
+                    self.fault_present::<M, SHARED>(on, &at, &leaf, raw)
+                }
+            }
+            None => self.fault_missing::<M, SHARED>(on, &at, None),
         }
     }
 
     /// Lets the stack just above `va` grow down to it.
     #[cold]
-    fn grow_stack<M: SpaceMachine>(&mut self, m: &M, va: VirtAddr) -> Result<(), FaultError> {
+    fn grow_stack<M: SpaceMachine>(&mut self, on: On<'_, M>, va: VirtAddr) -> Result<(), FaultError> {
         let none = FaultError::NoArea(va);
-        let mut area = self.areas.at_or_after(m, va.0).ok_or(none)?;
+        let mut area = self.areas.at_or_after(on, va.0).ok_or(none)?;
         if area.start <= va.0 {
             return Ok(());
         }
@@ -160,13 +174,13 @@ impl<F: Format> Space<F> {
         if !area.flags.has(AreaFlags::GROWS_DOWN) || area.end - start > self.stack_limit {
             return Err(none);
         }
-        let below = self.areas.last_before(m, va.0).map_or(0, |a| a.end);
+        let below = self.areas.last_before(on, va.0).map_or(0, |a| a.end);
         if start < below + (STACK_GUARD << F::PAGE_SHIFT) {
             return Err(none);
         }
         let old = area.start;
         area.start = start;
-        if self.areas.replace(m, old, area) { Ok(()) } else { Err(none) }
+        if self.areas.replace(on, old, area) { Ok(()) } else { Err(none) }
     }
 
     fn attr(flags: AreaFlags) -> Attr {
@@ -180,61 +194,23 @@ impl<F: Format> Space<F> {
         attr
     }
 
-    /// The area of the fault holds a private page from now on: fork must copy it.
+    /// Notes that the area of the fault holds a private page from now on: fork must copy it.
     #[inline(always)]
-    fn note_private<M: SpaceMachine>(&self, m: &M, at: &Place<'_>) {
+    fn note_private<M: SpaceMachine>(&self, on: On<'_, M>, at: &Place<'_>) {
         if !at.area.flags.has(AreaFlags::PRIVATE_PAGES) {
-            self.areas.mark(m, at.hint, AreaFlags::PRIVATE_PAGES);
+            self.areas.mark(on, at.hint, AreaFlags::PRIVATE_PAGES);
         }
     }
 
-    /// A data frame of any content, after asking caches to give memory up if there is none.
     #[inline(always)]
-    fn take_any<M: SpaceMachine>(m: &M, pin: &Pinned<'_>) -> Result<Pfn, NoFrame> {
-        match m.data().take(m.frames(), pin, AllocFlags::NORMAL) {
-            Ok(pfn) => Ok(pfn),
-            Err(_) => Self::take_again(m, pin, |m| m.data().take(m.frames(), pin, AllocFlags::NORMAL)),
-        }
-    }
-
-    /// The same for a page that begins as zero.
-    #[inline(always)]
-    fn take_zeroed<M: SpaceMachine>(m: &M, pin: &Pinned<'_>) -> Result<Pfn, NoFrame> {
-        match m.take_zeroed(pin, AllocFlags::NORMAL) {
-            Ok(pfn) => Ok(pfn),
-            Err(_) => Self::take_again(m, pin, |m| m.take_zeroed(pin, AllocFlags::NORMAL)),
-        }
-    }
-
-    /// Has caches give memory up, and tries once more.
-    #[cold]
-    fn take_again<M: SpaceMachine>(
-        m: &M,
-        pin: &Pinned<'_>,
-        take: impl Fn(&M) -> Result<Pfn, NoFrame>,
-    ) -> Result<Pfn, NoFrame> {
-        use crate::quicklist::Policy;
-        m.tlb().unpark(parts(m, pin));
-        m.data().drain(m.frames(), pin);
-        // SAFETY: 1. the pin is of the machine `m`: callers pass no other.
-        unsafe { m.policy().reclaim(pin, pin.node(), 64) };
-        take(m)
-    }
-
-    /// Gives back a data frame that was never mapped.
-    fn give_data<M: SpaceMachine>(m: &M, pin: &Pinned<'_>, pfn: Pfn) {
-        DataFrames::release(m.frames(), pfn);
-        m.data().give(m.frames(), pin, pfn);
-    }
-
-    fn fault_missing<M: SpaceMachine, const SHARED: bool>(
+    fn fault_missing<'a, M: SpaceMachine, const SHARED: bool>(
         &self,
-        m: &M,
-        pin: &Pinned<'_>,
+        on: On<'a, M>,
         at: &Place<'_>,
-        table: Option<PhysAddr>,
+        leaf: Option<Leaf<'a, F, M>>,
     ) -> Result<Outcome, FaultError> {
         let Place { page, access, area, .. } = *at;
+        let m = on.machine();
         let flags = area.flags;
         let attr = Self::attr(flags);
         let backed = flags.has(AreaFlags::BACKED) || flags.has(AreaFlags::SHARED);
@@ -253,23 +229,24 @@ impl<F: Format> Space<F> {
                 let extra = if write { Attr::WRITE | Attr::DIRTY } else { Attr::default() };
                 (frame, attr | Attr::SPECIAL | extra, Done::Backed)
             }
-            (None, true) => (Self::take_zeroed(m, pin)?, attr | Attr::WRITE | Attr::DIRTY, Done::Fresh),
+            (None, true) => (take_zeroed(on)?, attr | Attr::WRITE | Attr::DIRTY, Done::Fresh),
             (Some(frame), true) => {
-                let fresh = Self::take_any(m, pin)?;
+                let fresh = take_any(on)?;
                 m.copy_data(frame, fresh);
                 (fresh, attr | Attr::WRITE | Attr::DIRTY, Done::Copied)
             }
         };
-        match self.tree.put::<M, SHARED>(m, pin, page, table, F::leaf(pfn, attr)) {
+        match self.tables.put::<M, SHARED>(on, page, leaf, F::leaf(pfn, attr)) {
             Ok(true) => {
                 if private_write {
-                    self.note_private(m, at);
+                    self.note_private(on, at);
                 }
+                became_valid::<F, M>(on, at.tlb, page, F::leaf(pfn, attr));
                 Ok(Outcome::Done(done))
             }
             lost => {
                 if private_write {
-                    Self::give_data(m, pin, pfn);
+                    give_unmapped(on, pfn);
                 }
                 lost?;
                 Ok(Outcome::Again)
@@ -279,74 +256,145 @@ impl<F: Format> Space<F> {
 
     fn fault_present<M: SpaceMachine, const SHARED: bool>(
         &self,
-        m: &M,
-        pin: &Pinned<'_>,
+        on: On<'_, M>,
         at: &Place<'_>,
-        table: PhysAddr,
+        leaf: &Leaf<'_, F, M>,
         raw: u64,
     ) -> Result<Outcome, FaultError> {
         let Place { tlb, page, access, area, .. } = *at;
         let flags = area.flags;
-        let private = tlb.is_unloaded();
-        if access == Access::Read || F::is_writable(raw) {
-            if F::is_present(raw) {
-                return Ok(Outcome::Done(Done::Spurious));
-            }
-            let entry = self.tree.entry::<M, SHARED>(m, pin, table, page);
+        let others = Use::private(tlb.is_unloaded());
+        if F::allows(raw, access) {
+            // The TLB may still hold what the entry was before.
+            became_valid::<F, M>(on, tlb, page, raw);
+            return Ok(Outcome::Done(Done::Spurious));
+        }
+        if access != Access::Write {
+            // The area allows more than the entry: it was kept without permissions (PROT_NONE), may not have been executed,
+            // or has not been used yet. It only gains, so there is nothing to flush.
+            let entry = leaf.lock::<SHARED>(on);
             if SHARED && !same_page::<F>(raw, entry.load()) {
                 return Ok(Outcome::Again);
             }
-            // Kept without permissions (PROT_NONE) and allowed again since: only gains, so nothing to flush.
-            let attr = F::attr(raw).without(Attr::WRITE) | Self::attr(flags);
-            entry.replace(F::leaf(F::frame(raw), attr), private);
+            entry.update(others, |raw| {
+                let had = F::attr(raw);
+                let had = if F::is_present(raw) { had } else { had.without(Attr::WRITE) };
+                F::leaf(F::frame(raw), had | Self::attr(flags))
+            });
+            became_valid::<F, M>(on, tlb, page, leaf.load());
             return Ok(Outcome::Done(Done::Reused));
         }
         let writable = Self::attr(flags) | Attr::WRITE | Attr::DIRTY;
         let old = F::frame(raw);
         let special = F::is_special(raw);
-        if flags.has(AreaFlags::SHARED) || (!special && DataFrames::is_sole(m.frames(), old)) {
-            let entry = self.tree.entry::<M, SHARED>(m, pin, table, page);
+        // SAFETY: 1. `old` is a data frame of this machine: spaces map those and special frames. The answer counts only while the
+        // entry holds its reference, which is looked at again under the lock.
+        let is_sole = || !special && unsafe { DataFrames::is_sole_raw(on.frames(), old) };
+        if flags.has(AreaFlags::SHARED) || is_sole() {
+            let entry = leaf.lock::<SHARED>(on);
             // What was found without the lock is looked at again with it.
-            if SHARED
-                && (!same_page::<F>(raw, entry.load())
-                    || !(flags.has(AreaFlags::SHARED) || DataFrames::is_sole(m.frames(), old)))
+            if SHARED && (!same_page::<F>(raw, entry.load()) || !(flags.has(AreaFlags::SHARED) || is_sole()))
             {
                 return Ok(Outcome::Again);
             }
             let keep = if special { Attr::SPECIAL } else { Attr::default() };
-            entry.replace(F::leaf(old, writable | keep), private);
+            entry.update(others, |_| F::leaf(old, writable | keep));
+            became_valid::<F, M>(on, tlb, page, leaf.load());
             return Ok(Outcome::Done(Done::Reused));
         }
-        let zero = special && old == m.zero_frame();
-        let fresh = if zero { Self::take_zeroed(m, pin)? } else { Self::take_any(m, pin)? };
-        let entry = self.tree.entry::<M, SHARED>(m, pin, table, page);
+        self.copy_on_write::<M, SHARED>(on, at, leaf, raw)
+    }
+
+    /// Gives a page that is written a frame of its own.
+    fn copy_on_write<M: SpaceMachine, const SHARED: bool>(
+        &self,
+        on: On<'_, M>,
+        at: &Place<'_>,
+        leaf: &Leaf<'_, F, M>,
+        raw: u64,
+    ) -> Result<Outcome, FaultError> {
+        let Place { tlb, page, area, .. } = *at;
+        let (old, m) = (F::frame(raw), on.machine());
+        let others = Use::private(tlb.is_unloaded());
+        let new_attr = Self::attr(area.flags) | Attr::WRITE | Attr::DIRTY;
+        let zero = F::is_special(raw) && old == m.zero_frame();
+        let fresh = if zero { take_zeroed(on)? } else { take_any(on)? };
+        let entry = leaf.lock::<SHARED>(on);
         if SHARED && !same_page::<F>(raw, entry.load()) {
             drop(entry);
-            Self::give_data(m, pin, fresh);
+            give_unmapped(on, fresh);
             return Ok(Outcome::Again);
         }
         if !zero {
             // Under the lock: the entry keeps the old frame from being used for anything else.
             m.copy_data(old, fresh);
         }
-        self.note_private(m, at);
-        let mut gather = Gather::one_page(parts(m, pin), tlb, F::PAGE_SHIFT, page);
-        let new = F::leaf(fresh, writable);
-        if tlb.is_active_elsewhere(pin.cpu()) {
-            // No CPU may read the old frame once another has written to the new one.
-            entry.break_off(raw);
-            super::release::<F, M>(&mut gather, raw);
+        self.note_private(on, at);
+        let mut gather = Gather::one_page(on, tlb, F::PAGE_SHIFT, true, page);
+        let new = F::leaf(fresh, new_attr);
+        let break_first = F::BREAK_BEFORE_MAKE && others == Use::Walked;
+        if break_first || tlb.is_active_elsewhere(on.cpu()) {
+            // No CPU may read the old frame once another has written to the new one. The reference to the old frame goes
+            // after the flush: until then another space must not take itself for its only user.
+            entry.break_off();
+            release::<F, M>(&mut gather, raw);
             let released = gather.flush();
-            entry.replace(new, false);
+            entry.update(Use::Walked, |_| new);
             drop(entry);
             released.free();
         } else {
-            entry.replace(new, private);
+            entry.update(others, |_| new);
             drop(entry);
-            super::release::<F, M>(&mut gather, raw);
+            release::<F, M>(&mut gather, raw);
             gather.finish();
         }
+        became_valid::<F, M>(on, tlb, page, leaf.load());
         Ok(Outcome::Done(Done::Copied))
+    }
+}
+
+/// Tells the MMU of an entry that it may use now, where it wants to know.
+#[inline(always)]
+fn became_valid<F: Format, M: Machine>(on: On<'_, M>, tlb: &SpaceTlb, page: u64, raw: u64) {
+    let entry = NewEntry { space: Some(tlb.id()), va: page, shift: F::PAGE_SHIFT, raw };
+    on.tlb().entry_became_valid(on.pin(), &entry);
+}
+
+/// Takes a data frame of any content, after asking caches to give memory up if there is none.
+#[inline(always)]
+fn take_any<M: Machine>(on: On<'_, M>) -> Result<Pfn, NoFrame> {
+    // SAFETY: 1. `on` is one machine.
+    let take = || unsafe { on.data().take_raw(on.frames(), on.pin(), AllocFlags::NORMAL) };
+    match take() {
+        Ok(pfn) => Ok(pfn),
+        Err(_) => take_again(on, take),
+    }
+}
+
+/// Takes a data frame for a page that begins as zero.
+#[inline(always)]
+fn take_zeroed<M: Machine>(on: On<'_, M>) -> Result<Pfn, NoFrame> {
+    match on.take_zeroed(AllocFlags::NORMAL) {
+        Ok(pfn) => Ok(pfn),
+        Err(_) => take_again(on, || on.take_zeroed(AllocFlags::NORMAL)),
+    }
+}
+
+/// Has caches give memory up, and tries once more.
+#[cold]
+fn take_again<M: Machine>(on: On<'_, M>, take: impl Fn() -> Result<Pfn, NoFrame>) -> Result<Pfn, NoFrame> {
+    on.unpark();
+    on.data().drain(on.frames(), on.pin());
+    on.policy().reclaim(on.node(), 64);
+    take()
+}
+
+/// Gives back a data frame that was never mapped.
+fn give_unmapped<M: Machine>(on: On<'_, M>, pfn: Pfn) {
+    // SAFETY: 1. `on` is one machine. 2. the frame was taken for this fault, with one reference, and nothing has mapped it.
+    unsafe {
+        DataFrames::release_raw(on.frames(), pfn);
+        on.data().give_raw(on.frames(), on.pin(), pfn);
     }
 }
 
@@ -364,8 +412,8 @@ struct Place<'a> {
 #[inline(always)]
 fn same_page<F: Format>(raw: u64, now: u64) -> bool {
     raw == now
-        || (now != 0
+        || (!F::is_none(now)
             && F::frame(raw) == F::frame(now)
             && F::is_present(raw) == F::is_present(now)
-            && F::is_writable(raw) == F::is_writable(now))
+            && F::attr(raw).has(Attr::WRITE) == F::attr(now).has(Attr::WRITE))
 }

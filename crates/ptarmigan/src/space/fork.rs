@@ -1,83 +1,75 @@
 //! Fork: a copy of a space whose private pages are shared until one side writes.
+use super::SpaceMachine;
 use super::area::{Area, AreaFlags};
-use super::home::Home;
-use super::{AreaError, Space, SpaceMachine};
-use crate::addr::VirtRange;
-use crate::cpu::Pinned;
+use super::areas::AreaError;
+use super::state::{Space, SpaceMut, State};
 use crate::format::Format;
 use crate::frames::{AllocFlags, DataFrames};
-use crate::table::{Tree, parts};
-use crate::tlb::{Gather, SpaceId};
+use crate::table::Tables;
 
-impl<F: Format> Space<F> {
-    /// A copy of the space. Tables are copied for areas that hold private pages (or are the kernel's own); the rest
+impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
+    /// Makes a copy of the space. Tables are copied for areas that hold private pages (or are the kernel's own); the rest
     /// is filled again by faults, as Linux does it. Writable private pages are write-protected on both sides.
     ///
     /// # Errors
     ///
     /// [`AreaError::NoFrame`]; there is no copy then, and this space is as it was but for pages that will fault
     /// once more when written.
-    pub fn fork<M: SpaceMachine>(
-        &mut self,
-        m: &M,
-        pin: &Pinned<'_>,
-        id: SpaceId,
-    ) -> Result<Space<F>, AreaError> {
-        let areas = self.areas.copy(m, pin)?;
-        let tree = match Tree::new(m, pin, AllocFlags::NORMAL) {
-            Ok(tree) => tree,
+    pub fn fork(&mut self) -> Result<Space<F>, AreaError> {
+        let on = self.on;
+        let mut areas = self.state.areas.copy(on)?;
+        let tables = match Tables::new(on, AllocFlags::NORMAL) {
+            Ok(tables) => tables,
             Err(e) => {
-                let mut areas = areas;
-                areas.clear(m);
+                areas.clear(on);
                 return Err(e.into());
             }
         };
-        let mut child = Space {
-            tree,
-            tlb: Home::new(id),
-            areas,
-            recent: Default::default(),
-            heap: self.heap,
-            stack_limit: self.stack_limit,
-        };
+        let (heap, stack_limit) = (self.state.heap, self.state.stack_limit);
+        let state = State { tables, areas, recent: Default::default(), heap, stack_limit };
+        let mut child = Space { state, tlb: on.tlb().new_space() };
         let mut result = Ok(());
         let mut left_out = false;
-        let mut gather = Gather::new(parts(m, pin), self.tlb.get(), F::PAGE_SHIFT);
-        let all = VirtRange { start: 0, end: F::USER_END };
-        let tree = &mut self.tree;
-        self.areas.each(m, all, |area| {
+        let mut gather = self.gather();
+        let State { tables, areas, .. } = &mut *self.state;
+        areas.each(on, Tables::<F>::USER, |area| {
             left_out |= area.flags.has(AreaFlags::NO_FORK);
             if result.is_err() || !area.is_copied() || area.flags.has(AreaFlags::NO_FORK) {
                 return;
             }
             let shared = area.flags.has(AreaFlags::SHARED);
-            result = tree.copy_with(m, pin, &mut child.tree, area.range(), &mut gather, |_, raw| {
+            let share = |raw| {
                 if !F::is_special(raw) {
-                    DataFrames::share(m.frames(), F::frame(raw));
+                    // SAFETY: 1. the entry holds a reference to the frame, and stays: the caller has the space for itself. The
+                    // new reference belongs to the copy of the entry.
+                    unsafe { DataFrames::share_raw(on.frames(), F::frame(raw)) };
                 }
-                let copy = if shared { raw } else { F::write_protected(raw) };
-                (copy, copy)
-            });
+            };
+            let change = |raw| if shared { raw } else { F::write_protected(raw) };
+            result = tables.copy(&mut child.state.tables, area.range(), &mut gather, share, change);
         });
         gather.finish();
-        if let Err(e) = result {
-            child.end(m, pin);
-            return Err(e.into());
+        let done = match result {
+            Err(e) => Err(e.into()),
+            Ok(()) if left_out => SpaceMut { on, state: &mut child.state, tlb: &child.tlb }.drop_not_forked(),
+            Ok(()) => Ok(()),
+        };
+        match done {
+            Ok(()) => Ok(child),
+            Err(e) => {
+                child.end_checked(on);
+                Err(e)
+            }
         }
-        if left_out && let Err(e) = child.drop_not_forked(m, pin) {
-            child.end(m, pin);
-            return Err(e);
-        }
-        Ok(child)
     }
 
     /// Takes areas that fork does not pass on out of a fresh copy.
-    fn drop_not_forked<M: SpaceMachine>(&mut self, m: &M, pin: &Pinned<'_>) -> Result<(), AreaError> {
+    fn drop_not_forked(&mut self) -> Result<(), AreaError> {
         let mut at = 0;
-        while let Some(area) = self.areas.at_or_after(m, at) {
+        while let Some(area) = self.state.areas.at_or_after(self.on, at) {
             let Area { end, flags, .. } = area;
             if flags.has(AreaFlags::NO_FORK) {
-                self.areas.remove_range(m, pin, area.range(), |_| {})?;
+                self.state.areas.remove_range(self.on, area.range(), |_| {})?;
             }
             at = end;
         }

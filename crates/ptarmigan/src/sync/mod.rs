@@ -1,9 +1,11 @@
-//! Atomics and locks. What the models of concurrency replace is named here once.
+//! Atomics and locks. What the models of concurrency replace is named here, and nowhere else.
 pub(crate) mod cell;
+mod interrupts;
 #[cfg(loom)]
 mod model;
 mod spin;
 
+pub use interrupts::{AlreadyInstalled, InterruptMask, install_interrupt_mask};
 pub use spin::{SpinLock, SpinLockGuard};
 
 /// The atomics of `core`; those of the model checker when the library is built for it (`--cfg loom`).
@@ -17,9 +19,9 @@ pub mod atomic {
     pub use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicUsize, fence};
 }
 
-/// After many turns of a wait, lets others run: hosted, whoever holds a lock may be a thread that has lost its processor.
+/// Lets other threads run after many turns of a wait: hosted, the thread that holds a lock may have lost its processor.
 #[inline(always)]
-fn relent(turns: u32) {
+pub(crate) fn relent(turns: u32) {
     #[cfg(all(feature = "hosted", not(loom)))]
     if turns > 100 {
         std::thread::yield_now();
@@ -27,7 +29,7 @@ fn relent(turns: u32) {
     let _ = turns;
 }
 
-/// One turn of a wait that needs nothing of the machine.
+/// Waits for one turn, with nothing asked of the machine.
 #[inline(always)]
 pub fn spin() {
     #[cfg(not(loom))]

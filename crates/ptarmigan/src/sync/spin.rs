@@ -1,9 +1,14 @@
 //! A spin lock for the slow paths: the depot of a node, the buddy allocator of a zone, the kernel map.
 use super::cell::UnsafeCell;
+use super::interrupts::Masked;
 use crate::sync::atomic::{AtomicBool, Ordering};
+use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 
-/// A test-and-test-and-set lock around `T`. Never held across a call to code outside this library.
+/// A test-and-test-and-set lock around `T`. The library holds none across a call to code outside of it.
+///
+/// Where the machine wants it ([`install_interrupt_mask`](super::install_interrupt_mask)), interrupts are masked from before the
+/// lock is waited for until after it is released.
 pub struct SpinLock<T> {
     held: AtomicBool,
     value: UnsafeCell<T>,
@@ -13,19 +18,39 @@ pub struct SpinLock<T> {
 // sharing the lock moves `T` between threads, never shares it.
 unsafe impl<T: Send> Sync for SpinLock<T> {}
 
-/// The right to use the locked value; gives the lock back when dropped.
+/// The right to use the locked value; releases the lock when dropped.
+///
+/// It is not `Send`, as interrupts are masked on the CPU that took the lock. A reference to it is one to the value, so it is
+/// `Sync` only where the value is:
+///
+/// ```compile_fail,E0277
+/// use ptarmigan::sync::SpinLock;
+/// use std::cell::Cell;
+/// let lock = SpinLock::new(Cell::new(0));
+/// let guard = lock.lock();
+/// std::thread::scope(|s| {
+///     s.spawn(|| guard.set(1)); // `Cell<i32>` cannot be shared between threads
+///     guard.set(2);
+/// });
+/// ```
 pub struct SpinLockGuard<'a, T> {
     lock: &'a SpinLock<T>,
+    /// Dropped after the lock has been released.
+    _masked: Masked,
+    _stay: PhantomData<*const T>,
 }
 
+// SAFETY: through a shared guard there are only shared references to the value, which `T: Sync` allows to share.
+unsafe impl<T: Sync> Sync for SpinLockGuard<'_, T> {}
+
 impl<T> SpinLock<T> {
-    /// An unlocked value.
+    /// Makes an unlocked value.
     #[cfg(not(loom))]
     pub const fn new(value: T) -> Self {
         SpinLock { held: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }
 
-    /// An unlocked value.
+    /// Makes an unlocked value.
     #[cfg(loom)]
     pub fn new(value: T) -> Self {
         SpinLock { held: AtomicBool::new(false), value: UnsafeCell::new(value) }
@@ -34,6 +59,8 @@ impl<T> SpinLock<T> {
     /// Waits for the lock.
     #[inline]
     pub fn lock(&self) -> SpinLockGuard<'_, T> {
+        // First, so that no handler runs here that would wait for a lock this CPU holds.
+        let masked = Masked::now();
         while self.held.swap(true, Ordering::Acquire) {
             let mut turns = 0;
             while self.held.load(Ordering::Relaxed) {
@@ -42,7 +69,7 @@ impl<T> SpinLock<T> {
                 super::relent(turns);
             }
         }
-        SpinLockGuard { lock: self }
+        SpinLockGuard { lock: self, _masked: masked, _stay: PhantomData }
     }
 }
 
@@ -50,7 +77,7 @@ impl<T> Deref for SpinLockGuard<'_, T> {
     type Target = T;
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: the guard exists, so this thread holds the lock and nobody else reaches the value.
+        // SAFETY: the guard exists, so this thread holds the lock and nothing else reaches the value.
         self.lock.value.with(|p| unsafe { &*p })
     }
 }

@@ -1,22 +1,22 @@
 //! Run-length dump of a tree: what a person wants to read.
-use super::machine::Machine;
-use super::tree::Tree;
+use super::tree::TreeRef;
 use crate::addr::{Pfn, VirtRange};
 use crate::format::{Attr, Format};
+use crate::machine::{Machine, On};
 use crate::page::Level;
 use core::cell::Cell;
 use core::fmt;
 
 /// Prints a tree, a line for each run of pages with ascending frames and the same attributes.
 pub struct Dump<'a, F: Format, M: Machine> {
-    tree: &'a Tree<F>,
-    m: &'a M,
+    tree: TreeRef<'a, F>,
+    on: On<'a, M>,
 }
 
-impl<F: Format> Tree<F> {
+impl<'a, F: Format> TreeRef<'a, F> {
     /// Something to print; see [`Dump`].
-    pub fn dump<'a, M: Machine>(&'a self, m: &'a M) -> Dump<'a, F, M> {
-        Dump { tree: self, m }
+    pub fn dump<M: Machine>(self, on: On<'a, M>) -> Dump<'a, F, M> {
+        Dump { tree: self, on }
     }
 }
 
@@ -35,13 +35,13 @@ impl<F: Format, M: Machine> fmt::Display for Dump<'_, F, M> {
         let name = |level: u8| F::LEVEL_NAMES[level as usize];
         write!(f, "{} tree at {}:", F::NAME, self.tree.root())?;
         for level in (0..F::LAYOUT.levels).rev() {
-            write!(f, " {} {}", self.tree.tables(Level(level)), name(level))?;
+            write!(f, " {} {}", self.tree.count(Level(level)), name(level))?;
         }
         writeln!(f)?;
         let run: Cell<Option<Run>> = Cell::new(None);
         let mut result = Ok(());
         let all = VirtRange { start: 0, end: F::USER_END };
-        self.tree.walk(self.m, all, |va, pfn, attr| {
+        let walked = self.tree.walk(self.on, all, |va, pfn, attr| {
             if let Some(mut last) = run.get() {
                 let next = last.start + (last.pages << F::PAGE_SHIFT);
                 // The second page of a run says whether it repeats one special frame.
@@ -59,6 +59,9 @@ impl<F: Format, M: Machine> fmt::Display for Dump<'_, F, M> {
             run.set(Some(Run { start: va.0, pages: 1, pfn, step: 1, attr }));
         });
         result?;
+        if let Err(e) = walked {
+            return writeln!(f, "  {e}");
+        }
         run.get().map_or(Ok(()), |last| line::<F>(f, last))
     }
 }

@@ -1,31 +1,32 @@
 //! Trees of tables.
 //!
-//! A [`Tree`] owns its tables. Each table's frame has a record ([`FrameMeta`](crate::frames::FrameMeta)) with a
-//! count of its live entries and a bitmap of the parts of it (one bit for each 64th, a cache line of a 4 KiB table)
-//! that have been written to. So whether a table is empty is known without looking, and taking a space down visits
-//! only the lines that were used: the tables come back all zero because every entry that was written has been
-//! cleared, and the count proves it.
+//! A [`Tree`] owns its tables. Each table's frame has a record ([`FrameMeta`](crate::frames::FrameMeta)) with a count of its
+//! live entries and a bitmap of the lines of it that have been written to. So whether a table is empty is known without
+//! looking, and taking a space down visits only the lines that were used: the tables come back all zero because every entry
+//! that was written has been cleared, and the count proves it. One file, `node`, writes entries and records.
 //!
 //! | operation | what is locked | may allocate |
 //! |---|---|---|
-//! | [`Tree::map`], [`Tree::map_range`], copies and moves | `&mut Tree` | yes; nothing is left behind on failure |
-//! | [`Tree::unmap_range`], [`Tree::change_range`], [`Tree::end`] | `&mut Tree` | never |
-//! | [`Tree::query`], [`Tree::walk`] | `&Tree` | never |
+//! | [`TreeMut::map`], [`TreeMut::map_range`], copies and moves | `&mut Tree` | yes; nothing is left behind on failure |
+//! | [`TreeMut::unmap_range`], [`TreeMut::change_range`], [`Tree::end`] | `&mut Tree` | never |
+//! | [`TreeRef::query`], [`TreeRef::walk`] | `&Tree` | never |
 //! | faults of a [shared space](crate::space::SharedSpace) | one table at a time | yes |
 //! | [`SharedSpace::query`](crate::space::SharedSpace::query) | nothing; tables are kept from reuse | never |
+mod concurrent;
 mod cursor;
 mod dump;
-mod kernel_map;
-mod lock;
-mod machine;
-mod ranges;
-mod shared;
-mod slots;
+mod kernel_half;
+mod node;
+mod range;
+mod tables;
 mod tree;
 
 pub use cursor::Cursor;
 pub use dump::Dump;
-pub use kernel_map::KernelMap;
-pub use machine::{GatherOf, Machine, parts};
-pub use ranges::Free;
-pub use tree::{MapError, Tree};
+pub use kernel_half::KernelMap;
+pub use range::Free;
+pub use tree::{MapError, Tree, TreeMut, TreeRef};
+
+pub(crate) use concurrent::Leaf;
+pub(crate) use node::Use;
+pub(crate) use tables::Tables;

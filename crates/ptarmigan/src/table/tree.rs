@@ -1,27 +1,29 @@
-//! The tree itself, and operations on single pages.
-use super::machine::{GatherOf, Machine};
-use super::slots::{Slots, born, died, died_leaf, has_record};
-use crate::addr::{Pfn, PhysAddr, VirtAddr};
-use crate::cpu::Pinned;
-use crate::format::{Attr, Format, Slot};
-use crate::frames::{AllocFlags, NoFrame, Use};
-use crate::page::{Clean, Level, MAX_LEVELS};
-use crate::quicklist::Policy;
-use crate::sync::atomic::{AtomicU32, Ordering::Relaxed};
+//! A tree of tables with its TLB state, and changes to it.
+use super::node::Use;
+use super::range::Free;
+use super::tables::Tables;
+use crate::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
+use crate::cpu::WrongMachine;
+use crate::format::{Attr, Format};
+use crate::frames::{AllocFlags, NoFrame};
+use crate::gather::Gather;
+use crate::machine::{Machine, On, Refused};
+use crate::page::Level;
+use crate::tlb::{SpaceTlb, TlbRefusal};
 use core::fmt;
-use core::marker::PhantomData;
 
-/// A tree of tables, from the top down. Has to be taken down with [`Tree::end`]: dropping it loses its tables.
+/// A tree of tables and what its machine's TLBs may know of it. It must be taken down with [`Tree::end`]: dropping it loses
+/// its tables.
+///
+/// [`Space`](crate::space::Space) has areas and serves faults as well; a tree is for callers that decide themselves what is
+/// mapped where.
 #[must_use = "a dropped tree loses its tables: end it"]
 pub struct Tree<F: Format> {
-    root: PhysAddr,
-    /// Tables in it, by level; the top counts. Atomics, as shared faults add to them; who holds the tree exclusively
-    /// uses plain loads and stores.
-    tables: [AtomicU32; MAX_LEVELS],
-    _format: PhantomData<F>,
+    tables: Tables<F>,
+    tlb: SpaceTlb,
 }
 
-/// Why a page could not be mapped; nothing has changed.
+/// Why a tree or a page in it could not be had; nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapError {
     /// A table was needed and there was no memory for it.
@@ -36,6 +38,8 @@ pub enum MapError {
         /// Where.
         at: VirtAddr,
     },
+    /// The tree is of another machine.
+    WrongMachine(WrongMachine),
 }
 
 impl fmt::Display for MapError {
@@ -44,6 +48,7 @@ impl fmt::Display for MapError {
             MapError::NoFrame(e) => e.fmt(f),
             MapError::Occupied { at } => write!(f, "{at} is mapped already; unmap it first"),
             MapError::OutOfRange { at } => write!(f, "{at} is beyond the user's addresses"),
+            MapError::WrongMachine(e) => e.fmt(f),
         }
     }
 }
@@ -56,193 +61,181 @@ impl From<NoFrame> for MapError {
     }
 }
 
-impl<F: Format> Tree<F> {
-    pub(super) const TOP: Level = F::LAYOUT.top();
+impl From<WrongMachine> for MapError {
+    fn from(e: WrongMachine) -> Self {
+        MapError::WrongMachine(e)
+    }
+}
 
-    /// An empty tree: its top, and where the MMU keeps that in registers also the tables that the user's entries
-    /// link, because later entries would not be seen.
+impl<F: Format> Tree<F> {
+    /// An empty tree, of a new space.
     ///
     /// # Errors
     ///
     /// [`NoFrame`]; nothing has been taken then.
-    pub fn new<M: Machine>(m: &M, pin: &Pinned<'_>, flags: AllocFlags) -> Result<Self, NoFrame> {
-        let top = Self::TOP;
-        // SAFETY: 1. the pin is of the machine `m`: callers pass no other.
-        let root = unsafe { m.policy().alloc(pin, top, flags) }?.into_raw();
-        if has_record::<F>(top) {
-            let meta = m.frames().meta(root.pfn());
-            meta.set_usage(Use::Table);
-            meta.set_order(top.0);
-        }
-        let tree = Tree { root, tables: Default::default(), _format: PhantomData };
-        tree.count(top, 1);
-        if F::TOP_IN_REGISTERS {
-            let below = Level(top.0 - 1);
-            for index in 0..F::USER_TOP {
-                // SAFETY: 1. the pin is of the machine `m`: callers pass no other.
-                match unsafe { m.policy().alloc(pin, below, flags) } {
-                    Ok(page) => {
-                        let at = adopt(m, below, page);
-                        tree.count(below, 1);
-                        Slots::<F, _>::open(m.window(), root).at(top, index).store(F::link(top, at));
-                    }
-                    Err(e) => {
-                        tree.give_up(m, pin);
-                        return Err(e);
-                    }
-                }
-            }
-        }
-        Ok(tree)
+    pub fn new<M: Machine>(on: On<'_, M>, flags: AllocFlags) -> Result<Self, NoFrame> {
+        Ok(Tree { tables: Tables::new(on, flags)?, tlb: on.tlb().new_space() })
     }
 
-    /// Gives back an empty tree that no CPU has ever loaded.
-    fn give_up<M: Machine>(self, m: &M, pin: &Pinned<'_>) {
-        let top = Self::TOP;
-        let slots = Slots::<F, _>::open(m.window(), self.root);
-        for index in 0..F::USER_TOP {
-            let slot = slots.at(top, index);
-            if let Some(at) = F::linked(top, slot.load()) {
-                slot.store(0);
-                m.frames().meta(at.pfn()).set_usage(Use::Taken);
-                // SAFETY: 1. the entry owned it and has been cleared. 2. nothing was ever put in. 3. never loaded.
-                let page = unsafe { Clean::from_raw(at, Level(top.0 - 1)) };
-                // SAFETY: 1. the pin is of the machine `m`: callers pass no other.
-                unsafe { m.policy().free_unlinked(pin, page) };
-            }
-        }
-        if has_record::<F>(top) {
-            m.frames().meta(self.root.pfn()).set_usage(Use::Taken);
-        }
-        // SAFETY: as above, for the top.
-        let page = unsafe { Clean::from_raw(self.root, top) };
-        // SAFETY: 1. the pin is of the machine `m`: callers pass no other.
-        unsafe { m.policy().free_unlinked(pin, page) };
+    /// Returns a view of the tree, to read it.
+    pub fn view(&self) -> TreeRef<'_, F> {
+        TreeRef::new(&self.tables, &self.tlb)
     }
 
-    /// The physical address of the top: what the MMU's root register is to hold.
+    /// Returns the physical address of the root: what the MMU's root register is to hold.
     #[inline(always)]
     pub fn root(&self) -> PhysAddr {
-        self.root
+        self.tables.root()
     }
 
-    /// Tables of a level.
+    /// Returns the number of tables of a level.
     #[inline(always)]
-    pub fn tables(&self, level: Level) -> u32 {
-        self.tables[level.at()].load(Relaxed)
+    pub fn count(&self, level: Level) -> u32 {
+        self.tables.count(level)
     }
 
-    /// Tables below the top: what Linux reports as `VmPTE`, in pages.
-    pub fn tables_below_top(&self) -> u32 {
-        self.tables[..Self::TOP.at()].iter().map(|n| n.load(Relaxed)).sum()
+    /// Returns the number of tables below the root: what Linux reports as `VmPTE`, in pages.
+    pub fn tables_below_root(&self) -> u32 {
+        self.tables.below_root()
     }
 
-    /// Counts tables, held exclusively.
-    #[inline(always)]
-    pub(super) fn count(&self, level: Level, change: i32) {
-        let n = &self.tables[level.at()];
-        n.store(n.load(Relaxed).wrapping_add_signed(change), Relaxed);
+    /// Returns the tree's TLB state.
+    pub fn tlb(&self) -> &SpaceTlb {
+        &self.tlb
     }
 
-    /// Counts a table more, with others at work on the tree.
-    pub(super) fn count_shared(&self, level: Level) {
-        self.tables[level.at()].fetch_add(1, Relaxed);
+    /// Begins to run in the tree's space on this CPU.
+    ///
+    /// # Errors
+    ///
+    /// [`TlbRefusal`] if the tree is of another machine, or in the middle of another switch of this CPU.
+    pub fn activate<M: Machine>(&self, on: On<'_, M>) -> Result<(), TlbRefusal> {
+        on.activate(&self.tlb, self.root())
     }
 
-    /// The table of `to` that maps `va`; `None` if there is none.
-    #[inline(always)]
-    pub(super) fn find<M: Machine>(&self, m: &M, va: u64, to: Level) -> Option<PhysAddr> {
-        Self::find_from(m, self.root, va, to)
+    /// Leaves the tree's space on this CPU.
+    ///
+    /// # Errors
+    ///
+    /// [`TlbRefusal`] if the tree is of another machine, or in the middle of another switch of this CPU.
+    pub fn deactivate<M: Machine>(&self, on: On<'_, M>) -> Result<(), TlbRefusal> {
+        on.deactivate(&self.tlb)
     }
 
-    /// The table of `to` that maps `va` in the tree whose top is at `root`.
-    #[inline(always)]
-    pub(super) fn find_from<M: Machine>(m: &M, root: PhysAddr, va: u64, to: Level) -> Option<PhysAddr> {
-        let mut at = root;
-        let mut level = Self::TOP;
-        while level > to {
-            let raw = Slots::<F, _>::open(m.window(), at).at(level, F::index(level, va)).load();
-            at = F::linked(level, raw)?;
-            level = Level(level.0 - 1);
+    /// Returns what is mapped at `va`, see [`TreeRef::query`].
+    #[inline]
+    pub fn query<M: Machine>(&self, on: On<'_, M>, va: VirtAddr) -> Option<(Pfn, Attr)> {
+        self.view().query(on, va)
+    }
+
+    /// Begins changes to the tree. One flush ends them all.
+    ///
+    /// # Errors
+    ///
+    /// [`WrongMachine`] if the tree is of another machine.
+    #[inline]
+    pub fn edit<'a, M: Machine>(&'a mut self, on: On<'a, M>) -> Result<TreeMut<'a, F, M>, WrongMachine> {
+        on.check(self.tlb.machine())?;
+        let gather = Gather::open(on, &self.tlb, F::PAGE_SHIFT, true);
+        Ok(TreeMut { tables: &mut self.tables, gather })
+    }
+
+    /// Takes the whole tree down, giving the frames to `leaf`. CPUs that still have it loaded are moved to another root
+    /// first.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`], with the tree, if it is of another machine.
+    pub fn end<M: Machine>(
+        self,
+        on: On<'_, M>,
+        mut leaf: impl FnMut(VirtAddr, Pfn, Attr),
+    ) -> Result<(), Refused<Self>> {
+        if let Err(error) = on.check(self.tlb.machine()) {
+            return Err(Refused { value: self, error });
         }
-        Some(at)
+        let Tree { tables, tlb } = self;
+        let mut gather = Gather::ending(on, &tlb, F::PAGE_SHIFT);
+        tables.end(&mut gather, |_, va, raw| leaf(VirtAddr(va), F::frame(raw), F::attr(raw)));
+        gather.finish();
+        Ok(())
     }
+}
 
-    /// The leaf table that maps `va`, made if there is none.
+/// The tables of a space, to read them.
+pub struct TreeRef<'a, F: Format> {
+    tables: &'a Tables<F>,
+    tlb: &'a SpaceTlb,
+}
+
+impl<F: Format> Clone for TreeRef<'_, F> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<F: Format> Copy for TreeRef<'_, F> {}
+
+impl<'a, F: Format> TreeRef<'a, F> {
     #[inline(always)]
-    pub(super) fn leaf_table<M: Machine>(
-        &mut self,
-        m: &M,
-        pin: &Pinned<'_>,
-        va: u64,
-        flags: AllocFlags,
-    ) -> Result<PhysAddr, NoFrame> {
-        self.leaf_table_in::<M, false>(m, pin, va, flags)
+    pub(crate) fn new(tables: &'a Tables<F>, tlb: &'a SpaceTlb) -> Self {
+        TreeRef { tables, tlb }
     }
 
-    /// The same; `SHARED` says that others may be at it too.
+    /// Returns the physical address of the root.
     #[inline(always)]
-    pub(super) fn leaf_table_in<M: Machine, const SHARED: bool>(
-        &self,
-        m: &M,
-        pin: &Pinned<'_>,
-        va: u64,
-        flags: AllocFlags,
-    ) -> Result<PhysAddr, NoFrame> {
-        let mut at = self.root;
-        let mut level = Self::TOP;
-        while level > Level::PTE {
-            let raw = Slots::<F, _>::open(m.window(), at).at(level, F::index(level, va)).load();
-            match F::linked(level, raw) {
-                Some(next) => at = next,
-                None if SHARED => return self.grow_shared(m, pin, va, at, level, flags),
-                None => return self.grow(m, pin, va, at, level, flags),
-            }
-            level = Level(level.0 - 1);
-        }
-        Ok(at)
+    pub fn root(self) -> PhysAddr {
+        self.tables.root()
     }
 
-    /// Makes all tables that are missing below the table `parent` of `level` on the way to `va`; mostly that is a
-    /// leaf table and no more. A call, so that the way through existing tables stays short enough to be inlined.
-    #[inline(never)]
-    fn grow<M: Machine>(
-        &self,
-        m: &M,
-        pin: &Pinned<'_>,
-        va: u64,
-        parent: PhysAddr,
-        level: Level,
-        flags: AllocFlags,
-    ) -> Result<PhysAddr, NoFrame> {
-        if level > Level(1) {
-            return self.grow_path(m, pin, va, parent, level, flags);
-        }
-        // SAFETY: 1. the pin is of the machine `m`: callers pass no other.
-        let page = unsafe { m.policy().alloc(pin, Level::PTE, flags) }?;
-        let at = adopt(m, Level::PTE, page);
-        self.count(Level::PTE, 1);
-        set_link::<F, M>(m, Level(1), parent, va, at);
-        Ok(at)
+    /// Returns the number of tables of a level.
+    #[inline(always)]
+    pub fn count(self, level: Level) -> u32 {
+        self.tables.count(level)
     }
 
-    /// Makes several tables.
-    #[inline(never)]
-    fn grow_path<M: Machine>(
-        &self,
-        m: &M,
-        pin: &Pinned<'_>,
-        va: u64,
-        parent: PhysAddr,
-        level: Level,
-        flags: AllocFlags,
-    ) -> Result<PhysAddr, NoFrame> {
-        let path = make_path::<F, M>(m, pin, va, level, flags)?;
-        for below in 0..level.0 {
-            self.count(Level(below), 1);
-        }
-        set_link::<F, M>(m, level, parent, va, path[level.at() - 1]);
-        Ok(path[0])
+    /// Returns the number of tables below the root: what Linux reports as `VmPTE`, in pages.
+    pub fn tables_below_root(self) -> u32 {
+        self.tables.below_root()
+    }
+
+    /// Returns what is mapped at `va`: frame and attributes, even where the MMU would not let the access through. Nothing
+    /// is mapped in a tree of another machine.
+    #[inline]
+    pub fn query<M: Machine>(self, on: On<'_, M>, va: VirtAddr) -> Option<(Pfn, Attr)> {
+        on.check(self.tlb.machine()).ok()?;
+        let raw = self.tables.raw(on, va.0)?;
+        Some((F::frame(raw), F::attr(raw)))
+    }
+
+    /// Calls `visit(address, frame, attributes)` for every mapped page in `range`, in order.
+    ///
+    /// # Errors
+    ///
+    /// [`WrongMachine`] if the tree is of another machine.
+    pub fn walk<M: Machine>(
+        self,
+        on: On<'_, M>,
+        range: VirtRange,
+        visit: impl FnMut(VirtAddr, Pfn, Attr),
+    ) -> Result<(), WrongMachine> {
+        on.check(self.tlb.machine())?;
+        self.tables.walk(on, range, visit);
+        Ok(())
+    }
+}
+
+/// Changes to a tree, flushed once: when this is dropped, or by [`flush`](Self::flush).
+///
+/// It holds the tree and the gather for the tree's own space, so that no other gather can take tables of the tree.
+pub struct TreeMut<'a, F: Format, M: Machine> {
+    pub(super) tables: &'a mut Tables<F>,
+    pub(super) gather: Gather<'a, M>,
+}
+
+impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
+    #[inline(always)]
+    fn on(&self) -> On<'a, M> {
+        self.gather.on()
     }
 
     /// Maps one page. An entry that was not present needs no flush.
@@ -250,11 +243,14 @@ impl<F: Format> Tree<F> {
     /// # Errors
     ///
     /// [`MapError`]; nothing has changed then.
+    ///
+    /// # Safety
+    ///
+    /// 1. Whatever programs that run in this space do with the page, with the permissions of `attr`, is allowed to the frame
+    ///    `pfn`, until the page has been unmapped and flushed.
     #[inline]
-    pub fn map<M: Machine>(
+    pub unsafe fn map(
         &mut self,
-        m: &M,
-        pin: &Pinned<'_>,
         va: VirtAddr,
         pfn: Pfn,
         attr: Attr,
@@ -263,178 +259,138 @@ impl<F: Format> Tree<F> {
         if va.0 >= F::USER_END {
             return Err(MapError::OutOfRange { at: va });
         }
-        let at = self.leaf_table(m, pin, va.0, flags)?;
+        let node = self.tables.leaf_table::<M, false>(self.on(), va.0, flags)?;
         let index = F::index(Level::PTE, va.0);
-        let slots = Slots::<F, _>::open(m.window(), at);
-        let slot = slots.at(Level::PTE, index);
-        if slot.load() != 0 {
+        if !F::is_none(node.load(index)) {
             return Err(MapError::Occupied { at: va });
         }
-        slot.store(F::leaf(pfn, attr));
-        born::<F>(m.frames().meta(at.pfn()), Level::PTE, index);
+        node.put(index, F::leaf(pfn, attr));
         Ok(())
     }
 
-    /// The leaf table that maps `va`, a user address, and the entry in it; 0 if there is none.
-    #[inline(always)]
-    pub(crate) fn look<M: Machine>(&self, m: &M, va: u64) -> (Option<PhysAddr>, u64) {
-        match self.find(m, va, Level::PTE) {
-            Some(at) => {
-                let slots = Slots::<F, _>::open(m.window(), at);
-                (Some(at), slots.at(Level::PTE, F::index(Level::PTE, va)).load())
-            }
-            None => (None, 0),
+    /// Maps the pages that `range` touches to the frames from `first` on.
+    ///
+    /// # Errors
+    ///
+    /// [`MapError`] with everything unmapped again that this call had mapped.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`map`](Self::map), for each page and its frame.
+    pub unsafe fn map_range(&mut self, range: VirtRange, first: Pfn, attr: Attr) -> Result<(), MapError> {
+        if range.end > F::USER_END {
+            return Err(MapError::OutOfRange { at: VirtAddr(F::USER_END.max(range.start)) });
         }
+        let on = self.on();
+        let step = 1u64 << F::PAGE_SHIFT;
+        let range = VirtRange { start: range.start & !(step - 1), end: range.end.next_multiple_of(step) };
+        let span = 1u64 << F::shift(Level(1));
+        let mut raw = F::leaf(first, attr);
+        // Frames ascend: the entry grows by the same amount each time.
+        let grow = F::leaf(Pfn(1), attr).wrapping_sub(F::leaf(Pfn(0), attr));
+        let mut va = range.start;
+        while va < range.end {
+            let node = match self.tables.leaf_table::<M, false>(on, va, AllocFlags::NORMAL) {
+                Ok(node) => node,
+                Err(e) => {
+                    self.roll_back(range.start, va);
+                    return Err(e.into());
+                }
+            };
+            let n = ((span - va % span).min(range.end - va) >> F::PAGE_SHIFT) as usize;
+            let done = node.put_run(F::index(Level::PTE, va), n, || {
+                let this = raw;
+                raw = raw.wrapping_add(grow);
+                this
+            });
+            va += done as u64 * step;
+            if done < n {
+                self.roll_back(range.start, va);
+                return Err(MapError::Occupied { at: VirtAddr(va) });
+            }
+        }
+        Ok(())
     }
 
-    /// What is mapped at `va`: frame and attributes, even where the MMU would not let the access through.
+    fn roll_back(&mut self, start: u64, end: u64) {
+        self.tables.unmap(VirtRange { start, end }, Free::Empty, &mut self.gather, |_, _, _| {});
+    }
+
+    /// Returns what is mapped at `va`, as [`Tree::query`] does.
     #[inline]
-    pub fn query<M: Machine>(&self, m: &M, va: VirtAddr) -> Option<(Pfn, Attr)> {
-        let raw = self.raw(m, va.0)?;
+    pub fn query(&self, va: VirtAddr) -> Option<(Pfn, Attr)> {
+        let raw = self.tables.raw(self.on(), va.0)?;
         Some((F::frame(raw), F::attr(raw)))
     }
 
-    /// The leaf entry for `va`; `None` if there is none.
-    #[inline(always)]
-    pub(crate) fn raw<M: Machine>(&self, m: &M, va: u64) -> Option<u64> {
-        if va >= F::USER_END {
-            return None;
-        }
-        let at = self.find(m, va, Level::PTE)?;
-        let raw = Slots::<F, _>::open(m.window(), at).at(Level::PTE, F::index(Level::PTE, va)).load();
-        (raw != 0).then_some(raw)
-    }
-
-    /// Unmaps one page, keeps the tables (as they are kept for a neighbour that is still mapped); returns frame and
-    /// attributes of what was there. To free tables that become empty use [`Tree::unmap_range`].
+    /// Unmaps one page and keeps its tables; returns frame and attributes of what was there. To free tables that become
+    /// empty use [`unmap_range`](Self::unmap_range).
     #[inline]
-    pub fn unmap<M: Machine>(
-        &mut self,
-        m: &M,
-        va: VirtAddr,
-        gather: &mut GatherOf<'_, M>,
-    ) -> Option<(Pfn, Attr)> {
+    pub fn unmap(&mut self, va: VirtAddr) -> Option<(Pfn, Attr)> {
         if va.0 >= F::USER_END {
             return None;
         }
-        let at = self.find(m, va.0, Level::PTE)?;
-        let slots = Slots::<F, _>::open(m.window(), at);
-        let slot = slots.at(Level::PTE, F::index(Level::PTE, va.0));
-        let old = slot.load();
-        if old == 0 {
-            return None;
-        }
-        let old = if gather.is_private() {
-            slot.store(0);
-            old
-        } else {
-            slot.swap(0)
-        };
-        died_leaf(&slots, m.frames().meta(at.pfn()), 1);
-        gather.changed(va.0, va.0 + (1 << F::PAGE_SHIFT));
+        let node = self.tables.find(self.on(), va.0, Level::PTE)?;
+        let old = node.take(F::index(Level::PTE, va.0), Use::private(self.gather.is_private()))?;
+        let page = va.0 & !((1 << F::PAGE_SHIFT) - 1);
+        self.gather.changed(page, page + (1 << F::PAGE_SHIFT));
         Some((F::frame(old), F::attr(old)))
     }
-}
 
-/// Writes the record of a table that is about to be linked.
-#[inline(always)]
-fn adopt<M: Machine>(m: &M, level: Level, page: Clean) -> PhysAddr {
-    let at = page.into_raw();
-    let meta = m.frames().meta(at.pfn());
-    debug_assert!(meta.live() == 0 && meta.lines(0) == 0, "clean page {at} has a record of use");
-    meta.set_usage(Use::Table);
-    if level == Level::PTE {
-        meta.set_leaf_table();
-    } else {
-        meta.set_order(level.0);
+    /// Clears all entries in `range`, giving the frames to `leaf`, and gives back tables by `free`. Never allocates.
+    ///
+    /// The frames may still be in use through TLBs until the flush.
+    pub fn unmap_range(&mut self, range: VirtRange, free: Free, mut leaf: impl FnMut(VirtAddr, Pfn, Attr)) {
+        self.tables.unmap(range, free, &mut self.gather, |_, va, raw| {
+            leaf(VirtAddr(va), F::frame(raw), F::attr(raw));
+        });
     }
-    at
-}
 
-/// Links `child` in the table of `level` at `table`, on the way to `va`.
-#[inline(always)]
-pub(super) fn set_link<F: Format, M: Machine>(
-    m: &M,
-    level: Level,
-    table: PhysAddr,
-    va: u64,
-    child: PhysAddr,
-) {
-    let index = F::index(level, va);
-    Slots::<F, _>::open(m.window(), table).at(level, index).store(F::link(level, child));
-    if has_record::<F>(level) {
-        born::<F>(m.frames().meta(table.pfn()), level, index);
-    }
-}
-
-/// Takes one table for each level below `level`, and links them to each other, each on the way to `va`; lowest first.
-///
-/// All are taken before any is linked, and they are linked to each other before the first of them is linked to a
-/// tree: so failure leaves nothing behind, and a walker sees a complete path or none (release store).
-pub(super) fn make_path<F: Format, M: Machine>(
-    m: &M,
-    pin: &Pinned<'_>,
-    va: u64,
-    level: Level,
-    flags: AllocFlags,
-) -> Result<[PhysAddr; MAX_LEVELS], NoFrame> {
-    let n = level.at();
-    let mut path = [PhysAddr(0); MAX_LEVELS];
-    for below in 0..n {
-        // SAFETY: 1. the pin is of the machine `m`: callers pass no other.
-        match unsafe { m.policy().alloc(pin, Level(below as u8), flags) } {
-            Ok(page) => path[below] = adopt(m, Level(below as u8), page),
-            Err(e) => {
-                for (made, at) in path[..below].iter().enumerate() {
-                    // SAFETY: 1. taken above. 2. not written to. 3. never linked (REQ-37).
-                    unsafe { give_back_unlinked(m, pin, Level(made as u8), *at) };
-                }
-                return Err(e);
-            }
+    /// Gives the page at `va` other attributes; returns the old ones, with what MMUs had set until then. What MMUs set
+    /// meanwhile is kept.
+    pub fn protect(&mut self, va: VirtAddr, attr: Attr) -> Option<Attr> {
+        if va.0 >= F::USER_END {
+            return None;
         }
-    }
-    for below in 1..n {
-        set_link::<F, M>(m, Level(below as u8), path[below], va, path[below - 1]);
-    }
-    Ok(path)
-}
-
-/// Takes a path apart that [`make_path`] made and that was never linked to a tree.
-///
-/// # Safety
-///
-/// 1. `path` is what `make_path` returned for `va` and `level`; none of its tables was linked or changed since.
-#[cold]
-pub(super) unsafe fn drop_path<F: Format, M: Machine>(
-    m: &M,
-    pin: &Pinned<'_>,
-    va: u64,
-    level: Level,
-    path: &[PhysAddr; MAX_LEVELS],
-) {
-    for (below, at) in path[..level.at()].iter().enumerate() {
-        let inner = Level(below as u8);
-        if below > 0 {
-            Slots::<F, _>::open(m.window(), *at).at(inner, F::index(inner, va)).store(0);
-            died(m.frames().meta(at.pfn()), 1, false);
+        let node = self.tables.find(self.on(), va.0, Level::PTE)?;
+        let index = F::index(Level::PTE, va.0);
+        let seen = node.load(index);
+        if F::is_none(seen) {
+            return None;
         }
-        // SAFETY: 1. `make_path` took it, and the caller gives it away. 2. its only entry has just been cleared. 3. never
-        // linked to a tree, so no walker ever knew it (REQ-37).
-        unsafe { give_back_unlinked(m, pin, inner, *at) };
+        let old =
+            node.update(index, Use::private(self.gather.is_private()), |raw| with_attr::<F>(seen, raw, attr));
+        let page = va.0 & !((1 << F::PAGE_SHIFT) - 1);
+        self.gather.changed(page, page + (1 << F::PAGE_SHIFT));
+        Some(F::attr(old))
+    }
+
+    /// Gives every mapped page in `range` the attributes that `change` makes of its own. `change` may be called several times for
+    /// a page, as MMUs set bits in between.
+    pub fn change_range(&mut self, range: VirtRange, change: impl Fn(Attr) -> Attr) {
+        self.tables.change(range, &mut self.gather, |_, raw| F::leaf(F::frame(raw), change(F::attr(raw))));
+    }
+
+    /// Flushes what changed; afterwards nothing that was unmapped is in use, and tables are given back.
+    pub fn flush(self) {
+        drop(self);
+    }
+
+    /// Tables and data frames that wait for the flush.
+    pub fn waiting(&self) -> (u32, u32) {
+        self.gather.waiting()
+    }
+
+    /// Flushes now, and waits for all CPUs; see [`Gather::flush`].
+    pub fn into_released(self) -> crate::gather::Released<'a, M> {
+        self.gather.flush()
     }
 }
 
-/// Gives a table back that no walker ever knew.
-///
-/// # Safety
-///
-/// 1. The caller owns the table at `at` and gives it away.
-/// 2. It is in the state of its level: no live entries.
-/// 3. It was never linked to a tree.
-unsafe fn give_back_unlinked<M: Machine>(m: &M, pin: &Pinned<'_>, level: Level, at: PhysAddr) {
-    m.frames().meta(at.pfn()).set_usage(Use::Taken);
-    // SAFETY: points 1 to 3 are passed on.
-    let page = unsafe { Clean::from_raw(at, level) };
-    // SAFETY: 1. the pin is of the machine `m`: callers pass no other.
-    unsafe { m.policy().free_unlinked(pin, page) };
+/// The entry `raw` with the attributes `attr`, and those of the MMU's own that it got since it was `seen`.
+#[inline(always)]
+pub(super) fn with_attr<F: Format>(seen: u64, raw: u64, attr: Attr) -> u64 {
+    let news = F::attr(raw).without(F::attr(seen));
+    let kept = Attr(news.0 & (Attr::ACCESSED | Attr::DIRTY).0);
+    F::leaf(F::frame(raw), attr | kept)
 }

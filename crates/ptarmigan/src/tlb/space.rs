@@ -1,36 +1,49 @@
 //! What a space knows of the TLBs that may know it.
+use super::asid::machine_wide::SpaceAsid;
 use super::request::{Generation, SpaceId};
-use crate::cpu::{CpuId, CpuMask};
+use crate::cpu::{CpuId, CpuMask, MachineId};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// What a space's TLB state is: its generation and the CPUs that have it loaded.
 pub struct SpaceTlb {
+    machine: MachineId,
     id: SpaceId,
     generation: AtomicUsize,
     /// Some CPU has loaded it at some time: before that the masks need not be looked at.
     pub(super) loaded: AtomicBool,
     /// Others than the holder of the space may walk its tables or load its root at any time.
     shared: AtomicBool,
+    /// The number on machines that broadcast.
+    pub(super) asid: SpaceAsid,
     pub(super) active: CpuMask,
     pub(super) lazy: CpuMask,
 }
 
 impl SpaceTlb {
-    /// A space that no CPU has loaded yet.
-    pub fn new(id: SpaceId) -> Self {
-        Self::starting_at(id, Generation(0))
-    }
-
-    /// The same with another first generation, for tests of the wrap.
-    pub fn starting_at(id: SpaceId, generation: Generation) -> Self {
+    /// Makes the state of a space that no CPU has loaded yet.
+    pub(super) fn named(machine: MachineId, id: SpaceId, generation: Generation) -> Self {
         SpaceTlb {
+            machine,
             id,
             generation: AtomicUsize::new(generation.0),
             loaded: AtomicBool::new(false),
             shared: AtomicBool::new(false),
+            asid: SpaceAsid::none(),
             active: CpuMask::new(),
             lazy: CpuMask::new(),
         }
+    }
+
+    /// Makes the state of the same space as it is when all other generations have been, for models.
+    #[cfg(loom)]
+    pub fn a_round_later(&self, generation: Generation) -> Self {
+        Self::named(self.machine, self.id, generation)
+    }
+
+    /// Returns the machine that named the space.
+    #[inline(always)]
+    pub fn machine(&self) -> MachineId {
+        self.machine
     }
 
     /// The space's name.

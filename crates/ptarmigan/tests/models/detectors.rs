@@ -3,7 +3,6 @@ use crate::machine::{SHAPE, Shape, World, model, pin};
 use crate::mmu::Lie;
 use ptarmigan::frames::AllocFlags;
 use ptarmigan::table::{Free, Machine, Tree};
-use ptarmigan::tlb::{SpaceId, SpaceTlb};
 use std::sync::Arc;
 
 /// CPU 0 unmaps a page that CPU 1 knows, which meanwhile does what `lazy` says; both use their memory again.
@@ -13,17 +12,17 @@ fn unmap_elsewhere(lie: Lie, free: Free, lazy: bool) {
         let (a, b) = (pin(0), pin(1));
         let mut tree = Tree::new(&*w, &a, AllocFlags::URGENT).unwrap();
         w.map(&a, &mut tree, 0);
-        let space = Arc::new(SpaceTlb::new(SpaceId(1)));
+        let space = Arc::new(w.tlb().new_space());
         let root = tree.root();
-        w.tlb().activate(&b, &space, root);
+        w.tlb().activate(&b, &space, root).unwrap();
         w.mmu().look(&b, 0);
         let its = space.clone();
         let other = w.on(1, move |w, b| {
             if lazy {
-                w.tlb().rest(b, &its);
+                w.tlb().rest(b, &its).unwrap();
                 w.tlb().serve(b);
                 if free == Free::Never {
-                    w.tlb().activate(b, &its, root);
+                    w.tlb().activate(b, &its, root).unwrap();
                 }
             } else {
                 w.tlb().serve(b);

@@ -7,7 +7,6 @@ use ptarmigan::format::{Attr, Format};
 use ptarmigan::page::Level;
 use ptarmigan::space::{Access, AreaFlags, SharedSpace, Space};
 use ptarmigan::table::{Machine, parts};
-use ptarmigan::tlb::SpaceId;
 use std::sync::Arc;
 
 const RW: AreaFlags = AreaFlags(3);
@@ -21,7 +20,7 @@ fn range(start: u64) -> VirtRange {
 /// A space with a page at 0, and another area in the span of the next leaf table.
 fn space<const L: u8>(w: &World<L>) -> Arc<SharedSpace<Small<L>>> {
     let a = pin(0);
-    let mut space = Space::new(w, &a, SpaceId(1)).unwrap();
+    let mut space = Space::new(w, &a).unwrap();
     space.mmap(w, &a, range(0), RW, 0).unwrap();
     space.mmap(w, &a, range(SPAN), RW, 0).unwrap();
     space.fault(w, &a, VirtAddr(0), Access::Write).unwrap();
@@ -106,11 +105,12 @@ fn an_interrupt_that_reads_too_leaves_the_reader_it_interrupts_protected() {
         let w = World::<2>::new(Shape { tables: 2, spare: 2, ..SHAPE });
         let space = space(&w);
         let (id, root) = (space.id(), space.lock(&*w, &pin(0)).tree().root());
+        let interrupts = w.tlb().new_space().id();
         let other = w.beside(1, move |w, b| {
-            let _reading = w.tlb().readers().walk(b, id);
+            let _reading = w.tlb().readers().walk(b, id).unwrap();
             let raw = w.memory.walk(root.pfn(), 0);
             // The interrupt's reader is of the same CPU, and another space at that.
-            drop(w.tlb().readers().walk(b, SpaceId(9)));
+            drop(w.tlb().readers().walk(b, interrupts).unwrap());
             if let Some(table) = Small::<2>::linked(Level(1), raw) {
                 w.memory.reach(table.pfn(), Owner::Table);
                 w.memory.walk(table.pfn(), 0);

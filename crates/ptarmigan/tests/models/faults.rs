@@ -9,7 +9,6 @@ use ptarmigan::format::{Attr, Format};
 use ptarmigan::frames::{AllocFlags, DataFrames, Use};
 use ptarmigan::space::{Access, AreaFlags, SharedSpace, Space};
 use ptarmigan::table::Machine;
-use ptarmigan::tlb::SpaceId;
 use std::sync::Arc;
 
 const RW: AreaFlags = AreaFlags(3);
@@ -17,7 +16,7 @@ const PAGE: u64 = 4096;
 
 /// A shared space with one area of `pages` pages from 0 on.
 fn shared<const L: u8>(w: &World<L>, pages: u64) -> Space<Small<L>> {
-    let mut space = Space::new(w, &pin(0), SpaceId(1)).unwrap();
+    let mut space = Space::new(w, &pin(0)).unwrap();
     space.mmap(w, &pin(0), VirtRange { start: 0, end: pages * PAGE }, RW, 0).unwrap();
     space
 }
@@ -157,8 +156,7 @@ fn a_page_that_one_cpu_maps_is_complete_for_the_mmus_of_others() {
 /// The frame that CPU 0 takes next.
 fn frame_to_come(w: &World<2>) -> Pfn {
     let frame = w.data().take(w.frames(), &pin(0), AllocFlags::URGENT).unwrap();
-    assert!(DataFrames::release(w.frames(), frame));
-    w.data().give(w.frames(), &pin(0), frame);
+    assert!(w.data().release(w.frames(), &pin(0), frame).unwrap());
     frame
 }
 
@@ -169,7 +167,7 @@ fn forked(w: &World<2>) -> (Space<Small<2>>, Space<Small<2>>) {
     space.fault(w, &a, VirtAddr(0), Access::Write).unwrap();
     let frame = frame_at(w, &space);
     w.memory.write(frame, 5);
-    let child = space.fork(w, &a, SpaceId(2)).unwrap();
+    let child = space.fork(w, &a).unwrap();
     (space, child)
 }
 
@@ -267,7 +265,7 @@ fn a_page_that_its_two_spaces_copy_at_once_has_one_owner_each() {
         assert_ne!(one, two);
         for frame in [one, two] {
             assert_eq!(w.frames().meta(frame).usage(), Use::Data);
-            assert!(DataFrames::is_sole(w.frames(), frame), "references are lost");
+            assert!(unsafe { DataFrames::is_sole_raw(w.frames(), frame) }, "references are lost");
             assert_eq!(w.memory.read(frame), 5);
         }
         space.end(&*w, &a);
@@ -294,7 +292,7 @@ fn what_a_child_gets_by_fork_does_not_change_under_it() {
             written.store(true, Ordering::Relaxed);
             w.tlb().serve(b);
         });
-        let child = space.lock(&*w, &a).fork(SpaceId(2)).unwrap();
+        let child = space.lock(&*w, &a).fork().unwrap();
         let at_fork = w.memory.read(frame_at(&w, &child));
         w.attend(&a);
         other.join().unwrap();

@@ -93,7 +93,7 @@ impl<C: Construct + 'static> Lists<C> {
         let base = unsafe { alloc::alloc_zeroed(layout) };
         assert!(!base.is_null());
         // SAFETY: 1. all frames lie in the block, which is kept beside what uses it. 2. nobody else has its address.
-        let window = unsafe { DirectMap::new(base) };
+        let window = unsafe { DirectMap::new(base, layout.size() as u64) }.unwrap();
         let mut block: Vec<MaybeUninit<u64>> = Vec::with_capacity(4096);
         // SAFETY: 1. the block is kept beside what is made of it.
         let mut boot = unsafe { BootMemory::new(NonNull::new(block.as_mut_ptr().cast()).unwrap(), 4096 * 8) };
@@ -109,7 +109,8 @@ impl<C: Construct + 'static> Lists<C> {
         let construct = construct(&frames, window);
         // SAFETY: the box is kept beside the lists and moves nowhere with them.
         let borrowed: &'static Frames = unsafe { &*std::ptr::from_ref(&*frames) };
-        let source = Source::new(borrowed, window, construct, LAYOUT);
+        // SAFETY: 1. all frames lie in the block.
+        let source = unsafe { Source::new(borrowed, window, construct, LAYOUT) };
         let lists = Quicklists::new(&mut boot, config, source).unwrap();
         assert_eq!(lists.magazine(), 1);
         let free = frames.counts().free;

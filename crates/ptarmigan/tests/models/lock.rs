@@ -5,7 +5,6 @@ use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::cpu::Pinned;
 use ptarmigan::space::{Access, AreaFlags, FaultError, SharedSpace, Space};
 use ptarmigan::sync::SpinLock;
-use ptarmigan::tlb::SpaceId;
 use std::sync::Arc;
 
 const RW: AreaFlags = AreaFlags(3);
@@ -21,7 +20,7 @@ fn range(page: u64) -> VirtRange {
 fn run(preemptions: usize, a: fn(&W, &Pinned<'_>, &Shared), b: fn(&W, &Pinned<'_>, &Shared)) {
     model(preemptions, move || {
         let w = W::new(Shape { data: 2, spare: 2, ..SHAPE });
-        let mut space = Space::new(&*w, &pin(0), SpaceId(1)).unwrap();
+        let mut space = Space::new(&*w, &pin(0)).unwrap();
         space.mmap(&*w, &pin(0), range(0), RW, 0).unwrap();
         let space = Arc::new(SharedSpace::new(space));
         let its = space.clone();

@@ -8,7 +8,7 @@ use ptarmigan::bootmem::BootMemory;
 use ptarmigan::cpu::{CpuId, MachineId, NodeId, Pinned};
 use ptarmigan::format::{Attr, Format};
 use ptarmigan::frames::{
-    AllocFlags, DataFrames, End, Frame, Frames, MemoryRun, NoFrame, Request, Zero, ZoneClass,
+    AllocFlags, DataFrames, End, Frame, Frames, MemoryRun, MemorySize, NoFrame, Request, Zero, ZoneClass,
 };
 use ptarmigan::page::{Clean, Flushed, Level, NoConstruct, Unhooked};
 use ptarmigan::quicklist::{Policy, PolicyCounts, Source};
@@ -173,11 +173,6 @@ impl<const L: u8> World<L> {
         let total = 1 + tables + shape.data * cpus + shape.spare;
         let memory = Arc::new(Memory::new(total + 1, 1 + tables as u32));
         let config = TlbConfig { asids: shape.asids, park: shape.park, ..TlbConfig::new(cpus) };
-        let bytes = Frames::bytes(total, 2) + DataFrames::bytes(cpus, 2) + Tlb::<Mmus<L>>::bytes(&config);
-        let mut block: Vec<MaybeUninit<u64>> = Vec::with_capacity(bytes / 8 + 1);
-        // SAFETY: 1. the block is kept in the world beside what is made of it, which is used through the world only.
-        let mut boot =
-            unsafe { BootMemory::new(core::ptr::NonNull::new(block.as_mut_ptr().cast()).unwrap(), bytes) };
         // Tables have a node to themselves: only their frames are furnished.
         let run = |start: usize, frames: usize, node| MemoryRun {
             start: Pfn(start as u32),
@@ -186,6 +181,13 @@ impl<const L: u8> World<L> {
             class: ZoneClass::Low,
         };
         let runs = [run(1, tables, 1), run(1 + tables, total - tables, 0)];
+        let bytes = Frames::bytes(&MemorySize::of(&runs))
+            + DataFrames::bytes(cpus, 2)
+            + Tlb::<Mmus<L>>::bytes(&config);
+        let mut block: Vec<MaybeUninit<u64>> = Vec::with_capacity(bytes / 8 + 1);
+        // SAFETY: 1. the block is kept in the world beside what is made of it, which is used through the world only.
+        let mut boot =
+            unsafe { BootMemory::new(core::ptr::NonNull::new(block.as_mut_ptr().cast()).unwrap(), bytes) };
         let machine = MachineId::new();
         MACHINE.set(Some(machine));
         // SAFETY: 1. the memory was made above for these frames. 2. the identity is new.
@@ -204,9 +206,11 @@ impl<const L: u8> World<L> {
         for pfn in pages {
             memory.furnish(pfn);
             // SAFETY: 1. taken above. 2. it has no entries, which is what zero means here.
-            frames.give(unsafe { Frame::<Zero>::from_raw(pfn, 0) });
+            frames.give(unsafe { Frame::<Zero>::from_raw(machine, pfn, 0) });
         }
-        let source = Source::new(&frames, Watched(memory.clone()), NoConstruct, Small::<L>::LAYOUT);
+        // SAFETY: 1. all frames lie in the memory.
+        let source =
+            unsafe { Source::new(&frames, Watched(memory.clone()), NoConstruct, Small::<L>::LAYOUT) };
         let mut pages =
             (0..tables).map(|_| source.make(NodeId(1), Level(0), AllocFlags::URGENT).unwrap().into_raw());
         let lists = (0..cpus).map(|_| RefCell::new(pages.by_ref().take(shape.tables).collect())).collect();
@@ -215,11 +219,10 @@ impl<const L: u8> World<L> {
         let zero = frames.take(request(0)).unwrap().dirty().into_raw();
         memory.give(zero, Owner::Data);
         for cpu in 0..cpus {
-            let mine: Vec<Pfn> =
+            let mine: Vec<_> =
                 (0..shape.data).map(|_| data.take(&frames, &pin(cpu), AllocFlags::URGENT).unwrap()).collect();
-            for pfn in mine {
-                assert!(DataFrames::release(&frames, pfn));
-                data.give(&frames, &pin(cpu), pfn);
+            for frame in mine {
+                assert!(data.release(&frames, &pin(cpu), frame).unwrap());
             }
         }
         let mmus = Mmus::new(memory.clone(), cpus, shape.lie);
@@ -304,7 +307,7 @@ impl<const L: u8> World<L> {
 
     /// Maps a data frame of its own at `va`.
     pub fn map(&self, pin: &Pinned<'_>, tree: &mut Tree<Small<L>>, va: u64) {
-        let pfn = self.data.take(&self.frames, pin, AllocFlags::URGENT).unwrap();
+        let pfn = self.data.take(&self.frames, pin, AllocFlags::URGENT).unwrap().into_raw();
         self.memory.give(pfn, Owner::Data);
         tree.map(self, pin, VirtAddr(va), pfn, Attr::READ | Attr::WRITE, AllocFlags::URGENT).unwrap();
     }
@@ -341,9 +344,11 @@ impl<const L: u8> World<L> {
         }
         // It may be parked still.
         let Ok(frame) = self.data.take(&self.frames, pin, AllocFlags::URGENT) else { return };
+        let frame = frame.into_raw();
         self.memory.give(frame, Owner::Nobody);
-        assert!(DataFrames::release(&self.frames, frame));
-        self.data.give(&self.frames, pin, frame);
+        // SAFETY: 1. the reference that was taken above.
+        let frame = unsafe { DataFrame::from_raw(self.frames.machine(), frame) };
+        assert!(self.data.release(&self.frames, pin, frame).unwrap());
     }
 
     /// All CPUs are done: every page is back.

@@ -4,9 +4,9 @@ use crate::small::Small;
 use loom::thread::JoinHandle;
 use ptarmigan::addr::PhysAddr;
 use ptarmigan::cpu::Pinned;
-use ptarmigan::frames::AllocFlags;
+use ptarmigan::frames::Ask;
 use ptarmigan::table::{Free, Machine, Tree, parts};
-use ptarmigan::tlb::{Gather, Generation, SpaceId, SpaceTlb, Tlb};
+use ptarmigan::tlb::{Gather, Generation, SpaceTlb, Tlb};
 use std::sync::Arc;
 
 type Two = World<2>;
@@ -24,16 +24,17 @@ impl Model {
     }
 
     fn starting_at(shape: Shape, first: Generation) -> Self {
-        let m = Self::in_world(Two::new(shape), SpaceId(1), first, 0);
+        let m = Self::in_world(Two::new(shape), first, 0);
         m.tlb().activate(&pin(0), &m.space, m.tree.root());
         m
     }
 
     /// A space that is active nowhere, with pages of `cpu`.
-    fn in_world(world: Arc<Two>, id: SpaceId, first: Generation, cpu: usize) -> Self {
-        let mut tree = Tree::new(&*world, &pin(cpu), AllocFlags::URGENT).unwrap();
+    fn in_world(world: Arc<Two>, first: Generation, cpu: usize) -> Self {
+        let mut tree = Tree::new(&*world, &pin(cpu), Ask::URGENT).unwrap();
         world.map(&pin(cpu), &mut tree, 0);
-        Model { world, space: Arc::new(SpaceTlb::starting_at(id, first)), tree }
+        let space = Arc::new(world.tlb().new_space_at(first));
+        Model { world, space, tree }
     }
 
     fn tlb(&self) -> &Tlb<crate::mmu::Mmus<2>> {
@@ -192,8 +193,8 @@ fn a_cpu_that_leaves_and_comes_back_finds_no_old_translation() {
 fn two_cpus_that_ask_each_other_are_both_served() {
     model(3, || {
         let world = Two::new(SHAPE);
-        let mut x = Model::in_world(world.clone(), SpaceId(1), Generation(0), 0);
-        let mut y = Model::in_world(world.clone(), SpaceId(2), Generation(0), 1);
+        let mut x = Model::in_world(world.clone(), Generation(0), 0);
+        let mut y = Model::in_world(world.clone(), Generation(0), 1);
         // Each CPU changes the space that is active on the other one.
         world.tlb().activate(&pin(1), &x.space, x.tree.root());
         world.tlb().activate(&pin(0), &y.space, y.tree.root());
@@ -267,7 +268,7 @@ fn a_number_that_is_kept_is_kept_with_what_was_true_when_it_was_left() {
     model(3, || {
         // Two spaces take turns on CPU 1, each under its number.
         let mut m = Model::new(Shape { asids: 2, tables: 4, data: 2, ..SHAPE });
-        let n = Model::in_world(m.world.clone(), SpaceId(2), Generation(0), 1);
+        let n = Model::in_world(m.world.clone(), Generation(0), 1);
         m.tlb().activate(&pin(1), &m.space, m.tree.root());
         let (space, root) = (n.space.clone(), n.tree.root());
         let other = m.on(1, move |b| {
@@ -300,7 +301,7 @@ fn a_whole_round_of_generations_later_nothing_is_kept() {
         join(&m, [other]);
         m.tlb().deactivate(&pin(0), &m.space);
         // The same space when all other generations have been.
-        let later = SpaceTlb::starting_at(m.space.id(), before);
+        let later = m.space.a_round_later(before);
         m.tlb().activate(&pin(1), &later, m.tree.root());
         m.world.mmu().look(&pin(1), 0);
     });
@@ -368,7 +369,7 @@ fn what_is_parked_comes_back_when_the_lazy_cpu_has_let_go() {
             m.world.reuse(&a);
             join(&m, [other]);
             // It loads something else at some time.
-            m.tlb().activate(&b, &SpaceTlb::new(SpaceId(2)), m.tree.root());
+            m.tlb().activate(&b, &m.tlb().new_space(), m.tree.root());
             m.tlb().collect(parts(&*m.world, &a));
             assert_eq!(m.tlb().parked(&a), 0, "nobody is waited for any more");
             assert_eq!(m.tlb().counts().forced, 0, "nobody had to be interrupted");

@@ -9,7 +9,7 @@ use ptarmigan::frames::{AllocFlags, End, Frames, Request, ZoneClass};
 use ptarmigan::page::{Construct, Layout, Level};
 use ptarmigan::quicklist::Policy;
 use ptarmigan::table::KernelMap;
-use ptarmigan::window::{DirectMap, Window, WindowGuard};
+use ptarmigan::window::{DirectMap, OpenWindow, WindowGuard};
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -146,11 +146,13 @@ fn tops() -> Arc<Lists<Kernel>> {
             end: End::Low,
             flags: AllocFlags::ATOMIC,
         };
-        let (first, n) = frames.span();
-        let base = window.map(PhysAddr(0)).base().addr().get();
-        let slots = (0..first + n).map(|_| Arc::new(Slot64::new())).collect();
+        let base = window.open(PhysAddr(0)).base().addr();
+        let slots = (0..frames.runs().map(|run| run.start.0 + run.frames).max().unwrap_or(0))
+            .map(|_| Arc::new(Slot64::new()))
+            .collect();
         ENTRIES.set((base, slots));
-        let kernel = KernelMap::new(frames, window, request).unwrap();
+        // SAFETY: 1. all frames lie in the block that the window is for.
+        let kernel = unsafe { KernelMap::new(frames, window, request) }.unwrap();
         kernel.set(frames, KERNEL, 1);
         kernel
     })

@@ -1,26 +1,27 @@
-//! What the examples about other crates share: the expected finding and nothing else, or the process fails.
+//! The verdict that the examples about other crates share: exactly the expected findings, or the
+//! process fails.
 use ptsan::Kind;
 use ptsan::adapters::Machine;
 
 /// A defect of a released crate.
 pub struct Defect {
-    /// What it is, in a line.
+    /// The defect, in a line.
     pub title: &'static str,
     /// Crate, version, file and line.
     pub source: &'static str,
-    /// Why hardware may really go wrong.
+    /// How hardware may really go wrong.
     pub why: &'static str,
-    /// Lines of the crate that must be among those that led to a finding, where the report knows lines: `file.rs:7:`. A
-    /// finding that is made outside the crate, at a later access, has none.
+    /// Lines of the crate that must be among those that led to a finding, where the report knows
+    /// lines: `file.rs:7:`. A finding made outside the crate, at a later access, has none.
     pub at: &'static [&'static str],
-    /// What must be found.
+    /// Findings that must be made.
     pub must: &'static [Kind],
-    /// What may be found besides, as a consequence.
+    /// Findings that may follow from them.
     pub may: &'static [Kind],
 }
 
 impl Defect {
-    /// Prints what was found, and fails unless it is what must be and at most what may be.
+    /// Prints what was found. Fails unless it is all that must be found and nothing that may not.
     #[track_caller]
     pub fn found(&self, machine: &Machine) {
         println!("== {}\n   {}\n   {}\n", self.title, self.source, self.why);
@@ -48,7 +49,7 @@ impl Defect {
     }
 }
 
-/// Nothing was found where nothing is wrong.
+/// Checks that a correct use is silent.
 #[track_caller]
 pub fn silent(what: &str, machine: &Machine) {
     assert!(machine.sanitizer(|san, _| san.total()) == 0, "{what}: {machine}");

@@ -1,10 +1,14 @@
 //! The crate `aarch64-paging`: the machine's frames as its [`Translation`].
 //!
-//! The crate compiles its TLB instructions for AArch64 alone, so that nothing is seen of them on other hosts. It
-//! documents two places for them, and the adapter carries them out there: [`Frames::flushing`] just before a
-//! table goes back (`Mapping` invalidates all that was cached from a table before it frees it, since 0.12.3), and
-//! [`edit`] when a call on a live `Mapping` returns. What is found is wrong whatever the crate invalidates there.
-//! `RootTable` never flushes, and says so: for it take [`Frames::new`].
+//! The crate compiles its TLB instructions for AArch64 alone, so other hosts see nothing of them.
+//! It documents two places for them, and the adapter flushes there:
+//!
+//! * [`Frames::flushing`] flushes just before a table is freed. Since 0.12.3, `Mapping` invalidates
+//!   all that was cached from a table before it frees it.
+//! * [`edit`] flushes when a call on a live `Mapping` returns.
+//!
+//! What is found is wrong whatever the crate invalidates there. `RootTable` never flushes, and says
+//! so: use [`Frames::new`] for it.
 //!
 //! ```
 //! use aarch64_paging::Mapping;
@@ -24,7 +28,8 @@
 //! assert_eq!(machine.access(0, 0x7008, Access::WRITE).unwrap().phys, 0x123_4008);
 //! mapping.mark_inactive();
 //! ```
-use super::{FRAME, Machine};
+use super::machine::Machine;
+use super::ram::FRAME;
 use crate::Content;
 use aarch64_paging::descriptor::{PagingAttributes, PhysicalAddress};
 use aarch64_paging::paging::{PageTable, Translation};
@@ -38,13 +43,14 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// Frames that go back without a flush: for `RootTable`, whose user flushes.
+    /// Creates an allocator that does not flush: for `RootTable`, whose user flushes.
     #[must_use]
     pub fn new(machine: &Machine) -> Self {
         Self { machine: machine.clone(), flushing: false }
     }
 
-    /// Every CPU flushes the space that it runs before a frame goes back: for `Mapping`.
+    /// Creates an allocator for `Mapping`: every CPU flushes the space that it runs before a frame
+    /// is freed.
     #[must_use]
     pub fn flushing(machine: &Machine) -> Self {
         Self { machine: machine.clone(), flushing: true }
@@ -61,9 +67,9 @@ impl Frames {
 
 impl<A: PagingAttributes> Translation<A> for Frames {
     /// # Panics
-    /// If no frame is left: the crate has no way to be told.
+    /// Panics if no frame is left: the crate's interface has no error for it.
     fn allocate_table(&mut self) -> (NonNull<PageTable<A>>, PhysicalAddress) {
-        // The crate's contract: the allocator clears.
+        // The crate requires that the allocator clears.
         let Some(frame) = self.machine.allocate(Content::Zero) else {
             panic!("the machine has no frame left")
         };
@@ -85,7 +91,7 @@ impl<A: PagingAttributes> Translation<A> for Frames {
     }
 }
 
-/// Runs `body`, a call on a live `Mapping`, and flushes where the crate does: when the call returns.
+/// Runs `body`, a call on a live `Mapping`, and flushes when the call returns, as the crate does.
 pub fn edit<R>(machine: &Machine, body: impl FnOnce() -> R) -> R {
     let result = body();
     machine.flush_loaded(None);

@@ -1,7 +1,9 @@
-//! What a machine's memory is made of: plain memory beside the sanitizer, or memory of which every store is seen.
-use super::ram::Ram;
+//! The memory of a machine: plain memory beside the sanitizer, or memory of which every store is
+//! seen.
+use super::locked::locked;
+use super::ram::{FRAME, Ram};
 use crate::{Memory, Sanitizer};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 pub(super) enum Backing {
     Plain {
@@ -20,14 +22,13 @@ impl Backing {
     /// Calls `body` with the sanitizer and the memory that it reads.
     pub(super) fn with<R>(&self, body: impl FnOnce(&mut Sanitizer, &dyn Memory) -> R) -> R {
         match self {
-            // A test that panicked elsewhere may still want its report.
-            Self::Plain { ram, san } => body(&mut san.lock().unwrap_or_else(PoisonError::into_inner), ram),
+            Self::Plain { ram, san } => body(&mut locked(san), ram),
             #[cfg(feature = "watch")]
             Self::Watched(watch) => watch.with(|san, ram| body(san, ram)),
         }
     }
 
-    /// Where the byte at `phys` is, `None` outside memory.
+    /// Returns where the byte at `phys` is, or `None` outside memory.
     pub(super) fn pointer(&self, phys: u64) -> Option<*mut u8> {
         match self {
             Self::Plain { ram, .. } => ram.pointer(phys),
@@ -36,7 +37,7 @@ impl Backing {
         }
     }
 
-    /// The physical address behind a pointer.
+    /// Returns the physical address behind a pointer.
     pub(super) fn phys(&self, pointer: *const u8) -> Option<u64> {
         match self {
             Self::Plain { ram, .. } => ram.phys(pointer),
@@ -45,15 +46,15 @@ impl Backing {
         }
     }
 
-    /// Fills a frame that is in no table with copies of a word; nobody is told.
+    /// Fills a frame that is in no table with copies of a word, without telling the sanitizer.
     pub(super) fn fill(&self, frame: u64, word: u64) {
         match self {
             Self::Plain { ram, .. } => ram.fill(frame, word),
             #[cfg(feature = "watch")]
             Self::Watched(watch) => {
-                // If the system refuses, the stores are seen one by one, and mean nothing.
+                // If the system refuses, the stores are seen one by one, which does no harm.
                 let _unseen = watch.pause();
-                for at in (frame..frame + super::FRAME).step_by(8) {
+                for at in (frame..frame + FRAME).step_by(8) {
                     // A frame of the machine is inside memory.
                     let _ = watch.memory().store(at, word);
                 }

@@ -1,5 +1,5 @@
-//! The machine that static functions work on: some crates' hooks have no argument to carry one.
-use super::Machine;
+//! The machine for static hooks, which have no argument to carry one.
+use super::machine::Machine;
 use std::cell::RefCell;
 use std::marker::PhantomData;
 
@@ -7,17 +7,17 @@ thread_local! {
     static ENTERED: RefCell<Vec<Machine>> = const { RefCell::new(Vec::new()) };
 }
 
-/// As long as it lives, its machine is the thread's current one. Made by [`Machine::enter`].
+/// Makes its machine the thread's current one while it lives. Created by [`Machine::enter`].
 #[must_use = "the machine is current only while this lives"]
 #[derive(Debug)]
 pub struct Current {
-    /// Belongs to the thread that made it.
+    /// Binds it to the thread that made it.
     thread: PhantomData<*const ()>,
 }
 
 impl Machine {
-    /// Makes this the machine on which the static hooks of the adapters work on this thread. Guards are dropped in the
-    /// reverse order of their making.
+    /// Makes this the machine on which the static hooks of the adapters work on this thread. Drop
+    /// the guards in the reverse order of their creation.
     pub fn enter(&self) -> Current {
         ENTERED.with_borrow_mut(|entered| entered.push(self.clone()));
         Current { thread: PhantomData }
@@ -26,15 +26,15 @@ impl Machine {
 
 impl Drop for Current {
     fn drop(&mut self) {
-        // A thread that is ending has lost its list, and needs it no more.
+        // A thread that is ending has lost its list and needs it no more.
         let _ = ENTERED.try_with(|entered| entered.borrow_mut().pop());
     }
 }
 
-/// The thread's current machine.
+/// Returns the thread's current machine.
 ///
 /// # Panics
-/// If there is none: the hooks that ask have no way to return an error.
+/// Panics if there is none: the hooks that ask have no way to return an error.
 #[must_use]
 pub fn current() -> Machine {
     match ENTERED.with_borrow(|entered| entered.last().cloned()) {

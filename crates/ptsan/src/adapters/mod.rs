@@ -1,294 +1,36 @@
-//! Other people's page-table crates under the sanitizer, each behind the cargo feature of its name.
+//! Other page-table crates under the sanitizer, each behind the cargo feature of its name.
 //!
-//! A [`Machine`] is simulated physical memory, an allocator of table frames and a [`Sanitizer`] in one; the module of a
-//! crate implements that crate's traits on it. What is left to write is what a kernel would do: load the root
-//! ([`Machine::load`]), access memory ([`Machine::access`]), and forward the flushes that the crate asks for.
+//! A [`Machine`] combines simulated physical memory, an allocator of table frames and a
+//! [`Sanitizer`](crate::Sanitizer). The module of a crate implements that crate's traits on it. The
+//! test does the rest, as a kernel would: it loads the root ([`Machine::load`]), accesses memory
+//! ([`Machine::access`]), and forwards the flushes that the crate asks for.
 //!
 //! Three rules make a finding the crate's and not the test's:
 //!
-//! * a frame is handed out full of old entries ([`OLD_ENTRY`]) unless the crate's contract asks the allocator for zeroes;
-//! * a flush is carried out on every CPU at the moment at which the crate asks for it: nobody forgets a shootdown;
-//! * [`Machine::walk_ahead`] names addresses that a CPU's walker may walk for by itself, and it does so whenever the
+//! * a frame is allocated full of old entries ([`OLD_ENTRY`]), unless the crate requires that the
+//!   allocator clears;
+//! * a flush is carried out on every CPU at the moment at which the crate asks for it, so no
+//!   shootdown is missing;
+//! * [`Machine::walk_ahead`] names addresses for which a CPU's walker walks by itself, whenever the
 //!   crate calls a hook, as hardware may between any two instructions.
 #[cfg(feature = "aarch64-paging")]
 #[allow(unsafe_code)]
 pub mod aarch64_paging;
-mod backing;
-mod current;
 #[cfg(feature = "page-table-generic")]
 pub mod page_table_generic;
 #[cfg(feature = "page_table_multiarch")]
 pub mod page_table_multiarch;
-mod ram;
 #[cfg(feature = "x86_64")]
 #[allow(unsafe_code)]
 pub mod x86_64;
 
-use crate::{Access, Config, Content, Expected, Fault, Flush, Memory, Sanitizer, Translation, Tree};
-use backing::Backing;
+mod ahead;
+mod backing;
+mod current;
+mod locked;
+mod machine;
+mod ram;
+
 pub use current::{Current, current};
+pub use machine::{Machine, OLD_ENTRY};
 pub use ram::{BASE, FRAME};
-use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// What every word of a frame holds when it is handed out with unknown content: as an entry of x86 it is a large
-/// writable user page of somebody else's memory at every level, and no code under test writes it by chance.
-pub const OLD_ENTRY: u64 = 0x0005_5540_0000_00e7;
-
-/// Simulated memory, CPUs and an allocator of table frames under a sanitizer.
-///
-/// A handle: clones stand for the same machine. Frames are handed out from [`BASE`] upwards, one given back last comes
-/// first. What the crate under test stores through pointers into the memory is its own affair: one thread at a time.
-#[derive(Clone)]
-pub struct Machine(Arc<Inner>);
-
-struct Inner {
-    backing: Backing,
-    /// Free frames; the next to hand out is last.
-    free: Mutex<Vec<u64>>,
-    ahead: Ahead,
-}
-
-/// What each walker walks for by itself: CPU and address.
-#[derive(Clone, Default)]
-struct Ahead(Arc<Mutex<Vec<(usize, u64)>>>);
-
-impl Ahead {
-    fn walk(&self, san: &mut Sanitizer, memory: &(impl Memory + ?Sized)) {
-        for &(cpu, va) in &*locked(&self.0) {
-            if san.cpus.get(cpu).is_some_and(|c| c.loaded.is_some()) {
-                san.probe_walk(memory, cpu, va);
-            }
-        }
-    }
-}
-
-/// A test that panicked elsewhere may still want its report.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Machine {
-    /// A machine with 1024 frames.
-    #[must_use]
-    pub fn new(config: Config) -> Self {
-        Self::with_frames(config, 1024)
-    }
-
-    /// A machine with `frames` frames of 4 KiB.
-    ///
-    /// [`Config::infer_leftovers`] is set: because of [`OLD_ENTRY`] nothing has to be guessed.
-    #[must_use]
-    pub fn with_frames(config: Config, frames: usize) -> Self {
-        let san = Sanitizer::new(Config { infer_leftovers: true, ..config });
-        Self::over(Backing::plain(frames, san), frames, Ahead::default())
-    }
-
-    /// A machine with `frames` frames of 4 KiB of which every store is seen while [`Machine::run`] runs the code under
-    /// test: walkers that walk ahead do so after each store.
-    ///
-    /// # Errors
-    /// As [`crate::watch::Watch::with_start`]: in the first place on hosts where stores cannot be watched.
-    #[cfg(feature = "watch")]
-    pub fn watched(config: Config, frames: usize) -> Result<Self, crate::watch::Error> {
-        let san = Sanitizer::new(Config { infer_leftovers: true, ..config });
-        let watch = crate::watch::Watch::with_start(BASE, frames * FRAME as usize, san)?;
-        let ahead = Ahead::default();
-        let walkers = ahead.clone();
-        watch.on_store(move |san, memory, _| walkers.walk(san, memory));
-        Ok(Self::over(Backing::Watched(watch), frames, ahead))
-    }
-
-    fn over(backing: Backing, frames: usize, ahead: Ahead) -> Self {
-        let free = Mutex::new((0..frames as u64).rev().map(|n| BASE + n * FRAME).collect());
-        Self(Arc::new(Inner { backing, free, ahead }))
-    }
-
-    /// Runs the code under test, each of its stores seen if the machine is [`Machine::watched`].
-    ///
-    /// # Errors
-    /// The system cannot protect the memory; the code did not run.
-    #[cfg(feature = "watch")]
-    pub fn run<R>(&self, code: impl FnOnce() -> R) -> Result<R, crate::watch::Error> {
-        match &self.0.backing {
-            Backing::Plain { .. } => Ok(code()),
-            Backing::Watched(watch) => watch.run(code),
-        }
-    }
-
-    /// The instructions at which the stores of [`Machine::run`] led to findings, each handed out once.
-    #[cfg(feature = "watch")]
-    #[must_use]
-    pub fn found(&self) -> Vec<crate::watch::FoundAt> {
-        match &self.0.backing {
-            Backing::Plain { .. } => Vec::new(),
-            Backing::Watched(watch) => watch.found(),
-        }
-    }
-
-    /// Runs `body` on the sanitizer and the memory that it reads. `body` must not call the machine.
-    pub fn sanitizer<R>(&self, body: impl FnOnce(&mut Sanitizer, &dyn Memory) -> R) -> R {
-        self.0.backing.with(body)
-    }
-
-    /// The same after the walkers that walk ahead have walked.
-    fn hook<R>(&self, body: impl FnOnce(&mut Sanitizer, &dyn Memory) -> R) -> R {
-        self.sanitizer(|san, memory| {
-            self.0.ahead.walk(san, memory);
-            body(san, memory)
-        })
-    }
-
-    fn walkers_walk(&self) {
-        self.hook(|_, _| ());
-    }
-
-    /// Hands out a frame as a table: its physical address, or `None` if there is none left. [`Content::Zero`] clears it,
-    /// otherwise it is full of [`OLD_ENTRY`].
-    #[must_use]
-    pub fn allocate(&self, content: Content) -> Option<u64> {
-        let frame = locked(&self.0.free).pop()?;
-        self.0.backing.fill(frame, if content == Content::Zero { 0 } else { OLD_ENTRY });
-        self.sanitizer(|san, memory| san.table_allocated(memory, frame, FRAME, None, content));
-        self.walkers_walk();
-        Some(frame)
-    }
-
-    /// Hands out `frames` neighbouring frames as one table whose first address is a multiple of `align`.
-    #[must_use]
-    pub fn allocate_run(&self, frames: u64, align: u64) -> Option<u64> {
-        if frames == 1 && align <= FRAME {
-            return self.allocate(Content::Unknown);
-        }
-        let align = align.max(FRAME);
-        let run = |start: u64| (start..start.saturating_add(frames * FRAME)).step_by(FRAME as usize);
-        let start = {
-            let mut free = locked(&self.0.free);
-            let fits = |&start: &u64| start.is_multiple_of(align) && run(start).all(|f| free.contains(&f));
-            let start = free.iter().copied().filter(fits).min()?;
-            free.retain(|f| !(start..start + frames * FRAME).contains(f));
-            start
-        };
-        run(start).for_each(|f| self.0.backing.fill(f, OLD_ENTRY));
-        let bytes = frames * FRAME;
-        self.sanitizer(|san, memory| san.table_allocated(memory, start, bytes, None, Content::Unknown));
-        self.walkers_walk();
-        Some(start)
-    }
-
-    /// Takes a table of `bytes` bytes back; from now on it may be handed out again.
-    pub fn free(&self, table: u64, bytes: u64) {
-        self.hook(|san, memory| san.table_freed(memory, table, bytes));
-        let mut free = locked(&self.0.free);
-        for frame in (table..table + bytes).step_by(FRAME as usize) {
-            // What is no frame or free already has just been reported.
-            if self.0.backing.pointer(frame).is_some() && !free.contains(&frame) {
-                free.push(frame);
-            }
-        }
-    }
-
-    /// Makes `frame` the one that is handed out next, if it is free.
-    pub fn hand_out_next(&self, frame: u64) {
-        let mut free = locked(&self.0.free);
-        if let Some(at) = free.iter().position(|&f| f == frame) {
-            free.remove(at);
-            free.push(frame);
-        }
-    }
-
-    /// Where the byte at physical address `phys` is, for the crate under test.
-    ///
-    /// # Panics
-    /// If there is no memory: code under test that follows a wrong entry stops here, with the report so far.
-    #[must_use]
-    pub fn pointer(&self, phys: u64) -> *mut u8 {
-        self.walkers_walk();
-        match self.0.backing.pointer(phys) {
-            Some(pointer) => pointer,
-            None => panic!("the code under test reaches for {phys:#x}, outside memory\n{self}"),
-        }
-    }
-
-    /// The physical address behind a pointer made by [`Machine::pointer`], `None` for others.
-    #[must_use]
-    pub fn phys(&self, pointer: *const u8) -> Option<u64> {
-        self.0.backing.phys(pointer)
-    }
-
-    /// The CPU loads a root and runs in `space`: [`Sanitizer::switch`].
-    pub fn load(&self, cpu: usize, root: u64, space: u64) {
-        self.sanitizer(|san, memory| san.switch(memory, cpu, root, space));
-    }
-
-    /// The CPU goes on with the root loaded but without using it: [`Sanitizer::lazy`].
-    pub fn lazy(&self, cpu: usize) {
-        self.sanitizer(|san, _| san.lazy(cpu));
-    }
-
-    /// The CPU loads a root of the kernel alone: [`Sanitizer::leave`].
-    pub fn leave(&self, cpu: usize) {
-        self.sanitizer(|san, _| san.leave(cpu));
-    }
-
-    /// An access through the page tables: [`Sanitizer::translate`].
-    ///
-    /// # Errors
-    /// The fault that it raises.
-    pub fn access(&self, cpu: usize, va: u64, access: Access) -> Result<Translation, Fault> {
-        self.sanitizer(|san, memory| san.translate(memory, cpu, va, access))
-    }
-
-    /// Compares what the code under test says about an address, in the space that the CPU runs, with what the tables say:
-    /// [`Sanitizer::expect`].
-    pub fn expect(&self, cpu: usize, va: u64, says: Option<Expected>) {
-        self.sanitizer(|san, memory| _ = san.expect(memory, Tree::Cpu(cpu), va, says));
-    }
-
-    /// From now on the CPU's walker also walks for `va` by itself, whenever the code under test calls a hook: the
-    /// allocator, the frame-to-pointer function, a flush. It may, as long as it has a root loaded; a branch
-    /// predicted wrongly or a prefetch is enough.
-    pub fn walk_ahead(&self, cpu: usize, va: u64) {
-        locked(&self.0.ahead.0).push((cpu, va));
-    }
-
-    /// Walkers walk for accesses only again.
-    pub fn walk_ahead_no_more(&self) {
-        locked(&self.0.ahead.0).clear();
-    }
-
-    /// Every CPU carries out the flush.
-    pub fn flush_everywhere(&self, flush: Flush) {
-        self.hook(|san, memory| san.flush_everywhere(memory, flush));
-        self.walkers_walk();
-    }
-
-    /// Every CPU drops what it holds for `va` in the space that it runs, or all of that space.
-    pub fn flush_loaded(&self, va: Option<u64>) {
-        self.hook(|san, memory| {
-            for cpu in 0..san.cpus.len() {
-                let Some(loaded) = san.cpus[cpu].loaded else { continue };
-                let flush = va.map_or(Flush::space(loaded.space), |va| Flush::page(loaded.space, va));
-                san.flush(memory, cpu, flush);
-            }
-        });
-        self.walkers_walk();
-    }
-
-    /// The run is over: [`Sanitizer::finish`].
-    pub fn finish(&self) {
-        self.sanitizer(|san, _| san.finish());
-    }
-}
-
-impl fmt::Display for Machine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.sanitizer(|san, _| fmt::Display::fmt(san, f))
-    }
-}
-
-impl fmt::Debug for Machine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.sanitizer(|san, _| fmt::Debug::fmt(san, f))
-    }
-}

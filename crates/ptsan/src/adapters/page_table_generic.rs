@@ -1,7 +1,8 @@
-//! The crate `page-table-generic`: a [`Machine`] is its frame allocator, and [`flush`] its TLB hook.
+//! The crate `page-table-generic`: a [`Machine`] is its frame allocator, and [`flush`] is its TLB
+//! hook.
 //!
-//! The crate brings no entry format: two are here, [`X64`] and [`A64`]. A kernel's own [`TableMeta`] calls [`flush`] in
-//! place of its TLB instruction when it is built for tests.
+//! The crate has no entry format of its own; this module has two, [`X64`] and [`A64`]. A kernel's
+//! own [`TableMeta`] calls [`flush`] in place of its TLB instruction when it is built for tests.
 //!
 //! ```
 //! use page_table_generic::{PageTable, PhysAddr, VirtAddr};
@@ -15,7 +16,9 @@
 //! table.map_page(VirtAddr::from_usize(0x7000), PhysAddr::from_usize(0x123_4000), 4096, READ_WRITE).unwrap();
 //! assert_eq!(machine.access(0, 0x7008, Access::WRITE).unwrap().phys, 0x123_4008);
 //! ```
-use super::{FRAME, Machine, current};
+use super::current::current;
+use super::machine::Machine;
+use super::ram::FRAME;
 use crate::Content;
 use page_table_generic::{FrameAllocator, PageTableEntry, PhysAddr, TableMeta, VirtAddr};
 use std::fmt;
@@ -44,8 +47,8 @@ impl FrameAllocator for Machine {
     }
 }
 
-/// The body of a [`TableMeta::flush`]: every CPU of the current machine drops what it holds for the address, or all of
-/// the space that it runs.
+/// Serves as the body of a [`TableMeta::flush`]: every CPU of the current machine drops what it
+/// holds for the address, or all of the space that it runs.
 pub fn flush(address: Option<VirtAddr>) {
     current().flush_loaded(address.map(|va| va.as_usize() as u64));
 }
@@ -57,7 +60,7 @@ pub struct Allow {
     pub write: bool,
     /// User mode.
     pub user: bool,
-    /// Translation itself: without it the entry keeps its address, and the hardware faults.
+    /// Whether the entry is valid. Without it the entry keeps its address, and the hardware faults.
     pub valid: bool,
 }
 
@@ -66,7 +69,7 @@ pub const READ_WRITE: Allow = Allow { write: true, user: true, valid: true };
 /// A user page that is only read.
 pub const READ_ONLY: Allow = Allow { write: false, ..READ_WRITE };
 
-/// Where a format with four levels of 4 KiB tables keeps what.
+/// The bits of a format with four levels of 4 KiB tables.
 pub trait Format: fmt::Debug + Clone + Copy + Send + Sync + 'static {
     /// The address of a page or a table.
     const ADDRESS: u64;
@@ -74,16 +77,17 @@ pub trait Format: fmt::Debug + Clone + Copy + Send + Sync + 'static {
     const VALID: u64;
     /// The bit of user mode.
     const USER: u64;
-    /// What an entry has that points at a table.
+    /// The bits of an entry that points at a table.
     const TABLE: u64;
 
-    /// What an entry has that maps a page, [`Format::VALID`] and [`Format::USER`] aside.
+    /// Returns the bits of an entry that maps a page, without [`Format::VALID`] and
+    /// [`Format::USER`].
     fn page(write: bool, large: bool) -> u64;
 
-    /// Whether stores are allowed.
+    /// Returns whether stores are allowed.
     fn writes(raw: u64) -> bool;
 
-    /// Whether an entry above the last level maps a page.
+    /// Returns whether an entry above the last level maps a page.
     fn is_large(raw: u64) -> bool;
 }
 

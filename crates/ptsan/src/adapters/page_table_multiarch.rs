@@ -1,8 +1,10 @@
-//! The crate `page_table_multiarch`: its static handler over the current [`Machine`](super::Machine).
+//! The crate `page_table_multiarch`: its static handler over the current
+//! [`Machine`](super::Machine).
 //!
-//! The crate compiles its own TLB instructions for bare metal only, so that nothing is seen of them here. [`edit`] does
-//! what its documentation promises instead, generously: when the cursor is dropped, every CPU flushes the whole space.
-//! What is found is wrong whatever the crate would have flushed there.
+//! The crate compiles its own TLB instructions for bare metal only, so hosts see nothing of them.
+//! [`edit`] does what the crate's documentation promises, and more: when the cursor is dropped,
+//! every CPU flushes the whole space. What is found is wrong whatever the crate would have flushed
+//! there.
 //!
 //! ```
 //! use memory_addr::{PhysAddr, VirtAddr};
@@ -21,7 +23,8 @@
 //! .unwrap();
 //! assert_eq!(machine.access(0, 0x7008, Access::WRITE).unwrap().phys, 0x123_4008);
 //! ```
-use super::{FRAME, current};
+use super::current::current;
+use super::ram::FRAME;
 use memory_addr::{PhysAddr, VirtAddr};
 use page_table_multiarch::{
     GenericPTE, MappingFlags, PageTable64, PageTable64Cursor, PagingHandler, PagingMetaData,

@@ -1,16 +1,18 @@
-//! Simulated physical memory whose bytes stay where they are, so that page-table crates can hold pointers into it.
+//! Simulated physical memory whose bytes stay where they are, so that page-table crates can hold
+//! pointers into it.
 use crate::Memory;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The bytes of a frame.
 pub const FRAME: u64 = 4096;
-/// Physical address of the first frame. Neither zero nor the pointer to it, so that mixing them up shows.
+/// Physical address of the first frame. It is neither zero nor the pointer to the frame, so that a
+/// mix-up shows.
 pub const BASE: u64 = 0x20_0000;
 
 const WORDS: usize = FRAME as usize / 8;
 
-/// Atomic words, for the same reason for which entries are: a walker reads them while they are written. The crate under
-/// test may hold a `&mut` to an entry meanwhile; the hardware's walker pays no heed to that either.
+/// Atomic words, because a walker reads entries while they are written. The crate under test may
+/// hold a `&mut` to an entry meanwhile; a hardware walker ignores that too.
 #[repr(C, align(4096))]
 struct Page([AtomicU64; WORDS]);
 
@@ -27,7 +29,7 @@ impl Ram {
         (offset < self.0.len() * FRAME as usize).then_some(offset)
     }
 
-    /// Where the byte at `phys` is, `None` outside memory.
+    /// Returns where the byte at `phys` is, or `None` outside memory.
     ///
     /// The pointer's provenance is exposed: some crates pass addresses through integers.
     pub(super) fn pointer(&self, phys: u64) -> Option<*mut u8> {
@@ -35,7 +37,7 @@ impl Ram {
         self.offset(phys).map(|offset| std::ptr::with_exposed_provenance_mut(base + offset))
     }
 
-    /// The physical address behind a pointer made by [`Ram::pointer`].
+    /// Returns the physical address behind a pointer made by [`Ram::pointer`].
     pub(super) fn phys(&self, pointer: *const u8) -> Option<u64> {
         let phys = BASE + pointer.addr().checked_sub(self.0.as_ptr().addr())? as u64;
         self.offset(phys).map(|_| phys)

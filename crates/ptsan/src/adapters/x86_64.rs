@@ -1,4 +1,5 @@
-//! The crate `x86_64`: its mappers over a [`Machine`], and its flush tokens forwarded to the software MMU.
+//! The crate `x86_64`: its mappers over a [`Machine`], and its flush tokens forwarded to the
+//! software MMU.
 //!
 //! ```
 //! use ptsan::adapters::{Machine, x86_64::{Forward, Space}};
@@ -17,7 +18,8 @@
 //! unsafe { space.mapper().map_to(page, frame, flags, &mut frames) }.unwrap().forward(&machine, 1);
 //! assert_eq!(machine.access(0, 0x7008, Access::WRITE).unwrap().phys, 0x123_4008);
 //! ```
-use super::{FRAME, Machine};
+use super::machine::Machine;
+use super::ram::FRAME;
 use crate::{Content, Flush};
 use x86_64::structures::paging::mapper::{MapperFlush, MapperFlushAll, PageTableFrameMapping};
 use x86_64::structures::paging::{
@@ -35,14 +37,15 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// The same, with an allocator that clears what it hands out, which the crate does not ask for.
+    /// Makes the allocator clear the frames, which the crate does not ask for.
     #[must_use]
     pub fn zeroed(self) -> Self {
         Self { content: Content::Zero, ..self }
     }
 }
 
-// SAFETY: a frame is handed out once until it is given back: `Machine::allocate` takes it off the list.
+// SAFETY: `Machine::allocate` takes a frame off the list, so each is allocated once until it is
+// freed.
 unsafe impl FrameAllocator<Size4KiB> for Frames {
     fn allocate_frame(&mut self) -> Option<PhysFrame> {
         self.machine.allocate(self.content).map(|frame| PhysFrame::containing_address(PhysAddr::new(frame)))
@@ -59,7 +62,8 @@ impl FrameDeallocator<Size4KiB> for Frames {
 #[derive(Clone, Debug)]
 pub struct Mapping(Machine);
 
-// SAFETY: a machine's frames are valid for reads and writes as long as the machine lives, and this holds it.
+// SAFETY: a machine's frames are valid for reads and writes while the machine lives, and this holds
+// it.
 unsafe impl PageTableFrameMapping for Mapping {
     fn frame_to_pointer(&self, frame: PhysFrame) -> *mut PageTable {
         self.0.pointer(frame.start_address().as_u64()).cast()
@@ -75,7 +79,7 @@ pub struct Space {
 }
 
 impl Space {
-    /// A space without mappings, `None` if no frame is left.
+    /// Creates a space without mappings, or returns `None` if no frame is left.
     #[must_use]
     pub fn new(machine: &Machine, number: u64) -> Option<Self> {
         let root = machine.allocate(Content::Zero)?;
@@ -83,50 +87,53 @@ impl Space {
         Some(Self { machine: machine.clone(), root, number })
     }
 
-    /// Physical address of the root.
+    /// Returns the physical address of the root.
     #[must_use]
     pub fn root(&self) -> u64 {
         self.root
     }
 
-    /// The allocator for the mappers.
+    /// Returns the allocator for the mappers.
     #[must_use]
     pub fn frames(&self) -> Frames {
         Frames { machine: self.machine.clone(), content: Content::Unknown }
     }
 
-    /// The crate's mapper over a frame mapping: every access to a table is a moment at which walkers may walk.
+    /// Returns the crate's mapper over a frame mapping: every access to a table is a moment at
+    /// which walkers may walk.
     pub fn mapper(&mut self) -> MappedPageTable<'_, Mapping> {
         let root = self.machine.pointer(self.root).cast::<PageTable>();
-        // SAFETY: the root was allocated zeroed, belongs to this space and is given back with it alone; `&mut self` keeps
-        // another mapper away. All tables are the machine's, which `Mapping` reaches.
+        // SAFETY: 1. The root was allocated zeroed, belongs to this space and is freed with it
+        // alone. 2. `&mut self` excludes another mapper. 3. All tables are the machine's, which
+        // `Mapping` reaches.
         unsafe { MappedPageTable::new(&mut *root, Mapping(self.machine.clone())) }
     }
 
-    /// The crate's mapper over a direct map: no hook is called when it reaches a table.
+    /// Returns the crate's mapper over a direct map: no hook is called when it reaches a table.
     pub fn offset_mapper(&mut self) -> OffsetPageTable<'_> {
         let root = self.machine.pointer(self.root);
         let offset = root.expose_provenance() as u64 - self.root;
-        // SAFETY: as in `mapper`; every frame of a machine lies at the same distance from its physical address.
+        // SAFETY: as in `mapper`; and every frame of a machine lies at the same distance from its
+        // physical address.
         unsafe { OffsetPageTable::new(&mut *root.cast::<PageTable>(), VirtAddr::new(offset)) }
     }
 
-    /// Gives the root back; the tables below must be gone, and no CPU may have it loaded.
+    /// Frees the root. The tables below must be gone, and no CPU may have it loaded.
     pub fn destroy(self) {
         self.machine.free(self.root, FRAME);
     }
 
-    /// The number by which the CPUs know the space.
+    /// Returns the number by which the CPUs know the space.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.number
     }
 }
 
-/// Has the software MMU carry out what a flush token stands for, in place of the token's own `flush`, which is an
+/// Carries out a flush token on the software MMU, in place of the token's own `flush`, which is an
 /// instruction for the kernel alone.
 pub trait Forward {
-    /// Every CPU carries out the flush for `space`, at this moment.
+    /// Carries out the flush for `space` on every CPU, at this moment.
     fn forward(self, machine: &Machine, space: u64);
 }
 

@@ -1,15 +1,17 @@
-//! AArch64, granules of 4, 16 and 64 KiB, stages 1 and 2 (Arm ARM, D8 "The AArch64 Virtual Memory System
-//! Architecture").
+//! AArch64, granules of 4, 16 and 64 KiB, stages 1 and 2 (Arm ARM, D8 "The AArch64 Virtual Memory
+//! System Architecture").
 //!
-//! Levels count from the leaves here: level 0 is the manual's level 3. Output addresses are 48 bits wide, with the 64
-//! KiB granule 52. Hardware that sets the access flag or the dirty state by itself is not described.
-use super::{Arch, Canonical, Entry, Level, Perms, StructureScope};
+//! Levels count from the leaves here: level 0 is the manual's level 3. Output addresses have 48
+//! bits, or 52 with the 64 KiB granule. Hardware that sets the access flag or the dirty state
+//! itself is not modelled.
+use super::format::{Arch, Canonical, Entry, Level, StructureScope};
+use super::perms::Perms;
 
 const VALID: u64 = 1 << 0;
 /// A table, or a page at the last level; clear: a block.
 const TABLE_OR_PAGE: u64 = 1 << 1;
 const ACCESS_FLAG: u64 = 1 << 10;
-/// What tells a block from pages with the same content while one replaces the other (FEAT_BBM).
+/// Distinguishes a block from pages with the same content while one replaces the other (FEAT_BBM).
 const BLOCK_NT: u64 = 1 << 16;
 
 /// The smallest page, and the size of a whole table.
@@ -32,12 +34,13 @@ impl Granule {
         }
     }
 
-    /// How many index bits a whole table of 8-byte entries has.
+    /// Returns the number of index bits of a whole table of 8-byte entries.
     const fn index_bits(self) -> u8 {
         self.shift() - 3
     }
 
-    /// The widest input address: beyond 48 bits only the largest granule goes (FEAT_LVA; FEAT_LPA2 is not described).
+    /// Returns the widest input address. Only the largest granule goes beyond 48 bits (FEAT_LVA;
+    /// FEAT_LPA2 is not modelled).
     const fn most_bits(self) -> u8 {
         match self {
             Self::K4 | Self::K16 => 48,
@@ -54,33 +57,37 @@ impl Granule {
 }
 
 impl Arch {
-    /// AArch64 stage 1 with 4 KiB pages and `va_bits` (16 to 48) bits of virtual address: the tree of `TTBR0`. See
-    /// [`Arch::upper`] for that of `TTBR1`.
+    /// Describes AArch64 stage 1 with 4 KiB pages and `va_bits` (16 to 48) bits of virtual address,
+    /// as `TTBR0` translates it. See [`Arch::upper`] for `TTBR1`.
     ///
-    /// Entries whose access flag is clear fault and are not cached. Invalidation by address (`TLBI VAE1`) drops
-    /// the walk-cache entries for that address, for the last level only (`VALE1`) it does not.
+    /// An entry whose access flag is clear faults and is not cached. Invalidation by address
+    /// (`TLBI VAE1`) drops the walk-cache entries for that address. Invalidation of the last level
+    /// only (`VALE1`) spares them.
     #[must_use]
     pub fn aarch64_4k(va_bits: u8) -> Self {
         stage1("AArch64 4K stage 1", Granule::K4, va_bits, stage1_entry::<12>)
     }
 
-    /// AArch64 stage 1 with 16 KiB pages and `va_bits` (16 to 48) bits; see [`Arch::aarch64_4k`].
+    /// Describes AArch64 stage 1 with 16 KiB pages and `va_bits` (16 to 48) bits; see
+    /// [`Arch::aarch64_4k`].
     #[must_use]
     pub fn aarch64_16k(va_bits: u8) -> Self {
         stage1("AArch64 16K stage 1", Granule::K16, va_bits, stage1_entry::<14>)
     }
 
-    /// AArch64 stage 1 with 64 KiB pages and `va_bits` (17 to 52) bits; see [`Arch::aarch64_4k`].
+    /// Describes AArch64 stage 1 with 64 KiB pages and `va_bits` (17 to 52) bits; see
+    /// [`Arch::aarch64_4k`].
     #[must_use]
     pub fn aarch64_64k(va_bits: u8) -> Self {
         stage1("AArch64 64K stage 1", Granule::K64, va_bits, stage1_entry::<16>)
     }
 
-    /// AArch64 stage 2: `ipa_bits` bits of intermediate physical address, walked from `start_level` as the manual
-    /// numbers it (0 to 3). The address space is the VMID; there are no global translations.
+    /// Describes AArch64 stage 2: `ipa_bits` bits of intermediate physical address, walked from
+    /// `start_level` as the manual numbers it (0 to 3). The address space is the VMID. There are no
+    /// global translations.
     ///
-    /// Where one table does not hold the top, up to 16 lie one behind the other as one table, aligned to their size:
-    /// 4 KiB pages, 40 bits and start level 1 make a top of two tables, 8192 bytes.
+    /// Where one table is too small for the root, up to 16 are concatenated and aligned to their
+    /// total size. With 4 KiB pages, 40 bits and start level 1, the root is two tables, 8192 bytes.
     #[must_use]
     pub fn aarch64_stage2(granule: Granule, ipa_bits: u8, start_level: u8) -> Self {
         let (name, decode): (_, fn(u8, u64) -> Entry) = match granule {
@@ -94,9 +101,10 @@ impl Arch {
         }
     }
 
-    /// The same format for the upper of two trees: the bits above [`Arch::va_bits`] are all one (`TTBR1`).
+    /// Returns the same format for the upper of two trees (`TTBR1`): the bits above
+    /// [`Arch::va_bits`] are all one.
     ///
-    /// A CPU of the sanitizer has one root. Code that uses both trees has a sanitizer for each.
+    /// A CPU of the sanitizer has one root. Use a sanitizer for each tree.
     #[must_use]
     pub fn upper(self) -> Self {
         Self { canonical: Canonical::OnesExtended, ..self }
@@ -108,7 +116,8 @@ fn stage1(name: &'static str, granule: Granule, va_bits: u8, decode: fn(u8, u64)
     tree(name, granule, va_bits, levels, 0, decode)
 }
 
-/// A tree of `levels` levels, whose top has as many index bits as are left: at most `more` than a whole table.
+/// Describes a tree of `levels` levels. The root takes the index bits that are left, at most `more`
+/// beyond a whole table.
 fn tree(
     name: &'static str,
     granule: Granule,
@@ -183,7 +192,8 @@ fn shape<const SHIFT: u32>(level: u8, raw: u64) -> Shape {
     Shape::Leaf(low & !(span - 1) | high)
 }
 
-/// Stage 1: entries of tables take permissions away from everything below (`APTable`, `PXNTable`, `UXNTable`).
+/// Decodes an entry of stage 1. Entries that point at tables take permissions away from everything
+/// below (`APTable`, `PXNTable`, `UXNTable`).
 fn stage1_entry<const SHIFT: u32>(level: u8, raw: u64) -> Entry {
     let bit = |n: u32| raw & 1 << n != 0;
     match shape::<SHIFT>(level, raw) {
@@ -210,7 +220,8 @@ fn stage1_entry<const SHIFT: u32>(level: u8, raw: u64) -> Entry {
     }
 }
 
-/// Stage 2: entries of tables have no permissions; the guest's modes are told apart for fetches only (FEAT_XNX).
+/// Decodes an entry of stage 2. Entries that point at tables have no permissions. The guest's modes
+/// differ for fetches only (FEAT_XNX).
 fn stage2_entry<const SHIFT: u32>(level: u8, raw: u64) -> Entry {
     match shape::<SHIFT>(level, raw) {
         Shape::Empty => Entry::Empty,

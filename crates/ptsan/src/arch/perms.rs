@@ -24,26 +24,26 @@ impl Perms {
     /// Everything.
     pub const ALL: Self = Self(31);
 
-    /// These permissions and, if `yes`, those of `more`.
+    /// Adds the permissions of `more` if `yes`.
     #[must_use]
     pub const fn with_if(self, more: Self, yes: bool) -> Self {
         if yes { Self(self.0 | more.0) } else { self }
     }
 
-    /// These permissions without, if `yes`, those of `less`.
+    /// Removes the permissions of `less` if `yes`.
     #[must_use]
     pub const fn without_if(self, less: Self, yes: bool) -> Self {
         if yes { Self(self.0 & !less.0) } else { self }
     }
 
-    /// Whether all of `other` is allowed.
+    /// Returns whether all of `other` is allowed.
     #[inline]
     #[must_use]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Whether the access may go ahead.
+    /// Returns whether the access is allowed.
     #[inline]
     #[must_use]
     pub const fn allows(self, access: Access) -> bool {
@@ -66,7 +66,8 @@ impl BitOr for Perms {
 }
 
 impl fmt::Display for Perms {
-    /// `rwxu`; in place of the `x`, `k` is executable in supervisor mode alone and `e` in user mode alone.
+    /// Prints `rwxu`. In place of the `x`, `k` means executable in supervisor mode alone and `e` in
+    /// user mode alone.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let exec = match (self.contains(Self::KERNEL_EXEC), self.contains(Self::USER_EXEC)) {
             (true, true) => 'x',
@@ -108,7 +109,8 @@ impl Access {
     /// An instruction fetch in user mode.
     pub const EXEC: Self = Self { kind: AccessKind::Exec, user: true };
 
-    /// The same access in supervisor mode. Write protection holds there too, as with `CR0.WP` set.
+    /// Returns the same access in supervisor mode. Write protection holds there too, as with
+    /// `CR0.WP` set.
     #[must_use]
     pub const fn kernel(self) -> Self {
         Self { user: false, ..self }

@@ -1,5 +1,6 @@
 //! RISC-V Sv32, Sv39, Sv48 and Sv57 (privileged architecture, supervisor level).
-use super::{Arch, Canonical, Entry, Level, Perms, StructureScope};
+use super::format::{Arch, Canonical, Entry, Level, StructureScope};
+use super::perms::Perms;
 
 const VALID: u64 = 1 << 0;
 const READ: u64 = 1 << 1;
@@ -9,7 +10,7 @@ const USER: u64 = 1 << 4;
 const GLOBAL: u64 = 1 << 5;
 /// Accessed, dirty and user: reserved in an entry that points at a table.
 const LEAF_ONLY: u64 = USER | 1 << 6 | 1 << 7;
-/// Bits 60..54; bits 63..61 belong to extensions (NAPOT, memory types) that are not described here.
+/// Bits 60..54; bits 63..61 belong to extensions (NAPOT, memory types) that are not modelled.
 const RESERVED: u64 = 0x7f << 54;
 /// Where the frame number starts, and its width.
 const FRAME_SHIFT: u32 = 10;
@@ -18,7 +19,8 @@ const FRAME_MASK: u64 = (1 << 44) - 1;
 const MEMORY_TYPE_SHIFT: u32 = 61;
 
 impl Arch {
-    /// 32-bit RISC-V with 2 levels, 4-byte entries and 34-bit physical addresses; see [`Arch::riscv_sv39`].
+    /// Describes 32-bit RISC-V with 2 levels, 4-byte entries and 34-bit physical addresses; see
+    /// [`Arch::riscv_sv39`].
     #[must_use]
     pub fn riscv_sv32() -> Self {
         let table = Level { index_bits: 10, shift: 12, entry_bytes: 4, table_bytes: 4096 };
@@ -33,22 +35,22 @@ impl Arch {
         }
     }
 
-    /// RISC-V with 3 levels and 39-bit addresses.
+    /// Describes RISC-V with 3 levels and 39-bit addresses.
     ///
-    /// An invalidation by address is taken for what the architecture promises: leaf entries only. Entries that are
-    /// not valid are not cached, although the architecture allows that.
+    /// An invalidation by address drops what the architecture promises: leaf entries only. Invalid
+    /// entries are not cached, although the architecture allows that.
     #[must_use]
     pub fn riscv_sv39() -> Self {
         riscv("RISC-V Sv39", 3)
     }
 
-    /// RISC-V with 4 levels and 48-bit addresses; see [`Arch::riscv_sv39`].
+    /// Describes RISC-V with 4 levels and 48-bit addresses; see [`Arch::riscv_sv39`].
     #[must_use]
     pub fn riscv_sv48() -> Self {
         riscv("RISC-V Sv48", 4)
     }
 
-    /// RISC-V with 5 levels and 57-bit addresses; see [`Arch::riscv_sv39`].
+    /// Describes RISC-V with 5 levels and 57-bit addresses; see [`Arch::riscv_sv39`].
     #[must_use]
     pub fn riscv_sv57() -> Self {
         riscv("RISC-V Sv57", 5)
@@ -82,7 +84,7 @@ fn decode(level: u8, raw: u64, index_bits: u32) -> Entry {
         if level == 0 || raw & LEAF_ONLY != 0 {
             return Entry::Malformed;
         }
-        // Permissions stand in leaf entries alone.
+        // Only leaf entries have permissions.
         return Entry::Table { phys: frame << 12, perms: Perms::ALL };
     }
     if frame & ((1 << (index_bits * u32::from(level))) - 1) != 0 {

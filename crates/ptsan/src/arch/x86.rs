@@ -1,5 +1,7 @@
-//! x86 with 8-byte entries: 4 and 5 levels of 64-bit mode, and 32-bit PAE (Intel SDM vol. 3, 4.4 and 4.5).
-use super::{Arch, Canonical, Entry, Level, Perms, StructureScope};
+//! x86 with 8-byte entries: 4 and 5 levels of 64-bit mode, and 32-bit PAE (Intel SDM vol. 3, 4.4
+//! and 4.5).
+use super::format::{Arch, Canonical, Entry, Level, StructureScope};
+use super::perms::Perms;
 
 const PRESENT: u64 = 1 << 0;
 const WRITABLE: u64 = 1 << 1;
@@ -9,16 +11,17 @@ const GLOBAL: u64 = 1 << 8;
 const NO_EXECUTE: u64 = 1 << 63;
 /// Bits 51..12.
 const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
-/// In an entry that maps a large page, bit 12 is the PAT bit, no part of the address.
+/// The PAT bit in an entry that maps a large page, where it is no part of the address.
 const LARGE_PAT: u64 = 1 << 12;
-/// What must be zero in a PAE pointer-table entry below the address: bits 1, 2 and 5..8 (SDM table 4-8).
+/// What must be zero in a PAE pointer-table entry below the address: bits 1, 2 and 5..8 (SDM table
+/// 4-8).
 const PAE_TOP_RESERVED: u64 = 0b1_1110_0110 | (!ADDRESS & !0xfff);
 
 const PAGE_TABLE: Level = Level { index_bits: 9, shift: 12, entry_bytes: 8, table_bytes: 4096 };
 const DIRECTORY: Level = Level { shift: 21, ..PAGE_TABLE };
 
 impl Arch {
-    /// x86-64 with 4 levels and 48-bit addresses.
+    /// Describes x86-64 with 4 levels and 48-bit addresses.
     #[must_use]
     pub fn x86_64() -> Self {
         Self {
@@ -44,7 +47,7 @@ impl Arch {
         }
     }
 
-    /// x86-64 with 5 levels and 57-bit addresses.
+    /// Describes x86-64 with 5 levels and 57-bit addresses.
     #[must_use]
     pub fn x86_64_la57() -> Self {
         let mut arch = Self::x86_64();
@@ -54,7 +57,8 @@ impl Arch {
         arch
     }
 
-    /// 32-bit x86 with PAE: 3 levels, and a top of four entries (32 bytes) that is cached in registers.
+    /// Describes 32-bit x86 with PAE: 3 levels, and a root of four entries (32 bytes) that is
+    /// cached in registers.
     #[must_use]
     pub fn x86_pae() -> Self {
         Self {
@@ -81,11 +85,11 @@ impl Arch {
 }
 
 fn page(raw: u64) -> Entry {
-    // Bit 7 selects from the PAT here, and says "large" above.
+    // Bit 7 selects from the PAT here. In upper levels it means a large page.
     leaf(raw & ADDRESS, raw, raw & LARGE != 0)
 }
 
-/// An entry that either points at a table or maps a large page.
+/// Decodes an entry that either points at a table or maps a large page.
 fn directory(level: u8, raw: u64) -> Entry {
     if raw & PRESENT == 0 {
         return Entry::Empty;

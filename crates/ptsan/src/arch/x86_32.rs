@@ -1,5 +1,6 @@
 //! 32-bit x86 without PAE: two levels of 4-byte entries (Intel SDM vol. 3, 4.3).
-use super::{Arch, Canonical, Entry, Level, Perms, StructureScope};
+use super::format::{Arch, Canonical, Entry, Level, StructureScope};
+use super::perms::Perms;
 
 const PRESENT: u64 = 1 << 0;
 const WRITABLE: u64 = 1 << 1;
@@ -18,8 +19,8 @@ const LARGE_RESERVED: u64 = 1 << 21;
 const TABLE: Level = Level { index_bits: 10, shift: 12, entry_bytes: 4, table_bytes: 4096 };
 
 impl Arch {
-    /// 32-bit x86 without PAE: 2 levels of 1024 entries of 4 bytes, and 4 MiB pages (`CR4.PSE` set) that reach 40
-    /// bits of physical address.
+    /// Describes 32-bit x86 without PAE: 2 levels of 1024 entries of 4 bytes, and 4 MiB pages
+    /// (`CR4.PSE` set) that reach 40 bits of physical address.
     #[must_use]
     pub fn x86_2level() -> Self {
         Self {

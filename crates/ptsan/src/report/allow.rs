@@ -1,22 +1,23 @@
 //! Findings that are known and allowed.
-use super::kind::{Kind, Rule};
+use super::kind::Kind;
+use super::rule::Rule;
 use super::trace::TraceFrame;
 use std::fmt;
 
-/// Findings that do not count: those that match everything that is given.
+/// Findings that do not count: those that match every field that is given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Allow {
     /// Only of this kind.
     pub kind: Option<Kind>,
     /// Only of this rule.
     pub rule: Option<Rule>,
-    /// Only with a caller of which this is a part; `*` stands for anything.
+    /// Only with a caller whose name contains this; `*` stands for anything.
     pub symbol: Option<String>,
-    /// Why: printed if it is not needed any more.
+    /// The reason, printed if the entry is not needed any more.
     pub why: String,
 }
 
-/// A list of findings that are allowed, as a file has it:
+/// A list of allowed findings, as a file has it:
 ///
 /// ```text
 /// # one a line: kind, kind/Rule, either with :part of a caller's name; any kind is *
@@ -52,12 +53,12 @@ impl Suppressions {
     /// Reads a list.
     ///
     /// # Errors
-    /// The first line that names a kind or a rule that there is not, or an empty part of a name.
+    /// Names the first line with an unknown kind, an unknown rule or an empty part of a name.
     pub fn parse(text: &str) -> Result<Self, SuppressionError> {
         let mut list = Vec::new();
         for (number, line) in text.lines().enumerate() {
             let line = line.trim();
-            // A name may have a `#` in it: `{closure#0}`.
+            // A name may contain a `#`: `{closure#0}`.
             let (rule, why) = match line.find(" #").or(line.starts_with('#').then_some(0)) {
                 Some(at) => (line[..at].trim(), line[at..].trim_start_matches([' ', '#']).trim()),
                 None => (line, ""),
@@ -79,7 +80,7 @@ impl Suppressions {
         &self.list
     }
 
-    /// The first that matches, and whether the trace was asked for.
+    /// Returns the first entry that matches, and whether it took the trace to find it.
     pub(super) fn matching(
         &self,
         (kind, rule): (Kind, Rule),
@@ -118,7 +119,7 @@ fn parse_one(text: &str) -> Result<Allow, &'static str> {
     Ok(Allow { kind, rule, symbol, why: String::new() })
 }
 
-/// Whether the parts of `pattern` between its stars come one after the other in `symbol`.
+/// Returns whether the parts of `pattern` between its stars follow each other in `symbol`.
 fn contains(symbol: &str, pattern: &str) -> bool {
     let mut rest = symbol;
     pattern.split('*').all(|part| match rest.find(part) {

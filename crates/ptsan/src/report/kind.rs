@@ -1,23 +1,23 @@
-//! The kinds of findings and the rules behind them.
+//! The kinds of findings.
 use std::fmt;
 
 /// What is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Kind {
-    /// An access was translated by something cached that memory no longer says, or no longer allows.
+    /// An access used a cached translation that memory no longer gives or no longer allows.
     StaleUse,
-    /// The code under test and the tables do not say the same about an address.
+    /// The code under test and its tables disagree about an address.
     Disagreement,
-    /// A table was given back while a CPU could still walk it (REQ-4, H3, H5).
+    /// A table was freed while a CPU could still walk it.
     FreeBeforeFlush,
-    /// A frame was handed out again while a CPU could still walk the table that it was.
+    /// A frame was allocated again while a CPU could still walk the table that it held.
     ReuseBeforeFlush,
-    /// A table was given back while the live tree still points at it.
+    /// A table was freed while the live tree still pointed at it.
     FreeWhileLinked,
-    /// A walk read a table after it was given back.
+    /// A walk read a table after it was freed.
     UseAfterFree,
-    /// A valid entry that a CPU may hold was changed into another valid one that may not be cached beside it.
+    /// A valid entry that a CPU may hold was replaced by another that must not be cached beside it.
     BreakBeforeMake,
     /// A table became reachable with entries in it that are older than its allocation.
     LinkedBeforeCleared,
@@ -31,13 +31,13 @@ pub enum Kind {
     MalformedEntry,
     /// One frame serves as a table of two levels.
     WalkLoop,
-    /// A frame was announced while it was a table already.
+    /// A frame was announced while it already was a table.
     DoubleAllocate,
-    /// A table was given back twice.
+    /// A table was freed twice.
     DoubleFree,
-    /// Something was given back that was never announced.
+    /// Something was freed that was never announced.
     ForeignFree,
-    /// A table was never given back.
+    /// A table was never freed.
     Leak,
     /// A hook was called with arguments that make no sense.
     Misuse,
@@ -66,7 +66,7 @@ impl Kind {
         Self::Misuse,
     ];
 
-    /// The name that reports print.
+    /// Returns the name that reports print.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -95,120 +95,5 @@ impl Kind {
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
-    }
-}
-
-macro_rules! rules {
-    ($($(#[doc = $doc:literal])+ $name:ident = $text:literal,)+) => {
-        /// The rule that was broken.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[repr(u8)]
-        pub enum Rule {
-            $($(#[doc = $doc])+ $name,)+
-        }
-
-        impl Rule {
-            /// All rules.
-            pub const ALL: &[Self] = &[$(Self::$name,)+];
-
-            /// The name, as lists of allowed findings have it.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$name => stringify!($name),)+ }
-            }
-
-            /// One sentence for a report.
-            #[must_use]
-            pub const fn text(self) -> &'static str {
-                match self { $(Self::$name => $text,)+ }
-            }
-        }
-    };
-}
-
-rules! {
-    /// The cached translation maps what memory no longer maps.
-    Unmapped = "memory no longer maps the page, but a cached translation was used; a flush is missing",
-    /// The cached translation maps another frame than memory does.
-    Remapped = "memory maps the page elsewhere, but a cached translation was used; a flush is missing",
-    /// The cached translation allows what memory forbids.
-    PermissionRemoved = "memory forbids the access, but a cached translation allowed it; a flush is missing",
-    /// The page is mapped, but registers that hold the top entries do not know it.
-    NotReloaded = "memory maps the page, but the top entries held in registers do not; reload the root",
-    /// The tables map what the code says is not mapped.
-    OnlyTablesMapIt = "the tables map the address, the code says that they do not",
-    /// The code says that an address is mapped which the tables do not map.
-    OnlyCodeMapsIt = "the code says that the address is mapped, the tables do not map it",
-    /// The tables map it to another frame.
-    MappedElsewhere = "the tables map the address to another frame than the code says",
-    /// The tables map it with another page size.
-    OtherSize = "the tables map the address with another page size than the code says",
-    /// The tables allow something else.
-    OtherPermissions = "the tables allow other accesses than the code says",
-    /// The new entry maps another frame.
-    ChangedOutput = "a valid entry was replaced by one for another frame; clear it and flush first",
-    /// A table was replaced by a block, or a block by a table.
-    ChangedSize = "a table was replaced by a block, or a block by a table; clear the entry and flush first",
-    /// The new entry has another memory type.
-    ChangedType = "a valid entry was given another memory type; clear it and flush first",
-    /// A global entry became one of a space, or the reverse.
-    ChangedReach = "a valid entry was made global, or no longer global; clear it and flush first",
-    /// A paging-structure cache holds the table.
-    HeldInStructureCache = "a CPU holds the table in its paging-structure cache; flush that CPU first",
-    /// The registers with the top entries point at the table.
-    HeldInTopRegister = "a CPU's top entries, held in registers, point at the table; reload the root first",
-    /// A walk that read the entry for the table is not done yet.
-    HeldByWalker = "a walk in flight on a CPU has read the entry for the table; flush that CPU first",
-    /// A TLB entry that came from the table outlived it.
-    HeldInTlb = "a CPU's TLB holds a translation read from the table that memory no longer says; flush first",
-    /// The table is the root of a CPU.
-    HeldAsRoot = "a CPU has the table loaded as its root",
-    /// A reachable entry points at the table.
-    StillLinked = "an entry that a walk can reach still points at the table; clear it and flush first",
-    /// A walk read the table after it was given back.
-    WalkedAfterFree = "a walk read a table that had been given back",
-    /// An entry was made to point at a table after it was given back.
-    LinkedAfterFree = "an entry points at a table that had been given back",
-    /// The table was linked with old content.
-    OldContent = "the table became reachable with entries left from before its allocation; clear it first",
-    /// The frame was promised to be zero.
-    ZeroPromised = "the frame was announced as zero and is not",
-    /// The frame was never announced.
-    NeverAnnounced = "a walk reached a table that was never announced",
-    /// The address has no memory behind it.
-    NoMemory = "there is no memory where the table should be",
-    /// Reserved bits are set.
-    Reserved = "an entry has reserved bits set; the hardware faults on it",
-    /// A frame stands at two levels.
-    TwoLevels = "the frame is used as a table of two levels",
-    /// The frame overlaps a table that was not given back.
-    AlreadyTable = "the frame overlaps a table that has not been given back",
-    /// The table was given back before.
-    AlreadyFree = "the table has been given back before",
-    /// The frame was never announced.
-    NotATable = "no table was announced at this address",
-    /// The size differs from the announced one.
-    WrongSize = "the table was announced with another size",
-    /// The table was still allocated at the end.
-    StillAllocated = "the table was never given back",
-    /// There is no such CPU.
-    NoSuchCpu = "there is no such CPU",
-    /// The space was never loaded or announced.
-    NoSuchSpace = "the address space was never loaded nor announced, or is gone",
-    /// The call needs a loaded root.
-    NoRoot = "the CPU has no root loaded",
-    /// The root has no memory behind it or is misaligned.
-    BadRoot = "the root is outside memory or misaligned",
-    /// A size of zero, an address range that wraps, an entry that does not exist.
-    BadArgument = "an argument makes no sense",
-    /// The space is still loaded.
-    SpaceLoaded = "the address space is still loaded on a CPU",
-    /// The description of the format cannot be walked.
-    BadArch = "the description of the format cannot be used",
-}
-
-impl fmt::Display for Rule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.text())
     }
 }

@@ -3,9 +3,10 @@ use std::backtrace::{Backtrace, BacktraceStatus};
 use std::fmt;
 use std::sync::Arc;
 
-/// The callers of a hook, without the sanitizer's own functions, the runtime's and those of the test harness.
+/// The callers of a hook, without the sanitizer's own functions, the runtime's and those of the
+/// test harness.
 ///
-/// Names are looked up when they are asked for: taking a trace costs microseconds, reading it milliseconds.
+/// Names are looked up on demand: taking a trace costs microseconds, reading it milliseconds.
 #[derive(Clone)]
 pub struct Trace(Arc<Backtrace>);
 
@@ -23,7 +24,8 @@ impl Trace {
         Self(Arc::new(Backtrace::force_capture()))
     }
 
-    /// The callers, the innermost first; empty where the platform has no backtraces.
+    /// Returns the callers, innermost first. The list is empty where the platform has no
+    /// backtraces.
     #[must_use]
     pub fn frames(&self) -> Vec<TraceFrame> {
         match self.0.status() {
@@ -33,7 +35,8 @@ impl Trace {
     }
 }
 
-/// Traces say where something was found, not what: they make no two findings differ.
+/// Two findings do not differ by their traces: a trace says where a finding was made, not what it
+/// is.
 impl PartialEq for Trace {
     fn eq(&self, _: &Self) -> bool {
         true
@@ -48,7 +51,8 @@ impl fmt::Debug for Trace {
     }
 }
 
-/// Reads what [`Backtrace`] prints: lines `12: symbol`, each with a line `at file:line:column` behind it or not.
+/// Reads what [`Backtrace`] prints: lines `12: symbol`, each with or without a line
+/// `at file:line:column` behind it.
 fn parse(printed: &str) -> Vec<TraceFrame> {
     let mut frames: Vec<TraceFrame> = Vec::new();
     for line in printed.lines().map(str::trim) {
@@ -65,7 +69,7 @@ fn parse(printed: &str) -> Vec<TraceFrame> {
     frames
 }
 
-/// The crate in which a symbol begins: `core` for `<core::X as Y>::f` and for `core::X::f`.
+/// Returns the crate in which a symbol begins: `core` for `<core::X as Y>::f` and for `core::X::f`.
 fn krate(symbol: &str) -> &str {
     let path = symbol.trim_start_matches(['<', '&', '*', '(', '_']);
     let path = path.strip_prefix("dyn ").unwrap_or(path);
@@ -86,7 +90,7 @@ fn trimmed(mut frames: Vec<TraceFrame>) -> Vec<TraceFrame> {
     frames.drain(..first);
     let end = frames.iter().position(|f| is_harness(&f.symbol)).unwrap_or(frames.len());
     frames.truncate(end);
-    // What called the test function or `main`, and what calls closures.
+    // The callers of the test function or `main`, and the glue that calls closures.
     while frames.last().is_some_and(|f| {
         is_runtime(&f.symbol)
             || f.symbol.starts_with("<fn() ")

@@ -1,4 +1,4 @@
-//! Which store broke the rule.
+//! The store that broke a rule.
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::fmt;
 
@@ -11,8 +11,8 @@ pub struct FoundAt {
     pub rip: usize,
     /// Physical address that it stored to.
     pub phys: u64,
-    /// The stack at that instruction, below the frames of the handler. Not captured for a store made inside
-    /// [`super::Watch::with`], which is looked at later.
+    /// The stack at that instruction, without the frames of the handler. It is not captured for a
+    /// store made inside [`super::Watch::with`], which is checked later.
     pub backtrace: Backtrace,
 }
 
@@ -22,14 +22,14 @@ impl FoundAt {
     }
 }
 
-/// The function from which the frames of the code under test are counted.
-pub(super) const HANDLER: &str = "ptsan::watch::imp::step::on_trap";
-/// What called the code under test.
-const LAST: [&str; 2] = ["ptsan::watch::imp::Watch::run", "__rust_begin_short_backtrace"];
+/// The handler's function: the frames of the code under test come after it.
+pub(super) const HANDLER: &str = "ptsan::watch::linux::signals::on_trap";
+/// The callers of the code under test.
+const LAST: [&str; 2] = ["ptsan::watch::linux::watch::Watch::run", "__rust_begin_short_backtrace"];
 
 impl fmt::Display for FoundAt {
-    /// The instruction and the functions that led to it, the innermost first. Finding names reads debug
-    /// information and is slow.
+    /// Prints the instruction and the functions that led to it, innermost first. Finding names
+    /// reads debug information and is slow.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.instruction())?;
         if self.backtrace.status() != BacktraceStatus::Captured {
@@ -40,8 +40,9 @@ impl fmt::Display for FoundAt {
     }
 }
 
-/// The frames of the code under test: behind the handler's and the one with which the kernel calls it, up to the
-/// call of `run` or the beginning of the thread. The whole text if it does not look like that.
+/// Returns the frames of the code under test: after those of the handler and of the kernel's call,
+/// up to the call of `run` or the start of the thread. Returns the whole text if it looks
+/// otherwise.
 fn of_the_code(text: &str) -> &str {
     let Some(handler) = text.find(HANDLER) else { return text };
     let text_of_frames = &text[handler..];
@@ -49,7 +50,7 @@ fn of_the_code(text: &str) -> &str {
         let (number, name) = text_of_frames[at + 1..].split_once(": ")?;
         (number.trim_start().parse::<u32>().is_ok()).then_some((at, name))
     });
-    // The next one is the kernel's.
+    // The next frame is the kernel's.
     let Some((start, _)) = frames.nth(1) else { return text };
     let ends = |name: &str| LAST.iter().any(|last| name.lines().next().is_some_and(|n| n.contains(last)));
     let end = frames.find(|&(_, name)| ends(name)).map_or(text_of_frames.len(), |(at, _)| at);

@@ -1,138 +1,76 @@
-//! Every store to table memory is seen, with no hook in the code that stores. Linux on x86-64; on other hosts
-//! [`Watch::new`] says [`Error::Unsupported`].
+//! Sees every store to table memory, without a hook in the code that stores. It needs Linux on
+//! x86-64; on other hosts [`Watch::new`] returns [`Error::Unsupported`].
 //!
 //! # How
 //!
-//! A [`Watch`] owns memory and a [`crate::Sanitizer`]. While [`Watch::run`] runs the code under test, the memory is
-//! read-only. A store faults; the `SIGSEGV` handler keeps a copy of the page, makes it writable and sets the trap flag,
-//! so that the processor carries out that one instruction and raises `SIGTRAP`. That handler protects the page,
-//! compares it with the copy, tells the sanitizer of each entry that changed
-//! ([`crate::Sanitizer::entry_written`]), upon which walkers may walk ([`crate::Config::adversary`]), and only then
-//! lets the code go on. So what is true for one instant only, as a table that is linked before it is cleared, is seen at
-//! that instant, and the finding names the instruction ([`Watch::found`]).
+//! A [`Watch`] owns memory and a [`crate::Sanitizer`]. While [`Watch::run`] runs the code under
+//! test, the memory is read-only, and each store takes these steps:
 //!
-//! What is seen is what the compiled code stores, not what the source says: stores may be merged or reordered by
-//! the compiler, as they would be in front of a real page walker.
+//! 1. The store faults. The `SIGSEGV` handler copies the page, makes it writable and sets the trap
+//!    flag.
+//! 2. The processor executes that one instruction and raises `SIGTRAP`.
+//! 3. The `SIGTRAP` handler protects the page and compares it with the copy. It tells the sanitizer
+//!    of each entry that changed ([`crate::Sanitizer::entry_written`]). Then walkers may walk
+//!    ([`crate::Config::adversary`]).
+//! 4. The code under test continues.
+//!
+//! A table that is linked before it is cleared is wrong for an instant only. It is seen at that
+//! instant, and the finding names the instruction ([`Watch::found`]).
+//!
+//! A store that changes nothing overwrites its entry too. The width of plain stores (`mov`, vector
+//! moves, `rep stos`, `rep movs`) is therefore read from the instruction.
+//!
+//! The watch sees what the compiled code stores, not what the source says. The compiler may merge
+//! or reorder stores, as it may in front of a real page walker.
 //!
 //! # Why the sanitizer may run in a signal handler
 //!
-//! It allocates memory and takes locks, which handlers of *asynchronous* signals must not, since the code they
-//! interrupt may hold those locks. Here the interrupted code is known: it is at a store to table memory. POSIX
-//! allows a handler to call any function unless the signal interrupted one that is not async-signal-safe. The
-//! memory functions (`memcpy`, `memset`) are; an allocator, a lock, or standard output do not store to table
-//! memory, unless a program puts its heap or such locks there, which it must not. The sanitizer's own hooks store
-//! nothing there. A store made *inside* [`Watch::with`] finds the sanitizer taken; it is noted and handed over
-//! when that call ends. The handler runs on the thread's own stack, not on its small alternate one; all
-//! asynchronous signals are blocked from the fault to the end of the handler; `errno` is kept. A panic of the
-//! sanitizer or of the callback is carried out of [`Watch::run`].
+//! The sanitizer allocates memory and takes locks. Handlers of *asynchronous* signals must not do
+//! that, because the interrupted code may hold those locks. Here the interrupted code is known: it
+//! is at a store to table memory.
+//!
+//! * POSIX allows a handler to call any function unless the signal interrupted a function that is
+//!   not async-signal-safe. The memory functions (`memcpy`, `memset`) are safe. An allocator, a
+//!   lock or standard output do not store to table memory, unless a program puts its heap or such
+//!   locks there, which it must not.
+//! * The sanitizer's own hooks store nothing to table memory. A store made *inside* [`Watch::with`]
+//!   finds the sanitizer taken; it is recorded and handed over when that call ends.
+//! * The handler runs on the thread's own stack, not on its small alternate one.
+//! * All asynchronous signals are blocked from the fault to the end of the handler, and `errno` is
+//!   kept.
+//! * A panic of the sanitizer or of the callback is carried out of [`Watch::run`].
 //!
 //! # Rules
 //!
-//! * **Threads** that store take turns: a second one waits in its fault until the first has finished. In the
-//!   window of one instruction in which a page is writable, another thread may store to it without a fault.
-//!   Nothing of that is lost, since the page is compared as a whole, but it is told as part of the first store.
+//! * **Threads** that store take turns: a second one waits in its fault until the first has
+//!   finished. While a page is writable for one instruction, another thread may store to it without
+//!   a fault. The comparison of the whole page finds that store, as a part of the first one.
 //! * **System calls** do not fault on read-only memory: `read` into it fails with `EFAULT`.
 //! * **Handlers of asynchronous signals** must not store to the memory, nor call a [`Watch`].
-//! * **`rep stos` and `rep movs`** (a large `memset` or `memcpy`) are one store for each page they write, unless
-//!   [`Watch::each_repetition`] asks for more.
-//! * **Handlers of others**: `SIGSEGV` and `SIGTRAP` that are not ours go to the handler installed before; a crash
-//!   crashes as it did. Handlers installed later must do the same for us. The first watch installs ours, the last
-//!   one to go puts back what was there. Debuggers take `SIGTRAP` for themselves: in gdb,
-//!   `handle SIGSEGV SIGTRAP nostop noprint pass`.
-//! * **A store costs** two signals and two `mprotect`: a few microseconds, tens of them in a virtual machine whose
-//!   hypervisor intercepts the trap (`examples/watch.rs` measures). Bulk work belongs before [`Watch::run`] or under
-//!   [`Watch::pause`].
+//! * **`rep stos` and `rep movs`** (a large `memset` or `memcpy`) are one store for each page they
+//!   write, unless [`Watch::each_repetition`] asks for more.
+//! * **Other handlers**: signals that do not belong to a watch go to the handler that was installed
+//!   before; a crash crashes as it did. Handlers installed later must pass signals on in the same
+//!   way. The first watch installs the handlers, the last one restores what was there. Debuggers
+//!   take `SIGTRAP` for themselves: in gdb, `handle SIGSEGV SIGTRAP nostop noprint pass`.
+//! * **A store costs** two signals and two `mprotect`: a few microseconds, or tens of them in a
+//!   virtual machine whose hypervisor intercepts the trap (`examples/watch.rs` measures). Do bulk
+//!   work before [`Watch::run`] or under [`Watch::pause`].
 // The crate denies unsafe code everywhere else.
 #![allow(unsafe_code)]
 
+mod error;
 mod found;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
-mod imp;
+mod linux;
+mod store;
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64")))]
-#[path = "unsupported.rs"]
-mod imp;
+mod unsupported;
 
+pub use error::Error;
 pub use found::FoundAt;
-pub use imp::{Paused, Ram, Watch};
-
-use std::fmt;
-
-/// One instruction that stored to watched memory.
-#[derive(Clone, Copy, Debug)]
-pub struct Store<'a> {
-    /// Address of the instruction.
-    pub rip: usize,
-    /// Physical address of the first byte that faulted: where it stored, but for instructions that store backwards.
-    pub phys: u64,
-    /// The 8-byte words that it changed, in the order of addresses; none if it stored what was there.
-    pub changed: &'a [Changed],
-}
-
-/// An 8-byte word that a store changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Changed {
-    /// Physical address, a multiple of 8.
-    pub phys: u64,
-    /// What was there.
-    pub old: u64,
-    /// What is there now.
-    pub new: u64,
-}
-
-/// Why memory cannot be watched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Error {
-    /// This is not Linux on x86-64. Run the test on such a host, or call the hooks from the code.
-    Unsupported,
-    /// A size of 0, or beyond the address space.
-    BadSize {
-        /// The size asked for, in bytes.
-        bytes: usize,
-    },
-    /// A physical address that is no multiple of 4096, or so high that the memory would not fit behind it.
-    BadStart {
-        /// The address asked for.
-        start: u64,
-    },
-    /// Too many watches at once.
-    TooMany {
-        /// How many there may be.
-        limit: usize,
-    },
-    /// The system refused.
-    System {
-        /// The call that failed.
-        call: &'static str,
-        /// Its error number.
-        errno: i32,
-    },
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self::Unsupported => {
-                write!(
-                    f,
-                    "watching memory needs Linux on x86-64; call the sanitizer's hooks from the code instead"
-                )
-            }
-            Self::BadSize { bytes } => {
-                write!(f, "cannot watch {bytes} bytes; give a size above 0 that fits in memory")
-            }
-            Self::BadStart { start } => {
-                write!(
-                    f,
-                    "memory cannot begin at physical address {start:#x}; give a multiple of 4096 that leaves room"
-                )
-            }
-            Self::TooMany { limit } => write!(f, "{limit} watches are the most at once; drop one first"),
-            Self::System { call, errno } => {
-                let why = std::io::Error::from_raw_os_error(errno);
-                write!(f, "{call} failed while memory was set up to be watched: {why}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for Error {}
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
+pub use linux::{Paused, Ram, Watch};
+pub use store::{Changed, Store};
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64")))]
+pub use unsupported::{Paused, Ram, Watch};

@@ -1,7 +1,8 @@
-//! Hosts on which stores cannot be watched: everything compiles, nothing can be made.
-use super::{Error, FoundAt, Store};
-use crate::memory::Memory;
-use crate::sanitizer::Sanitizer;
+//! Hosts on which stores cannot be watched: everything compiles, but no watch can be created.
+use super::error::Error;
+use super::found::FoundAt;
+use super::store::Store;
+use crate::{Memory, Sanitizer};
 use std::convert::Infallible;
 use std::marker::PhantomData;
 

@@ -12,7 +12,7 @@ fn a_frame_is_full_of_old_entries_unless_zeroes_were_asked_for() {
     assert_eq!(word(frame), Some(OLD_ENTRY));
     machine.free(frame, FRAME);
     let same = machine.allocate(Content::Zero).expect("frames");
-    assert_eq!((same, word(same)), (frame, Some(0)), "what was given back last comes first");
+    assert_eq!((same, word(same)), (frame, Some(0)), "the frame freed last is allocated first");
 }
 
 #[test]

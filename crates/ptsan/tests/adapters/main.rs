@@ -1,7 +1,8 @@
-//! The adapters raise no false alarm: ordinary correct workloads of other crates are silent.
+//! The adapters raise no false alarm: random correct workloads of other crates are silent.
 //!
-//! Two CPUs access memory all the time, and their walkers walk by themselves, at moments and for addresses of an adversary's choice. What is known to be wrong in a crate
-//! (`docs/defects.md`) is gone around as its user would have to, and each way around is said.
+//! Two CPUs access memory all the time. Their walkers walk by themselves, at moments and for
+//! addresses of an adversary's choice. The workloads avoid the known defects of a crate
+//! (`docs/defects.md`) as its user would have to, and each place says how.
 mod aarch64;
 mod base;
 mod generic;
@@ -16,14 +17,15 @@ use std::ops::Range;
 
 const SEEDS: Range<u64> = 1..7;
 const STEPS: usize = 1500;
-/// Runs of which every store is seen are thousands of times slower.
+/// Runs in which every store is seen are thousands of times slower.
 const WATCHED_SEEDS: Range<u64> = 7..9;
 const WATCHED_STEPS: usize = 150;
 const LARGE: u64 = 0x20_0000;
-/// The addresses in use: 8 large pages in each of 3 places, with 16 small pages at the start of each.
+/// The addresses in use: 8 large pages in each of 3 places, with 16 small pages at the start of
+/// each.
 const PLACES: [u64; 3] = [0, 0x3f_c000_0000, 0x7f00_0000_0000];
 
-/// Hardly more than the tables that all this takes at once: frames are used again and again.
+/// Few more than the tables in use at once, so that frames are reused again and again.
 const FRAMES: usize = 40;
 
 /// Marsaglia's xorshift.
@@ -37,7 +39,7 @@ impl Random {
         (self.0 >> 11) % n
     }
 
-    /// Numbers of a place and of a large page in it, and of a small page in that.
+    /// The number of a place, of a large page in it, and of a small page in that.
     fn page(&mut self) -> u64 {
         PLACES[self.below(3) as usize] + self.below(8) * LARGE + self.below(16) * FRAME
     }
@@ -47,7 +49,7 @@ impl Random {
     }
 }
 
-/// What is mapped: address to frame, size and whether it may be written.
+/// The mappings: address to frame, size, and whether it may be written.
 #[derive(Default)]
 struct Model(BTreeMap<u64, (u64, u64, bool)>);
 
@@ -61,7 +63,7 @@ impl Model {
         self.find(va).is_none() && self.0.range(va..va + size).next().is_none()
     }
 
-    /// A random CPU accesses a random address, and gets what the model says.
+    /// Accesses a random address on a random CPU, and compares with the model.
     fn access(&self, machine: &Machine, random: &mut Random) {
         let (cpu, va) = (random.below(2) as usize, random.page() + random.below(FRAME));
         let access = if random.below(2) == 0 { Access::READ } else { Access::WRITE };
@@ -85,8 +87,8 @@ fn machine(arch: Arch) -> Machine {
     Machine::with_frames(config(arch), FRAMES)
 }
 
-/// What a workload runs on, with a seed and a number of steps: plain machines, and machines of which every store is seen,
-/// where there are such.
+/// Runs a workload with a seed and a number of steps on plain machines, and, where possible, on
+/// machines in which every store is seen.
 fn machines(arch: &Arch) -> impl Iterator<Item = (Machine, Random, usize)> {
     let plain = SEEDS.map(|seed| {
         let adversary = Some(Adversary::new(seed));
@@ -104,12 +106,12 @@ fn machines(arch: &Arch) -> impl Iterator<Item = (Machine, Random, usize)> {
     plain.chain(watched)
 }
 
-/// Runs a step of a workload, its stores seen if the machine sees them.
+/// Runs a step of a workload. The machine sees its stores if it can.
 fn run<R>(machine: &Machine, step: impl FnOnce() -> R) -> R {
     machine.run(step).expect("memory that can be protected")
 }
 
-/// Both CPUs load the root, and their walkers look ahead.
+/// Loads the root on both CPUs, and lets their walkers walk ahead.
 fn load(machine: &Machine, root: u64, random: &mut Random) {
     for cpu in 0..2 {
         machine.load(cpu, root, 1);

@@ -27,7 +27,7 @@ where
             }
             let page_size = if large { PageSize::Size2M } else { PageSize::Size4K };
             let (va, pa) = (VirtAddr::from_usize(at as usize), PhysAddr::from_usize(frame as usize));
-            // The place of a large page may be taken by an empty table, which the crate keeps.
+            // An empty table, which the crate keeps, may take the place of a large page.
             let done = edit(table, |cursor| cursor.map(va, pa, page_size, flags(write))).is_ok();
             assert!(done || large, "free, and enough frames");
             if done {

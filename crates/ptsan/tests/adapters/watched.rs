@@ -1,5 +1,5 @@
-//! Where every store is seen, what is wrong is found at the store that does it, with no walker that walks ahead and no hook
-//! in between.
+//! Where every store is seen, a defect is found at its store, without a walker that walks ahead and
+//! without a hook in between.
 use super::*;
 use memory_addr::VirtAddr as Va;
 use page_table_multiarch::{MappingFlags, PageSize, PageTable64};

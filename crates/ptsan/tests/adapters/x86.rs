@@ -9,7 +9,7 @@ use x86_64::structures::paging::{
 };
 use x86_64::{PhysAddr, VirtAddr};
 
-/// Way around: `clean_up` hands tables out before a flush is possible.
+/// Way around: `clean_up` frees tables before a flush is possible.
 #[derive(Default)]
 struct Parked(Vec<PhysFrame>);
 
@@ -44,7 +44,8 @@ fn step(machine: &Machine, space: &mut Space, model: &mut Model, random: &mut Ra
             let (to, flags) = (PhysAddr::new(frame), flags(write));
             let parents = Flags::PRESENT | Flags::WRITABLE | Flags::USER_ACCESSIBLE;
             let mut mapper = space.mapper();
-            // Way around: a call that fails widens the entry in its way, so calls are tried where nothing is mapped.
+            // Way around: a call that fails widens the entry in its way, so calls are tried where
+            // nothing is mapped.
             // SAFETY: the frames are simulated.
             let done = unsafe {
                 if large {
@@ -57,7 +58,7 @@ fn step(machine: &Machine, space: &mut Space, model: &mut Model, random: &mut Ra
                     token.map(|token| token.forward(machine, 1)).is_ok()
                 }
             };
-            // The place of a large page may be taken by an empty table, until the next clean-up.
+            // An empty table may take the place of a large page, until the next clean-up.
             assert!(done || large, "free, and enough frames");
             if done {
                 model.0.insert(at, (frame, size, write));

@@ -1,5 +1,5 @@
-//! A machine for tests: memory, a frame allocator, and a small page-table implementation that does everything right,
-//! except for the one mistake that it is told to make.
+//! A machine for tests: memory, a frame allocator, and a small page-table implementation that is
+//! correct except for the one mistake that a test asks for.
 #![allow(dead_code, reason = "every test file uses another part of it")]
 
 use ptsan::{Access, Arch, Config, Content, Entry, Fault, Flush, Kind, Sanitizer, Translation};
@@ -27,7 +27,7 @@ pub struct Machine {
     cpus: Vec<Option<u64>>,
     /// The CPU that ignores every flush from now on.
     pub deaf: Option<usize>,
-    /// Every store is told.
+    /// Whether every store is told.
     pub tells: bool,
 }
 
@@ -70,7 +70,7 @@ impl Machine {
         }
     }
 
-    /// A zeroed table of a level, announced.
+    /// Allocates and announces a zeroed table of a level.
     pub fn table(&mut self, level: u8) -> u64 {
         let size = u64::from(self.arch.levels[level as usize].table_bytes);
         let phys = self.free.get_mut(&size).and_then(Vec::pop).unwrap_or_else(|| {
@@ -117,7 +117,7 @@ impl Machine {
         self.cpus[cpu]
     }
 
-    /// Flushes on every CPU that has the space loaded; the others catch up when they load it.
+    /// Flushes on every CPU that has the space loaded. The others catch up when they load it.
     pub fn shootdown(&mut self, space: u64, flush: Flush) {
         for cpu in 0..self.cpus.len() {
             if self.cpus[cpu] == Some(space) {
@@ -135,7 +135,7 @@ impl Machine {
         table + l.index(va) * u64::from(l.entry_bytes)
     }
 
-    /// The entries on the way to `va`, from the top down to the first that is no table.
+    /// Lists the entries on the way to `va`, from the root down to the first that is no table.
     pub fn path(&self, space: u64, va: u64) -> Vec<(u8, u64, u64)> {
         let mut table = self.root(space);
         let mut path = Vec::new();
@@ -150,7 +150,7 @@ impl Machine {
         path
     }
 
-    /// Maps a page of the level's size and makes the tables that are missing.
+    /// Maps a page of the level's size and makes missing tables.
     pub fn map_at(&mut self, space: u64, level: u8, va: u64, entry: u64) {
         loop {
             let &(at_level, _, at) = self.path(space, va).last().unwrap();
@@ -179,7 +179,7 @@ impl Machine {
         }
     }
 
-    /// The raw last-level entry, 0 if there is none.
+    /// Returns the raw last-level entry, or 0 if there is none.
     pub fn lookup(&self, space: u64, va: u64) -> u64 {
         match self.path(space, va).last() {
             Some(&(0, _, at)) => self.get(at),
@@ -187,7 +187,7 @@ impl Machine {
         }
     }
 
-    /// Unmaps a page, and unhooks, flushes and gives back the tables that are empty then.
+    /// Unmaps a page, and unhooks, flushes and frees the tables that are empty then.
     pub fn unmap(&mut self, space: u64, va: u64) {
         let mut empty = Vec::new();
         for (level, table, at) in self.path(space, va).into_iter().rev() {
@@ -207,7 +207,7 @@ impl Machine {
         }
     }
 
-    /// Unloads and gives back a whole space, tables first.
+    /// Unloads and frees a whole space, tables first.
     pub fn destroy(&mut self, space: u64) {
         for cpu in 0..self.cpus.len() {
             if self.cpus[cpu] == Some(space) {
@@ -252,7 +252,7 @@ impl Machine {
         self.san.count(kind)
     }
 
-    /// Only findings of this kind, and at least one.
+    /// Checks that there are findings, all of this kind.
     #[track_caller]
     pub fn found_only(&self, kind: Kind) {
         assert!(self.count(kind) > 0, "no {kind} found");
@@ -260,7 +260,7 @@ impl Machine {
     }
 }
 
-/// A machine with space 1 loaded on all CPUs.
+/// Makes a machine with space 1 loaded on all CPUs.
 pub fn ready(arch: Arch, cpus: usize) -> Machine {
     let mut m = Machine::new(arch, cpus);
     m.space(1);

@@ -1,4 +1,4 @@
-//! Formats other than that of x86-64: break before make, and entries of four bytes.
+//! Formats other than x86-64: break-before-make, and entries of four bytes.
 use crate::PAGE;
 use ptsan::watch::Watch;
 use ptsan::{Arch, Config, Content, Flush, Kind, Sanitizer};
@@ -11,7 +11,8 @@ fn announce(watch: &Watch, table: u64, level: Option<u8>) {
     watch.with(|san, ram| san.table_allocated(ram, table, PAGE, level, Content::Unknown));
 }
 
-/// Four tables on frames 0 to 3 that map a page at frame 8, and a watch that saw all links but not the leaf.
+/// Makes four tables on frames 0 to 3 that map a page at frame 8, and a watch that saw all links
+/// but not the leaf.
 fn arm() -> (Watch, u64) {
     let san = Sanitizer::new(Config::new(Arch::aarch64_4k(48)));
     let watch = Watch::new(16 * PAGE as usize, san).expect("a watch");
@@ -64,7 +65,7 @@ fn of_entries_of_four_bytes_the_one_that_was_stored_to_is_told() {
         announce(&watch, 0, Some(1));
         watch.with(|san, ram| san.switch(ram, 0, 0, 1));
         announce(&watch, 2 * PAGE, None);
-        // Its neighbour in the same word points at no table; nobody stores there.
+        // Its neighbour in the same word points at no table, and no store changes it.
         let neighbour = (3 * PAGE) | 7;
         assert!(
             watch.memory().store(index / 2 * 8, if index % 2 == 0 { neighbour << 32 } else { neighbour })
@@ -74,7 +75,7 @@ fn of_entries_of_four_bytes_the_one_that_was_stored_to_is_told() {
         watch.run(|| unsafe { entry.write_volatile((2 * PAGE as u32) | 7) }).expect("runs");
         let counts = watch.with(|san, _| (san.count(Kind::LinkedBeforeCleared), san.total()));
         assert_eq!(counts, (u64::from(old_content), u64::from(old_content)), "{watch}");
-        // The report on the table that was never given back has its history.
+        // The report on the table that was never freed has its history.
         let report = watch.with(|san, _| {
             san.finish();
             san.to_string()

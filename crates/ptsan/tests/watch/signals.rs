@@ -1,4 +1,5 @@
-//! Signals that are not ours. What ends a process runs in a process of its own: the test calls itself with a variable set.
+//! Signals of others. What ends a process runs in a process of its own: the test calls itself with
+//! a variable set.
 use crate::{PAGE, collect, watch};
 use std::ffi::{c_int, c_void};
 use std::os::unix::process::ExitStatusExt;
@@ -21,7 +22,8 @@ fn is_inside() -> bool {
     std::env::var_os(INSIDE).is_some()
 }
 
-/// A store that is seen, and then what should end the process: if it does not, the process ends well.
+/// Makes a store that is seen, and then does what should end the process. If it does not, the
+/// process ends well.
 fn watched(code: impl FnOnce()) {
     let watch = watch(2);
     watch
@@ -42,7 +44,7 @@ fn dies_of(name: &str, signal: c_int) -> String {
 
 #[test]
 fn a_crash_elsewhere_is_a_crash() {
-    // SAFETY: not safe at all: that is the test.
+    // SAFETY: unsound on purpose: the fault is the test.
     let crash = || unsafe { std::ptr::without_provenance_mut::<u64>(8).write_volatile(1) };
     if is_inside() {
         return watched(crash);
@@ -74,7 +76,7 @@ fn a_breakpoint_elsewhere_ends_the_process_as_ever() {
 #[test]
 fn a_signal_sent_by_a_process_does_what_it_does_without_a_watch() {
     if is_inside() {
-        // The standard library's handler would take it for a fault, and let it pass once.
+        // The standard library's handler would take it for a fault and let it pass once.
         install(libc::SIGSEGV, libc::SIG_DFL);
         // SAFETY: as above.
         return watched(|| assert_eq!(unsafe { libc::raise(libc::SIGSEGV) }, 0));
@@ -171,10 +173,11 @@ fn handlers_installed_before_get_what_is_not_ours_and_are_put_back() {
     for at in (0..2 * PAGE).step_by(8) {
         assert!(first.memory().store(at, !0));
     }
-    // A copy whose source faults half-way: the handler before ours mends it, and the copy goes on. Not at the
-    // beginning of a page, so the copy meets a boundary of the destination as well.
+    // A copy whose source faults half-way: the previous handler repairs it, and the copy goes on.
+    // It does not begin at a page, so it meets a boundary of the destination as well.
     let code = || {
-        // SAFETY: a breakpoint, which the handler returns from; and a copy of one page within the mappings.
+        // SAFETY: a breakpoint, which the handler returns from; and a copy of one page within the
+        // mappings.
         unsafe {
             std::arch::asm!("int3");
             let (mut rsi, mut rdi, mut rcx) =
@@ -215,7 +218,7 @@ fn signals_blocked_by_the_code_stay_blocked_and_others_wait_for_the_end_of_the_h
     }
     let watch = watch(1);
     watch.on_store(|_, _, _| assert!(mask().contains(&libc::SIGALRM)));
-    // SAFETY: blocks a signal that nobody sends, in this thread.
+    // SAFETY: blocks a signal that is never sent, in this thread.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigaddset(&raw mut set, libc::SIGUSR2);
@@ -227,7 +230,8 @@ fn signals_blocked_by_the_code_stay_blocked_and_others_wait_for_the_end_of_the_h
     assert_eq!((mask(), watch.stores()), (before, 1));
 }
 
-/// Reads a zero byte into the watched memory: the system refuses unless stores are allowed at this moment.
+/// Reads a zero byte into the watched memory: the system refuses unless stores are allowed at this
+/// moment.
 extern "C" fn try_to_store(_: c_int) {
     CALLS.fetch_add(1, Relaxed);
     // SAFETY: a byte of the watched memory that is zero; if it cannot be stored to, the call fails.

@@ -1,4 +1,4 @@
-//! Instructions that store: what they change is seen, and they do what they do without a watch.
+//! Instructions that store: their changes are seen, and they do what they do without a watch.
 use crate::{PAGE, collect, watch};
 use proptest::prelude::*;
 use ptsan::watch::{Changed, Error, Watch};
@@ -45,12 +45,12 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Carries it out on `BYTES` bytes, the same instructions for watched memory and for any other.
+/// Executes it on `BYTES` bytes, with the same instructions for watched memory and for any other.
 fn carry_out(base: *mut u8, op: &Op) {
     match *op {
         Op::Plain { at, width, value } => {
-            // SAFETY: the callers give `BYTES` bytes, and no operation begins less than 64 bytes from their ends. Stores may be
-            // unaligned.
+            // SAFETY: the callers give `BYTES` bytes, and no operation begins less than 64 bytes
+            // from their ends. Stores may be unaligned.
             unsafe {
                 let at = base.add(at);
                 match width {
@@ -242,7 +242,7 @@ fn a_large_memset_is_one_store_a_page_and_with_each_repetition_as_many_as_there_
 fn flags_registers_and_errno_are_what_they_would_be() {
     let watch = watch(1);
     let base = watch.memory().base();
-    // The callback spoils what a signal handler may spoil.
+    // The callback clobbers what a signal handler may clobber.
     watch.on_store(|_, _, _| {
         assert!(std::fs::File::open("/nonexistent").is_err());
         let spoilt = std::hint::black_box([1.5f64; 8]).iter().sum::<f64>();
@@ -255,7 +255,8 @@ fn flags_registers_and_errno_are_what_they_would_be() {
         unsafe { memory.write(7) };
         let code = || {
             let (f, sum): (u64, u64);
-            // SAFETY: adds to the first word; the flags are read through the stack and every register is given.
+            // SAFETY: adds to the first word; the flags are read through the stack and every
+            // register is given.
             unsafe {
                 asm!(
                     "movq xmm5, {one}", "stc", "adc qword ptr [{at}], -8", "movq {sum}, xmm5", "pushfq", "pop {f}",

@@ -15,7 +15,7 @@ const WRITABLE: u64 = 7;
 /// Entry 1 of the top, 2 and 3 of the tables below it.
 const VA: u64 = 1 << 39 | 2 << 30 | 3 << 21 | 0x7000;
 
-/// Memory full of what was there before; the root is clear and loaded.
+/// Makes memory full of old entries. The root is clear and loaded.
 fn machine() -> Watch {
     machine_with(Config::new(Arch::x86_64()))
 }
@@ -32,7 +32,7 @@ fn machine_with(config: Config) -> Watch {
     watch
 }
 
-/// The allocator of frames: the one place that tells the sanitizer of anything.
+/// The allocator of frames: the only code that tells the sanitizer of anything.
 struct Frames<'a> {
     watch: &'a Watch,
     next: Cell<u64>,
@@ -68,7 +68,7 @@ fn clear_then_link(ram: &Ram, entry: u64, table: u64) {
     assert!(ram.store(entry, table | WRITABLE));
 }
 
-/// Maps a page, and knows nothing of a sanitizer.
+/// Maps a page, without any hook.
 fn map(ram: &Ram, frames: impl Fn() -> u64, link: fn(&Ram, u64, u64), va: u64, phys: u64) {
     let mut table = ROOT;
     for shift in [39, 30, 21] {
@@ -91,7 +91,8 @@ fn findings_of(link: fn(&Ram, u64, u64)) -> (Watch, Vec<FoundAt>) {
     (watch, found)
 }
 
-/// Stores of which the line is known, with the registers loaded before, and something else on the lines around them.
+/// Stores at a known line. The registers are loaded before, and other instructions stand on the
+/// lines around.
 ///
 /// # Safety
 /// `entry` is the last entry of the root.
@@ -165,7 +166,7 @@ fn a_mapper_without_hooks_that_links_before_it_clears_is_caught_at_the_store_tha
             assert_eq!(san.findings()[i].place.frame, Some((i as u64 + 1) * PAGE));
         }
     });
-    assert_eq!(watch.to_string(), watch.with(|san, _| san.to_string()), "the stores have been handed out");
+    assert_eq!(watch.to_string(), watch.with(|san, _| san.to_string()), "each store is returned once");
     let text = found[0].to_string();
     let innermost = text.lines().find(|line| line.contains("watch::tables::")).expect("a frame of this file");
     assert!(innermost.contains("link_then_clear"), "{text}");
@@ -211,7 +212,7 @@ unsafe impl PageTableFrameMapping for Offset {
     }
 }
 
-// SAFETY: every frame is handed out once.
+// SAFETY: every frame is allocated once.
 unsafe impl FrameAllocator<Size4KiB> for Frames<'_> {
     fn allocate_frame(&mut self) -> Option<PhysFrame> {
         PhysFrame::from_start_address(PhysAddr::new(self.take())).ok()
@@ -223,7 +224,7 @@ fn the_released_x86_64_crate_links_a_table_before_it_clears_it_and_the_function_
     let watch = machine();
     let mut frames = Frames::new(&watch);
     let base = watch.memory().base();
-    // SAFETY: the root is a cleared table in the memory, and nobody else stores there.
+    // SAFETY: the root is a cleared table in the memory, and nothing else stores there.
     let mut mapper = unsafe { MappedPageTable::new(&mut *base.cast::<PageTable>(), Offset(base)) };
     let page = Page::<Size4KiB>::containing_address(VirtAddr::new(VA));
     let frame = PhysFrame::containing_address(PhysAddr::new(0x9000));

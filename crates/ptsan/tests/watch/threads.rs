@@ -22,7 +22,8 @@ fn no_change_by_any_thread_is_missed_and_every_atomic_addition_counts() {
                             unsafe { AtomicU64::from_ptr(at) }
                         };
                         for i in 0..ROUNDS {
-                            // One word for all, one of its own on the same page, one on another page.
+                            // One word for all, one of its own on the same page, one on another
+                            // page.
                             word(0).fetch_add(1, Relaxed);
                             word(64 + t * 8).store(i + 1, Relaxed);
                             word(PAGE + t * 8).store(i + 1, Relaxed);
@@ -45,7 +46,7 @@ fn no_change_by_any_thread_is_missed_and_every_atomic_addition_counts() {
     for (i, &word) in memory.iter().enumerate() {
         assert_eq!(watch.memory().load(i as u64 * 8), Some(word));
     }
-    // A store in another thread's window is part of that thread's.
+    // A store in another thread's window becomes part of that thread's store.
     assert!(watch.stores() <= THREADS * ROUNDS * 3);
 }
 

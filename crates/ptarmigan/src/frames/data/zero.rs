@@ -7,13 +7,13 @@
 //! then all there is is cold, and zero is the better kind of cold.
 //!
 //! Who asks for frames without wanting zeros does not come by here, and nothing is cleared for whom nobody asks: the
-//! gate is that of the zones (`frames/idle.rs`), for each CPU.
-use super::{DataFrames, List, TakenData};
+//! gate is that of the zones (`frames/demand.rs`), for each CPU.
+use super::{DataError, DataFrame, DataFrames, List, TakenData};
 use crate::addr::Pfn;
 use crate::cpu::{Counter, Pinned};
-use crate::frames::idle::Demand;
-use crate::frames::{AllocFlags, Dirty, Frame, Frames, NoFrame, Use, Zero, ZeroCounts};
-use crate::window::Window;
+use crate::frames::demand::Demand;
+use crate::frames::{AllocFlags, Dirty, Frame, Frames, NoFrame, Zero, ZeroCounts};
+use crate::window::OpenWindow;
 
 /// Frames that a CPU's stack can hold: 2 MiB, which is what second-level caches hold.
 const CAPACITY: usize = if cfg!(loom) { 16 } else { 512 };
@@ -75,36 +75,62 @@ impl List {
 }
 
 impl DataFrames {
-    /// A frame with one reference that is going to be zero: known to be, if there is one, or for the caller to clear.
+    /// Takes a single frame that is going to be zero. True if it is known to be; otherwise the caller clears it.
     ///
     /// # Errors
     ///
-    /// [`NoFrame`]; nothing has changed then.
-    #[inline]
+    /// [`DataError`]; nothing has changed then.
     pub fn take_zero(
         &self,
         frames: &Frames,
         pin: &Pinned<'_>,
         flags: AllocFlags,
+    ) -> Result<(DataFrame, bool), DataError> {
+        self.check(frames, pin)?;
+        // SAFETY: 1. just checked.
+        let TakenData { pfn, is_zero } = unsafe { self.take_zero_raw(frames, pin, flags)? };
+        // SAFETY: 1. the reference has just been made.
+        Ok((unsafe { DataFrame::from_raw(self.machine(), pfn) }, is_zero))
+    }
+
+    /// Takes a single frame as [`take_zero`](Self::take_zero) does, with one reference as a number.
+    ///
+    /// # Errors
+    ///
+    /// [`NoFrame`]; nothing has changed then.
+    ///
+    /// # Safety
+    ///
+    /// 1. `frames` and `pin` are of the machine that this was made for.
+    #[inline]
+    pub unsafe fn take_zero_raw(
+        &self,
+        frames: &Frames,
+        pin: &Pinned<'_>,
+        flags: AllocFlags,
     ) -> Result<TakenData, NoFrame> {
-        let taken = match self.on_cpu(pin) {
+        // SAFETY: 1. passed on.
+        let taken = match unsafe { self.on_cpu(pin) } {
             Some(taken) => taken,
             None => self.refill(frames, pin, flags, true)?,
         };
-        if let Some(shown) = self.lists.own_shown(pin) {
-            shown.asked.add(1);
-            shown.found.add(usize::from(taken.is_zero));
-        }
-        let meta = frames.meta(taken.pfn);
-        meta.set_usage(Use::Data);
-        meta.set_count(1);
+        // SAFETY: 1. passed on.
+        let shown = unsafe { self.lists.own_shown_unchecked(pin) };
+        shown.asked.add(1);
+        shown.found.add(usize::from(taken.is_zero));
+        Self::begin(frames, taken.pfn, 0);
         Ok(taken)
     }
 
     /// What the CPU has: zero frames first, as the last that were cleared are in its cache; then the last given back.
+    ///
+    /// # Safety
+    ///
+    /// 1. `pin` is of the machine that this was made for.
     #[inline(always)]
-    fn on_cpu(&self, pin: &Pinned<'_>) -> Option<TakenData> {
-        let mut list = self.lists.enter(pin)?;
+    unsafe fn on_cpu(&self, pin: &Pinned<'_>) -> Option<TakenData> {
+        // SAFETY: 1. passed on.
+        let mut list = unsafe { self.lists.enter_unchecked(pin) }?;
         list.zeros.demand.asked(1);
         match list.pop_zero() {
             Some(pfn) => Some(TakenData { pfn, is_zero: true }),
@@ -124,17 +150,30 @@ impl DataFrames {
     }
 
     /// Clears frames of the calling CPU's list ahead, the newest first, for faults to come: at most `budget`, and no more than
-    /// the faults since the last idle time give reason for (the gate, see `frames/idle.rs`); how many. Nothing
+    /// the faults since the last idle time give reason for (the gate, see `frames/demand.rs`); how many. Nothing
     /// while the node is short of memory.
     ///
     /// For a CPU that has nothing else to do. Frames are cleared one by one and belong to nobody's list meanwhile, so an
-    /// interrupt may take and give frames at any time. Frames must have memory behind them.
-    pub fn refill_zero<W: Window>(&self, frames: &Frames, pin: &Pinned<'_>, budget: u32, window: &W) -> u32 {
+    /// interrupt may take and give frames at any time.
+    ///
+    /// # Safety
+    ///
+    /// 1. `frames` and `pin` are of the machine that this was made for.
+    /// 2. The window reaches these frames.
+    pub unsafe fn refill_zero<W: OpenWindow>(
+        &self,
+        frames: &Frames,
+        pin: &Pinned<'_>,
+        budget: u32,
+        window: &W,
+    ) -> u32 {
         let mut made = 0;
         while made < budget && !frames.pressed(pin.node()) {
             let Some(pfn) = self.pop_to_clear(pin) else { break };
             // SAFETY: 1. it came off this CPU's list just now, where frames rest one by one. 2. `Dirty` promises nothing.
-            let frame = unsafe { Frame::<Dirty>::from_raw(pfn, 0) }.clear(window);
+            let frame = unsafe { Frame::<Dirty>::from_raw(frames.machine(), pfn, 0) };
+            // SAFETY: 1. passed on (2.).
+            let frame = unsafe { frame.clear(window) };
             made += 1;
             if self.lists.enter(pin).is_some_and(|mut list| list.push_zero(frame.pfn())) {
                 // The list has it now.
@@ -166,7 +205,7 @@ impl DataFrames {
     pub(super) fn drain_zeros(&self, frames: &Frames, pin: &Pinned<'_>, count: &mut impl FnMut(Pfn) -> Pfn) {
         while let Some(pfn) = self.lists.enter(pin).and_then(|mut list| list.pop_zero()) {
             // SAFETY: 1. it came off the stack just now. 2. only frames that are zero come there, and nobody writes to them.
-            frames.give(unsafe { Frame::<Zero>::from_raw(count(pfn), 0) });
+            frames.give(unsafe { Frame::<Zero>::from_raw(frames.machine(), count(pfn), 0) });
         }
     }
 

@@ -6,6 +6,7 @@ use super::super::mapping::Mapping;
 use crate::addr::{FRAME_SIZE, PhysAddr};
 use crate::window::{Window, WindowGuard};
 use rustix::mm::{Advice, madvise};
+use std::convert::Infallible;
 use std::ptr::NonNull;
 
 /// The memory of one page.
@@ -72,7 +73,9 @@ impl Arena {
 impl Map {
     #[inline(always)]
     pub fn page(self, at: PhysAddr) -> RawPage {
-        RawPage { base: self.map(at).0, size: FRAME_SIZE << self.shift }
+        // SAFETY: addresses are those of frames under management, each of which is a page of the arena.
+        let base = unsafe { self.base.add((at.0 as usize) << self.shift) };
+        RawPage { base, size: FRAME_SIZE << self.shift }
     }
 
     /// The page at `base`.
@@ -124,24 +127,24 @@ impl Map {
 }
 
 /// An open window; nothing to close.
-pub(super) struct MapGuard(NonNull<u8>);
+pub(super) struct MapGuard(*mut u8);
 
 // SAFETY: 1. frames are handed out singly, and a frame's memory begins a page, which is at least as long. 2. one address, one
 // page. 3. pages are aligned to their size.
 unsafe impl Window for Map {
     type Guard<'a> = MapGuard;
+    type Error = Infallible;
 
     #[inline(always)]
-    fn map(&self, at: PhysAddr) -> MapGuard {
-        // SAFETY: addresses are those of frames under management, each of which is a page of the arena.
-        MapGuard(unsafe { self.base.add((at.0 as usize) << self.shift) })
+    fn map(&self, at: PhysAddr) -> Result<MapGuard, Infallible> {
+        Ok(MapGuard(self.base.as_ptr().wrapping_add((at.0 as usize) << self.shift)))
     }
 }
 
 // SAFETY: the arena outlives the guard and never moves.
 unsafe impl WindowGuard for MapGuard {
     #[inline(always)]
-    fn base(&self) -> NonNull<u8> {
+    fn base(&self) -> *mut u8 {
         self.0
     }
 }

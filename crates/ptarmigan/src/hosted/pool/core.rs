@@ -4,10 +4,10 @@ use super::config::{PoolConfig, PoolError, Shape};
 use super::seats::{self, Leave, Link, Seat};
 use super::state::{PageState, Workshop};
 use super::topology::Topology;
-use crate::addr::{FRAME_SHIFT, FRAME_SIZE, Pfn};
+use crate::addr::{FRAME_SHIFT, Pfn};
 use crate::bootmem::BootMemory;
 use crate::cpu::{CpuId, MachineId, NodeId, Pinned};
-use crate::frames::{AllocFlags, Frames, MemoryRun, ZoneClass};
+use crate::frames::{AllocFlags, Frames, FramesError, MemoryRun, MemorySize, ZoneClass};
 use crate::hosted::mapping::Mapping;
 use crate::page::{Clean, Layout, Level, MAX_LEVELS};
 use crate::quicklist::{ListsConfig, Policy, PolicyOn, Quicklists, Source};
@@ -46,9 +46,8 @@ pub(super) struct Core<S: PageState> {
     next: AtomicU64,
     /// By node: pages that decayed and have not been given back yet.
     due: Box<[AtomicU32]>,
-    // In the order in which they may go; all after `lists`.
+    // After `lists`.
     _frames: OwnedFrames,
-    _boot: [Mapping; 2],
 }
 
 /// Frees the frames that `lists` borrows, after it.
@@ -66,12 +65,8 @@ impl Drop for OwnedFrames {
     }
 }
 
-fn boot(bytes: usize) -> Result<(Mapping, BootMemory), PoolError> {
-    let len = bytes.next_multiple_of(FRAME_SIZE).max(FRAME_SIZE);
-    let mapping = Mapping::new(len).map_err(host)?;
-    // SAFETY: 1. the mapping is new; it is kept in the core beside what is made of it, and dropped last.
-    let boot = unsafe { BootMemory::new(mapping.base(), len) };
-    Ok((mapping, boot))
+fn boot(bytes: usize) -> Result<BootMemory, PoolError> {
+    Mapping::boot_memory(bytes).map_err(host)
 }
 
 fn host(e: rustix::io::Errno) -> PoolError {
@@ -98,8 +93,8 @@ impl<S: PageState> Core<S> {
                 class: ZoneClass::Low,
             })
             .collect();
-        let short = |e: crate::bootmem::BootMemoryShort| PoolError::Host(e.to_string());
-        let (records, mut memory) = boot(Frames::bytes(pages, nodes))?;
+        let short = |e: FramesError| PoolError::Host(e.to_string());
+        let mut memory = boot(Frames::bytes(&MemorySize::of(&runs)))?;
         let machine = MachineId::new();
         // SAFETY: 1. and 3. the arena, which the core owns, is a fresh anonymous mapping. 2. the identity is new.
         let frames = unsafe { Frames::new_zero(&mut memory, machine, &runs) }.map_err(short)?;
@@ -109,7 +104,7 @@ impl<S: PageState> Core<S> {
             cpus_per_node: usize::from(slots) + 1,
             ..ListsConfig::new(usize::from(slots) + nodes)
         };
-        let (own, mut memory) = boot(Quicklists::<Map, Workshop<S>>::bytes(&frames, &sizes))?;
+        let mut memory = boot(Quicklists::<Map, Workshop<S>>::bytes(&frames.size(), &sizes))?;
         let frames = NonNull::from(Box::leak(Box::new(frames)));
         let owned = OwnedFrames(frames);
         // SAFETY: `owned` is dropped after the lists, which are the only ones that borrow it.
@@ -122,7 +117,8 @@ impl<S: PageState> Core<S> {
             destructed: AtomicUsize::new(0),
             returned: AtomicUsize::new(0),
         };
-        let source = Source::new(frames, map, workshop, LAYOUT);
+        // SAFETY: 1. each frame is a page of the arena.
+        let source = unsafe { Source::new(frames, map, workshop, LAYOUT) };
         let lists =
             Quicklists::new(&mut memory, sizes, source).map_err(|e| PoolError::Host(e.to_string()))?;
         let nanos = |d: Duration| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX);
@@ -141,7 +137,6 @@ impl<S: PageState> Core<S> {
             next: AtomicU64::new(config.decay.map_or(u64::MAX, nanos)),
             due: (0..nodes).map(|_| AtomicU32::new(0)).collect(),
             _frames: owned,
-            _boot: [records, own],
         })
     }
 

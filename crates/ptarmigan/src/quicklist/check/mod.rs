@@ -16,9 +16,9 @@ use super::Source;
 use crate::addr::{FRAME_SIZE, PhysAddr};
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::CpuId;
-use crate::frames::Frames;
+use crate::frames::{Frames, MemorySize};
 use crate::page::{Clean, Construct, Level};
-use crate::window::{Window, WindowGuard};
+use crate::window::{OpenWindow, WindowGuard};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use sample::Sample;
 
@@ -44,16 +44,16 @@ impl<W, C> Copy for Site<'_, '_, W, C> {}
 /// Who looks on at what becomes of pages. All functions are called on the path that they are about.
 pub trait Check: Sync {
     /// A page has come from the allocator; it rests, or is handed out.
-    fn made<W: Window, C: Construct>(&self, site: &Site<'_, '_, W, C>, page: &Clean, rests: bool);
+    fn made<W: OpenWindow, C: Construct>(&self, site: &Site<'_, '_, W, C>, page: &Clean, rests: bool);
 
     /// A page is given back; false if it must not be taken.
-    fn given<W: Window, C: Construct>(&self, site: &Site<'_, '_, W, C>, page: &Clean) -> bool;
+    fn given<W: OpenWindow, C: Construct>(&self, site: &Site<'_, '_, W, C>, page: &Clean) -> bool;
 
     /// A page that rested is to be handed out; false if it must not be.
-    fn taken<W: Window, C: Construct>(&self, site: &Site<'_, '_, W, C>, page: &Clean) -> bool;
+    fn taken<W: OpenWindow, C: Construct>(&self, site: &Site<'_, '_, W, C>, page: &Clean) -> bool;
 
     /// A page that rested goes back to the allocator, where it has to arrive zero, or constructed.
-    fn leaves<W: Window, C: Construct>(&self, site: &Site<'_, '_, W, C>, page: &Clean);
+    fn leaves<W: OpenWindow, C: Construct>(&self, site: &Site<'_, '_, W, C>, page: &Clean);
 }
 
 /// Nobody looks on, and it costs nothing.
@@ -62,17 +62,17 @@ pub struct Unchecked;
 
 impl Check for Unchecked {
     #[inline(always)]
-    fn made<W: Window, C: Construct>(&self, _: &Site<'_, '_, W, C>, _: &Clean, _: bool) {}
+    fn made<W: OpenWindow, C: Construct>(&self, _: &Site<'_, '_, W, C>, _: &Clean, _: bool) {}
     #[inline(always)]
-    fn given<W: Window, C: Construct>(&self, _: &Site<'_, '_, W, C>, _: &Clean) -> bool {
+    fn given<W: OpenWindow, C: Construct>(&self, _: &Site<'_, '_, W, C>, _: &Clean) -> bool {
         true
     }
     #[inline(always)]
-    fn taken<W: Window, C: Construct>(&self, _: &Site<'_, '_, W, C>, _: &Clean) -> bool {
+    fn taken<W: OpenWindow, C: Construct>(&self, _: &Site<'_, '_, W, C>, _: &Clean) -> bool {
         true
     }
     #[inline(always)]
-    fn leaves<W: Window, C: Construct>(&self, _: &Site<'_, '_, W, C>, _: &Clean) {}
+    fn leaves<W: OpenWindow, C: Construct>(&self, _: &Site<'_, '_, W, C>, _: &Clean) {}
 }
 
 /// How closely to look.
@@ -100,7 +100,6 @@ impl CheckConfig {
 /// handed out, is of another class, or is not as it should be; [`CheckConfig`] says how closely it looks (REQ-2, REQ-19). A page
 /// that is refused is lost, and nothing else is.
 pub struct Checked {
-    base: u32,
     /// Words of each frame: last event, the one before.
     frames: BootSlice<[AtomicU32; 2]>,
     /// When content is verified.
@@ -147,16 +146,15 @@ impl Checked {
     ///
     /// [`BootMemoryShort`] if the words do not fit.
     pub fn new(boot: &mut BootMemory, frames: &Frames, config: CheckConfig) -> Result<Self, BootMemoryShort> {
-        let (base, span) = frames.span();
-        let words = boot.take(span as usize, |_| [AtomicU32::new(0), AtomicU32::new(0)])?;
+        let words = boot.take(frames.records(), |_| [AtomicU32::new(0), AtomicU32::new(0)])?;
         let content = if cfg!(debug_assertions) { Sample::ALWAYS } else { Sample::new(config.sample) };
         let closely = if config.poison { Sample::ALWAYS } else { content };
-        Ok(Checked { base, frames: words, content, closely, config, refused: AtomicUsize::new(0) })
+        Ok(Checked { frames: words, content, closely, config, refused: AtomicUsize::new(0) })
     }
 
-    /// Boot memory for `frames`.
-    pub fn bytes(frames: &Frames) -> usize {
-        BootMemory::bytes::<[AtomicU32; 2]>(frames.span().1 as usize)
+    /// Returns the bytes of boot memory that memory of this size takes.
+    pub fn bytes(size: &MemorySize) -> usize {
+        BootMemory::bytes::<[AtomicU32; 2]>(size.frames())
     }
 
     /// Pages that were refused; their frames are lost.
@@ -165,19 +163,19 @@ impl Checked {
     }
 
     #[inline(always)]
-    fn words(&self, at: PhysAddr) -> Option<&[AtomicU32; 2]> {
-        self.frames.get(at.pfn().0.wrapping_sub(self.base) as usize)
+    fn words(&self, frames: &Frames, at: PhysAddr) -> Option<&[AtomicU32; 2]> {
+        self.frames.get(frames.index_of(at.pfn())?)
     }
 
     /// Tables smaller than a frame share its words, and say nothing.
     #[inline(always)]
-    fn is_tracked<W: Window, C: Construct>(site: &Site<'_, '_, W, C>) -> bool {
+    fn is_tracked<W: OpenWindow, C: Construct>(site: &Site<'_, '_, W, C>) -> bool {
         !site.source.layout().is_small(site.level)
     }
 
     /// Notes what happened to a page after `last`.
     #[inline(always)]
-    fn note<W: Window, C: Construct>(
+    fn note<W: OpenWindow, C: Construct>(
         &self,
         site: &Site<'_, '_, W, C>,
         words: &[AtomicU32; 2],
@@ -191,7 +189,7 @@ impl Checked {
     // Sites go by value where it is cold, so that the path of a hit need not lay one down in memory.
     #[cold]
     #[inline(never)]
-    fn refuse<W: Window, C: Construct>(
+    fn refuse<W: OpenWindow, C: Construct>(
         &self,
         site: Site<'_, '_, W, C>,
         page: PhysAddr,
@@ -202,29 +200,35 @@ impl Checked {
         false
     }
 
-    fn report<W: Window, C: Construct>(&self, site: Site<'_, '_, W, C>, page: PhysAddr, kind: MisuseKind) {
-        let words = self.words(page).map(|words| [words[0].load(Relaxed), words[1].load(Relaxed)]);
+    fn report<W: OpenWindow, C: Construct>(
+        &self,
+        site: Site<'_, '_, W, C>,
+        page: PhysAddr,
+        kind: MisuseKind,
+    ) {
+        let words = self
+            .words(site.source.frames(), page)
+            .map(|words| [words[0].load(Relaxed), words[1].load(Relaxed)]);
         let [last, before] = words.unwrap_or_default().map(event);
         (self.config.report)(&Misuse { kind, page, cpu: site.cpu, level: site.level, last, before });
     }
 
-    fn is_poisoned<W: Window, C: Construct>(&self, site: Site<'_, '_, W, C>) -> bool {
+    fn is_poisoned<W: OpenWindow, C: Construct>(&self, site: Site<'_, '_, W, C>) -> bool {
         // Tops are written to while they rest: by changes of the kernel map.
         self.config.poison && site.level != site.source.layout().top() && Self::is_tracked(&site)
     }
 
     /// Offset of the first word that is not `pattern`.
-    fn find_other<W: Window, C: Construct>(
+    fn find_other<W: OpenWindow, C: Construct>(
         site: Site<'_, '_, W, C>,
         page: PhysAddr,
         pattern: u64,
     ) -> Option<u32> {
         let bytes = site.source.layout().table_bytes(site.level) as usize;
         (0..bytes).step_by(FRAME_SIZE).find_map(|from| {
-            let guard = site.source.window().map(PhysAddr(page.0 + from as u64));
+            let guard = site.source.window().open(PhysAddr(page.0 + from as u64));
             // SAFETY: the guard is valid for the frame, which is the caller's alone: it is a page between user and lists.
-            let words =
-                unsafe { core::slice::from_raw_parts(guard.base().cast::<u64>().as_ptr(), FRAME_SIZE / 8) };
+            let words = unsafe { core::slice::from_raw_parts(guard.base().cast::<u64>(), FRAME_SIZE / 8) };
             // Run by run, without a branch for each word.
             let differs = |run: &[u64; RUN]| run.iter().fold(0, |any, w| any | (w ^ pattern)) != 0;
             let (runs, _) = words.as_chunks::<RUN>();
@@ -234,14 +238,13 @@ impl Checked {
         })
     }
 
-    fn fill<W: Window, C: Construct>(site: Site<'_, '_, W, C>, page: PhysAddr, pattern: u64) {
+    fn fill<W: OpenWindow, C: Construct>(site: Site<'_, '_, W, C>, page: PhysAddr, pattern: u64) {
         let bytes = site.source.layout().table_bytes(site.level) as usize;
         for from in (0..bytes).step_by(FRAME_SIZE) {
-            let guard = site.source.window().map(PhysAddr(page.0 + from as u64));
+            let guard = site.source.window().open(PhysAddr(page.0 + from as u64));
             // SAFETY: as in `find_other`.
-            let words = unsafe {
-                core::slice::from_raw_parts_mut(guard.base().cast::<u64>().as_ptr(), FRAME_SIZE / 8)
-            };
+            let words =
+                unsafe { core::slice::from_raw_parts_mut(guard.base().cast::<u64>(), FRAME_SIZE / 8) };
             words.fill(pattern);
         }
     }
@@ -249,7 +252,7 @@ impl Checked {
     /// Looks for what was written at rest, if it is `due`, and clears the page in poison mode.
     #[cold]
     #[inline(never)]
-    fn wake<W: Window, C: Construct>(
+    fn wake<W: OpenWindow, C: Construct>(
         &self,
         site: Site<'_, '_, W, C>,
         page: PhysAddr,
@@ -276,7 +279,7 @@ impl Checked {
     /// Looks for what its user left in a page, if it is `due`, and fills it in poison mode.
     #[cold]
     #[inline(never)]
-    fn lay_down<W: Window, C: Construct>(
+    fn lay_down<W: OpenWindow, C: Construct>(
         &self,
         site: Site<'_, '_, W, C>,
         page: PhysAddr,
@@ -297,7 +300,7 @@ impl Checked {
     /// Why a page whose last event is `last` cannot be given back, if it cannot.
     #[cold]
     #[inline(never)]
-    fn why<W: Window, C: Construct>(site: Site<'_, '_, W, C>, last: u32) -> Option<MisuseKind> {
+    fn why<W: OpenWindow, C: Construct>(site: Site<'_, '_, W, C>, last: u32) -> Option<MisuseKind> {
         let top = site.source.layout().top();
         match event(last) {
             None => Some(MisuseKind::Foreign),
@@ -308,8 +311,9 @@ impl Checked {
 }
 
 impl Check for Checked {
-    fn made<W: Window, C: Construct>(&self, site: &Site<'_, '_, W, C>, page: &Clean, rests: bool) {
-        if let Some(words) = self.words(page.addr()).filter(|_| Self::is_tracked(site)) {
+    fn made<W: OpenWindow, C: Construct>(&self, site: &Site<'_, '_, W, C>, page: &Clean, rests: bool) {
+        if let Some(words) = self.words(site.source.frames(), page.addr()).filter(|_| Self::is_tracked(site))
+        {
             self.note(site, words, words[0].load(Relaxed), rests);
             if rests && self.is_poisoned(*site) {
                 Self::fill(*site, page.addr(), PATTERN);
@@ -318,9 +322,11 @@ impl Check for Checked {
     }
 
     #[inline(always)]
-    fn given<W: Window, C: Construct>(&self, site: &Site<'_, '_, W, C>, page: &Clean) -> bool {
+    fn given<W: OpenWindow, C: Construct>(&self, site: &Site<'_, '_, W, C>, page: &Clean) -> bool {
         let at = page.addr();
-        let Some(words) = self.words(at) else { return self.refuse(*site, at, MisuseKind::Foreign) };
+        let Some(words) = self.words(site.source.frames(), at) else {
+            return self.refuse(*site, at, MisuseKind::Foreign);
+        };
         if !Self::is_tracked(site) {
             return true;
         }
@@ -341,9 +347,11 @@ impl Check for Checked {
     }
 
     #[inline(always)]
-    fn taken<W: Window, C: Construct>(&self, site: &Site<'_, '_, W, C>, page: &Clean) -> bool {
+    fn taken<W: OpenWindow, C: Construct>(&self, site: &Site<'_, '_, W, C>, page: &Clean) -> bool {
         let at = page.addr();
-        let Some(words) = self.words(at).filter(|_| Self::is_tracked(site)) else { return true };
+        let Some(words) = self.words(site.source.frames(), at).filter(|_| Self::is_tracked(site)) else {
+            return true;
+        };
         let last = words[0].load(Relaxed);
         if last & (KNOWN | RESTS) != KNOWN | RESTS {
             return self.refuse(*site, at, MisuseKind::TakenTwice);
@@ -357,9 +365,11 @@ impl Check for Checked {
         true
     }
 
-    fn leaves<W: Window, C: Construct>(&self, site: &Site<'_, '_, W, C>, page: &Clean) {
+    fn leaves<W: OpenWindow, C: Construct>(&self, site: &Site<'_, '_, W, C>, page: &Clean) {
         let at = page.addr();
-        let Some(words) = self.words(at).filter(|_| Self::is_tracked(site)) else { return };
+        let Some(words) = self.words(site.source.frames(), at).filter(|_| Self::is_tracked(site)) else {
+            return;
+        };
         if let Err(kind) = self.wake(*site, at, true) {
             // The allocator has to get it zero.
             self.report(*site, at, kind);

@@ -23,7 +23,7 @@ use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::{CpuId, Guard, MachineId, NodeId, PerCpu, Pinned};
 use crate::frames::{AllocFlags, NoFrame, ZoneClass};
 use crate::page::{Clean, Construct, Flushed, Level, Unhooked};
-use crate::window::{Window, WindowGuard};
+use crate::window::{OpenWindow, WindowGuard};
 use rules::NodeState;
 
 /// Lists that an architecture could have.
@@ -47,7 +47,7 @@ pub struct Historic<'m, W, C> {
     nr_quick: usize,
 }
 
-impl<'m, W: Window, C: Construct> Historic<'m, W, C> {
+impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
     /// With `nr_quick` lists (1 to 3): 1 mixes all levels, as ia64 did; 2 keeps the constructed tops apart, as
     /// x86-64 did; 3 keeps the PTE pages apart as well. `cpus_on` says for each node how many CPUs it has.
     ///
@@ -121,7 +121,7 @@ impl<'m, W: Window, C: Construct> Historic<'m, W, C> {
         if at.0 == 0 {
             return None;
         }
-        let guard = self.source.window().map(at);
+        let guard = self.source.window().open(at);
         // SAFETY: the page is on our list, so it is ours; the guard is valid for its first word.
         unsafe {
             let word = guard.base().cast::<u64>();
@@ -152,7 +152,7 @@ impl<'m, W: Window, C: Construct> Historic<'m, W, C> {
         }
         let list = &mut lists[nr];
         let at = page.into_raw();
-        let guard = self.source.window().map(at);
+        let guard = self.source.window().open(at);
         // SAFETY: the page was `page`'s, hence ours; the guard is valid for its first word. (A TLB may still
         // walk it and read the link: that is the defect being modelled.)
         unsafe { guard.base().cast::<u64>().write(list.head) };
@@ -204,7 +204,7 @@ impl<'m, W: Window, C: Construct> Historic<'m, W, C> {
     }
 }
 
-impl<W: Window, C: Construct> Policy for Historic<'_, W, C> {
+impl<W: OpenWindow, C: Construct> Policy for Historic<'_, W, C> {
     fn machine(&self) -> MachineId {
         self.source.frames().machine()
     }

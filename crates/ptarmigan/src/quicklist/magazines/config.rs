@@ -1,8 +1,6 @@
 //! Sizes of the lists.
 use super::{CLASSES, MAGAZINE, ROOT};
 use crate::bootmem::BootMemoryShort;
-use crate::cpu::NodeId;
-use crate::frames::Frames;
 use crate::page::{Layout, Level};
 use core::fmt;
 
@@ -48,9 +46,8 @@ impl ListsConfig {
         if self.cpus_per_node == 0 { even } else { self.cpus_per_node }.max(1)
     }
 
-    /// Returns how many pages a node can ever keep.
-    pub(super) fn room(&self, frames: &Frames, node: NodeId) -> u32 {
-        let all = frames.node_frames(node);
+    /// Returns how many pages a node with `all` frames of low memory can ever keep.
+    pub(super) fn room(&self, all: u32) -> u32 {
         self.fixed_budget.map_or(all / self.budget_divisor.max(1), |budget| budget.min(all))
     }
 }

@@ -6,9 +6,9 @@ use super::super::here::Here;
 use super::{EACH_CLASS, MAGAZINE, Quicklists, ROOT, ZERO};
 use crate::cpu::NodeId;
 use crate::page::{Clean, Construct, Level};
-use crate::window::Window;
+use crate::window::OpenWindow;
 
-impl<'m, W: Window, C: Construct, K: Check> PolicyOn<'_, Quicklists<'m, W, C, K>> {
+impl<'m, W: OpenWindow, C: Construct, K: Check> PolicyOn<'_, Quicklists<'m, W, C, K>> {
     #[inline(always)]
     fn here(&self) -> Here<'_> {
         // SAFETY: 1. a `PolicyOn` is made of a policy and a pin of its machine.
@@ -65,7 +65,7 @@ impl<'m, W: Window, C: Construct, K: Check> PolicyOn<'_, Quicklists<'m, W, C, K>
     }
 }
 
-impl<W: Window, C: Construct, K: Check> Quicklists<'_, W, C, K> {
+impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     /// Ends an interval of a node's depots and begins the next. Returns how many pages they held all through the one that ends:
     /// nobody needed them.
     pub fn unneeded(&self, node: NodeId) -> u32 {

@@ -51,9 +51,9 @@ use super::{Policy, PolicyCounts, Source};
 use crate::addr::{FRAME_SHIFT, PhysAddr};
 use crate::bootmem::{BootMemory, BootSlice};
 use crate::cpu::{CpuId, Guard, MachineId, NodeId, PerCpu, Pinned};
-use crate::frames::{AllocFlags, Frames, NoFrame};
+use crate::frames::{AllocFlags, MemorySize, NoFrame};
 use crate::page::{Clean, Construct, Flushed, Level, MAX_LEVELS, Unhooked};
-use crate::window::Window;
+use crate::window::OpenWindow;
 use config::{classes, part};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
@@ -102,7 +102,7 @@ struct Own {
     responded: AtomicU32,
 }
 
-impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
+impl<'m, W: OpenWindow, C: Construct> Quicklists<'m, W, C> {
     /// Makes lists of the given sizes. Magazines shrink, if need be, until they fit half of the smallest node's budget.
     ///
     /// # Errors
@@ -117,7 +117,7 @@ impl<'m, W: Window, C: Construct> Quicklists<'m, W, C> {
     }
 }
 
-impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
+impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     /// Makes lists as [`new`](Quicklists::new) does, with `check` to look after their pages.
     ///
     /// # Errors
@@ -133,13 +133,14 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         let frames = source.frames();
         let nodes = frames.nodes() as usize;
         let cpus_per_node = config.most_on_a_node(nodes);
-        let smallest = (0..nodes).map(|n| config.room(frames, NodeId(n as u8))).min().unwrap_or(0);
+        let smallest =
+            (0..nodes).map(|n| config.room(frames.node_frames(NodeId(n as u8)))).min().unwrap_or(0);
         let used = classes(source.layout());
         config.magazine = config.magazine.min(smallest as usize / 2 / (2 * used * cpus_per_node));
         let cpus =
             PerCpu::new(boot, frames.machine(), config.cpus, |_| [const { MagazineStore::new() }; CLASSES])?;
         let by_node = boot.take_with(nodes, |boot, node| {
-            let room = config.room(frames, NodeId(node as u8)) as usize;
+            let room = config.room(frames.node_frames(NodeId(node as u8))) as usize;
             let mut depot = |class| {
                 let shards = Depot::shards_for(cpus_per_node);
                 let most = part(room, class, used).div_ceil(shards);
@@ -168,19 +169,19 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         Ok(lists)
     }
 
-    /// Returns the boot memory that lists of `config` over `frames` take.
-    pub fn bytes(frames: &Frames, config: &ListsConfig) -> usize {
-        let nodes = frames.nodes();
-        let shards = Depot::shards_for(config.most_on_a_node(nodes.into()));
+    /// Returns the bytes of boot memory that lists of `config` over memory of this size take.
+    pub fn bytes(size: &MemorySize, config: &ListsConfig) -> usize {
+        let nodes = size.nodes();
+        let shards = Depot::shards_for(config.most_on_a_node(nodes));
         // However the classes share a node's room, together they have it; each shard's part is rounded up.
         let depots = |node| {
             let all = CLASSES * shards;
-            let room = config.room(frames, NodeId(node)) as usize;
+            let room = config.room(size.node_frames(NodeId(node as u8))) as usize;
             Ring::bytes(room + all) + (all - 1) * Ring::bytes(0) + CLASSES * Depot::bytes()
         };
         PerCpu::<[MagazineStore; CLASSES], Own>::bytes(config.cpus)
-            + BootMemory::bytes::<Node>(nodes as usize)
-            + nodes as usize * CLASSES * BootMemory::bytes::<Shard>(shards)
+            + BootMemory::bytes::<Node>(nodes)
+            + nodes * CLASSES * BootMemory::bytes::<Shard>(shards)
             + (0..nodes).map(depots).sum::<usize>()
     }
 
@@ -338,7 +339,7 @@ impl<'m, W: Window, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     }
 }
 
-impl<W: Window, C: Construct, K: Check> Policy for Quicklists<'_, W, C, K> {
+impl<W: OpenWindow, C: Construct, K: Check> Policy for Quicklists<'_, W, C, K> {
     fn machine(&self) -> MachineId {
         self.cpus.machine()
     }

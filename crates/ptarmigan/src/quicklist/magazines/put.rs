@@ -5,7 +5,7 @@ use super::magazine::Magazines;
 use super::{BOUNDED, LEVELS, Quicklists, ROOT, ZERO};
 use crate::cpu::NodeId;
 use crate::page::{Clean, Construct, Flushed, Level};
-use crate::window::Window;
+use crate::window::OpenWindow;
 
 /// Pages on their way to another node's [depot](super::depot::Depot): as many as one call may give back.
 struct Parcel {
@@ -14,7 +14,7 @@ struct Parcel {
     items: [u32; BOUNDED],
 }
 
-impl<W: Window, C: Construct, K: Check> Quicklists<'_, W, C, K> {
+impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     /// Takes back a page, wherever it belongs.
     #[inline(always)]
     pub(super) fn put_back(&self, here: &Here<'_>, page: Clean) {

@@ -11,10 +11,10 @@ use super::magazine::Magazines;
 use super::{BOUNDED, EACH_CLASS, MAGAZINE, Quicklists, ROOT};
 use crate::cpu::NodeId;
 use crate::page::{Construct, Level};
-use crate::window::Window;
+use crate::window::OpenWindow;
 use core::sync::atomic::Ordering::Relaxed;
 
-impl<W: Window, C: Construct, K: Check> Quicklists<'_, W, C, K> {
+impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     /// Returns a level of the class, for pages whose own level is no longer known.
     fn level_of(&self, class: usize) -> Level {
         if class == ROOT { self.root } else { Level::PTE }

@@ -7,9 +7,9 @@ use super::{Quicklists, ROOT, ZERO};
 use crate::cpu::NodeId;
 use crate::frames::{AllocFlags, NoFrame};
 use crate::page::{Clean, Construct, Level};
-use crate::window::Window;
+use crate::window::OpenWindow;
 
-impl<W: Window, C: Construct, K: Check> Quicklists<'_, W, C, K> {
+impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     /// Hands out a page from this CPU's magazines; `None` if they are empty or in use.
     #[inline(always)]
     pub(super) fn take_at_hand<const CLASS: usize>(&self, here: &Here<'_>, level: Level) -> Option<Clean> {

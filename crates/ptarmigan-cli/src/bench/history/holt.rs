@@ -1,0 +1,230 @@
+//! Holt's program: a child reads pages far apart, or pages in one table.
+//!
+//! At a stride of 512 pages every read fault needs its own PTE table, so the time is mostly that of
+//! allocating one. The library serves the faults on a hosted machine, with each of its policies.
+//! Beside it, the host's kernel runs the same program, where a fault also costs an exception. One
+//! pair of clock readings times the 32 faults of a child, and nothing else.
+use std::time::Instant;
+
+use ptarmigan::addr::{VirtAddr, VirtRange};
+use ptarmigan::format::{Attr, X86_64};
+use ptarmigan::hosted::{CpuSlot, Host, HostError, HostMachine, NoTlb};
+use ptarmigan::machine::Machine;
+use ptarmigan::page::Level;
+use ptarmigan::quicklist::Policy;
+use ptarmigan::space::{Access, AreaFlags, Done, Space};
+
+use super::host;
+use crate::bar::RoundLine;
+use crate::bench::machine;
+use crate::bench::report::{BenchReport, Samples};
+use crate::measure::affinity::AffinityGuard;
+use crate::measure::stats::median;
+
+/// Children per round.
+pub const FORKS: u32 = 128;
+/// Pages that a child reads.
+pub const PAGES: u32 = 32;
+
+type F = X86_64;
+
+/// Bytes in a page.
+const PAGE: u64 = 4096;
+/// Start of the area, aligned to a table.
+const AREA: u64 = 0x40_0000_0000;
+const KERNEL: &str = "host-kernel";
+
+#[derive(Clone, Copy)]
+struct Spacing {
+    name: &'static str,
+    /// Distance of the pages, in pages.
+    stride: u64,
+    /// PTE tables of a child.
+    tables: u32,
+}
+
+const CASES: [Spacing; 2] = [
+    Spacing { name: "stride", stride: 512, tables: PAGES },
+    Spacing { name: "same-table", stride: 1, tables: 1 },
+];
+
+impl Spacing {
+    fn pages(self) -> impl Iterator<Item = VirtAddr> {
+        (0..u64::from(PAGES)).map(move |i| VirtAddr(AREA + i * self.stride * PAGE))
+    }
+}
+
+/// Nanoseconds per fault of the children of one round.
+struct ChildTimes {
+    median: f64,
+    min: f64,
+}
+
+/// A parent whose children can be measured.
+trait Parent {
+    fn name(&self) -> &'static str;
+    fn round(&mut self, case: Spacing) -> Result<ChildTimes, String>;
+    fn finish(self: Box<Self>) -> Result<(), String>;
+}
+
+/// A parent in the library: a space with the area, not read yet.
+struct LibraryParent<'h, P: Policy> {
+    name: &'static str,
+    machine: HostMachine<'h, F, P, NoTlb>,
+    slots: Vec<CpuSlot>,
+    space: Space<F>,
+}
+
+impl<'h, P: Policy + 'h> LibraryParent<'h, P> {
+    fn new(name: &'static str, host: &'h Host<F>, policy: P) -> Result<Self, String> {
+        let machine = HostMachine::new(host, policy, NoTlb).map_err(|e| e.to_string())?;
+        let slots = host.slots();
+        let space = {
+            let pin = slots.first().ok_or("the machine has no CPU")?.pin();
+            let on = machine.on(&pin).map_err(|e| e.to_string())?;
+            let mut space = Space::new(on).map_err(|e| e.to_string())?;
+            let area = VirtRange { start: AREA, end: AREA + u64::from(PAGES) * 512 * PAGE };
+            let mut edit = space.edit(on).map_err(|e| e.to_string())?;
+            edit.mmap(area, AreaFlags::READ, 0).map_err(|e| e.to_string())?;
+            space
+        };
+        Ok(LibraryParent { name, machine, slots, space })
+    }
+
+    /// Forks one child. Returns its nanoseconds per fault.
+    fn child(&mut self, case: Spacing) -> Result<f64, String> {
+        let pin = self.slots[0].pin();
+        let on = self.machine.on(&pin).map_err(|e| e.to_string())?;
+        let mut child = self.space.edit(on).map_err(|e| e.to_string())?.fork().map_err(|e| e.to_string())?;
+        let mut mapped = 0;
+        let start = Instant::now();
+        for at in case.pages() {
+            mapped += u32::from(child.fault(on, at, Access::Read) == Ok(Done::Zero));
+        }
+        let ns = start.elapsed().as_nanos() as f64 / f64::from(PAGES);
+        let zero = self.machine.host().zero_frame();
+        let shown = case.pages().all(|at| {
+            child.tree().query(on, at).is_some_and(|(pfn, attr)| {
+                pfn == zero && attr.has(Attr::READ | Attr::USER) && !attr.has(Attr::WRITE)
+            })
+        });
+        let tables = child.tree().count(Level::PTE);
+        child.end(on).map_err(|e| e.to_string())?;
+        if mapped != PAGES || !shown || tables != case.tables {
+            return Err(format!("{}: {mapped} faults served, {tables} PTE tables made", self.name));
+        }
+        Ok(ns)
+    }
+}
+
+impl<'h, P: Policy + 'h> Parent for LibraryParent<'h, P> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn round(&mut self, case: Spacing) -> Result<ChildTimes, String> {
+        let samples: Vec<f64> = (0..FORKS).map(|_| self.child(case)).collect::<Result<_, _>>()?;
+        let min = samples.iter().copied().fold(f64::INFINITY, f64::min);
+        Ok(ChildTimes { median: median(samples.iter().copied()), min })
+    }
+
+    fn finish(self: Box<Self>) -> Result<(), String> {
+        let LibraryParent { name, machine, slots, space, .. } = *self;
+        if let Some(slot) = slots.first() {
+            let pin = slot.pin();
+            let on = machine.on(&pin).map_err(|e| e.to_string())?;
+            space.end(on).map_err(|e| e.to_string())?;
+        }
+        machine.drain(&slots);
+        let live = machine.policy().counts().live();
+        if live != 0 {
+            return Err(format!("{name}: {live} table(s) leaked"));
+        }
+        machine.host().audit().map_err(|e| format!("{name}: {e}"))
+    }
+}
+
+/// The kernel of this machine.
+struct HostKernel;
+
+impl Parent for HostKernel {
+    fn name(&self) -> &'static str {
+        KERNEL
+    }
+
+    fn round(&mut self, case: Spacing) -> Result<ChildTimes, String> {
+        host::holt(FORKS, PAGES, case.stride).map(|h| ChildTimes { median: h.median_ns, min: h.min_ns })
+    }
+
+    fn finish(self: Box<Self>) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// Runs both cases, round by round, parent by parent. The value of a round is the median of its
+/// children.
+///
+/// # Errors
+///
+/// If a machine or a child of the host cannot be set up, or a check fails: of the faults, of the
+/// number of tables, of the memory at the end.
+pub fn run(rounds: u32) -> Result<BenchReport, String> {
+    let _here = AffinityGuard::here().map_err(|e| format!("cannot stay on one CPU: {e}"))?;
+    let fail = |e: HostError| e.to_string();
+    let (quick, plain) = (machine::host().map_err(fail)?, machine::host().map_err(fail)?);
+    let (v5, v2008) = (machine::host().map_err(fail)?, machine::host().map_err(fail)?);
+    let mut field: Vec<Box<dyn Parent + '_>> = vec![
+        Box::new(LibraryParent::new("ptarmigan", &quick, quick.quicklists().map_err(fail)?)?),
+        Box::new(LibraryParent::new("ptarmigan-plain", &plain, plain.plain().map_err(fail)?)?),
+        Box::new(LibraryParent::new("ptarmigan-v5", &v5, v5.v5(2).map_err(fail)?)?),
+        Box::new(LibraryParent::new("ptarmigan-v2008", &v2008, v2008.v2008(2).map_err(fail)?)?),
+        Box::new(HostKernel),
+    ];
+    let mut samples = Samples::default();
+    let mut fastest = Samples::default();
+    let progress = RoundLine::new(rounds);
+    for round in 1..=rounds {
+        for case in CASES {
+            for parent in &mut field {
+                progress.say(round, &format!("{} {}", case.name, parent.name()));
+                let ChildTimes { median, min } = parent.round(case)?;
+                samples.add(case.name, parent.name(), "", median);
+                fastest.add(case.name, parent.name(), "", min);
+            }
+        }
+    }
+    drop(progress);
+    let names: Vec<&str> = field.iter().map(|p| p.name()).collect();
+    for parent in field {
+        parent.finish()?;
+    }
+    let mut rows = samples.rows("ns/fault");
+    for (row, fastest) in rows.iter_mut().zip(fastest.rows("ns/fault")) {
+        // The fastest child, not the fastest round.
+        row.min = fastest.min;
+    }
+    let mut report = BenchReport { bench: "holt", rows, reference: KERNEL, notes: Vec::new() };
+    for name in names {
+        if let (Some(far), Some(near)) = (report.value("stride", name), report.value("same-table", name)) {
+            // Of the faults in one table, one needs a table as well.
+            let table = (far - near) * f64::from(PAGES) / f64::from(PAGES - 1);
+            report.notes.push(format!("{name}: {table:.1} ns of a fault are its table"));
+        }
+    }
+    Ok(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_contender_has_both_cases() {
+        let report = run(1).expect("a round runs");
+        for case in ["stride", "same-table"] {
+            for who in ["ptarmigan", "ptarmigan-plain", "ptarmigan-v5", "ptarmigan-v2008", KERNEL] {
+                assert!(report.value(case, who).is_some_and(|ns| ns > 0.0), "{case} {who}");
+            }
+        }
+    }
+}

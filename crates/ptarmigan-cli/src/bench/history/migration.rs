@@ -1,0 +1,146 @@
+//! Fork on one node, exit on another: pages that stay cached on a node that they do not belong to.
+//!
+//! This is Robin Holt's second issue of 2004: each process that is forked on one node and exits on
+//! another leaves its tables, some forty pages, on the lists of a CPU of the wrong node. Here,
+//! children are forked on CPU 0 and exit on the CPUs of the other nodes in turn. Then all CPUs are
+//! idle until no list is trimmed any more, and the lists are emptied one by one. Memory that
+//! becomes free on another node than the list's was cached on the wrong node.
+use std::fmt::Write as _;
+
+use ptarmigan::hosted::{Host, HostConfig};
+use ptarmigan::quicklist::Policy;
+use serde::Serialize;
+
+use super::family::{F, Family};
+
+/// Pages that a child reads, as many as in Holt's program: 35 tables.
+const PAGES: u32 = 32;
+const NODES: [usize; 3] = [2, 4, 8];
+const CPUS_PER_NODE: usize = 2;
+const BYTES_PER_NODE: u64 = 256 << 20;
+/// Children in a row.
+const CHILDREN: [u32; 2] = [1, 1000];
+
+/// What one policy leaves where.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MigrationRow {
+    /// Nodes of the machine, with two CPUs each.
+    pub nodes: usize,
+    /// The policy.
+    pub policy: &'static str,
+    /// Children forked on node 0 that exited elsewhere.
+    pub children: u32,
+    /// Tables of each child.
+    pub tables: u32,
+    /// Pages that the policy caches.
+    pub kept: usize,
+    /// Cached pages on a node that they do not belong to.
+    pub foreign: usize,
+}
+
+/// The report. As JSON: `{"bench": "migration", "rows": […]}`.
+#[derive(Clone, Debug, Serialize)]
+pub struct MigrationReport {
+    bench: &'static str,
+    /// The rows, by nodes, policy and number of children.
+    pub rows: Vec<MigrationRow>,
+}
+
+fn migrate<P: Policy>(
+    host: &Host<F>,
+    policy: P,
+    name: &'static str,
+    children: u32,
+) -> Result<MigrationRow, String> {
+    let HostConfig { cpus, nodes, .. } = *host.config();
+    let mut family = Family::new(host, policy, PAGES)?;
+    for child in 0..children as usize {
+        let exit = CPUS_PER_NODE + child % (cpus - CPUS_PER_NODE);
+        family.child(0, exit, |_| Ok(()))?;
+    }
+    family.quiesce();
+    let (tables, kept) = (family.tables(), family.kept());
+    let foreign = family.finish()?;
+    Ok(MigrationRow { nodes, policy: name, children, tables, kept, foreign })
+}
+
+/// Runs all machines and policies; the historic ones have two lists.
+///
+/// # Errors
+///
+/// If a machine cannot be set up, or memory is lost.
+pub fn run() -> Result<MigrationReport, String> {
+    let mut rows = Vec::new();
+    for nodes in NODES {
+        let cpus = nodes * CPUS_PER_NODE;
+        let bytes = nodes as u64 * BYTES_PER_NODE;
+        let host = Host::<F>::new(HostConfig { cpus, nodes, bytes, prefault: 0, ..HostConfig::default() })
+            .map_err(|e| e.to_string())?;
+        for children in CHILDREN {
+            let fail = |e: ptarmigan::hosted::HostError| e.to_string();
+            rows.push(migrate(&host, host.v5(2).map_err(fail)?, "v5", children)?);
+            rows.push(migrate(&host, host.v2008(2).map_err(fail)?, "v2008", children)?);
+            rows.push(migrate(&host, host.quicklists().map_err(fail)?, "ptarmigan", children)?);
+        }
+    }
+    Ok(MigrationReport { bench: "migration", rows })
+}
+
+impl MigrationReport {
+    /// Returns a table of at most 80 columns.
+    pub fn plain(&self) -> String {
+        let mut text = format!(
+            "{:>5} {:>9} {:<10} {:>8} {:>8} {:>11}\n",
+            "nodes", "children", "policy", "kept", "foreign", "foreign kB"
+        );
+        for row in &self.rows {
+            // Writing to a string cannot fail.
+            let _ = writeln!(
+                text,
+                "{:>5} {:>9} {:<10} {:>8} {:>8} {:>11}",
+                row.nodes,
+                row.children,
+                row.policy,
+                row.kept,
+                row.foreign,
+                row.foreign * 4
+            );
+        }
+        if let Some(row) = self.rows.first() {
+            let _ = writeln!(
+                text,
+                "\nPages, when all CPUs are idle; a child has {} tables. v5 sends them home\n\
+                 before the flush, ptarmigan after it.",
+                row.tables
+            );
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_rest_on_foreign_nodes_in_2008_and_neither_before_nor_here() {
+        let report = run().expect("the machines run");
+        assert_eq!(report.rows.len(), NODES.len() * CHILDREN.len() * 3);
+        assert!(report.plain().lines().all(|line| line.chars().count() <= 80), "{}", report.plain());
+        for row in &report.rows {
+            match (row.policy, row.children) {
+                ("v2008", 1) => assert_eq!(row.foreign, row.tables as usize, "all of one child: {row:?}"),
+                ("v2008", _) => {
+                    // All cached pages belong to node 0 and are elsewhere; no list exceeds its cap.
+                    let lists = CPUS_PER_NODE * (row.nodes - 1) * 2;
+                    let cap = (BYTES_PER_NODE >> 12) as usize / 16 / CPUS_PER_NODE;
+                    assert_eq!(row.foreign, row.kept, "{row:?}");
+                    assert!((40 * row.tables as usize..=lists * cap).contains(&row.foreign), "{row:?}");
+                }
+                _ => assert_eq!(row.foreign, 0, "{row:?}"),
+            }
+            // Pages that the library sends home are cached there for the next child.
+            assert!(row.policy != "ptarmigan" || row.kept >= row.tables as usize, "{row:?}");
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! The interface of contenders: one method for each case with the loop inside; clock and checks are
+//! outside.
+
+/// Pages in the contiguous cases.
+pub const PAGES: usize = 1 << 20;
+/// Bytes in a page.
+pub const PAGE: usize = 4096;
+/// Start of the mappings: 256 GiB, aligned for every level.
+pub const VIRT: usize = 0x40_0000_0000;
+/// The first of the pretended data frames, which are mapped and never touched.
+pub const PHYS: usize = 0x1_0000_0000;
+
+/// Address spaces made and torn down in one `fork-shape` sample.
+pub const SPACES: usize = 4096;
+/// Pages mapped in each of these spaces.
+pub const SPARSE: usize = 32;
+/// Distance of their regions: each needs its own leaf table.
+pub const STRIDE: usize = 2 << 20;
+
+/// The timed cases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TableCase {
+    /// Map 1,048,576 contiguous pages with one call each.
+    Map,
+    /// Look up each of them with one call.
+    Query,
+    /// Unmap each of them with one call.
+    Unmap,
+    /// Map all of them with one range call.
+    MapRange,
+    /// Unmap all of them with one range call.
+    UnmapRange,
+    /// Make an address space, map 32 pages 2 MiB apart, and tear it down; 4096 times.
+    ForkShape,
+}
+
+impl TableCase {
+    /// Every case, in the order of running and printing.
+    pub const ALL: [TableCase; 6] = [
+        TableCase::Map,
+        TableCase::Query,
+        TableCase::Unmap,
+        TableCase::MapRange,
+        TableCase::UnmapRange,
+        TableCase::ForkShape,
+    ];
+
+    /// Returns the name in rows.
+    pub fn name(self) -> &'static str {
+        match self {
+            TableCase::Map => "map",
+            TableCase::Query => "query",
+            TableCase::Unmap => "unmap",
+            TableCase::MapRange => "map-range",
+            TableCase::UnmapRange => "unmap-range",
+            TableCase::ForkShape => "fork-shape",
+        }
+    }
+}
+
+/// The virtual addresses of the `fork-shape` case: in each space, a page at a random offset in each
+/// region.
+///
+/// Real programs do not touch the first page of every 2 MiB region. With offset 0 everywhere, all
+/// leaf entries would share a cache set, and every touched line would be a table's first.
+pub struct ForkShape {
+    pages: Vec<u16>,
+}
+
+impl ForkShape {
+    /// Creates the same offsets for every contender and every run.
+    pub fn new() -> Self {
+        // xorshift64*: the offsets only have to lack a pattern.
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut next = || {
+            state ^= state >> 12;
+            state ^= state << 25;
+            state ^= state >> 27;
+            (state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 55) as u16
+        };
+        ForkShape { pages: (0..SPACES * SPARSE).map(|_| next()).collect() }
+    }
+
+    /// Returns the spaces, each as pairs of addresses and frames to map.
+    #[inline(always)]
+    pub fn spaces(&self) -> impl Iterator<Item = ForkSpace<'_>> {
+        self.pages.as_chunks::<SPARSE>().0.iter().map(|offsets| ForkSpace { offsets })
+    }
+}
+
+/// One address space of the `fork-shape` case.
+#[derive(Clone, Copy)]
+pub struct ForkSpace<'a> {
+    offsets: &'a [u16; SPARSE],
+}
+
+impl<'a> ForkSpace<'a> {
+    /// Returns its (virtual, physical) pairs, ascending.
+    #[inline(always)]
+    pub fn pages(self) -> impl Iterator<Item = (usize, usize)> + use<'a> {
+        self.offsets
+            .iter()
+            .enumerate()
+            .map(|(i, &offset)| (VIRT + i * STRIDE + usize::from(offset) * PAGE, PHYS + i * PAGE))
+    }
+}
+
+/// Returns the (virtual, physical) pairs of the contiguous cases.
+#[inline(always)]
+pub fn contiguous() -> impl Iterator<Item = (usize, usize)> {
+    (0..PAGES).map(|i| (VIRT + i * PAGE, PHYS + i * PAGE))
+}
+
+impl Default for ForkShape {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Returns what [`TableContender::query`] returns while everything is mapped.
+pub fn all_frames() -> usize {
+    contiguous().map(|(_, phys)| phys).fold(0, usize::wrapping_add)
+}
+
+/// A page-table implementation under test.
+///
+/// It owns at most one populated address space. The harness calls [`open`](Self::open), the methods
+/// of a case, and [`close`](Self::close). It times only the methods named after the case and checks
+/// [`query`](Self::query) around them. [`tables_out`](Self::tables_out) has to be 0 after every
+/// `close` and every `fork_shape`.
+pub trait TableContender {
+    /// Returns the name in rows and for `--only`.
+    fn name(&self) -> &'static str;
+
+    /// Returns the cases that the contender supports.
+    fn cases(&self) -> &'static [TableCase] {
+        &TableCase::ALL
+    }
+
+    /// Creates an empty address space. Not timed.
+    fn open(&mut self);
+
+    /// `map`: maps [`contiguous`] page by page.
+    fn map(&mut self);
+
+    /// `query`: looks up [`contiguous`] page by page. Returns the wrapping sum of the frames found;
+    /// a page that is not mapped counts 0.
+    fn query(&mut self) -> usize;
+
+    /// `unmap`: unmaps [`contiguous`] page by page.
+    fn unmap(&mut self);
+
+    /// `map-range`: maps [`contiguous`] with one call.
+    fn map_range(&mut self) {}
+
+    /// `unmap-range`: unmaps [`contiguous`] with one call.
+    fn unmap_range(&mut self) {}
+
+    /// Destroys the address space and returns its tables to the pool. Not timed.
+    fn close(&mut self);
+
+    /// Returns the names of the variants of `fork-shape`. The fastest is the contender's row; the
+    /// rows of the others have their name as a suffix.
+    fn fork_ways(&self) -> &'static [&'static str] {
+        &[""]
+    }
+
+    /// `fork-shape` in the variant with index `way`: for each of [`ForkShape::spaces`], makes a
+    /// space, maps its pages and tears it down.
+    fn fork_shape(&mut self, way: usize, shape: &ForkShape);
+
+    /// Returns the number of allocated tables.
+    fn tables_out(&self) -> usize {
+        super::peer_pool::live()
+    }
+
+    /// Returns everything borrowed for the benchmark. Called once, after the last round.
+    ///
+    /// # Errors
+    ///
+    /// If something was lost.
+    fn finish(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+}

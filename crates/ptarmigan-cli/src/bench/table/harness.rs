@@ -1,0 +1,129 @@
+//! Runs the contenders of the page-table benchmark against each other.
+//!
+//! No contender executes a TLB instruction here: the times are those of the data structure and of
+//! its allocator.
+use std::hint::black_box;
+use std::time::Instant;
+
+use super::contender::{ForkShape, PAGES, SPACES, SPARSE, TableCase, TableContender, all_frames};
+use super::ours::LibraryTree;
+use super::peer_pool;
+use super::yardstick::TableYardstick;
+use crate::bar::RoundLine;
+use crate::bench::machine::host;
+use crate::bench::report::{BenchReport, Samples};
+use crate::measure::affinity::AffinityGuard;
+
+/// Measures the library with each of its policies, and the yardstick.
+///
+/// # Errors
+///
+/// If a machine cannot be set up, or memory is lost.
+pub fn policies(rounds: u32) -> Result<BenchReport, String> {
+    let hosts = [host(), host(), host(), host()];
+    let [Ok(quick), Ok(plain), Ok(v5), Ok(v2008)] = &hosts else {
+        return Err(hosts.into_iter().find_map(Result::err).map_or(String::new(), |e| e.to_string()));
+    };
+    let fail = |e: ptarmigan::hosted::HostError| e.to_string();
+    let field: Vec<Box<dyn TableContender + '_>> = vec![
+        Box::new(LibraryTree::new("ptarmigan", quick, quick.quicklists().map_err(fail)?).map_err(fail)?),
+        Box::new(LibraryTree::new("ptarmigan-plain", plain, plain.plain().map_err(fail)?).map_err(fail)?),
+        Box::new(LibraryTree::new("ptarmigan-v5", v5, v5.v5(2).map_err(fail)?).map_err(fail)?),
+        Box::new(LibraryTree::new("ptarmigan-v2008", v2008, v2008.v2008(2).map_err(fail)?).map_err(fail)?),
+        Box::new(TableYardstick::default()),
+    ];
+    run(rounds, field)
+}
+
+/// Runs the cases, round by round, contender by contender.
+///
+/// # Errors
+///
+/// If the thread cannot be pinned to a CPU, or a contender loses something it has borrowed.
+///
+/// # Panics
+///
+/// If the work of a contender fails its check: then there is nothing to report.
+pub fn run(rounds: u32, mut field: Vec<Box<dyn TableContender + '_>>) -> Result<BenchReport, String> {
+    // Migration between CPUs would measure cold caches.
+    let _here = AffinityGuard::here().map_err(|e| format!("cannot stay on one CPU: {e}"))?;
+    let shape = ForkShape::new();
+    let mut samples = Samples::default();
+    let progress = RoundLine::new(rounds);
+    for round in 1..=rounds {
+        for case in TableCase::ALL {
+            for contender in field.iter_mut().filter(|c| c.cases().contains(&case)) {
+                progress.say(round, &format!("{} {}", case.name(), contender.name()));
+                measure(contender.as_mut(), case, &shape, &mut samples);
+            }
+        }
+    }
+    drop(progress);
+    for contender in &mut field {
+        contender.finish().map_err(|e| format!("{}: {e}", contender.name()))?;
+    }
+    Ok(BenchReport {
+        bench: "table",
+        rows: samples.rows("ns/page"),
+        reference: "yardstick",
+        notes: Vec::new(),
+    })
+}
+
+/// Times `f`. Returns nanoseconds per operation, and the result.
+fn timed<T>(operations: usize, f: impl FnOnce() -> T) -> (f64, T) {
+    let start = Instant::now();
+    let result = black_box(f());
+    (start.elapsed().as_nanos() as f64 / operations as f64, result)
+}
+
+/// Runs one case of one contender: sets it up, times it and checks it.
+fn measure(c: &mut dyn TableContender, case: TableCase, shape: &ForkShape, samples: &mut Samples) {
+    peer_pool::reset();
+    let name = c.name();
+    if case == TableCase::ForkShape {
+        for (way, &label) in c.fork_ways().iter().enumerate() {
+            peer_pool::reset();
+            let (ns, ()) = timed(SPACES * SPARSE, || c.fork_shape(way, shape));
+            assert_eq!(c.tables_out(), 0, "{name}: fork-shape leaked tables");
+            samples.add(case.name(), name, label, ns);
+        }
+        return;
+    }
+    let full = all_frames();
+    c.open();
+    let ns = match case {
+        TableCase::Map => {
+            let (ns, ()) = timed(PAGES, || c.map());
+            assert_eq!(c.query(), full, "{name}: map left wrong frames");
+            ns
+        }
+        TableCase::MapRange => {
+            let (ns, ()) = timed(PAGES, || c.map_range());
+            assert_eq!(c.query(), full, "{name}: map-range left wrong frames");
+            ns
+        }
+        TableCase::Query => {
+            c.map();
+            let (ns, sum) = timed(PAGES, || c.query());
+            assert_eq!(sum, full, "{name}: query found wrong frames");
+            ns
+        }
+        TableCase::Unmap => {
+            c.map();
+            let (ns, ()) = timed(PAGES, || c.unmap());
+            assert_eq!(c.query(), 0, "{name}: unmap left pages");
+            ns
+        }
+        TableCase::UnmapRange => {
+            c.map_range();
+            let (ns, ()) = timed(PAGES, || c.unmap_range());
+            assert_eq!(c.query(), 0, "{name}: unmap-range left pages");
+            ns
+        }
+        TableCase::ForkShape => unreachable!("handled above"),
+    };
+    c.close();
+    assert_eq!(c.tables_out(), 0, "{name}: {} leaked tables", case.name());
+    samples.add(case.name(), name, "", ns);
+}

@@ -1,0 +1,155 @@
+//! The library with one of its policies, as a contender of the page-table benchmark.
+//!
+//! It does what a kernel would: every table has its record and its counts, and freed tables go
+//! through a gather to the policy after the flush. No CPU loads the spaces, so no flush reaches any
+//! hardware.
+use std::hint::black_box;
+
+use ptarmigan::addr::{PhysAddr, VirtAddr, VirtRange};
+use ptarmigan::format::{Attr, X86_64};
+use ptarmigan::frames::AllocFlags;
+use ptarmigan::hosted::{CpuSlot, Host, HostError, HostMachine, NoTlb};
+use ptarmigan::machine::Machine;
+use ptarmigan::quicklist::Policy;
+use ptarmigan::table::{Free, Tree};
+
+use super::contender::{ForkShape, PAGE, PAGES, PHYS, TableContender, VIRT, contiguous};
+
+type F = X86_64;
+
+fn attr() -> Attr {
+    Attr::READ | Attr::WRITE | Attr::USER
+}
+
+/// A tree of the library, with a policy.
+pub struct LibraryTree<'h, P: Policy> {
+    name: &'static str,
+    machine: HostMachine<'h, F, P, NoTlb>,
+    slots: Vec<CpuSlot>,
+    tree: Option<Tree<F>>,
+}
+
+impl<'h, P: Policy> LibraryTree<'h, P> {
+    /// Creates a contender called `name`. No other contender uses `host`, for which `policy` is
+    /// made.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError`] for lack of memory.
+    pub fn new(name: &'static str, host: &'h Host<F>, policy: P) -> Result<Self, HostError> {
+        let machine = HostMachine::new(host, policy, NoTlb)?;
+        Ok(LibraryTree { name, machine, slots: host.slots(), tree: None })
+    }
+
+    fn everything() -> VirtRange {
+        VirtRange { start: VIRT as u64, end: (VIRT + PAGES * PAGE) as u64 }
+    }
+}
+
+#[inline(always)]
+fn virt(at: usize) -> VirtAddr {
+    VirtAddr(at as u64)
+}
+
+#[inline(always)]
+fn phys(at: usize) -> PhysAddr {
+    PhysAddr(at as u64)
+}
+
+const OPEN: &str = "open comes first";
+const OWN: &str = "the CPU and the tree are the machine's own";
+
+impl<P: Policy> TableContender for LibraryTree<'_, P> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn open(&mut self) {
+        let pin = self.slots[0].pin();
+        self.tree = Some(Tree::new(self.machine.on(&pin).expect(OWN), AllocFlags::NORMAL).expect("a root"));
+    }
+
+    fn map(&mut self) {
+        let pin = self.slots[0].pin();
+        let mut tree = self.tree.as_mut().expect(OPEN).edit(self.machine.on(&pin).expect(OWN)).expect(OWN);
+        for (at, frame) in contiguous() {
+            // SAFETY: 1. no program runs in the tree.
+            unsafe { tree.map(virt(at), phys(frame).pfn(), attr(), AllocFlags::NORMAL).expect("map") };
+        }
+    }
+
+    fn query(&mut self) -> usize {
+        let pin = self.slots[0].pin();
+        let tree = self.tree.as_mut().expect(OPEN).edit(self.machine.on(&pin).expect(OWN)).expect(OWN);
+        let mut sum = 0_usize;
+        for (at, _) in contiguous() {
+            if let Some((pfn, _)) = tree.query(virt(at)) {
+                sum = sum.wrapping_add(pfn.addr().0 as usize);
+            }
+        }
+        sum
+    }
+
+    fn unmap(&mut self) {
+        let pin = self.slots[0].pin();
+        let mut tree = self.tree.as_mut().expect(OPEN).edit(self.machine.on(&pin).expect(OWN)).expect(OWN);
+        for (at, _) in contiguous() {
+            let (pfn, _) = tree.unmap(virt(at)).expect("unmap");
+            black_box(pfn);
+        }
+        tree.flush();
+    }
+
+    fn map_range(&mut self) {
+        let pin = self.slots[0].pin();
+        let mut tree = self.tree.as_mut().expect(OPEN).edit(self.machine.on(&pin).expect(OWN)).expect(OWN);
+        // SAFETY: 1. no program runs in the tree.
+        unsafe { tree.map_range(Self::everything(), phys(PHYS).pfn(), attr()).expect("map a range") };
+        tree.flush();
+    }
+
+    fn unmap_range(&mut self) {
+        let pin = self.slots[0].pin();
+        let tree = self.tree.as_mut().expect(OPEN);
+        let mut edit = tree.edit(self.machine.on(&pin).expect(OWN)).expect(OWN);
+        edit.unmap_range(Self::everything(), Free::Empty, |_, pfn, _| {
+            black_box(pfn);
+        });
+        edit.flush();
+        assert_eq!(tree.tables_below_root(), 0, "empty tables are freed");
+    }
+
+    fn close(&mut self) {
+        let pin = self.slots[0].pin();
+        if let Some(tree) = self.tree.take() {
+            tree.end(self.machine.on(&pin).expect(OWN), |_, _, _| {}).expect(OWN);
+        }
+    }
+
+    fn fork_shape(&mut self, _way: usize, shape: &ForkShape) {
+        let pin = self.slots[0].pin();
+        let on = self.machine.on(&pin).expect(OWN);
+        for space in shape.spaces() {
+            let mut tree = Tree::<F>::new(on, AllocFlags::NORMAL).expect("a root");
+            let mut edit = tree.edit(on).expect(OWN);
+            for (at, frame) in space.pages() {
+                // SAFETY: 1. no program runs in the tree.
+                unsafe { edit.map(virt(at), phys(frame).pfn(), attr(), AllocFlags::NORMAL).expect("map") };
+            }
+            edit.flush();
+            let ended = tree.end(on, |_, pfn, _| {
+                black_box(pfn);
+            });
+            ended.expect(OWN);
+        }
+    }
+
+    fn tables_out(&self) -> usize {
+        self.machine.policy().counts().live()
+    }
+
+    fn finish(&mut self) -> Result<(), String> {
+        self.machine.drain(&self.slots);
+        self.machine.host().audit().map_err(|e| e.to_string())
+    }
+}

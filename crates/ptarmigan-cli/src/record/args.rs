@@ -1,0 +1,33 @@
+//! The options of `ptarmigan record`.
+use std::path::PathBuf;
+
+/// The recording method.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum MethodChoice {
+    /// tracefs if it is available, else perf
+    Auto,
+    /// Kernel tracepoints: all events; needs root
+    Tracefs,
+    /// perf and ptrace: user-mode faults and system calls; needs no privileges
+    Perf,
+}
+
+/// Run a command and record what it does to its address spaces.
+#[derive(clap::Args, Debug)]
+pub struct RecordArgs {
+    /// File to write the trace to. An existing regular file is replaced; nothing else is.
+    #[arg(short, long, value_name = "FILE")]
+    pub(super) output: PathBuf,
+    /// Name of the workload in the trace [default: name of the command].
+    #[arg(long)]
+    pub(super) name: Option<String>,
+    /// Recording method.
+    #[arg(long, value_enum, default_value = "auto")]
+    pub(super) method: MethodChoice,
+    /// Compression level, 1 (fast) to 22 (small).
+    #[arg(long, default_value_t = 19, value_parser = clap::value_parser!(i32).range(1..=22))]
+    pub(super) level: i32,
+    /// The command to record, with its arguments.
+    #[arg(required = true, last = true, value_name = "COMMAND")]
+    pub(super) command: Vec<String>,
+}

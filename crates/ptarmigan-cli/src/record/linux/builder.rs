@@ -1,0 +1,393 @@
+//! Builds the trace: follows tasks and address spaces through the merged raw events.
+use super::proc::{PAGE_SHIFT, USER_END};
+use super::queue::Queue;
+use super::raw::{Made, MmCall, NO_CPU, Raw, RawKind};
+use super::syscall::event_of;
+use ptarmigan_trace::{CloneKind, Event, FaultFlags, Kind, MapFlags, Sampled, WriteError, Writer};
+use std::collections::HashMap;
+use std::io::Write;
+
+const CLONE_VM: u64 = libc::CLONE_VM as u64;
+const CLONE_VFORK: u64 = libc::CLONE_VFORK as u64;
+const CLONE_THREAD: u64 = libc::CLONE_THREAD as u64;
+
+/// The most raw events of unknown tasks that are kept.
+const MOST_EARLY: usize = 1 << 16;
+
+/// The users of an address space.
+#[derive(Default)]
+struct SpaceUsers {
+    /// Number of tasks.
+    users: u32,
+    /// Number of tasks that change nothing: they are exiting, or wait for the child of a vfork.
+    still: u32,
+}
+
+struct TaskState {
+    number: u32,
+    group: i32,
+    space: u64,
+    cpu: u16,
+    /// The task that waits for this one, its child by vfork.
+    waiter: Option<i32>,
+    /// While this task waits for the child of its vfork: its events that arrived early because two
+    /// clocks differ.
+    held: Option<Vec<Raw>>,
+    /// The system call in progress, with its arguments and the place reserved for its event.
+    call: Option<(MmCall, [u64; 5], Option<u64>)>,
+    /// The time of an execve that waits for the other threads to end.
+    exec: Option<u64>,
+    dying: bool,
+}
+
+/// Counts beside the events.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Seen {
+    pub(super) execs: u64,
+    pub(super) samples: u64,
+    pub(super) faults: u64,
+    /// Raw events of tasks that are not descendants of the command.
+    pub(super) foreign: u64,
+    pub(super) refused: u64,
+    /// Execs whose areas are unknown.
+    pub(super) blank_execs: u64,
+}
+
+/// Looks up what an execve made, by task and time.
+pub(super) type ExecLookup<'a> = &'a mut dyn FnMut(i32, u64) -> Option<Made>;
+
+pub(super) struct TraceBuilder<'a, W: Write> {
+    queue: Queue<W>,
+    tasks: HashMap<i32, TaskState>,
+    /// Live tasks in each thread group.
+    groups: HashMap<i32, u32>,
+    spaces: HashMap<u64, SpaceUsers>,
+    next_space: u64,
+    next_task: u32,
+    /// Whether the first program has started. Earlier events are the recorder's own.
+    started: bool,
+    /// Raw events of tasks whose clone has not arrived yet. ptrace may report them in this order.
+    early: HashMap<i32, Vec<Raw>>,
+    early_count: usize,
+    made: ExecLookup<'a>,
+    pub(super) seen: Seen,
+}
+
+impl<'a, W: Write> TraceBuilder<'a, W> {
+    pub(super) fn new(writer: Writer<W>, root: i32, made: ExecLookup<'a>) -> Self {
+        let task = TaskState {
+            number: 0,
+            group: root,
+            space: 0,
+            cpu: 0,
+            waiter: None,
+            held: None,
+            call: None,
+            exec: None,
+            dying: false,
+        };
+        Self {
+            queue: Queue::new(writer),
+            tasks: HashMap::from([(root, task)]),
+            groups: HashMap::from([(root, 1)]),
+            spaces: HashMap::from([(0, SpaceUsers { users: 1, still: 0 })]),
+            next_space: 1,
+            next_task: 1,
+            started: false,
+            early: HashMap::new(),
+            early_count: 0,
+            made,
+            seen: Seen::default(),
+        }
+    }
+
+    /// Processes the next raw event, in order of time.
+    pub(super) fn feed(&mut self, raw: Raw) -> Result<(), WriteError> {
+        let pid = raw.pid;
+        if let RawKind::ExecDone { old } = raw.what
+            && old != pid
+            && self.tasks.contains_key(&old)
+        {
+            // ptrace does not always report the exit of the group's first task, whose number this
+            // task takes.
+            self.exit(pid)?;
+            self.rename(old, pid);
+        }
+        if !self.tasks.contains_key(&pid) {
+            // A thread that calls execve takes the number of its group's first task after that
+            // task's exit.
+            let Some(thread) =
+                self.tasks.iter().find(|(_, t)| t.exec.is_some() && t.group == pid).map(|(p, _)| *p)
+            else {
+                return self.stranger(raw);
+            };
+            self.rename(thread, pid);
+            if let Some(when) = self.tasks.get_mut(&pid).and_then(|t| t.exec.take()) {
+                self.exec(pid, when)?;
+            }
+        }
+        let Some(task) = self.tasks.get_mut(&pid) else { return Ok(()) };
+        if raw.cpu != NO_CPU {
+            task.cpu = raw.cpu;
+        }
+        let quiet = matches!(raw.what, RawKind::Idle | RawKind::TlbFlush { .. } | RawKind::Exit);
+        if let Some(held) = &mut task.held
+            && !quiet
+        {
+            held.push(raw);
+            return Ok(());
+        }
+        self.take(pid, raw)
+    }
+
+    /// Handles an event of an unknown task: it is no descendant, or its clone arrives late.
+    fn stranger(&mut self, raw: Raw) -> Result<(), WriteError> {
+        if matches!(raw.what, RawKind::Idle | RawKind::TlbFlush { .. }) || self.early_count >= MOST_EARLY {
+            self.seen.foreign += 1;
+            return Ok(());
+        }
+        self.early_count += 1;
+        self.early.entry(raw.pid).or_default().push(raw);
+        Ok(())
+    }
+
+    fn take(&mut self, pid: i32, raw: Raw) -> Result<(), WriteError> {
+        let Some(task) = self.tasks.get_mut(&pid) else { return Ok(()) };
+        match raw.what {
+            RawKind::Fault { address, code } => {
+                if let Some(when) = task.exec
+                    && code & u64::from(FaultFlags::USER) == 0
+                {
+                    // The kernel already writes to the new address space.
+                    task.exec = None;
+                    self.exec(pid, when)?;
+                }
+                if address < USER_END {
+                    self.seen.faults += 1;
+                    let flags = FaultFlags((code & 0x17) as u8);
+                    self.put(pid, Kind::Fault { page: address >> PAGE_SHIFT, flags })?;
+                }
+            }
+            RawKind::Clone { child, flags } => self.clone(pid, child, flags)?,
+            RawKind::ExecStart => {
+                let alone = self.groups.get(&task.group) == Some(&1);
+                if alone {
+                    self.exec(pid, raw.time)?;
+                } else {
+                    // The other threads end first.
+                    task.exec = Some(raw.time);
+                }
+            }
+            RawKind::ExecDone { .. } => {
+                if let Some(when) = self.tasks.get_mut(&pid).and_then(|t| t.exec.take()) {
+                    self.exec(pid, when)?;
+                }
+            }
+            RawKind::Exit => self.exit(pid)?,
+            RawKind::Enter { call, args } => {
+                // The previous call never ended: its task was killed in it, or its end was lost.
+                if let Some((_, _, Some(place))) = task.call.replace((call, args, None)) {
+                    self.queue.resolve(place, None)?;
+                }
+            }
+            RawKind::Locked => {
+                if self.started
+                    && let Some((_, _, place @ None)) = &mut task.call
+                {
+                    *place = Some(self.queue.reserve());
+                }
+            }
+            RawKind::Leave { result } => {
+                if let Some((call, args, place)) = task.call.take() {
+                    let (number, cpu) = (task.number, task.cpu);
+                    let event = event_of(call, args, result).map(|kind| Event { task: number, cpu, kind });
+                    match place {
+                        Some(place) => self.queue.resolve(place, event)?,
+                        None => {
+                            if let Some(e) = event {
+                                self.put(pid, e.kind)?;
+                            }
+                        }
+                    }
+                }
+            }
+            RawKind::Attached { start, pages, prot } => {
+                let flags = MapFlags(MapFlags::SHARED | MapFlags::ANON);
+                self.put(pid, Kind::Mmap { start, pages, prot, flags })?;
+            }
+            RawKind::Detached { start, pages } => self.put(pid, Kind::Munmap { start, pages })?,
+            RawKind::Populated { start, pages } => {
+                self.put(pid, Kind::Madvise { start, pages, advice: libc::MADV_POPULATE_READ as u16 })?;
+            }
+            RawKind::TlbFlush { reason, pages } => {
+                let pages = if pages >= 1 << 52 { 0 } else { pages };
+                self.put(pid, Kind::TlbFlush { pages, reason })?;
+            }
+            RawKind::Idle => self.put(pid, Kind::Idle)?,
+            RawKind::Tables { tables, exit } => self.sample(pid, tables, exit)?,
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, pid: i32, kind: Kind) -> Result<(), WriteError> {
+        if let Some(t) = self.tasks.get(&pid)
+            && self.started
+        {
+            self.queue.push(Event { task: t.number, cpu: t.cpu, kind })?;
+        }
+        Ok(())
+    }
+
+    fn clone(&mut self, pid: i32, child: i32, flags: u64) -> Result<(), WriteError> {
+        let Some(parent) = self.tasks.get_mut(&pid) else { return Ok(()) };
+        let shares = flags & CLONE_VM != 0;
+        let waits = flags & CLONE_VFORK != 0;
+        let kind = match (shares, waits) {
+            (true, true) => CloneKind::Vfork,
+            (true, false) => CloneKind::Share,
+            (false, _) => CloneKind::Fork,
+        };
+        let space = if shares { parent.space } else { self.next_space };
+        let group = if flags & CLONE_THREAD != 0 { parent.group } else { child };
+        let (cpu, waiter) = (parent.cpu, (kind == CloneKind::Vfork).then_some(pid));
+        if waiter.is_some() {
+            parent.held = Some(Vec::new());
+        }
+        let s = self.spaces.entry(space).or_default();
+        s.users += 1;
+        s.still += u32::from(waiter.is_some());
+        if !shares {
+            self.next_space += 1;
+        }
+        *self.groups.entry(group).or_default() += 1;
+        let number = self.next_task;
+        self.next_task += 1;
+        self.put(pid, Kind::Clone { child: number, kind })?;
+        let task =
+            TaskState { number, group, space, cpu, waiter, held: None, call: None, exec: None, dying: false };
+        self.tasks.insert(child, task);
+        let early = self.early.remove(&child).unwrap_or_default();
+        self.early_count -= early.len();
+        for raw in early {
+            self.feed(raw)?;
+        }
+        Ok(())
+    }
+
+    /// Gives a task a new address space.
+    fn exec(&mut self, pid: i32, when: u64) -> Result<(), WriteError> {
+        let Some(task) = self.tasks.get_mut(&pid) else { return Ok(()) };
+        let group = task.group;
+        let waiter = task.waiter.take();
+        let old = std::mem::replace(&mut task.space, self.next_space);
+        self.spaces.insert(self.next_space, SpaceUsers { users: 1, still: 0 });
+        self.next_space += 1;
+        self.leave_space(old, false);
+        self.seen.execs += 1;
+        self.started = true;
+        let made = (self.made)(group, when).filter(super::tracer::complete);
+        self.seen.blank_execs += u64::from(made.is_none());
+        let made = made.unwrap_or_default();
+        let stack_end = if made.stack_end == 0 { (USER_END >> PAGE_SHIFT) - 1 } else { made.stack_end };
+        self.put(pid, Kind::Exec { stack_end, arg_pages: made.arg_pages })?;
+        for a in &made.areas {
+            self.put(pid, Kind::Area { start: a.start, pages: a.pages, prot: a.prot, kind: a.kind })?;
+        }
+        if made.heap != 0 {
+            self.put(pid, Kind::Brk { end: made.heap })?;
+        }
+        self.release(waiter)
+    }
+
+    fn exit(&mut self, pid: i32) -> Result<(), WriteError> {
+        let Some(mut task) = self.tasks.remove(&pid) else { return Ok(()) };
+        if let Some((_, _, Some(place))) = task.call.take() {
+            self.queue.resolve(place, None)?;
+        }
+        let left = self.groups.get_mut(&task.group).map_or(0, |n| {
+            *n -= 1;
+            *n
+        });
+        if left == 0 {
+            self.groups.remove(&task.group);
+        }
+        let waited = task.held.take().is_some();
+        let (space, waiter) = (task.space, task.waiter.take());
+        let still = task.dying || waited;
+        let event = Event { task: task.number, cpu: task.cpu, kind: Kind::Exit { last: left == 0 } };
+        if self.started {
+            self.queue.push(event)?;
+        }
+        self.leave_space(space, still);
+        self.release(waiter)
+    }
+
+    fn leave_space(&mut self, space: u64, still: bool) {
+        if let Some(s) = self.spaces.get_mut(&space) {
+            s.users = s.users.saturating_sub(1);
+            s.still = s.still.saturating_sub(u32::from(still));
+            if s.users == 0 {
+                self.spaces.remove(&space);
+            }
+        }
+    }
+
+    /// Ends the wait of a vfork's parent.
+    fn release(&mut self, waiter: Option<i32>) -> Result<(), WriteError> {
+        let Some(pid) = waiter else { return Ok(()) };
+        let Some(task) = self.tasks.get_mut(&pid) else { return Ok(()) };
+        let Some(held) = task.held.take() else { return Ok(()) };
+        if let Some(s) = self.spaces.get_mut(&task.space) {
+            s.still = s.still.saturating_sub(1);
+        }
+        for raw in held {
+            self.feed(raw)?;
+        }
+        Ok(())
+    }
+
+    fn rename(&mut self, from: i32, to: i32) {
+        if let Some(task) = self.tasks.remove(&from) {
+            self.tasks.insert(to, task);
+        }
+    }
+
+    /// Records a count of tables if no other task could change the address space while it was read.
+    fn sample(&mut self, pid: i32, tables: u32, exit: bool) -> Result<(), WriteError> {
+        let Some(task) = self.tasks.get_mut(&pid) else { return Ok(()) };
+        let Some(space) = self.spaces.get_mut(&task.space) else { return Ok(()) };
+        let mut others = space.users.saturating_sub(1);
+        others = others.saturating_sub(space.still - u32::from(task.dying));
+        if exit && !task.dying {
+            task.dying = true;
+            space.still += 1;
+        }
+        if others == 0 && self.started {
+            self.seen.samples += 1;
+            let at = if exit { Sampled::Exit } else { Sampled::Exec };
+            self.put(pid, Kind::Truth { tables, at })?;
+        }
+        Ok(())
+    }
+
+    /// Returns the number of tasks so far.
+    pub(super) fn tasks(&self) -> u32 {
+        self.next_task
+    }
+
+    /// Returns whether a program was started.
+    pub(super) fn started(&self) -> bool {
+        self.started
+    }
+
+    /// Ends the trace.
+    pub(super) fn finish(self) -> Result<(Writer<W>, Seen), WriteError> {
+        let Self { queue, mut seen, .. } = self;
+        let (writer, refused) = queue.finish()?;
+        seen.refused = refused;
+        Ok((writer, seen))
+    }
+}
+
+#[cfg(test)]
+mod tests;

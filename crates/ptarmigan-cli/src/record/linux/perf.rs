@@ -1,0 +1,245 @@
+//! User-mode page faults from an unprivileged perf event, through one ring buffer per CPU.
+use super::raw::{Raw, RawKind};
+use super::spill::Spill;
+use crate::error::{Context, Failure};
+use perf_event_open_sys::bindings as b;
+use ptarmigan_trace::FaultFlags;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use std::fs::{self, File};
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+/// Bytes of a ring: the most that needs no privileges (`perf_event_mlock_kb` is 516).
+const RING: usize = 512 << 10;
+const PAGE: usize = 4096;
+/// Bytes of a fault in the temporary file: time, address, task and CPU.
+const NOTE: usize = 24;
+
+/// A ring buffer shared with the kernel.
+struct PerfRing {
+    fd: OwnedFd,
+    base: *mut u8,
+}
+
+// SAFETY: only the owner of the ring uses the mapping, one thread at a time.
+unsafe impl Send for PerfRing {}
+
+impl Drop for PerfRing {
+    fn drop(&mut self) {
+        // SAFETY: `base` is the start of a mapping of this length that only the ring uses. A
+        // failure leaks it.
+        let _ = unsafe { munmap(self.base.cast(), PAGE + RING) };
+    }
+}
+
+impl PerfRing {
+    fn open(pid: i32, cpu: u16) -> io::Result<Self> {
+        let mut attr = b::perf_event_attr {
+            size: size_of::<b::perf_event_attr>() as u32,
+            type_: b::PERF_TYPE_SOFTWARE,
+            config: b::PERF_COUNT_SW_PAGE_FAULTS.into(),
+            sample_type: (b::PERF_SAMPLE_TID
+                | b::PERF_SAMPLE_TIME
+                | b::PERF_SAMPLE_ADDR
+                | b::PERF_SAMPLE_CPU)
+                .into(),
+            clockid: libc::CLOCK_MONOTONIC,
+            ..Default::default()
+        };
+        attr.__bindgen_anon_1.sample_period = 1;
+        attr.__bindgen_anon_2.wakeup_watermark = (RING / 8) as u32;
+        attr.set_watermark(1);
+        attr.set_inherit(1);
+        attr.set_exclude_kernel(1);
+        attr.set_exclude_hv(1);
+        attr.set_use_clockid(1);
+        let flags = b::PERF_FLAG_FD_CLOEXEC.into();
+        // SAFETY: `attr` is a valid perf_event_attr with its size set, and lives until the call
+        // returns.
+        let fd = unsafe { perf_event_open_sys::perf_event_open(&raw mut attr, pid, cpu.into(), -1, flags) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the call succeeded, so `fd` is open, and nothing else owns it.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let prot = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice overlaps no other.
+        let base = unsafe { mmap(std::ptr::null_mut(), PAGE + RING, prot, MapFlags::SHARED, &fd, 0) }?;
+        Ok(Self { fd, base: base.cast() })
+    }
+
+    /// Copies `out.len()` bytes from position `at`. Positions continue past the end of the ring.
+    fn copy(&self, at: u64, out: &mut [u8]) {
+        for (i, o) in out.iter_mut().enumerate() {
+            let at = (at as usize).wrapping_add(i) % RING;
+            // SAFETY: `at` is below RING, and the data starts one page into a mapping of PAGE +
+            // RING bytes. The kernel does not write there until the tail has moved past it.
+            *o = unsafe { self.base.add(PAGE + at).read_volatile() };
+        }
+    }
+
+    /// Moves all records to `out`. Returns how many were lost.
+    fn drain(&self, out: &mut impl Write, bytes: &AtomicU64) -> io::Result<u64> {
+        let page = self.base.cast::<b::perf_event_mmap_page>();
+        // SAFETY: the mapping starts with this page. Head and tail are aligned 64-bit words that
+        // live as long as the mapping, and both sides access them only as atomics.
+        let (head, tail) = unsafe {
+            (AtomicU64::from_ptr(&raw mut (*page).data_head), AtomicU64::from_ptr(&raw mut (*page).data_tail))
+        };
+        let end = head.load(Ordering::Acquire);
+        let mut at = tail.load(Ordering::Relaxed);
+        let mut lost = 0;
+        while end.wrapping_sub(at) >= 8 {
+            let mut r = [0u8; 40];
+            self.copy(at, &mut r[..8]);
+            let kind = u32::from_le_bytes([r[0], r[1], r[2], r[3]]);
+            let size = u64::from(u16::from_le_bytes([r[6], r[7]]));
+            if size < 8 || size > end.wrapping_sub(at) {
+                break;
+            }
+            let n = (size as usize).min(r.len());
+            self.copy(at, &mut r[..n]);
+            if kind == b::PERF_RECORD_SAMPLE && n == 40 {
+                // header, process, task, time, address, CPU
+                out.write_all(&r[16..32])?;
+                out.write_all(&r[12..16])?;
+                out.write_all(&r[32..36])?;
+            } else if kind == b::PERF_RECORD_LOST && n >= 24 {
+                lost += u64::from_le_bytes([r[16], r[17], r[18], r[19], r[20], r[21], r[22], r[23]]);
+            }
+            at = at.wrapping_add(size);
+        }
+        bytes.fetch_add(at.wrapping_sub(tail.load(Ordering::Relaxed)), Ordering::Relaxed);
+        tail.store(at, Ordering::Release);
+        Ok(lost)
+    }
+}
+
+/// Parses a list of CPUs such as `0-3,8`.
+fn list(text: &str) -> Vec<u16> {
+    let mut cpus = Vec::new();
+    for part in text.trim().split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        if let (Ok(first), Ok(last)) = (first.parse::<u16>(), last.parse::<u16>()) {
+            cpus.extend(first..=last);
+        }
+    }
+    cpus
+}
+
+fn cpus(which: &str) -> Vec<u16> {
+    let found = list(&fs::read_to_string(format!("/sys/devices/system/cpu/{which}")).unwrap_or_default());
+    if found.is_empty() { vec![0] } else { found }
+}
+
+/// The running events of one command.
+pub(super) struct PerfFaults {
+    readers: Vec<JoinHandle<io::Result<u64>>>,
+    stop: Arc<AtomicBool>,
+    online: Vec<u16>,
+    /// Bytes read from the kernel so far.
+    pub(super) bytes: Arc<AtomicU64>,
+}
+
+impl Drop for PerfFaults {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::SeqCst);
+        for reader in self.readers.drain(..) {
+            let _ = reader.join();
+        }
+    }
+}
+
+impl PerfFaults {
+    /// Starts to record `pid` and all its descendants.
+    pub(super) fn start(pid: i32, spill: &Spill) -> Result<Self, Failure> {
+        let online = cpus("online");
+        let (stop, bytes) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
+        let mut faults = Self { readers: Vec::new(), stop, online: online.clone(), bytes };
+        for cpu in online {
+            let ring = PerfRing::open(pid, cpu).map_err(|e| {
+                Failure::new(format!(
+                    "perf: page faults cannot be recorded ({e}); kernel.perf_event_paranoid must be 2 or less"
+                ))
+            })?;
+            let file = File::create(spill.path(&format!("cpu{cpu}")))
+                .context("the temporary files beside the output")?;
+            let (stop, bytes) = (Arc::clone(&faults.stop), Arc::clone(&faults.bytes));
+            let run = move || {
+                let mut out = BufWriter::with_capacity(1 << 20, file);
+                let mut lost = 0;
+                loop {
+                    let last = stop.load(Ordering::SeqCst);
+                    lost += ring.drain(&mut out, &bytes)?;
+                    if last {
+                        out.flush()?;
+                        return Ok(lost);
+                    }
+                    let mut fds = [PollFd::new(&ring.fd, PollFlags::IN)];
+                    let wait = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+                    // The ring is read whatever the result. After the end of all tasks the call
+                    // returns at once, and the recording is about to stop.
+                    if matches!(poll(&mut fds, Some(&wait)), Ok(n) if n > 0)
+                        && fds[0].revents().contains(PollFlags::HUP)
+                    {
+                        std::thread::sleep(std::time::Duration::from_millis(5));
+                    }
+                }
+            };
+            let reader = std::thread::Builder::new().name("reader".into()).spawn(run);
+            faults.readers.push(reader.context("a thread")?);
+        }
+        Ok(faults)
+    }
+
+    /// Returns the number of CPUs, present or not.
+    pub(super) fn cpus() -> u16 {
+        cpus("possible").last().map_or(1, |c| c.saturating_add(1))
+    }
+
+    /// Ends the recording. Returns the events of each CPU and how many were lost.
+    pub(super) fn finish(mut self, spill: &Spill) -> Result<(Vec<CpuFaults>, u64), Failure> {
+        self.stop.store(true, Ordering::SeqCst);
+        let mut lost = 0;
+        for reader in self.readers.drain(..) {
+            match reader.join() {
+                Ok(done) => lost += done.context("the temporary files beside the output")?,
+                Err(_) => return Err(Failure::new("a reader of the kernel's buffers failed")),
+            }
+        }
+        let open =
+            |cpu: &u16| File::open(spill.path(&format!("cpu{cpu}"))).map(|f| CpuFaults(BufReader::new(f)));
+        let faults = self.online.iter().map(open).collect::<io::Result<_>>();
+        Ok((faults.context("the temporary files beside the output")?, lost))
+    }
+}
+
+/// The faults of one CPU, in order of time.
+pub(super) struct CpuFaults(BufReader<File>);
+
+impl Iterator for CpuFaults {
+    type Item = Raw;
+
+    fn next(&mut self) -> Option<Raw> {
+        let mut note = [0; NOTE];
+        self.0.read_exact(&mut note).ok()?;
+        let word = |at: usize| u32::from_le_bytes([note[at], note[at + 1], note[at + 2], note[at + 3]]);
+        let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
+        let what = RawKind::Fault { address: long(8), code: FaultFlags::USER.into() };
+        Some(Raw { time: long(0), cpu: word(20) as u16, pid: word(16) as i32, what })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn lists_of_cpus() {
+        assert_eq!(super::list("0-3,8\n"), [0, 1, 2, 3, 8]);
+        assert_eq!(super::list("0"), [0]);
+        assert!(super::list("").is_empty() && super::list("x-y").is_empty());
+    }
+}

@@ -1,0 +1,126 @@
+//! What /proc reports about a stopped task.
+use ptarmigan_trace::{AreaKind, Prot};
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+
+/// Binary logarithm of the page size. The recorder runs on x86-64 only.
+pub(super) const PAGE_SHIFT: u32 = 12;
+/// End of the user addresses. The kernel and the vsyscall page lie above.
+pub(super) const USER_END: u64 = 1 << 47;
+
+/// An area of an address space, in pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Area {
+    pub(super) start: u64,
+    pub(super) pages: u64,
+    pub(super) prot: Prot,
+    pub(super) kind: AreaKind,
+    pub(super) shared: bool,
+}
+
+/// Returns the number of page-table pages below the root (`VmPTE`), or `None` for a task without an
+/// address space.
+pub(super) fn tables(pid: i32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|l| l.strip_prefix("VmPTE:"))?;
+    let kib: u32 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kib >> (PAGE_SHIFT - 10))
+}
+
+/// Returns the thread group of a task.
+pub(super) fn group(pid: i32) -> Option<i32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status.lines().find_map(|l| l.strip_prefix("Tgid:"))?.trim().parse().ok()
+}
+
+/// Returns all areas, in order.
+pub(super) fn areas(pid: i32) -> Vec<Area> {
+    let maps = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+    maps.split(|&b| b == b'\n').filter_map(|l| area(&String::from_utf8_lossy(l))).collect()
+}
+
+/// Parses a line of /proc/PID/maps: `start-end perms offset device inode   name`.
+fn area(line: &str) -> Option<Area> {
+    let mut words = line.split_ascii_whitespace();
+    let (start, end) = words.next()?.split_once('-')?;
+    let start = u64::from_str_radix(start, 16).ok()?;
+    let end = u64::from_str_radix(end, 16).ok()?;
+    if end > USER_END || start >= end {
+        return None;
+    }
+    let perms = words.next()?.as_bytes();
+    let inode = words.nth(2)?;
+    let kind = match words.next().unwrap_or("") {
+        "[stack]" => AreaKind::Stack,
+        name if name.starts_with("[vdso") || name.starts_with("[vvar") => AreaKind::Special,
+        _ if inode != "0" => AreaKind::File,
+        _ => AreaKind::Anon,
+    };
+    let bit = |at: usize, letter: u8, bit: u8| if perms.get(at) == Some(&letter) { bit } else { 0 };
+    Some(Area {
+        start: start >> PAGE_SHIFT,
+        pages: (end - start) >> PAGE_SHIFT,
+        prot: Prot(bit(0, b'r', Prot::READ) | bit(1, b'w', Prot::WRITE) | bit(2, b'x', Prot::EXEC)),
+        kind,
+        shared: perms.get(3) == Some(&b's'),
+    })
+}
+
+/// Returns the pages that are present in a program before its first instruction. Of large areas
+/// only the ends are read.
+pub(super) fn present(pid: i32, areas: &[Area]) -> Vec<u64> {
+    const LOOK: u64 = 512;
+    let Ok(map) = File::open(format!("/proc/{pid}/pagemap")) else { return Vec::new() };
+    let mut found = Vec::new();
+    for a in areas.iter().filter(|a| a.kind != AreaKind::Special && a.prot.0 & Prot::WRITE != 0) {
+        let first = a.start + a.pages.saturating_sub(LOOK);
+        let mut words = vec![0; (a.start + a.pages - first) as usize * 8];
+        let n = map.read_at(&mut words, first * 8).unwrap_or(0);
+        // The highest bit of a page's little-endian word says that the page is present.
+        let here = words[..n].chunks_exact(8).zip(first..).filter(|(w, _)| w[7] & 0x80 != 0);
+        found.extend(here.map(|(_, page)| page));
+    }
+    found
+}
+
+/// Returns what `execve` placed outside the listed areas: the lowest argument byte and the start of
+/// the heap.
+pub(super) fn arguments_and_heap(pid: i32) -> Option<(u64, u64)> {
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let stat = String::from_utf8_lossy(&stat);
+    // The second field is the program's name in parentheses, which may contain anything.
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
+    let field = |n: usize| fields.get(n - 3).and_then(|f| f.parse::<u64>().ok());
+    Some((field(48)?, field(47)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_maps() {
+        let a = area("55d0a000-55d0c000 r-xp 00002000 fe:00 1234    /usr/bin/a name").expect("an area");
+        assert_eq!((a.start, a.pages, a.prot, a.kind), (0x55d0a, 2, Prot(5), AreaKind::File));
+        let a = area("7ffc0000-7ffe1000 rw-p 00000000 00:00 0    [stack]").expect("an area");
+        assert_eq!((a.pages, a.prot, a.kind), (33, Prot(3), AreaKind::Stack));
+        assert_eq!(area("1000-2000 r--p 0 00:00 0 [vvar_vclock]").map(|a| a.kind), Some(AreaKind::Special));
+        assert_eq!(
+            area("1000-2000 rw-s 0 00:00 0").map(|a| (a.kind, a.shared)),
+            Some((AreaKind::Anon, true))
+        );
+        assert_eq!(area("ffffffffff600000-ffffffffff601000 --xp 0 00:00 0 [vsyscall]"), None);
+        for bad in ["", "x", "2000-1000 r--p 0 0:0 0", "1000-2000", "1000-2000 r--p 0"] {
+            assert_eq!(area(bad), None);
+        }
+    }
+
+    #[test]
+    fn this_process_can_be_read() {
+        let pid = std::process::id() as i32;
+        assert!(tables(pid).is_some_and(|n| n >= 3));
+        assert!(areas(pid).iter().any(|a| a.kind == AreaKind::Stack));
+        let (args, heap) = arguments_and_heap(pid).expect("our own");
+        assert!(args > heap);
+    }
+}

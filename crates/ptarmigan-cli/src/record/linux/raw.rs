@@ -1,0 +1,237 @@
+//! Raw events, as the sources deliver them: with times, process numbers and byte addresses.
+use super::proc::{Area, PAGE_SHIFT};
+use ptarmigan_trace::{AreaKind, Prot};
+
+/// The CPU of an event whose source does not report it: the last CPU known for the task counts.
+pub(super) const NO_CPU: u16 = u16::MAX;
+
+/// The system calls that change an address space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MmCall {
+    Mmap,
+    Munmap,
+    Brk,
+    Mremap,
+    Mprotect,
+    Madvise,
+    Mlock,
+}
+
+impl MmCall {
+    pub(super) const ALL: [Self; 7] =
+        [Self::Mmap, Self::Munmap, Self::Brk, Self::Mremap, Self::Mprotect, Self::Madvise, Self::Mlock];
+}
+
+/// The kind of a raw event.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum RawKind {
+    /// A page fault, with the error code of x86.
+    Fault {
+        address: u64,
+        code: u64,
+    },
+    /// A new task, with the flags of its clone.
+    Clone {
+        child: i32,
+        flags: u64,
+    },
+    /// `execve` has passed the point of no return.
+    ExecStart,
+    /// `execve` has finished. The task had the number `old` before.
+    ExecDone {
+        old: i32,
+    },
+    /// The task exits.
+    Exit,
+    /// A system call begins.
+    Enter {
+        call: MmCall,
+        args: [u64; 5],
+    },
+    /// The task holds its address space's lock for writing.
+    Locked,
+    /// The system call ends.
+    Leave {
+        result: i64,
+    },
+    /// A shared-memory segment was attached (`shmat`) or detached (`shmdt`), in pages.
+    Attached {
+        start: u64,
+        pages: u64,
+        prot: Prot,
+    },
+    Detached {
+        start: u64,
+        pages: u64,
+    },
+    /// All pages of an area were made present (`mlockall`).
+    Populated {
+        start: u64,
+        pages: u64,
+    },
+    /// The TLB was flushed; `u64::MAX` pages means all of it.
+    TlbFlush {
+        reason: u8,
+        pages: u64,
+    },
+    /// The CPU becomes idle after this task.
+    Idle,
+    /// `VmPTE` in pages, before an execve or at the exit.
+    Tables {
+        tables: u32,
+        exit: bool,
+    },
+}
+
+/// One raw event.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Raw {
+    pub(super) time: u64,
+    pub(super) cpu: u16,
+    pub(super) pid: i32,
+    pub(super) what: RawKind,
+}
+
+/// What `execve` made.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Made {
+    pub(super) stack_end: u64,
+    pub(super) arg_pages: u32,
+    /// First page of the heap, which is still empty.
+    pub(super) heap: u64,
+    pub(super) areas: Vec<Area>,
+}
+
+impl Raw {
+    /// Encodes the event as 64-bit words for a temporary file. The first word is the number of the
+    /// others.
+    pub(super) fn encode(&self) -> Vec<u64> {
+        let mut w = vec![0, self.time, u64::from(self.cpu), self.pid as u32 as u64];
+        match &self.what {
+            RawKind::Fault { address, code } => w.extend([0, *address, *code]),
+            RawKind::Clone { child, flags } => w.extend([1, *child as u32 as u64, *flags]),
+            RawKind::ExecStart => w.push(2),
+            RawKind::ExecDone { old } => w.extend([3, *old as u32 as u64]),
+            RawKind::Exit => w.push(4),
+            RawKind::Enter { call, args } => {
+                w.extend([5, *call as u64]);
+                w.extend(args);
+            }
+            RawKind::Locked => w.push(6),
+            RawKind::Leave { result } => w.extend([7, *result as u64]),
+            RawKind::Attached { start, pages, prot } => w.extend([8, *start, *pages, u64::from(prot.0)]),
+            RawKind::Detached { start, pages } => w.extend([9, *start, *pages]),
+            RawKind::Populated { start, pages } => w.extend([13, *start, *pages]),
+            RawKind::TlbFlush { reason, pages } => w.extend([10, u64::from(*reason), *pages]),
+            RawKind::Idle => w.push(11),
+            RawKind::Tables { tables, exit } => w.extend([12, u64::from(*tables), u64::from(*exit)]),
+        }
+        w[0] = w.len() as u64 - 1;
+        w
+    }
+
+    /// Decodes what `encode` made, without the first word.
+    pub(super) fn decode(w: &[u64]) -> Option<Self> {
+        let [time, cpu, pid, tag, rest @ ..] = w else { return None };
+        let what = match (*tag, rest) {
+            (0, [address, code]) => RawKind::Fault { address: *address, code: *code },
+            (1, [child, flags]) => RawKind::Clone { child: *child as i32, flags: *flags },
+            (2, []) => RawKind::ExecStart,
+            (3, [old]) => RawKind::ExecDone { old: *old as i32 },
+            (4, []) => RawKind::Exit,
+            (5, [call, a, b, c, d, e]) => {
+                RawKind::Enter { call: *MmCall::ALL.get(*call as usize)?, args: [*a, *b, *c, *d, *e] }
+            }
+            (6, []) => RawKind::Locked,
+            (7, [result]) => RawKind::Leave { result: *result as i64 },
+            (8, [start, pages, prot]) => {
+                RawKind::Attached { start: *start, pages: *pages, prot: Prot(*prot as u8) }
+            }
+            (9, [start, pages]) => RawKind::Detached { start: *start, pages: *pages },
+            (10, [reason, pages]) => RawKind::TlbFlush { reason: *reason as u8, pages: *pages },
+            (11, []) => RawKind::Idle,
+            (13, [start, pages]) => RawKind::Populated { start: *start, pages: *pages },
+            (12, [tables, exit]) => RawKind::Tables { tables: *tables as u32, exit: *exit != 0 },
+            _ => return None,
+        };
+        Some(Self { time: *time, cpu: *cpu as u16, pid: *pid as i32, what })
+    }
+}
+
+impl Made {
+    /// Encodes the areas as 64-bit words. The fourth word is the number of areas.
+    pub(super) fn encode(&self) -> Vec<u64> {
+        let mut w = vec![self.stack_end, u64::from(self.arg_pages), self.heap, self.areas.len() as u64];
+        for a in &self.areas {
+            w.extend([a.start, a.pages, u64::from(a.prot.0) | (a.kind as u64) << 8]);
+        }
+        w
+    }
+
+    /// Decodes what `encode` made, word by word.
+    pub(super) fn decode(mut word: impl FnMut() -> Option<u64>) -> Option<Self> {
+        let mut made =
+            Self { stack_end: word()?, arg_pages: word()? as u32, heap: word()?, areas: Vec::new() };
+        for _ in 0..word()? {
+            let (start, pages, bits) = (word()?, word()?, word()?);
+            let kind = match bits >> 8 {
+                0 => AreaKind::File,
+                1 => AreaKind::Anon,
+                2 => AreaKind::Stack,
+                _ => AreaKind::Special,
+            };
+            made.areas.push(Area { start, pages, prot: Prot(bits as u8), kind, shared: false });
+        }
+        Some(made)
+    }
+
+    /// Reads what an execve made, from a task that is stopped at its end.
+    pub(super) fn look(pid: i32) -> Self {
+        let areas = super::proc::areas(pid);
+        let (args, brk) = super::proc::arguments_and_heap(pid).unwrap_or_default();
+        let top = areas.iter().find(|a| a.kind == AreaKind::Stack).map_or(0, |a| a.start + a.pages);
+        let args = args >> PAGE_SHIFT;
+        let arg_pages = if args != 0 && args < top { (top - args) as u32 } else { 0 };
+        let heap = brk.div_ceil(1 << PAGE_SHIFT);
+        // The temporary stack ends one page below the end of the user addresses, as x86-64 leaves a
+        // guard page there.
+        let stack_end = (super::proc::USER_END >> PAGE_SHIFT) - 1;
+        Self { stack_end, arg_pages, heap, areas }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_and_back() {
+        let all = [
+            RawKind::Fault { address: u64::MAX, code: 7 },
+            RawKind::Clone { child: 9, flags: 0x1_0000_0100 },
+            RawKind::ExecStart,
+            RawKind::ExecDone { old: 3 },
+            RawKind::Exit,
+            RawKind::Enter { call: MmCall::Madvise, args: [1, 2, 3, 4, 5] },
+            RawKind::Locked,
+            RawKind::Leave { result: -12 },
+            RawKind::Attached { start: 1, pages: 2, prot: Prot(3) },
+            RawKind::Detached { start: 1, pages: 2 },
+            RawKind::Populated { start: 1, pages: 2 },
+            RawKind::TlbFlush { reason: 4, pages: u64::MAX },
+            RawKind::Idle,
+            RawKind::Tables { tables: 17, exit: true },
+        ];
+        for what in all {
+            let raw = Raw { time: 1 << 60, cpu: 5, pid: 4_000_000, what };
+            let w = raw.encode();
+            assert_eq!(w[0] as usize, w.len() - 1);
+            assert_eq!(Raw::decode(&w[1..]), Some(raw));
+        }
+        assert_eq!(Raw::decode(&[1, 2, 3, 99]), None);
+        let area = Area { start: 1, pages: 2, prot: Prot(5), kind: AreaKind::Stack, shared: false };
+        let made = Made { stack_end: 7, arg_pages: 2, heap: 9, areas: vec![area; 3] };
+        let mut words = made.encode().into_iter();
+        assert_eq!(Made::decode(|| words.next()), Some(made));
+    }
+}

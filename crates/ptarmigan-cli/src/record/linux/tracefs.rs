@@ -1,0 +1,419 @@
+//! Tracepoints, through a private tracefs instance.
+use super::format::{Field, TracepointFormat};
+use super::raw::{MmCall, Raw, RawKind};
+use super::ring::PageLayout;
+use super::spill::Spill;
+use crate::error::{Context, Failure};
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufReader, BufWriter, ErrorKind, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+const ROOT: &str = "/sys/kernel/tracing";
+/// Kernel memory per CPU. It is emptied every 50 ms, so it holds 1.5 million records per second and
+/// CPU.
+const BUFFER_KIB: u32 = 32 << 10;
+/// Prefix of the instances' names; the process number follows.
+const PREFIX: &str = "ptarmigan-";
+const POLL: Duration = Duration::from_millis(50);
+
+/// A group of tracepoints that make events of one kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Point {
+    Fault,
+    Clone,
+    ExecStart,
+    ExecDone,
+    Exit,
+    Enter(MmCall),
+    Leave,
+    Locked,
+    TlbFlush,
+    Idle,
+}
+
+/// Path of the event, its group, the kernel's filter, the required fields.
+type Wanted = (String, Point, Option<&'static str>, &'static [&'static str]);
+
+fn wanted() -> Vec<Wanted> {
+    let mut all: Vec<Wanted> = vec![
+        ("exceptions/page_fault_user".into(), Point::Fault, None, &["address", "error_code"]),
+        (
+            "exceptions/page_fault_kernel".into(),
+            Point::Fault,
+            Some("address < 0x800000000000"),
+            &["address", "error_code"],
+        ),
+        ("task/task_newtask".into(), Point::Clone, None, &["pid", "clone_flags"]),
+        ("sched/sched_prepare_exec".into(), Point::ExecStart, None, &[]),
+        ("sched/sched_process_exec".into(), Point::ExecDone, None, &["old_pid"]),
+        ("sched/sched_process_exit".into(), Point::Exit, None, &[]),
+        ("sched/sched_switch".into(), Point::Idle, Some("next_pid == 0"), &[]),
+        ("tlb/tlb_flush".into(), Point::TlbFlush, None, &["reason", "pages"]),
+        (
+            "mmap_lock/mmap_lock_acquire_returned".into(),
+            Point::Locked,
+            Some("write == 1 && success == 1"),
+            &[],
+        ),
+    ];
+    let calls: [(&str, MmCall, &'static [&'static str]); 9] = [
+        ("mmap", MmCall::Mmap, &["addr", "len", "prot", "flags"]),
+        ("munmap", MmCall::Munmap, &["addr", "len"]),
+        ("brk", MmCall::Brk, &["brk"]),
+        ("mremap", MmCall::Mremap, &["addr", "old_len", "new_len", "flags"]),
+        ("mprotect", MmCall::Mprotect, &["start", "len", "prot"]),
+        ("pkey_mprotect", MmCall::Mprotect, &["start", "len", "prot"]),
+        ("madvise", MmCall::Madvise, &["start", "len_in", "behavior"]),
+        ("mlock", MmCall::Mlock, &["start", "len"]),
+        ("mlock2", MmCall::Mlock, &["start", "len"]),
+    ];
+    for (name, call, fields) in calls {
+        all.push((format!("syscalls/sys_enter_{name}"), Point::Enter(call), None, fields));
+        all.push((format!("syscalls/sys_exit_{name}"), Point::Leave, None, &["ret"]));
+    }
+    all
+}
+
+/// Returns whether a recording needs the tracepoints of a group. Kernels may lack the others.
+fn required(p: Point) -> bool {
+    !matches!(
+        p,
+        Point::Locked | Point::TlbFlush | Point::Enter(MmCall::Mlock | MmCall::Mprotect) | Point::Leave
+    )
+}
+
+/// How a record is decoded.
+#[derive(Clone, Debug)]
+struct Reading {
+    point: Point,
+    fields: Vec<Field>,
+}
+
+/// Decodes ring-buffer records into raw events.
+#[derive(Clone, Debug)]
+pub(super) struct Decoder {
+    layout: PageLayout,
+    kind: Field,
+    pid: Field,
+    readings: HashMap<u16, Reading>,
+}
+
+impl Decoder {
+    fn record(&self, time: u64, cpu: u16, record: &[u8]) -> Option<Raw> {
+        let reading = self.readings.get(&(self.kind.get(record)? as u16))?;
+        let pid = self.pid.get(record)? as i32;
+        let f = |i: usize| reading.fields.get(i).and_then(|f| f.get(record));
+        let what = match reading.point {
+            Point::Fault => RawKind::Fault { address: f(0)?, code: f(1)? },
+            Point::Clone => RawKind::Clone { child: f(0)? as i32, flags: f(1)? },
+            Point::ExecStart => RawKind::ExecStart,
+            Point::ExecDone => RawKind::ExecDone { old: f(0)? as i32 },
+            Point::Exit => RawKind::Exit,
+            Point::Enter(call) => {
+                let mut args = [0; 5];
+                for (i, arg) in args.iter_mut().enumerate() {
+                    *arg = f(i).unwrap_or(0);
+                }
+                RawKind::Enter { call, args }
+            }
+            Point::Leave => RawKind::Leave { result: f(0)? as i64 },
+            Point::Locked => RawKind::Locked,
+            Point::TlbFlush => RawKind::TlbFlush { reason: f(0)? as u8, pages: f(1)? },
+            Point::Idle => RawKind::Idle,
+        };
+        Some(Raw { time, cpu, pid, what })
+    }
+}
+
+/// A running instance, removed on drop.
+pub(super) struct Instance {
+    dir: PathBuf,
+    decoder: Decoder,
+    stop: Arc<AtomicBool>,
+    readers: Vec<JoinHandle<std::io::Result<()>>>,
+    /// Bytes read from the kernel so far.
+    pub(super) bytes: Arc<AtomicU64>,
+    cpus: Vec<u16>,
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::SeqCst);
+        for reader in self.readers.drain(..) {
+            let _ = reader.join();
+        }
+        remove(&self.dir);
+    }
+}
+
+/// Removes an instance. An open file in it keeps it busy for a moment.
+fn remove(dir: &Path) {
+    for _ in 0..100 {
+        match fs::remove_dir(dir) {
+            Err(e) if e.kind() == ErrorKind::ResourceBusy => std::thread::sleep(Duration::from_millis(10)),
+            _ => return,
+        }
+    }
+}
+
+/// Removes the instances of recorders that were killed.
+fn remove_stale() {
+    for entry in fs::read_dir(Path::new(ROOT).join("instances")).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|n| n.strip_prefix(PREFIX)?.parse::<u32>().ok());
+        if pid.is_some_and(|pid| pid == std::process::id() || !Path::new(&format!("/proc/{pid}")).exists()) {
+            remove(&entry.path());
+        }
+    }
+}
+
+impl Instance {
+    /// Checks that tracefs is usable, and mounts it if necessary.
+    pub(super) fn available() -> Result<(), String> {
+        if !rustix::process::geteuid().is_root() {
+            return Err("it needs root".into());
+        }
+        if !Path::new(ROOT).join("instances").exists() {
+            rustix::mount::mount("tracefs", ROOT, "tracefs", rustix::mount::MountFlags::empty(), None)
+                .map_err(|e| format!("tracefs cannot be mounted at {ROOT}: {e}"))?;
+        }
+        for (event, point, ..) in wanted() {
+            if required(point) && !Path::new(ROOT).join("events").join(&event).exists() {
+                return Err(format!("this kernel has no tracepoint {event}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Creates an instance that records nothing yet, with readers that write to `spill`.
+    pub(super) fn new(spill: &Spill) -> Result<Self, Failure> {
+        let dir = Path::new(ROOT).join("instances").join(format!("{PREFIX}{}", std::process::id()));
+        remove_stale();
+        fs::create_dir(&dir).context("tracefs: a new instance")?;
+        let mut instance = Self {
+            decoder: decoder(&dir).inspect_err(|_| remove(&dir))?,
+            dir,
+            stop: Arc::default(),
+            readers: Vec::new(),
+            bytes: Arc::default(),
+            cpus: Vec::new(),
+        };
+        instance.write("tracing_on", "0")?;
+        instance.write("buffer_size_kb", &BUFFER_KIB.to_string())?;
+        instance.write("trace_clock", "mono")?;
+        instance.write("options/event-fork", "1")?;
+        // On overflow, new records are dropped and counted.
+        instance.write("options/overwrite", "0")?;
+        for (event, point, filter, _) in wanted() {
+            if !required(point) && !instance.dir.join("events").join(&event).exists() {
+                continue;
+            }
+            if let Some(filter) = filter {
+                instance.write(&format!("events/{event}/filter"), filter)?;
+            }
+            instance.write(&format!("events/{event}/enable"), "1")?;
+        }
+        instance.cpus = cpus(&instance.dir);
+        for &cpu in &instance.cpus {
+            let reader = reader(
+                &instance.dir.join(format!("per_cpu/cpu{cpu}/trace_pipe_raw")),
+                &spill.path(&format!("cpu{cpu}")),
+                instance.decoder.layout.size,
+                Arc::clone(&instance.stop),
+                Arc::clone(&instance.bytes),
+            )
+            .context("tracefs: a CPU's buffer")?;
+            instance.readers.push(reader);
+        }
+        Ok(instance)
+    }
+
+    fn write(&self, file: &str, text: &str) -> Result<(), Failure> {
+        // `fs::write` would create and truncate the file.
+        OpenOptions::new()
+            .write(true)
+            .open(self.dir.join(file))
+            .and_then(|mut f| f.write_all(text.as_bytes()))
+            .context(format_args!("tracefs: {file}"))
+    }
+
+    /// Starts to record `pid` and all its descendants.
+    pub(super) fn start(&self, pid: i32) -> Result<(), Failure> {
+        self.write("set_event_pid", &pid.to_string())?;
+        self.write("tracing_on", "1")
+    }
+
+    /// Returns the number of CPUs; all CPU numbers are below it.
+    pub(super) fn cpus(&self) -> u16 {
+        self.cpus.last().map_or(1, |c| c.saturating_add(1))
+    }
+
+    /// Returns whether TLB flushes are recorded.
+    pub(super) fn sees_flushes(&self) -> bool {
+        self.decoder.readings.values().any(|r| r.point == Point::TlbFlush)
+    }
+
+    /// Ends the recording and empties the buffers. Returns the events of each CPU and how many were
+    /// lost.
+    pub(super) fn finish(mut self, spill: &Spill) -> Result<(Vec<CpuEvents>, u64), Failure> {
+        self.write("tracing_on", "0")?;
+        self.stop.store(true, Ordering::SeqCst);
+        for reader in self.readers.drain(..) {
+            match reader.join() {
+                Ok(done) => done.context("the temporary files beside the output")?,
+                Err(_) => return Err(Failure::new("a reader of the kernel's buffers failed")),
+            }
+        }
+        let mut events = Vec::new();
+        let mut lost = 0;
+        for &cpu in &self.cpus {
+            let stats =
+                fs::read_to_string(self.dir.join(format!("per_cpu/cpu{cpu}/stats"))).unwrap_or_default();
+            lost += lost_in(&stats);
+            let file = File::open(spill.path(&format!("cpu{cpu}")))
+                .context("the temporary files beside the output")?;
+            events.push(CpuEvents {
+                file: BufReader::with_capacity(1 << 18, file),
+                cpu,
+                decoder: self.decoder.clone(),
+                page: vec![0; self.decoder.layout.size],
+                ready: Vec::new().into_iter(),
+            });
+        }
+        Ok((events, lost))
+    }
+}
+
+/// Adds up the losses in a `per_cpu/cpuN/stats` file.
+fn lost_in(stats: &str) -> u64 {
+    let count = |l: &str| {
+        let (key, n) = l.split_once(':')?;
+        matches!(key, "overrun" | "commit overrun" | "dropped events")
+            .then(|| n.trim().parse::<u64>().ok())?
+    };
+    stats.lines().filter_map(count).sum()
+}
+
+fn cpus(dir: &Path) -> Vec<u16> {
+    let mut cpus: Vec<u16> = fs::read_dir(dir.join("per_cpu"))
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|e| e.file_name().to_str()?.strip_prefix("cpu")?.parse().ok())
+        .collect();
+    cpus.sort_unstable();
+    cpus
+}
+
+fn decoder(dir: &Path) -> Result<Decoder, Failure> {
+    let read = |file: &str| fs::read_to_string(dir.join(file)).context(format_args!("tracefs: {file}"));
+    let kib = read("buffer_subbuf_size_kb").ok().and_then(|s| s.trim().parse::<usize>().ok()).unwrap_or(4);
+    let unexpected = |what: &str| Failure::new(format!("tracefs: unexpected {what}"));
+    let header = read_once(&Path::new(ROOT).join("events/header_page")).context("tracefs: header_page")?;
+    let layout = PageLayout::new(&header, kib << 10).ok_or_else(|| unexpected("header_page"))?;
+    let (mut kind, mut pid, mut readings) = (None, None, HashMap::new());
+    for (event, point, _, fields) in wanted() {
+        let Ok(text) = read(&format!("events/{event}/format")) else {
+            if required(point) {
+                return Err(unexpected(&event));
+            }
+            continue;
+        };
+        let format = TracepointFormat::parse(&text);
+        kind = kind.or(format.field("common_type"));
+        pid = pid.or(format.field("common_pid"));
+        let fields: Option<Vec<Field>> = fields.iter().map(|f| format.field(f)).collect();
+        let fields = fields.ok_or_else(|| unexpected(&event))?;
+        readings.insert(format.id, Reading { point, fields });
+    }
+    let (Some(kind), Some(pid)) = (kind, pid) else { return Err(unexpected("the format of events")) };
+    Ok(Decoder { layout, kind, pid, readings })
+}
+
+/// Reads a file with one call. Some files of tracefs give only their beginning to a reader that
+/// makes several calls.
+fn read_once(path: &Path) -> std::io::Result<String> {
+    let mut text = vec![0; 1 << 16];
+    let n = File::open(path)?.read(&mut text)?;
+    text.truncate(n);
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+/// Starts a thread that moves the buffer of one CPU to a file, page by page.
+fn reader(
+    from: &Path,
+    to: &Path,
+    size: usize,
+    stop: Arc<AtomicBool>,
+    bytes: Arc<AtomicU64>,
+) -> std::io::Result<JoinHandle<std::io::Result<()>>> {
+    let mut from = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(from)?;
+    let mut to = BufWriter::with_capacity(1 << 20, File::create(to)?);
+    std::thread::Builder::new().name("reader".into()).spawn(move || {
+        let mut page = vec![0; size];
+        loop {
+            // Loaded before reading, so everything is read once more after the stop.
+            let last = stop.load(Ordering::SeqCst);
+            loop {
+                match from.read(&mut page) {
+                    Ok(0) => break,
+                    Ok(n) => {
+                        page[n..].fill(0);
+                        to.write_all(&page)?;
+                        bytes.fetch_add(n as u64, Ordering::Relaxed);
+                    }
+                    Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                    Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+                    Err(e) => return Err(e),
+                }
+            }
+            if last {
+                return to.flush();
+            }
+            std::thread::sleep(POLL);
+        }
+    })
+}
+
+/// The raw events of one CPU, in order of time.
+pub(super) struct CpuEvents {
+    file: BufReader<File>,
+    cpu: u16,
+    decoder: Decoder,
+    page: Vec<u8>,
+    ready: std::vec::IntoIter<Raw>,
+}
+
+impl Iterator for CpuEvents {
+    type Item = Raw;
+
+    fn next(&mut self) -> Option<Raw> {
+        loop {
+            if let Some(raw) = self.ready.next() {
+                return Some(raw);
+            }
+            self.file.read_exact(&mut self.page).ok()?;
+            let mut found = Vec::new();
+            self.decoder.layout.records(&self.page, |time, record| {
+                found.extend(self.decoder.record(time, self.cpu, record));
+            });
+            self.ready = found.into_iter();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn losses_are_summed() {
+        let stats = "entries: 5\noverrun: 3\ncommit overrun: 0\nbytes: 9\nnow ts: 1.2\ndropped events: 4\nread events: 7\n";
+        assert_eq!(super::lost_in(stats), 7);
+        assert_eq!(super::lost_in(""), 0);
+    }
+}

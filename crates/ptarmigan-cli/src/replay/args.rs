@@ -1,0 +1,101 @@
+//! The options of `ptarmigan replay`.
+use super::memory;
+use super::policy::PolicyName;
+use ptarmigan::tlb::TlbConfig;
+use std::path::PathBuf;
+
+/// Replay recorded programs on the library, policy against policy.
+#[derive(clap::Args, Debug, Default)]
+pub struct ReplayArgs {
+    /// Traces to replay [default: the shipped recording of a compile].
+    pub(super) traces: Vec<PathBuf>,
+    /// Allocation policies to compare.
+    #[arg(long, value_delimiter = ',', value_name = "POLICY,...", default_values = ["plain", "v5", "ptarmigan"])]
+    pub(super) policy: Vec<PolicyName>,
+    /// NUMA nodes. Recorded CPU c is on node c * nodes / cpus.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub(super) nodes: usize,
+    /// Memory of the machine, 1M to 8T: bytes, or a number with the suffix K, M, G or T. Frame
+    /// records take 1/256 of it on the host.
+    #[arg(long, default_value = "4G", value_parser = memory::parse, value_name = "SIZE")]
+    pub(super) memory: u64,
+    /// Also run under the sanitizer. A finding fails the run, except for historic policies.
+    #[arg(long)]
+    pub(super) sanitize: bool,
+    /// Back data frames with memory, and clear and copy them for real.
+    #[arg(long)]
+    pub(super) touch_data: bool,
+    /// Also print all counters of the policy: memory as in /proc/meminfo, and tables by node, CPU
+    /// and level.
+    #[arg(long)]
+    pub(super) counters: bool,
+    /// Cache lines that a program writes in each fresh page, the faulting store included.
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "touch_data",
+          value_parser = clap::value_parser!(u8).range(0..=64))]
+    pub(super) use_lines: u8,
+    /// Frames that a CPU clears ahead of need each time it is idle. Their time is reported
+    /// separately.
+    #[arg(long, value_name = "FRAMES", default_value_t = 0)]
+    pub(super) idle_zero: u32,
+    /// Continue when memory runs out, and skip the events that cannot be replayed.
+    #[arg(long)]
+    pub(super) keep_going: bool,
+    /// Lists of the historic policies, 1 to 3. Each number given makes a policy of its own.
+    #[arg(long, alias = "v5-lists", value_delimiter = ',', default_values_t = [2], value_name = "N,...",
+          value_parser = clap::value_parser!(u8).range(1..=3))]
+    pub(super) historic_lists: Vec<u8>,
+    /// Seed for the sanitizer's pass: CPUs walk the tables speculatively at any time, and flush
+    /// requests between CPUs arrive late and in any order.
+    #[arg(long, value_name = "N")]
+    pub(super) seed: Option<u64>,
+    /// Number of sanitizer passes, each with the next seed.
+    #[arg(long, value_name = "K", default_value_t = 1, requires = "seed",
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(super) seeds: u32,
+    #[command(flatten)]
+    pub(super) tags: Tags,
+    #[command(flatten)]
+    pub(super) spread: Spread,
+    /// Print JSON.
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// The TLBs of the machine.
+#[derive(clap::Args, Clone, Copy, Debug, Default)]
+pub struct Tags {
+    /// Address-space identifiers (ASIDs, PCIDs) in each CPU's TLB. With 0, every switch flushes the
+    /// TLB.
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub(super) asids: u16,
+    /// Frames that each CPU keeps parked until lazy CPUs leave their space. With 0, lazy CPUs are
+    /// interrupted at once.
+    #[arg(long, default_value_t = 0, value_name = "FRAMES")]
+    pub(super) park: u32,
+}
+
+impl Tags {
+    pub(super) fn config(self, cpus: usize) -> TlbConfig {
+        TlbConfig { asids: self.asids, park: self.park, ..TlbConfig::new(cpus) }
+    }
+}
+
+/// The number of CPUs and of copies.
+#[derive(clap::Args, Clone, Copy, Debug)]
+pub struct Spread {
+    /// Logical CPUs, 1 to 256, each with its own worker. With fewer than recorded, recorded CPU c
+    /// becomes c modulo N. With more, the tasks of a recorded CPU are spread over several. Without
+    /// this option: the recorded CPUs and one worker.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(super) cpus: Option<u16>,
+    /// Independent copies of the trace that run at once on one machine, each with its own tasks,
+    /// spaces and CPUs.
+    #[arg(long, default_value_t = 1, value_name = "K", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(super) copies: u16,
+}
+
+impl Default for Spread {
+    fn default() -> Self {
+        Spread { cpus: None, copies: 1 }
+    }
+}

@@ -1,0 +1,3 @@
+//! The input of a replay: a trace in memory, and the programs made from it.
+pub mod schedule;
+pub mod trace;

@@ -1,0 +1,145 @@
+//! A trace in memory, packed so that reading it costs little beside the replay.
+use crate::bar;
+use crate::error::{Context, Failure};
+use ptarmigan_trace::{CloneKind, Event, FaultFlags, Kind, Reader, TraceFile, Unseen};
+use std::io::BufRead;
+use std::path::Path;
+
+/// One event. Faults, nine tenths of all events, are stored in place; other kinds by index.
+#[derive(Clone, Copy)]
+pub struct PackedEvent {
+    /// The task.
+    pub task: u32,
+    /// The CPU.
+    pub cpu: u16,
+    /// The kind of event.
+    pub what: PackedKind,
+}
+
+/// The kind of event.
+#[derive(Clone, Copy)]
+pub enum PackedKind {
+    /// A fault on a page.
+    Fault {
+        /// Page number.
+        page: u64,
+        /// Access bits.
+        flags: FaultFlags,
+    },
+    /// Index into [`Trace::rare`].
+    Rare(u32),
+    /// The CPU becomes idle.
+    Idle,
+}
+
+const _: () = assert!(size_of::<PackedEvent>() <= 24);
+
+/// A trace in memory.
+pub struct Trace {
+    /// Name of the workload.
+    pub name: String,
+    /// CPUs of the recorded machine.
+    pub cpus: usize,
+    /// Number of tasks.
+    pub tasks: u32,
+    /// Number of tasks that are processes, not threads.
+    pub processes: u64,
+    /// Number of events in the file.
+    pub events: u64,
+    /// Number of faults.
+    pub faults: u64,
+    /// Number of events that the recorder lost.
+    pub lost: u64,
+    /// The events to replay, in order.
+    pub steps: Vec<PackedEvent>,
+    /// The events other than faults.
+    pub rare: Vec<Kind>,
+    /// The recording does not tell reads from writes. A fault in a private writable area then
+    /// counts as a write.
+    pub access_unknown: bool,
+    /// Flushes by Linux, for comparison: of one page, of a range, full.
+    pub linux_flushes: [u64; 3],
+}
+
+/// First reason of `enum tlb_flush_reason` that is a shootdown: local, then requests to other CPUs.
+const SHOOTDOWN_LOCAL: u8 = 3;
+
+impl Trace {
+    /// Reads a trace from a file.
+    ///
+    /// # Errors
+    /// If the file cannot be read or is not a complete trace.
+    pub fn open(path: &Path) -> Result<Self, Failure> {
+        let file = TraceFile::open(path).context(path.display())?;
+        let expected = file.summary().events;
+        let mut reader = file.events().context(path.display())?;
+        Self::read(&mut reader, expected).context(path.display())
+    }
+
+    /// Reads a trace from memory.
+    ///
+    /// # Errors
+    /// If it is not a complete trace.
+    pub fn from_bytes(bytes: &[u8], name: &str) -> Result<Self, Failure> {
+        let mut reader = Reader::new(bytes).context(name)?;
+        Self::read(&mut reader, 0).context(name)
+    }
+
+    fn read<R: BufRead>(reader: &mut Reader<R>, expected: u64) -> Result<Self, ptarmigan_trace::ReadError> {
+        let mut trace = Trace {
+            name: reader.header().name().to_owned(),
+            cpus: usize::from(reader.header().cpus),
+            tasks: 1,
+            processes: 1,
+            events: 0,
+            faults: 0,
+            lost: 0,
+            steps: Vec::with_capacity(expected.min(1 << 26) as usize),
+            rare: Vec::new(),
+            access_unknown: reader.header().unseen.has(Unseen::FAULT_ACCESS),
+            linux_flushes: [0; 3],
+        };
+        let bar = bar::bar(expected, "reading");
+        for event in reader.by_ref() {
+            trace.push(event?);
+            if trace.events & 0xffff == 0 {
+                bar.set_position(trace.events);
+            }
+        }
+        bar.finish_and_clear();
+        trace.lost = reader.summary().map_or(0, |s| s.lost);
+        Ok(trace)
+    }
+
+    fn push(&mut self, event: Event) {
+        let Event { task, cpu, kind } = event;
+        self.events += 1;
+        let what = match kind {
+            Kind::Fault { page, flags } => {
+                self.faults += 1;
+                PackedKind::Fault { page, flags }
+            }
+            Kind::Idle => PackedKind::Idle,
+            Kind::TlbFlush { pages, reason } => {
+                // Linux's flushes are compared, not replayed.
+                if reason >= SHOOTDOWN_LOCAL {
+                    self.linux_flushes[match pages {
+                        1 => 0,
+                        0 => 2,
+                        _ => 1,
+                    }] += 1;
+                }
+                return;
+            }
+            kind => {
+                if let Kind::Clone { child, kind } = kind {
+                    self.tasks = self.tasks.max(child + 1);
+                    self.processes += u64::from(kind != CloneKind::Share);
+                }
+                self.rare.push(kind);
+                PackedKind::Rare((self.rare.len() - 1) as u32)
+            }
+        };
+        self.steps.push(PackedEvent { task, cpu, what });
+    }
+}

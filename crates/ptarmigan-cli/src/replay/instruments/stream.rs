@@ -1,0 +1,164 @@
+//! Repeats the allocator calls of a run back to back, on a fresh machine. Only so can calls of 5 ns
+//! be measured.
+//!
+//! Consecutive calls of one kind on one CPU run in one loop. Decoding the stream still costs as
+//! much as a call or two, mostly in unpredictable branches. So the same stream also runs over
+//! [`Nothing`], and that time is subtracted.
+use super::measured::PolicyCall;
+use crate::measure::clock::thread_time;
+use ptarmigan::addr::PhysAddr;
+use ptarmigan::cpu::{MAX_CPUS, MachineId, NodeId, Pinned};
+use ptarmigan::frames::{AllocFlags, NoFrame};
+use ptarmigan::hosted::CpuSlot;
+use ptarmigan::page::{Clean, Flushed, Level, Unhooked};
+use ptarmigan::quicklist::{Policy, PolicyCounts};
+use std::time::Duration;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum CallKind {
+    Alloc,
+    Free,
+    GatherEnd,
+    Idle,
+}
+
+struct CallRun {
+    kind: CallKind,
+    cpu: u16,
+    len: u32,
+}
+
+/// The calls of a run, grouped by kind and CPU.
+pub struct Stream {
+    runs: Vec<CallRun>,
+    /// Level and number of the page, for each allocation and free.
+    pages: Vec<(u8, u32)>,
+    slots_used: u32,
+}
+
+impl Stream {
+    /// Groups `calls`; `slots_used` is the most pages allocated at once.
+    pub fn new(calls: &[PolicyCall], slots_used: u32) -> Self {
+        let mut stream = Stream { runs: Vec::new(), pages: Vec::new(), slots_used };
+        for call in calls {
+            let (kind, cpu) = match *call {
+                PolicyCall::Alloc { level, cpu, slot } => {
+                    stream.pages.push((level, slot));
+                    (CallKind::Alloc, cpu)
+                }
+                PolicyCall::Free { level, cpu, slot } => {
+                    stream.pages.push((level, slot));
+                    (CallKind::Free, cpu)
+                }
+                PolicyCall::GatherEnd(cpu) => (CallKind::GatherEnd, cpu),
+                PolicyCall::Idle(cpu) => (CallKind::Idle, cpu),
+            };
+            match stream.runs.last_mut() {
+                Some(run) if run.kind == kind && run.cpu == cpu => run.len += 1,
+                _ => stream.runs.push(CallRun { kind, cpu, len: 1 }),
+            }
+        }
+        stream
+    }
+
+    /// Makes all calls and returns the processor time.
+    ///
+    /// # Errors
+    /// [`NoFrame`] if memory ran out, as it did in the run. Pages that are allocated at that point
+    /// are lost.
+    #[inline(never)] // so that profilers tell it from what surrounds it
+    pub fn run<P: Policy>(&self, policy: &P, cpus: &[CpuSlot]) -> Result<Duration, NoFrame> {
+        let mut out = vec![PhysAddr(0); self.slots_used as usize];
+        let mut pages = self.pages.as_slice();
+        let start = thread_time();
+        for &CallRun { kind, cpu, len } in &self.runs {
+            let pin = cpus[usize::from(cpu)].pin();
+            match kind {
+                CallKind::Alloc => {
+                    let (these, rest) = pages.split_at(len as usize);
+                    pages = rest;
+                    for &(level, slot) in these {
+                        // SAFETY: 1. the CPUs are those of the machine that the policy was made for: a run has one.
+                        let page = unsafe { policy.alloc(&pin, Level(level), AllocFlags::NORMAL) }?;
+                        out[slot as usize] = page.into_raw();
+                    }
+                }
+                CallKind::Free => {
+                    let (these, rest) = pages.split_at(len as usize);
+                    pages = rest;
+                    for &(level, slot) in these {
+                        // SAFETY: 1. the address came from `into_raw` at the slot's allocation, and a slot is freed
+                        // once for each time it was filled, as in the run it was written down from. 2. nobody wrote
+                        // to the page. 3. it never was linked.
+                        let page = unsafe { Clean::from_raw(out[slot as usize], Level(level)) };
+                        // SAFETY: 1. as above.
+                        unsafe { policy.free_unlinked(&pin, page) };
+                    }
+                }
+                // SAFETY: 1. as above.
+                CallKind::GatherEnd => (0..len).for_each(|_| unsafe { policy.gather_end(&pin) }),
+                // SAFETY: 1. as above.
+                CallKind::Idle => (0..len).for_each(|_| unsafe { policy.idle(&pin) }),
+            }
+        }
+        Ok(thread_time() - start)
+    }
+}
+
+/// A policy that does nothing: what a stream takes over it is the stream's own. For the CPUs of the machine that it names.
+pub struct Nothing(pub MachineId);
+
+impl Policy for Nothing {
+    fn machine(&self) -> MachineId {
+        self.0
+    }
+
+    fn cpus(&self) -> usize {
+        MAX_CPUS
+    }
+
+    #[inline(always)]
+    fn takes_unhooked(&self) -> bool {
+        false
+    }
+
+    #[inline(always)]
+    unsafe fn alloc(&self, pin: &Pinned<'_>, level: Level, _: AllocFlags) -> Result<Clean, NoFrame> {
+        let at = PhysAddr(u64::from(level.0) << 12 | u64::from(pin.cpu().0) << 20);
+        // SAFETY: 1. to 3. hold for nobody, but pages of this policy are never looked at, only handed back to it.
+        Ok(unsafe { Clean::from_raw(std::hint::black_box(at), level) })
+    }
+
+    #[inline(always)]
+    unsafe fn free_unlinked(&self, _: &Pinned<'_>, page: Clean) {
+        std::hint::black_box((page.level(), page.into_raw()));
+    }
+
+    unsafe fn unhooked(&self, _: &Pinned<'_>, _: &mut Unhooked) {}
+
+    unsafe fn flushed(&self, _: &Pinned<'_>, _: Flushed) {}
+
+    #[inline(always)]
+    unsafe fn gather_end(&self, pin: &Pinned<'_>) {
+        std::hint::black_box(pin.cpu());
+    }
+
+    #[inline(always)]
+    unsafe fn idle(&self, pin: &Pinned<'_>) {
+        std::hint::black_box(pin.cpu());
+    }
+
+    unsafe fn end_interval(&self, _: &Pinned<'_>) -> u32 {
+        0
+    }
+
+    unsafe fn reclaim(&self, _: &Pinned<'_>, _: NodeId, _: u32) -> u32 {
+        0
+    }
+
+    unsafe fn drain(&self, _: &Pinned<'_>) {}
+
+    fn counts(&self) -> PolicyCounts {
+        PolicyCounts::default()
+    }
+}

@@ -1,0 +1,199 @@
+//! A report as text, at most 80 columns wide.
+use super::data::{Flushes, PolicyReport, ReplayReport, TruthReport};
+use std::fmt::Write;
+
+impl ReplayReport {
+    /// Returns the report as text, at most 80 columns wide.
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        // Writing to a string cannot fail.
+        let _ = self.write(&mut out);
+        out
+    }
+
+    fn write(&self, out: &mut String) -> std::fmt::Result {
+        let t = &self.trace;
+        writeln!(
+            out,
+            "{}: {} processes, {} events, {} faults, {} lost; {} MiB of memory",
+            t.name,
+            t.processes,
+            t.events,
+            t.faults,
+            t.lost,
+            self.memory >> 20
+        )?;
+        for run in &self.runs {
+            run.write(out, self.clock_ns)?;
+        }
+        writeln!(out)?;
+        writeln!(
+            out,
+            "{:<10} {:>10} {:>9} {:>10} {:>10} {:>9} {:>8}",
+            "", "ns/alloc", "misses", "peak live", "cached", "Mevent/s", "findings"
+        )?;
+        for run in &self.runs {
+            let findings =
+                if run.sanitizer.ran { run.sanitizer.findings.to_string() } else { "-".to_owned() };
+            let misses: u64 = run.levels.0.iter().map(|l| l.1.misses).sum();
+            writeln!(
+                out,
+                "{:<10} {:>10.1} {:>9} {:>10} {:>10} {:>9.2} {:>8}",
+                run.label(),
+                run.mean_alloc_ns,
+                misses,
+                run.peak_live_tables,
+                bytes(run.peak_cached_bytes),
+                run.events_per_s / 1e6,
+                findings
+            )?;
+        }
+        writeln!(
+            out,
+            "\nLinux while recording: flushes of one page {}, of a range {}, full {}",
+            t.linux_flushes.page, t.linux_flushes.range, t.linux_flushes.full
+        )?;
+        let own = self.runs.first().map_or(0.0, |run| run.stream_own_ns);
+        writeln!(out, "ns/alloc and mean: back-to-back allocations with their frees and trimming.")?;
+        writeln!(out, "p50, p99 and max: single calls. Subtracted: {own:.1} ns per allocation for the")?;
+        writeln!(out, "stream itself, {:.0} ns per single call for the clock.", self.clock_ns)?;
+        if self.runs.iter().any(|run| run.historic_lists.is_some()) {
+            writeln!(out, "In brackets: the number of lists of a historic policy.")?;
+        }
+        Ok(())
+    }
+}
+
+impl PolicyReport {
+    fn write(&self, out: &mut String, clock_ns: f64) -> std::fmt::Result {
+        let plural = |n: usize| if n == 1 { "" } else { "s" };
+        writeln!(
+            out,
+            "\npolicy {}{}, {} CPU{}, {} node{}",
+            self.policy,
+            self.historic_lists.map_or(String::new(), |n| format!(", {n} list{}", plural(n.into()))),
+            self.cpus,
+            plural(self.cpus),
+            self.nodes,
+            plural(self.nodes)
+        )?;
+        writeln!(
+            out,
+            "{:<4} {:>8} {:>8} {:>5} {:>6} {:>6} {:>6} {:>7} {:>8} {:>6} {:>6}",
+            "", "count", "total", "min", "mean", "p50", "p99", "max", "hits", "refill", "miss"
+        )?;
+        // Values below the clock's resolution print as `<` and the resolution.
+        let single = |ns: f64| if ns <= 1.0 { format!("<{:.0}", clock_ns.max(1.0)) } else { time(ns) };
+        for (name, l) in &self.levels.0 {
+            writeln!(
+                out,
+                "{:<4} {:>8} {:>8} {:>5} {:>6} {:>6} {:>6} {:>7} {:>8} {:>6} {:>6}",
+                name,
+                l.allocs,
+                time(l.total_ns),
+                single(l.min_ns),
+                time(l.mean_ns),
+                single(l.p50_ns),
+                single(l.p99_ns),
+                single(l.max_ns),
+                l.hits,
+                l.refills,
+                l.misses
+            )?;
+        }
+        let Flushes { page, range, full } = self.flushes;
+        writeln!(
+            out,
+            "memory   at most {} in tables, {} cached",
+            bytes(self.peak_table_bytes),
+            bytes(self.peak_cached_bytes)
+        )?;
+        writeln!(out, "flushes  of one page {page}, of a range {range}, full {full}")?;
+        if let Some(zero) = &self.zero {
+            zero.write(out)?;
+        }
+        if self.sanitizer.ran {
+            write!(out, "sanitizer  {} finding(s)", self.sanitizer.findings)?;
+            if self.sanitizer.passes > 1 {
+                write!(out, " in {} passes", self.sanitizer.passes)?;
+            }
+            for (kind, n) in &self.sanitizer.kinds {
+                write!(out, ", {kind} {n}")?;
+            }
+            writeln!(out)?;
+        }
+        let TruthReport { checked, equal, .. } = self.truth;
+        if checked > 0 {
+            writeln!(
+                out,
+                "VmPTE    equal to Linux's own count in {equal} of {checked} samples ({:.2} %)",
+                equal as f64 * 100.0 / checked as f64
+            )?;
+        }
+        self.write_speed(out)?;
+        if self.faults_outside + self.odd_calls > 0 {
+            writeln!(
+                out,
+                "outside  {} faults outside all areas, {} calls refused",
+                self.faults_outside, self.odd_calls
+            )?;
+        }
+        if self.out_of_memory > 0 {
+            writeln!(
+                out,
+                "memory ran out {} times; {} events were skipped",
+                self.out_of_memory, self.skipped_events
+            )?;
+        }
+        self.counters.as_ref().map_or(Ok(()), |counters| counters.write(out))
+    }
+}
+
+impl PolicyReport {
+    /// Returns the policy's name and lists in at most nine characters.
+    fn label(&self) -> String {
+        self.historic_lists.map_or(self.policy.to_owned(), |n| format!("{} ({n})", self.policy))
+    }
+
+    fn write_speed(&self, out: &mut String) -> std::fmt::Result {
+        if let Some(w) = &self.workers {
+            let turns = if w.workers > w.processors { ", which they share" } else { "" };
+            let (speed, share) = (w.events_per_s / 1e6, w.share * 100.0);
+            writeln!(
+                out,
+                "workers  {} on {} processor(s){turns}: {speed:.2} Mevent/s",
+                w.workers, w.processors
+            )?;
+            writeln!(
+                out,
+                "         {:.2} x one worker; the order allows {:.2} x; {share:.0} % of that",
+                w.speed_up, w.ceiling
+            )?;
+        }
+        if let Some(c) = &self.copies {
+            writeln!(
+                out,
+                "copies   {}: {:.2} Mevent/s, {:.2} x one copy ({:.2} x by processor time)",
+                c.copies,
+                c.events_per_s / 1e6,
+                c.ratio,
+                c.ratio_by_processor_time
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// Formats nanoseconds in at most six characters.
+fn time(ns: f64) -> String {
+    match ns {
+        n if n < 9.95 => format!("{n:.1}ns"),
+        n if n < 9_999.5 => format!("{n:.0}ns"),
+        n if n < 9_999_500.0 => format!("{:.0}us", n / 1e3),
+        n => format!("{:.0}ms", n / 1e6),
+    }
+}
+
+fn bytes(n: u64) -> String {
+    if n < 10 << 20 { format!("{} KiB", n >> 10) } else { format!("{} MiB", n >> 20) }
+}

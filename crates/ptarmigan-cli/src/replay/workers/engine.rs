@@ -1,0 +1,327 @@
+//! Carries a program out: one worker, its CPUs, and the address spaces that it has in hand.
+use super::calls::{PAGE, call};
+use super::idle::clear_ahead;
+use super::outcome::{Outcome, Sample};
+use super::progress::{Cancelled, Progress};
+use super::spaces::{SpaceRef, WorkerSpaces};
+use super::step::{CallError, FailedStep, StepError};
+use super::watch::Watch;
+use crate::replay::input::schedule::{Op, Program};
+use crate::replay::input::trace::{PackedEvent, PackedKind, Trace};
+use ptarmigan::addr::VirtAddr;
+use ptarmigan::cpu::CpuId;
+use ptarmigan::format::Format;
+use ptarmigan::hosted::{CpuSlot, Host};
+use ptarmigan::space::{Access, Area, AreaFlags, Done, FaultError, Space, SpaceMachine};
+use ptarmigan_trace::{FaultFlags, Kind};
+
+/// One worker.
+pub struct Engine<'a, F: Format, M, W> {
+    /// The machine.
+    pub m: &'a M,
+    /// The host of the machine.
+    pub host: &'a Host<F>,
+    /// The worker's CPUs.
+    pub slots: Vec<CpuSlot>,
+    /// The trace.
+    pub trace: &'a Trace,
+    /// The address spaces as this worker sees them.
+    pub spaces: WorkerSpaces<'a, F>,
+    /// Its number in the crew.
+    pub worker: usize,
+    /// The number of the worker that programs call worker 0.
+    pub first_worker: usize,
+    /// Whether other workers use the same spaces, so that their CPUs may send flush requests to
+    /// this worker's CPUs.
+    pub crewed: bool,
+    /// The progress of all workers.
+    pub progress: &'a Progress,
+    /// Whether to continue when memory runs out.
+    pub keep_going: bool,
+    /// Frames that an idle CPU clears ahead of need.
+    pub idle_zero: u32,
+    /// The observer.
+    pub watch: W,
+    /// The results so far.
+    pub outcome: Outcome,
+}
+
+impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
+    /// Executes `program`. Calls `tick` now and then with the number of operations since the
+    /// previous call.
+    ///
+    /// # Errors
+    /// [`FailedStep`] names the step that ended the program early.
+    pub fn run(&mut self, program: &Program, tick: impl Fn(u64)) -> Result<(), FailedStep> {
+        const TICK: usize = 1 << 16;
+        for (n, part) in program.ops.chunks(TICK).enumerate() {
+            for (at, op) in (n * TICK..).zip(part) {
+                if self.crewed {
+                    self.serve();
+                }
+                if let Err(error) = self.step(*op) {
+                    self.failed(program.origins[at], error)?;
+                }
+                self.watch.done(at);
+            }
+            tick(part.len() as u64);
+            if self.progress.is_stopped() {
+                let event = program.origins[n * TICK];
+                return Err(FailedStep { event, error: StepError::Cancelled });
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers the flush requests to this worker's CPUs.
+    #[inline(always)]
+    fn serve(&self) {
+        for slot in &self.slots {
+            self.m.tlb().serve(&slot.pin());
+        }
+    }
+
+    /// Waits until another worker reaches a milestone. While this worker sleeps its CPUs are
+    /// vacant, and CPUs with flush requests for them carry these out themselves.
+    #[cold]
+    fn wait(&mut self, other: usize, milestone: u32) -> Result<(), Cancelled> {
+        if !self.progress.spin(other, milestone, || self.serve()) {
+            let cpus: Vec<usize> = self.slots.iter().map(|slot| usize::from(slot.cpu().0)).collect();
+            self.slots.clear();
+            self.progress.sleep(other, milestone);
+            for cpu in cpus {
+                self.slots.push(loop {
+                    match self.host.slot(cpu) {
+                        Some(slot) => break slot,
+                        None => std::thread::yield_now(),
+                    }
+                });
+            }
+        }
+        if self.progress.is_reached(other, milestone) { Ok(()) } else { Err(Cancelled) }
+    }
+
+    /// Counts a failed call. Any other failed step ends the program.
+    #[cold]
+    fn failed(&mut self, event: u32, error: StepError) -> Result<(), FailedStep> {
+        if let StepError::Call(call) = &error {
+            let task = self.trace.steps[event as usize].task;
+            self.outcome.note(event, task, call);
+            if self.keep_going || !matches!(call, CallError::NoFrame(_)) {
+                return Ok(());
+            }
+        }
+        Err(FailedStep { event, error })
+    }
+
+    #[inline(always)]
+    fn step(&mut self, op: Op) -> Result<(), StepError> {
+        if !matches!(op, Op::Wait { .. } | Op::Milestone) {
+            self.watch.begins();
+        }
+        match op {
+            Op::Fault { page, space, slot, flags } => self.fault(page, space, slot, flags),
+            op => self.other(op),
+        }
+    }
+
+    #[inline(always)]
+    fn fault(&mut self, page: u64, space: u32, slot: u16, flags: FaultFlags) -> Result<(), StepError> {
+        let Ok(own) = self.spaces.own(space) else {
+            return self.fault_shared(page, space, slot, flags);
+        };
+        let Some(space) = own else {
+            self.outcome.skipped += 1;
+            return Ok(());
+        };
+        let slot = &self.slots[usize::from(slot)];
+        let pin = slot.pin();
+        let on = self.m.on(&pin)?;
+        let va = page << PAGE;
+        let write = flags.0 & FaultFlags::WRITE != 0
+            || self.trace.access_unknown && is_written(space.areas().find(on, va));
+        let access = access(write, flags);
+        let result = space.fault(on, VirtAddr(va), access);
+        self.served(result, slot.cpu(), va, access)
+    }
+
+    #[inline(never)]
+    fn fault_shared(&mut self, page: u64, space: u32, slot: u16, flags: FaultFlags) -> Result<(), StepError> {
+        let SpaceRef::Shared(space) = self.spaces.get(space)? else {
+            self.outcome.skipped += 1;
+            return Ok(());
+        };
+        let va = page << PAGE;
+        let slot = &self.slots[usize::from(slot)];
+        let pin = slot.pin();
+        let on = self.m.on(&pin)?;
+        let write = flags.0 & FaultFlags::WRITE != 0
+            || self.trace.access_unknown && is_written(space.lock(on)?.edit().area(VirtAddr(va)));
+        let access = access(write, flags);
+        let result = space.fault(on, VirtAddr(va), access);
+        self.served(result, slot.cpu(), va, access)
+    }
+
+    #[inline(always)]
+    fn served(
+        &mut self,
+        result: Result<Done, FaultError>,
+        cpu: CpuId,
+        va: u64,
+        access: Access,
+    ) -> Result<(), StepError> {
+        match result {
+            Ok(_) => self.watch.served(usize::from(cpu.0), va, access),
+            Err(FaultError::NoFrame(e)) => return Err(e.into()),
+            Err(_) => self.outcome.outside += 1,
+        }
+        Ok(())
+    }
+
+    fn other(&mut self, op: Op) -> Result<(), StepError> {
+        match op {
+            Op::Fault { .. } => {}
+            Op::Call { rare, space, slot } => self.call(rare, space, slot)?,
+            Op::Truth { event, space, slot } => {
+                let own = match self.spaces.get(space)? {
+                    SpaceRef::Own(space) => space.tree().tables_below_root(),
+                    SpaceRef::Shared(space) => {
+                        let pin = self.slots[usize::from(slot)].pin();
+                        space.lock(self.m.on(&pin)?)?.tree().tables_below_root()
+                    }
+                    SpaceRef::Nothing => {
+                        self.outcome.skipped += 1;
+                        return Ok(());
+                    }
+                };
+                self.compare(event, own);
+            }
+            Op::Fork { space, child, slot } => self.fork(space, child, slot)?,
+            Op::Exec { rare, space, next, slot, last } => self.exec(rare, space, next, slot, last)?,
+            Op::Exit { space, slot, last } => self.exit(space, slot, last)?,
+            Op::Enter { space, slot } => {
+                let pin = self.slots[usize::from(slot)].pin();
+                match self.spaces.get(space)? {
+                    SpaceRef::Own(space) => space.activate(self.m.on(&pin)?)?,
+                    SpaceRef::Shared(space) => space.activate(self.m.on(&pin)?)?,
+                    SpaceRef::Nothing => {}
+                }
+            }
+            Op::Leave { space, slot } => {
+                let pin = self.slots[usize::from(slot)].pin();
+                match self.spaces.get(space)? {
+                    SpaceRef::Own(space) => space.deactivate(self.m.on(&pin)?)?,
+                    SpaceRef::Shared(space) => space.deactivate(self.m.on(&pin)?)?,
+                    SpaceRef::Nothing => {}
+                }
+            }
+            Op::Rest { space, slot } => {
+                let pin = self.slots[usize::from(slot)].pin();
+                match self.spaces.get(space)? {
+                    SpaceRef::Own(space) => space.rest(self.m.on(&pin)?)?,
+                    SpaceRef::Shared(space) => space.rest(self.m.on(&pin)?)?,
+                    SpaceRef::Nothing => {}
+                }
+            }
+            Op::Idle { slot } => {
+                let pin = self.slots[usize::from(slot)].pin();
+                let on = self.m.on(&pin)?;
+                on.idle();
+                if self.idle_zero > 0 {
+                    self.outcome.ahead += clear_ahead(on, self.idle_zero);
+                }
+            }
+            Op::Claim { space } => self.spaces.claim(space)?,
+            Op::Release { space } => self.spaces.release(space)?,
+            Op::Share { space } => self.spaces.share(space)?,
+            Op::Attach { space } => self.spaces.attach(space),
+            Op::Detach { space } => self.spaces.detach(space),
+            Op::Wait { worker, milestone } => {
+                let other = self.first_worker + usize::from(worker);
+                if !self.progress.is_reached(other, milestone) {
+                    self.wait(other, milestone)?;
+                }
+            }
+            Op::Milestone => self.progress.advance(self.worker),
+        }
+        Ok(())
+    }
+
+    fn call(&mut self, rare: u32, space: u32, slot: u16) -> Result<(), StepError> {
+        let kind = self.trace.rare[rare as usize];
+        let pin = self.slots[usize::from(slot)].pin();
+        let on = self.m.on(&pin)?;
+        match self.spaces.get(space)? {
+            SpaceRef::Own(space) => call(&mut space.edit(on)?, kind)?,
+            SpaceRef::Shared(space) => call(&mut space.lock(on)?.edit(), kind)?,
+            SpaceRef::Nothing => self.outcome.skipped += 1,
+        }
+        Ok(())
+    }
+
+    fn fork(&mut self, space: u32, child: u32, slot: u16) -> Result<(), StepError> {
+        let pin = self.slots[usize::from(slot)].pin();
+        let on = self.m.on(&pin)?;
+        let copy = match self.spaces.get(space)? {
+            SpaceRef::Own(space) => space.edit(on)?.fork(),
+            SpaceRef::Shared(space) => space.lock(on)?.edit().fork(),
+            SpaceRef::Nothing => {
+                self.outcome.skipped += 1;
+                return Ok(());
+            }
+        };
+        *self.spaces.own(child)? = Some(Box::new(copy.map_err(StepError::from)?));
+        Ok(())
+    }
+
+    fn exec(&mut self, rare: u32, space: u32, next: u32, slot: u16, last: bool) -> Result<(), StepError> {
+        let Kind::Exec { stack_end, arg_pages } = self.trace.rare[rare as usize] else { return Ok(()) };
+        let pin = self.slots[usize::from(slot)].pin();
+        let on = self.m.on(&pin)?;
+        // The new space is there before the old one goes.
+        let made = Space::exec(on, VirtAddr(stack_end << PAGE), u64::from(arg_pages));
+        self.exit(space, slot, last)?;
+        *self.spaces.own(next)? = Some(Box::new(made.map_err(StepError::from)?));
+        Ok(())
+    }
+
+    /// Removes a task from its space. The last task ends the space.
+    fn exit(&mut self, space: u32, slot: u16, last: bool) -> Result<(), StepError> {
+        if let SpaceRef::Nothing = self.spaces.get(space)? {
+            self.outcome.skipped += 1;
+        } else if last && let Some(space) = self.spaces.remove(space)? {
+            let pin = self.slots[usize::from(slot)].pin();
+            space.end(self.m.on(&pin)?).map_err(|refused| refused.error)?;
+        }
+        Ok(())
+    }
+
+    fn compare(&mut self, event: u32, own: u32) {
+        let PackedEvent { task, what: PackedKind::Rare(rare), .. } = self.trace.steps[event as usize] else {
+            return;
+        };
+        let Kind::Truth { tables: linux, at } = self.trace.rare[rare as usize] else { return };
+        // The library's count comes before Linux's.
+        self.outcome.checked += 1;
+        if own == linux {
+            self.outcome.equal += 1;
+        } else {
+            self.outcome.differing.push(Sample { event, task, own, linux, at });
+        }
+    }
+}
+
+/// What a recorded fault did with its address.
+#[inline(always)]
+fn access(write: bool, flags: FaultFlags) -> Access {
+    match write {
+        true => Access::Write,
+        false if flags.0 & FaultFlags::EXEC != 0 => Access::Exec,
+        false => Access::Read,
+    }
+}
+
+/// Whether a fault at `area` was a write, where the recording does not say.
+fn is_written(area: Option<Area>) -> bool {
+    area.is_some_and(|area| area.flags.has(AreaFlags::WRITE) && !area.flags.has(AreaFlags::SHARED))
+}

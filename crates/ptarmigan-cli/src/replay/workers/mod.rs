@@ -1,0 +1,11 @@
+//! The workers: threads that execute a schedule, each on its own CPUs.
+mod calls;
+mod cells;
+mod engine;
+mod idle;
+pub mod job;
+pub mod outcome;
+mod progress;
+mod spaces;
+mod step;
+pub mod watch;

@@ -1,0 +1,1 @@
+//! A hosted machine of the library under the eyes of the sanitizer.

@@ -1,0 +1,96 @@
+//! What a tree demands of a format, checked when it is compiled.
+use super::Format;
+use crate::addr::FRAME_SHIFT;
+use crate::page::MAX_LEVELS;
+
+/// Length of the tables by level: a power of two, so that an index can be masked.
+pub(super) const SHIFTS: usize = 8;
+
+/// Binary logarithm of the bytes that an entry maps, by level.
+pub(super) const fn shifts(page_shift: u32, index_bits: &[u8; MAX_LEVELS]) -> [u32; SHIFTS] {
+    let mut shifts = [page_shift; SHIFTS];
+    let mut level = 1;
+    while level < SHIFTS {
+        let below = if level <= MAX_LEVELS { index_bits[level - 1] as u32 } else { 0 };
+        shifts[level] = shifts[level - 1] + below;
+        level += 1;
+    }
+    shifts
+}
+
+/// The number of entries of a table, by level.
+pub(super) const fn entries(index_bits: &[u8; MAX_LEVELS]) -> [usize; SHIFTS] {
+    let mut entries = [1; SHIFTS];
+    let mut level = 0;
+    while level < MAX_LEVELS {
+        entries[level] = 1 << index_bits[level];
+        level += 1;
+    }
+    entries
+}
+
+/// Refuses, at compile time, a format whose shape trees do not support. Every tree evaluates it.
+///
+/// # Panics
+///
+/// While compiling, with what is wrong:
+///
+/// ```compile_fail,E0080
+/// use ptarmigan::{addr::{Pfn, PhysAddr}, format::{Access, Attr, Format, Slot64, check}, page::{Layout, Level}};
+/// #[derive(Clone, Copy, Default)]
+/// struct Tiny;
+/// // SAFETY: an example that does not compile.
+/// unsafe impl Format for Tiny {
+///     type Slot = Slot64;
+///     const NAME: &'static str = "32 entries in leaf tables of 256 bytes";
+///     const LAYOUT: Layout = Layout { levels: 2, table_shift: [8, 12, 0, 0, 0] };
+///     const LEVEL_NAMES: &'static [&'static str] = &["pte", "root"];
+///     const PAGE_SHIFT: u32 = 12;
+///     const INDEX_BITS: [u8; 5] = [5, 9, 0, 0, 0];
+///     const USER_END: u64 = 1 << 25;
+///     const USER_TOP: usize = 256;
+///     const TOP_IN_REGISTERS: bool = false;
+///     const BREAK_BEFORE_MAKE: bool = false;
+///     const KEPT: u64 = 0;
+///     # fn link(_: Level, at: PhysAddr) -> u64 { at.0 | 1 }
+///     # fn linked(_: Level, raw: u64) -> Option<PhysAddr> { (raw & 1 != 0).then_some(PhysAddr(raw & !1)) }
+///     # fn leaf(pfn: Pfn, _: Attr) -> u64 { pfn.addr().0 | 1 }
+///     # fn frame(raw: u64) -> Pfn { PhysAddr(raw).pfn() }
+///     # fn attr(_: u64) -> Attr { Attr::READ }
+///     # fn is_present(raw: u64) -> bool { raw & 1 != 0 }
+///     # fn allows(raw: u64, _: Access) -> bool { raw & 1 != 0 }
+///     # fn write_protected(raw: u64) -> u64 { raw }
+///     # fn is_special(_: u64) -> bool { false }
+///     // …
+/// }
+/// const _: () = check::<Tiny>(); // leaf tables smaller than a frame are not supported
+/// ```
+pub const fn check<F: Format>() {
+    let layout = F::LAYOUT;
+    let root = layout.levels as usize - 1;
+    assert!(layout.levels >= 1 && root < MAX_LEVELS, "a tree has 1 to MAX_LEVELS levels");
+    assert!(F::LEVEL_NAMES.len() == layout.levels as usize, "every level has a name");
+    assert!(F::PAGE_SHIFT == FRAME_SHIFT, "pages that are not one frame are not supported");
+    let entries = entries(&F::INDEX_BITS);
+    let mut level = 0;
+    while level <= root {
+        let bytes = 1usize << layout.table_shift[level];
+        let small = (layout.table_shift[level] as u32) < FRAME_SHIFT;
+        assert!(!small || level == root, "tables smaller than a frame are supported as roots only");
+        assert!(small || bytes == 1 << FRAME_SHIFT, "tables of several frames are not supported");
+        assert!(small || entries[level] >= 64, "a table of a frame has 64 entries at least");
+        // Models store entries in types of their own.
+        assert!(
+            cfg!(loom) || entries[level] * size_of::<F::Slot>() <= bytes,
+            "the entries fit into the table"
+        );
+        level += 1;
+    }
+    assert!(F::USER_TOP >= 1 && F::USER_TOP <= entries[root], "the user has entries of the root");
+    let shift = shifts(F::PAGE_SHIFT, &F::INDEX_BITS)[root];
+    assert!(
+        F::USER_END > 0 && (F::USER_END - 1) >> shift < F::USER_TOP as u64,
+        "the user's entries map all user addresses"
+    );
+    assert!(!F::TOP_IN_REGISTERS || root > 0, "a root in registers links tables");
+}

@@ -1,0 +1,572 @@
+//! Frames that hold data of address spaces: counted by references, handed out by short per-CPU lists.
+//!
+//! Behind each CPU's list lie batches of frames that overflowed it: a process that ends gives thousands of frames back
+//! which the next one wants, and joining them to blocks and splitting these again would be work for nothing, under a
+//! lock that all CPUs need. Other CPUs of the node take from them only before they would run short: records of four
+//! frames share a cache line, so frames that wander make CPUs wait for each other for as long as the machine runs.
+//!
+//! Frames of a list are of unknown content. Beside it each CPU has a short stack of frames that are known to be zero
+//! (`data/zero.rs`), within the same bound.
+mod frame;
+mod zero;
+
+pub use frame::{DataError, DataFrame};
+
+use super::{AllocFlags, Dirty, End, Frame, Frames, NoFrame, Request, Taken, Use, ZoneClass};
+use crate::addr::Pfn;
+use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
+use crate::cpu::{MachineId, NodeId, PerCpu, Pinned, Refused, WrongMachine};
+use crate::sync::SpinLock;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use zero::{Zeros, ZerosShown};
+
+/// Frames that a CPU's list can hold. The model checker's threads have small stacks.
+const CAPACITY: usize = if cfg!(loom) { 64 } else { 4096 };
+/// Frames taken from the zones in one go: 2^6, where lists are long enough for that.
+const BATCH_ORDER: u8 = 6;
+/// Frames in a batch.
+const BATCH: usize = 64;
+/// A CPU's list holds at most this part of its share of the machine's memory.
+const PART: usize = 64;
+/// The batches of a node's CPUs together hold at most this part of its share.
+const BATCHES_PART: usize = 32;
+
+/// A ring: the oldest frame at `start`.
+struct List {
+    start: usize,
+    n: usize,
+    /// So many at most: what the CPU may hold, less those that are zero.
+    limit: usize,
+    items: [Pfn; CAPACITY],
+    zeros: Zeros,
+}
+
+impl List {
+    #[inline(always)]
+    fn push(&mut self, pfn: Pfn) {
+        self.items[(self.start + self.n) & (CAPACITY - 1)] = pfn;
+        self.n += 1;
+    }
+
+    /// The newest.
+    #[inline(always)]
+    fn pop(&mut self) -> Option<Pfn> {
+        self.n = self.n.checked_sub(1)?;
+        Some(self.items[(self.start + self.n) & (CAPACITY - 1)])
+    }
+
+    /// The `n` oldest, which are no longer in it.
+    fn oldest(&mut self, n: usize) -> impl Iterator<Item = Pfn> + '_ {
+        let first = self.start;
+        self.start = (first + n) & (CAPACITY - 1);
+        self.n -= n;
+        (first..first + n).map(|at| self.items[at & (CAPACITY - 1)])
+    }
+}
+
+/// The batches of a CPU, linked through the records of their first frames; a batch is linked through its frames'.
+#[repr(align(128))]
+struct Batches {
+    stack: SpinLock<Stack>,
+}
+
+struct Stack {
+    head: Pfn,
+    /// Where the CPU is, and all these frames.
+    node: NodeId,
+}
+
+impl Stack {
+    fn pop(&mut self, frames: &Frames) -> Option<Pfn> {
+        let head = self.head;
+        if head == Pfn::NONE {
+            return None;
+        }
+        self.head = frames.meta(head).next();
+        Some(head)
+    }
+}
+
+impl Batches {
+    fn new() -> Self {
+        Batches { stack: SpinLock::new(Stack { head: Pfn::NONE, node: NodeId(0) }) }
+    }
+
+    /// Puts the chain of frames of `node` at `head` on the stack.
+    fn push(&self, frames: &Frames, head: Pfn, node: NodeId) {
+        let mut stack = self.stack.lock();
+        frames.meta(head).set_next(stack.head);
+        stack.head = head;
+        stack.node = node;
+    }
+
+    /// The chain that was put there last, if it is of `node`.
+    fn pop(&self, frames: &Frames, node: NodeId) -> Option<Pfn> {
+        let mut stack = self.stack.lock();
+        if stack.node == node { stack.pop(frames) } else { None }
+    }
+}
+
+/// Batches of the CPUs of a node, in all.
+#[repr(align(128))]
+struct Kept(AtomicUsize);
+
+impl Kept {
+    /// One more, unless there are `limit`.
+    fn add(&self, limit: usize) -> bool {
+        if self.0.load(Relaxed) >= limit {
+            return false;
+        }
+        if self.0.fetch_add(1, Relaxed) < limit {
+            return true;
+        }
+        self.0.fetch_sub(1, Relaxed);
+        false
+    }
+}
+
+/// The frames of the chain at `head`. Each is looked at before it is handed out.
+fn chain(frames: &Frames, head: Pfn) -> impl Iterator<Item = Pfn> + '_ {
+    let mut at = head;
+    core::iter::from_fn(move || {
+        let pfn = at;
+        if pfn == Pfn::NONE {
+            return None;
+        }
+        at = frames.meta(pfn).link();
+        Some(pfn)
+    })
+}
+
+/// A data frame with one reference, as a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a dropped frame is lost: give it back"]
+pub struct TakenData {
+    /// Its number.
+    pub pfn: Pfn,
+    /// Whether it is known to be zero. If not, its content is anything.
+    pub is_zero: bool,
+}
+
+/// The per-CPU lists and batches. In a CPU's list at most 4096 frames rest, and no more than 1/64 of its share of
+/// memory; in the batches of a node's CPUs at most 1/32 of the node's, whichever of them needs it. All are of the CPU's
+/// own node.
+pub struct DataFrames {
+    lists: PerCpu<List, ZerosShown>,
+    /// By CPU. Locked, as others may take from them.
+    batches: BootSlice<Batches>,
+    /// By node.
+    kept: BootSlice<Kept>,
+    /// Frames of a list at most, those that are zero included.
+    high: usize,
+    /// Batches of a node at most.
+    most: usize,
+    /// Order of the blocks that lists are filled up with.
+    order: u8,
+}
+
+impl DataFrames {
+    /// Makes the lists of the `cpus` CPUs of the machine whose memory `frames` is.
+    ///
+    /// # Errors
+    ///
+    /// [`BootMemoryShort`] if they do not fit.
+    pub fn new(boot: &mut BootMemory, frames: &Frames, cpus: usize) -> Result<Self, BootMemoryShort> {
+        let (total, nodes) = (frames.counts().total as usize, usize::from(frames.nodes()));
+        let high = total.div_ceil(cpus.max(1) * PART).clamp(2, CAPACITY);
+        let order = BATCH_ORDER.min((high / 2).ilog2() as u8);
+        let most = total.div_ceil(nodes.max(1) * BATCHES_PART * BATCH);
+        let list =
+            |_| List { start: 0, n: 0, limit: high, items: [Pfn::NONE; CAPACITY], zeros: Zeros::new(high) };
+        let lists = PerCpu::new(boot, frames.machine(), cpus, list)?;
+        let batches = boot.take(cpus, |_| Batches::new())?;
+        let kept = boot.take(nodes, |_| Kept(AtomicUsize::new(0)))?;
+        Ok(DataFrames { lists, batches, kept, high, most, order })
+    }
+
+    /// Returns the bytes of boot memory that `cpus` CPUs on `nodes` nodes take.
+    pub const fn bytes(cpus: usize, nodes: usize) -> usize {
+        PerCpu::<List, ZerosShown>::bytes(cpus)
+            + BootMemory::bytes::<Batches>(cpus)
+            + BootMemory::bytes::<Kept>(nodes)
+    }
+
+    /// Returns the machine whose frames these are.
+    #[inline(always)]
+    pub fn machine(&self) -> MachineId {
+        self.lists.machine()
+    }
+
+    fn check(&self, frames: &Frames, pin: &Pinned<'_>) -> Result<(), WrongMachine> {
+        self.check_machine(frames.machine())?;
+        pin.check(self.machine())
+    }
+
+    fn check_machine(&self, given: MachineId) -> Result<(), WrongMachine> {
+        let called = self.machine();
+        if called.matches(given) { Ok(()) } else { Err(WrongMachine { called, given }) }
+    }
+
+    /// Takes a single frame, content unknown.
+    ///
+    /// # Errors
+    ///
+    /// [`DataError`]; nothing has changed then.
+    pub fn take(&self, frames: &Frames, pin: &Pinned<'_>, flags: AllocFlags) -> Result<DataFrame, DataError> {
+        self.check(frames, pin)?;
+        // SAFETY: 1. just checked.
+        let pfn = unsafe { self.take_raw(frames, pin, flags)? };
+        // SAFETY: 1. the reference has just been made.
+        Ok(unsafe { DataFrame::from_raw(self.machine(), pfn) })
+    }
+
+    /// Takes a block of 2^`order` frames, content unknown; the references count for the block.
+    ///
+    /// # Errors
+    ///
+    /// [`DataError`]; nothing has changed then.
+    pub fn take_block(
+        &self,
+        frames: &Frames,
+        pin: &Pinned<'_>,
+        order: u8,
+        flags: AllocFlags,
+    ) -> Result<DataFrame, DataError> {
+        if order == 0 {
+            return self.take(frames, pin, flags);
+        }
+        self.check(frames, pin)?;
+        if usize::from(order) >= super::ORDERS {
+            return Err(NoFrame::new(order, pin.node(), frames.node_free(pin.node())).into());
+        }
+        let pfn = frames.take(Self::request(pin, order, false, flags))?.dirty().into_raw();
+        Self::begin(frames, pfn, order);
+        // SAFETY: 1. the reference has just been made.
+        Ok(unsafe { DataFrame::from_raw(self.machine(), pfn) })
+    }
+
+    /// Makes one more reference to a frame.
+    ///
+    /// # Errors
+    ///
+    /// [`WrongMachine`] if it is not of `frames`.
+    pub fn share(frames: &Frames, frame: &DataFrame) -> Result<DataFrame, WrongMachine> {
+        Self::check_frame(frames, frame)?;
+        // SAFETY: 1. the frame is of `frames`, and a reference is borrowed.
+        unsafe { Self::share_raw(frames, frame.pfn()) };
+        // SAFETY: 1. the reference has just been made.
+        Ok(unsafe { DataFrame::from_raw(frame.machine(), frame.pfn()) })
+    }
+
+    /// Returns whether this is the only reference to the frame.
+    ///
+    /// # Errors
+    ///
+    /// [`WrongMachine`] if it is not of `frames`.
+    pub fn is_sole(frames: &Frames, frame: &DataFrame) -> Result<bool, WrongMachine> {
+        Self::check_frame(frames, frame)?;
+        // SAFETY: 1. the frame is of `frames`, and a reference is borrowed.
+        Ok(unsafe { Self::is_sole_raw(frames, frame.pfn()) })
+    }
+
+    /// Returns the binary logarithm of the number of frames.
+    ///
+    /// # Errors
+    ///
+    /// [`WrongMachine`] if they are not of `frames`.
+    pub fn order_of(frames: &Frames, frame: &DataFrame) -> Result<u8, WrongMachine> {
+        Self::check_frame(frames, frame)?;
+        Ok(frames.meta(frame.pfn()).order())
+    }
+
+    /// Takes a reference back; the frame goes with the last one. True if this was the last.
+    ///
+    /// The caller has seen to it that no TLB reaches the frame through a mapping that this reference stood for.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`], with the reference, if it, the frames or the pin are of another machine.
+    pub fn release(
+        &self,
+        frames: &Frames,
+        pin: &Pinned<'_>,
+        frame: DataFrame,
+    ) -> Result<bool, Refused<DataFrame>> {
+        let checked = self.check(frames, pin).and_then(|()| self.check_machine(frame.machine()));
+        if let Err(error) = checked {
+            return Err(Refused { value: frame, error });
+        }
+        let pfn = frame.into_raw();
+        // SAFETY: 1. just checked. 2. the reference was the caller's, and is consumed.
+        let last = unsafe { Self::release_raw(frames, pfn) };
+        if last {
+            // SAFETY: 1. just checked. 2. that was its last reference.
+            unsafe { self.give_raw(frames, pin, pfn) };
+        }
+        Ok(last)
+    }
+
+    fn check_frame(frames: &Frames, frame: &DataFrame) -> Result<(), WrongMachine> {
+        let (called, given) = (frames.machine(), frame.machine());
+        if called.matches(given) { Ok(()) } else { Err(WrongMachine { called, given }) }
+    }
+
+    /// A block becomes data, with one reference that no gather has claimed.
+    #[inline(always)]
+    fn begin(frames: &Frames, pfn: Pfn, order: u8) {
+        let record = frames.meta(pfn);
+        record.set_usage(Use::Data);
+        record.set_order(order);
+        record.set_count(1);
+    }
+
+    fn request(pin: &Pinned<'_>, order: u8, zero: bool, flags: AllocFlags) -> Request {
+        Request { node: pin.node(), order, zero, class: ZoneClass::High, end: End::High, flags }
+    }
+
+    /// Takes a single frame with one reference as a number, content unknown.
+    ///
+    /// # Errors
+    ///
+    /// [`NoFrame`]; nothing has changed then.
+    ///
+    /// # Safety
+    ///
+    /// 1. `frames` and `pin` are of the machine that this was made for.
+    #[inline]
+    pub unsafe fn take_raw(
+        &self,
+        frames: &Frames,
+        pin: &Pinned<'_>,
+        flags: AllocFlags,
+    ) -> Result<Pfn, NoFrame> {
+        // SAFETY: 1. passed on.
+        let pfn = match unsafe { self.lists.enter_unchecked(pin) }.and_then(|mut list| list.pop()) {
+            Some(pfn) => pfn,
+            None => self.refill(frames, pin, flags, false)?.pfn,
+        };
+        Self::begin(frames, pfn, 0);
+        Ok(pfn)
+    }
+
+    /// A frame from behind the list, which is filled up on the way; `want_zero` says that a zero one is better.
+    #[cold]
+    fn refill(
+        &self,
+        frames: &Frames,
+        pin: &Pinned<'_>,
+        flags: AllocFlags,
+        want_zero: bool,
+    ) -> Result<TakenData, NoFrame> {
+        let request = |order| Self::request(pin, order, want_zero, flags);
+        let node = pin.node();
+        let take_in = |head: Option<Pfn>| {
+            let head = head?;
+            let Some(mut list) = self.lists.enter(pin).filter(|list| list.n == 0) else {
+                // An interrupt found the list in use, or filled it.
+                frames.give_all(chain(frames, head));
+                return None;
+            };
+            for pfn in chain(frames, head) {
+                list.push(pfn);
+            }
+            list.pop()
+        };
+        let own = self.own(pin).and_then(|batches| self.take_batch(frames, batches, node));
+        let ready = own.or_else(|| if frames.pressed(node) { self.steal(frames, node) } else { None });
+        if let Some(pfn) = take_in(ready) {
+            return Ok(TakenData { pfn, is_zero: false });
+        }
+        // A whole block where there is one on this node; near the end of memory the CPU's zero frames, other CPUs'
+        // batches and single frames still are.
+        let order = if want_zero { self.order.min(Zeros::order(self.high)) } else { self.order };
+        if let Ok(block) = frames.take(request(order))
+            && let Some(taken) = self.take_in_block(frames, pin, block, want_zero)
+        {
+            return Ok(taken);
+        }
+        if let Some(pfn) = self.last_resort(pin, want_zero) {
+            return Ok(TakenData { pfn, is_zero: true });
+        }
+        if let Some(pfn) = take_in(self.steal(frames, node)) {
+            return Ok(TakenData { pfn, is_zero: false });
+        }
+        frames.take(request(0)).map(|taken| {
+            let is_zero = matches!(taken, Taken::Zero(_));
+            TakenData { pfn: taken.dirty().into_raw(), is_zero }
+        })
+    }
+
+    /// Fills the list up with all frames of a block but the first, or the zero frames if it is zero and that is wanted;
+    /// `None` if it went back, because it is another node's, or an interrupt found the list in use or filled it.
+    fn take_in_block(
+        &self,
+        frames: &Frames,
+        pin: &Pinned<'_>,
+        block: Taken,
+        want_zero: bool,
+    ) -> Option<TakenData> {
+        let is_zero = matches!(block, Taken::Zero(_));
+        let first = block.pfn().0;
+        let list = self.lists.enter(pin).filter(|_| frames.node_of(Pfn(first)) == pin.node());
+        let Some(mut list) = list.filter(|list| list.n == 0) else {
+            match block {
+                Taken::Zero(block) => frames.give(block),
+                Taken::Dirty(block) => frames.give(block),
+            }
+            return None;
+        };
+        let block = block.dirty();
+        let n = 1 << block.order();
+        for pfn in (first + 1..first + n).rev() {
+            frames.meta(Pfn(pfn)).set_usage(Use::Taken);
+            // What there is no room for among the zero frames will be cleared once more.
+            if !(is_zero && want_zero && list.push_zero(Pfn(pfn))) {
+                list.push(Pfn(pfn));
+            }
+        }
+        frames.meta(Pfn(first)).set_usage(Use::Taken);
+        Some(TakenData { pfn: block.into_raw(), is_zero })
+    }
+
+    fn own(&self, pin: &Pinned<'_>) -> Option<&Batches> {
+        self.batches.get(pin.cpu().0 as usize)
+    }
+
+    /// A batch from `batches`, if it is of `node`.
+    fn take_batch(&self, frames: &Frames, batches: &Batches, node: NodeId) -> Option<Pfn> {
+        let head = batches.pop(frames, node)?;
+        if let Some(kept) = self.kept.get(node.0 as usize) {
+            kept.0.fetch_sub(1, Relaxed);
+        }
+        Some(head)
+    }
+
+    /// A batch of any CPU of `node`.
+    fn steal(&self, frames: &Frames, node: NodeId) -> Option<Pfn> {
+        let kept = self.kept.get(node.0 as usize)?;
+        if kept.0.load(Relaxed) == 0 {
+            return None;
+        }
+        self.batches.iter().find_map(|batches| self.take_batch(frames, batches, node))
+    }
+
+    /// Makes one more reference to a data frame.
+    ///
+    /// # Safety
+    ///
+    /// 1. `pfn` is a data frame of `frames`, and a reference to it stays as long as the call lasts.
+    #[inline(always)]
+    pub unsafe fn share_raw(frames: &Frames, pfn: Pfn) {
+        let record = frames.meta(pfn);
+        debug_assert_eq!(record.usage(), Use::Data);
+        record.add_reference();
+    }
+
+    /// Returns whether exactly one reference is left.
+    ///
+    /// # Safety
+    ///
+    /// 1. `pfn` is a data frame of `frames`. The answer counts only if the caller owns a reference to it.
+    #[inline(always)]
+    pub unsafe fn is_sole_raw(frames: &Frames, pfn: Pfn) -> bool {
+        frames.meta(pfn).is_sole_reference()
+    }
+
+    /// Takes a reference away; true if it was the last, and the frame is now the caller's to [`give`](Self::give_raw)
+    /// back once no TLB can reach it any more.
+    ///
+    /// # Safety
+    ///
+    /// 1. `pfn` is a data frame of `frames`.
+    /// 2. The caller owns a reference to it, and gives it away.
+    #[inline(always)]
+    pub unsafe fn release_raw(frames: &Frames, pfn: Pfn) -> bool {
+        let record = frames.meta(pfn);
+        debug_assert_eq!(record.usage(), Use::Data);
+        record.drop_reference()
+    }
+
+    /// Takes a frame back that has no references any more.
+    ///
+    /// # Safety
+    ///
+    /// 1. `frames` and `pin` are of the machine that this was made for.
+    /// 2. `pfn` is a data frame of it whose last reference is gone; the caller alone knows of it, and no TLB reaches it.
+    #[inline]
+    pub unsafe fn give_raw(&self, frames: &Frames, pin: &Pinned<'_>, pfn: Pfn) {
+        let record = frames.meta(pfn);
+        debug_assert_eq!(record.usage(), Use::Data);
+        record.set_usage(Use::Taken);
+        if record.order() > 0 {
+            // SAFETY: 1. a block of that order was taken, and its last reference is gone (2.). 2. `Dirty` promises nothing.
+            frames.give(unsafe { Frame::<Dirty>::from_raw(frames.machine(), pfn, record.order()) });
+            return;
+        }
+        if frames.nodes() > 1 && frames.node_of(pfn) != pin.node() {
+            frames.give_all([pfn].into_iter());
+            return;
+        }
+        // SAFETY: 1. passed on.
+        if let Some(mut list) = unsafe { self.lists.enter_unchecked(pin) } {
+            if list.n >= list.limit {
+                self.overflow(frames, pin, &mut list);
+            }
+            list.push(pfn);
+            return;
+        }
+        frames.give_all([pfn].into_iter());
+    }
+
+    /// Makes room in a full list. The oldest go, the others stay, as their lines are warm.
+    #[cold]
+    fn overflow(&self, frames: &Frames, pin: &Pinned<'_>, list: &mut List) {
+        let old = BATCH.min(list.n / 2);
+        let node = pin.node();
+        let keep = || self.kept.get(node.0 as usize).is_some_and(|kept| kept.add(self.most));
+        // While memory is short, others need it more.
+        if old == BATCH
+            && !frames.pressed(node)
+            && let Some(batches) = self.own(pin)
+            && keep()
+        {
+            let mut head = Pfn::NONE;
+            for pfn in list.oldest(old) {
+                frames.meta(pfn).set_link(head);
+                head = pfn;
+            }
+            batches.push(frames, head, node);
+            return;
+        }
+        frames.give_all(list.oldest(old));
+        if frames.pressed(node)
+            && let Some(head) = self.steal(frames, node)
+        {
+            frames.give_all(chain(frames, head));
+        }
+    }
+
+    /// Gives all frames of the calling CPU's list, and all batches of all CPUs, back to the zones; returns how many. Frames or a
+    /// pin of another machine change nothing.
+    pub fn drain(&self, frames: &Frames, pin: &Pinned<'_>) -> usize {
+        if self.check(frames, pin).is_err() {
+            return 0;
+        }
+        let mut drained = 0;
+        let mut count = |pfn: Pfn| {
+            drained += 1;
+            pfn
+        };
+        if let Some(mut list) = self.lists.enter(pin) {
+            let n = list.n;
+            frames.give_all(list.oldest(n).map(&mut count));
+        }
+        self.drain_zeros(frames, pin, &mut count);
+        for node in 0..frames.nodes() {
+            while let Some(head) = self.steal(frames, NodeId(node)) {
+                frames.give_all(chain(frames, head).map(&mut count));
+            }
+        }
+        drained
+    }
+}

@@ -1,0 +1,82 @@
+//! How many zero frames to have ready.
+//!
+//! **The gate.** Clearing ahead saves no work; it moves it to a moment when nobody waits. So it is done for demand that was
+//! measured, and for no other. Each zone counts the frames that were asked for as zero since its stock of them was
+//! last sufficient. That is how many it should have ready (the goal), in blocks of the largest size asked for: a call clears what
+//! is missing, at most. Once the stock has reached the goal the count begins again, and each call that finds enough lowers the
+//! goal by an eighth; zeros that somebody took who had not asked for any, because nothing else was left, lower it by
+//! as many. And a frame that is asked for pays for clearing one and no more: so nothing is cleared where nobody asks, and
+//! if all of it should be in vain, clearing is twice the work that it would have been, half of it in idle time.
+use core::iter::Sum;
+use core::ops::Add;
+
+/// What has been asked for as zero, in frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ZeroCounts {
+    /// Asked for as zero.
+    pub asked: u64,
+    /// Of these, known to be zero when they were handed out; the others had to be cleared then.
+    pub found: u64,
+    /// Cleared ahead.
+    pub ahead: u64,
+    /// Known to be zero, and taken by somebody who had not asked for that.
+    pub wasted: u64,
+}
+
+impl Add for ZeroCounts {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        ZeroCounts {
+            asked: self.asked + other.asked,
+            found: self.found + other.found,
+            ahead: self.ahead + other.ahead,
+            wasted: self.wasted + other.wasted,
+        }
+    }
+}
+
+impl Sum for ZeroCounts {
+    fn sum<I: Iterator<Item = Self>>(counts: I) -> Self {
+        counts.fold(Self::default(), Add::add)
+    }
+}
+
+/// How many zero frames to have ready: the gate, see above.
+#[derive(Default)]
+pub(super) struct Demand {
+    goal: u32,
+    /// Asked for since the stock last reached the goal.
+    since: u32,
+    /// Asked for, and no other cleared for them yet.
+    credit: u32,
+}
+
+impl Demand {
+    #[inline(always)]
+    pub fn asked(&mut self, frames: u32) {
+        self.since = self.since.saturating_add(frames);
+        self.credit = self.credit.saturating_add(frames);
+    }
+
+    pub fn cleared(&mut self, frames: u32) {
+        self.credit = self.credit.saturating_sub(frames);
+    }
+
+    pub fn wasted(&mut self, frames: u32) {
+        self.goal = self.goal.saturating_sub(frames);
+        self.since = self.since.saturating_sub(frames);
+    }
+
+    /// How many to clear where `stock` are zero and there is room for `most`.
+    pub fn missing(&mut self, stock: u32, most: u32) -> u32 {
+        self.goal = self.goal.max(self.since).min(most);
+        self.credit = self.credit.min(self.goal);
+        if stock < self.goal {
+            return self.credit.min(self.goal - stock);
+        }
+        self.since = 0;
+        self.goal -= self.goal.div_ceil(8);
+        0
+    }
+}

@@ -1,0 +1,306 @@
+//! The record of a frame: 16 bytes, the same for every frame, read in different ways by whoever has the frame.
+use crate::addr::Pfn;
+use crate::sync::atomic::{
+    AtomicU8, AtomicU16, AtomicU32,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
+};
+
+/// The bit of `order` that locks a table.
+const LOCKED: u8 = 1 << 7;
+/// The bit of `order` that says that entries have been added without being counted in `live`.
+const UNCOUNTED: u8 = 1 << 6;
+
+/// References from which on a count sticks.
+const MANY: u32 = 1 << 31;
+/// Where it sticks: as far from both ends as changes under way may take it.
+const STUCK: u32 = 3 << 30;
+
+/// What a frame is being used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Use {
+    /// Not handed out by this allocator: holes, the boot image.
+    Reserved = 0,
+    /// First frame of a free block of the buddy allocator.
+    Free = 1,
+    /// Inside a free block.
+    Inside = 2,
+    /// Handed out; the holder of the [`Frame`](super::Frame) knows what for.
+    Taken = 3,
+    /// Holds a table that is linked, or waits between unhook and flush.
+    Table = 4,
+    /// Holds data of an address space; counted by references.
+    Data = 5,
+    /// Split into tables smaller than a page.
+    Slab = 6,
+}
+
+/// The record. What the fields mean depends on [`Use`]:
+///
+/// | field | free block | table | data | slab |
+/// |---|---|---|---|---|
+/// | `lines` | next and previous block | touched cache lines, one bit each | – | next, previous slab |
+/// | `link` | known-zero frames in the block | next in a chain | references, then next in a chain | first free object |
+/// | `live` | – | present entries | – | objects in use |
+/// | `order` | order of the block | level of the table; a bit for its lock, one for an unknown `live` | – | class |
+///
+/// All fields are atomics so that frames may be looked at from any CPU; their writers are serialised by whoever
+/// owns the frame (a lock, a tree held exclusively), so plain loads and stores are enough; only the references of a
+/// data frame belong to several spaces at once, and the lock of a table to several CPUs.
+#[derive(Default)]
+pub struct FrameMeta {
+    lines: [AtomicU32; 2],
+    link: AtomicU32,
+    live: AtomicU16,
+    state: AtomicU8,
+    order: AtomicU8,
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<FrameMeta>() == 16);
+
+impl FrameMeta {
+    /// What the frame is used for.
+    #[inline(always)]
+    pub fn usage(&self) -> Use {
+        match self.state.load(Relaxed) {
+            0 => Use::Reserved,
+            1 => Use::Free,
+            2 => Use::Inside,
+            3 => Use::Taken,
+            4 => Use::Table,
+            5 => Use::Data,
+            _ => Use::Slab,
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn set_usage(&self, to: Use) {
+        self.state.store(to as u8, Relaxed);
+    }
+
+    #[inline(always)]
+    pub(crate) fn order(&self) -> u8 {
+        self.order.load(Relaxed) & !(LOCKED | UNCOUNTED)
+    }
+
+    #[inline(always)]
+    pub(crate) fn set_order(&self, order: u8) {
+        self.order.store(order, Relaxed);
+    }
+
+    /// Locks the table in this frame, unless it is locked.
+    #[inline(always)]
+    pub(crate) fn try_lock(&self) -> bool {
+        self.order.fetch_or(LOCKED, Acquire) & LOCKED == 0
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_locked(&self) -> bool {
+        self.order.load(Relaxed) & LOCKED != 0
+    }
+
+    /// Unlocks the table; what was done to it comes before.
+    #[inline(always)]
+    pub(crate) fn unlock(&self) {
+        self.order.fetch_and(!LOCKED, Release);
+    }
+
+    /// Claims a data frame for the chain of one gather, unless another gather has claimed it.
+    #[inline(always)]
+    pub(crate) fn try_claim(&self) -> bool {
+        self.try_lock()
+    }
+
+    /// Gives the claim up; what was done with the chain comes before.
+    #[inline(always)]
+    pub(crate) fn unclaim(&self) {
+        self.unlock();
+    }
+
+    /// The frame becomes a leaf table, of level 0: not locked, and nobody counts its entries until somebody has to know.
+    #[inline(always)]
+    pub(crate) fn set_leaf_table(&self) {
+        self.order.store(UNCOUNTED, Relaxed);
+    }
+
+    /// Whether `live` counts all entries of the table.
+    #[inline(always)]
+    pub fn is_counted(&self) -> bool {
+        self.order.load(Relaxed) & UNCOUNTED == 0
+    }
+
+    /// From now on entries are added by several CPUs, and `live` says nothing.
+    #[inline(always)]
+    pub(crate) fn stop_counting(&self) {
+        // Mostly another fault came before: then the record's line need not leave the caches of others.
+        if self.is_counted() {
+            self.order.fetch_or(UNCOUNTED, Relaxed);
+        }
+    }
+
+    /// `live` has been found by counting: `n`. The caller has the tree for itself.
+    pub(crate) fn set_counted(&self, n: u16) {
+        self.set_live(n);
+        self.order.store(self.order.load(Relaxed) & !UNCOUNTED, Relaxed);
+    }
+
+    /// As [`touch`](Self::touch), with others at it too.
+    #[inline(always)]
+    pub(crate) fn touch_shared(&self, line: u32) {
+        let word = &self.lines[(line / 32) as usize & 1];
+        let bit = 1 << (line % 32);
+        if word.load(Relaxed) & bit == 0 {
+            word.fetch_or(bit, Relaxed);
+        }
+    }
+
+    /// Next frame of the chain this frame is in.
+    #[inline(always)]
+    pub(crate) fn link(&self) -> Pfn {
+        Pfn(self.link.load(Relaxed))
+    }
+
+    #[inline(always)]
+    pub(crate) fn set_link(&self, to: Pfn) {
+        self.link.store(to.0, Relaxed);
+    }
+
+    /// `link` as a number: references of a data frame, known-zero frames of a free block.
+    #[inline(always)]
+    pub(crate) fn count(&self) -> u32 {
+        self.link.load(Relaxed)
+    }
+
+    #[inline(always)]
+    pub(crate) fn set_count(&self, n: u32) {
+        self.link.store(n, Relaxed);
+    }
+
+    /// Counts one more reference, made by a holder of one. A sole holder is alone with the count.
+    ///
+    /// A count that comes near its end sticks there, and the frame is never given back: so no number of references that
+    /// are forgotten frees a frame in use.
+    #[inline(always)]
+    pub(crate) fn add_reference(&self) {
+        if self.link.load(Relaxed) == 1 {
+            self.link.store(2, Relaxed);
+        } else if self.link.fetch_add(1, Relaxed) >= MANY {
+            self.link.store(STUCK, Relaxed);
+        }
+    }
+
+    /// Counts one reference less; true if it was the last. What other holders did with the frame came before.
+    #[inline(always)]
+    pub(crate) fn drop_reference(&self) -> bool {
+        if self.link.load(Acquire) == 1 {
+            self.link.store(0, Relaxed);
+            return true;
+        }
+        let before = self.link.fetch_sub(1, AcqRel);
+        if before > MANY {
+            self.link.store(STUCK, Relaxed);
+        }
+        before == 1
+    }
+
+    /// Whether the caller, who holds a reference, holds the only one.
+    #[inline(always)]
+    pub(crate) fn is_sole_reference(&self) -> bool {
+        self.link.load(Acquire) == 1
+    }
+
+    /// Present entries of the table in this frame, if [they are counted](Self::is_counted).
+    #[inline(always)]
+    pub fn live(&self) -> u16 {
+        self.live.load(Relaxed)
+    }
+
+    #[inline(always)]
+    pub(crate) fn set_live(&self, n: u16) {
+        self.live.store(n, Relaxed);
+    }
+
+    /// Word `i` of the 64-bit map of cache lines that have been written to since the table was known zero.
+    #[inline(always)]
+    pub(crate) fn lines(&self, i: usize) -> u32 {
+        self.lines[i].load(Relaxed)
+    }
+
+    #[inline(always)]
+    pub(crate) fn set_lines(&self, i: usize, to: u32) {
+        self.lines[i].store(to, Relaxed);
+    }
+
+    /// The 64-bit map as a whole.
+    #[inline(always)]
+    pub(crate) fn touched(&self) -> u64 {
+        u64::from(self.lines(0)) | u64::from(self.lines(1)) << 32
+    }
+
+    /// Notes that an entry in cache line `line` of the table has been written.
+    #[inline(always)]
+    pub(crate) fn touch(&self, line: u32) {
+        let word = &self.lines[(line / 32) as usize & 1];
+        let (old, bit) = (word.load(Relaxed), 1 << (line % 32));
+        // Mostly a neighbour came before: then the next one need not wait for our store.
+        if old & bit == 0 {
+            word.store(old | bit, Relaxed);
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn next(&self) -> Pfn {
+        Pfn(self.lines(0))
+    }
+
+    #[inline(always)]
+    pub(crate) fn prev(&self) -> Pfn {
+        Pfn(self.lines(1))
+    }
+
+    #[inline(always)]
+    pub(crate) fn set_next(&self, to: Pfn) {
+        self.set_lines(0, to.0);
+    }
+
+    #[inline(always)]
+    pub(crate) fn set_prev(&self, to: Pfn) {
+        self.set_lines(1, to.0);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_of_references_that_comes_near_its_end_sticks_and_frees_nothing() {
+        let record = FrameMeta::default();
+        record.set_count(MANY - 1);
+        record.add_reference();
+        assert!(!record.drop_reference(), "it still counts");
+        assert_eq!(record.count(), MANY - 1);
+        for _ in 0..3 {
+            record.add_reference();
+        }
+        for _ in 0..5 {
+            assert!(!record.drop_reference());
+            assert_eq!(record.count(), STUCK);
+            record.add_reference();
+            assert_eq!(record.count(), STUCK);
+        }
+    }
+
+    #[test]
+    fn the_claim_of_a_data_frame_leaves_its_order_alone() {
+        let record = FrameMeta::default();
+        for order in 0..=10 {
+            record.set_order(order);
+            assert!(record.try_claim() && !record.try_claim());
+            assert_eq!(record.order(), order);
+            record.unclaim();
+            assert_eq!(record.order(), order);
+        }
+    }
+}

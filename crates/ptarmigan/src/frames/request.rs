@@ -1,0 +1,133 @@
+//! What is asked for, and what comes of it.
+use super::{Dirty, End, Frame, Zero, ZoneClass};
+use crate::addr::Pfn;
+use crate::cpu::NodeId;
+use crate::window::OpenWindow;
+use core::fmt;
+
+/// How hard to try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AllocFlags {
+    /// The caller may wait while memory is won back from caches.
+    pub may_sleep: bool,
+    /// The caller can cope with failure. If it cannot, the reserve below the minimum watermark is open to it.
+    pub may_fail: bool,
+}
+
+impl AllocFlags {
+    /// The ordinary request: may wait, may fail.
+    pub const NORMAL: AllocFlags = AllocFlags { may_sleep: true, may_fail: true };
+    /// From where sleeping is not possible.
+    pub const ATOMIC: AllocFlags = AllocFlags { may_sleep: false, may_fail: true };
+    /// From where failure cannot be handled (it may still happen when not one frame is left).
+    pub const URGENT: AllocFlags = AllocFlags { may_sleep: true, may_fail: false };
+}
+
+/// What to allocate.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// Preferred node; the others are tried after it in ascending order, beginning again at 0.
+    pub node: NodeId,
+    /// 2^`order` frames.
+    pub order: u8,
+    /// Prefer known-zero frames.
+    pub zero: bool,
+    /// The highest class that will do.
+    pub class: ZoneClass,
+    /// The end of the zone to take from.
+    pub end: End,
+    /// How hard to try.
+    pub flags: AllocFlags,
+}
+
+/// What was allocated: known zero, or not.
+#[must_use = "a dropped frame is lost: give it back"]
+pub enum Taken {
+    /// Known to be zero.
+    Zero(Frame<Zero>),
+    /// Content unknown.
+    Dirty(Frame<Dirty>),
+}
+
+impl Taken {
+    /// Whatever it was, its content does not matter to the caller.
+    pub fn dirty(self) -> Frame<Dirty> {
+        match self {
+            Taken::Zero(f) => f.dirty(),
+            Taken::Dirty(f) => f,
+        }
+    }
+
+    /// The number of the first frame.
+    pub fn pfn(&self) -> Pfn {
+        match self {
+            Taken::Zero(f) => f.pfn(),
+            Taken::Dirty(f) => f.pfn(),
+        }
+    }
+
+    /// Returns the frame, cleared if it has to be.
+    ///
+    /// # Safety
+    ///
+    /// 1. The window reaches the memory of the frame's machine, and this frame.
+    pub unsafe fn zeroed<W: OpenWindow>(self, window: &W) -> Frame<Zero> {
+        match self {
+            Taken::Zero(f) => f,
+            // SAFETY: 1. passed on.
+            Taken::Dirty(f) => unsafe { f.clear(window) },
+        }
+    }
+}
+
+/// There is no frame to be had.
+///
+/// One word, so that results with a page or this in them stay in registers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct NoFrame(u64);
+
+impl NoFrame {
+    /// For lack of 2^`order` frames, preferably of `node`, where `free` frames were free.
+    pub const fn new(order: u8, node: NodeId, free: u32) -> Self {
+        NoFrame(order as u64 | (node.0 as u64) << 8 | (free as u64) << 32)
+    }
+
+    /// Frames asked for: 2^`order`.
+    pub const fn order(self) -> u8 {
+        self.0 as u8
+    }
+
+    /// The node that was preferred.
+    pub const fn node(self) -> NodeId {
+        NodeId((self.0 >> 8) as u8)
+    }
+
+    /// Frames that were free on that node; those below the minimum watermark are kept for urgent requests.
+    pub const fn free(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+impl fmt::Debug for NoFrame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NoFrame")
+            .field("order", &self.order())
+            .field("node", &self.node())
+            .field("free", &self.free())
+            .finish()
+    }
+}
+
+impl fmt::Display for NoFrame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "no memory for {} frame(s) near node {} ({} free there, the reserve included)",
+            1u32 << self.order(),
+            self.node().0,
+            self.free()
+        )
+    }
+}
+
+impl core::error::Error for NoFrame {}

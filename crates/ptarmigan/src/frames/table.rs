@@ -1,0 +1,137 @@
+//! Where the record of a frame is found.
+//!
+//! Memory has holes: a PC's below 4 GiB, and on machines with several nodes a terabyte from one to the next. Records are kept for
+//! frames only. Runs that touch form a *span*; the records of the largest span are an array of their own, those of the
+//! others follow each other in a second one, and a sorted table says where each span begins.
+//!
+//! * A frame of the largest span, which is every frame of most machines, costs one subtraction, one compare and one load.
+//! * Any other costs a call and a binary search over the spans.
+//!
+//! Rejected: sections (a table of pointers by the upper bits of the number), as they cost a second load, which depends
+//! on the first, for every frame of every machine; and a search over all spans each time.
+use super::record::FrameMeta;
+use super::zone::{MemoryRun, MemorySize};
+use crate::addr::Pfn;
+use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
+
+/// Frames without a hole in between.
+#[derive(Clone, Copy)]
+struct Span {
+    start: u32,
+    frames: u32,
+    /// Index of its first record among those that are not of the largest span.
+    at: u32,
+}
+
+/// The records of all frames.
+pub(crate) struct FrameTable {
+    /// First frame of the largest span.
+    base: u32,
+    records: BootSlice<FrameMeta>,
+    /// The spans but the largest, in order.
+    others: BootSlice<Span>,
+    other_records: BootSlice<FrameMeta>,
+}
+
+/// The spans that sorted runs form.
+fn spans(runs: &[MemoryRun]) -> impl Iterator<Item = Span> + '_ {
+    let mut left = runs;
+    core::iter::from_fn(move || {
+        let (first, rest) = left.split_first()?;
+        let (start, mut end) = (first.start.0, first.end());
+        left = rest;
+        while let Some((next, rest)) = left.split_first()
+            && u64::from(next.start.0) == end
+        {
+            end = next.end();
+            left = rest;
+        }
+        Some(Span { start, frames: (end - u64::from(start)) as u32, at: 0 })
+    })
+}
+
+impl FrameTable {
+    /// Makes the records of `runs`, which are sorted and do not overlap.
+    pub fn new(boot: &mut BootMemory, runs: &[MemoryRun]) -> Result<Self, BootMemoryShort> {
+        let none = Span { start: 0, frames: 0, at: 0 };
+        // The first of the largest.
+        let main = spans(runs).fold(none, |main, span| if span.frames > main.frames { span } else { main });
+        let mut others = spans(runs).filter(|span| span.start != main.start);
+        let (count, mut total) = (others.by_ref().count(), 0);
+        let mut others = spans(runs).filter(|span| span.start != main.start);
+        let others = boot.take(count, |_| {
+            let span = others.next().unwrap_or(none);
+            let at = total;
+            total += span.frames;
+            Span { at, ..span }
+        })?;
+        let mut records = |n: u32| boot.take(n as usize, |_| FrameMeta::default());
+        Ok(FrameTable {
+            base: main.start,
+            records: records(main.frames)?,
+            others,
+            other_records: records(total)?,
+        })
+    }
+
+    /// Returns the bytes of boot memory that it takes at most.
+    pub const fn bytes(size: &MemorySize) -> usize {
+        BootMemory::bytes::<FrameMeta>(size.frames())
+            + BootMemory::bytes::<FrameMeta>(0)
+            + BootMemory::bytes::<Span>(size.runs())
+    }
+
+    /// Returns the number of records.
+    pub fn len(&self) -> usize {
+        self.records.len() + self.other_records.len()
+    }
+
+    /// Returns a number for the frame, below [`len`](Self::len) and different for each; `None` if it has no record.
+    #[inline(always)]
+    pub fn index_of(&self, pfn: Pfn) -> Option<usize> {
+        let index = pfn.0.wrapping_sub(self.base) as usize;
+        if index < self.records.len() { Some(index) } else { Some(self.records.len() + self.find(pfn)?) }
+    }
+
+    /// Returns the record of a frame, if it has one.
+    #[inline(always)]
+    pub fn get(&self, pfn: Pfn) -> Option<&FrameMeta> {
+        match self.records.get(pfn.0.wrapping_sub(self.base) as usize) {
+            Some(record) => Some(record),
+            None => self.other_records.get(self.find(pfn)?),
+        }
+    }
+
+    /// Returns the record of a frame.
+    ///
+    /// # Panics
+    ///
+    /// If it has none.
+    #[inline(always)]
+    pub fn meta(&self, pfn: Pfn) -> &FrameMeta {
+        match self.records.get(pfn.0.wrapping_sub(self.base) as usize) {
+            Some(record) => record,
+            None => self.other(pfn),
+        }
+    }
+
+    /// The one place that panics, for all callers.
+    #[cold]
+    #[inline(never)]
+    fn other(&self, pfn: Pfn) -> &FrameMeta {
+        match self.find(pfn) {
+            Some(index) => &self.other_records[index],
+            None => panic!("frame {pfn} is not under management"),
+        }
+    }
+
+    /// Finds the record of a frame that is not of the largest span.
+    #[cold]
+    #[inline(never)]
+    fn find(&self, pfn: Pfn) -> Option<usize> {
+        let behind = self.others.partition_point(|span| span.start <= pfn.0);
+        let span = self.others.get(behind.checked_sub(1)?)?;
+        let offset = pfn.0 - span.start;
+        (offset < span.frames).then(|| (span.at + offset) as usize)
+    }
+}

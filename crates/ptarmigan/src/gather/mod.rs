@@ -1,0 +1,379 @@
+//! Gathers: what one operation unlinks, flushed once, and only then given back.
+//!
+//! # The protocol
+//!
+//! 1. A [`Gather`] collects what an operation on one space unlinks: tables on a chain, data frames on others, and the
+//!    addresses whose entries have lost a permission or have been cleared.
+//! 2. [`Gather::flush`] raises the space's generation and has every CPU that may know any of it invalidate: those that the
+//!    space is active on, and lazy ones too if tables were unlinked (REQ-5).
+//! 3. Only the result of that, [`Released`], gives tables to the policy, drops the references of data frames and gives
+//!    frames back whose last reference that was.
+//!
+//! Dropping a gather does all of it. It allocates nothing: whatever it holds is chained through frames' records (REQ-33).
+//!
+//! # References of shared frames
+//!
+//! The reference that a cleared entry held is dropped after the flush, not before. A space that finds itself the only user
+//! of a frame writes to it in place; if another space's reference went before its flush, a CPU of that space would still
+//! read the frame through an old entry, and see those writes.
+//!
+//! # The end of a space
+//!
+//! A gather for the end of a space flushes first: every CPU leaves the space, then nobody can know what goes. Only the
+//! policies of history, which take tables before the flush, have it last.
+mod parking;
+mod released;
+
+pub use released::Released;
+
+use crate::addr::{Pfn, PhysAddr};
+use crate::cpu::WrongMachine;
+use crate::format::Format;
+use crate::frames::{FrameMeta, Use};
+use crate::machine::{Machine, On};
+use crate::page::{FlushProof, Level, Unhooked};
+use crate::quicklist::Policy;
+use crate::tlb::{DataChains, FlushFlags, Runs, SpaceTlb, Ticket, Waiting};
+
+/// Everything that an operation on one space has unlinked so far, see the [module](self). Dropping it flushes and frees.
+///
+/// The tables in it cannot be reached from outside before the flush:
+///
+/// ```compile_fail,E0616
+/// use ptarmigan::{gather::Gather, machine::Machine, page::Unhooked};
+/// fn steal<M: Machine>(gather: Gather<'_, M>) -> Unhooked {
+///     gather.tables // private: only `flush` leads on
+/// }
+/// ```
+///
+/// ```compile_fail,E0599
+/// use ptarmigan::{gather::Gather, machine::Machine};
+/// fn free_at_once<M: Machine>(gather: Gather<'_, M>) {
+///     gather.free(); // only `Released`, the result of `flush`, has it
+/// }
+/// ```
+///
+/// ```compile_fail,E0382
+/// use ptarmigan::{gather::Gather, machine::Machine};
+/// fn unlink_after_the_flush<M: Machine>(mut gather: Gather<'_, M>) {
+///     let released = gather.flush();
+///     gather.changed(0, 4096); // the gather was consumed by its flush
+///     released.free();
+/// }
+/// ```
+///
+/// A tree makes the gathers for its own tables, so the gather of another space cannot get them:
+///
+/// ```compile_fail,E0061
+/// use ptarmigan::{addr::VirtRange, format::X86_64, gather::Gather, machine::{Machine, On}, table::{Free, Tree}};
+/// fn unmap<M: Machine>(on: On<'_, M>, tree: &mut Tree<X86_64>, range: VirtRange, other: &mut Gather<'_, M>) {
+///     tree.edit(on).unwrap().unmap_range(range, Free::Empty, other, |_, _, _| {}); // takes no gather
+/// }
+/// ```
+pub struct Gather<'a, M: Machine> {
+    on: On<'a, M>,
+    space: &'a SpaceTlb,
+    stride: u32,
+    /// The run of stale addresses that grows; empty if `start` is not below `end`.
+    start: u64,
+    end: u64,
+    /// Those before it.
+    runs: Runs,
+    flags: FlushFlags,
+    tables: Unhooked,
+    data: DataChains,
+    /// No CPU has the space loaded, and none can load it as long as the gather is there; or the space ends, so that what MMUs
+    /// write to entries is lost on nobody: entries may be changed with plain stores.
+    private: bool,
+    /// Nobody can know what is unlinked: references may be dropped at once.
+    unknown: bool,
+    /// For the end of a space: the flush, which came first.
+    ended: Option<Ticket>,
+    /// The policy is told of the end.
+    ends: bool,
+}
+
+impl<'a, M: Machine> Gather<'a, M> {
+    /// An empty gather for operations on tables of `space` that are not the library's own; pages have 2^`stride` bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`WrongMachine`] if `space` is of another machine.
+    pub fn new(on: On<'a, M>, space: &'a SpaceTlb, stride: u32) -> Result<Self, WrongMachine> {
+        on.check(space.machine())?;
+        Ok(Self::open(on, space, stride, false))
+    }
+
+    /// An empty gather for operations on `space`, which is of this machine and which the caller holds. `may_be_private` says
+    /// that no CPU can begin to load the space as long as the gather is there.
+    #[inline(always)]
+    pub(crate) fn open(on: On<'a, M>, space: &'a SpaceTlb, stride: u32, may_be_private: bool) -> Self {
+        let private = may_be_private && space.is_unloaded();
+        Gather {
+            on,
+            space,
+            stride,
+            start: u64::MAX,
+            end: 0,
+            runs: Runs::new(stride),
+            flags: FlushFlags::default(),
+            tables: Unhooked::new(),
+            data: DataChains::new(),
+            private,
+            unknown: private,
+            ended: None,
+            ends: true,
+        }
+    }
+
+    /// A gather for one page that changes its frame, as copy-on-write does it: it never holds tables, and its end is no
+    /// occasion for the policy to trim.
+    #[inline]
+    pub(crate) fn one_page(
+        on: On<'a, M>,
+        space: &'a SpaceTlb,
+        stride: u32,
+        may_be_private: bool,
+        at: u64,
+    ) -> Self {
+        let mut gather = Self::open(on, space, stride, may_be_private);
+        gather.ends = false;
+        gather.changed(at, at + (1 << stride));
+        gather
+    }
+
+    /// A gather for the end of a space, which the caller has for itself for good. All CPUs leave the space now; lazy ones
+    /// later, if chains may be parked.
+    pub(crate) fn ending(on: On<'a, M>, space: &'a SpaceTlb, stride: u32) -> Self {
+        let mut gather = Self::open(on, space, stride, true);
+        gather.private = true;
+        gather.flags.space_ends = true;
+        gather.flags.tables_freed = true;
+        if on.policy().policy().takes_unhooked() {
+            // The policies of history take tables before the flush, as Linux did: then the flush comes last, as it did.
+            gather.changed(0, 1 << stride);
+            return gather;
+        }
+        gather.flags.may_park = on.machine().parking().is_on();
+        if let Ok(ticket) = on.tlb().flush(on.pin(), space, &Runs::new(stride), gather.flags) {
+            gather.unknown = ticket.waiting.is_empty();
+            gather.ended = Some(ticket);
+        }
+        gather
+    }
+
+    /// The machine and the CPU that it works on.
+    #[inline(always)]
+    pub fn on(&self) -> On<'a, M> {
+        self.on
+    }
+
+    /// Whether no MMU can see the entries that are being changed: plain stores will do.
+    #[inline(always)]
+    pub fn is_private(&self) -> bool {
+        self.private
+    }
+
+    /// Notes that entries that map `start..end` have lost a permission or have been cleared.
+    #[inline(always)]
+    pub fn changed(&mut self, start: u64, end: u64) {
+        if start == self.end && self.start < start {
+            self.end = end;
+            return;
+        }
+        self.changed_elsewhere(start, end);
+    }
+
+    #[inline]
+    fn changed_elsewhere(&mut self, start: u64, end: u64) {
+        if self.start < self.end {
+            self.runs.insert(self.start, self.end);
+        }
+        (self.start, self.end) = (start, end);
+    }
+
+    /// Takes over a table that has just been unlinked; it mapped addresses from `at` on.
+    ///
+    /// The flush says that tables were freed, which makes the hardware drop what its paging-structure caches know of the
+    /// space; so the stale range need not grow to the table's span if any page changed.
+    ///
+    /// # Safety
+    ///
+    /// 1. No entry points to the table at `pfn` any more, the caller gives it away, and it was one of the gather's space.
+    /// 2. It is in the state of its level: no live entries.
+    /// 3. `record` is the record of `pfn`.
+    #[inline(always)]
+    pub(crate) unsafe fn table(&mut self, pfn: Pfn, record: &FrameMeta, at: u64) {
+        if !self.flags.tables_freed {
+            self.flags.tables_freed = true;
+            if self.start >= self.end {
+                self.changed(at, at + (1 << self.stride));
+            }
+        }
+        // SAFETY: points 1 to 3 are those of `push`.
+        unsafe { self.tables.push(pfn, record) };
+    }
+
+    /// Takes over a table that has just been unlinked, of tables that are not the library's own; it mapped addresses from `va`
+    /// on. The policy gets it after the flush, as a page of `level`.
+    ///
+    /// # Safety
+    ///
+    /// 1. No entry points to the table at `at` any more, the caller gives it away, and it was one of the gather's space.
+    /// 2. It came from the machine's policy, which hands out pages of `level` that are frames.
+    /// 3. It is in the state of its level: no live entries.
+    pub unsafe fn foreign_table(&mut self, at: PhysAddr, level: Level, va: u64) {
+        let record = self.on.frames().meta(at.pfn());
+        record.set_usage(Use::Table);
+        record.set_order(level.0);
+        // SAFETY: 1. and 2. passed on (1., 3.); its record says of which level it is. 3. looked up above.
+        unsafe { self.table(at.pfn(), record, va) };
+    }
+
+    /// Takes over the root of a space that ends.
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`table`](Self::table), for the root at `at`; it is the only root that the gather is given.
+    pub(crate) unsafe fn root(&mut self, at: PhysAddr, level: Level) {
+        self.flags.tables_freed = true;
+        // SAFETY: points 1 to 3 are passed on.
+        unsafe { self.tables.push_top(at, level) };
+    }
+
+    /// Notes that a table was unlinked at `start..end` and linked elsewhere: paging-structure caches must forget the old way.
+    pub fn table_moved(&mut self, start: u64, end: u64) {
+        self.flags.tables_freed = true;
+        self.changed(start, end);
+    }
+
+    /// Notes that an entry of a root that the MMU keeps in registers has changed.
+    pub fn root_entry_changed(&mut self) {
+        self.flags.reload_root = true;
+    }
+
+    /// Takes over the reference that the leaf `raw` of format `F`, which has just been cleared, held on its frame.
+    ///
+    /// # Safety
+    ///
+    /// 1. Unless it is special, the entry owned a reference to a data frame of this machine, and the caller gives it away.
+    /// 2. [`changed`](Self::changed) is told of the entry before the flush.
+    #[inline(always)]
+    pub unsafe fn release<F: Format>(&mut self, raw: u64) {
+        if F::is_special(raw) {
+            return;
+        }
+        let pfn = F::frame(raw);
+        let record = self.on.frames().meta(pfn);
+        if record.is_sole_reference() || (self.unknown && record.drop_reference()) {
+            // The reference count is done with: its field becomes the link.
+            record.set_link(self.data.unused);
+            self.data.unused = pfn;
+            self.data.len += 1;
+        } else if !self.unknown {
+            self.defer(pfn, record);
+        }
+    }
+
+    /// Drops the reference to a frame that other spaces refer to as well after the flush.
+    #[cold]
+    fn defer(&mut self, pfn: Pfn, record: &FrameMeta) {
+        if record.try_claim() {
+            record.set_next(self.data.shared);
+            self.data.shared = pfn;
+            self.data.len += 1;
+            return;
+        }
+        if !self.data.put_aside(pfn) {
+            // Two spaces are giving up the same frames at the same time: flush what there is so far. Of the table that is being
+            // cleared nothing may have been noted yet, so everything is flushed.
+            let ends = core::mem::replace(&mut self.ends, false);
+            self.runs = Runs::new(self.stride);
+            (self.start, self.end) = (u64::MAX, 0);
+            self.flush_now(false).free();
+            self.ends = ends;
+            self.data.put_aside(pfn);
+        }
+    }
+
+    /// Tables and data frames that wait for the flush.
+    pub fn waiting(&self) -> (u32, u32) {
+        (self.tables.len(), self.data.len)
+    }
+
+    fn has_work(&self) -> bool {
+        self.start < self.end || !self.runs.is_empty() || !self.data.is_empty() || !self.tables.is_empty()
+    }
+
+    /// Flushes what changed, once, on every CPU that may know it, and waits for all of them.
+    pub fn flush(mut self) -> Released<'a, M> {
+        self.flush_now(false)
+    }
+
+    /// Flushes. What would have to wait for lazy CPUs is left to them if it `may_park`, and is not in the result.
+    fn flush_now(&mut self, may_park: bool) -> Released<'a, M> {
+        let on = self.on;
+        let mut tables = core::mem::take(&mut self.tables);
+        if !tables.is_empty() {
+            on.policy().unhooked(&mut tables);
+        }
+        let mut ticket = self.ended.take();
+        if ticket.is_none() && (self.has_work() || !tables.is_empty()) {
+            if self.start < self.end {
+                self.runs.insert(self.start, self.end);
+            }
+            // If something was unlinked, but nothing said where, that is everything.
+            let runs = core::mem::replace(&mut self.runs, Runs::new(self.stride));
+            self.flags.may_park = may_park;
+            match on.tlb().flush(on.pin(), self.space, &runs, self.flags) {
+                Ok(flushed) => ticket = Some(flushed),
+                Err(refused) => {
+                    // An interrupt handler in the middle of a flush of its own CPU. What TLBs may know is never handed out
+                    // again: it is leaked, on purpose.
+                    debug_assert!(false, "unlinked pages are leaked: {refused}");
+                    self.data = DataChains::new();
+                    let nothing = Unhooked::new().flushed(
+                        // SAFETY: 1. there are no tables in it.
+                        unsafe { FlushProof::claim() },
+                    );
+                    return Released::new(on, nothing, DataChains::new(), None, false);
+                }
+            }
+        }
+        (self.start, self.end) = (u64::MAX, 0);
+        let data = core::mem::replace(&mut self.data, DataChains::new());
+        if let Some(ticket) = &ticket
+            && (!ticket.waiting.is_empty() || (self.flags.tables_freed && self.space.is_shared()))
+        {
+            let waiting = Waiting::new(tables, data, ticket);
+            let (tables, data) = parking::settle(on, waiting, may_park);
+            return Released::new(on, tables, data, Some(*ticket), self.ends);
+        }
+        // SAFETY: 1. If anything was unlinked, `Tlb::flush` has had every CPU that may know it invalidate (contract of `Mmu`,
+        // points 1 and 3), lazy ones included as tables were freed and none is waited for. CPUs that were not in the masks
+        // load the root anew before they use the space, which leaves nothing old. At the end of a space the flush came first:
+        // every CPU has left it, and none can come back.
+        let tables = tables.flushed(unsafe { FlushProof::claim() });
+        Released::new(on, tables, data, ticket, self.ends)
+    }
+
+    /// Flushes and gives everything back, or parks it until lazy CPUs have let go of the space.
+    #[inline]
+    pub fn finish(self) {
+        drop(self);
+    }
+}
+
+impl<M: Machine> Drop for Gather<'_, M> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.has_work() || self.ended.is_some() {
+            let parking = self.on.machine().parking();
+            let may_park = parking.is_on();
+            self.flush_now(may_park).free();
+            if may_park {
+                self.on.collect();
+            }
+        }
+    }
+}

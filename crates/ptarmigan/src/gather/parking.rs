@@ -1,0 +1,105 @@
+//! Parking: a chain waits for CPUs which need not be disturbed, lazy ones, which drop what they know by themselves when they
+//! run something else, and readers that are done in a moment (REQ-33). What exceeds the bound is flushed by force (REQ-34).
+use super::released::give_back;
+use crate::cpu::{CpuId, Pinned};
+use crate::machine::{Machine, On};
+use crate::page::{FlushProof, Flushed, Unhooked};
+use crate::tlb::{DataChains, Shootdown, Tlb, Waiting};
+
+/// Whether nobody that `waiting` waits for is left.
+fn is_done<S: Shootdown>(tlb: &Tlb<S>, waiting: &Waiting) -> bool {
+    waiting.epoch.is_none_or(|epoch| {
+        tlb.not_clean(&waiting.lazy, epoch).is_empty()
+            && !waiting.readers.iter().any(|cpu| tlb.readers().is_reading(cpu, waiting.space, Some(epoch)))
+    })
+}
+
+/// Has lazy CPUs flushed or moved, and waits for readers.
+fn wait<S: Shootdown>(tlb: &Tlb<S>, pin: &Pinned<'_>, waiting: Waiting) -> (Flushed, DataChains) {
+    let Waiting { tables, data, space, lazy, readers, epoch, .. } = waiting;
+    if let Some(epoch) = epoch {
+        let lazy = tlb.not_clean(&lazy, epoch);
+        if !lazy.is_empty() {
+            tlb.count_forced(pin);
+            if tlb.force(pin, &lazy).is_err() {
+                // In the middle of another flush of this CPU: they let go by themselves.
+                tlb.wait_until(pin, || tlb.not_clean(&lazy, epoch).is_empty());
+            }
+        }
+        for cpu in readers.iter() {
+            tlb.wait_until(pin, || !tlb.readers().is_reading(cpu, space, Some(epoch)));
+        }
+    }
+    // SAFETY: 1. CPUs that had the space active were flushed by `Tlb::flush`; lazy ones have loaded another root since, or
+    // have just dropped everything; readers that began before the tables were unlinked have ended.
+    (tables.flushed(unsafe { FlushProof::claim() }), data)
+}
+
+/// Parks what waits if it `may_park`, can be parked and has to wait; else waits. Returns what is free at once.
+#[cold]
+pub(super) fn settle<M: Machine>(
+    on: On<'_, M>,
+    mut waiting: Waiting,
+    may_park: bool,
+) -> (Flushed, DataChains) {
+    let tlb = on.tlb();
+    let epoch = tlb.readers().advance();
+    waiting.epoch = Some(epoch);
+    for cpu in (0..tlb.config().cpus).map(|cpu| CpuId(cpu as u16)) {
+        if cpu != on.cpu() && tlb.readers().is_reading(cpu, waiting.space, Some(epoch)) {
+            waiting.readers = waiting.readers.with(cpu);
+        }
+    }
+    if may_park && !(waiting.lazy.is_empty() && waiting.readers.is_empty()) {
+        match on.machine().parking().push(on.pin(), waiting) {
+            None => {
+                tlb.count_parked(on.pin());
+                // SAFETY: 1. there are no tables in it.
+                return (Unhooked::new().flushed(unsafe { FlushProof::claim() }), DataChains::new());
+            }
+            Some(back) => waiting = back,
+        }
+    }
+    wait(tlb, on.pin(), waiting)
+}
+
+impl<M: Machine> On<'_, M> {
+    /// Gives back the chains that this CPU has parked and that wait for no CPU any more; returns how many frames.
+    pub fn collect(self) -> u32 {
+        self.unpark_if(false)
+    }
+
+    /// Gives back all chains that this CPU has parked, after interrupting the CPUs they wait for; returns how many frames.
+    /// For lack of memory, and for a CPU that goes away.
+    pub fn unpark(self) -> u32 {
+        self.unpark_if(true)
+    }
+
+    fn unpark_if(self, force: bool) -> u32 {
+        let mut frames = 0;
+        let tlb = self.tlb();
+        while let Some(waiting) =
+            self.machine().parking().take(self.pin(), |waiting| force || is_done(tlb, waiting))
+        {
+            frames += waiting.frames;
+            let (tables, data) = wait(tlb, self.pin(), waiting);
+            give_back(self, tables, &data);
+        }
+        frames
+    }
+
+    /// Tells the policy that this CPU has nothing to run, the moment for a bounded amount of trimming; and gives back the
+    /// chains that this CPU has parked and that wait for no CPU any more.
+    pub fn idle(self) {
+        self.collect();
+        self.policy().idle();
+    }
+
+    /// Gives back all that this CPU holds: parked chains, pages for tables, data frames. For a CPU that goes offline; for one
+    /// that went without it, the code that took it down calls this with its pin.
+    pub fn drain(self) {
+        self.unpark();
+        self.policy().drain();
+        self.data().drain(self.frames(), self.pin());
+    }
+}

@@ -1,0 +1,79 @@
+//! What a gather held, after its flush.
+use crate::addr::Pfn;
+use crate::machine::{Machine, On};
+use crate::page::Flushed;
+use crate::tlb::{DataChains, Ticket};
+
+/// What a gather held, flushed: no MMU can reach it any more. Dropping it gives it back, as [`free`](Self::free) does.
+#[must_use = "dropping it gives the pages back; say so with `free`"]
+pub struct Released<'a, M: Machine> {
+    on: On<'a, M>,
+    tables: Flushed,
+    data: DataChains,
+    ticket: Option<Ticket>,
+    ends: bool,
+}
+
+impl<'a, M: Machine> Released<'a, M> {
+    pub(super) fn new(
+        on: On<'a, M>,
+        tables: Flushed,
+        data: DataChains,
+        ticket: Option<Ticket>,
+        ends: bool,
+    ) -> Self {
+        Released { on, tables, data, ticket, ends }
+    }
+
+    /// Returns the flush that was waited for; `None` if nothing had changed.
+    pub fn ticket(&self) -> Option<&Ticket> {
+        self.ticket.as_ref()
+    }
+
+    /// Gives tables to the policy, drops references, and gives frames without any back to the allocator.
+    pub fn free(self) {
+        drop(self);
+    }
+}
+
+impl<M: Machine> Drop for Released<'_, M> {
+    fn drop(&mut self) {
+        give_back(self.on, core::mem::take(&mut self.tables), &self.data);
+        if self.ends && self.ticket.is_some() {
+            self.on.policy().gather_end();
+        }
+    }
+}
+
+/// Gives tables to the policy, drops the references that waited, and gives frames without any to their allocator.
+pub(super) fn give_back<M: Machine>(on: On<'_, M>, tables: Flushed, data: &DataChains) {
+    if !tables.is_empty() {
+        on.policy().flushed(tables);
+    }
+    let frames = on.frames();
+    let give = |pfn: Pfn| {
+        // SAFETY: 1. `on` is one machine. 2. its last reference is gone, and the flush has been waited for.
+        unsafe { on.data().give_raw(frames, on.pin(), pfn) };
+    };
+    let mut at = data.unused;
+    while at != Pfn::NONE {
+        let pfn = at;
+        at = frames.meta(pfn).link();
+        give(pfn);
+    }
+    let mut at = data.shared;
+    while at != Pfn::NONE {
+        let (pfn, record) = (at, frames.meta(at));
+        at = record.next();
+        // Before the reference goes: whoever drops the last one hands the frame on.
+        record.unclaim();
+        if record.drop_reference() {
+            give(pfn);
+        }
+    }
+    for pfn in data.aside() {
+        if frames.meta(pfn).drop_reference() {
+            give(pfn);
+        }
+    }
+}

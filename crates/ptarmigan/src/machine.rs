@@ -1,0 +1,265 @@
+//! The machine, and where on it code runs.
+//!
+//! A [`Machine`] is all parts that set-up has put together. [`On`] is a machine and the CPU that the caller is on, as one
+//! value that calls pass on. It is made by [`Machine::on`], which checks once that the pin is of this machine; what it leads to
+//! need not check again.
+use crate::addr::{Pfn, PhysAddr};
+use crate::cpu::{CpuId, MachineId, NodeId, Pinned, WrongMachine};
+use crate::frames::{AllocFlags, DataFrames, Frames, NoFrame, TakenData};
+use crate::page::{Clean, Level};
+use crate::quicklist::{Policy, PolicyOn};
+use crate::tlb::{Parking, Shootdown, SpaceTlb, Tlb, TlbRefusal};
+use crate::window::OpenWindow;
+
+pub use crate::cpu::Refused;
+
+/// The parts of a machine.
+///
+/// # Safety
+///
+/// An implementation promises:
+///
+/// 1. All parts were made for the machine that [`id`](Self::id) names, and for its number of CPUs and nodes.
+/// 2. Every call returns the same parts.
+/// 3. The window reaches the memory of the machine's frames, and [`clear_data`](Self::clear_data) and
+///    [`copy_data`](Self::copy_data) write to no other memory than the frame that is named.
+pub unsafe trait Machine: Sync {
+    /// How tables are reached.
+    type Window: OpenWindow;
+    /// Where table pages come from.
+    type Policy: Policy;
+    /// How TLBs are made to forget.
+    type Shootdown: Shootdown;
+
+    /// Physical memory.
+    fn frames(&self) -> &Frames;
+    /// Frames for data.
+    fn data(&self) -> &DataFrames;
+    /// The window.
+    fn window(&self) -> &Self::Window;
+    /// The policy.
+    fn policy(&self) -> &Self::Policy;
+    /// The TLBs.
+    fn tlb(&self) -> &Tlb<Self::Shootdown>;
+    /// Chains that wait for lazy CPUs.
+    fn parking(&self) -> &Parking;
+
+    /// Clears a data frame that is about to be mapped. A machine whose data frames have no memory behind them does nothing.
+    fn clear_data(&self, frame: Pfn);
+
+    /// Copies a data frame for copy-on-write. A machine whose data frames have no memory behind them does nothing.
+    fn copy_data(&self, from: Pfn, to: Pfn);
+
+    /// Whether data frames have memory behind them: then anonymous pages get frames that are zero, which are kept apart.
+    fn data_has_memory(&self) -> bool;
+
+    /// A fresh data frame is about to be mapped. For machines that imitate what its program does with it next.
+    #[inline(always)]
+    fn fresh_data(&self, _frame: Pfn) {}
+
+    /// The machine's name.
+    #[inline(always)]
+    fn id(&self) -> MachineId {
+        self.frames().machine()
+    }
+
+    /// This machine, seen from the CPU that the caller is pinned to.
+    ///
+    /// # Errors
+    ///
+    /// [`WrongMachine`] if the pin is another machine's.
+    #[inline(always)]
+    fn on<'a>(&'a self, pin: &'a Pinned<'a>) -> Result<On<'a, Self>, WrongMachine>
+    where
+        Self: Sized,
+    {
+        pin.check(self.id())?;
+        Ok(On { m: self, pin })
+    }
+}
+
+/// A machine and the CPU that the caller is on.
+///
+/// It proves that the pin is of the machine, so that what is per CPU may be reached without looking again. Policies are
+/// reached through it alone: their calls are `unsafe` for code that has no such proof.
+///
+/// ```compile_fail,E0133
+/// use ptarmigan::{cpu::Pinned, frames::AllocFlags, page::Level, quicklist::Policy};
+/// fn with_any_pin(policy: &impl Policy, pin: &Pinned<'_>) {
+///     let _ = policy.alloc(pin, Level::PTE, AllocFlags::NORMAL); // whose pin is it?
+/// }
+/// ```
+pub struct On<'a, M> {
+    m: &'a M,
+    pin: &'a Pinned<'a>,
+}
+
+impl<M> Clone for On<'_, M> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<M> Copy for On<'_, M> {}
+
+impl<'a, M: Machine> On<'a, M> {
+    /// The machine.
+    #[inline(always)]
+    pub fn machine(self) -> &'a M {
+        self.m
+    }
+
+    /// The pin.
+    #[inline(always)]
+    pub fn pin(self) -> &'a Pinned<'a> {
+        self.pin
+    }
+
+    /// The CPU that the caller is on.
+    #[inline(always)]
+    pub fn cpu(self) -> CpuId {
+        self.pin.cpu()
+    }
+
+    /// The node of that CPU.
+    #[inline(always)]
+    pub fn node(self) -> NodeId {
+        self.pin.node()
+    }
+
+    /// Physical memory.
+    #[inline(always)]
+    pub fn frames(self) -> &'a Frames {
+        self.m.frames()
+    }
+
+    /// Frames for data.
+    #[inline(always)]
+    pub fn data(self) -> &'a DataFrames {
+        self.m.data()
+    }
+
+    /// The window.
+    #[inline(always)]
+    pub fn window(self) -> &'a M::Window {
+        self.m.window()
+    }
+
+    /// The TLBs.
+    #[inline(always)]
+    pub fn tlb(self) -> &'a Tlb<M::Shootdown> {
+        self.m.tlb()
+    }
+
+    /// Refuses what was made for another machine.
+    ///
+    /// # Errors
+    ///
+    /// [`WrongMachine`] if `id` is not this machine.
+    #[inline(always)]
+    pub fn check(self, id: MachineId) -> Result<(), WrongMachine> {
+        // `Machine::on` has seen that the pin's machine matches itself.
+        let called = self.pin.machine();
+        if called == id { Ok(()) } else { Err(WrongMachine { called, given: id }) }
+    }
+
+    /// The policy, with the pin: its calls are safe from here on.
+    #[inline(always)]
+    pub fn policy(self) -> PolicyOn<'a, M::Policy> {
+        // SAFETY: 1. `Machine::on` has compared the pin's machine with this one's, whose policy this is (contract of
+        // `Machine`, point 1).
+        unsafe { PolicyOn::new_unchecked(self.m.policy(), self.pin) }
+    }
+
+    /// Takes a page for a table of `level`, in that level's state.
+    ///
+    /// # Errors
+    ///
+    /// [`NoFrame`]; nothing has changed then.
+    #[inline(always)]
+    pub fn alloc(self, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
+        self.policy().alloc(level, flags)
+    }
+
+    /// Gives back a page that was never linked; no flush is needed (REQ-37).
+    #[inline(always)]
+    pub fn free_unlinked(self, page: Clean) {
+        self.policy().free_unlinked(page);
+    }
+
+    /// Takes a data frame for a page of anonymous memory, with one reference: known to be zero, or cleared now. A machine
+    /// whose data frames have no memory behind them takes any frame.
+    ///
+    /// # Errors
+    ///
+    /// [`NoFrame`]; nothing has changed then.
+    #[inline]
+    pub(crate) fn take_zeroed(self, flags: AllocFlags) -> Result<Pfn, NoFrame> {
+        if !self.m.data_has_memory() {
+            // SAFETY: 1. the parts are this machine's (`Machine`, 1.), and `on` has checked the pin.
+            return unsafe { self.data().take_raw(self.frames(), self.pin, flags) };
+        }
+        self.take_with_memory(flags)
+    }
+
+    /// Not inlined: faults on machines without memory behind data frames are not to pay for it.
+    #[inline(never)]
+    fn take_with_memory(self, flags: AllocFlags) -> Result<Pfn, NoFrame> {
+        // SAFETY: 1. as in `take_zeroed`.
+        let taken = unsafe { self.data().take_zero_raw(self.frames(), self.pin, flags) };
+        let TakenData { pfn, is_zero } = taken?;
+        if !is_zero {
+            self.m.clear_data(pfn);
+        }
+        self.m.fresh_data(pfn);
+        Ok(pfn)
+    }
+
+    /// Begins to run in `space`, whose root is at `root`, on this CPU.
+    ///
+    /// # Errors
+    ///
+    /// [`WrongMachine`] if the space is of another machine.
+    #[inline]
+    pub(crate) fn activate(self, space: &SpaceTlb, root: PhysAddr) -> Result<(), TlbRefusal> {
+        // SAFETY: 1. `root` is the root of the space's tables, which stay as long as the space is loaded: its end has all CPUs
+        // leave first.
+        unsafe { self.tlb().activate(self.pin, space, root) }
+    }
+
+    /// Runs nothing of `space` on this CPU for now, but keeps its root loaded.
+    pub(crate) fn rest(self, space: &SpaceTlb) -> Result<(), TlbRefusal> {
+        self.tlb().rest(self.pin, space)?;
+        self.collect();
+        Ok(())
+    }
+
+    /// Leaves `space` on this CPU.
+    pub(crate) fn deactivate(self, space: &SpaceTlb) -> Result<(), TlbRefusal> {
+        self.tlb().deactivate(self.pin, space)
+    }
+
+    /// Clears up to `budget` free frames ahead of their use; returns how many. For a CPU that has nothing to run, after
+    /// [`idle`](Self::idle): first frames of the CPU's own list, which faults on anonymous memory take next, then frames of its
+    /// node's zones, where new tables come from.
+    ///
+    /// The library has no thread of its own. An idle loop calls it again and again, with a budget that is worth no more than
+    /// the CPU may be late by (16 frames are some 10 µs), until it returns 0: the demand is met, or memory is short.
+    /// Interrupts may come in between at any instant.
+    ///
+    /// ```
+    /// # use ptarmigan::machine::{Machine, On};
+    /// fn idle<M: Machine>(on: On<'_, M>, work_is_ready: impl Fn() -> bool) {
+    ///     on.idle();
+    ///     while !work_is_ready() && on.clear_ahead(16) > 0 {}
+    ///     // Nothing left to do: sleep until an interrupt comes.
+    /// }
+    /// ```
+    pub fn clear_ahead(self, budget: u32) -> u32 {
+        // SAFETY: 1. the parts are this machine's (`Machine`, 1.), and `on` has checked the pin. 2. the window reaches the memory
+        // of the machine's frames (`Machine`, 3.).
+        let made = unsafe { self.data().refill_zero(self.frames(), self.pin, budget, self.window()) };
+        // SAFETY: 1. as above.
+        made + unsafe { self.frames().refill_zero(self.node(), budget - made, self.window()) }
+    }
+}

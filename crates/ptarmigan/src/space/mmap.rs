@@ -1,0 +1,274 @@
+//! The mmap family.
+use super::SpaceMachine;
+use super::area::{Area, AreaFlags, Object};
+use super::areas::AreaError;
+use super::fault::FaultError;
+use super::state::{SpaceMut, State, release};
+use crate::addr::{VirtAddr, VirtRange};
+use crate::format::{Access, Attr, Format};
+use crate::table::Free;
+
+/// What `madvise` does to pages; other advice does nothing to tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advice {
+    /// `MADV_DONTNEED`: pages go, areas stay.
+    DontNeed,
+    /// `MADV_DONTFORK` (true) and `MADV_DOFORK` (false).
+    DontFork(bool),
+    /// `MADV_WIPEONFORK` (true) and `MADV_KEEPONFORK` (false).
+    WipeOnFork(bool),
+    /// `MADV_POPULATE_READ` and `MADV_POPULATE_WRITE`.
+    Populate(Access),
+}
+
+impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
+    /// Maps an area at a fixed place; what was there is unmapped first.
+    ///
+    /// # Errors
+    ///
+    /// [`AreaError`]; what was there may be gone then, as with `mmap(MAP_FIXED)`.
+    pub fn mmap(
+        &mut self,
+        range: VirtRange,
+        flags: AreaFlags,
+        object: impl Into<Object>,
+    ) -> Result<(), AreaError> {
+        let range = State::<F>::pages(range)?;
+        self.munmap(range)?;
+        self.state.areas.insert(self.on, Area::new(range, flags, object))
+    }
+
+    /// The highest gap of `len` bytes below `below`, for callers that do not care where.
+    pub fn find_gap(&self, len: u64, below: u64) -> Option<VirtRange> {
+        let mut end = below.min(F::USER_END) & !((1 << F::PAGE_SHIFT) - 1);
+        loop {
+            let start = end.checked_sub(len)?;
+            match self.state.areas.at_or_after(self.on, start) {
+                Some(area) if area.start < end => end = area.start,
+                // Address 0 is never given out.
+                _ => return (start > 0).then_some(VirtRange { start, end }),
+            }
+        }
+    }
+
+    /// Unmaps everything in `range`. Tables go by Linux's rule: those whose span holds no other area any more.
+    ///
+    /// # Errors
+    ///
+    /// [`AreaError`]; pages and areas are as they were then. No tables are ever allocated; a frame may be needed for
+    /// the records of areas that are cut in two.
+    pub fn munmap(&mut self, range: VirtRange) -> Result<(), AreaError> {
+        let range = State::<F>::pages(range)?;
+        // Most calls of `mmap` come to free space.
+        match self.state.areas.at_or_after(self.on, range.start) {
+            Some(area) if area.start < range.end => {}
+            _ => return Ok(()),
+        }
+        let (mut first, mut last) = (u64::MAX, 0);
+        self.state.areas.remove_range(self.on, range, |area| {
+            first = first.min(area.start);
+            last = last.max(area.end);
+        })?;
+        let mut gather = self.gather();
+        if first < last {
+            let free = Free::Span {
+                floor: self.state.areas.last_before(self.on, first).map_or(0, |a| a.end),
+                ceiling: self.state.areas.at_or_after(self.on, last).map_or(F::USER_END, |a| a.start),
+            };
+            let range = VirtRange { start: first, end: last };
+            self.state.tables.unmap(range, free, &mut gather, |gather, _, raw| {
+                release::<F, M>(gather, raw);
+            });
+        }
+        gather.finish();
+        Ok(())
+    }
+
+    /// Changes permissions in `range`. Pages lose at once what is taken away, and gain by faults what is given.
+    ///
+    /// # Errors
+    ///
+    /// [`AreaError`]; nothing has changed then.
+    pub fn mprotect(&mut self, range: VirtRange, permissions: AreaFlags) -> Result<(), AreaError> {
+        let range = State::<F>::pages(range)?;
+        let permissions = AreaFlags(permissions.0 & AreaFlags::PERMISSIONS.0);
+        let (mut any, mut same) = (false, true);
+        self.state.areas.each(self.on, range, |a| {
+            any = true;
+            same &= a.flags.0 & AreaFlags::PERMISSIONS.0 == permissions.0;
+        });
+        if !any {
+            return Err(AreaError::NoArea(range));
+        }
+        if same {
+            return Ok(());
+        }
+        self.state
+            .areas
+            .change_range(self.on, range, |a| a.flags.without(AreaFlags::PERMISSIONS).with(permissions))?;
+        let mut gather = self.gather();
+        let readable = permissions.0 != 0;
+        let mut keep = Attr::USER | Attr::ACCESSED | Attr::DIRTY | Attr::SPECIAL;
+        if permissions.has(AreaFlags::WRITE) {
+            keep = keep | Attr::WRITE;
+        }
+        let mut add = Attr::default();
+        if readable {
+            add = add | Attr::READ;
+        }
+        if permissions.has(AreaFlags::EXEC) {
+            add = add | Attr::EXEC;
+        }
+        self.state
+            .tables
+            .change(range, &mut gather, |_, raw| F::leaf(F::frame(raw), Attr(F::attr(raw).0 & keep.0) | add));
+        gather.finish();
+        Ok(())
+    }
+
+    /// Moves the end of the heap. The first call after `execve` says where the heap begins (that is what a C
+    /// library asks first), and maps nothing; an end below that changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`AreaError`]; the heap is as it was then.
+    pub fn brk(&mut self, end: VirtAddr) -> Result<(), AreaError> {
+        let page = 1u64 << F::PAGE_SHIFT;
+        let end = end.0.next_multiple_of(page);
+        let heap = self.state.heap;
+        if heap.start == 0 {
+            self.state.heap = VirtRange { start: end, end };
+            return Ok(());
+        }
+        if end > heap.end {
+            let grown = VirtRange { start: heap.end, end };
+            let flags = AreaFlags::READ.with(AreaFlags::WRITE);
+            self.state.areas.insert(self.on, Area::new(State::<F>::pages(grown)?, flags, 0))?;
+        } else if end < heap.start {
+            return Ok(());
+        } else if end < heap.end {
+            self.munmap(VirtRange { start: end, end: heap.end })?;
+        }
+        self.state.heap.end = end;
+        Ok(())
+    }
+
+    /// Moves or resizes what is mapped at `from`. What is mapped at the new place goes. With `keep` the old area
+    /// stays, empty (`MREMAP_DONTUNMAP`).
+    ///
+    /// # Errors
+    ///
+    /// [`AreaError::BadRange`] if the places overlap, [`AreaError::NoArea`] if `from` is not mapped throughout, and
+    /// alike; nothing has changed then. For lack of memory, the pages to be moved are where they were; what was
+    /// mapped at the new place, and the tail of a move that shrinks, may be gone.
+    pub fn mremap(&mut self, from: VirtRange, to: VirtRange, keep: bool) -> Result<(), AreaError> {
+        let from = State::<F>::pages(from)?;
+        let to = State::<F>::pages(to)?;
+        if from.start == to.start && to.end < from.end {
+            return self.munmap(VirtRange { start: to.end, end: from.end });
+        }
+        let mut area = self.alike_throughout(from)?;
+        if from.start == to.start {
+            if to.end > from.end {
+                let grown = VirtRange { start: from.end, end: to.end };
+                let offset = area.offset_at(grown.start);
+                return self
+                    .state
+                    .areas
+                    .insert(self.on, Area { start: grown.start, end: grown.end, offset, ..area });
+            }
+            return Ok(());
+        }
+        if !from.and(to).is_empty() {
+            return Err(AreaError::BadRange(to));
+        }
+        // A shrinking move cuts the tail off first.
+        let moved = VirtRange { start: from.start, end: from.start + from.len().min(to.len()) };
+        if moved.end < from.end {
+            self.munmap(VirtRange { start: moved.end, end: from.end })?;
+        }
+        self.munmap(to)?;
+        area = Area { start: to.start, end: to.end, offset: area.offset_at(from.start), ..area };
+        self.state.areas.insert(self.on, area)?;
+        let mut gather = self.gather();
+        let result = self.state.tables.relocate(moved, to.start, &mut gather);
+        // Both places must be flushed before anybody uses either (docs/linux.md, "Moves").
+        gather.finish();
+        if let Err(e) = result {
+            // The new place is empty again; its tables go with the area.
+            self.munmap(to)?;
+            return Err(e.into());
+        }
+        if !keep {
+            self.munmap(moved)?;
+        }
+        Ok(())
+    }
+
+    /// The area at the start of `range`, if all of `range` is mapped as it is. Areas behind which there is something
+    /// may be cut without need.
+    fn alike_throughout(&self, range: VirtRange) -> Result<Area, AreaError> {
+        let none = AreaError::NoArea(range);
+        let mut all = self.state.areas.find(self.on, range.start).ok_or(none)?;
+        let mut end = range.start;
+        let mut alike = true;
+        self.state.areas.each(self.on, range, |a| {
+            let differs = AreaFlags(a.flags.0 ^ all.flags.0).without(AreaFlags::PRIVATE_PAGES);
+            let follows = a.object == all.object && (a.object == 0 || all.offset_at(a.start) == a.offset);
+            alike &= a.start <= end && differs == AreaFlags(0) && follows;
+            all.flags = all.flags.with(a.flags);
+            end = a.end;
+        });
+        if alike && end >= range.end { Ok(all) } else { Err(none) }
+    }
+
+    /// Follows advice on `range`, where areas lie in it.
+    ///
+    /// # Errors
+    ///
+    /// [`AreaError`] for a bad range or lack of memory for records; [`FaultError`] from populating is passed on as
+    /// lack of memory, other reasons end the populating silently, as they would when the page was touched.
+    pub fn madvise(&mut self, range: VirtRange, advice: Advice) -> Result<(), AreaError> {
+        let range = State::<F>::pages(range)?;
+        match advice {
+            Advice::DontNeed => {
+                let mut gather = self.gather();
+                let State { tables, areas, .. } = &mut *self.state;
+                areas.each(self.on, range, |area| {
+                    tables.unmap(area.range().and(range), Free::Covered, &mut gather, |g, _, raw| {
+                        release::<F, M>(g, raw);
+                    });
+                });
+                gather.finish();
+                Ok(())
+            }
+            Advice::DontFork(on) => self.mark(range, AreaFlags::NO_FORK, on),
+            Advice::WipeOnFork(on) => self.mark(range, AreaFlags::WIPE_ON_FORK, on),
+            Advice::Populate(access) => self.populate(range, access),
+        }
+    }
+
+    fn mark(&mut self, range: VirtRange, flag: AreaFlags, on: bool) -> Result<(), AreaError> {
+        self.state
+            .areas
+            .change_range(self.on, range, |a| if on { a.flags.with(flag) } else { a.flags.without(flag) })
+    }
+
+    /// Makes all pages of `range` present, as if they had been touched.
+    ///
+    /// # Errors
+    ///
+    /// [`AreaError::NoFrame`]; pages before that stay.
+    pub fn populate(&mut self, range: VirtRange, access: Access) -> Result<(), AreaError> {
+        let range = State::<F>::pages(range)?;
+        let mut va = range.start;
+        while va < range.end {
+            match self.fault(VirtAddr(va), access) {
+                Err(FaultError::NoFrame(e)) => return Err(e.into()),
+                Err(_) => return Ok(()),
+                Ok(_) => va += 1 << F::PAGE_SHIFT,
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,230 @@
+//! A space, and the calls that change its structure.
+use super::area::Area;
+use super::areas::{AreaError, Areas};
+use super::{SpaceMachine, fault};
+use crate::addr::{Pfn, VirtAddr, VirtRange};
+use crate::cpu::WrongMachine;
+use crate::format::{Access, Attr, Format};
+use crate::frames::{AllocFlags, NoFrame};
+use crate::gather::Gather;
+use crate::machine::{Machine, On, Refused};
+use crate::sync::atomic::AtomicU32;
+use crate::table::{Tables, TreeRef};
+use crate::tlb::{SpaceTlb, TlbRefusal};
+use core::fmt;
+
+/// What a space is made of, but for its TLB state: CPUs switch to a shared space and away from it at any time, also while a
+/// caller changes its structure and holds it exclusively, so the state they write to stands beside this.
+pub(super) struct State<F: Format> {
+    pub tables: Tables<F>,
+    pub areas: Areas,
+    /// Where the areas of recent faults are, by address. Written by shared faults too.
+    pub recent: [AtomicU32; RECENT],
+    /// First page of the heap and its end; equal if there is none.
+    pub heap: VirtRange,
+    /// Stacks grow no larger than this, in bytes.
+    pub stack_limit: u64,
+}
+
+/// Areas that a space remembers from recent faults.
+pub(super) const RECENT: usize = 8;
+/// Linux's default `RLIMIT_STACK`, in bytes.
+const STACK_LIMIT: u64 = 8 << 20;
+
+impl<F: Format> State<F> {
+    fn new<M: Machine>(on: On<'_, M>) -> Result<Self, NoFrame> {
+        Ok(State {
+            tables: Tables::new(on, AllocFlags::NORMAL)?,
+            areas: Areas::new(),
+            recent: Default::default(),
+            heap: VirtRange { start: 0, end: 0 },
+            stack_limit: STACK_LIMIT,
+        })
+    }
+
+    /// `range`, if it is made of whole pages of user addresses.
+    #[inline(always)]
+    pub fn pages(range: VirtRange) -> Result<VirtRange, AreaError> {
+        let mask = (1u64 << F::PAGE_SHIFT) - 1;
+        if range.is_empty() || range.start & mask != 0 || range.end & mask != 0 || range.end > F::USER_END {
+            return Err(AreaError::BadRange(range));
+        }
+        Ok(range)
+    }
+}
+
+/// One address space. It must be taken down with [`Space::end`]: dropping it loses its frames.
+#[must_use = "a dropped space loses its frames: end it"]
+pub struct Space<F: Format> {
+    pub(super) state: State<F>,
+    pub(super) tlb: SpaceTlb,
+}
+
+impl<F: Format> fmt::Debug for Space<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Space")
+            .field("id", &self.tlb.id())
+            .field("root", &self.state.tables.root())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<F: Format> Space<F> {
+    /// An empty space.
+    ///
+    /// # Errors
+    ///
+    /// [`NoFrame`]; nothing has been taken then.
+    pub fn new<M: SpaceMachine>(on: On<'_, M>) -> Result<Self, NoFrame> {
+        Ok(Space { state: State::new(on)?, tlb: on.tlb().new_space() })
+    }
+
+    /// Returns the space's tables.
+    pub fn tree(&self) -> TreeRef<'_, F> {
+        TreeRef::new(&self.state.tables, &self.tlb)
+    }
+
+    /// Returns the space's areas.
+    pub fn areas(&self) -> &Areas {
+        &self.state.areas
+    }
+
+    /// Returns the space's TLB state.
+    pub fn tlb(&self) -> &SpaceTlb {
+        &self.tlb
+    }
+
+    /// Begins to run in the space on this CPU.
+    ///
+    /// # Errors
+    ///
+    /// [`TlbRefusal`] if the space is of another machine, or in the middle of another switch of this CPU.
+    pub fn activate<M: SpaceMachine>(&self, on: On<'_, M>) -> Result<(), TlbRefusal> {
+        on.activate(&self.tlb, self.state.tables.root())
+    }
+
+    /// Runs nothing of the space on this CPU for now, but keeps its root loaded.
+    ///
+    /// # Errors
+    ///
+    /// [`TlbRefusal`] if the space is of another machine, or in the middle of another switch of this CPU.
+    pub fn rest<M: SpaceMachine>(&self, on: On<'_, M>) -> Result<(), TlbRefusal> {
+        on.rest(&self.tlb)
+    }
+
+    /// Leaves the space on this CPU.
+    ///
+    /// # Errors
+    ///
+    /// [`TlbRefusal`] if the space is of another machine, or in the middle of another switch of this CPU.
+    pub fn deactivate<M: SpaceMachine>(&self, on: On<'_, M>) -> Result<(), TlbRefusal> {
+        on.deactivate(&self.tlb)
+    }
+
+    /// Leads to the calls that change the space.
+    ///
+    /// # Errors
+    ///
+    /// [`WrongMachine`] if the space is of another machine.
+    #[inline]
+    pub fn edit<'a, M: SpaceMachine>(
+        &'a mut self,
+        on: On<'a, M>,
+    ) -> Result<SpaceMut<'a, F, M>, WrongMachine> {
+        on.check(self.tlb.machine())?;
+        Ok(SpaceMut { on, state: &mut self.state, tlb: &self.tlb })
+    }
+
+    /// Serves a fault at `va`.
+    ///
+    /// # Errors
+    ///
+    /// [`FaultError`](super::FaultError); nothing has changed then, except that a stack may have grown to `va` (as in Linux,
+    /// which looks at permissions afterwards).
+    #[inline]
+    pub fn fault<M: SpaceMachine>(
+        &mut self,
+        on: On<'_, M>,
+        va: VirtAddr,
+        access: Access,
+    ) -> Result<fault::Done, fault::FaultError> {
+        on.check(self.tlb.machine())?;
+        self.state.fault(on, &self.tlb, va, access)
+    }
+
+    /// Takes the space down: CPUs that still have it loaded are moved to another root, every page is unmapped, every table and
+    /// frame given back.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`], with the space, if it is of another machine.
+    pub fn end<M: SpaceMachine>(self, on: On<'_, M>) -> Result<(), Refused<Self>> {
+        if let Err(error) = on.check(self.tlb.machine()) {
+            return Err(Refused { value: self, error });
+        }
+        self.end_checked(on);
+        Ok(())
+    }
+
+    /// As [`end`](Self::end), for a space that has just been made on this machine.
+    pub(super) fn end_checked<M: SpaceMachine>(self, on: On<'_, M>) {
+        let Space { state: State { tables, mut areas, .. }, tlb } = self;
+        let mut gather = Gather::ending(on, &tlb, F::PAGE_SHIFT);
+        tables.end(&mut gather, |gather, _, raw| release::<F, M>(gather, raw));
+        gather.finish();
+        areas.clear(on);
+    }
+}
+
+/// Exclusive use of a space: the calls that change its structure. They are those of Linux's mmap family.
+pub struct SpaceMut<'a, F: Format, M: SpaceMachine> {
+    pub(super) on: On<'a, M>,
+    pub(super) state: &'a mut State<F>,
+    pub(super) tlb: &'a SpaceTlb,
+}
+
+impl<'a, F: Format, M: SpaceMachine> SpaceMut<'a, F, M> {
+    /// A gather for the space.
+    #[inline(always)]
+    pub(super) fn gather(&self) -> Gather<'a, M> {
+        Gather::open(self.on, self.tlb, F::PAGE_SHIFT, true)
+    }
+
+    /// Serves a fault at `va`, see [`Space::fault`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    #[inline]
+    pub fn fault(&mut self, va: VirtAddr, access: Access) -> Result<fault::Done, fault::FaultError> {
+        self.state.fault(self.on, self.tlb, va, access)
+    }
+
+    /// Returns the area that `va` lies in.
+    pub fn area(&self, va: VirtAddr) -> Option<Area> {
+        self.state.areas.find(self.on, va.0)
+    }
+
+    /// Returns the space's areas.
+    pub fn areas(&self) -> &Areas {
+        &self.state.areas
+    }
+
+    /// Returns the space's tables.
+    pub fn tree(&self) -> TreeRef<'_, F> {
+        TreeRef::new(&self.state.tables, self.tlb)
+    }
+
+    /// Returns what is mapped at `va`, see [`TreeRef::query`].
+    pub fn query(&self, va: VirtAddr) -> Option<(Pfn, Attr)> {
+        self.tree().query(self.on, va)
+    }
+}
+
+/// Gives the reference that the entry `raw`, which has just been cleared, held to the gather.
+#[inline(always)]
+pub(super) fn release<F: Format, M: Machine>(gather: &mut Gather<'_, M>, raw: u64) {
+    // SAFETY: 1. spaces map counted data frames of their machine, each entry with a reference of its own, and special
+    // frames. 2. what clears entries notes their addresses.
+    unsafe { gather.release::<F>(raw) };
+}

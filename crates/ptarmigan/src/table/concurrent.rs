@@ -1,0 +1,156 @@
+//! Several CPUs at work on the tables of one space: what shared faults do to them.
+//!
+//! # The protocol
+//!
+//! 1. Tables come, never go: code that takes tables away has them all for itself. A table that is missing is made before the
+//!    lock of its parent is taken, and linked under it; a CPU that finds that another was faster gives its own back at once, as
+//!    no walker ever knew it (REQ-37).
+//! 2. An entry is put where there is none in one step, without a lock.
+//! 3. An entry that is there is changed under the lock of its table, and is not none meanwhile.
+//!
+//! The lock of a table is a bit in its frame's record. Its holder may flush while it holds it, so a CPU that waits for it
+//! serves the requests of others meanwhile.
+use super::node::{Node, Use};
+use super::tables::{Path, Tables};
+use crate::addr::PhysAddr;
+use crate::format::{Attr, Entry, Format, Slot};
+use crate::frames::{AllocFlags, FrameMeta, NoFrame};
+use crate::machine::{Machine, On};
+use crate::page::Level;
+
+/// A locked table; unlocked when dropped.
+pub(super) struct TableLock<'a> {
+    record: &'a FrameMeta,
+}
+
+impl<'a> TableLock<'a> {
+    /// Waits for the lock of the table whose record this is.
+    #[inline(always)]
+    fn take<M: Machine>(on: On<'_, M>, record: &'a FrameMeta) -> Self {
+        if !record.try_lock() {
+            wait(on, record);
+        }
+        TableLock { record }
+    }
+}
+
+#[cold]
+fn wait<M: Machine>(on: On<'_, M>, record: &FrameMeta) {
+    on.tlb().wait_until(on.pin(), || !record.is_locked() && record.try_lock());
+}
+
+impl Drop for TableLock<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.record.unlock();
+    }
+}
+
+/// The leaf table of one page, as a fault found it.
+pub(crate) struct Leaf<'a, F: Format, M: Machine> {
+    node: Node<'a, F, M::Window>,
+    index: usize,
+}
+
+/// The entry of one page, to be changed; with other CPUs at work, under the lock of its table.
+pub(crate) struct Locked<'l, 'a, F: Format, M: Machine> {
+    leaf: &'l Leaf<'a, F, M>,
+    _lock: Option<TableLock<'a>>,
+}
+
+impl<'a, F: Format, M: Machine> Leaf<'a, F, M> {
+    /// The entry.
+    #[inline(always)]
+    pub fn load(&self) -> u64 {
+        self.node.load(self.index)
+    }
+
+    /// Makes the entry ready for being changed.
+    #[inline(always)]
+    pub fn lock<const SHARED: bool>(&self, on: On<'_, M>) -> Locked<'_, 'a, F, M> {
+        let lock = if SHARED { self.node.record().map(|record| TableLock::take(on, record)) } else { None };
+        Locked { leaf: self, _lock: lock }
+    }
+}
+
+impl<F: Format, M: Machine> Locked<'_, '_, F, M> {
+    /// The entry.
+    #[inline(always)]
+    pub fn load(&self) -> u64 {
+        self.leaf.load()
+    }
+
+    /// Writes another entry in its place, keeping what `change` keeps of it.
+    #[inline(always)]
+    pub fn update(&self, others: Use, change: impl Fn(u64) -> u64) -> u64 {
+        self.leaf.node.update(self.leaf.index, others, change)
+    }
+
+    /// Lets no MMU use the entry until the next [`update`](Self::update). It is still an entry, so no fault puts another
+    /// there. Returns what it was.
+    #[inline(always)]
+    pub fn break_off(&self) -> u64 {
+        self.update(Use::Walked, |raw| F::leaf(F::frame(raw), F::attr(raw).without(Attr::READ)))
+    }
+}
+
+impl<F: Format> Tables<F> {
+    /// The leaf table that maps `va`, a user address, opened; `None` if there is none.
+    #[inline(always)]
+    pub fn leaf<'a, M: Machine>(&self, on: On<'a, M>, va: u64) -> Option<Leaf<'a, F, M>> {
+        let node = self.find(on, va, Level::PTE)?;
+        Some(Leaf { node, index: F::index(Level::PTE, va) })
+    }
+
+    /// Puts the leaf `raw` for `va`, a user address, where there is none. `leaf` is the leaf table as [`leaf`](Self::leaf) found
+    /// it. False if another CPU has put one there meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// [`NoFrame`]; nothing has changed then.
+    #[inline(always)]
+    pub fn put<'a, M: Machine, const SHARED: bool>(
+        &self,
+        on: On<'a, M>,
+        va: u64,
+        leaf: Option<Leaf<'a, F, M>>,
+        raw: u64,
+    ) -> Result<bool, NoFrame> {
+        let Leaf { node, index } = match leaf {
+            Some(leaf) => leaf,
+            None => {
+                let node = self.leaf_table::<M, SHARED>(on, va, AllocFlags::NORMAL)?;
+                Leaf { node, index: F::index(Level::PTE, va) }
+            }
+        };
+        if !SHARED {
+            node.put(index, raw);
+            return Ok(true);
+        }
+        let _lock = if F::Slot::FILLS_AT_ONCE { None } else { node.record().map(|r| TableLock::take(on, r)) };
+        Ok(node.fill(index, raw))
+    }
+
+    /// Links a path that has been made for `level`; the table that is linked there already if others were faster.
+    pub(super) fn link_shared<M: Machine>(
+        &self,
+        on: On<'_, M>,
+        va: u64,
+        parent: PhysAddr,
+        level: Level,
+        path: &Path<F>,
+    ) -> Option<PhysAddr> {
+        let node = self.node(on, level, parent);
+        // A root without a record has all its entries from the start.
+        let _lock = node.record().map(|record| TableLock::take(on, record));
+        let index = F::index(level, va);
+        if let Entry::Link(theirs) = node.entry(index) {
+            return Some(theirs);
+        }
+        for below in 0..level.0 {
+            self.add_shared(Level(below));
+        }
+        node.put(index, F::link(level, path.first()));
+        None
+    }
+}

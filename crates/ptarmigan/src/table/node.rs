@@ -1,0 +1,469 @@
+//! An open table with its record: the only code that writes an entry, or a table's record.
+//!
+//! # Entries and the record
+//!
+//! Each table's frame has a record ([`FrameMeta`]) with a count of its live entries and a bitmap of the lines of it (one bit for
+//! each 64th, a cache line of a 4 KiB table) that have been written to. Every call here that changes an entry keeps both:
+//!
+//! 1. An entry that comes to be is counted and its line marked ([`Node::put`], [`Node::fill`]).
+//! 2. Entries that go are counted off; the map is emptied with the last one ([`Node::take`], [`Node::clear`],
+//!    [`Node::clear_all`]). So a table with no live entries is all zero, but for bits that [`Format::KEPT`] names.
+//! 3. An entry that changes stays an entry ([`Node::update`]).
+//!
+//! The entries of a leaf table are counted only after somebody has needed the count: records of four frames share a cache
+//! line, so a count that every fault writes would take the line from other CPUs that fault in tables of their own.
+//!
+//! # Who else looks
+//!
+//! An MMU may read an entry at any time, and set accessed and dirty bits in it. [`Use`] says who else may be there:
+//! nobody (plain stores), MMUs (compare-exchange, so that no bit set in between is lost), or other CPUs' faults too (those
+//! that add entries use [`Node::fill`]; those that change entries hold the table's lock).
+use crate::addr::{FRAME_SHIFT, PhysAddr};
+use crate::format::{Entry, Format, Slot};
+use crate::frames::{FrameMeta, Frames};
+use crate::page::Level;
+use crate::window::{OpenWindow, WindowGuard};
+use core::marker::PhantomData;
+
+/// Who may look at a table, or write to it, besides the caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// Nobody: no CPU has the tree loaded, and none can load it meanwhile.
+    Private,
+    /// MMUs, which set accessed and dirty bits.
+    Walked,
+}
+
+impl Use {
+    /// [`Use::Private`] if `private`.
+    #[inline(always)]
+    pub fn private(private: bool) -> Self {
+        if private { Use::Private } else { Use::Walked }
+    }
+}
+
+/// An open table.
+pub(crate) struct Node<'w, F: Format, W: OpenWindow + 'w> {
+    guard: W::Guard<'w>,
+    at: PhysAddr,
+    level: Level,
+    /// Of no use for tables smaller than a frame.
+    record: &'w FrameMeta,
+    _format: PhantomData<F>,
+}
+
+/// Entries that [`Node::each_line`] hands over together at most: as many as a word has bits.
+const MOST: usize = u64::BITS as usize;
+
+impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
+    const ROOT: Level = F::LAYOUT.top();
+
+    /// Opens the table of `level` at `at`, which belongs to a tree of format `F` that the caller holds or reads.
+    #[inline(always)]
+    pub fn open(window: &'w W, frames: &'w Frames, level: Level, at: PhysAddr) -> Self {
+        Node { guard: window.open(at), at, level, record: frames.meta(at.pfn()), _format: PhantomData }
+    }
+
+    /// Where the table is.
+    #[inline(always)]
+    pub fn at(&self) -> PhysAddr {
+        self.at
+    }
+
+    /// Its record; `None` for tables smaller than a frame.
+    #[inline(always)]
+    pub fn record(&self) -> Option<&'w FrameMeta> {
+        // Only roots may be smaller than a frame: known while compiling where the level or the format says it all.
+        let small = const { (F::LAYOUT.table_shift[F::LAYOUT.levels as usize - 1] as u32) < FRAME_SHIFT };
+        if small && self.level == Self::ROOT { None } else { Some(self.record) }
+    }
+
+    #[inline(always)]
+    fn slot(&self, index: usize) -> &F::Slot {
+        slot::<F, _>(&self.guard, self.level, index)
+    }
+
+    /// Binary logarithm of the entries that one bit of the record's map stands for. A root has 32 bits for the user's entries,
+    /// however many these are: the other word of the map belongs to the registry of roots.
+    #[inline(always)]
+    fn line_shift(&self) -> u32 {
+        if self.level == Self::ROOT {
+            const { F::USER_TOP.div_ceil(32).next_power_of_two().trailing_zeros() }
+        } else {
+            (F::entries(self.level) / MOST).trailing_zeros()
+        }
+    }
+
+    /// Entries that are handed over together.
+    #[inline(always)]
+    fn line_len(&self) -> usize {
+        (1 << self.line_shift()).min(MOST)
+    }
+
+    // Reading.
+
+    /// The entry at `index`. A table that it links is seen as it was when it was linked.
+    #[inline(always)]
+    pub fn load(&self, index: usize) -> u64 {
+        self.slot(index).load()
+    }
+
+    /// What the entry at `index` is.
+    #[inline(always)]
+    pub fn entry(&self, index: usize) -> Entry {
+        F::entry(self.level, self.load(index))
+    }
+
+    /// Calls `visit(start, live)` for every line, or [`line_len`](Self::line_len) entries of it, with entries from `first`
+    /// to `last` (inclusive) that are not none, in order: bit i of `live` says that entry `start` + i is one of them. Looks
+    /// only at lines that have been touched.
+    ///
+    /// The place of an entry in its line is as good as random, so the entries of a line are tested without branches.
+    ///
+    /// Of a root, only the user's entries may be asked for.
+    #[inline(always)]
+    fn each_line(&self, record: &FrameMeta, first: usize, last: usize, mut visit: impl FnMut(usize, u64)) {
+        let shift = self.line_shift();
+        let len = self.line_len();
+        let mut lines = record.touched() & u64::MAX << (first >> shift) & u64::MAX >> (63 - (last >> shift));
+        while lines != 0 {
+            let line = (lines.trailing_zeros() as usize) << shift;
+            lines &= lines - 1;
+            for start in (line..line + (1 << shift)).step_by(len) {
+                let mut live = 0;
+                for i in 0..len {
+                    live |= u64::from(!F::is_none(self.load(start + i))) << i;
+                }
+                if start < first {
+                    live &= u64::MAX.checked_shl((first - start) as u32).unwrap_or(0);
+                }
+                if start + len - 1 > last {
+                    live &= u64::MAX.checked_shr((start + MOST - 1 - last) as u32).unwrap_or(0);
+                }
+                if live != 0 {
+                    visit(start, live);
+                }
+            }
+        }
+    }
+
+    /// Calls `visit(index, entry)` for every entry from `first` to `last` (inclusive) that is not none, in order.
+    /// Without a record it looks at all of them.
+    #[inline(always)]
+    pub fn each(&self, first: usize, last: usize, mut visit: impl FnMut(usize, u64)) {
+        match self.record() {
+            Some(record) => self.each_line(record, first, last, |start, live| {
+                each_bit(live, |i| visit(start + i, self.load(start + i)));
+            }),
+            None => {
+                for index in first..=last {
+                    let raw = self.load(index);
+                    if !F::is_none(raw) {
+                        visit(index, raw);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether it has no entries of the user's; false for tables without a record.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        let Some(record) = self.record() else { return false };
+        if !record.is_counted() {
+            self.count(record);
+        }
+        record.live() == 0
+    }
+
+    // Writing.
+
+    /// Puts `raw` where there is no entry. The caller has the tree for itself, or holds the table's lock.
+    ///
+    /// Entries that were none need no flush: no MMU keeps those.
+    #[inline(always)]
+    pub fn put(&self, index: usize, raw: u64) {
+        let slot = self.slot(index);
+        debug_assert!(F::is_none(slot.load()), "an entry over another one in the table at {}", self.at);
+        slot.store(raw);
+        if let Some(record) = self.record() {
+            if self.level != Level::PTE || record.is_counted() {
+                record.set_live(record.live() + 1);
+            }
+            record.touch((index >> self.line_shift()) as u32);
+        }
+    }
+
+    /// Puts `raw` where there is no entry, with other CPUs at work in the same leaf table; whether there was none. Mostly
+    /// nothing is written to the record, and the next call that has the table for itself counts.
+    #[inline(always)]
+    pub fn fill(&self, index: usize, raw: u64) -> bool {
+        let filled = self.slot(index).fill(raw);
+        if filled && let Some(record) = self.record() {
+            record.stop_counting();
+            record.touch_shared((index >> self.line_shift()) as u32);
+        }
+        filled
+    }
+
+    /// Puts `next(i)` into entries from `first` on, `n` at most, as long as there are none; how many it were.
+    #[inline(always)]
+    pub fn put_run(&self, first: usize, n: usize, mut next: impl FnMut() -> u64) -> usize {
+        let mut done = 0;
+        while done < n {
+            let slot = self.slot(first + done);
+            if !F::is_none(slot.load()) {
+                break;
+            }
+            slot.store(next());
+            done += 1;
+        }
+        if done > 0
+            && let Some(record) = self.record()
+        {
+            if self.level != Level::PTE || record.is_counted() {
+                record.set_live(record.live() + done as u16);
+            }
+            let shift = self.line_shift();
+            touch_lines(record, (first >> shift) as u32, ((first + done - 1) >> shift) as u32);
+        }
+        done
+    }
+
+    /// Changes the entry at `index` to what `change` makes of it, which must be an entry too; the one that was there.
+    /// `change` may be called several times, as an MMU sets bits in between.
+    #[inline(always)]
+    pub fn update(&self, index: usize, others: Use, change: impl Fn(u64) -> u64) -> u64 {
+        let slot = self.slot(index);
+        let mut old = slot.load();
+        loop {
+            let new = change(old) | F::cleared(old);
+            debug_assert!(!F::is_none(new), "entries are cleared by calls that count them");
+            if new == old {
+                return old;
+            }
+            if others == Use::Private {
+                slot.store(new);
+                return old;
+            }
+            match slot.exchange(old, new) {
+                Ok(()) => return old,
+                Err(now) => old = now,
+            }
+        }
+    }
+
+    /// As [`update`](Self::update), for an entry that the caller has just `seen`; returns the one that is there now.
+    #[inline(always)]
+    pub fn update_seen(&self, index: usize, seen: u64, others: Use, change: impl Fn(u64) -> u64) -> u64 {
+        if others == Use::Private {
+            let new = change(seen) | F::cleared(seen);
+            self.slot(index).store(new);
+            return new;
+        }
+        let old = self.update(index, others, &change);
+        change(old) | F::cleared(old)
+    }
+
+    /// Clears the entry of a slot; what was there.
+    #[inline(always)]
+    fn clear_slot(slot: &F::Slot, others: Use) -> u64 {
+        if others == Use::Private || F::KEPT != 0 {
+            let old = slot.load();
+            if others == Use::Private {
+                slot.store(F::cleared(old));
+                return old;
+            }
+            let mut old = old;
+            while let Err(now) = slot.exchange(old, F::cleared(old)) {
+                old = now;
+            }
+            return old;
+        }
+        slot.swap(0)
+    }
+
+    /// Clears the entry at `index`; what was there, `None` if there was none.
+    #[inline(always)]
+    pub fn take(&self, index: usize, others: Use) -> Option<u64> {
+        let slot = self.slot(index);
+        let seen = slot.load();
+        if F::is_none(seen) {
+            return None;
+        }
+        let old = if others == Use::Private {
+            slot.store(F::cleared(seen));
+            seen
+        } else {
+            Self::clear_slot(slot, others)
+        };
+        self.removed(1);
+        Some(old)
+    }
+
+    /// Clears all entries from `first` to `last` (inclusive) of a leaf table, and calls `gone(index, entry)` for each.
+    #[inline(always)]
+    pub fn clear(&self, first: usize, last: usize, others: Use, mut gone: impl FnMut(usize, u64)) {
+        let Some(record) = self.record() else { return };
+        let mut cleared = Cleared { node: self, n: 0 };
+        let len = self.line_len();
+        self.each_line(record, first, last, |line, live| {
+            if others == Use::Private && live == u64::MAX >> (64 - len) {
+                // A full line: no search.
+                for index in line..line + len {
+                    let old = Self::clear_slot(self.slot(index), others);
+                    cleared.n += 1;
+                    gone(index, old);
+                }
+                return;
+            }
+            each_bit(live, |i| {
+                let index = line + i;
+                let old = Self::clear_slot(self.slot(index), others);
+                cleared.n += 1;
+                gone(index, old);
+            });
+        });
+    }
+
+    /// Clears every entry of a leaf table that nobody else sees any more, and calls `gone(index, entry)` for each.
+    #[inline(always)]
+    pub fn clear_all(&self, mut gone: impl FnMut(usize, u64)) {
+        let Some(record) = self.record() else { return };
+        let mut n = 0;
+        self.each_line(record, 0, F::entries(self.level) - 1, |line, live| {
+            n += live.count_ones();
+            each_bit(live, |i| {
+                let index = line + i;
+                gone(index, Self::clear_slot(self.slot(index), Use::Private));
+            });
+        });
+        debug_assert!(
+            !record.is_counted() || u32::from(record.live()) == n,
+            "live entries in lines that were never touched"
+        );
+        record.set_live(0);
+        record.set_lines(0, 0);
+        record.set_lines(1, 0);
+    }
+
+    /// Calls `visit` for each link to a table from `first` to `last` (inclusive); returns how many of them it has cut.
+    #[inline(always)]
+    pub fn each_link(&self, first: usize, last: usize, mut visit: impl FnMut(Link<'_, F>)) -> usize {
+        let mut cleared = Cleared { node: self, n: 0 };
+        self.each(first, last, |index, raw| {
+            if let Some(child) = F::linked(self.level, raw) {
+                visit(Link { index, child, slot: self.slot(index), cut: &mut cleared.n });
+            }
+        });
+        cleared.n
+    }
+
+    /// `n` entries have been cleared; all of them if that leaves none.
+    #[inline(always)]
+    fn removed(&self, n: u16) {
+        let Some(record) = self.record() else { return };
+        if self.level == Level::PTE && !record.is_counted() {
+            self.count(record);
+            return;
+        }
+        let left = record.live() - n;
+        record.set_live(left);
+        if left == 0 {
+            self.forget_lines(record);
+        }
+    }
+
+    #[inline(always)]
+    fn forget_lines(&self, record: &FrameMeta) {
+        record.set_lines(0, 0);
+        if self.level != Self::ROOT {
+            // The second word of a root is not the map's.
+            record.set_lines(1, 0);
+        }
+    }
+
+    /// Counts the entries of a leaf table.
+    #[inline(never)]
+    fn count(&self, record: &FrameMeta) {
+        let mut n = 0;
+        self.each_line(record, 0, F::entries(self.level) - 1, |_, live| n += live.count_ones());
+        record.set_counted(n as u16);
+        if n == 0 {
+            self.forget_lines(record);
+        }
+    }
+}
+
+/// Entry `index` of the table of `level` that `guard` has open.
+#[inline(always)]
+fn slot<F: Format, G: WindowGuard>(guard: &G, level: Level, index: usize) -> &F::Slot {
+    let index = index & (F::entries(level) - 1);
+    // SAFETY: the guard is valid for the whole table (contract of `Window`, point 1), whose entries fit into it
+    // (`format::check`), `index` was reduced to their number, and `Slot` accepts any bit pattern and shared access.
+    unsafe { &*guard.base().cast::<F::Slot>().add(index) }
+}
+
+/// Reads one entry of the table of `level` at `at`, which belongs to a tree of format `F` that the caller holds or reads.
+#[inline(always)]
+pub(super) fn read<F: Format, W: OpenWindow>(window: &W, level: Level, at: PhysAddr, index: usize) -> u64 {
+    slot::<F, _>(&window.open(at), level, index).load()
+}
+
+/// Sets the entry at `index` of the kernel's half of the root at `at`, which no record counts.
+pub(super) fn set_kernel<F: Format, W: OpenWindow>(window: &W, at: PhysAddr, index: usize, raw: u64) {
+    debug_assert!(index >= F::USER_TOP);
+    slot::<F, _>(&window.open(at), F::LAYOUT.top(), index).store(raw);
+}
+
+/// A link to a table, found by [`Node::each_link`].
+pub(crate) struct Link<'a, F: Format> {
+    /// The index of the entry.
+    pub index: usize,
+    /// The table that it links.
+    pub child: PhysAddr,
+    slot: &'a F::Slot,
+    cut: &'a mut usize,
+}
+
+impl<F: Format> Link<'_, F> {
+    /// Clears the entry.
+    #[inline(always)]
+    pub fn cut(self) {
+        self.slot.store(0);
+        *self.cut += 1;
+    }
+}
+
+/// Entries of one table that have been cleared. They are counted off when this is dropped, also if a callback panics.
+struct Cleared<'a, 'w, F: Format, W: OpenWindow> {
+    node: &'a Node<'w, F, W>,
+    n: usize,
+}
+
+impl<F: Format, W: OpenWindow> Drop for Cleared<'_, '_, F, W> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.n > 0 {
+            self.node.removed(self.n as u16);
+        }
+    }
+}
+
+/// Calls `visit` with the number of each bit of `live`, lowest first.
+#[inline(always)]
+fn each_bit(mut live: u64, mut visit: impl FnMut(usize)) {
+    while live != 0 {
+        visit(live.trailing_zeros() as usize);
+        live &= live - 1;
+    }
+}
+
+/// Marks the lines `first..=last` of a table as touched.
+fn touch_lines(record: &FrameMeta, first: u32, last: u32) {
+    for word in first / 32..=last / 32 {
+        let low = if word == first / 32 { u32::MAX << (first % 32) } else { u32::MAX };
+        let high = if word == last / 32 { u32::MAX >> (31 - last % 32) } else { u32::MAX };
+        record.set_lines(word as usize, record.lines(word as usize) | (low & high));
+    }
+}

@@ -1,0 +1,424 @@
+//! Operations on ranges: each goes down the tables once and touches every table in the range once.
+use super::node::{Node, Use};
+use super::tables::Tables;
+use crate::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
+use crate::format::{Attr, Format};
+use crate::frames::{AllocFlags, FrameMeta, NoFrame};
+use crate::gather::Gather;
+use crate::machine::{Machine, On};
+use crate::page::{Level, MAX_LEVELS};
+
+/// Which tables an unmap gives back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Free {
+    /// Every table that is empty afterwards.
+    Empty,
+    /// Linux's rule at `munmap` (`free_pgtables`): a table goes if the aligned span it maps lies between the end of the area
+    /// before (`floor`) and the start of the area after (`ceiling`); then it is empty, too.
+    Span {
+        /// End of the last area before the range, 0 if there is none.
+        floor: u64,
+        /// Start of the first area after it, `USER_END` if there is none.
+        ceiling: u64,
+    },
+    /// Only leaf tables that the range covers as a whole (`madvise(MADV_DONTNEED)` since Linux 6.14).
+    Covered,
+    /// None.
+    Never,
+}
+
+/// What one way down through the tables needs.
+struct Unmap<'a, 'g, M: Machine, L> {
+    on: On<'a, M>,
+    gather: &'g mut Gather<'a, M>,
+    range: VirtRange,
+    free: Free,
+    leaf: L,
+    others: Use,
+    freed: [u32; MAX_LEVELS],
+}
+
+/// First and last index (inclusive) of a table of `level`, mapping from `base` on, that lie in `range`.
+#[inline(always)]
+fn indices<F: Format>(level: Level, base: u64, range: VirtRange) -> (usize, usize) {
+    let shift = F::shift(level);
+    let first = range.start.saturating_sub(base) >> shift;
+    let last = (range.end - 1 - base) >> shift;
+    (first as usize, (last as usize).min(F::entries(level) - 1))
+}
+
+/// Tells a gather which entries of a leaf table have been cleared: when it is dropped, also if a callback panics.
+struct Stale<'a, 'g, M: Machine> {
+    gather: &'g mut Gather<'a, M>,
+    base: u64,
+    shift: u32,
+    n: usize,
+    lowest: usize,
+    highest: usize,
+}
+
+impl<M: Machine> Stale<'_, '_, M> {
+    #[inline(always)]
+    fn add(&mut self, index: usize) {
+        if self.n == 0 {
+            self.lowest = index;
+        }
+        self.highest = index;
+        self.n += 1;
+    }
+}
+
+impl<M: Machine> Drop for Stale<'_, '_, M> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.n > 0 {
+            let at = |index: usize| self.base + ((index as u64) << self.shift);
+            self.gather.changed(at(self.lowest), at(self.highest + 1));
+        }
+    }
+}
+
+impl<F: Format> Tables<F> {
+    /// Clears all entries in `range` and calls `leaf(gather, address, entry)` for each; gives back tables by `free`.
+    /// Never allocates.
+    pub fn unmap<'a, M: Machine>(
+        &mut self,
+        range: VirtRange,
+        free: Free,
+        gather: &mut Gather<'a, M>,
+        leaf: impl FnMut(&mut Gather<'a, M>, u64, u64),
+    ) {
+        let range = range.and(Self::USER);
+        if !range.is_empty() {
+            self.unmap_way::<M, _, false>(range, free, gather, leaf);
+        }
+    }
+
+    /// As [`unmap`](Self::unmap); `ALL` says that the whole tree goes, whatever `range` and `free` are.
+    fn unmap_way<'a, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, u64), const ALL: bool>(
+        &mut self,
+        range: VirtRange,
+        free: Free,
+        gather: &mut Gather<'a, M>,
+        leaf: L,
+    ) {
+        let others = Use::private(gather.is_private());
+        let on = gather.on();
+        let mut way = Unmap { on, gather, range, free, leaf, others, freed: Default::default() };
+        unmap_table::<F, M, L, ALL>(&mut way, self.root(), Self::ROOT, 0);
+        for (level, n) in way.freed.into_iter().enumerate() {
+            if n > 0 {
+                self.add(Level(level as u8), -(n as i32));
+            }
+        }
+    }
+
+    /// Takes all tables down: every entry cleared, every table on the gather, the root last. The gather is one for the end
+    /// of a space.
+    pub fn end<'a, M: Machine>(
+        mut self,
+        gather: &mut Gather<'a, M>,
+        leaf: impl FnMut(&mut Gather<'a, M>, u64, u64),
+    ) {
+        self.unmap_way::<M, _, true>(Self::USER, Free::Empty, gather, leaf);
+        debug_assert_eq!(self.below_root(), 0, "tables left behind");
+        // SAFETY: 1. `self` owned the root and is consumed. 2. its user half has just been emptied. A tree has one root.
+        unsafe { gather.root(self.root(), Self::ROOT) };
+    }
+
+    /// Calls `change(address, entry)` for every leaf in `range` and writes what it returns, which must be an entry, where that
+    /// differs. `change` may be called several times for one entry, as MMUs set bits in between. Notes at the gather what
+    /// has been changed.
+    pub fn change<M: Machine>(
+        &mut self,
+        range: VirtRange,
+        gather: &mut Gather<'_, M>,
+        change: impl Fn(u64, u64) -> u64,
+    ) {
+        let others = Use::private(gather.is_private());
+        self.each_leaf_table(gather.on(), range, &mut |node, base, first, last| {
+            node.each(first, last, |index, raw| {
+                let va = base + ((index as u64) << F::PAGE_SHIFT);
+                if change(va, raw) != raw {
+                    node.update_seen(index, raw, others, |now| change(va, now));
+                    gather.changed(va, va + (1 << F::PAGE_SHIFT));
+                }
+            });
+        });
+    }
+
+    /// Calls `visit(address, frame, attributes)` for every mapped page in `range`, in order.
+    pub fn walk<M: Machine>(
+        &self,
+        on: On<'_, M>,
+        range: VirtRange,
+        mut visit: impl FnMut(VirtAddr, Pfn, Attr),
+    ) {
+        self.each_leaf_table(on, range, &mut |node, base, first, last| {
+            node.each(first, last, |index, raw| {
+                let va = base + ((index as u64) << F::PAGE_SHIFT);
+                visit(VirtAddr(va), F::frame(raw), F::attr(raw));
+            });
+        });
+    }
+
+    /// Calls `visit(table, first address it maps, first index, last index)` for every leaf table in `range`.
+    fn each_leaf_table<M: Machine>(
+        &self,
+        on: On<'_, M>,
+        range: VirtRange,
+        visit: &mut impl FnMut(&Node<'_, F, M::Window>, u64, usize, usize),
+    ) {
+        let range = range.and(Self::USER);
+        if !range.is_empty() {
+            walk_table::<F, M>(on, self.root(), Self::ROOT, 0, range, visit);
+        }
+    }
+
+    /// Copies the leaves of `range` into `to`. For each, `share(entry)` is called once; then the entry becomes what
+    /// `change(entry)` makes of it, on both sides. A table is made there for every leaf table here, empty ones too, as fork
+    /// does in Linux.
+    ///
+    /// # Errors
+    ///
+    /// [`NoFrame`]: what was copied until then stays in `to`, for the caller to take down.
+    pub fn copy<M: Machine>(
+        &mut self,
+        to: &mut Tables<F>,
+        range: VirtRange,
+        gather: &mut Gather<'_, M>,
+        mut share: impl FnMut(u64),
+        change: impl Fn(u64) -> u64,
+    ) -> Result<(), NoFrame> {
+        let others = Use::private(gather.is_private());
+        let on = gather.on();
+        let mut result = Ok(());
+        self.each_leaf_table(on, range, &mut |node, base, first, last| {
+            if result.is_err() {
+                return;
+            }
+            let there = match to.leaf_table::<M, false>(on, base, AllocFlags::NORMAL) {
+                Ok(there) => there,
+                Err(e) => {
+                    result = Err(e);
+                    return;
+                }
+            };
+            node.each(first, last, |index, raw| {
+                share(raw);
+                let mut copy = change(raw);
+                if copy != raw {
+                    // What an MMU has set since goes to the copy, too.
+                    copy = node.update_seen(index, raw, others, &change);
+                    let va = base + ((index as u64) << F::PAGE_SHIFT);
+                    gather.changed(va, va + (1 << F::PAGE_SHIFT));
+                }
+                there.put(index, copy & !F::KEPT);
+            });
+        });
+        result
+    }
+
+    /// Moves all entries from `range` to the same distances from `to` on. Leaf tables that `range` covers whole are
+    /// moved whole, as Linux does, where both ends are aligned alike and nothing is linked at the new place; for others
+    /// there is a table at the new place afterwards even if they had no entries, as in Linux too.
+    ///
+    /// # Errors
+    ///
+    /// [`NoFrame`] if a table at the new place could not be had: then all entries are back where they were, and tables
+    /// made at the new place are empty.
+    pub fn relocate<M: Machine>(
+        &mut self,
+        range: VirtRange,
+        to: u64,
+        gather: &mut Gather<'_, M>,
+    ) -> Result<(), NoFrame> {
+        self.relocate_steps(range, to, gather, true).map_err(|(reached, e)| {
+            // What has been moved goes back to tables that are still there: that cannot fail.
+            let moved = VirtRange { start: to, end: to + (reached - range.start) };
+            let back = self.relocate_steps(moved, range.start, gather, false);
+            debug_assert!(back.is_ok(), "the way back needs no new table");
+            e
+        })
+    }
+
+    /// Moves step by step; where there are no entries to move, tables are made only if `empty_too`. Fails with the
+    /// address that was reached.
+    fn relocate_steps<M: Machine>(
+        &mut self,
+        range: VirtRange,
+        to: u64,
+        gather: &mut Gather<'_, M>,
+        empty_too: bool,
+    ) -> Result<(), (u64, NoFrame)> {
+        let span = 1u64 << F::shift(Level(1));
+        let mut at = range.start;
+        while at < range.end {
+            let target = at - range.start + to;
+            // As far as both stay within one leaf table.
+            let step = (span - at % span).min(span - target % span).min(range.end - at);
+            let part = VirtRange { start: at, end: at + step };
+            if empty_too || self.has_entries(gather.on(), part) {
+                self.relocate_step(part, target, gather).map_err(|e| (at, e))?;
+            }
+            at += step;
+        }
+        Ok(())
+    }
+
+    /// Whether anything is mapped in `range`.
+    fn has_entries<M: Machine>(&self, on: On<'_, M>, range: VirtRange) -> bool {
+        let mut any = false;
+        self.walk(on, range, |_, _, _| any = true);
+        any
+    }
+
+    /// One step of a move: within one leaf table on either side.
+    fn relocate_step<M: Machine>(
+        &mut self,
+        range: VirtRange,
+        target: u64,
+        gather: &mut Gather<'_, M>,
+    ) -> Result<(), NoFrame> {
+        let above = Level(1);
+        let on = gather.on();
+        let VirtRange { start: at, .. } = range;
+        let Some(from) = self.find(on, at, Level::PTE) else { return Ok(()) };
+        let whole = range.len() == 1 << F::shift(above) && self.find(on, target, Level::PTE).is_none();
+        // The whole table moves if the table above it at the new place exists.
+        if whole
+            && let Some(new) = self.find(on, target, above)
+            && let Some(old) = self.find(on, at, above)
+        {
+            let index = F::index(above, at);
+            old.each_link(index, index, |link| link.cut());
+            new.put(F::index(above, target), F::link(above, from.at()));
+            gather.table_moved(at, range.end);
+            return Ok(());
+        }
+        let there = self.leaf_table::<M, false>(on, target, AllocFlags::NORMAL)?;
+        let others = Use::private(gather.is_private());
+        let first = F::index(Level::PTE, at);
+        let last = first + (range.len() >> F::PAGE_SHIFT) as usize - 1;
+        let shift = F::index(Level::PTE, target) as isize - first as isize;
+        let mut moved = false;
+        from.clear(first, last, others, |index, old| {
+            moved = true;
+            there.put(index.wrapping_add_signed(shift), old & !F::KEPT);
+        });
+        if moved {
+            gather.changed(at, range.end);
+        }
+        Ok(())
+    }
+}
+
+fn walk_table<F: Format, M: Machine>(
+    on: On<'_, M>,
+    at: PhysAddr,
+    level: Level,
+    base: u64,
+    range: VirtRange,
+    visit: &mut impl FnMut(&Node<'_, F, M::Window>, u64, usize, usize),
+) {
+    let (first, last) = indices::<F>(level, base, range);
+    let node = Node::<F, M::Window>::open(on.window(), on.frames(), level, at);
+    if level == Level::PTE {
+        visit(&node, base, first, last);
+        return;
+    }
+    node.each_link(first, last, |link| {
+        let base = base + ((link.index as u64) << F::shift(level));
+        walk_table::<F, M>(on, link.child, Level(level.0 - 1), base, range, visit);
+    });
+}
+
+/// Unmaps what lies in the table of `level`, above the leaves, at `at`, and gives back tables below it; its record if it is
+/// empty now (never for roots without one).
+fn unmap_table<'a, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, u64), const ALL: bool>(
+    way: &mut Unmap<'a, '_, M, L>,
+    at: PhysAddr,
+    level: Level,
+    base: u64,
+) -> Option<&'a FrameMeta> {
+    if level == Level(1) {
+        // Most of the work is here: with the level known, and the leaves' part in line.
+        return unmap_links::<F, M, L, ALL>(way, at, Level(1), base, |way, child, base| {
+            unmap_leaves::<F, M, L, ALL>(way, child, base)
+        });
+    }
+    let below = Level(level.0 - 1);
+    unmap_links::<F, M, L, ALL>(way, at, level, base, |way, child, base| {
+        unmap_table::<F, M, L, ALL>(way, child, below, base)
+    })
+}
+
+/// Unmaps with `inner` what lies in each table that the one at `at` links; see [`unmap_table`].
+#[inline(always)]
+fn unmap_links<'a, 'g, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, u64), const ALL: bool>(
+    way: &mut Unmap<'a, 'g, M, L>,
+    at: PhysAddr,
+    level: Level,
+    base: u64,
+    inner: impl Fn(&mut Unmap<'a, 'g, M, L>, PhysAddr, u64) -> Option<&'a FrameMeta>,
+) -> Option<&'a FrameMeta> {
+    let is_root = level == Tables::<F>::ROOT;
+    let node = Node::<F, M::Window>::open(way.on.window(), way.on.frames(), level, at);
+    let (first, last) = if ALL {
+        (0, if is_root { F::USER_TOP - 1 } else { F::entries(level) - 1 })
+    } else {
+        indices::<F>(level, base, way.range)
+    };
+    let below = Level(level.0 - 1);
+    // Tables under a root that lives in registers stay until the space ends.
+    let stays = F::TOP_IN_REGISTERS && is_root && !ALL;
+    let cut = node.each_link(first, last, |link| {
+        let base = base + ((link.index as u64) << F::shift(level));
+        let empty = inner(way, link.child, base);
+        let end = base + (1 << F::shift(level));
+        let goes = match way.free {
+            _ if ALL => true,
+            Free::Empty => true,
+            Free::Span { floor, ceiling } => floor <= base && end <= ceiling,
+            Free::Covered => below == Level::PTE && way.range.start <= base && end <= way.range.end,
+            Free::Never => false,
+        };
+        if let Some(record) = empty
+            && goes
+            && !stays
+        {
+            let child = link.child;
+            link.cut();
+            // SAFETY: 1. the entry was the table's only link and has just been cleared; tree and gather are of one space. 2. its
+            // count is 0. 3. `record` is what `inner` found at the child.
+            unsafe { way.gather.table(child.pfn(), record, base) };
+        }
+    });
+    way.freed[below.at() % MAX_LEVELS] += cut as u32;
+    let record = node.record()?;
+    (record.live() == 0).then_some(record)
+}
+
+/// Unmaps what lies in the leaf table at `at`; its record if it is empty now.
+#[inline(always)]
+fn unmap_leaves<'a, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, u64), const ALL: bool>(
+    way: &mut Unmap<'a, '_, M, L>,
+    at: PhysAddr,
+    base: u64,
+) -> Option<&'a FrameMeta> {
+    let node = Node::<F, M::Window>::open(way.on.window(), way.on.frames(), Level::PTE, at);
+    let address = |index: usize| base + ((index as u64) << F::PAGE_SHIFT);
+    if ALL {
+        // Everything has been flushed already.
+        node.clear_all(|index, old| (way.leaf)(way.gather, address(index), old));
+        return node.record();
+    }
+    let (first, last) = indices::<F>(Level::PTE, base, way.range);
+    let mut stale = Stale { gather: way.gather, base, shift: F::PAGE_SHIFT, n: 0, lowest: 0, highest: 0 };
+    node.clear(first, last, way.others, |index, old| {
+        stale.add(index);
+        (way.leaf)(stale.gather, address(index), old);
+    });
+    drop(stale);
+    if node.is_empty() { node.record() } else { None }
+}

@@ -1,0 +1,374 @@
+//! The tables of one space: the way down to an entry, and tables that are made on the way.
+use super::node::{Node, read};
+use crate::addr::{PhysAddr, VirtAddr, VirtRange};
+use crate::format::{self, Attr, Entry, Format};
+use crate::frames::{AllocFlags, NoFrame, Use};
+use crate::machine::{Machine, On};
+use crate::page::{Clean, Level, MAX_LEVELS};
+use crate::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use crate::window::OpenWindow;
+use core::marker::PhantomData;
+
+/// The tables of a space, from the root down, without the TLB state that belongs to them.
+pub(crate) struct Tables<F: Format> {
+    root: PhysAddr,
+    /// Tables, by level; the root counts. Atomics, as shared faults add to them; a caller that holds the tables exclusively
+    /// uses plain loads and stores.
+    count: [AtomicU32; MAX_LEVELS],
+    _format: PhantomData<F>,
+}
+
+/// Where a way down ended.
+struct Descent {
+    /// The last table that was reached.
+    at: PhysAddr,
+    level: Level,
+    /// The entry in it that does not lead on; not read if the table is of the level that was asked for.
+    stopped_by: Entry,
+}
+
+/// Goes down from the table of `level` at `at` towards `va`, to the table of level `to` if there is one.
+#[inline(always)]
+fn descend<F: Format, W: OpenWindow>(
+    window: &W,
+    mut at: PhysAddr,
+    mut level: Level,
+    va: u64,
+    to: Level,
+) -> Descent {
+    while level > to {
+        let raw = read::<F, W>(window, level, at, F::index(level, va));
+        match F::linked(level, raw) {
+            Some(next) => (at, level) = (next, Level(level.0 - 1)),
+            None => return Descent { at, level, stopped_by: F::entry(level, raw) },
+        }
+    }
+    Descent { at, level, stopped_by: Entry::None }
+}
+
+impl<F: Format> Tables<F> {
+    pub const ROOT: Level = F::LAYOUT.top();
+
+    /// All addresses of the user.
+    pub const USER: VirtRange = VirtRange { start: 0, end: F::USER_END };
+
+    /// The root alone, and where the MMU keeps that in registers also the tables that the user's entries link, because
+    /// later entries would not be seen.
+    ///
+    /// # Errors
+    ///
+    /// [`NoFrame`]; nothing has been taken then.
+    pub fn new<M: Machine>(on: On<'_, M>, flags: AllocFlags) -> Result<Self, NoFrame> {
+        const { format::check::<F>() };
+        let level = Self::ROOT;
+        let root = on.alloc(level, flags)?.into_raw();
+        if !F::LAYOUT.is_small(level) {
+            let record = on.frames().meta(root.pfn());
+            record.set_usage(Use::Table);
+            record.set_order(level.0);
+        }
+        let tables = Tables { root, count: Default::default(), _format: PhantomData };
+        tables.add(level, 1);
+        if F::TOP_IN_REGISTERS {
+            let below = Level(level.0 - 1);
+            for index in 0..F::USER_TOP {
+                match on.alloc(below, flags) {
+                    Ok(page) => {
+                        let at = adopt(on, below, page);
+                        tables.add(below, 1);
+                        tables.node(on, level, root).put(index, F::link(level, at));
+                    }
+                    Err(e) => {
+                        tables.give_up(on);
+                        return Err(e);
+                    }
+                }
+            }
+        }
+        Ok(tables)
+    }
+
+    /// Gives back tables that no CPU has ever loaded and that hold nothing.
+    fn give_up<M: Machine>(self, on: On<'_, M>) {
+        let level = Self::ROOT;
+        self.node(on, level, self.root).each_link(0, F::USER_TOP - 1, |link| {
+            let at = link.child;
+            link.cut();
+            // SAFETY: 1. the entry owned it and has been cleared. 2. nothing was ever put in. 3. never loaded.
+            unsafe { free_unlinked(on, Level(level.0 - 1), at) };
+        });
+        if !F::LAYOUT.is_small(level) {
+            on.frames().meta(self.root.pfn()).set_usage(Use::Taken);
+        }
+        // SAFETY: 1. `self` owned the root and is consumed. 2. its user half is empty. 3. no CPU has loaded it.
+        on.free_unlinked(unsafe { Clean::from_raw(self.root, level) });
+    }
+
+    /// The physical address of the root: what the MMU's root register is to hold.
+    #[inline(always)]
+    pub fn root(&self) -> PhysAddr {
+        self.root
+    }
+
+    /// Tables of a level.
+    #[inline(always)]
+    pub fn count(&self, level: Level) -> u32 {
+        self.count[level.at()].load(Relaxed)
+    }
+
+    /// Tables below the root: what Linux reports as `VmPTE`, in pages.
+    pub fn below_root(&self) -> u32 {
+        self.count[..Self::ROOT.at()].iter().map(|n| n.load(Relaxed)).sum()
+    }
+
+    /// Counts tables, held exclusively.
+    #[inline(always)]
+    pub(super) fn add(&self, level: Level, change: i32) {
+        let n = &self.count[level.at()];
+        n.store(n.load(Relaxed).wrapping_add_signed(change), Relaxed);
+    }
+
+    /// Counts a table more, with others at work on the tables.
+    pub(super) fn add_shared(&self, level: Level) {
+        self.count[level.at()].fetch_add(1, Relaxed);
+    }
+
+    /// Opens a table of `level`.
+    #[inline(always)]
+    pub(super) fn node<'a, M: Machine>(
+        &self,
+        on: On<'a, M>,
+        level: Level,
+        at: PhysAddr,
+    ) -> Node<'a, F, M::Window> {
+        Node::open(on.window(), on.frames(), level, at)
+    }
+
+    /// The table of `to` that maps `va`, a user address; `None` if there is none.
+    #[inline(always)]
+    pub(super) fn find<'a, M: Machine>(
+        &self,
+        on: On<'a, M>,
+        va: u64,
+        to: Level,
+    ) -> Option<Node<'a, F, M::Window>> {
+        let end = descend::<F, _>(on.window(), self.root, Self::ROOT, va, to);
+        (end.level == to).then(|| self.node(on, to, end.at))
+    }
+
+    /// The leaf table that maps `va`, a user address, made if there is none. `SHARED` says that other CPUs may be at it too.
+    ///
+    /// # Errors
+    ///
+    /// [`NoFrame`]; nothing has changed then.
+    #[inline(always)]
+    pub(super) fn leaf_table<'a, M: Machine, const SHARED: bool>(
+        &self,
+        on: On<'a, M>,
+        va: u64,
+        flags: AllocFlags,
+    ) -> Result<Node<'a, F, M::Window>, NoFrame> {
+        let Descent { at, level, stopped_by } =
+            descend::<F, _>(on.window(), self.root, Self::ROOT, va, Level::PTE);
+        if level == Level::PTE {
+            return Ok(self.node(on, level, at));
+        }
+        debug_assert_eq!(stopped_by, Entry::None, "the library makes no large pages");
+        let at = match level {
+            _ if SHARED => self.grow_shared(on, va, at, level, flags)?,
+            // Mostly a leaf table is missing and no more.
+            Level(1) => self.grow(on, va, at, flags)?,
+            _ => self.grow_path(on, va, at, level, flags)?,
+        };
+        Ok(self.node(on, Level::PTE, at))
+    }
+
+    /// Makes a leaf table and links it in the table `parent` of level 1. A call, so that the way through existing tables stays
+    /// short enough to be inlined.
+    #[inline(never)]
+    fn grow<M: Machine>(
+        &self,
+        on: On<'_, M>,
+        va: u64,
+        parent: PhysAddr,
+        flags: AllocFlags,
+    ) -> Result<PhysAddr, NoFrame> {
+        let page = on.alloc(Level::PTE, flags)?;
+        let at = adopt(on, Level::PTE, page);
+        self.add(Level::PTE, 1);
+        self.node(on, Level(1), parent).put(F::index(Level(1), va), F::link(Level(1), at));
+        Ok(at)
+    }
+
+    /// Makes all tables that are missing below the table `parent` of `level` on the way to `va`.
+    #[inline(never)]
+    fn grow_path<M: Machine>(
+        &self,
+        on: On<'_, M>,
+        va: u64,
+        parent: PhysAddr,
+        level: Level,
+        flags: AllocFlags,
+    ) -> Result<PhysAddr, NoFrame> {
+        let path = Path::<F>::make(on, va, level, flags)?;
+        for below in 0..level.0 {
+            self.add(Level(below), 1);
+        }
+        self.node(on, level, parent).put(F::index(level, va), F::link(level, path.first()));
+        Ok(path.leaf_table())
+    }
+
+    /// As [`grow_path`](Self::grow_path), unless other CPUs do so first.
+    #[cold]
+    fn grow_shared<M: Machine>(
+        &self,
+        on: On<'_, M>,
+        va: u64,
+        mut parent: PhysAddr,
+        mut level: Level,
+        flags: AllocFlags,
+    ) -> Result<PhysAddr, NoFrame> {
+        loop {
+            let path = Path::<F>::make(on, va, level, flags)?;
+            let Some(theirs) = self.link_shared(on, va, parent, level, &path) else {
+                return Ok(path.leaf_table());
+            };
+            path.unmake(on, va);
+            // Theirs may be complete, or not.
+            let end = descend::<F, _>(on.window(), theirs, Level(level.0 - 1), va, Level::PTE);
+            if end.level == Level::PTE {
+                return Ok(end.at);
+            }
+            (parent, level) = (end.at, end.level);
+        }
+    }
+
+    /// Reads the leaf entry for `va`, a user address, in the tables whose root is at `root`, which may be changing. The caller
+    /// is a [reader](crate::tlb::Readers) of their space, which keeps tables that are found from being used again.
+    pub fn query_from<M: Machine>(
+        on: On<'_, M>,
+        root: PhysAddr,
+        va: VirtAddr,
+    ) -> Option<(crate::addr::Pfn, Attr)> {
+        if va.0 >= F::USER_END {
+            return None;
+        }
+        let end = descend::<F, _>(on.window(), root, Self::ROOT, va.0, Level::PTE);
+        if end.level > Level::PTE {
+            return None;
+        }
+        let raw = read::<F, M::Window>(on.window(), Level::PTE, end.at, F::index(Level::PTE, va.0));
+        (!F::is_none(raw)).then(|| (F::frame(raw), F::attr(raw)))
+    }
+
+    /// The leaf entry for `va`; `None` if there is none.
+    #[inline(always)]
+    pub fn raw<M: Machine>(&self, on: On<'_, M>, va: u64) -> Option<u64> {
+        if va >= F::USER_END {
+            return None;
+        }
+        let end = descend::<F, _>(on.window(), self.root, Self::ROOT, va, Level::PTE);
+        if end.level > Level::PTE {
+            return None;
+        }
+        let raw = read::<F, M::Window>(on.window(), Level::PTE, end.at, F::index(Level::PTE, va));
+        (!F::is_none(raw)).then_some(raw)
+    }
+}
+
+/// Writes the record of a table that is about to be linked.
+#[inline(always)]
+fn adopt<M: Machine>(on: On<'_, M>, level: Level, page: Clean) -> PhysAddr {
+    let at = page.into_raw();
+    let record = on.frames().meta(at.pfn());
+    debug_assert!(record.live() == 0 && record.lines(0) == 0, "clean page {at} has a record of use");
+    record.set_usage(Use::Table);
+    if level == Level::PTE {
+        record.set_leaf_table();
+    } else {
+        record.set_order(level.0);
+    }
+    at
+}
+
+/// Gives a table back that no walker ever knew.
+///
+/// # Safety
+///
+/// 1. The caller owns the table of `level` at `at` and gives it away.
+/// 2. It is in the state of its level: no live entries.
+/// 3. It was never linked to a tree.
+unsafe fn free_unlinked<M: Machine>(on: On<'_, M>, level: Level, at: PhysAddr) {
+    on.frames().meta(at.pfn()).set_usage(Use::Taken);
+    // SAFETY: points 1 to 3 are passed on.
+    on.free_unlinked(unsafe { Clean::from_raw(at, level) });
+}
+
+/// One table for each level below some level, linked to each other on the way to an address, and to nothing else yet.
+///
+/// All are taken before any is linked, and they are linked to each other before the first of them is linked to a tree: so
+/// failure leaves nothing behind, and a walker sees a complete path or none (release store).
+pub(super) struct Path<F: Format> {
+    /// Lowest first.
+    tables: [PhysAddr; MAX_LEVELS],
+    len: usize,
+    _format: PhantomData<F>,
+}
+
+impl<F: Format> Path<F> {
+    /// Tables for all levels below `level`.
+    ///
+    /// # Errors
+    ///
+    /// [`NoFrame`]; nothing has been taken then.
+    fn make<M: Machine>(on: On<'_, M>, va: u64, level: Level, flags: AllocFlags) -> Result<Self, NoFrame> {
+        let mut path = Path { tables: [PhysAddr(0); MAX_LEVELS], len: 0, _format: PhantomData };
+        for below in 0..level.at() {
+            match on.alloc(Level(below as u8), flags) {
+                Ok(page) => path.tables[below] = adopt(on, Level(below as u8), page),
+                Err(e) => {
+                    path.free(on);
+                    return Err(e);
+                }
+            }
+            path.len += 1;
+        }
+        for below in 1..path.len {
+            let level = Level(below as u8);
+            path.node(on, level).put(F::index(level, va), F::link(level, path.tables[below - 1]));
+        }
+        Ok(path)
+    }
+
+    fn node<'a, M: Machine>(&self, on: On<'a, M>, level: Level) -> Node<'a, F, M::Window> {
+        Node::open(on.window(), on.frames(), level, self.tables[level.at()])
+    }
+
+    /// The highest of the tables.
+    pub(super) fn first(&self) -> PhysAddr {
+        self.tables[self.len - 1]
+    }
+
+    fn leaf_table(&self) -> PhysAddr {
+        self.tables[0]
+    }
+
+    /// Takes it apart: it was never linked to a tree.
+    #[cold]
+    fn unmake<M: Machine>(self, on: On<'_, M>, va: u64) {
+        for level in (1..self.len).map(|below| Level(below as u8)) {
+            let index = F::index(level, va);
+            self.node(on, level).each_link(index, index, |link| link.cut());
+        }
+        self.free(on);
+    }
+
+    /// Gives the tables back, which have no entries.
+    fn free<M: Machine>(self, on: On<'_, M>) {
+        for (level, at) in self.tables[..self.len].iter().enumerate() {
+            // SAFETY: 1. `make` took it. 2. it has no entries, or `unmake` has cleared them. 3. never linked to a tree, so
+            // no walker ever knew it (REQ-37).
+            unsafe { free_unlinked(on, Level(level as u8), *at) };
+        }
+    }
+}

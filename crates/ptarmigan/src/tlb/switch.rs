@@ -1,0 +1,136 @@
+//! Which root a CPU has loaded: that of a space it runs in, that of a space it keeps lazily, or the kernel's own.
+//!
+//! # Interrupts in the middle
+//!
+//! Each call has the CPU's [`Loaded`](super::state::Loaded) for itself from its first store to a mask on. A request that
+//! comes in between finds it in use and stays unanswered: what it says about the space could not be judged by a state
+//! that is half old and half new. The call serves it when it is done; until then the CPU that asks waits.
+use super::asid::machine_wide::Chosen;
+use super::error::TlbRefusal;
+use super::hardware::Shootdown;
+use super::request::{Root, SpaceId};
+use super::space::SpaceTlb;
+use super::state::{KERNEL, Loaded, Tlb};
+use crate::addr::PhysAddr;
+use crate::cpu::Pinned;
+use crate::sync::atomic::Ordering;
+
+impl<S: Shootdown> Tlb<S> {
+    /// Makes this CPU run in `space`, whose top table is at `root`. A CPU that kept the space lazily only catches up with
+    /// its generation.
+    ///
+    /// The space that the CPU had loaded before should have been left by [`deactivate`](Self::deactivate). If it was
+    /// not, it goes on asking this CPU to flush, which costs time and does no harm.
+    ///
+    /// # Errors
+    ///
+    /// [`TlbRefusal`] for a pin or a space of another machine, and in the middle of another switch.
+    ///
+    /// # Safety
+    ///
+    /// 1. `root` is the root of the space's tables, which stay tables until the space has ended: that every CPU has left it.
+    pub unsafe fn activate(
+        &self,
+        pin: &Pinned<'_>,
+        space: &SpaceTlb,
+        root: PhysAddr,
+    ) -> Result<(), TlbRefusal> {
+        self.switch(pin, space, |loaded| self.load(pin, loaded, space, root))
+    }
+
+    /// Says that this CPU runs nothing that needs a user space; the root of `space` stays loaded.
+    ///
+    /// # Errors
+    ///
+    /// As for [`activate`](Self::activate).
+    pub fn rest(&self, pin: &Pinned<'_>, space: &SpaceTlb) -> Result<(), TlbRefusal> {
+        self.switch(pin, space, |loaded| {
+            if loaded.space != Some(space.id()) || loaded.lazy {
+                return;
+            }
+            // Lazy before it is no longer active: a flush that frees tables must find it in one of the masks.
+            loaded.lazy = true;
+            space.lazy.set(pin.cpu());
+            space.active.clear(pin.cpu());
+            self.hardware.lazy(pin, space.id());
+        })
+    }
+
+    /// Makes this CPU load the kernel's root, if it has `space` loaded. If the TLB tags spaces, what it knows of this one
+    /// may be good still when the CPU comes back.
+    ///
+    /// # Errors
+    ///
+    /// As for [`activate`](Self::activate).
+    pub fn deactivate(&self, pin: &Pinned<'_>, space: &SpaceTlb) -> Result<(), TlbRefusal> {
+        self.switch(pin, space, |loaded| {
+            if loaded.space == Some(space.id()) {
+                self.unload(pin, loaded, space.id());
+            }
+            space.active.clear(pin.cpu());
+            space.lazy.clear(pin.cpu());
+        })
+    }
+
+    /// Runs `change` on what the CPU has loaded, and serves the requests that came in meanwhile.
+    #[inline(always)]
+    fn switch(
+        &self,
+        pin: &Pinned<'_>,
+        space: &SpaceTlb,
+        change: impl FnOnce(&mut Loaded),
+    ) -> Result<(), TlbRefusal> {
+        self.accept(pin)?;
+        self.machine.accept(space.machine())?;
+        change(&mut *self.own(pin)?);
+        self.serve(pin);
+        Ok(())
+    }
+
+    fn load(&self, pin: &Pinned<'_>, loaded: &mut Loaded, space: &SpaceTlb, root: PhysAddr) {
+        let cpu = pin.cpu();
+        if !space.loaded.load(Ordering::SeqCst) {
+            space.loaded.store(true, Ordering::SeqCst);
+        }
+        // Into the mask first, then look at the generation: a flush either sees us, or we see its generation.
+        space.active.set(cpu);
+        let generation = space.generation();
+        if loaded.space == Some(space.id()) && loaded.generation == generation {
+            if loaded.lazy {
+                loaded.lazy = false;
+                space.lazy.clear(cpu);
+                self.hardware.resume(pin, space.id());
+            }
+            return;
+        }
+        let now = self.readers.now();
+        let (generation, asid, keep, forget_all) = if S::BROADCASTS {
+            let Chosen { asid, forget_all } = self.common_asids.choose(cpu, space.id(), &space.asid);
+            // Once more: a flush either sees the number, or we see its generation.
+            (space.generation(), asid, asid != 0, forget_all)
+        } else {
+            // SAFETY: 1. `loaded` is this CPU's, and its guard keeps interrupts that come here out.
+            let (asid, keep) = unsafe {
+                if loaded.space.is_some() {
+                    self.asids.reached(cpu, loaded.asid, loaded.generation);
+                }
+                self.asids.choose(cpu, space.id(), generation)
+            };
+            (generation, asid, keep, false)
+        };
+        self.hardware.load(pin, &Root { space: space.id(), at: root, asid, keep, forget_all });
+        *loaded = Loaded { space: Some(space.id()), generation, asid, lazy: false };
+        space.lazy.clear(cpu);
+        self.readers.cleaned(cpu, now);
+    }
+
+    /// Loads the kernel's root.
+    pub(super) fn unload(&self, pin: &Pinned<'_>, loaded: &mut Loaded, space: SpaceId) {
+        let now = self.readers.now();
+        self.hardware.unload(pin, space);
+        // SAFETY: 1. `loaded` is this CPU's, borrowed from its guard.
+        unsafe { self.asids.reached(pin.cpu(), loaded.asid, loaded.generation) };
+        *loaded = KERNEL;
+        self.readers.cleaned(pin.cpu(), now);
+    }
+}

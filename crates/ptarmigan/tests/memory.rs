@@ -1,0 +1,233 @@
+//! Memory as the firmware describes it: what is refused, the last frames that have a number, and holes.
+use ptarmigan::addr::{FRAME_SHIFT, Pfn};
+use ptarmigan::bootmem::BootMemory;
+use ptarmigan::cpu::{MachineId, NodeId};
+use ptarmigan::frames::*;
+use std::collections::BTreeSet;
+use std::ptr::NonNull;
+
+fn run(start: u32, frames: u32) -> MemoryRun {
+    MemoryRun { start: Pfn(start), frames, node: NodeId(0), class: ZoneClass::Low }
+}
+
+fn of_node(node: u8, run: MemoryRun) -> MemoryRun {
+    MemoryRun { node: NodeId(node), ..run }
+}
+
+fn any_frame(node: u8) -> Request {
+    Request {
+        node: NodeId(node),
+        order: 0,
+        zero: false,
+        class: ZoneClass::Low,
+        end: End::Low,
+        flags: AllocFlags::NORMAL,
+    }
+}
+
+/// Numbers at random (xorshift).
+struct Rng(u64);
+
+impl Rng {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 33) % n
+    }
+}
+
+/// A block on the heap that is never freed.
+fn block(bytes: usize) -> BootMemory {
+    let memory = Box::leak(vec![0u64; bytes.div_ceil(8) + 1].into_boxed_slice());
+    // SAFETY: 1. the block was leaked just now: valid for ever, and nothing else has it.
+    unsafe { BootMemory::new(NonNull::from(&mut memory[1..]).cast(), bytes) }
+}
+
+/// Frames of these runs, in as much boot memory as they say they need.
+fn manage(runs: &[MemoryRun]) -> Result<Frames, FramesError> {
+    let bytes = Frames::bytes(&MemorySize::of(runs));
+    // Runs of more than all numbers are refused before anything is carved.
+    let mut boot = block(if bytes > 1 << 30 { 0 } else { bytes });
+    // SAFETY: 1. nothing ever looks at this memory: only the allocator's books are asked. 2. the identity is new.
+    unsafe { Frames::new(&mut boot, MachineId::new(), runs) }
+}
+
+/// All single frames that can be had.
+fn take_all(frames: &Frames) -> Vec<Frame<Dirty>> {
+    let request = Request { flags: AllocFlags::URGENT, ..any_frame(0) };
+    std::iter::from_fn(|| frames.take(request).ok().map(Taken::dirty)).collect()
+}
+
+#[test]
+fn runs_that_are_not_as_they_should_be_are_refused_by_number_and_reason() {
+    let fine = run(0x100, 64);
+    let (touching, apart) = (run(0x140, 64), run(0x1000, 64));
+    let cases = [
+        (vec![run(5, 0)], 0, BadRun::Empty, "run 0 of memory (frames 0x5..0x5 of node 0) has no frames"),
+        (vec![fine, apart, run(0x2000, 0)], 2, BadRun::Empty, "run 2"),
+        (
+            vec![fine, fine],
+            1,
+            BadRun::Overlaps(fine),
+            "overlaps the run before it (frames 0x100..0x140 of node 0)",
+        ),
+        (vec![fine, run(0x13f, 1)], 1, BadRun::Overlaps(fine), "run 1"),
+        (vec![apart, run(0xfff, 2)], 1, BadRun::Overlaps(apart), "run 1"),
+        (vec![run(0, 0x2000), touching], 1, BadRun::Overlaps(run(0, 0x2000)), "run 1"),
+        (vec![apart, fine], 1, BadRun::Unordered(apart), "sort the runs"),
+        (vec![fine, run(u32::MAX, 1)], 1, BadRun::Beyond, "ends behind frame 0xfffffffe"),
+        (vec![run(u32::MAX - 63, 64)], 0, BadRun::Beyond, "run 0"),
+        (vec![run(u32::MAX - 31, 64)], 0, BadRun::Beyond, "(frames 0xffffffe0..0x100000020 of node 0)"),
+        (vec![run(1, u32::MAX)], 0, BadRun::Beyond, "run 0"),
+        (vec![of_node(64, fine)], 0, BadRun::Node, "is of no node from 0 to 63"),
+        (vec![fine, of_node(255, apart)], 1, BadRun::Node, "run 1"),
+        (vec![fine, of_node(2, apart)], 1, BadRun::Gap(NodeId(1)), "leaves node 1 without memory"),
+        (vec![of_node(63, fine)], 0, BadRun::Gap(NodeId(0)), "leaves node 0 without memory"),
+    ];
+    for (runs, index, why, text) in cases {
+        let refused = manage(&runs).err();
+        assert_eq!(refused, Some(FramesError::Run { index, run: runs[index], why }), "{runs:?}");
+        let message = refused.map(|e| e.to_string()).unwrap_or_default();
+        assert!(message.contains(text), "{message:?} does not say {text:?}");
+    }
+    for runs in [vec![fine], vec![fine, touching], vec![fine, apart], vec![of_node(1, fine), apart]] {
+        let frames = manage(&runs).expect("nothing is wrong with these");
+        let total: u32 = runs.iter().map(|r| r.frames).sum();
+        assert_eq!(frames.counts(), FrameCounts { total, free: total, zero: 0 });
+    }
+}
+
+#[test]
+fn a_frame_named_by_two_runs_is_never_handed_out_twice() {
+    // Runs at random: either they are refused, or every frame is handed out once.
+    let mut rng = Rng(7);
+    let (mut refused, mut fine) = (0, 0);
+    for _ in 0..if cfg!(miri) { 20 } else { 2000 } {
+        let n = 1 + rng.below(4) as usize;
+        let mut start = rng.below(64) as u32;
+        let runs: Vec<MemoryRun> = (0..n)
+            .map(|_| {
+                let new = run(start, 1 + rng.below(96) as u32);
+                start = (start + new.frames + rng.below(20) as u32).saturating_sub(rng.below(12) as u32);
+                new
+            })
+            .collect();
+        let named: Vec<u32> = runs.iter().flat_map(|r| r.start.0..r.start.0 + r.frames).collect();
+        let distinct: BTreeSet<u32> = named.iter().copied().collect();
+        let Ok(frames) = manage(&runs) else {
+            refused += 1;
+            assert!(!named.is_sorted() || distinct.len() < named.len(), "{runs:?} are refused");
+            continue;
+        };
+        fine += 1;
+        let mut got: Vec<u32> = take_all(&frames).iter().map(|f| f.pfn().0).collect();
+        got.sort_unstable();
+        assert_eq!(got, named, "{runs:?}");
+    }
+    assert!(refused > 0 && fine > 0);
+}
+
+#[test]
+fn the_last_frames_that_have_a_number_are_managed_like_others() {
+    for (start, n) in
+        [(u32::MAX - 63, 63), (u32::MAX - 1, 1), (u32::MAX - 1024, 1024), (u32::MAX - 3000, 3000)]
+    {
+        let frames = manage(&[run(start, n)]).expect("it ends at the last number");
+        for _ in 0..3 {
+            let taken = take_all(&frames);
+            let numbers: BTreeSet<u32> = taken.iter().map(|f| f.pfn().0).collect();
+            assert!(numbers.iter().copied().eq(start..u32::MAX), "{start:#x}+{n}");
+            assert_eq!(frames.counts().free, 0);
+            taken.into_iter().for_each(|frame| frames.give(frame));
+            assert_eq!(frames.counts().free, n);
+        }
+        // Merged again as far as they go.
+        let order = (0..ORDERS as u8).rev().find(|order| n >= 2 << order).unwrap_or(0);
+        let whole = frames.take(Request { order, flags: AllocFlags::URGENT, ..any_frame(0) });
+        let whole = whole.expect("blocks merge").dirty();
+        assert_eq!(whole.order(), order);
+        frames.give(whole);
+    }
+}
+
+const GIB: u64 = 1 << (30 - FRAME_SHIFT);
+
+#[test]
+fn holes_cost_no_records() {
+    let (gib, tib) = (GIB as u32, (GIB << 10) as u32);
+    let holes = [run(0, gib), of_node(1, run(gib + tib, gib))];
+    let close = [run(0, gib), of_node(1, run(gib, gib))];
+    let size = MemorySize::of(&holes);
+    assert_eq!((size.frames() as u64, size.nodes(), size.runs()), (2 * GIB, 2, 2));
+    assert_eq!(Frames::bytes(&size), Frames::bytes(&MemorySize::of(&close)), "the hole costs something");
+    let records = 2 * GIB as usize * size_of::<FrameMeta>();
+    assert!(Frames::bytes(&size) < records + 8192, "{} bytes", Frames::bytes(&size));
+    if cfg!(miri) {
+        return;
+    }
+    let frames = manage(&holes).expect("as much as it says suffices");
+    assert_eq!(frames.records() as u64, 2 * GIB);
+    for (pfn, there) in [
+        (0, true),
+        (gib - 1, true),
+        (gib, false),
+        (gib + tib - 1, false),
+        (gib + tib, true),
+        (2 * gib + tib - 1, true),
+        (2 * gib + tib, false),
+        (u32::MAX, false),
+    ] {
+        assert_eq!(frames.record(Pfn(pfn)).is_some(), there, "{pfn:#x}");
+        assert_eq!(frames.index_of(Pfn(pfn)).is_some(), there, "{pfn:#x}");
+    }
+    for node in [0, 1] {
+        let taken = frames.take(any_frame(node)).expect("there is some").dirty();
+        assert_eq!(frames.node_of(taken.pfn()), NodeId(node));
+        assert_eq!(frames.meta(taken.pfn()).usage(), Use::Taken);
+        frames.give(taken);
+    }
+}
+
+#[test]
+fn every_frame_has_a_record_of_its_own_whatever_holes_there_are() {
+    let mut rng = Rng(11);
+    for _ in 0..if cfg!(miri) { 10 } else { 300 } {
+        let mut start = rng.below(100) as u32;
+        let mut runs = Vec::new();
+        for _ in 0..1 + rng.below(6) {
+            let new = run(start, 1 + rng.below(200) as u32);
+            // Half of them touch the next.
+            start += new.frames + rng.below(2) as u32 * rng.below(5000) as u32;
+            runs.push(new);
+        }
+        let frames = manage(&runs).expect("they ascend");
+        let named: Vec<u32> = runs.iter().flat_map(|r| r.start.0..r.start.0 + r.frames).collect();
+        let records: BTreeSet<usize> =
+            named.iter().map(|pfn| std::ptr::from_ref(frames.meta(Pfn(*pfn))) as usize).collect();
+        let indices: BTreeSet<usize> = named.iter().filter_map(|pfn| frames.index_of(Pfn(*pfn))).collect();
+        assert_eq!(records.len(), named.len(), "{runs:?}");
+        assert!(indices.into_iter().eq(0..named.len()), "{runs:?}");
+        assert_eq!(frames.records(), named.len());
+        for r in &runs {
+            for beside in [r.start.0.wrapping_sub(1), r.start.0 + r.frames] {
+                let named = runs.iter().any(|r| (r.start.0..r.start.0 + r.frames).contains(&beside));
+                assert_eq!(frames.record(Pfn(beside)).is_some(), named, "{beside} beside {r}");
+            }
+        }
+        let taken = take_all(&frames);
+        assert_eq!(taken.len(), named.len());
+        taken.into_iter().for_each(|frame| frames.give(frame));
+    }
+}
+
+#[test]
+fn a_frame_without_a_record_is_said_so_once() {
+    let frames = manage(&[run(16, 16), run(64, 8)]).expect("fine");
+    for pfn in [0, 15, 32, 63, 72, u32::MAX] {
+        let died = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| frames.meta(Pfn(pfn)).usage()));
+        let message = died.expect_err("there is none");
+        let message = message.downcast_ref::<String>().expect("a message");
+        assert_eq!(*message, format!("frame {pfn:#x} is not under management"));
+    }
+}

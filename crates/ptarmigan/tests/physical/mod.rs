@@ -1,0 +1,96 @@
+//! What tests of physical memory share.
+#![allow(dead_code, reason = "each test uses a part of it")]
+use ptarmigan::addr::PhysAddr;
+use ptarmigan::cpu::{NodeId, Pinned};
+use ptarmigan::format::Format;
+use ptarmigan::frames::*;
+use ptarmigan::hosted::{Host, HostConfig};
+use ptarmigan::window::{OpenWindow, WindowGuard};
+use std::cell::Cell;
+
+/// A small machine that costs little to set up, with memory behind its data frames.
+pub fn small(cpus: usize, nodes: usize, mib: u64) -> HostConfig {
+    HostConfig { cpus, nodes, bytes: mib << 20, touch_data: true, prefault: 0, ..HostConfig::default() }
+}
+
+pub fn any_frame(node: u8) -> Request {
+    Request {
+        node: NodeId(node),
+        order: 0,
+        zero: false,
+        class: ZoneClass::Low,
+        end: End::Low,
+        flags: AllocFlags::NORMAL,
+    }
+}
+
+pub fn peek<F: Format>(host: &Host<F>, at: u64) -> u64 {
+    host.read(PhysAddr(at), 8).expect("within memory")
+}
+
+/// Writes a word of a frame that the test has taken.
+pub fn poke<F: Format>(host: &Host<F>, at: u64, word: u64) {
+    let window = host.window();
+    let guard = window.open(PhysAddr(at));
+    // SAFETY: the frame is the test's own, or data of a space that runs nowhere; the window is the host's, so the guard is
+    // valid for the frame, and `at` is a multiple of 8.
+    unsafe { guard.base().cast::<u64>().write(word) };
+}
+
+pub fn assert_zero<F: Format>(host: &Host<F>, at: PhysAddr) {
+    for offset in (0..4096).step_by(8) {
+        assert_eq!(host.read(PhysAddr(at.0 + offset), 8), Some(0), "byte {offset} of the page at {at}");
+    }
+}
+
+/// Clears a frame of a host through its window.
+pub fn clear<W: OpenWindow>(frame: Frame<Dirty>, window: &W) -> Frame<Zero> {
+    // SAFETY: 1. tests have one host, and this is a window on its memory.
+    unsafe { frame.clear(window) }
+}
+
+/// Clears free frames of a node ahead.
+pub fn refill<W: OpenWindow>(frames: &Frames, node: NodeId, budget: u32, window: &W) -> u32 {
+    // SAFETY: 1. tests have one host, and this is a window on its memory.
+    unsafe { frames.refill_zero(node, budget, window) }
+}
+
+/// Clears frames of a CPU's list ahead.
+pub fn refill_data<W: OpenWindow>(
+    data: &DataFrames,
+    frames: &Frames,
+    pin: &Pinned<'_>,
+    budget: u32,
+    window: &W,
+) -> u32 {
+    // SAFETY: 1. and 2. tests have one host, whose frames, pins and window these are.
+    unsafe { data.refill_zero(frames, pin, budget, window) }
+}
+
+/// Gives the last reference to a data frame back.
+pub fn give_last(data: &DataFrames, frames: &Frames, pin: &Pinned<'_>, frame: DataFrame) {
+    assert!(data.release(frames, pin, frame).expect("of this host"), "others refer to it as well");
+}
+
+/// Deterministic numbers (xorshift*).
+pub struct Rng(Cell<u64>);
+
+impl Rng {
+    pub fn new(seed: u64) -> Self {
+        Rng(Cell::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1))
+    }
+
+    pub fn next(&self) -> u64 {
+        let mut x = self.0.get();
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        self.0.set(x);
+        x.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// Returns a number below `n`.
+    pub fn below(&self, n: u64) -> u64 {
+        (self.next() >> 11) % n
+    }
+}

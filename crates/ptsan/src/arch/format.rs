@@ -1,0 +1,199 @@
+//! Page-table formats as data and one function.
+//!
+use super::perms::Perms;
+
+/// The most levels a format may have.
+pub const MAX_LEVELS: usize = 8;
+/// The largest table that a format may have.
+const MAX_TABLE_BYTES: u32 = 1 << 24;
+
+/// The shape of the tables of one level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Level {
+    /// How many bits of the virtual address select the entry.
+    pub index_bits: u8,
+    /// The lowest of these bits: an entry of this level spans `1 << shift` bytes of virtual
+    /// address.
+    pub shift: u8,
+    /// The size of an entry, in bytes: 4 or 8.
+    pub entry_bytes: u8,
+    /// The size of a table, in bytes.
+    pub table_bytes: u32,
+}
+
+impl Level {
+    /// Returns the index of the entry that `va` selects.
+    #[inline]
+    #[must_use]
+    pub const fn index(&self, va: u64) -> u64 {
+        (va >> self.shift) & ((1 << self.index_bits) - 1)
+    }
+
+    /// Returns the number of entries of a table of this level.
+    #[must_use]
+    pub const fn entries(&self) -> usize {
+        1 << self.index_bits
+    }
+}
+
+/// What one raw entry says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// Not present: the walk ends in a fault.
+    Empty,
+    /// Points at a table of the level below.
+    Table {
+        /// Physical address of the table.
+        phys: u64,
+        /// What the entry allows at most to everything below it.
+        perms: Perms,
+    },
+    /// Maps memory.
+    Leaf {
+        /// Physical address of the first byte mapped.
+        phys: u64,
+        /// What the entry allows.
+        perms: Perms,
+        /// The translation holds in every address space.
+        global: bool,
+        /// Whether the walk may use and cache it. AArch64 faults on an entry whose access flag is
+        /// clear and caches nothing. Formats whose hardware sets an accessed bit itself always say
+        /// `true`.
+        accessed: bool,
+        /// The memory type, as the format numbers it. The sanitizer only compares it.
+        memory_type: u8,
+    },
+    /// Present, with reserved bits set or at a level where it may not be: the hardware faults.
+    Malformed,
+}
+
+/// How far an invalidation by address reaches into the paging-structure caches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StructureScope {
+    /// Any invalidation of the address space drops all of its structure entries, whatever the
+    /// address: x86 `INVLPG` (Intel SDM vol. 3, 4.10.4.1).
+    AnyInvalidation,
+    /// Only the entries used for that address, and none if the invalidation is for the last level
+    /// only.
+    Tagged,
+    /// None of them. Only an invalidation of the whole address space drops structure entries
+    /// (RISC-V `SFENCE.VMA` with an address covers leaf entries alone).
+    WholeSpace,
+    /// The hardware keeps no structure entries.
+    None,
+}
+
+/// Which values of the address bits above [`Arch::va_bits`] are valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Canonical {
+    /// All equal to the highest translated bit.
+    SignExtended,
+    /// All zero.
+    ZeroExtended,
+    /// All one: the upper of two trees (AArch64 `TTBR1`).
+    OnesExtended,
+}
+
+/// A page-table format and the caching rules of the MMU that walks it.
+#[derive(Clone, Debug)]
+pub struct Arch {
+    /// The name that reports print.
+    pub name: &'static str,
+    /// The levels, leaves first; at most [`MAX_LEVELS`].
+    pub levels: Vec<Level>,
+    /// How many address bits are translated.
+    pub va_bits: u8,
+    /// What the bits above must be.
+    pub canonical: Canonical,
+    /// What an invalidation does to the paging-structure caches.
+    pub structures: StructureScope,
+    /// Whether loading the root copies its entries into registers, which only another load
+    /// refreshes (x86 PAE; Intel SDM vol. 3, 4.4.1).
+    pub top_registers: bool,
+    /// Whether a valid entry that a CPU may hold must be made invalid and be flushed before another
+    /// valid one takes its place, if output, size, memory type or reach (global or not) differ (Arm
+    /// ARM, "Using break-before-make when updating translation table entries"). See
+    /// [`crate::Kind::BreakBeforeMake`].
+    pub break_before_make: bool,
+    /// Decodes an entry found at a level.
+    pub decode: fn(level: u8, raw: u64) -> Entry,
+}
+
+impl Arch {
+    /// Returns the number of the root's level.
+    #[inline]
+    #[must_use]
+    pub fn top(&self) -> u8 {
+        (self.levels.len().saturating_sub(1)) as u8
+    }
+
+    /// Returns whether the hardware accepts `va` at all.
+    #[inline]
+    #[must_use]
+    pub fn is_canonical(&self, va: u64) -> bool {
+        let unused = 64u32.saturating_sub(u32::from(self.va_bits)).min(63);
+        match self.canonical {
+            Canonical::SignExtended => ((va << unused) as i64 >> unused) as u64 == va,
+            Canonical::ZeroExtended => (va << unused) >> unused == va,
+            Canonical::OnesExtended => (!va << unused) >> unused == !va,
+        }
+    }
+
+    /// Returns the address with the translated bits of `va` and the bits above as they must be.
+    pub(crate) fn extend(&self, va: u64) -> u64 {
+        let unused = 64u32.saturating_sub(u32::from(self.va_bits)).min(63);
+        match self.canonical {
+            Canonical::SignExtended => ((va << unused) as i64 >> unused) as u64,
+            Canonical::ZeroExtended => (va << unused) >> unused,
+            Canonical::OnesExtended => !((!va << unused) >> unused),
+        }
+    }
+
+    /// Returns the size of a usual table: what one frame holds.
+    pub(crate) fn granule(&self) -> u64 {
+        self.levels.first().map_or(4096, |l| u64::from(l.table_bytes))
+    }
+
+    /// Returns the size of an entry in bytes, which is the same at all levels.
+    pub(crate) fn entry_bytes(&self) -> u8 {
+        self.levels.first().map_or(8, |l| l.entry_bytes)
+    }
+
+    /// Identifies the table of `level` that translates `va`: the bits of `va` above the span of
+    /// such a table.
+    #[inline]
+    pub(crate) fn position(&self, level: u8, va: u64) -> u64 {
+        let l = &self.levels[level as usize];
+        let span = u32::from(l.shift) + u32::from(l.index_bits);
+        (va.checked_shr(span).unwrap_or(0) << 3) | u64::from(level)
+    }
+
+    /// Returns the first address of the table position made by [`Arch::position`].
+    pub(crate) fn position_start(&self, position: u64) -> u64 {
+        let l = &self.levels[(position & 7) as usize];
+        (position >> 3).checked_shl(u32::from(l.shift) + u32::from(l.index_bits)).unwrap_or(0)
+    }
+
+    /// Returns whether the description can be walked: between one level and [`MAX_LEVELS`] that
+    /// join without a gap, entries of 4 or 8 bytes, and tables as large as their index needs.
+    pub(crate) fn is_usable(&self) -> bool {
+        let fits = |l: &Level| {
+            matches!(l.entry_bytes, 4 | 8)
+                && l.entry_bytes == self.entry_bytes()
+                && (1..=20).contains(&l.index_bits)
+                && u32::from(l.shift) + u32::from(l.index_bits) <= 64
+                && u64::from(l.entry_bytes) << l.index_bits <= u64::from(l.table_bytes)
+                && l.table_bytes <= MAX_TABLE_BYTES
+        };
+        let joined = |w: &[Level]| w[0].shift + w[0].index_bits == w[1].shift;
+        (1..=MAX_LEVELS).contains(&self.levels.len())
+            && (1..=64).contains(&self.va_bits)
+            && self.levels.iter().all(fits)
+            && self.levels.windows(2).all(joined)
+    }
+
+    /// Returns the stand-in for a format that does not exist; [`crate::Rule::BadArch`] reports it.
+    pub(super) fn unusable(self) -> Self {
+        Self { levels: Vec::new(), ..self }
+    }
+}

@@ -1,0 +1,219 @@
+//! Break-before-make: a CPU must never hold two valid translations of one address that contradict
+//! each other.
+//!
+//! A told store fixes the moment before it. Every CPU with a root loaded from which the entry can
+//! be walked *may* hold the old entry. That is recorded beside what CPUs are known to hold. The
+//! same invalidations drop it, and it answers no access.
+//!
+//! Without told stores, walks compare what memory says now with what is still held.
+use super::contradiction::can_be_cached;
+use super::held::generation_of;
+use crate::arch::{Entry, StructureScope};
+use crate::cpu::{Context, Cpu, Loaded, Table, TlbEntry, Translation};
+use crate::memory::Memory;
+use crate::report::{Kind, Place, Rule};
+use crate::shadow::{FrameRef, Holder};
+use crate::state::{EntryAt, Sanitizer};
+
+impl Sanitizer {
+    /// Checks a store to an entry. `old` is what the entry held, if that store was told too.
+    pub(crate) fn check_store(
+        &mut self,
+        memory: &(impl Memory + ?Sized),
+        at: EntryAt,
+        old: Option<Entry>,
+        new: Entry,
+    ) {
+        let mut places: Vec<(usize, u64)> = Vec::new();
+        if let Some((root, va)) = self.way_up(memory, at) {
+            places.extend(self.cpus_below(root).map(|cpu| (cpu, va)));
+        }
+        if let Some(old) = old.filter(|o| can_be_cached(*o) && *o != new) {
+            for &(cpu, va) in &places {
+                self.may_hold(cpu, va, at, old);
+            }
+        }
+        if !can_be_cached(new) {
+            return;
+        }
+        for place in self.holders_of(at) {
+            if !places.contains(&place) {
+                places.push(place);
+            }
+        }
+        for (cpu, va) in places {
+            self.check_held_against(memory, cpu, va, at, new);
+        }
+    }
+
+    fn cpus_below(&self, root: FrameRef) -> impl Iterator<Item = usize> {
+        let loaded = move |c: &Cpu| c.loaded.is_some_and(|l| l.frame == root);
+        self.cpus.iter().enumerate().filter(move |(_, c)| loaded(c)).map(|(cpu, _)| cpu)
+    }
+
+    /// Lists the CPUs that have read the table for the space they run in, with the address for
+    /// which each would use the entry.
+    fn holders_of(&self, at: EntryAt) -> Vec<(usize, u64)> {
+        let arch = &self.config.arch;
+        let Some(f) = self.frames.get(at.table) else { return Vec::new() };
+        let l = &arch.levels[usize::from(at.level)];
+        let index = at.entry.saturating_sub(f.phys) / u64::from(l.entry_bytes);
+        let offset = index << l.shift;
+        let here = |h: &&Holder| {
+            let c = &self.cpus[usize::from(h.cpu)];
+            let runs = c.loaded.is_some_and(|l| h.context == l.context);
+            runs && generation_of(c, h.context) == Some(h.generation) && h.position & 7 == u64::from(at.level)
+        };
+        let used_for =
+            |h: &Holder| (usize::from(h.cpu), arch.position_start(h.position).wrapping_add(offset));
+        let read = f.holders.iter().filter(here).map(used_for);
+        let roots = self.cpus_below(at.table).filter(|_| at.level == arch.top());
+        read.chain(roots.map(|cpu| (cpu, arch.extend(offset)))).collect()
+    }
+
+    /// Records that a CPU may have cached an entry just before it was stored to.
+    fn may_hold(&mut self, cpu: usize, va: u64, at: EntryAt, old: Entry) {
+        let arch = &self.config.arch;
+        let since = self.event;
+        let c = &mut self.cpus[cpu];
+        let Some(loaded) = c.loaded else { return };
+        let own = &mut c.contexts[loaded.context as usize];
+        match old {
+            Entry::Leaf { phys, perms, global, memory_type, .. } => {
+                let context = if global { &mut c.globals } else { own };
+                if context.peek(arch, at.level, va).is_none() {
+                    let entry = TlbEntry { phys, since, via: at.table, perms, memory_type };
+                    context.insert_maybe(arch, at.level, va, entry);
+                }
+            }
+            Entry::Table { phys, perms } if at.level > 0 && arch.structures != StructureScope::None => {
+                let position = arch.position(at.level - 1, va);
+                if own.peek_table(position).is_none() {
+                    let frame = self.frames.find(phys).unwrap_or(FrameRef::UNKNOWN);
+                    own.set_maybe_table(arch, position, Table { phys, frame, perms });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Reports what the CPU holds for an entry's place and must not be cached beside its new value.
+    fn check_held_against(
+        &mut self,
+        memory: &(impl Memory + ?Sized),
+        cpu: usize,
+        va: u64,
+        at: EntryAt,
+        new: Entry,
+    ) {
+        let arch = &self.config.arch;
+        let c = &self.cpus[cpu];
+        let Some(loaded) = c.loaded else { return };
+        let own = &c.contexts[loaded.context as usize];
+        let leaves = [(own, false), (&c.globals, true)];
+        let mut found = leaves.into_iter().find_map(|(context, global)| {
+            let held = context.peek(arch, at.level, va).map(|e| held_leaf(e, global))?;
+            self.contradiction(memory, at.level, held, new).map(|rule| (rule, held))
+        });
+        if found.is_none() && at.level > 0 {
+            let position = arch.position(at.level - 1, va);
+            let table = own.peek_table(position).filter(|t| self.is_table(t.frame));
+            found = table.and_then(|t| {
+                let held = Entry::Table { phys: t.phys, perms: t.perms };
+                self.contradiction(memory, at.level, held, new).map(|rule| (rule, held))
+            });
+            // Pages of the old table may have outlived it.
+            let page = |context: &Context| context.peek_any(arch, position);
+            if let (None, Entry::Leaf { .. }, Some(page)) = (found, new, page(own).or(page(&c.globals))) {
+                let held = own.peek(arch, at.level - 1, page).or(c.globals.peek(arch, at.level - 1, page));
+                found = held.map(|e| (Rule::ChangedSize, held_leaf(e, false)));
+            }
+        }
+        if let Some((rule, held)) = found {
+            self.report_contradiction((cpu, loaded), va, at.level, rule, (held, new), Some(at));
+        }
+    }
+
+    /// Reports a translation that a CPU holds beside another one that a walk would cache now.
+    pub(crate) fn check_beside(
+        &mut self,
+        memory: &(impl Memory + ?Sized),
+        (cpu, loaded): (usize, Loaded),
+        va: u64,
+        held: Translation,
+        truth: Translation,
+    ) {
+        let (old, new) = (self.as_entry(held), self.as_entry(truth));
+        let rule = match held.level == truth.level {
+            false if truth.accessed => Some(Rule::ChangedSize),
+            false => None,
+            true => self.contradiction(memory, held.level, old, new),
+        };
+        if let Some(rule) = rule {
+            self.report_contradiction((cpu, loaded), va, truth.level, rule, (old, new), None);
+        }
+    }
+
+    /// Reports a table that a CPU holds where memory maps a block now.
+    pub(crate) fn check_table_beside_block(
+        &mut self,
+        (cpu, loaded): (usize, Loaded),
+        va: u64,
+        held: Table,
+        truth: Translation,
+    ) {
+        if truth.accessed {
+            let held = Entry::Table { phys: held.phys, perms: held.perms };
+            let new = self.as_entry(truth);
+            self.report_contradiction((cpu, loaded), va, truth.level, Rule::ChangedSize, (held, new), None);
+        }
+    }
+
+    fn as_entry(&self, t: Translation) -> Entry {
+        let offset = (1 << self.config.arch.levels[usize::from(t.level)].shift) - 1;
+        Entry::Leaf {
+            phys: t.phys & !offset,
+            perms: t.perms,
+            global: t.global,
+            accessed: t.accessed,
+            memory_type: t.memory_type,
+        }
+    }
+
+    fn report_contradiction(
+        &mut self,
+        (cpu, loaded): (usize, Loaded),
+        va: u64,
+        level: u8,
+        rule: Rule,
+        (held, new): (Entry, Entry),
+        at: Option<EntryAt>,
+    ) {
+        let frame = at.and_then(|s| self.frames.get(s.table)).map(|f| f.phys);
+        let place =
+            Place { frame, va: Some(va), cpu: Some(cpu), level: Some(level), space: Some(loaded.space) };
+        let why = self.explain_flush(cpu, loaded.space, Some(va), None, None);
+        self.report(Kind::BreakBeforeMake, rule, place, || {
+            let entry = at.map_or_else(String::new, |s| format!(" by the entry at {:#x}", s.entry));
+            let (held, new) = (show(held), show(new));
+            format!("CPU {cpu} may hold {held}; memory says {new}{entry} now; {why}")
+        });
+    }
+}
+
+fn held_leaf(entry: TlbEntry, global: bool) -> Entry {
+    let TlbEntry { phys, perms, memory_type, .. } = entry;
+    Entry::Leaf { phys, perms, global, accessed: true, memory_type }
+}
+
+fn show(entry: Entry) -> String {
+    match entry {
+        Entry::Table { phys, .. } => format!("a table at {phys:#x}"),
+        Entry::Leaf { phys, perms, global, memory_type, .. } => {
+            let global = if global { ", global" } else { "" };
+            format!("{phys:#x} ({perms}, type {memory_type}{global})")
+        }
+        Entry::Empty => "nothing".to_owned(),
+        Entry::Malformed => "an entry with reserved bits set".to_owned(),
+    }
+}

@@ -1,0 +1,63 @@
+//! Why the flushes that a CPU carried out did not help.
+use crate::arch::StructureScope;
+use crate::cpu::{Flush, Target};
+use crate::report::Rule;
+use crate::state::Sanitizer;
+
+impl Sanitizer {
+    /// Describes the last flush of a CPU, and why what the CPU holds for `space` (and `va`)
+    /// outlived it. `rule` says what is held if it is no translation. `since` is the event at which
+    /// the CPU got it.
+    pub(crate) fn explain_flush(
+        &self,
+        cpu: usize,
+        space: u64,
+        va: Option<u64>,
+        rule: Option<Rule>,
+        since: Option<u64>,
+    ) -> String {
+        let Some((event, flush)) = self.cpus.get(cpu).and_then(|c| c.last_flush()) else {
+            return "it has flushed nothing since it loaded the root".to_owned();
+        };
+        let why = if since.is_some_and(|s| event <= s) {
+            "came before that"
+        } else {
+            self.shortfall(flush, space, va, rule)
+        };
+        format!("its last flush ({flush}, event {event}) {why}")
+    }
+
+    fn shortfall(&self, flush: Flush, space: u64, va: Option<u64>, rule: Option<Rule>) -> &'static str {
+        let by_address = match flush.target {
+            Target::Page { space: of, .. } | Target::Range { space: of, .. } | Target::Space(of)
+                if of != space =>
+            {
+                return "was for another space";
+            }
+            Target::Page { va, .. } => Some((va, va)),
+            Target::Range { start, end, .. } | Target::EverySpace { start, end, .. } => {
+                Some((start, end.saturating_sub(1)))
+            }
+            Target::Space(_) | Target::All => None,
+        };
+        let Some((first, last)) = by_address else {
+            return if matches!(flush.target, Target::Space(_)) {
+                "came before, or spared it as global"
+            } else {
+                "came before"
+            };
+        };
+        let table = rule == Some(Rule::HeldInStructureCache);
+        if rule == Some(Rule::HeldInTopRegister) {
+            "does not reload the root's entries"
+        } else if table && self.config.arch.structures == StructureScope::WholeSpace {
+            "was by address, which drops no tables here"
+        } else if table && flush.leaf_only {
+            "was for the last level only"
+        } else if va.is_some_and(|va| va > last || va < first & !0xfff) {
+            "was for other addresses"
+        } else {
+            "came before, or missed it by size or stride"
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! Tables that an entry still points at when they are freed.
+use crate::memory::Memory;
+use crate::report::{Kind, Place, Rule};
+use crate::shadow::{FrameRef, Link, State};
+use crate::state::Sanitizer;
+
+impl Sanitizer {
+    /// Reports the table if the entry through which it was last reached still points at it and can
+    /// be walked.
+    pub(crate) fn check_linked(&mut self, memory: &(impl Memory + ?Sized), at: FrameRef) {
+        let Some(f) = self.frames.get(at) else { return };
+        let Some(link) = f.link else { return };
+        if self.points_at(memory, link, f) && self.reachable(memory, link.parent, 0) {
+            let place = Place { frame: Some(f.phys), level: f.level, ..Place::default() };
+            self.report(Kind::FreeWhileLinked, Rule::StillLinked, place, || pointed_at_by(Some(link)));
+        }
+    }
+
+    /// Returns whether a walk on some CPU can reach this table: as a loaded root, from a cache, or
+    /// from a reachable entry.
+    fn reachable(&self, memory: &(impl Memory + ?Sized), at: FrameRef, depth: u8) -> bool {
+        let Some(f) = self.frames.get(at) else { return false };
+        if f.state == State::Freed || depth > self.config.arch.top() {
+            return false;
+        }
+        self.held(memory, at, f).is_some_and(|h| h.rule != Rule::HeldInTlb)
+            || f.link.is_some_and(|link| {
+                self.points_at(memory, link, f) && self.reachable(memory, link.parent, depth + 1)
+            })
+    }
+}
+
+pub(super) fn pointed_at_by(link: Option<Link>) -> String {
+    link.map_or_else(String::new, |l| format!("the entry at {:#x} points at it", l.entry))
+}

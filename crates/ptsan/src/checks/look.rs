@@ -1,0 +1,77 @@
+//! What memory says, without caches.
+use crate::arch::{Entry, Perms};
+use crate::cpu::{Fault, Translation};
+use crate::memory::Memory;
+use crate::shadow::{Frame, FrameRef, Link, State};
+use crate::state::{EntryAt, Sanitizer};
+
+impl Sanitizer {
+    /// Translates `va` by a walk from the root, without caches.
+    pub(crate) fn look(
+        &self,
+        memory: &(impl Memory + ?Sized),
+        root: u64,
+        va: u64,
+    ) -> Result<Translation, Fault> {
+        let arch = &self.config.arch;
+        let mut table = root;
+        let mut allowed = Perms::ALL;
+        for (level, l) in arch.levels.iter().enumerate().rev() {
+            let level = level as u8;
+            let at = table.wrapping_add(l.index(va) * u64::from(l.entry_bytes));
+            let raw = memory.read(at, l.entry_bytes).ok_or(Fault::OutsideMemory { level })?;
+            match (arch.decode)(level, raw) {
+                Entry::Empty => return Err(Fault::NotPresent { level }),
+                Entry::Malformed => return Err(Fault::Malformed { level }),
+                Entry::Leaf { phys, perms, global, accessed, memory_type } => {
+                    let phys = phys.wrapping_add(va & ((1 << l.shift) - 1));
+                    let perms = allowed & perms;
+                    let from_tlb = false;
+                    return Ok(Translation { phys, perms, level, global, memory_type, accessed, from_tlb });
+                }
+                Entry::Table { phys, perms } => {
+                    table = phys;
+                    allowed = allowed & perms;
+                }
+            }
+        }
+        // An entry of level 0 claims to be a table.
+        Err(Fault::Malformed { level: 0 })
+    }
+
+    /// Returns whether the reference still stands for a table.
+    pub(crate) fn is_table(&self, at: FrameRef) -> bool {
+        self.frames.get(at).is_some_and(|f| f.state == State::Allocated)
+    }
+
+    pub(crate) fn points_at(&self, memory: &(impl Memory + ?Sized), link: Link, f: &Frame) -> bool {
+        let arch = &self.config.arch;
+        let Some(above) = f.level.map(|l| l + 1).filter(|&l| l <= arch.top()) else { return false };
+        let Some(raw) = memory.read(link.entry, arch.levels[above as usize].entry_bytes) else {
+            return false;
+        };
+        matches!((arch.decode)(above, raw), Entry::Table { phys, .. } if f.contains(phys))
+    }
+
+    /// Returns the root and the address for which the entry is walked, as far as links are known
+    /// and still hold.
+    pub(crate) fn way_up(&self, memory: &(impl Memory + ?Sized), at: EntryAt) -> Option<(FrameRef, u64)> {
+        let arch = &self.config.arch;
+        let EntryAt { mut entry, mut table, level } = at;
+        let mut va = 0;
+        for (level, l) in (level..).zip(&arch.levels[usize::from(level)..]) {
+            let f = self.frames.get(table).filter(|f| f.level == Some(level))?;
+            let index = entry.checked_sub(f.phys)? / u64::from(l.entry_bytes);
+            if index >= l.entries() as u64 {
+                return None;
+            }
+            va |= index << l.shift;
+            if level == arch.top() {
+                return Some((table, arch.extend(va)));
+            }
+            let link = f.link.filter(|&link| self.points_at(memory, link, f))?;
+            (entry, table) = (link.entry, link.parent);
+        }
+        None
+    }
+}

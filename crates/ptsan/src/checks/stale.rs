@@ -1,0 +1,63 @@
+//! Answers from the caches that memory no longer gives.
+use crate::arch::Access;
+use crate::cpu::{Fault, Loaded, Translation};
+use crate::report::{Kind, Place, Rule};
+use crate::state::Sanitizer;
+
+impl Sanitizer {
+    /// Reports an answer from the caches that memory does not give. While operations are under way,
+    /// it is only suspected.
+    pub(crate) fn compare(
+        &mut self,
+        cpu: usize,
+        loaded: Loaded,
+        va: u64,
+        access: Access,
+        used: Result<Translation, Fault>,
+        truth: Result<Translation, Fault>,
+    ) {
+        if let Some(rule) = stale(access, used, truth)
+            && !self.operations.suspect(cpu, loaded.space, va, access, self.event)
+        {
+            self.report_stale((cpu, loaded.space), va, access, rule, used, truth, "");
+        }
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "all of it is the report")]
+    pub(crate) fn report_stale(
+        &mut self,
+        (cpu, space): (usize, u64),
+        va: u64,
+        access: Access,
+        rule: Rule,
+        used: Result<Translation, Fault>,
+        truth: Result<Translation, Fault>,
+        when: &str,
+    ) {
+        let level = used.or(truth).ok().map(|t| t.level);
+        let place = Place { va: Some(va), cpu: Some(cpu), level, space: Some(space), frame: None };
+        let why = self.explain_flush(cpu, space, Some(va), None, None);
+        self.report(Kind::StaleUse, rule, place, || {
+            let show = |t: Result<Translation, Fault>| match t {
+                Ok(t) => format!("{:#x} ({})", t.phys, t.perms),
+                Err(fault) => fault.to_string(),
+            };
+            format!("{:?}: {when}CPU used {}, memory says {}; {why}", access.kind, show(used), show(truth))
+        });
+    }
+}
+
+/// Returns the rule that an answer breaks when memory says `truth`.
+pub(crate) fn stale(
+    access: Access,
+    used: Result<Translation, Fault>,
+    truth: Result<Translation, Fault>,
+) -> Option<Rule> {
+    match (used, truth) {
+        (Ok(u), Ok(t)) if u.phys != t.phys => Some(Rule::Remapped),
+        (Ok(_), Ok(t)) if !t.perms.allows(access) => Some(Rule::PermissionRemoved),
+        (Ok(_), Err(_)) => Some(Rule::Unmapped),
+        (Err(_), Ok(t)) if t.accessed && t.perms.allows(access) => Some(Rule::NotReloaded),
+        _ => None,
+    }
+}

@@ -1,0 +1,160 @@
+//! What an invalidation covers.
+use std::fmt;
+
+/// What is to be invalidated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// The translations of one address, of whatever page size.
+    Page {
+        /// The address space.
+        space: u64,
+        /// An address in the page.
+        va: u64,
+    },
+    /// One invalidation by address at `start`, `start + stride` and so on below `end`.
+    Range {
+        /// The address space.
+        space: u64,
+        /// First address.
+        start: u64,
+        /// First address after the range.
+        end: u64,
+        /// Bytes from one invalidation to the next.
+        stride: u64,
+    },
+    /// As [`Target::Range`] in every address space, global translations too (AArch64 `TLBI VAAE1`,
+    /// RISC-V `SFENCE.VMA` with an address and no ASID).
+    EverySpace {
+        /// First address.
+        start: u64,
+        /// First address after the range.
+        end: u64,
+        /// Bytes from one invalidation to the next.
+        stride: u64,
+    },
+    /// All non-global translations of the space. If the space is loaded, this is a reload of the
+    /// root: registers with its entries are read again.
+    Space(u64),
+    /// Everything, global translations too. Registers with the root's entries are read again.
+    All,
+}
+
+/// An invalidation carried out by one CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flush {
+    /// What is to be invalidated.
+    pub target: Target,
+    /// Spares the paging-structure caches where the hardware can (see [`crate::StructureScope`]).
+    pub leaf_only: bool,
+}
+
+impl Flush {
+    /// Invalidates the translations of one address.
+    #[must_use]
+    pub const fn page(space: u64, va: u64) -> Self {
+        Self { target: Target::Page { space, va }, leaf_only: false }
+    }
+
+    /// Invalidates by address every `stride` bytes from `start` to below `end`.
+    #[must_use]
+    pub const fn range(space: u64, start: u64, end: u64, stride: u64) -> Self {
+        Self { target: Target::Range { space, start, end, stride }, leaf_only: false }
+    }
+
+    /// Invalidates the translations of one address in every address space, global ones too.
+    #[must_use]
+    pub const fn page_in_every_space(va: u64) -> Self {
+        let target = Target::EverySpace { start: va, end: va.saturating_add(1), stride: 1 << 12 };
+        Self { target, leaf_only: false }
+    }
+
+    /// Invalidates a whole address space except global translations.
+    #[must_use]
+    pub const fn space(space: u64) -> Self {
+        Self { target: Target::Space(space), leaf_only: false }
+    }
+
+    /// Invalidates everything.
+    #[must_use]
+    pub const fn all() -> Self {
+        Self { target: Target::All, leaf_only: false }
+    }
+
+    /// Limits the invalidation to the last level.
+    #[must_use]
+    pub const fn leaf_only(self) -> Self {
+        Self { leaf_only: true, ..self }
+    }
+}
+
+impl fmt::Display for Flush {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.target {
+            Target::Page { space, va } => write!(f, "flush of {va:#x} in space {space}")?,
+            Target::Range { space, start, end, stride } => {
+                write!(f, "flush of {start:#x}..{end:#x} by {stride:#x} in space {space}")?;
+            }
+            Target::EverySpace { start, end, .. } if end == start.saturating_add(1) => {
+                write!(f, "flush of {start:#x} in every space")?;
+            }
+            Target::EverySpace { start, end, stride } => {
+                write!(f, "flush of {start:#x}..{end:#x} by {stride:#x} in every space")?;
+            }
+            Target::Space(space) => write!(f, "flush of space {space}")?,
+            Target::All => write!(f, "flush of everything")?,
+        }
+        if self.leaf_only { write!(f, ", last level only") } else { Ok(()) }
+    }
+}
+
+/// The addresses of a range flush.
+#[derive(Clone, Copy)]
+pub(crate) struct Strides {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) stride: u64,
+}
+
+impl Strides {
+    /// Returns whether one of the addresses lies in the `size` bytes from `low`.
+    pub(crate) fn hit(&self, low: u64, size: u64) -> bool {
+        let last = low.saturating_add(size - 1);
+        let Some(above) = low.checked_sub(self.start) else {
+            return self.start < self.end && self.start <= last;
+        };
+        let Some(first) =
+            above.div_ceil(self.stride).checked_mul(self.stride).and_then(|d| self.start.checked_add(d))
+        else {
+            return false;
+        };
+        first < self.end && first <= last
+    }
+
+    /// Returns the number of invalidations by address that the range takes.
+    pub(crate) fn count(&self) -> u64 {
+        self.end.saturating_sub(self.start).div_ceil(self.stride)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strides_hit_exactly_the_blocks_that_hold_one_of_their_addresses() {
+        for (start, end, stride) in [(0x1000, 0x9000, 0x1000), (0x1800, 0x9000, 0x3000), (0x5000, 0x5000, 8)]
+        {
+            let strides = Strides { start, end, stride };
+            for low in (0..0xb000).step_by(0x800) {
+                for size in [0x800, 0x1000, 0x4000] {
+                    let want = (start..end).step_by(stride as usize).any(|a| a >= low && a < low + size);
+                    assert_eq!(
+                        strides.hit(low, size),
+                        want,
+                        "{start:#x} {end:#x} {stride:#x} {low:#x} {size:#x}"
+                    );
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! The caches of one CPU's MMU, the invalidations that drop entries from them, and the result of a
+//! translation.
+//!
+//! Entries stay until something drops them: the worst that hardware may do.
+mod context;
+mod flush;
+mod node;
+mod processor;
+mod translation;
+
+pub(crate) use context::Context;
+pub(crate) use flush::Strides;
+pub use flush::{Flush, Target};
+pub(crate) use node::{Table, TlbEntry};
+pub use processor::CpuState;
+pub(crate) use processor::{Cpu, Flight, Loaded, Register};
+pub use translation::{Fault, Translation};

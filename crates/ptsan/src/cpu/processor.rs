@@ -1,0 +1,177 @@
+//! One CPU: what it has loaded and what it holds.
+use super::context::Context;
+use super::flush::{Flush, Strides, Target};
+use super::node::Table;
+use crate::arch::{Arch, Perms, StructureScope};
+use crate::hash::FastMap;
+use crate::shadow::FrameRef;
+
+/// How a CPU uses the root that it has loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum CpuState {
+    /// Runs in the address space.
+    Active,
+    /// Runs kernel code with the root still loaded. Its walker may still walk.
+    Lazy,
+    /// Has no user root loaded.
+    #[default]
+    Away,
+}
+
+/// The root that a CPU has loaded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Loaded {
+    pub(crate) space: u64,
+    pub(crate) root: u64,
+    pub(crate) frame: FrameRef,
+    /// Which of the CPU's contexts is used.
+    pub(crate) context: u32,
+}
+
+/// A walk that has read the entry for a table and has paused.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flight {
+    pub(crate) va: u64,
+    pub(crate) level: u8,
+    pub(crate) table: Table,
+    /// Event of the pause.
+    pub(crate) since: u64,
+}
+
+/// A root entry held in a register.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Register {
+    Empty,
+    Table { phys: u64, perms: Perms, frame: FrameRef },
+}
+
+#[derive(Default)]
+pub(crate) struct Cpu {
+    pub(crate) state: CpuState,
+    pub(crate) loaded: Option<Loaded>,
+    pub(crate) contexts: Vec<Context>,
+    by_space: FastMap<u64, u32>,
+    spare: Vec<u32>,
+    /// Global translations. It has no paging-structure entries.
+    pub(crate) globals: Context,
+    pub(crate) registers: Vec<Register>,
+    /// Raised whenever the registers are loaded.
+    pub(crate) register_generation: u32,
+    /// The last flush since the root was loaded.
+    last_flush: Option<(u64, Flush)>,
+    /// Whether the load of the root is complete. With ASIDs, a flush that comes as the next hook
+    /// may belong to it.
+    pub(crate) settled: bool,
+    /// Walks in flight, of the space that is loaded.
+    pub(crate) flights: Vec<Flight>,
+}
+
+impl Cpu {
+    pub(crate) fn new() -> Self {
+        Self { globals: Context::new(u64::MAX), ..Self::default() }
+    }
+
+    /// Returns the context in which `space` runs here. Without ASIDs there is one context for all
+    /// spaces, and it starts empty.
+    pub(crate) fn enter(&mut self, space: u64, asids: bool) -> u32 {
+        if !asids {
+            match self.contexts.first_mut() {
+                Some(only) => {
+                    only.clear();
+                    only.space = space;
+                }
+                None => self.contexts.push(Context::new(space)),
+            }
+            return 0;
+        }
+        if let Some(&known) = self.by_space.get(&space) {
+            return known;
+        }
+        let index = match self.spare.pop() {
+            Some(index) => {
+                self.contexts[index as usize].space = space;
+                index
+            }
+            None => {
+                self.contexts.push(Context::new(space));
+                (self.contexts.len() - 1) as u32
+            }
+        };
+        self.by_space.insert(space, index);
+        index
+    }
+
+    /// Returns the context that holds entries of `space`, if there is one.
+    pub(crate) fn context_of(&mut self, space: u64, asids: bool) -> Option<&mut Context> {
+        if asids {
+            let index = *self.by_space.get(&space)?;
+            return self.contexts.get_mut(index as usize);
+        }
+        let loaded = self.loaded.filter(|l| l.space == space)?;
+        self.contexts.get_mut(loaded.context as usize)
+    }
+
+    /// Returns the contexts of all spaces and of the global translations.
+    pub(crate) fn everything(&mut self) -> impl Iterator<Item = &mut Context> {
+        self.contexts.iter_mut().chain([&mut self.globals])
+    }
+
+    /// Records a flush, for reports.
+    pub(crate) fn note_flush(&mut self, event: u64, flush: Flush) {
+        self.last_flush = Some((event, flush));
+    }
+
+    /// Returns the last flush since the root was loaded, and its event.
+    pub(crate) fn last_flush(&self) -> Option<(u64, Flush)> {
+        self.last_flush
+    }
+
+    /// Switches to another root.
+    pub(crate) fn load(&mut self, loaded: Loaded, asids: bool) {
+        self.settled = !asids;
+        self.loaded = Some(loaded);
+        self.state = CpuState::Active;
+        self.last_flush = None;
+        self.flights.clear();
+    }
+
+    /// Ends the walks in flight whose tables the flush would drop from a paging-structure cache.
+    /// Hardware without such a cache waits for them at any flush.
+    pub(crate) fn end_flights(&mut self, arch: &Arch, flush: Flush) {
+        let Some(loaded) = self.loaded.filter(|_| !self.flights.is_empty()) else { return };
+        let range = match flush.target {
+            Target::Page { space, va } if space == loaded.space => {
+                Strides { start: va, end: va.saturating_add(1), stride: 1 }
+            }
+            Target::Range { space, start, end, stride } if space == loaded.space => {
+                Strides { start, end, stride: stride.max(1) }
+            }
+            Target::EverySpace { start, end, stride } => Strides { start, end, stride: stride.max(1) },
+            Target::Page { .. } | Target::Range { .. } => return,
+            Target::Space(space) if space != loaded.space => return,
+            Target::Space(_) | Target::All => return self.flights.clear(),
+        };
+        self.flights.retain(|f| match arch.structures {
+            StructureScope::AnyInvalidation | StructureScope::None => false,
+            StructureScope::WholeSpace => true,
+            StructureScope::Tagged => {
+                let l = &arch.levels[usize::from(f.level)];
+                let low = arch.position_start(arch.position(f.level, f.va));
+                let span = (1u64 << l.shift).saturating_mul(l.entries() as u64);
+                flush.leaf_only || !range.hit(low, span)
+            }
+        });
+    }
+
+    /// Forgets a space for good.
+    pub(crate) fn forget(&mut self, space: u64) {
+        if let Some(index) = self.by_space.remove(&space) {
+            self.contexts[index as usize].clear();
+            self.spare.push(index);
+        }
+    }
+
+    pub(crate) fn runs(&self, space: u64) -> bool {
+        self.loaded.is_some_and(|l| l.space == space)
+    }
+}

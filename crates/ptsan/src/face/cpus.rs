@@ -1,0 +1,260 @@
+//! The hooks of CPUs: loads of roots, lazy mode, invalidation.
+use crate::arch::Entry;
+use crate::cpu::{Context, CpuState, Flush, Loaded, Register, Strides, Target};
+use crate::memory::Memory;
+use crate::report::{Happened, Kind, Place, Rule};
+use crate::shadow::{Holder, Link, REGISTERS};
+use crate::state::Sanitizer;
+
+impl Sanitizer {
+    /// Announces an address space. Only needed before a flush of a space that no CPU has loaded
+    /// yet.
+    pub fn space_created(&mut self, space: u64) {
+        self.hook(|s| s.spaces.insert(space, ()));
+    }
+
+    /// Tells that the address space is gone and its number will not stand for another.
+    ///
+    /// What CPUs still hold for it is forgotten. Code that reuses hardware ASIDs must not call
+    /// this: then a use of the number with another root finds what was not flushed.
+    pub fn space_destroyed(&mut self, space: u64) {
+        self.hook(|s| s.forget_space(space));
+    }
+
+    fn forget_space(&mut self, space: u64) {
+        if self.spaces.remove(&space).is_none() {
+            self.misuse(Rule::NoSuchSpace, Place { space: Some(space), ..Place::default() });
+        }
+        if let Some(cpu) = self.cpus.iter().position(|c| c.runs(space)) {
+            let place = Place { space: Some(space), cpu: Some(cpu), ..Place::default() };
+            self.misuse(Rule::SpaceLoaded, place);
+        } else {
+            for cpu in &mut self.cpus {
+                cpu.forget(space);
+            }
+        }
+    }
+
+    /// Tells that the CPU loads `root` (physical address) and runs in `space`. Call it only for
+    /// real loads of the root: not for a switch between threads of one space, and not for the
+    /// return from lazy mode ([`Sanitizer::resume`]).
+    ///
+    /// Without ASIDs this drops what the CPU held except global translations. With ASIDs it drops
+    /// nothing; for a load that also flushes the space, call [`Sanitizer::flush`] with
+    /// [`Flush::space`] next.
+    pub fn switch(&mut self, memory: &(impl Memory + ?Sized), cpu: usize, root: u64, space: u64) {
+        self.hook(|s| {
+            s.adversary_acts(memory);
+            s.load_root(memory, cpu, root, space);
+        });
+    }
+
+    fn load_root(&mut self, memory: &(impl Memory + ?Sized), cpu: usize, root: u64, space: u64) {
+        if !self.has_cpu(cpu) {
+            return;
+        }
+        self.spaces.insert(space, ());
+        let top = self.config.arch.top();
+        let level = self.config.arch.levels[top as usize];
+        let place = Place {
+            frame: Some(root),
+            cpu: Some(cpu),
+            level: Some(top),
+            space: Some(space),
+            ..Place::default()
+        };
+        let aligned = root.is_multiple_of(u64::from(level.table_bytes.max(1)).next_power_of_two());
+        if !aligned || memory.read(root, level.entry_bytes).is_none() {
+            self.misuse(Rule::BadRoot, place);
+        }
+        let frame = self.reached(memory, root, None, place, false);
+        if let Some(f) = self.frames.get_mut(frame) {
+            f.history.push(self.event, Happened::RootLoaded { cpu });
+        }
+        let c = &mut self.cpus[cpu];
+        let context = c.enter(space, self.config.asids);
+        c.load(Loaded { space, root, frame, context }, self.config.asids);
+        self.load_registers(memory, cpu);
+    }
+
+    /// Tells that the CPU runs kernel code and keeps the root loaded. Its walker may still walk.
+    pub fn lazy(&mut self, cpu: usize) {
+        self.hook(|s| s.set_state(cpu, CpuState::Lazy));
+    }
+
+    /// Tells that a lazy CPU runs in the space again, without a new load of the root.
+    pub fn resume(&mut self, cpu: usize) {
+        self.hook(|s| s.set_state(cpu, CpuState::Active));
+    }
+
+    /// Tells that the CPU loads a root of the kernel alone. Without ASIDs this drops what it held
+    /// except global translations.
+    pub fn leave(&mut self, cpu: usize) {
+        self.hook(|s| s.unload(cpu));
+    }
+
+    fn unload(&mut self, cpu: usize) {
+        if !self.has_cpu(cpu) {
+            return;
+        }
+        let c = &mut self.cpus[cpu];
+        if let Some(loaded) = c.loaded.take()
+            && !self.config.asids
+        {
+            c.contexts[loaded.context as usize].clear();
+        }
+        c.flights.clear();
+        c.registers.clear();
+        c.register_generation = c.register_generation.wrapping_add(1);
+        c.state = CpuState::Away;
+    }
+
+    /// Returns what the CPU does with its root, or `None` if there is no such CPU.
+    #[must_use]
+    pub fn cpu_state(&self, cpu: usize) -> Option<CpuState> {
+        self.cpus.get(cpu).map(|c| c.state)
+    }
+
+    /// Tells that the CPU carries out an invalidation. For a shootdown, call it for each CPU at the
+    /// moment at which that CPU does its part. For hardware that broadcasts, call
+    /// [`Sanitizer::flush_everywhere`].
+    ///
+    /// Flushing a space that the CPU does not hold is legal. Flushing one that was never loaded
+    /// anywhere is a misuse.
+    pub fn flush(&mut self, memory: &(impl Memory + ?Sized), cpu: usize, flush: Flush) {
+        self.hook(|s| {
+            s.adversary_acts(memory);
+            s.invalidate(memory, cpu, flush);
+            if let Some(c) = s.cpus.get_mut(cpu) {
+                c.settled = true;
+            }
+        });
+    }
+
+    fn invalidate(&mut self, memory: &(impl Memory + ?Sized), cpu: usize, flush: Flush) {
+        if !self.has_cpu(cpu) {
+            return;
+        }
+        let (asids, event) = (self.config.asids, self.event);
+        let arch = &self.config.arch;
+        let c = &mut self.cpus[cpu];
+        c.note_flush(event, flush);
+        c.end_flights(arch, flush);
+        let leaf_only = flush.leaf_only;
+        let mut reload = false;
+        let (space, range) = match flush.target {
+            Target::All => {
+                c.everything().for_each(Context::clear);
+                self.load_registers(memory, cpu);
+                return;
+            }
+            Target::EverySpace { start, end, stride } => (None, Some(Strides { start, end, stride })),
+            Target::Range { space, start, end, stride } => {
+                (Some(space), Some(Strides { start, end, stride }))
+            }
+            Target::Page { space, va } => {
+                let drop = |context: &mut Context| context.flush_page(arch, va, leaf_only);
+                // Invalidation by address reaches global translations if the space is the loaded
+                // one.
+                if c.runs(space) {
+                    drop(&mut c.globals);
+                }
+                c.context_of(space, asids).into_iter().for_each(drop);
+                (Some(space), None)
+            }
+            Target::Space(space) => {
+                c.context_of(space, asids).into_iter().for_each(Context::clear);
+                reload = c.runs(space);
+                (Some(space), None)
+            }
+        };
+        if let Some(range) = range {
+            if range.stride == 0 || range.end < range.start {
+                let place = Place { cpu: Some(cpu), space, va: Some(range.start), ..Place::default() };
+                self.misuse(Rule::BadArgument, place);
+                return;
+            }
+            let drop = |context: &mut Context| context.flush_range(arch, range, leaf_only);
+            let Some(space) = space else {
+                self.cpus[cpu].everything().for_each(drop);
+                return;
+            };
+            let c = &mut self.cpus[cpu];
+            if c.runs(space) {
+                drop(&mut c.globals);
+            }
+            c.context_of(space, asids).into_iter().for_each(drop);
+        }
+        if reload {
+            self.load_registers(memory, cpu);
+        }
+        if let Some(space) = space.filter(|s| !self.spaces.contains_key(s)) {
+            let place = Place { cpu: Some(cpu), space: Some(space), ..Place::default() };
+            self.misuse(Rule::NoSuchSpace, place);
+        }
+    }
+
+    /// Tells that every CPU carries out the invalidation.
+    pub fn flush_everywhere(&mut self, memory: &(impl Memory + ?Sized), flush: Flush) {
+        for cpu in 0..self.cpus.len() {
+            self.flush(memory, cpu, flush);
+        }
+    }
+
+    fn set_state(&mut self, cpu: usize, state: CpuState) {
+        if !self.has_cpu(cpu) {
+            return;
+        }
+        if self.cpus[cpu].loaded.is_none() {
+            self.misuse(Rule::NoRoot, Place { cpu: Some(cpu), ..Place::default() });
+            return;
+        }
+        self.cpus[cpu].state = state;
+        self.cpus[cpu].settled = true;
+    }
+
+    /// Reads the root's entries into registers, for formats that have them.
+    fn load_registers(&mut self, memory: &(impl Memory + ?Sized), cpu: usize) {
+        let arch = &self.config.arch;
+        let Some(loaded) = self.cpus[cpu].loaded else { return };
+        if !arch.top_registers || arch.top() == 0 {
+            return;
+        }
+        let (top, decode) = (arch.top(), arch.decode);
+        let level = arch.levels[top as usize];
+        let generation = self.cpus[cpu].register_generation.wrapping_add(1);
+        let mut registers = Vec::with_capacity(level.entries());
+        for index in 0..level.entries() as u64 {
+            let at = loaded.root.wrapping_add(index * u64::from(level.entry_bytes));
+            let entry = memory.read(at, level.entry_bytes).map_or(Entry::Empty, |raw| decode(top, raw));
+            let va = index << level.shift;
+            let place = Place {
+                va: Some(va),
+                cpu: Some(cpu),
+                level: Some(top - 1),
+                space: Some(loaded.space),
+                ..Place::default()
+            };
+            registers.push(match entry {
+                Entry::Table { phys, perms } => {
+                    let link = Some(Link { entry: at, parent: loaded.frame });
+                    let place = Place { frame: Some(phys), ..place };
+                    let frame = self.reached(memory, phys, link, place, false);
+                    let position = self.config.arch.position(top - 1, va);
+                    let since = self.event;
+                    let holder = Holder { cpu: cpu as u16, context: REGISTERS, generation, position, since };
+                    self.hold(frame, holder, va);
+                    Register::Table { phys, perms, frame }
+                }
+                Entry::Empty | Entry::Leaf { .. } => Register::Empty,
+                Entry::Malformed => {
+                    let place = Place { frame: Some(loaded.root), level: Some(top), ..place };
+                    self.report(Kind::MalformedEntry, Rule::Reserved, place, String::new);
+                    Register::Empty
+                }
+            });
+        }
+        self.cpus[cpu].registers = registers;
+        self.cpus[cpu].register_generation = generation;
+    }
+}

@@ -1,0 +1,15 @@
+//! The interface: the hooks, by what they are about, and two handles for them.
+mod accesses;
+mod cpus;
+mod expect;
+mod operations;
+mod results;
+mod session;
+mod shared;
+mod stores;
+mod tables;
+
+pub use expect::{Expected, Tree};
+pub use session::Session;
+pub use shared::Shared;
+pub use tables::Content;

@@ -1,0 +1,36 @@
+//! The hooks of operations that take a while.
+use crate::memory::Memory;
+use crate::report::{Place, Rule};
+use crate::state::{Operation, Sanitizer};
+
+impl Sanitizer {
+    /// Begins an operation that changes tables, on any CPU. Until it [ends](Self::operation_ends),
+    /// an access through an old translation is not reported at once.
+    ///
+    /// Only needed where several CPUs work at the same time. Code that runs one operation after the
+    /// other and accesses memory in between is checked exactly without it.
+    pub fn operation_begins(&mut self) -> Operation {
+        self.hook(|s| s.operations.begin())
+    }
+
+    /// Ends the operation: what it unmapped must have been flushed by now on every CPU that held
+    /// it.
+    ///
+    /// Reports what CPUs used meanwhile and still hold ([`Kind::StaleUse`](crate::Kind::StaleUse)).
+    pub fn operation_ends(&mut self, memory: &(impl Memory + ?Sized), operation: Operation) {
+        self.hook(|s| match s.operations.end(operation) {
+            Some(suspects) => {
+                for suspect in suspects {
+                    s.look_again(memory, &suspect);
+                }
+            }
+            None => s.misuse(Rule::BadArgument, Place::default()),
+        });
+    }
+
+    /// Returns the number of operations under way.
+    #[must_use]
+    pub fn operations(&self) -> usize {
+        self.operations.len()
+    }
+}

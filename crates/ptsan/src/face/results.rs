@@ -1,0 +1,94 @@
+//! The results of a run.
+use crate::report::{Allow, Finding, Kind, Place, Rule};
+use crate::state::{Sanitizer, Stats, details_of};
+use std::fmt;
+
+impl Sanitizer {
+    /// Ends the run: tables that were not freed are leaks, and the report lists allowed findings
+    /// that did not occur.
+    pub fn finish(&mut self) {
+        self.hook(|s| {
+            s.reports.finish();
+            for f in s.frames.allocated() {
+                let place = Place { frame: Some(f.phys), level: f.level, ..Place::default() };
+                let details = || details_of(Some(f), format!("{} bytes", f.size));
+                s.reports.add(s.event, (Kind::Leak, Rule::StillAllocated), place, details);
+            }
+        });
+    }
+
+    /// Returns the findings kept, in the order in which they were made.
+    #[must_use]
+    pub fn findings(&self) -> &[Finding] {
+        self.reports.findings()
+    }
+
+    /// Returns the number of findings of a kind, repetitions included.
+    #[must_use]
+    pub fn count(&self, kind: Kind) -> u64 {
+        self.reports.count(kind)
+    }
+
+    /// Returns the number of findings.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.reports.total()
+    }
+
+    /// Returns the number of allowed findings
+    /// ([`Config::suppressions`](crate::Config::suppressions)), which count nowhere else.
+    #[must_use]
+    pub fn allowed(&self) -> u64 {
+        self.reports.allowed()
+    }
+
+    /// Returns the allowances that were not needed so far.
+    pub fn unused_suppressions(&self) -> impl Iterator<Item = &Allow> {
+        self.reports.unused()
+    }
+
+    /// Returns the number of tables that are allocated now.
+    #[must_use]
+    pub fn live_tables(&self) -> u64 {
+        self.frames.live
+    }
+
+    /// Returns the number of the last hook call.
+    #[must_use]
+    pub fn event(&self) -> u64 {
+        self.event
+    }
+
+    /// Returns counts of the work done so far.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    /// Checks that nothing was found.
+    ///
+    /// # Panics
+    /// Panics if something was found, with the report as the message.
+    #[track_caller]
+    pub fn assert_clean(&self) {
+        assert!(self.total() == 0, "{self}");
+    }
+}
+
+impl fmt::Display for Sanitizer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.reports.fmt(f)
+    }
+}
+
+impl fmt::Debug for Sanitizer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sanitizer")
+            .field("arch", &self.config.arch.name)
+            .field("cpus", &self.cpus.len())
+            .field("event", &self.event)
+            .field("live_tables", &self.frames.live)
+            .field("findings", &self.total())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,215 @@
+//! One sanitizer for code on several threads.
+use super::expect::{Expected, Tree};
+use super::tables::Content;
+use crate::arch::Access;
+use crate::cpu::{Fault, Flush, Translation};
+use crate::memory::Memory;
+use crate::report::Kind;
+use crate::state::{Config, Sanitizer};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
+
+/// A handle on a sanitizer. Clones share the sanitizer, and every thread may call its hooks.
+///
+/// # Order of hooks
+///
+/// The sanitizer believes that things happened in the order in which hooks took its lock. So call a
+/// hook before any other thread can act on what it tells:
+///
+/// * a store and its hook, under the lock that guards the table;
+/// * the hook of an invalidation, on the CPU that carried it out and before it acknowledges;
+/// * `table_freed`, before the frame can be allocated again.
+///
+/// Where the code under test leaves two things unordered, either order is right.
+///
+/// # Lock order
+///
+/// The sanitizer's lock is the innermost: a hook takes it, reads memory, and releases it. A
+/// [`Memory`] may take a lock of its own only if no thread holds that lock while it calls a hook. A
+/// [`Memory`] must not call hooks.
+///
+/// A thread that panics inside a hook leaves the sanitizer usable.
+#[derive(Clone, Debug)]
+pub struct Shared {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    sanitizer: Mutex<Sanitizer>,
+    cpus: Mutex<HashMap<ThreadId, usize>>,
+}
+
+impl Shared {
+    /// Creates a machine whose CPUs have nothing loaded.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        let sanitizer = Mutex::new(Sanitizer::new(config));
+        Self { inner: Arc::new(Inner { sanitizer, cpus: Mutex::default() }) }
+    }
+
+    /// Locks the sanitizer, for what is not repeated here. Hooks of other threads wait while the
+    /// guard lives.
+    pub fn lock(&self) -> MutexGuard<'_, Sanitizer> {
+        self.inner.sanitizer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the CPU that stands for this thread: the one given to [`Shared::run_on`], else the
+    /// lowest that no thread has.
+    #[must_use]
+    pub fn here(&self) -> usize {
+        let mut cpus = self.inner.cpus.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(&cpu) = cpus.get(&thread::current().id()) {
+            return cpu;
+        }
+        let free = (0..=cpus.len()).find(|c| !cpus.values().any(|taken| taken == c)).unwrap_or_default();
+        cpus.insert(thread::current().id(), free);
+        free
+    }
+
+    /// Makes this thread stand for the CPU from now on, as when a thread migrates.
+    pub fn run_on(&self, cpu: usize) {
+        let mut cpus = self.inner.cpus.lock().unwrap_or_else(PoisonError::into_inner);
+        cpus.insert(thread::current().id(), cpu);
+    }
+
+    /// Calls [`Sanitizer::table_allocated`].
+    pub fn table_allocated(
+        &self,
+        memory: &(impl Memory + ?Sized),
+        phys: u64,
+        size: u64,
+        level: Option<u8>,
+        content: Content,
+    ) {
+        self.lock().table_allocated(memory, phys, size, level, content);
+    }
+
+    /// Calls [`Sanitizer::table_freed`].
+    pub fn table_freed(&self, memory: &(impl Memory + ?Sized), phys: u64, size: u64) {
+        self.lock().table_freed(memory, phys, size);
+    }
+
+    /// Calls [`Sanitizer::table_linked`].
+    pub fn table_linked(&self, memory: &(impl Memory + ?Sized), parent: u64, index: u64, table: u64) {
+        self.lock().table_linked(memory, parent, index, table);
+    }
+
+    /// Calls [`Sanitizer::entry_written`].
+    pub fn entry_written(&self, memory: &(impl Memory + ?Sized), entry: u64) {
+        self.lock().entry_written(memory, entry);
+    }
+
+    /// Calls [`Sanitizer::switch`].
+    pub fn switch(&self, memory: &(impl Memory + ?Sized), cpu: usize, root: u64, space: u64) {
+        self.lock().switch(memory, cpu, root, space);
+    }
+
+    /// Calls [`Sanitizer::lazy`].
+    pub fn lazy(&self, cpu: usize) {
+        self.lock().lazy(cpu);
+    }
+
+    /// Calls [`Sanitizer::resume`].
+    pub fn resume(&self, cpu: usize) {
+        self.lock().resume(cpu);
+    }
+
+    /// Calls [`Sanitizer::leave`].
+    pub fn leave(&self, cpu: usize) {
+        self.lock().leave(cpu);
+    }
+
+    /// Calls [`Sanitizer::flush`].
+    pub fn flush(&self, memory: &(impl Memory + ?Sized), cpu: usize, flush: Flush) {
+        self.lock().flush(memory, cpu, flush);
+    }
+
+    /// Calls [`Sanitizer::flush_everywhere`].
+    pub fn flush_everywhere(&self, memory: &(impl Memory + ?Sized), flush: Flush) {
+        self.lock().flush_everywhere(memory, flush);
+    }
+
+    /// Calls [`Sanitizer::space_created`].
+    pub fn space_created(&self, space: u64) {
+        self.lock().space_created(space);
+    }
+
+    /// Calls [`Sanitizer::space_destroyed`].
+    pub fn space_destroyed(&self, space: u64) {
+        self.lock().space_destroyed(space);
+    }
+
+    /// Runs `body` as one operation: see [`Sanitizer::operation_begins`].
+    pub fn operation<R>(&self, memory: &(impl Memory + ?Sized), body: impl FnOnce() -> R) -> R {
+        let operation = self.lock().operation_begins();
+        let result = body();
+        self.lock().operation_ends(memory, operation);
+        result
+    }
+
+    /// Calls [`Sanitizer::translate`].
+    ///
+    /// # Errors
+    /// Returns the fault that the access raises.
+    pub fn translate(
+        &self,
+        memory: &(impl Memory + ?Sized),
+        cpu: usize,
+        va: u64,
+        access: Access,
+    ) -> Result<Translation, Fault> {
+        self.lock().translate(memory, cpu, va, access)
+    }
+
+    /// Calls [`Sanitizer::probe_walk`].
+    pub fn probe_walk(&self, memory: &(impl Memory + ?Sized), cpu: usize, va: u64) {
+        self.lock().probe_walk(memory, cpu, va);
+    }
+
+    /// Calls [`Sanitizer::adversary_step`].
+    pub fn adversary_step(&self, memory: &(impl Memory + ?Sized)) {
+        self.lock().adversary_step(memory);
+    }
+
+    /// Calls [`Sanitizer::expect`].
+    ///
+    /// # Errors
+    /// Returns what the walk says, if nothing is mapped there.
+    pub fn expect(
+        &self,
+        memory: &(impl Memory + ?Sized),
+        tree: Tree,
+        va: u64,
+        says: Option<Expected>,
+    ) -> Result<Translation, Fault> {
+        self.lock().expect(memory, tree, va, says)
+    }
+
+    /// Calls [`Sanitizer::finish`].
+    pub fn finish(&self) {
+        self.lock().finish();
+    }
+
+    /// Calls [`Sanitizer::count`].
+    #[must_use]
+    pub fn count(&self, kind: Kind) -> u64 {
+        self.lock().count(kind)
+    }
+
+    /// Calls [`Sanitizer::total`].
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.lock().total()
+    }
+
+    /// Calls [`Sanitizer::assert_clean`].
+    ///
+    /// # Panics
+    /// Panics if there are findings, with the report as the message.
+    #[track_caller]
+    pub fn assert_clean(&self) {
+        self.lock().assert_clean();
+    }
+}

@@ -1,0 +1,159 @@
+//! The hooks of the allocator of table frames.
+use crate::memory::Memory;
+use crate::report::{Kind, Place, Rule};
+use crate::shadow::{FrameRef, State};
+use crate::state::Sanitizer;
+
+/// The most bytes of one allocation.
+const MOST_BYTES: u64 = 1 << 28;
+
+/// The content of a frame when it is announced as a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Zero, as the allocator promised. It is checked at once ([`Kind::NotZero`]).
+    Zero,
+    /// Anything. The code under test clears it before it links it. The present content is recorded,
+    /// and compared when the table becomes reachable ([`Kind::LinkedBeforeCleared`]).
+    ///
+    /// Entries that are stored to with [`Sanitizer::entry_written`] are left out of the comparison.
+    /// Where stores are not told, an entry that is cleared and then written with its old content
+    /// looks like one that was never cleared: use [`Content::Unchecked`] for tables that are
+    /// refilled with the same entries.
+    Unknown,
+    /// Not checked, at no cost.
+    Unchecked,
+}
+
+impl Sanitizer {
+    /// Tells that the `size` bytes at `phys` were allocated to hold a table (or several), of
+    /// `level` if that is known.
+    ///
+    /// Call it when the allocator returns the frame, before the code under test clears it. It
+    /// reports
+    ///
+    /// * a frame that some CPU may still walk as the table it was before
+    ///   ([`Kind::ReuseBeforeFlush`]);
+    /// * a frame that already is a table ([`Kind::DoubleAllocate`]);
+    /// * a frame that breaks the promise of [`Content::Zero`].
+    pub fn table_allocated(
+        &mut self,
+        memory: &(impl Memory + ?Sized),
+        phys: u64,
+        size: u64,
+        level: Option<u8>,
+        content: Content,
+    ) {
+        self.hook(|s| {
+            s.adversary_acts(memory);
+            s.allocate(memory, phys, size, level, content);
+        });
+    }
+
+    fn allocate(
+        &mut self,
+        memory: &(impl Memory + ?Sized),
+        phys: u64,
+        size: u64,
+        level: Option<u8>,
+        content: Content,
+    ) {
+        let place = Place { frame: Some(phys), level, ..Place::default() };
+        let bad_level = level.is_some_and(|l| usize::from(l) >= self.config.arch.levels.len());
+        if size == 0 || size > MOST_BYTES || phys.checked_add(size).is_none() || bad_level {
+            self.misuse(Rule::BadArgument, place);
+            return;
+        }
+        let at = match self.frames.sole_freed(phys, size) {
+            Some(at) => {
+                self.check_held(memory, at, Kind::ReuseBeforeFlush);
+                self.frames.reallocate(at, level, self.event)
+            }
+            None => self.take_place(memory, phys, size, level, place),
+        };
+        if self.config.track_origins
+            && let Some(f) = self.frames.get_mut(at)
+        {
+            f.remember_owner();
+        }
+        match content {
+            Content::Unchecked => {}
+            Content::Zero => match memory.is_zero(phys, size) {
+                Some(true) => {}
+                Some(false) => self.report(Kind::NotZero, Rule::ZeroPromised, place, String::new),
+                None => self.report(Kind::OutsideMemory, Rule::NoMemory, place, String::new),
+            },
+            Content::Unknown => match memory.is_zero(phys, size) {
+                Some(true) => {}
+                Some(false) => self.remember_content(memory, at),
+                None => self.report(Kind::OutsideMemory, Rule::NoMemory, place, String::new),
+            },
+        }
+    }
+
+    /// Tells that the table was freed: given to an allocator, or to any list from which it may be
+    /// allocated again.
+    ///
+    /// By then no CPU may hold it, active or lazy ([`Kind::FreeBeforeFlush`]), and no entry that a
+    /// walk can reach may point at it ([`Kind::FreeWhileLinked`]). For a list whose frames are
+    /// taken only after a flush, call this when the frame leaves that list.
+    pub fn table_freed(&mut self, memory: &(impl Memory + ?Sized), phys: u64, size: u64) {
+        self.hook(|s| {
+            s.adversary_acts(memory);
+            s.give_back(memory, phys, size);
+        });
+    }
+
+    fn give_back(&mut self, memory: &(impl Memory + ?Sized), phys: u64, size: u64) {
+        let place = Place { frame: Some(phys), ..Place::default() };
+        let Some(at) = self.frames.find(phys) else {
+            self.report(Kind::ForeignFree, Rule::NotATable, place, String::new);
+            return;
+        };
+        let Some(f) = self.frames.get(at) else { return };
+        if f.phys != phys {
+            let (start, len) = (f.phys, f.size);
+            self.report(Kind::ForeignFree, Rule::NotATable, place, || {
+                format!("it lies in the table of {len} bytes at {start:#x}")
+            });
+            return;
+        }
+        if f.state == State::Freed {
+            self.report(Kind::DoubleFree, Rule::AlreadyFree, place, String::new);
+            return;
+        }
+        if f.size != size {
+            let announced = f.size;
+            self.report(Kind::ForeignFree, Rule::WrongSize, place, || {
+                format!("announced with {announced} bytes, freed with {size}")
+            });
+        }
+        self.check_linked(memory, at);
+        self.check_held(memory, at, Kind::FreeBeforeFlush);
+        self.frames.free(at, self.event);
+        if self.config.track_origins
+            && let Some(f) = self.frames.get_mut(at)
+        {
+            f.remember_giver();
+        }
+    }
+
+    /// Makes room among frames of another shape, or for the first table at this place.
+    fn take_place(
+        &mut self,
+        memory: &(impl Memory + ?Sized),
+        phys: u64,
+        size: u64,
+        level: Option<u8>,
+        place: Place,
+    ) -> FrameRef {
+        for other in self.frames.overlapping(phys, size) {
+            if self.is_table(other) {
+                self.report(Kind::DoubleAllocate, Rule::AlreadyTable, place, String::new);
+            } else {
+                self.check_held(memory, other, Kind::ReuseBeforeFlush);
+            }
+            self.frames.remove(other);
+        }
+        self.frames.insert(phys, size, level, self.event)
+    }
+}

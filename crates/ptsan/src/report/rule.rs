@@ -1,0 +1,117 @@
+//! The rules that findings break, each with its sentence for a report.
+use std::fmt;
+
+macro_rules! rules {
+    ($($(#[doc = $doc:literal])+ $name:ident = $text:literal,)+) => {
+        /// The rule that was broken.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum Rule {
+            $($(#[doc = $doc])+ $name,)+
+        }
+
+        impl Rule {
+            /// All rules.
+            pub const ALL: &[Self] = &[$(Self::$name,)+];
+
+            /// Returns the name, as lists of allowed findings have it.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$name => stringify!($name),)+ }
+            }
+
+            /// Returns one sentence for a report.
+            #[must_use]
+            pub const fn text(self) -> &'static str {
+                match self { $(Self::$name => $text,)+ }
+            }
+        }
+    };
+}
+
+rules! {
+    /// The cached translation maps what memory no longer maps.
+    Unmapped = "memory no longer maps the page, but a cached translation was used; a flush is missing",
+    /// The cached translation maps another frame than memory does.
+    Remapped = "memory maps the page elsewhere, but a cached translation was used; a flush is missing",
+    /// The cached translation allows what memory forbids.
+    PermissionRemoved = "memory forbids the access, but a cached translation allowed it; a flush is missing",
+    /// The page is mapped, but the registers that hold the root's entries do not say so.
+    NotReloaded = "memory maps the page, but the root's entries held in registers do not; reload the root",
+    /// The tables map what the code says is not mapped.
+    OnlyTablesMapIt = "the tables map the address, but the code says that it is not mapped",
+    /// The code says that an address is mapped which the tables do not map.
+    OnlyCodeMapsIt = "the code says that the address is mapped, but the tables do not map it",
+    /// The tables map it to another frame.
+    MappedElsewhere = "the tables map the address to another frame than the code says",
+    /// The tables map it with another page size.
+    OtherSize = "the tables map the address with another page size than the code says",
+    /// The tables allow something else.
+    OtherPermissions = "the tables allow other accesses than the code says",
+    /// The new entry maps another frame.
+    ChangedOutput = "a valid entry was replaced by one for another frame; clear it and flush first",
+    /// A table was replaced by a block, or a block by a table.
+    ChangedSize = "a table was replaced by a block, or a block by a table; clear the entry and flush first",
+    /// The new entry has another memory type.
+    ChangedType = "a valid entry was given another memory type; clear it and flush first",
+    /// A global entry became one of a space, or the reverse.
+    ChangedReach = "a valid entry was made global, or no longer global; clear it and flush first",
+    /// A paging-structure cache holds the table.
+    HeldInStructureCache = "a CPU holds the table in its paging-structure cache; flush that CPU first",
+    /// The registers with the root's entries point at the table.
+    HeldInTopRegister = "a CPU's registers with the root's entries point at the table; reload the root first",
+    /// A walk that has read the entry for the table is still under way.
+    HeldByWalker = "a walk in flight on a CPU has read the entry for the table; flush that CPU first",
+    /// A TLB entry read from the table outlived it.
+    HeldInTlb = "a CPU's TLB holds a translation read from the table that memory no longer gives; flush first",
+    /// The table is the root of a CPU.
+    HeldAsRoot = "a CPU has the table loaded as its root",
+    /// A reachable entry points at the table.
+    StillLinked = "an entry that a walk can reach still points at the table; clear it and flush first",
+    /// A walk read the table after it was freed.
+    WalkedAfterFree = "a walk read a freed table",
+    /// An entry was made to point at a table after it was freed.
+    LinkedAfterFree = "an entry points at a freed table",
+    /// The table was linked with old content.
+    OldContent = "the table became reachable with entries left from before its allocation; clear it first",
+    /// The frame was promised to be zero.
+    ZeroPromised = "the frame was announced as zero and is not",
+    /// The frame was never announced.
+    NeverAnnounced = "a walk reached a table that was never announced",
+    /// The address has no memory behind it.
+    NoMemory = "there is no memory where the table should be",
+    /// Reserved bits are set.
+    Reserved = "an entry has reserved bits set; the hardware faults on it",
+    /// A frame stands at two levels.
+    TwoLevels = "the frame is used as a table of two levels",
+    /// The frame overlaps a table that was not freed.
+    AlreadyTable = "the frame overlaps a table that has not been freed",
+    /// The table was freed before.
+    AlreadyFree = "the table was freed before",
+    /// The frame was never announced.
+    NotATable = "no table was announced at this address",
+    /// The size differs from the announced one.
+    WrongSize = "the table was announced with another size",
+    /// The table was still allocated at the end.
+    StillAllocated = "the table was never freed",
+    /// There is no such CPU.
+    NoSuchCpu = "there is no such CPU",
+    /// The space was never loaded or announced.
+    NoSuchSpace = "the address space was never loaded nor announced, or is gone",
+    /// The call needs a loaded root.
+    NoRoot = "the CPU has no root loaded",
+    /// The root has no memory behind it or is misaligned.
+    BadRoot = "the root is outside memory or misaligned",
+    /// A size of zero, an address range that wraps, an entry that does not exist.
+    BadArgument = "an argument makes no sense",
+    /// The space is still loaded.
+    SpaceLoaded = "the address space is still loaded on a CPU",
+    /// The description of the format cannot be walked.
+    BadArch = "the description of the format cannot be used",
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}

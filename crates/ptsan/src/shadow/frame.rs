@@ -1,0 +1,106 @@
+//! The shadow state of one table frame: where it came from, which CPUs may hold it, which entry
+//! points at it.
+use super::history::History;
+use super::leftovers::Leftovers;
+use crate::report::{Origins, Trace};
+
+/// The number of holders above which they are pruned.
+const PRUNE_AT: usize = 16;
+
+/// A frame during one allocation. The next allocation of the frame has another reference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FrameRef {
+    pub(super) index: u32,
+    pub(super) generation: u32,
+}
+
+impl FrameRef {
+    /// A table that was never announced.
+    pub(crate) const UNKNOWN: Self = Self { index: u32::MAX, generation: 0 };
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Allocated,
+    Freed,
+}
+
+/// A CPU that read the table for a position, as long as its context does not say otherwise.
+///
+/// It is checked on demand. A context that was dropped as a whole has another generation, so that
+/// the usual check is one comparison.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Holder {
+    pub(crate) cpu: u16,
+    /// [`REGISTERS`], or the number of a context of that CPU.
+    pub(crate) context: u32,
+    pub(crate) generation: u32,
+    /// Position of the table, as [`crate::Arch`] numbers them.
+    pub(crate) position: u64,
+    /// Event of the walk.
+    pub(crate) since: u64,
+}
+
+/// Stands for a context in a [`Holder`]: the registers with the root's entries.
+pub(crate) const REGISTERS: u32 = u32::MAX;
+/// Stands for a context in a [`Holder`]: the global translations.
+pub(crate) const GLOBALS: u32 = u32::MAX - 1;
+
+/// An entry through which a table was reached.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Link {
+    /// Physical address of the entry.
+    pub(crate) entry: u64,
+    /// The table that holds the entry.
+    pub(crate) parent: FrameRef,
+}
+
+pub(crate) struct Frame {
+    pub(crate) phys: u64,
+    pub(crate) size: u64,
+    pub(crate) state: State,
+    pub(super) generation: u32,
+    /// As announced, or as first reached.
+    pub(crate) level: Option<u8>,
+    pub(crate) link: Option<Link>,
+    pub(crate) holders: Vec<Holder>,
+    pub(super) prune_at: usize,
+    /// What is left from before the allocation. `None` if nothing was recorded or it does not
+    /// matter any more.
+    pub(crate) leftovers: Option<Leftovers>,
+    pub(crate) history: History,
+    pub(crate) origins: Option<Box<Origins>>,
+}
+
+impl Frame {
+    pub(crate) fn contains(&self, phys: u64) -> bool {
+        phys >= self.phys && phys - self.phys < self.size
+    }
+
+    /// Records the callers that allocated the table.
+    pub(crate) fn remember_owner(&mut self) {
+        self.origins = Some(Box::new(Origins { allocated: Some(Trace::capture()), freed: None }));
+    }
+
+    /// Records the callers that freed the table.
+    pub(crate) fn remember_giver(&mut self) {
+        self.origins.get_or_insert_default().freed = Some(Trace::capture());
+    }
+
+    /// Records that a CPU may hold this table from now on, and returns whether that is news.
+    /// `valid` says which old holders still count.
+    pub(crate) fn hold(&mut self, new: Holder, valid: impl Fn(&Holder) -> bool) -> bool {
+        let same = |h: &Holder| h.cpu == new.cpu && h.context == new.context && h.position == new.position;
+        if let Some(old) = self.holders.iter_mut().find(|h| same(h)) {
+            let renewed = old.generation != new.generation;
+            *old = new;
+            return renewed;
+        }
+        if self.holders.len() >= self.prune_at.max(PRUNE_AT) {
+            self.holders.retain(valid);
+            self.prune_at = 2 * self.holders.len();
+        }
+        self.holders.push(new);
+        true
+    }
+}

@@ -1,0 +1,181 @@
+//! All table frames, found by their physical address.
+use super::frame::{Frame, FrameRef, State};
+use super::history::History;
+use crate::hash::FastMap;
+use crate::report::Happened;
+
+/// Tables are looked up by the 4 KiB page they start in; a smaller table shares its page with
+/// others.
+const PAGE_SHIFT: u32 = 12;
+
+/// The frames whose tables touch one page: nearly always one.
+#[derive(Default)]
+struct PageSlot {
+    first: Option<u32>,
+    rest: Vec<u32>,
+}
+
+impl PageSlot {
+    fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        self.first.iter().chain(&self.rest).copied()
+    }
+}
+
+/// All frames that are or were tables.
+#[derive(Default)]
+pub(crate) struct FrameTable {
+    frames: Vec<Frame>,
+    /// Records no longer on any page.
+    unused: Vec<u32>,
+    pages: FastMap<u64, PageSlot>,
+    pub(crate) live: u64,
+}
+
+impl FrameTable {
+    /// Returns the frame that holds a table at `phys`: the allocated one, else the one that was
+    /// freed last.
+    #[inline]
+    pub(crate) fn find(&self, phys: u64) -> Option<FrameRef> {
+        let slot = self.pages.get(&(phys >> PAGE_SHIFT))?;
+        let mut freed = None;
+        for index in slot.iter() {
+            let frame = &self.frames[index as usize];
+            if frame.contains(phys) {
+                let found = FrameRef { index, generation: frame.generation };
+                if frame.state == State::Allocated {
+                    return Some(found);
+                }
+                freed = Some(found);
+            }
+        }
+        freed
+    }
+
+    /// Returns the frame behind a reference, or `None` if it was allocated again since or is
+    /// unknown.
+    #[inline]
+    pub(crate) fn get(&self, at: FrameRef) -> Option<&Frame> {
+        self.frames.get(at.index as usize).filter(|f| f.generation == at.generation)
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, at: FrameRef) -> Option<&mut Frame> {
+        self.frames.get_mut(at.index as usize).filter(|f| f.generation == at.generation)
+    }
+
+    /// Lists the frames that overlap `size` bytes at `phys`.
+    pub(crate) fn overlapping(&self, phys: u64, size: u64) -> Vec<FrameRef> {
+        let mut found: Vec<FrameRef> = Vec::new();
+        for page in pages(phys, size) {
+            let Some(slot) = self.pages.get(&page) else { continue };
+            for index in slot.iter() {
+                let f = &self.frames[index as usize];
+                let at = FrameRef { index, generation: f.generation };
+                let overlap = f.phys < phys.saturating_add(size) && phys < f.phys.saturating_add(f.size);
+                if overlap && !found.contains(&at) {
+                    found.push(at);
+                }
+            }
+        }
+        found
+    }
+
+    /// Returns the freed frame with exactly this place and size, if it is the only one there. This
+    /// is the usual case of [`FrameTable::overlapping`], without its list.
+    #[inline]
+    pub(crate) fn sole_freed(&self, phys: u64, size: u64) -> Option<FrameRef> {
+        let slot = self.pages.get(&(phys >> PAGE_SHIFT))?;
+        let index = slot.first.filter(|_| slot.rest.is_empty())?;
+        let f = &self.frames[index as usize];
+        let same = f.phys == phys && f.size == size && f.state == State::Freed;
+        (same && size <= 1 << PAGE_SHIFT).then_some(FrameRef { index, generation: f.generation })
+    }
+
+    /// Makes the frame a table again. Its history stays, everything else starts over.
+    pub(crate) fn reallocate(&mut self, at: FrameRef, level: Option<u8>, event: u64) -> FrameRef {
+        let f = &mut self.frames[at.index as usize];
+        f.state = State::Allocated;
+        f.generation = f.generation.wrapping_add(1);
+        f.level = level;
+        f.link = None;
+        f.leftovers = None;
+        f.holders.clear();
+        f.history.push(event, Happened::Allocated);
+        self.live += 1;
+        FrameRef { index: at.index, generation: f.generation }
+    }
+
+    /// Adds a frame at a place that has none.
+    pub(crate) fn insert(&mut self, phys: u64, size: u64, level: Option<u8>, event: u64) -> FrameRef {
+        let index = self.unused.pop().unwrap_or(self.frames.len() as u32);
+        let generation = self.frames.get(index as usize).map_or(0, |f| f.generation.wrapping_add(1));
+        let mut history = History::default();
+        history.push(event, Happened::Allocated);
+        let frame = Frame {
+            phys,
+            size,
+            state: State::Allocated,
+            generation,
+            level,
+            link: None,
+            holders: Vec::new(),
+            prune_at: 0,
+            leftovers: None,
+            history,
+            origins: None,
+        };
+        match self.frames.get_mut(index as usize) {
+            Some(slot) => *slot = frame,
+            None => self.frames.push(frame),
+        }
+        for page in pages(phys, size) {
+            let slot = self.pages.entry(page).or_default();
+            match slot.first {
+                None => slot.first = Some(index),
+                Some(_) => slot.rest.push(index),
+            }
+        }
+        self.live += 1;
+        FrameRef { index, generation }
+    }
+
+    /// Forgets a frame whose place is taken by tables of another shape.
+    pub(crate) fn remove(&mut self, at: FrameRef) {
+        let Some(f) = self.get(at) else { return };
+        let (phys, size, state) = (f.phys, f.size, f.state);
+        for page in pages(phys, size) {
+            let Some(slot) = self.pages.get_mut(&page) else { continue };
+            slot.rest.retain(|&i| i != at.index);
+            if slot.first == Some(at.index) {
+                slot.first = slot.rest.pop();
+            }
+        }
+        let f = &mut self.frames[at.index as usize];
+        f.generation = f.generation.wrapping_add(1);
+        f.size = 0;
+        f.state = State::Freed;
+        self.unused.push(at.index);
+        if state == State::Allocated {
+            self.live -= 1;
+        }
+    }
+
+    /// Marks the frame freed. Its holders stay for the check at its next allocation.
+    pub(crate) fn free(&mut self, at: FrameRef, event: u64) {
+        let Some(f) = self.get_mut(at) else { return };
+        f.state = State::Freed;
+        f.leftovers = None;
+        f.history.push(event, Happened::Freed);
+        self.live -= 1;
+    }
+
+    /// Returns all frames that are tables now.
+    pub(crate) fn allocated(&self) -> impl Iterator<Item = &Frame> {
+        self.frames.iter().filter(|f| f.state == State::Allocated)
+    }
+}
+
+fn pages(phys: u64, size: u64) -> impl Iterator<Item = u64> {
+    let last = phys.saturating_add(size.saturating_sub(1));
+    phys >> PAGE_SHIFT..=last >> PAGE_SHIFT
+}

@@ -1,0 +1,30 @@
+//! The last few events of a table frame.
+use crate::report::{Happened, HistoryEvent};
+
+/// The number of events remembered for each frame.
+pub(crate) const DEPTH: usize = 16;
+
+/// A ring of the last [`DEPTH`] events.
+#[derive(Clone, Default)]
+pub(crate) struct History {
+    ring: Vec<HistoryEvent>,
+    next: usize,
+}
+
+impl History {
+    pub(crate) fn push(&mut self, event: u64, what: Happened) {
+        let new = HistoryEvent { event, what };
+        if self.ring.len() < DEPTH {
+            self.ring.push(new);
+        } else {
+            self.ring[self.next] = new;
+        }
+        self.next = (self.next + 1) % DEPTH;
+    }
+
+    /// Returns the events, oldest first.
+    pub(crate) fn to_vec(&self) -> Vec<HistoryEvent> {
+        let split = if self.ring.len() < DEPTH { 0 } else { self.next };
+        self.ring[split..].iter().chain(&self.ring[..split]).copied().collect()
+    }
+}

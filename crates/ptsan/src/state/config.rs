@@ -1,0 +1,122 @@
+//! What to simulate and how much to keep.
+use super::chance::Adversary;
+use crate::arch::Arch;
+use crate::report::{Allow, Suppressions};
+
+/// What to simulate and how much to keep.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The number of CPUs, at most 65,535.
+    pub cpus: usize,
+    /// The page-table format.
+    pub arch: Arch,
+    /// Cached entries are tagged with their address space and survive a switch to another (PCID,
+    /// ASID).
+    ///
+    /// A table may then be freed while a CPU that has *another* space loaded holds it. It must be
+    /// flushed before that CPU uses the space again; a walk that shows otherwise is reported.
+    pub asids: bool,
+    /// Frames may be tables of several levels: an entry of the root points at the root itself.
+    pub recursive: bool,
+    /// Reports old entries in a table that a walk reaches first, without a told link. Code that
+    /// clears a table and then writes the very same entries looks the same, so this is off by
+    /// default.
+    pub infer_leftovers: bool,
+    /// Whenever an access makes one CPU walk, every other CPU with the same root loaded, active or
+    /// lazy, walks speculatively for the same address. Hardware may do so. A test that accesses
+    /// memory from one CPU then finds the shootdowns that the others miss.
+    pub eager_walkers: bool,
+    /// CPUs walk speculatively at random moments and for random addresses: see [`Adversary`].
+    pub adversary: Option<Adversary>,
+    /// The number of findings kept in full. All are counted.
+    pub keep: usize,
+    /// Kept findings name the callers of the hook. The environment variable `PTSAN_BACKTRACE=0`
+    /// turns it off.
+    pub backtraces: bool,
+    /// Every table remembers the callers that allocated and freed it. Costs some microseconds for
+    /// each.
+    pub track_origins: bool,
+    /// Findings that are known and allowed.
+    pub suppressions: Suppressions,
+    /// Counts [`crate::Stats::nanoseconds`]. Costs some 50 ns a hook.
+    pub timed: bool,
+}
+
+impl Config {
+    /// Configures one CPU without ASIDs and without an adversary. 64 findings are kept with
+    /// backtraces.
+    #[must_use]
+    pub fn new(arch: Arch) -> Self {
+        Self {
+            cpus: 1,
+            arch,
+            asids: false,
+            recursive: false,
+            infer_leftovers: false,
+            eager_walkers: false,
+            adversary: None,
+            keep: 64,
+            backtraces: true,
+            track_origins: false,
+            suppressions: Suppressions::default(),
+            timed: false,
+        }
+    }
+
+    /// Adds findings that are allowed.
+    #[must_use]
+    pub fn allow(mut self, allow: Allow) -> Self {
+        self.suppressions.push(allow);
+        self
+    }
+
+    /// Applies the environment: `PTSAN_SEED` replaces the seed of a configured adversary by a
+    /// number (`0x` for hexadecimal) or by `random`, `PTSAN_BACKTRACE=0` turns backtraces off.
+    ///
+    /// [`crate::Sanitizer::new`] calls it, so that a failed run can be repeated without a change to
+    /// the code.
+    pub(crate) fn with_environment(mut self, variable: impl Fn(&str) -> Option<String>) -> Self {
+        if let Some(adversary) = &mut self.adversary
+            && let Some(seed) = variable("PTSAN_SEED").and_then(|s| parse_seed(&s))
+        {
+            adversary.seed = seed;
+        }
+        self.backtraces &= variable("PTSAN_BACKTRACE").as_deref() != Some("0");
+        self
+    }
+}
+
+fn parse_seed(text: &str) -> Option<u64> {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    match text.trim() {
+        "random" => Some(RandomState::new().build_hasher().finish()),
+        text => match text.strip_prefix("0x") {
+            Some(hex) => u64::from_str_radix(hex, 16).ok(),
+            None => text.parse().ok(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_environment_replaces_the_seed_and_turns_backtraces_off() {
+        let with = |adversary, seed: &'static str, backtrace: &'static str| {
+            let config = Config { adversary, ..Config::new(Arch::x86_64()) };
+            let config = config.with_environment(|name| match name {
+                "PTSAN_SEED" => Some(seed.to_owned()),
+                "PTSAN_BACKTRACE" => Some(backtrace.to_owned()),
+                _ => None,
+            });
+            (config.adversary.map(|a| a.seed), config.backtraces)
+        };
+        let some = Some(Adversary::new(7));
+        assert_eq!(with(some, "0x10", "0"), (Some(16), false));
+        assert_eq!(with(some, "10", "1"), (Some(10), true));
+        assert_eq!(with(some, "ten", ""), (Some(7), true), "nonsense changes nothing");
+        assert_eq!(with(None, "10", "1"), (None, true), "no adversary comes from outside");
+        assert_ne!(with(some, "random", "1").0, with(some, "random", "1").0);
+    }
+}

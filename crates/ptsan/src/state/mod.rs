@@ -1,0 +1,18 @@
+//! The state of a sanitizer, without any rule: configuration, CPUs, frames, findings, operations
+//! under way.
+mod chance;
+mod config;
+mod operations;
+mod sanitizer;
+mod stats;
+mod stores;
+
+pub use chance::Adversary;
+pub(crate) use chance::Chance;
+pub use config::Config;
+pub use operations::Operation;
+pub(crate) use operations::Suspect;
+pub use sanitizer::Sanitizer;
+pub(crate) use sanitizer::details_of;
+pub use stats::Stats;
+pub(crate) use stores::{EntryAt, Told};

@@ -1,0 +1,108 @@
+//! The sanitizer's parts, and what all hooks have in common.
+use super::chance::Chance;
+use super::config::Config;
+use super::operations::Operations;
+use super::stats::Stats;
+use super::stores::Told;
+use crate::cpu::Cpu;
+use crate::hash::FastMap;
+use crate::report::{Details, Kind, Place, Reports, Rule};
+use crate::shadow::{Frame, FrameTable};
+use std::time::Instant;
+
+/// A software MMU per CPU, and the shadow state of every table frame.
+///
+/// Call the hooks in the order in which things happen. Code under test that runs on several threads
+/// keeps the sanitizer behind a lock, held across the store and its hook.
+///
+/// No hook panics: nonsensical arguments are findings too ([`Kind::Misuse`]).
+pub struct Sanitizer {
+    pub(crate) config: Config,
+    pub(crate) cpus: Vec<Cpu>,
+    pub(crate) frames: FrameTable,
+    pub(crate) reports: Reports,
+    pub(crate) event: u64,
+    pub(crate) stats: Stats,
+    pub(crate) spaces: FastMap<u64, ()>,
+    /// The content of entries to which stores are told.
+    pub(crate) told: FastMap<u64, Told>,
+    /// The operations under way.
+    pub(crate) operations: Operations,
+    /// The choices of the adversary.
+    pub(crate) chance: Option<Box<Chance>>,
+}
+
+impl Sanitizer {
+    /// Creates a machine whose CPUs have nothing loaded.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        let config = config.with_environment(|name| std::env::var(name).ok());
+        let seed = config.adversary.map(|a| a.seed);
+        let cpus = (0..config.cpus.min(usize::from(u16::MAX))).map(|_| Cpu::new()).collect();
+        let mut new = Self {
+            cpus,
+            frames: FrameTable::default(),
+            reports: Reports::new(config.keep, config.backtraces, config.suppressions.clone(), seed),
+            event: 0,
+            stats: Stats::default(),
+            spaces: FastMap::default(),
+            told: FastMap::default(),
+            operations: Operations::default(),
+            chance: config.adversary.map(|a| Box::new(Chance::new(a))),
+            config,
+        };
+        if !new.config.arch.is_usable() {
+            new.misuse(Rule::BadArch, Place::default());
+            // Without CPUs and levels nothing is ever decoded.
+            new.cpus.clear();
+            new.config.arch.levels.clear();
+        }
+        new
+    }
+
+    pub(crate) fn has_cpu(&mut self, cpu: usize) -> bool {
+        let has = cpu < self.cpus.len();
+        if !has {
+            self.misuse(Rule::NoSuchCpu, Place { cpu: Some(cpu), ..Place::default() });
+        }
+        has
+    }
+
+    /// Gives the adversary an address to remember.
+    #[inline]
+    pub(crate) fn notice(&mut self, va: u64) {
+        if let Some(chance) = &mut self.chance {
+            chance.remember(va);
+        }
+    }
+
+    pub(crate) fn misuse(&mut self, rule: Rule, place: Place) {
+        self.report(Kind::Misuse, rule, place, String::new);
+    }
+
+    /// Adds a finding, with the history of the frame that it is about.
+    pub(crate) fn report(&mut self, kind: Kind, rule: Rule, place: Place, note: impl FnOnce() -> String) {
+        let frame = || place.frame.and_then(|p| self.frames.find(p)).and_then(|f| self.frames.get(f));
+        self.reports.add(self.event, (kind, rule), place, || details_of(frame(), note()));
+    }
+
+    /// Runs the body of a hook: counts it, and times it if configured.
+    #[inline]
+    pub(crate) fn hook<R>(&mut self, body: impl FnOnce(&mut Self) -> R) -> R {
+        self.event += 1;
+        self.stats.hooks += 1;
+        if !self.config.timed {
+            return body(self);
+        }
+        let start = Instant::now();
+        let result = body(self);
+        self.stats.nanoseconds += start.elapsed().as_nanos() as u64;
+        result
+    }
+}
+
+pub(crate) fn details_of(frame: Option<&Frame>, note: String) -> Details {
+    let history = frame.map_or_else(Vec::new, |f| f.history.to_vec());
+    let origins = frame.and_then(|f| f.origins.as_deref()).cloned().unwrap_or_default();
+    Details { note, history, origins }
+}

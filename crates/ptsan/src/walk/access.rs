@@ -1,0 +1,159 @@
+//! Accesses and speculative walks: a TLB lookup, a walk on a miss, and the checks of both.
+use super::walker::Walked;
+use crate::arch::Access;
+use crate::checks::stale;
+use crate::cpu::{Fault, Loaded, TlbEntry, Translation};
+use crate::memory::Memory;
+use crate::report::{Place, Rule};
+use crate::state::{Sanitizer, Suspect};
+
+impl Sanitizer {
+    pub(crate) fn access(
+        &mut self,
+        memory: &(impl Memory + ?Sized),
+        cpu: usize,
+        va: u64,
+        access: Access,
+    ) -> Result<Translation, Fault> {
+        self.stats.translations += 1;
+        let loaded = self.loaded(cpu, va)?;
+        if let Some(hit) = self.cached(cpu, loaded.context, va) {
+            if hit.perms.allows(access) {
+                self.stats.tlb_hits += 1;
+                let truth = self.look(memory, loaded.root, va);
+                if let (true, Ok(truth)) = (self.config.arch.break_before_make, truth) {
+                    self.check_beside(memory, (cpu, loaded), va, hit, truth);
+                }
+                self.compare(cpu, loaded, va, access, Ok(hit), truth);
+                return Ok(hit);
+            }
+            self.stats.spurious_faults += 1;
+            self.drop_translation(cpu, loaded.context, va);
+        }
+        let walked = self.walk(memory, cpu, loaded, va, Some(access));
+        if self.config.eager_walkers {
+            self.others_walk(memory, cpu, loaded, va);
+        }
+        let mut result = walked.result;
+        if !walked.cached {
+            return result;
+        }
+        let truth = self.look(memory, loaded.root, va);
+        self.check_walk_beside(memory, (cpu, loaded), va, &walked, truth);
+        if result.is_err() {
+            // A fault drops the entries that were used for the address (Intel SDM vol. 3,
+            // 4.10.4.1).
+            self.drop_translation(cpu, loaded.context, va);
+            if truth.is_ok_and(|t| t.accessed && t.perms.allows(access)) {
+                self.stats.spurious_faults += 1;
+                result = self.walk(memory, cpu, loaded, va, Some(access)).result;
+            }
+        }
+        self.compare(cpu, loaded, va, access, result, truth);
+        result
+    }
+
+    /// Walks speculatively. On architectures with break-before-make, checks whether two valid
+    /// translations would meet.
+    pub(crate) fn probe(&mut self, memory: &(impl Memory + ?Sized), cpu: usize, loaded: Loaded, va: u64) {
+        let beside = self.config.arch.break_before_make;
+        if let Some(hit) = self.cached(cpu, loaded.context, va) {
+            if beside && let Ok(truth) = self.look(memory, loaded.root, va) {
+                self.check_beside(memory, (cpu, loaded), va, hit, truth);
+            }
+            return;
+        }
+        let walked = self.walk(memory, cpu, loaded, va, None);
+        if beside && walked.cached {
+            let truth = self.look(memory, loaded.root, va);
+            self.check_walk_beside(memory, (cpu, loaded), va, &walked, truth);
+        }
+    }
+
+    /// Checks again a CPU that used an old translation while operations were under way that have
+    /// all ended.
+    pub(crate) fn look_again(&mut self, memory: &(impl Memory + ?Sized), suspect: &Suspect) {
+        let &Suspect { cpu, space, va, access, event, .. } = suspect;
+        // A CPU that has left the space is checked when it returns to it.
+        let Some(loaded) = self.cpus.get(cpu).and_then(|c| c.loaded).filter(|l| l.space == space) else {
+            return;
+        };
+        let Some(held) = self.cached(cpu, loaded.context, va).filter(|h| h.perms.allows(access)) else {
+            return;
+        };
+        let truth = self.look(memory, loaded.root, va);
+        if let Some(rule) = stale(access, Ok(held), truth) {
+            let when = format!("used at event {event}, and held still when the operation ended; ");
+            self.report_stale((cpu, space), va, access, rule, Ok(held), truth, &when);
+        }
+    }
+
+    /// Compares what a walk from a cached table found with what memory says.
+    fn check_walk_beside(
+        &mut self,
+        memory: &(impl Memory + ?Sized),
+        (cpu, loaded): (usize, Loaded),
+        va: u64,
+        walked: &Walked,
+        truth: Result<Translation, Fault>,
+    ) {
+        let Ok(truth) = truth else { return };
+        if !self.config.arch.break_before_make {
+            return;
+        }
+        match (walked.result, walked.from) {
+            (Ok(held), _) => self.check_beside(memory, (cpu, loaded), va, held, truth),
+            (Err(_), Some((table, level))) if truth.level > level => {
+                self.check_table_beside_block((cpu, loaded), va, table, truth);
+            }
+            _ => {}
+        }
+    }
+
+    /// Makes the other CPUs with the same root walk speculatively for the same address.
+    fn others_walk(&mut self, memory: &(impl Memory + ?Sized), cpu: usize, loaded: Loaded, va: u64) {
+        for other in (0..self.cpus.len()).filter(|&c| c != cpu) {
+            if let Some(theirs) = self.cpus[other].loaded
+                && theirs.root == loaded.root
+                && self.cpus[other].settled
+            {
+                self.probe(memory, other, theirs, va);
+            }
+        }
+    }
+
+    pub(crate) fn loaded(&mut self, cpu: usize, va: u64) -> Result<Loaded, Fault> {
+        if !self.has_cpu(cpu) {
+            return Err(Fault::NoRoot);
+        }
+        let Some(loaded) = self.cpus[cpu].loaded else {
+            self.misuse(Rule::NoRoot, Place { cpu: Some(cpu), va: Some(va), ..Place::default() });
+            return Err(Fault::NoRoot);
+        };
+        self.cpus[cpu].settled = true;
+        if self.config.arch.is_canonical(va) { Ok(loaded) } else { Err(Fault::NonCanonical) }
+    }
+
+    /// Returns what the TLB holds for `va`.
+    #[inline]
+    fn cached(&mut self, cpu: usize, context: u32, va: u64) -> Option<Translation> {
+        let arch = &self.config.arch;
+        let c = &mut self.cpus[cpu];
+        let (global, (level, entry)) = match c.contexts[context as usize].lookup(arch, va) {
+            Some(own) => (false, own),
+            None => (true, c.globals.lookup(arch, va)?),
+        };
+        let offset = va & ((1 << arch.levels[level as usize].shift) - 1);
+        let TlbEntry { phys, perms, memory_type, .. } = entry;
+        let phys = phys.wrapping_add(offset);
+        Some(Translation { phys, perms, level, global, memory_type, accessed: true, from_tlb: true })
+    }
+
+    fn drop_translation(&mut self, cpu: usize, context: u32, va: u64) {
+        let arch = &self.config.arch;
+        let c = &mut self.cpus[cpu];
+        c.globals.flush_page(arch, va, true);
+        c.contexts[context as usize].drop_address(arch, va);
+        c.flights.retain(|f| arch.position(f.level, f.va) != arch.position(f.level, va));
+    }
+}

@@ -1,0 +1,214 @@
+//! Walks that start at a CPU's paging-structure cache and fill its caches.
+use crate::arch::{Access, Entry, Perms, StructureScope};
+use crate::cpu::{Fault, Loaded, Register, Table, TlbEntry, Translation};
+use crate::memory::Memory;
+use crate::report::{Kind, Place, Rule};
+use crate::shadow::{FrameRef, GLOBALS, Holder, Link};
+use crate::state::Sanitizer;
+
+/// Where a walk begins.
+pub(super) struct Start {
+    pub(super) table: Table,
+    pub(super) level: u8,
+    /// Whether it begins at a cached table, not at the root in memory.
+    pub(super) cached: bool,
+}
+
+/// The result of one entry.
+pub(super) enum Next {
+    /// The table of the level below, which is cached now.
+    Down(Table),
+    End(Result<Translation, Fault>),
+}
+
+/// The result of a walk.
+pub(super) struct Walked {
+    pub(super) result: Result<Translation, Fault>,
+    /// The table at which it began, if that was cached.
+    pub(super) from: Option<(Table, u8)>,
+    pub(super) cached: bool,
+}
+
+impl Sanitizer {
+    /// Returns the deepest table for `va` that the CPU has cached.
+    pub(super) fn start(&self, cpu: usize, loaded: Loaded, va: u64) -> Result<Start, Fault> {
+        let arch = &self.config.arch;
+        let c = &self.cpus[cpu];
+        let top = arch.top();
+        if arch.structures != StructureScope::None {
+            let context = &c.contexts[loaded.context as usize];
+            for level in 0..top {
+                if let Some(table) = context.table(arch.position(level, va)) {
+                    return Ok(Start { table, level, cached: true });
+                }
+            }
+        }
+        if arch.top_registers && top > 0 {
+            let index = arch.levels[top as usize].index(va) as usize;
+            return match c.registers.get(index) {
+                Some(&Register::Table { phys, perms, frame }) => {
+                    Ok(Start { table: Table { phys, frame, perms }, level: top - 1, cached: true })
+                }
+                _ => Err(Fault::NotPresent { level: top }),
+            };
+        }
+        let table = Table { phys: loaded.root, frame: loaded.frame, perms: Perms::ALL };
+        Ok(Start { table, level: top, cached: false })
+    }
+
+    /// Walks the tables for `va` through the CPU's caches. `None` is a speculative walk.
+    pub(super) fn walk(
+        &mut self,
+        memory: &(impl Memory + ?Sized),
+        cpu: usize,
+        loaded: Loaded,
+        va: u64,
+        access: Option<Access>,
+    ) -> Walked {
+        self.stats.walks += 1;
+        match self.start(cpu, loaded, va) {
+            Err(fault) => Walked { result: Err(fault), from: None, cached: true },
+            Ok(start) => {
+                let Start { table, level, cached } = start;
+                self.stats.structure_hits += u64::from(cached);
+                if cached {
+                    self.check_cached_table(cpu, loaded, va, table, level);
+                }
+                let result = self.descend(memory, (cpu, loaded), va, access, (table, level));
+                Walked { result, from: cached.then_some((table, level)), cached }
+            }
+        }
+    }
+
+    /// Reads entries from a table downwards, and caches what they say.
+    pub(super) fn descend(
+        &mut self,
+        memory: &(impl Memory + ?Sized),
+        on: (usize, Loaded),
+        va: u64,
+        access: Option<Access>,
+        (mut table, mut level): (Table, u8),
+    ) -> Result<Translation, Fault> {
+        loop {
+            match self.step(memory, on, va, access, (table, level)) {
+                Next::Down(below) => (table, level) = (below, level - 1),
+                Next::End(result) => return result,
+            }
+        }
+    }
+
+    /// Reads the entry for `va` in a table of a level, and caches what it says.
+    #[inline]
+    pub(super) fn step(
+        &mut self,
+        memory: &(impl Memory + ?Sized),
+        (cpu, loaded): (usize, Loaded),
+        va: u64,
+        access: Option<Access>,
+        (table, level): (Table, u8),
+    ) -> Next {
+        let l = self.config.arch.levels[level as usize];
+        let at = table.phys.wrapping_add(l.index(va) * u64::from(l.entry_bytes));
+        let place = Place {
+            frame: Some(table.phys),
+            va: Some(va),
+            cpu: Some(cpu),
+            level: Some(level),
+            space: Some(loaded.space),
+        };
+        let Some(raw) = memory.read(at, l.entry_bytes) else {
+            self.report(Kind::OutsideMemory, Rule::NoMemory, place, || format!("read of {at:#x}"));
+            return Next::End(Err(Fault::OutsideMemory { level }));
+        };
+        match (self.config.arch.decode)(level, raw) {
+            Entry::Empty => Next::End(Err(Fault::NotPresent { level })),
+            Entry::Leaf { accessed: false, .. } => Next::End(Err(Fault::NotAccessed { level })),
+            Entry::Leaf { phys, perms, global, memory_type, accessed } => {
+                let perms = table.perms & perms;
+                if access.is_some_and(|a| !perms.allows(a)) {
+                    return Next::End(Err(Fault::Permission));
+                }
+                let entry = TlbEntry { phys, since: self.event, via: table.frame, perms, memory_type };
+                self.fill(cpu, loaded, va, level, entry, global);
+                let phys = phys.wrapping_add(va & ((1 << l.shift) - 1));
+                let from_tlb = false;
+                Next::End(Ok(Translation { phys, perms, level, global, memory_type, accessed, from_tlb }))
+            }
+            Entry::Table { phys, perms } if level > 0 => {
+                let link = Some(Link { entry: at, parent: table.frame });
+                let place = Place { frame: Some(phys), level: Some(level - 1), ..place };
+                let frame = self.reached(memory, phys, link, place, true);
+                let table = Table { phys, frame, perms: table.perms & perms };
+                self.cache_table(cpu, loaded, va, level - 1, table);
+                Next::Down(table)
+            }
+            Entry::Table { .. } | Entry::Malformed => {
+                self.report(Kind::MalformedEntry, Rule::Reserved, place, || {
+                    format!("the entry at {at:#x} is {raw:#x}")
+                });
+                Next::End(Err(Fault::Malformed { level }))
+            }
+        }
+    }
+
+    fn fill(&mut self, cpu: usize, loaded: Loaded, va: u64, level: u8, entry: TlbEntry, global: bool) {
+        let arch = &self.config.arch;
+        let position = arch.position(level, va);
+        let c = &mut self.cpus[cpu];
+        let (context, number) = if global {
+            (&mut c.globals, GLOBALS)
+        } else {
+            (&mut c.contexts[loaded.context as usize], loaded.context)
+        };
+        context.insert(arch, level, va, entry);
+        let generation = context.generation;
+        // A valid paging-structure entry for the same table has already made the CPU a holder.
+        let known =
+            !global && context.table(position).is_some_and(|t| t.frame == entry.via) && level < arch.top();
+        if !known {
+            let since = self.event;
+            self.hold(
+                entry.via,
+                Holder { cpu: cpu as u16, context: number, generation, position, since },
+                va,
+            );
+        }
+    }
+
+    pub(super) fn cache_table(&mut self, cpu: usize, loaded: Loaded, va: u64, level: u8, table: Table) {
+        let arch = &self.config.arch;
+        if arch.structures == StructureScope::None {
+            return;
+        }
+        let position = arch.position(level, va);
+        let context = &mut self.cpus[cpu].contexts[loaded.context as usize];
+        context.set_table(arch, position, table);
+        let (generation, since) = (context.generation, self.event);
+        let holder = Holder { cpu: cpu as u16, context: loaded.context, generation, position, since };
+        self.hold(table.frame, holder, va);
+    }
+
+    /// Reports a cached table that was freed since.
+    pub(super) fn check_cached_table(
+        &mut self,
+        cpu: usize,
+        loaded: Loaded,
+        va: u64,
+        table: Table,
+        level: u8,
+    ) {
+        if table.frame == FrameRef::UNKNOWN || self.is_table(table.frame) {
+            return;
+        }
+        let place = Place {
+            frame: Some(table.phys),
+            va: Some(va),
+            cpu: Some(cpu),
+            level: Some(level),
+            space: Some(loaded.space),
+        };
+        self.report(Kind::UseAfterFree, Rule::WalkedAfterFree, place, || {
+            "reached through the CPU's paging-structure cache".to_owned()
+        });
+    }
+}

@@ -1,0 +1,205 @@
+//! The state of one watch.
+use super::ram::Ram;
+use crate::Sanitizer;
+use crate::watch::error::Error;
+use crate::watch::found::FoundAt;
+use crate::watch::store::{Changed, Store};
+use std::any::Any;
+use std::backtrace::Backtrace;
+use std::cell::{Cell, UnsafeCell};
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Called after each store.
+pub(super) type OnStore = Box<dyn FnMut(&mut Sanitizer, &Ram, &Store<'_>) + Send>;
+
+/// One watch. All fields except `ram` belong to the thread that holds the lock.
+pub(super) struct Region {
+    pub(super) ram: Ram,
+    /// Calls of `run` under way.
+    pub(super) running: Cell<usize>,
+    /// Pauses under way.
+    pub(super) paused: Cell<usize>,
+    /// Whether repeated stores are taken one repetition at a time.
+    pub(super) each_repetition: Cell<bool>,
+    pub(super) stores: Cell<u64>,
+    /// Whether the subject is lent out. Stores wait in the log meanwhile.
+    busy: Cell<bool>,
+    log: UnsafeCell<Log>,
+    subject: UnsafeCell<Subject>,
+}
+
+// SAFETY: `ram` may be shared. Every other field is only touched by the thread that holds the lock,
+// and its content may move between threads.
+unsafe impl Sync for Region {}
+// SAFETY: as above.
+unsafe impl Send for Region {}
+
+/// The checker of the stores.
+pub(super) struct Subject {
+    pub(super) san: Sanitizer,
+    pub(super) on_store: Option<OnStore>,
+    pub(super) found: Vec<FoundAt>,
+    pub(super) panic: Option<Box<dyn Any + Send>>,
+}
+
+/// Stores that the subject has not seen yet.
+#[derive(Default)]
+struct Log {
+    seen: Vec<Seen>,
+    words: Vec<Changed>,
+}
+
+struct Seen {
+    rip: usize,
+    phys: u64,
+    /// The bytes that it stored to, whether they changed or not.
+    overwritten: Range<u64>,
+    /// The number of changed words that belong to this store.
+    words: usize,
+}
+
+impl Region {
+    pub(super) fn new(ram: Ram, san: Sanitizer) -> Self {
+        let subject = Subject { san, on_store: None, found: Vec::new(), panic: None };
+        Self {
+            ram,
+            running: Cell::new(0),
+            paused: Cell::new(0),
+            each_repetition: Cell::new(false),
+            stores: Cell::new(0),
+            busy: Cell::new(false),
+            log: UnsafeCell::default(),
+            subject: UnsafeCell::new(subject),
+        }
+    }
+
+    /// Returns whether stores must fault now.
+    pub(super) fn is_watched(&self) -> bool {
+        self.running.get() > 0 && self.paused.get() == 0
+    }
+
+    /// Sets the protection that the counts call for.
+    pub(super) fn protect(&self) -> Result<(), Error> {
+        let failed = |e: rustix::io::Errno| Error::System { call: "mprotect", errno: e.raw_os_error() };
+        self.ram.protect(0, self.ram.bytes(), !self.is_watched()).map_err(failed)
+    }
+
+    pub(super) fn into_sanitizer(self) -> Sanitizer {
+        self.subject.into_inner().san
+    }
+
+    /// Records a store and the words that it changed.
+    ///
+    /// # Safety
+    /// The caller holds the lock.
+    pub(super) unsafe fn note(
+        &self,
+        rip: usize,
+        phys: u64,
+        overwritten: Range<u64>,
+        changed: impl Iterator<Item = Changed>,
+    ) {
+        self.stores.set(self.stores.get() + 1);
+        // SAFETY: only the holder of the lock touches the log, and never across a store to watched
+        // memory: the iterator compares copies with memory.
+        let log = unsafe { &mut *self.log.get() };
+        let before = log.words.len();
+        log.words.extend(changed);
+        log.seen.push(Seen { rip, phys, overwritten, words: log.words.len() - before });
+    }
+
+    /// Lends the subject out. Returns `None` if a caller further up in this thread has it.
+    ///
+    /// # Safety
+    /// The caller holds the lock, for as long as `use_it` runs.
+    pub(super) unsafe fn with<R>(&self, use_it: impl FnOnce(&mut Subject) -> R) -> Option<R> {
+        struct NotBusy<'a>(&'a Cell<bool>);
+        impl Drop for NotBusy<'_> {
+            fn drop(&mut self) {
+                self.0.set(false);
+            }
+        }
+        if self.busy.replace(true) {
+            return None;
+        }
+        let _end = NotBusy(&self.busy);
+        // SAFETY: only the holder of the lock comes here, and because of `busy` only the outermost
+        // of its calls.
+        Some(use_it(unsafe { &mut *self.subject.get() }))
+    }
+
+    /// Delivers the recorded stores to the subject. If the subject is lent out, the lender does it
+    /// later. `live` says that the stack above is that of the store.
+    ///
+    /// # Safety
+    /// The caller holds the lock.
+    pub(super) unsafe fn deliver(&self, live: bool) {
+        // SAFETY: the caller holds the lock.
+        let _ = unsafe {
+            self.with(|subject| {
+                // New stores meanwhile come from the callback. A callback that answers each store
+                // with another gets no second round, so this ends.
+                // SAFETY: only the holder of the lock touches the log, which is replaced at once.
+                let mut log = std::mem::take(&mut *self.log.get());
+                let mut words = log.words.as_slice();
+                for seen in &log.seen {
+                    let (changed, rest) = words.split_at(seen.words);
+                    words = rest;
+                    let store = Store { rip: seen.rip, phys: seen.phys, changed };
+                    subject.look(&self.ram, &store, &seen.overwritten, live);
+                }
+                log.seen.clear();
+                log.words.clear();
+                // Keeps the memory for the next store.
+                let new = &mut *self.log.get();
+                if new.seen.is_empty() {
+                    *new = log;
+                }
+            })
+        };
+    }
+}
+
+impl Subject {
+    /// Tells the sanitizer what a store changed. After a panic, which is on its way to the caller
+    /// of `run`, nothing is checked any more.
+    fn look(&mut self, ram: &Ram, store: &Store<'_>, overwritten: &Range<u64>, live: bool) {
+        if self.panic.is_some() {
+            return;
+        }
+        let known = self.san.findings().len();
+        let looked = catch_unwind(AssertUnwindSafe(|| {
+            self.san.overwritten(overwritten.clone());
+            self.tell(ram, store);
+            if let Some(on_store) = &mut self.on_store {
+                on_store(&mut self.san, ram, store);
+            }
+        }));
+        self.panic = looked.err();
+        for finding in known..self.san.findings().len() {
+            let backtrace = if live { Backtrace::force_capture() } else { Backtrace::disabled() };
+            self.found.push(FoundAt { finding, rip: store.rip, phys: store.phys, backtrace });
+        }
+    }
+
+    fn tell(&mut self, ram: &Ram, store: &Store<'_>) {
+        let bytes = self.san.config.arch.entry_bytes();
+        if store.changed.is_empty() {
+            // Nothing changed, but hardware may walk at this instant.
+            self.san.adversary_step(ram);
+        }
+        for word in store.changed {
+            if bytes == 8 {
+                self.san.entry_changed(ram, word.phys, word.old);
+                continue;
+            }
+            for (offset, shift) in [(0, 0), (4, 32)] {
+                let half = |word: u64| word >> shift & 0xffff_ffff;
+                if half(word.old) != half(word.new) {
+                    self.san.entry_changed(ram, word.phys + offset, half(word.old));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! A watch: its memory, its sanitizer, and the code that runs under it.
+use super::list;
+use super::lock::Held;
+use super::ram::Ram;
+use super::region::{OnStore, Region};
+use super::signals;
+use crate::Sanitizer;
+use crate::watch::error::Error;
+use crate::watch::found::FoundAt;
+use crate::watch::store::Store;
+use std::fmt;
+use std::marker::PhantomData;
+use std::panic::resume_unwind;
+use std::ptr::NonNull;
+
+/// Memory in which every store is seen, and the sanitizer that checks it. See
+/// [the module](crate::watch).
+///
+/// Threads may share it.
+///
+/// ```
+/// use ptsan::watch::Watch;
+/// use ptsan::{Arch, Config, Content, Kind, Sanitizer};
+///
+/// let watch = Watch::new(1 << 16, Sanitizer::new(Config::new(Arch::x86_64())))?;
+/// let ram = watch.memory();
+/// assert!(ram.store(0x2000, 0x1234_5007)); // an old entry in a free frame
+/// watch.with(|san, ram| {
+///     san.table_allocated(ram, 0x1000, 4096, Some(3), Content::Zero);
+///     san.switch(ram, 0, 0x1000, 1);
+/// });
+/// watch.run(|| {
+///     // The code under test takes a frame; this is the only hook.
+///     watch.with(|san, ram| san.table_allocated(ram, 0x2000, 4096, None, Content::Unknown));
+///     let link = |entry| ram.store(0x1000, entry);
+///     let clear = || (0x2000..0x3000).step_by(8).all(|at| ram.store(at, 0));
+///     assert!(link(0x2007)); // found here,
+///     assert!(clear());      // although now all is well
+/// })?;
+/// assert_eq!(watch.with(|san, _| san.count(Kind::LinkedBeforeCleared)), 1);
+/// assert_eq!(watch.found()[0].phys, 0x1000);
+/// # Ok::<(), ptsan::watch::Error>(())
+/// ```
+pub struct Watch {
+    region: NonNull<Region>,
+    _installed: signals::Installed,
+    _owns: PhantomData<Region>,
+}
+
+// SAFETY: a region may be used from several threads (it is `Sync`) and dropped on another (it is
+// `Send`).
+unsafe impl Send for Watch {}
+// SAFETY: as above.
+unsafe impl Sync for Watch {}
+
+impl Watch {
+    /// Allocates `bytes` of zeroed memory, rounded up to pages of 4096, for `san` to check. Its
+    /// first byte has physical address 0.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] on other hosts than Linux on x86-64, [`Error::BadSize`],
+    /// [`Error::TooMany`], [`Error::System`] if the system gives no memory or no signal handlers.
+    pub fn new(bytes: usize, san: Sanitizer) -> Result<Self, Error> {
+        Self::with_start(0, bytes, san)
+    }
+
+    /// Does the same as [`Watch::new`], with `start` as the physical address of the first byte.
+    ///
+    /// # Errors
+    /// As [`Watch::new`], and [`Error::BadStart`].
+    pub fn with_start(start: u64, bytes: usize, san: Sanitizer) -> Result<Self, Error> {
+        let ram = Ram::new(start, bytes)?;
+        let installed = signals::Installed::new()?;
+        let region = Box::into_raw(Box::new(Region::new(ram, san)));
+        let held = Held::new();
+        // SAFETY: the region is valid until `take_out` frees it, which removes it first.
+        if let Err(e) = unsafe { list::add(&held, region) } {
+            // SAFETY: the region was made above and is in no list.
+            drop(unsafe { Box::from_raw(region) });
+            return Err(e);
+        }
+        // SAFETY: a box is never null.
+        let region = unsafe { NonNull::new_unchecked(region) };
+        Ok(Self { region, _installed: installed, _owns: PhantomData })
+    }
+
+    fn region(&self) -> &Region {
+        // SAFETY: only `take_out` frees the region, when the watch is dropped.
+        unsafe { self.region.as_ref() }
+    }
+
+    /// Returns the memory, for the code under test and for hooks that read it.
+    #[must_use]
+    pub fn memory(&self) -> &Ram {
+        &self.region().ram
+    }
+
+    /// Runs the code under test, with every store seen, also those of other threads meanwhile.
+    /// Calls may be nested, and several threads may be inside at once.
+    ///
+    /// # Errors
+    /// [`Error::System`] if the memory cannot be protected; the code did not run then.
+    ///
+    /// # Panics
+    /// Panics if the code does, or if the sanitizer or the callback of [`Watch::on_store`] panicked
+    /// at a store.
+    pub fn run<R>(&self, code: impl FnOnce() -> R) -> Result<R, Error> {
+        struct End<'a>(&'a Region);
+        impl Drop for End<'_> {
+            fn drop(&mut self) {
+                let _held = Held::new();
+                self.0.running.set(self.0.running.get() - 1);
+                // If the system refuses, stores still fault and are let through page by page.
+                let _ = self.0.protect();
+            }
+        }
+        let region = self.region();
+        let held = Held::new();
+        region.running.set(region.running.get() + 1);
+        let end = End(region);
+        if region.is_watched() {
+            region.protect()?;
+        }
+        drop(held);
+        let result = code();
+        drop(end);
+        let held = Held::new();
+        // SAFETY: the lock is held.
+        unsafe { region.deliver(false) };
+        // SAFETY: the lock is held.
+        let panic = unsafe { region.with(|subject| subject.panic.take()) }.flatten();
+        drop(held);
+        match panic {
+            Some(panic) => resume_unwind(panic),
+            None => Ok(result),
+        }
+    }
+
+    /// Stops seeing stores, of all threads, until the guard is dropped: for bulk work, such as
+    /// clearing a pool of frames. Links made meanwhile are only known from
+    /// [`Sanitizer::table_linked`].
+    ///
+    /// # Errors
+    /// [`Error::System`] if the memory cannot be made writable.
+    pub fn pause(&self) -> Result<Paused<'_>, Error> {
+        let _held = Held::new();
+        let region = self.region();
+        region.paused.set(region.paused.get() + 1);
+        let guard = Paused { region };
+        region.protect()?;
+        Ok(guard)
+    }
+
+    /// Calls a hook, or anything else of the sanitizer. Stores of other threads wait meanwhile.
+    /// What this thread stores inside is checked when the call ends.
+    ///
+    /// # Panics
+    /// Panics if it is called inside itself, or by the callback of [`Watch::on_store`], which
+    /// already has the sanitizer.
+    pub fn with<R>(&self, hook: impl FnOnce(&mut Sanitizer, &Ram) -> R) -> R {
+        let region = self.region();
+        let _held = Held::new();
+        // SAFETY: the lock is held to the end of this function.
+        let result = unsafe { region.with(|subject| hook(&mut subject.san, &region.ram)) };
+        // SAFETY: as above.
+        unsafe { region.deliver(false) };
+        match result {
+            Some(result) => result,
+            None => panic!("`Watch::with` was called while the same thread has the sanitizer already"),
+        }
+    }
+
+    /// Calls `look` after each store, when the sanitizer has checked it: the place to let a CPU
+    /// access memory or walk at every instant. It replaces an earlier callback.
+    ///
+    /// What the callback stores to the memory is checked after the next store.
+    ///
+    /// # Panics
+    /// As [`Watch::with`].
+    pub fn on_store(&self, look: impl FnMut(&mut Sanitizer, &Ram, &Store<'_>) + Send + 'static) {
+        let look: OnStore = Box::new(look);
+        let _held = Held::new();
+        // SAFETY: the lock is held to the end of this function.
+        match unsafe { self.region().with(|subject| subject.on_store.replace(look)) } {
+            Some(_) => {}
+            None => panic!("`Watch::on_store` was called while the same thread has the sanitizer already"),
+        }
+    }
+
+    /// Checks `rep stos` and `rep movs` after each repetition instead of once for each page, at a
+    /// thousand times the cost.
+    pub fn each_repetition(&self, yes: bool) {
+        let _held = Held::new();
+        self.region().each_repetition.set(yes);
+    }
+
+    /// Returns the number of stores seen.
+    #[must_use]
+    pub fn stores(&self) -> u64 {
+        let _held = Held::new();
+        self.region().stores.get()
+    }
+
+    /// Returns the stores at which findings were made, in order. Each is returned once.
+    #[must_use]
+    pub fn found(&self) -> Vec<FoundAt> {
+        let _held = Held::new();
+        // SAFETY: the lock is held to the end of this function.
+        unsafe { self.region().with(|subject| std::mem::take(&mut subject.found)) }.unwrap_or_default()
+    }
+
+    /// Checks that nothing was found.
+    ///
+    /// # Panics
+    /// Panics if something was found, with the report and the stores of [`Watch::found`] as the
+    /// message.
+    #[track_caller]
+    pub fn assert_clean(&self) {
+        assert!(self.with(|san, _| san.total()) == 0, "{self}");
+    }
+
+    /// Ends the watch and returns its sanitizer.
+    #[must_use]
+    pub fn into_sanitizer(self) -> Sanitizer {
+        let mut this = std::mem::ManuallyDrop::new(self);
+        // SAFETY: `this` is never dropped, so the region is taken out once and the handlers are
+        // given back once.
+        let (region, installed) = unsafe { (this.take_out(), std::ptr::read(&raw const this._installed)) };
+        drop(installed);
+        region.into_sanitizer()
+    }
+
+    /// # Safety
+    /// The watch is not used afterwards.
+    unsafe fn take_out(&mut self) -> Box<Region> {
+        let held = Held::new();
+        list::remove(&held, self.region.as_ptr());
+        // SAFETY: `new` made it from a box, it is freed nowhere else, and it is out of the list, so
+        // no handler uses it.
+        unsafe { Box::from_raw(self.region.as_ptr()) }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        // SAFETY: this is the last use.
+        drop(unsafe { self.take_out() });
+    }
+}
+
+impl fmt::Display for Watch {
+    /// Prints the sanitizer's report, and the stores at which its findings were made, except those
+    /// that [`Watch::found`] has returned.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let _held = Held::new();
+        // SAFETY: the lock is held to the end of this function.
+        let written = unsafe {
+            self.region().with(|subject| {
+                write!(f, "{}", subject.san)?;
+                subject.found.iter().try_for_each(|found| {
+                    let finding = subject.san.findings().get(found.finding);
+                    write!(f, "\n\nfinding {}", found.finding + 1)?;
+                    finding.map_or(Ok(()), |finding| write!(f, " ({})", finding.kind))?;
+                    // The report has printed the callers, unless configured otherwise.
+                    match finding.and_then(|finding| finding.trace.as_ref()) {
+                        Some(_) => write!(f, ": {}", found.instruction()),
+                        None => write!(f, ": {found}"),
+                    }
+                })
+            })
+        };
+        written.unwrap_or_else(|| write!(f, "ptsan: the sanitizer is in use"))
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch")
+            .field("memory", self.memory())
+            .field("stores", &self.stores())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Stops seeing stores while it lives: see [`Watch::pause`].
+#[must_use = "stores are seen again when it is dropped"]
+pub struct Paused<'a> {
+    region: &'a Region,
+}
+
+impl Drop for Paused<'_> {
+    fn drop(&mut self) {
+        let _held = Held::new();
+        self.region.paused.set(self.region.paused.get() - 1);
+        // If the system refuses, stores go unseen as before, which the count of stores shows.
+        let _ = self.region.protect();
+    }
+}
+
+impl fmt::Debug for Paused<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Paused").finish_non_exhaustive()
+    }
+}
