@@ -65,3 +65,131 @@ fn a_value_in_use_is_entered_by_nothing_else_and_is_free_after_a_panic() {
     assert!(died.is_err());
     assert_eq!(*values.enter(&own).expect("the guard was dropped"), 8);
 }
+
+/// Handlers of interrupts, between any two instructions: the processor traps after each one (the trap flag), and the
+/// handler of the trap uses the CPU's value as a handler of a kernel's would.
+#[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
+mod between_any_two_instructions {
+    use super::*;
+    use std::ffi::c_int;
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
+
+    /// Two halves that are equal whenever the value is not in use.
+    #[derive(Clone, Copy)]
+    struct Pair(usize, usize);
+
+    /// What the interrupted code and its handler use.
+    struct Scene {
+        values: PerCpu<Pair, Counter>,
+        pin: Pinned<'static>,
+        enters: fn(&PerCpu<Pair, Counter>, &Pinned<'static>) -> Found,
+        free: AtomicUsize,
+        busy: AtomicUsize,
+        torn: AtomicUsize,
+    }
+
+    #[derive(PartialEq, Eq)]
+    enum Found {
+        Free,
+        Busy,
+        Torn,
+    }
+
+    static SCENE: AtomicPtr<Scene> = AtomicPtr::new(std::ptr::null_mut());
+    /// Signals belong to the process.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+    /// Adds one to both halves, in two steps.
+    #[inline(never)]
+    fn add(values: &PerCpu<Pair, Counter>, pin: &Pinned<'static>) -> Found {
+        let Some(mut pair) = values.enter(pin) else { return Found::Busy };
+        let Pair(a, b) = *pair;
+        pair.0 = std::hint::black_box(a + 1);
+        pair.1 = std::hint::black_box(b + 1);
+        if a == b { Found::Free } else { Found::Torn }
+    }
+
+    extern "C" fn trap(_: c_int) {
+        // SAFETY: `run` stores it for as long as it traps.
+        let Some(scene) = (unsafe { SCENE.load(Relaxed).as_ref() }) else { return };
+        let count = match (scene.enters)(&scene.values, &scene.pin) {
+            Found::Free => &scene.free,
+            Found::Busy => &scene.busy,
+            Found::Torn => &scene.torn,
+        };
+        count.fetch_add(1, Relaxed);
+    }
+
+    /// Runs `work` with a trap after each of its instructions.
+    fn step(work: impl FnOnce()) {
+        let handler: extern "C" fn(c_int) = trap;
+        // SAFETY: the handler touches atomics and the scene only, which is made for being interrupted.
+        let before = unsafe { libc::signal(libc::SIGTRAP, handler as libc::sighandler_t) };
+        assert_ne!(before, libc::SIG_ERR);
+        // SAFETY: only the trap flag changes, and the handler of its trap is in place. The stack is used as usual.
+        unsafe { std::arch::asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq") };
+        work();
+        // SAFETY: as above.
+        unsafe { std::arch::asm!("pushfq", "and qword ptr [rsp], -257", "popfq") };
+        // SAFETY: nothing traps any more.
+        unsafe { libc::signal(libc::SIGTRAP, before) };
+    }
+
+    /// Adds to the CPU's value `n` times while handlers come in with `enters`.
+    fn run(n: usize, enters: fn(&PerCpu<Pair, Counter>, &Pinned<'static>) -> Found) -> (Pair, Scene) {
+        let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
+        let machine = MachineId::new();
+        let block = Box::leak(vec![0u64; PerCpu::<Pair, Counter>::bytes(1).div_ceil(8)].into_boxed_slice());
+        // SAFETY: 1. the block was leaked just now: valid for ever, and nothing else has it.
+        let mut boot = unsafe { BootMemory::new(NonNull::from(&mut *block).cast(), size_of_val(block)) };
+        let values =
+            PerCpu::new(&mut boot, machine, 1, |_| Pair(0, 0)).expect("`bytes` says how much is needed");
+        let zero = || AtomicUsize::new(0);
+        let scene = Scene { values, pin: pin(machine, 0), enters, free: zero(), busy: zero(), torn: zero() };
+        SCENE.store((&raw const scene).cast_mut(), Relaxed);
+        let mut own = 0;
+        step(|| {
+            for _ in 0..n {
+                own += usize::from(add(&scene.values, &scene.pin) == Found::Free);
+            }
+        });
+        SCENE.store(std::ptr::null_mut(), Relaxed);
+        assert_eq!(own, n, "the handler has returned whenever the interrupted code goes on");
+        let pair = *scene.values.enter(&scene.pin).expect("nothing holds it");
+        (pair, scene)
+    }
+
+    #[test]
+    fn a_handler_finds_the_value_whole_or_in_use() {
+        let (Pair(a, b), scene) = run(50, add);
+        let (free, busy) = (scene.free.load(Relaxed), scene.busy.load(Relaxed));
+        assert_eq!(scene.torn.load(Relaxed), 0, "halves that differ");
+        assert_eq!((a, b), (50 + free, 50 + free), "additions are lost");
+        // An addition is some ten instructions with the value in use, and as many without.
+        assert!(free > 50 && busy > 50 * 4, "{free} times free, {busy} times in use");
+    }
+
+    #[test]
+    fn a_handler_may_write_to_what_the_cpu_shows_while_the_value_is_in_use() {
+        fn count(values: &PerCpu<Pair, Counter>, pin: &Pinned<'static>) -> Found {
+            match values.enter(pin) {
+                Some(pair) if pair.0 == pair.1 => Found::Free,
+                Some(_) => Found::Torn,
+                None => {
+                    let slot = values.own_shown(pin).expect("its own CPU");
+                    slot.add(1);
+                    Found::Busy
+                }
+            }
+        }
+        let (Pair(a, b), scene) = run(20, count);
+        assert_eq!((a, b, scene.torn.load(Relaxed)), (20, 20, 0));
+        let shown = scene.values.own_shown(&scene.pin).expect("its own CPU").get();
+        assert_eq!(
+            shown,
+            scene.busy.load(Relaxed),
+            "what is shown may be written to while the value is in use"
+        );
+    }
+}

@@ -24,17 +24,21 @@ pub type Kernel = KernelMap<X86_64, DirectMap>;
 /// The one CPU: there is nobody to interrupt and wait for.
 pub struct OneCpu;
 
-// SAFETY: 1. INVLPG drops the page and all paging-structure caches; a load of CR3 drops everything that is not global,
-// and nothing here is global. 2. Likewise. 3. The kernel's own tables map nothing of the user's.
+// SAFETY: 1. and 2. INVLPG drops the page, global or not, and all paging-structure caches; a load of CR3 drops everything
+// that is not global, and nothing here is global. 3. Likewise. 4. The kernel's own tables map nothing of the user's.
+// 5. There is one CPU. Its MMU walks tables by itself and caches no entry that is not present.
 unsafe impl Mmu for OneCpu {
-    fn invalidate(&self, _pin: &Pinned<'_>, request: &Invalidation) {
-        match request.scope {
-            Scope::Page(at) => mmu::invlpg(at),
-            Scope::Range { start, end, stride } => {
-                (start..end).step_by(1 << stride).for_each(mmu::invlpg);
-            }
+    const NEEDS_ENTRY_VALID: bool = false;
+
+    fn invalidate(&self, pin: &Pinned<'_>, what: &Invalidation) {
+        self.invalidate_kernel(pin, &what.scope);
+    }
+
+    fn invalidate_kernel(&self, _pin: &Pinned<'_>, scope: &Scope) {
+        match scope.pages() {
+            Some(pages) => pages.for_each(mmu::invlpg),
             // SAFETY: the tree that is loaded already.
-            Scope::Full => unsafe { mmu::load_top(mmu::current_top()) },
+            None => unsafe { mmu::load_top(mmu::current_top()) },
         }
     }
 

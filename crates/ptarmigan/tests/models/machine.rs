@@ -133,13 +133,13 @@ impl Policy for Pool {
     }
 }
 
-pub struct World<const L: u8> {
+pub struct World<const L: u8, const B: bool = false> {
     pub memory: Arc<Memory>,
     frames: Arc<Frames>,
     data: DataFrames,
     window: Watched,
     policy: Pool,
-    tlb: Tlb<Mmus<L>>,
+    tlb: Tlb<Mmus<L, B>>,
     parking: Parking,
     zero: Pfn,
     tables: usize,
@@ -151,9 +151,9 @@ pub struct World<const L: u8> {
 }
 
 // SAFETY: an execution of a model runs on one thread of the host.
-unsafe impl<const L: u8> Send for World<L> {}
+unsafe impl<const L: u8, const B: bool> Send for World<L, B> {}
 // SAFETY: as above.
-unsafe impl<const L: u8> Sync for World<L> {}
+unsafe impl<const L: u8, const B: bool> Sync for World<L, B> {}
 
 std::thread_local! {
     /// The machine of the execution that this thread of the host is at: all threads of the model run on it.
@@ -168,7 +168,7 @@ pub fn pin(cpu: usize) -> Pinned<'static> {
     unsafe { Pinned::assume(machine, CpuId(cpu as u16), NodeId(0)) }
 }
 
-impl<const L: u8> World<L> {
+impl<const L: u8, const B: bool> World<L, B> {
     pub fn new(shape: Shape) -> Arc<Self> {
         let Shape { cpus, .. } = shape;
         let tables = shape.tables * cpus;
@@ -186,7 +186,7 @@ impl<const L: u8> World<L> {
         let runs = [run(1, tables, 1), run(1 + tables, total - tables, 0)];
         let bytes = Frames::bytes(&MemorySize::of(&runs))
             + DataFrames::bytes(cpus, 2)
-            + Tlb::<Mmus<L>>::bytes(&config)
+            + Tlb::<Mmus<L, B>>::bytes(&config)
             + Parking::bytes(cpus);
         let mut block: Vec<MaybeUninit<u64>> = Vec::with_capacity(bytes / 8 + 1);
         // SAFETY: 1. the block is kept in the world beside what is made of it, which is used through the world only.
@@ -312,7 +312,7 @@ impl<const L: u8> World<L> {
         self.tlb.serve(pin);
     }
 
-    pub fn mmu(&self) -> &Mmus<L> {
+    pub fn mmu(&self) -> &Mmus<L, B> {
         self.tlb.hardware()
     }
 
@@ -350,7 +350,7 @@ type Two = Small<2>;
 
 impl Tables {
     /// A root, with a page of the CPU's own at `va`.
-    pub fn new(on: On<'_, World<2>>, va: u64) -> Self {
+    pub fn new<const B: bool>(on: On<'_, World<2, B>>, va: u64) -> Self {
         let memory = &on.machine().memory;
         let take = |level| on.alloc(level, AllocFlags::URGENT).unwrap().into_raw();
         let (root, leaf) = (take(ROOT), take(Level::PTE));
@@ -368,7 +368,7 @@ impl Tables {
     }
 
     /// Unmaps the page at `va`, and its table if `free` says so; the gather has the frame.
-    pub fn unmap(&mut self, va: u64, free: Free, gather: &mut Gather<'_, World<2>>) {
+    pub fn unmap<const B: bool>(&mut self, va: u64, free: Free, gather: &mut Gather<'_, World<2, B>>) {
         let memory = &gather.on().machine().memory;
         let index = Two::index(ROOT, va);
         let leaf = Two::linked(ROOT, memory.walk(self.root.pfn(), index)).expect("the page is mapped");
@@ -386,10 +386,10 @@ impl Tables {
 
 // SAFETY: 1. all parts are made for the machine in `new`. 2. they are fields. 3. the window is the memory's; data is kept apart from
 // frames.
-unsafe impl<const L: u8> Machine for World<L> {
+unsafe impl<const L: u8, const B: bool> Machine for World<L, B> {
     type Window = Watched;
     type Policy = Pool;
-    type Shootdown = Mmus<L>;
+    type Shootdown = Mmus<L, B>;
 
     fn frames(&self) -> &Frames {
         &self.frames
@@ -403,7 +403,7 @@ unsafe impl<const L: u8> Machine for World<L> {
     fn policy(&self) -> &Pool {
         &self.policy
     }
-    fn tlb(&self) -> &Tlb<Mmus<L>> {
+    fn tlb(&self) -> &Tlb<Mmus<L, B>> {
         &self.tlb
     }
     fn parking(&self) -> &Parking {
@@ -424,7 +424,7 @@ unsafe impl<const L: u8> Machine for World<L> {
 }
 
 // SAFETY: 1. and 2. the zero frame is taken in `new` and stays.
-unsafe impl<const L: u8> SpaceMachine for World<L> {
+unsafe impl<const L: u8, const B: bool> SpaceMachine for World<L, B> {
     fn zero_frame(&self) -> Pfn {
         self.zero
     }
