@@ -172,7 +172,7 @@ mod a_machine {
     use ptarmigan::quicklist::{
         CheckConfig, Checked, Historic, ListsConfig, Plain, Quicklists, Rules, Source,
     };
-    use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Parking, Root, SpaceId, Tlb, TlbConfig, Scope};
+    use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Parking, Root, Scope, SpaceId, Tlb, TlbConfig};
     use ptarmigan::window::DirectMap;
 
     struct Nothing;
@@ -180,8 +180,8 @@ mod a_machine {
     // SAFETY: 1. to 3. without an MMU nothing is ever cached.
     unsafe impl Mmu for Nothing {
         const NEEDS_ENTRY_VALID: bool = false;
-        fn invalidate_kernel(&self, _: &Pinned<'_>, _: &Scope) {}
         fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}
+        fn invalidate_kernel(&self, _: &Pinned<'_>, _: &Scope) {}
         fn load(&self, _: &Pinned<'_>, _: &Root) {}
         fn unload(&self, _: &Pinned<'_>, _: SpaceId) {}
     }
