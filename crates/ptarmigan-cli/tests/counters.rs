@@ -113,7 +113,7 @@ fn cpus_and_nodes_add_up_to_what_the_report_says() {
             }
             assert_eq!(sum("Quicklists") + memory("QuicklistsCpu"), memory("Quicklists"));
             let pages = |key: &str| -> u64 { nodes.iter().map(|n| number(&n["lists"][key])).sum() };
-            assert_eq!((pages("pages") + pages("tops")) * 4096, memory("TableMemory"));
+            assert_eq!((pages("pages") + pages("roots")) * 4096, memory("TableMemory"));
         }
     }
 }

@@ -200,7 +200,7 @@ fn frames_cleared_ahead_are_found_and_the_time_for_it_is_charged() {
         }
         assert_eq!(count(run, "faults", "asked"), count(lazy, "faults", "asked"), "the same program");
         assert!(count(run, "faults", "found") > 0, "{run}");
-        assert_eq!(count(lazy, "faults", "found"), 0, "nobody clears ahead unasked: {lazy}");
+        assert_eq!(count(lazy, "faults", "found"), 0, "nothing is cleared ahead without the option: {lazy}");
         let time = |what: &str| run["zero"]["times"][what].as_f64().expect("a number");
         assert!(time("ahead_ns") > 0.0 && time("without_ns") > 0.0, "{run}");
         assert!(time("total_ns") > time("replay_ns"), "{run}");
@@ -234,7 +234,7 @@ fn more_and_fewer_cpus_than_recorded_come_out_as_linux_counted_under_the_sanitiz
             assert!(historic || run["sanitizer"]["findings"] == 0, "{run}");
             let workers = &run["workers"];
             if cpus == "1" {
-                assert!(workers.is_null(), "nobody to compare one worker with: {run}");
+                assert!(workers.is_null(), "one worker has no comparison: {run}");
                 continue;
             }
             assert_eq!(workers["workers"].to_string(), cpus);

@@ -8,7 +8,7 @@ use crate::cpu::{CpuId, MachineId, NodeId, Pinned, WrongMachine};
 use crate::frames::{AllocFlags, DataFrames, Frames, NoFrame, TakenData};
 use crate::page::{Clean, Level};
 use crate::quicklist::{Policy, PolicyOn};
-use crate::tlb::{Parking, Shootdown, SpaceTlb, Tlb};
+use crate::tlb::{Parking, Shootdown, SpaceTlb, Tlb, TlbRefusal};
 use crate::window::OpenWindow;
 
 pub use crate::cpu::Refused;
@@ -158,8 +158,9 @@ impl<'a, M: Machine> On<'a, M> {
     /// [`WrongMachine`] if `id` is not this machine.
     #[inline(always)]
     pub fn check(self, id: MachineId) -> Result<(), WrongMachine> {
+        // `Machine::on` has seen that the pin's machine matches itself.
         let called = self.pin.machine();
-        if called.matches(id) { Ok(()) } else { Err(WrongMachine { called, given: id }) }
+        if called == id { Ok(()) } else { Err(WrongMachine { called, given: id }) }
     }
 
     /// The policy, with the pin: its calls are safe from here on.
@@ -220,21 +221,21 @@ impl<'a, M: Machine> On<'a, M> {
     ///
     /// [`WrongMachine`] if the space is of another machine.
     #[inline]
-    pub(crate) fn activate(self, space: &SpaceTlb, root: PhysAddr) -> Result<(), WrongMachine> {
+    pub(crate) fn activate(self, space: &SpaceTlb, root: PhysAddr) -> Result<(), TlbRefusal> {
         // SAFETY: 1. `root` is the root of the space's tables, which stay as long as the space is loaded: its end has all CPUs
         // leave first.
         unsafe { self.tlb().activate(self.pin, space, root) }
     }
 
     /// Runs nothing of `space` on this CPU for now, but keeps its root loaded.
-    pub(crate) fn rest(self, space: &SpaceTlb) -> Result<(), WrongMachine> {
+    pub(crate) fn rest(self, space: &SpaceTlb) -> Result<(), TlbRefusal> {
         self.tlb().rest(self.pin, space)?;
         self.collect();
         Ok(())
     }
 
     /// Leaves `space` on this CPU.
-    pub(crate) fn deactivate(self, space: &SpaceTlb) -> Result<(), WrongMachine> {
+    pub(crate) fn deactivate(self, space: &SpaceTlb) -> Result<(), TlbRefusal> {
         self.tlb().deactivate(self.pin, space)
     }
 

@@ -4,11 +4,10 @@ use common::{Rng, Starved, small};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use ptarmigan::addr::VirtRange;
-use ptarmigan::cpu::Pinned;
 use ptarmigan::format::X86_64;
 use ptarmigan::hosted::{Host, HostMachine, NoTlb};
+use ptarmigan::machine::{Machine, On};
 use ptarmigan::space::{Area, AreaError, AreaFlags, Areas};
-use ptarmigan::table::Machine;
 use std::collections::BTreeMap;
 
 const ALL: VirtRange = VirtRange { start: 0, end: 1 << 47 };
@@ -21,9 +20,9 @@ fn range(start: u64, n: u64) -> VirtRange {
     VirtRange { start: start * PAGE, end: (start + n) * PAGE }
 }
 
-fn list<M: Machine>(areas: &Areas, m: &M) -> Vec<Area> {
+fn list<M: Machine>(areas: &Areas, on: On<'_, M>) -> Vec<Area> {
     let mut all = Vec::new();
-    areas.each(m, ALL, |a| all.push(*a));
+    areas.each(on, ALL, |a| all.push(*a));
     all
 }
 
@@ -34,8 +33,8 @@ fn shows(area: &Area, page: u64) -> (AreaFlags, u32, u64) {
 }
 
 /// Every page is as in the model, areas ascend, and those that are alike are one.
-fn check<M: Machine>(areas: &Areas, m: &M, model: &Model) {
-    let all = list(areas, m);
+fn check<M: Machine>(areas: &Areas, on: On<'_, M>, model: &Model) {
+    let all = list(areas, on);
     assert_eq!(all.len(), areas.len());
     let mut pages = Model::new();
     for a in &all {
@@ -55,11 +54,11 @@ fn check<M: Machine>(areas: &Areas, m: &M, model: &Model) {
     }
 }
 
-fn check_lookups<M: Machine>(areas: &Areas, m: &M, at: u64) {
-    let all = list(areas, m);
-    assert_eq!(areas.find(m, at), all.iter().find(|a| a.range().contains(at)).copied());
-    assert_eq!(areas.at_or_after(m, at), all.iter().find(|a| a.end > at).copied());
-    assert_eq!(areas.last_before(m, at), all.iter().rev().find(|a| a.end <= at).copied());
+fn check_lookups<M: Machine>(areas: &Areas, on: On<'_, M>, at: u64) {
+    let all = list(areas, on);
+    assert_eq!(areas.find(on, at), all.iter().find(|a| a.range().contains(at)).copied());
+    assert_eq!(areas.at_or_after(on, at), all.iter().find(|a| a.end > at).copied());
+    assert_eq!(areas.last_before(on, at), all.iter().rev().find(|a| a.end <= at).copied());
 }
 
 #[derive(Clone, Debug)]
@@ -70,19 +69,13 @@ enum Op {
 }
 
 /// One operation on both.
-fn apply<M: Machine>(
-    areas: &mut Areas,
-    m: &M,
-    pin: &Pinned<'_>,
-    model: &mut Model,
-    op: &Op,
-) -> Result<(), AreaError> {
+fn apply<M: Machine>(areas: &mut Areas, on: On<'_, M>, model: &mut Model, op: &Op) -> Result<(), AreaError> {
     match *op {
         Op::Insert(at, n, flags, object) => {
             let flags = AreaFlags(flags);
             let free = model.range(at..at + n).next().is_none();
             let area = Area::new(range(at, n), flags, object);
-            match areas.insert(m, pin, area) {
+            match areas.insert(on, area) {
                 Err(AreaError::Overlap(_)) => assert!(!free),
                 done => {
                     done?;
@@ -93,14 +86,13 @@ fn apply<M: Machine>(
         }
         Op::Remove(at, n) => {
             let mut gone = Vec::new();
-            areas.remove_range(m, pin, range(at, n), |a| gone.extend(a.start / PAGE..a.end / PAGE))?;
+            areas.remove_range(on, range(at, n), |a| gone.extend(a.start / PAGE..a.end / PAGE))?;
             let want: Vec<u64> = model.range(at..at + n).map(|p| *p.0).collect();
             assert_eq!(gone, want);
             model.retain(|p, _| !(at..at + n).contains(p));
         }
         Op::Change(at, n, flags) => {
-            areas
-                .change_range(m, pin, range(at, n), |a| AreaFlags(a.flags.0 & AreaFlags::BACKED.0 | flags))?;
+            areas.change_range(on, range(at, n), |a| AreaFlags(a.flags.0 & AreaFlags::BACKED.0 | flags))?;
             for (_, (old, _, _)) in model.range_mut(at..at + n) {
                 *old = AreaFlags(old.0 & AreaFlags::BACKED.0 | flags);
             }
@@ -127,20 +119,21 @@ proptest! {
         let slots = host.slots();
         let pin = slots[0].pin();
         let m = HostMachine::new(&host, host.plain().unwrap(), NoTlb).unwrap();
+        let on = m.on(&pin).unwrap();
         let mut areas = Areas::new();
         let mut model = Model::new();
         for (i, op) in ops.iter().enumerate() {
-            apply(&mut areas, &m, &pin, &mut model, op).unwrap();
-            check(&areas, &m, &model);
+            apply(&mut areas, on, &mut model, op).unwrap();
+            check(&areas, on, &model);
             for at in [0, (i as u64 * 37 % 420) * PAGE, (i as u64 * 91 % 420) * PAGE + 5, 500 * PAGE] {
-                check_lookups(&areas, &m, at);
+                check_lookups(&areas, on, at);
             }
         }
-        let mut copy = areas.copy(&m, &pin).unwrap();
-        check(&copy, &m, &model);
-        areas.clear(&m);
-        check(&copy, &m, &model);
-        copy.clear(&m);
+        let mut copy = areas.copy(on).unwrap();
+        check(&copy, on, &model);
+        areas.clear(on);
+        check(&copy, on, &model);
+        copy.clear(on);
         prop_assert_eq!(host.audit(), Ok(()));
     }
 }
@@ -152,6 +145,7 @@ fn thousands_of_areas_split_leaves_and_fill_a_directory() {
         let slots = host.slots();
         let pin = slots[0].pin();
         let m = HostMachine::new(&host, host.plain().unwrap(), NoTlb).unwrap();
+        let on = m.on(&pin).unwrap();
         let mut areas = Areas::new();
         let mut model = Model::new();
         let rng = Rng::new(5);
@@ -163,14 +157,14 @@ fn thousands_of_areas_split_leaves_and_fill_a_directory() {
         }
         for place in &places {
             // A gap after each, so that none joins.
-            apply(&mut areas, &m, &pin, &mut model, &Op::Insert(place * 3, 2, 3, 0)).unwrap();
+            apply(&mut areas, on, &mut model, &Op::Insert(place * 3, 2, 3, 0)).unwrap();
         }
-        check(&areas, &m, &model);
+        check(&areas, on, &model);
         assert_eq!(areas.len(), 6000);
         let least = 6000 / 127 + 1;
         assert!((least..=2 * least + 2).contains(&areas.frames()), "{} frames, {order}", areas.frames());
         for _ in 0..200 {
-            check_lookups(&areas, &m, rng.below(18_100) * PAGE);
+            check_lookups(&areas, on, rng.below(18_100) * PAGE);
         }
         // Cuts in the middle of areas, then fewer and fewer areas.
         for _ in 0..300 {
@@ -179,17 +173,17 @@ fn thousands_of_areas_split_leaves_and_fill_a_directory() {
                 1 => Op::Change(rng.below(18_000), 1 + rng.below(9), 5),
                 _ => Op::Remove(rng.below(18_000), 1 + rng.below(9)),
             };
-            apply(&mut areas, &m, &pin, &mut model, &op).unwrap();
+            apply(&mut areas, on, &mut model, &op).unwrap();
         }
-        check(&areas, &m, &model);
-        let mut copy = areas.copy(&m, &pin).unwrap();
-        check(&copy, &m, &model);
-        copy.clear(&m);
+        check(&areas, on, &model);
+        let mut copy = areas.copy(on).unwrap();
+        check(&copy, on, &model);
+        copy.clear(on);
         while !areas.is_empty() {
             let at = rng.below(18_000);
-            apply(&mut areas, &m, &pin, &mut model, &Op::Remove(at, 1500)).unwrap();
+            apply(&mut areas, on, &mut model, &Op::Remove(at, 1500)).unwrap();
         }
-        check(&areas, &m, &model);
+        check(&areas, on, &model);
         assert_eq!(areas.frames(), 0);
         host.audit().unwrap();
     }
@@ -201,12 +195,13 @@ fn a_lack_of_memory_at_any_frame_leaves_areas_as_they_were() {
     let slots = host.slots();
     let pin = slots[0].pin();
     let m = HostMachine::new(&host, host.plain().unwrap(), NoTlb).unwrap();
+    let on = m.on(&pin).unwrap();
     // 127 areas fill a leaf; the cut areas are longer.
     for n in [0u64, 1, 127, 254, 300] {
         let mut areas = Areas::new();
         let mut model = Model::new();
         for i in 0..n {
-            apply(&mut areas, &m, &pin, &mut model, &Op::Insert(i * 8, 6, 3, 0)).unwrap();
+            apply(&mut areas, on, &mut model, &Op::Insert(i * 8, 6, 3, 0)).unwrap();
         }
         let middle = n / 2 * 8;
         for op in [
@@ -217,8 +212,8 @@ fn a_lack_of_memory_at_any_frame_leaves_areas_as_they_were() {
         ] {
             for k in 0.. {
                 let starved = Starved::new(&host, k);
-                let result = apply(&mut areas, &m, &pin, &mut model, &op);
-                check_pages(&areas, &m, &model);
+                let result = apply(&mut areas, on, &mut model, &op);
+                check_pages(&areas, on, &model);
                 if result.is_ok() {
                     break;
                 }
@@ -230,25 +225,25 @@ fn a_lack_of_memory_at_any_frame_leaves_areas_as_they_were() {
         for k in 0.. {
             let starved = Starved::new(&host, k);
             let free = host.frames().counts().free;
-            let copy = areas.copy(&m, &pin);
+            let copy = areas.copy(on);
             if let Ok(mut copy) = copy {
-                check_pages(&copy, &m, &model);
-                copy.clear(&m);
+                check_pages(&copy, on, &model);
+                copy.clear(on);
                 assert_eq!(k as u32, areas.frames());
                 break;
             }
             assert_eq!(host.frames().counts().free, free, "a copy that failed at frame {k} kept some");
             drop(starved);
         }
-        areas.clear(&m);
+        areas.clear(on);
         host.audit().unwrap();
     }
 }
 
 /// As `check`, but areas may be cut where they were going to be changed.
-fn check_pages<M: Machine>(areas: &Areas, m: &M, model: &Model) {
+fn check_pages<M: Machine>(areas: &Areas, on: On<'_, M>, model: &Model) {
     let mut pages = Model::new();
-    for a in list(areas, m) {
+    for a in list(areas, on) {
         pages.extend((a.start / PAGE..a.end / PAGE).map(|p| (p, shows(&a, p))));
     }
     assert_eq!(&pages, model);

@@ -26,7 +26,7 @@ fn closely(poison: bool) -> CheckConfig {
 }
 
 fn lists(magazine: usize) -> ListsConfig {
-    ListsConfig { magazine, share: 4, ..ListsConfig::new(2) }
+    ListsConfig { magazine, budget_divisor: 4, ..ListsConfig::new(2) }
 }
 
 fn machine() -> Host<X86_64> {
@@ -76,7 +76,9 @@ fn what_was_never_handed_out_is_refused() {
     let host = machine();
     let cpus = host.slots();
     let policy = host.quicklists_checked(lists(16), closely(false)).unwrap();
-    let theirs = host.frames().take(any_frame(0)).unwrap().zeroed(&host.window());
+    let theirs = host.frames().take(any_frame(0)).unwrap();
+    // SAFETY: 1. the window is the host's, and the frame one that it backs.
+    let theirs = unsafe { theirs.zeroed(&host.window()) };
     for at in [theirs.addr(), Pfn(0x00ff_ffff).addr()] {
         policy.at(&cpus[0].pin()).free_unlinked(again(at, PTE));
         let found = found();
@@ -213,8 +215,34 @@ fn sizes_out_of_range_are_refused_and_the_range_is_named() {
     let host = machine();
     let refused = |config| host.quicklists_with(config).err().unwrap().to_string();
     assert_eq!(refused(lists(65)), "quicklists: pages per magazine must be 0 to 64, not 65");
-    let none = ListsConfig { share: 0, ..lists(8) };
-    assert_eq!(refused(none), format!("quicklists: share must be 1 to {}, not 0", u32::MAX));
+    let none = ListsConfig { budget_divisor: 0, ..lists(8) };
+    assert_eq!(refused(none), format!("quicklists: the budget's divisor must be 1 to {}, not 0", u32::MAX));
+}
+
+#[test]
+fn an_interval_gives_back_sixteen_pages_of_whatever_class_and_ends_for_all() {
+    let host = Host::<X86_64>::new(HostConfig { bytes: 256 << 20, ..small(1, 1, 16) }).unwrap();
+    let cpus = host.slots();
+    let policy = host.quicklists_with(lists(4)).unwrap();
+    let pin = cpus[0].pin();
+    let rest = |level, n: usize| {
+        let pages: Vec<Clean> = (0..n).map(|_| alloc(&policy, &cpus[0], level)).collect();
+        pages.into_iter().for_each(|page| policy.at(&pin).free_unlinked(page));
+        policy.at(&pin).hand_over();
+    };
+    let depots = || {
+        let counts = policy.node_counts(NodeId(0));
+        (counts.depot_zero, counts.depot_roots)
+    };
+    for (zero, roots, left) in [(40, 0, (24, 0)), (0, 40, (0, 24)), (12, 40, (0, 36)), (4, 4, (0, 0))] {
+        rest(PTE, zero);
+        rest(TOP, roots);
+        assert_eq!(depots(), (zero as u32, roots as u32));
+        assert_eq!(policy.at(&pin).end_interval(), 0, "none of them lay there when it began");
+        assert_eq!(policy.at(&pin).end_interval(), 16.min(zero + roots) as u32);
+        assert_eq!(depots(), left);
+        policy.at(&pin).reclaim(NodeId(0), u32::MAX);
+    }
 }
 
 #[test]

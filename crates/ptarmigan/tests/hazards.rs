@@ -8,12 +8,13 @@ use ptarmigan::cpu::{CpuId, MachineId, NodeId, Pinned};
 use ptarmigan::format::{Attr, Format, X86_64, X86Pae};
 use ptarmigan::frames::{AllocFlags, Frames, MemoryRun, MemorySize, ZoneClass};
 use ptarmigan::hosted::{Host, HostMachine};
+use ptarmigan::machine::Machine;
 use ptarmigan::page::{Clean, Construct, Level, NoConstruct};
 use ptarmigan::quicklist::{
     Charge, Charged, Check, Layered, ListsConfig, Owner, Policy, Quicklists, Site, Source, Unchecked,
 };
-use ptarmigan::table::{Free, Machine, Tree, parts};
-use ptarmigan::tlb::{Gather, Invalidation, Mmu, Root, SpaceId};
+use ptarmigan::table::{Free, Tree};
+use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId};
 use ptarmigan::window::{DirectGuard, DirectMap, OpenWindow, Window};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -138,10 +139,10 @@ fn lists_checked<W: OpenWindow, C: Construct, K: Check>(
     let frames = unsafe { Frames::new(&mut boot, machine, runs) }.expect("frames");
     let frames: &'static Frames = Box::leak(Box::new(frames));
     let limit = (low as usize + 1) * FRAME_SIZE;
-    let memory = leaked(limit);
     // SAFETY: 1. frames 1 to `low`, the only ones that tables are made of, lie in the block. 2. leaked just now.
-    let map = unsafe { DirectMap::new(memory.as_ptr(), limit as u64) }.expect("it is mapped");
-    // SAFETY: 1. the block holds all low frames.
+    let map = unsafe { DirectMap::new(leaked(limit).as_ptr(), limit as u64) };
+    let map = map.expect("a block of memory ends below the highest address");
+    // SAFETY: 1. low memory is frames 1 to `low`, which lie in the block.
     let source = unsafe { Source::new(frames, window(map), construct, X86_64::LAYOUT) };
     let bytes = Quicklists::<W, C, K>::bytes(&frames.size(), &config);
     // SAFETY: as above.
@@ -150,7 +151,7 @@ fn lists_checked<W: OpenWindow, C: Construct, K: Check>(
 }
 
 fn probed(magazine: usize, keep: u32) -> &'static Probed {
-    let config = ListsConfig { magazine, keep: Some(keep), ..ListsConfig::new(1) };
+    let config = ListsConfig { magazine, fixed_budget: Some(keep), ..ListsConfig::new(1) };
     let lists: &'static Probed = Box::leak(Box::new(lists_over(1024, 0, config, ProbedWindow, Probe)));
     SPARE.set(Some(lists.at(&pin()).alloc(PTE, AllocFlags::NORMAL).expect("page")));
     lists.at(&pin()).drain();
@@ -244,8 +245,8 @@ thread_local! {
 struct Interrupts;
 
 impl Check for Interrupts {
-    fn made<W: OpenWindow, C: Construct>(&self, _: &Site<'_, '_, W, C>, _: &Clean, _: bool) {}
-    fn given<W: OpenWindow, C: Construct>(&self, _: &Site<'_, '_, W, C>, _: &Clean) -> bool {
+    fn made<W: Window, C: Construct>(&self, _: &Site<'_, '_, W, C>, _: &Clean, _: bool) {}
+    fn given<W: Window, C: Construct>(&self, _: &Site<'_, '_, W, C>, _: &Clean) -> bool {
         let Some(page) = NEXT.take() else { return true };
         let lists = INTERRUPTED.with(|l| *l.get().expect("set"));
         assert!(lists.at(&pin()).at_hand(PTE).is_none(), "what is in use is used");
@@ -261,15 +262,15 @@ impl Check for Interrupts {
         TAKEN.with_borrow_mut(|taken| taken.push(page));
         true
     }
-    fn taken<W: OpenWindow, C: Construct>(&self, _: &Site<'_, '_, W, C>, _: &Clean) -> bool {
+    fn taken<W: Window, C: Construct>(&self, _: &Site<'_, '_, W, C>, _: &Clean) -> bool {
         true
     }
-    fn leaves<W: OpenWindow, C: Construct>(&self, _: &Site<'_, '_, W, C>, _: &Clean) {}
+    fn leaves<W: Window, C: Construct>(&self, _: &Site<'_, '_, W, C>, _: &Clean) {}
 }
 
 #[test]
 fn an_interrupt_that_finds_the_lists_in_use_goes_past_them() {
-    let config = ListsConfig { magazine: 4, keep: Some(64), ..ListsConfig::new(1) };
+    let config = ListsConfig { magazine: 4, fixed_budget: Some(64), ..ListsConfig::new(1) };
     let lists = lists_checked(1024, 0, config, |map| map, NoConstruct, Interrupts);
     let lists: &'static Interrupted = Box::leak(Box::new(lists));
     let free = lists.source().frames().counts().free;
@@ -309,11 +310,11 @@ fn high_memory_does_not_count_in_the_budget() {
     let kept = |high| {
         let lists = lists_over(1024, high, config, |map| map, NoConstruct);
         let pages = take(&lists, PTE, 600);
-        assert!(lists.budget(NodeId(0)) <= 1024 / config.share, "of what is free for tables");
+        assert!(lists.budget(NodeId(0)) <= 1024 / config.budget_divisor, "of what is free for tables");
         put(&lists, pages);
         (0..100).for_each(|_| lists.at(&pin()).idle());
         let counts = lists.counts();
-        assert!(counts.cached() <= 1024 / config.share as usize, "{} pages rest", counts.cached());
+        assert!(counts.cached() <= 1024 / config.budget_divisor as usize, "{} pages rest", counts.cached());
         counts.cached()
     };
     assert!(kept(0) > 0);
@@ -339,9 +340,11 @@ struct Auditor(&'static Accounts);
 
 // SAFETY: nothing is ever cached, so all promises hold at once.
 unsafe impl Mmu for Auditor {
+    const NEEDS_ENTRY_VALID: bool = false;
     fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {
         self.0.at_flushes.lock().unwrap().push(self.0.all());
     }
+    fn invalidate_kernel(&self, _: &Pinned<'_>, _: &Scope) {}
     fn load(&self, _: &Pinned<'_>, _: &Root) {}
     fn unload(&self, _: &Pinned<'_>, _: SpaceId) {}
 }
@@ -441,24 +444,25 @@ fn tables_are_charged_from_their_making_to_the_flush() {
     let policy = charged(&host, 8);
     let accounts = *policy.layer().hook();
     let m = HostMachine::new(&host, policy, Auditor(accounts)).expect("machine");
-    let tlb = m.tlb().new_space();
     let pin = cpus[0].pin();
-    let mut tree = Tree::<X86_64>::new(&m, &pin, AllocFlags::NORMAL).expect("top");
+    let on = m.on(&pin).expect("its CPU");
+    let mut tree = Tree::<X86_64>::new(on, AllocFlags::NORMAL).expect("root");
     let attr = Attr::READ | Attr::SPECIAL;
+    let mut edit = tree.edit(on).expect("its tree");
     for at in 0..20u64 {
-        tree.map(&m, &pin, VirtAddr(at << 21), host.zero_frame(), attr, AllocFlags::NORMAL).expect("mapped");
+        // SAFETY: 1. no program runs in the tree.
+        unsafe { edit.map(VirtAddr(at << 21), host.zero_frame(), attr, AllocFlags::NORMAL) }.expect("mapped");
     }
+    edit.flush();
     assert_eq!(accounts.all(), (20 + 3) * FRAME_SIZE);
-    m.tlb().activate(&pin, &tlb, tree.root());
-    let mut gather = Gather::new(parts(&m, &pin), &tlb, 12);
-    tree.unmap_range(&m, VirtRange { start: 0, end: 5 << 21 }, Free::Empty, &mut gather, |_, _, _| ());
-    gather.finish();
+    tree.activate(on).expect("its tree");
+    let mut edit = tree.edit(on).expect("its tree");
+    edit.unmap_range(VirtRange { start: 0, end: 5 << 21 }, Free::Empty, |_, _, _| ());
+    edit.flush();
     let seen = accounts.at_flushes.lock().unwrap().clone();
     assert_eq!(seen, [(20 + 3) * FRAME_SIZE], "unhooked, and not yet anybody else's");
     assert_eq!(accounts.all(), (15 + 3) * FRAME_SIZE);
-    let mut gather = Gather::ending(parts(&m, &pin), &tlb, 12);
-    tree.end(&m, &mut gather, |_, _, _| ());
-    gather.finish();
+    tree.end(on, |_, _, _| ()).expect("its tree");
     assert_eq!(accounts.all(), 0);
     m.drain(&cpus);
     host.audit().expect("all is back");

@@ -78,7 +78,7 @@ fn give(policy: &impl Policy, cpu: &CpuSlot, pages: impl IntoIterator<Item = Cle
 }
 
 fn lists(magazine: usize) -> ListsConfig {
-    ListsConfig { magazine, share: 4, ..ListsConfig::new(2) }
+    ListsConfig { magazine, budget_divisor: 4, ..ListsConfig::new(2) }
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn kilobytes_are_those_of_pages_taken_and_given_back() {
     assert_eq!(whole(&given, "PageTables"), 19 * 4);
     assert_eq!(whole(&given, "Quicklists"), 32 * 4);
     assert_eq!(whole(&given, "TableMemory"), 51 * 4);
-    assert_eq!(nodes(&given, "Quicklists"), u64::from(node.depot_zero + node.depot_tops) * 4);
+    assert_eq!(nodes(&given, "Quicklists"), u64::from(node.depot_zero + node.depot_roots) * 4);
     assert_eq!(whole(&given, "QuicklistsMax"), u64::from(policy.budget(NodeId(0))) * 4);
     for (name, less) in [("MemFree", 51 * 4), ("LowFree", 51 * 4), ("MemTotal", 0), ("LowTotal", 0)] {
         assert_eq!(whole(&before, name) - whole(&given, name), less, "{name}");
@@ -154,7 +154,7 @@ fn kilobytes_are_those_of_pages_taken_and_given_back() {
 #[test]
 fn nodes_add_up_to_the_whole() {
     let host = Host::<X86_64>::new(small(4, 2, 16)).expect("host");
-    let policy = host.quicklists_with(ListsConfig { magazine: 8, share: 4, ..ListsConfig::new(4) });
+    let policy = host.quicklists_with(ListsConfig { magazine: 8, budget_divisor: 4, ..ListsConfig::new(4) });
     let policy = policy.expect("lists");
     let cpus = host.slots();
     let top = X86_64::LAYOUT.top();
@@ -168,7 +168,7 @@ fn nodes_add_up_to_the_whole() {
         give(&policy, cpu, pages);
     }
     let lines = parse(&policy.meminfo().to_string());
-    assert!((0..2).all(|node| policy.node_counts(NodeId(node)).came_home_tops > 0));
+    assert!((0..2).all(|node| policy.node_counts(NodeId(node)).remote_returns_roots > 0));
     for name in ["LowTotal", "LowFree", "TableMemory", "QuicklistsMax"] {
         assert_eq!(nodes(&lines, name), whole(&lines, name), "{name}");
     }

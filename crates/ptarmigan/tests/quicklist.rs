@@ -25,7 +25,7 @@ fn give_back<P: Policy>(policy: &P, cpu: &CpuSlot, page: Clean) {
 }
 
 fn lists(cpus: usize, magazine: usize, share: u32) -> ListsConfig {
-    ListsConfig { magazine, share, ..ListsConfig::new(cpus) }
+    ListsConfig { magazine, budget_divisor: share, ..ListsConfig::new(cpus) }
 }
 
 /// What a policy may hold of a node: its share of the node's memory, magazines included.
@@ -326,7 +326,8 @@ fn constructed_tops_follow_the_kernel_map_live_and_cached() {
                 1 => {
                     let index = 256 + rng.below(256) as usize;
                     let raw = if rng.below(3) == 0 { 0 } else { round << 12 | 1 };
-                    host.kernel().set(host.frames(), index, raw);
+                    // SAFETY: 1. no MMU walks these tops.
+                    unsafe { host.kernel().set(host.frames(), index, raw) };
                 }
                 _ => {
                     let page = policy.at(&cpu.pin()).alloc(TOP, AllocFlags::NORMAL).unwrap();
@@ -346,7 +347,8 @@ fn constructed_tops_follow_the_kernel_map_live_and_cached() {
         }
         policy.at(&cpus[0].pin()).reclaim(NodeId(0), u32::MAX);
         // No top is left: a change reaches nobody.
-        assert_eq!(host.kernel().set(host.frames(), 300, 0), 0);
+        // SAFETY: 1. the entry is none.
+        assert_eq!(unsafe { host.kernel().set(host.frames(), 300, 0) }, 0);
         host.audit().unwrap();
     }
     follows(&host, &cpus, host.quicklists().unwrap());
@@ -577,7 +579,7 @@ proptest! {
             if nr > 1 {
                 for at in model.cpus.iter().flat_map(|c| &c.lists[0]) {
                     for index in 256..512 {
-                        prop_assert_eq!(peek(&host, at + 8 * index), host.kernel().get(index as usize));
+                        prop_assert_eq!(Some(peek(&host, at + 8 * index)), host.kernel().get(index as usize));
                     }
                 }
             }
@@ -611,8 +613,8 @@ fn kept(rules: Rules, low: u32, high: u32, pages: usize) -> usize {
     let limit = (low as usize + 1) * FRAME_SIZE;
     // SAFETY: 1. frames 1 to `low`, the only ones that tables are made of, lie in the block. 2. leaked just now.
     let window = unsafe { DirectMap::new(memory(limit).as_mut_ptr().cast(), limit as u64) };
-    let window = window.expect("it is mapped");
-    // SAFETY: 1. the block holds all low frames.
+    let window = window.expect("a block of memory ends below the highest address");
+    // SAFETY: 1. low memory is frames 1 to `low`, which lie in the block.
     let source = unsafe { Source::new(&frames, window, NoConstruct, X86_64::LAYOUT) };
     let policy = Historic::new(&mut boot, rules, &[1], 1, source).expect("`bytes` says how much is needed");
     // SAFETY: 1. this thread is the machine's only CPU. 2. the policy was made for one.
@@ -674,17 +676,17 @@ fn counts_are_kept_by_cpu_level_node_and_state() {
     assert_eq!((on(0, PTE).allocs, on(1, PTE).allocs), (40, 0));
     assert_eq!((on(0, TOP).allocs, on(1, TOP).allocs), (0, 1));
     let [home, away] = [NodeId(0), NodeId(1)].map(|node| policy.node_counts(node));
-    assert_eq!((home.pages, home.tops), (40, 0));
-    assert_eq!((away.pages, away.tops), (0, 1));
+    assert_eq!((home.pages, home.roots), (40, 0));
+    assert_eq!((away.pages, away.roots), (0, 1));
     // Freed on the other node, all of them come home, where they wait for a CPU of the node.
     for page in pages {
         give_back(&policy, &cpus[1], page);
     }
     let home = policy.node_counts(NodeId(0));
-    assert_eq!((home.pages, home.came_home, home.depot_zero, home.depot_tops), (40, 40, 0, 0));
-    assert!(home.came_home <= home.budget);
+    assert_eq!((home.pages, home.remote_returns, home.depot_zero, home.depot_roots), (40, 40, 0, 0));
+    assert!(home.remote_returns <= home.budget);
     let first = policy.at(&cpus[0].pin()).alloc(PTE, AllocFlags::NORMAL).unwrap();
-    assert!(policy.node_counts(NodeId(0)).came_home < 40, "it takes a magazine of them");
+    assert!(policy.node_counts(NodeId(0)).remote_returns < 40, "it takes a magazine of them");
     give_back(&policy, &cpus[0], first);
     assert_eq!(on(1, PTE).frees, 40);
     give_back(&policy, &cpus[1], top);
@@ -695,7 +697,7 @@ fn counts_are_kept_by_cpu_level_node_and_state() {
     for node in [NodeId(0), NodeId(1)] {
         policy.at(&cpus[0].pin()).reclaim(node, u32::MAX);
         let left = policy.node_counts(node);
-        assert_eq!((left.pages, left.tops, left.depot_zero, left.depot_tops), (0, 0, 0, 0));
+        assert_eq!((left.pages, left.roots, left.depot_zero, left.depot_roots), (0, 0, 0, 0));
     }
     host.audit().unwrap();
 }
@@ -703,7 +705,7 @@ fn counts_are_kept_by_cpu_level_node_and_state() {
 /// A host of 4 MiB nodes with lists, for the calls that move pages because of time.
 fn keeping(nodes: usize, keep: u32) -> (Host<X86_64>, ListsConfig) {
     let host = Host::new(small(2, nodes, 16)).expect("host");
-    (host, ListsConfig { keep: Some(keep), ..lists(2, 16, 16) })
+    (host, ListsConfig { fixed_budget: Some(keep), ..lists(2, 16, 16) })
 }
 
 /// Takes `n` tables on a CPU and gives them all back.
@@ -801,8 +803,9 @@ fn a_cpu_that_has_more_than_its_part_by_now_leaves_it_to_others_when_a_gather_en
 #[test]
 fn who_may_keep_any_number_of_pages_keeps_them() {
     let host = Host::<X86_64>::new(small(1, 1, 64)).expect("host");
-    let policy =
-        host.quicklists_with(ListsConfig { keep: Some(u32::MAX), ..lists(1, 16, 4) }).expect("policy");
+    let policy = host
+        .quicklists_with(ListsConfig { fixed_budget: Some(u32::MAX), ..lists(1, 16, 4) })
+        .expect("policy");
     fill_up(&policy, &host.slots()[0], 512);
     assert_eq!(policy.counts().cached(), 512);
 }

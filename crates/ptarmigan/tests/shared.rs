@@ -5,9 +5,9 @@ use common::{Rng, Watch, peek, poke, scan, small, va, watched_with};
 use ptarmigan::addr::VirtRange;
 use ptarmigan::format::X86_64;
 use ptarmigan::hosted::{Delivery, Host, HostMachine, NoTlb};
+use ptarmigan::machine::Machine;
 use ptarmigan::page::Level;
 use ptarmigan::space::{Access, AreaFlags, Done, FaultError, SharedSpace, Space};
-use ptarmigan::table::Machine;
 use ptarmigan::tlb::TlbConfig;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Barrier, Mutex};
@@ -28,8 +28,10 @@ fn every_page_is_mapped_once_however_many_cpus_fault_it_in() {
         let m = HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).unwrap();
         for _ in 0..20 {
             let slot = host.slot(0).unwrap();
-            let mut space = Space::<X86_64>::new(&m, &slot.pin()).unwrap();
-            space.mmap(&m, &slot.pin(), pages(BASE, 2048), RW, 0).unwrap();
+            let pin = slot.pin();
+            let on = m.on(&pin).unwrap();
+            let mut space = Space::<X86_64>::new(on).unwrap();
+            space.edit(on).unwrap().mmap(pages(BASE, 2048), RW, 0).unwrap();
             drop(slot);
             let space = SharedSpace::new(space);
             let fresh = AtomicU32::new(0);
@@ -40,10 +42,11 @@ fn every_page_is_mapped_once_however_many_cpus_fault_it_in() {
                     scope.spawn(move || {
                         let slot = host.slot(cpu).unwrap();
                         let pin = slot.pin();
+                        let on = m.on(&pin).unwrap();
                         barrier.wait();
                         for i in 0..2048 {
                             let at = va(BASE + i * PAGE);
-                            match space.fault(m, &pin, at, Access::Write).unwrap() {
+                            match space.fault(on, at, Access::Write).unwrap() {
                                 Done::Fresh => _ = fresh.fetch_add(1, Relaxed),
                                 done => assert_eq!(done, Done::Spurious),
                             }
@@ -54,10 +57,12 @@ fn every_page_is_mapped_once_however_many_cpus_fault_it_in() {
             });
             assert_eq!(fresh.load(Relaxed), 2048, "each page was made by one CPU");
             let slot = host.slot(0).unwrap();
+            let pin = slot.pin();
+            let on = m.on(&pin).unwrap();
             let space = space.into_inner();
-            assert_eq!(scan(&host, &m, space.tree()).len(), 2048);
-            assert_eq!(space.tree().tables(Level::PTE), 4);
-            space.end(&m, &slot.pin());
+            assert_eq!(scan(&host, on, space.tree()).len(), 2048);
+            assert_eq!(space.tree().count(Level::PTE), 4);
+            space.end(on).unwrap();
             m.drain(&[slot]);
             host.audit().unwrap();
         }
@@ -70,10 +75,12 @@ fn a_path_of_tables_that_two_cpus_make_is_linked_once() {
     let m = HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).unwrap();
     const ROUNDS: u64 = 400;
     let slot = host.slot(0).unwrap();
-    let mut space = Space::<X86_64>::new(&m, &slot.pin()).unwrap();
+    let pin = slot.pin();
+    let on = m.on(&pin).unwrap();
+    let mut space = Space::<X86_64>::new(on).unwrap();
     // A page every 512 GiB: a whole path of tables each.
     for i in 0..64 {
-        space.mmap(&m, &slot.pin(), pages((i + 1) << 39, 8), RW, 0).unwrap();
+        space.edit(on).unwrap().mmap(pages((i + 1) << 39, 8), RW, 0).unwrap();
     }
     drop(slot);
     let space = SharedSpace::new(space);
@@ -84,17 +91,20 @@ fn a_path_of_tables_that_two_cpus_make_is_linked_once() {
             scope.spawn(move || {
                 let slot = host.slot(cpu as usize).unwrap();
                 let pin = slot.pin();
+                let on = m.on(&pin).unwrap();
                 for round in 0..ROUNDS {
                     let at = (round % 64 + 1) << 39;
                     barrier.wait();
-                    space.fault(m, &pin, va(at + cpu * PAGE), Access::Write).unwrap();
+                    space.fault(on, va(at + cpu * PAGE), Access::Write).unwrap();
                     barrier.wait();
                     if cpu == 0 {
                         space
-                            .lock(m, &pin)
+                            .lock(on)
+                            .unwrap()
+                            .edit()
                             .madvise(pages(at, 8), ptarmigan::space::Advice::DontNeed)
                             .unwrap();
-                        assert_eq!(space.lock(m, &pin).tree().tables(Level(2)), 1 + round.min(63) as u32);
+                        assert_eq!(space.lock(on).unwrap().tree().count(Level(2)), 1 + round.min(63) as u32);
                     }
                     // Waiting here is no wait the library knows of: mail has to be looked after.
                     m.tlb().serve(&pin);
@@ -104,7 +114,9 @@ fn a_path_of_tables_that_two_cpus_make_is_linked_once() {
         }
     });
     let slot = host.slot(0).unwrap();
-    space.end(&m, &slot.pin());
+    let pin = slot.pin();
+    let on = m.on(&pin).unwrap();
+    space.end(on).unwrap();
     m.drain(&[slot]);
     host.audit().unwrap();
 }
@@ -156,14 +168,17 @@ fn nothing_stale_is_used_while_cpus_fault_unmap_protect_and_fork() {
         let config = TlbConfig { asids, park, ..TlbConfig::new(cpus) };
         let m = watched_with(&watch, host.quicklists().unwrap(), config, delivery);
         let slot = host.slot(0).unwrap();
-        let space = Space::<X86_64>::new(&m, &slot.pin()).unwrap();
+        let pin = slot.pin();
+        let on = m.on(&pin).unwrap();
+        let space = Space::<X86_64>::new(on).unwrap();
         drop(slot);
         let space = SharedSpace::new(space);
         let used = AtomicU32::new(0);
         on_all_cpus(&host, &m, cpus, |cpu, slot| {
             let pin = slot.pin();
+            let on = m.on(&pin).unwrap();
             let rng = Rng::new((seed * cpus + cpu) as u64 + 1);
-            space.activate(&m, &pin);
+            space.activate(on).unwrap();
             for _ in 0..1500 {
                 m.tlb().serve(&pin);
                 if rng.below(8) == 0 {
@@ -173,31 +188,34 @@ fn nothing_stale_is_used_while_cpus_fault_unmap_protect_and_fork() {
                 let at = BASE + rng.below(4) * REGION + rng.below(6) * PAGE;
                 match rng.below(40) {
                     0 => {
-                        watch
-                            .changing(|| _ = space.lock(&m, &pin).mmap(pages(at, 1 + rng.below(600)), RW, 0));
+                        watch.changing(|| {
+                            _ = space.lock(on).unwrap().edit().mmap(pages(at, 1 + rng.below(600)), RW, 0)
+                        });
                     }
                     1 => {
-                        watch.changing(|| _ = space.lock(&m, &pin).munmap(pages(at, 1 + rng.below(600))));
+                        watch.changing(|| {
+                            _ = space.lock(on).unwrap().edit().munmap(pages(at, 1 + rng.below(600)))
+                        });
                     }
                     2 => watch.changing(|| {
                         let flags = AreaFlags(1 + rng.below(3) as u16);
-                        _ = space.lock(&m, &pin).mprotect(pages(at, 1 + rng.below(600)), flags);
+                        _ = space.lock(on).unwrap().edit().mprotect(pages(at, 1 + rng.below(600)), flags);
                     }),
                     3 => {
-                        let child = watch.changing(|| space.lock(&m, &pin).fork().unwrap());
-                        child.end(&m, &pin);
+                        let child = watch.changing(|| space.lock(on).unwrap().edit().fork().unwrap());
+                        child.end(on).unwrap();
                     }
                     4 => {
-                        space.rest(&m, &pin);
+                        space.rest(on).unwrap();
                         m.tlb().serve(&pin);
-                        space.activate(&m, &pin);
+                        space.activate(on).unwrap();
                     }
                     5 => {
-                        space.deactivate(&m, &pin);
+                        space.deactivate(on).unwrap();
                         m.tlb().serve(&pin);
-                        space.activate(&m, &pin);
+                        space.activate(on).unwrap();
                     }
-                    6 => _ = space.query(&m, &pin, va(at)),
+                    6 => _ = space.query(on, va(at)).unwrap(),
                     n => {
                         let (access, kind) = if n % 2 == 0 {
                             (Access::Write, ptsan::Access::WRITE)
@@ -208,19 +226,21 @@ fn nothing_stale_is_used_while_cpus_fault_unmap_protect_and_fork() {
                             used.fetch_add(1, Relaxed);
                             continue;
                         }
-                        match watch.changing(|| space.fault(&m, &pin, va(at), access)) {
+                        match watch.changing(|| space.fault(on, va(at), access)) {
                             Ok(_) | Err(FaultError::NoArea(_) | FaultError::Denied(_)) => {}
                             Err(e) => panic!("{e}"),
                         }
                     }
                 }
             }
-            space.deactivate(&m, &pin);
+            space.deactivate(on).unwrap();
         });
         let slots = host.slots();
+        let pin = slots[0].pin();
+        let on = m.on(&pin).unwrap();
         let space = space.into_inner();
-        scan(&host, &m, space.tree());
-        space.end(&m, &slots[0].pin());
+        scan(&host, on, space.tree());
+        space.end(on).unwrap();
         m.drain(&slots);
         assert_eq!(watch.finish(), Default::default(), "asids {asids}, park {park}: {}", watch.report());
         host.audit().unwrap();
@@ -245,7 +265,7 @@ fn add_one<M: ptarmigan::space::SpaceMachine>(
         if added.is_ok() {
             return;
         }
-        watch.changing(|| space.fault(m, &slot.pin(), va(at), Access::Write).unwrap());
+        watch.changing(|| space.fault(m.on(&slot.pin()).unwrap(), va(at), Access::Write).unwrap());
     }
 }
 
@@ -259,38 +279,43 @@ fn no_write_is_lost_while_pages_are_copied() {
         let watch = Watch::new(&host);
         let m = watched_with(&watch, host.quicklists().unwrap(), TlbConfig::new(cpus), delivery);
         let slot = host.slot(0).unwrap();
-        let mut space = Space::<X86_64>::new(&m, &slot.pin()).unwrap();
-        space.mmap(&m, &slot.pin(), pages(BASE, 4), RW, 0).unwrap();
+        let pin = slot.pin();
+        let on = m.on(&pin).unwrap();
+        let mut space = Space::<X86_64>::new(on).unwrap();
+        space.edit(on).unwrap().mmap(pages(BASE, 4), RW, 0).unwrap();
         drop(slot);
         let space = SharedSpace::new(space);
         const ADDS: u64 = 1200;
         let copies = AtomicU64::new(0);
         on_all_cpus(&host, &m, cpus, |cpu, slot| {
             let pin = slot.pin();
-            space.activate(&m, &pin);
+            let on = m.on(&pin).unwrap();
+            space.activate(on).unwrap();
             let rng = Rng::new(cpu as u64 + 40);
             let mut children = Vec::new();
             for i in 0..ADDS {
                 if cpu == 0 && i % 12 == 0 {
-                    children.push(watch.changing(|| space.lock(&m, &pin).fork().unwrap()));
+                    children.push(watch.changing(|| space.lock(on).unwrap().edit().fork().unwrap()));
                     copies.fetch_add(1, Relaxed);
                     if children.len() > 3 {
-                        children.remove(0).end(&m, &pin);
+                        children.remove(0).end(on).unwrap();
                     }
                 }
                 add_one((&host, &m, &watch), &space, slot, BASE + (i + rng.below(2)) % 4 * PAGE + 8);
             }
             for child in children {
-                child.end(&m, &pin);
+                child.end(on).unwrap();
             }
-            space.deactivate(&m, &pin);
+            space.deactivate(on).unwrap();
         });
         let slots = host.slots();
+        let pin = slots[0].pin();
+        let on = m.on(&pin).unwrap();
         let space = space.into_inner();
         let sum: u64 =
-            scan(&host, &m, space.tree()).values().map(|(pfn, _)| peek(&host, pfn.addr().0 + 8)).sum();
+            scan(&host, on, space.tree()).values().map(|(pfn, _)| peek(&host, pfn.addr().0 + 8)).sum();
         assert_eq!(sum, ADDS * cpus as u64, "after {} forks", copies.load(Relaxed));
-        space.end(&m, &slots[0].pin());
+        space.end(on).unwrap();
         m.drain(&slots);
         watch.assert_clean();
         host.audit().unwrap();
@@ -304,18 +329,21 @@ fn what_a_lockless_reader_finds_was_mapped_there() {
     let host = Host::<X86_64>::new(small(cpus, 1, 64)).unwrap();
     let m = HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).unwrap();
     let slot = host.slot(0).unwrap();
-    let space = Space::<X86_64>::new(&m, &slot.pin()).unwrap();
+    let pin = slot.pin();
+    let on = m.on(&pin).unwrap();
+    let space = Space::<X86_64>::new(on).unwrap();
     drop(slot);
     let space = SharedSpace::new(space);
     let (end, hits) = (AtomicBool::new(false), AtomicU64::new(0));
     on_all_cpus(&host, &m, cpus, |cpu, slot| {
         let pin = slot.pin();
+        let on = m.on(&pin).unwrap();
         let rng = Rng::new(cpu as u64 + 5);
         if cpu == 1 {
             while !end.load(Relaxed) {
                 m.tlb().serve(&pin);
                 let at = BASE + rng.below(8) * REGION;
-                if let Some((_, attr)) = space.query(&m, &pin, va(at)) {
+                if let Some((_, attr)) = space.query(on, va(at)).unwrap() {
                     hits.fetch_add(1, Relaxed);
                     assert!(attr.has(ptarmigan::format::Attr::USER), "a link was taken for a page");
                 } else {
@@ -326,11 +354,12 @@ fn what_a_lockless_reader_finds_was_mapped_there() {
         }
         for _ in 0..3000 {
             let at = BASE + rng.below(8) * REGION;
-            let mut space = space.lock(&m, &pin);
+            let mut locked = space.lock(on).unwrap();
+            let mut space = locked.edit();
             space.mmap(pages(at, 512), RW, 0).unwrap();
             space.fault(va(at), Access::Write).unwrap();
             space.munmap(pages(BASE + rng.below(8) * REGION, 512)).unwrap();
-            drop(space);
+            drop(locked);
             if rng.below(30) == 0 {
                 std::thread::yield_now();
             }
@@ -339,7 +368,9 @@ fn what_a_lockless_reader_finds_was_mapped_there() {
     });
     assert!(hits.load(Relaxed) > 0, "the reader found something");
     let slots = host.slots();
-    space.end(&m, &slots[0].pin());
+    let pin = slots[0].pin();
+    let on = m.on(&pin).unwrap();
+    space.end(on).unwrap();
     m.drain(&slots);
     host.audit().unwrap();
 }
@@ -350,10 +381,12 @@ fn a_stack_grows_while_others_fault() {
     let host = Host::<X86_64>::new(small(cpus, 1, 64)).unwrap();
     let m = HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).unwrap();
     let slot = host.slot(0).unwrap();
-    let mut space = Space::<X86_64>::new(&m, &slot.pin()).unwrap();
+    let pin = slot.pin();
+    let on = m.on(&pin).unwrap();
+    let mut space = Space::<X86_64>::new(on).unwrap();
     let stacks = [0x7000_0000u64, 0x7800_0000];
     for top in stacks {
-        space.mmap(&m, &slot.pin(), pages(top - PAGE, 1), RW.with(AreaFlags::GROWS_DOWN), 0).unwrap();
+        space.edit(on).unwrap().mmap(pages(top - PAGE, 1), RW.with(AreaFlags::GROWS_DOWN), 0).unwrap();
     }
     drop(slot);
     let space = SharedSpace::new(space);
@@ -362,15 +395,17 @@ fn a_stack_grows_while_others_fault() {
             if i % 20 == 0 {
                 std::thread::yield_now();
             }
-            space.fault(&m, &slot.pin(), va(stacks[cpu] - i * PAGE), Access::Write).unwrap();
+            space.fault(m.on(&slot.pin()).unwrap(), va(stacks[cpu] - i * PAGE), Access::Write).unwrap();
             m.tlb().serve(&slot.pin());
         }
     });
     let slots = host.slots();
+    let pin = slots[0].pin();
+    let on = m.on(&pin).unwrap();
     let space = space.into_inner();
-    assert_eq!(scan(&host, &m, space.tree()).len(), 1200);
+    assert_eq!(scan(&host, on, space.tree()).len(), 1200);
     assert_eq!(space.areas().len(), 2);
-    space.end(&m, &slots[0].pin());
+    space.end(on).unwrap();
     m.drain(&slots);
     host.audit().unwrap();
 }
@@ -382,8 +417,10 @@ fn lack_of_memory_in_parallel_loses_nothing() {
     let m = HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).unwrap();
     for round in 0..8 {
         let slot = host.slot(0).unwrap();
-        let mut space = Space::<X86_64>::new(&m, &slot.pin()).unwrap();
-        space.mmap(&m, &slot.pin(), pages(BASE, 8192), RW, 0).unwrap();
+        let pin = slot.pin();
+        let on = m.on(&pin).unwrap();
+        let mut space = Space::<X86_64>::new(on).unwrap();
+        space.edit(on).unwrap().mmap(pages(BASE, 8192), RW, 0).unwrap();
         drop(slot);
         let space = SharedSpace::new(space);
         let failed = AtomicU32::new(0);
@@ -391,7 +428,7 @@ fn lack_of_memory_in_parallel_loses_nothing() {
             let rng = Rng::new(round * 10 + cpu as u64);
             for _ in 0..3000 {
                 let at = BASE + rng.below(8192) * PAGE;
-                match space.fault(&m, &slot.pin(), va(at), Access::Write) {
+                match space.fault(m.on(&slot.pin()).unwrap(), va(at), Access::Write) {
                     Ok(_) => {}
                     Err(FaultError::NoFrame(_)) => _ = failed.fetch_add(1, Relaxed),
                     Err(e) => panic!("{e}"),
@@ -401,9 +438,11 @@ fn lack_of_memory_in_parallel_loses_nothing() {
         });
         assert!(failed.load(Relaxed) > 0, "memory ran out");
         let slots = host.slots();
+        let pin = slots[0].pin();
+        let on = m.on(&pin).unwrap();
         let space = space.into_inner();
-        scan(&host, &m, space.tree());
-        space.end(&m, &slots[0].pin());
+        scan(&host, on, space.tree());
+        space.end(on).unwrap();
         m.drain(&slots);
         host.audit().unwrap();
     }
@@ -415,23 +454,28 @@ fn two_writers_take_turns() {
     let host = Host::<X86_64>::new(small(cpus, 1, 64)).unwrap();
     let m = HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).unwrap();
     let slot = host.slot(0).unwrap();
-    let space = SharedSpace::new(Space::<X86_64>::new(&m, &slot.pin()).unwrap());
+    let pin = slot.pin();
+    let on = m.on(&pin).unwrap();
+    let space = SharedSpace::new(Space::<X86_64>::new(on).unwrap());
     drop(slot);
     let inside = Mutex::new(());
     on_all_cpus(&host, &m, cpus, |cpu, slot| {
         let pin = slot.pin();
+        let on = m.on(&pin).unwrap();
         for i in 0..2000u64 {
-            let mut space = space.lock(&m, &pin);
+            let mut locked = space.lock(on).unwrap();
             let alone = inside.try_lock().expect("nobody else is inside");
             let at = BASE + (cpu as u64 * 2000 + i) * 2 * PAGE;
-            space.mmap(pages(at, 1), RW, 0).unwrap();
+            locked.edit().mmap(pages(at, 1), RW, 0).unwrap();
             drop(alone);
         }
     });
     let slots = host.slots();
+    let pin = slots[0].pin();
+    let on = m.on(&pin).unwrap();
     let space = space.into_inner();
     assert_eq!(space.areas().len(), 4000);
-    space.end(&m, &slots[0].pin());
+    space.end(on).unwrap();
     m.drain(&slots);
     host.audit().unwrap();
 }

@@ -5,11 +5,14 @@ use common::{Watch, small, va, watched_with};
 use ptarmigan::addr::{PhysAddr, VirtRange};
 use ptarmigan::cpu::{CpuId, Pinned};
 use ptarmigan::format::X86_64;
+use ptarmigan::gather::Gather;
 use ptarmigan::hosted::{Delivery, Host, HostMachine};
+use ptarmigan::machine::{Machine, On};
 use ptarmigan::quicklist::Layered;
 use ptarmigan::space::{Access, AreaFlags, Space};
-use ptarmigan::table::{Machine, parts};
-use ptarmigan::tlb::{Gather, Generation, Invalidation, Mmu, Root, Scope, SpaceId, SpaceTlb, TlbConfig};
+use ptarmigan::tlb::{
+    Generation, Invalidation, Mmu, Root, Scope, Shootdown, SpaceId, SpaceTlb, Tlb, TlbConfig,
+};
 use ptsan::Kind;
 use std::sync::Mutex;
 
@@ -24,6 +27,7 @@ fn pages(start: u64, n: u64) -> VirtRange {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Told {
     Forget(u16, Scope),
+    ForgetKernel(u16, Scope),
     Load { cpu: u16, space: SpaceId, asid: u16, keep: bool },
     Unload(u16),
 }
@@ -42,8 +46,13 @@ impl Recorder {
 
 // SAFETY: nothing in these tests walks tables: nothing is cached anywhere.
 unsafe impl Mmu for &Recorder {
+    const NEEDS_ENTRY_VALID: bool = false;
+
     fn invalidate(&self, pin: &Pinned<'_>, request: &Invalidation) {
         self.add(Told::Forget(pin.cpu().0, request.scope));
+    }
+    fn invalidate_kernel(&self, pin: &Pinned<'_>, scope: &Scope) {
+        self.add(Told::ForgetKernel(pin.cpu().0, *scope));
     }
     fn load(&self, pin: &Pinned<'_>, root: &Root) {
         let Root { space, asid, keep, .. } = *root;
@@ -55,10 +64,16 @@ unsafe impl Mmu for &Recorder {
 }
 
 /// A change of `n` pages from `start` on.
-fn change<M: Machine>(m: &M, pin: &Pinned<'_>, space: &SpaceTlb, start: u64, n: u64) {
-    let mut gather = Gather::new(parts(m, pin), space, 12);
+fn change<M: Machine>(on: On<'_, M>, space: &SpaceTlb, start: u64, n: u64) {
+    let mut gather = Gather::new(on, space, 12).unwrap();
     gather.changed(start, start + n * PAGE);
     gather.finish();
+}
+
+/// The CPU begins to run in a space without tables.
+fn run_in<S: Shootdown>(tlb: &Tlb<S>, pin: &Pinned<'_>, space: &SpaceTlb) {
+    // SAFETY: 1. there is no MMU that would walk tables.
+    unsafe { tlb.activate(pin, space, PhysAddr(0x1000)).unwrap() };
 }
 
 macro_rules! machine {
@@ -77,20 +92,21 @@ macro_rules! machine {
 fn a_cpu_that_is_behind_forgets_everything_and_one_that_is_ahead_nothing() {
     machine!(2, TlbConfig::new(2), |host, m, slots, told| {
         let space = m.tlb().new_space();
-        let (a, b) = (slots[0].pin(), slots[1].pin());
-        m.tlb().activate(&a, &space, PhysAddr(0x1000));
-        m.tlb().activate(&b, &space, PhysAddr(0x1000));
+        let (pin_a, pin_b) = (slots[0].pin(), slots[1].pin());
+        let (a, b) = (m.on(&pin_a).unwrap(), m.on(&pin_b).unwrap());
+        run_in(m.tlb(), &pin_a, &space);
+        run_in(m.tlb(), &pin_b, &space);
         told.take();
-        change(&m, &a, &space, 0x4000, 1);
+        change(a, &space, 0x4000, 1);
         let page = Scope::Page(0x4000);
         assert_eq!(told.take(), [Told::Forget(1, page), Told::Forget(0, page)]);
         // CPU 1 misses one while it is lazy, and is one step behind when the next comes, which is then not enough.
-        m.tlb().rest(&b, &space);
-        change(&m, &a, &space, 0x5000, 1);
+        m.tlb().rest(&pin_b, &space).unwrap();
+        change(a, &space, 0x5000, 1);
         assert_eq!(told.take(), [Told::Forget(0, Scope::Page(0x5000))], "lazy CPUs are spared");
-        m.tlb().activate(&b, &space, PhysAddr(0x1000));
+        run_in(m.tlb(), &pin_b, &space);
         assert!(matches!(told.take()[..], [Told::Load { cpu: 1, keep: false, .. }]), "it catches up");
-        change(&m, &b, &space, 0x6000, 1);
+        change(b, &space, 0x6000, 1);
         assert_eq!(told.take().len(), 2);
         assert_eq!(m.tlb().counts().upgraded, 0);
         let _ = host;
@@ -109,15 +125,15 @@ fn a_request_that_a_larger_flush_has_overtaken_is_skipped() {
                 let (host, m, space, ready) = (&host, &m, &space, &ready);
                 scope.spawn(move || {
                     let slot = host.slot(cpu).unwrap();
-                    tlb.activate(&slot.pin(), space, PhysAddr(0x1000));
+                    run_in(tlb, &slot.pin(), space);
                     ready.wait();
-                    change(m, &slot.pin(), space, 0x4000 + cpu as u64 * PAGE, 1);
+                    change(m.on(&slot.pin()).unwrap(), space, 0x4000 + cpu as u64 * PAGE, 1);
                     ready.wait();
-                    tlb.deactivate(&slot.pin(), space);
+                    tlb.deactivate(&slot.pin(), space).unwrap();
                 });
             }
             let slot = host.slot(1).unwrap();
-            tlb.activate(&slot.pin(), &space, PhysAddr(0x1000));
+            run_in(tlb, &slot.pin(), &space);
             ready.wait();
             // Both have raised the generation before this CPU answers either.
             while space.generation() != Generation(2) {
@@ -143,24 +159,25 @@ fn a_request_that_a_larger_flush_has_overtaken_is_skipped() {
 #[test]
 fn a_lazy_cpu_goes_to_another_root_when_tables_are_freed() {
     machine!(2, TlbConfig::new(2), |host, m, slots, told| {
-        let (a, b) = (slots[0].pin(), slots[1].pin());
-        let mut space = Space::<X86_64>::new(&m, &a).unwrap();
-        space.mmap(&m, &a, pages(0x40_0000, 4), RW, 0).unwrap();
-        space.fault(&m, &a, va(0x40_0000), Access::Write).unwrap();
-        space.activate(&m, &a);
-        space.activate(&m, &b);
-        space.rest(&m, &b);
+        let (pin_a, pin_b) = (slots[0].pin(), slots[1].pin());
+        let (a, b) = (m.on(&pin_a).unwrap(), m.on(&pin_b).unwrap());
+        let mut space = Space::<X86_64>::new(a).unwrap();
+        space.edit(a).unwrap().mmap(pages(0x40_0000, 4), RW, 0).unwrap();
+        space.fault(a, va(0x40_0000), Access::Write).unwrap();
+        space.activate(a).unwrap();
+        space.activate(b).unwrap();
+        space.rest(b).unwrap();
         told.take();
-        space.munmap(&m, &a, pages(0x40_0000, 4)).unwrap();
+        space.edit(a).unwrap().munmap(pages(0x40_0000, 4)).unwrap();
         assert!(told.take().contains(&Told::Unload(1)));
         // It is in no mask any more: the next flush leaves it alone, and coming back it loads the root.
-        space.mmap(&m, &a, pages(0x40_0000, 4), RW, 0).unwrap();
-        space.fault(&m, &a, va(0x40_0000), Access::Write).unwrap();
-        space.munmap(&m, &a, pages(0x40_0000, 4)).unwrap();
+        space.edit(a).unwrap().mmap(pages(0x40_0000, 4), RW, 0).unwrap();
+        space.fault(a, va(0x40_0000), Access::Write).unwrap();
+        space.edit(a).unwrap().munmap(pages(0x40_0000, 4)).unwrap();
         assert!(!told.take().iter().any(|t| matches!(t, Told::Unload(1) | Told::Forget(1, _))));
-        space.activate(&m, &b);
+        space.activate(b).unwrap();
         assert!(matches!(told.take()[..], [Told::Load { cpu: 1, .. }]));
-        space.end(&m, &a);
+        space.end(a).unwrap();
         m.drain(&slots);
         host.audit().unwrap();
     });
@@ -171,10 +188,11 @@ fn a_space_keeps_its_number_until_another_takes_it() {
     for asids in [1u16, 2, 6, 40] {
         machine!(1, TlbConfig { asids, ..TlbConfig::new(1) }, |host, m, slots, told| {
             let pin = slots[0].pin();
+            let on = m.on(&pin).unwrap();
             let spaces: Vec<SpaceTlb> = (0..asids).map(|_| m.tlb().new_space()).collect();
             for space in &spaces {
-                m.tlb().activate(&pin, space, PhysAddr(0x1000));
-                m.tlb().deactivate(&pin, space);
+                run_in(m.tlb(), &pin, space);
+                m.tlb().deactivate(&pin, space).unwrap();
             }
             let first = told.take();
             let numbers: std::collections::BTreeSet<u16> = first
@@ -189,28 +207,28 @@ fn a_space_keeps_its_number_until_another_takes_it() {
                 .collect();
             assert_eq!(numbers, (1..=asids).collect(), "consecutive spaces use all numbers");
             // All of them come back to what they left; but for the one that was changed meanwhile.
-            m.tlb().activate(&pin, &spaces[0], PhysAddr(0x1000));
+            run_in(m.tlb(), &pin, &spaces[0]);
             assert!(matches!(told.take()[..], [Told::Load { keep, .. }] if keep), "{asids}");
-            change(&m, &pin, &spaces[0], 0x4000, 1);
-            m.tlb().deactivate(&pin, &spaces[0]);
-            m.tlb().activate(&pin, &spaces[0], PhysAddr(0x1000));
+            change(on, &spaces[0], 0x4000, 1);
+            m.tlb().deactivate(&pin, &spaces[0]).unwrap();
+            run_in(m.tlb(), &pin, &spaces[0]);
             assert!(matches!(told.take().last(), Some(Told::Load { keep: true, .. })), "it took part");
-            m.tlb().deactivate(&pin, &spaces[0]);
-            change(&m, &pin, &spaces[0], 0x4000, 1);
+            m.tlb().deactivate(&pin, &spaces[0]).unwrap();
+            change(on, &spaces[0], 0x4000, 1);
             told.take();
-            m.tlb().activate(&pin, &spaces[0], PhysAddr(0x1000));
+            run_in(m.tlb(), &pin, &spaces[0]);
             assert!(matches!(told.take()[..], [Told::Load { keep: false, .. }]), "it missed one");
-            m.tlb().deactivate(&pin, &spaces[0]);
+            m.tlb().deactivate(&pin, &spaces[0]).unwrap();
             // More spaces than numbers: whoever is displaced keeps nothing.
             let others: Vec<SpaceTlb> = (0..320).map(|_| m.tlb().new_space()).collect();
             for space in &others {
-                m.tlb().activate(&pin, space, PhysAddr(0x1000));
-                m.tlb().deactivate(&pin, space);
+                run_in(m.tlb(), &pin, space);
+                m.tlb().deactivate(&pin, space).unwrap();
             }
             told.take();
             for space in &spaces {
-                m.tlb().activate(&pin, space, PhysAddr(0x1000));
-                m.tlb().deactivate(&pin, space);
+                run_in(m.tlb(), &pin, space);
+                m.tlb().deactivate(&pin, space).unwrap();
             }
             assert!(!told.take().iter().any(|t| matches!(t, Told::Load { keep: true, .. })));
             let _ = host;
@@ -223,26 +241,27 @@ fn before_generations_come_round_every_cpu_has_given_the_space_up() {
     // CPU 1 knows the space under a number, in a generation; a whole round later the same generation must not look
     // like the one it knows.
     machine!(2, TlbConfig { asids: 4, ..TlbConfig::new(2) }, |host, m, slots, told| {
-        let (a, b) = (slots[0].pin(), slots[1].pin());
+        let (pin_a, pin_b) = (slots[0].pin(), slots[1].pin());
+        let a = m.on(&pin_a).unwrap();
         let quarter = 1usize << (usize::BITS - 2);
         for start in [0, quarter, 2 * quarter, 3 * quarter] {
             let space = m.tlb().new_space_at(Generation(start.wrapping_sub(3)));
-            m.tlb().activate(&a, &space, PhysAddr(0x1000));
-            m.tlb().activate(&b, &space, PhysAddr(0x1000));
-            m.tlb().deactivate(&b, &space);
-            change(&m, &a, &space, 0x4000, 1);
-            change(&m, &a, &space, 0x4000, 1);
+            run_in(m.tlb(), &pin_a, &space);
+            run_in(m.tlb(), &pin_b, &space);
+            m.tlb().deactivate(&pin_b, &space).unwrap();
+            change(a, &space, 0x4000, 1);
+            change(a, &space, 0x4000, 1);
             told.take();
-            change(&m, &a, &space, 0x4000, 1);
+            change(a, &space, 0x4000, 1);
             assert_eq!(told.take(), [Told::Forget(0, Scope::Full)], "the whole space, at {start:#x}");
-            m.tlb().activate(&b, &space, PhysAddr(0x1000));
+            run_in(m.tlb(), &pin_b, &space);
             let Some(Told::Load { keep: false, .. }) = told.take().pop() else { panic!("nothing is kept") };
             // And on the other side order still holds.
-            change(&m, &a, &space, 0x5000, 1);
+            change(a, &space, 0x5000, 1);
             let page = Scope::Page(0x5000);
             assert_eq!(told.take(), [Told::Forget(1, page), Told::Forget(0, page)]);
-            m.tlb().deactivate(&a, &space);
-            m.tlb().deactivate(&b, &space);
+            m.tlb().deactivate(&pin_a, &space).unwrap();
+            m.tlb().deactivate(&pin_b, &space).unwrap();
         }
         let _ = host;
     });
@@ -251,69 +270,70 @@ fn before_generations_come_round_every_cpu_has_given_the_space_up() {
 #[test]
 fn chains_are_parked_until_lazy_cpus_let_go_or_there_are_too_many() {
     machine!(3, TlbConfig { park: 20, ..TlbConfig::new(3) }, |host, m, slots, told| {
-        let (a, b, c) = (slots[0].pin(), slots[1].pin(), slots[2].pin());
-        let mut space = Space::<X86_64>::new(&m, &a).unwrap();
-        let other = Space::<X86_64>::new(&m, &a).unwrap();
-        space.activate(&m, &a);
+        let (pin_a, pin_b, pin_c) = (slots[0].pin(), slots[1].pin(), slots[2].pin());
+        let (a, b, c) = (m.on(&pin_a).unwrap(), m.on(&pin_b).unwrap(), m.on(&pin_c).unwrap());
+        let mut space = Space::<X86_64>::new(a).unwrap();
+        let other = Space::<X86_64>::new(a).unwrap();
+        space.activate(a).unwrap();
         let fill = |space: &mut Space<X86_64>, n: u64| {
-            space.mmap(&m, &a, pages(0x40_0000, n), RW, 0).unwrap();
+            space.edit(a).unwrap().mmap(pages(0x40_0000, n), RW, 0).unwrap();
             for i in 0..n {
-                space.fault(&m, &a, va(0x40_0000 + i * PAGE), Access::Write).unwrap();
+                space.fault(a, va(0x40_0000 + i * PAGE), Access::Write).unwrap();
             }
         };
-        space.activate(&m, &b);
-        space.rest(&m, &b);
+        space.activate(b).unwrap();
+        space.rest(b).unwrap();
         fill(&mut space, 4);
         told.take();
         let live = m.policy().counts_live();
-        space.munmap(&m, &a, pages(0x40_0000, 4)).unwrap();
+        space.edit(a).unwrap().munmap(pages(0x40_0000, 4)).unwrap();
         assert!(!told.take().iter().any(|t| matches!(t, Told::Unload(1) | Told::Forget(1, _))));
-        assert_eq!(m.tlb().parked(&a), 7, "three tables and four pages wait");
+        assert_eq!(m.parking().parked(&pin_a), 7, "three tables and four pages wait");
         assert_eq!(m.policy().counts_live(), live, "the policy has none of them");
         // The lazy CPU goes on to something else, by itself.
-        other.activate(&m, &b);
-        m.tlb().collect(parts(&m, &a));
-        assert_eq!(m.tlb().parked(&a), 0);
+        other.activate(b).unwrap();
+        a.collect();
+        assert_eq!(m.parking().parked(&pin_a), 0);
         assert_eq!(m.policy().counts_live(), live - 3);
-        other.deactivate(&m, &b);
+        other.deactivate(b).unwrap();
         // Coming back to the space itself is letting go, too: what it knew is flushed.
-        space.activate(&m, &b);
-        space.rest(&m, &b);
+        space.activate(b).unwrap();
+        space.rest(b).unwrap();
         fill(&mut space, 4);
-        space.munmap(&m, &a, pages(0x40_0000, 4)).unwrap();
-        assert_eq!(m.tlb().parked(&a), 7);
+        space.edit(a).unwrap().munmap(pages(0x40_0000, 4)).unwrap();
+        assert_eq!(m.parking().parked(&pin_a), 7);
         told.take();
-        space.activate(&m, &b);
+        space.activate(b).unwrap();
         assert!(matches!(told.take()[..], [Told::Load { cpu: 1, .. }]));
-        m.tlb().collect(parts(&m, &a));
-        assert_eq!(m.tlb().parked(&a), 0);
+        a.collect();
+        assert_eq!(m.parking().parked(&pin_a), 0);
         // More than 20 frames: what is too much is flushed by force.
-        space.activate(&m, &c);
-        space.rest(&m, &b);
-        space.rest(&m, &c);
+        space.activate(c).unwrap();
+        space.rest(b).unwrap();
+        space.rest(c).unwrap();
         let forced = m.tlb().counts().forced;
         for _ in 0..2 {
             fill(&mut space, 4);
-            space.munmap(&m, &a, pages(0x40_0000, 4)).unwrap();
+            space.edit(a).unwrap().munmap(pages(0x40_0000, 4)).unwrap();
         }
-        assert_eq!((m.tlb().parked(&a), m.tlb().counts().forced), (14, forced));
+        assert_eq!((m.parking().parked(&pin_a), m.tlb().counts().forced), (14, forced));
         told.take();
         fill(&mut space, 6);
-        space.munmap(&m, &a, pages(0x40_0000, 6)).unwrap();
+        space.edit(a).unwrap().munmap(pages(0x40_0000, 6)).unwrap();
         assert_eq!(m.tlb().counts().forced, forced + 1);
         let moved = told.take();
         assert!(moved.contains(&Told::Unload(1)) && moved.contains(&Told::Unload(2)), "{moved:?}");
-        assert_eq!(m.tlb().parked(&a), 0, "which the chains before it were waiting for, too");
+        assert_eq!(m.parking().parked(&pin_a), 0, "which the chains before it were waiting for, too");
         // A space that ends leaves its top behind for a lazy CPU.
-        space.activate(&m, &b);
-        space.rest(&m, &b);
+        space.activate(b).unwrap();
+        space.rest(b).unwrap();
         let tops = m.policy().counts_live();
-        space.end(&m, &a);
-        assert_eq!(m.tlb().parked(&a), 1, "the top");
+        space.end(a).unwrap();
+        assert_eq!(m.parking().parked(&pin_a), 1, "the top");
         assert_eq!(m.policy().counts_live(), tops);
-        assert_eq!(m.tlb().unpark(parts(&m, &a)), 1);
+        assert_eq!(a.unpark(), 1);
         assert_eq!(m.policy().counts_live(), tops - 1);
-        other.end(&m, &a);
+        other.end(a).unwrap();
         m.drain(&slots);
         host.audit().unwrap();
     });
@@ -352,12 +372,17 @@ struct Lying<'w, 'h> {
 
 // SAFETY: it breaks the promises on purpose; what walks these tables is the sanitizer, which survives it.
 unsafe impl Mmu for Lying<'_, '_> {
+    const NEEDS_ENTRY_VALID: bool = false;
+
     fn invalidate(&self, pin: &Pinned<'_>, request: &Invalidation) {
         match self.lie {
             Lie::Dropped if pin.cpu() == CpuId(1) => {}
             Lie::Late if pin.cpu() == CpuId(1) => self.late.lock().unwrap().push(*request),
             _ => self.truthful.invalidate(pin, request),
         }
+    }
+    fn invalidate_kernel(&self, pin: &Pinned<'_>, scope: &Scope) {
+        self.truthful.invalidate_kernel(pin, scope);
     }
     fn load(&self, pin: &Pinned<'_>, root: &Root) {
         let keep = root.keep || self.lie == Lie::Kept;
@@ -386,33 +411,34 @@ fn play(lie: Lie) -> u64 {
     let config = TlbConfig { asids: 4, ..TlbConfig::new(2) };
     let m = HostMachine::with_tlb(&host, policy, lying, config, Delivery::AtOnce).unwrap();
     let slots = host.slots();
-    let (a, b) = (slots[0].pin(), slots[1].pin());
-    let mut space = Space::<X86_64>::new(&m, &a).unwrap();
-    let other = Space::<X86_64>::new(&m, &a).unwrap();
+    let (pin_a, pin_b) = (slots[0].pin(), slots[1].pin());
+    let (a, b) = (m.on(&pin_a).unwrap(), m.on(&pin_b).unwrap());
+    let mut space = Space::<X86_64>::new(a).unwrap();
+    let other = Space::<X86_64>::new(a).unwrap();
     let area = pages(0x40_0000, 4);
     for round in 0..3 {
-        space.activate(&m, &a);
-        space.activate(&m, &b);
-        space.mmap(&m, &a, area, RW, 0).unwrap();
-        space.fault(&m, &a, va(0x40_0000), Access::Write).unwrap();
+        space.activate(a).unwrap();
+        space.activate(b).unwrap();
+        space.edit(a).unwrap().mmap(area, RW, 0).unwrap();
+        space.fault(a, va(0x40_0000), Access::Write).unwrap();
         for cpu in 0..2 {
             watch.translate(cpu, 0x40_0000, ptsan::Access::WRITE).unwrap();
         }
         match round {
             // CPU 1 runs in the space.
-            0 => space.munmap(&m, &a, area).unwrap(),
+            0 => space.edit(a).unwrap().munmap(area).unwrap(),
             // It is lazy.
             1 => {
-                space.rest(&m, &b);
-                space.munmap(&m, &a, area).unwrap();
+                space.rest(b).unwrap();
+                space.edit(a).unwrap().munmap(area).unwrap();
             }
             // It is elsewhere, and comes back.
             _ => {
-                space.deactivate(&m, &b);
-                other.activate(&m, &b);
-                space.munmap(&m, &a, area).unwrap();
-                other.deactivate(&m, &b);
-                space.activate(&m, &b);
+                space.deactivate(b).unwrap();
+                other.activate(b).unwrap();
+                space.edit(a).unwrap().munmap(area).unwrap();
+                other.deactivate(b).unwrap();
+                space.activate(b).unwrap();
             }
         }
         if round != 1 {
@@ -420,12 +446,12 @@ fn play(lie: Lie) -> u64 {
             _ = watch.translate(1, 0x40_0000, ptsan::Access::READ);
         }
         for late in m.tlb().hardware().mmu().late.lock().unwrap().drain(..) {
-            m.tlb().hardware().mmu().truthful.invalidate(&b, &late);
+            m.tlb().hardware().mmu().truthful.invalidate(&pin_b, &late);
         }
-        space.deactivate(&m, &b);
+        space.deactivate(b).unwrap();
     }
-    space.end(&m, &a);
-    other.end(&m, &a);
+    space.end(a).unwrap();
+    other.end(a).unwrap();
     m.drain(&slots);
     if lie == Lie::None {
         watch.assert_clean();
@@ -452,47 +478,48 @@ fn spaces_that_come_and_go_under_few_numbers_leave_nothing_stale() {
         let slots = host.slots();
         let rng = common::Rng::new(u64::from(asids) * 7 + u64::from(park));
         let mut spaces: Vec<Space<X86_64>> = Vec::new();
-        let mut on: Vec<Option<SpaceId>> = vec![None; cpus];
+        let mut runs: Vec<Option<SpaceId>> = vec![None; cpus];
         for _ in 0..4000 {
             let cpu = rng.below(cpus as u64) as usize;
             let pin = slots[cpu].pin();
+            let on = m.on(&pin).unwrap();
             if spaces.len() < 5 {
-                spaces.push(Space::new(&m, &pin).unwrap());
+                spaces.push(Space::new(on).unwrap());
             }
             let at = rng.below(spaces.len() as u64) as usize;
             let id = spaces[at].tlb().id();
             let area = pages(0x40_0000 + rng.below(3) * (2 << 20), 1 + rng.below(4));
             match rng.below(12) {
                 0 => {
-                    spaces.swap_remove(at).end(&m, &pin);
-                    for place in on.iter_mut().filter(|p| **p == Some(id)) {
+                    spaces.swap_remove(at).end(on).unwrap();
+                    for place in runs.iter_mut().filter(|p| **p == Some(id)) {
                         *place = None;
                     }
                 }
-                1 => spaces[at].munmap(&m, &pin, area).unwrap(),
-                2 => spaces[at].mmap(&m, &pin, area, RW, 0).unwrap(),
+                1 => spaces[at].edit(on).unwrap().munmap(area).unwrap(),
+                2 => spaces[at].edit(on).unwrap().mmap(area, RW, 0).unwrap(),
                 3 => {
-                    if let Some(space) = on[cpu].and_then(|id| spaces.iter().find(|s| s.tlb().id() == id)) {
-                        space.rest(&m, &pin);
+                    if let Some(space) = runs[cpu].and_then(|id| spaces.iter().find(|s| s.tlb().id() == id)) {
+                        space.rest(on).unwrap();
                     }
                 }
-                4 => m.tlb().collect(parts(&m, &pin)),
+                4 => _ = on.collect(),
                 _ => {
-                    if on[cpu] != Some(id)
-                        && let Some(old) = on[cpu].and_then(|id| spaces.iter().find(|s| s.tlb().id() == id))
+                    if runs[cpu] != Some(id)
+                        && let Some(old) = runs[cpu].and_then(|id| spaces.iter().find(|s| s.tlb().id() == id))
                     {
-                        old.deactivate(&m, &pin);
+                        old.deactivate(on).unwrap();
                     }
-                    spaces[at].activate(&m, &pin);
-                    on[cpu] = Some(id);
-                    if spaces[at].fault(&m, &pin, va(area.start), Access::Write).is_ok() {
+                    spaces[at].activate(on).unwrap();
+                    runs[cpu] = Some(id);
+                    if spaces[at].fault(on, va(area.start), Access::Write).is_ok() {
                         watch.translate(cpu, area.start, ptsan::Access::WRITE).unwrap();
                     }
                 }
             }
         }
         for space in spaces {
-            space.end(&m, &slots[0].pin());
+            space.end(m.on(&slots[0].pin()).unwrap()).unwrap();
         }
         m.drain(&slots);
         assert_eq!(watch.count(Kind::StaleUse), 0);

@@ -52,6 +52,10 @@ impl Model {
 
 // SAFETY: 1. when `invalidate` returns, the CPU's translations that the request covers are gone. 2. and 3. all of them are.
 unsafe impl Mmu for &Model {
+    const NEEDS_ENTRY_VALID: bool = false;
+    fn invalidate_kernel(&self, pin: &Pinned<'_>, _: &Scope) {
+        self.drop_all(pin.cpu());
+    }
     fn invalidate(&self, pin: &Pinned<'_>, request: &Invalidation) {
         if pin.cpu() == CpuId(1)
             && let Some(before) = self.before.lock().unwrap().take()
@@ -218,7 +222,7 @@ fn entry_of(host: &Host<X>, root: PhysAddr, va: u64) -> *const AtomicU64 {
         at = X::linked(level, entry).unwrap();
     }
     let guard = host.window().open(PhysAddr(at.0 + 8 * X::index(Level::PTE, va) as u64));
-    guard.base().cast::<AtomicU64>()
+    guard.base().cast::<AtomicU64>().cast_const()
 }
 
 #[test]
@@ -495,6 +499,8 @@ struct Broken<'h> {
 
 // SAFETY: nothing is cached, so all promises hold at once.
 unsafe impl Mmu for &Broken<'_> {
+    const NEEDS_ENTRY_VALID: bool = false;
+    fn invalidate_kernel(&self, _: &Pinned<'_>, _: &Scope) {}
     fn invalidate(&self, _: &Pinned<'_>, request: &Invalidation) {
         let Scope::Page(va) = request.scope else { return };
         let host = self.host.unwrap();

@@ -6,6 +6,7 @@ use ptarmigan::cpu::NodeId;
 use ptarmigan::format::{Format, X86_64};
 use ptarmigan::frames::AllocFlags;
 use ptarmigan::hosted::{CpuSlot, Host, HostMachine, NoTlb};
+use ptarmigan::machine::Machine;
 use ptarmigan::page::{Clean, Level};
 use ptarmigan::quicklist::{ListsConfig, Policy};
 use ptarmigan::space::{Access, AreaFlags, Space};
@@ -29,33 +30,35 @@ fn parent_and_child_write_and_exit_at_the_same_time() {
         scope.spawn(|| {
             let slots = host.slots();
             let pin = slots[0].pin();
+            let on = m.on(&pin).unwrap();
             for _ in 0..ROUNDS {
                 barrier.wait();
                 let mut space = child.lock().unwrap().take().expect("the parent forked");
                 barrier.wait();
                 for i in 0..PAGES / 2 {
-                    space.fault(&m, &pin, va(BASE + i * 4096), Access::Write).unwrap();
+                    space.fault(on, va(BASE + i * 4096), Access::Write).unwrap();
                 }
-                space.end(&m, &pin);
+                space.end(on).unwrap();
                 barrier.wait();
             }
             m.drain(&slots);
         });
         let pin = mine.pin();
+        let on = m.on(&pin).unwrap();
         for _ in 0..ROUNDS {
-            let mut space = Space::new(&m, &pin).unwrap();
+            let mut space = Space::new(on).unwrap();
             let area = VirtRange { start: BASE, end: BASE + PAGES * 4096 };
-            space.mmap(&m, &pin, area, AreaFlags(3), 0).unwrap();
+            space.edit(on).unwrap().mmap(area, AreaFlags(3), 0).unwrap();
             for i in 0..PAGES {
-                space.fault(&m, &pin, va(BASE + i * 4096), Access::Write).unwrap();
+                space.fault(on, va(BASE + i * 4096), Access::Write).unwrap();
             }
-            *child.lock().unwrap() = Some(space.fork(&m, &pin).unwrap());
+            *child.lock().unwrap() = Some(space.edit(on).unwrap().fork().unwrap());
             barrier.wait();
             barrier.wait();
             for i in 0..PAGES / 2 {
-                space.fault(&m, &pin, va(BASE + i * 4096), Access::Write).unwrap();
+                space.fault(on, va(BASE + i * 4096), Access::Write).unwrap();
             }
-            space.end(&m, &pin);
+            space.end(on).unwrap();
             barrier.wait();
         }
     });
@@ -78,17 +81,22 @@ fn spaces_of_their_own_on_four_cpus_share_only_the_allocators() {
                         host.slots().swap_remove(0)
                     };
                     let pin = slot.pin();
+                    let on = m.on(&pin).unwrap();
                     let rng = Rng::new(u64::from(slot.cpu().0) + 1);
                     for _ in 0..40 {
-                        let mut space = Space::<X86_64>::new(&m, &pin).unwrap();
+                        let mut space = Space::<X86_64>::new(on).unwrap();
                         let area = VirtRange { start: BASE, end: BASE + (64 << 20) };
-                        space.mmap(&m, &pin, area, AreaFlags(3), 0).unwrap();
+                        space.edit(on).unwrap().mmap(area, AreaFlags(3), 0).unwrap();
                         for _ in 0..200 {
                             let at = BASE + rng.below(64 << 20);
-                            space.fault(&m, &pin, va(at), Access::Write).unwrap();
+                            space.fault(on, va(at), Access::Write).unwrap();
                         }
-                        space.munmap(&m, &pin, VirtRange { start: BASE, end: BASE + (32 << 20) }).unwrap();
-                        space.end(&m, &pin);
+                        space
+                            .edit(on)
+                            .unwrap()
+                            .munmap(VirtRange { start: BASE, end: BASE + (32 << 20) })
+                            .unwrap();
+                        space.end(on).unwrap();
                     }
                     m.drain(&[slot]);
                 });
@@ -178,7 +186,8 @@ fn tops_in_use_and_at_rest_show_each_change_of_the_kernel_map_while_cpus_take_an
             while at_work.load(Ordering::Acquire) > 0 {
                 change += 1;
                 let i = change as usize % ENTRIES;
-                host.kernel().set(host.frames(), FIRST + i, change << 12);
+                // SAFETY: 1. the entry is not present: it lets nothing through and links nothing.
+                unsafe { host.kernel().set(host.frames(), FIRST + i, change << 12) };
                 made[i].store(change, Ordering::Release);
             }
         });
@@ -186,7 +195,9 @@ fn tops_in_use_and_at_rest_show_each_change_of_the_kernel_map_while_cpus_take_an
         for node in 0..2 {
             lists.at(&slot.pin()).reclaim(NodeId(node), u32::MAX);
         }
-        assert_eq!(host.kernel().set(host.frames(), FIRST, 0), 0, "a top that is gone is still known");
+        // SAFETY: 1. the entry is none.
+        let tops = unsafe { host.kernel().set(host.frames(), FIRST, 0) };
+        assert_eq!(tops, 0, "a top that is gone is still known");
         host.audit().unwrap();
     }
 }

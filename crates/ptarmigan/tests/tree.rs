@@ -4,14 +4,13 @@ use common::{FailAt, Pages, Watch, Watchable, Watched, range, scan, small, va, w
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use ptarmigan::addr::{Pfn, VirtRange};
-use ptarmigan::cpu::Pinned;
 use ptarmigan::format::{Attr, Format, X86_64, X86Pae};
-use ptarmigan::frames::Ask;
+use ptarmigan::frames::AllocFlags;
 use ptarmigan::hosted::{CpuSlot, Host, HostMachine, NoTlb};
+use ptarmigan::machine::{Machine, On};
 use ptarmigan::page::Level;
-use ptarmigan::quicklist::Plain;
-use ptarmigan::table::{Free, KernelMap, Machine, MapError, Tree, parts};
-use ptarmigan::tlb::{Gather, SpaceTlb};
+use ptarmigan::quicklist::{Layered, Plain};
+use ptarmigan::table::{Free, KernelMap, MapError, Tree, TreeMut};
 use ptarmigan::window::DirectMap;
 use std::collections::BTreeSet;
 use std::collections::btree_map::Entry;
@@ -20,14 +19,31 @@ const PAGE: u64 = 4096;
 const RW: Attr = Attr(Attr::READ.0 | Attr::WRITE.0 | Attr::USER.0);
 
 /// Takes a tree down; everything must be back.
-fn end<F: Format, M: Machine>(m: &M, pin: &Pinned<'_>, tlb: &SpaceTlb, tree: Tree<F>) -> Pages {
-    let mut gather = Gather::ending(parts(m, pin), tlb, F::PAGE_SHIFT);
+fn end<F: Format, M: Machine>(on: On<'_, M>, tree: Tree<F>) -> Pages {
     let mut left = Pages::new();
-    tree.end(m, &mut gather, |va, pfn, attr| {
+    tree.end(on, |va, pfn, attr| {
         left.insert(va.0, (pfn, attr));
-    });
-    gather.finish();
+    })
+    .unwrap();
     left
+}
+
+/// Changes of a tree in which no program runs: whatever is mapped in it, nobody gets at it.
+trait Unused {
+    fn put(&mut self, at: u64, pfn: Pfn, attr: Attr) -> Result<(), MapError>;
+    fn put_range(&mut self, range: VirtRange, first: Pfn, attr: Attr) -> Result<(), MapError>;
+}
+
+impl<F: Format, M: Machine> Unused for TreeMut<'_, F, M> {
+    fn put(&mut self, at: u64, pfn: Pfn, attr: Attr) -> Result<(), MapError> {
+        // SAFETY: 1. no program runs in the tree.
+        unsafe { self.map(va(at), pfn, attr, AllocFlags::NORMAL) }
+    }
+
+    fn put_range(&mut self, range: VirtRange, first: Pfn, attr: Attr) -> Result<(), MapError> {
+        // SAFETY: 1. no program runs in the tree.
+        unsafe { self.map_range(range, first, attr) }
+    }
 }
 
 /// The tables that a set of pages needs, by level.
@@ -47,7 +63,7 @@ fn needed<F: Format>(pages: &Pages) -> Vec<u32> {
 }
 
 fn tables<F: Format>(tree: &Tree<F>) -> Vec<u32> {
-    (0..F::LAYOUT.levels).map(|l| tree.tables(Level(l))).collect()
+    (0..F::LAYOUT.levels).map(|l| tree.count(Level(l))).collect()
 }
 
 #[derive(Clone, Debug)]
@@ -108,18 +124,17 @@ fn against_the_model<F: Watchable>(ops: &[Op], active: bool) {
     let pin = slots[0].pin();
     let watch = Watch::new(&host);
     let m = watched(&watch, host.quicklists().unwrap());
-    let tlb = m.tlb().new_space();
-    let mut tree = Tree::<F>::new(&m, &pin, Ask::NORMAL).unwrap();
+    let on = m.on(&pin).unwrap();
+    let mut tree = Tree::<F>::new(on, AllocFlags::NORMAL).unwrap();
     if active {
-        m.tlb().activate(&pin, &tlb, tree.root());
+        tree.activate(on).unwrap();
     }
     let mut model = Pages::new();
     let mut only_empty = true;
     for op in ops {
-        let mut gather = Gather::new(parts(&m, &pin), &tlb, F::PAGE_SHIFT);
         match *op {
             Op::Map(p, f, a) => {
-                let result = tree.map(&m, &pin, va(p * PAGE), Pfn(f), a, Ask::NORMAL);
+                let result = tree.edit(on).unwrap().put(p * PAGE, Pfn(f), a);
                 match model.entry(p * PAGE) {
                     Entry::Occupied(at) => assert_eq!(result, Err(MapError::Occupied { at: va(*at.key()) })),
                     Entry::Vacant(place) => {
@@ -131,7 +146,7 @@ fn against_the_model<F: Watchable>(ops: &[Op], active: bool) {
             Op::MapRange(p, n, f, a) => {
                 let r = bytes::<F>(p, n);
                 let before = tables(&tree);
-                let result = tree.map_range(&m, r, Pfn(f), a, &mut gather);
+                let result = tree.edit(on).unwrap().put_range(r, Pfn(f), a);
                 match in_range(&model, r).first() {
                     Some(first) => {
                         assert_eq!(result, Err(MapError::Occupied { at: va(*first) }));
@@ -149,13 +164,13 @@ fn against_the_model<F: Watchable>(ops: &[Op], active: bool) {
             }
             Op::Unmap(p) => {
                 let was = model.remove(&(p * PAGE));
-                assert_eq!(tree.unmap(&m, va(p * PAGE), &mut gather), was);
+                assert_eq!(tree.edit(on).unwrap().unmap(va(p * PAGE)), was);
                 only_empty &= was.is_none();
             }
             Op::UnmapRange(p, n, free) => {
                 let r = bytes::<F>(p, n);
                 let mut seen = Pages::new();
-                tree.unmap_range(&m, r, free, &mut gather, |at, pfn, attr| {
+                tree.edit(on).unwrap().unmap_range(r, free, |at, pfn, attr| {
                     seen.insert(at.0, (pfn, attr));
                 });
                 let gone: Pages =
@@ -165,7 +180,7 @@ fn against_the_model<F: Watchable>(ops: &[Op], active: bool) {
             }
             Op::Change(p, n, a) => {
                 let r = bytes::<F>(p, n);
-                tree.change_range(&m, r, &mut gather, |old| if old.has(Attr::WRITE) { a } else { old });
+                tree.edit(on).unwrap().change_range(r, |old| if old.has(Attr::WRITE) { a } else { old });
                 for at in in_range(&model, r) {
                     let (_, old) = model.get_mut(&at).unwrap();
                     if old.has(Attr::WRITE) {
@@ -175,12 +190,14 @@ fn against_the_model<F: Watchable>(ops: &[Op], active: bool) {
             }
             Op::CursorMap(p, n) => {
                 let r = bytes::<F>(p, n);
-                let mut cursor = tree.cursor(&m, &pin, r);
+                let mut edit = tree.edit(on).unwrap();
+                let mut cursor = edit.cursor(r);
                 while !cursor.is_done() {
                     let at = cursor.at();
                     assert_eq!(cursor.query(), model.get(&at.0).copied());
                     let pfn = Pfn((at.0 >> 12) as u32 & 0xf_ffff);
-                    match cursor.map(pfn, RW, Ask::NORMAL) {
+                    // SAFETY: 1. no program runs in the tree.
+                    match unsafe { cursor.map(pfn, RW, AllocFlags::NORMAL) } {
                         Ok(()) => assert!(model.insert(at.0, (pfn, RW)).is_none()),
                         Err(e) => {
                             assert_eq!(e, MapError::Occupied { at });
@@ -189,39 +206,42 @@ fn against_the_model<F: Watchable>(ops: &[Op], active: bool) {
                         }
                     }
                 }
-                assert!(matches!(cursor.map(Pfn(1), RW, Ask::NORMAL), Err(MapError::OutOfRange { .. })));
+                // SAFETY: 1. no program runs in the tree.
+                let beyond = unsafe { cursor.map(Pfn(1), RW, AllocFlags::NORMAL) };
+                assert!(matches!(beyond, Err(MapError::OutOfRange { .. })));
             }
             Op::CursorUnmap(p, n) => {
                 let r = bytes::<F>(p, n);
-                let mut cursor = tree.cursor(&m, &pin, r);
+                let mut edit = tree.edit(on).unwrap();
+                let mut cursor = edit.cursor(r);
                 while !cursor.is_done() {
                     let at = cursor.at();
                     let was = model.remove(&at.0);
                     only_empty &= was.is_none();
-                    assert_eq!(cursor.unmap(&mut gather), was);
+                    assert_eq!(cursor.unmap(), was);
                 }
             }
             Op::CursorProtect(p, n, a) => {
                 let r = bytes::<F>(p, n);
-                let mut cursor = tree.cursor(&m, &pin, r);
+                let mut edit = tree.edit(on).unwrap();
+                let mut cursor = edit.cursor(r);
                 // Backwards: a cursor may go anywhere in its range.
                 for at in (r.start / PAGE..r.end / PAGE).rev().map(|p| p * PAGE) {
                     cursor.seek(va(at));
                     let old = model.get_mut(&at).map(|(_, attr)| std::mem::replace(attr, a));
-                    assert_eq!(cursor.protect(a, &mut gather), old);
+                    assert_eq!(cursor.protect(a), old);
                 }
             }
         }
-        gather.finish();
-        assert_eq!(scan(&host, &m, &tree), model);
+        assert_eq!(scan(&host, on, tree.view()), model);
         if only_empty {
             assert_eq!(tables(&tree), needed::<F>(&model), "tables that are needed, and no others");
         }
         for (at, leaf) in model.iter().take(20) {
-            assert_eq!(tree.query(&m, va(at + 123)), Some(*leaf));
+            assert_eq!(tree.query(on, va(at + 123)), Some(*leaf));
         }
     }
-    assert_eq!(end(&m, &pin, &tlb, tree), model);
+    assert_eq!(end(on, tree), model);
     m.drain(&slots);
     host.audit().unwrap();
     assert!(watch.finish().is_empty(), "the sanitizer found something");
@@ -241,18 +261,18 @@ proptest! {
     }
 }
 
-type PlainOf<'h, F> = Plain<'h, DirectMap, &'h KernelMap<F, DirectMap>>;
+type Failing<'h, F> = Layered<FailAt, Plain<'h, DirectMap, &'h KernelMap<F, DirectMap>>>;
 
 /// A machine whose policy fails on demand.
 fn with_failing<F: Watchable>(
-    run: impl for<'h> Fn(&'h Host<F>, &Watched<'_, 'h, F, FailAt<PlainOf<'h, F>>>, &[CpuSlot]),
+    run: impl for<'h> Fn(&'h Host<F>, &Watched<'_, 'h, F, Failing<'h, F>>, &[CpuSlot]),
 ) {
     let host = Host::<F>::new(small(1, 1, 16)).unwrap();
     let slots = host.slots();
     let watch = Watch::new(&host);
-    let m = watched(&watch, FailAt::new(host.plain().unwrap()));
+    let m = watched(&watch, Layered::new(FailAt::new(), host.plain().unwrap()));
     run(&host, &m, &slots);
-    m.policy().inner().set(usize::MAX);
+    m.policy().inner().layer().set(usize::MAX);
     m.drain(&slots);
     host.audit().unwrap();
     assert!(watch.finish().is_empty());
@@ -261,51 +281,47 @@ fn with_failing<F: Watchable>(
 fn failure_at_every_step<F: Watchable>() {
     with_failing::<F>(|host, m, slots| {
         let pin = slots[0].pin();
-        let tlb = m.tlb().new_space();
-        let fail = m.policy().inner();
+        let on = m.on(&pin).unwrap();
+        let fail = m.policy().inner().layer();
         // A tree itself.
         for k in 0.. {
             fail.set(k);
             let free = host.frames().counts().free;
-            match Tree::<F>::new(m, &pin, Ask::NORMAL) {
+            match Tree::<F>::new(on, AllocFlags::NORMAL) {
                 Ok(tree) => {
                     assert_eq!(k as u32, 1 + if F::TOP_IN_REGISTERS { F::USER_TOP as u32 } else { 0 });
                     fail.set(usize::MAX);
-                    end(m, &pin, &tlb, tree);
+                    end(on, tree);
                     break;
                 }
                 Err(_) => assert_eq!(host.frames().counts().free, free, "failure at table {k}"),
             }
         }
         fail.set(usize::MAX);
-        let mut tree = Tree::<F>::new(m, &pin, Ask::NORMAL).unwrap();
-        m.tlb().activate(&pin, &tlb, tree.root());
-        tree.map(m, &pin, va(5 * PAGE), Pfn(3), RW, Ask::NORMAL).unwrap();
-        let before = (scan(host, m, &tree), tables(&tree), host.frames().counts().free);
+        let mut tree = Tree::<F>::new(on, AllocFlags::NORMAL).unwrap();
+        tree.activate(on).unwrap();
+        tree.edit(on).unwrap().put(5 * PAGE, Pfn(3), RW).unwrap();
+        let before = (scan(host, on, tree.view()), tables(&tree), host.frames().counts().free);
         // One page far away, and a range over several tables of two levels.
         let far = F::USER_END - 3 * PAGE;
         let wide = range((1 << 30) - (3 << 21), (1 << 30) + (2 << 21));
         let (mut one, mut many) = (0, 0);
         for k in 0.. {
             fail.set(k);
-            match tree.map(m, &pin, va(far), Pfn(9), RW, Ask::NORMAL) {
+            match tree.edit(on).unwrap().put(far, Pfn(9), RW) {
                 Ok(()) => {
                     one = k;
                     break;
                 }
                 Err(e) => assert!(matches!(e, MapError::NoFrame(_))),
             }
-            assert_eq!((scan(host, m, &tree), tables(&tree), host.frames().counts().free), before);
+            assert_eq!((scan(host, on, tree.view()), tables(&tree), host.frames().counts().free), before);
         }
-        let mut gather = Gather::new(parts(m, &pin), &tlb, F::PAGE_SHIFT);
-        tree.unmap_range(m, range(far, far + PAGE), Free::Empty, &mut gather, |_, _, _| {});
-        gather.finish();
-        assert_eq!((scan(host, m, &tree), tables(&tree), host.frames().counts().free), before);
+        tree.edit(on).unwrap().unmap_range(range(far, far + PAGE), Free::Empty, |_, _, _| {});
+        assert_eq!((scan(host, on, tree.view()), tables(&tree), host.frames().counts().free), before);
         for k in 0.. {
             fail.set(k);
-            let mut gather = Gather::new(parts(m, &pin), &tlb, F::PAGE_SHIFT);
-            let result = tree.map_range(m, wide, Pfn(100), RW, &mut gather);
-            gather.finish();
+            let result = tree.edit(on).unwrap().put_range(wide, Pfn(100), RW);
             match result {
                 Ok(()) => {
                     many = k;
@@ -314,14 +330,14 @@ fn failure_at_every_step<F: Watchable>() {
                 Err(e) => assert!(matches!(e, MapError::NoFrame(_))),
             }
             assert_eq!(
-                (scan(host, m, &tree), tables(&tree), host.frames().counts().free),
+                (scan(host, on, tree.view()), tables(&tree), host.frames().counts().free),
                 before,
                 "table {k}"
             );
         }
         assert!(one >= 1 && many >= 5, "tables taken: {one} and {many}");
         fail.set(usize::MAX);
-        end(m, &pin, &tlb, tree);
+        end(on, tree);
     });
 }
 
@@ -337,27 +353,24 @@ fn addresses_beyond_the_users_are_refused_and_odd_ranges_are_taken_as_the_pages_
     let slots = host.slots();
     let pin = slots[0].pin();
     let m = HostMachine::new(&host, host.plain().unwrap(), NoTlb).unwrap();
-    let tlb = m.tlb().new_space();
-    let mut tree = Tree::<X86_64>::new(&m, &pin, Ask::NORMAL).unwrap();
+    let on = m.on(&pin).unwrap();
+    let mut tree = Tree::<X86_64>::new(on, AllocFlags::NORMAL).unwrap();
     let out = X86_64::USER_END;
     for at in [out, out + 5, 1 << 48, u64::MAX] {
-        let refused = tree.map(&m, &pin, va(at), Pfn(1), RW, Ask::NORMAL);
+        let refused = tree.edit(on).unwrap().put(at, Pfn(1), RW);
         assert_eq!(refused, Err(MapError::OutOfRange { at: va(at) }));
-        assert_eq!(tree.query(&m, va(at)), None);
-        let mut gather = Gather::new(parts(&m, &pin), &tlb, 12);
-        assert_eq!(tree.unmap(&m, va(at), &mut gather), None);
+        assert_eq!(tree.query(on, va(at)), None);
+        assert_eq!(tree.edit(on).unwrap().unmap(va(at)), None);
     }
-    let mut gather = Gather::new(parts(&m, &pin), &tlb, 12);
-    assert!(tree.map_range(&m, range(out - PAGE, out + PAGE), Pfn(1), RW, &mut gather).is_err());
-    assert!(tree.map_range(&m, range(u64::MAX - PAGE, u64::MAX), Pfn(1), RW, &mut gather).is_err());
-    assert_eq!(tree.tables_below_top(), 0);
-    tree.map_range(&m, range(0x1800, 0x3001), Pfn(1), RW, &mut gather).unwrap();
-    assert_eq!(scan(&host, &m, &tree).keys().copied().collect::<Vec<_>>(), [0x1000, 0x2000, 0x3000]);
-    tree.map_range(&m, range(0x9000, 0x9000), Pfn(1), RW, &mut gather).unwrap();
-    tree.unmap_range(&m, range(0x2fff, 0x3001), Free::Empty, &mut gather, |_, _, _| {});
-    assert_eq!(scan(&host, &m, &tree).keys().copied().collect::<Vec<_>>(), [0x1000]);
-    gather.finish();
-    end(&m, &pin, &tlb, tree);
+    assert!(tree.edit(on).unwrap().put_range(range(out - PAGE, out + PAGE), Pfn(1), RW).is_err());
+    assert!(tree.edit(on).unwrap().put_range(range(u64::MAX - PAGE, u64::MAX), Pfn(1), RW).is_err());
+    assert_eq!(tree.tables_below_root(), 0);
+    tree.edit(on).unwrap().put_range(range(0x1800, 0x3001), Pfn(1), RW).unwrap();
+    assert_eq!(scan(&host, on, tree.view()).keys().copied().collect::<Vec<_>>(), [0x1000, 0x2000, 0x3000]);
+    tree.edit(on).unwrap().put_range(range(0x9000, 0x9000), Pfn(1), RW).unwrap();
+    tree.edit(on).unwrap().unmap_range(range(0x2fff, 0x3001), Free::Empty, |_, _, _| {});
+    assert_eq!(scan(&host, on, tree.view()).keys().copied().collect::<Vec<_>>(), [0x1000]);
+    end(on, tree);
     m.drain(&slots);
     host.audit().unwrap();
 }
@@ -404,28 +417,26 @@ proptest! {
         let slots = host.slots();
         let pin = slots[0].pin();
         let m = HostMachine::new(&host, host.plain().unwrap(), NoTlb).unwrap();
-        let tlb = m.tlb().new_space();
-        let mut tree = Tree::<X86_64>::new(&m, &pin, Ask::NORMAL).unwrap();
-        let mut gather = Gather::new(parts(&m, &pin), &tlb, 12);
+    let on = m.on(&pin).unwrap();
+        let mut tree = Tree::<X86_64>::new(on, AllocFlags::NORMAL).unwrap();
         let gone = which % laid.len();
         for (i, a) in laid.iter().enumerate() {
             // An area counts as a neighbour although nothing in it has been touched.
             if i == gone || untouched >> i & 1 == 0 {
-                tree.map_range(&m, *a, Pfn(1), RW, &mut gather).unwrap();
+                tree.edit(on).unwrap().put_range(*a, Pfn(1), RW).unwrap();
             }
         }
         let r = laid[gone];
         let floor = if gone > 0 { laid[gone - 1].end } else { 0 };
         let ceiling = laid.get(gone + 1).map_or(X86_64::USER_END, |a| a.start);
-        let pages = scan(&host, &m, &tree);
+        let pages = scan(&host, on, tree.view());
         let before = tables(&tree);
         let expect = freed_by_linux::<X86_64>(&pages, r, floor, ceiling);
-        tree.unmap_range(&m, r, Free::Span { floor, ceiling }, &mut gather, |_, _, _| {});
-        gather.finish();
+        tree.edit(on).unwrap().unmap_range(r, Free::Span { floor, ceiling }, |_, _, _| {});
         let freed: Vec<u32> = before.iter().zip(tables(&tree)).map(|(b, a)| b - a).collect();
         prop_assert_eq!(freed, expect);
-        scan(&host, &m, &tree);
-        end(&m, &pin, &tlb, tree);
+        scan(&host, on, tree.view());
+        end(on, tree);
         m.drain(&slots);
         prop_assert_eq!(host.audit(), Ok(()));
     }
@@ -437,23 +448,21 @@ fn covered_frees_whole_leaf_tables_and_never_frees_none() {
     let slots = host.slots();
     let pin = slots[0].pin();
     let m = HostMachine::new(&host, host.plain().unwrap(), NoTlb).unwrap();
-    let tlb = m.tlb().new_space();
-    let mut tree = Tree::<X86_64>::new(&m, &pin, Ask::NORMAL).unwrap();
+    let on = m.on(&pin).unwrap();
+    let mut tree = Tree::<X86_64>::new(on, AllocFlags::NORMAL).unwrap();
     let span = 512 * PAGE;
     let three = range(span, 4 * span);
     for (free, left) in
         [(Free::Never, [3, 1, 1, 1]), (Free::Covered, [2, 1, 1, 1]), (Free::Empty, [2, 1, 1, 1])]
     {
-        let mut gather = Gather::new(parts(&m, &pin), &tlb, 12);
-        tree.unmap_range(&m, three, Free::Empty, &mut gather, |_, _, _| {});
-        tree.map_range(&m, three, Pfn(1), RW, &mut gather).unwrap();
+        tree.edit(on).unwrap().unmap_range(three, Free::Empty, |_, _, _| {});
+        tree.edit(on).unwrap().put_range(three, Pfn(1), RW).unwrap();
         // One whole table, a table but for its last page, and the last page of one.
-        tree.unmap_range(&m, range(2 * span - PAGE, 4 * span - PAGE), free, &mut gather, |_, _, _| {});
+        tree.edit(on).unwrap().unmap_range(range(2 * span - PAGE, 4 * span - PAGE), free, |_, _, _| {});
         assert_eq!(tables(&tree), left, "{free:?}");
-        gather.finish();
-        scan(&host, &m, &tree);
+        scan(&host, on, tree.view());
     }
-    end(&m, &pin, &tlb, tree);
+    end(on, tree);
     m.drain(&slots);
     host.audit().unwrap();
 }
@@ -464,17 +473,15 @@ fn a_dump_shows_runs() {
     let slots = host.slots();
     let pin = slots[0].pin();
     let m = HostMachine::new(&host, host.plain().unwrap(), NoTlb).unwrap();
-    let tlb = m.tlb().new_space();
-    let mut tree = Tree::<X86_64>::new(&m, &pin, Ask::NORMAL).unwrap();
-    let mut gather = Gather::new(parts(&m, &pin), &tlb, 12);
-    tree.map_range(&m, range(0x1f_e000, 0x20_2000), Pfn(0x100), RW, &mut gather).unwrap();
-    tree.map(&m, &pin, va(0x20_2000), Pfn(0x104), RW.without(Attr::WRITE), Ask::NORMAL).unwrap();
+    let on = m.on(&pin).unwrap();
+    let mut tree = Tree::<X86_64>::new(on, AllocFlags::NORMAL).unwrap();
+    tree.edit(on).unwrap().put_range(range(0x1f_e000, 0x20_2000), Pfn(0x100), RW).unwrap();
+    tree.edit(on).unwrap().put(0x20_2000, Pfn(0x104), RW.without(Attr::WRITE)).unwrap();
     let zero = RW.without(Attr::WRITE) | Attr::SPECIAL;
     // A special frame again and again, then frames that ascend: two runs.
     for (i, pfn) in [5, 5, 7, 8, 9, 9].into_iter().enumerate() {
-        tree.map(&m, &pin, va(0x7000_0000 + i as u64 * PAGE), Pfn(pfn), zero, Ask::NORMAL).unwrap();
+        tree.edit(on).unwrap().put(0x7000_0000 + i as u64 * PAGE, Pfn(pfn), zero).unwrap();
     }
-    gather.finish();
     let root = tree.root();
     let expect = format!(
         "x86-64 tree at {root}: 1 pgd 1 pud 2 pmd 3 pte
@@ -485,8 +492,8 @@ fn a_dump_shows_runs() {
   0x000070005000..0x000070006000      1 page(s) -> 0x9 r--u---s
 "
     );
-    assert_eq!(tree.dump(&m).to_string(), expect);
-    end(&m, &pin, &tlb, tree);
+    assert_eq!(tree.view().dump(on).to_string(), expect);
+    end(on, tree);
     m.drain(&slots);
     host.audit().unwrap();
 }

@@ -9,9 +9,9 @@ use ptarmigan::addr::{Pfn, VirtAddr, VirtRange};
 use ptarmigan::cpu::NodeId;
 use ptarmigan::format::{Attr, X86_64};
 use ptarmigan::frames::{AllocFlags, DataFrames};
-use ptarmigan::quicklist::{Policy, PolicyOn};
-use ptarmigan::table::{Free, Machine as _, Tree, parts};
-use ptarmigan::tlb::{Gather, SpaceTlb};
+use ptarmigan::machine::Machine as _;
+use ptarmigan::quicklist::Policy;
+use ptarmigan::table::{Free, Tree};
 
 use crate::boot::{self, Region};
 use crate::machine::{self, Machine};
@@ -51,7 +51,11 @@ fn fault(address: u64, error: u64) -> bool {
     let Ok(frame) = m.data().take(m.frames(), &pin, AllocFlags::ATOMIC) else { return false };
     m.clear_data(frame);
     let attr = Attr::READ | Attr::WRITE | Attr::USER;
-    match tree.map(m, &pin, VirtAddr(address & !(PAGE - 1)), frame, attr, AllocFlags::ATOMIC) {
+    let page = VirtAddr(address & !(PAGE - 1));
+    let Ok(mut tree) = tree.edit(m.here(&pin)) else { return false };
+    // SAFETY: 1. the frame is a data frame of this page's own; it is given back after the page has been unmapped and
+    // flushed.
+    match unsafe { tree.map(page, frame, attr, AllocFlags::ATOMIC) } {
         Ok(()) => true,
         Err(_) => {
             m.data().give(m.frames(), &pin, frame);
@@ -125,10 +129,9 @@ pub fn run(region: Region) {
     let flushes = m.tlb().counts();
     say!("{SPACES} spaces, {misses} tables from the allocator, {} page faults", trap::page_faults());
     say!("flushes: {} page, {} range, {} full", flushes.page, flushes.range, flushes.full);
-    let policy = PolicyOn::new(m.policy(), &pin).expect("the pin is of this machine");
-    policy.drain();
-    policy.reclaim(NodeId(0), u32::MAX);
-    m.data().drain(&frames, &pin);
+    let on = m.here(&pin);
+    on.drain();
+    on.policy().reclaim(NodeId(0), u32::MAX);
     assert_eq!(m.policy().counts().cached(), 0, "tables are still cached");
     assert_eq!(frames.counts().free, before.free, "frames are missing");
     say!("all frames are back");
@@ -138,10 +141,10 @@ pub fn run(region: Region) {
 fn one_space(current: &Current<'_>, number: u32) {
     let m = current.machine;
     let pin = m.pin();
-    let tree = Tree::<X86_64>::new(m, &pin, AllocFlags::NORMAL);
-    let tree = tree.unwrap_or_else(|e| panic!("no top table: {e}"));
-    let space = m.tlb().new_space();
-    m.tlb().activate(&pin, &space, tree.root());
+    let on = m.here(&pin);
+    let tree = Tree::<X86_64>::new(on, AllocFlags::NORMAL);
+    let tree = tree.unwrap_or_else(|e| panic!("no root table: {e}"));
+    assert!(tree.activate(on).is_ok());
     assert_eq!(mmu::current_top(), tree.root().0);
     *current.tree.borrow_mut() = Some(tree);
 
@@ -155,7 +158,7 @@ fn one_space(current: &Current<'_>, number: u32) {
     assert_eq!(trap::page_faults(), faults + PAGES as u64);
     for i in 0..PAGES {
         assert_eq!(read(page(number, i)), Some(value(i)));
-        let mapped = current.tree.borrow().as_ref().and_then(|t| t.query(m, VirtAddr(page(number, i))));
+        let mapped = current.tree.borrow().as_ref().and_then(|t| t.query(on, VirtAddr(page(number, i))));
         let Some((frame, attr)) = mapped else { panic!("page {i} is not in the tree") };
         assert!(attr.has(Attr::ACCESSED | Attr::DIRTY), "the MMU did not use the library's entry: {attr}");
         assert_eq!(read(mmu::direct::<u64>(frame.addr().0).addr() as u64), Some(value(i)));
@@ -163,23 +166,24 @@ fn one_space(current: &Current<'_>, number: u32) {
     assert_eq!(trap::page_faults(), faults + PAGES as u64, "mapped pages faulted");
 
     // Without write permission, flushed: writes fault for protection, the value stays.
-    change(current, &space, |attr| attr.without(Attr::WRITE));
+    change(current, |attr| attr.without(Attr::WRITE));
     assert!(!write(page(number, 3), 0));
     assert_eq!(trap::last_page_fault(), (page(number, 3), trap::ERROR_PROTECTION | trap::ERROR_WRITE));
     assert_eq!(read(page(number, 3)), Some(value(3)));
-    change(current, &space, |attr| attr | Attr::WRITE);
+    change(current, |attr| attr | Attr::WRITE);
     assert!(write(page(number, 3), value(3)));
 
     // A page unmapped and flushed faults again and comes back as another, zeroed; its neighbours stay.
     let faults = trap::page_faults();
     let gone = VirtRange { start: page(number, 5), end: page(number, 5) + PAGE };
     let mut waiting = Waiting::default();
-    let mut gather = Gather::new(parts(m, &pin), &space, 12);
     if let Some(tree) = current.tree.borrow_mut().as_mut() {
-        tree.unmap_range(m, gone, Free::Empty, &mut gather, |_, frame, _| waiting.add(frame));
-        assert_eq!(tree.tables_below_top(), 2 + PAGES as u32 - 1, "the emptied table is still there");
+        if let Ok(mut changes) = tree.edit(on) {
+            changes.unmap_range(gone, Free::Empty, |_, frame, _| waiting.add(frame));
+            changes.flush();
+        }
+        assert_eq!(tree.tables_below_root(), 2 + PAGES as u32 - 1, "the emptied table is still there");
     }
-    gather.finish();
     assert_eq!(waiting.n, 1);
     waiting.give(m);
     trap::set_page_fault_hook(None);
@@ -191,11 +195,9 @@ fn one_space(current: &Current<'_>, number: u32) {
 
     // The end: back on the kernel's own table, every table and frame given back.
     let mut waiting = Waiting::default();
-    let mut gather = Gather::ending(parts(m, &pin), &space, 12);
     if let Some(tree) = current.tree.borrow_mut().take() {
-        tree.end(m, &mut gather, |_, frame, _| waiting.add(frame));
+        assert!(tree.end(on, |_, frame, _| waiting.add(frame)).is_ok());
     }
-    gather.finish();
     assert_eq!(mmu::current_top(), boot::kernel_top().physical(), "a dead top is still loaded");
     assert_eq!(waiting.n, PAGES);
     waiting.give(m);
@@ -205,13 +207,14 @@ fn one_space(current: &Current<'_>, number: u32) {
 }
 
 /// Changes the attributes of all pages and flushes.
-fn change(current: &Current<'_>, space: &SpaceTlb, to: impl FnMut(Attr) -> Attr) {
+fn change(current: &Current<'_>, to: impl Fn(Attr) -> Attr) {
     let m = current.machine;
     let pin = m.pin();
     let all = VirtRange { start: VIRT, end: VIRT + PAGES as u64 * STRIDE };
-    let mut gather = Gather::new(parts(m, &pin), space, 12);
-    if let Some(tree) = current.tree.borrow_mut().as_mut() {
-        tree.change_range(m, all, &mut gather, to);
+    if let Some(tree) = current.tree.borrow_mut().as_mut()
+        && let Ok(mut changes) = tree.edit(m.here(&pin))
+    {
+        changes.change_range(all, to);
+        changes.flush();
     }
-    gather.finish();
 }

@@ -9,9 +9,10 @@ use ptarmigan::format::X86_64;
 use ptarmigan::frames::{
     AllocFlags, DataFrames, End, Frames, FramesError, MemoryRun, NoFrame, Request, ZoneClass,
 };
+use ptarmigan::machine::{self, Machine as _, On};
 use ptarmigan::quicklist::{ListsConfig, ListsError, Quicklists, Source};
-use ptarmigan::table::{self, KernelMap};
-use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Root, Scope, SpaceId, Tlb, TlbConfig};
+use ptarmigan::table::KernelMap;
+use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Parking, Root, Scope, SpaceId, Tlb, TlbConfig, TlbError};
 use ptarmigan::window::DirectMap;
 
 use crate::boot::{self, Region};
@@ -23,17 +24,21 @@ pub type Kernel = KernelMap<X86_64, DirectMap>;
 /// The one CPU: there is nobody to interrupt and wait for.
 pub struct OneCpu;
 
-// SAFETY: 1. INVLPG drops the page and all paging-structure caches; a load of CR3 drops everything that is not global,
-// and nothing here is global. 2. Likewise. 3. The kernel's own tables map nothing of the user's.
+// SAFETY: 1. and 2. INVLPG drops the page, global or not, and all paging-structure caches; a load of CR3 drops everything
+// that is not global, and nothing here is global. 3. Likewise. 4. The kernel's own tables map nothing of the user's.
+// 5. There is one CPU. Its MMU walks tables by itself and caches no entry that is not present.
 unsafe impl Mmu for OneCpu {
-    fn invalidate(&self, _pin: &Pinned<'_>, request: &Invalidation) {
-        match request.scope {
-            Scope::Page(at) => mmu::invlpg(at),
-            Scope::Range { start, end, stride } => {
-                (start..end).step_by(1 << stride).for_each(mmu::invlpg);
-            }
+    const NEEDS_ENTRY_VALID: bool = false;
+
+    fn invalidate(&self, pin: &Pinned<'_>, what: &Invalidation) {
+        self.invalidate_kernel(pin, &what.scope);
+    }
+
+    fn invalidate_kernel(&self, _pin: &Pinned<'_>, scope: &Scope) {
+        match scope.pages() {
+            Some(pages) => pages.for_each(mmu::invlpg),
             // SAFETY: the tree that is loaded already.
-            Scope::Full => unsafe { mmu::load_top(mmu::current_top()) },
+            None => unsafe { mmu::load_top(mmu::current_top()) },
         }
     }
 
@@ -59,6 +64,7 @@ pub struct Machine<'m> {
     window: DirectMap,
     lists: Quicklists<'m, DirectMap, Kernel>,
     tlb: Tlb<OneCpu>,
+    parking: Parking,
 }
 
 /// Why the machine could not be put together.
@@ -66,7 +72,10 @@ pub struct Machine<'m> {
 pub enum SetUp {
     /// Boot memory ran out.
     Boot(#[expect(dead_code, reason = "printed by Debug")] BootMemoryShort),
+    /// A size is out of range.
     Lists(#[expect(dead_code, reason = "printed by Debug")] ListsError),
+    /// There are too many CPUs.
+    Tlb(#[expect(dead_code, reason = "printed by Debug")] TlbError),
     /// The memory is not as it should be.
     Frames(#[expect(dead_code, reason = "printed by Debug")] FramesError),
     /// Frames ran out.
@@ -76,6 +85,12 @@ pub enum SetUp {
 impl From<ListsError> for SetUp {
     fn from(e: ListsError) -> Self {
         SetUp::Lists(e)
+    }
+}
+
+impl From<TlbError> for SetUp {
+    fn from(e: TlbError) -> Self {
+        SetUp::Tlb(e)
     }
 }
 
@@ -144,7 +159,9 @@ impl<'m> Machine<'m> {
         // SAFETY: 1. the direct map covers all frames of the library.
         let kernel = unsafe { Kernel::new(frames, direct_map(), request)? };
         for slot in 256..512 {
-            kernel.set(frames, slot, boot::kernel_top().get(slot));
+            // SAFETY: 1. entries of the table the machine booted on: the user may use none of what they map, and the tables
+            // that they link are statics.
+            unsafe { kernel.set(frames, slot, boot::kernel_top().get(slot)) };
         }
         let layout = <X86_64 as ptarmigan::format::Format>::LAYOUT;
         // SAFETY: 1. the direct map covers all frames of the library.
@@ -152,7 +169,8 @@ impl<'m> Machine<'m> {
         let lists = Quicklists::new(boot, ListsConfig::new(1), source)?;
         let data = DataFrames::new(boot, frames, 1)?;
         let tlb = Tlb::new(boot, frames.machine(), TlbConfig::new(1), OneCpu)?;
-        Ok(Machine { frames, data, window: direct_map(), lists, tlb })
+        let parking = Parking::new(boot, frames.machine(), 1, 0)?;
+        Ok(Machine { frames, data, window: direct_map(), lists, tlb, parking })
     }
 
     /// Proof of being on the one CPU.
@@ -161,9 +179,16 @@ impl<'m> Machine<'m> {
         // 2. The machine has one CPU and one node.
         unsafe { Pinned::assume(self.frames.machine(), CpuId(0), NodeId(0)) }
     }
+
+    /// The machine, seen from its CPU.
+    pub fn here<'a>(&'a self, pin: &'a Pinned<'a>) -> On<'a, Self> {
+        self.on(pin).unwrap_or_else(|e| panic!("{e}"))
+    }
 }
 
-impl<'m> table::Machine for Machine<'m> {
+// SAFETY: 1. `new` makes all of them for the machine of `frames`, for one CPU on one node. 2. They are fields. 3. The direct
+// map has all frames; both functions write to the frame that is named.
+unsafe impl<'m> machine::Machine for Machine<'m> {
     type Window = DirectMap;
     type Policy = Quicklists<'m, DirectMap, Kernel>;
     type Shootdown = OneCpu;
@@ -186,6 +211,20 @@ impl<'m> table::Machine for Machine<'m> {
 
     fn tlb(&self) -> &Tlb<OneCpu> {
         &self.tlb
+    }
+
+    fn parking(&self) -> &Parking {
+        &self.parking
+    }
+
+    fn data_has_memory(&self) -> bool {
+        true
+    }
+
+    fn copy_data(&self, from: Pfn, to: Pfn) {
+        let (from, to) = (mmu::direct::<u8>(from.addr().0), mmu::direct::<u8>(to.addr().0));
+        // SAFETY: `to` has just been taken for the caller, who has not mapped it yet; `from` is another frame.
+        unsafe { ptr::copy_nonoverlapping(from, to, FRAME_SIZE) };
     }
 
     fn clear_data(&self, frame: Pfn) {

@@ -46,6 +46,18 @@ impl MachineId {
     }
 }
 
+impl MachineId {
+    /// Accepts what belongs to this machine: a pin, a frame or a space.
+    ///
+    /// # Errors
+    ///
+    /// [`WrongMachine`] if `other` names another machine.
+    #[inline(always)]
+    pub const fn accept(self, other: MachineId) -> Result<(), WrongMachine> {
+        if self.matches(other) { Ok(()) } else { Err(WrongMachine { called: self, given: other }) }
+    }
+}
+
 impl fmt::Debug for MachineId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {

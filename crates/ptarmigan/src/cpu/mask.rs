@@ -50,10 +50,11 @@ impl CpuMask {
         }
     }
 
-    /// Empties it; what was in it.
+    /// Takes a CPU out, and returns whether it was in the set: of several that try, one is told so.
     #[inline]
-    pub fn take(&self) -> CpuSet {
-        CpuSet { words: core::array::from_fn(|i| self.words[i].swap(0, Ordering::SeqCst)) }
+    pub fn remove(&self, cpu: CpuId) -> bool {
+        let bit = 1 << (cpu.0 as usize % BITS);
+        self.words[cpu.0 as usize / BITS].fetch_and(!bit, Ordering::SeqCst) & bit != 0
     }
 
     /// What is in it now.

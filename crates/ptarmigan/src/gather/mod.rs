@@ -29,7 +29,7 @@ pub use released::Released;
 use crate::addr::{Pfn, PhysAddr};
 use crate::cpu::WrongMachine;
 use crate::format::Format;
-use crate::frames::FrameMeta;
+use crate::frames::{FrameMeta, Use};
 use crate::machine::{Machine, On};
 use crate::page::{FlushProof, Level, Unhooked};
 use crate::quicklist::Policy;
@@ -115,7 +115,7 @@ impl<'a, M: Machine> Gather<'a, M> {
             stride,
             start: u64::MAX,
             end: 0,
-            runs: Runs::new(),
+            runs: Runs::new(stride),
             flags: FlushFlags::default(),
             tables: Unhooked::new(),
             data: DataChains::new(),
@@ -155,9 +155,10 @@ impl<'a, M: Machine> Gather<'a, M> {
             return gather;
         }
         gather.flags.may_park = on.machine().parking().is_on();
-        let ticket = on.tlb().flush(on.pin(), space, &Runs::everything(), stride, gather.flags);
-        gather.unknown = ticket.waiting.is_empty();
-        gather.ended = Some(ticket);
+        if let Ok(ticket) = on.tlb().flush(on.pin(), space, &Runs::new(stride), gather.flags) {
+            gather.unknown = ticket.waiting.is_empty();
+            gather.ended = Some(ticket);
+        }
         gather
     }
 
@@ -186,7 +187,7 @@ impl<'a, M: Machine> Gather<'a, M> {
     #[inline]
     fn changed_elsewhere(&mut self, start: u64, end: u64) {
         if self.start < self.end {
-            self.runs.add(self.start, self.end);
+            self.runs.insert(self.start, self.end);
         }
         (self.start, self.end) = (start, end);
     }
@@ -202,13 +203,31 @@ impl<'a, M: Machine> Gather<'a, M> {
     /// 2. It is in the state of its level: no live entries.
     /// 3. `record` is the record of `pfn`.
     #[inline(always)]
-    pub unsafe fn table(&mut self, pfn: Pfn, record: &FrameMeta, at: u64) {
-        self.flags.tables_freed = true;
-        if self.start >= self.end {
-            self.changed(at, at + (1 << self.stride));
+    pub(crate) unsafe fn table(&mut self, pfn: Pfn, record: &FrameMeta, at: u64) {
+        if !self.flags.tables_freed {
+            self.flags.tables_freed = true;
+            if self.start >= self.end {
+                self.changed(at, at + (1 << self.stride));
+            }
         }
         // SAFETY: points 1 to 3 are those of `push`.
         unsafe { self.tables.push(pfn, record) };
+    }
+
+    /// Takes over a table that has just been unlinked, of tables that are not the library's own; it mapped addresses from `va`
+    /// on. The policy gets it after the flush, as a page of `level`.
+    ///
+    /// # Safety
+    ///
+    /// 1. No entry points to the table at `at` any more, the caller gives it away, and it was one of the gather's space.
+    /// 2. It came from the machine's policy, which hands out pages of `level` that are frames.
+    /// 3. It is in the state of its level: no live entries.
+    pub unsafe fn foreign_table(&mut self, at: PhysAddr, level: Level, va: u64) {
+        let record = self.on.frames().meta(at.pfn());
+        record.set_usage(Use::Table);
+        record.set_order(level.0);
+        // SAFETY: 1. and 2. passed on (1., 3.); its record says of which level it is. 3. looked up above.
+        unsafe { self.table(at.pfn(), record, va) };
     }
 
     /// Takes over the root of a space that ends.
@@ -269,7 +288,8 @@ impl<'a, M: Machine> Gather<'a, M> {
             // Two spaces are giving up the same frames at the same time: flush what there is so far. Of the table that is being
             // cleared nothing may have been noted yet, so everything is flushed.
             let ends = core::mem::replace(&mut self.ends, false);
-            self.runs = Runs::everything();
+            self.runs = Runs::new(self.stride);
+            (self.start, self.end) = (u64::MAX, 0);
             self.flush_now(false).free();
             self.ends = ends;
             self.data.put_aside(pfn);
@@ -300,13 +320,25 @@ impl<'a, M: Machine> Gather<'a, M> {
         let mut ticket = self.ended.take();
         if ticket.is_none() && (self.has_work() || !tables.is_empty()) {
             if self.start < self.end {
-                self.runs.add(self.start, self.end);
+                self.runs.insert(self.start, self.end);
             }
-            let runs = core::mem::replace(&mut self.runs, Runs::new());
-            // Something was unlinked, but nothing said where: everything.
-            let runs = if runs.is_empty() { Runs::everything() } else { runs };
+            // If something was unlinked, but nothing said where, that is everything.
+            let runs = core::mem::replace(&mut self.runs, Runs::new(self.stride));
             self.flags.may_park = may_park;
-            ticket = Some(on.tlb().flush(on.pin(), self.space, &runs, self.stride, self.flags));
+            match on.tlb().flush(on.pin(), self.space, &runs, self.flags) {
+                Ok(flushed) => ticket = Some(flushed),
+                Err(refused) => {
+                    // An interrupt handler in the middle of a flush of its own CPU. What TLBs may know is never handed out
+                    // again: it is leaked, on purpose.
+                    debug_assert!(false, "unlinked pages are leaked: {refused}");
+                    self.data = DataChains::new();
+                    let nothing = Unhooked::new().flushed(
+                        // SAFETY: 1. there are no tables in it.
+                        unsafe { FlushProof::claim() },
+                    );
+                    return Released::new(on, nothing, DataChains::new(), None, false);
+                }
+            }
         }
         (self.start, self.end) = (u64::MAX, 0);
         let data = core::mem::replace(&mut self.data, DataChains::new());

@@ -20,7 +20,11 @@ fn wait<S: Shootdown>(tlb: &Tlb<S>, pin: &Pinned<'_>, waiting: Waiting) -> (Flus
     if let Some(epoch) = epoch {
         let lazy = tlb.not_clean(&lazy, epoch);
         if !lazy.is_empty() {
-            tlb.force(pin, lazy);
+            tlb.count_forced(pin);
+            if tlb.force(pin, &lazy).is_err() {
+                // In the middle of another flush of this CPU: they let go by themselves.
+                tlb.wait_until(pin, || tlb.not_clean(&lazy, epoch).is_empty());
+            }
         }
         for cpu in readers.iter() {
             tlb.wait_until(pin, || !tlb.readers().is_reading(cpu, space, Some(epoch)));

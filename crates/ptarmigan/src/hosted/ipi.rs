@@ -1,7 +1,7 @@
 //! Interrupts between logical CPUs: messages, which their threads look for when they come to it.
 use super::slots::Owners;
 use crate::cpu::{CpuId, CpuSet, NodeId, Pinned};
-use crate::tlb::{Invalidation, Ipi, Mmu, Root, SpaceId};
+use crate::tlb::{Invalidation, Ipi, Mmu, NewEntry, Root, Scope, SpaceId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -113,13 +113,22 @@ impl<S> Wired<S> {
     }
 }
 
-// SAFETY: all three promises are those of `S`.
+// SAFETY: all promises are those of `S`.
 unsafe impl<S: Mmu> Mmu for Wired<S> {
     const BROADCASTS: bool = S::BROADCASTS;
+    const NEEDS_ENTRY_VALID: bool = S::NEEDS_ENTRY_VALID;
 
     #[inline(always)]
-    fn invalidate(&self, pin: &Pinned<'_>, request: &Invalidation) {
-        self.mmu.invalidate(pin, request);
+    fn invalidate(&self, pin: &Pinned<'_>, what: &Invalidation) {
+        self.mmu.invalidate(pin, what);
+    }
+    #[inline(always)]
+    fn invalidate_kernel(&self, pin: &Pinned<'_>, scope: &Scope) {
+        self.mmu.invalidate_kernel(pin, scope);
+    }
+    #[inline(always)]
+    fn entry_became_valid(&self, pin: &Pinned<'_>, entry: &NewEntry) {
+        self.mmu.entry_became_valid(pin, entry);
     }
     #[inline(always)]
     fn load(&self, pin: &Pinned<'_>, root: &Root) {

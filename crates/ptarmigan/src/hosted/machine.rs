@@ -9,7 +9,7 @@ use crate::frames::{DataFrames, Frames};
 use crate::machine::Machine;
 use crate::quicklist::Policy;
 use crate::space::SpaceMachine;
-use crate::tlb::{Invalidation, Mmu, Parking, Root, SpaceId, Tlb, TlbConfig};
+use crate::tlb::{Invalidation, Mmu, Parking, Root, Scope, SpaceId, Tlb, TlbConfig};
 use crate::window::{DirectMap, OpenWindow, WindowGuard};
 
 /// Nobody walks a hosted machine's tables: nothing to invalidate.
@@ -18,8 +18,12 @@ pub struct NoTlb;
 
 // SAFETY: without an MMU nothing is ever cached, so all promises hold at once.
 unsafe impl Mmu for NoTlb {
+    const NEEDS_ENTRY_VALID: bool = false;
+
     #[inline(always)]
     fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}
+    #[inline(always)]
+    fn invalidate_kernel(&self, _: &Pinned<'_>, _: &Scope) {}
     #[inline(always)]
     fn load(&self, _: &Pinned<'_>, _: &Root) {}
     #[inline(always)]

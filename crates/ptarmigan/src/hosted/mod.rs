@@ -7,6 +7,7 @@
 //! use ptarmigan::addr::{VirtAddr, VirtRange};
 //! use ptarmigan::format::X86_64;
 //! use ptarmigan::hosted::{Host, HostConfig, HostMachine, NoTlb};
+//! use ptarmigan::machine::Machine;
 //! use ptarmigan::space::{Access, AreaFlags, Space};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -14,16 +15,17 @@
 //! let cpus = host.slots();
 //! let pin = cpus[0].pin();
 //! let machine = HostMachine::new(&host, host.quicklists()?, NoTlb)?;
+//! let on = machine.on(&pin)?; // the machine, seen from that CPU
 //!
-//! let mut space = Space::<X86_64>::new(&machine, &pin)?;
+//! let mut space = Space::<X86_64>::new(on)?;
 //! let heap = VirtRange { start: 0x40_0000, end: 0x50_0000 };
-//! space.mmap(&machine, &pin, heap, AreaFlags::READ.with(AreaFlags::WRITE), 0)?;
-//! space.fault(&machine, &pin, VirtAddr(0x40_0123), Access::Write)?;
-//! assert_eq!(space.tree().tables_below_top(), 3); // a PTE, a PMD and a PUD page
+//! space.edit(on)?.mmap(heap, AreaFlags::READ.with(AreaFlags::WRITE), 0)?;
+//! space.fault(on, VirtAddr(0x40_0123), Access::Write)?;
+//! assert_eq!(space.tree().tables_below_root(), 3); // a PTE, a PMD and a PUD page
 //!
-//! let child = space.fork(&machine, &pin)?;
-//! child.end(&machine, &pin);
-//! space.end(&machine, &pin);
+//! let child = space.edit(on)?.fork()?;
+//! child.end(on)?;
+//! space.end(on)?;
 //! machine.drain(&cpus);
 //! host.audit()?; // every frame is back
 //! # Ok(())

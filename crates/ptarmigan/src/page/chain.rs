@@ -94,6 +94,11 @@ impl Unhooked {
         self.top_level = level;
     }
 
+    /// Returns whether it holds a root that [`push_top`](Self::push_top) put there.
+    pub(super) fn has_root(&self) -> bool {
+        self.top.is_some()
+    }
+
     /// How many tables it holds, the top included.
     #[inline(always)]
     pub fn len(&self) -> u32 {

@@ -103,10 +103,10 @@ impl NodeMemory {
         NodeMemory {
             low_total: frames_bytes(frames.node_frames(node)),
             low_free: frames_bytes(frames.node_free(node)),
-            tables: bytes(counts.tops, counts.pages),
+            tables: bytes(counts.roots, counts.pages),
             quicklists: bytes(
-                counts.depot_tops + counts.came_home_tops,
-                counts.depot_zero + counts.came_home,
+                counts.depot_roots + counts.remote_returns_roots,
+                counts.depot_zero + counts.remote_returns,
             ),
             most: frames_bytes(counts.budget),
         }

@@ -19,8 +19,9 @@ mod here;
 #[cfg(feature = "hosted")]
 mod historic;
 mod layer;
-mod lists;
+mod magazines;
 mod meminfo;
+mod placement;
 mod plain;
 mod policy;
 mod source;
@@ -31,8 +32,9 @@ pub use check::{Check, CheckConfig, Checked, Event, Misuse, MisuseKind, Site, Un
 #[cfg(feature = "hosted")]
 pub use historic::{Historic, Rules};
 pub use layer::{Layer, Layered};
-pub use lists::{ListsConfig, ListsError, MAGAZINE, Quicklists};
+pub use magazines::{ListsConfig, ListsError, MAGAZINE, Quicklists};
 pub use meminfo::{Memory, NodeLines, NodeMemory};
+pub use placement::Placement;
 pub use plain::Plain;
 pub use policy::{Policy, PolicyOn};
 pub use source::Source;

@@ -1,9 +1,8 @@
 //! Between a policy and the frame allocator: makes pages clean on the way in, unmakes them on the way out.
+use super::Placement;
 use crate::addr::{FRAME_SHIFT, FRAME_SIZE, Pfn, PhysAddr};
 use crate::cpu::NodeId;
-use crate::frames::{
-    AllocFlags, Dirty, End, Frame, Frames, NoFrame, Request, Slab, Taken, Use, Zero, ZoneClass,
-};
+use crate::frames::{AllocFlags, Dirty, End, Frame, Frames, NoFrame, Request, Slab, Taken, Use, Zero};
 use crate::page::{Clean, Construct, Layout, Level};
 use crate::window::{OpenWindow, WindowGuard};
 
@@ -18,6 +17,7 @@ pub struct Source<'m, W, C> {
     window: W,
     construct: C,
     layout: Layout,
+    placement: Placement,
     small: Slab,
 }
 
@@ -30,7 +30,7 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
     pub unsafe fn new(frames: &'m Frames, window: W, construct: C, layout: Layout) -> Self {
         // Only the top may be smaller than a frame; where it is not, the slab stays empty.
         let shift = layout.table_shift[layout.top().at()].clamp(3, FRAME_SHIFT as u8 - 1);
-        Source { frames, window, construct, layout, small: Slab::new(shift) }
+        Source { frames, window, construct, layout, placement: Placement::default(), small: Slab::new(shift) }
     }
 
     /// The frames it draws from.
@@ -43,6 +43,11 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
     #[inline(always)]
     pub fn layout(&self) -> &Layout {
         &self.layout
+    }
+
+    /// Returns which memory tables are made of.
+    pub fn placement(&self) -> Placement {
+        self.placement
     }
 
     /// The window.
@@ -67,7 +72,8 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
             unsafe { self.small.take(self.frames, &self.window, node, flags)? }
         } else {
             let order = self.layout.order(level);
-            let request = Request { node, order, zero: true, class: ZoneClass::Low, end: End::Low, flags };
+            let request =
+                Request { node, order, zero: true, class: self.placement.class(level), end: End::Low, flags };
             // SAFETY: 1. the window reaches them (contract of `new`).
             let frame = unsafe { self.frames.take(request)?.zeroed(&self.window) };
             let meta = self.frames.meta(frame.pfn());
@@ -92,7 +98,8 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
             return None;
         }
         let order = GROUP.trailing_zeros() as u8;
-        let request = Request { node, order, zero: true, class: ZoneClass::Low, end: End::Low, flags };
+        let request =
+            Request { node, order, zero: true, class: self.placement.class(level), end: End::Low, flags };
         let taken = self.frames.take(request).ok()?;
         if self.frames.node_of(taken.pfn()) != node {
             match taken {

@@ -153,25 +153,25 @@ fn signed(difference: usize) -> i64 {
     difference as isize as i64
 }
 
-/// What a node keeps and may keep, by state: constructed tops, and pages that are zero.
+/// What a node keeps and may keep, by state: constructed roots, and pages that are zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeCounts {
     /// Frames that the node may keep at the moment.
     pub budget: u32,
-    /// Constructed tops in the depot.
-    pub depot_tops: u32,
+    /// Constructed roots in the depot.
+    pub depot_roots: u32,
     /// Zero pages in the depot.
     pub depot_zero: u32,
-    /// Constructed tops that CPUs of other nodes have freed, and that wait for a CPU of this node.
-    pub came_home_tops: u32,
+    /// Constructed roots that CPUs of other nodes have freed, and that wait for a CPU of this node.
+    pub remote_returns_roots: u32,
     /// Zero pages of which the same is true.
-    pub came_home: u32,
-    /// Tops of the node's memory that are in use or kept anywhere.
-    pub tops: u32,
+    pub remote_returns: u32,
+    /// Roots of the node's memory that are in use or kept anywhere.
+    pub roots: u32,
     /// Other table pages of the node's memory that are in use or kept anywhere.
     pub pages: u32,
-    /// Size of the CPUs' magazines for tops, in pages.
-    pub magazine_tops: u32,
+    /// Size of the CPUs' magazines for roots, in pages.
+    pub magazine_roots: u32,
     /// Size of the CPUs' magazines for other pages.
     pub magazine_zero: u32,
 }

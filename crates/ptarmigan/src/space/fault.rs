@@ -12,7 +12,7 @@ use crate::machine::{Machine, On};
 use crate::page::Level;
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::table::{Leaf, Use};
-use crate::tlb::SpaceTlb;
+use crate::tlb::{NewEntry, SpaceTlb, TlbRefusal};
 use core::fmt;
 
 /// What a fault did.
@@ -45,6 +45,8 @@ pub enum FaultError {
     NoFrame(NoFrame),
     /// The space is of another machine.
     WrongMachine(WrongMachine),
+    /// The CPU cannot read the space now.
+    Refused(TlbRefusal),
 }
 
 impl fmt::Display for FaultError {
@@ -55,6 +57,7 @@ impl fmt::Display for FaultError {
             FaultError::BeyondObject(at) => write!(f, "{at} lies beyond the end of what is mapped there"),
             FaultError::NoFrame(e) => e.fmt(f),
             FaultError::WrongMachine(e) => e.fmt(f),
+            FaultError::Refused(e) => e.fmt(f),
         }
     }
 }
@@ -70,6 +73,12 @@ impl From<NoFrame> for FaultError {
 impl From<WrongMachine> for FaultError {
     fn from(e: WrongMachine) -> Self {
         FaultError::WrongMachine(e)
+    }
+}
+
+impl From<TlbRefusal> for FaultError {
+    fn from(e: TlbRefusal) -> Self {
+        FaultError::Refused(e)
     }
 }
 
@@ -232,7 +241,7 @@ impl<F: Format> State<F> {
                 if private_write {
                     self.note_private(on, at);
                 }
-                on.tlb().entry_became_valid(on.pin(), at.tlb, page);
+                became_valid::<F, M>(on, at.tlb, page, F::leaf(pfn, attr));
                 Ok(Outcome::Done(done))
             }
             lost => {
@@ -257,7 +266,7 @@ impl<F: Format> State<F> {
         let others = Use::private(tlb.is_unloaded());
         if F::allows(raw, access) {
             // The TLB may still hold what the entry was before.
-            on.tlb().entry_became_valid(on.pin(), tlb, page);
+            became_valid::<F, M>(on, tlb, page, raw);
             return Ok(Outcome::Done(Done::Spurious));
         }
         if access != Access::Write {
@@ -272,7 +281,7 @@ impl<F: Format> State<F> {
                 let had = if F::is_present(raw) { had } else { had.without(Attr::WRITE) };
                 F::leaf(F::frame(raw), had | Self::attr(flags))
             });
-            on.tlb().entry_became_valid(on.pin(), tlb, page);
+            became_valid::<F, M>(on, tlb, page, leaf.load());
             return Ok(Outcome::Done(Done::Reused));
         }
         let writable = Self::attr(flags) | Attr::WRITE | Attr::DIRTY;
@@ -290,7 +299,7 @@ impl<F: Format> State<F> {
             }
             let keep = if special { Attr::SPECIAL } else { Attr::default() };
             entry.update(others, |_| F::leaf(old, writable | keep));
-            on.tlb().entry_became_valid(on.pin(), tlb, page);
+            became_valid::<F, M>(on, tlb, page, leaf.load());
             return Ok(Outcome::Done(Done::Reused));
         }
         self.copy_on_write::<M, SHARED>(on, at, leaf, raw)
@@ -339,9 +348,16 @@ impl<F: Format> State<F> {
             release::<F, M>(&mut gather, raw);
             gather.finish();
         }
-        on.tlb().entry_became_valid(on.pin(), tlb, page);
+        became_valid::<F, M>(on, tlb, page, leaf.load());
         Ok(Outcome::Done(Done::Copied))
     }
+}
+
+/// Tells the MMU of an entry that it may use now, where it wants to know.
+#[inline(always)]
+fn became_valid<F: Format, M: Machine>(on: On<'_, M>, tlb: &SpaceTlb, page: u64, raw: u64) {
+    let entry = NewEntry { space: Some(tlb.id()), va: page, shift: F::PAGE_SHIFT, raw };
+    on.tlb().entry_became_valid(on.pin(), &entry);
 }
 
 /// Takes a data frame of any content, after asking caches to give memory up if there is none.

@@ -6,7 +6,7 @@
 //! one of them sees the other.
 use crate::cpu::{CpuId, CpuMask, Pinned, WrongMachine};
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::tlb::{Reading, Shootdown, SpaceId, Tlb};
+use crate::tlb::{Reading, Shootdown, SpaceId, Tlb, TlbRefusal};
 use core::fmt;
 
 /// Why a shared space could not be taken exclusively.
@@ -59,20 +59,24 @@ impl SpaceLock {
     }
 
     /// Waits until no writer is at work, and keeps writers out.
+    ///
+    /// # Errors
+    ///
+    /// [`TlbRefusal`] for a pin of another machine.
     #[inline(always)]
     pub fn read<'a, S: Shootdown>(
         &self,
         tlb: &'a Tlb<S>,
         pin: &'a Pinned<'_>,
         space: SpaceId,
-    ) -> Reading<'a> {
+    ) -> Result<Reading<'a>, TlbRefusal> {
         if !self.readers.has(pin.cpu()) {
             self.readers.set(pin.cpu());
         }
         loop {
-            let reading = tlb.readers().enter(pin, space);
+            let reading = tlb.readers().enter(pin, space)?;
             if !self.writer.load(Ordering::SeqCst) {
-                return reading;
+                return Ok(reading);
             }
             drop(reading);
             self.wait_for_writer(tlb, pin);

@@ -4,12 +4,11 @@ use super::fault::{Done, FaultError, Outcome};
 use super::lock::{LockError, SpaceLock, Writing};
 use super::state::{Space, SpaceMut, State};
 use crate::addr::{Pfn, PhysAddr, VirtAddr};
-use crate::cpu::WrongMachine;
 use crate::format::{Access, Attr, Format};
 use crate::machine::{On, Refused};
 use crate::sync::cell::UnsafeCell;
 use crate::table::{Tables, TreeRef};
-use crate::tlb::{SpaceId, SpaceTlb};
+use crate::tlb::{SpaceId, SpaceTlb, TlbRefusal};
 
 /// A space for several CPUs at once.
 ///
@@ -73,8 +72,8 @@ impl<F: Format> SharedSpace<F> {
     ///
     /// # Errors
     ///
-    /// [`WrongMachine`] if the space is of another machine.
-    pub fn activate<M: SpaceMachine>(&self, on: On<'_, M>) -> Result<(), WrongMachine> {
+    /// [`TlbRefusal`] if the space is of another machine, or in the middle of another switch of this CPU.
+    pub fn activate<M: SpaceMachine>(&self, on: On<'_, M>) -> Result<(), TlbRefusal> {
         on.activate(&self.tlb, self.root)
     }
 
@@ -82,8 +81,8 @@ impl<F: Format> SharedSpace<F> {
     ///
     /// # Errors
     ///
-    /// [`WrongMachine`] if the space is of another machine.
-    pub fn rest<M: SpaceMachine>(&self, on: On<'_, M>) -> Result<(), WrongMachine> {
+    /// [`TlbRefusal`] if the space is of another machine, or in the middle of another switch of this CPU.
+    pub fn rest<M: SpaceMachine>(&self, on: On<'_, M>) -> Result<(), TlbRefusal> {
         on.rest(&self.tlb)
     }
 
@@ -91,8 +90,8 @@ impl<F: Format> SharedSpace<F> {
     ///
     /// # Errors
     ///
-    /// [`WrongMachine`] if the space is of another machine.
-    pub fn deactivate<M: SpaceMachine>(&self, on: On<'_, M>) -> Result<(), WrongMachine> {
+    /// [`TlbRefusal`] if the space is of another machine, or in the middle of another switch of this CPU.
+    pub fn deactivate<M: SpaceMachine>(&self, on: On<'_, M>) -> Result<(), TlbRefusal> {
         on.deactivate(&self.tlb)
     }
 
@@ -109,7 +108,7 @@ impl<F: Format> SharedSpace<F> {
         access: Access,
     ) -> Result<Done, FaultError> {
         on.check(self.tlb.machine())?;
-        let reading = self.lock.read(on.tlb(), on.pin(), self.id());
+        let reading = self.lock.read(on.tlb(), on.pin(), self.id())?;
         // SAFETY: the lock is held for reading: nobody has a `&mut` to the state.
         let state = self.state.with(|p| unsafe { &*p });
         loop {
@@ -132,12 +131,12 @@ impl<F: Format> SharedSpace<F> {
     ///
     /// # Errors
     ///
-    /// [`WrongMachine`] if the space is of another machine.
+    /// [`TlbRefusal`] if the space is of another machine.
     pub fn query<M: SpaceMachine>(
         &self,
         on: On<'_, M>,
         va: VirtAddr,
-    ) -> Result<Option<(Pfn, Attr)>, WrongMachine> {
+    ) -> Result<Option<(Pfn, Attr)>, TlbRefusal> {
         on.check(self.tlb.machine())?;
         let _reading = on.tlb().readers().walk(on.pin(), self.id())?;
         Ok(Tables::<F>::query_from(on, self.root, va))

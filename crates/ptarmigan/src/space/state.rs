@@ -10,7 +10,7 @@ use crate::gather::Gather;
 use crate::machine::{Machine, On, Refused};
 use crate::sync::atomic::AtomicU32;
 use crate::table::{Tables, TreeRef};
-use crate::tlb::SpaceTlb;
+use crate::tlb::{SpaceTlb, TlbRefusal};
 use core::fmt;
 
 /// What a space is made of, but for its TLB state: CPUs switch to a shared space and away from it at any time, also while a
@@ -98,8 +98,8 @@ impl<F: Format> Space<F> {
     ///
     /// # Errors
     ///
-    /// [`WrongMachine`] if the space is of another machine.
-    pub fn activate<M: SpaceMachine>(&self, on: On<'_, M>) -> Result<(), WrongMachine> {
+    /// [`TlbRefusal`] if the space is of another machine, or in the middle of another switch of this CPU.
+    pub fn activate<M: SpaceMachine>(&self, on: On<'_, M>) -> Result<(), TlbRefusal> {
         on.activate(&self.tlb, self.state.tables.root())
     }
 
@@ -107,8 +107,8 @@ impl<F: Format> Space<F> {
     ///
     /// # Errors
     ///
-    /// [`WrongMachine`] if the space is of another machine.
-    pub fn rest<M: SpaceMachine>(&self, on: On<'_, M>) -> Result<(), WrongMachine> {
+    /// [`TlbRefusal`] if the space is of another machine, or in the middle of another switch of this CPU.
+    pub fn rest<M: SpaceMachine>(&self, on: On<'_, M>) -> Result<(), TlbRefusal> {
         on.rest(&self.tlb)
     }
 
@@ -116,8 +116,8 @@ impl<F: Format> Space<F> {
     ///
     /// # Errors
     ///
-    /// [`WrongMachine`] if the space is of another machine.
-    pub fn deactivate<M: SpaceMachine>(&self, on: On<'_, M>) -> Result<(), WrongMachine> {
+    /// [`TlbRefusal`] if the space is of another machine, or in the middle of another switch of this CPU.
+    pub fn deactivate<M: SpaceMachine>(&self, on: On<'_, M>) -> Result<(), TlbRefusal> {
         on.deactivate(&self.tlb)
     }
 

@@ -21,7 +21,7 @@ pub mod atomic {
 
 /// Lets other threads run after many turns of a wait: hosted, the thread that holds a lock may have lost its processor.
 #[inline(always)]
-fn relent(turns: u32) {
+pub(crate) fn relent(turns: u32) {
     #[cfg(all(feature = "hosted", not(loom)))]
     if turns > 100 {
         std::thread::yield_now();

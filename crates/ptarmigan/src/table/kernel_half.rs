@@ -3,7 +3,7 @@
 //! Constructed tops, live ones and ones that rest on a list, are linked through their frames' records. A change of
 //! the kernel map goes along that list, and construction copies and registers under the same lock, so no top ever
 //! misses a change (H2, H14, REQ-3, REQ-16).
-use super::node::Node;
+use super::node::{read, set_kernel};
 use crate::addr::{Pfn, PhysAddr};
 use crate::cpu::MachineId;
 use crate::format::{Format, check};
@@ -69,11 +69,15 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
 
     /// Returns entry `index` of the root; `None` if that is not one of the kernel's.
     pub fn get(&self, index: usize) -> Option<u64> {
-        Self::kernel_entries().contains(&index).then(|| self.node(self.reference).load(index))
+        Self::kernel_entries().contains(&index).then(|| self.read(self.reference, index))
     }
 
-    fn node(&self, at: PhysAddr) -> Node<'_, F, W> {
-        Node::read(&self.window, Self::TOP, at)
+    fn read(&self, at: PhysAddr, index: usize) -> u64 {
+        read::<F, W>(&self.window, Self::TOP, at, index)
+    }
+
+    fn write(&self, at: PhysAddr, index: usize, raw: u64) {
+        set_kernel::<F, W>(&self.window, at, index, raw);
     }
 
     /// Sets entry `index` of every root, live and cached; an index that is not the kernel's is ignored. Returns how many
@@ -93,10 +97,10 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
             return 0;
         }
         let tops = self.tops.lock();
-        self.node(self.reference).set_kernel(index, raw);
+        self.write(self.reference, index, raw);
         let (mut at, mut n) = (*tops, 0);
         while at != Pfn::NONE {
-            self.node(at.addr()).set_kernel(index, raw);
+            self.write(at.addr(), index, raw);
             at = next(frames, at);
             n += 1;
         }
@@ -121,11 +125,10 @@ fn set_next(frames: &Frames, pfn: Pfn, to: Pfn) {
 impl<F: Format, W: OpenWindow> Construct for KernelMap<F, W> {
     fn construct(&self, frames: &Frames, top: PhysAddr) {
         let mut tops = self.tops.lock();
-        let (from, to) = (self.node(self.reference), self.node(top));
         for index in Self::kernel_entries() {
-            let raw = from.load(index);
+            let raw = self.read(self.reference, index);
             if !F::is_none(raw) {
-                to.set_kernel(index, raw);
+                self.write(top, index, raw);
             }
         }
         if !F::LAYOUT.is_small(Self::TOP) {
@@ -154,10 +157,9 @@ impl<F: Format, W: OpenWindow> Construct for KernelMap<F, W> {
             }
             set_next(frames, pfn, Pfn(0));
         }
-        let node = self.node(top);
         for index in Self::kernel_entries() {
-            if !F::is_none(node.load(index)) {
-                node.set_kernel(index, 0);
+            if !F::is_none(self.read(top, index)) {
+                self.write(top, index, 0);
             }
         }
     }

@@ -18,7 +18,7 @@
 //! An MMU may read an entry at any time, and set accessed and dirty bits in it. [`Use`] says who else may be there:
 //! nobody (plain stores), MMUs (compare-exchange, so that no bit set in between is lost), or other CPUs' faults too (those
 //! that add entries use [`Node::fill`]; those that change entries hold the table's lock).
-use crate::addr::PhysAddr;
+use crate::addr::{FRAME_SHIFT, PhysAddr};
 use crate::format::{Entry, Format, Slot};
 use crate::frames::{FrameMeta, Frames};
 use crate::page::Level;
@@ -47,8 +47,8 @@ pub(crate) struct Node<'w, F: Format, W: OpenWindow + 'w> {
     guard: W::Guard<'w>,
     at: PhysAddr,
     level: Level,
-    /// None for tables smaller than a frame.
-    record: Option<&'w FrameMeta>,
+    /// Of no use for tables smaller than a frame.
+    record: &'w FrameMeta,
     _format: PhantomData<F>,
 }
 
@@ -61,14 +61,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     /// Opens the table of `level` at `at`, which belongs to a tree of format `F` that the caller holds or reads.
     #[inline(always)]
     pub fn open(window: &'w W, frames: &'w Frames, level: Level, at: PhysAddr) -> Self {
-        let record = if F::LAYOUT.is_small(level) { None } else { Some(frames.meta(at.pfn())) };
-        Node { guard: window.open(at), at, level, record, _format: PhantomData }
-    }
-
-    /// Opens a table whose record the caller has no use for: to read entries only.
-    #[inline(always)]
-    pub fn read(window: &'w W, level: Level, at: PhysAddr) -> Self {
-        Node { guard: window.open(at), at, level, record: None, _format: PhantomData }
+        Node { guard: window.open(at), at, level, record: frames.meta(at.pfn()), _format: PhantomData }
     }
 
     /// Where the table is.
@@ -80,15 +73,14 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     /// Its record; `None` for tables smaller than a frame.
     #[inline(always)]
     pub fn record(&self) -> Option<&'w FrameMeta> {
-        self.record
+        // Only roots may be smaller than a frame: known while compiling where the level or the format says it all.
+        let small = const { (F::LAYOUT.table_shift[F::LAYOUT.levels as usize - 1] as u32) < FRAME_SHIFT };
+        if small && self.level == Self::ROOT { None } else { Some(self.record) }
     }
 
     #[inline(always)]
     fn slot(&self, index: usize) -> &F::Slot {
-        let index = index & (F::entries(self.level) - 1);
-        // SAFETY: the guard is valid for the whole table (contract of `Window`, point 1), whose entries fit into it
-        // (`format::check`), `index` was reduced to their number, and `Slot` accepts any bit pattern and shared access.
-        unsafe { &*self.guard.base().cast::<F::Slot>().add(index) }
+        slot::<F, _>(&self.guard, self.level, index)
     }
 
     /// Binary logarithm of the entries that one bit of the record's map stands for. A root has 32 bits for the user's entries,
@@ -159,7 +151,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     /// Without a record it looks at all of them.
     #[inline(always)]
     pub fn each(&self, first: usize, last: usize, mut visit: impl FnMut(usize, u64)) {
-        match self.record {
+        match self.record() {
             Some(record) => self.each_line(record, first, last, |start, live| {
                 each_bit(live, |i| visit(start + i, self.load(start + i)));
             }),
@@ -177,7 +169,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     /// Whether it has no entries of the user's; false for tables without a record.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
-        let Some(record) = self.record else { return false };
+        let Some(record) = self.record() else { return false };
         if !record.is_counted() {
             self.count(record);
         }
@@ -194,7 +186,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
         let slot = self.slot(index);
         debug_assert!(F::is_none(slot.load()), "an entry over another one in the table at {}", self.at);
         slot.store(raw);
-        if let Some(record) = self.record {
+        if let Some(record) = self.record() {
             if self.level != Level::PTE || record.is_counted() {
                 record.set_live(record.live() + 1);
             }
@@ -207,7 +199,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     #[inline(always)]
     pub fn fill(&self, index: usize, raw: u64) -> bool {
         let filled = self.slot(index).fill(raw);
-        if filled && let Some(record) = self.record {
+        if filled && let Some(record) = self.record() {
             record.stop_counting();
             record.touch_shared((index >> self.line_shift()) as u32);
         }
@@ -227,7 +219,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
             done += 1;
         }
         if done > 0
-            && let Some(record) = self.record
+            && let Some(record) = self.record()
         {
             if self.level != Level::PTE || record.is_counted() {
                 record.set_live(record.live() + done as u16);
@@ -261,6 +253,18 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
         }
     }
 
+    /// As [`update`](Self::update), for an entry that the caller has just `seen`; returns the one that is there now.
+    #[inline(always)]
+    pub fn update_seen(&self, index: usize, seen: u64, others: Use, change: impl Fn(u64) -> u64) -> u64 {
+        if others == Use::Private {
+            let new = change(seen) | F::cleared(seen);
+            self.slot(index).store(new);
+            return new;
+        }
+        let old = self.update(index, others, &change);
+        change(old) | F::cleared(old)
+    }
+
     /// Clears the entry of a slot; what was there.
     #[inline(always)]
     fn clear_slot(slot: &F::Slot, others: Use) -> u64 {
@@ -283,10 +287,16 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     #[inline(always)]
     pub fn take(&self, index: usize, others: Use) -> Option<u64> {
         let slot = self.slot(index);
-        if F::is_none(slot.load()) {
+        let seen = slot.load();
+        if F::is_none(seen) {
             return None;
         }
-        let old = Self::clear_slot(slot, others);
+        let old = if others == Use::Private {
+            slot.store(F::cleared(seen));
+            seen
+        } else {
+            Self::clear_slot(slot, others)
+        };
         self.removed(1);
         Some(old)
     }
@@ -294,7 +304,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     /// Clears all entries from `first` to `last` (inclusive) of a leaf table, and calls `gone(index, entry)` for each.
     #[inline(always)]
     pub fn clear(&self, first: usize, last: usize, others: Use, mut gone: impl FnMut(usize, u64)) {
-        let Some(record) = self.record else { return };
+        let Some(record) = self.record() else { return };
         let mut cleared = Cleared { node: self, n: 0 };
         let len = self.line_len();
         self.each_line(record, first, last, |line, live| {
@@ -319,7 +329,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     /// Clears every entry of a leaf table that nobody else sees any more, and calls `gone(index, entry)` for each.
     #[inline(always)]
     pub fn clear_all(&self, mut gone: impl FnMut(usize, u64)) {
-        let Some(record) = self.record else { return };
+        let Some(record) = self.record() else { return };
         let mut n = 0;
         self.each_line(record, 0, F::entries(self.level) - 1, |line, live| {
             n += live.count_ones();
@@ -352,7 +362,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     /// `n` entries have been cleared; all of them if that leaves none.
     #[inline(always)]
     fn removed(&self, n: u16) {
-        let Some(record) = self.record else { return };
+        let Some(record) = self.record() else { return };
         if self.level == Level::PTE && !record.is_counted() {
             self.count(record);
             return;
@@ -383,14 +393,27 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
             self.forget_lines(record);
         }
     }
+}
 
-    // The kernel's half of roots, which no record counts.
+/// Entry `index` of the table of `level` that `guard` has open.
+#[inline(always)]
+fn slot<F: Format, G: WindowGuard>(guard: &G, level: Level, index: usize) -> &F::Slot {
+    let index = index & (F::entries(level) - 1);
+    // SAFETY: the guard is valid for the whole table (contract of `Window`, point 1), whose entries fit into it
+    // (`format::check`), `index` was reduced to their number, and `Slot` accepts any bit pattern and shared access.
+    unsafe { &*guard.base().cast::<F::Slot>().add(index) }
+}
 
-    /// Sets the entry at `index` of the kernel's half of a root.
-    pub fn set_kernel(&self, index: usize, raw: u64) {
-        debug_assert!(self.level == Self::ROOT && index >= F::USER_TOP);
-        self.slot(index).store(raw);
-    }
+/// Reads one entry of the table of `level` at `at`, which belongs to a tree of format `F` that the caller holds or reads.
+#[inline(always)]
+pub(super) fn read<F: Format, W: OpenWindow>(window: &W, level: Level, at: PhysAddr, index: usize) -> u64 {
+    slot::<F, _>(&window.open(at), level, index).load()
+}
+
+/// Sets the entry at `index` of the kernel's half of the root at `at`, which no record counts.
+pub(super) fn set_kernel<F: Format, W: OpenWindow>(window: &W, at: PhysAddr, index: usize, raw: u64) {
+    debug_assert!(index >= F::USER_TOP);
+    slot::<F, _>(&window.open(at), F::LAYOUT.top(), index).store(raw);
 }
 
 /// A link to a table, found by [`Node::each_link`].

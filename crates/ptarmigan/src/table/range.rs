@@ -140,7 +140,7 @@ impl<F: Format> Tables<F> {
             node.each(first, last, |index, raw| {
                 let va = base + ((index as u64) << F::PAGE_SHIFT);
                 if change(va, raw) != raw {
-                    node.update(index, others, |now| change(va, now));
+                    node.update_seen(index, raw, others, |now| change(va, now));
                     gather.changed(va, va + (1 << F::PAGE_SHIFT));
                 }
             });
@@ -209,7 +209,7 @@ impl<F: Format> Tables<F> {
                 let mut copy = change(raw);
                 if copy != raw {
                     // What an MMU has set since goes to the copy, too.
-                    copy = change(node.update(index, others, &change));
+                    copy = node.update_seen(index, raw, others, &change);
                     let va = base + ((index as u64) << F::PAGE_SHIFT);
                     gather.changed(va, va + (1 << F::PAGE_SHIFT));
                 }

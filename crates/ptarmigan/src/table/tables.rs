@@ -1,5 +1,5 @@
 //! The tables of one space: the way down to an entry, and tables that are made on the way.
-use super::node::Node;
+use super::node::{Node, read};
 use crate::addr::{PhysAddr, VirtAddr, VirtRange};
 use crate::format::{self, Attr, Entry, Format};
 use crate::frames::{AllocFlags, NoFrame, Use};
@@ -37,7 +37,7 @@ fn descend<F: Format, W: OpenWindow>(
     to: Level,
 ) -> Descent {
     while level > to {
-        let raw = Node::<F, W>::read(window, level, at).load(F::index(level, va));
+        let raw = read::<F, W>(window, level, at, F::index(level, va));
         match F::linked(level, raw) {
             Some(next) => (at, level) = (next, Level(level.0 - 1)),
             None => return Descent { at, level, stopped_by: F::entry(level, raw) },
@@ -257,8 +257,7 @@ impl<F: Format> Tables<F> {
         if end.level > Level::PTE {
             return None;
         }
-        let raw =
-            Node::<F, M::Window>::read(on.window(), Level::PTE, end.at).load(F::index(Level::PTE, va.0));
+        let raw = read::<F, M::Window>(on.window(), Level::PTE, end.at, F::index(Level::PTE, va.0));
         (!F::is_none(raw)).then(|| (F::frame(raw), F::attr(raw)))
     }
 
@@ -272,7 +271,7 @@ impl<F: Format> Tables<F> {
         if end.level > Level::PTE {
             return None;
         }
-        let raw = Node::<F, M::Window>::read(on.window(), Level::PTE, end.at).load(F::index(Level::PTE, va));
+        let raw = read::<F, M::Window>(on.window(), Level::PTE, end.at, F::index(Level::PTE, va));
         (!F::is_none(raw)).then_some(raw)
     }
 }

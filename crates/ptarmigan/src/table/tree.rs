@@ -9,7 +9,7 @@ use crate::frames::{AllocFlags, NoFrame};
 use crate::gather::Gather;
 use crate::machine::{Machine, On, Refused};
 use crate::page::Level;
-use crate::tlb::SpaceTlb;
+use crate::tlb::{SpaceTlb, TlbRefusal};
 use core::fmt;
 
 /// A tree of tables and what its machine's TLBs may know of it. It must be taken down with [`Tree::end`]: dropping it loses
@@ -108,8 +108,8 @@ impl<F: Format> Tree<F> {
     ///
     /// # Errors
     ///
-    /// [`WrongMachine`] if the tree is of another machine.
-    pub fn activate<M: Machine>(&self, on: On<'_, M>) -> Result<(), WrongMachine> {
+    /// [`TlbRefusal`] if the tree is of another machine, or in the middle of another switch of this CPU.
+    pub fn activate<M: Machine>(&self, on: On<'_, M>) -> Result<(), TlbRefusal> {
         on.activate(&self.tlb, self.root())
     }
 
@@ -117,8 +117,8 @@ impl<F: Format> Tree<F> {
     ///
     /// # Errors
     ///
-    /// [`WrongMachine`] if the tree is of another machine.
-    pub fn deactivate<M: Machine>(&self, on: On<'_, M>) -> Result<(), WrongMachine> {
+    /// [`TlbRefusal`] if the tree is of another machine, or in the middle of another switch of this CPU.
+    pub fn deactivate<M: Machine>(&self, on: On<'_, M>) -> Result<(), TlbRefusal> {
         on.deactivate(&self.tlb)
     }
 

@@ -1,4 +1,5 @@
 //! How often what was flushed.
+use super::scope::Scope;
 use crate::cpu::Counter;
 
 /// Flushes issued, counted once each at the CPU that asked for it.
@@ -10,6 +11,8 @@ pub struct FlushCounts {
     pub range: usize,
     /// Of a whole space.
     pub full: usize,
+    /// Of a part of the kernel's half, or all of it.
+    pub kernel: usize,
     /// Pages in all `page` and `range` flushes together.
     pub pages: usize,
     /// CPUs that were asked by others to forget something.
@@ -31,6 +34,7 @@ impl FlushCounts {
             page: add(self.page, &t.page),
             range: add(self.range, &t.range),
             full: add(self.full, &t.full),
+            kernel: add(self.kernel, &t.kernel),
             pages: add(self.pages, &t.pages),
             asked: add(self.asked, &t.asked),
             skipped: add(self.skipped, &t.skipped),
@@ -47,10 +51,24 @@ pub(super) struct FlushTally {
     pub page: Counter,
     pub range: Counter,
     pub full: Counter,
+    pub kernel: Counter,
     pub pages: Counter,
     pub asked: Counter,
     pub skipped: Counter,
     pub upgraded: Counter,
     pub parked: Counter,
     pub forced: Counter,
+}
+
+impl FlushTally {
+    /// Counts a flush of a space.
+    #[inline(always)]
+    pub fn count(&self, scope: &Scope) {
+        match scope {
+            Scope::Page(_) => self.page.add(1),
+            Scope::Range { .. } | Scope::Runs(_) => self.range.add(1),
+            Scope::Full => self.full.add(1),
+        }
+        self.pages.add(scope.len() as usize);
+    }
 }

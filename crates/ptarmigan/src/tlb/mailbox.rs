@@ -1,41 +1,33 @@
-//! Requests between CPUs, without memory of their own: each CPU has one request at a time, which it keeps until all it
-//! asked have answered; who was asked finds a bit for each CPU that asks.
-use super::request::{Generation, Invalidation};
-use super::space::SpaceTlb;
+//! Requests between CPUs, without memory of their own.
+//!
+//! # Protocol
+//!
+//! Each CPU has one request at a time, in its own mailbox. A CPU that is asked finds a bit for each CPU that asks.
+//!
+//! 1. *Ask*: the CPU writes its request, notes who has not answered, and sets its bit at each of them.
+//! 2. *Answer*: a CPU takes a bit, carries the request out, and takes itself out of those that have not answered. A bit
+//!    that it cannot serve now it leaves where it is.
+//! 3. *End*: the CPU that asks keeps its request, and what the request points to, until all have answered. If it stops
+//!    waiting before that, by unwinding, it *withdraws*: it takes its bits back from those that have not taken them, and
+//!    waits for those that have. Of a bit, only one of both takes it.
+//!
+//! A CPU that unwinds while it carries a request out puts the bit back: the request is as unanswered as before.
+use super::request::Request;
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::{CpuId, CpuMask, CpuSet};
+use crate::sync;
 use crate::sync::cell::UnsafeCell;
-use core::ptr::NonNull;
-
-/// What a CPU asks of others.
-#[derive(Clone, Copy)]
-pub(super) enum Request {
-    /// Nothing.
-    Nothing,
-    /// To bring a space to a generation.
-    Flush {
-        /// The space: outlives the request, as the CPU that asks borrows it until all have answered.
-        space: NonNull<SpaceTlb>,
-        /// What to forget.
-        what: Invalidation,
-        /// The generation.
-        generation: Generation,
-        /// The space ends: CPUs that have it loaded must load another root.
-        ends: bool,
-        /// CPUs that hold the space under a number of theirs must give it up.
-        recall: bool,
-    },
-    /// To drop everything that is known of user space.
-    Everything,
-}
+use core::sync::atomic::{AtomicBool, Ordering};
 
 /// What CPUs write into each other's.
 #[repr(align(128))]
 struct Mailbox {
-    /// Who asks this CPU.
+    /// The CPUs that ask this one.
     asked_by: CpuMask,
-    /// Whom this CPU has asked and who has not answered yet.
+    /// The CPUs that this one has asked and that have not answered yet.
     unanswered: CpuMask,
+    /// There is an [`Asked`] of this CPU. Only the CPU itself looks: models need not know.
+    asking: AtomicBool,
     request: UnsafeCell<Request>,
 }
 
@@ -45,7 +37,7 @@ pub(super) struct Mailboxes {
 }
 
 // SAFETY: the request of a box is written by its own CPU while `unanswered` is empty, and read by others only between
-// finding themselves asked by it and answering: `ask` and `answer` order these.
+// taking its bit and answering: `ask` and `answer` order these.
 unsafe impl Sync for Mailboxes {}
 // SAFETY: the pointer in a request is used only while the CPU that asks waits for the answer.
 unsafe impl Send for Mailboxes {}
@@ -55,6 +47,7 @@ impl Mailboxes {
         let boxes = boot.take(cpus, |_| Mailbox {
             asked_by: CpuMask::new(),
             unanswered: CpuMask::new(),
+            asking: AtomicBool::new(false),
             request: UnsafeCell::new(Request::Nothing),
         })?;
         Ok(Mailboxes { boxes })
@@ -64,43 +57,105 @@ impl Mailboxes {
         BootMemory::bytes::<Mailbox>(cpus)
     }
 
-    /// Whether somebody asks `me`.
-    #[inline(always)]
-    pub fn is_asked(&self, me: CpuId) -> bool {
-        !self.boxes[me.0 as usize].asked_by.is_empty()
+    fn of(&self, cpu: CpuId) -> &Mailbox {
+        &self.boxes[cpu.0 as usize]
     }
 
-    /// Asks `cpus`.
+    /// Returns whether some CPU asks `me`.
+    #[inline(always)]
+    pub fn is_asked(&self, me: CpuId) -> bool {
+        self.boxes.get(me.0 as usize).is_some_and(|own| !own.asked_by.is_empty())
+    }
+
+    /// Asks `cpus`; `None` if `me` waits for answers already.
     ///
     /// # Safety
     ///
-    /// 1. The caller runs on `me`, and none of its requests is unanswered.
-    /// 2. The space in the request is there until [`unanswered`](Self::unanswered) says that all have answered.
-    pub unsafe fn ask(&self, me: CpuId, cpus: &CpuSet, request: Request) {
-        let own = &self.boxes[me.0 as usize];
-        debug_assert!(own.unanswered.is_empty(), "a flush inside a flush on {me:?}");
-        // SAFETY: nobody reads the request: whoever was asked before has answered (point 1).
+    /// 1. The caller runs on `me`.
+    /// 2. What `request` points to stays there until the result has been dropped.
+    /// 3. The result is dropped.
+    pub unsafe fn ask(&self, me: CpuId, cpus: &CpuSet, request: Request) -> Option<Asked<'_>> {
+        let own = self.of(me);
+        // The flag first, then the request: a handler that comes in between finds the box in use.
+        if own.asking.swap(true, Ordering::Relaxed) {
+            return None;
+        }
+        core::sync::atomic::compiler_fence(Ordering::SeqCst);
+        // SAFETY: no CPU reads the request: all that were asked before have answered, or had their bits taken back, before
+        // the flag was cleared (`Asked::drop`).
         own.request.with_mut(|p| unsafe { *p = request });
         own.unanswered.assign(cpus);
+        let asked = Asked { boxes: self, me };
         for cpu in cpus.iter() {
-            self.boxes[cpu.0 as usize].asked_by.set(me);
+            self.of(cpu).asked_by.set(me);
         }
+        Some(asked)
     }
 
-    /// Who has not answered `me`.
-    #[inline]
-    pub fn unanswered(&self, me: CpuId) -> CpuSet {
-        self.boxes[me.0 as usize].unanswered.snapshot()
-    }
-
-    /// Answers everybody who asks `me`, after `carry_out` has done what they ask for.
+    /// Answers every CPU that asks `me`, after `carry_out` has done what it asks for.
     pub fn answer(&self, me: CpuId, mut carry_out: impl FnMut(&Request)) {
-        for from in self.boxes[me.0 as usize].asked_by.take().iter() {
-            let theirs = &self.boxes[from.0 as usize];
-            // SAFETY: `from` wrote it before it set the bit that was found, and does not touch it before this CPU's
+        let own = self.of(me);
+        for from in own.asked_by.snapshot().iter() {
+            if !own.asked_by.remove(from) {
+                continue; // withdrawn
+            }
+            let taken = Taken { own, from };
+            let theirs = self.of(from);
+            // SAFETY: `from` wrote it before it set the bit that was taken, and does not touch it before this CPU's
             // answer, which comes below.
             theirs.request.with(|p| carry_out(unsafe { &*p }));
+            core::mem::forget(taken);
             theirs.unanswered.clear(me);
         }
+    }
+}
+
+/// A bit that was taken. Dropping it, while unwinding, puts it back.
+struct Taken<'a> {
+    own: &'a Mailbox,
+    from: CpuId,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.own.asked_by.set(self.from);
+    }
+}
+
+/// The request of a CPU that waits for answers. Dropping it withdraws the request from the CPUs that have not answered.
+pub(super) struct Asked<'a> {
+    boxes: &'a Mailboxes,
+    me: CpuId,
+}
+
+impl Asked<'_> {
+    /// Returns the CPUs that have not answered.
+    #[inline]
+    pub fn unanswered(&self) -> CpuSet {
+        self.boxes.of(self.me).unanswered.snapshot()
+    }
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        let own = self.boxes.of(self.me);
+        let mut turns = 0;
+        loop {
+            let left = own.unanswered.snapshot();
+            if left.is_empty() {
+                break;
+            }
+            for cpu in left.iter() {
+                if self.boxes.of(cpu).asked_by.remove(self.me) {
+                    own.unanswered.clear(cpu);
+                }
+            }
+            // The others have taken theirs, and answer or put them back.
+            sync::spin();
+            turns += 1;
+            sync::relent(turns);
+        }
+        core::sync::atomic::compiler_fence(Ordering::SeqCst);
+        own.asking.store(false, Ordering::Relaxed);
     }
 }

@@ -1,19 +1,27 @@
-//! Which CPU is reading the tables of which space, so that whoever takes tables away can wait for it.
+//! Which CPU reads the tables of which space, so that a flush that took tables away can wait for it.
 //!
-//! A reader notes, in a cell of its CPU, the epoch in which it began. Who has unhooked a table moves the epoch on: a
-//! reader that began in an older epoch may still hold the table, one that began later cannot have found it (REQ-17:
-//! this is the epoch; a machine with interrupts masked in its walkers has no need of it).
+//! # Protocol
+//!
+//! 1. A reader notes, in the cell of its CPU, the epoch in which it began, and then reads.
+//! 2. A flush has unhooked its tables, and then moves the epoch on. A reader that began in an older epoch may have found
+//!    them and is waited for; one that began later cannot have.
+//! 3. Readers of one CPU nest: interrupts read too, and guards may be dropped in any order. So a cell counts them, and
+//!    shows the epoch of the first until the last has ended.
+//!
+//! This is the epoch of REQ-17; a machine that masks interrupts in its walkers has no need of it.
+use super::error::TlbRefusal;
 use super::request::SpaceId;
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
-use crate::cpu::{CpuId, Pinned};
+use crate::cpu::{CpuId, MachineId, Pinned};
 use crate::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
+use core::marker::PhantomData;
 
 /// A moment after which readers cannot find what was unhooked before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Epoch(usize);
 
 impl Epoch {
-    /// Whether `seen` is this moment or a later one.
+    /// Returns whether `seen` is this moment or a later one.
     #[inline(always)]
     fn is_reached_by(self, seen: usize) -> bool {
         seen.wrapping_sub(self.0) as isize >= 0
@@ -21,7 +29,7 @@ impl Epoch {
 }
 
 /// In place of an epoch: not reading.
-const NOBODY: usize = 0;
+const NOT_READING: usize = 0;
 /// In place of a space: more than one, or not known yet.
 const SEVERAL: u32 = u32::MAX;
 
@@ -34,28 +42,36 @@ fn short(space: SpaceId) -> u32 {
 
 #[repr(align(128))]
 struct Cell {
-    /// The epoch in which reading began; [`NOBODY`] if this CPU is not reading.
+    /// The epoch in which reading began, or [`NOT_READING`].
     since: AtomicUsize,
     /// The space read, or [`SEVERAL`].
     space: AtomicU32,
+    /// Readers that have not ended. Only the CPU itself looks: models need not know.
+    depth: core::sync::atomic::AtomicU32,
     /// The last epoch at which this CPU had no user translation older than that.
     clean: AtomicUsize,
 }
 
 /// The cells of all CPUs, and the epoch.
 pub struct Readers {
+    machine: MachineId,
     cells: BootSlice<Cell>,
     epoch: AtomicUsize,
 }
 
 impl Readers {
-    pub(super) fn new(boot: &mut BootMemory, cpus: usize) -> Result<Self, BootMemoryShort> {
+    pub(super) fn new(
+        boot: &mut BootMemory,
+        machine: MachineId,
+        cpus: usize,
+    ) -> Result<Self, BootMemoryShort> {
         let cells = boot.take(cpus, |_| Cell {
-            since: AtomicUsize::new(NOBODY),
+            since: AtomicUsize::new(NOT_READING),
             space: AtomicU32::new(SEVERAL),
+            depth: core::sync::atomic::AtomicU32::new(0),
             clean: AtomicUsize::new(1),
         })?;
-        Ok(Readers { cells, epoch: AtomicUsize::new(1) })
+        Ok(Readers { machine, cells, epoch: AtomicUsize::new(1) })
     }
 
     pub(super) const fn bytes(cpus: usize) -> usize {
@@ -67,88 +83,109 @@ impl Readers {
         &self.cells[cpu.0 as usize]
     }
 
-    /// This CPU begins to read the tables of `space`, without a lock: none that it finds from here on is used for
+    /// Makes this CPU a reader of the tables of `space`, without a lock: none that it finds from here on is used for
     /// anything else before the result is dropped.
-    pub fn walk<'a>(
-        &'a self,
-        pin: &'a Pinned<'_>,
-        space: SpaceId,
-    ) -> Result<Reading<'a>, crate::cpu::WrongMachine> {
-        let reading = self.enter(pin, space);
-        // No entry is read before the cell says so to whoever has unhooked a table.
+    ///
+    /// # Errors
+    ///
+    /// [`TlbRefusal`] for a pin of another machine.
+    pub fn walk<'a>(&'a self, pin: &'a Pinned<'_>, space: SpaceId) -> Result<Reading<'a>, TlbRefusal> {
+        let reading = self.enter(pin, space)?;
+        // No entry is read before the cell shows the reader to a flush that has unhooked a table.
         fence(Ordering::SeqCst);
         Ok(reading)
     }
 
-    /// This CPU is about to read; it has to look, in the same total order, at whether it may.
+    /// Makes this CPU a reader that still has to look, in the same total order, at whether it may read.
+    ///
+    /// # Errors
+    ///
+    /// As for [`walk`](Self::walk).
     #[inline(always)]
-    pub(crate) fn enter<'a>(&'a self, pin: &'a Pinned<'_>, space: SpaceId) -> Reading<'a> {
-        let cell = self.cell(pin.cpu());
-        // Interrupts may come in anywhere, read something too and leave: they find the cell in use, or leave it as it
-        // was.
-        let outermost = cell.since.load(Ordering::Relaxed) == NOBODY;
-        if outermost {
+    pub(crate) fn enter<'a>(
+        &'a self,
+        pin: &'a Pinned<'_>,
+        space: SpaceId,
+    ) -> Result<Reading<'a>, TlbRefusal> {
+        self.machine.accept(pin.machine())?;
+        let cell = self.cells.get(pin.cpu().0 as usize).ok_or(TlbRefusal::NoSuchCpu(pin.cpu()))?;
+        // An interrupt that comes in anywhere here reads and ends as a whole. Counted first: before the store to `since` it
+        // may leave its own epoch there, which is no later than the one read below; after that it leaves ours.
+        let depth = cell.depth.load(Ordering::Relaxed);
+        cell.depth.store(depth + 1, Ordering::Relaxed);
+        if cell.since.load(Ordering::Relaxed) == NOT_READING {
             cell.since.swap(self.epoch.load(Ordering::SeqCst), Ordering::SeqCst);
             cell.space.store(short(space), Ordering::Release);
         } else if cell.space.load(Ordering::Relaxed) != short(space) {
             cell.space.store(SEVERAL, Ordering::SeqCst);
         }
-        Reading { cell, outermost }
+        Ok(Reading { cell, _stay: PhantomData })
     }
 
-    /// The present moment: what has been unhooked by now is not found by readers who begin later.
+    /// Returns the present moment: what has been unhooked by now is not found by readers that begin later.
     pub(crate) fn advance(&self) -> Epoch {
         fence(Ordering::SeqCst);
         let mut next = self.epoch.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
-        if next == NOBODY {
-            // The number that means "nobody" is left out.
+        if next == NOT_READING {
+            // The number that means "not reading" is left out.
             next = self.epoch.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
         }
         Epoch(next)
     }
 
-    /// Whether `cpu` has begun to read `space` before `epoch` and has not ended.
+    /// Returns whether `cpu` has begun to read `space` before `epoch` and has not ended.
     #[inline]
     pub(crate) fn is_reading(&self, cpu: CpuId, space: SpaceId, epoch: Option<Epoch>) -> bool {
         let cell = self.cell(cpu);
         let since = cell.since.load(Ordering::SeqCst);
-        let at = cell.space.load(Ordering::Relaxed);
-        since != NOBODY
+        let at = cell.space.load(Ordering::SeqCst);
+        since != NOT_READING
             && epoch.is_none_or(|e| !e.is_reached_by(since))
             && (at == short(space) || at == SEVERAL)
     }
 
-    /// To be called before a CPU drops everything it knows of user space; the result goes to
-    /// [`cleaned`](Self::cleaned) when it has.
+    /// Returns what [`cleaned`](Self::cleaned) is to be told. Called before a CPU drops everything it knows of user space.
     #[inline(always)]
     pub(super) fn now(&self) -> usize {
         self.epoch.load(Ordering::SeqCst)
     }
 
-    /// This CPU has dropped everything it knew of user space at `now`, and uses nothing older.
+    /// Notes that this CPU has dropped everything it knew of user space at `now`, and uses nothing older.
     #[inline(always)]
     pub(super) fn cleaned(&self, cpu: CpuId, now: usize) {
         self.cell(cpu).clean.store(now, Ordering::Release);
     }
 
-    /// Whether `cpu` has dropped everything it knew at `epoch`.
+    /// Returns whether `cpu` has dropped everything it knew at `epoch`.
     pub(super) fn is_clean(&self, cpu: CpuId, epoch: Epoch) -> bool {
         epoch.is_reached_by(self.cell(cpu).clean.load(Ordering::Acquire))
     }
 }
 
-/// A CPU that reads the tables of a space, see [`Readers::walk`].
+/// A CPU that reads the tables of a space, see [`Readers::walk`]. It stays on its CPU:
+///
+/// ```compile_fail,E0277
+/// use ptarmigan::tlb::Reading;
+/// fn elsewhere(reading: Reading<'static>) {
+///     std::thread::spawn(move || drop(reading)); // a reader is not `Send`
+/// }
+/// ```
+#[must_use = "what is found is protected only as long as the reader is there"]
 pub struct Reading<'a> {
     cell: &'a Cell,
-    outermost: bool,
+    _stay: PhantomData<*const ()>,
 }
 
 impl Drop for Reading<'_> {
     #[inline]
     fn drop(&mut self) {
-        if self.outermost {
-            self.cell.space.store(SEVERAL, Ordering::Relaxed);
-            self.cell.since.store(NOBODY, Ordering::Release);
+        // Counted first: an interrupt that comes in before the last store finds the epoch still there, and ends it itself.
+        let depth = self.cell.depth.load(Ordering::Relaxed) - 1;
+        self.cell.depth.store(depth, Ordering::Relaxed);
+        // Whose tables the others read is not known here; nor may the next reader find an old name beside its new epoch.
+        self.cell.space.store(SEVERAL, Ordering::Relaxed);
+        if depth == 0 {
+            self.cell.since.store(NOT_READING, Ordering::Release);
         }
     }
 }

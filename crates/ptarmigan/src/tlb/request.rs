@@ -1,6 +1,9 @@
 //! What is asked of TLBs: names, scopes, requests and the tickets that stand for them.
+use super::scope::Scope;
+use super::space::SpaceTlb;
 use crate::addr::PhysAddr;
 use crate::cpu::CpuSet;
+use core::ptr::NonNull;
 
 /// Names an address space: [`Tlb::new_space`](super::Tlb::new_space) hands names out, none of them twice.
 ///
@@ -12,6 +15,9 @@ use crate::cpu::CpuSet;
 pub struct SpaceId(pub(super) u64);
 
 impl SpaceId {
+    /// The name of no space.
+    pub(super) const NONE: SpaceId = SpaceId(0);
+
     /// Returns the number behind the name, for tables and reports. It is not 0.
     #[inline(always)]
     pub const fn number(self) -> u64 {
@@ -57,24 +63,6 @@ pub struct Ticket {
     pub waiting: CpuSet,
 }
 
-/// Which addresses to forget.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// One page.
-    Page(u64),
-    /// All pages from `start` to `end`, 2^`stride` bytes apart.
-    Range {
-        /// First address.
-        start: u64,
-        /// First address after it.
-        end: u64,
-        /// Binary logarithm of the page size.
-        stride: u32,
-    },
-    /// The whole space.
-    Full,
-}
-
 /// What one CPU is to forget, now.
 #[derive(Clone, Copy, Debug)]
 pub struct Invalidation {
@@ -90,6 +78,47 @@ pub struct Invalidation {
     pub reload_root: bool,
 }
 
+/// An entry that has become valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewEntry {
+    /// The space; `None` for the kernel's half.
+    pub space: Option<SpaceId>,
+    /// The first address that it maps.
+    pub va: u64,
+    /// Binary logarithm of the bytes that it maps.
+    pub shift: u32,
+    /// The entry, as the format writes it.
+    pub raw: u64,
+}
+
+/// What a CPU asks of others.
+#[derive(Clone, Copy)]
+pub(super) enum Request {
+    /// Nothing.
+    Nothing,
+    /// To bring a space to a generation.
+    Flush(FlushRequest),
+    /// To drop everything that is known of user space.
+    Everything,
+    /// To forget a part of the kernel's half.
+    Kernel(Scope),
+}
+
+/// What one flush of a space asks of each CPU.
+#[derive(Clone, Copy)]
+pub(super) struct FlushRequest {
+    /// The space. It outlives the request: the CPU that asks borrows it until all have answered.
+    pub space: NonNull<SpaceTlb>,
+    /// What to forget, under the number of the CPU that asks.
+    pub what: Invalidation,
+    /// The generation that the flush raised the space to.
+    pub generation: Generation,
+    /// The space ends: CPUs that have it loaded load the kernel's root.
+    pub ends: bool,
+    /// CPUs give up the number under which they know the space.
+    pub recall: bool,
+}
+
 /// A root to be loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Root {
@@ -101,4 +130,7 @@ pub struct Root {
     pub asid: u16,
     /// What the TLB holds under that number is of this space and up to date: it may stay.
     pub keep: bool,
+    /// Numbers have been handed out anew: what the TLB holds under all of them goes first. Only on machines that
+    /// [broadcast](super::Mmu::BROADCASTS).
+    pub forget_all: bool,
 }

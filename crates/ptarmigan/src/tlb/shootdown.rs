@@ -1,39 +1,59 @@
-//! The TLBs of a machine: which CPU has which space loaded, and how all of them are made to forget.
+//! How all TLBs of a machine are made to forget.
 //!
-//! The rules are Linux's , on x86 and alike. A flush raises the space's generation, *then* looks at who
-//! has it loaded; a CPU that loads a space enters its mask, *then* looks at the generation: so either the flush sees the
-//! CPU, or the CPU sees the flush. A CPU that is asked to bring a space to a generation
+//! The rules are Linux's, on x86 and alike. A flush raises the space's generation, *then* looks at the CPUs that have it
+//! loaded; a CPU that loads a space enters its mask, *then* looks at the generation: so either the flush sees the CPU, or
+//! the CPU sees the flush. A CPU that is asked to bring a space to a generation
 //!
 //! * does nothing if it has reached it already: an earlier, larger flush did it;
 //! * forgets just the addresses asked for if that is the only step it is behind;
 //! * forgets the whole space otherwise, and has then reached whatever the generation is by now: what it is about to be
 //!   asked for as well.
+//!
+//! A machine that broadcasts does all this at the CPU that asks, by the number that the space has everywhere; others are
+//! asked only for what a broadcast cannot do: to leave a space that ends, to load a root anew, to give a space up.
+//!
+//! A CPU does what it is asked while it has its [`Loaded`] for itself. If the request comes in the middle of something
+//! that has it already, the request stays unanswered until that is done.
+use super::error::TlbRefusal;
 use super::hardware::Shootdown;
-use super::mailbox::Request;
+use super::mailbox::Asked;
 use super::readers::Epoch;
-use super::request::{Generation, Invalidation, Scope, Ticket};
+use super::request::{FlushRequest, Invalidation, Request, Ticket};
+use super::runs::Runs;
+use super::scope::Scope;
 use super::space::SpaceTlb;
 use super::state::{Loaded, Tlb};
-use crate::cpu::{CpuId, CpuSet, Pinned};
+use crate::cpu::{CpuId, CpuSet, Guard, Pinned};
 use core::ptr::NonNull;
 
 impl<S: Shootdown> Tlb<S> {
-    /// Flushes, and says what for. Nothing reaches the hardware if no CPU has the space loaded.
-    pub(super) fn flush_old(
+    /// Has every CPU that may know what changed in `space` forget it. If nothing is said to be stale, everything is. Nothing
+    /// reaches the hardware if no TLB knows the space.
+    ///
+    /// # Errors
+    ///
+    /// [`TlbRefusal`]; nothing has been forgotten then.
+    pub(crate) fn flush(
         &self,
         pin: &Pinned<'_>,
         space: &SpaceTlb,
-        mut scope: Scope,
+        stale: &Runs,
         flags: FlushFlags,
-    ) -> Ticket {
+    ) -> Result<Ticket, TlbRefusal> {
+        self.accept(pin)?;
+        self.machine.accept(space.machine())?;
+        // Interrupts that come in from here to the end of this CPU's own part leave what they ask for to this call.
+        let mut loaded = self.own(pin)?;
+        let FlushFlags { tables_freed, reload_root, space_ends: ends, may_park } = flags;
         let generation = space.raise();
         let active = space.active.snapshot();
         let lazy = space.lazy.snapshot();
         let recall = generation.0 & RECALL == 0;
         let mut ticket = Ticket { space: space.id(), generation, active, lazy, waiting: CpuSet::default() };
+        // The CPUs that have to do something themselves.
         let mut targets = active;
-        if flags.tables_freed || flags.space_ends {
-            if flags.may_park {
+        if ends || (tables_freed && !S::BROADCASTS) {
+            if may_park {
                 ticket.waiting = lazy.without(&active).except(pin.cpu());
             }
             targets = active.or(&lazy).without(&ticket.waiting);
@@ -41,76 +61,98 @@ impl<S: Shootdown> Tlb<S> {
         if recall {
             targets = (0..self.config.cpus).fold(targets, |all, cpu| all.with(CpuId(cpu as u16)));
         }
-        if targets.is_empty() {
-            return ticket;
+        let asid = if S::BROADCASTS { space.asid.number() } else { loaded.asid };
+        // A broadcast reaches those that know the space under its number, and those that have it loaded if it has none.
+        let broadcast = S::BROADCASTS && (asid != 0 || !active.is_empty() || !lazy.is_empty());
+        if targets.is_empty() && !broadcast {
+            return Ok(self.leave(pin, loaded, ticket));
         }
-        let pages = match scope {
-            Scope::Page(_) => 1,
-            Scope::Range { start, end, stride } => (end - start) >> stride,
-            Scope::Full => 0,
-        };
-        if pages > self.config.ceiling || flags.reload_root || flags.space_ends || recall {
-            scope = Scope::Full;
-        }
-        let tally = self.tally(pin);
-        match scope {
-            Scope::Page(_) => tally.page.add(1),
-            Scope::Range { .. } => tally.range.add(1),
-            Scope::Full => tally.full.add(1),
-        }
-        if scope != Scope::Full {
-            tally.pages.add(pages as usize);
-        }
-        let FlushFlags { tables_freed, reload_root, space_ends, .. } = flags;
-        let what = Invalidation { space: space.id(), asid: 0, scope, tables_freed, reload_root };
-        let request =
-            Request::Flush { space: NonNull::from(space), what, generation, ends: space_ends, recall };
-        let remote = targets.except(pin.cpu());
-        if S::BROADCASTS && !space_ends && !recall {
+        let by_request = !S::BROADCASTS || ends || reload_root || recall;
+        let scope = if ends || reload_root || recall { Scope::Full } else { self.config.costs.plan(stale) };
+        self.tally(pin).count(&scope);
+        let what = Invalidation { space: space.id(), asid, scope, tables_freed, reload_root };
+        if broadcast {
             self.hardware.invalidate(pin, &what);
-            self.carry_out(pin, &request);
-        } else if remote.is_empty() {
-            self.carry_out(pin, &request);
-        } else {
-            // SAFETY: 2. `space` is borrowed until `shoot` returns, which is after all have answered.
-            unsafe { self.shoot(pin, remote, request, targets.has(pin.cpu())) };
+            if !by_request {
+                if loaded.space == Some(space.id()) && loaded.generation.next() == generation {
+                    loaded.generation = generation;
+                }
+                return Ok(self.leave(pin, loaded, ticket));
+            }
         }
-        ticket
+        let request = FlushRequest { space: NonNull::from(space), what, generation, ends, recall };
+        // SAFETY: 1. `space` is borrowed for longer than this call.
+        unsafe { self.shoot(pin, loaded, &targets, Request::Flush(request)) }?;
+        Ok(ticket)
     }
 
-    /// Asks `remote` CPUs, does this CPU's own part meanwhile if it is one of the targets, and waits for the answers.
+    /// Ends a call that has had the CPU's state for itself and asks no other CPU.
+    #[inline(always)]
+    fn leave<R>(&self, pin: &Pinned<'_>, loaded: Guard<'_, Loaded>, result: R) -> R {
+        drop(loaded);
+        self.serve(pin);
+        result
+    }
+
+    /// Has `targets` carry a request out, this CPU too if it is one of them, and waits until all have.
+    ///
+    /// # Errors
+    ///
+    /// [`TlbRefusal::Busy`] if this CPU waits for answers already; nothing has been asked then.
     ///
     /// # Safety
     ///
-    /// 1. A space in `request` is there until this returns.
-    #[cold]
-    unsafe fn shoot(&self, pin: &Pinned<'_>, remote: CpuSet, request: Request, own_part: bool) {
+    /// 1. What `request` points to stays there until this returns or has unwound.
+    pub(super) unsafe fn shoot(
+        &self,
+        pin: &Pinned<'_>,
+        mut loaded: Guard<'_, Loaded>,
+        targets: &CpuSet,
+        request: Request,
+    ) -> Result<(), TlbRefusal> {
         let me = pin.cpu();
-        let serve = |pin: &Pinned<'_>| self.serve(pin);
-        self.tally(pin).asked.add(remote.len());
-        // SAFETY: 1. the CPU is the caller's, and each call of this function ends with all answers here. 2. as the
-        // caller says, and this returns after the answers only.
-        unsafe { self.mailboxes.ask(me, &remote, request) };
-        self.hardware.send(pin, &remote, &serve);
-        if own_part {
-            self.carry_out(pin, &request);
+        let remote = targets.except(me);
+        if remote.is_empty() {
+            if targets.has(me) {
+                self.carry_out(pin, &mut loaded, &request);
+            }
+            return Ok(self.leave(pin, loaded, ()));
         }
+        // SAFETY: 1. the CPU is the caller's. 2. as the caller says: `asked` is dropped before this returns or unwinds
+        // further. 3. it is a local, and `wait_for_answers` drops it.
+        let asked = unsafe { self.mailboxes.ask(me, &remote, request) }.ok_or(TlbRefusal::Busy(me))?;
+        self.tally(pin).asked.add(remote.len());
+        self.hardware.send(pin, &remote, &|pin| self.serve(pin));
+        if targets.has(me) {
+            self.carry_out(pin, &mut loaded, &request);
+        }
+        drop(loaded);
+        self.wait_for_answers(pin, asked);
+        Ok(())
+    }
+
+    #[cold]
+    fn wait_for_answers(&self, pin: &Pinned<'_>, asked: Asked<'_>) {
         let mut turn = 0u32;
         loop {
-            let left = self.mailboxes.unanswered(me);
+            self.serve(pin);
+            let left = asked.unanswered();
             if left.is_empty() {
                 return;
             }
             turn = turn.wrapping_add(1);
-            if turn.is_multiple_of(AGAIN) {
-                self.hardware.send(pin, &left, &serve);
+            if turn.is_multiple_of(S::RESEND_AFTER) {
+                self.hardware.send(pin, &left, &|pin| self.serve(pin));
             }
-            self.pause(pin, turn);
+            self.hardware.wait(pin, turn);
         }
     }
 
     /// Carries out what other CPUs ask of this one. Called by the handler of the interrupt that [`Ipi::send`] causes, or
-    /// wherever a CPU looks after its mail; costs a few loads if nobody asks.
+    /// wherever a CPU looks after its mail; costs a few loads if no CPU asks.
+    ///
+    /// In the middle of a switch or a flush it leaves requests to the code that was interrupted, which serves them
+    /// before it returns. A pin of another machine serves nothing.
     ///
     /// [`Ipi::send`]: super::Ipi::send
     #[inline(always)]
@@ -122,30 +164,39 @@ impl<S: Shootdown> Tlb<S> {
 
     #[cold]
     fn serve_all(&self, pin: &Pinned<'_>) {
-        self.mailboxes.answer(pin.cpu(), |request| self.carry_out(pin, request));
+        // Again, for a request that came in while the first ones were carried out, and was left to this call.
+        while self.mailboxes.is_asked(pin.cpu()) {
+            let Some(mut loaded) = self.loaded.enter(pin) else { return };
+            self.mailboxes.answer(pin.cpu(), |request| self.carry_out(pin, &mut loaded, request));
+        }
     }
 
-    /// Turn number `turn` of a wait for other CPUs, in which they may be waiting for this one.
+    /// Takes turn number `turn` of a wait for other CPUs, which may be waiting for this one.
     #[inline]
     pub fn pause(&self, pin: &Pinned<'_>, turn: u32) {
         self.serve(pin);
         self.hardware.wait(pin, turn);
     }
 
-    /// This CPU's part of a request.
-    fn carry_out(&self, pin: &Pinned<'_>, request: &Request) {
+    /// Waits until `done`, and serves what other CPUs ask of this one meanwhile.
+    pub(crate) fn wait_until(&self, pin: &Pinned<'_>, mut done: impl FnMut() -> bool) {
+        let mut turn = 0u32;
+        while !done() {
+            turn = turn.wrapping_add(1);
+            self.pause(pin, turn);
+        }
+    }
+
+    /// Does this CPU's part of a request.
+    fn carry_out(&self, pin: &Pinned<'_>, loaded: &mut Loaded, request: &Request) {
         let cpu = pin.cpu();
-        // Busy only if `activate` and its like are interrupted, which their callers rule out.
-        let Some(mut loaded) = self.loaded.enter(pin) else {
-            debug_assert!(false, "an interrupt came in while {cpu:?} was changing its root");
-            return;
-        };
-        match *request {
+        match request {
             Request::Nothing => {}
+            Request::Kernel(scope) => self.hardware.invalidate_kernel(pin, scope),
             Request::Everything => {
                 let Some(space) = loaded.space else { return };
                 if loaded.lazy {
-                    self.unload(pin, &mut loaded, space);
+                    self.unload(pin, loaded, space);
                     return;
                 }
                 let now = self.readers.now();
@@ -159,87 +210,79 @@ impl<S: Shootdown> Tlb<S> {
                 self.hardware.invalidate(pin, &what);
                 self.readers.cleaned(cpu, now);
             }
-            Request::Flush { space, what, generation, ends, recall } => {
-                // SAFETY: the CPU that asks borrows the space until all have answered.
-                let space = unsafe { space.as_ref() };
+            Request::Flush(request) => {
+                // SAFETY: the CPU that asks keeps the space in place until all have answered.
+                let space = unsafe { request.space.as_ref() };
                 if loaded.space != Some(space.id()) {
-                    if recall {
+                    if request.recall {
                         // SAFETY: 1. `loaded` is this CPU's.
                         unsafe { self.asids.forget(cpu, space.id()) };
                     }
                     // A root that was loaded over this space's without leaving it first.
                     space.active.clear(cpu);
                     space.lazy.clear(cpu);
-                } else if ends || (loaded.lazy && what.tables_freed) {
-                    self.unload(pin, &mut loaded, space.id());
+                } else if request.ends || (loaded.lazy && request.what.tables_freed) {
+                    self.unload(pin, loaded, space.id());
                     space.active.clear(cpu);
                     space.lazy.clear(cpu);
                 } else {
-                    self.catch_up(pin, &mut loaded, space, what, generation);
+                    self.catch_up(pin, loaded, space, request);
                 }
             }
         }
     }
 
     #[inline]
-    fn catch_up(
-        &self,
-        pin: &Pinned<'_>,
-        loaded: &mut Loaded,
-        space: &SpaceTlb,
-        what: Invalidation,
-        generation: Generation,
-    ) {
-        let what = Invalidation { asid: loaded.asid, ..what };
-        if loaded.generation.reaches(generation) {
+    fn catch_up(&self, pin: &Pinned<'_>, loaded: &mut Loaded, space: &SpaceTlb, request: &FlushRequest) {
+        let FlushRequest { what, generation, .. } = request;
+        if loaded.generation.reaches(*generation) {
             self.tally(pin).skipped.add(1);
             return;
         }
         // Read before anything is forgotten: what comes later is not covered.
         let reached = space.generation();
-        let one_step = loaded.generation.next() == generation && reached == generation;
-        if one_step && what.scope != Scope::Full {
-            if !S::BROADCASTS {
-                self.hardware.invalidate(pin, &what);
+        let one_step = loaded.generation.next() == *generation && reached == *generation;
+        let asid = loaded.asid;
+        if one_step && !what.scope.is_full() {
+            if asid == what.asid {
+                self.hardware.invalidate(pin, what);
+            } else {
+                self.hardware.invalidate(pin, &Invalidation { asid, ..*what });
             }
-            loaded.generation = generation;
+            loaded.generation = *generation;
             return;
         }
-        if what.scope != Scope::Full {
+        if !what.scope.is_full() {
             self.tally(pin).upgraded.add(1);
         }
         let now = self.readers.now();
         // Other flushes are made up for, of which nothing is known here: tables may have gone in them.
         let tables_freed = what.tables_freed || !one_step;
         let reload_root = what.reload_root || !one_step;
-        let full = Invalidation { scope: Scope::Full, tables_freed, reload_root, ..what };
+        let scope = Scope::Full;
+        let full = Invalidation { space: space.id(), asid, scope, tables_freed, reload_root };
         self.hardware.invalidate(pin, &full);
         loaded.generation = reached;
         self.readers.cleaned(pin.cpu(), now);
     }
 
     /// Makes `cpus` drop everything they know of user space, lazy ones by loading the kernel's root.
-    pub(crate) fn force(&self, pin: &Pinned<'_>, cpus: CpuSet) {
-        let remote = cpus.except(pin.cpu());
-        if !remote.is_empty() {
-            // SAFETY: 1. there is no space in the request.
-            unsafe { self.shoot(pin, remote, Request::Everything, false) };
-        }
-        if cpus.has(pin.cpu()) {
-            self.carry_out(pin, &Request::Everything);
-        }
+    ///
+    /// # Errors
+    ///
+    /// [`TlbRefusal::Busy`] if this CPU is in the middle of something; nothing has been dropped then.
+    pub(crate) fn force(&self, pin: &Pinned<'_>, cpus: &CpuSet) -> Result<(), TlbRefusal> {
+        // SAFETY: 1. it points to nothing.
+        unsafe { self.shoot(pin, self.own(pin)?, cpus, Request::Everything) }
     }
 
-    /// CPUs of `lazy` that may still know what was unhooked before `epoch`.
+    /// Returns the CPUs of `lazy` that may still know what was unhooked before `epoch`.
     pub(crate) fn not_clean(&self, lazy: &CpuSet, epoch: Epoch) -> CpuSet {
         lazy.iter().fold(CpuSet::default(), |left, cpu| {
             if self.readers.is_clean(cpu, epoch) { left } else { left.with(cpu) }
         })
     }
 }
-
-/// Turns of a wait after which requests are sent again.
-const AGAIN: u32 = 256;
 
 /// Whenever these bits of a generation come to be zero, four times a round, every CPU gives up what it holds of the
 /// space: none can then be half a round behind, and the order of generations holds.
@@ -248,8 +291,11 @@ const RECALL: usize = usize::MAX >> 2;
 /// What besides the addresses decides how to flush.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct FlushFlags {
+    /// Tables were unhooked: lazy CPUs walk them still.
     pub tables_freed: bool,
+    /// An entry of a top that the MMU keeps in registers has changed.
     pub reload_root: bool,
+    /// The space ends.
     pub space_ends: bool,
     /// Lazy CPUs may be waited for: see [`Ticket::waiting`].
     pub may_park: bool,

@@ -1,4 +1,5 @@
 //! What a space knows of the TLBs that may know it.
+use super::asid::machine_wide::SpaceAsid;
 use super::request::{Generation, SpaceId};
 use crate::cpu::{CpuId, CpuMask, MachineId};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,6 +13,8 @@ pub struct SpaceTlb {
     pub(super) loaded: AtomicBool,
     /// Others than the holder of the space may walk its tables or load its root at any time.
     shared: AtomicBool,
+    /// The number on machines that broadcast.
+    pub(super) asid: SpaceAsid,
     pub(super) active: CpuMask,
     pub(super) lazy: CpuMask,
 }
@@ -25,21 +28,22 @@ impl SpaceTlb {
             generation: AtomicUsize::new(generation.0),
             loaded: AtomicBool::new(false),
             shared: AtomicBool::new(false),
+            asid: SpaceAsid::none(),
             active: CpuMask::new(),
             lazy: CpuMask::new(),
         }
-    }
-
-    /// Returns the machine that the space is of.
-    #[inline(always)]
-    pub fn machine(&self) -> MachineId {
-        self.machine
     }
 
     /// Makes the state of the same space as it is when all other generations have been, for models.
     #[cfg(loom)]
     pub fn a_round_later(&self, generation: Generation) -> Self {
         Self::named(self.machine, self.id, generation)
+    }
+
+    /// Returns the machine that named the space.
+    #[inline(always)]
+    pub fn machine(&self) -> MachineId {
+        self.machine
     }
 
     /// The space's name.

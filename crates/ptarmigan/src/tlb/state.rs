@@ -1,14 +1,16 @@
 //! The state of a machine's TLBs: what is kept for each CPU, and the names of spaces.
-use super::asid::Asids;
-use super::config::{TlbConfig, TlbError};
+use super::asid::machine_wide::MachineWideAsids;
+use super::asid::per_cpu::PerCpuAsids;
+use super::config::TlbConfig;
 use super::counts::{FlushCounts, FlushTally};
+use super::error::{TlbError, TlbRefusal};
 use super::hardware::Shootdown;
 use super::mailbox::Mailboxes;
 use super::readers::Readers;
 use super::request::{Generation, SpaceId};
 use super::space::SpaceTlb;
 use crate::bootmem::{BootMemory, BootSlice};
-use crate::cpu::{MAX_CPUS, MachineId, PerCpu, Pinned};
+use crate::cpu::{Guard, MAX_CPUS, MachineId, PerCpu, Pinned};
 use crate::sync::SpinLock;
 
 /// What a CPU has loaded.
@@ -25,26 +27,32 @@ pub(super) const KERNEL: Loaded = Loaded { space: None, generation: Generation(0
 
 /// The machine's TLBs. See the [module](super) for the protocol.
 ///
-/// [`activate`](Self::activate), [`rest`](Self::rest) and [`deactivate`](Self::deactivate) are called with interrupts
-/// masked, or on a machine that delivers none; flushes are not made by handlers of interrupts. As in Linux.
+/// No call needs interrupts to be masked. A handler of an interrupt may call [`serve`](Self::serve) at any moment. All
+/// other calls it may make as well, but while the code that it interrupted is in a flush or in one of
+/// [`activate`](Self::activate), [`rest`](Self::rest) and [`deactivate`](Self::deactivate), they are
+/// [refused](TlbRefusal::Busy).
 pub struct Tlb<S> {
+    pub(super) machine: MachineId,
     pub(super) hardware: S,
     pub(super) config: TlbConfig,
     /// The name of the next space.
     next_space: SpinLock<u64>,
     pub(super) loaded: PerCpu<Loaded>,
-    pub(super) asids: Asids,
+    /// None on machines that broadcast.
+    pub(super) asids: PerCpuAsids,
+    /// None on others.
+    pub(super) common_asids: MachineWideAsids,
     pub(super) mailboxes: Mailboxes,
     pub(super) readers: Readers,
     tallies: BootSlice<FlushTally>,
 }
 
 impl<S: Shootdown> Tlb<S> {
-    /// Sets the state up: over `hardware`, in the shape `config`.
+    /// Sets the state up for `machine`: over its `hardware`, in the shape `config`.
     ///
     /// # Errors
     ///
-    /// [`TlbError`] if there are too many CPUs, or their state does not fit into `boot`.
+    /// [`TlbError`] if there are too many CPUs or too few ASIDs, or the state does not fit into `boot`.
     pub fn new(
         boot: &mut BootMemory,
         machine: MachineId,
@@ -55,26 +63,44 @@ impl<S: Shootdown> Tlb<S> {
         if cpus > MAX_CPUS {
             return Err(TlbError::TooManyCpus { cpus });
         }
+        let asids = config.asids;
+        if S::BROADCASTS && asids != 0 && usize::from(asids) <= cpus {
+            return Err(TlbError::TooFewAsids { asids, cpus });
+        }
         Ok(Tlb {
+            machine,
             hardware,
             config,
             next_space: SpinLock::new(1),
             loaded: PerCpu::new(boot, machine, cpus, |_| KERNEL)?,
-            asids: Asids::new(boot, cpus, config.asids)?,
+            asids: PerCpuAsids::new(boot, cpus, Self::asids(&config, false))?,
+            common_asids: MachineWideAsids::new(boot, cpus, Self::asids(&config, true))?,
             mailboxes: Mailboxes::new(boot, cpus)?,
-            readers: Readers::new(boot, cpus)?,
+            readers: Readers::new(boot, machine, cpus)?,
             tallies: boot.take(cpus, |_| FlushTally::default())?,
         })
+    }
+
+    /// Numbers that are the same on all CPUs, or else those that each CPU has to itself.
+    const fn asids(config: &TlbConfig, common: bool) -> u16 {
+        if S::BROADCASTS == common { config.asids } else { 0 }
     }
 
     /// Returns the boot memory that the state takes.
     pub const fn bytes(config: &TlbConfig) -> usize {
         let cpus = config.cpus;
         PerCpu::<Loaded>::bytes(cpus)
-            + Asids::bytes(cpus, config.asids)
+            + PerCpuAsids::bytes(cpus, Self::asids(config, false))
+            + MachineWideAsids::bytes(cpus, Self::asids(config, true))
             + Mailboxes::bytes(cpus)
             + Readers::bytes(cpus)
             + BootMemory::bytes::<FlushTally>(cpus)
+    }
+
+    /// Returns the machine whose TLBs these are.
+    #[inline(always)]
+    pub fn machine(&self) -> MachineId {
+        self.machine
     }
 
     /// Returns the hardware beneath.
@@ -103,13 +129,34 @@ impl<S: Shootdown> Tlb<S> {
         let mut next = self.next_space.lock();
         let id = SpaceId(*next);
         *next += 1;
-        SpaceTlb::named(self.machine(), id, first)
+        SpaceTlb::named(self.machine, id, first)
     }
 
-    /// Returns the machine.
-    #[inline(always)]
-    pub fn machine(&self) -> MachineId {
-        self.loaded.machine()
+    /// Accepts a pin of this machine, of a CPU that there is state for.
+    #[inline]
+    pub(super) fn accept(&self, pin: &Pinned<'_>) -> Result<(), TlbRefusal> {
+        self.machine.accept(pin.machine())?;
+        if usize::from(pin.cpu().0) < self.config.cpus {
+            Ok(())
+        } else {
+            Err(TlbRefusal::NoSuchCpu(pin.cpu()))
+        }
+    }
+
+    /// Takes what the CPU has loaded, for a pin that was [accepted](Self::accept).
+    #[inline]
+    pub(super) fn own<'a>(&'a self, pin: &'a Pinned<'_>) -> Result<Guard<'a, Loaded>, TlbRefusal> {
+        self.loaded.enter(pin).ok_or(TlbRefusal::Busy(pin.cpu()))
+    }
+
+    /// Counts a chain that was parked.
+    pub(crate) fn count_parked(&self, pin: &Pinned<'_>) {
+        self.tally(pin).parked.add(1);
+    }
+
+    /// Counts a chain that was flushed by force.
+    pub(crate) fn count_forced(&self, pin: &Pinned<'_>) {
+        self.tally(pin).forced.add(1);
     }
 
     #[inline(always)]

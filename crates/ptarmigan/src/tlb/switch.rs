@@ -1,4 +1,12 @@
-//! Which root a CPU has loaded: a space it runs in, one it keeps while it runs none, or the kernel's own.
+//! Which root a CPU has loaded: that of a space it runs in, that of a space it keeps lazily, or the kernel's own.
+//!
+//! # Interrupts in the middle
+//!
+//! Each call has the CPU's [`Loaded`](super::state::Loaded) for itself from its first store to a mask on. A request that
+//! comes in between finds it in use and stays unanswered: what it says about the space could not be judged by a state
+//! that is half old and half new. The call serves it when it is done; until then the CPU that asks waits.
+use super::asid::machine_wide::Chosen;
+use super::error::TlbRefusal;
 use super::hardware::Shootdown;
 use super::request::{Root, SpaceId};
 use super::space::SpaceTlb;
@@ -8,23 +16,78 @@ use crate::cpu::Pinned;
 use crate::sync::atomic::Ordering;
 
 impl<S: Shootdown> Tlb<S> {
-    /// This CPU begins to run in `space`. A CPU that kept it loaded lazily only catches up with the generation.
+    /// Makes this CPU run in `space`, whose top table is at `root`. A CPU that kept the space lazily only catches up with
+    /// its generation.
     ///
-    /// Whatever space the CPU had loaded before should have been left by [`deactivate`](Self::deactivate); if it was not,
-    /// it goes on asking this CPU to flush, which costs time and does no harm.
+    /// The space that the CPU had loaded before should have been left by [`deactivate`](Self::deactivate). If it was
+    /// not, it goes on asking this CPU to flush, which costs time and does no harm.
+    ///
+    /// # Errors
+    ///
+    /// [`TlbRefusal`] for a pin or a space of another machine, and in the middle of another switch.
+    ///
     /// # Safety
     ///
-    /// 1. `root` is the root of the space's tables.
+    /// 1. `root` is the root of the space's tables, which stay tables until the space has ended: that every CPU has left it.
     pub unsafe fn activate(
         &self,
         pin: &Pinned<'_>,
         space: &SpaceTlb,
         root: PhysAddr,
-    ) -> Result<(), crate::cpu::WrongMachine> {
-        self.activate_old(pin, space, root);
+    ) -> Result<(), TlbRefusal> {
+        self.switch(pin, space, |loaded| self.load(pin, loaded, space, root))
+    }
+
+    /// Says that this CPU runs nothing that needs a user space; the root of `space` stays loaded.
+    ///
+    /// # Errors
+    ///
+    /// As for [`activate`](Self::activate).
+    pub fn rest(&self, pin: &Pinned<'_>, space: &SpaceTlb) -> Result<(), TlbRefusal> {
+        self.switch(pin, space, |loaded| {
+            if loaded.space != Some(space.id()) || loaded.lazy {
+                return;
+            }
+            // Lazy before it is no longer active: a flush that frees tables must find it in one of the masks.
+            loaded.lazy = true;
+            space.lazy.set(pin.cpu());
+            space.active.clear(pin.cpu());
+            self.hardware.lazy(pin, space.id());
+        })
+    }
+
+    /// Makes this CPU load the kernel's root, if it has `space` loaded. If the TLB tags spaces, what it knows of this one
+    /// may be good still when the CPU comes back.
+    ///
+    /// # Errors
+    ///
+    /// As for [`activate`](Self::activate).
+    pub fn deactivate(&self, pin: &Pinned<'_>, space: &SpaceTlb) -> Result<(), TlbRefusal> {
+        self.switch(pin, space, |loaded| {
+            if loaded.space == Some(space.id()) {
+                self.unload(pin, loaded, space.id());
+            }
+            space.active.clear(pin.cpu());
+            space.lazy.clear(pin.cpu());
+        })
+    }
+
+    /// Runs `change` on what the CPU has loaded, and serves the requests that came in meanwhile.
+    #[inline(always)]
+    fn switch(
+        &self,
+        pin: &Pinned<'_>,
+        space: &SpaceTlb,
+        change: impl FnOnce(&mut Loaded),
+    ) -> Result<(), TlbRefusal> {
+        self.accept(pin)?;
+        self.machine.accept(space.machine())?;
+        change(&mut *self.own(pin)?);
+        self.serve(pin);
         Ok(())
     }
-    fn activate_old(&self, pin: &Pinned<'_>, space: &SpaceTlb, root: PhysAddr) {
+
+    fn load(&self, pin: &Pinned<'_>, loaded: &mut Loaded, space: &SpaceTlb, root: PhysAddr) {
         let cpu = pin.cpu();
         if !space.loaded.load(Ordering::SeqCst) {
             space.loaded.store(true, Ordering::SeqCst);
@@ -32,7 +95,6 @@ impl<S: Shootdown> Tlb<S> {
         // Into the mask first, then look at the generation: a flush either sees us, or we see its generation.
         space.active.set(cpu);
         let generation = space.generation();
-        let Some(mut loaded) = self.loaded.enter(pin) else { return };
         if loaded.space == Some(space.id()) && loaded.generation == generation {
             if loaded.lazy {
                 loaded.lazy = false;
@@ -42,52 +104,27 @@ impl<S: Shootdown> Tlb<S> {
             return;
         }
         let now = self.readers.now();
-        // SAFETY: 1. `loaded` is this CPU's, and its guard keeps interrupts that come here out.
-        let (asid, keep) = unsafe {
-            if loaded.space.is_some() {
-                self.asids.reached(cpu, loaded.asid, loaded.generation);
-            }
-            self.asids.choose(cpu, space.id(), generation)
+        let (generation, asid, keep, forget_all) = if S::BROADCASTS {
+            let Chosen { asid, forget_all } = self.common_asids.choose(cpu, space.id(), &space.asid);
+            // Once more: a flush either sees the number, or we see its generation.
+            (space.generation(), asid, asid != 0, forget_all)
+        } else {
+            // SAFETY: 1. `loaded` is this CPU's, and its guard keeps interrupts that come here out.
+            let (asid, keep) = unsafe {
+                if loaded.space.is_some() {
+                    self.asids.reached(cpu, loaded.asid, loaded.generation);
+                }
+                self.asids.choose(cpu, space.id(), generation)
+            };
+            (generation, asid, keep, false)
         };
-        self.hardware.load(pin, &Root { space: space.id(), at: root, asid, keep });
+        self.hardware.load(pin, &Root { space: space.id(), at: root, asid, keep, forget_all });
         *loaded = Loaded { space: Some(space.id()), generation, asid, lazy: false };
         space.lazy.clear(cpu);
         self.readers.cleaned(cpu, now);
     }
 
-    /// This CPU runs something that needs no user space; the root stays loaded.
-    pub fn rest(&self, pin: &Pinned<'_>, space: &SpaceTlb) -> Result<(), crate::cpu::WrongMachine> {
-        self.rest_old(pin, space);
-        Ok(())
-    }
-    fn rest_old(&self, pin: &Pinned<'_>, space: &SpaceTlb) {
-        let Some(mut loaded) = self.loaded.enter(pin) else { return };
-        if loaded.space != Some(space.id()) || loaded.lazy {
-            return;
-        }
-        // Lazy before it is no longer active: a flush that frees tables must find it in one of the masks.
-        loaded.lazy = true;
-        space.lazy.set(pin.cpu());
-        space.active.clear(pin.cpu());
-        self.hardware.lazy(pin, space.id());
-    }
-
-    /// This CPU switches to another root and forgets the space, or may use what it knows of it when it comes back to it
-    /// if it is tagged.
-    pub fn deactivate(&self, pin: &Pinned<'_>, space: &SpaceTlb) -> Result<(), crate::cpu::WrongMachine> {
-        self.deactivate_old(pin, space);
-        Ok(())
-    }
-    fn deactivate_old(&self, pin: &Pinned<'_>, space: &SpaceTlb) {
-        if let Some(mut loaded) = self.loaded.enter(pin)
-            && loaded.space == Some(space.id())
-        {
-            self.unload(pin, &mut loaded, space.id());
-        }
-        space.active.clear(pin.cpu());
-        space.lazy.clear(pin.cpu());
-    }
-
+    /// Loads the kernel's root.
     pub(super) fn unload(&self, pin: &Pinned<'_>, loaded: &mut Loaded, space: SpaceId) {
         let now = self.readers.now();
         self.hardware.unload(pin, space);

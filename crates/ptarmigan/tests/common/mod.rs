@@ -11,13 +11,14 @@ use ptarmigan::cpu::{NodeId, Pinned};
 use ptarmigan::format::{Attr, Format, X86_64, X86Pae};
 use ptarmigan::frames::{AllocFlags, Dirty, End, Frame, Frames, NoFrame, Request, Use, ZoneClass};
 use ptarmigan::hosted::{CpuSlot, Delivery, Host, HostConfig, HostMachine};
+use ptarmigan::machine::{Machine, On};
 use ptarmigan::page::{Clean, Level};
 use ptarmigan::quicklist::{Layer, Layered, Policy, PolicyOn};
 use ptarmigan::space::Space;
-use ptarmigan::table::{Machine, Tree};
+use ptarmigan::table::TreeRef;
 use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, TlbConfig};
 use ptarmigan::window::{OpenWindow, WindowGuard};
-use ptsan::{Access, Arch, Config, Content, Fault, Flush, Kind, Memory, Sanitizer, Translation};
+use ptsan::{Access, Arch, Config, Content, Fault, Flush, Kind, Memory, Sanitizer, Target, Translation};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -163,6 +164,12 @@ impl<'h, F: Watchable> Watch<'h, F> {
     }
 }
 
+/// A machine, seen from a CPU of it.
+#[track_caller]
+pub fn on<'a, M: Machine>(m: &'a M, pin: &'a Pinned<'a>) -> On<'a, M> {
+    m.on(pin).expect("a CPU of this machine")
+}
+
 /// A policy's safe calls.
 pub trait At: Policy + Sized {
     #[track_caller]
@@ -183,9 +190,9 @@ pub type WatchedPolicy<'w, 'h, F, P> = Layered<WatchPages<'w, 'h, F>, P>;
 #[track_caller]
 pub fn assert_constructed<F: Format>(host: &Host<F>, at: PhysAddr) {
     for index in 0..F::entries(F::LAYOUT.top()) {
-        let want = if index < F::USER_TOP { 0 } else { host.kernel().get(index) };
+        let want = if index < F::USER_TOP { Some(0) } else { host.kernel().get(index) };
         let entry = host.read(PhysAddr(at.0 + 8 * index as u64), 8);
-        assert_eq!(entry, Some(want), "entry {index} of the constructed top at {at}");
+        assert_eq!(entry, want, "entry {index} of the constructed top at {at}");
     }
 }
 
@@ -228,24 +235,40 @@ pub struct WatchedTlb<'w, 'h, F: Format> {
     watch: &'w Watch<'h, F>,
 }
 
-// SAFETY: 1. `invalidate` has the CPU's software MMU forget what the scope covers (any invalidation drops
-// paging-structure caches there, as on x86). 2. `load` switches the software MMU, which keeps nothing of another space.
-// 3. `unload` takes its root away.
+// SAFETY: 1. and 2. the CPU's software MMU forgets what the scope covers (any invalidation drops paging-structure caches
+// there, as on x86). 3. `load` switches the software MMU, which uses nothing of another space, and forgets first what is
+// not to be kept. 4. `unload` takes its root away. 5. It reaches one CPU, and walks tables by itself.
 unsafe impl<F: Watchable> Mmu for WatchedTlb<'_, '_, F> {
-    fn invalidate(&self, pin: &Pinned<'_>, request: &Invalidation) {
-        let id = request.space.number();
-        let flush = match request.scope {
-            Scope::Page(va) => Flush::page(id, va),
-            Scope::Range { start, end, stride } => Flush::range(id, start, end, 1 << stride),
-            Scope::Full => Flush::space(id),
-        };
-        self.watch.with(|s, memory| s.san.flush(memory, pin.cpu().0 as usize, flush));
+    const NEEDS_ENTRY_VALID: bool = false;
+
+    fn invalidate(&self, pin: &Pinned<'_>, what: &Invalidation) {
+        let (cpu, id) = (pin.cpu().0 as usize, what.space.number());
+        self.watch.with(|s, memory| match (&what.scope, what.scope.runs()) {
+            (Scope::Page(va), _) => s.san.flush(memory, cpu, Flush::page(id, *va)),
+            (_, Some(runs)) => runs.for_each(|(start, end, stride)| {
+                s.san.flush(memory, cpu, Flush::range(id, start, end, 1 << stride));
+            }),
+            (_, None) => s.san.flush(memory, cpu, Flush::space(id)),
+        });
+    }
+
+    fn invalidate_kernel(&self, pin: &Pinned<'_>, scope: &Scope) {
+        self.watch.with(|s, memory| match scope.runs() {
+            Some(runs) => runs.for_each(|(start, end, stride)| {
+                let target = Target::EverySpace { start, end, stride: 1 << stride };
+                s.san.flush(memory, pin.cpu().0 as usize, Flush { target, leaf_only: false });
+            }),
+            None => s.san.flush(memory, pin.cpu().0 as usize, Flush::all()),
+        });
     }
 
     fn load(&self, pin: &Pinned<'_>, root: &Root) {
         let cpu = pin.cpu().0 as usize;
         self.watch.with(|s, memory| {
             let space = root.space.number();
+            if root.forget_all {
+                s.san.flush(memory, cpu, Flush::all());
+            }
             s.san.switch(memory, cpu, root.at.0, space);
             if s.asids && !root.keep {
                 s.san.flush(memory, cpu, Flush::space(space));
@@ -384,18 +407,19 @@ pub type Pages = BTreeMap<u64, (Pfn, Attr)>;
 /// Reads a tree entry by entry, as an MMU would that forgets nothing, and compares every record and every count of
 /// the tree with what is there. Returns what is mapped.
 #[track_caller]
-pub fn scan<F: Format, M: Machine>(host: &Host<F>, m: &M, tree: &Tree<F>) -> Pages {
+pub fn scan<F: Format, M: Machine>(host: &Host<F>, on: On<'_, M>, tree: TreeRef<'_, F>) -> Pages {
     let mut pages = Pages::new();
     let mut tables = [0u32; 5];
     scan_table::<F>(host, tree.root(), F::LAYOUT.top(), 0, &mut tables, &mut pages);
     for (level, n) in tables.iter().enumerate().take(F::LAYOUT.levels as usize) {
-        assert_eq!(tree.tables(Level(level as u8)), *n, "tables of level {level}");
+        assert_eq!(tree.count(Level(level as u8)), *n, "tables of level {level}");
     }
     // `walk` follows the maps of touched cache lines: what it does not find has lost its line.
     let mut walked = Pages::new();
-    tree.walk(m, VirtRange { start: 0, end: F::USER_END }, |va, pfn, attr| {
+    tree.walk(on, VirtRange { start: 0, end: F::USER_END }, |va, pfn, attr| {
         assert!(walked.insert(va.0, (pfn, attr)).is_none(), "{va} was visited twice");
-    });
+    })
+    .expect("a tree of this machine");
     assert_eq!(walked, pages, "pages found by way of touched lines, and all pages");
     pages
 }
@@ -446,19 +470,19 @@ pub struct Shape {
 }
 
 /// The shapes of several spaces, with frames named across all of them.
-pub fn shapes<F: Format, M: Machine>(host: &Host<F>, m: &M, spaces: &[&Space<F>]) -> Vec<Shape> {
+pub fn shapes<F: Format, M: Machine>(host: &Host<F>, on: On<'_, M>, spaces: &[&Space<F>]) -> Vec<Shape> {
     let mut names = BTreeMap::new();
     spaces
         .iter()
         .map(|space| Shape {
-            pages: scan(host, m, space.tree())
+            pages: scan(host, on, space.tree())
                 .into_iter()
                 .map(|(va, (pfn, attr))| {
                     let fresh = names.len();
                     (va, *names.entry(pfn).or_insert(fresh), attr)
                 })
                 .collect(),
-            tables: (0..F::LAYOUT.levels).map(|l| space.tree().tables(Level(l))).collect(),
+            tables: (0..F::LAYOUT.levels).map(|l| space.tree().count(Level(l))).collect(),
         })
         .collect()
 }
@@ -484,7 +508,7 @@ pub fn activate<F: Watchable, P: Policy>(
     slot: &CpuSlot,
     space: &Space<F>,
 ) {
-    space.activate(m, &slot.pin());
+    space.activate(on(m, &slot.pin())).expect("a space of this machine");
     watch.with(|s, _| s.san.resume(slot.cpu().0 as usize));
 }
 

@@ -4,7 +4,7 @@
 //! really read and write through the sanitizer's software MMUs, so sharing, copy-on-write, stale translations and
 //! lost pages all show as a wrong word.
 use super::*;
-use ptarmigan::space::{Access as Touch, Advice, AreaError, AreaFlags, FaultError};
+use ptarmigan::space::{Access as Touch, Advice, AreaError, AreaFlags, FaultError, SpaceMachine, SpaceMut};
 
 const PAGE: u64 = 4096;
 const STACK: u64 = 24;
@@ -48,6 +48,15 @@ struct Process<F: Format> {
     id: u32,
     space: Space<F>,
     model: Model,
+}
+
+/// Why no call is refused.
+const OURS: &str = "a space of this machine";
+
+impl<F: Format> Process<F> {
+    fn edit<'a, M: SpaceMachine>(&'a mut self, here: On<'a, M>) -> SpaceMut<'a, F, M> {
+        self.space.edit(here).expect(OURS)
+    }
 }
 
 /// What a CPU has loaded.
@@ -98,7 +107,7 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
         sound: bool,
     ) -> Self {
         let host = m.host();
-        let space = Space::new(m, &slots[0].pin()).expect("there is memory at first");
+        let space = Space::new(on(m, &slots[0].pin())).expect("there is memory at first");
         let first = Process { id: 1, space, model: Model::default() };
         poke(host, host.backing_frame().addr().0, 1);
         World {
@@ -128,7 +137,8 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
             }
             if step % 64 == 63 {
                 let spaces: Vec<&Space<F>> = self.processes.iter().map(|p| &p.space).collect();
-                looks.push(shapes(self.host, self.m, &spaces));
+                let pin = self.slots[0].pin();
+                looks.push(shapes(self.host, on(self.m, &pin), &spaces));
             }
         }
         looks
@@ -139,7 +149,7 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
         self.verify();
         while let Some(process) = self.processes.pop() {
             let cpu = self.rng.below(self.slots.len() as u64) as usize;
-            process.space.end(self.m, &self.slots[cpu].pin());
+            process.space.end(on(self.m, &self.slots[cpu].pin())).expect(OURS);
         }
         self.m.drain(self.slots);
     }
@@ -191,7 +201,9 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
             Loaded::Active(other) => {
                 let lazily = self.rng.below(2) == 0;
                 let other = self.processes.iter().find(|p| p.id == other).expect("active spaces exist");
-                if lazily { other.space.rest(self.m, &pin) } else { other.space.deactivate(self.m, &pin) }
+                let here = on(self.m, &pin);
+                let left = if lazily { other.space.rest(here) } else { other.space.deactivate(here) };
+                left.expect(OURS);
             }
             Loaded::Lazy(_) | Loaded::Nothing => {}
         }
@@ -202,7 +214,7 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
     fn step(&mut self) {
         if self.processes.is_empty() {
             let id = self.fresh_id();
-            let space = Space::new(self.m, &self.slots[0].pin()).expect("all memory is free");
+            let space = Space::new(on(self.m, &self.slots[0].pin())).expect("all memory is free");
             self.processes.push(Process { id, space, model: Model::default() });
         }
         let at = self.rng.below(self.processes.len() as u64) as usize;
@@ -275,11 +287,12 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
         let flags = self.permissions().with(kind);
         let object = u32::from(kind != AreaFlags(0));
         let pin = self.slots[cpu].pin();
+        let here = on(self.m, &pin);
         let process = &mut self.processes[at];
-        let done = process.space.mmap(self.m, &pin, Self::bytes(start, end), flags, object);
+        let done = process.edit(here).mmap(Self::bytes(start, end), flags, object);
         if let Err(e) = done {
             // What was there may be gone, all or nothing.
-            if process.space.areas().at_or_after(self.m, start * PAGE).is_none_or(|a| a.start >= end * PAGE) {
+            if process.space.areas().at_or_after(here, start * PAGE).is_none_or(|a| a.start >= end * PAGE) {
                 process.model.clear(start, end);
             }
             return no_frame(e);
@@ -295,8 +308,9 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
         let start = self.some_page(at).saturating_sub(self.rng.below(3));
         let end = (start + self.length()).min(F::USER_END / PAGE);
         let pin = self.slots[cpu].pin();
+        let here = on(self.m, &pin);
         let process = &mut self.processes[at];
-        process.space.munmap(self.m, &pin, Self::bytes(start, end)).or_else(no_frame)?;
+        process.edit(here).munmap(Self::bytes(start, end)).or_else(no_frame)?;
         process.model.clear(start, end);
         Ok(())
     }
@@ -306,9 +320,10 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
         let end = (start + self.length()).min(F::USER_END / PAGE);
         let permissions = self.permissions();
         let pin = self.slots[cpu].pin();
+        let here = on(self.m, &pin);
         let process = &mut self.processes[at];
         let empty = process.model.is_free(start, end);
-        match process.space.mprotect(self.m, &pin, Self::bytes(start, end), permissions) {
+        match process.edit(here).mprotect(Self::bytes(start, end), permissions) {
             Err(AreaError::NoArea(_)) if empty => return Ok(()),
             done => done.or_else(no_frame)?,
         }
@@ -341,21 +356,22 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
             (false, true) => (self.somewhere() & !511) + (start & 511),
             (false, false) => self.somewhere(),
         };
-        let here = to == start;
+        let in_place = to == start;
         let (from, new) = (Self::bytes(start, end), Self::bytes(to, to + len));
         if new.end > F::USER_END {
             return Ok(());
         }
-        let overlap = !here && start < to + len && to < end;
-        let keep = !here && len == end - start && self.rng.below(4) == 0;
+        let overlap = !in_place && start < to + len && to < end;
+        let keep = !in_place && len == end - start && self.rng.below(4) == 0;
         let pin = self.slots[cpu].pin();
+        let here = on(self.m, &pin);
         let process = &mut self.processes[at];
-        let result = process.space.mremap(self.m, &pin, from, new, keep);
+        let result = process.edit(here).mremap(from, new, keep);
         let behind = first.flags.has(AreaFlags::BACKED) || first.flags.has(AreaFlags::SHARED);
         if behind && matches!(result, Err(AreaError::NoArea(_))) {
             // Neighbours that look alike show different parts of what is behind them.
             let mut areas = 0;
-            process.space.areas().each(self.m, from, |_| areas += 1);
+            process.space.areas().each(here, from, |_| areas += 1);
             assert!(areas > 1, "{result:?}");
             return Ok(());
         }
@@ -364,7 +380,7 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
             return Ok(());
         }
         let grown = len.saturating_sub(end - start);
-        if here {
+        if in_place {
             if grown > 0 && !process.model.is_free(end, end + grown) {
                 assert!(matches!(result, Err(AreaError::Overlap(_))), "{result:?}");
                 return Ok(());
@@ -380,7 +396,7 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
             // The place that was to be taken is empty or as it was, and so is the tail of a move that shrinks.
             let space = &process.space;
             for page in (to..to + len).chain(start + len..end) {
-                if space.areas().find(self.m, page * PAGE).is_none() {
+                if space.areas().find(here, page * PAGE).is_none() {
                     process.model.pages.remove(&page);
                 }
             }
@@ -411,8 +427,9 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
         };
         let unaligned = target * PAGE - self.rng.below(2) * 7;
         let pin = self.slots[cpu].pin();
+        let here = on(self.m, &pin);
         let process = &mut self.processes[at];
-        let result = process.space.brk(self.m, &pin, VirtAddr(unaligned));
+        let result = process.edit(here).brk(VirtAddr(unaligned));
         let Some((start, end)) = process.model.heap else {
             process.model.heap = Some((target, target));
             return result.or_else(no_frame);
@@ -438,9 +455,10 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
         let start = self.some_page(at);
         let end = (start + self.length()).min(F::USER_END / PAGE);
         let pin = self.slots[cpu].pin();
+        let here = on(self.m, &pin);
         let process = &mut self.processes[at];
         let range = Self::bytes(start, end);
-        process.space.madvise(self.m, &pin, range, Advice::DontNeed).or_else(no_frame)?;
+        process.edit(here).madvise(range, Advice::DontNeed).or_else(no_frame)?;
         for (_, page) in process.model.pages.range_mut(start..end) {
             page.shows = Shows::Default;
         }
@@ -450,17 +468,18 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
     fn mark(&mut self, cpu: usize, at: usize) -> Outcome {
         let start = self.some_page(at);
         let end = (start + self.length()).min(F::USER_END / PAGE);
-        let on = self.rng.below(2) == 0;
+        let set = self.rng.below(2) == 0;
         let (advice, flag) = if self.rng.below(2) == 0 {
-            (Advice::DontFork(on), AreaFlags::NO_FORK)
+            (Advice::DontFork(set), AreaFlags::NO_FORK)
         } else {
-            (Advice::WipeOnFork(on), AreaFlags::WIPE_ON_FORK)
+            (Advice::WipeOnFork(set), AreaFlags::WIPE_ON_FORK)
         };
         let pin = self.slots[cpu].pin();
+        let here = on(self.m, &pin);
         let process = &mut self.processes[at];
-        process.space.madvise(self.m, &pin, Self::bytes(start, end), advice).or_else(no_frame)?;
+        process.edit(here).madvise(Self::bytes(start, end), advice).or_else(no_frame)?;
         for (_, page) in process.model.pages.range_mut(start..end) {
-            page.flags = if on { page.flags.with(flag) } else { page.flags.without(flag) };
+            page.flags = if set { page.flags.with(flag) } else { page.flags.without(flag) };
         }
         Ok(())
     }
@@ -476,10 +495,11 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
         }
         let pin = self.slots[cpu].pin();
         let range = Self::bytes(start, end);
-        let result = self.processes[at].space.madvise(self.m, &pin, range, Advice::Populate(access));
+        let here = on(self.m, &pin);
+        let result = self.processes[at].edit(here).madvise(range, Advice::Populate(access));
         // Up to where it came. Private copies show what was there: from now on they do so on their own.
         for page in start..end {
-            let mapped = self.processes[at].space.tree().query(self.m, VirtAddr(page * PAGE));
+            let mapped = self.processes[at].space.tree().query(here, VirtAddr(page * PAGE));
             if mapped.is_some_and(|(_, attr)| !attr.has(Attr::SPECIAL)) {
                 self.note_write(at, page, Touch::Write);
             }
@@ -490,7 +510,7 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
         let writes = access == Touch::Write;
         let allowed = |f: &AreaFlags| f.0 & if writes { 2 } else { 7 } != 0;
         for i in 0..flags.iter().take_while(|f| allowed(f)).count() as u64 {
-            let mapped = self.processes[at].space.tree().query(self.m, VirtAddr((start + i) * PAGE));
+            let mapped = self.processes[at].space.tree().query(here, VirtAddr((start + i) * PAGE));
             assert!(mapped.is_some(), "page {:#x} was not populated", start + i);
         }
         Ok(())
@@ -503,7 +523,7 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
         let id = self.fresh_id();
         let pin = self.slots[cpu].pin();
         let parent = &mut self.processes[at];
-        let space = match parent.space.fork(self.m, &pin) {
+        let space = match parent.edit(on(self.m, &pin)).fork() {
             Ok(space) => space,
             Err(e) => return no_frame(e),
         };
@@ -523,22 +543,24 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
         let pin = self.slots[cpu].pin();
         let last = F::USER_END / PAGE - 1;
         let args = 1 + self.rng.below(4);
-        let mut space = match Space::exec(self.m, &pin, VirtAddr(last * PAGE), args) {
+        let here = on(self.m, &pin);
+        let mut space = match Space::exec(here, VirtAddr(last * PAGE), args) {
             Ok(space) => space,
             Err(e) => return no_frame(e),
         };
         // The kernel writes the arguments through its own mapping.
         let mut words = Vec::new();
         for page in last - args..last {
-            let (pfn, _) = space.tree().query(self.m, VirtAddr(page * PAGE)).expect("arguments are present");
+            let (pfn, _) = space.tree().query(here, VirtAddr(page * PAGE)).expect("arguments are present");
             self.next_word += 1;
             poke(self.host, pfn.addr().0, self.next_word);
             words.push(self.next_word);
         }
         let end = last - self.rng.below(2) * (40 + self.rng.below(600));
         let (start, flags) = (end - STACK, AreaFlags::READ.with(AreaFlags::WRITE));
-        if let Err(e) = space.move_stack(self.m, &pin, Self::bytes(start, end), flags) {
-            space.end(self.m, &pin);
+        let moved = space.edit(here).expect(OURS).move_stack(Self::bytes(start, end), flags);
+        if let Err(e) = moved {
+            space.end(here).expect(OURS);
             return no_frame(e);
         }
         let mut model = Model::default();
@@ -564,7 +586,7 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
     }
 
     fn end_space(&mut self, cpu: usize, old: Process<F>) {
-        old.space.end(self.m, &self.slots[cpu].pin());
+        old.space.end(on(self.m, &self.slots[cpu].pin())).expect(OURS);
         for loaded in &mut self.loaded {
             if *loaded == Loaded::Active(old.id) || *loaded == Loaded::Lazy(old.id) {
                 *loaded = Loaded::Nothing;
@@ -575,18 +597,19 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
     /// A CPU has nothing to run.
     fn pause(&mut self, cpu: usize) -> Outcome {
         let pin = self.slots[cpu].pin();
+        let here = on(self.m, &pin);
         if let Loaded::Active(id) = self.loaded[cpu] {
             let process = self.processes.iter().find(|p| p.id == id).expect("active spaces exist");
             if self.rng.below(2) == 0 {
-                process.space.rest(self.m, &pin);
+                process.space.rest(here).expect(OURS);
                 self.loaded[cpu] = Loaded::Lazy(id);
             } else {
-                process.space.deactivate(self.m, &pin);
+                process.space.deactivate(here).expect(OURS);
                 self.loaded[cpu] = Loaded::Nothing;
             }
         }
-        self.m.policy().at(&pin).idle();
-        self.m.clear_ahead(&pin, 16);
+        here.policy().idle();
+        here.clear_ahead(16);
         Ok(())
     }
 
@@ -629,10 +652,11 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
     fn fault(&mut self, cpu: usize, at: usize, page: u64, touch: Touch) -> Outcome {
         let offset = self.rng.below(512) * 8;
         let pin = self.slots[cpu].pin();
+        let here = on(self.m, &pin);
         let process = &mut self.processes[at];
-        let result = process.space.fault(self.m, &pin, VirtAddr(page * PAGE + offset), touch);
+        let result = process.space.fault(here, VirtAddr(page * PAGE + offset), touch);
         let permissions = process.model.pages.get(&page).map(|p| p.flags.0 & AreaFlags::PERMISSIONS.0);
-        if permissions.is_none() && process.space.areas().find(self.m, page * PAGE).is_some() {
+        if permissions.is_none() && process.space.areas().find(here, page * PAGE).is_some() {
             // Only a stack comes to where nothing was, whatever becomes of the fault.
             let next = process.model.pages.range(page + 1..).next().map(|p| (*p.0, *p.1));
             let (above, stack) = next.expect("something lies above");
@@ -681,11 +705,13 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
         if self.sound {
             self.watch.assert_clean();
         }
+        let pin = self.slots[0].pin();
+        let here = on(self.m, &pin);
         let mut writable = BTreeMap::new();
         let mut users: BTreeMap<Pfn, u32> = BTreeMap::new();
         let specials = [self.host.zero_frame(), self.host.backing_frame()];
         for process in &self.processes {
-            let mapped = scan(self.host, self.m, process.space.tree());
+            let mapped = scan(self.host, here, process.space.tree());
             for (va, (pfn, attr)) in &mapped {
                 let page = va / PAGE;
                 let Some(known) = process.model.pages.get(&page) else {
@@ -709,7 +735,7 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
             }
             for (page, known) in &process.model.pages {
                 let va = page * PAGE;
-                let area = process.space.areas().find(self.m, va);
+                let area = process.space.areas().find(here, va);
                 let flags = area.map(|a| a.flags.without(AreaFlags::PRIVATE_PAGES));
                 assert_eq!(flags, Some(known.flags), "space {}: the area at {va:#x}", process.id);
                 let default = self.word(known) == self.default_word(known.flags);
@@ -717,7 +743,7 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
             }
             let all = VirtRange { start: 0, end: F::USER_END };
             let mut covered = 0;
-            process.space.areas().each(self.m, all, |a| covered += (a.end - a.start) / PAGE);
+            process.space.areas().each(here, all, |a| covered += (a.end - a.start) / PAGE);
             assert_eq!(covered, process.model.pages.len() as u64, "pages in areas of space {}", process.id);
         }
         for (pfn, (space, va)) in writable {

@@ -24,10 +24,9 @@ use ptarmigan::addr::PhysAddr;
 use ptarmigan::cpu::CpuId;
 use ptarmigan::format::{Format, X86_64};
 use ptarmigan::hosted::Host;
+use ptarmigan::machine::Machine;
 use ptarmigan::page::Level;
 use ptarmigan::quicklist::Policy;
-use ptarmigan::table::parts;
-use ptarmigan::tlb::Gather;
 use run::{Case, LEVELS, Lists, Op, Run, SPACES, Subject, TOP, case};
 use std::collections::HashSet;
 
@@ -43,7 +42,7 @@ fn each_frame_is_in_one_place(run: &Run<'_, Lists<'_>>) {
     assert_eq!(distinct.len(), used.len(), "I1: a page is in use twice");
     for node in run.nodes() {
         let counts = run.lists().node_counts(node);
-        let known = (counts.pages + counts.tops) as usize;
+        let known = (counts.pages + counts.roots) as usize;
         assert_eq!(run.taken(node), known, "I1: frames of node {} that nobody knows of", node.0);
         assert!(run.on(node, &used) <= known, "I1: in use on node {}, and free", node.0);
     }
@@ -129,7 +128,7 @@ fn tops_show_the_kernel_map(run: &Run<'_, Lists<'_>>) {
     for (_, at) in run.used().iter().filter(|(level, _)| *level == TOP) {
         for index in X86_64::USER_TOP..X86_64::entries(TOP) {
             let entry = run.host.read(PhysAddr(at.0 + 8 * index as u64), 8);
-            assert_eq!(entry, Some(run.host.kernel().get(index)), "I10: entry {index} of the top at {at}");
+            assert_eq!(entry, run.host.kernel().get(index), "I10: entry {index} of the top at {at}");
         }
     }
 }
@@ -155,11 +154,9 @@ fn all_of(
     }
     end(&mut run);
     // What is left is the machine's, which ends.
-    for (tree, tlb) in run.spaces.iter_mut().filter_map(Option::take) {
-        let pin = run.slots[0].pin();
-        let mut gather = Gather::ending(parts(&run.m, &pin), &tlb, 12);
-        tree.end(&run.m, &mut gather, |_, _, _| ());
-        gather.finish();
+    let pin = run.slots[0].pin();
+    for tree in run.spaces.iter_mut().filter_map(Option::take) {
+        tree.end(run.m.on(&pin).expect("its CPU"), |_, _, _| ()).expect("its tree");
     }
     run.held.drain(..).for_each(|frame| host.frames().give(frame));
 }
@@ -174,9 +171,11 @@ fn looks<P: Subject>(host: &Host<X86_64>, case: &Case, policy: P) -> Vec<(Pages,
             continue;
         }
         let told = run.step(*cpu, op).is_ok();
-        for (tree, _) in run.spaces.iter().flatten() {
-            let tables = (0..LEVELS).map(|level| tree.tables(Level(level as u8))).collect();
-            looks.push((scan(host, &run.m, tree), tables, told));
+        let pin = run.slots[0].pin();
+        let on = run.m.on(&pin).expect("its CPU");
+        for tree in run.spaces.iter().flatten() {
+            let tables = (0..LEVELS).map(|level| tree.count(Level(level as u8))).collect();
+            looks.push((scan(host, on, tree.view()), tables, told));
         }
     }
     for which in 0..SPACES {

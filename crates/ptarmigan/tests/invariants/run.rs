@@ -1,21 +1,23 @@
 //! A machine on which random calls are made.
-use crate::common::{any_frame, poke, small};
+use crate::common::{At, any_frame, poke, small};
 use proptest::prelude::*;
 use ptarmigan::addr::{PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::cpu::NodeId;
 use ptarmigan::format::{Attr, Format, X86_64};
-use ptarmigan::frames::{Ask, Dirty, Frame};
+use ptarmigan::frames::{AllocFlags, Dirty, Frame};
 use ptarmigan::hosted::{CpuSlot, Host, HostMachine, NoTlb};
+use ptarmigan::machine::Machine;
 use ptarmigan::page::{Clean, Level};
 use ptarmigan::quicklist::{ListsConfig, Plain, Policy, Quicklists};
-use ptarmigan::table::{Free, KernelMap, Machine, Tree, parts};
-use ptarmigan::tlb::{Gather, SpaceTlb};
+use ptarmigan::table::{Free, KernelMap, Tree};
 use ptarmigan::window::DirectMap;
 
 pub const TOP: Level = X86_64::LAYOUT.top();
 pub const LEVELS: usize = X86_64::LAYOUT.levels as usize;
 const RW: Attr = Attr(Attr::READ.0 | Attr::WRITE.0 | Attr::USER.0 | Attr::SPECIAL.0);
 pub const SPACES: usize = 3;
+/// Why no call is refused.
+const OURS: &str = "a tree of this machine";
 
 pub type Kernel = KernelMap<X86_64, DirectMap>;
 pub type Lists<'h> = Quicklists<'h, DirectMap, &'h Kernel>;
@@ -88,7 +90,7 @@ pub struct Case {
 impl Case {
     pub fn config(&self) -> ListsConfig {
         let Case { magazine, share, keep, .. } = *self;
-        ListsConfig { magazine, share, keep, ..ListsConfig::new(self.cpus) }
+        ListsConfig { magazine, budget_divisor: share, fixed_budget: keep, ..ListsConfig::new(self.cpus) }
     }
 
     pub fn host(&self) -> Host<X86_64> {
@@ -120,7 +122,7 @@ pub struct Run<'h, P> {
     pub online: Vec<bool>,
     /// Handed out and never linked.
     pub out: Vec<(Level, PhysAddr)>,
-    pub spaces: [Option<(Tree<X86_64>, SpaceTlb)>; SPACES],
+    pub spaces: [Option<Tree<X86_64>>; SPACES],
     /// Frames that somebody else uses.
     pub held: Vec<Frame<Dirty>>,
     /// Those are given back with something in them.
@@ -165,58 +167,58 @@ impl<'h, P: Subject> Run<'h, P> {
         let cpu = self.cpu(which);
         let (m, host) = (&self.m, self.host);
         let pin = self.slots[cpu].pin();
-        let policy = m.policy();
+        let on = m.on(&pin).expect("a CPU of this machine");
+        let policy = on.policy();
         match *op {
             Op::Alloc(level) => {
                 let level = Level(level);
-                let page = policy.alloc(&pin, level, Ask::NORMAL).map_err(|_| ())?;
+                let page = policy.alloc(level, AllocFlags::NORMAL).map_err(|_| ())?;
                 self.out.push((level, page.into_raw()));
             }
             Op::Unused(which) if !self.out.is_empty() => {
                 let (level, at) = self.out.swap_remove(usize::from(which) % self.out.len());
                 // SAFETY: 1. handed out, and forgotten here. 2. not written to. 3. never linked.
-                policy.unused(&pin, level, unsafe { Clean::from_raw(at) });
+                policy.free_unlinked(unsafe { Clean::from_raw(at, level) });
             }
             Op::Map(which, page, pages) => {
                 let space = &mut self.spaces[usize::from(which) % SPACES];
                 if space.is_none() {
-                    let tree = Tree::new(m, &pin, Ask::NORMAL).map_err(|_| ())?;
-                    *space = Some((tree, m.tlb().new_space()));
+                    *space = Some(Tree::new(on, AllocFlags::NORMAL).map_err(|_| ())?);
                 }
-                let (tree, _) = space.as_mut().expect("made above");
+                let tree = space.as_mut().expect("made above");
+                let mut edit = tree.edit(on).expect(OURS);
                 let VirtRange { start, end } = Self::range(page, pages);
                 for at in (start..end).step_by(1 << 21) {
-                    if tree.query(m, VirtAddr(at)).is_none() {
-                        tree.map(m, &pin, VirtAddr(at), host.zero_frame(), RW, Ask::NORMAL)
+                    if edit.query(VirtAddr(at)).is_none() {
+                        // SAFETY: 1. no program runs in the tree.
+                        unsafe { edit.map(VirtAddr(at), host.zero_frame(), RW, AllocFlags::NORMAL) }
                             .map_err(|_| ())?;
                     }
                 }
             }
             Op::Unmap(which, page, pages) => {
-                if let Some((tree, tlb)) = &mut self.spaces[usize::from(which) % SPACES] {
-                    let mut gather = Gather::new(parts(m, &pin), tlb, 12);
-                    tree.unmap_range(m, Self::range(page, pages), Free::Empty, &mut gather, |_, _, _| ());
-                    gather.finish();
+                if let Some(tree) = &mut self.spaces[usize::from(which) % SPACES] {
+                    let mut edit = tree.edit(on).expect(OURS);
+                    edit.unmap_range(Self::range(page, pages), Free::Empty, |_, _, _| ());
+                    edit.flush();
                 }
             }
             Op::End(which) => {
-                if let Some((tree, tlb)) = self.spaces[usize::from(which) % SPACES].take() {
-                    let mut gather = Gather::ending(parts(m, &pin), &tlb, 12);
-                    tree.end(m, &mut gather, |_, _, _| ());
-                    gather.finish();
+                if let Some(tree) = self.spaces[usize::from(which) % SPACES].take() {
+                    tree.end(on, |_, _, _| ()).expect(OURS);
                 }
             }
-            Op::Idle => policy.idle(&pin),
+            Op::Idle => policy.idle(),
             Op::Age => {
-                policy.age(&pin);
+                policy.end_interval();
             }
             Op::Reclaim(node, want) => {
                 let node = NodeId(node % self.case.nodes as u8);
-                let given = policy.reclaim(&pin, node, u32::from(want));
+                let given = policy.reclaim(node, u32::from(want));
                 assert!(given <= u32::from(want));
             }
             Op::Offline if self.online.iter().filter(|on| **on).count() > 1 => {
-                policy.drain(&pin);
+                policy.drain();
                 self.online[cpu] = false;
             }
             Op::Online => {
@@ -225,7 +227,8 @@ impl<'h, P: Subject> Run<'h, P> {
                 }
             }
             Op::Kernel(index, raw) => {
-                host.kernel().set(host.frames(), 256 + usize::from(index), u64::from(raw) << 12);
+                // SAFETY: 1. the entry is not present: it lets nothing through and links nothing.
+                unsafe { host.kernel().set(host.frames(), 256 + usize::from(index), u64::from(raw) << 12) };
             }
             Op::Press(n) => {
                 for _ in 0..n {
@@ -251,7 +254,7 @@ impl<'h, P: Subject> Run<'h, P> {
     /// Every table page in use, and its level.
     pub fn used(&self) -> Vec<(Level, PhysAddr)> {
         let mut used = self.out.clone();
-        for (tree, _) in self.spaces.iter().flatten() {
+        for tree in self.spaces.iter().flatten() {
             let top = tree.root();
             used.push((TOP, top));
             self.below(TOP, top, &mut used);
@@ -291,7 +294,7 @@ impl<'h, P: Subject> Run<'h, P> {
         let pin = self.slots[cpu].pin();
         let mut found = Vec::new();
         for level in [TOP, Level::PTE] {
-            while let Some(page) = self.lists().at_hand(&pin, level) {
+            while let Some(page) = self.lists().at(&pin).at_hand(level) {
                 found.push((level, page.into_raw()));
             }
         }
@@ -302,7 +305,7 @@ impl<'h, P: Subject> Run<'h, P> {
     pub fn refill(&self, cpu: usize, found: Vec<(Level, PhysAddr)>) {
         for (level, at) in found.into_iter().rev() {
             // SAFETY: 1. taken out a moment ago. 2. not written to. 3. never linked.
-            self.policy().unused(&self.slots[cpu].pin(), level, unsafe { Clean::from_raw(at) });
+            self.policy().at(&self.slots[cpu].pin()).free_unlinked(unsafe { Clean::from_raw(at, level) });
         }
     }
 

@@ -14,15 +14,15 @@ fn unmap_elsewhere(lie: Lie, free: Free, lazy: bool) {
         w.map(&a, &mut tree, 0);
         let space = Arc::new(w.tlb().new_space());
         let root = tree.root();
-        w.tlb().activate(&b, &space, root);
+        w.tlb().activate(&b, &space, root).unwrap();
         w.mmu().look(&b, 0);
         let its = space.clone();
         let other = w.on(1, move |w, b| {
             if lazy {
-                w.tlb().rest(b, &its);
+                w.tlb().rest(b, &its).unwrap();
                 w.tlb().serve(b);
                 if free == Free::Never {
-                    w.tlb().activate(b, &its, root);
+                    w.tlb().activate(b, &its, root).unwrap();
                 }
             } else {
                 w.tlb().serve(b);

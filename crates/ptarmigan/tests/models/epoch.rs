@@ -107,10 +107,10 @@ fn an_interrupt_that_reads_too_leaves_the_reader_it_interrupts_protected() {
         let (id, root) = (space.id(), space.lock(&*w, &pin(0)).tree().root());
         let interrupts = w.tlb().new_space().id();
         let other = w.beside(1, move |w, b| {
-            let _reading = w.tlb().readers().walk(b, id);
+            let _reading = w.tlb().readers().walk(b, id).unwrap();
             let raw = w.memory.walk(root.pfn(), 0);
             // The interrupt's reader is of the same CPU, and another space at that.
-            drop(w.tlb().readers().walk(b, interrupts));
+            drop(w.tlb().readers().walk(b, interrupts).unwrap());
             if let Some(table) = Small::<2>::linked(Level(1), raw) {
                 w.memory.reach(table.pfn(), Owner::Table);
                 w.memory.walk(table.pfn(), 0);

@@ -76,7 +76,7 @@ impl<C: Construct + 'static> Lists<C> {
     /// Lists of `nodes` nodes, each with a set budget.
     pub fn new(nodes: usize, construct: impl FnOnce(&Frames, DirectMap) -> C) -> Arc<Self> {
         let keep = budget(nodes);
-        let config = ListsConfig { magazine: 1, keep: Some(keep), ..ListsConfig::new(CPUS) };
+        let config = ListsConfig { magazine: 1, fixed_budget: Some(keep), ..ListsConfig::new(CPUS) };
         // More than is kept, so that what is kept has a bound; one for the kernel map, and some to be in use.
         Self::with(nodes, keep + 4, config, construct)
     }
@@ -288,7 +288,7 @@ fn what_one_cpu_leaves_another_one_finds() {
 fn a_limit_that_is_set_while_others_are_at_work_is_kept_to_in_the_end() {
     part_of_model(2, 8_000, || {
         // The depot may have half of what is free, but for what CPUs have at hand.
-        let config = ListsConfig { magazine: 1, share: 2, ..ListsConfig::new(CPUS) };
+        let config = ListsConfig { magazine: 1, budget_divisor: 2, ..ListsConfig::new(CPUS) };
         let w = Lists::with(1, 32, config, |_, _| NoConstruct);
         let pages: [_; 8] = w.take_many(0);
         pages.into_iter().for_each(|at| w.give_back(0, 0, at));

@@ -157,24 +157,62 @@ struct State {
 
 /// The MMU of each CPU. It belongs to the CPU's thread: whatever it does on its own it does between two steps of that,
 /// and before it obeys.
-pub struct Mmus<const L: u8> {
+///
+/// If it broadcasts, an invalidation acts on all CPUs at once, as hardware does it: in one order with what each MMU does,
+/// which is all that it orders.
+pub struct Mmus<const L: u8, const B: bool = false> {
     memory: Arc<Memory>,
     cpus: Vec<RefCell<State>>,
+    /// For each CPU, what its MMU does and what is broadcast to it, in order.
+    order: Vec<AtomicU64>,
     lie: Lie,
+    /// An interrupt that comes in the middle of what the library has the MMU do.
+    interrupt: RefCell<Option<Interrupt>>,
 }
 
-// SAFETY: an execution of a model runs on one thread of the host.
-unsafe impl<const L: u8> Send for Mmus<L> {}
-// SAFETY: as above; each CPU's state is used by its thread alone.
-unsafe impl<const L: u8> Sync for Mmus<L> {}
+/// Runs in the middle of something.
+pub type Interrupt = Box<dyn Fn(&Pinned<'_>)>;
 
-impl<const L: u8> Mmus<L> {
+// SAFETY: an execution of a model runs on one thread of the host.
+unsafe impl<const L: u8, const B: bool> Send for Mmus<L, B> {}
+// SAFETY: as above; each CPU's state is used by its thread alone.
+unsafe impl<const L: u8, const B: bool> Sync for Mmus<L, B> {}
+
+impl<const L: u8, const B: bool> Mmus<L, B> {
     pub fn new(memory: Arc<Memory>, cpus: usize, lie: Lie) -> Self {
-        Mmus { memory, cpus: (0..cpus).map(|_| RefCell::default()).collect(), lie }
+        let order = (0..cpus).map(|_| AtomicU64::new(0)).collect();
+        let interrupt = RefCell::new(None);
+        Mmus { memory, cpus: (0..cpus).map(|_| RefCell::default()).collect(), order, lie, interrupt }
+    }
+
+    /// Has interrupts come in wherever the library calls the MMU.
+    pub fn interrupt_with(&self, interrupt: impl Fn(&Pinned<'_>) + 'static) {
+        *self.interrupt.borrow_mut() = Some(Box::new(interrupt));
+    }
+
+    /// The machine ends: what the interrupts refer to may go.
+    pub fn no_more_interrupts(&self) {
+        drop(self.interrupt.take());
+    }
+
+    fn interrupted(&self, pin: &Pinned<'_>) {
+        if let Some(interrupt) = self.interrupt.borrow().as_ref() {
+            interrupt(pin);
+        }
     }
 
     fn state(&self, pin: &Pinned<'_>) -> std::cell::RefMut<'_, State> {
+        if B {
+            self.order[pin.cpu().0 as usize].fetch_add(1, Ordering::AcqRel);
+        }
         self.cpus[pin.cpu().0 as usize].borrow_mut()
+    }
+
+    /// What the MMU has done is over before a broadcast that comes next.
+    fn done(&self, pin: &Pinned<'_>) {
+        if B {
+            self.order[pin.cpu().0 as usize].fetch_add(1, Ordering::AcqRel);
+        }
     }
 
     /// Looks `va` up as far as it goes, keeps all that is found, and reaches for all that is kept.
@@ -220,28 +258,37 @@ impl<const L: u8> Mmus<L> {
         let mut state = self.state(pin);
         self.speculate(&mut state, va);
         self.late(&mut state);
+        drop(state);
+        self.done(pin);
     }
 
     /// The user reads; `None` for a fault.
     pub fn read(&self, pin: &Pinned<'_>, va: u64) -> Option<u64> {
         let mut state = self.state(pin);
-        let page = self.speculate(&mut state, va)?;
-        Some(self.memory.read(page.pfn))
+        let page = self.speculate(&mut state, va);
+        let value = page.map(|page| self.memory.read(page.pfn));
+        drop(state);
+        self.done(pin);
+        value
     }
 
     /// The user writes; whether there was no fault. A fault drops what the TLB holds of the page, as hardware does.
     pub fn write(&self, pin: &Pinned<'_>, va: u64, value: u64) -> bool {
         let mut state = self.state(pin);
+        let mut done = false;
         for _ in 0..2 {
             match self.speculate(&mut state, va) {
                 Some(page) if page.writable => {
                     self.memory.write(page.pfn, value);
-                    return true;
+                    done = true;
+                    break;
                 }
                 _ => state.cached.retain(|c| c.level.is_some() || c.number != va >> 12),
             }
         }
-        false
+        drop(state);
+        self.done(pin);
+        done
     }
 
     fn late(&self, state: &mut State) {
@@ -257,9 +304,7 @@ fn forget(state: &mut State, what: &Invalidation, keep_tables: bool) {
             || match (c.level, what.scope) {
                 // Paging-structure caches are as stubborn as the contract allows.
                 (Some(_), _) => !what.tables_freed || keep_tables,
-                (None, Scope::Full) => false,
-                (None, Scope::Page(va)) => c.number != va >> 12,
-                (None, Scope::Range { start, end, .. }) => c.number < start >> 12 || c.number >= end >> 12,
+                (None, scope) => !scope.covers(c.number << 12),
             }
     });
 }
@@ -267,9 +312,21 @@ fn forget(state: &mut State, what: &Invalidation, keep_tables: bool) {
 /// Addresses that MMUs look at when they do so on their own.
 const HABIT: u64 = 0;
 
-// SAFETY: each function does what the contract says, if the machine is none that lies: 1. to 3. below.
-unsafe impl<const L: u8> Mmu for Mmus<L> {
+// SAFETY: each function does what the contract says, if the machine is none that lies.
+unsafe impl<const L: u8, const B: bool> Mmu for Mmus<L, B> {
+    const BROADCASTS: bool = B;
+    const NEEDS_ENTRY_VALID: bool = false;
+
     fn invalidate(&self, pin: &Pinned<'_>, what: &Invalidation) {
+        if B {
+            for (state, order) in self.cpus.iter().zip(&self.order) {
+                order.fetch_add(1, Ordering::AcqRel);
+                forget(&mut state.borrow_mut(), what, self.lie == Lie::KeepsTables);
+                order.fetch_add(1, Ordering::AcqRel);
+            }
+            self.interrupted(pin);
+            return;
+        }
         let mut state = self.state(pin);
         self.speculate(&mut state, HABIT);
         match self.lie {
@@ -278,30 +335,47 @@ unsafe impl<const L: u8> Mmu for Mmus<L> {
             lie => forget(&mut state, what, lie == Lie::KeepsTables),
         }
         self.speculate(&mut state, HABIT);
+        drop(state);
+        self.interrupted(pin);
+    }
+
+    fn invalidate_kernel(&self, pin: &Pinned<'_>, _: &Scope) {
+        self.interrupted(pin);
     }
 
     fn load(&self, pin: &Pinned<'_>, root: &Root) {
         let mut state = self.state(pin);
         self.speculate(&mut state, HABIT);
-        if self.lie != Lie::KeepsAtLoad {
+        if root.forget_all {
+            state.cached.clear();
+        } else if self.lie != Lie::KeepsAtLoad {
             state.cached.retain(|c| root.asid != 0 && (c.asid != root.asid || root.keep));
         }
+        drop(state);
+        self.interrupted(pin);
+        let mut state = self.state(pin);
         state.root = Some(*root);
         state.lazy = false;
         self.speculate(&mut state, HABIT);
+        drop(state);
+        self.done(pin);
+        self.interrupted(pin);
     }
 
     fn lazy(&self, pin: &Pinned<'_>, _: SpaceId) {
         self.state(pin).lazy = true;
         self.look(pin, HABIT);
+        self.interrupted(pin);
     }
 
     fn resume(&self, pin: &Pinned<'_>, _: SpaceId) {
         self.state(pin).lazy = false;
         self.look(pin, HABIT);
+        self.interrupted(pin);
     }
 
     fn unload(&self, pin: &Pinned<'_>, _: SpaceId) {
+        self.interrupted(pin);
         let mut state = self.state(pin);
         self.speculate(&mut state, HABIT);
         if self.lie == Lie::StaysLoaded {
@@ -312,10 +386,13 @@ unsafe impl<const L: u8> Mmu for Mmus<L> {
         {
             state.cached.clear();
         }
+        drop(state);
+        self.done(pin);
+        self.interrupted(pin);
     }
 }
 
-impl<const L: u8> Ipi for Mmus<L> {
+impl<const L: u8, const B: bool> Ipi for Mmus<L, B> {
     // CPUs look for their mail between their steps: that is when interrupts come.
     fn send(&self, _: &Pinned<'_>, _: &CpuSet, _: &dyn Fn(&Pinned<'_>)) {}
 }

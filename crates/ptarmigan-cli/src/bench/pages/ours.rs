@@ -103,7 +103,8 @@ unsafe impl<P: Policy> Pages for Cpu<'_, P> {
     fn alloc(&mut self) -> Option<NonZeroU64> {
         // SAFETY: 1. the slot is one of the host's, for which the policy was made.
         let page = unsafe { self.policy.alloc(&self.slot.pin(), Level::PTE, AllocFlags::NORMAL) }.ok()?;
-        NonZeroU64::new(page.into_raw().0)
+        // SAFETY: a host has no frame 0.
+        Some(unsafe { NonZeroU64::new_unchecked(page.into_raw().0) })
     }
 
     #[inline(always)]

@@ -126,13 +126,13 @@ struct NodeCounters {
 #[derive(Clone, Serialize)]
 struct NodeLists {
     budget: u32,
-    depot_tops: u32,
+    depot_roots: u32,
     depot_zero: u32,
-    came_home_tops: u32,
-    came_home: u32,
-    tops: u32,
+    remote_returns_roots: u32,
+    remote_returns: u32,
+    roots: u32,
     pages: u32,
-    magazine_tops: u32,
+    magazine_roots: u32,
     magazine_zero: u32,
 }
 
@@ -178,13 +178,13 @@ impl Counters {
             text += &NodeLines(NodeId(node), memory).to_string();
             let lists = NodeLists {
                 budget: c.budget,
-                depot_tops: c.depot_tops,
+                depot_roots: c.depot_roots,
                 depot_zero: c.depot_zero,
-                came_home_tops: c.came_home_tops,
-                came_home: c.came_home,
-                tops: c.tops,
+                remote_returns_roots: c.remote_returns_roots,
+                remote_returns: c.remote_returns,
+                roots: c.roots,
                 pages: c.pages,
-                magazine_tops: c.magazine_tops,
+                magazine_roots: c.magazine_roots,
                 magazine_zero: c.magazine_zero,
             };
             Some(NodeCounters { node, meminfo: memory.lines().into(), lists })
@@ -234,7 +234,7 @@ fn write_nodes(out: &mut String, nodes: &[NodeCounters]) -> std::fmt::Result {
     writeln!(
         out,
         "{:<5} {:>10} {:>9} {:>9} {:>10} {:>10} {:>9} {:>9}",
-        "node", "budget", "pages", "tops", "depot", "its tops", "came home", "magazine"
+        "node", "budget", "pages", "roots", "depot", "its roots", "returns", "magazine"
     )?;
     for NodeCounters { node, lists: l, .. } in nodes {
         writeln!(
@@ -242,10 +242,10 @@ fn write_nodes(out: &mut String, nodes: &[NodeCounters]) -> std::fmt::Result {
             "{node:<5} {:>10} {:>9} {:>9} {:>10} {:>10} {:>9} {:>9}",
             l.budget,
             l.pages,
-            l.tops,
+            l.roots,
             l.depot_zero,
-            l.depot_tops,
-            l.came_home + l.came_home_tops,
+            l.depot_roots,
+            l.remote_returns + l.remote_returns_roots,
             l.magazine_zero
         )?;
     }

@@ -9,7 +9,7 @@ use ptarmigan::page::{Clean, Level};
 use ptarmigan::quicklist::{Layer, Policy};
 use ptarmigan::space::Access;
 use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId};
-use ptsan::{Content, Flush, Memory, Operation, Sanitizer};
+use ptsan::{Content, Flush, Memory, Operation, Sanitizer, Target};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 
@@ -66,18 +66,33 @@ fn cpu(pin: &Pinned<'_>) -> usize {
     usize::from(pin.cpu().0)
 }
 
-// SAFETY: 1. `invalidate` flushes the CPU's software TLB. 2. `load` reports the switch to the
-// sanitizer, which drops what the CPU cached of other spaces. 3. `unload` reports that the root is
-// gone.
+// SAFETY: 1. and 2. the CPU's software TLB is flushed. 3. `load` tells the sanitizer of a switch, which drops what the CPU
+// held of other spaces. 4. `unload` tells it that the root is gone. 5. A flush reaches one CPU, and CPUs walk tables.
 unsafe impl<F: Format> Mmu for &SoftMmu<'_, F> {
-    fn invalidate(&self, pin: &Pinned<'_>, request: &Invalidation) {
-        let space = request.space.number();
-        let flush = match request.scope {
-            Scope::Page(va) => Flush::page(space, va),
-            Scope::Range { start, end, stride } => Flush::range(space, start, end, 1 << stride),
-            Scope::Full => Flush::space(space),
-        };
-        self.sanitizer().flush(&self.memory(), cpu(pin), flush);
+    const NEEDS_ENTRY_VALID: bool = false;
+
+    fn invalidate(&self, pin: &Pinned<'_>, what: &Invalidation) {
+        let (memory, cpu, space) = (self.memory(), cpu(pin), what.space.number());
+        let mut sanitizer = self.sanitizer();
+        match (&what.scope, what.scope.runs()) {
+            (Scope::Page(va), _) => sanitizer.flush(&memory, cpu, Flush::page(space, *va)),
+            (_, Some(runs)) => runs.for_each(|(start, end, stride)| {
+                sanitizer.flush(&memory, cpu, Flush::range(space, start, end, 1 << stride));
+            }),
+            (_, None) => sanitizer.flush(&memory, cpu, Flush::space(space)),
+        }
+    }
+
+    fn invalidate_kernel(&self, pin: &Pinned<'_>, scope: &Scope) {
+        let (memory, cpu) = (self.memory(), cpu(pin));
+        let mut sanitizer = self.sanitizer();
+        match scope.runs() {
+            Some(runs) => runs.for_each(|(start, end, stride)| {
+                let target = Target::EverySpace { start, end, stride: 1 << stride };
+                sanitizer.flush(&memory, cpu, Flush { target, leaf_only: false });
+            }),
+            None => sanitizer.flush(&memory, cpu, Flush::all()),
+        }
     }
 
     fn load(&self, pin: &Pinned<'_>, root: &Root) {

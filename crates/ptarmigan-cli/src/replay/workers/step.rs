@@ -4,6 +4,7 @@ use super::progress::Cancelled;
 use ptarmigan::cpu::WrongMachine;
 use ptarmigan::frames::NoFrame;
 use ptarmigan::space::{AreaError, LockError};
+use ptarmigan::tlb::TlbRefusal;
 
 /// The reason why a recorded call failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +26,12 @@ impl From<AreaError> for CallError {
 
 impl From<WrongMachine> for CallError {
     fn from(e: WrongMachine) -> Self {
+        CallError::Refused(e.to_string())
+    }
+}
+
+impl From<TlbRefusal> for CallError {
+    fn from(e: TlbRefusal) -> Self {
         CallError::Refused(e.to_string())
     }
 }

@@ -100,8 +100,8 @@ impl<S: PageState> Core<S> {
         let frames = unsafe { Frames::new_zero(&mut memory, machine, &runs) }.map_err(short)?;
         let sizes = ListsConfig {
             magazine: config.magazine,
-            keep: Some(keep),
-            crowd: usize::from(slots) + 1,
+            fixed_budget: Some(keep),
+            cpus_per_node: usize::from(slots) + 1,
             ..ListsConfig::new(usize::from(slots) + nodes)
         };
         let mut memory = boot(Quicklists::<Map, Workshop<S>>::bytes(&frames.size(), &sizes))?;

@@ -3,7 +3,7 @@
 use super::super::PolicyOn;
 use super::super::check::Check;
 use super::super::here::Here;
-use super::{BOUNDED, Quicklists, REST, TOP};
+use super::{EACH_CLASS, MAGAZINE, Quicklists, ROOT, ZERO};
 use crate::cpu::NodeId;
 use crate::page::{Clean, Construct, Level};
 use crate::window::OpenWindow;
@@ -19,10 +19,10 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> PolicyOn<'_, Quicklists<'m, W, C
     #[inline(always)]
     pub fn at_hand(self, level: Level) -> Option<Clean> {
         let lists = self.policy();
-        if level == lists.top {
-            lists.at_hand_in::<TOP>(&self.here(), level)
+        if level == lists.root {
+            lists.take_at_hand::<ROOT>(&self.here(), level)
         } else {
-            lists.at_hand_in::<REST>(&self.here(), level)
+            lists.take_at_hand::<ZERO>(&self.here(), level)
         }
     }
 
@@ -30,8 +30,8 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> PolicyOn<'_, Quicklists<'m, W, C
     /// level.
     #[inline(always)]
     pub fn top_at_hand(self, top: Level) -> Option<Clean> {
-        debug_assert_eq!(top, self.policy().top);
-        self.policy().at_hand_in::<TOP>(&self.here(), top)
+        debug_assert_eq!(top, self.policy().root);
+        self.policy().take_at_hand::<ROOT>(&self.here(), top)
     }
 
     /// Puts a root table that no TLB knows into this CPU's magazines.
@@ -42,17 +42,18 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> PolicyOn<'_, Quicklists<'m, W, C
     /// [`free_unlinked`](PolicyOn::free_unlinked) takes it always.
     #[inline(always)]
     pub fn top_to_hand(self, page: Clean) -> Result<(), Clean> {
-        debug_assert_eq!(page.level(), self.policy().top);
-        self.policy().to_hand::<TOP>(&self.here(), page)
+        debug_assert_eq!(page.level(), self.policy().root);
+        self.policy().put_at_hand::<ROOT>(&self.here(), page)
     }
 
     /// Moves what this CPU's magazines hold to the nodes' depots, for other CPUs to use. What has no room there goes back to
     /// the allocator.
     pub fn hand_over(self) {
         let (lists, here) = (self.policy(), &self.here());
-        for class in [TOP, REST] {
-            let Some((node, items, n)) = lists.take_all(here, class) else { continue };
-            let left = lists.shelf(node, class).store(here.cpu(), &items[..n]);
+        for class in EACH_CLASS {
+            let mut items = [0; 2 * MAGAZINE];
+            let Some((node, n)) = lists.take_all(here, class, &mut items) else { continue };
+            let left = lists.depot(node, class).store(here.cpu(), &items[..n]);
             lists.unmake_all(here, class, &items[left..n]);
         }
     }
@@ -60,23 +61,19 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> PolicyOn<'_, Quicklists<'m, W, C
     /// Gives back up to `want` pages that a node keeps, at most 16 in one call, those first that have lain there longest.
     /// Returns how many it gave.
     pub fn give_back(self, node: NodeId, want: u32) -> u32 {
-        let mut given = 0;
-        for class in [REST, TOP] {
-            let want = (want - given).min(BOUNDED as u32 - given);
-            given += self.policy().shed(&self.here(), node, class, want as usize);
-        }
-        given
+        self.policy().give_back(&self.here(), node, want)
     }
 }
 
 impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
-    /// Returns how many pages a node's depots held all the time since this was last asked: nobody needed them.
+    /// Ends an interval of a node's depots and begins the next. Returns how many pages they held all through the one that ends:
+    /// nobody needed them.
     pub fn unneeded(&self, node: NodeId) -> u32 {
-        self.node(node).shelves.iter().map(|shelf| shelf.unneeded() as u32).sum()
+        self.node(node).depots.iter().map(|depot| depot.end_interval(&mut []).0 as u32).sum()
     }
 
     /// Returns how many pages a node keeps besides what its CPUs have at hand.
     pub fn in_depots(&self, node: NodeId) -> u32 {
-        self.node(node).shelves.iter().map(|shelf| shelf.held() + shelf.came()).sum()
+        self.node(node).depots.iter().map(|depot| depot.held() + depot.remote_held()).sum()
     }
 }

@@ -1,12 +1,12 @@
-//! The numbers under which a CPU's TLB keeps several spaces apart: ASIDs, x86's PCIDs.
+//! Numbers that each CPU hands out by itself.
 //!
-//! Each CPU has numbers of its own, from 1 to what the hardware has (or fewer: what is not used need not be flushed).
-//! A space may get any of a few of them, chosen by its name, so that finding it again takes a few comparisons however
-//! wide the numbers are. Taking a number from another space needs no flush of its own: the load that follows is
-//! told not to keep anything.
-use super::request::{Generation, SpaceId};
+//! Each CPU has numbers from 1 to what the hardware has (or fewer: what is not used need not be flushed). A space may
+//! get any of a few of them, chosen by its name, so that finding it again takes a few comparisons however wide the
+//! numbers are. Taking a number from another space needs no flush of its own: the load that follows is told not to
+//! keep anything.
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::CpuId;
+use crate::tlb::request::{Generation, SpaceId};
 use core::cell::Cell;
 
 /// Numbers that a space may get on one CPU.
@@ -20,10 +20,10 @@ struct Held {
     valid: bool,
 }
 
-const NOTHING: Held = Held { space: SpaceId(0), generation: Generation(0), valid: false };
+const NOTHING: Held = Held { space: SpaceId::NONE, generation: Generation(0), valid: false };
 
 /// The numbers of all CPUs. Each CPU's are used by that CPU alone, as the caller sees to.
-pub(super) struct Asids {
+pub struct PerCpuAsids {
     held: BootSlice<Cell<Held>>,
     /// Numbers of each CPU.
     numbers: usize,
@@ -33,19 +33,19 @@ pub(super) struct Asids {
 
 // SAFETY: the cells of a CPU are reached through methods that take its number and demand to be called on that CPU
 // only, one at a time.
-unsafe impl Sync for Asids {}
+unsafe impl Sync for PerCpuAsids {}
 
 /// Places that each CPU has for so many numbers: whole cache lines.
 const fn stride(numbers: u16) -> usize {
     (numbers as usize).next_multiple_of(16)
 }
 
-impl Asids {
+impl PerCpuAsids {
     /// `numbers` for each of `cpus` CPUs; 0 if the TLB has no tags.
     pub fn new(boot: &mut BootMemory, cpus: usize, numbers: u16) -> Result<Self, BootMemoryShort> {
         let stride = stride(numbers);
         let held = boot.take(cpus * stride, |_| Cell::new(NOTHING))?;
-        Ok(Asids { held, numbers: usize::from(numbers), stride })
+        Ok(PerCpuAsids { held, numbers: usize::from(numbers), stride })
     }
 
     /// Boot memory for them.

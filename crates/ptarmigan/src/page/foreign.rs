@@ -1,0 +1,209 @@
+//! Tables of trees that are not the library's.
+//!
+//! A page-table crate, or a kernel's own tree code, can take its tables from the lists and bring them back known to be zero. What
+//! makes that pay is not the lists alone: a table that comes back full of old entries has to be cleared as a whole, and finding its
+//! entries takes a look at all of it. It pays where the tree notes which cache lines of a table it writes. Then only these lines are
+//! looked at when the tree is taken apart, and only these are cleared.
+//!
+//! # Protocol
+//!
+//! 1. [`Clean::into_table`] takes a page for a table. It is zero when it comes: the tree does not clear it.
+//! 2. The tree calls [`touched`](ForeignTable::touched) for each entry that it writes, before the table comes back.
+//! 3. The tree unlinks the table, and calls [`clear_touched`](ForeignTable::clear_touched). The table is zero when it goes.
+//! 4. A table that no MMU could ever walk becomes a page again at once: [`never_walked`](ClearedTable::never_walked). Every other
+//!    table is [unhooked](ClearedTable::unhook) onto a chain, and only the flush makes pages of that.
+//!
+//! ```compile_fail,E0308
+//! use ptarmigan::page::{ClearedTable, Clean};
+//! fn skip_the_flush(table: ClearedTable<'_>) -> Clean {
+//!     table // a table that may have been walked is not a page
+//! }
+//! ```
+use super::{Clean, Layout, Level, Unhooked};
+use crate::addr::{FRAME_SHIFT, FRAME_SIZE, Pfn, PhysAddr};
+use crate::frames::{FrameMeta, Frames, Use};
+use crate::window::{OpenWindow, WindowGuard};
+use core::ops::Range;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// Bytes of a table for which one bit is kept: 64 bits for each frame.
+const LINE: usize = FRAME_SIZE / 64;
+
+/// A table of a tree that is not the library's, owned by that tree. Which of its cache lines were written is noted in its frames'
+/// records.
+///
+/// Tables smaller than a frame share one, and have no record of their own: all of such a table counts as touched.
+#[must_use = "a dropped table is lost: link it, or hand it back"]
+pub struct ForeignTable<'m> {
+    frames: &'m Frames,
+    at: PhysAddr,
+    level: Level,
+    table_shift: u8,
+}
+
+impl Clean {
+    /// Makes the page a table of a tree that is not the library's, of trees of `layout`.
+    #[inline]
+    pub fn into_table<'m>(self, frames: &'m Frames, layout: &Layout) -> ForeignTable<'m> {
+        let (level, at) = (self.level(), self.into_raw());
+        let table = ForeignTable { frames, at, level, table_shift: layout.table_shift[level.at()] };
+        for record in table.records() {
+            record.set_lines(0, 0);
+            record.set_lines(1, 0);
+            record.set_live(0);
+            record.set_usage(Use::Table);
+            record.set_order(level.0);
+        }
+        table
+    }
+}
+
+impl<'m> ForeignTable<'m> {
+    /// Returns the table's address.
+    #[inline(always)]
+    pub fn addr(&self) -> PhysAddr {
+        self.at
+    }
+
+    /// Returns the table's level.
+    #[inline(always)]
+    pub fn level(&self) -> Level {
+        self.level
+    }
+
+    /// Gives up the type, to link the table into an entry.
+    #[inline(always)]
+    pub fn into_raw(self) -> PhysAddr {
+        self.at
+    }
+
+    /// Takes the table back, to note what is written or to hand it back.
+    ///
+    /// # Safety
+    ///
+    /// 1. `at` came from [`into_raw`](Self::into_raw) of a table of this `level`, `layout` and `frames`, and has not been handed back.
+    /// 2. While the result exists, nothing else hands the table back. Others may note entries in it at the same time.
+    #[inline(always)]
+    pub unsafe fn from_raw(frames: &'m Frames, layout: &Layout, level: Level, at: PhysAddr) -> Self {
+        ForeignTable { frames, at, level, table_shift: layout.table_shift[level.at()] }
+    }
+
+    fn bytes(&self) -> usize {
+        1 << self.table_shift
+    }
+
+    fn is_small(&self) -> bool {
+        u32::from(self.table_shift) < FRAME_SHIFT
+    }
+
+    /// Iterates over the records of its frames; none if it shares one.
+    #[inline(always)]
+    fn records(&self) -> impl Iterator<Item = &'m FrameMeta> + use<'m> {
+        let (frames, first) = (self.frames, self.at.pfn().0);
+        let n = if self.is_small() { 0 } else { 1 << (u32::from(self.table_shift) - FRAME_SHIFT) };
+        (0..n).map(move |i| frames.meta(Pfn(first + i)))
+    }
+
+    /// Notes that the entry at byte `offset` is written. Any number of CPUs may do so at once; mostly a neighbour came before,
+    /// and it is a load and a compare.
+    #[inline(always)]
+    pub fn touched(&self, offset: usize) {
+        let offset = offset & (self.bytes() - 1);
+        if !self.is_small() {
+            let record = self.frames.meta(Pfn(self.at.pfn().0 + (offset >> FRAME_SHIFT) as u32));
+            record.touch_shared((offset % FRAME_SIZE / LINE) as u32);
+        }
+    }
+
+    /// Iterates over the bytes in which entries were noted, a cache line at a time: an entry that is not there is not in the table.
+    pub fn touched_lines(&self) -> impl Iterator<Item = Range<usize>> + use<'m> {
+        let small = self.is_small().then_some(0..self.bytes());
+        let lines = self.records().enumerate().flat_map(|(frame, record)| {
+            let mut left = record.touched();
+            core::iter::from_fn(move || {
+                let line = left.trailing_zeros() as usize;
+                left &= left.checked_sub(1)?;
+                let start = frame * FRAME_SIZE + line * LINE;
+                Some(start..start + LINE)
+            })
+        });
+        small.into_iter().chain(lines)
+    }
+
+    /// Clears what was touched, and nothing else: the table is in its level's state again.
+    ///
+    /// Words are stored one by one, so a walker that still knows the table sees each entry as it was, or none. In debug builds
+    /// every byte is checked; release builds check a sample if the policy is [`Checked`](crate::quicklist::Checked).
+    ///
+    /// # Safety
+    ///
+    /// 1. The table is unlinked: no entry leads to it, except entries of tables that are handed back before the same flush.
+    /// 2. Every byte that is not as it was when the table came lies in a line that was [noted](Self::touched), and was zero then.
+    /// 3. No code writes to the table any more.
+    /// 4. `window` shows the table's frames.
+    #[inline]
+    pub unsafe fn clear_touched<W: OpenWindow>(self, window: &W) -> ClearedTable<'m> {
+        for line in self.touched_lines() {
+            let frame = PhysAddr(self.at.0 + (line.start & !(FRAME_SIZE - 1)) as u64);
+            let guard = window.open(frame);
+            // SAFETY: the guard is valid for the frame (point 4), the line lies in it, and it is the caller's table (contract of
+            // `from_raw`). Its words are accessed atomically by all that may still look: MMUs.
+            let words = unsafe {
+                let first = guard.base().add(line.start % FRAME_SIZE).cast::<AtomicUsize>();
+                core::slice::from_raw_parts(first, line.len() / size_of::<usize>())
+            };
+            words.iter().for_each(|word| word.store(0, Relaxed));
+        }
+        for record in self.records() {
+            record.set_lines(0, 0);
+            record.set_lines(1, 0);
+        }
+        ClearedTable(self)
+    }
+}
+
+/// A table of a tree that is not the library's, unlinked and in its level's state. TLBs may still know it.
+#[must_use = "a dropped table is lost: unhook it"]
+pub struct ClearedTable<'m>(ForeignTable<'m>);
+
+impl ClearedTable<'_> {
+    /// Returns the table's level.
+    pub fn level(&self) -> Level {
+        self.0.level
+    }
+
+    /// Makes it a page again without a flush.
+    ///
+    /// # Safety
+    ///
+    /// 1. No MMU could ever reach the table: no CPU has loaded the root of a tree that it was linked in.
+    #[inline]
+    pub unsafe fn never_walked(self) -> Clean {
+        if let Some(record) = self.0.records().next() {
+            record.set_usage(Use::Taken);
+        }
+        // SAFETY: 1. and 2. the type owned it, in the state of its level (contract of `clear_touched`). 3. by the caller.
+        unsafe { Clean::from_raw(self.0.at, self.0.level) }
+    }
+
+    /// Puts it on a chain, of which the flush makes pages. A chain has room for one table smaller than a frame.
+    ///
+    /// # Errors
+    ///
+    /// The table, if it is smaller than a frame and the chain holds one already.
+    #[inline]
+    pub fn unhook(self, chain: &mut Unhooked) -> Result<(), Self> {
+        let table = &self.0;
+        if table.is_small() {
+            if chain.has_root() {
+                return Err(self);
+            }
+            // SAFETY: 1. and 2. the type owned it, in the state of its level (contract of `clear_touched`). 3. just seen.
+            unsafe { chain.push_top(table.at, table.level) };
+        } else {
+            // SAFETY: 1. and 2. as above. 3. it is the record of the first of its frames, which says the level.
+            unsafe { chain.push(table.at.pfn(), table.frames.meta(table.at.pfn())) };
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,101 @@
+//! Sizes of the lists.
+use super::{CLASSES, MAGAZINE, ROOT};
+use crate::bootmem::BootMemoryShort;
+use crate::page::{Layout, Level};
+use core::fmt;
+
+/// The depot for root tables may have this part of a node's room, as they are the fewer.
+const ROOT_PART: usize = 8;
+
+/// Sizes of the lists.
+#[derive(Clone, Copy, Debug)]
+pub struct ListsConfig {
+    /// CPUs, at least 1.
+    pub cpus: usize,
+    /// Pages per magazine at the most, 0 to 64. 0 turns caching off: every call goes to the allocator.
+    pub magazine: usize,
+    /// A node's budget is what is free there, divided by this; at least 1.
+    pub budget_divisor: u32,
+    /// A node's budget in pages, whatever is free there; `None`: the divisor says.
+    pub fixed_budget: Option<u32>,
+    /// CPUs that may be on one node at a time; 0: they are spread evenly, and stay where they are.
+    pub cpus_per_node: usize,
+}
+
+impl ListsConfig {
+    /// Returns the defaults for `cpus` CPUs: magazines of up to 64, one sixteenth of a node.
+    pub const fn new(cpus: usize) -> Self {
+        ListsConfig { cpus, magazine: MAGAZINE, budget_divisor: 16, fixed_budget: None, cpus_per_node: 0 }
+    }
+
+    pub(super) fn check(&self) -> Result<(), ListsError> {
+        let range = |what, value, least, most| {
+            if (least..=most).contains(&value) {
+                return Ok(());
+            }
+            Err(ListsError::Range { what, value, least, most })
+        };
+        range("CPUs", self.cpus, 1, usize::from(u16::MAX))?;
+        range("pages per magazine", self.magazine, 0, MAGAZINE)?;
+        range("the budget's divisor", self.budget_divisor as usize, 1, u32::MAX as usize)
+    }
+
+    /// Returns how many CPUs may be on one of `nodes` nodes at a time.
+    pub(super) fn most_on_a_node(&self, nodes: usize) -> usize {
+        let even = self.cpus.div_ceil(nodes.max(1));
+        if self.cpus_per_node == 0 { even } else { self.cpus_per_node }.max(1)
+    }
+
+    /// Returns how many pages a node with `all` frames of low memory can ever keep.
+    pub(super) fn room(&self, all: u32) -> u32 {
+        self.fixed_budget.map_or(all / self.budget_divisor.max(1), |budget| budget.min(all))
+    }
+}
+
+/// Returns how many classes are used: where trees are nothing but roots, one.
+pub(super) fn classes(layout: &Layout) -> usize {
+    if layout.top() == Level::PTE { 1 } else { CLASSES }
+}
+
+/// Returns the part of `room` pages that the depot of a class may have, where `classes` are used.
+pub(super) fn part(room: usize, class: usize, classes: usize) -> usize {
+    let roots = if classes == 1 { room } else { room / ROOT_PART };
+    if class == ROOT { roots } else { room - roots }
+}
+
+/// Why lists cannot be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListsError {
+    /// A size is out of its range.
+    Range {
+        /// Which.
+        what: &'static str,
+        /// What it is.
+        value: usize,
+        /// The least that it may be.
+        least: usize,
+        /// The most.
+        most: usize,
+    },
+    /// They do not fit into boot memory.
+    Boot(BootMemoryShort),
+}
+
+impl fmt::Display for ListsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ListsError::Range { what, value, least, most } => {
+                write!(f, "quicklists: {what} must be {least} to {most}, not {value}")
+            }
+            ListsError::Boot(e) => write!(f, "quicklists: {e}"),
+        }
+    }
+}
+
+impl core::error::Error for ListsError {}
+
+impl From<BootMemoryShort> for ListsError {
+    fn from(e: BootMemoryShort) -> Self {
+        ListsError::Boot(e)
+    }
+}

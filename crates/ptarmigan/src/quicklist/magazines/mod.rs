@@ -1,0 +1,422 @@
+//! Quicklists: per-CPU magazines of clean pages before a depot per node, within one budget per node.
+//!
+//! # Classes
+//!
+//! Pages are kept by class: root tables, which rest constructed, and all other tables, which are all zero alike.
+//!
+//! # Magazines
+//!
+//! On each CPU a class has two magazines of page numbers, laid end to end in one array. Pages are handed out from the upper one
+//! and put back to it; the lower one is what Bonwick calls *previous*. Only when both are empty, or both full, is a
+//! magazine exchanged with the depot, so a CPU that allocates and frees in turn never goes there. A hit touches the CPU's
+//! own lines: no lock, no atomic read-modify-write, nothing of the page and nothing of its frame's record. (Links inside
+//! pages cost four times as much as soon as more than a few pages are in flight.)
+//!
+//! Where several CPUs have pages at hand, magazines are scaled to the depot: large while it has plenty, small as it runs low.
+//! So little rests on one CPU while another one runs short.
+//!
+//! # The doorbell
+//!
+//! A CPU that misses notifies the others. Each node has one request word, raised when a limit drops below what is cached or when
+//! a CPU goes to the allocator while others hold pages. A CPU compares the word when its next gather ends, and leaves what is
+//! too much by now.
+//!
+//! # The budget
+//!
+//! What a node keeps, CPUs and depots together, never exceeds its budget: the magazines' worst case is set aside first and the
+//! depots may have the rest. One call gives back at most 16 pages, whatever is to be done.
+//!
+//! # Remote returns
+//!
+//! Pages freed on a foreign node go home in batches, after the flush like all others.
+mod config;
+mod depot;
+mod direct;
+mod doorbell;
+mod magazine;
+mod node;
+mod put;
+mod reclaim;
+mod ring;
+mod shard;
+mod take;
+
+pub use config::{ListsConfig, ListsError};
+pub use magazine::MAGAZINE;
+
+use super::check::{Check, Site, Unchecked};
+use super::here::Here;
+use super::tally::{NodeCounts, Tally};
+use super::{Policy, PolicyCounts, Source};
+use crate::addr::{FRAME_SHIFT, PhysAddr};
+use crate::bootmem::{BootMemory, BootSlice};
+use crate::cpu::{CpuId, Guard, MachineId, NodeId, PerCpu, Pinned};
+use crate::frames::{AllocFlags, MemorySize, NoFrame};
+use crate::page::{Clean, Construct, Flushed, Level, MAX_LEVELS, Unhooked};
+use crate::window::OpenWindow;
+use config::{classes, part};
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::Relaxed;
+use depot::Depot;
+use magazine::{MagazineStore, Magazines};
+use node::Node;
+use ring::Ring;
+use shard::Shard;
+
+/// Pages given back to the allocator in one call of anything.
+const BOUNDED: usize = 16;
+/// Classes of pages that rest in different states.
+const CLASSES: usize = 2;
+/// Tables that are all zero: all but roots.
+const ZERO: usize = 0;
+/// Root tables, as their constructor left them.
+const ROOT: usize = 1;
+/// All classes, in the order in which they give pages back: those that are cheapest to make again first.
+const EACH_CLASS: [usize; CLASSES] = [ZERO, ROOT];
+/// Levels, rounded up to a power of two, so that an index is cut to size instead of checked.
+const LEVELS: usize = MAX_LEVELS.next_power_of_two();
+
+/// The policy that this library is about. `K` says whether pages are looked after while they are in it, see
+/// [`Checked`](super::Checked).
+pub struct Quicklists<'m, W, C, K = Unchecked> {
+    source: Source<'m, W, C>,
+    /// Each CPU's pages by class, and its counts.
+    cpus: PerCpu<[MagazineStore; CLASSES], Own>,
+    check: K,
+    nodes: BootSlice<Node>,
+    root: Level,
+    one_node: bool,
+    /// By level: a page of it is no root, and cannot be of another node than the CPU.
+    near: [bool; LEVELS],
+    config: ListsConfig,
+    cpus_per_node: u32,
+    root_shift: u32,
+}
+
+/// What a CPU has besides pages.
+#[derive(Default)]
+struct Own {
+    tally: Tally,
+    /// The last [`Doorbell`](doorbell::Doorbell) word that it has responded to, of the node where it was then. Only this CPU
+    /// writes it.
+    responded: AtomicU32,
+}
+
+impl<'m, W: OpenWindow, C: Construct> Quicklists<'m, W, C> {
+    /// Makes lists of the given sizes. Magazines shrink, if need be, until they fit half of the smallest node's budget.
+    ///
+    /// # Errors
+    ///
+    /// [`ListsError`] if a size is out of range, or they do not fit into `boot`.
+    pub fn new(
+        boot: &mut BootMemory,
+        config: ListsConfig,
+        source: Source<'m, W, C>,
+    ) -> Result<Self, ListsError> {
+        Self::with_check(boot, config, source, Unchecked)
+    }
+}
+
+impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
+    /// Makes lists as [`new`](Quicklists::new) does, with `check` to look after their pages.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Quicklists::new).
+    pub fn with_check(
+        boot: &mut BootMemory,
+        mut config: ListsConfig,
+        source: Source<'m, W, C>,
+        check: K,
+    ) -> Result<Self, ListsError> {
+        config.check()?;
+        let frames = source.frames();
+        let nodes = frames.nodes() as usize;
+        let cpus_per_node = config.most_on_a_node(nodes);
+        let smallest =
+            (0..nodes).map(|n| config.room(frames.node_frames(NodeId(n as u8)))).min().unwrap_or(0);
+        let used = classes(source.layout());
+        config.magazine = config.magazine.min(smallest as usize / 2 / (2 * used * cpus_per_node));
+        let cpus =
+            PerCpu::new(boot, frames.machine(), config.cpus, |_| [const { MagazineStore::new() }; CLASSES])?;
+        let by_node = boot.take_with(nodes, |boot, node| {
+            let room = config.room(frames.node_frames(NodeId(node as u8))) as usize;
+            let mut depot = |class| {
+                let shards = Depot::shards_for(cpus_per_node);
+                let most = part(room, class, used).div_ceil(shards);
+                let shards = boot.take_with(shards, |boot, _| Ok(Shard::new(Ring::new(boot, most)?)))?;
+                Depot::new(boot, shards, class, config.magazine)
+            };
+            Ok(Node::new([depot(ZERO)?, depot(ROOT)?]))
+        })?;
+        let (root, one_node) = (source.layout().top(), nodes == 1);
+        let root_shift = source.layout().table_shift[root.at()].into();
+        let lists = Quicklists {
+            source,
+            cpus,
+            check,
+            nodes: by_node,
+            root,
+            one_node,
+            near: core::array::from_fn(|level| one_node && level != root.at()),
+            config,
+            cpus_per_node: cpus_per_node as u32,
+            root_shift,
+        };
+        for node in 0..nodes {
+            lists.set_limits_anew(NodeId(node as u8));
+        }
+        Ok(lists)
+    }
+
+    /// Returns the bytes of boot memory that lists of `config` over memory of this size take.
+    pub fn bytes(size: &MemorySize, config: &ListsConfig) -> usize {
+        let nodes = size.nodes();
+        let shards = Depot::shards_for(config.most_on_a_node(nodes));
+        // However the classes share a node's room, together they have it; each shard's part is rounded up.
+        let depots = |node| {
+            let all = CLASSES * shards;
+            let room = config.room(size.node_frames(NodeId(node as u8))) as usize;
+            Ring::bytes(room + all) + (all - 1) * Ring::bytes(0) + CLASSES * Depot::bytes()
+        };
+        PerCpu::<[MagazineStore; CLASSES], Own>::bytes(config.cpus)
+            + BootMemory::bytes::<Node>(nodes)
+            + nodes * CLASSES * BootMemory::bytes::<Shard>(shards)
+            + (0..nodes).map(depots).sum::<usize>()
+    }
+
+    /// Returns how many frames a node may keep now: a share of what is free there, or what was set.
+    pub fn budget(&self, node: NodeId) -> u32 {
+        self.budget_of(self.basis(node))
+    }
+
+    fn budget_of(&self, basis: u32) -> u32 {
+        let divisor = if self.config.fixed_budget.is_some() { 1 } else { self.config.budget_divisor };
+        basis.checked_div(divisor).unwrap_or(basis)
+    }
+
+    /// Returns what one CPU has counted. A page may be counted as allocated on one CPU and as freed on another.
+    pub fn counts_on(&self, cpu: CpuId) -> PolicyCounts {
+        PolicyCounts::sum(self.cpus.shown().nth(usize::from(cpu.0)).map(|own| &own.tally))
+    }
+
+    /// Returns what a node keeps and may keep, by state.
+    pub fn node_counts(&self, node: NodeId) -> NodeCounts {
+        let (roots, zero) = (self.depot(node, ROOT), self.depot(node, ZERO));
+        NodeCounts {
+            budget: self.budget(node),
+            depot_roots: roots.held(),
+            depot_zero: zero.held(),
+            remote_returns_roots: roots.remote_held(),
+            remote_returns: zero.remote_held(),
+            roots: roots.pages.load(Relaxed),
+            pages: zero.pages.load(Relaxed),
+            magazine_roots: roots.magazine(CpuId(0)),
+            magazine_zero: zero.magazine(CpuId(0)),
+        }
+    }
+
+    /// Returns what looks after the pages.
+    pub fn check(&self) -> &K {
+        &self.check
+    }
+
+    /// Returns the source beneath.
+    pub fn source(&self) -> &Source<'m, W, C> {
+        &self.source
+    }
+
+    /// Returns the pages per magazine at the most.
+    pub fn magazine(&self) -> usize {
+        self.config.magazine
+    }
+
+    #[inline(always)]
+    fn node(&self, node: NodeId) -> &Node {
+        &self.nodes[node.0 as usize]
+    }
+
+    #[inline(always)]
+    fn depot(&self, node: NodeId, class: usize) -> &Depot {
+        &self.node(node).depots[class]
+    }
+
+    /// Returns what the caller's CPU counts.
+    #[inline(always)]
+    fn tally(&self, here: &Here<'_>) -> &Tally {
+        &self.shown(here).tally
+    }
+
+    /// Returns what the caller's CPU shows to others.
+    #[inline(always)]
+    fn shown(&self, here: &Here<'_>) -> &Own {
+        // SAFETY: 1. a `Here` is of the lists' machine, and of one of the CPUs that they were made for.
+        unsafe { self.cpus.own_shown_unchecked(here) }
+    }
+
+    /// Takes the magazines of the caller's CPU; `None` while they are in use.
+    #[inline(always)]
+    fn enter<'a>(&'a self, here: &'a Here<'_>) -> Option<Guard<'a, [MagazineStore; CLASSES], Own>> {
+        // SAFETY: 1. as in `shown`.
+        unsafe { self.cpus.enter_unchecked(here) }
+    }
+
+    #[inline(always)]
+    fn site<'s>(&'s self, here: &Here<'_>, level: Level) -> Site<'s, 'm, W, C> {
+        Site { source: &self.source, cpu: here.cpu(), level }
+    }
+
+    /// Returns the class of a level's pages.
+    #[inline(always)]
+    fn class(&self, level: Level) -> usize {
+        if level == self.root { ROOT } else { ZERO }
+    }
+
+    #[inline(always)]
+    fn page(&self, class: usize, level: Level, item: u32) -> Clean {
+        // SAFETY: 1. the item came out of a list, where it was put by `item`, its owner's last act. 2. pages of a class are in one
+        // state and of one size, and `level` is of the class. 3. only clean pages are put there, and nothing writes to them
+        // while they rest.
+        unsafe { Clean::from_raw(PhysAddr((item as u64) << self.shift(class)), level) }
+    }
+
+    #[inline(always)]
+    fn item(&self, class: usize, page: Clean) -> u32 {
+        (page.into_raw().0 >> self.shift(class)) as u32
+    }
+
+    /// Items are frame numbers, so that 16 TiB can be named. Roots, which may be smaller than a frame, are counted in their own
+    /// size.
+    #[inline(always)]
+    fn shift(&self, class: usize) -> u32 {
+        if class == ROOT { self.root_shift } else { FRAME_SHIFT }
+    }
+
+    /// Returns what a node's budget is worked out from: what was set, or what is free there now.
+    #[inline]
+    fn basis(&self, node: NodeId) -> u32 {
+        self.config.fixed_budget.unwrap_or_else(|| self.source.frames().node_free(node))
+    }
+
+    /// Sets what the depots of `node` may hold. A compare if nothing has changed.
+    #[inline]
+    fn set_limits(&self, node: NodeId) {
+        if !self.node(node).has_limits_of(self.basis(node)) {
+            self.set_limits_anew(node);
+        }
+    }
+
+    #[cold]
+    fn set_limits_anew(&self, node: NodeId) {
+        let used = classes(self.source.layout());
+        let aside = 2 * self.config.magazine * used * self.cpus_per_node as usize;
+        let limits = |basis| {
+            let budget = self.budget_of(basis);
+            // A budget of all that there is cannot be exceeded.
+            let all = self.config.fixed_budget.is_some() && budget >= self.source.frames().node_frames(node);
+            let room = (budget as usize).saturating_sub(if all { 0 } else { aside });
+            core::array::from_fn(|class| part(room, class, used) as u32)
+        };
+        self.node(node).set_limits(|| self.basis(node), limits, !self.one_node);
+    }
+
+    /// Gives a CPU's magazines of a class the size that they should have. A CPU that had none there takes part from now on.
+    fn resize(&self, here: &Here<'_>, magazines: &mut Magazines<'_>, class: usize) {
+        let node = self.node(here.node());
+        let depot = &node.depots[class];
+        if self.config.magazine > 0 && magazines.node() != Some(here.node()) {
+            self.leave(magazines, class);
+            depot.join(&node.doorbell);
+        }
+        magazines.resize(here.node(), depot.magazine(here.cpu()));
+    }
+
+    /// Ends a CPU's part where it took part: others may have larger magazines.
+    fn leave(&self, magazines: &Magazines<'_>, class: usize) {
+        if let Some(node) = magazines.node() {
+            self.depot(node, class).leave();
+        }
+    }
+}
+
+impl<W: OpenWindow, C: Construct, K: Check> Policy for Quicklists<'_, W, C, K> {
+    fn machine(&self) -> MachineId {
+        self.cpus.machine()
+    }
+
+    fn cpus(&self) -> usize {
+        self.cpus.cpus()
+    }
+
+    #[inline(always)]
+    fn takes_unhooked(&self) -> bool {
+        false
+    }
+
+    #[inline(always)]
+    unsafe fn alloc(&self, pin: &Pinned<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
+        // SAFETY: 1. by the caller.
+        let here = &unsafe { Here::new(pin) };
+        let at_hand = if level == self.root {
+            self.take_at_hand::<ROOT>(here, level)
+        } else {
+            self.take_at_hand::<ZERO>(here, level)
+        };
+        match at_hand {
+            Some(page) => Ok(page),
+            None => self.take_slow(here.again(), self.class(level), level, flags),
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn free_unlinked(&self, pin: &Pinned<'_>, page: Clean) {
+        // SAFETY: 1. by the caller.
+        self.put_back(&unsafe { Here::new(pin) }, page);
+    }
+
+    #[inline(always)]
+    unsafe fn unhooked(&self, _: &Pinned<'_>, _: &mut Unhooked) {}
+
+    #[inline]
+    unsafe fn flushed(&self, pin: &Pinned<'_>, pages: Flushed) {
+        // SAFETY: 1. by the caller.
+        self.put_chain(&unsafe { Here::new(pin) }, pages);
+    }
+
+    #[inline]
+    unsafe fn gather_end(&self, pin: &Pinned<'_>) {
+        // SAFETY: 1. by the caller.
+        let here = &unsafe { Here::new(pin) };
+        if self.source.frames().pressed(here.node()) {
+            self.set_limits(here.node());
+        }
+        self.respond(here);
+    }
+
+    #[inline]
+    unsafe fn idle(&self, pin: &Pinned<'_>) {
+        // SAFETY: 1. by the caller.
+        let here = &unsafe { Here::new(pin) };
+        self.set_limits(here.node());
+        self.respond(here);
+    }
+
+    unsafe fn end_interval(&self, pin: &Pinned<'_>) -> u32 {
+        // SAFETY: 1. by the caller.
+        self.end_interval_here(&unsafe { Here::new(pin) })
+    }
+
+    unsafe fn reclaim(&self, pin: &Pinned<'_>, node: NodeId, want: u32) -> u32 {
+        // SAFETY: 1. by the caller.
+        self.reclaim_from(&unsafe { Here::new(pin) }, node, want)
+    }
+
+    unsafe fn drain(&self, pin: &Pinned<'_>) {
+        // SAFETY: 1. by the caller.
+        self.drain_here(&unsafe { Here::new(pin) });
+    }
+
+    fn counts(&self) -> PolicyCounts {
+        PolicyCounts::sum(self.cpus.shown().map(|own| &own.tally))
+    }
+}

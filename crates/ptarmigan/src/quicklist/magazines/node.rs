@@ -1,0 +1,50 @@
+//! A node: what it keeps, and how much it may keep.
+use super::CLASSES;
+use super::depot::Depot;
+use super::doorbell::Doorbell;
+use crate::sync::SpinLock;
+use crate::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// A node's depots, and what it wants of its CPUs.
+pub(super) struct Node {
+    pub depots: [Depot; CLASSES],
+    pub doorbell: Doorbell,
+    /// What the depots' limits were worked out from. Written under the lock, after the limits.
+    basis: AtomicU32,
+    setting: SpinLock<()>,
+}
+
+impl Node {
+    /// Makes a node whose depots may hold nothing yet.
+    pub fn new(depots: [Depot; CLASSES]) -> Self {
+        let (basis, setting) = (AtomicU32::new(0), SpinLock::new(()));
+        Node { depots, doorbell: Doorbell::new(), basis, setting }
+    }
+
+    /// Returns whether the depots' limits are those of `basis` already.
+    #[inline(always)]
+    pub fn has_limits_of(&self, basis: u32) -> bool {
+        self.basis.load(Relaxed) == basis
+    }
+
+    /// Sets the depots' limits, and rings the doorbell if one is over.
+    ///
+    /// One caller at a time sets them, by what is true when it is its turn. Otherwise an old limit could overwrite a new one,
+    /// while the basis is the new one's.
+    pub fn set_limits(
+        &self,
+        basis: impl FnOnce() -> u32,
+        limits: impl FnOnce(u32) -> [u32; CLASSES],
+        other_nodes: bool,
+    ) {
+        let _turn = self.setting.lock();
+        let basis = basis();
+        for (depot, pages) in self.depots.iter().zip(limits(basis)) {
+            depot.set_limit(pages, other_nodes);
+            if depot.is_over() {
+                self.doorbell.ring_over_limit();
+            }
+        }
+        self.basis.store(basis, Relaxed);
+    }
+}

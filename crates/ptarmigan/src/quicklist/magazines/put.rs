@@ -1,0 +1,179 @@
+//! Taking pages back: into the CPU's magazines, to the depot, home to another node, to the allocator.
+use super::super::check::Check;
+use super::super::here::Here;
+use super::magazine::Magazines;
+use super::{BOUNDED, LEVELS, Quicklists, ROOT, ZERO};
+use crate::cpu::NodeId;
+use crate::page::{Clean, Construct, Flushed, Level};
+use crate::window::OpenWindow;
+
+/// Pages on their way to another node's [depot](super::depot::Depot): as many as one call may give back.
+struct Parcel {
+    node: NodeId,
+    n: usize,
+    items: [u32; BOUNDED],
+}
+
+impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
+    /// Takes back a page, wherever it belongs.
+    #[inline(always)]
+    pub(super) fn put_back(&self, here: &Here<'_>, page: Clean) {
+        if !self.check.given(&self.site(here, page.level()), &page) {
+            return;
+        }
+        if self.near[page.level().at() % LEVELS] {
+            self.put::<ZERO>(here, page);
+        } else {
+            self.put_any(here.again(), page);
+        }
+    }
+
+    /// Takes back a page that may be a root, or of any node.
+    #[inline(never)]
+    fn put_any(&self, here: Here<'_>, page: Clean) {
+        if !self.one_node && self.source.frames().node_of(page.addr().pfn()) != here.node() {
+            return self.put_home(&here, page);
+        }
+        if page.level() == self.root { self.put::<ROOT>(&here, page) } else { self.put::<ZERO>(&here, page) }
+    }
+
+    /// Keeps a page of this node, or gives it back if there is no room for it.
+    #[inline(always)]
+    fn put<const CLASS: usize>(&self, here: &Here<'_>, page: Clean) {
+        let level = page.level();
+        let item = self.item(CLASS, page);
+        if let Some(mut cpu) = self.enter(here) {
+            cpu.shown().tally.level(level).frees.add(1);
+            if Magazines::new(&mut cpu, CLASS).push(item) {
+                return;
+            }
+        } else {
+            self.tally(here).level(level).frees.add(1);
+        }
+        self.put_slow(here.again(), CLASS, level, item)
+    }
+
+    /// Keeps a page in this CPU's magazines if it is of this node and they have room.
+    #[inline(always)]
+    pub(super) fn put_at_hand<const CLASS: usize>(&self, here: &Here<'_>, page: Clean) -> Result<(), Clean> {
+        let level = page.level();
+        if !self.one_node && self.source.frames().node_of(page.addr().pfn()) != here.node() {
+            return Err(page);
+        }
+        let Some(mut cpu) = self.enter(here) else { return Err(page) };
+        if Magazines::new(&mut cpu, CLASS).is_full() {
+            return Err(page);
+        }
+        if self.check.given(&self.site(here, level), &page) {
+            cpu.shown().tally.level(level).frees.add(1);
+            Magazines::new(&mut cpu, CLASS).push(self.item(CLASS, page));
+        }
+        Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn put_slow(&self, here: Here<'_>, class: usize, level: Level, item: u32) {
+        let here = &here;
+        let depot = self.depot(here.node(), class);
+        if self.config.magazine > 0
+            && let Some(mut cpu) = self.enter(here)
+        {
+            let mut magazines = Magazines::new(&mut cpu, class);
+            self.resize(here, &mut magazines, class);
+            // Both magazines are full: all but the newest magazine goes to the depot. Unless they have grown.
+            if magazines.push(item) {
+                return;
+            }
+            magazines.exchange(|old| depot.store(here.cpu(), old));
+            if magazines.push(item) {
+                return;
+            }
+            drop(cpu);
+            return self.unmake(here, class, level, item);
+        }
+        if self.config.magazine == 0 || depot.store(here.cpu(), &[item]) == 0 {
+            self.unmake(here, class, level, item);
+        }
+    }
+
+    /// Takes back a page of another node: its home keeps it, or the allocator gets it if that keeps enough.
+    #[cold]
+    fn put_home(&self, here: &Here<'_>, page: Clean) {
+        let level = page.level();
+        self.tally(here).level(level).frees.add(1);
+        let node = self.source.frames().node_of(page.addr().pfn());
+        let class = self.class(level);
+        let item = self.item(class, page);
+        self.send(here, class, level, node, &[item]);
+    }
+
+    /// Sends pages home.
+    fn send(&self, here: &Here<'_>, class: usize, level: Level, node: NodeId, items: &[u32]) {
+        let cached = self.config.magazine > 0;
+        let sent = if cached { self.depot(node, class).store_remote(here.cpu(), items) } else { 0 };
+        for item in &items[sent..] {
+            self.unmake(here, class, level, *item);
+        }
+    }
+
+    /// Gives a page that rests, or was to, back to the allocator.
+    pub(super) fn unmake(&self, here: &Here<'_>, class: usize, level: Level, item: u32) {
+        let page = self.page(class, level, item);
+        self.check.leaves(&self.site(here, level), &page);
+        let home = self.source.frames().node_of(page.addr().pfn());
+        self.depot(home, class).count(-1);
+        self.tally(here).level(level).returns.add(1);
+        self.source.unmake(page);
+    }
+
+    /// Takes back all pages of a chain. Nearly all are of one class and of this node.
+    #[inline]
+    pub(super) fn put_chain(&self, here: &Here<'_>, mut pages: Flushed) {
+        let frames = self.source.frames();
+        let mut parcel = Parcel { node: here.node(), n: 0, items: [0; BOUNDED] };
+        while let Some(page) = self.put_run(here, &mut pages) {
+            let level = page.level();
+            let node = frames.node_of(page.addr().pfn());
+            if level == self.root || node == here.node() {
+                self.put_back(here, page);
+                continue;
+            }
+            if !self.check.given(&self.site(here, level), &page) {
+                continue;
+            }
+            self.tally(here).level(level).frees.add(1);
+            if parcel.n == parcel.items.len() || parcel.node != node {
+                self.send(here, ZERO, Level::PTE, parcel.node, &parcel.items[..parcel.n]);
+                (parcel.node, parcel.n) = (node, 0);
+            }
+            parcel.items[parcel.n] = self.item(ZERO, page);
+            parcel.n += 1;
+        }
+        if parcel.n > 0 {
+            self.send(here, ZERO, Level::PTE, parcel.node, &parcel.items[..parcel.n]);
+        }
+    }
+
+    /// Takes back what it can of a chain without giving the guard up in between. Returns a page that does not go into this CPU's
+    /// magazines, if there is one.
+    #[inline(always)]
+    fn put_run(&self, here: &Here<'_>, pages: &mut Flushed) -> Option<Clean> {
+        let frames = self.source.frames();
+        let Some(mut cpu) = self.enter(here) else { return pages.pop(frames) };
+        let tally = &cpu.shown().tally;
+        let mut magazines = Magazines::new(&mut cpu, ZERO);
+        loop {
+            let page = pages.pop(frames)?;
+            let level = page.level();
+            let near = self.one_node || frames.node_of(page.addr().pfn()) == here.node();
+            if level == self.root || !near || magazines.is_full() {
+                return Some(page);
+            }
+            if self.check.given(&self.site(here, level), &page) {
+                tally.level(level).frees.add(1);
+                magazines.push(self.item(ZERO, page));
+            }
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Handing pages out: from the CPU's magazines, from the depot, from the allocator.
+use super::super::check::Check;
+use super::super::here::Here;
+use super::super::source::GROUP;
+use super::magazine::Magazines;
+use super::{Quicklists, ROOT, ZERO};
+use crate::cpu::NodeId;
+use crate::frames::{AllocFlags, NoFrame};
+use crate::page::{Clean, Construct, Level};
+use crate::window::OpenWindow;
+
+impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
+    /// Hands out a page from this CPU's magazines; `None` if they are empty or in use.
+    #[inline(always)]
+    pub(super) fn take_at_hand<const CLASS: usize>(&self, here: &Here<'_>, level: Level) -> Option<Clean> {
+        let mut cpu = self.enter(here)?;
+        let item = Magazines::new(&mut cpu, CLASS).pop()?;
+        cpu.shown().tally.level(level).allocs.add(1);
+        drop(cpu);
+        self.hand_out(here, CLASS, level, item)
+    }
+
+    /// Hands out a cached page. A page that fails its check is leaked on purpose.
+    #[inline(always)]
+    fn hand_out(&self, here: &Here<'_>, class: usize, level: Level, item: u32) -> Option<Clean> {
+        let page = self.page(class, level, item);
+        if !self.check.taken(&self.site(here, level), &page) {
+            self.leak(here, level);
+            return None;
+        }
+        debug_assert!(
+            class == ROOT || self.source.is_zero(page.addr()),
+            "page {} rested as zero and is not",
+            page.addr()
+        );
+        Some(page)
+    }
+
+    /// Counts a page that was counted as handed out, and is lost for good, as gone back.
+    #[cold]
+    fn leak(&self, here: &Here<'_>, level: Level) {
+        let tally = self.tally(here).level(level);
+        tally.frees.add(1);
+        tally.returns.add(1);
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn take_slow(
+        &self,
+        here: Here<'_>,
+        class: usize,
+        level: Level,
+        flags: AllocFlags,
+    ) -> Result<Clean, NoFrame> {
+        let here = &here;
+        let tally = self.tally(here).level(level);
+        let depot = self.depot(here.node(), class);
+        let mut item = None;
+        if let Some(mut cpu) = self.enter(here) {
+            let mut magazines = Magazines::new(&mut cpu, class);
+            self.resize(here, &mut magazines, class);
+            // There are some after all if the one that the caller found failed its check.
+            item = magazines.pop();
+            if item.is_none() && magazines.fill(|into| depot.fetch(here.cpu(), into)) > 0 {
+                item = magazines.pop();
+                tally.refills.add(1);
+            }
+        } else {
+            // An interrupt found the magazines in use: a single page from the depot.
+            let mut one = [0];
+            if depot.fetch(here.cpu(), &mut one) == 1 {
+                item = Some(one[0]);
+                tally.refills.add(1);
+            }
+        }
+        if let Some(item) = item {
+            tally.allocs.add(1);
+            if let Some(page) = self.hand_out(here, class, level, item) {
+                return Ok(page);
+            }
+        }
+        if class == ZERO
+            && self.config.magazine >= GROUP
+            && !self.source.frames().pressed(here.node())
+            && let Some(page) = self.miss_group(here, level, flags)
+        {
+            return Ok(page);
+        }
+        let page = self.miss(here, level, flags)?;
+        self.set_limits(here.node());
+        let home = self.source.frames().node_of(page.addr().pfn());
+        self.depot(home, class).count(1);
+        self.missed(here, class);
+        tally.misses.add(1);
+        tally.allocs.add(1);
+        self.check.made(&self.site(here, level), &page, false);
+        Ok(page)
+    }
+
+    /// Takes as many pages from the allocator as a cache line has records, for a CPU that has none. One is handed out, the others
+    /// rest.
+    ///
+    /// The guard is given up before they are made: they are cleared through a window, which may have to wait.
+    fn miss_group(&self, here: &Here<'_>, level: Level, flags: AllocFlags) -> Option<Clean> {
+        {
+            let mut cpu = self.enter(here)?;
+            // No room: an interrupt came in since.
+            if !Magazines::new(&mut cpu, ZERO).has_room_for_group() {
+                return None;
+            }
+        }
+        let site = self.site(here, level);
+        let [page, rest @ ..] = self.source.make_group(here.node(), level, flags)?;
+        self.set_limits(here.node());
+        self.depot(here.node(), ZERO).count(GROUP as i32);
+        self.missed(here, ZERO);
+        let tally = self.tally(here).level(level);
+        tally.misses.add(GROUP);
+        tally.allocs.add(1);
+        for page in rest.into_iter().rev() {
+            self.check.made(&site, &page, true);
+            let item = self.item(ZERO, page);
+            // Another interrupt may have come in.
+            if !self.enter(here).is_some_and(|mut cpu| Magazines::new(&mut cpu, ZERO).push(item)) {
+                self.put_slow(here.again(), ZERO, level, item);
+            }
+        }
+        self.check.made(&site, &page, false);
+        Some(page)
+    }
+
+    /// Takes a page from the allocator; if there is none, after giving up what is kept everywhere within reach.
+    fn miss(&self, here: &Here<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
+        self.source.make(here.node(), level, flags).or_else(|e| {
+            if !flags.may_sleep {
+                return Err(e);
+            }
+            for node in 0..self.source.frames().nodes() {
+                self.reclaim_from(here, NodeId(node), u32::MAX);
+            }
+            self.drain_here(here);
+            self.source.make(here.node(), level, flags)
+        })
+    }
+
+    /// Notifies the node's other CPUs that a page of the class came from the allocator.
+    fn missed(&self, here: &Here<'_>, class: usize) {
+        self.depot(here.node(), class).missed(&self.node(here.node()).doorbell);
+    }
+}

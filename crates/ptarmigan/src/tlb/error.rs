@@ -1,0 +1,74 @@
+//! What the TLB state refuses, and why.
+use crate::bootmem::BootMemoryShort;
+use crate::cpu::{CpuId, MAX_CPUS, WrongMachine};
+use core::fmt;
+
+/// Why the state of a machine's TLBs cannot be set up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlbError {
+    /// There are more CPUs than a [`CpuMask`](crate::cpu::CpuMask) can name.
+    TooManyCpus {
+        /// CPUs asked for.
+        cpus: usize,
+    },
+    /// The machine broadcasts invalidations, and has no number for each CPU and one more.
+    TooFewAsids {
+        /// Numbers there are.
+        asids: u16,
+        /// CPUs there are.
+        cpus: usize,
+    },
+    /// The per-CPU state does not fit into boot memory.
+    Boot(BootMemoryShort),
+}
+
+impl fmt::Display for TlbError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TlbError::TooManyCpus { cpus } => {
+                write!(f, "{cpus} CPUs: sets of CPUs can name {MAX_CPUS}")
+            }
+            TlbError::TooFewAsids { asids, cpus } => {
+                write!(f, "{asids} ASIDs: {cpus} CPUs that share them keep one each, and one is handed out")
+            }
+            TlbError::Boot(e) => e.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for TlbError {}
+
+impl From<BootMemoryShort> for TlbError {
+    fn from(e: BootMemoryShort) -> Self {
+        TlbError::Boot(e)
+    }
+}
+
+/// Why a call was refused. Nothing has been done then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlbRefusal {
+    /// The pin or the space is of another machine.
+    WrongMachine(WrongMachine),
+    /// The state was set up for fewer CPUs than this one's number wants.
+    NoSuchCpu(CpuId),
+    /// The CPU is in a switch of its root or in a flush already: the caller interrupted it, or is called by it.
+    Busy(CpuId),
+}
+
+impl fmt::Display for TlbRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TlbRefusal::WrongMachine(e) => e.fmt(f),
+            TlbRefusal::NoSuchCpu(cpu) => write!(f, "no TLB state was set up for CPU {}", cpu.0),
+            TlbRefusal::Busy(cpu) => write!(f, "CPU {} is switching its root or flushing already", cpu.0),
+        }
+    }
+}
+
+impl core::error::Error for TlbRefusal {}
+
+impl From<WrongMachine> for TlbRefusal {
+    fn from(e: WrongMachine) -> Self {
+        TlbRefusal::WrongMachine(e)
+    }
+}

@@ -1,0 +1,47 @@
+//! The kernel's half, which all CPUs share whatever space they have loaded.
+use super::error::TlbRefusal;
+use super::hardware::Shootdown;
+use super::request::{NewEntry, Request};
+use super::runs::Runs;
+use super::state::Tlb;
+use crate::cpu::{CpuId, CpuSet, Pinned};
+
+impl<S: Shootdown> Tlb<S> {
+    /// Has all CPUs forget `stale` pages of the kernel's half, idle and lazy CPUs too: by broadcast, or by asking each.
+    /// The [cost model](super::TlbConfig::costs) decides how; nothing stale is nothing to do.
+    ///
+    /// To be called after the entries have been changed, and before what they mapped, or the tables they were in, is
+    /// used for anything else.
+    ///
+    /// # Errors
+    ///
+    /// [`TlbRefusal`] for a pin of another machine, and in the middle of a switch or another flush; nothing has been
+    /// forgotten then.
+    pub fn flush_kernel(&self, pin: &Pinned<'_>, stale: &Runs) -> Result<(), TlbRefusal> {
+        self.accept(pin)?;
+        if stale.is_empty() {
+            return Ok(());
+        }
+        let loaded = self.own(pin)?;
+        let scope = self.config.costs.plan(stale);
+        self.tally(pin).kernel.add(1);
+        if S::BROADCASTS {
+            self.hardware.invalidate_kernel(pin, &scope);
+            drop(loaded);
+            self.serve(pin);
+            return Ok(());
+        }
+        let all = (0..self.config.cpus).fold(CpuSet::default(), |all, cpu| all.with(CpuId(cpu as u16)));
+        // SAFETY: 1. it points to nothing.
+        unsafe { self.shoot(pin, loaded, &all, Request::Kernel(scope)) }
+    }
+
+    /// Tells the machine that an entry has become valid that was not, if it
+    /// [needs](super::Mmu::NEEDS_ENTRY_VALID) to be told. Called once the entry can be walked to.
+    #[inline(always)]
+    pub fn entry_became_valid(&self, pin: &Pinned<'_>, entry: &NewEntry) {
+        if S::NEEDS_ENTRY_VALID {
+            self.hardware.entry_became_valid(pin, entry);
+        }
+    }
+}

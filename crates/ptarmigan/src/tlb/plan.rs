@@ -1,0 +1,64 @@
+//! How stale pages are forgotten: one by one, run by run, as one range, or with everything else.
+//!
+//! A plan covers at least the stale pages (I12); what it covers beyond them is refilled at a cost. Which plan is
+//! cheapest depends on the hardware, so costs are data.
+use super::runs::Runs;
+use super::scope::Scope;
+
+/// What invalidations cost on a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CostModel {
+    /// Linux's rule on x86. Stale pages count as one range, from the first to the last; a range of more than so many pages
+    /// is a flush of everything.
+    LinuxCeiling {
+        /// Pages that are forgotten one by one.
+        pages: u64,
+    },
+    /// The cheapest of all plans, by costs in any unit.
+    Linear {
+        /// Forgetting one page.
+        page: u32,
+        /// Beginning a run of pages: what an instruction for a whole range costs beside what it costs for each page.
+        run: u32,
+        /// Forgetting everything, and refilling what is used again.
+        full: u32,
+    },
+}
+
+impl CostModel {
+    /// Linux's rule as it stands: up to 33 pages.
+    pub const LINUX: CostModel = CostModel::LinuxCeiling { pages: 33 };
+
+    /// Plans how the pages of `stale` are forgotten. What is not known to be little, an empty `stale`, is everything.
+    #[inline]
+    pub fn plan(&self, stale: &Runs) -> Scope {
+        let Some((start, end)) = stale.hull() else { return Scope::Full };
+        let hull = stale.hull_pages();
+        let together =
+            if hull == 1 { Scope::Page(start) } else { Scope::Range { start, end, stride: stale.shift() } };
+        match *self {
+            CostModel::LinuxCeiling { pages } => {
+                if hull > pages {
+                    Scope::Full
+                } else {
+                    together
+                }
+            }
+            CostModel::Linear { page, run, full } => {
+                let cost = |runs: u64, pages: u64| {
+                    let [page, run] = [page, run].map(u64::from);
+                    pages.saturating_mul(page).saturating_add(runs * run)
+                };
+                let (one, several) = (cost(1, hull), cost(stale.len() as u64, stale.pages()));
+                if u64::from(full) < one.min(several) {
+                    Scope::Full
+                } else if one <= several {
+                    together
+                } else {
+                    Scope::Runs(*stale)
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Stale pages, as a few runs.
+
+/// Runs that are kept apart.
+const MOST: usize = 8;
+
+/// One run, in page numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Run {
+    first: u64,
+    /// First page after it.
+    end: u64,
+}
+
+/// Pages that a TLB may hold old translations of: up to eight runs of consecutive pages, ascending and apart.
+///
+/// Pages that are inserted join the runs they touch. When there would be a ninth run, the two that are nearest to each
+/// other become one, with what lies between them. So a `Runs` covers at least what was inserted, and exactly that as
+/// long as there were no more than eight runs.
+///
+/// ```
+/// use ptarmigan::tlb::Runs;
+/// let mut stale = Runs::new(12);
+/// stale.insert(0x5000, 0x6000);
+/// stale.insert(0x1000, 0x2000);
+/// stale.insert(0x2000, 0x4000);
+/// assert_eq!(stale.iter().collect::<Vec<_>>(), [(0x1000, 0x4000), (0x5000, 0x6000)]);
+/// assert_eq!(stale.pages(), 4);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Runs {
+    runs: [Run; MOST],
+    len: u8,
+    shift: u8,
+}
+
+impl Runs {
+    /// Makes an empty set of pages of 2^`shift` bytes, 1 to 63.
+    #[inline(always)]
+    pub const fn new(shift: u32) -> Self {
+        debug_assert!(0 < shift && shift < 64, "no page has that size");
+        Runs { runs: [Run { first: 0, end: 0 }; MOST], len: 0, shift: shift as u8 }
+    }
+
+    /// Makes a set of the pages that lie in `start..end`, wholly or partly.
+    #[inline]
+    pub fn one(start: u64, end: u64, shift: u32) -> Self {
+        let mut runs = Runs::new(shift);
+        runs.insert(start, end);
+        runs
+    }
+
+    /// Inserts the pages that lie in `start..end`, wholly or partly. An `end` of 0 is the end of the address space; nothing
+    /// is inserted if `end` is not above `start` otherwise.
+    #[inline(always)]
+    pub fn insert(&mut self, start: u64, end: u64) {
+        let last = end.wrapping_sub(1);
+        if last < start || (end == 0 && start == 0) {
+            return;
+        }
+        let new = Run { first: start >> self.shift, end: (last >> self.shift) + 1 };
+        // Operations go along ascending addresses: nearly always the last run grows.
+        if let Some(at) = usize::from(self.len).checked_sub(1)
+            && let Some(run) = self.runs.get_mut(at)
+            && new.first >= run.first
+            && new.first <= run.end
+        {
+            if new.end > run.end {
+                run.end = new.end;
+            }
+            return;
+        }
+        self.insert_apart(new);
+    }
+
+    /// Inserts a run that does not begin in the last one.
+    #[cold]
+    fn insert_apart(&mut self, mut new: Run) {
+        // One place more than are kept: the new run always finds room, and the two nearest are merged then.
+        let mut all = [Run::default(); MOST + 1];
+        let mut len = 0;
+        let mut placed = false;
+        for run in &self.runs[..usize::from(self.len)] {
+            if run.end < new.first || placed && run.first > new.end {
+                all[len] = *run;
+            } else if run.first > new.end {
+                (all[len], all[len + 1]) = (new, *run);
+                (placed, len) = (true, len + 1);
+            } else {
+                // They touch; `new` grows, and may touch the next one.
+                new = Run { first: new.first.min(run.first), end: new.end.max(run.end) };
+                continue;
+            }
+            len += 1;
+        }
+        if !placed {
+            all[len] = new;
+            len += 1;
+        }
+        if len > MOST {
+            let gap = |at: usize| all[at + 1].first - all[at].end;
+            let nearest = (0..MOST).min_by_key(|at| gap(*at)).unwrap_or(0);
+            all[nearest].end = all[nearest + 1].end;
+            all.copy_within(nearest + 2.., nearest + 1);
+            len = MOST;
+        }
+        for (at, run) in self.runs.iter_mut().enumerate() {
+            *run = if at < len { all[at] } else { Run::default() };
+        }
+        self.len = len as u8;
+    }
+
+    /// Returns whether no page is in it.
+    #[inline(always)]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Returns the number of runs.
+    pub const fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Returns the binary logarithm of the page size.
+    #[inline(always)]
+    pub const fn shift(&self) -> u32 {
+        self.shift as u32
+    }
+
+    /// Returns the number of pages.
+    pub fn pages(&self) -> u64 {
+        self.used().iter().fold(0, |sum, run| sum + (run.end - run.first))
+    }
+
+    /// Iterates over the runs: the first address of each and the first after it, 0 for the end of the address space.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.used().iter().map(|run| (run.first << self.shift, run.end << self.shift))
+    }
+
+    /// Returns the first address and the first after all runs, 0 for the end of the address space; `None` if it is empty.
+    pub fn hull(&self) -> Option<(u64, u64)> {
+        let used = self.used();
+        Some((used.first()?.first << self.shift, used.last()?.end << self.shift))
+    }
+
+    /// Returns the number of pages from the first to the last one, those between the runs included.
+    pub fn hull_pages(&self) -> u64 {
+        match self.used() {
+            [] => 0,
+            [one] => one.end - one.first,
+            [first, .., last] => last.end - first.first,
+        }
+    }
+
+    /// Returns whether the page that `va` lies in is in it.
+    pub fn contains(&self, va: u64) -> bool {
+        let page = va >> self.shift;
+        self.used().iter().any(|run| (run.first..run.end).contains(&page))
+    }
+
+    #[inline(always)]
+    fn used(&self) -> &[Run] {
+        self.runs.get(..usize::from(self.len)).unwrap_or(&[])
+    }
+}

@@ -1,0 +1,105 @@
+//! What the firmware's device tree says, as far as it is used: memory, harts, boot arguments (Devicetree
+//! specification, chapter 5).
+
+use crate::mmu;
+
+const MAGIC: u32 = 0xd00d_feed;
+const BEGIN_NODE: u32 = 1;
+const END_NODE: u32 = 2;
+const PROPERTY: u32 = 3;
+const NOP: u32 = 4;
+/// Harts that are looked for.
+pub const HARTS: usize = 8;
+
+/// A description of the machine.
+pub struct Board {
+    /// First byte of memory.
+    pub memory: u64,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Numbers of harts, `harts` of them.
+    pub hart_ids: [u64; HARTS],
+    /// How many harts there are.
+    pub harts: usize,
+    /// What follows `-append`.
+    pub arguments: &'static str,
+}
+
+struct Blob(&'static [u8]);
+
+impl Blob {
+    fn word(&self, at: usize) -> Option<u32> {
+        let bytes = self.0.get(at..at.checked_add(4)?)?;
+        Some(u32::from_be_bytes(bytes.try_into().ok()?))
+    }
+
+    fn text(&self, at: usize) -> Option<&'static str> {
+        let rest = self.0.get(at..)?;
+        let end = rest.iter().position(|byte| *byte == 0)?;
+        core::str::from_utf8(rest.get(..end)?).ok()
+    }
+
+    /// A number of one or two cells.
+    fn number(&self, at: usize, bytes: usize) -> Option<u64> {
+        let high = u64::from(self.word(at)?);
+        if bytes < 8 { Some(high) } else { Some(high << 32 | u64::from(self.word(at + 4)?)) }
+    }
+}
+
+/// Reads the tree at physical address `at`; `None` if it is no tree.
+///
+/// # Safety
+///
+/// 1. `at` is what the firmware passed at entry, and the memory there has not been written to since, nor will be.
+pub unsafe fn read(at: u64) -> Option<Board> {
+    let header = mmu::direct::<u32>(at);
+    // SAFETY: the firmware's pointer is to a header of ten words (point 1), in the direct map.
+    let (magic, size) = unsafe { (u32::from_be(header.read()), u32::from_be(header.add(1).read())) };
+    if magic != MAGIC {
+        return None;
+    }
+    // SAFETY: the header says that the tree has so many bytes, and nothing writes to them (point 1).
+    let blob = Blob(unsafe { core::slice::from_raw_parts(mmu::direct::<u8>(at), size as usize) });
+    let (mut next, strings) = (blob.word(8)? as usize, blob.word(12)? as usize);
+    let mut board = Board { memory: 0, bytes: 0, hart_ids: [0; HARTS], harts: 0, arguments: "" };
+    // Names of the nodes that lead to where `next` is: the second and the third level tell all that is wanted.
+    let (mut depth, mut second, mut third) = (0, "", "");
+    loop {
+        let token = blob.word(next)?;
+        next += 4;
+        match token {
+            BEGIN_NODE => {
+                let name = blob.text(next)?;
+                next = (next + name.len() + 1).next_multiple_of(4);
+                depth += 1;
+                match depth {
+                    2 => (second, third) = (name, ""),
+                    3 => third = name,
+                    _ => {}
+                }
+            }
+            END_NODE => depth -= 1,
+            PROPERTY => {
+                let (len, name) = (blob.word(next)? as usize, blob.word(next + 4)? as usize);
+                let (value, name) = (next + 8, blob.text(strings + name)?);
+                match (depth, second, name) {
+                    (2, "chosen", "bootargs") => board.arguments = blob.text(value)?,
+                    (2, _, "reg") if second.starts_with("memory@") => {
+                        (board.memory, board.bytes) = (blob.number(value, 8)?, blob.number(value + 8, 8)?);
+                    }
+                    (3, "cpus", "reg") if third.starts_with("cpu@") => {
+                        if let Some(id) = board.hart_ids.get_mut(board.harts) {
+                            *id = blob.number(value, len)?;
+                            board.harts += 1;
+                        }
+                    }
+                    _ => {}
+                }
+                next = (value + len).next_multiple_of(4);
+            }
+            NOP => {}
+            // The end.
+            _ => return Some(board),
+        }
+    }
+}

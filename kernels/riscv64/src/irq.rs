@@ -1,0 +1,78 @@
+//! Interrupts: masked or not, what is pending, and which hart this is.
+
+use core::arch::asm;
+
+const SIE: u64 = 1 << 1;
+/// Software interrupts, in `sie` and `sip`.
+pub const SOFTWARE: u64 = 1 << 1;
+/// Timer interrupts, in `sie` and `sip`.
+pub const TIMER: u64 = 1 << 5;
+
+/// Interrupts are masked while it exists, and afterwards as they were before.
+pub struct Masked {
+    were_enabled: bool,
+}
+
+impl Masked {
+    /// Masks them.
+    pub fn new() -> Self {
+        let before: u64;
+        // SAFETY: masking interrupts is always allowed to the kernel.
+        unsafe { asm!("csrrci {}, sstatus, 2", out(reg) before, options(nostack)) };
+        Masked { were_enabled: before & SIE != 0 }
+    }
+}
+
+impl Drop for Masked {
+    fn drop(&mut self) {
+        if self.were_enabled {
+            // SAFETY: they were enabled when this began.
+            unsafe { asm!("csrsi sstatus, 2", options(nostack)) };
+        }
+    }
+}
+
+/// Whether interrupts are enabled while the library works for a task. A request that arrives while the CPU is at work on
+/// its own TLB state would be answered without being carried out.
+const IN_CALLS: bool = false;
+
+/// Runs `f`, which works for a task, with interrupts enabled where that may be.
+pub fn enabled<R>(f: impl FnOnce() -> R) -> R {
+    if !IN_CALLS {
+        return f();
+    }
+    // SAFETY: the kernel's handler serves requests and notes the timer, and touches nothing else.
+    unsafe { asm!("csrsi sstatus, 2", options(nostack)) };
+    let result = f();
+    // SAFETY: masking interrupts is always allowed to the kernel.
+    unsafe { asm!("csrci sstatus, 2", options(nostack)) };
+    result
+}
+
+/// Which interrupts this hart takes from here on.
+pub fn allow(which: u64) {
+    // SAFETY: the kernel has handlers for those that it allows.
+    unsafe { asm!("csrw sie, {}", in(reg) which, options(nostack)) };
+}
+
+/// Takes the software interrupt back, if there is one; whether there was. What its sender stored before is visible.
+pub fn take_software() -> bool {
+    let pending: u64;
+    // SAFETY: the one that clears it looks for mail afterwards.
+    unsafe { asm!("csrrci {}, sip, 2", out(reg) pending, options(nostack)) };
+    pending & SOFTWARE != 0
+}
+
+/// Sleeps until an interrupt is pending, whether it is masked or not.
+pub fn sleep() {
+    // SAFETY: waiting changes nothing.
+    unsafe { asm!("wfi", options(nostack)) };
+}
+
+/// The number of this CPU: `tp` holds it in the kernel, from the first instruction.
+pub fn cpu() -> usize {
+    let cpu;
+    // SAFETY: reading a register has no effect.
+    unsafe { asm!("mv {}, tp", out(reg) cpu, options(nomem, nostack, preserves_flags)) };
+    cpu
+}

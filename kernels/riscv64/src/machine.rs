@@ -1,0 +1,438 @@
+//! The library's view of this machine: memory in the direct map, harts that invalidate for themselves and interrupt
+//! each other, and the order in which the parts are set up.
+
+use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr};
+use ptarmigan::bootmem::{BootMemory, BootMemoryShort};
+use ptarmigan::cpu::{CpuId, CpuSet, MachineId, NodeId, Pinned};
+use ptarmigan::format::Format;
+use ptarmigan::frames::{
+    AllocFlags, DataFrames, End, Frames, FramesError, MemoryRun, MemorySize, NoFrame, Request, ZoneClass,
+};
+use ptarmigan::machine::{self, Machine as _, On};
+use ptarmigan::quicklist::{ListsConfig, ListsError, Policy, Quicklists, Source};
+use ptarmigan::space::SpaceMachine;
+use ptarmigan::table::KernelMap;
+use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Parking, Root, Scope, SpaceId, Tlb, TlbConfig, TlbError};
+use ptarmigan::window::DirectMap;
+
+use crate::fdt::HARTS;
+use crate::format::Sv39;
+use crate::lock::Late;
+use crate::mmu::{self, DIRECT_MAP};
+use crate::rt::fail;
+use crate::without::{Part, leaves_out};
+use crate::{irq, program, sbi};
+
+/// The kernel's half of all roots.
+type KernelHalf = KernelMap<Sv39, DirectMap>;
+type Lists = Quicklists<'static, DirectMap, KernelHalf>;
+
+/// ASIDs that each hart uses at most, of those that it has.
+const ASIDS: u16 = 64;
+/// One page's flush is a handful of instructions; Linux on RISC-V goes over to the whole space at 64.
+const CEILING: u64 = 64;
+
+/// Numbers of harts by CPU. The assembly looks for its own, from CPU 1 on.
+#[unsafe(export_name = "hart_ids")]
+static HART_IDS: [AtomicU64; HARTS] = [const { AtomicU64::new(0) }; HARTS];
+/// This CPU is answering an interrupt.
+static ANSWERING: [AtomicBool; HARTS] = [const { AtomicBool::new(false) }; HARTS];
+
+/// Says which hart a CPU is.
+pub fn set_hart(cpu: usize, hart: u64) {
+    if let Some(id) = HART_IDS.get(cpu) {
+        id.store(hart, Ordering::Relaxed);
+    }
+}
+
+/// Interrupts a CPU.
+pub fn interrupt(cpu: usize) {
+    let hart = HART_IDS.get(cpu).map_or(0, |id| id.load(Ordering::Relaxed));
+    let _ = sbi::interrupt(1 << hart);
+}
+
+/// Proof of being on this CPU.
+pub fn pin() -> Pinned<'static> {
+    // SAFETY: 1. The kernel is not preempted: a task gives its hart up only by returning to the loop in `task`, and
+    // handlers of interrupts return before what they interrupt goes on. 2. CPU numbers are below the number of harts
+    // that everything is made for: `main` starts no others.
+    unsafe { Pinned::assume(machine().id(), CpuId(irq::cpu() as u16), NodeId(0)) }
+}
+
+/// The machine, seen from where the pin says that code runs.
+pub fn on<'a>(pin: &'a Pinned<'a>) -> On<'a, Machine> {
+    match machine().on(pin) {
+        Ok(on) => on,
+        Err(e) => fail(format_args!("{e}")),
+    }
+}
+
+/// What a hart does to its own TLB, and how it interrupts others.
+pub struct Harts;
+
+// SAFETY: 1. `sfence.vma` with an address drops the leaf entry of that page under that ASID; without one, everything
+// of the ASID that is not global, links of tables included. A fence with an address says nothing about links, so
+// when tables were freed it is the one without. Fences order accesses of this hart that come later. 2. Other
+// spaces have other ASIDs, or, without ASIDs, `keep` is never set and everything under 0 is dropped; with `keep` what
+// is there under the ASID is this space's. 3. The kernel's root has an empty lower half.
+unsafe impl Mmu for Harts {
+    fn invalidate(&self, pin: &Pinned<'_>, request: &Invalidation) {
+        if leaves_out(Part::Flush) {
+            return;
+        }
+        let answering = ANSWERING.get(pin.cpu().0 as usize);
+        if leaves_out(Part::Remote) && answering.is_some_and(|answering| answering.load(Ordering::Relaxed)) {
+            return;
+        }
+        match request.scope {
+            Scope::Page(at) if !request.tables_freed => mmu::forget_page(at, request.asid),
+            Scope::Range { start, end, stride } if !request.tables_freed => {
+                (start..end).step_by(1 << stride).for_each(|at| mmu::forget_page(at, request.asid));
+            }
+            _ => mmu::forget_space(request.asid),
+        }
+    }
+
+    fn load(&self, _pin: &Pinned<'_>, root: &Root) {
+        let forget = !root.keep && !leaves_out(Part::Flush);
+        if forget {
+            // Entries that this hart has just written to the root are walked only after a fence.
+            mmu::forget_space(root.asid);
+        }
+        // SAFETY: 1. The library's roots carry the kernel's half, and their tree lives until `unload`.
+        unsafe { mmu::load_root(root.at.0, root.asid) };
+        if forget {
+            mmu::forget_space(root.asid);
+        }
+    }
+
+    fn unload(&self, _pin: &Pinned<'_>, _space: SpaceId) {
+        // SAFETY: 1. It maps the kernel and is a static.
+        unsafe { mmu::load_root(mmu::kernel_root(), 0) };
+    }
+}
+
+/// A wait of so many ticks is none any more.
+const PATIENCE: u64 = 10_000 * sbi::TICKS_PER_MS;
+
+impl Ipi for Harts {
+    fn send(&self, _pin: &Pinned<'_>, cpus: &CpuSet, _serve: &dyn Fn(&Pinned<'_>)) {
+        if leaves_out(Part::Ipi) {
+            return;
+        }
+        cpus.iter().for_each(|cpu| interrupt(cpu.0 as usize));
+    }
+
+    fn wait(&self, pin: &Pinned<'_>, turn: u32) {
+        static SINCE: [AtomicU64; HARTS] = [const { AtomicU64::new(0) }; HARTS];
+        core::hint::spin_loop();
+        if turn % 1024 != 1 {
+            return;
+        }
+        let Some(since) = SINCE.get(pin.cpu().0 as usize) else { return };
+        if turn == 1 {
+            since.store(sbi::time(), Ordering::Relaxed);
+        } else if sbi::time().wrapping_sub(since.load(Ordering::Relaxed)) > PATIENCE {
+            fail(format_args!("a hart does not answer"));
+        }
+    }
+}
+
+/// All parts together.
+pub struct Machine {
+    frames: &'static Frames,
+    data: DataFrames,
+    window: DirectMap,
+    lists: Lists,
+    tlb: Tlb<Harts>,
+    parking: Parking,
+    zero: Pfn,
+    /// Free frames, and bytes of the library's own, when all was set up.
+    before: u32,
+    /// What the library's own arrays take.
+    pub metadata: Metadata,
+}
+
+/// Bytes of the library's own arrays.
+pub struct Metadata {
+    /// Records of frames and zones.
+    pub frames: usize,
+    /// Lists of data frames.
+    pub data: usize,
+    /// Quicklists.
+    pub lists: usize,
+    /// TLB state.
+    pub tlb: usize,
+}
+
+impl Metadata {
+    fn total(&self) -> usize {
+        self.frames + self.data + self.lists + self.tlb
+    }
+}
+
+/// Why the machine could not be put together.
+#[derive(Debug)]
+pub enum SetUpError {
+    /// Boot memory ran out.
+    Boot(#[expect(dead_code, reason = "printed by Debug")] BootMemoryShort),
+    /// A size is out of range.
+    Lists(#[expect(dead_code, reason = "printed by Debug")] ListsError),
+    /// The run of memory is not as it should be.
+    Frames(#[expect(dead_code, reason = "printed by Debug")] FramesError),
+    /// There are too many CPUs.
+    Tlb(#[expect(dead_code, reason = "printed by Debug")] TlbError),
+    /// Frames ran out.
+    Frame(#[expect(dead_code, reason = "printed by Debug")] NoFrame),
+}
+
+impl From<ListsError> for SetUpError {
+    fn from(e: ListsError) -> Self {
+        SetUpError::Lists(e)
+    }
+}
+
+impl From<FramesError> for SetUpError {
+    fn from(e: FramesError) -> Self {
+        SetUpError::Frames(e)
+    }
+}
+
+impl From<TlbError> for SetUpError {
+    fn from(e: TlbError) -> Self {
+        SetUpError::Tlb(e)
+    }
+}
+
+impl From<BootMemoryShort> for SetUpError {
+    fn from(e: BootMemoryShort) -> Self {
+        SetUpError::Boot(e)
+    }
+}
+
+impl From<NoFrame> for SetUpError {
+    fn from(e: NoFrame) -> Self {
+        SetUpError::Frame(e)
+    }
+}
+
+static FRAMES: Late<Frames> = Late::new();
+static MACHINE: Late<Machine> = Late::new();
+static CPUS: AtomicUsize = AtomicUsize::new(1);
+
+/// The machine.
+pub fn machine() -> &'static Machine {
+    MACHINE.get()
+}
+
+/// CPUs that everything is made for.
+pub fn cpus() -> usize {
+    CPUS.load(Ordering::Relaxed)
+}
+
+/// The direct map.
+fn direct_map() -> DirectMap {
+    // SAFETY: 1. Frames of the library are below 4 GiB, which the direct map covers in every space. 2. User mappings
+    // of a frame are used by user code alone, in which there are no Rust objects of the kernel's.
+    unsafe { DirectMap::new(ptr::with_exposed_provenance_mut(DIRECT_MAP as usize)) }
+}
+
+/// Sets the library up on the memory from `start` to `end`.
+///
+/// # Errors
+///
+/// [`SetUpError`]: the memory is too small.
+///
+/// # Safety
+///
+/// 1. Nobody else uses that memory, now or later, and it is in the direct map.
+/// 2. It is called once, while one hart runs.
+pub unsafe fn set_up(start: u64, end: u64, cpus: usize) -> Result<&'static Machine, SetUpError> {
+    CPUS.store(cpus, Ordering::Relaxed);
+    // 1. Boot memory, from which the library carves its arrays: as much as all of the memory would need.
+    let run_from = |from: u64| MemoryRun {
+        start: PhysAddr(from).pfn(),
+        frames: ((end - from) / FRAME_SIZE as u64) as u32,
+        node: NodeId(0),
+        class: ZoneClass::Low,
+    };
+    let size = MemorySize::of([run_from(start)]);
+    let lists_config = ListsConfig::new(cpus);
+    // ASID 0 is the kernel's.
+    let numbers = (1u32 << mmu::asid_bits()) - 1;
+    let tlb_config = TlbConfig { ceiling: CEILING, asids: ASIDS.min(numbers as u16), ..TlbConfig::new(cpus) };
+    let metadata = Metadata {
+        frames: Frames::bytes(&size),
+        data: DataFrames::bytes(cpus, size.nodes()),
+        lists: Lists::bytes(&size, &lists_config),
+        tlb: Tlb::<Harts>::bytes(&tlb_config) + Parking::bytes(cpus),
+    };
+    let for_boot = (metadata.total() as u64).next_multiple_of(FRAME_SIZE as u64);
+    let base = NonNull::new(mmu::direct::<u8>(start)).unwrap_or(NonNull::dangling());
+    // SAFETY: 1. The caller's, and mapped for good.
+    let mut boot = unsafe { BootMemory::new(base, for_boot as usize) };
+
+    // 2. Frames: a record for each, and all of them free.
+    // SAFETY: 1. Point 1 of the caller's; boot memory is before it. 2. The name is new.
+    let frames = unsafe { Frames::new(&mut boot, MachineId::new(), &[run_from(start + for_boot)])? };
+    // SAFETY: 1. Point 2 of the caller's.
+    let frames = unsafe { FRAMES.set(frames) };
+
+    // 3. The kernel's half, which every root copies, and the frame of untouched pages.
+    let request = Request {
+        node: NodeId(0),
+        order: 0,
+        zero: true,
+        class: ZoneClass::Low,
+        end: End::Low,
+        flags: AllocFlags::NORMAL,
+    };
+    let kernel = KernelHalf::new(frames, direct_map(), request)?;
+    for index in mmu::KERNEL_FIRST..mmu::ENTRIES {
+        // SAFETY: 1. The kernel's own gigapages, which the user may not use; they link no tables.
+        unsafe { kernel.set(frames, index, mmu::kernel_entry(index)) };
+    }
+    let zero = frames.take(request)?.zeroed(&direct_map()).into_raw();
+
+    // 4. Lists of table pages, and of data frames.
+    let source = Source::new(frames, direct_map(), kernel, Sv39::LAYOUT);
+    let lists = Quicklists::new(&mut boot, lists_config, source)?;
+    let data = DataFrames::new(&mut boot, frames, cpus)?;
+
+    // 5. TLBs, and what waits for them.
+    let tlb = Tlb::new(&mut boot, frames.machine(), tlb_config, Harts)?;
+    let parking = Parking::new(&mut boot, frames.machine(), cpus, tlb_config.park)?;
+
+    // 6. All of it together.
+    let before = frames.counts().free;
+    let machine = Machine { frames, data, window: direct_map(), lists, tlb, parking, zero, before, metadata };
+    // SAFETY: 1. Point 2 of the caller's.
+    Ok(unsafe { MACHINE.set(machine) })
+}
+
+// SAFETY: 1. `set_up` makes all of them for the one `Frames` and the same number of CPUs, on one node. 2. They are fields
+// of a static. 3. The direct map has all frames; both functions write to the frame that is named.
+unsafe impl machine::Machine for Machine {
+    type Window = DirectMap;
+    type Policy = Lists;
+    type Shootdown = Harts;
+
+    fn frames(&self) -> &Frames {
+        self.frames
+    }
+
+    fn data(&self) -> &DataFrames {
+        &self.data
+    }
+
+    fn window(&self) -> &DirectMap {
+        &self.window
+    }
+
+    fn policy(&self) -> &Lists {
+        &self.lists
+    }
+
+    fn tlb(&self) -> &Tlb<Harts> {
+        &self.tlb
+    }
+
+    fn parking(&self) -> &Parking {
+        &self.parking
+    }
+
+    fn data_has_memory(&self) -> bool {
+        true
+    }
+
+    fn clear_data(&self, frame: Pfn) {
+        if leaves_out(Part::Clear) {
+            return;
+        }
+        // SAFETY: the frame has just been taken for the caller, who has not mapped it yet.
+        unsafe { ptr::write_bytes(mmu::direct::<u8>(frame.addr().0), 0, FRAME_SIZE) };
+    }
+
+    fn copy_data(&self, from: Pfn, to: Pfn) {
+        if leaves_out(Part::Copy) {
+            return;
+        }
+        let (from, to) = (mmu::direct::<u8>(from.addr().0), mmu::direct::<u8>(to.addr().0));
+        // SAFETY: `to` has just been taken and is not mapped yet; `from` is another frame, which nobody writes to while
+        // it is shared.
+        unsafe { ptr::copy_nonoverlapping(from, to, FRAME_SIZE) };
+    }
+}
+
+// SAFETY: 1. The frame was taken for this and holds zeroes; entries that show it do not let writes through. 2. The
+// program's pages are constants of the image, mapped without the permission to write, and no frames of the library's.
+unsafe impl SpaceMachine for Machine {
+    fn zero_frame(&self) -> Pfn {
+        self.zero
+    }
+
+    fn backing_frame(&self, object: u32, page: u64) -> Option<Pfn> {
+        program::frame(object, page)
+    }
+}
+
+impl Machine {
+    /// Carries out what other harts ask of this one. Called by the handler of software interrupts.
+    pub fn answer(&self) {
+        let pin = pin();
+        let answering = ANSWERING.get(pin.cpu().0 as usize);
+        if let Some(answering) = answering {
+            answering.store(true, Ordering::Relaxed);
+        }
+        self.tlb.serve(&pin);
+        if let Some(answering) = answering {
+            answering.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Gives back what this CPU's lists hold, and with `all` what the node's do.
+    pub fn drain(&self, all: bool) {
+        let pin = pin();
+        let on = on(&pin);
+        on.drain();
+        if all {
+            on.policy().reclaim(NodeId(0), u32::MAX);
+        }
+    }
+
+    /// Checks, after every CPU has drained its lists, that every frame is back.
+    pub fn check_balance(&self) {
+        let (live, cached) = (self.lists.counts().live(), self.lists.counts().cached());
+        let free = self.frames.counts().free;
+        if (live, cached, free) != (0, 0, self.before) {
+            fail(format_args!(
+                "frames: {free} free, {} before; {live} tables live, {cached} cached",
+                self.before
+            ));
+        }
+    }
+
+    /// Prints what was counted.
+    pub fn report(&self) {
+        let flushes = self.tlb.counts();
+        let misses: usize = self.lists.counts().levels.iter().map(|level| level.misses).sum();
+        let allocs: usize = self.lists.counts().levels.iter().map(|level| level.allocs).sum();
+        crate::say!("tables: {allocs} handed out, {misses} of them from the allocator");
+        crate::say!(
+            "flushes: {} page, {} range, {} full; {} requests to other harts, {} too late",
+            flushes.page,
+            flushes.range,
+            flushes.full,
+            flushes.asked,
+            flushes.skipped
+        );
+        let Metadata { frames, data, lists, tlb } = self.metadata;
+        let total = self.frames.counts().total;
+        crate::say!(
+            "metadata: {frames} bytes for {total} frames, {data} data lists, {lists} table lists, {tlb} TLBs"
+        );
+    }
+}

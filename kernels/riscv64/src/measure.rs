@@ -1,0 +1,56 @@
+//! How much stack the library's calls take, measured on one hart before the others start.
+
+use crate::memory::{Cause, Refused, SpaceRef};
+use crate::rt::fail;
+use crate::{irq, say, stack};
+
+const BASE: u64 = 0x20_0000_0000;
+const PAGE: u64 = 4096;
+const LEN: u64 = 64 << 20;
+
+fn must<T>(what: &str, result: Result<T, Refused>) -> T {
+    match result {
+        Ok(value) => value,
+        Err(Refused) => fail(format_args!("{what} was refused")),
+    }
+}
+
+fn measured<T>(what: &str, call: impl FnOnce() -> Result<T, Refused>) -> (usize, T) {
+    let (bytes, result) = stack::used(call);
+    (bytes, must(what, result))
+}
+
+/// Prints the stack that calls take, each the largest of several situations.
+pub fn calls(set_up: usize) {
+    let _masked = irq::Masked::new();
+    let (program, space) =
+        measured("a space", || SpaceRef::program(0x10_0000_0000, 0x3f_0000_0000, 4 * PAGE));
+    space.switch_to();
+    let mut mmap = measured("mmap", || space.mmap(BASE, LEN, 3)).0;
+    // A first page of each kind, with new tables; then one beside it.
+    let mut fault = 0;
+    for at in (BASE..BASE + LEN).step_by(3 << 20).flat_map(|at| [at, at + PAGE]) {
+        fault = fault.max(measured("a read", || space.fault(at, Cause::Read)).0);
+        fault = fault.max(measured("a write", || space.fault(at, Cause::Write)).0);
+    }
+    let mut fork = 0;
+    for _ in 0..2 {
+        let (bytes, child) = measured("fork", || space.fork());
+        fork = fork.max(bytes);
+        let copy = measured("a write after fork", || space.fault(BASE, Cause::Write)).0;
+        fault = fault.max(copy);
+        child.close();
+        fault = fault
+            .max(measured("a page that is the last user's", || space.fault(BASE + PAGE, Cause::Write)).0);
+    }
+    // Over what is there, in the middle of it, and all of it.
+    mmap = mmap.max(measured("mmap", || space.mmap(BASE + (4 << 20), 8 << 20, 3)).0);
+    let protect = measured("mprotect", || space.mprotect(BASE + (20 << 20), 1 << 20, 1)).0;
+    let mut munmap = measured("munmap", || space.munmap(BASE + (30 << 20), 2 << 20)).0;
+    munmap = munmap.max(measured("munmap", || space.munmap(BASE, LEN)).0);
+    let (end, ()) = stack::used(|| space.close());
+    say!(
+        "stack: set-up {set_up}, program {program}, mmap {mmap}, munmap {munmap}, mprotect {protect}, fault {fault}, \
+         fork {fork}, end {end} bytes"
+    );
+}

@@ -1,0 +1,102 @@
+//! The registers and instructions that address translation is about, and where physical memory is mapped.
+
+use core::arch::asm;
+use core::ptr;
+
+/// Where physical memory from 0 to 4 GiB is mapped in every space: entries 256 to 259 of every root.
+pub const DIRECT_MAP: u64 = 0xffff_ffc0_0000_0000;
+/// The first entry of a root that is the kernel's.
+pub const KERNEL_FIRST: usize = 256;
+/// Entries of a root.
+pub const ENTRIES: usize = 512;
+
+const SV39: u64 = 8 << 60;
+const ASID_SHIFT: u32 = 44;
+const ASID_MASK: u64 = 0xffff;
+
+/// Where a physical address below 4 GiB is reached for good, whatever the current space maps.
+pub fn direct<T>(physical: u64) -> *mut T {
+    ptr::with_exposed_provenance_mut((DIRECT_MAP + physical) as usize)
+}
+
+/// The physical address of something in the image.
+pub fn physical<T>(of: *const T) -> u64 {
+    (of.addr() as u64).wrapping_sub(DIRECT_MAP)
+}
+
+/// The physical address of the root that maps the kernel alone.
+pub fn kernel_root() -> u64 {
+    unsafe extern "C" {
+        /// Defined by `boot.s`.
+        static kernel_root: [u64; ENTRIES];
+    }
+    physical(&raw const kernel_root)
+}
+
+/// The entries of the kernel's root.
+pub fn kernel_entry(index: usize) -> u64 {
+    // SAFETY: the table is a static of 512 entries, which nothing writes; the index is cut to size.
+    unsafe { direct::<u64>(kernel_root()).add(index % ENTRIES).read() }
+}
+
+/// Switches to another root. Translations stay.
+///
+/// # Safety
+///
+/// 1. The tree at `root` maps the kernel as the current one does, and stays valid until the next switch.
+pub unsafe fn load_root(root: u64, asid: u16) {
+    let satp = SV39 | u64::from(asid) << ASID_SHIFT | root >> 12;
+    // SAFETY: point 1 is passed on.
+    unsafe { asm!("csrw satp, {}", in(reg) satp, options(nostack, preserves_flags)) };
+}
+
+/// How many bits the ASID field of `satp` has on this hart.
+pub fn asid_bits() -> u32 {
+    let (before, tried): (u64, u64);
+    // SAFETY: the root stays the one that is loaded, and the kernel's pages are global; the last instruction drops
+    // what may have been cached under the number that was tried.
+    unsafe {
+        asm!(
+            "csrr {before}, satp",
+            "or {tried}, {before}, {mask}",
+            "csrw satp, {tried}",
+            "csrr {tried}, satp",
+            "csrw satp, {before}",
+            "sfence.vma",
+            before = out(reg) before,
+            tried = out(reg) tried,
+            mask = in(reg) ASID_MASK << ASID_SHIFT,
+            options(nostack, preserves_flags)
+        );
+    }
+    let _ = before;
+    (tried >> ASID_SHIFT & ASID_MASK).count_ones()
+}
+
+/// Forgets the leaf entry for one address under `asid`, on this hart. Nothing that is cached of entries which link
+/// tables.
+pub fn forget_page(at: u64, asid: u16) {
+    // SAFETY: forgetting a translation changes no memory; the walk that follows reads the current tables.
+    unsafe {
+        asm!("sfence.vma {}, {}", in(reg) at, in(reg) u64::from(asid), options(nostack, preserves_flags))
+    };
+}
+
+/// Forgets the leaf entry for one address under every ASID, on this hart: what a hart does that faulted on an entry which
+/// allows the access.
+pub fn forget_fault(at: u64) {
+    // SAFETY: as above.
+    unsafe { asm!("sfence.vma {}, zero", in(reg) at, options(nostack, preserves_flags)) };
+}
+
+/// Forgets everything under `asid` but what is global, links of tables included, on this hart.
+pub fn forget_space(asid: u16) {
+    // SAFETY: as above.
+    unsafe { asm!("sfence.vma zero, {}", in(reg) u64::from(asid), options(nostack, preserves_flags)) };
+}
+
+/// What this hart fetches from here on is what is in memory.
+pub fn instructions_changed() {
+    // SAFETY: a fence changes no memory.
+    unsafe { asm!("fence.i", options(nostack, preserves_flags)) };
+}
