@@ -26,7 +26,7 @@ use ptarmigan::frames::{AllocFlags, NoFrame};
 use ptarmigan::hosted::{CpuSlot, Host, HostConfig};
 use ptarmigan::page::{Clean, ForeignTable, Layout, Level, NoConstruct};
 use ptarmigan::quicklist::{ListsConfig, Policy, PolicyOn, Quicklists, Source};
-use ptarmigan::window::{DirectMap, Window, WindowGuard};
+use ptarmigan::window::{DirectMap, OpenWindow, WindowGuard};
 use std::cell::{Cell, RefCell};
 use std::error::Error;
 use std::marker::PhantomData;
@@ -57,7 +57,7 @@ fn machine() -> &'static Machine {
 
 fn bytes_of(frame: PhysAddr) -> *mut u8 {
     let at = ptarmigan::addr::PhysAddr(frame.as_usize() as u64);
-    machine().lists.source().window().map(at).base().as_ptr()
+    machine().lists.source().window().open(at).base()
 }
 
 /// A stack of frames.
@@ -129,7 +129,9 @@ impl<'a, M: PagingMetaData, P: GenericPTE> Noting<'a, M, P> {
 
     fn table(here: PolicyOn<'a, Lists>, level: Level) -> Result<ForeignTable<'static>, NoFrame> {
         let frames = here.policy().source().frames();
-        Ok(here.alloc(level, AllocFlags::NORMAL)?.into_table(frames, &LAYOUT))
+        let page = here.alloc(level, AllocFlags::NORMAL)?;
+        // SAFETY: 1. the lists make tables of this layout of these frames.
+        Ok(unsafe { page.into_table(frames, &LAYOUT) })
     }
 
     /// Opens a table of this tree.
@@ -139,9 +141,9 @@ impl<'a, M: PagingMetaData, P: GenericPTE> Noting<'a, M, P> {
     }
 
     fn entry(&self, table: &ForeignTable<'_>, offset: usize) -> *mut P {
-        let base = self.here.policy().source().window().map(table.addr()).base();
+        let base = self.here.policy().source().window().open(table.addr()).base();
         // SAFETY: the offset of an entry lies within the table.
-        unsafe { base.as_ptr().add(offset).cast() }
+        unsafe { base.add(offset).cast() }
     }
 
     fn map(&mut self, va: usize, frame: PhysAddr, flags: MappingFlags) -> Result<(), NoFrame> {
@@ -243,8 +245,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let host: &'static Host<X86_64> =
         Box::leak(Box::new(Host::new(HostConfig { cpus: 2, ..HostConfig::default() })?));
     let config = ListsConfig::new(host.config().cpus);
-    let mut boot = host.boot(Lists::bytes(host.frames(), &config))?;
-    let source = Source::new(host.frames(), host.window(), NoConstruct, LAYOUT);
+    let mut boot = host.boot(Lists::bytes(&host.frames().size(), &config))?;
+    // SAFETY: 1. the window is the host's, which reaches all of its frames.
+    let source = unsafe { Source::new(host.frames(), host.window(), NoConstruct, LAYOUT) };
     let lists: &'static Lists = Box::leak(Box::new(Lists::new(&mut boot, config, source)?));
     let slot = host.slot(0).ok_or("the CPU is taken")?;
     let pin = slot.pin();

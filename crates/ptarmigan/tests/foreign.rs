@@ -25,7 +25,8 @@ fn lines_that_were_written_are_named_and_cleared_and_no_others() {
     let lists = host.quicklists().unwrap();
     let pin = slot.pin();
     let page = lists.at(&pin).alloc(PTE, AllocFlags::NORMAL).unwrap();
-    let table = page.into_table(host.frames(), &X86_64::LAYOUT);
+    // SAFETY: 1. it is the host's.
+    let table = unsafe { page.into_table(host.frames(), &X86_64::LAYOUT) };
     assert_eq!(table.touched_lines().count(), 0);
     for index in [0, 7, 9, 300, 511] {
         put(&host, &table, index);
@@ -47,7 +48,8 @@ fn lines_that_were_written_are_named_and_cleared_and_no_others() {
     // The same page again, and its record is one of a table that nothing was written to.
     let again = lists.at(&pin).alloc(PTE, AllocFlags::NORMAL).unwrap();
     assert_eq!(again.addr(), at);
-    let table = again.into_table(host.frames(), &X86_64::LAYOUT);
+    // SAFETY: 1. as above.
+    let table = unsafe { again.into_table(host.frames(), &X86_64::LAYOUT) };
     assert_eq!(table.touched_lines().count(), 0);
     // SAFETY: 1. to 4. nothing was done to it, and the window is the host's.
     let cleared = unsafe { table.clear_touched(&host.window()) };
@@ -60,7 +62,8 @@ fn lines_that_were_written_are_named_and_cleared_and_no_others() {
 #[test]
 fn tables_that_were_walked_go_by_way_of_a_chain_and_a_flush_roots_keep_the_kernels_half() {
     let host = Host::<X86_64>::new(small(1, 1, 16)).unwrap();
-    host.kernel().set(host.frames(), 300, 0x7003);
+    // SAFETY: no MMU follows the entry.
+    unsafe { host.kernel().set(host.frames(), 300, 0x7003) };
     let slot = &host.slots()[0];
     let lists = host.quicklists().unwrap();
     let pin = slot.pin();
@@ -68,7 +71,9 @@ fn tables_that_were_walked_go_by_way_of_a_chain_and_a_flush_roots_keep_the_kerne
     let mut chain = Unhooked::new();
     let mut used = Vec::new();
     for level in [TOP, Level(2), Level(1), PTE] {
-        let table = here.alloc(level, AllocFlags::NORMAL).unwrap().into_table(host.frames(), &X86_64::LAYOUT);
+        let page = here.alloc(level, AllocFlags::NORMAL).unwrap();
+        // SAFETY: 1. it is the host's.
+        let table = unsafe { page.into_table(host.frames(), &X86_64::LAYOUT) };
         put(&host, &table, 17);
         used.push((level, table.addr()));
         // SAFETY: 1. nothing is loaded. 2. `put` notes. 3. it is done. 4. the host's.
@@ -102,7 +107,8 @@ fn tables_smaller_than_a_frame_are_cleared_whole_and_a_chain_takes_one() {
     let top = X86Pae::LAYOUT.top();
     let mut chain = Unhooked::new();
     let tables = [(); 2].map(|()| here.alloc(top, AllocFlags::NORMAL).unwrap());
-    let tables = tables.map(|page| page.into_table(host.frames(), &X86Pae::LAYOUT));
+    // SAFETY: 1. they are the host's.
+    let tables = tables.map(|page| unsafe { page.into_table(host.frames(), &X86Pae::LAYOUT) });
     assert!(tables.iter().all(|table| table.touched_lines().eq([0..32])));
     // SAFETY: 1. never linked. 2. and 3. nothing was written. 4. the host's.
     let [one, two] = tables.map(|table| unsafe { table.clear_touched(&host.window()) });
@@ -129,7 +135,8 @@ fn a_write_that_was_not_noted_is_found_by_lists_that_look_after_their_pages() {
     let lists = host.quicklists_checked(ListsConfig::new(1), config).unwrap();
     let pin = slot.pin();
     let table = lists.at(&pin).alloc(PTE, AllocFlags::NORMAL).unwrap();
-    let table = table.into_table(host.frames(), &X86_64::LAYOUT);
+    // SAFETY: 1. it is the host's.
+    let table = unsafe { table.into_table(host.frames(), &X86_64::LAYOUT) };
     put(&host, &table, 3);
     poke(&host, table.addr().0 + 2048, 5);
     // SAFETY: 1., 3. and 4. as elsewhere. 2. is the mistake.

@@ -155,6 +155,16 @@ impl FrameMeta {
         }
     }
 
+    /// As [`touch_shared`](Self::touch_shared), for roots of trees that are not the library's: there is one bit for each pair
+    /// of lines, in the first word. The second one links registered roots.
+    #[inline(always)]
+    pub(crate) fn touch_root(&self, pair: u32) {
+        let bit = 1 << (pair % 32);
+        if self.lines[0].load(Relaxed) & bit == 0 {
+            self.lines[0].fetch_or(bit, Relaxed);
+        }
+    }
+
     /// Next frame of the chain this frame is in.
     #[inline(always)]
     pub(crate) fn link(&self) -> Pfn {
