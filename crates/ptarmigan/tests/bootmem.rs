@@ -177,11 +177,11 @@ mod a_machine {
 
     struct Nothing;
 
-    // SAFETY: 1. to 4. without an MMU nothing is ever cached. 5. and nothing has to be told.
+    // SAFETY: 1. to 3. without an MMU nothing is ever cached.
     unsafe impl Mmu for Nothing {
         const NEEDS_ENTRY_VALID: bool = false;
-        fn invalidate_kernel(&self, _: &Pinned<'_>, _: &Scope) {}
         fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}
+        fn invalidate_kernel(&self, _: &Pinned<'_>, _: &Scope) {}
         fn load(&self, _: &Pinned<'_>, _: &Root) {}
         fn unload(&self, _: &Pinned<'_>, _: SpaceId) {}
     }

@@ -143,23 +143,42 @@ impl<'m> ForeignTable<'m> {
     /// 4. `window` shows the table's frames.
     #[inline]
     pub unsafe fn clear_touched<W: OpenWindow>(self, window: &W) -> ClearedTable<'m> {
-        for line in self.touched_lines() {
-            let frame = PhysAddr(self.at.0 + (line.start & !(FRAME_SIZE - 1)) as u64);
-            let guard = window.open(frame);
-            // SAFETY: the guard is valid for the frame (point 4), the line lies in it, and it is the caller's table (contract of
-            // `from_raw`). Its words are accessed atomically by all that may still look: MMUs.
-            let words = unsafe {
-                let first = guard.base().add(line.start % FRAME_SIZE).cast::<AtomicUsize>();
-                core::slice::from_raw_parts(first, line.len() / size_of::<usize>())
-            };
-            words.iter().for_each(|word| word.store(0, Relaxed));
+        if self.is_small() {
+            // SAFETY: points 1 to 4 are passed on; it is one line or less, or several of a frame.
+            unsafe { clear(window, self.at, 0..self.bytes()) };
         }
-        for record in self.records() {
+        for (frame, record) in self.records().enumerate() {
+            let at = PhysAddr(self.at.0 + (frame * FRAME_SIZE) as u64);
+            let mut left = record.touched();
+            while left != 0 {
+                let line = left.trailing_zeros() as usize;
+                left &= left - 1;
+                // SAFETY: as above.
+                unsafe { clear(window, at, line * LINE..(line + 1) * LINE) };
+            }
             record.set_lines(0, 0);
             record.set_lines(1, 0);
         }
         ClearedTable(self)
     }
+}
+
+/// Clears some bytes of the frame in which `at` lies, from `at` on, word by word.
+///
+/// # Safety
+///
+/// 1. `window` shows the frame, and the bytes lie in it.
+/// 2. They belong to the caller. Nothing but MMUs uses them at the same time.
+#[inline(always)]
+unsafe fn clear<W: OpenWindow>(window: &W, at: PhysAddr, bytes: Range<usize>) {
+    let guard = window.open(at);
+    // SAFETY: the guard is valid for the frame (point 1), and frames are aligned to more than a word. MMUs access words atomically,
+    // and so does this.
+    let words = unsafe {
+        let first = guard.base().add(bytes.start).cast::<AtomicUsize>();
+        core::slice::from_raw_parts(first, bytes.len() / size_of::<usize>())
+    };
+    words.iter().for_each(|word| word.store(0, Relaxed));
 }
 
 /// A table of a tree that is not the library's, unlinked and in its level's state. TLBs may still know it.
