@@ -158,9 +158,9 @@ fn holes_cost_no_records() {
     let (gib, tib) = (GIB as u32, (GIB << 10) as u32);
     let holes = [run(0, gib), of_node(1, run(gib + tib, gib))];
     let close = [run(0, gib), of_node(1, run(gib, gib))];
-    let size = MemorySize::of(&holes);
+    let size = MemorySize::of(holes);
     assert_eq!((size.frames() as u64, size.nodes(), size.runs()), (2 * GIB, 2, 2));
-    assert_eq!(Frames::bytes(&size), Frames::bytes(&MemorySize::of(&close)), "the hole costs something");
+    assert_eq!(Frames::bytes(&size), Frames::bytes(&MemorySize::of(close)), "the hole costs something");
     let records = 2 * GIB as usize * size_of::<FrameMeta>();
     assert!(Frames::bytes(&size) < records + 8192, "{} bytes", Frames::bytes(&size));
     if cfg!(miri) {
@@ -245,7 +245,7 @@ fn memory_of_the_heap_is_cleared_shared_cut_up_and_given_back() {
     let window = unsafe { DirectMap::new(base, layout.size() as u64) }.expect("it is mapped");
     assert!(window.reaches(Pfn(FRAMES).addr(), 4096) && !window.reaches(Pfn(FRAMES + 1).addr(), 1));
     let runs = [run(1, FRAMES)];
-    let size = MemorySize::of(&runs);
+    let size = MemorySize::of(runs);
     let mut boot = block(Frames::bytes(&size) + DataFrames::bytes(1, 1));
     let machine = MachineId::new();
     // SAFETY: 1. all frames lie in the block. 2. the identity is new.
