@@ -27,6 +27,7 @@ fn pages(start: u64, n: u64) -> VirtRange {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Told {
     Forget(u16, Scope),
+    ForgetKernel(u16, Scope),
     Load { cpu: u16, space: SpaceId, asid: u16, keep: bool },
     Unload(u16),
 }
@@ -45,8 +46,13 @@ impl Recorder {
 
 // SAFETY: nothing in these tests walks tables: nothing is cached anywhere.
 unsafe impl Mmu for &Recorder {
+    const NEEDS_ENTRY_VALID: bool = false;
+
     fn invalidate(&self, pin: &Pinned<'_>, request: &Invalidation) {
         self.add(Told::Forget(pin.cpu().0, request.scope));
+    }
+    fn invalidate_kernel(&self, pin: &Pinned<'_>, scope: &Scope) {
+        self.add(Told::ForgetKernel(pin.cpu().0, *scope));
     }
     fn load(&self, pin: &Pinned<'_>, root: &Root) {
         let Root { space, asid, keep, .. } = *root;
@@ -366,12 +372,17 @@ struct Lying<'w, 'h> {
 
 // SAFETY: it breaks the promises on purpose; what walks these tables is the sanitizer, which survives it.
 unsafe impl Mmu for Lying<'_, '_> {
+    const NEEDS_ENTRY_VALID: bool = false;
+
     fn invalidate(&self, pin: &Pinned<'_>, request: &Invalidation) {
         match self.lie {
             Lie::Dropped if pin.cpu() == CpuId(1) => {}
             Lie::Late if pin.cpu() == CpuId(1) => self.late.lock().unwrap().push(*request),
             _ => self.truthful.invalidate(pin, request),
         }
+    }
+    fn invalidate_kernel(&self, pin: &Pinned<'_>, scope: &Scope) {
+        self.truthful.invalidate_kernel(pin, scope);
     }
     fn load(&self, pin: &Pinned<'_>, root: &Root) {
         let keep = root.keep || self.lie == Lie::Kept;

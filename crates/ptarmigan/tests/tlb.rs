@@ -80,11 +80,14 @@ struct Recorder<'l> {
 
 // SAFETY: nothing in these tests walks tables: nothing is cached anywhere.
 unsafe impl Mmu for Recorder<'_> {
+    const NEEDS_ENTRY_VALID: bool = false;
+
     fn invalidate(&self, pin: &Pinned<'_>, request: &Invalidation) {
         let Invalidation { scope, tables_freed, reload_root, .. } = *request;
         self.log.add(Event::Invalidate { scope, targets: 1 << pin.cpu().0, tables_freed, reload_root });
         self.free_at_invalidate.lock().unwrap().push((self.free)());
     }
+    fn invalidate_kernel(&self, _: &Pinned<'_>, _: &Scope) {}
     fn load(&self, pin: &Pinned<'_>, root: &Root) {
         self.log.add(Event::Load(pin.cpu().0, root.space));
     }

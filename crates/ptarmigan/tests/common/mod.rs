@@ -18,7 +18,7 @@ use ptarmigan::space::Space;
 use ptarmigan::table::TreeRef;
 use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, TlbConfig};
 use ptarmigan::window::{OpenWindow, WindowGuard};
-use ptsan::{Access, Arch, Config, Content, Fault, Flush, Kind, Memory, Sanitizer, Translation};
+use ptsan::{Access, Arch, Config, Content, Fault, Flush, Kind, Memory, Sanitizer, Target, Translation};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -235,24 +235,40 @@ pub struct WatchedTlb<'w, 'h, F: Format> {
     watch: &'w Watch<'h, F>,
 }
 
-// SAFETY: 1. `invalidate` has the CPU's software MMU forget what the scope covers (any invalidation drops
-// paging-structure caches there, as on x86). 2. `load` switches the software MMU, which keeps nothing of another space.
-// 3. `unload` takes its root away.
+// SAFETY: 1. and 2. the CPU's software MMU forgets what the scope covers (any invalidation drops paging-structure caches
+// there, as on x86). 3. `load` switches the software MMU, which uses nothing of another space, and forgets first what is
+// not to be kept. 4. `unload` takes its root away. 5. It reaches one CPU, and walks tables by itself.
 unsafe impl<F: Watchable> Mmu for WatchedTlb<'_, '_, F> {
-    fn invalidate(&self, pin: &Pinned<'_>, request: &Invalidation) {
-        let id = request.space.number();
-        let flush = match request.scope {
-            Scope::Page(va) => Flush::page(id, va),
-            Scope::Range { start, end, stride } => Flush::range(id, start, end, 1 << stride),
-            Scope::Full => Flush::space(id),
-        };
-        self.watch.with(|s, memory| s.san.flush(memory, pin.cpu().0 as usize, flush));
+    const NEEDS_ENTRY_VALID: bool = false;
+
+    fn invalidate(&self, pin: &Pinned<'_>, what: &Invalidation) {
+        let (cpu, id) = (pin.cpu().0 as usize, what.space.number());
+        self.watch.with(|s, memory| match (&what.scope, what.scope.runs()) {
+            (Scope::Page(va), _) => s.san.flush(memory, cpu, Flush::page(id, *va)),
+            (_, Some(runs)) => runs.for_each(|(start, end, stride)| {
+                s.san.flush(memory, cpu, Flush::range(id, start, end, 1 << stride));
+            }),
+            (_, None) => s.san.flush(memory, cpu, Flush::space(id)),
+        });
+    }
+
+    fn invalidate_kernel(&self, pin: &Pinned<'_>, scope: &Scope) {
+        self.watch.with(|s, memory| match scope.runs() {
+            Some(runs) => runs.for_each(|(start, end, stride)| {
+                let target = Target::EverySpace { start, end, stride: 1 << stride };
+                s.san.flush(memory, pin.cpu().0 as usize, Flush { target, leaf_only: false });
+            }),
+            None => s.san.flush(memory, pin.cpu().0 as usize, Flush::all()),
+        });
     }
 
     fn load(&self, pin: &Pinned<'_>, root: &Root) {
         let cpu = pin.cpu().0 as usize;
         self.watch.with(|s, memory| {
             let space = root.space.number();
+            if root.forget_all {
+                s.san.flush(memory, cpu, Flush::all());
+            }
             s.san.switch(memory, cpu, root.at.0, space);
             if s.asids && !root.keep {
                 s.san.flush(memory, cpu, Flush::space(space));
