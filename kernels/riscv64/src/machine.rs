@@ -15,7 +15,9 @@ use ptarmigan::machine::{self, Machine as _, On};
 use ptarmigan::quicklist::{ListsConfig, ListsError, Policy, Quicklists, Source};
 use ptarmigan::space::SpaceMachine;
 use ptarmigan::table::KernelMap;
-use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Parking, Root, Scope, SpaceId, Tlb, TlbConfig, TlbError};
+use ptarmigan::tlb::{
+    CostModel, Invalidation, Ipi, Mmu, Parking, Root, Scope, SpaceId, Tlb, TlbConfig, TlbError,
+};
 use ptarmigan::window::DirectMap;
 
 use crate::fdt::HARTS;
@@ -75,10 +77,14 @@ pub struct Harts;
 
 // SAFETY: 1. `sfence.vma` with an address drops the leaf entry of that page under that ASID; without one, everything
 // of the ASID that is not global, links of tables included. A fence with an address says nothing about links, so
-// when tables were freed it is the one without. Fences order accesses of this hart that come later. 2. Other
-// spaces have other ASIDs, or, without ASIDs, `keep` is never set and everything under 0 is dropped; with `keep` what
-// is there under the ASID is this space's. 3. The kernel's root has an empty lower half.
+// when tables were freed it is the one without. Fences order accesses of this hart that come later. 2. The fence
+// without address and ASID drops everything, global or not. 3. Other spaces have other ASIDs, or, without ASIDs,
+// `keep` is never set and everything under 0 is dropped; with `keep` what is there under the ASID is this space's.
+// 4. The kernel's root has an empty lower half. 5. Fences reach one hart. Harts that keep entries which are not valid
+// make a program fault once more: the handler of page faults has a fence.
 unsafe impl Mmu for Harts {
+    const NEEDS_ENTRY_VALID: bool = false;
+
     fn invalidate(&self, pin: &Pinned<'_>, request: &Invalidation) {
         if leaves_out(Part::Flush) {
             return;
@@ -87,13 +93,17 @@ unsafe impl Mmu for Harts {
         if leaves_out(Part::Remote) && answering.is_some_and(|answering| answering.load(Ordering::Relaxed)) {
             return;
         }
-        match request.scope {
-            Scope::Page(at) if !request.tables_freed => mmu::forget_page(at, request.asid),
-            Scope::Range { start, end, stride } if !request.tables_freed => {
-                (start..end).step_by(1 << stride).for_each(|at| mmu::forget_page(at, request.asid));
+        match request.scope.pages() {
+            Some(pages) if !request.tables_freed => {
+                pages.for_each(|at| mmu::forget_page(at, request.asid));
             }
             _ => mmu::forget_space(request.asid),
         }
+    }
+
+    fn invalidate_kernel(&self, _pin: &Pinned<'_>, _scope: &Scope) {
+        // The kernel's half is made of gigapages, which do not change: no matter how long it takes.
+        mmu::forget_everything();
     }
 
     fn load(&self, _pin: &Pinned<'_>, root: &Root) {
@@ -263,7 +273,11 @@ pub unsafe fn set_up(start: u64, end: u64, cpus: usize) -> Result<&'static Machi
     let lists_config = ListsConfig::new(cpus);
     // ASID 0 is the kernel's.
     let numbers = (1u32 << mmu::asid_bits()) - 1;
-    let tlb_config = TlbConfig { ceiling: CEILING, asids: ASIDS.min(numbers as u16), ..TlbConfig::new(cpus) };
+    let tlb_config = TlbConfig {
+        costs: CostModel::LinuxCeiling { pages: CEILING },
+        asids: ASIDS.min(numbers as u16),
+        ..TlbConfig::new(cpus)
+    };
     let metadata = Metadata {
         frames: Frames::bytes(&size),
         data: DataFrames::bytes(cpus, size.nodes()),

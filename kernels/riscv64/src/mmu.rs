@@ -95,6 +95,12 @@ pub fn forget_space(asid: u16) {
     unsafe { asm!("sfence.vma zero, {}", in(reg) u64::from(asid), options(nostack, preserves_flags)) };
 }
 
+/// Forgets everything, on this hart.
+pub fn forget_everything() {
+    // SAFETY: as above.
+    unsafe { asm!("sfence.vma", options(nostack, preserves_flags)) };
+}
+
 /// What this hart fetches from here on is what is in memory.
 pub fn instructions_changed() {
     // SAFETY: a fence changes no memory.

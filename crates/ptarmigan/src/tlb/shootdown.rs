@@ -134,18 +134,16 @@ impl<S: Shootdown> Tlb<S> {
     #[cold]
     fn wait_for_answers(&self, pin: &Pinned<'_>, asked: Asked<'_>) {
         let mut turn = 0u32;
-        loop {
-            self.serve(pin);
+        // What came in during this CPU's own part.
+        self.serve(pin);
+        self.wait_until(pin, || {
             let left = asked.unanswered();
-            if left.is_empty() {
-                return;
-            }
             turn = turn.wrapping_add(1);
-            if turn.is_multiple_of(S::RESEND_AFTER) {
+            if turn.is_multiple_of(S::RESEND_AFTER) && !left.is_empty() {
                 self.hardware.send(pin, &left, &|pin| self.serve(pin));
             }
-            self.hardware.wait(pin, turn);
-        }
+            left.is_empty()
+        });
     }
 
     /// Carries out what other CPUs ask of this one. Called by the handler of the interrupt that [`Ipi::send`] causes, or
@@ -274,6 +272,11 @@ impl<S: Shootdown> Tlb<S> {
     pub(crate) fn force(&self, pin: &Pinned<'_>, cpus: &CpuSet) -> Result<(), TlbRefusal> {
         // SAFETY: 1. it points to nothing.
         unsafe { self.shoot(pin, self.own(pin)?, cpus, Request::Everything) }
+    }
+
+    /// Returns whether this CPU is in the middle of nothing, so that a flush is not refused.
+    pub(crate) fn can_flush(&self, pin: &Pinned<'_>) -> bool {
+        self.accept(pin).is_ok() && self.own(pin).is_ok() && !self.mailboxes.is_asking(pin.cpu())
     }
 
     /// Returns the CPUs of `lazy` that may still know what was unhooked before `epoch`.
