@@ -5,7 +5,7 @@
 //! and the merged block's count is the sum; so a split reads the right half's count back and the left half has
 //! the rest. Blocks that are zero throughout, blocks of which a part is and blocks of which nothing is known are kept
 //! on lists apart: a request for zeros, or for frames that are not, finds them without walking past the others.
-use super::prezero::ZeroTally;
+use super::demand::ZeroTally;
 use super::record::{FrameMeta, Use};
 use super::table::FrameTable;
 use crate::addr::Pfn;

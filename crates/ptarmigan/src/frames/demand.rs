@@ -80,3 +80,31 @@ impl Demand {
         0
     }
 }
+
+/// What a zone counts, under its lock.
+#[derive(Default)]
+pub(super) struct ZeroTally {
+    pub counts: ZeroCounts,
+    pub demand: Demand,
+    /// Order of the largest block asked for since the stock last sufficed.
+    pub order: u8,
+    /// Frames that CPUs are clearing at the moment.
+    pub out: u32,
+}
+
+impl ZeroTally {
+    /// 2^`order` frames have been handed out, `zero` of which are known to be zero.
+    #[inline]
+    pub fn served(&mut self, order: u8, want_zero: bool, zero: u32) {
+        let frames = 1 << order;
+        if want_zero {
+            self.demand.asked(frames);
+            self.order = self.order.max(order);
+            self.counts.asked += u64::from(frames);
+            self.counts.found += if zero == frames { u64::from(frames) } else { 0 };
+        } else if zero > 0 {
+            self.demand.wasted(zero);
+            self.counts.wasted += u64::from(zero);
+        }
+    }
+}

@@ -1,5 +1,6 @@
 //! The machine beneath: the thin, hardware-specific leaf.
-use super::request::{Invalidation, NewEntry, Root, SpaceId};
+use super::id::SpaceId;
+use super::request::{Invalidation, NewEntry, Root};
 use super::scope::Scope;
 use crate::cpu::{CpuSet, Pinned};
 use crate::sync;

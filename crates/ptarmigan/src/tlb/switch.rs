@@ -8,7 +8,8 @@
 use super::asid::machine_wide::Chosen;
 use super::error::TlbRefusal;
 use super::hardware::Shootdown;
-use super::request::{Root, SpaceId};
+use super::id::SpaceId;
+use super::request::Root;
 use super::space::SpaceTlb;
 use super::state::{KERNEL, Loaded, Tlb};
 use crate::addr::PhysAddr;

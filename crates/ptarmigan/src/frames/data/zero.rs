@@ -8,48 +8,12 @@
 //!
 //! Requests for frames that need not be zero do not come by here, and nothing is cleared that is not asked for: the
 //! gate is that of the zones (`frames/demand.rs`), for each CPU.
+use super::zeros::{CAPACITY, ZerosShown};
 use super::{DataError, DataFrame, DataFrames, List, TakenData};
 use crate::addr::Pfn;
 use crate::cpu::{Counter, Pinned};
-use crate::frames::demand::Demand;
 use crate::frames::{AllocFlags, Dirty, Frame, Frames, NoFrame, Zero, ZeroCounts};
 use crate::window::OpenWindow;
-
-/// Frames that a CPU's stack can hold: 2 MiB, which is what second-level caches hold.
-const CAPACITY: usize = if cfg!(loom) { 16 } else { 512 };
-/// It holds at most this part of what the CPU may hold.
-const PART: usize = 4;
-
-/// Zero frames of one CPU.
-pub(super) struct Zeros {
-    n: usize,
-    /// So many at most.
-    most: usize,
-    items: [Pfn; CAPACITY],
-    demand: Demand,
-}
-
-/// What a CPU counts for others to see.
-#[derive(Default)]
-pub(super) struct ZerosShown {
-    asked: Counter,
-    found: Counter,
-    ahead: Counter,
-    wasted: Counter,
-}
-
-impl Zeros {
-    /// For a CPU that may hold `high` frames in all.
-    pub fn new(high: usize) -> Self {
-        let most = CAPACITY.min(high / PART);
-        Zeros { n: 0, most, items: [Pfn::NONE; CAPACITY], demand: Demand::default() }
-    }
-
-    /// Order of the largest block that there is room for, if it may hold `high` frames in all.
-    pub fn order(high: usize) -> u8 {
-        CAPACITY.min(high / PART).checked_ilog2().unwrap_or(0) as u8
-    }
-}
 
 impl List {
     /// The zero frame that was put here last.

@@ -20,7 +20,7 @@ use crate::frames::{Frames, MemorySize};
 use crate::page::{Clean, Construct, Level};
 use crate::window::{OpenWindow, WindowGuard};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
-use sample::Sample;
+use sample::{NUMBER, Sample};
 
 /// Where a page is at the moment.
 pub struct Site<'s, 'm, W, C> {
@@ -115,11 +115,8 @@ const KNOWN: u32 = 1;
 const RESTS: u32 = 1 << 1;
 const LEVEL: u32 = 2;
 const CPU: u32 = 5;
-const NUMBER: u32 = 21;
 /// All that is said of the page itself.
 const STATE: u32 = (1 << CPU) - 1;
-/// Numbers of events that there are; they wrap.
-const EVENTS: u32 = 1 << (u32::BITS - NUMBER);
 
 /// The word that follows `last`.
 #[inline(always)]

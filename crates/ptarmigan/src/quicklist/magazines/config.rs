@@ -1,5 +1,6 @@
 //! Sizes of the lists.
-use super::{CLASSES, MAGAZINE, ROOT};
+use super::classes::{CLASSES, ROOT};
+use super::magazine::MAGAZINE;
 use crate::bootmem::BootMemoryShort;
 use crate::page::{Layout, Level};
 use core::fmt;

@@ -3,7 +3,8 @@
 use super::super::PolicyOn;
 use super::super::check::Check;
 use super::super::here::Here;
-use super::{EACH_CLASS, MAGAZINE, Quicklists, ROOT, ZERO};
+use super::classes::{EACH_CLASS, ROOT, ZERO};
+use super::{MAGAZINE, Quicklists};
 use crate::cpu::NodeId;
 use crate::page::{Clean, Construct, Level};
 use crate::window::OpenWindow;
