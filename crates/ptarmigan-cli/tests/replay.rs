@@ -200,7 +200,7 @@ fn frames_cleared_ahead_are_found_and_the_time_for_it_is_charged() {
         }
         assert_eq!(count(run, "faults", "asked"), count(lazy, "faults", "asked"), "the same program");
         assert!(count(run, "faults", "found") > 0, "{run}");
-        assert_eq!(count(lazy, "faults", "found"), 0, "nobody clears ahead unasked: {lazy}");
+        assert_eq!(count(lazy, "faults", "found"), 0, "nothing is cleared ahead without the option: {lazy}");
         let time = |what: &str| run["zero"]["times"][what].as_f64().expect("a number");
         assert!(time("ahead_ns") > 0.0 && time("without_ns") > 0.0, "{run}");
         assert!(time("total_ns") > time("replay_ns"), "{run}");
@@ -234,7 +234,7 @@ fn more_and_fewer_cpus_than_recorded_come_out_as_linux_counted_under_the_sanitiz
             assert!(historic || run["sanitizer"]["findings"] == 0, "{run}");
             let workers = &run["workers"];
             if cpus == "1" {
-                assert!(workers.is_null(), "nobody to compare one worker with: {run}");
+                assert!(workers.is_null(), "one worker has no comparison: {run}");
                 continue;
             }
             assert_eq!(workers["workers"].to_string(), cpus);
@@ -310,7 +310,7 @@ fn bad_settings_are_one_line() {
     one_line(&with(&["--cpus", "0"]), 2, "1..=256");
     one_line(&with(&["--cpus", "257"]), 2, "1..=256");
     one_line(&with(&["--copies", "0"]), 2, "1..=256");
-    one_line(&with(&["--cpus", "100", "--copies", "3"]), 1, "256 CPUs in all are the most");
+    one_line(&with(&["--cpus", "100", "--copies", "3"]), 1, "at most 256 CPUs in all");
     one_line(&ptarmigan(&["--cpus", "300"]), 2, "1..=256");
     one_line(&with(&["--historic-lists", "0"]), 2, "1..=3");
     one_line(&with(&["--use-lines", "2"]), 2, "--touch-data");

@@ -1,12 +1,13 @@
 //! Recorded address-space activity.
 //!
-//! A trace lists, in order, what the tasks of a real program asked of their address spaces (`mmap`,
-//! `munmap`, `fork`, `execve` ...), and the pages they faulted on. It also contains the size of each
-//! process's page tables as Linux reported it (`VmPTE`), to check a replay against.
+//! A trace lists, in order, what the tasks of a real program asked of their address spaces
+//! (`mmap`, `munmap`, `fork`, `execve` ...), and the pages they faulted on. It also contains the
+//! size of each process's page tables as Linux reported it (`VmPTE`), to check a replay against.
 //!
 //! [`TraceFile`] opens a file, checks it as a whole, and returns its [`Header`] and [`Summary`]
-//! before any event is read. [`Reader`] and [`Writer`] stream; their memory is bounded by the number
-//! of live tasks. `trace-format.md`, which is part of the package, describes the format byte by byte.
+//! before any event is read. [`Reader`] and [`Writer`] stream; their memory is bounded by the
+//! number of live tasks. `trace-format.md`, which is part of the package, describes the format byte
+//! by byte.
 //!
 //! ```
 //! use ptarmigan_trace::{Event, FaultFlags, Header, Kind, Method, Reader, Writer};

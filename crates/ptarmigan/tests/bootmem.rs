@@ -160,3 +160,89 @@ fn a_block_goes_when_all_that_was_carved_of_it_is_gone() {
     drop(outer);
     assert!(!mapped(at), "the block is still there");
 }
+
+/// All parts of a machine in one block, whose size is known before it is handed over.
+mod a_machine {
+    use super::block;
+    use ptarmigan::addr::Pfn;
+    use ptarmigan::cpu::{CpuSet, MachineId, NodeId, Pinned};
+    use ptarmigan::format::{Format, X86_64};
+    use ptarmigan::frames::{DataFrames, Frames, MemoryRun, MemorySize, ZoneClass};
+    use ptarmigan::page::NoConstruct;
+    use ptarmigan::quicklist::{
+        CheckConfig, Checked, Historic, ListsConfig, Plain, Quicklists, Rules, Source,
+    };
+    use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Parking, Root, Scope, SpaceId, Tlb, TlbConfig};
+    use ptarmigan::window::DirectMap;
+
+    struct Nothing;
+
+    // SAFETY: 1. to 3. without an MMU nothing is ever cached.
+    unsafe impl Mmu for Nothing {
+        const NEEDS_ENTRY_VALID: bool = false;
+        fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}
+        fn invalidate_kernel(&self, _: &Pinned<'_>, _: &Scope) {}
+        fn load(&self, _: &Pinned<'_>, _: &Root) {}
+        fn unload(&self, _: &Pinned<'_>, _: SpaceId) {}
+    }
+
+    impl Ipi for Nothing {
+        fn send(&self, _: &Pinned<'_>, _: &CpuSet, _: &dyn Fn(&Pinned<'_>)) {}
+    }
+
+    type Lists<'m> = Quicklists<'m, DirectMap, NoConstruct>;
+    type CheckedLists<'m> = Quicklists<'m, DirectMap, NoConstruct, Checked>;
+
+    #[test]
+    fn fits_into_as_many_bytes_as_its_parts_say() {
+        let machines = [(1, 1, 64), (1, 1, 5000), (4, 2, 1000), (7, 3, 333), (16, 4, 4096)];
+        // Interpreted, arrays of half a megabyte take their time.
+        let machines = if cfg!(miri) { &machines[..0] } else { &machines[..] };
+        for &(cpus, nodes, per_node) in machines {
+            let run = |node: u32, hole: u32| MemoryRun {
+                start: Pfn(1 + node * (per_node + hole)),
+                frames: per_node,
+                node: NodeId(node as u8),
+                class: ZoneClass::Low,
+            };
+            for hole in [0, 1, 100_000] {
+                let runs: Vec<MemoryRun> = (0..nodes).map(|node| run(node, hole)).collect();
+                let size = MemorySize::of(&runs);
+                let tlb = TlbConfig::new(cpus);
+                let lists = ListsConfig::new(cpus);
+                let bytes = Frames::bytes(&size)
+                    + DataFrames::bytes(cpus, size.nodes())
+                    + Tlb::<Nothing>::bytes(&tlb)
+                    + Parking::bytes(cpus)
+                    + Plain::<DirectMap, NoConstruct>::bytes(cpus)
+                    + Historic::<DirectMap, NoConstruct>::bytes(cpus, size.nodes())
+                    + Lists::bytes(&size, &lists)
+                    + Checked::bytes(&size)
+                    + CheckedLists::bytes(&size, &lists);
+                let mut boot = block(bytes);
+                let boot = &mut boot;
+                let machine = MachineId::new();
+                // SAFETY: 1. no frame is ever taken. 2. the identity is new.
+                let frames = unsafe { Frames::new(boot, machine, &runs) }.expect("`bytes` suffices");
+                let source = || {
+                    // SAFETY: 1. and 2. nothing is reached: no page is ever made.
+                    let window = unsafe { DirectMap::new(std::ptr::null_mut(), 1 << 40) }.expect("64 bits");
+                    // SAFETY: 1. as above.
+                    unsafe { Source::new(&frames, window, NoConstruct, X86_64::LAYOUT) }
+                };
+                DataFrames::new(boot, &frames, cpus).expect("`bytes` suffices");
+                Tlb::new(boot, machine, tlb, Nothing).expect("`bytes` suffices");
+                Parking::new(boot, machine, cpus, 64).expect("`bytes` suffices");
+                Plain::new(boot, cpus, source()).expect("`bytes` suffices");
+                let on = vec![(cpus / nodes as usize) as u32; nodes as usize];
+                Historic::new(boot, Rules::V5, &on, 3, source()).expect("`bytes` suffices");
+                Lists::new(boot, lists, source()).expect("`bytes` suffices");
+                let checked =
+                    Checked::new(boot, &frames, CheckConfig::new(|_| ())).expect("`bytes` suffices");
+                CheckedLists::with_check(boot, lists, source(), checked).expect("`bytes` suffices");
+                // And not much more than suffices: lines that arrays begin at, and what each node's depot is rounded up by.
+                assert!(boot.left() < bytes / 4 + 16_384, "{} of {bytes} bytes are left", boot.left());
+            }
+        }
+    }
+}

@@ -50,11 +50,12 @@ impl Model {
     }
 }
 
-// SAFETY: 1. when `invalidate` returns, the CPU's translations that the request covers are gone. 2. it has none of the
-// kernel's half. 3. and 4. all of them are gone. 5. it reaches one CPU.
+// SAFETY: 1. when `invalidate` returns, the CPU's translations that the request covers are gone. 2. and 3. all of them are.
 unsafe impl Mmu for &Model {
     const NEEDS_ENTRY_VALID: bool = false;
-
+    fn invalidate_kernel(&self, pin: &Pinned<'_>, _: &Scope) {
+        self.drop_all(pin.cpu());
+    }
     fn invalidate(&self, pin: &Pinned<'_>, request: &Invalidation) {
         if pin.cpu() == CpuId(1)
             && let Some(before) = self.before.lock().unwrap().take()
@@ -63,10 +64,16 @@ unsafe impl Mmu for &Model {
         }
         self.invalidations.fetch_add(1, SeqCst);
         let mut cached = self.cached.lock().unwrap();
-        cached.retain(|key, _| key.0 != pin.cpu().0 || !request.scope.covers(key.1));
+        match request.scope {
+            Scope::Page(page) => {
+                cached.remove(&(pin.cpu().0, page));
+            }
+            Scope::Range { start, end, .. } => {
+                cached.retain(|key, _| key.0 != pin.cpu().0 || key.1 < start || key.1 >= end);
+            }
+            _ => cached.retain(|key, _| key.0 != pin.cpu().0),
+        }
     }
-    // The user's half is all there is.
-    fn invalidate_kernel(&self, _: &Pinned<'_>, _: &Scope) {}
     fn load(&self, pin: &Pinned<'_>, _: &Root) {
         self.drop_all(pin.cpu());
     }
@@ -493,7 +500,7 @@ struct Broken<'h> {
 // SAFETY: nothing is cached, so all promises hold at once.
 unsafe impl Mmu for &Broken<'_> {
     const NEEDS_ENTRY_VALID: bool = false;
-
+    fn invalidate_kernel(&self, _: &Pinned<'_>, _: &Scope) {}
     fn invalidate(&self, _: &Pinned<'_>, request: &Invalidation) {
         let Scope::Page(va) = request.scope else { return };
         let host = self.host.unwrap();
@@ -509,7 +516,6 @@ unsafe impl Mmu for &Broken<'_> {
             }
         }
     }
-    fn invalidate_kernel(&self, _: &Pinned<'_>, _: &Scope) {}
     fn load(&self, _: &Pinned<'_>, root: &Root) {
         self.root.store(root.at.0, SeqCst);
     }

@@ -5,9 +5,7 @@ use std::time::{Duration, Instant};
 /// Returns the processor time that this thread has used. Time spent waiting for a processor does
 /// not count.
 pub fn thread_time() -> Duration {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `now` is valid for writes. The clock always exists; without it, `now` would stay 0.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut now) };
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 

@@ -226,35 +226,35 @@ impl<F: Format> Host<F> {
         self.frames.machine()
     }
 
-    /// The shape it was set up with.
+    /// Returns the shape it was set up with.
     pub fn config(&self) -> &HostConfig {
         &self.config
     }
 
-    /// Physical memory.
+    /// Returns its physical memory.
     #[inline(always)]
     pub fn frames(&self) -> &Frames {
         &self.frames
     }
 
-    /// Frames for data.
+    /// Returns its frames for data.
     #[inline(always)]
     pub fn data(&self) -> &DataFrames {
         &self.data
     }
 
-    /// The kernel's half of top tables.
+    /// Returns the kernel's half of root tables.
     pub fn kernel(&self) -> &KernelMap<F, DirectMap> {
         &self.kernel
     }
 
-    /// The frame of all untouched anonymous pages.
+    /// Returns the frame of all untouched anonymous pages.
     #[inline(always)]
     pub fn zero_frame(&self) -> Pfn {
         self.zero
     }
 
-    /// The frame that stands for all pages of files.
+    /// Returns the frame that stands for all pages of files.
     #[inline(always)]
     pub fn backing_frame(&self) -> Pfn {
         self.backing
@@ -282,18 +282,18 @@ impl<F: Format> Host<F> {
         }
     }
 
-    /// All CPU slots that nobody owns.
+    /// Takes all CPU slots that no thread owns.
     pub fn slots(&self) -> Vec<CpuSlot> {
         (0..self.config.cpus).filter_map(|cpu| self.slot(cpu)).collect()
     }
 
-    /// The slot of a CPU, for the calling thread to own; `None` if there is no such CPU or somebody owns it.
+    /// Takes the slot of a CPU, for the calling thread to own; `None` if there is no such CPU or a thread owns it.
     pub fn slot(&self, cpu: usize) -> Option<CpuSlot> {
         let cpu = CpuId(u16::try_from(cpu).ok()?);
         CpuSlot::take(&self.owners, cpu.0, self.node_of(cpu).0)
     }
 
-    /// The node that a CPU is on.
+    /// Returns the node that a CPU is on.
     pub fn node_of(&self, cpu: CpuId) -> NodeId {
         let HostConfig { cpus, nodes, .. } = self.config;
         NodeId((usize::from(cpu.0) * nodes / cpus) as u8)
@@ -312,7 +312,7 @@ impl<F: Format> Host<F> {
         boot_memory(bytes)
     }
 
-    /// Where policies get their pages.
+    /// Makes a source of pages for a policy.
     pub fn source(&self) -> Source<'_, DirectMap, &KernelMap<F, DirectMap>> {
         // SAFETY: 1. the window reaches the whole arena, in which all frames lie, and the source borrows the host.
         unsafe { Source::new(&self.frames, self.window(), &self.kernel, F::LAYOUT) }
@@ -411,7 +411,7 @@ impl<F: Format> Host<F> {
         Ok(Quicklists::with_check(&mut boot, config, self.source(), checked)?)
     }
 
-    /// Whether every frame is back: spaces ended, policies and lists drained.
+    /// Checks that every frame is back: spaces ended, policies and lists drained.
     ///
     /// # Errors
     ///

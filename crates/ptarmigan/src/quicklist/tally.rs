@@ -97,7 +97,8 @@ impl LevelCounts {
     }
 }
 
-/// Counts of a policy. Exact when nothing is going on; otherwise off by at most what is going on (I7).
+/// Counts of a policy. Exact when nothing is going on; otherwise off by at most what is going on, and by what interrupt handlers
+/// counted where [a count may be lost](crate::cpu::Counter#interrupts).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PolicyCounts {
     /// By level. Pages that a list keeps for several levels count at the level for which they were fetched.

@@ -4,9 +4,9 @@ use crate::lists::{CPUS, LAYOUT, Lists};
 use crate::machine::model;
 use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr};
 use ptarmigan::cpu::NodeId;
-use ptarmigan::format::{Attr, Format, Slot, Slot64};
+use ptarmigan::format::{Access, Attr, Format, Slot, Slot64};
 use ptarmigan::frames::{AllocFlags, End, Frames, Request, ZoneClass};
-use ptarmigan::page::{Construct, Layout, Level};
+use ptarmigan::page::{Construct, Layout, Level, MAX_LEVELS};
 use ptarmigan::quicklist::Policy;
 use ptarmigan::table::KernelMap;
 use ptarmigan::window::{DirectMap, OpenWindow, WindowGuard};
@@ -50,13 +50,17 @@ unsafe impl Slot for Apart {
     fn swap(&self, _: u64) -> u64 {
         unreachable!("tops are not filled")
     }
+    fn exchange(&self, _: u64, _: u64) -> Result<(), u64> {
+        unreachable!("tops are not filled")
+    }
 }
 
 /// Tops only, of which one entry is the user's and one the kernel's.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tops;
 
-impl Format for Tops {
+// SAFETY: 1. to 3. nothing is linked or mapped: only the kernel's entry is written, as it is. 4. no MMU walks them.
+unsafe impl Format for Tops {
     type Slot = Apart;
     const NAME: &'static str = "tops";
     const LAYOUT: Layout = LAYOUT;
@@ -64,14 +68,12 @@ impl Format for Tops {
     const PAGE_SHIFT: u32 = 12;
     const USER_END: u64 = 1 << 12;
     const USER_TOP: usize = KERNEL;
+    // More are looked at than there are: the rest are none.
+    const INDEX_BITS: [u8; MAX_LEVELS] = [6, 0, 0, 0, 0];
     const TOP_IN_REGISTERS: bool = false;
+    const BREAK_BEFORE_MAKE: bool = false;
+    const KEPT: u64 = 0;
 
-    fn shift(_: Level) -> u32 {
-        12
-    }
-    fn entries(_: Level) -> usize {
-        KERNEL + 1
-    }
     fn link(_: Level, _: PhysAddr) -> u64 {
         0
     }
@@ -93,7 +95,7 @@ impl Format for Tops {
     fn write_protected(raw: u64) -> u64 {
         raw
     }
-    fn is_writable(_: u64) -> bool {
+    fn allows(_: u64, _: Access) -> bool {
         false
     }
     fn is_special(_: u64) -> bool {
@@ -108,8 +110,10 @@ impl Lists<Kernel> {
         self.lists.source().constructor()
     }
 
-    fn set(&self, raw: u64) {
-        self.kernel().set(&self.frames, KERNEL, raw);
+    /// Sets the kernel's entry; how many tops there are.
+    fn set(&self, raw: u64) -> usize {
+        // SAFETY: 1. no MMU walks these tops.
+        unsafe { self.kernel().set(&self.frames, KERNEL, raw) }
     }
 
     fn entry(&self, at: PhysAddr) -> u64 {
@@ -131,7 +135,7 @@ impl Lists<Kernel> {
             self.lists.at(&self.pin(cpu)).drain();
         }
         self.lists.at(&self.pin(0)).reclaim(NodeId(0), u32::MAX);
-        assert_eq!(self.kernel().set(&self.frames, KERNEL, raw), 0, "a top that is gone is still known");
+        assert_eq!(self.set(raw), 0, "a top that is gone is still known");
         assert_eq!(left(), 1, "entries in pages that are no tops any more");
     }
 }
@@ -153,7 +157,8 @@ fn tops() -> Arc<Lists<Kernel>> {
         ENTRIES.set((base, slots));
         // SAFETY: 1. all frames lie in the block that the window is for.
         let kernel = unsafe { KernelMap::new(frames, window, request) }.unwrap();
-        kernel.set(frames, KERNEL, 1);
+        // SAFETY: 1. no MMU walks these tops.
+        unsafe { kernel.set(frames, KERNEL, 1) };
         kernel
     })
 }

@@ -12,5 +12,6 @@ pub(super) mod session;
 mod signals;
 mod spill;
 mod sys;
+mod syscall;
 mod tracefs;
 mod tracer;

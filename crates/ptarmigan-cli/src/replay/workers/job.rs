@@ -108,14 +108,14 @@ impl Job<'_> {
             copies.push(spaces);
         }
         let progress = Progress::new(self.workers());
-        let (parts, start) = self.spawn(machine, &copies, &progress, &watch, &tick)?;
+        let (results, start) = self.spawn(machine, &copies, &progress, &watch, &tick)?;
 
         let elapsed = Elapsed {
-            wall: parts.iter().map(|part| part.end).max().map_or(Duration::ZERO, |end| end - start),
-            processor: parts.iter().map(|part| part.used).sum::<Duration>() / (parts.len() as u32).max(1),
+            wall: results.iter().map(|one| one.end).max().map_or(Duration::ZERO, |end| end - start),
+            processor: results.iter().map(|one| one.used).sum::<Duration>() / (results.len() as u32).max(1),
         };
-        for (worker, part) in parts.iter().enumerate() {
-            if let Err(FailedStep { event, error: StepError::OutOfOrder }) = part.result {
+        for (worker, one) in results.iter().enumerate() {
+            if let Err(FailedStep { event, error: StepError::OutOfOrder }) = one.result {
                 let worker = self.name(worker);
                 return Err(Failure::new(format!(
                     "{worker} used a space out of order at event {event}: the schedule is wrong"
@@ -133,7 +133,7 @@ impl Job<'_> {
         }
         machine.drain(&slots);
         host.audit().context("after the replay")?;
-        let (outcomes, watches): (Vec<_>, _) = parts.into_iter().map(|p| (p.outcome, p.watch)).unzip();
+        let (outcomes, watches): (Vec<_>, _) = results.into_iter().map(|p| (p.outcome, p.watch)).unzip();
         Ok((Outcome::sum(outcomes), elapsed, watches))
     }
 
@@ -206,15 +206,15 @@ impl Job<'_> {
             }
             let start = Instant::now();
             let _ = gate.set(true);
-            let mut parts = Vec::new();
+            let mut results = Vec::new();
             let mut failed = None;
             for (number, thread) in threads.into_iter().enumerate() {
                 match thread.join().unwrap_or_else(|_| Err("it ended unexpectedly".to_owned())) {
-                    Ok(part) => parts.push(part),
+                    Ok(one) => results.push(one),
                     Err(why) => failed = failed.or(Some(format!("{} failed: {why}", self.name(number)))),
                 }
             }
-            failed.map_or(Ok((parts, start)), |why| Err(Failure::new(why)))
+            failed.map_or(Ok((results, start)), |why| Err(Failure::new(why)))
         })
     }
 }

@@ -69,11 +69,11 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     /// Ends an interval of a node's depots and begins the next. Returns how many pages they held all through the one that ends:
     /// nobody needed them.
     pub fn unneeded(&self, node: NodeId) -> u32 {
-        self.node(node).depots.iter().map(|depot| depot.end_interval(&mut []).0 as u32).sum()
+        self.node(node).depots().map(|depot| depot.end_interval(&mut []).0 as u32).sum()
     }
 
     /// Returns how many pages a node keeps besides what its CPUs have at hand.
     pub fn in_depots(&self, node: NodeId) -> u32 {
-        self.node(node).depots.iter().map(|depot| depot.held() + depot.remote_held()).sum()
+        self.node(node).depots().map(|depot| depot.held() + depot.remote_held()).sum()
     }
 }

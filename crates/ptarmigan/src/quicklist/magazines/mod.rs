@@ -141,13 +141,13 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
             PerCpu::new(boot, frames.machine(), config.cpus, |_| [const { MagazineStore::new() }; CLASSES])?;
         let by_node = boot.take_with(nodes, |boot, node| {
             let room = config.room(frames.node_frames(NodeId(node as u8))) as usize;
-            let mut depot = |class| {
+            let depots = boot.take_with(CLASSES, |boot, class| {
                 let shards = Depot::shards_for(cpus_per_node);
                 let most = part(room, class, used).div_ceil(shards);
                 let shards = boot.take_with(shards, |boot, _| Ok(Shard::new(Ring::new(boot, most)?)))?;
                 Depot::new(boot, shards, class, config.magazine)
-            };
-            Ok(Node::new([depot(ZERO)?, depot(ROOT)?]))
+            })?;
+            Ok(Node::new(depots))
         })?;
         let (root, one_node) = (source.layout().top(), nodes == 1);
         let root_shift = source.layout().table_shift[root.at()].into();
@@ -181,6 +181,7 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         };
         PerCpu::<[MagazineStore; CLASSES], Own>::bytes(config.cpus)
             + BootMemory::bytes::<Node>(nodes)
+            + nodes * BootMemory::bytes::<Depot>(CLASSES)
             + nodes * CLASSES * BootMemory::bytes::<Shard>(shards)
             + (0..nodes).map(depots).sum::<usize>()
     }
@@ -238,7 +239,7 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
 
     #[inline(always)]
     fn depot(&self, node: NodeId, class: usize) -> &Depot {
-        &self.node(node).depots[class]
+        self.node(node).depot(class)
     }
 
     /// Returns what the caller's CPU counts.
@@ -323,7 +324,7 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     /// Gives a CPU's magazines of a class the size that they should have. A CPU that had none there takes part from now on.
     fn resize(&self, here: &Here<'_>, magazines: &mut Magazines<'_>, class: usize) {
         let node = self.node(here.node());
-        let depot = &node.depots[class];
+        let depot = node.depot(class);
         if self.config.magazine > 0 && magazines.node() != Some(here.node()) {
             self.leave(magazines, class);
             depot.join(&node.doorbell);

@@ -46,7 +46,7 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
         self.give_back_from(here, BOUNDED, |class, into| self.depot(here.node(), class).shed_excess(into));
         let node = self.node(here.node());
         node.doorbell.clear_over_limit();
-        if node.depots.iter().any(Depot::is_over) {
+        if node.depots().any(Depot::is_over) {
             node.doorbell.ring_over_limit();
         }
     }

@@ -1,0 +1,141 @@
+//! Raw events of made-up programs, and the events that they become.
+use super::*;
+use crate::record::linux::proc::Area;
+use ptarmigan_trace::{AreaKind, Header, Method, Prot, Reader};
+
+const VFORK: u64 = CLONE_VM | CLONE_VFORK;
+const THREAD: u64 = CLONE_VM | CLONE_THREAD;
+
+/// Feeds raw events of task 100 and its children at consecutive times. Returns the events after
+/// the start of the first program as pairs of task and kind.
+fn run(what: &[(i32, RawKind)]) -> Vec<(u32, Kind)> {
+    let header = Header::new("m", 4, Method::Synthetic);
+    let writer = Writer::new(Vec::new(), &header, 1).expect("a good header");
+    let mut made = |_: i32, _: u64| {
+        let area = Area { start: 0x7_0000, pages: 4, prot: Prot(3), kind: AreaKind::Stack, shared: false };
+        Some(Made { stack_end: 0x7_ffff, arg_pages: 1, heap: 0, areas: vec![area] })
+    };
+    let mut model = TraceBuilder::new(writer, 100, &mut made);
+    let start = [(100, RawKind::Fault { address: 0x5000, code: 4 }), (100, RawKind::ExecStart)];
+    for (time, (pid, what)) in start.iter().chain(what).enumerate() {
+        let raw = Raw { time: time as u64, cpu: 0, pid: *pid, what: what.clone() };
+        model.feed(raw).expect("memory takes everything");
+    }
+    let (writer, seen) = model.finish().expect("memory takes everything");
+    assert_eq!(seen.refused, 0);
+    let (bytes, _) = writer.finish(0).expect("memory takes everything");
+    let events: Vec<Event> =
+        Reader::new(&bytes[..]).expect("a header").map(|e| e.expect("an event")).collect();
+    assert!(
+        matches!(events[0].kind, Kind::Exec { arg_pages: 1, .. }),
+        "the recorder's own doing is left out"
+    );
+    assert!(matches!(events[1].kind, Kind::Area { .. }));
+    events[2..].iter().map(|e| (e.task, e.kind)).collect()
+}
+
+fn fault(pid: i32, page: u64) -> (i32, RawKind) {
+    (pid, RawKind::Fault { address: page << PAGE_SHIFT, code: 6 })
+}
+
+fn clone(pid: i32, child: i32, flags: u64) -> (i32, RawKind) {
+    (pid, RawKind::Clone { child, flags })
+}
+
+fn faulted(page: u64) -> Kind {
+    Kind::Fault { page, flags: FaultFlags(6) }
+}
+
+/// Returns the task and page of each fault, and `None` as page for an exec.
+fn order(events: &[(u32, Kind)]) -> Vec<(u32, Option<u64>)> {
+    let pick = |&(task, kind): &(u32, Kind)| match kind {
+        Kind::Fault { page, .. } => Some((task, Some(page))),
+        Kind::Exec { .. } => Some((task, None)),
+        _ => None,
+    };
+    events.iter().filter_map(pick).collect()
+}
+
+#[test]
+fn the_parent_of_a_vfork_waits() {
+    let events = run(&[
+        clone(100, 101, VFORK),
+        fault(101, 1),
+        fault(100, 2),
+        (101, RawKind::ExecStart),
+        fault(101, 3),
+        fault(100, 4),
+    ]);
+    assert_eq!(events[0], (0, Kind::Clone { child: 1, kind: CloneKind::Vfork }));
+    assert_eq!(order(&events), [(1, Some(1)), (1, None), (0, Some(2)), (1, Some(3)), (0, Some(4))]);
+    let events = run(&[clone(100, 101, VFORK), fault(100, 2), (101, RawKind::Exit)]);
+    assert_eq!(events[1..], [(1, Kind::Exit { last: true }), (0, faulted(2))]);
+}
+
+#[test]
+fn a_thread_that_calls_execve_takes_the_first_number() {
+    let events = run(&[
+        clone(100, 101, THREAD),
+        (101, RawKind::ExecStart),
+        fault(100, 1),
+        (100, RawKind::Exit),
+        fault(100, 2),
+        (100, RawKind::ExecDone { old: 101 }),
+        fault(100, 3),
+    ]);
+    // Events with the first number after that task's exit belong to the thread, in its new
+    // address space.
+    assert_eq!(order(&events), [(0, Some(1)), (1, None), (1, Some(2)), (1, Some(3))]);
+    // The exit of the first task is not always reported.
+    let events = run(&[
+        clone(100, 101, THREAD),
+        (101, RawKind::ExecStart),
+        (100, RawKind::ExecDone { old: 101 }),
+        fault(100, 3),
+        (100, RawKind::Exit),
+    ]);
+    assert!(events.contains(&(0, Kind::Exit { last: false })));
+    assert_eq!(order(&events), [(1, None), (1, Some(3))]);
+    assert_eq!(events.last(), Some(&(1, Kind::Exit { last: true })));
+}
+
+#[test]
+fn children_may_be_reported_before_their_clone() {
+    let events = run(&[fault(101, 7), clone(100, 101, 0), fault(999, 1), (998, RawKind::Idle)]);
+    assert_eq!(events, [(0, Kind::Clone { child: 1, kind: CloneKind::Fork }), (1, faulted(7))]);
+}
+
+#[test]
+fn calls_stand_where_they_took_effect() {
+    let enter = |pid, call, args| (pid, RawKind::Enter { call, args });
+    let events = run(&[
+        clone(100, 101, THREAD),
+        enter(100, MmCall::Munmap, [0x1000, 0x1001, 0, 0, 0]),
+        (100, RawKind::Locked),
+        enter(101, MmCall::Mmap, [0, 1, 3, 0x22, 0]),
+        (101, RawKind::Locked),
+        (101, RawKind::Leave { result: 0x1000 }),
+        fault(101, 1),
+        (100, RawKind::Leave { result: 0 }),
+        enter(100, MmCall::Mprotect, [0x1000, 0x1000, 1, 0, 0]),
+        (100, RawKind::Leave { result: -12 }),
+    ]);
+    let mmap = Kind::Mmap { start: 1, pages: 1, prot: Prot(3), flags: MapFlags(MapFlags::ANON) };
+    assert_eq!(events[1..], [(0, Kind::Munmap { start: 1, pages: 2 }), (1, mmap), (1, faulted(1))]);
+}
+
+#[test]
+fn counts_of_tables_need_quiet() {
+    let tables = |pid, tables, exit| (pid, RawKind::Tables { tables, exit });
+    let truths = |what: &[(i32, RawKind)]| -> Vec<u32> {
+        let pick =
+            |(_, k): &(u32, Kind)| if let Kind::Truth { tables, .. } = k { Some(*tables) } else { None };
+        run(what).iter().filter_map(pick).collect()
+    };
+    assert_eq!(truths(&[tables(100, 1, false)]), [1]);
+    // Another thread runs; both threads are exiting; the child of a vfork has the space to
+    // itself.
+    assert_eq!(truths(&[clone(100, 101, THREAD), tables(100, 1, false)]), [0; 0]);
+    assert_eq!(truths(&[clone(100, 101, THREAD), tables(100, 1, true), tables(101, 2, true)]), [2]);
+    assert_eq!(truths(&[clone(100, 101, VFORK), tables(101, 3, false)]), [3]);
+}

@@ -1,0 +1,71 @@
+//! Turns system calls that change an address space into events.
+use super::proc::PAGE_SHIFT;
+use super::raw::MmCall;
+use ptarmigan_trace::{Kind, MapFlags, Prot};
+
+fn pages(bytes: u64) -> u64 {
+    bytes.div_ceil(1 << PAGE_SHIFT)
+}
+
+/// Returns the event of a system call, or `None` if the call failed or did nothing.
+pub(super) fn event_of(call: MmCall, args: [u64; 5], result: i64) -> Option<Kind> {
+    if (-4095..0).contains(&result) {
+        return None;
+    }
+    let [a, b, c, d, _] = args;
+    let (start, end) = (a >> PAGE_SHIFT, pages(a.saturating_add(b)));
+    let len = end.saturating_sub(start);
+    let prot = |bits: u64| Prot((bits & 7) as u8);
+    let kind = match call {
+        MmCall::Mmap => {
+            let has = |flag: i32, bit: u8| if d & flag as u64 != 0 { bit } else { 0 };
+            let populate = d & libc::MAP_POPULATE as u64 != 0 && d & libc::MAP_NONBLOCK as u64 == 0;
+            let flags = has(libc::MAP_ANONYMOUS, MapFlags::ANON)
+                | has(libc::MAP_GROWSDOWN, MapFlags::GROWSDOWN)
+                | has(libc::MAP_FIXED, MapFlags::FIXED)
+                | has(libc::MAP_LOCKED, MapFlags::POPULATE)
+                | if populate { MapFlags::POPULATE } else { 0 }
+                // MAP_SHARED is 1, MAP_SHARED_VALIDATE is 3, MAP_PRIVATE is 2.
+                | if d & 1 != 0 { MapFlags::SHARED } else { 0 };
+            Kind::Mmap {
+                start: result as u64 >> PAGE_SHIFT,
+                pages: pages(b),
+                prot: prot(c),
+                flags: MapFlags(flags),
+            }
+        }
+        MmCall::Munmap => Kind::Munmap { start, pages: len },
+        MmCall::Brk => Kind::Brk { end: pages(result as u64) },
+        MmCall::Mremap => Kind::Mremap {
+            from: start,
+            old_pages: pages(b),
+            to: result as u64 >> PAGE_SHIFT,
+            new_pages: pages(c),
+            keep: d & libc::MREMAP_DONTUNMAP as u64 != 0,
+        },
+        MmCall::Mprotect => Kind::Mprotect { start, pages: len, prot: prot(c) },
+        MmCall::Madvise => Kind::Madvise { start, pages: len, advice: u16::try_from(c).ok()? },
+        // Locking makes the pages present, as this advice does.
+        MmCall::Mlock => Kind::Madvise { start, pages: len, advice: libc::MADV_POPULATE_READ as u16 },
+    };
+    match kind {
+        Kind::Munmap { pages: 0, .. } | Kind::Mprotect { pages: 0, .. } | Kind::Madvise { pages: 0, .. } => {
+            None
+        }
+        kind => Some(kind),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_of_mmap() {
+        let kind = event_of(MmCall::Mmap, [0, 4097, 5, 0x8000 | 0x100 | 0x10 | 3, 0], 0x7000);
+        let flags = MapFlags::POPULATE | MapFlags::GROWSDOWN | MapFlags::FIXED | MapFlags::SHARED;
+        assert_eq!(kind, Some(Kind::Mmap { start: 7, pages: 2, prot: Prot(5), flags: MapFlags(flags) }));
+        assert_eq!(event_of(MmCall::Mprotect, [0x1000, 0, 1, 0, 0], 0), None);
+        assert_eq!(event_of(MmCall::Madvise, [u64::MAX - 4095, u64::MAX, 70_000, 0, 0], 0), None);
+    }
+}

@@ -1,0 +1,198 @@
+//! The data of a report. Serialised, it is the JSON document.
+use crate::replay::input::trace::Trace;
+use crate::replay::instruments::counters::Counters;
+use crate::replay::instruments::levels::Levels;
+use crate::replay::instruments::speed::{CopySpeedup, WorkerSpeedup};
+use crate::replay::instruments::zero::ZeroReport;
+use crate::replay::workers::outcome::{Outcome, Sample};
+use ptarmigan::tlb::FlushCounts;
+use ptarmigan_trace::Sampled;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// One trace on all policies.
+#[derive(Serialize)]
+pub struct ReplayReport {
+    pub(super) trace: TraceReport,
+    pub(super) runs: Vec<PolicyReport>,
+    #[serde(skip)]
+    pub(super) memory: u64,
+    #[serde(skip)]
+    pub(super) clock_ns: f64,
+}
+
+#[derive(Serialize)]
+pub(super) struct TraceReport {
+    pub(super) name: String,
+    pub(super) processes: u64,
+    pub(super) events: u64,
+    pub(super) faults: u64,
+    pub(super) lost: u64,
+    /// Flushes by Linux during the recording.
+    pub(super) linux_flushes: Flushes,
+}
+
+/// One policy.
+#[derive(Serialize)]
+pub struct PolicyReport {
+    /// Name of the policy.
+    pub policy: &'static str,
+    /// Number of lists, for a historic policy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub historic_lists: Option<u8>,
+    /// Number of logical CPUs.
+    pub cpus: usize,
+    /// Number of NUMA nodes.
+    pub nodes: usize,
+    /// Results by level, lowest first.
+    pub levels: Levels<LevelReport>,
+    /// Mean time of an allocation in the back-to-back stream, with its share of frees and trimming.
+    pub mean_alloc_ns: f64,
+    /// Time of the stream itself per allocation, already subtracted.
+    pub stream_own_ns: f64,
+    /// Speed of a pass without instruments, all workers and copies together.
+    pub events_per_s: f64,
+    /// Several workers against one, if there are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workers: Option<WorkerSpeedup>,
+    /// Several copies against one, if there are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub copies: Option<CopySpeedup>,
+    /// The most tables allocated at once, roots included.
+    pub peak_live_tables: u64,
+    /// The most bytes in tables at once.
+    pub peak_table_bytes: u64,
+    /// The most bytes cached by the policy.
+    pub peak_cached_bytes: u64,
+    /// Flushes issued by the library.
+    pub flushes: Flushes,
+    /// Requests for zeroed frames, if data frames have memory or frames are zeroed in idle time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zero: Option<ZeroReport>,
+    /// Findings of the sanitizer, if requested.
+    pub sanitizer: SanitizerReport,
+    /// Comparison with Linux's counts of tables.
+    pub truth: TruthReport,
+    /// Faults outside all areas, or not allowed by their area.
+    pub faults_outside: u64,
+    /// Calls that the address space refused.
+    pub odd_calls: u64,
+    /// The first refused call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_odd_call: Option<String>,
+    /// Events skipped because memory had run out for the space of their task.
+    pub skipped_events: u64,
+    /// How often memory ran out.
+    pub out_of_memory: u64,
+    /// All counters, if requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counters: Option<Counters>,
+}
+
+/// One level.
+#[derive(Serialize)]
+pub struct LevelReport {
+    /// Pages allocated.
+    pub allocs: u64,
+    /// Pages from the CPU's own lists.
+    pub hits: u64,
+    /// Allocations with an exchange of magazines at the depot.
+    pub refills: u64,
+    /// Pages that came from the frame allocator.
+    pub misses: u64,
+    /// This level's share of the back-to-back stream.
+    pub total_ns: f64,
+    /// Minimum of single calls; 0 means less than the clock can measure.
+    pub min_ns: f64,
+    /// `total_ns` divided by `allocs`.
+    pub mean_ns: f64,
+    /// Median of single calls; 1 means less than the clock can measure.
+    pub p50_ns: f64,
+    /// 99th percentile of single calls.
+    pub p99_ns: f64,
+    /// Maximum of single calls.
+    pub max_ns: f64,
+}
+
+/// Flushes by size.
+#[derive(Serialize, Clone, Copy, Default)]
+pub struct Flushes {
+    /// Flushes of one page.
+    pub page: u64,
+    /// Flushes of several pages.
+    pub range: u64,
+    /// Flushes of a whole space.
+    pub full: u64,
+}
+
+impl From<FlushCounts> for Flushes {
+    fn from(c: FlushCounts) -> Self {
+        Flushes { page: c.page as u64, range: c.range as u64, full: c.full as u64 }
+    }
+}
+
+/// The findings of the sanitizer.
+#[derive(Serialize, Default, Clone)]
+pub struct SanitizerReport {
+    /// Whether it ran.
+    pub ran: bool,
+    /// Number of passes, each with its own seed.
+    pub passes: u64,
+    /// Number of findings.
+    pub findings: u64,
+    /// Number of findings by kind.
+    pub kinds: BTreeMap<String, u64>,
+}
+
+impl SanitizerReport {
+    /// Adds numbers of findings.
+    pub fn add(&mut self, kinds: impl IntoIterator<Item = (String, u64)>) {
+        for (kind, n) in kinds.into_iter().filter(|(_, n)| *n > 0) {
+            self.findings += n;
+            *self.kinds.entry(kind).or_default() += n;
+        }
+    }
+}
+
+/// The library's counts of tables against Linux's.
+#[derive(Serialize)]
+pub struct TruthReport {
+    /// Number of samples compared.
+    pub checked: u64,
+    /// Number of samples that were equal.
+    pub equal: u64,
+    /// For each difference, the library's count minus Linux's: how often it occurred at exit and
+    /// before `execve`.
+    pub differences: BTreeMap<i64, [u64; 2]>,
+    /// The tasks of the first ten samples that differed.
+    pub first_differing_tasks: Vec<u32>,
+}
+
+impl TruthReport {
+    /// Summarises the samples.
+    pub fn of(outcome: &Outcome) -> Self {
+        let mut differences: BTreeMap<i64, [u64; 2]> = BTreeMap::new();
+        for Sample { own, linux, at, .. } in &outcome.differing {
+            let when = usize::from(*at == Sampled::Exec);
+            differences.entry(i64::from(*own) - i64::from(*linux)).or_default()[when] += 1;
+        }
+        let first_differing_tasks = outcome.differing.iter().take(10).map(|s| s.task).collect();
+        TruthReport { checked: outcome.checked, equal: outcome.equal, differences, first_differing_tasks }
+    }
+}
+
+impl ReplayReport {
+    /// Creates a report.
+    pub fn new(trace: &Trace, memory: u64, clock_ns: f64, runs: Vec<PolicyReport>) -> Self {
+        let [page, range, full] = trace.linux_flushes;
+        let trace = TraceReport {
+            name: trace.name.clone(),
+            processes: trace.processes,
+            events: trace.events,
+            faults: trace.faults,
+            lost: trace.lost,
+            linux_flushes: Flushes { page, range, full },
+        };
+        ReplayReport { trace, runs, memory, clock_ns }
+    }
+}

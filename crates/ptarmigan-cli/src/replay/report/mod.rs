@@ -1,0 +1,5 @@
+//! The report of a replay, as JSON and as text.
+mod data;
+mod text;
+
+pub use data::{LevelReport, PolicyReport, ReplayReport, SanitizerReport, TruthReport};
