@@ -60,7 +60,7 @@ fn sources(directory: &Path, files: &mut Vec<PathBuf>) {
 
 /// The code of a file without comments and without its unit tests.
 fn code(text: &str) -> String {
-    let end = text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len());
+    let end = text.find("\nmod tests {").unwrap_or(text.len());
     text[..end].lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
 }
 
