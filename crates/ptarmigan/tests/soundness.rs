@@ -416,8 +416,8 @@ unsafe impl Format for ThreeQuarters {
     const PAGE_SHIFT: u32 = 12;
     const INDEX_BITS: [u8; MAX_LEVELS] = X::INDEX_BITS;
     const USER_END: u64 = 3 << 46;
-    const USER_TOP: usize = 384;
-    const TOP_IN_REGISTERS: bool = false;
+    const USER_ROOT_ENTRIES: usize = 384;
+    const ROOT_IN_REGISTERS: bool = false;
     const BREAK_BEFORE_MAKE: bool = true;
     const KEPT: u64 = 0;
     fn link(level: Level, at: PhysAddr) -> u64 {
@@ -466,7 +466,7 @@ fn roots_of_which_three_quarters_are_the_users_follow_the_kernel_map() {
             edit.fault(VirtAddr(at), Access::Write).unwrap();
         }
     }
-    let link = ThreeQuarters::link(ThreeQuarters::LAYOUT.top(), host.zero_frame().addr());
+    let link = ThreeQuarters::link(ThreeQuarters::LAYOUT.root(), host.zero_frame().addr());
     // SAFETY: 1. the zero frame is an empty table for as long as the host is there.
     let roots = unsafe { host.kernel().set(host.frames(), 500, link) };
     assert_eq!(roots, spaces.len());

@@ -1,4 +1,4 @@
-//! Objects smaller than a frame, such as the 32-byte top table of x86 PAE.
+//! Objects smaller than a frame, such as the 32-byte root table of x86 PAE.
 //!
 //! A slab is a frame cut into equal objects. Free objects are threaded through their own first bytes; the frame's
 //! record counts those in use, so that an empty slab goes back at once.

@@ -130,7 +130,7 @@ impl fmt::Display for Missing {
 
 impl std::error::Error for Missing {}
 
-/// Memory, frames, the kernel's half of top tables: everything but the policy and the TLB.
+/// Memory, frames, the kernel's half of root tables: everything but the policy and the TLB.
 pub struct Host<F: Format> {
     config: HostConfig,
     arena: Mapping,
@@ -144,7 +144,7 @@ pub struct Host<F: Format> {
     owners: Owners,
 }
 
-/// Entries of the kernel's half that are in use, so that constructing a top is work.
+/// Entries of the kernel's half that are in use, so that constructing a root is work.
 const KERNEL_ENTRIES: usize = 4;
 
 impl<F: Format> Host<F> {
@@ -212,8 +212,8 @@ impl<F: Format> Host<F> {
         // SAFETY: 1. as above.
         let backing = unsafe { frames.take(request)?.zeroed(&window) }.into_raw();
         // An empty table stands for the kernel's own: the zero frame.
-        let top = F::LAYOUT.top();
-        for index in F::USER_TOP..(F::USER_TOP + KERNEL_ENTRIES).min(F::entries(top)) {
+        let top = F::LAYOUT.root();
+        for index in F::USER_ROOT_ENTRIES..(F::USER_ROOT_ENTRIES + KERNEL_ENTRIES).min(F::entries(top)) {
             // SAFETY: 1. the zero frame is an empty table for as long as the host is there, and no CPU walks it for a user.
             unsafe { kernel.set(&frames, index, F::link(top, zero.addr())) };
         }
@@ -418,7 +418,7 @@ impl<F: Format> Host<F> {
     /// [`Missing`] says how many are not.
     pub fn audit(&self) -> Result<(), Missing> {
         let FrameCounts { free, .. } = self.frames.counts();
-        // The kernel's reference top, the zero frame and the files' frame are the host's until it is dropped.
+        // The kernel's reference root, the zero frame and the files' frame are the host's until it is dropped.
         let expected = self.expected - 3;
         if free == expected { Ok(()) } else { Err(Missing { expected, free }) }
     }

@@ -34,7 +34,7 @@ pub struct Invalidation {
     pub scope: Scope,
     /// Tables were unhooked: paging-structure caches must forget too (any `INVLPG` does that on x86; REQ-32).
     pub tables_freed: bool,
-    /// The top's entries changed on a machine that keeps them in registers (x86 PAE): the root must be loaded anew.
+    /// The root's entries changed on a machine that keeps them in registers (x86 PAE): the root must be loaded anew.
     pub reload_root: bool,
 }
 
@@ -84,7 +84,7 @@ pub(super) struct FlushRequest {
 pub struct Root {
     /// The space.
     pub space: SpaceId,
-    /// Where its top table is.
+    /// Where its root table is.
     pub at: PhysAddr,
     /// The number that the TLB is to tag its translations with; 0 if tags are not used.
     pub asid: u16,

@@ -296,7 +296,7 @@ const RECALL: usize = usize::MAX >> 2;
 pub(crate) struct FlushFlags {
     /// Tables were unhooked: lazy CPUs walk them still.
     pub tables_freed: bool,
-    /// An entry of a top that the MMU keeps in registers has changed.
+    /// An entry of a root that the MMU keeps in registers has changed.
     pub reload_root: bool,
     /// The space ends.
     pub space_ends: bool,

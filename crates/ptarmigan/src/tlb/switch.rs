@@ -17,7 +17,7 @@ use crate::cpu::Pinned;
 use crate::sync::atomic::Ordering;
 
 impl<S: Shootdown> Tlb<S> {
-    /// Makes this CPU run in `space`, whose top table is at `root`. A CPU that kept the space lazily only catches up with
+    /// Makes this CPU run in `space`, whose root table is at `root`. A CPU that kept the space lazily only catches up with
     /// its generation.
     ///
     /// The space that the CPU had loaded before should have been left by [`deactivate`](Self::deactivate). If it was

@@ -211,8 +211,8 @@ impl Checked {
     }
 
     fn is_poisoned<W: OpenWindow, C: Construct>(&self, site: Site<'_, '_, W, C>) -> bool {
-        // Tops are written to while they rest: by changes of the kernel map.
-        self.config.poison && site.level != site.source.layout().top() && Self::is_tracked(&site)
+        // Roots are written to while they rest: by changes of the kernel map.
+        self.config.poison && site.level != site.source.layout().root() && Self::is_tracked(&site)
     }
 
     /// Offset of the first word that is not `pattern`.
@@ -256,10 +256,10 @@ impl Checked {
         due: bool,
     ) -> Result<(), MisuseKind> {
         let poisoned = self.is_poisoned(site);
-        // The kernel's half of a top is not zero, and the lists do not know where it begins.
+        // The kernel's half of a root is not zero, and the lists do not know where it begins.
         let found = if poisoned {
             Self::find_other(site, page, PATTERN)
-        } else if due && site.level != site.source.layout().top() {
+        } else if due && site.level != site.source.layout().root() {
             Self::find_other(site, page, 0)
         } else {
             None
@@ -283,7 +283,7 @@ impl Checked {
         due: bool,
     ) -> Result<(), MisuseKind> {
         if due
-            && site.level != site.source.layout().top()
+            && site.level != site.source.layout().root()
             && let Some(offset) = Self::find_other(site, page, 0)
         {
             return Err(MisuseKind::Dirty { offset });
@@ -298,7 +298,7 @@ impl Checked {
     #[cold]
     #[inline(never)]
     fn why<W: OpenWindow, C: Construct>(site: Site<'_, '_, W, C>, last: u32) -> Option<MisuseKind> {
-        let top = site.source.layout().top();
+        let top = site.source.layout().root();
         match event(last) {
             None => Some(MisuseKind::Foreign),
             Some(last) if last.rests => Some(MisuseKind::GivenTwice),

@@ -143,7 +143,7 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
             })?;
             Ok(Node::new(depots))
         })?;
-        let (root, one_node) = (source.layout().top(), nodes == 1);
+        let (root, one_node) = (source.layout().root(), nodes == 1);
         let root_shift = source.layout().table_shift[root.at()].into();
         let lists = Quicklists {
             source,
