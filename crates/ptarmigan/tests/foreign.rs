@@ -109,11 +109,11 @@ fn tables_smaller_than_a_frame_are_cleared_whole_and_a_chain_takes_one() {
     let tables = [(); 2].map(|()| here.alloc(top, AllocFlags::NORMAL).unwrap());
     // SAFETY: 1. they are the host's.
     let tables = tables.map(|page| unsafe { page.into_table(host.frames(), &X86Pae::LAYOUT) });
-    assert!(tables.iter().all(|table| table.touched_lines().eq([0..32])));
+    assert!(tables.iter().all(|table| table.touched_lines().eq(std::iter::once(0..32))));
     // SAFETY: 1. never linked. 2. and 3. nothing was written. 4. the host's.
     let [one, two] = tables.map(|table| unsafe { table.clear_touched(&host.window()) });
     assert!(one.unhook(&mut chain).is_ok());
-    let two = two.unhook(&mut chain).err().expect("there is room for one");
+    let two = two.unhook(&mut chain).expect_err("there is room for one");
     // SAFETY: 1. there is no MMU.
     here.free_unlinked(unsafe { two.never_walked() });
     // SAFETY: 1. there is no MMU.

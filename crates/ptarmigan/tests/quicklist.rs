@@ -603,7 +603,7 @@ fn kept(rules: Rules, low: u32, high: u32, pages: usize) -> usize {
     let runs = [run(1, low, ZoneClass::Low), run(1 + low, high, ZoneClass::High)];
     // Leaked: the test is short. Only low frames have memory behind them.
     let memory = |bytes: usize| Box::leak(vec![0u64; bytes.div_ceil(8)].into_boxed_slice());
-    let bytes = Frames::bytes(&MemorySize::of(&runs)) + Historic::<DirectMap, NoConstruct>::bytes(1, 1);
+    let bytes = Frames::bytes(&MemorySize::of(runs)) + Historic::<DirectMap, NoConstruct>::bytes(1, 1);
     let base = NonNull::new(memory(bytes).as_mut_ptr().cast()).expect("a box is somewhere");
     // SAFETY: 1. leaked just now: valid for ever, and nobody else has it.
     let mut boot = unsafe { BootMemory::new(base, bytes) };

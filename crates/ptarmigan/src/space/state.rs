@@ -141,6 +141,7 @@ impl<F: Format> Space<F> {
     /// # Errors
     ///
     /// [`Refused`], with the space, if it is of another machine.
+    #[expect(clippy::result_large_err, reason = "what is refused comes back by value: there is no heap")]
     pub fn end<M: SpaceMachine>(self, on: On<'_, M>) -> Result<(), Refused<Self>> {
         if let Err(error) = on.check(self.tlb.machine()) {
             return Err(Refused { value: self, error });

@@ -116,7 +116,8 @@ impl<S: Shootdown> Tlb<S> {
             if targets.has(me) {
                 self.carry_out(pin, &mut loaded, &request);
             }
-            return Ok(self.leave(pin, loaded, ()));
+            self.leave(pin, loaded, ());
+            return Ok(());
         }
         // SAFETY: 1. the CPU is the caller's. 2. as the caller says: `asked` is dropped before this returns or unwinds
         // further. 3. it is a local, and `wait_for_answers` drops it.
