@@ -26,7 +26,7 @@ use crate::lock::Late;
 use crate::mmu::{self, DIRECT_MAP, DIRECT_MAP_LIMIT};
 use crate::rt::fail;
 use crate::without::{Part, leaves_out};
-use crate::{irq, program, sbi};
+use crate::{irq, program, sbi, trap};
 
 /// The kernel's half of all roots.
 type KernelHalf = KernelMap<Sv39, DirectMap>;
@@ -451,12 +451,13 @@ impl Machine {
         let allocs: usize = self.lists.counts().levels.iter().map(|level| level.allocs).sum();
         crate::say!("tables: {allocs} handed out, {misses} of them from the allocator");
         crate::say!(
-            "flushes: {} page, {} range, {} full; {} requests to other harts, {} too late",
+            "flushes: {} page, {} range, {} full; {} requests to other harts, {} too late; {} interrupts in calls",
             flushes.page,
             flushes.range,
             flushes.full,
             flushes.asked,
-            flushes.skipped
+            flushes.skipped,
+            trap::software_in_calls()
         );
         let Metadata { frames, data, lists, tlb } = self.metadata;
         let total = self.frames.counts().total;

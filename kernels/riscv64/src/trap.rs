@@ -1,6 +1,7 @@
 //! To user mode and back, and interrupts that come while the kernel runs.
 
 use core::arch::global_asm;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::memory::Cause as Fault;
 use crate::{irq, machine, rt};
@@ -105,6 +106,14 @@ pub fn enter(registers: &mut Registers) -> Trap {
     unsafe { enter_user(registers) }
 }
 
+/// Interrupts from other harts that came while the library was at work for a task.
+static SOFTWARE_IN_CALLS: AtomicU64 = AtomicU64::new(0);
+
+/// Says how many interrupts from other harts came while the library was at work for a task.
+pub fn software_in_calls() -> u64 {
+    SOFTWARE_IN_CALLS.load(Ordering::Relaxed)
+}
+
 /// Called by the assembly for a trap in the kernel.
 #[unsafe(no_mangle)]
 extern "C" fn kernel_interrupt(cause: u64, value: u64, pc: u64) {
@@ -112,6 +121,7 @@ extern "C" fn kernel_interrupt(cause: u64, value: u64, pc: u64) {
         Cause::Software => {
             irq::take_software();
             machine::machine().answer();
+            SOFTWARE_IN_CALLS.fetch_add(1, Ordering::Relaxed);
         }
         // The time slice is over: the task is preempted as soon as it is entered again.
         Cause::Timer => irq::hold_timer(),
