@@ -3,7 +3,7 @@
 use core::arch::global_asm;
 
 use crate::memory::Cause as Fault;
-use crate::{irq, machine, rt, sbi};
+use crate::{irq, machine, rt};
 
 global_asm!(include_str!("trap.s"));
 
@@ -100,6 +100,7 @@ unsafe extern "C" {
 
 /// Runs the user until it traps. The space is loaded; interrupts are masked.
 pub fn enter(registers: &mut Registers) -> Trap {
+    irq::allow(irq::SOFTWARE | irq::TIMER);
     // SAFETY: user mode reaches only what its space maps for it; the assembly keeps what the compiler expects to be kept.
     unsafe { enter_user(registers) }
 }
@@ -112,8 +113,8 @@ extern "C" fn kernel_interrupt(cause: u64, value: u64, pc: u64) {
             irq::take_software();
             machine::machine().answer();
         }
-        // The time slice is over: noticed when the task is entered again.
-        Cause::Timer => sbi::set_timer(u64::MAX),
+        // The time slice is over: the task is preempted as soon as it is entered again.
+        Cause::Timer => irq::hold_timer(),
         _ => rt::fail(format_args!("trap {cause:#x} in the kernel, address {value:#x}, pc {pc:#x}")),
     }
 }

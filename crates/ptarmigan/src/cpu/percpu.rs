@@ -32,8 +32,15 @@ struct Slot<T, S> {
     value: UnsafeCell<T>,
 }
 
-/// Whether a slot's value is in use, and a word that belongs to the value: side by side, so that whoever leaves stores both at
-/// once. What a CPU does on a path of forty instructions is bound by its stores.
+impl<T, S: Default> Slot<T, S> {
+    // A function of its own: not optimised, each copy on the way takes stack, and no function is to take too much of it.
+    fn new(value: T) -> Self {
+        Slot { state: State::free(), shown: S::default(), value: UnsafeCell::new(value) }
+    }
+}
+
+/// Whether a slot's value is in use, and a word that belongs to the value: side by side, so that leaving stores both at
+/// once. A path of forty instructions is bound by its stores.
 #[repr(C, align(8))]
 struct State {
     word: Cell<u32>,
@@ -85,8 +92,7 @@ impl<T, S: Default> PerCpu<T, S> {
         cpus: usize,
         mut make: impl FnMut(usize) -> T,
     ) -> Result<Self, BootMemoryShort> {
-        let slot = |i| Slot { state: State::free(), shown: S::default(), value: UnsafeCell::new(make(i)) };
-        Ok(PerCpu { machine, slots: boot.take(cpus, slot)? })
+        Ok(PerCpu { machine, slots: boot.take(cpus, |i| Slot::new(make(i)))? })
     }
 }
 
@@ -189,15 +195,15 @@ impl<'a, T, S> Guard<'a, T, S> {
         Some(Guard { slot, word: slot.state.word.get(), _stay: PhantomData })
     }
 
-    /// The value, and a word that belongs to it, 0 in the beginning. The guard has it in a register and stores it when it
-    /// is dropped.
+    /// Returns the value, and a word that belongs to it, 0 in the beginning. The guard keeps the word in a register and stores
+    /// it when it is dropped.
     #[inline(always)]
     pub(crate) fn parts(&mut self) -> (&mut T, &mut u32) {
         // SAFETY: as in `deref`, and `&mut self` makes it exclusive.
         (self.slot.value.with_mut(|p| unsafe { &mut *p }), &mut self.word)
     }
 
-    /// What the CPU shows to others.
+    /// Returns what the CPU shows to others.
     #[inline(always)]
     pub fn shown(&self) -> &'a S {
         &self.slot.shown
@@ -228,14 +234,21 @@ impl<T, S> Drop for Guard<'_, T, S> {
     }
 }
 
-/// A count that one CPU writes and anybody may read: load and store, no read-modify-write.
+/// A count that one CPU writes and any CPU may read: load and store, no read-modify-write.
 ///
-/// As wide as a pointer: on 32-bit machines it wraps at 2^32. Nothing is decided by it, so models leave it alone.
+/// It is as wide as a pointer: on 32-bit machines it wraps at 2^32. Nothing is decided by it, so models leave it alone.
+///
+/// # Interrupts
+///
+/// Where the compiler adds to memory in one instruction, as on x86, no count is lost. Elsewhere an interrupt may come between the
+/// load and the store. What its handler adds to the same counter meanwhile is lost, and nothing else: an interrupt costs at
+/// most what its own handler counted. Code whose handlers use what counts here, and that wants exact counts, masks interrupts
+/// around these calls. For a policy that is asked for anyway ([`Policy`](crate::quicklist::Policy)).
 #[derive(Default)]
 pub struct Counter(AtomicUsize);
 
 impl Counter {
-    /// Zero.
+    /// Makes a count of zero.
     pub fn new() -> Self {
         Counter(AtomicUsize::new(0))
     }
@@ -246,7 +259,7 @@ impl Counter {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
-    /// The count; may lag behind what other CPUs are doing this instant.
+    /// Returns the count; it may lag behind what other CPUs are doing this instant.
     #[inline(always)]
     pub fn get(&self) -> usize {
         self.0.load(Ordering::Relaxed)

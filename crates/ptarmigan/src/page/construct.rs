@@ -2,27 +2,27 @@
 use crate::addr::PhysAddr;
 use crate::frames::Frames;
 
-/// Makes top tables: copies the kernel's entries in and keeps the table known to whoever changes those.
+/// Makes root tables: copies the kernel's entries in and keeps the table known to whoever changes those.
 ///
 /// Runs only when a page comes from the allocator and when it goes back to it; a page that rests on a list stays
 /// constructed.
 pub trait Construct: Sync {
     /// Brings an all-zero table into its constructed state.
-    fn construct(&self, frames: &Frames, top: PhysAddr);
+    fn construct(&self, frames: &Frames, root: PhysAddr);
 
     /// The same where it can fail: false, and the table is all zero as it was. Constructors that need nothing which may
     /// be short need not say anything.
     #[inline(always)]
-    fn try_construct(&self, frames: &Frames, top: PhysAddr) -> bool {
-        self.construct(frames, top);
+    fn try_construct(&self, frames: &Frames, root: PhysAddr) -> bool {
+        self.construct(frames, root);
         true
     }
 
     /// Brings a constructed table back to all zero and forgets it.
-    fn destruct(&self, frames: &Frames, top: PhysAddr);
+    fn destruct(&self, frames: &Frames, root: PhysAddr);
 }
 
-/// Top tables rest all zero, as other tables do: where the kernel has a root of its own.
+/// Root tables rest all zero, as other tables do: where the kernel has a root of its own.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoConstruct;
 
@@ -35,15 +35,15 @@ impl Construct for NoConstruct {
 
 impl<C: Construct> Construct for &C {
     #[inline(always)]
-    fn construct(&self, frames: &Frames, top: PhysAddr) {
-        (**self).construct(frames, top);
+    fn construct(&self, frames: &Frames, root: PhysAddr) {
+        (**self).construct(frames, root);
     }
     #[inline(always)]
-    fn try_construct(&self, frames: &Frames, top: PhysAddr) -> bool {
-        (**self).try_construct(frames, top)
+    fn try_construct(&self, frames: &Frames, root: PhysAddr) -> bool {
+        (**self).try_construct(frames, root)
     }
     #[inline(always)]
-    fn destruct(&self, frames: &Frames, top: PhysAddr) {
-        (**self).destruct(frames, top);
+    fn destruct(&self, frames: &Frames, root: PhysAddr) {
+        (**self).destruct(frames, root);
     }
 }

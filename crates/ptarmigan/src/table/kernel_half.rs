@@ -1,7 +1,7 @@
-//! The kernel's half of every top table.
+//! The kernel's half of every root table.
 //!
 //! Constructed tops, live ones and ones that rest on a list, are linked through their frames' records. A change of
-//! the kernel map goes along that list, and construction copies and registers under the same lock, so no top ever
+//! the kernel map goes along that list, and construction copies and registers under the same lock, so no root ever
 //! misses a change (H2, H14, REQ-3, REQ-16).
 use super::node::{read, set_kernel};
 use crate::addr::{Pfn, PhysAddr};
@@ -17,15 +17,15 @@ use core::marker::PhantomData;
 pub struct KernelMap<F: Format, W> {
     machine: MachineId,
     window: W,
-    /// A top of which only the kernel's entries are used.
+    /// A root of which only the kernel's entries are used.
     reference: PhysAddr,
-    /// First registered top.
+    /// First registered root.
     tops: SpinLock<Pfn>,
     _format: PhantomData<F>,
 }
 
 impl<F: Format, W: OpenWindow> KernelMap<F, W> {
-    const TOP: Level = F::LAYOUT.top();
+    const ROOT: Level = F::LAYOUT.root();
 
     /// An empty kernel map; takes one frame for its reference table.
     ///
@@ -73,7 +73,7 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
     }
 
     fn read(&self, at: PhysAddr, index: usize) -> u64 {
-        read::<F, W>(&self.window, Self::TOP, at, index)
+        read::<F, W>(&self.window, Self::ROOT, at, index)
     }
 
     fn write(&self, at: PhysAddr, index: usize, raw: u64) {
@@ -108,7 +108,7 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
     }
 
     fn kernel_entries() -> core::ops::Range<usize> {
-        F::USER_TOP..F::entries(Self::TOP)
+        F::USER_ROOT_ENTRIES..F::entries(Self::ROOT)
     }
 }
 
@@ -131,7 +131,7 @@ impl<F: Format, W: OpenWindow> Construct for KernelMap<F, W> {
                 self.write(top, index, raw);
             }
         }
-        if !F::LAYOUT.is_small(Self::TOP) {
+        if !F::LAYOUT.is_small(Self::ROOT) {
             let pfn = top.pfn();
             set_next(frames, pfn, *tops);
             frames.meta(pfn).set_link(Pfn::NONE);
@@ -145,7 +145,7 @@ impl<F: Format, W: OpenWindow> Construct for KernelMap<F, W> {
     fn destruct(&self, frames: &Frames, top: PhysAddr) {
         let mut tops = self.tops.lock();
         let pfn = top.pfn();
-        if !F::LAYOUT.is_small(Self::TOP) {
+        if !F::LAYOUT.is_small(Self::ROOT) {
             let (after, before) = (next(frames, pfn), frames.meta(pfn).link());
             if before == Pfn::NONE {
                 *tops = after;

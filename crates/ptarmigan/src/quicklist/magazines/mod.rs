@@ -29,6 +29,7 @@
 //! # Remote returns
 //!
 //! Pages freed on a foreign node go home in batches, after the flush like all others.
+mod classes;
 mod config;
 mod depot;
 mod direct;
@@ -54,6 +55,7 @@ use crate::cpu::{CpuId, Guard, MachineId, NodeId, PerCpu, Pinned};
 use crate::frames::{AllocFlags, MemorySize, NoFrame};
 use crate::page::{Clean, Construct, Flushed, Level, MAX_LEVELS, Unhooked};
 use crate::window::OpenWindow;
+use classes::{CLASSES, ROOT, ZERO};
 use config::{classes, part};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
@@ -65,14 +67,6 @@ use shard::Shard;
 
 /// Pages given back to the allocator in one call of anything.
 const BOUNDED: usize = 16;
-/// Classes of pages that rest in different states.
-const CLASSES: usize = 2;
-/// Tables that are all zero: all but roots.
-const ZERO: usize = 0;
-/// Root tables, as their constructor left them.
-const ROOT: usize = 1;
-/// All classes, in the order in which they give pages back: those that are cheapest to make again first.
-const EACH_CLASS: [usize; CLASSES] = [ZERO, ROOT];
 /// Levels, rounded up to a power of two, so that an index is cut to size instead of checked.
 const LEVELS: usize = MAX_LEVELS.next_power_of_two();
 
@@ -141,15 +135,15 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
             PerCpu::new(boot, frames.machine(), config.cpus, |_| [const { MagazineStore::new() }; CLASSES])?;
         let by_node = boot.take_with(nodes, |boot, node| {
             let room = config.room(frames.node_frames(NodeId(node as u8))) as usize;
-            let mut depot = |class| {
+            let depots = boot.take_with(CLASSES, |boot, class| {
                 let shards = Depot::shards_for(cpus_per_node);
                 let most = part(room, class, used).div_ceil(shards);
                 let shards = boot.take_with(shards, |boot, _| Ok(Shard::new(Ring::new(boot, most)?)))?;
                 Depot::new(boot, shards, class, config.magazine)
-            };
-            Ok(Node::new([depot(ZERO)?, depot(ROOT)?]))
+            })?;
+            Ok(Node::new(depots))
         })?;
-        let (root, one_node) = (source.layout().top(), nodes == 1);
+        let (root, one_node) = (source.layout().root(), nodes == 1);
         let root_shift = source.layout().table_shift[root.at()].into();
         let lists = Quicklists {
             source,
@@ -181,6 +175,7 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         };
         PerCpu::<[MagazineStore; CLASSES], Own>::bytes(config.cpus)
             + BootMemory::bytes::<Node>(nodes)
+            + nodes * BootMemory::bytes::<Depot>(CLASSES)
             + nodes * CLASSES * BootMemory::bytes::<Shard>(shards)
             + (0..nodes).map(depots).sum::<usize>()
     }
@@ -238,7 +233,7 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
 
     #[inline(always)]
     fn depot(&self, node: NodeId, class: usize) -> &Depot {
-        &self.node(node).depots[class]
+        self.node(node).depot(class)
     }
 
     /// Returns what the caller's CPU counts.
@@ -323,7 +318,7 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     /// Gives a CPU's magazines of a class the size that they should have. A CPU that had none there takes part from now on.
     fn resize(&self, here: &Here<'_>, magazines: &mut Magazines<'_>, class: usize) {
         let node = self.node(here.node());
-        let depot = &node.depots[class];
+        let depot = node.depot(class);
         if self.config.magazine > 0 && magazines.node() != Some(here.node()) {
             self.leave(magazines, class);
             depot.join(&node.doorbell);

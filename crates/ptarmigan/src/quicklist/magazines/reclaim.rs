@@ -5,10 +5,11 @@
 //! that it is. Pages are detached under the lock and unmade outside it.
 use super::super::check::Check;
 use super::super::here::Here;
+use super::classes::{EACH_CLASS, ROOT};
 use super::depot::Depot;
 use super::doorbell::Doorbell;
 use super::magazine::Magazines;
-use super::{BOUNDED, EACH_CLASS, MAGAZINE, Quicklists, ROOT};
+use super::{BOUNDED, MAGAZINE, Quicklists};
 use crate::cpu::NodeId;
 use crate::page::{Construct, Level};
 use crate::window::OpenWindow;
@@ -46,7 +47,7 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
         self.give_back_from(here, BOUNDED, |class, into| self.depot(here.node(), class).shed_excess(into));
         let node = self.node(here.node());
         node.doorbell.clear_over_limit();
-        if node.depots.iter().any(Depot::is_over) {
+        if node.depots().any(Depot::is_over) {
             node.doorbell.ring_over_limit();
         }
     }
