@@ -84,10 +84,10 @@ unsafe impl Window for ProbedWindow {
 struct Probe;
 
 impl Construct for Probe {
-    fn construct(&self, _: &Frames, _: PhysAddr) {
+    unsafe fn construct(&self, _: &Frames, _: PhysAddr) {
         look(1);
     }
-    fn destruct(&self, _: &Frames, _: PhysAddr) {
+    unsafe fn destruct(&self, _: &Frames, _: PhysAddr) {
         look(1);
     }
 }

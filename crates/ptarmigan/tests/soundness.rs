@@ -323,11 +323,13 @@ unsafe impl Machine for Reentrant {
     fn parking(&self) -> &Parking {
         self.inner.parking()
     }
-    fn clear_data(&self, frame: Pfn) {
-        self.inner.clear_data(frame);
+    unsafe fn clear_data(&self, frame: Pfn) {
+        // SAFETY: 1. passed on.
+        unsafe { self.inner.clear_data(frame) };
     }
-    fn copy_data(&self, from: Pfn, to: Pfn) {
-        self.inner.copy_data(from, to);
+    unsafe fn copy_data(&self, from: Pfn, to: Pfn) {
+        // SAFETY: 1. and 2. passed on.
+        unsafe { self.inner.copy_data(from, to) };
     }
     fn data_has_memory(&self) -> bool {
         self.inner.data_has_memory()

@@ -377,7 +377,7 @@ unsafe impl machine::Machine for Machine {
         true
     }
 
-    fn clear_data(&self, frame: Pfn) {
+    unsafe fn clear_data(&self, frame: Pfn) {
         if leaves_out(Part::Clear) {
             return;
         }
@@ -385,7 +385,7 @@ unsafe impl machine::Machine for Machine {
         unsafe { ptr::write_bytes(mmu::direct::<u8>(frame.addr().0), 0, FRAME_SIZE) };
     }
 
-    fn copy_data(&self, from: Pfn, to: Pfn) {
+    unsafe fn copy_data(&self, from: Pfn, to: Pfn) {
         if leaves_out(Part::Copy) {
             return;
         }

@@ -49,7 +49,8 @@ fn fault(address: u64, error: u64) -> bool {
     let m = current.machine;
     let pin = m.pin();
     let Ok(frame) = m.data().take(m.frames(), &pin, AllocFlags::ATOMIC) else { return false };
-    m.clear_data(frame.pfn());
+    // SAFETY: 1. taken just now, and not mapped yet.
+    unsafe { m.clear_data(frame.pfn()) };
     let attr = Attr::READ | Attr::WRITE | Attr::USER;
     let page = VirtAddr(address & !(PAGE - 1));
     let Ok(mut tree) = tree.edit(m.here(&pin)) else { return false };

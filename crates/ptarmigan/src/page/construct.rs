@@ -8,18 +8,32 @@ use crate::frames::Frames;
 /// constructed.
 pub trait Construct: Sync {
     /// Brings an all-zero table into its constructed state.
-    fn construct(&self, frames: &Frames, root: PhysAddr);
+    ///
+    /// # Safety
+    ///
+    /// 1. `root` is a root table that the caller owns, of the format that this is for, in `frames`.
+    /// 2. It is all zero, and constructed by no other constructor.
+    unsafe fn construct(&self, frames: &Frames, root: PhysAddr);
 
     /// The same where it can fail: false, and the table is all zero as it was. Constructors that need nothing which may
     /// be short need not say anything.
+    ///
+    /// # Safety
+    ///
+    /// As [`construct`](Self::construct).
     #[inline(always)]
-    fn try_construct(&self, frames: &Frames, root: PhysAddr) -> bool {
-        self.construct(frames, root);
+    unsafe fn try_construct(&self, frames: &Frames, root: PhysAddr) -> bool {
+        // SAFETY: 1. and 2. passed on.
+        unsafe { self.construct(frames, root) };
         true
     }
 
     /// Brings a constructed table back to all zero and forgets it.
-    fn destruct(&self, frames: &Frames, root: PhysAddr);
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller owns `root`, and has had this construct it; no MMU walks it.
+    unsafe fn destruct(&self, frames: &Frames, root: PhysAddr);
 }
 
 /// Root tables rest all zero, as other tables do: where the kernel has a root of its own.
@@ -28,22 +42,25 @@ pub struct NoConstruct;
 
 impl Construct for NoConstruct {
     #[inline(always)]
-    fn construct(&self, _: &Frames, _: PhysAddr) {}
+    unsafe fn construct(&self, _: &Frames, _: PhysAddr) {}
     #[inline(always)]
-    fn destruct(&self, _: &Frames, _: PhysAddr) {}
+    unsafe fn destruct(&self, _: &Frames, _: PhysAddr) {}
 }
 
 impl<C: Construct> Construct for &C {
     #[inline(always)]
-    fn construct(&self, frames: &Frames, root: PhysAddr) {
-        (**self).construct(frames, root);
+    unsafe fn construct(&self, frames: &Frames, root: PhysAddr) {
+        // SAFETY: 1. and 2. passed on.
+        unsafe { (**self).construct(frames, root) };
     }
     #[inline(always)]
-    fn try_construct(&self, frames: &Frames, root: PhysAddr) -> bool {
-        (**self).try_construct(frames, root)
+    unsafe fn try_construct(&self, frames: &Frames, root: PhysAddr) -> bool {
+        // SAFETY: 1. and 2. passed on.
+        unsafe { (**self).try_construct(frames, root) }
     }
     #[inline(always)]
-    fn destruct(&self, frames: &Frames, root: PhysAddr) {
-        (**self).destruct(frames, root);
+    unsafe fn destruct(&self, frames: &Frames, root: PhysAddr) {
+        // SAFETY: 1. passed on.
+        unsafe { (**self).destruct(frames, root) };
     }
 }

@@ -82,7 +82,8 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
             meta.set_live(0);
             frame.into_raw().addr()
         };
-        if level == self.layout.root() && !self.construct.try_construct(self.frames, at) {
+        // SAFETY: 1. a root, taken just now. 2. cleared just now.
+        if level == self.layout.root() && !unsafe { self.construct.try_construct(self.frames, at) } {
             self.give_zero(level, at);
             return Err(NoFrame::new(self.layout.order(level), node, self.frames.node_free(node)));
         }
@@ -126,7 +127,8 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
     pub fn unmake(&self, page: Clean) {
         let (level, at) = (page.level(), page.into_raw());
         if level == self.layout.root() {
-            self.construct.destruct(self.frames, at);
+            // SAFETY: 1. `page` owned it; `make` had it constructed, and a clean page is in no TLB.
+            unsafe { self.construct.destruct(self.frames, at) };
         }
         self.give_zero(level, at);
     }
@@ -151,7 +153,8 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
     pub fn unmake_dirty(&self, page: Clean) {
         let (level, at) = (page.level(), page.into_raw());
         if level == self.layout.root() {
-            self.construct.destruct(self.frames, at);
+            // SAFETY: 1. `page` owned it; `make` had it constructed, and a clean page is in no TLB.
+            unsafe { self.construct.destruct(self.frames, at) };
         }
         if self.layout.is_small(level) {
             // SAFETY: as in `give_zero`.

@@ -263,7 +263,8 @@ impl<F: Format> State<F> {
             (None, true) => (take_zeroed(on)?, attr | Attr::WRITE | Attr::DIRTY, Done::Fresh),
             (Some(frame), true) => {
                 let fresh = take_any(on)?;
-                m.copy_data(frame, fresh);
+                // SAFETY: 1. taken just now. 2. the object keeps its frames (`SpaceMachine`).
+                unsafe { m.copy_data(frame, fresh) };
                 (fresh, attr | Attr::WRITE | Attr::DIRTY, Done::Copied)
             }
         };
@@ -358,7 +359,8 @@ impl<F: Format> State<F> {
         }
         if !zero {
             // Under the lock: the entry keeps the old frame from being used for anything else.
-            m.copy_data(old, fresh);
+            // SAFETY: 1. taken just now. 2. the entry holds a reference to it, and is locked.
+            unsafe { m.copy_data(old, fresh) };
         }
         self.note_private(on, at);
         let mut gather = Gather::one_page(on, tlb, F::PAGE_SHIFT, true, page);

@@ -412,11 +412,11 @@ unsafe impl<const L: u8, const B: bool> Machine for World<L, B> {
     fn data_has_memory(&self) -> bool {
         true
     }
-    fn clear_data(&self, frame: Pfn) {
+    unsafe fn clear_data(&self, frame: Pfn) {
         self.memory.give(frame, Owner::Data);
         self.memory.write(frame, 0);
     }
-    fn copy_data(&self, from: Pfn, to: Pfn) {
+    unsafe fn copy_data(&self, from: Pfn, to: Pfn) {
         self.memory.reach(from, Owner::Data);
         self.memory.give(to, Owner::Data);
         self.memory.write(to, self.memory.read(from));

@@ -258,8 +258,8 @@ unsafe impl Sync for Curious {}
 unsafe impl Send for Curious {}
 
 impl Construct for Curious {
-    fn construct(&self, _: &Frames, _: PhysAddr) {}
-    fn destruct(&self, _: &Frames, _: PhysAddr) {
+    unsafe fn construct(&self, _: &Frames, _: PhysAddr) {}
+    unsafe fn destruct(&self, _: &Frames, _: PhysAddr) {
         let lists = self.lists.get().and_then(Weak::upgrade).expect("they are there");
         // Takes the depot's lock: for ever, if whoever called holds it.
         lists.lists.unneeded(NodeId(0));
