@@ -149,7 +149,7 @@ impl<'a, M: PagingMetaData, P: GenericPTE> Noting<'a, M, P> {
     fn map(&mut self, va: usize, frame: PhysAddr, flags: MappingFlags) -> Result<(), NoFrame> {
         let mut at = self.root;
         for level in (0..M::LEVELS as u8).rev().map(Level) {
-            let index = va / PAGE >> (9 * level.0) & 511;
+            let index = (va / PAGE) >> (9 * level.0) & 511;
             let (table, offset) = (self.open(level, at), index * size_of::<P>());
             let entry = self.entry(&table, offset);
             // SAFETY: an entry of a table of this tree, which `&mut self` has alone.
@@ -212,7 +212,7 @@ fn each<E>(mut tree: impl FnMut(u32) -> Result<(), E>) -> Result<f64, E> {
 /// The pages of tree number `n`: one in each of 32 regions of 2 MiB, at an offset of its own.
 fn pages(n: u32) -> impl Iterator<Item = (usize, PhysAddr)> {
     (0..PAGES).map(move |i| {
-        let offset = (n as usize * 31 + i * 97) * 2654435761 >> 7 & 511;
+        let offset = (((n as usize * 31 + i * 97) * 2654435761) >> 7) & 511;
         (0x40_0000_0000 + (i << 21) + offset * PAGE, PhysAddr::from_usize(0x1_0000_0000 + i * PAGE))
     })
 }

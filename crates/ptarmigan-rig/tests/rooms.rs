@@ -60,7 +60,7 @@ fn sources(directory: &Path, files: &mut Vec<PathBuf>) {
 
 /// The code of a file without comments and without its unit tests.
 fn code(text: &str) -> String {
-    let end = text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len());
+    let end = text.find("\nmod tests {").unwrap_or(text.len());
     text[..end].lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
 }
 
@@ -107,7 +107,9 @@ fn imports(module: &Module, text: &str) -> Vec<Import> {
         let line = rest[..at].rfind('\n').map_or(0, |n| n + 1);
         let before = rest[line..at].trim();
         let end = rest[at..].find(';').map_or(rest.len(), |n| at + n);
-        if before.is_empty() || before.starts_with("pub") {
+        // Text in strings may begin a line with the word.
+        let is_path = |c: char| c.is_alphanumeric() || c.is_whitespace() || "_:{},*".contains(c);
+        if (before.is_empty() || before.starts_with("pub")) && rest[at..end].chars().all(is_path) {
             let mut paths = Vec::new();
             expand(&[], &rest[at + 4..end], &mut paths);
             for path in paths {

@@ -8,7 +8,7 @@
 //!
 //! A kernel brings a [`window::Window`] to reach its memory, a [`tlb::Mmu`] to invalidate, a [`tlb::Ipi`] to reach other
 //! CPUs, and a [`cpu::Pinned`] as proof of where it runs; it hands over [`bootmem::BootMemory`] for the library's own
-//! arrays, as the library uses no heap. It puts the parts together as a [`table::Machine`].
+//! arrays, as the library uses no heap. It puts the parts together as a [`machine::Machine`].
 //!
 //! Three rules are enforced by types: a page that a TLB may know is not handed out ([`page::Unhooked`] becomes
 //! [`page::Flushed`] only by a flush); the state of a frame's content is part of its type ([`frames::Frame`]); what

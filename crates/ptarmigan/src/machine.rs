@@ -45,10 +45,19 @@ pub unsafe trait Machine: Sync {
     fn parking(&self) -> &Parking;
 
     /// Clears a data frame that is about to be mapped. A machine whose data frames have no memory behind them does nothing.
-    fn clear_data(&self, frame: Pfn);
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller owns `frame`, a data frame of the machine's, and nothing else reaches it.
+    unsafe fn clear_data(&self, frame: Pfn);
 
     /// Copies a data frame for copy-on-write. A machine whose data frames have no memory behind them does nothing.
-    fn copy_data(&self, from: Pfn, to: Pfn);
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller owns `to`, a data frame of the machine's, and nothing else reaches it.
+    /// 2. `from` is another frame, which stays while this runs.
+    unsafe fn copy_data(&self, from: Pfn, to: Pfn);
 
     /// Whether data frames have memory behind them: then anonymous pages get frames that are zero, which are kept apart.
     fn data_has_memory(&self) -> bool;
@@ -209,7 +218,8 @@ impl<'a, M: Machine> On<'a, M> {
         let taken = unsafe { self.data().take_zero_raw(self.frames(), self.pin, flags) };
         let TakenData { pfn, is_zero } = taken?;
         if !is_zero {
-            self.m.clear_data(pfn);
+            // SAFETY: 1. taken just now.
+            unsafe { self.m.clear_data(pfn) };
         }
         self.m.fresh_data(pfn);
         Ok(pfn)

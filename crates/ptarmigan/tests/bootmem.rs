@@ -172,14 +172,16 @@ mod a_machine {
     use ptarmigan::quicklist::{
         CheckConfig, Checked, Historic, ListsConfig, Plain, Quicklists, Rules, Source,
     };
-    use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Parking, Root, SpaceId, Tlb, TlbConfig};
+    use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Parking, Root, Scope, SpaceId, Tlb, TlbConfig};
     use ptarmigan::window::DirectMap;
 
     struct Nothing;
 
     // SAFETY: 1. to 3. without an MMU nothing is ever cached.
     unsafe impl Mmu for Nothing {
+        const NEEDS_ENTRY_VALID: bool = false;
         fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}
+        fn invalidate_kernel(&self, _: &Pinned<'_>, _: &Scope) {}
         fn load(&self, _: &Pinned<'_>, _: &Root) {}
         fn unload(&self, _: &Pinned<'_>, _: SpaceId) {}
     }

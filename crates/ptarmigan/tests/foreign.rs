@@ -11,7 +11,7 @@ use ptarmigan::quicklist::{CheckConfig, ListsConfig, Policy};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 const PTE: Level = Level::PTE;
-const TOP: Level = Level(3);
+const ROOT: Level = Level(3);
 
 fn put(host: &Host<X86_64>, table: &ForeignTable<'_>, index: usize) {
     table.touched(index * 8);
@@ -70,7 +70,7 @@ fn tables_that_were_walked_go_by_way_of_a_chain_and_a_flush_roots_keep_the_kerne
     let here = lists.at(&pin);
     let mut chain = Unhooked::new();
     let mut used = Vec::new();
-    for level in [TOP, Level(2), Level(1), PTE] {
+    for level in [ROOT, Level(2), Level(1), PTE] {
         let page = here.alloc(level, AllocFlags::NORMAL).unwrap();
         // SAFETY: 1. it is the host's.
         let table = unsafe { page.into_table(host.frames(), &X86_64::LAYOUT) };
@@ -91,7 +91,7 @@ fn tables_that_were_walked_go_by_way_of_a_chain_and_a_flush_roots_keep_the_kerne
     here.flushed(chain.flushed(unsafe { FlushProof::claim() }));
     assert_eq!(lists.counts().live(), 0);
     for (level, at) in used {
-        if level == TOP { assert_constructed(&host, at) } else { assert_zero(&host, at) }
+        if level == ROOT { assert_constructed(&host, at) } else { assert_zero(&host, at) }
     }
     here.drain();
     host.audit().unwrap();
@@ -104,7 +104,7 @@ fn tables_smaller_than_a_frame_are_cleared_whole_and_a_chain_takes_one() {
     let lists = host.quicklists().unwrap();
     let pin = slot.pin();
     let here = lists.at(&pin);
-    let top = X86Pae::LAYOUT.top();
+    let top = X86Pae::LAYOUT.root();
     let mut chain = Unhooked::new();
     let tables = [(); 2].map(|()| here.alloc(top, AllocFlags::NORMAL).unwrap());
     // SAFETY: 1. they are the host's.

@@ -59,7 +59,7 @@ enum Step {
     Take {
         order: u8,
         zero: bool,
-        top: bool,
+        root: bool,
     },
     /// Gives the n-th block back; cleared before if asked for.
     Give {
@@ -70,8 +70,11 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let order = prop_oneof![4 => Just(0u8), 3 => 1u8..4, 1 => 4u8..9];
-    let take =
-        (order, any::<bool>(), any::<bool>()).prop_map(|(order, zero, top)| Step::Take { order, zero, top });
+    let take = (order, any::<bool>(), any::<bool>()).prop_map(|(order, zero, root)| Step::Take {
+        order,
+        zero,
+        root,
+    });
     let give = (any::<usize>(), any::<bool>()).prop_map(|(which, clear)| Step::Give { which, clear });
     proptest::collection::vec(prop_oneof![take, give], 1..300)
 }
@@ -93,8 +96,8 @@ proptest! {
         prop_assert_eq!(frames.counts().zero, 0, "nothing is known at first");
         for step in steps {
             match step {
-                Step::Take { order, zero: want, top } => {
-                    let end = if top { End::High } else { End::Low };
+                Step::Take { order, zero: want, root } => {
+                    let end = if root { End::High } else { End::Low };
                     let request = Request { order, zero: want, end, flags: AllocFlags::URGENT, ..any_frame(0) };
                     let before = frames.counts();
                     let Ok(taken) = frames.take(request) else {

@@ -23,7 +23,7 @@ use std::num::NonZeroU32;
 use std::ptr::NonNull;
 use std::sync::Mutex;
 
-const TOP: Level = X86_64::LAYOUT.top();
+const ROOT: Level = X86_64::LAYOUT.root();
 const PTE: Level = Level::PTE;
 
 // --- H4 and H13: callbacks -----------------------------------------------------------------------------------------------
@@ -84,10 +84,10 @@ unsafe impl Window for ProbedWindow {
 struct Probe;
 
 impl Construct for Probe {
-    fn construct(&self, _: &Frames, _: PhysAddr) {
+    unsafe fn construct(&self, _: &Frames, _: PhysAddr) {
         look(1);
     }
-    fn destruct(&self, _: &Frames, _: PhysAddr) {
+    unsafe fn destruct(&self, _: &Frames, _: PhysAddr) {
         look(1);
     }
 }
@@ -167,15 +167,15 @@ fn put(policy: &impl Policy, pages: Vec<Clean>) {
     pages.into_iter().for_each(|page| policy.at(&pin()).free_unlinked(page));
 }
 
-/// Pages that missed are cleared through the window, by ones and by groups, and tops constructed.
+/// Pages that missed are cleared through the window, by ones and by groups, and roots constructed.
 fn misses_hold_nothing(magazine: usize) {
     let lists = probed(magazine, 64);
     let pages = take(lists, PTE, 20);
     assert!(looks(0) >= 20, "pages came from the allocator dirty, and were cleared");
-    let tops = take(lists, TOP, 3);
-    assert_eq!(looks(1), 3, "tops were constructed");
+    let roots = take(lists, ROOT, 3);
+    assert_eq!(looks(1), 3, "roots were constructed");
     put(lists, pages);
-    put(lists, tops);
+    put(lists, roots);
 }
 
 #[test]
@@ -199,13 +199,13 @@ fn a_request_that_may_not_wait_does_not_look_for_pages_elsewhere() {
     let starved = Starved::new(&host, 0);
     let cached = policy.counts().cached();
     assert!(cached >= 6);
-    assert!(policy.at(&cpus[0].pin()).alloc(TOP, AllocFlags::ATOMIC).is_err());
+    assert!(policy.at(&cpus[0].pin()).alloc(ROOT, AllocFlags::ATOMIC).is_err());
     assert_eq!(policy.counts().cached(), cached, "nothing was given up for it");
     // Who may wait gets it: from what rests.
     let top = policy
         .at(&cpus[0].pin())
-        .alloc(TOP, AllocFlags { may_fail: false, ..AllocFlags::NORMAL })
-        .expect("a top");
+        .alloc(ROOT, AllocFlags { may_fail: false, ..AllocFlags::NORMAL })
+        .expect("a root");
     policy.at(&cpus[0].pin()).free_unlinked(top);
     drop(starved);
 }
@@ -213,16 +213,16 @@ fn a_request_that_may_not_wait_does_not_look_for_pages_elsewhere() {
 #[test]
 fn destructors_run_while_nobody_holds_the_cpus_lists() {
     let lists = probed(2, 32);
-    // Two magazines of tops, room for few in the depot: most go straight back.
-    let tops = take(lists, TOP, 30);
+    // Two magazines of roots, room for few in the depot: most go straight back.
+    let roots = take(lists, ROOT, 30);
     looks(1);
-    put(lists, tops);
+    put(lists, roots);
     let unmade = looks(1);
-    assert!(unmade > 10, "{unmade} tops found no room");
+    assert!(unmade > 10, "{unmade} roots found no room");
     lists.at(&pin()).end_interval();
     assert!(lists.at(&pin()).end_interval() > 0 && looks(1) > 0, "an interval");
-    let tops = take(lists, TOP, 8);
-    put(lists, tops);
+    let roots = take(lists, ROOT, 8);
+    put(lists, roots);
     looks(1);
     assert!(lists.at(&pin()).reclaim(NodeId(0), u32::MAX) > 0 && looks(1) > 0, "the shrinker");
     lists.at(&pin()).drain();
@@ -277,17 +277,17 @@ fn an_interrupt_that_finds_the_lists_in_use_goes_past_them() {
     INTERRUPTED.with(|l| l.set(lists).ok().expect("once"));
     let pages = take(lists, PTE, 24);
     // Magazines have room from the first page on.
-    let top = take(lists, TOP, 1);
+    let top = take(lists, ROOT, 1);
     put(lists, top);
-    let tops = take(lists, TOP, 6);
+    let roots = take(lists, ROOT, 6);
     let mut pages = pages.into_iter();
     // Some rest in the magazines: an interrupt must not get at them.
     put(lists, pages.by_ref().take(4).collect());
-    for top in tops {
+    for top in roots {
         let at = top.addr();
         NEXT.set(pages.next());
         lists.at(&pin()).top_to_hand(top).expect("room");
-        let back = lists.at(&pin()).top_at_hand(TOP).expect("the one that was put");
+        let back = lists.at(&pin()).root_at_hand(ROOT).expect("the one that was put");
         assert_eq!(back.addr(), at, "whatever came in between");
         lists.at(&pin()).free_unlinked(back);
     }
@@ -426,7 +426,7 @@ fn a_page_is_uncharged_from_whoever_was_charged_wherever_it_comes_back() {
     let policy = charged(&host, 8);
     let one = policy.at(&cpus[0].pin()).alloc(PTE, AllocFlags::NORMAL).expect("page");
     policy.layer().hook().work_for(2);
-    let two = policy.at(&cpus[0].pin()).alloc(TOP, AllocFlags::NORMAL).expect("page");
+    let two = policy.at(&cpus[0].pin()).alloc(ROOT, AllocFlags::NORMAL).expect("page");
     assert_eq!(
         (policy.layer().owner(one.addr()), policy.layer().owner(two.addr())),
         (Some(owner(1)), Some(owner(2)))
@@ -497,7 +497,7 @@ fn tables_smaller_than_a_frame_are_not_charged() {
     let host = Host::<X86Pae>::new(small(1, 1, 8)).expect("host");
     let cpus = host.slots();
     let policy = charged(&host, 8);
-    let top = X86Pae::LAYOUT.top();
+    let top = X86Pae::LAYOUT.root();
     let page = policy.at(&cpus[0].pin()).alloc(top, AllocFlags::NORMAL).expect("top");
     let leaf = policy.at(&cpus[0].pin()).alloc(PTE, AllocFlags::NORMAL).expect("page");
     assert_eq!(policy.layer().hook().all(), FRAME_SIZE);

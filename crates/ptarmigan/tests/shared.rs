@@ -385,8 +385,8 @@ fn a_stack_grows_while_others_fault() {
     let on = m.on(&pin).unwrap();
     let mut space = Space::<X86_64>::new(on).unwrap();
     let stacks = [0x7000_0000u64, 0x7800_0000];
-    for top in stacks {
-        space.edit(on).unwrap().mmap(pages(top - PAGE, 1), RW.with(AreaFlags::GROWS_DOWN), 0).unwrap();
+    for root in stacks {
+        space.edit(on).unwrap().mmap(pages(root - PAGE, 1), RW.with(AreaFlags::GROWS_DOWN), 0).unwrap();
     }
     drop(slot);
     let space = SharedSpace::new(space);

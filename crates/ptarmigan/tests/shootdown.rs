@@ -327,12 +327,12 @@ fn chains_are_parked_until_lazy_cpus_let_go_or_there_are_too_many() {
         // A space that ends leaves its top behind for a lazy CPU.
         space.activate(b).unwrap();
         space.rest(b).unwrap();
-        let tops = m.policy().counts_live();
+        let roots = m.policy().counts_live();
         space.end(a).unwrap();
-        assert_eq!(m.parking().parked(&pin_a), 1, "the top");
-        assert_eq!(m.policy().counts_live(), tops);
+        assert_eq!(m.parking().parked(&pin_a), 1, "the root");
+        assert_eq!(m.policy().counts_live(), roots);
         assert_eq!(a.unpark(), 1);
-        assert_eq!(m.policy().counts_live(), tops - 1);
+        assert_eq!(m.policy().counts_live(), roots - 1);
         other.end(a).unwrap();
         m.drain(&slots);
         host.audit().unwrap();

@@ -436,7 +436,7 @@ fn pae_tops_keep_their_entries_until_the_space_ends() {
         log.take();
         space.end(on).unwrap();
         let events = log.take();
-        assert_eq!(events[..2], [Event::Unload(0), Event::Unhooked(4)], "three tables and the top");
+        assert_eq!(events[..2], [Event::Unload(0), Event::Unhooked(4)], "three tables and the root");
     });
 }
 

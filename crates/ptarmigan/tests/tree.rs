@@ -53,11 +53,11 @@ fn needed<F: Format>(pages: &Pages) -> Vec<u32> {
             let level = Level(l);
             let spans: BTreeSet<u64> = pages
                 .keys()
-                .map(|va| if level == F::LAYOUT.top() { 0 } else { va >> F::shift(Level(l + 1)) })
+                .map(|va| if level == F::LAYOUT.root() { 0 } else { va >> F::shift(Level(l + 1)) })
                 .collect();
-            let n = if level == F::LAYOUT.top() { 1 } else { spans.len() as u32 };
-            // Tables under a top that lives in registers are always there.
-            if F::TOP_IN_REGISTERS && l + 2 == F::LAYOUT.levels { F::USER_TOP as u32 } else { n }
+            let n = if level == F::LAYOUT.root() { 1 } else { spans.len() as u32 };
+            // Tables under a root that lives in registers are always there.
+            if F::ROOT_IN_REGISTERS && l + 2 == F::LAYOUT.levels { F::USER_ROOT_ENTRIES as u32 } else { n }
         })
         .collect()
 }
@@ -289,7 +289,10 @@ fn failure_at_every_step<F: Watchable>() {
             let free = host.frames().counts().free;
             match Tree::<F>::new(on, AllocFlags::NORMAL) {
                 Ok(tree) => {
-                    assert_eq!(k as u32, 1 + if F::TOP_IN_REGISTERS { F::USER_TOP as u32 } else { 0 });
+                    assert_eq!(
+                        k as u32,
+                        1 + if F::ROOT_IN_REGISTERS { F::USER_ROOT_ENTRIES as u32 } else { 0 }
+                    );
                     fail.set(usize::MAX);
                     end(on, tree);
                     break;
@@ -380,7 +383,7 @@ fn addresses_beyond_the_users_are_refused_and_odd_ranges_are_taken_as_the_pages_
 fn freed_by_linux<F: Format>(pages: &Pages, r: VirtRange, floor: u64, ceiling: u64) -> Vec<u32> {
     (0..F::LAYOUT.levels)
         .map(|l| {
-            if l + 1 == F::LAYOUT.levels || F::TOP_IN_REGISTERS && l + 2 == F::LAYOUT.levels {
+            if l + 1 == F::LAYOUT.levels || F::ROOT_IN_REGISTERS && l + 2 == F::LAYOUT.levels {
                 return 0;
             }
             let shift = F::shift(Level(l + 1));

@@ -81,7 +81,7 @@ fn assert_all_zero(host: &Host<X86_64>, pfn: Pfn, order: u8) {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Take { node: u8, order: u8, zero: bool, top: bool },
+    Take { node: u8, order: u8, zero: bool, root: bool },
     Give { which: usize },
     Refill { node: u8, budget: u32 },
     TakeData { cpu: usize, zero: bool },
@@ -94,7 +94,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let order = prop_oneof![5 => Just(0u8), 3 => 1u8..5, 1 => 5u8..10];
     let step = prop_oneof![
         6 => (0u8..2, order, any::<bool>(), any::<bool>())
-            .prop_map(|(node, order, zero, top)| Step::Take { node, order, zero, top }),
+            .prop_map(|(node, order, zero, root)| Step::Take { node, order, zero, root }),
         5 => any::<usize>().prop_map(|which| Step::Give { which }),
         3 => (0u8..2, 0u32..100).prop_map(|(node, budget)| Step::Refill { node, budget }),
         8 => (0usize..2, any::<bool>()).prop_map(|(cpu, zero)| Step::TakeData { cpu, zero }),
@@ -119,8 +119,8 @@ proptest! {
         let mut pages: Vec<DataFrame> = Vec::new();
         for step in steps {
             match step {
-                Step::Take { node, order, zero, top } => {
-                    let end = if top { End::High } else { End::Low };
+                Step::Take { node, order, zero, root } => {
+                    let end = if root { End::High } else { End::Low };
                     let Ok(taken) = frames.take(Request { order, zero, end, ..any_frame(node) }) else { continue };
                     match taken {
                         // Some are given back as they were, some soiled.

@@ -15,16 +15,18 @@ use ptarmigan::machine::{self, Machine as _, On};
 use ptarmigan::quicklist::{ListsConfig, ListsError, Policy, Quicklists, Source};
 use ptarmigan::space::SpaceMachine;
 use ptarmigan::table::KernelMap;
-use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Parking, Root, Scope, SpaceId, Tlb, TlbConfig, TlbError};
-use ptarmigan::window::DirectMap;
+use ptarmigan::tlb::{
+    CostModel, Invalidation, Ipi, Mmu, NewEntry, Parking, Root, Scope, SpaceId, Tlb, TlbConfig, TlbError,
+};
+use ptarmigan::window::{DirectMap, OutOfReach};
 
 use crate::fdt::HARTS;
 use crate::format::Sv39;
 use crate::lock::Late;
-use crate::mmu::{self, DIRECT_MAP};
+use crate::mmu::{self, DIRECT_MAP, DIRECT_MAP_LIMIT};
 use crate::rt::fail;
 use crate::without::{Part, leaves_out};
-use crate::{irq, program, sbi};
+use crate::{irq, program, sbi, trap};
 
 /// The kernel's half of all roots.
 type KernelHalf = KernelMap<Sv39, DirectMap>;
@@ -32,8 +34,9 @@ type Lists = Quicklists<'static, DirectMap, KernelHalf>;
 
 /// ASIDs that each hart uses at most, of those that it has.
 const ASIDS: u16 = 64;
-/// One page's flush is a handful of instructions; Linux on RISC-V goes over to the whole space at 64.
-const CEILING: u64 = 64;
+/// Forgetting one page is one instruction, and there is none for a range: a run of pages costs nothing besides. Above 64 pages
+/// the whole space is cheaper, as Linux has it on RISC-V.
+const COSTS: CostModel = CostModel::Linear { page: 1, run: 0, full: 64 };
 
 /// Numbers of harts by CPU. The assembly looks for its own, from CPU 1 on.
 #[unsafe(export_name = "hart_ids")]
@@ -75,10 +78,14 @@ pub struct Harts;
 
 // SAFETY: 1. `sfence.vma` with an address drops the leaf entry of that page under that ASID; without one, everything
 // of the ASID that is not global, links of tables included. A fence with an address says nothing about links, so
-// when tables were freed it is the one without. Fences order accesses of this hart that come later. 2. Other
-// spaces have other ASIDs, or, without ASIDs, `keep` is never set and everything under 0 is dropped; with `keep` what
-// is there under the ASID is this space's. 3. The kernel's root has an empty lower half.
+// when tables were freed it is the one without. Fences order accesses of this hart that come later, walks included.
+// 2. `sfence.vma` with neither address nor ASID drops everything. 3. Other spaces have other ASIDs, or, without ASIDs,
+// `keep` is never set and everything under 0 is dropped; with `keep` what is there under the ASID is this space's. Nothing
+// broadcasts, so `forget_all` is never set. 4. The kernel's root has an empty lower half. 5. `sfence.vma` is local. A hart may
+// cache entries that are not valid.
 unsafe impl Mmu for Harts {
+    const NEEDS_ENTRY_VALID: bool = true;
+
     fn invalidate(&self, pin: &Pinned<'_>, request: &Invalidation) {
         if leaves_out(Part::Flush) {
             return;
@@ -87,12 +94,16 @@ unsafe impl Mmu for Harts {
         if leaves_out(Part::Remote) && answering.is_some_and(|answering| answering.load(Ordering::Relaxed)) {
             return;
         }
-        match request.scope {
-            Scope::Page(at) if !request.tables_freed => mmu::forget_page(at, request.asid),
-            Scope::Range { start, end, stride } if !request.tables_freed => {
-                (start..end).step_by(1 << stride).for_each(|at| mmu::forget_page(at, request.asid));
-            }
+        match request.scope.pages() {
+            Some(pages) if !request.tables_freed => pages.for_each(|at| mmu::forget_page(at, request.asid)),
             _ => mmu::forget_space(request.asid),
+        }
+    }
+
+    fn invalidate_kernel(&self, _pin: &Pinned<'_>, _scope: &Scope) {
+        // A fence with an address would leave links of tables.
+        if !leaves_out(Part::Flush) {
+            mmu::forget_all();
         }
     }
 
@@ -112,6 +123,12 @@ unsafe impl Mmu for Harts {
     fn unload(&self, _pin: &Pinned<'_>, _space: SpaceId) {
         // SAFETY: 1. It maps the kernel and is a static.
         unsafe { mmu::load_root(mmu::kernel_root(), 0) };
+    }
+
+    fn entry_became_valid(&self, _pin: &Pinned<'_>, entry: &NewEntry) {
+        if !leaves_out(Part::Flush) {
+            mmu::forget_new(entry.va);
+        }
     }
 }
 
@@ -187,6 +204,8 @@ pub enum SetUpError {
     Tlb(#[expect(dead_code, reason = "printed by Debug")] TlbError),
     /// Frames ran out.
     Frame(#[expect(dead_code, reason = "printed by Debug")] NoFrame),
+    /// Addresses do not reach over all memory.
+    Window(#[expect(dead_code, reason = "printed by Debug")] OutOfReach),
 }
 
 impl From<ListsError> for SetUpError {
@@ -213,6 +232,12 @@ impl From<BootMemoryShort> for SetUpError {
     }
 }
 
+impl From<OutOfReach> for SetUpError {
+    fn from(e: OutOfReach) -> Self {
+        SetUpError::Window(e)
+    }
+}
+
 impl From<NoFrame> for SetUpError {
     fn from(e: NoFrame) -> Self {
         SetUpError::Frame(e)
@@ -234,10 +259,10 @@ pub fn cpus() -> usize {
 }
 
 /// The direct map.
-fn direct_map() -> DirectMap {
-    // SAFETY: 1. Frames of the library are below 4 GiB, which the direct map covers in every space. 2. User mappings
-    // of a frame are used by user code alone, in which there are no Rust objects of the kernel's.
-    unsafe { DirectMap::new(ptr::with_exposed_provenance_mut(DIRECT_MAP as usize)) }
+fn direct_map() -> Result<DirectMap, OutOfReach> {
+    // SAFETY: 1. The direct map covers that memory in every space, for good. 2. User mappings of a frame are used by user code
+    // alone, in which there are no Rust objects of the kernel's.
+    unsafe { DirectMap::new(ptr::with_exposed_provenance_mut(DIRECT_MAP as usize), DIRECT_MAP_LIMIT) }
 }
 
 /// Sets the library up on the memory from `start` to `end`.
@@ -263,7 +288,7 @@ pub unsafe fn set_up(start: u64, end: u64, cpus: usize) -> Result<&'static Machi
     let lists_config = ListsConfig::new(cpus);
     // ASID 0 is the kernel's.
     let numbers = (1u32 << mmu::asid_bits()) - 1;
-    let tlb_config = TlbConfig { ceiling: CEILING, asids: ASIDS.min(numbers as u16), ..TlbConfig::new(cpus) };
+    let tlb_config = TlbConfig { costs: COSTS, asids: ASIDS.min(numbers as u16), ..TlbConfig::new(cpus) };
     let metadata = Metadata {
         frames: Frames::bytes(&size),
         data: DataFrames::bytes(cpus, size.nodes()),
@@ -282,6 +307,7 @@ pub unsafe fn set_up(start: u64, end: u64, cpus: usize) -> Result<&'static Machi
     let frames = unsafe { FRAMES.set(frames) };
 
     // 3. The kernel's half, which every root copies, and the frame of untouched pages.
+    let window = direct_map()?;
     let request = Request {
         node: NodeId(0),
         order: 0,
@@ -290,15 +316,18 @@ pub unsafe fn set_up(start: u64, end: u64, cpus: usize) -> Result<&'static Machi
         end: End::Low,
         flags: AllocFlags::NORMAL,
     };
-    let kernel = KernelHalf::new(frames, direct_map(), request)?;
+    // SAFETY: 1. All frames are below 4 GiB (point 1 of the caller's).
+    let kernel = unsafe { KernelHalf::new(frames, window, request)? };
     for index in mmu::KERNEL_FIRST..mmu::ENTRIES {
         // SAFETY: 1. The kernel's own gigapages, which the user may not use; they link no tables.
         unsafe { kernel.set(frames, index, mmu::kernel_entry(index)) };
     }
-    let zero = frames.take(request)?.zeroed(&direct_map()).into_raw();
+    // SAFETY: 1. As above.
+    let zero = unsafe { frames.take(request)?.zeroed(&window) }.into_raw();
 
     // 4. Lists of table pages, and of data frames.
-    let source = Source::new(frames, direct_map(), kernel, Sv39::LAYOUT);
+    // SAFETY: 1. As above.
+    let source = unsafe { Source::new(frames, window, kernel, Sv39::LAYOUT) };
     let lists = Quicklists::new(&mut boot, lists_config, source)?;
     let data = DataFrames::new(&mut boot, frames, cpus)?;
 
@@ -308,7 +337,7 @@ pub unsafe fn set_up(start: u64, end: u64, cpus: usize) -> Result<&'static Machi
 
     // 6. All of it together.
     let before = frames.counts().free;
-    let machine = Machine { frames, data, window: direct_map(), lists, tlb, parking, zero, before, metadata };
+    let machine = Machine { frames, data, window, lists, tlb, parking, zero, before, metadata };
     // SAFETY: 1. Point 2 of the caller's.
     Ok(unsafe { MACHINE.set(machine) })
 }
@@ -348,7 +377,7 @@ unsafe impl machine::Machine for Machine {
         true
     }
 
-    fn clear_data(&self, frame: Pfn) {
+    unsafe fn clear_data(&self, frame: Pfn) {
         if leaves_out(Part::Clear) {
             return;
         }
@@ -356,7 +385,7 @@ unsafe impl machine::Machine for Machine {
         unsafe { ptr::write_bytes(mmu::direct::<u8>(frame.addr().0), 0, FRAME_SIZE) };
     }
 
-    fn copy_data(&self, from: Pfn, to: Pfn) {
+    unsafe fn copy_data(&self, from: Pfn, to: Pfn) {
         if leaves_out(Part::Copy) {
             return;
         }
@@ -422,12 +451,13 @@ impl Machine {
         let allocs: usize = self.lists.counts().levels.iter().map(|level| level.allocs).sum();
         crate::say!("tables: {allocs} handed out, {misses} of them from the allocator");
         crate::say!(
-            "flushes: {} page, {} range, {} full; {} requests to other harts, {} too late",
+            "flushes: {} page, {} range, {} full; {} requests to other harts, {} too late; {} interrupts in calls",
             flushes.page,
             flushes.range,
             flushes.full,
             flushes.asked,
-            flushes.skipped
+            flushes.skipped,
+            trap::software_in_calls()
         );
         let Metadata { frames, data, lists, tlb } = self.metadata;
         let total = self.frames.counts().total;

@@ -51,7 +51,7 @@ extern "C" fn kernel_main(hart: u64, device_tree: u64) -> ! {
     if !without::read(board.arguments) {
         rt::fail(format_args!("unknown boot argument: {}", board.arguments));
     }
-    let end = (board.memory + board.bytes).min(4 << 30);
+    let end = (board.memory + board.bytes).min(mmu::DIRECT_MAP_LIMIT);
     let start = image_end_physical().next_multiple_of(PAGE);
     say!("hart {hart} of {}, memory to {end:#x}, {} ASID bits", board.harts, mmu::asid_bits());
 

@@ -5,14 +5,14 @@ use core::mem::MaybeUninit;
 
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::machine::On;
-use ptarmigan::space::{Access, AreaFlags, Done, FaultError, Object, SharedSpace, Space, SpaceMut};
+use ptarmigan::space::{Access, AreaFlags, FaultError, Object, SharedSpace, Space, SpaceMut};
 
 use crate::fdt::HARTS;
 use crate::format::Sv39;
 use crate::lock::Lock;
 use crate::machine::{Machine, on, pin};
 use crate::rt::fail;
-use crate::{abi, irq, mmu, program};
+use crate::{abi, irq, program};
 
 /// Spaces at a time.
 const SPACES: usize = 32;
@@ -182,12 +182,7 @@ impl SpaceRef {
     /// Serves a page fault. Refused: the task may not do what it did.
     pub fn fault(&self, at: u64, cause: Cause) -> Result<(), Refused> {
         match here(|on| self.space().fault(on, VirtAddr(at), access(cause))) {
-            Ok(Done::Spurious) => {
-                // The entry allows it: this hart has cached it as it was before, which RISC-V lets it do even with an
-                // entry that was not valid.
-                mmu::forget_fault(at);
-                Ok(())
-            }
+            // Entries that this hart has cached as they were before are forgotten by `Harts::entry_became_valid`.
             Ok(_) => Ok(()),
             Err(FaultError::NoFrame(e)) => fail(format_args!("a fault found no memory: {e:?}")),
             Err(_) => Err(Refused),

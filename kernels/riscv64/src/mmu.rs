@@ -5,6 +5,8 @@ use core::ptr;
 
 /// Where physical memory from 0 to 4 GiB is mapped in every space: entries 256 to 259 of every root.
 pub const DIRECT_MAP: u64 = 0xffff_ffc0_0000_0000;
+/// First physical address that is not mapped there.
+pub const DIRECT_MAP_LIMIT: u64 = 4 << 30;
 /// The first entry of a root that is the kernel's.
 pub const KERNEL_FIRST: usize = 256;
 /// Entries of a root.
@@ -82,9 +84,9 @@ pub fn forget_page(at: u64, asid: u16) {
     };
 }
 
-/// Forgets the leaf entry for one address under every ASID, on this hart: what a hart does that faulted on an entry which
-/// allows the access.
-pub fn forget_fault(at: u64) {
+/// Forgets the leaf entry for one address under every ASID, on this hart: the entry allows more than it did, or was not
+/// valid before.
+pub fn forget_new(at: u64) {
     // SAFETY: as above.
     unsafe { asm!("sfence.vma {}, zero", in(reg) at, options(nostack, preserves_flags)) };
 }
@@ -93,6 +95,12 @@ pub fn forget_fault(at: u64) {
 pub fn forget_space(asid: u16) {
     // SAFETY: as above.
     unsafe { asm!("sfence.vma zero, {}", in(reg) u64::from(asid), options(nostack, preserves_flags)) };
+}
+
+/// Forgets everything, global translations and links of tables included, on this hart.
+pub fn forget_all() {
+    // SAFETY: as above.
+    unsafe { asm!("sfence.vma", options(nostack, preserves_flags)) };
 }
 
 /// What this hart fetches from here on is what is in memory.

@@ -289,9 +289,31 @@ fn denied() {
 
 // ---- one space: two tasks in it, on two harts
 
+/// What the tasks call a page of [`BOTH`].
+fn both(page: u64) -> u64 {
+    BOTH + page * PAGE
+}
+
+/// Writes every second page of [`BOTH`], from page `first` on. Each write copies a page, and has the other hart flush.
+fn write_half(first: u64, value: u64) {
+    for page in (first..BOTH_PAGES).step_by(2) {
+        write(both(page), value);
+    }
+}
+
+/// Checks all pages of [`BOTH`].
+fn check_both(check_of: u64, value: u64) {
+    for page in 0..BOTH_PAGES {
+        check(check_of, read(both(page)), value);
+    }
+}
+
 /// The page that is unmapped and mapped again, and one that stays.
 const TARGET: u64 = COMMON + 16 * PAGE;
 const OTHER: u64 = COMMON + 17 * PAGE;
+/// Pages that both tasks write after a fork, at the same time: the even ones the first task, the odd ones its partner.
+const BOTH: u64 = COMMON + 18 * PAGE;
+const BOTH_PAGES: u64 = 12;
 /// Words that the tasks talk by, in a page that stays.
 const STEP: u64 = COMMON;
 const SEEN: u64 = COMMON + 64;
@@ -324,15 +346,20 @@ fn shared(rounds: u64, seed: u64) {
         }
         if round % 3 == 2 {
             // Fork takes the right to write from both tasks.
+            write_half(0, old);
+            write_half(1, old);
             let child = must(call(abi::FORK, 0, 0, 0));
             if child == 0 {
                 call(abi::PAUSE, 0, 0, 0);
                 check(abi::CHECK_CHILD, read(TARGET), old);
                 check(abi::CHECK_CHILD, read(OTHER), old);
+                check_both(abi::CHECK_CHILD, old);
                 exit(0);
             }
             write(STEP, step + 2);
+            write_half(0, !old);
             await_word(SEEN, step + 2);
+            check_both(abi::CHECK_PARENT, !old);
             must(call(abi::POST, child, 0, 0));
             check(abi::CHECK_CALL, call(abi::WAIT, child, 0, 0), 0);
             check(abi::CHECK_PARENT, read(TARGET), !old);
@@ -386,7 +413,10 @@ extern "C" fn partner() -> ! {
                 check(abi::CHECK_KEPT, read(TARGET), old);
                 write(TARGET, old);
             }
-            2 => write(TARGET, !old),
+            2 => {
+                write(TARGET, !old);
+                write_half(1, !old);
+            }
             _ => {
                 let wanted = if round % 3 == 1 { new } else { 0 };
                 check(abi::CHECK_STALE, read(TARGET), wanted);

@@ -4,7 +4,7 @@ use core::arch::asm;
 use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Where the low 4 GiB of physical memory are mapped, the image among them: slot 256 of every top table.
+/// Where the low 4 GiB of physical memory are mapped, the image among them: slot 256 of every root table.
 pub const DIRECT_MAP: u64 = 0xffff_8000_0000_0000;
 
 /// Entry bit: present.
@@ -55,7 +55,7 @@ pub fn invlpg(address: u64) {
     unsafe { asm!("invlpg [{}]", in(reg) address, options(nostack, preserves_flags)) };
 }
 
-/// The physical address of the current top table.
+/// The physical address of the current root table.
 pub fn current_top() -> u64 {
     let top: u64;
     // SAFETY: reading the register has no effect.
@@ -63,7 +63,7 @@ pub fn current_top() -> u64 {
     top & 0x000f_ffff_ffff_f000
 }
 
-/// Switches to another top table and forgets all translations that are not global.
+/// Switches to another root table and forgets all translations that are not global.
 ///
 /// # Safety
 ///

@@ -7,7 +7,7 @@ use crate::boot::{self, Region};
 use crate::mmu::{self, ACCESSED, DIRTY, NO_EXECUTE, PRESENT, TablePage, WRITABLE};
 use crate::{say, trap};
 
-/// Slot 2 of the top table, in the user's half.
+/// Slot 2 of the root table, in the user's half.
 const VIRT: u64 = 2 << 39;
 const PAGE: u64 = 4096;
 
@@ -61,7 +61,7 @@ pub fn run(region: Region) {
     DIRECTORY.set(0, LEAF.physical() | PRESENT | WRITABLE);
     // SAFETY: the top has all kernel entries of the boot table, and its tables are statics.
     unsafe { mmu::load_top(TOP.physical()) };
-    say!("top table switched");
+    say!("root table switched");
 
     // One frame at two pages and in the direct map.
     LEAF.set(0, frame(0) | PRESENT | WRITABLE | NO_EXECUTE);

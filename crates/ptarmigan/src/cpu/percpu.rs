@@ -39,8 +39,8 @@ impl<T, S: Default> Slot<T, S> {
     }
 }
 
-/// Whether a slot's value is in use, and a word that belongs to the value: side by side, so that whoever leaves stores both at
-/// once. What a CPU does on a path of forty instructions is bound by its stores.
+/// Whether a slot's value is in use, and a word that belongs to the value: side by side, so that leaving stores both at
+/// once. A path of forty instructions is bound by its stores.
 #[repr(C, align(8))]
 struct State {
     word: Cell<u32>,
@@ -195,15 +195,15 @@ impl<'a, T, S> Guard<'a, T, S> {
         Some(Guard { slot, word: slot.state.word.get(), _stay: PhantomData })
     }
 
-    /// The value, and a word that belongs to it, 0 in the beginning. The guard has it in a register and stores it when it
-    /// is dropped.
+    /// Returns the value, and a word that belongs to it, 0 in the beginning. The guard keeps the word in a register and stores
+    /// it when it is dropped.
     #[inline(always)]
     pub(crate) fn parts(&mut self) -> (&mut T, &mut u32) {
         // SAFETY: as in `deref`, and `&mut self` makes it exclusive.
         (self.slot.value.with_mut(|p| unsafe { &mut *p }), &mut self.word)
     }
 
-    /// What the CPU shows to others.
+    /// Returns what the CPU shows to others.
     #[inline(always)]
     pub fn shown(&self) -> &'a S {
         &self.slot.shown
@@ -248,7 +248,7 @@ impl<T, S> Drop for Guard<'_, T, S> {
 pub struct Counter(AtomicUsize);
 
 impl Counter {
-    /// Zero.
+    /// Makes a count of zero.
     pub fn new() -> Self {
         Counter(AtomicUsize::new(0))
     }
@@ -259,7 +259,7 @@ impl Counter {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
-    /// The count; may lag behind what other CPUs are doing this instant.
+    /// Returns the count; it may lag behind what other CPUs are doing this instant.
     #[inline(always)]
     pub fn get(&self) -> usize {
         self.0.load(Ordering::Relaxed)

@@ -60,10 +60,10 @@ pub unsafe trait Format: Copy + Default + Send + Sync + 'static {
     /// First address that is not the user's. User addresses start at 0.
     const USER_END: u64;
     /// Entries of the root that are the user's; those after them are the kernel's.
-    const USER_TOP: usize;
+    const USER_ROOT_ENTRIES: usize;
     /// The MMU keeps the root's entries in registers and reads them only when the root is loaded (x86 PAE). They are
     /// filled when the space is made, and stay.
-    const TOP_IN_REGISTERS: bool;
+    const ROOT_IN_REGISTERS: bool;
     /// The architecture demands that an entry is made invalid, and flushed, before another frame takes its place
     /// (AArch64's break-before-make).
     const BREAK_BEFORE_MAKE: bool;

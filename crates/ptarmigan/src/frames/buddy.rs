@@ -4,8 +4,8 @@
 //! time: a block that becomes the right half of a merged block keeps its own count in its first frame's record,
 //! and the merged block's count is the sum; so a split reads the right half's count back and the left half has
 //! the rest. Blocks that are zero throughout, blocks of which a part is and blocks of which nothing is known are kept
-//! on lists apart: whoever wants zeros, or wants what is not, finds it without walking past the others.
-use super::prezero::ZeroTally;
+//! on lists apart: a request for zeros, or for frames that are not, finds them without walking past the others.
+use super::demand::ZeroTally;
 use super::record::{FrameMeta, Use};
 use super::table::FrameTable;
 use crate::addr::Pfn;
@@ -181,7 +181,7 @@ impl Buddy {
     }
 
     /// Takes a block of 2^`order` frames: a known-zero one if `want_zero` and there is one, a dirty one if not
-    /// `want_zero` and there is one (zeros are not wasted on who does not need them).
+    /// `want_zero` and there is one (zeros are kept for requests that want them).
     pub fn take(&mut self, table: &FrameTable, order: u8, want_zero: bool, end: End) -> Option<Block> {
         let (pfn, at) = if want_zero {
             [ZERO, MIXED, DIRTY].iter().find_map(|kind| self.find(&[*kind], order, end))
@@ -195,9 +195,9 @@ impl Buddy {
         Some(block)
     }
 
-    /// Takes a block of at most 2^`most` frames none of which is known to be zero, for somebody to clear it; `None` if
+    /// Takes a block of at most 2^`most` frames none of which is known to be zero, for the caller to clear; `None` if
     /// there is nothing to clear, or if it lies in the only free block of its size or more: that one is left whole, so that
-    /// who wants as many frames in a row at this moment finds them.
+    /// a request for as many frames in a row finds them at this moment.
     ///
     /// Blocks of 2^`order` frames or more are preferred, the smallest of them, as requests take small ones first, and mixed
     /// ones before dirty ones, as they become zero throughout soonest. Cleared parts go back and merge, so the block

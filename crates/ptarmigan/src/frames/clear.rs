@@ -1,7 +1,7 @@
 //! Clearing a frame, through the caches or past them.
 //!
 //! An ordinary store brings the line into the cache, which is right for a frame that is used next. One that is cleared ahead
-//! and rests until somebody wants it would drive out 64 lines that are in use; its zeros go to memory directly
+//! and rests until it is wanted would drive out 64 lines that are in use; its zeros go to memory directly
 //! (non-temporal stores) where the processor has them:
 //!
 //! * x86-64: `movnti`, which is part of the architecture and needs no vector register, so that kernels compiled without
@@ -14,7 +14,7 @@ use crate::addr::FRAME_SIZE;
 ///
 /// # Safety
 ///
-/// 1. `base` is valid for writes of [`FRAME_SIZE`] bytes, and nobody else uses them.
+/// 1. `base` is valid for writes of [`FRAME_SIZE`] bytes, and nothing else uses them.
 #[inline(always)]
 pub(super) unsafe fn through_caches(base: *mut u8) {
     // SAFETY: point 1 is passed on; any alignment will do for bytes.
@@ -25,7 +25,7 @@ pub(super) unsafe fn through_caches(base: *mut u8) {
 ///
 /// # Safety
 ///
-/// 1. `base` is valid for writes of [`FRAME_SIZE`] bytes, and nobody else uses them.
+/// 1. `base` is valid for writes of [`FRAME_SIZE`] bytes, and nothing else uses them.
 /// 2. It is aligned to 8 bytes.
 #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
 pub(super) unsafe fn past_caches(base: *mut u8) {
@@ -61,7 +61,7 @@ pub(super) unsafe fn past_caches(base: *mut u8) {
 ///
 /// # Safety
 ///
-/// 1. `base` is valid for writes of [`FRAME_SIZE`] bytes, and nobody else uses them.
+/// 1. `base` is valid for writes of [`FRAME_SIZE`] bytes, and nothing else uses them.
 /// 2. It is aligned to 8 bytes.
 #[cfg(not(all(target_arch = "x86_64", not(miri), not(loom))))]
 pub(super) unsafe fn past_caches(base: *mut u8) {

@@ -9,6 +9,7 @@ mod clear;
 mod data;
 mod demand;
 mod frame;
+mod memory;
 mod prezero;
 mod record;
 mod request;
@@ -20,10 +21,11 @@ pub use buddy::{End, ORDERS};
 pub use data::{DataError, DataFrame, DataFrames, TakenData};
 pub use demand::ZeroCounts;
 pub use frame::{Dirty, Frame, State, Zero};
+pub use memory::{MAX_NODES, MemoryRun, MemorySize, ZoneClass};
 pub use record::{FrameMeta, Use};
 pub use request::{AllocFlags, NoFrame, Request, Taken};
 pub use slab::Slab;
-pub use zone::{BadRun, FramesError, MAX_NODES, MemoryRun, MemorySize, Watermarks, ZoneClass};
+pub use zone::{BadRun, FramesError, Watermarks};
 
 use crate::addr::Pfn;
 use crate::bootmem::{BootMemory, BootSlice};
@@ -152,7 +154,7 @@ impl Frames {
         self.machine
     }
 
-    /// Number of nodes.
+    /// Returns the number of nodes.
     #[inline(always)]
     pub fn nodes(&self) -> u8 {
         self.nodes
@@ -174,7 +176,7 @@ impl Frames {
         self.table.meta(pfn)
     }
 
-    /// The home node of a frame.
+    /// Returns the home node of a frame.
     #[inline]
     pub fn node_of(&self, pfn: Pfn) -> NodeId {
         if self.nodes == 1 {
@@ -275,14 +277,14 @@ impl Frames {
         }
     }
 
-    /// Free frames of a node that the kernel can use for its own ends (low memory), the `F` of the quicklist
-    /// trim rule.
+    /// Returns the number of free frames of a node that the kernel can use for its own ends (low memory): the `F` of the
+    /// quicklist trim rule.
     #[inline]
     pub fn node_free(&self, node: NodeId) -> u32 {
         self.node_free_up_to(node, ZoneClass::Low)
     }
 
-    /// Free frames of a node in zones of `class` and below.
+    /// Returns the number of free frames of a node in zones of `class` and below.
     #[inline]
     pub fn node_free_up_to(&self, node: NodeId, class: ZoneClass) -> u32 {
         self.zones
@@ -292,7 +294,7 @@ impl Frames {
             .sum()
     }
 
-    /// Frames of a node that the kernel can use for its own ends, free or not.
+    /// Returns the number of frames of a node that the kernel can use for its own ends, free or not.
     pub fn node_frames(&self, node: NodeId) -> u32 {
         self.zones
             .iter()
@@ -301,7 +303,7 @@ impl Frames {
             .sum()
     }
 
-    /// Whether a node's free memory is below its low watermark: caches should shrink.
+    /// Returns whether a node's free memory is below its low watermark: caches should shrink.
     #[inline]
     pub fn pressed(&self, node: NodeId) -> bool {
         self.short.load(Relaxed) && self.is_short(node)
@@ -324,7 +326,7 @@ impl Frames {
         }
     }
 
-    /// The counts of the whole machine.
+    /// Returns the counts of the whole machine.
     pub fn counts(&self) -> FrameCounts {
         self.zones.iter().fold(FrameCounts::default(), |c, z| FrameCounts {
             total: c.total + z.run.frames,

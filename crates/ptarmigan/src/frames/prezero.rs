@@ -1,12 +1,12 @@
 //! Clearing frames ahead of their use, when a CPU has nothing else to do.
 //!
-//! The library has no thread of its own: whoever knows that a CPU is idle calls
+//! The library has no thread of its own: code that knows that a CPU is idle calls
 //! [`Machine::clear_ahead`](crate::table::Machine::clear_ahead), or [`Frames::refill_zero`] for the zones alone, with as
 //! many frames as the time may be good for.
 //!
 //! How many is decided by the gate, see `frames/demand.rs`.
 use super::buddy::Block;
-use super::demand::{Demand, ZeroCounts};
+use super::demand::ZeroCounts;
 use super::{Dirty, Frame, Frames, Zero, Zone};
 use crate::cpu::NodeId;
 use crate::window::OpenWindow;
@@ -14,34 +14,6 @@ use crate::window::OpenWindow;
 /// Frames cleared between two turns of a zone's lock, at most: 2^4, some 10 µs. As many are out of a zone's lists for
 /// each CPU that clears.
 const PIECE: u8 = 4;
-
-/// What a zone counts, under its lock.
-#[derive(Default)]
-pub(super) struct ZeroTally {
-    counts: ZeroCounts,
-    demand: Demand,
-    /// Order of the largest block asked for since the stock last sufficed.
-    order: u8,
-    /// Frames that CPUs are clearing at the moment.
-    out: u32,
-}
-
-impl ZeroTally {
-    /// 2^`order` frames have been handed out, `zero` of which are known to be zero.
-    #[inline]
-    pub fn served(&mut self, order: u8, want_zero: bool, zero: u32) {
-        let frames = 1 << order;
-        if want_zero {
-            self.demand.asked(frames);
-            self.order = self.order.max(order);
-            self.counts.asked += u64::from(frames);
-            self.counts.found += if zero == frames { u64::from(frames) } else { 0 };
-        } else if zero > 0 {
-            self.demand.wasted(zero);
-            self.counts.wasted += u64::from(zero);
-        }
-    }
-}
 
 impl Frames {
     /// Clears free frames of `node` ahead, for requests to come that want zeros: at most `budget`, no more than the demand

@@ -1,4 +1,4 @@
-//! The record of a frame: 16 bytes, the same for every frame, read in different ways by whoever has the frame.
+//! The record of a frame: 16 bytes, the same for every frame, read in different ways by the code that has the frame.
 use crate::addr::Pfn;
 use crate::sync::atomic::{
     AtomicU8, AtomicU16, AtomicU32,
@@ -44,8 +44,8 @@ pub enum Use {
 /// | `live` | – | present entries | – | objects in use |
 /// | `order` | order of the block | level of the table; a bit for its lock, one for an unknown `live` | – | class |
 ///
-/// All fields are atomics so that frames may be looked at from any CPU; their writers are serialised by whoever
-/// owns the frame (a lock, a tree held exclusively), so plain loads and stores are enough; only the references of a
+/// All fields are atomics so that frames may be looked at from any CPU; their writers are serialised by the
+/// owner of the frame (a lock, a tree held exclusively), so plain loads and stores are enough; only the references of a
 /// data frame belong to several spaces at once, and the lock of a table to several CPUs.
 #[derive(Default)]
 pub struct FrameMeta {
@@ -60,7 +60,7 @@ pub struct FrameMeta {
 const _: () = assert!(size_of::<FrameMeta>() == 16);
 
 impl FrameMeta {
-    /// What the frame is used for.
+    /// Returns what the frame is used for.
     #[inline(always)]
     pub fn usage(&self) -> Use {
         match self.state.load(Relaxed) {
@@ -118,7 +118,8 @@ impl FrameMeta {
         self.unlock();
     }
 
-    /// The frame becomes a leaf table, of level 0: not locked, and nobody counts its entries until somebody has to know.
+    /// The frame becomes a leaf table, of level 0: not locked, and its entries are not counted until
+    /// their number is needed.
     #[inline(always)]
     pub(crate) fn set_leaf_table(&self) {
         self.order.store(UNCOUNTED, Relaxed);
@@ -214,13 +215,13 @@ impl FrameMeta {
         before == 1
     }
 
-    /// Whether the caller, who holds a reference, holds the only one.
+    /// Returns whether the caller, which holds a reference, holds the only one.
     #[inline(always)]
     pub(crate) fn is_sole_reference(&self) -> bool {
         self.link.load(Acquire) == 1
     }
 
-    /// Present entries of the table in this frame, if [they are counted](Self::is_counted).
+    /// Returns the number of present entries of the table in this frame, if [they are counted](Self::is_counted).
     #[inline(always)]
     pub fn live(&self) -> u16 {
         self.live.load(Relaxed)

@@ -1,4 +1,4 @@
-//! Objects smaller than a frame, such as the 32-byte top table of x86 PAE.
+//! Objects smaller than a frame, such as the 32-byte root table of x86 PAE.
 //!
 //! A slab is a frame cut into equal objects. Free objects are threaded through their own first bytes; the frame's
 //! record counts those in use, so that an empty slab goes back at once.
@@ -19,13 +19,13 @@ pub struct Slab {
 const END: u32 = u32::MAX;
 
 impl Slab {
-    /// A source of objects of 2^`shift` bytes: 3 (8 bytes) up to 11 (half a frame).
+    /// Makes a source of objects of 2^`shift` bytes: 3 (8 bytes) up to 11 (half a frame).
     #[cfg(not(loom))]
     pub const fn new(shift: u8) -> Self {
         Self::of(shift, SpinLock::new(Pfn::NONE))
     }
 
-    /// A source of objects of 2^`shift` bytes, in models.
+    /// Makes a source of objects of 2^`shift` bytes, in models.
     #[cfg(loom)]
     pub fn new(shift: u8) -> Self {
         Self::of(shift, SpinLock::new(Pfn::NONE))
@@ -44,7 +44,7 @@ impl Slab {
         PhysAddr(pfn.addr().0 + ((index as u64) << self.shift))
     }
 
-    /// An object, all bytes zero. True if a frame had to be taken for it.
+    /// Takes an object, all bytes zero.
     ///
     /// # Errors
     ///

@@ -9,8 +9,8 @@
 //!
 //! Rejected: sections (a table of pointers by the upper bits of the number), as they cost a second load, which depends
 //! on the first, for every frame of every machine; and a search over all spans each time.
+use super::memory::{MemoryRun, MemorySize};
 use super::record::FrameMeta;
-use super::zone::{MemoryRun, MemorySize};
 use crate::addr::Pfn;
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 

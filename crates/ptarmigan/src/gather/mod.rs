@@ -238,7 +238,7 @@ impl<'a, M: Machine> Gather<'a, M> {
     pub(crate) unsafe fn root(&mut self, at: PhysAddr, level: Level) {
         self.flags.tables_freed = true;
         // SAFETY: points 1 to 3 are passed on.
-        unsafe { self.tables.push_top(at, level) };
+        unsafe { self.tables.push_root(at, level) };
     }
 
     /// Notes that a table was unlinked at `start..end` and linked elsewhere: paging-structure caches must forget the old way.

@@ -78,6 +78,8 @@ impl<M: Machine> On<'_, M> {
     fn unpark_if(self, force: bool) -> u32 {
         let mut frames = 0;
         let tlb = self.tlb();
+        // In the middle of a flush, as an interrupt handler may be, no CPU can be interrupted.
+        let force = force && tlb.can_flush(self.pin());
         while let Some(waiting) =
             self.machine().parking().take(self.pin(), |waiting| force || is_done(tlb, waiting))
         {

@@ -13,7 +13,7 @@ pub(super) struct Mapping {
 
 // SAFETY: it owns plain memory.
 unsafe impl Send for Mapping {}
-// SAFETY: it gives out an address; what is done there is the business of who was given the memory.
+// SAFETY: it gives out an address; what is done there is the business of its users.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
@@ -55,7 +55,7 @@ impl Mapping {
         // SAFETY: the range lies in this mapping; the advice does not change what it holds.
         let _ = unsafe { madvise(self.base.as_ptr().add(from).cast(), end - from, Advice::LinuxHugepage) };
         for at in (from..end).step_by(4096) {
-            // SAFETY: `at` is below `len`; called before the memory is given to anybody.
+            // SAFETY: `at` is below `len`; called before anything uses the memory.
             unsafe { self.base.as_ptr().add(at).write_volatile(0) };
         }
     }
@@ -63,7 +63,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, made by `new`, and whoever uses it borrows its owner.
+        // SAFETY: the mapping is ours, made by `new`, and its users borrow or keep its owner.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
     }
 }

@@ -27,7 +27,7 @@ impl Owners {
         Owners { machine, cpus: (0..cpus).map(|_| AtomicUsize::new(NOBODY)).collect() }
     }
 
-    /// Runs `f` with the pin of `cpu` if the calling thread owns that CPU, or nobody does.
+    /// Runs `f` with the pin of `cpu` if the calling thread owns that CPU, or no thread does.
     pub fn act_for(&self, cpu: CpuId, node: NodeId, f: impl FnOnce(&Pinned<'_>)) {
         let Some(owner) = self.cpus.get(cpu.0 as usize) else { return };
         let me = this_thread();
@@ -45,7 +45,7 @@ impl Owners {
     }
 }
 
-/// A logical CPU. Whoever owns the slot is that CPU; it cannot leave its thread.
+/// A logical CPU. The thread that owns the slot is that CPU; the slot cannot leave its thread.
 ///
 /// ```compile_fail,E0277
 /// use ptarmigan::hosted::CpuSlot;
@@ -68,17 +68,17 @@ impl CpuSlot {
         Some(CpuSlot { cpu: CpuId(cpu), node: NodeId(node), owners: owners.clone(), _stay: PhantomData })
     }
 
-    /// The number of the CPU.
+    /// Returns the number of the CPU.
     pub fn cpu(&self) -> CpuId {
         self.cpu
     }
 
-    /// Its node.
+    /// Returns the node that it is on.
     pub fn node(&self) -> NodeId {
         self.node
     }
 
-    /// Proof of being on this CPU.
+    /// Makes the proof of being on this CPU.
     #[inline(always)]
     pub fn pin(&self) -> Pinned<'_> {
         // SAFETY: 1. the slot is the only one with its number (`take` marked it), and it cannot leave this thread,

@@ -91,7 +91,7 @@ impl<'m> ForeignTable<'m> {
     /// 2. While the result exists, nothing else hands the table back. Others may note entries in it at the same time.
     #[inline(always)]
     pub unsafe fn from_raw(frames: &'m Frames, layout: &Layout, level: Level, at: PhysAddr) -> Self {
-        let (is_root, table_shift) = (level == layout.top(), layout.table_shift[level.at()]);
+        let (is_root, table_shift) = (level == layout.root(), layout.table_shift[level.at()]);
         ForeignTable { frames, at, level, is_root, table_shift }
     }
 
@@ -247,7 +247,7 @@ impl ClearedTable<'_> {
                 return Err(self);
             }
             // SAFETY: 1. and 2. the type owned it, in the state of its level (contract of `clear_touched`). 3. just seen.
-            unsafe { chain.push_top(table.at, table.level) };
+            unsafe { chain.push_root(table.at, table.level) };
         } else {
             // SAFETY: 1. and 2. as above. 3. it is the record of the first of its frames, which says the level.
             unsafe { chain.push(table.at.pfn(), table.frames.meta(table.at.pfn())) };

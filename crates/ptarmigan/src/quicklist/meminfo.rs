@@ -97,7 +97,7 @@ impl NodeMemory {
     /// That of `node`, of which lists for trees of `layout` say `counts`.
     pub fn new(frames: &Frames, layout: &Layout, node: NodeId, counts: &NodeCounts) -> Self {
         let bytes = |tops: u32, others: u32| {
-            u64::from(tops) * layout.table_bytes(layout.top())
+            u64::from(tops) * layout.table_bytes(layout.root())
                 + u64::from(others) * layout.table_bytes(crate::page::Level::PTE)
         };
         NodeMemory {

@@ -1,6 +1,6 @@
 //! Known-state pages for tables.
 //!
-//! A table page goes round: taken from the allocator, cleared (and constructed, for top tables), linked, unlinked
+//! A table page goes round: taken from the allocator, cleared (and constructed, for root tables), linked, unlinked
 //! with all its entries cleared, flushed from every TLB, and handed out again **without** being cleared, because
 //! it still is in the state in which it was handed out first. A [`Policy`] decides where it rests in between:
 //!

@@ -75,7 +75,7 @@ pub trait Policy: Sync {
     unsafe fn gather_end(&self, pin: &Pinned<'_>);
 
     /// Does a bounded amount of trimming: this CPU has nothing to run. What else an idle CPU can do is
-    /// [`Machine::clear_ahead`](crate::table::Machine::clear_ahead).
+    /// [`On::clear_ahead`](crate::machine::On::clear_ahead).
     ///
     /// # Safety
     ///

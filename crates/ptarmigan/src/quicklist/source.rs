@@ -11,7 +11,7 @@ pub const GROUP: usize = 4;
 #[cfg(not(loom))]
 const _: () = assert!(GROUP * size_of::<crate::frames::FrameMeta>() == 64);
 
-/// Frames, the window to clear them through, and the constructor of top tables.
+/// Frames, the window to clear them through, and the constructor of root tables.
 pub struct Source<'m, W, C> {
     frames: &'m Frames,
     window: W,
@@ -28,8 +28,8 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
     ///
     /// 1. The window reaches all of `frames` that are low memory.
     pub unsafe fn new(frames: &'m Frames, window: W, construct: C, layout: Layout) -> Self {
-        // Only the top may be smaller than a frame; where it is not, the slab stays empty.
-        let shift = layout.table_shift[layout.top().at()].clamp(3, FRAME_SHIFT as u8 - 1);
+        // Only the root may be smaller than a frame; where it is not, the slab stays empty.
+        let shift = layout.table_shift[layout.root().at()].clamp(3, FRAME_SHIFT as u8 - 1);
         Source { frames, window, construct, layout, placement: Placement::default(), small: Slab::new(shift) }
     }
 
@@ -56,12 +56,12 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
         &self.window
     }
 
-    /// The constructor of top tables.
+    /// The constructor of root tables.
     pub fn constructor(&self) -> &C {
         &self.construct
     }
 
-    /// A new clean page for `level`: taken, cleared unless known to be zero, constructed if it is a top.
+    /// A new clean page for `level`: taken, cleared unless known to be zero, constructed if it is a root.
     ///
     /// # Errors
     ///
@@ -82,11 +82,12 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
             meta.set_live(0);
             frame.into_raw().addr()
         };
-        if level == self.layout.top() && !self.construct.try_construct(self.frames, at) {
+        // SAFETY: 1. a root, taken just now. 2. cleared just now.
+        if level == self.layout.root() && !unsafe { self.construct.try_construct(self.frames, at) } {
             self.give_zero(level, at);
             return Err(NoFrame::new(self.layout.order(level), node, self.frames.node_free(node)));
         }
-        // SAFETY: 1. and 3. just taken. 2. cleared, and constructed if it is a top.
+        // SAFETY: 1. and 3. just taken. 2. cleared, and constructed if it is a root.
         Ok(unsafe { Clean::from_raw(at, level) })
     }
 
@@ -94,7 +95,7 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
     /// work on tables of theirs do not take a record's line from each other. `None` if there is no such block on `node`,
     /// or tables of the level are not single frames that only need clearing.
     pub fn make_group(&self, node: NodeId, level: Level, flags: AllocFlags) -> Option<[Clean; GROUP]> {
-        if self.layout.is_small(level) || self.layout.order(level) > 0 || level == self.layout.top() {
+        if self.layout.is_small(level) || self.layout.order(level) > 0 || level == self.layout.root() {
             return None;
         }
         let order = GROUP.trailing_zeros() as u8;
@@ -117,7 +118,7 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
             meta.set_lines(0, 0);
             meta.set_lines(1, 0);
             meta.set_live(0);
-            // SAFETY: 1. and 3. just taken, each once. 2. cleared, and not for a top.
+            // SAFETY: 1. and 3. just taken, each once. 2. cleared, and not for a root.
             unsafe { Clean::from_raw(pfn.addr(), level) }
         }))
     }
@@ -125,8 +126,9 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
     /// Gives a clean page back to the allocator, known to be zero.
     pub fn unmake(&self, page: Clean) {
         let (level, at) = (page.level(), page.into_raw());
-        if level == self.layout.top() {
-            self.construct.destruct(self.frames, at);
+        if level == self.layout.root() {
+            // SAFETY: 1. `page` owned it; `make` had it constructed, and a clean page is in no TLB.
+            unsafe { self.construct.destruct(self.frames, at) };
         }
         self.give_zero(level, at);
     }
@@ -150,8 +152,9 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
     /// As [`unmake`](Self::unmake), but forgets that the page is zero, as allocators did that knew no zero.
     pub fn unmake_dirty(&self, page: Clean) {
         let (level, at) = (page.level(), page.into_raw());
-        if level == self.layout.top() {
-            self.construct.destruct(self.frames, at);
+        if level == self.layout.root() {
+            // SAFETY: 1. `page` owned it; `make` had it constructed, and a clean page is in no TLB.
+            unsafe { self.construct.destruct(self.frames, at) };
         }
         if self.layout.is_small(level) {
             // SAFETY: as in `give_zero`.

@@ -141,11 +141,11 @@ impl PolicyCounts {
 
     /// Bytes that rest in the policy, the same way. Pages that lists keep for several levels are as large as PTE tables.
     pub fn cached_bytes(&self, layout: &Layout) -> u64 {
-        let top = &self.levels[layout.top().at()];
+        let top = &self.levels[layout.root().at()];
         let tops = signed(top.misses.wrapping_sub(top.returns).wrapping_sub(top.live()));
         let others = signed(self.cached()) - tops;
         let bytes = |level| layout.table_bytes(level) as i64;
-        (tops * bytes(layout.top()) + others * bytes(Level::PTE)).max(0) as u64
+        (tops * bytes(layout.root()) + others * bytes(Level::PTE)).max(0) as u64
     }
 }
 

@@ -34,7 +34,7 @@ impl<F: Format> Space<F> {
 
 impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     fn write_arguments(&mut self, end: u64, pages: u64) -> Result<(), AreaError> {
-        let bytes = pages.checked_mul(1 << F::PAGE_SHIFT).unwrap_or(u64::MAX);
+        let bytes = pages.saturating_mul(1 << F::PAGE_SHIFT);
         let range = State::<F>::pages(VirtRange { start: end.saturating_sub(bytes), end })?;
         let flags = AreaFlags::READ.with(AreaFlags::WRITE).with(AreaFlags::GROWS_DOWN);
         self.state.areas.insert(self.on, Area::new(range, flags, 0))?;

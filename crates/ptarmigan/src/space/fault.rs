@@ -2,7 +2,7 @@
 use super::SpaceMachine;
 use super::area::{Area, AreaFlags};
 use super::areas::Hint;
-use super::state::{RECENT, State, release};
+use super::state::{RECENT, Space, SpaceMut, State, release};
 use crate::addr::{Pfn, VirtAddr};
 use crate::cpu::WrongMachine;
 use crate::format::{Access, Attr, Format};
@@ -93,6 +93,37 @@ pub(super) enum Outcome {
     Again,
     /// A stack has to grow, for which the caller must have the space for itself.
     Exclusive,
+}
+
+impl<F: Format> Space<F> {
+    /// Serves a fault at `va`.
+    ///
+    /// # Errors
+    ///
+    /// [`FaultError`](FaultError); nothing has changed then, except that a stack may have grown to `va` (as in Linux,
+    /// which looks at permissions afterwards).
+    #[inline]
+    pub fn fault<M: SpaceMachine>(
+        &mut self,
+        on: On<'_, M>,
+        va: VirtAddr,
+        access: Access,
+    ) -> Result<Done, FaultError> {
+        on.check(self.tlb.machine())?;
+        self.state.fault(on, &self.tlb, va, access)
+    }
+}
+
+impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
+    /// Serves a fault at `va`, see [`Space::fault`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    #[inline]
+    pub fn fault(&mut self, va: VirtAddr, access: Access) -> Result<Done, FaultError> {
+        self.state.fault(self.on, self.tlb, va, access)
+    }
 }
 
 impl<F: Format> State<F> {
@@ -232,7 +263,8 @@ impl<F: Format> State<F> {
             (None, true) => (take_zeroed(on)?, attr | Attr::WRITE | Attr::DIRTY, Done::Fresh),
             (Some(frame), true) => {
                 let fresh = take_any(on)?;
-                m.copy_data(frame, fresh);
+                // SAFETY: 1. taken just now. 2. the object keeps its frames (`SpaceMachine`).
+                unsafe { m.copy_data(frame, fresh) };
                 (fresh, attr | Attr::WRITE | Attr::DIRTY, Done::Copied)
             }
         };
@@ -327,7 +359,8 @@ impl<F: Format> State<F> {
         }
         if !zero {
             // Under the lock: the entry keeps the old frame from being used for anything else.
-            m.copy_data(old, fresh);
+            // SAFETY: 1. taken just now. 2. the entry holds a reference to it, and is locked.
+            unsafe { m.copy_data(old, fresh) };
         }
         self.note_private(on, at);
         let mut gather = Gather::one_page(on, tlb, F::PAGE_SHIFT, true, page);

@@ -64,6 +64,7 @@ impl<F: Format> SharedSpace<F> {
     /// # Errors
     ///
     /// As there.
+    #[expect(clippy::result_large_err, reason = "what is refused comes back by value: there is no heap")]
     pub fn end<M: SpaceMachine>(self, on: On<'_, M>) -> Result<(), Refused<Space<F>>> {
         self.into_inner().end(on)
     }

@@ -1,10 +1,10 @@
 //! A space, and the calls that change its structure.
+use super::SpaceMachine;
 use super::area::Area;
 use super::areas::{AreaError, Areas};
-use super::{SpaceMachine, fault};
 use crate::addr::{Pfn, VirtAddr, VirtRange};
 use crate::cpu::WrongMachine;
-use crate::format::{Access, Attr, Format};
+use crate::format::{Attr, Format};
 use crate::frames::{AllocFlags, NoFrame};
 use crate::gather::Gather;
 use crate::machine::{Machine, On, Refused};
@@ -135,29 +135,13 @@ impl<F: Format> Space<F> {
         Ok(SpaceMut { on, state: &mut self.state, tlb: &self.tlb })
     }
 
-    /// Serves a fault at `va`.
-    ///
-    /// # Errors
-    ///
-    /// [`FaultError`](super::FaultError); nothing has changed then, except that a stack may have grown to `va` (as in Linux,
-    /// which looks at permissions afterwards).
-    #[inline]
-    pub fn fault<M: SpaceMachine>(
-        &mut self,
-        on: On<'_, M>,
-        va: VirtAddr,
-        access: Access,
-    ) -> Result<fault::Done, fault::FaultError> {
-        on.check(self.tlb.machine())?;
-        self.state.fault(on, &self.tlb, va, access)
-    }
-
     /// Takes the space down: CPUs that still have it loaded are moved to another root, every page is unmapped, every table and
     /// frame given back.
     ///
     /// # Errors
     ///
     /// [`Refused`], with the space, if it is of another machine.
+    #[expect(clippy::result_large_err, reason = "what is refused comes back by value: there is no heap")]
     pub fn end<M: SpaceMachine>(self, on: On<'_, M>) -> Result<(), Refused<Self>> {
         if let Err(error) = on.check(self.tlb.machine()) {
             return Err(Refused { value: self, error });
@@ -188,16 +172,6 @@ impl<'a, F: Format, M: SpaceMachine> SpaceMut<'a, F, M> {
     #[inline(always)]
     pub(super) fn gather(&self) -> Gather<'a, M> {
         Gather::open(self.on, self.tlb, F::PAGE_SHIFT, true)
-    }
-
-    /// Serves a fault at `va`, see [`Space::fault`].
-    ///
-    /// # Errors
-    ///
-    /// As there.
-    #[inline]
-    pub fn fault(&mut self, va: VirtAddr, access: Access) -> Result<fault::Done, fault::FaultError> {
-        self.state.fault(self.on, self.tlb, va, access)
     }
 
     /// Returns the area that `va` lies in.

@@ -56,7 +56,7 @@ pub(crate) struct Node<'w, F: Format, W: OpenWindow + 'w> {
 const MOST: usize = u64::BITS as usize;
 
 impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
-    const ROOT: Level = F::LAYOUT.top();
+    const ROOT: Level = F::LAYOUT.root();
 
     /// Opens the table of `level` at `at`, which belongs to a tree of format `F` that the caller holds or reads.
     #[inline(always)]
@@ -88,7 +88,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     #[inline(always)]
     fn line_shift(&self) -> u32 {
         if self.level == Self::ROOT {
-            const { F::USER_TOP.div_ceil(32).next_power_of_two().trailing_zeros() }
+            const { F::USER_ROOT_ENTRIES.div_ceil(32).next_power_of_two().trailing_zeros() }
         } else {
             (F::entries(self.level) / MOST).trailing_zeros()
         }
@@ -412,8 +412,8 @@ pub(super) fn read<F: Format, W: OpenWindow>(window: &W, level: Level, at: PhysA
 
 /// Sets the entry at `index` of the kernel's half of the root at `at`, which no record counts.
 pub(super) fn set_kernel<F: Format, W: OpenWindow>(window: &W, at: PhysAddr, index: usize, raw: u64) {
-    debug_assert!(index >= F::USER_TOP);
-    slot::<F, _>(&window.open(at), F::LAYOUT.top(), index).store(raw);
+    debug_assert!(index >= F::USER_ROOT_ENTRIES);
+    slot::<F, _>(&window.open(at), F::LAYOUT.root(), index).store(raw);
 }
 
 /// A link to a table, found by [`Node::each_link`].

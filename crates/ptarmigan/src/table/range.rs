@@ -365,13 +365,13 @@ fn unmap_links<'a, 'g, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, 
     let is_root = level == Tables::<F>::ROOT;
     let node = Node::<F, M::Window>::open(way.on.window(), way.on.frames(), level, at);
     let (first, last) = if ALL {
-        (0, if is_root { F::USER_TOP - 1 } else { F::entries(level) - 1 })
+        (0, if is_root { F::USER_ROOT_ENTRIES - 1 } else { F::entries(level) - 1 })
     } else {
         indices::<F>(level, base, way.range)
     };
     let below = Level(level.0 - 1);
     // Tables under a root that lives in registers stay until the space ends.
-    let stays = F::TOP_IN_REGISTERS && is_root && !ALL;
+    let stays = F::ROOT_IN_REGISTERS && is_root && !ALL;
     let cut = node.each_link(first, last, |link| {
         let base = base + ((link.index as u64) << F::shift(level));
         let empty = inner(way, link.child, base);

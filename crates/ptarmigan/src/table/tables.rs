@@ -47,7 +47,7 @@ fn descend<F: Format, W: OpenWindow>(
 }
 
 impl<F: Format> Tables<F> {
-    pub const ROOT: Level = F::LAYOUT.top();
+    pub const ROOT: Level = F::LAYOUT.root();
 
     /// All addresses of the user.
     pub const USER: VirtRange = VirtRange { start: 0, end: F::USER_END };
@@ -69,9 +69,9 @@ impl<F: Format> Tables<F> {
         }
         let tables = Tables { root, count: Default::default(), _format: PhantomData };
         tables.add(level, 1);
-        if F::TOP_IN_REGISTERS {
+        if F::ROOT_IN_REGISTERS {
             let below = Level(level.0 - 1);
-            for index in 0..F::USER_TOP {
+            for index in 0..F::USER_ROOT_ENTRIES {
                 match on.alloc(below, flags) {
                     Ok(page) => {
                         let at = adopt(on, below, page);
@@ -91,7 +91,7 @@ impl<F: Format> Tables<F> {
     /// Gives back tables that no CPU has ever loaded and that hold nothing.
     fn give_up<M: Machine>(self, on: On<'_, M>) {
         let level = Self::ROOT;
-        self.node(on, level, self.root).each_link(0, F::USER_TOP - 1, |link| {
+        self.node(on, level, self.root).each_link(0, F::USER_ROOT_ENTRIES - 1, |link| {
             let at = link.child;
             link.cut();
             // SAFETY: 1. the entry owned it and has been cleared. 2. nothing was ever put in. 3. never loaded.

@@ -146,6 +146,7 @@ impl<F: Format> Tree<F> {
     /// # Errors
     ///
     /// [`Refused`], with the tree, if it is of another machine.
+    #[expect(clippy::result_large_err, reason = "what is refused comes back by value: there is no heap")]
     pub fn end<M: Machine>(
         self,
         on: On<'_, M>,

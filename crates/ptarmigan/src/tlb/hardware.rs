@@ -1,5 +1,6 @@
 //! The machine beneath: the thin, hardware-specific leaf.
-use super::request::{Invalidation, NewEntry, Root, SpaceId};
+use super::id::SpaceId;
+use super::request::{Invalidation, NewEntry, Root};
 use super::scope::Scope;
 use crate::cpu::{CpuSet, Pinned};
 use crate::sync;
@@ -51,8 +52,29 @@ pub unsafe trait Mmu: Sync {
     /// Loads the kernel's own root.
     fn unload(&self, pin: &Pinned<'_>, space: SpaceId);
 
-    /// Is told that an entry has become valid that was not, if it [needs](Self::NEEDS_ENTRY_VALID) to be. The entry can be
-    /// walked to; no CPU has to be told but this one, as others fault once more at worst.
+    /// Is told that an entry has become valid that was not, or allows more than it did, if it
+    /// [needs](Self::NEEDS_ENTRY_VALID) to be. The entry can be walked to. Only this CPU is told: another one faults once
+    /// more at worst, and is told then. This method is called in the middle of nothing and may be interrupted.
+    ///
+    /// A machine that needs it and does not implement it does not compile:
+    ///
+    /// ```compile_fail,E0080
+    /// # use ptarmigan::{cpu::*, tlb::*};
+    /// struct Hashed;
+    /// # // SAFETY: never used.
+    /// unsafe impl Mmu for Hashed {
+    ///     const NEEDS_ENTRY_VALID: bool = true;
+    ///     // ...
+    /// #   fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}
+    /// #   fn invalidate_kernel(&self, _: &Pinned<'_>, _: &Scope) {}
+    /// #   fn load(&self, _: &Pinned<'_>, _: &Root) {}
+    /// #   fn unload(&self, _: &Pinned<'_>, _: SpaceId) {}
+    /// }
+    /// # fn tell(pin: &Pinned<'_>, entry: &NewEntry) {
+    /// Hashed.entry_became_valid(pin, entry);
+    /// # }
+    /// # let _ = tell as fn(&Pinned<'_>, &NewEntry);
+    /// ```
     fn entry_became_valid(&self, _pin: &Pinned<'_>, _entry: &NewEntry) {
         const { assert!(!Self::NEEDS_ENTRY_VALID, "`entry_became_valid` is needed and does nothing") }
     }

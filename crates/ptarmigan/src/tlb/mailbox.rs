@@ -67,6 +67,11 @@ impl Mailboxes {
         self.boxes.get(me.0 as usize).is_some_and(|own| !own.asked_by.is_empty())
     }
 
+    /// Returns whether `me` waits for answers.
+    pub fn is_asking(&self, me: CpuId) -> bool {
+        self.of(me).asking.load(Ordering::Relaxed)
+    }
+
     /// Asks `cpus`; `None` if `me` waits for answers already.
     ///
     /// # Safety

@@ -1,7 +1,8 @@
 //! Chains that are parked: what a gather held, unlinked, and flushed wherever it is in use, until lazy CPUs and readers have
 //! let go of it. Bounded, by frames and by chains (REQ-34). What is done with them is the business of `gather`.
+use super::id::SpaceId;
 use super::readers::Epoch;
-use super::request::{SpaceId, Ticket};
+use super::request::Ticket;
 use crate::addr::Pfn;
 use crate::bootmem::{BootMemory, BootMemoryShort};
 use crate::cpu::{CpuSet, MachineId, PerCpu, Pinned};

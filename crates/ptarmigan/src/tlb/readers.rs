@@ -10,7 +10,7 @@
 //!
 //! This is the epoch of REQ-17; a machine that masks interrupts in its walkers has no need of it.
 use super::error::TlbRefusal;
-use super::request::SpaceId;
+use super::id::SpaceId;
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::{CpuId, MachineId, Pinned};
 use crate::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};

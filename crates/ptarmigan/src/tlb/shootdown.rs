@@ -116,7 +116,8 @@ impl<S: Shootdown> Tlb<S> {
             if targets.has(me) {
                 self.carry_out(pin, &mut loaded, &request);
             }
-            return Ok(self.leave(pin, loaded, ()));
+            self.leave(pin, loaded, ());
+            return Ok(());
         }
         // SAFETY: 1. the CPU is the caller's. 2. as the caller says: `asked` is dropped before this returns or unwinds
         // further. 3. it is a local, and `wait_for_answers` drops it.
@@ -134,18 +135,16 @@ impl<S: Shootdown> Tlb<S> {
     #[cold]
     fn wait_for_answers(&self, pin: &Pinned<'_>, asked: Asked<'_>) {
         let mut turn = 0u32;
-        loop {
-            self.serve(pin);
+        // What came in during this CPU's own part.
+        self.serve(pin);
+        self.wait_until(pin, || {
             let left = asked.unanswered();
-            if left.is_empty() {
-                return;
-            }
             turn = turn.wrapping_add(1);
-            if turn.is_multiple_of(S::RESEND_AFTER) {
+            if turn.is_multiple_of(S::RESEND_AFTER) && !left.is_empty() {
                 self.hardware.send(pin, &left, &|pin| self.serve(pin));
             }
-            self.hardware.wait(pin, turn);
-        }
+            left.is_empty()
+        });
     }
 
     /// Carries out what other CPUs ask of this one. Called by the handler of the interrupt that [`Ipi::send`] causes, or
@@ -276,6 +275,11 @@ impl<S: Shootdown> Tlb<S> {
         unsafe { self.shoot(pin, self.own(pin)?, cpus, Request::Everything) }
     }
 
+    /// Returns whether this CPU is in the middle of nothing, so that a flush is not refused.
+    pub(crate) fn can_flush(&self, pin: &Pinned<'_>) -> bool {
+        self.accept(pin).is_ok() && self.own(pin).is_ok() && !self.mailboxes.is_asking(pin.cpu())
+    }
+
     /// Returns the CPUs of `lazy` that may still know what was unhooked before `epoch`.
     pub(crate) fn not_clean(&self, lazy: &CpuSet, epoch: Epoch) -> CpuSet {
         lazy.iter().fold(CpuSet::default(), |left, cpu| {
@@ -293,7 +297,7 @@ const RECALL: usize = usize::MAX >> 2;
 pub(crate) struct FlushFlags {
     /// Tables were unhooked: lazy CPUs walk them still.
     pub tables_freed: bool,
-    /// An entry of a top that the MMU keeps in registers has changed.
+    /// An entry of a root that the MMU keeps in registers has changed.
     pub reload_root: bool,
     /// The space ends.
     pub space_ends: bool,

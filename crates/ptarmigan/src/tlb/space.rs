@@ -1,6 +1,6 @@
 //! What a space knows of the TLBs that may know it.
 use super::asid::machine_wide::SpaceAsid;
-use super::request::{Generation, SpaceId};
+use super::id::{Generation, SpaceId};
 use crate::cpu::{CpuId, CpuMask, MachineId};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 

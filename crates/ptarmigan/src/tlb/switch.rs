@@ -8,7 +8,8 @@
 use super::asid::machine_wide::Chosen;
 use super::error::TlbRefusal;
 use super::hardware::Shootdown;
-use super::request::{Root, SpaceId};
+use super::id::SpaceId;
+use super::request::Root;
 use super::space::SpaceTlb;
 use super::state::{KERNEL, Loaded, Tlb};
 use crate::addr::PhysAddr;
@@ -16,7 +17,7 @@ use crate::cpu::Pinned;
 use crate::sync::atomic::Ordering;
 
 impl<S: Shootdown> Tlb<S> {
-    /// Makes this CPU run in `space`, whose top table is at `root`. A CPU that kept the space lazily only catches up with
+    /// Makes this CPU run in `space`, whose root table is at `root`. A CPU that kept the space lazily only catches up with
     /// its generation.
     ///
     /// The space that the CPU had loaded before should have been left by [`deactivate`](Self::deactivate). If it was

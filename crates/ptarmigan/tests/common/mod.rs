@@ -94,7 +94,7 @@ impl<'h, F: Watchable> Watch<'h, F> {
     }
 
     fn allocated(&self, level: Level, at: PhysAddr) {
-        let content = if level == F::LAYOUT.top() { Content::Unchecked } else { Content::Zero };
+        let content = if level == F::LAYOUT.root() { Content::Unchecked } else { Content::Zero };
         self.with(|s, memory| {
             s.san.table_allocated(memory, at.0, Self::bytes(level), Some(level.0), content);
         });
@@ -186,13 +186,13 @@ pub struct WatchPages<'w, 'h, F: Format>(pub &'w Watch<'h, F>);
 /// A policy whose pages are watched.
 pub type WatchedPolicy<'w, 'h, F, P> = Layered<WatchPages<'w, 'h, F>, P>;
 
-/// A constructed top shows the kernel map of this moment and nothing else.
+/// A constructed root shows the kernel map of this moment and nothing else.
 #[track_caller]
 pub fn assert_constructed<F: Format>(host: &Host<F>, at: PhysAddr) {
-    for index in 0..F::entries(F::LAYOUT.top()) {
-        let want = if index < F::USER_TOP { Some(0) } else { host.kernel().get(index) };
+    for index in 0..F::entries(F::LAYOUT.root()) {
+        let want = if index < F::USER_ROOT_ENTRIES { Some(0) } else { host.kernel().get(index) };
         let entry = host.read(PhysAddr(at.0 + 8 * index as u64), 8);
-        assert_eq!(entry, want, "entry {index} of the constructed top at {at}");
+        assert_eq!(entry, want, "entry {index} of the constructed root at {at}");
     }
 }
 
@@ -218,7 +218,7 @@ impl<F: Watchable, P: Policy> Layer<P> for WatchPages<'_, '_, F> {
         inner: impl FnOnce() -> Result<Clean, NoFrame>,
     ) -> Result<Clean, NoFrame> {
         let page = inner()?;
-        if level == F::LAYOUT.top() {
+        if level == F::LAYOUT.root() {
             assert_constructed(self.0.host, page.addr());
         }
         self.0.allocated(level, page.addr());
@@ -410,7 +410,7 @@ pub type Pages = BTreeMap<u64, (Pfn, Attr)>;
 pub fn scan<F: Format, M: Machine>(host: &Host<F>, on: On<'_, M>, tree: TreeRef<'_, F>) -> Pages {
     let mut pages = Pages::new();
     let mut tables = [0u32; 5];
-    scan_table::<F>(host, tree.root(), F::LAYOUT.top(), 0, &mut tables, &mut pages);
+    scan_table::<F>(host, tree.root(), F::LAYOUT.root(), 0, &mut tables, &mut pages);
     for (level, n) in tables.iter().enumerate().take(F::LAYOUT.levels as usize) {
         assert_eq!(tree.count(Level(level as u8)), *n, "tables of level {level}");
     }
@@ -433,8 +433,8 @@ fn scan_table<F: Format>(
     pages: &mut Pages,
 ) {
     tables[level.at()] += 1;
-    let top = level == F::LAYOUT.top();
-    let entries = if top { F::USER_TOP } else { F::entries(level) };
+    let top = level == F::LAYOUT.root();
+    let entries = if top { F::USER_ROOT_ENTRIES } else { F::entries(level) };
     let mut live = 0;
     for index in 0..entries {
         let raw = host.read(PhysAddr(at.0 + 8 * index as u64), 8).expect("tables lie in memory");

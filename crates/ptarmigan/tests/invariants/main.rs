@@ -27,7 +27,7 @@ use ptarmigan::hosted::Host;
 use ptarmigan::machine::Machine;
 use ptarmigan::page::Level;
 use ptarmigan::quicklist::Policy;
-use run::{Case, LEVELS, Lists, Op, Run, SPACES, Subject, TOP, case};
+use run::{Case, LEVELS, Lists, Op, ROOT, Run, SPACES, Subject, case};
 use std::collections::HashSet;
 
 /// Pages given back in one call (I6).
@@ -69,7 +69,7 @@ fn nothing_is_anywhere_else(run: &mut Run<'_, Lists<'_>>) {
 /// I2. What has just been handed out is zero; of tops the user's half.
 fn what_is_handed_out_is_clean(run: &Run<'_, Lists<'_>>) {
     if let Some((level, at)) = run.out.last() {
-        let bytes = if *level == TOP { 8 * X86_64::USER_TOP as u64 } else { 4096 };
+        let bytes = if *level == ROOT { 8 * X86_64::USER_ROOT_ENTRIES as u64 } else { 4096 };
         for offset in (0..bytes).step_by(8) {
             assert_eq!(run.host.read(PhysAddr(at.0 + offset), 8), Some(0), "I2: byte {offset} of {at}");
         }
@@ -123,12 +123,12 @@ fn offline_cpus_hold_nothing(run: &Run<'_, Lists<'_>>) {
     }
 }
 
-/// I10. Every top in use, the one just handed out first of all, shows the kernel map as it is.
+/// I10. Every root in use, the one just handed out first of all, shows the kernel map as it is.
 fn tops_show_the_kernel_map(run: &Run<'_, Lists<'_>>) {
-    for (_, at) in run.used().iter().filter(|(level, _)| *level == TOP) {
-        for index in X86_64::USER_TOP..X86_64::entries(TOP) {
+    for (_, at) in run.used().iter().filter(|(level, _)| *level == ROOT) {
+        for index in X86_64::USER_ROOT_ENTRIES..X86_64::entries(ROOT) {
             let entry = run.host.read(PhysAddr(at.0 + 8 * index as u64), 8);
-            assert_eq!(entry, run.host.kernel().get(index), "I10: entry {index} of the top at {at}");
+            assert_eq!(entry, run.host.kernel().get(index), "I10: entry {index} of the root at {at}");
         }
     }
 }

@@ -16,9 +16,9 @@ use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-pub const TOP: Level = Level(0);
+pub const ROOT: Level = Level(0);
 pub const CPUS: usize = 2;
-/// All tables are tops: one class is enough.
+/// All tables are roots: one class is enough.
 pub const LAYOUT: Layout = Layout { levels: 1, table_shift: [12; 5] };
 
 /// What is in a page, as far as it matters: whoever has it writes this, so that two who have it at once, or one after
@@ -131,7 +131,7 @@ impl<C: Construct + 'static> Lists<C> {
         let at = self
             .lists
             .at(&self.pin(cpu))
-            .alloc(TOP, AllocFlags::ATOMIC)
+            .alloc(ROOT, AllocFlags::ATOMIC)
             .expect("there are enough")
             .into_raw();
         self.in_use.update(|n| n + 1);
@@ -148,7 +148,7 @@ impl<C: Construct + 'static> Lists<C> {
     fn give_back(&self, cpu: usize, from: usize, at: PhysAddr) {
         self.write(at, Content::UsedBy(from), Content::Clean);
         // SAFETY: 1. handed out by `take`, and forgotten by the caller. 2. as it was. 3. nothing walks it.
-        self.lists.at(&self.pin(cpu)).free_unlinked(unsafe { Clean::from_raw(at, TOP) });
+        self.lists.at(&self.pin(cpu)).free_unlinked(unsafe { Clean::from_raw(at, ROOT) });
         self.in_use.update(|n| n - 1);
     }
 

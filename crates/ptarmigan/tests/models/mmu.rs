@@ -4,7 +4,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr};
 use ptarmigan::cpu::{CpuSet, Pinned};
-use ptarmigan::format::Format;
+use ptarmigan::format::{Access, Format, Slot};
 use ptarmigan::page::Level;
 use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Root, Scope, SpaceId};
 use ptarmigan::window::{DirectGuard, DirectMap, OpenWindow, Window, WindowGuard};
@@ -70,6 +70,13 @@ impl Memory {
         let first = self.map().open(table.addr()).base().cast::<Place>();
         // SAFETY: only frames that were furnished ever become tables.
         unsafe { &*first.add(index) }.walk()
+    }
+
+    /// Writes an entry of a table of the models' own; what was there.
+    pub fn swap(&self, table: Pfn, index: usize, raw: u64) -> u64 {
+        let first = self.map().open(table.addr()).base().cast::<Place>();
+        // SAFETY: only frames that were furnished ever become tables.
+        unsafe { &*first.add(index) }.swap(raw)
     }
 
     /// The frame changes hands.
@@ -237,7 +244,7 @@ impl<const L: u8, const B: bool> Mmus<L, B> {
                 let Some(next) = Small::<L>::linked(Level(level), raw).map(|a| a.pfn()) else { break };
                 let number = va >> Small::<L>::shift(Level(level));
                 let found = level.checked_sub(1);
-                let writable = Small::<L>::is_writable(raw);
+                let writable = Small::<L>::allows(raw, Access::Write);
                 state.cached.push(Cached { asid: root.asid, level: found, number, pfn: next, writable });
                 let Some(below) = found else { break };
                 at = (below, next);

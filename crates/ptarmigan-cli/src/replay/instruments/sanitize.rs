@@ -168,8 +168,8 @@ impl<F: Format, P: Policy> Layer<P> for &SoftMmu<'_, F> {
         inner: impl FnOnce() -> Result<Clean, NoFrame>,
     ) -> Result<Clean, NoFrame> {
         let page = inner()?;
-        // Tops hold the kernel's entries already.
-        let content = if level == F::LAYOUT.top() { Content::Unchecked } else { Content::Zero };
+        // Root tables hold the kernel's entries already.
+        let content = if level == F::LAYOUT.root() { Content::Unchecked } else { Content::Zero };
         let (at, size) = (page.addr().0, SoftMmu::<F>::size(level));
         self.sanitizer().table_allocated(&self.memory(), at, size, Some(level.0), content);
         Ok(page)

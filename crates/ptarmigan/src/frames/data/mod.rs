@@ -9,6 +9,7 @@
 //! (`data/zero.rs`), within the same bound.
 mod frame;
 mod zero;
+mod zeros;
 
 pub use frame::{DataError, DataFrame};
 
@@ -18,7 +19,7 @@ use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::{MachineId, NodeId, PerCpu, Pinned, Refused, WrongMachine};
 use crate::sync::SpinLock;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use zero::{Zeros, ZerosShown};
+use zeros::{Zeros, ZerosShown};
 
 /// Frames that a CPU's list can hold. The model checker's threads have small stacks.
 const CAPACITY: usize = if cfg!(loom) { 64 } else { 4096 };

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// All pages are tops: what the lists construct, and keep constructed.
+/// All pages are roots: what the lists construct, and keep constructed.
 const LEVEL: Level = Level(0);
 const LAYOUT: Layout = Layout { levels: 1, table_shift: [FRAME_SHIFT as u8; MAX_LEVELS] };
 /// Slow paths between two looks at the clock.
@@ -180,7 +180,7 @@ impl<S: PageState> Core<S> {
         if let Some(seat) = seats::at_hand(self.id) {
             // SAFETY: 1. the seat is the calling thread's. 2. the lists were made for all seats.
             let pin = unsafe { Pinned::assume(self.machine, CpuId(seat.cpu), NodeId(seat.node)) };
-            if let Some(page) = self.lists_on(&pin).top_at_hand(LEVEL) {
+            if let Some(page) = self.lists_on(&pin).root_at_hand(LEVEL) {
                 return Ok(self.map().page(page.into_raw()).base());
             }
         }

@@ -137,11 +137,12 @@ impl<S> Workshop<S> {
 }
 
 impl<S: PageState> Construct for Workshop<S> {
-    fn construct(&self, frames: &Frames, at: PhysAddr) {
-        self.try_construct(frames, at);
+    unsafe fn construct(&self, frames: &Frames, at: PhysAddr) {
+        // SAFETY: 1. and 2. passed on.
+        unsafe { self.try_construct(frames, at) };
     }
 
-    fn try_construct(&self, _: &Frames, at: PhysAddr) -> bool {
+    unsafe fn try_construct(&self, _: &Frames, at: PhysAddr) -> bool {
         let page = self.arena.map().page(at);
         let result = catch_unwind(AssertUnwindSafe(|| self.state.construct(page)))
             .unwrap_or_else(|_| Err("the constructor panicked".into()));
@@ -155,7 +156,7 @@ impl<S: PageState> Construct for Workshop<S> {
         false
     }
 
-    fn destruct(&self, _: &Frames, at: PhysAddr) {
+    unsafe fn destruct(&self, _: &Frames, at: PhysAddr) {
         let page = self.arena.map().page(at);
         // The memory goes back whatever the destructor does.
         let _ = catch_unwind(AssertUnwindSafe(|| self.state.destruct(page)));

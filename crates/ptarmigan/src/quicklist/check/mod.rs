@@ -20,7 +20,7 @@ use crate::frames::{Frames, MemorySize};
 use crate::page::{Clean, Construct, Level};
 use crate::window::{OpenWindow, WindowGuard};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
-use sample::Sample;
+use sample::{NUMBER, Sample};
 
 /// Where a page is at the moment.
 pub struct Site<'s, 'm, W, C> {
@@ -115,11 +115,8 @@ const KNOWN: u32 = 1;
 const RESTS: u32 = 1 << 1;
 const LEVEL: u32 = 2;
 const CPU: u32 = 5;
-const NUMBER: u32 = 21;
 /// All that is said of the page itself.
 const STATE: u32 = (1 << CPU) - 1;
-/// Numbers of events that there are; they wrap.
-const EVENTS: u32 = 1 << (u32::BITS - NUMBER);
 
 /// The word that follows `last`.
 #[inline(always)]
@@ -214,8 +211,8 @@ impl Checked {
     }
 
     fn is_poisoned<W: OpenWindow, C: Construct>(&self, site: Site<'_, '_, W, C>) -> bool {
-        // Tops are written to while they rest: by changes of the kernel map.
-        self.config.poison && site.level != site.source.layout().top() && Self::is_tracked(&site)
+        // Roots are written to while they rest: by changes of the kernel map.
+        self.config.poison && site.level != site.source.layout().root() && Self::is_tracked(&site)
     }
 
     /// Offset of the first word that is not `pattern`.
@@ -259,10 +256,10 @@ impl Checked {
         due: bool,
     ) -> Result<(), MisuseKind> {
         let poisoned = self.is_poisoned(site);
-        // The kernel's half of a top is not zero, and the lists do not know where it begins.
+        // The kernel's half of a root is not zero, and the lists do not know where it begins.
         let found = if poisoned {
             Self::find_other(site, page, PATTERN)
-        } else if due && site.level != site.source.layout().top() {
+        } else if due && site.level != site.source.layout().root() {
             Self::find_other(site, page, 0)
         } else {
             None
@@ -286,7 +283,7 @@ impl Checked {
         due: bool,
     ) -> Result<(), MisuseKind> {
         if due
-            && site.level != site.source.layout().top()
+            && site.level != site.source.layout().root()
             && let Some(offset) = Self::find_other(site, page, 0)
         {
             return Err(MisuseKind::Dirty { offset });
@@ -301,7 +298,7 @@ impl Checked {
     #[cold]
     #[inline(never)]
     fn why<W: OpenWindow, C: Construct>(site: Site<'_, '_, W, C>, last: u32) -> Option<MisuseKind> {
-        let top = site.source.layout().top();
+        let top = site.source.layout().root();
         match event(last) {
             None => Some(MisuseKind::Foreign),
             Some(last) if last.rests => Some(MisuseKind::GivenTwice),

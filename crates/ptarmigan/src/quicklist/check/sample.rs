@@ -1,5 +1,9 @@
 //! When there is more to do than to note what happens.
-use super::EVENTS;
+
+/// Where the number of an event begins in its word.
+pub(super) const NUMBER: u32 = 21;
+/// Numbers of events that there are; they wrap.
+const EVENTS: u32 = 1 << (u32::BITS - NUMBER);
 
 /// Every how many events of a page there is more to do than to note them.
 #[derive(Clone, Copy, Debug)]

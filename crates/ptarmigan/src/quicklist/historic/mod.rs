@@ -1,4 +1,4 @@
-//! The quicklists of Linux, bit for bit (semantics.md §1): models to compare with, not to use.
+//! The quicklists of Linux, bit for bit (docs/linux.md, "Quicklists"): models to compare with, not to use.
 //!
 //! One code, and [`Rules`] for what its versions differ in: `V5`, the patch of 2007, and `V2008`, which is Linux 2.6.27.
 //! Faithful to their arithmetic (signed and unsigned where they were), to the link in word 0 of the cached page, and
@@ -48,7 +48,7 @@ pub struct Historic<'m, W, C> {
 }
 
 impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
-    /// With `nr_quick` lists (1 to 3): 1 mixes all levels, as ia64 did; 2 keeps the constructed tops apart, as
+    /// With `nr_quick` lists (1 to 3): 1 mixes all levels, as ia64 did; 2 keeps the constructed roots apart, as
     /// x86-64 did; 3 keeps the PTE pages apart as well. `cpus_on` says for each node how many CPUs it has.
     ///
     /// # Errors
@@ -92,7 +92,7 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
     }
 
     fn list_of(&self, level: Level) -> usize {
-        let top = level == self.source.layout().top();
+        let top = level == self.source.layout().root();
         match self.nr_quick {
             1 => 0,
             2 => usize::from(!top),
@@ -104,7 +104,7 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
 
     /// Whether pages of `level` rest constructed: a list to themselves, and pages to put a link in.
     fn rests_constructed(&self, level: Level) -> bool {
-        level == self.source.layout().top() && self.nr_quick > 1
+        level == self.source.layout().root() && self.nr_quick > 1
     }
 
     /// Takes the lists of the caller's CPU; `None` while they are in use.
@@ -146,9 +146,11 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
         }
         let nr = self.list_of(level);
         let Some(mut lists) = self.enter(pin) else { return self.give_back(pin, page) };
-        if level == self.source.layout().top() && !self.rests_constructed(level) {
-            // A single list: tops go back to zero to mix with the others.
-            self.source.constructor().destruct(frames, page.addr());
+        if level == self.source.layout().root() && !self.rests_constructed(level) {
+            // A single list: roots go back to zero to mix with the others.
+            // SAFETY: 1. `page` owns it, and the source had it constructed. That no MMU walks it does not hold: pages are
+            // listed before the flush, the defect being modelled.
+            unsafe { self.source.constructor().destruct(frames, page.addr()) };
         }
         let list = &mut lists[nr];
         let at = page.into_raw();
@@ -196,7 +198,7 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
 
     /// Gives a page that rested on list `nr` to the allocator.
     fn drop_cached(&self, pin: &Here<'_>, nr: usize, at: PhysAddr) {
-        let top = self.source.layout().top();
+        let top = self.source.layout().root();
         let level = if self.nr_quick > 1 && nr == 0 { top } else { Level::PTE };
         // SAFETY: `pop` took it off our list, so it is ours, in the state of the list, its link cleared.
         let page = unsafe { Clean::from_raw(at, level) };
@@ -226,8 +228,9 @@ impl<W: OpenWindow, C: Construct> Policy for Historic<'_, W, C> {
         if !layout.is_small(level)
             && let Some(at) = self.pop(here, self.list_of(level))
         {
-            if level == layout.top() && !self.rests_constructed(level) {
-                self.source.constructor().construct(self.source.frames(), at);
+            if level == layout.root() && !self.rests_constructed(level) {
+                // SAFETY: 1. a root off our list. 2. it was destructed when it was put there.
+                unsafe { self.source.constructor().construct(self.source.frames(), at) };
             }
             tally.allocs.add(1);
             // SAFETY: 1. off our list. 2. it was put there in its list's state, and the link is cleared again.

@@ -1,5 +1,6 @@
 //! Sizes of the lists.
-use super::{CLASSES, MAGAZINE, ROOT};
+use super::classes::{CLASSES, ROOT};
+use super::magazine::MAGAZINE;
 use crate::bootmem::BootMemoryShort;
 use crate::page::{Layout, Level};
 use core::fmt;
@@ -54,7 +55,7 @@ impl ListsConfig {
 
 /// Returns how many classes are used: where trees are nothing but roots, one.
 pub(super) fn classes(layout: &Layout) -> usize {
-    if layout.top() == Level::PTE { 1 } else { CLASSES }
+    if layout.root() == Level::PTE { 1 } else { CLASSES }
 }
 
 /// Returns the part of `room` pages that the depot of a class may have, where `classes` are used.

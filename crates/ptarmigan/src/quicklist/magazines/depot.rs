@@ -1,5 +1,5 @@
 //! The depot: a node's pages of one class, which its CPUs exchange magazines with.
-use super::ROOT;
+use super::classes::ROOT;
 use super::doorbell::Doorbell;
 use super::shard::Shard;
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};

@@ -3,7 +3,8 @@
 use super::super::PolicyOn;
 use super::super::check::Check;
 use super::super::here::Here;
-use super::{EACH_CLASS, MAGAZINE, Quicklists, ROOT, ZERO};
+use super::classes::{EACH_CLASS, ROOT, ZERO};
+use super::{MAGAZINE, Quicklists};
 use crate::cpu::NodeId;
 use crate::page::{Clean, Construct, Level};
 use crate::window::OpenWindow;
@@ -29,7 +30,7 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> PolicyOn<'_, Quicklists<'m, W, C
     /// Hands out a root table as [`at_hand`](Self::at_hand) does, for callers that know at compile time that `top` is its
     /// level.
     #[inline(always)]
-    pub fn top_at_hand(self, top: Level) -> Option<Clean> {
+    pub fn root_at_hand(self, top: Level) -> Option<Clean> {
         debug_assert_eq!(top, self.policy().root);
         self.policy().take_at_hand::<ROOT>(&self.here(), top)
     }

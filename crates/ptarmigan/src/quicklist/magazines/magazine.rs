@@ -1,6 +1,6 @@
 //! A CPU's pages of one class.
 use super::super::source::GROUP;
-use super::CLASSES;
+use super::classes::CLASSES;
 use crate::cpu::{Guard, NodeId};
 
 /// Pages that a magazine can hold. How many it does hold is scaled to the node, up to [`ListsConfig::magazine`].

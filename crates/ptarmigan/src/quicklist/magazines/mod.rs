@@ -29,6 +29,7 @@
 //! # Remote returns
 //!
 //! Pages freed on a foreign node go home in batches, after the flush like all others.
+mod classes;
 mod config;
 mod depot;
 mod direct;
@@ -54,6 +55,7 @@ use crate::cpu::{CpuId, Guard, MachineId, NodeId, PerCpu, Pinned};
 use crate::frames::{AllocFlags, MemorySize, NoFrame};
 use crate::page::{Clean, Construct, Flushed, Level, MAX_LEVELS, Unhooked};
 use crate::window::OpenWindow;
+use classes::{CLASSES, ROOT, ZERO};
 use config::{classes, part};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
@@ -65,14 +67,6 @@ use shard::Shard;
 
 /// Pages given back to the allocator in one call of anything.
 const BOUNDED: usize = 16;
-/// Classes of pages that rest in different states.
-const CLASSES: usize = 2;
-/// Tables that are all zero: all but roots.
-const ZERO: usize = 0;
-/// Root tables, as their constructor left them.
-const ROOT: usize = 1;
-/// All classes, in the order in which they give pages back: those that are cheapest to make again first.
-const EACH_CLASS: [usize; CLASSES] = [ZERO, ROOT];
 /// Levels, rounded up to a power of two, so that an index is cut to size instead of checked.
 const LEVELS: usize = MAX_LEVELS.next_power_of_two();
 
@@ -149,7 +143,7 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
             })?;
             Ok(Node::new(depots))
         })?;
-        let (root, one_node) = (source.layout().top(), nodes == 1);
+        let (root, one_node) = (source.layout().root(), nodes == 1);
         let root_shift = source.layout().table_shift[root.at()].into();
         let lists = Quicklists {
             source,

@@ -1,5 +1,5 @@
 //! A node: what it keeps, and how much it may keep.
-use super::CLASSES;
+use super::classes::CLASSES;
 use super::depot::Depot;
 use super::doorbell::Doorbell;
 use crate::bootmem::BootSlice;

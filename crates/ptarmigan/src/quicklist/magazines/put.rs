@@ -1,8 +1,9 @@
 //! Taking pages back: into the CPU's magazines, to the depot, home to another node, to the allocator.
 use super::super::check::Check;
 use super::super::here::Here;
+use super::classes::{ROOT, ZERO};
 use super::magazine::Magazines;
-use super::{BOUNDED, LEVELS, Quicklists, ROOT, ZERO};
+use super::{BOUNDED, LEVELS, Quicklists};
 use crate::cpu::NodeId;
 use crate::page::{Clean, Construct, Flushed, Level};
 use crate::window::OpenWindow;

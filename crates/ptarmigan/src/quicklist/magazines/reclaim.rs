@@ -5,10 +5,11 @@
 //! that it is. Pages are detached under the lock and unmade outside it.
 use super::super::check::Check;
 use super::super::here::Here;
+use super::classes::{EACH_CLASS, ROOT};
 use super::depot::Depot;
 use super::doorbell::Doorbell;
 use super::magazine::Magazines;
-use super::{BOUNDED, EACH_CLASS, MAGAZINE, Quicklists, ROOT};
+use super::{BOUNDED, MAGAZINE, Quicklists};
 use crate::cpu::NodeId;
 use crate::page::{Construct, Level};
 use crate::window::OpenWindow;

@@ -2,8 +2,9 @@
 use super::super::check::Check;
 use super::super::here::Here;
 use super::super::source::GROUP;
+use super::Quicklists;
+use super::classes::{ROOT, ZERO};
 use super::magazine::Magazines;
-use super::{Quicklists, ROOT, ZERO};
 use crate::cpu::NodeId;
 use crate::frames::{AllocFlags, NoFrame};
 use crate::page::{Clean, Construct, Level};

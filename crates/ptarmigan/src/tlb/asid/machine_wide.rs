@@ -17,7 +17,7 @@ use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::CpuId;
 use crate::sync::SpinLock;
 use crate::sync::atomic::{AtomicUsize, Ordering};
-use crate::tlb::request::SpaceId;
+use crate::tlb::id::SpaceId;
 use core::sync::atomic::AtomicU32;
 
 const BITS: usize = usize::BITS as usize;

@@ -6,7 +6,7 @@
 //! keep anything.
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::CpuId;
-use crate::tlb::request::{Generation, SpaceId};
+use crate::tlb::id::{Generation, SpaceId};
 use core::cell::Cell;
 
 /// Numbers that a space may get on one CPU.
