@@ -21,8 +21,8 @@ use xxhash_rust::xxh3::Xxh3Default;
 ///
 /// Every event is valid by itself: its task is known, its CPU below the header's number, its page
 /// numbers have at most 52 bits. That all events are as written is known only when the iteration
-/// ends without an error. [`TraceFile`](crate::TraceFile) checks this beforehand. After an error, and after the end,
-/// the iterator returns `None`.
+/// ends without an error. [`TraceFile`](crate::TraceFile) checks this beforehand. After an error,
+/// and after the end, the iterator returns `None`.
 pub struct Reader<R: BufRead> {
     header: Header,
     source: zstd::Decoder<'static, HashReader<R>>,

@@ -1,4 +1,5 @@
-//! Memory as the firmware describes it: what is refused, the last frames that have a number, and holes.
+//! Memory as the firmware describes it: what is refused, the last frames that have a number, and
+//! holes.
 use ptarmigan::addr::{FRAME_SHIFT, Pfn, PhysAddr};
 use ptarmigan::bootmem::BootMemory;
 use ptarmigan::cpu::{CpuId, MachineId, NodeId, Pinned};
@@ -50,7 +51,8 @@ fn manage(runs: &[MemoryRun]) -> Result<Frames, FramesError> {
     let bytes = Frames::bytes(&MemorySize::of(runs));
     // Runs of more than all numbers are refused before anything is carved.
     let mut boot = block(if bytes > 1 << 30 { 0 } else { bytes });
-    // SAFETY: 1. nothing ever looks at this memory: only the allocator's books are asked. 2. the identity is new.
+    // SAFETY: 1. nothing ever looks at this memory: only the allocator's books are asked. 2. the
+    // identity is new.
     unsafe { Frames::new(&mut boot, MachineId::new(), runs) }
 }
 

@@ -36,7 +36,8 @@ fn pages(first: u64, n: u64) -> VirtRange {
 /// What runs before a CPU carries an invalidation out, as an interrupt that arrives late lets it.
 type Before = Box<dyn FnOnce() + Send>;
 
-/// TLBs that forget exactly what they are told. Before CPU 1 carries out an invalidation, something else may run.
+/// TLBs that forget exactly what they are told. Before CPU 1 carries out an invalidation, something
+/// else may run.
 #[derive(Default)]
 struct Model {
     cached: Mutex<HashMap<(u16, u64), Pfn>>,
@@ -50,8 +51,8 @@ impl Model {
     }
 }
 
-// SAFETY: 1. when `invalidate` returns, the CPU's translations that the request covers are gone. 2. it has none of the
-// kernel's half. 3. and 4. all of them are gone. 5. it reaches one CPU.
+// SAFETY: 1. when `invalidate` returns, the CPU's translations that the request covers are gone.
+// 2. it has none of the kernel's half. 3. and 4. all of them are gone. 5. it reaches one CPU.
 unsafe impl Mmu for &Model {
     const NEEDS_ENTRY_VALID: bool = false;
     fn invalidate(&self, pin: &Pinned<'_>, request: &Invalidation) {
@@ -83,8 +84,9 @@ enum GivesUp {
     ByUnmapping,
 }
 
-/// A parent gives up a page that it shares with a child; before CPU 1, which reads the page in the parent, has forgotten it,
-/// the child writes. Returns what the child's fault did, and whether CPU 1 knew the page then.
+/// A parent gives up a page that it shares with a child; before CPU 1, which reads the page in the
+/// parent, has forgotten it, the child writes. Returns what the child's fault did, and whether CPU
+/// 1 knew the page then.
 fn child_writes_before_the_flush(how: GivesUp) -> (Done, bool) {
     let host = Host::<X>::new(small(3, 16)).unwrap();
     let model = Model::default();

@@ -1,4 +1,5 @@
-//! Trees of tables against a map from pages to frames; failure at every step; which tables are freed; the dump.
+//! Trees of tables against a map from pages to frames; failure at every step; which tables are
+//! freed; the dump.
 mod common;
 use common::{FailAt, Pages, Watch, Watchable, Watched, range, scan, small, va, watched};
 use proptest::prelude::*;
@@ -378,8 +379,8 @@ fn addresses_beyond_the_users_are_refused_and_odd_ranges_are_taken_as_the_pages_
     host.audit().unwrap();
 }
 
-/// Linux's `free_pgd_range` and what it calls, level by level: a table in the way of `start..end` goes if its
-/// aligned span lies between floor and ceiling.
+/// Linux's `free_pgd_range` and what it calls, level by level: a table in the way of `start..end`
+/// goes if its aligned span lies between floor and ceiling.
 fn freed_by_linux<F: Format>(pages: &Pages, r: VirtRange, floor: u64, ceiling: u64) -> Vec<u32> {
     (0..F::LAYOUT.levels)
         .map(|l| {

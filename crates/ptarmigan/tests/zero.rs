@@ -1,4 +1,5 @@
-//! Frames that are known to be zero: under random traffic, cleared ahead in idle time, and found by faults.
+//! Frames that are known to be zero: under random traffic, cleared ahead in idle time, and found by
+//! faults.
 mod physical;
 use physical::{Rng, any_frame, assert_zero, clear, give_last, poke, refill, refill_data, small};
 use proptest::prelude::*;
@@ -22,7 +23,8 @@ fn zero(order: u8) -> Request {
     Request { order, zero: true, ..any_frame(0) }
 }
 
-/// Asks for `n` zero frames, which makes demand for as many, and gives them back of unknown content.
+/// Asks for `n` zero frames, which makes demand for as many, and gives them back of unknown
+/// content.
 fn ask(frames: &Frames, n: usize) {
     let taken: Vec<_> = (0..n).map_while(|_| frames.take(zero(0)).ok()).collect();
     taken.into_iter().for_each(|taken| frames.give(taken.dirty()));
@@ -45,8 +47,8 @@ fn blocks(frames: &Frames) -> HashSet<(u8, u32)> {
         .collect()
 }
 
-/// A window that lets something else happen whenever a frame is about to be reached: what an interrupt or another CPU does
-/// between the steps of a refill.
+/// A window that lets something else happen whenever a frame is about to be reached: what an
+/// interrupt or another CPU does between the steps of a refill.
 struct Between<'a> {
     inner: DirectMap,
     hook: &'a (dyn Fn() + Sync),
@@ -205,8 +207,8 @@ proptest! {
 fn zero_frames_inside_a_block_are_found_although_others_of_its_size_are_dirty() {
     let host = Host::<X86_64>::new(small(1, 1, 32)).unwrap();
     let (frames, window) = (host.frames(), host.window());
-    // Two blocks that cannot merge with each other: one with a zero frame in its middle goes first, so that the dirty one
-    // is at the end of the list that is looked at.
+    // Two blocks that cannot merge with each other: one with a zero frame in its middle goes first,
+    // so that the dirty one is at the end of the list that is looked at.
     let mut taken: Vec<_> =
         (0..2).map(|_| frames.take(Request { order: 10, ..any_frame(0) }).unwrap()).collect();
     let rest: Vec<_> =

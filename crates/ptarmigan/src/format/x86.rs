@@ -121,9 +121,10 @@ macro_rules! x86_entries {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct X86_64;
 
-// SAFETY: 1. the address bits hold what `link` was given; no leaf of level 0 is asked, and large pages have `PS`. 2. the same
-// bits hold the frame, and bit 9 says that it is special. 3. a link is present, and a leaf has `P` or `G`. 4. SDM volume 3,
-// section 4.6, with CR0.WP and EFER.NXE set and without SMAP or protection keys.
+// SAFETY: 1. the address bits hold what `link` was given; no leaf of level 0 is asked, and large
+// pages have `PS`. 2. the same bits hold the frame, and bit 9 says that it is special. 3. a link is
+// present, and a leaf has `P` or `G`. 4. SDM volume 3, section 4.6, with CR0.WP and EFER.NXE set
+// and without SMAP or protection keys.
 unsafe impl Format for X86_64 {
     x86_entries!();
     const NAME: &'static str = "x86-64";
@@ -139,8 +140,8 @@ unsafe impl Format for X86_64 {
     }
 }
 
-/// 32-bit x86 with PAE: a root of 4 entries in 32 bytes, which the MMU reads when the root is loaded and then keeps
-/// in registers; the last of them is the kernel's.
+/// 32-bit x86 with PAE: a root of 4 entries in 32 bytes, which the MMU reads when the root is
+/// loaded and then keeps in registers; the last of them is the kernel's.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct X86Pae;
 

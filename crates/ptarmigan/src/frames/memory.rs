@@ -27,7 +27,8 @@ pub struct MemoryRun {
 }
 
 impl MemoryRun {
-    /// Returns the first frame number behind it; no more than [`Pfn::NONE`] in a run that is as it should be.
+    /// Returns the first frame number behind it; no more than [`Pfn::NONE`] in a run that is as it
+    /// should be.
     pub(super) fn end(&self) -> u64 {
         u64::from(self.start.0) + u64::from(self.frames)
     }

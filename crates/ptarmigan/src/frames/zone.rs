@@ -116,7 +116,8 @@ pub struct Watermarks {
 }
 
 impl Watermarks {
-    /// Square-root scaling, as Linux sizes its reserve: four times the root of the size in kB; at most 1/16.
+    /// Square-root scaling, as Linux sizes its reserve: four times the root of the size in kB; at
+    /// most 1/16.
     pub(super) fn of(frames: u32) -> Self {
         let kib = frames as u64 * 4;
         let min = ((16 * kib).isqrt() / 4).min(frames as u64 / 16) as u32;

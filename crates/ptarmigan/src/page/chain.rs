@@ -11,15 +11,16 @@ impl FlushProof {
     ///
     /// # Safety
     ///
-    /// 1. After the last table of the chain this is used for was unhooked, every CPU that could have walked it,
-    ///    lazy ones included, has invalidated what it had cached of the space, paging-structure caches included.
+    /// 1. After the last table of the chain this is used for was unhooked, every CPU that could
+    ///    have walked it, lazy ones included, has invalidated what it had cached of the space,
+    ///    paging-structure caches included.
     pub unsafe fn claim() -> Self {
         FlushProof(())
     }
 }
 
-/// Tables that have been unhooked from their parents, but that TLBs may still know. Linked through the frames'
-/// records, so nothing is allocated and nothing written into the pages (REQ-22).
+/// Tables that have been unhooked from their parents, but that TLBs may still know. Linked through
+/// the frames' records, so nothing is allocated and nothing written into the pages (REQ-22).
 ///
 /// There is no way from here to a list that pages are handed out from, except through a flush:
 ///
@@ -147,13 +148,13 @@ impl Unhooked {
     ///
     /// # Safety
     ///
-    /// 1. The caller accepts that TLBs may still know the page. That is the defect which this type exists to
-    ///    make impossible; only a model of the historic code may do it.
+    /// 1. The caller accepts that TLBs may still know the page. That is the defect which this type
+    ///    exists to make impossible; only a model of the historic code may do it.
     #[cfg(feature = "hosted")]
     pub unsafe fn pop_early(&mut self, frames: &Frames) -> Option<Clean> {
         let (level, at) = self.pop(frames)?;
-        // SAFETY: 1. and 2. the chain owned it, in the state of its level (contracts of `push` and `push_root`). 3. not so: the
-        // caller accepts that.
+        // SAFETY: 1. and 2. the chain owned it, in the state of its level (contracts of `push` and
+        // `push_root`). 3. not so: the caller accepts that.
         Some(unsafe { Clean::from_raw(at, level) })
     }
 }
@@ -170,8 +171,8 @@ impl Flushed {
     #[inline(always)]
     pub fn pop(&mut self, frames: &Frames) -> Option<Clean> {
         let (level, at) = self.pages.pop(frames)?;
-        // SAFETY: 1. and 2. the chain owned it, in the state of its level (contracts of `push` and `push_root`). 3. it has been
-        // flushed everywhere (`FlushProof`).
+        // SAFETY: 1. and 2. the chain owned it, in the state of its level (contracts of `push` and
+        // `push_root`). 3. it has been flushed everywhere (`FlushProof`).
         Some(unsafe { Clean::from_raw(at, level) })
     }
 

@@ -2,10 +2,11 @@
 use crate::addr::PhysAddr;
 use crate::frames::Frames;
 
-/// Makes root tables: copies the kernel's entries in and keeps the table known to whoever changes those.
+/// Makes root tables: copies the kernel's entries in and keeps the table known to whoever changes
+/// those.
 ///
-/// Runs only when a page comes from the allocator and when it goes back to it; a page that rests on a list stays
-/// constructed.
+/// Runs only when a page comes from the allocator and when it goes back to it; a page that rests on
+/// a list stays constructed.
 pub trait Construct: Sync {
     /// Brings an all-zero table into its constructed state.
     ///
@@ -15,8 +16,8 @@ pub trait Construct: Sync {
     /// 2. It is all zero, and constructed by no other constructor.
     unsafe fn construct(&self, frames: &Frames, root: PhysAddr);
 
-    /// The same where it can fail: false, and the table is all zero as it was. Constructors that need nothing which may
-    /// be short need not say anything.
+    /// The same where it can fail: false, and the table is all zero as it was. Constructors that
+    /// need nothing which may be short need not say anything.
     ///
     /// # Safety
     ///

@@ -52,7 +52,8 @@ impl Layout {
         1 << self.table_shift[level.at()]
     }
 
-    /// The order of the block of frames that holds a table of this level; 0 for those smaller than a frame.
+    /// The order of the block of frames that holds a table of this level; 0 for those smaller than
+    /// a frame.
     #[inline(always)]
     pub fn order(&self, level: Level) -> u8 {
         (self.table_shift[level.at()] as u32).saturating_sub(FRAME_SHIFT) as u8

@@ -9,8 +9,9 @@ use crate::machine::On;
 use crate::table::Free;
 
 impl<F: Format> Space<F> {
-    /// The space of a program that is being loaded: empty but for a stack that ends at `stack_end` with
-    /// `arg_pages` pages of arguments written to it. The old space is still there; the caller ends it afterwards.
+    /// The space of a program that is being loaded: empty but for a stack that ends at `stack_end`
+    /// with `arg_pages` pages of arguments written to it. The old space is still there; the caller
+    /// ends it afterwards.
     ///
     /// # Errors
     ///
@@ -41,8 +42,8 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         self.populate(range, Access::Write)
     }
 
-    /// Moves the temporary stack down to its final place `range` (its top pages the arguments), and lets it have
-    /// that size. Tables that only the temporary place needed go at once.
+    /// Moves the temporary stack down to its final place `range` (its top pages the arguments), and
+    /// lets it have that size. Tables that only the temporary place needed go at once.
     ///
     /// # Errors
     ///

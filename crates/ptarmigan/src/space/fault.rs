@@ -32,7 +32,8 @@ pub enum Done {
     Spurious,
 }
 
-/// Why a fault could not be served; nothing has changed, except that a stack may have grown to the address.
+/// Why a fault could not be served; nothing has changed, except that a stack may have grown to the
+/// address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultError {
     /// No area lies there.
@@ -100,8 +101,8 @@ impl<F: Format> Space<F> {
     ///
     /// # Errors
     ///
-    /// [`FaultError`](FaultError); nothing has changed then, except that a stack may have grown to `va` (as in Linux,
-    /// which looks at permissions afterwards).
+    /// [`FaultError`](FaultError); nothing has changed then, except that a stack may have grown to
+    /// `va` (as in Linux, which looks at permissions afterwards).
     #[inline]
     pub fn fault<M: SpaceMachine>(
         &mut self,
@@ -127,7 +128,8 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
 }
 
 impl<F: Format> State<F> {
-    /// Serves a fault at `va` of a space that the caller holds exclusively; see [`Space::fault`](super::Space::fault).
+    /// Serves a fault at `va` of a space that the caller holds exclusively; see
+    /// [`Space::fault`](super::Space::fault).
     #[inline]
     pub(super) fn fault<M: SpaceMachine>(
         &mut self,
@@ -145,7 +147,8 @@ impl<F: Format> State<F> {
         }
     }
 
-    /// Looks at a fault once. `SHARED` says that other CPUs may be serving faults too; `tlb` is the space's.
+    /// Looks at a fault once. `SHARED` says that other CPUs may be serving faults too; `tlb` is the
+    /// space's.
     #[inline(always)]
     pub(super) fn fault_once<M: SpaceMachine, const SHARED: bool>(
         &self,
@@ -302,8 +305,9 @@ impl<F: Format> State<F> {
             return Ok(Outcome::Done(Done::Spurious));
         }
         if access != Access::Write {
-            // The area allows more than the entry: it was kept without permissions (PROT_NONE), may not have been executed,
-            // or has not been used yet. It only gains, so there is nothing to flush.
+            // The area allows more than the entry: it was kept without permissions (PROT_NONE), may
+            // not have been executed, or has not been used yet. It only gains, so there is nothing
+            // to flush.
             let entry = leaf.lock::<SHARED>(on);
             if SHARED && !same_page::<F>(raw, entry.load()) {
                 return Ok(Outcome::Again);
@@ -319,8 +323,9 @@ impl<F: Format> State<F> {
         let writable = Self::attr(flags) | Attr::WRITE | Attr::DIRTY;
         let old = F::frame(raw);
         let special = F::is_special(raw);
-        // SAFETY: 1. `old` is a data frame of this machine: spaces map those and special frames. The answer counts only while the
-        // entry holds its reference, which is looked at again under the lock.
+        // SAFETY: 1. `old` is a data frame of this machine: spaces map those and special frames.
+        // The answer counts only while the entry holds its reference, which is looked at again
+        // under the lock.
         let is_sole = || !special && unsafe { DataFrames::is_sole_raw(on.frames(), old) };
         if flags.has(AreaFlags::SHARED) || is_sole() {
             let entry = leaf.lock::<SHARED>(on);
@@ -367,8 +372,9 @@ impl<F: Format> State<F> {
         let new = F::leaf(fresh, new_attr);
         let break_first = F::BREAK_BEFORE_MAKE && others == Use::Walked;
         if break_first || tlb.is_active_elsewhere(on.cpu()) {
-            // No CPU may read the old frame once another has written to the new one. The reference to the old frame goes
-            // after the flush: until then another space must not take itself for its only user.
+            // No CPU may read the old frame once another has written to the new one. The reference
+            // to the old frame goes after the flush: until then another space must not take itself
+            // for its only user.
             entry.break_off();
             release::<F, M>(&mut gather, raw);
             let released = gather.flush();
@@ -424,7 +430,8 @@ fn take_again<M: Machine>(on: On<'_, M>, take: impl Fn() -> Result<Pfn, NoFrame>
 
 /// Gives back a data frame that was never mapped.
 fn give_unmapped<M: Machine>(on: On<'_, M>, pfn: Pfn) {
-    // SAFETY: 1. `on` is one machine. 2. the frame was taken for this fault, with one reference, and nothing has mapped it.
+    // SAFETY: 1. `on` is one machine. 2. the frame was taken for this fault, with one reference,
+    // and nothing has mapped it.
     unsafe {
         DataFrames::release_raw(on.frames(), pfn);
         on.data().give_raw(on.frames(), on.pin(), pfn);

@@ -1,8 +1,8 @@
 //! The kernel's half of every root table.
 //!
-//! Constructed roots, live ones and ones that rest on a list, are linked through their frames' records. A change of
-//! the kernel map goes along that list, and construction copies and registers under the same lock, so no root ever
-//! misses a change (H2, H14, REQ-3, REQ-16).
+//! Constructed roots, live ones and ones that rest on a list, are linked through their frames'
+//! records. A change of the kernel map goes along that list, and construction copies and registers
+//! under the same lock, so no root ever misses a change (H2, H14, REQ-3, REQ-16).
 use super::node::{read, set_kernel};
 use crate::addr::{Pfn, PhysAddr};
 use crate::cpu::MachineId;
@@ -54,13 +54,15 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
     ///
     /// # Errors
     ///
-    /// The map itself, if roots that carry a copy of it are still about, or `frames` are another machine's.
+    /// The map itself, if roots that carry a copy of it are still about, or `frames` are another
+    /// machine's.
     pub fn end(self, frames: &Frames) -> Result<(), Self> {
         if !frames.machine().matches(self.machine) || *self.roots.lock() != Pfn::NONE {
             return Err(self);
         }
         frames.meta(self.reference.pfn()).set_usage(Use::Taken);
-        // SAFETY: 1. `new` took the frame, order 0, and `self` is consumed. 2. `Dirty` promises nothing.
+        // SAFETY: 1. `new` took the frame, order 0, and `self` is consumed. 2. `Dirty` promises
+        // nothing.
         frames.give(unsafe {
             crate::frames::Frame::<crate::frames::Dirty>::from_raw(self.machine, self.reference.pfn(), 0)
         });
@@ -80,18 +82,20 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
         set_kernel::<F, W>(&self.window, at, index, raw);
     }
 
-    /// Sets entry `index` of every root, live and cached; an index that is not the kernel's is ignored. Returns how many
-    /// roots there were.
+    /// Sets entry `index` of every root, live and cached; an index that is not the kernel's is
+    /// ignored. Returns how many roots there were.
     ///
-    /// Roots smaller than a frame (x86 PAE) are not registered, as they have no record: their kernel entry, which links
-    /// one table that all share, has to be set before the first of them is made.
+    /// Roots smaller than a frame (x86 PAE) are not registered, as they have no record: their
+    /// kernel entry, which links one table that all share, has to be set before the first of them
+    /// is made.
     ///
     /// The caller flushes if the entry was present before.
     ///
     /// # Safety
     ///
-    /// 1. `raw` is none, or an entry of a root: every access that the MMU lets through by it is the kernel's own, and a table
-    ///    that it links stays a table until no root has the entry any more and all TLBs have been flushed.
+    /// 1. `raw` is none, or an entry of a root: every access that the MMU lets through by it is the
+    ///    kernel's own, and a table that it links stays a table until no root has the entry any
+    ///    more and all TLBs have been flushed.
     pub unsafe fn set(&self, frames: &Frames, index: usize, raw: u64) -> usize {
         if !Self::kernel_entries().contains(&index) {
             return 0;
@@ -112,8 +116,9 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
     }
 }
 
-// The registry uses what a root leaves free of its record: the second word of the map of touched lines, of which a root needs
-// the first alone however the root is split, and the chain link, which a root has no use for (a gather holds it apart).
+// The registry uses what a root leaves free of its record: the second word of the map of touched
+// lines, of which a root needs the first alone however the root is split, and the chain link, which
+// a root has no use for (a gather holds it apart).
 fn next(frames: &Frames, pfn: Pfn) -> Pfn {
     Pfn(frames.meta(pfn).lines(1))
 }

@@ -1,6 +1,7 @@
 //! Names of spaces, and the generations of their flushes.
 
-/// Names an address space: [`Tlb::new_space`](super::Tlb::new_space) hands names out, none of them twice.
+/// Names an address space: [`Tlb::new_space`](super::Tlb::new_space) hands names out, none of them
+/// twice.
 ///
 /// ```compile_fail,E0423
 /// use ptarmigan::tlb::SpaceId;
@@ -22,8 +23,8 @@ impl SpaceId {
 
 /// Counts a space's flushes; a CPU whose copy is behind must flush before it uses the space again.
 ///
-/// It wraps. The order of two generations is that of their distance, so it holds as long as no CPU is half a round
-/// behind: [`SpaceTlb`](super::SpaceTlb) sees to that.
+/// It wraps. The order of two generations is that of their distance, so it holds as long as no CPU
+/// is half a round behind: [`SpaceTlb`](super::SpaceTlb) sees to that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Generation(pub usize);
 

@@ -15,11 +15,12 @@ pub struct Ticket {
     pub generation: Generation,
     /// CPUs that had the space loaded and active.
     pub active: CpuSet,
-    /// CPUs that kept it loaded while running something else. They must be flushed, or moved to a safe root, when
-    /// tables were unhooked; otherwise they may catch up when they use the space again.
+    /// CPUs that kept it loaded while running something else. They must be flushed, or moved to a
+    /// safe root, when tables were unhooked; otherwise they may catch up when they use the space
+    /// again.
     pub lazy: CpuSet,
-    /// Of these, the CPUs that have neither been flushed nor moved yet. What the gather holds is parked until they
-    /// have (REQ-33).
+    /// Of these, the CPUs that have neither been flushed nor moved yet. What the gather holds is
+    /// parked until they have (REQ-33).
     pub waiting: CpuSet,
 }
 
@@ -32,9 +33,11 @@ pub struct Invalidation {
     pub asid: u16,
     /// Which addresses.
     pub scope: Scope,
-    /// Tables were unhooked: paging-structure caches must forget too (any `INVLPG` does that on x86; REQ-32).
+    /// Tables were unhooked: paging-structure caches must forget too (any `INVLPG` does that on
+    /// x86; REQ-32).
     pub tables_freed: bool,
-    /// The root's entries changed on a machine that keeps them in registers (x86 PAE): the root must be loaded anew.
+    /// The root's entries changed on a machine that keeps them in registers (x86 PAE): the root
+    /// must be loaded anew.
     pub reload_root: bool,
 }
 
@@ -90,7 +93,7 @@ pub struct Root {
     pub asid: u16,
     /// What the TLB holds under that number is of this space and up to date: it may stay.
     pub keep: bool,
-    /// Numbers have been handed out anew: what the TLB holds under all of them goes first. Only on machines that
-    /// [broadcast](super::Mmu::BROADCASTS).
+    /// Numbers have been handed out anew: what the TLB holds under all of them goes first. Only on
+    /// machines that [broadcast](super::Mmu::BROADCASTS).
     pub forget_all: bool,
 }

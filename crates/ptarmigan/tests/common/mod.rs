@@ -1,10 +1,14 @@
-//! The test rig: a hosted machine of which a sanitizer sees every table page and every invalidation.
+//! The test rig: a hosted machine of which a sanitizer sees every table page and every
+//! invalidation.
 //!
-//! [`Watch`] owns the sanitizer; [`WatchPages`] and [`WatchedTlb`] stand between the library and it:
+//! [`Watch`] owns the sanitizer; [`WatchPages`] and [`WatchedTlb`] stand between the library and
+//! it:
 //!
-//! * a page is *allocated* for the sanitizer when the policy hands it out, and *freed* when the policy gets it from
-//!   where it may be handed out again: in `flushed`, in `free_unlinked`, and in `unhooked` if the policy takes it there;
-//! * the software MMU of a CPU forgets what `invalidate` tells that CPU to forget, and nothing else.
+//! * a page is *allocated* for the sanitizer when the policy hands it out, and *freed* when the
+//!   policy gets it from where it may be handed out again: in `flushed`, in `free_unlinked`, and in
+//!   `unhooked` if the policy takes it there;
+//! * the software MMU of a CPU forgets what `invalidate` tells that CPU to forget, and nothing
+//!   else.
 #![allow(dead_code, reason = "every test binary uses its own part of the rig")]
 use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::cpu::{NodeId, Pinned};
@@ -114,8 +118,8 @@ impl<'h, F: Watchable> Watch<'h, F> {
         self.with(|s, memory| s.san.translate(memory, cpu, va, access))
     }
 
-    /// An access by a program on `cpu`, to the word that it is translated to; the CPU's translations cannot be
-    /// invalidated in between, as on hardware.
+    /// An access by a program on `cpu`, to the word that it is translated to; the CPU's
+    /// translations cannot be invalidated in between, as on hardware.
     pub fn access<R>(
         &self,
         cpu: usize,
@@ -154,7 +158,8 @@ impl<'h, F: Watchable> Watch<'h, F> {
         self.with(|s, _| s.san.assert_clean());
     }
 
-    /// The machine ends: what is still a table has leaked. Returns the number of findings of each kind.
+    /// The machine ends: what is still a table has leaked. Returns the number of findings of each
+    /// kind.
     pub fn finish(&self) -> BTreeMap<&'static str, u64> {
         self.freed(Level(0), self.host.zero_frame().addr());
         self.with(|s, _| {
@@ -180,7 +185,8 @@ pub trait At: Policy + Sized {
 
 impl<P: Policy> At for P {}
 
-/// Has the sanitizer watch a policy's pages. Also checks that every page is handed out in its level's state (I2, I10).
+/// Has the sanitizer watch a policy's pages. Also checks that every page is handed out in its
+/// level's state (I2, I10).
 pub struct WatchPages<'w, 'h, F: Format>(pub &'w Watch<'h, F>);
 
 /// A policy whose pages are watched.
@@ -235,9 +241,10 @@ pub struct WatchedTlb<'w, 'h, F: Format> {
     watch: &'w Watch<'h, F>,
 }
 
-// SAFETY: 1. and 2. the CPU's software MMU forgets what the scope covers (any invalidation drops paging-structure caches
-// there, as on x86). 3. `load` switches the software MMU, which uses nothing of another space, and forgets first what is
-// not to be kept. 4. `unload` takes its root away. 5. It reaches one CPU, and walks tables by itself.
+// SAFETY: 1. and 2. the CPU's software MMU forgets what the scope covers (any invalidation drops
+// paging-structure caches there, as on x86). 3. `load` switches the software MMU, which uses
+// nothing of another space, and forgets first what is not to be kept. 4. `unload` takes its root
+// away. 5. It reaches one CPU, and walks tables by itself.
 unsafe impl<F: Watchable> Mmu for WatchedTlb<'_, '_, F> {
     const NEEDS_ENTRY_VALID: bool = false;
 
@@ -404,8 +411,8 @@ impl<F: Format> Drop for Starved<'_, F> {
 /// What is mapped, by page: frame and attributes.
 pub type Pages = BTreeMap<u64, (Pfn, Attr)>;
 
-/// Reads a tree entry by entry, as an MMU would that forgets nothing, and compares every record and every count of
-/// the tree with what is there. Returns what is mapped.
+/// Reads a tree entry by entry, as an MMU would that forgets nothing, and compares every record and
+/// every count of the tree with what is there. Returns what is mapped.
 #[track_caller]
 pub fn scan<F: Format, M: Machine>(host: &Host<F>, on: On<'_, M>, tree: TreeRef<'_, F>) -> Pages {
     let mut pages = Pages::new();
@@ -462,7 +469,8 @@ fn scan_table<F: Format>(
     );
 }
 
-/// What a space shows, frames renamed in the order of addresses: equal for equal histories, whatever the policy.
+/// What a space shows, frames renamed in the order of addresses: equal for equal histories,
+/// whatever the policy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Shape {
     pub pages: Vec<(u64, usize, Attr)>,
@@ -496,12 +504,13 @@ pub fn peek<F: Format>(host: &Host<F>, at: u64) -> u64 {
 pub fn poke<F: Format>(host: &Host<F>, at: u64, word: u64) {
     let window = host.window();
     let guard = window.open(PhysAddr(at));
-    // SAFETY: the frame is data mapped into a space of this single-threaded test, or the test's own; the guard is
-    // valid for it, and `at` is a multiple of 8.
+    // SAFETY: the frame is data mapped into a space of this single-threaded test, or the test's
+    // own; the guard is valid for it, and `at` is a multiple of 8.
     unsafe { guard.base().cast::<u64>().write(word) };
 }
 
-/// A space on a CPU, from the side of whoever schedules: enters it, and tells the sanitizer of a lazy CPU that it goes on.
+/// A space on a CPU, from the side of whoever schedules: enters it, and tells the sanitizer of a
+/// lazy CPU that it goes on.
 pub fn activate<F: Watchable, P: Policy>(
     m: &Watched<'_, '_, F, P>,
     watch: &Watch<'_, F>,

@@ -1,13 +1,17 @@
-//! The invariants I1 to I10 of quicklists, each a check and a test of its own: the same random calls by any number of
-//! CPUs on any number of nodes, with magazines and budgets of any size, CPUs that come and go, and memory that runs short.
+//! The invariants I1 to I10 of quicklists, each a check and a test of its own: the same random
+//! calls by any number of CPUs on any number of nodes, with magazines and budgets of any size, CPUs
+//! that come and go, and memory that runs short.
 //!
-//! * I1 Each frame is in one place: free, in use, at rest at a CPU or in a depot; the sum is what was taken.
+//! * I1 Each frame is in one place: free, in use, at rest at a CPU or in a depot; the sum is what
+//!   was taken.
 //! * I2 What is handed out is in its state, bit for bit.
-//! * I3 No page is used again before the flush has reached every CPU that could walk it, lazy ones too.
+//! * I3 No page is used again before the flush has reached every CPU that could walk it, lazy ones
+//!   too.
 //! * I4 No page rests at a CPU of another node than its own.
 //! * I5 What rests of a node's memory is within its budget, magazines included.
 //! * I6 No call trims more than 16 pages.
-//! * I7 Pages handed out are hits and misses; those in use are handed out less taken back; all CPUs together are exact.
+//! * I7 Pages handed out are hits and misses; those in use are handed out less taken back; all CPUs
+//!   together are exact.
 //! * I8 A CPU that is offline holds nothing.
 //! * I9 Tables are the same with and without lists.
 //! * I10 Constructed tops show the kernel map as it is.
@@ -33,7 +37,8 @@ use std::collections::HashSet;
 /// Pages given back in one call (I6).
 const BOUND: usize = 16;
 
-// --- The checks: what has to be so after every step -------------------------------------------------------------------
+// --- The checks: what has to be so after every step
+// -------------------------------------------------------------------
 
 /// I1. Of each node: what is taken is what the lists know of; nothing is handed out twice.
 fn each_frame_is_in_one_place(run: &Run<'_, Lists<'_>>) {
@@ -256,7 +261,8 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, rng_seed: RngSeed::Fixed(3), ..ProptestConfig::default() })]
 
-    /// I3. Spaces are used, left lazily and taken down under the sanitizer's eyes, whose CPUs forget what they are told to.
+    /// I3. Spaces are used, left lazily and taken down under the sanitizer's eyes, whose CPUs
+    /// forget what they are told to.
     #[test]
     fn i3_no_page_is_used_again_before_the_flush(case in case(), seed in any::<u64>()) {
         let host = Host::<X86_64>::new(small(case.cpus, case.nodes, 32)).expect("host");

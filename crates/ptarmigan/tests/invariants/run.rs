@@ -281,7 +281,8 @@ impl<'h, P: Subject> Run<'h, P> {
         pages.iter().filter(|(_, at)| self.host.frames().node_of(at.pfn()) == node).count()
     }
 
-    /// Frames of a node that the policy has taken: neither free, nor the host's, nor somebody else's.
+    /// Frames of a node that the policy has taken: neither free, nor the host's, nor somebody
+    /// else's.
     pub fn taken(&self, node: NodeId) -> usize {
         let frames = self.host.frames();
         let held = self.held.iter().filter(|frame| frames.node_of(frame.pfn()) == node).count();

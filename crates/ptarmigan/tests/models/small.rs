@@ -23,8 +23,9 @@ impl Place {
     }
 }
 
-// SAFETY: `Slot64` keeps the promises; what is nothing is never written to. The model's memory holds places of this type,
-// made before anybody uses them, so that not any bit pattern has to be valid.
+// SAFETY: `Slot64` keeps the promises; what is nothing is never written to. The model's memory
+// holds places of this type, made before anybody uses them, so that not any bit pattern has to be
+// valid.
 unsafe impl Slot for Place {
     fn load(&self) -> u64 {
         match self {
@@ -68,8 +69,8 @@ const ENTRY: u64 = 1 << 8;
 const FRAME: u32 = 9;
 const P: u64 = Attr::READ.0 as u64;
 
-// SAFETY: 1. and 2. frame numbers and attributes have bits of their own; no leaf of level 0 is asked. 3. both set `ENTRY`. 4. the
-// models' MMUs ask the same functions.
+// SAFETY: 1. and 2. frame numbers and attributes have bits of their own; no leaf of level 0 is
+// asked. 3. both set `ENTRY`. 4. the models' MMUs ask the same functions.
 unsafe impl<const LEVELS: u8> Format for Small<LEVELS> {
     type Slot = Place;
     const NAME: &'static str = "small";

@@ -1,4 +1,5 @@
-//! Roots that rest, move and are used while the kernel map changes (H2, H14, I10), and destructors (H13).
+//! Roots that rest, move and are used while the kernel map changes (H2, H14, I10), and destructors
+//! (H13).
 use crate::At;
 use crate::lists::{CPUS, LAYOUT, Lists};
 use crate::machine::model;
@@ -21,8 +22,8 @@ thread_local! {
     static ENTRIES: RefCell<(usize, Vec<Arc<Slot64>>)> = const { RefCell::new((0, Vec::new())) };
 }
 
-/// The place of an entry. What is there is kept apart, by address, so that the page itself stays zero: the library looks
-/// whether it is.
+/// The place of an entry. What is there is kept apart, by address, so that the page itself stays
+/// zero: the library looks whether it is.
 #[repr(transparent)]
 struct Apart(u64);
 
@@ -35,7 +36,8 @@ impl Apart {
     }
 }
 
-// SAFETY: the word has the size and alignment of an entry and is not looked at; `Slot64` keeps the other promises.
+// SAFETY: the word has the size and alignment of an entry and is not looked at; `Slot64` keeps the
+// other promises.
 unsafe impl Slot for Apart {
     fn load(&self) -> u64 {
         self.slot().map_or(0, |slot| slot.load())
@@ -59,7 +61,8 @@ unsafe impl Slot for Apart {
 #[derive(Clone, Copy, Debug, Default)]
 struct Roots;
 
-// SAFETY: 1. to 3. nothing is linked or mapped: only the kernel's entry is written, as it is. 4. no MMU walks them.
+// SAFETY: 1. to 3. nothing is linked or mapped: only the kernel's entry is written, as it is. 4. no
+// MMU walks them.
 unsafe impl Format for Roots {
     type Slot = Apart;
     const NAME: &'static str = "roots";
@@ -121,7 +124,8 @@ impl Lists<Kernel> {
         slot.walk()
     }
 
-    /// Everybody's roots, those that rest included, show `raw`; and none is known when all are gone.
+    /// Everybody's roots, those that rest included, show `raw`; and none is known when all are
+    /// gone.
     fn all_show(&self, raw: u64) {
         let left = || ENTRIES.with_borrow(|(_, slots)| slots.iter().filter(|slot| slot.walk() != 0).count());
         let cached = self.lists.counts().cached();
