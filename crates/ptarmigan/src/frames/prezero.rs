@@ -1,8 +1,8 @@
 //! Clearing frames ahead of their use, when a CPU has nothing else to do.
 //!
 //! The library has no thread of its own: code that knows that a CPU is idle calls
-//! [`Machine::clear_ahead`](crate::table::Machine::clear_ahead), or [`Frames::refill_zero`] for the
-//! zones alone, with as many frames as the time may be good for.
+//! [`On::clear_ahead`](crate::machine::On::clear_ahead), or [`Frames::refill_zero`] for the zones
+//! alone, with as many frames as the time may be good for.
 //!
 //! How many is decided by the gate, see `frames/demand.rs`.
 use super::buddy::Block;

@@ -321,6 +321,7 @@ impl<F: Format> Tables<F> {
     }
 }
 
+/// Visits the leaf tables in `range` below the table of `level`, above the leaves, at `at`.
 fn walk_table<F: Format, M: Machine>(
     on: On<'_, M>,
     at: PhysAddr,
@@ -329,15 +330,35 @@ fn walk_table<F: Format, M: Machine>(
     range: VirtRange,
     visit: &mut impl FnMut(&Node<'_, F, M::Window>, u64, usize, usize),
 ) {
-    let (first, last) = indices::<F>(level, base, range);
-    let node = Node::<F, M::Window>::open(on.window(), on.frames(), level, at);
-    if level == Level::PTE {
-        visit(&node, base, first, last);
+    if level == Level(1) {
+        // Most of the work is here: with the levels known, and the visit in line.
+        walk_links::<F, M>(on, at, Level(1), base, range, |child, base| {
+            let node = Node::<F, M::Window>::open(on.window(), on.frames(), Level::PTE, child);
+            let (first, last) = indices::<F>(Level::PTE, base, range);
+            visit(&node, base, first, last);
+        });
         return;
     }
+    let below = Level(level.0 - 1);
+    walk_links::<F, M>(on, at, level, base, range, |child, base| {
+        walk_table::<F, M>(on, child, below, base, range, visit);
+    });
+}
+
+/// Calls `inner` with each table in `range` that the one at `at` links, and its first address.
+#[inline(always)]
+fn walk_links<F: Format, M: Machine>(
+    on: On<'_, M>,
+    at: PhysAddr,
+    level: Level,
+    base: u64,
+    range: VirtRange,
+    mut inner: impl FnMut(PhysAddr, u64),
+) {
+    let node = Node::<F, M::Window>::open(on.window(), on.frames(), level, at);
+    let (first, last) = indices::<F>(level, base, range);
     node.each_link(first, last, |link| {
-        let base = base + ((link.index as u64) << F::shift(level));
-        walk_table::<F, M>(on, link.child, Level(level.0 - 1), base, range, visit);
+        inner(link.child, base + ((link.index as u64) << F::shift(level)));
     });
 }
 
