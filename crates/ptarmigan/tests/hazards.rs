@@ -341,10 +341,6 @@ struct Auditor(&'static Accounts);
 // SAFETY: nothing is ever cached, so all promises hold at once.
 unsafe impl Mmu for Auditor {
     const NEEDS_ENTRY_VALID: bool = false;
-<<<<<<< HEAD
-
-=======
->>>>>>> lead
     fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {
         self.0.at_flushes.lock().unwrap().push(self.0.all());
     }
