@@ -65,9 +65,11 @@ impl<S: Shootdown> Tlb<S> {
             targets = (0..self.config.cpus).fold(targets, |all, cpu| all.with(CpuId(cpu as u16)));
         }
         let asid = if S::BROADCASTS { space.asid.number() } else { loaded.asid };
-        // A broadcast reaches those that know the space under its number, and those that have it
-        // loaded if it has none.
-        let broadcast = S::BROADCASTS && (asid != 0 || !active.is_empty() || !lazy.is_empty());
+        // A broadcast reaches whatever is known under the number, on CPUs that have left the space
+        // too; without numbers a CPU that has left it knows nothing.
+        let is_known =
+            if self.config.asids != 0 { asid != 0 } else { !active.is_empty() || !lazy.is_empty() };
+        let broadcast = S::BROADCASTS && is_known;
         if targets.is_empty() && !broadcast {
             return Ok(self.leave(pin, loaded, ticket));
         }

@@ -21,6 +21,7 @@ pub trait At: Policy + Sized {
 
 impl<P: Policy> At for P {}
 
+mod broadcasts;
 mod detectors;
 mod epoch;
 mod faults;

@@ -15,51 +15,52 @@ use ptarmigan::tlb::{Generation, SpaceTlb, Tlb};
 use std::sync::Arc;
 
 type Two = World<2>;
+type Model = Spaces<false>;
 
-/// A space with one page, at 0, active on CPU 0.
-struct Model {
-    world: Arc<Two>,
-    space: Arc<SpaceTlb>,
-    tables: Tables,
+/// A space with one page, at 0, active on CPU 0, on a machine that broadcasts or not.
+pub struct Spaces<const B: bool> {
+    pub world: Arc<World<2, B>>,
+    pub space: Arc<SpaceTlb>,
+    pub tables: Tables,
 }
 
-impl Model {
-    fn new(shape: Shape) -> Self {
+impl<const B: bool> Spaces<B> {
+    pub fn new(shape: Shape) -> Self {
         Self::starting_at(shape, Generation(0))
     }
 
     fn starting_at(shape: Shape, first: Generation) -> Self {
-        let m = Self::in_world(Two::new(shape), first, 0);
+        let m = Self::in_world(World::new(shape), first, 0);
         m.runs_on(0);
         m
     }
 
     /// A space that is active nowhere, with pages of `cpu`.
-    fn in_world(world: Arc<Two>, first: Generation, cpu: usize) -> Self {
+    pub fn in_world(world: Arc<World<2, B>>, first: Generation, cpu: usize) -> Self {
         let tables = Tables::new(world.seen(&pin(cpu)), 0);
         let space = Arc::new(world.tlb().new_space_at(first));
-        Model { world, space, tables }
+        Spaces { world, space, tables }
     }
 
     /// The CPU begins to run in the space.
-    fn runs_on(&self, cpu: usize) {
+    pub fn runs_on(&self, cpu: usize) {
         // SAFETY: 1. it is the root of the space's tables.
         unsafe { self.tlb().activate(&pin(cpu), &self.space, self.tables.root()).unwrap() };
     }
 
-    fn tlb(&self) -> &Tlb<crate::mmu::Mmus<2>> {
+    pub fn tlb(&self) -> &Tlb<crate::mmu::Mmus<2, B>> {
         self.world.tlb()
     }
 
     /// Runs a CPU in a thread of its own.
-    fn on(&self, cpu: usize, f: impl FnOnce(&Run<'_>) + 'static) -> JoinHandle<()> {
+    pub fn on(&self, cpu: usize, f: impl FnOnce(&Run<'_, B>) + 'static) -> JoinHandle<()> {
         let (space, root) = (self.space.clone(), self.tables.root());
         self.world.cpu(cpu, move |_, on| f(&Run { on, space: &space, root }))
     }
 
     /// CPU 0 unmaps the page, and the table if `free` says so, and uses what it got back for
     /// something else.
-    fn unmap(&mut self, free: Free) {
+    pub fn unmap(&mut self, free: Free) {
         let pin = pin(0);
         let mut gather = Gather::new(self.world.seen(&pin), &self.space, 12).unwrap();
         self.tables.unmap(0, free, &mut gather);
@@ -69,40 +70,40 @@ impl Model {
 }
 
 /// A CPU at work.
-struct Run<'a> {
-    on: On<'a, Two>,
+pub struct Run<'a, const B: bool> {
+    pub on: On<'a, World<2, B>>,
     space: &'a SpaceTlb,
     root: PhysAddr,
 }
 
-impl Run<'_> {
-    fn serve(&self) {
+impl<const B: bool> Run<'_, B> {
+    pub fn serve(&self) {
         self.on.tlb().serve(self.on.pin());
     }
-    fn activate(&self) {
+    pub fn activate(&self) {
         self.activate_other(self.space, self.root);
     }
-    fn activate_other(&self, space: &SpaceTlb, root: PhysAddr) {
+    pub fn activate_other(&self, space: &SpaceTlb, root: PhysAddr) {
         // SAFETY: 1. it is the root of the space's tables.
         unsafe { self.on.tlb().activate(self.on.pin(), space, root).unwrap() };
     }
-    fn rest(&self) {
+    pub fn rest(&self) {
         self.on.tlb().rest(self.on.pin(), self.space).unwrap();
     }
-    fn deactivate(&self) {
+    pub fn deactivate(&self) {
         self.on.tlb().deactivate(self.on.pin(), self.space).unwrap();
     }
     /// The MMU looks; then an interrupt that is waiting comes in.
-    fn step(&self) {
+    pub fn step(&self) {
         self.on.machine().step(self.on.pin(), 0);
     }
     /// The MMU looks.
-    fn look(&self) {
+    pub fn look(&self) {
         self.on.machine().mmu().look(self.on.pin(), 0);
     }
 }
 
-fn join(m: &Model, others: impl IntoIterator<Item = JoinHandle<()>>) {
+pub fn join<const B: bool>(m: &Spaces<B>, others: impl IntoIterator<Item = JoinHandle<()>>) {
     m.world.attend(&pin(0));
     for other in others {
         other.join().unwrap();
@@ -112,7 +113,7 @@ fn join(m: &Model, others: impl IntoIterator<Item = JoinHandle<()>>) {
 const BOTH: [Free; 2] = [Free::Empty, Free::Never];
 
 /// Does the same for a flush that frees tables, and one that does not.
-fn both(preemptions: usize, f: impl Fn(Free) + Send + Sync + Copy + 'static) {
+pub fn both(preemptions: usize, f: impl Fn(Free) + Send + Sync + Copy + 'static) {
     for free in BOTH {
         model(preemptions, move || f(free));
     }
@@ -435,6 +436,54 @@ fn what_is_parked_can_be_had_by_force() {
         m.world.seen(&a).unpark();
         assert_eq!(m.world.parking().parked(&a), 0);
         m.world.reuse(&a);
+        join(&m, [other]);
+    });
+}
+
+#[test]
+fn a_request_in_the_middle_of_a_switch_is_served_when_that_is_done() {
+    both(2, |free| {
+        let mut m = Model::new(SHAPE);
+        m.runs_on(1);
+        // Interrupts come in wherever the MMU is told something.
+        let world = Arc::downgrade(&m.world);
+        m.world.mmu().interrupt_with(move |pin| {
+            if let Some(world) = world.upgrade() {
+                world.tlb().serve(pin);
+            }
+        });
+        let other = m.on(1, |b| {
+            b.look();
+            b.rest();
+            b.look();
+            b.activate();
+            b.look();
+        });
+        m.unmap(free);
+        join(&m, [other]);
+    });
+}
+
+#[test]
+fn a_request_that_is_withdrawn_is_carried_out_before_that_or_not_at_all() {
+    model(3, || {
+        let m = Model::new(SHAPE);
+        m.runs_on(1);
+        // Who works on the request looks at it; when the flush has unwound, the space may go.
+        let space_is_there = Arc::new(loom::cell::UnsafeCell::new(()));
+        let looked_at = space_is_there.clone();
+        m.world.mmu().interrupt_with(move |_| looked_at.with(|_| ()));
+        m.world.mmu().give_up_waits();
+        let other = m.on(1, |b| b.serve());
+        let flush = std::panic::AssertUnwindSafe(|| {
+            let a = pin(0);
+            let mut gather = Gather::new(m.world.seen(&a), &m.space, 12).unwrap();
+            gather.changed(0, 0x1000);
+            gather.finish();
+        });
+        // By unwinding, or because CPU 1 has answered first.
+        let _ = std::panic::catch_unwind(flush);
+        space_is_there.with_mut(|_| ());
         join(&m, [other]);
     });
 }
