@@ -36,6 +36,10 @@ impl CostModel {
     #[inline]
     pub fn plan(&self, stale: &Runs) -> Scope {
         let Some((start, end)) = stale.hull() else { return Scope::Full };
+        // From the first address to the last one: no range has as many.
+        if start == end {
+            return Scope::Full;
+        }
         let hull = stale.hull_pages();
         let together =
             if hull == 1 { Scope::Page(start) } else { Scope::Range { start, end, stride: stale.shift() } };
