@@ -310,7 +310,7 @@ fn bad_settings_are_one_line() {
     one_line(&with(&["--cpus", "0"]), 2, "1..=256");
     one_line(&with(&["--cpus", "257"]), 2, "1..=256");
     one_line(&with(&["--copies", "0"]), 2, "1..=256");
-    one_line(&with(&["--cpus", "100", "--copies", "3"]), 1, "256 CPUs in all are the most");
+    one_line(&with(&["--cpus", "100", "--copies", "3"]), 1, "at most 256 CPUs in all");
     one_line(&ptarmigan(&["--cpus", "300"]), 2, "1..=256");
     one_line(&with(&["--historic-lists", "0"]), 2, "1..=3");
     one_line(&with(&["--use-lines", "2"]), 2, "--touch-data");

@@ -1,10 +1,10 @@
 //! Physical and virtual addresses, frame numbers, page sizes.
 //!
-//! Addresses are always 64 bits wide, whatever the host's pointers are: a 32-bit kernel with PAE has 36-bit and
-//! wider physical addresses, and a 64-bit emulator may build tables for any machine.
+//! Addresses are always 64 bits wide, whatever the host's pointers are: a 32-bit kernel with PAE
+//! has 36-bit and wider physical addresses, and a 64-bit emulator may build tables for any machine.
 use core::fmt;
 
-/// Binary logarithm of [`FRAME_SIZE`].
+/// The binary logarithm of [`FRAME_SIZE`].
 pub const FRAME_SHIFT: u32 = 12;
 /// Bytes in a frame, the unit in which physical memory is handed out: 4096.
 pub const FRAME_SIZE: usize = 1 << FRAME_SHIFT;
@@ -19,10 +19,11 @@ pub struct PhysAddr(pub u64);
 #[repr(transparent)]
 pub struct VirtAddr(pub u64);
 
-/// The number of a 4 KiB frame: a physical address shifted right by [`FRAME_SHIFT`]. 32 bits reach 16 TiB.
+/// The number of a 4 KiB frame: a physical address shifted right by [`FRAME_SHIFT`]. 32 bits reach
+/// 16 TiB.
 ///
-/// A number is not the frame: it may be copied, printed and put into an entry. The right to use and give back
-/// the memory is [`Frame`](crate::frames::Frame).
+/// A number is not the frame: it may be copied, printed and put into an entry. The right to use and
+/// give back the memory is [`Frame`](crate::frames::Frame).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct Pfn(pub u32);
@@ -31,7 +32,7 @@ impl Pfn {
     /// No frame: the end of a chain of frames, never a number of memory.
     pub const NONE: Pfn = Pfn(u32::MAX);
 
-    /// The physical address of the frame's first byte.
+    /// Returns the physical address of the frame's first byte.
     #[inline(always)]
     pub const fn addr(self) -> PhysAddr {
         PhysAddr((self.0 as u64) << FRAME_SHIFT)
@@ -39,7 +40,7 @@ impl Pfn {
 }
 
 impl PhysAddr {
-    /// The frame this address lies in.
+    /// Returns the frame that this address lies in.
     #[inline(always)]
     pub const fn pfn(self) -> Pfn {
         Pfn((self.0 >> FRAME_SHIFT) as u32)
@@ -48,8 +49,8 @@ impl PhysAddr {
 
 /// A half-open range of virtual addresses, `start <= end`.
 ///
-/// `end` may be 2^64 only where an architecture's addresses are narrower: ranges that touch the last byte of a
-/// 64-bit address space cannot be said.
+/// `end` may be 2^64 only where an architecture's addresses are narrower: ranges that touch the
+/// last byte of a 64-bit address space cannot be said.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct VirtRange {
     /// First byte.
@@ -59,31 +60,32 @@ pub struct VirtRange {
 }
 
 impl VirtRange {
-    /// The range of `pages` pages of 2^`shift` bytes from `start` on; `None` if it does not fit into 64 bits.
+    /// Returns the range of `pages` pages of 2^`shift` bytes from `start` on; `None` if it does not
+    /// fit into 64 bits.
     pub fn pages(start: VirtAddr, pages: u64, shift: u32) -> Option<Self> {
         let len = pages.checked_mul(1 << shift)?;
         Some(VirtRange { start: start.0, end: start.0.checked_add(len)? })
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     #[inline(always)]
     pub const fn len(self) -> u64 {
         self.end - self.start
     }
 
-    /// Nothing lies in it.
+    /// Returns whether nothing lies in it.
     #[inline(always)]
     pub const fn is_empty(self) -> bool {
         self.end <= self.start
     }
 
-    /// Whether `at` lies in it.
+    /// Returns whether `at` lies in it.
     #[inline(always)]
     pub const fn contains(self, at: u64) -> bool {
         self.start <= at && at < self.end
     }
 
-    /// What both ranges have in common; empty if nothing.
+    /// Returns what both ranges have in common; empty if nothing.
     #[inline(always)]
     pub fn and(self, other: VirtRange) -> VirtRange {
         let start = self.start.max(other.start);

@@ -1,4 +1,5 @@
-//! Boot memory: arrays never overlap, whatever the code that makes their elements does, and keep their block alive.
+//! Boot memory: arrays never overlap, whatever the code that makes their elements does, and keep
+//! their block alive.
 use ptarmigan::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -172,7 +173,7 @@ mod a_machine {
     use ptarmigan::quicklist::{
         CheckConfig, Checked, Historic, ListsConfig, Plain, Quicklists, Rules, Source,
     };
-    use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Parking, Root, SpaceId, Tlb, TlbConfig, Scope};
+    use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Parking, Root, Scope, SpaceId, Tlb, TlbConfig};
     use ptarmigan::window::DirectMap;
 
     struct Nothing;
@@ -180,8 +181,8 @@ mod a_machine {
     // SAFETY: 1. to 3. without an MMU nothing is ever cached.
     unsafe impl Mmu for Nothing {
         const NEEDS_ENTRY_VALID: bool = false;
-        fn invalidate_kernel(&self, _: &Pinned<'_>, _: &Scope) {}
         fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}
+        fn invalidate_kernel(&self, _: &Pinned<'_>, _: &Scope) {}
         fn load(&self, _: &Pinned<'_>, _: &Root) {}
         fn unload(&self, _: &Pinned<'_>, _: SpaceId) {}
     }
@@ -240,7 +241,8 @@ mod a_machine {
                 let checked =
                     Checked::new(boot, &frames, CheckConfig::new(|_| ())).expect("`bytes` suffices");
                 CheckedLists::with_check(boot, lists, source(), checked).expect("`bytes` suffices");
-                // And not much more than suffices: lines that arrays begin at, and what each node's depot is rounded up by.
+                // And not much more than suffices: lines that arrays begin at, and what each node's
+                // depot is rounded up by.
                 assert!(boot.left() < bytes / 4 + 16_384, "{} of {bytes} bytes are left", boot.left());
             }
         }

@@ -1,8 +1,10 @@
-//! Memory as the firmware describes it: what is refused, the last frames that have a number, and holes.
-use ptarmigan::addr::{FRAME_SHIFT, Pfn};
+//! Memory as the firmware describes it: what is refused, the last frames that have a number, and
+//! holes.
+use ptarmigan::addr::{FRAME_SHIFT, Pfn, PhysAddr};
 use ptarmigan::bootmem::BootMemory;
-use ptarmigan::cpu::{MachineId, NodeId};
+use ptarmigan::cpu::{CpuId, MachineId, NodeId, Pinned};
 use ptarmigan::frames::*;
+use ptarmigan::window::{DirectMap, OpenWindow, WindowGuard};
 use std::collections::BTreeSet;
 use std::ptr::NonNull;
 
@@ -49,7 +51,8 @@ fn manage(runs: &[MemoryRun]) -> Result<Frames, FramesError> {
     let bytes = Frames::bytes(&MemorySize::of(runs));
     // Runs of more than all numbers are refused before anything is carved.
     let mut boot = block(if bytes > 1 << 30 { 0 } else { bytes });
-    // SAFETY: 1. nothing ever looks at this memory: only the allocator's books are asked. 2. the identity is new.
+    // SAFETY: 1. nothing ever looks at this memory: only the allocator's books are asked. 2. the
+    // identity is new.
     unsafe { Frames::new(&mut boot, MachineId::new(), runs) }
 }
 
@@ -103,7 +106,7 @@ fn a_frame_named_by_two_runs_is_never_handed_out_twice() {
     // Runs at random: either they are refused, or every frame is handed out once.
     let mut rng = Rng(7);
     let (mut refused, mut fine) = (0, 0);
-    for _ in 0..if cfg!(miri) { 20 } else { 2000 } {
+    for _ in 0..if cfg!(miri) { 3 } else { 2000 } {
         let n = 1 + rng.below(4) as usize;
         let mut start = rng.below(64) as u32;
         let runs: Vec<MemoryRun> = (0..n)
@@ -125,14 +128,13 @@ fn a_frame_named_by_two_runs_is_never_handed_out_twice() {
         got.sort_unstable();
         assert_eq!(got, named, "{runs:?}");
     }
-    assert!(refused > 0 && fine > 0);
+    assert!(cfg!(miri) || (refused > 0 && fine > 0));
 }
 
 #[test]
 fn the_last_frames_that_have_a_number_are_managed_like_others() {
-    for (start, n) in
-        [(u32::MAX - 63, 63), (u32::MAX - 1, 1), (u32::MAX - 1024, 1024), (u32::MAX - 3000, 3000)]
-    {
+    let runs = [(u32::MAX - 63, 63), (u32::MAX - 1, 1), (u32::MAX - 1024, 1024), (u32::MAX - 3000, 3000)];
+    for &(start, n) in &runs[..if cfg!(miri) { 2 } else { 4 }] {
         let frames = manage(&[run(start, n)]).expect("it ends at the last number");
         for _ in 0..3 {
             let taken = take_all(&frames);
@@ -158,9 +160,9 @@ fn holes_cost_no_records() {
     let (gib, tib) = (GIB as u32, (GIB << 10) as u32);
     let holes = [run(0, gib), of_node(1, run(gib + tib, gib))];
     let close = [run(0, gib), of_node(1, run(gib, gib))];
-    let size = MemorySize::of(&holes);
+    let size = MemorySize::of(holes);
     assert_eq!((size.frames() as u64, size.nodes(), size.runs()), (2 * GIB, 2, 2));
-    assert_eq!(Frames::bytes(&size), Frames::bytes(&MemorySize::of(&close)), "the hole costs something");
+    assert_eq!(Frames::bytes(&size), Frames::bytes(&MemorySize::of(close)), "the hole costs something");
     let records = 2 * GIB as usize * size_of::<FrameMeta>();
     assert!(Frames::bytes(&size) < records + 8192, "{} bytes", Frames::bytes(&size));
     if cfg!(miri) {
@@ -192,11 +194,13 @@ fn holes_cost_no_records() {
 #[test]
 fn every_frame_has_a_record_of_its_own_whatever_holes_there_are() {
     let mut rng = Rng(11);
-    for _ in 0..if cfg!(miri) { 10 } else { 300 } {
+    // An interpreter takes time for each frame of an array at each look at one.
+    let longest = if cfg!(miri) { 12 } else { 200 };
+    for _ in 0..if cfg!(miri) { 2 } else { 300 } {
         let mut start = rng.below(100) as u32;
         let mut runs = Vec::new();
         for _ in 0..1 + rng.below(6) {
-            let new = run(start, 1 + rng.below(200) as u32);
+            let new = run(start, 1 + rng.below(longest) as u32);
             // Half of them touch the next.
             start += new.frames + rng.below(2) as u32 * rng.below(5000) as u32;
             runs.push(new);
@@ -230,4 +234,78 @@ fn a_frame_without_a_record_is_said_so_once() {
         let message = message.downcast_ref::<String>().expect("a message");
         assert_eq!(*message, format!("frame {pfn:#x} is not under management"));
     }
+}
+
+/// A machine whose memory is a block of the heap, with one CPU: what interpreters can run.
+#[test]
+fn memory_of_the_heap_is_cleared_shared_cut_up_and_given_back() {
+    const FRAMES: u32 = 256;
+    let layout = std::alloc::Layout::from_size_align((FRAMES as usize + 1) << FRAME_SHIFT, 1 << FRAME_SHIFT);
+    let layout = layout.expect("a power of two");
+    // SAFETY: the size is not 0.
+    let base = unsafe { std::alloc::alloc(layout) };
+    assert!(!base.is_null());
+    // SAFETY: 1. and 2. the block was allocated just now for these frames, and is freed at the end.
+    let window = unsafe { DirectMap::new(base, layout.size() as u64) }.expect("it is mapped");
+    assert!(window.reaches(Pfn(FRAMES).addr(), 4096) && !window.reaches(Pfn(FRAMES + 1).addr(), 1));
+    let runs = [run(1, FRAMES)];
+    let size = MemorySize::of(runs);
+    let mut boot = block(Frames::bytes(&size) + DataFrames::bytes(1, 1));
+    let machine = MachineId::new();
+    // SAFETY: 1. all frames lie in the block. 2. the identity is new.
+    let frames = unsafe { Frames::new(&mut boot, machine, &runs) }.expect("`bytes` suffices");
+    let data = DataFrames::new(&mut boot, &frames, 1).expect("`bytes` suffices");
+    // SAFETY: 1. this thread is the only CPU. 2. there is one, and one node.
+    let pin = unsafe { Pinned::assume(machine, CpuId(0), NodeId(0)) };
+    let bytes = |at: PhysAddr, n: usize| {
+        // SAFETY: tests of one thread read frames that they have taken and written to.
+        unsafe { std::slice::from_raw_parts(window.open(at).base(), n).to_vec() }
+    };
+
+    // Blocks are cleared both ways, and known to be zero afterwards.
+    for order in [0, 3] {
+        let taken = frames.take(Request { order, ..any_frame(0) }).expect("plenty").dirty();
+        // SAFETY: 1. the window reaches all frames.
+        let clean = unsafe { taken.clear(&window) };
+        assert!(bytes(clean.addr(), 4096 << order).iter().all(|byte| *byte == 0));
+        // SAFETY: as above.
+        frames.give(unsafe { clean.dirty().clear_nontemporal(&window) });
+    }
+    assert_eq!(frames.counts().zero, 1 + 8);
+
+    // Data: taken, shared, released; zero where it is said to be.
+    let mut held = Vec::new();
+    for i in 0..40 {
+        let (frame, is_zero) = data.take_zero(&frames, &pin, AllocFlags::NORMAL).expect("plenty");
+        if is_zero {
+            assert!(bytes(frame.addr(), 4096).iter().all(|byte| *byte == 0), "{}", frame.pfn());
+        }
+        // SAFETY: the frame is this test's own.
+        unsafe { window.open(frame.addr()).base().write_bytes(i, 4096) };
+        held.push(DataFrames::share(&frames, &frame).expect("of this machine"));
+        held.push(frame);
+    }
+    for frame in held {
+        data.release(&frames, &pin, frame).expect("of this machine");
+    }
+    // SAFETY: 1. and 2. all are of this machine.
+    assert!(unsafe { data.refill_zero(&frames, &pin, 10, &window) } > 0);
+    // SAFETY: 1. the window reaches all frames.
+    unsafe { frames.refill_zero(NodeId(0), 20, &window) };
+    data.drain(&frames, &pin);
+
+    // Slabs.
+    let slab = Slab::new(5);
+    let objects: Vec<PhysAddr> = (0..150)
+        // SAFETY: 1. always these frames and this window.
+        .map(|_| unsafe { slab.take(&frames, &window, NodeId(0), AllocFlags::NORMAL) }.expect("plenty"))
+        .collect();
+    for at in objects {
+        assert_eq!(bytes(at, 32), [0; 32]);
+        // SAFETY: 1. taken above. 2. forgotten here. 3. always these frames and this window.
+        unsafe { slab.give(&frames, &window, at) };
+    }
+    assert_eq!(frames.counts().free, FRAMES);
+    // SAFETY: allocated above with this layout; nothing reaches it any more.
+    unsafe { std::alloc::dealloc(base, layout) };
 }

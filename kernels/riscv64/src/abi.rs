@@ -1,5 +1,6 @@
-// What the kernel and its user program have in common: numbers of calls and what the program reports.
-// The number is in a7, arguments in a0 to a2, the result in a0; `ERROR` if the call failed.
+// What the kernel and its user program have in common: numbers of calls and what the program
+// reports. The number is in a7, arguments in a0 to a2, the result in a0; `ERROR` if the call
+// failed.
 
 /// `exit(code)`: ends the task.
 pub const EXIT: u64 = 0;
@@ -47,7 +48,8 @@ pub const MODE_SPACES: u64 = 1;
 pub const CHECK_ZERO: u64 = 0;
 /// A page keeps what was written to it.
 pub const CHECK_KEPT: u64 = 1;
-/// Memory that was unmapped and mapped again, or copied, shows its old content: a stale translation.
+/// Memory that was unmapped and mapped again, or copied, shows its old content: a stale
+/// translation.
 pub const CHECK_STALE: u64 = 2;
 /// The child of a fork sees what its parent wrote later, or lost what the parent wrote before.
 pub const CHECK_CHILD: u64 = 3;

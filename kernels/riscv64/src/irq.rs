@@ -32,10 +32,11 @@ impl Drop for Masked {
     }
 }
 
-/// Runs `f`, which works for a task, with interrupts enabled. The library leaves a request that comes in the middle of a
-/// flush or a switch to the code that it interrupts.
+/// Runs `f`, which works for a task, with interrupts enabled. The library leaves a request that
+/// comes in the middle of a flush or a switch to the code that it interrupts.
 pub fn enabled<R>(f: impl FnOnce() -> R) -> R {
-    // SAFETY: the kernel's handler serves requests and puts the timer off, and touches nothing else.
+    // SAFETY: the kernel's handler serves requests and puts the timer off, and touches nothing
+    // else.
     unsafe { asm!("csrsi sstatus, 2", options(nostack)) };
     let result = f();
     // SAFETY: masking interrupts is always allowed to the kernel.
@@ -55,7 +56,8 @@ pub fn hold_timer() {
     unsafe { asm!("csrc sie, {}", in(reg) TIMER, options(nostack)) };
 }
 
-/// Takes the software interrupt back, if there is one; whether there was. What its sender stored before is visible.
+/// Takes the software interrupt back, if there is one; whether there was. What its sender stored
+/// before is visible.
 pub fn take_software() -> bool {
     let pending: u64;
     // SAFETY: the one that clears it looks for mail afterwards.

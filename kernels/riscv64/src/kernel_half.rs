@@ -1,5 +1,6 @@
-//! The kernel's half changes while other harts use it: a page of it shows another frame each round, and after the flush
-//! no hart may see the old one. The harts that look make no call and take no interrupt but those of the flush.
+//! The kernel's half changes while other harts use it: a page of it shows another frame each round,
+//! and after the flush no hart may see the old one. The harts that look make no call and take no
+//! interrupt but those of the flush.
 
 use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -44,7 +45,8 @@ fn entry(to: &'static Page, bits: u64) -> u64 {
 /// Reads the page.
 fn read() -> u64 {
     let page: *const u64 = ptr::with_exposed_provenance(PAGE as usize);
-    // SAFETY: `map` has mapped it in every root, and it stays mapped to frames that are statics of atomics.
+    // SAFETY: `map` has mapped it in every root, and it stays mapped to frames that are statics of
+    // atomics.
     unsafe { page.read_volatile() }
 }
 
@@ -60,7 +62,8 @@ pub unsafe fn map() {
     unsafe { mmu::set_kernel_entry(ROOT_ENTRY, entry(&UPPER, LINK)) };
 }
 
-/// Looks at the page again and again, until the last round. Every CPU calls it but the one that calls [`check`].
+/// Looks at the page again and again, until the last round. Every CPU calls it but the one that
+/// calls [`check`].
 pub fn look() {
     let Some(seen) = SEEN.get(irq::cpu()) else { return };
     irq::enabled(|| {

@@ -1,5 +1,5 @@
-//! The library's view of this machine: memory in the direct map, harts that invalidate for themselves and interrupt
-//! each other, and the order in which the parts are set up.
+//! The library's view of this machine: memory in the direct map, harts that invalidate for
+//! themselves and interrupt each other, and the order in which the parts are set up.
 
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -35,8 +35,8 @@ type Lists = Quicklists<'static, DirectMap, KernelHalf>;
 
 /// ASIDs that each hart uses at most, of those that it has.
 const ASIDS: u16 = 64;
-/// Forgetting one page is one instruction, and there is none for a range: a run of pages costs nothing besides. Above 64 pages
-/// the whole space is cheaper, as Linux has it on RISC-V.
+/// Forgetting one page is one instruction, and there is none for a range: a run of pages costs
+/// nothing besides. Above 64 pages the whole space is cheaper, as Linux has it on RISC-V.
 const COSTS: CostModel = CostModel::Linear { page: 1, run: 0, full: 64 };
 
 /// Numbers of harts by CPU. The assembly looks for its own, from CPU 1 on.
@@ -60,9 +60,9 @@ pub fn interrupt(cpu: usize) {
 
 /// Proof of being on this CPU.
 pub fn pin() -> Pinned<'static> {
-    // SAFETY: 1. The kernel is not preempted: a task gives its hart up only by returning to the loop in `task`, and
-    // handlers of interrupts return before what they interrupt goes on. 2. CPU numbers are below the number of harts
-    // that everything is made for: `main` starts no others.
+    // SAFETY: 1. The kernel is not preempted: a task gives its hart up only by returning to the
+    // loop in `task`, and handlers of interrupts return before what they interrupt goes on. 2. CPU
+    // numbers are below the number of harts that everything is made for: `main` starts no others.
     unsafe { Pinned::assume(machine().id(), CpuId(irq::cpu() as u16), NodeId(0)) }
 }
 
@@ -77,13 +77,15 @@ pub fn on<'a>(pin: &'a Pinned<'a>) -> On<'a, Machine> {
 /// What a hart does to its own TLB, and how it interrupts others.
 pub struct Harts;
 
-// SAFETY: 1. `sfence.vma` with an address drops the leaf entry of that page under that ASID; without one, everything
-// of the ASID that is not global, links of tables included. A fence with an address says nothing about links, so
-// when tables were freed it is the one without. Fences order accesses of this hart that come later, walks included.
-// 2. `sfence.vma` with neither address nor ASID drops everything. 3. Other spaces have other ASIDs, or, without ASIDs,
-// `keep` is never set and everything under 0 is dropped; with `keep` what is there under the ASID is this space's. Nothing
-// broadcasts, so `forget_all` is never set. 4. The kernel's root has an empty lower half. 5. `sfence.vma` is local. A hart may
-// cache entries that are not valid.
+// SAFETY: 1. `sfence.vma` with an address drops the leaf entry of that page under that ASID;
+// without one, everything of the ASID that is not global, links of tables included. A fence with an
+// address says nothing about links, so when tables were freed it is the one without. Fences order
+// accesses of this hart that come later, walks included.
+// 2. `sfence.vma` with neither address nor ASID drops everything. 3. Other spaces have other ASIDs,
+// or, without ASIDs, `keep` is never set and everything under 0 is dropped; with `keep` what is
+// there under the ASID is this space's. Nothing broadcasts, so `forget_all` is never set. 4. The
+// kernel's root has an empty lower half. 5. `sfence.vma` is local. A hart may cache entries that
+// are not valid.
 unsafe impl Mmu for Harts {
     const NEEDS_ENTRY_VALID: bool = true;
 
@@ -110,7 +112,8 @@ unsafe impl Mmu for Harts {
             // Entries that this hart has just written to the root are walked only after a fence.
             mmu::forget_space(root.asid);
         }
-        // SAFETY: 1. The library's roots carry the kernel's half, and their tree lives until `unload`.
+        // SAFETY: 1. The library's roots carry the kernel's half, and their tree lives until
+        // `unload`.
         unsafe { mmu::load_root(root.at.0, root.asid) };
         if forget {
             mmu::forget_space(root.asid);
@@ -264,8 +267,8 @@ pub fn cpus() -> usize {
 
 /// The direct map.
 fn direct_map() -> Result<DirectMap, OutOfReach> {
-    // SAFETY: 1. The direct map covers that memory in every space, for good. 2. User mappings of a frame are used by user code
-    // alone, in which there are no Rust objects of the kernel's.
+    // SAFETY: 1. The direct map covers that memory in every space, for good. 2. User mappings of a
+    // frame are used by user code alone, in which there are no Rust objects of the kernel's.
     unsafe { DirectMap::new(ptr::with_exposed_provenance_mut(DIRECT_MAP as usize), DIRECT_MAP_LIMIT) }
 }
 
@@ -281,7 +284,8 @@ fn direct_map() -> Result<DirectMap, OutOfReach> {
 /// 2. It is called once, while one hart runs.
 pub unsafe fn set_up(start: u64, end: u64, cpus: usize) -> Result<&'static Machine, SetUpError> {
     CPUS.store(cpus, Ordering::Relaxed);
-    // 1. Boot memory, from which the library carves its arrays: as much as all of the memory would need.
+    // 1. Boot memory, from which the library carves its arrays: as much as all of the memory would
+    //    need.
     let run_from = |from: u64| MemoryRun {
         start: PhysAddr(from).pfn(),
         frames: ((end - from) / FRAME_SIZE as u64) as u32,
@@ -323,7 +327,8 @@ pub unsafe fn set_up(start: u64, end: u64, cpus: usize) -> Result<&'static Machi
     // SAFETY: 1. All frames are below 4 GiB (point 1 of the caller's).
     let kernel = unsafe { KernelHalf::new(frames, window, request)? };
     for index in mmu::KERNEL_FIRST..mmu::ENTRIES {
-        // SAFETY: 1. The kernel's own, which the user may not use; the one table that is linked is a static.
+        // SAFETY: 1. The kernel's own, which the user may not use; the one table that is linked is
+        // a static.
         unsafe { kernel.set(frames, index, mmu::kernel_entry(index)) };
     }
     // SAFETY: 1. As above.
@@ -346,8 +351,9 @@ pub unsafe fn set_up(start: u64, end: u64, cpus: usize) -> Result<&'static Machi
     Ok(unsafe { MACHINE.set(machine) })
 }
 
-// SAFETY: 1. `set_up` makes all of them for the one `Frames` and the same number of CPUs, on one node. 2. They are fields
-// of a static. 3. The direct map has all frames; both functions write to the frame that is named.
+// SAFETY: 1. `set_up` makes all of them for the one `Frames` and the same number of CPUs, on one
+// node. 2. They are fields of a static. 3. The direct map has all frames; both functions write to
+// the frame that is named.
 unsafe impl machine::Machine for Machine {
     type Window = DirectMap;
     type Policy = Lists;
@@ -381,7 +387,7 @@ unsafe impl machine::Machine for Machine {
         true
     }
 
-    fn clear_data(&self, frame: Pfn) {
+    unsafe fn clear_data(&self, frame: Pfn) {
         if leaves_out(Part::Clear) {
             return;
         }
@@ -389,19 +395,20 @@ unsafe impl machine::Machine for Machine {
         unsafe { ptr::write_bytes(mmu::direct::<u8>(frame.addr().0), 0, FRAME_SIZE) };
     }
 
-    fn copy_data(&self, from: Pfn, to: Pfn) {
+    unsafe fn copy_data(&self, from: Pfn, to: Pfn) {
         if leaves_out(Part::Copy) {
             return;
         }
         let (from, to) = (mmu::direct::<u8>(from.addr().0), mmu::direct::<u8>(to.addr().0));
-        // SAFETY: `to` has just been taken and is not mapped yet; `from` is another frame, which nobody writes to while
-        // it is shared.
+        // SAFETY: `to` has just been taken and is not mapped yet; `from` is another frame, which
+        // nobody writes to while it is shared.
         unsafe { ptr::copy_nonoverlapping(from, to, FRAME_SIZE) };
     }
 }
 
-// SAFETY: 1. The frame was taken for this and holds zeroes; entries that show it do not let writes through. 2. The
-// program's pages are constants of the image, mapped without the permission to write, and no frames of the library's.
+// SAFETY: 1. The frame was taken for this and holds zeroes; entries that show it do not let writes
+// through. 2. The program's pages are constants of the image, mapped without the permission to
+// write, and no frames of the library's.
 unsafe impl SpaceMachine for Machine {
     fn zero_frame(&self) -> Pfn {
         self.zero

@@ -1,9 +1,11 @@
-//! The registers and instructions that address translation is about, and where physical memory is mapped.
+//! The registers and instructions that address translation is about, and where physical memory is
+//! mapped.
 
 use core::arch::asm;
 use core::ptr;
 
-/// Where physical memory from 0 to 4 GiB is mapped in every space: entries 256 to 259 of every root.
+/// Where physical memory from 0 to 4 GiB is mapped in every space: entries 256 to 259 of every
+/// root.
 pub const DIRECT_MAP: u64 = 0xffff_ffc0_0000_0000;
 /// First physical address that is not mapped there.
 pub const DIRECT_MAP_LIMIT: u64 = 4 << 30;
@@ -37,7 +39,8 @@ pub fn kernel_root() -> u64 {
 
 /// The entries of the kernel's root.
 pub fn kernel_entry(index: usize) -> u64 {
-    // SAFETY: the table is a static of 512 entries, which is written only while one hart runs; the index is cut to size.
+    // SAFETY: the table is a static of 512 entries, which is written only while one hart runs; the
+    // index is cut to size.
     unsafe { direct::<u64>(kernel_root()).add(index % ENTRIES).read() }
 }
 
@@ -48,8 +51,8 @@ pub fn kernel_entry(index: usize) -> u64 {
 /// 1. What the entry leads to stays for good, and is the kernel's own.
 /// 2. One hart runs.
 pub unsafe fn set_kernel_entry(index: usize, entry: u64) {
-    // SAFETY: the table is a static of 512 entries, which nothing else reads or writes now (point 2); the index is cut to
-    // size.
+    // SAFETY: the table is a static of 512 entries, which nothing else reads or writes now (point
+    // 2); the index is cut to size.
     unsafe { direct::<u64>(kernel_root()).add(index % ENTRIES).write_volatile(entry) };
     // This hart may have cached that there was none.
     forget_all();
@@ -59,7 +62,8 @@ pub unsafe fn set_kernel_entry(index: usize, entry: u64) {
 ///
 /// # Safety
 ///
-/// 1. The tree at `root` maps the kernel as the current one does, and stays valid until the next switch.
+/// 1. The tree at `root` maps the kernel as the current one does, and stays valid until the next
+///    switch.
 pub unsafe fn load_root(root: u64, asid: u16) {
     let satp = SV39 | u64::from(asid) << ASID_SHIFT | root >> 12;
     // SAFETY: point 1 is passed on.
@@ -69,8 +73,8 @@ pub unsafe fn load_root(root: u64, asid: u16) {
 /// How many bits the ASID field of `satp` has on this hart.
 pub fn asid_bits() -> u32 {
     let (before, tried): (u64, u64);
-    // SAFETY: the root stays the one that is loaded, and the kernel's pages are global; the last instruction drops
-    // what may have been cached under the number that was tried.
+    // SAFETY: the root stays the one that is loaded, and the kernel's pages are global; the last
+    // instruction drops what may have been cached under the number that was tried.
     unsafe {
         asm!(
             "csrr {before}, satp",
@@ -89,17 +93,18 @@ pub fn asid_bits() -> u32 {
     (tried >> ASID_SHIFT & ASID_MASK).count_ones()
 }
 
-/// Forgets the leaf entry for one address under `asid`, on this hart. Nothing that is cached of entries which link
-/// tables.
+/// Forgets the leaf entry for one address under `asid`, on this hart. Nothing that is cached of
+/// entries which link tables.
 pub fn forget_page(at: u64, asid: u16) {
-    // SAFETY: forgetting a translation changes no memory; the walk that follows reads the current tables.
+    // SAFETY: forgetting a translation changes no memory; the walk that follows reads the current
+    // tables.
     unsafe {
         asm!("sfence.vma {}, {}", in(reg) at, in(reg) u64::from(asid), options(nostack, preserves_flags))
     };
 }
 
-/// Forgets the leaf entry for one address under every ASID, on this hart: the entry allows more than it did, or was not
-/// valid before.
+/// Forgets the leaf entry for one address under every ASID, on this hart: the entry allows more
+/// than it did, or was not valid before.
 pub fn forget_new(at: u64) {
     // SAFETY: as above.
     unsafe { asm!("sfence.vma {}, zero", in(reg) at, options(nostack, preserves_flags)) };

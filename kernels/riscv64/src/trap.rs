@@ -102,7 +102,8 @@ unsafe extern "C" {
 /// Runs the user until it traps. The space is loaded; interrupts are masked.
 pub fn enter(registers: &mut Registers) -> Trap {
     irq::allow(irq::SOFTWARE | irq::TIMER);
-    // SAFETY: user mode reaches only what its space maps for it; the assembly keeps what the compiler expects to be kept.
+    // SAFETY: user mode reaches only what its space maps for it; the assembly keeps what the
+    // compiler expects to be kept.
     unsafe { enter_user(registers) }
 }
 

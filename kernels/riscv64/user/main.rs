@@ -1,5 +1,5 @@
-//! The program that runs in user mode: it maps, touches, forks and unmaps memory, and checks what it sees. It knows
-//! nothing but the kernel's calls, and runs wherever it is mapped.
+//! The program that runs in user mode: it maps, touches, forks and unmaps memory, and checks what
+//! it sees. It knows nothing but the kernel's calls, and runs wherever it is mapped.
 #![no_std]
 #![no_main]
 
@@ -19,8 +19,8 @@ const COMMON: u64 = 0x0a_0000_0000;
 /// Stacks of further tasks.
 const STACKS: u64 = 0x0c_0000_0000;
 
-/// The first code. The kernel has set the stack up and says in which way the program is to run, how often, and a number
-/// that tells processes apart.
+/// The first code. The kernel has set the stack up and says in which way the program is to run, how
+/// often, and a number that tells processes apart.
 #[unsafe(no_mangle)]
 #[unsafe(link_section = ".entry")]
 extern "C" fn start(mode: u64, rounds: u64, seed: u64) -> ! {
@@ -212,7 +212,8 @@ fn anonymous(seed: u64, round: u64) {
     }
 }
 
-/// Fork, and copy-on-write in both directions: in even rounds the parent writes first, in odd ones the child.
+/// Fork, and copy-on-write in both directions: in even rounds the parent writes first, in odd ones
+/// the child.
 fn forked(seed: u64, round: u64) {
     let parent_first = round % 2 == 0;
     let child = must(call(abi::FORK, 0, 0, 0));
@@ -268,7 +269,8 @@ fn denied() {
     after(|| {
         read(0xffff_ffc0_8020_0000);
     });
-    // A page that may be read no longer be written, and still has its value; another that may not even be read.
+    // A page that may be read no longer be written, and still has its value; another that may not
+    // even be read.
     let before = read(own(1));
     must(call(abi::MPROTECT, own(1), PAGE, abi::READ));
     must(call(abi::MPROTECT, own(2), PAGE, 0));
@@ -294,7 +296,8 @@ fn both(page: u64) -> u64 {
     BOTH + page * PAGE
 }
 
-/// Writes every second page of [`BOTH`], from page `first` on. Each write copies a page, and has the other hart flush.
+/// Writes every second page of [`BOTH`], from page `first` on. Each write copies a page, and has
+/// the other hart flush.
 fn write_half(first: u64, value: u64) {
     for page in (first..BOTH_PAGES).step_by(2) {
         write(both(page), value);
@@ -311,7 +314,8 @@ fn check_both(check_of: u64, value: u64) {
 /// The page that is unmapped and mapped again, and one that stays.
 const TARGET: u64 = COMMON + 16 * PAGE;
 const OTHER: u64 = COMMON + 17 * PAGE;
-/// Pages that both tasks write after a fork, at the same time: the even ones the first task, the odd ones its partner.
+/// Pages that both tasks write after a fork, at the same time: the even ones the first task, the
+/// odd ones its partner.
 const BOTH: u64 = COMMON + 18 * PAGE;
 const BOTH_PAGES: u64 = 4;
 /// Words that the tasks talk by, in a page that stays.

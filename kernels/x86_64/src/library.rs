@@ -1,5 +1,5 @@
-//! The library on the real MMU: spaces whose pages come by page fault, lose permissions, go, and come back, and at
-//! the end every frame is where it was.
+//! The library on the real MMU: spaces whose pages come by page fault, lose permissions, go, and
+//! come back, and at the end every frame is where it was.
 
 use core::cell::RefCell;
 use core::ptr;
@@ -40,8 +40,8 @@ fn fault(address: u64, error: u64) -> bool {
     if !(VIRT..VIRT + PAGES as u64 * STRIDE).contains(&address) {
         return false;
     }
-    // SAFETY: `run` stores the pointer, and clears it before what it points at goes; one CPU, so only the code that
-    // faulted can hold another reference, and it is a shared one.
+    // SAFETY: `run` stores the pointer, and clears it before what it points at goes; one CPU, so
+    // only the code that faulted can hold another reference, and it is a shared one.
     let current = unsafe { &*current };
     // Busy: the library itself faulted, which it never may.
     let Ok(mut tree) = current.tree.try_borrow_mut() else { return false };
@@ -49,12 +49,13 @@ fn fault(address: u64, error: u64) -> bool {
     let m = current.machine;
     let pin = m.pin();
     let Ok(frame) = m.data().take(m.frames(), &pin, AllocFlags::ATOMIC) else { return false };
-    m.clear_data(frame.pfn());
+    // SAFETY: 1. taken just now, and not mapped yet.
+    unsafe { m.clear_data(frame.pfn()) };
     let attr = Attr::READ | Attr::WRITE | Attr::USER;
     let page = VirtAddr(address & !(PAGE - 1));
     let Ok(mut tree) = tree.edit(m.here(&pin)) else { return false };
-    // SAFETY: 1. the frame is a data frame of this page's own; it is given back after the page has been unmapped and
-    // flushed.
+    // SAFETY: 1. the frame is a data frame of this page's own; it is given back after the page has
+    // been unmapped and flushed.
     let mapped = unsafe { tree.map(page, frame.pfn(), attr, AllocFlags::ATOMIC) }.is_ok();
     if mapped {
         // The entry has the reference now.
@@ -111,7 +112,8 @@ fn write(address: u64, value: u64) -> bool {
     unsafe { trap::write(address, value) }
 }
 
-/// Runs the checks on the memory of `region`, which is the library's from here on; panics at the first that fails.
+/// Runs the checks on the memory of `region`, which is the library's from here on; panics at the
+/// first that fails.
 pub fn run(region: Region) {
     // SAFETY: the region is nobody else's: the self test is over.
     let made = unsafe { machine::memory(region) };
@@ -184,7 +186,8 @@ fn one_space(current: &Current<'_>, number: u32) {
     change(current, |attr| attr | Attr::WRITE);
     assert!(write(page(number, 3), value(3)));
 
-    // A page unmapped and flushed faults again and comes back as another, zeroed; its neighbours stay.
+    // A page unmapped and flushed faults again and comes back as another, zeroed; its neighbours
+    // stay.
     let faults = trap::page_faults();
     let gone = VirtRange { start: page(number, 5), end: page(number, 5) + PAGE };
     let mut waiting = Waiting::default();

@@ -5,14 +5,14 @@ use crate::sync::atomic::{AtomicUsize, Ordering};
 const BITS: usize = usize::BITS as usize;
 const WORDS: usize = MAX_CPUS / BITS;
 
-/// A set of CPUs that anybody may change.
+/// A set of CPUs that any CPU may change.
 #[derive(Default)]
 pub struct CpuMask {
     words: [AtomicUsize; WORDS],
 }
 
 impl CpuMask {
-    /// The empty set.
+    /// Makes an empty set.
     pub fn new() -> Self {
         CpuMask::default()
     }
@@ -23,26 +23,26 @@ impl CpuMask {
         self.words[cpu.0 as usize / BITS].fetch_or(1 << (cpu.0 as usize % BITS), Ordering::SeqCst);
     }
 
-    /// Takes a CPU out.
+    /// Removes a CPU.
     #[inline]
     pub fn clear(&self, cpu: CpuId) {
         self.words[cpu.0 as usize / BITS].fetch_and(!(1 << (cpu.0 as usize % BITS)), Ordering::SeqCst);
     }
 
-    /// Whether `cpu` is in the set.
+    /// Returns whether `cpu` is in the set.
     #[inline]
     pub fn has(&self, cpu: CpuId) -> bool {
         self.words[cpu.0 as usize / BITS].load(Ordering::SeqCst) & (1 << (cpu.0 as usize % BITS)) != 0
     }
 
-    /// Whether nobody is in it.
+    /// Returns whether the set is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        // All words, without branches: in most spaces that is asked about it is so.
+        // All words, without branches: most sets that are asked about are empty.
         self.words.iter().fold(0, |all, w| all | w.load(Ordering::SeqCst)) == 0
     }
 
-    /// Makes it the set `to`.
+    /// Replaces the set by `to`.
     #[inline]
     pub fn assign(&self, to: &CpuSet) {
         for (word, to) in self.words.iter().zip(to.words) {
@@ -57,7 +57,7 @@ impl CpuMask {
         self.words[cpu.0 as usize / BITS].fetch_and(!bit, Ordering::SeqCst) & bit != 0
     }
 
-    /// What is in it now.
+    /// Returns the set as it is now.
     #[inline]
     pub fn snapshot(&self) -> CpuSet {
         CpuSet { words: core::array::from_fn(|i| self.words[i].load(Ordering::SeqCst)) }
@@ -71,18 +71,18 @@ pub struct CpuSet {
 }
 
 impl CpuSet {
-    /// Whether `cpu` is in it.
+    /// Returns whether `cpu` is in the set.
     #[inline]
     pub fn has(&self, cpu: CpuId) -> bool {
         self.words[cpu.0 as usize / BITS] & (1 << (cpu.0 as usize % BITS)) != 0
     }
 
-    /// Whether nobody is in it.
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.words.iter().all(|w| *w == 0)
     }
 
-    /// Its members, lowest first.
+    /// Iterates over the members, lowest first.
     pub fn iter(&self) -> impl Iterator<Item = CpuId> + '_ {
         self.words.iter().enumerate().flat_map(|(i, w)| {
             let mut left = *w;
@@ -97,29 +97,29 @@ impl CpuSet {
         })
     }
 
-    /// Both sets together.
+    /// Returns the union of both sets.
     pub fn or(&self, other: &CpuSet) -> CpuSet {
         CpuSet { words: core::array::from_fn(|i| self.words[i] | other.words[i]) }
     }
 
-    /// Those that are in `self` but not in `other`.
+    /// Returns the members of `self` that are not in `other`.
     pub fn without(&self, other: &CpuSet) -> CpuSet {
         CpuSet { words: core::array::from_fn(|i| self.words[i] & !other.words[i]) }
     }
 
-    /// The set with one more CPU.
+    /// Returns the set with one more CPU.
     pub fn with(mut self, cpu: CpuId) -> CpuSet {
         self.words[cpu.0 as usize / BITS] |= 1 << (cpu.0 as usize % BITS);
         self
     }
 
-    /// The set with one CPU less.
+    /// Returns the set with one CPU less.
     pub fn except(mut self, cpu: CpuId) -> CpuSet {
         self.words[cpu.0 as usize / BITS] &= !(1 << (cpu.0 as usize % BITS));
         self
     }
 
-    /// How many there are.
+    /// Returns the number of members.
     pub fn len(&self) -> usize {
         self.words.iter().map(|w| w.count_ones() as usize).sum()
     }

@@ -10,7 +10,8 @@ use core::fmt;
 pub struct AllocFlags {
     /// The caller may wait while memory is won back from caches.
     pub may_sleep: bool,
-    /// The caller can cope with failure. If it cannot, the reserve below the minimum watermark is open to it.
+    /// The caller can cope with failure. If it cannot, the reserve below the minimum watermark is
+    /// open to it.
     pub may_fail: bool,
 }
 
@@ -50,7 +51,7 @@ pub enum Taken {
 }
 
 impl Taken {
-    /// Whatever it was, its content does not matter to the caller.
+    /// Forgets what is known of the content.
     pub fn dirty(self) -> Frame<Dirty> {
         match self {
             Taken::Zero(f) => f.dirty(),
@@ -58,7 +59,7 @@ impl Taken {
         }
     }
 
-    /// The number of the first frame.
+    /// Returns the number of the first frame.
     pub fn pfn(&self) -> Pfn {
         match self {
             Taken::Zero(f) => f.pfn(),
@@ -87,22 +88,24 @@ impl Taken {
 pub struct NoFrame(u64);
 
 impl NoFrame {
-    /// For lack of 2^`order` frames, preferably of `node`, where `free` frames were free.
+    /// Makes the error for lack of 2^`order` frames, preferably of `node`, where `free` frames were
+    /// free.
     pub const fn new(order: u8, node: NodeId, free: u32) -> Self {
         NoFrame(order as u64 | (node.0 as u64) << 8 | (free as u64) << 32)
     }
 
-    /// Frames asked for: 2^`order`.
+    /// Returns the order of the frames asked for: 2^`order` of them.
     pub const fn order(self) -> u8 {
         self.0 as u8
     }
 
-    /// The node that was preferred.
+    /// Returns the node that was preferred.
     pub const fn node(self) -> NodeId {
         NodeId((self.0 >> 8) as u8)
     }
 
-    /// Frames that were free on that node; those below the minimum watermark are kept for urgent requests.
+    /// Returns the number of frames that were free on that node; those below the minimum watermark
+    /// are kept for urgent requests.
     pub const fn free(self) -> u32 {
         (self.0 >> 32) as u32
     }

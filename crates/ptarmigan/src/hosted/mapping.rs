@@ -13,7 +13,7 @@ pub(super) struct Mapping {
 
 // SAFETY: it owns plain memory.
 unsafe impl Send for Mapping {}
-// SAFETY: it gives out an address; what is done there is the business of who was given the memory.
+// SAFETY: it gives out an address; what is done there is the business of its users.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
@@ -27,13 +27,14 @@ impl Mapping {
         Ok(Mapping { base, len })
     }
 
-    /// Makes boot memory of `bytes` bytes or more, which goes when all that is carved from it has gone.
+    /// Makes boot memory of `bytes` bytes or more, which goes when all that is carved from it has
+    /// gone.
     pub fn boot_memory(bytes: usize) -> rustix::io::Result<BootMemory> {
         let len = bytes.next_multiple_of(FRAME_SIZE).max(FRAME_SIZE);
         let mapping = Mapping::new(len)?;
         let base = mapping.base();
-        // SAFETY: 1. the block is the whole of a new mapping, which exists as long as its owner does; nothing else has its
-        // address.
+        // SAFETY: 1. the block is the whole of a new mapping, which exists as long as its owner
+        // does; nothing else has its address.
         Ok(unsafe { BootMemory::kept_by(Arc::new(mapping), base, len) })
     }
 
@@ -45,8 +46,9 @@ impl Mapping {
         self.base
     }
 
-    /// Asks for huge pages, as a kernel's direct map has, and touches `len` bytes from `from` on, so that no fault
-    /// of the host's falls into a measurement. Failure to get huge pages is no failure.
+    /// Asks for huge pages, as a kernel's direct map has, and touches `len` bytes from `from` on,
+    /// so that no fault of the host's falls into a measurement. Failure to get huge pages is no
+    /// failure.
     pub fn prefault(&self, from: usize, len: usize) {
         let end = (from + len).min(self.len);
         if from >= end {
@@ -55,7 +57,7 @@ impl Mapping {
         // SAFETY: the range lies in this mapping; the advice does not change what it holds.
         let _ = unsafe { madvise(self.base.as_ptr().add(from).cast(), end - from, Advice::LinuxHugepage) };
         for at in (from..end).step_by(4096) {
-            // SAFETY: `at` is below `len`; called before the memory is given to anybody.
+            // SAFETY: `at` is below `len`; called before anything uses the memory.
             unsafe { self.base.as_ptr().add(at).write_volatile(0) };
         }
     }
@@ -63,7 +65,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, made by `new`, and whoever uses it borrows its owner.
+        // SAFETY: the mapping is ours, made by `new`, and its users borrow or keep its owner.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
     }
 }

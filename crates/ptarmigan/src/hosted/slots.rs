@@ -27,7 +27,7 @@ impl Owners {
         Owners { machine, cpus: (0..cpus).map(|_| AtomicUsize::new(NOBODY)).collect() }
     }
 
-    /// Runs `f` with the pin of `cpu` if the calling thread owns that CPU, or nobody does.
+    /// Runs `f` with the pin of `cpu` if the calling thread owns that CPU, or no thread does.
     pub fn act_for(&self, cpu: CpuId, node: NodeId, f: impl FnOnce(&Pinned<'_>)) {
         let Some(owner) = self.cpus.get(cpu.0 as usize) else { return };
         let me = this_thread();
@@ -35,9 +35,9 @@ impl Owners {
         if !mine && owner.compare_exchange(NOBODY, me, Ordering::Acquire, Ordering::Relaxed).is_err() {
             return;
         }
-        // SAFETY: 1. this thread owns the CPU, by a slot or since a moment ago, and goes on with whatever it was doing
-        // as that CPU after `f` returns: as if interrupted. 2. there is an owner for each CPU of the host, this one included,
-        // and the host says which node it is on.
+        // SAFETY: 1. this thread owns the CPU, by a slot or since a moment ago, and goes on with
+        // whatever it was doing as that CPU after `f` returns: as if interrupted. 2. there is an
+        // owner for each CPU of the host, this one included, and the host says which node it is on.
         f(&unsafe { Pinned::assume(self.machine, cpu, node) });
         if !mine {
             owner.store(NOBODY, Ordering::Release);
@@ -45,7 +45,7 @@ impl Owners {
     }
 }
 
-/// A logical CPU. Whoever owns the slot is that CPU; it cannot leave its thread.
+/// A logical CPU. The thread that owns the slot is that CPU; the slot cannot leave its thread.
 ///
 /// ```compile_fail,E0277
 /// use ptarmigan::hosted::CpuSlot;
@@ -68,21 +68,22 @@ impl CpuSlot {
         Some(CpuSlot { cpu: CpuId(cpu), node: NodeId(node), owners: owners.clone(), _stay: PhantomData })
     }
 
-    /// The number of the CPU.
+    /// Returns the number of the CPU.
     pub fn cpu(&self) -> CpuId {
         self.cpu
     }
 
-    /// Its node.
+    /// Returns the node that it is on.
     pub fn node(&self) -> NodeId {
         self.node
     }
 
-    /// Proof of being on this CPU.
+    /// Makes the proof of being on this CPU.
     #[inline(always)]
     pub fn pin(&self) -> Pinned<'_> {
-        // SAFETY: 1. the slot is the only one with its number (`take` marked it), and it cannot leave this thread,
-        // which runs one thing at a time. 2. `take` found the CPU among the host's, which says which node it is on.
+        // SAFETY: 1. the slot is the only one with its number (`take` marked it), and it cannot
+        // leave this thread, which runs one thing at a time. 2. `take` found the CPU among the
+        // host's, which says which node it is on.
         unsafe { Pinned::assume(self.owners.machine, self.cpu, self.node) }
     }
 }

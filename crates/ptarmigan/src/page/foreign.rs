@@ -1,17 +1,22 @@
 //! Tables of trees that are not the library's.
 //!
-//! A page-table crate, or a kernel's own tree code, can take its tables from the lists and bring them back known to be zero. What
-//! makes that pay is not the lists alone: a table that comes back full of old entries has to be cleared as a whole, and finding its
-//! entries takes a look at all of it. It pays where the tree notes which cache lines of a table it writes. Then only these lines are
-//! looked at when the tree is taken apart, and only these are cleared.
+//! A page-table crate, or a kernel's own tree code, can take its tables from the lists and bring
+//! them back known to be zero. What makes that pay is not the lists alone: a table that comes back
+//! full of old entries has to be cleared as a whole, and finding its entries takes a look at all of
+//! it. It pays where the tree notes which cache lines of a table it writes. Then only these lines
+//! are looked at when the tree is taken apart, and only these are cleared.
 //!
 //! # Protocol
 //!
-//! 1. [`Clean::into_table`] takes a page for a table. It is zero when it comes: the tree does not clear it.
-//! 2. The tree calls [`touched`](ForeignTable::touched) for each entry that it writes, before the table comes back.
-//! 3. The tree unlinks the table, and calls [`clear_touched`](ForeignTable::clear_touched). The table is zero when it goes.
-//! 4. A table that no MMU could ever walk becomes a page again at once: [`never_walked`](ClearedTable::never_walked). Every other
-//!    table is [unhooked](ClearedTable::unhook) onto a chain, and only the flush makes pages of that.
+//! 1. [`Clean::into_table`] makes a page a table. It is zero when it comes: the tree does not clear
+//!    it.
+//! 2. The tree calls [`touched`](ForeignTable::touched) for each entry that it writes, before the
+//!    table comes back.
+//! 3. The tree unlinks the table, and calls [`clear_touched`](ForeignTable::clear_touched). The
+//!    table is zero when it goes.
+//! 4. A table that no MMU could ever walk becomes a page again at once:
+//!    [`never_walked`](ClearedTable::never_walked). Every other table is
+//!    [unhooked](ClearedTable::unhook) onto a chain, and only the flush makes pages of that.
 //!
 //! ```compile_fail,E0308
 //! use ptarmigan::page::{ClearedTable, Clean};
@@ -29,27 +34,33 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 /// Bytes of a table for which one bit is kept: 64 bits for each frame.
 const LINE: usize = FRAME_SIZE / 64;
 
-/// A table of a tree that is not the library's, owned by that tree. Which of its cache lines were written is noted in its frames'
-/// records.
+/// A table of a tree that is not the library's, owned by that tree. Which of its cache lines were
+/// written is noted in its frames' records.
 ///
-/// Tables smaller than a frame share one, and have no record of their own: all of such a table counts as touched.
+/// The lines of a root are noted in pairs. Tables smaller than a frame share one, and have no
+/// record of their own: all of such a table counts as touched.
 #[must_use = "a dropped table is lost: link it, or hand it back"]
 pub struct ForeignTable<'m> {
     frames: &'m Frames,
     at: PhysAddr,
     level: Level,
+    is_root: bool,
     table_shift: u8,
 }
 
 impl Clean {
-    /// Makes the page a table of a tree that is not the library's, of trees of `layout`.
+    /// Makes the page a table of a tree that is not the library's.
+    ///
+    /// # Safety
+    ///
+    /// 1. The page came from a policy that makes tables of `layout` of these `frames`.
     #[inline]
-    pub fn into_table<'m>(self, frames: &'m Frames, layout: &Layout) -> ForeignTable<'m> {
-        let (level, at) = (self.level(), self.into_raw());
-        let table = ForeignTable { frames, at, level, table_shift: layout.table_shift[level.at()] };
+    pub unsafe fn into_table<'m>(self, frames: &'m Frames, layout: &Layout) -> ForeignTable<'m> {
+        let level = self.level();
+        // SAFETY: 1. and 2. the page owned it, and it is of these frames and this layout (point 1).
+        let table = unsafe { ForeignTable::from_raw(frames, layout, level, self.into_raw()) };
         for record in table.records() {
-            record.set_lines(0, 0);
-            record.set_lines(1, 0);
+            table.forget_touched(record);
             record.set_live(0);
             record.set_usage(Use::Table);
             record.set_order(level.0);
@@ -81,11 +92,14 @@ impl<'m> ForeignTable<'m> {
     ///
     /// # Safety
     ///
-    /// 1. `at` came from [`into_raw`](Self::into_raw) of a table of this `level`, `layout` and `frames`, and has not been handed back.
-    /// 2. While the result exists, nothing else hands the table back. Others may note entries in it at the same time.
+    /// 1. `at` came from [`into_raw`](Self::into_raw) of a table of this `level`, `layout` and
+    ///    `frames`, and has not been handed back.
+    /// 2. While the result exists, nothing else hands the table back. Others may note entries in it
+    ///    at the same time.
     #[inline(always)]
     pub unsafe fn from_raw(frames: &'m Frames, layout: &Layout, level: Level, at: PhysAddr) -> Self {
-        ForeignTable { frames, at, level, table_shift: layout.table_shift[level.at()] }
+        let (is_root, table_shift) = (level == layout.root(), layout.table_shift[level.at()]);
+        ForeignTable { frames, at, level, is_root, table_shift }
     }
 
     fn bytes(&self) -> usize {
@@ -104,27 +118,51 @@ impl<'m> ForeignTable<'m> {
         (0..n).map(move |i| frames.meta(Pfn(first + i)))
     }
 
-    /// Notes that the entry at byte `offset` is written. Any number of CPUs may do so at once; mostly a neighbour came before,
-    /// and it is a load and a compare.
+    /// Notes that the entry at byte `offset` is written. Any number of CPUs may do so at once;
+    /// mostly a neighbour came before, and it is a load and a compare.
     #[inline(always)]
     pub fn touched(&self, offset: usize) {
         let offset = offset & (self.bytes() - 1);
         if !self.is_small() {
             let record = self.frames.meta(Pfn(self.at.pfn().0 + (offset >> FRAME_SHIFT) as u32));
-            record.touch_shared((offset % FRAME_SIZE / LINE) as u32);
+            let line = (offset % FRAME_SIZE / LINE) as u32;
+            if self.is_root { record.touch_root(line / 2) } else { record.touch_shared(line) }
         }
     }
 
-    /// Iterates over the bytes in which entries were noted, a cache line at a time: an entry that is not there is not in the table.
+    /// Returns what is noted in a record, a bit for each [`grain`](Self::grain).
+    #[inline(always)]
+    fn noted(&self, record: &FrameMeta) -> u64 {
+        if self.is_root { record.lines(0).into() } else { record.touched() }
+    }
+
+    /// Returns the bytes for which there is one bit.
+    #[inline(always)]
+    fn grain(&self) -> usize {
+        if self.is_root { 2 * LINE } else { LINE }
+    }
+
+    #[inline(always)]
+    fn forget_touched(&self, record: &FrameMeta) {
+        record.set_lines(0, 0);
+        // Of a root, it links the registry of roots.
+        if !self.is_root {
+            record.set_lines(1, 0);
+        }
+    }
+
+    /// Iterates over the bytes in which entries were noted, a cache line at a time: an entry that
+    /// is not there is not in the table.
     pub fn touched_lines(&self) -> impl Iterator<Item = Range<usize>> + use<'m> {
         let small = self.is_small().then_some(0..self.bytes());
-        let lines = self.records().enumerate().flat_map(|(frame, record)| {
-            let mut left = record.touched();
+        let (grain, is_root) = (self.grain(), self.is_root);
+        let lines = self.records().enumerate().flat_map(move |(frame, record)| {
+            let mut left = if is_root { record.lines(0).into() } else { record.touched() };
             core::iter::from_fn(move || {
                 let line = left.trailing_zeros() as usize;
                 left &= left.checked_sub(1)?;
-                let start = frame * FRAME_SIZE + line * LINE;
-                Some(start..start + LINE)
+                let start = frame * FRAME_SIZE + line * grain;
+                Some(start..start + grain)
             })
         });
         small.into_iter().chain(lines)
@@ -132,37 +170,59 @@ impl<'m> ForeignTable<'m> {
 
     /// Clears what was touched, and nothing else: the table is in its level's state again.
     ///
-    /// Words are stored one by one, so a walker that still knows the table sees each entry as it was, or none. In debug builds
-    /// every byte is checked; release builds check a sample if the policy is [`Checked`](crate::quicklist::Checked).
+    /// Words are stored one by one, so a walker that still knows the table sees each entry as it
+    /// was, or none. In debug builds every byte is checked; release builds check a sample if the
+    /// policy is [`Checked`](crate::quicklist::Checked).
     ///
     /// # Safety
     ///
-    /// 1. The table is unlinked: no entry leads to it, except entries of tables that are handed back before the same flush.
-    /// 2. Every byte that is not as it was when the table came lies in a line that was [noted](Self::touched), and was zero then.
+    /// 1. The table is unlinked: no entry leads to it, except entries of tables that are handed
+    ///    back before the same flush.
+    /// 2. Every byte that is not as it was when the table came lies in a line that was
+    ///    [noted](Self::touched), and was zero then.
     /// 3. No code writes to the table any more.
     /// 4. `window` shows the table's frames.
     #[inline]
     pub unsafe fn clear_touched<W: OpenWindow>(self, window: &W) -> ClearedTable<'m> {
-        for line in self.touched_lines() {
-            let frame = PhysAddr(self.at.0 + (line.start & !(FRAME_SIZE - 1)) as u64);
-            let guard = window.open(frame);
-            // SAFETY: the guard is valid for the frame (point 4), the line lies in it, and it is the caller's table (contract of
-            // `from_raw`). Its words are accessed atomically by all that may still look: MMUs.
-            let words = unsafe {
-                let first = guard.base().add(line.start % FRAME_SIZE).cast::<AtomicUsize>();
-                core::slice::from_raw_parts(first, line.len() / size_of::<usize>())
-            };
-            words.iter().for_each(|word| word.store(0, Relaxed));
+        if self.is_small() {
+            // SAFETY: points 1 to 4 are passed on; it is one line or less, or several of a frame.
+            unsafe { clear(window, self.at, 0..self.bytes()) };
         }
-        for record in self.records() {
-            record.set_lines(0, 0);
-            record.set_lines(1, 0);
+        for (frame, record) in self.records().enumerate() {
+            let at = PhysAddr(self.at.0 + (frame * FRAME_SIZE) as u64);
+            let (mut left, grain) = (self.noted(record), self.grain());
+            while left != 0 {
+                let line = left.trailing_zeros() as usize;
+                left &= left - 1;
+                // SAFETY: as above.
+                unsafe { clear(window, at, line * grain..(line + 1) * grain) };
+            }
+            self.forget_touched(record);
         }
         ClearedTable(self)
     }
 }
 
-/// A table of a tree that is not the library's, unlinked and in its level's state. TLBs may still know it.
+/// Clears some bytes of the frame in which `at` lies, from `at` on, word by word.
+///
+/// # Safety
+///
+/// 1. `window` shows the frame, and the bytes lie in it.
+/// 2. They belong to the caller. Nothing but MMUs uses them at the same time.
+#[inline(always)]
+unsafe fn clear<W: OpenWindow>(window: &W, at: PhysAddr, bytes: Range<usize>) {
+    let guard = window.open(at);
+    // SAFETY: the guard is valid for the frame (point 1), and frames are aligned to more than a
+    // word. MMUs access words atomically, and so does this.
+    let words = unsafe {
+        let first = guard.base().add(bytes.start).cast::<AtomicUsize>();
+        core::slice::from_raw_parts(first, bytes.len() / size_of::<usize>())
+    };
+    words.iter().for_each(|word| word.store(0, Relaxed));
+}
+
+/// A table of a tree that is not the library's, unlinked and in its level's state. TLBs may still
+/// know it.
 #[must_use = "a dropped table is lost: unhook it"]
 pub struct ClearedTable<'m>(ForeignTable<'m>);
 
@@ -176,32 +236,36 @@ impl ClearedTable<'_> {
     ///
     /// # Safety
     ///
-    /// 1. No MMU could ever reach the table: no CPU has loaded the root of a tree that it was linked in.
+    /// 1. No MMU could ever reach the table: no CPU has loaded the root of a tree that it was
+    ///    linked in.
     #[inline]
     pub unsafe fn never_walked(self) -> Clean {
         if let Some(record) = self.0.records().next() {
             record.set_usage(Use::Taken);
         }
-        // SAFETY: 1. and 2. the type owned it, in the state of its level (contract of `clear_touched`). 3. by the caller.
+        // SAFETY: 1. and 2. the type owned it, in the state of its level (contract of
+        // `clear_touched`). 3. by the caller.
         unsafe { Clean::from_raw(self.0.at, self.0.level) }
     }
 
-    /// Puts it on a chain, of which the flush makes pages. A chain has room for one table smaller than a frame.
+    /// Puts it on a chain, of which the flush makes pages. A chain has room for one root.
     ///
     /// # Errors
     ///
-    /// The table, if it is smaller than a frame and the chain holds one already.
+    /// The table, if it is a root and the chain holds one already.
     #[inline]
     pub fn unhook(self, chain: &mut Unhooked) -> Result<(), Self> {
         let table = &self.0;
-        if table.is_small() {
+        if table.is_root {
             if chain.has_root() {
                 return Err(self);
             }
-            // SAFETY: 1. and 2. the type owned it, in the state of its level (contract of `clear_touched`). 3. just seen.
-            unsafe { chain.push_top(table.at, table.level) };
+            // SAFETY: 1. and 2. the type owned it, in the state of its level (contract of
+            // `clear_touched`). 3. just seen.
+            unsafe { chain.push_root(table.at, table.level) };
         } else {
-            // SAFETY: 1. and 2. as above. 3. it is the record of the first of its frames, which says the level.
+            // SAFETY: 1. and 2. as above. 3. it is the record of the first of its frames, which
+            // says the level.
             unsafe { chain.push(table.at.pfn(), table.frames.meta(table.at.pfn())) };
         }
         Ok(())

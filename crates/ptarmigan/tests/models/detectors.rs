@@ -1,36 +1,40 @@
 //! Machines that do not do what they promise: the models have to notice (REQ-36).
-use crate::machine::{SHAPE, Shape, World, model, pin};
+use crate::machine::{SHAPE, Shape, Tables, World, model, pin};
 use crate::mmu::Lie;
-use ptarmigan::frames::AllocFlags;
-use ptarmigan::table::{Free, Machine, Tree};
+use ptarmigan::gather::Gather;
+use ptarmigan::machine::Machine;
+use ptarmigan::table::Free;
 use std::sync::Arc;
 
-/// CPU 0 unmaps a page that CPU 1 knows, which meanwhile does what `lazy` says; both use their memory again.
+/// CPU 0 unmaps a page that CPU 1 knows, which meanwhile does what `lazy` says; both use their
+/// memory again.
 fn unmap_elsewhere(lie: Lie, free: Free, lazy: bool) {
     model(2, move || {
         let w = World::<2>::new(Shape { lie, ..SHAPE });
         let (a, b) = (pin(0), pin(1));
-        let mut tree = Tree::new(&*w, &a, AllocFlags::URGENT).unwrap();
-        w.map(&a, &mut tree, 0);
+        let mut tables = Tables::new(w.seen(&a), 0);
         let space = Arc::new(w.tlb().new_space());
-        let root = tree.root();
-        w.tlb().activate(&b, &space, root).unwrap();
+        let root = tables.root();
+        // SAFETY: 1. it is the root of the space's tables.
+        unsafe { w.tlb().activate(&b, &space, root).unwrap() };
         w.mmu().look(&b, 0);
         let its = space.clone();
-        let other = w.on(1, move |w, b| {
+        let other = w.cpu(1, move |w, b| {
+            let b = b.pin();
             if lazy {
                 w.tlb().rest(b, &its).unwrap();
                 w.tlb().serve(b);
                 if free == Free::Never {
-                    w.tlb().activate(b, &its, root).unwrap();
+                    // SAFETY: 1. it is the root of the space's tables.
+                    unsafe { w.tlb().activate(b, &its, root).unwrap() };
                 }
             } else {
                 w.tlb().serve(b);
             }
             w.mmu().look(b, 0);
         });
-        let mut gather = w.gather(&a, &space);
-        w.unmap(&mut tree, 0, free, &mut gather);
+        let mut gather = Gather::new(w.seen(&a), &space, 12).unwrap();
+        tables.unmap(0, free, &mut gather);
         gather.finish();
         w.reuse(&a);
         w.attend(&a);

@@ -4,9 +4,9 @@ use crate::mmu::Owner;
 use crate::small::Small;
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::format::{Attr, Format};
+use ptarmigan::machine::{Machine, On};
 use ptarmigan::page::Level;
 use ptarmigan::space::{Access, AreaFlags, SharedSpace, Space};
-use ptarmigan::table::{Machine, parts};
 use std::sync::Arc;
 
 const RW: AreaFlags = AreaFlags(3);
@@ -18,12 +18,11 @@ fn range(start: u64) -> VirtRange {
 }
 
 /// A space with a page at 0, and another area in the span of the next leaf table.
-fn space<const L: u8>(w: &World<L>) -> Arc<SharedSpace<Small<L>>> {
-    let a = pin(0);
-    let mut space = Space::new(w, &a).unwrap();
-    space.mmap(w, &a, range(0), RW, 0).unwrap();
-    space.mmap(w, &a, range(SPAN), RW, 0).unwrap();
-    space.fault(w, &a, VirtAddr(0), Access::Write).unwrap();
+fn space<const L: u8>(a: On<'_, World<L>>) -> Arc<SharedSpace<Small<L>>> {
+    let mut space = Space::new(a).unwrap();
+    space.edit(a).unwrap().mmap(range(0), RW, 0).unwrap();
+    space.edit(a).unwrap().mmap(range(SPAN), RW, 0).unwrap();
+    space.fault(a, VirtAddr(0), Access::Write).unwrap();
     Arc::new(SharedSpace::new(space))
 }
 
@@ -31,37 +30,38 @@ fn last<T>(it: Arc<T>) -> T {
     Arc::into_inner(it).expect("all threads have ended")
 }
 
-/// Whatever a reader finds at 0 was there once: never the page that the table shows after it was used again.
-fn look<const L: u8>(w: &World<L>, space: &SharedSpace<Small<L>>, cpu: usize) {
-    if let Some((_, attr)) = space.query(w, &pin(cpu), VirtAddr(0)) {
+/// Whatever a reader finds at 0 was there once: never the page that the table shows after it was
+/// used again.
+fn look<const L: u8>(on: On<'_, World<L>>, space: &SharedSpace<Small<L>>) {
+    if let Some((_, attr)) = space.query(on, VirtAddr(0)).unwrap() {
         assert!(!attr.has(Attr::SPECIAL), "found in a table that is used for something else");
     }
 }
 
 /// CPU 0 unmaps the page and its tables, and uses them for the zero page in the other area.
-fn unmap_and_reuse<const L: u8>(w: &World<L>, space: &SharedSpace<Small<L>>) {
-    let a = pin(0);
-    space.lock(w, &a).munmap(range(0)).unwrap();
-    if w.tlb().parked(&a) == 0 {
-        space.fault(w, &a, VirtAddr(SPAN), Access::Read).unwrap();
+fn unmap_and_reuse<const L: u8>(a: On<'_, World<L>>, space: &SharedSpace<Small<L>>) {
+    space.lock(a).unwrap().edit().munmap(range(0)).unwrap();
+    if a.machine().parking().parked(a.pin()) == 0 {
+        space.fault(a, VirtAddr(SPAN), Access::Read).unwrap();
     }
 }
 
 fn reader_and_unmap<const L: u8>(preemptions: usize, park: u32) {
     model(preemptions, move || {
         let w = World::<L>::new(Shape { tables: usize::from(L), park, spare: 2, ..SHAPE });
-        let space = space(&w);
-        let its = space.clone();
-        let other = w.beside(1, move |w, _| {
-            look(w, &its, 1);
-            look(w, &its, 1);
-        });
-        unmap_and_reuse(&w, &space);
-        other.join().unwrap();
         let a = pin(0);
-        w.tlb().collect(parts(&*w, &a));
-        assert_eq!(w.tlb().parked(&a), 0, "nobody reads any more");
-        last(space).end(&*w, &a);
+        let a = w.seen(&a);
+        let space = space(a);
+        let its = space.clone();
+        let other = w.beside(1, move |_, b| {
+            look(b, &its);
+            look(b, &its);
+        });
+        unmap_and_reuse(a, &space);
+        other.join().unwrap();
+        a.collect();
+        assert_eq!(w.parking().parked(a.pin()), 0, "nobody reads any more");
+        last(space).end(a).unwrap();
         w.audit();
     });
 }
@@ -85,16 +85,17 @@ fn what_a_reader_may_hold_is_parked_until_it_has_done() {
 fn a_reader_sees_a_table_complete_or_not_at_all() {
     model(3, || {
         let w = World::<3>::new(Shape { tables: 4, spare: 2, ..SHAPE });
-        let space = space(&w);
-        let its = space.clone();
-        let other = w.beside(1, move |w, b| {
-            its.query(w, b, VirtAddr(SPAN));
-            its.query(w, b, VirtAddr(SPAN));
-        });
         let a = pin(0);
-        space.fault(&*w, &a, VirtAddr(SPAN), Access::Read).unwrap();
+        let a = w.seen(&a);
+        let space = space(a);
+        let its = space.clone();
+        let other = w.beside(1, move |_, b| {
+            its.query(b, VirtAddr(SPAN)).unwrap();
+            its.query(b, VirtAddr(SPAN)).unwrap();
+        });
+        space.fault(a, VirtAddr(SPAN), Access::Read).unwrap();
         other.join().unwrap();
-        last(space).end(&*w, &a);
+        last(space).end(a).unwrap();
         w.audit();
     });
 }
@@ -103,23 +104,25 @@ fn a_reader_sees_a_table_complete_or_not_at_all() {
 fn an_interrupt_that_reads_too_leaves_the_reader_it_interrupts_protected() {
     model(3, || {
         let w = World::<2>::new(Shape { tables: 2, spare: 2, ..SHAPE });
-        let space = space(&w);
-        let (id, root) = (space.id(), space.lock(&*w, &pin(0)).tree().root());
+        let a = pin(0);
+        let a = w.seen(&a);
+        let space = space(a);
+        let (id, root) = (space.id(), space.lock(a).unwrap().tree().root());
         let interrupts = w.tlb().new_space().id();
         let other = w.beside(1, move |w, b| {
-            let _reading = w.tlb().readers().walk(b, id).unwrap();
+            let _reading = w.tlb().readers().walk(b.pin(), id).unwrap();
             let raw = w.memory.walk(root.pfn(), 0);
             // The interrupt's reader is of the same CPU, and another space at that.
-            drop(w.tlb().readers().walk(b, interrupts).unwrap());
+            drop(w.tlb().readers().walk(b.pin(), interrupts).unwrap());
             if let Some(table) = Small::<2>::linked(Level(1), raw) {
                 w.memory.reach(table.pfn(), Owner::Table);
                 w.memory.walk(table.pfn(), 0);
                 w.memory.reach(table.pfn(), Owner::Table);
             }
         });
-        unmap_and_reuse(&w, &space);
+        unmap_and_reuse(a, &space);
         other.join().unwrap();
-        last(space).end(&*w, &pin(0));
+        last(space).end(a).unwrap();
         w.audit();
     });
 }

@@ -1,8 +1,9 @@
-//! The lock of a shared space: who has the space for itself has it for itself, and nobody waits for ever.
+//! The lock of a shared space: who has the space for itself has it for itself, and nobody waits for
+//! ever.
 use crate::machine::{SHAPE, Shape, World, model, pin};
 use crate::small::Small;
 use ptarmigan::addr::{VirtAddr, VirtRange};
-use ptarmigan::cpu::Pinned;
+use ptarmigan::machine::On;
 use ptarmigan::space::{Access, AreaFlags, FaultError, SharedSpace, Space};
 use ptarmigan::sync::SpinLock;
 use std::sync::Arc;
@@ -17,25 +18,28 @@ fn range(page: u64) -> VirtRange {
     VirtRange { start: page * PAGE, end: (page + 1) * PAGE }
 }
 
-fn run(preemptions: usize, a: fn(&W, &Pinned<'_>, &Shared), b: fn(&W, &Pinned<'_>, &Shared)) {
+fn run(preemptions: usize, a: fn(On<'_, W>, &Shared), b: fn(On<'_, W>, &Shared)) {
     model(preemptions, move || {
         let w = W::new(Shape { data: 2, spare: 2, ..SHAPE });
-        let mut space = Space::new(&*w, &pin(0)).unwrap();
-        space.mmap(&*w, &pin(0), range(0), RW, 0).unwrap();
+        let pin = pin(0);
+        let on = w.seen(&pin);
+        let mut space = Space::new(on).unwrap();
+        space.edit(on).unwrap().mmap(range(0), RW, 0).unwrap();
         let space = Arc::new(SharedSpace::new(space));
         let its = space.clone();
-        let other = w.beside(1, move |w, pin| b(w, pin, &its));
-        a(&w, &pin(0), &space);
+        let other = w.beside(1, move |_, on| b(on, &its));
+        a(on, &space);
         other.join().unwrap();
-        Arc::into_inner(space).expect("all threads have ended").end(&*w, &pin(0));
+        Arc::into_inner(space).expect("all threads have ended").end(on).unwrap();
         w.audit();
     });
 }
 
 /// Has the space for itself, twice, and sees only whole changes of others.
-fn change(w: &W, pin: &Pinned<'_>, space: &Shared) {
+fn change(on: On<'_, W>, space: &Shared) {
     for _ in 0..2 {
-        let mut all = space.lock(w, pin);
+        let mut locked = space.lock(on).unwrap();
+        let mut all = locked.edit();
         // Not alike, so that they are not joined.
         all.mmap(range(2), AreaFlags(1), 0).unwrap();
         all.mmap(range(4), AreaFlags(1), 0).unwrap();
@@ -45,9 +49,9 @@ fn change(w: &W, pin: &Pinned<'_>, space: &Shared) {
     }
 }
 
-fn fault(w: &W, pin: &Pinned<'_>, space: &Shared) {
-    space.fault(w, pin, VirtAddr(0), Access::Read).unwrap();
-    let outside = space.fault(w, pin, VirtAddr(4 * PAGE), Access::Read);
+fn fault(on: On<'_, W>, space: &Shared) {
+    space.fault(on, VirtAddr(0), Access::Read).unwrap();
+    let outside = space.fault(on, VirtAddr(4 * PAGE), Access::Read);
     assert_eq!(outside, Err(FaultError::NoArea(VirtAddr(4 * PAGE))), "half a change is seen");
 }
 
@@ -63,7 +67,7 @@ fn a_reader_and_a_writer_take_turns() {
 
 #[test]
 fn a_reader_that_comes_while_a_writer_waits_for_another_lets_it_go_first() {
-    run(4, |w, pin, space| drop(space.lock(w, pin)), fault);
+    run(4, |on, space| drop(space.lock(on).unwrap()), fault);
 }
 
 #[test]

@@ -3,24 +3,26 @@ use crate::mmu::{Lie, Memory, Mmus, Owner, Watched};
 use crate::small::{REAL, Small};
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread::JoinHandle;
-use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
+use ptarmigan::addr::{Pfn, PhysAddr};
 use ptarmigan::bootmem::BootMemory;
 use ptarmigan::cpu::{CpuId, MachineId, NodeId, Pinned};
 use ptarmigan::format::{Attr, Format};
 use ptarmigan::frames::{
     AllocFlags, DataFrames, End, Frame, Frames, MemoryRun, MemorySize, NoFrame, Request, Zero, ZoneClass,
 };
+use ptarmigan::gather::Gather;
+use ptarmigan::machine::{Machine, On};
 use ptarmigan::page::{Clean, Flushed, Level, NoConstruct, Unhooked};
 use ptarmigan::quicklist::{Policy, PolicyCounts, Source};
 use ptarmigan::space::SpaceMachine;
-use ptarmigan::table::{Free, Machine, Tree, parts};
-use ptarmigan::tlb::{Gather, SpaceTlb, Tlb, TlbConfig};
+use ptarmigan::table::Free;
+use ptarmigan::tlb::{Parking, Tlb, TlbConfig};
 use std::cell::{Cell, RefCell};
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-/// Tries `f` in every schedule with up to `preemptions` preemptions (`LOOM_MAX_PREEMPTIONS` says otherwise), and says how
-/// many executions that were.
+/// Tries `f` in every schedule with up to `preemptions` preemptions (`LOOM_MAX_PREEMPTIONS` says
+/// otherwise), and says how many executions that were.
 pub fn model(preemptions: usize, f: impl Fn() + Send + Sync + 'static) {
     check(preemptions, None, f);
 }
@@ -105,7 +107,8 @@ impl Policy for Pool {
         for i in 0..REAL {
             assert_eq!(self.memory.walk(at.pfn(), i), 0, "a page in the pool is not clean");
         }
-        // SAFETY: 1. it was in the pool. 2. as just seen. 3. only flushed and unused pages come here.
+        // SAFETY: 1. it was in the pool. 2. as just seen. 3. only flushed and unused pages come
+        // here.
         Ok(unsafe { Clean::from_raw(at, level) })
     }
     unsafe fn free_unlinked(&self, pin: &Pinned<'_>, page: Clean) {
@@ -131,13 +134,14 @@ impl Policy for Pool {
     }
 }
 
-pub struct World<const L: u8> {
+pub struct World<const L: u8, const B: bool = false> {
     pub memory: Arc<Memory>,
     frames: Arc<Frames>,
     data: DataFrames,
     window: Watched,
     policy: Pool,
-    tlb: Tlb<Mmus<L>>,
+    tlb: Tlb<Mmus<L, B>>,
+    parking: Parking,
     zero: Pfn,
     tables: usize,
     /// Data frames and spare frames that are to be back in the end.
@@ -148,24 +152,25 @@ pub struct World<const L: u8> {
 }
 
 // SAFETY: an execution of a model runs on one thread of the host.
-unsafe impl<const L: u8> Send for World<L> {}
+unsafe impl<const L: u8, const B: bool> Send for World<L, B> {}
 // SAFETY: as above.
-unsafe impl<const L: u8> Sync for World<L> {}
+unsafe impl<const L: u8, const B: bool> Sync for World<L, B> {}
 
 std::thread_local! {
-    /// The machine of the execution that this thread of the host is at: all threads of the model run on it.
+    /// The machine of the execution that this thread of the host is at: all threads of the model
+    /// run on it.
     static MACHINE: Cell<Option<MachineId>> = const { Cell::new(None) };
 }
 
 /// The proof of being on a CPU.
 pub fn pin(cpu: usize) -> Pinned<'static> {
-    // SAFETY: 1. each thread of a model is one CPU, and the first is all of them while it is alone. 2. models use no
-    // other numbers than their machines have.
+    // SAFETY: 1. each thread of a model is one CPU, and the first is all of them while it is alone.
+    // 2. models use no other numbers than their machines have.
     let machine = MACHINE.get().expect("a model makes its world first");
     unsafe { Pinned::assume(machine, CpuId(cpu as u16), NodeId(0)) }
 }
 
-impl<const L: u8> World<L> {
+impl<const L: u8, const B: bool> World<L, B> {
     pub fn new(shape: Shape) -> Arc<Self> {
         let Shape { cpus, .. } = shape;
         let tables = shape.tables * cpus;
@@ -183,9 +188,11 @@ impl<const L: u8> World<L> {
         let runs = [run(1, tables, 1), run(1 + tables, total - tables, 0)];
         let bytes = Frames::bytes(&MemorySize::of(&runs))
             + DataFrames::bytes(cpus, 2)
-            + Tlb::<Mmus<L>>::bytes(&config);
+            + Tlb::<Mmus<L, B>>::bytes(&config)
+            + Parking::bytes(cpus);
         let mut block: Vec<MaybeUninit<u64>> = Vec::with_capacity(bytes / 8 + 1);
-        // SAFETY: 1. the block is kept in the world beside what is made of it, which is used through the world only.
+        // SAFETY: 1. the block is kept in the world beside what is made of it, which is used
+        // through the world only.
         let mut boot =
             unsafe { BootMemory::new(core::ptr::NonNull::new(block.as_mut_ptr().cast()).unwrap(), bytes) };
         let machine = MachineId::new();
@@ -227,6 +234,7 @@ impl<const L: u8> World<L> {
         }
         let mmus = Mmus::new(memory.clone(), cpus, shape.lie);
         let tlb = Tlb::new(&mut boot, machine, config, mmus).unwrap();
+        let parking = Parking::new(&mut boot, machine, cpus, config.park).unwrap();
         let policy = Pool { frames: frames.clone(), memory: memory.clone(), lists };
         let free = (shape.data * cpus + shape.spare) as u32;
         Arc::new(World {
@@ -236,6 +244,7 @@ impl<const L: u8> World<L> {
             data,
             policy,
             tlb,
+            parking,
             zero,
             tables,
             free,
@@ -244,29 +253,34 @@ impl<const L: u8> World<L> {
         })
     }
 
+    /// The machine, seen from a CPU.
+    pub fn seen<'a>(&'a self, pin: &'a Pinned<'a>) -> On<'a, Self> {
+        Machine::on(self, pin).expect("pins are of the execution's machine")
+    }
+
     /// Has a thread of its own be a CPU until all CPUs are done.
-    pub fn on(
+    pub fn cpu(
         self: &Arc<Self>,
         cpu: usize,
-        f: impl FnOnce(&Self, &Pinned<'static>) + 'static,
+        f: impl FnOnce(&Self, On<'_, Self>) + 'static,
     ) -> JoinHandle<()> {
         let world = self.clone();
         loom::thread::spawn(move || {
             let pin = pin(cpu);
-            f(&world, &pin);
+            f(&world, world.seen(&pin));
             world.attend(&pin);
         })
     }
 
-    /// As [`on`](Self::on), for a CPU that nobody asks.
+    /// As [`cpu`](Self::cpu), for a CPU that nobody asks.
     pub fn beside(
         self: &Arc<Self>,
         cpu: usize,
-        f: impl FnOnce(&Self, &Pinned<'static>) + 'static,
+        f: impl FnOnce(&Self, On<'_, Self>) + 'static,
     ) -> JoinHandle<()> {
         let world = self.clone();
         loom::thread::spawn(move || {
-            f(&world, &pin(cpu));
+            f(&world, world.seen(&pin(cpu)));
             world.leave();
         })
     }
@@ -301,39 +315,8 @@ impl<const L: u8> World<L> {
         self.tlb.serve(pin);
     }
 
-    pub fn mmu(&self) -> &Mmus<L> {
+    pub fn mmu(&self) -> &Mmus<L, B> {
         self.tlb.hardware()
-    }
-
-    /// Maps a data frame of its own at `va`.
-    pub fn map(&self, pin: &Pinned<'_>, tree: &mut Tree<Small<L>>, va: u64) {
-        let pfn = self.data.take(&self.frames, pin, AllocFlags::URGENT).unwrap().into_raw();
-        self.memory.give(pfn, Owner::Data);
-        tree.map(self, pin, VirtAddr(va), pfn, Attr::READ | Attr::WRITE, AllocFlags::URGENT).unwrap();
-    }
-
-    /// A gather for `space`.
-    pub fn gather<'a>(&'a self, pin: &'a Pinned<'a>, space: &'a SpaceTlb) -> Gather<'a, Pool, Mmus<L>> {
-        Gather::new(parts(self, pin), space, 12)
-    }
-
-    /// Unmaps the page at `va`, and its tables if `free` says so; the gather has the frame.
-    pub fn unmap<'a>(
-        &'a self,
-        tree: &mut Tree<Small<L>>,
-        va: u64,
-        free: Free,
-        gather: &mut Gather<'a, Pool, Mmus<L>>,
-    ) {
-        let mut gone = None;
-        let range = VirtRange { start: va, end: va + 4096 };
-        tree.unmap_range(self, range, free, gather, |_, pfn, _| gone = Some(pfn));
-        if let Some(pfn) = gone
-            && DataFrames::release(&self.frames, pfn)
-        {
-            // SAFETY: 1. the entry was the only one, and is gone.
-            unsafe { gather.data(pfn) };
-        }
     }
 
     /// The next who uses the frames that this CPU has got back.
@@ -344,10 +327,7 @@ impl<const L: u8> World<L> {
         }
         // It may be parked still.
         let Ok(frame) = self.data.take(&self.frames, pin, AllocFlags::URGENT) else { return };
-        let frame = frame.into_raw();
-        self.memory.give(frame, Owner::Nobody);
-        // SAFETY: 1. the reference that was taken above.
-        let frame = unsafe { DataFrame::from_raw(self.frames.machine(), frame) };
+        self.memory.give(frame.pfn(), Owner::Nobody);
         assert!(self.data.release(&self.frames, pin, frame).unwrap());
     }
 
@@ -360,26 +340,60 @@ impl<const L: u8> World<L> {
         }
         assert_eq!(self.frames.counts().free, self.free, "frames are missing");
     }
+}
 
-    /// Takes a tree down that no CPU has loaded.
-    pub fn end(&self, pin: &Pinned<'_>, tree: Tree<Small<L>>, space: &SpaceTlb) {
-        let mut gather = Gather::ending(parts(self, pin), space, 12);
-        let mut gone = Vec::new();
-        tree.end(self, &mut gather, |_, pfn, _| gone.push(pfn));
-        for pfn in gone {
-            if DataFrames::release(&self.frames, pfn) {
-                // SAFETY: 1. the entry was the only one, and is gone.
-                unsafe { gather.data(pfn) };
-            }
+/// A root of a space, and leaf tables of one page each, that are not the library's: gathers and
+/// flushes are tried on them alone.
+pub struct Tables {
+    root: PhysAddr,
+}
+
+const ROOT: Level = Level(1);
+type Two = Small<2>;
+
+impl Tables {
+    /// A root, with a page of the CPU's own at `va`.
+    pub fn new<const B: bool>(on: On<'_, World<2, B>>, va: u64) -> Self {
+        let memory = &on.machine().memory;
+        let take = |level| on.alloc(level, AllocFlags::URGENT).unwrap().into_raw();
+        let (root, leaf) = (take(ROOT), take(Level::PTE));
+        let pfn = on.data().take(on.frames(), on.pin(), AllocFlags::URGENT).unwrap().into_raw();
+        memory.give(pfn, Owner::Data);
+        let raw = Two::leaf(pfn, Attr::READ | Attr::WRITE);
+        memory.swap(leaf.pfn(), Two::index(Level::PTE, va), raw);
+        memory.swap(root.pfn(), Two::index(ROOT, va), Two::link(ROOT, leaf));
+        Tables { root }
+    }
+
+    /// What MMUs load.
+    pub fn root(&self) -> PhysAddr {
+        self.root
+    }
+
+    /// Unmaps the page at `va`, and its table if `free` says so; the gather has the frame.
+    pub fn unmap<const B: bool>(&mut self, va: u64, free: Free, gather: &mut Gather<'_, World<2, B>>) {
+        let memory = &gather.on().machine().memory;
+        let index = Two::index(ROOT, va);
+        let leaf = Two::linked(ROOT, memory.walk(self.root.pfn(), index)).expect("the page is mapped");
+        let raw = memory.swap(leaf.pfn(), Two::index(Level::PTE, va), 0);
+        gather.changed(va, va + 4096);
+        // SAFETY: 1. the entry held the only reference. 2. done.
+        unsafe { gather.release::<Two>(raw) };
+        if free == Free::Empty {
+            memory.swap(self.root.pfn(), index, 0);
+            // SAFETY: 1. the link was the only one; `new` took the table. 2. its only entry is
+            // gone. 3. done.
+            unsafe { gather.foreign_table(leaf, Level::PTE, va) };
         }
-        gather.finish();
     }
 }
 
-impl<const L: u8> Machine for World<L> {
+// SAFETY: 1. all parts are made for the machine in `new`. 2. they are fields. 3. the window is the
+// memory's; data is kept apart from frames.
+unsafe impl<const L: u8, const B: bool> Machine for World<L, B> {
     type Window = Watched;
     type Policy = Pool;
-    type Shootdown = Mmus<L>;
+    type Shootdown = Mmus<L, B>;
 
     fn frames(&self) -> &Frames {
         &self.frames
@@ -393,21 +407,28 @@ impl<const L: u8> Machine for World<L> {
     fn policy(&self) -> &Pool {
         &self.policy
     }
-    fn tlb(&self) -> &Tlb<Mmus<L>> {
+    fn tlb(&self) -> &Tlb<Mmus<L, B>> {
         &self.tlb
     }
-    fn clear_data(&self, frame: Pfn) {
+    fn parking(&self) -> &Parking {
+        &self.parking
+    }
+    fn data_has_memory(&self) -> bool {
+        true
+    }
+    unsafe fn clear_data(&self, frame: Pfn) {
         self.memory.give(frame, Owner::Data);
         self.memory.write(frame, 0);
     }
-    fn copy_data(&self, from: Pfn, to: Pfn) {
+    unsafe fn copy_data(&self, from: Pfn, to: Pfn) {
         self.memory.reach(from, Owner::Data);
         self.memory.give(to, Owner::Data);
         self.memory.write(to, self.memory.read(from));
     }
 }
 
-impl<const L: u8> SpaceMachine for World<L> {
+// SAFETY: 1. and 2. the zero frame is taken in `new` and stays.
+unsafe impl<const L: u8, const B: bool> SpaceMachine for World<L, B> {
     fn zero_frame(&self) -> Pfn {
         self.zero
     }

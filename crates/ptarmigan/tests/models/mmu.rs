@@ -2,15 +2,17 @@
 use crate::small::{ENTRIES, Place, REAL, Small};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU64, Ordering};
+use loom::sync::{Mutex, MutexGuard};
 use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr};
 use ptarmigan::cpu::{CpuSet, Pinned};
-use ptarmigan::format::Format;
+use ptarmigan::format::{Access, Format, Slot};
 use ptarmigan::page::Level;
 use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Root, Scope, SpaceId};
 use ptarmigan::window::{DirectGuard, DirectMap, OpenWindow, Window, WindowGuard};
 use std::alloc;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell, RefMut};
 use std::convert::Infallible;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 /// Who has a frame.
@@ -50,8 +52,8 @@ impl Memory {
     }
 
     fn map(&self) -> DirectMap {
-        // SAFETY: 1. all frames lie in the block, which is kept until the memory is dropped. 2. its address is not given
-        // to anybody else.
+        // SAFETY: 1. all frames lie in the block, which is kept until the memory is dropped. 2. its
+        // address is not given to anybody else.
         unsafe { DirectMap::new(self.base, self.layout.size() as u64) }.unwrap()
     }
 
@@ -70,6 +72,13 @@ impl Memory {
         let first = self.map().open(table.addr()).base().cast::<Place>();
         // SAFETY: only frames that were furnished ever become tables.
         unsafe { &*first.add(index) }.walk()
+    }
+
+    /// Writes an entry of a table of the models' own; what was there.
+    pub fn swap(&self, table: Pfn, index: usize, raw: u64) -> u64 {
+        let first = self.map().open(table.addr()).base().cast::<Place>();
+        // SAFETY: only frames that were furnished ever become tables.
+        unsafe { &*first.add(index) }.swap(raw)
     }
 
     /// The frame changes hands.
@@ -155,19 +164,40 @@ struct State {
     late: Option<Invalidation>,
 }
 
-/// The MMU of each CPU. It belongs to the CPU's thread: whatever it does on its own it does between two steps of that,
-/// and before it obeys.
+/// The MMU of each CPU. It belongs to the CPU's thread: whatever it does on its own it does between
+/// two steps of that, and before it obeys.
 ///
-/// If it broadcasts, an invalidation acts on all CPUs at once, as hardware does it: in one order with what each MMU does,
-/// which is all that it orders.
+/// If it broadcasts, an invalidation acts on all CPUs at once, as hardware does it: in one order
+/// with what each MMU does, which is all that it orders.
 pub struct Mmus<const L: u8, const B: bool = false> {
     memory: Arc<Memory>,
     cpus: Vec<RefCell<State>>,
-    /// For each CPU, what its MMU does and what is broadcast to it, in order.
-    order: Vec<AtomicU64>,
+    /// Held, for each CPU, by what its MMU does and by what is broadcast to it.
+    order: Vec<Mutex<()>>,
     lie: Lie,
     /// An interrupt that comes in the middle of what the library has the MMU do.
     interrupt: RefCell<Option<Interrupt>>,
+    /// Waits for answers unwind.
+    gives_up: Cell<bool>,
+}
+
+/// The state of one CPU's MMU: on machines that broadcast, nothing is broadcast to it meanwhile.
+struct Held<'a> {
+    state: RefMut<'a, State>,
+    _order: Option<MutexGuard<'a, ()>>,
+}
+
+impl Deref for Held<'_> {
+    type Target = State;
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl DerefMut for Held<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
 }
 
 /// Runs in the middle of something.
@@ -180,9 +210,16 @@ unsafe impl<const L: u8, const B: bool> Sync for Mmus<L, B> {}
 
 impl<const L: u8, const B: bool> Mmus<L, B> {
     pub fn new(memory: Arc<Memory>, cpus: usize, lie: Lie) -> Self {
-        let order = (0..cpus).map(|_| AtomicU64::new(0)).collect();
+        let order = (0..cpus).map(|_| Mutex::new(())).collect();
         let interrupt = RefCell::new(None);
-        Mmus { memory, cpus: (0..cpus).map(|_| RefCell::default()).collect(), order, lie, interrupt }
+        Mmus {
+            memory,
+            cpus: (0..cpus).map(|_| RefCell::default()).collect(),
+            order,
+            lie,
+            interrupt,
+            gives_up: Cell::new(false),
+        }
     }
 
     /// Has interrupts come in wherever the library calls the MMU.
@@ -190,9 +227,9 @@ impl<const L: u8, const B: bool> Mmus<L, B> {
         *self.interrupt.borrow_mut() = Some(Box::new(interrupt));
     }
 
-    /// The machine ends: what the interrupts refer to may go.
-    pub fn no_more_interrupts(&self) {
-        drop(self.interrupt.take());
+    /// Has waits for answers end by unwinding.
+    pub fn give_up_waits(&self) {
+        self.gives_up.set(true);
     }
 
     fn interrupted(&self, pin: &Pinned<'_>) {
@@ -201,18 +238,13 @@ impl<const L: u8, const B: bool> Mmus<L, B> {
         }
     }
 
-    fn state(&self, pin: &Pinned<'_>) -> std::cell::RefMut<'_, State> {
-        if B {
-            self.order[pin.cpu().0 as usize].fetch_add(1, Ordering::AcqRel);
-        }
-        self.cpus[pin.cpu().0 as usize].borrow_mut()
+    fn state(&self, pin: &Pinned<'_>) -> Held<'_> {
+        self.state_of(pin.cpu().0 as usize)
     }
 
-    /// What the MMU has done is over before a broadcast that comes next.
-    fn done(&self, pin: &Pinned<'_>) {
-        if B {
-            self.order[pin.cpu().0 as usize].fetch_add(1, Ordering::AcqRel);
-        }
+    fn state_of(&self, cpu: usize) -> Held<'_> {
+        let order = B.then(|| self.order[cpu].lock().unwrap());
+        Held { state: self.cpus[cpu].borrow_mut(), _order: order }
     }
 
     /// Looks `va` up as far as it goes, keeps all that is found, and reaches for all that is kept.
@@ -237,7 +269,7 @@ impl<const L: u8, const B: bool> Mmus<L, B> {
                 let Some(next) = Small::<L>::linked(Level(level), raw).map(|a| a.pfn()) else { break };
                 let number = va >> Small::<L>::shift(Level(level));
                 let found = level.checked_sub(1);
-                let writable = Small::<L>::is_writable(raw);
+                let writable = Small::<L>::allows(raw, Access::Write);
                 state.cached.push(Cached { asid: root.asid, level: found, number, pfn: next, writable });
                 let Some(below) = found else { break };
                 at = (below, next);
@@ -259,7 +291,6 @@ impl<const L: u8, const B: bool> Mmus<L, B> {
         self.speculate(&mut state, va);
         self.late(&mut state);
         drop(state);
-        self.done(pin);
     }
 
     /// The user reads; `None` for a fault.
@@ -268,11 +299,11 @@ impl<const L: u8, const B: bool> Mmus<L, B> {
         let page = self.speculate(&mut state, va);
         let value = page.map(|page| self.memory.read(page.pfn));
         drop(state);
-        self.done(pin);
         value
     }
 
-    /// The user writes; whether there was no fault. A fault drops what the TLB holds of the page, as hardware does.
+    /// The user writes; whether there was no fault. A fault drops what the TLB holds of the page,
+    /// as hardware does.
     pub fn write(&self, pin: &Pinned<'_>, va: u64, value: u64) -> bool {
         let mut state = self.state(pin);
         let mut done = false;
@@ -287,7 +318,6 @@ impl<const L: u8, const B: bool> Mmus<L, B> {
             }
         }
         drop(state);
-        self.done(pin);
         done
     }
 
@@ -319,10 +349,8 @@ unsafe impl<const L: u8, const B: bool> Mmu for Mmus<L, B> {
 
     fn invalidate(&self, pin: &Pinned<'_>, what: &Invalidation) {
         if B {
-            for (state, order) in self.cpus.iter().zip(&self.order) {
-                order.fetch_add(1, Ordering::AcqRel);
-                forget(&mut state.borrow_mut(), what, self.lie == Lie::KeepsTables);
-                order.fetch_add(1, Ordering::AcqRel);
+            for cpu in 0..self.cpus.len() {
+                forget(&mut self.state_of(cpu), what, self.lie == Lie::KeepsTables);
             }
             self.interrupted(pin);
             return;
@@ -358,7 +386,6 @@ unsafe impl<const L: u8, const B: bool> Mmu for Mmus<L, B> {
         state.lazy = false;
         self.speculate(&mut state, HABIT);
         drop(state);
-        self.done(pin);
         self.interrupted(pin);
     }
 
@@ -387,7 +414,6 @@ unsafe impl<const L: u8, const B: bool> Mmu for Mmus<L, B> {
             state.cached.clear();
         }
         drop(state);
-        self.done(pin);
         self.interrupted(pin);
     }
 }
@@ -395,4 +421,12 @@ unsafe impl<const L: u8, const B: bool> Mmu for Mmus<L, B> {
 impl<const L: u8, const B: bool> Ipi for Mmus<L, B> {
     // CPUs look for their mail between their steps: that is when interrupts come.
     fn send(&self, _: &Pinned<'_>, _: &CpuSet, _: &dyn Fn(&Pinned<'_>)) {}
+
+    fn wait(&self, _: &Pinned<'_>, _: u32) {
+        if self.gives_up.get() {
+            // Without the message of a panic: this happens in each execution.
+            std::panic::resume_unwind(Box::new(()));
+        }
+        loom::thread::yield_now();
+    }
 }

@@ -1,94 +1,109 @@
 //! The shootdown protocol: what a CPU has unhooked is not used again while any CPU can reach it.
-use crate::machine::{SHAPE, Shape, World, model, part_of_model, pin};
+use crate::machine::{SHAPE, Shape, Tables, World, model, part_of_model, pin};
+use crate::mmu::Owner;
 use crate::small::Small;
+use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::thread::JoinHandle;
 use ptarmigan::addr::PhysAddr;
-use ptarmigan::cpu::Pinned;
-use ptarmigan::frames::Ask;
-use ptarmigan::table::{Free, Machine, Tree, parts};
-use ptarmigan::tlb::{Gather, Generation, SpaceTlb, Tlb};
+use ptarmigan::addr::VirtAddr;
+use ptarmigan::format::Attr;
+use ptarmigan::frames::{AllocFlags, DataFrame};
+use ptarmigan::gather::Gather;
+use ptarmigan::machine::{Machine, On};
+use ptarmigan::table::{Free, Tree};
+use ptarmigan::tlb::{Generation, SpaceTlb, Tlb};
 use std::sync::Arc;
 
 type Two = World<2>;
+type Model = Spaces<false>;
 
-/// A space with one page, at 0, active on CPU 0.
-struct Model {
-    world: Arc<Two>,
-    space: Arc<SpaceTlb>,
-    tree: Tree<Small<2>>,
+/// A space with one page, at 0, active on CPU 0, on a machine that broadcasts or not.
+pub struct Spaces<const B: bool> {
+    pub world: Arc<World<2, B>>,
+    pub space: Arc<SpaceTlb>,
+    pub tables: Tables,
 }
 
-impl Model {
-    fn new(shape: Shape) -> Self {
+impl<const B: bool> Spaces<B> {
+    pub fn new(shape: Shape) -> Self {
         Self::starting_at(shape, Generation(0))
     }
 
     fn starting_at(shape: Shape, first: Generation) -> Self {
-        let m = Self::in_world(Two::new(shape), first, 0);
-        m.tlb().activate(&pin(0), &m.space, m.tree.root());
+        let m = Self::in_world(World::new(shape), first, 0);
+        m.runs_on(0);
         m
     }
 
     /// A space that is active nowhere, with pages of `cpu`.
-    fn in_world(world: Arc<Two>, first: Generation, cpu: usize) -> Self {
-        let mut tree = Tree::new(&*world, &pin(cpu), Ask::URGENT).unwrap();
-        world.map(&pin(cpu), &mut tree, 0);
+    pub fn in_world(world: Arc<World<2, B>>, first: Generation, cpu: usize) -> Self {
+        let tables = Tables::new(world.seen(&pin(cpu)), 0);
         let space = Arc::new(world.tlb().new_space_at(first));
-        Model { world, space, tree }
+        Spaces { world, space, tables }
     }
 
-    fn tlb(&self) -> &Tlb<crate::mmu::Mmus<2>> {
+    /// The CPU begins to run in the space.
+    pub fn runs_on(&self, cpu: usize) {
+        // SAFETY: 1. it is the root of the space's tables.
+        unsafe { self.tlb().activate(&pin(cpu), &self.space, self.tables.root()).unwrap() };
+    }
+
+    pub fn tlb(&self) -> &Tlb<crate::mmu::Mmus<2, B>> {
         self.world.tlb()
     }
 
     /// Runs a CPU in a thread of its own.
-    fn on(&self, cpu: usize, f: impl FnOnce(&Run<'_>) + 'static) -> JoinHandle<()> {
-        let (space, root) = (self.space.clone(), self.tree.root());
-        self.world.on(cpu, move |world, pin| f(&Run { world, space: &space, pin, root }))
+    pub fn on(&self, cpu: usize, f: impl FnOnce(&Run<'_, B>) + 'static) -> JoinHandle<()> {
+        let (space, root) = (self.space.clone(), self.tables.root());
+        self.world.cpu(cpu, move |_, on| f(&Run { on, space: &space, root }))
     }
 
-    /// CPU 0 unmaps the page, and the table if `free` says so, and uses what it got back for something else.
-    fn unmap(&mut self, free: Free) {
-        let pin = &pin(0);
-        let mut gather = self.world.gather(pin, &self.space);
-        self.world.unmap(&mut self.tree, 0, free, &mut gather);
+    /// CPU 0 unmaps the page, and the table if `free` says so, and uses what it got back for
+    /// something else.
+    pub fn unmap(&mut self, free: Free) {
+        let pin = pin(0);
+        let mut gather = Gather::new(self.world.seen(&pin), &self.space, 12).unwrap();
+        self.tables.unmap(0, free, &mut gather);
         gather.finish();
-        self.world.reuse(pin);
+        self.world.reuse(&pin);
     }
 }
 
 /// A CPU at work.
-struct Run<'a> {
-    world: &'a Two,
+pub struct Run<'a, const B: bool> {
+    pub on: On<'a, World<2, B>>,
     space: &'a SpaceTlb,
-    pin: &'a Pinned<'a>,
     root: PhysAddr,
 }
 
-impl Run<'_> {
-    fn tlb(&self) -> &Tlb<crate::mmu::Mmus<2>> {
-        self.world.tlb()
+impl<const B: bool> Run<'_, B> {
+    pub fn serve(&self) {
+        self.on.tlb().serve(self.on.pin());
     }
-    fn activate(&self) {
-        self.tlb().activate(self.pin, self.space, self.root);
+    pub fn activate(&self) {
+        self.activate_other(self.space, self.root);
     }
-    fn rest(&self) {
-        self.tlb().rest(self.pin, self.space);
+    pub fn activate_other(&self, space: &SpaceTlb, root: PhysAddr) {
+        // SAFETY: 1. it is the root of the space's tables.
+        unsafe { self.on.tlb().activate(self.on.pin(), space, root).unwrap() };
     }
-    fn deactivate(&self) {
-        self.tlb().deactivate(self.pin, self.space);
+    pub fn rest(&self) {
+        self.on.tlb().rest(self.on.pin(), self.space).unwrap();
+    }
+    pub fn deactivate(&self) {
+        self.on.tlb().deactivate(self.on.pin(), self.space).unwrap();
     }
     /// The MMU looks; then an interrupt that is waiting comes in.
-    fn step(&self) {
-        self.world.step(self.pin, 0);
+    pub fn step(&self) {
+        self.on.machine().step(self.on.pin(), 0);
     }
     /// The MMU looks.
-    fn look(&self) {
-        self.world.mmu().look(self.pin, 0);
+    pub fn look(&self) {
+        self.on.machine().mmu().look(self.on.pin(), 0);
     }
 }
 
-fn join(m: &Model, others: impl IntoIterator<Item = JoinHandle<()>>) {
+pub fn join<const B: bool>(m: &Spaces<B>, others: impl IntoIterator<Item = JoinHandle<()>>) {
     m.world.attend(&pin(0));
     for other in others {
         other.join().unwrap();
@@ -98,7 +113,7 @@ fn join(m: &Model, others: impl IntoIterator<Item = JoinHandle<()>>) {
 const BOTH: [Free; 2] = [Free::Empty, Free::Never];
 
 /// Does the same for a flush that frees tables, and one that does not.
-fn both(preemptions: usize, f: impl Fn(Free) + Send + Sync + Copy + 'static) {
+pub fn both(preemptions: usize, f: impl Fn(Free) + Send + Sync + Copy + 'static) {
     for free in BOTH {
         model(preemptions, move || f(free));
     }
@@ -108,7 +123,7 @@ fn both(preemptions: usize, f: impl Fn(Free) + Send + Sync + Copy + 'static) {
 fn an_active_cpu_reaches_nothing_that_is_used_again() {
     both(4, |free| {
         let mut m = Model::new(SHAPE);
-        m.tlb().activate(&pin(1), &m.space, m.tree.root());
+        m.runs_on(1);
         let other = m.on(1, |b| {
             b.step();
             b.look();
@@ -136,11 +151,11 @@ fn a_cpu_that_begins_to_run_in_the_space_sees_the_flush_or_is_seen() {
 fn a_lazy_cpu_is_asked_when_tables_go_and_catches_up_otherwise() {
     both(4, |free| {
         let mut m = Model::new(SHAPE);
-        m.tlb().activate(&pin(1), &m.space, m.tree.root());
+        m.runs_on(1);
         let other = m.on(1, |b| {
             b.look();
             b.rest();
-            b.tlb().serve(b.pin);
+            b.serve();
             b.activate();
             b.look();
         });
@@ -153,19 +168,16 @@ fn a_lazy_cpu_is_asked_when_tables_go_and_catches_up_otherwise() {
 fn a_lazy_cpu_walks_no_table_that_is_used_again() {
     model(4, || {
         let mut m = Model::new(SHAPE);
-        m.tlb().activate(&pin(1), &m.space, m.tree.root());
+        m.runs_on(1);
         let other = m.on(1, |b| {
             b.look();
             b.rest();
-            // An idle CPU still speculates; of pages it may, as nothing of it is ever used, so these stay in this model.
+            // An idle CPU still speculates; of pages it may, as nothing of it is ever used, so
+            // these stay in this model.
             b.step();
             b.look();
         });
-        let a = pin(0);
-        let mut gather = m.world.gather(&a, &m.space);
-        m.world.unmap(&mut m.tree, 0, Free::Empty, &mut gather);
-        gather.finish();
-        m.world.reuse(&a);
+        m.unmap(Free::Empty);
         join(&m, [other]);
     });
 }
@@ -175,11 +187,11 @@ fn a_cpu_that_leaves_and_comes_back_finds_no_old_translation() {
     for asids in [0, 2] {
         both(3, move |free| {
             let mut m = Model::new(Shape { asids, ..SHAPE });
-            m.tlb().activate(&pin(1), &m.space, m.tree.root());
+            m.runs_on(1);
             let other = m.on(1, |b| {
                 b.look();
                 b.deactivate();
-                b.tlb().serve(b.pin);
+                b.serve();
                 b.activate();
                 b.look();
             });
@@ -196,14 +208,14 @@ fn two_cpus_that_ask_each_other_are_both_served() {
         let mut x = Model::in_world(world.clone(), Generation(0), 0);
         let mut y = Model::in_world(world.clone(), Generation(0), 1);
         // Each CPU changes the space that is active on the other one.
-        world.tlb().activate(&pin(1), &x.space, x.tree.root());
-        world.tlb().activate(&pin(0), &y.space, y.tree.root());
-        let other = world.on(1, move |w, b| {
-            let mut gather = w.gather(b, &y.space);
-            w.unmap(&mut y.tree, 0, Free::Empty, &mut gather);
+        x.runs_on(1);
+        y.runs_on(0);
+        let other = world.cpu(1, move |w, b| {
+            let mut gather = Gather::new(b, &y.space, 12).unwrap();
+            y.tables.unmap(0, Free::Empty, &mut gather);
             gather.finish();
-            w.reuse(b);
-            w.step(b, 0);
+            w.reuse(b.pin());
+            w.step(b.pin(), 0);
         });
         x.unmap(Free::Empty);
         world.mmu().look(&pin(0), 0);
@@ -215,10 +227,10 @@ fn two_cpus_that_ask_each_other_are_both_served() {
 fn two_flushes(pages: u64) {
     both(4, move |free| {
         let mut m = Model::new(SHAPE);
-        m.tlb().activate(&pin(1), &m.space, m.tree.root());
+        m.runs_on(1);
         let other = m.on(1, move |b| {
             b.look();
-            let mut gather = Gather::one_page(parts(b.world, b.pin), b.space, 12, 0x1000);
+            let mut gather = Gather::new(b.on, b.space, 12).unwrap();
             gather.changed(0x1000, (1 + pages) << 12);
             gather.finish();
             b.step();
@@ -243,11 +255,13 @@ fn a_flush_of_a_whole_space_covers_what_came_before_it_only() {
 fn two_cpus_that_ask_a_third_at_once_are_both_served() {
     part_of_model(2, 4_000, || {
         let mut m = Model::new(Shape { cpus: 3, ..SHAPE });
-        m.tlb().deactivate(&pin(0), &m.space);
-        m.tlb().activate(&pin(1), &m.space, m.tree.root());
+        m.tlb().deactivate(&pin(0), &m.space).unwrap();
+        m.runs_on(1);
         let space = m.space.clone();
-        let other = m.world.beside(2, move |w, c| {
-            Gather::one_page(parts(w, c), &space, 12, 0x1000).finish();
+        let other = m.world.beside(2, move |_, c| {
+            let mut gather = Gather::new(c, &space, 12).unwrap();
+            gather.changed(0x1000, 0x2000);
+            gather.finish();
         });
         let (world, space) = (m.world.clone(), m.space.clone());
         let a = loom::thread::spawn(move || {
@@ -269,14 +283,14 @@ fn a_number_that_is_kept_is_kept_with_what_was_true_when_it_was_left() {
         // Two spaces take turns on CPU 1, each under its number.
         let mut m = Model::new(Shape { asids: 2, tables: 4, data: 2, ..SHAPE });
         let n = Model::in_world(m.world.clone(), Generation(0), 1);
-        m.tlb().activate(&pin(1), &m.space, m.tree.root());
-        let (space, root) = (n.space.clone(), n.tree.root());
+        m.runs_on(1);
+        let (space, root) = (n.space.clone(), n.tables.root());
         let other = m.on(1, move |b| {
             b.look();
             b.deactivate();
-            b.tlb().activate(b.pin, &space, root);
+            b.activate_other(&space, root);
             b.step();
-            b.tlb().deactivate(b.pin, &space);
+            b.on.tlb().deactivate(b.on.pin(), &space).unwrap();
             b.activate();
             b.look();
         });
@@ -290,19 +304,20 @@ fn a_whole_round_of_generations_later_nothing_is_kept() {
     model(3, || {
         let before = Generation(0usize.wrapping_sub(1));
         let mut m = Model::starting_at(Shape { asids: 2, ..SHAPE }, before);
-        m.tlb().activate(&pin(1), &m.space, m.tree.root());
+        m.runs_on(1);
         let other = m.on(1, move |b| {
             b.look();
             b.deactivate();
-            b.tlb().serve(b.pin);
+            b.serve();
         });
         // Generation 0 comes, at which all CPUs give the space up.
         m.unmap(Free::Never);
         join(&m, [other]);
-        m.tlb().deactivate(&pin(0), &m.space);
+        m.tlb().deactivate(&pin(0), &m.space).unwrap();
         // The same space when all other generations have been.
         let later = m.space.a_round_later(before);
-        m.tlb().activate(&pin(1), &later, m.tree.root());
+        // SAFETY: 1. it is the root of the space's tables.
+        unsafe { m.tlb().activate(&pin(1), &later, m.tables.root()).unwrap() };
         m.world.mmu().look(&pin(1), 0);
     });
 }
@@ -319,24 +334,48 @@ enum At {
 fn when_a_space_ends_no_cpu_keeps_its_root() {
     for at in [At::Rests, At::Leaves, At::Stays] {
         model(3, move || {
-            let Model { world, space, tree } = Model::new(SHAPE);
-            world.tlb().activate(&pin(1), &space, tree.root());
-            let its = space.clone();
-            let other = world.on(1, move |w, b| {
-                w.step(b, 0);
+            let world = Two::new(SHAPE);
+            let (pin_a, pin_b) = (pin(0), pin(1));
+            let (a, b) = (world.seen(&pin_a), world.seen(&pin_b));
+            let frame = world.data().take(world.frames(), &pin_a, AllocFlags::URGENT).unwrap().into_raw();
+            world.memory.give(frame, Owner::Data);
+            let mut tree = Tree::<Small<2>>::new(a, AllocFlags::URGENT).unwrap();
+            // SAFETY: 1. the frame is the tree's alone, and given back when the tree has ended.
+            unsafe {
+                let mut edit = tree.edit(a).unwrap();
+                edit.map(VirtAddr(0), frame, Attr::READ | Attr::WRITE, AllocFlags::URGENT).unwrap();
+            }
+            tree.activate(a).unwrap();
+            tree.activate(b).unwrap();
+            let tree = Arc::new(tree);
+            let (its, left) = (tree.clone(), Arc::new(AtomicBool::new(false)));
+            let has_left = left.clone();
+            let other = world.cpu(1, move |w, b| {
+                w.step(b.pin(), 0);
                 match at {
-                    At::Rests => w.tlb().rest(b, &its),
-                    At::Leaves => w.tlb().deactivate(b, &its),
+                    At::Rests => b.tlb().rest(b.pin(), its.tlb()).unwrap(),
+                    At::Leaves => its.deactivate(b).unwrap(),
                     At::Stays => {}
                 }
-                w.step(b, 0);
-                w.mmu().look(b, 0);
+                drop(its);
+                has_left.store(true, Ordering::Release);
+                w.step(b.pin(), 0);
+                w.mmu().look(b.pin(), 0);
             });
-            let a = pin(0);
-            world.tlb().deactivate(&a, &space);
-            world.end(&a, tree, &space);
-            world.reuse(&a);
-            world.attend(&a);
+            tree.deactivate(a).unwrap();
+            // Only the sole owner can end it.
+            while !left.load(Ordering::Acquire) {
+                loom::thread::yield_now();
+            }
+            Arc::into_inner(tree)
+                .expect("the other is gone")
+                .end(a, |_, pfn, _| assert_eq!(pfn, frame))
+                .unwrap();
+            // SAFETY: 1. no entry owns the reference any more, and every CPU has left the tree.
+            let frame = unsafe { DataFrame::from_raw(world.frames().machine(), frame) };
+            assert!(world.data().release(world.frames(), &pin_a, frame).unwrap());
+            world.reuse(&pin_a);
+            world.attend(&pin_a);
             other.join().unwrap();
             world.audit();
         });
@@ -351,9 +390,9 @@ fn what_is_parked_comes_back_when_the_lazy_cpu_has_let_go() {
         model(3, move || {
             let mut m = Model::new(PARK);
             let b = pin(1);
-            m.tlb().activate(&b, &m.space, m.tree.root());
+            m.runs_on(1);
             m.world.mmu().look(&b, 0);
-            m.tlb().rest(&b, &m.space);
+            m.tlb().rest(&b, &m.space).unwrap();
             let other = m.on(1, move |b| {
                 b.look();
                 if back {
@@ -365,13 +404,14 @@ fn what_is_parked_comes_back_when_the_lazy_cpu_has_let_go() {
             });
             let a = pin(0);
             m.unmap(Free::Empty);
-            m.tlb().collect(parts(&*m.world, &a));
+            m.world.seen(&a).collect();
             m.world.reuse(&a);
             join(&m, [other]);
             // It loads something else at some time.
-            m.tlb().activate(&b, &m.tlb().new_space(), m.tree.root());
-            m.tlb().collect(parts(&*m.world, &a));
-            assert_eq!(m.tlb().parked(&a), 0, "nobody is waited for any more");
+            // SAFETY: 1. no page of it is used, so any root will do.
+            unsafe { m.tlb().activate(&b, &m.tlb().new_space(), m.tables.root()).unwrap() };
+            m.world.seen(&a).collect();
+            assert_eq!(m.world.parking().parked(&a), 0, "nobody is waited for any more");
             assert_eq!(m.tlb().counts().forced, 0, "nobody had to be interrupted");
             m.world.reuse(&a);
         });
@@ -383,9 +423,9 @@ fn what_is_parked_can_be_had_by_force() {
     model(3, || {
         let mut m = Model::new(PARK);
         let b = pin(1);
-        m.tlb().activate(&b, &m.space, m.tree.root());
+        m.runs_on(1);
         m.world.mmu().look(&b, 0);
-        m.tlb().rest(&b, &m.space);
+        m.tlb().rest(&b, &m.space).unwrap();
         let other = m.on(1, |b| {
             b.step();
             b.activate();
@@ -393,9 +433,57 @@ fn what_is_parked_can_be_had_by_force() {
         });
         let a = pin(0);
         m.unmap(Free::Empty);
-        m.tlb().unpark(parts(&*m.world, &a));
-        assert_eq!(m.tlb().parked(&a), 0);
+        m.world.seen(&a).unpark();
+        assert_eq!(m.world.parking().parked(&a), 0);
         m.world.reuse(&a);
+        join(&m, [other]);
+    });
+}
+
+#[test]
+fn a_request_in_the_middle_of_a_switch_is_served_when_that_is_done() {
+    both(2, |free| {
+        let mut m = Model::new(SHAPE);
+        m.runs_on(1);
+        // Interrupts come in wherever the MMU is told something.
+        let world = Arc::downgrade(&m.world);
+        m.world.mmu().interrupt_with(move |pin| {
+            if let Some(world) = world.upgrade() {
+                world.tlb().serve(pin);
+            }
+        });
+        let other = m.on(1, |b| {
+            b.look();
+            b.rest();
+            b.look();
+            b.activate();
+            b.look();
+        });
+        m.unmap(free);
+        join(&m, [other]);
+    });
+}
+
+#[test]
+fn a_request_that_is_withdrawn_is_carried_out_before_that_or_not_at_all() {
+    model(3, || {
+        let m = Model::new(SHAPE);
+        m.runs_on(1);
+        // Who works on the request looks at it; when the flush has unwound, the space may go.
+        let space_is_there = Arc::new(loom::cell::UnsafeCell::new(()));
+        let looked_at = space_is_there.clone();
+        m.world.mmu().interrupt_with(move |_| looked_at.with(|_| ()));
+        m.world.mmu().give_up_waits();
+        let other = m.on(1, |b| b.serve());
+        let flush = std::panic::AssertUnwindSafe(|| {
+            let a = pin(0);
+            let mut gather = Gather::new(m.world.seen(&a), &m.space, 12).unwrap();
+            gather.changed(0, 0x1000);
+            gather.finish();
+        });
+        // By unwinding, or because CPU 1 has answered first.
+        let _ = std::panic::catch_unwind(flush);
+        space_is_there.with_mut(|_| ());
         join(&m, [other]);
     });
 }

@@ -1,7 +1,7 @@
 //! A format with small tables, of which models use the first two entries.
 use ptarmigan::addr::{Pfn, PhysAddr};
-use ptarmigan::format::{Attr, Format, Slot, Slot64};
-use ptarmigan::page::{Layout, Level};
+use ptarmigan::format::{Access, Attr, Format, Slot, Slot64};
+use ptarmigan::page::{Layout, Level, MAX_LEVELS};
 
 /// Entries of a table: what the map of touched lines has bits for.
 pub const ENTRIES: usize = 64;
@@ -23,8 +23,9 @@ impl Place {
     }
 }
 
-// SAFETY: `Slot64` keeps the promises; what is nothing is never written to. The model's memory holds places of this type,
-// made before anybody uses them, so that not any bit pattern has to be valid.
+// SAFETY: `Slot64` keeps the promises; what is nothing is never written to. The model's memory
+// holds places of this type, made before anybody uses them, so that not any bit pattern has to be
+// valid.
 unsafe impl Slot for Place {
     fn load(&self) -> u64 {
         match self {
@@ -51,6 +52,12 @@ unsafe impl Slot for Place {
             Place::Nothing => panic!("models use the first {REAL} entries of a table"),
         }
     }
+    fn exchange(&self, old: u64, new: u64) -> Result<(), u64> {
+        match self {
+            Place::Real(slot) => slot.exchange(old, new),
+            Place::Nothing => panic!("models use the first {REAL} entries of a table"),
+        }
+    }
 }
 
 /// Trees of `LEVELS` levels.
@@ -62,22 +69,21 @@ const ENTRY: u64 = 1 << 8;
 const FRAME: u32 = 9;
 const P: u64 = Attr::READ.0 as u64;
 
-impl<const LEVELS: u8> Format for Small<LEVELS> {
+// SAFETY: 1. and 2. frame numbers and attributes have bits of their own; no leaf of level 0 is
+// asked. 3. both set `ENTRY`. 4. the models' MMUs ask the same functions.
+unsafe impl<const LEVELS: u8> Format for Small<LEVELS> {
     type Slot = Place;
     const NAME: &'static str = "small";
     const LAYOUT: Layout = Layout { levels: LEVELS, table_shift: [12, 12, 12, 12, 12] };
-    const LEVEL_NAMES: &'static [&'static str] = &["0", "1", "2"];
+    const LEVEL_NAMES: &'static [&'static str] = ["0", "1", "2"].split_at(LEVELS as usize).0;
     const PAGE_SHIFT: u32 = 12;
     const USER_END: u64 = 1 << (12 + 6 * LEVELS as u32 - 1);
-    const USER_TOP: usize = ENTRIES / 2;
-    const TOP_IN_REGISTERS: bool = false;
+    const USER_ROOT_ENTRIES: usize = ENTRIES / 2;
+    const INDEX_BITS: [u8; MAX_LEVELS] = [6; MAX_LEVELS];
+    const ROOT_IN_REGISTERS: bool = false;
+    const BREAK_BEFORE_MAKE: bool = false;
+    const KEPT: u64 = 0;
 
-    fn shift(level: Level) -> u32 {
-        12 + 6 * u32::from(level.0)
-    }
-    fn entries(_: Level) -> usize {
-        ENTRIES
-    }
     fn link(_: Level, at: PhysAddr) -> u64 {
         u64::from(at.pfn().0) << FRAME | ENTRY | P
     }
@@ -99,8 +105,13 @@ impl<const LEVELS: u8> Format for Small<LEVELS> {
     fn write_protected(raw: u64) -> u64 {
         raw & !u64::from(Attr::WRITE.0)
     }
-    fn is_writable(raw: u64) -> bool {
-        Self::attr(raw).has(Attr::READ | Attr::WRITE)
+    fn allows(raw: u64, access: Access) -> bool {
+        let attr = Self::attr(raw);
+        match access {
+            Access::Read => attr.has(Attr::READ),
+            Access::Write => attr.has(Attr::READ | Attr::WRITE),
+            Access::Exec => attr.has(Attr::READ | Attr::EXEC),
+        }
     }
     fn is_special(raw: u64) -> bool {
         Self::attr(raw).has(Attr::SPECIAL)

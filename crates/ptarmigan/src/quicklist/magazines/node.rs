@@ -1,13 +1,16 @@
 //! A node: what it keeps, and how much it may keep.
-use super::CLASSES;
+use super::classes::CLASSES;
 use super::depot::Depot;
 use super::doorbell::Doorbell;
+use crate::bootmem::BootSlice;
 use crate::sync::SpinLock;
 use crate::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// A node's depots, and what it wants of its CPUs.
 pub(super) struct Node {
-    pub depots: [Depot; CLASSES],
+    /// One for each class. Not in place, so that no set-up function has several of them on its
+    /// stack.
+    depots: BootSlice<Depot>,
     pub doorbell: Doorbell,
     /// What the depots' limits were worked out from. Written under the lock, after the limits.
     basis: AtomicU32,
@@ -16,9 +19,21 @@ pub(super) struct Node {
 
 impl Node {
     /// Makes a node whose depots may hold nothing yet.
-    pub fn new(depots: [Depot; CLASSES]) -> Self {
+    pub fn new(depots: BootSlice<Depot>) -> Self {
+        debug_assert_eq!(depots.len(), CLASSES);
         let (basis, setting) = (AtomicU32::new(0), SpinLock::new(()));
         Node { depots, doorbell: Doorbell::new(), basis, setting }
+    }
+
+    /// Returns the depot of a class.
+    #[inline(always)]
+    pub fn depot(&self, class: usize) -> &Depot {
+        &self.depots[class]
+    }
+
+    /// Iterates over the depots of all classes.
+    pub fn depots(&self) -> impl Iterator<Item = &Depot> {
+        self.depots.iter()
     }
 
     /// Returns whether the depots' limits are those of `basis` already.
@@ -29,8 +44,8 @@ impl Node {
 
     /// Sets the depots' limits, and rings the doorbell if one is over.
     ///
-    /// One caller at a time sets them, by what is true when it is its turn. Otherwise an old limit could overwrite a new one,
-    /// while the basis is the new one's.
+    /// One caller at a time sets them, by what is true when it is its turn. Otherwise an old limit
+    /// could overwrite a new one, while the basis is the new one's.
     pub fn set_limits(
         &self,
         basis: impl FnOnce() -> u32,

@@ -1,0 +1,187 @@
+//! Machines that broadcast invalidations: numbers that are the same on all CPUs, and come round.
+use crate::machine::{SHAPE, Shape, World, model, pin};
+use crate::shootdown::{Spaces, join};
+use ptarmigan::table::Free;
+use ptarmigan::tlb::{Generation, SpaceTlb};
+use std::sync::Arc;
+
+type Model = Spaces<true>;
+
+/// As many numbers as CPUs can keep, and one: each number but those that are kept comes round with
+/// every other new space.
+const NUMBERS: Shape = Shape { asids: 3, ..SHAPE };
+
+/// With memory for the tables of another space.
+const MORE: Shape = Shape { tables: 4, data: 2, ..NUMBERS };
+
+/// Does the same for TLBs without numbers and with few, for a flush that frees tables and one that
+/// does not.
+fn all(preemptions: usize, f: impl Fn(Shape, Free) + Send + Sync + Copy + 'static) {
+    for shape in [SHAPE, NUMBERS] {
+        for free in [Free::Empty, Free::Never] {
+            model(preemptions, move || f(shape, free));
+        }
+    }
+}
+
+#[test]
+fn an_active_cpu_reaches_nothing_that_is_used_again() {
+    all(4, |shape, free| {
+        let mut m = Model::new(shape);
+        m.runs_on(1);
+        let other = m.on(1, |b| {
+            b.look();
+            b.look();
+        });
+        m.unmap(free);
+        join(&m, [other]);
+    });
+}
+
+#[test]
+fn a_cpu_that_begins_to_run_in_the_space_sees_the_flush_or_is_seen() {
+    all(4, |shape, free| {
+        // No CPU has loaded it before: it has no number yet.
+        let mut m = Model::in_world(World::new(shape), Generation(0), 0);
+        let other = m.on(1, |b| {
+            b.activate();
+            b.look();
+        });
+        m.unmap(free);
+        join(&m, [other]);
+    });
+}
+
+#[test]
+fn a_lazy_cpu_reaches_nothing_that_is_used_again() {
+    all(3, |shape, free| {
+        let mut m = Model::new(shape);
+        m.runs_on(1);
+        let other = m.on(1, |b| {
+            b.look();
+            b.rest();
+            b.look();
+            b.activate();
+            b.look();
+        });
+        m.unmap(free);
+        join(&m, [other]);
+    });
+}
+
+#[test]
+fn a_cpu_that_leaves_and_comes_back_finds_no_old_translation() {
+    all(3, |shape, free| {
+        let mut m = Model::new(shape);
+        m.runs_on(1);
+        let other = m.on(1, |b| {
+            b.look();
+            b.deactivate();
+            b.activate();
+            b.look();
+        });
+        m.unmap(free);
+        join(&m, [other]);
+    });
+}
+
+#[test]
+fn a_space_that_nobody_runs_in_is_flushed_where_it_is_known_by_its_number() {
+    model(3, || {
+        let mut m = Model::new(NUMBERS);
+        m.runs_on(1);
+        m.world.mmu().look(&pin(1), 0);
+        let (a, b) = (pin(0), pin(1));
+        m.tlb().deactivate(&a, &m.space).unwrap();
+        m.tlb().deactivate(&b, &m.space).unwrap();
+        let other = m.on(1, |b| {
+            b.activate();
+            b.look();
+        });
+        m.unmap(Free::Never);
+        join(&m, [other]);
+    });
+}
+
+/// Spaces that take numbers.
+fn others<const N: usize>(m: &Model) -> [Arc<SpaceTlb>; N] {
+    [(); N].map(|()| Arc::new(m.tlb().new_space()))
+}
+
+#[test]
+fn a_number_that_another_space_has_had_shows_nothing_of_that_space() {
+    model(2, || {
+        let x = Model::in_world(World::new(MORE), Generation(0), 1);
+        let y = Model::in_world(x.world.clone(), Generation(0), 1);
+        let b = pin(1);
+        for (m, value) in [(&x, 10), (&y, 20)] {
+            m.runs_on(1);
+            assert!(m.world.mmu().write(&b, 0, value));
+            m.tlb().deactivate(&b, &m.space).unwrap();
+        }
+        let spaces: [_; 3] = others(&x);
+        let (its, root) = (y.space.clone(), y.tables.root());
+        let other = x.on(1, move |b| {
+            let read = || b.on.machine().mmu().read(b.on.pin(), 0);
+            b.activate();
+            assert_eq!(read(), Some(10));
+            b.activate_other(&its, root);
+            assert_eq!(read(), Some(20), "what the TLB holds of another space");
+            b.activate();
+            assert_eq!(read(), Some(10), "what the TLB holds of another space");
+        });
+        let a = pin(0);
+        for space in &spaces {
+            // SAFETY: 1. nothing is used through it.
+            unsafe { x.tlb().activate(&a, space, x.tables.root()).unwrap() };
+        }
+        join(&x, [other]);
+    });
+}
+
+#[test]
+fn a_space_that_is_active_keeps_its_number_when_numbers_come_round() {
+    model(3, || {
+        let mut m = Model::new(NUMBERS);
+        m.runs_on(1);
+        let other = m.on(1, |b| {
+            b.look();
+            b.look();
+        });
+        let spaces: [_; 3] = others(&m);
+        for space in &spaces {
+            // SAFETY: 1. nothing is used through it.
+            unsafe { m.tlb().activate(&pin(0), space, m.tables.root()).unwrap() };
+        }
+        // By the number that CPU 0 gets for it.
+        m.runs_on(0);
+        m.unmap(Free::Empty);
+        join(&m, [other]);
+    });
+}
+
+#[test]
+fn a_flush_finds_a_space_that_is_getting_another_number() {
+    for free in [Free::Empty, Free::Never] {
+        model(2, move || {
+            let mut m = Model::new(MORE);
+            m.runs_on(1);
+            // No CPU keeps its number.
+            let spaces: [_; 3] = others(&m);
+            let root = Model::in_world(m.world.clone(), Generation(0), 1).tables.root();
+            let last = spaces.clone();
+            let other = m.on(1, move |b| {
+                b.look();
+                for space in &last {
+                    b.activate_other(space, root);
+                }
+                b.activate();
+                b.look();
+            });
+            // SAFETY: 1. nothing is used through it.
+            unsafe { m.tlb().activate(&pin(0), &spaces[0], root).unwrap() };
+            m.unmap(free);
+            join(&m, [other]);
+        });
+    }
+}
