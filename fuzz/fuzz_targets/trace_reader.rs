@@ -1,7 +1,7 @@
 //! Any bytes given to the reader of traces: `cargo +nightly fuzz run trace_reader`.
 //!
-//! The checksums stop nearly every mutation before the rows are read, so the first byte chooses: the bytes as
-//! they are, or as rows inside a frame with correct checksums.
+//! The checksums stop nearly every mutation before the rows are read, so the first byte chooses:
+//! the bytes as they are, or as rows inside a frame with correct checksums.
 #![no_main]
 use libfuzzer_sys::fuzz_target;
 

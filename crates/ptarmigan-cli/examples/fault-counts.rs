@@ -1,7 +1,9 @@
-//! Runs one operation of address spaces many times, for counting its instructions: `fault-counts case`.
+//! Runs one operation of address spaces many times, for counting its instructions:
+//! `fault-counts case`.
 //!
-//! `benches-vs-peers/instructions` runs it under callgrind. Only what happens inside [`counted`] is counted; everything
-//! else sets up, warms the lists, and checks. Prints how many operations were counted.
+//! `benches-vs-peers/instructions` runs it under callgrind. Only what happens inside [`counted`] is
+//! counted; everything else sets up, warms the lists, and checks. Prints how many operations were
+//! counted.
 use std::hint::black_box;
 use std::process::ExitCode;
 
@@ -75,7 +77,8 @@ fn mmap<M: SpaceMachine>(on: On<'_, M>, space: &mut Space<F>, range: VirtRange) 
     edit.mmap(range, AreaFlags::READ.with(AreaFlags::WRITE), 0).map_err(|e| e.to_string())
 }
 
-/// Each fault takes a data frame and a leaf table. A page of the first region keeps the tables above.
+/// Each fault takes a data frame and a leaf table. A page of the first region keeps the tables
+/// above.
 fn fault_table<M: SpaceMachine>(on: On<'_, M>, space: &mut Space<F>) -> Result<u64, String> {
     mmap(on, space, range(AREA, 1))?;
     prepare(on, space, [AREA, PAGE, 1], Done::Fresh)?;
@@ -98,7 +101,8 @@ fn fault_table<M: SpaceMachine>(on: On<'_, M>, space: &mut Space<F>) -> Result<u
     Ok(ROUNDS * n)
 }
 
-/// Each fault takes a data frame; the first page of the region, which is not counted, takes the leaf table.
+/// Each fault takes a data frame; the first page of the region, which is not counted, takes the
+/// leaf table.
 fn fault_page<M: SpaceMachine>(on: On<'_, M>, space: &mut Space<F>) -> Result<u64, String> {
     let n = REGION / PAGE - 1;
     let area = range(AREA, n + 1);
@@ -180,8 +184,8 @@ fn on_space(case: &str) -> Result<u64, String> {
     Ok(counted)
 }
 
-/// A case of `ptarmigan bench table`, as it runs there, but after a first time that fills the lists; the operations
-/// counted.
+/// A case of `ptarmigan bench table`, as it runs there, but after a first time that fills the
+/// lists; the operations counted.
 fn on_table(case: &str) -> Result<u64, String> {
     let host = host().map_err(|e| e.to_string())?;
     let lists = host.quicklists().map_err(|e| e.to_string())?;

@@ -1,7 +1,9 @@
-//! The order of rooms: a room of the library uses only rooms that stand above it in docs/architecture.md, and no file of any
-//! crate uses a file that uses it, directly or through others.
+//! The order of rooms: a room of the library uses only rooms that stand above it in
+//! docs/architecture.md, and no file of any crate uses a file that uses it, directly or through
+//! others.
 //!
-//! Read from `use` lines, as text. A name that a `mod.rs` passes on counts as the file's that defines it.
+//! Read from `use` lines, as text. A name that a `mod.rs` passes on counts as the file's that
+//! defines it.
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,7 +37,8 @@ fn crate_root(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("crates/").join(name).join("src")
 }
 
-/// The module path of a file: `["table", "node"]` for `table/node.rs`, `["table"]` for `table/mod.rs`.
+/// The module path of a file: `["table", "node"]` for `table/node.rs`, `["table"]` for
+/// `table/mod.rs`.
 type Module = Vec<String>;
 
 fn module_of(root: &Path, file: &Path) -> Module {
@@ -60,11 +63,12 @@ fn sources(directory: &Path, files: &mut Vec<PathBuf>) {
 
 /// The code of a file without comments and without its unit tests.
 fn code(text: &str) -> String {
-    let end = text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len());
+    let end = text.find("\nmod tests {").unwrap_or(text.len());
     text[..end].lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
 }
 
-/// One imported path, `crate`, `self` and `super` resolved, and whether it is passed on by `pub use`.
+/// One imported path, `crate`, `self` and `super` resolved, and whether it is passed on by
+/// `pub use`.
 struct Import {
     path: Module,
     passes_on: bool,

@@ -85,3 +85,13 @@ impl TraceFile {
         Reader::new(BufReader::with_capacity(1 << 16, self.file))
     }
 }
+
+impl Reader<BufReader<File>> {
+    /// Opens a file and checks it as a whole, as [`TraceFile::open`] does.
+    ///
+    /// # Errors
+    /// If the file cannot be read or is not a complete trace.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, ReadError> {
+        TraceFile::open(path)?.events()
+    }
+}

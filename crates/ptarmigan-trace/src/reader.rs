@@ -5,11 +5,9 @@ use crate::row::{self, END, MAX_PAGE, NEW_CPU, NEW_TASK, SLOT_SHIFT, unzigzag};
 use crate::tasks::{self, Tasks};
 use crate::{
     AreaKind, CloneKind, Event, FaultFlags, Header, Kind, MapFlags, Prot, ReadError, Sampled, Summary,
-    TraceFile, summary,
+    summary,
 };
-use std::fs::File;
-use std::io::{BufRead, BufReader, ErrorKind, Read};
-use std::path::Path;
+use std::io::{BufRead, ErrorKind, Read};
 use xxhash_rust::xxh3::Xxh3Default;
 
 /// Reads a trace: an iterator over its events.
@@ -23,8 +21,8 @@ use xxhash_rust::xxh3::Xxh3Default;
 ///
 /// Every event is valid by itself: its task is known, its CPU below the header's number, its page
 /// numbers have at most 52 bits. That all events are as written is known only when the iteration
-/// ends without an error. [`TraceFile`] checks this beforehand. After an error, and after the end,
-/// the iterator returns `None`.
+/// ends without an error. [`TraceFile`](crate::TraceFile) checks this beforehand. After an error,
+/// and after the end, the iterator returns `None`.
 pub struct Reader<R: BufRead> {
     header: Header,
     source: zstd::Decoder<'static, HashReader<R>>,
@@ -51,16 +49,6 @@ enum Bad {
 impl From<&'static str> for Bad {
     fn from(what: &'static str) -> Self {
         Self::What(what)
-    }
-}
-
-impl Reader<BufReader<File>> {
-    /// Opens a file and checks it as a whole, as [`TraceFile::open`] does.
-    ///
-    /// # Errors
-    /// If the file cannot be read or is not a complete trace.
-    pub fn open(path: impl AsRef<Path>) -> Result<Self, ReadError> {
-        TraceFile::open(path)?.events()
     }
 }
 

@@ -1,12 +1,14 @@
-//! Stacks of coroutines from a `PagePool`, beside those that the crate corosensei makes by itself, in one run:
+//! Stacks of coroutines from a `PagePool`, beside those that the crate corosensei makes by itself,
+//! in one run:
 //!
 //! ```sh
 //! cargo run --release -p ptarmigan --example coroutine_stacks
 //! ```
 //!
-//! corosensei maps a stack for each coroutine, protects its guard page, and unmaps it at the end; the kernel clears what was
-//! touched, each time. From the pool a stack comes with its guard page in place and its memory behind it. What a former
-//! coroutine left on it is not cleared: no coroutine reads its stack before it has written to it.
+//! corosensei maps a stack for each coroutine, protects its guard page, and unmaps it at the end;
+//! the kernel clears what was touched, each time. From the pool a stack comes with its guard page
+//! in place and its memory behind it. What a former coroutine left on it is not cleared: no
+//! coroutine reads its stack before it has written to it.
 use corosensei::stack::{DefaultStack, Stack, StackPointer};
 use corosensei::{Coroutine, CoroutineResult};
 use ptarmigan::hosted::{ArcPage, GuardPage, PagePool, PoolConfig, PoolError};
@@ -35,8 +37,8 @@ impl PooledStack {
     }
 }
 
-// SAFETY: the lowest page of the host's is a guard (`GuardPage`), 60 KiB above it are readable, writable and ours while the
-// page is, and both ends are aligned to the page's size.
+// SAFETY: the lowest page of the host's is a guard (`GuardPage`), 60 KiB above it are readable,
+// writable and ours while the page is, and both ends are aligned to the page's size.
 unsafe impl Stack for PooledStack {
     fn base(&self) -> StackPointer {
         self.at(STACK)

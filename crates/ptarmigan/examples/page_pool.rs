@@ -1,10 +1,12 @@
-//! What a page of a `PagePool` costs, beside the same page from the host's allocator and a bare array, in one run:
+//! What a page of a `PagePool` costs, beside the same page from the host's allocator and a bare
+//! array, in one run:
 //!
 //! ```sh
 //! cargo run --release -p ptarmigan --example page_pool
 //! ```
 //!
-//! Processor time of one thread for a page taken and given back, the median of rounds that take turns.
+//! Processor time of one thread for a page taken and given back, the median of rounds that take
+//! turns.
 use ptarmigan::hosted::{PagePool, PoolConfig};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::hint::black_box;

@@ -1,7 +1,7 @@
 //! Physical and virtual addresses, frame numbers, page sizes.
 //!
-//! Addresses are always 64 bits wide, whatever the host's pointers are: a 32-bit kernel with PAE has 36-bit and
-//! wider physical addresses, and a 64-bit emulator may build tables for any machine.
+//! Addresses are always 64 bits wide, whatever the host's pointers are: a 32-bit kernel with PAE
+//! has 36-bit and wider physical addresses, and a 64-bit emulator may build tables for any machine.
 use core::fmt;
 
 /// The binary logarithm of [`FRAME_SIZE`].
@@ -19,10 +19,11 @@ pub struct PhysAddr(pub u64);
 #[repr(transparent)]
 pub struct VirtAddr(pub u64);
 
-/// The number of a 4 KiB frame: a physical address shifted right by [`FRAME_SHIFT`]. 32 bits reach 16 TiB.
+/// The number of a 4 KiB frame: a physical address shifted right by [`FRAME_SHIFT`]. 32 bits reach
+/// 16 TiB.
 ///
-/// A number is not the frame: it may be copied, printed and put into an entry. The right to use and give back
-/// the memory is [`Frame`](crate::frames::Frame).
+/// A number is not the frame: it may be copied, printed and put into an entry. The right to use and
+/// give back the memory is [`Frame`](crate::frames::Frame).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct Pfn(pub u32);
@@ -48,8 +49,8 @@ impl PhysAddr {
 
 /// A half-open range of virtual addresses, `start <= end`.
 ///
-/// `end` may be 2^64 only where an architecture's addresses are narrower: ranges that touch the last byte of a
-/// 64-bit address space cannot be said.
+/// `end` may be 2^64 only where an architecture's addresses are narrower: ranges that touch the
+/// last byte of a 64-bit address space cannot be said.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct VirtRange {
     /// First byte.
@@ -59,7 +60,8 @@ pub struct VirtRange {
 }
 
 impl VirtRange {
-    /// Returns the range of `pages` pages of 2^`shift` bytes from `start` on; `None` if it does not fit into 64 bits.
+    /// Returns the range of `pages` pages of 2^`shift` bytes from `start` on; `None` if it does not
+    /// fit into 64 bits.
     pub fn pages(start: VirtAddr, pages: u64, shift: u32) -> Option<Self> {
         let len = pages.checked_mul(1 << shift)?;
         Some(VirtRange { start: start.0, end: start.0.checked_add(len)? })

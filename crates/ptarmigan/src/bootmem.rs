@@ -1,13 +1,15 @@
-//! Memory for the library's own arrays (records of frames, per-CPU lists), handed over once at start-up.
+//! Memory for the library's own arrays (records of frames, per-CPU lists), handed over once at
+//! start-up.
 //!
-//! The library uses no heap. The code that sets it up hands over one block of memory, or several, and every part carves its
-//! arrays from it. How much a part needs is known before: each has a function `bytes`, and the sum over the parts suffices.
+//! The library uses no heap. The code that sets it up hands over one block of memory, or several,
+//! and every part carves its arrays from it. How much a part needs is known before: each has a
+//! function `bytes`, and the sum over the parts suffices.
 //!
 //! # How long the memory lives
 //!
-//! A kernel hands over memory that is its own for ever, and need not think of it again. A machine inside a process comes
-//! and goes; what is carved of its memory keeps that memory alive (a counted reference beside each array, which costs
-//! nothing when the array is used).
+//! A kernel hands over memory that is its own for ever, and need not think of it again. A machine
+//! inside a process comes and goes; what is carved of its memory keeps that memory alive (a counted
+//! reference beside each array, which costs nothing when the array is used).
 use core::fmt;
 use core::marker::PhantomData;
 use core::mem::{align_of, needs_drop, size_of};
@@ -50,17 +52,19 @@ impl BootMemory {
     ///
     /// # Safety
     ///
-    /// 1. The block is valid for reads and writes and nothing else uses it, for as long as this value or any
-    ///    [`BootSlice`] carved from it exists.
+    /// 1. The block is valid for reads and writes and nothing else uses it, for as long as this
+    ///    value or any [`BootSlice`] carved from it exists.
     pub unsafe fn new(base: NonNull<u8>, len: usize) -> Self {
         BootMemory { next: 0, end: len, base, owner: Owner::default() }
     }
 
-    /// Takes over the block of `len` bytes at `base`, which is a part of `owner`, and keeps it alive.
+    /// Takes over the block of `len` bytes at `base`, which is a part of `owner`, and keeps it
+    /// alive.
     ///
     /// # Safety
     ///
-    /// 1. The block is valid for reads and writes and nothing else uses it, for as long as `owner` exists.
+    /// 1. The block is valid for reads and writes and nothing else uses it, for as long as `owner`
+    ///    exists.
     #[cfg(feature = "hosted")]
     pub(crate) unsafe fn kept_by(
         owner: std::sync::Arc<dyn Send + Sync>,
@@ -83,12 +87,14 @@ impl BootMemory {
         self.take_with(n, |_, i| Ok(make(i)))
     }
 
-    /// Carves an array whose elements need arrays of their own, which `make` carves from what is left.
+    /// Carves an array whose elements need arrays of their own, which `make` carves from what is
+    /// left.
     ///
     /// # Errors
     ///
-    /// [`BootMemoryShort`] if the block has not that much left, or if `make` says so. Elements that were made are dropped
-    /// then. Memory that `make` has carved stays taken, as the arrays in it may exist; otherwise nothing is taken.
+    /// [`BootMemoryShort`] if the block has not that much left, or if `make` says so. Elements that
+    /// were made are dropped then. Memory that `make` has carved stays taken, as the arrays in it
+    /// may exist; otherwise nothing is taken.
     pub fn take_with<T>(
         &mut self,
         n: usize,
@@ -105,19 +111,21 @@ impl BootMemory {
         // Past all of it, so that `make` carves behind it.
         let behind = before + wanted;
         self.next = behind;
-        // SAFETY: `before + pad` is at most `end`, so the result points into the block or one past its end.
+        // SAFETY: `before + pad` is at most `end`, so the result points into the block or one past
+        // its end.
         let first = unsafe { base.add(before + pad) }.cast::<T>();
         // Owns the elements made so far: an early return and a panic of `make` drop them.
         let mut slice = BootSlice { first, len: 0, _owner: self.owner.clone(), _owns: PhantomData };
         for i in 0..n {
             match make(self, i) {
-                // SAFETY: element i lies inside the block (checked above), is aligned (padded above) and belongs to
-                // nothing else (`next` moved past it and never goes back below what was carved; the block is ours by the
-                // contract of `new`).
+                // SAFETY: element i lies inside the block (checked above), is aligned (padded
+                // above) and belongs to nothing else (`next` moved past it and never goes back
+                // below what was carved; the block is ours by the contract of `new`).
                 Ok(element) => unsafe { first.add(i).write(element) },
                 Err(short) => {
-                    // Only what lies at the very end can be taken back. `make` has `self` to itself: it may have carved arrays
-                    // and kept them, and it may have put another block here.
+                    // Only what lies at the very end can be taken back. `make` has `self` to
+                    // itself: it may have carved arrays and kept them, and it may have put another
+                    // block here.
                     if self.base == base && self.next == behind {
                         self.next = before;
                     }
@@ -141,7 +149,8 @@ impl BootMemory {
     }
 }
 
-/// An array carved from [`BootMemory`], which it keeps alive. It owns its elements, as a `Box<[T]>` does.
+/// An array carved from [`BootMemory`], which it keeps alive. It owns its elements, as a `Box<[T]>`
+/// does.
 pub struct BootSlice<T> {
     first: NonNull<T>,
     len: usize,
@@ -150,7 +159,8 @@ pub struct BootSlice<T> {
     _owns: PhantomData<T>,
 }
 
-// SAFETY: a `BootSlice` owns its elements as a `Box<[T]>` does, and its owner may be shared and moved between threads.
+// SAFETY: a `BootSlice` owns its elements as a `Box<[T]>` does, and its owner may be shared and
+// moved between threads.
 unsafe impl<T: Send> Send for BootSlice<T> {}
 // SAFETY: it gives out shared references only, as `Box<[T]>` does through a shared reference.
 unsafe impl<T: Sync> Sync for BootSlice<T> {}
@@ -158,7 +168,8 @@ unsafe impl<T: Sync> Sync for BootSlice<T> {}
 impl<T> Drop for BootSlice<T> {
     fn drop(&mut self) {
         if needs_drop::<T>() {
-            // SAFETY: the slice owns these elements, all of them initialised; nothing uses them after this.
+            // SAFETY: the slice owns these elements, all of them initialised; nothing uses them
+            // after this.
             unsafe { core::ptr::drop_in_place(&raw mut **self) };
         }
     }
@@ -168,8 +179,8 @@ impl<T> Deref for BootSlice<T> {
     type Target = [T];
     #[inline(always)]
     fn deref(&self) -> &[T] {
-        // SAFETY: `take_with` initialised `len` elements at `first`; the memory is valid while this value exists (contract of
-        // `BootMemory::new`, or the owner).
+        // SAFETY: `take_with` initialised `len` elements at `first`; the memory is valid while this
+        // value exists (contract of `BootMemory::new`, or the owner).
         unsafe { core::slice::from_raw_parts(self.first.as_ptr(), self.len) }
     }
 }
@@ -177,7 +188,8 @@ impl<T> Deref for BootSlice<T> {
 impl<T> DerefMut for BootSlice<T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as in `deref`; the slice owns its elements, and `&mut self` makes the reference exclusive.
+        // SAFETY: as in `deref`; the slice owns its elements, and `&mut self` makes the reference
+        // exclusive.
         unsafe { core::slice::from_raw_parts_mut(self.first.as_ptr(), self.len) }
     }
 }

@@ -1,8 +1,8 @@
 //! The machine, and where on it code runs.
 //!
-//! A [`Machine`] is all parts that set-up has put together. [`On`] is a machine and the CPU that the caller is on, as one
-//! value that calls pass on. It is made by [`Machine::on`], which checks once that the pin is of this machine; what it leads to
-//! need not check again.
+//! A [`Machine`] is all parts that set-up has put together. [`On`] is a machine and the CPU that
+//! the caller is on, as one value that calls pass on. It is made by [`Machine::on`], which checks
+//! once that the pin is of this machine; what it leads to need not check again.
 use crate::addr::{Pfn, PhysAddr};
 use crate::cpu::{CpuId, MachineId, NodeId, Pinned, WrongMachine};
 use crate::frames::{AllocFlags, DataFrames, Frames, NoFrame, TakenData};
@@ -19,10 +19,11 @@ pub use crate::cpu::Refused;
 ///
 /// An implementation promises:
 ///
-/// 1. All parts were made for the machine that [`id`](Self::id) names, and for its number of CPUs and nodes.
+/// 1. All parts were made for the machine that [`id`](Self::id) names, and for its number of CPUs
+///    and nodes.
 /// 2. Every call returns the same parts.
-/// 3. The window reaches the memory of the machine's frames, and [`clear_data`](Self::clear_data) and
-///    [`copy_data`](Self::copy_data) write to no other memory than the frame that is named.
+/// 3. The window reaches the memory of the machine's frames, and [`clear_data`](Self::clear_data)
+///    and [`copy_data`](Self::copy_data) write to no other memory than the frame that is named.
 pub unsafe trait Machine: Sync {
     /// How tables are reached.
     type Window: OpenWindow;
@@ -44,16 +45,29 @@ pub unsafe trait Machine: Sync {
     /// Chains that wait for lazy CPUs.
     fn parking(&self) -> &Parking;
 
-    /// Clears a data frame that is about to be mapped. A machine whose data frames have no memory behind them does nothing.
-    fn clear_data(&self, frame: Pfn);
+    /// Clears a data frame that is about to be mapped. A machine whose data frames have no memory
+    /// behind them does nothing.
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller owns `frame`, a data frame of the machine's, and nothing else reaches it.
+    unsafe fn clear_data(&self, frame: Pfn);
 
-    /// Copies a data frame for copy-on-write. A machine whose data frames have no memory behind them does nothing.
-    fn copy_data(&self, from: Pfn, to: Pfn);
+    /// Copies a data frame for copy-on-write. A machine whose data frames have no memory behind
+    /// them does nothing.
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller owns `to`, a data frame of the machine's, and nothing else reaches it.
+    /// 2. `from` is another frame, which stays while this runs.
+    unsafe fn copy_data(&self, from: Pfn, to: Pfn);
 
-    /// Whether data frames have memory behind them: then anonymous pages get frames that are zero, which are kept apart.
+    /// Whether data frames have memory behind them: then anonymous pages get frames that are zero,
+    /// which are kept apart.
     fn data_has_memory(&self) -> bool;
 
-    /// A fresh data frame is about to be mapped. For machines that imitate what its program does with it next.
+    /// A fresh data frame is about to be mapped. For machines that imitate what its program does
+    /// with it next.
     #[inline(always)]
     fn fresh_data(&self, _frame: Pfn) {}
 
@@ -80,8 +94,9 @@ pub unsafe trait Machine: Sync {
 
 /// A machine and the CPU that the caller is on.
 ///
-/// It proves that the pin is of the machine, so that what is per CPU may be reached without looking again. Policies are
-/// reached through it alone: their calls are `unsafe` for code that has no such proof.
+/// It proves that the pin is of the machine, so that what is per CPU may be reached without looking
+/// again. Policies are reached through it alone: their calls are `unsafe` for code that has no such
+/// proof.
 ///
 /// ```compile_fail,E0133
 /// use ptarmigan::{cpu::Pinned, frames::AllocFlags, page::Level, quicklist::Policy};
@@ -166,8 +181,8 @@ impl<'a, M: Machine> On<'a, M> {
     /// The policy, with the pin: its calls are safe from here on.
     #[inline(always)]
     pub fn policy(self) -> PolicyOn<'a, M::Policy> {
-        // SAFETY: 1. `Machine::on` has compared the pin's machine with this one's, whose policy this is (contract of
-        // `Machine`, point 1).
+        // SAFETY: 1. `Machine::on` has compared the pin's machine with this one's, whose policy
+        // this is (contract of `Machine`, point 1).
         unsafe { PolicyOn::new_unchecked(self.m.policy(), self.pin) }
     }
 
@@ -187,8 +202,8 @@ impl<'a, M: Machine> On<'a, M> {
         self.policy().free_unlinked(page);
     }
 
-    /// Takes a data frame for a page of anonymous memory, with one reference: known to be zero, or cleared now. A machine
-    /// whose data frames have no memory behind them takes any frame.
+    /// Takes a data frame for a page of anonymous memory, with one reference: known to be zero, or
+    /// cleared now. A machine whose data frames have no memory behind them takes any frame.
     ///
     /// # Errors
     ///
@@ -196,7 +211,8 @@ impl<'a, M: Machine> On<'a, M> {
     #[inline]
     pub(crate) fn take_zeroed(self, flags: AllocFlags) -> Result<Pfn, NoFrame> {
         if !self.m.data_has_memory() {
-            // SAFETY: 1. the parts are this machine's (`Machine`, 1.), and `on` has checked the pin.
+            // SAFETY: 1. the parts are this machine's (`Machine`, 1.), and `on` has checked the
+            // pin.
             return unsafe { self.data().take_raw(self.frames(), self.pin, flags) };
         }
         self.take_with_memory(flags)
@@ -209,7 +225,8 @@ impl<'a, M: Machine> On<'a, M> {
         let taken = unsafe { self.data().take_zero_raw(self.frames(), self.pin, flags) };
         let TakenData { pfn, is_zero } = taken?;
         if !is_zero {
-            self.m.clear_data(pfn);
+            // SAFETY: 1. taken just now.
+            unsafe { self.m.clear_data(pfn) };
         }
         self.m.fresh_data(pfn);
         Ok(pfn)
@@ -222,8 +239,8 @@ impl<'a, M: Machine> On<'a, M> {
     /// [`WrongMachine`] if the space is of another machine.
     #[inline]
     pub(crate) fn activate(self, space: &SpaceTlb, root: PhysAddr) -> Result<(), TlbRefusal> {
-        // SAFETY: 1. `root` is the root of the space's tables, which stay as long as the space is loaded: its end has all CPUs
-        // leave first.
+        // SAFETY: 1. `root` is the root of the space's tables, which stay as long as the space is
+        // loaded: its end has all CPUs leave first.
         unsafe { self.tlb().activate(self.pin, space, root) }
     }
 
@@ -239,13 +256,14 @@ impl<'a, M: Machine> On<'a, M> {
         self.tlb().deactivate(self.pin, space)
     }
 
-    /// Clears up to `budget` free frames ahead of their use; returns how many. For a CPU that has nothing to run, after
-    /// [`idle`](Self::idle): first frames of the CPU's own list, which faults on anonymous memory take next, then frames of its
-    /// node's zones, where new tables come from.
+    /// Clears up to `budget` free frames ahead of their use; returns how many. For a CPU that has
+    /// nothing to run, after [`idle`](Self::idle): first frames of the CPU's own list, which faults
+    /// on anonymous memory take next, then frames of its node's zones, where new tables come from.
     ///
-    /// The library has no thread of its own. An idle loop calls it again and again, with a budget that is worth no more than
-    /// the CPU may be late by (16 frames are some 10 µs), until it returns 0: the demand is met, or memory is short.
-    /// Interrupts may come in between at any instant.
+    /// The library has no thread of its own. An idle loop calls it again and again, with a budget
+    /// that is worth no more than the CPU may be late by (16 frames are some 10 µs), until it
+    /// returns 0: the demand is met, or memory is short. Interrupts may come in between at any
+    /// instant.
     ///
     /// ```
     /// # use ptarmigan::machine::{Machine, On};
@@ -256,8 +274,8 @@ impl<'a, M: Machine> On<'a, M> {
     /// }
     /// ```
     pub fn clear_ahead(self, budget: u32) -> u32 {
-        // SAFETY: 1. the parts are this machine's (`Machine`, 1.), and `on` has checked the pin. 2. the window reaches the memory
-        // of the machine's frames (`Machine`, 3.).
+        // SAFETY: 1. the parts are this machine's (`Machine`, 1.), and `on` has checked the pin.
+        // 2. the window reaches the memory of the machine's frames (`Machine`, 3.).
         let made = unsafe { self.data().refill_zero(self.frames(), self.pin, budget, self.window()) };
         // SAFETY: 1. as above.
         made + unsafe { self.frames().refill_zero(self.node(), budget - made, self.window()) }

@@ -6,9 +6,10 @@
 //! option     = name "=" value
 //! ```
 //!
-//! Keys and names are made of lower-case letters, digits, `.` and `-`; values of any characters but spaces, `,` and `=`. A key
-//! that is given twice, an unknown key or option and a malformed value are errors, which name the position; nothing has
-//! been taken over then, so the caller's old values stay.
+//! Keys and names are made of lower-case letters, digits, `.` and `-`; values of any characters but
+//! spaces, `,` and `=`. A key that is given twice, an unknown key or option and a malformed value
+//! are errors, which name the position; nothing has been taken over then, so the caller's old
+//! values stay.
 //!
 //! | key | values | options |
 //! |---|---|---|

@@ -1,4 +1,5 @@
-//! The areas of a space against a map of pages, thousands of them, and lack of memory at every step.
+//! The areas of a space against a map of pages, thousands of them, and lack of memory at every
+//! step.
 mod common;
 use common::{Rng, Starved, small};
 use proptest::prelude::*;

@@ -1,4 +1,5 @@
-//! Boot memory: arrays never overlap, whatever the code that makes their elements does, and keep their block alive.
+//! Boot memory: arrays never overlap, whatever the code that makes their elements does, and keep
+//! their block alive.
 use ptarmigan::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -240,7 +241,8 @@ mod a_machine {
                 let checked =
                     Checked::new(boot, &frames, CheckConfig::new(|_| ())).expect("`bytes` suffices");
                 CheckedLists::with_check(boot, lists, source(), checked).expect("`bytes` suffices");
-                // And not much more than suffices: lines that arrays begin at, and what each node's depot is rounded up by.
+                // And not much more than suffices: lines that arrays begin at, and what each node's
+                // depot is rounded up by.
                 assert!(boot.left() < bytes / 4 + 16_384, "{} of {bytes} bytes are left", boot.left());
             }
         }

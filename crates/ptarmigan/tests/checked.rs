@@ -11,7 +11,7 @@ use ptarmigan::quicklist::{CheckConfig, ListsConfig, Misuse, MisuseKind, Policy}
 use std::cell::RefCell;
 
 const PTE: Level = Level(0);
-const TOP: Level = Level(3);
+const ROOT: Level = Level(3);
 
 thread_local! {
     static FOUND: RefCell<Vec<Misuse>> = const { RefCell::new(Vec::new()) };
@@ -111,7 +111,7 @@ fn a_top_is_not_taken_back_as_another_table_nor_the_other_way_round() {
     let host = machine();
     let cpus = host.slots();
     let policy = host.quicklists_checked(lists(16), closely(false)).unwrap();
-    for (is, given) in [(TOP, PTE), (PTE, TOP)] {
+    for (is, given) in [(ROOT, PTE), (PTE, ROOT)] {
         let page = again(alloc(&policy, &cpus[0], is).into_raw(), given);
         policy.at(&cpus[0].pin()).free_unlinked(page);
         assert_eq!(found().iter().map(|m| m.kind).collect::<Vec<_>>(), [MisuseKind::WrongClass]);
@@ -181,7 +181,7 @@ fn any_rightful_traffic_is_let_through_with_magazines_of_0_1_and_more_poisoned_o
                         let Ok(page) = policy.at(&cpu.pin()).alloc(level, AllocFlags::NORMAL) else {
                             continue;
                         };
-                        if level != TOP {
+                        if level != ROOT {
                             assert_zero(&host, page.addr());
                         }
                         held.push((level, page));
@@ -236,7 +236,7 @@ fn an_interval_gives_back_sixteen_pages_of_whatever_class_and_ends_for_all() {
     };
     for (zero, roots, left) in [(40, 0, (24, 0)), (0, 40, (0, 24)), (12, 40, (0, 36)), (4, 4, (0, 0))] {
         rest(PTE, zero);
-        rest(TOP, roots);
+        rest(ROOT, roots);
         assert_eq!(depots(), (zero as u32, roots as u32));
         assert_eq!(policy.at(&pin).end_interval(), 0, "none of them lay there when it began");
         assert_eq!(policy.at(&pin).end_interval(), 16.min(zero + roots) as u32);

@@ -1,5 +1,5 @@
-//! Tables of trees that are not the library's: what they write is cleared and nothing else, and they become pages again by a flush or
-//! because nothing walked them.
+//! Tables of trees that are not the library's: what they write is cleared and nothing else, and
+//! they become pages again by a flush or because nothing walked them.
 mod common;
 use common::{At, assert_constructed, assert_zero, poke, small};
 use ptarmigan::addr::PhysAddr;
@@ -11,7 +11,7 @@ use ptarmigan::quicklist::{CheckConfig, ListsConfig, Policy};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 const PTE: Level = Level::PTE;
-const TOP: Level = Level(3);
+const ROOT: Level = Level(3);
 
 fn put(host: &Host<X86_64>, table: &ForeignTable<'_>, index: usize) {
     table.touched(index * 8);
@@ -33,12 +33,14 @@ fn lines_that_were_written_are_named_and_cleared_and_no_others() {
     }
     let lines: Vec<_> = table.touched_lines().collect();
     assert_eq!(lines, [0..64, 64..128, 2368..2432, 4032..4096]);
-    // A line that is not noted stays as it is: that is what makes it cheap, and why the call is unsafe.
+    // A line that is not noted stays as it is: that is what makes it cheap, and why the call is
+    // unsafe.
     poke(&host, table.addr().0 + 1024, 5);
     let at = table.into_raw();
     // SAFETY: 1. `into_raw` gave it just now. 2. nothing else has it.
     let table = unsafe { ForeignTable::from_raw(host.frames(), &X86_64::LAYOUT, PTE, at) };
-    // SAFETY: 1. it never was linked. 2. not so: the line that was left out is cleared by hand below. 3. `put` is done. 4. the host's.
+    // SAFETY: 1. it never was linked. 2. not so: the line that was left out is cleared by hand
+    // below. 3. `put` is done. 4. the host's.
     let cleared = unsafe { table.clear_touched(&host.window()) };
     assert_eq!(host.read(PhysAddr(at.0 + 1024), 8), Some(5));
     poke(&host, at.0 + 1024, 0);
@@ -70,7 +72,7 @@ fn tables_that_were_walked_go_by_way_of_a_chain_and_a_flush_roots_keep_the_kerne
     let here = lists.at(&pin);
     let mut chain = Unhooked::new();
     let mut used = Vec::new();
-    for level in [TOP, Level(2), Level(1), PTE] {
+    for level in [ROOT, Level(2), Level(1), PTE] {
         let page = here.alloc(level, AllocFlags::NORMAL).unwrap();
         // SAFETY: 1. it is the host's.
         let table = unsafe { page.into_table(host.frames(), &X86_64::LAYOUT) };
@@ -91,7 +93,7 @@ fn tables_that_were_walked_go_by_way_of_a_chain_and_a_flush_roots_keep_the_kerne
     here.flushed(chain.flushed(unsafe { FlushProof::claim() }));
     assert_eq!(lists.counts().live(), 0);
     for (level, at) in used {
-        if level == TOP { assert_constructed(&host, at) } else { assert_zero(&host, at) }
+        if level == ROOT { assert_constructed(&host, at) } else { assert_zero(&host, at) }
     }
     here.drain();
     host.audit().unwrap();
@@ -104,16 +106,16 @@ fn tables_smaller_than_a_frame_are_cleared_whole_and_a_chain_takes_one() {
     let lists = host.quicklists().unwrap();
     let pin = slot.pin();
     let here = lists.at(&pin);
-    let top = X86Pae::LAYOUT.top();
+    let top = X86Pae::LAYOUT.root();
     let mut chain = Unhooked::new();
     let tables = [(); 2].map(|()| here.alloc(top, AllocFlags::NORMAL).unwrap());
     // SAFETY: 1. they are the host's.
     let tables = tables.map(|page| unsafe { page.into_table(host.frames(), &X86Pae::LAYOUT) });
-    assert!(tables.iter().all(|table| table.touched_lines().eq([0..32])));
+    assert!(tables.iter().all(|table| table.touched_lines().eq(std::iter::once(0..32))));
     // SAFETY: 1. never linked. 2. and 3. nothing was written. 4. the host's.
     let [one, two] = tables.map(|table| unsafe { table.clear_touched(&host.window()) });
     assert!(one.unhook(&mut chain).is_ok());
-    let two = two.unhook(&mut chain).err().expect("there is room for one");
+    let two = two.unhook(&mut chain).expect_err("there is room for one");
     // SAFETY: 1. there is no MMU.
     here.free_unlinked(unsafe { two.never_walked() });
     // SAFETY: 1. there is no MMU.

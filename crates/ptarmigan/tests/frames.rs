@@ -14,7 +14,8 @@ use std::ptr::NonNull;
 
 /// Frames of the given runs, records on the heap (never freed: tests are short).
 fn frames(runs: &[MemoryRun]) -> Frames {
-    // SAFETY: 1. nothing ever looks at this memory: only the allocator's books are asked. 2. the identity is new.
+    // SAFETY: 1. nothing ever looks at this memory: only the allocator's books are asked. 2. the
+    // identity is new.
     unsafe { Frames::new(&mut boot(runs), MachineId::new(), runs) }.expect("`bytes` says how much is needed")
 }
 
@@ -59,7 +60,7 @@ enum Step {
     Take {
         order: u8,
         zero: bool,
-        top: bool,
+        root: bool,
     },
     /// Gives the n-th block back; cleared before if asked for.
     Give {
@@ -70,8 +71,11 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let order = prop_oneof![4 => Just(0u8), 3 => 1u8..4, 1 => 4u8..9];
-    let take =
-        (order, any::<bool>(), any::<bool>()).prop_map(|(order, zero, top)| Step::Take { order, zero, top });
+    let take = (order, any::<bool>(), any::<bool>()).prop_map(|(order, zero, root)| Step::Take {
+        order,
+        zero,
+        root,
+    });
     let give = (any::<usize>(), any::<bool>()).prop_map(|(which, clear)| Step::Give { which, clear });
     proptest::collection::vec(prop_oneof![take, give], 1..300)
 }
@@ -93,8 +97,8 @@ proptest! {
         prop_assert_eq!(frames.counts().zero, 0, "nothing is known at first");
         for step in steps {
             match step {
-                Step::Take { order, zero: want, top } => {
-                    let end = if top { End::High } else { End::Low };
+                Step::Take { order, zero: want, root } => {
+                    let end = if root { End::High } else { End::Low };
                     let request = Request { order, zero: want, end, flags: AllocFlags::URGENT, ..any_frame(0) };
                     let before = frames.counts();
                     let Ok(taken) = frames.take(request) else {
@@ -175,13 +179,15 @@ proptest! {
 fn zeroes_come_out_as_long_as_there_are_any_and_are_not_wasted() {
     let host = Host::<X86_64>::new(small(1, 1, 4)).unwrap();
     let (frames, window) = (host.frames(), host.window());
-    // One block of 64 frames cleared, given back frame by frame so that it merges with zero buddies.
+    // One block of 64 frames cleared, given back frame by frame so that it merges with zero
+    // buddies.
     let block = frames.take(Request { order: 6, ..any_frame(0) }).unwrap().dirty();
     let clean = clear(block, &window);
     frames.give(clean);
     assert_eq!(frames.counts().zero, 64);
     let mut dirty = Vec::new();
-    // Requests that do not care leave them alone while there is anything else that is not mixed with them.
+    // Requests that do not care leave them alone while there is anything else that is not mixed
+    // with them.
     for _ in 0..32 {
         let taken = frames.take(Request { end: End::High, ..any_frame(0) }).unwrap();
         assert!(matches!(taken, Taken::Dirty(_)));
@@ -206,7 +212,8 @@ fn known_zero_halves_survive_a_merge_and_the_split_that_follows() {
         let pfn = frame.pfn();
         if pfn.0 % 2 == 1 {
             let raw = frame.into_raw();
-            // SAFETY: 1. just taken apart. 2. no memory is behind these frames: any claim will do for the records.
+            // SAFETY: 1. just taken apart. 2. no memory is behind these frames: any claim will do
+            // for the records.
             frames.give(unsafe { Frame::<Zero>::from_raw(frames.machine(), raw, 0) });
         } else {
             frames.give(frame);
@@ -362,8 +369,8 @@ fn slab_objects_are_distinct_and_zero_and_empty_slabs_go_back() {
                 } else if !held.is_empty() {
                     let at = held.swap_remove(rng.below(held.len() as u64) as usize);
                     out.remove(&at);
-                    // SAFETY: 1. taken above and forgotten here. 2. nothing else knows it. 3. always the host's frames and
-                    // window.
+                    // SAFETY: 1. taken above and forgotten here. 2. nothing else knows it.
+                    // 3. always the host's frames and window.
                     unsafe { slab.give(frames, &window, PhysAddr(at)) };
                 }
             }
@@ -414,7 +421,8 @@ fn data_frames_that_overflow_a_list_wait_for_their_cpu_until_others_would_run_sh
     assert!(again.iter().all(|frame| known.contains(&frame.pfn())));
     give(&a, again);
     assert_eq!(frames.counts().free, before);
-    // The other one asks the zone, until nothing but the reserve is left there; then it takes those too.
+    // The other one asks the zone, until nothing but the reserve is left there; then it takes those
+    // too.
     let part = take(&b, 6000);
     assert!(before - frames.counts().free >= 6000);
     let rest = take(&b, usize::MAX);
@@ -435,7 +443,8 @@ fn data_frames_that_overflow_a_list_wait_for_their_cpu_until_others_would_run_sh
 #[test]
 fn memory_that_is_zero_from_the_start_is_known_to_be_however_it_is_split() {
     let runs = [run(3, 1061, 0, ZoneClass::Low), run(2048, 700, 1, ZoneClass::Low)];
-    // SAFETY: 1. and 3. nothing ever looks at this memory: only what is known of it is asked. 2. the identity is new.
+    // SAFETY: 1. and 3. nothing ever looks at this memory: only what is known of it is asked.
+    // 2. the identity is new.
     let frames = unsafe { Frames::new_zero(&mut boot(&runs), MachineId::new(), &runs) };
     let frames = frames.expect("`bytes` says how much is needed");
     let counts = frames.counts();

@@ -1,5 +1,5 @@
-//! Hazards of quicklists (docs/hazards.md) that want a test of their own: what is called while nothing may be held, what does
-//! not count, who is charged.
+//! Hazards of quicklists (docs/hazards.md) that want a test of their own: what is called while
+//! nothing may be held, what does not count, who is charged.
 mod common;
 use common::{At, Starved, small};
 use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr, VirtAddr, VirtRange};
@@ -23,10 +23,11 @@ use std::num::NonZeroU32;
 use std::ptr::NonNull;
 use std::sync::Mutex;
 
-const TOP: Level = X86_64::LAYOUT.top();
+const ROOT: Level = X86_64::LAYOUT.root();
 const PTE: Level = Level::PTE;
 
-// --- H4 and H13: callbacks -----------------------------------------------------------------------------------------------
+// --- H4 and H13: callbacks
+// -----------------------------------------------------------------------------------------------
 
 type Probed = Quicklists<'static, ProbedWindow, Probe>;
 
@@ -37,7 +38,8 @@ thread_local! {
     static LOOKS: [Cell<usize>; 2] = const { [Cell::new(0), Cell::new(0)] };
 }
 
-/// Uses the lists of this CPU, as an interrupt would or another task that is let run: nobody may be in them.
+/// Uses the lists of this CPU, as an interrupt would or another task that is let run: nobody may be
+/// in them.
 fn look(which: usize) {
     let Some(lists) = LISTS.with(|l| l.get().copied()) else { return };
     // Not while it is at it itself.
@@ -58,8 +60,8 @@ fn look(which: usize) {
 
 /// The spare page once more.
 fn again(spare: &Clean) -> Clean {
-    // SAFETY: 1. whoever has the spare page gives it away and gets it back before he goes on. 2. it is not written to. 3. it is
-    // never linked.
+    // SAFETY: 1. whoever has the spare page gives it away and gets it back before he goes on. 2. it
+    // is not written to. 3. it is never linked.
     unsafe { Clean::from_raw(spare.addr(), spare.level()) }
 }
 
@@ -84,10 +86,10 @@ unsafe impl Window for ProbedWindow {
 struct Probe;
 
 impl Construct for Probe {
-    fn construct(&self, _: &Frames, _: PhysAddr) {
+    unsafe fn construct(&self, _: &Frames, _: PhysAddr) {
         look(1);
     }
-    fn destruct(&self, _: &Frames, _: PhysAddr) {
+    unsafe fn destruct(&self, _: &Frames, _: PhysAddr) {
         look(1);
     }
 }
@@ -135,11 +137,13 @@ fn lists_checked<W: OpenWindow, C: Construct, K: Check>(
     let mut boot = unsafe { BootMemory::new(leaked(bytes), bytes) };
     let machine = MachineId::new();
     MACHINE.set(Some(machine));
-    // SAFETY: 1. only low frames are used, which lie in a block of their own. 2. the identity is new.
+    // SAFETY: 1. only low frames are used, which lie in a block of their own. 2. the identity is
+    // new.
     let frames = unsafe { Frames::new(&mut boot, machine, runs) }.expect("frames");
     let frames: &'static Frames = Box::leak(Box::new(frames));
     let limit = (low as usize + 1) * FRAME_SIZE;
-    // SAFETY: 1. frames 1 to `low`, the only ones that tables are made of, lie in the block. 2. leaked just now.
+    // SAFETY: 1. frames 1 to `low`, the only ones that tables are made of, lie in the block.
+    // 2. leaked just now.
     let map = unsafe { DirectMap::new(leaked(limit).as_ptr(), limit as u64) };
     let map = map.expect("a block of memory ends below the highest address");
     // SAFETY: 1. low memory is frames 1 to `low`, which lie in the block.
@@ -167,15 +171,15 @@ fn put(policy: &impl Policy, pages: Vec<Clean>) {
     pages.into_iter().for_each(|page| policy.at(&pin()).free_unlinked(page));
 }
 
-/// Pages that missed are cleared through the window, by ones and by groups, and tops constructed.
+/// Pages that missed are cleared through the window, by ones and by groups, and roots constructed.
 fn misses_hold_nothing(magazine: usize) {
     let lists = probed(magazine, 64);
     let pages = take(lists, PTE, 20);
     assert!(looks(0) >= 20, "pages came from the allocator dirty, and were cleared");
-    let tops = take(lists, TOP, 3);
-    assert_eq!(looks(1), 3, "tops were constructed");
+    let roots = take(lists, ROOT, 3);
+    assert_eq!(looks(1), 3, "roots were constructed");
     put(lists, pages);
-    put(lists, tops);
+    put(lists, roots);
 }
 
 #[test]
@@ -199,13 +203,13 @@ fn a_request_that_may_not_wait_does_not_look_for_pages_elsewhere() {
     let starved = Starved::new(&host, 0);
     let cached = policy.counts().cached();
     assert!(cached >= 6);
-    assert!(policy.at(&cpus[0].pin()).alloc(TOP, AllocFlags::ATOMIC).is_err());
+    assert!(policy.at(&cpus[0].pin()).alloc(ROOT, AllocFlags::ATOMIC).is_err());
     assert_eq!(policy.counts().cached(), cached, "nothing was given up for it");
     // Who may wait gets it: from what rests.
     let top = policy
         .at(&cpus[0].pin())
-        .alloc(TOP, AllocFlags { may_fail: false, ..AllocFlags::NORMAL })
-        .expect("a top");
+        .alloc(ROOT, AllocFlags { may_fail: false, ..AllocFlags::NORMAL })
+        .expect("a root");
     policy.at(&cpus[0].pin()).free_unlinked(top);
     drop(starved);
 }
@@ -213,23 +217,24 @@ fn a_request_that_may_not_wait_does_not_look_for_pages_elsewhere() {
 #[test]
 fn destructors_run_while_nobody_holds_the_cpus_lists() {
     let lists = probed(2, 32);
-    // Two magazines of tops, room for few in the depot: most go straight back.
-    let tops = take(lists, TOP, 30);
+    // Two magazines of roots, room for few in the depot: most go straight back.
+    let roots = take(lists, ROOT, 30);
     looks(1);
-    put(lists, tops);
+    put(lists, roots);
     let unmade = looks(1);
-    assert!(unmade > 10, "{unmade} tops found no room");
+    assert!(unmade > 10, "{unmade} roots found no room");
     lists.at(&pin()).end_interval();
     assert!(lists.at(&pin()).end_interval() > 0 && looks(1) > 0, "an interval");
-    let tops = take(lists, TOP, 8);
-    put(lists, tops);
+    let roots = take(lists, ROOT, 8);
+    put(lists, roots);
     looks(1);
     assert!(lists.at(&pin()).reclaim(NodeId(0), u32::MAX) > 0 && looks(1) > 0, "the shrinker");
     lists.at(&pin()).drain();
     assert_eq!(looks(1), 4, "going offline");
 }
 
-// --- Interrupts that find the lists in use -------------------------------------------------------------------------------
+// --- Interrupts that find the lists in use
+// -------------------------------------------------------------------------------
 
 type Interrupted = Quicklists<'static, DirectMap, NoConstruct, Interrupts>;
 
@@ -241,7 +246,8 @@ thread_local! {
     static TAKEN: RefCell<Vec<Clean>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Looks on from inside the lists: where it is called by [`Quicklists::top_to_hand`], they are in use.
+/// Looks on from inside the lists: where it is called by [`Quicklists::top_to_hand`], they are in
+/// use.
 struct Interrupts;
 
 impl Check for Interrupts {
@@ -277,17 +283,17 @@ fn an_interrupt_that_finds_the_lists_in_use_goes_past_them() {
     INTERRUPTED.with(|l| l.set(lists).ok().expect("once"));
     let pages = take(lists, PTE, 24);
     // Magazines have room from the first page on.
-    let top = take(lists, TOP, 1);
+    let top = take(lists, ROOT, 1);
     put(lists, top);
-    let tops = take(lists, TOP, 6);
+    let roots = take(lists, ROOT, 6);
     let mut pages = pages.into_iter();
     // Some rest in the magazines: an interrupt must not get at them.
     put(lists, pages.by_ref().take(4).collect());
-    for top in tops {
+    for top in roots {
         let at = top.addr();
         NEXT.set(pages.next());
         lists.at(&pin()).top_to_hand(top).expect("room");
-        let back = lists.at(&pin()).top_at_hand(TOP).expect("the one that was put");
+        let back = lists.at(&pin()).root_at_hand(ROOT).expect("the one that was put");
         assert_eq!(back.addr(), at, "whatever came in between");
         lists.at(&pin()).free_unlinked(back);
     }
@@ -302,7 +308,8 @@ fn an_interrupt_that_finds_the_lists_in_use_goes_past_them() {
     assert_eq!(lists.source().frames().counts().free, free);
 }
 
-// --- H8 ------------------------------------------------------------------------------------------------------------------
+// --- H8
+// ------------------------------------------------------------------------------------------------------------------
 
 #[test]
 fn high_memory_does_not_count_in_the_budget() {
@@ -321,7 +328,8 @@ fn high_memory_does_not_count_in_the_budget() {
     assert_eq!(kept(1 << 16), kept(0), "as much as without high memory");
 }
 
-// --- H18 -----------------------------------------------------------------------------------------------------------------
+// --- H18
+// -----------------------------------------------------------------------------------------------------------------
 
 /// Charges to whoever is said to be at work, up to a limit.
 #[derive(Default)]
@@ -426,7 +434,7 @@ fn a_page_is_uncharged_from_whoever_was_charged_wherever_it_comes_back() {
     let policy = charged(&host, 8);
     let one = policy.at(&cpus[0].pin()).alloc(PTE, AllocFlags::NORMAL).expect("page");
     policy.layer().hook().work_for(2);
-    let two = policy.at(&cpus[0].pin()).alloc(TOP, AllocFlags::NORMAL).expect("page");
+    let two = policy.at(&cpus[0].pin()).alloc(ROOT, AllocFlags::NORMAL).expect("page");
     assert_eq!(
         (policy.layer().owner(one.addr()), policy.layer().owner(two.addr())),
         (Some(owner(1)), Some(owner(2)))
@@ -497,7 +505,7 @@ fn tables_smaller_than_a_frame_are_not_charged() {
     let host = Host::<X86Pae>::new(small(1, 1, 8)).expect("host");
     let cpus = host.slots();
     let policy = charged(&host, 8);
-    let top = X86Pae::LAYOUT.top();
+    let top = X86Pae::LAYOUT.root();
     let page = policy.at(&cpus[0].pin()).alloc(top, AllocFlags::NORMAL).expect("top");
     let leaf = policy.at(&cpus[0].pin()).alloc(PTE, AllocFlags::NORMAL).expect("page");
     assert_eq!(policy.layer().hook().all(), FRAME_SIZE);

@@ -1,4 +1,5 @@
-//! Memory in tables and lists as `/proc/meminfo` shows it: the format, and whether the figures are right.
+//! Memory in tables and lists as `/proc/meminfo` shows it: the format, and whether the figures are
+//! right.
 mod common;
 use common::{At, small};
 use ptarmigan::cpu::NodeId;
@@ -38,7 +39,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// kB by node (`None`: the whole) and name, of lines as a tool that reads Linux's would take them apart.
+/// kB by node (`None`: the whole) and name, of lines as a tool that reads Linux's would take them
+/// apart.
 type Lines = BTreeMap<(Option<u8>, String), u64>;
 
 fn parse(text: &str) -> Lines {
@@ -116,19 +118,19 @@ fn kilobytes_are_those_of_pages_taken_and_given_back() {
     let host = Host::<X86_64>::new(small(2, 1, 16)).expect("host");
     let policy = host.quicklists_with(lists(8)).expect("lists");
     let cpus = host.slots();
-    let top = X86_64::LAYOUT.top();
+    let top = X86_64::LAYOUT.root();
     let before = parse(&policy.meminfo().to_string());
     for name in ["MemZero", "TableMemory", "PageTables", "Quicklists", "QuicklistsCpu"] {
         assert_eq!(whole(&before, name), 0, "{name}");
     }
     let mut ptes = alloc(&policy, &cpus[0], PTE, 40);
     let pmds = alloc(&policy, &cpus[1], PMD, 8);
-    let mut tops = alloc(&policy, &cpus[1], top, 3);
+    let mut roots = alloc(&policy, &cpus[1], top, 3);
     let taken = parse(&policy.meminfo().to_string());
     assert_eq!(whole(&taken, "PageTables"), 51 * 4);
     assert_eq!(whole(&taken, "Quicklists"), 0, "as many as came in groups of four");
     give(&policy, &cpus[0], ptes.drain(..30));
-    give(&policy, &cpus[1], tops.drain(..2));
+    give(&policy, &cpus[1], roots.drain(..2));
     let given = parse(&policy.meminfo().to_string());
     let node = policy.node_counts(NodeId(0));
     assert!(node.depot_zero > 0, "30 are more than a CPU keeps");
@@ -142,7 +144,7 @@ fn kilobytes_are_those_of_pages_taken_and_given_back() {
     }
     give(&policy, &cpus[0], ptes);
     give(&policy, &cpus[0], pmds);
-    give(&policy, &cpus[0], tops);
+    give(&policy, &cpus[0], roots);
     cpus.iter().for_each(|cpu| policy.at(&cpu.pin()).drain());
     policy.at(&cpus[0].pin()).reclaim(NodeId(0), u32::MAX);
     let after = parse(&policy.meminfo().to_string());
@@ -157,14 +159,14 @@ fn nodes_add_up_to_the_whole() {
     let policy = host.quicklists_with(ListsConfig { magazine: 8, budget_divisor: 4, ..ListsConfig::new(4) });
     let policy = policy.expect("lists");
     let cpus = host.slots();
-    let top = X86_64::LAYOUT.top();
+    let top = X86_64::LAYOUT.root();
     let mut out: Vec<Vec<Clean>> = cpus.iter().map(|cpu| alloc(&policy, cpu, PTE, 37)).collect();
-    let tops: Vec<Vec<Clean>> = cpus.iter().map(|cpu| alloc(&policy, cpu, top, 5)).collect();
+    let roots: Vec<Vec<Clean>> = cpus.iter().map(|cpu| alloc(&policy, cpu, top, 5)).collect();
     // Some at home, some to another node, from where they go home.
     for (cpu, pages) in cpus.iter().zip(&mut out) {
         give(&policy, cpu, pages.drain(..20));
     }
-    for (cpu, pages) in cpus.iter().rev().zip(tops) {
+    for (cpu, pages) in cpus.iter().rev().zip(roots) {
         give(&policy, cpu, pages);
     }
     let lines = parse(&policy.meminfo().to_string());
@@ -191,11 +193,11 @@ fn tops_that_are_no_frames_count_by_their_size() {
     let host = Host::<X86Pae>::new(small(1, 1, 16)).expect("host");
     let policy = host.quicklists_with(lists(8)).expect("lists");
     let cpus = host.slots();
-    let top = X86Pae::LAYOUT.top();
+    let top = X86Pae::LAYOUT.root();
     assert_eq!(X86Pae::LAYOUT.table_bytes(top), 32);
     let ptes = alloc(&policy, &cpus[0], PTE, 4);
-    let mut tops = alloc(&policy, &cpus[0], top, 7);
-    give(&policy, &cpus[0], tops.drain(..3));
+    let mut roots = alloc(&policy, &cpus[0], top, 7);
+    give(&policy, &cpus[0], roots.drain(..3));
     let memory = policy.memory();
     assert_eq!((memory.page_tables, memory.quicklists), (4 * 4096 + 4 * 32, 3 * 32));
     assert_eq!((memory.tables, memory.at_hand), (4 * 4096 + 7 * 32, 3 * 32));
@@ -203,7 +205,7 @@ fn tops_that_are_no_frames_count_by_their_size() {
     let lines = parse(&policy.meminfo().to_string());
     assert_eq!((whole(&lines, "PageTables"), whole(&lines, "Quicklists")), (17, 1), "rounded up");
     give(&policy, &cpus[0], ptes);
-    give(&policy, &cpus[0], tops);
+    give(&policy, &cpus[0], roots);
     policy.at(&cpus[0].pin()).drain();
     policy.at(&cpus[0].pin()).reclaim(NodeId(0), u32::MAX);
     host.audit().expect("every frame is back");

@@ -1,4 +1,5 @@
-//! Per-CPU values: refused to pins of other machines, and to handlers of interrupts that come in between.
+//! Per-CPU values: refused to pins of other machines, and to handlers of interrupts that come in
+//! between.
 use ptarmigan::bootmem::BootMemory;
 use ptarmigan::cpu::{Counter, CpuId, MachineId, NodeId, PerCpu, Pinned};
 use std::ptr::NonNull;
@@ -14,8 +15,8 @@ fn per_cpu(machine: MachineId, cpus: usize) -> PerCpu<u64, Counter> {
 
 /// A pin of a machine that this test made.
 fn pin(machine: MachineId, cpu: u16) -> Pinned<'static> {
-    // SAFETY: 1. tests run each CPU of their machines on one thread. 2. no pin of this file is used but with checked calls: the
-    // number of CPUs is what is tested.
+    // SAFETY: 1. tests run each CPU of their machines on one thread. 2. no pin of this file is used
+    // but with checked calls: the number of CPUs is what is tested.
     unsafe { Pinned::assume(machine, CpuId(cpu), NodeId(0)) }
 }
 
@@ -66,8 +67,8 @@ fn a_value_in_use_is_entered_by_nothing_else_and_is_free_after_a_panic() {
     assert_eq!(*values.enter(&own).expect("the guard was dropped"), 8);
 }
 
-/// Handlers of interrupts, between any two instructions: the processor traps after each one (the trap flag), and the
-/// handler of the trap uses the CPU's value as a handler of a kernel's would.
+/// Handlers of interrupts, between any two instructions: the processor traps after each one (the
+/// trap flag), and the handler of the trap uses the CPU's value as a handler of a kernel's would.
 #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
 mod between_any_two_instructions {
     use super::*;
@@ -124,10 +125,12 @@ mod between_any_two_instructions {
     /// Runs `work` with a trap after each of its instructions.
     fn step(work: impl FnOnce()) {
         let handler: extern "C" fn(c_int) = trap;
-        // SAFETY: the handler touches atomics and the scene only, which is made for being interrupted.
+        // SAFETY: the handler touches atomics and the scene only, which is made for being
+        // interrupted.
         let before = unsafe { libc::signal(libc::SIGTRAP, handler as libc::sighandler_t) };
         assert_ne!(before, libc::SIG_ERR);
-        // SAFETY: only the trap flag changes, and the handler of its trap is in place. The stack is used as usual.
+        // SAFETY: only the trap flag changes, and the handler of its trap is in place. The stack is
+        // used as usual.
         unsafe { std::arch::asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq") };
         work();
         // SAFETY: as above.

@@ -46,7 +46,8 @@ struct Marked {
 
 const MARK: u64 = 0x5eed_5eed_5eed_5eed;
 
-// SAFETY: 1. and 3. only the first bytes of the page are touched, during the calls. 2. its protection never changes.
+// SAFETY: 1. and 3. only the first bytes of the page are touched, during the calls. 2. its
+// protection never changes.
 unsafe impl PageState for &'static Marked {
     fn construct(&self, page: RawPage) -> Result<(), StateError> {
         // SAFETY: the page is readable, writable, aligned and ours during the call.
@@ -137,7 +138,8 @@ fn a_page_given_back_as_clean_that_is_not_is_noticed_in_debug_builds() {
     let pool = pool(64 * KIB);
     let mut page = pool.page().expect("16 fit");
     page[3000] = 1;
-    // SAFETY: it is not zero, which is what the test is about; the check comes before anybody gets the page.
+    // SAFETY: it is not zero, which is what the test is about; the check comes before anybody gets
+    // the page.
     unsafe { page.give_back_clean() };
 }
 

@@ -1,5 +1,5 @@
-//! Policies: what they hand out, keep and count, and those of history against a model of their own. The invariants have tests of
-//! their own, `invariants`.
+//! Policies: what they hand out, keep and count, and those of history against a model of their own.
+//! The invariants have tests of their own, `invariants`.
 mod common;
 use common::{At, Rng, any_frame, assert_constructed, assert_zero, peek, small};
 use proptest::prelude::*;
@@ -16,7 +16,7 @@ use ptarmigan::window::DirectMap;
 use std::collections::HashSet;
 use std::ptr::NonNull;
 
-const TOP: Level = Level(3);
+const ROOT: Level = Level(3);
 const PTE: Level = Level::PTE;
 
 /// Gives pages back the way a gather does, nothing having walked them.
@@ -55,7 +55,7 @@ fn churn<P: Policy>(host: &Host<X86_64>, policy: &P, share: u32, seed: u64, step
             if let Ok(page) = policy.at(&cpu.pin()).alloc(level, AllocFlags::NORMAL) {
                 let at = page.into_raw();
                 assert!(out.insert(at), "{at} handed out twice");
-                if level == TOP {
+                if level == ROOT {
                     assert_constructed(host, at)
                 } else {
                     assert_zero(host, at)
@@ -263,7 +263,8 @@ fn pages_freed_on_a_foreign_node_go_home() {
                 give_back(&policy, &slots[to], page);
             }
         }
-        // What rests on a CPU comes out at that CPU first, and must be of its node, as must the refills.
+        // What rests on a CPU comes out at that CPU first, and must be of its node, as must the
+        // refills.
         for slot in &slots {
             let node = slot.pin().node();
             let misses = policy.counts().levels[0].misses;
@@ -330,7 +331,7 @@ fn constructed_tops_follow_the_kernel_map_live_and_cached() {
                     unsafe { host.kernel().set(host.frames(), index, raw) };
                 }
                 _ => {
-                    let page = policy.at(&cpu.pin()).alloc(TOP, AllocFlags::NORMAL).unwrap();
+                    let page = policy.at(&cpu.pin()).alloc(ROOT, AllocFlags::NORMAL).unwrap();
                     assert_constructed(host, page.addr());
                     live.push(page);
                 }
@@ -364,7 +365,7 @@ fn small_tops_come_from_slabs_and_carry_the_kernels_entry() {
     let host = Host::<X86Pae>::new(small(1, 1, 8)).unwrap();
     let policy = host.quicklists().unwrap();
     let cpus = host.slots();
-    let top = X86Pae::LAYOUT.top();
+    let top = X86Pae::LAYOUT.root();
     let mut live = Vec::new();
     for _ in 0..300 {
         let page = policy.at(&cpus[0].pin()).alloc(top, AllocFlags::NORMAL).unwrap();
@@ -390,7 +391,7 @@ fn a_policy_without_memory_says_so_and_changes_nothing() {
             live.push(page);
         }
         let before = (host.frames().counts(), policy.counts());
-        assert!(policy.at(&cpus[0].pin()).alloc(TOP, AllocFlags::ATOMIC).is_err());
+        assert!(policy.at(&cpus[0].pin()).alloc(ROOT, AllocFlags::ATOMIC).is_err());
         assert!(policy.at(&cpus[0].pin()).alloc(PTE, AllocFlags::ATOMIC).is_err());
         assert_eq!((host.frames().counts(), policy.counts()), before);
         // Nothing is left on lists while a request that may wait fails.
@@ -438,13 +439,14 @@ fn what_cpus_cache_is_given_up_when_memory_is_short() {
     while let Ok(f) = host.frames().take(any_frame(0)) {
         frames.push(f.dirty());
     }
-    let _top = policy.at(&cpus[0].pin()).alloc(TOP, AllocFlags::NORMAL).unwrap();
+    let _top = policy.at(&cpus[0].pin()).alloc(ROOT, AllocFlags::NORMAL).unwrap();
     for f in frames {
         host.frames().give(f);
     }
 }
 
-// --- The policies of history against a model ---------------------------------------------------------------------------
+// --- The policies of history against a model
+// ---------------------------------------------------------------------------
 
 /// One CPU's lists in the patch's own words: for each list its pages, the front first.
 #[derive(Default, Clone)]
@@ -468,7 +470,7 @@ enum Of {
 
 impl Model {
     fn list(&self, level: Level) -> usize {
-        match (self.nr, level == TOP, level == PTE) {
+        match (self.nr, level == ROOT, level == PTE) {
             (1, ..) => 0,
             (2, top, _) => usize::from(!top),
             (_, true, _) => 0,
@@ -477,7 +479,8 @@ impl Model {
         }
     }
 
-    /// `min(count − cap, 16)` if `count > 25`, where `cap` is `max(F/16, 25)`, and later `max(F/16/C, 25)`.
+    /// `min(count − cap, 16)` if `count > 25`, where `cap` is `max(F/16, 25)`, and later
+    /// `max(F/16/C, 25)`.
     fn trim(&self, node: NodeId, count: usize, free: u32) -> usize {
         if count <= 25 {
             return 0;
@@ -545,7 +548,7 @@ proptest! {
                     if let Some(at) = expect {
                         prop_assert_eq!(page.addr().0, at, "the front of the list");
                     }
-                    if level == TOP {
+                    if level == ROOT {
                         assert_constructed(&host, page.addr());
                     } else {
                         assert_zero(&host, page.addr());
@@ -565,7 +568,7 @@ proptest! {
                         let list = model.list(level);
                         let front = model.cpus[c].lists[list].first().copied().unwrap_or(0);
                         prop_assert_eq!(peek(&host, at.0), front, "word 0 is the link");
-                        for word in 1..if level == TOP { 256 } else { 512 } {
+                        for word in 1..if level == ROOT { 256 } else { 512 } {
                             prop_assert_eq!(peek(&host, at.0 + 8 * word), 0);
                         }
                         model.cpus[c].lists[list].insert(0, at.0);
@@ -596,22 +599,24 @@ proptest! {
     }
 }
 
-/// A policy over a machine with `low` frames that tables can be made of and `high` others, one CPU, one list; how many
-/// of `pages` pages it keeps when it has been idle often enough.
+/// A policy over a machine with `low` frames that tables can be made of and `high` others, one CPU,
+/// one list; how many of `pages` pages it keeps when it has been idle often enough.
 fn kept(rules: Rules, low: u32, high: u32, pages: usize) -> usize {
     let run = |start, frames, class| MemoryRun { start: Pfn(start), frames, node: NodeId(0), class };
     let runs = [run(1, low, ZoneClass::Low), run(1 + low, high, ZoneClass::High)];
     // Leaked: the test is short. Only low frames have memory behind them.
     let memory = |bytes: usize| Box::leak(vec![0u64; bytes.div_ceil(8)].into_boxed_slice());
-    let bytes = Frames::bytes(&MemorySize::of(&runs)) + Historic::<DirectMap, NoConstruct>::bytes(1, 1);
+    let bytes = Frames::bytes(&MemorySize::of(runs)) + Historic::<DirectMap, NoConstruct>::bytes(1, 1);
     let base = NonNull::new(memory(bytes).as_mut_ptr().cast()).expect("a box is somewhere");
     // SAFETY: 1. leaked just now: valid for ever, and nobody else has it.
     let mut boot = unsafe { BootMemory::new(base, bytes) };
-    // SAFETY: 1. only low frames are used, which lie in a block of their own. 2. the identity is new.
+    // SAFETY: 1. only low frames are used, which lie in a block of their own. 2. the identity is
+    // new.
     let frames = unsafe { Frames::new(&mut boot, MachineId::new(), &runs) };
     let frames = frames.expect("`bytes` says how much is needed");
     let limit = (low as usize + 1) * FRAME_SIZE;
-    // SAFETY: 1. frames 1 to `low`, the only ones that tables are made of, lie in the block. 2. leaked just now.
+    // SAFETY: 1. frames 1 to `low`, the only ones that tables are made of, lie in the block.
+    // 2. leaked just now.
     let window = unsafe { DirectMap::new(memory(limit).as_mut_ptr().cast(), limit as u64) };
     let window = window.expect("a block of memory ends below the highest address");
     // SAFETY: 1. low memory is frames 1 to `low`, which lie in the block.
@@ -671,10 +676,10 @@ fn counts_are_kept_by_cpu_level_node_and_state() {
     let cpus = host.slots();
     let pages: Vec<Clean> =
         (0..40).map(|_| policy.at(&cpus[0].pin()).alloc(PTE, AllocFlags::NORMAL).unwrap()).collect();
-    let top = policy.at(&cpus[1].pin()).alloc(TOP, AllocFlags::NORMAL).unwrap();
+    let top = policy.at(&cpus[1].pin()).alloc(ROOT, AllocFlags::NORMAL).unwrap();
     let on = |cpu: u16, level: Level| policy.counts_on(CpuId(cpu)).levels[level.at()];
     assert_eq!((on(0, PTE).allocs, on(1, PTE).allocs), (40, 0));
-    assert_eq!((on(0, TOP).allocs, on(1, TOP).allocs), (0, 1));
+    assert_eq!((on(0, ROOT).allocs, on(1, ROOT).allocs), (0, 1));
     let [home, away] = [NodeId(0), NodeId(1)].map(|node| policy.node_counts(node));
     assert_eq!((home.pages, home.roots), (40, 0));
     assert_eq!((away.pages, away.roots), (0, 1));

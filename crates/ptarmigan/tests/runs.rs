@@ -143,3 +143,13 @@ fn linux_counts_from_the_first_page_to_the_last() {
     let costs = CostModel::Linear { page: 10, run: 1, full: 1000 };
     assert_eq!(costs.plan(&apart), Scope::Runs(apart));
 }
+
+#[test]
+fn from_the_first_address_to_the_last_is_everything() {
+    let mut stale = Runs::new(SHIFT);
+    insert(&mut stale, 0, 1);
+    insert(&mut stale, (1 << 52) - 5, 5);
+    let free = CostModel::Linear { page: 0, run: 0, full: 0 };
+    assert!(free.plan(&stale).covers(0), "{:?}", free.plan(&stale));
+    assert!(free.plan(&stale).covers(u64::MAX - 4096));
+}

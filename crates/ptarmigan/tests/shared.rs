@@ -1,5 +1,5 @@
-//! One space, several CPUs: faults in parallel, structural calls that have the space for themselves, readers without a
-//! lock, all under a sanitizer whose CPUs run on threads.
+//! One space, several CPUs: faults in parallel, structural calls that have the space for
+//! themselves, readers without a lock, all under a sanitizer whose CPUs run on threads.
 mod common;
 use common::{Rng, Watch, peek, poke, scan, small, va, watched_with};
 use ptarmigan::addr::VirtRange;
@@ -121,7 +121,8 @@ fn a_path_of_tables_that_two_cpus_make_is_linked_once() {
     host.audit().unwrap();
 }
 
-/// Runs `work(cpu, slot)` on a thread for each CPU; CPUs that are done go on answering until all are.
+/// Runs `work(cpu, slot)` on a thread for each CPU; CPUs that are done go on answering until all
+/// are.
 fn on_all_cpus<M: Machine>(
     host: &Host<X86_64>,
     m: &M,
@@ -249,7 +250,8 @@ fn nothing_stale_is_used_while_cpus_fault_unmap_protect_and_fork() {
     }
 }
 
-/// Adds one to the word at `at`, through the CPU's own translations, faulting where they do not let it.
+/// Adds one to the word at `at`, through the CPU's own translations, faulting where they do not let
+/// it.
 fn add_one<M: ptarmigan::space::SpaceMachine>(
     (host, m, watch): (&Host<X86_64>, &M, &Watch<'_, X86_64>),
     space: &SharedSpace<X86_64>,
@@ -271,8 +273,9 @@ fn add_one<M: ptarmigan::space::SpaceMachine>(
 
 #[test]
 fn no_write_is_lost_while_pages_are_copied() {
-    // All CPUs add to the same words while one of them forks again and again, which makes every page be copied at the
-    // next write: a CPU that went on writing to the old frame would lose what it adds.
+    // All CPUs add to the same words while one of them forks again and again, which makes every
+    // page be copied at the next write: a CPU that went on writing to the old frame would lose what
+    // it adds.
     let cpus = 3;
     for delivery in [Delivery::AtOnce, Delivery::Adverse(7)] {
         let host = Host::<X86_64>::new(small(cpus, 1, 64)).unwrap();
@@ -324,7 +327,8 @@ fn no_write_is_lost_while_pages_are_copied() {
 
 #[test]
 fn what_a_lockless_reader_finds_was_mapped_there() {
-    // The frame of a page says which page it is; a reader that walked a table in its next life would find another.
+    // The frame of a page says which page it is; a reader that walked a table in its next life
+    // would find another.
     let cpus = 2;
     let host = Host::<X86_64>::new(small(cpus, 1, 64)).unwrap();
     let m = HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).unwrap();
@@ -385,8 +389,8 @@ fn a_stack_grows_while_others_fault() {
     let on = m.on(&pin).unwrap();
     let mut space = Space::<X86_64>::new(on).unwrap();
     let stacks = [0x7000_0000u64, 0x7800_0000];
-    for top in stacks {
-        space.edit(on).unwrap().mmap(pages(top - PAGE, 1), RW.with(AreaFlags::GROWS_DOWN), 0).unwrap();
+    for root in stacks {
+        space.edit(on).unwrap().mmap(pages(root - PAGE, 1), RW.with(AreaFlags::GROWS_DOWN), 0).unwrap();
     }
     drop(slot);
     let space = SharedSpace::new(space);

@@ -1,5 +1,5 @@
-//! Shootdowns between CPUs: who is asked, what is skipped and what grows, lazy CPUs, numbers of spaces, parked chains,
-//! and what happens when a machine does not keep its promises.
+//! Shootdowns between CPUs: who is asked, what is skipped and what grows, lazy CPUs, numbers of
+//! spaces, parked chains, and what happens when a machine does not keep its promises.
 mod common;
 use common::{Watch, small, va, watched_with};
 use ptarmigan::addr::{PhysAddr, VirtRange};
@@ -100,7 +100,8 @@ fn a_cpu_that_is_behind_forgets_everything_and_one_that_is_ahead_nothing() {
         change(a, &space, 0x4000, 1);
         let page = Scope::Page(0x4000);
         assert_eq!(told.take(), [Told::Forget(1, page), Told::Forget(0, page)]);
-        // CPU 1 misses one while it is lazy, and is one step behind when the next comes, which is then not enough.
+        // CPU 1 misses one while it is lazy, and is one step behind when the next comes, which is
+        // then not enough.
         m.tlb().rest(&pin_b, &space).unwrap();
         change(a, &space, 0x5000, 1);
         assert_eq!(told.take(), [Told::Forget(0, Scope::Page(0x5000))], "lazy CPUs are spared");
@@ -115,7 +116,8 @@ fn a_cpu_that_is_behind_forgets_everything_and_one_that_is_ahead_nothing() {
 
 #[test]
 fn a_request_that_a_larger_flush_has_overtaken_is_skipped() {
-    // CPU 1 is asked twice while its thread is busy: what it does for the first brings it past the second.
+    // CPU 1 is asked twice while its thread is busy: what it does for the first brings it past the
+    // second.
     machine!(3, TlbConfig::new(3), |host, m, slots, told| {
         let space = m.tlb().new_space();
         let (tlb, ready) = (m.tlb(), std::sync::Barrier::new(3));
@@ -170,7 +172,8 @@ fn a_lazy_cpu_goes_to_another_root_when_tables_are_freed() {
         told.take();
         space.edit(a).unwrap().munmap(pages(0x40_0000, 4)).unwrap();
         assert!(told.take().contains(&Told::Unload(1)));
-        // It is in no mask any more: the next flush leaves it alone, and coming back it loads the root.
+        // It is in no mask any more: the next flush leaves it alone, and coming back it loads the
+        // root.
         space.edit(a).unwrap().mmap(pages(0x40_0000, 4), RW, 0).unwrap();
         space.fault(a, va(0x40_0000), Access::Write).unwrap();
         space.edit(a).unwrap().munmap(pages(0x40_0000, 4)).unwrap();
@@ -238,8 +241,8 @@ fn a_space_keeps_its_number_until_another_takes_it() {
 
 #[test]
 fn before_generations_come_round_every_cpu_has_given_the_space_up() {
-    // CPU 1 knows the space under a number, in a generation; a whole round later the same generation must not look
-    // like the one it knows.
+    // CPU 1 knows the space under a number, in a generation; a whole round later the same
+    // generation must not look like the one it knows.
     machine!(2, TlbConfig { asids: 4, ..TlbConfig::new(2) }, |host, m, slots, told| {
         let (pin_a, pin_b) = (slots[0].pin(), slots[1].pin());
         let a = m.on(&pin_a).unwrap();
@@ -327,12 +330,12 @@ fn chains_are_parked_until_lazy_cpus_let_go_or_there_are_too_many() {
         // A space that ends leaves its top behind for a lazy CPU.
         space.activate(b).unwrap();
         space.rest(b).unwrap();
-        let tops = m.policy().counts_live();
+        let roots = m.policy().counts_live();
         space.end(a).unwrap();
-        assert_eq!(m.parking().parked(&pin_a), 1, "the top");
-        assert_eq!(m.policy().counts_live(), tops);
+        assert_eq!(m.parking().parked(&pin_a), 1, "the root");
+        assert_eq!(m.policy().counts_live(), roots);
         assert_eq!(a.unpark(), 1);
-        assert_eq!(m.policy().counts_live(), tops - 1);
+        assert_eq!(m.policy().counts_live(), roots - 1);
         other.end(a).unwrap();
         m.drain(&slots);
         host.audit().unwrap();
@@ -370,7 +373,8 @@ struct Lying<'w, 'h> {
     late: Mutex<Vec<Invalidation>>,
 }
 
-// SAFETY: it breaks the promises on purpose; what walks these tables is the sanitizer, which survives it.
+// SAFETY: it breaks the promises on purpose; what walks these tables is the sanitizer, which
+// survives it.
 unsafe impl Mmu for Lying<'_, '_> {
     const NEEDS_ENTRY_VALID: bool = false;
 
@@ -401,8 +405,8 @@ unsafe impl Mmu for Lying<'_, '_> {
     }
 }
 
-/// Plays a shootdown of freed tables with a CPU that runs in the space, one that is lazy, and a switch between spaces
-/// with numbers; what the sanitizer finds.
+/// Plays a shootdown of freed tables with a CPU that runs in the space, one that is lazy, and a
+/// switch between spaces with numbers; what the sanitizer finds.
 fn play(lie: Lie) -> u64 {
     let host = Host::<X86_64>::new(small(2, 1, 16)).unwrap();
     let watch = Watch::with_asids(&host, true);

@@ -36,7 +36,8 @@ fn pages(first: u64, n: u64) -> VirtRange {
 /// What runs before a CPU carries an invalidation out, as an interrupt that arrives late lets it.
 type Before = Box<dyn FnOnce() + Send>;
 
-/// TLBs that forget exactly what they are told. Before CPU 1 carries out an invalidation, something else may run.
+/// TLBs that forget exactly what they are told. Before CPU 1 carries out an invalidation, something
+/// else may run.
 #[derive(Default)]
 struct Model {
     cached: Mutex<HashMap<(u16, u64), Pfn>>,
@@ -50,12 +51,10 @@ impl Model {
     }
 }
 
-// SAFETY: 1. when `invalidate` returns, the CPU's translations that the request covers are gone. 2. and 3. all of them are.
+// SAFETY: 1. when `invalidate` returns, the CPU's translations that the request covers are gone.
+// 2. it has none of the kernel's half. 3. and 4. all of them are gone. 5. it reaches one CPU.
 unsafe impl Mmu for &Model {
     const NEEDS_ENTRY_VALID: bool = false;
-    fn invalidate_kernel(&self, pin: &Pinned<'_>, _: &Scope) {
-        self.drop_all(pin.cpu());
-    }
     fn invalidate(&self, pin: &Pinned<'_>, request: &Invalidation) {
         if pin.cpu() == CpuId(1)
             && let Some(before) = self.before.lock().unwrap().take()
@@ -64,15 +63,11 @@ unsafe impl Mmu for &Model {
         }
         self.invalidations.fetch_add(1, SeqCst);
         let mut cached = self.cached.lock().unwrap();
-        match request.scope {
-            Scope::Page(page) => {
-                cached.remove(&(pin.cpu().0, page));
-            }
-            Scope::Range { start, end, .. } => {
-                cached.retain(|key, _| key.0 != pin.cpu().0 || key.1 < start || key.1 >= end);
-            }
-            _ => cached.retain(|key, _| key.0 != pin.cpu().0),
-        }
+        cached.retain(|key, _| key.0 != pin.cpu().0 || !request.scope.covers(key.1));
+    }
+    // The user's half is all there is.
+    fn invalidate_kernel(&self, pin: &Pinned<'_>, _: &Scope) {
+        self.drop_all(pin.cpu());
     }
     fn load(&self, pin: &Pinned<'_>, _: &Root) {
         self.drop_all(pin.cpu());
@@ -89,8 +84,9 @@ enum GivesUp {
     ByUnmapping,
 }
 
-/// A parent gives up a page that it shares with a child; before CPU 1, which reads the page in the parent, has forgotten it,
-/// the child writes. Returns what the child's fault did, and whether CPU 1 knew the page then.
+/// A parent gives up a page that it shares with a child; before CPU 1, which reads the page in the
+/// parent, has forgotten it, the child writes. Returns what the child's fault did, and whether CPU
+/// 1 knew the page then.
 fn child_writes_before_the_flush(how: GivesUp) -> (Done, bool) {
     let host = Host::<X>::new(small(3, 16)).unwrap();
     let model = Model::default();
@@ -329,11 +325,13 @@ unsafe impl Machine for Reentrant {
     fn parking(&self) -> &Parking {
         self.inner.parking()
     }
-    fn clear_data(&self, frame: Pfn) {
-        self.inner.clear_data(frame);
+    unsafe fn clear_data(&self, frame: Pfn) {
+        // SAFETY: 1. passed on.
+        unsafe { self.inner.clear_data(frame) };
     }
-    fn copy_data(&self, from: Pfn, to: Pfn) {
-        self.inner.copy_data(from, to);
+    unsafe fn copy_data(&self, from: Pfn, to: Pfn) {
+        // SAFETY: 1. and 2. passed on.
+        unsafe { self.inner.copy_data(from, to) };
     }
     fn data_has_memory(&self) -> bool {
         self.inner.data_has_memory()
@@ -422,8 +420,8 @@ unsafe impl Format for ThreeQuarters {
     const PAGE_SHIFT: u32 = 12;
     const INDEX_BITS: [u8; MAX_LEVELS] = X::INDEX_BITS;
     const USER_END: u64 = 3 << 46;
-    const USER_TOP: usize = 384;
-    const TOP_IN_REGISTERS: bool = false;
+    const USER_ROOT_ENTRIES: usize = 384;
+    const ROOT_IN_REGISTERS: bool = false;
     const BREAK_BEFORE_MAKE: bool = true;
     const KEPT: u64 = 0;
     fn link(level: Level, at: PhysAddr) -> u64 {
@@ -472,7 +470,7 @@ fn roots_of_which_three_quarters_are_the_users_follow_the_kernel_map() {
             edit.fault(VirtAddr(at), Access::Write).unwrap();
         }
     }
-    let link = ThreeQuarters::link(ThreeQuarters::LAYOUT.top(), host.zero_frame().addr());
+    let link = ThreeQuarters::link(ThreeQuarters::LAYOUT.root(), host.zero_frame().addr());
     // SAFETY: 1. the zero frame is an empty table for as long as the host is there.
     let roots = unsafe { host.kernel().set(host.frames(), 500, link) };
     assert_eq!(roots, spaces.len());
@@ -500,7 +498,6 @@ struct Broken<'h> {
 // SAFETY: nothing is cached, so all promises hold at once.
 unsafe impl Mmu for &Broken<'_> {
     const NEEDS_ENTRY_VALID: bool = false;
-    fn invalidate_kernel(&self, _: &Pinned<'_>, _: &Scope) {}
     fn invalidate(&self, _: &Pinned<'_>, request: &Invalidation) {
         let Scope::Page(va) = request.scope else { return };
         let host = self.host.unwrap();
@@ -516,6 +513,7 @@ unsafe impl Mmu for &Broken<'_> {
             }
         }
     }
+    fn invalidate_kernel(&self, _: &Pinned<'_>, _: &Scope) {}
     fn load(&self, _: &Pinned<'_>, root: &Root) {
         self.root.store(root.at.0, SeqCst);
     }

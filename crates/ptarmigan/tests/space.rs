@@ -1,4 +1,5 @@
-//! Address spaces: random histories against a model of every page, under the sanitizer, on every policy.
+//! Address spaces: random histories against a model of every page, under the sanitizer, on every
+//! policy.
 mod common;
 use common::world::World;
 use common::{Shape, Watch, Watchable, small, watched};
@@ -64,7 +65,8 @@ fn clean(ran: &Ran) {
 }
 
 proptest! {
-    // The same histories every time, so that a failure is one that can be looked at; for others change the number.
+    // The same histories every time, so that a failure is one that can be looked at; for others
+    // change the number.
     #![proptest_config(ProptestConfig {
         cases: 12,
         failure_persistence: None,

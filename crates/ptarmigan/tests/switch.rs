@@ -1,5 +1,5 @@
-//! What interrupts, panics and pins of another machine do to the TLB state: nothing is answered that was not done, nothing
-//! points to what is gone, and what makes no sense is refused.
+//! What interrupts, panics and pins of another machine do to the TLB state: nothing is answered
+//! that was not done, nothing points to what is gone, and what makes no sense is refused.
 #![cfg(not(loom))]
 mod common;
 use common::{small, va};
@@ -136,8 +136,8 @@ fn wait(mut is_so: impl FnMut() -> bool) -> bool {
 /// Long enough for a call that does not wait to return.
 const A_WHILE: Duration = Duration::from_millis(30);
 
-/// CPU 1 does what `switch` says. In the middle of that, CPU 0 unmaps, and CPU 1 is interrupted for it. Returns what CPU 1 has
-/// done by the time at which munmap returns, from the interrupt on.
+/// CPU 1 does what `switch` says. In the middle of that, CPU 0 unmaps, and CPU 1 is interrupted for
+/// it. Returns what CPU 1 has done by the time at which munmap returns, from the interrupt on.
 fn interrupted(
     point: Point,
     prepare: impl FnOnce(&SharedSpace<F>, &M, &Pinned<'_>) + Send + 'static,
@@ -350,7 +350,8 @@ fn readers_protect_what_they_found_in_whatever_order_they_end() {
     }
 }
 
-/// CPU 0 unmaps and its wait fails while CPU 1, which has the space active, answers nothing; then `then` is CPU 1.
+/// CPU 0 unmaps and its wait fails while CPU 1, which has the space active, answers nothing; then
+/// `then` is CPU 1.
 fn abandoned(then: impl FnOnce(&'static M, &'static Hooked, &Pinned<'_>) + Send + 'static) {
     let (host, m, hooked) = machine(2);
     let (go, failed): (&'static Barrier, &'static Barrier) =

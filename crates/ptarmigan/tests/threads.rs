@@ -106,7 +106,7 @@ fn spaces_of_their_own_on_four_cpus_share_only_the_allocators() {
     }
 }
 
-const TOP: Level = X86_64::LAYOUT.top();
+const ROOT: Level = X86_64::LAYOUT.root();
 
 /// A thread's own CPU, once whoever had it has left it.
 fn slot(host: &Host<X86_64>, cpu: usize) -> CpuSlot {
@@ -121,7 +121,7 @@ fn slot(host: &Host<X86_64>, cpu: usize) -> CpuSlot {
 #[test]
 fn tops_in_use_and_at_rest_show_each_change_of_the_kernel_map_while_cpus_take_and_give_them() {
     const CPUS: usize = 4;
-    const FIRST: usize = X86_64::USER_TOP + 1;
+    const FIRST: usize = X86_64::USER_ROOT_ENTRIES + 1;
     const ENTRIES: usize = 8;
     for magazine in [0, 1, 4, 64] {
         let host = Host::<X86_64>::new(small(CPUS, 2, 32)).unwrap();
@@ -162,7 +162,7 @@ fn tops_in_use_and_at_rest_show_each_change_of_the_kernel_map_while_cpus_take_an
                         match rng.below(16) {
                             0..8 if live.len() < 12 => {
                                 let since = now();
-                                live.push(lists.at(&pin).alloc(TOP, AllocFlags::NORMAL).unwrap());
+                                live.push(lists.at(&pin).alloc(ROOT, AllocFlags::NORMAL).unwrap());
                                 shows(live[live.len() - 1].addr(), &since);
                             }
                             0..13 if !live.is_empty() => {
@@ -196,8 +196,8 @@ fn tops_in_use_and_at_rest_show_each_change_of_the_kernel_map_while_cpus_take_an
             lists.at(&slot.pin()).reclaim(NodeId(node), u32::MAX);
         }
         // SAFETY: 1. the entry is none.
-        let tops = unsafe { host.kernel().set(host.frames(), FIRST, 0) };
-        assert_eq!(tops, 0, "a top that is gone is still known");
+        let roots = unsafe { host.kernel().set(host.frames(), FIRST, 0) };
+        assert_eq!(roots, 0, "a root that is gone is still known");
         host.audit().unwrap();
     }
 }
@@ -212,7 +212,7 @@ fn cpus_go_and_come_and_die_under_load_and_leave_nothing_behind() {
     // Whoever takes down a CPU that died without a word does so once.
     let died: Mutex<Vec<usize>> = Mutex::new(Vec::new());
     let is_empty =
-        |slot: &CpuSlot| [TOP, Level::PTE].iter().all(|l| lists.at(&slot.pin()).at_hand(*l).is_none());
+        |slot: &CpuSlot| [ROOT, Level::PTE].iter().all(|l| lists.at(&slot.pin()).at_hand(*l).is_none());
     std::thread::scope(|scope| {
         for cpu in 0..CPUS {
             let (host, lists, shared, died, is_empty) = (&host, &lists, &shared, &died, &is_empty);

@@ -1,5 +1,5 @@
-//! Gathers and invalidation: one flush for each operation, of the right size, to the right CPUs, before anything is
-//! handed back.
+//! Gathers and invalidation: one flush for each operation, of the right size, to the right CPUs,
+//! before anything is handed back.
 mod common;
 use common::{FailAt, peek, poke, small, va};
 use proptest::prelude::*;
@@ -198,7 +198,8 @@ fn tables_are_unhooked_then_flushed_then_available() {
         host.data().drain(host.frames(), &pin);
         assert_eq!(host.frames().counts().free, free + 3 + 8 + 1, "tables, data and the area's record");
         space.end(on).unwrap();
-        // First of all the CPU that ran in it goes to the kernel's root: nobody can see what is taken down.
+        // First of all the CPU that ran in it goes to the kernel's root: nobody can see what is
+        // taken down.
         assert_eq!(log.take(), [Event::Unload(0), Event::Unhooked(1), Event::Flushed(1), Event::GatherEnd]);
     });
 }
@@ -218,8 +219,8 @@ fn a_table_that_moves_is_flushed_where_it_was() {
         let leaf = space.tree().query(on, va(from.start + 7 * PAGE));
         log.take();
         space.edit(on).unwrap().mremap(from, to, false).unwrap();
-        // Walkers, those of lazy CPUs too, may have the table in their paging-structure caches at the old place: the
-        // lazy one goes to another root.
+        // Walkers, those of lazy CPUs too, may have the table in their paging-structure caches at
+        // the old place: the lazy one goes to another root.
         let events = log.take();
         assert_eq!(invalidations(&events), [flush(Scope::Full, 0b01, true)]);
         assert!(events.contains(&Event::Unload(1)), "{events:?}");
@@ -280,7 +281,8 @@ fn nothing_is_flushed_when_nothing_changed() {
         space.fault(on, va(area.start), Access::Read).unwrap();
         log.take();
         let generation = space.tlb().generation();
-        // Permissions gained, empty pages, a page that is there already, a file page mapped for writing.
+        // Permissions gained, empty pages, a page that is there already, a file page mapped for
+        // writing.
         space.edit(on).unwrap().mprotect(pages(area.start + PAGE, 8), AreaFlags::READ).unwrap();
         space.edit(on).unwrap().munmap(pages(area.start + 4 * PAGE, 4)).unwrap();
         space.fault(on, va(area.start), Access::Read).unwrap();
@@ -436,7 +438,7 @@ fn pae_tops_keep_their_entries_until_the_space_ends() {
         log.take();
         space.end(on).unwrap();
         let events = log.take();
-        assert_eq!(events[..2], [Event::Unload(0), Event::Unhooked(4)], "three tables and the top");
+        assert_eq!(events[..2], [Event::Unload(0), Event::Unhooked(4)], "three tables and the root");
     });
 }
 
@@ -536,8 +538,8 @@ fn dropping_a_gather_gives_data_frames_back_after_the_flush() {
     });
 }
 
-/// Whether entries of the tree are changed with plain stores: what an MMU sets just before the store goes unseen then. `at` is
-/// where the entry of the page at address 0 lies.
+/// Whether entries of the tree are changed with plain stores: what an MMU sets just before the
+/// store goes unseen then. `at` is where the entry of the page at address 0 lies.
 fn is_private<M: Machine>(host: &Host<X86_64>, on: On<'_, M>, tree: &mut Tree<X86_64>, at: u64) -> bool {
     const DIRTY: u64 = 1 << 6;
     poke(host, at, peek(host, at) & !DIRTY);

@@ -1,4 +1,5 @@
-//! Trees of tables against a map from pages to frames; failure at every step; which tables are freed; the dump.
+//! Trees of tables against a map from pages to frames; failure at every step; which tables are
+//! freed; the dump.
 mod common;
 use common::{FailAt, Pages, Watch, Watchable, Watched, range, scan, small, va, watched};
 use proptest::prelude::*;
@@ -53,11 +54,11 @@ fn needed<F: Format>(pages: &Pages) -> Vec<u32> {
             let level = Level(l);
             let spans: BTreeSet<u64> = pages
                 .keys()
-                .map(|va| if level == F::LAYOUT.top() { 0 } else { va >> F::shift(Level(l + 1)) })
+                .map(|va| if level == F::LAYOUT.root() { 0 } else { va >> F::shift(Level(l + 1)) })
                 .collect();
-            let n = if level == F::LAYOUT.top() { 1 } else { spans.len() as u32 };
-            // Tables under a top that lives in registers are always there.
-            if F::TOP_IN_REGISTERS && l + 2 == F::LAYOUT.levels { F::USER_TOP as u32 } else { n }
+            let n = if level == F::LAYOUT.root() { 1 } else { spans.len() as u32 };
+            // Tables under a root that lives in registers are always there.
+            if F::ROOT_IN_REGISTERS && l + 2 == F::LAYOUT.levels { F::USER_ROOT_ENTRIES as u32 } else { n }
         })
         .collect()
 }
@@ -289,7 +290,10 @@ fn failure_at_every_step<F: Watchable>() {
             let free = host.frames().counts().free;
             match Tree::<F>::new(on, AllocFlags::NORMAL) {
                 Ok(tree) => {
-                    assert_eq!(k as u32, 1 + if F::TOP_IN_REGISTERS { F::USER_TOP as u32 } else { 0 });
+                    assert_eq!(
+                        k as u32,
+                        1 + if F::ROOT_IN_REGISTERS { F::USER_ROOT_ENTRIES as u32 } else { 0 }
+                    );
                     fail.set(usize::MAX);
                     end(on, tree);
                     break;
@@ -375,12 +379,12 @@ fn addresses_beyond_the_users_are_refused_and_odd_ranges_are_taken_as_the_pages_
     host.audit().unwrap();
 }
 
-/// Linux's `free_pgd_range` and what it calls, level by level: a table in the way of `start..end` goes if its
-/// aligned span lies between floor and ceiling.
+/// Linux's `free_pgd_range` and what it calls, level by level: a table in the way of `start..end`
+/// goes if its aligned span lies between floor and ceiling.
 fn freed_by_linux<F: Format>(pages: &Pages, r: VirtRange, floor: u64, ceiling: u64) -> Vec<u32> {
     (0..F::LAYOUT.levels)
         .map(|l| {
-            if l + 1 == F::LAYOUT.levels || F::TOP_IN_REGISTERS && l + 2 == F::LAYOUT.levels {
+            if l + 1 == F::LAYOUT.levels || F::ROOT_IN_REGISTERS && l + 2 == F::LAYOUT.levels {
                 return 0;
             }
             let shift = F::shift(Level(l + 1));

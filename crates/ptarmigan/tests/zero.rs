@@ -1,4 +1,5 @@
-//! Frames that are known to be zero: under random traffic, cleared ahead in idle time, and found by faults.
+//! Frames that are known to be zero: under random traffic, cleared ahead in idle time, and found by
+//! faults.
 mod physical;
 use physical::{Rng, any_frame, assert_zero, clear, give_last, poke, refill, refill_data, small};
 use proptest::prelude::*;
@@ -22,7 +23,8 @@ fn zero(order: u8) -> Request {
     Request { order, zero: true, ..any_frame(0) }
 }
 
-/// Asks for `n` zero frames, which makes demand for as many, and gives them back of unknown content.
+/// Asks for `n` zero frames, which makes demand for as many, and gives them back of unknown
+/// content.
 fn ask(frames: &Frames, n: usize) {
     let taken: Vec<_> = (0..n).map_while(|_| frames.take(zero(0)).ok()).collect();
     taken.into_iter().for_each(|taken| frames.give(taken.dirty()));
@@ -45,8 +47,8 @@ fn blocks(frames: &Frames) -> HashSet<(u8, u32)> {
         .collect()
 }
 
-/// A window that lets something else happen whenever a frame is about to be reached: what an interrupt or another CPU does
-/// between the steps of a refill.
+/// A window that lets something else happen whenever a frame is about to be reached: what an
+/// interrupt or another CPU does between the steps of a refill.
 struct Between<'a> {
     inner: DirectMap,
     hook: &'a (dyn Fn() + Sync),
@@ -81,7 +83,7 @@ fn assert_all_zero(host: &Host<X86_64>, pfn: Pfn, order: u8) {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Take { node: u8, order: u8, zero: bool, top: bool },
+    Take { node: u8, order: u8, zero: bool, root: bool },
     Give { which: usize },
     Refill { node: u8, budget: u32 },
     TakeData { cpu: usize, zero: bool },
@@ -94,7 +96,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let order = prop_oneof![5 => Just(0u8), 3 => 1u8..5, 1 => 5u8..10];
     let step = prop_oneof![
         6 => (0u8..2, order, any::<bool>(), any::<bool>())
-            .prop_map(|(node, order, zero, top)| Step::Take { node, order, zero, top }),
+            .prop_map(|(node, order, zero, root)| Step::Take { node, order, zero, root }),
         5 => any::<usize>().prop_map(|which| Step::Give { which }),
         3 => (0u8..2, 0u32..100).prop_map(|(node, budget)| Step::Refill { node, budget }),
         8 => (0usize..2, any::<bool>()).prop_map(|(cpu, zero)| Step::TakeData { cpu, zero }),
@@ -119,8 +121,8 @@ proptest! {
         let mut pages: Vec<DataFrame> = Vec::new();
         for step in steps {
             match step {
-                Step::Take { node, order, zero, top } => {
-                    let end = if top { End::High } else { End::Low };
+                Step::Take { node, order, zero, root } => {
+                    let end = if root { End::High } else { End::Low };
                     let Ok(taken) = frames.take(Request { order, zero, end, ..any_frame(node) }) else { continue };
                     match taken {
                         // Some are given back as they were, some soiled.
@@ -205,8 +207,8 @@ proptest! {
 fn zero_frames_inside_a_block_are_found_although_others_of_its_size_are_dirty() {
     let host = Host::<X86_64>::new(small(1, 1, 32)).unwrap();
     let (frames, window) = (host.frames(), host.window());
-    // Two blocks that cannot merge with each other: one with a zero frame in its middle goes first, so that the dirty one
-    // is at the end of the list that is looked at.
+    // Two blocks that cannot merge with each other: one with a zero frame in its middle goes first,
+    // so that the dirty one is at the end of the list that is looked at.
     let mut taken: Vec<_> =
         (0..2).map(|_| frames.take(Request { order: 10, ..any_frame(0) }).unwrap()).collect();
     let rest: Vec<_> =

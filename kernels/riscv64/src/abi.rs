@@ -1,5 +1,6 @@
-// What the kernel and its user program have in common: numbers of calls and what the program reports.
-// The number is in a7, arguments in a0 to a2, the result in a0; `ERROR` if the call failed.
+// What the kernel and its user program have in common: numbers of calls and what the program
+// reports. The number is in a7, arguments in a0 to a2, the result in a0; `ERROR` if the call
+// failed.
 
 /// `exit(code)`: ends the task.
 pub const EXIT: u64 = 0;

@@ -1,5 +1,5 @@
-//! What the firmware's device tree says, as far as it is used: memory, harts, boot arguments (Devicetree
-//! specification, chapter 5).
+//! What the firmware's device tree says, as far as it is used: memory, harts, boot arguments
+//! (Devicetree specification, chapter 5).
 
 use crate::mmu;
 
@@ -50,7 +50,8 @@ impl Blob {
 ///
 /// # Safety
 ///
-/// 1. `at` is what the firmware passed at entry, and the memory there has not been written to since, nor will be.
+/// 1. `at` is what the firmware passed at entry, and the memory there has not been written to
+///    since, nor will be.
 pub unsafe fn read(at: u64) -> Option<Board> {
     let header = mmu::direct::<u32>(at);
     // SAFETY: the firmware's pointer is to a header of ten words (point 1), in the direct map.
@@ -58,11 +59,13 @@ pub unsafe fn read(at: u64) -> Option<Board> {
     if magic != MAGIC {
         return None;
     }
-    // SAFETY: the header says that the tree has so many bytes, and nothing writes to them (point 1).
+    // SAFETY: the header says that the tree has so many bytes, and nothing writes to them (point
+    // 1).
     let blob = Blob(unsafe { core::slice::from_raw_parts(mmu::direct::<u8>(at), size as usize) });
     let (mut next, strings) = (blob.word(8)? as usize, blob.word(12)? as usize);
     let mut board = Board { memory: 0, bytes: 0, hart_ids: [0; HARTS], harts: 0, arguments: "" };
-    // Names of the nodes that lead to where `next` is: the second and the third level tell all that is wanted.
+    // Names of the nodes that lead to where `next` is: the second and the third level tell all that
+    // is wanted.
     let (mut depth, mut second, mut third) = (0, "", "");
     loop {
         let token = blob.word(next)?;

@@ -25,7 +25,8 @@ const U: u64 = 1 << 4;
 const G: u64 = 1 << 5;
 const A: u64 = 1 << 6;
 const D: u64 = 1 << 7;
-/// Software's: an entry without V that keeps its frame (`PROT_NONE`). An entry of frame 0 would be 0 without it.
+/// Software's: an entry without V that keeps its frame (`PROT_NONE`). An entry of frame 0 would be
+/// 0 without it.
 const NO_ACCESS: u64 = 1 << 8;
 /// Software's: the frame is not counted by references.
 const SPECIAL: u64 = 1 << 9;
@@ -47,10 +48,11 @@ const BITS: [(Attr, u64); 7] = [
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sv39;
 
-// SAFETY: 1. The number of the table's frame is shifted there and back; what `leaf` makes has R or no V, and gigapages and
-// megapages have R. 2. The same for the frame's number, which `write_protected` leaves alone; bit 9 is `SPECIAL` and
-// nothing else. 3. A link has V, a leaf V or bit 8. 4. Privileged specification, "Virtual Address Translation Process",
-// for user mode, with `mstatus.MXR` clear, and for harts that leave A and D to software too.
+// SAFETY: 1. The number of the table's frame is shifted there and back; what `leaf` makes has R or
+// no V, and gigapages and megapages have R. 2. The same for the frame's number, which
+// `write_protected` leaves alone; bit 9 is `SPECIAL` and nothing else. 3. A link has V, a leaf V or
+// bit 8. 4. Privileged specification, "Virtual Address Translation Process", for user mode, with
+// `mstatus.MXR` clear, and for harts that leave A and D to software too.
 unsafe impl Format for Sv39 {
     type Slot = Slot64;
     const NAME: &'static str = "Sv39";
@@ -60,8 +62,8 @@ unsafe impl Format for Sv39 {
     const INDEX_BITS: [u8; MAX_LEVELS] = [9, 9, 9, 0, 0];
     /// Addresses are sign-extended from bit 38: the user's half is the lower one.
     const USER_END: u64 = 1 << 38;
-    const USER_TOP: usize = 256;
-    const TOP_IN_REGISTERS: bool = false;
+    const USER_ROOT_ENTRIES: usize = 256;
+    const ROOT_IN_REGISTERS: bool = false;
     const BREAK_BEFORE_MAKE: bool = false;
     const KEPT: u64 = 0;
 
@@ -78,7 +80,8 @@ unsafe impl Format for Sv39 {
     #[inline(always)]
     fn leaf(pfn: Pfn, attr: Attr) -> u64 {
         let mut raw = u64::from(pfn.0) << PPN_SHIFT;
-        // What may be written or executed may be read: W without R is reserved, and the library knows no X alone.
+        // What may be written or executed may be read: W without R is reserved, and the library
+        // knows no X alone.
         raw |= if attr.has(Attr::READ) { V | R } else { NO_ACCESS };
         for (bit, to) in BITS {
             if attr.has(bit) {
@@ -114,8 +117,8 @@ unsafe impl Format for Sv39 {
         raw & !W
     }
 
-    /// A hart that leaves A and D to software faults where they are clear: the access is not let through then, or the
-    /// library would call that fault spurious for ever.
+    /// A hart that leaves A and D to software faults where they are clear: the access is not let
+    /// through then, or the library would call that fault spurious for ever.
     #[inline(always)]
     fn allows(raw: u64, access: Access) -> bool {
         let needed = match access {

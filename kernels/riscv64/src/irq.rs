@@ -32,16 +32,11 @@ impl Drop for Masked {
     }
 }
 
-/// Whether interrupts are enabled while the library works for a task. A request that arrives while the CPU is at work on
-/// its own TLB state would be answered without being carried out.
-const IN_CALLS: bool = false;
-
-/// Runs `f`, which works for a task, with interrupts enabled where that may be.
+/// Runs `f`, which works for a task, with interrupts enabled. The library leaves a request that
+/// comes in the middle of a flush or a switch to the code that it interrupts.
 pub fn enabled<R>(f: impl FnOnce() -> R) -> R {
-    if !IN_CALLS {
-        return f();
-    }
-    // SAFETY: the kernel's handler serves requests and notes the timer, and touches nothing else.
+    // SAFETY: the kernel's handler serves requests and puts the timer off, and touches nothing
+    // else.
     unsafe { asm!("csrsi sstatus, 2", options(nostack)) };
     let result = f();
     // SAFETY: masking interrupts is always allowed to the kernel.
@@ -55,7 +50,14 @@ pub fn allow(which: u64) {
     unsafe { asm!("csrw sie, {}", in(reg) which, options(nostack)) };
 }
 
-/// Takes the software interrupt back, if there is one; whether there was. What its sender stored before is visible.
+/// Holds the timer's interrupt back, pending, until [`allow`] lets it in again.
+pub fn hold_timer() {
+    // SAFETY: masking interrupts is always allowed to the kernel.
+    unsafe { asm!("csrc sie, {}", in(reg) TIMER, options(nostack)) };
+}
+
+/// Takes the software interrupt back, if there is one; whether there was. What its sender stored
+/// before is visible.
 pub fn take_software() -> bool {
     let pending: u64;
     // SAFETY: the one that clears it looks for mail afterwards.

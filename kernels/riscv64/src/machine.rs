@@ -1,5 +1,5 @@
-//! The library's view of this machine: memory in the direct map, harts that invalidate for themselves and interrupt
-//! each other, and the order in which the parts are set up.
+//! The library's view of this machine: memory in the direct map, harts that invalidate for
+//! themselves and interrupt each other, and the order in which the parts are set up.
 
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -16,17 +16,17 @@ use ptarmigan::quicklist::{ListsConfig, ListsError, Policy, Quicklists, Source};
 use ptarmigan::space::SpaceMachine;
 use ptarmigan::table::KernelMap;
 use ptarmigan::tlb::{
-    CostModel, Invalidation, Ipi, Mmu, Parking, Root, Scope, SpaceId, Tlb, TlbConfig, TlbError,
+    CostModel, Invalidation, Ipi, Mmu, NewEntry, Parking, Root, Scope, SpaceId, Tlb, TlbConfig, TlbError,
 };
-use ptarmigan::window::DirectMap;
+use ptarmigan::window::{DirectMap, OutOfReach};
 
 use crate::fdt::HARTS;
 use crate::format::Sv39;
 use crate::lock::Late;
-use crate::mmu::{self, DIRECT_MAP};
+use crate::mmu::{self, DIRECT_MAP, DIRECT_MAP_LIMIT};
 use crate::rt::fail;
 use crate::without::{Part, leaves_out};
-use crate::{irq, program, sbi};
+use crate::{irq, program, sbi, trap};
 
 /// The kernel's half of all roots.
 type KernelHalf = KernelMap<Sv39, DirectMap>;
@@ -34,8 +34,9 @@ type Lists = Quicklists<'static, DirectMap, KernelHalf>;
 
 /// ASIDs that each hart uses at most, of those that it has.
 const ASIDS: u16 = 64;
-/// One page's flush is a handful of instructions; Linux on RISC-V goes over to the whole space at 64.
-const CEILING: u64 = 64;
+/// Forgetting one page is one instruction, and there is none for a range: a run of pages costs
+/// nothing besides. Above 64 pages the whole space is cheaper, as Linux has it on RISC-V.
+const COSTS: CostModel = CostModel::Linear { page: 1, run: 0, full: 64 };
 
 /// Numbers of harts by CPU. The assembly looks for its own, from CPU 1 on.
 #[unsafe(export_name = "hart_ids")]
@@ -58,9 +59,9 @@ pub fn interrupt(cpu: usize) {
 
 /// Proof of being on this CPU.
 pub fn pin() -> Pinned<'static> {
-    // SAFETY: 1. The kernel is not preempted: a task gives its hart up only by returning to the loop in `task`, and
-    // handlers of interrupts return before what they interrupt goes on. 2. CPU numbers are below the number of harts
-    // that everything is made for: `main` starts no others.
+    // SAFETY: 1. The kernel is not preempted: a task gives its hart up only by returning to the
+    // loop in `task`, and handlers of interrupts return before what they interrupt goes on. 2. CPU
+    // numbers are below the number of harts that everything is made for: `main` starts no others.
     unsafe { Pinned::assume(machine().id(), CpuId(irq::cpu() as u16), NodeId(0)) }
 }
 
@@ -75,15 +76,17 @@ pub fn on<'a>(pin: &'a Pinned<'a>) -> On<'a, Machine> {
 /// What a hart does to its own TLB, and how it interrupts others.
 pub struct Harts;
 
-// SAFETY: 1. `sfence.vma` with an address drops the leaf entry of that page under that ASID; without one, everything
-// of the ASID that is not global, links of tables included. A fence with an address says nothing about links, so
-// when tables were freed it is the one without. Fences order accesses of this hart that come later. 2. The fence
-// without address and ASID drops everything, global or not. 3. Other spaces have other ASIDs, or, without ASIDs,
-// `keep` is never set and everything under 0 is dropped; with `keep` what is there under the ASID is this space's.
-// 4. The kernel's root has an empty lower half. 5. Fences reach one hart. Harts that keep entries which are not valid
-// make a program fault once more: the handler of page faults has a fence.
+// SAFETY: 1. `sfence.vma` with an address drops the leaf entry of that page under that ASID;
+// without one, everything of the ASID that is not global, links of tables included. A fence with an
+// address says nothing about links, so when tables were freed it is the one without. Fences order
+// accesses of this hart that come later, walks included.
+// 2. `sfence.vma` with neither address nor ASID drops everything. 3. Other spaces have other ASIDs,
+// or, without ASIDs, `keep` is never set and everything under 0 is dropped; with `keep` what is
+// there under the ASID is this space's. Nothing broadcasts, so `forget_all` is never set. 4. The
+// kernel's root has an empty lower half. 5. `sfence.vma` is local. A hart may cache entries that
+// are not valid.
 unsafe impl Mmu for Harts {
-    const NEEDS_ENTRY_VALID: bool = false;
+    const NEEDS_ENTRY_VALID: bool = true;
 
     fn invalidate(&self, pin: &Pinned<'_>, request: &Invalidation) {
         if leaves_out(Part::Flush) {
@@ -94,16 +97,16 @@ unsafe impl Mmu for Harts {
             return;
         }
         match request.scope.pages() {
-            Some(pages) if !request.tables_freed => {
-                pages.for_each(|at| mmu::forget_page(at, request.asid));
-            }
+            Some(pages) if !request.tables_freed => pages.for_each(|at| mmu::forget_page(at, request.asid)),
             _ => mmu::forget_space(request.asid),
         }
     }
 
     fn invalidate_kernel(&self, _pin: &Pinned<'_>, _scope: &Scope) {
-        // The kernel's half is made of gigapages, which do not change: no matter how long it takes.
-        mmu::forget_everything();
+        // A fence with an address would leave links of tables.
+        if !leaves_out(Part::Flush) {
+            mmu::forget_all();
+        }
     }
 
     fn load(&self, _pin: &Pinned<'_>, root: &Root) {
@@ -112,7 +115,8 @@ unsafe impl Mmu for Harts {
             // Entries that this hart has just written to the root are walked only after a fence.
             mmu::forget_space(root.asid);
         }
-        // SAFETY: 1. The library's roots carry the kernel's half, and their tree lives until `unload`.
+        // SAFETY: 1. The library's roots carry the kernel's half, and their tree lives until
+        // `unload`.
         unsafe { mmu::load_root(root.at.0, root.asid) };
         if forget {
             mmu::forget_space(root.asid);
@@ -122,6 +126,12 @@ unsafe impl Mmu for Harts {
     fn unload(&self, _pin: &Pinned<'_>, _space: SpaceId) {
         // SAFETY: 1. It maps the kernel and is a static.
         unsafe { mmu::load_root(mmu::kernel_root(), 0) };
+    }
+
+    fn entry_became_valid(&self, _pin: &Pinned<'_>, entry: &NewEntry) {
+        if !leaves_out(Part::Flush) {
+            mmu::forget_new(entry.va);
+        }
     }
 }
 
@@ -197,6 +207,8 @@ pub enum SetUpError {
     Tlb(#[expect(dead_code, reason = "printed by Debug")] TlbError),
     /// Frames ran out.
     Frame(#[expect(dead_code, reason = "printed by Debug")] NoFrame),
+    /// Addresses do not reach over all memory.
+    Window(#[expect(dead_code, reason = "printed by Debug")] OutOfReach),
 }
 
 impl From<ListsError> for SetUpError {
@@ -223,6 +235,12 @@ impl From<BootMemoryShort> for SetUpError {
     }
 }
 
+impl From<OutOfReach> for SetUpError {
+    fn from(e: OutOfReach) -> Self {
+        SetUpError::Window(e)
+    }
+}
+
 impl From<NoFrame> for SetUpError {
     fn from(e: NoFrame) -> Self {
         SetUpError::Frame(e)
@@ -244,10 +262,10 @@ pub fn cpus() -> usize {
 }
 
 /// The direct map.
-fn direct_map() -> DirectMap {
-    // SAFETY: 1. Frames of the library are below 4 GiB, which the direct map covers in every space. 2. User mappings
-    // of a frame are used by user code alone, in which there are no Rust objects of the kernel's.
-    unsafe { DirectMap::new(ptr::with_exposed_provenance_mut(DIRECT_MAP as usize)) }
+fn direct_map() -> Result<DirectMap, OutOfReach> {
+    // SAFETY: 1. The direct map covers that memory in every space, for good. 2. User mappings of a
+    // frame are used by user code alone, in which there are no Rust objects of the kernel's.
+    unsafe { DirectMap::new(ptr::with_exposed_provenance_mut(DIRECT_MAP as usize), DIRECT_MAP_LIMIT) }
 }
 
 /// Sets the library up on the memory from `start` to `end`.
@@ -262,7 +280,8 @@ fn direct_map() -> DirectMap {
 /// 2. It is called once, while one hart runs.
 pub unsafe fn set_up(start: u64, end: u64, cpus: usize) -> Result<&'static Machine, SetUpError> {
     CPUS.store(cpus, Ordering::Relaxed);
-    // 1. Boot memory, from which the library carves its arrays: as much as all of the memory would need.
+    // 1. Boot memory, from which the library carves its arrays: as much as all of the memory would
+    //    need.
     let run_from = |from: u64| MemoryRun {
         start: PhysAddr(from).pfn(),
         frames: ((end - from) / FRAME_SIZE as u64) as u32,
@@ -273,11 +292,7 @@ pub unsafe fn set_up(start: u64, end: u64, cpus: usize) -> Result<&'static Machi
     let lists_config = ListsConfig::new(cpus);
     // ASID 0 is the kernel's.
     let numbers = (1u32 << mmu::asid_bits()) - 1;
-    let tlb_config = TlbConfig {
-        costs: CostModel::LinuxCeiling { pages: CEILING },
-        asids: ASIDS.min(numbers as u16),
-        ..TlbConfig::new(cpus)
-    };
+    let tlb_config = TlbConfig { costs: COSTS, asids: ASIDS.min(numbers as u16), ..TlbConfig::new(cpus) };
     let metadata = Metadata {
         frames: Frames::bytes(&size),
         data: DataFrames::bytes(cpus, size.nodes()),
@@ -296,6 +311,7 @@ pub unsafe fn set_up(start: u64, end: u64, cpus: usize) -> Result<&'static Machi
     let frames = unsafe { FRAMES.set(frames) };
 
     // 3. The kernel's half, which every root copies, and the frame of untouched pages.
+    let window = direct_map()?;
     let request = Request {
         node: NodeId(0),
         order: 0,
@@ -304,15 +320,18 @@ pub unsafe fn set_up(start: u64, end: u64, cpus: usize) -> Result<&'static Machi
         end: End::Low,
         flags: AllocFlags::NORMAL,
     };
-    let kernel = KernelHalf::new(frames, direct_map(), request)?;
+    // SAFETY: 1. All frames are below 4 GiB (point 1 of the caller's).
+    let kernel = unsafe { KernelHalf::new(frames, window, request)? };
     for index in mmu::KERNEL_FIRST..mmu::ENTRIES {
         // SAFETY: 1. The kernel's own gigapages, which the user may not use; they link no tables.
         unsafe { kernel.set(frames, index, mmu::kernel_entry(index)) };
     }
-    let zero = frames.take(request)?.zeroed(&direct_map()).into_raw();
+    // SAFETY: 1. As above.
+    let zero = unsafe { frames.take(request)?.zeroed(&window) }.into_raw();
 
     // 4. Lists of table pages, and of data frames.
-    let source = Source::new(frames, direct_map(), kernel, Sv39::LAYOUT);
+    // SAFETY: 1. As above.
+    let source = unsafe { Source::new(frames, window, kernel, Sv39::LAYOUT) };
     let lists = Quicklists::new(&mut boot, lists_config, source)?;
     let data = DataFrames::new(&mut boot, frames, cpus)?;
 
@@ -322,13 +341,14 @@ pub unsafe fn set_up(start: u64, end: u64, cpus: usize) -> Result<&'static Machi
 
     // 6. All of it together.
     let before = frames.counts().free;
-    let machine = Machine { frames, data, window: direct_map(), lists, tlb, parking, zero, before, metadata };
+    let machine = Machine { frames, data, window, lists, tlb, parking, zero, before, metadata };
     // SAFETY: 1. Point 2 of the caller's.
     Ok(unsafe { MACHINE.set(machine) })
 }
 
-// SAFETY: 1. `set_up` makes all of them for the one `Frames` and the same number of CPUs, on one node. 2. They are fields
-// of a static. 3. The direct map has all frames; both functions write to the frame that is named.
+// SAFETY: 1. `set_up` makes all of them for the one `Frames` and the same number of CPUs, on one
+// node. 2. They are fields of a static. 3. The direct map has all frames; both functions write to
+// the frame that is named.
 unsafe impl machine::Machine for Machine {
     type Window = DirectMap;
     type Policy = Lists;
@@ -362,7 +382,7 @@ unsafe impl machine::Machine for Machine {
         true
     }
 
-    fn clear_data(&self, frame: Pfn) {
+    unsafe fn clear_data(&self, frame: Pfn) {
         if leaves_out(Part::Clear) {
             return;
         }
@@ -370,19 +390,20 @@ unsafe impl machine::Machine for Machine {
         unsafe { ptr::write_bytes(mmu::direct::<u8>(frame.addr().0), 0, FRAME_SIZE) };
     }
 
-    fn copy_data(&self, from: Pfn, to: Pfn) {
+    unsafe fn copy_data(&self, from: Pfn, to: Pfn) {
         if leaves_out(Part::Copy) {
             return;
         }
         let (from, to) = (mmu::direct::<u8>(from.addr().0), mmu::direct::<u8>(to.addr().0));
-        // SAFETY: `to` has just been taken and is not mapped yet; `from` is another frame, which nobody writes to while
-        // it is shared.
+        // SAFETY: `to` has just been taken and is not mapped yet; `from` is another frame, which
+        // nobody writes to while it is shared.
         unsafe { ptr::copy_nonoverlapping(from, to, FRAME_SIZE) };
     }
 }
 
-// SAFETY: 1. The frame was taken for this and holds zeroes; entries that show it do not let writes through. 2. The
-// program's pages are constants of the image, mapped without the permission to write, and no frames of the library's.
+// SAFETY: 1. The frame was taken for this and holds zeroes; entries that show it do not let writes
+// through. 2. The program's pages are constants of the image, mapped without the permission to
+// write, and no frames of the library's.
 unsafe impl SpaceMachine for Machine {
     fn zero_frame(&self) -> Pfn {
         self.zero
@@ -436,12 +457,13 @@ impl Machine {
         let allocs: usize = self.lists.counts().levels.iter().map(|level| level.allocs).sum();
         crate::say!("tables: {allocs} handed out, {misses} of them from the allocator");
         crate::say!(
-            "flushes: {} page, {} range, {} full; {} requests to other harts, {} too late",
+            "flushes: {} page, {} range, {} full; {} requests to other harts, {} too late; {} interrupts in calls",
             flushes.page,
             flushes.range,
             flushes.full,
             flushes.asked,
-            flushes.skipped
+            flushes.skipped,
+            trap::software_in_calls()
         );
         let Metadata { frames, data, lists, tlb } = self.metadata;
         let total = self.frames.counts().total;

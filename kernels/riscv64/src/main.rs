@@ -1,8 +1,9 @@
-//! A kernel for RISC-V (Sv39) on the library: a user program on two harts, with page faults, fork and copy-on-write,
-//! and shootdowns. QEMU keeps stale translations as hardware does, so the program notices a flush that is missing.
+//! A kernel for RISC-V (Sv39) on the library: a user program on two harts, with page faults, fork
+//! and copy-on-write, and shootdowns. QEMU keeps stale translations as hardware does, so the
+//! program notices a flush that is missing.
 //!
-//! Every address space has the user in its lower half and the kernel in the upper one: physical memory from 0 to 4 GiB
-//! at [`mmu::DIRECT_MAP`], the image among it.
+//! Every address space has the user in its lower half and the kernel in the upper one: physical
+//! memory from 0 to 4 GiB at [`mmu::DIRECT_MAP`], the image among it.
 #![no_std]
 #![no_main]
 
@@ -43,21 +44,21 @@ const STACK: u64 = 16 * PAGE;
 /// Where the first hart comes from the assembly.
 #[unsafe(no_mangle)]
 extern "C" fn kernel_main(hart: u64, device_tree: u64) -> ! {
-    // SAFETY: 1. This is the firmware's own pointer. The tree lies in memory that the library gets below, when it is not
-    // read any more; the boot arguments are read before.
+    // SAFETY: 1. This is the firmware's own pointer. The tree lies in memory that the library gets
+    // below, when it is not read any more; the boot arguments are read before.
     let Some(board) = (unsafe { fdt::read(device_tree) }) else {
         rt::fail(format_args!("the firmware passed no device tree"));
     };
     if !without::read(board.arguments) {
         rt::fail(format_args!("unknown boot argument: {}", board.arguments));
     }
-    let end = (board.memory + board.bytes).min(4 << 30);
+    let end = (board.memory + board.bytes).min(mmu::DIRECT_MAP_LIMIT);
     let start = image_end_physical().next_multiple_of(PAGE);
     say!("hart {hart} of {}, memory to {end:#x}, {} ASID bits", board.harts, mmu::asid_bits());
 
     machine::set_hart(0, hart);
-    // SAFETY: 1. The firmware says that it is memory; it is behind the image, and the firmware is before it. 2. No other
-    // hart runs yet.
+    // SAFETY: 1. The firmware says that it is memory; it is behind the image, and the firmware is
+    // before it. 2. No other hart runs yet.
     let (stack, made) = stack::used(|| unsafe { machine::set_up(start, end, board.harts) });
     let machine = made.unwrap_or_else(|e| rt::fail(format_args!("set-up: {e:?}")));
     irq::allow(irq::SOFTWARE | irq::TIMER);
@@ -69,7 +70,8 @@ extern "C" fn kernel_main(hart: u64, device_tree: u64) -> ! {
     let others = board.hart_ids.iter().take(board.harts).filter(|id| **id != hart);
     for (cpu, id) in others.enumerate().map(|(n, id)| (n + 1, *id)) {
         machine::set_hart(cpu, id);
-        // SAFETY: 1. The code at `start_other` is for that, and CPU numbers are below the number of harts.
+        // SAFETY: 1. The code at `start_other` is for that, and CPU numbers are below the number of
+        // harts.
         if let Err(e) = unsafe { sbi::start_hart(id, start_other_physical(), cpu as u64) } {
             rt::fail(format_args!("hart {id}, CPU {cpu}, does not start: {e:?}"));
         }
@@ -99,7 +101,8 @@ extern "C" fn kernel_main(hart: u64, device_tree: u64) -> ! {
     serial::exit(Outcome::Pass)
 }
 
-/// Starts programs, each with its mode, its rounds and its place, and runs tasks until all have ended.
+/// Starts programs, each with its mode, its rounds and its place, and runs tasks until all have
+/// ended.
 fn run_programs(programs: &[(u64, u64, u64)]) {
     for (mode, rounds, at) in programs {
         let started = SpaceRef::program(*at, STACK_END, STACK).and_then(|space| {

@@ -1,18 +1,19 @@
-//! Address spaces: a table of those that tasks run in, and the calls into the library that change them.
+//! Address spaces: a table of those that tasks run in, and the calls into the library that change
+//! them.
 
 use core::cell::{Cell, UnsafeCell};
 use core::mem::MaybeUninit;
 
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::machine::On;
-use ptarmigan::space::{Access, AreaFlags, Done, FaultError, Object, SharedSpace, Space, SpaceMut};
+use ptarmigan::space::{Access, AreaFlags, FaultError, Object, SharedSpace, Space, SpaceMut};
 
 use crate::fdt::HARTS;
 use crate::format::Sv39;
 use crate::lock::Lock;
 use crate::machine::{Machine, on, pin};
 use crate::rt::fail;
-use crate::{abi, irq, mmu, program};
+use crate::{abi, irq, program};
 
 /// Spaces at a time.
 const SPACES: usize = 32;
@@ -30,17 +31,19 @@ struct Slot {
 /// A space, while its slot has users.
 struct Place(UnsafeCell<MaybeUninit<SharedSpace<Sv39>>>);
 
-// SAFETY: written by the one that fills the slot, before it has users, and by the one that empties it, when it has none
-// left; shared references in between. A `SharedSpace` is `Sync`.
+// SAFETY: written by the one that fills the slot, before it has users, and by the one that empties
+// it, when it has none left; shared references in between. A `SharedSpace` is `Sync`.
 unsafe impl Sync for Place {}
 
 static SLOTS: Lock<[Slot; SPACES]> = Lock::new([const { Slot { users: 0, id: 0 } }; SPACES]);
 static PLACES: [Place; SPACES] = [const { Place(UnsafeCell::new(MaybeUninit::uninit())) }; SPACES];
 
-/// What each hart has loaded: slot and name of the space. The name tells whether it is still that one.
+/// What each hart has loaded: slot and name of the space. The name tells whether it is still that
+/// one.
 struct Current([Cell<Option<(usize, u64)>>; HARTS]);
 
-// SAFETY: each CPU uses its own cell alone, with interrupts masked or from code that handlers do not call.
+// SAFETY: each CPU uses its own cell alone, with interrupts masked or from code that handlers do
+// not call.
 unsafe impl Sync for Current {}
 
 static CURRENT: Current = Current([const { Cell::new(None) }; HARTS]);
@@ -182,12 +185,8 @@ impl SpaceRef {
     /// Serves a page fault. Refused: the task may not do what it did.
     pub fn fault(&self, at: u64, cause: Cause) -> Result<(), Refused> {
         match here(|on| self.space().fault(on, VirtAddr(at), access(cause))) {
-            Ok(Done::Spurious) => {
-                // The entry allows it: this hart has cached it as it was before, which RISC-V lets it do even with an
-                // entry that was not valid.
-                mmu::forget_fault(at);
-                Ok(())
-            }
+            // Entries that this hart has cached as they were before are forgotten by
+            // `Harts::entry_became_valid`.
             Ok(_) => Ok(()),
             Err(FaultError::NoFrame(e)) => fail(format_args!("a fault found no memory: {e:?}")),
             Err(_) => Err(Refused),
@@ -212,7 +211,8 @@ impl SpaceRef {
             return;
         }
         slot.id = 0;
-        // SAFETY: the last user is this one, and the lock is held: nobody else reads or fills the slot.
+        // SAFETY: the last user is this one, and the lock is held: nobody else reads or fills the
+        // slot.
         let space = unsafe { (*PLACES[self.slot % SPACES].0.get()).assume_init_read() };
         drop(slots);
         if current().get() == Some((self.slot, self.id)) {

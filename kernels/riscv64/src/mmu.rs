@@ -1,10 +1,14 @@
-//! The registers and instructions that address translation is about, and where physical memory is mapped.
+//! The registers and instructions that address translation is about, and where physical memory is
+//! mapped.
 
 use core::arch::asm;
 use core::ptr;
 
-/// Where physical memory from 0 to 4 GiB is mapped in every space: entries 256 to 259 of every root.
+/// Where physical memory from 0 to 4 GiB is mapped in every space: entries 256 to 259 of every
+/// root.
 pub const DIRECT_MAP: u64 = 0xffff_ffc0_0000_0000;
+/// First physical address that is not mapped there.
+pub const DIRECT_MAP_LIMIT: u64 = 4 << 30;
 /// The first entry of a root that is the kernel's.
 pub const KERNEL_FIRST: usize = 256;
 /// Entries of a root.
@@ -43,7 +47,8 @@ pub fn kernel_entry(index: usize) -> u64 {
 ///
 /// # Safety
 ///
-/// 1. The tree at `root` maps the kernel as the current one does, and stays valid until the next switch.
+/// 1. The tree at `root` maps the kernel as the current one does, and stays valid until the next
+///    switch.
 pub unsafe fn load_root(root: u64, asid: u16) {
     let satp = SV39 | u64::from(asid) << ASID_SHIFT | root >> 12;
     // SAFETY: point 1 is passed on.
@@ -53,8 +58,8 @@ pub unsafe fn load_root(root: u64, asid: u16) {
 /// How many bits the ASID field of `satp` has on this hart.
 pub fn asid_bits() -> u32 {
     let (before, tried): (u64, u64);
-    // SAFETY: the root stays the one that is loaded, and the kernel's pages are global; the last instruction drops
-    // what may have been cached under the number that was tried.
+    // SAFETY: the root stays the one that is loaded, and the kernel's pages are global; the last
+    // instruction drops what may have been cached under the number that was tried.
     unsafe {
         asm!(
             "csrr {before}, satp",
@@ -73,18 +78,19 @@ pub fn asid_bits() -> u32 {
     (tried >> ASID_SHIFT & ASID_MASK).count_ones()
 }
 
-/// Forgets the leaf entry for one address under `asid`, on this hart. Nothing that is cached of entries which link
-/// tables.
+/// Forgets the leaf entry for one address under `asid`, on this hart. Nothing that is cached of
+/// entries which link tables.
 pub fn forget_page(at: u64, asid: u16) {
-    // SAFETY: forgetting a translation changes no memory; the walk that follows reads the current tables.
+    // SAFETY: forgetting a translation changes no memory; the walk that follows reads the current
+    // tables.
     unsafe {
         asm!("sfence.vma {}, {}", in(reg) at, in(reg) u64::from(asid), options(nostack, preserves_flags))
     };
 }
 
-/// Forgets the leaf entry for one address under every ASID, on this hart: what a hart does that faulted on an entry which
-/// allows the access.
-pub fn forget_fault(at: u64) {
+/// Forgets the leaf entry for one address under every ASID, on this hart: the entry allows more
+/// than it did, or was not valid before.
+pub fn forget_new(at: u64) {
     // SAFETY: as above.
     unsafe { asm!("sfence.vma {}, zero", in(reg) at, options(nostack, preserves_flags)) };
 }
@@ -95,8 +101,8 @@ pub fn forget_space(asid: u16) {
     unsafe { asm!("sfence.vma zero, {}", in(reg) u64::from(asid), options(nostack, preserves_flags)) };
 }
 
-/// Forgets everything, on this hart.
-pub fn forget_everything() {
+/// Forgets everything, global translations and links of tables included, on this hart.
+pub fn forget_all() {
     // SAFETY: as above.
     unsafe { asm!("sfence.vma", options(nostack, preserves_flags)) };
 }

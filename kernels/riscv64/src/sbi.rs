@@ -1,4 +1,5 @@
-//! Calls into the firmware (RISC-V Supervisor Binary Interface): starting harts, interrupting them, the timer.
+//! Calls into the firmware (RISC-V Supervisor Binary Interface): starting harts, interrupting them,
+//! the timer.
 
 use core::arch::asm;
 
@@ -24,10 +25,11 @@ unsafe fn call(extension: u64, function: u64, arguments: [u64; 3]) -> Result<u64
     if error == 0 { Ok(value) } else { Err(SbiError(error)) }
 }
 
-/// Interrupts the harts in `mask` (bit n: hart n). What was stored before is visible to them when they take it.
+/// Interrupts the harts in `mask` (bit n: hart n). What was stored before is visible to them when
+/// they take it.
 pub fn interrupt(mask: u64) -> Result<(), SbiError> {
-    // SAFETY: an interrupt is taken by the kernel's own handlers. The fence orders stores to memory before the store to
-    // the interrupt controller that the firmware makes.
+    // SAFETY: an interrupt is taken by the kernel's own handlers. The fence orders stores to memory
+    // before the store to the interrupt controller that the firmware makes.
     unsafe {
         asm!("fence rw, o", options(nostack, preserves_flags));
         call(IPI, 0, [mask, 0, 0]).map(|_| ())
@@ -46,7 +48,8 @@ pub unsafe fn start_hart(hart: u64, start: u64, argument: u64) -> Result<(), Sbi
 
 /// The timer interrupt comes at `time` on this hart, and none before.
 pub fn set_timer(time: u64) {
-    // SAFETY: as for `interrupt`. A firmware without a timer leaves tasks to give way by themselves.
+    // SAFETY: as for `interrupt`. A firmware without a timer leaves tasks to give way by
+    // themselves.
     let _ = unsafe { call(TIME, 0, [time, 0, 0]) };
 }
 

@@ -18,7 +18,8 @@ static PORT: Lock<Serial> = Lock::new(Serial);
 impl Write for Serial {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         for byte in text.bytes() {
-            // SAFETY: registers of the machine's 16550, which the direct map reaches; they touch no memory.
+            // SAFETY: registers of the machine's 16550, which the direct map reaches; they touch no
+            // memory.
             unsafe {
                 while ptr::read_volatile(mmu::direct::<u8>(STATUS)) & READY == 0 {}
                 ptr::write_volatile(mmu::direct::<u8>(DATA), byte);

@@ -1,7 +1,8 @@
 //! Tasks of the user's, and the loop of each hart that runs them.
 //!
-//! A task runs in user mode until it traps; its hart handles the trap on the one kernel stack that it has, and then
-//! goes on with the task or picks another. So the kernel is never preempted. Tasks are, by the timer.
+//! A task runs in user mode until it traps; its hart handles the trap on the one kernel stack that
+//! it has, and then goes on with the task or picks another. So the kernel is never preempted. Tasks
+//! are, by the timer.
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -54,8 +55,8 @@ struct Tasks {
 
 struct Bodies([UnsafeCell<Body>; TASKS]);
 
-// SAFETY: a body is used by the one that makes the task, before it is ready; by the hart that runs it; and by the
-// holder of the lock of `TABLE` while it waits.
+// SAFETY: a body is used by the one that makes the task, before it is ready; by the hart that runs
+// it; and by the holder of the lock of `TABLE` while it waits.
 unsafe impl Sync for Bodies {}
 
 static TABLE: Lock<Tasks> = Lock::new(Tasks {
@@ -138,8 +139,8 @@ pub fn start(space: SpaceRef, registers: Registers, parent: Option<usize>) -> Re
     Ok(number)
 }
 
-/// What becomes of a task after a trap. What others may then do to the task is done by [`run`], when nothing of the task
-/// is borrowed any more.
+/// What becomes of a task after a trap. What others may then do to the task is done by [`run`],
+/// when nothing of the task is borrowed any more.
 enum After {
     /// It goes on.
     Resume,
@@ -153,8 +154,8 @@ enum After {
     End(u64),
 }
 
-/// Runs tasks until none is left. Every CPU calls it; all but CPU 0 go on sleeping then until there are some again, and
-/// return when [`stop`] is called.
+/// Runs tasks until none is left. Every CPU calls it; all but CPU 0 go on sleeping then until there
+/// are some again, and return when [`stop`] is called.
 pub fn run() {
     loop {
         let next = TABLE.lock().dequeue();
@@ -199,7 +200,8 @@ fn idle() {
     memory::rest();
     let Some(flag) = IDLE.get(irq::cpu()) else { return };
     flag.store(true, Ordering::SeqCst);
-    // Asked after the flag is set: a task that became ready before is seen here, one that comes later wakes this CPU.
+    // Asked after the flag is set: a task that became ready before is seen here, one that comes
+    // later wakes this CPU.
     let table = TABLE.lock();
     let ready = table.queued > 0 || (table.alive == 0 && irq::cpu() == 0);
     drop(table);

@@ -1,9 +1,10 @@
 //! To user mode and back, and interrupts that come while the kernel runs.
 
 use core::arch::global_asm;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::memory::Cause as Fault;
-use crate::{irq, machine, rt, sbi};
+use crate::{irq, machine, rt};
 
 global_asm!(include_str!("trap.s"));
 
@@ -100,8 +101,18 @@ unsafe extern "C" {
 
 /// Runs the user until it traps. The space is loaded; interrupts are masked.
 pub fn enter(registers: &mut Registers) -> Trap {
-    // SAFETY: user mode reaches only what its space maps for it; the assembly keeps what the compiler expects to be kept.
+    irq::allow(irq::SOFTWARE | irq::TIMER);
+    // SAFETY: user mode reaches only what its space maps for it; the assembly keeps what the
+    // compiler expects to be kept.
     unsafe { enter_user(registers) }
+}
+
+/// Interrupts from other harts that came while the library was at work for a task.
+static SOFTWARE_IN_CALLS: AtomicU64 = AtomicU64::new(0);
+
+/// Says how many interrupts from other harts came while the library was at work for a task.
+pub fn software_in_calls() -> u64 {
+    SOFTWARE_IN_CALLS.load(Ordering::Relaxed)
 }
 
 /// Called by the assembly for a trap in the kernel.
@@ -111,9 +122,10 @@ extern "C" fn kernel_interrupt(cause: u64, value: u64, pc: u64) {
         Cause::Software => {
             irq::take_software();
             machine::machine().answer();
+            SOFTWARE_IN_CALLS.fetch_add(1, Ordering::Relaxed);
         }
-        // The time slice is over: noticed when the task is entered again.
-        Cause::Timer => sbi::set_timer(u64::MAX),
+        // The time slice is over: the task is preempted as soon as it is entered again.
+        Cause::Timer => irq::hold_timer(),
         _ => rt::fail(format_args!("trap {cause:#x} in the kernel, address {value:#x}, pc {pc:#x}")),
     }
 }

@@ -1,5 +1,5 @@
-//! Negative controls: what the kernel leaves out on purpose, as the boot argument says (`without=flush`). A run in which
-//! something is left out must fail.
+//! Negative controls: what the kernel leaves out on purpose, as the boot argument says
+//! (`without=flush`). A run in which something is left out must fail.
 
 use core::sync::atomic::{AtomicU8, Ordering};
 

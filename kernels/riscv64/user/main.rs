@@ -1,5 +1,5 @@
-//! The program that runs in user mode: it maps, touches, forks and unmaps memory, and checks what it sees. It knows
-//! nothing but the kernel's calls, and runs wherever it is mapped.
+//! The program that runs in user mode: it maps, touches, forks and unmaps memory, and checks what
+//! it sees. It knows nothing but the kernel's calls, and runs wherever it is mapped.
 #![no_std]
 #![no_main]
 
@@ -19,8 +19,8 @@ const COMMON: u64 = 0x0a_0000_0000;
 /// Stacks of further tasks.
 const STACKS: u64 = 0x0c_0000_0000;
 
-/// The first code. The kernel has set the stack up and says in which way the program is to run, how often, and a number
-/// that tells processes apart.
+/// The first code. The kernel has set the stack up and says in which way the program is to run, how
+/// often, and a number that tells processes apart.
 #[unsafe(no_mangle)]
 #[unsafe(link_section = ".entry")]
 extern "C" fn start(mode: u64, rounds: u64, seed: u64) -> ! {
@@ -212,7 +212,8 @@ fn anonymous(seed: u64, round: u64) {
     }
 }
 
-/// Fork, and copy-on-write in both directions: in even rounds the parent writes first, in odd ones the child.
+/// Fork, and copy-on-write in both directions: in even rounds the parent writes first, in odd ones
+/// the child.
 fn forked(seed: u64, round: u64) {
     let parent_first = round % 2 == 0;
     let child = must(call(abi::FORK, 0, 0, 0));
@@ -268,7 +269,8 @@ fn denied() {
     after(|| {
         read(0xffff_ffc0_8020_0000);
     });
-    // A page that may be read no longer be written, and still has its value; another that may not even be read.
+    // A page that may be read no longer be written, and still has its value; another that may not
+    // even be read.
     let before = read(own(1));
     must(call(abi::MPROTECT, own(1), PAGE, abi::READ));
     must(call(abi::MPROTECT, own(2), PAGE, 0));
@@ -289,9 +291,33 @@ fn denied() {
 
 // ---- one space: two tasks in it, on two harts
 
+/// What the tasks call a page of [`BOTH`].
+fn both(page: u64) -> u64 {
+    BOTH + page * PAGE
+}
+
+/// Writes every second page of [`BOTH`], from page `first` on. Each write copies a page, and has
+/// the other hart flush.
+fn write_half(first: u64, value: u64) {
+    for page in (first..BOTH_PAGES).step_by(2) {
+        write(both(page), value);
+    }
+}
+
+/// Checks all pages of [`BOTH`].
+fn check_both(check_of: u64, value: u64) {
+    for page in 0..BOTH_PAGES {
+        check(check_of, read(both(page)), value);
+    }
+}
+
 /// The page that is unmapped and mapped again, and one that stays.
 const TARGET: u64 = COMMON + 16 * PAGE;
 const OTHER: u64 = COMMON + 17 * PAGE;
+/// Pages that both tasks write after a fork, at the same time: the even ones the first task, the
+/// odd ones its partner.
+const BOTH: u64 = COMMON + 18 * PAGE;
+const BOTH_PAGES: u64 = 12;
 /// Words that the tasks talk by, in a page that stays.
 const STEP: u64 = COMMON;
 const SEEN: u64 = COMMON + 64;
@@ -324,15 +350,20 @@ fn shared(rounds: u64, seed: u64) {
         }
         if round % 3 == 2 {
             // Fork takes the right to write from both tasks.
+            write_half(0, old);
+            write_half(1, old);
             let child = must(call(abi::FORK, 0, 0, 0));
             if child == 0 {
                 call(abi::PAUSE, 0, 0, 0);
                 check(abi::CHECK_CHILD, read(TARGET), old);
                 check(abi::CHECK_CHILD, read(OTHER), old);
+                check_both(abi::CHECK_CHILD, old);
                 exit(0);
             }
             write(STEP, step + 2);
+            write_half(0, !old);
             await_word(SEEN, step + 2);
+            check_both(abi::CHECK_PARENT, !old);
             must(call(abi::POST, child, 0, 0));
             check(abi::CHECK_CALL, call(abi::WAIT, child, 0, 0), 0);
             check(abi::CHECK_PARENT, read(TARGET), !old);
@@ -386,7 +417,10 @@ extern "C" fn partner() -> ! {
                 check(abi::CHECK_KEPT, read(TARGET), old);
                 write(TARGET, old);
             }
-            2 => write(TARGET, !old),
+            2 => {
+                write(TARGET, !old);
+                write_half(1, !old);
+            }
             _ => {
                 let wanted = if round % 3 == 1 { new } else { 0 };
                 check(abi::CHECK_STALE, read(TARGET), wanted);

@@ -14,7 +14,8 @@ struct Stack(UnsafeCell<[u8; 0x10000]>);
 // SAFETY: the bytes are only reached through the stack pointer of the one CPU.
 unsafe impl Sync for Stack {}
 
-/// The tables the machine boots on. They belong to the MMU; only the top is ever read again, entry by entry.
+/// The tables the machine boots on. They belong to the MMU; only the top is ever read again, entry
+/// by entry.
 #[unsafe(no_mangle)]
 static boot_top: TablePage = TablePage::new();
 #[unsafe(no_mangle)]
@@ -71,7 +72,8 @@ const PAGE: u64 = 4096;
 ///
 /// # Safety
 ///
-/// `start_info` is what the loader passed at entry, and the memory it describes has not been written to.
+/// `start_info` is what the loader passed at entry, and the memory it describes has not been
+/// written to.
 pub unsafe fn largest_region(start_info: u64) -> Option<Region> {
     let info = mmu::direct::<StartInfo>(start_info);
     // SAFETY: the caller passes the loader's structure, which is in low memory.
@@ -89,7 +91,8 @@ pub unsafe fn largest_region(start_info: u64) -> Option<Region> {
         if entry.kind != KIND_RAM {
             continue;
         }
-        // Everything below the image's end is left alone: firmware data, the start information, the image.
+        // Everything below the image's end is left alone: firmware data, the start information, the
+        // image.
         let start = entry.start.max(image_end_address()).next_multiple_of(PAGE);
         let end = entry.start.saturating_add(entry.len).min(MAPPED) & !(PAGE - 1);
         let len = end.saturating_sub(start);

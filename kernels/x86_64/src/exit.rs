@@ -39,7 +39,8 @@ pub fn exit(outcome: Outcome) -> ! {
     // SAFETY: the port belongs to isa-debug-exit, or to nobody.
     unsafe { outb(0xf4, outcome as u8) };
     loop {
-        // SAFETY: interrupts are never enabled, so this stops the CPU, which is all that is left to do.
+        // SAFETY: interrupts are never enabled, so this stops the CPU, which is all that is left to
+        // do.
         unsafe { asm!("hlt", options(nomem, nostack)) };
     }
 }

@@ -1,5 +1,5 @@
-//! The library on the real MMU: spaces whose pages come by page fault, lose permissions, go, and come back, and at
-//! the end every frame is where it was.
+//! The library on the real MMU: spaces whose pages come by page fault, lose permissions, go, and
+//! come back, and at the end every frame is where it was.
 
 use core::cell::RefCell;
 use core::ptr;
@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use ptarmigan::addr::{Pfn, VirtAddr, VirtRange};
 use ptarmigan::cpu::NodeId;
 use ptarmigan::format::{Attr, X86_64};
-use ptarmigan::frames::{AllocFlags, DataFrames};
+use ptarmigan::frames::{AllocFlags, DataFrame};
 use ptarmigan::machine::Machine as _;
 use ptarmigan::quicklist::Policy;
 use ptarmigan::table::{Free, Tree};
@@ -40,8 +40,8 @@ fn fault(address: u64, error: u64) -> bool {
     if !(VIRT..VIRT + PAGES as u64 * STRIDE).contains(&address) {
         return false;
     }
-    // SAFETY: `run` stores the pointer, and clears it before what it points at goes; one CPU, so only the code that
-    // faulted can hold another reference, and it is a shared one.
+    // SAFETY: `run` stores the pointer, and clears it before what it points at goes; one CPU, so
+    // only the code that faulted can hold another reference, and it is a shared one.
     let current = unsafe { &*current };
     // Busy: the library itself faulted, which it never may.
     let Ok(mut tree) = current.tree.try_borrow_mut() else { return false };
@@ -49,40 +49,52 @@ fn fault(address: u64, error: u64) -> bool {
     let m = current.machine;
     let pin = m.pin();
     let Ok(frame) = m.data().take(m.frames(), &pin, AllocFlags::ATOMIC) else { return false };
-    m.clear_data(frame);
+    // SAFETY: 1. taken just now, and not mapped yet.
+    unsafe { m.clear_data(frame.pfn()) };
     let attr = Attr::READ | Attr::WRITE | Attr::USER;
     let page = VirtAddr(address & !(PAGE - 1));
     let Ok(mut tree) = tree.edit(m.here(&pin)) else { return false };
-    // SAFETY: 1. the frame is a data frame of this page's own; it is given back after the page has been unmapped and
-    // flushed.
-    match unsafe { tree.map(page, frame, attr, AllocFlags::ATOMIC) } {
-        Ok(()) => true,
-        Err(_) => {
-            m.data().give(m.frames(), &pin, frame);
-            false
-        }
+    // SAFETY: 1. the frame is a data frame of this page's own; it is given back after the page has
+    // been unmapped and flushed.
+    let mapped = unsafe { tree.map(page, frame.pfn(), attr, AllocFlags::ATOMIC) }.is_ok();
+    if mapped {
+        // The entry has the reference now.
+        let _ = frame.into_raw();
+    } else {
+        give(m, frame);
     }
+    mapped
 }
 
 /// Frames that were mapped and wait for the flush.
 #[derive(Default)]
 struct Waiting {
-    frames: [Option<Pfn>; PAGES],
+    frames: [Option<DataFrame>; PAGES],
     n: usize,
 }
 
 impl Waiting {
-    fn add(&mut self, frame: Pfn) {
-        self.frames[self.n] = Some(frame);
+    /// Takes over the reference that the entry of `frame` owned.
+    ///
+    /// # Safety
+    ///
+    /// 1. The entry was made by [`fault`], and nothing else takes its reference.
+    unsafe fn add(&mut self, m: &Machine<'_>, frame: Pfn) {
+        // SAFETY: 1. `fault` left the reference to the entry, and it is taken here (1.).
+        self.frames[self.n] = Some(unsafe { DataFrame::from_raw(m.id(), frame) });
         self.n += 1;
     }
 
     fn give(self, m: &Machine<'_>) {
-        for frame in self.frames.into_iter().flatten() {
-            assert!(DataFrames::release(m.frames(), frame), "{frame} has other users");
-            m.data().give(m.frames(), &m.pin(), frame);
-        }
+        self.frames.into_iter().flatten().for_each(|frame| give(m, frame));
     }
+}
+
+/// Gives a frame back that has no other users.
+fn give(m: &Machine<'_>, frame: DataFrame) {
+    let pfn = frame.pfn();
+    let last = m.data().release(m.frames(), &m.pin(), frame);
+    assert!(last.is_ok_and(|last| last), "{pfn} has other users");
 }
 
 /// The page of region `i`: at another offset in each, and in each space.
@@ -100,7 +112,8 @@ fn write(address: u64, value: u64) -> bool {
     unsafe { trap::write(address, value) }
 }
 
-/// Runs the checks on the memory of `region`, which is the library's from here on; panics at the first that fails.
+/// Runs the checks on the memory of `region`, which is the library's from here on; panics at the
+/// first that fails.
 pub fn run(region: Region) {
     // SAFETY: the region is nobody else's: the self test is over.
     let made = unsafe { machine::memory(region) };
@@ -173,13 +186,15 @@ fn one_space(current: &Current<'_>, number: u32) {
     change(current, |attr| attr | Attr::WRITE);
     assert!(write(page(number, 3), value(3)));
 
-    // A page unmapped and flushed faults again and comes back as another, zeroed; its neighbours stay.
+    // A page unmapped and flushed faults again and comes back as another, zeroed; its neighbours
+    // stay.
     let faults = trap::page_faults();
     let gone = VirtRange { start: page(number, 5), end: page(number, 5) + PAGE };
     let mut waiting = Waiting::default();
     if let Some(tree) = current.tree.borrow_mut().as_mut() {
         if let Ok(mut changes) = tree.edit(on) {
-            changes.unmap_range(gone, Free::Empty, |_, frame, _| waiting.add(frame));
+            // SAFETY: 1. all pages come by `fault`, and their entries go by this alone.
+            changes.unmap_range(gone, Free::Empty, |_, frame, _| unsafe { waiting.add(m, frame) });
             changes.flush();
         }
         assert_eq!(tree.tables_below_root(), 2 + PAGES as u32 - 1, "the emptied table is still there");
@@ -196,7 +211,8 @@ fn one_space(current: &Current<'_>, number: u32) {
     // The end: back on the kernel's own table, every table and frame given back.
     let mut waiting = Waiting::default();
     if let Some(tree) = current.tree.borrow_mut().take() {
-        assert!(tree.end(on, |_, frame, _| waiting.add(frame)).is_ok());
+        // SAFETY: 1. all pages come by `fault`, and their entries go by this alone.
+        assert!(tree.end(on, |_, frame, _| unsafe { waiting.add(m, frame) }).is_ok());
     }
     assert_eq!(mmu::current_top(), boot::kernel_top().physical(), "a dead top is still loaded");
     assert_eq!(waiting.n, PAGES);

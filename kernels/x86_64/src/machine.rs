@@ -1,4 +1,5 @@
-//! The library's view of this machine: one CPU, one node, all memory in the direct map, frames to spare.
+//! The library's view of this machine: one CPU, one node, all memory in the direct map, frames to
+//! spare.
 
 use core::ptr::{self, NonNull};
 
@@ -24,8 +25,9 @@ pub type Kernel = KernelMap<X86_64, DirectMap>;
 /// The one CPU: there is nobody to interrupt and wait for.
 pub struct OneCpu;
 
-// SAFETY: 1. and 2. INVLPG drops the page, global or not, and all paging-structure caches; a load of CR3 drops everything
-// that is not global, and nothing here is global. 3. Likewise. 4. The kernel's own tables map nothing of the user's.
+// SAFETY: 1. and 2. INVLPG drops the page, global or not, and all paging-structure caches; a load
+// of CR3 drops everything that is not global, and nothing here is global. 3. Likewise. 4. The
+// kernel's own tables map nothing of the user's.
 // 5. There is one CPU. Its MMU walks tables by itself and caches no entry that is not present.
 unsafe impl Mmu for OneCpu {
     const NEEDS_ENTRY_VALID: bool = false;
@@ -117,8 +119,9 @@ const DIRECT_MAP_LIMIT: u64 = 1 << 32;
 
 /// The direct map.
 fn direct_map() -> DirectMap {
-    // SAFETY: 1. Frames of the library are below 4 GiB, which the direct map covers in every space. 2. Besides, they
-    // are reached through user mappings only for the test to compare what it reads.
+    // SAFETY: 1. Frames of the library are below 4 GiB, which the direct map covers in every space.
+    // 2. Besides, they are reached through user mappings only for the test to compare what it
+    // reads.
     unsafe { DirectMap::new(ptr::with_exposed_provenance_mut(DIRECT_MAP as usize), DIRECT_MAP_LIMIT) }
         .unwrap_or_else(|e| panic!("{e}"))
 }
@@ -140,7 +143,8 @@ pub unsafe fn memory(region: Region) -> Result<(BootMemory, Frames), SetUp> {
         node: NodeId(0),
         class: ZoneClass::Low,
     };
-    // SAFETY: 1. the region is the caller's, and boot memory ends where the run begins. 2. The identity is new.
+    // SAFETY: 1. the region is the caller's, and boot memory ends where the run begins. 2. The
+    // identity is new.
     let frames = unsafe { Frames::new(&mut boot, MachineId::new(), &[run])? };
     Ok((boot, frames))
 }
@@ -159,8 +163,8 @@ impl<'m> Machine<'m> {
         // SAFETY: 1. the direct map covers all frames of the library.
         let kernel = unsafe { Kernel::new(frames, direct_map(), request)? };
         for slot in 256..512 {
-            // SAFETY: 1. entries of the table the machine booted on: the user may use none of what they map, and the tables
-            // that they link are statics.
+            // SAFETY: 1. entries of the table the machine booted on: the user may use none of what
+            // they map, and the tables that they link are statics.
             unsafe { kernel.set(frames, slot, boot::kernel_top().get(slot)) };
         }
         let layout = <X86_64 as ptarmigan::format::Format>::LAYOUT;
@@ -175,7 +179,8 @@ impl<'m> Machine<'m> {
 
     /// Proof of being on the one CPU.
     pub fn pin(&self) -> Pinned<'static> {
-        // SAFETY: 1. There is one CPU and no thread but this; exceptions return before what they interrupt goes on.
+        // SAFETY: 1. There is one CPU and no thread but this; exceptions return before what they
+        // interrupt goes on.
         // 2. The machine has one CPU and one node.
         unsafe { Pinned::assume(self.frames.machine(), CpuId(0), NodeId(0)) }
     }
@@ -186,8 +191,8 @@ impl<'m> Machine<'m> {
     }
 }
 
-// SAFETY: 1. `new` makes all of them for the machine of `frames`, for one CPU on one node. 2. They are fields. 3. The direct
-// map has all frames; both functions write to the frame that is named.
+// SAFETY: 1. `new` makes all of them for the machine of `frames`, for one CPU on one node. 2. They
+// are fields. 3. The direct map has all frames; both functions write to the frame that is named.
 unsafe impl<'m> machine::Machine for Machine<'m> {
     type Window = DirectMap;
     type Policy = Quicklists<'m, DirectMap, Kernel>;
@@ -221,13 +226,14 @@ unsafe impl<'m> machine::Machine for Machine<'m> {
         true
     }
 
-    fn copy_data(&self, from: Pfn, to: Pfn) {
+    unsafe fn copy_data(&self, from: Pfn, to: Pfn) {
         let (from, to) = (mmu::direct::<u8>(from.addr().0), mmu::direct::<u8>(to.addr().0));
-        // SAFETY: `to` has just been taken for the caller, who has not mapped it yet; `from` is another frame.
+        // SAFETY: `to` has just been taken for the caller, who has not mapped it yet; `from` is
+        // another frame.
         unsafe { ptr::copy_nonoverlapping(from, to, FRAME_SIZE) };
     }
 
-    fn clear_data(&self, frame: Pfn) {
+    unsafe fn clear_data(&self, frame: Pfn) {
         // SAFETY: the frame has just been taken for the caller, who has not mapped it yet.
         unsafe { ptr::write_bytes(mmu::direct::<u8>(frame.addr().0), 0, FRAME_SIZE) };
     }

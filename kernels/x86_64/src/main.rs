@@ -1,9 +1,9 @@
-//! A kernel image that runs page tables on a real x86-64 MMU (QEMU's, which keeps stale translations as hardware
-//! does), one CPU, booted through PVH.
+//! A kernel image that runs page tables on a real x86-64 MMU (QEMU's, which keeps stale
+//! translations as hardware does), one CPU, booted through PVH.
 //!
-//! Layout of every address space: slots 0 to 255 of the top table are the user's, and empty; slot 256 is the direct
-//! map of the low 4 GiB, and the image is linked into it. A new top table copies slots 256 to 511 from
-//! [`boot::kernel_top`].
+//! Layout of every address space: slots 0 to 255 of the root table are the user's, and empty; slot
+//! 256 is the direct map of the low 4 GiB, and the image is linked into it. A new root table copies
+//! slots 256 to 511 from [`boot::kernel_top`].
 #![no_std]
 #![no_main]
 

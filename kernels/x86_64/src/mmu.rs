@@ -4,7 +4,8 @@ use core::arch::asm;
 use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Where the low 4 GiB of physical memory are mapped, the image among them: slot 256 of every top table.
+/// Where the low 4 GiB of physical memory are mapped, the image among them: slot 256 of every root
+/// table.
 pub const DIRECT_MAP: u64 = 0xffff_8000_0000_0000;
 
 /// Entry bit: present.
@@ -38,7 +39,8 @@ impl TablePage {
         self.0[index].store(entry, Ordering::Release);
     }
 
-    /// Its physical address: the image, and so every table it has as a static, is in the direct map.
+    /// Its physical address: the image, and so every table it has as a static, is in the direct
+    /// map.
     pub fn physical(&'static self) -> u64 {
         ptr::from_ref(self).addr() as u64 - DIRECT_MAP
     }
@@ -51,11 +53,12 @@ pub fn direct<T>(physical: u64) -> *mut T {
 
 /// Drops this CPU's translation of one page.
 pub fn invlpg(address: u64) {
-    // SAFETY: forgetting a translation changes no memory; the walk that follows reads the current tables.
+    // SAFETY: forgetting a translation changes no memory; the walk that follows reads the current
+    // tables.
     unsafe { asm!("invlpg [{}]", in(reg) address, options(nostack, preserves_flags)) };
 }
 
-/// The physical address of the current top table.
+/// The physical address of the current root table.
 pub fn current_top() -> u64 {
     let top: u64;
     // SAFETY: reading the register has no effect.
@@ -63,12 +66,12 @@ pub fn current_top() -> u64 {
     top & 0x000f_ffff_ffff_f000
 }
 
-/// Switches to another top table and forgets all translations that are not global.
+/// Switches to another root table and forgets all translations that are not global.
 ///
 /// # Safety
 ///
-/// The tree maps the running code, its stack and the trap tables as the current one does, and stays valid until
-/// the next switch.
+/// The tree maps the running code, its stack and the trap tables as the current one does, and stays
+/// valid until the next switch.
 pub unsafe fn load_top(top: u64) {
     // SAFETY: the caller vouches for the tree.
     unsafe { asm!("mov cr3, {}", in(reg) top, options(nostack, preserves_flags)) };

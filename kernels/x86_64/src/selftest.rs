@@ -1,5 +1,6 @@
-//! The machine itself, before any library: does the image map, does the MMU see it, does the emulator keep stale
-//! translations (a kernel test on one that does not would prove nothing about flushes), do faults reach the hook.
+//! The machine itself, before any library: does the image map, does the MMU see it, does the
+//! emulator keep stale translations (a kernel test on one that does not would prove nothing about
+//! flushes), do faults reach the hook.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,7 +8,7 @@ use crate::boot::{self, Region};
 use crate::mmu::{self, ACCESSED, DIRTY, NO_EXECUTE, PRESENT, TablePage, WRITABLE};
 use crate::{say, trap};
 
-/// Slot 2 of the top table, in the user's half.
+/// Slot 2 of the root table, in the user's half.
 const VIRT: u64 = 2 << 39;
 const PAGE: u64 = 4096;
 
@@ -22,7 +23,8 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// Reads a word which is known to be mapped.
 fn word(address: u64) -> u64 {
-    // SAFETY: this module only reads its own test pages, whose content is never anything but integers.
+    // SAFETY: this module only reads its own test pages, whose content is never anything but
+    // integers.
     match unsafe { trap::read(address) } {
         Some(value) => value,
         None => panic!("{address:#x} is not mapped"),
@@ -45,7 +47,8 @@ fn fault(address: u64, error: u64) -> bool {
     true
 }
 
-/// Runs the checks on frames from the start of `region`; panics at the first that fails. Leaves nothing mapped.
+/// Runs the checks on frames from the start of `region`; panics at the first that fails. Leaves
+/// nothing mapped.
 pub fn run(region: Region) {
     let frame = |i: u64| region.start + i * PAGE;
     assert!(region.len >= 16 * PAGE, "no memory to test with");
@@ -61,7 +64,7 @@ pub fn run(region: Region) {
     DIRECTORY.set(0, LEAF.physical() | PRESENT | WRITABLE);
     // SAFETY: the top has all kernel entries of the boot table, and its tables are statics.
     unsafe { mmu::load_top(TOP.physical()) };
-    say!("top table switched");
+    say!("root table switched");
 
     // One frame at two pages and in the direct map.
     LEAF.set(0, frame(0) | PRESENT | WRITABLE | NO_EXECUTE);
@@ -73,7 +76,8 @@ pub fn run(region: Region) {
     assert_eq!(LEAF.get(1) & (ACCESSED | DIRTY), ACCESSED);
     say!("alias and direct map agree; the MMU set accessed and dirty");
 
-    // Without invlpg the old translation has to be seen, or this emulator cannot show a missing flush.
+    // Without invlpg the old translation has to be seen, or this emulator cannot show a missing
+    // flush.
     store(mmu::direct::<u64>(frame(1)).addr() as u64, 0xf1);
     LEAF.set(1, frame(1) | PRESENT | WRITABLE);
     let stale = word(VIRT + PAGE);

@@ -13,8 +13,8 @@ pub struct Serial;
 impl fmt::Write for Serial {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         for byte in text.bytes() {
-            // SAFETY: reading the status register and writing to the data register of a serial port touch no
-            // memory.
+            // SAFETY: reading the status register and writing to the data register of a serial port
+            // touch no memory.
             unsafe {
                 while inb(PORT + 5) & READY == 0 {}
                 outb(PORT, byte);

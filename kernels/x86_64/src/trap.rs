@@ -1,9 +1,10 @@
-//! Exceptions. Page faults go to a hook; those it declines are fixed up if they come from a probe; everything else
-//! ends the run.
+//! Exceptions. Page faults go to a hook; those it declines are fixed up if they come from a probe;
+//! everything else ends the run.
 //!
-//! The vectors run on three stacks: page faults on one, double faults on one, the rest on the third, so that a fault
-//! inside the page-fault hook is reported instead of overwriting what it interrupted. The hook itself must not
-//! fault on a page: that would reuse the stack it stands on, and ends the run.
+//! The vectors run on three stacks: page faults on one, double faults on one, the rest on the
+//! third, so that a fault inside the page-fault hook is reported instead of overwriting what it
+//! interrupted. The hook itself must not fault on a page: that would reuse the stack it stands on,
+//! and ends the run.
 
 use core::arch::{asm, global_asm};
 use core::cell::UnsafeCell;
@@ -121,7 +122,8 @@ fn call_hook(address: u64, error: u64) -> bool {
     if hook.is_null() {
         return false;
     }
-    // SAFETY: the pointer is not null, so `set_page_fault_hook` stored it, and it was a function of this type.
+    // SAFETY: the pointer is not null, so `set_page_fault_hook` stored it, and it was a function of
+    // this type.
     let hook: PageFaultHook = unsafe { core::mem::transmute::<*mut (), PageFaultHook>(hook) };
     hook(address, error)
 }
@@ -130,7 +132,8 @@ fn call_hook(address: u64, error: u64) -> bool {
 #[repr(C, align(16))]
 struct Hardware<T>(UnsafeCell<T>);
 
-// SAFETY: one CPU; written by `init` before traps can happen, afterwards only by the CPU's own microcode.
+// SAFETY: one CPU; written by `init` before traps can happen, afterwards only by the CPU's own
+// microcode.
 unsafe impl<T> Sync for Hardware<T> {}
 
 const STACK: usize = 0x4000;
@@ -158,8 +161,8 @@ pub fn init() {
     let tss = TSS.0.get();
     let idt = IDT.0.get();
     let stubs = (&raw const trap_stubs).addr() as u64;
-    // SAFETY: nothing else runs yet and traps are not set up, so the statics are ours; the indices are constants
-    // within bounds.
+    // SAFETY: nothing else runs yet and traps are not set up, so the statics are ours; the indices
+    // are constants within bounds.
     unsafe {
         for stack in 0..3 {
             let top = STACKS.0.get().addr() as u64 + ((stack + 1) * STACK) as u64;
@@ -185,8 +188,8 @@ pub fn init() {
     let base = idt.addr() as u64;
     let limit = (size_of::<[[u64; 2]; 32]>() - 1) as u16;
     let words = [limit, base as u16, (base >> 16) as u16, (base >> 32) as u16, (base >> 48) as u16];
-    // SAFETY: selector 0x18 is the descriptor just filled in, and `words` is a table pointer to the table just
-    // filled in; both tables are statics.
+    // SAFETY: selector 0x18 is the descriptor just filled in, and `words` is a table pointer to the
+    // table just filled in; both tables are statics.
     unsafe {
         asm!("ltr {0:x}", in(reg) 0x18_u16, options(nostack, preserves_flags));
         asm!("lidt [{}]", in(reg) words.as_ptr(), options(nostack, preserves_flags));

@@ -9,6 +9,7 @@ use crate::error::Failure;
 use ptarmigan::addr::VirtRange;
 use ptarmigan::format::{Attr, Format, X86_64};
 use ptarmigan::hosted::{Delivery, Host, HostConfig, HostMachine, NoTlb};
+use ptarmigan::machine::On;
 use ptarmigan::space::{Access, Space};
 use ptarmigan::tlb::TlbConfig;
 use ptarmigan_trace::{
@@ -26,7 +27,8 @@ fn shipped(name: &str) -> Trace {
     Trace::open(&path).expect("a shipped trace")
 }
 
-/// What is left of a replay: the areas and pages of each space, without names of spaces and numbers of frames.
+/// What is left of a replay: the areas and pages of each space, without names of spaces and numbers
+/// of frames.
 #[derive(Debug, Default, PartialEq)]
 struct Left {
     /// In the order of their contents.
@@ -54,16 +56,17 @@ fn replay(trace: &Trace, schedule: &Schedule, setting: &Setting) -> (Outcome, Le
     let machine = HostMachine::with_tlb(&host, lists, NoTlb, tlb, setting.delivery).expect("a machine");
     let left = RefCell::new(Left::default());
     let frames = RefCell::new(BTreeSet::new());
-    let look = |space: &Space<X86_64>| {
+    let look = |on: On<'_, _>, space: &Space<X86_64>| {
         let all = VirtRange { start: 0, end: X86_64::USER_END };
-        let mut found = vec![(u64::from(space.tree().tables_below_top()), 0)];
-        space.areas().each(&machine, all, |area| found.push((area.start, area.end)));
-        space.tree().walk(&machine, all, |va, pfn, attr| {
+        let mut found = vec![(u64::from(space.tree().tables_below_root()), 0)];
+        space.areas().each(on, all, |area| found.push((area.start, area.end)));
+        let walk = space.tree().walk(on, all, |va, pfn, attr| {
             found.push((va.0, u64::from(attr.0)));
             if !attr.has(Attr::SPECIAL) {
                 frames.borrow_mut().insert(pfn);
             }
         });
+        walk.expect("of this machine");
         left.borrow_mut().spaces.push(found);
     };
     let ran = job.run_and_look(&machine, || Unwatched, |_| {}, look);

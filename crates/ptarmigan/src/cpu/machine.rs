@@ -7,8 +7,9 @@ const NOTHING: u32 = 0;
 
 /// Which machine a pin, a frame or a part of the library belongs to.
 ///
-/// A process may hold several machines at once: hosts of a test, pools, guests of an emulator. CPU 0 of one is not CPU 0 of
-/// another. Every part takes the identity of its machine when it is made, and refuses pins and frames of others.
+/// A process may hold several machines at once: hosts of a test, pools, guests of an emulator. CPU
+/// 0 of one is not CPU 0 of another. Every part takes the identity of its machine when it is made,
+/// and refuses pins and frames of others.
 ///
 /// ```
 /// use ptarmigan::cpu::MachineId;
@@ -21,8 +22,8 @@ pub struct MachineId(u32);
 impl MachineId {
     /// Makes the identity of a machine; no other call returns the same one.
     ///
-    /// After 2^32 - 2 calls identities run out. Those made then [match](Self::matches) nothing, so that everything made
-    /// for them refuses to work, but nothing is mixed up.
+    /// After 2^32 - 2 calls identities run out. Those made then [match](Self::matches) nothing, so
+    /// that everything made for them refuses to work, but nothing is mixed up.
     #[expect(
         clippy::new_without_default,
         reason = "a default value is the same value each time; these differ"

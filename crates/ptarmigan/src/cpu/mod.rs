@@ -20,11 +20,12 @@ pub struct NodeId(pub u8);
 /// CPUs that a [`CpuMask`] can name; in models, where each word costs, those of one.
 pub const MAX_CPUS: usize = if cfg!(loom) { usize::BITS as usize } else { 256 };
 
-/// Proof that the holder runs on this CPU of this machine, and stays there while the proof is borrowed.
+/// Proof that the holder runs on this CPU of this machine, and stays there while the proof is
+/// borrowed.
 ///
-/// A kernel makes one by disabling preemption; hosted, a thread makes one by owning a CPU slot. It proves *where* the holder
-/// runs, not that it runs *alone*: an interrupt may come in between and use the same CPU, see [`PerCpu::enter`]. It is
-/// neither `Send` nor `Sync`.
+/// A kernel makes one by disabling preemption; hosted, a thread makes one by owning a CPU slot. It
+/// proves *where* the holder runs, not that it runs *alone*: an interrupt may come in between and
+/// use the same CPU, see [`PerCpu::enter`]. It is neither `Send` nor `Sync`.
 pub struct Pinned<'a> {
     machine: MachineId,
     cpu: CpuId,
@@ -37,15 +38,17 @@ impl Pinned<'_> {
     ///
     /// # Safety
     ///
-    /// 1. While the result exists, the code that holds it is the only thread of execution on this CPU of this machine,
-    ///    except for interrupts that return before it goes on.
-    /// 2. `cpu` is below the number of CPUs that the machine was set up with, and `node` below the number of its nodes.
+    /// 1. While the result exists, the code that holds it is the only thread of execution on this
+    ///    CPU of this machine, except for interrupts that return before it goes on.
+    /// 2. `cpu` is below the number of CPUs that the machine was set up with, and `node` below the
+    ///    number of its nodes.
     #[inline(always)]
     pub unsafe fn assume(machine: MachineId, cpu: CpuId, node: NodeId) -> Self {
         Pinned { machine, cpu, node, _stay: PhantomData }
     }
 
-    /// Copies the proof for a callee that takes it by value: in a register, where a reference would need memory.
+    /// Copies the proof for a callee that takes it by value: in a register, where a reference would
+    /// need memory.
     #[inline(always)]
     pub(crate) fn again(&self) -> Pinned<'_> {
         Pinned { machine: self.machine, cpu: self.cpu, node: self.node, _stay: PhantomData }

@@ -7,19 +7,20 @@ use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicUsize, Ordering, compiler_fence};
 
-/// One `T` for each CPU of a machine, each on cache lines of its own; beside it an `S` that other CPUs may read, such as
-/// counts.
+/// One `T` for each CPU of a machine, each on cache lines of its own; beside it an `S` that other
+/// CPUs may read, such as counts.
 ///
 /// # Re-entry
 ///
-/// A handler of an interrupt runs on the same CPU as the code it interrupts, and both may want the CPU's value. No interrupts
-/// are masked for that. Instead, each slot has a busy flag:
+/// A handler of an interrupt runs on the same CPU as the code it interrupts, and both may want the
+/// CPU's value. No interrupts are masked for that. Instead, each slot has a busy flag:
 ///
-/// 1. [`enter`](Self::enter) sets the flag before it reads the slot, and the guard clears it after its last write.
-/// 2. A handler that finds the flag set gets `None` and takes a path of its own, without waiting: the interrupted code
-///    cannot go on before the handler returns.
-/// 3. A handler drops its guards before it returns. So between two steps of the interrupted code a handler runs as a
-///    whole, and a plain load and store of the flag suffice.
+/// 1. [`enter`](Self::enter) sets the flag before it reads the slot, and the guard clears it after
+///    its last write.
+/// 2. A handler that finds the flag set gets `None` and takes a path of its own, without waiting:
+///    the interrupted code cannot go on before the handler returns.
+/// 3. A handler drops its guards before it returns. So between two steps of the interrupted code a
+///    handler runs as a whole, and a plain load and store of the flag suffice.
 pub struct PerCpu<T, S = ()> {
     machine: MachineId,
     slots: BootSlice<Slot<T, S>>,
@@ -33,14 +34,15 @@ struct Slot<T, S> {
 }
 
 impl<T, S: Default> Slot<T, S> {
-    // A function of its own: not optimised, each copy on the way takes stack, and no function is to take too much of it.
+    // A function of its own: not optimised, each copy on the way takes stack, and no function is to
+    // take too much of it.
     fn new(value: T) -> Self {
         Slot { state: State::free(), shown: S::default(), value: UnsafeCell::new(value) }
     }
 }
 
-/// Whether a slot's value is in use, and a word that belongs to the value: side by side, so that leaving stores both at
-/// once. A path of forty instructions is bound by its stores.
+/// Whether a slot's value is in use, and a word that belongs to the value: side by side, so that
+/// leaving stores both at once. A path of forty instructions is bound by its stores.
 #[repr(C, align(8))]
 struct State {
     word: Cell<u32>,
@@ -52,16 +54,16 @@ impl State {
         State { word: Cell::new(0), busy: Cell::new(0) }
     }
 
-    /// Not in use any more, and the word is `word`: at once, or first the one and then the other, so that an interrupt that
-    /// finds the value free finds the word that goes with it.
+    /// Not in use any more, and the word is `word`: at once, or first the one and then the other,
+    /// so that an interrupt that finds the value free finds the word that goes with it.
     #[inline(always)]
     fn leave(&self, word: u32) {
         #[cfg(target_pointer_width = "64")]
         {
             let both = if cfg!(target_endian = "little") { u64::from(word) } else { u64::from(word) << 32 };
             let state: *const State = self;
-            // SAFETY: it is 8 bytes, aligned to 8, all of them in cells, so that a shared reference may write there; only the
-            // CPU that the slot belongs to reads or writes them.
+            // SAFETY: it is 8 bytes, aligned to 8, all of them in cells, so that a shared reference
+            // may write there; only the CPU that the slot belongs to reads or writes them.
             unsafe { state.cast::<u64>().cast_mut().write(both) };
         }
         #[cfg(not(target_pointer_width = "64"))]
@@ -73,9 +75,10 @@ impl State {
     }
 }
 
-// SAFETY: `enter` gives a reference to a slot's value only to the holder of the pin of that CPU of that machine, which exists on
-// one thread at a time (contract of `Pinned::assume`), and only once at a time (busy flag, which nothing else touches); so
-// values are moved between threads, not shared. What is shared is `S`.
+// SAFETY: `enter` gives a reference to a slot's value only to the holder of the pin of that CPU of
+// that machine, which exists on one thread at a time (contract of `Pinned::assume`), and only once
+// at a time (busy flag, which nothing else touches); so values are moved between threads, not
+// shared. What is shared is `S`.
 unsafe impl<T: Send, S: Sync> Sync for PerCpu<T, S> {}
 // SAFETY: it owns its slots.
 unsafe impl<T: Send, S: Send> Send for PerCpu<T, S> {}
@@ -135,8 +138,9 @@ impl<T, S> PerCpu<T, S> {
         unsafe { &self.slot_unchecked(pin).shown }
     }
 
-    /// Takes the value of the CPU of `pin`. Returns `None` for a pin of another machine, and while the value is in use: the
-    /// caller is the handler of an interrupt that came in between, and takes its slow path.
+    /// Takes the value of the CPU of `pin`. Returns `None` for a pin of another machine, and while
+    /// the value is in use: the caller is the handler of an interrupt that came in between, and
+    /// takes its slow path.
     ///
     /// There is no atomic operation and no masking of interrupts; see [Re-entry](Self#re-entry).
     #[inline(always)]
@@ -144,7 +148,8 @@ impl<T, S> PerCpu<T, S> {
         Guard::new(self.slot(pin)?)
     }
 
-    /// Takes the value of the CPU of `pin` as [`enter`](Self::enter) does, but does not check the pin.
+    /// Takes the value of the CPU of `pin` as [`enter`](Self::enter) does, but does not check the
+    /// pin.
     ///
     /// # Safety
     ///
@@ -170,8 +175,8 @@ impl<T, S> PerCpu<T, S> {
     #[inline(always)]
     unsafe fn slot_unchecked(&self, pin: &Pinned<'_>) -> &Slot<T, S> {
         debug_assert!(self.slot(pin).is_some(), "CPU {} of {:?}", pin.cpu().0, pin.machine());
-        // SAFETY: the CPU of a pin is below the number of its machine's CPUs (contract of `Pinned::assume`, point 2), and there
-        // is a slot for each of them (1.).
+        // SAFETY: the CPU of a pin is below the number of its machine's CPUs (contract of
+        // `Pinned::assume`, point 2), and there is a slot for each of them (1.).
         unsafe { self.slots.get_unchecked(pin.cpu().0 as usize) }
     }
 }
@@ -195,8 +200,8 @@ impl<'a, T, S> Guard<'a, T, S> {
         Some(Guard { slot, word: slot.state.word.get(), _stay: PhantomData })
     }
 
-    /// Returns the value, and a word that belongs to it, 0 in the beginning. The guard keeps the word in a register and stores
-    /// it when it is dropped.
+    /// Returns the value, and a word that belongs to it, 0 in the beginning. The guard keeps the
+    /// word in a register and stores it when it is dropped.
     #[inline(always)]
     pub(crate) fn parts(&mut self) -> (&mut T, &mut u32) {
         // SAFETY: as in `deref`, and `&mut self` makes it exclusive.
@@ -236,14 +241,16 @@ impl<T, S> Drop for Guard<'_, T, S> {
 
 /// A count that one CPU writes and any CPU may read: load and store, no read-modify-write.
 ///
-/// It is as wide as a pointer: on 32-bit machines it wraps at 2^32. Nothing is decided by it, so models leave it alone.
+/// It is as wide as a pointer: on 32-bit machines it wraps at 2^32. Nothing is decided by it, so
+/// models leave it alone.
 ///
 /// # Interrupts
 ///
-/// Where the compiler adds to memory in one instruction, as on x86, no count is lost. Elsewhere an interrupt may come between the
-/// load and the store. What its handler adds to the same counter meanwhile is lost, and nothing else: an interrupt costs at
-/// most what its own handler counted. Code whose handlers use what counts here, and that wants exact counts, masks interrupts
-/// around these calls. For a policy that is asked for anyway ([`Policy`](crate::quicklist::Policy)).
+/// Where the compiler adds to memory in one instruction, as on x86, no count is lost. Elsewhere an
+/// interrupt may come between the load and the store. What its handler adds to the same counter
+/// meanwhile is lost, and nothing else: an interrupt costs at most what its own handler counted.
+/// Code whose handlers use what counts here, and that wants exact counts, masks interrupts around
+/// these calls. For a policy that is asked for anyway ([`Policy`](crate::quicklist::Policy)).
 #[derive(Default)]
 pub struct Counter(AtomicUsize);
 

@@ -48,8 +48,8 @@ pub(super) const fn entries(index_bits: &[u8; MAX_LEVELS]) -> [usize; SHIFTS] {
 ///     const PAGE_SHIFT: u32 = 12;
 ///     const INDEX_BITS: [u8; 5] = [5, 9, 0, 0, 0];
 ///     const USER_END: u64 = 1 << 25;
-///     const USER_TOP: usize = 256;
-///     const TOP_IN_REGISTERS: bool = false;
+///     const USER_ROOT_ENTRIES: usize = 256;
+///     const ROOT_IN_REGISTERS: bool = false;
 ///     const BREAK_BEFORE_MAKE: bool = false;
 ///     const KEPT: u64 = 0;
 ///     # fn link(_: Level, at: PhysAddr) -> u64 { at.0 | 1 }
@@ -86,11 +86,14 @@ pub const fn check<F: Format>() {
         );
         level += 1;
     }
-    assert!(F::USER_TOP >= 1 && F::USER_TOP <= entries[root], "the user has entries of the root");
+    assert!(
+        F::USER_ROOT_ENTRIES >= 1 && F::USER_ROOT_ENTRIES <= entries[root],
+        "the user has entries of the root"
+    );
     let shift = shifts(F::PAGE_SHIFT, &F::INDEX_BITS)[root];
     assert!(
-        F::USER_END > 0 && (F::USER_END - 1) >> shift < F::USER_TOP as u64,
+        F::USER_END > 0 && (F::USER_END - 1) >> shift < F::USER_ROOT_ENTRIES as u64,
         "the user's entries map all user addresses"
     );
-    assert!(!F::TOP_IN_REGISTERS || root > 0, "a root in registers links tables");
+    assert!(!F::ROOT_IN_REGISTERS || root > 0, "a root in registers links tables");
 }

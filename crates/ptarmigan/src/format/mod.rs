@@ -1,7 +1,9 @@
-//! What each architecture's entries look like. Formats are data and pure functions: all compile on every host.
+//! What each architecture's entries look like. Formats are data and pure functions: all compile on
+//! every host.
 //!
-//! A format decides nothing: which entries are written, when and in which order is `table`'s business. It knows
-//! [`page::Level`](crate::page::Level) and [`page::Layout`](crate::page::Layout), and no other part of the library.
+//! A format decides nothing: which entries are written, when and in which order is `table`'s
+//! business. It knows [`page::Level`](crate::page::Level) and
+//! [`page::Layout`](crate::page::Layout), and no other part of the library.
 mod attr;
 mod check;
 mod slot;
@@ -26,10 +28,11 @@ pub enum Entry {
     Leaf,
 }
 
-/// A format of tables and entries: a tree of tables whose entries are 32 or 64 bits wide, handled as 64 bits.
+/// A format of tables and entries: a tree of tables whose entries are 32 or 64 bits wide, handled
+/// as 64 bits.
 ///
-/// An entry is an [`Entry`]: none, a link, or a leaf. A leaf without [`Attr::READ`] is not present for the MMU but
-/// keeps its frame (`PROT_NONE`).
+/// An entry is an [`Entry`]: none, a link, or a leaf. A leaf without [`Attr::READ`] is not present
+/// for the MMU but keeps its frame (`PROT_NONE`).
 ///
 /// A tree refuses to compile with a format whose shape it does not support: see [`check`].
 ///
@@ -37,11 +40,11 @@ pub enum Entry {
 ///
 /// The library follows what these functions say without looking again. An implementation promises:
 ///
-/// 1. [`linked`](Self::linked) gives back the address that [`link`](Self::link) was given, and `None` for every entry that
-///    `link` did not make.
+/// 1. [`linked`](Self::linked) gives back the address that [`link`](Self::link) was given, and
+///    `None` for every entry that `link` did not make.
 /// 2. [`frame`](Self::frame) gives back the frame that [`leaf`](Self::leaf) was given, also after
-///    [`write_protected`](Self::write_protected); [`is_special`](Self::is_special) says whether it was made with
-///    [`Attr::SPECIAL`].
+///    [`write_protected`](Self::write_protected); [`is_special`](Self::is_special) says whether it
+///    was made with [`Attr::SPECIAL`].
 /// 3. Neither `link` nor `leaf` makes an entry that [`is_none`](Self::is_none).
 /// 4. [`allows`](Self::allows) and [`is_present`](Self::is_present) are what the MMU would do.
 pub unsafe trait Format: Copy + Default + Send + Sync + 'static {
@@ -60,20 +63,22 @@ pub unsafe trait Format: Copy + Default + Send + Sync + 'static {
     /// First address that is not the user's. User addresses start at 0.
     const USER_END: u64;
     /// Entries of the root that are the user's; those after them are the kernel's.
-    const USER_TOP: usize;
-    /// The MMU keeps the root's entries in registers and reads them only when the root is loaded (x86 PAE). They are
-    /// filled when the space is made, and stay.
-    const TOP_IN_REGISTERS: bool;
-    /// The architecture demands that an entry is made invalid, and flushed, before another frame takes its place
-    /// (AArch64's break-before-make).
+    const USER_ROOT_ENTRIES: usize;
+    /// The MMU keeps the root's entries in registers and reads them only when the root is loaded
+    /// (x86 PAE). They are filled when the space is made, and stay.
+    const ROOT_IN_REGISTERS: bool;
+    /// The architecture demands that an entry is made invalid, and flushed, before another frame
+    /// takes its place (AArch64's break-before-make).
     const BREAK_BEFORE_MAKE: bool;
-    /// Bits of a leaf that survive when the entry is cleared: PowerPC's hash bit. 0 where there are none.
+    /// Bits of a leaf that survive when the entry is cleared: PowerPC's hash bit. 0 where there are
+    /// none.
     const KEPT: u64;
 
     /// An entry of a table of `level` that links the table at `at`.
     fn link(level: Level, at: PhysAddr) -> u64;
 
-    /// The table that an entry links; `None` if it is no link. `level` (not 0) is that of the table it is in.
+    /// The table that an entry links; `None` if it is no link. `level` (not 0) is that of the table
+    /// it is in.
     fn linked(level: Level, raw: u64) -> Option<PhysAddr>;
 
     /// A leaf in a table of level 0.

@@ -1,24 +1,27 @@
-//! Entries in memory. Atomics, because MMUs read them, and set accessed and dirty bits, at any time.
+//! Entries in memory. Atomics, because MMUs read them, and set accessed and dirty bits, at any
+//! time.
 
 /// The place of one entry.
 ///
 /// # Safety
 ///
-/// An implementation promises that it has the size and alignment of the entry, that every bit pattern is valid,
-/// and that a store is seen by an MMU as a whole, or with its valid bit last.
+/// An implementation promises that it has the size and alignment of the entry, that every bit
+/// pattern is valid, and that a store is seen by an MMU as a whole, or with its valid bit last.
 pub unsafe trait Slot: Sync {
-    /// Reads the entry; what was written before it was stored is visible (acquire): a table that it links is seen as
-    /// it was when it was linked.
+    /// Reads the entry; what was written before it was stored is visible (acquire): a table that it
+    /// links is seen as it was when it was linked.
     fn load(&self) -> u64;
     /// Writes it; what was written before is visible to who sees this (release).
     fn store(&self, raw: u64);
     /// Whether [`fill`](Self::fill) does it in one step, whoever else tries.
     const FILLS_AT_ONCE: bool;
-    /// Writes it if there is none (0); whether there was none. Visible as with [`store`](Self::store).
+    /// Writes it if there is none (0); whether there was none. Visible as with
+    /// [`store`](Self::store).
     fn fill(&self, raw: u64) -> bool;
     /// Writes it and returns what was there, so that no bit an MMU sets in between is lost.
     fn swap(&self, raw: u64) -> u64;
-    /// Writes `new` if `old` is there, in one step as far as an MMU can tell, and visible as with [`store`](Self::store).
+    /// Writes `new` if `old` is there, in one step as far as an MMU can tell, and visible as with
+    /// [`store`](Self::store).
     ///
     /// # Errors
     ///
@@ -43,7 +46,8 @@ mod wide {
             Slot64(AtomicU64::new(0))
         }
 
-        /// Reads it as an MMU does: what the entry leads to is read after it, and nothing else is ordered.
+        /// Reads it as an MMU does: what the entry leads to is read after it, and nothing else is
+        /// ordered.
         pub fn walk(&self) -> u64 {
             u64::from_le(self.0.load(Ordering::Acquire))
         }
@@ -83,15 +87,17 @@ mod wide {
     use super::Slot;
     use core::sync::atomic::{AtomicU32, Ordering};
 
-    /// A 64-bit little-endian entry on a host without 64-bit atomics: tables for another machine, which this host
-    /// cannot be walking. The half with the valid bit is written last, and cleared first.
+    /// A 64-bit little-endian entry on a host without 64-bit atomics: tables for another machine,
+    /// which this host cannot be walking. The half with the valid bit is written last, and cleared
+    /// first.
     #[repr(C, align(8))]
     pub struct Slot64 {
         low: AtomicU32,
         high: AtomicU32,
     }
 
-    // SAFETY: two 32-bit atomics with the size and alignment of the entry; the valid bit is in `low`.
+    // SAFETY: two 32-bit atomics with the size and alignment of the entry; the valid bit is in
+    // `low`.
     unsafe impl Slot for Slot64 {
         #[inline(always)]
         fn load(&self) -> u64 {
@@ -128,7 +134,8 @@ mod wide {
         }
         #[inline(always)]
         fn exchange(&self, old: u64, new: u64) -> Result<(), u64> {
-            // This host's MMU does not walk it, and other CPUs write it under the lock of its table.
+            // This host's MMU does not walk it, and other CPUs write it under the lock of its
+            // table.
             let now = self.load();
             if now != old {
                 return Err(now);

@@ -117,13 +117,14 @@ macro_rules! x86_entries {
     };
 }
 
-/// x86-64, four levels of 512 entries; the upper half of the top is the kernel's.
+/// x86-64, four levels of 512 entries; the upper half of the root is the kernel's.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct X86_64;
 
-// SAFETY: 1. the address bits hold what `link` was given; no leaf of level 0 is asked, and large pages have `PS`. 2. the same
-// bits hold the frame, and bit 9 says that it is special. 3. a link is present, and a leaf has `P` or `G`. 4. SDM volume 3,
-// section 4.6, with CR0.WP and EFER.NXE set and without SMAP or protection keys.
+// SAFETY: 1. the address bits hold what `link` was given; no leaf of level 0 is asked, and large
+// pages have `PS`. 2. the same bits hold the frame, and bit 9 says that it is special. 3. a link is
+// present, and a leaf has `P` or `G`. 4. SDM volume 3, section 4.6, with CR0.WP and EFER.NXE set
+// and without SMAP or protection keys.
 unsafe impl Format for X86_64 {
     x86_entries!();
     const NAME: &'static str = "x86-64";
@@ -131,16 +132,16 @@ unsafe impl Format for X86_64 {
     const LEVEL_NAMES: &'static [&'static str] = &["pte", "pmd", "pud", "pgd"];
     const USER_END: u64 = 1 << 47;
     const INDEX_BITS: [u8; MAX_LEVELS] = [9, 9, 9, 9, 0];
-    const USER_TOP: usize = 256;
-    const TOP_IN_REGISTERS: bool = false;
+    const USER_ROOT_ENTRIES: usize = 256;
+    const ROOT_IN_REGISTERS: bool = false;
     #[inline(always)]
     fn link(_: Level, at: PhysAddr) -> u64 {
         at.0 | P | RW | US
     }
 }
 
-/// 32-bit x86 with PAE: a top of 4 entries in 32 bytes, which the MMU reads when the root is loaded and then keeps
-/// in registers; the last of them is the kernel's.
+/// 32-bit x86 with PAE: a root of 4 entries in 32 bytes, which the MMU reads when the root is
+/// loaded and then keeps in registers; the last of them is the kernel's.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct X86Pae;
 
@@ -152,10 +153,10 @@ unsafe impl Format for X86Pae {
     const LEVEL_NAMES: &'static [&'static str] = &["pte", "pmd", "pgd"];
     const USER_END: u64 = 3 << 30;
     const INDEX_BITS: [u8; MAX_LEVELS] = [9, 9, 2, 0, 0];
-    const USER_TOP: usize = 3;
-    const TOP_IN_REGISTERS: bool = true;
+    const USER_ROOT_ENTRIES: usize = 3;
+    const ROOT_IN_REGISTERS: bool = true;
 
-    /// Entries of the top have no permission bits: those places are reserved.
+    /// Entries of the root have no permission bits: those places are reserved.
     #[inline(always)]
     fn link(level: Level, at: PhysAddr) -> u64 {
         if level.0 == 2 { at.0 | P } else { at.0 | P | RW | US }

@@ -1,11 +1,12 @@
 //! The buddy allocator of one zone, which knows which of its frames are zero.
 //!
-//! Each free block counts its known-zero frames. The count survives merging and splitting exactly and in constant
-//! time: a block that becomes the right half of a merged block keeps its own count in its first frame's record,
-//! and the merged block's count is the sum; so a split reads the right half's count back and the left half has
-//! the rest. Blocks that are zero throughout, blocks of which a part is and blocks of which nothing is known are kept
-//! on lists apart: a request for zeros, or for frames that are not, finds them without walking past the others.
-use super::prezero::ZeroTally;
+//! Each free block counts its known-zero frames. The count survives merging and splitting exactly
+//! and in constant time: a block that becomes the right half of a merged block keeps its own count
+//! in its first frame's record, and the merged block's count is the sum; so a split reads the right
+//! half's count back and the left half has the rest. Blocks that are zero throughout, blocks of
+//! which a part is and blocks of which nothing is known are kept on lists apart: a request for
+//! zeros, or for frames that are not, finds them without walking past the others.
+use super::demand::ZeroTally;
 use super::record::{FrameMeta, Use};
 use super::table::FrameTable;
 use crate::addr::Pfn;
@@ -15,7 +16,8 @@ pub const ORDERS: usize = 11;
 
 /// The end of a zone that a block is taken from.
 ///
-/// Tables come from one end and data from the other, so that the two do not mix and tables stay together.
+/// Tables come from one end and data from the other, so that the two do not mix and tables stay
+/// together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// From low addresses.
@@ -50,7 +52,8 @@ enum Want {
     Zero,
     /// The half with fewer: zeros are for others.
     Other,
-    /// Something to clear where most is zero already: so parts become zero throughout, and then larger ones.
+    /// Something to clear where most is zero already: so parts become zero throughout, and then
+    /// larger ones.
     Clear,
 }
 
@@ -97,8 +100,9 @@ impl Buddy {
         self.zero
     }
 
-    /// Known-zero frames for requests of 2^`order` frames: single ones wherever they are, otherwise those in free blocks of
-    /// that size or more that are zero throughout. (Mixed blocks may hold some more, which only splitting them would show.)
+    /// Known-zero frames for requests of 2^`order` frames: single ones wherever they are, otherwise
+    /// those in free blocks of that size or more that are zero throughout. (Mixed blocks may hold
+    /// some more, which only splitting them would show.)
     pub fn zero_in(&self, order: u8) -> u32 {
         if order == 0 {
             return self.zero;
@@ -119,7 +123,8 @@ impl Buddy {
             for i in first..end {
                 let meta = table.meta(Pfn(i));
                 meta.set_usage(Use::Inside);
-                // As a right half: how many of it are zero. Blocks start at multiples of their size.
+                // As a right half: how many of it are zero. Blocks start at multiples of their
+                // size.
                 meta.set_count(if is_zero && i > first { 1 << (i - first).trailing_zeros() } else { 0 });
             }
             let zero = if is_zero { 1 << order } else { 0 };
@@ -173,20 +178,21 @@ impl Buddy {
         (at != Pfn::NONE).then_some(at)
     }
 
-    /// The smallest block of 2^`order` frames or more that is on one of the lists of `kinds`; at equal size the first
-    /// of them counts.
+    /// The smallest block of 2^`order` frames or more that is on one of the lists of `kinds`; at
+    /// equal size the first of them counts.
     fn find(&self, kinds: &[usize], order: u8, end: End) -> Option<(Pfn, u8)> {
         (order as usize..ORDERS)
             .find_map(|o| kinds.iter().find_map(|kind| self.first(*kind, o, end)).map(|at| (at, o as u8)))
     }
 
-    /// Takes a block of 2^`order` frames: a known-zero one if `want_zero` and there is one, a dirty one if not
-    /// `want_zero` and there is one (zeros are kept for requests that want them).
+    /// Takes a block of 2^`order` frames: a known-zero one if `want_zero` and there is one, a dirty
+    /// one if not `want_zero` and there is one (zeros are kept for requests that want them).
     pub fn take(&mut self, table: &FrameTable, order: u8, want_zero: bool, end: End) -> Option<Block> {
         let (pfn, at) = if want_zero {
             [ZERO, MIXED, DIRTY].iter().find_map(|kind| self.find(&[*kind], order, end))
         } else {
-            // Not dirty ones of any size first: that would split large blocks while there are small ones.
+            // Not dirty ones of any size first: that would split large blocks while there are small
+            // ones.
             self.find(&[DIRTY, MIXED], order, end).or_else(|| self.find(&[ZERO], order, end))
         }?;
         let want = if want_zero { Want::Zero } else { Want::Other };
@@ -195,13 +201,15 @@ impl Buddy {
         Some(block)
     }
 
-    /// Takes a block of at most 2^`most` frames none of which is known to be zero, for the caller to clear; `None` if
-    /// there is nothing to clear, or if it lies in the only free block of its size or more: that one is left whole, so that
-    /// a request for as many frames in a row finds them at this moment.
+    /// Takes a block of at most 2^`most` frames none of which is known to be zero, for the caller
+    /// to clear; `None` if there is nothing to clear, or if it lies in the only free block of its
+    /// size or more: that one is left whole, so that a request for as many frames in a row finds
+    /// them at this moment.
     ///
-    /// Blocks of 2^`order` frames or more are preferred, the smallest of them, as requests take small ones first, and mixed
-    /// ones before dirty ones, as they become zero throughout soonest. Cleared parts go back and merge, so the block
-    /// that the next part comes from is the one that this one came from, as long as there is anything to clear in it.
+    /// Blocks of 2^`order` frames or more are preferred, the smallest of them, as requests take
+    /// small ones first, and mixed ones before dirty ones, as they become zero throughout soonest.
+    /// Cleared parts go back and merge, so the block that the next part comes from is the one that
+    /// this one came from, as long as there is anything to clear in it.
     pub fn take_dirty(&mut self, table: &FrameTable, most: u8, order: u8) -> Option<Block> {
         let find = |order| self.find(&[MIXED, DIRTY], order, End::Low);
         let (pfn, at) = find(order).or_else(|| find(0))?;
@@ -215,8 +223,9 @@ impl Buddy {
         lists.flat_map(|list| [list.head, list.tail]).any(|at| at != Pfn::NONE && at != pfn)
     }
 
-    /// Takes the free block `pfn` of 2^`at` frames off its list and halves it, putting the halves that are not wanted
-    /// back, until `fits` says that order and known-zero frames are right. Between equal halves the end decides.
+    /// Takes the free block `pfn` of 2^`at` frames off its list and halves it, putting the halves
+    /// that are not wanted back, until `fits` says that order and known-zero frames are right.
+    /// Between equal halves the end decides.
     fn carve(
         &mut self,
         table: &FrameTable,
@@ -262,7 +271,8 @@ impl Buddy {
         Block { pfn, order: at, zero }
     }
 
-    /// Takes a block back, all of it zero or none of it known to be, and merges it with its free buddies.
+    /// Takes a block back, all of it zero or none of it known to be, and merges it with its free
+    /// buddies.
     pub fn give(&mut self, table: &FrameTable, pfn: Pfn, order: u8, is_zero: bool) {
         debug_assert!(
             pfn.0 >= self.start && pfn.0 < self.end && self.end - pfn.0 >= 1 << order,

@@ -1,13 +1,13 @@
 //! Clearing a frame, through the caches or past them.
 //!
-//! An ordinary store brings the line into the cache, which is right for a frame that is used next. One that is cleared ahead
-//! and rests until it is wanted would drive out 64 lines that are in use; its zeros go to memory directly
-//! (non-temporal stores) where the processor has them:
+//! An ordinary store brings the line into the cache, which is right for a frame that is used next.
+//! One that is cleared ahead and rests until it is wanted would drive out 64 lines that are in use;
+//! its zeros go to memory directly (non-temporal stores) where the processor has them:
 //!
-//! * x86-64: `movnti`, which is part of the architecture and needs no vector register, so that kernels compiled without
-//!   SSE use it too;
-//! * elsewhere, and in interpreters and models: ordinary stores. AArch64's `dc zva` allocates lines as stores do on most
-//!   processors, so nothing is gained by it here.
+//! * x86-64: `movnti`, which is part of the architecture and needs no vector register, so that
+//!   kernels compiled without SSE use it too;
+//! * elsewhere, and in interpreters and models: ordinary stores. AArch64's `dc zva` allocates lines
+//!   as stores do on most processors, so nothing is gained by it here.
 use crate::addr::FRAME_SIZE;
 
 /// Clears a frame with ordinary stores.
@@ -29,11 +29,13 @@ pub(super) unsafe fn through_caches(base: *mut u8) {
 /// 2. It is aligned to 8 bytes.
 #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
 pub(super) unsafe fn past_caches(base: *mut u8) {
-    // A line a turn, so that the write-combining buffer is filled at once. The fence orders these stores, which are
-    // ordered with nothing by themselves, before all that comes after: the frame may be handed to another CPU.
+    // A line a turn, so that the write-combining buffer is filled at once. The fence orders these
+    // stores, which are ordered with nothing by themselves, before all that comes after: the frame
+    // may be handed to another CPU.
     //
-    // SAFETY: it stores to `base` .. `base` + FRAME_SIZE only, a multiple of 64, which point 1 allows, and leaves registers
-    // and stack as the operands say. `movnti` and `sfence` belong to every x86-64 processor, whatever the compiler may use.
+    // SAFETY: it stores to `base` .. `base` + FRAME_SIZE only, a multiple of 64, which point 1
+    // allows, and leaves registers and stack as the operands say. `movnti` and `sfence` belong to
+    // every x86-64 processor, whatever the compiler may use.
     unsafe {
         core::arch::asm!(
             "2:",

@@ -1,12 +1,14 @@
 //! How many zero frames to have ready.
 //!
-//! **The gate.** Clearing ahead saves no work; it moves the work to a moment when nothing waits. So it is done for demand that was
-//! measured, and for no other. Each zone counts the frames that were asked for as zero since its stock of them was
-//! last sufficient. That is how many it should have ready (the goal), in blocks of the largest size asked for: a call clears what
-//! is missing, at most. Once the stock has reached the goal the count begins again, and each call that finds enough lowers the
-//! goal by an eighth; zeros taken by requests that had not asked for any, because nothing else was left, lower it by
-//! as many. And a frame that is asked for pays for clearing one and no more: so nothing is cleared where nothing is asked for, and
-//! if all of it should be in vain, clearing is twice the work that it would have been, half of it in idle time.
+//! **The gate.** Clearing ahead saves no work; it moves the work to a moment when nothing waits. So
+//! it is done for demand that was measured, and for no other. Each zone counts the frames that were
+//! asked for as zero since its stock of them was last sufficient. That is how many it should have
+//! ready (the goal), in blocks of the largest size asked for: a call clears what is missing, at
+//! most. Once the stock has reached the goal the count begins again, and each call that finds
+//! enough lowers the goal by an eighth; zeros taken by requests that had not asked for any, because
+//! nothing else was left, lower it by as many. And a frame that is asked for pays for clearing one
+//! and no more: so nothing is cleared where nothing is asked for, and if all of it should be in
+//! vain, clearing is twice the work that it would have been, half of it in idle time.
 use core::iter::Sum;
 use core::ops::Add;
 
@@ -78,5 +80,33 @@ impl Demand {
         self.since = 0;
         self.goal -= self.goal.div_ceil(8);
         0
+    }
+}
+
+/// What a zone counts, under its lock.
+#[derive(Default)]
+pub(super) struct ZeroTally {
+    pub counts: ZeroCounts,
+    pub demand: Demand,
+    /// Order of the largest block asked for since the stock last sufficed.
+    pub order: u8,
+    /// Frames that CPUs are clearing at the moment.
+    pub out: u32,
+}
+
+impl ZeroTally {
+    /// 2^`order` frames have been handed out, `zero` of which are known to be zero.
+    #[inline]
+    pub fn served(&mut self, order: u8, want_zero: bool, zero: u32) {
+        let frames = 1 << order;
+        if want_zero {
+            self.demand.asked(frames);
+            self.order = self.order.max(order);
+            self.counts.asked += u64::from(frames);
+            self.counts.found += if zero == frames { u64::from(frames) } else { 0 };
+        } else if zero > 0 {
+            self.demand.wasted(zero);
+            self.counts.wasted += u64::from(zero);
+        }
     }
 }

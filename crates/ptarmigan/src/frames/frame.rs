@@ -32,9 +32,11 @@ impl State for Zero {
     const ZERO: bool = true;
 }
 
-/// 2^`order` adjacent frames of a machine that belong to the holder. Never `Copy`: giving it back consumes it.
+/// 2^`order` adjacent frames of a machine that belong to the holder. Never `Copy`: giving it back
+/// consumes it.
 ///
-/// Dropping one without giving it back loses the memory; the exact counts of [`Frames`](super::Frames) show it.
+/// Dropping one without giving it back loses the memory; the exact counts of
+/// [`Frames`](super::Frames) show it.
 #[must_use = "a dropped frame is lost: give it back"]
 #[derive(Debug)]
 pub struct Frame<S: State> {
@@ -72,11 +74,13 @@ impl<S: State> Frame<S> {
     /// Forgets what is known of the content.
     #[inline(always)]
     pub fn dirty(self) -> Frame<Dirty> {
-        // SAFETY: point 1 is passed on from `self`, consumed here; point 2 asks nothing for `Dirty`.
+        // SAFETY: point 1 is passed on from `self`, consumed here; point 2 asks nothing for
+        // `Dirty`.
         unsafe { Frame::from_raw(self.machine, self.pfn, self.order) }
     }
 
-    /// Gives up the type: the number, to be kept in a list or in an entry. [`Frame::from_raw`] takes it back.
+    /// Gives up the type: the number, to be kept in a list or in an entry. [`Frame::from_raw`]
+    /// takes it back.
     #[inline(always)]
     pub fn into_raw(self) -> Pfn {
         self.pfn
@@ -86,8 +90,8 @@ impl<S: State> Frame<S> {
     ///
     /// # Safety
     ///
-    /// 1. The caller owns the frames `pfn` .. `pfn` + 2^`order` of `machine`: they came from [`Frame::into_raw`] and nothing
-    ///    else has taken them back.
+    /// 1. The caller owns the frames `pfn` .. `pfn` + 2^`order` of `machine`: they came from
+    ///    [`Frame::into_raw`] and nothing else has taken them back.
     /// 2. The content is as `S` says.
     #[inline(always)]
     pub unsafe fn from_raw(machine: MachineId, pfn: Pfn, order: u8) -> Self {
@@ -96,7 +100,8 @@ impl<S: State> Frame<S> {
 }
 
 impl Frame<Dirty> {
-    /// Clears every byte. What is cleared is in the cache then: right for a frame that is used next.
+    /// Clears every byte. What is cleared is in the cache then: right for a frame that is used
+    /// next.
     ///
     /// # Safety
     ///
@@ -114,8 +119,9 @@ impl Frame<Dirty> {
         unsafe { self.clear_with(window, |base| clear::through_caches(base)) }
     }
 
-    /// Clears every byte past the caches (non-temporal stores) where the processor can do that: right for a frame that
-    /// rests before it is used, as it drives out nothing that is in use. Its first user finds none of it in the cache.
+    /// Clears every byte past the caches (non-temporal stores) where the processor can do that:
+    /// right for a frame that rests before it is used, as it drives out nothing that is in use. Its
+    /// first user finds none of it in the cache.
     ///
     /// On x86-64 the zeros go to memory directly; elsewhere this is [`clear`](Self::clear).
     ///
@@ -123,8 +129,8 @@ impl Frame<Dirty> {
     ///
     /// 1. The window reaches the memory of the frame's machine, and this frame.
     pub unsafe fn clear_nontemporal<W: OpenWindow>(self, window: &W) -> Frame<Zero> {
-        // SAFETY: 1. passed on. `clear_with` passes memory of the frame, which is `self`'s alone, as aligned as the frame's
-        // address (contract of `Window`, point 3).
+        // SAFETY: 1. passed on. `clear_with` passes memory of the frame, which is `self`'s alone,
+        // as aligned as the frame's address (contract of `Window`, point 3).
         unsafe { self.clear_with(window, |base| clear::past_caches(base)) }
     }
 
@@ -138,7 +144,8 @@ impl Frame<Dirty> {
             let guard = window.open(Pfn(self.pfn.0 + i).addr());
             clear(guard.base());
         }
-        // SAFETY: 1. ownership is passed on from `self`, consumed here. 2. All bytes have just been cleared.
+        // SAFETY: 1. ownership is passed on from `self`, consumed here. 2. All bytes have just been
+        // cleared.
         unsafe { Frame::from_raw(self.machine, self.pfn, self.order) }
     }
 }

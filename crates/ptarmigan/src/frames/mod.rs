@@ -1,14 +1,17 @@
-//! Physical memory: nodes, zones, a record for every frame, and the allocator beneath everything else.
+//! Physical memory: nodes, zones, a record for every frame, and the allocator beneath everything
+//! else.
 //!
-//! [`Frames`] hands out blocks of 2^n frames ([`Frame`]), keeps those that are known to be zero apart from the
-//! others and says so in the type of what it hands out, keeps a reserve for callers that may not fail, and counts
-//! every frame. Frames that hold data of address spaces come through short per-CPU lists ([`DataFrames`]). Idle CPUs
-//! clear frames ahead of their use ([`Frames::refill_zero`]).
+//! [`Frames`] hands out blocks of 2^n frames ([`Frame`]), keeps those that are known to be zero
+//! apart from the others and says so in the type of what it hands out, keeps a reserve for callers
+//! that may not fail, and counts every frame. Frames that hold data of address spaces come through
+//! short per-CPU lists ([`DataFrames`]). Idle CPUs clear frames ahead of their use
+//! ([`Frames::refill_zero`]).
 mod buddy;
 mod clear;
 mod data;
 mod demand;
 mod frame;
+mod memory;
 mod prezero;
 mod record;
 mod request;
@@ -20,10 +23,11 @@ pub use buddy::{End, ORDERS};
 pub use data::{DataError, DataFrame, DataFrames, TakenData};
 pub use demand::ZeroCounts;
 pub use frame::{Dirty, Frame, State, Zero};
+pub use memory::{MAX_NODES, MemoryRun, MemorySize, ZoneClass};
 pub use record::{FrameMeta, Use};
 pub use request::{AllocFlags, NoFrame, Request, Taken};
 pub use slab::Slab;
-pub use zone::{BadRun, FramesError, MAX_NODES, MemoryRun, MemorySize, Watermarks, ZoneClass};
+pub use zone::{BadRun, FramesError, Watermarks};
 
 use crate::addr::Pfn;
 use crate::bootmem::{BootMemory, BootSlice};
@@ -56,13 +60,13 @@ pub struct FrameCounts {
 }
 
 impl Frames {
-    /// Takes over the memory of `runs`, content unknown. Runs ascend and do not overlap; nodes are numbered from 0
-    /// on, without gaps. Holes between runs cost nothing.
+    /// Takes over the memory of `runs`, content unknown. Runs ascend and do not overlap; nodes are
+    /// numbered from 0 on, without gaps. Holes between runs cost nothing.
     ///
     /// # Errors
     ///
-    /// [`FramesError::Run`] names the first run that is not so; [`FramesError::Boot`] if the records do not fit into `boot`
-    /// ([`Frames::bytes`] says how much they take).
+    /// [`FramesError::Run`] names the first run that is not so; [`FramesError::Boot`] if the
+    /// records do not fit into `boot` ([`Frames::bytes`] says how much they take).
     ///
     /// # Safety
     ///
@@ -129,8 +133,8 @@ impl Frames {
         self.table.len()
     }
 
-    /// Returns a number for a frame, below [`records`](Self::records) and different for each, to keep something beside its record;
-    /// `None` for a frame that is not under management.
+    /// Returns a number for a frame, below [`records`](Self::records) and different for each, to
+    /// keep something beside its record; `None` for a frame that is not under management.
     #[inline(always)]
     pub fn index_of(&self, pfn: Pfn) -> Option<usize> {
         self.table.index_of(pfn)
@@ -210,8 +214,10 @@ impl Frames {
                     continue;
                 };
                 self.note(zone, &buddy);
-                // SAFETY: 1. the block came off the lists of the zone just now, so it is the caller's alone.
-                // 2. all its frames are known to be zero by the buddy's count (`Dirty` promises nothing).
+                // SAFETY: 1. the block came off the lists of the zone just now, so it is the
+                // caller's alone.
+                // 2. all its frames are known to be zero by the buddy's count (`Dirty` promises
+                //    nothing).
                 return Ok(unsafe {
                     if block.zero == 1 << request.order {
                         Taken::Zero(Frame::from_raw(self.machine, block.pfn, request.order))
@@ -224,8 +230,9 @@ impl Frames {
         Err(NoFrame::new(request.order, request.node, self.node_free(request.node)))
     }
 
-    /// Takes frames back, with what is known of their content. Frames of another machine are lost, which the counts of that
-    /// machine show; debug builds panic. [`try_give`](Self::try_give) gives such frames back.
+    /// Takes frames back, with what is known of their content. Frames of another machine are lost,
+    /// which the counts of that machine show; debug builds panic. [`try_give`](Self::try_give)
+    /// gives such frames back.
     pub fn give<S: State>(&self, frame: Frame<S>) {
         if let Err(refused) = self.try_give(frame)
             && cfg!(debug_assertions)
@@ -255,7 +262,8 @@ impl Frames {
         Ok(())
     }
 
-    /// Takes single frames back, content unknown, with one turn of each zone's lock for a run of frames of it.
+    /// Takes single frames back, content unknown, with one turn of each zone's lock for a run of
+    /// frames of it.
     pub(crate) fn give_all(&self, mut frames: impl Iterator<Item = Pfn>) {
         let mut next = frames.next();
         while let Some(first) = next {
@@ -275,8 +283,8 @@ impl Frames {
         }
     }
 
-    /// Returns the number of free frames of a node that the kernel can use for its own ends (low memory): the `F` of the
-    /// quicklist trim rule.
+    /// Returns the number of free frames of a node that the kernel can use for its own ends (low
+    /// memory): the `F` of the quicklist trim rule.
     #[inline]
     pub fn node_free(&self, node: NodeId) -> u32 {
         self.node_free_up_to(node, ZoneClass::Low)
@@ -292,7 +300,8 @@ impl Frames {
             .sum()
     }
 
-    /// Returns the number of frames of a node that the kernel can use for its own ends, free or not.
+    /// Returns the number of frames of a node that the kernel can use for its own ends, free or
+    /// not.
     pub fn node_frames(&self, node: NodeId) -> u32 {
         self.zones
             .iter()

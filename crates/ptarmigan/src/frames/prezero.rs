@@ -1,57 +1,30 @@
 //! Clearing frames ahead of their use, when a CPU has nothing else to do.
 //!
 //! The library has no thread of its own: code that knows that a CPU is idle calls
-//! [`Machine::clear_ahead`](crate::table::Machine::clear_ahead), or [`Frames::refill_zero`] for the zones alone, with as
-//! many frames as the time may be good for.
+//! [`On::clear_ahead`](crate::machine::On::clear_ahead), or [`Frames::refill_zero`] for the zones
+//! alone, with as many frames as the time may be good for.
 //!
 //! How many is decided by the gate, see `frames/demand.rs`.
 use super::buddy::Block;
-use super::demand::{Demand, ZeroCounts};
+use super::demand::ZeroCounts;
 use super::{Dirty, Frame, Frames, Zero, Zone};
 use crate::cpu::NodeId;
 use crate::window::OpenWindow;
 
-/// Frames cleared between two turns of a zone's lock, at most: 2^4, some 10 µs. As many are out of a zone's lists for
-/// each CPU that clears.
+/// Frames cleared between two turns of a zone's lock, at most: 2^4, some 10 µs. As many are out of
+/// a zone's lists for each CPU that clears.
 const PIECE: u8 = 4;
 
-/// What a zone counts, under its lock.
-#[derive(Default)]
-pub(super) struct ZeroTally {
-    counts: ZeroCounts,
-    demand: Demand,
-    /// Order of the largest block asked for since the stock last sufficed.
-    order: u8,
-    /// Frames that CPUs are clearing at the moment.
-    out: u32,
-}
-
-impl ZeroTally {
-    /// 2^`order` frames have been handed out, `zero` of which are known to be zero.
-    #[inline]
-    pub fn served(&mut self, order: u8, want_zero: bool, zero: u32) {
-        let frames = 1 << order;
-        if want_zero {
-            self.demand.asked(frames);
-            self.order = self.order.max(order);
-            self.counts.asked += u64::from(frames);
-            self.counts.found += if zero == frames { u64::from(frames) } else { 0 };
-        } else if zero > 0 {
-            self.demand.wasted(zero);
-            self.counts.wasted += u64::from(zero);
-        }
-    }
-}
-
 impl Frames {
-    /// Clears free frames of `node` ahead, for requests to come that want zeros: at most `budget`, no more than the demand
-    /// of the last requests gives reason for (the gate, see `frames/demand.rs`), and only while more than the high watermark
-    /// stays free; how many.
+    /// Clears free frames of `node` ahead, for requests to come that want zeros: at most `budget`,
+    /// no more than the demand of the last requests gives reason for (the gate, see
+    /// `frames/demand.rs`), and only while more than the high watermark stays free; how many.
     ///
-    /// For a CPU that has nothing else to do. Frames are taken off the lists in pieces of at most 16, cleared past the
-    /// caches without any lock, and given back, where they merge with their neighbours; so other CPUs take and give, or
-    /// clear ahead too, meanwhile, and each CPU that clears keeps no more than a piece from them. The last free block
-    /// of the largest size is not touched. A caller with many idle moments of unknown length passes a small budget each time.
+    /// For a CPU that has nothing else to do. Frames are taken off the lists in pieces of at most
+    /// 16, cleared past the caches without any lock, and given back, where they merge with their
+    /// neighbours; so other CPUs take and give, or clear ahead too, meanwhile, and each CPU that
+    /// clears keeps no more than a piece from them. The last free block of the largest size is not
+    /// touched. A caller with many idle moments of unknown length passes a small budget each time.
     ///
     /// # Safety
     ///

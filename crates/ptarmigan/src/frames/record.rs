@@ -1,4 +1,5 @@
-//! The record of a frame: 16 bytes, the same for every frame, read in different ways by the code that has the frame.
+//! The record of a frame: 16 bytes, the same for every frame, read in different ways by the code
+//! that has the frame.
 use crate::addr::Pfn;
 use crate::sync::atomic::{
     AtomicU8, AtomicU16, AtomicU32,
@@ -44,9 +45,10 @@ pub enum Use {
 /// | `live` | – | present entries | – | objects in use |
 /// | `order` | order of the block | level of the table; a bit for its lock, one for an unknown `live` | – | class |
 ///
-/// All fields are atomics so that frames may be looked at from any CPU; their writers are serialised by the
-/// owner of the frame (a lock, a tree held exclusively), so plain loads and stores are enough; only the references of a
-/// data frame belong to several spaces at once, and the lock of a table to several CPUs.
+/// All fields are atomics so that frames may be looked at from any CPU; their writers are
+/// serialised by the owner of the frame (a lock, a tree held exclusively), so plain loads and
+/// stores are enough; only the references of a data frame belong to several spaces at once, and the
+/// lock of a table to several CPUs.
 #[derive(Default)]
 pub struct FrameMeta {
     lines: [AtomicU32; 2],
@@ -118,8 +120,8 @@ impl FrameMeta {
         self.unlock();
     }
 
-    /// The frame becomes a leaf table, of level 0: not locked, and its entries are not counted until
-    /// their number is needed.
+    /// The frame becomes a leaf table, of level 0: not locked, and its entries are not counted
+    /// until their number is needed.
     #[inline(always)]
     pub(crate) fn set_leaf_table(&self) {
         self.order.store(UNCOUNTED, Relaxed);
@@ -134,7 +136,8 @@ impl FrameMeta {
     /// From now on entries are added by several CPUs, and `live` says nothing.
     #[inline(always)]
     pub(crate) fn stop_counting(&self) {
-        // Mostly another fault came before: then the record's line need not leave the caches of others.
+        // Mostly another fault came before: then the record's line need not leave the caches of
+        // others.
         if self.is_counted() {
             self.order.fetch_or(UNCOUNTED, Relaxed);
         }
@@ -156,8 +159,9 @@ impl FrameMeta {
         }
     }
 
-    /// As [`touch_shared`](Self::touch_shared), for roots of trees that are not the library's: there is one bit for each pair
-    /// of lines, in the first word. The second one links registered roots.
+    /// As [`touch_shared`](Self::touch_shared), for roots of trees that are not the library's:
+    /// there is one bit for each pair of lines, in the first word. The second one links registered
+    /// roots.
     #[inline(always)]
     pub(crate) fn touch_root(&self, pair: u32) {
         let bit = 1 << (pair % 32);
@@ -190,8 +194,8 @@ impl FrameMeta {
 
     /// Counts one more reference, made by a holder of one. A sole holder is alone with the count.
     ///
-    /// A count that comes near its end sticks there, and the frame is never given back: so no number of references that
-    /// are forgotten frees a frame in use.
+    /// A count that comes near its end sticks there, and the frame is never given back: so no
+    /// number of references that are forgotten frees a frame in use.
     #[inline(always)]
     pub(crate) fn add_reference(&self) {
         if self.link.load(Relaxed) == 1 {
@@ -201,7 +205,8 @@ impl FrameMeta {
         }
     }
 
-    /// Counts one reference less; true if it was the last. What other holders did with the frame came before.
+    /// Counts one reference less; true if it was the last. What other holders did with the frame
+    /// came before.
     #[inline(always)]
     pub(crate) fn drop_reference(&self) -> bool {
         if self.link.load(Acquire) == 1 {
@@ -221,7 +226,8 @@ impl FrameMeta {
         self.link.load(Acquire) == 1
     }
 
-    /// Returns the number of present entries of the table in this frame, if [they are counted](Self::is_counted).
+    /// Returns the number of present entries of the table in this frame, if [they are
+    /// counted](Self::is_counted).
     #[inline(always)]
     pub fn live(&self) -> u16 {
         self.live.load(Relaxed)
@@ -232,7 +238,8 @@ impl FrameMeta {
         self.live.store(n, Relaxed);
     }
 
-    /// Word `i` of the 64-bit map of cache lines that have been written to since the table was known zero.
+    /// Word `i` of the 64-bit map of cache lines that have been written to since the table was
+    /// known zero.
     #[inline(always)]
     pub(crate) fn lines(&self, i: usize) -> u32 {
         self.lines[i].load(Relaxed)

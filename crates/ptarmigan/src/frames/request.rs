@@ -10,7 +10,8 @@ use core::fmt;
 pub struct AllocFlags {
     /// The caller may wait while memory is won back from caches.
     pub may_sleep: bool,
-    /// The caller can cope with failure. If it cannot, the reserve below the minimum watermark is open to it.
+    /// The caller can cope with failure. If it cannot, the reserve below the minimum watermark is
+    /// open to it.
     pub may_fail: bool,
 }
 
@@ -87,7 +88,8 @@ impl Taken {
 pub struct NoFrame(u64);
 
 impl NoFrame {
-    /// Makes the error for lack of 2^`order` frames, preferably of `node`, where `free` frames were free.
+    /// Makes the error for lack of 2^`order` frames, preferably of `node`, where `free` frames were
+    /// free.
     pub const fn new(order: u8, node: NodeId, free: u32) -> Self {
         NoFrame(order as u64 | (node.0 as u64) << 8 | (free as u64) << 32)
     }
@@ -102,7 +104,8 @@ impl NoFrame {
         NodeId((self.0 >> 8) as u8)
     }
 
-    /// Returns the number of frames that were free on that node; those below the minimum watermark are kept for urgent requests.
+    /// Returns the number of frames that were free on that node; those below the minimum watermark
+    /// are kept for urgent requests.
     pub const fn free(self) -> u32 {
         (self.0 >> 32) as u32
     }

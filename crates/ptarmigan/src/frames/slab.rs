@@ -1,14 +1,15 @@
-//! Objects smaller than a frame, such as the 32-byte top table of x86 PAE.
+//! Objects smaller than a frame, such as the 32-byte root table of x86 PAE.
 //!
-//! A slab is a frame cut into equal objects. Free objects are threaded through their own first bytes; the frame's
-//! record counts those in use, so that an empty slab goes back at once.
+//! A slab is a frame cut into equal objects. Free objects are threaded through their own first
+//! bytes; the frame's record counts those in use, so that an empty slab goes back at once.
 use super::{AllocFlags, Dirty, End, Frame, Frames, NoFrame, Request, Use, ZoneClass};
 use crate::addr::{FRAME_SHIFT, FRAME_SIZE, Pfn, PhysAddr};
 use crate::cpu::NodeId;
 use crate::sync::SpinLock;
 use crate::window::{OpenWindow, WindowGuard};
 
-/// A source of objects of 2^`shift` bytes, naturally aligned, below 4 GiB times the object size / 4 KiB.
+/// A source of objects of 2^`shift` bytes, naturally aligned, below 4 GiB times the object size / 4
+/// KiB.
 pub struct Slab {
     shift: u8,
     /// First slab that has a free object.
@@ -89,8 +90,8 @@ impl Slab {
         }
         drop(head);
         let guard = window.open(at);
-        // SAFETY: the object came off the free list just now, so it is ours; it lies within the frame at `at`,
-        // for which the guard is valid (contract of `Window`, point 1).
+        // SAFETY: the object came off the free list just now, so it is ours; it lies within the
+        // frame at `at`, for which the guard is valid (contract of `Window`, point 1).
         unsafe { guard.base().write_bytes(0, 1 << self.shift) };
         Ok(at)
     }
@@ -122,8 +123,8 @@ impl Slab {
             self.unlink(frames, &mut head, pfn);
             drop(head);
             meta.set_usage(Use::Taken);
-            // SAFETY: 1. `take` took the frame with `into_raw`, and no object of it is in use any more, so it is
-            // this slab's to give back. 2. `Dirty` promises nothing.
+            // SAFETY: 1. `take` took the frame with `into_raw`, and no object of it is in use any
+            // more, so it is this slab's to give back. 2. `Dirty` promises nothing.
             frames.give(unsafe { Frame::<Dirty>::from_raw(frames.machine(), pfn, 0) });
         }
     }
@@ -143,8 +144,8 @@ impl Slab {
 
     fn next<W: OpenWindow>(&self, window: &W, at: PhysAddr) -> u32 {
         let guard = window.open(at);
-        // SAFETY: called for free objects of slabs under the lock only; the guard is valid for the object, which
-        // is at least 8 bytes long and as aligned.
+        // SAFETY: called for free objects of slabs under the lock only; the guard is valid for the
+        // object, which is at least 8 bytes long and as aligned.
         unsafe { guard.base().cast::<u32>().read() }
     }
 

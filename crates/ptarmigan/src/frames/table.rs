@@ -1,16 +1,19 @@
 //! Where the record of a frame is found.
 //!
-//! Memory has holes: a PC's below 4 GiB, and on machines with several nodes a terabyte from one to the next. Records are kept for
-//! frames only. Runs that touch form a *span*; the records of the largest span are an array of their own, those of the
-//! others follow each other in a second one, and a sorted table says where each span begins.
+//! Memory has holes: a PC's below 4 GiB, and on machines with several nodes a terabyte from one to
+//! the next. Records are kept for frames only. Runs that touch form a *span*; the records of the
+//! largest span are an array of their own, those of the others follow each other in a second one,
+//! and a sorted table says where each span begins.
 //!
-//! * A frame of the largest span, which is every frame of most machines, costs one subtraction, one compare and one load.
+//! * A frame of the largest span, which is every frame of most machines, costs one subtraction, one
+//!   compare and one load.
 //! * Any other costs a call and a binary search over the spans.
 //!
-//! Rejected: sections (a table of pointers by the upper bits of the number), as they cost a second load, which depends
-//! on the first, for every frame of every machine; and a search over all spans each time.
+//! Rejected: sections (a table of pointers by the upper bits of the number), as they cost a second
+//! load, which depends on the first, for every frame of every machine; and a search over all spans
+//! each time.
+use super::memory::{MemoryRun, MemorySize};
 use super::record::FrameMeta;
-use super::zone::{MemoryRun, MemorySize};
 use crate::addr::Pfn;
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 
@@ -86,7 +89,8 @@ impl FrameTable {
         self.records.len() + self.other_records.len()
     }
 
-    /// Returns a number for the frame, below [`len`](Self::len) and different for each; `None` if it has no record.
+    /// Returns a number for the frame, below [`len`](Self::len) and different for each; `None` if
+    /// it has no record.
     #[inline(always)]
     pub fn index_of(&self, pfn: Pfn) -> Option<usize> {
         let index = pfn.0.wrapping_sub(self.base) as usize;

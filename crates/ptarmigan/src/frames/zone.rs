@@ -1,104 +1,12 @@
 //! Runs of memory, and the zones that they become.
 use super::buddy::Buddy;
+use super::memory::{MAX_NODES, MemoryRun};
 use crate::addr::Pfn;
 use crate::bootmem::BootMemoryShort;
 use crate::cpu::NodeId;
 use crate::sync::SpinLock;
-use core::borrow::Borrow;
 use core::fmt;
 use core::sync::atomic::AtomicU32;
-
-/// Which frames a zone holds, and what can be done with them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ZoneClass {
-    /// Always mapped: the kernel may use it at any time.
-    Low,
-    /// Reached through temporary mappings only.
-    High,
-}
-
-/// A run of memory of one node and class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MemoryRun {
-    /// First frame.
-    pub start: Pfn,
-    /// How many.
-    pub frames: u32,
-    /// The node it belongs to.
-    pub node: NodeId,
-    /// Low or high.
-    pub class: ZoneClass,
-}
-
-impl MemoryRun {
-    /// Returns the first frame number behind it; no more than [`Pfn::NONE`] in a run that is as it should be.
-    pub(super) fn end(&self) -> u64 {
-        u64::from(self.start.0) + u64::from(self.frames)
-    }
-
-    #[inline(always)]
-    pub(super) fn has(&self, pfn: Pfn) -> bool {
-        pfn.0.wrapping_sub(self.start.0) < self.frames
-    }
-}
-
-impl fmt::Display for MemoryRun {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "frames {:#x}..{:#x} of node {}", self.start.0, self.end(), self.node.0)
-    }
-}
-
-/// Nodes that a machine can have: numbers 0 to 63.
-pub const MAX_NODES: usize = 64;
-
-/// What the sizes of a machine's parts depend on, known before any memory is handed over.
-#[derive(Clone, Debug)]
-pub struct MemorySize {
-    runs: usize,
-    frames: usize,
-    nodes: u8,
-    /// By node.
-    low: [u32; MAX_NODES],
-}
-
-impl MemorySize {
-    /// Measures `runs`, whether [`Frames::new`](super::Frames::new) takes them or not.
-    pub fn of<R: Borrow<MemoryRun>>(runs: impl IntoIterator<Item = R>) -> Self {
-        let mut size = MemorySize { runs: 0, frames: 0, nodes: 1, low: [0; MAX_NODES] };
-        for run in runs {
-            let run = run.borrow();
-            size.runs += 1;
-            size.frames = size.frames.saturating_add(run.frames as usize);
-            size.nodes = size.nodes.max(run.node.0.saturating_add(1)).min(MAX_NODES as u8);
-            if run.class == ZoneClass::Low
-                && let Some(low) = size.low.get_mut(usize::from(run.node.0))
-            {
-                *low = low.saturating_add(run.frames);
-            }
-        }
-        size
-    }
-
-    /// Returns the number of runs.
-    pub const fn runs(&self) -> usize {
-        self.runs
-    }
-
-    /// Returns the number of frames, holes left out.
-    pub const fn frames(&self) -> usize {
-        self.frames
-    }
-
-    /// Returns the number of nodes.
-    pub const fn nodes(&self) -> usize {
-        self.nodes as usize
-    }
-
-    /// Returns the number of a node's frames that the kernel can use for its own ends.
-    pub fn node_frames(&self, node: NodeId) -> u32 {
-        self.low.get(usize::from(node.0)).copied().unwrap_or(0)
-    }
-}
 
 /// What is wrong with a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,7 +116,8 @@ pub struct Watermarks {
 }
 
 impl Watermarks {
-    /// Square-root scaling, as Linux sizes its reserve: four times the root of the size in kB; at most 1/16.
+    /// Square-root scaling, as Linux sizes its reserve: four times the root of the size in kB; at
+    /// most 1/16.
     pub(super) fn of(frames: u32) -> Self {
         let kib = frames as u64 * 4;
         let min = ((16 * kib).isqrt() / 4).min(frames as u64 / 16) as u32;

@@ -2,25 +2,28 @@
 //!
 //! # The protocol
 //!
-//! 1. A [`Gather`] collects what an operation on one space unlinks: tables on a chain, data frames on others, and the
-//!    addresses whose entries have lost a permission or have been cleared.
-//! 2. [`Gather::flush`] raises the space's generation and has every CPU that may know any of it invalidate: those that the
-//!    space is active on, and lazy ones too if tables were unlinked (REQ-5).
-//! 3. Only the result of that, [`Released`], gives tables to the policy, drops the references of data frames and gives
-//!    frames back whose last reference that was.
+//! 1. A [`Gather`] collects what an operation on one space unlinks: tables on a chain, data frames
+//!    on others, and the addresses whose entries have lost a permission or have been cleared.
+//! 2. [`Gather::flush`] raises the space's generation and has every CPU that may know any of it
+//!    invalidate: those that the space is active on, and lazy ones too if tables were unlinked
+//!    (REQ-5).
+//! 3. Only the result of that, [`Released`], gives tables to the policy, drops the references of
+//!    data frames and gives frames back whose last reference that was.
 //!
-//! Dropping a gather does all of it. It allocates nothing: whatever it holds is chained through frames' records (REQ-33).
+//! Dropping a gather does all of it. It allocates nothing: whatever it holds is chained through
+//! frames' records (REQ-33).
 //!
 //! # References of shared frames
 //!
-//! The reference that a cleared entry held is dropped after the flush, not before. A space that finds itself the only user
-//! of a frame writes to it in place; if another space's reference went before its flush, a CPU of that space would still
-//! read the frame through an old entry, and see those writes.
+//! The reference that a cleared entry held is dropped after the flush, not before. A space that
+//! finds itself the only user of a frame writes to it in place; if another space's reference went
+//! before its flush, a CPU of that space would still read the frame through an old entry, and see
+//! those writes.
 //!
 //! # The end of a space
 //!
-//! A gather for the end of a space flushes first: every CPU leaves the space, then nobody can know what goes. Only the
-//! policies of history, which take tables before the flush, have it last.
+//! A gather for the end of a space flushes first: every CPU leaves the space, then nobody can know
+//! what goes. Only the policies of history, which take tables before the flush, have it last.
 mod parking;
 mod released;
 
@@ -35,7 +38,8 @@ use crate::page::{FlushProof, Level, Unhooked};
 use crate::quicklist::Policy;
 use crate::tlb::{DataChains, FlushFlags, Runs, SpaceTlb, Ticket, Waiting};
 
-/// Everything that an operation on one space has unlinked so far, see the [module](self). Dropping it flushes and frees.
+/// Everything that an operation on one space has unlinked so far, see the [module](self). Dropping
+/// it flushes and frees.
 ///
 /// The tables in it cannot be reached from outside before the flush:
 ///
@@ -82,8 +86,9 @@ pub struct Gather<'a, M: Machine> {
     flags: FlushFlags,
     tables: Unhooked,
     data: DataChains,
-    /// No CPU has the space loaded, and none can load it as long as the gather is there; or the space ends, so that what MMUs
-    /// write to entries is lost on nobody: entries may be changed with plain stores.
+    /// No CPU has the space loaded, and none can load it as long as the gather is there; or the
+    /// space ends, so that what MMUs write to entries is lost on nobody: entries may be changed
+    /// with plain stores.
     private: bool,
     /// Nobody can know what is unlinked: references may be dropped at once.
     unknown: bool,
@@ -94,7 +99,8 @@ pub struct Gather<'a, M: Machine> {
 }
 
 impl<'a, M: Machine> Gather<'a, M> {
-    /// An empty gather for operations on tables of `space` that are not the library's own; pages have 2^`stride` bytes.
+    /// An empty gather for operations on tables of `space` that are not the library's own; pages
+    /// have 2^`stride` bytes.
     ///
     /// # Errors
     ///
@@ -104,8 +110,9 @@ impl<'a, M: Machine> Gather<'a, M> {
         Ok(Self::open(on, space, stride, false))
     }
 
-    /// An empty gather for operations on `space`, which is of this machine and which the caller holds. `may_be_private` says
-    /// that no CPU can begin to load the space as long as the gather is there.
+    /// An empty gather for operations on `space`, which is of this machine and which the caller
+    /// holds. `may_be_private` says that no CPU can begin to load the space as long as the gather
+    /// is there.
     #[inline(always)]
     pub(crate) fn open(on: On<'a, M>, space: &'a SpaceTlb, stride: u32, may_be_private: bool) -> Self {
         let private = may_be_private && space.is_unloaded();
@@ -126,8 +133,8 @@ impl<'a, M: Machine> Gather<'a, M> {
         }
     }
 
-    /// A gather for one page that changes its frame, as copy-on-write does it: it never holds tables, and its end is no
-    /// occasion for the policy to trim.
+    /// A gather for one page that changes its frame, as copy-on-write does it: it never holds
+    /// tables, and its end is no occasion for the policy to trim.
     #[inline]
     pub(crate) fn one_page(
         on: On<'a, M>,
@@ -142,15 +149,16 @@ impl<'a, M: Machine> Gather<'a, M> {
         gather
     }
 
-    /// A gather for the end of a space, which the caller has for itself for good. All CPUs leave the space now; lazy ones
-    /// later, if chains may be parked.
+    /// A gather for the end of a space, which the caller has for itself for good. All CPUs leave
+    /// the space now; lazy ones later, if chains may be parked.
     pub(crate) fn ending(on: On<'a, M>, space: &'a SpaceTlb, stride: u32) -> Self {
         let mut gather = Self::open(on, space, stride, true);
         gather.private = true;
         gather.flags.space_ends = true;
         gather.flags.tables_freed = true;
         if on.policy().policy().takes_unhooked() {
-            // The policies of history take tables before the flush, as Linux did: then the flush comes last, as it did.
+            // The policies of history take tables before the flush, as Linux did: then the flush
+            // comes last, as it did.
             gather.changed(0, 1 << stride);
             return gather;
         }
@@ -194,12 +202,14 @@ impl<'a, M: Machine> Gather<'a, M> {
 
     /// Takes over a table that has just been unlinked; it mapped addresses from `at` on.
     ///
-    /// The flush says that tables were freed, which makes the hardware drop what its paging-structure caches know of the
-    /// space; so the stale range need not grow to the table's span if any page changed.
+    /// The flush says that tables were freed, which makes the hardware drop what its
+    /// paging-structure caches know of the space; so the stale range need not grow to the table's
+    /// span if any page changed.
     ///
     /// # Safety
     ///
-    /// 1. No entry points to the table at `pfn` any more, the caller gives it away, and it was one of the gather's space.
+    /// 1. No entry points to the table at `pfn` any more, the caller gives it away, and it was one
+    ///    of the gather's space.
     /// 2. It is in the state of its level: no live entries.
     /// 3. `record` is the record of `pfn`.
     #[inline(always)]
@@ -214,19 +224,21 @@ impl<'a, M: Machine> Gather<'a, M> {
         unsafe { self.tables.push(pfn, record) };
     }
 
-    /// Takes over a table that has just been unlinked, of tables that are not the library's own; it mapped addresses from `va`
-    /// on. The policy gets it after the flush, as a page of `level`.
+    /// Takes over a table that has just been unlinked, of tables that are not the library's own; it
+    /// mapped addresses from `va` on. The policy gets it after the flush, as a page of `level`.
     ///
     /// # Safety
     ///
-    /// 1. No entry points to the table at `at` any more, the caller gives it away, and it was one of the gather's space.
+    /// 1. No entry points to the table at `at` any more, the caller gives it away, and it was one
+    ///    of the gather's space.
     /// 2. It came from the machine's policy, which hands out pages of `level` that are frames.
     /// 3. It is in the state of its level: no live entries.
     pub unsafe fn foreign_table(&mut self, at: PhysAddr, level: Level, va: u64) {
         let record = self.on.frames().meta(at.pfn());
         record.set_usage(Use::Table);
         record.set_order(level.0);
-        // SAFETY: 1. and 2. passed on (1., 3.); its record says of which level it is. 3. looked up above.
+        // SAFETY: 1. and 2. passed on (1., 3.); its record says of which level it is. 3. looked up
+        // above.
         unsafe { self.table(at.pfn(), record, va) };
     }
 
@@ -234,14 +246,16 @@ impl<'a, M: Machine> Gather<'a, M> {
     ///
     /// # Safety
     ///
-    /// 1. As for [`table`](Self::table), for the root at `at`; it is the only root that the gather is given.
+    /// 1. As for [`table`](Self::table), for the root at `at`; it is the only root that the gather
+    ///    is given.
     pub(crate) unsafe fn root(&mut self, at: PhysAddr, level: Level) {
         self.flags.tables_freed = true;
         // SAFETY: points 1 to 3 are passed on.
-        unsafe { self.tables.push_top(at, level) };
+        unsafe { self.tables.push_root(at, level) };
     }
 
-    /// Notes that a table was unlinked at `start..end` and linked elsewhere: paging-structure caches must forget the old way.
+    /// Notes that a table was unlinked at `start..end` and linked elsewhere: paging-structure
+    /// caches must forget the old way.
     pub fn table_moved(&mut self, start: u64, end: u64) {
         self.flags.tables_freed = true;
         self.changed(start, end);
@@ -252,11 +266,13 @@ impl<'a, M: Machine> Gather<'a, M> {
         self.flags.reload_root = true;
     }
 
-    /// Takes over the reference that the leaf `raw` of format `F`, which has just been cleared, held on its frame.
+    /// Takes over the reference that the leaf `raw` of format `F`, which has just been cleared,
+    /// held on its frame.
     ///
     /// # Safety
     ///
-    /// 1. Unless it is special, the entry owned a reference to a data frame of this machine, and the caller gives it away.
+    /// 1. Unless it is special, the entry owned a reference to a data frame of this machine, and
+    ///    the caller gives it away.
     /// 2. [`changed`](Self::changed) is told of the entry before the flush.
     #[inline(always)]
     pub unsafe fn release<F: Format>(&mut self, raw: u64) {
@@ -285,8 +301,9 @@ impl<'a, M: Machine> Gather<'a, M> {
             return;
         }
         if !self.data.put_aside(pfn) {
-            // Two spaces are giving up the same frames at the same time: flush what there is so far. Of the table that is being
-            // cleared nothing may have been noted yet, so everything is flushed.
+            // Two spaces are giving up the same frames at the same time: flush what there is so
+            // far. Of the table that is being cleared nothing may have been noted yet, so
+            // everything is flushed.
             let ends = core::mem::replace(&mut self.ends, false);
             self.runs = Runs::new(self.stride);
             (self.start, self.end) = (u64::MAX, 0);
@@ -310,7 +327,8 @@ impl<'a, M: Machine> Gather<'a, M> {
         self.flush_now(false)
     }
 
-    /// Flushes. What would have to wait for lazy CPUs is left to them if it `may_park`, and is not in the result.
+    /// Flushes. What would have to wait for lazy CPUs is left to them if it `may_park`, and is not
+    /// in the result.
     fn flush_now(&mut self, may_park: bool) -> Released<'a, M> {
         let on = self.on;
         let mut tables = core::mem::take(&mut self.tables);
@@ -328,8 +346,8 @@ impl<'a, M: Machine> Gather<'a, M> {
             match on.tlb().flush(on.pin(), self.space, &runs, self.flags) {
                 Ok(flushed) => ticket = Some(flushed),
                 Err(refused) => {
-                    // An interrupt handler in the middle of a flush of its own CPU. What TLBs may know is never handed out
-                    // again: it is leaked, on purpose.
+                    // An interrupt handler in the middle of a flush of its own CPU. What TLBs may
+                    // know is never handed out again: it is leaked, on purpose.
                     debug_assert!(false, "unlinked pages are leaked: {refused}");
                     self.data = DataChains::new();
                     let nothing = Unhooked::new().flushed(
@@ -349,9 +367,10 @@ impl<'a, M: Machine> Gather<'a, M> {
             let (tables, data) = parking::settle(on, waiting, may_park);
             return Released::new(on, tables, data, Some(*ticket), self.ends);
         }
-        // SAFETY: 1. If anything was unlinked, `Tlb::flush` has had every CPU that may know it invalidate (contract of `Mmu`,
-        // points 1 and 3), lazy ones included as tables were freed and none is waited for. CPUs that were not in the masks
-        // load the root anew before they use the space, which leaves nothing old. At the end of a space the flush came first:
+        // SAFETY: 1. If anything was unlinked, `Tlb::flush` has had every CPU that may know it
+        // invalidate (contract of `Mmu`, points 1 and 3), lazy ones included as tables were freed
+        // and none is waited for. CPUs that were not in the masks load the root anew before they
+        // use the space, which leaves nothing old. At the end of a space the flush came first:
         // every CPU has left it, and none can come back.
         let tables = tables.flushed(unsafe { FlushProof::claim() });
         Released::new(on, tables, data, ticket, self.ends)

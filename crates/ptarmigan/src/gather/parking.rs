@@ -1,5 +1,6 @@
-//! Parking: a chain waits for CPUs which need not be disturbed, lazy ones, which drop what they know by themselves when they
-//! run something else, and readers that are done in a moment (REQ-33). What exceeds the bound is flushed by force (REQ-34).
+//! Parking: a chain waits for CPUs which need not be disturbed, lazy ones, which drop what they
+//! know by themselves when they run something else, and readers that are done in a moment (REQ-33).
+//! What exceeds the bound is flushed by force (REQ-34).
 use super::released::give_back;
 use crate::cpu::{CpuId, Pinned};
 use crate::machine::{Machine, On};
@@ -30,12 +31,14 @@ fn wait<S: Shootdown>(tlb: &Tlb<S>, pin: &Pinned<'_>, waiting: Waiting) -> (Flus
             tlb.wait_until(pin, || !tlb.readers().is_reading(cpu, space, Some(epoch)));
         }
     }
-    // SAFETY: 1. CPUs that had the space active were flushed by `Tlb::flush`; lazy ones have loaded another root since, or
-    // have just dropped everything; readers that began before the tables were unlinked have ended.
+    // SAFETY: 1. CPUs that had the space active were flushed by `Tlb::flush`; lazy ones have loaded
+    // another root since, or have just dropped everything; readers that began before the tables
+    // were unlinked have ended.
     (tables.flushed(unsafe { FlushProof::claim() }), data)
 }
 
-/// Parks what waits if it `may_park`, can be parked and has to wait; else waits. Returns what is free at once.
+/// Parks what waits if it `may_park`, can be parked and has to wait; else waits. Returns what is
+/// free at once.
 #[cold]
 pub(super) fn settle<M: Machine>(
     on: On<'_, M>,
@@ -64,13 +67,14 @@ pub(super) fn settle<M: Machine>(
 }
 
 impl<M: Machine> On<'_, M> {
-    /// Gives back the chains that this CPU has parked and that wait for no CPU any more; returns how many frames.
+    /// Gives back the chains that this CPU has parked and that wait for no CPU any more; returns
+    /// how many frames.
     pub fn collect(self) -> u32 {
         self.unpark_if(false)
     }
 
-    /// Gives back all chains that this CPU has parked, after interrupting the CPUs they wait for; returns how many frames.
-    /// For lack of memory, and for a CPU that goes away.
+    /// Gives back all chains that this CPU has parked, after interrupting the CPUs they wait for;
+    /// returns how many frames. For lack of memory, and for a CPU that goes away.
     pub fn unpark(self) -> u32 {
         self.unpark_if(true)
     }
@@ -90,15 +94,17 @@ impl<M: Machine> On<'_, M> {
         frames
     }
 
-    /// Tells the policy that this CPU has nothing to run, the moment for a bounded amount of trimming; and gives back the
-    /// chains that this CPU has parked and that wait for no CPU any more.
+    /// Tells the policy that this CPU has nothing to run, the moment for a bounded amount of
+    /// trimming; and gives back the chains that this CPU has parked and that wait for no CPU any
+    /// more.
     pub fn idle(self) {
         self.collect();
         self.policy().idle();
     }
 
-    /// Gives back all that this CPU holds: parked chains, pages for tables, data frames. For a CPU that goes offline; for one
-    /// that went without it, the code that took it down calls this with its pin.
+    /// Gives back all that this CPU holds: parked chains, pages for tables, data frames. For a CPU
+    /// that goes offline; for one that went without it, the code that took it down calls this with
+    /// its pin.
     pub fn drain(self) {
         self.unpark();
         self.policy().drain();

@@ -4,7 +4,8 @@ use crate::machine::{Machine, On};
 use crate::page::Flushed;
 use crate::tlb::{DataChains, Ticket};
 
-/// What a gather held, flushed: no MMU can reach it any more. Dropping it gives it back, as [`free`](Self::free) does.
+/// What a gather held, flushed: no MMU can reach it any more. Dropping it gives it back, as
+/// [`free`](Self::free) does.
 #[must_use = "dropping it gives the pages back; say so with `free`"]
 pub struct Released<'a, M: Machine> {
     on: On<'a, M>,
@@ -30,7 +31,8 @@ impl<'a, M: Machine> Released<'a, M> {
         self.ticket.as_ref()
     }
 
-    /// Gives tables to the policy, drops references, and gives frames without any back to the allocator.
+    /// Gives tables to the policy, drops references, and gives frames without any back to the
+    /// allocator.
     pub fn free(self) {
         drop(self);
     }
@@ -45,14 +47,16 @@ impl<M: Machine> Drop for Released<'_, M> {
     }
 }
 
-/// Gives tables to the policy, drops the references that waited, and gives frames without any to their allocator.
+/// Gives tables to the policy, drops the references that waited, and gives frames without any to
+/// their allocator.
 pub(super) fn give_back<M: Machine>(on: On<'_, M>, tables: Flushed, data: &DataChains) {
     if !tables.is_empty() {
         on.policy().flushed(tables);
     }
     let frames = on.frames();
     let give = |pfn: Pfn| {
-        // SAFETY: 1. `on` is one machine. 2. its last reference is gone, and the flush has been waited for.
+        // SAFETY: 1. `on` is one machine. 2. its last reference is gone, and the flush has been
+        // waited for.
         unsafe { on.data().give_raw(frames, on.pin(), pfn) };
     };
     let mut at = data.unused;

@@ -28,8 +28,8 @@ pub struct HostConfig {
     pub bytes: u64,
     /// Data frames have memory behind them: cleared and copied for real.
     pub touch_data: bool,
-    /// With memory behind data frames: cache lines of each fresh page that its program writes to at once, 64 at most. The
-    /// store that faults is one, if that is to be imitated.
+    /// With memory behind data frames: cache lines of each fresh page that its program writes to at
+    /// once, 64 at most. The store that faults is one, if that is to be imitated.
     pub use_lines: usize,
     /// Bytes at the start of each node, where tables are placed, to touch in advance.
     pub prefault: usize,
@@ -130,7 +130,7 @@ impl fmt::Display for Missing {
 
 impl std::error::Error for Missing {}
 
-/// Memory, frames, the kernel's half of top tables: everything but the policy and the TLB.
+/// Memory, frames, the kernel's half of root tables: everything but the policy and the TLB.
 pub struct Host<F: Format> {
     config: HostConfig,
     arena: Mapping,
@@ -144,7 +144,7 @@ pub struct Host<F: Format> {
     owners: Owners,
 }
 
-/// Entries of the kernel's half that are in use, so that constructing a top is work.
+/// Entries of the kernel's half that are in use, so that constructing a root is work.
 const KERNEL_ENTRIES: usize = 4;
 
 impl<F: Format> Host<F> {
@@ -192,7 +192,8 @@ impl<F: Format> Host<F> {
         let need = Frames::bytes(&MemorySize::of(&runs)) + DataFrames::bytes(cpus, nodes);
         let mut boot = boot_memory(need)?;
         let machine = MachineId::new();
-        // SAFETY: 1. the arena, which the host owns, maps every frame of the runs. 2. the identity is new.
+        // SAFETY: 1. the arena, which the host owns, maps every frame of the runs. 2. the identity
+        // is new.
         let frames = unsafe { Frames::new(&mut boot, machine, &runs)? };
         let data = DataFrames::new(&mut boot, &frames, cpus)?;
         let expected = frames.counts().total;
@@ -212,9 +213,10 @@ impl<F: Format> Host<F> {
         // SAFETY: 1. as above.
         let backing = unsafe { frames.take(request)?.zeroed(&window) }.into_raw();
         // An empty table stands for the kernel's own: the zero frame.
-        let top = F::LAYOUT.top();
-        for index in F::USER_TOP..(F::USER_TOP + KERNEL_ENTRIES).min(F::entries(top)) {
-            // SAFETY: 1. the zero frame is an empty table for as long as the host is there, and no CPU walks it for a user.
+        let top = F::LAYOUT.root();
+        for index in F::USER_ROOT_ENTRIES..(F::USER_ROOT_ENTRIES + KERNEL_ENTRIES).min(F::entries(top)) {
+            // SAFETY: 1. the zero frame is an empty table for as long as the host is there, and no
+            // CPU walks it for a user.
             unsafe { kernel.set(&frames, index, F::link(top, zero.addr())) };
         }
         let owners = Owners::new(machine, cpus);
@@ -260,7 +262,8 @@ impl<F: Format> Host<F> {
         self.backing
     }
 
-    /// Returns the direct map. It reaches the memory as long as the host is there; what it leads to is a raw pointer.
+    /// Returns the direct map. It reaches the memory as long as the host is there; what it leads to
+    /// is a raw pointer.
     pub fn window(&self) -> DirectMap {
         self.window
     }
@@ -287,7 +290,8 @@ impl<F: Format> Host<F> {
         (0..self.config.cpus).filter_map(|cpu| self.slot(cpu)).collect()
     }
 
-    /// Takes the slot of a CPU, for the calling thread to own; `None` if there is no such CPU or a thread owns it.
+    /// Takes the slot of a CPU, for the calling thread to own; `None` if there is no such CPU or a
+    /// thread owns it.
     pub fn slot(&self, cpu: usize) -> Option<CpuSlot> {
         let cpu = CpuId(u16::try_from(cpu).ok()?);
         CpuSlot::take(&self.owners, cpu.0, self.node_of(cpu).0)
@@ -303,7 +307,8 @@ impl<F: Format> Host<F> {
         &self.owners
     }
 
-    /// Makes a block of boot memory of `bytes` bytes or more. It lives as long as anything that is carved from it.
+    /// Makes a block of boot memory of `bytes` bytes or more. It lives as long as anything that is
+    /// carved from it.
     ///
     /// # Errors
     ///
@@ -314,7 +319,8 @@ impl<F: Format> Host<F> {
 
     /// Makes a source of pages for a policy.
     pub fn source(&self) -> Source<'_, DirectMap, &KernelMap<F, DirectMap>> {
-        // SAFETY: 1. the window reaches the whole arena, in which all frames lie, and the source borrows the host.
+        // SAFETY: 1. the window reaches the whole arena, in which all frames lie, and the source
+        // borrows the host.
         unsafe { Source::new(&self.frames, self.window(), &self.kernel, F::LAYOUT) }
     }
 
@@ -418,7 +424,8 @@ impl<F: Format> Host<F> {
     /// [`Missing`] says how many are not.
     pub fn audit(&self) -> Result<(), Missing> {
         let FrameCounts { free, .. } = self.frames.counts();
-        // The kernel's reference top, the zero frame and the files' frame are the host's until it is dropped.
+        // The kernel's reference root, the zero frame and the files' frame are the host's until it
+        // is dropped.
         let expected = self.expected - 3;
         if free == expected { Ok(()) } else { Err(Missing { expected, free }) }
     }
@@ -428,8 +435,8 @@ const ORDER: core::sync::atomic::Ordering = core::sync::atomic::Ordering::Acquir
 
 /// The direct map of an arena.
 fn direct_map(arena: &Mapping) -> Result<DirectMap, HostError> {
-    // SAFETY: 1. the arena maps every frame below its length. It is the host's, and pointers into it are used by code that
-    // borrows the host. 2. nothing else has its address.
+    // SAFETY: 1. the arena maps every frame below its length. It is the host's, and pointers into
+    // it are used by code that borrows the host. 2. nothing else has its address.
     let map = unsafe { DirectMap::new(arena.base().as_ptr(), arena.len() as u64) };
     map.map_err(|e| HostError::Host(e.to_string()))
 }
@@ -441,7 +448,8 @@ fn boot_memory(bytes: usize) -> Result<BootMemory, HostError> {
 impl<F: Format> Drop for Host<F> {
     fn drop(&mut self) {
         for pfn in [self.zero, self.backing] {
-            // SAFETY: 1. `new` took it, order 0; nothing that borrows the host is left. 2. `Dirty` promises nothing.
+            // SAFETY: 1. `new` took it, order 0; nothing that borrows the host is left. 2. `Dirty`
+            // promises nothing.
             self.frames.give(unsafe { Frame::<Dirty>::from_raw(self.frames.machine(), pfn, 0) });
         }
     }

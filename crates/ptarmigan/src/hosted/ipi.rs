@@ -8,10 +8,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// How messages are delivered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Delivery {
-    /// To CPUs of the same thread, and to those that no thread owns, at once, in order of their numbers.
+    /// To CPUs of the same thread, and to those that no thread owns, at once, in order of their
+    /// numbers.
     #[default]
     AtOnce,
-    /// The same, but late, one by one and in any order, by this seed: whatever can go on in between, does.
+    /// The same, but late, one by one and in any order, by this seed: whatever can go on in
+    /// between, does.
     Adverse(u64),
 }
 
@@ -20,9 +22,10 @@ const PATIENCE: u32 = 100;
 
 /// Interrupts of a hosted machine.
 ///
-/// A CPU whose thread is busy is served when that thread next calls [`Tlb::serve`](crate::tlb::Tlb::serve), between two
-/// things it does or while it waits for something; so every thread that owns a CPU has to do one or the other until it
-/// gives its slot back.
+/// A CPU whose thread is busy is served when that thread next calls
+/// [`Tlb::serve`](crate::tlb::Tlb::serve), between two things it does or while it waits for
+/// something; so every thread that owns a CPU has to do one or the other until it gives its slot
+/// back.
 pub struct Messages {
     owners: Owners,
     /// Where each CPU is.
@@ -41,8 +44,8 @@ impl Messages {
         Messages { owners, nodes, delivery, random: AtomicU64::new(seed), abandoned: Arc::default() }
     }
 
-    /// Set it when a thread has failed that others may be waiting for: their waits then panic instead of lasting for
-    /// ever.
+    /// Set it when a thread has failed that others may be waiting for: their waits then panic
+    /// instead of lasting for ever.
     pub fn abandoned(&self) -> &Arc<AtomicBool> {
         &self.abandoned
     }

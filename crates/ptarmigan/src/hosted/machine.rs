@@ -49,7 +49,8 @@ impl<'h, F: Format, P: Policy, S: Mmu> HostMachine<'h, F, P, S> {
         Self::with_tlb(host, policy, mmu, TlbConfig::new(host.config().cpus), Delivery::AtOnce)
     }
 
-    /// The same with TLBs of another shape (`config.cpus` is the host's), and interrupts delivered otherwise.
+    /// The same with TLBs of another shape (`config.cpus` is the host's), and interrupts delivered
+    /// otherwise.
     ///
     /// # Errors
     ///
@@ -79,7 +80,8 @@ impl<'h, F: Format, P: Policy, S: Mmu> HostMachine<'h, F, P, S> {
         self.host
     }
 
-    /// Empties every list: of the given CPUs, and of the nodes. Slots of another host are left alone.
+    /// Empties every list: of the given CPUs, and of the nodes. Slots of another host are left
+    /// alone.
     pub fn drain(&self, slots: &[CpuSlot]) {
         for slot in slots {
             let pin = slot.pin();
@@ -96,14 +98,16 @@ impl<'h, F: Format, P: Policy, S: Mmu> HostMachine<'h, F, P, S> {
     fn use_data(&self, frame: Pfn) {
         let guard = self.window.open(frame.addr());
         for line in 0..self.host.config().use_lines.min(FRAME_SIZE / LINE) {
-            // SAFETY: a data frame that has just been taken: ours alone; the guard is valid for all of it.
+            // SAFETY: a data frame that is the caller's alone (contract, 1.); the guard is valid
+            // for all of it.
             unsafe { guard.base().add(line * LINE).write_volatile(1) };
         }
     }
 }
 
-// SAFETY: 1. `with_tlb` compares the policy's machine with the host's, and makes the TLBs and the parking for it. 2. they are
-// fields. 3. the window is the host's, and both functions write to the frame that is named.
+// SAFETY: 1. `with_tlb` compares the policy's machine with the host's, and makes the TLBs and the
+// parking for it. 2. they are fields. 3. the window is the host's, and both functions write to the
+// frame that is named.
 unsafe impl<F: Format, P: Policy, S: Mmu> Machine for HostMachine<'_, F, P, S> {
     type Window = DirectMap;
     type Policy = P;
@@ -135,20 +139,21 @@ unsafe impl<F: Format, P: Policy, S: Mmu> Machine for HostMachine<'_, F, P, S> {
     }
 
     #[inline]
-    fn clear_data(&self, frame: Pfn) {
+    unsafe fn clear_data(&self, frame: Pfn) {
         if self.host.config().touch_data {
             let guard = self.window.open(frame.addr());
-            // SAFETY: a data frame that has just been taken: ours alone; the guard is valid for all of it.
+            // SAFETY: a data frame that is the caller's alone (contract, 1.); the guard is valid
+            // for all of it.
             unsafe { guard.base().write_bytes(0, FRAME_SIZE) };
         }
     }
 
     #[inline]
-    fn copy_data(&self, from: Pfn, to: Pfn) {
+    unsafe fn copy_data(&self, from: Pfn, to: Pfn) {
         if self.host.config().touch_data {
             let (source, target) = (self.window.open(from.addr()), self.window.open(to.addr()));
-            // SAFETY: `to` has just been taken and is ours alone; `from` is a different frame, which nothing writes
-            // while it is shared; both guards are valid for the frame.
+            // SAFETY: `to` is the caller's alone (contract, 1.); `from` is a different frame (2.),
+            // which nothing writes while it is shared; both guards are valid for the frame.
             unsafe {
                 core::ptr::copy_nonoverlapping(source.base(), target.base(), FRAME_SIZE);
             }
@@ -179,7 +184,8 @@ fn is_zero(window: &DirectMap, frame: Pfn) -> bool {
 /// Bytes in a cache line.
 const LINE: usize = 64;
 
-// SAFETY: 1. and 2. both frames are the host's own for as long as it is there; nothing writes to the zero frame.
+// SAFETY: 1. and 2. both frames are the host's own for as long as it is there; nothing writes to
+// the zero frame.
 unsafe impl<F: Format, P: Policy, S: Mmu> SpaceMachine for HostMachine<'_, F, P, S> {
     #[inline(always)]
     fn zero_frame(&self) -> Pfn {

@@ -27,13 +27,14 @@ impl Mapping {
         Ok(Mapping { base, len })
     }
 
-    /// Makes boot memory of `bytes` bytes or more, which goes when all that is carved from it has gone.
+    /// Makes boot memory of `bytes` bytes or more, which goes when all that is carved from it has
+    /// gone.
     pub fn boot_memory(bytes: usize) -> rustix::io::Result<BootMemory> {
         let len = bytes.next_multiple_of(FRAME_SIZE).max(FRAME_SIZE);
         let mapping = Mapping::new(len)?;
         let base = mapping.base();
-        // SAFETY: 1. the block is the whole of a new mapping, which exists as long as its owner does; nothing else has its
-        // address.
+        // SAFETY: 1. the block is the whole of a new mapping, which exists as long as its owner
+        // does; nothing else has its address.
         Ok(unsafe { BootMemory::kept_by(Arc::new(mapping), base, len) })
     }
 
@@ -45,8 +46,9 @@ impl Mapping {
         self.base
     }
 
-    /// Asks for huge pages, as a kernel's direct map has, and touches `len` bytes from `from` on, so that no fault
-    /// of the host's falls into a measurement. Failure to get huge pages is no failure.
+    /// Asks for huge pages, as a kernel's direct map has, and touches `len` bytes from `from` on,
+    /// so that no fault of the host's falls into a measurement. Failure to get huge pages is no
+    /// failure.
     pub fn prefault(&self, from: usize, len: usize) {
         let end = (from + len).min(self.len);
         if from >= end {

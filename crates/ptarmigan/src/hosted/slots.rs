@@ -35,9 +35,9 @@ impl Owners {
         if !mine && owner.compare_exchange(NOBODY, me, Ordering::Acquire, Ordering::Relaxed).is_err() {
             return;
         }
-        // SAFETY: 1. this thread owns the CPU, by a slot or since a moment ago, and goes on with whatever it was doing
-        // as that CPU after `f` returns: as if interrupted. 2. there is an owner for each CPU of the host, this one included,
-        // and the host says which node it is on.
+        // SAFETY: 1. this thread owns the CPU, by a slot or since a moment ago, and goes on with
+        // whatever it was doing as that CPU after `f` returns: as if interrupted. 2. there is an
+        // owner for each CPU of the host, this one included, and the host says which node it is on.
         f(&unsafe { Pinned::assume(self.machine, cpu, node) });
         if !mine {
             owner.store(NOBODY, Ordering::Release);
@@ -81,8 +81,9 @@ impl CpuSlot {
     /// Makes the proof of being on this CPU.
     #[inline(always)]
     pub fn pin(&self) -> Pinned<'_> {
-        // SAFETY: 1. the slot is the only one with its number (`take` marked it), and it cannot leave this thread,
-        // which runs one thing at a time. 2. `take` found the CPU among the host's, which says which node it is on.
+        // SAFETY: 1. the slot is the only one with its number (`take` marked it), and it cannot
+        // leave this thread, which runs one thing at a time. 2. `take` found the CPU among the
+        // host's, which says which node it is on.
         unsafe { Pinned::assume(self.owners.machine, self.cpu, self.node) }
     }
 }

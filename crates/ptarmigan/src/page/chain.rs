@@ -11,15 +11,16 @@ impl FlushProof {
     ///
     /// # Safety
     ///
-    /// 1. After the last table of the chain this is used for was unhooked, every CPU that could have walked it,
-    ///    lazy ones included, has invalidated what it had cached of the space, paging-structure caches included.
+    /// 1. After the last table of the chain this is used for was unhooked, every CPU that could
+    ///    have walked it, lazy ones included, has invalidated what it had cached of the space,
+    ///    paging-structure caches included.
     pub unsafe fn claim() -> Self {
         FlushProof(())
     }
 }
 
-/// Tables that have been unhooked from their parents, but that TLBs may still know. Linked through the frames'
-/// records, so nothing is allocated and nothing written into the pages (REQ-22).
+/// Tables that have been unhooked from their parents, but that TLBs may still know. Linked through
+/// the frames' records, so nothing is allocated and nothing written into the pages (REQ-22).
 ///
 /// There is no way from here to a list that pages are handed out from, except through a flush:
 ///
@@ -47,8 +48,8 @@ impl FlushProof {
 pub struct Unhooked {
     head: Pfn,
     len: u32,
-    top: Option<PhysAddr>,
-    top_level: Level,
+    root: Option<PhysAddr>,
+    root_level: Level,
 }
 
 impl Default for Unhooked {
@@ -61,7 +62,7 @@ impl Unhooked {
     /// An empty chain.
     #[inline(always)]
     pub const fn new() -> Self {
-        Unhooked { head: Pfn::NONE, len: 0, top: None, top_level: Level(0) }
+        Unhooked { head: Pfn::NONE, len: 0, root: None, root_level: Level(0) }
     }
 
     /// Puts a table on the chain. Its level is in the frame's record since it was born.
@@ -81,34 +82,34 @@ impl Unhooked {
         self.len += 1;
     }
 
-    /// Puts the top table of a space that ends on the chain.
+    /// Puts the root table of a space that ends on the chain.
     ///
     /// # Safety
     ///
-    /// 1. The caller owns the top table at `at` and gives it away.
+    /// 1. The caller owns the root table at `at` and gives it away.
     /// 2. Its content is in the state of its level: the user's half is empty.
-    /// 3. The chain holds no top yet.
-    pub unsafe fn push_top(&mut self, at: PhysAddr, level: Level) {
-        debug_assert!(self.top.is_none());
-        self.top = Some(at);
-        self.top_level = level;
+    /// 3. The chain holds no root yet.
+    pub unsafe fn push_root(&mut self, at: PhysAddr, level: Level) {
+        debug_assert!(self.root.is_none());
+        self.root = Some(at);
+        self.root_level = level;
     }
 
-    /// Returns whether it holds a root that [`push_top`](Self::push_top) put there.
+    /// Returns whether it holds a root that [`push_root`](Self::push_root) put there.
     pub(super) fn has_root(&self) -> bool {
-        self.top.is_some()
+        self.root.is_some()
     }
 
-    /// How many tables it holds, the top included.
+    /// How many tables it holds, the root included.
     #[inline(always)]
     pub fn len(&self) -> u32 {
-        self.len + self.top.is_some() as u32
+        self.len + self.root.is_some() as u32
     }
 
     /// Whether it holds none.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
-        self.len == 0 && self.top.is_none()
+        self.len == 0 && self.root.is_none()
     }
 
     /// The step that only a flush makes.
@@ -125,8 +126,8 @@ impl Unhooked {
             see(Level(meta.order()), at.addr());
             at = meta.link();
         }
-        if let Some(top) = self.top {
-            see(self.top_level, top);
+        if let Some(root) = self.root {
+            see(self.root_level, root);
         }
     }
 
@@ -140,20 +141,20 @@ impl Unhooked {
             meta.set_usage(Use::Taken);
             return Some((Level(meta.order()), pfn.addr()));
         }
-        self.top.take().map(|at| (self.top_level, at))
+        self.root.take().map(|at| (self.root_level, at))
     }
 
     /// Takes a table out *before* the flush, as the policies of history did.
     ///
     /// # Safety
     ///
-    /// 1. The caller accepts that TLBs may still know the page. That is the defect which this type exists to
-    ///    make impossible; only a model of the historic code may do it.
+    /// 1. The caller accepts that TLBs may still know the page. That is the defect which this type
+    ///    exists to make impossible; only a model of the historic code may do it.
     #[cfg(feature = "hosted")]
     pub unsafe fn pop_early(&mut self, frames: &Frames) -> Option<Clean> {
         let (level, at) = self.pop(frames)?;
-        // SAFETY: 1. and 2. the chain owned it, in the state of its level (contracts of `push` and `push_top`). 3. not so: the
-        // caller accepts that.
+        // SAFETY: 1. and 2. the chain owned it, in the state of its level (contracts of `push` and
+        // `push_root`). 3. not so: the caller accepts that.
         Some(unsafe { Clean::from_raw(at, level) })
     }
 }
@@ -170,8 +171,8 @@ impl Flushed {
     #[inline(always)]
     pub fn pop(&mut self, frames: &Frames) -> Option<Clean> {
         let (level, at) = self.pages.pop(frames)?;
-        // SAFETY: 1. and 2. the chain owned it, in the state of its level (contracts of `push` and `push_top`). 3. it has been
-        // flushed everywhere (`FlushProof`).
+        // SAFETY: 1. and 2. the chain owned it, in the state of its level (contracts of `push` and
+        // `push_root`). 3. it has been flushed everywhere (`FlushProof`).
         Some(unsafe { Clean::from_raw(at, level) })
     }
 

@@ -2,48 +2,66 @@
 use crate::addr::PhysAddr;
 use crate::frames::Frames;
 
-/// Makes top tables: copies the kernel's entries in and keeps the table known to whoever changes those.
+/// Makes root tables: copies the kernel's entries in and keeps the table known to whoever changes
+/// those.
 ///
-/// Runs only when a page comes from the allocator and when it goes back to it; a page that rests on a list stays
-/// constructed.
+/// Runs only when a page comes from the allocator and when it goes back to it; a page that rests on
+/// a list stays constructed.
 pub trait Construct: Sync {
     /// Brings an all-zero table into its constructed state.
-    fn construct(&self, frames: &Frames, top: PhysAddr);
+    ///
+    /// # Safety
+    ///
+    /// 1. `root` is a root table that the caller owns, of the format that this is for, in `frames`.
+    /// 2. It is all zero, and constructed by no other constructor.
+    unsafe fn construct(&self, frames: &Frames, root: PhysAddr);
 
-    /// The same where it can fail: false, and the table is all zero as it was. Constructors that need nothing which may
-    /// be short need not say anything.
+    /// The same where it can fail: false, and the table is all zero as it was. Constructors that
+    /// need nothing which may be short need not say anything.
+    ///
+    /// # Safety
+    ///
+    /// As [`construct`](Self::construct).
     #[inline(always)]
-    fn try_construct(&self, frames: &Frames, top: PhysAddr) -> bool {
-        self.construct(frames, top);
+    unsafe fn try_construct(&self, frames: &Frames, root: PhysAddr) -> bool {
+        // SAFETY: 1. and 2. passed on.
+        unsafe { self.construct(frames, root) };
         true
     }
 
     /// Brings a constructed table back to all zero and forgets it.
-    fn destruct(&self, frames: &Frames, top: PhysAddr);
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller owns `root`, and has had this construct it; no MMU walks it.
+    unsafe fn destruct(&self, frames: &Frames, root: PhysAddr);
 }
 
-/// Top tables rest all zero, as other tables do: where the kernel has a root of its own.
+/// Root tables rest all zero, as other tables do: where the kernel has a root of its own.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoConstruct;
 
 impl Construct for NoConstruct {
     #[inline(always)]
-    fn construct(&self, _: &Frames, _: PhysAddr) {}
+    unsafe fn construct(&self, _: &Frames, _: PhysAddr) {}
     #[inline(always)]
-    fn destruct(&self, _: &Frames, _: PhysAddr) {}
+    unsafe fn destruct(&self, _: &Frames, _: PhysAddr) {}
 }
 
 impl<C: Construct> Construct for &C {
     #[inline(always)]
-    fn construct(&self, frames: &Frames, top: PhysAddr) {
-        (**self).construct(frames, top);
+    unsafe fn construct(&self, frames: &Frames, root: PhysAddr) {
+        // SAFETY: 1. and 2. passed on.
+        unsafe { (**self).construct(frames, root) };
     }
     #[inline(always)]
-    fn try_construct(&self, frames: &Frames, top: PhysAddr) -> bool {
-        (**self).try_construct(frames, top)
+    unsafe fn try_construct(&self, frames: &Frames, root: PhysAddr) -> bool {
+        // SAFETY: 1. and 2. passed on.
+        unsafe { (**self).try_construct(frames, root) }
     }
     #[inline(always)]
-    fn destruct(&self, frames: &Frames, top: PhysAddr) {
-        (**self).destruct(frames, top);
+    unsafe fn destruct(&self, frames: &Frames, root: PhysAddr) {
+        // SAFETY: 1. passed on.
+        unsafe { (**self).destruct(frames, root) };
     }
 }

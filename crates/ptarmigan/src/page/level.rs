@@ -4,7 +4,7 @@ use crate::addr::FRAME_SHIFT;
 /// Levels that a tree may have.
 pub const MAX_LEVELS: usize = 5;
 
-/// A level of a tree: 0 are the tables that hold pages (PTE tables), the highest is the top.
+/// A level of a tree: 0 are the tables that hold pages (PTE tables), the highest is the root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Level(pub u8);
 
@@ -22,16 +22,16 @@ impl Level {
 /// What the tables of each level need of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Number of levels, the top included.
+    /// Number of levels, the root included.
     pub levels: u8,
     /// Binary logarithm of a table's bytes, by level.
     pub table_shift: [u8; MAX_LEVELS],
 }
 
 impl Layout {
-    /// The top level.
+    /// The root's level.
     #[inline(always)]
-    pub const fn top(&self) -> Level {
+    pub const fn root(&self) -> Level {
         Level(self.levels - 1)
     }
 
@@ -52,7 +52,8 @@ impl Layout {
         1 << self.table_shift[level.at()]
     }
 
-    /// The order of the block of frames that holds a table of this level; 0 for those smaller than a frame.
+    /// The order of the block of frames that holds a table of this level; 0 for those smaller than
+    /// a frame.
     #[inline(always)]
     pub fn order(&self, level: Level) -> u8 {
         (self.table_shift[level.at()] as u32).saturating_sub(FRAME_SHIFT) as u8

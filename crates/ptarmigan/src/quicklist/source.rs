@@ -1,4 +1,5 @@
-//! Between a policy and the frame allocator: makes pages clean on the way in, unmakes them on the way out.
+//! Between a policy and the frame allocator: makes pages clean on the way in, unmakes them on the
+//! way out.
 use super::Placement;
 use crate::addr::{FRAME_SHIFT, FRAME_SIZE, Pfn, PhysAddr};
 use crate::cpu::NodeId;
@@ -11,7 +12,7 @@ pub const GROUP: usize = 4;
 #[cfg(not(loom))]
 const _: () = assert!(GROUP * size_of::<crate::frames::FrameMeta>() == 64);
 
-/// Frames, the window to clear them through, and the constructor of top tables.
+/// Frames, the window to clear them through, and the constructor of root tables.
 pub struct Source<'m, W, C> {
     frames: &'m Frames,
     window: W,
@@ -28,8 +29,8 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
     ///
     /// 1. The window reaches all of `frames` that are low memory.
     pub unsafe fn new(frames: &'m Frames, window: W, construct: C, layout: Layout) -> Self {
-        // Only the top may be smaller than a frame; where it is not, the slab stays empty.
-        let shift = layout.table_shift[layout.top().at()].clamp(3, FRAME_SHIFT as u8 - 1);
+        // Only the root may be smaller than a frame; where it is not, the slab stays empty.
+        let shift = layout.table_shift[layout.root().at()].clamp(3, FRAME_SHIFT as u8 - 1);
         Source { frames, window, construct, layout, placement: Placement::default(), small: Slab::new(shift) }
     }
 
@@ -56,12 +57,13 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
         &self.window
     }
 
-    /// The constructor of top tables.
+    /// The constructor of root tables.
     pub fn constructor(&self) -> &C {
         &self.construct
     }
 
-    /// A new clean page for `level`: taken, cleared unless known to be zero, constructed if it is a top.
+    /// A new clean page for `level`: taken, cleared unless known to be zero, constructed if it is a
+    /// root.
     ///
     /// # Errors
     ///
@@ -82,19 +84,21 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
             meta.set_live(0);
             frame.into_raw().addr()
         };
-        if level == self.layout.top() && !self.construct.try_construct(self.frames, at) {
+        // SAFETY: 1. a root, taken just now. 2. cleared just now.
+        if level == self.layout.root() && !unsafe { self.construct.try_construct(self.frames, at) } {
             self.give_zero(level, at);
             return Err(NoFrame::new(self.layout.order(level), node, self.frames.node_free(node)));
         }
-        // SAFETY: 1. and 3. just taken. 2. cleared, and constructed if it is a top.
+        // SAFETY: 1. and 3. just taken. 2. cleared, and constructed if it is a root.
         Ok(unsafe { Clean::from_raw(at, level) })
     }
 
-    /// Four new clean pages for `level` at once: neighbours, whose records fill a cache line. So CPUs that are at
-    /// work on tables of theirs do not take a record's line from each other. `None` if there is no such block on `node`,
-    /// or tables of the level are not single frames that only need clearing.
+    /// Four new clean pages for `level` at once: neighbours, whose records fill a cache line. So
+    /// CPUs that are at work on tables of theirs do not take a record's line from each other.
+    /// `None` if there is no such block on `node`, or tables of the level are not single frames
+    /// that only need clearing.
     pub fn make_group(&self, node: NodeId, level: Level, flags: AllocFlags) -> Option<[Clean; GROUP]> {
-        if self.layout.is_small(level) || self.layout.order(level) > 0 || level == self.layout.top() {
+        if self.layout.is_small(level) || self.layout.order(level) > 0 || level == self.layout.root() {
             return None;
         }
         let order = GROUP.trailing_zeros() as u8;
@@ -117,7 +121,7 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
             meta.set_lines(0, 0);
             meta.set_lines(1, 0);
             meta.set_live(0);
-            // SAFETY: 1. and 3. just taken, each once. 2. cleared, and not for a top.
+            // SAFETY: 1. and 3. just taken, each once. 2. cleared, and not for a root.
             unsafe { Clean::from_raw(pfn.addr(), level) }
         }))
     }
@@ -125,17 +129,19 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
     /// Gives a clean page back to the allocator, known to be zero.
     pub fn unmake(&self, page: Clean) {
         let (level, at) = (page.level(), page.into_raw());
-        if level == self.layout.top() {
-            self.construct.destruct(self.frames, at);
+        if level == self.layout.root() {
+            // SAFETY: 1. `page` owned it; `make` had it constructed, and a clean page is in no TLB.
+            unsafe { self.construct.destruct(self.frames, at) };
         }
         self.give_zero(level, at);
     }
 
-    /// Gives the all-zero memory of a table of `level`, which the caller owns and nobody can reach, back to the allocator.
+    /// Gives the all-zero memory of a table of `level`, which the caller owns and nobody can reach,
+    /// back to the allocator.
     fn give_zero(&self, level: Level, at: PhysAddr) {
         if self.layout.is_small(level) {
-            // SAFETY: 1. `make` took it from this slab and the caller owns it. 2. nothing can reach it. 3. always these frames and this
-            // window.
+            // SAFETY: 1. `make` took it from this slab and the caller owns it. 2. nothing can reach
+            // it. 3. always these frames and this window.
             unsafe { self.small.give(self.frames, &self.window, at) };
             return;
         }
@@ -147,11 +153,13 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
         });
     }
 
-    /// As [`unmake`](Self::unmake), but forgets that the page is zero, as allocators did that knew no zero.
+    /// As [`unmake`](Self::unmake), but forgets that the page is zero, as allocators did that knew
+    /// no zero.
     pub fn unmake_dirty(&self, page: Clean) {
         let (level, at) = (page.level(), page.into_raw());
-        if level == self.layout.top() {
-            self.construct.destruct(self.frames, at);
+        if level == self.layout.root() {
+            // SAFETY: 1. `page` owned it; `make` had it constructed, and a clean page is in no TLB.
+            unsafe { self.construct.destruct(self.frames, at) };
         }
         if self.layout.is_small(level) {
             // SAFETY: as in `give_zero`.
@@ -165,10 +173,12 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
         });
     }
 
-    /// Whether every byte of the frame at `at` is zero. For checks: reading a page costs as much as clearing it.
+    /// Whether every byte of the frame at `at` is zero. For checks: reading a page costs as much as
+    /// clearing it.
     pub fn is_zero(&self, at: PhysAddr) -> bool {
         let guard = self.window.open(at);
-        // SAFETY: the guard is valid for the frame, which the caller of `unmake` owned and nobody else uses.
+        // SAFETY: the guard is valid for the frame, which the caller of `unmake` owned and nobody
+        // else uses.
         let bytes = unsafe { core::slice::from_raw_parts(guard.base().cast::<u64>(), FRAME_SIZE / 8) };
         bytes.iter().all(|w| *w == 0)
     }

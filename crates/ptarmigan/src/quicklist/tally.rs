@@ -97,11 +97,13 @@ impl LevelCounts {
     }
 }
 
-/// Counts of a policy. Exact when nothing is going on; otherwise off by at most what is going on, and by what interrupt handlers
-/// counted where [a count may be lost](crate::cpu::Counter#interrupts).
+/// Counts of a policy. Exact when nothing is going on; otherwise off by at most what is going on,
+/// and by what interrupt handlers counted where [a count may be
+/// lost](crate::cpu::Counter#interrupts).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PolicyCounts {
-    /// By level. Pages that a list keeps for several levels count at the level for which they were fetched.
+    /// By level. Pages that a list keeps for several levels count at the level for which they were
+    /// fetched.
     pub levels: [LevelCounts; MAX_LEVELS],
 }
 
@@ -133,19 +135,21 @@ impl PolicyCounts {
         held.wrapping_sub(self.live())
     }
 
-    /// Bytes of tables handed out and not taken back, of trees of `layout`; 0 while counts of a moment say less.
+    /// Bytes of tables handed out and not taken back, of trees of `layout`; 0 while counts of a
+    /// moment say less.
     pub fn live_bytes(&self, layout: &Layout) -> u64 {
         let bytes = |level: Level| signed(self.levels[level.at()].live()) * layout.table_bytes(level) as i64;
         layout.each_level().map(bytes).sum::<i64>().max(0) as u64
     }
 
-    /// Bytes that rest in the policy, the same way. Pages that lists keep for several levels are as large as PTE tables.
+    /// Bytes that rest in the policy, the same way. Pages that lists keep for several levels are as
+    /// large as PTE tables.
     pub fn cached_bytes(&self, layout: &Layout) -> u64 {
-        let top = &self.levels[layout.top().at()];
+        let top = &self.levels[layout.root().at()];
         let tops = signed(top.misses.wrapping_sub(top.returns).wrapping_sub(top.live()));
         let others = signed(self.cached()) - tops;
         let bytes = |level| layout.table_bytes(level) as i64;
-        (tops * bytes(layout.top()) + others * bytes(Level::PTE)).max(0) as u64
+        (tops * bytes(layout.root()) + others * bytes(Level::PTE)).max(0) as u64
     }
 }
 

@@ -15,11 +15,13 @@ impl AreaFlags {
     pub const EXEC: AreaFlags = AreaFlags(4);
     /// Writes are seen by all who map it; without it, writes make a private copy.
     pub const SHARED: AreaFlags = AreaFlags(8);
-    /// Backed by an object (a file) that says which frame a page is in; without it, by fresh zeroes.
+    /// Backed by an object (a file) that says which frame a page is in; without it, by fresh
+    /// zeroes.
     pub const BACKED: AreaFlags = AreaFlags(16);
     /// Grows downwards when touched just below: a stack.
     pub const GROWS_DOWN: AreaFlags = AreaFlags(32);
-    /// Mapped by the kernel for its own ends (vdso): copied by fork although nothing private is in it.
+    /// Mapped by the kernel for its own ends (vdso): copied by fork although nothing private is in
+    /// it.
     pub const SPECIAL: AreaFlags = AreaFlags(64);
     /// A private page has been written: fork has something to copy (Linux's `anon_vma`).
     pub const PRIVATE_PAGES: AreaFlags = AreaFlags(128);
@@ -96,7 +98,8 @@ impl Area {
         Area { start: range.start, end: range.end, offset, object: id, flags }
     }
 
-    /// Where in the object behind it `va` lies, in bytes. Also for addresses next to the area, as it may come to reach.
+    /// Where in the object behind it `va` lies, in bytes. Also for addresses next to the area, as
+    /// it may come to reach.
     #[inline(always)]
     pub fn offset_at(&self, va: u64) -> u64 {
         self.offset.wrapping_add(va.wrapping_sub(self.start))
@@ -108,8 +111,8 @@ impl Area {
         VirtRange { start: self.start, end: self.end }
     }
 
-    /// Whether `next` can be one area with it: it begins where this one ends, is alike, and what is behind it, if
-    /// anything, follows too.
+    /// Whether `next` can be one area with it: it begins where this one ends, is alike, and what is
+    /// behind it, if anything, follows too.
     pub(super) fn joins(&self, next: &Area) -> bool {
         let behind = self.flags.has(AreaFlags::BACKED) || self.flags.has(AreaFlags::SHARED);
         self.end == next.start
@@ -118,7 +121,8 @@ impl Area {
             && self.object == next.object
     }
 
-    /// Whether fork copies the tables of this area; others are filled again by faults (docs/linux.md, "Fork").
+    /// Whether fork copies the tables of this area; others are filled again by faults
+    /// (docs/linux.md, "Fork").
     #[inline(always)]
     pub(super) fn is_copied(&self) -> bool {
         let flags = self.flags;

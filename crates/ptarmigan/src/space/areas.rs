@@ -1,8 +1,9 @@
 //! The areas of a space, in order of address, in frames of the library's own.
 //!
-//! Records lie sorted in leaf frames of 127; from the second leaf on, a directory frame lists the leaves in order.
-//! So a small process needs one frame, lookup is two binary searches, and fork copies frames. The directory holds
-//! 1024 leaves: 130,000 areas if they come in order, 65,000 at the least, which is what Linux allows.
+//! Records lie sorted in leaf frames of 127; from the second leaf on, a directory frame lists the
+//! leaves in order. So a small process needs one frame, lookup is two binary searches, and fork
+//! copies frames. The directory holds 1024 leaves: 130,000 areas if they come in order, 65,000 at
+//! the least, which is what Linux allows.
 use super::area::{Area, AreaFlags};
 use crate::addr::{FRAME_SIZE, Pfn, VirtRange};
 use crate::cpu::WrongMachine;
@@ -129,8 +130,8 @@ impl Leaf {
         let n = self.n as usize - from;
         assert!(from.max(to) + n <= LEAF);
         let first = self.records.as_mut_ptr();
-        // SAFETY: both runs lie within the array (checked above); records have no destructor, and each place holds one
-        // again afterwards.
+        // SAFETY: both runs lie within the array (checked above); records have no destructor, and
+        // each place holds one again afterwards.
         unsafe { core::ptr::copy(first.add(from), first.add(to), n) };
     }
 }
@@ -179,7 +180,8 @@ impl Areas {
 
     fn give(frames: &Frames, pfn: Pfn) {
         frames.meta(pfn).set_usage(Use::Taken);
-        // SAFETY: 1. `take` took it with `into_raw`, and this is where its use ends. 2. `Dirty` promises nothing.
+        // SAFETY: 1. `take` took it with `into_raw`, and this is where its use ends. 2. `Dirty`
+        // promises nothing.
         frames.give(unsafe { Frame::<Dirty>::from_raw(frames.machine(), pfn, 0) });
     }
 
@@ -187,8 +189,9 @@ impl Areas {
     #[inline(always)]
     fn leaf<M: Machine, R>(&self, on: On<'_, M>, leaf: usize, f: impl FnOnce(&Leaf) -> R) -> R {
         let guard = on.window().open(self.leaf_pfn(on, leaf).addr());
-        // SAFETY: the frame is this map's own and was initialised as a leaf when it was taken; the guard is valid
-        // for all of it and aligned to the frame; `&self` keeps it from being changed meanwhile.
+        // SAFETY: the frame is this map's own and was initialised as a leaf when it was taken; the
+        // guard is valid for all of it and aligned to the frame; `&self` keeps it from being
+        // changed meanwhile.
         f(unsafe { &*guard.base().cast::<Leaf>() })
     }
 
@@ -204,15 +207,16 @@ impl Areas {
             return self.root;
         }
         let guard = on.window().open(self.root.addr());
-        // SAFETY: with more than one leaf the root is the directory, this map's own frame; `leaf` is below
-        // `leaves`, which is at most `DIRECTORY`.
+        // SAFETY: with more than one leaf the root is the directory, this map's own frame; `leaf`
+        // is below `leaves`, which is at most `DIRECTORY`.
         Pfn(unsafe { guard.base().cast::<u32>().add(leaf).read() })
     }
 
     /// The directory's first `leaves` entries.
     fn directory<M: Machine, R>(&mut self, on: On<'_, M>, f: impl FnOnce(&mut [u32; DIRECTORY]) -> R) -> R {
         let guard = on.window().open(self.root.addr());
-        // SAFETY: called with a directory as the root only: this map's own frame, all bytes valid as `u32`.
+        // SAFETY: called with a directory as the root only: this map's own frame, all bytes valid
+        // as `u32`.
         f(unsafe { &mut *guard.base().cast::<[u32; DIRECTORY]>() })
     }
 
@@ -416,9 +420,9 @@ impl Areas {
         let moved = LEAF - keep;
         let (lower, upper) = (self.leaf_pfn(on, at.leaf), self.leaf_pfn(on, at.leaf + 1));
         let (from, to) = (on.window().open(lower.addr()), on.window().open(upper.addr()));
-        // SAFETY: both frames are this map's own and different; `lower` was initialised as a leaf, `upper` is as large and becomes
-        // one here; the guards are valid for all of them and aligned to the frame; `&mut self` makes the use exclusive. Records
-        // have no destructor.
+        // SAFETY: both frames are this map's own and different; `lower` was initialised as a leaf,
+        // `upper` is as large and becomes one here; the guards are valid for all of them and
+        // aligned to the frame; `&mut self` makes the use exclusive. Records have no destructor.
         unsafe {
             let (from, to) = (from.base().cast::<Leaf>(), to.base().cast::<Leaf>());
             let first = (&raw const (*from).records).cast::<Record>().add(keep);
@@ -476,7 +480,8 @@ impl Areas {
         Ok(())
     }
 
-    /// Takes all areas out of `range`, calling `gone` for each piece; areas that reach beyond it are cut.
+    /// Takes all areas out of `range`, calling `gone` for each piece; areas that reach beyond it
+    /// are cut.
     ///
     /// # Errors
     ///
@@ -500,7 +505,8 @@ impl Areas {
         Ok(())
     }
 
-    /// Gives every area in `range` the flags that `change` makes of its own; areas that reach beyond are cut.
+    /// Gives every area in `range` the flags that `change` makes of its own; areas that reach
+    /// beyond are cut.
     ///
     /// # Errors
     ///
@@ -555,7 +561,8 @@ impl Areas {
         }
     }
 
-    /// Replaces the area that starts at `start` by `area`, which must not reach into its neighbours.
+    /// Replaces the area that starts at `start` by `area`, which must not reach into its
+    /// neighbours.
     pub(super) fn replace<M: Machine>(&mut self, on: On<'_, M>, start: u64, area: Area) -> bool {
         match self.seek(on, start) {
             Some(at) if self.get(on, at).start == start => {
@@ -592,8 +599,8 @@ impl Areas {
             self.leaf(on, i, |l| {
                 // Header and the records in use only.
                 let bytes = 8 + l.n as usize * size_of::<Record>();
-                // SAFETY: `l` is a leaf frame with `n` initialised records; the new frame is ours alone, and the
-                // guard is valid for all of it.
+                // SAFETY: `l` is a leaf frame with `n` initialised records; the new frame is ours
+                // alone, and the guard is valid for all of it.
                 unsafe {
                     core::ptr::copy_nonoverlapping(core::ptr::from_ref(l).cast::<u8>(), guard.base(), bytes)
                 }

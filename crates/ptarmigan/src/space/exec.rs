@@ -9,8 +9,9 @@ use crate::machine::On;
 use crate::table::Free;
 
 impl<F: Format> Space<F> {
-    /// The space of a program that is being loaded: empty but for a stack that ends at `stack_end` with
-    /// `arg_pages` pages of arguments written to it. The old space is still there; the caller ends it afterwards.
+    /// The space of a program that is being loaded: empty but for a stack that ends at `stack_end`
+    /// with `arg_pages` pages of arguments written to it. The old space is still there; the caller
+    /// ends it afterwards.
     ///
     /// # Errors
     ///
@@ -34,15 +35,15 @@ impl<F: Format> Space<F> {
 
 impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     fn write_arguments(&mut self, end: u64, pages: u64) -> Result<(), AreaError> {
-        let bytes = pages.checked_mul(1 << F::PAGE_SHIFT).unwrap_or(u64::MAX);
+        let bytes = pages.saturating_mul(1 << F::PAGE_SHIFT);
         let range = State::<F>::pages(VirtRange { start: end.saturating_sub(bytes), end })?;
         let flags = AreaFlags::READ.with(AreaFlags::WRITE).with(AreaFlags::GROWS_DOWN);
         self.state.areas.insert(self.on, Area::new(range, flags, 0))?;
         self.populate(range, Access::Write)
     }
 
-    /// Moves the temporary stack down to its final place `range` (its top pages the arguments), and lets it have
-    /// that size. Tables that only the temporary place needed go at once.
+    /// Moves the temporary stack down to its final place `range` (its top pages the arguments), and
+    /// lets it have that size. Tables that only the temporary place needed go at once.
     ///
     /// # Errors
     ///

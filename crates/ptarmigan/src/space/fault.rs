@@ -2,7 +2,7 @@
 use super::SpaceMachine;
 use super::area::{Area, AreaFlags};
 use super::areas::Hint;
-use super::state::{RECENT, State, release};
+use super::state::{RECENT, Space, SpaceMut, State, release};
 use crate::addr::{Pfn, VirtAddr};
 use crate::cpu::WrongMachine;
 use crate::format::{Access, Attr, Format};
@@ -32,7 +32,8 @@ pub enum Done {
     Spurious,
 }
 
-/// Why a fault could not be served; nothing has changed, except that a stack may have grown to the address.
+/// Why a fault could not be served; nothing has changed, except that a stack may have grown to the
+/// address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultError {
     /// No area lies there.
@@ -95,8 +96,40 @@ pub(super) enum Outcome {
     Exclusive,
 }
 
+impl<F: Format> Space<F> {
+    /// Serves a fault at `va`.
+    ///
+    /// # Errors
+    ///
+    /// [`FaultError`](FaultError); nothing has changed then, except that a stack may have grown to
+    /// `va` (as in Linux, which looks at permissions afterwards).
+    #[inline]
+    pub fn fault<M: SpaceMachine>(
+        &mut self,
+        on: On<'_, M>,
+        va: VirtAddr,
+        access: Access,
+    ) -> Result<Done, FaultError> {
+        on.check(self.tlb.machine())?;
+        self.state.fault(on, &self.tlb, va, access)
+    }
+}
+
+impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
+    /// Serves a fault at `va`, see [`Space::fault`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    #[inline]
+    pub fn fault(&mut self, va: VirtAddr, access: Access) -> Result<Done, FaultError> {
+        self.state.fault(self.on, self.tlb, va, access)
+    }
+}
+
 impl<F: Format> State<F> {
-    /// Serves a fault at `va` of a space that the caller holds exclusively; see [`Space::fault`](super::Space::fault).
+    /// Serves a fault at `va` of a space that the caller holds exclusively; see
+    /// [`Space::fault`](super::Space::fault).
     #[inline]
     pub(super) fn fault<M: SpaceMachine>(
         &mut self,
@@ -114,7 +147,8 @@ impl<F: Format> State<F> {
         }
     }
 
-    /// Looks at a fault once. `SHARED` says that other CPUs may be serving faults too; `tlb` is the space's.
+    /// Looks at a fault once. `SHARED` says that other CPUs may be serving faults too; `tlb` is the
+    /// space's.
     #[inline(always)]
     pub(super) fn fault_once<M: SpaceMachine, const SHARED: bool>(
         &self,
@@ -232,7 +266,8 @@ impl<F: Format> State<F> {
             (None, true) => (take_zeroed(on)?, attr | Attr::WRITE | Attr::DIRTY, Done::Fresh),
             (Some(frame), true) => {
                 let fresh = take_any(on)?;
-                m.copy_data(frame, fresh);
+                // SAFETY: 1. taken just now. 2. the object keeps its frames (`SpaceMachine`).
+                unsafe { m.copy_data(frame, fresh) };
                 (fresh, attr | Attr::WRITE | Attr::DIRTY, Done::Copied)
             }
         };
@@ -270,8 +305,9 @@ impl<F: Format> State<F> {
             return Ok(Outcome::Done(Done::Spurious));
         }
         if access != Access::Write {
-            // The area allows more than the entry: it was kept without permissions (PROT_NONE), may not have been executed,
-            // or has not been used yet. It only gains, so there is nothing to flush.
+            // The area allows more than the entry: it was kept without permissions (PROT_NONE), may
+            // not have been executed, or has not been used yet. It only gains, so there is nothing
+            // to flush.
             let entry = leaf.lock::<SHARED>(on);
             if SHARED && !same_page::<F>(raw, entry.load()) {
                 return Ok(Outcome::Again);
@@ -287,8 +323,9 @@ impl<F: Format> State<F> {
         let writable = Self::attr(flags) | Attr::WRITE | Attr::DIRTY;
         let old = F::frame(raw);
         let special = F::is_special(raw);
-        // SAFETY: 1. `old` is a data frame of this machine: spaces map those and special frames. The answer counts only while the
-        // entry holds its reference, which is looked at again under the lock.
+        // SAFETY: 1. `old` is a data frame of this machine: spaces map those and special frames.
+        // The answer counts only while the entry holds its reference, which is looked at again
+        // under the lock.
         let is_sole = || !special && unsafe { DataFrames::is_sole_raw(on.frames(), old) };
         if flags.has(AreaFlags::SHARED) || is_sole() {
             let entry = leaf.lock::<SHARED>(on);
@@ -327,15 +364,17 @@ impl<F: Format> State<F> {
         }
         if !zero {
             // Under the lock: the entry keeps the old frame from being used for anything else.
-            m.copy_data(old, fresh);
+            // SAFETY: 1. taken just now. 2. the entry holds a reference to it, and is locked.
+            unsafe { m.copy_data(old, fresh) };
         }
         self.note_private(on, at);
         let mut gather = Gather::one_page(on, tlb, F::PAGE_SHIFT, true, page);
         let new = F::leaf(fresh, new_attr);
         let break_first = F::BREAK_BEFORE_MAKE && others == Use::Walked;
         if break_first || tlb.is_active_elsewhere(on.cpu()) {
-            // No CPU may read the old frame once another has written to the new one. The reference to the old frame goes
-            // after the flush: until then another space must not take itself for its only user.
+            // No CPU may read the old frame once another has written to the new one. The reference
+            // to the old frame goes after the flush: until then another space must not take itself
+            // for its only user.
             entry.break_off();
             release::<F, M>(&mut gather, raw);
             let released = gather.flush();
@@ -391,7 +430,8 @@ fn take_again<M: Machine>(on: On<'_, M>, take: impl Fn() -> Result<Pfn, NoFrame>
 
 /// Gives back a data frame that was never mapped.
 fn give_unmapped<M: Machine>(on: On<'_, M>, pfn: Pfn) {
-    // SAFETY: 1. `on` is one machine. 2. the frame was taken for this fault, with one reference, and nothing has mapped it.
+    // SAFETY: 1. `on` is one machine. 2. the frame was taken for this fault, with one reference,
+    // and nothing has mapped it.
     unsafe {
         DataFrames::release_raw(on.frames(), pfn);
         on.data().give_raw(on.frames(), on.pin(), pfn);

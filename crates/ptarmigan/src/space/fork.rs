@@ -8,13 +8,14 @@ use crate::frames::{AllocFlags, DataFrames};
 use crate::table::Tables;
 
 impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
-    /// Makes a copy of the space. Tables are copied for areas that hold private pages (or are the kernel's own); the rest
-    /// is filled again by faults, as Linux does it. Writable private pages are write-protected on both sides.
+    /// Makes a copy of the space. Tables are copied for areas that hold private pages (or are the
+    /// kernel's own); the rest is filled again by faults, as Linux does it. Writable private pages
+    /// are write-protected on both sides.
     ///
     /// # Errors
     ///
-    /// [`AreaError::NoFrame`]; there is no copy then, and this space is as it was but for pages that will fault
-    /// once more when written.
+    /// [`AreaError::NoFrame`]; there is no copy then, and this space is as it was but for pages
+    /// that will fault once more when written.
     pub fn fork(&mut self) -> Result<Space<F>, AreaError> {
         let on = self.on;
         let mut areas = self.state.areas.copy(on)?;
@@ -40,8 +41,8 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
             let shared = area.flags.has(AreaFlags::SHARED);
             let share = |raw| {
                 if !F::is_special(raw) {
-                    // SAFETY: 1. the entry holds a reference to the frame, and stays: the caller has the space for itself. The
-                    // new reference belongs to the copy of the entry.
+                    // SAFETY: 1. the entry holds a reference to the frame, and stays: the caller
+                    // has the space for itself. The new reference belongs to the copy of the entry.
                     unsafe { DataFrames::share_raw(on.frames(), F::frame(raw)) };
                 }
             };

@@ -1,9 +1,9 @@
 //! The reader-writer lock of a shared space.
 //!
-//! Readers are faults: many, short, on all CPUs at once. So a reader writes nothing that another CPU writes: it notes in
-//! its own CPU's [cell](crate::tlb::Readers) that it reads this space, and looks at the writer's flag. A writer sets
-//! the flag and waits until no cell says so any more. Each does its store first and its load then, in one total order:
-//! one of them sees the other.
+//! Readers are faults: many, short, on all CPUs at once. So a reader writes nothing that another
+//! CPU writes: it notes in its own CPU's [cell](crate::tlb::Readers) that it reads this space, and
+//! looks at the writer's flag. A writer sets the flag and waits until no cell says so any more.
+//! Each does its store first and its load then, in one total order: one of them sees the other.
 use crate::cpu::{CpuId, CpuMask, Pinned, WrongMachine};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::tlb::{Reading, Shootdown, SpaceId, Tlb, TlbRefusal};
@@ -14,8 +14,9 @@ use core::fmt;
 pub enum LockError {
     /// The space is of another machine.
     WrongMachine(WrongMachine),
-    /// This CPU is in the middle of a fault or another read of the space: it would wait for itself. Code that is called back
-    /// by a fault, and interrupt handlers, cannot take the space that they have interrupted.
+    /// This CPU is in the middle of a fault or another read of the space: it would wait for itself.
+    /// Code that is called back by a fault, and interrupt handlers, cannot take the space that they
+    /// have interrupted.
     Reading(CpuId),
 }
 

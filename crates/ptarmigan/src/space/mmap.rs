@@ -51,12 +51,13 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         }
     }
 
-    /// Unmaps everything in `range`. Tables go by Linux's rule: those whose span holds no other area any more.
+    /// Unmaps everything in `range`. Tables go by Linux's rule: those whose span holds no other
+    /// area any more.
     ///
     /// # Errors
     ///
-    /// [`AreaError`]; pages and areas are as they were then. No tables are ever allocated; a frame may be needed for
-    /// the records of areas that are cut in two.
+    /// [`AreaError`]; pages and areas are as they were then. No tables are ever allocated; a frame
+    /// may be needed for the records of areas that are cut in two.
     pub fn munmap(&mut self, range: VirtRange) -> Result<(), AreaError> {
         let range = State::<F>::pages(range)?;
         // Most calls of `mmap` come to free space.
@@ -84,7 +85,8 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         Ok(())
     }
 
-    /// Changes permissions in `range`. Pages lose at once what is taken away, and gain by faults what is given.
+    /// Changes permissions in `range`. Pages lose at once what is taken away, and gain by faults
+    /// what is given.
     ///
     /// # Errors
     ///
@@ -126,8 +128,8 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         Ok(())
     }
 
-    /// Moves the end of the heap. The first call after `execve` says where the heap begins (that is what a C
-    /// library asks first), and maps nothing; an end below that changes nothing.
+    /// Moves the end of the heap. The first call after `execve` says where the heap begins (that is
+    /// what a C library asks first), and maps nothing; an end below that changes nothing.
     ///
     /// # Errors
     ///
@@ -153,14 +155,15 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         Ok(())
     }
 
-    /// Moves or resizes what is mapped at `from`. What is mapped at the new place goes. With `keep` the old area
-    /// stays, empty (`MREMAP_DONTUNMAP`).
+    /// Moves or resizes what is mapped at `from`. What is mapped at the new place goes. With `keep`
+    /// the old area stays, empty (`MREMAP_DONTUNMAP`).
     ///
     /// # Errors
     ///
-    /// [`AreaError::BadRange`] if the places overlap, [`AreaError::NoArea`] if `from` is not mapped throughout, and
-    /// alike; nothing has changed then. For lack of memory, the pages to be moved are where they were; what was
-    /// mapped at the new place, and the tail of a move that shrinks, may be gone.
+    /// [`AreaError::BadRange`] if the places overlap, [`AreaError::NoArea`] if `from` is not mapped
+    /// throughout, and alike; nothing has changed then. For lack of memory, the pages to be moved
+    /// are where they were; what was mapped at the new place, and the tail of a move that shrinks,
+    /// may be gone.
     pub fn mremap(&mut self, from: VirtRange, to: VirtRange, keep: bool) -> Result<(), AreaError> {
         let from = State::<F>::pages(from)?;
         let to = State::<F>::pages(to)?;
@@ -205,8 +208,8 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         Ok(())
     }
 
-    /// The area at the start of `range`, if all of `range` is mapped as it is. Areas behind which there is something
-    /// may be cut without need.
+    /// The area at the start of `range`, if all of `range` is mapped as it is. Areas behind which
+    /// there is something may be cut without need.
     fn alike_throughout(&self, range: VirtRange) -> Result<Area, AreaError> {
         let none = AreaError::NoArea(range);
         let mut all = self.state.areas.find(self.on, range.start).ok_or(none)?;
@@ -226,8 +229,9 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     ///
     /// # Errors
     ///
-    /// [`AreaError`] for a bad range or lack of memory for records; [`FaultError`] from populating is passed on as
-    /// lack of memory, other reasons end the populating silently, as they would when the page was touched.
+    /// [`AreaError`] for a bad range or lack of memory for records; [`FaultError`] from populating
+    /// is passed on as lack of memory, other reasons end the populating silently, as they would
+    /// when the page was touched.
     pub fn madvise(&mut self, range: VirtRange, advice: Advice) -> Result<(), AreaError> {
         let range = State::<F>::pages(range)?;
         match advice {

@@ -1,10 +1,11 @@
 //! Address spaces: areas, and what the kernel's calls do to areas and tables.
 //!
-//! A [`Space`] is what Linux calls an mm: areas, one tree of tables, and its TLB state. [`Space::edit`] leads to the calls
-//! that change its structure ([`SpaceMut`]); each prepares what can fail first, then applies, and leaves nothing behind on
-//! failure. A [`SharedSpace`] is one that several CPUs work on: faults run in parallel, and [`SharedSpace::lock`] leads to the
-//! same [`SpaceMut`] for one caller at a time. The rules are Linux's (docs/linux.md): which areas fork copies, which
-//! tables `munmap` frees, how `execve` moves the stack.
+//! A [`Space`] is what Linux calls an mm: areas, one tree of tables, and its TLB state.
+//! [`Space::edit`] leads to the calls that change its structure ([`SpaceMut`]); each prepares what
+//! can fail first, then applies, and leaves nothing behind on failure. A [`SharedSpace`] is one
+//! that several CPUs work on: faults run in parallel, and [`SharedSpace::lock`] leads to the same
+//! [`SpaceMut`] for one caller at a time. The rules are Linux's (docs/linux.md): which areas fork
+//! copies, which tables `munmap` frees, how `execve` moves the stack.
 mod area;
 mod areas;
 mod exec;
@@ -33,16 +34,19 @@ use crate::machine::Machine;
 ///
 /// An implementation promises:
 ///
-/// 1. Programs may read the frame that [`zero_frame`](Self::zero_frame) names, and nobody ever writes to it.
-/// 2. Programs may do with the frames that [`backing_frame`](Self::backing_frame) names what the area that shows them allows,
-///    as long as any space shows them; no data frame of [`Machine::data`] is among them.
+/// 1. Programs may read the frame that [`zero_frame`](Self::zero_frame) names, and nobody ever
+///    writes to it.
+/// 2. Programs may do with the frames that [`backing_frame`](Self::backing_frame) names what the
+///    area that shows them allows, as long as any space shows them; no data frame of
+///    [`Machine::data`] is among them.
 pub unsafe trait SpaceMachine: Machine {
     /// Returns the frame that all untouched anonymous pages show: zero, never written, not counted.
     fn zero_frame(&self) -> Pfn;
 
-    /// Returns the frame in which page `page` (counted in pages from its start) of backing object `object` is kept, not
-    /// counted; `None` if there is none (beyond the end of a file).
+    /// Returns the frame in which page `page` (counted in pages from its start) of backing object
+    /// `object` is kept, not counted; `None` if there is none (beyond the end of a file).
     ///
-    /// It is called while a fault is served: an implementation must not work on the space that faults.
+    /// It is called while a fault is served: an implementation must not work on the space that
+    /// faults.
     fn backing_frame(&self, object: u32, page: u64) -> Option<Pfn>;
 }

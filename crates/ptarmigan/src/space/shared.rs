@@ -19,7 +19,8 @@ use crate::tlb::{SpaceId, SpaceTlb, TlbRefusal};
 /// | [`activate`](Self::activate), [`rest`](Self::rest), [`deactivate`](Self::deactivate) | anybody |
 /// | [`query`](Self::query) | anybody: no lock, tables that are found stay until it returns |
 ///
-/// All waiting goes through [`Ipi::wait`](crate::tlb::Ipi::wait); a CPU that waits serves what others ask of it.
+/// All waiting goes through [`Ipi::wait`](crate::tlb::Ipi::wait); a CPU that waits serves what
+/// others ask of it.
 #[must_use = "a dropped space loses its frames: end it"]
 pub struct SharedSpace<F: Format> {
     tlb: SpaceTlb,
@@ -30,8 +31,8 @@ pub struct SharedSpace<F: Format> {
 
 // SAFETY: a `State` owns frames by number and has no ties to a thread.
 unsafe impl<F: Format> Send for SharedSpace<F> {}
-// SAFETY: `state` is reached as `&State` by holders of the lock for reading, and as `&mut State` by the one holder of
-// the lock for writing; what is written through `&State` are atomics.
+// SAFETY: `state` is reached as `&State` by holders of the lock for reading, and as `&mut State` by
+// the one holder of the lock for writing; what is written through `&State` are atomics.
 unsafe impl<F: Format> Sync for SharedSpace<F> {}
 
 impl<F: Format> SharedSpace<F> {
@@ -64,6 +65,7 @@ impl<F: Format> SharedSpace<F> {
     /// # Errors
     ///
     /// As there.
+    #[expect(clippy::result_large_err, reason = "what is refused comes back by value: there is no heap")]
     pub fn end<M: SpaceMachine>(self, on: On<'_, M>) -> Result<(), Refused<Space<F>>> {
         self.into_inner().end(on)
     }
@@ -72,7 +74,8 @@ impl<F: Format> SharedSpace<F> {
     ///
     /// # Errors
     ///
-    /// [`TlbRefusal`] if the space is of another machine, or in the middle of another switch of this CPU.
+    /// [`TlbRefusal`] if the space is of another machine, or in the middle of another switch of
+    /// this CPU.
     pub fn activate<M: SpaceMachine>(&self, on: On<'_, M>) -> Result<(), TlbRefusal> {
         on.activate(&self.tlb, self.root)
     }
@@ -81,7 +84,8 @@ impl<F: Format> SharedSpace<F> {
     ///
     /// # Errors
     ///
-    /// [`TlbRefusal`] if the space is of another machine, or in the middle of another switch of this CPU.
+    /// [`TlbRefusal`] if the space is of another machine, or in the middle of another switch of
+    /// this CPU.
     pub fn rest<M: SpaceMachine>(&self, on: On<'_, M>) -> Result<(), TlbRefusal> {
         on.rest(&self.tlb)
     }
@@ -90,12 +94,14 @@ impl<F: Format> SharedSpace<F> {
     ///
     /// # Errors
     ///
-    /// [`TlbRefusal`] if the space is of another machine, or in the middle of another switch of this CPU.
+    /// [`TlbRefusal`] if the space is of another machine, or in the middle of another switch of
+    /// this CPU.
     pub fn deactivate<M: SpaceMachine>(&self, on: On<'_, M>) -> Result<(), TlbRefusal> {
         on.deactivate(&self.tlb)
     }
 
-    /// Serves a fault at `va`, in parallel with others. Only a stack that has to grow takes the space for itself.
+    /// Serves a fault at `va`, in parallel with others. Only a stack that has to grow takes the
+    /// space for itself.
     ///
     /// # Errors
     ///
@@ -126,8 +132,9 @@ impl<F: Format> SharedSpace<F> {
         exclusive.edit().fault(va, access)
     }
 
-    /// Returns what is mapped at `va`, without waiting for anybody: frame and attributes, even where the MMU would not let the
-    /// access through. Of pages that are being changed it may say that there is nothing.
+    /// Returns what is mapped at `va`, without waiting for anybody: frame and attributes, even
+    /// where the MMU would not let the access through. Of pages that are being changed it may say
+    /// that there is nothing.
     ///
     /// # Errors
     ///
@@ -142,11 +149,13 @@ impl<F: Format> SharedSpace<F> {
         Ok(Tables::<F>::query_from(on, self.root, va))
     }
 
-    /// Waits until nobody else is at work on the space, and keeps others out as long as the result is there.
+    /// Waits until nobody else is at work on the space, and keeps others out as long as the result
+    /// is there.
     ///
     /// # Errors
     ///
-    /// [`LockError`] if the space is of another machine, or this CPU is in the middle of reading it.
+    /// [`LockError`] if the space is of another machine, or this CPU is in the middle of reading
+    /// it.
     pub fn lock<'a, M: SpaceMachine>(&'a self, on: On<'a, M>) -> Result<Exclusive<'a, F, M>, LockError> {
         on.check(self.tlb.machine())?;
         let writing = self.lock.write(on.tlb(), on.pin(), self.id())?;
@@ -172,7 +181,8 @@ impl<F: Format, M: SpaceMachine> Exclusive<'_, F, M> {
 
     /// Returns the space's tables.
     pub fn tree(&self) -> TreeRef<'_, F> {
-        // SAFETY: the lock is held for writing; its holder is borrowed, so there is no `&mut` from `edit`.
+        // SAFETY: the lock is held for writing; its holder is borrowed, so there is no `&mut` from
+        // `edit`.
         let state = self.shared.state.with(|p| unsafe { &*p });
         TreeRef::new(&state.tables, &self.shared.tlb)
     }

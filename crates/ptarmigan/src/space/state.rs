@@ -1,10 +1,10 @@
 //! A space, and the calls that change its structure.
+use super::SpaceMachine;
 use super::area::Area;
 use super::areas::{AreaError, Areas};
-use super::{SpaceMachine, fault};
 use crate::addr::{Pfn, VirtAddr, VirtRange};
 use crate::cpu::WrongMachine;
-use crate::format::{Access, Attr, Format};
+use crate::format::{Attr, Format};
 use crate::frames::{AllocFlags, NoFrame};
 use crate::gather::Gather;
 use crate::machine::{Machine, On, Refused};
@@ -13,8 +13,9 @@ use crate::table::{Tables, TreeRef};
 use crate::tlb::{SpaceTlb, TlbRefusal};
 use core::fmt;
 
-/// What a space is made of, but for its TLB state: CPUs switch to a shared space and away from it at any time, also while a
-/// caller changes its structure and holds it exclusively, so the state they write to stands beside this.
+/// What a space is made of, but for its TLB state: CPUs switch to a shared space and away from it
+/// at any time, also while a caller changes its structure and holds it exclusively, so the state
+/// they write to stands beside this.
 pub(super) struct State<F: Format> {
     pub tables: Tables<F>,
     pub areas: Areas,
@@ -98,7 +99,8 @@ impl<F: Format> Space<F> {
     ///
     /// # Errors
     ///
-    /// [`TlbRefusal`] if the space is of another machine, or in the middle of another switch of this CPU.
+    /// [`TlbRefusal`] if the space is of another machine, or in the middle of another switch of
+    /// this CPU.
     pub fn activate<M: SpaceMachine>(&self, on: On<'_, M>) -> Result<(), TlbRefusal> {
         on.activate(&self.tlb, self.state.tables.root())
     }
@@ -107,7 +109,8 @@ impl<F: Format> Space<F> {
     ///
     /// # Errors
     ///
-    /// [`TlbRefusal`] if the space is of another machine, or in the middle of another switch of this CPU.
+    /// [`TlbRefusal`] if the space is of another machine, or in the middle of another switch of
+    /// this CPU.
     pub fn rest<M: SpaceMachine>(&self, on: On<'_, M>) -> Result<(), TlbRefusal> {
         on.rest(&self.tlb)
     }
@@ -116,7 +119,8 @@ impl<F: Format> Space<F> {
     ///
     /// # Errors
     ///
-    /// [`TlbRefusal`] if the space is of another machine, or in the middle of another switch of this CPU.
+    /// [`TlbRefusal`] if the space is of another machine, or in the middle of another switch of
+    /// this CPU.
     pub fn deactivate<M: SpaceMachine>(&self, on: On<'_, M>) -> Result<(), TlbRefusal> {
         on.deactivate(&self.tlb)
     }
@@ -135,29 +139,13 @@ impl<F: Format> Space<F> {
         Ok(SpaceMut { on, state: &mut self.state, tlb: &self.tlb })
     }
 
-    /// Serves a fault at `va`.
-    ///
-    /// # Errors
-    ///
-    /// [`FaultError`](super::FaultError); nothing has changed then, except that a stack may have grown to `va` (as in Linux,
-    /// which looks at permissions afterwards).
-    #[inline]
-    pub fn fault<M: SpaceMachine>(
-        &mut self,
-        on: On<'_, M>,
-        va: VirtAddr,
-        access: Access,
-    ) -> Result<fault::Done, fault::FaultError> {
-        on.check(self.tlb.machine())?;
-        self.state.fault(on, &self.tlb, va, access)
-    }
-
-    /// Takes the space down: CPUs that still have it loaded are moved to another root, every page is unmapped, every table and
-    /// frame given back.
+    /// Takes the space down: CPUs that still have it loaded are moved to another root, every page
+    /// is unmapped, every table and frame given back.
     ///
     /// # Errors
     ///
     /// [`Refused`], with the space, if it is of another machine.
+    #[expect(clippy::result_large_err, reason = "what is refused comes back by value: there is no heap")]
     pub fn end<M: SpaceMachine>(self, on: On<'_, M>) -> Result<(), Refused<Self>> {
         if let Err(error) = on.check(self.tlb.machine()) {
             return Err(Refused { value: self, error });
@@ -176,7 +164,8 @@ impl<F: Format> Space<F> {
     }
 }
 
-/// Exclusive use of a space: the calls that change its structure. They are those of Linux's mmap family.
+/// Exclusive use of a space: the calls that change its structure. They are those of Linux's mmap
+/// family.
 pub struct SpaceMut<'a, F: Format, M: SpaceMachine> {
     pub(super) on: On<'a, M>,
     pub(super) state: &'a mut State<F>,
@@ -188,16 +177,6 @@ impl<'a, F: Format, M: SpaceMachine> SpaceMut<'a, F, M> {
     #[inline(always)]
     pub(super) fn gather(&self) -> Gather<'a, M> {
         Gather::open(self.on, self.tlb, F::PAGE_SHIFT, true)
-    }
-
-    /// Serves a fault at `va`, see [`Space::fault`].
-    ///
-    /// # Errors
-    ///
-    /// As there.
-    #[inline]
-    pub fn fault(&mut self, va: VirtAddr, access: Access) -> Result<fault::Done, fault::FaultError> {
-        self.state.fault(self.on, self.tlb, va, access)
     }
 
     /// Returns the area that `va` lies in.
@@ -224,7 +203,7 @@ impl<'a, F: Format, M: SpaceMachine> SpaceMut<'a, F, M> {
 /// Gives the reference that the entry `raw`, which has just been cleared, held to the gather.
 #[inline(always)]
 pub(super) fn release<F: Format, M: Machine>(gather: &mut Gather<'_, M>, raw: u64) {
-    // SAFETY: 1. spaces map counted data frames of their machine, each entry with a reference of its own, and special
-    // frames. 2. what clears entries notes their addresses.
+    // SAFETY: 1. spaces map counted data frames of their machine, each entry with a reference of
+    // its own, and special frames. 2. what clears entries notes their addresses.
     unsafe { gather.release::<F>(raw) };
 }

@@ -1,5 +1,5 @@
-//! A cell that protocols guard. In models each use of it is checked: two uses of which one writes, and of which neither
-//! comes before the other, are a data race, however the schedule went.
+//! A cell that protocols guard. In models each use of it is checked: two uses of which one writes,
+//! and of which neither comes before the other, are a data race, however the schedule went.
 
 /// `core`'s `UnsafeCell`, used in steps that a model can see.
 #[derive(Debug)]

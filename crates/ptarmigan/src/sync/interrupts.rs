@@ -6,7 +6,8 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 /// The two functions with which a kernel masks interrupts around the library's locks.
 #[derive(Clone, Copy, Debug)]
 pub struct InterruptMask {
-    /// Masks interrupts on the calling CPU, and returns what [`restore`](Self::restore) needs to know.
+    /// Masks interrupts on the calling CPU, and returns what [`restore`](Self::restore) needs to
+    /// know.
     pub save: fn() -> usize,
     /// Undoes the call of [`save`](Self::save) on this CPU that returned this word.
     pub restore: fn(usize),
@@ -24,18 +25,21 @@ impl fmt::Display for AlreadyInstalled {
 
 impl core::error::Error for AlreadyInstalled {}
 
-/// Null while nothing is installed. Not an atomic of the model checker: it changes once, before there is concurrency.
+/// Null while nothing is installed. Not an atomic of the model checker: it changes once, before
+/// there is concurrency.
 static INSTALLED: AtomicPtr<InterruptMask> = AtomicPtr::new(ptr::null_mut());
 
 /// Makes all locks of the library mask interrupts with `mask` while they are held.
 ///
-/// A kernel needs this if handlers of interrupts call the library: a handler that waits for a lock that the code it
-/// interrupted holds waits for ever. Without it, locks leave interrupts alone, which is right for programs, and for
-/// kernels whose handlers do not call the library or that call it with interrupts masked.
+/// A kernel needs this if handlers of interrupts call the library: a handler that waits for a lock
+/// that the code it interrupted holds waits for ever. Without it, locks leave interrupts alone,
+/// which is right for programs, and for kernels whose handlers do not call the library or that call
+/// it with interrupts masked.
 ///
-/// Interrupts are masked before a lock is waited for, and come back after it is released, also when a panic unwinds.
-/// Locks nest; the library releases them in reverse order. Callers that release [`SpinLock`](super::SpinLock)s of their own in
-/// another order install functions that count the depth on each CPU.
+/// Interrupts are masked before a lock is waited for, and come back after it is released, also when
+/// a panic unwinds. Locks nest; the library releases them in reverse order. Callers that release
+/// [`SpinLock`](super::SpinLock)s of their own in another order install functions that count the
+/// depth on each CPU.
 ///
 /// # Errors
 ///
@@ -43,8 +47,8 @@ static INSTALLED: AtomicPtr<InterruptMask> = AtomicPtr::new(ptr::null_mut());
 ///
 /// # Safety
 ///
-/// 1. Between `save` and the `restore` that belongs to it, no handler that calls the library runs on the CPU, and the code that
-///    called `save` stays there.
+/// 1. Between `save` and the `restore` that belongs to it, no handler that calls the library runs
+///    on the CPU, and the code that called `save` stays there.
 /// 2. Neither function unwinds or calls the library.
 /// 3. No lock of the library is held, and no other CPU calls the library, while this function runs.
 pub unsafe fn install_interrupt_mask(mask: &'static InterruptMask) -> Result<(), AlreadyInstalled> {
@@ -71,8 +75,8 @@ impl Masked {
     #[cold]
     fn by(mask: *mut InterruptMask) -> Self {
         core::sync::atomic::fence(Ordering::Acquire);
-        // SAFETY: `install_interrupt_mask` stored it, and had a reference to it for ever. The fence makes what was written
-        // before visible.
+        // SAFETY: `install_interrupt_mask` stored it, and had a reference to it for ever. The fence
+        // makes what was written before visible.
         let mask = unsafe { &*mask };
         Masked { by: Some(mask), word: (mask.save)() }
     }

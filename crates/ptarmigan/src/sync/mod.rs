@@ -8,7 +8,8 @@ mod spin;
 pub use interrupts::{AlreadyInstalled, InterruptMask, install_interrupt_mask};
 pub use spin::{SpinLock, SpinLockGuard};
 
-/// The atomics of `core`; those of the model checker when the library is built for it (`--cfg loom`).
+/// The atomics of `core`; those of the model checker when the library is built for it
+/// (`--cfg loom`).
 pub mod atomic {
     #[cfg(loom)]
     pub use super::model::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, fence};
@@ -19,7 +20,8 @@ pub mod atomic {
     pub use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicUsize, fence};
 }
 
-/// Lets other threads run after many turns of a wait: hosted, the thread that holds a lock may have lost its processor.
+/// Lets other threads run after many turns of a wait: hosted, the thread that holds a lock may have
+/// lost its processor.
 #[inline(always)]
 pub(crate) fn relent(turns: u32) {
     #[cfg(all(feature = "hosted", not(loom)))]

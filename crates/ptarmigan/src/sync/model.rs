@@ -1,24 +1,26 @@
 //! Atomics for models: loom's, with sequentially consistent accesses as the language defines them.
 //!
-//! loom takes `SeqCst` accesses for `AcqRel` ones (its fences are right), and so lets both sides of "store mine, then look
-//! at yours" miss each other, on which activation, the space lock and the readers rely. What is missing is one rule: a
-//! sequentially consistent load reads no store that is older than one which an earlier sequentially consistent access to
-//! the same place wrote or read. Nothing else is made stronger: with either access of such a pair relaxed, the
-//! model still finds both sides missing each other.
+//! loom takes `SeqCst` accesses for `AcqRel` ones (its fences are right), and so lets both sides of
+//! "store mine, then look at yours" miss each other, on which activation, the space lock and the
+//! readers rely. What is missing is one rule: a sequentially consistent load reads no store that is
+//! older than one which an earlier sequentially consistent access to the same place wrote or read.
+//! Nothing else is made stronger: with either access of such a pair relaxed, the model still finds
+//! both sides missing each other.
 //!
-//! What this cannot do: a relaxed store is made as a swap (see `store`), which carries on the release sequence that it would
-//! end; and an order that rests on a fence on one side and a sequentially consistent access on the other is not seen,
-//! which errs on the safe side.
+//! What this cannot do: a relaxed store is made as a swap (see `store`), which carries on the
+//! release sequence that it would end; and an order that rests on a fence on one side and a
+//! sequentially consistent access on the other is not seen, which errs on the safe side.
 //!
-//! So a value is kept together with the number of the store that wrote it; the order in which stores were executed is
-//! noted beside. A load that came upon a store that is too old takes the newest instead, which any load may read.
+//! So a value is kept together with the number of the store that wrote it; the order in which
+//! stores were executed is noted beside. A load that came upon a store that is too old takes the
+//! newest instead, which any load may read.
 use core::cell::Cell;
 use core::sync::atomic::Ordering;
 use std::cell::RefCell;
 use std::vec::Vec;
 
-/// Bits of the number of a store: a number comes again after so many stores, far more than one execution of a model
-/// makes.
+/// Bits of the number of a store: a number comes again after so many stores, far more than one
+/// execution of a model makes.
 const NUMBER: u32 = 20;
 
 struct Stores {
@@ -64,13 +66,15 @@ fn value(raw: u64) -> i64 {
 #[derive(Debug)]
 struct Atomic {
     inner: loom::sync::atomic::AtomicU64,
-    /// What was stored last: a guess for read-modify-writes, which are made of compare-and-exchange.
+    /// What was stored last: a guess for read-modify-writes, which are made of
+    /// compare-and-exchange.
     last: Cell<u64>,
     /// The last store that a sequentially consistent access wrote or read was executed then.
     floor: Cell<u64>,
 }
 
-// SAFETY: an execution of a model runs on one thread of the host, and is interrupted inside of `inner` only.
+// SAFETY: an execution of a model runs on one thread of the host, and is interrupted inside of
+// `inner` only.
 unsafe impl Sync for Atomic {}
 
 impl Atomic {
@@ -112,8 +116,9 @@ impl Atomic {
     }
 
     fn store(&self, to: i64, order: Ordering) {
-        // loom lets a store and a read-modify-write that came before it be in either order, so that a lock that was
-        // released stays taken for who tried in between. As a swap each store follows those executed before.
+        // loom lets a store and a read-modify-write that came before it be in either order, so that
+        // a lock that was released stays taken for who tried in between. As a swap each store
+        // follows those executed before.
         self.swap(to, order);
     }
 
@@ -130,7 +135,8 @@ impl Atomic {
         value(old)
     }
 
-    /// Replaces the value by what `change` makes of it, if that is something; what it was, and whether it was replaced.
+    /// Replaces the value by what `change` makes of it, if that is something; what it was, and
+    /// whether it was replaced.
     fn update(
         &self,
         success: Ordering,

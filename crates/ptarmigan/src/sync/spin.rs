@@ -1,27 +1,29 @@
-//! A spin lock for the slow paths: the depot of a node, the buddy allocator of a zone, the kernel map.
+//! A spin lock for the slow paths: the depot of a node, the buddy allocator of a zone, the kernel
+//! map.
 use super::cell::UnsafeCell;
 use super::interrupts::Masked;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 
-/// A test-and-test-and-set lock around `T`. The library holds none across a call to code outside of it.
+/// A test-and-test-and-set lock around `T`. The library holds none across a call to code outside of
+/// it.
 ///
-/// Where the machine wants it ([`install_interrupt_mask`](super::install_interrupt_mask)), interrupts are masked from before the
-/// lock is waited for until after it is released.
+/// Where the machine wants it ([`install_interrupt_mask`](super::install_interrupt_mask)),
+/// interrupts are masked from before the lock is waited for until after it is released.
 pub struct SpinLock<T> {
     held: AtomicBool,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: `value` is reached through `SpinLockGuard` only, and the lock gives out one guard at a time; so
-// sharing the lock moves `T` between threads, never shares it.
+// SAFETY: `value` is reached through `SpinLockGuard` only, and the lock gives out one guard at a
+// time; so sharing the lock moves `T` between threads, never shares it.
 unsafe impl<T: Send> Sync for SpinLock<T> {}
 
 /// The right to use the locked value; releases the lock when dropped.
 ///
-/// It is not `Send`, as interrupts are masked on the CPU that took the lock. A reference to it is one to the value, so it is
-/// `Sync` only where the value is:
+/// It is not `Send`, as interrupts are masked on the CPU that took the lock. A reference to it is
+/// one to the value, so it is `Sync` only where the value is:
 ///
 /// ```compile_fail,E0277
 /// use ptarmigan::sync::SpinLock;
@@ -40,7 +42,8 @@ pub struct SpinLockGuard<'a, T> {
     _stay: PhantomData<*const T>,
 }
 
-// SAFETY: through a shared guard there are only shared references to the value, which `T: Sync` allows to share.
+// SAFETY: through a shared guard there are only shared references to the value, which `T: Sync`
+// allows to share.
 unsafe impl<T: Sync> Sync for SpinLockGuard<'_, T> {}
 
 impl<T> SpinLock<T> {
@@ -77,7 +80,8 @@ impl<T> Deref for SpinLockGuard<'_, T> {
     type Target = T;
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: the guard exists, so this thread holds the lock and nothing else reaches the value.
+        // SAFETY: the guard exists, so this thread holds the lock and nothing else reaches the
+        // value.
         self.lock.value.with(|p| unsafe { &*p })
     }
 }

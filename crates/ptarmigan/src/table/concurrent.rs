@@ -2,14 +2,14 @@
 //!
 //! # The protocol
 //!
-//! 1. Tables come, never go: code that takes tables away has them all for itself. A table that is missing is made before the
-//!    lock of its parent is taken, and linked under it; a CPU that finds that another was faster gives its own back at once, as
-//!    no walker ever knew it (REQ-37).
+//! 1. Tables come, never go: code that takes tables away has them all for itself. A table that is
+//!    missing is made before the lock of its parent is taken, and linked under it; a CPU that finds
+//!    that another was faster gives its own back at once, as no walker ever knew it (REQ-37).
 //! 2. An entry is put where there is none in one step, without a lock.
 //! 3. An entry that is there is changed under the lock of its table, and is not none meanwhile.
 //!
-//! The lock of a table is a bit in its frame's record. Its holder may flush while it holds it, so a CPU that waits for it
-//! serves the requests of others meanwhile.
+//! The lock of a table is a bit in its frame's record. Its holder may flush while it holds it, so a
+//! CPU that waits for it serves the requests of others meanwhile.
 use super::node::{Node, Use};
 use super::tables::{Path, Tables};
 use crate::addr::PhysAddr;
@@ -86,8 +86,8 @@ impl<F: Format, M: Machine> Locked<'_, '_, F, M> {
         self.leaf.node.update(self.leaf.index, others, change)
     }
 
-    /// Lets no MMU use the entry until the next [`update`](Self::update). It is still an entry, so no fault puts another
-    /// there. Returns what it was.
+    /// Lets no MMU use the entry until the next [`update`](Self::update). It is still an entry, so
+    /// no fault puts another there. Returns what it was.
     #[inline(always)]
     pub fn break_off(&self) -> u64 {
         self.update(Use::Walked, |raw| F::leaf(F::frame(raw), F::attr(raw).without(Attr::READ)))
@@ -102,8 +102,8 @@ impl<F: Format> Tables<F> {
         Some(Leaf { node, index: F::index(Level::PTE, va) })
     }
 
-    /// Puts the leaf `raw` for `va`, a user address, where there is none. `leaf` is the leaf table as [`leaf`](Self::leaf) found
-    /// it. False if another CPU has put one there meanwhile.
+    /// Puts the leaf `raw` for `va`, a user address, where there is none. `leaf` is the leaf table
+    /// as [`leaf`](Self::leaf) found it. False if another CPU has put one there meanwhile.
     ///
     /// # Errors
     ///
@@ -131,7 +131,8 @@ impl<F: Format> Tables<F> {
         Ok(node.fill(index, raw))
     }
 
-    /// Links a path that has been made for `level`; the table that is linked there already if others were faster.
+    /// Links a path that has been made for `level`; the table that is linked there already if
+    /// others were faster.
     pub(super) fn link_shared<M: Machine>(
         &self,
         on: On<'_, M>,

@@ -102,7 +102,8 @@ impl<'a, F: Format, M: Machine> Cursor<'_, 'a, F, M> {
         Ok(())
     }
 
-    /// Changes the attributes of the page here; returns the old ones. Stays. What MMUs set meanwhile is kept.
+    /// Changes the attributes of the page here; returns the old ones. Stays. What MMUs set
+    /// meanwhile is kept.
     pub fn protect(&mut self, attr: Attr) -> Option<Attr> {
         let (index, page) = (self.index(), self.page());
         let others = Use::private(self.tree.gather.is_private());

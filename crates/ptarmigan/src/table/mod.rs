@@ -1,9 +1,11 @@
 //! Trees of tables.
 //!
-//! A [`Tree`] owns its tables. Each table's frame has a record ([`FrameMeta`](crate::frames::FrameMeta)) with a count of its
-//! live entries and a bitmap of the lines of it that have been written to. So whether a table is empty is known without
-//! looking, and taking a space down visits only the lines that were used: the tables come back all zero because every entry
-//! that was written has been cleared, and the count proves it. One file, `node`, writes entries and records.
+//! A [`Tree`] owns its tables. Each table's frame has a record
+//! ([`FrameMeta`](crate::frames::FrameMeta)) with a count of its live entries and a bitmap of the
+//! lines of it that have been written to. So whether a table is empty is known without looking, and
+//! taking a space down visits only the lines that were used: the tables come back all zero because
+//! every entry that was written has been cleared, and the count proves it. One file, `node`, writes
+//! entries and records.
 //!
 //! | operation | what is locked | may allocate |
 //! |---|---|---|

@@ -2,22 +2,26 @@
 //!
 //! # Entries and the record
 //!
-//! Each table's frame has a record ([`FrameMeta`]) with a count of its live entries and a bitmap of the lines of it (one bit for
-//! each 64th, a cache line of a 4 KiB table) that have been written to. Every call here that changes an entry keeps both:
+//! Each table's frame has a record ([`FrameMeta`]) with a count of its live entries and a bitmap of
+//! the lines of it (one bit for each 64th, a cache line of a 4 KiB table) that have been written
+//! to. Every call here that changes an entry keeps both:
 //!
 //! 1. An entry that comes to be is counted and its line marked ([`Node::put`], [`Node::fill`]).
-//! 2. Entries that go are counted off; the map is emptied with the last one ([`Node::take`], [`Node::clear`],
-//!    [`Node::clear_all`]). So a table with no live entries is all zero, but for bits that [`Format::KEPT`] names.
+//! 2. Entries that go are counted off; the map is emptied with the last one ([`Node::take`],
+//!    [`Node::clear`], [`Node::clear_all`]). So a table with no live entries is all zero, but for
+//!    bits that [`Format::KEPT`] names.
 //! 3. An entry that changes stays an entry ([`Node::update`]).
 //!
-//! The entries of a leaf table are counted only after somebody has needed the count: records of four frames share a cache
-//! line, so a count that every fault writes would take the line from other CPUs that fault in tables of their own.
+//! The entries of a leaf table are counted only after somebody has needed the count: records of
+//! four frames share a cache line, so a count that every fault writes would take the line from
+//! other CPUs that fault in tables of their own.
 //!
 //! # Who else looks
 //!
-//! An MMU may read an entry at any time, and set accessed and dirty bits in it. [`Use`] says who else may be there:
-//! nobody (plain stores), MMUs (compare-exchange, so that no bit set in between is lost), or other CPUs' faults too (those
-//! that add entries use [`Node::fill`]; those that change entries hold the table's lock).
+//! An MMU may read an entry at any time, and set accessed and dirty bits in it. [`Use`] says who
+//! else may be there: nobody (plain stores), MMUs (compare-exchange, so that no bit set in between
+//! is lost), or other CPUs' faults too (those that add entries use [`Node::fill`]; those that
+//! change entries hold the table's lock).
 use crate::addr::{FRAME_SHIFT, PhysAddr};
 use crate::format::{Entry, Format, Slot};
 use crate::frames::{FrameMeta, Frames};
@@ -56,9 +60,10 @@ pub(crate) struct Node<'w, F: Format, W: OpenWindow + 'w> {
 const MOST: usize = u64::BITS as usize;
 
 impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
-    const ROOT: Level = F::LAYOUT.top();
+    const ROOT: Level = F::LAYOUT.root();
 
-    /// Opens the table of `level` at `at`, which belongs to a tree of format `F` that the caller holds or reads.
+    /// Opens the table of `level` at `at`, which belongs to a tree of format `F` that the caller
+    /// holds or reads.
     #[inline(always)]
     pub fn open(window: &'w W, frames: &'w Frames, level: Level, at: PhysAddr) -> Self {
         Node { guard: window.open(at), at, level, record: frames.meta(at.pfn()), _format: PhantomData }
@@ -73,7 +78,8 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     /// Its record; `None` for tables smaller than a frame.
     #[inline(always)]
     pub fn record(&self) -> Option<&'w FrameMeta> {
-        // Only roots may be smaller than a frame: known while compiling where the level or the format says it all.
+        // Only roots may be smaller than a frame: known while compiling where the level or the
+        // format says it all.
         let small = const { (F::LAYOUT.table_shift[F::LAYOUT.levels as usize - 1] as u32) < FRAME_SHIFT };
         if small && self.level == Self::ROOT { None } else { Some(self.record) }
     }
@@ -83,12 +89,13 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
         slot::<F, _>(&self.guard, self.level, index)
     }
 
-    /// Binary logarithm of the entries that one bit of the record's map stands for. A root has 32 bits for the user's entries,
-    /// however many these are: the other word of the map belongs to the registry of roots.
+    /// Binary logarithm of the entries that one bit of the record's map stands for. A root has 32
+    /// bits for the user's entries, however many these are: the other word of the map belongs to
+    /// the registry of roots.
     #[inline(always)]
     fn line_shift(&self) -> u32 {
         if self.level == Self::ROOT {
-            const { F::USER_TOP.div_ceil(32).next_power_of_two().trailing_zeros() }
+            const { F::USER_ROOT_ENTRIES.div_ceil(32).next_power_of_two().trailing_zeros() }
         } else {
             (F::entries(self.level) / MOST).trailing_zeros()
         }
@@ -114,11 +121,12 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
         F::entry(self.level, self.load(index))
     }
 
-    /// Calls `visit(start, live)` for every line, or [`line_len`](Self::line_len) entries of it, with entries from `first`
-    /// to `last` (inclusive) that are not none, in order: bit i of `live` says that entry `start` + i is one of them. Looks
-    /// only at lines that have been touched.
+    /// Calls `visit(start, live)` for every line, or [`line_len`](Self::line_len) entries of it,
+    /// with entries from `first` to `last` (inclusive) that are not none, in order: bit i of `live`
+    /// says that entry `start` + i is one of them. Looks only at lines that have been touched.
     ///
-    /// The place of an entry in its line is as good as random, so the entries of a line are tested without branches.
+    /// The place of an entry in its line is as good as random, so the entries of a line are tested
+    /// without branches.
     ///
     /// Of a root, only the user's entries may be asked for.
     #[inline(always)]
@@ -147,8 +155,8 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
         }
     }
 
-    /// Calls `visit(index, entry)` for every entry from `first` to `last` (inclusive) that is not none, in order.
-    /// Without a record it looks at all of them.
+    /// Calls `visit(index, entry)` for every entry from `first` to `last` (inclusive) that is not
+    /// none, in order. Without a record it looks at all of them.
     #[inline(always)]
     pub fn each(&self, first: usize, last: usize, mut visit: impl FnMut(usize, u64)) {
         match self.record() {
@@ -178,7 +186,8 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
 
     // Writing.
 
-    /// Puts `raw` where there is no entry. The caller has the tree for itself, or holds the table's lock.
+    /// Puts `raw` where there is no entry. The caller has the tree for itself, or holds the table's
+    /// lock.
     ///
     /// Entries that were none need no flush: no MMU keeps those.
     #[inline(always)]
@@ -194,8 +203,9 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
         }
     }
 
-    /// Puts `raw` where there is no entry, with other CPUs at work in the same leaf table; whether there was none. Mostly
-    /// nothing is written to the record, and the next call that has the table for itself counts.
+    /// Puts `raw` where there is no entry, with other CPUs at work in the same leaf table; whether
+    /// there was none. Mostly nothing is written to the record, and the next call that has the
+    /// table for itself counts.
     #[inline(always)]
     pub fn fill(&self, index: usize, raw: u64) -> bool {
         let filled = self.slot(index).fill(raw);
@@ -206,7 +216,8 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
         filled
     }
 
-    /// Puts `next(i)` into entries from `first` on, `n` at most, as long as there are none; how many it were.
+    /// Puts `next(i)` into entries from `first` on, `n` at most, as long as there are none; how
+    /// many it were.
     #[inline(always)]
     pub fn put_run(&self, first: usize, n: usize, mut next: impl FnMut() -> u64) -> usize {
         let mut done = 0;
@@ -230,8 +241,8 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
         done
     }
 
-    /// Changes the entry at `index` to what `change` makes of it, which must be an entry too; the one that was there.
-    /// `change` may be called several times, as an MMU sets bits in between.
+    /// Changes the entry at `index` to what `change` makes of it, which must be an entry too; the
+    /// one that was there. `change` may be called several times, as an MMU sets bits in between.
     #[inline(always)]
     pub fn update(&self, index: usize, others: Use, change: impl Fn(u64) -> u64) -> u64 {
         let slot = self.slot(index);
@@ -253,7 +264,8 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
         }
     }
 
-    /// As [`update`](Self::update), for an entry that the caller has just `seen`; returns the one that is there now.
+    /// As [`update`](Self::update), for an entry that the caller has just `seen`; returns the one
+    /// that is there now.
     #[inline(always)]
     pub fn update_seen(&self, index: usize, seen: u64, others: Use, change: impl Fn(u64) -> u64) -> u64 {
         if others == Use::Private {
@@ -301,7 +313,8 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
         Some(old)
     }
 
-    /// Clears all entries from `first` to `last` (inclusive) of a leaf table, and calls `gone(index, entry)` for each.
+    /// Clears all entries from `first` to `last` (inclusive) of a leaf table, and calls
+    /// `gone(index, entry)` for each.
     #[inline(always)]
     pub fn clear(&self, first: usize, last: usize, others: Use, mut gone: impl FnMut(usize, u64)) {
         let Some(record) = self.record() else { return };
@@ -326,7 +339,8 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
         });
     }
 
-    /// Clears every entry of a leaf table that nobody else sees any more, and calls `gone(index, entry)` for each.
+    /// Clears every entry of a leaf table that nobody else sees any more, and calls
+    /// `gone(index, entry)` for each.
     #[inline(always)]
     pub fn clear_all(&self, mut gone: impl FnMut(usize, u64)) {
         let Some(record) = self.record() else { return };
@@ -347,7 +361,8 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
         record.set_lines(1, 0);
     }
 
-    /// Calls `visit` for each link to a table from `first` to `last` (inclusive); returns how many of them it has cut.
+    /// Calls `visit` for each link to a table from `first` to `last` (inclusive); returns how many
+    /// of them it has cut.
     #[inline(always)]
     pub fn each_link(&self, first: usize, last: usize, mut visit: impl FnMut(Link<'_, F>)) -> usize {
         let mut cleared = Cleared { node: self, n: 0 };
@@ -399,12 +414,14 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
 #[inline(always)]
 fn slot<F: Format, G: WindowGuard>(guard: &G, level: Level, index: usize) -> &F::Slot {
     let index = index & (F::entries(level) - 1);
-    // SAFETY: the guard is valid for the whole table (contract of `Window`, point 1), whose entries fit into it
-    // (`format::check`), `index` was reduced to their number, and `Slot` accepts any bit pattern and shared access.
+    // SAFETY: the guard is valid for the whole table (contract of `Window`, point 1), whose entries
+    // fit into it (`format::check`), `index` was reduced to their number, and `Slot` accepts any
+    // bit pattern and shared access.
     unsafe { &*guard.base().cast::<F::Slot>().add(index) }
 }
 
-/// Reads one entry of the table of `level` at `at`, which belongs to a tree of format `F` that the caller holds or reads.
+/// Reads one entry of the table of `level` at `at`, which belongs to a tree of format `F` that the
+/// caller holds or reads.
 #[inline(always)]
 pub(super) fn read<F: Format, W: OpenWindow>(window: &W, level: Level, at: PhysAddr, index: usize) -> u64 {
     slot::<F, _>(&window.open(at), level, index).load()
@@ -412,8 +429,8 @@ pub(super) fn read<F: Format, W: OpenWindow>(window: &W, level: Level, at: PhysA
 
 /// Sets the entry at `index` of the kernel's half of the root at `at`, which no record counts.
 pub(super) fn set_kernel<F: Format, W: OpenWindow>(window: &W, at: PhysAddr, index: usize, raw: u64) {
-    debug_assert!(index >= F::USER_TOP);
-    slot::<F, _>(&window.open(at), F::LAYOUT.top(), index).store(raw);
+    debug_assert!(index >= F::USER_ROOT_ENTRIES);
+    slot::<F, _>(&window.open(at), F::LAYOUT.root(), index).store(raw);
 }
 
 /// A link to a table, found by [`Node::each_link`].
@@ -435,7 +452,8 @@ impl<F: Format> Link<'_, F> {
     }
 }
 
-/// Entries of one table that have been cleared. They are counted off when this is dropped, also if a callback panics.
+/// Entries of one table that have been cleared. They are counted off when this is dropped, also if
+/// a callback panics.
 struct Cleared<'a, 'w, F: Format, W: OpenWindow> {
     node: &'a Node<'w, F, W>,
     n: usize,

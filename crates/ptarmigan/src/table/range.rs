@@ -13,15 +13,17 @@ use crate::page::{Level, MAX_LEVELS};
 pub enum Free {
     /// Every table that is empty afterwards.
     Empty,
-    /// Linux's rule at `munmap` (`free_pgtables`): a table goes if the aligned span it maps lies between the end of the area
-    /// before (`floor`) and the start of the area after (`ceiling`); then it is empty, too.
+    /// Linux's rule at `munmap` (`free_pgtables`): a table goes if the aligned span it maps lies
+    /// between the end of the area before (`floor`) and the start of the area after (`ceiling`);
+    /// then it is empty, too.
     Span {
         /// End of the last area before the range, 0 if there is none.
         floor: u64,
         /// Start of the first area after it, `USER_END` if there is none.
         ceiling: u64,
     },
-    /// Only leaf tables that the range covers as a whole (`madvise(MADV_DONTNEED)` since Linux 6.14).
+    /// Only leaf tables that the range covers as a whole (`madvise(MADV_DONTNEED)` since Linux
+    /// 6.14).
     Covered,
     /// None.
     Never,
@@ -38,7 +40,8 @@ struct Unmap<'a, 'g, M: Machine, L> {
     freed: [u32; MAX_LEVELS],
 }
 
-/// First and last index (inclusive) of a table of `level`, mapping from `base` on, that lie in `range`.
+/// First and last index (inclusive) of a table of `level`, mapping from `base` on, that lie in
+/// `range`.
 #[inline(always)]
 fn indices<F: Format>(level: Level, base: u64, range: VirtRange) -> (usize, usize) {
     let shift = F::shift(level);
@@ -47,7 +50,8 @@ fn indices<F: Format>(level: Level, base: u64, range: VirtRange) -> (usize, usiz
     (first as usize, (last as usize).min(F::entries(level) - 1))
 }
 
-/// Tells a gather which entries of a leaf table have been cleared: when it is dropped, also if a callback panics.
+/// Tells a gather which entries of a leaf table have been cleared: when it is dropped, also if a
+/// callback panics.
 struct Stale<'a, 'g, M: Machine> {
     gather: &'g mut Gather<'a, M>,
     base: u64,
@@ -79,8 +83,8 @@ impl<M: Machine> Drop for Stale<'_, '_, M> {
 }
 
 impl<F: Format> Tables<F> {
-    /// Clears all entries in `range` and calls `leaf(gather, address, entry)` for each; gives back tables by `free`.
-    /// Never allocates.
+    /// Clears all entries in `range` and calls `leaf(gather, address, entry)` for each; gives back
+    /// tables by `free`. Never allocates.
     pub fn unmap<'a, M: Machine>(
         &mut self,
         range: VirtRange,
@@ -94,7 +98,8 @@ impl<F: Format> Tables<F> {
         }
     }
 
-    /// As [`unmap`](Self::unmap); `ALL` says that the whole tree goes, whatever `range` and `free` are.
+    /// As [`unmap`](Self::unmap); `ALL` says that the whole tree goes, whatever `range` and `free`
+    /// are.
     fn unmap_way<'a, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, u64), const ALL: bool>(
         &mut self,
         range: VirtRange,
@@ -113,8 +118,8 @@ impl<F: Format> Tables<F> {
         }
     }
 
-    /// Takes all tables down: every entry cleared, every table on the gather, the root last. The gather is one for the end
-    /// of a space.
+    /// Takes all tables down: every entry cleared, every table on the gather, the root last. The
+    /// gather is one for the end of a space.
     pub fn end<'a, M: Machine>(
         mut self,
         gather: &mut Gather<'a, M>,
@@ -122,13 +127,14 @@ impl<F: Format> Tables<F> {
     ) {
         self.unmap_way::<M, _, true>(Self::USER, Free::Empty, gather, leaf);
         debug_assert_eq!(self.below_root(), 0, "tables left behind");
-        // SAFETY: 1. `self` owned the root and is consumed. 2. its user half has just been emptied. A tree has one root.
+        // SAFETY: 1. `self` owned the root and is consumed. 2. its user half has just been emptied.
+        // A tree has one root.
         unsafe { gather.root(self.root(), Self::ROOT) };
     }
 
-    /// Calls `change(address, entry)` for every leaf in `range` and writes what it returns, which must be an entry, where that
-    /// differs. `change` may be called several times for one entry, as MMUs set bits in between. Notes at the gather what
-    /// has been changed.
+    /// Calls `change(address, entry)` for every leaf in `range` and writes what it returns, which
+    /// must be an entry, where that differs. `change` may be called several times for one entry, as
+    /// MMUs set bits in between. Notes at the gather what has been changed.
     pub fn change<M: Machine>(
         &mut self,
         range: VirtRange,
@@ -162,7 +168,8 @@ impl<F: Format> Tables<F> {
         });
     }
 
-    /// Calls `visit(table, first address it maps, first index, last index)` for every leaf table in `range`.
+    /// Calls `visit(table, first address it maps, first index, last index)` for every leaf table in
+    /// `range`.
     fn each_leaf_table<M: Machine>(
         &self,
         on: On<'_, M>,
@@ -175,9 +182,9 @@ impl<F: Format> Tables<F> {
         }
     }
 
-    /// Copies the leaves of `range` into `to`. For each, `share(entry)` is called once; then the entry becomes what
-    /// `change(entry)` makes of it, on both sides. A table is made there for every leaf table here, empty ones too, as fork
-    /// does in Linux.
+    /// Copies the leaves of `range` into `to`. For each, `share(entry)` is called once; then the
+    /// entry becomes what `change(entry)` makes of it, on both sides. A table is made there for
+    /// every leaf table here, empty ones too, as fork does in Linux.
     ///
     /// # Errors
     ///
@@ -219,14 +226,15 @@ impl<F: Format> Tables<F> {
         result
     }
 
-    /// Moves all entries from `range` to the same distances from `to` on. Leaf tables that `range` covers whole are
-    /// moved whole, as Linux does, where both ends are aligned alike and nothing is linked at the new place; for others
-    /// there is a table at the new place afterwards even if they had no entries, as in Linux too.
+    /// Moves all entries from `range` to the same distances from `to` on. Leaf tables that `range`
+    /// covers whole are moved whole, as Linux does, where both ends are aligned alike and nothing
+    /// is linked at the new place; for others there is a table at the new place afterwards even if
+    /// they had no entries, as in Linux too.
     ///
     /// # Errors
     ///
-    /// [`NoFrame`] if a table at the new place could not be had: then all entries are back where they were, and tables
-    /// made at the new place are empty.
+    /// [`NoFrame`] if a table at the new place could not be had: then all entries are back where
+    /// they were, and tables made at the new place are empty.
     pub fn relocate<M: Machine>(
         &mut self,
         range: VirtRange,
@@ -242,8 +250,8 @@ impl<F: Format> Tables<F> {
         })
     }
 
-    /// Moves step by step; where there are no entries to move, tables are made only if `empty_too`. Fails with the
-    /// address that was reached.
+    /// Moves step by step; where there are no entries to move, tables are made only if `empty_too`.
+    /// Fails with the address that was reached.
     fn relocate_steps<M: Machine>(
         &mut self,
         range: VirtRange,
@@ -313,6 +321,7 @@ impl<F: Format> Tables<F> {
     }
 }
 
+/// Visits the leaf tables in `range` below the table of `level`, above the leaves, at `at`.
 fn walk_table<F: Format, M: Machine>(
     on: On<'_, M>,
     at: PhysAddr,
@@ -321,20 +330,40 @@ fn walk_table<F: Format, M: Machine>(
     range: VirtRange,
     visit: &mut impl FnMut(&Node<'_, F, M::Window>, u64, usize, usize),
 ) {
-    let (first, last) = indices::<F>(level, base, range);
-    let node = Node::<F, M::Window>::open(on.window(), on.frames(), level, at);
-    if level == Level::PTE {
-        visit(&node, base, first, last);
+    if level == Level(1) {
+        // Most of the work is here: with the levels known, and the visit in line.
+        walk_links::<F, M>(on, at, Level(1), base, range, |child, base| {
+            let node = Node::<F, M::Window>::open(on.window(), on.frames(), Level::PTE, child);
+            let (first, last) = indices::<F>(Level::PTE, base, range);
+            visit(&node, base, first, last);
+        });
         return;
     }
-    node.each_link(first, last, |link| {
-        let base = base + ((link.index as u64) << F::shift(level));
-        walk_table::<F, M>(on, link.child, Level(level.0 - 1), base, range, visit);
+    let below = Level(level.0 - 1);
+    walk_links::<F, M>(on, at, level, base, range, |child, base| {
+        walk_table::<F, M>(on, child, below, base, range, visit);
     });
 }
 
-/// Unmaps what lies in the table of `level`, above the leaves, at `at`, and gives back tables below it; its record if it is
-/// empty now (never for roots without one).
+/// Calls `inner` with each table in `range` that the one at `at` links, and its first address.
+#[inline(always)]
+fn walk_links<F: Format, M: Machine>(
+    on: On<'_, M>,
+    at: PhysAddr,
+    level: Level,
+    base: u64,
+    range: VirtRange,
+    mut inner: impl FnMut(PhysAddr, u64),
+) {
+    let node = Node::<F, M::Window>::open(on.window(), on.frames(), level, at);
+    let (first, last) = indices::<F>(level, base, range);
+    node.each_link(first, last, |link| {
+        inner(link.child, base + ((link.index as u64) << F::shift(level)));
+    });
+}
+
+/// Unmaps what lies in the table of `level`, above the leaves, at `at`, and gives back tables below
+/// it; its record if it is empty now (never for roots without one).
 fn unmap_table<'a, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, u64), const ALL: bool>(
     way: &mut Unmap<'a, '_, M, L>,
     at: PhysAddr,
@@ -365,13 +394,13 @@ fn unmap_links<'a, 'g, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, 
     let is_root = level == Tables::<F>::ROOT;
     let node = Node::<F, M::Window>::open(way.on.window(), way.on.frames(), level, at);
     let (first, last) = if ALL {
-        (0, if is_root { F::USER_TOP - 1 } else { F::entries(level) - 1 })
+        (0, if is_root { F::USER_ROOT_ENTRIES - 1 } else { F::entries(level) - 1 })
     } else {
         indices::<F>(level, base, way.range)
     };
     let below = Level(level.0 - 1);
     // Tables under a root that lives in registers stay until the space ends.
-    let stays = F::TOP_IN_REGISTERS && is_root && !ALL;
+    let stays = F::ROOT_IN_REGISTERS && is_root && !ALL;
     let cut = node.each_link(first, last, |link| {
         let base = base + ((link.index as u64) << F::shift(level));
         let empty = inner(way, link.child, base);
@@ -389,8 +418,9 @@ fn unmap_links<'a, 'g, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, 
         {
             let child = link.child;
             link.cut();
-            // SAFETY: 1. the entry was the table's only link and has just been cleared; tree and gather are of one space. 2. its
-            // count is 0. 3. `record` is what `inner` found at the child.
+            // SAFETY: 1. the entry was the table's only link and has just been cleared; tree and
+            // gather are of one space. 2. its count is 0. 3. `record` is what `inner` found at the
+            // child.
             unsafe { way.gather.table(child.pfn(), record, base) };
         }
     });

@@ -12,8 +12,8 @@ use core::marker::PhantomData;
 /// The tables of a space, from the root down, without the TLB state that belongs to them.
 pub(crate) struct Tables<F: Format> {
     root: PhysAddr,
-    /// Tables, by level; the root counts. Atomics, as shared faults add to them; a caller that holds the tables exclusively
-    /// uses plain loads and stores.
+    /// Tables, by level; the root counts. Atomics, as shared faults add to them; a caller that
+    /// holds the tables exclusively uses plain loads and stores.
     count: [AtomicU32; MAX_LEVELS],
     _format: PhantomData<F>,
 }
@@ -23,11 +23,13 @@ struct Descent {
     /// The last table that was reached.
     at: PhysAddr,
     level: Level,
-    /// The entry in it that does not lead on; not read if the table is of the level that was asked for.
+    /// The entry in it that does not lead on; not read if the table is of the level that was asked
+    /// for.
     stopped_by: Entry,
 }
 
-/// Goes down from the table of `level` at `at` towards `va`, to the table of level `to` if there is one.
+/// Goes down from the table of `level` at `at` towards `va`, to the table of level `to` if there is
+/// one.
 #[inline(always)]
 fn descend<F: Format, W: OpenWindow>(
     window: &W,
@@ -47,13 +49,13 @@ fn descend<F: Format, W: OpenWindow>(
 }
 
 impl<F: Format> Tables<F> {
-    pub const ROOT: Level = F::LAYOUT.top();
+    pub const ROOT: Level = F::LAYOUT.root();
 
     /// All addresses of the user.
     pub const USER: VirtRange = VirtRange { start: 0, end: F::USER_END };
 
-    /// The root alone, and where the MMU keeps that in registers also the tables that the user's entries link, because
-    /// later entries would not be seen.
+    /// The root alone, and where the MMU keeps that in registers also the tables that the user's
+    /// entries link, because later entries would not be seen.
     ///
     /// # Errors
     ///
@@ -69,9 +71,9 @@ impl<F: Format> Tables<F> {
         }
         let tables = Tables { root, count: Default::default(), _format: PhantomData };
         tables.add(level, 1);
-        if F::TOP_IN_REGISTERS {
+        if F::ROOT_IN_REGISTERS {
             let below = Level(level.0 - 1);
-            for index in 0..F::USER_TOP {
+            for index in 0..F::USER_ROOT_ENTRIES {
                 match on.alloc(below, flags) {
                     Ok(page) => {
                         let at = adopt(on, below, page);
@@ -91,16 +93,18 @@ impl<F: Format> Tables<F> {
     /// Gives back tables that no CPU has ever loaded and that hold nothing.
     fn give_up<M: Machine>(self, on: On<'_, M>) {
         let level = Self::ROOT;
-        self.node(on, level, self.root).each_link(0, F::USER_TOP - 1, |link| {
+        self.node(on, level, self.root).each_link(0, F::USER_ROOT_ENTRIES - 1, |link| {
             let at = link.child;
             link.cut();
-            // SAFETY: 1. the entry owned it and has been cleared. 2. nothing was ever put in. 3. never loaded.
+            // SAFETY: 1. the entry owned it and has been cleared. 2. nothing was ever put in.
+            // 3. never loaded.
             unsafe { free_unlinked(on, Level(level.0 - 1), at) };
         });
         if !F::LAYOUT.is_small(level) {
             on.frames().meta(self.root.pfn()).set_usage(Use::Taken);
         }
-        // SAFETY: 1. `self` owned the root and is consumed. 2. its user half is empty. 3. no CPU has loaded it.
+        // SAFETY: 1. `self` owned the root and is consumed. 2. its user half is empty. 3. no CPU
+        // has loaded it.
         on.free_unlinked(unsafe { Clean::from_raw(self.root, level) });
     }
 
@@ -156,7 +160,8 @@ impl<F: Format> Tables<F> {
         (end.level == to).then(|| self.node(on, to, end.at))
     }
 
-    /// The leaf table that maps `va`, a user address, made if there is none. `SHARED` says that other CPUs may be at it too.
+    /// The leaf table that maps `va`, a user address, made if there is none. `SHARED` says that
+    /// other CPUs may be at it too.
     ///
     /// # Errors
     ///
@@ -183,8 +188,8 @@ impl<F: Format> Tables<F> {
         Ok(self.node(on, Level::PTE, at))
     }
 
-    /// Makes a leaf table and links it in the table `parent` of level 1. A call, so that the way through existing tables stays
-    /// short enough to be inlined.
+    /// Makes a leaf table and links it in the table `parent` of level 1. A call, so that the way
+    /// through existing tables stays short enough to be inlined.
     #[inline(never)]
     fn grow<M: Machine>(
         &self,
@@ -243,8 +248,9 @@ impl<F: Format> Tables<F> {
         }
     }
 
-    /// Reads the leaf entry for `va`, a user address, in the tables whose root is at `root`, which may be changing. The caller
-    /// is a [reader](crate::tlb::Readers) of their space, which keeps tables that are found from being used again.
+    /// Reads the leaf entry for `va`, a user address, in the tables whose root is at `root`, which
+    /// may be changing. The caller is a [reader](crate::tlb::Readers) of their space, which keeps
+    /// tables that are found from being used again.
     pub fn query_from<M: Machine>(
         on: On<'_, M>,
         root: PhysAddr,
@@ -304,10 +310,12 @@ unsafe fn free_unlinked<M: Machine>(on: On<'_, M>, level: Level, at: PhysAddr) {
     on.free_unlinked(unsafe { Clean::from_raw(at, level) });
 }
 
-/// One table for each level below some level, linked to each other on the way to an address, and to nothing else yet.
+/// One table for each level below some level, linked to each other on the way to an address, and to
+/// nothing else yet.
 ///
-/// All are taken before any is linked, and they are linked to each other before the first of them is linked to a tree: so
-/// failure leaves nothing behind, and a walker sees a complete path or none (release store).
+/// All are taken before any is linked, and they are linked to each other before the first of them
+/// is linked to a tree: so failure leaves nothing behind, and a walker sees a complete path or none
+/// (release store).
 pub(super) struct Path<F: Format> {
     /// Lowest first.
     tables: [PhysAddr; MAX_LEVELS],
@@ -366,8 +374,8 @@ impl<F: Format> Path<F> {
     /// Gives the tables back, which have no entries.
     fn free<M: Machine>(self, on: On<'_, M>) {
         for (level, at) in self.tables[..self.len].iter().enumerate() {
-            // SAFETY: 1. `make` took it. 2. it has no entries, or `unmake` has cleared them. 3. never linked to a tree, so
-            // no walker ever knew it (REQ-37).
+            // SAFETY: 1. `make` took it. 2. it has no entries, or `unmake` has cleared them.
+            // 3. never linked to a tree, so no walker ever knew it (REQ-37).
             unsafe { free_unlinked(on, Level(level as u8), *at) };
         }
     }

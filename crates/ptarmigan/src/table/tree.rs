@@ -12,11 +12,11 @@ use crate::page::Level;
 use crate::tlb::{SpaceTlb, TlbRefusal};
 use core::fmt;
 
-/// A tree of tables and what its machine's TLBs may know of it. It must be taken down with [`Tree::end`]: dropping it loses
-/// its tables.
+/// A tree of tables and what its machine's TLBs may know of it. It must be taken down with
+/// [`Tree::end`]: dropping it loses its tables.
 ///
-/// [`Space`](crate::space::Space) has areas and serves faults as well; a tree is for callers that decide themselves what is
-/// mapped where.
+/// [`Space`](crate::space::Space) has areas and serves faults as well; a tree is for callers that
+/// decide themselves what is mapped where.
 #[must_use = "a dropped tree loses its tables: end it"]
 pub struct Tree<F: Format> {
     tables: Tables<F>,
@@ -108,7 +108,8 @@ impl<F: Format> Tree<F> {
     ///
     /// # Errors
     ///
-    /// [`TlbRefusal`] if the tree is of another machine, or in the middle of another switch of this CPU.
+    /// [`TlbRefusal`] if the tree is of another machine, or in the middle of another switch of this
+    /// CPU.
     pub fn activate<M: Machine>(&self, on: On<'_, M>) -> Result<(), TlbRefusal> {
         on.activate(&self.tlb, self.root())
     }
@@ -117,7 +118,8 @@ impl<F: Format> Tree<F> {
     ///
     /// # Errors
     ///
-    /// [`TlbRefusal`] if the tree is of another machine, or in the middle of another switch of this CPU.
+    /// [`TlbRefusal`] if the tree is of another machine, or in the middle of another switch of this
+    /// CPU.
     pub fn deactivate<M: Machine>(&self, on: On<'_, M>) -> Result<(), TlbRefusal> {
         on.deactivate(&self.tlb)
     }
@@ -140,12 +142,13 @@ impl<F: Format> Tree<F> {
         Ok(TreeMut { tables: &mut self.tables, gather })
     }
 
-    /// Takes the whole tree down, giving the frames to `leaf`. CPUs that still have it loaded are moved to another root
-    /// first.
+    /// Takes the whole tree down, giving the frames to `leaf`. CPUs that still have it loaded are
+    /// moved to another root first.
     ///
     /// # Errors
     ///
     /// [`Refused`], with the tree, if it is of another machine.
+    #[expect(clippy::result_large_err, reason = "what is refused comes back by value: there is no heap")]
     pub fn end<M: Machine>(
         self,
         on: On<'_, M>,
@@ -198,8 +201,8 @@ impl<'a, F: Format> TreeRef<'a, F> {
         self.tables.below_root()
     }
 
-    /// Returns what is mapped at `va`: frame and attributes, even where the MMU would not let the access through. Nothing
-    /// is mapped in a tree of another machine.
+    /// Returns what is mapped at `va`: frame and attributes, even where the MMU would not let the
+    /// access through. Nothing is mapped in a tree of another machine.
     #[inline]
     pub fn query<M: Machine>(self, on: On<'_, M>, va: VirtAddr) -> Option<(Pfn, Attr)> {
         on.check(self.tlb.machine()).ok()?;
@@ -226,7 +229,8 @@ impl<'a, F: Format> TreeRef<'a, F> {
 
 /// Changes to a tree, flushed once: when this is dropped, or by [`flush`](Self::flush).
 ///
-/// It holds the tree and the gather for the tree's own space, so that no other gather can take tables of the tree.
+/// It holds the tree and the gather for the tree's own space, so that no other gather can take
+/// tables of the tree.
 pub struct TreeMut<'a, F: Format, M: Machine> {
     pub(super) tables: &'a mut Tables<F>,
     pub(super) gather: Gather<'a, M>,
@@ -246,8 +250,8 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
     ///
     /// # Safety
     ///
-    /// 1. Whatever programs that run in this space do with the page, with the permissions of `attr`, is allowed to the frame
-    ///    `pfn`, until the page has been unmapped and flushed.
+    /// 1. Whatever programs that run in this space do with the page, with the permissions of
+    ///    `attr`, is allowed to the frame `pfn`, until the page has been unmapped and flushed.
     #[inline]
     pub unsafe fn map(
         &mut self,
@@ -323,8 +327,8 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         Some((F::frame(raw), F::attr(raw)))
     }
 
-    /// Unmaps one page and keeps its tables; returns frame and attributes of what was there. To free tables that become
-    /// empty use [`unmap_range`](Self::unmap_range).
+    /// Unmaps one page and keeps its tables; returns frame and attributes of what was there. To
+    /// free tables that become empty use [`unmap_range`](Self::unmap_range).
     #[inline]
     pub fn unmap(&mut self, va: VirtAddr) -> Option<(Pfn, Attr)> {
         if va.0 >= F::USER_END {
@@ -337,7 +341,8 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         Some((F::frame(old), F::attr(old)))
     }
 
-    /// Clears all entries in `range`, giving the frames to `leaf`, and gives back tables by `free`. Never allocates.
+    /// Clears all entries in `range`, giving the frames to `leaf`, and gives back tables by `free`.
+    /// Never allocates.
     ///
     /// The frames may still be in use through TLBs until the flush.
     pub fn unmap_range(&mut self, range: VirtRange, free: Free, mut leaf: impl FnMut(VirtAddr, Pfn, Attr)) {
@@ -346,8 +351,8 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         });
     }
 
-    /// Gives the page at `va` other attributes; returns the old ones, with what MMUs had set until then. What MMUs set
-    /// meanwhile is kept.
+    /// Gives the page at `va` other attributes; returns the old ones, with what MMUs had set until
+    /// then. What MMUs set meanwhile is kept.
     pub fn protect(&mut self, va: VirtAddr, attr: Attr) -> Option<Attr> {
         if va.0 >= F::USER_END {
             return None;
@@ -365,13 +370,14 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         Some(F::attr(old))
     }
 
-    /// Gives every mapped page in `range` the attributes that `change` makes of its own. `change` may be called several times for
-    /// a page, as MMUs set bits in between.
+    /// Gives every mapped page in `range` the attributes that `change` makes of its own. `change`
+    /// may be called several times for a page, as MMUs set bits in between.
     pub fn change_range(&mut self, range: VirtRange, change: impl Fn(Attr) -> Attr) {
         self.tables.change(range, &mut self.gather, |_, raw| F::leaf(F::frame(raw), change(F::attr(raw))));
     }
 
-    /// Flushes what changed; afterwards nothing that was unmapped is in use, and tables are given back.
+    /// Flushes what changed; afterwards nothing that was unmapped is in use, and tables are given
+    /// back.
     pub fn flush(self) {
         drop(self);
     }
@@ -387,7 +393,8 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
     }
 }
 
-/// The entry `raw` with the attributes `attr`, and those of the MMU's own that it got since it was `seen`.
+/// The entry `raw` with the attributes `attr`, and those of the MMU's own that it got since it was
+/// `seen`.
 #[inline(always)]
 pub(super) fn with_attr<F: Format>(seen: u64, raw: u64, attr: Attr) -> u64 {
     let news = F::attr(raw).without(F::attr(seen));

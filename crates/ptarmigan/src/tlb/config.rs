@@ -6,14 +6,15 @@ use super::plan::CostModel;
 pub struct TlbConfig {
     /// How many CPUs there are.
     pub cpus: usize,
-    /// What invalidations cost: decides which pages are forgotten one by one, and when everything is.
+    /// What invalidations cost: decides which pages are forgotten one by one, and when everything
+    /// is.
     pub costs: CostModel,
-    /// Numbers that TLBs can tag spaces with (ASIDs, PCIDs), 0 being the kernel's: with `n`, 1 to `n` are used. 0 if they
-    /// have no tags: every load of another root drops everything. A machine that
-    /// [broadcasts](super::Mmu::BROADCASTS) invalidations needs more numbers than it has CPUs.
+    /// Numbers that TLBs can tag spaces with (ASIDs, PCIDs), 0 being the kernel's: with `n`, 1 to
+    /// `n` are used. 0 if they have no tags: every load of another root drops everything. A machine
+    /// that [broadcasts](super::Mmu::BROADCASTS) invalidations needs more numbers than it has CPUs.
     pub asids: u16,
-    /// Frames that each CPU may have parked until lazy CPUs let go of a space by themselves; 0: they are interrupted
-    /// at once.
+    /// Frames that each CPU may have parked until lazy CPUs let go of a space by themselves; 0:
+    /// they are interrupted at once.
     pub park: u32,
 }
 

@@ -51,7 +51,8 @@ pub enum TlbRefusal {
     WrongMachine(WrongMachine),
     /// The state was set up for fewer CPUs than this one's number wants.
     NoSuchCpu(CpuId),
-    /// The CPU is in a switch of its root or in a flush already: the caller interrupted it, or is called by it.
+    /// The CPU is in a switch of its root or in a flush already: the caller interrupted it, or is
+    /// called by it.
     Busy(CpuId),
 }
 

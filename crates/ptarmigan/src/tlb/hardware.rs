@@ -1,36 +1,41 @@
 //! The machine beneath: the thin, hardware-specific leaf.
-use super::request::{Invalidation, NewEntry, Root, SpaceId};
+use super::id::SpaceId;
+use super::request::{Invalidation, NewEntry, Root};
 use super::scope::Scope;
 use crate::cpu::{CpuSet, Pinned};
 use crate::sync;
 
 /// What a CPU can do to its own TLB, and what it wants to know.
 ///
-/// Its methods are called while the CPU has its state of the TLB for itself: requests of other CPUs wait for them, so
-/// they do not wait for other CPUs. [`Tlb::serve`](super::Tlb::serve) may be called in them; it leaves requests for
-/// later. Other calls of the same [`Tlb`](super::Tlb) with the same pin are refused in them.
+/// Its methods are called while the CPU has its state of the TLB for itself: requests of other CPUs
+/// wait for them, so they do not wait for other CPUs. [`Tlb::serve`](super::Tlb::serve) may be
+/// called in them; it leaves requests for later. Other calls of the same [`Tlb`](super::Tlb) with
+/// the same pin are refused in them.
 ///
 /// # Safety
 ///
 /// An implementation promises:
-/// 1. When [`invalidate`](Self::invalidate) returns, the calling CPU (every CPU, if [`BROADCASTS`](Self::BROADCASTS))
-///    has forgotten what the request's scope covers of the space under its number, the paging-structure caches
-///    included if `tables_freed`, and uses none of it for accesses that come later. A CPU that walks tables later
-///    finds in them what the calling CPU had stored before.
-/// 2. When [`invalidate_kernel`](Self::invalidate_kernel) returns, the same holds of the kernel's half: of global
-///    translations, of those under every number, and of paging-structure caches.
-/// 3. When [`load`](Self::load) returns, the calling CPU uses no translation of another space's non-global pages, and
-///    unless `keep` none of the space itself that is older than the call; if `forget_all`, none under any number
-///    that is older than the call.
+/// 1. When [`invalidate`](Self::invalidate) returns, the calling CPU (every CPU, if
+///    [`BROADCASTS`](Self::BROADCASTS)) has forgotten what the request's scope covers of the space
+///    under its number, the paging-structure caches included if `tables_freed`, and uses none of it
+///    for accesses that come later. A CPU that walks tables later finds in them what the calling
+///    CPU had stored before.
+/// 2. When [`invalidate_kernel`](Self::invalidate_kernel) returns, the same holds of the kernel's
+///    half: of global translations, of those under every number, and of paging-structure caches.
+/// 3. When [`load`](Self::load) returns, the calling CPU uses no translation of another space's
+///    non-global pages, and unless `keep` none of the space itself that is older than the call; if
+///    `forget_all`, none under any number that is older than the call.
 /// 4. When [`unload`](Self::unload) returns, the calling CPU walks no tables of user space.
-/// 5. [`BROADCASTS`](Self::BROADCASTS) and [`NEEDS_ENTRY_VALID`](Self::NEEDS_ENTRY_VALID) say what is so.
+/// 5. [`BROADCASTS`](Self::BROADCASTS) and [`NEEDS_ENTRY_VALID`](Self::NEEDS_ENTRY_VALID) say what
+///    is so.
 pub unsafe trait Mmu: Sync {
-    /// An invalidation on one CPU reaches all of them: AArch64's inner-shareable `TLBI`, x86's `INVLPGB`. Spaces have the
-    /// same number on all CPUs then.
+    /// An invalidation on one CPU reaches all of them: AArch64's inner-shareable `TLBI`, x86's
+    /// `INVLPGB`. Spaces have the same number on all CPUs then.
     const BROADCASTS: bool = false;
 
-    /// The machine has to be told of entries that become valid: it caches entries that are not (some RISC-V), or walks no
-    /// tables by itself and finds translations in a hash table that is filled for it (PowerPC).
+    /// The machine has to be told of entries that become valid: it caches entries that are not
+    /// (some RISC-V), or walks no tables by itself and finds translations in a hash table that is
+    /// filled for it (PowerPC).
     const NEEDS_ENTRY_VALID: bool;
 
     /// Forgets translations of a space.
@@ -45,15 +50,17 @@ pub unsafe trait Mmu: Sync {
     /// Is told that this CPU keeps the root loaded but runs nothing of the space.
     fn lazy(&self, _pin: &Pinned<'_>, _space: SpaceId) {}
 
-    /// Is told that this CPU runs in the space again whose root it had kept loaded; it missed no flush in between.
+    /// Is told that this CPU runs in the space again whose root it had kept loaded; it missed no
+    /// flush in between.
     fn resume(&self, _pin: &Pinned<'_>, _space: SpaceId) {}
 
     /// Loads the kernel's own root.
     fn unload(&self, pin: &Pinned<'_>, space: SpaceId);
 
     /// Is told that an entry has become valid that was not, or allows more than it did, if it
-    /// [needs](Self::NEEDS_ENTRY_VALID) to be. The entry can be walked to. Only this CPU is told: another one faults once
-    /// more at worst, and is told then. This method is called in the middle of nothing and may be interrupted.
+    /// [needs](Self::NEEDS_ENTRY_VALID) to be. The entry can be walked to. Only this CPU is told:
+    /// another one faults once more at worst, and is told then. This method is called in the middle
+    /// of nothing and may be interrupted.
     ///
     /// A machine that needs it and does not implement it does not compile:
     ///
@@ -81,19 +88,20 @@ pub unsafe trait Mmu: Sync {
 
 /// How a CPU gets the attention of others, and how it waits for them.
 ///
-/// Nothing here is trusted: a request counts as carried out when its CPU says so, not when it was sent. An
-/// implementation that loses requests makes CPUs wait for ever, no worse; so sending is repeated now and then.
+/// Nothing here is trusted: a request counts as carried out when its CPU says so, not when it was
+/// sent. An implementation that loses requests makes CPUs wait for ever, no worse; so sending is
+/// repeated now and then.
 pub trait Ipi: Sync {
     /// Turns of a wait after which requests that were not answered are sent again, at least 1.
     const RESEND_AFTER: u32 = 256;
 
-    /// Makes each of `cpus` call [`Tlb::serve`](super::Tlb::serve) soon: an inter-processor interrupt. `serve` is that
-    /// function; a machine on which the caller may act for another CPU (one that runs nothing) calls it with that
-    /// CPU's pin instead.
+    /// Makes each of `cpus` call [`Tlb::serve`](super::Tlb::serve) soon: an inter-processor
+    /// interrupt. `serve` is that function; a machine on which the caller may act for another CPU
+    /// (one that runs nothing) calls it with that CPU's pin instead.
     fn send(&self, pin: &Pinned<'_>, cpus: &CpuSet, serve: &dyn Fn(&Pinned<'_>));
 
-    /// Takes turn number `turn` (from 1) of a wait for another CPU. The caller serves its own CPU between the turns; a
-    /// machine that may run out of processors gives way here.
+    /// Takes turn number `turn` (from 1) of a wait for another CPU. The caller serves its own CPU
+    /// between the turns; a machine that may run out of processors gives way here.
     #[inline]
     fn wait(&self, _pin: &Pinned<'_>, _turn: u32) {
         sync::spin();

@@ -7,16 +7,17 @@ use super::state::Tlb;
 use crate::cpu::{CpuId, CpuSet, Pinned};
 
 impl<S: Shootdown> Tlb<S> {
-    /// Has all CPUs forget `stale` pages of the kernel's half, idle and lazy CPUs too: by broadcast, or by asking each.
-    /// The [cost model](super::TlbConfig::costs) decides how; nothing stale is nothing to do.
+    /// Has all CPUs forget `stale` pages of the kernel's half, idle and lazy CPUs too: by
+    /// broadcast, or by asking each. The [cost model](super::TlbConfig::costs) decides how; nothing
+    /// stale is nothing to do.
     ///
-    /// To be called after the entries have been changed, and before what they mapped, or the tables they were in, is
-    /// used for anything else.
+    /// To be called after the entries have been changed, and before what they mapped, or the tables
+    /// they were in, is used for anything else.
     ///
     /// # Errors
     ///
-    /// [`TlbRefusal`] for a pin of another machine, and in the middle of a switch or another flush; nothing has been
-    /// forgotten then.
+    /// [`TlbRefusal`] for a pin of another machine, and in the middle of a switch or another flush;
+    /// nothing has been forgotten then.
     pub fn flush_kernel(&self, pin: &Pinned<'_>, stale: &Runs) -> Result<(), TlbRefusal> {
         self.accept(pin)?;
         if stale.is_empty() {

@@ -2,16 +2,20 @@
 //!
 //! # Protocol
 //!
-//! Each CPU has one request at a time, in its own mailbox. A CPU that is asked finds a bit for each CPU that asks.
+//! Each CPU has one request at a time, in its own mailbox. A CPU that is asked finds a bit for each
+//! CPU that asks.
 //!
-//! 1. *Ask*: the CPU writes its request, notes who has not answered, and sets its bit at each of them.
-//! 2. *Answer*: a CPU takes a bit, carries the request out, and takes itself out of those that have not answered. A bit
-//!    that it cannot serve now it leaves where it is.
-//! 3. *End*: the CPU that asks keeps its request, and what the request points to, until all have answered. If it stops
-//!    waiting before that, by unwinding, it *withdraws*: it takes its bits back from those that have not taken them, and
-//!    waits for those that have. Of a bit, only one of both takes it.
+//! 1. *Ask*: the CPU writes its request, notes who has not answered, and sets its bit at each of
+//!    them.
+//! 2. *Answer*: a CPU takes a bit, carries the request out, and takes itself out of those that have
+//!    not answered. A bit that it cannot serve now it leaves where it is.
+//! 3. *End*: the CPU that asks keeps its request, and what the request points to, until all have
+//!    answered. If it stops waiting before that, by unwinding, it *withdraws*: it takes its bits
+//!    back from those that have not taken them, and waits for those that have. Of a bit, only one
+//!    of both takes it.
 //!
-//! A CPU that unwinds while it carries a request out puts the bit back: the request is as unanswered as before.
+//! A CPU that unwinds while it carries a request out puts the bit back: the request is as
+//! unanswered as before.
 use super::request::Request;
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::{CpuId, CpuMask, CpuSet};
@@ -36,8 +40,8 @@ pub(super) struct Mailboxes {
     boxes: BootSlice<Mailbox>,
 }
 
-// SAFETY: the request of a box is written by its own CPU while `unanswered` is empty, and read by others only between
-// taking its bit and answering: `ask` and `answer` order these.
+// SAFETY: the request of a box is written by its own CPU while `unanswered` is empty, and read by
+// others only between taking its bit and answering: `ask` and `answer` order these.
 unsafe impl Sync for Mailboxes {}
 // SAFETY: the pointer in a request is used only while the CPU that asks waits for the answer.
 unsafe impl Send for Mailboxes {}
@@ -86,8 +90,8 @@ impl Mailboxes {
             return None;
         }
         core::sync::atomic::compiler_fence(Ordering::SeqCst);
-        // SAFETY: no CPU reads the request: all that were asked before have answered, or had their bits taken back, before
-        // the flag was cleared (`Asked::drop`).
+        // SAFETY: no CPU reads the request: all that were asked before have answered, or had their
+        // bits taken back, before the flag was cleared (`Asked::drop`).
         own.request.with_mut(|p| unsafe { *p = request });
         own.unanswered.assign(cpus);
         let asked = Asked { boxes: self, me };
@@ -106,8 +110,8 @@ impl Mailboxes {
             }
             let taken = Taken { own, from };
             let theirs = self.of(from);
-            // SAFETY: `from` wrote it before it set the bit that was taken, and does not touch it before this CPU's
-            // answer, which comes below.
+            // SAFETY: `from` wrote it before it set the bit that was taken, and does not touch it
+            // before this CPU's answer, which comes below.
             theirs.request.with(|p| carry_out(unsafe { &*p }));
             core::mem::forget(taken);
             theirs.unanswered.clear(me);
@@ -127,7 +131,8 @@ impl Drop for Taken<'_> {
     }
 }
 
-/// The request of a CPU that waits for answers. Dropping it withdraws the request from the CPUs that have not answered.
+/// The request of a CPU that waits for answers. Dropping it withdraws the request from the CPUs
+/// that have not answered.
 pub(super) struct Asked<'a> {
     boxes: &'a Mailboxes,
     me: CpuId,

@@ -2,34 +2,41 @@
 //!
 //! # Who knows what
 //!
-//! * A space has a [generation](Generation), which every flush raises, and the sets of CPUs that run in it
-//!   (*active*) or keep its root loaded while they run something else (*lazy*): [`SpaceTlb`].
-//! * A CPU knows which space it has loaded, and the generation it has brought it to. Only the CPU itself looks.
-//! * Below are an [`Mmu`], which acts on the TLB of its own CPU, or on all at once if it broadcasts, and an [`Ipi`], which
-//!   gets the attention of others.
+//! * A space has a [generation](Generation), which every flush raises, and the sets of CPUs that
+//!   run in it (*active*) or keep its root loaded while they run something else (*lazy*):
+//!   [`SpaceTlb`].
+//! * A CPU knows which space it has loaded, and the generation it has brought it to. Only the CPU
+//!   itself looks.
+//! * Below are an [`Mmu`], which acts on the TLB of its own CPU, or on all at once if it
+//!   broadcasts, and an [`Ipi`], which gets the attention of others.
 //!
 //! # The protocol
 //!
-//! 1. *Change, then flush.* Entries are changed first. The flush raises the generation, then looks at the sets.
-//! 2. *Enter, then look.* A CPU that loads a space enters its set first, then looks at the generation. So a flush finds
-//!    the CPU in the set, or the CPU finds the generation raised and keeps nothing older.
-//! 3. *Ask and wait.* Active CPUs are [asked](Tlb::serve) to catch up. Lazy CPUs are spared, as they look at the generation
-//!    before they run in the space again; but if tables were unlinked, which their MMUs may walk, they leave the space
-//!    (REQ-5).
-//! 4. *Served between steps.* A request that finds its CPU in the middle of a switch or a flush stays unanswered until that
-//!    is done.
-//! 5. *Only then reuse.* What was unlinked is used again when all that were asked have answered, lazy CPUs that were spared
-//!    have left, and [readers](Readers) that may have found it have ended (REQ-4, REQ-17). The types of
-//!    [`gather`](crate::gather) and [`page`](crate::page) enforce this step.
+//! 1. *Change, then flush.* Entries are changed first. The flush raises the generation, then looks
+//!    at the sets.
+//! 2. *Enter, then look.* A CPU that loads a space enters its set first, then looks at the
+//!    generation. So a flush finds the CPU in the set, or the CPU finds the generation raised and
+//!    keeps nothing older.
+//! 3. *Ask and wait.* Active CPUs are [asked](Tlb::serve) to catch up. Lazy CPUs are spared, as
+//!    they look at the generation before they run in the space again; but if tables were unlinked,
+//!    which their MMUs may walk, they leave the space (REQ-5).
+//! 4. *Served between steps.* A request that finds its CPU in the middle of a switch or a flush
+//!    stays unanswered until that is done.
+//! 5. *Only then reuse.* What was unlinked is used again when all that were asked have answered,
+//!    lazy CPUs that were spared have left, and [readers](Readers) that may have found it have
+//!    ended (REQ-4, REQ-17). The types of [`gather`](crate::gather) and [`page`](crate::page)
+//!    enforce this step.
 //!
 //! A machine that broadcasts does step 3 by itself, by the number that the space has on all CPUs.
 //!
-//! The kernel's half belongs to no space: [`Tlb::flush_kernel`] reaches all CPUs, whatever they have loaded.
+//! The kernel's half belongs to no space: [`Tlb::flush_kernel`] reaches all CPUs, whatever they
+//! have loaded.
 mod asid;
 mod config;
 mod counts;
 mod error;
 mod hardware;
+mod id;
 mod kernel;
 mod mailbox;
 mod parked;
@@ -47,10 +54,11 @@ pub use config::TlbConfig;
 pub use counts::FlushCounts;
 pub use error::{TlbError, TlbRefusal};
 pub use hardware::{Ipi, Mmu, Shootdown};
+pub use id::{Generation, SpaceId};
 pub use parked::Parking;
 pub use plan::CostModel;
 pub use readers::{Readers, Reading};
-pub use request::{Generation, Invalidation, NewEntry, Root, SpaceId, Ticket};
+pub use request::{Invalidation, NewEntry, Root, Ticket};
 pub use runs::Runs;
 pub use scope::Scope;
 pub use space::SpaceTlb;

@@ -1,7 +1,9 @@
-//! Chains that are parked: what a gather held, unlinked, and flushed wherever it is in use, until lazy CPUs and readers have
-//! let go of it. Bounded, by frames and by chains (REQ-34). What is done with them is the business of `gather`.
+//! Chains that are parked: what a gather held, unlinked, and flushed wherever it is in use, until
+//! lazy CPUs and readers have let go of it. Bounded, by frames and by chains (REQ-34). What is done
+//! with them is the business of `gather`.
+use super::id::SpaceId;
 use super::readers::Epoch;
-use super::request::{SpaceId, Ticket};
+use super::request::Ticket;
 use crate::addr::Pfn;
 use crate::bootmem::{BootMemory, BootMemoryShort};
 use crate::cpu::{CpuSet, MachineId, PerCpu, Pinned};
@@ -17,8 +19,8 @@ const ASIDE: usize = 8;
 pub(crate) struct DataChains {
     /// Those whose last reference is gone, chained through their records' links.
     pub unused: Pfn,
-    /// Those that others refer to too, chained through their records' maps, which a data frame has no other use for. The claim in
-    /// the record says that the chain of one gather has the frame.
+    /// Those that others refer to too, chained through their records' maps, which a data frame has
+    /// no other use for. The claim in the record says that the chain of one gather has the frame.
     pub shared: Pfn,
     /// Those that another gather has claimed.
     aside: [Pfn; ASIDE],
@@ -82,7 +84,8 @@ struct List {
 }
 
 impl List {
-    /// Adds a chain, or hands it back if that would be more than `limit` frames or there is no place.
+    /// Adds a chain, or hands it back if that would be more than `limit` frames or there is no
+    /// place.
     fn push(&mut self, waiting: Waiting, limit: u32) -> Option<Waiting> {
         if self.len == CHAINS || self.frames.saturating_add(waiting.frames) > limit {
             return Some(waiting);
@@ -111,7 +114,8 @@ pub struct Parking {
 }
 
 impl Parking {
-    /// For `cpus` CPUs, each of which may have `limit` frames parked; 0: lazy CPUs are interrupted at once.
+    /// For `cpus` CPUs, each of which may have `limit` frames parked; 0: lazy CPUs are interrupted
+    /// at once.
     ///
     /// # Errors
     ///
@@ -141,7 +145,8 @@ impl Parking {
         self.lists.enter(pin).map_or(0, |list| list.frames)
     }
 
-    /// Parks a chain, or hands it back if that would exceed the bound or an interrupt found the list in use.
+    /// Parks a chain, or hands it back if that would exceed the bound or an interrupt found the
+    /// list in use.
     pub(crate) fn push(&self, pin: &Pinned<'_>, waiting: Waiting) -> Option<Waiting> {
         match self.lists.enter(pin) {
             Some(mut list) => list.push(waiting, self.limit),

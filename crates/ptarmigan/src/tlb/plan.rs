@@ -1,7 +1,7 @@
 //! How stale pages are forgotten: one by one, run by run, as one range, or with everything else.
 //!
-//! A plan covers at least the stale pages (I12); what it covers beyond them is refilled at a cost. Which plan is
-//! cheapest depends on the hardware, so costs are data.
+//! A plan covers at least the stale pages (I12); what it covers beyond them is refilled at a cost.
+//! Which plan is cheapest depends on the hardware, so costs are data.
 use super::runs::Runs;
 use super::scope::Scope;
 
@@ -9,8 +9,8 @@ use super::scope::Scope;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CostModel {
-    /// Linux's rule on x86. Stale pages count as one range, from the first to the last; a range of more than so many pages
-    /// is a flush of everything.
+    /// Linux's rule on x86. Stale pages count as one range, from the first to the last; a range of
+    /// more than so many pages is a flush of everything.
     LinuxCeiling {
         /// Pages that are forgotten one by one.
         pages: u64,
@@ -19,7 +19,8 @@ pub enum CostModel {
     Linear {
         /// Forgetting one page.
         page: u32,
-        /// Beginning a run of pages: what an instruction for a whole range costs beside what it costs for each page.
+        /// Beginning a run of pages: what an instruction for a whole range costs beside what it
+        /// costs for each page.
         run: u32,
         /// Forgetting everything, and refilling what is used again.
         full: u32,
@@ -30,10 +31,15 @@ impl CostModel {
     /// Linux's rule as it stands: up to 33 pages.
     pub const LINUX: CostModel = CostModel::LinuxCeiling { pages: 33 };
 
-    /// Plans how the pages of `stale` are forgotten. What is not known to be little, an empty `stale`, is everything.
+    /// Plans how the pages of `stale` are forgotten. What is not known to be little, an empty
+    /// `stale`, is everything.
     #[inline]
     pub fn plan(&self, stale: &Runs) -> Scope {
         let Some((start, end)) = stale.hull() else { return Scope::Full };
+        // From the first address to the last one: no range has as many.
+        if start == end {
+            return Scope::Full;
+        }
         let hull = stale.hull_pages();
         let together =
             if hull == 1 { Scope::Page(start) } else { Scope::Range { start, end, stride: stale.shift() } };

@@ -1,16 +1,17 @@
-//! Which CPU reads the tables of which space, so that a flush that took tables away can wait for it.
+//! Which CPU reads the tables of which space, so that a flush that took tables away can wait for
+//! it.
 //!
 //! # Protocol
 //!
 //! 1. A reader notes, in the cell of its CPU, the epoch in which it began, and then reads.
-//! 2. A flush has unhooked its tables, and then moves the epoch on. A reader that began in an older epoch may have found
-//!    them and is waited for; one that began later cannot have.
-//! 3. Readers of one CPU nest: interrupts read too, and guards may be dropped in any order. So a cell counts them, and
-//!    shows the epoch of the first until the last has ended.
+//! 2. A flush has unhooked its tables, and then moves the epoch on. A reader that began in an older
+//!    epoch may have found them and is waited for; one that began later cannot have.
+//! 3. Readers of one CPU nest: interrupts read too, and guards may be dropped in any order. So a
+//!    cell counts them, and shows the epoch of the first until the last has ended.
 //!
 //! This is the epoch of REQ-17; a machine that masks interrupts in its walkers has no need of it.
 use super::error::TlbRefusal;
-use super::request::SpaceId;
+use super::id::SpaceId;
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::{CpuId, MachineId, Pinned};
 use crate::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
@@ -33,8 +34,8 @@ const NOT_READING: usize = 0;
 /// In place of a space: more than one, or not known yet.
 const SEVERAL: u32 = u32::MAX;
 
-/// The part of a name that cells hold. Spaces that share it are taken for one: CPUs wait for a reader too many then,
-/// never for one too few.
+/// The part of a name that cells hold. Spaces that share it are taken for one: CPUs wait for a
+/// reader too many then, never for one too few.
 #[inline(always)]
 fn short(space: SpaceId) -> u32 {
     space.number() as u32
@@ -83,8 +84,8 @@ impl Readers {
         &self.cells[cpu.0 as usize]
     }
 
-    /// Makes this CPU a reader of the tables of `space`, without a lock: none that it finds from here on is used for
-    /// anything else before the result is dropped.
+    /// Makes this CPU a reader of the tables of `space`, without a lock: none that it finds from
+    /// here on is used for anything else before the result is dropped.
     ///
     /// # Errors
     ///
@@ -96,7 +97,8 @@ impl Readers {
         Ok(reading)
     }
 
-    /// Makes this CPU a reader that still has to look, in the same total order, at whether it may read.
+    /// Makes this CPU a reader that still has to look, in the same total order, at whether it may
+    /// read.
     ///
     /// # Errors
     ///
@@ -109,8 +111,9 @@ impl Readers {
     ) -> Result<Reading<'a>, TlbRefusal> {
         self.machine.accept(pin.machine())?;
         let cell = self.cells.get(pin.cpu().0 as usize).ok_or(TlbRefusal::NoSuchCpu(pin.cpu()))?;
-        // An interrupt that comes in anywhere here reads and ends as a whole. Counted first: before the store to `since` it
-        // may leave its own epoch there, which is no later than the one read below; after that it leaves ours.
+        // An interrupt that comes in anywhere here reads and ends as a whole. Counted first: before
+        // the store to `since` it may leave its own epoch there, which is no later than the one
+        // read below; after that it leaves ours.
         let depth = cell.depth.load(Ordering::Relaxed);
         cell.depth.store(depth + 1, Ordering::Relaxed);
         if cell.since.load(Ordering::Relaxed) == NOT_READING {
@@ -122,7 +125,8 @@ impl Readers {
         Ok(Reading { cell, _stay: PhantomData })
     }
 
-    /// Returns the present moment: what has been unhooked by now is not found by readers that begin later.
+    /// Returns the present moment: what has been unhooked by now is not found by readers that begin
+    /// later.
     pub(crate) fn advance(&self) -> Epoch {
         fence(Ordering::SeqCst);
         let mut next = self.epoch.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
@@ -144,13 +148,15 @@ impl Readers {
             && (at == short(space) || at == SEVERAL)
     }
 
-    /// Returns what [`cleaned`](Self::cleaned) is to be told. Called before a CPU drops everything it knows of user space.
+    /// Returns what [`cleaned`](Self::cleaned) is to be told. Called before a CPU drops everything
+    /// it knows of user space.
     #[inline(always)]
     pub(super) fn now(&self) -> usize {
         self.epoch.load(Ordering::SeqCst)
     }
 
-    /// Notes that this CPU has dropped everything it knew of user space at `now`, and uses nothing older.
+    /// Notes that this CPU has dropped everything it knew of user space at `now`, and uses nothing
+    /// older.
     #[inline(always)]
     pub(super) fn cleaned(&self, cpu: CpuId, now: usize) {
         self.cell(cpu).clean.store(now, Ordering::Release);
@@ -179,10 +185,12 @@ pub struct Reading<'a> {
 impl Drop for Reading<'_> {
     #[inline]
     fn drop(&mut self) {
-        // Counted first: an interrupt that comes in before the last store finds the epoch still there, and ends it itself.
+        // Counted first: an interrupt that comes in before the last store finds the epoch still
+        // there, and ends it itself.
         let depth = self.cell.depth.load(Ordering::Relaxed) - 1;
         self.cell.depth.store(depth, Ordering::Relaxed);
-        // Whose tables the others read is not known here; nor may the next reader find an old name beside its new epoch.
+        // Whose tables the others read is not known here; nor may the next reader find an old name
+        // beside its new epoch.
         self.cell.space.store(SEVERAL, Ordering::Relaxed);
         if depth == 0 {
             self.cell.since.store(NOT_READING, Ordering::Release);

@@ -1,50 +1,10 @@
 //! What is asked of TLBs: names, scopes, requests and the tickets that stand for them.
+use super::id::{Generation, SpaceId};
 use super::scope::Scope;
 use super::space::SpaceTlb;
 use crate::addr::PhysAddr;
 use crate::cpu::CpuSet;
 use core::ptr::NonNull;
-
-/// Names an address space: [`Tlb::new_space`](super::Tlb::new_space) hands names out, none of them twice.
-///
-/// ```compile_fail,E0423
-/// use ptarmigan::tlb::SpaceId;
-/// let twin = SpaceId(1); // the number is private
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SpaceId(pub(super) u64);
-
-impl SpaceId {
-    /// The name of no space.
-    pub(super) const NONE: SpaceId = SpaceId(0);
-
-    /// Returns the number behind the name, for tables and reports. It is not 0.
-    #[inline(always)]
-    pub const fn number(self) -> u64 {
-        self.0
-    }
-}
-
-/// Counts a space's flushes; a CPU whose copy is behind must flush before it uses the space again.
-///
-/// It wraps. The order of two generations is that of their distance, so it holds as long as no CPU is half a round
-/// behind: [`SpaceTlb`](super::SpaceTlb) sees to that.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Generation(pub usize);
-
-impl Generation {
-    /// The one after.
-    #[inline(always)]
-    pub fn next(self) -> Self {
-        Generation(self.0.wrapping_add(1))
-    }
-
-    /// Whether this one is `other` or came after it.
-    #[inline(always)]
-    pub fn reaches(self, other: Generation) -> bool {
-        self.0.wrapping_sub(other.0) as isize >= 0
-    }
-}
 
 /// What the pages of one gather wait for: that every CPU in it has reached the generation.
 #[derive(Clone, Copy, Debug)]
@@ -55,11 +15,12 @@ pub struct Ticket {
     pub generation: Generation,
     /// CPUs that had the space loaded and active.
     pub active: CpuSet,
-    /// CPUs that kept it loaded while running something else. They must be flushed, or moved to a safe root, when
-    /// tables were unhooked; otherwise they may catch up when they use the space again.
+    /// CPUs that kept it loaded while running something else. They must be flushed, or moved to a
+    /// safe root, when tables were unhooked; otherwise they may catch up when they use the space
+    /// again.
     pub lazy: CpuSet,
-    /// Of these, the CPUs that have neither been flushed nor moved yet. What the gather holds is parked until they
-    /// have (REQ-33).
+    /// Of these, the CPUs that have neither been flushed nor moved yet. What the gather holds is
+    /// parked until they have (REQ-33).
     pub waiting: CpuSet,
 }
 
@@ -72,9 +33,11 @@ pub struct Invalidation {
     pub asid: u16,
     /// Which addresses.
     pub scope: Scope,
-    /// Tables were unhooked: paging-structure caches must forget too (any `INVLPG` does that on x86; REQ-32).
+    /// Tables were unhooked: paging-structure caches must forget too (any `INVLPG` does that on
+    /// x86; REQ-32).
     pub tables_freed: bool,
-    /// The top's entries changed on a machine that keeps them in registers (x86 PAE): the root must be loaded anew.
+    /// The root's entries changed on a machine that keeps them in registers (x86 PAE): the root
+    /// must be loaded anew.
     pub reload_root: bool,
 }
 
@@ -124,13 +87,13 @@ pub(super) struct FlushRequest {
 pub struct Root {
     /// The space.
     pub space: SpaceId,
-    /// Where its top table is.
+    /// Where its root table is.
     pub at: PhysAddr,
     /// The number that the TLB is to tag its translations with; 0 if tags are not used.
     pub asid: u16,
     /// What the TLB holds under that number is of this space and up to date: it may stay.
     pub keep: bool,
-    /// Numbers have been handed out anew: what the TLB holds under all of them goes first. Only on machines that
-    /// [broadcast](super::Mmu::BROADCASTS).
+    /// Numbers have been handed out anew: what the TLB holds under all of them goes first. Only on
+    /// machines that [broadcast](super::Mmu::BROADCASTS).
     pub forget_all: bool,
 }

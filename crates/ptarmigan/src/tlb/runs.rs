@@ -11,11 +11,12 @@ struct Run {
     end: u64,
 }
 
-/// Pages that a TLB may hold old translations of: up to eight runs of consecutive pages, ascending and apart.
+/// Pages that a TLB may hold old translations of: up to eight runs of consecutive pages, ascending
+/// and apart.
 ///
-/// Pages that are inserted join the runs they touch. When there would be a ninth run, the two that are nearest to each
-/// other become one, with what lies between them. So a `Runs` covers at least what was inserted, and exactly that as
-/// long as there were no more than eight runs.
+/// Pages that are inserted join the runs they touch. When there would be a ninth run, the two that
+/// are nearest to each other become one, with what lies between them. So a `Runs` covers at least
+/// what was inserted, and exactly that as long as there were no more than eight runs.
 ///
 /// ```
 /// use ptarmigan::tlb::Runs;
@@ -49,8 +50,8 @@ impl Runs {
         runs
     }
 
-    /// Inserts the pages that lie in `start..end`, wholly or partly. An `end` of 0 is the end of the address space; nothing
-    /// is inserted if `end` is not above `start` otherwise.
+    /// Inserts the pages that lie in `start..end`, wholly or partly. An `end` of 0 is the end of
+    /// the address space; nothing is inserted if `end` is not above `start` otherwise.
     #[inline(always)]
     pub fn insert(&mut self, start: u64, end: u64) {
         let last = end.wrapping_sub(1);
@@ -75,7 +76,8 @@ impl Runs {
     /// Inserts a run that does not begin in the last one.
     #[cold]
     fn insert_apart(&mut self, mut new: Run) {
-        // One place more than are kept: the new run always finds room, and the two nearest are merged then.
+        // One place more than are kept: the new run always finds room, and the two nearest are
+        // merged then.
         let mut all = [Run::default(); MOST + 1];
         let mut len = 0;
         let mut placed = false;
@@ -131,12 +133,14 @@ impl Runs {
         self.used().iter().fold(0, |sum, run| sum + (run.end - run.first))
     }
 
-    /// Iterates over the runs: the first address of each and the first after it, 0 for the end of the address space.
+    /// Iterates over the runs: the first address of each and the first after it, 0 for the end of
+    /// the address space.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.used().iter().map(|run| (run.first << self.shift, run.end << self.shift))
     }
 
-    /// Returns the first address and the first after all runs, 0 for the end of the address space; `None` if it is empty.
+    /// Returns the first address and the first after all runs, 0 for the end of the address space;
+    /// `None` if it is empty.
     pub fn hull(&self) -> Option<(u64, u64)> {
         let used = self.used();
         Some((used.first()?.first << self.shift, used.last()?.end << self.shift))

@@ -54,9 +54,9 @@ impl Scope {
         }
     }
 
-    /// Iterates over runs of pages to forget, for hardware that forgets whole ranges: the first address, the first after it
-    /// (0 for the end of the address space), and the binary logarithm of the distance of pages. `None` for
-    /// [`Scope::Full`].
+    /// Iterates over runs of pages to forget, for hardware that forgets whole ranges: the first
+    /// address, the first after it (0 for the end of the address space), and the binary logarithm
+    /// of the distance of pages. `None` for [`Scope::Full`].
     pub fn runs(&self) -> Option<impl Iterator<Item = (u64, u64, u32)> + '_> {
         let one = match *self {
             Scope::Page(at) => Some((at, at.wrapping_add(1), 0)),
@@ -72,8 +72,8 @@ impl Scope {
         Some(one.into_iter().chain(several))
     }
 
-    /// Iterates over the first addresses of all pages to forget, for hardware that forgets them one by one; `None` for
-    /// [`Scope::Full`].
+    /// Iterates over the first addresses of all pages to forget, for hardware that forgets them one
+    /// by one; `None` for [`Scope::Full`].
     ///
     /// ```
     /// use ptarmigan::tlb::Scope;

@@ -1,19 +1,21 @@
 //! How all TLBs of a machine are made to forget.
 //!
-//! The rules are Linux's, on x86 and alike. A flush raises the space's generation, *then* looks at the CPUs that have it
-//! loaded; a CPU that loads a space enters its mask, *then* looks at the generation: so either the flush sees the CPU, or
-//! the CPU sees the flush. A CPU that is asked to bring a space to a generation
+//! The rules are Linux's, on x86 and alike. A flush raises the space's generation, *then* looks at
+//! the CPUs that have it loaded; a CPU that loads a space enters its mask, *then* looks at the
+//! generation: so either the flush sees the CPU, or the CPU sees the flush. A CPU that is asked to
+//! bring a space to a generation
 //!
 //! * does nothing if it has reached it already: an earlier, larger flush did it;
 //! * forgets just the addresses asked for if that is the only step it is behind;
-//! * forgets the whole space otherwise, and has then reached whatever the generation is by now: what it is about to be
-//!   asked for as well.
+//! * forgets the whole space otherwise, and has then reached whatever the generation is by now:
+//!   what it is about to be asked for as well.
 //!
-//! A machine that broadcasts does all this at the CPU that asks, by the number that the space has everywhere; others are
-//! asked only for what a broadcast cannot do: to leave a space that ends, to load a root anew, to give a space up.
+//! A machine that broadcasts does all this at the CPU that asks, by the number that the space has
+//! everywhere; others are asked only for what a broadcast cannot do: to leave a space that ends, to
+//! load a root anew, to give a space up.
 //!
-//! A CPU does what it is asked while it has its [`Loaded`] for itself. If the request comes in the middle of something
-//! that has it already, the request stays unanswered until that is done.
+//! A CPU does what it is asked while it has its [`Loaded`] for itself. If the request comes in the
+//! middle of something that has it already, the request stays unanswered until that is done.
 use super::error::TlbRefusal;
 use super::hardware::Shootdown;
 use super::mailbox::Asked;
@@ -27,8 +29,8 @@ use crate::cpu::{CpuId, CpuSet, Guard, Pinned};
 use core::ptr::NonNull;
 
 impl<S: Shootdown> Tlb<S> {
-    /// Has every CPU that may know what changed in `space` forget it. If nothing is said to be stale, everything is. Nothing
-    /// reaches the hardware if no TLB knows the space.
+    /// Has every CPU that may know what changed in `space` forget it. If nothing is said to be
+    /// stale, everything is. Nothing reaches the hardware if no TLB knows the space.
     ///
     /// # Errors
     ///
@@ -42,7 +44,8 @@ impl<S: Shootdown> Tlb<S> {
     ) -> Result<Ticket, TlbRefusal> {
         self.accept(pin)?;
         self.machine.accept(space.machine())?;
-        // Interrupts that come in from here to the end of this CPU's own part leave what they ask for to this call.
+        // Interrupts that come in from here to the end of this CPU's own part leave what they ask
+        // for to this call.
         let mut loaded = self.own(pin)?;
         let FlushFlags { tables_freed, reload_root, space_ends: ends, may_park } = flags;
         let generation = space.raise();
@@ -62,8 +65,8 @@ impl<S: Shootdown> Tlb<S> {
             targets = (0..self.config.cpus).fold(targets, |all, cpu| all.with(CpuId(cpu as u16)));
         }
         let asid = if S::BROADCASTS { space.asid.number() } else { loaded.asid };
-        // A broadcast reaches whatever is known under the number, on CPUs that have left the space too; without numbers a
-        // CPU that has left it knows nothing.
+        // A broadcast reaches whatever is known under the number, on CPUs that have left the space
+        // too; without numbers a CPU that has left it knows nothing.
         let is_known =
             if self.config.asids != 0 { asid != 0 } else { !active.is_empty() || !lazy.is_empty() };
         let broadcast = S::BROADCASTS && is_known;
@@ -97,7 +100,8 @@ impl<S: Shootdown> Tlb<S> {
         result
     }
 
-    /// Has `targets` carry a request out, this CPU too if it is one of them, and waits until all have.
+    /// Has `targets` carry a request out, this CPU too if it is one of them, and waits until all
+    /// have.
     ///
     /// # Errors
     ///
@@ -119,10 +123,11 @@ impl<S: Shootdown> Tlb<S> {
             if targets.has(me) {
                 self.carry_out(pin, &mut loaded, &request);
             }
-            return Ok(self.leave(pin, loaded, ()));
+            self.leave(pin, loaded, ());
+            return Ok(());
         }
-        // SAFETY: 1. the CPU is the caller's. 2. as the caller says: `asked` is dropped before this returns or unwinds
-        // further. 3. it is a local, and `wait_for_answers` drops it.
+        // SAFETY: 1. the CPU is the caller's. 2. as the caller says: `asked` is dropped before this
+        // returns or unwinds further. 3. it is a local, and `wait_for_answers` drops it.
         let asked = unsafe { self.mailboxes.ask(me, &remote, request) }.ok_or(TlbRefusal::Busy(me))?;
         self.tally(pin).asked.add(remote.len());
         self.hardware.send(pin, &remote, &|pin| self.serve(pin));
@@ -149,11 +154,12 @@ impl<S: Shootdown> Tlb<S> {
         });
     }
 
-    /// Carries out what other CPUs ask of this one. Called by the handler of the interrupt that [`Ipi::send`] causes, or
-    /// wherever a CPU looks after its mail; costs a few loads if no CPU asks.
+    /// Carries out what other CPUs ask of this one. Called by the handler of the interrupt that
+    /// [`Ipi::send`] causes, or wherever a CPU looks after its mail; costs a few loads if no CPU
+    /// asks.
     ///
-    /// In the middle of a switch or a flush it leaves requests to the code that was interrupted, which serves them
-    /// before it returns. A pin of another machine serves nothing.
+    /// In the middle of a switch or a flush it leaves requests to the code that was interrupted,
+    /// which serves them before it returns. A pin of another machine serves nothing.
     ///
     /// [`Ipi::send`]: super::Ipi::send
     #[inline(always)]
@@ -165,7 +171,8 @@ impl<S: Shootdown> Tlb<S> {
 
     #[cold]
     fn serve_all(&self, pin: &Pinned<'_>) {
-        // Again, for a request that came in while the first ones were carried out, and was left to this call.
+        // Again, for a request that came in while the first ones were carried out, and was left to
+        // this call.
         while self.mailboxes.is_asked(pin.cpu()) {
             let Some(mut loaded) = self.loaded.enter(pin) else { return };
             self.mailboxes.answer(pin.cpu(), |request| self.carry_out(pin, &mut loaded, request));
@@ -257,7 +264,8 @@ impl<S: Shootdown> Tlb<S> {
             self.tally(pin).upgraded.add(1);
         }
         let now = self.readers.now();
-        // Other flushes are made up for, of which nothing is known here: tables may have gone in them.
+        // Other flushes are made up for, of which nothing is known here: tables may have gone in
+        // them.
         let tables_freed = what.tables_freed || !one_step;
         let reload_root = what.reload_root || !one_step;
         let scope = Scope::Full;
@@ -267,11 +275,13 @@ impl<S: Shootdown> Tlb<S> {
         self.readers.cleaned(pin.cpu(), now);
     }
 
-    /// Makes `cpus` drop everything they know of user space, lazy ones by loading the kernel's root.
+    /// Makes `cpus` drop everything they know of user space, lazy ones by loading the kernel's
+    /// root.
     ///
     /// # Errors
     ///
-    /// [`TlbRefusal::Busy`] if this CPU is in the middle of something; nothing has been dropped then.
+    /// [`TlbRefusal::Busy`] if this CPU is in the middle of something; nothing has been dropped
+    /// then.
     pub(crate) fn force(&self, pin: &Pinned<'_>, cpus: &CpuSet) -> Result<(), TlbRefusal> {
         // SAFETY: 1. it points to nothing.
         unsafe { self.shoot(pin, self.own(pin)?, cpus, Request::Everything) }
@@ -290,8 +300,8 @@ impl<S: Shootdown> Tlb<S> {
     }
 }
 
-/// Whenever these bits of a generation come to be zero, four times a round, every CPU gives up what it holds of the
-/// space: none can then be half a round behind, and the order of generations holds.
+/// Whenever these bits of a generation come to be zero, four times a round, every CPU gives up what
+/// it holds of the space: none can then be half a round behind, and the order of generations holds.
 const RECALL: usize = usize::MAX >> 2;
 
 /// What besides the addresses decides how to flush.
@@ -299,7 +309,7 @@ const RECALL: usize = usize::MAX >> 2;
 pub(crate) struct FlushFlags {
     /// Tables were unhooked: lazy CPUs walk them still.
     pub tables_freed: bool,
-    /// An entry of a top that the MMU keeps in registers has changed.
+    /// An entry of a root that the MMU keeps in registers has changed.
     pub reload_root: bool,
     /// The space ends.
     pub space_ends: bool,

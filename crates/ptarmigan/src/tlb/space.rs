@@ -1,6 +1,6 @@
 //! What a space knows of the TLBs that may know it.
 use super::asid::machine_wide::SpaceAsid;
-use super::request::{Generation, SpaceId};
+use super::id::{Generation, SpaceId};
 use crate::cpu::{CpuId, CpuMask, MachineId};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -64,8 +64,8 @@ impl SpaceTlb {
         Generation(self.generation.fetch_add(1, Ordering::SeqCst)).next()
     }
 
-    /// Whether no CPU may have anything of it cached, nor begin to while the holder works on it: entries may be
-    /// changed with plain stores, and nothing needs to be flushed.
+    /// Whether no CPU may have anything of it cached, nor begin to while the holder works on it:
+    /// entries may be changed with plain stores, and nothing needs to be flushed.
     #[inline]
     pub fn is_unloaded(&self) -> bool {
         !self.is_shared()
@@ -89,7 +89,8 @@ impl SpaceTlb {
         self.active.has(cpu)
     }
 
-    /// Whether it is active on another CPU than `cpu`: one that may use an old translation until it is flushed.
+    /// Whether it is active on another CPU than `cpu`: one that may use an old translation until it
+    /// is flushed.
     #[inline]
     pub(crate) fn is_active_elsewhere(&self, cpu: CpuId) -> bool {
         !self.active.snapshot().except(cpu).is_empty()

@@ -5,9 +5,9 @@ use super::config::TlbConfig;
 use super::counts::{FlushCounts, FlushTally};
 use super::error::{TlbError, TlbRefusal};
 use super::hardware::Shootdown;
+use super::id::{Generation, SpaceId};
 use super::mailbox::Mailboxes;
 use super::readers::Readers;
-use super::request::{Generation, SpaceId};
 use super::space::SpaceTlb;
 use crate::bootmem::{BootMemory, BootSlice};
 use crate::cpu::{Guard, MAX_CPUS, MachineId, PerCpu, Pinned};
@@ -27,10 +27,10 @@ pub(super) const KERNEL: Loaded = Loaded { space: None, generation: Generation(0
 
 /// The machine's TLBs. See the [module](super) for the protocol.
 ///
-/// No call needs interrupts to be masked. A handler of an interrupt may call [`serve`](Self::serve) at any moment. All
-/// other calls it may make as well, but while the code that it interrupted is in a flush or in one of
-/// [`activate`](Self::activate), [`rest`](Self::rest) and [`deactivate`](Self::deactivate), they are
-/// [refused](TlbRefusal::Busy).
+/// No call needs interrupts to be masked. A handler of an interrupt may call [`serve`](Self::serve)
+/// at any moment. All other calls it may make as well, but while the code that it interrupted is in
+/// a flush or in one of [`activate`](Self::activate), [`rest`](Self::rest) and
+/// [`deactivate`](Self::deactivate), they are [refused](TlbRefusal::Busy).
 pub struct Tlb<S> {
     pub(super) machine: MachineId,
     pub(super) hardware: S,
@@ -52,7 +52,8 @@ impl<S: Shootdown> Tlb<S> {
     ///
     /// # Errors
     ///
-    /// [`TlbError`] if there are too many CPUs or too few ASIDs, or the state does not fit into `boot`.
+    /// [`TlbError`] if there are too many CPUs or too few ASIDs, or the state does not fit into
+    /// `boot`.
     pub fn new(
         boot: &mut BootMemory,
         machine: MachineId,
@@ -119,7 +120,8 @@ impl<S: Shootdown> Tlb<S> {
         &self.readers
     }
 
-    /// Names a new space, which no CPU has loaded yet. No two spaces of a machine ever have the same name.
+    /// Names a new space, which no CPU has loaded yet. No two spaces of a machine ever have the
+    /// same name.
     pub fn new_space(&self) -> SpaceTlb {
         self.new_space_at(Generation(0))
     }

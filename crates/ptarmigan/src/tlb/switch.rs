@@ -1,14 +1,17 @@
-//! Which root a CPU has loaded: that of a space it runs in, that of a space it keeps lazily, or the kernel's own.
+//! Which root a CPU has loaded: that of a space it runs in, that of a space it keeps lazily, or the
+//! kernel's own.
 //!
 //! # Interrupts in the middle
 //!
-//! Each call has the CPU's [`Loaded`](super::state::Loaded) for itself from its first store to a mask on. A request that
-//! comes in between finds it in use and stays unanswered: what it says about the space could not be judged by a state
-//! that is half old and half new. The call serves it when it is done; until then the CPU that asks waits.
+//! Each call has the CPU's [`Loaded`](super::state::Loaded) for itself from its first store to a
+//! mask on. A request that comes in between finds it in use and stays unanswered: what it says
+//! about the space could not be judged by a state that is half old and half new. The call serves it
+//! when it is done; until then the CPU that asks waits.
 use super::asid::machine_wide::Chosen;
 use super::error::TlbRefusal;
 use super::hardware::Shootdown;
-use super::request::{Root, SpaceId};
+use super::id::SpaceId;
+use super::request::Root;
 use super::space::SpaceTlb;
 use super::state::{KERNEL, Loaded, Tlb};
 use crate::addr::PhysAddr;
@@ -16,11 +19,12 @@ use crate::cpu::Pinned;
 use crate::sync::atomic::Ordering;
 
 impl<S: Shootdown> Tlb<S> {
-    /// Makes this CPU run in `space`, whose top table is at `root`. A CPU that kept the space lazily only catches up with
-    /// its generation.
+    /// Makes this CPU run in `space`, whose root table is at `root`. A CPU that kept the space
+    /// lazily only catches up with its generation.
     ///
-    /// The space that the CPU had loaded before should have been left by [`deactivate`](Self::deactivate). If it was
-    /// not, it goes on asking this CPU to flush, which costs time and does no harm.
+    /// The space that the CPU had loaded before should have been left by
+    /// [`deactivate`](Self::deactivate). If it was not, it goes on asking this CPU to flush, which
+    /// costs time and does no harm.
     ///
     /// # Errors
     ///
@@ -28,7 +32,8 @@ impl<S: Shootdown> Tlb<S> {
     ///
     /// # Safety
     ///
-    /// 1. `root` is the root of the space's tables, which stay tables until the space has ended: that every CPU has left it.
+    /// 1. `root` is the root of the space's tables, which stay tables until the space has ended:
+    ///    that every CPU has left it.
     pub unsafe fn activate(
         &self,
         pin: &Pinned<'_>,
@@ -48,7 +53,8 @@ impl<S: Shootdown> Tlb<S> {
             if loaded.space != Some(space.id()) || loaded.lazy {
                 return;
             }
-            // Lazy before it is no longer active: a flush that frees tables must find it in one of the masks.
+            // Lazy before it is no longer active: a flush that frees tables must find it in one of
+            // the masks.
             loaded.lazy = true;
             space.lazy.set(pin.cpu());
             space.active.clear(pin.cpu());
@@ -56,8 +62,8 @@ impl<S: Shootdown> Tlb<S> {
         })
     }
 
-    /// Makes this CPU load the kernel's root, if it has `space` loaded. If the TLB tags spaces, what it knows of this one
-    /// may be good still when the CPU comes back.
+    /// Makes this CPU load the kernel's root, if it has `space` loaded. If the TLB tags spaces,
+    /// what it knows of this one may be good still when the CPU comes back.
     ///
     /// # Errors
     ///
@@ -92,7 +98,8 @@ impl<S: Shootdown> Tlb<S> {
         if !space.loaded.load(Ordering::SeqCst) {
             space.loaded.store(true, Ordering::SeqCst);
         }
-        // Into the mask first, then look at the generation: a flush either sees us, or we see its generation.
+        // Into the mask first, then look at the generation: a flush either sees us, or we see its
+        // generation.
         space.active.set(cpu);
         let generation = space.generation();
         if loaded.space == Some(space.id()) && loaded.generation == generation {

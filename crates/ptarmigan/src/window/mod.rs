@@ -1,12 +1,13 @@
 //! Reaching the bytes of physical memory.
 //!
-//! A table is reached only through the guard that a [`Window`] gives out. Where all memory is mapped, as in a
-//! 64-bit kernel, the guard costs nothing ([`DirectMap`]); with high memory it is a mapping made for the occasion,
-//! and dropping the guard takes it away.
+//! A table is reached only through the guard that a [`Window`] gives out. Where all memory is
+//! mapped, as in a 64-bit kernel, the guard costs nothing ([`DirectMap`]); with high memory it is a
+//! mapping made for the occasion, and dropping the guard takes it away.
 //!
-//! A guard leads to a raw pointer. Whether the memory there may be read or written is known to the code that owns the frame,
-//! and whether the window reaches the frame to the code that brought the two together. So windows and frames are paired in
-//! `unsafe` code only: [`Source::new`](crate::quicklist::Source::new), [`Frame::clear`](crate::frames::Frame::clear),
+//! A guard leads to a raw pointer. Whether the memory there may be read or written is known to the
+//! code that owns the frame, and whether the window reaches the frame to the code that brought the
+//! two together. So windows and frames are paired in `unsafe` code only:
+//! [`Source::new`](crate::quicklist::Source::new), [`Frame::clear`](crate::frames::Frame::clear),
 //! [`Machine`](crate::machine::Machine).
 use crate::addr::PhysAddr;
 use core::convert::Infallible;
@@ -17,8 +18,9 @@ use core::fmt;
 /// # Safety
 ///
 /// An implementation says which memory it is for, and promises of it:
-/// 1. The pointer of a guard for `at` is valid for reads and writes of every byte from `at` to the end of the
-///    naturally aligned block of memory that was handed out together, while the guard lives.
+/// 1. The pointer of a guard for `at` is valid for reads and writes of every byte from `at` to the
+///    end of the naturally aligned block of memory that was handed out together, while the guard
+///    lives.
 /// 2. Guards for the same physical address reach the same bytes.
 /// 3. The pointer is at least as aligned as `at`, up to the frame size.
 pub unsafe trait Window: Sync {
@@ -27,7 +29,8 @@ pub unsafe trait Window: Sync {
     where
         Self: 'a;
 
-    /// Why a window does not open. [`Infallible`] where all memory is mapped: then there is [`OpenWindow::open`].
+    /// Why a window does not open. [`Infallible`] where all memory is mapped: then there is
+    /// [`OpenWindow::open`].
     type Error;
 
     /// Opens a window on the memory at `at`.
@@ -56,13 +59,13 @@ impl<W: Window<Error = Infallible>> OpenWindow for W {}
 ///
 /// `base` keeps the promises of [`Window`] while the guard lives.
 pub unsafe trait WindowGuard {
-    /// Returns where the memory is to be found while the guard lives. For an address that the window is not for, it may be
-    /// any pointer.
+    /// Returns where the memory is to be found while the guard lives. For an address that the
+    /// window is not for, it may be any pointer.
     fn base(&self) -> *mut u8;
 }
 
-/// Physical memory below a limit at a fixed distance from its address: the kernel's direct map, or an emulator's block
-/// of guest memory.
+/// Physical memory below a limit at a fixed distance from its address: the kernel's direct map, or
+/// an emulator's block of guest memory.
 #[derive(Clone, Copy, Debug)]
 pub struct DirectMap {
     zero: *mut u8,
@@ -101,14 +104,15 @@ impl DirectMap {
     ///
     /// # Errors
     ///
-    /// [`OutOfReach`] if the highest of these addresses is more than a pointer can hold: on a 32-bit machine with more than
-    /// 4 GiB, say.
+    /// [`OutOfReach`] if the highest of these addresses is more than a pointer can hold: on a
+    /// 32-bit machine with more than 4 GiB, say.
     ///
     /// # Safety
     ///
-    /// 1. For every frame below `limit` that is under management, `zero + a` is valid for reads and writes of the frame, as long as
-    ///    a pointer from this map is used.
-    /// 2. That memory is reached through this map (or through pointers derived from the same allocation) only.
+    /// 1. For every frame below `limit` that is under management, `zero + a` is valid for reads and
+    ///    writes of the frame, as long as a pointer from this map is used.
+    /// 2. That memory is reached through this map (or through pointers derived from the same
+    ///    allocation) only.
     pub unsafe fn new(zero: *mut u8, limit: u64) -> Result<Self, OutOfReach> {
         let reach = (usize::MAX - zero as usize) as u64;
         if limit > reach { Err(OutOfReach { limit, reach }) } else { Ok(DirectMap { zero, limit }) }
@@ -139,7 +143,8 @@ unsafe impl Window for DirectMap {
     #[inline(always)]
     fn map(&self, at: PhysAddr) -> Result<DirectGuard, Infallible> {
         debug_assert!(at.0 < self.limit, "{at} is not below {:#x}", self.limit);
-        // An address beyond the limit makes a pointer that nothing may use. The check would cost each step of a walk.
+        // An address beyond the limit makes a pointer that nothing may use. The check would cost
+        // each step of a walk.
         Ok(DirectGuard(self.zero.wrapping_add(at.0 as usize)))
     }
 }

@@ -1,10 +1,14 @@
-//! The test rig: a hosted machine of which a sanitizer sees every table page and every invalidation.
+//! The test rig: a hosted machine of which a sanitizer sees every table page and every
+//! invalidation.
 //!
-//! [`Watch`] owns the sanitizer; [`WatchPages`] and [`WatchedTlb`] stand between the library and it:
+//! [`Watch`] owns the sanitizer; [`WatchPages`] and [`WatchedTlb`] stand between the library and
+//! it:
 //!
-//! * a page is *allocated* for the sanitizer when the policy hands it out, and *freed* when the policy gets it from
-//!   where it may be handed out again: in `flushed`, in `free_unlinked`, and in `unhooked` if the policy takes it there;
-//! * the software MMU of a CPU forgets what `invalidate` tells that CPU to forget, and nothing else.
+//! * a page is *allocated* for the sanitizer when the policy hands it out, and *freed* when the
+//!   policy gets it from where it may be handed out again: in `flushed`, in `free_unlinked`, and in
+//!   `unhooked` if the policy takes it there;
+//! * the software MMU of a CPU forgets what `invalidate` tells that CPU to forget, and nothing
+//!   else.
 #![allow(dead_code, reason = "every test binary uses its own part of the rig")]
 use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::cpu::{NodeId, Pinned};
@@ -94,7 +98,7 @@ impl<'h, F: Watchable> Watch<'h, F> {
     }
 
     fn allocated(&self, level: Level, at: PhysAddr) {
-        let content = if level == F::LAYOUT.top() { Content::Unchecked } else { Content::Zero };
+        let content = if level == F::LAYOUT.root() { Content::Unchecked } else { Content::Zero };
         self.with(|s, memory| {
             s.san.table_allocated(memory, at.0, Self::bytes(level), Some(level.0), content);
         });
@@ -114,8 +118,8 @@ impl<'h, F: Watchable> Watch<'h, F> {
         self.with(|s, memory| s.san.translate(memory, cpu, va, access))
     }
 
-    /// An access by a program on `cpu`, to the word that it is translated to; the CPU's translations cannot be
-    /// invalidated in between, as on hardware.
+    /// An access by a program on `cpu`, to the word that it is translated to; the CPU's
+    /// translations cannot be invalidated in between, as on hardware.
     pub fn access<R>(
         &self,
         cpu: usize,
@@ -154,7 +158,8 @@ impl<'h, F: Watchable> Watch<'h, F> {
         self.with(|s, _| s.san.assert_clean());
     }
 
-    /// The machine ends: what is still a table has leaked. Returns the number of findings of each kind.
+    /// The machine ends: what is still a table has leaked. Returns the number of findings of each
+    /// kind.
     pub fn finish(&self) -> BTreeMap<&'static str, u64> {
         self.freed(Level(0), self.host.zero_frame().addr());
         self.with(|s, _| {
@@ -180,19 +185,20 @@ pub trait At: Policy + Sized {
 
 impl<P: Policy> At for P {}
 
-/// Has the sanitizer watch a policy's pages. Also checks that every page is handed out in its level's state (I2, I10).
+/// Has the sanitizer watch a policy's pages. Also checks that every page is handed out in its
+/// level's state (I2, I10).
 pub struct WatchPages<'w, 'h, F: Format>(pub &'w Watch<'h, F>);
 
 /// A policy whose pages are watched.
 pub type WatchedPolicy<'w, 'h, F, P> = Layered<WatchPages<'w, 'h, F>, P>;
 
-/// A constructed top shows the kernel map of this moment and nothing else.
+/// A constructed root shows the kernel map of this moment and nothing else.
 #[track_caller]
 pub fn assert_constructed<F: Format>(host: &Host<F>, at: PhysAddr) {
-    for index in 0..F::entries(F::LAYOUT.top()) {
-        let want = if index < F::USER_TOP { Some(0) } else { host.kernel().get(index) };
+    for index in 0..F::entries(F::LAYOUT.root()) {
+        let want = if index < F::USER_ROOT_ENTRIES { Some(0) } else { host.kernel().get(index) };
         let entry = host.read(PhysAddr(at.0 + 8 * index as u64), 8);
-        assert_eq!(entry, want, "entry {index} of the constructed top at {at}");
+        assert_eq!(entry, want, "entry {index} of the constructed root at {at}");
     }
 }
 
@@ -218,7 +224,7 @@ impl<F: Watchable, P: Policy> Layer<P> for WatchPages<'_, '_, F> {
         inner: impl FnOnce() -> Result<Clean, NoFrame>,
     ) -> Result<Clean, NoFrame> {
         let page = inner()?;
-        if level == F::LAYOUT.top() {
+        if level == F::LAYOUT.root() {
             assert_constructed(self.0.host, page.addr());
         }
         self.0.allocated(level, page.addr());
@@ -235,9 +241,10 @@ pub struct WatchedTlb<'w, 'h, F: Format> {
     watch: &'w Watch<'h, F>,
 }
 
-// SAFETY: 1. and 2. the CPU's software MMU forgets what the scope covers (any invalidation drops paging-structure caches
-// there, as on x86). 3. `load` switches the software MMU, which uses nothing of another space, and forgets first what is
-// not to be kept. 4. `unload` takes its root away. 5. It reaches one CPU, and walks tables by itself.
+// SAFETY: 1. and 2. the CPU's software MMU forgets what the scope covers (any invalidation drops
+// paging-structure caches there, as on x86). 3. `load` switches the software MMU, which uses
+// nothing of another space, and forgets first what is not to be kept. 4. `unload` takes its root
+// away. 5. It reaches one CPU, and walks tables by itself.
 unsafe impl<F: Watchable> Mmu for WatchedTlb<'_, '_, F> {
     const NEEDS_ENTRY_VALID: bool = false;
 
@@ -404,13 +411,13 @@ impl<F: Format> Drop for Starved<'_, F> {
 /// What is mapped, by page: frame and attributes.
 pub type Pages = BTreeMap<u64, (Pfn, Attr)>;
 
-/// Reads a tree entry by entry, as an MMU would that forgets nothing, and compares every record and every count of
-/// the tree with what is there. Returns what is mapped.
+/// Reads a tree entry by entry, as an MMU would that forgets nothing, and compares every record and
+/// every count of the tree with what is there. Returns what is mapped.
 #[track_caller]
 pub fn scan<F: Format, M: Machine>(host: &Host<F>, on: On<'_, M>, tree: TreeRef<'_, F>) -> Pages {
     let mut pages = Pages::new();
     let mut tables = [0u32; 5];
-    scan_table::<F>(host, tree.root(), F::LAYOUT.top(), 0, &mut tables, &mut pages);
+    scan_table::<F>(host, tree.root(), F::LAYOUT.root(), 0, &mut tables, &mut pages);
     for (level, n) in tables.iter().enumerate().take(F::LAYOUT.levels as usize) {
         assert_eq!(tree.count(Level(level as u8)), *n, "tables of level {level}");
     }
@@ -433,8 +440,8 @@ fn scan_table<F: Format>(
     pages: &mut Pages,
 ) {
     tables[level.at()] += 1;
-    let top = level == F::LAYOUT.top();
-    let entries = if top { F::USER_TOP } else { F::entries(level) };
+    let top = level == F::LAYOUT.root();
+    let entries = if top { F::USER_ROOT_ENTRIES } else { F::entries(level) };
     let mut live = 0;
     for index in 0..entries {
         let raw = host.read(PhysAddr(at.0 + 8 * index as u64), 8).expect("tables lie in memory");
@@ -462,7 +469,8 @@ fn scan_table<F: Format>(
     );
 }
 
-/// What a space shows, frames renamed in the order of addresses: equal for equal histories, whatever the policy.
+/// What a space shows, frames renamed in the order of addresses: equal for equal histories,
+/// whatever the policy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Shape {
     pub pages: Vec<(u64, usize, Attr)>,
@@ -496,12 +504,13 @@ pub fn peek<F: Format>(host: &Host<F>, at: u64) -> u64 {
 pub fn poke<F: Format>(host: &Host<F>, at: u64, word: u64) {
     let window = host.window();
     let guard = window.open(PhysAddr(at));
-    // SAFETY: the frame is data mapped into a space of this single-threaded test, or the test's own; the guard is
-    // valid for it, and `at` is a multiple of 8.
+    // SAFETY: the frame is data mapped into a space of this single-threaded test, or the test's
+    // own; the guard is valid for it, and `at` is a multiple of 8.
     unsafe { guard.base().cast::<u64>().write(word) };
 }
 
-/// A space on a CPU, from the side of whoever schedules: enters it, and tells the sanitizer of a lazy CPU that it goes on.
+/// A space on a CPU, from the side of whoever schedules: enters it, and tells the sanitizer of a
+/// lazy CPU that it goes on.
 pub fn activate<F: Watchable, P: Policy>(
     m: &Watched<'_, '_, F, P>,
     watch: &Watch<'_, F>,

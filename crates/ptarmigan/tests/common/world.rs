@@ -1,8 +1,8 @@
 //! A world of several address spaces on several CPUs, and a model of it page by page.
 //!
-//! The model knows what each page of each space must show: zeroes, the backing object, or a word of its own. Programs
-//! really read and write through the sanitizer's software MMUs, so sharing, copy-on-write, stale translations and
-//! lost pages all show as a wrong word.
+//! The model knows what each page of each space must show: zeroes, the backing object, or a word of
+//! its own. Programs really read and write through the sanitizer's software MMUs, so sharing,
+//! copy-on-write, stale translations and lost pages all show as a wrong word.
 use super::*;
 use ptarmigan::space::{Access as Touch, Advice, AreaError, AreaFlags, FaultError, SpaceMachine, SpaceMut};
 
@@ -393,7 +393,8 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
             return Ok(());
         }
         if let Err(e) = result {
-            // The place that was to be taken is empty or as it was, and so is the tail of a move that shrinks.
+            // The place that was to be taken is empty or as it was, and so is the tail of a move
+            // that shrinks.
             let space = &process.space;
             for page in (to..to + len).chain(start + len..end) {
                 if space.areas().find(here, page * PAGE).is_none() {
@@ -497,7 +498,8 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
         let range = Self::bytes(start, end);
         let here = on(self.m, &pin);
         let result = self.processes[at].edit(here).madvise(range, Advice::Populate(access));
-        // Up to where it came. Private copies show what was there: from now on they do so on their own.
+        // Up to where it came. Private copies show what was there: from now on they do so on their
+        // own.
         for page in start..end {
             let mapped = self.processes[at].space.tree().query(here, VirtAddr(page * PAGE));
             if mapped.is_some_and(|(_, attr)| !attr.has(Attr::SPECIAL)) {

@@ -1,13 +1,17 @@
-//! The invariants I1 to I10 of quicklists, each a check and a test of its own: the same random calls by any number of
-//! CPUs on any number of nodes, with magazines and budgets of any size, CPUs that come and go, and memory that runs short.
+//! The invariants I1 to I10 of quicklists, each a check and a test of its own: the same random
+//! calls by any number of CPUs on any number of nodes, with magazines and budgets of any size, CPUs
+//! that come and go, and memory that runs short.
 //!
-//! * I1 Each frame is in one place: free, in use, at rest at a CPU or in a depot; the sum is what was taken.
+//! * I1 Each frame is in one place: free, in use, at rest at a CPU or in a depot; the sum is what
+//!   was taken.
 //! * I2 What is handed out is in its state, bit for bit.
-//! * I3 No page is used again before the flush has reached every CPU that could walk it, lazy ones too.
+//! * I3 No page is used again before the flush has reached every CPU that could walk it, lazy ones
+//!   too.
 //! * I4 No page rests at a CPU of another node than its own.
 //! * I5 What rests of a node's memory is within its budget, magazines included.
 //! * I6 No call trims more than 16 pages.
-//! * I7 Pages handed out are hits and misses; those in use are handed out less taken back; all CPUs together are exact.
+//! * I7 Pages handed out are hits and misses; those in use are handed out less taken back; all CPUs
+//!   together are exact.
 //! * I8 A CPU that is offline holds nothing.
 //! * I9 Tables are the same with and without lists.
 //! * I10 Constructed tops show the kernel map as it is.
@@ -27,13 +31,14 @@ use ptarmigan::hosted::Host;
 use ptarmigan::machine::Machine;
 use ptarmigan::page::Level;
 use ptarmigan::quicklist::Policy;
-use run::{Case, LEVELS, Lists, Op, Run, SPACES, Subject, TOP, case};
+use run::{Case, LEVELS, Lists, Op, ROOT, Run, SPACES, Subject, case};
 use std::collections::HashSet;
 
 /// Pages given back in one call (I6).
 const BOUND: usize = 16;
 
-// --- The checks: what has to be so after every step -------------------------------------------------------------------
+// --- The checks: what has to be so after every step
+// -------------------------------------------------------------------
 
 /// I1. Of each node: what is taken is what the lists know of; nothing is handed out twice.
 fn each_frame_is_in_one_place(run: &Run<'_, Lists<'_>>) {
@@ -69,7 +74,7 @@ fn nothing_is_anywhere_else(run: &mut Run<'_, Lists<'_>>) {
 /// I2. What has just been handed out is zero; of tops the user's half.
 fn what_is_handed_out_is_clean(run: &Run<'_, Lists<'_>>) {
     if let Some((level, at)) = run.out.last() {
-        let bytes = if *level == TOP { 8 * X86_64::USER_TOP as u64 } else { 4096 };
+        let bytes = if *level == ROOT { 8 * X86_64::USER_ROOT_ENTRIES as u64 } else { 4096 };
         for offset in (0..bytes).step_by(8) {
             assert_eq!(run.host.read(PhysAddr(at.0 + offset), 8), Some(0), "I2: byte {offset} of {at}");
         }
@@ -123,12 +128,12 @@ fn offline_cpus_hold_nothing(run: &Run<'_, Lists<'_>>) {
     }
 }
 
-/// I10. Every top in use, the one just handed out first of all, shows the kernel map as it is.
+/// I10. Every root in use, the one just handed out first of all, shows the kernel map as it is.
 fn tops_show_the_kernel_map(run: &Run<'_, Lists<'_>>) {
-    for (_, at) in run.used().iter().filter(|(level, _)| *level == TOP) {
-        for index in X86_64::USER_TOP..X86_64::entries(TOP) {
+    for (_, at) in run.used().iter().filter(|(level, _)| *level == ROOT) {
+        for index in X86_64::USER_ROOT_ENTRIES..X86_64::entries(ROOT) {
             let entry = run.host.read(PhysAddr(at.0 + 8 * index as u64), 8);
-            assert_eq!(entry, run.host.kernel().get(index), "I10: entry {index} of the top at {at}");
+            assert_eq!(entry, run.host.kernel().get(index), "I10: entry {index} of the root at {at}");
         }
     }
 }
@@ -256,7 +261,8 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, rng_seed: RngSeed::Fixed(3), ..ProptestConfig::default() })]
 
-    /// I3. Spaces are used, left lazily and taken down under the sanitizer's eyes, whose CPUs forget what they are told to.
+    /// I3. Spaces are used, left lazily and taken down under the sanitizer's eyes, whose CPUs
+    /// forget what they are told to.
     #[test]
     fn i3_no_page_is_used_again_before_the_flush(case in case(), seed in any::<u64>()) {
         let host = Host::<X86_64>::new(small(case.cpus, case.nodes, 32)).expect("host");

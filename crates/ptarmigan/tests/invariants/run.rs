@@ -12,7 +12,7 @@ use ptarmigan::quicklist::{ListsConfig, Plain, Policy, Quicklists};
 use ptarmigan::table::{Free, KernelMap, Tree};
 use ptarmigan::window::DirectMap;
 
-pub const TOP: Level = X86_64::LAYOUT.top();
+pub const ROOT: Level = X86_64::LAYOUT.root();
 pub const LEVELS: usize = X86_64::LAYOUT.levels as usize;
 const RW: Attr = Attr(Attr::READ.0 | Attr::WRITE.0 | Attr::USER.0 | Attr::SPECIAL.0);
 pub const SPACES: usize = 3;
@@ -256,8 +256,8 @@ impl<'h, P: Subject> Run<'h, P> {
         let mut used = self.out.clone();
         for tree in self.spaces.iter().flatten() {
             let top = tree.root();
-            used.push((TOP, top));
-            self.below(TOP, top, &mut used);
+            used.push((ROOT, top));
+            self.below(ROOT, top, &mut used);
         }
         used
     }
@@ -266,7 +266,7 @@ impl<'h, P: Subject> Run<'h, P> {
         if level == Level::PTE {
             return;
         }
-        for index in 0..if level == TOP { X86_64::USER_TOP } else { X86_64::entries(level) } {
+        for index in 0..if level == ROOT { X86_64::USER_ROOT_ENTRIES } else { X86_64::entries(level) } {
             let raw = self.host.read(PhysAddr(at.0 + 8 * index as u64), 8).expect("memory");
             if raw != 0 {
                 let next = X86_64::linked(level, raw).expect("a link");
@@ -281,7 +281,8 @@ impl<'h, P: Subject> Run<'h, P> {
         pages.iter().filter(|(_, at)| self.host.frames().node_of(at.pfn()) == node).count()
     }
 
-    /// Frames of a node that the policy has taken: neither free, nor the host's, nor somebody else's.
+    /// Frames of a node that the policy has taken: neither free, nor the host's, nor somebody
+    /// else's.
     pub fn taken(&self, node: NodeId) -> usize {
         let frames = self.host.frames();
         let held = self.held.iter().filter(|frame| frames.node_of(frame.pfn()) == node).count();
@@ -293,7 +294,7 @@ impl<'h, P: Subject> Run<'h, P> {
     pub fn empty(&self, cpu: usize) -> Vec<(Level, PhysAddr)> {
         let pin = self.slots[cpu].pin();
         let mut found = Vec::new();
-        for level in [TOP, Level::PTE] {
+        for level in [ROOT, Level::PTE] {
             while let Some(page) = self.lists().at(&pin).at_hand(level) {
                 found.push((level, page.into_raw()));
             }

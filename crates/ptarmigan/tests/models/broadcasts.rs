@@ -7,13 +7,15 @@ use std::sync::Arc;
 
 type Model = Spaces<true>;
 
-/// As many numbers as CPUs can keep, and one: each number but those that are kept comes round with every other new space.
+/// As many numbers as CPUs can keep, and one: each number but those that are kept comes round with
+/// every other new space.
 const NUMBERS: Shape = Shape { asids: 3, ..SHAPE };
 
 /// With memory for the tables of another space.
 const MORE: Shape = Shape { tables: 4, data: 2, ..NUMBERS };
 
-/// Does the same for TLBs without numbers and with few, for a flush that frees tables and one that does not.
+/// Does the same for TLBs without numbers and with few, for a flush that frees tables and one that
+/// does not.
 fn all(preemptions: usize, f: impl Fn(Shape, Free) + Send + Sync + Copy + 'static) {
     for shape in [SHAPE, NUMBERS] {
         for free in [Free::Empty, Free::Never] {

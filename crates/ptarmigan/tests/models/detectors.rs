@@ -6,7 +6,8 @@ use ptarmigan::machine::Machine;
 use ptarmigan::table::Free;
 use std::sync::Arc;
 
-/// CPU 0 unmaps a page that CPU 1 knows, which meanwhile does what `lazy` says; both use their memory again.
+/// CPU 0 unmaps a page that CPU 1 knows, which meanwhile does what `lazy` says; both use their
+/// memory again.
 fn unmap_elsewhere(lie: Lie, free: Free, lazy: bool) {
     model(2, move || {
         let w = World::<2>::new(Shape { lie, ..SHAPE });

@@ -30,7 +30,8 @@ fn last<T>(it: Arc<T>) -> T {
     Arc::into_inner(it).expect("all threads have ended")
 }
 
-/// Whatever a reader finds at 0 was there once: never the page that the table shows after it was used again.
+/// Whatever a reader finds at 0 was there once: never the page that the table shows after it was
+/// used again.
 fn look<const L: u8>(on: On<'_, World<L>>, space: &SharedSpace<Small<L>>) {
     if let Some((_, attr)) = space.query(on, VirtAddr(0)).unwrap() {
         assert!(!attr.has(Attr::SPECIAL), "found in a table that is used for something else");

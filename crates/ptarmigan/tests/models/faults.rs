@@ -1,4 +1,5 @@
-//! Faults of one space on several CPUs, with each other and with calls that have the space for themselves.
+//! Faults of one space on several CPUs, with each other and with calls that have the space for
+//! themselves.
 use crate::machine::{SHAPE, Shape, World, model, pin};
 use crate::mmu::Owner;
 use crate::small::Small;
@@ -192,7 +193,8 @@ fn no_cpu_reads_the_old_frame_once_another_has_written_to_the_copy() {
             space.activate(w.seen(&pin(cpu))).unwrap();
         }
         assert_eq!(w.mmu().read(&pin(1), 0), Some(5));
-        // One thread is two CPUs: the second one writes as soon as it can, the first one reads after it.
+        // One thread is two CPUs: the second one writes as soon as it can, the first one reads
+        // after it.
         let other = w.cpu(1, |w, b| {
             let c = pin(2);
             for _ in 0..2 {

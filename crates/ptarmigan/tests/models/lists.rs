@@ -1,4 +1,5 @@
-//! Quicklists of several CPUs: what they exchange through the depot, and what comes home from another node.
+//! Quicklists of several CPUs: what they exchange through the depot, and what comes home from
+//! another node.
 use crate::At;
 use crate::machine::{model, part_of_model};
 use loom::cell::UnsafeCell;
@@ -16,27 +17,27 @@ use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-pub const TOP: Level = Level(0);
+pub const ROOT: Level = Level(0);
 pub const CPUS: usize = 2;
-/// All tables are tops: one class is enough.
+/// All tables are roots: one class is enough.
 pub const LAYOUT: Layout = Layout { levels: 1, table_shift: [12; 5] };
 
-/// What is in a page, as far as it matters: whoever has it writes this, so that two who have it at once, or one after
-/// the other without an order between them, are noticed.
+/// What is in a page, as far as it matters: whoever has it writes this, so that two who have it at
+/// once, or one after the other without an order between them, are noticed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Content {
     Clean,
     UsedBy(usize),
 }
 
-/// What magazines hold at the most on one of `nodes` nodes. They are of one page, so three pages at one CPU reach the
-/// depot.
+/// What magazines hold at the most on one of `nodes` nodes. They are of one page, so three pages at
+/// one CPU reach the depot.
 fn aside(nodes: usize) -> u32 {
     2 * (CPUS / nodes) as u32
 }
 
-/// What the depot of one of `nodes` nodes may hold, and how many pages may come home and wait. The least for which there
-/// are magazines at all, and a part for visitors.
+/// What the depot of one of `nodes` nodes may hold, and how many pages may come home and wait. The
+/// least for which there are magazines at all, and a part for visitors.
 fn room(nodes: usize) -> (u32, u32) {
     if nodes == 1 { (4, 0) } else { (7, 1) }
 }
@@ -77,7 +78,8 @@ impl<C: Construct + 'static> Lists<C> {
     pub fn new(nodes: usize, construct: impl FnOnce(&Frames, DirectMap) -> C) -> Arc<Self> {
         let keep = budget(nodes);
         let config = ListsConfig { magazine: 1, fixed_budget: Some(keep), ..ListsConfig::new(CPUS) };
-        // More than is kept, so that what is kept has a bound; one for the kernel map, and some to be in use.
+        // More than is kept, so that what is kept has a bound; one for the kernel map, and some to
+        // be in use.
         Self::with(nodes, keep + 4, config, construct)
     }
 
@@ -92,7 +94,8 @@ impl<C: Construct + 'static> Lists<C> {
         // SAFETY: the size is not 0.
         let base = unsafe { alloc::alloc_zeroed(layout) };
         assert!(!base.is_null());
-        // SAFETY: 1. all frames lie in the block, which is kept beside what uses it. 2. nobody else has its address.
+        // SAFETY: 1. all frames lie in the block, which is kept beside what uses it. 2. nobody else
+        // has its address.
         let window = unsafe { DirectMap::new(base, layout.size() as u64) }.unwrap();
         let mut block: Vec<MaybeUninit<u64>> = Vec::with_capacity(4096);
         // SAFETY: 1. the block is kept beside what is made of it.
@@ -104,7 +107,8 @@ impl<C: Construct + 'static> Lists<C> {
             class: ZoneClass::Low,
         };
         let runs: Vec<MemoryRun> = (0..nodes).map(run).collect();
-        // SAFETY: 1. and 3. the block was allocated zeroed, for these frames. 2. the identity is new.
+        // SAFETY: 1. and 3. the block was allocated zeroed, for these frames. 2. the identity is
+        // new.
         let frames = Box::new(unsafe { Frames::new_zero(&mut boot, MachineId::new(), &runs) }.unwrap());
         let construct = construct(&frames, window);
         // SAFETY: the box is kept beside the lists and moves nowhere with them.
@@ -121,8 +125,8 @@ impl<C: Construct + 'static> Lists<C> {
 
     pub fn pin(&self, cpu: usize) -> Pinned<'static> {
         let node = NodeId((cpu * self.nodes / CPUS) as u8);
-        // SAFETY: 1. each thread of a model is one CPU, and the first is all of them while it is alone. 2. there are
-        // two.
+        // SAFETY: 1. each thread of a model is one CPU, and the first is all of them while it is
+        // alone. 2. there are two.
         unsafe { Pinned::assume(self.frames.machine(), CpuId(cpu as u16), node) }
     }
 
@@ -131,7 +135,7 @@ impl<C: Construct + 'static> Lists<C> {
         let at = self
             .lists
             .at(&self.pin(cpu))
-            .alloc(TOP, AllocFlags::ATOMIC)
+            .alloc(ROOT, AllocFlags::ATOMIC)
             .expect("there are enough")
             .into_raw();
         self.in_use.update(|n| n + 1);
@@ -147,8 +151,9 @@ impl<C: Construct + 'static> Lists<C> {
 
     fn give_back(&self, cpu: usize, from: usize, at: PhysAddr) {
         self.write(at, Content::UsedBy(from), Content::Clean);
-        // SAFETY: 1. handed out by `take`, and forgotten by the caller. 2. as it was. 3. nothing walks it.
-        self.lists.at(&self.pin(cpu)).free_unlinked(unsafe { Clean::from_raw(at, TOP) });
+        // SAFETY: 1. handed out by `take`, and forgotten by the caller. 2. as it was. 3. nothing
+        // walks it.
+        self.lists.at(&self.pin(cpu)).free_unlinked(unsafe { Clean::from_raw(at, ROOT) });
         self.in_use.update(|n| n - 1);
     }
 
@@ -188,7 +193,8 @@ impl<C: Construct + 'static> Lists<C> {
         let rests = taken.saturating_sub(self.in_use.get());
         let budget = self.nodes as u32 * budget(self.nodes);
         assert!(rests <= budget, "{rests} pages rest, the budget is {budget}");
-        // What is seen of two counts without their locks need not belong together: with two nodes pages come home.
+        // What is seen of two counts without their locks need not belong together: with two nodes
+        // pages come home.
         if self.nodes == 1 {
             let (held, limit) = (self.lists.in_depots(NodeId(0)), room(1).0);
             assert!(held <= limit, "the depot holds {held}, {limit} is the limit");
@@ -208,8 +214,8 @@ impl<C: Construct + 'static> Lists<C> {
         loom::thread::spawn(move || f(&its))
     }
 
-    /// All is quiet and no page is in use: every page that was taken from the allocator is where the lists say it is, and
-    /// goes back; the depots then take as much as in the beginning.
+    /// All is quiet and no page is in use: every page that was taken from the allocator is where
+    /// the lists say it is, and goes back; the depots then take as much as in the beginning.
     pub fn audit(&self) {
         assert_eq!(self.lists.counts().live(), 0);
         for cpu in 0..CPUS {
@@ -293,7 +299,8 @@ fn a_limit_that_is_set_while_others_are_at_work_is_kept_to_in_the_end() {
         let pages: [_; 8] = w.take_many(0);
         pages.into_iter().for_each(|at| w.give_back(0, 0, at));
         assert_eq!(w.lists.in_depots(NodeId(0)), 6);
-        // Memory is used up for something else, so that the depot holds more than it may; both CPUs come to see it.
+        // Memory is used up for something else, so that the depot holds more than it may; both CPUs
+        // come to see it.
         let eight = w.use_up(3);
         let other = w.on(|w| w.lists.at(&w.pin(1)).idle());
         let four = w.use_up(2);
@@ -326,8 +333,8 @@ fn one_cpu_gives_up_what_another_is_about_to_take() {
     });
 }
 
-/// Two pages of node 0 that CPU 1, of node 1, sends home, while CPU 0 does `what`. There are as many at home already, in
-/// CPU 0's magazines.
+/// Two pages of node 0 that CPU 1, of node 1, sends home, while CPU 0 does `what`. There are as
+/// many at home already, in CPU 0's magazines.
 fn coming_home(preemptions: usize, what: fn(&Lists<NoConstruct>)) {
     model(preemptions, move || {
         let w = plain(2);

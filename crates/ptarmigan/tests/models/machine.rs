@@ -21,8 +21,8 @@ use std::cell::{Cell, RefCell};
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-/// Tries `f` in every schedule with up to `preemptions` preemptions (`LOOM_MAX_PREEMPTIONS` says otherwise), and says how
-/// many executions that were.
+/// Tries `f` in every schedule with up to `preemptions` preemptions (`LOOM_MAX_PREEMPTIONS` says
+/// otherwise), and says how many executions that were.
 pub fn model(preemptions: usize, f: impl Fn() + Send + Sync + 'static) {
     check(preemptions, None, f);
 }
@@ -107,7 +107,8 @@ impl Policy for Pool {
         for i in 0..REAL {
             assert_eq!(self.memory.walk(at.pfn(), i), 0, "a page in the pool is not clean");
         }
-        // SAFETY: 1. it was in the pool. 2. as just seen. 3. only flushed and unused pages come here.
+        // SAFETY: 1. it was in the pool. 2. as just seen. 3. only flushed and unused pages come
+        // here.
         Ok(unsafe { Clean::from_raw(at, level) })
     }
     unsafe fn free_unlinked(&self, pin: &Pinned<'_>, page: Clean) {
@@ -156,14 +157,15 @@ unsafe impl<const L: u8, const B: bool> Send for World<L, B> {}
 unsafe impl<const L: u8, const B: bool> Sync for World<L, B> {}
 
 std::thread_local! {
-    /// The machine of the execution that this thread of the host is at: all threads of the model run on it.
+    /// The machine of the execution that this thread of the host is at: all threads of the model
+    /// run on it.
     static MACHINE: Cell<Option<MachineId>> = const { Cell::new(None) };
 }
 
 /// The proof of being on a CPU.
 pub fn pin(cpu: usize) -> Pinned<'static> {
-    // SAFETY: 1. each thread of a model is one CPU, and the first is all of them while it is alone. 2. models use no
-    // other numbers than their machines have.
+    // SAFETY: 1. each thread of a model is one CPU, and the first is all of them while it is alone.
+    // 2. models use no other numbers than their machines have.
     let machine = MACHINE.get().expect("a model makes its world first");
     unsafe { Pinned::assume(machine, CpuId(cpu as u16), NodeId(0)) }
 }
@@ -189,7 +191,8 @@ impl<const L: u8, const B: bool> World<L, B> {
             + Tlb::<Mmus<L, B>>::bytes(&config)
             + Parking::bytes(cpus);
         let mut block: Vec<MaybeUninit<u64>> = Vec::with_capacity(bytes / 8 + 1);
-        // SAFETY: 1. the block is kept in the world beside what is made of it, which is used through the world only.
+        // SAFETY: 1. the block is kept in the world beside what is made of it, which is used
+        // through the world only.
         let mut boot =
             unsafe { BootMemory::new(core::ptr::NonNull::new(block.as_mut_ptr().cast()).unwrap(), bytes) };
         let machine = MachineId::new();
@@ -339,8 +342,8 @@ impl<const L: u8, const B: bool> World<L, B> {
     }
 }
 
-/// A root of a space, and leaf tables of one page each, that are not the library's: gathers and flushes are tried on them
-/// alone.
+/// A root of a space, and leaf tables of one page each, that are not the library's: gathers and
+/// flushes are tried on them alone.
 pub struct Tables {
     root: PhysAddr,
 }
@@ -378,14 +381,15 @@ impl Tables {
         unsafe { gather.release::<Two>(raw) };
         if free == Free::Empty {
             memory.swap(self.root.pfn(), index, 0);
-            // SAFETY: 1. the link was the only one; `new` took the table. 2. its only entry is gone. 3. done.
+            // SAFETY: 1. the link was the only one; `new` took the table. 2. its only entry is
+            // gone. 3. done.
             unsafe { gather.foreign_table(leaf, Level::PTE, va) };
         }
     }
 }
 
-// SAFETY: 1. all parts are made for the machine in `new`. 2. they are fields. 3. the window is the memory's; data is kept apart from
-// frames.
+// SAFETY: 1. all parts are made for the machine in `new`. 2. they are fields. 3. the window is the
+// memory's; data is kept apart from frames.
 unsafe impl<const L: u8, const B: bool> Machine for World<L, B> {
     type Window = Watched;
     type Policy = Pool;
@@ -412,11 +416,11 @@ unsafe impl<const L: u8, const B: bool> Machine for World<L, B> {
     fn data_has_memory(&self) -> bool {
         true
     }
-    fn clear_data(&self, frame: Pfn) {
+    unsafe fn clear_data(&self, frame: Pfn) {
         self.memory.give(frame, Owner::Data);
         self.memory.write(frame, 0);
     }
-    fn copy_data(&self, from: Pfn, to: Pfn) {
+    unsafe fn copy_data(&self, from: Pfn, to: Pfn) {
         self.memory.reach(from, Owner::Data);
         self.memory.give(to, Owner::Data);
         self.memory.write(to, self.memory.read(from));

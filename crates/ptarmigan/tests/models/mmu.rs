@@ -52,8 +52,8 @@ impl Memory {
     }
 
     fn map(&self) -> DirectMap {
-        // SAFETY: 1. all frames lie in the block, which is kept until the memory is dropped. 2. its address is not given
-        // to anybody else.
+        // SAFETY: 1. all frames lie in the block, which is kept until the memory is dropped. 2. its
+        // address is not given to anybody else.
         unsafe { DirectMap::new(self.base, self.layout.size() as u64) }.unwrap()
     }
 
@@ -164,11 +164,11 @@ struct State {
     late: Option<Invalidation>,
 }
 
-/// The MMU of each CPU. It belongs to the CPU's thread: whatever it does on its own it does between two steps of that,
-/// and before it obeys.
+/// The MMU of each CPU. It belongs to the CPU's thread: whatever it does on its own it does between
+/// two steps of that, and before it obeys.
 ///
-/// If it broadcasts, an invalidation acts on all CPUs at once, as hardware does it: in one order with what each MMU does,
-/// which is all that it orders.
+/// If it broadcasts, an invalidation acts on all CPUs at once, as hardware does it: in one order
+/// with what each MMU does, which is all that it orders.
 pub struct Mmus<const L: u8, const B: bool = false> {
     memory: Arc<Memory>,
     cpus: Vec<RefCell<State>>,
@@ -302,7 +302,8 @@ impl<const L: u8, const B: bool> Mmus<L, B> {
         value
     }
 
-    /// The user writes; whether there was no fault. A fault drops what the TLB holds of the page, as hardware does.
+    /// The user writes; whether there was no fault. A fault drops what the TLB holds of the page,
+    /// as hardware does.
     pub fn write(&self, pin: &Pinned<'_>, va: u64, value: u64) -> bool {
         let mut state = self.state(pin);
         let mut done = false;

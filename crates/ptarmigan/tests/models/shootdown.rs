@@ -58,7 +58,8 @@ impl<const B: bool> Spaces<B> {
         self.world.cpu(cpu, move |_, on| f(&Run { on, space: &space, root }))
     }
 
-    /// CPU 0 unmaps the page, and the table if `free` says so, and uses what it got back for something else.
+    /// CPU 0 unmaps the page, and the table if `free` says so, and uses what it got back for
+    /// something else.
     pub fn unmap(&mut self, free: Free) {
         let pin = pin(0);
         let mut gather = Gather::new(self.world.seen(&pin), &self.space, 12).unwrap();
@@ -171,7 +172,8 @@ fn a_lazy_cpu_walks_no_table_that_is_used_again() {
         let other = m.on(1, |b| {
             b.look();
             b.rest();
-            // An idle CPU still speculates; of pages it may, as nothing of it is ever used, so these stay in this model.
+            // An idle CPU still speculates; of pages it may, as nothing of it is ever used, so
+            // these stay in this model.
             b.step();
             b.look();
         });

@@ -23,8 +23,9 @@ impl Place {
     }
 }
 
-// SAFETY: `Slot64` keeps the promises; what is nothing is never written to. The model's memory holds places of this type,
-// made before anybody uses them, so that not any bit pattern has to be valid.
+// SAFETY: `Slot64` keeps the promises; what is nothing is never written to. The model's memory
+// holds places of this type, made before anybody uses them, so that not any bit pattern has to be
+// valid.
 unsafe impl Slot for Place {
     fn load(&self) -> u64 {
         match self {
@@ -68,8 +69,8 @@ const ENTRY: u64 = 1 << 8;
 const FRAME: u32 = 9;
 const P: u64 = Attr::READ.0 as u64;
 
-// SAFETY: 1. and 2. frame numbers and attributes have bits of their own; no leaf of level 0 is asked. 3. both set `ENTRY`. 4. the
-// models' MMUs ask the same functions.
+// SAFETY: 1. and 2. frame numbers and attributes have bits of their own; no leaf of level 0 is
+// asked. 3. both set `ENTRY`. 4. the models' MMUs ask the same functions.
 unsafe impl<const LEVELS: u8> Format for Small<LEVELS> {
     type Slot = Place;
     const NAME: &'static str = "small";
@@ -77,9 +78,9 @@ unsafe impl<const LEVELS: u8> Format for Small<LEVELS> {
     const LEVEL_NAMES: &'static [&'static str] = ["0", "1", "2"].split_at(LEVELS as usize).0;
     const PAGE_SHIFT: u32 = 12;
     const USER_END: u64 = 1 << (12 + 6 * LEVELS as u32 - 1);
-    const USER_TOP: usize = ENTRIES / 2;
+    const USER_ROOT_ENTRIES: usize = ENTRIES / 2;
     const INDEX_BITS: [u8; MAX_LEVELS] = [6; MAX_LEVELS];
-    const TOP_IN_REGISTERS: bool = false;
+    const ROOT_IN_REGISTERS: bool = false;
     const BREAK_BEFORE_MAKE: bool = false;
     const KEPT: u64 = 0;
 

@@ -1,4 +1,5 @@
-//! Tops that rest, move and are used while the kernel map changes (H2, H14, I10), and destructors (H13).
+//! Roots that rest, move and are used while the kernel map changes (H2, H14, I10), and destructors
+//! (H13).
 use crate::At;
 use crate::lists::{CPUS, LAYOUT, Lists};
 use crate::machine::model;
@@ -13,7 +14,7 @@ use ptarmigan::window::{DirectMap, OpenWindow, WindowGuard};
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, OnceLock, Weak};
 
-/// The kernel's only entry of a top.
+/// The kernel's only entry of a root.
 const KERNEL: usize = 1;
 
 thread_local! {
@@ -21,8 +22,8 @@ thread_local! {
     static ENTRIES: RefCell<(usize, Vec<Arc<Slot64>>)> = const { RefCell::new((0, Vec::new())) };
 }
 
-/// The place of an entry. What is there is kept apart, by address, so that the page itself stays zero: the library looks
-/// whether it is.
+/// The place of an entry. What is there is kept apart, by address, so that the page itself stays
+/// zero: the library looks whether it is.
 #[repr(transparent)]
 struct Apart(u64);
 
@@ -35,7 +36,8 @@ impl Apart {
     }
 }
 
-// SAFETY: the word has the size and alignment of an entry and is not looked at; `Slot64` keeps the other promises.
+// SAFETY: the word has the size and alignment of an entry and is not looked at; `Slot64` keeps the
+// other promises.
 unsafe impl Slot for Apart {
     fn load(&self) -> u64 {
         self.slot().map_or(0, |slot| slot.load())
@@ -45,32 +47,33 @@ unsafe impl Slot for Apart {
     }
     const FILLS_AT_ONCE: bool = true;
     fn fill(&self, _: u64) -> bool {
-        unreachable!("tops are not filled")
+        unreachable!("roots are not filled")
     }
     fn swap(&self, _: u64) -> u64 {
-        unreachable!("tops are not filled")
+        unreachable!("roots are not filled")
     }
     fn exchange(&self, _: u64, _: u64) -> Result<(), u64> {
-        unreachable!("tops are not filled")
+        unreachable!("roots are not filled")
     }
 }
 
-/// Tops only, of which one entry is the user's and one the kernel's.
+/// Roots only, of which one entry is the user's and one the kernel's.
 #[derive(Clone, Copy, Debug, Default)]
-struct Tops;
+struct Roots;
 
-// SAFETY: 1. to 3. nothing is linked or mapped: only the kernel's entry is written, as it is. 4. no MMU walks them.
-unsafe impl Format for Tops {
+// SAFETY: 1. to 3. nothing is linked or mapped: only the kernel's entry is written, as it is. 4. no
+// MMU walks them.
+unsafe impl Format for Roots {
     type Slot = Apart;
-    const NAME: &'static str = "tops";
+    const NAME: &'static str = "roots";
     const LAYOUT: Layout = LAYOUT;
-    const LEVEL_NAMES: &'static [&'static str] = &["top"];
+    const LEVEL_NAMES: &'static [&'static str] = &["root"];
     const PAGE_SHIFT: u32 = 12;
     const USER_END: u64 = 1 << 12;
-    const USER_TOP: usize = KERNEL;
+    const USER_ROOT_ENTRIES: usize = KERNEL;
     // More are looked at than there are: the rest are none.
     const INDEX_BITS: [u8; MAX_LEVELS] = [6, 0, 0, 0, 0];
-    const TOP_IN_REGISTERS: bool = false;
+    const ROOT_IN_REGISTERS: bool = false;
     const BREAK_BEFORE_MAKE: bool = false;
     const KEPT: u64 = 0;
 
@@ -103,16 +106,16 @@ unsafe impl Format for Tops {
     }
 }
 
-type Kernel = KernelMap<Tops, DirectMap>;
+type Kernel = KernelMap<Roots, DirectMap>;
 
 impl Lists<Kernel> {
     fn kernel(&self) -> &Kernel {
         self.lists.source().constructor()
     }
 
-    /// Sets the kernel's entry; how many tops there are.
+    /// Sets the kernel's entry; how many roots there are.
     fn set(&self, raw: u64) -> usize {
-        // SAFETY: 1. no MMU walks these tops.
+        // SAFETY: 1. no MMU walks these roots.
         unsafe { self.kernel().set(&self.frames, KERNEL, raw) }
     }
 
@@ -121,26 +124,27 @@ impl Lists<Kernel> {
         slot.walk()
     }
 
-    /// Everybody's tops, those that rest included, show `raw`; and none is known when all are gone.
+    /// Everybody's roots, those that rest included, show `raw`; and none is known when all are
+    /// gone.
     fn all_show(&self, raw: u64) {
         let left = || ENTRIES.with_borrow(|(_, slots)| slots.iter().filter(|slot| slot.walk() != 0).count());
         let cached = self.lists.counts().cached();
-        assert_eq!(left(), cached + 1, "entries in pages that are neither tops nor the reference");
+        assert_eq!(left(), cached + 1, "entries in pages that are neither roots nor the reference");
         let n = cached + 1;
-        let tops: Vec<PhysAddr> = (0..n).map(|i| self.take(i % CPUS)).collect();
-        tops.iter().for_each(|at| assert_eq!(self.entry(*at), raw, "the top at {at} has missed a change"));
-        tops.into_iter().enumerate().for_each(|(i, at)| self.put(i % CPUS, i % CPUS, at));
+        let roots: Vec<PhysAddr> = (0..n).map(|i| self.take(i % CPUS)).collect();
+        roots.iter().for_each(|at| assert_eq!(self.entry(*at), raw, "the root at {at} has missed a change"));
+        roots.into_iter().enumerate().for_each(|(i, at)| self.put(i % CPUS, i % CPUS, at));
         self.audit();
         for cpu in 0..CPUS {
             self.lists.at(&self.pin(cpu)).drain();
         }
         self.lists.at(&self.pin(0)).reclaim(NodeId(0), u32::MAX);
-        assert_eq!(self.set(raw), 0, "a top that is gone is still known");
-        assert_eq!(left(), 1, "entries in pages that are no tops any more");
+        assert_eq!(self.set(raw), 0, "a root that is gone is still known");
+        assert_eq!(left(), 1, "entries in pages that are no roots any more");
     }
 }
 
-fn tops() -> Arc<Lists<Kernel>> {
+fn roots() -> Arc<Lists<Kernel>> {
     Lists::new(1, |frames, window| {
         let request = Request {
             node: NodeId(0),
@@ -157,7 +161,7 @@ fn tops() -> Arc<Lists<Kernel>> {
         ENTRIES.set((base, slots));
         // SAFETY: 1. all frames lie in the block that the window is for.
         let kernel = unsafe { KernelMap::new(frames, window, request) }.unwrap();
-        // SAFETY: 1. no MMU walks these tops.
+        // SAFETY: 1. no MMU walks these roots.
         unsafe { kernel.set(frames, KERNEL, 1) };
         kernel
     })
@@ -166,7 +170,7 @@ fn tops() -> Arc<Lists<Kernel>> {
 #[test]
 fn a_top_that_is_made_while_the_kernel_map_changes_shows_the_change() {
     model(3, || {
-        let w = tops();
+        let w = roots();
         let other = w.on(|w| {
             let at = w.take(1);
             let seen = w.entry(at);
@@ -187,8 +191,8 @@ fn a_top_that_is_made_while_the_kernel_map_changes_shows_the_change() {
 #[test]
 fn a_top_in_use_or_at_rest_shows_every_change_on_its_way_through_the_depot() {
     model(2, || {
-        let w = tops();
-        let tops: [_; 3] = w.take_many(0);
+        let w = roots();
+        let roots: [_; 3] = w.take_many(0);
         let other = w.on(|w| {
             // What the other CPU has put into the depot, or a new one.
             let at = w.take(1);
@@ -199,7 +203,7 @@ fn a_top_in_use_or_at_rest_shows_every_change_on_its_way_through_the_depot() {
             w.put(1, 1, at);
         });
         w.set(2);
-        w.put_all(0, tops);
+        w.put_all(0, roots);
         w.set(3);
         other.join().unwrap();
         w.all_show(3);
@@ -209,7 +213,7 @@ fn a_top_in_use_or_at_rest_shows_every_change_on_its_way_through_the_depot() {
 #[test]
 fn a_top_that_is_unmade_while_the_kernel_map_changes_is_written_to_no_more() {
     model(4, || {
-        let w = tops();
+        let w = roots();
         let [a, b] = w.take_many(0);
         w.nearly_fill();
         w.put(0, 0, a);
@@ -228,9 +232,9 @@ fn a_top_that_is_unmade_while_the_kernel_map_changes_is_written_to_no_more() {
 #[test]
 fn a_top_that_is_made_while_others_are_unmade_is_known_and_so_are_those_that_stay() {
     model(2, || {
-        let w = tops();
-        let tops: [_; 3] = w.take_many(0);
-        let [a, at, b] = tops;
+        let w = roots();
+        let roots: [_; 3] = w.take_many(0);
+        let [a, at, b] = roots;
         w.put_all(0, [a, b]);
         let other = w.on(|w| {
             let at = w.take(1);
@@ -258,8 +262,8 @@ unsafe impl Sync for Curious {}
 unsafe impl Send for Curious {}
 
 impl Construct for Curious {
-    fn construct(&self, _: &Frames, _: PhysAddr) {}
-    fn destruct(&self, _: &Frames, _: PhysAddr) {
+    unsafe fn construct(&self, _: &Frames, _: PhysAddr) {}
+    unsafe fn destruct(&self, _: &Frames, _: PhysAddr) {
         let lists = self.lists.get().and_then(Weak::upgrade).expect("they are there");
         // Takes the depot's lock: for ever, if whoever called holds it.
         lists.lists.unneeded(NodeId(0));

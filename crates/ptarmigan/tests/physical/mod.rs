@@ -32,8 +32,8 @@ pub fn peek<F: Format>(host: &Host<F>, at: u64) -> u64 {
 pub fn poke<F: Format>(host: &Host<F>, at: u64, word: u64) {
     let window = host.window();
     let guard = window.open(PhysAddr(at));
-    // SAFETY: the frame is the test's own, or data of a space that runs nowhere; the window is the host's, so the guard is
-    // valid for the frame, and `at` is a multiple of 8.
+    // SAFETY: the frame is the test's own, or data of a space that runs nowhere; the window is the
+    // host's, so the guard is valid for the frame, and `at` is a multiple of 8.
     unsafe { guard.base().cast::<u64>().write(word) };
 }
 

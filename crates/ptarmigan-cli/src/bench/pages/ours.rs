@@ -1,8 +1,10 @@
-//! A policy of the library as a contender: pages for PTE tables from [`Policy::alloc`], back through [`Policy::free_unlinked`].
+//! A policy of the library as a contender: pages for PTE tables from [`Policy::alloc`], back
+//! through [`Policy::free_unlinked`].
 //!
-//! `free_unlinked` is how a page comes back that was never linked, and it is the path of a hit: tables that come back by way of a
-//! flush ([`Policy::flushed`]) are put into the same magazine in the same way, once they have been taken off the chain that
-//! the flush was for. Chains are made by trees alone, which know what a table's record has to say; what they add is in
+//! `free_unlinked` is how a page comes back that was never linked, and it is the path of a hit:
+//! tables that come back by way of a flush ([`Policy::flushed`]) are put into the same magazine in
+//! the same way, once they have been taken off the chain that the flush was for. Chains are made by
+//! trees alone, which know what a table's record has to say; what they add is in
 //! `ptarmigan bench table`, case `fork-shape`.
 use std::num::NonZeroU64;
 
@@ -109,8 +111,8 @@ unsafe impl<P: Policy> Pages for Cpu<'_, P> {
 
     #[inline(always)]
     unsafe fn free(&mut self, page: NonZeroU64) {
-        // SAFETY: 1. `alloc` took it and the caller gives it away. 2. it is all zero, as the caller says, which is the
-        // state of its level. 3. it was never linked.
+        // SAFETY: 1. `alloc` took it and the caller gives it away. 2. it is all zero, as the caller
+        // says, which is the state of its level. 3. it was never linked.
         let page = unsafe { Clean::from_raw(PhysAddr(page.get()), Level::PTE) };
         // SAFETY: 1. the slot is one of the host's, for which the policy was made.
         unsafe { self.policy.free_unlinked(&self.slot.pin(), page) };

@@ -1,4 +1,5 @@
-//! The replay's MMU: ptsan told of everything, and asked to translate every address that was faulted in.
+//! The replay's MMU: ptsan told of everything, and asked to translate every address that was
+//! faulted in.
 use crate::replay::workers::watch::Watch;
 use ptarmigan::addr::PhysAddr;
 use ptarmigan::cpu::Pinned;
@@ -66,8 +67,9 @@ fn cpu(pin: &Pinned<'_>) -> usize {
     usize::from(pin.cpu().0)
 }
 
-// SAFETY: 1. and 2. the CPU's software TLB is flushed. 3. `load` tells the sanitizer of a switch, which drops what the CPU
-// held of other spaces. 4. `unload` tells it that the root is gone. 5. A flush reaches one CPU, and CPUs walk tables.
+// SAFETY: 1. and 2. the CPU's software TLB is flushed. 3. `load` tells the sanitizer of a switch,
+// which drops what the CPU held of other spaces. 4. `unload` tells it that the root is gone. 5. A
+// flush reaches one CPU, and CPUs walk tables.
 unsafe impl<F: Format> Mmu for &SoftMmu<'_, F> {
     const NEEDS_ENTRY_VALID: bool = false;
 
@@ -168,8 +170,8 @@ impl<F: Format, P: Policy> Layer<P> for &SoftMmu<'_, F> {
         inner: impl FnOnce() -> Result<Clean, NoFrame>,
     ) -> Result<Clean, NoFrame> {
         let page = inner()?;
-        // Tops hold the kernel's entries already.
-        let content = if level == F::LAYOUT.top() { Content::Unchecked } else { Content::Zero };
+        // Root tables hold the kernel's entries already.
+        let content = if level == F::LAYOUT.root() { Content::Unchecked } else { Content::Zero };
         let (at, size) = (page.addr().0, SoftMmu::<F>::size(level));
         self.sanitizer().table_allocated(&self.memory(), at, size, Some(level.0), content);
         Ok(page)

@@ -78,7 +78,8 @@ impl Stream {
                     let (these, rest) = pages.split_at(len as usize);
                     pages = rest;
                     for &(level, slot) in these {
-                        // SAFETY: 1. the CPUs are those of the machine that the policy was made for: a run has one.
+                        // SAFETY: 1. the CPUs are those of the machine that the policy was made
+                        // for: a run has one.
                         let page = unsafe { policy.alloc(&pin, Level(level), AllocFlags::NORMAL) }?;
                         out[slot as usize] = page.into_raw();
                     }
@@ -87,9 +88,9 @@ impl Stream {
                     let (these, rest) = pages.split_at(len as usize);
                     pages = rest;
                     for &(level, slot) in these {
-                        // SAFETY: 1. the address came from `into_raw` at the slot's allocation, and a slot is freed
-                        // once for each time it was filled, as in the run it was written down from. 2. nobody wrote
-                        // to the page. 3. it never was linked.
+                        // SAFETY: 1. the address came from `into_raw` at the slot's allocation, and
+                        // a slot is freed once for each time it was filled, as in the run it was
+                        // written down from. 2. nobody wrote to the page. 3. it never was linked.
                         let page = unsafe { Clean::from_raw(out[slot as usize], Level(level)) };
                         // SAFETY: 1. as above.
                         unsafe { policy.free_unlinked(&pin, page) };
@@ -105,7 +106,8 @@ impl Stream {
     }
 }
 
-/// A policy that does nothing: what a stream takes over it is the stream's own. For the CPUs of the machine that it names.
+/// A policy that does nothing: what a stream takes over it is the stream's own. For the CPUs of the
+/// machine that it names.
 pub struct Nothing(pub MachineId);
 
 impl Policy for Nothing {
@@ -125,7 +127,8 @@ impl Policy for Nothing {
     #[inline(always)]
     unsafe fn alloc(&self, pin: &Pinned<'_>, level: Level, _: AllocFlags) -> Result<Clean, NoFrame> {
         let at = PhysAddr(u64::from(level.0) << 12 | u64::from(pin.cpu().0) << 20);
-        // SAFETY: 1. to 3. hold for nobody, but pages of this policy are never looked at, only handed back to it.
+        // SAFETY: 1. to 3. hold for nobody, but pages of this policy are never looked at, only
+        // handed back to it.
         Ok(unsafe { Clean::from_raw(std::hint::black_box(at), level) })
     }
 

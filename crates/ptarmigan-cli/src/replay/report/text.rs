@@ -83,7 +83,9 @@ impl PolicyReport {
             "", "count", "total", "min", "mean", "p50", "p99", "max", "hits", "refill", "miss"
         )?;
         // Values below the clock's resolution print as `<` and the resolution.
-        let single = |ns: f64| if ns <= 1.0 { format!("<{:.0}", clock_ns.max(1.0)) } else { time(ns) };
+        let single = |ns: f64, time: fn(f64) -> String| {
+            if ns <= 1.0 { format!("<{:.0}", clock_ns.max(1.0)) } else { time(ns) }
+        };
         for (name, l) in &self.levels.0 {
             writeln!(
                 out,
@@ -91,11 +93,11 @@ impl PolicyReport {
                 name,
                 l.allocs,
                 time(l.total_ns),
-                single(l.min_ns),
+                single(l.min_ns, short_time),
                 time(l.mean_ns),
-                single(l.p50_ns),
-                single(l.p99_ns),
-                single(l.max_ns),
+                single(l.p50_ns, time),
+                single(l.p99_ns, time),
+                single(l.max_ns, time),
                 l.hits,
                 l.refills,
                 l.misses
@@ -184,6 +186,17 @@ impl PolicyReport {
     }
 }
 
+/// Formats nanoseconds in at most five characters, below a second.
+fn short_time(ns: f64) -> String {
+    match ns {
+        n if n < 9.95 => format!("{n:.1}ns"),
+        n if n < 999.5 => format!("{n:.0}ns"),
+        n if n < 9_950.0 => format!("{:.1}us", n / 1e3),
+        n if n < 999_500.0 => format!("{:.0}us", n / 1e3),
+        n => format!("{:.0}ms", n / 1e6),
+    }
+}
+
 /// Formats nanoseconds in at most six characters.
 fn time(ns: f64) -> String {
     match ns {
@@ -196,4 +209,19 @@ fn time(ns: f64) -> String {
 
 fn bytes(n: u64) -> String {
     if n < 10 << 20 { format!("{} KiB", n >> 10) } else { format!("{} MiB", n >> 20) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_fit_their_columns() {
+        let mut ns = 0.5;
+        while ns < 9e8 {
+            assert!(short_time(ns).len() <= 5, "{}", short_time(ns));
+            assert!(time(ns).len() <= 6, "{}", time(ns));
+            ns *= 1.001;
+        }
+    }
 }

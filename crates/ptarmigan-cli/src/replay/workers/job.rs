@@ -12,7 +12,7 @@ use crate::replay::input::schedule::{Program, Schedule};
 use crate::replay::input::trace::Trace;
 use ptarmigan::format::Format;
 use ptarmigan::hosted::{CpuSlot, HostMachine};
-use ptarmigan::machine::Machine;
+use ptarmigan::machine::{Machine, On};
 use ptarmigan::quicklist::Policy;
 use ptarmigan::space::Space;
 use ptarmigan::tlb::Mmu;
@@ -77,7 +77,7 @@ impl Job<'_> {
         watch: impl Fn() -> W + Sync,
         tick: impl Fn(u64) + Sync,
     ) -> Result<(Outcome, Elapsed, Vec<W>), Failure> {
-        self.run_and_look(machine, watch, tick, |_| {})
+        self.run_and_look(machine, watch, tick, |_, _| {})
     }
 
     /// Runs the job like [`run`](Self::run), and passes the spaces that are left at the end to
@@ -85,12 +85,12 @@ impl Job<'_> {
     ///
     /// # Errors
     /// As [`run`](Self::run).
-    pub fn run_and_look<F: Format, P: Policy, S: Mmu, W: Watch + Send>(
+    pub fn run_and_look<'h, F: Format, P: Policy, S: Mmu, W: Watch + Send>(
         &self,
-        machine: &HostMachine<'_, F, P, S>,
+        machine: &HostMachine<'h, F, P, S>,
         watch: impl Fn() -> W + Sync,
         tick: impl Fn(u64) + Sync,
-        look: impl Fn(&Space<F>),
+        look: impl Fn(On<'_, HostMachine<'h, F, P, S>>, &Space<F>),
     ) -> Result<(Outcome, Elapsed, Vec<W>), Failure> {
         let host = machine.host();
         let mut copies = Vec::new();
@@ -127,9 +127,10 @@ impl Job<'_> {
             return Err(Failure::new("all CPUs of the machine are in use"));
         };
         for space in copies.into_iter().flat_map(Spaces::into_left) {
-            look(&space);
             let pin = slot.pin();
-            space.end(machine.on(&pin).context("after the replay")?).context("after the replay")?;
+            let on = machine.on(&pin).context("after the replay")?;
+            look(on, &space);
+            space.end(on).context("after the replay")?;
         }
         machine.drain(&slots);
         host.audit().context("after the replay")?;

@@ -4,13 +4,16 @@ use crate::cpu::{MachineId, WrongMachine};
 use crate::frames::NoFrame;
 use core::fmt;
 
-/// One counted reference to a block of 2^order frames that holds data. Never `Copy`: giving it back consumes it.
+/// One counted reference to a block of 2^order frames that holds data. Never `Copy`: giving it back
+/// consumes it.
 ///
 /// More references come from [`DataFrames::share`](super::DataFrames::share);
-/// [`DataFrames::release`](super::DataFrames::release) takes one back, and with the last one the memory. Entries of tables own
-/// references too, as numbers: [`into_raw`](Self::into_raw), [`from_raw`](Self::from_raw).
+/// [`DataFrames::release`](super::DataFrames::release) takes one back, and with the last one the
+/// memory. Entries of tables own references too, as numbers: [`into_raw`](Self::into_raw),
+/// [`from_raw`](Self::from_raw).
 ///
-/// Dropping one without giving it back loses the memory; the exact counts of [`Frames`](crate::frames::Frames) show it.
+/// Dropping one without giving it back loses the memory; the exact counts of
+/// [`Frames`](crate::frames::Frames) show it.
 ///
 /// ```compile_fail,E0382
 /// # use ptarmigan::{cpu::Pinned, frames::{DataFrame, DataFrames, Frames}};
@@ -64,8 +67,9 @@ impl DataFrame {
     ///
     /// # Safety
     ///
-    /// 1. The caller owns a reference to the data frame `pfn` of `machine`: it came from [`into_raw`](Self::into_raw) or one of the
-    ///    `_raw` functions of [`DataFrames`](super::DataFrames), and nothing else has taken it back.
+    /// 1. The caller owns a reference to the data frame `pfn` of `machine`: it came from
+    ///    [`into_raw`](Self::into_raw) or one of the `_raw` functions of
+    ///    [`DataFrames`](super::DataFrames), and nothing else has taken it back.
     #[inline(always)]
     pub unsafe fn from_raw(machine: MachineId, pfn: Pfn) -> Self {
         DataFrame { pfn, machine }

@@ -1,14 +1,17 @@
-//! Frames that hold data of address spaces: counted by references, handed out by short per-CPU lists.
+//! Frames that hold data of address spaces: counted by references, handed out by short per-CPU
+//! lists.
 //!
-//! Behind each CPU's list lie batches of frames that overflowed it: a process that ends gives thousands of frames back
-//! which the next one wants, and joining them to blocks and splitting these again would be work for nothing, under a
-//! lock that all CPUs need. Other CPUs of the node take from them only before they would run short: records of four
-//! frames share a cache line, so frames that wander make CPUs wait for each other for as long as the machine runs.
+//! Behind each CPU's list lie batches of frames that overflowed it: a process that ends gives
+//! thousands of frames back which the next one wants, and joining them to blocks and splitting
+//! these again would be work for nothing, under a lock that all CPUs need. Other CPUs of the node
+//! take from them only before they would run short: records of four frames share a cache line, so
+//! frames that wander make CPUs wait for each other for as long as the machine runs.
 //!
-//! Frames of a list are of unknown content. Beside it each CPU has a short stack of frames that are known to be zero
-//! (`data/zero.rs`), within the same bound.
+//! Frames of a list are of unknown content. Beside it each CPU has a short stack of frames that are
+//! known to be zero (`data/zero.rs`), within the same bound.
 mod frame;
 mod zero;
+mod zeros;
 
 pub use frame::{DataError, DataFrame};
 
@@ -18,7 +21,7 @@ use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::{MachineId, NodeId, PerCpu, Pinned, Refused, WrongMachine};
 use crate::sync::SpinLock;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use zero::{Zeros, ZerosShown};
+use zeros::{Zeros, ZerosShown};
 
 /// Frames that a CPU's list can hold. The model checker's threads have small stacks.
 const CAPACITY: usize = if cfg!(loom) { 64 } else { 4096 };
@@ -64,7 +67,8 @@ impl List {
     }
 }
 
-/// The batches of a CPU, linked through the records of their first frames; a batch is linked through its frames'.
+/// The batches of a CPU, linked through the records of their first frames; a batch is linked
+/// through its frames'.
 #[repr(align(128))]
 struct Batches {
     stack: SpinLock<Stack>,
@@ -148,9 +152,9 @@ pub struct TakenData {
     pub is_zero: bool,
 }
 
-/// The per-CPU lists and batches. In a CPU's list at most 4096 frames rest, and no more than 1/64 of its share of
-/// memory; in the batches of a node's CPUs at most 1/32 of the node's, whichever of them needs it. All are of the CPU's
-/// own node.
+/// The per-CPU lists and batches. In a CPU's list at most 4096 frames rest, and no more than 1/64
+/// of its share of memory; in the batches of a node's CPUs at most 1/32 of the node's, whichever of
+/// them needs it. All are of the CPU's own node.
 pub struct DataFrames {
     lists: PerCpu<List, ZerosShown>,
     /// By CPU. Locked, as others may take from them.
@@ -281,7 +285,8 @@ impl DataFrames {
 
     /// Takes a reference back; the frame goes with the last one. True if this was the last.
     ///
-    /// The caller has seen to it that no TLB reaches the frame through a mapping that this reference stood for.
+    /// The caller has seen to it that no TLB reaches the frame through a mapping that this
+    /// reference stood for.
     ///
     /// # Errors
     ///
@@ -349,7 +354,8 @@ impl DataFrames {
         Ok(pfn)
     }
 
-    /// A frame from behind the list, which is filled up on the way; `want_zero` says that a zero one is better.
+    /// A frame from behind the list, which is filled up on the way; `want_zero` says that a zero
+    /// one is better.
     #[cold]
     fn refill(
         &self,
@@ -377,8 +383,8 @@ impl DataFrames {
         if let Some(pfn) = take_in(ready) {
             return Ok(TakenData { pfn, is_zero: false });
         }
-        // A whole block where there is one on this node; near the end of memory the CPU's zero frames, other CPUs'
-        // batches and single frames still are.
+        // A whole block where there is one on this node; near the end of memory the CPU's zero
+        // frames, other CPUs' batches and single frames still are.
         let order = if want_zero { self.order.min(Zeros::order(self.high)) } else { self.order };
         if let Ok(block) = frames.take(request(order))
             && let Some(taken) = self.take_in_block(frames, pin, block, want_zero)
@@ -397,8 +403,9 @@ impl DataFrames {
         })
     }
 
-    /// Fills the list up with all frames of a block but the first, or the zero frames if it is zero and that is wanted;
-    /// `None` if it went back, because it is another node's, or an interrupt found the list in use or filled it.
+    /// Fills the list up with all frames of a block but the first, or the zero frames if it is zero
+    /// and that is wanted; `None` if it went back, because it is another node's, or an interrupt
+    /// found the list in use or filled it.
     fn take_in_block(
         &self,
         frames: &Frames,
@@ -467,14 +474,15 @@ impl DataFrames {
     ///
     /// # Safety
     ///
-    /// 1. `pfn` is a data frame of `frames`. The answer counts only if the caller owns a reference to it.
+    /// 1. `pfn` is a data frame of `frames`. The answer counts only if the caller owns a reference
+    ///    to it.
     #[inline(always)]
     pub unsafe fn is_sole_raw(frames: &Frames, pfn: Pfn) -> bool {
         frames.meta(pfn).is_sole_reference()
     }
 
-    /// Takes a reference away; true if it was the last, and the frame is now the caller's to [`give`](Self::give_raw)
-    /// back once no TLB can reach it any more.
+    /// Takes a reference away; true if it was the last, and the frame is now the caller's to
+    /// [`give`](Self::give_raw) back once no TLB can reach it any more.
     ///
     /// # Safety
     ///
@@ -492,14 +500,16 @@ impl DataFrames {
     /// # Safety
     ///
     /// 1. `frames` and `pin` are of the machine that this was made for.
-    /// 2. `pfn` is a data frame of it whose last reference is gone; the caller alone knows of it, and no TLB reaches it.
+    /// 2. `pfn` is a data frame of it whose last reference is gone; the caller alone knows of it,
+    ///    and no TLB reaches it.
     #[inline]
     pub unsafe fn give_raw(&self, frames: &Frames, pin: &Pinned<'_>, pfn: Pfn) {
         let record = frames.meta(pfn);
         debug_assert_eq!(record.usage(), Use::Data);
         record.set_usage(Use::Taken);
         if record.order() > 0 {
-            // SAFETY: 1. a block of that order was taken, and its last reference is gone (2.). 2. `Dirty` promises nothing.
+            // SAFETY: 1. a block of that order was taken, and its last reference is gone (2.).
+            // 2. `Dirty` promises nothing.
             frames.give(unsafe { Frame::<Dirty>::from_raw(frames.machine(), pfn, record.order()) });
             return;
         }
@@ -546,8 +556,8 @@ impl DataFrames {
         }
     }
 
-    /// Gives all frames of the calling CPU's list, and all batches of all CPUs, back to the zones; returns how many. Frames or a
-    /// pin of another machine change nothing.
+    /// Gives all frames of the calling CPU's list, and all batches of all CPUs, back to the zones;
+    /// returns how many. Frames or a pin of another machine change nothing.
     pub fn drain(&self, frames: &Frames, pin: &Pinned<'_>) -> usize {
         if self.check(frames, pin).is_err() {
             return 0;

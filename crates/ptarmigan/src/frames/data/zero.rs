@@ -1,55 +1,20 @@
 //! Data frames that are known to be zero: a short stack of each CPU's, beside its list.
 //!
-//! It is filled when the CPU is idle, from the **newest** end of the list, and with ordinary stores. What was freed last is in the
-//! cache, so clearing it is cheap, and what was cleared last, which is taken first, is in the cache when its user comes.
-//! Frames at the old end would have to be brought in by their users, which frame by frame is dearer (docs/results.md;
-//! whole replays do not tell the two apart). Zero frames from the zones come here only when the list is empty:
-//! then all there is is cold, and zero is the better kind of cold.
+//! It is filled when the CPU is idle, from the **newest** end of the list, and with ordinary
+//! stores. What was freed last is in the cache, so clearing it is cheap, and what was cleared last,
+//! which is taken first, is in the cache when its user comes. Frames at the old end would have to
+//! be brought in by their users, which frame by frame is dearer (docs/results.md; whole replays do
+//! not tell the two apart). Zero frames from the zones come here only when the list is empty: then
+//! all there is is cold, and zero is the better kind of cold.
 //!
-//! Requests for frames that need not be zero do not come by here, and nothing is cleared that is not asked for: the
-//! gate is that of the zones (`frames/demand.rs`), for each CPU.
+//! Requests for frames that need not be zero do not come by here, and nothing is cleared that is
+//! not asked for: the gate is that of the zones (`frames/demand.rs`), for each CPU.
+use super::zeros::{CAPACITY, ZerosShown};
 use super::{DataError, DataFrame, DataFrames, List, TakenData};
 use crate::addr::Pfn;
 use crate::cpu::{Counter, Pinned};
-use crate::frames::demand::Demand;
 use crate::frames::{AllocFlags, Dirty, Frame, Frames, NoFrame, Zero, ZeroCounts};
 use crate::window::OpenWindow;
-
-/// Frames that a CPU's stack can hold: 2 MiB, which is what second-level caches hold.
-const CAPACITY: usize = if cfg!(loom) { 16 } else { 512 };
-/// It holds at most this part of what the CPU may hold.
-const PART: usize = 4;
-
-/// Zero frames of one CPU.
-pub(super) struct Zeros {
-    n: usize,
-    /// So many at most.
-    most: usize,
-    items: [Pfn; CAPACITY],
-    demand: Demand,
-}
-
-/// What a CPU counts for others to see.
-#[derive(Default)]
-pub(super) struct ZerosShown {
-    asked: Counter,
-    found: Counter,
-    ahead: Counter,
-    wasted: Counter,
-}
-
-impl Zeros {
-    /// For a CPU that may hold `high` frames in all.
-    pub fn new(high: usize) -> Self {
-        let most = CAPACITY.min(high / PART);
-        Zeros { n: 0, most, items: [Pfn::NONE; CAPACITY], demand: Demand::default() }
-    }
-
-    /// Order of the largest block that there is room for, if it may hold `high` frames in all.
-    pub fn order(high: usize) -> u8 {
-        CAPACITY.min(high / PART).checked_ilog2().unwrap_or(0) as u8
-    }
-}
 
 impl List {
     /// The zero frame that was put here last.
@@ -75,7 +40,8 @@ impl List {
 }
 
 impl DataFrames {
-    /// Takes a single frame that is going to be zero. True if it is known to be; otherwise the caller clears it.
+    /// Takes a single frame that is going to be zero. True if it is known to be; otherwise the
+    /// caller clears it.
     ///
     /// # Errors
     ///
@@ -122,7 +88,8 @@ impl DataFrames {
         Ok(taken)
     }
 
-    /// What the CPU has: zero frames first, as the last that were cleared are in its cache; then the last given back.
+    /// What the CPU has: zero frames first, as the last that were cleared are in its cache; then
+    /// the last given back.
     ///
     /// # Safety
     ///
@@ -138,7 +105,8 @@ impl DataFrames {
         }
     }
 
-    /// A zero frame, where nothing else is left on this CPU and its node's zones, for a request that may not have asked for one.
+    /// A zero frame, where nothing else is left on this CPU and its node's zones, for a request
+    /// that may not have asked for one.
     pub(super) fn last_resort(&self, pin: &Pinned<'_>, want_zero: bool) -> Option<Pfn> {
         let mut list = self.lists.enter(pin)?;
         let pfn = list.pop_zero()?;
@@ -149,12 +117,12 @@ impl DataFrames {
         Some(pfn)
     }
 
-    /// Clears frames of the calling CPU's list ahead, the newest first, for faults to come: at most `budget`, and no more than
-    /// the faults since the last idle time give reason for (the gate, see `frames/demand.rs`); how many. Nothing
-    /// while the node is short of memory.
+    /// Clears frames of the calling CPU's list ahead, the newest first, for faults to come: at most
+    /// `budget`, and no more than the faults since the last idle time give reason for (the gate,
+    /// see `frames/demand.rs`); how many. Nothing while the node is short of memory.
     ///
-    /// For a CPU that has nothing else to do. Frames are cleared one by one and are on no list meanwhile, so an
-    /// interrupt may take and give frames at any time.
+    /// For a CPU that has nothing else to do. Frames are cleared one by one and are on no list
+    /// meanwhile, so an interrupt may take and give frames at any time.
     ///
     /// # Safety
     ///
@@ -170,7 +138,8 @@ impl DataFrames {
         let mut made = 0;
         while made < budget && !frames.pressed(pin.node()) {
             let Some(pfn) = self.pop_to_clear(pin) else { break };
-            // SAFETY: 1. it came off this CPU's list just now, where frames rest one by one. 2. `Dirty` promises nothing.
+            // SAFETY: 1. it came off this CPU's list just now, where frames rest one by one.
+            // 2. `Dirty` promises nothing.
             let frame = unsafe { Frame::<Dirty>::from_raw(frames.machine(), pfn, 0) };
             // SAFETY: 1. passed on (2.).
             let frame = unsafe { frame.clear(window) };
@@ -204,7 +173,8 @@ impl DataFrames {
     /// Gives the CPU's zero frames back to the zones, known to be zero.
     pub(super) fn drain_zeros(&self, frames: &Frames, pin: &Pinned<'_>, count: &mut impl FnMut(Pfn) -> Pfn) {
         while let Some(pfn) = self.lists.enter(pin).and_then(|mut list| list.pop_zero()) {
-            // SAFETY: 1. it came off the stack just now. 2. only frames that are zero come there, and nothing writes to them.
+            // SAFETY: 1. it came off the stack just now. 2. only frames that are zero come there,
+            // and nothing writes to them.
             frames.give(unsafe { Frame::<Zero>::from_raw(frames.machine(), count(pfn), 0) });
         }
     }

@@ -1,7 +1,8 @@
 //! The memory of a pool, seen by the library as physical memory.
 //!
-//! To the frame allocator and the lists a page of the pool is one frame, whatever its size: frame n is the page n * page size
-//! from the start of the arena. So larger pages need no larger blocks, and the budgets count pages.
+//! To the frame allocator and the lists a page of the pool is one frame, whatever its size: frame n
+//! is the page n * page size from the start of the arena. So larger pages need no larger blocks,
+//! and the budgets count pages.
 use super::super::mapping::Mapping;
 use crate::addr::{FRAME_SIZE, PhysAddr};
 use crate::window::{Window, WindowGuard};
@@ -56,8 +57,8 @@ impl Arena {
         let pad = mapping.base().as_ptr().align_offset(size);
         // SAFETY: the mapping is a whole page longer than `len`, and `pad` is less than a page.
         let base = unsafe { mapping.base().add(pad) };
-        // What a page takes is to be what is touched of it, so that it can be given back exactly. Failure is no failure:
-        // a host may be built without huge pages.
+        // What a page takes is to be what is touched of it, so that it can be given back exactly.
+        // Failure is no failure: a host may be built without huge pages.
         let advice = if size < 2 << 20 { Advice::LinuxNoHugepage } else { Advice::LinuxHugepage };
         // SAFETY: the range lies in this mapping; the advice does not change what it holds.
         let _ = unsafe { madvise(base.as_ptr().cast(), len, advice) };
@@ -73,7 +74,8 @@ impl Arena {
 impl Map {
     #[inline(always)]
     pub fn page(self, at: PhysAddr) -> RawPage {
-        // SAFETY: addresses are those of frames under management, each of which is a page of the arena.
+        // SAFETY: addresses are those of frames under management, each of which is a page of the
+        // arena.
         let base = unsafe { self.base.add((at.0 as usize) << self.shift) };
         RawPage { base, size: FRAME_SIZE << self.shift }
     }
@@ -97,15 +99,16 @@ impl Map {
         PhysAddr((offset >> self.shift) as u64)
     }
 
-    /// Gives a page's memory back to the host; the page is zero then. False if the host did not take it (memory that is
-    /// locked, say), and it was cleared instead.
+    /// Gives a page's memory back to the host; the page is zero then. False if the host did not
+    /// take it (memory that is locked, say), and it was cleared instead.
     ///
     /// # Safety
     ///
     /// 1. `page` is a page of this map, readable and writable, and the caller owns it.
     pub unsafe fn give_back(self, page: RawPage) -> bool {
         let at = page.base.as_ptr();
-        // SAFETY: the page lies in the arena, which is private anonymous memory, and is the caller's (1.).
+        // SAFETY: the page lies in the arena, which is private anonymous memory, and is the
+        // caller's (1.).
         if unsafe { madvise(at.cast(), page.size, Advice::LinuxDontNeed) }.is_ok() {
             return true;
         }
@@ -129,8 +132,8 @@ impl Map {
 /// An open window; nothing to close.
 pub(super) struct MapGuard(*mut u8);
 
-// SAFETY: 1. frames are handed out singly, and a frame's memory begins a page, which is at least as long. 2. one address, one
-// page. 3. pages are aligned to their size.
+// SAFETY: 1. frames are handed out singly, and a frame's memory begins a page, which is at least as
+// long. 2. one address, one page. 3. pages are aligned to their size.
 unsafe impl Window for Map {
     type Guard<'a> = MapGuard;
     type Error = Infallible;

@@ -15,28 +15,32 @@ const MOST_THREADS: usize = 4096;
 /// The shape of a [`PagePool`](super::PagePool).
 #[derive(Clone, Debug)]
 pub struct PoolConfig {
-    /// Bytes of address space, in use or not; cut down to as many whole pages for each node. Memory is taken for what is
-    /// touched only, but for 16 bytes a page of the pool's own.
+    /// Bytes of address space, in use or not; cut down to as many whole pages for each node. Memory
+    /// is taken for what is touched only, but for 16 bytes a page of the pool's own.
     pub capacity: usize,
-    /// Bytes in a page, a power of two: the host's page size (4 KiB mostly) to 2 MiB. Pages are aligned to their size.
+    /// Bytes in a page, a power of two: the host's page size (4 KiB mostly) to 2 MiB. Pages are
+    /// aligned to their size.
     pub page_size: usize,
-    /// Threads that have magazines of their own, 0 to 4096; those beyond share some, behind a lock. A pool that may keep
-    /// only few pages has fewer.
+    /// Threads that have magazines of their own, 0 to 4096; those beyond share some, behind a lock.
+    /// A pool that may keep only few pages has fewer.
     pub threads: usize,
-    /// Pages per magazine at the most, 0 to 64; a thread has two. Where there are several threads they are smaller while the
-    /// pool has few pages in use. 0: nothing is kept, every page goes to the host and comes from it.
+    /// Pages per magazine at the most, 0 to 64; a thread has two. Where there are several threads
+    /// they are smaller while the pool has few pages in use. 0: nothing is kept, every page goes to
+    /// the host and comes from it.
     pub magazine: usize,
-    /// Bytes that may be kept unused, magazines included. More than `capacity` is as much as `capacity`.
+    /// Bytes that may be kept unused, magazines included. More than `capacity` is as much as
+    /// `capacity`.
     pub keep: usize,
-    /// What nobody needed for so long goes back to the host; `None`: only [`trim`](super::PagePool::trim) gives back.
+    /// What nobody needed for so long goes back to the host; `None`: only
+    /// [`trim`](super::PagePool::trim) gives back.
     pub decay: Option<Duration>,
     /// The host's nodes.
     pub topology: Topology,
 }
 
 impl Default for PoolConfig {
-    /// 1 GiB of address space, pages of 4 KiB, magazines for four threads a processor (16 at the least), all that is unused
-    /// may be kept and decays in 10 seconds, nodes as the host says.
+    /// 1 GiB of address space, pages of 4 KiB, magazines for four threads a processor (16 at the
+    /// least), all that is unused may be kept and decays in 10 seconds, nodes as the host says.
     fn default() -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         PoolConfig {
@@ -82,7 +86,8 @@ impl PoolConfig {
         }
         let pages_per_node = (self.capacity / page / nodes) as u32;
         let keep = (self.keep / page / nodes).min(pages_per_node as usize) as u32;
-        // Half of what may be kept is for magazines, two for each slot and two for those who have none.
+        // Half of what may be kept is for magazines, two for each slot and two for those who have
+        // none.
         let slots = self.threads.min((keep as usize / 4).saturating_sub(1)) as u16;
         Ok(Shape { pages_per_node, keep, slots, shift: (page / FRAME_SIZE).trailing_zeros() })
     }
@@ -104,8 +109,8 @@ pub enum PoolError {
         capacity: usize,
         /// Bytes of pages that are handed out.
         in_use: usize,
-        /// Bytes of pages that rest in magazines of other threads: [`hand_over`](super::PagePool::hand_over) there frees
-        /// them.
+        /// Bytes of pages that rest in magazines of other threads:
+        /// [`hand_over`](super::PagePool::hand_over) there frees them.
         cached: usize,
     },
     /// The page could not be brought into its state; what the state's constructor said.

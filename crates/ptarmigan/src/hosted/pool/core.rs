@@ -1,4 +1,5 @@
-//! A pool as a small machine: frames that are pages of the arena, quicklists whose CPUs are threads, and what decays.
+//! A pool as a small machine: frames that are pages of the arena, quicklists whose CPUs are
+//! threads, and what decays.
 use super::arena::{Arena, Map};
 use super::config::{PoolConfig, PoolError, Shape};
 use super::seats::{self, Leave, Link, Seat};
@@ -17,7 +18,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// All pages are tops: what the lists construct, and keep constructed.
+/// All pages are roots: what the lists construct, and keep constructed.
 const LEVEL: Level = Level(0);
 const LAYOUT: Layout = Layout { levels: 1, table_shift: [FRAME_SHIFT as u8; MAX_LEVELS] };
 /// Slow paths between two looks at the clock.
@@ -60,7 +61,8 @@ unsafe impl Sync for OwnedFrames {}
 
 impl Drop for OwnedFrames {
     fn drop(&mut self) {
-        // SAFETY: it came from `Box::into_raw` in `Core::new`, and who borrowed it has been dropped.
+        // SAFETY: it came from `Box::into_raw` in `Core::new`, and who borrowed it has been
+        // dropped.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }
@@ -96,7 +98,8 @@ impl<S: PageState> Core<S> {
         let short = |e: FramesError| PoolError::Host(e.to_string());
         let mut memory = boot(Frames::bytes(&MemorySize::of(&runs)))?;
         let machine = MachineId::new();
-        // SAFETY: 1. and 3. the arena, which the core owns, is a fresh anonymous mapping. 2. the identity is new.
+        // SAFETY: 1. and 3. the arena, which the core owns, is a fresh anonymous mapping. 2. the
+        // identity is new.
         let frames = unsafe { Frames::new_zero(&mut memory, machine, &runs) }.map_err(short)?;
         let sizes = ListsConfig {
             magazine: config.magazine,
@@ -163,10 +166,12 @@ impl<S: PageState> Core<S> {
         usize::from(self.slots) - self.spare.load(Relaxed)
     }
 
-    /// The lists, for the holder of `pin`: every pin in here is one of the core's own seats, for which its lists were made.
+    /// The lists, for the holder of `pin`: every pin in here is one of the core's own seats, for
+    /// which its lists were made.
     #[inline(always)]
     fn lists_on<'a>(&'a self, pin: &'a Pinned<'a>) -> PolicyOn<'a, Lists<S>> {
-        // SAFETY: 1. no pin of another machine gets here: they are made in this file, for the core's seats.
+        // SAFETY: 1. no pin of another machine gets here: they are made in this file, for the
+        // core's seats.
         unsafe { PolicyOn::new_unchecked(&self.lists, pin) }
     }
 
@@ -180,7 +185,7 @@ impl<S: PageState> Core<S> {
         if let Some(seat) = seats::at_hand(self.id) {
             // SAFETY: 1. the seat is the calling thread's. 2. the lists were made for all seats.
             let pin = unsafe { Pinned::assume(self.machine, CpuId(seat.cpu), NodeId(seat.node)) };
-            if let Some(page) = self.lists_on(&pin).top_at_hand(LEVEL) {
+            if let Some(page) = self.lists_on(&pin).root_at_hand(LEVEL) {
                 return Ok(self.map().page(page.into_raw()).base());
             }
         }
@@ -192,7 +197,8 @@ impl<S: PageState> Core<S> {
     fn take_slow(&self) -> Result<NonNull<u8>, PoolError> {
         let page = self.seated_do(|pin| {
             self.upkeep(pin);
-            // The reserve is for who cannot fail; a pool has no such callers, so all of it is for everybody.
+            // The reserve is for who cannot fail; a pool has no such callers, so all of it is for
+            // everybody.
             self.lists_on(pin).alloc(LEVEL, AllocFlags::URGENT)
         });
         match page {
@@ -241,7 +247,8 @@ impl<S: PageState> Core<S> {
         });
     }
 
-    /// Does something on a seat: the thread's own if it has one or there is one left, else one that it shares.
+    /// Does something on a seat: the thread's own if it has one or there is one left, else one that
+    /// it shares.
     fn seated_do<R>(&self, work: impl FnOnce(&Pinned<'_>) -> R) -> R {
         let here = self.topology.here();
         let seat = seats::find(self.id, &self.link, || self.sit(here));
@@ -262,7 +269,8 @@ impl<S: PageState> Core<S> {
 
     /// The CPU of a node that threads share. The caller holds its lock, or has the pool to itself.
     fn common_pin(&self, node: NodeId) -> Pinned<'_> {
-        // SAFETY: 1. by the lock, or because there is nobody else. 2. the lists were made for one such CPU a node.
+        // SAFETY: 1. by the lock, or because there is nobody else. 2. the lists were made for one
+        // such CPU a node.
         unsafe { Pinned::assume(self.machine, CpuId(self.slots + u16::from(node.0)), node) }
     }
 
@@ -315,7 +323,8 @@ impl<S: PageState> Core<S> {
             return 0;
         }
         let given = self.lists_on(pin).give_back(node, want);
-        // Two threads at once may give back a few more than have decayed; what is gone is not due any more.
+        // Two threads at once may give back a few more than have decayed; what is gone is not due
+        // any more.
         let left = if given < want { 0 } else { due.load(Relaxed).saturating_sub(given) };
         due.store(left, Relaxed);
         given
@@ -366,7 +375,8 @@ impl<S: PageState> Core<S> {
         let pins = (0..self.slots).map(|cpu| (cpu, NodeId(0)));
         let common = self.nodes().map(|n| (self.slots + u16::from(n.0), n));
         for (cpu, node) in pins.chain(common) {
-            // SAFETY: 1. `&mut self`: no thread is in the pool or will ever be. 2. the lists were made for all of them.
+            // SAFETY: 1. `&mut self`: no thread is in the pool or will ever be. 2. the lists were
+            // made for all of them.
             self.lists_on(&unsafe { Pinned::assume(self.machine, CpuId(cpu), node) }).drain();
         }
         for node in self.nodes() {

@@ -1,5 +1,6 @@
-//! Pages in a known state for programs that are no kernel, from any thread: what the outside sees. `core` is the pool, made
-//! of the library's parts; `seats` says which of its CPUs a thread is; `state` and `arena` are what its pages are.
+//! Pages in a known state for programs that are no kernel, from any thread: what the outside sees.
+//! `core` is the pool, made of the library's parts; `seats` says which of its CPUs a thread is;
+//! `state` and `arena` are what its pages are.
 mod arena;
 mod config;
 mod core;
@@ -22,11 +23,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-/// Pages in a known state for programs that are no kernel: zero, or as a constructor made them, from any thread.
+/// Pages in a known state for programs that are no kernel: zero, or as a constructor made them,
+/// from any thread.
 ///
-/// A buffer pool hands out memory that somebody has used before, so each user clears it or takes care; the host's allocator
-/// clears by unmapping and faulting in again. A [`PagePool`] takes pages back in the state in which it handed them out, and hands
-/// them out again as they are:
+/// A buffer pool hands out memory that somebody has used before, so each user clears it or takes
+/// care; the host's allocator clears by unmapping and faulting in again. A [`PagePool`] takes pages
+/// back in the state in which it handed them out, and hands them out again as they are:
 ///
 /// ```
 /// use ptarmigan::hosted::{PagePool, PoolConfig};
@@ -45,21 +47,24 @@ use std::time::Instant;
 /// # }
 /// ```
 ///
-/// It is a small machine made of the library's parts: the pages are its frames, threads its CPUs, the state is what the
-/// [quicklists](crate::quicklist) construct and keep constructed.
+/// It is a small machine made of the library's parts: the pages are its frames, threads its CPUs,
+/// the state is what the [quicklists](crate::quicklist) construct and keep constructed.
 ///
-/// * **A hit** takes a page from the thread's own magazines: no lock, no atomic read-modify-write, nothing of the page is
-///   touched. Behind them is a depot for each node, behind it the allocator, whose free pages take no memory of the host.
-/// * **Threads** get magazines the first time they need a page and leave them when they end, their pages to the depot. Those that
-///   come when all are taken share some behind a lock.
-/// * **Nodes** are the host's ([`Topology`]). A page freed on another node goes to the depot of its own. Where its memory lies
-///   is decided by the host when it is touched first, mostly by the thread that took it.
-/// * **Decay**: what a depot held for a whole interval without anybody needing it goes back to the host, a few pages in each slow
-///   path, or all of it in [`PagePool::decay`]: after one to two intervals. It costs one call of the host's a page. Magazines do
-///   not decay; a thread that will be idle calls [`PagePool::hand_over`].
-/// * **Failure**: no function panics for lack of memory. A pool that is full says so; pages that rest in other threads' magazines
-///   count against it, at most as many as [`PoolConfig`] sets. A page that is forgotten (`mem::forget`) is lost until
-///   the pool ends, and is not destructed.
+/// * **A hit** takes a page from the thread's own magazines: no lock, no atomic read-modify-write,
+///   nothing of the page is touched. Behind them is a depot for each node, behind it the allocator,
+///   whose free pages take no memory of the host.
+/// * **Threads** get magazines the first time they need a page and leave them when they end, their
+///   pages to the depot. Those that come when all are taken share some behind a lock.
+/// * **Nodes** are the host's ([`Topology`]). A page freed on another node goes to the depot of its
+///   own. Where its memory lies is decided by the host when it is touched first, mostly by the
+///   thread that took it.
+/// * **Decay**: what a depot held for a whole interval without anybody needing it goes back to the
+///   host, a few pages in each slow path, or all of it in [`PagePool::decay`]: after one to two
+///   intervals. It costs one call of the host's a page. Magazines do not decay; a thread that will
+///   be idle calls [`PagePool::hand_over`].
+/// * **Failure**: no function panics for lack of memory. A pool that is full says so; pages that
+///   rest in other threads' magazines count against it, at most as many as [`PoolConfig`] sets. A
+///   page that is forgotten (`mem::forget`) is lost until the pool ends, and is not destructed.
 /// * A child after `fork` must leave the parent's pools alone.
 pub struct PagePool<S: PageState = Zeroed> {
     /// Owned; a pointer, because threads that end reach it beside the pool.
@@ -105,7 +110,8 @@ impl PagePool<Zeroed> {
     ///
     /// # Errors
     ///
-    /// [`PoolError::OutOfRange`] names the number and its range; [`PoolError::Host`] if the host has no memory.
+    /// [`PoolError::OutOfRange`] names the number and its range; [`PoolError::Host`] if the host
+    /// has no memory.
     pub fn new(config: PoolConfig) -> Result<Self, PoolError> {
         Self::with_state(config, Zeroed)
     }
@@ -131,7 +137,8 @@ impl<S: PageState> PagePool<S> {
 
     #[inline(always)]
     fn core(&self) -> &Core<S> {
-        // SAFETY: it is the pool's own until it is dropped, and used through shared references only.
+        // SAFETY: it is the pool's own until it is dropped, and used through shared references
+        // only.
         unsafe { self.core.as_ref() }
     }
 
@@ -158,16 +165,19 @@ impl<S: PageState> PagePool<S> {
         Ok(unsafe { PageIn::new(self.clone(), base) })
     }
 
-    /// The page at `base` again, which was kept as an address: all of it counts as lent for writing.
+    /// The page at `base` again, which was kept as an address: all of it counts as lent for
+    /// writing.
     ///
     /// # Safety
     ///
-    /// 1. `base` is that of a page of this pool from [`Page::into_raw`](PageIn::into_raw), and this is the only call for it.
-    /// 2. Nobody uses the page through its address any more, or will before it is kept as an address again.
+    /// 1. `base` is that of a page of this pool from [`Page::into_raw`](PageIn::into_raw), and this
+    ///    is the only call for it.
+    /// 2. Nobody uses the page through its address any more, or will before it is kept as an
+    ///    address again.
     #[inline(always)]
     pub unsafe fn page_from_raw(&self, base: NonNull<u8>) -> Page<'_, S> {
-        // SAFETY: 1. a page that is kept as an address has not been given back, and the caller gives it to this call alone
-        // (1., 2.).
+        // SAFETY: 1. a page that is kept as an address has not been given back, and the caller
+        // gives it to this call alone (1., 2.).
         unsafe { PageIn::again(self, base) }
     }
 
@@ -182,19 +192,21 @@ impl<S: PageState> PagePool<S> {
         &self.core().workshop().state
     }
 
-    /// Gives back to the host what nobody needed for the time set in [`PoolConfig::decay`] before `now`; how many bytes. For who has
-    /// a moment to spare, or a timer; slow paths do the same in small pieces.
+    /// Gives back to the host what nobody needed for the time set in [`PoolConfig::decay`] before
+    /// `now`; how many bytes. For who has a moment to spare, or a timer; slow paths do the same in
+    /// small pieces.
     pub fn decay(&self, now: Instant) -> usize {
         self.core().decay(now)
     }
 
-    /// Gives back to the host whatever is unused, but for what rests with other threads; how many bytes.
+    /// Gives back to the host whatever is unused, but for what rests with other threads; how many
+    /// bytes.
     pub fn trim(&self) -> usize {
         self.core().trim()
     }
 
-    /// Leaves what the calling thread's magazines hold to the others: for threads that will be idle, whose magazines do
-    /// not decay.
+    /// Leaves what the calling thread's magazines hold to the others: for threads that will be
+    /// idle, whose magazines do not decay.
     pub fn hand_over(&self) {
         self.core().hand_over();
     }
@@ -204,8 +216,8 @@ impl<S: PageState> PagePool<S> {
         let core = self.core();
         let (counts, shop, size) = (core.lists.counts(), core.workshop(), core.map().size());
         let level = counts.levels[0];
-        // Counts of a moment are made one after the other: a difference may be negative while much is going on.
-        // At no moment there are fewer than none or more than all.
+        // Counts of a moment are made one after the other: a difference may be negative while much
+        // is going on. At no moment there are fewer than none or more than all.
         let sensible = |n: usize| if (n as isize) < 0 { 0 } else { n.min(core.pages()) };
         let above_zero = |n: usize| if (n as isize) < 0 { 0 } else { n };
         PoolStats {
@@ -228,8 +240,8 @@ impl<S: PageState> PagePool<S> {
 impl<S: PageState> Drop for PagePool<S> {
     fn drop(&mut self) {
         self.core().link().close();
-        // SAFETY: it came from a box in `with_state`, which is dropped here once; no thread reaches it any more, as the link
-        // is closed and pages borrow the pool or own a share of it.
+        // SAFETY: it came from a box in `with_state`, which is dropped here once; no thread reaches
+        // it any more, as the link is closed and pages borrow the pool or own a share of it.
         let mut core = unsafe { Box::from_raw(self.core.as_ptr()) };
         core.end();
     }

@@ -28,16 +28,18 @@ impl<S: PageState> PoolHandle for Arc<PagePool<S>> {
 
 /// A page that borrows its pool.
 pub type Page<'p, S = Zeroed> = PageIn<&'p PagePool<S>>;
-/// A page that owns a share of its pool, and so may live anywhere; taking and dropping it counts the share with two atomic
-/// operations.
+/// A page that owns a share of its pool, and so may live anywhere; taking and dropping it counts
+/// the share with two atomic operations.
 pub type ArcPage<S = Zeroed> = PageIn<Arc<PagePool<S>>>;
 
-/// A page of a pool: owned, in its state when it is handed out, brought into it again when it is dropped, on any thread.
+/// A page of a pool: owned, in its state when it is handed out, brought into it again when it is
+/// dropped, on any thread.
 ///
-/// A page that is zero is lent as bytes. It remembers how far it was lent for writing, from its beginning on, and clears
-/// that when it is dropped: nothing of a page that was only read, `n` bytes after [`prefix_mut(n)`](Self::prefix_mut), all of it
-/// after any other way to write. Clearing 4 KiB takes some ten times as long as everything else that a pool does; who writes
-/// to the front of pages should say so.
+/// A page that is zero is lent as bytes. It remembers how far it was lent for writing, from its
+/// beginning on, and clears that when it is dropped: nothing of a page that was only read, `n`
+/// bytes after [`prefix_mut(n)`](Self::prefix_mut), all of it after any other way to write.
+/// Clearing 4 KiB takes some ten times as long as everything else that a pool does; who writes to
+/// the front of pages should say so.
 ///
 /// What a borrow does not allow does not compile. Use after it was given back:
 ///
@@ -97,7 +99,8 @@ pub struct PageIn<H: PoolHandle> {
     dirty: usize,
 }
 
-// SAFETY: the page is owned, as a box is, and may be given back on any thread; pools may be shared between threads.
+// SAFETY: the page is owned, as a box is, and may be given back on any thread; pools may be shared
+// between threads.
 unsafe impl<H: PoolHandle + Send> Send for PageIn<H> {}
 // SAFETY: through a shared reference it lends its bytes for reading, or nothing but its address.
 unsafe impl<H: PoolHandle + Sync> Sync for PageIn<H> {}
@@ -118,8 +121,8 @@ impl<H: PoolHandle> PageIn<H> {
         &self.pool
     }
 
-    /// Where it is, aligned to its size. What may be done there is for its state to say; who writes to a page that is to be
-    /// zero uses [`as_mut_ptr`](Self::as_mut_ptr) instead.
+    /// Where it is, aligned to its size. What may be done there is for its state to say; who writes
+    /// to a page that is to be zero uses [`as_mut_ptr`](Self::as_mut_ptr) instead.
     #[inline(always)]
     pub fn raw(&self) -> RawPage {
         self.pool.core().map().raw(self.base)
@@ -127,8 +130,8 @@ impl<H: PoolHandle> PageIn<H> {
 }
 
 impl<'p, S: PageState> Page<'p, S> {
-    /// Gives up the type, to keep the page as an address: for pages that foreign code holds. The page is out until
-    /// [`PagePool::page_from_raw`] makes it a page again.
+    /// Gives up the type, to keep the page as an address: for pages that foreign code holds. The
+    /// page is out until [`PagePool::page_from_raw`] makes it a page again.
     #[inline(always)]
     pub fn into_raw(self) -> RawPage {
         ManuallyDrop::new(self).raw()
@@ -146,13 +149,14 @@ impl<'p, S: PageState> Page<'p, S> {
 }
 
 impl<H: PoolHandle<State = Zeroed>> PageIn<H> {
-    /// The first `n` bytes (all, if the page has fewer), to write to. Only these are cleared when the page is dropped, if it is
-    /// lent in no other way.
+    /// The first `n` bytes (all, if the page has fewer), to write to. Only these are cleared when
+    /// the page is dropped, if it is lent in no other way.
     #[inline]
     pub fn prefix_mut(&mut self, n: usize) -> &mut [u8] {
         let n = n.min(self.pool.page_size());
         self.dirty = self.dirty.max(n);
-        // SAFETY: the page is ours and at least `n` bytes long; `&mut self` makes the reference exclusive.
+        // SAFETY: the page is ours and at least `n` bytes long; `&mut self` makes the reference
+        // exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), n) }
     }
 
@@ -168,11 +172,13 @@ impl<H: PoolHandle<State = Zeroed>> PageIn<H> {
         self.dirty
     }
 
-    /// Only the first `n` bytes need to be cleared. Debug builds look at the rest when the page is dropped.
+    /// Only the first `n` bytes need to be cleared. Debug builds look at the rest when the page is
+    /// dropped.
     ///
     /// # Safety
     ///
-    /// 1. When the page is dropped, every byte from `n` on is zero, unless it is lent for writing again.
+    /// 1. When the page is dropped, every byte from `n` on is zero, unless it is lent for writing
+    ///    again.
     #[inline]
     pub unsafe fn dirty_to(&mut self, n: usize) {
         self.dirty = n.min(self.pool.page_size());
@@ -187,8 +193,9 @@ impl<H: PoolHandle<State = Zeroed>> PageIn<H> {
     pub unsafe fn give_back_clean(self) {
         // Not through the destructor, which would have to look whether there is anything to clear.
         let page = ManuallyDrop::new(self);
-        // SAFETY: the page is not used again below, and nothing else drops what it holds on to its pool by; a share that is
-        // held until the end of this function keeps the pool while the page goes back.
+        // SAFETY: the page is not used again below, and nothing else drops what it holds on to its
+        // pool by; a share that is held until the end of this function keeps the pool while the
+        // page goes back.
         let pool = unsafe { std::ptr::read(&page.pool) };
         let core = pool.core();
         let holds = || core.workshop().state.holds(page.raw());
@@ -223,8 +230,9 @@ impl<H: PoolHandle> Drop for PageIn<H> {
         let state = &core.workshop().state;
         state.restore(self.raw(), self.dirty);
         debug_assert!(state.holds(self.raw()), "{self:?} is given back and is not in its state");
-        // SAFETY: 1. `new` was promised it, and this is its end. 2. restored just now; for zero pages all that was lent for
-        // writing has been cleared, or the caller of an unsafe function has promised that it need not be.
+        // SAFETY: 1. `new` was promised it, and this is its end. 2. restored just now; for zero
+        // pages all that was lent for writing has been cleared, or the caller of an unsafe function
+        // has promised that it need not be.
         unsafe { core.give(self.base) };
     }
 }

@@ -1,4 +1,5 @@
-//! Which CPU of a pool the calling thread is: a thread takes a slot the first time it needs one and leaves it when it ends.
+//! Which CPU of a pool the calling thread is: a thread takes a slot the first time it needs one and
+//! leaves it when it ends.
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,7 +18,8 @@ const WAYS: usize = 4;
 
 /// What a pool does for a thread that ends.
 pub(super) trait Leave {
-    /// Takes the seat back. The thread that calls it is the one that had it, and does not use it again.
+    /// Takes the seat back. The thread that calls it is the one that had it, and does not use it
+    /// again.
     fn leave(&self, seat: Seat);
 }
 
@@ -26,7 +28,8 @@ pub(super) struct Link(Mutex<Option<Ptr>>);
 
 struct Ptr(*const (dyn Leave + Send + Sync));
 
-// SAFETY: what it points to may be used from any thread, and is valid while it is in the link (`Link::open`).
+// SAFETY: what it points to may be used from any thread, and is valid while it is in the link
+// (`Link::open`).
 unsafe impl Send for Ptr {}
 
 impl Link {
@@ -50,7 +53,8 @@ impl Link {
 
     fn leave(&self, seat: Seat) {
         if let Some(pool) = &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
-            // SAFETY: the link is open and stays so while it is locked, so the pool is valid (contract of `open`).
+            // SAFETY: the link is open and stays so while it is locked, so the pool is valid
+            // (contract of `open`).
             unsafe { &*pool.0 }.leave(seat);
         }
     }
@@ -68,7 +72,8 @@ struct Taken {
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        // Whatever runs on this thread from now on (destructors of pages, of other thread-locals) has no seat.
+        // Whatever runs on this thread from now on (destructors of pages, of other thread-locals)
+        // has no seat.
         near(self.seat.pool, |cell| {
             if cell.get().pool == self.seat.pool {
                 cell.set(NOWHERE);
@@ -98,8 +103,8 @@ pub(super) fn at_hand(pool: u64) -> Option<Seat> {
     (seat.pool == pool).then_some(seat)
 }
 
-/// The calling thread's seat in a pool; if it has none, one that `take` finds. `None` if there is none, or the thread is
-/// ending.
+/// The calling thread's seat in a pool; if it has none, one that `take` finds. `None` if there is
+/// none, or the thread is ending.
 pub(super) fn find(pool: u64, link: &Arc<Link>, take: impl FnOnce() -> Option<Seat>) -> Option<Seat> {
     let mut gone = Vec::new();
     let seat = TAKEN.try_with(|taken| {

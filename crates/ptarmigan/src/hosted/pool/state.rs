@@ -9,36 +9,39 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// A state of pages: made once for each page that the host gives, kept while the page goes round, unmade when it goes
-/// back.
+/// A state of pages: made once for each page that the host gives, kept while the page goes round,
+/// unmade when it goes back.
 ///
-/// Its functions run in slow paths only, on whichever thread comes to need them, [`restore`](Self::restore) excepted, which runs each time a
-/// page is given back. They must not use the pool they belong to: a thread without magazines of its own would wait for
-/// itself. A panic in a constructor is an error, one in a destructor is caught.
+/// Its functions run in slow paths only, on whichever thread comes to need them,
+/// [`restore`](Self::restore) excepted, which runs each time a page is given back. They must not
+/// use the pool they belong to: a thread without magazines of its own would wait for itself. A
+/// panic in a constructor is an error, one in a destructor is caught.
 ///
 /// # Safety
 ///
 /// An implementation promises:
 /// 1. The page stays mapped where it is, and nothing beyond it is touched.
-/// 2. After [`destruct`](Self::destruct), and after a [`construct`](Self::construct) that failed, all of it is readable and
-///    writable, and nobody uses it.
+/// 2. After [`destruct`](Self::destruct), and after a [`construct`](Self::construct) that failed,
+///    all of it is readable and writable, and nobody uses it.
 /// 3. Whatever it keeps a pointer for (a guard, a register of pages) it uses between the two only.
 pub unsafe trait PageState: Send + Sync + 'static {
-    /// Whether [`destruct`](Self::destruct) has anything to do; if not, a pool that ends does not call it.
+    /// Whether [`destruct`](Self::destruct) has anything to do; if not, a pool that ends does not
+    /// call it.
     const DESTRUCTS: bool = true;
 
     /// Brings a page that is all zero into the state.
     ///
     /// # Errors
     ///
-    /// Whatever is short; the page's content does not matter then. It may be tried a second time for the same request, after
-    /// everything that was kept has been given back.
+    /// Whatever is short; the page's content does not matter then. It may be tried a second time
+    /// for the same request, after everything that was kept has been given back.
     fn construct(&self, page: RawPage) -> Result<(), StateError>;
 
     /// Undoes what [`construct`](Self::construct) did; the content does not matter.
     fn destruct(&self, page: RawPage);
 
-    /// Brings a page that is given back into the state again; its first `dirty` bytes have been lent for writing.
+    /// Brings a page that is given back into the state again; its first `dirty` bytes have been
+    /// lent for writing.
     fn restore(&self, page: RawPage, dirty: usize);
 
     /// Whether the page is in the state. Asked in debug builds only, of every page given back.
@@ -51,7 +54,8 @@ pub unsafe trait PageState: Send + Sync + 'static {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Zeroed;
 
-// SAFETY: 1. and 3. only bytes of the page are touched, in `restore`. 2. its protection never changes.
+// SAFETY: 1. and 3. only bytes of the page are touched, in `restore`. 2. its protection never
+// changes.
 unsafe impl PageState for Zeroed {
     const DESTRUCTS: bool = false;
 
@@ -74,8 +78,8 @@ unsafe impl PageState for Zeroed {
     }
 }
 
-/// The lowest page of the host's in each page is a guard: to touch it is a fault. For stacks, which grow downwards. What else
-/// is in the page is whatever its last user left there.
+/// The lowest page of the host's in each page is a guard: to touch it is a fault. For stacks, which
+/// grow downwards. What else is in the page is whatever its last user left there.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GuardPage;
 
@@ -86,8 +90,9 @@ impl GuardPage {
     }
 }
 
-// SAFETY: 1. only the protection of the page's own bottom changes (`construct` looks at the size). 2. `destruct` gives the
-// protection back; a `construct` that failed has changed none. 3. it keeps nothing.
+// SAFETY: 1. only the protection of the page's own bottom changes (`construct` looks at the size).
+// 2. `destruct` gives the protection back; a `construct` that failed has changed none. 3. it keeps
+// nothing.
 unsafe impl PageState for GuardPage {
     fn construct(&self, page: RawPage) -> Result<(), StateError> {
         if page.size() <= Self::size() {
@@ -99,7 +104,8 @@ unsafe impl PageState for GuardPage {
     }
     fn destruct(&self, page: RawPage) {
         let all = MprotectFlags::READ | MprotectFlags::WRITE;
-        // SAFETY: as above. It joins the guard with its neighbour, so it needs no memory that the host may not have.
+        // SAFETY: as above. It joins the guard with its neighbour, so it needs no memory that the
+        // host may not have.
         let _ = unsafe { mprotect(page.base().as_ptr().cast(), Self::size(), all) };
     }
     #[inline(always)]
@@ -128,8 +134,8 @@ impl<S> Workshop<S> {
     }
 
     fn give_back(&self, page: RawPage) {
-        // SAFETY: 1. a page of this arena that is on its way to the allocator; readable and writable by the promise of
-        // `PageState`, 2.
+        // SAFETY: 1. a page of this arena that is on its way to the allocator; readable and
+        // writable by the promise of `PageState`, 2.
         if unsafe { self.arena.map().give_back(page) } {
             self.returned.fetch_add(1, Relaxed);
         }
@@ -137,11 +143,12 @@ impl<S> Workshop<S> {
 }
 
 impl<S: PageState> Construct for Workshop<S> {
-    fn construct(&self, frames: &Frames, at: PhysAddr) {
-        self.try_construct(frames, at);
+    unsafe fn construct(&self, frames: &Frames, at: PhysAddr) {
+        // SAFETY: 1. and 2. passed on.
+        unsafe { self.try_construct(frames, at) };
     }
 
-    fn try_construct(&self, _: &Frames, at: PhysAddr) -> bool {
+    unsafe fn try_construct(&self, _: &Frames, at: PhysAddr) -> bool {
         let page = self.arena.map().page(at);
         let result = catch_unwind(AssertUnwindSafe(|| self.state.construct(page)))
             .unwrap_or_else(|_| Err("the constructor panicked".into()));
@@ -155,7 +162,7 @@ impl<S: PageState> Construct for Workshop<S> {
         false
     }
 
-    fn destruct(&self, _: &Frames, at: PhysAddr) {
+    unsafe fn destruct(&self, _: &Frames, at: PhysAddr) {
         let page = self.arena.map().page(at);
         // The memory goes back whatever the destructor does.
         let _ = catch_unwind(AssertUnwindSafe(|| self.state.destruct(page)));

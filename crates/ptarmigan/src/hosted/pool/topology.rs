@@ -29,13 +29,14 @@ impl Topology {
         Topology { nodes: 1, here: Here::One }
     }
 
-    /// What Linux says under `/sys/devices/system/node`; one node if it says nothing that makes sense.
+    /// What Linux says under `/sys/devices/system/node`; one node if it says nothing that makes
+    /// sense.
     pub fn detect() -> Self {
         Self::read(Path::new("/sys/devices/system/node")).unwrap_or_else(|_| Self::one())
     }
 
-    /// What is written under `root`: directories `node0`, `node1`, … with a file `cpulist` in each. Nodes are numbered anew from
-    /// 0; those without CPUs are left out, as no thread runs there.
+    /// What is written under `root`: directories `node0`, `node1`, … with a file `cpulist` in each.
+    /// Nodes are numbered anew from 0; those without CPUs are left out, as no thread runs there.
     ///
     /// # Errors
     ///
@@ -68,8 +69,8 @@ impl Topology {
         Ok(Topology { nodes: lists.len(), here: Here::Cpus(node_of.into()) })
     }
 
-    /// `nodes` nodes (1 to 64; more or fewer are cut to that), and a function that says on which the calling thread is: for
-    /// tests, and for who knows better than the host.
+    /// `nodes` nodes (1 to 64; more or fewer are cut to that), and a function that says on which
+    /// the calling thread is: for tests, and for who knows better than the host.
     pub fn told(nodes: usize, here: impl Fn() -> usize + Send + Sync + 'static) -> Self {
         Topology { nodes: nodes.clamp(1, MOST_NODES), here: Here::Told(Arc::new(here)) }
     }

@@ -23,7 +23,7 @@ pub enum MisuseKind {
     GivenTwice,
     /// Given back, and had never been handed out: of no frame of this memory, or somebody else's.
     Foreign,
-    /// Given back as a top that was handed out as another table, or the other way round.
+    /// Given back as a root that was handed out as another table, or the other way round.
     WrongClass,
     /// Given back, and not clean: entries are left.
     Dirty {

@@ -1,12 +1,14 @@
-//! Pages that are looked after on their way through the lists: given back twice, never handed out, not clean.
+//! Pages that are looked after on their way through the lists: given back twice, never handed out,
+//! not clean.
 //!
-//! [`Unchecked`] is nothing at all. [`Checked`] keeps two words for each frame: what happened to it last, and before.
-//! By these it refuses a page that is given back twice or was never handed out; content is verified for a sample of
-//! the pages, in debug builds for all. A page that is refused stays where nobody gets it: its frame is lost, and nothing else is.
+//! [`Unchecked`] is nothing at all. [`Checked`] keeps two words for each frame: what happened to it
+//! last, and before. By these it refuses a page that is given back twice or was never handed out;
+//! content is verified for a sample of the pages, in debug builds for all. A page that is refused
+//! stays where nobody gets it: its frame is lost, and nothing else is.
 //!
-//! In poison mode pages that rest are filled with a pattern, which is looked for when they are handed out: whoever goes on using a
-//! page that he gave back is seen by it, and a walker that still knows such a table finds no entry there that it would
-//! follow (REQ-2, REQ-19).
+//! In poison mode pages that rest are filled with a pattern, which is looked for when they are
+//! handed out: whoever goes on using a page that he gave back is seen by it, and a walker that
+//! still knows such a table finds no entry there that it would follow (REQ-2, REQ-19).
 mod misuse;
 mod sample;
 
@@ -20,7 +22,7 @@ use crate::frames::{Frames, MemorySize};
 use crate::page::{Clean, Construct, Level};
 use crate::window::{OpenWindow, WindowGuard};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
-use sample::Sample;
+use sample::{NUMBER, Sample};
 
 /// Where a page is at the moment.
 pub struct Site<'s, 'm, W, C> {
@@ -78,9 +80,10 @@ impl Check for Unchecked {
 /// How closely to look.
 #[derive(Clone, Copy, Debug)]
 pub struct CheckConfig {
-    /// The content of a page is verified each `sample`-th time that something happens to it; 1: always, 0: never. Debug builds
-    /// always do. An even number counts as the odd one below, as a page is given back and handed out by turns and of an even
-    /// number of events the last would always be the same of both; 2047 is the most.
+    /// The content of a page is verified each `sample`-th time that something happens to it; 1:
+    /// always, 0: never. Debug builds always do. An even number counts as the odd one below, as a
+    /// page is given back and handed out by turns and of an even number of events the last would
+    /// always be the same of both; 2047 is the most.
     pub sample: u32,
     /// Fill pages that rest with a pattern.
     pub poison: bool,
@@ -89,16 +92,18 @@ pub struct CheckConfig {
 }
 
 impl CheckConfig {
-    /// What may stay on in production: what happened to pages is looked at always, their content each 255th time, and
-    /// nothing is filled. Reading a page takes as long as some ten pairs, so this is below a tenth of one on average.
+    /// What may stay on in production: what happened to pages is looked at always, their content
+    /// each 255th time, and nothing is filled. Reading a page takes as long as some ten pairs, so
+    /// this is below a tenth of one on average.
     pub const fn new(report: fn(&Misuse)) -> Self {
         CheckConfig { sample: 255, poison: false, report }
     }
 }
 
-/// Looks on. Keeps what happened to each frame last, and before, and refuses a page that is given back twice or was never
-/// handed out, is of another class, or is not as it should be; [`CheckConfig`] says how closely it looks (REQ-2, REQ-19). A page
-/// that is refused is lost, and nothing else is.
+/// Looks on. Keeps what happened to each frame last, and before, and refuses a page that is given
+/// back twice or was never handed out, is of another class, or is not as it should be;
+/// [`CheckConfig`] says how closely it looks (REQ-2, REQ-19). A page that is refused is lost, and
+/// nothing else is.
 pub struct Checked {
     /// Words of each frame: last event, the one before.
     frames: BootSlice<[AtomicU32; 2]>,
@@ -110,16 +115,14 @@ pub struct Checked {
     refused: AtomicUsize,
 }
 
-/// An event as a word: bit 0 set; bit 1 rests; 3 bits of level; 16 of CPU; the number of the event in what is left.
+/// An event as a word: bit 0 set; bit 1 rests; 3 bits of level; 16 of CPU; the number of the event
+/// in what is left.
 const KNOWN: u32 = 1;
 const RESTS: u32 = 1 << 1;
 const LEVEL: u32 = 2;
 const CPU: u32 = 5;
-const NUMBER: u32 = 21;
 /// All that is said of the page itself.
 const STATE: u32 = (1 << CPU) - 1;
-/// Numbers of events that there are; they wrap.
-const EVENTS: u32 = 1 << (u32::BITS - NUMBER);
 
 /// The word that follows `last`.
 #[inline(always)]
@@ -186,7 +189,8 @@ impl Checked {
         words[0].store(after(last, Event { rests, cpu: site.cpu, level: site.level }), Relaxed);
     }
 
-    // Sites go by value where it is cold, so that the path of a hit need not lay one down in memory.
+    // Sites go by value where it is cold, so that the path of a hit need not lay one down in
+    // memory.
     #[cold]
     #[inline(never)]
     fn refuse<W: OpenWindow, C: Construct>(
@@ -214,8 +218,8 @@ impl Checked {
     }
 
     fn is_poisoned<W: OpenWindow, C: Construct>(&self, site: Site<'_, '_, W, C>) -> bool {
-        // Tops are written to while they rest: by changes of the kernel map.
-        self.config.poison && site.level != site.source.layout().top() && Self::is_tracked(&site)
+        // Roots are written to while they rest: by changes of the kernel map.
+        self.config.poison && site.level != site.source.layout().root() && Self::is_tracked(&site)
     }
 
     /// Offset of the first word that is not `pattern`.
@@ -227,7 +231,8 @@ impl Checked {
         let bytes = site.source.layout().table_bytes(site.level) as usize;
         (0..bytes).step_by(FRAME_SIZE).find_map(|from| {
             let guard = site.source.window().open(PhysAddr(page.0 + from as u64));
-            // SAFETY: the guard is valid for the frame, which is the caller's alone: it is a page between user and lists.
+            // SAFETY: the guard is valid for the frame, which is the caller's alone: it is a page
+            // between user and lists.
             let words = unsafe { core::slice::from_raw_parts(guard.base().cast::<u64>(), FRAME_SIZE / 8) };
             // Run by run, without a branch for each word.
             let differs = |run: &[u64; RUN]| run.iter().fold(0, |any, w| any | (w ^ pattern)) != 0;
@@ -259,10 +264,10 @@ impl Checked {
         due: bool,
     ) -> Result<(), MisuseKind> {
         let poisoned = self.is_poisoned(site);
-        // The kernel's half of a top is not zero, and the lists do not know where it begins.
+        // The kernel's half of a root is not zero, and the lists do not know where it begins.
         let found = if poisoned {
             Self::find_other(site, page, PATTERN)
-        } else if due && site.level != site.source.layout().top() {
+        } else if due && site.level != site.source.layout().root() {
             Self::find_other(site, page, 0)
         } else {
             None
@@ -286,7 +291,7 @@ impl Checked {
         due: bool,
     ) -> Result<(), MisuseKind> {
         if due
-            && site.level != site.source.layout().top()
+            && site.level != site.source.layout().root()
             && let Some(offset) = Self::find_other(site, page, 0)
         {
             return Err(MisuseKind::Dirty { offset });
@@ -301,7 +306,7 @@ impl Checked {
     #[cold]
     #[inline(never)]
     fn why<W: OpenWindow, C: Construct>(site: Site<'_, '_, W, C>, last: u32) -> Option<MisuseKind> {
-        let top = site.source.layout().top();
+        let top = site.source.layout().root();
         match event(last) {
             None => Some(MisuseKind::Foreign),
             Some(last) if last.rests => Some(MisuseKind::GivenTwice),

@@ -1,5 +1,6 @@
 //! Sizes of the lists.
-use super::{CLASSES, MAGAZINE, ROOT};
+use super::classes::{CLASSES, ROOT};
+use super::magazine::MAGAZINE;
 use crate::bootmem::BootMemoryShort;
 use crate::page::{Layout, Level};
 use core::fmt;
@@ -12,7 +13,8 @@ const ROOT_PART: usize = 8;
 pub struct ListsConfig {
     /// CPUs, at least 1.
     pub cpus: usize,
-    /// Pages per magazine at the most, 0 to 64. 0 turns caching off: every call goes to the allocator.
+    /// Pages per magazine at the most, 0 to 64. 0 turns caching off: every call goes to the
+    /// allocator.
     pub magazine: usize,
     /// A node's budget is what is free there, divided by this; at least 1.
     pub budget_divisor: u32,
@@ -54,7 +56,7 @@ impl ListsConfig {
 
 /// Returns how many classes are used: where trees are nothing but roots, one.
 pub(super) fn classes(layout: &Layout) -> usize {
-    if layout.top() == Level::PTE { 1 } else { CLASSES }
+    if layout.root() == Level::PTE { 1 } else { CLASSES }
 }
 
 /// Returns the part of `room` pages that the depot of a class may have, where `classes` are used.

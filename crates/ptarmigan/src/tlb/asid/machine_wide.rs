@@ -2,22 +2,26 @@
 //!
 //! # Protocol
 //!
-//! 1. Numbers are handed out in *generations* (not those of a space). Within one, no number is handed out twice; a space
-//!    keeps its number for as long as its generation lasts, loaded or not.
-//! 2. When all numbers are taken, a new generation begins: the *rollover*. A space that some CPU has loaded last keeps its
-//!    number, which this CPU may be using at this instant. All others have none any more.
-//! 3. Before a CPU first loads a space in a new generation, it forgets all that it knows under any number, once. So what
-//!    it holds under a number was found while the number was the space's.
-//! 4. A flush names the number that the space has, or had before a rollover: whatever CPUs know under it, of whichever
-//!    space, they forget. A space that never had a number is known to no TLB.
+//! 1. Numbers are handed out in *generations* (not those of a space). Within one, no number is
+//!    handed out twice; a space keeps its number for as long as its generation lasts, loaded or
+//!    not.
+//! 2. When all numbers are taken, a new generation begins: the *rollover*. A space that some CPU
+//!    has loaded last keeps its number, which this CPU may be using at this instant. All others
+//!    have none any more.
+//! 3. Before a CPU first loads a space in a new generation, it forgets all that it knows under any
+//!    number, once. So what it holds under a number was found while the number was the space's.
+//! 4. A flush names the number that the space has, or had before a rollover: whatever CPUs know
+//!    under it, of whichever space, they forget. A space that never had a number is known to no
+//!    TLB.
 //!
-//! A CPU that loads a space *stores* its number, then looks at the space's generation of flushes; a flush raises that,
-//! *then* looks at the number. So either the flush finds the number, or the CPU finds what the flush has changed.
+//! A CPU that loads a space *stores* its number, then looks at the space's generation of flushes; a
+//! flush raises that, *then* looks at the number. So either the flush finds the number, or the CPU
+//! finds what the flush has changed.
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::CpuId;
 use crate::sync::SpinLock;
 use crate::sync::atomic::{AtomicUsize, Ordering};
-use crate::tlb::request::SpaceId;
+use crate::tlb::id::SpaceId;
 use core::sync::atomic::AtomicU32;
 
 const BITS: usize = usize::BITS as usize;
@@ -26,8 +30,8 @@ const BITS: usize = usize::BITS as usize;
 pub struct SpaceAsid {
     /// 0 until the space gets its first.
     number: AtomicUsize,
-    /// The generation that the number is of, in two halves: not all machines have atomics of 64 bits. Read and written with
-    /// the lock of [`MachineWideAsids`] held.
+    /// The generation that the number is of, in two halves: not all machines have atomics of 64
+    /// bits. Read and written with the lock of [`MachineWideAsids`] held.
     generation: [AtomicU32; 2],
 }
 

@@ -1,12 +1,12 @@
 //! Numbers that each CPU hands out by itself.
 //!
-//! Each CPU has numbers from 1 to what the hardware has (or fewer: what is not used need not be flushed). A space may
-//! get any of a few of them, chosen by its name, so that finding it again takes a few comparisons however wide the
-//! numbers are. Taking a number from another space needs no flush of its own: the load that follows is told not to
-//! keep anything.
+//! Each CPU has numbers from 1 to what the hardware has (or fewer: what is not used need not be
+//! flushed). A space may get any of a few of them, chosen by its name, so that finding it again
+//! takes a few comparisons however wide the numbers are. Taking a number from another space needs
+//! no flush of its own: the load that follows is told not to keep anything.
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::CpuId;
-use crate::tlb::request::{Generation, SpaceId};
+use crate::tlb::id::{Generation, SpaceId};
 use core::cell::Cell;
 
 /// Numbers that a space may get on one CPU.
@@ -31,8 +31,8 @@ pub struct PerCpuAsids {
     stride: usize,
 }
 
-// SAFETY: the cells of a CPU are reached through methods that take its number and demand to be called on that CPU
-// only, one at a time.
+// SAFETY: the cells of a CPU are reached through methods that take its number and demand to be
+// called on that CPU only, one at a time.
 unsafe impl Sync for PerCpuAsids {}
 
 /// Places that each CPU has for so many numbers: whole cache lines.
@@ -65,8 +65,8 @@ impl PerCpuAsids {
         (0..WAYS.min(n)).map(move |way| (first + way) % n)
     }
 
-    /// The number of `space` on `cpu`, and whether what the TLB holds under it is of this space at `now`. From here on
-    /// the number is the space's, at that generation.
+    /// The number of `space` on `cpu`, and whether what the TLB holds under it is of this space at
+    /// `now`. From here on the number is the space's, at that generation.
     ///
     /// # Safety
     ///

@@ -1,0 +1,40 @@
+//! A CPU's stack of frames that are known to be zero.
+use crate::addr::Pfn;
+use crate::cpu::Counter;
+use crate::frames::demand::Demand;
+
+/// Frames that a CPU's stack can hold: 2 MiB, which is what second-level caches hold.
+pub(super) const CAPACITY: usize = if cfg!(loom) { 16 } else { 512 };
+/// It holds at most this part of what the CPU may hold.
+const PART: usize = 4;
+
+/// Zero frames of one CPU.
+pub(super) struct Zeros {
+    pub n: usize,
+    /// So many at most.
+    pub most: usize,
+    pub items: [Pfn; CAPACITY],
+    pub demand: Demand,
+}
+
+/// What a CPU counts for others to see.
+#[derive(Default)]
+pub(super) struct ZerosShown {
+    pub asked: Counter,
+    pub found: Counter,
+    pub ahead: Counter,
+    pub wasted: Counter,
+}
+
+impl Zeros {
+    /// For a CPU that may hold `high` frames in all.
+    pub fn new(high: usize) -> Self {
+        let most = CAPACITY.min(high / PART);
+        Zeros { n: 0, most, items: [Pfn::NONE; CAPACITY], demand: Demand::default() }
+    }
+
+    /// Order of the largest block that there is room for, if it may hold `high` frames in all.
+    pub fn order(high: usize) -> u8 {
+        CAPACITY.min(high / PART).checked_ilog2().unwrap_or(0) as u8
+    }
+}

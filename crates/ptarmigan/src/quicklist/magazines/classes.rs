@@ -1,0 +1,11 @@
+//! Classes of pages, by the state that they rest in.
+
+/// Classes of pages that rest in different states.
+pub(super) const CLASSES: usize = 2;
+/// Tables that are all zero: all but roots.
+pub(super) const ZERO: usize = 0;
+/// Root tables, as their constructor left them.
+pub(super) const ROOT: usize = 1;
+/// All classes, in the order in which they give pages back: those that are cheapest to make again
+/// first.
+pub(super) const EACH_CLASS: [usize; CLASSES] = [ZERO, ROOT];

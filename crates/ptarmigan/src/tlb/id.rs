@@ -1,0 +1,43 @@
+//! Names of spaces, and the generations of their flushes.
+
+/// Names an address space: [`Tlb::new_space`](super::Tlb::new_space) hands names out, none of them
+/// twice.
+///
+/// ```compile_fail,E0423
+/// use ptarmigan::tlb::SpaceId;
+/// let twin = SpaceId(1); // the number is private
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SpaceId(pub(super) u64);
+
+impl SpaceId {
+    /// The name of no space.
+    pub(super) const NONE: SpaceId = SpaceId(0);
+
+    /// Returns the number behind the name, for tables and reports. It is not 0.
+    #[inline(always)]
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+}
+
+/// Counts a space's flushes; a CPU whose copy is behind must flush before it uses the space again.
+///
+/// It wraps. The order of two generations is that of their distance, so it holds as long as no CPU
+/// is half a round behind: [`SpaceTlb`](super::SpaceTlb) sees to that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Generation(pub usize);
+
+impl Generation {
+    /// The one after.
+    #[inline(always)]
+    pub fn next(self) -> Self {
+        Generation(self.0.wrapping_add(1))
+    }
+
+    /// Whether this one is `other` or came after it.
+    #[inline(always)]
+    pub fn reaches(self, other: Generation) -> bool {
+        self.0.wrapping_sub(other.0) as isize >= 0
+    }
+}
