@@ -100,27 +100,4 @@ impl Sanitizer {
     fn level_of(&self, phys: u64) -> Option<u8> {
         self.frames.find(phys).and_then(|f| self.frames.get(f)).and_then(|f| f.level)
     }
-
-    /// Records that these bytes were stored to, whether they changed or not: entries that they
-    /// cover are new.
-    #[cfg(feature = "watch")]
-    pub(crate) fn overwritten(&mut self, bytes: std::ops::Range<u64>) {
-        let size = u64::from(self.config.arch.entry_bytes());
-        let first = bytes.start.next_multiple_of(size);
-        for entry in (first..bytes.end).step_by(size as usize).filter(|entry| entry + size <= bytes.end) {
-            if let Some(table) = self.frames.find(entry).filter(|&f| self.is_table(f)) {
-                self.forget_leftover(table, entry);
-            }
-        }
-    }
-
-    /// Tells of a store to an entry that held `old` just before, even if the store before this one
-    /// was not told.
-    #[cfg(feature = "watch")]
-    pub(crate) fn entry_changed(&mut self, memory: &(impl Memory + ?Sized), entry: u64, old: u64) {
-        if let Some(frame) = self.frames.find(entry).filter(|&f| self.is_table(f)) {
-            self.told.insert(entry, Told { raw: old, frame });
-        }
-        self.entry_written(memory, entry);
-    }
 }

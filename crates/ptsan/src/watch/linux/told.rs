@@ -1,0 +1,27 @@
+//! What a watched store tells the sanitizer beyond its hooks.
+use crate::state::Told;
+use crate::{Memory, Sanitizer};
+use std::ops::Range;
+
+impl Sanitizer {
+    /// Records that these bytes were stored to, whether they changed or not: entries that they
+    /// cover are new.
+    pub(super) fn overwritten(&mut self, bytes: Range<u64>) {
+        let size = u64::from(self.config.arch.entry_bytes());
+        let first = bytes.start.next_multiple_of(size);
+        for entry in (first..bytes.end).step_by(size as usize).filter(|entry| entry + size <= bytes.end) {
+            if let Some(table) = self.frames.find(entry).filter(|&f| self.is_table(f)) {
+                self.forget_leftover(table, entry);
+            }
+        }
+    }
+
+    /// Tells of a store to an entry that held `old` just before, even if the store before this one
+    /// was not told.
+    pub(super) fn entry_changed(&mut self, memory: &(impl Memory + ?Sized), entry: u64, old: u64) {
+        if let Some(frame) = self.frames.find(entry).filter(|&f| self.is_table(f)) {
+            self.told.insert(entry, Told { raw: old, frame });
+        }
+        self.entry_written(memory, entry);
+    }
+}
