@@ -95,7 +95,12 @@ proptest! {
             Some(runs) => cost(runs.count() as u64, scope.len()),
             None => u64::from(full),
         };
-        let least = [u64::from(full), cost(1, stale.hull_pages()), cost(stale.len() as u64, stale.pages())];
+        // No range reaches from the first address to the last one.
+        let one = match stale.hull() {
+            Some((0, 0)) => u64::MAX,
+            _ => cost(1, stale.hull_pages()),
+        };
+        let least = [u64::from(full), one, cost(stale.len() as u64, stale.pages())];
         prop_assert_eq!(of(&costs.plan(&stale)), least.into_iter().min().unwrap());
     }
 }
@@ -152,4 +157,20 @@ fn from_the_first_address_to_the_last_is_everything() {
     let free = CostModel::Linear { page: 0, run: 0, full: 0 };
     assert!(free.plan(&stale).covers(0), "{:?}", free.plan(&stale));
     assert!(free.plan(&stale).covers(u64::MAX - 4096));
+}
+
+#[test]
+fn the_first_page_and_the_last_are_two_runs_or_everything() {
+    let last = 0u64.wrapping_sub(PAGE);
+    let mut stale = Runs::one(0, PAGE, SHIFT);
+    stale.insert(last, 0);
+    let plan = |page, run, full| CostModel::Linear { page, run, full }.plan(&stale);
+    assert_eq!(plan(1, 0, 7), Scope::Runs(stale));
+    assert_eq!(plan(1, 0, 1), Scope::Full);
+    assert_eq!(plan(0, 1, 1), Scope::Full, "one range would be free, but there is none");
+    assert_eq!(CostModel::LinuxCeiling { pages: u64::MAX }.plan(&stale), Scope::Full);
+    assert!(plan(1, 0, 7).covers(0) && plan(1, 0, 7).covers(u64::MAX) && !plan(1, 0, 7).covers(PAGE));
+    assert_eq!(plan(1, 0, 7).pages().unwrap().collect::<Vec<_>>(), [0, last]);
+    let all = Runs::one(0, last, SHIFT);
+    assert_eq!(CostModel::Linear { page: 0, run: 0, full: 1 }.plan(&all).len(), (1 << 52) - 1);
 }

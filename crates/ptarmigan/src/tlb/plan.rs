@@ -36,13 +36,15 @@ impl CostModel {
     #[inline]
     pub fn plan(&self, stale: &Runs) -> Scope {
         let Some((start, end)) = stale.hull() else { return Scope::Full };
-        // From the first address to the last one: no range has as many.
-        if start == end {
-            return Scope::Full;
-        }
         let hull = stale.hull_pages();
-        let together =
-            if hull == 1 { Scope::Page(start) } else { Scope::Range { start, end, stride: stale.shift() } };
+        // From the first address to the last one: no range says that.
+        let together = if start == end {
+            Scope::Full
+        } else if hull == 1 {
+            Scope::Page(start)
+        } else {
+            Scope::Range { start, end, stride: stale.shift() }
+        };
         match *self {
             CostModel::LinuxCeiling { pages } => {
                 if hull > pages {
@@ -56,8 +58,10 @@ impl CostModel {
                     let [page, run] = [page, run].map(u64::from);
                     pages.saturating_mul(page).saturating_add(runs * run)
                 };
-                let (one, several) = (cost(1, hull), cost(stale.len() as u64, stale.pages()));
-                if u64::from(full) < one.min(several) {
+                let full = u64::from(full);
+                let one = if together.is_full() { full } else { cost(1, hull) };
+                let several = if stale.len() == 1 { one } else { cost(stale.len() as u64, stale.pages()) };
+                if full < one.min(several) {
                     Scope::Full
                 } else if one <= several {
                     together
