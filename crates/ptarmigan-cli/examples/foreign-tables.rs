@@ -1,4 +1,5 @@
-//! Tables for somebody else's tree: a sparse tree made, filled and dropped, with pages of the lists and without.
+//! Tables for somebody else's tree: a sparse tree made, filled and dropped, with pages of the lists
+//! and without.
 //!
 //! ```sh
 //! cargo run --release -p ptarmigan-cli --example foreign-tables
@@ -6,17 +7,21 @@
 //!
 //! All trees have the entries of one released crate, `page_table_multiarch`, by its public traits:
 //!
-//! * *released, a stack of frames*: the crate itself on the fastest allocator that there is, a stack. It clears each table that it
-//!   gets, and looks at every entry of each table that it drops, leaf tables excepted.
-//! * *released, lists*: the crate itself on the lists. Its allocator hooks do not say what was written to a table, so
-//!   each one is cleared as a whole before it goes back, and the crate clears it again when it comes. That loses.
-//! * *lists, lines noted*: sixty lines on the same traits that note the lines of a table that they write.
+//! * *released, a stack of frames*: the crate itself on the fastest allocator that there is, a
+//!   stack. It clears each table that it gets, and looks at every entry of each table that it
+//!   drops, leaf tables excepted.
+//! * *released, lists*: the crate itself on the lists. Its allocator hooks do not say what was
+//!   written to a table, so each one is cleared as a whole before it goes back, and the crate
+//!   clears it again when it comes. That loses.
+//! * *lists, lines noted*: sixty lines on the same traits that note the lines of a table that they
+//!   write.
 //!
-//! A crate whose users are to have the last of these has to promise two things in its allocator's contract. **Zero when it comes**:
-//! a table that the allocator hands out is all zero, and the crate does not clear it. **Zero when it goes**: a table that the crate
-//! gives back is all zero, and it says which lines it has written, or clears them itself as [`ForeignTable`] does. On a
-//! machine with an MMU there is a third: a table goes back only after the flush. `dealloc_frame` cannot say that, so hooks would
-//! have to give tables to a chain; here no MMU walks the trees.
+//! A crate whose users are to have the last of these has to promise two things in its allocator's
+//! contract. **Zero when it comes**: a table that the allocator hands out is all zero, and the
+//! crate does not clear it. **Zero when it goes**: a table that the crate gives back is all zero,
+//! and it says which lines it has written, or clears them itself as [`ForeignTable`] does. On a
+//! machine with an MMU there is a third: a table goes back only after the flush. `dealloc_frame`
+//! cannot say that, so hooks would have to give tables to a chain; here no MMU walks the trees.
 use memory_addr::{PhysAddr, VirtAddr};
 use page_table_entry::x86_64::X64PTE;
 use page_table_multiarch::x86_64::{X64PageTable, X64PagingMetaData};
@@ -136,7 +141,8 @@ impl<'a, M: PagingMetaData, P: GenericPTE> Noting<'a, M, P> {
 
     /// Opens a table of this tree.
     fn open(&self, level: Level, at: ptarmigan::addr::PhysAddr) -> ForeignTable<'static> {
-        // SAFETY: 1. all tables of the tree come from `table`, and only `drop_table` hands them back. 2. it has `&mut self`.
+        // SAFETY: 1. all tables of the tree come from `table`, and only `drop_table` hands them
+        // back. 2. it has `&mut self`.
         unsafe { ForeignTable::from_raw(self.here.policy().source().frames(), &LAYOUT, level, at) }
     }
 
@@ -183,7 +189,8 @@ impl<'a, M: PagingMetaData, P: GenericPTE> Noting<'a, M, P> {
                 }
             }
         }
-        // SAFETY: 1. the tree ends. 2. `map` notes every entry that it writes. 3. `&mut self`. 4. it is the lists' window.
+        // SAFETY: 1. the tree ends. 2. `map` notes every entry that it writes. 3. `&mut self`. 4.
+        // it is the lists' window.
         let table = unsafe { table.clear_touched(self.here.policy().source().window()) };
         // SAFETY: 1. there is no MMU.
         self.here.free_unlinked(unsafe { table.never_walked() });

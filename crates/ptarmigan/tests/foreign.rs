@@ -1,5 +1,5 @@
-//! Tables of trees that are not the library's: what they write is cleared and nothing else, and they become pages again by a flush or
-//! because nothing walked them.
+//! Tables of trees that are not the library's: what they write is cleared and nothing else, and
+//! they become pages again by a flush or because nothing walked them.
 mod common;
 use common::{At, assert_constructed, assert_zero, poke, small};
 use ptarmigan::addr::PhysAddr;
@@ -33,12 +33,14 @@ fn lines_that_were_written_are_named_and_cleared_and_no_others() {
     }
     let lines: Vec<_> = table.touched_lines().collect();
     assert_eq!(lines, [0..64, 64..128, 2368..2432, 4032..4096]);
-    // A line that is not noted stays as it is: that is what makes it cheap, and why the call is unsafe.
+    // A line that is not noted stays as it is: that is what makes it cheap, and why the call is
+    // unsafe.
     poke(&host, table.addr().0 + 1024, 5);
     let at = table.into_raw();
     // SAFETY: 1. `into_raw` gave it just now. 2. nothing else has it.
     let table = unsafe { ForeignTable::from_raw(host.frames(), &X86_64::LAYOUT, PTE, at) };
-    // SAFETY: 1. it never was linked. 2. not so: the line that was left out is cleared by hand below. 3. `put` is done. 4. the host's.
+    // SAFETY: 1. it never was linked. 2. not so: the line that was left out is cleared by hand
+    // below. 3. `put` is done. 4. the host's.
     let cleared = unsafe { table.clear_touched(&host.window()) };
     assert_eq!(host.read(PhysAddr(at.0 + 1024), 8), Some(5));
     poke(&host, at.0 + 1024, 0);

@@ -1,5 +1,5 @@
-//! Hazards of quicklists (docs/hazards.md) that want a test of their own: what is called while nothing may be held, what does
-//! not count, who is charged.
+//! Hazards of quicklists (docs/hazards.md) that want a test of their own: what is called while
+//! nothing may be held, what does not count, who is charged.
 mod common;
 use common::{At, Starved, small};
 use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr, VirtAddr, VirtRange};
@@ -26,7 +26,8 @@ use std::sync::Mutex;
 const ROOT: Level = X86_64::LAYOUT.root();
 const PTE: Level = Level::PTE;
 
-// --- H4 and H13: callbacks -----------------------------------------------------------------------------------------------
+// --- H4 and H13: callbacks
+// -----------------------------------------------------------------------------------------------
 
 type Probed = Quicklists<'static, ProbedWindow, Probe>;
 
@@ -37,7 +38,8 @@ thread_local! {
     static LOOKS: [Cell<usize>; 2] = const { [Cell::new(0), Cell::new(0)] };
 }
 
-/// Uses the lists of this CPU, as an interrupt would or another task that is let run: nobody may be in them.
+/// Uses the lists of this CPU, as an interrupt would or another task that is let run: nobody may be
+/// in them.
 fn look(which: usize) {
     let Some(lists) = LISTS.with(|l| l.get().copied()) else { return };
     // Not while it is at it itself.
@@ -58,8 +60,8 @@ fn look(which: usize) {
 
 /// The spare page once more.
 fn again(spare: &Clean) -> Clean {
-    // SAFETY: 1. whoever has the spare page gives it away and gets it back before he goes on. 2. it is not written to. 3. it is
-    // never linked.
+    // SAFETY: 1. whoever has the spare page gives it away and gets it back before he goes on. 2. it
+    // is not written to. 3. it is never linked.
     unsafe { Clean::from_raw(spare.addr(), spare.level()) }
 }
 
@@ -135,11 +137,13 @@ fn lists_checked<W: OpenWindow, C: Construct, K: Check>(
     let mut boot = unsafe { BootMemory::new(leaked(bytes), bytes) };
     let machine = MachineId::new();
     MACHINE.set(Some(machine));
-    // SAFETY: 1. only low frames are used, which lie in a block of their own. 2. the identity is new.
+    // SAFETY: 1. only low frames are used, which lie in a block of their own. 2. the identity is
+    // new.
     let frames = unsafe { Frames::new(&mut boot, machine, runs) }.expect("frames");
     let frames: &'static Frames = Box::leak(Box::new(frames));
     let limit = (low as usize + 1) * FRAME_SIZE;
-    // SAFETY: 1. frames 1 to `low`, the only ones that tables are made of, lie in the block. 2. leaked just now.
+    // SAFETY: 1. frames 1 to `low`, the only ones that tables are made of, lie in the block. 2.
+    // leaked just now.
     let map = unsafe { DirectMap::new(leaked(limit).as_ptr(), limit as u64) };
     let map = map.expect("a block of memory ends below the highest address");
     // SAFETY: 1. low memory is frames 1 to `low`, which lie in the block.
@@ -229,7 +233,8 @@ fn destructors_run_while_nobody_holds_the_cpus_lists() {
     assert_eq!(looks(1), 4, "going offline");
 }
 
-// --- Interrupts that find the lists in use -------------------------------------------------------------------------------
+// --- Interrupts that find the lists in use
+// -------------------------------------------------------------------------------
 
 type Interrupted = Quicklists<'static, DirectMap, NoConstruct, Interrupts>;
 
@@ -241,7 +246,8 @@ thread_local! {
     static TAKEN: RefCell<Vec<Clean>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Looks on from inside the lists: where it is called by [`Quicklists::top_to_hand`], they are in use.
+/// Looks on from inside the lists: where it is called by [`Quicklists::top_to_hand`], they are in
+/// use.
 struct Interrupts;
 
 impl Check for Interrupts {
@@ -302,7 +308,8 @@ fn an_interrupt_that_finds_the_lists_in_use_goes_past_them() {
     assert_eq!(lists.source().frames().counts().free, free);
 }
 
-// --- H8 ------------------------------------------------------------------------------------------------------------------
+// --- H8
+// ------------------------------------------------------------------------------------------------------------------
 
 #[test]
 fn high_memory_does_not_count_in_the_budget() {
@@ -321,7 +328,8 @@ fn high_memory_does_not_count_in_the_budget() {
     assert_eq!(kept(1 << 16), kept(0), "as much as without high memory");
 }
 
-// --- H18 -----------------------------------------------------------------------------------------------------------------
+// --- H18
+// -----------------------------------------------------------------------------------------------------------------
 
 /// Charges to whoever is said to be at work, up to a limit.
 #[derive(Default)]

@@ -1,5 +1,5 @@
-//! Layers around policies: every call arrives at the policy inside, every hook is told of what it is for, and pages are said to
-//! come back before the policy gets them.
+//! Layers around policies: every call arrives at the policy inside, every hook is told of what it
+//! is for, and pages are said to come back before the policy gets them.
 mod common;
 use common::{At, small};
 use ptarmigan::addr::{PhysAddr, VirtAddr, VirtRange};
@@ -45,7 +45,8 @@ impl Policy for Recording<'_> {
     }
     unsafe fn alloc(&self, _: &Pinned<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
         self.calls.add(format!("alloc {} {}", level.0, flags.may_sleep));
-        // SAFETY: 1. to 3. nobody ever looks at a page of this policy; it forgets those that come back.
+        // SAFETY: 1. to 3. nobody ever looks at a page of this policy; it forgets those that come
+        // back.
         Ok(unsafe { Clean::from_raw(PhysAddr(0x5000), level) })
     }
     unsafe fn free_unlinked(&self, _: &Pinned<'_>, page: Clean) {
@@ -221,8 +222,8 @@ fn every_hook_is_told_before_the_call_goes_on_the_outer_layer_first() {
     assert_eq!(calls.take(), want);
 }
 
-/// Tables of a space that ends, as a layer is told of them: those before the policy takes them unhooked, and those before it takes
-/// them flushed.
+/// Tables of a space that ends, as a layer is told of them: those before the policy takes them
+/// unhooked, and those before it takes them flushed.
 fn freed(host: &Host<X86_64>, slots: &[CpuSlot], policy: impl Policy) -> (usize, usize) {
     let calls = Calls::default();
     let told = Told { name: "t", calls: &calls, frames: Some(host.frames()) };

@@ -1,4 +1,5 @@
-//! Memory in tables and lists as `/proc/meminfo` shows it: the format, and whether the figures are right.
+//! Memory in tables and lists as `/proc/meminfo` shows it: the format, and whether the figures are
+//! right.
 mod common;
 use common::{At, small};
 use ptarmigan::cpu::NodeId;
@@ -38,7 +39,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// kB by node (`None`: the whole) and name, of lines as a tool that reads Linux's would take them apart.
+/// kB by node (`None`: the whole) and name, of lines as a tool that reads Linux's would take them
+/// apart.
 type Lines = BTreeMap<(Option<u8>, String), u64>;
 
 fn parse(text: &str) -> Lines {

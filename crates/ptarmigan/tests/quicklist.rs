@@ -1,5 +1,5 @@
-//! Policies: what they hand out, keep and count, and those of history against a model of their own. The invariants have tests of
-//! their own, `invariants`.
+//! Policies: what they hand out, keep and count, and those of history against a model of their own.
+//! The invariants have tests of their own, `invariants`.
 mod common;
 use common::{At, Rng, any_frame, assert_constructed, assert_zero, peek, small};
 use proptest::prelude::*;
@@ -263,7 +263,8 @@ fn pages_freed_on_a_foreign_node_go_home() {
                 give_back(&policy, &slots[to], page);
             }
         }
-        // What rests on a CPU comes out at that CPU first, and must be of its node, as must the refills.
+        // What rests on a CPU comes out at that CPU first, and must be of its node, as must the
+        // refills.
         for slot in &slots {
             let node = slot.pin().node();
             let misses = policy.counts().levels[0].misses;
@@ -444,7 +445,8 @@ fn what_cpus_cache_is_given_up_when_memory_is_short() {
     }
 }
 
-// --- The policies of history against a model ---------------------------------------------------------------------------
+// --- The policies of history against a model
+// ---------------------------------------------------------------------------
 
 /// One CPU's lists in the patch's own words: for each list its pages, the front first.
 #[derive(Default, Clone)]
@@ -477,7 +479,8 @@ impl Model {
         }
     }
 
-    /// `min(count − cap, 16)` if `count > 25`, where `cap` is `max(F/16, 25)`, and later `max(F/16/C, 25)`.
+    /// `min(count − cap, 16)` if `count > 25`, where `cap` is `max(F/16, 25)`, and later
+    /// `max(F/16/C, 25)`.
     fn trim(&self, node: NodeId, count: usize, free: u32) -> usize {
         if count <= 25 {
             return 0;
@@ -596,8 +599,8 @@ proptest! {
     }
 }
 
-/// A policy over a machine with `low` frames that tables can be made of and `high` others, one CPU, one list; how many
-/// of `pages` pages it keeps when it has been idle often enough.
+/// A policy over a machine with `low` frames that tables can be made of and `high` others, one CPU,
+/// one list; how many of `pages` pages it keeps when it has been idle often enough.
 fn kept(rules: Rules, low: u32, high: u32, pages: usize) -> usize {
     let run = |start, frames, class| MemoryRun { start: Pfn(start), frames, node: NodeId(0), class };
     let runs = [run(1, low, ZoneClass::Low), run(1 + low, high, ZoneClass::High)];
@@ -607,11 +610,13 @@ fn kept(rules: Rules, low: u32, high: u32, pages: usize) -> usize {
     let base = NonNull::new(memory(bytes).as_mut_ptr().cast()).expect("a box is somewhere");
     // SAFETY: 1. leaked just now: valid for ever, and nobody else has it.
     let mut boot = unsafe { BootMemory::new(base, bytes) };
-    // SAFETY: 1. only low frames are used, which lie in a block of their own. 2. the identity is new.
+    // SAFETY: 1. only low frames are used, which lie in a block of their own. 2. the identity is
+    // new.
     let frames = unsafe { Frames::new(&mut boot, MachineId::new(), &runs) };
     let frames = frames.expect("`bytes` says how much is needed");
     let limit = (low as usize + 1) * FRAME_SIZE;
-    // SAFETY: 1. frames 1 to `low`, the only ones that tables are made of, lie in the block. 2. leaked just now.
+    // SAFETY: 1. frames 1 to `low`, the only ones that tables are made of, lie in the block. 2.
+    // leaked just now.
     let window = unsafe { DirectMap::new(memory(limit).as_mut_ptr().cast(), limit as u64) };
     let window = window.expect("a block of memory ends below the highest address");
     // SAFETY: 1. low memory is frames 1 to `low`, which lie in the block.

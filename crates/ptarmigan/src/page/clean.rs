@@ -2,7 +2,8 @@
 use super::{Level, MAX_LEVELS};
 use crate::addr::PhysAddr;
 
-/// Memory for one table, in the state of its level: all zero, or constructed. Owned, and linked nowhere.
+/// Memory for one table, in the state of its level: all zero, or constructed. Owned, and linked
+/// nowhere.
 ///
 /// A page knows its level, so a root table cannot come back as a leaf table:
 ///
@@ -45,10 +46,11 @@ impl Clean {
     ///
     /// # Safety
     ///
-    /// 1. The caller owns the table's memory: it came from [`Clean::into_raw`], or from an allocator, and nothing else has
-    ///    taken it. It is aligned to 8 bytes at least, and `level` is below [`MAX_LEVELS`].
-    /// 2. Its content is in the state of `level`, and it is as large as a table of that level. If it came from
-    ///    [`Clean::into_raw`], `level` is the level that it had.
+    /// 1. The caller owns the table's memory: it came from [`Clean::into_raw`], or from an
+    ///    allocator, and nothing else has taken it. It is aligned to 8 bytes at least, and `level`
+    ///    is below [`MAX_LEVELS`].
+    /// 2. Its content is in the state of `level`, and it is as large as a table of that level. If
+    ///    it came from [`Clean::into_raw`], `level` is the level that it had.
     /// 3. No MMU can reach it: it never was linked, or it has been unlinked and flushed everywhere.
     #[inline(always)]
     pub unsafe fn from_raw(at: PhysAddr, level: Level) -> Self {

@@ -1,17 +1,22 @@
 //! Tables of trees that are not the library's.
 //!
-//! A page-table crate, or a kernel's own tree code, can take its tables from the lists and bring them back known to be zero. What
-//! makes that pay is not the lists alone: a table that comes back full of old entries has to be cleared as a whole, and finding its
-//! entries takes a look at all of it. It pays where the tree notes which cache lines of a table it writes. Then only these lines are
-//! looked at when the tree is taken apart, and only these are cleared.
+//! A page-table crate, or a kernel's own tree code, can take its tables from the lists and bring
+//! them back known to be zero. What makes that pay is not the lists alone: a table that comes back
+//! full of old entries has to be cleared as a whole, and finding its entries takes a look at all of
+//! it. It pays where the tree notes which cache lines of a table it writes. Then only these lines
+//! are looked at when the tree is taken apart, and only these are cleared.
 //!
 //! # Protocol
 //!
-//! 1. [`Clean::into_table`] makes a page a table. It is zero when it comes: the tree does not clear it.
-//! 2. The tree calls [`touched`](ForeignTable::touched) for each entry that it writes, before the table comes back.
-//! 3. The tree unlinks the table, and calls [`clear_touched`](ForeignTable::clear_touched). The table is zero when it goes.
-//! 4. A table that no MMU could ever walk becomes a page again at once: [`never_walked`](ClearedTable::never_walked). Every other
-//!    table is [unhooked](ClearedTable::unhook) onto a chain, and only the flush makes pages of that.
+//! 1. [`Clean::into_table`] makes a page a table. It is zero when it comes: the tree does not clear
+//!    it.
+//! 2. The tree calls [`touched`](ForeignTable::touched) for each entry that it writes, before the
+//!    table comes back.
+//! 3. The tree unlinks the table, and calls [`clear_touched`](ForeignTable::clear_touched). The
+//!    table is zero when it goes.
+//! 4. A table that no MMU could ever walk becomes a page again at once:
+//!    [`never_walked`](ClearedTable::never_walked). Every other table is
+//!    [unhooked](ClearedTable::unhook) onto a chain, and only the flush makes pages of that.
 //!
 //! ```compile_fail,E0308
 //! use ptarmigan::page::{ClearedTable, Clean};
@@ -29,11 +34,11 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 /// Bytes of a table for which one bit is kept: 64 bits for each frame.
 const LINE: usize = FRAME_SIZE / 64;
 
-/// A table of a tree that is not the library's, owned by that tree. Which of its cache lines were written is noted in its frames'
-/// records.
+/// A table of a tree that is not the library's, owned by that tree. Which of its cache lines were
+/// written is noted in its frames' records.
 ///
-/// The lines of a root are noted in pairs. Tables smaller than a frame share one, and have no record of their own: all of such a
-/// table counts as touched.
+/// The lines of a root are noted in pairs. Tables smaller than a frame share one, and have no
+/// record of their own: all of such a table counts as touched.
 #[must_use = "a dropped table is lost: link it, or hand it back"]
 pub struct ForeignTable<'m> {
     frames: &'m Frames,
@@ -87,8 +92,10 @@ impl<'m> ForeignTable<'m> {
     ///
     /// # Safety
     ///
-    /// 1. `at` came from [`into_raw`](Self::into_raw) of a table of this `level`, `layout` and `frames`, and has not been handed back.
-    /// 2. While the result exists, nothing else hands the table back. Others may note entries in it at the same time.
+    /// 1. `at` came from [`into_raw`](Self::into_raw) of a table of this `level`, `layout` and
+    ///    `frames`, and has not been handed back.
+    /// 2. While the result exists, nothing else hands the table back. Others may note entries in it
+    ///    at the same time.
     #[inline(always)]
     pub unsafe fn from_raw(frames: &'m Frames, layout: &Layout, level: Level, at: PhysAddr) -> Self {
         let (is_root, table_shift) = (level == layout.root(), layout.table_shift[level.at()]);
@@ -111,8 +118,8 @@ impl<'m> ForeignTable<'m> {
         (0..n).map(move |i| frames.meta(Pfn(first + i)))
     }
 
-    /// Notes that the entry at byte `offset` is written. Any number of CPUs may do so at once; mostly a neighbour came before,
-    /// and it is a load and a compare.
+    /// Notes that the entry at byte `offset` is written. Any number of CPUs may do so at once;
+    /// mostly a neighbour came before, and it is a load and a compare.
     #[inline(always)]
     pub fn touched(&self, offset: usize) {
         let offset = offset & (self.bytes() - 1);
@@ -144,7 +151,8 @@ impl<'m> ForeignTable<'m> {
         }
     }
 
-    /// Iterates over the bytes in which entries were noted, a cache line at a time: an entry that is not there is not in the table.
+    /// Iterates over the bytes in which entries were noted, a cache line at a time: an entry that
+    /// is not there is not in the table.
     pub fn touched_lines(&self) -> impl Iterator<Item = Range<usize>> + use<'m> {
         let small = self.is_small().then_some(0..self.bytes());
         let (grain, is_root) = (self.grain(), self.is_root);
@@ -162,13 +170,16 @@ impl<'m> ForeignTable<'m> {
 
     /// Clears what was touched, and nothing else: the table is in its level's state again.
     ///
-    /// Words are stored one by one, so a walker that still knows the table sees each entry as it was, or none. In debug builds
-    /// every byte is checked; release builds check a sample if the policy is [`Checked`](crate::quicklist::Checked).
+    /// Words are stored one by one, so a walker that still knows the table sees each entry as it
+    /// was, or none. In debug builds every byte is checked; release builds check a sample if the
+    /// policy is [`Checked`](crate::quicklist::Checked).
     ///
     /// # Safety
     ///
-    /// 1. The table is unlinked: no entry leads to it, except entries of tables that are handed back before the same flush.
-    /// 2. Every byte that is not as it was when the table came lies in a line that was [noted](Self::touched), and was zero then.
+    /// 1. The table is unlinked: no entry leads to it, except entries of tables that are handed
+    ///    back before the same flush.
+    /// 2. Every byte that is not as it was when the table came lies in a line that was
+    ///    [noted](Self::touched), and was zero then.
     /// 3. No code writes to the table any more.
     /// 4. `window` shows the table's frames.
     #[inline]
@@ -201,8 +212,8 @@ impl<'m> ForeignTable<'m> {
 #[inline(always)]
 unsafe fn clear<W: OpenWindow>(window: &W, at: PhysAddr, bytes: Range<usize>) {
     let guard = window.open(at);
-    // SAFETY: the guard is valid for the frame (point 1), and frames are aligned to more than a word. MMUs access words atomically,
-    // and so does this.
+    // SAFETY: the guard is valid for the frame (point 1), and frames are aligned to more than a
+    // word. MMUs access words atomically, and so does this.
     let words = unsafe {
         let first = guard.base().add(bytes.start).cast::<AtomicUsize>();
         core::slice::from_raw_parts(first, bytes.len() / size_of::<usize>())
@@ -210,7 +221,8 @@ unsafe fn clear<W: OpenWindow>(window: &W, at: PhysAddr, bytes: Range<usize>) {
     words.iter().for_each(|word| word.store(0, Relaxed));
 }
 
-/// A table of a tree that is not the library's, unlinked and in its level's state. TLBs may still know it.
+/// A table of a tree that is not the library's, unlinked and in its level's state. TLBs may still
+/// know it.
 #[must_use = "a dropped table is lost: unhook it"]
 pub struct ClearedTable<'m>(ForeignTable<'m>);
 
@@ -224,13 +236,15 @@ impl ClearedTable<'_> {
     ///
     /// # Safety
     ///
-    /// 1. No MMU could ever reach the table: no CPU has loaded the root of a tree that it was linked in.
+    /// 1. No MMU could ever reach the table: no CPU has loaded the root of a tree that it was
+    ///    linked in.
     #[inline]
     pub unsafe fn never_walked(self) -> Clean {
         if let Some(record) = self.0.records().next() {
             record.set_usage(Use::Taken);
         }
-        // SAFETY: 1. and 2. the type owned it, in the state of its level (contract of `clear_touched`). 3. by the caller.
+        // SAFETY: 1. and 2. the type owned it, in the state of its level (contract of
+        // `clear_touched`). 3. by the caller.
         unsafe { Clean::from_raw(self.0.at, self.0.level) }
     }
 
@@ -246,10 +260,12 @@ impl ClearedTable<'_> {
             if chain.has_root() {
                 return Err(self);
             }
-            // SAFETY: 1. and 2. the type owned it, in the state of its level (contract of `clear_touched`). 3. just seen.
+            // SAFETY: 1. and 2. the type owned it, in the state of its level (contract of
+            // `clear_touched`). 3. just seen.
             unsafe { chain.push_root(table.at, table.level) };
         } else {
-            // SAFETY: 1. and 2. as above. 3. it is the record of the first of its frames, which says the level.
+            // SAFETY: 1. and 2. as above. 3. it is the record of the first of its frames, which
+            // says the level.
             unsafe { chain.push(table.at.pfn(), table.frames.meta(table.at.pfn())) };
         }
         Ok(())

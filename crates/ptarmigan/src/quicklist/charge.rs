@@ -1,8 +1,9 @@
 //! Charging table pages to owners: a layer around a policy.
 //!
-//! A page is charged when it is handed out, whether it rested or is new, and uncharged when it comes back. So a page that rests
-//! is charged to nobody: a cache neither keeps an owner's charge nor lets the owner skip it. The owner is noted beside
-//! the frame, so the right owner is uncharged on whatever CPU the page comes back.
+//! A page is charged when it is handed out, whether it rested or is new, and uncharged when it
+//! comes back. So a page that rests is charged to nobody: a cache neither keeps an owner's charge
+//! nor lets the owner skip it. The owner is noted beside the frame, so the right owner is uncharged
+//! on whatever CPU the page comes back.
 //!
 //! A policy without the layer pays nothing.
 use super::{Layer, Policy};
@@ -20,8 +21,8 @@ pub struct Owner(pub NonZeroU32);
 
 /// The accounts.
 pub trait Charge: Sync {
-    /// Charges `bytes` for a table of `level` to the owner that this CPU is working for, and returns it. Returns `None` and
-    /// charges nothing if the owner may have no more.
+    /// Charges `bytes` for a table of `level` to the owner that this CPU is working for, and
+    /// returns it. Returns `None` and charges nothing if the owner may have no more.
     fn charge(&self, pin: &Pinned<'_>, level: Level, bytes: usize) -> Option<Owner>;
 
     /// Takes back what was charged to `owner` for one table. The CPU may be any.
@@ -37,15 +38,16 @@ impl<H: Charge> Charge for &H {
     }
 }
 
-/// A [`Layer`] that charges pages to owners. An allocation whose charge is refused fails with [`NoFrame`]: that frames are free,
-/// which it says, tells it from a lack of memory.
+/// A [`Layer`] that charges pages to owners. An allocation whose charge is refused fails with
+/// [`NoFrame`]: that frames are free, which it says, tells it from a lack of memory.
 ///
 /// Tables smaller than a frame share one, and are not charged.
 pub struct Charged<'m, H> {
     hook: H,
     frames: &'m Frames,
     layout: Layout,
-    /// Of each frame: the owner's number; 0: charged to nobody. The code that has the page writes it.
+    /// Of each frame: the owner's number; 0: charged to nobody. The code that has the page writes
+    /// it.
     owners: BootSlice<AtomicU32>,
 }
 

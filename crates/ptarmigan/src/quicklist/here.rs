@@ -2,8 +2,9 @@
 use crate::cpu::Pinned;
 use core::ops::Deref;
 
-/// A pin that is of the machine, and of one of the CPUs, that the policy was made for: what the contract of each method of [`Policy`](super::Policy) says,
-/// kept as a type, so that what the methods call is safe.
+/// A pin that is of the machine, and of one of the CPUs, that the policy was made for: what the
+/// contract of each method of [`Policy`](super::Policy) says, kept as a type, so that what the
+/// methods call is safe.
 pub(super) struct Here<'a>(Pinned<'a>);
 
 impl<'a> Here<'a> {
@@ -11,14 +12,15 @@ impl<'a> Here<'a> {
     ///
     /// # Safety
     ///
-    /// 1. `pin` is of the machine that the policy at work was made for, and of one of the CPUs that it was made for.
+    /// 1. `pin` is of the machine that the policy at work was made for, and of one of the CPUs that
+    ///    it was made for.
     #[inline(always)]
     pub unsafe fn new(pin: &'a Pinned<'_>) -> Self {
         Here(pin.again())
     }
 
-    /// Returns the same proof once more, for a callee that takes it by value: in a register, where a reference would want it in
-    /// memory.
+    /// Returns the same proof once more, for a callee that takes it by value: in a register, where
+    /// a reference would want it in memory.
     #[inline(always)]
     pub fn again(&self) -> Here<'_> {
         Here(self.0.again())

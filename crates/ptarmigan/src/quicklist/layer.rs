@@ -1,7 +1,7 @@
 //! Wrappers of policies: hooks around their calls.
 //!
-//! [`Layered`] forwards every call to the policy inside and tells its [`Layer`] of it. As it does so in one place, no wrapper
-//! forgets to forward a method. Layers may be stacked.
+//! [`Layered`] forwards every call to the policy inside and tells its [`Layer`] of it. As it does
+//! so in one place, no wrapper forgets to forward a method. Layers may be stacked.
 use super::{Policy, PolicyCounts};
 use crate::addr::PhysAddr;
 use crate::cpu::{MachineId, NodeId, Pinned};
@@ -10,14 +10,16 @@ use crate::page::{Clean, Flushed, Level, Unhooked};
 
 /// Hooks around the calls of a policy `P`. Those that a layer does not define do nothing.
 ///
-/// A hook runs just before the call that it is named after is passed on. `policy` is the policy inside; what a layer
-/// asks of it does not pass through the layer's own hooks.
+/// A hook runs just before the call that it is named after is passed on. `policy` is the policy
+/// inside; what a layer asks of it does not pass through the layer's own hooks.
 pub trait Layer<P: Policy + ?Sized>: Sync {
-    /// Returns the frames in whose records chains are linked if [`freeing`](Self::freeing) is to be told of every page, and
-    /// `None` if it does nothing. There is no default, so that a layer that defines the one does not forget the other.
+    /// Returns the frames in whose records chains are linked if [`freeing`](Self::freeing) is to be
+    /// told of every page, and `None` if it does nothing. There is no default, so that a layer that
+    /// defines the one does not forget the other.
     fn frames(&self) -> Option<&Frames>;
 
-    /// Allocates: `inner` does so in the policy inside. A layer may refuse, look at the page, or take the time.
+    /// Allocates: `inner` does so in the policy inside. A layer may refuse, look at the page, or
+    /// take the time.
     ///
     /// # Errors
     ///
@@ -35,8 +37,8 @@ pub trait Layer<P: Policy + ?Sized>: Sync {
         inner()
     }
 
-    /// A table comes back: unlinked, flushed, or unhooked if the policy inside
-    /// [takes pages then](Policy::takes_unhooked). The policy has not got it yet, so nothing can hand it out.
+    /// A table comes back: unlinked, flushed, or unhooked if the policy inside [takes pages
+    /// then](Policy::takes_unhooked). The policy has not got it yet, so nothing can hand it out.
     #[inline(always)]
     fn freeing(&self, pin: &Pinned<'_>, level: Level, at: PhysAddr) {
         let _ = (pin, level, at);

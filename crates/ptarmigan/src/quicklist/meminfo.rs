@@ -1,6 +1,8 @@
-//! Memory in tables and in lists, as `/proc/meminfo` and `/sys/devices/system/node/nodeN/meminfo` of Linux show it.
+//! Memory in tables and in lists, as `/proc/meminfo` and `/sys/devices/system/node/nodeN/meminfo`
+//! of Linux show it.
 //!
-//! Nothing is allocated: a kernel writes [`Quicklists::meminfo`] into whatever it has. It looks like this, with two nodes:
+//! Nothing is allocated: a kernel writes [`Quicklists::meminfo`] into whatever it has. It looks
+//! like this, with two nodes:
 //!
 //! ```text
 //! MemTotal:         524284 kB
@@ -21,9 +23,10 @@
 //! Node 1 LowTotal:         262144 kB
 //! ```
 //!
-//! **Format.** A line is a name, a colon, spaces, a number, a space and `kB`; lines of a node begin with `Node`, a space, its number and
-//! a space. Names stay and keep their meaning and their order; new ones may come in between. kB are 1024 bytes; what is no whole
-//! number of them (tables smaller than a frame) is rounded up.
+//! **Format.** A line is a name, a colon, spaces, a number, a space and `kB`; lines of a node begin
+//! with `Node`, a space, its number and a space. Names stay and keep their meaning and their order;
+//! new ones may come in between. kB are 1024 bytes; what is no whole number of them (tables smaller
+//! than a frame) is rounded up.
 //!
 //! | name | what |
 //! |---|---|
@@ -36,8 +39,9 @@
 //! | `QuicklistsCpu` | those of them that CPUs have at hand; with the nodes' `Quicklists` this adds up to the whole |
 //! | `QuicklistsMax` | what may be kept at the moment; the nodes' add up to it |
 //!
-//! `TableMemory` is `PageTables` and `Quicklists` together, at rest; while much is going on each is off by what is going on (I7).
-//! What each CPU has at hand it alone knows, so that the nodes' part of `QuicklistsCpu` is not told.
+//! `TableMemory` is `PageTables` and `Quicklists` together, at rest; while much is going on each is
+//! off by what is going on (I7). What each CPU has at hand it alone knows, so that the nodes' part
+//! of `QuicklistsCpu` is not told.
 use super::check::Check;
 use super::{NodeCounts, PolicyCounts, Quicklists};
 use crate::addr::FRAME_SHIFT;
@@ -125,8 +129,8 @@ impl NodeMemory {
 }
 
 impl Memory {
-    /// That of a machine of which a policy for trees of `layout` says `counts`, and whose lists belong to CPUs: what is kept is kept
-    /// at hand, and there is no bound that is known.
+    /// That of a machine of which a policy for trees of `layout` says `counts`, and whose lists
+    /// belong to CPUs: what is kept is kept at hand, and there is no bound that is known.
     pub fn new(frames: &Frames, layout: &Layout, counts: &PolicyCounts) -> Self {
         let all = frames.counts();
         let nodes = || (0..frames.nodes()).map(NodeId);
@@ -215,8 +219,8 @@ impl<W: OpenWindow, C: Construct, K: Check> fmt::Display for Meminfo<'_, '_, W, 
 }
 
 impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
-    /// Memory in tables and lists as text, in the manner of `/proc/meminfo`: the whole, and then node by node. Takes
-    /// no lock and allocates nothing.
+    /// Memory in tables and lists as text, in the manner of `/proc/meminfo`: the whole, and then
+    /// node by node. Takes no lock and allocates nothing.
     ///
     /// ```
     /// use ptarmigan::{format::X86_64, frames::AllocFlags, hosted::{Host, HostConfig}};

@@ -1,18 +1,21 @@
 //! Known-state pages for tables.
 //!
-//! A table page goes round: taken from the allocator, cleared (and constructed, for root tables), linked, unlinked
-//! with all its entries cleared, flushed from every TLB, and handed out again **without** being cleared, because
-//! it still is in the state in which it was handed out first. A [`Policy`] decides where it rests in between:
+//! A table page goes round: taken from the allocator, cleared (and constructed, for root tables),
+//! linked, unlinked with all its entries cleared, flushed from every TLB, and handed out again
+//! **without** being cleared, because it still is in the state in which it was handed out first. A
+//! [`Policy`] decides where it rests in between:
 //!
 //! * [`Quicklists`] — per-CPU magazines before a depot per node, within a budget per node;
 //! * [`Plain`] — nowhere: every page is cleared when taken and given back when flushed;
-//! * `Historic` (feature `hosted`) — the Linux patch of 2007 and what became of it in 2008, bit for bit, mistakes
-//!   included.
+//! * `Historic` (feature `hosted`) — the Linux patch of 2007 and what became of it in 2008, bit for
+//!   bit, mistakes included.
 //!
 //! Wrappers are a [`Layer`] around a policy, [`Layered`]: [`Charged`] charges pages to owners.
 //!
-//! What came back too early for any of them does not compile: a policy gets pages back as [`Flushed`](crate::page::Flushed), and only a
-//! flush makes that out of [`Unhooked`](crate::page::Unhooked). The historic policies take them in [`Policy::unhooked`], before the flush, as they did.
+//! What came back too early for any of them does not compile: a policy gets pages back as
+//! [`Flushed`](crate::page::Flushed), and only a flush makes that out of
+//! [`Unhooked`](crate::page::Unhooked). The historic policies take them in [`Policy::unhooked`],
+//! before the flush, as they did.
 mod charge;
 mod check;
 mod here;

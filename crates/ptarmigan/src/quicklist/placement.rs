@@ -4,8 +4,8 @@ use crate::page::Level;
 
 /// Decides of which class of memory the tables of each level are made.
 ///
-/// There is one rule today. Leaf tables in high memory need a class of their own in the lists, as a page of one class is handed
-/// out for any level of it, and a window that may have to wait.
+/// There is one rule today. Leaf tables in high memory need a class of their own in the lists, as a
+/// page of one class is handed out for any level of it, and a window that may have to wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Placement {

@@ -8,8 +8,8 @@ use crate::frames::{AllocFlags, NoFrame};
 use crate::page::{Clean, Construct, Flushed, Level, Unhooked};
 use crate::window::OpenWindow;
 
-/// Takes and clears a page each time; gives it back, content forgotten, when the flush is over. What kernels do
-/// that have no cache of table pages.
+/// Takes and clears a page each time; gives it back, content forgotten, when the flush is over.
+/// What kernels do that have no cache of table pages.
 pub struct Plain<'m, W, C> {
     source: Source<'m, W, C>,
     tallies: Tallies,
@@ -34,7 +34,8 @@ impl<'m, W: OpenWindow, C: Construct> Plain<'m, W, C> {
         Tallies::bytes(cpus)
     }
 
-    /// What one CPU has counted. A page may be counted as allocated on one CPU and as freed on another.
+    /// What one CPU has counted. A page may be counted as allocated on one CPU and as freed on
+    /// another.
     pub fn counts_on(&self, cpu: CpuId) -> PolicyCounts {
         self.tallies.on(cpu)
     }

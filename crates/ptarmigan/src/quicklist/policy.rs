@@ -8,21 +8,22 @@ use crate::page::{Clean, Flushed, Level, Unhooked};
 ///
 /// # Pins
 ///
-/// A policy keeps values for each CPU and reaches them by the number in a [`Pinned`], unchecked: a hit takes some forty
-/// instructions, and a check would be paid in each. So the methods that take a pin are unsafe, and their contract has one
-/// point. [`PolicyOn`] checks the pin once and is safe from then on.
+/// A policy keeps values for each CPU and reaches them by the number in a [`Pinned`], unchecked: a
+/// hit takes some forty instructions, and a check would be paid in each. So the methods that take a
+/// pin are unsafe, and their contract has one point. [`PolicyOn`] checks the pin once and is safe
+/// from then on.
 ///
 /// # Interrupts
 ///
-/// Policies are for code that may be preempted, not for interrupt handlers. A handler that finds its CPU's magazines in use
-/// goes past them and harms nothing. But the locks of the depots and of the frame allocator are taken without masking
-/// interrupts, so a handler may wait for a lock that its own CPU holds. A kernel whose handlers need tables masks interrupts
-/// around these calls.
+/// Policies are for code that may be preempted, not for interrupt handlers. A handler that finds
+/// its CPU's magazines in use goes past them and harms nothing. But the locks of the depots and of
+/// the frame allocator are taken without masking interrupts, so a handler may wait for a lock that
+/// its own CPU holds. A kernel whose handlers need tables masks interrupts around these calls.
 ///
 /// # Wrappers
 ///
-/// No method has a default body: a policy around another one would forget to forward it. Wrappers are
-/// [`Layer`](super::Layer)s.
+/// No method has a default body: a policy around another one would forget to forward it. Wrappers
+/// are [`Layer`](super::Layer)s.
 pub trait Policy: Sync {
     /// Returns the machine that this policy was made for.
     fn machine(&self) -> MachineId;
@@ -30,8 +31,8 @@ pub trait Policy: Sync {
     /// Returns the number of CPUs that this policy was made for.
     fn cpus(&self) -> usize;
 
-    /// Returns whether [`unhooked`](Self::unhooked) takes pages, as the historic policies do, so that they may be handed out before the
-    /// flush.
+    /// Returns whether [`unhooked`](Self::unhooked) takes pages, as the historic policies do, so
+    /// that they may be handed out before the flush.
     fn takes_unhooked(&self) -> bool;
 
     /// Hands out a page for a table of `level`, in that level's state.
@@ -42,67 +43,79 @@ pub trait Policy: Sync {
     ///
     /// # Safety
     ///
-    /// 1. `pin` is of this policy's [`machine`](Self::machine), and its CPU is below [`cpus`](Self::cpus).
+    /// 1. `pin` is of this policy's [`machine`](Self::machine), and its CPU is below
+    ///    [`cpus`](Self::cpus).
     unsafe fn alloc(&self, pin: &Pinned<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame>;
 
     /// Takes back a page that was never linked, so that no flush is needed.
     ///
     /// # Safety
     ///
-    /// 1. `pin` is of this policy's [`machine`](Self::machine), and its CPU is below [`cpus`](Self::cpus).
+    /// 1. `pin` is of this policy's [`machine`](Self::machine), and its CPU is below
+    ///    [`cpus`](Self::cpus).
     unsafe fn free_unlinked(&self, pin: &Pinned<'_>, page: Clean);
 
-    /// Tells of pages that have been unhooked, and that TLBs still know. Policies that respect that take none; the historic ones
-    /// take the pages here, as they did.
+    /// Tells of pages that have been unhooked, and that TLBs still know. Policies that respect that
+    /// take none; the historic ones take the pages here, as they did.
     ///
     /// # Safety
     ///
-    /// 1. `pin` is of this policy's [`machine`](Self::machine), and its CPU is below [`cpus`](Self::cpus).
+    /// 1. `pin` is of this policy's [`machine`](Self::machine), and its CPU is below
+    ///    [`cpus`](Self::cpus).
     unsafe fn unhooked(&self, pin: &Pinned<'_>, pages: &mut Unhooked);
 
     /// Takes back pages that no TLB knows any more.
     ///
     /// # Safety
     ///
-    /// 1. `pin` is of this policy's [`machine`](Self::machine), and its CPU is below [`cpus`](Self::cpus).
+    /// 1. `pin` is of this policy's [`machine`](Self::machine), and its CPU is below
+    ///    [`cpus`](Self::cpus).
     unsafe fn flushed(&self, pin: &Pinned<'_>, pages: Flushed);
 
     /// Does a bounded amount of trimming: a gather has ended on this CPU.
     ///
     /// # Safety
     ///
-    /// 1. `pin` is of this policy's [`machine`](Self::machine), and its CPU is below [`cpus`](Self::cpus).
+    /// 1. `pin` is of this policy's [`machine`](Self::machine), and its CPU is below
+    ///    [`cpus`](Self::cpus).
     unsafe fn gather_end(&self, pin: &Pinned<'_>);
 
-    /// Does a bounded amount of trimming: this CPU has nothing to run. What else an idle CPU can do is
-    /// [`On::clear_ahead`](crate::machine::On::clear_ahead).
+    /// Does a bounded amount of trimming: this CPU has nothing to run. What else an idle CPU can do
+    /// is [`On::clear_ahead`](crate::machine::On::clear_ahead).
     ///
     /// # Safety
     ///
-    /// 1. `pin` is of this policy's [`machine`](Self::machine), and its CPU is below [`cpus`](Self::cpus).
+    /// 1. `pin` is of this policy's [`machine`](Self::machine), and its CPU is below
+    ///    [`cpus`](Self::cpus).
     unsafe fn idle(&self, pin: &Pinned<'_>);
 
-    /// Ends an interval, of a second or so, and begins the next: gives back a bounded number of pages that the caller's node did
-    /// not need in it. Returns how many. A timer calls it, once for each node.
+    /// Ends an interval, of a second or so, and begins the next: gives back a bounded number of
+    /// pages that the caller's node did not need in it. Returns how many. A timer calls it, once
+    /// for each node.
     ///
     /// # Safety
     ///
-    /// 1. `pin` is of this policy's [`machine`](Self::machine), and its CPU is below [`cpus`](Self::cpus).
+    /// 1. `pin` is of this policy's [`machine`](Self::machine), and its CPU is below
+    ///    [`cpus`](Self::cpus).
     unsafe fn end_interval(&self, pin: &Pinned<'_>) -> u32;
 
-    /// Gives back up to `want` frames that are cached for `node`, which is short of memory. Returns how many.
+    /// Gives back up to `want` frames that are cached for `node`, which is short of memory. Returns
+    /// how many.
     ///
     /// # Safety
     ///
-    /// 1. `pin` is of this policy's [`machine`](Self::machine), and its CPU is below [`cpus`](Self::cpus).
+    /// 1. `pin` is of this policy's [`machine`](Self::machine), and its CPU is below
+    ///    [`cpus`](Self::cpus).
     unsafe fn reclaim(&self, pin: &Pinned<'_>, node: NodeId, want: u32) -> u32;
 
-    /// Gives back all that this CPU holds: it goes offline, or the machine ends. For a CPU that went offline without it, the code
-    /// that took it down calls this with that CPU's proof: nothing else runs on its number then, as [`Pinned::assume`] asks.
+    /// Gives back all that this CPU holds: it goes offline, or the machine ends. For a CPU that
+    /// went offline without it, the code that took it down calls this with that CPU's proof:
+    /// nothing else runs on its number then, as [`Pinned::assume`] asks.
     ///
     /// # Safety
     ///
-    /// 1. `pin` is of this policy's [`machine`](Self::machine), and its CPU is below [`cpus`](Self::cpus).
+    /// 1. `pin` is of this policy's [`machine`](Self::machine), and its CPU is below
+    ///    [`cpus`](Self::cpus).
     unsafe fn drain(&self, pin: &Pinned<'_>);
 
     /// Returns what has been counted so far.
@@ -125,7 +138,8 @@ impl<P: ?Sized> Clone for PolicyOn<'_, P> {
 impl<P: ?Sized> Copy for PolicyOn<'_, P> {}
 
 impl<'a, P: Policy + ?Sized> PolicyOn<'a, P> {
-    /// Takes both together; `None` if `pin` is of another machine, or of a CPU that the policy was not made for.
+    /// Takes both together; `None` if `pin` is of another machine, or of a CPU that the policy was
+    /// not made for.
     #[inline]
     pub fn new(policy: &'a P, pin: &'a Pinned<'a>) -> Option<Self> {
         let known = policy.machine().matches(pin.machine()) && usize::from(pin.cpu().0) < policy.cpus();
@@ -136,7 +150,8 @@ impl<'a, P: Policy + ?Sized> PolicyOn<'a, P> {
     ///
     /// # Safety
     ///
-    /// 1. `pin` is of `policy`'s machine, and its CPU is below the number of CPUs that `policy` was made for.
+    /// 1. `pin` is of `policy`'s machine, and its CPU is below the number of CPUs that `policy` was
+    ///    made for.
     #[inline(always)]
     pub unsafe fn new_unchecked(policy: &'a P, pin: &'a Pinned<'a>) -> Self {
         PolicyOn { policy, pin }

@@ -1,4 +1,5 @@
-//! Between a policy and the frame allocator: makes pages clean on the way in, unmakes them on the way out.
+//! Between a policy and the frame allocator: makes pages clean on the way in, unmakes them on the
+//! way out.
 use super::Placement;
 use crate::addr::{FRAME_SHIFT, FRAME_SIZE, Pfn, PhysAddr};
 use crate::cpu::NodeId;
@@ -22,7 +23,7 @@ pub struct Source<'m, W, C> {
 }
 
 impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
-    /// A source of tables for trees of `layout`.
+    /// Makes a source of tables for trees of `layout`.
     ///
     /// # Safety
     ///
@@ -33,13 +34,13 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
         Source { frames, window, construct, layout, placement: Placement::default(), small: Slab::new(shift) }
     }
 
-    /// The frames it draws from.
+    /// Returns the frames that it draws from.
     #[inline(always)]
     pub fn frames(&self) -> &'m Frames {
         self.frames
     }
 
-    /// What tables look like.
+    /// Returns the layout of trees.
     #[inline(always)]
     pub fn layout(&self) -> &Layout {
         &self.layout
@@ -50,18 +51,19 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
         self.placement
     }
 
-    /// The window.
+    /// Returns the window.
     #[inline(always)]
     pub fn window(&self) -> &W {
         &self.window
     }
 
-    /// The constructor of root tables.
+    /// Returns the constructor of root tables.
     pub fn constructor(&self) -> &C {
         &self.construct
     }
 
-    /// A new clean page for `level`: taken, cleared unless known to be zero, constructed if it is a root.
+    /// Makes a clean page for `level`: takes it, clears it unless it is known to be zero,
+    /// constructs it if it is a root.
     ///
     /// # Errors
     ///
@@ -91,9 +93,10 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
         Ok(unsafe { Clean::from_raw(at, level) })
     }
 
-    /// Four new clean pages for `level` at once: neighbours, whose records fill a cache line. So CPUs that are at
-    /// work on tables of theirs do not take a record's line from each other. `None` if there is no such block on `node`,
-    /// or tables of the level are not single frames that only need clearing.
+    /// Makes four clean pages for `level` at once: neighbours, whose records fill a cache line. So
+    /// CPUs that work on tables of their own do not take a record's line from each other. Returns
+    /// `None` if there is no such block on `node`, or tables of the level are not single frames
+    /// that only need clearing.
     pub fn make_group(&self, node: NodeId, level: Level, flags: AllocFlags) -> Option<[Clean; GROUP]> {
         if self.layout.is_small(level) || self.layout.order(level) > 0 || level == self.layout.root() {
             return None;
@@ -133,11 +136,12 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
         self.give_zero(level, at);
     }
 
-    /// Gives the all-zero memory of a table of `level`, which the caller owns and nobody can reach, back to the allocator.
+    /// Gives the all-zero memory of a table of `level`, which the caller owns and no MMU can reach,
+    /// back to the allocator.
     fn give_zero(&self, level: Level, at: PhysAddr) {
         if self.layout.is_small(level) {
-            // SAFETY: 1. `make` took it from this slab and the caller owns it. 2. nothing can reach it. 3. always these frames and this
-            // window.
+            // SAFETY: 1. `make` took it from this slab and the caller owns it. 2. nothing can reach
+            // it. 3. always these frames and this window.
             unsafe { self.small.give(self.frames, &self.window, at) };
             return;
         }
@@ -149,7 +153,8 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
         });
     }
 
-    /// As [`unmake`](Self::unmake), but forgets that the page is zero, as allocators did that knew no zero.
+    /// Gives a page back as [`unmake`](Self::unmake) does, but forgets that it is zero, as
+    /// allocators do that know no zero.
     pub fn unmake_dirty(&self, page: Clean) {
         let (level, at) = (page.level(), page.into_raw());
         if level == self.layout.root() {
@@ -168,10 +173,12 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
         });
     }
 
-    /// Whether every byte of the frame at `at` is zero. For checks: reading a page costs as much as clearing it.
+    /// Returns whether every byte of the frame at `at` is zero. For checks: reading a page costs as
+    /// much as clearing it.
     pub fn is_zero(&self, at: PhysAddr) -> bool {
         let guard = self.window.open(at);
-        // SAFETY: the guard is valid for the frame, which the caller of `unmake` owned and nobody else uses.
+        // SAFETY: the guard is valid for the frame, which the caller of `unmake` owned and nothing
+        // else uses.
         let bytes = unsafe { core::slice::from_raw_parts(guard.base().cast::<u64>(), FRAME_SIZE / 8) };
         bytes.iter().all(|w| *w == 0)
     }

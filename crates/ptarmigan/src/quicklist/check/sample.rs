@@ -8,8 +8,9 @@ const EVENTS: u32 = 1 << (u32::BITS - NUMBER);
 /// Every how many events of a page there is more to do than to note them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample {
-    /// 2^32 by how many, rounded up and cut to 32 bits: the product of this and the number of an event, cut to 32 bits, is below
-    /// it just for multiples. No division on the path of a hit, and exact, as numbers have 11 bits (Lemire, Kaser, Kurz 2019).
+    /// 2^32 by how many, rounded up and cut to 32 bits: the product of this and the number of an
+    /// event, cut to 32 bits, is below it just for multiples. No division on the path of a hit, and
+    /// exact, as numbers have 11 bits (Lemire, Kaser, Kurz 2019).
     step: u32,
     bound: u64,
 }
@@ -20,7 +21,8 @@ impl Sample {
     /// At every event.
     pub const ALWAYS: Sample = Sample { step: 0, bound: 1 << 32 };
 
-    /// Each `every`-th time, or the odd number below; see [`CheckConfig::sample`](super::CheckConfig::sample).
+    /// Each `every`-th time, or the odd number below; see
+    /// [`CheckConfig::sample`](super::CheckConfig::sample).
     pub const fn new(every: u32) -> Self {
         match every {
             0 => Self::NEVER,
@@ -34,7 +36,7 @@ impl Sample {
         }
     }
 
-    /// Whether it is the turn of event `number`.
+    /// Returns whether it is the turn of event `number`.
     #[inline(always)]
     pub const fn is_due(self, number: u32) -> bool {
         (number.wrapping_mul(self.step) as u64) < self.bound

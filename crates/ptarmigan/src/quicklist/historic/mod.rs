@@ -1,14 +1,16 @@
-//! The quicklists of Linux, bit for bit (docs/linux.md, "Quicklists"): models to compare with, not to use.
+//! The quicklists of Linux, bit for bit (docs/linux.md, "Quicklists"): models to compare with, not
+//! to use.
 //!
-//! One code, and [`Rules`] for what its versions differ in: `V5`, the patch of 2007, and `V2008`, which is Linux 2.6.27.
-//! Faithful to their arithmetic (signed and unsigned where they were), to the link in word 0 of the cached page, and
-//! to their mistakes:
+//! One code, and [`Rules`] for what its versions differ in: `V5`, the patch of 2007, and `V2008`,
+//! which is Linux 2.6.27. Faithful to their arithmetic (signed and unsigned where they were), to
+//! the link in word 0 of the cached page, and to their mistakes:
 //!
-//! * In all versions pages are put on the list *before* the TLB is flushed. The change of December 2007 took away
-//!   the node test of `V5`, with the hand-over to the allocator before the flush that came with it (H5), and nothing else:
-//!   what frees a table called the list's insertion from within the gather as before. It was held to be safe, as a
-//!   gather could not be preempted then and only its own CPU takes pages off its list (H16); but a walker of any
-//!   CPU may still read the table with the link in it, and the sanitizer counts every such page.
+//! * In all versions pages are put on the list *before* the TLB is flushed. The change of December
+//!   2007 took away the node test of `V5`, with the hand-over to the allocator before the flush
+//!   that came with it (H5), and nothing else: what frees a table called the list's insertion from
+//!   within the gather as before. It was held to be safe, as a gather could not be preempted then
+//!   and only its own CPU takes pages off its list (H16); but a walker of any CPU may still read
+//!   the table with the link in it, and the sanitizer counts every such page.
 //! * With the test gone, pages freed on a foreign node stay there (H6).
 //! * `V5`'s node test is made before preemption is disabled.
 mod rules;
@@ -48,8 +50,9 @@ pub struct Historic<'m, W, C> {
 }
 
 impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
-    /// With `nr_quick` lists (1 to 3): 1 mixes all levels, as ia64 did; 2 keeps the constructed roots apart, as
-    /// x86-64 did; 3 keeps the PTE pages apart as well. `cpus_on` says for each node how many CPUs it has.
+    /// With `nr_quick` lists (1 to 3): 1 mixes all levels, as ia64 did; 2 keeps the constructed
+    /// roots apart, as x86-64 did; 3 keeps the PTE pages apart as well. `cpus_on` says for each
+    /// node how many CPUs it has.
     ///
     /// # Errors
     ///
@@ -81,7 +84,8 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
             + BootMemory::bytes::<u32>(nodes)
     }
 
-    /// What one CPU has counted. A page may be counted as allocated on one CPU and as freed on another.
+    /// What one CPU has counted. A page may be counted as allocated on one CPU and as freed on
+    /// another.
     pub fn counts_on(&self, cpu: CpuId) -> PolicyCounts {
         self.tallies.on(cpu)
     }
@@ -102,14 +106,15 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
         }
     }
 
-    /// Whether pages of `level` rest constructed: a list to themselves, and pages to put a link in.
+    /// Returns whether pages of `level` rest constructed, on a list of their own.
     fn rests_constructed(&self, level: Level) -> bool {
         level == self.source.layout().root() && self.nr_quick > 1
     }
 
     /// Takes the lists of the caller's CPU; `None` while they are in use.
     fn enter<'a>(&'a self, pin: &'a Here<'_>) -> Option<Guard<'a, [Quicklist; NR_QUICK_MAX]>> {
-        // SAFETY: 1. a `Here` is of the lists' machine, and of one of the CPUs that they were made for.
+        // SAFETY: 1. a `Here` is of the lists' machine, and of one of the CPUs that they were made
+        // for.
         unsafe { self.lists.enter_unchecked(pin) }
     }
 
@@ -132,7 +137,8 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
         Some(at)
     }
 
-    /// `__quicklist_free`: to the front of this CPU's list, or by a node test to the allocator at once.
+    /// `__quicklist_free`: to the front of this CPU's list, or by a node test to the allocator at
+    /// once.
     fn free(&self, pin: &Here<'_>, page: Clean) {
         let level = page.level();
         self.tallies.of(pin, level).frees.add(1);
@@ -147,16 +153,16 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
         let nr = self.list_of(level);
         let Some(mut lists) = self.enter(pin) else { return self.give_back(pin, page) };
         if level == self.source.layout().root() && !self.rests_constructed(level) {
-            // A single list: roots go back to zero to mix with the others.
-            // SAFETY: 1. `page` owns it, and the source had it constructed. That no MMU walks it does not hold: pages are
+            // A single list: roots go back to zero to mix with the others. SAFETY: 1. `page` owns
+            // it, and the source had it constructed. That no MMU walks it does not hold: pages are
             // listed before the flush, the defect being modelled.
             unsafe { self.source.constructor().destruct(frames, page.addr()) };
         }
         let list = &mut lists[nr];
         let at = page.into_raw();
         let guard = self.source.window().open(at);
-        // SAFETY: the page was `page`'s, hence ours; the guard is valid for its first word. (A TLB may still
-        // walk it and read the link: that is the defect being modelled.)
+        // SAFETY: the page was `page`'s, hence ours; the guard is valid for its first word. (A TLB
+        // may still walk it and read the link: that is the defect being modelled.)
         unsafe { guard.base().cast::<u64>().write(list.head) };
         list.head = at.0;
         list.nr_pages += 1;
@@ -200,7 +206,8 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
     fn drop_cached(&self, pin: &Here<'_>, nr: usize, at: PhysAddr) {
         let top = self.source.layout().root();
         let level = if self.nr_quick > 1 && nr == 0 { top } else { Level::PTE };
-        // SAFETY: `pop` took it off our list, so it is ours, in the state of the list, its link cleared.
+        // SAFETY: `pop` took it off our list, so it is ours, in the state of the list, its link
+        // cleared.
         let page = unsafe { Clean::from_raw(at, level) };
         self.give_back(pin, page);
     }
@@ -233,7 +240,8 @@ impl<W: OpenWindow, C: Construct> Policy for Historic<'_, W, C> {
                 unsafe { self.source.constructor().construct(self.source.frames(), at) };
             }
             tally.allocs.add(1);
-            // SAFETY: 1. off our list. 2. it was put there in its list's state, and the link is cleared again.
+            // SAFETY: 1. off our list. 2. it was put there in its list's state, and the link is
+            // cleared again.
             // 3. not so: pages are listed before the flush. That is the defect being modelled.
             return Ok(unsafe { Clean::from_raw(at, level) });
         }

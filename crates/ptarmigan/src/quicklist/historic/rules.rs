@@ -7,15 +7,15 @@ const MAX_FREE: usize = 16;
 /// Share of a node's free memory that one list may hold.
 const FRACTION_OF_NODE_MEM: usize = 16;
 
-/// One version of the code, by what it does differently from the others. Lists, links, order and the trim's numbers
-/// are the same in all of them.
+/// One version of the code, by what it does differently from the others. Lists, links, order and
+/// the trim's numbers are the same in all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// A page of another node than the running CPU's goes to the allocator at once, before the flush (H5). Without
-    /// the test it goes on the CPU's list, and rests on a foreign node (H6).
+    /// A page of another node than the running CPU's goes to the allocator at once, before the
+    /// flush (H5). Without the test it goes on the CPU's list, and rests on a foreign node (H6).
     pub node_test: bool,
-    /// Free memory is all of the node's, also what no table may be made of (H8); otherwise what the kernel can use
-    /// for its own ends.
+    /// Free memory is all of the node's, also what no table may be made of (H8); otherwise what the
+    /// kernel can use for its own ends.
     pub counts_high: bool,
     /// The CPUs of a node share what otherwise each of them may hold (H10).
     pub divides_by_cpus: bool,
@@ -34,19 +34,20 @@ impl Rules {
         let free = node.free_low as usize + if self.counts_high { node.free_high as usize } else { 0 };
         let mut most = free / FRACTION_OF_NODE_MEM;
         if self.divides_by_cpus {
-            // A node without CPUs has nobody that could ask; the kernel would divide by zero.
+            // On a node without CPUs no trim runs; the kernel would divide by zero.
             most /= (node.cpus as usize).max(1);
         }
         most.max(MIN_PAGES)
     }
 
-    /// Whether the trim looks at a list at all. `nr_pages > min_pages` compares as unsigned, so that a negative
-    /// count passes.
+    /// Returns whether the trim looks at a list at all. `nr_pages > min_pages` compares as
+    /// unsigned, so that a negative count passes.
     pub(super) fn looks_at(nr_pages: i32) -> bool {
         nr_pages as usize > MIN_PAGES
     }
 
-    /// `min_pages_to_free`: as in the kernel, an unsigned difference taken for a signed number; none if negative.
+    /// `min_pages_to_free`: as in the kernel, an unsigned difference taken for a signed number;
+    /// none if negative.
     pub(super) fn to_free(self, nr_pages: i32, node: NodeState) -> i64 {
         let difference = (i64::from(nr_pages) as u64).wrapping_sub(self.max_pages(node) as u64) as i64;
         difference.min(MAX_FREE as i64)
@@ -78,7 +79,8 @@ mod tests {
 
     #[test]
     fn v5_trims_by_the_arithmetic_of_the_patch() {
-        // cap = max(F / 16, 25); k = min(count - cap, 16), not below the cap, whatever the number of CPUs.
+        // cap = max(F / 16, 25); k = min(count - cap, 16), not below the cap, whatever the number
+        // of CPUs.
         for cpus in [0, 1, 8] {
             for (count, free, k) in
                 [(26, 0, 1), (41, 0, 16), (42, 0, 16), (100, 16 * 90, 10), (100, 16 * 100, 0), (25, 0, 0)]

@@ -6,5 +6,6 @@ pub(super) const CLASSES: usize = 2;
 pub(super) const ZERO: usize = 0;
 /// Root tables, as their constructor left them.
 pub(super) const ROOT: usize = 1;
-/// All classes, in the order in which they give pages back: those that are cheapest to make again first.
+/// All classes, in the order in which they give pages back: those that are cheapest to make again
+/// first.
 pub(super) const EACH_CLASS: [usize; CLASSES] = [ZERO, ROOT];

@@ -13,7 +13,8 @@ const ROOT_PART: usize = 8;
 pub struct ListsConfig {
     /// CPUs, at least 1.
     pub cpus: usize,
-    /// Pages per magazine at the most, 0 to 64. 0 turns caching off: every call goes to the allocator.
+    /// Pages per magazine at the most, 0 to 64. 0 turns caching off: every call goes to the
+    /// allocator.
     pub magazine: usize,
     /// A node's budget is what is free there, divided by this; at least 1.
     pub budget_divisor: u32,

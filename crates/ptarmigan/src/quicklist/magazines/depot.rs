@@ -14,27 +14,30 @@ const SHARDS: usize = 4;
 const REMOTE: usize = 256;
 /// They are at most 1/`REMOTE_PART` of what the node may keep.
 const REMOTE_PART: u32 = 8;
-/// Pages of a magazine at the least, where there is caching at all: what the allocator gives at once is one magazine.
+/// Pages of a magazine at the least, where there is caching at all: what the allocator gives at
+/// once is one magazine.
 const LEAST: u8 = 4;
 /// Root tables are fewer, and come one by one.
 const LEAST_ROOTS: u8 = 2;
-/// A magazine holds at most 2^-`PART` of the depot's pages, divided by the number of *other* CPUs. As each CPU has two magazines,
-/// what rests on other CPUs is at most half of what the depot has.
+/// A magazine holds at most 2^-`PART` of the depot's pages, divided by the number of *other* CPUs.
+/// As each CPU has two magazines, what rests on other CPUs is at most half of what the depot has.
 const PART: u32 = 2;
-/// But no CPU gives up 2^-`LITTLE` of what a node has in use or keeps, divided by the number of CPUs: all magazines together
-/// hold an eighth.
+/// But no CPU gives up 2^-`LITTLE` of what a node has in use or keeps, divided by the number of
+/// CPUs: all magazines together hold an eighth.
 const LITTLE: u32 = 4;
 
-/// Returns the logarithm of `n`, which is not 0, rounded up. Numbers of CPUs are rounded up to powers of two, as a division would
-/// be a good part of what an exchange takes.
+/// Returns the logarithm of `n`, which is not 0, rounded up. Numbers of CPUs are rounded up to
+/// powers of two, as a division would be a good part of what an exchange takes.
 fn log2(n: u32) -> u32 {
     (n - 1).checked_ilog2().map_or(0, |log| log + 1)
 }
 
-/// Remote returns: pages of this node that CPUs of other nodes have freed, after the flush like all others. They come in batches,
-/// so that neither those CPUs nor this node's wait for each other at the depot.
+/// Remote returns: pages of this node that CPUs of other nodes have freed, after the flush like all
+/// others. They come in batches, so that neither those CPUs nor this node's wait for each other at
+/// the depot.
 ///
-/// It is on lines of its own: a CPU that sends pages home does not take the depot's lines from this node's CPUs.
+/// It is on lines of its own: a CPU that sends pages home does not take the depot's lines from this
+/// node's CPUs.
 #[repr(align(128))]
 struct Remote {
     items: BootSlice<u32>,
@@ -43,25 +46,28 @@ struct Remote {
 
 /// A node's pages of one class.
 ///
-/// The depot is in shards. Each CPU leaves pages in its own shard first and looks for them there first, so that CPUs that have
-/// enough of their own do not wait for each other. Overflow spills into the other shards, and an empty shard is refilled
-/// from them, so no page is stranded.
+/// The depot is in shards. Each CPU leaves pages in its own shard first and looks for them there
+/// first, so that CPUs that have enough of their own do not wait for each other. Overflow spills
+/// into the other shards, and an empty shard is refilled from them, so no page is stranded.
 #[repr(C, align(128))]
 pub(super) struct Depot {
     /// A power of two of them.
     shards: BootSlice<Shard>,
-    /// The number of CPUs that take part: those with pages of the class at hand, or that had some since they last gave up all.
+    /// The number of CPUs that take part: those with pages of the class at hand, or that had some
+    /// since they last gave up all.
     holders: AtomicU32,
     /// The number of remote returns that wait, written under their lock.
     remote_held: AtomicU32,
     /// How many may wait.
     remote_limit: AtomicU32,
-    /// The number of pages of the class that the node has in use or keeps. Changed when a page comes from or goes to the allocator.
+    /// The number of pages of the class that the node has in use or keeps. Changed when a page
+    /// comes from or goes to the allocator.
     pub pages: AtomicU32,
     /// Pages of a magazine at the least and at the most.
     least: u8,
     most: u8,
-    /// The doorbell was rung because of this class, and no CPU has left anything here since. A hint, which models leave alone.
+    /// The doorbell was rung because of this class, and no CPU has left anything here since. A
+    /// hint, which models leave alone.
     rung: AtomicBool,
     remote: SpinLock<Remote>,
 }
@@ -124,7 +130,8 @@ impl Depot {
         self.remote_held.load(Relaxed)
     }
 
-    /// Sets what may be kept: `pages`. Where there are other nodes, a part of that is for remote returns.
+    /// Sets what may be kept: `pages`. Where there are other nodes, a part of that is for remote
+    /// returns.
     pub fn set_limit(&self, pages: u32, other_nodes: bool) {
         let remote = if other_nodes { (pages / REMOTE_PART).min(REMOTE as u32) } else { 0 };
         self.remote_limit.store(remote, Relaxed);
@@ -143,9 +150,10 @@ impl Depot {
 
     /// Returns the size that a CPU's magazine should have now.
     ///
-    /// A CPU that is the only one with pages at hand keeps them from nobody. Where there are several, their magazines are scaled to
-    /// the depot. While it has plenty they rarely come here. As it runs low they leave what they have to others, but keep
-    /// what is little beside what the node has in use.
+    /// A CPU that is the only one with pages at hand keeps them from nobody. Where there are
+    /// several, their magazines are scaled to the depot. While it has plenty they rarely come here.
+    /// As it runs low they leave what they have to others, but keep what is little beside what the
+    /// node has in use.
     pub fn magazine(&self, cpu: CpuId) -> u32 {
         let (least, most) = (self.least.into(), self.most.into());
         let holders = self.holders.load(Relaxed);
@@ -154,7 +162,8 @@ impl Depot {
         }
         let little = self.pages.load(Relaxed) >> (LITTLE + log2(holders));
         let part = PART + log2(holders - 1);
-        // Other CPUs write to other shards: those are read only if this CPU's own does not say enough.
+        // Other CPUs write to other shards: those are read only if this CPU's own does not say
+        // enough.
         let mut held = 0;
         for shard in self.from(cpu) {
             if held >= most << part || little >= most {
@@ -165,7 +174,8 @@ impl Depot {
         (held >> part).max(little).clamp(least, most)
     }
 
-    /// Counts pages that have come to the node from the allocator (`change` > 0) or gone back to it.
+    /// Counts pages that have come to the node from the allocator (`change` > 0) or gone back to
+    /// it.
     pub fn count(&self, change: i32) {
         self.pages.fetch_add(change as u32, Relaxed);
     }
@@ -182,8 +192,8 @@ impl Depot {
         self.holders.fetch_sub(1, Relaxed);
     }
 
-    /// Notifies the other CPUs that a page had to come from the allocator, as they may have some at hand. Once, until a CPU leaves
-    /// some here.
+    /// Notifies the other CPUs that a page had to come from the allocator, as they may have some at
+    /// hand. Once, until a CPU leaves some here.
     pub fn missed(&self, doorbell: &Doorbell) {
         if self.holders.load(Relaxed) > 1 && !self.rung.load(Relaxed) {
             self.rung.store(true, Relaxed);
@@ -221,7 +231,8 @@ impl Depot {
         items.len()
     }
 
-    /// Moves pages to `into`: remote returns, and only if there are none pages of the shards. Returns how many.
+    /// Moves pages to `into`: remote returns, and only if there are none pages of the shards.
+    /// Returns how many.
     pub fn fetch(&self, cpu: CpuId, into: &mut [u32]) -> usize {
         match self.fetch_remote(into) {
             0 => self.from(cpu).map(|shard| shard.fetch(into)).find(|n| *n > 0).unwrap_or(0),
@@ -258,11 +269,12 @@ impl Depot {
         n + self.fetch_remote(&mut into[n..n + more])
     }
 
-    /// Ends an interval and begins the next. Moves up to `into.len()` of the pages that nobody needed in it to `into`. Remote
-    /// returns join the shards, so that they grow old there if nobody needs them.
+    /// Ends an interval and begins the next. Moves up to `into.len()` of the pages that nobody
+    /// needed in it to `into`. Remote returns join the shards, so that they grow old there if
+    /// nobody needs them.
     ///
-    /// Returns how many pages nobody needed, and how many it moved. The first is the sum of what each shard held all the time, so
-    /// it is no more than the depot did.
+    /// Returns how many pages nobody needed, and how many it moved. The first is the sum of what
+    /// each shard held all the time, so it is no more than the depot did.
     pub fn end_interval(&self, into: &mut [u32]) -> (usize, usize) {
         self.shards.iter().fold((0, 0), |(unneeded, n), shard| {
             let (more, moved) = shard.end_interval(&mut into[n..], |room| self.fetch_remote(room));

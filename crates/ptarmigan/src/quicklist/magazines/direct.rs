@@ -1,5 +1,5 @@
-//! Direct access for callers that manage the lists themselves, such as a page pool: try a hit only, hand pages over, return
-//! pages that nobody needed.
+//! Direct access for callers that manage the lists themselves, such as a page pool: try a hit only,
+//! hand pages over, return pages that nobody needed.
 use super::super::PolicyOn;
 use super::super::check::Check;
 use super::super::here::Here;
@@ -16,7 +16,8 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> PolicyOn<'_, Quicklists<'m, W, C
         unsafe { Here::new(self.pin()) }
     }
 
-    /// Hands out a page from this CPU's magazines, in the state of `level`; `None` if they are empty or in use.
+    /// Hands out a page from this CPU's magazines, in the state of `level`; `None` if they are
+    /// empty or in use.
     #[inline(always)]
     pub fn at_hand(self, level: Level) -> Option<Clean> {
         let lists = self.policy();
@@ -27,8 +28,8 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> PolicyOn<'_, Quicklists<'m, W, C
         }
     }
 
-    /// Hands out a root table as [`at_hand`](Self::at_hand) does, for callers that know at compile time that `top` is its
-    /// level.
+    /// Hands out a root table as [`at_hand`](Self::at_hand) does, for callers that know at compile
+    /// time that `top` is its level.
     #[inline(always)]
     pub fn root_at_hand(self, top: Level) -> Option<Clean> {
         debug_assert_eq!(top, self.policy().root);
@@ -47,8 +48,8 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> PolicyOn<'_, Quicklists<'m, W, C
         self.policy().put_at_hand::<ROOT>(&self.here(), page)
     }
 
-    /// Moves what this CPU's magazines hold to the nodes' depots, for other CPUs to use. What has no room there goes back to
-    /// the allocator.
+    /// Moves what this CPU's magazines hold to the nodes' depots, for other CPUs to use. What has
+    /// no room there goes back to the allocator.
     pub fn hand_over(self) {
         let (lists, here) = (self.policy(), &self.here());
         for class in EACH_CLASS {
@@ -59,16 +60,16 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> PolicyOn<'_, Quicklists<'m, W, C
         }
     }
 
-    /// Gives back up to `want` pages that a node keeps, at most 16 in one call, those first that have lain there longest.
-    /// Returns how many it gave.
+    /// Gives back up to `want` pages that a node keeps, at most 16 in one call, those first that
+    /// have lain there longest. Returns how many it gave.
     pub fn give_back(self, node: NodeId, want: u32) -> u32 {
         self.policy().give_back(&self.here(), node, want)
     }
 }
 
 impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
-    /// Ends an interval of a node's depots and begins the next. Returns how many pages they held all through the one that ends:
-    /// nobody needed them.
+    /// Ends an interval of a node's depots and begins the next. Returns how many pages they held
+    /// all through the one that ends: nobody needed them.
     pub fn unneeded(&self, node: NodeId) -> u32 {
         self.node(node).depots().map(|depot| depot.end_interval(&mut []).0 as u32).sum()
     }

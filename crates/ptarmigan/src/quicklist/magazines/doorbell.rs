@@ -1,14 +1,17 @@
 //! What a node wants of its CPUs.
 use crate::sync::atomic::{AtomicU32, Ordering};
 
-/// The request word of a node. Each of its CPUs compares it with what the CPU responded to last whenever one of its gathers
-/// ends. It hardly ever changes, so the comparison nearly always says that there is nothing to do.
+/// The request word of a node. Each of its CPUs compares it with what the CPU responded to last
+/// whenever one of its gathers ends. It hardly ever changes, so the comparison nearly always says
+/// that there is nothing to do.
 ///
-/// It is on a line of its own, so that work on the depots does not take the line from CPUs that only look.
+/// It is on a line of its own, so that work on the depots does not take the line from CPUs that
+/// only look.
 #[repr(align(128))]
 pub(super) struct Doorbell(AtomicU32);
 
-/// A depot of the node may be over its limit. No CPU ever has responded to this: each one trims until none is over.
+/// A depot of the node may be over its limit. No CPU ever has responded to this: each one trims
+/// until none is over.
 const OVER_LIMIT: u32 = 1;
 /// Added each time that a CPU runs short.
 const SHORTAGE: u32 = 2;
@@ -24,8 +27,8 @@ impl Doorbell {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Notifies the CPUs that one of them went to the allocator while others had pages at hand: all check how many they
-    /// should have.
+    /// Notifies the CPUs that one of them went to the allocator while others had pages at hand: all
+    /// check how many they should have.
     pub fn ring_shortage(&self) {
         self.0.fetch_add(SHORTAGE, Ordering::Relaxed);
     }
@@ -40,8 +43,8 @@ impl Doorbell {
         word & OVER_LIMIT != 0
     }
 
-    /// Clears the over-limit flag before the check. A limit set earlier is seen by the check that follows; one set later raises
-    /// the flag again.
+    /// Clears the over-limit flag before the check. A limit set earlier is seen by the check that
+    /// follows; one set later raises the flag again.
     pub fn clear_over_limit(&self) {
         self.0.fetch_and(!OVER_LIMIT, Ordering::Acquire);
     }

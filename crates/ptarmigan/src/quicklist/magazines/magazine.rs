@@ -3,15 +3,17 @@ use super::super::source::GROUP;
 use super::classes::CLASSES;
 use crate::cpu::{Guard, NodeId};
 
-/// Pages that a magazine can hold. How many it does hold is scaled to the node, up to [`ListsConfig::magazine`].
+/// Pages that a magazine can hold. How many it does hold is scaled to the node, up to
+/// [`ListsConfig::magazine`].
 ///
 /// [`ListsConfig::magazine`]: super::ListsConfig::magazine
 pub const MAGAZINE: usize = 64;
 
-/// The memory of two magazines, laid end to end. Pages are handed out from the upper one and put back to it; the lower one is what
-/// Bonwick calls *previous*.
+/// The memory of two magazines, laid end to end. Pages are handed out from the upper one and put
+/// back to it; the lower one is what Bonwick calls *previous*.
 ///
-/// How many pages are in it stands in a word beside the flag that says that the CPU's magazines are in use; see [`Magazines`].
+/// How many pages are in it stands in a word beside the flag that says that the CPU's magazines are
+/// in use; see [`Magazines`].
 pub(super) struct MagazineStore {
     /// Twice the magazine's size as it is now; 0 while the CPU takes no part.
     limit: u32,
@@ -38,8 +40,9 @@ impl MagazineStore {
 
 /// The magazines of one class of a CPU, for the code that has entered them.
 ///
-/// Pages are counted in a lane of the guard's word, which the guard holds in a register and stores together with the flag. There
-/// are four lanes: besides those of today's classes there is one for tables of high memory, and one more.
+/// Pages are counted in a lane of the guard's word, which the guard holds in a register and stores
+/// together with the flag. There are four lanes: besides those of today's classes there is one for
+/// tables of high memory, and one more.
 pub(super) struct Magazines<'a> {
     store: &'a mut MagazineStore,
     word: &'a mut u32,
@@ -106,7 +109,8 @@ impl<'a> Magazines<'a> {
         self.store.limit = 2 * magazine.min(MAGAZINE as u32);
     }
 
-    /// Moves the oldest of those that are beyond the magazines' size, if they have shrunk, as far as `store` takes them.
+    /// Moves the oldest of those that are beyond the magazines' size, if they have shrunk, as far
+    /// as `store` takes them.
     pub fn store_excess(&mut self, store: impl FnOnce(&[u32]) -> usize) {
         self.keep(self.store.limit as usize, store);
     }
@@ -141,7 +145,8 @@ impl<'a> Magazines<'a> {
         }
     }
 
-    /// Moves all pages to `into`, and closes the magazines: the CPU takes no part from now on. Returns how many.
+    /// Moves all pages to `into`, and closes the magazines: the CPU takes no part from now on.
+    /// Returns how many.
     pub fn take_all(&mut self, into: &mut [u32; 2 * MAGAZINE]) -> usize {
         let n = self.n() as usize;
         into[..n].copy_from_slice(&self.store.items[..n]);

@@ -1,30 +1,34 @@
-//! Quicklists: per-CPU magazines of clean pages before a depot per node, within one budget per node.
+//! Quicklists: per-CPU magazines of clean pages before a depot per node, within one budget per
+//! node.
 //!
 //! # Classes
 //!
-//! Pages are kept by class: root tables, which rest constructed, and all other tables, which are all zero alike.
+//! Pages are kept by class: root tables, which rest constructed, and all other tables, which are
+//! all zero alike.
 //!
 //! # Magazines
 //!
-//! On each CPU a class has two magazines of page numbers, laid end to end in one array. Pages are handed out from the upper one
-//! and put back to it; the lower one is what Bonwick calls *previous*. Only when both are empty, or both full, is a
-//! magazine exchanged with the depot, so a CPU that allocates and frees in turn never goes there. A hit touches the CPU's
-//! own lines: no lock, no atomic read-modify-write, nothing of the page and nothing of its frame's record. (Links inside
-//! pages cost four times as much as soon as more than a few pages are in flight.)
+//! On each CPU a class has two magazines of page numbers, laid end to end in one array. Pages are
+//! handed out from the upper one and put back to it; the lower one is what Bonwick calls
+//! *previous*. Only when both are empty, or both full, is a magazine exchanged with the depot, so a
+//! CPU that allocates and frees in turn never goes there. A hit touches the CPU's own lines: no
+//! lock, no atomic read-modify-write, nothing of the page and nothing of its frame's record. (Links
+//! inside pages cost four times as much as soon as more than a few pages are in flight.)
 //!
-//! Where several CPUs have pages at hand, magazines are scaled to the depot: large while it has plenty, small as it runs low.
-//! So little rests on one CPU while another one runs short.
+//! Where several CPUs have pages at hand, magazines are scaled to the depot: large while it has
+//! plenty, small as it runs low. So little rests on one CPU while another one runs short.
 //!
 //! # The doorbell
 //!
-//! A CPU that misses notifies the others. Each node has one request word, raised when a limit drops below what is cached or when
-//! a CPU goes to the allocator while others hold pages. A CPU compares the word when its next gather ends, and leaves what is
-//! too much by now.
+//! A CPU that misses notifies the others. Each node has one request word, raised when a limit drops
+//! below what is cached or when a CPU goes to the allocator while others hold pages. A CPU compares
+//! the word when its next gather ends, and leaves what is too much by now.
 //!
 //! # The budget
 //!
-//! What a node keeps, CPUs and depots together, never exceeds its budget: the magazines' worst case is set aside first and the
-//! depots may have the rest. One call gives back at most 16 pages, whatever is to be done.
+//! What a node keeps, CPUs and depots together, never exceeds its budget: the magazines' worst case
+//! is set aside first and the depots may have the rest. One call gives back at most 16 pages,
+//! whatever is to be done.
 //!
 //! # Remote returns
 //!
@@ -70,8 +74,8 @@ const BOUNDED: usize = 16;
 /// Levels, rounded up to a power of two, so that an index is cut to size instead of checked.
 const LEVELS: usize = MAX_LEVELS.next_power_of_two();
 
-/// The policy that this library is about. `K` says whether pages are looked after while they are in it, see
-/// [`Checked`](super::Checked).
+/// The policy that this library is about. `K` says whether pages are looked after while they are in
+/// it, see [`Checked`](super::Checked).
 pub struct Quicklists<'m, W, C, K = Unchecked> {
     source: Source<'m, W, C>,
     /// Each CPU's pages by class, and its counts.
@@ -91,13 +95,14 @@ pub struct Quicklists<'m, W, C, K = Unchecked> {
 #[derive(Default)]
 struct Own {
     tally: Tally,
-    /// The last [`Doorbell`](doorbell::Doorbell) word that it has responded to, of the node where it was then. Only this CPU
-    /// writes it.
+    /// The last [`Doorbell`](doorbell::Doorbell) word that it has responded to, of the node where
+    /// it was then. Only this CPU writes it.
     responded: AtomicU32,
 }
 
 impl<'m, W: OpenWindow, C: Construct> Quicklists<'m, W, C> {
-    /// Makes lists of the given sizes. Magazines shrink, if need be, until they fit half of the smallest node's budget.
+    /// Makes lists of the given sizes. Magazines shrink, if need be, until they fit half of the
+    /// smallest node's budget.
     ///
     /// # Errors
     ///
@@ -167,7 +172,8 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     pub fn bytes(size: &MemorySize, config: &ListsConfig) -> usize {
         let nodes = size.nodes();
         let shards = Depot::shards_for(config.most_on_a_node(nodes));
-        // However the classes share a node's room, together they have it; each shard's part is rounded up.
+        // However the classes share a node's room, together they have it; each shard's part is
+        // rounded up.
         let depots = |node| {
             let all = CLASSES * shards;
             let room = config.room(size.node_frames(NodeId(node as u8))) as usize;
@@ -190,7 +196,8 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         basis.checked_div(divisor).unwrap_or(basis)
     }
 
-    /// Returns what one CPU has counted. A page may be counted as allocated on one CPU and as freed on another.
+    /// Returns what one CPU has counted. A page may be counted as allocated on one CPU and as freed
+    /// on another.
     pub fn counts_on(&self, cpu: CpuId) -> PolicyCounts {
         PolicyCounts::sum(self.cpus.shown().nth(usize::from(cpu.0)).map(|own| &own.tally))
     }
@@ -245,7 +252,8 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     /// Returns what the caller's CPU shows to others.
     #[inline(always)]
     fn shown(&self, here: &Here<'_>) -> &Own {
-        // SAFETY: 1. a `Here` is of the lists' machine, and of one of the CPUs that they were made for.
+        // SAFETY: 1. a `Here` is of the lists' machine, and of one of the CPUs that they were made
+        // for.
         unsafe { self.cpus.own_shown_unchecked(here) }
     }
 
@@ -269,9 +277,9 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
 
     #[inline(always)]
     fn page(&self, class: usize, level: Level, item: u32) -> Clean {
-        // SAFETY: 1. the item came out of a list, where it was put by `item`, its owner's last act. 2. pages of a class are in one
-        // state and of one size, and `level` is of the class. 3. only clean pages are put there, and nothing writes to them
-        // while they rest.
+        // SAFETY: 1. the item came out of a list, where it was put by `item`, its owner's last act.
+        // 2. pages of a class are in one state and of one size, and `level` is of the class. 3.
+        // only clean pages are put there, and nothing writes to them while they rest.
         unsafe { Clean::from_raw(PhysAddr((item as u64) << self.shift(class)), level) }
     }
 
@@ -280,8 +288,8 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         (page.into_raw().0 >> self.shift(class)) as u32
     }
 
-    /// Items are frame numbers, so that 16 TiB can be named. Roots, which may be smaller than a frame, are counted in their own
-    /// size.
+    /// Items are frame numbers, so that 16 TiB can be named. Roots, which may be smaller than a
+    /// frame, are counted in their own size.
     #[inline(always)]
     fn shift(&self, class: usize) -> u32 {
         if class == ROOT { self.root_shift } else { FRAME_SHIFT }
@@ -315,7 +323,8 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         self.node(node).set_limits(|| self.basis(node), limits, !self.one_node);
     }
 
-    /// Gives a CPU's magazines of a class the size that they should have. A CPU that had none there takes part from now on.
+    /// Gives a CPU's magazines of a class the size that they should have. A CPU that had none there
+    /// takes part from now on.
     fn resize(&self, here: &Here<'_>, magazines: &mut Magazines<'_>, class: usize) {
         let node = self.node(here.node());
         let depot = node.depot(class);

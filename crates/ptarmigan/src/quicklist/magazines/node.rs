@@ -8,7 +8,8 @@ use crate::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// A node's depots, and what it wants of its CPUs.
 pub(super) struct Node {
-    /// One for each class. Not in place, so that no set-up function has several of them on its stack.
+    /// One for each class. Not in place, so that no set-up function has several of them on its
+    /// stack.
     depots: BootSlice<Depot>,
     pub doorbell: Doorbell,
     /// What the depots' limits were worked out from. Written under the lock, after the limits.
@@ -43,8 +44,8 @@ impl Node {
 
     /// Sets the depots' limits, and rings the doorbell if one is over.
     ///
-    /// One caller at a time sets them, by what is true when it is its turn. Otherwise an old limit could overwrite a new one,
-    /// while the basis is the new one's.
+    /// One caller at a time sets them, by what is true when it is its turn. Otherwise an old limit
+    /// could overwrite a new one, while the basis is the new one's.
     pub fn set_limits(
         &self,
         basis: impl FnOnce() -> u32,

@@ -1,4 +1,5 @@
-//! Taking pages back: into the CPU's magazines, to the depot, home to another node, to the allocator.
+//! Taking pages back: into the CPU's magazines, to the depot, home to another node, to the
+//! allocator.
 use super::super::check::Check;
 use super::super::here::Here;
 use super::classes::{ROOT, ZERO};
@@ -8,7 +9,8 @@ use crate::cpu::NodeId;
 use crate::page::{Clean, Construct, Flushed, Level};
 use crate::window::OpenWindow;
 
-/// Pages on their way to another node's [depot](super::depot::Depot): as many as one call may give back.
+/// Pages on their way to another node's [depot](super::depot::Depot): as many as one call may give
+/// back.
 struct Parcel {
     node: NodeId,
     n: usize,
@@ -82,7 +84,8 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
         {
             let mut magazines = Magazines::new(&mut cpu, class);
             self.resize(here, &mut magazines, class);
-            // Both magazines are full: all but the newest magazine goes to the depot. Unless they have grown.
+            // Both magazines are full: all but the newest magazine goes to the depot. Unless they
+            // have grown.
             if magazines.push(item) {
                 return;
             }
@@ -98,7 +101,8 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
         }
     }
 
-    /// Takes back a page of another node: its home keeps it, or the allocator gets it if that keeps enough.
+    /// Takes back a page of another node: its home keeps it, or the allocator gets it if that keeps
+    /// enough.
     #[cold]
     fn put_home(&self, here: &Here<'_>, page: Clean) {
         let level = page.level();
@@ -156,8 +160,8 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
         }
     }
 
-    /// Takes back what it can of a chain without giving the guard up in between. Returns a page that does not go into this CPU's
-    /// magazines, if there is one.
+    /// Takes back what it can of a chain without giving the guard up in between. Returns a page
+    /// that does not go into this CPU's magazines, if there is one.
     #[inline(always)]
     fn put_run(&self, here: &Here<'_>, pages: &mut Flushed) -> Option<Clean> {
         let frames = self.source.frames();

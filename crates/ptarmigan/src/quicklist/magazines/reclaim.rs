@@ -1,8 +1,10 @@
-//! Giving pages back to the allocator: those beyond the limit, those that nobody needs, those that others need more.
+//! Giving pages back to the allocator: those beyond the limit, those that nobody needs, those that
+//! others need more.
 //!
-//! One call gives back at most [`BOUNDED`] pages, whatever is to be done. Pages leave a depot in pieces of that size, also where
-//! magazines of 64 came in. A depot that is over its limit by more is trimmed by the calls that follow, each of which sees
-//! that it is. Pages are detached under the lock and unmade outside it.
+//! One call gives back at most [`BOUNDED`] pages, whatever is to be done. Pages leave a depot in
+//! pieces of that size, also where magazines of 64 came in. A depot that is over its limit by more
+//! is trimmed by the calls that follow, each of which sees that it is. Pages are detached under the
+//! lock and unmade outside it.
 use super::super::check::Check;
 use super::super::here::Here;
 use super::classes::{EACH_CLASS, ROOT};
@@ -41,8 +43,8 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
         }
     }
 
-    /// Gives back at most [`BOUNDED`] pages of this node's depots that are over their limit. As depots take in no more than they
-    /// may hold, only a new limit makes that so.
+    /// Gives back at most [`BOUNDED`] pages of this node's depots that are over their limit. As
+    /// depots take in no more than they may hold, only a new limit makes that so.
     fn trim(&self, here: &Here<'_>) {
         self.give_back_from(here, BOUNDED, |class, into| self.depot(here.node(), class).shed_excess(into));
         let node = self.node(here.node());
@@ -52,8 +54,9 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
         }
     }
 
-    /// Gives the CPU's magazines the size that they should have by now: other CPUs may have come, or run short. Otherwise those of
-    /// a CPU that neither fills nor empties them would stay as they are. Returns false if they are in use.
+    /// Gives the CPU's magazines the size that they should have by now: other CPUs may have come,
+    /// or run short. Otherwise those of a CPU that neither fills nor empties them would stay as
+    /// they are. Returns false if they are in use.
     fn refit(&self, here: &Here<'_>) -> bool {
         let Some(mut cpu) = self.enter(here) else { return false };
         for class in EACH_CLASS {
@@ -66,8 +69,9 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
         true
     }
 
-    /// Has `detach` move pages of each class out of where they are kept, and gives them back: at most `want`, and at most
-    /// [`BOUNDED`] in all. Returns how many. Every class is asked, also with no room left.
+    /// Has `detach` move pages of each class out of where they are kept, and gives them back: at
+    /// most `want`, and at most [`BOUNDED`] in all. Returns how many. Every class is asked, also
+    /// with no room left.
     fn give_back_from(
         &self,
         here: &Here<'_>,
@@ -91,7 +95,8 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
         self.give_back_from(here, want as usize, |class, into| self.depot(node, class).shed(into))
     }
 
-    /// Ends an interval for the caller's node: gives back up to [`BOUNDED`] pages that nobody needed in it. Returns how many.
+    /// Ends an interval for the caller's node: gives back up to [`BOUNDED`] pages that nobody
+    /// needed in it. Returns how many.
     pub(super) fn end_interval_here(&self, here: &Here<'_>) -> u32 {
         self.give_back_from(here, BOUNDED, |class, into| self.depot(here.node(), class).end_interval(into).1)
     }
@@ -118,9 +123,9 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
         }
     }
 
-    /// Moves all that a CPU has at hand of a class to `into`. It takes no part until it has some again. Returns the node that the
-    /// pages are of, which is where the CPU was when it got them, and how many there are. `None` if the CPU took no part,
-    /// or its magazines are in use.
+    /// Moves all that a CPU has at hand of a class to `into`. It takes no part until it has some
+    /// again. Returns the node that the pages are of, which is where the CPU was when it got them,
+    /// and how many there are. `None` if the CPU took no part, or its magazines are in use.
     pub(super) fn take_all(
         &self,
         here: &Here<'_>,

@@ -1,18 +1,21 @@
 //! A ring of cached pages.
 //!
-//! Pages that came last are handed out first, as their lines are warm. Those that have lain there longest go back to the
-//! allocator first. A magazine moves as a copy of at most 64 numbers, four cache lines: that is bounded, and it needs no
-//! magazine objects that would have to be kept, counted and found again.
+//! Pages that came last are handed out first, as their lines are warm. Those that have lain there
+//! longest go back to the allocator first. A magazine moves as a copy of at most 64 numbers, four
+//! cache lines: that is bounded, and it needs no magazine objects that would have to be kept,
+//! counted and found again.
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 
 /// Pages of one class, in units of the class's size.
 pub(super) struct Ring {
     items: BootSlice<u32>,
-    // Narrow, so that it fits into one cache line with its lock and what is looked at without the lock.
+    // Narrow, so that it fits into one cache line with its lock and what is looked at without the
+    // lock.
     /// The index of the oldest.
     start: u32,
     held: u32,
-    /// The least that it held since the interval began: nobody needed that many pages in all that time.
+    /// The least that it held since the interval began: nobody needed that many pages in all that
+    /// time.
     least: u32,
 }
 
@@ -58,7 +61,8 @@ impl Ring {
         n
     }
 
-    /// Moves up to `into.len()` pages to `into`, the newest first, as their lines are warmest. Returns how many.
+    /// Moves up to `into.len()` pages to `into`, the newest first, as their lines are warmest.
+    /// Returns how many.
     pub fn fetch(&mut self, into: &mut [u32]) -> usize {
         let n = self.held().min(into.len());
         self.copy_out(self.held() - n, &mut into[..n]);
@@ -67,7 +71,8 @@ impl Ring {
         n
     }
 
-    /// Moves up to `into.len()` of the pages beyond `limit` to `into`, the oldest first. Returns how many.
+    /// Moves up to `into.len()` of the pages beyond `limit` to `into`, the oldest first. Returns
+    /// how many.
     pub fn shed(&mut self, into: &mut [u32], limit: usize) -> usize {
         let n = self.held().saturating_sub(limit).min(into.len());
         self.copy_out(0, &mut into[..n]);
@@ -77,8 +82,8 @@ impl Ring {
         n
     }
 
-    /// Ends an interval and begins the next. Returns how many pages it held all through the one that ends: nobody needed them
-    /// (the working set of Bonwick and Adams, USENIX 2001).
+    /// Ends an interval and begins the next. Returns how many pages it held all through the one
+    /// that ends: nobody needed them (the working set of Bonwick and Adams, USENIX 2001).
     pub fn end_interval(&mut self) -> usize {
         core::mem::replace(&mut self.least, self.held) as usize
     }

@@ -3,15 +3,16 @@ use super::ring::Ring;
 use crate::sync::SpinLock;
 use crate::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// The pages that one CPU, or a few, leave and find first. All that an exchange writes but the pages' numbers is on its line, so
-/// that CPUs with shards of their own do not take it from each other.
+/// The pages that one CPU, or a few, leave and find first. All that an exchange writes but the
+/// pages' numbers is on its line, so that CPUs with shards of their own do not take it from each
+/// other.
 #[repr(align(128))]
 pub(super) struct Shard {
     ring: SpinLock<Ring>,
     /// The number of pages in the ring, written under its lock, for a look without it.
     held: AtomicU32,
-    /// The number of pages that it may hold: its part of the depot's limit. Each shard is held to its own, so that no exchange
-    /// counts all shards together.
+    /// The number of pages that it may hold: its part of the depot's limit. Each shard is held to
+    /// its own, so that no exchange counts all shards together.
     limit: AtomicU32,
 }
 
@@ -65,7 +66,8 @@ impl Shard {
         self.with(|ring| ring.fetch(into))
     }
 
-    /// Moves pages beyond `limit`, or beyond what it may hold, to `into`, the oldest first. Returns how many.
+    /// Moves pages beyond `limit`, or beyond what it may hold, to `into`, the oldest first. Returns
+    /// how many.
     pub fn shed(&self, into: &mut [u32], limit: Option<u32>) -> usize {
         if into.is_empty() || self.held() <= limit.unwrap_or(self.limit()) {
             return 0;
@@ -73,8 +75,9 @@ impl Shard {
         self.with(|ring| ring.shed(into, limit.unwrap_or(self.limit()) as usize))
     }
 
-    /// Ends an interval and begins the next. Moves pages that nobody needed in it to `into`. Then `join` may put as many pages in
-    /// as there is room for. Returns how many pages nobody needed, and how many it moved.
+    /// Ends an interval and begins the next. Moves pages that nobody needed in it to `into`. Then
+    /// `join` may put as many pages in as there is room for. Returns how many pages nobody needed,
+    /// and how many it moved.
     pub fn end_interval(&self, into: &mut [u32], join: impl FnOnce(&mut [u32]) -> usize) -> (usize, usize) {
         self.with(|ring| {
             let unneeded = ring.end_interval();

@@ -99,10 +99,11 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
         Ok(page)
     }
 
-    /// Takes as many pages from the allocator as a cache line has records, for a CPU that has none. One is handed out, the others
-    /// rest.
+    /// Takes as many pages from the allocator as a cache line has records, for a CPU that has none.
+    /// One is handed out, the others rest.
     ///
-    /// The guard is given up before they are made: they are cleared through a window, which may have to wait.
+    /// The guard is given up before they are made: they are cleared through a window, which may
+    /// have to wait.
     fn miss_group(&self, here: &Here<'_>, level: Level, flags: AllocFlags) -> Option<Clean> {
         {
             let mut cpu = self.enter(here)?;
@@ -131,7 +132,8 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
         Some(page)
     }
 
-    /// Takes a page from the allocator; if there is none, after giving up what is kept everywhere within reach.
+    /// Takes a page from the allocator; if there is none, after giving up what is kept everywhere
+    /// within reach.
     fn miss(&self, here: &Here<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
         self.source.make(here.node(), level, flags).or_else(|e| {
             if !flags.may_sleep {
