@@ -189,8 +189,8 @@ impl<'a, M: PagingMetaData, P: GenericPTE> Noting<'a, M, P> {
                 }
             }
         }
-        // SAFETY: 1. the tree ends. 2. `map` notes every entry that it writes. 3. `&mut self`.
-        // 4. it is the lists' window.
+        // SAFETY: 1. the tree ends. 2. `map` notes every entry that it writes. 3. `&mut self`. 4.
+        // it is the lists' window.
         let table = unsafe { table.clear_touched(self.here.policy().source().window()) };
         // SAFETY: 1. there is no MMU.
         self.here.free_unlinked(unsafe { table.never_walked() });

@@ -142,8 +142,8 @@ fn lists_checked<W: OpenWindow, C: Construct, K: Check>(
     let frames = unsafe { Frames::new(&mut boot, machine, runs) }.expect("frames");
     let frames: &'static Frames = Box::leak(Box::new(frames));
     let limit = (low as usize + 1) * FRAME_SIZE;
-    // SAFETY: 1. frames 1 to `low`, the only ones that tables are made of, lie in the block.
-    // 2. leaked just now.
+    // SAFETY: 1. frames 1 to `low`, the only ones that tables are made of, lie in the block. 2.
+    // leaked just now.
     let map = unsafe { DirectMap::new(leaked(limit).as_ptr(), limit as u64) };
     let map = map.expect("a block of memory ends below the highest address");
     // SAFETY: 1. low memory is frames 1 to `low`, which lie in the block.

@@ -615,8 +615,8 @@ fn kept(rules: Rules, low: u32, high: u32, pages: usize) -> usize {
     let frames = unsafe { Frames::new(&mut boot, MachineId::new(), &runs) };
     let frames = frames.expect("`bytes` says how much is needed");
     let limit = (low as usize + 1) * FRAME_SIZE;
-    // SAFETY: 1. frames 1 to `low`, the only ones that tables are made of, lie in the block.
-    // 2. leaked just now.
+    // SAFETY: 1. frames 1 to `low`, the only ones that tables are made of, lie in the block. 2.
+    // leaked just now.
     let window = unsafe { DirectMap::new(memory(limit).as_mut_ptr().cast(), limit as u64) };
     let window = window.expect("a block of memory ends below the highest address");
     // SAFETY: 1. low memory is frames 1 to `low`, which lie in the block.

@@ -1,4 +1,4 @@
-//! Unlinked tables on their way back: the chain carries the type.
+//! Chains of unlinked tables on their way back. The chain carries the type: unhooked, or flushed.
 use super::{Clean, Level};
 use crate::addr::{Pfn, PhysAddr};
 use crate::frames::{FrameMeta, Frames, Use};
@@ -7,7 +7,7 @@ use crate::frames::{FrameMeta, Frames, Use};
 pub struct FlushProof(());
 
 impl FlushProof {
-    /// Claims it.
+    /// Claims that a flush has taken place.
     ///
     /// # Safety
     ///
@@ -19,8 +19,9 @@ impl FlushProof {
     }
 }
 
-/// Tables that have been unhooked from their parents, but that TLBs may still know. Linked through
-/// the frames' records, so nothing is allocated and nothing written into the pages (REQ-22).
+/// Tables that have been unhooked from their parents, but that TLBs may still know. The chain is
+/// linked through the frames' records, so nothing is allocated and nothing is written into the
+/// pages.
 ///
 /// There is no way from here to a list that pages are handed out from, except through a flush:
 ///
@@ -59,13 +60,13 @@ impl Default for Unhooked {
 }
 
 impl Unhooked {
-    /// An empty chain.
+    /// Makes an empty chain.
     #[inline(always)]
     pub const fn new() -> Self {
         Unhooked { head: Pfn::NONE, len: 0, root: None, root_level: Level(0) }
     }
 
-    /// Puts a table on the chain. Its level is in the frame's record since it was born.
+    /// Puts a table on the chain. Its level is in the frame's record since it was linked.
     ///
     /// # Safety
     ///
@@ -100,25 +101,25 @@ impl Unhooked {
         self.root.is_some()
     }
 
-    /// How many tables it holds, the root included.
+    /// Returns how many tables it holds, the root included.
     #[inline(always)]
     pub fn len(&self) -> u32 {
         self.len + self.root.is_some() as u32
     }
 
-    /// Whether it holds none.
+    /// Returns whether it holds no table.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.len == 0 && self.root.is_none()
     }
 
-    /// The step that only a flush makes.
+    /// Makes the step that takes a flush.
     #[inline(always)]
     pub fn flushed(self, _proof: FlushProof) -> Flushed {
         Flushed { pages: self }
     }
 
-    /// Looks at all tables without taking them, e.g. to tell a sanitizer.
+    /// Calls `see` for each table and takes none, e.g. to tell a sanitizer.
     pub fn each(&self, frames: &Frames, mut see: impl FnMut(Level, PhysAddr)) {
         let mut at = self.head;
         while at != Pfn::NONE {
@@ -159,7 +160,7 @@ impl Unhooked {
     }
 }
 
-/// Tables that nobody can reach any more.
+/// Tables that no MMU can reach any more.
 #[must_use = "dropped tables are lost"]
 #[derive(Default)]
 pub struct Flushed {
@@ -167,7 +168,7 @@ pub struct Flushed {
 }
 
 impl Flushed {
-    /// The next table.
+    /// Takes the next table.
     #[inline(always)]
     pub fn pop(&mut self, frames: &Frames) -> Option<Clean> {
         let (level, at) = self.pages.pop(frames)?;
@@ -176,17 +177,17 @@ impl Flushed {
         Some(unsafe { Clean::from_raw(at, level) })
     }
 
-    /// How many are left.
+    /// Returns how many are left.
     pub fn len(&self) -> u32 {
         self.pages.len()
     }
 
-    /// Whether none are left.
+    /// Returns whether none are left.
     pub fn is_empty(&self) -> bool {
         self.pages.is_empty()
     }
 
-    /// Looks at all tables without taking them.
+    /// Calls `see` for each table and takes none.
     pub fn each(&self, frames: &Frames, see: impl FnMut(Level, PhysAddr)) {
         self.pages.each(frames, see)
     }

@@ -2,11 +2,11 @@
 use crate::addr::PhysAddr;
 use crate::frames::Frames;
 
-/// Makes root tables: copies the kernel's entries in and keeps the table known to whoever changes
-/// those.
+/// Makes root tables: copies the kernel's entries in, and registers the table with the code that
+/// changes those.
 ///
-/// Runs only when a page comes from the allocator and when it goes back to it; a page that rests on
-/// a list stays constructed.
+/// It runs only when a page comes from the allocator and when it goes back to it. A page that rests
+/// on a list stays constructed.
 pub trait Construct: Sync {
     /// Brings an all-zero table into its constructed state.
     ///
@@ -16,8 +16,8 @@ pub trait Construct: Sync {
     /// 2. It is all zero, and constructed by no other constructor.
     unsafe fn construct(&self, frames: &Frames, root: PhysAddr);
 
-    /// The same where it can fail: false, and the table is all zero as it was. Constructors that
-    /// need nothing which may be short need not say anything.
+    /// Constructs where that can fail. Returns false if it did, and the table is all zero as it
+    /// was. Constructors that need nothing that may be short keep the default.
     ///
     /// # Safety
     ///
@@ -37,7 +37,7 @@ pub trait Construct: Sync {
     unsafe fn destruct(&self, frames: &Frames, root: PhysAddr);
 }
 
-/// Root tables rest all zero, as other tables do: where the kernel has a root of its own.
+/// Leaves root tables all zero, as other tables are: for kernels that have a root of their own.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoConstruct;
 

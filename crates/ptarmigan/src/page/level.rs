@@ -12,7 +12,7 @@ impl Level {
     /// Tables that hold pages.
     pub const PTE: Level = Level(0);
 
-    /// As an index.
+    /// Returns the level as an index.
     #[inline(always)]
     pub fn at(self) -> usize {
         self.0 as usize
@@ -29,31 +29,31 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The root's level.
+    /// Returns the root's level.
     #[inline(always)]
     pub const fn root(&self) -> Level {
         Level(self.levels - 1)
     }
 
-    /// All levels, lowest first.
+    /// Iterates over all levels, the lowest first.
     pub fn each_level(&self) -> impl Iterator<Item = Level> + use<> {
         (0..self.levels).map(Level)
     }
 
-    /// Whether tables of this level are smaller than a frame.
+    /// Returns whether tables of this level are smaller than a frame.
     #[inline(always)]
     pub fn is_small(&self, level: Level) -> bool {
         (self.table_shift[level.at()] as u32) < FRAME_SHIFT
     }
 
-    /// Bytes in a table of this level.
+    /// Returns the bytes in a table of this level.
     #[inline(always)]
     pub fn table_bytes(&self, level: Level) -> u64 {
         1 << self.table_shift[level.at()]
     }
 
-    /// The order of the block of frames that holds a table of this level; 0 for those smaller than
-    /// a frame.
+    /// Returns the order of the block of frames that holds a table of this level; 0 for tables
+    /// smaller than a frame.
     #[inline(always)]
     pub fn order(&self, level: Level) -> u8 {
         (self.table_shift[level.at()] as u32).saturating_sub(FRAME_SHIFT) as u8

@@ -23,7 +23,7 @@ pub struct Source<'m, W, C> {
 }
 
 impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
-    /// A source of tables for trees of `layout`.
+    /// Makes a source of tables for trees of `layout`.
     ///
     /// # Safety
     ///
@@ -34,13 +34,13 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
         Source { frames, window, construct, layout, placement: Placement::default(), small: Slab::new(shift) }
     }
 
-    /// The frames it draws from.
+    /// Returns the frames that it draws from.
     #[inline(always)]
     pub fn frames(&self) -> &'m Frames {
         self.frames
     }
 
-    /// What tables look like.
+    /// Returns the layout of trees.
     #[inline(always)]
     pub fn layout(&self) -> &Layout {
         &self.layout
@@ -51,19 +51,19 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
         self.placement
     }
 
-    /// The window.
+    /// Returns the window.
     #[inline(always)]
     pub fn window(&self) -> &W {
         &self.window
     }
 
-    /// The constructor of root tables.
+    /// Returns the constructor of root tables.
     pub fn constructor(&self) -> &C {
         &self.construct
     }
 
-    /// A new clean page for `level`: taken, cleared unless known to be zero, constructed if it is a
-    /// root.
+    /// Makes a clean page for `level`: takes it, clears it unless it is known to be zero,
+    /// constructs it if it is a root.
     ///
     /// # Errors
     ///
@@ -93,8 +93,8 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
         Ok(unsafe { Clean::from_raw(at, level) })
     }
 
-    /// Four new clean pages for `level` at once: neighbours, whose records fill a cache line. So
-    /// CPUs that are at work on tables of theirs do not take a record's line from each other.
+    /// Makes four clean pages for `level` at once: neighbours, whose records fill a cache line. So
+    /// CPUs that work on tables of their own do not take a record's line from each other. Returns
     /// `None` if there is no such block on `node`, or tables of the level are not single frames
     /// that only need clearing.
     pub fn make_group(&self, node: NodeId, level: Level, flags: AllocFlags) -> Option<[Clean; GROUP]> {
@@ -136,7 +136,7 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
         self.give_zero(level, at);
     }
 
-    /// Gives the all-zero memory of a table of `level`, which the caller owns and nobody can reach,
+    /// Gives the all-zero memory of a table of `level`, which the caller owns and no MMU can reach,
     /// back to the allocator.
     fn give_zero(&self, level: Level, at: PhysAddr) {
         if self.layout.is_small(level) {
@@ -153,8 +153,8 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
         });
     }
 
-    /// As [`unmake`](Self::unmake), but forgets that the page is zero, as allocators did that knew
-    /// no zero.
+    /// Gives a page back as [`unmake`](Self::unmake) does, but forgets that it is zero, as
+    /// allocators do that know no zero.
     pub fn unmake_dirty(&self, page: Clean) {
         let (level, at) = (page.level(), page.into_raw());
         if level == self.layout.root() {
@@ -173,11 +173,11 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
         });
     }
 
-    /// Whether every byte of the frame at `at` is zero. For checks: reading a page costs as much as
-    /// clearing it.
+    /// Returns whether every byte of the frame at `at` is zero. For checks: reading a page costs as
+    /// much as clearing it.
     pub fn is_zero(&self, at: PhysAddr) -> bool {
         let guard = self.window.open(at);
-        // SAFETY: the guard is valid for the frame, which the caller of `unmake` owned and nobody
+        // SAFETY: the guard is valid for the frame, which the caller of `unmake` owned and nothing
         // else uses.
         let bytes = unsafe { core::slice::from_raw_parts(guard.base().cast::<u64>(), FRAME_SIZE / 8) };
         bytes.iter().all(|w| *w == 0)

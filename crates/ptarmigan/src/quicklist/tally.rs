@@ -64,12 +64,12 @@ impl Tallies {
         self.cpus.len()
     }
 
-    /// One CPU's; nothing if there is no such CPU.
+    /// Returns one CPU's counts; none if there is no such CPU.
     pub fn on(&self, cpu: CpuId) -> PolicyCounts {
         PolicyCounts::sum(self.cpus.get(usize::from(cpu.0)).map(|lines| &lines.0))
     }
 
-    /// All CPUs together.
+    /// Returns the counts of all CPUs together.
     pub fn sum(&self) -> PolicyCounts {
         PolicyCounts::sum(self.cpus.iter().map(|lines| &lines.0))
     }
@@ -82,7 +82,8 @@ pub struct LevelCounts {
     pub allocs: usize,
     /// Pages taken back.
     pub frees: usize,
-    /// Turns of the depot: a magazine moved to a CPU. Not misses: the pages were known to be clean.
+    /// Magazines that the depot moved to a CPU. These are no misses: the pages were known to be
+    /// clean.
     pub refills: usize,
     /// Pages that came from the frame allocator.
     pub misses: usize,
@@ -91,7 +92,7 @@ pub struct LevelCounts {
 }
 
 impl LevelCounts {
-    /// Pages handed out and not taken back.
+    /// Returns the number of pages handed out and not taken back.
     pub fn live(&self) -> usize {
         self.allocs.wrapping_sub(self.frees)
     }
@@ -108,7 +109,7 @@ pub struct PolicyCounts {
 }
 
 impl PolicyCounts {
-    /// All these CPUs together.
+    /// Returns the counts of all these CPUs together.
     pub(super) fn sum<'t>(tallies: impl IntoIterator<Item = &'t Tally>) -> Self {
         tallies.into_iter().fold(PolicyCounts::default(), Self::with)
     }
@@ -124,26 +125,27 @@ impl PolicyCounts {
         self
     }
 
-    /// Pages handed out and not taken back, all levels.
+    /// Returns the number of pages handed out and not taken back, at all levels.
     pub fn live(&self) -> usize {
         self.levels.iter().fold(0, |n, l| n.wrapping_add(l.live()))
     }
 
-    /// Pages that rest in the policy: taken from the allocator, neither handed out nor given back.
+    /// Returns the number of pages that rest in the policy: taken from the allocator, neither
+    /// handed out nor given back.
     pub fn cached(&self) -> usize {
         let held = self.levels.iter().fold(0usize, |n, l| n.wrapping_add(l.misses).wrapping_sub(l.returns));
         held.wrapping_sub(self.live())
     }
 
-    /// Bytes of tables handed out and not taken back, of trees of `layout`; 0 while counts of a
-    /// moment say less.
+    /// Returns the bytes of tables handed out and not taken back, of trees of `layout`; 0 while the
+    /// counts of a moment say less.
     pub fn live_bytes(&self, layout: &Layout) -> u64 {
         let bytes = |level: Level| signed(self.levels[level.at()].live()) * layout.table_bytes(level) as i64;
         layout.each_level().map(bytes).sum::<i64>().max(0) as u64
     }
 
-    /// Bytes that rest in the policy, the same way. Pages that lists keep for several levels are as
-    /// large as PTE tables.
+    /// Returns the bytes that rest in the policy, the same way. Pages that lists keep for several
+    /// levels are as large as PTE tables.
     pub fn cached_bytes(&self, layout: &Layout) -> u64 {
         let top = &self.levels[layout.root().at()];
         let tops = signed(top.misses.wrapping_sub(top.returns).wrapping_sub(top.live()));
@@ -153,7 +155,7 @@ impl PolicyCounts {
     }
 }
 
-/// The difference of two counts, of which the first may lag behind.
+/// Returns the difference of two counts, of which the first may lag behind.
 fn signed(difference: usize) -> i64 {
     difference as isize as i64
 }
@@ -169,7 +171,7 @@ pub struct NodeCounts {
     pub depot_zero: u32,
     /// Constructed roots that CPUs of other nodes have freed, and that wait for a CPU of this node.
     pub remote_returns_roots: u32,
-    /// Zero pages of which the same is true.
+    /// Zero pages that wait in the same way.
     pub remote_returns: u32,
     /// Roots of the node's memory that are in use or kept anywhere.
     pub roots: u32,

@@ -21,7 +21,8 @@ pub struct Event {
 pub enum MisuseKind {
     /// Given back, and had been given back already.
     GivenTwice,
-    /// Given back, and had never been handed out: of no frame of this memory, or somebody else's.
+    /// Given back, and had never been handed out: of no frame of this memory, or in use for
+    /// something else.
     Foreign,
     /// Given back as a root that was handed out as another table, or the other way round.
     WrongClass,

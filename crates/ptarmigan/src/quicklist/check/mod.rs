@@ -1,14 +1,13 @@
-//! Pages that are looked after on their way through the lists: given back twice, never handed out,
-//! not clean.
+//! Checks of pages on their way through the lists: given back twice, never handed out, not clean.
 //!
-//! [`Unchecked`] is nothing at all. [`Checked`] keeps two words for each frame: what happened to it
-//! last, and before. By these it refuses a page that is given back twice or was never handed out;
-//! content is verified for a sample of the pages, in debug builds for all. A page that is refused
-//! stays where nobody gets it: its frame is lost, and nothing else is.
+//! [`Unchecked`] costs nothing. [`Checked`] keeps two words for each frame: what happened to it
+//! last, and before. By these it refuses a page that is given back twice or was never handed out.
+//! It verifies the content of a sample of the pages, in debug builds of all. A page that fails its
+//! check is leaked on purpose: its frame is lost, and nothing else is.
 //!
-//! In poison mode pages that rest are filled with a pattern, which is looked for when they are
-//! handed out: whoever goes on using a page that he gave back is seen by it, and a walker that
-//! still knows such a table finds no entry there that it would follow (REQ-2, REQ-19).
+//! In poison mode pages that rest are filled with a pattern, and the pattern is checked when they
+//! are handed out. So code that goes on using a page that it gave back is found, and a walker that
+//! still knows such a table finds no entry there that it would follow.
 mod misuse;
 mod sample;
 
@@ -24,7 +23,7 @@ use crate::window::{OpenWindow, WindowGuard};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use sample::{NUMBER, Sample};
 
-/// Where a page is at the moment.
+/// Where something happens to a page.
 pub struct Site<'s, 'm, W, C> {
     /// Where the lists get their pages.
     pub source: &'s Source<'m, W, C>,
@@ -43,22 +42,23 @@ impl<W, C> Clone for Site<'_, '_, W, C> {
 
 impl<W, C> Copy for Site<'_, '_, W, C> {}
 
-/// Who looks on at what becomes of pages. All functions are called on the path that they are about.
+/// A check of pages. All functions are called on the path that they are about.
 pub trait Check: Sync {
-    /// A page has come from the allocator; it rests, or is handed out.
+    /// Notes that a page has come from the allocator: it rests, or is handed out.
     fn made<W: OpenWindow, C: Construct>(&self, site: &Site<'_, '_, W, C>, page: &Clean, rests: bool);
 
-    /// A page is given back; false if it must not be taken.
+    /// Checks a page that is given back. Returns false if it must not be taken.
     fn given<W: OpenWindow, C: Construct>(&self, site: &Site<'_, '_, W, C>, page: &Clean) -> bool;
 
-    /// A page that rested is to be handed out; false if it must not be.
+    /// Checks a page that rested and is to be handed out. Returns false if it must not be.
     fn taken<W: OpenWindow, C: Construct>(&self, site: &Site<'_, '_, W, C>, page: &Clean) -> bool;
 
-    /// A page that rested goes back to the allocator, where it has to arrive zero, or constructed.
+    /// Checks a page that rested and goes back to the allocator, where it has to arrive zero, or
+    /// constructed.
     fn leaves<W: OpenWindow, C: Construct>(&self, site: &Site<'_, '_, W, C>, page: &Clean);
 }
 
-/// Nobody looks on, and it costs nothing.
+/// Checks nothing, and costs nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unchecked;
 
@@ -77,33 +77,32 @@ impl Check for Unchecked {
     fn leaves<W: OpenWindow, C: Construct>(&self, _: &Site<'_, '_, W, C>, _: &Clean) {}
 }
 
-/// How closely to look.
+/// How closely to check.
 #[derive(Clone, Copy, Debug)]
 pub struct CheckConfig {
     /// The content of a page is verified each `sample`-th time that something happens to it; 1:
-    /// always, 0: never. Debug builds always do. An even number counts as the odd one below, as a
-    /// page is given back and handed out by turns and of an even number of events the last would
-    /// always be the same of both; 2047 is the most.
+    /// always, 0: never; 2047 is the most. Debug builds always verify it. An even number counts as
+    /// the odd one below: a page is given back and handed out by turns, so an even sample would see
+    /// one of both only.
     pub sample: u32,
-    /// Fill pages that rest with a pattern.
+    /// Pages that rest are filled with a pattern.
     pub poison: bool,
     /// Called for each misuse, on the CPU where it was found.
     pub report: fn(&Misuse),
 }
 
 impl CheckConfig {
-    /// What may stay on in production: what happened to pages is looked at always, their content
-    /// each 255th time, and nothing is filled. Reading a page takes as long as some ten pairs, so
-    /// this is below a tenth of one on average.
+    /// Returns what may stay on in production: what happened to pages is checked always, their
+    /// content each 255th time, and nothing is filled. Reading a page takes as long as some ten
+    /// pairs, so this is below a tenth of one on average.
     pub const fn new(report: fn(&Misuse)) -> Self {
         CheckConfig { sample: 255, poison: false, report }
     }
 }
 
-/// Looks on. Keeps what happened to each frame last, and before, and refuses a page that is given
-/// back twice or was never handed out, is of another class, or is not as it should be;
-/// [`CheckConfig`] says how closely it looks (REQ-2, REQ-19). A page that is refused is lost, and
-/// nothing else is.
+/// Keeps what happened to each frame last, and before. Refuses a page that is given back twice or
+/// was never handed out, that is of another class, or that is not clean; [`CheckConfig`] says how
+/// closely it checks. A page that is refused is lost, and nothing else is.
 pub struct Checked {
     /// Words of each frame: last event, the one before.
     frames: BootSlice<[AtomicU32; 2]>,
@@ -124,7 +123,7 @@ const CPU: u32 = 5;
 /// All that is said of the page itself.
 const STATE: u32 = (1 << CPU) - 1;
 
-/// The word that follows `last`.
+/// Returns the word that follows `last`.
 #[inline(always)]
 fn after(last: u32, event: Event) -> u32 {
     let number = (last & (u32::MAX << NUMBER)).wrapping_add(1 << NUMBER);
@@ -143,7 +142,7 @@ const PATTERN: u64 = 0x5a5a_5a5a_5a5a_5a5a;
 const RUN: usize = 64;
 
 impl Checked {
-    /// For the frames of `frames`.
+    /// Makes checks for the frames of `frames`.
     ///
     /// # Errors
     ///
@@ -160,7 +159,7 @@ impl Checked {
         BootMemory::bytes::<[AtomicU32; 2]>(size.frames())
     }
 
-    /// Pages that were refused; their frames are lost.
+    /// Returns the number of pages that were refused; their frames are lost.
     pub fn refused(&self) -> usize {
         self.refused.load(Relaxed)
     }
@@ -170,7 +169,8 @@ impl Checked {
         self.frames.get(frames.index_of(at.pfn())?)
     }
 
-    /// Tables smaller than a frame share its words, and say nothing.
+    /// Returns whether a page has words of its own: tables smaller than a frame share those of the
+    /// frame.
     #[inline(always)]
     fn is_tracked<W: OpenWindow, C: Construct>(site: &Site<'_, '_, W, C>) -> bool {
         !site.source.layout().is_small(site.level)
@@ -222,7 +222,7 @@ impl Checked {
         self.config.poison && site.level != site.source.layout().root() && Self::is_tracked(&site)
     }
 
-    /// Offset of the first word that is not `pattern`.
+    /// Returns the offset of the first word that is not `pattern`.
     fn find_other<W: OpenWindow, C: Construct>(
         site: Site<'_, '_, W, C>,
         page: PhysAddr,
@@ -302,7 +302,7 @@ impl Checked {
         Ok(())
     }
 
-    /// Why a page whose last event is `last` cannot be given back, if it cannot.
+    /// Returns why a page whose last event is `last` cannot be given back, if it cannot.
     #[cold]
     #[inline(never)]
     fn why<W: OpenWindow, C: Construct>(site: Site<'_, '_, W, C>, last: u32) -> Option<MisuseKind> {

@@ -36,7 +36,7 @@ impl Sample {
         }
     }
 
-    /// Whether it is the turn of event `number`.
+    /// Returns whether it is the turn of event `number`.
     #[inline(always)]
     pub const fn is_due(self, number: u32) -> bool {
         (number.wrapping_mul(self.step) as u64) < self.bound

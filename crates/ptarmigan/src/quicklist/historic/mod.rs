@@ -106,7 +106,7 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
         }
     }
 
-    /// Whether pages of `level` rest constructed: a list to themselves, and pages to put a link in.
+    /// Returns whether pages of `level` rest constructed, on a list of their own.
     fn rests_constructed(&self, level: Level) -> bool {
         level == self.source.layout().root() && self.nr_quick > 1
     }

@@ -34,14 +34,14 @@ impl Rules {
         let free = node.free_low as usize + if self.counts_high { node.free_high as usize } else { 0 };
         let mut most = free / FRACTION_OF_NODE_MEM;
         if self.divides_by_cpus {
-            // A node without CPUs has nobody that could ask; the kernel would divide by zero.
+            // On a node without CPUs no trim runs; the kernel would divide by zero.
             most /= (node.cpus as usize).max(1);
         }
         most.max(MIN_PAGES)
     }
 
-    /// Whether the trim looks at a list at all. `nr_pages > min_pages` compares as unsigned, so
-    /// that a negative count passes.
+    /// Returns whether the trim looks at a list at all. `nr_pages > min_pages` compares as
+    /// unsigned, so that a negative count passes.
     pub(super) fn looks_at(nr_pages: i32) -> bool {
         nr_pages as usize > MIN_PAGES
     }
