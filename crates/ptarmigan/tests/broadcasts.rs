@@ -151,10 +151,10 @@ fn no_cpu_uses_what_was_flushed_or_what_it_knows_of_another_space_under_its_numb
                 }
             }
             // Programs of all CPUs use what their MMUs know.
-            for cpu in 0..cpus {
+            for (cpu, slot) in slots.iter().enumerate() {
                 let Some(id) = mmu.loaded(cpu) else { continue };
                 let space = spaces.iter().find(|s| s.tlb().id() == id).expect("loaded spaces exist");
-                if !space.tlb().is_active_on(slots[cpu].cpu()) {
+                if !space.tlb().is_active_on(slot.cpu()) {
                     continue;
                 }
                 for at in (0..3).flat_map(|i| (0..4).map(move |n| 0x40_0000 + i * (2 << 20) + n * PAGE)) {
