@@ -65,9 +65,12 @@ fn attr(raw: u64) -> Attr {
     attr
 }
 
+/// Above level 0 an entry is 0, a link, which is present and has no `PS`, or a large page, which has
+/// `PS` whether it is present or not. So the sign of the low byte tells a link.
 #[inline(always)]
 fn linked(raw: u64) -> Option<PhysAddr> {
-    (raw & (P | PS) == P).then_some(PhysAddr(raw & ADDR))
+    const { assert!(PS == 1 << (i8::BITS - 1)) };
+    (raw as i8 > 0).then_some(PhysAddr(raw & ADDR))
 }
 
 /// What both formats have in common.

@@ -214,6 +214,10 @@ impl FrameMeta {
             return true;
         }
         let before = self.link.fetch_sub(1, AcqRel);
+        // Both odd cases by one comparison.
+        if (2..=MANY).contains(&before) {
+            return false;
+        }
         if before > MANY {
             self.link.store(STUCK, Relaxed);
         }

@@ -78,7 +78,7 @@ pub struct Gather<'a, M: Machine> {
     on: On<'a, M>,
     space: &'a SpaceTlb,
     stride: u32,
-    /// The run of stale addresses that grows; empty if `start` is not below `end`.
+    /// The run of stale addresses that grows; empty if `start` is `end`.
     start: u64,
     end: u64,
     /// Those before it.
@@ -120,7 +120,7 @@ impl<'a, M: Machine> Gather<'a, M> {
             on,
             space,
             stride,
-            start: u64::MAX,
+            start: 0,
             end: 0,
             runs: Runs::new(stride),
             flags: FlushFlags::default(),
@@ -182,10 +182,25 @@ impl<'a, M: Machine> Gather<'a, M> {
         self.private
     }
 
-    /// Notes that entries that map `start..end` have lost a permission or have been cleared.
+    /// Notes that entries that map `start..end` have lost a permission or have been cleared. An
+    /// `end` of 0 is the end of the address space; nothing is noted if `end` is not above `start`
+    /// otherwise.
     #[inline(always)]
     pub fn changed(&mut self, start: u64, end: u64) {
-        if start == self.end && self.start < start {
+        if start < end {
+            self.changed_run(start, end);
+        } else {
+            // No run that grows reaches the end of the address space.
+            self.runs.insert(start, end);
+        }
+    }
+
+    /// As [`changed`](Self::changed), for `start` below `end`.
+    #[inline(always)]
+    pub(crate) fn changed_run(&mut self, start: u64, end: u64) {
+        debug_assert!(start < end);
+        if start == self.end {
+            // An empty run grows from anywhere.
             self.end = end;
             return;
         }
@@ -194,10 +209,23 @@ impl<'a, M: Machine> Gather<'a, M> {
 
     #[inline]
     fn changed_elsewhere(&mut self, start: u64, end: u64) {
-        if self.start < self.end {
+        self.end_run();
+        (self.start, self.end) = (start, end);
+    }
+
+    /// Keeps the run that grows with the others.
+    #[inline]
+    fn end_run(&mut self) {
+        if self.start != self.end {
             self.runs.insert(self.start, self.end);
         }
-        (self.start, self.end) = (start, end);
+        (self.start, self.end) = (0, 0);
+    }
+
+    /// Whether it was noted where something has changed.
+    #[inline(always)]
+    fn has_changes(&self) -> bool {
+        self.start != self.end || !self.runs.is_empty()
     }
 
     /// Takes over a table that has just been unlinked; it mapped addresses from `at` on.
@@ -216,8 +244,8 @@ impl<'a, M: Machine> Gather<'a, M> {
     pub(crate) unsafe fn table(&mut self, pfn: Pfn, record: &FrameMeta, at: u64) {
         if !self.flags.tables_freed {
             self.flags.tables_freed = true;
-            if self.start >= self.end {
-                self.changed(at, at + (1 << self.stride));
+            if !self.has_changes() {
+                self.changed(at, at.wrapping_add(1 << self.stride));
             }
         }
         // SAFETY: points 1 to 3 are those of `push`.
@@ -281,14 +309,23 @@ impl<'a, M: Machine> Gather<'a, M> {
         }
         let pfn = F::frame(raw);
         let record = self.on.frames().meta(pfn);
-        if record.is_sole_reference() || (self.unknown && record.drop_reference()) {
-            // The reference count is done with: its field becomes the link.
-            record.set_link(self.data.unused);
-            self.data.unused = pfn;
-            self.data.len += 1;
-        } else if !self.unknown {
+        if self.unknown {
+            if record.drop_reference() {
+                self.unused(pfn, record);
+            }
+        } else if record.is_sole_reference() {
+            self.unused(pfn, record);
+        } else {
             self.defer(pfn, record);
         }
+    }
+
+    /// Takes over a frame that nobody refers to: the field of its count becomes the link.
+    #[inline(always)]
+    fn unused(&mut self, pfn: Pfn, record: &FrameMeta) {
+        record.set_link(self.data.unused);
+        self.data.unused = pfn;
+        self.data.len += 1;
     }
 
     /// Drops the reference to a frame that other spaces refer to as well after the flush.
@@ -306,7 +343,7 @@ impl<'a, M: Machine> Gather<'a, M> {
             // everything is flushed.
             let ends = core::mem::replace(&mut self.ends, false);
             self.runs = Runs::new(self.stride);
-            (self.start, self.end) = (u64::MAX, 0);
+            (self.start, self.end) = (0, 0);
             self.flush_now(false).free();
             self.ends = ends;
             self.data.put_aside(pfn);
@@ -319,7 +356,7 @@ impl<'a, M: Machine> Gather<'a, M> {
     }
 
     fn has_work(&self) -> bool {
-        self.start < self.end || !self.runs.is_empty() || !self.data.is_empty() || !self.tables.is_empty()
+        self.has_changes() || !self.data.is_empty() || !self.tables.is_empty()
     }
 
     /// Flushes what changed, once, on every CPU that may know it, and waits for all of them.
@@ -337,9 +374,7 @@ impl<'a, M: Machine> Gather<'a, M> {
         }
         let mut ticket = self.ended.take();
         if ticket.is_none() && (self.has_work() || !tables.is_empty()) {
-            if self.start < self.end {
-                self.runs.insert(self.start, self.end);
-            }
+            self.end_run();
             // If something was unlinked, but nothing said where, that is everything.
             let runs = core::mem::replace(&mut self.runs, Runs::new(self.stride));
             self.flags.may_park = may_park;
@@ -358,7 +393,7 @@ impl<'a, M: Machine> Gather<'a, M> {
                 }
             }
         }
-        (self.start, self.end) = (u64::MAX, 0);
+        (self.start, self.end) = (0, 0);
         let data = core::mem::replace(&mut self.data, DataChains::new());
         if let Some(ticket) = &ticket
             && (!ticket.waiting.is_empty() || (self.flags.tables_freed && self.space.is_shared()))

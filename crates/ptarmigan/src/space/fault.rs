@@ -87,7 +87,7 @@ impl From<TlbRefusal> for FaultError {
 const STACK_GUARD: u64 = 256;
 
 /// What came of one look at a fault.
-pub(super) enum Outcome {
+enum Outcome {
     /// It has been served.
     Done(Done),
     /// Another CPU has changed the entry meanwhile: look again.
@@ -138,11 +138,59 @@ impl<F: Format> State<F> {
         va: VirtAddr,
         access: Access,
     ) -> Result<Done, FaultError> {
+        match self.fault_once::<M, false>(on, tlb, va, access)? {
+            Outcome::Done(done) => Ok(done),
+            Outcome::Again | Outcome::Exclusive => self.fault_below_stack(on, tlb, va, access),
+        }
+    }
+
+    /// Serves a fault at an address that a stack has to grow to.
+    #[cold]
+    #[inline(never)]
+    fn fault_below_stack<M: SpaceMachine>(
+        &mut self,
+        on: On<'_, M>,
+        tlb: &SpaceTlb,
+        va: VirtAddr,
+        access: Access,
+    ) -> Result<Done, FaultError> {
+        self.grow_stack(on, va)?;
+        self.fault(on, tlb, va, access)
+    }
+
+    /// Serves a fault at `va` in parallel with others; `None` if a stack has to grow to the address
+    /// first, for which the caller must have the space for itself.
+    #[inline(always)]
+    pub(super) fn fault_shared<M: SpaceMachine>(
+        &self,
+        on: On<'_, M>,
+        tlb: &SpaceTlb,
+        va: VirtAddr,
+        access: Access,
+    ) -> Result<Option<Done>, FaultError> {
+        // Mostly once is enough, and what the first look needs is not kept for a second.
+        match self.fault_once::<M, true>(on, tlb, va, access)? {
+            Outcome::Done(done) => Ok(Some(done)),
+            Outcome::Exclusive => Ok(None),
+            Outcome::Again => self.fault_contended(on, tlb, va, access),
+        }
+    }
+
+    /// As [`fault_shared`](Self::fault_shared), after another CPU was faster.
+    #[cold]
+    #[inline(never)]
+    fn fault_contended<M: SpaceMachine>(
+        &self,
+        on: On<'_, M>,
+        tlb: &SpaceTlb,
+        va: VirtAddr,
+        access: Access,
+    ) -> Result<Option<Done>, FaultError> {
         loop {
-            match self.fault_once::<M, false>(on, tlb, va, access)? {
-                Outcome::Done(done) => return Ok(done),
+            match self.fault_once::<M, true>(on, tlb, va, access)? {
+                Outcome::Done(done) => return Ok(Some(done)),
+                Outcome::Exclusive => return Ok(None),
                 Outcome::Again => {}
-                Outcome::Exclusive => self.grow_stack(on, va)?,
             }
         }
     }
@@ -150,7 +198,7 @@ impl<F: Format> State<F> {
     /// Looks at a fault once. `SHARED` says that other CPUs may be serving faults too; `tlb` is the
     /// space's.
     #[inline(always)]
-    pub(super) fn fault_once<M: SpaceMachine, const SHARED: bool>(
+    fn fault_once<M: SpaceMachine, const SHARED: bool>(
         &self,
         on: On<'_, M>,
         tlb: &SpaceTlb,
@@ -197,7 +245,6 @@ impl<F: Format> State<F> {
     }
 
     /// Lets the stack just above `va` grow down to it.
-    #[cold]
     fn grow_stack<M: SpaceMachine>(&mut self, on: On<'_, M>, va: VirtAddr) -> Result<(), FaultError> {
         let none = FaultError::NoArea(va);
         let mut area = self.areas.at_or_after(on, va.0).ok_or(none)?;
@@ -312,12 +359,13 @@ impl<F: Format> State<F> {
             if SHARED && !same_page::<F>(raw, entry.load()) {
                 return Ok(Outcome::Again);
             }
-            entry.update(others, |raw| {
+            let gain = |raw| {
                 let had = F::attr(raw);
                 let had = if F::is_present(raw) { had } else { had.without(Attr::WRITE) };
                 F::leaf(F::frame(raw), had | Self::attr(flags))
-            });
-            became_valid::<F, M>(on, tlb, page, leaf.load());
+            };
+            let was = entry.update(others, gain);
+            became_valid::<F, M>(on, tlb, page, gain(was));
             return Ok(Outcome::Done(Done::Reused));
         }
         let writable = Self::attr(flags) | Attr::WRITE | Attr::DIRTY;
@@ -335,8 +383,9 @@ impl<F: Format> State<F> {
                 return Ok(Outcome::Again);
             }
             let keep = if special { Attr::SPECIAL } else { Attr::default() };
-            entry.update(others, |_| F::leaf(old, writable | keep));
-            became_valid::<F, M>(on, tlb, page, leaf.load());
+            let new = F::leaf(old, writable | keep);
+            entry.update(others, |_| new);
+            became_valid::<F, M>(on, tlb, page, new);
             return Ok(Outcome::Done(Done::Reused));
         }
         self.copy_on_write::<M, SHARED>(on, at, leaf, raw)
@@ -387,7 +436,7 @@ impl<F: Format> State<F> {
             release::<F, M>(&mut gather, raw);
             gather.finish();
         }
-        became_valid::<F, M>(on, tlb, page, leaf.load());
+        became_valid::<F, M>(on, tlb, page, new);
         Ok(Outcome::Done(Done::Copied))
     }
 }

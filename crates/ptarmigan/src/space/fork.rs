@@ -4,7 +4,7 @@ use super::area::{Area, AreaFlags};
 use super::areas::AreaError;
 use super::state::{Space, SpaceMut, State};
 use crate::format::Format;
-use crate::frames::{AllocFlags, DataFrames};
+use crate::frames::{AllocFlags, DataFrames, Frames};
 use crate::table::Tables;
 
 impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
@@ -39,15 +39,14 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
                 return;
             }
             let shared = area.flags.has(AreaFlags::SHARED);
-            let share = |raw| {
+            let share = |frames: &Frames, raw| {
                 if !F::is_special(raw) {
                     // SAFETY: 1. the entry holds a reference to the frame, and stays: the caller
                     // has the space for itself. The new reference belongs to the copy of the entry.
-                    unsafe { DataFrames::share_raw(on.frames(), F::frame(raw)) };
+                    unsafe { DataFrames::share_raw(frames, F::frame(raw)) };
                 }
             };
-            let change = |raw| if shared { raw } else { F::write_protected(raw) };
-            result = tables.copy(&mut child.state.tables, area.range(), &mut gather, share, change);
+            result = tables.copy(&mut child.state.tables, area.range(), &mut gather, !shared, share);
         });
         gather.finish();
         let done = match result {

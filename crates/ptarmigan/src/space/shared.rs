@@ -1,6 +1,6 @@
 //! A space that several CPUs work on.
 use super::SpaceMachine;
-use super::fault::{Done, FaultError, Outcome};
+use super::fault::{Done, FaultError};
 use super::lock::{LockError, SpaceLock, Writing};
 use super::state::{Space, SpaceMut, State};
 use crate::addr::{Pfn, PhysAddr, VirtAddr};
@@ -117,12 +117,8 @@ impl<F: Format> SharedSpace<F> {
         let reading = self.lock.read(on.tlb(), on.pin(), self.id())?;
         // SAFETY: the lock is held for reading: nobody has a `&mut` to the state.
         let state = self.state.with(|p| unsafe { &*p });
-        loop {
-            match state.fault_once::<M, true>(on, &self.tlb, va, access)? {
-                Outcome::Done(done) => return Ok(done),
-                Outcome::Again => {}
-                Outcome::Exclusive => break,
-            }
+        if let Some(done) = state.fault_shared(on, &self.tlb, va, access)? {
+            return Ok(done);
         }
         drop(reading);
         let mut exclusive = self.lock(on).map_err(|e| match e {

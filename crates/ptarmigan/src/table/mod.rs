@@ -27,7 +27,7 @@ pub use cursor::Cursor;
 pub use dump::Dump;
 pub use kernel_half::KernelMap;
 pub use range::Free;
-pub use tree::{MapError, Tree, TreeMut, TreeRef};
+pub use tree::{MapError, Tree, TreeMut, TreeRef, TreeView};
 
 pub(crate) use concurrent::Leaf;
 pub(crate) use node::Use;

@@ -85,26 +85,13 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     }
 
     #[inline(always)]
+    fn entries(&self) -> Entries<'_, F> {
+        Entries::of(&self.guard, self.level)
+    }
+
+    #[inline(always)]
     fn slot(&self, index: usize) -> &F::Slot {
-        slot::<F, _>(&self.guard, self.level, index)
-    }
-
-    /// Binary logarithm of the entries that one bit of the record's map stands for. A root has 32
-    /// bits for the user's entries, however many these are: the other word of the map belongs to
-    /// the registry of roots.
-    #[inline(always)]
-    fn line_shift(&self) -> u32 {
-        if self.level == Self::ROOT {
-            const { F::USER_ROOT_ENTRIES.div_ceil(32).next_power_of_two().trailing_zeros() }
-        } else {
-            (F::entries(self.level) / MOST).trailing_zeros()
-        }
-    }
-
-    /// Entries that are handed over together.
-    #[inline(always)]
-    fn line_len(&self) -> usize {
-        (1 << self.line_shift()).min(MOST)
+        self.entries().slot(index)
     }
 
     // Reading.
@@ -121,38 +108,14 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
         F::entry(self.level, self.load(index))
     }
 
-    /// Calls `visit(start, live)` for every line, or [`line_len`](Self::line_len) entries of it,
-    /// with entries from `first` to `last` (inclusive) that are not none, in order: bit i of `live`
-    /// says that entry `start` + i is one of them. Looks only at lines that have been touched.
-    ///
-    /// The place of an entry in its line is as good as random, so the entries of a line are tested
-    /// without branches.
-    ///
-    /// Of a root, only the user's entries may be asked for.
+    /// Calls `visit(start, live)` for every line, or a word's worth of entries of it, with entries
+    /// from `first` to `last` (inclusive) that are not none, in order: bit i of `live` says that
+    /// entry `start` + i is one of them. Looks only at lines that have been touched. Of a leaf
+    /// table.
     #[inline(always)]
-    fn each_line(&self, record: &FrameMeta, first: usize, last: usize, mut visit: impl FnMut(usize, u64)) {
-        let shift = self.line_shift();
-        let len = self.line_len();
-        let mut lines = record.touched() & u64::MAX << (first >> shift) & u64::MAX >> (63 - (last >> shift));
-        while lines != 0 {
-            let line = (lines.trailing_zeros() as usize) << shift;
-            lines &= lines - 1;
-            for start in (line..line + (1 << shift)).step_by(len) {
-                let mut live = 0;
-                for i in 0..len {
-                    live |= u64::from(!F::is_none(self.load(start + i))) << i;
-                }
-                if start < first {
-                    live &= u64::MAX.checked_shl((first - start) as u32).unwrap_or(0);
-                }
-                if start + len - 1 > last {
-                    live &= u64::MAX.checked_shr((start + MOST - 1 - last) as u32).unwrap_or(0);
-                }
-                if live != 0 {
-                    visit(start, live);
-                }
-            }
-        }
+    pub fn each_line(&self, first: usize, last: usize, visit: impl FnMut(usize, u64)) {
+        let Some(record) = self.record() else { return };
+        self.entries().each_line(record, first, last, visit);
     }
 
     /// Calls `visit(index, entry)` for every entry from `first` to `last` (inclusive) that is not
@@ -160,7 +123,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     #[inline(always)]
     pub fn each(&self, first: usize, last: usize, mut visit: impl FnMut(usize, u64)) {
         match self.record() {
-            Some(record) => self.each_line(record, first, last, |start, live| {
+            Some(record) => self.entries().each_line(record, first, last, |start, live| {
                 each_bit(live, |i| visit(start + i, self.load(start + i)));
             }),
             None => {
@@ -179,7 +142,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     pub fn is_empty(&self) -> bool {
         let Some(record) = self.record() else { return false };
         if !record.is_counted() {
-            self.count(record);
+            self.entries().count(record);
         }
         record.live() == 0
     }
@@ -199,7 +162,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
             if self.level != Level::PTE || record.is_counted() {
                 record.set_live(record.live() + 1);
             }
-            record.touch((index >> self.line_shift()) as u32);
+            record.touch((index >> self.entries().line_shift()) as u32);
         }
     }
 
@@ -211,7 +174,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
         let filled = self.slot(index).fill(raw);
         if filled && let Some(record) = self.record() {
             record.stop_counting();
-            record.touch_shared((index >> self.line_shift()) as u32);
+            record.touch_shared((index >> self.entries().line_shift()) as u32);
         }
         filled
     }
@@ -235,10 +198,26 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
             if self.level != Level::PTE || record.is_counted() {
                 record.set_live(record.live() + done as u16);
             }
-            let shift = self.line_shift();
+            let shift = self.entries().line_shift();
             touch_lines(record, (first >> shift) as u32, ((first + done - 1) >> shift) as u32);
         }
         done
+    }
+
+    /// Puts `next(index)` where there is no entry of a leaf table, for each bit i of `live` and the
+    /// entry `start` + i, all in one line.
+    #[inline(always)]
+    pub fn put_line(&self, start: usize, live: u64, mut next: impl FnMut(usize) -> u64) {
+        let Some(record) = self.record() else { return };
+        // First, so that no entry goes unseen if `next` panics.
+        record.touch((start >> self.entries().line_shift()) as u32);
+        let mut put = Put { record, n: 0 };
+        each_bit(live, |i| {
+            let slot = self.slot(start + i);
+            debug_assert!(F::is_none(slot.load()), "an entry over another one in the table at {}", self.at);
+            slot.store(next(start + i));
+            put.n += 1;
+        });
     }
 
     /// Changes the entry at `index` to what `change` makes of it, which must be an entry too; the
@@ -319,8 +298,8 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     pub fn clear(&self, first: usize, last: usize, others: Use, mut gone: impl FnMut(usize, u64)) {
         let Some(record) = self.record() else { return };
         let mut cleared = Cleared { node: self, n: 0 };
-        let len = self.line_len();
-        self.each_line(record, first, last, |line, live| {
+        let len = self.entries().line_len();
+        self.entries().each_line(record, first, last, |line, live| {
             if others == Use::Private && live == u64::MAX >> (64 - len) {
                 // A full line: no search.
                 for index in line..line + len {
@@ -345,7 +324,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     pub fn clear_all(&self, mut gone: impl FnMut(usize, u64)) {
         let Some(record) = self.record() else { return };
         let mut n = 0;
-        self.each_line(record, 0, F::entries(self.level) - 1, |line, live| {
+        self.entries().each_line(record, 0, F::entries(self.level) - 1, |line, live| {
             n += live.count_ones();
             each_bit(live, |i| {
                 let index = line + i;
@@ -379,20 +358,104 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     fn removed(&self, n: u16) {
         let Some(record) = self.record() else { return };
         if self.level == Level::PTE && !record.is_counted() {
-            self.count(record);
+            self.entries().count(record);
             return;
         }
         let left = record.live() - n;
         record.set_live(left);
         if left == 0 {
-            self.forget_lines(record);
+            self.entries().forget_lines(record);
+        }
+    }
+}
+
+/// The entries of an open table of `level`.
+struct Entries<'g, F: Format> {
+    base: *const F::Slot,
+    level: Level,
+    _open: PhantomData<&'g F::Slot>,
+}
+
+impl<F: Format> Clone for Entries<'_, F> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<F: Format> Copy for Entries<'_, F> {}
+
+impl<'g, F: Format> Entries<'g, F> {
+    /// Those of the table of `level` that `guard` has open.
+    #[inline(always)]
+    fn of<G: WindowGuard>(guard: &'g G, level: Level) -> Self {
+        Entries { base: guard.base().cast(), level, _open: PhantomData }
+    }
+
+    #[inline(always)]
+    fn slot(self, index: usize) -> &'g F::Slot {
+        let index = index & (F::entries(self.level) - 1);
+        // SAFETY: the guard, which is borrowed, is valid for the whole table (contract of `Window`,
+        // point 1), whose entries fit into it (`format::check`), `index` was reduced to their
+        // number, and `Slot` accepts any bit pattern and shared access.
+        unsafe { &*self.base.add(index) }
+    }
+
+    /// Binary logarithm of the entries that one bit of the record's map stands for. A root has 32
+    /// bits for the user's entries, however many these are: the other word of the map belongs to
+    /// the registry of roots.
+    #[inline(always)]
+    fn line_shift(self) -> u32 {
+        if self.level == F::LAYOUT.root() {
+            const { F::USER_ROOT_ENTRIES.div_ceil(32).next_power_of_two().trailing_zeros() }
+        } else {
+            (F::entries(self.level) / MOST).trailing_zeros()
+        }
+    }
+
+    /// Entries that are handed over together.
+    #[inline(always)]
+    fn line_len(self) -> usize {
+        (1 << self.line_shift()).min(MOST)
+    }
+
+    /// Calls `visit(start, live)` for every line, or [`line_len`](Self::line_len) entries of it,
+    /// with entries from `first` to `last` (inclusive) that are not none, in order: bit i of `live`
+    /// says that entry `start` + i is one of them. Looks only at lines that have been touched.
+    ///
+    /// The place of an entry in its line is as good as random, so the entries of a line are tested
+    /// without branches.
+    ///
+    /// Of a root, only the user's entries may be asked for.
+    #[inline(always)]
+    fn each_line(self, record: &FrameMeta, first: usize, last: usize, mut visit: impl FnMut(usize, u64)) {
+        let shift = self.line_shift();
+        let len = self.line_len();
+        let mut lines = record.touched() & u64::MAX << (first >> shift) & u64::MAX >> (63 - (last >> shift));
+        while lines != 0 {
+            let line = (lines.trailing_zeros() as usize) << shift;
+            lines &= lines - 1;
+            for start in (line..line + (1 << shift)).step_by(len) {
+                let mut live = 0;
+                for i in 0..len {
+                    live |= u64::from(!F::is_none(self.slot(start + i).load())) << i;
+                }
+                if start < first {
+                    live &= u64::MAX.checked_shl((first - start) as u32).unwrap_or(0);
+                }
+                if start + len - 1 > last {
+                    live &= u64::MAX.checked_shr((start + MOST - 1 - last) as u32).unwrap_or(0);
+                }
+                if live != 0 {
+                    visit(start, live);
+                }
+            }
         }
     }
 
     #[inline(always)]
-    fn forget_lines(&self, record: &FrameMeta) {
+    fn forget_lines(self, record: &FrameMeta) {
         record.set_lines(0, 0);
-        if self.level != Self::ROOT {
+        if self.level != F::LAYOUT.root() {
             // The second word of a root is not the map's.
             record.set_lines(1, 0);
         }
@@ -400,37 +463,28 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
 
     /// Counts the entries of a leaf table.
     #[inline(never)]
-    fn count(&self, record: &FrameMeta) {
+    fn count(self, record: &FrameMeta) {
+        let leaves = Entries { level: Level::PTE, ..self };
         let mut n = 0;
-        self.each_line(record, 0, F::entries(self.level) - 1, |_, live| n += live.count_ones());
+        leaves.each_line(record, 0, F::entries(Level::PTE) - 1, |_, live| n += live.count_ones());
         record.set_counted(n as u16);
         if n == 0 {
-            self.forget_lines(record);
+            leaves.forget_lines(record);
         }
     }
-}
-
-/// Entry `index` of the table of `level` that `guard` has open.
-#[inline(always)]
-fn slot<F: Format, G: WindowGuard>(guard: &G, level: Level, index: usize) -> &F::Slot {
-    let index = index & (F::entries(level) - 1);
-    // SAFETY: the guard is valid for the whole table (contract of `Window`, point 1), whose entries
-    // fit into it (`format::check`), `index` was reduced to their number, and `Slot` accepts any
-    // bit pattern and shared access.
-    unsafe { &*guard.base().cast::<F::Slot>().add(index) }
 }
 
 /// Reads one entry of the table of `level` at `at`, which belongs to a tree of format `F` that the
 /// caller holds or reads.
 #[inline(always)]
 pub(super) fn read<F: Format, W: OpenWindow>(window: &W, level: Level, at: PhysAddr, index: usize) -> u64 {
-    slot::<F, _>(&window.open(at), level, index).load()
+    Entries::<F>::of(&window.open(at), level).slot(index).load()
 }
 
 /// Sets the entry at `index` of the kernel's half of the root at `at`, which no record counts.
 pub(super) fn set_kernel<F: Format, W: OpenWindow>(window: &W, at: PhysAddr, index: usize, raw: u64) {
     debug_assert!(index >= F::USER_ROOT_ENTRIES);
-    slot::<F, _>(&window.open(at), F::LAYOUT.root(), index).store(raw);
+    Entries::<F>::of(&window.open(at), F::LAYOUT.root()).slot(index).store(raw);
 }
 
 /// A link to a table, found by [`Node::each_link`].
@@ -464,6 +518,22 @@ impl<F: Format, W: OpenWindow> Drop for Cleared<'_, '_, F, W> {
     fn drop(&mut self) {
         if self.n > 0 {
             self.node.removed(self.n as u16);
+        }
+    }
+}
+
+/// Entries of a leaf table that have come to be. They are counted when this is dropped, also if a
+/// callback panics.
+struct Put<'a> {
+    record: &'a FrameMeta,
+    n: u16,
+}
+
+impl Drop for Put<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.record.is_counted() {
+            self.record.set_live(self.record.live() + self.n);
         }
     }
 }

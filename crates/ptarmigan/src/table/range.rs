@@ -3,7 +3,7 @@ use super::node::{Node, Use};
 use super::tables::Tables;
 use crate::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
 use crate::format::{Attr, Format};
-use crate::frames::{AllocFlags, FrameMeta, NoFrame};
+use crate::frames::{AllocFlags, FrameMeta, Frames, NoFrame};
 use crate::gather::Gather;
 use crate::machine::{Machine, On};
 use crate::page::{Level, MAX_LEVELS};
@@ -50,7 +50,7 @@ fn indices<F: Format>(level: Level, base: u64, range: VirtRange) -> (usize, usiz
     (first as usize, (last as usize).min(F::entries(level) - 1))
 }
 
-/// Tells a gather which entries of a leaf table have been cleared: when it is dropped, also if a
+/// Tells a gather which entries of a leaf table have been cleared or changed: when it is dropped, also if a
 /// callback panics.
 struct Stale<'a, 'g, M: Machine> {
     gather: &'g mut Gather<'a, M>,
@@ -61,7 +61,12 @@ struct Stale<'a, 'g, M: Machine> {
     highest: usize,
 }
 
-impl<M: Machine> Stale<'_, '_, M> {
+impl<'a, 'g, M: Machine> Stale<'a, 'g, M> {
+    #[inline(always)]
+    fn new(gather: &'g mut Gather<'a, M>, base: u64, shift: u32) -> Self {
+        Stale { gather, base, shift, n: 0, lowest: 0, highest: 0 }
+    }
+
     #[inline(always)]
     fn add(&mut self, index: usize) {
         if self.n == 0 {
@@ -143,11 +148,12 @@ impl<F: Format> Tables<F> {
     ) {
         let others = Use::private(gather.is_private());
         self.each_leaf_table(gather.on(), range, &mut |node, base, first, last| {
+            let mut stale = Stale::new(gather, base, F::PAGE_SHIFT);
             node.each(first, last, |index, raw| {
                 let va = base + ((index as u64) << F::PAGE_SHIFT);
                 if change(va, raw) != raw {
+                    stale.add(index);
                     node.update_seen(index, raw, others, |now| change(va, now));
-                    gather.changed(va, va + (1 << F::PAGE_SHIFT));
                 }
             });
         });
@@ -182,8 +188,8 @@ impl<F: Format> Tables<F> {
         }
     }
 
-    /// Copies the leaves of `range` into `to`. For each, `share(entry)` is called once; then the
-    /// entry becomes what `change(entry)` makes of it, on both sides. A table is made there for
+    /// Copies the leaves of `range` into `to`. For each, `share(frames, entry)` is called once; then
+    /// the entry loses its write permission on both sides, if `protect`. A table is made there for
     /// every leaf table here, empty ones too, as fork does in Linux.
     ///
     /// # Errors
@@ -194,8 +200,8 @@ impl<F: Format> Tables<F> {
         to: &mut Tables<F>,
         range: VirtRange,
         gather: &mut Gather<'_, M>,
-        mut share: impl FnMut(u64),
-        change: impl Fn(u64) -> u64,
+        protect: bool,
+        share: impl Fn(&Frames, u64),
     ) -> Result<(), NoFrame> {
         let others = Use::private(gather.is_private());
         let on = gather.on();
@@ -211,16 +217,22 @@ impl<F: Format> Tables<F> {
                     return;
                 }
             };
-            node.each(first, last, |index, raw| {
-                share(raw);
-                let mut copy = change(raw);
-                if copy != raw {
-                    // What an MMU has set since goes to the copy, too.
-                    copy = node.update_seen(index, raw, others, &change);
-                    let va = base + ((index as u64) << F::PAGE_SHIFT);
-                    gather.changed(va, va + (1 << F::PAGE_SHIFT));
-                }
-                there.put(index, copy & !F::KEPT);
+            // Out of the closure's environment, where each entry would load them again.
+            let (frames, others, protect) = (on.frames(), others, protect);
+            let change = |raw| if protect { F::write_protected(raw) } else { raw };
+            let mut stale = Stale::new(gather, base, F::PAGE_SHIFT);
+            node.each_line(first, last, |line, live| {
+                there.put_line(line, live, |index| {
+                    let raw = node.load(index);
+                    share(frames, raw);
+                    let mut copy = change(raw);
+                    if copy != raw {
+                        stale.add(index);
+                        // What an MMU has set since goes to the copy, too.
+                        copy = node.update_seen(index, raw, others, change);
+                    }
+                    copy & !F::KEPT
+                });
             });
         });
         result
@@ -444,7 +456,7 @@ fn unmap_leaves<'a, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, u64
         return node.record();
     }
     let (first, last) = indices::<F>(Level::PTE, base, way.range);
-    let mut stale = Stale { gather: way.gather, base, shift: F::PAGE_SHIFT, n: 0, lowest: 0, highest: 0 };
+    let mut stale = Stale::new(way.gather, base, F::PAGE_SHIFT);
     node.clear(first, last, way.others, |index, old| {
         stale.add(index);
         (way.leaf)(stale.gather, address(index), old);

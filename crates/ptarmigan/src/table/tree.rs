@@ -205,9 +205,18 @@ impl<'a, F: Format> TreeRef<'a, F> {
     /// access through. Nothing is mapped in a tree of another machine.
     #[inline]
     pub fn query<M: Machine>(self, on: On<'_, M>, va: VirtAddr) -> Option<(Pfn, Attr)> {
-        on.check(self.tlb.machine()).ok()?;
-        let raw = self.tables.raw(on, va.0)?;
-        Some((F::frame(raw), F::attr(raw)))
+        self.on(on).ok()?.query(va)
+    }
+
+    /// Returns the tree as `on` reads it, for many queries: the machine is compared once.
+    ///
+    /// # Errors
+    ///
+    /// [`WrongMachine`] if the tree is of another machine.
+    #[inline]
+    pub fn on<M: Machine>(self, on: On<'a, M>) -> Result<TreeView<'a, F, M>, WrongMachine> {
+        on.check(self.tlb.machine())?;
+        Ok(TreeView { tables: self.tables, on })
     }
 
     /// Calls `visit(address, frame, attributes)` for every mapped page in `range`, in order.
@@ -221,9 +230,36 @@ impl<'a, F: Format> TreeRef<'a, F> {
         range: VirtRange,
         visit: impl FnMut(VirtAddr, Pfn, Attr),
     ) -> Result<(), WrongMachine> {
-        on.check(self.tlb.machine())?;
-        self.tables.walk(on, range, visit);
+        self.on(on)?.walk(range, visit);
         Ok(())
+    }
+}
+
+/// The tables of a space, read on one CPU of the space's machine.
+pub struct TreeView<'a, F: Format, M: Machine> {
+    tables: &'a Tables<F>,
+    on: On<'a, M>,
+}
+
+impl<F: Format, M: Machine> Clone for TreeView<'_, F, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<F: Format, M: Machine> Copy for TreeView<'_, F, M> {}
+
+impl<F: Format, M: Machine> TreeView<'_, F, M> {
+    /// Returns what is mapped at `va`: frame and attributes, even where the MMU would not let the
+    /// access through.
+    #[inline]
+    pub fn query(self, va: VirtAddr) -> Option<(Pfn, Attr)> {
+        let raw = self.tables.raw(self.on, va.0)?;
+        Some((F::frame(raw), F::attr(raw)))
+    }
+
+    /// Calls `visit(address, frame, attributes)` for every mapped page in `range`, in order.
+    pub fn walk(self, range: VirtRange, visit: impl FnMut(VirtAddr, Pfn, Attr)) {
+        self.tables.walk(self.on, range, visit);
     }
 }
 

@@ -80,7 +80,8 @@ impl<P: Policy> TableContender for LibraryTree<'_, P> {
 
     fn query(&mut self) -> usize {
         let pin = self.slots[0].pin();
-        let tree = self.tree.as_mut().expect(OPEN).edit(self.machine.on(&pin).expect(OWN)).expect(OWN);
+        let on = self.machine.on(&pin).expect(OWN);
+        let tree = self.tree.as_ref().expect(OPEN).view().on(on).expect(OWN);
         let mut sum = 0_usize;
         for (at, _) in contiguous() {
             if let Some((pfn, _)) = tree.query(virt(at)) {
