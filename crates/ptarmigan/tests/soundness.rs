@@ -420,6 +420,7 @@ unsafe impl Format for ThreeQuarters {
     const PAGE_SHIFT: u32 = 12;
     const INDEX_BITS: [u8; MAX_LEVELS] = X::INDEX_BITS;
     const USER_END: u64 = 3 << 46;
+    const KERNEL_START: u64 = 0xffff_c000_0000_0000;
     const USER_ROOT_ENTRIES: usize = 384;
     const ROOT_IN_REGISTERS: bool = false;
     const BREAK_BEFORE_MAKE: bool = true;

@@ -62,6 +62,7 @@ unsafe impl Format for Sv39 {
     const INDEX_BITS: [u8; MAX_LEVELS] = [9, 9, 9, 0, 0];
     /// Addresses are sign-extended from bit 38: the user's half is the lower one.
     const USER_END: u64 = 1 << 38;
+    const KERNEL_START: u64 = 0xffff_ffc0_0000_0000;
     const USER_ROOT_ENTRIES: usize = 256;
     const ROOT_IN_REGISTERS: bool = false;
     const BREAK_BEFORE_MAKE: bool = false;

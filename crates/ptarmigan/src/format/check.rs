@@ -48,6 +48,7 @@ pub(super) const fn entries(index_bits: &[u8; MAX_LEVELS]) -> [usize; SHIFTS] {
 ///     const PAGE_SHIFT: u32 = 12;
 ///     const INDEX_BITS: [u8; 5] = [5, 9, 0, 0, 0];
 ///     const USER_END: u64 = 1 << 25;
+///     const KERNEL_START: u64 = 1 << 25;
 ///     const USER_ROOT_ENTRIES: usize = 256;
 ///     const ROOT_IN_REGISTERS: bool = false;
 ///     const BREAK_BEFORE_MAKE: bool = false;
@@ -95,5 +96,11 @@ pub const fn check<F: Format>() {
         F::USER_END > 0 && (F::USER_END - 1) >> shift < F::USER_ROOT_ENTRIES as u64,
         "the user's entries map all user addresses"
     );
+    assert!(
+        F::USER_ROOT_ENTRIES == entries[root]
+            || (F::KERNEL_START >> shift) as usize & (entries[root] - 1) == F::USER_ROOT_ENTRIES,
+        "the kernel's half begins where the user's entries of the root end"
+    );
+    assert!(F::KERNEL_START & ((1 << shift) - 1) == 0, "an entry of the root begins the kernel's half");
     assert!(!F::ROOT_IN_REGISTERS || root > 0, "a root in registers links tables");
 }

@@ -62,6 +62,10 @@ pub unsafe trait Format: Copy + Default + Send + Sync + 'static {
     const INDEX_BITS: [u8; MAX_LEVELS];
     /// First address that is not the user's. User addresses start at 0.
     const USER_END: u64;
+    /// First address of the kernel's half, which the first entry of the root maps that is not the
+    /// user's. The half goes on to where the last entry ends, which may be the end of the address
+    /// space.
+    const KERNEL_START: u64;
     /// Entries of the root that are the user's; those after them are the kernel's.
     const USER_ROOT_ENTRIES: usize;
     /// The MMU keeps the root's entries in registers and reads them only when the root is loaded

@@ -134,6 +134,7 @@ unsafe impl Format for X86_64 {
     const LAYOUT: Layout = Layout { levels: 4, table_shift: [12, 12, 12, 12, 0] };
     const LEVEL_NAMES: &'static [&'static str] = &["pte", "pmd", "pud", "pgd"];
     const USER_END: u64 = 1 << 47;
+    const KERNEL_START: u64 = 0xffff_8000_0000_0000;
     const INDEX_BITS: [u8; MAX_LEVELS] = [9, 9, 9, 9, 0];
     const USER_ROOT_ENTRIES: usize = 256;
     const ROOT_IN_REGISTERS: bool = false;
@@ -155,6 +156,7 @@ unsafe impl Format for X86Pae {
     const LAYOUT: Layout = Layout { levels: 3, table_shift: [12, 12, 5, 0, 0] };
     const LEVEL_NAMES: &'static [&'static str] = &["pte", "pmd", "pgd"];
     const USER_END: u64 = 3 << 30;
+    const KERNEL_START: u64 = 3 << 30;
     const INDEX_BITS: [u8; MAX_LEVELS] = [9, 9, 2, 0, 0];
     const USER_ROOT_ENTRIES: usize = 3;
     const ROOT_IN_REGISTERS: bool = true;

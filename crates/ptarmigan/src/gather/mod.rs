@@ -36,7 +36,7 @@ use crate::frames::{FrameMeta, Use};
 use crate::machine::{Machine, On};
 use crate::page::{FlushProof, Level, Unhooked};
 use crate::quicklist::Policy;
-use crate::tlb::{DataChains, FlushFlags, Runs, SpaceTlb, Ticket, Waiting};
+use crate::tlb::{DataChains, FlushFlags, NewEntry, Runs, SpaceTlb, Ticket, Waiting};
 
 /// Everything that an operation on one space has unlinked so far, see the [module](self). Dropping
 /// it flushes and frees.
@@ -348,6 +348,13 @@ impl<'a, M: Machine> Gather<'a, M> {
             self.ends = ends;
             self.data.put_aside(pfn);
         }
+    }
+
+    /// Tells the MMU of an entry of a page that it may use now, where it wants to know.
+    #[inline(always)]
+    pub(crate) fn became_valid(&self, va: u64, raw: u64) {
+        let entry = NewEntry { space: Some(self.space.id()), va, shift: self.stride, raw };
+        self.on.tlb().entry_became_valid(self.on.pin(), &entry);
     }
 
     /// Tables and data frames that wait for the flush.

@@ -424,9 +424,9 @@ impl<F: Format> Host<F> {
     /// [`Missing`] says how many are not.
     pub fn audit(&self) -> Result<(), Missing> {
         let FrameCounts { free, .. } = self.frames.counts();
-        // The kernel's reference root, the zero frame and the files' frame are the host's until it
-        // is dropped.
-        let expected = self.expected - 3;
+        // The tables of the kernel's half, the zero frame and the files' frame are the host's until
+        // it is dropped.
+        let expected = self.expected - 2 - self.kernel.tables() as u32;
         if free == expected { Ok(()) } else { Err(Missing { expected, free }) }
     }
 }

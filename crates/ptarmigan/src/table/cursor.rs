@@ -97,7 +97,9 @@ impl<'a, F: Format, M: Machine> Cursor<'_, 'a, F, M> {
         if !F::is_none(node.load(index)) {
             return Err(MapError::Occupied { at: here });
         }
-        node.put(index, F::leaf(pfn, attr));
+        let raw = F::leaf(pfn, attr);
+        node.put(index, raw);
+        self.tree.gather.became_valid(self.page().start, raw);
         self.advance();
         Ok(())
     }

@@ -12,12 +12,14 @@
 //! | [`TreeMut::map`], [`TreeMut::map_range`], copies and moves | `&mut Tree` | yes; nothing is left behind on failure |
 //! | [`TreeMut::unmap_range`], [`TreeMut::change_range`], [`Tree::end`] | `&mut Tree` | never |
 //! | [`TreeRef::query`], [`TreeRef::walk`] | `&Tree` | never |
+//! | [`KernelRange::map`] | `&mut KernelRange`; links above its leaf tables: a spin lock | yes; nothing is mapped on failure |
+//! | [`KernelRange::unmap`], [`KernelRange::protect`] | `&mut KernelRange` | never |
 //! | faults of a [shared space](crate::space::SharedSpace) | one table at a time | yes |
 //! | [`SharedSpace::query`](crate::space::SharedSpace::query) | nothing; tables are kept from reuse | never |
 mod concurrent;
 mod cursor;
 mod dump;
-mod kernel_half;
+mod kernel;
 mod node;
 mod range;
 mod tables;
@@ -25,7 +27,7 @@ mod tree;
 
 pub use cursor::Cursor;
 pub use dump::Dump;
-pub use kernel_half::KernelMap;
+pub use kernel::{ClaimError, KernelMap, KernelRange, KernelRangeError, MAX_RANGES};
 pub use range::Free;
 pub use tree::{MapError, Tree, TreeMut, TreeRef, TreeView};
 

@@ -19,10 +19,10 @@ pub(crate) struct Tables<F: Format> {
 }
 
 /// Where a way down ended.
-struct Descent {
+pub(super) struct Descent {
     /// The last table that was reached.
-    at: PhysAddr,
-    level: Level,
+    pub at: PhysAddr,
+    pub level: Level,
     /// The entry in it that does not lead on; not read if the table is of the level that was asked
     /// for.
     stopped_by: Entry,
@@ -31,7 +31,7 @@ struct Descent {
 /// Goes down from the table of `level` at `at` towards `va`, to the table of level `to` if there is
 /// one.
 #[inline(always)]
-fn descend<F: Format, W: OpenWindow>(
+pub(super) fn descend<F: Format, W: OpenWindow>(
     window: &W,
     mut at: PhysAddr,
     mut level: Level,
@@ -284,7 +284,7 @@ impl<F: Format> Tables<F> {
 
 /// Writes the record of a table that is about to be linked.
 #[inline(always)]
-fn adopt<M: Machine>(on: On<'_, M>, level: Level, page: Clean) -> PhysAddr {
+pub(super) fn adopt<M: Machine>(on: On<'_, M>, level: Level, page: Clean) -> PhysAddr {
     let at = page.into_raw();
     let record = on.frames().meta(at.pfn());
     debug_assert!(record.live() == 0 && record.lines(0) == 0, "clean page {at} has a record of use");
@@ -304,7 +304,7 @@ fn adopt<M: Machine>(on: On<'_, M>, level: Level, page: Clean) -> PhysAddr {
 /// 1. The caller owns the table of `level` at `at` and gives it away.
 /// 2. It is in the state of its level: no live entries.
 /// 3. It was never linked to a tree.
-unsafe fn free_unlinked<M: Machine>(on: On<'_, M>, level: Level, at: PhysAddr) {
+pub(super) unsafe fn free_unlinked<M: Machine>(on: On<'_, M>, level: Level, at: PhysAddr) {
     on.frames().meta(at.pfn()).set_usage(Use::Taken);
     // SAFETY: points 1 to 3 are passed on.
     on.free_unlinked(unsafe { Clean::from_raw(at, level) });
@@ -329,7 +329,12 @@ impl<F: Format> Path<F> {
     /// # Errors
     ///
     /// [`NoFrame`]; nothing has been taken then.
-    fn make<M: Machine>(on: On<'_, M>, va: u64, level: Level, flags: AllocFlags) -> Result<Self, NoFrame> {
+    pub(super) fn make<M: Machine>(
+        on: On<'_, M>,
+        va: u64,
+        level: Level,
+        flags: AllocFlags,
+    ) -> Result<Self, NoFrame> {
         let mut path = Path { tables: [PhysAddr(0); MAX_LEVELS], len: 0, _format: PhantomData };
         for below in 0..level.at() {
             match on.alloc(Level(below as u8), flags) {
@@ -363,7 +368,7 @@ impl<F: Format> Path<F> {
 
     /// Takes it apart: it was never linked to a tree.
     #[cold]
-    fn unmake<M: Machine>(self, on: On<'_, M>, va: u64) {
+    pub(super) fn unmake<M: Machine>(self, on: On<'_, M>, va: u64) {
         for level in (1..self.len).map(|below| Level(below as u8)) {
             let index = F::index(level, va);
             self.node(on, level).each_link(index, index, |link| link.cut());

@@ -9,7 +9,7 @@ use crate::frames::{AllocFlags, NoFrame};
 use crate::gather::Gather;
 use crate::machine::{Machine, On, Refused};
 use crate::page::Level;
-use crate::tlb::{SpaceTlb, TlbRefusal};
+use crate::tlb::{Mmu, SpaceTlb, TlbRefusal};
 use core::fmt;
 
 /// A tree of tables and what its machine's TLBs may know of it. It must be taken down with
@@ -286,8 +286,10 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
     ///
     /// # Safety
     ///
-    /// 1. Whatever programs that run in this space do with the page, with the permissions of
-    ///    `attr`, is allowed to the frame `pfn`, until the page has been unmapped and flushed.
+    /// 1. Whatever programs that run in this space do with the page, with the permissions of `attr`
+    ///    and with those that [`protect`](Self::protect) and [`change_range`](Self::change_range)
+    ///    give it later, is allowed to the frame `pfn`, until the page has been unmapped and
+    ///    flushed.
     #[inline]
     pub unsafe fn map(
         &mut self,
@@ -304,7 +306,9 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         if !F::is_none(node.load(index)) {
             return Err(MapError::Occupied { at: va });
         }
-        node.put(index, F::leaf(pfn, attr));
+        let raw = F::leaf(pfn, attr);
+        node.put(index, raw);
+        self.gather.became_valid(va.0 & !((1 << F::PAGE_SHIFT) - 1), raw);
         Ok(())
     }
 
@@ -343,6 +347,11 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
                 raw = raw.wrapping_add(grow);
                 this
             });
+            if <M::Shootdown as Mmu>::NEEDS_ENTRY_VALID {
+                for page in (0..done as u64).map(|page| va + page * step) {
+                    self.gather.became_valid(page, node.load(F::index(Level::PTE, page)));
+                }
+            }
             va += done as u64 * step;
             if done < n {
                 self.roll_back(range.start, va);

@@ -37,6 +37,18 @@ impl<S: Shootdown> Tlb<S> {
         unsafe { self.shoot(pin, loaded, &all, Request::Kernel(scope)) }
     }
 
+    /// Returns whether this CPU could flush now: what is refused in the middle of a switch or of
+    /// another flush is refused until that is over, which whoever interrupted it returns to.
+    ///
+    /// # Errors
+    ///
+    /// As for [`flush_kernel`](Self::flush_kernel).
+    pub(crate) fn may_flush(&self, pin: &Pinned<'_>) -> Result<(), TlbRefusal> {
+        self.accept(pin)?;
+        self.own(pin)?;
+        Ok(())
+    }
+
     /// Tells the machine that an entry has become valid that was not, if it
     /// [needs](super::Mmu::NEEDS_ENTRY_VALID) to be told. Called once the entry can be walked to.
     #[inline(always)]

@@ -78,6 +78,7 @@ unsafe impl<const LEVELS: u8> Format for Small<LEVELS> {
     const LEVEL_NAMES: &'static [&'static str] = ["0", "1", "2"].split_at(LEVELS as usize).0;
     const PAGE_SHIFT: u32 = 12;
     const USER_END: u64 = 1 << (12 + 6 * LEVELS as u32 - 1);
+    const KERNEL_START: u64 = Self::USER_END;
     const USER_ROOT_ENTRIES: usize = ENTRIES / 2;
     const INDEX_BITS: [u8; MAX_LEVELS] = [6; MAX_LEVELS];
     const ROOT_IN_REGISTERS: bool = false;

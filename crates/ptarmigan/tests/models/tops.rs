@@ -70,6 +70,7 @@ unsafe impl Format for Roots {
     const LEVEL_NAMES: &'static [&'static str] = &["root"];
     const PAGE_SHIFT: u32 = 12;
     const USER_END: u64 = 1 << 12;
+    const KERNEL_START: u64 = (KERNEL as u64) << 12;
     const USER_ROOT_ENTRIES: usize = KERNEL;
     // More are looked at than there are: the rest are none.
     const INDEX_BITS: [u8; MAX_LEVELS] = [6, 0, 0, 0, 0];

@@ -3,13 +3,14 @@
 //! Constructed roots, live ones and ones that rest on a list, are linked through their frames'
 //! records. A change of the kernel map goes along that list, and construction copies and registers
 //! under the same lock, so no root ever misses a change (H2, H14, REQ-3, REQ-16).
-use super::node::{read, set_kernel};
+use super::claims::Claims;
 use crate::addr::{Pfn, PhysAddr};
 use crate::cpu::MachineId;
-use crate::format::{Format, check};
-use crate::frames::{Frames, NoFrame, Request, Use};
+use crate::format::{Entry, Format, check};
+use crate::frames::{Dirty, Frame, Frames, NoFrame, Request, Use};
 use crate::page::{Construct, Level};
 use crate::sync::SpinLock;
+use crate::table::node::{read, set_kernel};
 use crate::window::OpenWindow;
 use core::marker::PhantomData;
 
@@ -21,11 +22,13 @@ pub struct KernelMap<F: Format, W> {
     reference: PhysAddr,
     /// First registered root.
     roots: SpinLock<Pfn>,
+    /// Ranges that have an owner. Taken before the lock of the roots.
+    claims: SpinLock<Claims>,
     _format: PhantomData<F>,
 }
 
 impl<F: Format, W: OpenWindow> KernelMap<F, W> {
-    const ROOT: Level = F::LAYOUT.root();
+    pub(super) const ROOT: Level = F::LAYOUT.root();
 
     /// An empty kernel map; takes one frame for its reference table.
     ///
@@ -46,27 +49,65 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
             window,
             reference,
             roots: SpinLock::new(Pfn::NONE),
+            claims: SpinLock::new(Claims::new()),
             _format: PhantomData,
         })
     }
 
-    /// Gives the reference table's frame back.
+    /// Gives the frames of the reference table, and of the tables that ranges had below it, back.
     ///
     /// # Errors
     ///
-    /// The map itself, if roots that carry a copy of it are still about, or `frames` are another
-    /// machine's.
+    /// The map itself, if roots that carry a copy of it are still about, a range was not released,
+    /// or `frames` are another machine's.
     pub fn end(self, frames: &Frames) -> Result<(), Self> {
-        if !frames.machine().matches(self.machine) || *self.roots.lock() != Pfn::NONE {
+        let in_use = *self.roots.lock() != Pfn::NONE || self.claims.lock().in_use();
+        if in_use || !frames.machine().matches(self.machine) {
             return Err(self);
         }
-        frames.meta(self.reference.pfn()).set_usage(Use::Taken);
-        // SAFETY: 1. `new` took the frame, order 0, and `self` is consumed. 2. `Dirty` promises
-        // nothing.
-        frames.give(unsafe {
-            crate::frames::Frame::<crate::frames::Dirty>::from_raw(self.machine, self.reference.pfn(), 0)
-        });
+        let give = |frames: &Frames, at: PhysAddr| {
+            frames.meta(at.pfn()).set_usage(Use::Taken);
+            // SAFETY: 1. `new` took the reference, and a range each of the tables below it, order
+            // 0; no root links these any more, and `self` is consumed. 2. `Dirty` promises nothing.
+            frames.give(unsafe { Frame::<Dirty>::from_raw(self.machine, at.pfn(), 0) });
+        };
+        self.give_tables_back(frames, give);
+        give(frames, self.reference);
         Ok(())
+    }
+
+    /// Gives back the tables that ranges have linked in the reference root; no range is left, and
+    /// no root.
+    fn give_tables_back(&self, frames: &Frames, give: impl Fn(&Frames, PhysAddr)) {
+        for index in 0..F::entries(Self::ROOT) {
+            if self.claims.lock().has_filled(index)
+                && let Some(raw) = self.get(index)
+                && let Entry::Link(at) = F::entry(Self::ROOT, raw)
+            {
+                give(frames, at);
+            }
+        }
+    }
+
+    /// Returns how many tables it keeps until it ends: the reference table, and those that ranges
+    /// have had linked to it. Each is a frame.
+    pub fn tables(&self) -> usize {
+        1 + self.claims.lock().tables()
+    }
+
+    /// The machine whose map it is.
+    pub(super) fn machine(&self) -> MachineId {
+        self.machine
+    }
+
+    /// The root that has all of the kernel's entries.
+    pub(super) fn reference(&self) -> PhysAddr {
+        self.reference
+    }
+
+    /// Ranges that have an owner.
+    pub(super) fn claims(&self) -> &SpinLock<Claims> {
+        &self.claims
     }
 
     /// Returns entry `index` of the root; `None` if that is not one of the kernel's.
@@ -96,6 +137,7 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
     /// 1. `raw` is none, or an entry of a root: every access that the MMU lets through by it is the
     ///    kernel's own, and a table that it links stays a table until no root has the entry any
     ///    more and all TLBs have been flushed.
+    /// 2. No [range](Self::claim) lies below the entry.
     pub unsafe fn set(&self, frames: &Frames, index: usize, raw: u64) -> usize {
         if !Self::kernel_entries().contains(&index) {
             return 0;
@@ -129,6 +171,11 @@ fn set_next(frames: &Frames, pfn: Pfn, to: Pfn) {
 
 impl<F: Format, W: OpenWindow> Construct for KernelMap<F, W> {
     unsafe fn construct(&self, frames: &Frames, root: PhysAddr) {
+        let small = F::LAYOUT.is_small(Self::ROOT);
+        if small {
+            // Before the copy: an entry that is filled from now on would be missed.
+            self.claims.lock().small_roots += 1;
+        }
         let mut roots = self.roots.lock();
         for index in Self::kernel_entries() {
             let raw = self.read(self.reference, index);
@@ -136,7 +183,7 @@ impl<F: Format, W: OpenWindow> Construct for KernelMap<F, W> {
                 self.write(root, index, raw);
             }
         }
-        if !F::LAYOUT.is_small(Self::ROOT) {
+        if !small {
             let pfn = root.pfn();
             set_next(frames, pfn, *roots);
             frames.meta(pfn).set_link(Pfn::NONE);
@@ -150,7 +197,8 @@ impl<F: Format, W: OpenWindow> Construct for KernelMap<F, W> {
     unsafe fn destruct(&self, frames: &Frames, root: PhysAddr) {
         let mut roots = self.roots.lock();
         let pfn = root.pfn();
-        if !F::LAYOUT.is_small(Self::ROOT) {
+        let small = F::LAYOUT.is_small(Self::ROOT);
+        if !small {
             let (after, before) = (next(frames, pfn), frames.meta(pfn).link());
             if before == Pfn::NONE {
                 *roots = after;
@@ -166,6 +214,10 @@ impl<F: Format, W: OpenWindow> Construct for KernelMap<F, W> {
             if !F::is_none(self.read(root, index)) {
                 self.write(root, index, 0);
             }
+        }
+        drop(roots);
+        if small {
+            self.claims.lock().small_roots -= 1;
         }
     }
 }

@@ -1,0 +1,8 @@
+//! The kernel's half: the entries that every root has, and ranges whose owners map pages in them.
+mod claims;
+mod range;
+mod roots;
+
+pub use claims::{ClaimError, MAX_RANGES};
+pub use range::{KernelRange, KernelRangeError};
+pub use roots::KernelMap;

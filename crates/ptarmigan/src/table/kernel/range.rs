@@ -1,0 +1,502 @@
+//! Ranges of the kernel's half, each with an owner that maps pages in it and unmaps them.
+//!
+//! # What is written by whom
+//!
+//! 1. A range is made of whole leaf tables, and ranges do not overlap. So the entries of a leaf
+//!    table are written by the owner of one range alone, through `&mut KernelRange`.
+//! 2. The tables above them are shared by ranges. Links are written to them, and cut, under the
+//!    lock of the claims.
+//! 3. The root's entries are filled when a range is claimed, in the reference root and in every
+//!    registered one, and stay until the map ends. So no root misses a table that a range links
+//!    later, and no fault has to copy entries from one root to another.
+//!
+//! # What is flushed
+//!
+//! Entries that come to be need no flush. Entries that go are made not present first, then every
+//! CPU forgets them, and only then they are cleared and their frames named: what
+//! [`unmap`](KernelRange::unmap) names is not in any TLB any more.
+use super::claims::{ClaimError, MAX_ROOT_ENTRIES, Span};
+use super::roots::KernelMap;
+use crate::addr::{Pfn, PhysAddr, VirtAddr};
+use crate::cpu::WrongMachine;
+use crate::format::{Attr, Entry, Format};
+use crate::frames::AllocFlags;
+use crate::machine::{Machine, On};
+use crate::page::{FlushProof, Level, Unhooked};
+use crate::table::node::{Node, Use};
+use crate::table::tables::{Path, adopt, descend, free_unlinked};
+use crate::table::tree::MapError;
+use crate::tlb::{NewEntry, Runs, TlbRefusal};
+use crate::window::OpenWindow;
+use core::fmt;
+
+/// Why pages of a range could not be changed; nothing has changed then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum KernelRangeError {
+    /// The pages are not in the range.
+    OutOfRange {
+        /// The first of them.
+        at: VirtAddr,
+    },
+    /// The range is of another machine.
+    WrongMachine(WrongMachine),
+    /// The CPU cannot flush now.
+    Refused(TlbRefusal),
+}
+
+impl fmt::Display for KernelRangeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            KernelRangeError::OutOfRange { at } => write!(f, "the pages at {at} are not in the range"),
+            KernelRangeError::WrongMachine(e) => e.fmt(f),
+            KernelRangeError::Refused(e) => e.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for KernelRangeError {}
+
+impl From<TlbRefusal> for KernelRangeError {
+    fn from(e: TlbRefusal) -> Self {
+        KernelRangeError::Refused(e)
+    }
+}
+
+/// A part of the kernel's half that its owner maps pages in. Dropping it keeps what is mapped, and
+/// the range claimed, for as long as the map is there; [`release`](Self::release) gives it back.
+#[must_use = "a dropped range stays claimed: release it"]
+pub struct KernelRange<'k, F: Format, W> {
+    map: &'k KernelMap<F, W>,
+    span: Span,
+}
+
+impl<F: Format, W: OpenWindow> KernelMap<F, W> {
+    /// The last address of the kernel's half.
+    const LAST: u64 = {
+        let entries = F::LAYOUT.levels as usize - 1;
+        let entries = (1u64 << F::INDEX_BITS[entries]) - F::USER_ROOT_ENTRIES as u64;
+        let mut shift = F::PAGE_SHIFT;
+        let mut level = 0;
+        while level + 1 < F::LAYOUT.levels as usize {
+            shift += F::INDEX_BITS[level] as u32;
+            level += 1;
+        }
+        F::KERNEL_START.wrapping_add(entries << shift).wrapping_sub(1)
+    };
+
+    /// Makes the caller the owner of `bytes` of the kernel's half from `start` on. Both are
+    /// multiples of what a leaf table maps. Takes a table for each entry of the root that no range
+    /// has used yet.
+    ///
+    /// Entries of the root that are none are filled in all roots, those in use and those that rest
+    /// on lists.
+    ///
+    /// # Errors
+    ///
+    /// [`ClaimError`]; but for tables below the root, which stay, nothing has changed then.
+    pub fn claim<'k, M: Machine>(
+        &'k self,
+        on: On<'_, M>,
+        start: VirtAddr,
+        bytes: u64,
+    ) -> Result<KernelRange<'k, F, W>, ClaimError> {
+        const {
+            assert!(F::LAYOUT.levels > 1, "a root of pages has no ranges");
+            assert!(1 << F::INDEX_BITS[F::LAYOUT.levels as usize - 1] <= MAX_ROOT_ENTRIES);
+        }
+        on.check(self.machine()).map_err(ClaimError::WrongMachine)?;
+        let outside = ClaimError::NotKernel { at: start };
+        let length = bytes.checked_sub(1).ok_or(outside)?;
+        let last = start.0.checked_add(length).ok_or(outside)?;
+        if start.0 < F::KERNEL_START || last > Self::LAST {
+            return Err(outside);
+        }
+        let table = 1u64 << F::shift(Level(1));
+        if start.0 % table != 0 || bytes % table != 0 {
+            return Err(ClaimError::NotWholeTables { span: table });
+        }
+        let span = Span { first: start.0, last };
+        self.note(span)?;
+        if let Err(e) = self.fill_roots(on, span) {
+            self.forget(span);
+            return Err(e);
+        }
+        Ok(KernelRange { map: self, span })
+    }
+
+    /// Notes that `span` has an owner.
+    fn note(&self, span: Span) -> Result<(), ClaimError> {
+        let mut claims = self.claims().lock();
+        let taken = claims.spans.iter().flatten().find(|s| s.first <= span.last && span.first <= s.last);
+        if let Some(other) = taken {
+            return Err(ClaimError::Taken { at: VirtAddr(other.first.max(span.first)) });
+        }
+        for index in F::index(Self::ROOT, span.first)..=F::index(Self::ROOT, span.last) {
+            let none = self.get(index).is_none_or(F::is_none);
+            if !none && !claims.has_filled(index) {
+                let bits = F::entries(Self::ROOT).trailing_zeros();
+                let at = span.first_below(index, F::shift(Self::ROOT), bits);
+                return Err(ClaimError::Taken { at });
+            }
+            if none && claims.small_roots > 0 {
+                return Err(ClaimError::TooLate);
+            }
+        }
+        let free = claims.spans.iter_mut().find(|s| s.is_none()).ok_or(ClaimError::TooMany)?;
+        *free = Some(span);
+        Ok(())
+    }
+
+    /// Forgets that `span` has an owner.
+    fn forget(&self, span: Span) {
+        let mut claims = self.claims().lock();
+        claims.spans.iter_mut().filter(|s| **s == Some(span)).for_each(|s| *s = None);
+    }
+
+    /// Links a table in each entry of the roots that `span` needs.
+    fn fill_roots<M: Machine>(&self, on: On<'_, M>, span: Span) -> Result<(), ClaimError> {
+        let below = Level(Self::ROOT.0 - 1);
+        for index in F::index(Self::ROOT, span.first)..=F::index(Self::ROOT, span.last) {
+            if self.claims().lock().has_filled(index) {
+                continue;
+            }
+            let page = on.alloc(below, AllocFlags::NORMAL).map_err(ClaimError::NoFrame)?;
+            let at = adopt(on, below, page);
+            let mut claims = self.claims().lock();
+            // The owner of another range, or a root, may have been faster.
+            let (filled, late) = (claims.has_filled(index), claims.small_roots > 0);
+            if filled || late {
+                drop(claims);
+                // SAFETY: 1. to 3. taken just now, and linked nowhere.
+                unsafe { free_unlinked(on, below, at) };
+                if filled {
+                    continue;
+                }
+                return Err(ClaimError::TooLate);
+            }
+            claims.set_filled(index);
+            // SAFETY: 1. it links a table that stays until the map ends, with no root left then. 2.
+            // `note` found it none or filled by a range.
+            unsafe { self.set(on.frames(), index, F::link(Self::ROOT, at)) };
+        }
+        Ok(())
+    }
+}
+
+impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
+    const ROOT: Level = F::LAYOUT.root();
+    const PAGE: u64 = 1 << F::PAGE_SHIFT;
+
+    /// Returns the first address.
+    pub fn start(&self) -> VirtAddr {
+        VirtAddr(self.span.first)
+    }
+
+    /// Returns the number of bytes.
+    pub fn len(&self) -> u64 {
+        (self.span.last - self.span.first).saturating_add(1)
+    }
+
+    /// Returns false: no range is empty.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Whether `pages` pages from `at` on lie in the range.
+    fn has(&self, at: VirtAddr, pages: u64) -> bool {
+        let bytes = pages.checked_mul(Self::PAGE).and_then(|bytes| bytes.checked_sub(1));
+        let last = bytes.and_then(|bytes| at.0.checked_add(bytes));
+        let aligned = at.0.is_multiple_of(Self::PAGE);
+        aligned && at.0 >= self.span.first && last.is_some_and(|last| last <= self.span.last)
+    }
+
+    /// What has to be so before pages are changed.
+    fn accept<M: Machine>(&self, on: On<'_, M>, at: VirtAddr, pages: u64) -> Result<(), KernelRangeError> {
+        on.check(self.map.machine()).map_err(KernelRangeError::WrongMachine)?;
+        if self.has(at, pages) { Ok(()) } else { Err(KernelRangeError::OutOfRange { at }) }
+    }
+
+    /// The leaf table that maps `va`, an address of the range, and what stopped the way to it.
+    fn find<'a, M: Machine>(&self, on: On<'a, M>, va: u64) -> Option<Node<'a, F, M::Window>> {
+        let end = descend::<F, _>(on.window(), self.map.reference(), Self::ROOT, va, Level::PTE);
+        (end.level == Level::PTE).then(|| Node::open(on.window(), on.frames(), Level::PTE, end.at))
+    }
+
+    /// The same, made if there is none.
+    fn leaf_table<'a, M: Machine>(
+        &mut self,
+        on: On<'a, M>,
+        va: u64,
+        flags: AllocFlags,
+    ) -> Result<Node<'a, F, M::Window>, MapError> {
+        loop {
+            let end = descend::<F, _>(on.window(), self.map.reference(), Self::ROOT, va, Level::PTE);
+            if end.level == Level::PTE {
+                return Ok(Node::open(on.window(), on.frames(), Level::PTE, end.at));
+            }
+            let path = Path::<F>::make(on, va, end.level, flags)?;
+            let claims = self.map.claims().lock();
+            let parent = Node::<F, M::Window>::open(on.window(), on.frames(), end.level, end.at);
+            let index = F::index(end.level, va);
+            if F::is_none(parent.load(index)) {
+                parent.put(index, F::link(end.level, path.first()));
+            } else {
+                // The owner of a range beside this one was faster.
+                drop(claims);
+                path.unmake(on, va);
+            }
+        }
+    }
+
+    /// Calls `visit(leaf table, first address, first index, last index)` for the leaf tables of
+    /// `pages` pages from `at` on.
+    fn each_table<M: Machine>(
+        &self,
+        on: On<'_, M>,
+        at: VirtAddr,
+        pages: u64,
+        mut visit: impl FnMut(&Node<'_, F, M::Window>, u64, usize, usize),
+    ) {
+        let mut done = 0;
+        while done < pages {
+            let va = at.0 + done * Self::PAGE;
+            let first = F::index(Level::PTE, va);
+            let n = (pages - done).min((F::entries(Level::PTE) - first) as u64);
+            if let Some(node) = self.find(on, va) {
+                let base = va - first as u64 * Self::PAGE;
+                visit(&node, base, first, first + n as usize - 1);
+            }
+            done += n;
+        }
+    }
+
+    /// Maps `pages` pages from `at` on to the frames from `first` on. On failure nothing is mapped;
+    /// tables that were made stay for later.
+    ///
+    /// # Errors
+    ///
+    /// [`MapError`]: nothing is mapped then.
+    ///
+    /// # Safety
+    ///
+    /// 1. Whatever is allowed to the kernel, and to programs if `attr` says [`Attr::USER`], with the
+    ///    permissions of `attr` and with those that [`protect`](Self::protect) gives later, is
+    ///    allowed to each of the frames until it has been unmapped.
+    pub unsafe fn map<M: Machine>(
+        &mut self,
+        on: On<'_, M>,
+        at: VirtAddr,
+        first: Pfn,
+        pages: u64,
+        attr: Attr,
+        flags: AllocFlags,
+    ) -> Result<(), MapError> {
+        match self.accept(on, at, pages) {
+            Err(KernelRangeError::WrongMachine(e)) => return Err(e.into()),
+            Err(_) => return Err(MapError::OutOfRange { at }),
+            Ok(()) => {}
+        }
+        // First all that may fail: nobody else writes to the range meanwhile.
+        let mut done = 0;
+        while done < pages {
+            let va = at.0 + done * Self::PAGE;
+            let index = F::index(Level::PTE, va);
+            let n = (pages - done).min((F::entries(Level::PTE) - index) as u64);
+            let node = self.leaf_table(on, va, flags)?;
+            let mut occupied = None;
+            node.each(index, index + n as usize - 1, |at, _| occupied = occupied.or(Some(at)));
+            if let Some(at) = occupied {
+                return Err(MapError::Occupied { at: VirtAddr(va + (at - index) as u64 * Self::PAGE) });
+            }
+            done += n;
+        }
+        self.each_table(on, at, pages, |node, base, low, high| {
+            let start = base + low as u64 * Self::PAGE - at.0;
+            let mut pfn = Pfn(first.0.wrapping_add((start >> F::PAGE_SHIFT) as u32));
+            node.put_run(low, high - low + 1, || {
+                let raw = F::leaf(pfn, attr);
+                pfn = Pfn(pfn.0.wrapping_add(1));
+                raw
+            });
+            for index in low..=high {
+                became_valid::<F, M>(on, base + index as u64 * Self::PAGE, node.load(index));
+            }
+        });
+        Ok(())
+    }
+
+    /// Returns what is mapped at `va`.
+    pub fn query<M: Machine>(&self, on: On<'_, M>, va: VirtAddr) -> Option<(Pfn, Attr)> {
+        let page = VirtAddr(va.0 & !(Self::PAGE - 1));
+        self.accept(on, page, 1).ok()?;
+        let raw = self.find(on, va.0)?.load(F::index(Level::PTE, va.0));
+        (!F::is_none(raw)).then(|| (F::frame(raw), F::attr(raw)))
+    }
+
+    /// Unmaps `pages` pages from `at` on, has every CPU forget them, and then calls
+    /// `gone(address, frame)` for each that was mapped. Allocates nothing. Tables stay.
+    ///
+    /// # Errors
+    ///
+    /// [`KernelRangeError`]; nothing has changed then.
+    pub fn unmap<M: Machine>(
+        &mut self,
+        on: On<'_, M>,
+        at: VirtAddr,
+        pages: u64,
+        mut gone: impl FnMut(VirtAddr, Pfn),
+    ) -> Result<(), KernelRangeError> {
+        self.accept(on, at, pages)?;
+        let mut stale = Stale::begin(on, F::PAGE_SHIFT)?;
+        self.each_table(on, at, pages, |node, base, first, last| {
+            node.each(first, last, |index, _| {
+                let va = base + index as u64 * Self::PAGE;
+                stale.runs.insert(va, va.wrapping_add(Self::PAGE));
+                node.update(index, Use::Walked, |raw| {
+                    F::leaf(F::frame(raw), F::attr(raw).without(Attr::READ))
+                });
+            });
+        });
+        stale.flush()?;
+        self.each_table(on, at, pages, |node, base, first, last| {
+            // No MMU writes to an entry that is not present.
+            node.clear(first, last, Use::Private, |index, old| {
+                gone(VirtAddr(base + index as u64 * Self::PAGE), F::frame(old));
+            });
+        });
+        Ok(())
+    }
+
+    /// Gives each mapped page of `pages` pages from `at` on the attributes that `change` makes of
+    /// its own, and has every CPU forget what it knew of those that differ. `change` may be called
+    /// several times for a page, as MMUs set bits in between.
+    ///
+    /// # Errors
+    ///
+    /// [`KernelRangeError`]; nothing has changed then.
+    pub fn protect<M: Machine>(
+        &mut self,
+        on: On<'_, M>,
+        at: VirtAddr,
+        pages: u64,
+        change: impl Fn(Attr) -> Attr,
+    ) -> Result<(), KernelRangeError> {
+        self.accept(on, at, pages)?;
+        let mut stale = Stale::begin(on, F::PAGE_SHIFT)?;
+        let change = |raw| F::leaf(F::frame(raw), change(F::attr(raw)));
+        self.each_table(on, at, pages, |node, base, first, last| {
+            node.each(first, last, |index, raw| {
+                if change(raw) != raw {
+                    let va = base + index as u64 * Self::PAGE;
+                    stale.runs.insert(va, va.wrapping_add(Self::PAGE));
+                    let now = node.update_seen(index, raw, Use::Walked, change);
+                    became_valid::<F, M>(on, va, now);
+                }
+            });
+        });
+        Ok(stale.flush()?)
+    }
+
+    /// Unmaps whatever is mapped in the range, as [`unmap`](Self::unmap) does, gives back the tables
+    /// that are empty then, but for those directly below the root, and ends the ownership.
+    ///
+    /// # Errors
+    ///
+    /// [`KernelRangeError`], with the range; nothing has changed then.
+    pub fn release<M: Machine>(
+        mut self,
+        on: On<'_, M>,
+        gone: impl FnMut(VirtAddr, Pfn),
+    ) -> Result<(), (KernelRangeError, Self)> {
+        let (start, pages) = (self.start(), self.len() >> F::PAGE_SHIFT);
+        if let Err(e) = self.unmap(on, start, pages, gone) {
+            return Err((e, self));
+        }
+        let Span { first, last } = self.span;
+        let mut tables = Unhooked::new();
+        let claims = self.map.claims().lock();
+        for index in F::index(Self::ROOT, first)..=F::index(Self::ROOT, last) {
+            let raw = self.map.get(index).unwrap_or(0);
+            if let Entry::Link(at) = F::entry(Self::ROOT, raw) {
+                cut::<F, M>(on, at, Level(Self::ROOT.0 - 1), self.span, &mut tables);
+            }
+        }
+        drop(claims);
+        if !tables.is_empty() {
+            on.policy().unhooked(&mut tables);
+            let stale = Runs::one(first, last.wrapping_add(1), F::PAGE_SHIFT);
+            match on.tlb().flush_kernel(on.pin(), &stale) {
+                // SAFETY: 1. `flush_kernel` has had every CPU forget what its paging-structure
+                // caches held of the range (contract of `Mmu`, point 2).
+                Ok(()) => on.policy().flushed(tables.flushed(unsafe { FlushProof::claim() })),
+                // `unmap` has just flushed in the same place.
+                Err(refused) => debug_assert!(false, "unlinked tables are leaked: {refused}"),
+            }
+        }
+        self.map.forget(self.span);
+        Ok(())
+    }
+}
+
+/// Cuts links to tables that are empty, and lie below the table of `level` at `at` in `span`.
+fn cut<F: Format, M: Machine>(on: On<'_, M>, at: PhysAddr, level: Level, span: Span, tables: &mut Unhooked) {
+    if level == Level::PTE {
+        return;
+    }
+    let node = Node::<F, M::Window>::open(on.window(), on.frames(), level, at);
+    let shift = F::shift(level);
+    let whole = F::entries(level) as u64 - 1;
+    let base = span.first >> shift & !whole;
+    node.each_link(F::index(level, span.first), F::index(level, span.last), |link| {
+        let first = (base + link.index as u64) << shift;
+        let last = first + ((1 << shift) - 1);
+        let inner = Span { first: first.max(span.first), last: last.min(span.last) };
+        let below = Level(level.0 - 1);
+        cut::<F, M>(on, link.child, below, inner, tables);
+        let child = Node::<F, M::Window>::open(on.window(), on.frames(), below, link.child);
+        if child.is_empty()
+            && let Some(record) = child.record()
+        {
+            let pfn = link.child.pfn();
+            link.cut();
+            // SAFETY: 1. the entry was its only link, and has just been cut under the lock of the
+            // claims. 2. no entry is left. 3. opened with the table.
+            unsafe { tables.push(pfn, record) };
+        }
+    });
+}
+
+/// Tells the MMU of an entry that it may use now, where it wants to know.
+#[inline(always)]
+fn became_valid<F: Format, M: Machine>(on: On<'_, M>, va: u64, raw: u64) {
+    on.tlb().entry_became_valid(on.pin(), &NewEntry { space: None, va, shift: F::PAGE_SHIFT, raw });
+}
+
+/// Pages of the kernel's half that CPUs have to forget: flushed when this is dropped, also if a
+/// callback panics.
+struct Stale<'a, M: Machine> {
+    on: On<'a, M>,
+    runs: Runs,
+}
+
+impl<'a, M: Machine> Stale<'a, M> {
+    /// Begins, if this CPU can flush at all.
+    fn begin(on: On<'a, M>, shift: u32) -> Result<Self, TlbRefusal> {
+        on.tlb().may_flush(on.pin())?;
+        Ok(Stale { on, runs: Runs::new(shift) })
+    }
+
+    fn flush(mut self) -> Result<(), TlbRefusal> {
+        let nothing = Runs::new(self.runs.shift());
+        let runs = core::mem::replace(&mut self.runs, nothing);
+        self.on.tlb().flush_kernel(self.on.pin(), &runs)
+    }
+}
+
+impl<M: Machine> Drop for Stale<'_, M> {
+    fn drop(&mut self) {
+        let done = self.on.tlb().flush_kernel(self.on.pin(), &self.runs);
+        debug_assert!(done.is_ok(), "the CPU could flush when this was made");
+    }
+}
