@@ -318,8 +318,36 @@ fn bad_settings_are_one_line() {
     one_line(&with(&["--v5-lists", "4"]), 2, "1..=3");
     one_line(&with(&["--policy", "best"]), 2, "plain, v5, v2008, ptarmigan");
     one_line(&with(&["--nodes", "60", "--memory", "1M"]), 1, "64 are the least");
+    one_line(
+        &with(&["--params", "quicklist=on quicklist=off"]),
+        2,
+        "`quicklist` at byte 13 was given before",
+    );
+    one_line(&with(&["--params", "tlb.model=best"]), 2, "none of linux, always-page, always-full");
     one_line(&ptarmigan(&["replay", "/nonexistent"]), 1, "/nonexistent");
     one_line(&ptarmigan(&["replay", &shipped("README.md")]), 1, "not a trace");
+}
+
+#[test]
+fn boot_parameters_change_the_machine() {
+    let fixture = shipped("fixture.ptrace");
+    let with = |params: &str| {
+        let all = json(&["replay", &fixture, "--policy", "ptarmigan", "--params", params]);
+        let policy = &all["runs"][0];
+        let flushes = |kind: &str| policy["flushes"][kind].as_u64().expect(kind);
+        (
+            flushes("page"),
+            flushes("range"),
+            flushes("full"),
+            policy["peak_cached_bytes"].as_u64().expect("bytes"),
+        )
+    };
+    let (page, range, full, cached) = with("");
+    assert!(page > 0 && range > 0 && full > 0 && cached > 0);
+    assert_eq!(with("tlb.model=always-full"), (0, 0, page + range + full, cached));
+    let (_, _, fewer, _) = with("tlb.model=linux,ceiling=100000");
+    assert!(fewer < full);
+    assert_eq!(with("quicklist=off"), (page, range, full, 0));
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Stale runs and plans: whatever is inserted is covered, and by no more than has to be.
 #![cfg(not(loom))]
 use proptest::prelude::*;
-use ptarmigan::tlb::{CostModel, Runs, Scope};
+use ptarmigan::params::Params;
+use ptarmigan::quicklist::ListsConfig;
+use ptarmigan::tlb::{CostModel, Runs, Scope, TlbConfig};
 use std::collections::BTreeSet;
 
 const SHIFT: u32 = 12;
@@ -132,6 +134,27 @@ fn parts_of_pages_are_pages_and_nothing_is_nothing() {
     assert_eq!((last.pages(), last.hull()), (1, Some((0u64.wrapping_sub(PAGE), 0))));
     let all = Scope::Range { start: PAGE, end: 0, stride: SHIFT };
     assert!(all.covers(u64::MAX) && !all.covers(5));
+}
+
+#[test]
+fn flush_models_of_boot_parameters_plan_what_they_say() {
+    let config = |text| TlbConfig::new(1).with_params(&Params::parse(text).unwrap()).costs;
+    let mut stale = Runs::one(0, 9 * PAGE, SHIFT);
+    stale.insert(1 << 40, (1 << 40) + PAGE);
+    assert_eq!(config("quicklist=off").plan(&stale), Scope::Full, "Linux's stays");
+    assert_eq!(config("tlb.model=always-page").plan(&stale), Scope::Runs(stale));
+    let one = Runs::one(0, 9 * PAGE, SHIFT);
+    for (text, full) in [
+        ("", false),
+        ("tlb.model=linux,ceiling=9", false),
+        ("tlb.model=linux,ceiling=8", true),
+        ("tlb.model=always-full", true),
+    ] {
+        assert_eq!(config(text).plan(&one).is_full(), full, "{text}");
+    }
+    let lists = ListsConfig::new(1).with_params(&Params::parse("quicklist=on,magazine=3").unwrap());
+    assert_eq!(lists.magazine, 3);
+    assert_eq!(lists.with_params(&Params::default()).magazine, 3);
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! The options of `ptarmigan replay`.
 use super::memory;
 use super::policy::PolicyName;
+use ptarmigan::params::Params;
+use ptarmigan::quicklist::ListsConfig;
 use ptarmigan::tlb::TlbConfig;
 use std::path::PathBuf;
 
@@ -52,6 +54,11 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "K", default_value_t = 1, requires = "seed",
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(super) seeds: u32,
+    /// Boot parameters of the machine, e.g. "quicklist=on,magazine=16 tlb.model=always-full".
+    /// quicklist (of policy ptarmigan): off, or on with magazine=1 to 64 pages. tlb.model: linux
+    /// with ceiling=N pages, always-page, or always-full.
+    #[arg(long, value_name = "PARAMS", value_parser = parse_params)]
+    pub(super) params: Option<Params>,
     #[command(flatten)]
     pub(super) tags: Tags,
     #[command(flatten)]
@@ -59,6 +66,23 @@ pub struct ReplayArgs {
     /// Print JSON.
     #[arg(long)]
     pub(super) json: bool,
+}
+
+impl ReplayArgs {
+    /// Returns the shape of TLBs for `cpus` CPUs.
+    pub(super) fn tlb(&self, cpus: usize) -> TlbConfig {
+        let Tags { asids, park } = self.tags;
+        TlbConfig { asids, park, ..TlbConfig::new(cpus) }.with_params(&self.params.unwrap_or_default())
+    }
+
+    /// Returns the sizes of the library's lists for `cpus` CPUs.
+    pub(super) fn lists(&self, cpus: usize) -> ListsConfig {
+        ListsConfig::new(cpus).with_params(&self.params.unwrap_or_default())
+    }
+}
+
+fn parse_params(text: &str) -> Result<Params, String> {
+    Params::parse(text).map_err(|e| e.to_string())
 }
 
 /// The TLBs of the machine.
@@ -72,12 +96,6 @@ pub struct Tags {
     /// interrupted at once.
     #[arg(long, default_value_t = 0, value_name = "FRAMES")]
     pub(super) park: u32,
-}
-
-impl Tags {
-    pub(super) fn config(self, cpus: usize) -> TlbConfig {
-        TlbConfig { asids: self.asids, park: self.park, ..TlbConfig::new(cpus) }
-    }
 }
 
 /// The number of CPUs and of copies.

@@ -205,11 +205,11 @@ impl<'a> Replay<'a> {
     /// Runs the counting pass, which also times single calls and logs the allocator's calls.
     fn count(&self, policy: Choice) -> Result<(Counted, Outcome), Failure> {
         let host = self.host(&self.job())?;
-        with_policy!(host, policy, |made| {
+        with_policy!(host, policy, self.args.lists(host.config().cpus), |made| {
             let snapshot = counters::Snapshot::new(host.frames(), self.job().cpus());
             let measured = Measured::new(host.frames(), TheFormat::LAYOUT, self.clock);
             let layered = Layered::new(measured, Layered::new(snapshot, made));
-            let tlb = self.args.tags.config(self.job().cpus());
+            let tlb = self.args.tlb(self.job().cpus());
             let machine =
                 HostMachine::with_tlb(&host, layered, NoTlb, tlb, Delivery::AtOnce).context("machine")?;
             let outcome = self.pass(&machine, || Unwatched, "counting")?;
@@ -314,9 +314,9 @@ impl<'a> Replay<'a> {
         };
         let mmu = SoftMmu::new(&host, Sanitizer::new(config));
         let delivery = seed.map_or(Delivery::AtOnce, Delivery::Adverse);
-        let tlb = self.args.tags.config(cpus);
+        let tlb = self.args.tlb(cpus);
         let several = self.job().workers() > 1;
-        with_policy!(host, policy, |made| {
+        with_policy!(host, policy, self.args.lists(host.config().cpus), |made| {
             let layered = Layered::new(&mmu, made);
             let machine = HostMachine::with_tlb(&host, layered, &mmu, tlb, delivery).context("machine")?;
             let what = seed.map_or("sanitizing".to_owned(), |seed| format!("sanitizing, seed {seed}"));
@@ -379,8 +379,8 @@ impl<'a> Replay<'a> {
         watch: impl Fn() -> W + Sync,
     ) -> Result<(Elapsed, Outcome, Vec<W>), Failure> {
         let host = self.host(job)?;
-        with_policy!(host, policy, |made| {
-            let tlb = self.args.tags.config(job.cpus());
+        with_policy!(host, policy, self.args.lists(host.config().cpus), |made| {
+            let tlb = self.args.tlb(job.cpus());
             let machine =
                 HostMachine::with_tlb(&host, made, NoTlb, tlb, Delivery::AtOnce).context("machine")?;
             let (outcome, elapsed, watches) = job.run(&machine, watch, |_| {})?;
@@ -393,7 +393,7 @@ impl<'a> Replay<'a> {
     fn stream(&self, counted: &Counted) -> Result<(f64, f64), Failure> {
         let host = self.host(&self.job())?;
         let slots = host.slots();
-        with_policy!(host, counted.policy, |made| {
+        with_policy!(host, counted.policy, self.args.lists(host.config().cpus), |made| {
             let machine = HostMachine::new(&host, made, NoTlb).context("machine")?;
             let policy = machine.policy();
             let what = "replaying the allocator's calls";

@@ -62,10 +62,11 @@ impl PolicyName {
     }
 }
 
-/// Runs `$body` with `$made` bound to the policy `$choice` on `$host`. Fails as
+/// Runs `$body` with `$made` bound to the policy `$choice` on `$host`; `$lists` are the sizes of the
+/// library's own. Fails as
 /// [`Context`](crate::error::Context) does.
 macro_rules! with_policy {
-    ($host:expr, $choice:expr, |$made:ident| $body:expr) => {{
+    ($host:expr, $choice:expr, $lists:expr, |$made:ident| $body:expr) => {{
         let lists = usize::from($choice.lists.unwrap_or(1));
         match $choice.name {
             PolicyName::Plain => {
@@ -81,7 +82,7 @@ macro_rules! with_policy {
                 $body
             }
             PolicyName::Ptarmigan => {
-                let $made = $host.quicklists().context("policy ptarmigan")?;
+                let $made = $host.quicklists_with($lists).context("policy ptarmigan")?;
                 $body
             }
         }

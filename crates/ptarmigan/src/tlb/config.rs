@@ -1,5 +1,6 @@
 //! The shape of a machine's TLBs.
 use super::plan::CostModel;
+use crate::params::Params;
 
 /// The shape of a machine's TLBs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,5 +23,10 @@ impl TlbConfig {
     /// Describes TLBs without tags, with Linux's ceiling and nothing parked.
     pub const fn new(cpus: usize) -> Self {
         TlbConfig { cpus, costs: CostModel::LINUX, asids: 0, park: 0 }
+    }
+
+    /// Takes over what boot parameters say, and keeps what they do not mention.
+    pub fn with_params(self, params: &Params) -> Self {
+        TlbConfig { costs: params.flush.map_or(self.costs, CostModel::from), ..self }
     }
 }

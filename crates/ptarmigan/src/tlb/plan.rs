@@ -4,6 +4,7 @@
 //! Which plan is cheapest depends on the hardware, so costs are data.
 use super::runs::Runs;
 use super::scope::Scope;
+use crate::params::FlushModel;
 
 /// What invalidations cost on a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +26,16 @@ pub enum CostModel {
         /// Forgetting everything, and refilling what is used again.
         full: u32,
     },
+}
+
+impl From<FlushModel> for CostModel {
+    fn from(model: FlushModel) -> Self {
+        match model {
+            FlushModel::Ceiling(pages) => CostModel::LinuxCeiling { pages },
+            FlushModel::AlwaysFull => CostModel::LinuxCeiling { pages: 0 },
+            FlushModel::AlwaysPage => CostModel::Linear { page: 1, run: 0, full: u32::MAX },
+        }
+    }
 }
 
 impl CostModel {

@@ -222,6 +222,46 @@ fn no_cpu_reads_the_old_frame_once_another_has_written_to_the_copy() {
 }
 
 #[test]
+fn a_cpu_that_still_reads_its_page_sees_nothing_that_a_child_writes() {
+    model(2, || {
+        let w = World::<2>::new(Shape { cpus: 3, data: 2, spare: 4, tables: 4, ..SHAPE });
+        let pin_a = pin(0);
+        let a = w.seen(&pin_a);
+        let (space, child) = forked(a);
+        let space = Arc::new(SharedSpace::new(space));
+        let shared = Arc::new(SharedSpace::new(child));
+        space.activate(a).unwrap();
+        space.activate(w.seen(&pin(2))).unwrap();
+        shared.activate(w.seen(&pin(1))).unwrap();
+        assert_eq!(w.mmu().read(&pin(2), 0), Some(5));
+        // One thread is two CPUs: one runs in the child and writes, the other still reads the
+        // parent's page.
+        let its = shared.clone();
+        let other = w.cpu(1, move |w, b| {
+            let c = pin(2);
+            its.fault(b, VirtAddr(0), Access::Write).unwrap();
+            assert!(w.mmu().write(b.pin(), 0, 9));
+            let seen = w.mmu().read(&c, 0);
+            assert!(seen.is_none_or(|v| v == 5), "the parent reads {seen:?}, which its child wrote");
+            w.until_all_left(&[b.pin(), &c]);
+        });
+        space.fault(a, VirtAddr(0), Access::Write).unwrap();
+        w.leave();
+        other.join().unwrap();
+        for cpu in [0, 2] {
+            space.deactivate(w.seen(&pin(cpu))).unwrap();
+        }
+        shared.deactivate(w.seen(&pin(1))).unwrap();
+        let (space, child) = (last(space).into_inner(), last(shared).into_inner());
+        assert_eq!(w.memory.read(frame_at(a, &space)), 5);
+        assert_eq!(w.memory.read(frame_at(a, &child)), 9);
+        space.end(a).unwrap();
+        child.end(a).unwrap();
+        w.audit();
+    });
+}
+
+#[test]
 fn a_page_that_two_cpus_copy_at_once_is_copied_once() {
     model(2, || {
         let w = World::<2>::new(Shape { data: 2, spare: 4, tables: 4, ..SHAPE });

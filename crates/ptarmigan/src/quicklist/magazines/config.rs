@@ -3,6 +3,7 @@ use super::classes::{CLASSES, ROOT};
 use super::magazine::MAGAZINE;
 use crate::bootmem::BootMemoryShort;
 use crate::page::{Layout, Level};
+use crate::params::Params;
 use core::fmt;
 
 /// The depot for root tables may have this part of a node's room, as they are the fewer.
@@ -28,6 +29,11 @@ impl ListsConfig {
     /// Returns the defaults for `cpus` CPUs: magazines of up to 64, one sixteenth of a node.
     pub const fn new(cpus: usize) -> Self {
         ListsConfig { cpus, magazine: MAGAZINE, budget_divisor: 16, fixed_budget: None, cpus_per_node: 0 }
+    }
+
+    /// Takes over what boot parameters say, and keeps what they do not mention.
+    pub fn with_params(self, params: &Params) -> Self {
+        ListsConfig { magazine: params.magazine.map_or(self.magazine, usize::from), ..self }
     }
 
     pub(super) fn check(&self) -> Result<(), ListsError> {
