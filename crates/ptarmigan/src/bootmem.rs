@@ -137,6 +137,24 @@ impl BootMemory {
         Ok(slice)
     }
 
+    /// Carves an array as [`take`](Self::take) does, of one element at least.
+    pub(crate) fn take_each<T>(
+        &mut self,
+        n: usize,
+        make: impl FnMut(usize) -> T,
+    ) -> Result<BootArray<T>, BootMemoryShort> {
+        Ok(BootArray(self.take(n.max(1), make)?))
+    }
+
+    /// Carves an array as [`take_with`](Self::take_with) does, of one element at least.
+    pub(crate) fn take_each_with<T>(
+        &mut self,
+        n: usize,
+        make: impl FnMut(&mut Self, usize) -> Result<T, BootMemoryShort>,
+    ) -> Result<BootArray<T>, BootMemoryShort> {
+        Ok(BootArray(self.take_with(n.max(1), make)?))
+    }
+
     /// Returns the bytes left.
     pub fn left(&self) -> usize {
         self.end - self.next
@@ -146,6 +164,35 @@ impl BootMemory {
     pub const fn bytes<T>(n: usize) -> usize {
         let align = if align_of::<T>() > 64 { align_of::<T>() } else { 64 };
         n * size_of::<T>() + align - 1
+    }
+
+    /// Returns the bytes that an array of `n` elements, but of one at least, takes at most.
+    pub(crate) const fn bytes_each<T>(n: usize) -> usize {
+        Self::bytes::<T>(if n == 0 { 1 } else { n })
+    }
+}
+
+/// An array with one element at least: for each CPU, or each node.
+///
+/// Indices are right by construction, as pins and nodes are of the machine that the array was made
+/// for. So an element is found without a way to panic.
+pub(crate) struct BootArray<T>(BootSlice<T>);
+
+impl<T> BootArray<T> {
+    /// Returns element `i`; the last one if there are fewer, which debug builds refuse.
+    #[inline(always)]
+    pub fn of(&self, i: usize) -> &T {
+        debug_assert!(i < self.0.len, "there is no element {i}");
+        // SAFETY: there is one element at least (`take_each`), so the index is below their number.
+        unsafe { self.0.get_unchecked(i.min(self.0.len - 1)) }
+    }
+}
+
+impl<T> Deref for BootArray<T> {
+    type Target = [T];
+    #[inline(always)]
+    fn deref(&self) -> &[T] {
+        &self.0
     }
 }
 

@@ -17,22 +17,33 @@ impl CpuMask {
         CpuMask::default()
     }
 
-    /// Adds a CPU.
+    /// The word of a CPU, and its bit there; `None` from [`MAX_CPUS`] on.
+    #[inline(always)]
+    fn word(&self, cpu: CpuId) -> Option<(&AtomicUsize, usize)> {
+        self.words.get(cpu.0 as usize / BITS).map(|word| (word, 1 << (cpu.0 as usize % BITS)))
+    }
+
+    /// Adds a CPU; nothing is done for one from [`MAX_CPUS`] on, which no set can hold.
     #[inline]
     pub fn set(&self, cpu: CpuId) {
-        self.words[cpu.0 as usize / BITS].fetch_or(1 << (cpu.0 as usize % BITS), Ordering::SeqCst);
+        debug_assert!(usize::from(cpu.0) < MAX_CPUS);
+        if let Some((word, bit)) = self.word(cpu) {
+            word.fetch_or(bit, Ordering::SeqCst);
+        }
     }
 
     /// Removes a CPU.
     #[inline]
     pub fn clear(&self, cpu: CpuId) {
-        self.words[cpu.0 as usize / BITS].fetch_and(!(1 << (cpu.0 as usize % BITS)), Ordering::SeqCst);
+        if let Some((word, bit)) = self.word(cpu) {
+            word.fetch_and(!bit, Ordering::SeqCst);
+        }
     }
 
     /// Returns whether `cpu` is in the set.
     #[inline]
     pub fn has(&self, cpu: CpuId) -> bool {
-        self.words[cpu.0 as usize / BITS].load(Ordering::SeqCst) & (1 << (cpu.0 as usize % BITS)) != 0
+        self.word(cpu).is_some_and(|(word, bit)| word.load(Ordering::SeqCst) & bit != 0)
     }
 
     /// Returns whether the set is empty.
@@ -53,8 +64,7 @@ impl CpuMask {
     /// Takes a CPU out, and returns whether it was in the set: of several that try, one is told so.
     #[inline]
     pub fn remove(&self, cpu: CpuId) -> bool {
-        let bit = 1 << (cpu.0 as usize % BITS);
-        self.words[cpu.0 as usize / BITS].fetch_and(!bit, Ordering::SeqCst) & bit != 0
+        self.word(cpu).is_some_and(|(word, bit)| word.fetch_and(!bit, Ordering::SeqCst) & bit != 0)
     }
 
     /// Returns the set as it is now.
@@ -74,7 +84,8 @@ impl CpuSet {
     /// Returns whether `cpu` is in the set.
     #[inline]
     pub fn has(&self, cpu: CpuId) -> bool {
-        self.words[cpu.0 as usize / BITS] & (1 << (cpu.0 as usize % BITS)) != 0
+        let word = self.words.get(cpu.0 as usize / BITS).unwrap_or(&0);
+        word & 1 << (cpu.0 as usize % BITS) != 0
     }
 
     /// Returns whether the set is empty.
@@ -107,15 +118,20 @@ impl CpuSet {
         CpuSet { words: core::array::from_fn(|i| self.words[i] & !other.words[i]) }
     }
 
-    /// Returns the set with one more CPU.
+    /// Returns the set with one more CPU; itself for one from [`MAX_CPUS`] on, which no set can
+    /// hold.
     pub fn with(mut self, cpu: CpuId) -> CpuSet {
-        self.words[cpu.0 as usize / BITS] |= 1 << (cpu.0 as usize % BITS);
+        if let Some(word) = self.words.get_mut(cpu.0 as usize / BITS) {
+            *word |= 1 << (cpu.0 as usize % BITS);
+        }
         self
     }
 
     /// Returns the set with one CPU less.
     pub fn except(mut self, cpu: CpuId) -> CpuSet {
-        self.words[cpu.0 as usize / BITS] &= !(1 << (cpu.0 as usize % BITS));
+        if let Some(word) = self.words.get_mut(cpu.0 as usize / BITS) {
+            *word &= !(1 << (cpu.0 as usize % BITS));
+        }
         self
     }
 

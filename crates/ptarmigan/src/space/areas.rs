@@ -125,6 +125,26 @@ struct Leaf {
 }
 
 impl Leaf {
+    /// The record at `index`, which is below the number of places.
+    #[inline(always)]
+    fn at(&self, index: usize) -> &Record {
+        debug_assert!(index < LEAF);
+        &self.records[index.min(LEAF - 1)]
+    }
+
+    /// The same, to be written.
+    #[inline(always)]
+    fn at_mut(&mut self, index: usize) -> &mut Record {
+        debug_assert!(index < LEAF);
+        &mut self.records[index.min(LEAF - 1)]
+    }
+
+    /// The records in use.
+    #[inline(always)]
+    fn used(&self) -> &[Record] {
+        &self.records[..(self.n as usize).min(LEAF)]
+    }
+
     /// Moves the records from `from` on, up to the last, to `to`.
     fn shift(&mut self, from: usize, to: usize) {
         let n = self.n as usize - from;
@@ -221,11 +241,11 @@ impl Areas {
     }
 
     fn get<M: Machine>(&self, on: On<'_, M>, at: Spot) -> Area {
-        self.leaf(on, at.leaf, |l| l.records[at.index].area())
+        self.leaf(on, at.leaf, |l| l.at(at.index).area())
     }
 
     fn set<M: Machine>(&mut self, on: On<'_, M>, at: Spot, area: Area) {
-        self.leaf_mut(on, at.leaf, |l| l.records[at.index] = area.into());
+        self.leaf_mut(on, at.leaf, |l| *l.at_mut(at.index) = area.into());
     }
 
     /// The first record whose end lies above `va`; `None` if there is none.
@@ -239,7 +259,7 @@ impl Areas {
             let middle = (low + high) / 2;
             if self.leaf(on, middle, |l| l.records[0].start) <= va { low = middle } else { high = middle }
         }
-        let index = self.leaf(on, low, |l| l.records[..l.n as usize].partition_point(|a| a.end <= va));
+        let index = self.leaf(on, low, |l| l.used().partition_point(|a| a.end <= va));
         if index < self.leaf(on, low, |l| l.n as usize) {
             Some(Spot { leaf: low, index })
         } else {
@@ -289,7 +309,7 @@ impl Areas {
             return None;
         }
         self.leaf(on, at.leaf, |l| {
-            let record = l.records[..l.n as usize].get(at.index)?;
+            let record = l.used().get(at.index)?;
             (record.start <= va && va < record.end).then(|| record.area())
         })
     }
@@ -297,7 +317,7 @@ impl Areas {
     /// Adds `flags` to the area that was just found at `hint`. Others may be doing the same.
     pub(super) fn mark<M: Machine>(&self, on: On<'_, M>, hint: Hint, flags: AreaFlags) {
         if let Some(at) = hint.spot() {
-            self.leaf(on, at.leaf, |l| l.records[at.index].flags.fetch_or(flags.0, Relaxed));
+            self.leaf(on, at.leaf, |l| l.at(at.index).flags.fetch_or(flags.0, Relaxed));
         }
     }
 
@@ -383,7 +403,7 @@ impl Areas {
         }
         self.leaf_mut(on, at.leaf, |l| {
             l.shift(at.index, at.index + 1);
-            l.records[at.index] = area.into();
+            *l.at_mut(at.index) = area.into();
             l.n += 1;
         });
         self.len += 1;

@@ -17,7 +17,7 @@
 //! A CPU that unwinds while it carries a request out puts the bit back: the request is as
 //! unanswered as before.
 use super::request::Request;
-use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
+use crate::bootmem::{BootArray, BootMemory, BootMemoryShort};
 use crate::cpu::{CpuId, CpuMask, CpuSet};
 use crate::sync;
 use crate::sync::cell::UnsafeCell;
@@ -37,7 +37,7 @@ struct Mailbox {
 
 /// The mailboxes of all CPUs.
 pub(super) struct Mailboxes {
-    boxes: BootSlice<Mailbox>,
+    boxes: BootArray<Mailbox>,
 }
 
 // SAFETY: the request of a box is written by its own CPU while `unanswered` is empty, and read by
@@ -48,7 +48,7 @@ unsafe impl Send for Mailboxes {}
 
 impl Mailboxes {
     pub fn new(boot: &mut BootMemory, cpus: usize) -> Result<Self, BootMemoryShort> {
-        let boxes = boot.take(cpus, |_| Mailbox {
+        let boxes = boot.take_each(cpus, |_| Mailbox {
             asked_by: CpuMask::new(),
             unanswered: CpuMask::new(),
             asking: AtomicBool::new(false),
@@ -58,11 +58,11 @@ impl Mailboxes {
     }
 
     pub const fn bytes(cpus: usize) -> usize {
-        BootMemory::bytes::<Mailbox>(cpus)
+        BootMemory::bytes_each::<Mailbox>(cpus)
     }
 
     fn of(&self, cpu: CpuId) -> &Mailbox {
-        &self.boxes[cpu.0 as usize]
+        self.boxes.of(usize::from(cpu.0))
     }
 
     /// Returns whether some CPU asks `me`.

@@ -12,7 +12,7 @@
 //! This is the epoch of REQ-17; a machine that masks interrupts in its walkers has no need of it.
 use super::error::TlbRefusal;
 use super::id::SpaceId;
-use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
+use crate::bootmem::{BootArray, BootMemory, BootMemoryShort};
 use crate::cpu::{CpuId, MachineId, Pinned};
 use crate::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 use core::marker::PhantomData;
@@ -56,7 +56,7 @@ struct Cell {
 /// The cells of all CPUs, and the epoch.
 pub struct Readers {
     machine: MachineId,
-    cells: BootSlice<Cell>,
+    cells: BootArray<Cell>,
     epoch: AtomicUsize,
 }
 
@@ -66,7 +66,7 @@ impl Readers {
         machine: MachineId,
         cpus: usize,
     ) -> Result<Self, BootMemoryShort> {
-        let cells = boot.take(cpus, |_| Cell {
+        let cells = boot.take_each(cpus, |_| Cell {
             since: AtomicUsize::new(NOT_READING),
             space: AtomicU32::new(SEVERAL),
             depth: core::sync::atomic::AtomicU32::new(0),
@@ -76,12 +76,12 @@ impl Readers {
     }
 
     pub(super) const fn bytes(cpus: usize) -> usize {
-        BootMemory::bytes::<Cell>(cpus)
+        BootMemory::bytes_each::<Cell>(cpus)
     }
 
     #[inline(always)]
     fn cell(&self, cpu: CpuId) -> &Cell {
-        &self.cells[cpu.0 as usize]
+        self.cells.of(usize::from(cpu.0))
     }
 
     /// Makes this CPU a reader of the tables of `space`, without a lock: none that it finds from

@@ -9,7 +9,7 @@ use super::id::{Generation, SpaceId};
 use super::mailbox::Mailboxes;
 use super::readers::Readers;
 use super::space::SpaceTlb;
-use crate::bootmem::{BootMemory, BootSlice};
+use crate::bootmem::{BootArray, BootMemory};
 use crate::cpu::{Guard, MAX_CPUS, MachineId, PerCpu, Pinned};
 use crate::sync::SpinLock;
 
@@ -44,7 +44,7 @@ pub struct Tlb<S> {
     pub(super) common_asids: MachineWideAsids,
     pub(super) mailboxes: Mailboxes,
     pub(super) readers: Readers,
-    tallies: BootSlice<FlushTally>,
+    tallies: BootArray<FlushTally>,
 }
 
 impl<S: Shootdown> Tlb<S> {
@@ -78,7 +78,7 @@ impl<S: Shootdown> Tlb<S> {
             common_asids: MachineWideAsids::new(boot, cpus, Self::asids(&config, true))?,
             mailboxes: Mailboxes::new(boot, cpus)?,
             readers: Readers::new(boot, machine, cpus)?,
-            tallies: boot.take(cpus, |_| FlushTally::default())?,
+            tallies: boot.take_each(cpus, |_| FlushTally::default())?,
         })
     }
 
@@ -95,7 +95,7 @@ impl<S: Shootdown> Tlb<S> {
             + MachineWideAsids::bytes(cpus, Self::asids(config, true))
             + Mailboxes::bytes(cpus)
             + Readers::bytes(cpus)
-            + BootMemory::bytes::<FlushTally>(cpus)
+            + BootMemory::bytes_each::<FlushTally>(cpus)
     }
 
     /// Returns the machine whose TLBs these are.
@@ -163,7 +163,7 @@ impl<S: Shootdown> Tlb<S> {
 
     #[inline(always)]
     pub(super) fn tally(&self, pin: &Pinned<'_>) -> &FlushTally {
-        &self.tallies[pin.cpu().0 as usize]
+        self.tallies.of(usize::from(pin.cpu().0))
     }
 
     /// Returns the number of flushes so far, of all CPUs together.

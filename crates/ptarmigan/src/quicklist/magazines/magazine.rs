@@ -53,7 +53,7 @@ impl<'a> Magazines<'a> {
     #[inline(always)]
     pub fn new<S>(guard: &'a mut Guard<'_, [MagazineStore; CLASSES], S>, class: usize) -> Self {
         let (stores, word) = guard.parts();
-        Magazines { store: &mut stores[class], word, class }
+        Magazines { store: &mut stores[class % CLASSES], word, class }
     }
 
     #[inline(always)]

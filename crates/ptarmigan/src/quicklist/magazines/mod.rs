@@ -54,7 +54,7 @@ use super::here::Here;
 use super::tally::{NodeCounts, Tally};
 use super::{Policy, PolicyCounts, Source};
 use crate::addr::{FRAME_SHIFT, PhysAddr};
-use crate::bootmem::{BootMemory, BootSlice};
+use crate::bootmem::{BootArray, BootMemory};
 use crate::cpu::{CpuId, Guard, MachineId, NodeId, PerCpu, Pinned};
 use crate::frames::{AllocFlags, MemorySize, NoFrame};
 use crate::page::{Clean, Construct, Flushed, Level, MAX_LEVELS, Unhooked};
@@ -81,7 +81,7 @@ pub struct Quicklists<'m, W, C, K = Unchecked> {
     /// Each CPU's pages by class, and its counts.
     cpus: PerCpu<[MagazineStore; CLASSES], Own>,
     check: K,
-    nodes: BootSlice<Node>,
+    nodes: BootArray<Node>,
     root: Level,
     one_node: bool,
     /// By level: a page of it is no root, and cannot be of another node than the CPU.
@@ -138,9 +138,9 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         config.magazine = config.magazine.min(smallest as usize / 2 / (2 * used * cpus_per_node));
         let cpus =
             PerCpu::new(boot, frames.machine(), config.cpus, |_| [const { MagazineStore::new() }; CLASSES])?;
-        let by_node = boot.take_with(nodes, |boot, node| {
+        let by_node = boot.take_each_with(nodes, |boot, node| {
             let room = config.room(frames.node_frames(NodeId(node as u8))) as usize;
-            let depots = boot.take_with(CLASSES, |boot, class| {
+            let depots = boot.take_each_with(CLASSES, |boot, class| {
                 let shards = Depot::shards_for(cpus_per_node);
                 let most = part(room, class, used).div_ceil(shards);
                 let shards = boot.take_with(shards, |boot, _| Ok(Shard::new(Ring::new(boot, most)?)))?;
@@ -235,7 +235,7 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
 
     #[inline(always)]
     fn node(&self, node: NodeId) -> &Node {
-        &self.nodes[node.0 as usize]
+        self.nodes.of(usize::from(node.0))
     }
 
     #[inline(always)]

@@ -2,7 +2,7 @@
 use super::classes::CLASSES;
 use super::depot::Depot;
 use super::doorbell::Doorbell;
-use crate::bootmem::BootSlice;
+use crate::bootmem::BootArray;
 use crate::sync::SpinLock;
 use crate::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -10,7 +10,7 @@ use crate::sync::atomic::{AtomicU32, Ordering::Relaxed};
 pub(super) struct Node {
     /// One for each class. Not in place, so that no set-up function has several of them on its
     /// stack.
-    depots: BootSlice<Depot>,
+    depots: BootArray<Depot>,
     pub doorbell: Doorbell,
     /// What the depots' limits were worked out from. Written under the lock, after the limits.
     basis: AtomicU32,
@@ -19,7 +19,7 @@ pub(super) struct Node {
 
 impl Node {
     /// Makes a node whose depots may hold nothing yet.
-    pub fn new(depots: BootSlice<Depot>) -> Self {
+    pub fn new(depots: BootArray<Depot>) -> Self {
         debug_assert_eq!(depots.len(), CLASSES);
         let (basis, setting) = (AtomicU32::new(0), SpinLock::new(()));
         Node { depots, doorbell: Doorbell::new(), basis, setting }
@@ -28,7 +28,7 @@ impl Node {
     /// Returns the depot of a class.
     #[inline(always)]
     pub fn depot(&self, class: usize) -> &Depot {
-        &self.depots[class]
+        self.depots.of(class)
     }
 
     /// Iterates over the depots of all classes.

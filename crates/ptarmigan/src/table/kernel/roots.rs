@@ -197,8 +197,7 @@ impl<F: Format, W: OpenWindow> Construct for KernelMap<F, W> {
     unsafe fn destruct(&self, frames: &Frames, root: PhysAddr) {
         let mut roots = self.roots.lock();
         let pfn = root.pfn();
-        let small = F::LAYOUT.is_small(Self::ROOT);
-        if !small {
+        if !F::LAYOUT.is_small(Self::ROOT) {
             let (after, before) = (next(frames, pfn), frames.meta(pfn).link());
             if before == Pfn::NONE {
                 *roots = after;
@@ -216,7 +215,7 @@ impl<F: Format, W: OpenWindow> Construct for KernelMap<F, W> {
             }
         }
         drop(roots);
-        if small {
+        if F::LAYOUT.is_small(Self::ROOT) {
             self.claims.lock().small_roots -= 1;
         }
     }
