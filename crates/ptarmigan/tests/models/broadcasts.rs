@@ -53,6 +53,23 @@ fn a_cpu_that_begins_to_run_in_the_space_sees_the_flush_or_is_seen() {
 }
 
 #[test]
+fn a_cpu_that_comes_and_goes_knows_nothing_old_when_it_comes_back() {
+    all(3, |shape, free| {
+        // It has no number before.
+        let mut m = Model::in_world(World::new(shape), Generation(0), 0);
+        let other = m.on(1, |b| {
+            b.activate();
+            b.look();
+            b.deactivate();
+            b.activate();
+            b.look();
+        });
+        m.unmap(free);
+        join(&m, [other]);
+    });
+}
+
+#[test]
 fn a_lazy_cpu_reaches_nothing_that_is_used_again() {
     all(3, |shape, free| {
         let mut m = Model::new(shape);
@@ -136,6 +153,31 @@ fn a_number_that_another_space_has_had_shows_nothing_of_that_space() {
             unsafe { x.tlb().activate(&a, space, x.tables.root()).unwrap() };
         }
         join(&x, [other]);
+    });
+}
+
+#[test]
+fn a_number_that_a_cpu_has_loaded_goes_to_no_other_space() {
+    model(0, || {
+        let x = Model::in_world(World::new(MORE), Generation(0), 1);
+        let y = Model::in_world(x.world.clone(), Generation(0), 1);
+        let a = pin(0);
+        for (m, value) in [(&y, 20), (&x, 10)] {
+            m.runs_on(0);
+            assert!(m.world.mmu().write(&a, 0, value));
+            m.tlb().deactivate(&a, &m.space).unwrap();
+        }
+        x.runs_on(1);
+        // The last number, and one that comes round.
+        let spaces: [_; 2] = others(&x);
+        for space in &spaces {
+            // SAFETY: 1. nothing is used through it.
+            unsafe { x.tlb().activate(&a, space, x.tables.root()).unwrap() };
+        }
+        for (m, value) in [(&y, 20), (&x, 10)] {
+            m.runs_on(0);
+            assert_eq!(m.world.mmu().read(&a, 0), Some(value), "what the TLB holds of another space");
+        }
     });
 }
 
