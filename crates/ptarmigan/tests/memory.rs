@@ -181,7 +181,6 @@ fn holes_cost_no_records() {
         (u32::MAX, false),
     ] {
         assert_eq!(frames.record(Pfn(pfn)).is_some(), there, "{pfn:#x}");
-        assert_eq!(frames.index_of(Pfn(pfn)).is_some(), there, "{pfn:#x}");
     }
     for node in [0, 1] {
         let taken = frames.take(any_frame(node)).expect("there is some").dirty();
@@ -189,6 +188,13 @@ fn holes_cost_no_records() {
         assert_eq!(frames.meta(taken.pfn()).usage(), Use::Taken);
         frames.give(taken);
     }
+}
+
+/// A number for each frame, from 0 on.
+fn numbered(frames: &Frames) -> PerFrame<usize> {
+    let mut boot = block(PerFrame::<usize>::bytes(&frames.size()));
+    let mut next = 0..;
+    PerFrame::new(&mut boot, frames, || next.next().unwrap()).expect("as much as it says suffices")
 }
 
 #[test]
@@ -209,14 +215,17 @@ fn every_frame_has_a_record_of_its_own_whatever_holes_there_are() {
         let named: Vec<u32> = runs.iter().flat_map(|r| r.start.0..r.start.0 + r.frames).collect();
         let records: BTreeSet<usize> =
             named.iter().map(|pfn| std::ptr::from_ref(frames.meta(Pfn(*pfn))) as usize).collect();
-        let indices: BTreeSet<usize> = named.iter().filter_map(|pfn| frames.index_of(Pfn(*pfn))).collect();
+        let elements = numbered(&frames);
+        let numbers: BTreeSet<usize> =
+            named.iter().filter_map(|pfn| elements.of(&frames, Pfn(*pfn)).copied()).collect();
         assert_eq!(records.len(), named.len(), "{runs:?}");
-        assert!(indices.into_iter().eq(0..named.len()), "{runs:?}");
+        assert!(numbers.into_iter().eq(0..named.len()), "{runs:?}");
         assert_eq!(frames.records(), named.len());
         for r in &runs {
             for beside in [r.start.0.wrapping_sub(1), r.start.0 + r.frames] {
                 let named = runs.iter().any(|r| (r.start.0..r.start.0 + r.frames).contains(&beside));
                 assert_eq!(frames.record(Pfn(beside)).is_some(), named, "{beside} beside {r}");
+                assert_eq!(elements.of(&frames, Pfn(beside)).is_some(), named, "{beside} beside {r}");
             }
         }
         let taken = take_all(&frames);

@@ -12,6 +12,7 @@ mod data;
 mod demand;
 mod frame;
 mod memory;
+mod per_frame;
 mod prezero;
 mod record;
 mod request;
@@ -24,6 +25,7 @@ pub use data::{DataError, DataFrame, DataFrames, TakenData};
 pub use demand::ZeroCounts;
 pub use frame::{Dirty, Frame, State, Zero};
 pub use memory::{MAX_NODES, MemoryRun, MemorySize, ZoneClass};
+pub use per_frame::PerFrame;
 pub use record::{FrameMeta, Use};
 pub use request::{AllocFlags, NoFrame, Request, Taken};
 pub use slab::Slab;
@@ -133,11 +135,9 @@ impl Frames {
         self.table.len()
     }
 
-    /// Returns a number for a frame, below [`records`](Self::records) and different for each, to
-    /// keep something beside its record; `None` for a frame that is not under management.
-    #[inline(always)]
-    pub fn index_of(&self, pfn: Pfn) -> Option<usize> {
-        self.table.index_of(pfn)
+    /// Where records are found.
+    fn table(&self) -> &FrameTable {
+        &self.table
     }
 
     /// Returns what the sizes of other parts depend on.

@@ -84,17 +84,19 @@ impl FrameTable {
             + BootMemory::bytes::<Span>(size.runs())
     }
 
+    /// First frame of the largest span.
+    pub fn base(&self) -> u32 {
+        self.base
+    }
+
+    /// Returns the numbers of records: of the largest span, and of the others.
+    pub fn sizes(&self) -> (usize, usize) {
+        (self.records.len(), self.other_records.len())
+    }
+
     /// Returns the number of records.
     pub fn len(&self) -> usize {
         self.records.len() + self.other_records.len()
-    }
-
-    /// Returns a number for the frame, below [`len`](Self::len) and different for each; `None` if
-    /// it has no record.
-    #[inline(always)]
-    pub fn index_of(&self, pfn: Pfn) -> Option<usize> {
-        let index = pfn.0.wrapping_sub(self.base) as usize;
-        if index < self.records.len() { Some(index) } else { Some(self.records.len() + self.find(pfn)?) }
     }
 
     /// Returns the record of a frame, if it has one.
@@ -129,10 +131,10 @@ impl FrameTable {
         }
     }
 
-    /// Finds the record of a frame that is not of the largest span.
+    /// Finds the record of a frame that is not of the largest span, among those of such frames.
     #[cold]
     #[inline(never)]
-    fn find(&self, pfn: Pfn) -> Option<usize> {
+    pub fn find(&self, pfn: Pfn) -> Option<usize> {
         let behind = self.others.partition_point(|span| span.start <= pfn.0);
         let span = self.others.get(behind.checked_sub(1)?)?;
         let offset = pfn.0 - span.start;

@@ -8,9 +8,9 @@
 //! A policy without the layer pays nothing.
 use super::{Layer, Policy};
 use crate::addr::PhysAddr;
-use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
+use crate::bootmem::{BootMemory, BootMemoryShort};
 use crate::cpu::Pinned;
-use crate::frames::{AllocFlags, Frames, MemorySize, NoFrame};
+use crate::frames::{AllocFlags, Frames, MemorySize, NoFrame, PerFrame};
 use crate::page::{Clean, Layout, Level};
 use core::num::NonZeroU32;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -48,7 +48,7 @@ pub struct Charged<'m, H> {
     layout: Layout,
     /// Of each frame: the owner's number; 0: charged to nobody. The code that has the page writes
     /// it.
-    owners: BootSlice<AtomicU32>,
+    owners: PerFrame<AtomicU32>,
 }
 
 impl<'m, H: Charge> Charged<'m, H> {
@@ -63,7 +63,7 @@ impl<'m, H: Charge> Charged<'m, H> {
         layout: Layout,
         hook: H,
     ) -> Result<Self, BootMemoryShort> {
-        let owners = boot.take(frames.records(), |_| AtomicU32::new(0))?;
+        let owners = PerFrame::new(boot, frames, || AtomicU32::new(0))?;
         Ok(Charged { hook, frames, layout, owners })
     }
 }
@@ -71,7 +71,7 @@ impl<'m, H: Charge> Charged<'m, H> {
 impl<H> Charged<'_, H> {
     /// Returns the bytes of boot memory that memory of this size takes.
     pub fn bytes(size: &MemorySize) -> usize {
-        BootMemory::bytes::<AtomicU32>(size.frames())
+        PerFrame::<AtomicU32>::bytes(size)
     }
 
     /// Returns the accounts.
@@ -86,7 +86,7 @@ impl<H> Charged<'_, H> {
     }
 
     fn word(&self, at: PhysAddr) -> Option<&AtomicU32> {
-        self.owners.get(self.frames.index_of(at.pfn())?)
+        self.owners.of(self.frames, at.pfn())
     }
 
     fn bytes_of(&self, level: Level) -> usize {

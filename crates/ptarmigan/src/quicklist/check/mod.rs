@@ -15,9 +15,9 @@ pub use misuse::{Event, Misuse, MisuseKind};
 
 use super::Source;
 use crate::addr::{FRAME_SIZE, PhysAddr};
-use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
+use crate::bootmem::{BootMemory, BootMemoryShort};
 use crate::cpu::CpuId;
-use crate::frames::{Frames, MemorySize};
+use crate::frames::{Frames, MemorySize, PerFrame};
 use crate::page::{Clean, Construct, Level};
 use crate::window::{OpenWindow, WindowGuard};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
@@ -105,7 +105,7 @@ impl CheckConfig {
 /// closely it checks. A page that is refused is lost, and nothing else is.
 pub struct Checked {
     /// Words of each frame: last event, the one before.
-    frames: BootSlice<[AtomicU32; 2]>,
+    frames: PerFrame<[AtomicU32; 2]>,
     /// When content is verified.
     content: Sample,
     /// When there is anything to do with content.
@@ -148,7 +148,7 @@ impl Checked {
     ///
     /// [`BootMemoryShort`] if the words do not fit.
     pub fn new(boot: &mut BootMemory, frames: &Frames, config: CheckConfig) -> Result<Self, BootMemoryShort> {
-        let words = boot.take(frames.records(), |_| [AtomicU32::new(0), AtomicU32::new(0)])?;
+        let words = PerFrame::new(boot, frames, || [AtomicU32::new(0), AtomicU32::new(0)])?;
         let content = if cfg!(debug_assertions) { Sample::ALWAYS } else { Sample::new(config.sample) };
         let closely = if config.poison { Sample::ALWAYS } else { content };
         Ok(Checked { frames: words, content, closely, config, refused: AtomicUsize::new(0) })
@@ -156,7 +156,7 @@ impl Checked {
 
     /// Returns the bytes of boot memory that memory of this size takes.
     pub fn bytes(size: &MemorySize) -> usize {
-        BootMemory::bytes::<[AtomicU32; 2]>(size.frames())
+        PerFrame::<[AtomicU32; 2]>::bytes(size)
     }
 
     /// Returns the number of pages that were refused; their frames are lost.
@@ -166,7 +166,7 @@ impl Checked {
 
     #[inline(always)]
     fn words(&self, frames: &Frames, at: PhysAddr) -> Option<&[AtomicU32; 2]> {
-        self.frames.get(frames.index_of(at.pfn())?)
+        self.frames.of(frames, at.pfn())
     }
 
     /// Returns whether a page has words of its own: tables smaller than a frame share those of the
