@@ -6,7 +6,7 @@ use ptarmigan_cli::{bench, inspect, print, record, replay};
 /// replays it on several allocation policies. Without a command, replays the shipped recording of a
 /// compile on all policies.
 #[derive(Parser)]
-#[command(name = "ptarmigan", version, args_conflicts_with_subcommands = true)]
+#[command(name = "ptarmigan", version, args_conflicts_with_subcommands = true, max_term_width = 80)]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
