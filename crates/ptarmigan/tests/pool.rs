@@ -49,7 +49,7 @@ const MARK: u64 = 0x5eed_5eed_5eed_5eed;
 // SAFETY: 1. and 3. only the first bytes of the page are touched, during the calls. 2. its
 // protection never changes.
 unsafe impl PageState for &'static Marked {
-    fn construct(&self, page: RawPage) -> Result<(), StateError> {
+    unsafe fn construct(&self, page: RawPage) -> Result<(), StateError> {
         // SAFETY: the page is readable, writable, aligned and ours during the call.
         unsafe {
             assert_eq!(page.base().cast::<u64>().read(), 0, "a page comes zero from the host");
@@ -62,12 +62,13 @@ unsafe impl PageState for &'static Marked {
         self.made.fetch_add(1, SeqCst);
         Ok(())
     }
-    fn destruct(&self, page: RawPage) {
-        assert!(self.holds(page));
+    unsafe fn destruct(&self, page: RawPage) {
+        // SAFETY: 1. and 2. by the caller.
+        assert!(unsafe { self.holds(page) });
         self.unmade.fetch_add(1, SeqCst);
     }
-    fn restore(&self, _: RawPage, _: usize) {}
-    fn holds(&self, page: RawPage) -> bool {
+    unsafe fn restore(&self, _: RawPage, _: usize) {}
+    unsafe fn holds(&self, page: RawPage) -> bool {
         // SAFETY: as above.
         unsafe { page.base().cast::<u64>().read() == MARK }
     }
