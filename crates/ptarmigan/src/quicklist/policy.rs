@@ -35,6 +35,11 @@ use crate::page::{Clean, Flushed, Level, Unhooked};
 /// 3. Tables that come [flushed](Self::flushed) or were [never linked](Self::free_unlinked) may be
 ///    handed out again, to one caller each. Others are not, but for those that
 ///    [`take_unhooked`](Self::take_unhooked) took, which the historic policies hand out too early.
+///
+/// ```compile_fail,E0200
+/// struct Swaps;
+/// impl ptarmigan::quicklist::Policy for Swaps {} // what does it do with chains?
+/// ```
 pub unsafe trait Policy: Sync {
     /// Returns the machine that this policy was made for.
     fn machine(&self) -> MachineId;

@@ -79,7 +79,11 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     ///
     /// 1. The page came from these lists, and is of the class.
     #[inline(always)]
-    pub(super) unsafe fn put_at_hand<const CLASS: usize>(&self, here: &Here<'_>, page: Clean) -> Result<(), Clean> {
+    pub(super) unsafe fn put_at_hand<const CLASS: usize>(
+        &self,
+        here: &Here<'_>,
+        page: Clean,
+    ) -> Result<(), Clean> {
         let level = page.level();
         if !self.one_node && self.source.frames().node_of(page.addr().pfn()) != here.node() {
             return Err(page);
