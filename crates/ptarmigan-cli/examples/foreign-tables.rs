@@ -107,7 +107,8 @@ impl PagingHandler for OnLists {
         // SAFETY: 1. `alloc_frame` handed it out. 2. cleared just now. 3. there is no MMU.
         let page = unsafe { Clean::from_raw(at, Level::PTE) };
         if let Some(here) = PolicyOn::new(m.lists, &m.slot.pin()) {
-            here.free_unlinked(page);
+            // SAFETY: 1. `alloc_frame` had it from these lists.
+            unsafe { here.free_unlinked(page) };
         }
     }
     fn dealloc_frames(frame: PhysAddr, _: usize) {
@@ -193,7 +194,9 @@ impl<'a, M: PagingMetaData, P: GenericPTE> Noting<'a, M, P> {
         // it is the lists' window.
         let table = unsafe { table.clear_touched(self.here.policy().source().window()) };
         // SAFETY: 1. there is no MMU.
-        self.here.free_unlinked(unsafe { table.never_walked() });
+        let page = unsafe { table.never_walked() };
+        // SAFETY: 1. `table` had it from these lists.
+        unsafe { self.here.free_unlinked(page) };
     }
 }
 
@@ -253,7 +256,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         Box::leak(Box::new(Host::new(HostConfig { cpus: 2, ..HostConfig::default() })?));
     let config = ListsConfig::new(host.config().cpus);
     let mut boot = host.boot(Lists::bytes(&host.frames().size(), &config))?;
-    // SAFETY: 1. the window is the host's, which reaches all of its frames.
+    // SAFETY: 1. the window is the host's, which reaches all of its frames. 2. nothing is constructed.
+    // 3. four levels, whose tables are frames.
     let source = unsafe { Source::new(host.frames(), host.window(), NoConstruct, LAYOUT) };
     let lists: &'static Lists = Box::leak(Box::new(Lists::new(&mut boot, config, source)?));
     let slot = host.slot(0).ok_or("the CPU is taken")?;

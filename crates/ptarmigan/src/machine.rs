@@ -190,16 +190,21 @@ impl<'a, M: Machine> On<'a, M> {
     ///
     /// # Errors
     ///
-    /// [`NoFrame`]; nothing has changed then.
+    /// [`NoFrame`]; nothing has changed then. There is none for a level that trees do not have.
     #[inline(always)]
     pub fn alloc(self, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
         self.policy().alloc(level, flags)
     }
 
     /// Gives back a page that was never linked; no flush is needed (REQ-37).
+    ///
+    /// # Safety
+    ///
+    /// 1. The page came from this machine's policy.
     #[inline(always)]
-    pub fn free_unlinked(self, page: Clean) {
-        self.policy().free_unlinked(page);
+    pub unsafe fn free_unlinked(self, page: Clean) {
+        // SAFETY: 1. by the caller.
+        unsafe { self.policy().free_unlinked(page) };
     }
 
     /// Takes a data frame for a page of anonymous memory, with one reference: known to be zero, or

@@ -85,7 +85,8 @@ unsafe impl Window for ProbedWindow {
 /// A constructor and destructor that use the lists.
 struct Probe;
 
-impl Construct for Probe {
+// SAFETY: 1. to 3. tables stay all zero, and nothing is kept.
+unsafe impl Construct for Probe {
     unsafe fn construct(&self, _: &Frames, _: PhysAddr) {
         look(1);
     }
@@ -292,8 +293,10 @@ fn an_interrupt_that_finds_the_lists_in_use_goes_past_them() {
     for top in roots {
         let at = top.addr();
         NEXT.set(pages.next());
-        lists.at(&pin()).top_to_hand(top).expect("room");
-        let back = lists.at(&pin()).root_at_hand(ROOT).expect("the one that was put");
+        // SAFETY: 1. it is one of the roots that the lists handed out.
+        unsafe { lists.at(&pin()).top_to_hand(top) }.expect("room");
+        // SAFETY: 1. the lists were made for four levels.
+        let back = unsafe { lists.at(&pin()).root_at_hand(ROOT) }.expect("the one that was put");
         assert_eq!(back.addr(), at, "whatever came in between");
         lists.at(&pin()).free_unlinked(back);
     }

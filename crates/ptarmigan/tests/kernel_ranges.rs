@@ -310,14 +310,18 @@ fn nothing_is_mapped_where_anything_is_wrong() {
     while let Ok(page) = on.alloc(Level::PTE, AllocFlags::NORMAL) {
         taken.push(page);
     }
-    on.free_unlinked(taken.pop().unwrap());
+    let give_back = |page| {
+        // SAFETY: 1. it is one of those taken above.
+        unsafe { on.free_unlinked(page) };
+    };
+    give_back(taken.pop().unwrap());
     assert!(matches!(map(&mut range, START + 8 * LEAF, 1024), Err(MapError::NoFrame(_))));
     assert!((0..1024).all(|page| range.query(on, VirtAddr(START + 8 * LEAF + page * PAGE)).is_none()));
     assert!(matches!(
         host.kernel().claim(on, VirtAddr(START + (1 << 42)), LEAF),
         Err(ClaimError::NoFrame(_))
     ));
-    taken.into_iter().for_each(|page| on.free_unlinked(page));
+    taken.into_iter().for_each(give_back);
     map(&mut range, START + 8 * LEAF, 1024).unwrap();
     // A callback that panics: what was not named yet is named the next time.
     let mut named = Vec::new();

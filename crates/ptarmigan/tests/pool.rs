@@ -49,7 +49,7 @@ const MARK: u64 = 0x5eed_5eed_5eed_5eed;
 // SAFETY: 1. and 3. only the first bytes of the page are touched, during the calls. 2. its
 // protection never changes.
 unsafe impl PageState for &'static Marked {
-    fn construct(&self, page: RawPage) -> Result<(), StateError> {
+    unsafe fn construct(&self, page: RawPage) -> Result<(), StateError> {
         // SAFETY: the page is readable, writable, aligned and ours during the call.
         unsafe {
             assert_eq!(page.base().cast::<u64>().read(), 0, "a page comes zero from the host");
@@ -62,12 +62,13 @@ unsafe impl PageState for &'static Marked {
         self.made.fetch_add(1, SeqCst);
         Ok(())
     }
-    fn destruct(&self, page: RawPage) {
-        assert!(self.holds(page));
+    unsafe fn destruct(&self, page: RawPage) {
+        // SAFETY: 1. and 2. by the caller.
+        assert!(unsafe { self.holds(page) });
         self.unmade.fetch_add(1, SeqCst);
     }
-    fn restore(&self, _: RawPage, _: usize) {}
-    fn holds(&self, page: RawPage) -> bool {
+    unsafe fn restore(&self, _: RawPage, _: usize) {}
+    unsafe fn holds(&self, page: RawPage) -> bool {
         // SAFETY: as above.
         unsafe { page.base().cast::<u64>().read() == MARK }
     }
@@ -250,7 +251,8 @@ fn churn(seed: u64, page_size: usize, keep: usize, nodes: usize) {
                 Ok(page) => {
                     let at = page.raw().base().as_ptr() as usize;
                     assert!(at.is_multiple_of(page_size) && out.insert(at), "step {step}: {page:?}");
-                    assert!((&state).holds(page.raw()), "step {step}");
+                    // SAFETY: 1. `page` owns it. 2. it came from the pool in its state.
+                    assert!(unsafe { (&state).holds(page.raw()) }, "step {step}");
                     live.push(page);
                 }
                 Err(PoolError::Full { in_use, .. }) => {
@@ -377,7 +379,9 @@ fn a_page_goes_round_constructed_once() {
     let state = marked();
     let pool = PagePool::with_state(config(MIB), state).expect("it is small");
     for _ in 0..1000 {
-        assert!((&state).holds(pool.page().expect("256 fit").raw()));
+        let page = pool.page().expect("256 fit");
+        // SAFETY: 1. `page` owns it. 2. it came from the pool in its state.
+        assert!(unsafe { (&state).holds(page.raw()) });
     }
     assert_eq!((state.made.load(SeqCst), state.unmade.load(SeqCst)), (1, 0));
     assert_eq!(pool.trim(), 4096);

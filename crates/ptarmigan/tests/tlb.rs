@@ -103,7 +103,8 @@ struct Logged<'l> {
     log: &'l Log,
 }
 
-impl<P: Policy> Layer<P> for Logged<'_> {
+// SAFETY: 1. the page is `inner`'s.
+unsafe impl<P: Policy> Layer<P> for Logged<'_> {
     fn frames(&self) -> Option<&Frames> {
         None
     }

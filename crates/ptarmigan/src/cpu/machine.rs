@@ -68,7 +68,8 @@ impl fmt::Debug for MachineId {
     }
 }
 
-/// A call was given something of another machine: a pin, a space, a tree. Nothing has been done.
+/// A call was given something of another machine: a pin, a space, a tree. Or both are of one machine,
+/// but the part that was called was made for fewer CPUs. Nothing has been done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WrongMachine {
     /// The machine that was called.
@@ -79,6 +80,9 @@ pub struct WrongMachine {
 
 impl fmt::Display for WrongMachine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.called.matches(self.given) {
+            return write!(f, "a part of {:?} that was made for fewer CPUs; make it for all", self.called);
+        }
         write!(f, "{:?} was given what belongs to {:?}; use it with its own machine", self.called, self.given)
     }
 }

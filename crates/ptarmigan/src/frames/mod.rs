@@ -196,10 +196,14 @@ impl Frames {
     ///
     /// # Errors
     ///
-    /// [`NoFrame`]; nothing has changed then.
+    /// [`NoFrame`]; nothing has changed then. Blocks of 2^[`ORDERS`] frames or more there are none.
     pub fn take(&self, request: Request) -> Result<Taken, NoFrame> {
+        let none = || NoFrame::new(request.order, request.node, self.node_free(request.node));
+        if usize::from(request.order) >= ORDERS {
+            return Err(none());
+        }
         for turn in 0..self.nodes {
-            let node = NodeId((request.node.0 + turn) % self.nodes);
+            let node = NodeId(((u16::from(request.node.0) + u16::from(turn)) % u16::from(self.nodes)) as u8);
             // High memory first where it will do: low memory is the scarcer kind.
             for zone in self.zones.iter().rev() {
                 if zone.run.node != node || zone.run.class > request.class {
@@ -227,7 +231,7 @@ impl Frames {
                 });
             }
         }
-        Err(NoFrame::new(request.order, request.node, self.node_free(request.node)))
+        Err(none())
     }
 
     /// Takes frames back, with what is known of their content. Frames of another machine are lost,

@@ -27,7 +27,8 @@ impl AllocFlags {
 /// What to allocate.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
-    /// Preferred node; the others are tried after it in ascending order, beginning again at 0.
+    /// Preferred node; the others are tried after it in ascending order, beginning again at 0. If
+    /// there is no such node, another one comes first.
     pub node: NodeId,
     /// 2^`order` frames.
     pub order: u8,
@@ -123,13 +124,11 @@ impl fmt::Debug for NoFrame {
 
 impl fmt::Display for NoFrame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "no memory for {} frame(s) near node {} ({} free there, the reserve included)",
-            1u32 << self.order(),
-            self.node().0,
-            self.free()
-        )
+        match 1u64.checked_shl(self.order().into()) {
+            Some(frames) => write!(f, "no memory for {frames} frame(s)")?,
+            None => write!(f, "no memory for 2^{} frames", self.order())?,
+        }
+        write!(f, " near node {} ({} free there, the reserve included)", self.node().0, self.free())
     }
 }
 

@@ -239,7 +239,7 @@ impl<'a, M: Machine> Gather<'a, M> {
     /// 1. No entry points to the table at `pfn` any more, the caller gives it away, and it was one
     ///    of the gather's space.
     /// 2. It is in the state of its level: no live entries.
-    /// 3. `record` is the record of `pfn`.
+    /// 3. `record` is the record of `pfn`, and says the level.
     #[inline(always)]
     pub(crate) unsafe fn table(&mut self, pfn: Pfn, record: &FrameMeta, at: u64) {
         if !self.flags.tables_freed {
@@ -259,14 +259,14 @@ impl<'a, M: Machine> Gather<'a, M> {
     ///
     /// 1. No entry points to the table at `at` any more, the caller gives it away, and it was one
     ///    of the gather's space.
-    /// 2. It came from the machine's policy, which hands out pages of `level` that are frames.
+    /// 2. It came from the machine's policy as a page of `level`, and is one frame or more.
     /// 3. It is in the state of its level: no live entries.
     pub unsafe fn foreign_table(&mut self, at: PhysAddr, level: Level, va: u64) {
         let record = self.on.frames().meta(at.pfn());
         record.set_usage(Use::Table);
         record.set_order(level.0);
-        // SAFETY: 1. and 2. passed on (1., 3.); its record says of which level it is. 3. looked up
-        // above.
+        // SAFETY: 1. and 2. passed on (1., 3.). 3. looked up above, and it says of which level the
+        // table is.
         unsafe { self.table(at.pfn(), record, va) };
     }
 
@@ -377,7 +377,9 @@ impl<'a, M: Machine> Gather<'a, M> {
         let on = self.on;
         let mut tables = core::mem::take(&mut self.tables);
         if !tables.is_empty() {
-            on.policy().unhooked(&mut tables);
+            // SAFETY: 1. the tables came from the machine's policy: trees take them there, and others
+            // are promised to (`foreign_table`, 2.).
+            unsafe { on.policy().unhooked(&mut tables) };
         }
         let mut ticket = self.ended.take();
         if ticket.is_none() && (self.has_work() || !tables.is_empty()) {

@@ -16,6 +16,9 @@ pub struct Released<'a, M: Machine> {
 }
 
 impl<'a, M: Machine> Released<'a, M> {
+    /// Takes over the tables and data of a gather of `on`, whose flush `ticket` was.
+    ///
+    /// The tables came from the policy of `on`'s machine.
     pub(super) fn new(
         on: On<'a, M>,
         tables: Flushed,
@@ -48,10 +51,12 @@ impl<M: Machine> Drop for Released<'_, M> {
 }
 
 /// Gives tables to the policy, drops the references that waited, and gives frames without any to
-/// their allocator.
+/// their allocator. The tables came from the policy of `on`'s machine.
 pub(super) fn give_back<M: Machine>(on: On<'_, M>, tables: Flushed, data: &DataChains) {
     if !tables.is_empty() {
-        on.policy().flushed(tables);
+        // SAFETY: 1. they are of a gather of this machine, which takes no others (contracts of
+        // `Gather::table`, `foreign_table` and `root`).
+        unsafe { on.policy().flushed(tables) };
     }
     let frames = on.frames();
     let give = |pfn: Pfn| {

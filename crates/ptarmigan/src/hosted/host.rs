@@ -320,7 +320,8 @@ impl<F: Format> Host<F> {
     /// Makes a source of pages for a policy.
     pub fn source(&self) -> Source<'_, DirectMap, &KernelMap<F, DirectMap>> {
         // SAFETY: 1. the window reaches the whole arena, in which all frames lie, and the source
-        // borrows the host.
+        // borrows the host. 2. the map was made for these frames and this format. 3. the host has
+        // checked the format.
         unsafe { Source::new(&self.frames, self.window(), &self.kernel, F::LAYOUT) }
     }
 

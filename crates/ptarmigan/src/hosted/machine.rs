@@ -44,7 +44,8 @@ impl<'h, F: Format, P: Policy, S: Mmu> HostMachine<'h, F, P, S> {
     ///
     /// # Errors
     ///
-    /// [`HostError`] for lack of memory.
+    /// [`HostError`] for lack of memory, or if the policy was made for another host, or for fewer
+    /// CPUs.
     pub fn new(host: &'h Host<F>, policy: P, mmu: S) -> Result<Self, HostError> {
         Self::with_tlb(host, policy, mmu, TlbConfig::new(host.config().cpus), Delivery::AtOnce)
     }
@@ -54,7 +55,7 @@ impl<'h, F: Format, P: Policy, S: Mmu> HostMachine<'h, F, P, S> {
     ///
     /// # Errors
     ///
-    /// [`HostError`] for lack of memory.
+    /// As [`new`](Self::new).
     pub fn with_tlb(
         host: &'h Host<F>,
         policy: P,
@@ -68,6 +69,10 @@ impl<'h, F: Format, P: Policy, S: Mmu> HostMachine<'h, F, P, S> {
         let id = host.frames().machine();
         if !policy.machine().matches(id) {
             return Err(HostError::WrongMachine(WrongMachine { called: id, given: policy.machine() }));
+        }
+        if policy.cpus() < config.cpus {
+            let (made, all) = (policy.cpus(), config.cpus);
+            return Err(HostError::OutOfRange(format!("a policy for {made} CPUs, the host has {all}")));
         }
         let mut boot = host.boot(Tlb::<Wired<S>>::bytes(&config) + Parking::bytes(config.cpus))?;
         let parking = Parking::new(&mut boot, id, config.cpus, config.park)?;
@@ -105,8 +110,8 @@ impl<'h, F: Format, P: Policy, S: Mmu> HostMachine<'h, F, P, S> {
     }
 }
 
-// SAFETY: 1. `with_tlb` compares the policy's machine with the host's, and makes the TLBs and the
-// parking for it. 2. they are fields. 3. the window is the host's, and both functions write to the
+// SAFETY: 1. `with_tlb` compares the policy's machine and number of CPUs with the host's, and makes
+// the TLBs and the parking for them. 2. they are fields. 3. the window is the host's, and both functions write to the
 // frame that is named.
 unsafe impl<F: Format, P: Policy, S: Mmu> Machine for HostMachine<'_, F, P, S> {
     type Window = DirectMap;

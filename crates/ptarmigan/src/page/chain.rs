@@ -72,7 +72,8 @@ impl Unhooked {
     ///
     /// 1. The caller owns the table at `pfn` (no entry points to it any more) and gives it away.
     /// 2. Its content is in the state of its level: live count 0.
-    /// 3. `meta` is the record of `pfn`.
+    /// 3. `meta` is the record of `pfn`, and says the level: the one for which the page was handed
+    ///    out.
     #[inline(always)]
     pub unsafe fn push(&mut self, pfn: Pfn, meta: &FrameMeta) {
         debug_assert_eq!(meta.usage(), Use::Table);
@@ -87,7 +88,7 @@ impl Unhooked {
     ///
     /// # Safety
     ///
-    /// 1. The caller owns the root table at `at` and gives it away.
+    /// 1. The caller owns the root table of `level` at `at` and gives it away.
     /// 2. Its content is in the state of its level: the user's half is empty.
     /// 3. The chain holds no root yet.
     pub unsafe fn push_root(&mut self, at: PhysAddr, level: Level) {
@@ -132,8 +133,11 @@ impl Unhooked {
         }
     }
 
+    /// # Safety
+    ///
+    /// 1. Each table of the chain is of `frames`.
     #[inline(always)]
-    fn pop(&mut self, frames: &Frames) -> Option<(Level, PhysAddr)> {
+    unsafe fn pop(&mut self, frames: &Frames) -> Option<(Level, PhysAddr)> {
         if self.head != Pfn::NONE {
             let pfn = self.head;
             let meta = frames.meta(pfn);
@@ -151,9 +155,11 @@ impl Unhooked {
     ///
     /// 1. The caller accepts that TLBs may still know the page. That is the defect which this type
     ///    exists to make impossible; only a model of the historic code may do it.
+    /// 2. Each table of the chain is of `frames`.
     #[cfg(feature = "hosted")]
     pub unsafe fn pop_early(&mut self, frames: &Frames) -> Option<Clean> {
-        let (level, at) = self.pop(frames)?;
+        // SAFETY: 1. by the caller (2.).
+        let (level, at) = unsafe { self.pop(frames)? };
         // SAFETY: 1. and 2. the chain owned it, in the state of its level (contracts of `push` and
         // `push_root`). 3. not so: the caller accepts that.
         Some(unsafe { Clean::from_raw(at, level) })
@@ -169,9 +175,21 @@ pub struct Flushed {
 
 impl Flushed {
     /// Takes the next table.
+    ///
+    /// ```compile_fail,E0133
+    /// use ptarmigan::{frames::Frames, page::{Clean, Flushed}};
+    /// fn next(pages: &mut Flushed, frames: &Frames) -> Option<Clean> {
+    ///     pages.pop(frames) // whose tables are they?
+    /// }
+    /// ```
+    ///
+    /// # Safety
+    ///
+    /// 1. Each table of the chain is of `frames`.
     #[inline(always)]
-    pub fn pop(&mut self, frames: &Frames) -> Option<Clean> {
-        let (level, at) = self.pages.pop(frames)?;
+    pub unsafe fn pop(&mut self, frames: &Frames) -> Option<Clean> {
+        // SAFETY: 1. by the caller.
+        let (level, at) = unsafe { self.pages.pop(frames)? };
         // SAFETY: 1. and 2. the chain owned it, in the state of its level (contracts of `push` and
         // `push_root`). 3. it has been flushed everywhere (`FlushProof`).
         Some(unsafe { Clean::from_raw(at, level) })

@@ -7,12 +7,32 @@ use crate::frames::Frames;
 ///
 /// It runs only when a page comes from the allocator and when it goes back to it. A page that rests
 /// on a list stays constructed.
-pub trait Construct: Sync {
+///
+/// # Safety
+///
+/// An implementation promises:
+///
+/// 1. After [`destruct`](Self::destruct), and after a [`try_construct`](Self::try_construct) that
+///    returned false, the table is all zero.
+/// 2. Calls write to the table at `root` alone, and to tables that have been constructed and not
+///    destructed since. What is written there are entries of the kernel's.
+/// 3. Nothing that the constructor keeps leads to the table after that.
+///
+/// ```compile_fail,E0200
+/// use ptarmigan::{addr::PhysAddr, frames::Frames, page::Construct};
+/// struct Leaves;
+/// impl Construct for Leaves {
+///     unsafe fn construct(&self, _: &Frames, _: PhysAddr) {}
+///     unsafe fn destruct(&self, _: &Frames, _: PhysAddr) {} // is the table zero?
+/// }
+/// ```
+pub unsafe trait Construct: Sync {
     /// Brings an all-zero table into its constructed state.
     ///
     /// # Safety
     ///
-    /// 1. `root` is a root table that the caller owns, of the format that this is for, in `frames`.
+    /// 1. `root` is a root table that the caller owns, of the format that this is for, in `frames`,
+    ///    which are those that this was made for.
     /// 2. It is all zero, and constructed by no other constructor.
     unsafe fn construct(&self, frames: &Frames, root: PhysAddr);
 
@@ -33,7 +53,8 @@ pub trait Construct: Sync {
     ///
     /// # Safety
     ///
-    /// 1. The caller owns `root`, and has had this construct it; no MMU walks it.
+    /// 1. The caller owns `root`, and has had this construct it, in the same `frames`. No MMU walks
+    ///    it.
     unsafe fn destruct(&self, frames: &Frames, root: PhysAddr);
 }
 
@@ -41,14 +62,16 @@ pub trait Construct: Sync {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoConstruct;
 
-impl Construct for NoConstruct {
+// SAFETY: 1. the table is all zero all the time. 2. nothing is written. 3. nothing is kept.
+unsafe impl Construct for NoConstruct {
     #[inline(always)]
     unsafe fn construct(&self, _: &Frames, _: PhysAddr) {}
     #[inline(always)]
     unsafe fn destruct(&self, _: &Frames, _: PhysAddr) {}
 }
 
-impl<C: Construct> Construct for &C {
+// SAFETY: 1. to 3. are promises of `C`, which all calls are passed on to.
+unsafe impl<C: Construct> Construct for &C {
     #[inline(always)]
     unsafe fn construct(&self, frames: &Frames, root: PhysAddr) {
         // SAFETY: 1. and 2. passed on.

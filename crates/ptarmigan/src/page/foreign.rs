@@ -264,8 +264,8 @@ impl ClearedTable<'_> {
             // `clear_touched`). 3. just seen.
             unsafe { chain.push_root(table.at, table.level) };
         } else {
-            // SAFETY: 1. and 2. as above. 3. it is the record of the first of its frames, which
-            // says the level.
+            // SAFETY: 1. and 2. as above. 3. it is the record of the first of its frames, and
+            // `into_table` has noted the level there.
             unsafe { chain.push(table.at.pfn(), table.frames.meta(table.at.pfn())) };
         }
         Ok(())

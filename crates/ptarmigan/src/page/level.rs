@@ -40,22 +40,29 @@ impl Layout {
         (0..self.levels).map(Level)
     }
 
+    /// Returns the binary logarithm of a table's bytes; that of a frame's for a level that there
+    /// is not.
+    #[inline(always)]
+    fn shift(&self, level: Level) -> u32 {
+        self.table_shift.get(level.at()).map_or(FRAME_SHIFT, |shift| u32::from(*shift))
+    }
+
     /// Returns whether tables of this level are smaller than a frame.
     #[inline(always)]
     pub fn is_small(&self, level: Level) -> bool {
-        (self.table_shift[level.at()] as u32) < FRAME_SHIFT
+        self.shift(level) < FRAME_SHIFT
     }
 
     /// Returns the bytes in a table of this level.
     #[inline(always)]
     pub fn table_bytes(&self, level: Level) -> u64 {
-        1 << self.table_shift[level.at()]
+        1 << self.shift(level)
     }
 
     /// Returns the order of the block of frames that holds a table of this level; 0 for tables
     /// smaller than a frame.
     #[inline(always)]
     pub fn order(&self, level: Level) -> u8 {
-        (self.table_shift[level.at()] as u32).saturating_sub(FRAME_SHIFT) as u8
+        self.shift(level).saturating_sub(FRAME_SHIFT) as u8
     }
 }

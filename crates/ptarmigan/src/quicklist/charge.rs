@@ -94,7 +94,8 @@ impl<H> Charged<'_, H> {
     }
 }
 
-impl<P: Policy, H: Charge> Layer<P> for Charged<'_, H> {
+// SAFETY: 1. the page is `inner`'s.
+unsafe impl<P: Policy, H: Charge> Layer<P> for Charged<'_, H> {
     fn frames(&self) -> Option<&Frames> {
         Some(self.frames)
     }

@@ -12,7 +12,21 @@ use crate::page::{Clean, Flushed, Level, Unhooked};
 ///
 /// A hook runs just before the call that it is named after is passed on. `policy` is the policy
 /// inside; what a layer asks of it does not pass through the layer's own hooks.
-pub trait Layer<P: Policy + ?Sized>: Sync {
+///
+/// # Safety
+///
+/// An implementation promises:
+///
+/// 1. A page that [`alloc`](Self::alloc) returns is the one that `inner` returned in the same call.
+///
+/// ```compile_fail,E0200
+/// use ptarmigan::{frames::Frames, quicklist::{Layer, Policy}};
+/// struct Silent;
+/// impl<P: Policy> Layer<P> for Silent {
+///     fn frames(&self) -> Option<&Frames> { None } // and which pages does it hand out?
+/// }
+/// ```
+pub unsafe trait Layer<P: Policy + ?Sized>: Sync {
     /// Returns the frames in whose records chains are linked if [`freeing`](Self::freeing) is to be
     /// told of every page, and `None` if it does nothing. There is no default, so that a layer that
     /// defines the one does not forget the other.
@@ -122,7 +136,9 @@ impl<L, P> Layered<L, P> {
     }
 }
 
-impl<L: Layer<P>, P: Policy> Policy for Layered<L, P> {
+// SAFETY: 1. to 3. are promises of `P`, which all calls are passed on to. `L` returns the pages that
+// `P` handed out (contract of `Layer`, 1.), and sees the others by reference only.
+unsafe impl<L: Layer<P>, P: Policy> Policy for Layered<L, P> {
     fn machine(&self) -> MachineId {
         self.inner.machine()
     }
@@ -138,7 +154,7 @@ impl<L: Layer<P>, P: Policy> Policy for Layered<L, P> {
 
     #[inline(always)]
     unsafe fn alloc(&self, pin: &Pinned<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
-        // SAFETY: 1. by the caller; the machine is that of the policy inside.
+        // SAFETY: 1. by the caller; machine and CPUs are those of the policy inside.
         self.layer.alloc(&self.inner, pin, level, flags, || unsafe { self.inner.alloc(pin, level, flags) })
     }
 
@@ -148,12 +164,12 @@ impl<L: Layer<P>, P: Policy> Policy for Layered<L, P> {
         if self.layer.frames().is_some() {
             self.layer.freeing(pin, page.level(), page.addr());
         }
-        // SAFETY: 1. as in `alloc`.
+        // SAFETY: 1. as in `alloc`. 2. by the caller: pages come from the policy inside.
         unsafe { self.inner.free_unlinked(pin, page) }
     }
 
     #[inline]
-    unsafe fn unhooked(&self, pin: &Pinned<'_>, pages: &mut Unhooked) {
+    unsafe fn unhooked(&self, pin: &Pinned<'_>, pages: &Unhooked) {
         self.layer.unhooked(&self.inner, pin, pages);
         if self.inner.takes_unhooked()
             && let Some(frames) = self.layer.frames()
@@ -165,12 +181,18 @@ impl<L: Layer<P>, P: Policy> Policy for Layered<L, P> {
     }
 
     #[inline]
+    unsafe fn take_unhooked(&self, pin: &Pinned<'_>, pages: &mut Unhooked) {
+        // SAFETY: 1. as in `alloc`. 2. as in `free_unlinked`; it takes them if the layers do.
+        unsafe { self.inner.take_unhooked(pin, pages) }
+    }
+
+    #[inline]
     unsafe fn flushed(&self, pin: &Pinned<'_>, pages: Flushed) {
         self.layer.flushed(&self.inner, pin, &pages);
         if let Some(frames) = self.layer.frames() {
             pages.each(frames, |level, at| self.layer.freeing(pin, level, at));
         }
-        // SAFETY: 1. as in `alloc`.
+        // SAFETY: 1. as in `alloc`. 2. as in `free_unlinked`.
         unsafe { self.inner.flushed(pin, pages) }
         self.layer.after_flushed(&self.inner, pin);
     }

@@ -233,7 +233,8 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     /// let here = PolicyOn::new(&lists, &pin).ok_or("the CPU is another host's")?;
     /// let pages = [(); 5].map(|()| here.alloc(Level::PTE, AllocFlags::NORMAL));
     /// for page in pages.into_iter().skip(2) {
-    ///     here.free_unlinked(page?);
+    ///     // SAFETY: 1. it came from these lists.
+    ///     unsafe { here.free_unlinked(page?) };
     /// }
     /// let text = lists.meminfo().to_string();
     /// assert!(text.contains("PageTables:            8 kB\n"), "two pages are out");

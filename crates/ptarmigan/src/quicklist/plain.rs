@@ -40,15 +40,21 @@ impl<'m, W: OpenWindow, C: Construct> Plain<'m, W, C> {
         self.tallies.on(cpu)
     }
 
-    fn give(&self, pin: &Here<'_>, page: Clean) {
+    /// # Safety
+    ///
+    /// 1. The page came from this policy.
+    unsafe fn give(&self, pin: &Here<'_>, page: Clean) {
         let tally = self.tallies.of(pin, page.level());
         tally.frees.add(1);
         tally.returns.add(1);
-        self.source.unmake_dirty(page);
+        // SAFETY: 1. by the caller: pages of this policy come from its source.
+        unsafe { self.source.unmake_dirty(page) };
     }
 }
 
-impl<W: OpenWindow, C: Construct> Policy for Plain<'_, W, C> {
+// SAFETY: 1. both are fields, and the source makes pages of its frames. 2. the source makes them for
+// the level. 3. no page is kept: the allocator hands each out to one caller.
+unsafe impl<W: OpenWindow, C: Construct> Policy for Plain<'_, W, C> {
     fn machine(&self) -> MachineId {
         self.source.frames().machine()
     }
@@ -74,16 +80,23 @@ impl<W: OpenWindow, C: Construct> Policy for Plain<'_, W, C> {
 
     unsafe fn free_unlinked(&self, pin: &Pinned<'_>, page: Clean) {
         // SAFETY: 1. by the caller.
-        self.give(&unsafe { Here::new(pin) }, page);
+        let here = &unsafe { Here::new(pin) };
+        // SAFETY: 1. by the caller (2.).
+        unsafe { self.give(here, page) };
     }
 
-    unsafe fn unhooked(&self, _: &Pinned<'_>, _: &mut Unhooked) {}
+    unsafe fn unhooked(&self, _: &Pinned<'_>, _: &Unhooked) {}
+
+    #[inline(always)]
+    unsafe fn take_unhooked(&self, _: &Pinned<'_>, _: &mut Unhooked) {}
 
     unsafe fn flushed(&self, pin: &Pinned<'_>, mut pages: Flushed) {
         // SAFETY: 1. by the caller.
         let here = &unsafe { Here::new(pin) };
-        while let Some(page) = pages.pop(self.source.frames()) {
-            self.give(here, page);
+        // SAFETY: 1. the tables came from this policy (2.), whose source makes them of its frames.
+        while let Some(page) = unsafe { pages.pop(self.source.frames()) } {
+            // SAFETY: 1. as above.
+            unsafe { self.give(here, page) };
         }
     }
 

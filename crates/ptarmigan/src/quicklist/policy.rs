@@ -24,22 +24,38 @@ use crate::page::{Clean, Flushed, Level, Unhooked};
 ///
 /// No method has a default body: a policy around another one would forget to forward it. Wrappers
 /// are [`Layer`](super::Layer)s.
-pub trait Policy: Sync {
+///
+/// # Safety
+///
+/// Trees link the pages that a policy hands out, and never look at them. An implementation promises:
+///
+/// 1. [`machine`](Self::machine), [`cpus`](Self::cpus) and [`takes_unhooked`](Self::takes_unhooked)
+///    return the same each time. The pages are frames of that machine.
+/// 2. A page that [`alloc`](Self::alloc) returns is of the level that was asked for.
+/// 3. Tables that come [flushed](Self::flushed) or were [never linked](Self::free_unlinked) may be
+///    handed out again, to one caller each. Others are not, but for those that
+///    [`take_unhooked`](Self::take_unhooked) took, which the historic policies hand out too early.
+///
+/// ```compile_fail,E0200
+/// struct Swaps;
+/// impl ptarmigan::quicklist::Policy for Swaps {} // what does it do with chains?
+/// ```
+pub unsafe trait Policy: Sync {
     /// Returns the machine that this policy was made for.
     fn machine(&self) -> MachineId;
 
     /// Returns the number of CPUs that this policy was made for.
     fn cpus(&self) -> usize;
 
-    /// Returns whether [`unhooked`](Self::unhooked) takes pages, as the historic policies do, so
-    /// that they may be handed out before the flush.
+    /// Returns whether [`take_unhooked`](Self::take_unhooked) takes pages, as it does for the
+    /// historic policies, so that they may be handed out before the flush.
     fn takes_unhooked(&self) -> bool;
 
     /// Hands out a page for a table of `level`, in that level's state.
     ///
     /// # Errors
     ///
-    /// [`NoFrame`]; nothing has changed then.
+    /// [`NoFrame`]; nothing has changed then. There is none for a level that trees do not have.
     ///
     /// # Safety
     ///
@@ -53,16 +69,27 @@ pub trait Policy: Sync {
     ///
     /// 1. `pin` is of this policy's [`machine`](Self::machine), and its CPU is below
     ///    [`cpus`](Self::cpus).
+    /// 2. The page came from this policy.
     unsafe fn free_unlinked(&self, pin: &Pinned<'_>, page: Clean);
 
-    /// Tells of pages that have been unhooked, and that TLBs still know. Policies that respect that
-    /// take none; the historic ones take the pages here, as they did.
+    /// Tells of pages that have been unhooked, and that TLBs still know. They stay in the chain.
     ///
     /// # Safety
     ///
     /// 1. `pin` is of this policy's [`machine`](Self::machine), and its CPU is below
     ///    [`cpus`](Self::cpus).
-    unsafe fn unhooked(&self, pin: &Pinned<'_>, pages: &mut Unhooked);
+    unsafe fn unhooked(&self, pin: &Pinned<'_>, pages: &Unhooked);
+
+    /// Takes pages that have been unhooked before their flush, as the historic policies did. Called
+    /// after [`unhooked`](Self::unhooked), if the policy [does so](Self::takes_unhooked). Policies
+    /// that respect TLBs do nothing.
+    ///
+    /// # Safety
+    ///
+    /// 1. `pin` is of this policy's [`machine`](Self::machine), and its CPU is below
+    ///    [`cpus`](Self::cpus).
+    /// 2. The tables came from this policy, and it [takes them](Self::takes_unhooked).
+    unsafe fn take_unhooked(&self, pin: &Pinned<'_>, pages: &mut Unhooked);
 
     /// Takes back pages that no TLB knows any more.
     ///
@@ -70,6 +97,7 @@ pub trait Policy: Sync {
     ///
     /// 1. `pin` is of this policy's [`machine`](Self::machine), and its CPU is below
     ///    [`cpus`](Self::cpus).
+    /// 2. The tables came from this policy.
     unsafe fn flushed(&self, pin: &Pinned<'_>, pages: Flushed);
 
     /// Does a bounded amount of trimming: a gather has ended on this CPU.
@@ -180,24 +208,54 @@ impl<'a, P: Policy + ?Sized> PolicyOn<'a, P> {
         unsafe { self.policy.alloc(self.pin, level, flags) }
     }
 
-    /// See [`Policy::free_unlinked`].
+    /// See [`Policy::free_unlinked`]. A page does not say of which policy it is:
+    ///
+    /// ```compile_fail,E0133
+    /// use ptarmigan::{page::Clean, quicklist::{Policy, PolicyOn}};
+    /// fn give_back(here: PolicyOn<'_, impl Policy>, page: Clean) {
+    ///     here.free_unlinked(page); // whose page is it?
+    /// }
+    /// ```
+    ///
+    /// # Safety
+    ///
+    /// 1. The page came from this policy.
     #[inline(always)]
-    pub fn free_unlinked(self, page: Clean) {
-        // SAFETY: 1. `new` has seen to it, or the caller of `new_unchecked`.
+    pub unsafe fn free_unlinked(self, page: Clean) {
+        // SAFETY: 1. `new` has seen to it, or the caller of `new_unchecked`. 2. by the caller.
         unsafe { self.policy.free_unlinked(self.pin, page) }
     }
 
-    /// See [`Policy::unhooked`].
+    /// See [`Policy::unhooked`], and [`Policy::take_unhooked`] for policies that take tables then.
+    ///
+    /// # Safety
+    ///
+    /// 1. The tables came from this policy.
     #[inline(always)]
-    pub fn unhooked(self, pages: &mut Unhooked) {
+    pub unsafe fn unhooked(self, pages: &mut Unhooked) {
         // SAFETY: 1. `new` has seen to it, or the caller of `new_unchecked`.
-        unsafe { self.policy.unhooked(self.pin, pages) }
+        unsafe { self.policy.unhooked(self.pin, pages) };
+        if self.policy.takes_unhooked() {
+            // SAFETY: 1. as above. 2. by the caller, and just seen.
+            unsafe { self.policy.take_unhooked(self.pin, pages) };
+        }
     }
 
-    /// See [`Policy::flushed`].
+    /// See [`Policy::flushed`]. A chain does not say of which policy its tables are:
+    ///
+    /// ```compile_fail,E0133
+    /// use ptarmigan::{page::Flushed, quicklist::{Policy, PolicyOn}};
+    /// fn give_back(here: PolicyOn<'_, impl Policy>, pages: Flushed) {
+    ///     here.flushed(pages); // whose tables are they?
+    /// }
+    /// ```
+    ///
+    /// # Safety
+    ///
+    /// 1. The tables came from this policy.
     #[inline(always)]
-    pub fn flushed(self, pages: Flushed) {
-        // SAFETY: 1. `new` has seen to it, or the caller of `new_unchecked`.
+    pub unsafe fn flushed(self, pages: Flushed) {
+        // SAFETY: 1. `new` has seen to it, or the caller of `new_unchecked`. 2. by the caller.
         unsafe { self.policy.flushed(self.pin, pages) }
     }
 

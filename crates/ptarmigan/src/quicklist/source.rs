@@ -28,6 +28,9 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
     /// # Safety
     ///
     /// 1. The window reaches all of `frames` that are low memory.
+    /// 2. `construct` was made for these `frames`, and for roots of `layout`.
+    /// 3. `layout` has [`MAX_LEVELS`] levels at the most and one at least. Only its roots are smaller
+    ///    than a frame.
     pub unsafe fn new(frames: &'m Frames, window: W, construct: C, layout: Layout) -> Self {
         // Only the root may be smaller than a frame; where it is not, the slab stays empty.
         let shift = layout.table_shift[layout.root().at()].clamp(3, FRAME_SHIFT as u8 - 1);
@@ -62,13 +65,29 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
         &self.construct
     }
 
+    /// Returns whether trees have tables of `level`.
+    #[inline(always)]
+    pub(super) fn has(&self, level: Level) -> bool {
+        level.0 < self.layout.levels
+    }
+
+    /// Returns the error for lack of a page of `level` on `node`.
+    #[cold]
+    pub(super) fn none(&self, node: NodeId, level: Level) -> NoFrame {
+        NoFrame::new(self.layout.order(level), node, self.frames.node_free(node))
+    }
+
     /// Makes a clean page for `level`: takes it, clears it unless it is known to be zero,
     /// constructs it if it is a root.
     ///
     /// # Errors
     ///
-    /// [`NoFrame`]; the constructor has not run then, or has failed.
+    /// [`NoFrame`]; the constructor has not run then, or has failed. There is none for a level that
+    /// trees do not have.
     pub fn make(&self, node: NodeId, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
+        if !self.has(level) {
+            return Err(self.none(node, level));
+        }
         let at = if self.layout.is_small(level) {
             // SAFETY: 1. always these frames, which the window reaches (contract of `new`).
             unsafe { self.small.take(self.frames, &self.window, node, flags)? }
@@ -84,10 +103,12 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
             meta.set_live(0);
             frame.into_raw().addr()
         };
-        // SAFETY: 1. a root, taken just now. 2. cleared just now.
+        // SAFETY: 1. a root, taken just now, of the frames that the constructor was made for (contract
+        // of `new`, 2.). 2. cleared just now.
         if level == self.layout.root() && !unsafe { self.construct.try_construct(self.frames, at) } {
-            self.give_zero(level, at);
-            return Err(NoFrame::new(self.layout.order(level), node, self.frames.node_free(node)));
+            // SAFETY: 1. taken just now. 2. cleared, and all zero as the constructor has failed.
+            unsafe { self.give_zero(level, at) };
+            return Err(self.none(node, level));
         }
         // SAFETY: 1. and 3. just taken. 2. cleared, and constructed if it is a root.
         Ok(unsafe { Clean::from_raw(at, level) })
@@ -98,7 +119,8 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
     /// `None` if there is no such block on `node`, or tables of the level are not single frames
     /// that only need clearing.
     pub fn make_group(&self, node: NodeId, level: Level, flags: AllocFlags) -> Option<[Clean; GROUP]> {
-        if self.layout.is_small(level) || self.layout.order(level) > 0 || level == self.layout.root() {
+        let is_frame = !self.layout.is_small(level) && self.layout.order(level) == 0;
+        if !is_frame || !self.has(level) || level == self.layout.root() {
             return None;
         }
         let order = GROUP.trailing_zeros() as u8;
@@ -127,27 +149,46 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
     }
 
     /// Gives a clean page back to the allocator, known to be zero.
-    pub fn unmake(&self, page: Clean) {
+    ///
+    /// ```compile_fail,E0133
+    /// use ptarmigan::{page::{Clean, Construct}, quicklist::Source, window::OpenWindow};
+    /// fn give_back(source: &Source<'_, impl OpenWindow, impl Construct>, page: Clean) {
+    ///     source.unmake(page); // which source made it?
+    /// }
+    /// ```
+    ///
+    /// # Safety
+    ///
+    /// 1. `page` came from [`make`](Self::make) or [`make_group`](Self::make_group) of this source.
+    pub unsafe fn unmake(&self, page: Clean) {
         let (level, at) = (page.level(), page.into_raw());
         if level == self.layout.root() {
             // SAFETY: 1. `page` owned it; `make` had it constructed, and a clean page is in no TLB.
             unsafe { self.construct.destruct(self.frames, at) };
         }
-        self.give_zero(level, at);
+        // SAFETY: 1. `page` owned it, and came from this source. 2. a clean page that is no root is
+        // all zero, and so is a destructed root (contract of `Construct`, 1.).
+        unsafe { self.give_zero(level, at) };
     }
 
-    /// Gives the all-zero memory of a table of `level`, which the caller owns and no MMU can reach,
-    /// back to the allocator.
-    fn give_zero(&self, level: Level, at: PhysAddr) {
+    /// Gives the memory of a table of `level` back to the allocator, known to be zero.
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller owns the table at `at`, which came from this source, and no MMU can reach it.
+    /// 2. It is all zero.
+    unsafe fn give_zero(&self, level: Level, at: PhysAddr) {
         if self.layout.is_small(level) {
-            // SAFETY: 1. `make` took it from this slab and the caller owns it. 2. nothing can reach
-            // it. 3. always these frames and this window.
+            // SAFETY: 1. `make` took it from this slab and the caller owns it (1.). 2. nothing can
+            // reach it (1.). 3. always these frames and this window.
             unsafe { self.small.give(self.frames, &self.window, at) };
             return;
         }
-        debug_assert!(self.is_zero(at), "page {at} is given back as zero and is not");
+        // SAFETY: 1. the caller owns a table there (1.).
+        let is_zero = || unsafe { self.is_zero(at) };
+        debug_assert!(is_zero(), "page {at} is given back as zero and is not");
         self.frames.meta(at.pfn()).set_usage(Use::Taken);
-        // SAFETY: 1. the caller owns it. 2. it is all zero.
+        // SAFETY: 1. the caller owns it (1.). 2. it is all zero (2.).
         self.frames.give(unsafe {
             Frame::<Zero>::from_raw(self.frames.machine(), at.pfn(), self.layout.order(level))
         });
@@ -155,7 +196,11 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
 
     /// Gives a page back as [`unmake`](Self::unmake) does, but forgets that it is zero, as
     /// allocators do that know no zero.
-    pub fn unmake_dirty(&self, page: Clean) {
+    ///
+    /// # Safety
+    ///
+    /// 1. As for [`unmake`](Self::unmake).
+    pub unsafe fn unmake_dirty(&self, page: Clean) {
         let (level, at) = (page.level(), page.into_raw());
         if level == self.layout.root() {
             // SAFETY: 1. `page` owned it; `make` had it constructed, and a clean page is in no TLB.
@@ -175,10 +220,22 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
 
     /// Returns whether every byte of the frame at `at` is zero. For checks: reading a page costs as
     /// much as clearing it.
-    pub fn is_zero(&self, at: PhysAddr) -> bool {
+    ///
+    /// ```compile_fail,E0133
+    /// use ptarmigan::{addr::PhysAddr, page::Construct, quicklist::Source, window::OpenWindow};
+    /// fn look(source: &Source<'_, impl OpenWindow, impl Construct>) -> bool {
+    ///     source.is_zero(PhysAddr(1 << 50)) // is there a frame at all?
+    /// }
+    /// ```
+    ///
+    /// # Safety
+    ///
+    /// 1. A table of this source, of one frame or more, is at `at`. The caller owns it, and nothing
+    ///    writes to it meanwhile.
+    pub unsafe fn is_zero(&self, at: PhysAddr) -> bool {
         let guard = self.window.open(at);
-        // SAFETY: the guard is valid for the frame, which the caller of `unmake` owned and nothing
-        // else uses.
+        // SAFETY: the window reaches the frame (contract of `new`, 1.), so the guard is valid for it.
+        // Nothing writes to it (1.), and frames are aligned to more than a word.
         let bytes = unsafe { core::slice::from_raw_parts(guard.base().cast::<u64>(), FRAME_SIZE / 8) };
         bytes.iter().all(|w| *w == 0)
     }

@@ -105,7 +105,9 @@ impl<F: Format> Tables<F> {
         }
         // SAFETY: 1. `self` owned the root and is consumed. 2. its user half is empty. 3. no CPU
         // has loaded it.
-        on.free_unlinked(unsafe { Clean::from_raw(self.root, level) });
+        let root = unsafe { Clean::from_raw(self.root, level) };
+        // SAFETY: 1. trees take their tables from the policy of their machine, which `on` is (1.).
+        unsafe { on.free_unlinked(root) };
     }
 
     /// The physical address of the root: what the MMU's root register is to hold.
@@ -301,13 +303,16 @@ pub(super) fn adopt<M: Machine>(on: On<'_, M>, level: Level, page: Clean) -> Phy
 ///
 /// # Safety
 ///
-/// 1. The caller owns the table of `level` at `at` and gives it away.
+/// 1. The caller owns the table of `level` at `at`, which came from the policy of `on`'s machine, and
+///    gives it away.
 /// 2. It is in the state of its level: no live entries.
 /// 3. It was never linked to a tree.
 pub(super) unsafe fn free_unlinked<M: Machine>(on: On<'_, M>, level: Level, at: PhysAddr) {
     on.frames().meta(at.pfn()).set_usage(Use::Taken);
     // SAFETY: points 1 to 3 are passed on.
-    on.free_unlinked(unsafe { Clean::from_raw(at, level) });
+    let page = unsafe { Clean::from_raw(at, level) };
+    // SAFETY: 1. by the caller.
+    unsafe { on.free_unlinked(page) };
 }
 
 /// One table for each level below some level, linked to each other on the way to an address, and to

@@ -16,7 +16,7 @@ use ptarmigan::format::{Attr, Format, X86_64, X86Pae};
 use ptarmigan::frames::{AllocFlags, Dirty, End, Frame, Frames, NoFrame, Request, Use, ZoneClass};
 use ptarmigan::hosted::{CpuSlot, Delivery, Host, HostConfig, HostMachine};
 use ptarmigan::machine::{Machine, On};
-use ptarmigan::page::{Clean, Level};
+use ptarmigan::page::{Clean, Flushed, Level, Unhooked};
 use ptarmigan::quicklist::{Layer, Layered, Policy, PolicyOn};
 use ptarmigan::space::Space;
 use ptarmigan::table::TreeRef;
@@ -25,6 +25,7 @@ use ptarmigan::window::{OpenWindow, WindowGuard};
 use ptsan::{Access, Arch, Config, Content, Fault, Flush, Kind, Memory, Sanitizer, Target, Translation};
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -175,15 +176,41 @@ pub fn on<'a, M: Machine>(m: &'a M, pin: &'a Pinned<'a>) -> On<'a, M> {
     m.on(pin).expect("a CPU of this machine")
 }
 
-/// A policy's safe calls.
+/// A policy's calls.
 pub trait At: Policy + Sized {
     #[track_caller]
-    fn at<'a>(&'a self, pin: &'a Pinned<'a>) -> PolicyOn<'a, Self> {
-        PolicyOn::new(self, pin).expect("a CPU that the policy was made for")
+    fn at<'a>(&'a self, pin: &'a Pinned<'a>) -> TestedOn<'a, Self> {
+        TestedOn(PolicyOn::new(self, pin).expect("a CPU that the policy was made for"))
     }
 }
 
 impl<P: Policy> At for P {}
+
+/// A policy and a pin, for tests, which promise for each call below that what they give back came
+/// from this policy.
+pub struct TestedOn<'a, P>(PolicyOn<'a, P>);
+
+impl<'a, P> Deref for TestedOn<'a, P> {
+    type Target = PolicyOn<'a, P>;
+    fn deref(&self) -> &PolicyOn<'a, P> {
+        &self.0
+    }
+}
+
+impl<P: Policy> TestedOn<'_, P> {
+    pub fn free_unlinked(&self, page: Clean) {
+        // SAFETY: 1. as the type's text says.
+        unsafe { self.0.free_unlinked(page) };
+    }
+    pub fn unhooked(&self, pages: &mut Unhooked) {
+        // SAFETY: 1. as the type's text says.
+        unsafe { self.0.unhooked(pages) };
+    }
+    pub fn flushed(&self, pages: Flushed) {
+        // SAFETY: 1. as the type's text says.
+        unsafe { self.0.flushed(pages) };
+    }
+}
 
 /// Has the sanitizer watch a policy's pages. Also checks that every page is handed out in its
 /// level's state (I2, I10).
@@ -210,7 +237,8 @@ pub fn assert_zero<F: Format>(host: &Host<F>, at: PhysAddr) {
     }
 }
 
-impl<F: Watchable, P: Policy> Layer<P> for WatchPages<'_, '_, F> {
+// SAFETY: 1. the page is `inner`'s.
+unsafe impl<F: Watchable, P: Policy> Layer<P> for WatchPages<'_, '_, F> {
     fn frames(&self) -> Option<&Frames> {
         Some(self.0.host.frames())
     }
@@ -345,7 +373,8 @@ impl FailAt {
     }
 }
 
-impl<P: Policy> Layer<P> for FailAt {
+// SAFETY: 1. the page is `inner`'s.
+unsafe impl<P: Policy> Layer<P> for FailAt {
     fn frames(&self) -> Option<&Frames> {
         None
     }

@@ -91,7 +91,9 @@ impl Pool {
     }
 }
 
-impl Policy for Pool {
+// SAFETY: 1. they are fields. 2. the page is of the level that is asked for, as there is but one kind.
+// 3. a page is on one list, and only pages that `put` finds clean are put there.
+unsafe impl Policy for Pool {
     fn machine(&self) -> MachineId {
         self.frames.machine()
     }
@@ -115,11 +117,13 @@ impl Policy for Pool {
         self.put(pin, page);
     }
     unsafe fn flushed(&self, pin: &Pinned<'_>, mut pages: Flushed) {
-        while let Some(page) = pages.pop(&self.frames) {
+        // SAFETY: 1. the pool's tables are of its frames.
+        while let Some(page) = unsafe { pages.pop(&self.frames) } {
             self.put(pin, page);
         }
     }
-    unsafe fn unhooked(&self, _: &Pinned<'_>, _: &mut Unhooked) {}
+    unsafe fn unhooked(&self, _: &Pinned<'_>, _: &Unhooked) {}
+    unsafe fn take_unhooked(&self, _: &Pinned<'_>, _: &mut Unhooked) {}
     unsafe fn gather_end(&self, _: &Pinned<'_>) {}
     unsafe fn idle(&self, _: &Pinned<'_>) {}
     unsafe fn end_interval(&self, _: &Pinned<'_>) -> u32 {

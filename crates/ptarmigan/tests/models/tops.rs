@@ -262,7 +262,8 @@ unsafe impl Sync for Curious {}
 // SAFETY: as above.
 unsafe impl Send for Curious {}
 
-impl Construct for Curious {
+// SAFETY: 1. to 3. tables stay all zero, and nothing is kept.
+unsafe impl Construct for Curious {
     unsafe fn construct(&self, _: &Frames, _: PhysAddr) {}
     unsafe fn destruct(&self, _: &Frames, _: PhysAddr) {
         let lists = self.lists.get().and_then(Weak::upgrade).expect("they are there");

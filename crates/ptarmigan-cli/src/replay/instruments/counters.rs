@@ -83,7 +83,8 @@ impl<'a> Snapshot<'a> {
     }
 }
 
-impl<P: Counting> Layer<P> for Snapshot<'_> {
+// SAFETY: 1. `alloc` is the default.
+unsafe impl<P: Counting> Layer<P> for Snapshot<'_> {
     fn frames(&self) -> Option<&Frames> {
         None
     }

@@ -121,7 +121,8 @@ impl<'a> Measured<'a> {
     }
 }
 
-impl<P: Policy> Layer<P> for Measured<'_> {
+// SAFETY: 1. the page is `inner`'s.
+unsafe impl<P: Policy> Layer<P> for Measured<'_> {
     fn frames(&self) -> Option<&Frames> {
         Some(self.frames)
     }

@@ -156,7 +156,8 @@ impl<F: Format> Watch for Watcher<'_, '_, F> {
     }
 }
 
-impl<F: Format, P: Policy> Layer<P> for &SoftMmu<'_, F> {
+// SAFETY: 1. the page is `inner`'s.
+unsafe impl<F: Format, P: Policy> Layer<P> for &SoftMmu<'_, F> {
     fn frames(&self) -> Option<&Frames> {
         Some(self.host.frames())
     }

@@ -92,7 +92,7 @@ impl Stream {
                         // a slot is freed once for each time it was filled, as in the run it was
                         // written down from. 2. nobody wrote to the page. 3. it never was linked.
                         let page = unsafe { Clean::from_raw(out[slot as usize], Level(level)) };
-                        // SAFETY: 1. as above.
+                        // SAFETY: 1. as above. 2. it came from this policy: the run has one.
                         unsafe { policy.free_unlinked(&pin, page) };
                     }
                 }
@@ -110,7 +110,10 @@ impl Stream {
 /// machine that it names.
 pub struct Nothing(pub MachineId);
 
-impl Policy for Nothing {
+// SAFETY: 1. the machine is a field, the number of CPUs a constant; pages are no frames, but nothing
+// links them. 2. they are of the level that is asked for. 3. they are never looked at, whoever has
+// them.
+unsafe impl Policy for Nothing {
     fn machine(&self) -> MachineId {
         self.0
     }
@@ -137,7 +140,9 @@ impl Policy for Nothing {
         std::hint::black_box((page.level(), page.into_raw()));
     }
 
-    unsafe fn unhooked(&self, _: &Pinned<'_>, _: &mut Unhooked) {}
+    unsafe fn unhooked(&self, _: &Pinned<'_>, _: &Unhooked) {}
+
+    unsafe fn take_unhooked(&self, _: &Pinned<'_>, _: &mut Unhooked) {}
 
     unsafe fn flushed(&self, _: &Pinned<'_>, _: Flushed) {}
 

@@ -81,7 +81,7 @@ impl DataFrame {
 pub enum DataError {
     /// There is no memory.
     NoFrame(NoFrame),
-    /// The frames or the pin are of another machine.
+    /// The frames or the pin are of another machine, or the lists were made for fewer CPUs.
     WrongMachine(WrongMachine),
 }
 

@@ -203,7 +203,10 @@ impl DataFrames {
 
     fn check(&self, frames: &Frames, pin: &Pinned<'_>) -> Result<(), WrongMachine> {
         self.check_machine(frames.machine())?;
-        pin.check(self.machine())
+        pin.check(self.machine())?;
+        // Lists made for fewer CPUs than the machine has.
+        let has = usize::from(pin.cpu().0) < self.lists.cpus();
+        if has { Ok(()) } else { Err(WrongMachine { called: self.machine(), given: pin.machine() }) }
     }
 
     fn check_machine(&self, given: MachineId) -> Result<(), WrongMachine> {

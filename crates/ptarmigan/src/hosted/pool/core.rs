@@ -120,7 +120,8 @@ impl<S: PageState> Core<S> {
             destructed: AtomicUsize::new(0),
             returned: AtomicUsize::new(0),
         };
-        // SAFETY: 1. each frame is a page of the arena.
+        // SAFETY: 1. each frame is a page of the arena. 2. so is each that the workshop is given: its
+        // arena is this one. 3. one level, whose tables are frames.
         let source = unsafe { Source::new(frames, map, workshop, LAYOUT) };
         let lists =
             Quicklists::new(&mut memory, sizes, source).map_err(|e| PoolError::Host(e.to_string()))?;
@@ -185,7 +186,8 @@ impl<S: PageState> Core<S> {
         if let Some(seat) = seats::at_hand(self.id) {
             // SAFETY: 1. the seat is the calling thread's. 2. the lists were made for all seats.
             let pin = unsafe { Pinned::assume(self.machine, CpuId(seat.cpu), NodeId(seat.node)) };
-            if let Some(page) = self.lists_on(&pin).root_at_hand(LEVEL) {
+            // SAFETY: 1. the lists were made for `LAYOUT`, which has this level alone.
+            if let Some(page) = unsafe { self.lists_on(&pin).root_at_hand(LEVEL) } {
                 return Ok(self.map().page(page.into_raw()).base());
             }
         }
@@ -230,20 +232,26 @@ impl<S: PageState> Core<S> {
         if let Some(seat) = seats::at_hand(self.id) {
             // SAFETY: as in `take`.
             let pin = unsafe { Pinned::assume(self.machine, CpuId(seat.cpu), NodeId(seat.node)) };
-            match self.lists_on(&pin).top_to_hand(page) {
+            // SAFETY: 1. by the caller (1.): `take` had it from these lists, where all are roots.
+            match unsafe { self.lists_on(&pin).top_to_hand(page) } {
                 Ok(()) => return,
                 Err(back) => page = back,
             }
         }
-        self.give_slow(page);
+        // SAFETY: 1. as above.
+        unsafe { self.give_slow(page) };
     }
 
+    /// # Safety
+    ///
+    /// 1. The page came from these lists.
     #[cold]
     #[inline(never)]
-    fn give_slow(&self, page: Clean) {
+    unsafe fn give_slow(&self, page: Clean) {
         self.seated_do(|pin| {
             self.upkeep(pin);
-            self.lists_on(pin).free_unlinked(page);
+            // SAFETY: 1. by the caller.
+            unsafe { self.lists_on(pin).free_unlinked(page) };
         });
     }
 

@@ -198,7 +198,9 @@ impl<H: PoolHandle<State = Zeroed>> PageIn<H> {
         // page goes back.
         let pool = unsafe { std::ptr::read(&page.pool) };
         let core = pool.core();
-        let holds = || core.workshop().state.holds(page.raw());
+        // SAFETY: 1. the page was the caller's alone and is given back here. 2. the core's state made
+        // it, and pages that are out are not destructed.
+        let holds = || unsafe { core.workshop().state.holds(page.raw()) };
         debug_assert!(holds(), "{:?} is given back and is not in its state", *page);
         // SAFETY: 1. `new` was promised it, and this is its end. 2. as the caller says.
         unsafe { core.give(page.base) };
@@ -228,8 +230,12 @@ impl<H: PoolHandle> Drop for PageIn<H> {
     fn drop(&mut self) {
         let core = self.pool.core();
         let state = &core.workshop().state;
-        state.restore(self.raw(), self.dirty);
-        debug_assert!(state.holds(self.raw()), "{self:?} is given back and is not in its state");
+        // SAFETY: 1. the page is `self`'s alone, and this is its end. 2. the core's state made it, and
+        // pages that are out are not destructed; `dirty` is what was lent for writing.
+        unsafe { state.restore(self.raw(), self.dirty) };
+        // SAFETY: 1. and 2. as above.
+        let holds = || unsafe { state.holds(self.raw()) };
+        debug_assert!(holds(), "{self:?} is given back and is not in its state");
         // SAFETY: 1. `new` was promised it, and this is its end. 2. restored just now; for zero
         // pages all that was lent for writing has been cleared, or the caller of an unsafe function
         // has promised that it need not be.

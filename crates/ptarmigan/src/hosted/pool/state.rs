@@ -35,17 +35,48 @@ pub unsafe trait PageState: Send + Sync + 'static {
     ///
     /// Whatever is short; the page's content does not matter then. It may be tried a second time
     /// for the same request, after everything that was kept has been given back.
-    fn construct(&self, page: RawPage) -> Result<(), StateError>;
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller owns `page`, a page of a pool that is there, and nothing else uses it.
+    /// 2. It is all zero, readable and writable.
+    unsafe fn construct(&self, page: RawPage) -> Result<(), StateError>;
 
     /// Undoes what [`construct`](Self::construct) did; the content does not matter.
-    fn destruct(&self, page: RawPage);
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller owns `page`, a page of a pool that is there, and nothing else uses it.
+    /// 2. This state has constructed it, and not destructed it since.
+    unsafe fn destruct(&self, page: RawPage);
 
     /// Brings a page that is given back into the state again; its first `dirty` bytes have been
     /// lent for writing.
-    fn restore(&self, page: RawPage, dirty: usize);
+    ///
+    /// A [`RawPage`] says where a page is, not that it is the caller's:
+    ///
+    /// ```compile_fail,E0133
+    /// use ptarmigan::hosted::{PagePool, PageState, PoolConfig, Zeroed};
+    /// let pool = PagePool::new(PoolConfig { capacity: 1 << 20, ..PoolConfig::default() })?;
+    /// let raw = pool.page()?.raw();
+    /// Zeroed.restore(raw, 4096); // whose page is it by now?
+    /// # Ok::<(), ptarmigan::hosted::PoolError>(())
+    /// ```
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller owns `page`, a page of a pool that is there, and nothing else uses it.
+    /// 2. This state has constructed it, and not destructed it since. Nothing but its first `dirty`
+    ///    bytes has changed since it was in the state.
+    unsafe fn restore(&self, page: RawPage, dirty: usize);
 
     /// Whether the page is in the state. Asked in debug builds only, of every page given back.
-    fn holds(&self, _page: RawPage) -> bool {
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller owns `page`, a page of a pool that is there, and nothing else uses it.
+    /// 2. This state has constructed it, and not destructed it since.
+    unsafe fn holds(&self, _page: RawPage) -> bool {
         true
     }
 }
@@ -60,20 +91,20 @@ unsafe impl PageState for Zeroed {
     const DESTRUCTS: bool = false;
 
     #[inline(always)]
-    fn construct(&self, _: RawPage) -> Result<(), StateError> {
+    unsafe fn construct(&self, _: RawPage) -> Result<(), StateError> {
         Ok(())
     }
     #[inline(always)]
-    fn destruct(&self, _: RawPage) {}
+    unsafe fn destruct(&self, _: RawPage) {}
     #[inline(always)]
-    fn restore(&self, page: RawPage, dirty: usize) {
+    unsafe fn restore(&self, page: RawPage, dirty: usize) {
         if dirty > 0 {
-            // SAFETY: the page is being given back, so it is ours; `dirty` is at most its size.
+            // SAFETY: the page is the caller's alone (1.); no more than its size is written.
             unsafe { page.base().as_ptr().write_bytes(0, dirty.min(page.size())) };
         }
     }
-    fn holds(&self, page: RawPage) -> bool {
-        // SAFETY: 1. pages of this state are readable, and this one is being given back.
+    unsafe fn holds(&self, page: RawPage) -> bool {
+        // SAFETY: 1. pages of this state are readable, and this one is the caller's alone (1.).
         unsafe { Map::is_zero(page) }
     }
 }
@@ -94,22 +125,22 @@ impl GuardPage {
 // 2. `destruct` gives the protection back; a `construct` that failed has changed none. 3. it keeps
 // nothing.
 unsafe impl PageState for GuardPage {
-    fn construct(&self, page: RawPage) -> Result<(), StateError> {
+    unsafe fn construct(&self, page: RawPage) -> Result<(), StateError> {
         if page.size() <= Self::size() {
             return Err(format!("a page of {} bytes has no room for a guard", page.size()).into());
         }
-        // SAFETY: the range lies in the page, which is ours and in no use.
+        // SAFETY: the range lies in the page, which is the caller's and in no use (1.).
         unsafe { mprotect(page.base().as_ptr().cast(), Self::size(), MprotectFlags::empty())? };
         Ok(())
     }
-    fn destruct(&self, page: RawPage) {
+    unsafe fn destruct(&self, page: RawPage) {
         let all = MprotectFlags::READ | MprotectFlags::WRITE;
         // SAFETY: as above. It joins the guard with its neighbour, so it needs no memory that the
         // host may not have.
         let _ = unsafe { mprotect(page.base().as_ptr().cast(), Self::size(), all) };
     }
     #[inline(always)]
-    fn restore(&self, _: RawPage, _: usize) {}
+    unsafe fn restore(&self, _: RawPage, _: usize) {}
 }
 
 /// What the lists call when a page comes from the host or goes back to it.
@@ -142,7 +173,8 @@ impl<S> Workshop<S> {
     }
 }
 
-impl<S: PageState> Construct for Workshop<S> {
+// SAFETY: 1. `give_back` leaves the page all zero. 2. and 3. by the promises of `PageState`.
+unsafe impl<S: PageState> Construct for Workshop<S> {
     unsafe fn construct(&self, frames: &Frames, at: PhysAddr) {
         // SAFETY: 1. and 2. passed on.
         unsafe { self.try_construct(frames, at) };
@@ -150,7 +182,9 @@ impl<S: PageState> Construct for Workshop<S> {
 
     unsafe fn try_construct(&self, _: &Frames, at: PhysAddr) -> bool {
         let page = self.arena.map().page(at);
-        let result = catch_unwind(AssertUnwindSafe(|| self.state.construct(page)))
+        // SAFETY: 1. a page of this arena that the caller owns (contract of `construct`, 1.). 2. it
+        // is all zero (2.), and no state has changed its protection, or one that has was destructed.
+        let result = catch_unwind(AssertUnwindSafe(|| unsafe { self.state.construct(page) }))
             .unwrap_or_else(|_| Err("the constructor panicked".into()));
         let Err(why) = result else {
             self.constructed.fetch_add(1, Relaxed);
@@ -165,7 +199,9 @@ impl<S: PageState> Construct for Workshop<S> {
     unsafe fn destruct(&self, _: &Frames, at: PhysAddr) {
         let page = self.arena.map().page(at);
         // The memory goes back whatever the destructor does.
-        let _ = catch_unwind(AssertUnwindSafe(|| self.state.destruct(page)));
+        // SAFETY: 1. a page of this arena that the caller owns. 2. `try_construct` had the state
+        // construct it (contract of `destruct`, 1.).
+        let _ = catch_unwind(AssertUnwindSafe(|| unsafe { self.state.destruct(page) }));
         self.destructed.fetch_add(1, Relaxed);
         self.give_back(page);
     }

@@ -139,19 +139,25 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
 
     /// `__quicklist_free`: to the front of this CPU's list, or by a node test to the allocator at
     /// once.
-    fn free(&self, pin: &Here<'_>, page: Clean) {
+    ///
+    /// # Safety
+    ///
+    /// 1. The page came from this policy.
+    unsafe fn free(&self, pin: &Here<'_>, page: Clean) {
         let level = page.level();
         self.tallies.of(pin, level).frees.add(1);
         let frames = self.source.frames();
-        if self.source.layout().is_small(level) {
-            return self.give_back(pin, page);
-        }
         // The test comes before the guard, as it did.
-        if self.rules.node_test && frames.node_of(page.addr().pfn()) != pin.node() {
-            return self.give_back(pin, page);
+        let is_foreign = self.rules.node_test && frames.node_of(page.addr().pfn()) != pin.node();
+        if self.source.layout().is_small(level) || is_foreign {
+            // SAFETY: 1. by the caller.
+            return unsafe { self.give_back(pin, page) };
         }
         let nr = self.list_of(level);
-        let Some(mut lists) = self.enter(pin) else { return self.give_back(pin, page) };
+        let Some(mut lists) = self.enter(pin) else {
+            // SAFETY: 1. by the caller.
+            return unsafe { self.give_back(pin, page) };
+        };
         if level == self.source.layout().root() && !self.rests_constructed(level) {
             // A single list: roots go back to zero to mix with the others. SAFETY: 1. `page` owns
             // it, and the source had it constructed. That no MMU walks it does not hold: pages are
@@ -168,9 +174,13 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
         list.nr_pages += 1;
     }
 
-    fn give_back(&self, pin: &Here<'_>, page: Clean) {
+    /// # Safety
+    ///
+    /// 1. The page came from this policy.
+    unsafe fn give_back(&self, pin: &Here<'_>, page: Clean) {
         self.tallies.of(pin, page.level()).returns.add(1);
-        self.source.unmake_dirty(page);
+        // SAFETY: 1. by the caller: pages of this policy come from its source.
+        unsafe { self.source.unmake_dirty(page) };
     }
 
     fn node_state(&self, node: NodeId) -> NodeState {
@@ -209,11 +219,15 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
         // SAFETY: `pop` took it off our list, so it is ours, in the state of the list, its link
         // cleared.
         let page = unsafe { Clean::from_raw(at, level) };
-        self.give_back(pin, page);
+        // SAFETY: 1. it rested on a list of this policy.
+        unsafe { self.give_back(pin, page) };
     }
 }
 
-impl<W: OpenWindow, C: Construct> Policy for Historic<'_, W, C> {
+// SAFETY: 1. they are fields, and the source makes pages of its frames. 2. pages of a list are in the
+// state of the level that is asked for, or are brought into it. 3. a list has a page once, and those
+// that came before their flush came by `take_unhooked`.
+unsafe impl<W: OpenWindow, C: Construct> Policy for Historic<'_, W, C> {
     fn machine(&self) -> MachineId {
         self.source.frames().machine()
     }
@@ -232,7 +246,8 @@ impl<W: OpenWindow, C: Construct> Policy for Historic<'_, W, C> {
         let here = &unsafe { Here::new(pin) };
         let layout = self.source.layout();
         let tally = self.tallies.of(here, level);
-        if !layout.is_small(level)
+        if level <= layout.root()
+            && !layout.is_small(level)
             && let Some(at) = self.pop(here, self.list_of(level))
         {
             if level == layout.root() && !self.rests_constructed(level) {
@@ -253,23 +268,32 @@ impl<W: OpenWindow, C: Construct> Policy for Historic<'_, W, C> {
 
     unsafe fn free_unlinked(&self, pin: &Pinned<'_>, page: Clean) {
         // SAFETY: 1. by the caller.
-        self.free(&unsafe { Here::new(pin) }, page);
+        let here = &unsafe { Here::new(pin) };
+        // SAFETY: 1. by the caller (2.).
+        unsafe { self.free(here, page) };
     }
 
-    unsafe fn unhooked(&self, pin: &Pinned<'_>, pages: &mut Unhooked) {
+    #[inline(always)]
+    unsafe fn unhooked(&self, _: &Pinned<'_>, _: &Unhooked) {}
+
+    unsafe fn take_unhooked(&self, pin: &Pinned<'_>, pages: &mut Unhooked) {
         // SAFETY: 1. by the caller.
         let here = &unsafe { Here::new(pin) };
-        // SAFETY: a model of the historic code, which did just this.
+        // SAFETY: 1. a model of the historic code, which did just this. 2. the tables came from this
+        // policy (2.), whose source makes them of its frames.
         while let Some(page) = unsafe { pages.pop_early(self.source.frames()) } {
-            self.free(here, page);
+            // SAFETY: 1. as above.
+            unsafe { self.free(here, page) };
         }
     }
 
     unsafe fn flushed(&self, pin: &Pinned<'_>, mut pages: Flushed) {
         // SAFETY: 1. by the caller.
         let here = &unsafe { Here::new(pin) };
-        while let Some(page) = pages.pop(self.source.frames()) {
-            self.free(here, page);
+        // SAFETY: 1. the tables came from this policy (2.), whose source makes them of its frames.
+        while let Some(page) = unsafe { pages.pop(self.source.frames()) } {
+            // SAFETY: 1. as above.
+            unsafe { self.free(here, page) };
         }
     }
 

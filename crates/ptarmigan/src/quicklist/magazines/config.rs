@@ -8,6 +8,8 @@ use core::fmt;
 
 /// The depot for root tables may have this part of a node's room, as they are the fewer.
 const ROOT_PART: usize = 8;
+/// CPUs at the most.
+pub(super) const MOST_CPUS: usize = u16::MAX as usize;
 
 /// Sizes of the lists.
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +23,7 @@ pub struct ListsConfig {
     pub budget_divisor: u32,
     /// A node's budget in pages, whatever is free there; `None`: the divisor says.
     pub fixed_budget: Option<u32>,
-    /// CPUs that may be on one node at a time; 0: they are spread evenly, and stay where they are.
+    /// CPUs that may be on one node at a time, all of them at the most; 0: they are spread evenly, and stay where they are.
     pub cpus_per_node: usize,
 }
 
@@ -43,7 +45,7 @@ impl ListsConfig {
             }
             Err(ListsError::Range { what, value, least, most })
         };
-        range("CPUs", self.cpus, 1, usize::from(u16::MAX))?;
+        range("CPUs", self.cpus, 1, MOST_CPUS)?;
         range("pages per magazine", self.magazine, 0, MAGAZINE)?;
         range("the budget's divisor", self.budget_divisor as usize, 1, u32::MAX as usize)
     }
@@ -51,7 +53,7 @@ impl ListsConfig {
     /// Returns how many CPUs may be on one of `nodes` nodes at a time.
     pub(super) fn most_on_a_node(&self, nodes: usize) -> usize {
         let even = self.cpus.div_ceil(nodes.max(1));
-        if self.cpus_per_node == 0 { even } else { self.cpus_per_node }.max(1)
+        if self.cpus_per_node == 0 { even } else { self.cpus_per_node.min(self.cpus) }.max(1)
     }
 
     /// Returns how many pages a node with `all` frames of low memory can ever keep.

@@ -17,21 +17,36 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> PolicyOn<'_, Quicklists<'m, W, C
     }
 
     /// Hands out a page from this CPU's magazines, in the state of `level`; `None` if they are
-    /// empty or in use.
+    /// empty or in use, or trees have no such level.
     #[inline(always)]
     pub fn at_hand(self, level: Level) -> Option<Clean> {
         let lists = self.policy();
         if level == lists.root {
             lists.take_at_hand::<ROOT>(&self.here(), level)
-        } else {
+        } else if level < lists.root {
             lists.take_at_hand::<ZERO>(&self.here(), level)
+        } else {
+            None
         }
     }
 
     /// Hands out a root table as [`at_hand`](Self::at_hand) does, for callers that know at compile
     /// time that `top` is its level.
+    ///
+    /// ```compile_fail,E0133
+    /// use ptarmigan::page::{Clean, Construct, Level};
+    /// use ptarmigan::quicklist::{PolicyOn, Quicklists};
+    /// use ptarmigan::window::OpenWindow;
+    /// fn take<W: OpenWindow, C: Construct>(here: PolicyOn<'_, Quicklists<'_, W, C>>) -> Option<Clean> {
+    ///     here.root_at_hand(Level::PTE) // are roots of this level?
+    /// }
+    /// ```
+    ///
+    /// # Safety
+    ///
+    /// 1. `top` is the level of root tables in the layout that the lists were made for.
     #[inline(always)]
-    pub fn root_at_hand(self, top: Level) -> Option<Clean> {
+    pub unsafe fn root_at_hand(self, top: Level) -> Option<Clean> {
         debug_assert_eq!(top, self.policy().root);
         self.policy().take_at_hand::<ROOT>(&self.here(), top)
     }
@@ -42,10 +57,15 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> PolicyOn<'_, Quicklists<'m, W, C
     ///
     /// The page, if it is another node's, or the magazines are full or in use:
     /// [`free_unlinked`](PolicyOn::free_unlinked) takes it always.
+    ///
+    /// # Safety
+    ///
+    /// 1. The page came from this policy, as a root table.
     #[inline(always)]
-    pub fn top_to_hand(self, page: Clean) -> Result<(), Clean> {
+    pub unsafe fn top_to_hand(self, page: Clean) -> Result<(), Clean> {
         debug_assert_eq!(page.level(), self.policy().root);
-        self.policy().put_at_hand::<ROOT>(&self.here(), page)
+        // SAFETY: 1. by the caller.
+        unsafe { self.policy().put_at_hand::<ROOT>(&self.here(), page) }
     }
 
     /// Moves what this CPU's magazines hold to the nodes' depots, for other CPUs to use. What has
@@ -63,19 +83,27 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> PolicyOn<'_, Quicklists<'m, W, C
     /// Gives back up to `want` pages that a node keeps, at most 16 in one call, those first that
     /// have lain there longest. Returns how many it gave.
     pub fn give_back(self, node: NodeId, want: u32) -> u32 {
-        self.policy().give_back(&self.here(), node, want)
+        let lists = self.policy();
+        if lists.has(node) { lists.give_back(&self.here(), node, want) } else { 0 }
     }
 }
 
 impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     /// Ends an interval of a node's depots and begins the next. Returns how many pages they held
-    /// all through the one that ends: nobody needed them.
+    /// all through the one that ends: nobody needed them. None for a node that there is not.
     pub fn unneeded(&self, node: NodeId) -> u32 {
+        if !self.has(node) {
+            return 0;
+        }
         self.node(node).depots().map(|depot| depot.end_interval(&mut []).0 as u32).sum()
     }
 
-    /// Returns how many pages a node keeps besides what its CPUs have at hand.
+    /// Returns how many pages a node keeps besides what its CPUs have at hand. None for a node that
+    /// there is not.
     pub fn in_depots(&self, node: NodeId) -> u32 {
+        if !self.has(node) {
+            return 0;
+        }
         self.node(node).depots().map(|depot| depot.held() + depot.remote_held()).sum()
     }
 }

@@ -60,7 +60,7 @@ use crate::frames::{AllocFlags, MemorySize, NoFrame};
 use crate::page::{Clean, Construct, Flushed, Level, MAX_LEVELS, Unhooked};
 use crate::window::OpenWindow;
 use classes::{CLASSES, ROOT, ZERO};
-use config::{classes, part};
+use config::{MOST_CPUS, classes, part};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 use depot::Depot;
@@ -170,6 +170,8 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
 
     /// Returns the bytes of boot memory that lists of `config` over memory of this size take.
     pub fn bytes(size: &MemorySize, config: &ListsConfig) -> usize {
+        // `new` refuses more, whatever the size of the memory.
+        let config = &ListsConfig { cpus: config.cpus.min(MOST_CPUS), ..*config };
         let nodes = size.nodes();
         let shards = Depot::shards_for(config.most_on_a_node(nodes));
         // However the classes share a node's room, together they have it; each shard's part is
@@ -187,8 +189,15 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     }
 
     /// Returns how many frames a node may keep now: a share of what is free there, or what was set.
+    /// None for a node that there is not.
     pub fn budget(&self, node: NodeId) -> u32 {
-        self.budget_of(self.basis(node))
+        if self.has(node) { self.budget_of(self.basis(node)) } else { 0 }
+    }
+
+    /// Returns whether there is such a node.
+    #[inline(always)]
+    fn has(&self, node: NodeId) -> bool {
+        usize::from(node.0) < self.nodes.len()
     }
 
     fn budget_of(&self, basis: u32) -> u32 {
@@ -202,8 +211,11 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         PolicyCounts::sum(self.cpus.shown().nth(usize::from(cpu.0)).map(|own| &own.tally))
     }
 
-    /// Returns what a node keeps and may keep, by state.
+    /// Returns what a node keeps and may keep, by state. All is 0 for a node that there is not.
     pub fn node_counts(&self, node: NodeId) -> NodeCounts {
+        if !self.has(node) {
+            return NodeCounts::default();
+        }
         let (roots, zero) = (self.depot(node, ROOT), self.depot(node, ZERO));
         NodeCounts {
             budget: self.budget(node),
@@ -343,7 +355,10 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     }
 }
 
-impl<W: OpenWindow, C: Construct, K: Check> Policy for Quicklists<'_, W, C, K> {
+// SAFETY: 1. they are of the CPUs' array, which was made for the frames' machine. 2. pages of a class
+// are in one state, and `page` names the level that is asked for, which is of the class. 3. a page
+// is in one magazine or depot at a time, and only clean pages are put there.
+unsafe impl<W: OpenWindow, C: Construct, K: Check> Policy for Quicklists<'_, W, C, K> {
     fn machine(&self) -> MachineId {
         self.cpus.machine()
     }
@@ -363,8 +378,10 @@ impl<W: OpenWindow, C: Construct, K: Check> Policy for Quicklists<'_, W, C, K> {
         let here = &unsafe { Here::new(pin) };
         let at_hand = if level == self.root {
             self.take_at_hand::<ROOT>(here, level)
-        } else {
+        } else if level < self.root {
             self.take_at_hand::<ZERO>(here, level)
+        } else {
+            return Err(self.source.none(here.node(), level));
         };
         match at_hand {
             Some(page) => Ok(page),
@@ -375,16 +392,23 @@ impl<W: OpenWindow, C: Construct, K: Check> Policy for Quicklists<'_, W, C, K> {
     #[inline(always)]
     unsafe fn free_unlinked(&self, pin: &Pinned<'_>, page: Clean) {
         // SAFETY: 1. by the caller.
-        self.put_back(&unsafe { Here::new(pin) }, page);
+        let here = &unsafe { Here::new(pin) };
+        // SAFETY: 1. by the caller (2.).
+        unsafe { self.put_back(here, page) };
     }
 
     #[inline(always)]
-    unsafe fn unhooked(&self, _: &Pinned<'_>, _: &mut Unhooked) {}
+    unsafe fn unhooked(&self, _: &Pinned<'_>, _: &Unhooked) {}
+
+    #[inline(always)]
+    unsafe fn take_unhooked(&self, _: &Pinned<'_>, _: &mut Unhooked) {}
 
     #[inline]
     unsafe fn flushed(&self, pin: &Pinned<'_>, pages: Flushed) {
         // SAFETY: 1. by the caller.
-        self.put_chain(&unsafe { Here::new(pin) }, pages);
+        let here = &unsafe { Here::new(pin) };
+        // SAFETY: 1. by the caller (2.).
+        unsafe { self.put_chain(here, pages) };
     }
 
     #[inline]
@@ -412,7 +436,8 @@ impl<W: OpenWindow, C: Construct, K: Check> Policy for Quicklists<'_, W, C, K> {
 
     unsafe fn reclaim(&self, pin: &Pinned<'_>, node: NodeId, want: u32) -> u32 {
         // SAFETY: 1. by the caller.
-        self.reclaim_from(&unsafe { Here::new(pin) }, node, want)
+        let here = &unsafe { Here::new(pin) };
+        if self.has(node) { self.reclaim_from(here, node, want) } else { 0 }
     }
 
     unsafe fn drain(&self, pin: &Pinned<'_>) {

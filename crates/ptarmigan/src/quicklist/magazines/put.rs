@@ -19,30 +19,47 @@ struct Parcel {
 
 impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     /// Takes back a page, wherever it belongs.
+    ///
+    /// # Safety
+    ///
+    /// 1. The page came from these lists.
     #[inline(always)]
-    pub(super) fn put_back(&self, here: &Here<'_>, page: Clean) {
+    pub(super) unsafe fn put_back(&self, here: &Here<'_>, page: Clean) {
         if !self.check.given(&self.site(here, page.level()), &page) {
             return;
         }
         if self.near[page.level().at() % LEVELS] {
-            self.put::<ZERO>(here, page);
+            // SAFETY: 1. by the caller.
+            unsafe { self.put::<ZERO>(here, page) };
         } else {
-            self.put_any(here.again(), page);
+            // SAFETY: 1. by the caller.
+            unsafe { self.put_any(here.again(), page) };
         }
     }
 
     /// Takes back a page that may be a root, or of any node.
+    ///
+    /// # Safety
+    ///
+    /// 1. The page came from these lists.
     #[inline(never)]
-    fn put_any(&self, here: Here<'_>, page: Clean) {
+    unsafe fn put_any(&self, here: Here<'_>, page: Clean) {
         if !self.one_node && self.source.frames().node_of(page.addr().pfn()) != here.node() {
-            return self.put_home(&here, page);
+            // SAFETY: 1. by the caller.
+            return unsafe { self.put_home(&here, page) };
         }
-        if page.level() == self.root { self.put::<ROOT>(&here, page) } else { self.put::<ZERO>(&here, page) }
+        let is_root = page.level() == self.root;
+        // SAFETY: 1. by the caller.
+        unsafe { if is_root { self.put::<ROOT>(&here, page) } else { self.put::<ZERO>(&here, page) } }
     }
 
     /// Keeps a page of this node, or gives it back if there is no room for it.
+    ///
+    /// # Safety
+    ///
+    /// 1. The page came from these lists, and is of the class.
     #[inline(always)]
-    fn put<const CLASS: usize>(&self, here: &Here<'_>, page: Clean) {
+    unsafe fn put<const CLASS: usize>(&self, here: &Here<'_>, page: Clean) {
         let level = page.level();
         let item = self.item(CLASS, page);
         if let Some(mut cpu) = self.enter(here) {
@@ -57,8 +74,16 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     }
 
     /// Keeps a page in this CPU's magazines if it is of this node and they have room.
+    ///
+    /// # Safety
+    ///
+    /// 1. The page came from these lists, and is of the class.
     #[inline(always)]
-    pub(super) fn put_at_hand<const CLASS: usize>(&self, here: &Here<'_>, page: Clean) -> Result<(), Clean> {
+    pub(super) unsafe fn put_at_hand<const CLASS: usize>(
+        &self,
+        here: &Here<'_>,
+        page: Clean,
+    ) -> Result<(), Clean> {
         let level = page.level();
         if !self.one_node && self.source.frames().node_of(page.addr().pfn()) != here.node() {
             return Err(page);
@@ -103,8 +128,12 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
 
     /// Takes back a page of another node: its home keeps it, or the allocator gets it if that keeps
     /// enough.
+    ///
+    /// # Safety
+    ///
+    /// 1. The page came from these lists.
     #[cold]
-    fn put_home(&self, here: &Here<'_>, page: Clean) {
+    unsafe fn put_home(&self, here: &Here<'_>, page: Clean) {
         let level = page.level();
         self.tally(here).level(level).frees.add(1);
         let node = self.source.frames().node_of(page.addr().pfn());
@@ -129,19 +158,27 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
         let home = self.source.frames().node_of(page.addr().pfn());
         self.depot(home, class).count(-1);
         self.tally(here).level(level).returns.add(1);
-        self.source.unmake(page);
+        // SAFETY: 1. pages of the lists are the source's: only such are put there (contracts of
+        // `put_back` and the others).
+        unsafe { self.source.unmake(page) };
     }
 
     /// Takes back all pages of a chain. Nearly all are of one class and of this node.
+    ///
+    /// # Safety
+    ///
+    /// 1. The tables came from these lists.
     #[inline]
-    pub(super) fn put_chain(&self, here: &Here<'_>, mut pages: Flushed) {
+    pub(super) unsafe fn put_chain(&self, here: &Here<'_>, mut pages: Flushed) {
         let frames = self.source.frames();
         let mut parcel = Parcel { node: here.node(), n: 0, items: [0; BOUNDED] };
-        while let Some(page) = self.put_run(here, &mut pages) {
+        // SAFETY: 1. by the caller.
+        while let Some(page) = unsafe { self.put_run(here, &mut pages) } {
             let level = page.level();
             let node = frames.node_of(page.addr().pfn());
             if level == self.root || node == here.node() {
-                self.put_back(here, page);
+                // SAFETY: 1. by the caller.
+                unsafe { self.put_back(here, page) };
                 continue;
             }
             if !self.check.given(&self.site(here, level), &page) {
@@ -162,14 +199,20 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
 
     /// Takes back what it can of a chain without giving the guard up in between. Returns a page
     /// that does not go into this CPU's magazines, if there is one.
+    ///
+    /// # Safety
+    ///
+    /// 1. The tables came from these lists.
     #[inline(always)]
-    fn put_run(&self, here: &Here<'_>, pages: &mut Flushed) -> Option<Clean> {
+    unsafe fn put_run(&self, here: &Here<'_>, pages: &mut Flushed) -> Option<Clean> {
         let frames = self.source.frames();
-        let Some(mut cpu) = self.enter(here) else { return pages.pop(frames) };
+        // SAFETY: 1. the tables came from these lists (1.), whose source makes them of its frames.
+        let mut next = || unsafe { pages.pop(frames) };
+        let Some(mut cpu) = self.enter(here) else { return next() };
         let tally = &cpu.shown().tally;
         let mut magazines = Magazines::new(&mut cpu, ZERO);
         loop {
-            let page = pages.pop(frames)?;
+            let page = next()?;
             let level = page.level();
             let near = self.one_node || frames.node_of(page.addr().pfn()) == here.node();
             if level == self.root || !near || magazines.is_full() {

@@ -424,12 +424,17 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         }
         drop(claims);
         if !tables.is_empty() {
-            on.policy().unhooked(&mut tables);
+            // SAFETY: 1. the map's tables came from the policy of its machine, which `on` is.
+            unsafe { on.policy().unhooked(&mut tables) };
             let stale = Runs::one(first, last.wrapping_add(1), F::PAGE_SHIFT);
             match on.tlb().flush_kernel(on.pin(), &stale) {
-                // SAFETY: 1. `flush_kernel` has had every CPU forget what its paging-structure
-                // caches held of the range (contract of `Mmu`, point 2).
-                Ok(()) => on.policy().flushed(tables.flushed(unsafe { FlushProof::claim() })),
+                Ok(()) => {
+                    // SAFETY: 1. `flush_kernel` has had every CPU forget what its paging-structure
+                    // caches held of the range (contract of `Mmu`, point 2).
+                    let tables = tables.flushed(unsafe { FlushProof::claim() });
+                    // SAFETY: 1. as above.
+                    unsafe { on.policy().flushed(tables) };
+                }
                 // `unmap` has just flushed in the same place.
                 Err(refused) => debug_assert!(false, "unlinked tables are leaked: {refused}"),
             }

@@ -138,6 +138,7 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
     ///    kernel's own, and a table that it links stays a table until no root has the entry any
     ///    more and all TLBs have been flushed.
     /// 2. No [range](Self::claim) lies below the entry.
+    /// 3. `frames` are those that the map was made for.
     pub unsafe fn set(&self, frames: &Frames, index: usize, raw: u64) -> usize {
         if !Self::kernel_entries().contains(&index) {
             return 0;
@@ -169,7 +170,9 @@ fn set_next(frames: &Frames, pfn: Pfn, to: Pfn) {
     frames.meta(pfn).set_lines(1, to.0);
 }
 
-impl<F: Format, W: OpenWindow> Construct for KernelMap<F, W> {
+// SAFETY: 1. `construct` writes entries of the kernel's half alone, and `destruct` clears those that
+// are not none. 2. and 3. roots are found by the registry, which `destruct` takes the root out of.
+unsafe impl<F: Format, W: OpenWindow> Construct for KernelMap<F, W> {
     unsafe fn construct(&self, frames: &Frames, root: PhysAddr) {
         let small = F::LAYOUT.is_small(Self::ROOT);
         if small {
