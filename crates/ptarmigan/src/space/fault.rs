@@ -11,7 +11,7 @@ use crate::gather::Gather;
 use crate::machine::{Machine, On};
 use crate::page::Level;
 use crate::sync::atomic::Ordering::Relaxed;
-use crate::table::{Leaf, Use};
+use crate::table::{Leaf, Locked, Use};
 use crate::tlb::{NewEntry, SpaceTlb, TlbRefusal};
 use core::fmt;
 
@@ -403,6 +403,7 @@ impl<F: Format> State<F> {
         let (old, m) = (F::frame(raw), on.machine());
         let others = Use::private(tlb.is_unloaded());
         let new_attr = Self::attr(area.flags) | Attr::WRITE | Attr::DIRTY;
+        on.tlb().may_flush(on.pin())?;
         let zero = F::is_special(raw) && old == m.zero_frame();
         let fresh = if zero { take_zeroed(on)? } else { take_any(on)? };
         let entry = leaf.lock::<SHARED>(on);
@@ -423,12 +424,18 @@ impl<F: Format> State<F> {
         if break_first || tlb.is_active_elsewhere(on.cpu()) {
             // No CPU may read the old frame once another has written to the new one. The reference
             // to the old frame goes after the flush: until then another space must not take itself
-            // for its only user.
-            entry.break_off();
-            release::<F, M>(&mut gather, raw);
-            let released = gather.flush();
+            // for its only user. It goes after the new entry stands: if the flush unwinds, the old
+            // one comes back.
+            let broken = Broken { on, entry: &entry, was: entry.break_off(), fresh };
+            let mut released = gather.flush();
+            core::mem::forget(broken);
             entry.update(Use::Walked, |_| new);
             drop(entry);
+            // SAFETY: 1. spaces map counted data frames of their machine, each entry with a
+            // reference of its own, and special frames. 2. the gather is one of this page, the
+            // entry was broken off before its flush, and `may_flush` said above that it would not
+            // be refused.
+            unsafe { released.release::<F>(raw) };
             released.free();
         } else {
             entry.update(others, |_| new);
@@ -438,6 +445,24 @@ impl<F: Format> State<F> {
         }
         became_valid::<F, M>(on, tlb, page, new);
         Ok(Outcome::Done(Done::Copied))
+    }
+}
+
+/// An entry that is broken off, and the frame that is to take the place of its own. Dropping it
+/// leaves things as they were: for a flush that unwinds.
+struct Broken<'e, 'l, 'a, 'o, F: Format, M: Machine> {
+    on: On<'o, M>,
+    entry: &'e Locked<'l, 'a, F, M>,
+    /// The entry before.
+    was: u64,
+    fresh: Pfn,
+}
+
+impl<F: Format, M: Machine> Drop for Broken<'_, '_, '_, '_, F, M> {
+    #[cold]
+    fn drop(&mut self) {
+        self.entry.update(Use::Walked, |_| self.was);
+        give_unmapped(self.on, self.fresh);
     }
 }
 
