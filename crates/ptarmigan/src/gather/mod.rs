@@ -33,7 +33,7 @@ use crate::addr::{FRAME_SHIFT, Pfn, PhysAddr};
 use crate::format::Format;
 use crate::frames::{FrameMeta, Use};
 use crate::machine::{Machine, On};
-use crate::page::{FlushProof, Level, Unhooked};
+use crate::page::{FlushProof, Flushed, Level, Unhooked};
 use crate::quicklist::Policy;
 use crate::tlb::{DataChains, FlushFlags, NewEntry, Runs, SpaceTlb, Ticket, TlbRefusal, Waiting};
 use core::fmt;
@@ -118,6 +118,8 @@ pub struct Gather<'a, M: Machine> {
     /// space ends, so that what MMUs write to entries is lost on nobody: entries may be changed
     /// with plain stores.
     private: bool,
+    /// Others may read the tables without a lock: the flush waits for them.
+    may_be_read: bool,
     /// Nobody can know what is unlinked: references may be dropped at once.
     unknown: bool,
     /// For the end of a space: the flush, which came first.
@@ -184,6 +186,7 @@ impl<'a, M: Machine> Gather<'a, M> {
             tables: Unhooked::new(),
             data: DataChains::new(),
             private,
+            may_be_read: !may_be_private || space.is_shared(),
             unknown: private,
             ended: None,
             ends: true,
@@ -455,8 +458,12 @@ impl<'a, M: Machine> Gather<'a, M> {
         self.nothing_stale();
         let data = core::mem::replace(&mut self.data, DataChains::new());
         if let Some(ticket) = &ticket
-            && (!ticket.waiting.is_empty() || (self.flags.tables_freed && self.space.is_shared()))
+            && (!ticket.waiting.is_empty() || (self.flags.tables_freed && self.may_be_read))
         {
+            if self.may_be_read && on.tlb().readers().is_reading(on.cpu(), self.space.id(), None) {
+                // This CPU reads the tables itself, and cannot wait for that.
+                return Released::new(on, Self::no_tables(), DataChains::new(), Some(*ticket), self.ends);
+            }
             let waiting = Waiting::new(tables, data, ticket);
             let (tables, data) = parking::settle(on, waiting, may_park);
             return Released::new(on, tables, data, Some(*ticket), self.ends);
@@ -494,11 +501,12 @@ impl<'a, M: Machine> Gather<'a, M> {
         self.space.owe_flush();
         self.nothing_stale();
         self.data = DataChains::new();
-        let nothing = Unhooked::new().flushed(
-            // SAFETY: 1. there are no tables in it.
-            unsafe { FlushProof::claim() },
-        );
-        Released::new(self.on, nothing, DataChains::new(), None, false)
+        Released::new(self.on, Self::no_tables(), DataChains::new(), None, false)
+    }
+
+    fn no_tables() -> Flushed {
+        // SAFETY: 1. there are no tables in it.
+        Unhooked::new().flushed(unsafe { FlushProof::claim() })
     }
 
     /// Flushes and gives everything back, or parks it until lazy CPUs have let go of the space.
