@@ -63,14 +63,14 @@ impl VirtRange {
     /// Returns the range of `pages` pages of 2^`shift` bytes from `start` on; `None` if it does not
     /// fit into 64 bits.
     pub fn pages(start: VirtAddr, pages: u64, shift: u32) -> Option<Self> {
-        let len = pages.checked_mul(1 << shift)?;
+        let len = pages.checked_mul(1u64.checked_shl(shift)?)?;
         Some(VirtRange { start: start.0, end: start.0.checked_add(len)? })
     }
 
-    /// Returns the length in bytes.
+    /// Returns the length in bytes; 0 if `end` lies below `start`.
     #[inline(always)]
     pub const fn len(self) -> u64 {
-        self.end - self.start
+        self.end.saturating_sub(self.start)
     }
 
     /// Returns whether nothing lies in it.

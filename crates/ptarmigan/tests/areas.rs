@@ -8,11 +8,13 @@ use ptarmigan::addr::VirtRange;
 use ptarmigan::format::X86_64;
 use ptarmigan::hosted::{Host, HostMachine, NoTlb};
 use ptarmigan::machine::{Machine, On};
-use ptarmigan::space::{Area, AreaError, AreaFlags, Areas};
+use ptarmigan::space::{Area, AreaError, AreaFlags, Space, SpaceMachine};
 use std::collections::BTreeMap;
 
 const ALL: VirtRange = VirtRange { start: 0, end: 1 << 47 };
 const PAGE: u64 = 4096;
+
+type X = X86_64;
 
 /// What an area is, by page; the number keeps apart what is backed, which never joins.
 type Model = BTreeMap<u64, (AreaFlags, u32, u64)>;
@@ -21,9 +23,9 @@ fn range(start: u64, n: u64) -> VirtRange {
     VirtRange { start: start * PAGE, end: (start + n) * PAGE }
 }
 
-fn list<M: Machine>(areas: &Areas, on: On<'_, M>) -> Vec<Area> {
+fn list<M: SpaceMachine>(space: &Space<X>, on: On<'_, M>) -> Vec<Area> {
     let mut all = Vec::new();
-    areas.each(on, ALL, |a| all.push(*a));
+    space.areas().each(on, ALL, |a| all.push(*a)).unwrap();
     all
 }
 
@@ -34,9 +36,9 @@ fn shows(area: &Area, page: u64) -> (AreaFlags, u32, u64) {
 }
 
 /// Every page is as in the model, areas ascend, and those that are alike are one.
-fn check<M: Machine>(areas: &Areas, on: On<'_, M>, model: &Model) {
-    let all = list(areas, on);
-    assert_eq!(all.len(), areas.len());
+fn check<M: SpaceMachine>(space: &Space<X>, on: On<'_, M>, model: &Model) {
+    let all = list(space, on);
+    assert_eq!(all.len(), space.areas().len());
     let mut pages = Model::new();
     for a in &all {
         assert!(a.start < a.end);
@@ -55,8 +57,8 @@ fn check<M: Machine>(areas: &Areas, on: On<'_, M>, model: &Model) {
     }
 }
 
-fn check_lookups<M: Machine>(areas: &Areas, on: On<'_, M>, at: u64) {
-    let all = list(areas, on);
+fn check_lookups<M: SpaceMachine>(space: &Space<X>, on: On<'_, M>, at: u64) {
+    let (all, areas) = (list(space, on), space.areas());
     assert_eq!(areas.find(on, at), all.iter().find(|a| a.range().contains(at)).copied());
     assert_eq!(areas.at_or_after(on, at), all.iter().find(|a| a.end > at).copied());
     assert_eq!(areas.last_before(on, at), all.iter().rev().find(|a| a.end <= at).copied());
@@ -70,30 +72,29 @@ enum Op {
 }
 
 /// One operation on both.
-fn apply<M: Machine>(areas: &mut Areas, on: On<'_, M>, model: &mut Model, op: &Op) -> Result<(), AreaError> {
+fn apply<M: SpaceMachine>(
+    space: &mut Space<X>,
+    on: On<'_, M>,
+    model: &mut Model,
+    op: &Op,
+) -> Result<(), AreaError> {
+    let mut edit = space.edit(on).unwrap();
     match *op {
         Op::Insert(at, n, flags, object) => {
-            let flags = AreaFlags(flags);
-            let free = model.range(at..at + n).next().is_none();
-            let area = Area::new(range(at, n), flags, object);
-            match areas.insert(on, area) {
-                Err(AreaError::Overlap(_)) => assert!(!free),
-                done => {
-                    done?;
-                    assert!(free, "an area was laid over another");
-                    model.extend((at..at + n).map(|p| (p, shows(&area, p))));
-                }
-            }
+            let area = Area::new(range(at, n), AreaFlags(flags), object);
+            edit.mmap(area.range(), area.flags, object)?;
+            model.retain(|p, _| !(at..at + n).contains(p));
+            model.extend((at..at + n).map(|p| (p, shows(&area, p))));
         }
         Op::Remove(at, n) => {
-            let mut gone = Vec::new();
-            areas.remove_range(on, range(at, n), |a| gone.extend(a.start / PAGE..a.end / PAGE))?;
-            let want: Vec<u64> = model.range(at..at + n).map(|p| *p.0).collect();
-            assert_eq!(gone, want);
+            edit.munmap(range(at, n))?;
             model.retain(|p, _| !(at..at + n).contains(p));
         }
         Op::Change(at, n, flags) => {
-            areas.change_range(on, range(at, n), |a| AreaFlags(a.flags.0 & AreaFlags::BACKED.0 | flags))?;
+            match edit.mprotect(range(at, n), AreaFlags(flags)) {
+                Err(AreaError::NoArea(_)) => assert!(model.range(at..at + n).next().is_none()),
+                done => done?,
+            }
             for (_, (old, _, _)) in model.range_mut(at..at + n) {
                 *old = AreaFlags(old.0 & AreaFlags::BACKED.0 | flags);
             }
@@ -121,20 +122,20 @@ proptest! {
         let pin = slots[0].pin();
         let m = HostMachine::new(&host, host.plain().unwrap(), NoTlb).unwrap();
         let on = m.on(&pin).unwrap();
-        let mut areas = Areas::new();
+        let mut space = Space::<X>::new(on).unwrap();
         let mut model = Model::new();
         for (i, op) in ops.iter().enumerate() {
-            apply(&mut areas, on, &mut model, op).unwrap();
-            check(&areas, on, &model);
+            apply(&mut space, on, &mut model, op).unwrap();
+            check(&space, on, &model);
             for at in [0, (i as u64 * 37 % 420) * PAGE, (i as u64 * 91 % 420) * PAGE + 5, 500 * PAGE] {
-                check_lookups(&areas, on, at);
+                check_lookups(&space, on, at);
             }
         }
-        let mut copy = areas.copy(on).unwrap();
+        let copy = space.edit(on).unwrap().fork().unwrap();
         check(&copy, on, &model);
-        areas.clear(on);
+        space.end(on).unwrap();
         check(&copy, on, &model);
-        copy.clear(on);
+        copy.end(on).unwrap();
         prop_assert_eq!(host.audit(), Ok(()));
     }
 }
@@ -147,7 +148,7 @@ fn thousands_of_areas_split_leaves_and_fill_a_directory() {
         let pin = slots[0].pin();
         let m = HostMachine::new(&host, host.plain().unwrap(), NoTlb).unwrap();
         let on = m.on(&pin).unwrap();
-        let mut areas = Areas::new();
+        let mut space = Space::<X>::new(on).unwrap();
         let mut model = Model::new();
         let rng = Rng::new(5);
         let mut places: Vec<u64> = (0..6000).collect();
@@ -158,14 +159,15 @@ fn thousands_of_areas_split_leaves_and_fill_a_directory() {
         }
         for place in &places {
             // A gap after each, so that none joins.
-            apply(&mut areas, on, &mut model, &Op::Insert(place * 3, 2, 3, 0)).unwrap();
+            apply(&mut space, on, &mut model, &Op::Insert(place * 3, 2, 3, 0)).unwrap();
         }
-        check(&areas, on, &model);
-        assert_eq!(areas.len(), 6000);
+        check(&space, on, &model);
+        assert_eq!(space.areas().len(), 6000);
         let least = 6000 / 127 + 1;
-        assert!((least..=2 * least + 2).contains(&areas.frames()), "{} frames, {order}", areas.frames());
+        let frames = space.areas().frames();
+        assert!((least..=2 * least + 2).contains(&frames), "{frames} frames, {order}");
         for _ in 0..200 {
-            check_lookups(&areas, on, rng.below(18_100) * PAGE);
+            check_lookups(&space, on, rng.below(18_100) * PAGE);
         }
         // Cuts in the middle of areas, then fewer and fewer areas.
         for _ in 0..300 {
@@ -174,18 +176,19 @@ fn thousands_of_areas_split_leaves_and_fill_a_directory() {
                 1 => Op::Change(rng.below(18_000), 1 + rng.below(9), 5),
                 _ => Op::Remove(rng.below(18_000), 1 + rng.below(9)),
             };
-            apply(&mut areas, on, &mut model, &op).unwrap();
+            apply(&mut space, on, &mut model, &op).unwrap();
         }
-        check(&areas, on, &model);
-        let mut copy = areas.copy(on).unwrap();
+        check(&space, on, &model);
+        let copy = space.edit(on).unwrap().fork().unwrap();
         check(&copy, on, &model);
-        copy.clear(on);
-        while !areas.is_empty() {
+        copy.end(on).unwrap();
+        while !space.areas().is_empty() {
             let at = rng.below(18_000);
-            apply(&mut areas, on, &mut model, &Op::Remove(at, 1500)).unwrap();
+            apply(&mut space, on, &mut model, &Op::Remove(at, 1500)).unwrap();
         }
-        check(&areas, on, &model);
-        assert_eq!(areas.frames(), 0);
+        check(&space, on, &model);
+        assert_eq!(space.areas().frames(), 0);
+        space.end(on).unwrap();
         host.audit().unwrap();
     }
 }
@@ -199,10 +202,10 @@ fn a_lack_of_memory_at_any_frame_leaves_areas_as_they_were() {
     let on = m.on(&pin).unwrap();
     // 127 areas fill a leaf; the cut areas are longer.
     for n in [0u64, 1, 127, 254, 300] {
-        let mut areas = Areas::new();
+        let mut space = Space::<X>::new(on).unwrap();
         let mut model = Model::new();
         for i in 0..n {
-            apply(&mut areas, on, &mut model, &Op::Insert(i * 8, 6, 3, 0)).unwrap();
+            apply(&mut space, on, &mut model, &Op::Insert(i * 8, 6, 3, 0)).unwrap();
         }
         let middle = n / 2 * 8;
         for op in [
@@ -213,8 +216,8 @@ fn a_lack_of_memory_at_any_frame_leaves_areas_as_they_were() {
         ] {
             for k in 0.. {
                 let starved = Starved::new(&host, k);
-                let result = apply(&mut areas, on, &mut model, &op);
-                check_pages(&areas, on, &model);
+                let result = apply(&mut space, on, &mut model, &op);
+                check_pages(&space, on, &model);
                 if result.is_ok() {
                     break;
                 }
@@ -226,25 +229,43 @@ fn a_lack_of_memory_at_any_frame_leaves_areas_as_they_were() {
         for k in 0.. {
             let starved = Starved::new(&host, k);
             let free = host.frames().counts().free;
-            let copy = areas.copy(on);
-            if let Ok(mut copy) = copy {
+            let copy = space.edit(on).unwrap().fork();
+            if let Ok(copy) = copy {
                 check_pages(&copy, on, &model);
-                copy.clear(on);
-                assert_eq!(k as u32, areas.frames());
+                copy.end(on).unwrap();
+                // And the root table.
+                assert_eq!(k as u32, space.areas().frames() + 1);
                 break;
             }
             assert_eq!(host.frames().counts().free, free, "a copy that failed at frame {k} kept some");
             drop(starved);
         }
-        areas.clear(on);
+        space.end(on).unwrap();
         host.audit().unwrap();
     }
 }
 
+#[test]
+fn an_area_does_not_grow_into_the_next() {
+    let host = Host::<X>::new(small(1, 1, 4)).unwrap();
+    let slots = host.slots();
+    let pin = slots[0].pin();
+    let m = HostMachine::new(&host, host.plain().unwrap(), NoTlb).unwrap();
+    let on = m.on(&pin).unwrap();
+    let mut space = Space::<X>::new(on).unwrap();
+    let mut model = Model::new();
+    apply(&mut space, on, &mut model, &Op::Insert(10, 2, 3, 0)).unwrap();
+    apply(&mut space, on, &mut model, &Op::Insert(13, 2, 1, 0)).unwrap();
+    let grown = space.edit(on).unwrap().mremap(range(10, 2), range(10, 4), false);
+    assert!(matches!(grown, Err(AreaError::Overlap(_))));
+    check(&space, on, &model);
+    space.end(on).unwrap();
+}
+
 /// As `check`, but areas may be cut where they were going to be changed.
-fn check_pages<M: Machine>(areas: &Areas, on: On<'_, M>, model: &Model) {
+fn check_pages<M: SpaceMachine>(space: &Space<X>, on: On<'_, M>, model: &Model) {
     let mut pages = Model::new();
-    for a in list(areas, on) {
+    for a in list(space, on) {
         pages.extend((a.start / PAGE..a.end / PAGE).map(|p| (p, shows(&a, p))));
     }
     assert_eq!(&pages, model);

@@ -254,7 +254,7 @@ fn pins_and_spaces_of_another_machine_are_refused() {
     }
     for pin in [foreign.pin(), foreign_1.pin()] {
         is_wrong(m.tlb().flush_kernel(&pin, &Runs::one(0, PAGE, 12)));
-        assert!(m.tlb().readers().walk(&pin, space.id()).is_err());
+        assert!(m.tlb().readers().walk(&pin, space).is_err());
         // Of another machine's CPU nobody asks anything here.
         m.tlb().serve(&pin);
     }
@@ -332,9 +332,9 @@ fn readers_protect_what_they_found_in_whatever_order_they_end() {
                 let pin = slot.pin();
                 // One of the three reads another space.
                 let readers = m.tlb().readers();
-                let other = m.tlb().new_space().id();
+                let other = m.tlb().new_space();
                 let mut readings =
-                    [space.id(), other, space.id()].map(|id| Some(readers.walk(&pin, id).unwrap()));
+                    [space.tlb(), &other, space.tlb()].map(|space| Some(readers.walk(&pin, space).unwrap()));
                 begun.wait();
                 for at in order {
                     std::thread::sleep(A_WHILE / 2);

@@ -59,7 +59,7 @@ fn replay(trace: &Trace, schedule: &Schedule, setting: &Setting) -> (Outcome, Le
     let look = |on: On<'_, _>, space: &Space<X86_64>| {
         let all = VirtRange { start: 0, end: X86_64::USER_END };
         let mut found = vec![(u64::from(space.tree().tables_below_root()), 0)];
-        space.areas().each(on, all, |area| found.push((area.start, area.end)));
+        space.areas().each(on, all, |area| found.push((area.start, area.end))).unwrap();
         let walk = space.tree().walk(on, all, |va, pfn, attr| {
             found.push((va.0, u64::from(attr.0)));
             if !attr.has(Attr::SPECIAL) {

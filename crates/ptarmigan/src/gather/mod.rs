@@ -29,14 +29,42 @@ mod released;
 
 pub use released::Released;
 
-use crate::addr::{Pfn, PhysAddr};
-use crate::cpu::WrongMachine;
+use crate::addr::{FRAME_SHIFT, Pfn, PhysAddr};
 use crate::format::Format;
 use crate::frames::{FrameMeta, Use};
 use crate::machine::{Machine, On};
-use crate::page::{FlushProof, Level, Unhooked};
+use crate::page::{FlushProof, Flushed, Level, Unhooked};
 use crate::quicklist::Policy;
-use crate::tlb::{DataChains, FlushFlags, NewEntry, Runs, SpaceTlb, Ticket, Waiting};
+use crate::tlb::{DataChains, FlushFlags, NewEntry, Runs, SpaceTlb, Ticket, TlbRefusal, Waiting};
+use core::fmt;
+
+/// Why there is no gather.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GatherError {
+    /// The TLB state refuses the flush that would come of it.
+    Refused(TlbRefusal),
+    /// Pages of 2 to the power of so many bytes: larger than a frame, or of no size.
+    Stride(u32),
+}
+
+impl fmt::Display for GatherError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            GatherError::Refused(e) => e.fmt(f),
+            GatherError::Stride(stride) => {
+                write!(f, "pages of 2^{stride} bytes: a gather counts in pages of at most a frame")
+            }
+        }
+    }
+}
+
+impl core::error::Error for GatherError {}
+
+impl From<TlbRefusal> for GatherError {
+    fn from(e: TlbRefusal) -> Self {
+        GatherError::Refused(e)
+    }
+}
 
 /// Everything that an operation on one space has unlinked so far, see the [module](self). Dropping
 /// it flushes and frees.
@@ -90,6 +118,8 @@ pub struct Gather<'a, M: Machine> {
     /// space ends, so that what MMUs write to entries is lost on nobody: entries may be changed
     /// with plain stores.
     private: bool,
+    /// Others may read the tables without a lock: the flush waits for them.
+    may_be_read: bool,
     /// Nobody can know what is unlinked: references may be dropped at once.
     unknown: bool,
     /// For the end of a space: the flush, which came first.
@@ -99,14 +129,43 @@ pub struct Gather<'a, M: Machine> {
 }
 
 impl<'a, M: Machine> Gather<'a, M> {
-    /// An empty gather for operations on tables of `space` that are not the library's own; pages
-    /// have 2^`stride` bytes.
+    /// An empty gather for operations on tables of `space` that are not the library's own. Changed
+    /// addresses are counted in pages of 2^`stride` bytes, at most a frame: a flush names the first
+    /// address of each. For larger ones see
+    /// [`with_large_pages`](Self::with_large_pages).
     ///
     /// # Errors
     ///
-    /// [`WrongMachine`] if `space` is of another machine.
-    pub fn new(on: On<'a, M>, space: &'a SpaceTlb, stride: u32) -> Result<Self, WrongMachine> {
-        on.check(space.machine())?;
+    /// [`GatherError::Refused`] if `space` is of another machine, or in the middle of a switch or a
+    /// flush of this CPU, where no other flush can be; [`GatherError::Stride`] for other pages.
+    pub fn new(on: On<'a, M>, space: &'a SpaceTlb, stride: u32) -> Result<Self, GatherError> {
+        if stride > FRAME_SHIFT {
+            return Err(GatherError::Stride(stride));
+        }
+        // SAFETY: 1. no page is smaller than a frame.
+        unsafe { Self::with_large_pages(on, space, stride) }
+    }
+
+    /// As [`new`](Self::new), for pages of any size.
+    ///
+    /// # Errors
+    ///
+    /// As for [`new`](Self::new); pages have 2 bytes to 2^63.
+    ///
+    /// # Safety
+    ///
+    /// 1. No page that the gather is told of is smaller than 2^`stride` bytes: TLBs that are told
+    ///    to forget the first address of such a page forget all of it.
+    pub unsafe fn with_large_pages(
+        on: On<'a, M>,
+        space: &'a SpaceTlb,
+        stride: u32,
+    ) -> Result<Self, GatherError> {
+        on.check(space.machine()).map_err(TlbRefusal::from)?;
+        if !(1..u64::BITS).contains(&stride) {
+            return Err(GatherError::Stride(stride));
+        }
+        on.tlb().may_flush(on.pin())?;
         Ok(Self::open(on, space, stride, false))
     }
 
@@ -127,6 +186,7 @@ impl<'a, M: Machine> Gather<'a, M> {
             tables: Unhooked::new(),
             data: DataChains::new(),
             private,
+            may_be_read: !may_be_private || space.is_shared(),
             unknown: private,
             ended: None,
             ends: true,
@@ -183,8 +243,8 @@ impl<'a, M: Machine> Gather<'a, M> {
     }
 
     /// Notes that entries that map `start..end` have lost a permission or have been cleared. An
-    /// `end` of 0 is the end of the address space; nothing is noted if `end` is not above `start`
-    /// otherwise.
+    /// `end` of 0 is the end of the address space, so that `0..0` is all of it; nothing is noted if
+    /// `end` is not above `start` otherwise.
     #[inline(always)]
     pub fn changed(&mut self, start: u64, end: u64) {
         if start < end {
@@ -261,6 +321,8 @@ impl<'a, M: Machine> Gather<'a, M> {
     ///    of the gather's space.
     /// 2. It came from the machine's policy as a page of `level`, and is one frame or more.
     /// 3. It is in the state of its level: no live entries.
+    /// 4. The pages that its entries mapped were no smaller than those that the gather was made
+    ///    for.
     pub unsafe fn foreign_table(&mut self, at: PhysAddr, level: Level, va: u64) {
         let record = self.on.frames().meta(at.pfn());
         record.set_usage(Use::Table);
@@ -301,7 +363,8 @@ impl<'a, M: Machine> Gather<'a, M> {
     ///
     /// 1. Unless it is special, the entry owned a reference to a data frame of this machine, and
     ///    the caller gives it away.
-    /// 2. [`changed`](Self::changed) is told of the entry before the flush.
+    /// 2. [`changed`](Self::changed) is told of the entry before the flush. Its page is no smaller
+    ///    than those that the gather was made for.
     #[inline(always)]
     pub unsafe fn release<F: Format>(&mut self, raw: u64) {
         if F::is_special(raw) {
@@ -342,8 +405,7 @@ impl<'a, M: Machine> Gather<'a, M> {
             // far. Of the table that is being cleared nothing may have been noted yet, so
             // everything is flushed.
             let ends = core::mem::replace(&mut self.ends, false);
-            self.runs = Runs::new(self.stride);
-            (self.start, self.end) = (0, 0);
+            self.runs.insert(0, 0);
             self.flush_now(false).free();
             self.ends = ends;
             self.data.put_aside(pfn);
@@ -363,7 +425,7 @@ impl<'a, M: Machine> Gather<'a, M> {
     }
 
     fn has_work(&self) -> bool {
-        self.has_changes() || !self.data.is_empty() || !self.tables.is_empty()
+        self.has_changes() || !self.data.is_empty() || !self.tables.is_empty() || self.flags.reload_root
     }
 
     /// Flushes what changed, once, on every CPU that may know it, and waits for all of them.
@@ -384,29 +446,26 @@ impl<'a, M: Machine> Gather<'a, M> {
         let mut ticket = self.ended.take();
         if ticket.is_none() && (self.has_work() || !tables.is_empty()) {
             self.end_run();
-            // If something was unlinked, but nothing said where, that is everything.
-            let runs = core::mem::replace(&mut self.runs, Runs::new(self.stride));
             self.flags.may_park = may_park;
-            match on.tlb().flush(on.pin(), self.space, &runs, self.flags) {
+            if self.space.take_debt() {
+                self.note_everything();
+            }
+            // If something was unlinked, but nothing said where, that is everything. What is noted
+            // stays until all CPUs have answered: if the flush unwinds, it is done once more.
+            match on.tlb().flush(on.pin(), self.space, &self.runs, self.flags) {
                 Ok(flushed) => ticket = Some(flushed),
-                Err(refused) => {
-                    // An interrupt handler in the middle of a flush of its own CPU. What TLBs may
-                    // know is never handed out again: it is leaked, on purpose.
-                    debug_assert!(false, "unlinked pages are leaked: {refused}");
-                    self.data = DataChains::new();
-                    let nothing = Unhooked::new().flushed(
-                        // SAFETY: 1. there are no tables in it.
-                        unsafe { FlushProof::claim() },
-                    );
-                    return Released::new(on, nothing, DataChains::new(), None, false);
-                }
+                Err(_) => return self.refused(),
             }
         }
-        (self.start, self.end) = (0, 0);
+        self.nothing_stale();
         let data = core::mem::replace(&mut self.data, DataChains::new());
         if let Some(ticket) = &ticket
-            && (!ticket.waiting.is_empty() || (self.flags.tables_freed && self.space.is_shared()))
+            && (!ticket.waiting.is_empty() || (self.flags.tables_freed && self.may_be_read))
         {
+            if self.may_be_read && on.tlb().readers().is_reading(on.cpu(), self.space.id(), None) {
+                // This CPU reads the tables itself, and cannot wait for that.
+                return Released::new(on, Self::no_tables(), DataChains::new(), Some(*ticket), self.ends);
+            }
             let waiting = Waiting::new(tables, data, ticket);
             let (tables, data) = parking::settle(on, waiting, may_park);
             return Released::new(on, tables, data, Some(*ticket), self.ends);
@@ -420,10 +479,65 @@ impl<'a, M: Machine> Gather<'a, M> {
         Released::new(on, tables, data, ticket, self.ends)
     }
 
+    /// Forgets where something had changed.
+    #[inline(always)]
+    fn nothing_stale(&mut self) {
+        (self.start, self.end) = (0, 0);
+        self.runs.clear();
+        self.flags.reload_root = false;
+    }
+
+    /// Notes that anything may have changed.
+    #[cold]
+    fn note_everything(&mut self) {
+        self.runs.insert(0, 0);
+        self.flags.tables_freed = true;
+        self.flags.reload_root = true;
+    }
+
+    /// Gives up what cannot be flushed now: the gather was opened before a flush of this CPU, and
+    /// ends in the middle of it. What TLBs may know is never handed out again, it is leaked on
+    /// purpose; and the next flush of the space is one of everything.
+    #[cold]
+    fn refused(&mut self) -> Released<'a, M> {
+        self.space.owe_flush();
+        self.nothing_stale();
+        self.data = DataChains::new();
+        Released::new(self.on, Self::no_tables(), DataChains::new(), None, false)
+    }
+
+    fn no_tables() -> Flushed {
+        // SAFETY: 1. there are no tables in it.
+        Unhooked::new().flushed(unsafe { FlushProof::claim() })
+    }
+
     /// Flushes and gives everything back, or parks it until lazy CPUs have let go of the space.
     #[inline]
     pub fn finish(self) {
         drop(self);
+    }
+
+    /// Flushes and gives back or parks what is left.
+    fn flush_rest(&mut self) {
+        let parking = self.on.machine().parking();
+        let may_park = parking.is_on();
+        self.flush_now(may_park).free();
+        if may_park {
+            self.on.collect();
+        }
+    }
+}
+
+/// Repeats a flush that unwinds: the entries have changed already, so a caller that tries again
+/// would find nothing to do.
+struct Repeat<'g, 'a, M: Machine>(&'g mut Gather<'a, M>);
+
+impl<M: Machine> Drop for Repeat<'_, '_, M> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.0.has_work() {
+            self.0.flush_rest();
+        }
     }
 }
 
@@ -431,12 +545,7 @@ impl<M: Machine> Drop for Gather<'_, M> {
     #[inline]
     fn drop(&mut self) {
         if self.has_work() || self.ended.is_some() {
-            let parking = self.on.machine().parking();
-            let may_park = parking.is_on();
-            self.flush_now(may_park).free();
-            if may_park {
-                self.on.collect();
-            }
+            Repeat(self).0.flush_rest();
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What a gather held, after its flush.
 use crate::addr::Pfn;
+use crate::format::Format;
 use crate::machine::{Machine, On};
 use crate::page::Flushed;
 use crate::tlb::{DataChains, Ticket};
@@ -32,6 +33,28 @@ impl<'a, M: Machine> Released<'a, M> {
     /// Returns the flush that was waited for; `None` if nothing had changed.
     pub fn ticket(&self) -> Option<&Ticket> {
         self.ticket.as_ref()
+    }
+
+    /// Drops the reference that the leaf `raw` of format `F` held on its frame, now that another
+    /// entry stands in its place.
+    ///
+    /// # Safety
+    ///
+    /// 1. Unless it is special, the entry owned a reference to a data frame of this machine, and
+    ///    the caller gives it away.
+    /// 2. The flush that this comes from was of the entry, no MMU has been able to use it since,
+    ///    and it was not [refused](Self::ticket).
+    #[inline]
+    pub(crate) unsafe fn release<F: Format>(&mut self, raw: u64) {
+        if F::is_special(raw) {
+            return;
+        }
+        let (on, pfn) = (self.on, F::frame(raw));
+        if on.frames().meta(pfn).drop_reference() {
+            // SAFETY: 1. `on` is one machine. 2. its last reference is gone, and the flush has been
+            // waited for (2.).
+            unsafe { on.data().give_raw(on.frames(), on.pin(), pfn) };
+        }
     }
 
     /// Gives tables to the policy, drops references, and gives frames without any back to the

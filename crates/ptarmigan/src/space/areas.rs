@@ -6,10 +6,11 @@
 //! the least, which is what Linux allows.
 use super::area::{Area, AreaFlags};
 use crate::addr::{FRAME_SIZE, Pfn, VirtRange};
-use crate::cpu::WrongMachine;
+use crate::cpu::{MachineId, WrongMachine};
 use crate::frames::{AllocFlags, Dirty, End, Frame, Frames, NoFrame, Request, Use, ZoneClass};
 use crate::machine::{Machine, On};
 use crate::sync::atomic::{AtomicU16, Ordering::Relaxed};
+use crate::tlb::TlbRefusal;
 use crate::window::{OpenWindow, WindowGuard};
 use core::fmt;
 
@@ -31,6 +32,9 @@ pub enum AreaError {
     NoArea(VirtRange),
     /// The space is of another machine.
     WrongMachine(WrongMachine),
+    /// In the middle of a switch or a flush of this CPU, where what is taken away cannot be
+    /// flushed.
+    Refused(TlbRefusal),
 }
 
 impl fmt::Display for AreaError {
@@ -42,6 +46,7 @@ impl fmt::Display for AreaError {
             AreaError::Overlap(r) => write!(f, "an area lies in {r:?} already"),
             AreaError::NoArea(r) => write!(f, "no area lies in {r:?}"),
             AreaError::WrongMachine(e) => e.fmt(f),
+            AreaError::Refused(e) => e.fmt(f),
         }
     }
 }
@@ -60,8 +65,93 @@ impl From<WrongMachine> for AreaError {
     }
 }
 
-/// The areas of one space.
-pub struct Areas {
+impl From<TlbRefusal> for AreaError {
+    fn from(e: TlbRefusal) -> Self {
+        AreaError::Refused(e)
+    }
+}
+
+/// The areas of a space, to read them. They lie in frames of the space's machine: on another one
+/// there are none.
+///
+/// Only the calls of [`SpaceMut`](super::SpaceMut) change them:
+///
+/// ```compile_fail,E0603
+/// use ptarmigan::space::areas::Areas; // private
+/// ```
+///
+/// ```compile_fail,E0599
+/// use ptarmigan::{format::X86_64, machine::On, space::{Space, SpaceMachine}};
+/// fn forget<M: SpaceMachine>(on: On<'_, M>, space: &mut Space<X86_64>) {
+///     space.areas().clear(on); // its pages would be mapped without an area
+/// }
+/// ```
+#[derive(Clone, Copy)]
+pub struct AreasRef<'a> {
+    areas: &'a Areas,
+    machine: MachineId,
+}
+
+impl<'a> AreasRef<'a> {
+    #[inline(always)]
+    pub(super) fn new(areas: &'a Areas, machine: MachineId) -> Self {
+        AreasRef { areas, machine }
+    }
+
+    /// Returns how many areas there are.
+    pub fn len(self) -> usize {
+        self.areas.len as usize
+    }
+
+    /// Returns whether there are none.
+    pub fn is_empty(self) -> bool {
+        self.areas.len == 0
+    }
+
+    /// Returns the number of frames in use for records.
+    pub fn frames(self) -> u32 {
+        self.areas.frames()
+    }
+
+    /// Returns the area that `va` lies in.
+    pub fn find<M: Machine>(self, on: On<'_, M>, va: u64) -> Option<Area> {
+        self.on(on).ok()?.find(on, va)
+    }
+
+    /// Returns the first area that ends above `va`: the one it lies in, or the next.
+    pub fn at_or_after<M: Machine>(self, on: On<'_, M>, va: u64) -> Option<Area> {
+        self.on(on).ok()?.at_or_after(on, va)
+    }
+
+    /// Returns the last area that ends at or below `va`.
+    pub fn last_before<M: Machine>(self, on: On<'_, M>, va: u64) -> Option<Area> {
+        self.on(on).ok()?.last_before(on, va)
+    }
+
+    /// Calls `visit` for every area that has anything in `range`, in order.
+    ///
+    /// # Errors
+    ///
+    /// [`WrongMachine`] if the space is of another machine.
+    pub fn each<M: Machine>(
+        self,
+        on: On<'_, M>,
+        range: VirtRange,
+        visit: impl FnMut(&Area),
+    ) -> Result<(), WrongMachine> {
+        self.on(on)?.each(on, range, visit);
+        Ok(())
+    }
+
+    fn on<M: Machine>(self, on: On<'_, M>) -> Result<&'a Areas, WrongMachine> {
+        on.check(self.machine)?;
+        Ok(self.areas)
+    }
+}
+
+/// The areas of one space. They do not know their machine: callers pass the one that they have
+/// compared with the space's.
+pub(super) struct Areas {
     /// The only leaf, or the directory.
     root: Pfn,
     leaves: u32,
@@ -159,26 +249,10 @@ impl Leaf {
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<Leaf>() <= FRAME_SIZE && size_of::<Record>() == 32 && LEAF < 256);
 
-impl Default for Areas {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Areas {
     /// No areas, no frames.
     pub const fn new() -> Self {
         Areas { root: Pfn::NONE, leaves: 0, len: 0 }
-    }
-
-    /// How many areas there are.
-    pub fn len(&self) -> usize {
-        self.len as usize
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
     }
 
     /// Frames in use for records.

@@ -5,6 +5,7 @@ use super::areas::AreaError;
 use super::state::{Space, SpaceMut, State, release};
 use crate::addr::{VirtAddr, VirtRange};
 use crate::format::{Access, Format};
+use crate::gather::Gather;
 use crate::machine::On;
 use crate::table::Free;
 
@@ -43,7 +44,8 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     }
 
     /// Moves the temporary stack down to its final place `range` (its top pages the arguments), and
-    /// lets it have that size. Tables that only the temporary place needed go at once.
+    /// lets it have that size and the permissions in `flags`, of which nothing else counts. Pages
+    /// that the final place has no room for go, and tables that only the temporary place needed.
     ///
     /// # Errors
     ///
@@ -51,35 +53,54 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     pub fn move_stack(&mut self, range: VirtRange, flags: AreaFlags) -> Result<(), AreaError> {
         let on = self.on;
         let range = State::<F>::pages(range)?;
+        let permissions = AreaFlags(flags.0 & AreaFlags::PERMISSIONS.0);
         let Some(stack) = self.state.areas.last_before(on, u64::MAX) else {
-            return self.mmap(range, flags.with(AreaFlags::GROWS_DOWN), 0);
+            return self.mmap(range, permissions.with(AreaFlags::GROWS_DOWN), 0);
         };
         let old = stack.range();
-        if self.state.areas.last_before(on, old.start).is_some_and(|below| below.end > range.start) {
+        let in_place = old.end == range.end;
+        if self.state.areas.last_before(on, old.start).is_some_and(|below| below.end > range.start)
+            || (!in_place && !old.and(range).is_empty())
+        {
             return Err(AreaError::Overlap(range));
         }
-        let flags = flags.with(AreaFlags::GROWS_DOWN).with(stack.flags.without(AreaFlags::PERMISSIONS));
-        let new = Area::new(range, flags, 0);
-        if old.end == range.end {
-            self.state.areas.replace(on, old.start, new);
-            return Ok(());
-        }
-        let target = VirtRange { start: range.end - old.len().min(range.len()), end: range.end };
-        self.state.areas.insert(on, new)?;
+        self.may_flush()?;
+        let had = AreaFlags(stack.flags.0 & AreaFlags::PERMISSIONS.0);
+        let flags = stack.flags.without(had).with(permissions).with(AreaFlags::GROWS_DOWN);
+        // What lies behind the area, if anything does, moves with its end.
+        let offset = stack.offset_at(old.end.wrapping_sub(range.len()));
+        let offset = if stack.object == 0 { stack.offset } else { offset };
+        let new = Area { start: range.start, end: range.end, offset, object: stack.object, flags };
         let mut gather = self.gather();
-        let from = VirtRange { start: old.end - target.len(), end: old.end };
-        if let Err(e) = self.state.tables.relocate(from, target.start, &mut gather) {
-            gather.finish();
-            self.munmap(range)?;
-            return Err(e.into());
+        if !in_place {
+            let len = old.len().min(range.len());
+            let from = VirtRange { start: old.end - len, end: old.end };
+            if let Err(e) = self.state.tables.relocate(from, range.end - len, &mut gather) {
+                // What was made at the new place has no area.
+                self.unmap_pages(range, &mut gather);
+                gather.finish();
+                return Err(e.into());
+            }
         }
-        self.state.areas.remove_range(on, old, |_| {})?;
-        let free = Free::Span {
-            floor: self.state.areas.last_before(on, old.start).map_or(0, |a| a.end),
-            ceiling: self.state.areas.at_or_after(on, old.end).map_or(F::USER_END, |a| a.start),
-        };
-        self.state.tables.unmap(old, free, &mut gather, |gather, _, raw| release::<F, M>(gather, raw));
+        // The one area becomes the other: nothing lies between them, so the order stays.
+        self.state.areas.replace(on, old.start, new);
+        let gone = if in_place { VirtRange { end: range.start.max(old.start), ..old } } else { old };
+        self.unmap_pages(gone, &mut gather);
+        if had != permissions {
+            self.protect_pages(range, permissions, &mut gather);
+        }
         gather.finish();
         Ok(())
+    }
+
+    /// Clears the entries in `range`, where no area lies, and frees the tables that no area around
+    /// it needs.
+    fn unmap_pages(&mut self, range: VirtRange, gather: &mut Gather<'_, M>) {
+        let State { tables, areas, .. } = &mut *self.state;
+        let free = Free::Span {
+            floor: areas.last_before(self.on, range.start).map_or(0, |a| a.end),
+            ceiling: areas.at_or_after(self.on, range.end).map_or(F::USER_END, |a| a.start),
+        };
+        tables.unmap(range, free, gather, |gather, _, raw| release::<F, M>(gather, raw));
     }
 }

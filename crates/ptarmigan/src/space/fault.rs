@@ -4,14 +4,14 @@ use super::area::{Area, AreaFlags};
 use super::areas::Hint;
 use super::state::{RECENT, Space, SpaceMut, State, release};
 use crate::addr::{Pfn, VirtAddr};
-use crate::cpu::WrongMachine;
+use crate::cpu::{CpuId, WrongMachine};
 use crate::format::{Access, Attr, Format};
 use crate::frames::{AllocFlags, DataFrames, NoFrame};
 use crate::gather::Gather;
 use crate::machine::{Machine, On};
 use crate::page::Level;
 use crate::sync::atomic::Ordering::Relaxed;
-use crate::table::{Leaf, Use};
+use crate::table::{Leaf, Locked, PutError, Use};
 use crate::tlb::{NewEntry, SpaceTlb, TlbRefusal};
 use core::fmt;
 
@@ -46,8 +46,10 @@ pub enum FaultError {
     NoFrame(NoFrame),
     /// The space is of another machine.
     WrongMachine(WrongMachine),
-    /// The CPU cannot read the space now.
+    /// The CPU cannot read the space now, or not flush what the fault would change.
     Refused(TlbRefusal),
+    /// This CPU has the shared space for itself already: it would wait for itself.
+    Locked(CpuId),
 }
 
 impl fmt::Display for FaultError {
@@ -59,6 +61,7 @@ impl fmt::Display for FaultError {
             FaultError::NoFrame(e) => e.fmt(f),
             FaultError::WrongMachine(e) => e.fmt(f),
             FaultError::Refused(e) => e.fmt(f),
+            FaultError::Locked(cpu) => write!(f, "CPU {} has the space for itself", cpu.0),
         }
     }
 }
@@ -74,6 +77,15 @@ impl From<NoFrame> for FaultError {
 impl From<WrongMachine> for FaultError {
     fn from(e: WrongMachine) -> Self {
         FaultError::WrongMachine(e)
+    }
+}
+
+impl From<PutError> for FaultError {
+    fn from(e: PutError) -> Self {
+        match e {
+            PutError::NoFrame(e) => e.into(),
+            PutError::Refused(e) => e.into(),
+        }
     }
 }
 
@@ -355,7 +367,7 @@ impl<F: Format> State<F> {
             // The area allows more than the entry: it was kept without permissions (PROT_NONE), may
             // not have been executed, or has not been used yet. It only gains, so there is nothing
             // to flush.
-            let entry = leaf.lock::<SHARED>(on);
+            let entry = leaf.lock::<SHARED>(on)?;
             if SHARED && !same_page::<F>(raw, entry.load()) {
                 return Ok(Outcome::Again);
             }
@@ -376,7 +388,7 @@ impl<F: Format> State<F> {
         // under the lock.
         let is_sole = || !special && unsafe { DataFrames::is_sole_raw(on.frames(), old) };
         if flags.has(AreaFlags::SHARED) || is_sole() {
-            let entry = leaf.lock::<SHARED>(on);
+            let entry = leaf.lock::<SHARED>(on)?;
             // What was found without the lock is looked at again with it.
             if SHARED && (!same_page::<F>(raw, entry.load()) || !(flags.has(AreaFlags::SHARED) || is_sole()))
             {
@@ -403,9 +415,16 @@ impl<F: Format> State<F> {
         let (old, m) = (F::frame(raw), on.machine());
         let others = Use::private(tlb.is_unloaded());
         let new_attr = Self::attr(area.flags) | Attr::WRITE | Attr::DIRTY;
+        on.tlb().may_flush(on.pin())?;
         let zero = F::is_special(raw) && old == m.zero_frame();
         let fresh = if zero { take_zeroed(on)? } else { take_any(on)? };
-        let entry = leaf.lock::<SHARED>(on);
+        let entry = match leaf.lock::<SHARED>(on) {
+            Ok(entry) => entry,
+            Err(e) => {
+                give_unmapped(on, fresh);
+                return Err(e.into());
+            }
+        };
         if SHARED && !same_page::<F>(raw, entry.load()) {
             drop(entry);
             give_unmapped(on, fresh);
@@ -423,12 +442,18 @@ impl<F: Format> State<F> {
         if break_first || tlb.is_active_elsewhere(on.cpu()) {
             // No CPU may read the old frame once another has written to the new one. The reference
             // to the old frame goes after the flush: until then another space must not take itself
-            // for its only user.
-            entry.break_off();
-            release::<F, M>(&mut gather, raw);
-            let released = gather.flush();
+            // for its only user. It goes after the new entry stands: if the flush unwinds, the old
+            // one comes back.
+            let broken = Broken { on, entry: &entry, was: entry.break_off(), fresh };
+            let mut released = gather.flush();
+            core::mem::forget(broken);
             entry.update(Use::Walked, |_| new);
             drop(entry);
+            // SAFETY: 1. spaces map counted data frames of their machine, each entry with a
+            // reference of its own, and special frames. 2. the gather is one of this page, the
+            // entry was broken off before its flush, and `may_flush` said above that it would not
+            // be refused.
+            unsafe { released.release::<F>(raw) };
             released.free();
         } else {
             entry.update(others, |_| new);
@@ -438,6 +463,24 @@ impl<F: Format> State<F> {
         }
         became_valid::<F, M>(on, tlb, page, new);
         Ok(Outcome::Done(Done::Copied))
+    }
+}
+
+/// An entry that is broken off, and the frame that is to take the place of its own. Dropping it
+/// leaves things as they were: for a flush that unwinds.
+struct Broken<'e, 'l, 'a, 'o, F: Format, M: Machine> {
+    on: On<'o, M>,
+    entry: &'e Locked<'l, 'a, F, M>,
+    /// The entry before.
+    was: u64,
+    fresh: Pfn,
+}
+
+impl<F: Format, M: Machine> Drop for Broken<'_, '_, '_, '_, F, M> {
+    #[cold]
+    fn drop(&mut self) {
+        self.entry.update(Use::Walked, |_| self.was);
+        give_unmapped(self.on, self.fresh);
     }
 }
 

@@ -14,10 +14,11 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     ///
     /// # Errors
     ///
-    /// [`AreaError::NoFrame`]; there is no copy then, and this space is as it was but for pages
-    /// that will fault once more when written.
+    /// [`AreaError::NoFrame`] and [`AreaError::Refused`]; there is no copy then, and this space is
+    /// as it was but for pages that will fault once more when written.
     pub fn fork(&mut self) -> Result<Space<F>, AreaError> {
         let on = self.on;
+        self.may_flush()?;
         let mut areas = self.state.areas.copy(on)?;
         let tables = match Tables::new(on, AllocFlags::NORMAL) {
             Ok(tables) => tables,

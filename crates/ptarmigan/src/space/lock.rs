@@ -4,9 +4,10 @@
 //! CPU writes: it notes in its own CPU's [cell](crate::tlb::Readers) that it reads this space, and
 //! looks at the writer's flag. A writer sets the flag and waits until no cell says so any more.
 //! Each does its store first and its load then, in one total order: one of them sees the other.
+use super::fault::FaultError;
 use crate::cpu::{CpuId, CpuMask, Pinned, WrongMachine};
-use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::tlb::{Reading, Shootdown, SpaceId, Tlb, TlbRefusal};
+use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::tlb::{Reading, Shootdown, SpaceId, Tlb};
 use core::fmt;
 
 /// Why a shared space could not be taken exclusively.
@@ -18,6 +19,8 @@ pub enum LockError {
     /// Code that is called back by a fault, and interrupt handlers, cannot take the space that they
     /// have interrupted.
     Reading(CpuId),
+    /// This CPU has the space for itself already: it would wait for itself.
+    Writing(CpuId),
 }
 
 impl fmt::Display for LockError {
@@ -31,6 +34,7 @@ impl fmt::Display for LockError {
                     cpu.0
                 )
             }
+            LockError::Writing(cpu) => write!(f, "CPU {} has the space for itself already", cpu.0),
         }
     }
 }
@@ -44,10 +48,14 @@ impl From<WrongMachine> for LockError {
 }
 
 pub(super) struct SpaceLock {
-    writer: AtomicBool,
+    /// The CPU of the writer and 1, or [`FREE`].
+    writer: AtomicU32,
     /// CPUs that have ever read: whose cells a writer looks at.
     readers: CpuMask,
 }
+
+/// In place of a writer: there is none.
+const FREE: u32 = 0;
 
 /// Exclusive use; ends when dropped.
 pub(super) struct Writing<'a> {
@@ -56,44 +64,53 @@ pub(super) struct Writing<'a> {
 
 impl SpaceLock {
     pub fn new() -> Self {
-        SpaceLock { writer: AtomicBool::new(false), readers: CpuMask::new() }
+        SpaceLock { writer: AtomicU32::new(FREE), readers: CpuMask::new() }
     }
 
     /// Waits until no writer is at work, and keeps writers out.
     ///
     /// # Errors
     ///
-    /// [`TlbRefusal`] for a pin of another machine.
+    /// [`FaultError`] for a pin of another machine, and if this CPU is the writer.
     #[inline(always)]
     pub fn read<'a, S: Shootdown>(
         &self,
         tlb: &'a Tlb<S>,
         pin: &'a Pinned<'_>,
         space: SpaceId,
-    ) -> Result<Reading<'a>, TlbRefusal> {
+    ) -> Result<Reading<'a>, FaultError> {
         if !self.readers.has(pin.cpu()) {
             self.readers.set(pin.cpu());
         }
         loop {
             let reading = tlb.readers().enter(pin, space)?;
-            if !self.writer.load(Ordering::SeqCst) {
+            if self.writer.load(Ordering::SeqCst) == FREE {
                 return Ok(reading);
             }
             drop(reading);
-            self.wait_for_writer(tlb, pin);
+            self.wait_for_writer(tlb, pin).map_err(FaultError::Locked)?;
         }
     }
 
+    /// Waits for the writer, unless that is this CPU.
     #[cold]
-    fn wait_for_writer<S: Shootdown>(&self, tlb: &Tlb<S>, pin: &Pinned<'_>) {
-        tlb.wait_until(pin, || !self.writer.load(Ordering::Relaxed));
+    fn wait_for_writer<S: Shootdown>(&self, tlb: &Tlb<S>, pin: &Pinned<'_>) -> Result<(), CpuId> {
+        if self.writer.load(Ordering::Relaxed) == Self::writer_on(pin) {
+            return Err(pin.cpu());
+        }
+        tlb.wait_until(pin, || self.writer.load(Ordering::Relaxed) == FREE);
+        Ok(())
+    }
+
+    fn writer_on(pin: &Pinned<'_>) -> u32 {
+        u32::from(pin.cpu().0) + 1
     }
 
     /// Waits until nobody else is at work.
     ///
     /// # Errors
     ///
-    /// [`LockError::Reading`] if this CPU is.
+    /// [`LockError::Reading`] and [`LockError::Writing`] if this CPU is.
     pub fn write<S: Shootdown>(
         &self,
         tlb: &Tlb<S>,
@@ -103,8 +120,9 @@ impl SpaceLock {
         if tlb.readers().is_reading(pin.cpu(), space, None) {
             return Err(LockError::Reading(pin.cpu()));
         }
-        while self.writer.swap(true, Ordering::SeqCst) {
-            self.wait_for_writer(tlb, pin);
+        let me = Self::writer_on(pin);
+        while self.writer.compare_exchange(FREE, me, Ordering::SeqCst, Ordering::Relaxed).is_err() {
+            self.wait_for_writer(tlb, pin).map_err(LockError::Writing)?;
         }
         // From here on the lock is given back also if a wait panics.
         let writing = Writing { lock: self };
@@ -117,6 +135,6 @@ impl SpaceLock {
 
 impl Drop for Writing<'_> {
     fn drop(&mut self) {
-        self.lock.writer.store(false, Ordering::SeqCst);
+        self.lock.writer.store(FREE, Ordering::SeqCst);
     }
 }

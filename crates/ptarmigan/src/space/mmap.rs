@@ -6,6 +6,7 @@ use super::fault::FaultError;
 use super::state::{SpaceMut, State, release};
 use crate::addr::{VirtAddr, VirtRange};
 use crate::format::{Access, Attr, Format};
+use crate::gather::Gather;
 use crate::table::Free;
 
 /// What `madvise` does to pages; other advice does nothing to tables.
@@ -65,6 +66,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
             Some(area) if area.start < range.end => {}
             _ => return Ok(()),
         }
+        self.may_flush()?;
         let (mut first, mut last) = (u64::MAX, 0);
         self.state.areas.remove_range(self.on, range, |area| {
             first = first.min(area.start);
@@ -105,10 +107,23 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         if same {
             return Ok(());
         }
+        self.may_flush()?;
         self.state
             .areas
             .change_range(self.on, range, |a| a.flags.without(AreaFlags::PERMISSIONS).with(permissions))?;
         let mut gather = self.gather();
+        self.protect_pages(range, permissions, &mut gather);
+        gather.finish();
+        Ok(())
+    }
+
+    /// Gives the pages in `range` the `permissions` that their areas have got.
+    pub(super) fn protect_pages(
+        &mut self,
+        range: VirtRange,
+        permissions: AreaFlags,
+        gather: &mut Gather<'_, M>,
+    ) {
         let readable = permissions.0 != 0;
         let mut keep = Attr::USER | Attr::ACCESSED | Attr::DIRTY | Attr::SPECIAL;
         if permissions.has(AreaFlags::WRITE) {
@@ -123,9 +138,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         }
         self.state
             .tables
-            .change(range, &mut gather, |_, raw| F::leaf(F::frame(raw), Attr(F::attr(raw).0 & keep.0) | add));
-        gather.finish();
-        Ok(())
+            .change(range, gather, |_, raw| F::leaf(F::frame(raw), Attr(F::attr(raw).0 & keep.0) | add));
     }
 
     /// Moves the end of the heap. The first call after `execve` says where the heap begins (that is
@@ -136,8 +149,9 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     /// [`AreaError`]; the heap is as it was then.
     pub fn brk(&mut self, end: VirtAddr) -> Result<(), AreaError> {
         let page = 1u64 << F::PAGE_SHIFT;
-        let end = end.0.next_multiple_of(page);
         let heap = self.state.heap;
+        let bad = AreaError::BadRange(VirtRange { start: heap.end, end: end.0 });
+        let end = end.0.checked_next_multiple_of(page).ok_or(bad)?;
         if heap.start == 0 {
             self.state.heap = VirtRange { start: end, end };
             return Ok(());
@@ -185,6 +199,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         if !from.and(to).is_empty() {
             return Err(AreaError::BadRange(to));
         }
+        self.may_flush()?;
         // A shrinking move cuts the tail off first.
         let moved = VirtRange { start: from.start, end: from.start + from.len().min(to.len()) };
         if moved.end < from.end {
@@ -236,6 +251,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         let range = State::<F>::pages(range)?;
         match advice {
             Advice::DontNeed => {
+                self.may_flush()?;
                 let mut gather = self.gather();
                 let State { tables, areas, .. } = &mut *self.state;
                 areas.each(self.on, range, |area| {

@@ -18,7 +18,7 @@ mod state;
 
 pub use crate::format::Access;
 pub use area::{Area, AreaFlags, Object};
-pub use areas::{AreaError, Areas};
+pub use areas::{AreaError, AreasRef};
 pub use fault::{Done, FaultError};
 pub use lock::LockError;
 pub use mmap::Advice;

@@ -124,6 +124,7 @@ impl<F: Format> SharedSpace<F> {
         let mut exclusive = self.lock(on).map_err(|e| match e {
             LockError::WrongMachine(e) => FaultError::WrongMachine(e),
             LockError::Reading(_) => FaultError::NoArea(va),
+            LockError::Writing(cpu) => FaultError::Locked(cpu),
         })?;
         exclusive.edit().fault(va, access)
     }
@@ -141,7 +142,7 @@ impl<F: Format> SharedSpace<F> {
         va: VirtAddr,
     ) -> Result<Option<(Pfn, Attr)>, TlbRefusal> {
         on.check(self.tlb.machine())?;
-        let _reading = on.tlb().readers().walk(on.pin(), self.id())?;
+        let _reading = on.tlb().readers().walk(on.pin(), &self.tlb)?;
         Ok(Tables::<F>::query_from(on, self.root, va))
     }
 
@@ -151,7 +152,7 @@ impl<F: Format> SharedSpace<F> {
     /// # Errors
     ///
     /// [`LockError`] if the space is of another machine, or this CPU is in the middle of reading
-    /// it.
+    /// it or has it already.
     pub fn lock<'a, M: SpaceMachine>(&'a self, on: On<'a, M>) -> Result<Exclusive<'a, F, M>, LockError> {
         on.check(self.tlb.machine())?;
         let writing = self.lock.write(on.tlb(), on.pin(), self.id())?;

@@ -1,7 +1,7 @@
 //! A space, and the calls that change its structure.
 use super::SpaceMachine;
 use super::area::Area;
-use super::areas::{AreaError, Areas};
+use super::areas::{AreaError, Areas, AreasRef};
 use crate::addr::{Pfn, VirtAddr, VirtRange};
 use crate::cpu::WrongMachine;
 use crate::format::{Attr, Format};
@@ -86,8 +86,8 @@ impl<F: Format> Space<F> {
     }
 
     /// Returns the space's areas.
-    pub fn areas(&self) -> &Areas {
-        &self.state.areas
+    pub fn areas(&self) -> AreasRef<'_> {
+        AreasRef::new(&self.state.areas, self.tlb.machine())
     }
 
     /// Returns the space's TLB state.
@@ -179,14 +179,20 @@ impl<'a, F: Format, M: SpaceMachine> SpaceMut<'a, F, M> {
         Gather::open(self.on, self.tlb, F::PAGE_SHIFT, true)
     }
 
+    /// Says whether what an operation is about to take away can be flushed.
+    #[inline]
+    pub(super) fn may_flush(&self) -> Result<(), TlbRefusal> {
+        self.on.tlb().may_flush(self.on.pin())
+    }
+
     /// Returns the area that `va` lies in.
     pub fn area(&self, va: VirtAddr) -> Option<Area> {
         self.state.areas.find(self.on, va.0)
     }
 
     /// Returns the space's areas.
-    pub fn areas(&self) -> &Areas {
-        &self.state.areas
+    pub fn areas(&self) -> AreasRef<'_> {
+        AreasRef::new(&self.state.areas, self.tlb.machine())
     }
 
     /// Returns the space's tables.

@@ -9,7 +9,8 @@
 //! 3. An entry that is there is changed under the lock of its table, and is not none meanwhile.
 //!
 //! The lock of a table is a bit in its frame's record. Its holder may flush while it holds it, so a
-//! CPU that waits for it serves the requests of others meanwhile.
+//! CPU that waits for it serves the requests of others meanwhile. A CPU that is in the middle of a
+//! flush does not wait: it may be the holder itself, called back.
 use super::node::{Node, Use};
 use super::tables::{Path, Tables};
 use crate::addr::PhysAddr;
@@ -17,6 +18,7 @@ use crate::format::{Attr, Entry, Format, Slot};
 use crate::frames::{AllocFlags, FrameMeta, NoFrame};
 use crate::machine::{Machine, On};
 use crate::page::Level;
+use crate::tlb::TlbRefusal;
 
 /// A locked table; unlocked when dropped.
 pub(super) struct TableLock<'a> {
@@ -24,13 +26,46 @@ pub(super) struct TableLock<'a> {
 }
 
 impl<'a> TableLock<'a> {
-    /// Waits for the lock of the table whose record this is.
+    /// Waits for the lock of the leaf table whose record this is.
+    ///
+    /// # Errors
+    ///
+    /// [`TlbRefusal`] if it is held, and this CPU is in the middle of a flush.
     #[inline(always)]
-    fn take<M: Machine>(on: On<'_, M>, record: &'a FrameMeta) -> Self {
+    fn take<M: Machine>(on: On<'_, M>, record: &'a FrameMeta) -> Result<Self, TlbRefusal> {
+        if !record.try_lock() {
+            on.tlb().may_flush(on.pin())?;
+            wait(on, record);
+        }
+        Ok(TableLock { record })
+    }
+
+    /// Waits for the lock of a table above the leaves, whose holder does not flush.
+    fn take_above<M: Machine>(on: On<'_, M>, record: &'a FrameMeta) -> Self {
         if !record.try_lock() {
             wait(on, record);
         }
         TableLock { record }
+    }
+}
+
+/// Why an entry could not be put; nothing has changed.
+pub(crate) enum PutError {
+    /// There was no memory for a table.
+    NoFrame(NoFrame),
+    /// The table is locked, and this CPU cannot wait.
+    Refused(TlbRefusal),
+}
+
+impl From<NoFrame> for PutError {
+    fn from(e: NoFrame) -> Self {
+        PutError::NoFrame(e)
+    }
+}
+
+impl From<TlbRefusal> for PutError {
+    fn from(e: TlbRefusal) -> Self {
+        PutError::Refused(e)
     }
 }
 
@@ -66,10 +101,17 @@ impl<'a, F: Format, M: Machine> Leaf<'a, F, M> {
     }
 
     /// Makes the entry ready for being changed.
+    ///
+    /// # Errors
+    ///
+    /// [`TlbRefusal`] if the table is locked, and this CPU is in the middle of a flush.
     #[inline(always)]
-    pub fn lock<const SHARED: bool>(&self, on: On<'_, M>) -> Locked<'_, 'a, F, M> {
-        let lock = if SHARED { self.node.record().map(|record| TableLock::take(on, record)) } else { None };
-        Locked { leaf: self, _lock: lock }
+    pub fn lock<const SHARED: bool>(&self, on: On<'_, M>) -> Result<Locked<'_, 'a, F, M>, TlbRefusal> {
+        let lock = match self.node.record() {
+            Some(record) if SHARED => Some(TableLock::take(on, record)?),
+            _ => None,
+        };
+        Ok(Locked { leaf: self, _lock: lock })
     }
 }
 
@@ -107,7 +149,7 @@ impl<F: Format> Tables<F> {
     ///
     /// # Errors
     ///
-    /// [`NoFrame`]; nothing has changed then.
+    /// [`PutError`]; nothing has changed then.
     #[inline(always)]
     pub fn put<'a, M: Machine, const SHARED: bool>(
         &self,
@@ -115,7 +157,7 @@ impl<F: Format> Tables<F> {
         va: u64,
         leaf: Option<Leaf<'a, F, M>>,
         raw: u64,
-    ) -> Result<bool, NoFrame> {
+    ) -> Result<bool, PutError> {
         let Leaf { node, index } = match leaf {
             Some(leaf) => leaf,
             None => {
@@ -127,7 +169,10 @@ impl<F: Format> Tables<F> {
             node.put(index, raw);
             return Ok(true);
         }
-        let _lock = if F::Slot::FILLS_AT_ONCE { None } else { node.record().map(|r| TableLock::take(on, r)) };
+        let _lock = match node.record() {
+            Some(record) if !F::Slot::FILLS_AT_ONCE => Some(TableLock::take(on, record)?),
+            _ => None,
+        };
         Ok(node.fill(index, raw))
     }
 
@@ -143,7 +188,7 @@ impl<F: Format> Tables<F> {
     ) -> Option<PhysAddr> {
         let node = self.node(on, level, parent);
         // A root without a record has all its entries from the start.
-        let _lock = node.record().map(|record| TableLock::take(on, record));
+        let _lock = node.record().map(|record| TableLock::take_above(on, record));
         let index = F::index(level, va);
         if let Entry::Link(theirs) = node.entry(index) {
             return Some(theirs);

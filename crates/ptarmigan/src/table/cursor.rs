@@ -1,6 +1,6 @@
 //! A place in a tree that keeps its leaf table open, for runs of operations on neighbouring pages.
 use super::node::{Node, Use};
-use super::tree::{MapError, TreeMut, with_attr};
+use super::tree::{MapError, TreeMut, of_user, with_attr};
 use crate::addr::{Pfn, VirtAddr, VirtRange};
 use crate::format::{Attr, Format};
 use crate::frames::AllocFlags;
@@ -54,7 +54,8 @@ impl<'a, F: Format, M: Machine> Cursor<'_, 'a, F, M> {
 
     fn page(&self) -> VirtRange {
         let start = self.va & !((1 << F::PAGE_SHIFT) - 1);
-        VirtRange { start, end: start + (1 << F::PAGE_SHIFT) }
+        // A cursor that is done may be at the last page there is.
+        VirtRange { start, end: start.wrapping_add(1 << F::PAGE_SHIFT) }
     }
 
     fn node(&mut self) -> Option<&Node<'a, F, M::Window>> {
@@ -97,7 +98,7 @@ impl<'a, F: Format, M: Machine> Cursor<'_, 'a, F, M> {
         if !F::is_none(node.load(index)) {
             return Err(MapError::Occupied { at: here });
         }
-        let raw = F::leaf(pfn, attr);
+        let raw = F::leaf(pfn, of_user(attr));
         node.put(index, raw);
         self.tree.gather.became_valid(self.page().start, raw);
         self.advance();

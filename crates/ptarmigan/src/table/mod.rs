@@ -31,6 +31,6 @@ pub use kernel::{ClaimError, KernelMap, KernelRange, KernelRangeError, MAX_RANGE
 pub use range::Free;
 pub use tree::{MapError, Tree, TreeMut, TreeRef, TreeView};
 
-pub(crate) use concurrent::Leaf;
+pub(crate) use concurrent::{Leaf, Locked, PutError};
 pub(crate) use node::Use;
 pub(crate) use tables::Tables;

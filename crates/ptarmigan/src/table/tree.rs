@@ -134,10 +134,12 @@ impl<F: Format> Tree<F> {
     ///
     /// # Errors
     ///
-    /// [`WrongMachine`] if the tree is of another machine.
+    /// [`TlbRefusal`] if the tree is of another machine, or in the middle of a switch or a flush of
+    /// this CPU, where no other flush can be.
     #[inline]
-    pub fn edit<'a, M: Machine>(&'a mut self, on: On<'a, M>) -> Result<TreeMut<'a, F, M>, WrongMachine> {
+    pub fn edit<'a, M: Machine>(&'a mut self, on: On<'a, M>) -> Result<TreeMut<'a, F, M>, TlbRefusal> {
         on.check(self.tlb.machine())?;
+        on.tlb().may_flush(on.pin())?;
         let gather = Gather::open(on, &self.tlb, F::PAGE_SHIFT, true);
         Ok(TreeMut { tables: &mut self.tables, gather })
     }
@@ -267,6 +269,10 @@ impl<F: Format, M: Machine> TreeView<'_, F, M> {
 ///
 /// It holds the tree and the gather for the tree's own space, so that no other gather can take
 /// tables of the tree.
+///
+/// Pages of a tree are the user's, and differ from space to space: none is
+/// [global](Attr::GLOBAL), whatever the attributes say that it is given. A TLB would keep a global
+/// one when the space is left.
 pub struct TreeMut<'a, F: Format, M: Machine> {
     pub(super) tables: &'a mut Tables<F>,
     pub(super) gather: Gather<'a, M>,
@@ -306,7 +312,7 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         if !F::is_none(node.load(index)) {
             return Err(MapError::Occupied { at: va });
         }
-        let raw = F::leaf(pfn, attr);
+        let raw = F::leaf(pfn, of_user(attr));
         node.put(index, raw);
         self.gather.became_valid(va.0 & !((1 << F::PAGE_SHIFT) - 1), raw);
         Ok(())
@@ -329,6 +335,7 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         let step = 1u64 << F::PAGE_SHIFT;
         let range = VirtRange { start: range.start & !(step - 1), end: range.end.next_multiple_of(step) };
         let span = 1u64 << F::shift(Level(1));
+        let attr = of_user(attr);
         let mut raw = F::leaf(first, attr);
         // Frames ascend: the entry grows by the same amount each time.
         let grow = F::leaf(Pfn(1), attr).wrapping_sub(F::leaf(Pfn(0), attr));
@@ -418,7 +425,8 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
     /// Gives every mapped page in `range` the attributes that `change` makes of its own. `change`
     /// may be called several times for a page, as MMUs set bits in between.
     pub fn change_range(&mut self, range: VirtRange, change: impl Fn(Attr) -> Attr) {
-        self.tables.change(range, &mut self.gather, |_, raw| F::leaf(F::frame(raw), change(F::attr(raw))));
+        self.tables
+            .change(range, &mut self.gather, |_, raw| F::leaf(F::frame(raw), of_user(change(F::attr(raw)))));
     }
 
     /// Flushes what changed; afterwards nothing that was unmapped is in use, and tables are given
@@ -444,5 +452,11 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
 pub(super) fn with_attr<F: Format>(seen: u64, raw: u64, attr: Attr) -> u64 {
     let news = F::attr(raw).without(F::attr(seen));
     let kept = Attr(news.0 & (Attr::ACCESSED | Attr::DIRTY).0);
-    F::leaf(F::frame(raw), attr | kept)
+    F::leaf(F::frame(raw), of_user(attr) | kept)
+}
+
+/// What a page of the user's half may have of `attr`.
+#[inline(always)]
+pub(super) const fn of_user(attr: Attr) -> Attr {
+    attr.without(Attr::GLOBAL)
 }

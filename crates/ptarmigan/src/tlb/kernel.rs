@@ -46,6 +46,10 @@ impl<S: Shootdown> Tlb<S> {
     pub(crate) fn may_flush(&self, pin: &Pinned<'_>) -> Result<(), TlbRefusal> {
         self.accept(pin)?;
         self.own(pin)?;
+        // Its flush waits for answers, and lets the CPU serve others meanwhile.
+        if self.mailboxes.is_asking(pin.cpu()) {
+            return Err(TlbRefusal::Busy(pin.cpu()));
+        }
         Ok(())
     }
 

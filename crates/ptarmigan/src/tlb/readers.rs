@@ -12,6 +12,7 @@
 //! This is the epoch of REQ-17; a machine that masks interrupts in its walkers has no need of it.
 use super::error::TlbRefusal;
 use super::id::SpaceId;
+use super::space::SpaceTlb;
 use crate::bootmem::{BootArray, BootMemory, BootMemoryShort};
 use crate::cpu::{CpuId, MachineId, Pinned};
 use crate::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
@@ -48,7 +49,7 @@ struct Cell {
     /// The space read, or [`SEVERAL`].
     space: AtomicU32,
     /// Readers that have not ended. Only the CPU itself looks: models need not know.
-    depth: core::sync::atomic::AtomicU32,
+    depth: core::sync::atomic::AtomicUsize,
     /// The last epoch at which this CPU had no user translation older than that.
     clean: AtomicUsize,
 }
@@ -69,7 +70,7 @@ impl Readers {
         let cells = boot.take_each(cpus, |_| Cell {
             since: AtomicUsize::new(NOT_READING),
             space: AtomicU32::new(SEVERAL),
-            depth: core::sync::atomic::AtomicU32::new(0),
+            depth: core::sync::atomic::AtomicUsize::new(0),
             clean: AtomicUsize::new(1),
         })?;
         Ok(Readers { machine, cells, epoch: AtomicUsize::new(1) })
@@ -87,11 +88,28 @@ impl Readers {
     /// Makes this CPU a reader of the tables of `space`, without a lock: none that it finds from
     /// here on is used for anything else before the result is dropped.
     ///
+    /// Others may change the tables meanwhile if the space is a
+    /// [`SharedSpace`](crate::space::SharedSpace), or its tables are not the library's own
+    /// ([`Gather::new`](crate::gather::Gather::new)): their flushes wait for readers. Nobody waits
+    /// for readers of other spaces, which are borrowed instead:
+    ///
+    /// ```compile_fail,E0502
+    /// use ptarmigan::{format::X86_64, machine::{Machine, On}, table::Tree};
+    /// fn read<M: Machine>(on: On<'_, M>, tree: &mut Tree<X86_64>) {
+    ///     let reading = on.tlb().readers().walk(on.pin(), tree.tlb());
+    ///     tree.edit(on); // its tables could go
+    ///     drop(reading);
+    /// }
+    /// ```
+    ///
+    /// A CPU that gives up tables of a space that it reads itself cannot wait: they are leaked.
+    ///
     /// # Errors
     ///
-    /// [`TlbRefusal`] for a pin of another machine.
-    pub fn walk<'a>(&'a self, pin: &'a Pinned<'_>, space: SpaceId) -> Result<Reading<'a>, TlbRefusal> {
-        let reading = self.enter(pin, space)?;
+    /// [`TlbRefusal`] for a pin or a space of another machine.
+    pub fn walk<'a>(&'a self, pin: &'a Pinned<'_>, space: &'a SpaceTlb) -> Result<Reading<'a>, TlbRefusal> {
+        self.machine.accept(space.machine())?;
+        let reading = self.enter(pin, space.id())?;
         // No entry is read before the cell shows the reader to a flush that has unhooked a table.
         fence(Ordering::SeqCst);
         Ok(reading)
@@ -115,6 +133,10 @@ impl Readers {
         // the store to `since` it may leave its own epoch there, which is no later than the one
         // read below; after that it leaves ours.
         let depth = cell.depth.load(Ordering::Relaxed);
+        // 2^64 readers cannot have been forgotten, 2^32 can.
+        if usize::BITS < 64 && depth == usize::MAX {
+            return Err(TlbRefusal::Busy(pin.cpu()));
+        }
         cell.depth.store(depth + 1, Ordering::Relaxed);
         if cell.since.load(Ordering::Relaxed) == NOT_READING {
             cell.since.swap(self.epoch.load(Ordering::SeqCst), Ordering::SeqCst);

@@ -35,11 +35,16 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// Makes an empty set of pages of 2^`shift` bytes, 1 to 63.
+    /// Makes an empty set of pages of 2^`shift` bytes. Another number than 1 to 63 is taken for the
+    /// nearest of these.
     #[inline(always)]
     pub const fn new(shift: u32) -> Self {
-        debug_assert!(0 < shift && shift < 64, "no page has that size");
-        Runs { runs: [Run { first: 0, end: 0 }; MOST], len: 0, shift: shift as u8 }
+        let shift = match shift {
+            0 => 1,
+            64.. => 63,
+            shift => shift as u8,
+        };
+        Runs { runs: [Run { first: 0, end: 0 }; MOST], len: 0, shift }
     }
 
     /// Makes a set of the pages that lie in `start..end`, wholly or partly.
@@ -51,11 +56,12 @@ impl Runs {
     }
 
     /// Inserts the pages that lie in `start..end`, wholly or partly. An `end` of 0 is the end of
-    /// the address space; nothing is inserted if `end` is not above `start` otherwise.
+    /// the address space, so that `0..0` is all of it; nothing is inserted if `end` is not above
+    /// `start` otherwise.
     #[inline(always)]
     pub fn insert(&mut self, start: u64, end: u64) {
         let last = end.wrapping_sub(1);
-        if last < start || (end == 0 && start == 0) {
+        if last < start {
             return;
         }
         let new = Run { first: start >> self.shift, end: (last >> self.shift) + 1 };
@@ -109,6 +115,12 @@ impl Runs {
             *run = if at < len { all[at] } else { Run::default() };
         }
         self.len = len as u8;
+    }
+
+    /// Takes all pages out.
+    #[inline(always)]
+    pub(crate) fn clear(&mut self) {
+        self.len = 0;
     }
 
     /// Returns whether no page is in it.

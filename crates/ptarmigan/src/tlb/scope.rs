@@ -32,7 +32,7 @@ impl Scope {
     pub fn len(&self) -> u64 {
         match self {
             Scope::Page(_) => 1,
-            Scope::Range { start, end, stride } => end.wrapping_sub(*start) >> stride,
+            Scope::Range { start, end, stride } => pages(*start, *end, *stride),
             Scope::Runs(runs) => runs.pages(),
             Scope::Full => 0,
         }
@@ -87,7 +87,16 @@ impl Scope {
     /// ```
     pub fn pages(&self) -> Option<impl Iterator<Item = u64> + '_> {
         Some(self.runs()?.flat_map(|(start, end, stride)| {
-            (0..end.wrapping_sub(start) >> stride).map(move |page| start + (page << stride))
+            (0..pages(start, end, stride)).map(move |page| start.wrapping_add(page << stride))
         }))
+    }
+}
+
+/// The pages of 2^`stride` bytes in a range; none where there is no such page.
+#[inline(always)]
+const fn pages(start: u64, end: u64, stride: u32) -> u64 {
+    match end.wrapping_sub(start).checked_shr(stride) {
+        Some(pages) => pages,
+        None => 0,
     }
 }

@@ -289,7 +289,7 @@ impl<S: Shootdown> Tlb<S> {
 
     /// Returns whether this CPU is in the middle of nothing, so that a flush is not refused.
     pub(crate) fn can_flush(&self, pin: &Pinned<'_>) -> bool {
-        self.accept(pin).is_ok() && self.own(pin).is_ok() && !self.mailboxes.is_asking(pin.cpu())
+        self.may_flush(pin).is_ok()
     }
 
     /// Returns the CPUs of `lazy` that may still know what was unhooked before `epoch`.

@@ -13,6 +13,8 @@ pub struct SpaceTlb {
     pub(super) loaded: AtomicBool,
     /// Others than the holder of the space may walk its tables or load its root at any time.
     shared: AtomicBool,
+    /// A flush was refused: the next one has to be of everything.
+    debt: AtomicBool,
     /// The number on machines that broadcast.
     pub(super) asid: SpaceAsid,
     pub(super) active: CpuMask,
@@ -28,6 +30,7 @@ impl SpaceTlb {
             generation: AtomicUsize::new(generation.0),
             loaded: AtomicBool::new(false),
             shared: AtomicBool::new(false),
+            debt: AtomicBool::new(false),
             asid: SpaceAsid::none(),
             active: CpuMask::new(),
             lazy: CpuMask::new(),
@@ -81,6 +84,18 @@ impl SpaceTlb {
     /// Says whether others may; only the sole holder of the space can.
     pub(crate) fn set_shared(&mut self, shared: bool) {
         self.shared.store(shared, Ordering::Relaxed);
+    }
+
+    /// Notes that a flush was refused, whose changes TLBs may never have been told of.
+    #[cold]
+    pub(crate) fn owe_flush(&self) {
+        self.debt.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether a flush was refused; the caller makes up for it now.
+    #[inline(always)]
+    pub(crate) fn take_debt(&self) -> bool {
+        self.debt.load(Ordering::Relaxed) && self.debt.swap(false, Ordering::Relaxed)
     }
 
     /// Whether it is active on `cpu`.

@@ -371,7 +371,7 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
         if behind && matches!(result, Err(AreaError::NoArea(_))) {
             // Neighbours that look alike show different parts of what is behind them.
             let mut areas = 0;
-            process.space.areas().each(here, from, |_| areas += 1);
+            process.space.areas().each(here, from, |_| areas += 1).expect(OURS);
             assert!(areas > 1, "{result:?}");
             return Ok(());
         }
@@ -745,7 +745,7 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
             }
             let all = VirtRange { start: 0, end: F::USER_END };
             let mut covered = 0;
-            process.space.areas().each(here, all, |a| covered += (a.end - a.start) / PAGE);
+            process.space.areas().each(here, all, |a| covered += (a.end - a.start) / PAGE).expect(OURS);
             assert_eq!(covered, process.model.pages.len() as u64, "pages in areas of space {}", process.id);
         }
         for (pfn, (space, va)) in writable {

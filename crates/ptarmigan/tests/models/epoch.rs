@@ -107,13 +107,14 @@ fn an_interrupt_that_reads_too_leaves_the_reader_it_interrupts_protected() {
         let a = pin(0);
         let a = w.seen(&a);
         let space = space(a);
-        let (id, root) = (space.id(), space.lock(a).unwrap().tree().root());
-        let interrupts = w.tlb().new_space().id();
+        let root = space.lock(a).unwrap().tree().root();
+        let its = space.clone();
+        let interrupts = w.tlb().new_space();
         let other = w.beside(1, move |w, b| {
-            let _reading = w.tlb().readers().walk(b.pin(), id).unwrap();
+            let _reading = w.tlb().readers().walk(b.pin(), its.tlb()).unwrap();
             let raw = w.memory.walk(root.pfn(), 0);
             // The interrupt's reader is of the same CPU, and another space at that.
-            drop(w.tlb().readers().walk(b.pin(), interrupts).unwrap());
+            drop(w.tlb().readers().walk(b.pin(), &interrupts).unwrap());
             if let Some(table) = Small::<2>::linked(Level(1), raw) {
                 w.memory.reach(table.pfn(), Owner::Table);
                 w.memory.walk(table.pfn(), 0);

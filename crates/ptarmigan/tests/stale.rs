@@ -1,0 +1,351 @@
+//! What TLBs still know after a flush that failed, was refused, or was told of everything.
+#![cfg(not(loom))]
+use ptarmigan::addr::{Pfn, VirtAddr, VirtRange};
+use ptarmigan::cpu::{CpuId, Pinned};
+use ptarmigan::format::{Access, Attr, X86_64, X86Pae};
+use ptarmigan::frames::AllocFlags;
+use ptarmigan::gather::{Gather, GatherError};
+use ptarmigan::hosted::{CpuSlot, Host, HostConfig, HostMachine, NoTlb};
+use ptarmigan::machine::{Machine, On};
+use ptarmigan::quicklist::Quicklists;
+use ptarmigan::space::{Advice, AreaError, AreaFlags, FaultError, Space, SpaceMachine};
+use ptarmigan::table::{KernelMap, Tree};
+use ptarmigan::tlb::{Invalidation, Mmu, Root, Runs, Scope, SpaceId, TlbRefusal};
+use ptarmigan::window::DirectMap;
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+
+type X = X86_64;
+type Hosted<'h, S> = HostMachine<'h, X, Quicklists<'h, DirectMap, &'h KernelMap<X, DirectMap>>, S>;
+const PAGE: u64 = 4096;
+const VA: u64 = 0x40_0000;
+const NORMAL: AllocFlags = AllocFlags::NORMAL;
+
+fn small(cpus: usize) -> HostConfig {
+    HostConfig { cpus, bytes: 16 << 20, touch_data: true, prefault: 0, ..HostConfig::default() }
+}
+
+fn rw() -> AreaFlags {
+    AreaFlags::READ.with(AreaFlags::WRITE)
+}
+
+fn pages(first: u64, n: u64) -> VirtRange {
+    VirtRange { start: first, end: first + n * PAGE }
+}
+
+fn unwinds<R>(f: impl FnOnce() -> R) -> bool {
+    catch_unwind(AssertUnwindSafe(|| drop(f()))).is_err()
+}
+
+/// TLBs that forget what they are told. CPU 1 fails once if it shall.
+#[derive(Default)]
+struct Model {
+    cached: Mutex<HashMap<(u16, u64), Pfn>>,
+    invalidations: AtomicUsize,
+    fails: AtomicBool,
+}
+
+impl Model {
+    fn drop_all(&self, cpu: CpuId) {
+        self.cached.lock().unwrap().retain(|key, _| key.0 != cpu.0);
+    }
+    fn knows(&self, cpu: u16, va: u64) -> bool {
+        self.cached.lock().unwrap().contains_key(&(cpu, va))
+    }
+    fn walk(&self, cpu: u16, va: u64, pfn: Pfn) {
+        self.cached.lock().unwrap().insert((cpu, va), pfn);
+    }
+}
+
+// SAFETY: 1. when `invalidate` returns, the CPU's translations that the request covers are gone.
+// 2. it has none of the kernel's half. 3. and 4. all of them are gone. 5. it reaches one CPU.
+unsafe impl Mmu for &Model {
+    const NEEDS_ENTRY_VALID: bool = false;
+    fn invalidate(&self, pin: &Pinned<'_>, request: &Invalidation) {
+        if pin.cpu() == CpuId(1) {
+            assert!(!self.fails.swap(false, SeqCst), "the MMU's code fails");
+        }
+        self.invalidations.fetch_add(1, SeqCst);
+        let mut cached = self.cached.lock().unwrap();
+        cached.retain(|key, _| key.0 != pin.cpu().0 || !request.scope.covers(key.1));
+    }
+    fn invalidate_kernel(&self, pin: &Pinned<'_>, _: &Scope) {
+        self.drop_all(pin.cpu());
+    }
+    fn load(&self, pin: &Pinned<'_>, _: &Root) {
+        self.drop_all(pin.cpu());
+    }
+    fn unload(&self, pin: &Pinned<'_>, _: SpaceId) {
+        self.drop_all(pin.cpu());
+    }
+}
+
+/// A space with one page that was written.
+fn written<M: SpaceMachine>(on: On<'_, M>) -> Space<X> {
+    let mut space = Space::<X>::new(on).unwrap();
+    space.edit(on).unwrap().mmap(pages(VA, 1), rw(), 0).unwrap();
+    space.fault(on, VirtAddr(VA), Access::Write).unwrap();
+    space
+}
+
+/// A parent on CPUs 0 and 1 whose flush fails when it writes to a page that it shares with its
+/// child; then `after`, with the parent and the child.
+fn failed_copy<R>(
+    after: impl FnOnce(&Host<X>, On<'_, Hosted<'_, &Model>>, &mut Space<X>, &Space<X>) -> R,
+) -> R {
+    let host = Host::<X>::new(small(2)).unwrap();
+    let model = Model::default();
+    let slots = host.slots();
+    let (pin, pin1) = (slots[0].pin(), slots[1].pin());
+    let m = HostMachine::new(&host, host.quicklists().unwrap(), &model).unwrap();
+    let on = m.on(&pin).unwrap();
+    let mut parent = written(on);
+    let child = parent.edit(on).unwrap().fork().unwrap();
+    parent.activate(on).unwrap();
+    parent.activate(m.on(&pin1).unwrap()).unwrap();
+    let before = parent.tree().query(on, VirtAddr(VA));
+    model.fails.store(true, SeqCst);
+    assert!(unwinds(|| parent.fault(on, VirtAddr(VA), Access::Write)));
+    assert_eq!(parent.tree().query(on, VirtAddr(VA)), before);
+    after(&host, on, &mut parent, &child)
+}
+
+#[test]
+fn a_parent_does_not_write_to_its_childs_page_after_a_flush_that_failed() {
+    failed_copy(|_, on, parent, child| {
+        parent.fault(on, VirtAddr(VA), Access::Write).unwrap();
+        let (ours, attr) = parent.tree().query(on, VirtAddr(VA)).unwrap();
+        let (theirs, _) = child.tree().query(on, VirtAddr(VA)).unwrap();
+        assert!(attr.has(Attr::WRITE));
+        assert_ne!(ours, theirs);
+    });
+}
+
+#[test]
+fn a_childs_page_is_not_given_back_after_a_flush_of_its_parent_that_failed() {
+    failed_copy(|host, on, parent, child| {
+        parent.edit(on).unwrap().munmap(pages(VA, 1)).unwrap();
+        let (theirs, _) = child.tree().query(on, VirtAddr(VA)).unwrap();
+        let fresh = host.data().take(host.frames(), on.pin(), NORMAL).unwrap();
+        assert_ne!(fresh.pfn(), theirs);
+    });
+}
+
+#[test]
+fn a_permission_is_taken_from_all_cpus_also_if_one_fails() {
+    let host = Host::<X>::new(small(3)).unwrap();
+    let model = Model::default();
+    let slots = host.slots();
+    let pins: Vec<_> = slots.iter().map(|slot| slot.pin()).collect();
+    let m = HostMachine::new(&host, host.quicklists().unwrap(), &model).unwrap();
+    let on = m.on(&pins[0]).unwrap();
+    let mut space = written(on);
+    let (frame, _) = space.tree().query(on, VirtAddr(VA)).unwrap();
+    for pin in &pins[1..] {
+        space.activate(m.on(pin).unwrap()).unwrap();
+    }
+    model.walk(2, VA, frame);
+    model.fails.store(true, SeqCst);
+    assert!(unwinds(|| space.edit(on).unwrap().mprotect(pages(VA, 1), AreaFlags::READ)));
+    let (_, attr) = space.tree().query(on, VirtAddr(VA)).unwrap();
+    assert!(!attr.has(Attr::WRITE) && !model.knows(2, VA));
+}
+
+thread_local! {
+    static HOOK: Cell<Option<Box<dyn FnOnce()>>> = const { Cell::new(None) };
+}
+
+/// Notes what each CPU is told to forget. CPU 1 does something else before.
+struct Hooked([Mutex<Vec<Scope>>; 3]);
+
+// SAFETY: nothing is cached.
+unsafe impl Mmu for &Hooked {
+    const NEEDS_ENTRY_VALID: bool = false;
+    fn invalidate(&self, pin: &Pinned<'_>, request: &Invalidation) {
+        self.0[usize::from(pin.cpu().0)].lock().unwrap().push(request.scope);
+        if pin.cpu() == CpuId(1)
+            && let Some(hook) = HOOK.take()
+        {
+            hook();
+        }
+    }
+    fn invalidate_kernel(&self, _: &Pinned<'_>, _: &Scope) {}
+    fn load(&self, _: &Pinned<'_>, _: &Root) {}
+    fn unload(&self, _: &Pinned<'_>, _: SpaceId) {}
+}
+
+/// A machine of three CPUs for the whole process, as a hook needs it.
+struct World {
+    slots: Vec<CpuSlot>,
+    m: Hosted<'static, &'static Hooked>,
+    mmu: &'static Hooked,
+}
+
+impl World {
+    fn new() -> &'static World {
+        let host: &'static Host<X> = Box::leak(Box::new(Host::new(small(3)).unwrap()));
+        let mmu: &'static Hooked = Box::leak(Box::new(Hooked(Default::default())));
+        let m = HostMachine::new(host, host.quicklists().unwrap(), mmu).unwrap();
+        Box::leak(Box::new(World { slots: host.slots(), m, mmu }))
+    }
+
+    fn told(&self, cpu: usize) -> Vec<Scope> {
+        self.mmu.0[cpu].lock().unwrap().clone()
+    }
+
+    /// Runs `hook` in the middle of a flush of CPU 0.
+    fn in_the_middle_of_a_flush(
+        &'static self,
+        hook: impl FnOnce(On<'_, Hosted<'static, &'static Hooked>>) + 'static,
+    ) {
+        let (pin, pin1) = (self.slots[0].pin(), self.slots[1].pin());
+        let on = self.m.on(&pin).unwrap();
+        let mut space = written(on);
+        space.activate(self.m.on(&pin1).unwrap()).unwrap();
+        HOOK.set(Some(Box::new(move || {
+            let pin = self.slots[0].pin();
+            hook(self.m.on(&pin).unwrap());
+        })));
+        space.edit(on).unwrap().munmap(pages(VA, 1)).unwrap();
+        assert!(HOOK.take().is_none(), "the hook has not run");
+        space.end(on).unwrap();
+    }
+}
+
+#[test]
+fn calls_that_need_a_flush_are_refused_in_the_middle_of_one() {
+    let world = World::new();
+    let (pin, pin2) = (world.slots[0].pin(), world.slots[2].pin());
+    let on = world.m.on(&pin).unwrap();
+    let mut space = written(on);
+    let child = space.edit(on).unwrap().fork().unwrap();
+    let mut tree = Tree::<X>::new(on, NORMAL).unwrap();
+    space.activate(world.m.on(&pin2).unwrap()).unwrap();
+    let before = space.tree().query(on, VirtAddr(VA));
+    world.in_the_middle_of_a_flush(move |on| {
+        let mut edit = space.edit(on).unwrap();
+        let busy = AreaError::Refused(TlbRefusal::Busy(CpuId(0)));
+        let all = pages(VA, 1);
+        assert_eq!(edit.mprotect(all, AreaFlags::READ), Err(busy));
+        assert_eq!(edit.munmap(all), Err(busy));
+        assert_eq!(edit.mmap(all, rw(), 0), Err(busy));
+        assert_eq!(edit.mremap(all, pages(2 * VA, 1), false), Err(busy));
+        assert_eq!(edit.madvise(all, Advice::DontNeed), Err(busy));
+        assert_eq!(edit.move_stack(pages(2 * VA, 1), rw()), Err(busy));
+        assert_eq!(edit.fork().map(drop), Err(busy));
+        let busy = TlbRefusal::Busy(CpuId(0));
+        assert_eq!(edit.fault(VirtAddr(VA), Access::Write), Err(FaultError::Refused(busy)));
+        assert_eq!(edit.area(VirtAddr(VA)).unwrap().flags.without(rw()), AreaFlags::PRIVATE_PAGES);
+        assert_eq!(edit.query(VirtAddr(VA)), before);
+        assert_eq!(Gather::new(on, space.tlb(), 12).err(), Some(GatherError::Refused(busy)));
+        assert_eq!(tree.edit(on).err(), Some(busy));
+        std::mem::forget((space, child, tree));
+    });
+}
+
+#[test]
+fn the_next_flush_makes_up_for_one_that_was_refused() {
+    let world = World::new();
+    let pin: &'static Pinned<'static> = Box::leak(Box::new(world.slots[0].pin()));
+    let pin2 = world.slots[2].pin();
+    let on = world.m.on(pin).unwrap();
+    let tree: &'static Tree<X> = Box::leak(Box::new(Tree::new(on, NORMAL).unwrap()));
+    tree.activate(world.m.on(&pin2).unwrap()).unwrap();
+    // It is opened before the flush that it ends in the middle of.
+    let mut gather = Gather::new(on, tree.tlb(), 12).unwrap();
+    world.in_the_middle_of_a_flush(move |_| {
+        gather.changed(VA, VA + PAGE);
+        gather.flush().free();
+    });
+    assert_eq!(world.told(2), []);
+    let mut gather = Gather::new(on, tree.tlb(), 12).unwrap();
+    gather.changed(2 * VA, 2 * VA + PAGE);
+    gather.flush().free();
+    assert!(world.told(2).iter().any(|scope| scope.covers(VA)));
+}
+
+#[test]
+fn a_root_entry_that_changed_is_reason_enough_for_a_flush() {
+    let host = Host::<X86Pae>::new(small(1)).unwrap();
+    let model = Model::default();
+    let slots = host.slots();
+    let pin = slots[0].pin();
+    let m = HostMachine::new(&host, host.quicklists().unwrap(), &model).unwrap();
+    let on = m.on(&pin).unwrap();
+    let tree = Tree::<X86Pae>::new(on, NORMAL).unwrap();
+    tree.activate(on).unwrap();
+    let before = model.invalidations.load(SeqCst);
+    let mut gather = Gather::new(on, tree.tlb(), 12).unwrap();
+    gather.root_entry_changed();
+    gather.flush().free();
+    assert_eq!(model.invalidations.load(SeqCst), before + 1);
+}
+
+#[test]
+fn from_0_to_the_end_is_the_whole_address_space() {
+    let host = Host::<X>::new(small(1)).unwrap();
+    let model = Model::default();
+    let slots = host.slots();
+    let pin = slots[0].pin();
+    let m = HostMachine::new(&host, host.quicklists().unwrap(), &model).unwrap();
+    let on = m.on(&pin).unwrap();
+    let tree = Tree::<X>::new(on, NORMAL).unwrap();
+    tree.activate(on).unwrap();
+    model.walk(0, VA, Pfn(77));
+    let mut gather = Gather::new(on, tree.tlb(), 12).unwrap();
+    gather.changed(0, 0);
+    gather.flush().free();
+    assert!(!model.knows(0, VA));
+    let all = Runs::one(0, 0, 12);
+    assert!(all.contains(0) && all.contains(VA) && all.contains(u64::MAX));
+    assert_eq!(all.hull(), Some((0, 0)));
+}
+
+#[test]
+fn a_gather_of_pages_larger_than_a_frame_is_a_promise_of_the_callers() {
+    let host = Host::<X>::new(small(1)).unwrap();
+    let slots = host.slots();
+    let pin = slots[0].pin();
+    let m = HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).unwrap();
+    let on = m.on(&pin).unwrap();
+    let tree = Tree::<X>::new(on, NORMAL).unwrap();
+    for stride in [0, 21, 64, u32::MAX] {
+        assert_eq!(Gather::new(on, tree.tlb(), stride).err(), Some(GatherError::Stride(stride)));
+    }
+    // SAFETY: 1. it is told of nothing.
+    let large = |stride| unsafe { Gather::with_large_pages(on, tree.tlb(), stride) };
+    assert!(large(21).is_ok());
+    assert_eq!(large(64).err(), Some(GatherError::Stride(64)));
+}
+
+/// A TLB keeps global translations when it leaves a space.
+#[test]
+fn no_page_of_a_tree_is_global() {
+    let host = Host::<X>::new(small(1)).unwrap();
+    let slots = host.slots();
+    let pin = slots[0].pin();
+    let m = HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).unwrap();
+    let on = m.on(&pin).unwrap();
+    let mut tree = Tree::<X>::new(on, NORMAL).unwrap();
+    let mut edit = tree.edit(on).unwrap();
+    let global = Attr::USER | Attr::READ | Attr::GLOBAL;
+    let at = |page| VirtAddr(VA + page * PAGE);
+    // SAFETY: 1. no program runs in the tree.
+    unsafe {
+        edit.map(at(0), Pfn(77), global, NORMAL).unwrap();
+        edit.map_range(pages(VA + PAGE, 1), Pfn(77), global).unwrap();
+        edit.cursor(pages(VA + 2 * PAGE, 1)).map(Pfn(77), global, NORMAL).unwrap();
+        edit.map_range(pages(VA + 3 * PAGE, 3), Pfn(77), Attr::USER | Attr::READ).unwrap();
+    }
+    edit.protect(at(3), global);
+    edit.cursor(pages(VA + 4 * PAGE, 1)).protect(global);
+    edit.change_range(pages(VA + 5 * PAGE, 1), |attr| attr | Attr::GLOBAL);
+    for page in 0..6 {
+        assert!(!edit.query(at(page)).unwrap().1.has(Attr::GLOBAL), "page {page}");
+    }
+    edit.flush();
+    tree.end(on, |_, _, _| {}).unwrap();
+}
