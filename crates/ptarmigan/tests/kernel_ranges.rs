@@ -4,7 +4,7 @@
 use common::Rng;
 use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr};
 use ptarmigan::cpu::Pinned;
-use ptarmigan::format::{Attr, Entry, Format, X86_64, X86Pae};
+use ptarmigan::format::{Attr, Entry, Format, FormatExt, X86_64, X86Pae};
 use ptarmigan::frames::AllocFlags;
 use ptarmigan::hosted::{Delivery, Host, HostConfig, HostMachine, NoTlb};
 use ptarmigan::machine::Machine;

@@ -2,7 +2,7 @@
 #![cfg(not(loom))]
 use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::cpu::{CpuId, Pinned};
-use ptarmigan::format::{Access, Attr, Format, Slot64, X86_64};
+use ptarmigan::format::{Access, Attr, Format, FormatExt, Slot64, X86_64};
 use ptarmigan::frames::{AllocFlags, DataFrames, Frames};
 use ptarmigan::hosted::{CpuSlot, Host, HostConfig, HostMachine, NoTlb, Wired};
 use ptarmigan::machine::Machine;
@@ -414,7 +414,7 @@ fn a_policy_of_another_machine_is_refused() {
 #[derive(Clone, Copy, Debug, Default)]
 struct ThreeQuarters;
 
-// SAFETY: 1. to 4. the entries are those of `X86_64`.
+// SAFETY: 1. to 5. the entries are those of `X86_64`.
 unsafe impl Format for ThreeQuarters {
     type Slot = Slot64;
     const NAME: &'static str = "three quarters";

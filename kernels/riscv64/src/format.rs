@@ -52,7 +52,8 @@ pub struct Sv39;
 // no V, and gigapages and megapages have R. 2. The same for the frame's number, which
 // `write_protected` leaves alone; bit 9 is `SPECIAL` and nothing else. 3. A link has V, a leaf V or
 // bit 8. 4. Privileged specification, "Virtual Address Translation Process", for user mode, with
-// `mstatus.MXR` clear, and for harts that leave A and D to software too.
+// `mstatus.MXR` clear, and for harts that leave A and D to software too. 5. The frame's number is
+// in consecutive bits.
 unsafe impl Format for Sv39 {
     type Slot = Slot64;
     const NAME: &'static str = "Sv39";

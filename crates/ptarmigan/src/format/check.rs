@@ -66,10 +66,50 @@ pub(super) const fn entries(index_bits: &[u8; MAX_LEVELS]) -> [usize; SHIFTS] {
 /// }
 /// const _: () = check::<Tiny>(); // leaf tables smaller than a frame are not supported
 /// ```
+///
+/// Nor is a root that maps pages itself: walks begin above the leaves.
+///
+/// ```compile_fail,E0080
+/// # use ptarmigan::{addr::{Pfn, PhysAddr}, format::{Access, Attr, Format, Slot64, check}, page::{Layout, Level}};
+/// #[derive(Clone, Copy, Default)]
+/// struct Flat;
+/// // SAFETY: an example that does not compile.
+/// unsafe impl Format for Flat {
+///     const LAYOUT: Layout = Layout { levels: 1, table_shift: [12, 0, 0, 0, 0] };
+///     const LEVEL_NAMES: &'static [&'static str] = &["root"];
+///     const INDEX_BITS: [u8; 5] = [9, 0, 0, 0, 0];
+///     // …
+///     # type Slot = Slot64;
+///     # const NAME: &'static str = "flat";
+///     # const PAGE_SHIFT: u32 = 12;
+///     # const USER_END: u64 = 1 << 20;
+///     # const KERNEL_START: u64 = 1 << 20;
+///     # const USER_ROOT_ENTRIES: usize = 256;
+///     # const ROOT_IN_REGISTERS: bool = false;
+///     # const BREAK_BEFORE_MAKE: bool = false;
+///     # const KEPT: u64 = 0;
+///     # fn link(_: Level, at: PhysAddr) -> u64 { at.0 | 1 }
+///     # fn linked(_: Level, raw: u64) -> Option<PhysAddr> { (raw & 1 != 0).then_some(PhysAddr(raw & !1)) }
+///     # fn leaf(pfn: Pfn, _: Attr) -> u64 { pfn.addr().0 | 1 }
+///     # fn frame(raw: u64) -> Pfn { PhysAddr(raw).pfn() }
+///     # fn attr(_: u64) -> Attr { Attr::READ }
+///     # fn is_present(raw: u64) -> bool { raw & 1 != 0 }
+///     # fn allows(raw: u64, _: Access) -> bool { raw & 1 != 0 }
+///     # fn write_protected(raw: u64) -> u64 { raw }
+///     # fn is_special(_: u64) -> bool { false }
+/// }
+/// const _: () = check::<Flat>(); // a tree has 2 to MAX_LEVELS levels
+/// ```
 pub const fn check<F: Format>() {
+    check_tables::<F>();
+    assert!(F::LAYOUT.levels >= 2, "a tree has 2 to MAX_LEVELS levels");
+}
+
+/// The same for roots that no tree is made of: they may be tables of pages.
+pub(crate) const fn check_tables<F: Format>() {
     let layout = F::LAYOUT;
+    assert!(layout.levels >= 1 && layout.levels as usize <= MAX_LEVELS, "there are 1 to MAX_LEVELS levels");
     let root = layout.levels as usize - 1;
-    assert!(layout.levels >= 1 && root < MAX_LEVELS, "a tree has 1 to MAX_LEVELS levels");
     assert!(F::LEVEL_NAMES.len() == layout.levels as usize, "every level has a name");
     assert!(F::PAGE_SHIFT == FRAME_SHIFT, "pages that are not one frame are not supported");
     let entries = entries(&F::INDEX_BITS);

@@ -11,6 +11,7 @@ mod x86;
 
 pub use attr::{Access, Attr};
 pub use check::check;
+pub(crate) use check::check_tables;
 pub use slot::{Slot, Slot64};
 pub use x86::{X86_64, X86Pae};
 
@@ -45,9 +46,11 @@ pub enum Entry {
 /// 2. [`frame`](Self::frame) gives back the frame that [`leaf`](Self::leaf) was given, also after
 ///    [`write_protected`](Self::write_protected); [`is_special`](Self::is_special) says whether it
 ///    was made with [`Attr::SPECIAL`].
-/// 3. Neither `link` nor `leaf` makes an entry that [`is_none`](Self::is_none).
+/// 3. Neither `link` nor `leaf` makes an entry that [`is_none`](FormatExt::is_none).
 /// 4. [`allows`](Self::allows) and [`is_present`](Self::is_present) are what the MMU would do.
-pub unsafe trait Format: Copy + Default + Send + Sync + 'static {
+/// 5. For one `attr`, `leaf` grows by the same amount from each frame to the next, wrapping.
+///    Mapping a run of frames adds that amount; debug builds compare.
+pub unsafe trait Format: FormatExt + Copy + Default + Send + Sync + 'static {
     /// How an entry is stored.
     type Slot: Slot;
     /// The name, for messages.
@@ -105,40 +108,94 @@ pub unsafe trait Format: Copy + Default + Send + Sync + 'static {
 
     /// Whether the frame of the leaf is not counted by references ([`Attr::SPECIAL`]).
     fn is_special(raw: u64) -> bool;
+}
 
+/// What follows from a [`Format`]: every format has it, and none of its own.
+///
+/// Tables are reached with the indices that these functions return, so their results are within the
+/// tables that [`check`] has seen. A format that could say otherwise would write outside of them:
+///
+/// ```compile_fail,E0407
+/// # use ptarmigan::{addr::{Pfn, PhysAddr}, format::{Access, Attr, Format, Slot64}, page::{Layout, Level}};
+/// #[derive(Clone, Copy, Default)]
+/// struct Wide;
+/// // SAFETY: an example that does not compile.
+/// unsafe impl Format for Wide {
+///     fn entries(_: Level) -> usize {
+///         4096 // in a table of 512
+///     }
+///     // ...
+/// #   type Slot = Slot64;
+/// #   const NAME: &'static str = "wide";
+/// #   const LAYOUT: Layout = Layout { levels: 2, table_shift: [12, 12, 0, 0, 0] };
+/// #   const LEVEL_NAMES: &'static [&'static str] = &["pte", "root"];
+/// #   const PAGE_SHIFT: u32 = 12;
+/// #   const INDEX_BITS: [u8; 5] = [9, 9, 0, 0, 0];
+/// #   const USER_END: u64 = 1 << 29;
+/// #   const KERNEL_START: u64 = 1 << 29;
+/// #   const USER_ROOT_ENTRIES: usize = 256;
+/// #   const ROOT_IN_REGISTERS: bool = false;
+/// #   const BREAK_BEFORE_MAKE: bool = false;
+/// #   const KEPT: u64 = 0;
+/// #   fn link(_: Level, at: PhysAddr) -> u64 { at.0 | 1 }
+/// #   fn linked(_: Level, raw: u64) -> Option<PhysAddr> { (raw & 1 != 0).then_some(PhysAddr(raw & !1)) }
+/// #   fn leaf(pfn: Pfn, _: Attr) -> u64 { pfn.addr().0 | 1 }
+/// #   fn frame(raw: u64) -> Pfn { PhysAddr(raw).pfn() }
+/// #   fn attr(_: u64) -> Attr { Attr::READ }
+/// #   fn is_present(raw: u64) -> bool { raw & 1 != 0 }
+/// #   fn allows(raw: u64, _: Access) -> bool { raw & 1 != 0 }
+/// #   fn write_protected(raw: u64) -> u64 { raw }
+/// #   fn is_special(_: u64) -> bool { false }
+/// }
+/// ```
+pub trait FormatExt {
     /// Binary logarithm of the bytes that one entry of `level` maps.
+    fn shift(level: Level) -> u32;
+
+    /// The number of entries of a table of `level`.
+    fn entries(level: Level) -> usize;
+
+    /// The entry of a table of `level` that maps `va`.
+    fn index(level: Level, va: u64) -> usize;
+
+    /// Whether an entry is none, whatever bits of [`KEPT`](Format::KEPT) it has.
+    fn is_none(raw: u64) -> bool;
+
+    /// What is left of an entry that is cleared.
+    fn cleared(raw: u64) -> u64;
+
+    /// What an entry of a table of `level` is.
+    fn entry(level: Level, raw: u64) -> Entry;
+}
+
+impl<F: Format> FormatExt for F {
     #[inline(always)]
     fn shift(level: Level) -> u32 {
         let shifts = const { check::shifts(Self::PAGE_SHIFT, &Self::INDEX_BITS) };
         shifts[level.at() & (check::SHIFTS - 1)]
     }
 
-    /// The number of entries of a table of `level`.
     #[inline(always)]
     fn entries(level: Level) -> usize {
         let entries = const { check::entries(&Self::INDEX_BITS) };
         entries[level.at() & (check::SHIFTS - 1)]
     }
 
-    /// The entry of a table of `level` that maps `va`.
     #[inline(always)]
     fn index(level: Level, va: u64) -> usize {
         (va >> Self::shift(level)) as usize & (Self::entries(level) - 1)
     }
 
-    /// Whether an entry is none, whatever bits of [`KEPT`](Self::KEPT) it has.
     #[inline(always)]
     fn is_none(raw: u64) -> bool {
         raw & !Self::KEPT == 0
     }
 
-    /// What is left of an entry that is cleared.
     #[inline(always)]
     fn cleared(raw: u64) -> u64 {
         raw & Self::KEPT
     }
 
-    /// What an entry of a table of `level` is.
     #[inline(always)]
     fn entry(level: Level, raw: u64) -> Entry {
         if Self::is_none(raw) {

@@ -127,7 +127,7 @@ pub struct X86_64;
 // SAFETY: 1. the address bits hold what `link` was given; no leaf of level 0 is asked, and large
 // pages have `PS`. 2. the same bits hold the frame, and bit 9 says that it is special. 3. a link is
 // present, and a leaf has `P` or `G`. 4. SDM volume 3, section 4.6, with CR0.WP and EFER.NXE set
-// and without SMAP or protection keys.
+// and without SMAP or protection keys. 5. the frame's number is in consecutive bits.
 unsafe impl Format for X86_64 {
     x86_entries!();
     const NAME: &'static str = "x86-64";
@@ -172,6 +172,7 @@ unsafe impl Format for X86Pae {
 mod tests {
     use super::super::Entry;
     use super::*;
+    use crate::format::FormatExt;
 
     #[test]
     fn leaves_keep_frame_and_attributes() {

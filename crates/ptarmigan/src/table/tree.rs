@@ -336,8 +336,8 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         let range = VirtRange { start: range.start & !(step - 1), end: range.end.next_multiple_of(step) };
         let span = 1u64 << F::shift(Level(1));
         let attr = of_user(attr);
-        let mut raw = F::leaf(first, attr);
-        // Frames ascend: the entry grows by the same amount each time.
+        let (mut pfn, mut raw) = (first, F::leaf(first, attr));
+        // Frames ascend: the entry grows by the same amount each time (`Format`, 5.).
         let grow = F::leaf(Pfn(1), attr).wrapping_sub(F::leaf(Pfn(0), attr));
         let mut va = range.start;
         while va < range.end {
@@ -352,6 +352,8 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
             let done = node.put_run(F::index(Level::PTE, va), n, || {
                 let this = raw;
                 raw = raw.wrapping_add(grow);
+                debug_assert_eq!(this, F::leaf(pfn, attr), "entries of {} do not grow evenly", F::NAME);
+                pfn = Pfn(pfn.0.wrapping_add(1));
                 this
             });
             if <M::Shootdown as Mmu>::NEEDS_ENTRY_VALID {

@@ -26,7 +26,7 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use ptarmigan::addr::PhysAddr;
 use ptarmigan::cpu::CpuId;
-use ptarmigan::format::{Format, X86_64};
+use ptarmigan::format::{Format, FormatExt, X86_64};
 use ptarmigan::hosted::Host;
 use ptarmigan::machine::Machine;
 use ptarmigan::page::Level;

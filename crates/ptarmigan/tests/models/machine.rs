@@ -6,7 +6,7 @@ use loom::thread::JoinHandle;
 use ptarmigan::addr::{Pfn, PhysAddr};
 use ptarmigan::bootmem::BootMemory;
 use ptarmigan::cpu::{CpuId, MachineId, NodeId, Pinned};
-use ptarmigan::format::{Attr, Format};
+use ptarmigan::format::{Attr, Format, FormatExt};
 use ptarmigan::frames::{
     AllocFlags, DataFrames, End, Frame, Frames, MemoryRun, MemorySize, NoFrame, Request, Zero, ZoneClass,
 };

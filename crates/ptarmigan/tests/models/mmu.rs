@@ -5,7 +5,7 @@ use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::sync::{Mutex, MutexGuard};
 use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr};
 use ptarmigan::cpu::{CpuSet, Pinned};
-use ptarmigan::format::{Access, Format, Slot};
+use ptarmigan::format::{Access, Format, FormatExt, Slot};
 use ptarmigan::page::Level;
 use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Root, Scope, SpaceId};
 use ptarmigan::window::{DirectGuard, DirectMap, OpenWindow, Window, WindowGuard};

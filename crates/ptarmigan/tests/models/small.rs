@@ -70,7 +70,8 @@ const FRAME: u32 = 9;
 const P: u64 = Attr::READ.0 as u64;
 
 // SAFETY: 1. and 2. frame numbers and attributes have bits of their own; no leaf of level 0 is
-// asked. 3. both set `ENTRY`. 4. the models' MMUs ask the same functions.
+// asked. 3. both set `ENTRY`. 4. the models' MMUs ask the same functions. 5. a frame's number is
+// shifted.
 unsafe impl<const LEVELS: u8> Format for Small<LEVELS> {
     type Slot = Place;
     const NAME: &'static str = "small";

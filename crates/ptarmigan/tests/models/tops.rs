@@ -62,7 +62,7 @@ unsafe impl Slot for Apart {
 struct Roots;
 
 // SAFETY: 1. to 3. nothing is linked or mapped: only the kernel's entry is written, as it is. 4. no
-// MMU walks them.
+// MMU walks them. 5. all leaves are the same.
 unsafe impl Format for Roots {
     type Slot = Apart;
     const NAME: &'static str = "roots";

@@ -6,7 +6,7 @@
 use super::claims::Claims;
 use crate::addr::{Pfn, PhysAddr};
 use crate::cpu::MachineId;
-use crate::format::{Entry, Format, check};
+use crate::format::{Entry, Format, check_tables};
 use crate::frames::{Dirty, Frame, Frames, NoFrame, Request, Use};
 use crate::page::{Construct, Level};
 use crate::sync::SpinLock;
@@ -40,7 +40,7 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
     ///
     /// 1. The window reaches all of `frames`.
     pub unsafe fn new(frames: &Frames, window: W, request: Request) -> Result<Self, NoFrame> {
-        const { check::<F>() };
+        const { check_tables::<F>() };
         // SAFETY: 1. passed on.
         let frame = unsafe { frames.take(request)?.zeroed(&window) };
         let reference = frame.into_raw().addr();
