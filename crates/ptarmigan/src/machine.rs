@@ -20,10 +20,11 @@ pub use crate::cpu::Refused;
 /// An implementation promises:
 ///
 /// 1. All parts were made for the machine that [`id`](Self::id) names, and for its number of CPUs
-///    and nodes.
+///    and nodes. It is the only [`Machine`] of that name, unless another one has the same parts.
 /// 2. Every call returns the same parts.
-/// 3. The window reaches the memory of the machine's frames, and [`clear_data`](Self::clear_data)
-///    and [`copy_data`](Self::copy_data) write to no other memory than the frame that is named.
+/// 3. The window reaches the memory of the machine's frames, and [`clear_data`](Self::clear_data),
+///    [`copy_data`](Self::copy_data) and [`fresh_data`](Self::fresh_data) write to no other memory
+///    than the frame that is named.
 pub unsafe trait Machine: Sync {
     /// How tables are reached.
     type Window: OpenWindow;
@@ -68,8 +69,19 @@ pub unsafe trait Machine: Sync {
 
     /// A fresh data frame is about to be mapped. For machines that imitate what its program does
     /// with it next.
+    ///
+    /// ```compile_fail,E0133
+    /// use ptarmigan::{addr::Pfn, machine::Machine};
+    /// fn write(m: &impl Machine, frame: Pfn) {
+    ///     m.fresh_data(frame); // whose frame is it?
+    /// }
+    /// ```
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller owns `frame`, a data frame of the machine's, and nothing else reaches it.
     #[inline(always)]
-    fn fresh_data(&self, _frame: Pfn) {}
+    unsafe fn fresh_data(&self, _frame: Pfn) {}
 
     /// The machine's name.
     #[inline(always)]
@@ -233,7 +245,8 @@ impl<'a, M: Machine> On<'a, M> {
             // SAFETY: 1. taken just now.
             unsafe { self.m.clear_data(pfn) };
         }
-        self.m.fresh_data(pfn);
+        // SAFETY: 1. as above.
+        unsafe { self.m.fresh_data(pfn) };
         Ok(pfn)
     }
 

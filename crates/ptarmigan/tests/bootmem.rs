@@ -232,7 +232,8 @@ mod a_machine {
                     unsafe { Source::new(&frames, window, NoConstruct, X86_64::LAYOUT) }
                 };
                 DataFrames::new(boot, &frames, cpus).expect("`bytes` suffices");
-                Tlb::new(boot, machine, tlb, Nothing).expect("`bytes` suffices");
+                // SAFETY: 1. the identity is new.
+                unsafe { Tlb::new(boot, machine, tlb, Nothing) }.expect("`bytes` suffices");
                 Parking::new(boot, machine, cpus, 64).expect("`bytes` suffices");
                 Plain::new(boot, cpus, source()).expect("`bytes` suffices");
                 let on = vec![(cpus / nodes as usize) as u32; nodes as usize];

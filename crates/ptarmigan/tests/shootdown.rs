@@ -390,7 +390,9 @@ unsafe impl Mmu for Lying<'_, '_> {
     }
     fn load(&self, pin: &Pinned<'_>, root: &Root) {
         let keep = root.keep || self.lie == Lie::Kept;
-        self.truthful.load(pin, &Root { keep, ..*root });
+        let mut root = *root;
+        root.keep = keep;
+        self.truthful.load(pin, &root);
     }
     fn lazy(&self, pin: &Pinned<'_>, space: SpaceId) {
         self.truthful.lazy(pin, space);

@@ -4,7 +4,7 @@
 mod common;
 use common::{small, va};
 use ptarmigan::addr::{PhysAddr, VirtRange};
-use ptarmigan::cpu::Pinned;
+use ptarmigan::cpu::{MachineId, Pinned};
 use ptarmigan::format::{Access, X86_64};
 use ptarmigan::gather::Gather;
 use ptarmigan::hosted::{Host, HostMachine};
@@ -12,7 +12,7 @@ use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::Quicklists;
 use ptarmigan::space::{AreaFlags, SharedSpace, Space};
 use ptarmigan::table::KernelMap;
-use ptarmigan::tlb::{Invalidation, Mmu, Root, Runs, Scope, SpaceId, TlbConfig, TlbError, TlbRefusal};
+use ptarmigan::tlb::{Invalidation, Mmu, Root, Runs, Scope, SpaceId, Tlb, TlbConfig, TlbError, TlbRefusal};
 use ptarmigan::window::DirectMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -293,11 +293,13 @@ fn more_cpus_than_can_be_named_are_refused() {
     let (host, ..) = machine(1);
     let config = TlbConfig::new(257);
     let mut boot = host.boot(1 << 20).unwrap();
-    let tlb = ptarmigan::tlb::Tlb::new(&mut boot, host.machine(), config, Silent);
+    // SAFETY: 1. the identity is new.
+    let tlb = unsafe { Tlb::new(&mut boot, MachineId::new(), config, Silent) };
     assert_eq!(tlb.err(), Some(TlbError::TooManyCpus { cpus: 257 }));
     let config = TlbConfig::new(256);
     let mut boot = host.boot(64).unwrap();
-    let tlb = ptarmigan::tlb::Tlb::new(&mut boot, host.machine(), config, Silent);
+    // SAFETY: 1. the identity is new.
+    let tlb = unsafe { Tlb::new(&mut boot, MachineId::new(), config, Silent) };
     assert!(matches!(tlb.err(), Some(TlbError::Boot(_))));
 }
 

@@ -84,8 +84,9 @@ pub struct Harts;
 // 2. `sfence.vma` with neither address nor ASID drops everything. 3. Other spaces have other ASIDs,
 // or, without ASIDs, `keep` is never set and everything under 0 is dropped; with `keep` what is
 // there under the ASID is this space's. Nothing broadcasts, so `forget_all` is never set. 4. The
-// kernel's root has an empty lower half. 5. `sfence.vma` is local. A hart may cache entries that
-// are not valid.
+// kernel's root has an empty lower half, and its number 0 is no space's; without ASIDs it is every
+// space's, so everything under it is dropped. 5. `sfence.vma` is local. A hart may cache entries
+// that are not valid. 6. Neither is kept.
 unsafe impl Mmu for Harts {
     const NEEDS_ENTRY_VALID: bool = true;
 
@@ -121,8 +122,15 @@ unsafe impl Mmu for Harts {
     }
 
     fn unload(&self, _pin: &Pinned<'_>, _space: SpaceId) {
+        let asid = mmu::current_asid();
         // SAFETY: 1. It maps the kernel and is a static.
         unsafe { mmu::load_root(mmu::kernel_root(), 0) };
+        if asid == 0 && !leaves_out(Part::Flush) {
+            // The space had the kernel's number, for want of others: what the walker caches of its
+            // tables would do for the kernel's root as well, and the tables may be freed from here
+            // on.
+            mmu::forget_all();
+        }
     }
 
     fn entry_became_valid(&self, _pin: &Pinned<'_>, entry: &NewEntry) {
@@ -342,7 +350,8 @@ pub unsafe fn set_up(start: u64, end: u64, cpus: usize) -> Result<&'static Machi
     let data = DataFrames::new(&mut boot, frames, cpus)?;
 
     // 5. TLBs, and what waits for them.
-    let tlb = Tlb::new(&mut boot, frames.machine(), tlb_config, Harts)?;
+    // SAFETY: 1. The name is new, and nothing else makes a `Tlb`.
+    let tlb = unsafe { Tlb::new(&mut boot, frames.machine(), tlb_config, Harts)? };
     let parking = Parking::new(&mut boot, frames.machine(), cpus, tlb_config.park)?;
 
     // 6. All of it together.

@@ -58,7 +58,8 @@ pub unsafe fn set_kernel_entry(index: usize, entry: u64) {
     forget_all();
 }
 
-/// Switches to another root. Translations stay.
+/// Switches to another root. Translations stay, walk caches included: if both roots have the same
+/// `asid`, a fence has to follow.
 ///
 /// # Safety
 ///
@@ -68,6 +69,14 @@ pub unsafe fn load_root(root: u64, asid: u16) {
     let satp = SV39 | u64::from(asid) << ASID_SHIFT | root >> 12;
     // SAFETY: point 1 is passed on.
     unsafe { asm!("csrw satp, {}", in(reg) satp, options(nostack, preserves_flags)) };
+}
+
+/// The number under which this hart tags what it finds now.
+pub fn current_asid() -> u16 {
+    let satp: u64;
+    // SAFETY: reading the register changes nothing.
+    unsafe { asm!("csrr {}, satp", out(reg) satp, options(nomem, nostack, preserves_flags)) };
+    (satp >> ASID_SHIFT & ASID_MASK) as u16
 }
 
 /// How many bits the ASID field of `satp` has on this hart.

@@ -118,7 +118,8 @@ pub fn run(region: Region) {
     // SAFETY: the region is nobody else's: the self test is over.
     let made = unsafe { machine::memory(region) };
     let (mut boot, frames) = made.unwrap_or_else(|e| panic!("no memory for the library: {e:?}"));
-    let machine = Machine::new(&mut boot, &frames);
+    // SAFETY: 1. the frames have just been made, and this is the only machine of theirs.
+    let machine = unsafe { Machine::new(&mut boot, &frames) };
     let machine = machine.unwrap_or_else(|e| panic!("no memory for the library: {e:?}"));
     let (m, pin) = (&machine, machine.pin());
     let before = frames.counts();

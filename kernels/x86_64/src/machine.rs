@@ -29,6 +29,7 @@ pub struct OneCpu;
 // of CR3 drops everything that is not global, and nothing here is global. 3. Likewise. 4. The
 // kernel's own tables map nothing of the user's.
 // 5. There is one CPU. Its MMU walks tables by itself and caches no entry that is not present.
+// 6. No root is kept.
 unsafe impl Mmu for OneCpu {
     const NEEDS_ENTRY_VALID: bool = false;
 
@@ -151,7 +152,11 @@ pub unsafe fn memory(region: Region) -> Result<(BootMemory, Frames), SetUp> {
 
 impl<'m> Machine<'m> {
     /// Puts the parts together. The kernel's half of the boot table goes into every top.
-    pub fn new(boot: &mut BootMemory, frames: &'m Frames) -> Result<Self, SetUp> {
+    ///
+    /// # Safety
+    ///
+    /// 1. No other machine is made of `frames`.
+    pub unsafe fn new(boot: &mut BootMemory, frames: &'m Frames) -> Result<Self, SetUp> {
         let request = Request {
             node: NodeId(0),
             order: 0,
@@ -173,7 +178,8 @@ impl<'m> Machine<'m> {
         let source = unsafe { Source::new(frames, direct_map(), kernel, layout) };
         let lists = Quicklists::new(boot, ListsConfig::new(1), source)?;
         let data = DataFrames::new(boot, frames, 1)?;
-        let tlb = Tlb::new(boot, frames.machine(), TlbConfig::new(1), OneCpu)?;
+        // SAFETY: 1. no other machine has this name, by the caller's point 1.
+        let tlb = unsafe { Tlb::new(boot, frames.machine(), TlbConfig::new(1), OneCpu)? };
         let parking = Parking::new(boot, frames.machine(), 1, 0)?;
         Ok(Machine { frames, data, window: direct_map(), lists, tlb, parking })
     }

@@ -116,6 +116,13 @@ impl<T, S> PerCpu<T, S> {
         self.slots.len()
     }
 
+    /// Iterates over the values of all CPUs, in order.
+    #[cfg(feature = "hosted")]
+    pub(crate) fn each_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        // SAFETY: the slot is borrowed for as long as the value, and nothing else reaches it.
+        self.slots.iter_mut().map(|slot| slot.value.with_mut(|value| unsafe { &mut *value }))
+    }
+
     /// Iterates over what the CPUs show, in order.
     pub fn shown(&self) -> impl Iterator<Item = &S> {
         self.slots.iter().map(|slot| &slot.shown)

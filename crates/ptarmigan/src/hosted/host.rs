@@ -13,9 +13,10 @@ use crate::quicklist::{
     CheckConfig, Checked, Historic, ListsConfig, ListsError, Plain, Quicklists, Rules, Source,
 };
 use crate::table::KernelMap;
-use crate::tlb::TlbError;
+use crate::tlb::{FIRST_NAME, TlbError};
 use crate::window::DirectMap;
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
 
 /// The shape of a hosted machine.
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +58,8 @@ pub enum HostError {
     NoFrame(NoFrame),
     /// A policy was made for another host.
     WrongMachine(WrongMachine),
+    /// Another machine has the host, or was dropped while a CPU had a space of its loaded.
+    InUse,
 }
 
 impl fmt::Display for HostError {
@@ -67,6 +70,7 @@ impl fmt::Display for HostError {
             HostError::Frames(e) => e.fmt(f),
             HostError::NoFrame(e) => e.fmt(f),
             HostError::WrongMachine(e) => e.fmt(f),
+            HostError::InUse => f.write_str("the host has a machine, or one that left spaces loaded"),
         }
     }
 }
@@ -142,6 +146,8 @@ pub struct Host<F: Format> {
     backing: Pfn,
     expected: u32,
     owners: Owners,
+    /// What the host's next machine names its first space; `None` while there can be none.
+    next_name: Mutex<Option<u64>>,
 }
 
 /// Entries of the kernel's half that are in use, so that constructing a root is work.
@@ -220,7 +226,8 @@ impl<F: Format> Host<F> {
             unsafe { kernel.set(&frames, index, F::link(top, zero.addr())) };
         }
         let owners = Owners::new(machine, cpus);
-        Ok(Host { config, arena, frames, data, window, kernel, zero, backing, expected, owners })
+        let next_name = Mutex::new(Some(FIRST_NAME));
+        Ok(Host { config, arena, frames, data, window, kernel, zero, backing, expected, owners, next_name })
     }
 
     /// Returns its identity, which the pins of its CPUs carry.
@@ -301,6 +308,18 @@ impl<F: Format> Host<F> {
     pub fn node_of(&self, cpu: CpuId) -> NodeId {
         let HostConfig { cpus, nodes, .. } = self.config;
         NodeId((usize::from(cpu.0) * nodes / cpus) as u8)
+    }
+
+    /// Gives the host to a machine; returns what the machine names its first space, or `None` if
+    /// another one has the host.
+    pub(super) fn take(&self) -> Option<u64> {
+        self.next_name.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Takes the host back from a machine that it was [given](Self::take) to. No space has the name
+    /// `next_name` or one after it.
+    pub(super) fn give_back(&self, next_name: u64) {
+        *self.next_name.lock().unwrap_or_else(PoisonError::into_inner) = Some(next_name);
     }
 
     pub(super) fn owners(&self) -> &Owners {

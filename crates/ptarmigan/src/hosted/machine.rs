@@ -42,10 +42,13 @@ pub struct HostMachine<'h, F: Format, P, S> {
 impl<'h, F: Format, P: Policy, S: Mmu> HostMachine<'h, F, P, S> {
     /// Puts a policy made for `host` and MMUs together.
     ///
+    /// A host has one machine at a time. The next one can be made when this one has been dropped,
+    /// provided that every CPU had left the spaces it ran in.
+    ///
     /// # Errors
     ///
-    /// [`HostError`] for lack of memory, or if the policy was made for another host, or for fewer
-    /// CPUs.
+    /// [`HostError`] for lack of memory, if the host has a machine, or if the policy was made for
+    /// another host or for fewer CPUs.
     pub fn new(host: &'h Host<F>, policy: P, mmu: S) -> Result<Self, HostError> {
         Self::with_tlb(host, policy, mmu, TlbConfig::new(host.config().cpus), Delivery::AtOnce)
     }
@@ -76,8 +79,16 @@ impl<'h, F: Format, P: Policy, S: Mmu> HostMachine<'h, F, P, S> {
         }
         let mut boot = host.boot(Tlb::<Wired<S>>::bytes(&config) + Parking::bytes(config.cpus))?;
         let parking = Parking::new(&mut boot, id, config.cpus, config.park)?;
-        let tlb = Tlb::new(&mut boot, id, config, wired)?;
-        Ok(HostMachine { host, window: host.window(), policy, tlb, parking })
+        let first = host.take().ok_or(HostError::InUse)?;
+        // SAFETY: 1. the host has just given itself to this machine, and takes itself back with what
+        // `next_name` says, from `drop`. If it is this one's error that ends it, no space was named.
+        match unsafe { Tlb::after(&mut boot, id, config, wired, first) } {
+            Ok(tlb) => Ok(HostMachine { host, window: host.window(), policy, tlb, parking }),
+            Err(e) => {
+                host.give_back(first);
+                Err(e.into())
+            }
+        }
     }
 
     /// The host beneath.
@@ -99,8 +110,12 @@ impl<'h, F: Format, P: Policy, S: Mmu> HostMachine<'h, F, P, S> {
     }
 
     /// Writes to a fresh data frame what its program writes there at once.
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller owns `frame`, and nothing else reaches it.
     #[inline(never)]
-    fn use_data(&self, frame: Pfn) {
+    unsafe fn use_data(&self, frame: Pfn) {
         let guard = self.window.open(frame.addr());
         for line in 0..self.host.config().use_lines.min(FRAME_SIZE / LINE) {
             // SAFETY: a data frame that is the caller's alone (contract, 1.); the guard is valid
@@ -110,9 +125,19 @@ impl<'h, F: Format, P: Policy, S: Mmu> HostMachine<'h, F, P, S> {
     }
 }
 
+impl<F: Format, P, S> Drop for HostMachine<'_, F, P, S> {
+    /// Gives the host back. If a CPU has a space loaded, the host stays without a machine: nothing
+    /// would know any more that this CPU has to flush.
+    fn drop(&mut self) {
+        if let Some(next) = self.tlb.next_name() {
+            self.host.give_back(next);
+        }
+    }
+}
+
 // SAFETY: 1. `with_tlb` compares the policy's machine and number of CPUs with the host's, and makes
-// the TLBs and the parking for them. 2. they are fields. 3. the window is the host's, and both functions write to the
-// frame that is named.
+// the TLBs and the parking for them; the host gives itself to one machine at a time. 2. they are
+// fields. 3. the window is the host's, and all three functions write to the frame that is named.
 unsafe impl<F: Format, P: Policy, S: Mmu> Machine for HostMachine<'_, F, P, S> {
     type Window = DirectMap;
     type Policy = P;
@@ -162,7 +187,8 @@ unsafe impl<F: Format, P: Policy, S: Mmu> Machine for HostMachine<'_, F, P, S> {
             unsafe {
                 core::ptr::copy_nonoverlapping(source.base(), target.base(), FRAME_SIZE);
             }
-            self.use_data(to);
+            // SAFETY: 1. by the caller's point 1.
+            unsafe { self.use_data(to) };
         }
     }
 
@@ -172,16 +198,25 @@ unsafe impl<F: Format, P: Policy, S: Mmu> Machine for HostMachine<'_, F, P, S> {
     }
 
     #[inline]
-    fn fresh_data(&self, frame: Pfn) {
-        debug_assert!(is_zero(&self.window, frame), "{frame} is handed out as zero and is not");
-        self.use_data(frame);
+    unsafe fn fresh_data(&self, frame: Pfn) {
+        debug_assert!(
+            // SAFETY: 1. by the caller's point 1.
+            unsafe { is_zero(&self.window, frame) },
+            "{frame} is handed out as zero and is not"
+        );
+        // SAFETY: 1. as above.
+        unsafe { self.use_data(frame) };
     }
 }
 
 /// Whether every byte of a data frame that has just been taken is zero.
-fn is_zero(window: &DirectMap, frame: Pfn) -> bool {
+///
+/// # Safety
+///
+/// 1. The caller owns `frame`, and nothing else reaches it.
+unsafe fn is_zero(window: &DirectMap, frame: Pfn) -> bool {
     let guard = window.open(frame.addr());
-    // SAFETY: the frame is ours alone and the guard is valid for all of it, as aligned as a frame.
+    // SAFETY: the frame is the caller's alone (contract, 1.), and the guard is valid for all of it, as aligned as a frame.
     let words = unsafe { core::slice::from_raw_parts(guard.base().cast::<u64>(), FRAME_SIZE / 8) };
     words.iter().all(|word| *word == 0)
 }

@@ -35,13 +35,21 @@ impl Owners {
         if !mine && owner.compare_exchange(NOBODY, me, Ordering::Acquire, Ordering::Relaxed).is_err() {
             return;
         }
+        // The CPU is nobody's again also if `f` panics.
+        let _borrowed = (!mine).then_some(Borrowed(owner));
         // SAFETY: 1. this thread owns the CPU, by a slot or since a moment ago, and goes on with
         // whatever it was doing as that CPU after `f` returns: as if interrupted. 2. there is an
         // owner for each CPU of the host, this one included, and the host says which node it is on.
         f(&unsafe { Pinned::assume(self.machine, cpu, node) });
-        if !mine {
-            owner.store(NOBODY, Ordering::Release);
-        }
+    }
+}
+
+/// A CPU that no thread owned, while another one acts for it.
+struct Borrowed<'a>(&'a AtomicUsize);
+
+impl Drop for Borrowed<'_> {
+    fn drop(&mut self) {
+        self.0.store(NOBODY, Ordering::Release);
     }
 }
 

@@ -28,6 +28,8 @@ use crate::sync;
 /// 4. When [`unload`](Self::unload) returns, the calling CPU walks no tables of user space.
 /// 5. [`BROADCASTS`](Self::BROADCASTS) and [`NEEDS_ENTRY_VALID`](Self::NEEDS_ENTRY_VALID) say what
 ///    is so.
+/// 6. If it keeps a [`Root`] or a [`NewEntry`] beyond the call that it was given in, no [`Mmu`] is
+///    given it later: its tables may have gone.
 pub unsafe trait Mmu: Sync {
     /// An invalidation on one CPU reaches all of them: AArch64's inner-shareable `TLBI`, x86's
     /// `INVLPGB`. Spaces have the same number on all CPUs then.

@@ -66,3 +66,5 @@ pub use state::Tlb;
 
 pub(crate) use parked::{DataChains, Waiting};
 pub(crate) use shootdown::FlushFlags;
+#[cfg(feature = "hosted")]
+pub(crate) use state::FIRST_NAME;

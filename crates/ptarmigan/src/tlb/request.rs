@@ -41,7 +41,8 @@ pub struct Invalidation {
     pub reload_root: bool,
 }
 
-/// An entry that has become valid.
+/// An entry that has become valid. Only the library makes one: see [`Root`].
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewEntry {
     /// The space; `None` for the kernel's half.
@@ -83,6 +84,18 @@ pub(super) struct FlushRequest {
 }
 
 /// A root to be loaded.
+///
+/// Only the library makes one, of tables that stay until the CPU has left them. So code that reaches
+/// an [`Mmu`](super::Mmu) cannot have it load anything else:
+///
+/// ```compile_fail,E0639
+/// use ptarmigan::{addr::PhysAddr, cpu::Pinned, tlb::{Mmu, Root, Shootdown, SpaceId, Tlb}};
+/// fn load<S: Shootdown>(tlb: &Tlb<S>, pin: &Pinned<'_>, space: SpaceId, at: PhysAddr) {
+///     let root = Root { space, at, asid: 0, keep: true, forget_all: false };
+///     tlb.hardware().load(pin, &root);
+/// }
+/// ```
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Root {
     /// The space.

@@ -25,6 +25,9 @@ pub(super) struct Loaded {
 /// The kernel's own root.
 pub(super) const KERNEL: Loaded = Loaded { space: None, generation: Generation(0), asid: 0, lazy: false };
 
+/// The name of a machine's first space.
+pub(crate) const FIRST_NAME: u64 = 1;
+
 /// The machine's TLBs. See the [module](super) for the protocol.
 ///
 /// No call needs interrupts to be masked. A handler of an interrupt may call [`serve`](Self::serve)
@@ -50,15 +53,50 @@ pub struct Tlb<S> {
 impl<S: Shootdown> Tlb<S> {
     /// Sets the state up for `machine`: over its `hardware`, in the shape `config`.
     ///
+    /// ```compile_fail,E0133
+    /// use ptarmigan::{bootmem::BootMemory, cpu::MachineId, tlb::{Shootdown, Tlb, TlbConfig}};
+    /// fn another<S: Shootdown>(boot: &mut BootMemory, first: &Tlb<S>, hardware: S) {
+    ///     // A flush of one would not know what CPUs have loaded through the other.
+    ///     let _ = Tlb::new(boot, first.machine(), TlbConfig::new(1), hardware);
+    /// }
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`TlbError`] if there are too many CPUs or too few ASIDs, or the state does not fit into
     /// `boot`.
-    pub fn new(
+    ///
+    /// # Safety
+    ///
+    /// 1. `machine` has no other state of its TLBs, now or later.
+    pub unsafe fn new(
         boot: &mut BootMemory,
         machine: MachineId,
         config: TlbConfig,
         hardware: S,
+    ) -> Result<Self, TlbError> {
+        // SAFETY: 1. there is no earlier state, by the caller's point 1, and no later one.
+        unsafe { Self::after(boot, machine, config, hardware, FIRST_NAME) }
+    }
+
+    /// As [`new`](Self::new), for a machine whose earlier state has been dropped: spaces are named
+    /// from `first` on.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    ///
+    /// # Safety
+    ///
+    /// 1. `machine` has no other state of its TLBs while this one is there. If it had one before,
+    ///    `first` is what [`next_name`](Self::next_name) said as that was dropped, else it is
+    ///    [`FIRST_NAME`].
+    pub(crate) unsafe fn after(
+        boot: &mut BootMemory,
+        machine: MachineId,
+        config: TlbConfig,
+        hardware: S,
+        first: u64,
     ) -> Result<Self, TlbError> {
         let cpus = config.cpus;
         if cpus > MAX_CPUS {
@@ -72,7 +110,7 @@ impl<S: Shootdown> Tlb<S> {
             machine,
             hardware,
             config,
-            next_space: SpinLock::new(1),
+            next_space: SpinLock::new(first),
             loaded: PerCpu::new(boot, machine, cpus, |_| KERNEL)?,
             asids: PerCpuAsids::new(boot, cpus, Self::asids(&config, false))?,
             common_asids: MachineWideAsids::new(boot, cpus, Self::asids(&config, true))?,
@@ -104,7 +142,8 @@ impl<S: Shootdown> Tlb<S> {
         self.machine
     }
 
-    /// Returns the hardware beneath.
+    /// Returns the hardware beneath. It can be asked to forget more; what there is to load is known
+    /// to this state alone ([`Root`](super::Root)).
     pub fn hardware(&self) -> &S {
         &self.hardware
     }
@@ -169,5 +208,18 @@ impl<S: Shootdown> Tlb<S> {
     /// Returns the number of flushes so far, of all CPUs together.
     pub fn counts(&self) -> FlushCounts {
         self.tallies.iter().fold(FlushCounts::default(), |c, t| c.plus(t))
+    }
+}
+
+#[cfg(feature = "hosted")]
+impl<S> Tlb<S> {
+    /// Returns the name that no space has yet, if another state can come after this one: every CPU
+    /// has the kernel's root loaded, and no number that all CPUs know a space by has been handed
+    /// out, as they may remember what they found under it.
+    pub(crate) fn next_name(&mut self) -> Option<u64> {
+        let next = *self.next_space.lock();
+        let unused = next == FIRST_NAME || self.common_asids.is_empty();
+        let left = self.loaded.each_mut().all(|loaded| loaded.space.is_none());
+        (unused && left).then_some(next)
     }
 }

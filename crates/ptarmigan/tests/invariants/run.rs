@@ -177,8 +177,9 @@ impl<'h, P: Subject> Run<'h, P> {
             }
             Op::Unused(which) if !self.out.is_empty() => {
                 let (level, at) = self.out.swap_remove(usize::from(which) % self.out.len());
-                // SAFETY: 1. handed out, and forgotten here. 2. not written to. 3. never linked.
-                policy.free_unlinked(unsafe { Clean::from_raw(at, level) });
+                // SAFETY: 1. handed out, and forgotten here. 2. not written to. 3. never linked. Of
+                // `free_unlinked`: 1. by this policy.
+                unsafe { policy.free_unlinked(Clean::from_raw(at, level)) };
             }
             Op::Map(which, page, pages) => {
                 let space = &mut self.spaces[usize::from(which) % SPACES];

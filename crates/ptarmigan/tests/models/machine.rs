@@ -237,7 +237,8 @@ impl<const L: u8, const B: bool> World<L, B> {
             }
         }
         let mmus = Mmus::new(memory.clone(), cpus, shape.lie);
-        let tlb = Tlb::new(&mut boot, machine, config, mmus).unwrap();
+        // SAFETY: 1. the identity is new.
+        let tlb = unsafe { Tlb::new(&mut boot, machine, config, mmus) }.unwrap();
         let parking = Parking::new(&mut boot, machine, cpus, config.park).unwrap();
         let policy = Pool { frames: frames.clone(), memory: memory.clone(), lists };
         let free = (shape.data * cpus + shape.spare) as u32;

@@ -106,6 +106,12 @@ impl MachineWideAsids {
         Ok(MachineWideAsids { numbers, state: SpinLock::new(state) })
     }
 
+    /// Whether there are none.
+    #[cfg(feature = "hosted")]
+    pub fn is_empty(&self) -> bool {
+        self.numbers == 0
+    }
+
     /// Returns the boot memory that they take.
     pub const fn bytes(cpus: usize, numbers: u16) -> usize {
         BootMemory::bytes::<usize>(words(numbers as usize)) + BootMemory::bytes::<Last>(cpus)
