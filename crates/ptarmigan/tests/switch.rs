@@ -254,7 +254,7 @@ fn pins_and_spaces_of_another_machine_are_refused() {
     }
     for pin in [foreign.pin(), foreign_1.pin()] {
         is_wrong(m.tlb().flush_kernel(&pin, &Runs::one(0, PAGE, 12)));
-        assert!(m.tlb().readers().walk(&pin, space).is_err());
+        assert!(m.tlb().readers().walk(&pin, &space).is_err());
         // Of another machine's CPU nobody asks anything here.
         m.tlb().serve(&pin);
     }
