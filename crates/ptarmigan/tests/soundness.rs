@@ -378,6 +378,46 @@ fn a_callback_cannot_take_the_space_that_its_own_fault_is_reading() {
 }
 
 #[test]
+fn a_cpu_does_not_wait_for_a_space_that_it_has_for_itself() {
+    let host = Host::<X>::new(small(1, 16)).unwrap();
+    let slots = host.slots();
+    let pin = slots[0].pin();
+    let m = HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).unwrap();
+    let on = m.on(&pin).unwrap();
+    let space = SharedSpace::new(Space::<X>::new(on).unwrap());
+    let held = space.lock(on).unwrap();
+    let fault = space.fault(on, VirtAddr(VA), Access::Read);
+    assert_eq!(fault, Err(FaultError::Locked(CpuId(0))));
+    assert_eq!(space.lock(on).err(), Some(LockError::Writing(CpuId(0))));
+    drop(held);
+    assert!(space.lock(on).is_ok());
+    space.end(on).unwrap();
+}
+
+/// The frames that keep one machine's areas are other frames in another.
+#[test]
+fn the_areas_of_a_space_are_not_read_on_another_machine() {
+    let (a, b) = (Host::<X>::new(small(1, 16)).unwrap(), Host::<X>::new(small(1, 16)).unwrap());
+    let ma = HostMachine::new(&a, a.quicklists().unwrap(), NoTlb).unwrap();
+    let mb = HostMachine::new(&b, b.quicklists().unwrap(), NoTlb).unwrap();
+    let (slots_a, slots_b) = (a.slots(), b.slots());
+    let (pin_a, pin_b) = (slots_a[0].pin(), slots_b[0].pin());
+    let (on_a, on_b) = (ma.on(&pin_a).unwrap(), mb.on(&pin_b).unwrap());
+    let (mut of_a, mut of_b) = (Space::<X>::new(on_a).unwrap(), Space::<X>::new(on_b).unwrap());
+    of_a.edit(on_a).unwrap().mmap(pages(VA, 1), rw(), 0).unwrap();
+    of_b.edit(on_b).unwrap().mmap(pages(2 * VA, 1), rw(), 0).unwrap();
+    let areas = of_a.areas();
+    for va in [VA, 2 * VA] {
+        assert!(areas.find(on_b, va).is_none() && areas.at_or_after(on_b, va).is_none());
+    }
+    assert!(areas.last_before(on_b, u64::MAX).is_none());
+    assert!(areas.each(on_b, pages(0, 1 << 20), |_| unreachable!()).is_err());
+    assert_eq!(areas.find(on_a, VA).unwrap().range(), pages(VA, 1));
+    of_a.end(on_a).unwrap();
+    of_b.end(on_b).unwrap();
+}
+
+#[test]
 fn a_space_and_a_pin_of_another_machine_are_refused() {
     let (a, b) = (Host::<X>::new(small(1, 16)).unwrap(), Host::<X>::new(small(1, 16)).unwrap());
     let ma = HostMachine::new(&a, a.quicklists().unwrap(), NoTlb).unwrap();

@@ -2,21 +2,23 @@
 #![cfg(not(loom))]
 use ptarmigan::addr::{Pfn, VirtAddr, VirtRange};
 use ptarmigan::cpu::{CpuId, Pinned};
-use ptarmigan::format::{Access, Attr, X86_64, X86Pae};
+use ptarmigan::format::{Access, Attr, Format, X86_64, X86Pae};
 use ptarmigan::frames::AllocFlags;
 use ptarmigan::gather::{Gather, GatherError};
 use ptarmigan::hosted::{CpuSlot, Host, HostConfig, HostMachine, NoTlb};
 use ptarmigan::machine::{Machine, On};
-use ptarmigan::quicklist::Quicklists;
-use ptarmigan::space::{Advice, AreaError, AreaFlags, FaultError, Space, SpaceMachine};
+use ptarmigan::page::Level;
+use ptarmigan::quicklist::{Policy, Quicklists};
+use ptarmigan::space::{Advice, AreaError, AreaFlags, Done, FaultError, SharedSpace, Space, SpaceMachine};
 use ptarmigan::table::{KernelMap, Tree};
-use ptarmigan::tlb::{Invalidation, Mmu, Root, Runs, Scope, SpaceId, TlbRefusal};
+use ptarmigan::tlb::{Invalidation, Mmu, Root, Runs, Scope, SpaceId, SpaceTlb, TlbRefusal};
 use ptarmigan::window::DirectMap;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Mutex, mpsc};
+use std::time::Duration;
 
 type X = X86_64;
 type Hosted<'h, S> = HostMachine<'h, X, Quicklists<'h, DirectMap, &'h KernelMap<X, DirectMap>>, S>;
@@ -265,6 +267,89 @@ fn the_next_flush_makes_up_for_one_that_was_refused() {
     gather.changed(2 * VA, 2 * VA + PAGE);
     gather.flush().free();
     assert!(world.told(2).iter().any(|scope| scope.covers(VA)));
+}
+
+/// Both pages are in one leaf table, whose lock the first fault holds while it flushes.
+#[test]
+fn a_fault_in_the_middle_of_a_fault_does_not_wait_for_its_table() {
+    let world = World::new();
+    let (pin, pin1) = (world.slots[0].pin(), world.slots[1].pin());
+    let on = world.m.on(&pin).unwrap();
+    let mut space = Space::<X>::new(on).unwrap();
+    space.edit(on).unwrap().mmap(pages(VA, 2), rw(), 0).unwrap();
+    space.edit(on).unwrap().populate(pages(VA, 2), Access::Write).unwrap();
+    let mut child = space.edit(on).unwrap().fork().unwrap();
+    // Of the second page the parent is the only user again: it needs the lock and no flush.
+    child.edit(on).unwrap().munmap(pages(VA + PAGE, 1)).unwrap();
+    let space: &'static SharedSpace<X> = Box::leak(Box::new(SharedSpace::new(space)));
+    space.activate(world.m.on(&pin1).unwrap()).unwrap();
+    HOOK.set(Some(Box::new(|| {
+        let pin = world.slots[0].pin();
+        let on = world.m.on(&pin).unwrap();
+        let busy = Err(FaultError::Refused(TlbRefusal::Busy(CpuId(0))));
+        assert_eq!(space.fault(on, VirtAddr(VA + PAGE), Access::Write), busy);
+        assert_eq!(space.fault(on, VirtAddr(VA), Access::Read), busy);
+    })));
+    assert_eq!(space.fault(on, VirtAddr(VA), Access::Write), Ok(Done::Copied));
+    assert!(HOOK.take().is_none(), "the hook has not run");
+    assert_eq!(space.fault(on, VirtAddr(VA + PAGE), Access::Write), Ok(Done::Reused));
+    child.end(on).unwrap();
+}
+
+/// A gather with a table of other tables than the library's.
+fn gives_a_table_up<'a, M: Machine>(on: On<'a, M>, space: &'a SpaceTlb) -> Gather<'a, M> {
+    let page = on.alloc(Level::PTE, NORMAL).unwrap();
+    // SAFETY: 1. the policy is the machine's.
+    let at = unsafe { page.into_table(on.frames(), &X::LAYOUT) }.into_raw();
+    let mut gather = Gather::new(on, space, 12).unwrap();
+    // SAFETY: 1. it never was linked. 2. it came from the policy just now. 3. nothing was written
+    // to it. 4. it mapped nothing.
+    unsafe { gather.foreign_table(at, Level::PTE, VA) };
+    gather
+}
+
+#[test]
+fn flushes_of_tables_that_are_not_the_librarys_wait_for_readers_too() {
+    let host = Host::<X>::new(small(2)).unwrap();
+    let slot = host.slot(0).unwrap();
+    let pin = slot.pin();
+    let m = HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).unwrap();
+    let on = m.on(&pin).unwrap();
+    let space = m.tlb().new_space();
+    let ended = AtomicBool::new(false);
+    let (begun, may_flush) = mpsc::channel();
+    std::thread::scope(|threads| {
+        let (host, m, space, ended) = (&host, &m, &space, &ended);
+        threads.spawn(move || {
+            let slot = host.slot(1).unwrap();
+            let pin = slot.pin();
+            let reading = m.tlb().readers().walk(&pin, space).unwrap();
+            begun.send(()).unwrap();
+            std::thread::sleep(Duration::from_millis(50));
+            ended.store(true, SeqCst);
+            drop(reading);
+        });
+        may_flush.recv().unwrap();
+        gives_a_table_up(on, space).flush().free();
+        assert!(ended.load(SeqCst));
+    });
+    assert_eq!(m.policy().counts().live(), 0);
+}
+
+#[test]
+fn a_cpu_that_gives_up_tables_that_it_reads_does_not_wait_for_itself() {
+    let host = Host::<X>::new(small(1)).unwrap();
+    let slots = host.slots();
+    let pin = slots[0].pin();
+    let m = HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).unwrap();
+    let on = m.on(&pin).unwrap();
+    let space = m.tlb().new_space();
+    let reading = on.tlb().readers().walk(on.pin(), &space).unwrap();
+    gives_a_table_up(on, &space).flush().free();
+    drop(reading);
+    assert_eq!(m.policy().counts().live(), 1, "it is leaked");
+    gives_a_table_up(on, &space).flush().free();
+    assert_eq!(m.policy().counts().live(), 1);
 }
 
 #[test]
