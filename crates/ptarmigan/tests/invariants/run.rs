@@ -178,7 +178,9 @@ impl<'h, P: Subject> Run<'h, P> {
             Op::Unused(which) if !self.out.is_empty() => {
                 let (level, at) = self.out.swap_remove(usize::from(which) % self.out.len());
                 // SAFETY: 1. handed out, and forgotten here. 2. not written to. 3. never linked.
-                policy.free_unlinked(unsafe { Clean::from_raw(at, level) });
+                let page = unsafe { Clean::from_raw(at, level) };
+                // SAFETY: 1. this machine's policy handed it out.
+                unsafe { policy.free_unlinked(page) };
             }
             Op::Map(which, page, pages) => {
                 let space = &mut self.spaces[usize::from(which) % SPACES];
