@@ -213,6 +213,10 @@ fn every_hook_is_told_before_the_call_goes_on_the_outer_layer_first() {
     for call in ALL {
         let name = call.split(' ').next().expect("a name");
         for layer in ["out", "in"] {
+            // Hooks have been told of these tables by `unhooked`.
+            if name == "take_unhooked" {
+                continue;
+            }
             want.push(format!("{layer}: {name}"));
             if name == "free_unlinked" {
                 want.push(format!("{layer}: freeing 2 0x5000"));

@@ -3,7 +3,7 @@ use crate::common::{At, any_frame, poke, small};
 use proptest::prelude::*;
 use ptarmigan::addr::{PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::cpu::NodeId;
-use ptarmigan::format::{Attr, Format, FormatExt, X86_64};
+use ptarmigan::format::{Attr, Format, X86_64};
 use ptarmigan::frames::{AllocFlags, Dirty, Frame};
 use ptarmigan::hosted::{CpuSlot, Host, HostMachine, NoTlb};
 use ptarmigan::machine::Machine;
@@ -177,9 +177,10 @@ impl<'h, P: Subject> Run<'h, P> {
             }
             Op::Unused(which) if !self.out.is_empty() => {
                 let (level, at) = self.out.swap_remove(usize::from(which) % self.out.len());
-                // SAFETY: 1. handed out, and forgotten here. 2. not written to. 3. never linked. Of
-                // `free_unlinked`: 1. by this policy.
-                unsafe { policy.free_unlinked(Clean::from_raw(at, level)) };
+                // SAFETY: 1. handed out, and forgotten here. 2. not written to. 3. never linked.
+                let page = unsafe { Clean::from_raw(at, level) };
+                // SAFETY: 1. this machine's policy handed it out.
+                unsafe { policy.free_unlinked(page) };
             }
             Op::Map(which, page, pages) => {
                 let space = &mut self.spaces[usize::from(which) % SPACES];
