@@ -223,7 +223,7 @@ fn calls_that_need_a_flush_are_refused_in_the_middle_of_one() {
     let (pin, pin2) = (world.slots[0].pin(), world.slots[2].pin());
     let on = world.m.on(&pin).unwrap();
     let mut space = written(on);
-    let child = space.edit(on).unwrap().fork().unwrap();
+    let _child = space.edit(on).unwrap().fork().unwrap();
     let mut tree = Tree::<X>::new(on, NORMAL).unwrap();
     space.activate(world.m.on(&pin2).unwrap()).unwrap();
     let before = space.tree().query(on, VirtAddr(VA));
@@ -244,7 +244,6 @@ fn calls_that_need_a_flush_are_refused_in_the_middle_of_one() {
         assert_eq!(edit.query(VirtAddr(VA)), before);
         assert_eq!(Gather::new(on, space.tlb(), 12).err(), Some(GatherError::Refused(busy)));
         assert_eq!(tree.edit(on).err(), Some(busy));
-        std::mem::forget((space, child, tree));
     });
 }
 
