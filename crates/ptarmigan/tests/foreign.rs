@@ -42,7 +42,8 @@ fn lines_that_were_written_are_named_and_cleared_and_no_others() {
     // SAFETY: 1. it never was linked. 2. not so: the line that was left out is cleared by hand
     // below. 3. `put` is done. 4. the host's.
     let cleared = unsafe { table.clear_touched(&host.window()) };
-    assert_eq!(host.read(PhysAddr(at.0 + 1024), 8), Some(5));
+    // SAFETY: 1. no other thread is at work on the host.
+    assert_eq!(unsafe { host.read(PhysAddr(at.0 + 1024), 8) }, Some(5));
     poke(&host, at.0 + 1024, 0);
     assert_zero(&host, at);
     // SAFETY: 1. no MMU.

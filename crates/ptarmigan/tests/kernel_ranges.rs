@@ -72,7 +72,8 @@ unsafe impl Mmu for &KernelTlbs {
 fn walk<F: Format>(host: &Host<F>, root: PhysAddr, va: u64) -> Option<(Pfn, Attr)> {
     let mut at = root;
     for level in (0..F::LAYOUT.levels).map(Level).rev() {
-        let raw = host.read(PhysAddr(at.0 + 8 * F::index(level, va) as u64), 8).unwrap();
+        // SAFETY: 1. it is an entry of a table in use.
+        let raw = unsafe { host.read(PhysAddr(at.0 + 8 * F::index(level, va) as u64), 8) }.unwrap();
         match F::entry(level, raw) {
             Entry::None => return None,
             Entry::Link(next) => at = next,

@@ -217,7 +217,8 @@ fn a_forgotten_guard_of_a_shared_space_leaves_nothing_behind_that_points_to_it()
 fn entry_of(host: &Host<X>, root: PhysAddr, va: u64) -> *const AtomicU64 {
     let mut at = root;
     for level in (1..4).map(Level).rev() {
-        let entry = host.read(PhysAddr(at.0 + 8 * X::index(level, va) as u64), 8).unwrap();
+        // SAFETY: 1. it is an entry of a table in use.
+        let entry = unsafe { host.read(PhysAddr(at.0 + 8 * X::index(level, va) as u64), 8) }.unwrap();
         at = X::linked(level, entry).unwrap();
     }
     let guard = host.window().open(PhysAddr(at.0 + 8 * X::index(Level::PTE, va) as u64));
@@ -520,7 +521,8 @@ fn roots_of_which_three_quarters_are_the_users_follow_the_kernel_map() {
     assert_eq!(roots, spaces.len());
     for space in &spaces {
         let root = space.tree().root();
-        assert_eq!(host.read(PhysAddr(root.0 + 8 * 500), 8), Some(link));
+        // SAFETY: 1. it is an entry of a table in use.
+        assert_eq!(unsafe { host.read(PhysAddr(root.0 + 8 * 500), 8) }, Some(link));
         assert!(space.tree().query(on, VirtAddr((377 << 39) + VA)).is_some());
     }
     for space in spaces {
@@ -547,7 +549,8 @@ unsafe impl Mmu for &Broken<'_> {
         let host = self.host.unwrap();
         let mut at = PhysAddr(self.root.load(SeqCst));
         for level in (0..4).map(Level).rev() {
-            let raw = host.read(PhysAddr(at.0 + 8 * X::index(level, va) as u64), 8).unwrap();
+            // SAFETY: 1. it is an entry of a table in use.
+            let raw = unsafe { host.read(PhysAddr(at.0 + 8 * X::index(level, va) as u64), 8) }.unwrap();
             if level == Level::PTE {
                 self.flushes.fetch_add(1, SeqCst);
                 self.valid_at_flush.fetch_add(usize::from(X::is_present(raw)), SeqCst);

@@ -139,7 +139,8 @@ fn tops_in_use_and_at_rest_show_each_change_of_the_kernel_map_while_cpus_take_an
         let barrier = Barrier::new(CPUS + 1);
         let shows = |top: PhysAddr, since: &[u64]| {
             for (i, least) in since.iter().enumerate() {
-                let entry = host.read(PhysAddr(top.0 + 8 * (FIRST + i) as u64), 8).unwrap() >> 12;
+                // SAFETY: 1. it is an entry of a root, which is in use or rests.
+                let entry = unsafe { host.read(PhysAddr(top.0 + 8 * (FIRST + i) as u64), 8) }.unwrap() >> 12;
                 assert!(
                     entry >= *least,
                     "entry {i} of {top} shows change {entry}, and {least} is everywhere"

@@ -423,7 +423,8 @@ fn pae_tops_keep_their_entries_until_the_space_ends() {
         let mut space = Space::<X86Pae>::new(on).unwrap();
         assert_eq!(space.tree().count(Level(1)), 3, "filled when the space is made");
         let root = space.tree().root();
-        let entries: Vec<_> = (0..4).map(|i| host.read(PhysAddr(root.0 + 8 * i), 8)).collect();
+        // SAFETY: 1. it is an entry of a table in use.
+        let entries: Vec<_> = (0..4).map(|i| unsafe { host.read(PhysAddr(root.0 + 8 * i), 8) }).collect();
         space.activate(on).unwrap();
         let area = pages(0x4000_0000, 600);
         space.edit(on).unwrap().mmap(area, RW, 0).unwrap();
@@ -434,7 +435,8 @@ fn pae_tops_keep_their_entries_until_the_space_ends() {
         space.edit(on).unwrap().munmap(area).unwrap();
         assert_eq!(space.tree().count(Level(0)), 0);
         assert_eq!(space.tree().count(Level(1)), 3);
-        let now: Vec<_> = (0..4).map(|i| host.read(PhysAddr(root.0 + 8 * i), 8)).collect();
+        // SAFETY: 1. it is an entry of a table in use.
+        let now: Vec<_> = (0..4).map(|i| unsafe { host.read(PhysAddr(root.0 + 8 * i), 8) }).collect();
         assert_eq!(now, entries);
         log.take();
         space.end(on).unwrap();

@@ -276,13 +276,20 @@ impl<F: Format> Host<F> {
     }
 
     /// Reads a word of physical memory as an MMU would; `None` outside of it.
-    pub fn read(&self, at: PhysAddr, bytes: usize) -> Option<u64> {
+    ///
+    /// # Safety
+    ///
+    /// 1. No other thread writes to the word at the same time, unless it is an entry of a table and
+    ///    is written as such: its frame is neither cleared nor copied to, and is no data that a
+    ///    program or the library writes meanwhile.
+    pub unsafe fn read(&self, at: PhysAddr, bytes: usize) -> Option<u64> {
         let end = (self.config.bytes >> FRAME_SHIFT) << FRAME_SHIFT;
         if at.0.checked_add(bytes as u64)? > end || !at.0.is_multiple_of(bytes as u64) {
             return None;
         }
         let p = self.arena.base().as_ptr().wrapping_add(at.0 as usize);
-        // SAFETY: within the arena and aligned. Entries are written as atomics of the same width.
+        // SAFETY: within the arena and aligned. Entries are written as atomics of the same width, and
+        // what else there is, is not written now (contract, 1.).
         unsafe {
             match bytes {
                 4 => Some(u32::from_le((*p.cast::<core::sync::atomic::AtomicU32>()).load(ORDER)) as u64),

@@ -56,7 +56,8 @@ struct Physical<'h, F: Format>(&'h Host<F>);
 
 impl<F: Format> Memory for Physical<'_, F> {
     fn read(&self, phys: u64, bytes: u8) -> Option<u64> {
-        self.0.read(PhysAddr(phys), bytes as usize)
+        // SAFETY: 1. the walkers are led by entries to tables, which are written as such.
+        unsafe { self.0.read(PhysAddr(phys), bytes as usize) }
     }
 }
 
@@ -224,7 +225,8 @@ pub type WatchedPolicy<'w, 'h, F, P> = Layered<WatchPages<'w, 'h, F>, P>;
 pub fn assert_constructed<F: Format>(host: &Host<F>, at: PhysAddr) {
     for index in 0..F::entries(F::LAYOUT.root()) {
         let want = if index < F::USER_ROOT_ENTRIES { Some(0) } else { host.kernel().get(index) };
-        let entry = host.read(PhysAddr(at.0 + 8 * index as u64), 8);
+        // SAFETY: 1. the caller says that it is a root: its entries are written as such.
+        let entry = unsafe { host.read(PhysAddr(at.0 + 8 * index as u64), 8) };
         assert_eq!(entry, want, "entry {index} of the constructed root at {at}");
     }
 }
@@ -233,7 +235,12 @@ pub fn assert_constructed<F: Format>(host: &Host<F>, at: PhysAddr) {
 #[track_caller]
 pub fn assert_zero<F: Format>(host: &Host<F>, at: PhysAddr) {
     for offset in (0..4096).step_by(8) {
-        assert_eq!(host.read(PhysAddr(at.0 + offset), 8), Some(0), "byte {offset} of the page at {at}");
+        // SAFETY: 1. the caller owns the page, or no other thread is at work on the host.
+        assert_eq!(
+            unsafe { host.read(PhysAddr(at.0 + offset), 8) },
+            Some(0),
+            "byte {offset} of the page at {at}"
+        );
     }
 }
 
@@ -473,7 +480,8 @@ fn scan_table<F: Format>(
     let entries = if top { F::USER_ROOT_ENTRIES } else { F::entries(level) };
     let mut live = 0;
     for index in 0..entries {
-        let raw = host.read(PhysAddr(at.0 + 8 * index as u64), 8).expect("tables lie in memory");
+        // SAFETY: 1. it is an entry of a table in use.
+        let raw = unsafe { host.read(PhysAddr(at.0 + 8 * index as u64), 8) }.expect("tables lie in memory");
         if raw == 0 {
             continue;
         }
@@ -526,7 +534,8 @@ pub fn shapes<F: Format, M: Machine>(host: &Host<F>, on: On<'_, M>, spaces: &[&S
 
 /// Reads a word of a frame.
 pub fn peek<F: Format>(host: &Host<F>, at: u64) -> u64 {
-    host.read(PhysAddr(at), 8).expect("within memory")
+    // SAFETY: 1. the test knows what other threads write, and where.
+    unsafe { host.read(PhysAddr(at), 8) }.expect("within memory")
 }
 
 /// Writes a word of a data frame, as a program would through a translation.

@@ -76,7 +76,12 @@ fn what_is_handed_out_is_clean(run: &Run<'_, Lists<'_>>) {
     if let Some((level, at)) = run.out.last() {
         let bytes = if *level == ROOT { 8 * X86_64::USER_ROOT_ENTRIES as u64 } else { 4096 };
         for offset in (0..bytes).step_by(8) {
-            assert_eq!(run.host.read(PhysAddr(at.0 + offset), 8), Some(0), "I2: byte {offset} of {at}");
+            // SAFETY: 1. no other thread is at work on the host.
+            assert_eq!(
+                unsafe { run.host.read(PhysAddr(at.0 + offset), 8) },
+                Some(0),
+                "I2: byte {offset} of {at}"
+            );
         }
     }
 }
@@ -132,7 +137,8 @@ fn offline_cpus_hold_nothing(run: &Run<'_, Lists<'_>>) {
 fn tops_show_the_kernel_map(run: &Run<'_, Lists<'_>>) {
     for (_, at) in run.used().iter().filter(|(level, _)| *level == ROOT) {
         for index in X86_64::USER_ROOT_ENTRIES..X86_64::entries(ROOT) {
-            let entry = run.host.read(PhysAddr(at.0 + 8 * index as u64), 8);
+            // SAFETY: 1. no other thread is at work on the host.
+            let entry = unsafe { run.host.read(PhysAddr(at.0 + 8 * index as u64), 8) };
             assert_eq!(entry, run.host.kernel().get(index), "I10: entry {index} of the root at {at}");
         }
     }

@@ -269,7 +269,8 @@ impl<'h, P: Subject> Run<'h, P> {
             return;
         }
         for index in 0..if level == ROOT { X86_64::USER_ROOT_ENTRIES } else { X86_64::entries(level) } {
-            let raw = self.host.read(PhysAddr(at.0 + 8 * index as u64), 8).expect("memory");
+            // SAFETY: 1. no other thread is at work on the host.
+            let raw = unsafe { self.host.read(PhysAddr(at.0 + 8 * index as u64), 8) }.expect("memory");
             if raw != 0 {
                 let next = X86_64::linked(level, raw).expect("a link");
                 let level = Level(level.0 - 1);

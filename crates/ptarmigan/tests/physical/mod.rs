@@ -25,7 +25,8 @@ pub fn any_frame(node: u8) -> Request {
 }
 
 pub fn peek<F: Format>(host: &Host<F>, at: u64) -> u64 {
-    host.read(PhysAddr(at), 8).expect("within memory")
+    // SAFETY: 1. no other thread is at work on the host.
+    unsafe { host.read(PhysAddr(at), 8) }.expect("within memory")
 }
 
 /// Writes a word of a frame that the test has taken.
@@ -39,7 +40,12 @@ pub fn poke<F: Format>(host: &Host<F>, at: u64, word: u64) {
 
 pub fn assert_zero<F: Format>(host: &Host<F>, at: PhysAddr) {
     for offset in (0..4096).step_by(8) {
-        assert_eq!(host.read(PhysAddr(at.0 + offset), 8), Some(0), "byte {offset} of the page at {at}");
+        // SAFETY: 1. no other thread is at work on the host.
+        assert_eq!(
+            unsafe { host.read(PhysAddr(at.0 + offset), 8) },
+            Some(0),
+            "byte {offset} of the page at {at}"
+        );
     }
 }
 

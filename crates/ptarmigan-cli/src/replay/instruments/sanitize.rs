@@ -27,7 +27,8 @@ struct HostMemory<'h, F: Format>(&'h Host<F>);
 impl<F: Format> Memory for HostMemory<'_, F> {
     #[inline]
     fn read(&self, phys: u64, bytes: u8) -> Option<u64> {
-        self.0.read(PhysAddr(phys), usize::from(bytes))
+        // SAFETY: 1. the walkers are led by entries to tables, which are written as such.
+        unsafe { self.0.read(PhysAddr(phys), usize::from(bytes)) }
     }
 }
 
