@@ -3,7 +3,7 @@ use crate::common::{At, any_frame, poke, small};
 use proptest::prelude::*;
 use ptarmigan::addr::{PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::cpu::NodeId;
-use ptarmigan::format::{Attr, Format, X86_64};
+use ptarmigan::format::{Attr, Format, FormatExt, X86_64};
 use ptarmigan::frames::{AllocFlags, Dirty, Frame};
 use ptarmigan::hosted::{CpuSlot, Host, HostMachine, NoTlb};
 use ptarmigan::machine::Machine;
