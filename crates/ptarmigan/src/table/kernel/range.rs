@@ -113,7 +113,7 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
             return Err(outside);
         }
         let table = 1u64 << F::shift(Level(1));
-        if start.0 % table != 0 || bytes % table != 0 {
+        if !start.0.is_multiple_of(table) || !bytes.is_multiple_of(table) {
             return Err(ClaimError::NotWholeTables { span: table });
         }
         let span = Span { first: start.0, last };

@@ -60,6 +60,7 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
     ///
     /// The map itself, if roots that carry a copy of it are still about, a range was not released,
     /// or `frames` are another machine's.
+    #[expect(clippy::result_large_err, reason = "what is refused comes back by value: there is no heap")]
     pub fn end(self, frames: &Frames) -> Result<(), Self> {
         let in_use = *self.roots.lock() != Pfn::NONE || self.claims.lock().in_use();
         if in_use || !frames.machine().matches(self.machine) {
