@@ -29,8 +29,8 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
     ///
     /// 1. The window reaches all of `frames` that are low memory.
     /// 2. `construct` was made for these `frames`, and for roots of `layout`.
-    /// 3. `layout` has [`MAX_LEVELS`] levels at the most and one at least. Only its roots are smaller
-    ///    than a frame.
+    /// 3. `layout` has [`MAX_LEVELS`](crate::page::MAX_LEVELS) levels at the most and one at least.
+    ///    Only its roots are smaller than a frame.
     pub unsafe fn new(frames: &'m Frames, window: W, construct: C, layout: Layout) -> Self {
         // Only the root may be smaller than a frame; where it is not, the slab stays empty.
         let shift = layout.table_shift[layout.root().at()].clamp(3, FRAME_SHIFT as u8 - 1);
