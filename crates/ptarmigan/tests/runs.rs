@@ -120,7 +120,7 @@ fn a_ninth_run_joins_the_two_that_are_nearest() {
 #[test]
 fn parts_of_pages_are_pages_and_nothing_is_nothing() {
     let mut stale = Runs::new(SHIFT);
-    for (start, end) in [(0, 0), (5, 5), (9, 3), (PAGE, 0x10)] {
+    for (start, end) in [(5, 5), (9, 3), (PAGE, 0x10)] {
         stale.insert(start, end);
         assert!(stale.is_empty(), "{start}..{end}");
     }
