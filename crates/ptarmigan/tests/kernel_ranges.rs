@@ -293,7 +293,7 @@ fn nothing_is_mapped_where_anything_is_wrong() {
         let error = Err(KernelRangeError::OutOfRange { at: VirtAddr(at) });
         assert_eq!(range.unmap(on, VirtAddr(at), pages, |_, _| panic!()), error);
         assert_eq!(range.protect(on, VirtAddr(at), pages, |_| panic!()), error);
-        assert_eq!(range.query(on, VirtAddr(at & !0xfff)).is_some(), false);
+        assert!(range.query(on, VirtAddr(at & !0xfff)).is_none());
     }
     // SAFETY: as above.
     let done = unsafe { range.map(elsewhere, VirtAddr(START), Pfn(7), 1, RW, AllocFlags::NORMAL) };
