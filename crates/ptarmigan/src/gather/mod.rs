@@ -118,6 +118,8 @@ pub struct Gather<'a, M: Machine> {
     /// space ends, so that what MMUs write to entries is lost on nobody: entries may be changed
     /// with plain stores.
     private: bool,
+    /// In the middle of a flush.
+    flushing: bool,
     /// Others may read the tables without a lock: the flush waits for them.
     may_be_read: bool,
     /// Nobody can know what is unlinked: references may be dropped at once.
@@ -186,6 +188,7 @@ impl<'a, M: Machine> Gather<'a, M> {
             tables: Unhooked::new(),
             data: DataChains::new(),
             private,
+            flushing: false,
             may_be_read: !may_be_private || space.is_shared(),
             unknown: private,
             ended: None,
@@ -425,7 +428,11 @@ impl<'a, M: Machine> Gather<'a, M> {
     }
 
     fn has_work(&self) -> bool {
-        self.has_changes() || !self.data.is_empty() || !self.tables.is_empty() || self.flags.reload_root
+        self.has_changes()
+            || !self.data.is_empty()
+            || !self.tables.is_empty()
+            || self.flags.reload_root
+            || self.space.owes_flush()
     }
 
     /// Flushes what changed, once, on every CPU that may know it, and waits for all of them.
@@ -452,7 +459,10 @@ impl<'a, M: Machine> Gather<'a, M> {
             }
             // If something was unlinked, but nothing said where, that is everything. What is noted
             // stays until all CPUs have answered: if the flush unwinds, it is done once more.
-            match on.tlb().flush(on.pin(), self.space, &self.runs, self.flags) {
+            self.flushing = true;
+            let flushed = on.tlb().flush(on.pin(), self.space, &self.runs, self.flags);
+            self.flushing = false;
+            match flushed {
                 Ok(flushed) => ticket = Some(flushed),
                 Err(_) => return self.refused(),
             }
@@ -528,15 +538,16 @@ impl<'a, M: Machine> Gather<'a, M> {
     }
 }
 
-/// Repeats a flush that unwinds: the entries have changed already, so a caller that tries again
+/// Leaves a flush that unwinds to the next one of the space, which is of everything then: the entries have changed already, so a caller that tries again
 /// would find nothing to do.
 struct Repeat<'g, 'a, M: Machine>(&'g mut Gather<'a, M>);
 
 impl<M: Machine> Drop for Repeat<'_, '_, M> {
     #[inline(always)]
     fn drop(&mut self) {
-        if self.0.has_work() {
-            self.0.flush_rest();
+        if self.0.flushing {
+            // It has unwound.
+            let _ = self.0.refused();
         }
     }
 }
@@ -544,7 +555,9 @@ impl<M: Machine> Drop for Repeat<'_, '_, M> {
 impl<M: Machine> Drop for Gather<'_, M> {
     #[inline]
     fn drop(&mut self) {
-        if self.has_work() || self.ended.is_some() {
+        if self.flushing {
+            let _ = self.refused();
+        } else if self.has_work() || self.ended.is_some() {
             Repeat(self).0.flush_rest();
         }
     }

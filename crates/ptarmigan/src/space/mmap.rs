@@ -104,7 +104,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         if !any {
             return Err(AreaError::NoArea(range));
         }
-        if same {
+        if same && !self.tlb.owes_flush() {
             return Ok(());
         }
         self.may_flush()?;

@@ -92,6 +92,12 @@ impl SpaceTlb {
         self.debt.store(true, Ordering::Relaxed);
     }
 
+    /// Returns whether a flush was refused, or has unwound.
+    #[inline(always)]
+    pub(crate) fn owes_flush(&self) -> bool {
+        self.debt.load(Ordering::Relaxed)
+    }
+
     /// Returns whether a flush was refused; the caller makes up for it now.
     #[inline(always)]
     pub(crate) fn take_debt(&self) -> bool {
