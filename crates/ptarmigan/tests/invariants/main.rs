@@ -77,11 +77,8 @@ fn what_is_handed_out_is_clean(run: &Run<'_, Lists<'_>>) {
         let bytes = if *level == ROOT { 8 * X86_64::USER_ROOT_ENTRIES as u64 } else { 4096 };
         for offset in (0..bytes).step_by(8) {
             // SAFETY: 1. no other thread is at work on the host.
-            assert_eq!(
-                unsafe { run.host.read(PhysAddr(at.0 + offset), 8) },
-                Some(0),
-                "I2: byte {offset} of {at}"
-            );
+            let word = unsafe { run.host.read(PhysAddr(at.0 + offset), 8) };
+            assert_eq!(word, Some(0), "I2: byte {offset} of {at}");
         }
     }
 }

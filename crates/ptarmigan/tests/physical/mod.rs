@@ -41,11 +41,8 @@ pub fn poke<F: Format>(host: &Host<F>, at: u64, word: u64) {
 pub fn assert_zero<F: Format>(host: &Host<F>, at: PhysAddr) {
     for offset in (0..4096).step_by(8) {
         // SAFETY: 1. no other thread is at work on the host.
-        assert_eq!(
-            unsafe { host.read(PhysAddr(at.0 + offset), 8) },
-            Some(0),
-            "byte {offset} of the page at {at}"
-        );
+        let word = unsafe { host.read(PhysAddr(at.0 + offset), 8) };
+        assert_eq!(word, Some(0), "byte {offset} of the page at {at}");
     }
 }
 
