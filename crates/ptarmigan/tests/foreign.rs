@@ -43,7 +43,8 @@ fn lines_that_were_written_are_named_and_cleared_and_no_others() {
     // below. 3. `put` is done. 4. the host's.
     let cleared = unsafe { table.clear_touched(&host.window()) };
     // SAFETY: 1. no other thread is at work on the host.
-    assert_eq!(unsafe { host.read(PhysAddr(at.0 + 1024), 8) }, Some(5));
+    let word = unsafe { host.read(PhysAddr(at.0 + 1024), 8) };
+    assert_eq!(word, Some(5));
     poke(&host, at.0 + 1024, 0);
     assert_zero(&host, at);
     // SAFETY: 1. no MMU.

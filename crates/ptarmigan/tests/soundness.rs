@@ -522,7 +522,8 @@ fn roots_of_which_three_quarters_are_the_users_follow_the_kernel_map() {
     for space in &spaces {
         let root = space.tree().root();
         // SAFETY: 1. it is an entry of a table in use.
-        assert_eq!(unsafe { host.read(PhysAddr(root.0 + 8 * 500), 8) }, Some(link));
+        let word = unsafe { host.read(PhysAddr(root.0 + 8 * 500), 8) };
+        assert_eq!(word, Some(link));
         assert!(space.tree().query(on, VirtAddr((377 << 39) + VA)).is_some());
     }
     for space in spaces {
