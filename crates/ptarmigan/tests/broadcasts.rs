@@ -1,5 +1,5 @@
-//! Machines that broadcast invalidations, and numbers that are the same on all of their CPUs; the kernel's half, which all
-//! CPUs share on any machine.
+//! Machines that broadcast invalidations, and numbers that are the same on all of their CPUs; the
+//! kernel's half, which all CPUs share on any machine.
 #![cfg(not(loom))]
 mod common;
 use common::{Rng, small, va};
@@ -41,7 +41,8 @@ impl ByNumber {
         ByNumber { cpus: Mutex::new((0..cpus).map(|_| Held::default()).collect()), loads: Mutex::default() }
     }
 
-    /// The user of the space that the CPU has loaded accesses a page, which the tables map to `now`; what it gets.
+    /// The user of the space that the CPU has loaded accesses a page, which the tables map to
+    /// `now`; what it gets.
     fn access(&self, cpu: usize, va: u64, now: Option<Pfn>) -> Option<Pfn> {
         let held = &mut self.cpus.lock().unwrap()[cpu];
         let (_, asid) = held.loaded?;
@@ -57,8 +58,9 @@ impl ByNumber {
     }
 }
 
-// SAFETY: 1. every CPU drops what is covered under the number. 2. nothing of the kernel's half is held. 3. what is found
-// under another number is not used; what is not to be kept is dropped. 4. nothing is used any more. 5. as 1. says.
+// SAFETY: 1. every CPU drops what is covered under the number. 2. nothing of the kernel's half is
+// held. 3. what is found under another number is not used; what is not to be kept is dropped. 4.
+// nothing is used any more. 5. as 1. says.
 unsafe impl Mmu for &ByNumber {
     const BROADCASTS: bool = true;
     const NEEDS_ENTRY_VALID: bool = false;

@@ -68,8 +68,8 @@ impl fmt::Debug for MachineId {
     }
 }
 
-/// A call was given something of another machine: a pin, a space, a tree. Or both are of one machine,
-/// but the part that was called was made for fewer CPUs. Nothing has been done.
+/// A call was given something of another machine: a pin, a space, a tree. Or both are of one
+/// machine, but the part that was called was made for fewer CPUs. Nothing has been done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WrongMachine {
     /// The machine that was called.

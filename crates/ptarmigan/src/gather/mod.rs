@@ -538,8 +538,8 @@ impl<'a, M: Machine> Gather<'a, M> {
     }
 }
 
-/// Leaves a flush that unwinds to the next one of the space, which is of everything then: the entries have changed already, so a caller that tries again
-/// would find nothing to do.
+/// Leaves a flush that unwinds to the next one of the space, which is of everything then: the
+/// entries have changed already, so a caller that tries again would find nothing to do.
 struct Repeat<'g, 'a, M: Machine>(&'g mut Gather<'a, M>);
 
 impl<M: Machine> Drop for Repeat<'_, '_, M> {

@@ -216,7 +216,8 @@ unsafe impl<F: Format, P: Policy, S: Mmu> Machine for HostMachine<'_, F, P, S> {
 /// 1. The caller owns `frame`, and nothing else reaches it.
 unsafe fn is_zero(window: &DirectMap, frame: Pfn) -> bool {
     let guard = window.open(frame.addr());
-    // SAFETY: the frame is the caller's alone (contract, 1.), and the guard is valid for all of it, as aligned as a frame.
+    // SAFETY: the frame is the caller's alone (contract, 1.), and the guard is valid for all of it,
+    // as aligned as a frame.
     let words = unsafe { core::slice::from_raw_parts(guard.base().cast::<u64>(), FRAME_SIZE / 8) };
     words.iter().all(|word| *word == 0)
 }

@@ -50,8 +50,8 @@ fn indices<F: Format>(level: Level, base: u64, range: VirtRange) -> (usize, usiz
     (first as usize, (last as usize).min(F::entries(level) - 1))
 }
 
-/// Tells a gather which entries of a leaf table have been cleared or changed: when it is dropped, also if a
-/// callback panics.
+/// Tells a gather which entries of a leaf table have been cleared or changed: when it is dropped,
+/// also if a callback panics.
 struct Stale<'a, 'g, M: Machine> {
     gather: &'g mut Gather<'a, M>,
     base: u64,

@@ -303,8 +303,8 @@ pub(super) fn adopt<M: Machine>(on: On<'_, M>, level: Level, page: Clean) -> Phy
 ///
 /// # Safety
 ///
-/// 1. The caller owns the table of `level` at `at`, which came from the policy of `on`'s machine, and
-///    gives it away.
+/// 1. The caller owns the table of `level` at `at`, which came from the policy of `on`'s machine,
+///    and gives it away.
 /// 2. It is in the state of its level: no live entries.
 /// 3. It was never linked to a tree.
 pub(super) unsafe fn free_unlinked<M: Machine>(on: On<'_, M>, level: Level, at: PhysAddr) {

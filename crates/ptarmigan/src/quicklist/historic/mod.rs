@@ -224,9 +224,9 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
     }
 }
 
-// SAFETY: 1. they are fields, and the source makes pages of its frames. 2. pages of a list are in the
-// state of the level that is asked for, or are brought into it. 3. a list has a page once, and those
-// that came before their flush came by `take_unhooked`.
+// SAFETY: 1. they are fields, and the source makes pages of its frames. 2. pages of a list are in
+// the state of the level that is asked for, or are brought into it. 3. a list has a page once, and
+// those that came before their flush came by `take_unhooked`.
 unsafe impl<W: OpenWindow, C: Construct> Policy for Historic<'_, W, C> {
     fn machine(&self) -> MachineId {
         self.source.frames().machine()

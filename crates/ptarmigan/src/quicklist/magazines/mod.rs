@@ -355,9 +355,9 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     }
 }
 
-// SAFETY: 1. they are of the CPUs' array, which was made for the frames' machine. 2. pages of a class
-// are in one state, and `page` names the level that is asked for, which is of the class. 3. a page
-// is in one magazine or depot at a time, and only clean pages are put there.
+// SAFETY: 1. they are of the CPUs' array, which was made for the frames' machine. 2. pages of a
+// class are in one state, and `page` names the level that is asked for, which is of the class. 3. a
+// page is in one magazine or depot at a time, and only clean pages are put there.
 unsafe impl<W: OpenWindow, C: Construct, K: Check> Policy for Quicklists<'_, W, C, K> {
     fn machine(&self) -> MachineId {
         self.cpus.machine()
