@@ -256,7 +256,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         Box::leak(Box::new(Host::new(HostConfig { cpus: 2, ..HostConfig::default() })?));
     let config = ListsConfig::new(host.config().cpus);
     let mut boot = host.boot(Lists::bytes(&host.frames().size(), &config))?;
-    // SAFETY: 1. the window is the host's, which reaches all of its frames. 2. nothing is constructed.
+    // SAFETY: 1. the window is the host's, which reaches all of its frames. 2. nothing is
+    // constructed.
     // 3. four levels, whose tables are frames.
     let source = unsafe { Source::new(host.frames(), host.window(), NoConstruct, LAYOUT) };
     let lists: &'static Lists = Box::leak(Box::new(Lists::new(&mut boot, config, source)?));

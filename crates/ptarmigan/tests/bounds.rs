@@ -1,5 +1,6 @@
 //! Levels, nodes, orders and CPUs that there are not: calls refuse them, and nothing is handed out
-//! twice or used out of bounds. Parts that are made for fewer CPUs than the machine has are refused.
+//! twice or used out of bounds. Parts that are made for fewer CPUs than the machine has are
+//! refused.
 #![cfg(not(loom))]
 mod common;
 use common::{At, assert_zero, small};

@@ -1,4 +1,4 @@
-//! Hosts: which machine has one, and who owns its CPUs.
+//! Hosts: which machine has one, and which thread owns its CPUs.
 #![cfg(not(loom))]
 mod common;
 

@@ -33,8 +33,8 @@ struct Recording<'c> {
     machine: MachineId,
 }
 
-// SAFETY: 1. all are constants or a field, but pages are no frames. 2. they are of the level that is
-// asked for. 3. nothing is ever linked: tests look at the calls alone.
+// SAFETY: 1. all are constants or a field, but pages are no frames. 2. they are of the level that
+// is asked for. 3. nothing is ever linked: tests look at the calls alone.
 unsafe impl Policy for Recording<'_> {
     fn machine(&self) -> MachineId {
         self.machine

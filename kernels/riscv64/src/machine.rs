@@ -342,9 +342,8 @@ pub unsafe fn set_up(start: u64, end: u64, cpus: usize) -> Result<&'static Machi
     // SAFETY: 1. As above.
     let zero = unsafe { frames.take(request)?.zeroed(&window) }.into_raw();
 
-    // 4. Lists of table pages, and of data frames.
-    // SAFETY: 1. As above. 2. The map was made for these frames and this format. 3. Three levels, whose
-    // tables are frames.
+    // 4. Lists of table pages, and of data frames. SAFETY: 1. As above. 2. The map was made for
+    //    these frames and this format. 3. Three levels, whose tables are frames.
     let source = unsafe { Source::new(frames, window, kernel, Sv39::LAYOUT) };
     let lists = Quicklists::new(&mut boot, lists_config, source)?;
     let data = DataFrames::new(&mut boot, frames, cpus)?;

@@ -173,8 +173,8 @@ impl<'m> Machine<'m> {
             unsafe { kernel.set(frames, slot, boot::kernel_top().get(slot)) };
         }
         let layout = <X86_64 as ptarmigan::format::Format>::LAYOUT;
-        // SAFETY: 1. the direct map covers all frames of the library. 2. the map was made for them and
-        // for this format. 3. four levels, whose tables are frames.
+        // SAFETY: 1. the direct map covers all frames of the library. 2. the map was made for them
+        // and for this format. 3. four levels, whose tables are frames.
         let source = unsafe { Source::new(frames, direct_map(), kernel, layout) };
         let lists = Quicklists::new(boot, ListsConfig::new(1), source)?;
         let data = DataFrames::new(boot, frames, 1)?;

@@ -62,8 +62,8 @@ impl PolicyName {
     }
 }
 
-/// Runs `$body` with `$made` bound to the policy `$choice` on `$host`; `$lists` are the sizes of the
-/// library's own. Fails as
+/// Runs `$body` with `$made` bound to the policy `$choice` on `$host`; `$lists` are the sizes of
+/// the library's own. Fails as
 /// [`Context`](crate::error::Context) does.
 macro_rules! with_policy {
     ($host:expr, $choice:expr, $lists:expr, |$made:ident| $body:expr) => {{

@@ -65,7 +65,8 @@ fn attr(raw: u64) -> Attr {
     attr
 }
 
-/// Above level 0 an entry is 0, a link, which is present and has no `PS`, or a large page, which has
+/// Above level 0 an entry is 0, a link, which is present and has no `PS`, or a large page, which
+/// has
 /// `PS` whether it is present or not. So the sign of the low byte tells a link.
 #[inline(always)]
 fn linked(raw: u64) -> Option<PhysAddr> {

@@ -446,8 +446,8 @@ impl<'a, M: Machine> Gather<'a, M> {
         let on = self.on;
         let mut tables = core::mem::take(&mut self.tables);
         if !tables.is_empty() {
-            // SAFETY: 1. the tables came from the machine's policy: trees take them there, and others
-            // are promised to (`foreign_table`, 2.).
+            // SAFETY: 1. the tables came from the machine's policy: trees take them there, and
+            // others are promised to (`foreign_table`, 2.).
             unsafe { on.policy().unhooked(&mut tables) };
         }
         let mut ticket = self.ended.take();

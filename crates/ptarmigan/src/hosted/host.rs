@@ -288,8 +288,8 @@ impl<F: Format> Host<F> {
             return None;
         }
         let p = self.arena.base().as_ptr().wrapping_add(at.0 as usize);
-        // SAFETY: within the arena and aligned. Entries are written as atomics of the same width, and
-        // what else there is, is not written now (contract, 1.).
+        // SAFETY: within the arena and aligned. Entries are written as atomics of the same width,
+        // and what else there is, is not written now (contract, 1.).
         unsafe {
             match bytes {
                 4 => Some(u32::from_le((*p.cast::<core::sync::atomic::AtomicU32>()).load(ORDER)) as u64),

@@ -80,8 +80,10 @@ impl<'h, F: Format, P: Policy, S: Mmu> HostMachine<'h, F, P, S> {
         let mut boot = host.boot(Tlb::<Wired<S>>::bytes(&config) + Parking::bytes(config.cpus))?;
         let parking = Parking::new(&mut boot, id, config.cpus, config.park)?;
         let first = host.take().ok_or(HostError::InUse)?;
-        // SAFETY: 1. the host has just given itself to this machine, and takes itself back with what
-        // `next_name` says, from `drop`. If it is this one's error that ends it, no space was named.
+        // SAFETY: 1. the host has just given itself to this machine, and takes itself back with
+        // what
+        // `next_name` says, from `drop`. If it is this one's error that ends it, no space was
+        // named.
         match unsafe { Tlb::after(&mut boot, id, config, wired, first) } {
             Ok(tlb) => Ok(HostMachine { host, window: host.window(), policy, tlb, parking }),
             Err(e) => {

@@ -136,7 +136,8 @@ impl<L, P> Layered<L, P> {
     }
 }
 
-// SAFETY: 1. to 3. are promises of `P`, which all calls are passed on to. `L` returns the pages that
+// SAFETY: 1. to 3. are promises of `P`, which all calls are passed on to. `L` returns the pages
+// that
 // `P` handed out (contract of `Layer`, 1.), and sees the others by reference only.
 unsafe impl<L: Layer<P>, P: Policy> Policy for Layered<L, P> {
     fn machine(&self) -> MachineId {

@@ -52,8 +52,8 @@ impl<'m, W: OpenWindow, C: Construct> Plain<'m, W, C> {
     }
 }
 
-// SAFETY: 1. both are fields, and the source makes pages of its frames. 2. the source makes them for
-// the level. 3. no page is kept: the allocator hands each out to one caller.
+// SAFETY: 1. both are fields, and the source makes pages of its frames. 2. the source makes them
+// for the level. 3. no page is kept: the allocator hands each out to one caller.
 unsafe impl<W: OpenWindow, C: Construct> Policy for Plain<'_, W, C> {
     fn machine(&self) -> MachineId {
         self.source.frames().machine()

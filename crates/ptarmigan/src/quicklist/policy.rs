@@ -27,7 +27,8 @@ use crate::page::{Clean, Flushed, Level, Unhooked};
 ///
 /// # Safety
 ///
-/// Trees link the pages that a policy hands out, and never look at them. An implementation promises:
+/// Trees link the pages that a policy hands out, and never look at them. An implementation
+/// promises:
 ///
 /// 1. [`machine`](Self::machine), [`cpus`](Self::cpus) and [`takes_unhooked`](Self::takes_unhooked)
 ///    return the same each time. The pages are frames of that machine.

@@ -103,8 +103,8 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
             meta.set_live(0);
             frame.into_raw().addr()
         };
-        // SAFETY: 1. a root, taken just now, of the frames that the constructor was made for (contract
-        // of `new`, 2.). 2. cleared just now.
+        // SAFETY: 1. a root, taken just now, of the frames that the constructor was made for
+        // (contract of `new`, 2.). 2. cleared just now.
         if level == self.layout.root() && !unsafe { self.construct.try_construct(self.frames, at) } {
             // SAFETY: 1. taken just now. 2. cleared, and all zero as the constructor has failed.
             unsafe { self.give_zero(level, at) };
@@ -234,8 +234,8 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
     ///    writes to it meanwhile.
     pub unsafe fn is_zero(&self, at: PhysAddr) -> bool {
         let guard = self.window.open(at);
-        // SAFETY: the window reaches the frame (contract of `new`, 1.), so the guard is valid for it.
-        // Nothing writes to it (1.), and frames are aligned to more than a word.
+        // SAFETY: the window reaches the frame (contract of `new`, 1.), so the guard is valid for
+        // it. Nothing writes to it (1.), and frames are aligned to more than a word.
         let bytes = unsafe { core::slice::from_raw_parts(guard.base().cast::<u64>(), FRAME_SIZE / 8) };
         bytes.iter().all(|w| *w == 0)
     }

@@ -188,9 +188,9 @@ impl<F: Format> Tables<F> {
         }
     }
 
-    /// Copies the leaves of `range` into `to`. For each, `share(frames, entry)` is called once; then
-    /// the entry loses its write permission on both sides, if `protect`. A table is made there for
-    /// every leaf table here, empty ones too, as fork does in Linux.
+    /// Copies the leaves of `range` into `to`. For each, `share(frames, entry)` is called once;
+    /// then the entry loses its write permission on both sides, if `protect`. A table is made there
+    /// for every leaf table here, empty ones too, as fork does in Linux.
     ///
     /// # Errors
     ///

@@ -38,7 +38,7 @@ impl<S: Shootdown> Tlb<S> {
     }
 
     /// Returns whether this CPU could flush now: what is refused in the middle of a switch or of
-    /// another flush is refused until that is over, which whoever interrupted it returns to.
+    /// another flush is refused until the interrupted code has finished it.
     ///
     /// # Errors
     ///

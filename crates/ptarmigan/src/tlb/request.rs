@@ -85,8 +85,8 @@ pub(super) struct FlushRequest {
 
 /// A root to be loaded.
 ///
-/// Only the library makes one, of tables that stay until the CPU has left them. So code that reaches
-/// an [`Mmu`](super::Mmu) cannot have it load anything else:
+/// Only the library makes one, of tables that stay until the CPU has left them. So code that
+/// reaches an [`Mmu`](super::Mmu) cannot have it load anything else:
 ///
 /// ```compile_fail,E0639
 /// use ptarmigan::{addr::PhysAddr, cpu::Pinned, tlb::{Mmu, Root, Shootdown, SpaceId, Tlb}};

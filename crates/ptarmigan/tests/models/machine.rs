@@ -91,7 +91,8 @@ impl Pool {
     }
 }
 
-// SAFETY: 1. they are fields. 2. the page is of the level that is asked for, as there is but one kind.
+// SAFETY: 1. they are fields. 2. the page is of the level that is asked for, as there is but one
+// kind.
 // 3. a page is on one list, and only pages that `put` finds clean are put there.
 unsafe impl Policy for Pool {
     fn machine(&self) -> MachineId {

@@ -469,7 +469,7 @@ fn a_request_that_is_withdrawn_is_carried_out_before_that_or_not_at_all() {
     model(3, || {
         let m = Model::new(SHAPE);
         m.runs_on(1);
-        // Who works on the request looks at it; when the flush has unwound, the space may go.
+        // The CPU that works on the request looks at it; when the flush has unwound, the space may go.
         let space_is_there = Arc::new(loom::cell::UnsafeCell::new(()));
         let looked_at = space_is_there.clone();
         m.world.mmu().interrupt_with(move |_| looked_at.with(|_| ()));

@@ -114,8 +114,8 @@ unsafe impl<P: Policy> Pages for Cpu<'_, P> {
         // SAFETY: 1. `alloc` took it and the caller gives it away. 2. it is all zero, as the caller
         // says, which is the state of its level. 3. it was never linked.
         let page = unsafe { Clean::from_raw(PhysAddr(page.get()), Level::PTE) };
-        // SAFETY: 1. the slot is one of the host's, for which the policy was made. 2. `alloc` had the
-        // page from it.
+        // SAFETY: 1. the slot is one of the host's, for which the policy was made. 2. `alloc` had
+        // the page from it.
         unsafe { self.policy.free_unlinked(&self.slot.pin(), page) };
     }
 

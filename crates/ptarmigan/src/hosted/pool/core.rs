@@ -120,8 +120,8 @@ impl<S: PageState> Core<S> {
             destructed: AtomicUsize::new(0),
             returned: AtomicUsize::new(0),
         };
-        // SAFETY: 1. each frame is a page of the arena. 2. so is each that the workshop is given: its
-        // arena is this one. 3. one level, whose tables are frames.
+        // SAFETY: 1. each frame is a page of the arena. 2. so is each that the workshop is given:
+        // its arena is this one. 3. one level, whose tables are frames.
         let source = unsafe { Source::new(frames, map, workshop, LAYOUT) };
         let lists =
             Quicklists::new(&mut memory, sizes, source).map_err(|e| PoolError::Host(e.to_string()))?;

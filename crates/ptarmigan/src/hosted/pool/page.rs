@@ -198,8 +198,8 @@ impl<H: PoolHandle<State = Zeroed>> PageIn<H> {
         // page goes back.
         let pool = unsafe { std::ptr::read(&page.pool) };
         let core = pool.core();
-        // SAFETY: 1. the page was the caller's alone and is given back here. 2. the core's state made
-        // it, and pages that are out are not destructed.
+        // SAFETY: 1. the page was the caller's alone and is given back here. 2. the core's state
+        // made it, and pages that are out are not destructed.
         let holds = || unsafe { core.workshop().state.holds(page.raw()) };
         debug_assert!(holds(), "{:?} is given back and is not in its state", *page);
         // SAFETY: 1. `new` was promised it, and this is its end. 2. as the caller says.
@@ -230,8 +230,8 @@ impl<H: PoolHandle> Drop for PageIn<H> {
     fn drop(&mut self) {
         let core = self.pool.core();
         let state = &core.workshop().state;
-        // SAFETY: 1. the page is `self`'s alone, and this is its end. 2. the core's state made it, and
-        // pages that are out are not destructed; `dirty` is what was lent for writing.
+        // SAFETY: 1. the page is `self`'s alone, and this is its end. 2. the core's state made it,
+        // and pages that are out are not destructed; `dirty` is what was lent for writing.
         unsafe { state.restore(self.raw(), self.dirty) };
         // SAFETY: 1. and 2. as above.
         let holds = || unsafe { state.holds(self.raw()) };

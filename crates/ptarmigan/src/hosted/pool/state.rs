@@ -183,7 +183,8 @@ unsafe impl<S: PageState> Construct for Workshop<S> {
     unsafe fn try_construct(&self, _: &Frames, at: PhysAddr) -> bool {
         let page = self.arena.map().page(at);
         // SAFETY: 1. a page of this arena that the caller owns (contract of `construct`, 1.). 2. it
-        // is all zero (2.), and no state has changed its protection, or one that has was destructed.
+        // is all zero (2.), and no state has changed its protection, or one that has was
+        // destructed.
         let result = catch_unwind(AssertUnwindSafe(|| unsafe { self.state.construct(page) }))
             .unwrap_or_else(|_| Err("the constructor panicked".into()));
         let Err(why) = result else {

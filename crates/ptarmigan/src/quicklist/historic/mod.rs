@@ -279,8 +279,8 @@ unsafe impl<W: OpenWindow, C: Construct> Policy for Historic<'_, W, C> {
     unsafe fn take_unhooked(&self, pin: &Pinned<'_>, pages: &mut Unhooked) {
         // SAFETY: 1. by the caller.
         let here = &unsafe { Here::new(pin) };
-        // SAFETY: 1. a model of the historic code, which did just this. 2. the tables came from this
-        // policy (2.), whose source makes them of its frames.
+        // SAFETY: 1. a model of the historic code, which did just this. 2. the tables came from
+        // this policy (2.), whose source makes them of its frames.
         while let Some(page) = unsafe { pages.pop_early(self.source.frames()) } {
             // SAFETY: 1. as above.
             unsafe { self.free(here, page) };

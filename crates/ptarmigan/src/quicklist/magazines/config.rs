@@ -23,7 +23,8 @@ pub struct ListsConfig {
     pub budget_divisor: u32,
     /// A node's budget in pages, whatever is free there; `None`: the divisor says.
     pub fixed_budget: Option<u32>,
-    /// CPUs that may be on one node at a time, all of them at the most; 0: they are spread evenly, and stay where they are.
+    /// CPUs that may be on one node at a time, all of them at the most; 0: they are spread evenly,
+    /// and stay where they are.
     pub cpus_per_node: usize,
 }
 

@@ -280,8 +280,8 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
     ///
     /// # Safety
     ///
-    /// 1. Whatever is allowed to the kernel, and to programs if `attr` says [`Attr::USER`], with the
-    ///    permissions of `attr` and with those that [`protect`](Self::protect) gives later, is
+    /// 1. Whatever is allowed to the kernel, and to programs if `attr` says [`Attr::USER`], with
+    ///    the permissions of `attr` and with those that [`protect`](Self::protect) gives later, is
     ///    allowed to each of the frames until it has been unmapped.
     pub unsafe fn map<M: Machine>(
         &mut self,
@@ -398,8 +398,8 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         Ok(stale.flush()?)
     }
 
-    /// Unmaps whatever is mapped in the range, as [`unmap`](Self::unmap) does, gives back the tables
-    /// that are empty then, but for those directly below the root, and ends the ownership.
+    /// Unmaps whatever is mapped in the range, as [`unmap`](Self::unmap) does, gives back the
+    /// tables that are empty then, but for those directly below the root, and ends the ownership.
     ///
     /// # Errors
     ///

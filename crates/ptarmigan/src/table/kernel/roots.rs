@@ -14,7 +14,7 @@ use crate::table::node::{read, set_kernel};
 use crate::window::OpenWindow;
 use core::marker::PhantomData;
 
-/// The kernel's entries, and everyone who has a copy.
+/// The kernel's entries, and the roots that have a copy.
 pub struct KernelMap<F: Format, W> {
     machine: MachineId,
     window: W,
@@ -171,8 +171,9 @@ fn set_next(frames: &Frames, pfn: Pfn, to: Pfn) {
     frames.meta(pfn).set_lines(1, to.0);
 }
 
-// SAFETY: 1. `construct` writes entries of the kernel's half alone, and `destruct` clears those that
-// are not none. 2. and 3. roots are found by the registry, which `destruct` takes the root out of.
+// SAFETY: 1. `construct` writes entries of the kernel's half alone, and `destruct` clears those
+// that are not none. 2. and 3. roots are found by the registry, which `destruct` takes the root out
+// of.
 unsafe impl<F: Format, W: OpenWindow> Construct for KernelMap<F, W> {
     unsafe fn construct(&self, frames: &Frames, root: PhysAddr) {
         let small = F::LAYOUT.is_small(Self::ROOT);
