@@ -213,6 +213,17 @@ fn on_table(case: &str) -> Result<u64, String> {
                 c.map();
                 counted(|| c.query())
             }
+            "map-range" => {
+                counted(|| c.map_range());
+                c.query()
+            }
+            "unmap-range" => {
+                c.map_range();
+                let found = c.query();
+                counted(|| c.unmap_range());
+                expect("frames that unmap-range left", c.query() as u64, 0)?;
+                found
+            }
             _ => {
                 c.map();
                 let found = c.query();
@@ -233,9 +244,9 @@ fn main() -> ExitCode {
     let case = std::env::args().nth(1).unwrap_or_default();
     let done = match case.as_str() {
         "fault-table" | "fault-page" | "fault-present" | "fork-exit" => on_space(&case),
-        "map" | "query" | "unmap" | "fork-shape" => on_table(&case),
+        "map" | "query" | "unmap" | "map-range" | "unmap-range" | "fork-shape" => on_table(&case),
         _ => Err("usage: fault-counts \
-                  fault-table|fault-page|fault-present|fork-shape|fork-exit|map|query|unmap"
+                  fault-table|fault-page|fault-present|fork-shape|fork-exit|map|query|unmap|map-range|unmap-range"
             .to_string()),
     };
     match done {

@@ -29,6 +29,19 @@ pub(super) const fn entries(index_bits: &[u8; MAX_LEVELS]) -> [usize; SHIFTS] {
     entries
 }
 
+/// The entries that a table has, if tables of all levels have equally many: most formats are so,
+/// and then nothing depends on the level.
+pub(super) const fn entries_of_all(levels: u8, index_bits: &[u8; MAX_LEVELS]) -> Option<usize> {
+    let mut level = 1;
+    while level < levels as usize {
+        if index_bits[level] != index_bits[0] {
+            return None;
+        }
+        level += 1;
+    }
+    Some(1 << index_bits[0])
+}
+
 /// Refuses, at compile time, a format whose shape trees do not support. Every tree evaluates it.
 ///
 /// # Panics

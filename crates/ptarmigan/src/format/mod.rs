@@ -152,7 +152,7 @@ pub trait FormatExt {
     /// Binary logarithm of the bytes that one entry of `level` maps.
     fn shift(level: Level) -> u32;
 
-    /// The number of entries of a table of `level`.
+    /// The number of entries of a table of `level`, one that trees have.
     fn entries(level: Level) -> usize;
 
     /// The entry of a table of `level` that maps `va`.
@@ -177,6 +177,9 @@ impl<F: Format> FormatExt for F {
 
     #[inline(always)]
     fn entries(level: Level) -> usize {
+        if let Some(entries) = const { check::entries_of_all(Self::LAYOUT.levels, &Self::INDEX_BITS) } {
+            return entries;
+        }
         let entries = const { check::entries(&Self::INDEX_BITS) };
         entries[level.at() & (check::SHIFTS - 1)]
     }

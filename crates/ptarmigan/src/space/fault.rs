@@ -289,9 +289,9 @@ impl<F: Format> State<F> {
 
     /// Notes that the area of the fault holds a private page from now on: fork must copy it.
     #[inline(always)]
-    fn note_private<M: SpaceMachine>(&self, on: On<'_, M>, at: &Place<'_>) {
-        if !at.area.flags.has(AreaFlags::PRIVATE_PAGES) {
-            self.areas.mark(on, at.hint, AreaFlags::PRIVATE_PAGES);
+    fn note_private<M: SpaceMachine>(&self, on: On<'_, M>, flags: AreaFlags, hint: Hint) {
+        if !flags.has(AreaFlags::PRIVATE_PAGES) {
+            self.areas.mark(on, hint, AreaFlags::PRIVATE_PAGES);
         }
     }
 
@@ -333,7 +333,7 @@ impl<F: Format> State<F> {
         match self.tables.put::<M, SHARED>(on, page, leaf, F::leaf(pfn, attr)) {
             Ok(true) => {
                 if private_write {
-                    self.note_private(on, at);
+                    self.note_private(on, flags, at.hint);
                 }
                 became_valid::<F, M>(on, at.tlb, page, F::leaf(pfn, attr));
                 Ok(Outcome::Done(done))
@@ -400,21 +400,26 @@ impl<F: Format> State<F> {
             became_valid::<F, M>(on, tlb, page, new);
             return Ok(Outcome::Done(Done::Reused));
         }
-        self.copy_on_write::<M, SHARED>(on, at, leaf, raw)
+        self.copy_on_write::<M, SHARED>(on, tlb, page, raw, flags, at.hint)
     }
 
-    /// Gives a page that is written a frame of its own.
+    /// Gives a page that is written a frame of its own. `flags` and `hint` are those of its area.
+    /// A call, which looks for the page's leaf table once more: so nothing that other faults need
+    /// has to lie in memory.
+    #[inline(never)]
     fn copy_on_write<M: SpaceMachine, const SHARED: bool>(
         &self,
         on: On<'_, M>,
-        at: &Place<'_>,
-        leaf: &Leaf<'_, F, M>,
+        tlb: &SpaceTlb,
+        page: u64,
         raw: u64,
+        flags: AreaFlags,
+        hint: Hint,
     ) -> Result<Outcome, FaultError> {
-        let Place { tlb, page, area, .. } = *at;
+        let Some(leaf) = self.tables.leaf(on, page) else { return Ok(Outcome::Again) };
         let (old, m) = (F::frame(raw), on.machine());
         let others = Use::private(tlb.is_unloaded());
-        let new_attr = Self::attr(area.flags) | Attr::WRITE | Attr::DIRTY;
+        let new_attr = Self::attr(flags) | Attr::WRITE | Attr::DIRTY;
         on.tlb().may_flush(on.pin())?;
         let zero = F::is_special(raw) && old == m.zero_frame();
         let fresh = if zero { take_zeroed(on)? } else { take_any(on)? };
@@ -435,7 +440,7 @@ impl<F: Format> State<F> {
             // SAFETY: 1. taken just now. 2. the entry holds a reference to it, and is locked.
             unsafe { m.copy_data(old, fresh) };
         }
-        self.note_private(on, at);
+        self.note_private(on, flags, hint);
         let mut gather = Gather::one_page(on, tlb, F::PAGE_SHIFT, true, page);
         let new = F::leaf(fresh, new_attr);
         let break_first = F::BREAK_BEFORE_MAKE && others == Use::Walked;

@@ -211,13 +211,16 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
         let Some(record) = self.record() else { return };
         // First, so that no entry goes unseen if `next` panics.
         record.touch((start >> self.entries().line_shift()) as u32);
-        let mut put = Put { record, n: 0 };
+        let uncounted = Uncounted(record);
         each_bit(live, |i| {
             let slot = self.slot(start + i);
             debug_assert!(F::is_none(slot.load()), "an entry over another one in the table at {}", self.at);
             slot.store(next(start + i));
-            put.n += 1;
         });
+        core::mem::forget(uncounted);
+        if record.is_counted() {
+            record.set_live(record.live() + live.count_ones() as u16);
+        }
     }
 
     /// Changes the entry at `index` to what `change` makes of it, which must be an entry too; the
@@ -293,29 +296,47 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     }
 
     /// Clears all entries from `first` to `last` (inclusive) of a leaf table, and calls
-    /// `gone(index, entry)` for each.
+    /// `gone(index, entry)` for each. Returns the first and the last index that was cleared.
     #[inline(always)]
-    pub fn clear(&self, first: usize, last: usize, others: Use, mut gone: impl FnMut(usize, u64)) {
-        let Some(record) = self.record() else { return };
-        let mut cleared = Cleared { node: self, n: 0 };
+    pub fn clear(
+        &self,
+        first: usize,
+        last: usize,
+        others: Use,
+        mut gone: impl FnMut(usize, u64),
+    ) -> Option<(usize, usize)> {
+        let record = self.record()?;
+        let uncounted = Uncounted(record);
+        let (mut n, mut lowest, mut highest) = (0, usize::MAX, 0);
         let len = self.entries().line_len();
         self.entries().each_line(record, first, last, |line, live| {
+            n += live.count_ones();
+            lowest = lowest.min(line + live.trailing_zeros() as usize);
+            highest = line + live.ilog2() as usize;
             if others == Use::Private && live == u64::MAX >> (64 - len) {
                 // A full line: no search.
                 for index in line..line + len {
-                    let old = Self::clear_slot(self.slot(index), others);
-                    cleared.n += 1;
-                    gone(index, old);
+                    gone(index, Self::clear_slot(self.slot(index), others));
                 }
                 return;
             }
             each_bit(live, |i| {
                 let index = line + i;
-                let old = Self::clear_slot(self.slot(index), others);
-                cleared.n += 1;
-                gone(index, old);
+                gone(index, Self::clear_slot(self.slot(index), others));
             });
         });
+        core::mem::forget(uncounted);
+        if n == 0 {
+            return None;
+        }
+        if record.touched() & !self.entries().lines_inside(first, last) == 0 {
+            // Nothing was ever written outside of what is clear now.
+            record.set_counted(0);
+            self.entries().forget_lines(record);
+        } else {
+            self.removed(n as u16);
+        }
+        Some((lowest, highest))
     }
 
     /// Clears every entry of a leaf table that nobody else sees any more, and calls
@@ -405,11 +426,9 @@ impl<'g, F: Format> Entries<'g, F> {
     /// the registry of roots.
     #[inline(always)]
     fn line_shift(self) -> u32 {
-        if self.level == F::LAYOUT.root() {
-            const { F::USER_ROOT_ENTRIES.div_ceil(32).next_power_of_two().trailing_zeros() }
-        } else {
-            (F::entries(self.level) / MOST).trailing_zeros()
-        }
+        let root = const { F::USER_ROOT_ENTRIES.div_ceil(32).next_power_of_two().trailing_zeros() };
+        let other = (F::entries(self.level) / MOST).trailing_zeros();
+        if root != other && self.level == F::LAYOUT.root() { root } else { other }
     }
 
     /// Entries that are handed over together.
@@ -450,6 +469,16 @@ impl<'g, F: Format> Entries<'g, F> {
                 }
             }
         }
+    }
+
+    /// The lines, as bits of the record's map, all of whose entries are from `first` to `last`
+    /// (inclusive).
+    #[inline(always)]
+    fn lines_inside(self, first: usize, last: usize) -> u64 {
+        let shift = self.line_shift();
+        let from = (first + (1 << shift) - 1) >> shift;
+        let end = (last + 1) >> shift;
+        if from >= end { 0 } else { u64::MAX << from & u64::MAX >> (64 - end) }
     }
 
     #[inline(always)]
@@ -522,19 +551,14 @@ impl<F: Format, W: OpenWindow> Drop for Cleared<'_, '_, F, W> {
     }
 }
 
-/// Entries of a leaf table that have come to be. They are counted when this is dropped, also if a
-/// callback panics.
-struct Put<'a> {
-    record: &'a FrameMeta,
-    n: u16,
-}
+/// While it is there, `live` of a leaf table's record is not what it says: dropped by a callback
+/// that panics, it has the entries counted when their number is needed. Forgotten otherwise.
+struct Uncounted<'a>(&'a FrameMeta);
 
-impl Drop for Put<'_> {
-    #[inline(always)]
+impl Drop for Uncounted<'_> {
+    #[cold]
     fn drop(&mut self) {
-        if self.record.is_counted() {
-            self.record.set_live(self.record.live() + self.n);
-        }
+        self.0.stop_counting();
     }
 }
 

@@ -50,40 +50,57 @@ fn indices<F: Format>(level: Level, base: u64, range: VirtRange) -> (usize, usiz
     (first as usize, (last as usize).min(F::entries(level) - 1))
 }
 
-/// Tells a gather which entries of a leaf table have been cleared or changed: when it is dropped,
-/// also if a callback panics.
+/// Entries of a leaf table that are being cleared or changed, for the gather that has to know of
+/// them. If a callback panics, the gather is told of all that may have been.
 struct Stale<'a, 'g, M: Machine> {
     gather: &'g mut Gather<'a, M>,
     base: u64,
     shift: u32,
-    n: usize,
-    lowest: usize,
-    highest: usize,
+    first: usize,
+    last: usize,
 }
 
 impl<'a, 'g, M: Machine> Stale<'a, 'g, M> {
+    /// Of a table with pages of 2^`shift` bytes that maps addresses from `base` on; entries from
+    /// `first` to `last` (inclusive).
     #[inline(always)]
-    fn new(gather: &'g mut Gather<'a, M>, base: u64, shift: u32) -> Self {
-        Stale { gather, base, shift, n: 0, lowest: 0, highest: 0 }
+    fn new(gather: &'g mut Gather<'a, M>, base: u64, shift: u32, (first, last): (usize, usize)) -> Self {
+        Stale { gather, base, shift, first, last }
+    }
+
+    /// Tells the gather: entries from `first` to `last` (inclusive), if any.
+    #[inline(always)]
+    fn end(self, changed: Option<(usize, usize)>) {
+        let mut all = core::mem::ManuallyDrop::new(self);
+        if let Some((first, last)) = changed {
+            (all.first, all.last) = (first, last);
+            all.tell();
+        }
     }
 
     #[inline(always)]
-    fn add(&mut self, index: usize) {
-        if self.n == 0 {
-            self.lowest = index;
-        }
-        self.highest = index;
-        self.n += 1;
+    fn tell(&mut self) {
+        let at = |index: usize| self.base + ((index as u64) << self.shift);
+        self.gather.changed_run(at(self.first), at(self.last + 1));
     }
 }
 
 impl<M: Machine> Drop for Stale<'_, '_, M> {
-    #[inline(always)]
+    #[cold]
     fn drop(&mut self) {
-        if self.n > 0 {
-            let at = |index: usize| self.base + ((index as u64) << self.shift);
-            self.gather.changed(at(self.lowest), at(self.highest + 1));
-        }
+        self.tell();
+    }
+}
+
+/// The first and the last of the entries that have been noted.
+#[derive(Default)]
+struct Span(Option<(usize, usize)>);
+
+impl Span {
+    /// Notes an entry above those before.
+    #[inline(always)]
+    fn add(&mut self, index: usize) {
+        self.0 = Some((self.0.map_or(index, |(first, _)| first), index));
     }
 }
 
@@ -148,14 +165,16 @@ impl<F: Format> Tables<F> {
     ) {
         let others = Use::private(gather.is_private());
         self.each_leaf_table(gather.on(), range, &mut |node, base, first, last| {
-            let mut stale = Stale::new(gather, base, F::PAGE_SHIFT);
+            let stale = Stale::new(gather, base, F::PAGE_SHIFT, (first, last));
+            let mut changed = Span::default();
             node.each(first, last, |index, raw| {
                 let va = base + ((index as u64) << F::PAGE_SHIFT);
                 if change(va, raw) != raw {
-                    stale.add(index);
+                    changed.add(index);
                     node.update_seen(index, raw, others, |now| change(va, now));
                 }
             });
+            stale.end(changed.0);
         });
     }
 
@@ -220,20 +239,22 @@ impl<F: Format> Tables<F> {
             // Out of the closure's environment, where each entry would load them again.
             let (frames, others, protect) = (on.frames(), others, protect);
             let change = |raw| if protect { F::write_protected(raw) } else { raw };
-            let mut stale = Stale::new(gather, base, F::PAGE_SHIFT);
+            let stale = Stale::new(gather, base, F::PAGE_SHIFT, (first, last));
+            let mut changed = Span::default();
             node.each_line(first, last, |line, live| {
                 there.put_line(line, live, |index| {
                     let raw = node.load(index);
                     share(frames, raw);
                     let mut copy = change(raw);
                     if copy != raw {
-                        stale.add(index);
+                        changed.add(index);
                         // What an MMU has set since goes to the copy, too.
                         copy = node.update_seen(index, raw, others, change);
                     }
                     copy & !F::KEPT
                 });
             });
+            stale.end(changed.0);
         });
         result
     }
@@ -321,12 +342,10 @@ impl<F: Format> Tables<F> {
         let first = F::index(Level::PTE, at);
         let last = first + (range.len() >> F::PAGE_SHIFT) as usize - 1;
         let shift = F::index(Level::PTE, target) as isize - first as isize;
-        let mut moved = false;
-        from.clear(first, last, others, |index, old| {
-            moved = true;
+        let moved = from.clear(first, last, others, |index, old| {
             there.put(index.wrapping_add_signed(shift), old & !F::KEPT);
         });
-        if moved {
+        if moved.is_some() {
             gather.changed(at, range.end);
         }
         Ok(())
@@ -456,11 +475,10 @@ fn unmap_leaves<'a, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, u64
         return node.record();
     }
     let (first, last) = indices::<F>(Level::PTE, base, way.range);
-    let mut stale = Stale::new(way.gather, base, F::PAGE_SHIFT);
-    node.clear(first, last, way.others, |index, old| {
-        stale.add(index);
+    let stale = Stale::new(way.gather, base, F::PAGE_SHIFT, (first, last));
+    let cleared = node.clear(first, last, way.others, |index, old| {
         (way.leaf)(stale.gather, address(index), old);
     });
-    drop(stale);
+    stale.end(cleared);
     if node.is_empty() { node.record() } else { None }
 }
