@@ -17,19 +17,25 @@ use crate::measure::stats::median;
 /// Entries in a table.
 const ENTRIES: usize = PAGE / 8;
 
-/// Returns the entry of a page that its user writes.
+/// Returns the entry of a page that its user writes in the given turn.
 #[inline(always)]
-fn entry(pages: &impl Pages, page: NonZeroU64) -> *mut u64 {
+fn entry(pages: &impl Pages, page: NonZeroU64, turn: usize) -> *mut u64 {
     let hash = page.get().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - ENTRIES.trailing_zeros());
-    pages.entries(page).wrapping_add(hash as usize)
+    pages.entries(page).wrapping_add((hash as usize + turn) % ENTRIES)
 }
 
 /// Allocates a page and writes its entry. Returns `None` if no page is left.
 #[inline(always)]
 pub(super) fn take(pages: &mut impl Pages) -> Option<NonZeroU64> {
+    take_in_turn(pages, 0)
+}
+
+/// As [`take`], for the entry of the given turn.
+#[inline(always)]
+fn take_in_turn(pages: &mut impl Pages, turn: usize) -> Option<NonZeroU64> {
     let page = pages.alloc()?;
     // SAFETY: the entry lies in the page, which is ours (promise 1 of `Pages`).
-    unsafe { entry(pages, page).write_volatile(page.get() | 1) };
+    unsafe { entry(pages, page, turn).write_volatile(page.get() | 1) };
     // Keeps the page from being freed straight out of a register.
     compiler_fence(Ordering::SeqCst);
     Some(page)
@@ -43,20 +49,35 @@ pub(super) fn take(pages: &mut impl Pages) -> Option<NonZeroU64> {
 ///    away.
 #[inline(always)]
 pub(super) unsafe fn give(pages: &mut impl Pages, page: NonZeroU64) {
+    // SAFETY: 1. passed on.
+    unsafe { give_in_turn(pages, page, 0) };
+}
+
+/// As [`give`], for a page taken [in a turn](take_in_turn).
+///
+/// # Safety
+///
+/// 1. As for [`give`], and the turn is the same.
+#[inline(always)]
+unsafe fn give_in_turn(pages: &mut impl Pages, page: NonZeroU64, turn: usize) {
     // SAFETY: the entry lies in the page, which is ours (promise 1 of `Pages`).
-    unsafe { entry(pages, page).write_volatile(0) };
+    unsafe { entry(pages, page, turn).write_volatile(0) };
     // SAFETY: 1. by the contract of this function. 2. the only entry written is clear again.
     unsafe { pages.free(page) };
     compiler_fence(Ordering::SeqCst);
 }
 
 /// Allocates and frees a page, `n` times.
+///
+/// It is the same page every time, so each turn takes the next entry. A processor has a load wait
+/// for an older store to an address with the same low 12 bits; with one entry for all, a
+/// contender's whole result depends on whether its own memory lies like that.
 #[inline(always)]
 pub(super) fn pairs(pages: &mut impl Pages, n: usize) -> Option<()> {
-    for _ in 0..n {
-        let page = take(pages)?;
-        // SAFETY: the page was just taken.
-        unsafe { give(pages, page) };
+    for turn in 0..n {
+        let page = take_in_turn(pages, turn)?;
+        // SAFETY: 1. the page was just taken in this turn.
+        unsafe { give_in_turn(pages, page, turn) };
     }
     Some(())
 }
@@ -169,7 +190,7 @@ pub(super) fn check(pages: &mut impl Pages, n: usize) -> Result<(), String> {
             }
             // SAFETY: as above; the slice is not used any more. If the page is handed out again,
             // this write is found there.
-            unsafe { entry(pages, page).write_volatile(1) };
+            unsafe { entry(pages, page, 0).write_volatile(1) };
             held.push(page);
         }
         for page in held {
