@@ -83,7 +83,6 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
                 release::<F, M>(gather, raw);
             });
         }
-        gather.finish();
         Ok(())
     }
 
@@ -113,7 +112,6 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
             .change_range(self.on, range, |a| a.flags.without(AreaFlags::PERMISSIONS).with(permissions))?;
         let mut gather = self.gather();
         self.protect_pages(range, permissions, &mut gather);
-        gather.finish();
         Ok(())
     }
 
@@ -208,10 +206,9 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         self.munmap(to)?;
         area = Area { start: to.start, end: to.end, offset: area.offset_at(from.start), ..area };
         self.state.areas.insert(self.on, area)?;
-        let mut gather = self.gather();
-        let result = self.state.tables.relocate(moved, to.start, &mut gather);
-        // Both places must be flushed before anybody uses either (docs/linux.md, "Moves").
-        gather.finish();
+        // Both places must be flushed before anybody uses either (docs/linux.md, "Moves"): the
+        // gather ends here.
+        let result = self.state.tables.relocate(moved, to.start, &mut self.gather());
         if let Err(e) = result {
             // The new place is empty again; its tables go with the area.
             self.munmap(to)?;
@@ -259,7 +256,6 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
                         release::<F, M>(g, raw);
                     });
                 });
-                gather.finish();
                 Ok(())
             }
             Advice::DontFork(on) => self.mark(range, AreaFlags::NO_FORK, on),
