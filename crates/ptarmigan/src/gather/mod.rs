@@ -177,6 +177,8 @@ impl<'a, M: Machine> Gather<'a, M> {
     #[inline(always)]
     pub(crate) fn open(on: On<'a, M>, space: &'a SpaceTlb, stride: u32, may_be_private: bool) -> Self {
         let private = may_be_private && space.is_unloaded();
+        let may_be_read = !may_be_private || space.is_shared();
+        // No atomic access from here on: the runs would be zeroed elsewhere before it, and copied.
         Gather {
             on,
             space,
@@ -189,7 +191,7 @@ impl<'a, M: Machine> Gather<'a, M> {
             data: DataChains::new(),
             private,
             flushing: false,
-            may_be_read: !may_be_private || space.is_shared(),
+            may_be_read,
             unknown: private,
             ended: None,
             ends: true,
@@ -465,7 +467,9 @@ impl<'a, M: Machine> Gather<'a, M> {
             // others are promised to (`foreign_table`, 2.).
             unsafe { on.policy().unhooked(&mut tables) };
         }
-        *ticket = self.ended.take().copied();
+        if let Some(ended) = self.ended.take() {
+            *ticket = Some(*ended);
+        }
         if ticket.is_none() && (self.has_work() || !tables.is_empty()) {
             self.end_run();
             self.flags.may_park = may_park;

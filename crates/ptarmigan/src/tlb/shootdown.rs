@@ -83,23 +83,30 @@ impl<S: Shootdown> Tlb<S> {
             self.leave(pin, loaded);
             return Ok(());
         }
-        let by_request = !S::BROADCASTS || ends || reload_root || recall;
-        let scope = if ends || reload_root || recall { Scope::Full } else { self.config.costs.plan(stale) };
-        self.tally(pin).count(&scope);
-        let what = Invalidation { space: space.id(), asid, scope, tables_freed, reload_root };
-        let request = FlushRequest { space: NonNull::from(space), what, generation, ends, recall };
-        if broadcast {
-            self.hardware.invalidate(pin, &request.what);
-            if !by_request {
-                if loaded.space == Some(space.id()) && loaded.generation.next() == generation {
-                    loaded.generation = generation;
-                }
-                self.leave(pin, loaded);
-                return Ok(());
+        let everything = ends || reload_root || recall;
+        let by_request = !S::BROADCASTS || everything;
+        // Made where it stays: it is a good part of the stack frame.
+        let what = Invalidation { space: space.id(), asid, scope: Scope::Full, tables_freed, reload_root };
+        let mut request =
+            Request::Flush(FlushRequest { space: NonNull::from(space), what, generation, ends, recall });
+        if let Request::Flush(FlushRequest { what, .. }) = &mut request {
+            if !everything {
+                self.config.costs.plan_into(stale, &mut what.scope);
+            }
+            self.tally(pin).count(&what.scope);
+            if broadcast {
+                self.hardware.invalidate(pin, what);
             }
         }
+        if broadcast && !by_request {
+            if loaded.space == Some(space.id()) && loaded.generation.next() == generation {
+                loaded.generation = generation;
+            }
+            self.leave(pin, loaded);
+            return Ok(());
+        }
         // SAFETY: 1. `space` is borrowed for longer than this call.
-        let shot = unsafe { self.shoot(pin, loaded, &targets, &Request::Flush(request)) };
+        let shot = unsafe { self.shoot(pin, loaded, &targets, &request) };
         if shot.is_err() {
             *ticket = None;
         }
