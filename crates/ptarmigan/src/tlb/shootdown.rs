@@ -55,6 +55,7 @@ impl<S: Shootdown> Tlb<S> {
         let FlushFlags { tables_freed, reload_root, space_ends: ends, may_park } = flags;
         let generation = space.raise();
         let recall = generation.0 & RECALL == 0;
+        // Active CPUs first: one that becomes lazy meanwhile is then found in one of the masks.
         let Ticket { active, lazy, waiting, .. } = ticket.insert(Ticket {
             space: space.id(),
             generation,
