@@ -1,7 +1,7 @@
 //! Shootdowns between CPUs: who is asked, what is skipped and what grows, lazy CPUs, numbers of
 //! spaces, parked chains, and what happens when a machine does not keep its promises.
 mod common;
-use common::{Watch, small, va, watched_with};
+use common::{Unnumbered, Watch, small, va, watched_with};
 use ptarmigan::addr::{PhysAddr, VirtRange};
 use ptarmigan::cpu::{CpuId, Pinned};
 use ptarmigan::format::X86_64;
@@ -532,4 +532,49 @@ fn spaces_that_come_and_go_under_few_numbers_leave_nothing_stale() {
         assert_eq!(watch.finish(), Default::default(), "{asids} numbers, {park} parked: {}", watch.report());
         host.audit().unwrap();
     }
+}
+
+/// Plays two spaces on a CPU whose MMU keeps what it knows of them under number 0; what the
+/// sanitizer finds.
+fn play_without_numbers(load_fence: bool, unload_fence: bool) -> [u64; 2] {
+    let host = Host::<X86_64>::new(small(1, 1, 16)).unwrap();
+    let watch = Watch::with_asids(&host, true);
+    let mmu = Unnumbered { watch: &watch, load_fence, unload_fence };
+    let policy = Layered::new(common::WatchPages(&watch), host.quicklists().unwrap());
+    let config = TlbConfig { asids: 0, ..TlbConfig::new(1) };
+    let m = HostMachine::with_tlb(&host, policy, mmu, config, Delivery::AtOnce).unwrap();
+    let slots = host.slots();
+    let pin = slots[0].pin();
+    let on = m.on(&pin).unwrap();
+    let spaces = [(); 2].map(|()| {
+        let mut space = Space::<X86_64>::new(on).unwrap();
+        space.edit(on).unwrap().mmap(pages(0x40_0000, 1), RW, 0).unwrap();
+        space.fault(on, va(0x40_0000), Access::Write).unwrap();
+        space
+    });
+    // From one to the other, without the kernel's root in between.
+    for space in &spaces {
+        space.activate(on).unwrap();
+        _ = watch.translate(0, 0x40_0000, ptsan::Access::WRITE);
+    }
+    let stale = watch.count(Kind::StaleUse);
+    // To the kernel's root; then the tables go.
+    for space in spaces {
+        space.deactivate(on).unwrap();
+        space.end(on).unwrap();
+    }
+    m.drain(&slots);
+    if load_fence && unload_fence {
+        watch.assert_clean();
+    }
+    [stale, watch.total() - stale]
+}
+
+#[test]
+fn without_numbers_each_change_of_the_root_needs_its_fence() {
+    assert_eq!(play_without_numbers(true, true), [0, 0]);
+    let [stale, _] = play_without_numbers(false, true);
+    assert!(stale > 0, "the other space's page is not seen");
+    let [stale, held] = play_without_numbers(true, false);
+    assert!(stale == 0 && held > 0, "the kernel's root does not hold tables that have gone");
 }

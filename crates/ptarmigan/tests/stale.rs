@@ -16,6 +16,7 @@ use ptarmigan::window::DirectMap;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
@@ -183,6 +184,7 @@ unsafe impl Mmu for &Hooked {
 
 /// A machine of three CPUs for the whole process, as a hook needs it.
 struct World {
+    host: &'static Host<X>,
     slots: Vec<CpuSlot>,
     m: Hosted<'static, &'static Hooked>,
     mmu: &'static Hooked,
@@ -193,7 +195,7 @@ impl World {
         let host: &'static Host<X> = Box::leak(Box::new(Host::new(small(3)).unwrap()));
         let mmu: &'static Hooked = Box::leak(Box::new(Hooked(Default::default())));
         let m = HostMachine::new(host, host.quicklists().unwrap(), mmu).unwrap();
-        Box::leak(Box::new(World { slots: host.slots(), m, mmu }))
+        Box::leak(Box::new(World { host, slots: host.slots(), m, mmu }))
     }
 
     fn told(&self, cpu: usize) -> Vec<Scope> {
@@ -247,6 +249,35 @@ fn calls_that_need_a_flush_are_refused_in_the_middle_of_one() {
         assert_eq!(Gather::new(on, space.tlb(), 12).err(), Some(GatherError::Refused(busy)));
         assert_eq!(tree.edit(on).err(), Some(busy));
     });
+}
+
+#[test]
+fn a_space_that_is_to_end_in_the_middle_of_a_flush_comes_back() {
+    let world = World::new();
+    let (pin, pin2) = (world.slots[0].pin(), world.slots[2].pin());
+    let on = world.m.on(&pin).unwrap();
+    let (space, shared) = (written(on), SharedSpace::new(written(on)));
+    let tree = Tree::<X>::new(on, NORMAL).unwrap();
+    space.activate(world.m.on(&pin2).unwrap()).unwrap();
+    let returned = Rc::new(Cell::new(None));
+    let give = returned.clone();
+    world.in_the_middle_of_a_flush(move |on| {
+        let busy = TlbRefusal::Busy(CpuId(0));
+        let space = space.end(on).unwrap_err();
+        let shared = shared.end(on).unwrap_err();
+        let tree = tree.end(on, |_, _, _| panic!("it has no pages")).unwrap_err();
+        assert_eq!([space.error, shared.error, tree.error], [busy; 3]);
+        assert_eq!(Space::<X>::exec(on, VirtAddr(VA), 1).map(drop), Err(AreaError::Refused(busy)));
+        give.set(Some((space.value, shared.value, tree.value)));
+    });
+    let (space, shared, tree) = returned.take().unwrap();
+    assert!(space.tree().query(on, VirtAddr(VA)).is_some());
+    for space in [space, shared] {
+        space.end(on).unwrap();
+    }
+    tree.end(on, |_, _, _| ()).unwrap();
+    world.m.drain(&world.slots);
+    world.host.audit().unwrap();
 }
 
 #[test]

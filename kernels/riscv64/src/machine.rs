@@ -108,7 +108,7 @@ unsafe impl Mmu for Harts {
     }
 
     fn load(&self, _pin: &Pinned<'_>, root: &Root) {
-        let forget = !root.keep && !leaves_out(Part::Flush);
+        let forget = !root.keep && !leaves_out(Part::Flush) && !leaves_out(Part::LoadFence);
         if forget {
             // Entries that this hart has just written to the root are walked only after a fence.
             mmu::forget_space(root.asid);
@@ -125,7 +125,7 @@ unsafe impl Mmu for Harts {
         let asid = mmu::current_asid();
         // SAFETY: 1. It maps the kernel and is a static.
         unsafe { mmu::load_root(mmu::kernel_root(), 0) };
-        if asid == 0 && !leaves_out(Part::Flush) {
+        if asid == 0 && !leaves_out(Part::Flush) && !leaves_out(Part::UnloadFence) {
             // The space had the kernel's number, for want of others: what the walker caches of its
             // tables would do for the kernel's root as well, and the tables may be freed from here
             // on.
@@ -303,7 +303,7 @@ pub unsafe fn set_up(start: u64, end: u64, cpus: usize) -> Result<&'static Machi
     let size = MemorySize::of([run_from(start)]);
     let lists_config = ListsConfig::new(cpus);
     // ASID 0 is the kernel's.
-    let numbers = (1u32 << mmu::asid_bits()) - 1;
+    let numbers = if leaves_out(Part::Asids) { 0 } else { (1u32 << mmu::asid_bits()) - 1 };
     let tlb_config = TlbConfig { costs: COSTS, asids: ASIDS.min(numbers as u16), ..TlbConfig::new(cpus) };
     let metadata = Metadata {
         frames: Frames::bytes(&size),

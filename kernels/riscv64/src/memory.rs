@@ -13,7 +13,7 @@ use crate::format::Sv39;
 use crate::lock::Lock;
 use crate::machine::{Machine, on, pin};
 use crate::rt::fail;
-use crate::{abi, irq, program};
+use crate::{abi, irq, program, trap};
 
 /// Spaces at a time.
 const SPACES: usize = 32;
@@ -257,6 +257,7 @@ fn with_current(at: Option<(usize, u64)>, f: impl FnOnce(&SharedSpace<Sv39>)) {
 pub fn leave() {
     let _masked = irq::Masked::new();
     with_current(current().take(), |space| must(here(|on| space.deactivate(on))));
+    trap::check_fenced("the kernel's");
 }
 
 /// This hart has nothing to run, and keeps its space loaded.

@@ -3,6 +3,10 @@
 
 use core::arch::asm;
 use core::ptr;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use crate::fdt::HARTS;
+use crate::irq;
 
 /// Where physical memory from 0 to 4 GiB is mapped in every space: entries 256 to 259 of every
 /// root.
@@ -58,14 +62,33 @@ pub unsafe fn set_kernel_entry(index: usize, entry: u64) {
     forget_all();
 }
 
+/// Harts that have loaded a root under the number of the one before, and have not fenced since: what
+/// they have cached of the old tables serves the new ones.
+static UNFENCED: [AtomicBool; HARTS] = [const { AtomicBool::new(false) }; HARTS];
+
+fn set_unfenced(to: bool) {
+    if let Some(unfenced) = UNFENCED.get(irq::cpu()) {
+        unfenced.store(to, Ordering::Relaxed);
+    }
+}
+
+/// Whether this hart may go on with the root that it has loaded. QEMU drops everything when a root
+/// is loaded, so that no program can notice a fence that is missing.
+pub fn is_fenced() -> bool {
+    UNFENCED.get(irq::cpu()).is_none_or(|unfenced| !unfenced.load(Ordering::Relaxed))
+}
+
 /// Switches to another root. Translations stay, walk caches included: if both roots have the same
-/// `asid`, a fence has to follow.
+/// `asid`, a fence has to follow ([`is_fenced`]).
 ///
 /// # Safety
 ///
 /// 1. The tree at `root` maps the kernel as the current one does, and stays valid until the next
 ///    switch.
 pub unsafe fn load_root(root: u64, asid: u16) {
+    if current_asid() == asid {
+        set_unfenced(true);
+    }
     let satp = SV39 | u64::from(asid) << ASID_SHIFT | root >> 12;
     // SAFETY: point 1 is passed on.
     unsafe { asm!("csrw satp, {}", in(reg) satp, options(nostack, preserves_flags)) };
@@ -123,12 +146,16 @@ pub fn forget_new(at: u64) {
 pub fn forget_space(asid: u16) {
     // SAFETY: as above.
     unsafe { asm!("sfence.vma zero, {}", in(reg) u64::from(asid), options(nostack, preserves_flags)) };
+    if asid == current_asid() {
+        set_unfenced(false);
+    }
 }
 
 /// Forgets everything, global translations and links of tables included, on this hart.
 pub fn forget_all() {
     // SAFETY: as above.
     unsafe { asm!("sfence.vma", options(nostack, preserves_flags)) };
+    set_unfenced(false);
 }
 
 /// What this hart fetches from here on is what is in memory.

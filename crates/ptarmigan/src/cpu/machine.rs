@@ -89,28 +89,28 @@ impl fmt::Display for WrongMachine {
 
 impl core::error::Error for WrongMachine {}
 
-/// What a call that would have consumed it gives back, because it is of another machine.
+/// What a call that would have consumed it gives back, mostly because it is of another machine.
 #[must_use = "it holds what the call did not take"]
-pub struct Refused<T> {
+pub struct Refused<T, E = WrongMachine> {
     /// What was to be consumed.
     pub value: T,
     /// Why it was not.
-    pub error: WrongMachine,
+    pub error: E,
 }
 
-impl<T> fmt::Debug for Refused<T> {
+impl<T, E: fmt::Debug> fmt::Debug for Refused<T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Refused").field("error", &self.error).finish_non_exhaustive()
     }
 }
 
-impl<T> fmt::Display for Refused<T> {
+impl<T, E: fmt::Display> fmt::Display for Refused<T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.error.fmt(f)
     }
 }
 
-impl<T> core::error::Error for Refused<T> {}
+impl<T, E: core::error::Error> core::error::Error for Refused<T, E> {}
 
 #[cfg(test)]
 mod tests {

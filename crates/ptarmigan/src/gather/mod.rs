@@ -125,7 +125,7 @@ pub struct Gather<'a, M: Machine> {
     /// Nobody can know what is unlinked: references may be dropped at once.
     unknown: bool,
     /// For the end of a space: the flush, which came first.
-    ended: Option<Ticket>,
+    ended: Option<&'a Ticket>,
     /// The policy is told of the end.
     ends: bool,
 }
@@ -177,6 +177,8 @@ impl<'a, M: Machine> Gather<'a, M> {
     #[inline(always)]
     pub(crate) fn open(on: On<'a, M>, space: &'a SpaceTlb, stride: u32, may_be_private: bool) -> Self {
         let private = may_be_private && space.is_unloaded();
+        let may_be_read = !may_be_private || space.is_shared();
+        // No atomic access from here on: the runs would be zeroed elsewhere before it, and copied.
         Gather {
             on,
             space,
@@ -189,7 +191,7 @@ impl<'a, M: Machine> Gather<'a, M> {
             data: DataChains::new(),
             private,
             flushing: false,
-            may_be_read: !may_be_private || space.is_shared(),
+            may_be_read,
             unknown: private,
             ended: None,
             ends: true,
@@ -213,8 +215,16 @@ impl<'a, M: Machine> Gather<'a, M> {
     }
 
     /// A gather for the end of a space, which the caller has for itself for good. All CPUs leave
-    /// the space now; lazy ones later, if chains may be parked.
-    pub(crate) fn ending(on: On<'a, M>, space: &'a SpaceTlb, stride: u32) -> Self {
+    /// the space now; lazy ones later, if chains may be parked. `ticket` is a place for the flush.
+    ///
+    /// This CPU may flush, as `Tlb::may_flush` said: in the middle of another flush the CPUs would
+    /// stay in the space, and what the gather holds would be lost.
+    pub(crate) fn ending(
+        on: On<'a, M>,
+        space: &'a SpaceTlb,
+        stride: u32,
+        ticket: &'a mut Option<Ticket>,
+    ) -> Self {
         let mut gather = Self::open(on, space, stride, true);
         gather.private = true;
         gather.flags.space_ends = true;
@@ -226,7 +236,9 @@ impl<'a, M: Machine> Gather<'a, M> {
             return gather;
         }
         gather.flags.may_park = on.machine().parking().is_on();
-        if let Ok(ticket) = on.tlb().flush(on.pin(), space, &Runs::new(stride), gather.flags) {
+        let flushed = on.tlb().flush(on.pin(), space, &gather.runs, gather.flags, ticket);
+        debug_assert!(flushed.is_ok(), "a space ends in the middle of a flush");
+        if let Some(ticket) = ticket {
             gather.unknown = ticket.waiting.is_empty();
             gather.ended = Some(ticket);
         }
@@ -409,7 +421,8 @@ impl<'a, M: Machine> Gather<'a, M> {
             // everything is flushed.
             let ends = core::mem::replace(&mut self.ends, false);
             self.runs.insert(0, 0);
-            self.flush_now(false).free();
+            let tables = self.flush_now(false, &mut None);
+            self.give_back(tables);
             self.ends = ends;
             self.data.put_aside(pfn);
         }
@@ -437,12 +450,16 @@ impl<'a, M: Machine> Gather<'a, M> {
 
     /// Flushes what changed, once, on every CPU that may know it, and waits for all of them.
     pub fn flush(mut self) -> Released<'a, M> {
-        self.flush_now(false)
+        let mut ticket = None;
+        let tables = self.flush_now(false, &mut ticket);
+        let data = core::mem::replace(&mut self.data, DataChains::new());
+        Released::new(self.on, tables, data, ticket, self.ends)
     }
 
-    /// Flushes. What would have to wait for lazy CPUs is left to them if it `may_park`, and is not
-    /// in the result.
-    fn flush_now(&mut self, may_park: bool) -> Released<'a, M> {
+    /// Flushes, and puts the flush into `ticket`, which is none before. Returns the tables that may
+    /// go back; what `data` holds then may, too. What would have to wait for lazy CPUs is left to
+    /// them if it `may_park`, and is in neither.
+    fn flush_now(&mut self, may_park: bool, ticket: &mut Option<Ticket>) -> Flushed {
         let on = self.on;
         let mut tables = core::mem::take(&mut self.tables);
         if !tables.is_empty() {
@@ -450,7 +467,9 @@ impl<'a, M: Machine> Gather<'a, M> {
             // others are promised to (`foreign_table`, 2.).
             unsafe { on.policy().unhooked(&mut tables) };
         }
-        let mut ticket = self.ended.take();
+        if let Some(ended) = self.ended.take() {
+            *ticket = Some(*ended);
+        }
         if ticket.is_none() && (self.has_work() || !tables.is_empty()) {
             self.end_run();
             self.flags.may_park = may_park;
@@ -460,33 +479,47 @@ impl<'a, M: Machine> Gather<'a, M> {
             // If something was unlinked, but nothing said where, that is everything. What is noted
             // stays until all CPUs have answered: if the flush unwinds, it is done once more.
             self.flushing = true;
-            let flushed = on.tlb().flush(on.pin(), self.space, &self.runs, self.flags);
+            let flushed = on.tlb().flush(on.pin(), self.space, &self.runs, self.flags, ticket);
             self.flushing = false;
-            match flushed {
-                Ok(flushed) => ticket = Some(flushed),
-                Err(_) => return self.refused(),
+            if flushed.is_err() {
+                return self.refused();
             }
         }
         self.nothing_stale();
-        let data = core::mem::replace(&mut self.data, DataChains::new());
-        if let Some(ticket) = &ticket
+        if let Some(ticket) = ticket
             && (!ticket.waiting.is_empty() || (self.flags.tables_freed && self.may_be_read))
         {
-            if self.may_be_read && on.tlb().readers().is_reading(on.cpu(), self.space.id(), None) {
-                // This CPU reads the tables itself, and cannot wait for that.
-                return Released::new(on, Self::no_tables(), DataChains::new(), Some(*ticket), self.ends);
-            }
-            let waiting = Waiting::new(tables, data, ticket);
-            let (tables, data) = parking::settle(on, waiting, may_park);
-            return Released::new(on, tables, data, Some(*ticket), self.ends);
+            return self.settle(tables, ticket, may_park);
         }
         // SAFETY: 1. If anything was unlinked, `Tlb::flush` has had every CPU that may know it
         // invalidate (contract of `Mmu`, points 1 and 3), lazy ones included as tables were freed
         // and none is waited for. CPUs that were not in the masks load the root anew before they
         // use the space, which leaves nothing old. At the end of a space the flush came first:
         // every CPU has left it, and none can come back.
-        let tables = tables.flushed(unsafe { FlushProof::claim() });
-        Released::new(on, tables, data, ticket, self.ends)
+        tables.flushed(unsafe { FlushProof::claim() })
+    }
+
+    /// Parks what lazy CPUs and readers may still know, or waits for these. Returns the tables that
+    /// may go back at once, and leaves the data frames that may in `data`.
+    #[cold]
+    #[inline(never)]
+    fn settle(&mut self, tables: Unhooked, ticket: &Ticket, may_park: bool) -> Flushed {
+        let on = self.on;
+        let data = core::mem::replace(&mut self.data, DataChains::new());
+        if self.may_be_read && on.tlb().readers().is_reading(on.cpu(), self.space.id(), None) {
+            // This CPU reads the tables itself, and cannot wait for that.
+            return Self::no_tables();
+        }
+        let (tables, data) = parking::settle(on, Waiting::new(tables, data, ticket), may_park);
+        self.data = data;
+        tables
+    }
+
+    /// Gives back what a flush has left.
+    fn give_back(&mut self, tables: Flushed) {
+        // Taken out first: if this unwinds, nothing is given back twice.
+        let data = core::mem::replace(&mut self.data, DataChains::new());
+        released::give_back(self.on, tables, &data);
     }
 
     /// Forgets where something had changed.
@@ -509,11 +542,11 @@ impl<'a, M: Machine> Gather<'a, M> {
     /// ends in the middle of it. What TLBs may know is never handed out again, it is leaked on
     /// purpose; and the next flush of the space is one of everything.
     #[cold]
-    fn refused(&mut self) -> Released<'a, M> {
+    fn refused(&mut self) -> Flushed {
         self.space.owe_flush();
         self.nothing_stale();
         self.data = DataChains::new();
-        Released::new(self.on, Self::no_tables(), DataChains::new(), None, false)
+        Self::no_tables()
     }
 
     fn no_tables() -> Flushed {
@@ -521,7 +554,8 @@ impl<'a, M: Machine> Gather<'a, M> {
         Unhooked::new().flushed(unsafe { FlushProof::claim() })
     }
 
-    /// Flushes and gives everything back, or parks it until lazy CPUs have let go of the space.
+    /// Flushes and gives everything back, or parks it until lazy CPUs have let go of the space. So
+    /// does the end of its scope, which does not move it.
     #[inline]
     pub fn finish(self) {
         drop(self);
@@ -531,7 +565,12 @@ impl<'a, M: Machine> Gather<'a, M> {
     fn flush_rest(&mut self) {
         let parking = self.on.machine().parking();
         let may_park = parking.is_on();
-        self.flush_now(may_park).free();
+        let mut ticket = None;
+        let tables = self.flush_now(may_park, &mut ticket);
+        self.give_back(tables);
+        if self.ends && ticket.is_some() {
+            self.on.policy().gather_end();
+        }
         if may_park {
             self.on.collect();
         }

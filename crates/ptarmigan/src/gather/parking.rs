@@ -79,7 +79,16 @@ impl<M: Machine> On<'_, M> {
         self.unpark_if(true)
     }
 
+    #[inline]
     fn unpark_if(self, force: bool) -> u32 {
+        if self.machine().parking().is_empty(self.pin()) { 0 } else { self.unpark_chains(force) }
+    }
+
+    /// Gives back chains that this CPU has parked. Apart from what looks whether there are any:
+    /// chains that are taken out lie on the stack.
+    #[cold]
+    #[inline(never)]
+    fn unpark_chains(self, force: bool) -> u32 {
         let mut frames = 0;
         let tlb = self.tlb();
         // In the middle of a flush, as an interrupt handler may be, no CPU can be interrupted.

@@ -22,6 +22,8 @@ impl<F: Format> Space<F> {
         stack_end: VirtAddr,
         arg_pages: u64,
     ) -> Result<Self, AreaError> {
+        // On failure the space ends, which takes a flush.
+        on.tlb().may_flush(on.pin())?;
         let mut space = Space::new(on)?;
         let mut edit = SpaceMut { on, state: &mut space.state, tlb: &space.tlb };
         match edit.write_arguments(stack_end.0, arg_pages.max(1)) {
@@ -78,7 +80,6 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
             if let Err(e) = self.state.tables.relocate(from, range.end - len, &mut gather) {
                 // What was made at the new place has no area.
                 self.unmap_pages(range, &mut gather);
-                gather.finish();
                 return Err(e.into());
             }
         }
@@ -89,7 +90,6 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         if had != permissions {
             self.protect_pages(range, permissions, &mut gather);
         }
-        gather.finish();
         Ok(())
     }
 

@@ -32,24 +32,25 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         let mut child = Space { state, tlb: on.tlb().new_space() };
         let mut result = Ok(());
         let mut left_out = false;
-        let mut gather = self.gather();
-        let State { tables, areas, .. } = &mut *self.state;
-        areas.each(on, Tables::<F>::USER, |area| {
-            left_out |= area.flags.has(AreaFlags::NO_FORK);
-            if result.is_err() || !area.is_copied() || area.flags.has(AreaFlags::NO_FORK) {
-                return;
-            }
-            let shared = area.flags.has(AreaFlags::SHARED);
-            let share = |frames: &Frames, raw| {
-                if !F::is_special(raw) {
-                    // SAFETY: 1. the entry holds a reference to the frame, and stays: the caller
-                    // has the space for itself. The new reference belongs to the copy of the entry.
-                    unsafe { DataFrames::share_raw(frames, F::frame(raw)) };
+        {
+            let mut gather = self.gather();
+            let State { tables, areas, .. } = &mut *self.state;
+            areas.each(on, Tables::<F>::USER, |area| {
+                left_out |= area.flags.has(AreaFlags::NO_FORK);
+                if result.is_err() || !area.is_copied() || area.flags.has(AreaFlags::NO_FORK) {
+                    return;
                 }
-            };
-            result = tables.copy(&mut child.state.tables, area.range(), &mut gather, !shared, share);
-        });
-        gather.finish();
+                let shared = area.flags.has(AreaFlags::SHARED);
+                let share = |frames: &Frames, raw| {
+                    if !F::is_special(raw) {
+                        // SAFETY: 1. the entry holds a reference to the frame, and stays: the caller
+                        // has the space for itself. The new reference belongs to the copy of the entry.
+                        unsafe { DataFrames::share_raw(frames, F::frame(raw)) };
+                    }
+                };
+                result = tables.copy(&mut child.state.tables, area.range(), &mut gather, !shared, share);
+            });
+        }
         let done = match result {
             Err(e) => Err(e.into()),
             Ok(()) if left_out => SpaceMut { on, state: &mut child.state, tlb: &child.tlb }.drop_not_forked(),

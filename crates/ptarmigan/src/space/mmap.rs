@@ -34,8 +34,13 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         flags: AreaFlags,
         object: impl Into<Object>,
     ) -> Result<(), AreaError> {
+        self.map_object(range, flags, object.into())
+    }
+
+    #[inline(never)]
+    fn map_object(&mut self, range: VirtRange, flags: AreaFlags, object: Object) -> Result<(), AreaError> {
         let range = State::<F>::pages(range)?;
-        self.munmap(range)?;
+        self.clear_range(range)?;
         self.state.areas.insert(self.on, Area::new(range, flags, object))
     }
 
@@ -61,6 +66,12 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     /// may be needed for the records of areas that are cut in two.
     pub fn munmap(&mut self, range: VirtRange) -> Result<(), AreaError> {
         let range = State::<F>::pages(range)?;
+        self.clear_range(range)
+    }
+
+    /// Unmaps everything in `range`, which is made of whole pages of user addresses.
+    #[inline(always)]
+    fn clear_range(&mut self, range: VirtRange) -> Result<(), AreaError> {
         // Most calls of `mmap` come to free space.
         match self.state.areas.at_or_after(self.on, range.start) {
             Some(area) if area.start < range.end => {}
@@ -72,19 +83,26 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
             first = first.min(area.start);
             last = last.max(area.end);
         })?;
+        self.unmap_gone(VirtRange { start: first, end: last });
+        Ok(())
+    }
+
+    /// Clears the entries in `gone`, whose areas are gone, and frees the tables that no area around
+    /// it needs.
+    ///
+    /// It is not inlined, so that the gather is not on the stack while records are cut.
+    #[inline(never)]
+    fn unmap_gone(&mut self, gone: VirtRange) {
         let mut gather = self.gather();
-        if first < last {
+        if !gone.is_empty() {
             let free = Free::Span {
-                floor: self.state.areas.last_before(self.on, first).map_or(0, |a| a.end),
-                ceiling: self.state.areas.at_or_after(self.on, last).map_or(F::USER_END, |a| a.start),
+                floor: self.state.areas.last_before(self.on, gone.start).map_or(0, |a| a.end),
+                ceiling: self.state.areas.at_or_after(self.on, gone.end).map_or(F::USER_END, |a| a.start),
             };
-            let range = VirtRange { start: first, end: last };
-            self.state.tables.unmap(range, free, &mut gather, |gather, _, raw| {
+            self.state.tables.unmap(gone, free, &mut gather, |gather, _, raw| {
                 release::<F, M>(gather, raw);
             });
         }
-        gather.finish();
-        Ok(())
     }
 
     /// Changes permissions in `range`. Pages lose at once what is taken away, and gain by faults
@@ -111,10 +129,17 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         self.state
             .areas
             .change_range(self.on, range, |a| a.flags.without(AreaFlags::PERMISSIONS).with(permissions))?;
+        self.protect_now(range, permissions);
+        Ok(())
+    }
+
+    /// Gives the pages in `range` the `permissions` that their areas have got, and flushes.
+    ///
+    /// It is not inlined, so that the gather is not on the stack while records are cut.
+    #[inline(never)]
+    fn protect_now(&mut self, range: VirtRange, permissions: AreaFlags) {
         let mut gather = self.gather();
         self.protect_pages(range, permissions, &mut gather);
-        gather.finish();
-        Ok(())
     }
 
     /// Gives the pages in `range` the `permissions` that their areas have got.
@@ -208,10 +233,9 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         self.munmap(to)?;
         area = Area { start: to.start, end: to.end, offset: area.offset_at(from.start), ..area };
         self.state.areas.insert(self.on, area)?;
-        let mut gather = self.gather();
-        let result = self.state.tables.relocate(moved, to.start, &mut gather);
-        // Both places must be flushed before anybody uses either (docs/linux.md, "Moves").
-        gather.finish();
+        // Both places must be flushed before anybody uses either (docs/linux.md, "Moves"): the
+        // gather ends here.
+        let result = self.state.tables.relocate(moved, to.start, &mut self.gather());
         if let Err(e) = result {
             // The new place is empty again; its tables go with the area.
             self.munmap(to)?;
@@ -259,7 +283,6 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
                         release::<F, M>(g, raw);
                     });
                 });
-                gather.finish();
                 Ok(())
             }
             Advice::DontFork(on) => self.mark(range, AreaFlags::NO_FORK, on),

@@ -66,7 +66,7 @@ impl<F: Format> SharedSpace<F> {
     ///
     /// As there.
     #[expect(clippy::result_large_err, reason = "what is refused comes back by value: there is no heap")]
-    pub fn end<M: SpaceMachine>(self, on: On<'_, M>) -> Result<(), Refused<Space<F>>> {
+    pub fn end<M: SpaceMachine>(self, on: On<'_, M>) -> Result<(), Refused<Space<F>, TlbRefusal>> {
         self.into_inner().end(on)
     }
 

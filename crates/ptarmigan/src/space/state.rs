@@ -144,22 +144,26 @@ impl<F: Format> Space<F> {
     ///
     /// # Errors
     ///
-    /// [`Refused`], with the space, if it is of another machine.
+    /// [`Refused`], with the space, if it is of another machine, or in the middle of a switch or a
+    /// flush of this CPU, where no other flush can be. Nothing has changed then.
     #[expect(clippy::result_large_err, reason = "what is refused comes back by value: there is no heap")]
-    pub fn end<M: SpaceMachine>(self, on: On<'_, M>) -> Result<(), Refused<Self>> {
-        if let Err(error) = on.check(self.tlb.machine()) {
+    pub fn end<M: SpaceMachine>(self, on: On<'_, M>) -> Result<(), Refused<Self, TlbRefusal>> {
+        let machine = on.check(self.tlb.machine()).map_err(TlbRefusal::from);
+        if let Err(error) = machine.and_then(|()| on.tlb().may_flush(on.pin())) {
             return Err(Refused { value: self, error });
         }
         self.end_checked(on);
         Ok(())
     }
 
-    /// As [`end`](Self::end), for a space that has just been made on this machine.
+    /// As [`end`](Self::end), for a space of this machine on a CPU that may flush.
     pub(super) fn end_checked<M: SpaceMachine>(self, on: On<'_, M>) {
         let Space { state: State { tables, mut areas, .. }, tlb } = self;
-        let mut gather = Gather::ending(on, &tlb, F::PAGE_SHIFT);
-        tables.end(&mut gather, |gather, _, raw| release::<F, M>(gather, raw));
-        gather.finish();
+        {
+            let mut ticket = None;
+            let mut gather = Gather::ending(on, &tlb, F::PAGE_SHIFT, &mut ticket);
+            tables.end(&mut gather, |gather, _, raw| release::<F, M>(gather, raw));
+        }
         areas.clear(on);
     }
 }

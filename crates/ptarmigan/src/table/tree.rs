@@ -149,20 +149,22 @@ impl<F: Format> Tree<F> {
     ///
     /// # Errors
     ///
-    /// [`Refused`], with the tree, if it is of another machine.
+    /// [`Refused`], with the tree, if it is of another machine, or in the middle of a switch or a
+    /// flush of this CPU, where no other flush can be. Nothing has changed then.
     #[expect(clippy::result_large_err, reason = "what is refused comes back by value: there is no heap")]
     pub fn end<M: Machine>(
         self,
         on: On<'_, M>,
         mut leaf: impl FnMut(VirtAddr, Pfn, Attr),
-    ) -> Result<(), Refused<Self>> {
-        if let Err(error) = on.check(self.tlb.machine()) {
+    ) -> Result<(), Refused<Self, TlbRefusal>> {
+        let machine = on.check(self.tlb.machine()).map_err(TlbRefusal::from);
+        if let Err(error) = machine.and_then(|()| on.tlb().may_flush(on.pin())) {
             return Err(Refused { value: self, error });
         }
         let Tree { tables, tlb } = self;
-        let mut gather = Gather::ending(on, &tlb, F::PAGE_SHIFT);
+        let mut ticket = None;
+        let mut gather = Gather::ending(on, &tlb, F::PAGE_SHIFT, &mut ticket);
         tables.end(&mut gather, |_, va, raw| leaf(VirtAddr(va), F::frame(raw), F::attr(raw)));
-        gather.finish();
         Ok(())
     }
 }

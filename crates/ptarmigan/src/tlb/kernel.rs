@@ -34,7 +34,7 @@ impl<S: Shootdown> Tlb<S> {
         }
         let all = (0..self.config.cpus).fold(CpuSet::default(), |all, cpu| all.with(CpuId(cpu as u16)));
         // SAFETY: 1. it points to nothing.
-        unsafe { self.shoot(pin, loaded, &all, Request::Kernel(scope)) }
+        unsafe { self.shoot(pin, loaded, &all, &Request::Kernel(scope)) }
     }
 
     /// Returns whether this CPU could flush now: what is refused in the middle of a switch or of

@@ -83,7 +83,7 @@ impl Mailboxes {
     /// 1. The caller runs on `me`.
     /// 2. What `request` points to stays there until the result has been dropped.
     /// 3. The result is dropped.
-    pub unsafe fn ask(&self, me: CpuId, cpus: &CpuSet, request: Request) -> Option<Asked<'_>> {
+    pub unsafe fn ask(&self, me: CpuId, cpus: &CpuSet, request: &Request) -> Option<Asked<'_>> {
         let own = self.of(me);
         // The flag first, then the request: a handler that comes in between finds the box in use.
         if own.asking.swap(true, Ordering::Relaxed) {
@@ -92,7 +92,7 @@ impl Mailboxes {
         core::sync::atomic::compiler_fence(Ordering::SeqCst);
         // SAFETY: no CPU reads the request: all that were asked before have answered, or had their
         // bits taken back, before the flag was cleared (`Asked::drop`).
-        own.request.with_mut(|p| unsafe { *p = request });
+        own.request.with_mut(|p| unsafe { *p = *request });
         own.unanswered.assign(cpus);
         let asked = Asked { boxes: self, me };
         for cpu in cpus.iter() {

@@ -145,6 +145,12 @@ impl Parking {
         self.lists.enter(pin).map_or(0, |list| list.frames)
     }
 
+    /// Whether this CPU has parked nothing, or an interrupt found the list in use.
+    #[inline]
+    pub(crate) fn is_empty(&self, pin: &Pinned<'_>) -> bool {
+        self.lists.enter(pin).is_none_or(|list| list.len == 0)
+    }
+
     /// Parks a chain, or hands it back if that would exceed the bound or an interrupt found the
     /// list in use.
     pub(crate) fn push(&self, pin: &Pinned<'_>, waiting: Waiting) -> Option<Waiting> {
@@ -157,7 +163,6 @@ impl Parking {
     /// Takes the oldest chain of this CPU for which `is_done` says so.
     pub(crate) fn take(&self, pin: &Pinned<'_>, is_done: impl FnMut(&Waiting) -> bool) -> Option<Waiting> {
         // The list is not in use while pages go back: that may come here again.
-        let mut list = self.lists.enter(pin)?;
-        if list.len == 0 { None } else { list.take(is_done) }
+        self.lists.enter(pin)?.take(is_done)
     }
 }

@@ -46,22 +46,22 @@ impl CostModel {
     /// `stale`, is everything.
     #[inline]
     pub fn plan(&self, stale: &Runs) -> Scope {
-        let Some((start, end)) = stale.hull() else { return Scope::Full };
+        let mut scope = Scope::Full;
+        self.plan_into(stale, &mut scope);
+        scope
+    }
+
+    /// As [`plan`](Self::plan), into a place that holds [`Scope::Full`].
+    #[inline]
+    pub(crate) fn plan_into(&self, stale: &Runs, scope: &mut Scope) {
+        let Some((start, end)) = stale.hull() else { return };
         let hull = stale.hull_pages();
         // From the first address to the last one: no range says that.
-        let together = if start == end {
-            Scope::Full
-        } else if hull == 1 {
-            Scope::Page(start)
-        } else {
-            Scope::Range { start, end, stride: stale.shift() }
-        };
+        let is_all = start == end;
         match *self {
             CostModel::LinuxCeiling { pages } => {
                 if hull > pages {
-                    Scope::Full
-                } else {
-                    together
+                    return;
                 }
             }
             CostModel::Linear { page, run, full } => {
@@ -70,16 +70,20 @@ impl CostModel {
                     pages.saturating_mul(page).saturating_add(runs * run)
                 };
                 let full = u64::from(full);
-                let one = if together.is_full() { full } else { cost(1, hull) };
+                let one = if is_all { full } else { cost(1, hull) };
                 let several = if stale.len() == 1 { one } else { cost(stale.len() as u64, stale.pages()) };
                 if full < one.min(several) {
-                    Scope::Full
-                } else if one <= several {
-                    together
-                } else {
-                    Scope::Runs(*stale)
+                    return;
+                }
+                if one > several {
+                    *scope = Scope::Runs(*stale);
+                    return;
                 }
             }
+        }
+        if !is_all {
+            let stride = stale.shift();
+            *scope = if hull == 1 { Scope::Page(start) } else { Scope::Range { start, end, stride } };
         }
     }
 }

@@ -29,19 +29,24 @@ use crate::cpu::{CpuId, CpuSet, Guard, Pinned};
 use core::ptr::NonNull;
 
 impl<S: Shootdown> Tlb<S> {
-    /// Has every CPU that may know what changed in `space` forget it. If nothing is said to be
-    /// stale, everything is. Nothing reaches the hardware if no TLB knows the space.
+    /// Has every CPU that may know what changed in `space` forget it, and puts into `ticket` what
+    /// that was. If nothing is said to be stale, everything is. Nothing reaches the hardware if no
+    /// TLB knows the space.
+    ///
+    /// The ticket is written where the caller wants it: it is half as large as the stack frame.
     ///
     /// # Errors
     ///
-    /// [`TlbRefusal`]; nothing has been forgotten then.
+    /// [`TlbRefusal`]; nothing has been forgotten then, and there is no ticket.
     pub(crate) fn flush(
         &self,
         pin: &Pinned<'_>,
         space: &SpaceTlb,
         stale: &Runs,
         flags: FlushFlags,
-    ) -> Result<Ticket, TlbRefusal> {
+        ticket: &mut Option<Ticket>,
+    ) -> Result<(), TlbRefusal> {
+        *ticket = None;
         self.accept(pin)?;
         self.machine.accept(space.machine())?;
         // Interrupts that come in from here to the end of this CPU's own part leave what they ask
@@ -49,17 +54,22 @@ impl<S: Shootdown> Tlb<S> {
         let mut loaded = self.own(pin)?;
         let FlushFlags { tables_freed, reload_root, space_ends: ends, may_park } = flags;
         let generation = space.raise();
-        let active = space.active.snapshot();
-        let lazy = space.lazy.snapshot();
         let recall = generation.0 & RECALL == 0;
-        let mut ticket = Ticket { space: space.id(), generation, active, lazy, waiting: CpuSet::default() };
+        // Active CPUs first: one that becomes lazy meanwhile is then found in one of the masks.
+        let Ticket { active, lazy, waiting, .. } = ticket.insert(Ticket {
+            space: space.id(),
+            generation,
+            active: space.active.snapshot(),
+            lazy: space.lazy.snapshot(),
+            waiting: CpuSet::default(),
+        });
         // The CPUs that have to do something themselves.
-        let mut targets = active;
+        let mut targets = *active;
         if ends || (tables_freed && !S::BROADCASTS) {
             if may_park {
-                ticket.waiting = lazy.without(&active).except(pin.cpu());
+                *waiting = lazy.without(active).except(pin.cpu());
             }
-            targets = active.or(&lazy).without(&ticket.waiting);
+            targets = active.or(lazy).without(waiting);
         }
         if recall {
             targets = (0..self.config.cpus).fold(targets, |all, cpu| all.with(CpuId(cpu as u16)));
@@ -71,33 +81,44 @@ impl<S: Shootdown> Tlb<S> {
             if self.config.asids != 0 { asid != 0 } else { !active.is_empty() || !lazy.is_empty() };
         let broadcast = S::BROADCASTS && is_known;
         if targets.is_empty() && !broadcast {
-            return Ok(self.leave(pin, loaded, ticket));
+            self.leave(pin, loaded);
+            return Ok(());
         }
-        let by_request = !S::BROADCASTS || ends || reload_root || recall;
-        let scope = if ends || reload_root || recall { Scope::Full } else { self.config.costs.plan(stale) };
-        self.tally(pin).count(&scope);
-        let what = Invalidation { space: space.id(), asid, scope, tables_freed, reload_root };
-        if broadcast {
-            self.hardware.invalidate(pin, &what);
-            if !by_request {
-                if loaded.space == Some(space.id()) && loaded.generation.next() == generation {
-                    loaded.generation = generation;
-                }
-                return Ok(self.leave(pin, loaded, ticket));
+        let everything = ends || reload_root || recall;
+        let by_request = !S::BROADCASTS || everything;
+        // Made where it stays: it is a good part of the stack frame.
+        let what = Invalidation { space: space.id(), asid, scope: Scope::Full, tables_freed, reload_root };
+        let mut request =
+            Request::Flush(FlushRequest { space: NonNull::from(space), what, generation, ends, recall });
+        if let Request::Flush(FlushRequest { what, .. }) = &mut request {
+            if !everything {
+                self.config.costs.plan_into(stale, &mut what.scope);
+            }
+            self.tally(pin).count(&what.scope);
+            if broadcast {
+                self.hardware.invalidate(pin, what);
             }
         }
-        let request = FlushRequest { space: NonNull::from(space), what, generation, ends, recall };
+        if broadcast && !by_request {
+            if loaded.space == Some(space.id()) && loaded.generation.next() == generation {
+                loaded.generation = generation;
+            }
+            self.leave(pin, loaded);
+            return Ok(());
+        }
         // SAFETY: 1. `space` is borrowed for longer than this call.
-        unsafe { self.shoot(pin, loaded, &targets, Request::Flush(request)) }?;
-        Ok(ticket)
+        let shot = unsafe { self.shoot(pin, loaded, &targets, &request) };
+        if shot.is_err() {
+            *ticket = None;
+        }
+        shot
     }
 
     /// Ends a call that has had the CPU's state for itself and asks no other CPU.
     #[inline(always)]
-    fn leave<R>(&self, pin: &Pinned<'_>, loaded: Guard<'_, Loaded>, result: R) -> R {
+    fn leave(&self, pin: &Pinned<'_>, loaded: Guard<'_, Loaded>) {
         drop(loaded);
         self.serve(pin);
-        result
     }
 
     /// Has `targets` carry a request out, this CPU too if it is one of them, and waits until all
@@ -115,15 +136,15 @@ impl<S: Shootdown> Tlb<S> {
         pin: &Pinned<'_>,
         mut loaded: Guard<'_, Loaded>,
         targets: &CpuSet,
-        request: Request,
+        request: &Request,
     ) -> Result<(), TlbRefusal> {
         let me = pin.cpu();
         let remote = targets.except(me);
         if remote.is_empty() {
             if targets.has(me) {
-                self.carry_out(pin, &mut loaded, &request);
+                self.carry_out(pin, &mut loaded, request);
             }
-            self.leave(pin, loaded, ());
+            self.leave(pin, loaded);
             return Ok(());
         }
         // SAFETY: 1. the CPU is the caller's. 2. as the caller says: `asked` is dropped before this
@@ -132,7 +153,7 @@ impl<S: Shootdown> Tlb<S> {
         self.tally(pin).asked.add(remote.len());
         self.hardware.send(pin, &remote, &|pin| self.serve(pin));
         if targets.has(me) {
-            self.carry_out(pin, &mut loaded, &request);
+            self.carry_out(pin, &mut loaded, request);
         }
         drop(loaded);
         self.wait_for_answers(pin, asked);
@@ -284,7 +305,7 @@ impl<S: Shootdown> Tlb<S> {
     /// then.
     pub(crate) fn force(&self, pin: &Pinned<'_>, cpus: &CpuSet) -> Result<(), TlbRefusal> {
         // SAFETY: 1. it points to nothing.
-        unsafe { self.shoot(pin, self.own(pin)?, cpus, Request::Everything) }
+        unsafe { self.shoot(pin, self.own(pin)?, cpus, &Request::Everything) }
     }
 
     /// Returns whether this CPU is in the middle of nothing, so that a flush is not refused.

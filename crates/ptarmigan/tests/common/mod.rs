@@ -340,6 +340,54 @@ unsafe impl<F: Watchable> Mmu for WatchedTlb<'_, '_, F> {
     }
 }
 
+/// MMUs without ASIDs that drop nothing when a root is loaded: what they cache of all roots, the
+/// kernel's among them, is under number 0. So are RISC-V's with an ASID field of no bits.
+pub struct Unnumbered<'w, 'h, F: Format> {
+    pub watch: &'w Watch<'h, F>,
+    /// Loading a space's root is followed by a fence.
+    pub load_fence: bool,
+    /// Loading the kernel's root is followed by a fence.
+    pub unload_fence: bool,
+}
+
+impl<F: Watchable> Unnumbered<'_, '_, F> {
+    fn switch(&self, pin: &Pinned<'_>, root: PhysAddr, fence: bool) {
+        let cpu = pin.cpu().0 as usize;
+        self.watch.with(|s, memory| {
+            s.san.switch(memory, cpu, root.0, 0);
+            if fence {
+                s.san.flush(memory, cpu, Flush::space(0));
+            }
+        });
+    }
+}
+
+// SAFETY: 1. and 2. the CPU's software MMU forgets everything. 3. and 4. the same after each change
+// of the root; a test that leaves a fence out breaks that on purpose: what walks these tables is
+// the sanitizer, which survives it. 5. It reaches one CPU, and walks tables by itself. 6. Neither
+// is kept.
+unsafe impl<F: Watchable> Mmu for Unnumbered<'_, '_, F> {
+    const NEEDS_ENTRY_VALID: bool = false;
+
+    fn invalidate(&self, pin: &Pinned<'_>, _: &Invalidation) {
+        self.watch.with(|s, memory| s.san.flush(memory, pin.cpu().0 as usize, Flush::space(0)));
+    }
+
+    fn invalidate_kernel(&self, pin: &Pinned<'_>, _: &Scope) {
+        self.watch.with(|s, memory| s.san.flush(memory, pin.cpu().0 as usize, Flush::all()));
+    }
+
+    fn load(&self, pin: &Pinned<'_>, root: &Root) {
+        assert!(root.asid == 0 && !root.keep);
+        self.switch(pin, root.at, self.load_fence);
+    }
+
+    fn unload(&self, pin: &Pinned<'_>, _: SpaceId) {
+        // The host's own frame stands for the kernel's tables.
+        self.switch(pin, self.watch.host.zero_frame().addr(), self.unload_fence);
+    }
+}
+
 /// A machine that is watched.
 pub type Watched<'w, 'h, F, P> = HostMachine<'h, F, WatchedPolicy<'w, 'h, F, P>, WatchedTlb<'w, 'h, F>>;
 
