@@ -1,18 +1,12 @@
 //! The test rig: a hosted machine of which a sanitizer sees every table page and every
 //! invalidation.
 //!
-//! [`Watch`] owns the sanitizer; [`WatchPages`] and [`WatchedTlb`] stand between the library and
-//! it:
-//!
-//! * a page is *allocated* for the sanitizer when the policy hands it out, and *freed* when the
-//!   policy gets it from where it may be handed out again: in `flushed`, in `free_unlinked`, and in
-//!   `unhooked` if the policy takes it there;
-//! * the software MMU of a CPU forgets what `invalidate` tells that CPU to forget, and nothing
-//!   else.
+//! The coupling with the sanitizer is `ptarmigan_rig`'s. [`Watch`] adds what tests ask of it, and
+//! [`WatchPages`] a check of root tables.
 #![allow(dead_code, reason = "every test binary uses its own part of the rig")]
 use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::cpu::{NodeId, Pinned};
-use ptarmigan::format::{Attr, Format, X86_64, X86Pae};
+use ptarmigan::format::{Attr, Format};
 use ptarmigan::frames::{AllocFlags, Dirty, End, Frame, Frames, NoFrame, Request, Use, ZoneClass};
 use ptarmigan::hosted::{CpuSlot, Delivery, Host, HostConfig, HostMachine};
 use ptarmigan::machine::{Machine, On};
@@ -20,59 +14,25 @@ use ptarmigan::page::{Clean, Flushed, Level, Unhooked};
 use ptarmigan::quicklist::{Layer, Layered, Policy, PolicyOn};
 use ptarmigan::space::Space;
 use ptarmigan::table::TreeRef;
-use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, TlbConfig};
+use ptarmigan::tlb::TlbConfig;
 use ptarmigan::window::{OpenWindow, WindowGuard};
-use ptsan::{Access, Arch, Config, Content, Fault, Flush, Kind, Memory, Sanitizer, Target, Translation};
+use ptarmigan_rig::SoftMmu;
+pub use ptarmigan_rig::Watchable;
+use ptsan::{Access, Config, Content, Fault, Kind, Translation};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Deref;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// A format that the sanitizer knows as well.
-pub trait Watchable: Format {
-    fn arch() -> Arch;
-}
-
-impl Watchable for X86_64 {
-    fn arch() -> Arch {
-        Arch::x86_64()
-    }
-}
-
-impl Watchable for X86Pae {
-    fn arch() -> Arch {
-        Arch::x86_pae()
-    }
-}
 
 /// A small machine with memory behind its data frames.
 pub fn small(cpus: usize, nodes: usize, mib: u64) -> HostConfig {
     HostConfig { cpus, nodes, bytes: mib << 20, touch_data: true, prefault: 0, ..HostConfig::default() }
 }
 
-/// Physical memory as the sanitizer's walkers read it.
-struct Physical<'h, F: Format>(&'h Host<F>);
-
-impl<F: Format> Memory for Physical<'_, F> {
-    fn read(&self, phys: u64, bytes: u8) -> Option<u64> {
-        // SAFETY: 1. the walkers are led by entries to tables, which are written as such.
-        unsafe { self.0.read(PhysAddr(phys), bytes as usize) }
-    }
-}
-
-struct Seen {
-    san: Sanitizer,
-    /// The space whose root each CPU has loaded.
-    loaded: Vec<Option<SpaceId>>,
-    /// TLBs keep spaces apart by numbers.
-    asids: bool,
-}
-
 /// A sanitizer that watches one host.
 pub struct Watch<'h, F: Format> {
     host: &'h Host<F>,
-    seen: Mutex<Seen>,
+    mmu: SoftMmu<'h, F>,
 }
 
 impl<'h, F: Watchable> Watch<'h, F> {
@@ -83,41 +43,21 @@ impl<'h, F: Watchable> Watch<'h, F> {
     /// TLBs that keep what they know of other spaces, if `asids`.
     pub fn with_asids(host: &'h Host<F>, asids: bool) -> Self {
         let cpus = host.config().cpus;
-        let config = Config { cpus, eager_walkers: true, asids, ..Config::new(F::arch()) };
-        let mut san = Sanitizer::new(config);
+        let mmu = SoftMmu::new(host, Config { cpus, eager_walkers: true, asids, ..Config::new(F::arch()) });
         // The host's own frame that stands for the kernel's tables.
         let zero = host.zero_frame().addr().0;
-        san.table_allocated(&Physical(host), zero, 4096, None, Content::Zero);
-        Watch { host, seen: Mutex::new(Seen { san, loaded: vec![None; cpus], asids }) }
-    }
-
-    fn with<R>(&self, f: impl FnOnce(&mut Seen, &Physical<'h, F>) -> R) -> R {
-        f(&mut self.seen.lock().unwrap_or_else(|e| e.into_inner()), &Physical(self.host))
-    }
-
-    fn bytes(level: Level) -> u64 {
-        1 << F::LAYOUT.table_shift[level.at()]
-    }
-
-    fn allocated(&self, level: Level, at: PhysAddr) {
-        let content = if level == F::LAYOUT.root() { Content::Unchecked } else { Content::Zero };
-        self.with(|s, memory| {
-            s.san.table_allocated(memory, at.0, Self::bytes(level), Some(level.0), content);
-        });
-    }
-
-    fn freed(&self, level: Level, at: PhysAddr) {
-        self.with(|s, memory| s.san.table_freed(memory, at.0, Self::bytes(level)));
+        mmu.with(|san, memory| san.table_allocated(memory, zero, 4096, None, Content::Zero));
+        Watch { host, mmu }
     }
 
     /// Its CPUs' MMUs, for a machine.
     pub fn tlb(&self) -> WatchedTlb<'_, 'h, F> {
-        WatchedTlb { watch: self }
+        &self.mmu
     }
 
     /// An access by a program on `cpu`.
     pub fn translate(&self, cpu: usize, va: u64, access: Access) -> Result<Translation, Fault> {
-        self.with(|s, memory| s.san.translate(memory, cpu, va, access))
+        self.mmu.with(|san, memory| san.translate(memory, cpu, va, access))
     }
 
     /// An access by a program on `cpu`, to the word that it is translated to; the CPU's
@@ -129,44 +69,45 @@ impl<'h, F: Watchable> Watch<'h, F> {
         access: Access,
         f: impl FnOnce(u64) -> R,
     ) -> Result<R, Fault> {
-        self.with(|s, memory| s.san.translate(memory, cpu, va, access).map(|t| f(t.phys)))
+        self.mmu.with(|san, memory| san.translate(memory, cpu, va, access).map(|t| f(t.phys)))
     }
 
     /// Runs something that changes tables. Until it returns, other CPUs may use what they know.
     pub fn changing<R>(&self, f: impl FnOnce() -> R) -> R {
-        let operation = self.with(|s, _| s.san.operation_begins());
+        let operation = self.mmu.with(|san, _| san.operation_begins());
         let result = f();
-        self.with(|s, memory| s.san.operation_ends(memory, operation));
+        self.mmu.with(|san, memory| san.operation_ends(memory, operation));
         result
     }
 
     /// What the sanitizer has to say.
     pub fn report(&self) -> String {
-        self.with(|s, _| s.san.to_string())
+        self.mmu.with(|san, _| san.to_string())
     }
 
     /// How often a defect was found.
     pub fn count(&self, kind: Kind) -> u64 {
-        self.with(|s, _| s.san.count(kind))
+        self.mmu.with(|san, _| san.count(kind))
     }
 
     pub fn total(&self) -> u64 {
-        self.with(|s, _| s.san.total())
+        self.mmu.with(|san, _| san.total())
     }
 
     /// Nothing has been found so far.
     #[track_caller]
     pub fn assert_clean(&self) {
-        self.with(|s, _| s.san.assert_clean());
+        self.mmu.with(|san, _| san.assert_clean());
     }
 
     /// The machine ends: what is still a table has leaked. Returns the number of findings of each
     /// kind.
     pub fn finish(&self) -> BTreeMap<&'static str, u64> {
-        self.freed(Level(0), self.host.zero_frame().addr());
-        self.with(|s, _| {
-            s.san.finish();
-            Kind::ALL.into_iter().map(|k| (k.name(), s.san.count(k))).filter(|(_, n)| *n > 0).collect()
+        let zero = self.host.zero_frame().addr().0;
+        self.mmu.with(|san, memory| {
+            san.table_freed(memory, zero, 4096);
+            san.finish();
+            Kind::ALL.into_iter().map(|k| (k.name(), san.count(k))).filter(|(_, n)| *n > 0).collect()
         })
     }
 }
@@ -213,8 +154,8 @@ impl<P: Policy> TestedOn<'_, P> {
     }
 }
 
-/// Has the sanitizer watch a policy's pages. Also checks that every page is handed out in its
-/// level's state (I2, I10).
+/// Has the sanitizer watch a policy's pages. Also checks that every root is handed out with the
+/// kernel's entries (I10); the sanitizer checks that other tables are zero (I2).
 pub struct WatchPages<'w, 'h, F: Format>(pub &'w Watch<'h, F>);
 
 /// A policy whose pages are watched.
@@ -249,103 +190,35 @@ unsafe impl<F: Watchable, P: Policy> Layer<P> for WatchPages<'_, '_, F> {
 
     fn alloc(
         &self,
-        _: &P,
-        _: &Pinned<'_>,
+        policy: &P,
+        pin: &Pinned<'_>,
         level: Level,
-        _: AllocFlags,
+        flags: AllocFlags,
         inner: impl FnOnce() -> Result<Clean, NoFrame>,
     ) -> Result<Clean, NoFrame> {
-        let page = inner()?;
-        if level == F::LAYOUT.root() {
-            assert_constructed(self.0.host, page.addr());
-        }
-        self.0.allocated(level, page.addr());
-        Ok(page)
+        self.0.tlb().alloc(policy, pin, level, flags, || {
+            let page = inner()?;
+            if level == F::LAYOUT.root() {
+                assert_constructed(self.0.host, page.addr());
+            }
+            Ok(page)
+        })
     }
 
-    fn freeing(&self, _: &Pinned<'_>, level: Level, at: PhysAddr) {
-        self.0.freed(level, at);
+    fn freeing(&self, pin: &Pinned<'_>, level: Level, at: PhysAddr) {
+        Layer::<P>::freeing(&self.0.tlb(), pin, level, at);
     }
 }
 
 /// The software MMUs of the sanitizer, told to forget.
-pub struct WatchedTlb<'w, 'h, F: Format> {
-    watch: &'w Watch<'h, F>,
-}
-
-// SAFETY: 1. and 2. the CPU's software MMU forgets what the scope covers (any invalidation drops
-// paging-structure caches there, as on x86). 3. `load` switches the software MMU, which uses
-// nothing of another space, and forgets first what is not to be kept. 4. `unload` takes its root
-// away. 5. It reaches one CPU, and walks tables by itself.
-unsafe impl<F: Watchable> Mmu for WatchedTlb<'_, '_, F> {
-    const NEEDS_ENTRY_VALID: bool = false;
-
-    fn invalidate(&self, pin: &Pinned<'_>, what: &Invalidation) {
-        let (cpu, id) = (pin.cpu().0 as usize, what.space.number());
-        self.watch.with(|s, memory| match (&what.scope, what.scope.runs()) {
-            (Scope::Page(va), _) => s.san.flush(memory, cpu, Flush::page(id, *va)),
-            (_, Some(runs)) => runs.for_each(|(start, end, stride)| {
-                s.san.flush(memory, cpu, Flush::range(id, start, end, 1 << stride));
-            }),
-            (_, None) => s.san.flush(memory, cpu, Flush::space(id)),
-        });
-    }
-
-    fn invalidate_kernel(&self, pin: &Pinned<'_>, scope: &Scope) {
-        self.watch.with(|s, memory| match scope.runs() {
-            Some(runs) => runs.for_each(|(start, end, stride)| {
-                let target = Target::EverySpace { start, end, stride: 1 << stride };
-                s.san.flush(memory, pin.cpu().0 as usize, Flush { target, leaf_only: false });
-            }),
-            None => s.san.flush(memory, pin.cpu().0 as usize, Flush::all()),
-        });
-    }
-
-    fn load(&self, pin: &Pinned<'_>, root: &Root) {
-        let cpu = pin.cpu().0 as usize;
-        self.watch.with(|s, memory| {
-            let space = root.space.number();
-            if root.forget_all {
-                s.san.flush(memory, cpu, Flush::all());
-            }
-            s.san.switch(memory, cpu, root.at.0, space);
-            if s.asids && !root.keep {
-                s.san.flush(memory, cpu, Flush::space(space));
-            }
-            s.loaded[cpu] = Some(root.space);
-        });
-    }
-
-    fn lazy(&self, pin: &Pinned<'_>, space: SpaceId) {
-        let cpu = pin.cpu().0 as usize;
-        self.watch.with(|s, _| {
-            if s.loaded[cpu] == Some(space) {
-                s.san.lazy(cpu);
-            }
-        });
-    }
-
-    fn resume(&self, pin: &Pinned<'_>, _: SpaceId) {
-        self.watch.with(|s, _| s.san.resume(pin.cpu().0 as usize));
-    }
-
-    fn unload(&self, pin: &Pinned<'_>, space: SpaceId) {
-        let cpu = pin.cpu().0 as usize;
-        self.watch.with(|s, _| {
-            if s.loaded[cpu] == Some(space) {
-                s.san.leave(cpu);
-                s.loaded[cpu] = None;
-            }
-        });
-    }
-}
+pub type WatchedTlb<'w, 'h, F> = &'w SoftMmu<'h, F>;
 
 /// A machine that is watched.
 pub type Watched<'w, 'h, F, P> = HostMachine<'h, F, WatchedPolicy<'w, 'h, F, P>, WatchedTlb<'w, 'h, F>>;
 
 /// Puts a policy under the sanitizer's eyes.
 pub fn watched<'w, 'h, F: Watchable, P: Policy>(watch: &'w Watch<'h, F>, policy: P) -> Watched<'w, 'h, F, P> {
-    HostMachine::new(watch.host, Layered::new(WatchPages(watch), policy), WatchedTlb { watch })
+    HostMachine::new(watch.host, Layered::new(WatchPages(watch), policy), watch.tlb())
         .expect("the host has memory for the TLB state")
 }
 
@@ -357,7 +230,7 @@ pub fn watched_with<'w, 'h, F: Watchable, P: Policy>(
     delivery: Delivery,
 ) -> Watched<'w, 'h, F, P> {
     let policy = Layered::new(WatchPages(watch), policy);
-    HostMachine::with_tlb(watch.host, policy, WatchedTlb { watch }, config, delivery)
+    HostMachine::with_tlb(watch.host, policy, watch.tlb(), config, delivery)
         .expect("the host has memory for the TLB state")
 }
 
@@ -553,7 +426,7 @@ pub fn activate<F: Watchable, P: Policy>(
     space: &Space<F>,
 ) {
     space.activate(on(m, &slot.pin())).expect("a space of this machine");
-    watch.with(|s, _| s.san.resume(slot.cpu().0 as usize));
+    watch.mmu.with(|san, _| san.resume(slot.cpu().0 as usize));
 }
 
 /// Deterministic numbers.
