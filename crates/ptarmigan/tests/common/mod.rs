@@ -5,29 +5,21 @@
 //! [`WatchPages`] a check of root tables.
 #![allow(dead_code, reason = "every test binary uses its own part of the rig")]
 use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
-use ptarmigan::cpu::{NodeId, Pinned};
+use ptarmigan::cpu::Pinned;
 use ptarmigan::format::{Attr, Format};
-use ptarmigan::frames::{AllocFlags, Dirty, End, Frame, Frames, NoFrame, Request, Use, ZoneClass};
-use ptarmigan::hosted::{CpuSlot, Delivery, Host, HostConfig, HostMachine};
+use ptarmigan::frames::{AllocFlags, Dirty, Frame, Frames, NoFrame, Use};
+use ptarmigan::hosted::{CpuSlot, Delivery, Host, HostMachine};
 use ptarmigan::machine::{Machine, On};
-use ptarmigan::page::{Clean, Flushed, Level, Unhooked};
-use ptarmigan::quicklist::{Layer, Layered, Policy, PolicyOn};
+use ptarmigan::page::{Clean, Level};
+use ptarmigan::quicklist::{Layer, Layered, Policy};
 use ptarmigan::space::Space;
 use ptarmigan::table::TreeRef;
 use ptarmigan::tlb::TlbConfig;
-use ptarmigan::window::{OpenWindow, WindowGuard};
 use ptarmigan_rig::SoftMmu;
 pub use ptarmigan_rig::Watchable;
 use ptsan::{Access, Config, Content, Fault, Kind, Translation};
-use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// A small machine with memory behind its data frames.
-pub fn small(cpus: usize, nodes: usize, mib: u64) -> HostConfig {
-    HostConfig { cpus, nodes, bytes: mib << 20, touch_data: true, prefault: 0, ..HostConfig::default() }
-}
 
 /// A sanitizer that watches one host.
 pub struct Watch<'h, F: Format> {
@@ -118,42 +110,6 @@ pub fn on<'a, M: Machine>(m: &'a M, pin: &'a Pinned<'a>) -> On<'a, M> {
     m.on(pin).expect("a CPU of this machine")
 }
 
-/// A policy's calls.
-pub trait At: Policy + Sized {
-    #[track_caller]
-    fn at<'a>(&'a self, pin: &'a Pinned<'a>) -> TestedOn<'a, Self> {
-        TestedOn(PolicyOn::new(self, pin).expect("a CPU that the policy was made for"))
-    }
-}
-
-impl<P: Policy> At for P {}
-
-/// A policy and a pin, for tests, which promise for each call below that what they give back came
-/// from this policy.
-pub struct TestedOn<'a, P>(PolicyOn<'a, P>);
-
-impl<'a, P> Deref for TestedOn<'a, P> {
-    type Target = PolicyOn<'a, P>;
-    fn deref(&self) -> &PolicyOn<'a, P> {
-        &self.0
-    }
-}
-
-impl<P: Policy> TestedOn<'_, P> {
-    pub fn free_unlinked(&self, page: Clean) {
-        // SAFETY: 1. as the type's text says.
-        unsafe { self.0.free_unlinked(page) };
-    }
-    pub fn unhooked(&self, pages: &mut Unhooked) {
-        // SAFETY: 1. as the type's text says.
-        unsafe { self.0.unhooked(pages) };
-    }
-    pub fn flushed(&self, pages: Flushed) {
-        // SAFETY: 1. as the type's text says.
-        unsafe { self.0.flushed(pages) };
-    }
-}
-
 /// Has the sanitizer watch a policy's pages. Also checks that every root is handed out with the
 /// kernel's entries (I10); the sanitizer checks that other tables are zero (I2).
 pub struct WatchPages<'w, 'h, F: Format>(pub &'w Watch<'h, F>);
@@ -169,16 +125,6 @@ pub fn assert_constructed<F: Format>(host: &Host<F>, at: PhysAddr) {
         // SAFETY: 1. the caller says that it is a root: its entries are written as such.
         let entry = unsafe { host.read(PhysAddr(at.0 + 8 * index as u64), 8) };
         assert_eq!(entry, want, "entry {index} of the constructed root at {at}");
-    }
-}
-
-/// Every byte of the frame is zero.
-#[track_caller]
-pub fn assert_zero<F: Format>(host: &Host<F>, at: PhysAddr) {
-    for offset in (0..4096).step_by(8) {
-        // SAFETY: 1. the caller owns the page, or no other thread is at work on the host.
-        let word = unsafe { host.read(PhysAddr(at.0 + offset), 8) };
-        assert_eq!(word, Some(0), "byte {offset} of the page at {at}");
     }
 }
 
@@ -279,17 +225,6 @@ unsafe impl<P: Policy> Layer<P> for FailAt {
 pub struct Starved<'h, F: Format> {
     host: &'h Host<F>,
     held: Vec<Frame<Dirty>>,
-}
-
-pub fn any_frame(node: u8) -> Request {
-    Request {
-        node: NodeId(node),
-        order: 0,
-        zero: false,
-        class: ZoneClass::Low,
-        end: End::Low,
-        flags: AllocFlags::NORMAL,
-    }
 }
 
 impl<'h, F: Format> Starved<'h, F> {
@@ -402,21 +337,6 @@ pub fn shapes<F: Format, M: Machine>(host: &Host<F>, on: On<'_, M>, spaces: &[&S
         .collect()
 }
 
-/// Reads a word of a frame.
-pub fn peek<F: Format>(host: &Host<F>, at: u64) -> u64 {
-    // SAFETY: 1. the test knows what other threads write, and where.
-    unsafe { host.read(PhysAddr(at), 8) }.expect("within memory")
-}
-
-/// Writes a word of a data frame, as a program would through a translation.
-pub fn poke<F: Format>(host: &Host<F>, at: u64, word: u64) {
-    let window = host.window();
-    let guard = window.open(PhysAddr(at));
-    // SAFETY: the frame is data mapped into a space of this single-threaded test, or the test's
-    // own; the guard is valid for it, and `at` is a multiple of 8.
-    unsafe { guard.base().cast::<u64>().write(word) };
-}
-
 /// A space on a CPU, from the side of whoever schedules: enters it, and tells the sanitizer of a
 /// lazy CPU that it goes on.
 pub fn activate<F: Watchable, P: Policy>(
@@ -429,29 +349,6 @@ pub fn activate<F: Watchable, P: Policy>(
     watch.mmu.with(|san, _| san.resume(slot.cpu().0 as usize));
 }
 
-/// Deterministic numbers.
-pub struct Rng(Cell<u64>);
-
-impl Rng {
-    pub fn new(seed: u64) -> Self {
-        Rng(Cell::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1))
-    }
-
-    pub fn next(&self) -> u64 {
-        let mut x = self.0.get();
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        self.0.set(x);
-        x.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    /// A number below `n`.
-    pub fn below(&self, n: u64) -> u64 {
-        (self.next() >> 11) % n
-    }
-}
-
 pub fn va(at: u64) -> VirtAddr {
     VirtAddr(at)
 }
@@ -460,4 +357,12 @@ pub fn range(start: u64, end: u64) -> VirtRange {
     VirtRange { start, end }
 }
 
+#[path = "../physical/mod.rs"]
+mod physical;
+mod policy;
 pub mod world;
+
+#[allow(unused_imports, reason = "every test binary uses its own part of the rig")]
+pub use physical::{Rng, any_frame, assert_zero, peek, poke, small};
+#[allow(unused_imports, reason = "as above")]
+pub use policy::At;
