@@ -17,7 +17,7 @@ use ptarmigan::space::{AreaFlags, Done, FaultError, LockError, SharedSpace, Spac
 use ptarmigan::table::{Free, KernelMap, Tree};
 use ptarmigan::tlb::{Invalidation, Mmu, Parking, Root, Scope, SpaceId, Tlb};
 use ptarmigan::window::{DirectMap, OpenWindow, WindowGuard};
-use remembering::Model;
+use remembering::ExactTlbs;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Mutex, OnceLock, mpsc};
@@ -50,7 +50,7 @@ enum GivesUp {
 /// 1 knew the page before it and after it.
 fn child_writes_before_the_flush(how: GivesUp) -> (Done, bool) {
     let host = Host::<X>::new(small(3, 16)).unwrap();
-    let model = Model::default();
+    let model = ExactTlbs::default();
     let m = HostMachine::new(&host, host.quicklists().unwrap(), &model).unwrap();
     let (m, host, model) = (&m, &host, &model);
     let slots = [host.slot(0).unwrap(), host.slot(1).unwrap()];
@@ -122,7 +122,7 @@ fn entries_that_were_cleared_before_a_callback_panicked_are_flushed() {
     let host = Host::<X>::new(small(1, 16)).unwrap();
     let slots = host.slots();
     let pin = slots[0].pin();
-    let model = Model::default();
+    let model = ExactTlbs::default();
     let m = HostMachine::new(&host, host.quicklists().unwrap(), &model).unwrap();
     let on = m.on(&pin).unwrap();
     let mut tree = Tree::<X>::new(on, AllocFlags::NORMAL).unwrap();

@@ -15,7 +15,7 @@ use ptarmigan::space::{Advice, AreaError, AreaFlags, Done, FaultError, SharedSpa
 use ptarmigan::table::{KernelMap, Tree};
 use ptarmigan::tlb::{Invalidation, Mmu, Root, Runs, Scope, SpaceId, SpaceTlb, TlbRefusal};
 use ptarmigan::window::DirectMap;
-use remembering::Model;
+use remembering::ExactTlbs;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -55,10 +55,10 @@ fn written<M: SpaceMachine>(on: On<'_, M>) -> Space<X> {
 /// A parent on CPUs 0 and 1 whose flush fails when it writes to a page that it shares with its
 /// child; then `after`, with the parent and the child.
 fn failed_copy<R>(
-    after: impl FnOnce(&Host<X>, On<'_, Hosted<'_, &Model>>, &mut Space<X>, &Space<X>) -> R,
+    after: impl FnOnce(&Host<X>, On<'_, Hosted<'_, &ExactTlbs>>, &mut Space<X>, &Space<X>) -> R,
 ) -> R {
     let host = Host::<X>::new(small(2)).unwrap();
-    let model = Model::default();
+    let model = ExactTlbs::default();
     let slots = host.slots();
     let (pin, pin1) = (slots[0].pin(), slots[1].pin());
     let m = HostMachine::new(&host, host.quicklists().unwrap(), &model).unwrap();
@@ -98,7 +98,7 @@ fn a_childs_page_is_not_given_back_after_a_flush_of_its_parent_that_failed() {
 #[test]
 fn a_permission_is_taken_from_all_cpus_also_if_one_fails() {
     let host = Host::<X>::new(small(3)).unwrap();
-    let model = Model::default();
+    let model = ExactTlbs::default();
     let slots = host.slots();
     let pins: Vec<_> = slots.iter().map(|slot| slot.pin()).collect();
     let m = HostMachine::new(&host, host.quicklists().unwrap(), &model).unwrap();
@@ -315,7 +315,7 @@ fn a_cpu_that_gives_up_tables_that_it_reads_does_not_wait_for_itself() {
 #[test]
 fn a_root_entry_that_changed_is_reason_enough_for_a_flush() {
     let host = Host::<X86Pae>::new(small(1)).unwrap();
-    let model = Model::default();
+    let model = ExactTlbs::default();
     let slots = host.slots();
     let pin = slots[0].pin();
     let m = HostMachine::new(&host, host.quicklists().unwrap(), &model).unwrap();
@@ -332,7 +332,7 @@ fn a_root_entry_that_changed_is_reason_enough_for_a_flush() {
 #[test]
 fn from_0_to_the_end_is_the_whole_address_space() {
     let host = Host::<X>::new(small(1)).unwrap();
-    let model = Model::default();
+    let model = ExactTlbs::default();
     let slots = host.slots();
     let pin = slots[0].pin();
     let m = HostMachine::new(&host, host.quicklists().unwrap(), &model).unwrap();

@@ -400,7 +400,7 @@ unsafe impl machine::Machine for Machine {
         if leaves_out(Part::Clear) {
             return;
         }
-        // SAFETY: the frame has just been taken for the caller, who has not mapped it yet.
+        // SAFETY: the frame has just been taken for the caller, which has not mapped it yet.
         unsafe { ptr::write_bytes(mmu::direct::<u8>(frame.addr().0), 0, FRAME_SIZE) };
     }
 

@@ -337,8 +337,8 @@ pub fn shapes<F: Format, M: Machine>(host: &Host<F>, on: On<'_, M>, spaces: &[&S
         .collect()
 }
 
-/// A space on a CPU, from the side of whoever schedules: enters it, and tells the sanitizer of a
-/// lazy CPU that it goes on.
+/// Enters a space on a CPU, as a scheduler does, and tells the sanitizer of a lazy CPU that it goes
+/// on.
 pub fn activate<F: Watchable, P: Policy>(
     m: &Watched<'_, '_, F, P>,
     watch: &Watch<'_, F>,

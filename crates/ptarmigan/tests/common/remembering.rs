@@ -14,13 +14,13 @@ type Before = Box<dyn FnOnce() + Send>;
 /// The TLBs of a machine. CPU 1 may do something else before it carries an invalidation out, or
 /// fail.
 #[derive(Default)]
-pub struct Model {
+pub struct ExactTlbs {
     pub cached: Mutex<HashMap<(u16, u64), Pfn>>,
     pub invalidations: AtomicUsize,
     before: Mutex<Option<Before>>,
 }
 
-impl Model {
+impl ExactTlbs {
     pub fn knows(&self, cpu: u16, va: u64) -> bool {
         self.cached.lock().unwrap().contains_key(&(cpu, va))
     }
@@ -43,7 +43,7 @@ impl Model {
 // SAFETY: 1. when `invalidate` returns, the CPU's translations that the request covers are gone.
 // 2. it has none of the kernel's half. 3. and 4. all of them are gone. 5. it reaches one CPU. 6. it
 // keeps no root.
-unsafe impl Mmu for &Model {
+unsafe impl Mmu for &ExactTlbs {
     const NEEDS_ENTRY_VALID: bool = false;
     fn invalidate(&self, pin: &Pinned<'_>, request: &Invalidation) {
         if pin.cpu() == CpuId(1) {

@@ -4,8 +4,8 @@
 //!
 //! What each CPU's MMU does is part of the model: it walks tables and keeps what it finds whenever
 //! that is most harmful. Frames have an owner written into them, in a cell whose uses are checked:
-//! who reaches a frame through an old translation while another has it already, or without an order
-//! between the two, fails the model.
+//! a CPU that reaches a frame through an old translation while another has it already, or without
+//! an order between the two, fails the model.
 #![cfg(loom)]
 #![allow(missing_docs, reason = "tests")]
 mod broadcasts;
