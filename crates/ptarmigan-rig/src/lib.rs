@@ -1,1 +1,39 @@
-//! A hosted machine of the library under the eyes of the sanitizer.
+//! Puts a hosted machine of the library under the sanitizer.
+//!
+//! A [`SoftMmu`] owns the sanitizer. It stands between the library and the sanitizer twice:
+//!
+//! * as the machine's [`Mmu`](ptarmigan::tlb::Mmu), it has the software MMU of a CPU forget what
+//!   the library tells that CPU to forget, and nothing else;
+//! * as a [`Layer`](ptarmigan::quicklist::Layer) around a policy, it tells the sanitizer which
+//!   pages are tables. A page is *allocated* when the policy hands it out. It is *freed* when the
+//!   policy gets it back from where it may be handed out again: in `flushed`, in `free_unlinked`,
+//!   and in `unhooked` if the policy takes it there.
+//!
+//! ```
+//! use ptarmigan::format::X86_64;
+//! use ptarmigan::hosted::{Host, HostConfig, HostMachine};
+//! use ptarmigan::machine::Machine;
+//! use ptarmigan::quicklist::Layered;
+//! use ptarmigan::space::Space;
+//! use ptarmigan_rig::{SoftMmu, Watchable};
+//!
+//! let host = Host::<X86_64>::new(HostConfig { cpus: 1, ..HostConfig::default() })?;
+//! let mmu = SoftMmu::new(&host, ptsan::Config::new(X86_64::arch()));
+//! let machine = HostMachine::new(&host, Layered::new(&mmu, host.quicklists()?), &mmu)?;
+//! let slots = host.slots();
+//! let pin = slots[0].pin();
+//! let on = machine.on(&pin)?;
+//!
+//! let space = Space::<X86_64>::new(on)?;
+//! space.activate(on)?;
+//! mmu.with(|sanitizer, _| sanitizer.assert_clean());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+mod arch;
+mod memory;
+mod mmu;
+mod pages;
+
+pub use arch::Watchable;
+pub use memory::HostMemory;
+pub use mmu::SoftMmu;

@@ -1,9 +1,9 @@
 //! The order of rooms: a room of the library uses only rooms that stand above it in
-//! docs/architecture.md, and no file of any crate uses a file that uses it, directly or through
-//! others.
+//! docs/architecture.md, and no file of any crate or kernel image uses a file that uses it, directly
+//! or through others.
 //!
-//! Read from `use` lines, as text. A name that a `mod.rs` passes on counts as the file's that
-//! defines it.
+//! Read as text, from `use` lines and from paths that begin with `crate::`. A name that a `mod.rs`
+//! passes on counts as the file's that defines it, and so does a macro that the crate's root names.
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,11 +30,19 @@ const ORDER: &[&str] = &[
     "pool",
 ];
 
-/// The crates of the workspace whose sources are looked at.
-const CRATES: &[&str] = &["ptarmigan", "ptarmigan-rig", "ptsan", "ptarmigan-trace", "ptarmigan-cli"];
+/// The crates of the repository whose sources are looked at.
+const CRATES: &[&str] = &[
+    "crates/ptarmigan",
+    "crates/ptarmigan-rig",
+    "crates/ptsan",
+    "crates/ptarmigan-trace",
+    "crates/ptarmigan-cli",
+    "kernels/riscv64",
+    "kernels/x86_64",
+];
 
 fn crate_root(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("crates/").join(name).join("src")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name).join("src")
 }
 
 /// The module path of a file: `["table", "node"]` for `table/node.rs`, `["table"]` for
@@ -145,6 +153,24 @@ fn imports(module: &Module, text: &str) -> Vec<Import> {
     found
 }
 
+/// The paths outside `use` lines that begin with `crate::`.
+fn inline_paths(text: &str) -> Vec<Module> {
+    let code = code(text);
+    let mut found = Vec::new();
+    for (at, start) in code.match_indices("crate::") {
+        let before = code[..at].chars().next_back().unwrap_or(' ');
+        let line = code[..at].rfind('\n').map_or(0, |n| n + 1);
+        // `$crate::` is part of a macro, and a macro may stand below what it is used in.
+        if before == '$' || before.is_alphanumeric() || code[line..at].contains("use ") {
+            continue;
+        }
+        let path =
+            code[at + start.len()..].split(|c: char| !c.is_alphanumeric() && c != '_' && c != ':').next();
+        found.push(path.unwrap_or("").split("::").filter(|p| !p.is_empty()).map(str::to_owned).collect());
+    }
+    found
+}
+
 struct Crate {
     /// The text of each module.
     texts: BTreeMap<Module, String>,
@@ -163,6 +189,11 @@ impl Crate {
             .collect();
         let mut passed_on: BTreeMap<Module, BTreeMap<String, Module>> = BTreeMap::new();
         for (module, text) in &texts {
+            for (at, start) in text.match_indices("#[macro_export]\nmacro_rules! ") {
+                let name = text[at + start.len()..].split_whitespace().next().expect("a macro's name");
+                let path = module.iter().cloned().chain([name.to_owned()]).collect();
+                passed_on.entry(Vec::new()).or_default().insert(name.to_owned(), path);
+            }
             for import in imports(module, text).into_iter().filter(|i| i.passes_on) {
                 let name = import.path.last().cloned().unwrap_or_default();
                 passed_on.entry(module.clone()).or_default().insert(name, import.path);
@@ -187,14 +218,15 @@ impl Crate {
         None
     }
 
-    /// Who uses whom.
+    /// Returns which modules each module uses.
     fn arrows(&self) -> BTreeMap<Module, BTreeSet<Module>> {
         let mut arrows: BTreeMap<Module, BTreeSet<Module>> = BTreeMap::new();
         for (module, text) in &self.texts {
-            for import in imports(module, text) {
-                // The root of a crate is what everything stands in, and passing on is not using.
-                if !import.passes_on
-                    && let Some(to) = self.definer(&import.path)
+            // Passing on is not using.
+            let imported = imports(module, text).into_iter().filter(|i| !i.passes_on).map(|i| i.path);
+            for path in imported.chain(inline_paths(text)) {
+                // The root of a crate is what everything stands in.
+                if let Some(to) = self.definer(&path)
                     && to != *module
                     && !to.is_empty()
                     && !module.is_empty()
@@ -243,7 +275,7 @@ fn no_file_uses_a_file_that_uses_it() {
 fn rooms_use_rooms_above_them_only() {
     let place = |room: &str| ORDER.iter().position(|r| *r == room);
     let mut wrong = Vec::new();
-    for (from, targets) in Crate::read("ptarmigan").arrows() {
+    for (from, targets) in Crate::read("crates/ptarmigan").arrows() {
         let here = place(&from[0]).unwrap_or_else(|| panic!("room `{}` has no place in the order", from[0]));
         for to in targets {
             let there = place(&to[0]).unwrap_or_else(|| panic!("room `{}` has no place in the order", to[0]));
@@ -283,4 +315,11 @@ fn imports_are_read_as_the_compiler_reads_them() {
             "table::tree::inner::X"
         ]
     );
+}
+
+#[test]
+fn paths_outside_use_lines_are_read() {
+    let text = "use crate::addr::Pfn;\nfn f() {\n    crate::rt::fail(crate::say!(\"x\"));\n    // crate::space::Never\n    $crate::serial::line();\n}\n";
+    let paths: Vec<String> = inline_paths(text).iter().map(|path| path.join("::")).collect();
+    assert_eq!(paths, ["rt::fail", "say"]);
 }

@@ -8,7 +8,10 @@ use ptarmigan::addr::VirtRange;
 use ptarmigan::format::X86_64;
 use ptarmigan::hosted::{Host, HostMachine, NoTlb};
 use ptarmigan::machine::{Machine, On};
+use ptarmigan::quicklist::Plain;
 use ptarmigan::space::{Area, AreaError, AreaFlags, Space, SpaceMachine};
+use ptarmigan::table::KernelMap;
+use ptarmigan::window::DirectMap;
 use std::collections::BTreeMap;
 
 const ALL: VirtRange = VirtRange { start: 0, end: 1 << 47 };
@@ -21,6 +24,19 @@ type Model = BTreeMap<u64, (AreaFlags, u32, u64)>;
 
 fn range(start: u64, n: u64) -> VirtRange {
     VirtRange { start: start * PAGE, end: (start + n) * PAGE }
+}
+
+type PlainMachine<'h> = HostMachine<'h, X, Plain<'h, DirectMap, &'h KernelMap<X, DirectMap>>, NoTlb>;
+
+/// Calls `f` on a machine of so many MiB, whose frames are all back at the end.
+fn on_machine(mib: u64, f: impl FnOnce(&Host<X>, On<'_, PlainMachine<'_>>)) {
+    let host = Host::<X>::new(small(1, 1, mib)).unwrap();
+    let slots = host.slots();
+    let pin = slots[0].pin();
+    let m = PlainMachine::new(&host, host.plain().unwrap(), NoTlb).unwrap();
+    f(&host, m.on(&pin).unwrap());
+    drop(m);
+    host.audit().unwrap();
 }
 
 fn list<M: SpaceMachine>(space: &Space<X>, on: On<'_, M>) -> Vec<Area> {
@@ -117,149 +133,137 @@ proptest! {
 
     #[test]
     fn areas_are_a_map_from_pages_to_flags(ops in proptest::collection::vec(op(), 1..120)) {
-        let host = Host::<X86_64>::new(small(1, 1, 4)).unwrap();
-        let slots = host.slots();
-        let pin = slots[0].pin();
-        let m = HostMachine::new(&host, host.plain().unwrap(), NoTlb).unwrap();
-        let on = m.on(&pin).unwrap();
-        let mut space = Space::<X>::new(on).unwrap();
-        let mut model = Model::new();
-        for (i, op) in ops.iter().enumerate() {
-            apply(&mut space, on, &mut model, op).unwrap();
-            check(&space, on, &model);
-            for at in [0, (i as u64 * 37 % 420) * PAGE, (i as u64 * 91 % 420) * PAGE + 5, 500 * PAGE] {
-                check_lookups(&space, on, at);
+        on_machine(4, |_, on| {
+            let mut space = Space::<X>::new(on).unwrap();
+            let mut model = Model::new();
+            for (i, op) in ops.iter().enumerate() {
+                apply(&mut space, on, &mut model, op).unwrap();
+                check(&space, on, &model);
+                for at in [0, (i as u64 * 37 % 420) * PAGE, (i as u64 * 91 % 420) * PAGE + 5, 500 * PAGE] {
+                    check_lookups(&space, on, at);
+                }
             }
-        }
-        let copy = space.edit(on).unwrap().fork().unwrap();
-        check(&copy, on, &model);
-        space.end(on).unwrap();
-        check(&copy, on, &model);
-        copy.end(on).unwrap();
-        prop_assert_eq!(host.audit(), Ok(()));
+            let copy = space.edit(on).unwrap().fork().unwrap();
+            check(&copy, on, &model);
+            space.end(on).unwrap();
+            check(&copy, on, &model);
+            copy.end(on).unwrap();
+        });
     }
 }
 
 #[test]
 fn thousands_of_areas_split_leaves_and_fill_a_directory() {
     for order in ["up", "down", "mixed"] {
-        let host = Host::<X86_64>::new(small(1, 1, 16)).unwrap();
-        let slots = host.slots();
-        let pin = slots[0].pin();
-        let m = HostMachine::new(&host, host.plain().unwrap(), NoTlb).unwrap();
-        let on = m.on(&pin).unwrap();
-        let mut space = Space::<X>::new(on).unwrap();
-        let mut model = Model::new();
-        let rng = Rng::new(5);
-        let mut places: Vec<u64> = (0..6000).collect();
-        match order {
-            "down" => places.reverse(),
-            "mixed" => (0..places.len()).rev().for_each(|i| places.swap(i, rng.below(i as u64 + 1) as usize)),
-            _ => {}
-        }
-        for place in &places {
-            // A gap after each, so that none joins.
-            apply(&mut space, on, &mut model, &Op::Insert(place * 3, 2, 3, 0)).unwrap();
-        }
-        check(&space, on, &model);
-        assert_eq!(space.areas().len(), 6000);
-        let least = 6000 / 127 + 1;
-        let frames = space.areas().frames();
-        assert!((least..=2 * least + 2).contains(&frames), "{frames} frames, {order}");
-        for _ in 0..200 {
-            check_lookups(&space, on, rng.below(18_100) * PAGE);
-        }
-        // Cuts in the middle of areas, then fewer and fewer areas.
-        for _ in 0..300 {
-            let op = match rng.below(3) {
-                0 => Op::Insert(rng.below(18_000), 1, 1, 0),
-                1 => Op::Change(rng.below(18_000), 1 + rng.below(9), 5),
-                _ => Op::Remove(rng.below(18_000), 1 + rng.below(9)),
-            };
-            apply(&mut space, on, &mut model, &op).unwrap();
-        }
-        check(&space, on, &model);
-        let copy = space.edit(on).unwrap().fork().unwrap();
-        check(&copy, on, &model);
-        copy.end(on).unwrap();
-        while !space.areas().is_empty() {
-            let at = rng.below(18_000);
-            apply(&mut space, on, &mut model, &Op::Remove(at, 1500)).unwrap();
-        }
-        check(&space, on, &model);
-        assert_eq!(space.areas().frames(), 0);
-        space.end(on).unwrap();
-        host.audit().unwrap();
+        on_machine(16, |_, on| {
+            let mut space = Space::<X>::new(on).unwrap();
+            let mut model = Model::new();
+            let rng = Rng::new(5);
+            let mut places: Vec<u64> = (0..6000).collect();
+            match order {
+                "down" => places.reverse(),
+                "mixed" => {
+                    (0..places.len()).rev().for_each(|i| places.swap(i, rng.below(i as u64 + 1) as usize))
+                }
+                _ => {}
+            }
+            for place in &places {
+                // A gap after each, so that none joins.
+                apply(&mut space, on, &mut model, &Op::Insert(place * 3, 2, 3, 0)).unwrap();
+            }
+            check(&space, on, &model);
+            assert_eq!(space.areas().len(), 6000);
+            let least = 6000 / 127 + 1;
+            let frames = space.areas().frames();
+            assert!((least..=2 * least + 2).contains(&frames), "{frames} frames, {order}");
+            for _ in 0..200 {
+                check_lookups(&space, on, rng.below(18_100) * PAGE);
+            }
+            // Cuts in the middle of areas, then fewer and fewer areas.
+            for _ in 0..300 {
+                let op = match rng.below(3) {
+                    0 => Op::Insert(rng.below(18_000), 1, 1, 0),
+                    1 => Op::Change(rng.below(18_000), 1 + rng.below(9), 5),
+                    _ => Op::Remove(rng.below(18_000), 1 + rng.below(9)),
+                };
+                apply(&mut space, on, &mut model, &op).unwrap();
+            }
+            check(&space, on, &model);
+            let copy = space.edit(on).unwrap().fork().unwrap();
+            check(&copy, on, &model);
+            copy.end(on).unwrap();
+            while !space.areas().is_empty() {
+                let at = rng.below(18_000);
+                apply(&mut space, on, &mut model, &Op::Remove(at, 1500)).unwrap();
+            }
+            check(&space, on, &model);
+            assert_eq!(space.areas().frames(), 0);
+            space.end(on).unwrap();
+        });
     }
 }
 
 #[test]
 fn a_lack_of_memory_at_any_frame_leaves_areas_as_they_were() {
-    let host = Host::<X86_64>::new(small(1, 1, 4)).unwrap();
-    let slots = host.slots();
-    let pin = slots[0].pin();
-    let m = HostMachine::new(&host, host.plain().unwrap(), NoTlb).unwrap();
-    let on = m.on(&pin).unwrap();
-    // 127 areas fill a leaf; the cut areas are longer.
-    for n in [0u64, 1, 127, 254, 300] {
-        let mut space = Space::<X>::new(on).unwrap();
-        let mut model = Model::new();
-        for i in 0..n {
-            apply(&mut space, on, &mut model, &Op::Insert(i * 8, 6, 3, 0)).unwrap();
-        }
-        let middle = n / 2 * 8;
-        for op in [
-            Op::Insert(middle + 6, 1, 1, 0),
-            Op::Insert(n * 8, 6, 3, 0),
-            Op::Remove(middle + 2, 2),
-            Op::Change(middle + 2, 2, 5),
-        ] {
+    on_machine(4, |host, on| {
+        // 127 areas fill a leaf; the cut areas are longer.
+        for n in [0u64, 1, 127, 254, 300] {
+            let mut space = Space::<X>::new(on).unwrap();
+            let mut model = Model::new();
+            for i in 0..n {
+                apply(&mut space, on, &mut model, &Op::Insert(i * 8, 6, 3, 0)).unwrap();
+            }
+            let middle = n / 2 * 8;
+            for op in [
+                Op::Insert(middle + 6, 1, 1, 0),
+                Op::Insert(n * 8, 6, 3, 0),
+                Op::Remove(middle + 2, 2),
+                Op::Change(middle + 2, 2, 5),
+            ] {
+                for k in 0.. {
+                    let starved = Starved::new(host, k);
+                    let result = apply(&mut space, on, &mut model, &op);
+                    check_pages(&space, on, &model);
+                    if result.is_ok() {
+                        break;
+                    }
+                    assert!(matches!(result, Err(AreaError::NoFrame(_))));
+                    drop(starved);
+                    assert!(k < 10, "no memory was enough");
+                }
+            }
             for k in 0.. {
-                let starved = Starved::new(&host, k);
-                let result = apply(&mut space, on, &mut model, &op);
-                check_pages(&space, on, &model);
-                if result.is_ok() {
+                let starved = Starved::new(host, k);
+                let free = host.frames().counts().free;
+                let copy = space.edit(on).unwrap().fork();
+                if let Ok(copy) = copy {
+                    check_pages(&copy, on, &model);
+                    copy.end(on).unwrap();
+                    // And the root table.
+                    assert_eq!(k as u32, space.areas().frames() + 1);
                     break;
                 }
-                assert!(matches!(result, Err(AreaError::NoFrame(_))));
+                assert_eq!(host.frames().counts().free, free, "a copy that failed at frame {k} kept some");
                 drop(starved);
-                assert!(k < 10, "no memory was enough");
             }
+            space.end(on).unwrap();
+            host.audit().unwrap();
         }
-        for k in 0.. {
-            let starved = Starved::new(&host, k);
-            let free = host.frames().counts().free;
-            let copy = space.edit(on).unwrap().fork();
-            if let Ok(copy) = copy {
-                check_pages(&copy, on, &model);
-                copy.end(on).unwrap();
-                // And the root table.
-                assert_eq!(k as u32, space.areas().frames() + 1);
-                break;
-            }
-            assert_eq!(host.frames().counts().free, free, "a copy that failed at frame {k} kept some");
-            drop(starved);
-        }
-        space.end(on).unwrap();
-        host.audit().unwrap();
-    }
+    });
 }
 
 #[test]
 fn an_area_does_not_grow_into_the_next() {
-    let host = Host::<X>::new(small(1, 1, 4)).unwrap();
-    let slots = host.slots();
-    let pin = slots[0].pin();
-    let m = HostMachine::new(&host, host.plain().unwrap(), NoTlb).unwrap();
-    let on = m.on(&pin).unwrap();
-    let mut space = Space::<X>::new(on).unwrap();
-    let mut model = Model::new();
-    apply(&mut space, on, &mut model, &Op::Insert(10, 2, 3, 0)).unwrap();
-    apply(&mut space, on, &mut model, &Op::Insert(13, 2, 1, 0)).unwrap();
-    let grown = space.edit(on).unwrap().mremap(range(10, 2), range(10, 4), false);
-    assert!(matches!(grown, Err(AreaError::Overlap(_))));
-    check(&space, on, &model);
-    space.end(on).unwrap();
+    on_machine(4, |_, on| {
+        let mut space = Space::<X>::new(on).unwrap();
+        let mut model = Model::new();
+        apply(&mut space, on, &mut model, &Op::Insert(10, 2, 3, 0)).unwrap();
+        apply(&mut space, on, &mut model, &Op::Insert(13, 2, 1, 0)).unwrap();
+        let grown = space.edit(on).unwrap().mremap(range(10, 2), range(10, 4), false);
+        assert!(matches!(grown, Err(AreaError::Overlap(_))));
+        check(&space, on, &model);
+        space.end(on).unwrap();
+    });
 }
 
 /// As `check`, but areas may be cut where they were going to be changed.

@@ -33,7 +33,7 @@ fn machine() -> Host<X86_64> {
     Host::new(small(2, 1, 16)).unwrap()
 }
 
-/// A page as somebody has it who kept its address and uses it once more.
+/// A page as code has it that kept its address and uses it once more.
 fn again(at: PhysAddr, level: Level) -> Clean {
     // SAFETY: this is the mistake that is to be found: the memory is the host's and nobody maps it.
     unsafe { Clean::from_raw(at, level) }

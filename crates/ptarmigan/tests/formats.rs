@@ -1,5 +1,8 @@
 //! What the library demands of formats that others write.
 #![cfg(not(loom))]
+#[macro_use]
+#[path = "common/entries.rs"]
+mod entries;
 use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::format::{Access, Attr, Format, Slot64, X86_64};
 use ptarmigan::frames::AllocFlags;
@@ -38,32 +41,12 @@ unsafe impl<const SCATTERED: bool> Format for Odd<SCATTERED> {
     const ROOT_IN_REGISTERS: bool = false;
     const BREAK_BEFORE_MAKE: bool = false;
     const KEPT: u64 = 0;
-    fn link(level: Level, at: PhysAddr) -> u64 {
-        X::link(level, at)
-    }
-    fn linked(level: Level, raw: u64) -> Option<PhysAddr> {
-        X::linked(level, raw)
-    }
+    entries_of_x86_64!();
     fn leaf(pfn: Pfn, attr: Attr) -> u64 {
         X::leaf(Self::odd(pfn), attr)
     }
     fn frame(raw: u64) -> Pfn {
         Self::odd(X::frame(raw))
-    }
-    fn attr(raw: u64) -> Attr {
-        X::attr(raw)
-    }
-    fn is_present(raw: u64) -> bool {
-        X::is_present(raw)
-    }
-    fn allows(raw: u64, access: Access) -> bool {
-        X::allows(raw, access)
-    }
-    fn write_protected(raw: u64) -> u64 {
-        X::write_protected(raw)
-    }
-    fn is_special(raw: u64) -> bool {
-        X::is_special(raw)
     }
 }
 

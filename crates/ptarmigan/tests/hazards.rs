@@ -1,5 +1,5 @@
 //! Hazards of quicklists (docs/hazards.md) that want a test of their own: what is called while
-//! nothing may be held, what does not count, who is charged.
+//! nothing may be held, what does not count, which owner is charged.
 mod common;
 use common::{At, Starved, small};
 use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr, VirtAddr, VirtRange};
@@ -60,8 +60,8 @@ fn look(which: usize) {
 
 /// The spare page once more.
 fn again(spare: &Clean) -> Clean {
-    // SAFETY: 1. whoever has the spare page gives it away and gets it back before he goes on. 2. it
-    // is not written to. 3. it is never linked.
+    // SAFETY: 1. the test that has the spare page gives it away and gets it back before it goes on.
+    // 2. it is not written to. 3. it is never linked.
     unsafe { Clean::from_raw(spare.addr(), spare.level()) }
 }
 
@@ -206,7 +206,7 @@ fn a_request_that_may_not_wait_does_not_look_for_pages_elsewhere() {
     assert!(cached >= 6);
     assert!(policy.at(&cpus[0].pin()).alloc(ROOT, AllocFlags::ATOMIC).is_err());
     assert_eq!(policy.counts().cached(), cached, "nothing was given up for it");
-    // Who may wait gets it: from what rests.
+    // A caller that may wait gets it: from what is cached.
     let top = policy
         .at(&cpus[0].pin())
         .alloc(ROOT, AllocFlags { may_fail: false, ..AllocFlags::NORMAL })
@@ -334,7 +334,7 @@ fn high_memory_does_not_count_in_the_budget() {
 // --- H18
 // -----------------------------------------------------------------------------------------------------------------
 
-/// Charges to whoever is said to be at work, up to a limit.
+/// Charges the owner that is set, up to a limit.
 #[derive(Default)]
 struct Accounts {
     owner: Mutex<u32>,

@@ -1,4 +1,4 @@
-//! Shootdowns between CPUs: who is asked, what is skipped and what grows, lazy CPUs, numbers of
+//! Shootdowns between CPUs: which are asked, what is skipped and what grows, lazy CPUs, numbers of
 //! spaces, parked chains, and what happens when a machine does not keep its promises.
 mod common;
 use common::{Unnumbered, Watch, small, va, watched_with};
@@ -222,7 +222,7 @@ fn a_space_keeps_its_number_until_another_takes_it() {
             run_in(m.tlb(), &pin, &spaces[0]);
             assert!(matches!(told.take()[..], [Told::Load { keep: false, .. }]), "it missed one");
             m.tlb().deactivate(&pin, &spaces[0]).unwrap();
-            // More spaces than numbers: whoever is displaced keeps nothing.
+            // More spaces than numbers: a space that is displaced keeps nothing.
             let others: Vec<SpaceTlb> = (0..320).map(|_| m.tlb().new_space()).collect();
             for space in &others {
                 run_in(m.tlb(), &pin, space);

@@ -1,5 +1,10 @@
 //! What safe code must not bring about, whatever it does.
 #![cfg(not(loom))]
+#[macro_use]
+#[path = "common/entries.rs"]
+mod entries;
+#[path = "common/remembering.rs"]
+mod remembering;
 use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::cpu::{CpuId, Pinned};
 use ptarmigan::format::{Access, Attr, Format, FormatExt, Slot64, X86_64};
@@ -12,8 +17,8 @@ use ptarmigan::space::{AreaFlags, Done, FaultError, LockError, SharedSpace, Spac
 use ptarmigan::table::{Free, KernelMap, Tree};
 use ptarmigan::tlb::{Invalidation, Mmu, Parking, Root, Scope, SpaceId, Tlb};
 use ptarmigan::window::{DirectMap, OpenWindow, WindowGuard};
+use remembering::ExactTlbs;
 use std::cell::Cell;
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Mutex, OnceLock, mpsc};
 
@@ -33,50 +38,6 @@ fn pages(first: u64, n: u64) -> VirtRange {
     VirtRange { start: first, end: first + n * PAGE }
 }
 
-/// What runs before a CPU carries an invalidation out, as an interrupt that arrives late lets it.
-type Before = Box<dyn FnOnce() + Send>;
-
-/// TLBs that forget exactly what they are told. Before CPU 1 carries out an invalidation, something
-/// else may run.
-#[derive(Default)]
-struct Model {
-    cached: Mutex<HashMap<(u16, u64), Pfn>>,
-    before: Mutex<Option<Before>>,
-    invalidations: AtomicUsize,
-}
-
-impl Model {
-    fn drop_all(&self, cpu: CpuId) {
-        self.cached.lock().unwrap().retain(|key, _| key.0 != cpu.0);
-    }
-}
-
-// SAFETY: 1. when `invalidate` returns, the CPU's translations that the request covers are gone.
-// 2. it has none of the kernel's half. 3. and 4. all of them are gone. 5. it reaches one CPU.
-unsafe impl Mmu for &Model {
-    const NEEDS_ENTRY_VALID: bool = false;
-    fn invalidate(&self, pin: &Pinned<'_>, request: &Invalidation) {
-        if pin.cpu() == CpuId(1)
-            && let Some(before) = self.before.lock().unwrap().take()
-        {
-            before();
-        }
-        self.invalidations.fetch_add(1, SeqCst);
-        let mut cached = self.cached.lock().unwrap();
-        cached.retain(|key, _| key.0 != pin.cpu().0 || !request.scope.covers(key.1));
-    }
-    // The user's half is all there is.
-    fn invalidate_kernel(&self, pin: &Pinned<'_>, _: &Scope) {
-        self.drop_all(pin.cpu());
-    }
-    fn load(&self, pin: &Pinned<'_>, _: &Root) {
-        self.drop_all(pin.cpu());
-    }
-    fn unload(&self, pin: &Pinned<'_>, _: SpaceId) {
-        self.drop_all(pin.cpu());
-    }
-}
-
 /// How a parent gives up a page that it shares with its child.
 #[derive(Clone, Copy, Debug)]
 enum GivesUp {
@@ -89,7 +50,7 @@ enum GivesUp {
 /// 1 knew the page before it and after it.
 fn child_writes_before_the_flush(how: GivesUp) -> (Done, bool) {
     let host = Host::<X>::new(small(3, 16)).unwrap();
-    let model = Model::default();
+    let model = ExactTlbs::default();
     let m = HostMachine::new(&host, host.quicklists().unwrap(), &model).unwrap();
     let (m, host, model) = (&m, &host, &model);
     let slots = [host.slot(0).unwrap(), host.slot(1).unwrap()];
@@ -125,10 +86,10 @@ fn child_writes_before_the_flush(how: GivesUp) -> (Done, bool) {
             child.deactivate(on).unwrap();
         });
         let (told, done) = mpsc::channel();
-        *model.before.lock().unwrap() = Some(Box::new(move || {
+        model.before_next(move || {
             to_child.send(()).unwrap();
             told.send(answer.recv().unwrap()).unwrap();
-        }));
+        });
         match how {
             GivesUp::ByWriting => {
                 parent.fault(on, VirtAddr(VA), Access::Write).unwrap();
@@ -161,7 +122,7 @@ fn entries_that_were_cleared_before_a_callback_panicked_are_flushed() {
     let host = Host::<X>::new(small(1, 16)).unwrap();
     let slots = host.slots();
     let pin = slots[0].pin();
-    let model = Model::default();
+    let model = ExactTlbs::default();
     let m = HostMachine::new(&host, host.quicklists().unwrap(), &model).unwrap();
     let on = m.on(&pin).unwrap();
     let mut tree = Tree::<X>::new(on, AllocFlags::NORMAL).unwrap();
@@ -469,32 +430,12 @@ unsafe impl Format for ThreeQuarters {
     const ROOT_IN_REGISTERS: bool = false;
     const BREAK_BEFORE_MAKE: bool = true;
     const KEPT: u64 = 0;
-    fn link(level: Level, at: PhysAddr) -> u64 {
-        X::link(level, at)
-    }
-    fn linked(level: Level, raw: u64) -> Option<PhysAddr> {
-        X::linked(level, raw)
-    }
+    entries_of_x86_64!();
     fn leaf(pfn: Pfn, attr: Attr) -> u64 {
         X::leaf(pfn, attr)
     }
     fn frame(raw: u64) -> Pfn {
         X::frame(raw)
-    }
-    fn attr(raw: u64) -> Attr {
-        X::attr(raw)
-    }
-    fn is_present(raw: u64) -> bool {
-        X::is_present(raw)
-    }
-    fn allows(raw: u64, access: Access) -> bool {
-        X::allows(raw, access)
-    }
-    fn write_protected(raw: u64) -> u64 {
-        X::write_protected(raw)
-    }
-    fn is_special(raw: u64) -> bool {
-        X::is_special(raw)
     }
 }
 

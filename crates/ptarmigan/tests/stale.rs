@@ -1,5 +1,7 @@
 //! What TLBs still know after a flush that failed, was refused, or was told of everything.
 #![cfg(not(loom))]
+#[path = "common/remembering.rs"]
+mod remembering;
 use ptarmigan::addr::{Pfn, VirtAddr, VirtRange};
 use ptarmigan::cpu::{CpuId, Pinned};
 use ptarmigan::format::{Access, Attr, Format, X86_64, X86Pae};
@@ -13,11 +15,11 @@ use ptarmigan::space::{Advice, AreaError, AreaFlags, Done, FaultError, SharedSpa
 use ptarmigan::table::{KernelMap, Tree};
 use ptarmigan::tlb::{Invalidation, Mmu, Root, Runs, Scope, SpaceId, SpaceTlb, TlbRefusal};
 use ptarmigan::window::DirectMap;
+use remembering::ExactTlbs;
 use std::cell::Cell;
-use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
@@ -43,49 +45,6 @@ fn unwinds<R>(f: impl FnOnce() -> R) -> bool {
     catch_unwind(AssertUnwindSafe(|| drop(f()))).is_err()
 }
 
-/// TLBs that forget what they are told. CPU 1 fails once if it shall.
-#[derive(Default)]
-struct Model {
-    cached: Mutex<HashMap<(u16, u64), Pfn>>,
-    invalidations: AtomicUsize,
-    fails: AtomicBool,
-}
-
-impl Model {
-    fn drop_all(&self, cpu: CpuId) {
-        self.cached.lock().unwrap().retain(|key, _| key.0 != cpu.0);
-    }
-    fn knows(&self, cpu: u16, va: u64) -> bool {
-        self.cached.lock().unwrap().contains_key(&(cpu, va))
-    }
-    fn walk(&self, cpu: u16, va: u64, pfn: Pfn) {
-        self.cached.lock().unwrap().insert((cpu, va), pfn);
-    }
-}
-
-// SAFETY: 1. when `invalidate` returns, the CPU's translations that the request covers are gone.
-// 2. it has none of the kernel's half. 3. and 4. all of them are gone. 5. it reaches one CPU.
-unsafe impl Mmu for &Model {
-    const NEEDS_ENTRY_VALID: bool = false;
-    fn invalidate(&self, pin: &Pinned<'_>, request: &Invalidation) {
-        if pin.cpu() == CpuId(1) {
-            assert!(!self.fails.swap(false, SeqCst), "the MMU's code fails");
-        }
-        self.invalidations.fetch_add(1, SeqCst);
-        let mut cached = self.cached.lock().unwrap();
-        cached.retain(|key, _| key.0 != pin.cpu().0 || !request.scope.covers(key.1));
-    }
-    fn invalidate_kernel(&self, pin: &Pinned<'_>, _: &Scope) {
-        self.drop_all(pin.cpu());
-    }
-    fn load(&self, pin: &Pinned<'_>, _: &Root) {
-        self.drop_all(pin.cpu());
-    }
-    fn unload(&self, pin: &Pinned<'_>, _: SpaceId) {
-        self.drop_all(pin.cpu());
-    }
-}
-
 /// A space with one page that was written.
 fn written<M: SpaceMachine>(on: On<'_, M>) -> Space<X> {
     let mut space = Space::<X>::new(on).unwrap();
@@ -97,10 +56,10 @@ fn written<M: SpaceMachine>(on: On<'_, M>) -> Space<X> {
 /// A parent on CPUs 0 and 1 whose flush fails when it writes to a page that it shares with its
 /// child; then `after`, with the parent and the child.
 fn failed_copy<R>(
-    after: impl FnOnce(&Host<X>, On<'_, Hosted<'_, &Model>>, &mut Space<X>, &Space<X>) -> R,
+    after: impl FnOnce(&Host<X>, On<'_, Hosted<'_, &ExactTlbs>>, &mut Space<X>, &Space<X>) -> R,
 ) -> R {
     let host = Host::<X>::new(small(2)).unwrap();
-    let model = Model::default();
+    let model = ExactTlbs::default();
     let slots = host.slots();
     let (pin, pin1) = (slots[0].pin(), slots[1].pin());
     let m = HostMachine::new(&host, host.quicklists().unwrap(), &model).unwrap();
@@ -110,7 +69,7 @@ fn failed_copy<R>(
     parent.activate(on).unwrap();
     parent.activate(m.on(&pin1).unwrap()).unwrap();
     let before = parent.tree().query(on, VirtAddr(VA));
-    model.fails.store(true, SeqCst);
+    model.fail_next();
     assert!(unwinds(|| parent.fault(on, VirtAddr(VA), Access::Write)));
     assert_eq!(parent.tree().query(on, VirtAddr(VA)), before);
     after(&host, on, &mut parent, &child)
@@ -140,7 +99,7 @@ fn a_childs_page_is_not_given_back_after_a_flush_of_its_parent_that_failed() {
 #[test]
 fn a_permission_is_taken_from_all_cpus_also_if_one_fails() {
     let host = Host::<X>::new(small(3)).unwrap();
-    let model = Model::default();
+    let model = ExactTlbs::default();
     let slots = host.slots();
     let pins: Vec<_> = slots.iter().map(|slot| slot.pin()).collect();
     let m = HostMachine::new(&host, host.quicklists().unwrap(), &model).unwrap();
@@ -151,7 +110,7 @@ fn a_permission_is_taken_from_all_cpus_also_if_one_fails() {
         space.activate(m.on(pin).unwrap()).unwrap();
     }
     model.walk(2, VA, frame);
-    model.fails.store(true, SeqCst);
+    model.fail_next();
     assert!(unwinds(|| space.edit(on).unwrap().mprotect(pages(VA, 1), AreaFlags::READ)));
     // The next call flushes, though the area is read only already.
     space.edit(on).unwrap().mprotect(pages(VA, 1), AreaFlags::READ).unwrap();
@@ -387,7 +346,7 @@ fn a_cpu_that_gives_up_tables_that_it_reads_does_not_wait_for_itself() {
 #[test]
 fn a_root_entry_that_changed_is_reason_enough_for_a_flush() {
     let host = Host::<X86Pae>::new(small(1)).unwrap();
-    let model = Model::default();
+    let model = ExactTlbs::default();
     let slots = host.slots();
     let pin = slots[0].pin();
     let m = HostMachine::new(&host, host.quicklists().unwrap(), &model).unwrap();
@@ -404,7 +363,7 @@ fn a_root_entry_that_changed_is_reason_enough_for_a_flush() {
 #[test]
 fn from_0_to_the_end_is_the_whole_address_space() {
     let host = Host::<X>::new(small(1)).unwrap();
-    let model = Model::default();
+    let model = ExactTlbs::default();
     let slots = host.slots();
     let pin = slots[0].pin();
     let m = HostMachine::new(&host, host.quicklists().unwrap(), &model).unwrap();

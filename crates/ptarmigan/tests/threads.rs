@@ -108,7 +108,7 @@ fn spaces_of_their_own_on_four_cpus_share_only_the_allocators() {
 
 const ROOT: Level = X86_64::LAYOUT.root();
 
-/// A thread's own CPU, once whoever had it has left it.
+/// A thread's own CPU, once the thread that had it has left it.
 fn slot(host: &Host<X86_64>, cpu: usize) -> CpuSlot {
     loop {
         match host.slot(cpu) {
@@ -210,7 +210,7 @@ fn cpus_go_and_come_and_die_under_load_and_leave_nothing_behind() {
     let lists = host.quicklists_with(ListsConfig { magazine: 16, ..ListsConfig::new(CPUS) }).unwrap();
     // Pages that any CPU gives back.
     let shared: Mutex<Vec<(Level, Clean)>> = Mutex::new(Vec::new());
-    // Whoever takes down a CPU that died without a word does so once.
+    // A CPU that died without a word is taken down once.
     let died: Mutex<Vec<usize>> = Mutex::new(Vec::new());
     let is_empty =
         |slot: &CpuSlot| [ROOT, Level::PTE].iter().all(|l| lists.at(&slot.pin()).at_hand(*l).is_none());

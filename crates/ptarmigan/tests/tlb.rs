@@ -580,7 +580,7 @@ fn entries_are_changed_with_plain_stores_only_if_no_cpu_has_the_space() {
         tree.deactivate(on).unwrap();
         assert_eq!(log.take(), [Event::Unload(0)]);
         assert!(is_private(&host, on, &mut tree, leaf.0));
-        // Who else works on tables that are not the library's own is not known.
+        // What else works on tables that are not the library's own is not known.
         let tlb = m.tlb().new_space();
         assert!(!Gather::new(on, &tlb, 12).unwrap().is_private());
         tree.end(on, |_, _, _| {}).unwrap();

@@ -230,7 +230,7 @@ fn zero_frames_inside_a_block_are_found_although_others_of_its_size_are_dirty() 
         assert!(matches!(found, Taken::Zero(_)) && found.pfn() == pfn, "from the {end:?}: {}", found.pfn());
         let Taken::Zero(found) = found else { continue };
         frames.give(found);
-        // And who does not want it gets another one.
+        // A caller that does not want zeros gets another one.
         let other = frames.take(Request { end, ..any_frame(0) }).unwrap();
         assert!(matches!(other, Taken::Dirty(_)), "from the {end:?}");
         frames.give(other.dirty());
@@ -291,7 +291,7 @@ fn zeros_that_went_to_others_are_not_cleared_again() {
         let Taken::Zero(frame) = taken else { panic!("500 are zero") };
         frames.give(frame);
     }
-    // All of memory goes to somebody who does not want zeros.
+    // All of memory goes to a caller that does not want zeros.
     let held: Vec<_> = std::iter::from_fn(|| frames.take(any_frame(0)).ok()).collect();
     let wasted = frames.zero_counts().wasted as u32;
     // But for the reserve.
@@ -537,7 +537,7 @@ fn faults_find_as_many_zero_frames_as_the_last_ones_asked_for() {
     assert_eq!(refill_data(data, frames, &pin, 1000, &window), 0);
     assert_eq!(burst(&host, &pin, 100), 100);
     assert_eq!(refill_data(data, frames, &pin, 1000, &window), 100);
-    // Who does not want zeros leaves them alone.
+    // A caller that does not want zeros leaves them alone.
     let other = data.take(frames, &pin, AllocFlags::NORMAL).unwrap();
     give_last(data, frames, &pin, other);
     assert_eq!(burst(&host, &pin, 100), 100);

@@ -1,7 +1,6 @@
-//! What the kernel itself needs of locks: one that masks interrupts, and a value that is made once.
+//! The kernel's own lock, which masks interrupts.
 
 use core::cell::UnsafeCell;
-use core::mem::MaybeUninit;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -57,42 +56,5 @@ impl<T> DerefMut for LockGuard<'_, T> {
 impl<T> Drop for LockGuard<'_, T> {
     fn drop(&mut self) {
         self.lock.held.store(false, Ordering::Release);
-    }
-}
-
-/// A static that is made once, at boot.
-pub struct Late<T> {
-    made: AtomicBool,
-    value: UnsafeCell<MaybeUninit<T>>,
-}
-
-// SAFETY: it is written once, before `made` says so, and only read after.
-unsafe impl<T: Send + Sync> Sync for Late<T> {}
-
-impl<T> Late<T> {
-    /// Not made yet.
-    pub const fn new() -> Self {
-        Late { made: AtomicBool::new(false), value: UnsafeCell::new(MaybeUninit::uninit()) }
-    }
-
-    /// Makes it.
-    ///
-    /// # Safety
-    ///
-    /// 1. It is called once, while one hart runs.
-    pub unsafe fn set(&self, value: T) -> &T {
-        // SAFETY: nothing reads it before `made` is set, and nobody else writes (point 1).
-        let there = unsafe { (*self.value.get()).write(value) };
-        self.made.store(true, Ordering::Release);
-        there
-    }
-
-    /// The value; the machine ends if there is none yet.
-    pub fn get(&self) -> &T {
-        if !self.made.load(Ordering::Acquire) {
-            crate::rt::fail(format_args!("used before it was set up"));
-        }
-        // SAFETY: `made` says that it was written, and it is not written again.
-        unsafe { (*self.value.get()).assume_init_ref() }
     }
 }

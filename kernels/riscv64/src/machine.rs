@@ -23,11 +23,11 @@ use ptarmigan::window::{DirectMap, OutOfReach};
 
 use crate::fdt::HARTS;
 use crate::format::Sv39;
-use crate::lock::Late;
+use crate::late::Late;
 use crate::mmu::{self, DIRECT_MAP, DIRECT_MAP_LIMIT};
 use crate::rt::fail;
 use crate::without::{Part, leaves_out};
-use crate::{irq, program, sbi, trap};
+use crate::{irq, program, sbi};
 
 /// The kernel's half of all roots.
 type KernelHalf = KernelMap<Sv39, DirectMap>;
@@ -400,7 +400,7 @@ unsafe impl machine::Machine for Machine {
         if leaves_out(Part::Clear) {
             return;
         }
-        // SAFETY: the frame has just been taken for the caller, who has not mapped it yet.
+        // SAFETY: the frame has just been taken for the caller, which has not mapped it yet.
         unsafe { ptr::write_bytes(mmu::direct::<u8>(frame.addr().0), 0, FRAME_SIZE) };
     }
 
@@ -469,22 +469,22 @@ impl Machine {
         }
     }
 
-    /// Prints what was counted.
-    pub fn report(&self) {
+    /// Prints what was counted, and the number of interrupts from other harts that came while the
+    /// library was at work for a task.
+    pub fn report(&self, interrupts: u64) {
         let flushes = self.tlb.counts();
         let misses: usize = self.lists.counts().levels.iter().map(|level| level.misses).sum();
         let allocs: usize = self.lists.counts().levels.iter().map(|level| level.allocs).sum();
         crate::say!("tables: {allocs} handed out, {misses} of them from the allocator");
         crate::say!(
             "flushes: {} page, {} range, {} full, {} of the kernel's half; {} requests to other harts, {} too late; \
-             {} interrupts in calls",
+             {interrupts} interrupts in calls",
             flushes.page,
             flushes.range,
             flushes.full,
             flushes.kernel,
             flushes.asked,
-            flushes.skipped,
-            trap::software_in_calls()
+            flushes.skipped
         );
         let Metadata { frames, data, lists, tlb } = self.metadata;
         let total = self.frames.counts().total;

@@ -12,6 +12,7 @@ mod fdt;
 mod format;
 mod irq;
 mod kernel_half;
+mod late;
 mod lock;
 mod machine;
 mod measure;
@@ -100,7 +101,7 @@ extern "C" fn kernel_main(hart: u64, device_tree: u64) -> ! {
     machine.drain(true);
     machine.check_balance();
     say!("all frames are back");
-    machine.report();
+    machine.report(trap::software_in_calls());
     say!("PASS");
     serial::exit(Outcome::Pass)
 }

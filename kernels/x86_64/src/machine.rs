@@ -235,13 +235,13 @@ unsafe impl<'m> machine::Machine for Machine<'m> {
 
     unsafe fn copy_data(&self, from: Pfn, to: Pfn) {
         let (from, to) = (mmu::direct::<u8>(from.addr().0), mmu::direct::<u8>(to.addr().0));
-        // SAFETY: `to` has just been taken for the caller, who has not mapped it yet; `from` is
+        // SAFETY: `to` has just been taken for the caller, which has not mapped it yet; `from` is
         // another frame.
         unsafe { ptr::copy_nonoverlapping(from, to, FRAME_SIZE) };
     }
 
     unsafe fn clear_data(&self, frame: Pfn) {
-        // SAFETY: the frame has just been taken for the caller, who has not mapped it yet.
+        // SAFETY: the frame has just been taken for the caller, which has not mapped it yet.
         unsafe { ptr::write_bytes(mmu::direct::<u8>(frame.addr().0), 0, FRAME_SIZE) };
     }
 }

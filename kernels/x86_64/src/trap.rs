@@ -27,7 +27,7 @@ static PAGE_FAULTS: AtomicU64 = AtomicU64::new(0);
 static LAST_ADDRESS: AtomicU64 = AtomicU64::new(0);
 static LAST_ERROR: AtomicU64 = AtomicU64::new(0);
 
-/// Who handles page faults from now on; `None`: nobody.
+/// Sets the function that handles page faults from now on; `None`: there is none.
 pub fn set_page_fault_hook(hook: Option<PageFaultHook>) {
     let pointer = hook.map_or(ptr::null_mut(), |h| h as *mut ());
     HOOK.store(pointer, Ordering::Release);

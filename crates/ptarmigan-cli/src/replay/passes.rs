@@ -5,7 +5,7 @@ use super::input::trace::Trace;
 use super::instruments::counters;
 use super::instruments::levels::Levels;
 use super::instruments::measured::Measured;
-use super::instruments::sanitize::SoftMmu;
+use super::instruments::sanitize::Sanitized;
 use super::instruments::speed::{Rate, SpeedRounds, Timed};
 use super::instruments::stream::{Nothing, Stream};
 use super::instruments::zero::{IdleRound, IdleTimes, ZeroReport};
@@ -25,7 +25,8 @@ use ptarmigan::machine::Machine;
 use ptarmigan::page::Layout;
 use ptarmigan::quicklist::{Layered, Policy};
 use ptarmigan::tlb::Mmu;
-use ptsan::{Adversary, Arch, Config, Sanitizer};
+use ptarmigan_rig::Watchable;
+use ptsan::{Adversary, Config};
 
 /// Rounds of whole replays, which give the speed, and of streams, which give the means. Reports
 /// contain the medians.
@@ -310,30 +311,32 @@ impl<'a> Replay<'a> {
             eager_walkers: true,
             asids: self.args.tags.asids > 0,
             adversary: seed.map(|seed| Adversary { seed, rate: RATE }),
-            ..Config::new(Arch::x86_64())
+            ..Config::new(X86_64::arch())
         };
-        let mmu = SoftMmu::new(&host, Sanitizer::new(config));
+        let sanitized = Sanitized::new(&host, config);
+        let mmu = sanitized.mmu();
         let delivery = seed.map_or(Delivery::AtOnce, Delivery::Adverse);
         let tlb = self.args.tlb(cpus);
         let several = self.job().workers() > 1;
         with_policy!(host, policy, self.args.lists(host.config().cpus), |made| {
-            let layered = Layered::new(&mmu, made);
-            let machine = HostMachine::with_tlb(&host, layered, &mmu, tlb, delivery).context("machine")?;
+            let layered = Layered::new(mmu, made);
+            let machine = HostMachine::with_tlb(&host, layered, mmu, tlb, delivery).context("machine")?;
             let what = seed.map_or("sanitizing".to_owned(), |seed| format!("sanitizing, seed {seed}"));
-            self.pass(&machine, || mmu.watcher(several), &what)?;
+            self.pass(&machine, || sanitized.watcher(several), &what)?;
         });
-        let mut sanitizer = mmu.sanitizer();
-        sanitizer.finish();
-        if !policy.is_historic()
-            && let Some(finding) = sanitizer.findings().first()
-        {
-            let seed = seed.map_or(String::new(), |seed| format!(", seed {seed}"));
-            print::error(&format!("policy {}{seed}: {finding}", policy.name()));
-        }
         report.ran = true;
         report.passes += 1;
-        report.add(ptsan::Kind::ALL.iter().map(|kind| (kind.to_string(), sanitizer.count(*kind))));
-        report.add([("unserved-fault".to_owned(), mmu.unserved())]);
+        mmu.with(|sanitizer, _| {
+            sanitizer.finish();
+            if !policy.is_historic()
+                && let Some(finding) = sanitizer.findings().first()
+            {
+                let seed = seed.map_or(String::new(), |seed| format!(", seed {seed}"));
+                print::error(&format!("policy {}{seed}: {finding}", policy.name()));
+            }
+            report.add(ptsan::Kind::ALL.iter().map(|kind| (kind.to_string(), sanitizer.count(*kind))));
+        });
+        report.add([("unserved-fault".to_owned(), sanitized.unserved())]);
         Ok(())
     }
 

@@ -11,9 +11,9 @@ pub unsafe trait Slot: Sync {
     /// Reads the entry; what was written before it was stored is visible (acquire): a table that it
     /// links is seen as it was when it was linked.
     fn load(&self) -> u64;
-    /// Writes it; what was written before is visible to who sees this (release).
+    /// Writes it; what was written before is visible to code that reads this (release).
     fn store(&self, raw: u64);
-    /// Whether [`fill`](Self::fill) does it in one step, whoever else tries.
+    /// Whether [`fill`](Self::fill) does it in one step, whatever other CPUs do.
     const FILLS_AT_ONCE: bool;
     /// Writes it if there is none (0); whether there was none. Visible as with
     /// [`store`](Self::store).

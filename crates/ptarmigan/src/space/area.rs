@@ -13,7 +13,7 @@ impl AreaFlags {
     pub const WRITE: AreaFlags = AreaFlags(2);
     /// Instructions may be fetched.
     pub const EXEC: AreaFlags = AreaFlags(4);
-    /// Writes are seen by all who map it; without it, writes make a private copy.
+    /// Writes are seen through every mapping of it; without it, writes make a private copy.
     pub const SHARED: AreaFlags = AreaFlags(8);
     /// Backed by an object (a file) that says which frame a page is in; without it, by fresh
     /// zeroes.

@@ -117,8 +117,8 @@ impl Atomic {
 
     fn store(&self, to: i64, order: Ordering) {
         // loom lets a store and a read-modify-write that came before it be in either order, so that
-        // a lock that was released stays taken for who tried in between. As a swap each store
-        // follows those executed before.
+        // a lock that was released stays taken for a thread that tried in between. As a swap, each
+        // store follows those executed before.
         self.swap(to, order);
     }
 

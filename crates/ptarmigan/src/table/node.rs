@@ -16,12 +16,12 @@
 //! four frames share a cache line, so a count that every fault writes would take the line from
 //! other CPUs that fault in tables of their own.
 //!
-//! # Who else looks
+//! # Concurrent access
 //!
-//! An MMU may read an entry at any time, and set accessed and dirty bits in it. [`Use`] says who
-//! else may be there: nobody (plain stores), MMUs (compare-exchange, so that no bit set in between
-//! is lost), or other CPUs' faults too (those that add entries use [`Node::fill`]; those that
-//! change entries hold the table's lock).
+//! An MMU may read an entry at any time, and set accessed and dirty bits in it. [`Use`] says what
+//! else may use the table: nothing (plain stores), MMUs (compare-exchange, so that no bit set in
+//! between is lost), or other CPUs' faults too (those that add entries use [`Node::fill`]; those
+//! that change entries hold the table's lock).
 use crate::addr::{FRAME_SHIFT, PhysAddr};
 use crate::format::{Entry, Format, Slot};
 use crate::frames::{FrameMeta, Frames};
@@ -29,10 +29,10 @@ use crate::page::Level;
 use crate::window::{OpenWindow, WindowGuard};
 use core::marker::PhantomData;
 
-/// Who may look at a table, or write to it, besides the caller.
+/// What may read a table, or write to it, besides the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// Nobody: no CPU has the tree loaded, and none can load it meanwhile.
+    /// Nothing: no CPU has the tree loaded, and none can load it meanwhile.
     Private,
     /// MMUs, which set accessed and dirty bits.
     Walked,

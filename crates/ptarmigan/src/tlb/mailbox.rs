@@ -5,8 +5,8 @@
 //! Each CPU has one request at a time, in its own mailbox. A CPU that is asked finds a bit for each
 //! CPU that asks.
 //!
-//! 1. *Ask*: the CPU writes its request, notes who has not answered, and sets its bit at each of
-//!    them.
+//! 1. *Ask*: the CPU writes its request, notes which CPUs have not answered, and sets its bit at
+//!    each of them.
 //! 2. *Answer*: a CPU takes a bit, carries the request out, and takes itself out of those that have
 //!    not answered. A bit that it cannot serve now it leaves where it is.
 //! 3. *End*: the CPU that asks keeps its request, and what the request points to, until all have

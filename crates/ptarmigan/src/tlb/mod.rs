@@ -1,6 +1,6 @@
 //! Shootdowns: how all TLBs of a machine come to forget what changed in a space.
 //!
-//! # Who knows what
+//! # What is recorded where
 //!
 //! * A space has a [generation](Generation), which every flush raises, and the sets of CPUs that
 //!   run in it (*active*) or keep its root loaded while they run something else (*lazy*):

@@ -1,78 +1,30 @@
 //! The test rig: a hosted machine of which a sanitizer sees every table page and every
 //! invalidation.
 //!
-//! [`Watch`] owns the sanitizer; [`WatchPages`] and [`WatchedTlb`] stand between the library and
-//! it:
-//!
-//! * a page is *allocated* for the sanitizer when the policy hands it out, and *freed* when the
-//!   policy gets it from where it may be handed out again: in `flushed`, in `free_unlinked`, and in
-//!   `unhooked` if the policy takes it there;
-//! * the software MMU of a CPU forgets what `invalidate` tells that CPU to forget, and nothing
-//!   else.
+//! The coupling with the sanitizer is `ptarmigan_rig`'s. [`Watch`] adds what tests ask of it, and
+//! [`WatchPages`] a check of root tables.
 #![allow(dead_code, reason = "every test binary uses its own part of the rig")]
 use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
-use ptarmigan::cpu::{NodeId, Pinned};
-use ptarmigan::format::{Attr, Format, X86_64, X86Pae};
-use ptarmigan::frames::{AllocFlags, Dirty, End, Frame, Frames, NoFrame, Request, Use, ZoneClass};
-use ptarmigan::hosted::{CpuSlot, Delivery, Host, HostConfig, HostMachine};
+use ptarmigan::cpu::Pinned;
+use ptarmigan::format::{Attr, Format};
+use ptarmigan::frames::{AllocFlags, Dirty, Frame, Frames, NoFrame, Use};
+use ptarmigan::hosted::{CpuSlot, Delivery, Host, HostMachine};
 use ptarmigan::machine::{Machine, On};
-use ptarmigan::page::{Clean, Flushed, Level, Unhooked};
-use ptarmigan::quicklist::{Layer, Layered, Policy, PolicyOn};
+use ptarmigan::page::{Clean, Level};
+use ptarmigan::quicklist::{Layer, Layered, Policy};
 use ptarmigan::space::Space;
 use ptarmigan::table::TreeRef;
 use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, TlbConfig};
-use ptarmigan::window::{OpenWindow, WindowGuard};
-use ptsan::{Access, Arch, Config, Content, Fault, Flush, Kind, Memory, Sanitizer, Target, Translation};
-use std::cell::Cell;
+use ptarmigan_rig::SoftMmu;
+pub use ptarmigan_rig::Watchable;
+use ptsan::{Access, Config, Content, Fault, Flush, Kind, Translation};
 use std::collections::BTreeMap;
-use std::ops::Deref;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// A format that the sanitizer knows as well.
-pub trait Watchable: Format {
-    fn arch() -> Arch;
-}
-
-impl Watchable for X86_64 {
-    fn arch() -> Arch {
-        Arch::x86_64()
-    }
-}
-
-impl Watchable for X86Pae {
-    fn arch() -> Arch {
-        Arch::x86_pae()
-    }
-}
-
-/// A small machine with memory behind its data frames.
-pub fn small(cpus: usize, nodes: usize, mib: u64) -> HostConfig {
-    HostConfig { cpus, nodes, bytes: mib << 20, touch_data: true, prefault: 0, ..HostConfig::default() }
-}
-
-/// Physical memory as the sanitizer's walkers read it.
-struct Physical<'h, F: Format>(&'h Host<F>);
-
-impl<F: Format> Memory for Physical<'_, F> {
-    fn read(&self, phys: u64, bytes: u8) -> Option<u64> {
-        // SAFETY: 1. the walkers are led by entries to tables, which are written as such.
-        unsafe { self.0.read(PhysAddr(phys), bytes as usize) }
-    }
-}
-
-struct Seen {
-    san: Sanitizer,
-    /// The space whose root each CPU has loaded.
-    loaded: Vec<Option<SpaceId>>,
-    /// TLBs keep spaces apart by numbers.
-    asids: bool,
-}
 
 /// A sanitizer that watches one host.
 pub struct Watch<'h, F: Format> {
     host: &'h Host<F>,
-    seen: Mutex<Seen>,
+    mmu: SoftMmu<'h, F>,
 }
 
 impl<'h, F: Watchable> Watch<'h, F> {
@@ -83,41 +35,21 @@ impl<'h, F: Watchable> Watch<'h, F> {
     /// TLBs that keep what they know of other spaces, if `asids`.
     pub fn with_asids(host: &'h Host<F>, asids: bool) -> Self {
         let cpus = host.config().cpus;
-        let config = Config { cpus, eager_walkers: true, asids, ..Config::new(F::arch()) };
-        let mut san = Sanitizer::new(config);
+        let mmu = SoftMmu::new(host, Config { cpus, eager_walkers: true, asids, ..Config::new(F::arch()) });
         // The host's own frame that stands for the kernel's tables.
         let zero = host.zero_frame().addr().0;
-        san.table_allocated(&Physical(host), zero, 4096, None, Content::Zero);
-        Watch { host, seen: Mutex::new(Seen { san, loaded: vec![None; cpus], asids }) }
-    }
-
-    fn with<R>(&self, f: impl FnOnce(&mut Seen, &Physical<'h, F>) -> R) -> R {
-        f(&mut self.seen.lock().unwrap_or_else(|e| e.into_inner()), &Physical(self.host))
-    }
-
-    fn bytes(level: Level) -> u64 {
-        1 << F::LAYOUT.table_shift[level.at()]
-    }
-
-    fn allocated(&self, level: Level, at: PhysAddr) {
-        let content = if level == F::LAYOUT.root() { Content::Unchecked } else { Content::Zero };
-        self.with(|s, memory| {
-            s.san.table_allocated(memory, at.0, Self::bytes(level), Some(level.0), content);
-        });
-    }
-
-    fn freed(&self, level: Level, at: PhysAddr) {
-        self.with(|s, memory| s.san.table_freed(memory, at.0, Self::bytes(level)));
+        mmu.with(|san, memory| san.table_allocated(memory, zero, 4096, None, Content::Zero));
+        Watch { host, mmu }
     }
 
     /// Its CPUs' MMUs, for a machine.
     pub fn tlb(&self) -> WatchedTlb<'_, 'h, F> {
-        WatchedTlb { watch: self }
+        &self.mmu
     }
 
     /// An access by a program on `cpu`.
     pub fn translate(&self, cpu: usize, va: u64, access: Access) -> Result<Translation, Fault> {
-        self.with(|s, memory| s.san.translate(memory, cpu, va, access))
+        self.mmu.with(|san, memory| san.translate(memory, cpu, va, access))
     }
 
     /// An access by a program on `cpu`, to the word that it is translated to; the CPU's
@@ -129,44 +61,45 @@ impl<'h, F: Watchable> Watch<'h, F> {
         access: Access,
         f: impl FnOnce(u64) -> R,
     ) -> Result<R, Fault> {
-        self.with(|s, memory| s.san.translate(memory, cpu, va, access).map(|t| f(t.phys)))
+        self.mmu.with(|san, memory| san.translate(memory, cpu, va, access).map(|t| f(t.phys)))
     }
 
     /// Runs something that changes tables. Until it returns, other CPUs may use what they know.
     pub fn changing<R>(&self, f: impl FnOnce() -> R) -> R {
-        let operation = self.with(|s, _| s.san.operation_begins());
+        let operation = self.mmu.with(|san, _| san.operation_begins());
         let result = f();
-        self.with(|s, memory| s.san.operation_ends(memory, operation));
+        self.mmu.with(|san, memory| san.operation_ends(memory, operation));
         result
     }
 
     /// What the sanitizer has to say.
     pub fn report(&self) -> String {
-        self.with(|s, _| s.san.to_string())
+        self.mmu.with(|san, _| san.to_string())
     }
 
     /// How often a defect was found.
     pub fn count(&self, kind: Kind) -> u64 {
-        self.with(|s, _| s.san.count(kind))
+        self.mmu.with(|san, _| san.count(kind))
     }
 
     pub fn total(&self) -> u64 {
-        self.with(|s, _| s.san.total())
+        self.mmu.with(|san, _| san.total())
     }
 
     /// Nothing has been found so far.
     #[track_caller]
     pub fn assert_clean(&self) {
-        self.with(|s, _| s.san.assert_clean());
+        self.mmu.with(|san, _| san.assert_clean());
     }
 
     /// The machine ends: what is still a table has leaked. Returns the number of findings of each
     /// kind.
     pub fn finish(&self) -> BTreeMap<&'static str, u64> {
-        self.freed(Level(0), self.host.zero_frame().addr());
-        self.with(|s, _| {
-            s.san.finish();
-            Kind::ALL.into_iter().map(|k| (k.name(), s.san.count(k))).filter(|(_, n)| *n > 0).collect()
+        let zero = self.host.zero_frame().addr().0;
+        self.mmu.with(|san, memory| {
+            san.table_freed(memory, zero, 4096);
+            san.finish();
+            Kind::ALL.into_iter().map(|k| (k.name(), san.count(k))).filter(|(_, n)| *n > 0).collect()
         })
     }
 }
@@ -177,44 +110,8 @@ pub fn on<'a, M: Machine>(m: &'a M, pin: &'a Pinned<'a>) -> On<'a, M> {
     m.on(pin).expect("a CPU of this machine")
 }
 
-/// A policy's calls.
-pub trait At: Policy + Sized {
-    #[track_caller]
-    fn at<'a>(&'a self, pin: &'a Pinned<'a>) -> TestedOn<'a, Self> {
-        TestedOn(PolicyOn::new(self, pin).expect("a CPU that the policy was made for"))
-    }
-}
-
-impl<P: Policy> At for P {}
-
-/// A policy and a pin, for tests, which promise for each call below that what they give back came
-/// from this policy.
-pub struct TestedOn<'a, P>(PolicyOn<'a, P>);
-
-impl<'a, P> Deref for TestedOn<'a, P> {
-    type Target = PolicyOn<'a, P>;
-    fn deref(&self) -> &PolicyOn<'a, P> {
-        &self.0
-    }
-}
-
-impl<P: Policy> TestedOn<'_, P> {
-    pub fn free_unlinked(&self, page: Clean) {
-        // SAFETY: 1. as the type's text says.
-        unsafe { self.0.free_unlinked(page) };
-    }
-    pub fn unhooked(&self, pages: &mut Unhooked) {
-        // SAFETY: 1. as the type's text says.
-        unsafe { self.0.unhooked(pages) };
-    }
-    pub fn flushed(&self, pages: Flushed) {
-        // SAFETY: 1. as the type's text says.
-        unsafe { self.0.flushed(pages) };
-    }
-}
-
-/// Has the sanitizer watch a policy's pages. Also checks that every page is handed out in its
-/// level's state (I2, I10).
+/// Has the sanitizer watch a policy's pages. Also checks that every root is handed out with the
+/// kernel's entries (I10); the sanitizer checks that other tables are zero (I2).
 pub struct WatchPages<'w, 'h, F: Format>(pub &'w Watch<'h, F>);
 
 /// A policy whose pages are watched.
@@ -231,16 +128,6 @@ pub fn assert_constructed<F: Format>(host: &Host<F>, at: PhysAddr) {
     }
 }
 
-/// Every byte of the frame is zero.
-#[track_caller]
-pub fn assert_zero<F: Format>(host: &Host<F>, at: PhysAddr) {
-    for offset in (0..4096).step_by(8) {
-        // SAFETY: 1. the caller owns the page, or no other thread is at work on the host.
-        let word = unsafe { host.read(PhysAddr(at.0 + offset), 8) };
-        assert_eq!(word, Some(0), "byte {offset} of the page at {at}");
-    }
-}
-
 // SAFETY: 1. the page is `inner`'s.
 unsafe impl<F: Watchable, P: Policy> Layer<P> for WatchPages<'_, '_, F> {
     fn frames(&self) -> Option<&Frames> {
@@ -249,96 +136,28 @@ unsafe impl<F: Watchable, P: Policy> Layer<P> for WatchPages<'_, '_, F> {
 
     fn alloc(
         &self,
-        _: &P,
-        _: &Pinned<'_>,
+        policy: &P,
+        pin: &Pinned<'_>,
         level: Level,
-        _: AllocFlags,
+        flags: AllocFlags,
         inner: impl FnOnce() -> Result<Clean, NoFrame>,
     ) -> Result<Clean, NoFrame> {
-        let page = inner()?;
-        if level == F::LAYOUT.root() {
-            assert_constructed(self.0.host, page.addr());
-        }
-        self.0.allocated(level, page.addr());
-        Ok(page)
+        self.0.tlb().alloc(policy, pin, level, flags, || {
+            let page = inner()?;
+            if level == F::LAYOUT.root() {
+                assert_constructed(self.0.host, page.addr());
+            }
+            Ok(page)
+        })
     }
 
-    fn freeing(&self, _: &Pinned<'_>, level: Level, at: PhysAddr) {
-        self.0.freed(level, at);
+    fn freeing(&self, pin: &Pinned<'_>, level: Level, at: PhysAddr) {
+        Layer::<P>::freeing(&self.0.tlb(), pin, level, at);
     }
 }
 
 /// The software MMUs of the sanitizer, told to forget.
-pub struct WatchedTlb<'w, 'h, F: Format> {
-    watch: &'w Watch<'h, F>,
-}
-
-// SAFETY: 1. and 2. the CPU's software MMU forgets what the scope covers (any invalidation drops
-// paging-structure caches there, as on x86). 3. `load` switches the software MMU, which uses
-// nothing of another space, and forgets first what is not to be kept. 4. `unload` takes its root
-// away. 5. It reaches one CPU, and walks tables by itself.
-unsafe impl<F: Watchable> Mmu for WatchedTlb<'_, '_, F> {
-    const NEEDS_ENTRY_VALID: bool = false;
-
-    fn invalidate(&self, pin: &Pinned<'_>, what: &Invalidation) {
-        let (cpu, id) = (pin.cpu().0 as usize, what.space.number());
-        self.watch.with(|s, memory| match (&what.scope, what.scope.runs()) {
-            (Scope::Page(va), _) => s.san.flush(memory, cpu, Flush::page(id, *va)),
-            (_, Some(runs)) => runs.for_each(|(start, end, stride)| {
-                s.san.flush(memory, cpu, Flush::range(id, start, end, 1 << stride));
-            }),
-            (_, None) => s.san.flush(memory, cpu, Flush::space(id)),
-        });
-    }
-
-    fn invalidate_kernel(&self, pin: &Pinned<'_>, scope: &Scope) {
-        self.watch.with(|s, memory| match scope.runs() {
-            Some(runs) => runs.for_each(|(start, end, stride)| {
-                let target = Target::EverySpace { start, end, stride: 1 << stride };
-                s.san.flush(memory, pin.cpu().0 as usize, Flush { target, leaf_only: false });
-            }),
-            None => s.san.flush(memory, pin.cpu().0 as usize, Flush::all()),
-        });
-    }
-
-    fn load(&self, pin: &Pinned<'_>, root: &Root) {
-        let cpu = pin.cpu().0 as usize;
-        self.watch.with(|s, memory| {
-            let space = root.space.number();
-            if root.forget_all {
-                s.san.flush(memory, cpu, Flush::all());
-            }
-            s.san.switch(memory, cpu, root.at.0, space);
-            if s.asids && !root.keep {
-                s.san.flush(memory, cpu, Flush::space(space));
-            }
-            s.loaded[cpu] = Some(root.space);
-        });
-    }
-
-    fn lazy(&self, pin: &Pinned<'_>, space: SpaceId) {
-        let cpu = pin.cpu().0 as usize;
-        self.watch.with(|s, _| {
-            if s.loaded[cpu] == Some(space) {
-                s.san.lazy(cpu);
-            }
-        });
-    }
-
-    fn resume(&self, pin: &Pinned<'_>, _: SpaceId) {
-        self.watch.with(|s, _| s.san.resume(pin.cpu().0 as usize));
-    }
-
-    fn unload(&self, pin: &Pinned<'_>, space: SpaceId) {
-        let cpu = pin.cpu().0 as usize;
-        self.watch.with(|s, _| {
-            if s.loaded[cpu] == Some(space) {
-                s.san.leave(cpu);
-                s.loaded[cpu] = None;
-            }
-        });
-    }
-}
+pub type WatchedTlb<'w, 'h, F> = &'w SoftMmu<'h, F>;
 
 /// MMUs without ASIDs that drop nothing when a root is loaded: what they cache of all roots, the
 /// kernel's among them, is under number 0. So are RISC-V's with an ASID field of no bits.
@@ -353,10 +172,10 @@ pub struct Unnumbered<'w, 'h, F: Format> {
 impl<F: Watchable> Unnumbered<'_, '_, F> {
     fn switch(&self, pin: &Pinned<'_>, root: PhysAddr, fence: bool) {
         let cpu = pin.cpu().0 as usize;
-        self.watch.with(|s, memory| {
-            s.san.switch(memory, cpu, root.0, 0);
+        self.watch.mmu.with(|san, memory| {
+            san.switch(memory, cpu, root.0, 0);
             if fence {
-                s.san.flush(memory, cpu, Flush::space(0));
+                san.flush(memory, cpu, Flush::space(0));
             }
         });
     }
@@ -370,11 +189,11 @@ unsafe impl<F: Watchable> Mmu for Unnumbered<'_, '_, F> {
     const NEEDS_ENTRY_VALID: bool = false;
 
     fn invalidate(&self, pin: &Pinned<'_>, _: &Invalidation) {
-        self.watch.with(|s, memory| s.san.flush(memory, pin.cpu().0 as usize, Flush::space(0)));
+        self.watch.mmu.with(|san, memory| san.flush(memory, pin.cpu().0 as usize, Flush::space(0)));
     }
 
     fn invalidate_kernel(&self, pin: &Pinned<'_>, _: &Scope) {
-        self.watch.with(|s, memory| s.san.flush(memory, pin.cpu().0 as usize, Flush::all()));
+        self.watch.mmu.with(|san, memory| san.flush(memory, pin.cpu().0 as usize, Flush::all()));
     }
 
     fn load(&self, pin: &Pinned<'_>, root: &Root) {
@@ -393,7 +212,7 @@ pub type Watched<'w, 'h, F, P> = HostMachine<'h, F, WatchedPolicy<'w, 'h, F, P>,
 
 /// Puts a policy under the sanitizer's eyes.
 pub fn watched<'w, 'h, F: Watchable, P: Policy>(watch: &'w Watch<'h, F>, policy: P) -> Watched<'w, 'h, F, P> {
-    HostMachine::new(watch.host, Layered::new(WatchPages(watch), policy), WatchedTlb { watch })
+    HostMachine::new(watch.host, Layered::new(WatchPages(watch), policy), watch.tlb())
         .expect("the host has memory for the TLB state")
 }
 
@@ -405,7 +224,7 @@ pub fn watched_with<'w, 'h, F: Watchable, P: Policy>(
     delivery: Delivery,
 ) -> Watched<'w, 'h, F, P> {
     let policy = Layered::new(WatchPages(watch), policy);
-    HostMachine::with_tlb(watch.host, policy, WatchedTlb { watch }, config, delivery)
+    HostMachine::with_tlb(watch.host, policy, watch.tlb(), config, delivery)
         .expect("the host has memory for the TLB state")
 }
 
@@ -454,17 +273,6 @@ unsafe impl<P: Policy> Layer<P> for FailAt {
 pub struct Starved<'h, F: Format> {
     host: &'h Host<F>,
     held: Vec<Frame<Dirty>>,
-}
-
-pub fn any_frame(node: u8) -> Request {
-    Request {
-        node: NodeId(node),
-        order: 0,
-        zero: false,
-        class: ZoneClass::Low,
-        end: End::Low,
-        flags: AllocFlags::NORMAL,
-    }
 }
 
 impl<'h, F: Format> Starved<'h, F> {
@@ -577,23 +385,8 @@ pub fn shapes<F: Format, M: Machine>(host: &Host<F>, on: On<'_, M>, spaces: &[&S
         .collect()
 }
 
-/// Reads a word of a frame.
-pub fn peek<F: Format>(host: &Host<F>, at: u64) -> u64 {
-    // SAFETY: 1. the test knows what other threads write, and where.
-    unsafe { host.read(PhysAddr(at), 8) }.expect("within memory")
-}
-
-/// Writes a word of a data frame, as a program would through a translation.
-pub fn poke<F: Format>(host: &Host<F>, at: u64, word: u64) {
-    let window = host.window();
-    let guard = window.open(PhysAddr(at));
-    // SAFETY: the frame is data mapped into a space of this single-threaded test, or the test's
-    // own; the guard is valid for it, and `at` is a multiple of 8.
-    unsafe { guard.base().cast::<u64>().write(word) };
-}
-
-/// A space on a CPU, from the side of whoever schedules: enters it, and tells the sanitizer of a
-/// lazy CPU that it goes on.
+/// Enters a space on a CPU, as a scheduler does, and tells the sanitizer of a lazy CPU that it goes
+/// on.
 pub fn activate<F: Watchable, P: Policy>(
     m: &Watched<'_, '_, F, P>,
     watch: &Watch<'_, F>,
@@ -601,30 +394,7 @@ pub fn activate<F: Watchable, P: Policy>(
     space: &Space<F>,
 ) {
     space.activate(on(m, &slot.pin())).expect("a space of this machine");
-    watch.with(|s, _| s.san.resume(slot.cpu().0 as usize));
-}
-
-/// Deterministic numbers.
-pub struct Rng(Cell<u64>);
-
-impl Rng {
-    pub fn new(seed: u64) -> Self {
-        Rng(Cell::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1))
-    }
-
-    pub fn next(&self) -> u64 {
-        let mut x = self.0.get();
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        self.0.set(x);
-        x.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    /// A number below `n`.
-    pub fn below(&self, n: u64) -> u64 {
-        (self.next() >> 11) % n
-    }
+    watch.mmu.with(|san, _| san.resume(slot.cpu().0 as usize));
 }
 
 pub fn va(at: u64) -> VirtAddr {
@@ -635,4 +405,12 @@ pub fn range(start: u64, end: u64) -> VirtRange {
     VirtRange { start, end }
 }
 
+#[path = "../physical/mod.rs"]
+mod physical;
+mod policy;
 pub mod world;
+
+#[allow(unused_imports, reason = "every test binary uses its own part of the rig")]
+pub use physical::{Rng, any_frame, assert_zero, peek, poke, small};
+#[allow(unused_imports, reason = "as above")]
+pub use policy::At;

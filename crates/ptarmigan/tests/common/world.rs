@@ -701,7 +701,7 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
         }
     }
 
-    /// Looks at everything: areas, entries, words, and who may write to what.
+    /// Looks at everything: areas, entries, words, and which pages may be written.
     #[track_caller]
     pub fn verify(&self) {
         if self.sound {

@@ -123,7 +123,7 @@ fn counts_are_exact(run: &Run<'_, Lists<'_>>) {
     assert_eq!(by_cpu, used.len(), "I7: all CPUs together");
 }
 
-/// I8. Whoever is offline holds nothing.
+/// I8. A CPU that is offline holds nothing.
 fn offline_cpus_hold_nothing(run: &Run<'_, Lists<'_>>) {
     for cpu in (0..run.slots.len()).filter(|cpu| !run.online[*cpu]) {
         assert_eq!(run.empty(cpu), [], "I8: CPU {cpu} is offline");

@@ -27,14 +27,11 @@ fn all(preemptions: usize, f: impl Fn(Shape, Free) + Send + Sync + Copy + 'stati
 #[test]
 fn an_active_cpu_reaches_nothing_that_is_used_again() {
     all(4, |shape, free| {
-        let mut m = Model::new(shape);
-        m.runs_on(1);
-        let other = m.on(1, |b| {
+        let mut m = Model::on_both(shape);
+        m.unmap_beside(free, |b| {
             b.look();
             b.look();
         });
-        m.unmap(free);
-        join(&m, [other]);
     });
 }
 
@@ -43,12 +40,10 @@ fn a_cpu_that_begins_to_run_in_the_space_sees_the_flush_or_is_seen() {
     all(4, |shape, free| {
         // No CPU has loaded it before: it has no number yet.
         let mut m = Model::in_world(World::new(shape), Generation(0), 0);
-        let other = m.on(1, |b| {
+        m.unmap_beside(free, |b| {
             b.activate();
             b.look();
         });
-        m.unmap(free);
-        join(&m, [other]);
     });
 }
 
@@ -57,66 +52,55 @@ fn a_cpu_that_comes_and_goes_knows_nothing_old_when_it_comes_back() {
     all(3, |shape, free| {
         // It has no number before.
         let mut m = Model::in_world(World::new(shape), Generation(0), 0);
-        let other = m.on(1, |b| {
+        m.unmap_beside(free, |b| {
             b.activate();
             b.look();
             b.deactivate();
             b.activate();
             b.look();
         });
-        m.unmap(free);
-        join(&m, [other]);
     });
 }
 
 #[test]
 fn a_lazy_cpu_reaches_nothing_that_is_used_again() {
     all(3, |shape, free| {
-        let mut m = Model::new(shape);
-        m.runs_on(1);
-        let other = m.on(1, |b| {
+        let mut m = Model::on_both(shape);
+        m.unmap_beside(free, |b| {
             b.look();
             b.rest();
             b.look();
             b.activate();
             b.look();
         });
-        m.unmap(free);
-        join(&m, [other]);
     });
 }
 
 #[test]
 fn a_cpu_that_leaves_and_comes_back_finds_no_old_translation() {
     all(3, |shape, free| {
-        let mut m = Model::new(shape);
-        m.runs_on(1);
-        let other = m.on(1, |b| {
+        let mut m = Model::on_both(shape);
+        m.unmap_beside(free, |b| {
             b.look();
             b.deactivate();
             b.activate();
             b.look();
         });
-        m.unmap(free);
-        join(&m, [other]);
     });
 }
 
 #[test]
 fn a_space_that_nobody_runs_in_is_flushed_where_it_is_known_by_its_number() {
     model(3, || {
-        let mut m = Model::new(NUMBERS);
-        m.runs_on(1);
+        let mut m = Model::on_both(NUMBERS);
         m.world.mmu().look(&pin(1), 0);
         let (a, b) = (pin(0), pin(1));
         m.tlb().deactivate(&a, &m.space).unwrap();
         m.tlb().deactivate(&b, &m.space).unwrap();
-        let other = m.on(1, |b| {
+        m.unmap_beside(Free::Never, |b| {
             b.activate();
             b.look();
         });
-        m.unmap(Free::Never);
-        join(&m, [other]);
     });
 }
 
@@ -184,8 +168,7 @@ fn a_number_that_a_cpu_has_loaded_goes_to_no_other_space() {
 #[test]
 fn a_space_that_is_active_keeps_its_number_when_numbers_come_round() {
     model(3, || {
-        let mut m = Model::new(NUMBERS);
-        m.runs_on(1);
+        let mut m = Model::on_both(NUMBERS);
         let other = m.on(1, |b| {
             b.look();
             b.look();
@@ -206,8 +189,7 @@ fn a_space_that_is_active_keeps_its_number_when_numbers_come_round() {
 fn a_flush_finds_a_space_that_is_getting_another_number() {
     for free in [Free::Empty, Free::Never] {
         model(2, move || {
-            let mut m = Model::new(MORE);
-            m.runs_on(1);
+            let mut m = Model::on_both(MORE);
             // No CPU keeps its number.
             let spaces: [_; 3] = others(&m);
             let root = Model::in_world(m.world.clone(), Generation(0), 1).tables.root();

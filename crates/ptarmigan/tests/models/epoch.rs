@@ -1,4 +1,4 @@
-//! Readers without a lock, and who takes tables away from under them (REQ-17).
+//! Readers without a lock, and CPUs that free the tables they read (REQ-17).
 use crate::machine::{SHAPE, Shape, World, model, pin};
 use crate::mmu::Owner;
 use crate::small::Small;

@@ -21,6 +21,20 @@ fn shared<const L: u8>(on: On<'_, World<L>>, pages: u64) -> Space<Small<L>> {
     space
 }
 
+/// Runs a model in a world, as CPU 0. Every frame is back at its end.
+fn in_world(
+    preemptions: usize,
+    shape: Shape,
+    f: impl Fn(&Arc<World<2>>, On<'_, World<2>>) + Send + Sync + Copy + 'static,
+) {
+    model(preemptions, move || {
+        let w = World::new(shape);
+        let pin_a = pin(0);
+        f(&w, w.seen(&pin_a));
+        w.audit();
+    });
+}
+
 fn last<T>(it: Arc<T>) -> T {
     Arc::into_inner(it).expect("all threads have ended")
 }
@@ -77,10 +91,7 @@ fn of_two_faults_at_one_page_one_maps_and_the_other_gives_back() {
 
 #[test]
 fn entries_that_shared_faults_put_are_all_found_when_the_space_ends() {
-    model(3, || {
-        let w = World::<2>::new(Shape { data: 2, spare: 2, ..SHAPE });
-        let pin_a = pin(0);
-        let a = w.seen(&pin_a);
+    in_world(3, Shape { data: 2, spare: 2, ..SHAPE }, |w, a| {
         let mut space = shared(a, 2);
         // The table is there, so both go without a lock.
         space.fault(a, VirtAddr(0), Access::Read).unwrap();
@@ -97,16 +108,12 @@ fn entries_that_shared_faults_put_are_all_found_when_the_space_ends() {
         space.fault(a, VirtAddr(0), Access::Write).unwrap();
         other.join().unwrap();
         last(space).end(a).unwrap();
-        w.audit();
     });
 }
 
 #[test]
 fn a_fault_comes_before_munmap_or_after_it() {
-    model(3, || {
-        let w = World::<2>::new(Shape { data: 2, spare: 2, ..SHAPE });
-        let pin_a = pin(0);
-        let a = w.seen(&pin_a);
+    in_world(3, Shape { data: 2, spare: 2, ..SHAPE }, |w, a| {
         let mut space = shared(a, 2);
         space.fault(a, VirtAddr(0), Access::Write).unwrap();
         let space = Arc::new(SharedSpace::new(space));
@@ -119,28 +126,24 @@ fn a_fault_comes_before_munmap_or_after_it() {
             w.step(b.pin(), 0);
         });
         space.lock(a).unwrap().edit().munmap(VirtRange { start: 0, end: 2 * PAGE }).unwrap();
-        w.reuse(&pin_a);
-        w.attend(&pin_a);
+        w.reuse(a.pin());
+        w.attend(a.pin());
         other.join().unwrap();
         space.deactivate(w.seen(&pin(1))).unwrap();
         last(space).end(a).unwrap();
-        w.audit();
     });
 }
 
-/// No CPU is left in the space; all threads have ended.
-fn leave_all(w: &World<2>, space: &SharedSpace<Small<2>>) {
-    for cpu in 0..2 {
+/// These CPUs leave the space; all threads have ended.
+fn leave_all(w: &World<2>, space: &SharedSpace<Small<2>>, cpus: impl IntoIterator<Item = usize>) {
+    for cpu in cpus {
         space.deactivate(w.seen(&pin(cpu))).unwrap();
     }
 }
 
 #[test]
 fn a_page_that_one_cpu_maps_is_complete_for_the_mmus_of_others() {
-    model(3, || {
-        let w = World::<2>::new(Shape { data: 2, spare: 2, ..SHAPE });
-        let pin_a = pin(0);
-        let a = w.seen(&pin_a);
+    in_world(3, Shape { data: 2, spare: 2, ..SHAPE }, |w, a| {
         let space = Arc::new(SharedSpace::new(shared(a, 2)));
         // The table is there already: linking it would order what comes before it.
         space.fault(a, VirtAddr(PAGE), Access::Read).unwrap();
@@ -149,13 +152,12 @@ fn a_page_that_one_cpu_maps_is_complete_for_the_mmus_of_others() {
             assert!(matches!(w.mmu().read(b.pin(), 0), None | Some(0)));
             w.step(b.pin(), 0);
         });
-        w.memory.write(frame_to_come(&w), 9);
+        w.memory.write(frame_to_come(w), 9);
         space.fault(a, VirtAddr(0), Access::Write).unwrap();
-        w.attend(&pin_a);
+        w.attend(a.pin());
         other.join().unwrap();
-        leave_all(&w, &space);
+        leave_all(w, &space, 0..2);
         last(space).end(a).unwrap();
-        w.audit();
     });
 }
 
@@ -183,10 +185,7 @@ fn frame_at(on: On<'_, World<2>>, space: &Space<Small<2>>) -> Pfn {
 
 #[test]
 fn no_cpu_reads_the_old_frame_once_another_has_written_to_the_copy() {
-    model(2, || {
-        let w = World::<2>::new(Shape { cpus: 3, data: 2, spare: 4, tables: 4, ..SHAPE });
-        let pin_a = pin(0);
-        let a = w.seen(&pin_a);
+    in_world(2, Shape { cpus: 3, data: 2, spare: 4, tables: 4, ..SHAPE }, |w, a| {
         let (space, child) = forked(a);
         let space = Arc::new(SharedSpace::new(space));
         for cpu in 0..3 {
@@ -212,22 +211,16 @@ fn no_cpu_reads_the_old_frame_once_another_has_written_to_the_copy() {
         w.leave();
         other.join().unwrap();
         assert_eq!(w.memory.read(frame_at(a, &child)), 5, "the child's page has changed");
-        for cpu in 0..3 {
-            space.deactivate(w.seen(&pin(cpu))).unwrap();
-        }
+        leave_all(w, &space, 0..3);
         last(space).end(a).unwrap();
         child.end(a).unwrap();
-        w.audit();
     });
 }
 
 /// CPU 2 still reads the parent's page, with which `change` does something; the child, on CPU 1,
 /// writes to its own meanwhile.
 fn read_while_a_child_writes(change: fn(On<'_, World<2>>, &SharedSpace<Small<2>>)) {
-    model(2, move || {
-        let w = World::<2>::new(Shape { cpus: 3, data: 2, spare: 4, tables: 4, ..SHAPE });
-        let pin_a = pin(0);
-        let a = w.seen(&pin_a);
+    in_world(2, Shape { cpus: 3, data: 2, spare: 4, tables: 4, ..SHAPE }, move |w, a| {
         let (space, child) = forked(a);
         let space = Arc::new(SharedSpace::new(space));
         let shared = Arc::new(SharedSpace::new(child));
@@ -249,9 +242,7 @@ fn read_while_a_child_writes(change: fn(On<'_, World<2>>, &SharedSpace<Small<2>>
         change(a, &space);
         w.leave();
         other.join().unwrap();
-        for cpu in [0, 2] {
-            space.deactivate(w.seen(&pin(cpu))).unwrap();
-        }
+        leave_all(w, &space, [0, 2]);
         shared.deactivate(w.seen(&pin(1))).unwrap();
         let (space, child) = (last(space).into_inner(), last(shared).into_inner());
         if space.tree().query(a, VirtAddr(0)).is_some() {
@@ -260,7 +251,6 @@ fn read_while_a_child_writes(change: fn(On<'_, World<2>>, &SharedSpace<Small<2>>
         assert_eq!(w.memory.read(frame_at(a, &child)), 9);
         space.end(a).unwrap();
         child.end(a).unwrap();
-        w.audit();
     });
 }
 
@@ -280,10 +270,7 @@ fn a_cpu_that_still_reads_its_page_sees_nothing_that_a_child_writes_after_munmap
 
 #[test]
 fn a_page_that_two_cpus_copy_at_once_is_copied_once() {
-    model(2, || {
-        let w = World::<2>::new(Shape { data: 2, spare: 4, tables: 4, ..SHAPE });
-        let pin_a = pin(0);
-        let a = w.seen(&pin_a);
+    in_world(2, Shape { data: 2, spare: 4, tables: 4, ..SHAPE }, |w, a| {
         let (space, child) = forked(a);
         let space = Arc::new(SharedSpace::new(space));
         space.activate(a).unwrap();
@@ -295,15 +282,14 @@ fn a_page_that_two_cpus_copy_at_once_is_copied_once() {
             }
         });
         space.fault(a, VirtAddr(0), Access::Write).unwrap();
-        w.attend(&pin_a);
+        w.attend(a.pin());
         other.join().unwrap();
-        leave_all(&w, &space);
+        leave_all(w, &space, 0..2);
         let space = last(space).into_inner();
         assert_eq!(w.memory.read(frame_at(a, &space)), 7, "a write is lost");
         assert_eq!(w.memory.read(frame_at(a, &child)), 5, "the child's page has changed");
         space.end(a).unwrap();
         child.end(a).unwrap();
-        w.audit();
     });
 }
 
@@ -316,10 +302,7 @@ fn own(on: On<'_, World<2>>, space: &SharedSpace<Small<2>>) {
 
 #[test]
 fn a_page_that_its_two_spaces_copy_at_once_has_one_owner_each() {
-    model(3, || {
-        let w = World::<2>::new(Shape { data: 2, spare: 4, tables: 4, ..SHAPE });
-        let pin_a = pin(0);
-        let a = w.seen(&pin_a);
+    in_world(3, Shape { data: 2, spare: 4, tables: 4, ..SHAPE }, |w, a| {
         let (space, child) = forked(a);
         let shared = Arc::new(SharedSpace::new(child));
         let its = shared.clone();
@@ -338,16 +321,12 @@ fn a_page_that_its_two_spaces_copy_at_once_has_one_owner_each() {
         }
         space.end(a).unwrap();
         child.end(a).unwrap();
-        w.audit();
     });
 }
 
 #[test]
 fn what_a_child_gets_by_fork_does_not_change_under_it() {
-    model(2, || {
-        let w = World::<2>::new(Shape { data: 2, spare: 4, tables: 4, ..SHAPE });
-        let pin_a = pin(0);
-        let a = w.seen(&pin_a);
+    in_world(2, Shape { data: 2, spare: 4, tables: 4, ..SHAPE }, |w, a| {
         let mut space = shared(a, 1);
         space.fault(a, VirtAddr(0), Access::Write).unwrap();
         let space = Arc::new(SharedSpace::new(space));
@@ -363,24 +342,20 @@ fn what_a_child_gets_by_fork_does_not_change_under_it() {
         });
         let child = space.lock(a).unwrap().edit().fork().unwrap();
         let at_fork = w.memory.read(frame_at(a, &child));
-        w.attend(&pin_a);
+        w.attend(a.pin());
         other.join().unwrap();
         assert_eq!(w.memory.read(frame_at(a, &child)), at_fork, "the child's page has changed");
-        leave_all(&w, &space);
+        leave_all(w, &space, 0..2);
         let space = last(space).into_inner();
         assert_eq!(w.memory.read(frame_at(a, &space)), 7, "a write is lost");
         space.end(a).unwrap();
         child.end(a).unwrap();
-        w.audit();
     });
 }
 
 #[test]
 fn a_page_that_is_allowed_again_is_given_back_while_others_fault_it() {
-    model(2, || {
-        let w = World::<2>::new(Shape { data: 2, spare: 2, ..SHAPE });
-        let pin_a = pin(0);
-        let a = w.seen(&pin_a);
+    in_world(2, Shape { data: 2, spare: 2, ..SHAPE }, |w, a| {
         let mut space = shared(a, 1);
         space.fault(a, VirtAddr(0), Access::Write).unwrap();
         let all = VirtRange { start: 0, end: PAGE };
@@ -401,6 +376,5 @@ fn a_page_that_is_allowed_again_is_given_back_while_others_fault_it() {
             "a write permission is lost"
         );
         space.end(a).unwrap();
-        w.audit();
     });
 }

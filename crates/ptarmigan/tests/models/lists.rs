@@ -22,8 +22,8 @@ pub const CPUS: usize = 2;
 /// All tables are roots: one class is enough.
 pub const LAYOUT: Layout = Layout { levels: 1, table_shift: [12; 5] };
 
-/// What is in a page, as far as it matters: whoever has it writes this, so that two who have it at
-/// once, or one after the other without an order between them, are noticed.
+/// What is in a page, as far as it matters. The CPU that has it writes this, so that two CPUs that
+/// have it at once, or one after the other without an order between them, are noticed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Content {
     Clean,
@@ -143,7 +143,7 @@ impl<C: Construct + 'static> Lists<C> {
         at
     }
 
-    /// `from` who had it; this CPU gives it back as it was.
+    /// CPU `from` had it; this CPU gives it back as it was.
     pub fn put(&self, cpu: usize, from: usize, at: PhysAddr) {
         self.give_back(cpu, from, at);
         self.within_budget();
@@ -178,7 +178,7 @@ impl<C: Construct + 'static> Lists<C> {
     fn write(&self, at: PhysAddr, was: Content, is: Content) {
         // SAFETY: loom checks that nobody else is at it.
         self.contents[at.pfn().0 as usize].with_mut(|p| unsafe {
-            assert_eq!(*p, was, "{at} is not as whoever had it before has left it");
+            assert_eq!(*p, was, "{at} is not as the CPU that had it before has left it");
             *p = is;
         });
     }
@@ -306,7 +306,7 @@ fn a_limit_that_is_set_while_others_are_at_work_is_kept_to_in_the_end() {
         let four = w.use_up(2);
         w.lists.at(&w.pin(0)).idle();
         other.join().unwrap();
-        // Nobody looks at what is free any more: who was called does what is left to do.
+        // No CPU looks at what is free any more: the CPU that was called does what is left to do.
         for cpu in [0, 1] {
             w.lists.at(&w.pin(cpu)).gather_end();
         }

@@ -1,5 +1,4 @@
-//! The lock of a shared space: who has the space for itself has it for itself, and nobody waits for
-//! ever.
+//! The lock of a shared space: the CPU that has taken it is alone, and no CPU waits for ever.
 use crate::machine::{SHAPE, Shape, World, model, pin};
 use crate::small::Small;
 use ptarmigan::addr::{VirtAddr, VirtRange};

@@ -325,7 +325,7 @@ impl<const L: u8, const B: bool> World<L, B> {
         self.tlb.hardware()
     }
 
-    /// The next who uses the frames that this CPU has got back.
+    /// Gives the frames that this CPU has got back to their next users.
     pub fn reuse(&self, pin: &Pinned<'_>) {
         let at = self.policy.lists[pin.cpu().0 as usize].borrow().clone();
         for at in at {

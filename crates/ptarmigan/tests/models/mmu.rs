@@ -15,7 +15,7 @@ use std::convert::Infallible;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-/// Who has a frame.
+/// The owner of a frame.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Owner {
     Nobody,
@@ -103,7 +103,7 @@ impl Memory {
     }
 }
 
-/// The library's way to memory: who opens a table must find one there.
+/// The library's way to memory: a call that opens a table must find one there.
 pub struct Watched(pub Arc<Memory>);
 
 // SAFETY: a direct map, and looking on.

@@ -29,6 +29,13 @@ impl<const B: bool> Spaces<B> {
         Self::starting_at(shape, Generation(0))
     }
 
+    /// The same, active on CPU 1 as well.
+    pub fn on_both(shape: Shape) -> Self {
+        let m = Self::new(shape);
+        m.runs_on(1);
+        m
+    }
+
     fn starting_at(shape: Shape, first: Generation) -> Self {
         let m = Self::in_world(World::new(shape), first, 0);
         m.runs_on(0);
@@ -66,6 +73,13 @@ impl<const B: bool> Spaces<B> {
         self.tables.unmap(0, free, &mut gather);
         gather.finish();
         self.world.reuse(&pin);
+    }
+
+    /// CPU 0 [unmaps](Self::unmap) while CPU 1 does what `other` says; both then end their work.
+    pub fn unmap_beside(&mut self, free: Free, other: impl FnOnce(&Run<'_, B>) + 'static) {
+        let other = self.on(1, other);
+        self.unmap(free);
+        join(self, [other]);
     }
 }
 
@@ -122,14 +136,11 @@ pub fn both(preemptions: usize, f: impl Fn(Free) + Send + Sync + Copy + 'static)
 #[test]
 fn an_active_cpu_reaches_nothing_that_is_used_again() {
     both(4, |free| {
-        let mut m = Model::new(SHAPE);
-        m.runs_on(1);
-        let other = m.on(1, |b| {
+        let mut m = Model::on_both(SHAPE);
+        m.unmap_beside(free, |b| {
             b.step();
             b.look();
         });
-        m.unmap(free);
-        join(&m, [other]);
     });
 }
 
@@ -137,39 +148,33 @@ fn an_active_cpu_reaches_nothing_that_is_used_again() {
 fn a_cpu_that_begins_to_run_in_the_space_sees_the_flush_or_is_seen() {
     both(4, |free| {
         let mut m = Model::new(SHAPE);
-        let other = m.on(1, |b| {
+        m.unmap_beside(free, |b| {
             b.activate();
             b.step();
             b.look();
         });
-        m.unmap(free);
-        join(&m, [other]);
     });
 }
 
 #[test]
 fn a_lazy_cpu_is_asked_when_tables_go_and_catches_up_otherwise() {
     both(4, |free| {
-        let mut m = Model::new(SHAPE);
-        m.runs_on(1);
-        let other = m.on(1, |b| {
+        let mut m = Model::on_both(SHAPE);
+        m.unmap_beside(free, |b| {
             b.look();
             b.rest();
             b.serve();
             b.activate();
             b.look();
         });
-        m.unmap(free);
-        join(&m, [other]);
     });
 }
 
 #[test]
 fn a_lazy_cpu_walks_no_table_that_is_used_again() {
     model(4, || {
-        let mut m = Model::new(SHAPE);
-        m.runs_on(1);
-        let other = m.on(1, |b| {
+        let mut m = Model::on_both(SHAPE);
+        m.unmap_beside(Free::Empty, |b| {
             b.look();
             b.rest();
             // An idle CPU still speculates; of pages it may, as nothing of it is ever used, so
@@ -177,8 +182,6 @@ fn a_lazy_cpu_walks_no_table_that_is_used_again() {
             b.step();
             b.look();
         });
-        m.unmap(Free::Empty);
-        join(&m, [other]);
     });
 }
 
@@ -186,17 +189,14 @@ fn a_lazy_cpu_walks_no_table_that_is_used_again() {
 fn a_cpu_that_leaves_and_comes_back_finds_no_old_translation() {
     for asids in [0, 2] {
         both(3, move |free| {
-            let mut m = Model::new(Shape { asids, ..SHAPE });
-            m.runs_on(1);
-            let other = m.on(1, |b| {
+            let mut m = Model::on_both(Shape { asids, ..SHAPE });
+            m.unmap_beside(free, |b| {
                 b.look();
                 b.deactivate();
                 b.serve();
                 b.activate();
                 b.look();
             });
-            m.unmap(free);
-            join(&m, [other]);
         });
     }
 }
@@ -226,9 +226,8 @@ fn two_cpus_that_ask_each_other_are_both_served() {
 /// CPU 1 flushes as many pages of its own meanwhile, from the second one on.
 fn two_flushes(pages: u64) {
     both(4, move |free| {
-        let mut m = Model::new(SHAPE);
-        m.runs_on(1);
-        let other = m.on(1, move |b| {
+        let mut m = Model::on_both(SHAPE);
+        m.unmap_beside(free, move |b| {
             b.look();
             let mut gather = Gather::new(b.on, b.space, 12).unwrap();
             gather.changed(0x1000, (1 + pages) << 12);
@@ -236,8 +235,6 @@ fn two_flushes(pages: u64) {
             b.step();
             b.look();
         });
-        m.unmap(free);
-        join(&m, [other]);
     });
 }
 
@@ -285,7 +282,7 @@ fn a_number_that_is_kept_is_kept_with_what_was_true_when_it_was_left() {
         let n = Model::in_world(m.world.clone(), Generation(0), 1);
         m.runs_on(1);
         let (space, root) = (n.space.clone(), n.tables.root());
-        let other = m.on(1, move |b| {
+        m.unmap_beside(Free::Never, move |b| {
             b.look();
             b.deactivate();
             b.activate_other(&space, root);
@@ -294,8 +291,6 @@ fn a_number_that_is_kept_is_kept_with_what_was_true_when_it_was_left() {
             b.activate();
             b.look();
         });
-        m.unmap(Free::Never);
-        join(&m, [other]);
     });
 }
 
@@ -305,14 +300,12 @@ fn a_whole_round_of_generations_later_nothing_is_kept() {
         let before = Generation(0usize.wrapping_sub(1));
         let mut m = Model::starting_at(Shape { asids: 2, ..SHAPE }, before);
         m.runs_on(1);
-        let other = m.on(1, move |b| {
+        // Generation 0 comes, at which all CPUs give the space up.
+        m.unmap_beside(Free::Never, move |b| {
             b.look();
             b.deactivate();
             b.serve();
         });
-        // Generation 0 comes, at which all CPUs give the space up.
-        m.unmap(Free::Never);
-        join(&m, [other]);
         m.tlb().deactivate(&pin(0), &m.space).unwrap();
         // The same space when all other generations have been.
         let later = m.space.a_round_later(before);
@@ -443,8 +436,7 @@ fn what_is_parked_can_be_had_by_force() {
 #[test]
 fn a_request_in_the_middle_of_a_switch_is_served_when_that_is_done() {
     both(2, |free| {
-        let mut m = Model::new(SHAPE);
-        m.runs_on(1);
+        let mut m = Model::on_both(SHAPE);
         // Interrupts come in wherever the MMU is told something.
         let world = Arc::downgrade(&m.world);
         m.world.mmu().interrupt_with(move |pin| {
@@ -452,23 +444,20 @@ fn a_request_in_the_middle_of_a_switch_is_served_when_that_is_done() {
                 world.tlb().serve(pin);
             }
         });
-        let other = m.on(1, |b| {
+        m.unmap_beside(free, |b| {
             b.look();
             b.rest();
             b.look();
             b.activate();
             b.look();
         });
-        m.unmap(free);
-        join(&m, [other]);
     });
 }
 
 #[test]
 fn a_request_that_is_withdrawn_is_carried_out_before_that_or_not_at_all() {
     model(3, || {
-        let m = Model::new(SHAPE);
-        m.runs_on(1);
+        let m = Model::on_both(SHAPE);
         // The CPU that works on the request looks at it; when the flush has unwound, the space may go.
         let space_is_there = Arc::new(loom::cell::UnsafeCell::new(()));
         let looked_at = space_is_there.clone();

@@ -267,7 +267,7 @@ unsafe impl Construct for Curious {
     unsafe fn construct(&self, _: &Frames, _: PhysAddr) {}
     unsafe fn destruct(&self, _: &Frames, _: PhysAddr) {
         let lists = self.lists.get().and_then(Weak::upgrade).expect("they are there");
-        // Takes the depot's lock: for ever, if whoever called holds it.
+        // Takes the depot's lock: for ever, if the caller holds it.
         lists.lists.unneeded(NodeId(0));
         self.asked.set(self.asked.get() + 1);
     }

@@ -24,23 +24,26 @@ pub fn any_frame(node: u8) -> Request {
     }
 }
 
+/// Reads a word of a frame.
 pub fn peek<F: Format>(host: &Host<F>, at: u64) -> u64 {
-    // SAFETY: 1. no other thread is at work on the host.
+    // SAFETY: 1. the test knows what other threads write, and where.
     unsafe { host.read(PhysAddr(at), 8) }.expect("within memory")
 }
 
-/// Writes a word of a frame that the test has taken.
+/// Writes a word of a data frame, as a program would through a translation.
 pub fn poke<F: Format>(host: &Host<F>, at: u64, word: u64) {
     let window = host.window();
     let guard = window.open(PhysAddr(at));
-    // SAFETY: the frame is the test's own, or data of a space that runs nowhere; the window is the
-    // host's, so the guard is valid for the frame, and `at` is a multiple of 8.
+    // SAFETY: the frame is the test's own, or data mapped into a space of this single-threaded test;
+    // the window is the host's, so the guard is valid for the frame, and `at` is a multiple of 8.
     unsafe { guard.base().cast::<u64>().write(word) };
 }
 
+/// Every byte of the frame is zero.
+#[track_caller]
 pub fn assert_zero<F: Format>(host: &Host<F>, at: PhysAddr) {
     for offset in (0..4096).step_by(8) {
-        // SAFETY: 1. no other thread is at work on the host.
+        // SAFETY: 1. the caller owns the page, or no other thread is at work on the host.
         let word = unsafe { host.read(PhysAddr(at.0 + offset), 8) };
         assert_eq!(word, Some(0), "byte {offset} of the page at {at}");
     }

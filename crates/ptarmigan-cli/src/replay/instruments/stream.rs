@@ -111,8 +111,8 @@ impl Stream {
 pub struct Nothing(pub MachineId);
 
 // SAFETY: 1. the machine is a field, the number of CPUs a constant; pages are no frames, but
-// nothing links them. 2. they are of the level that is asked for. 3. they are never looked at,
-// whoever has them.
+// nothing links them. 2. they are of the level that is asked for. 3. nothing ever looks
+// at them.
 unsafe impl Policy for Nothing {
     fn machine(&self) -> MachineId {
         self.0

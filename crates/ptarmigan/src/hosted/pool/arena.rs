@@ -37,7 +37,7 @@ pub(super) struct Map {
     shift: u32,
 }
 
-// SAFETY: it is an address; using what lies there is the business of whoever holds the pages.
+// SAFETY: it is an address; only the holder of a page uses what lies there.
 unsafe impl Send for Map {}
 // SAFETY: as above.
 unsafe impl Sync for Map {}

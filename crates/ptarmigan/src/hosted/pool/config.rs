@@ -86,8 +86,8 @@ impl PoolConfig {
         }
         let pages_per_node = (self.capacity / page / nodes) as u32;
         let keep = (self.keep / page / nodes).min(pages_per_node as usize) as u32;
-        // Half of what may be kept is for magazines, two for each slot and two for those who have
-        // none.
+        // Half of what may be kept is for magazines, two for each slot and two for threads that
+        // have none.
         let slots = self.threads.min((keep as usize / 4).saturating_sub(1)) as u16;
         Ok(Shape { pages_per_node, keep, slots, shift: (page / FRAME_SIZE).trailing_zeros() })
     }

@@ -61,7 +61,7 @@ unsafe impl Sync for OwnedFrames {}
 
 impl Drop for OwnedFrames {
     fn drop(&mut self) {
-        // SAFETY: it came from `Box::into_raw` in `Core::new`, and who borrowed it has been
+        // SAFETY: it came from `Box::into_raw` in `Core::new`, and what borrowed it has been
         // dropped.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
@@ -76,7 +76,7 @@ fn host(e: rustix::io::Errno) -> PoolError {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What these guard is whole between two calls, whoever panicked.
+    // What these guard is whole between two calls, also after a panic.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -199,8 +199,8 @@ impl<S: PageState> Core<S> {
     fn take_slow(&self) -> Result<NonNull<u8>, PoolError> {
         let page = self.seated_do(|pin| {
             self.upkeep(pin);
-            // The reserve is for who cannot fail; a pool has no such callers, so all of it is for
-            // everybody.
+            // The reserve is for callers that cannot fail. A pool has none, so every caller may use
+            // it.
             self.lists_on(pin).alloc(LEVEL, AllocFlags::URGENT)
         });
         match page {

@@ -192,9 +192,9 @@ impl<S: PageState> PagePool<S> {
         &self.core().workshop().state
     }
 
-    /// Gives back to the host what nobody needed for the time set in [`PoolConfig::decay`] before
-    /// `now`; how many bytes. For who has a moment to spare, or a timer; slow paths do the same in
-    /// small pieces.
+    /// Gives back to the host what no thread needed for the time set in [`PoolConfig::decay`]
+    /// before `now`. Returns the number of bytes. It is for an idle thread or a timer; slow paths
+    /// do the same in small pieces.
     pub fn decay(&self, now: Instant) -> usize {
         self.core().decay(now)
     }

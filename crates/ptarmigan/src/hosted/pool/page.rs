@@ -38,8 +38,8 @@ pub type ArcPage<S = Zeroed> = PageIn<Arc<PagePool<S>>>;
 /// A page that is zero is lent as bytes. It remembers how far it was lent for writing, from its
 /// beginning on, and clears that when it is dropped: nothing of a page that was only read, `n`
 /// bytes after [`prefix_mut(n)`](Self::prefix_mut), all of it after any other way to write.
-/// Clearing 4 KiB takes some ten times as long as everything else that a pool does; who writes to
-/// the front of pages should say so.
+/// Clearing 4 KiB takes some ten times as long as everything else that a pool does. Code that
+/// writes to the front of pages only should say so.
 ///
 /// What a borrow does not allow does not compile. Use after it was given back:
 ///
@@ -121,8 +121,8 @@ impl<H: PoolHandle> PageIn<H> {
         &self.pool
     }
 
-    /// Where it is, aligned to its size. What may be done there is for its state to say; who writes
-    /// to a page that is to be zero uses [`as_mut_ptr`](Self::as_mut_ptr) instead.
+    /// Returns where it is, aligned to its size. What may be done there depends on its state. To
+    /// write to a page that is to be zero, use [`as_mut_ptr`](Self::as_mut_ptr) instead.
     #[inline(always)]
     pub fn raw(&self) -> RawPage {
         self.pool.core().map().raw(self.base)

@@ -70,7 +70,8 @@ impl Topology {
     }
 
     /// `nodes` nodes (1 to 64; more or fewer are cut to that), and a function that says on which
-    /// the calling thread is: for tests, and for who knows better than the host.
+    /// the calling thread is: for tests, and for programs that know better than the
+    /// host.
     pub fn told(nodes: usize, here: impl Fn() -> usize + Send + Sync + 'static) -> Self {
         Topology { nodes: nodes.clamp(1, MOST_NODES), here: Here::Told(Arc::new(here)) }
     }

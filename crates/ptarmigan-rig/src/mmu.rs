@@ -1,0 +1,112 @@
+//! The software MMUs of a host's CPUs, driven by the library's invalidations.
+use crate::memory::HostMemory;
+use ptarmigan::cpu::Pinned;
+use ptarmigan::format::Format;
+use ptarmigan::hosted::Host;
+use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId};
+use ptsan::{Config, Flush, Sanitizer, Target};
+use std::sync::{Mutex, MutexGuard};
+
+/// A sanitizer that watches one host.
+pub struct SoftMmu<'h, F: Format> {
+    host: &'h Host<F>,
+    /// TLBs keep spaces apart by numbers.
+    asids: bool,
+    state: Mutex<State>,
+}
+
+struct State {
+    sanitizer: Sanitizer,
+    /// The space whose root each CPU has loaded.
+    loaded: Vec<Option<SpaceId>>,
+}
+
+impl<'h, F: Format> SoftMmu<'h, F> {
+    /// Connects a new sanitizer to a host.
+    pub fn new(host: &'h Host<F>, config: Config) -> Self {
+        let (asids, loaded) = (config.asids, vec![None; config.cpus]);
+        SoftMmu { host, asids, state: Mutex::new(State { sanitizer: Sanitizer::new(config), loaded }) }
+    }
+
+    /// Returns the host.
+    pub fn host(&self) -> &'h Host<F> {
+        self.host
+    }
+
+    /// Calls `f` with the sanitizer and the memory that it reads. The sanitizer is locked
+    /// meanwhile: no CPU invalidates translations.
+    pub fn with<R>(&self, f: impl FnOnce(&mut Sanitizer, &HostMemory<'h, F>) -> R) -> R {
+        f(&mut self.lock().sanitizer, &HostMemory(self.host))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+}
+
+fn cpu(pin: &Pinned<'_>) -> usize {
+    usize::from(pin.cpu().0)
+}
+
+// SAFETY: 1. and 2. the CPU's software MMU forgets what the scope covers. Any invalidation drops
+// its paging-structure caches, as on x86. 3. `load` switches the software MMU, which uses nothing
+// of another space, and forgets first what is not to be kept. 4. `unload` takes the CPU's root
+// away. 5. A flush reaches one CPU, and CPUs walk tables by themselves. 6. No root is kept beyond
+// the call, only its space's number.
+unsafe impl<F: Format> Mmu for &SoftMmu<'_, F> {
+    const NEEDS_ENTRY_VALID: bool = false;
+
+    fn invalidate(&self, pin: &Pinned<'_>, what: &Invalidation) {
+        let (cpu, space) = (cpu(pin), what.space.number());
+        self.with(|sanitizer, memory| match (&what.scope, what.scope.runs()) {
+            (Scope::Page(va), _) => sanitizer.flush(memory, cpu, Flush::page(space, *va)),
+            (_, Some(runs)) => runs.for_each(|(start, end, stride)| {
+                sanitizer.flush(memory, cpu, Flush::range(space, start, end, 1 << stride));
+            }),
+            (_, None) => sanitizer.flush(memory, cpu, Flush::space(space)),
+        });
+    }
+
+    fn invalidate_kernel(&self, pin: &Pinned<'_>, scope: &Scope) {
+        let cpu = cpu(pin);
+        self.with(|sanitizer, memory| match scope.runs() {
+            Some(runs) => runs.for_each(|(start, end, stride)| {
+                let target = Target::EverySpace { start, end, stride: 1 << stride };
+                sanitizer.flush(memory, cpu, Flush { target, leaf_only: false });
+            }),
+            None => sanitizer.flush(memory, cpu, Flush::all()),
+        });
+    }
+
+    fn load(&self, pin: &Pinned<'_>, root: &Root) {
+        let (cpu, space, memory) = (cpu(pin), root.space.number(), HostMemory(self.host));
+        let mut state = self.lock();
+        if root.forget_all {
+            state.sanitizer.flush(&memory, cpu, Flush::all());
+        }
+        state.sanitizer.switch(&memory, cpu, root.at.0, space);
+        if self.asids && !root.keep {
+            state.sanitizer.flush(&memory, cpu, Flush::space(space));
+        }
+        state.loaded[cpu] = Some(root.space);
+    }
+
+    fn lazy(&self, pin: &Pinned<'_>, space: SpaceId) {
+        let mut state = self.lock();
+        if state.loaded[cpu(pin)] == Some(space) {
+            state.sanitizer.lazy(cpu(pin));
+        }
+    }
+
+    fn resume(&self, pin: &Pinned<'_>, _: SpaceId) {
+        self.lock().sanitizer.resume(cpu(pin));
+    }
+
+    fn unload(&self, pin: &Pinned<'_>, space: SpaceId) {
+        let mut state = self.lock();
+        if state.loaded[cpu(pin)] == Some(space) {
+            state.sanitizer.leave(cpu(pin));
+            state.loaded[cpu(pin)] = None;
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! The pages of a policy, reported to the sanitizer.
+use crate::mmu::SoftMmu;
+use ptarmigan::addr::PhysAddr;
+use ptarmigan::cpu::Pinned;
+use ptarmigan::format::Format;
+use ptarmigan::frames::{AllocFlags, Frames, NoFrame};
+use ptarmigan::page::{Clean, Level};
+use ptarmigan::quicklist::{Layer, Policy};
+use ptsan::Content;
+
+fn bytes<F: Format>(level: Level) -> u64 {
+    1 << F::LAYOUT.table_shift[level.at()]
+}
+
+// SAFETY: 1. the page is `inner`'s.
+unsafe impl<F: Format, P: Policy> Layer<P> for &SoftMmu<'_, F> {
+    fn frames(&self) -> Option<&Frames> {
+        Some(self.host().frames())
+    }
+
+    fn alloc(
+        &self,
+        _: &P,
+        _: &Pinned<'_>,
+        level: Level,
+        _: AllocFlags,
+        inner: impl FnOnce() -> Result<Clean, NoFrame>,
+    ) -> Result<Clean, NoFrame> {
+        let page = inner()?;
+        // Root tables hold the kernel's entries already.
+        let content = if level == F::LAYOUT.root() { Content::Unchecked } else { Content::Zero };
+        self.with(|sanitizer, memory| {
+            sanitizer.table_allocated(memory, page.addr().0, bytes::<F>(level), Some(level.0), content);
+        });
+        Ok(page)
+    }
+
+    fn freeing(&self, _: &Pinned<'_>, level: Level, at: PhysAddr) {
+        self.with(|sanitizer, memory| sanitizer.table_freed(memory, at.0, bytes::<F>(level)));
+    }
+}
