@@ -8,7 +8,7 @@ use crate::cpu::{CpuId, MachineId, NodeId, Pinned, WrongMachine};
 use crate::frames::{AllocFlags, DataFrames, Frames, NoFrame, TakenData};
 use crate::page::{Clean, Level};
 use crate::quicklist::{Policy, PolicyOn};
-use crate::tlb::{Parking, Shootdown, SpaceTlb, Tlb, TlbRefusal};
+use crate::tlb::{NewEntry, Parking, Shootdown, SpaceId, SpaceTlb, Tlb, TlbRefusal};
 use crate::window::OpenWindow;
 
 pub use crate::cpu::Refused;
@@ -248,6 +248,13 @@ impl<'a, M: Machine> On<'a, M> {
         // SAFETY: 1. as above.
         unsafe { self.m.fresh_data(pfn) };
         Ok(pfn)
+    }
+
+    /// Tells the MMU of the entry `raw` for the page of 2^`shift` bytes at `va` that it may use now,
+    /// where it wants to know. `space` is `None` in the kernel's half.
+    #[inline(always)]
+    pub(crate) fn became_valid(self, space: Option<SpaceId>, va: u64, shift: u32, raw: u64) {
+        self.tlb().entry_became_valid(self.pin, &NewEntry { space, va, shift, raw });
     }
 
     /// Begins to run in `space`, whose root is at `root`, on this CPU.

@@ -95,7 +95,22 @@ impl<T, S: Default> PerCpu<T, S> {
         cpus: usize,
         mut make: impl FnMut(usize) -> T,
     ) -> Result<Self, BootMemoryShort> {
-        Ok(PerCpu { machine, slots: boot.take(cpus, |i| Slot::new(make(i)))? })
+        Self::new_with(boot, machine, cpus, |_, i| Ok(make(i)))
+    }
+
+    /// Makes the slots of the `cpus` CPUs of `machine`, whose values need arrays of their own, which
+    /// `make` carves from what is left.
+    ///
+    /// # Errors
+    ///
+    /// [`BootMemoryShort`] if they do not fit, or if `make` says so.
+    pub fn new_with(
+        boot: &mut BootMemory,
+        machine: MachineId,
+        cpus: usize,
+        mut make: impl FnMut(&mut BootMemory, usize) -> Result<T, BootMemoryShort>,
+    ) -> Result<Self, BootMemoryShort> {
+        Ok(PerCpu { machine, slots: boot.take_with(cpus, |boot, i| Ok(Slot::new(make(boot, i)?)))? })
     }
 }
 

@@ -35,7 +35,7 @@ use crate::frames::{FrameMeta, Use};
 use crate::machine::{Machine, On};
 use crate::page::{FlushProof, Flushed, Level, Unhooked};
 use crate::quicklist::Policy;
-use crate::tlb::{DataChains, FlushFlags, NewEntry, Runs, SpaceTlb, Ticket, TlbRefusal, Waiting};
+use crate::tlb::{DataChains, FlushFlags, Runs, SpaceTlb, Ticket, TlbRefusal, Waiting};
 use core::fmt;
 
 /// Why there is no gather.
@@ -431,8 +431,7 @@ impl<'a, M: Machine> Gather<'a, M> {
     /// Tells the MMU of an entry of a page that it may use now, where it wants to know.
     #[inline(always)]
     pub(crate) fn became_valid(&self, va: u64, raw: u64) {
-        let entry = NewEntry { space: Some(self.space.id()), va, shift: self.stride, raw };
-        self.on.tlb().entry_became_valid(self.on.pin(), &entry);
+        self.on.became_valid(Some(self.space.id()), va, self.stride, raw);
     }
 
     /// Tables and data frames that wait for the flush.

@@ -11,8 +11,8 @@ use crate::gather::Gather;
 use crate::machine::{Machine, On};
 use crate::page::Level;
 use crate::sync::atomic::Ordering::Relaxed;
-use crate::table::{Leaf, Locked, PutError, Use};
-use crate::tlb::{NewEntry, SpaceTlb, TlbRefusal};
+use crate::table::{Descent, Leaf, Locked, PutError, Use};
+use crate::tlb::{SpaceTlb, TlbRefusal};
 use core::fmt;
 
 /// What a fault did.
@@ -244,15 +244,15 @@ impl<F: Format> State<F> {
         }
         let at = Place { tlb, page, access, area, hint };
         match self.tables.leaf(on, page) {
-            Some(leaf) => {
+            Ok(leaf) => {
                 let raw = leaf.load();
                 if F::is_none(raw) {
-                    self.fault_missing::<M, SHARED>(on, &at, Some(leaf))
+                    self.fault_missing::<M, SHARED>(on, &at, Ok(leaf))
                 } else {
                     self.fault_present::<M, SHARED>(on, &at, &leaf, raw)
                 }
             }
-            None => self.fault_missing::<M, SHARED>(on, &at, None),
+            Err(end) => self.fault_missing::<M, SHARED>(on, &at, Err(end)),
         }
     }
 
@@ -300,7 +300,7 @@ impl<F: Format> State<F> {
         &self,
         on: On<'a, M>,
         at: &Place<'_>,
-        leaf: Option<Leaf<'a, F, M>>,
+        leaf: Result<Leaf<'a, F, M>, Descent>,
     ) -> Result<Outcome, FaultError> {
         let Place { page, access, area, .. } = *at;
         let m = on.machine();
@@ -335,7 +335,7 @@ impl<F: Format> State<F> {
                 if private_write {
                     self.note_private(on, flags, at.hint);
                 }
-                became_valid::<F, M>(on, at.tlb, page, F::leaf(pfn, attr));
+                on.became_valid(Some(at.tlb.id()), page, F::PAGE_SHIFT, F::leaf(pfn, attr));
                 Ok(Outcome::Done(done))
             }
             lost => {
@@ -360,7 +360,7 @@ impl<F: Format> State<F> {
         let others = Use::private(tlb.is_unloaded());
         if F::allows(raw, access) {
             // The TLB may still hold what the entry was before.
-            became_valid::<F, M>(on, tlb, page, raw);
+            on.became_valid(Some(tlb.id()), page, F::PAGE_SHIFT, raw);
             return Ok(Outcome::Done(Done::Spurious));
         }
         if access != Access::Write {
@@ -377,7 +377,7 @@ impl<F: Format> State<F> {
                 F::leaf(F::frame(raw), had | Self::attr(flags))
             };
             let was = entry.update(others, gain);
-            became_valid::<F, M>(on, tlb, page, gain(was));
+            on.became_valid(Some(tlb.id()), page, F::PAGE_SHIFT, gain(was));
             return Ok(Outcome::Done(Done::Reused));
         }
         let writable = Self::attr(flags) | Attr::WRITE | Attr::DIRTY;
@@ -397,7 +397,7 @@ impl<F: Format> State<F> {
             let keep = if special { Attr::SPECIAL } else { Attr::default() };
             let new = F::leaf(old, writable | keep);
             entry.update(others, |_| new);
-            became_valid::<F, M>(on, tlb, page, new);
+            on.became_valid(Some(tlb.id()), page, F::PAGE_SHIFT, new);
             return Ok(Outcome::Done(Done::Reused));
         }
         self.copy_on_write::<M, SHARED>(on, tlb, page, raw, flags, at.hint)
@@ -416,7 +416,7 @@ impl<F: Format> State<F> {
         flags: AreaFlags,
         hint: Hint,
     ) -> Result<Outcome, FaultError> {
-        let Some(leaf) = self.tables.leaf(on, page) else { return Ok(Outcome::Again) };
+        let Ok(leaf) = self.tables.leaf(on, page) else { return Ok(Outcome::Again) };
         let (old, m) = (F::frame(raw), on.machine());
         let others = Use::private(tlb.is_unloaded());
         let new_attr = Self::attr(flags) | Attr::WRITE | Attr::DIRTY;
@@ -466,7 +466,7 @@ impl<F: Format> State<F> {
             release::<F, M>(&mut gather, raw);
             gather.finish();
         }
-        became_valid::<F, M>(on, tlb, page, new);
+        on.became_valid(Some(tlb.id()), page, F::PAGE_SHIFT, new);
         Ok(Outcome::Done(Done::Copied))
     }
 }
@@ -487,13 +487,6 @@ impl<F: Format, M: Machine> Drop for Broken<'_, '_, '_, '_, F, M> {
         self.entry.update(Use::Walked, |_| self.was);
         give_unmapped(self.on, self.fresh);
     }
-}
-
-/// Tells the MMU of an entry that it may use now, where it wants to know.
-#[inline(always)]
-fn became_valid<F: Format, M: Machine>(on: On<'_, M>, tlb: &SpaceTlb, page: u64, raw: u64) {
-    let entry = NewEntry { space: Some(tlb.id()), va: page, shift: F::PAGE_SHIFT, raw };
-    on.tlb().entry_became_valid(on.pin(), &entry);
 }
 
 /// Takes a data frame of any content, after asking caches to give memory up if there is none.

@@ -12,7 +12,7 @@
 //! CPU that waits for it serves the requests of others meanwhile. A CPU that is in the middle of a
 //! flush does not wait: it may be the holder itself, called back.
 use super::node::{Node, Use};
-use super::tables::{Path, Tables};
+use super::tables::{Descent, Path, Tables};
 use crate::addr::PhysAddr;
 use crate::format::{Attr, Entry, Format, Slot};
 use crate::frames::{AllocFlags, FrameMeta, NoFrame};
@@ -137,11 +137,15 @@ impl<F: Format, M: Machine> Locked<'_, '_, F, M> {
 }
 
 impl<F: Format> Tables<F> {
-    /// The leaf table that maps `va`, a user address, opened; `None` if there is none.
+    /// The leaf table that maps `va`, a user address, opened; if there is none, where the way to it
+    /// ends.
     #[inline(always)]
-    pub fn leaf<'a, M: Machine>(&self, on: On<'a, M>, va: u64) -> Option<Leaf<'a, F, M>> {
-        let node = self.find(on, va, Level::PTE)?;
-        Some(Leaf { node, index: F::index(Level::PTE, va) })
+    pub fn leaf<'a, M: Machine>(&self, on: On<'a, M>, va: u64) -> Result<Leaf<'a, F, M>, Descent> {
+        let end = self.descend(on, va);
+        if end.level > Level::PTE {
+            return Err(end);
+        }
+        Ok(Leaf { node: self.node(on, Level::PTE, end.at), index: F::index(Level::PTE, va) })
     }
 
     /// Puts the leaf `raw` for `va`, a user address, where there is none. `leaf` is the leaf table
@@ -155,13 +159,13 @@ impl<F: Format> Tables<F> {
         &self,
         on: On<'a, M>,
         va: u64,
-        leaf: Option<Leaf<'a, F, M>>,
+        leaf: Result<Leaf<'a, F, M>, Descent>,
         raw: u64,
     ) -> Result<bool, PutError> {
         let Leaf { node, index } = match leaf {
-            Some(leaf) => leaf,
-            None => {
-                let node = self.leaf_table::<M, SHARED>(on, va, AllocFlags::NORMAL)?;
+            Ok(leaf) => leaf,
+            Err(end) => {
+                let node = self.leaf_table_from::<M, SHARED>(on, va, end, AllocFlags::NORMAL)?;
                 Leaf { node, index: F::index(Level::PTE, va) }
             }
         };

@@ -33,4 +33,4 @@ pub use tree::{MapError, Tree, TreeMut, TreeRef, TreeView};
 
 pub(crate) use concurrent::{Leaf, Locked, PutError};
 pub(crate) use node::Use;
-pub(crate) use tables::Tables;
+pub(crate) use tables::{Descent, Tables};

@@ -19,7 +19,7 @@ pub(crate) struct Tables<F: Format> {
 }
 
 /// Where a way down ended.
-pub(super) struct Descent {
+pub(crate) struct Descent {
     /// The last table that was reached.
     pub at: PhysAddr,
     pub level: Level,
@@ -175,11 +175,34 @@ impl<F: Format> Tables<F> {
         va: u64,
         flags: AllocFlags,
     ) -> Result<Node<'a, F, M::Window>, NoFrame> {
-        let Descent { at, level, stopped_by } =
-            descend::<F, _>(on.window(), self.root, Self::ROOT, va, Level::PTE);
-        if level == Level::PTE {
-            return Ok(self.node(on, level, at));
+        let end = self.descend(on, va);
+        if end.level == Level::PTE {
+            return Ok(self.node(on, Level::PTE, end.at));
         }
+        self.leaf_table_from::<M, SHARED>(on, va, end, flags)
+    }
+
+    /// Goes down towards the leaf table that maps `va`, a user address.
+    #[inline(always)]
+    pub(super) fn descend<M: Machine>(&self, on: On<'_, M>, va: u64) -> Descent {
+        descend::<F, _>(on.window(), self.root, Self::ROOT, va, Level::PTE)
+    }
+
+    /// The leaf table that maps `va`, made below the table, above the leaves, where the way down
+    /// [ended](Self::descend).
+    ///
+    /// # Errors
+    ///
+    /// [`NoFrame`]; nothing has changed then.
+    #[inline(always)]
+    pub(super) fn leaf_table_from<'a, M: Machine, const SHARED: bool>(
+        &self,
+        on: On<'a, M>,
+        va: u64,
+        end: Descent,
+        flags: AllocFlags,
+    ) -> Result<Node<'a, F, M::Window>, NoFrame> {
+        let Descent { at, level, stopped_by } = end;
         debug_assert_eq!(stopped_by, Entry::None, "the library makes no large pages");
         let at = match level {
             _ if SHARED => self.grow_shared(on, va, at, level, flags)?,

@@ -10,6 +10,7 @@
 //! Frames of a list are of unknown content. Beside it each CPU has a short stack of frames that are
 //! known to be zero (`data/zero.rs`), within the same bound.
 mod frame;
+mod room;
 mod zero;
 mod zeros;
 
@@ -21,6 +22,7 @@ use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::{MachineId, NodeId, PerCpu, Pinned, Refused, WrongMachine};
 use crate::sync::SpinLock;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use room::Room;
 use zeros::{Zeros, ZerosShown};
 
 /// Frames that a CPU's list can hold. The model checker's threads have small stacks.
@@ -40,14 +42,14 @@ struct List {
     n: usize,
     /// So many at most: what the CPU may hold, less those that are zero.
     limit: usize,
-    items: [Pfn; CAPACITY],
+    items: Room<CAPACITY>,
     zeros: Zeros,
 }
 
 impl List {
     #[inline(always)]
     fn push(&mut self, pfn: Pfn) {
-        self.items[(self.start + self.n) & (CAPACITY - 1)] = pfn;
+        self.items.set(self.start + self.n, pfn);
         self.n += 1;
     }
 
@@ -55,7 +57,7 @@ impl List {
     #[inline(always)]
     fn pop(&mut self) -> Option<Pfn> {
         self.n = self.n.checked_sub(1)?;
-        Some(self.items[(self.start + self.n) & (CAPACITY - 1)])
+        Some(self.items.get(self.start + self.n))
     }
 
     /// The `n` oldest, which are no longer in it.
@@ -63,7 +65,7 @@ impl List {
         let first = self.start;
         self.start = (first + n) & (CAPACITY - 1);
         self.n -= n;
-        (first..first + n).map(|at| self.items[at & (CAPACITY - 1)])
+        (first..first + n).map(|at| self.items.get(at))
     }
 }
 
@@ -180,9 +182,9 @@ impl DataFrames {
         let high = total.div_ceil(cpus.max(1) * PART).clamp(2, CAPACITY);
         let order = BATCH_ORDER.min((high / 2).ilog2() as u8);
         let most = total.div_ceil(nodes.max(1) * BATCHES_PART * BATCH);
-        let list =
-            |_| List { start: 0, n: 0, limit: high, items: [Pfn::NONE; CAPACITY], zeros: Zeros::new(high) };
-        let lists = PerCpu::new(boot, frames.machine(), cpus, list)?;
+        let lists = PerCpu::new_with(boot, frames.machine(), cpus, |boot, _| {
+            Ok(List { start: 0, n: 0, limit: high, items: Room::new(boot)?, zeros: Zeros::new(boot, high)? })
+        })?;
         let batches = boot.take(cpus, |_| Batches::new())?;
         let kept = boot.take(nodes, |_| Kept(AtomicUsize::new(0)))?;
         Ok(DataFrames { lists, batches, kept, high, most, order })
@@ -191,6 +193,7 @@ impl DataFrames {
     /// Returns the bytes of boot memory that `cpus` CPUs on `nodes` nodes take.
     pub const fn bytes(cpus: usize, nodes: usize) -> usize {
         PerCpu::<List, ZerosShown>::bytes(cpus)
+            + cpus * (Room::<CAPACITY>::bytes() + Zeros::bytes())
             + BootMemory::bytes::<Batches>(cpus)
             + BootMemory::bytes::<Kept>(nodes)
     }

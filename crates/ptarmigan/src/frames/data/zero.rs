@@ -9,7 +9,7 @@
 //!
 //! Requests for frames that need not be zero do not come by here, and nothing is cleared that is
 //! not asked for: the gate is that of the zones (`frames/demand.rs`), for each CPU.
-use super::zeros::{CAPACITY, ZerosShown};
+use super::zeros::ZerosShown;
 use super::{DataError, DataFrame, DataFrames, List, TakenData};
 use crate::addr::Pfn;
 use crate::cpu::{Counter, Pinned};
@@ -23,7 +23,7 @@ impl List {
         let zeros = &mut self.zeros;
         zeros.n = zeros.n.checked_sub(1)?;
         self.limit += 1;
-        Some(zeros.items[zeros.n % CAPACITY])
+        Some(zeros.items.get(zeros.n))
     }
 
     /// False if there is no room, within what the CPU may hold.
@@ -32,7 +32,7 @@ impl List {
         if zeros.n >= zeros.most || self.n >= self.limit {
             return false;
         }
-        zeros.items[zeros.n % CAPACITY] = pfn;
+        zeros.items.set(zeros.n, pfn);
         zeros.n += 1;
         self.limit -= 1;
         true

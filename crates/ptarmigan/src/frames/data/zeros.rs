@@ -1,5 +1,6 @@
 //! A CPU's stack of frames that are known to be zero.
-use crate::addr::Pfn;
+use super::room::Room;
+use crate::bootmem::{BootMemory, BootMemoryShort};
 use crate::cpu::Counter;
 use crate::frames::demand::Demand;
 
@@ -13,7 +14,7 @@ pub(super) struct Zeros {
     pub n: usize,
     /// So many at most.
     pub most: usize,
-    pub items: [Pfn; CAPACITY],
+    pub items: Room<CAPACITY>,
     pub demand: Demand,
 }
 
@@ -28,9 +29,18 @@ pub(super) struct ZerosShown {
 
 impl Zeros {
     /// For a CPU that may hold `high` frames in all.
-    pub fn new(high: usize) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// [`BootMemoryShort`] if there is no room for them.
+    pub fn new(boot: &mut BootMemory, high: usize) -> Result<Self, BootMemoryShort> {
         let most = CAPACITY.min(high / PART);
-        Zeros { n: 0, most, items: [Pfn::NONE; CAPACITY], demand: Demand::default() }
+        Ok(Zeros { n: 0, most, items: Room::new(boot)?, demand: Demand::default() })
+    }
+
+    /// Returns the bytes of boot memory that `new` takes.
+    pub const fn bytes() -> usize {
+        Room::<CAPACITY>::bytes()
     }
 
     /// Order of the largest block that there is room for, if it may hold `high` frames in all.

@@ -26,7 +26,7 @@ use crate::page::{FlushProof, Level, Unhooked};
 use crate::table::node::{Node, Use};
 use crate::table::tables::{Path, adopt, descend, free_unlinked};
 use crate::table::tree::MapError;
-use crate::tlb::{NewEntry, Runs, TlbRefusal};
+use crate::tlb::{Runs, TlbRefusal};
 use crate::window::OpenWindow;
 use core::fmt;
 
@@ -320,7 +320,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
                 raw
             });
             for index in low..=high {
-                became_valid::<F, M>(on, base + index as u64 * Self::PAGE, node.load(index));
+                on.became_valid(None, base + index as u64 * Self::PAGE, F::PAGE_SHIFT, node.load(index));
             }
         });
         Ok(())
@@ -391,7 +391,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
                     let va = base + index as u64 * Self::PAGE;
                     stale.runs.insert(va, va.wrapping_add(Self::PAGE));
                     let now = node.update_seen(index, raw, Use::Walked, change);
-                    became_valid::<F, M>(on, va, now);
+                    on.became_valid(None, va, F::PAGE_SHIFT, now);
                 }
             });
         });
@@ -470,12 +470,6 @@ fn cut<F: Format, M: Machine>(on: On<'_, M>, at: PhysAddr, level: Level, span: S
             unsafe { tables.push(pfn, record) };
         }
     });
-}
-
-/// Tells the MMU of an entry that it may use now, where it wants to know.
-#[inline(always)]
-fn became_valid<F: Format, M: Machine>(on: On<'_, M>, va: u64, raw: u64) {
-    on.tlb().entry_became_valid(on.pin(), &NewEntry { space: None, va, shift: F::PAGE_SHIFT, raw });
 }
 
 /// Pages of the kernel's half that CPUs have to forget: flushed when this is dropped, also if a
