@@ -48,6 +48,8 @@ pub struct Frames {
     nodes: u8,
     /// Some zone is below its low watermark: saves a look at all of them.
     short: AtomicBool,
+    /// By size: whichever policy takes an object, and whichever gives it back.
+    slabs: [Slab; slab::SIZES],
 }
 
 /// Counts of frames.
@@ -122,12 +124,18 @@ impl Frames {
             }
         })?;
         let nodes = runs.iter().map(|r| r.node.0 + 1).max().unwrap_or(1);
-        Ok(Frames { machine, table, zones, nodes, short: AtomicBool::new(false) })
+        let slabs = core::array::from_fn(|i| Slab::new(slab::SMALLEST + i as u8));
+        Ok(Frames { machine, table, zones, nodes, short: AtomicBool::new(false), slabs })
     }
 
     /// Returns the bytes of boot memory that the memory of this size takes.
     pub const fn bytes(size: &MemorySize) -> usize {
         FrameTable::bytes(size) + BootMemory::bytes::<Zone>(size.runs())
+    }
+
+    /// The machine's objects of 2^`shift` bytes, 8 at the least and half a frame at the most.
+    pub(crate) fn slab(&self, shift: u8) -> &Slab {
+        &self.slabs[usize::from(shift.clamp(slab::SMALLEST, slab::LARGEST) - slab::SMALLEST)]
     }
 
     /// Returns the number of frames that have records; holes between runs have none.

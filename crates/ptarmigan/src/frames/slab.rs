@@ -16,6 +16,12 @@ pub struct Slab {
     partial: SpinLock<Pfn>,
 }
 
+/// Binary logarithms of the sizes of objects, in bytes: the smallest, and the largest.
+pub(super) const SMALLEST: u8 = 3;
+pub(super) const LARGEST: u8 = FRAME_SHIFT as u8 - 1;
+/// How many sizes there are.
+pub(super) const SIZES: usize = (LARGEST - SMALLEST + 1) as usize;
+
 /// End of a slab's list of free objects.
 const END: u32 = u32::MAX;
 
@@ -33,7 +39,7 @@ impl Slab {
     }
 
     const fn of(shift: u8, partial: SpinLock<Pfn>) -> Self {
-        assert!(shift >= 3 && (shift as u32) < FRAME_SHIFT);
+        assert!(shift >= SMALLEST && shift <= LARGEST);
         Slab { shift, partial }
     }
 

@@ -1,7 +1,7 @@
 //! Between a policy and the frame allocator: makes pages clean on the way in, unmakes them on the
 //! way out.
 use super::Placement;
-use crate::addr::{FRAME_SHIFT, FRAME_SIZE, Pfn, PhysAddr};
+use crate::addr::{FRAME_SIZE, Pfn, PhysAddr};
 use crate::cpu::NodeId;
 use crate::frames::{AllocFlags, Dirty, End, Frame, Frames, NoFrame, Request, Slab, Taken, Use, Zero};
 use crate::page::{Clean, Construct, Layout, Level};
@@ -19,7 +19,6 @@ pub struct Source<'m, W, C> {
     construct: C,
     layout: Layout,
     placement: Placement,
-    small: Slab,
 }
 
 impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
@@ -32,9 +31,13 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
     /// 3. `layout` has [`MAX_LEVELS`](crate::page::MAX_LEVELS) levels at the most and one at least.
     ///    Only its roots are smaller than a frame.
     pub unsafe fn new(frames: &'m Frames, window: W, construct: C, layout: Layout) -> Self {
-        // Only the root may be smaller than a frame; where it is not, the slab stays empty.
-        let shift = layout.table_shift[layout.root().at()].clamp(3, FRAME_SHIFT as u8 - 1);
-        Source { frames, window, construct, layout, placement: Placement::default(), small: Slab::new(shift) }
+        Source { frames, window, construct, layout, placement: Placement::default() }
+    }
+
+    /// Where roots smaller than a frame come from. It is the machine's: a space may end under
+    /// another policy than the one that made its root.
+    fn small(&self) -> &'m Slab {
+        self.frames.slab(self.layout.table_shift[self.layout.root().at()])
     }
 
     /// Returns the frames that it draws from.
@@ -90,7 +93,7 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
         }
         let at = if self.layout.is_small(level) {
             // SAFETY: 1. always these frames, which the window reaches (contract of `new`).
-            unsafe { self.small.take(self.frames, &self.window, node, flags)? }
+            unsafe { self.small().take(self.frames, &self.window, node, flags)? }
         } else {
             let order = self.layout.order(level);
             let request =
@@ -153,20 +156,21 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
     /// ```compile_fail,E0133
     /// use ptarmigan::{page::{Clean, Construct}, quicklist::Source, window::OpenWindow};
     /// fn give_back(source: &Source<'_, impl OpenWindow, impl Construct>, page: Clean) {
-    ///     source.unmake(page); // which source made it?
+    ///     source.unmake(page); // which machine is it of?
     /// }
     /// ```
     ///
     /// # Safety
     ///
-    /// 1. `page` came from [`make`](Self::make) or [`make_group`](Self::make_group) of this source.
+    /// 1. `page` came from [`make`](Self::make) or [`make_group`](Self::make_group) of this source,
+    ///    or of another one that was made of the same frames, constructor and layout.
     pub unsafe fn unmake(&self, page: Clean) {
         let (level, at) = (page.level(), page.into_raw());
         if level == self.layout.root() {
             // SAFETY: 1. `page` owned it; `make` had it constructed, and a clean page is in no TLB.
             unsafe { self.construct.destruct(self.frames, at) };
         }
-        // SAFETY: 1. `page` owned it, and came from this source. 2. a clean page that is no root is
+        // SAFETY: 1. `page` owned it, and came from such a source. 2. a clean page that is no root is
         // all zero, and so is a destructed root (contract of `Construct`, 1.).
         unsafe { self.give_zero(level, at) };
     }
@@ -175,13 +179,15 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
     ///
     /// # Safety
     ///
-    /// 1. The caller owns the table at `at`, which came from this source, and no MMU can reach it.
+    /// 1. The caller owns the table at `at`, which came from this source or one like it, and no MMU
+    ///    can reach it.
     /// 2. It is all zero.
     unsafe fn give_zero(&self, level: Level, at: PhysAddr) {
         if self.layout.is_small(level) {
-            // SAFETY: 1. `make` took it from this slab and the caller owns it (1.). 2. nothing can
-            // reach it (1.). 3. always these frames and this window.
-            unsafe { self.small.give(self.frames, &self.window, at) };
+            // SAFETY: 1. `make` took it from this slab, which is that of the frames, and the caller
+            // owns it (1.). 2. nothing can reach it (1.). 3. always these frames, all of which the
+            // window reaches.
+            unsafe { self.small().give(self.frames, &self.window, at) };
             return;
         }
         // SAFETY: 1. the caller owns a table there (1.).
@@ -208,7 +214,7 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
         }
         if self.layout.is_small(level) {
             // SAFETY: as in `give_zero`.
-            unsafe { self.small.give(self.frames, &self.window, at) };
+            unsafe { self.small().give(self.frames, &self.window, at) };
             return;
         }
         self.frames.meta(at.pfn()).set_usage(Use::Taken);

@@ -599,6 +599,22 @@ impl Areas {
         Ok(())
     }
 
+    /// Cuts areas that reach beyond `range` at its ends, so that what lies in it can be removed
+    /// without lack of memory. The parts are alike, and [`insert`](Self::insert) at either end of
+    /// `range` may join one part with it, not both.
+    ///
+    /// # Errors
+    ///
+    /// [`AreaError`]; nothing has changed then.
+    pub(super) fn cut_out<M: Machine>(&mut self, on: On<'_, M>, range: VirtRange) -> Result<(), AreaError> {
+        self.cut(on, range.start)?;
+        let cut = self.cut(on, range.end);
+        if cut.is_err() {
+            self.join_around(on, range);
+        }
+        cut
+    }
+
     /// Gives every area in `range` the flags that `change` makes of its own; areas that reach
     /// beyond are cut.
     ///
@@ -634,7 +650,7 @@ impl Areas {
     }
 
     /// Joins areas that have become alike, from the one before `range` to the one after it.
-    fn join_around<M: Machine>(&mut self, on: On<'_, M>, range: VirtRange) {
+    pub(super) fn join_around<M: Machine>(&mut self, on: On<'_, M>, range: VirtRange) {
         let mut at = match self.before(on, self.seek(on, range.start)) {
             Some(before) => Some(before),
             None => self.seek(on, range.start),

@@ -377,6 +377,7 @@ impl<F: Format> State<F> {
                 F::leaf(F::frame(raw), had | Self::attr(flags))
             };
             let was = entry.update(others, gain);
+            drop(entry);
             on.became_valid(Some(tlb.id()), page, F::PAGE_SHIFT, gain(was));
             return Ok(Outcome::Done(Done::Reused));
         }
@@ -397,6 +398,7 @@ impl<F: Format> State<F> {
             let keep = if special { Attr::SPECIAL } else { Attr::default() };
             let new = F::leaf(old, writable | keep);
             entry.update(others, |_| new);
+            drop(entry);
             on.became_valid(Some(tlb.id()), page, F::PAGE_SHIFT, new);
             return Ok(Outcome::Done(Done::Reused));
         }

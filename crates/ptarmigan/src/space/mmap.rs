@@ -201,7 +201,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     ///
     /// [`AreaError::BadRange`] if the places overlap, [`AreaError::NoArea`] if `from` is not mapped
     /// throughout, and alike; nothing has changed then. For lack of memory, the pages to be moved
-    /// are where they were; what was mapped at the new place, and the tail of a move that shrinks,
+    /// and their area are where they were; what was mapped at the new place, and the tail of a move that shrinks,
     /// may be gone.
     pub fn mremap(&mut self, from: VirtRange, to: VirtRange, keep: bool) -> Result<(), AreaError> {
         let from = State::<F>::pages(from)?;
@@ -231,20 +231,42 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
             self.munmap(VirtRange { start: moved.end, end: from.end })?;
         }
         self.munmap(to)?;
-        area = Area { start: to.start, end: to.end, offset: area.offset_at(from.start), ..area };
-        self.state.areas.insert(self.on, area)?;
+        if !keep {
+            // The records that the end of the old area needs, as long as nothing has moved.
+            self.state.areas.cut_out(self.on, moved)?;
+        }
         // Both places must be flushed before anybody uses either (docs/linux.md, "Moves"): the
-        // gather ends here.
-        let result = self.state.tables.relocate(moved, to.start, &mut self.gather());
-        if let Err(e) = result {
-            // The new place is empty again; its tables go with the area.
-            self.munmap(to)?;
-            return Err(e.into());
+        // gathers end here.
+        let relocated = self.relocate(moved, to);
+        if relocated.is_err() {
+            self.state.areas.join_around(self.on, moved);
+            return relocated;
+        }
+        area = Area { start: to.start, end: to.end, offset: area.offset_at(from.start), ..area };
+        if let Err(e) = self.state.areas.insert(self.on, area) {
+            let back = VirtRange { start: to.start, end: to.start + moved.len() };
+            // Its tables are where they were, or have only to be linked again.
+            let result = self.relocate(back, moved);
+            debug_assert!(result.is_ok(), "the way back needs no new table");
+            self.unmap_gone(to);
+            self.state.areas.join_around(self.on, moved);
+            return Err(e);
         }
         if !keep {
-            self.munmap(moved)?;
+            let gone = self.munmap(moved);
+            debug_assert!(gone.is_ok(), "the area has been cut out");
         }
         Ok(())
+    }
+
+    /// Moves the pages of `from` to the start of `to`, where no area lies. For lack of memory they
+    /// stay, and no tables are left at `to`.
+    fn relocate(&mut self, from: VirtRange, to: VirtRange) -> Result<(), AreaError> {
+        let result = self.state.tables.relocate(from, to.start, &mut self.gather());
+        if result.is_err() {
+            self.unmap_gone(to);
+        }
+        Ok(result?)
     }
 
     /// The area at the start of `range`, if all of `range` is mapped as it is. Areas behind which

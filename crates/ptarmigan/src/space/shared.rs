@@ -123,7 +123,7 @@ impl<F: Format> SharedSpace<F> {
         drop(reading);
         let mut exclusive = self.lock(on).map_err(|e| match e {
             LockError::WrongMachine(e) => FaultError::WrongMachine(e),
-            LockError::Reading(_) => FaultError::NoArea(va),
+            LockError::Reading(cpu) => FaultError::Refused(TlbRefusal::Busy(cpu)),
             LockError::Writing(cpu) => FaultError::Locked(cpu),
         })?;
         exclusive.edit().fault(va, access)

@@ -1,6 +1,6 @@
 //! Operations on ranges: each goes down the tables once and touches every table in the range once.
 use super::node::{Node, Use};
-use super::tables::Tables;
+use super::tables::{TableCounts, Tables};
 use crate::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
 use crate::format::{Attr, Format};
 use crate::frames::{AllocFlags, FrameMeta, Frames, NoFrame};
@@ -37,7 +37,25 @@ struct Unmap<'a, 'g, M: Machine, L> {
     free: Free,
     leaf: L,
     others: Use,
-    freed: [u32; MAX_LEVELS],
+    freed: Freed<'g>,
+}
+
+/// Tables of a tree that have been freed: counted off when this is dropped, also if a callback
+/// panics.
+struct Freed<'t> {
+    n: [u32; MAX_LEVELS],
+    from: &'t TableCounts,
+}
+
+impl Drop for Freed<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        for (level, n) in self.n.into_iter().enumerate() {
+            if n > 0 {
+                self.from.add(Level(level as u8), -(n as i32));
+            }
+        }
+    }
 }
 
 /// First and last index (inclusive) of a table of `level`, mapping from `base` on, that lie in
@@ -131,13 +149,9 @@ impl<F: Format> Tables<F> {
     ) {
         let others = Use::private(gather.is_private());
         let on = gather.on();
-        let mut way = Unmap { on, gather, range, free, leaf, others, freed: Default::default() };
+        let freed = Freed { n: Default::default(), from: self.counts() };
+        let mut way = Unmap { on, gather, range, free, leaf, others, freed };
         unmap_table::<F, M, L, ALL>(&mut way, self.root(), Self::ROOT, 0);
-        for (level, n) in way.freed.into_iter().enumerate() {
-            if n > 0 {
-                self.add(Level(level as u8), -(n as i32));
-            }
-        }
     }
 
     /// Takes all tables down: every entry cleared, every table on the gather, the root last. The
@@ -432,7 +446,7 @@ fn unmap_links<'a, 'g, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, 
     let below = Level(level.0 - 1);
     // Tables under a root that lives in registers stay until the space ends.
     let stays = F::ROOT_IN_REGISTERS && is_root && !ALL;
-    let cut = node.each_link(first, last, |link| {
+    node.each_link(first, last, |link| {
         let base = base + ((link.index as u64) << F::shift(level));
         let empty = inner(way, link.child, base);
         let end = base + (1 << F::shift(level));
@@ -449,13 +463,13 @@ fn unmap_links<'a, 'g, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, 
         {
             let child = link.child;
             link.cut();
+            way.freed.n[below.at() % MAX_LEVELS] += 1;
             // SAFETY: 1. the entry was the table's only link and has just been cleared; tree and
             // gather are of one space. 2. its count is 0. 3. `record` is what `inner` found at the
             // child.
             unsafe { way.gather.table(child.pfn(), record, base) };
         }
     });
-    way.freed[below.at() % MAX_LEVELS] += cut as u32;
     let record = node.record()?;
     (record.live() == 0).then_some(record)
 }

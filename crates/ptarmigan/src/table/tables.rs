@@ -14,8 +14,21 @@ pub(crate) struct Tables<F: Format> {
     root: PhysAddr,
     /// Tables, by level; the root counts. Atomics, as shared faults add to them; a caller that
     /// holds the tables exclusively uses plain loads and stores.
-    count: [AtomicU32; MAX_LEVELS],
+    count: TableCounts,
     _format: PhantomData<F>,
+}
+
+/// How many tables of each level there are.
+#[derive(Default)]
+pub(super) struct TableCounts([AtomicU32; MAX_LEVELS]);
+
+impl TableCounts {
+    /// Counts tables, held exclusively.
+    #[inline(always)]
+    pub fn add(&self, level: Level, change: i32) {
+        let n = &self.0[level.at()];
+        n.store(n.load(Relaxed).wrapping_add_signed(change), Relaxed);
+    }
 }
 
 /// Where a way down ended.
@@ -119,24 +132,28 @@ impl<F: Format> Tables<F> {
     /// Tables of a level.
     #[inline(always)]
     pub fn count(&self, level: Level) -> u32 {
-        self.count[level.at()].load(Relaxed)
+        self.count.0[level.at()].load(Relaxed)
     }
 
     /// Tables below the root: what Linux reports as `VmPTE`, in pages.
     pub fn below_root(&self) -> u32 {
-        self.count[..Self::ROOT.at()].iter().map(|n| n.load(Relaxed)).sum()
+        self.count.0[..Self::ROOT.at()].iter().map(|n| n.load(Relaxed)).sum()
     }
 
     /// Counts tables, held exclusively.
     #[inline(always)]
     pub(super) fn add(&self, level: Level, change: i32) {
-        let n = &self.count[level.at()];
-        n.store(n.load(Relaxed).wrapping_add_signed(change), Relaxed);
+        self.count.add(level, change);
+    }
+
+    /// The counts of its tables.
+    pub(super) fn counts(&self) -> &TableCounts {
+        &self.count
     }
 
     /// Counts a table more, with others at work on the tables.
     pub(super) fn add_shared(&self, level: Level) {
-        self.count[level.at()].fetch_add(1, Relaxed);
+        self.count.0[level.at()].fetch_add(1, Relaxed);
     }
 
     /// Opens a table of `level`.
