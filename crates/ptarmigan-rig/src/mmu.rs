@@ -52,7 +52,7 @@ fn cpu(pin: &Pinned<'_>) -> usize {
 // its paging-structure caches, as on x86. 3. `load` switches the software MMU, which uses nothing
 // of another space, and forgets first what is not to be kept. 4. `unload` takes the CPU's root
 // away. 5. A flush reaches one CPU, and CPUs walk tables by themselves. 6. No root is kept beyond
-// the call, only its space's number.
+// the call, only its space's number. 7. `load` finds no translations.
 unsafe impl<F: Format> Mmu for &SoftMmu<'_, F> {
     const NEEDS_ENTRY_VALID: bool = false;
 

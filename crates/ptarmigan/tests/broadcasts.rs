@@ -60,7 +60,7 @@ impl ByNumber {
 
 // SAFETY: 1. every CPU drops what is covered under the number. 2. nothing of the kernel's half is
 // held. 3. what is found under another number is not used; what is not to be kept is dropped. 4.
-// nothing is used any more. 5. as 1. says.
+// nothing is used any more. 5. as 1. says. 6. neither is kept. 7. `load` finds no translations.
 unsafe impl Mmu for &ByNumber {
     const BROADCASTS: bool = true;
     const NEEDS_ENTRY_VALID: bool = false;

@@ -53,7 +53,7 @@ impl KernelTlbs {
 }
 
 // SAFETY: 1., 3. and 4. nothing of user space is held. 2. the CPU drops what is covered. 5. it
-// reaches one CPU.
+// reaches one CPU. 6. it keeps neither. 7. `load` does nothing.
 unsafe impl Mmu for &KernelTlbs {
     const NEEDS_ENTRY_VALID: bool = true;
     fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}

@@ -7,20 +7,20 @@ use ptarmigan::cpu::{CpuId, Pinned};
 use ptarmigan::format::{Access, Attr, Format, X86_64, X86Pae};
 use ptarmigan::frames::AllocFlags;
 use ptarmigan::gather::{Gather, GatherError};
-use ptarmigan::hosted::{CpuSlot, Host, HostConfig, HostMachine, NoTlb};
+use ptarmigan::hosted::{CpuSlot, Delivery, Host, HostConfig, HostMachine, NoTlb};
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::page::Level;
 use ptarmigan::quicklist::{Policy, Quicklists};
 use ptarmigan::space::{Advice, AreaError, AreaFlags, Done, FaultError, SharedSpace, Space, SpaceMachine};
 use ptarmigan::table::{KernelMap, Tree};
-use ptarmigan::tlb::{Invalidation, Mmu, Root, Runs, Scope, SpaceId, SpaceTlb, TlbRefusal};
+use ptarmigan::tlb::{Invalidation, Mmu, Root, Runs, Scope, SpaceId, SpaceTlb, TlbConfig, TlbRefusal};
 use ptarmigan::window::DirectMap;
 use remembering::ExactTlbs;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Mutex, mpsc};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::time::Duration;
 
 type X = X86_64;
@@ -116,6 +116,56 @@ fn a_permission_is_taken_from_all_cpus_also_if_one_fails() {
     space.edit(on).unwrap().mprotect(pages(VA, 1), AreaFlags::READ).unwrap();
     let (_, attr) = space.tree().query(on, VirtAddr(VA)).unwrap();
     assert!(!attr.has(Attr::WRITE) && !model.knows(2, VA));
+}
+
+/// Another gather makes up for the flush that failed, and has not reached CPU 2 yet.
+#[test]
+fn an_mprotect_does_not_rely_on_a_flush_that_has_not_ended() {
+    let host = Host::<X>::new(small(4)).unwrap();
+    let model = Arc::new(ExactTlbs::default());
+    let m = HostMachine::new(&host, host.quicklists().unwrap(), &*model).unwrap();
+    let space = {
+        let slots = host.slots();
+        let pins: Vec<_> = slots.iter().map(|slot| slot.pin()).collect();
+        let on = m.on(&pins[0]).unwrap();
+        let mut space = written(on);
+        let (frame, _) = space.tree().query(on, VirtAddr(VA)).unwrap();
+        for pin in &pins[1..3] {
+            space.activate(m.on(pin).unwrap()).unwrap();
+        }
+        model.walk(2, VA, frame);
+        model.fail_next();
+        assert!(unwinds(|| space.edit(on).unwrap().mprotect(pages(VA, 1), AreaFlags::READ)));
+        SharedSpace::new(space)
+    };
+    let (begun, may_protect) = mpsc::channel();
+    let (protected, has_ended) = mpsc::channel();
+    let known = Arc::new(AtomicBool::new(false));
+    let (tlbs, seen) = (model.clone(), known.clone());
+    model.before_next(move || {
+        begun.send(()).unwrap();
+        if has_ended.recv_timeout(Duration::from_millis(100)).is_ok() {
+            seen.store(tlbs.knows(2, VA), SeqCst);
+        }
+    });
+    std::thread::scope(|threads| {
+        let (host, m, space, model) = (&host, &m, &space, &model);
+        threads.spawn(move || {
+            may_protect.recv().unwrap();
+            let slot = host.slot(0).unwrap();
+            let pin = slot.pin();
+            let mut locked = space.lock(m.on(&pin).unwrap()).unwrap();
+            locked.edit().mprotect(pages(VA, 1), AreaFlags::READ).unwrap();
+            assert!(!model.knows(2, VA));
+            let _ = protected.send(());
+        });
+        let slot = host.slot(3).unwrap();
+        let pin = slot.pin();
+        let mut gather = Gather::new(m.on(&pin).unwrap(), space.tlb(), 12).unwrap();
+        gather.changed(2 * VA, 2 * VA + PAGE);
+        gather.flush().free();
+    });
+    assert!(!known.load(SeqCst), "it returned, and CPU 2 still wrote");
 }
 
 thread_local! {
@@ -341,6 +391,50 @@ fn a_cpu_that_gives_up_tables_that_it_reads_does_not_wait_for_itself() {
     assert_eq!(m.policy().counts().live(), 1, "it is leaked");
     gives_a_table_up(on, &space).flush().free();
     assert_eq!(m.policy().counts().live(), 1);
+}
+
+/// Two CPUs, each of which reads the tree of which the other one gives up a table.
+fn read_each_others_trees(park: u32) {
+    let host = Host::<X>::new(small(2)).unwrap();
+    let config = TlbConfig { park, ..TlbConfig::new(2) };
+    let policy = host.quicklists().unwrap();
+    let m = HostMachine::with_tlb(&host, policy, NoTlb, config, Delivery::AtOnce).unwrap();
+    let spaces = [m.tlb().new_space(), m.tlb().new_space()];
+    let abandoned = m.tlb().hardware().messages().abandoned();
+    let (reading, flushed) = (Barrier::new(2), Barrier::new(2));
+    let (ended, end) = mpsc::channel();
+    std::thread::scope(|threads| {
+        for cpu in 0..2 {
+            let (host, m, spaces, ended) = (&host, &m, &spaces, ended.clone());
+            let (reading, flushed) = (&reading, &flushed);
+            threads.spawn(move || {
+                let slot = host.slot(cpu).unwrap();
+                let pin = slot.pin();
+                let on = m.on(&pin).unwrap();
+                let walk = m.tlb().readers().walk(&pin, &spaces[1 - cpu]).unwrap();
+                reading.wait();
+                let waited = unwinds(|| gives_a_table_up(on, &spaces[cpu]).flush().free());
+                // The other CPU may have found the table.
+                let given_back = on.unpark();
+                flushed.wait();
+                drop(walk);
+                ended.send((waited, given_back)).unwrap();
+            });
+        }
+        let each = [(); 2].map(|()| end.recv_timeout(Duration::from_secs(5)));
+        abandoned.store(true, SeqCst);
+        assert_eq!(each, [Ok((false, 0)); 2], "they waited for each other until they were abandoned");
+    });
+    let slots = host.slots();
+    m.drain(&slots);
+    assert_eq!(m.policy().counts().live(), if park == 0 { 2 } else { 0 });
+}
+
+#[test]
+fn cpus_that_read_each_others_trees_do_not_wait_for_each_other() {
+    read_each_others_trees(64);
+    // What cannot be parked is leaked.
+    read_each_others_trees(0);
 }
 
 #[test]

@@ -86,7 +86,7 @@ pub struct Harts;
 // there under the ASID is this space's. Nothing broadcasts, so `forget_all` is never set. 4. The
 // kernel's root has an empty lower half, and its number 0 is no space's; without ASIDs it is every
 // space's, so everything under it is dropped. 5. `sfence.vma` is local. A hart may cache entries
-// that are not valid. 6. Neither is kept.
+// that are not valid. 6. Neither is kept. 7. Nothing unwinds.
 unsafe impl Mmu for Harts {
     const NEEDS_ENTRY_VALID: bool = true;
 

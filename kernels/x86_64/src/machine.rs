@@ -30,6 +30,7 @@ pub struct OneCpu;
 // kernel's own tables map nothing of the user's.
 // 5. There is one CPU. Its MMU walks tables by itself and caches no entry that is not present.
 // 6. No root is kept.
+// 7. Nothing unwinds.
 unsafe impl Mmu for OneCpu {
     const NEEDS_ENTRY_VALID: bool = false;
 

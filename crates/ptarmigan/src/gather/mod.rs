@@ -460,6 +460,9 @@ impl<'a, M: Machine> Gather<'a, M> {
     /// them if it `may_park`, and is in neither.
     fn flush_now(&mut self, may_park: bool, ticket: &mut Option<Ticket>) -> Flushed {
         let on = self.on;
+        // What is noted stays until all CPUs have answered: if the policy or the flush unwinds, the
+        // next flush makes up for it.
+        self.flushing = true;
         let mut tables = core::mem::take(&mut self.tables);
         if !tables.is_empty() {
             // SAFETY: 1. the tables came from the machine's policy: trees take them there, and
@@ -472,18 +475,21 @@ impl<'a, M: Machine> Gather<'a, M> {
         if ticket.is_none() && (self.has_work() || !tables.is_empty()) {
             self.end_run();
             self.flags.may_park = may_park;
-            if self.space.take_debt() {
+            let debt = self.space.debt();
+            if debt.is_some() {
                 self.note_everything();
             }
-            // If something was unlinked, but nothing said where, that is everything. What is noted
-            // stays until all CPUs have answered: if the flush unwinds, it is done once more.
-            self.flushing = true;
-            let flushed = on.tlb().flush(on.pin(), self.space, &self.runs, self.flags, ticket);
-            self.flushing = false;
-            if flushed.is_err() {
+            // If something was unlinked, but nothing said where, that is everything.
+            if on.tlb().flush(on.pin(), self.space, &self.runs, self.flags, ticket).is_err() {
+                self.flushing = false;
                 return self.refused();
             }
+            // Until here another operation that finds the debt does not rely on this flush.
+            if let Some(debt) = debt {
+                self.space.settle_debt(debt);
+            }
         }
+        self.flushing = false;
         self.nothing_stale();
         if let Some(ticket) = ticket
             && (!ticket.waiting.is_empty() || (self.flags.tables_freed && self.may_be_read))

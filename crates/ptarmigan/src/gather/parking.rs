@@ -1,6 +1,9 @@
 //! Parking: a chain waits for CPUs which need not be disturbed, lazy ones, which drop what they
 //! know by themselves when they run something else, and readers that are done in a moment (REQ-33).
 //! What exceeds the bound is flushed by force (REQ-34).
+//!
+//! A CPU that reads tables itself does not wait for readers, of whichever space: two CPUs that read
+//! each other's would wait for ever. It parks what they may have found, or leaks it on purpose.
 use super::released::give_back;
 use crate::cpu::{CpuId, Pinned};
 use crate::machine::{Machine, On};
@@ -37,7 +40,8 @@ fn wait<S: Shootdown>(tlb: &Tlb<S>, pin: &Pinned<'_>, waiting: Waiting) -> (Flus
     (tables.flushed(unsafe { FlushProof::claim() }), data)
 }
 
-/// Parks what waits if it `may_park`, can be parked and has to wait; else waits. Returns what is
+/// Parks what waits if it `may_park`, can be parked and has to wait; else waits. What this CPU
+/// cannot wait for, as it reads tables itself, is parked in any case, or leaked. Returns what is
 /// free at once.
 #[cold]
 pub(super) fn settle<M: Machine>(
@@ -53,17 +57,27 @@ pub(super) fn settle<M: Machine>(
             waiting.readers = waiting.readers.with(cpu);
         }
     }
+    let must_not_wait = !waiting.readers.is_empty() && tlb.readers().reads_any(on.cpu());
+    let may_park = may_park || (must_not_wait && on.machine().parking().is_on());
     if may_park && !(waiting.lazy.is_empty() && waiting.readers.is_empty()) {
         match on.machine().parking().push(on.pin(), waiting) {
             None => {
                 tlb.count_parked(on.pin());
-                // SAFETY: 1. there are no tables in it.
-                return (Unhooked::new().flushed(unsafe { FlushProof::claim() }), DataChains::new());
+                return nothing();
             }
             Some(back) => waiting = back,
         }
     }
+    if must_not_wait {
+        return nothing();
+    }
     wait(tlb, on.pin(), waiting)
+}
+
+/// Nothing that is free.
+fn nothing() -> (Flushed, DataChains) {
+    // SAFETY: 1. there are no tables in it.
+    (Unhooked::new().flushed(unsafe { FlushProof::claim() }), DataChains::new())
 }
 
 impl<M: Machine> On<'_, M> {
@@ -74,7 +88,8 @@ impl<M: Machine> On<'_, M> {
     }
 
     /// Gives back all chains that this CPU has parked, after interrupting the CPUs they wait for;
-    /// returns how many frames. For lack of memory, and for a CPU that goes away.
+    /// returns how many frames. For lack of memory, and for a CPU that goes away. If this CPU reads
+    /// tables itself, chains that wait for readers stay parked.
     pub fn unpark(self) -> u32 {
         self.unpark_if(true)
     }
@@ -93,9 +108,10 @@ impl<M: Machine> On<'_, M> {
         let tlb = self.tlb();
         // In the middle of a flush, as an interrupt handler may be, no CPU can be interrupted.
         let force = force && tlb.can_flush(self.pin());
-        while let Some(waiting) =
-            self.machine().parking().take(self.pin(), |waiting| force || is_done(tlb, waiting))
-        {
+        let reads = tlb.readers().reads_any(self.cpu());
+        while let Some(waiting) = self.machine().parking().take(self.pin(), |waiting| {
+            (force && (waiting.readers.is_empty() || !reads)) || is_done(tlb, waiting)
+        }) {
             frames += waiting.frames;
             let (tables, data) = wait(tlb, self.pin(), waiting);
             give_back(self, tables, &data);

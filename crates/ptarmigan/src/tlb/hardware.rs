@@ -30,6 +30,11 @@ use crate::sync;
 ///    is so.
 /// 6. If it keeps a [`Root`] or a [`NewEntry`] beyond the call that it was given in, no [`Mmu`] is
 ///    given it later: its tables may have gone.
+/// 7. If [`load`](Self::load) unwinds, the calling CPU has found no translations but those of the
+///    space that it had loaded before, under the number of that one, and those of the new space,
+///    under the new number. What it was to forget need not be forgotten, and either root may be
+///    loaded: [`unload`](Self::unload) is called next, and may not unwind then (the program is
+///    aborted if it does). If `unload` unwinds at another time, either root may be loaded too.
 pub unsafe trait Mmu: Sync {
     /// An invalidation on one CPU reaches all of them: AArch64's inner-shareable `TLBI`, x86's
     /// `INVLPGB`. Spaces have the same number on all CPUs then.

@@ -102,7 +102,9 @@ impl Readers {
     /// }
     /// ```
     ///
-    /// A CPU that gives up tables of a space that it reads itself cannot wait: they are leaked.
+    /// A CPU that gives up tables of a space that it reads itself cannot wait: they are leaked. Nor
+    /// does a CPU that reads one space wait for the readers of another: what these may have found is
+    /// parked, or leaked where nothing may be parked.
     ///
     /// # Errors
     ///
@@ -168,6 +170,12 @@ impl Readers {
         since != NOT_READING
             && epoch.is_none_or(|e| !e.is_reached_by(since))
             && (at == short(space) || at == SEVERAL)
+    }
+
+    /// Returns whether `cpu`, which is the caller's, reads the tables of any space.
+    #[inline]
+    pub(crate) fn reads_any(&self, cpu: CpuId) -> bool {
+        self.cell(cpu).since.load(Ordering::Relaxed) != NOT_READING
     }
 
     /// Returns what [`cleaned`](Self::cleaned) is to be told. Called before a CPU drops everything

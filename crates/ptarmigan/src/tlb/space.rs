@@ -13,8 +13,9 @@ pub struct SpaceTlb {
     pub(super) loaded: AtomicBool,
     /// Others than the holder of the space may walk its tables or load its root at any time.
     shared: AtomicBool,
-    /// A flush was refused: the next one has to be of everything.
-    debt: AtomicBool,
+    /// Bit 0: a flush was refused or has unwound, and no flush of everything has ended since. The
+    /// other bits count them, so that a flush does not make up for one that failed after it began.
+    debt: AtomicUsize,
     /// The number on machines that broadcast.
     pub(super) asid: SpaceAsid,
     pub(super) active: CpuMask,
@@ -30,7 +31,7 @@ impl SpaceTlb {
             generation: AtomicUsize::new(generation.0),
             loaded: AtomicBool::new(false),
             shared: AtomicBool::new(false),
-            debt: AtomicBool::new(false),
+            debt: AtomicUsize::new(0),
             asid: SpaceAsid::none(),
             active: CpuMask::new(),
             lazy: CpuMask::new(),
@@ -86,22 +87,35 @@ impl SpaceTlb {
         self.shared.store(shared, Ordering::Relaxed);
     }
 
-    /// Notes that a flush was refused, whose changes TLBs may never have been told of.
+    /// Notes that a flush was refused or has unwound, whose changes TLBs may never have been told
+    /// of.
     #[cold]
     pub(crate) fn owe_flush(&self) {
-        self.debt.store(true, Ordering::Relaxed);
+        // Counted first: what `settle_debt` compares has changed before the bit is set again.
+        self.debt.fetch_add(2, Ordering::SeqCst);
+        self.debt.fetch_or(OWED, Ordering::SeqCst);
     }
 
-    /// Returns whether a flush was refused, or has unwound.
+    /// Returns whether a flush was refused or has unwound, and none has made up for it yet.
     #[inline(always)]
     pub(crate) fn owes_flush(&self) -> bool {
-        self.debt.load(Ordering::Relaxed)
+        // What the flush that made up for it has done has happened before.
+        self.debt.load(Ordering::Acquire) & OWED != 0
     }
 
-    /// Returns whether a flush was refused; the caller makes up for it now.
+    /// Returns the flushes that were refused or have unwound, if the caller has to make up for
+    /// them: with a flush of everything, and then [`settle_debt`](Self::settle_debt).
     #[inline(always)]
-    pub(crate) fn take_debt(&self) -> bool {
-        self.debt.load(Ordering::Relaxed) && self.debt.swap(false, Ordering::Relaxed)
+    pub(crate) fn debt(&self) -> Option<Debt> {
+        let debt = self.debt.load(Ordering::Acquire);
+        (debt & OWED != 0).then_some(Debt(debt))
+    }
+
+    /// Notes that a flush of everything, which began after `debt` was read, has ended. If another
+    /// flush has failed meanwhile, the debt stays.
+    #[cold]
+    pub(crate) fn settle_debt(&self, debt: Debt) {
+        let _ = self.debt.compare_exchange(debt.0, debt.0 & !OWED, Ordering::SeqCst, Ordering::Relaxed);
     }
 
     /// Whether it is active on `cpu`.
@@ -117,3 +131,9 @@ impl SpaceTlb {
         !self.active.snapshot().except(cpu).is_empty()
     }
 }
+
+/// Flushes of a space that were refused or have unwound, as they were at one moment.
+pub(crate) struct Debt(usize);
+
+/// The bit of [`SpaceTlb::debt`] that says that there are some.
+const OWED: usize = 1;

@@ -7,6 +7,12 @@
 //! mask on. A request that comes in between finds it in use and stays unanswered: what it says
 //! about the space could not be judged by a state that is half old and half new. The call serves it
 //! when it is done; until then the CPU that asks waits.
+//!
+//! # A load that unwinds
+//!
+//! Nobody knows then whether the CPU walks the root that it had before or the new one, nor what its
+//! TLB holds under the number that it was to use. So the CPU loads the kernel's root, and what is
+//! under the number counts as another space's.
 use super::asid::machine_wide::Chosen;
 use super::error::TlbRefusal;
 use super::hardware::Shootdown;
@@ -125,7 +131,9 @@ impl<S: Shootdown> Tlb<S> {
             };
             (generation, asid, keep, false)
         };
+        let unfinished = Unfinished { tlb: self, pin, loaded: &mut *loaded, space };
         self.hardware.load(pin, &Root { space: space.id(), at: root, asid, keep, forget_all });
+        core::mem::forget(unfinished);
         *loaded = Loaded { space: Some(space.id()), generation, asid, lazy: false };
         space.lazy.clear(cpu);
         self.readers.cleaned(cpu, now);
@@ -139,5 +147,30 @@ impl<S: Shootdown> Tlb<S> {
         unsafe { self.asids.reached(pin.cpu(), loaded.asid, loaded.generation) };
         *loaded = KERNEL;
         self.readers.cleaned(pin.cpu(), now);
+    }
+}
+
+/// A load that has not returned. It is dropped if the load unwinds, forgotten otherwise.
+struct Unfinished<'t, 'p, S: Shootdown> {
+    tlb: &'t Tlb<S>,
+    pin: &'t Pinned<'p>,
+    loaded: &'t mut Loaded,
+    space: &'t SpaceTlb,
+}
+
+impl<S: Shootdown> Drop for Unfinished<'_, '_, S> {
+    #[cold]
+    fn drop(&mut self) {
+        let Unfinished { tlb, pin, loaded, space } = self;
+        let cpu = pin.cpu();
+        tlb.unload(pin, loaded, space.id());
+        if S::BROADCASTS {
+            tlb.common_asids.fall_behind(cpu);
+        } else {
+            // SAFETY: 1. `loaded` is this CPU's, borrowed from its guard.
+            unsafe { tlb.asids.forget(cpu, space.id()) };
+        }
+        space.active.clear(cpu);
+        space.lazy.clear(cpu);
     }
 }

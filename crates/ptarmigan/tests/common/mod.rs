@@ -184,7 +184,7 @@ impl<F: Watchable> Unnumbered<'_, '_, F> {
 // SAFETY: 1. and 2. the CPU's software MMU forgets everything. 3. and 4. the same after each change
 // of the root; a test that leaves a fence out breaks that on purpose: what walks these tables is
 // the sanitizer, which survives it. 5. It reaches one CPU, and walks tables by itself. 6. Neither
-// is kept.
+// is kept. 7. A test in which something unwinds has failed.
 unsafe impl<F: Watchable> Mmu for Unnumbered<'_, '_, F> {
     const NEEDS_ENTRY_VALID: bool = false;
 

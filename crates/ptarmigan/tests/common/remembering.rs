@@ -42,7 +42,7 @@ impl ExactTlbs {
 
 // SAFETY: 1. when `invalidate` returns, the CPU's translations that the request covers are gone.
 // 2. it has none of the kernel's half. 3. and 4. all of them are gone. 5. it reaches one CPU. 6. it
-// keeps no root.
+// keeps no root. 7. `load` finds no translations.
 unsafe impl Mmu for &ExactTlbs {
     const NEEDS_ENTRY_VALID: bool = false;
     fn invalidate(&self, pin: &Pinned<'_>, request: &Invalidation) {

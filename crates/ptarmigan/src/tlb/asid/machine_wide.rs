@@ -136,6 +136,15 @@ impl MachineWideAsids {
         *last = Last { space, asid, behind: false };
         Chosen { asid, forget_all }
     }
+
+    /// Notes that `cpu` may not have loaded what it chose: it forgets everything under all numbers
+    /// before it loads any.
+    #[cold]
+    pub fn fall_behind(&self, cpu: CpuId) {
+        if let Some(last) = self.state.lock().last.get_mut(usize::from(cpu.0)) {
+            last.behind = true;
+        }
+    }
 }
 
 impl State {
