@@ -15,9 +15,9 @@ use core::fmt;
 pub enum LockError {
     /// The space is of another machine.
     WrongMachine(WrongMachine),
-    /// This CPU is in the middle of a fault or another read of the space: it would wait for itself.
-    /// Code that is called back by a fault, and interrupt handlers, cannot take the space that they
-    /// have interrupted.
+    /// This CPU is in the middle of a fault or another read of tables, of whatever space: it would
+    /// wait for itself, or for a CPU that waits for it. Code that is called back by a fault, and
+    /// interrupt handlers, cannot take a space.
     Reading(CpuId),
     /// This CPU has the space for itself already: it would wait for itself.
     Writing(CpuId),
@@ -30,7 +30,7 @@ impl fmt::Display for LockError {
             LockError::Reading(cpu) => {
                 write!(
                     f,
-                    "CPU {} is in the middle of reading the space; take it when the read is over",
+                    "CPU {} is in the middle of reading tables; take the space when the read is over",
                     cpu.0
                 )
             }
@@ -117,7 +117,7 @@ impl SpaceLock {
         pin: &Pinned<'_>,
         space: SpaceId,
     ) -> Result<Writing<'_>, LockError> {
-        if tlb.readers().is_reading(pin.cpu(), space, None) {
+        if tlb.readers().reads_any(pin.cpu()) {
             return Err(LockError::Reading(pin.cpu()));
         }
         let me = Self::writer_on(pin);
