@@ -157,8 +157,7 @@ fn a_cpu_is_its_threads_for_as_long_as_that_acts_for_it() {
     let slot = host.slot(0).unwrap();
     let pin = slot.pin();
     let one = CpuSet::default().with(CpuId(1));
-    let taken_elsewhere =
-        || std::thread::scope(|t| t.spawn(|| host.slot(1).is_some()).join().unwrap());
+    let taken_elsewhere = || std::thread::scope(|t| t.spawn(|| host.slot(1).is_some()).join().unwrap());
     let own = Cell::new(host.slot(1));
     let calls = Cell::new(0);
     let check = |pin: &Pinned<'_>| {
