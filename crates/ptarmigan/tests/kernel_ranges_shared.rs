@@ -307,7 +307,7 @@ fn a_range_whose_release_unwound_is_claimed_as_it_was_left() {
         });
         let mut other = claim(host, on, START + (1 << 40));
         map(&mut other, on, RW);
-        other.release(on, |_, _| ()).map_err(|(e, _)| e).unwrap();
+        other.unmap(on, other.start(), 1, |_, _| ()).unwrap();
         let busy = ClaimError::Refused(TlbRefusal::Busy(CpuId(0)));
         assert_eq!(refused.take(), Some(Err(busy)));
         assert!(tlbs.knows(2, START + PAGE));
@@ -322,6 +322,7 @@ fn a_range_whose_release_unwound_is_claimed_as_it_was_left() {
             .map_err(|(e, _)| e)
             .unwrap();
         assert_eq!(named, 1, "a frame is named once");
+        other.release(on, |_, _| ()).map_err(|(e, _)| e).unwrap();
     }
 }
 
