@@ -55,8 +55,11 @@ enum Moment {
     Invalidate,
 }
 
+/// What is to run, and when.
+type Hook = (Moment, Box<dyn FnOnce()>);
+
 thread_local! {
-    static HOOK: RefCell<Option<(Moment, Box<dyn FnOnce()>)>> = const { RefCell::new(None) };
+    static HOOK: RefCell<Option<Hook>> = const { RefCell::new(None) };
 }
 
 /// Has `f` run at the next `moment`.

@@ -2,7 +2,7 @@
 use crate::addr::VirtAddr;
 use crate::cpu::WrongMachine;
 use crate::frames::NoFrame;
-use crate::tlb::TlbRefusal;
+use crate::tlb::{Runs, TlbRefusal};
 use core::fmt;
 
 /// Ranges that a kernel map has owners for at most.
@@ -46,6 +46,11 @@ pub(super) struct Claims {
 }
 
 impl Span {
+    /// Its pages of 2^`shift` bytes.
+    pub fn pages(self, shift: u32) -> Runs {
+        Runs::one(self.first, self.last.wrapping_add(1), shift)
+    }
+
     /// Whether any address is in both.
     fn meets(self, other: Span) -> bool {
         self.first <= other.last && other.first <= self.last

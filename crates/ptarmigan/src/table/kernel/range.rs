@@ -19,8 +19,8 @@
 //! CPU forgets them, and only then they are cleared and their frames named: what
 //! [`unmap`](KernelRange::unmap) names is not in any TLB any more.
 //!
-//! What is to be flushed is noted in the range until every CPU has forgotten it. So if a flush
-//! unwinds, the next call that flushes makes up for it. If a release unwinds, the claim of the same
+//! The range notes that it owes a flush until every CPU has done it. So if a flush unwinds, the
+//! next call that flushes does so for the whole range. If a release unwinds, the claim of the same
 //! range does.
 use super::claims::{ClaimError, Claims, Hold, MAX_ROOT_ENTRIES, Span};
 use super::roots::KernelMap;
@@ -77,9 +77,9 @@ impl From<TlbRefusal> for KernelRangeError {
 pub struct KernelRange<'k, F: Format, W> {
     map: &'k KernelMap<F, W>,
     span: Span,
-    /// Pages whose entries have changed, and that a CPU may not have forgotten yet: none between
-    /// two calls, unless a flush has unwound.
-    stale: Runs,
+    /// A CPU may not have forgotten entries that have changed: false between two calls, unless a
+    /// flush has unwound.
+    owes_flush: bool,
 }
 
 impl<F: Format, W: OpenWindow> KernelMap<F, W> {
@@ -135,7 +135,7 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
         let left = self.note(span)? == Hold::Left;
         let leaving = Leaving { map: self, span };
         if left {
-            let all = Runs::one(span.first, span.last.wrapping_add(1), F::PAGE_SHIFT);
+            let all = span.pages(F::PAGE_SHIFT);
             on.tlb().flush_kernel(on.pin(), &all).map_err(ClaimError::Refused)?;
         }
         if let Err(e) = self.fill_roots(on, span) {
@@ -146,7 +146,7 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
             return Err(e);
         }
         forget(leaving);
-        Ok(KernelRange { map: self, span, stale: Runs::new(F::PAGE_SHIFT) })
+        Ok(KernelRange { map: self, span, owes_flush: false })
     }
 
     /// Notes that `span` has an owner. Returns how it was held: [`Hold::Left`], or as a new one.
@@ -372,7 +372,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         mut gone: impl FnMut(VirtAddr, Pfn),
     ) -> Result<(), KernelRangeError> {
         self.accept(on, at, pages)?;
-        let mut stale = Stale::begin(on, &mut self.stale)?;
+        let mut stale = Stale::begin(on, self.span, F::PAGE_SHIFT, &mut self.owes_flush)?;
         self.map.each_table(on, at, pages, |node, base, first, last| {
             node.each(first, last, |index, _| {
                 let va = base + index as u64 * Self::PAGE;
@@ -407,7 +407,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         change: impl Fn(Attr) -> Attr,
     ) -> Result<(), KernelRangeError> {
         self.accept(on, at, pages)?;
-        let mut stale = Stale::begin(on, &mut self.stale)?;
+        let mut stale = Stale::begin(on, self.span, F::PAGE_SHIFT, &mut self.owes_flush)?;
         let change = |raw| F::leaf(F::frame(raw), change(F::attr(raw)));
         self.map.each_table(on, at, pages, |node, base, first, last| {
             node.each(first, last, |index, raw| {
@@ -458,8 +458,8 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         if !tables.is_empty() {
             // SAFETY: 1. the map's tables came from the policy of its machine, which `on` is.
             unsafe { on.policy().unhooked(&mut tables) };
-            let stale = Runs::one(first, last.wrapping_add(1), F::PAGE_SHIFT);
-            if let Err(refused) = on.tlb().flush_kernel(on.pin(), &stale) {
+            let all = self.span.pages(F::PAGE_SHIFT);
+            if let Err(refused) = on.tlb().flush_kernel(on.pin(), &all) {
                 // `unmap` has just flushed in the same place.
                 debug_assert!(false, "unlinked tables are leaked: {refused}");
                 return Ok(());
@@ -534,15 +534,19 @@ impl<F: Format, W: OpenWindow> Drop for Leaving<'_, F, W> {
 /// callback panics.
 struct Stale<'a, M: Machine> {
     on: On<'a, M>,
-    /// Noted where the next flush finds them if this one unwinds.
-    runs: &'a mut Runs,
+    runs: Runs,
+    /// Whether the flush of the range is still to come.
+    owed: &'a mut bool,
 }
 
 impl<'a, M: Machine> Stale<'a, M> {
-    /// Begins, if this CPU can flush at all.
-    fn begin(on: On<'a, M>, runs: &'a mut Runs) -> Result<Self, TlbRefusal> {
+    /// Begins, if this CPU can flush at all. If a flush of the range is owed, everything in the
+    /// range is stale.
+    fn begin(on: On<'a, M>, range: Span, shift: u32, owed: &'a mut bool) -> Result<Self, TlbRefusal> {
         on.tlb().may_flush(on.pin())?;
-        Ok(Stale { on, runs })
+        let runs = if *owed { range.pages(shift) } else { Runs::new(shift) };
+        *owed = true;
+        Ok(Stale { on, runs, owed })
     }
 
     fn insert(&mut self, va: u64) {
@@ -550,13 +554,12 @@ impl<'a, M: Machine> Stale<'a, M> {
     }
 
     fn flush(self) -> Result<(), TlbRefusal> {
-        let mut this = ManuallyDrop::new(self);
-        this.flush_now()
+        ManuallyDrop::new(self).flush_now()
     }
 
     fn flush_now(&mut self) -> Result<(), TlbRefusal> {
-        self.on.tlb().flush_kernel(self.on.pin(), self.runs)?;
-        self.runs.clear();
+        self.on.tlb().flush_kernel(self.on.pin(), &self.runs)?;
+        *self.owed = false;
         Ok(())
     }
 }
