@@ -102,7 +102,7 @@ unsafe impl<P: Policy> Layer<P> for Hooked {
     }
 }
 
-/// TLBs that keep what they know until they are told to forget it, and what they were told.
+/// TLBs that keep what they know until they are told to forget it.
 #[derive(Default)]
 struct Tlbs {
     known: Mutex<BTreeSet<(CpuId, u64)>>,
@@ -196,7 +196,7 @@ fn the_last_of_two_owners_gives_the_shared_table_back_also_if_both_go_at_once() 
     let mut second = claim(host, on, START + LEAF);
     map(&mut first, on, RW);
     map(&mut second, on, RW);
-    // The table above both leaves stays for the other one in neither release alone.
+    // The second owner goes when the first one has unlinked its leaf table and not flushed yet.
     at_next(Moment::Unhooked, move || {
         let taken = Err(ClaimError::Taken { at: VirtAddr(START) });
         assert_eq!(host.kernel().claim(on, VirtAddr(START), LEAF).map(|_| ()), taken, "it is being flushed");
@@ -296,7 +296,7 @@ fn a_range_whose_release_unwound_is_claimed_as_it_was_left() {
         let mut named = 0;
         assert!(unwinds(|| range.release(on, |_, _| named += 1).map_err(|(e, _)| e)));
         assert_eq!(named == 1, moment == Moment::Unhooked);
-        // Others get no part of it, and more.
+        // A larger range is not had.
         let more = host.kernel().claim(on, VirtAddr(START), 2 * LEAF).map(|_| ());
         assert_eq!(more, Err(ClaimError::Taken { at: VirtAddr(START) }));
         // Nor is it had without the flush that is missing.
