@@ -4,12 +4,13 @@ mod common;
 
 use common::{small, va};
 use ptarmigan::addr::VirtRange;
-use ptarmigan::cpu::Pinned;
+use ptarmigan::cpu::{CpuId, CpuSet, Pinned};
 use ptarmigan::format::{Access, X86_64};
 use ptarmigan::hosted::{Delivery, Host, HostError, HostMachine, NoTlb};
 use ptarmigan::machine::Machine;
 use ptarmigan::space::{AreaFlags, Space};
-use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, TlbConfig};
+use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Root, Scope, SpaceId, TlbConfig};
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
@@ -146,4 +147,49 @@ fn a_cpu_without_a_thread_is_nobodys_after_its_mmu_has_failed() {
     let unmapped = catch_unwind(AssertUnwindSafe(|| space.edit(on).unwrap().munmap(AREA)));
     assert!(unmapped.is_err());
     assert!(host.slot(1).is_some(), "no thread owns CPU 1, and none can have it");
+}
+
+#[test]
+fn a_cpu_is_its_threads_for_as_long_as_that_acts_for_it() {
+    let host = Host::<F>::new(small(2, 1, 16)).unwrap();
+    let m = HostMachine::new(&host, host.quicklists().unwrap(), NoTlb).unwrap();
+    let messages = m.tlb().hardware().messages();
+    let slot = host.slot(0).unwrap();
+    let pin = slot.pin();
+    let one = CpuSet::default().with(CpuId(1));
+    let taken_elsewhere = || std::thread::scope(|t| t.spawn(|| host.slot(1).is_some()).join().unwrap());
+    let own = Cell::new(host.slot(1));
+    let calls = Cell::new(0);
+    let check = |pin: &Pinned<'_>| {
+        let on = m.on(pin).unwrap();
+        assert!(!taken_elsewhere(), "two threads are CPU 1");
+        assert!(host.slot(1).is_none(), "one thread is CPU 1 twice");
+        assert_eq!(on.cpu(), CpuId(1));
+        calls.set(calls.get() + 1);
+    };
+    messages.send(&pin, &one, &|pin1| {
+        check(pin1);
+        // The slot goes in the middle; and in the middle of another message.
+        messages.send(pin1, &one, &|pin1| {
+            drop(own.take());
+            check(pin1);
+        });
+        check(pin1);
+    });
+    // Nobody's: the same holds while it is borrowed.
+    messages.send(&pin, &one, &|pin1| {
+        messages.send(pin1, &one, &check);
+        check(pin1);
+    });
+    assert_eq!(calls.get(), 5);
+    assert!(taken_elsewhere(), "it was given back");
+    own.set(host.slot(1));
+    // Also if the message's code fails after it has dropped the slot.
+    let failed = catch_unwind(AssertUnwindSafe(|| {
+        messages.send(&pin, &one, &|_| {
+            drop(own.take());
+            panic!("the message's code fails");
+        });
+    }));
+    assert!(failed.is_err() && taken_elsewhere());
 }

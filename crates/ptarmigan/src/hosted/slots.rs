@@ -4,14 +4,61 @@ use core::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Which thread owns each CPU of a machine; [`NOBODY`] if none does.
+/// Which thread owns each CPU of a machine.
 #[derive(Clone)]
 pub(super) struct Owners {
     machine: MachineId,
-    cpus: Arc<[AtomicUsize]>,
+    cpus: Arc<[Owner]>,
+}
+
+/// The thread that owns a CPU.
+struct Owner {
+    /// [`NOBODY`] if no thread does.
+    thread: AtomicUsize,
+    /// How many [`Held`] the thread has. Only the thread that owns the CPU reads and writes it.
+    held: AtomicUsize,
 }
 
 const NOBODY: usize = 0;
+
+impl Owner {
+    /// Takes the CPU for the calling thread if no thread owns it.
+    fn take(&self) -> Option<Held<'_>> {
+        let me = this_thread();
+        self.thread.compare_exchange(NOBODY, me, Ordering::Acquire, Ordering::Relaxed).ok()?;
+        self.held.store(1, Ordering::Relaxed);
+        Some(Held(self))
+    }
+
+    /// Keeps the CPU for the calling thread if that owns it.
+    fn keep(&self) -> Option<Held<'_>> {
+        if self.thread.load(Ordering::Relaxed) != this_thread() {
+            return None;
+        }
+        self.held.store(self.held.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        Some(Held(self))
+    }
+
+    /// Gives up one of the [`Held`] of the calling thread. With the last of them the CPU is
+    /// nobody's.
+    fn give_up(&self) {
+        let left = self.held.load(Ordering::Relaxed) - 1;
+        self.held.store(left, Ordering::Relaxed);
+        if left == 0 {
+            self.thread.store(NOBODY, Ordering::Release);
+        }
+    }
+}
+
+/// A CPU that the calling thread owns at least as long as this is there. A slot has one, and so has
+/// code that acts for the CPU: it may drop the slot in the middle.
+struct Held<'a>(&'a Owner);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.give_up();
+    }
+}
 
 /// A number for the calling thread, never 0.
 fn this_thread() -> usize {
@@ -24,32 +71,20 @@ fn this_thread() -> usize {
 
 impl Owners {
     pub fn new(machine: MachineId, cpus: usize) -> Self {
-        Owners { machine, cpus: (0..cpus).map(|_| AtomicUsize::new(NOBODY)).collect() }
+        let nobody = |_| Owner { thread: AtomicUsize::new(NOBODY), held: AtomicUsize::new(0) };
+        Owners { machine, cpus: (0..cpus).map(nobody).collect() }
     }
 
     /// Runs `f` with the pin of `cpu` if the calling thread owns that CPU, or no thread does.
     pub fn act_for(&self, cpu: CpuId, node: NodeId, f: impl FnOnce(&Pinned<'_>)) {
         let Some(owner) = self.cpus.get(cpu.0 as usize) else { return };
-        let me = this_thread();
-        let mine = owner.load(Ordering::Relaxed) == me;
-        if !mine && owner.compare_exchange(NOBODY, me, Ordering::Acquire, Ordering::Relaxed).is_err() {
-            return;
-        }
-        // The CPU is nobody's again also if `f` panics.
-        let _borrowed = (!mine).then_some(Borrowed(owner));
-        // SAFETY: 1. this thread owns the CPU, by a slot or since a moment ago, and goes on with
-        // whatever it was doing as that CPU after `f` returns: as if interrupted. 2. there is an
-        // owner for each CPU of the host, this one included, and the host says which node it is on.
+        // Given up after `f`, also if that panics.
+        let Some(_held) = owner.keep().or_else(|| owner.take()) else { return };
+        // SAFETY: 1. this thread owns the CPU until `f` has returned, whatever slot is dropped in
+        // it, and goes on with whatever it was doing as that CPU afterwards: as if interrupted. 2.
+        // there is an owner for each CPU of the host, this one included, and the host says which
+        // node it is on.
         f(&unsafe { Pinned::assume(self.machine, cpu, node) });
-    }
-}
-
-/// A CPU that no thread owned, while another one acts for it.
-struct Borrowed<'a>(&'a AtomicUsize);
-
-impl Drop for Borrowed<'_> {
-    fn drop(&mut self) {
-        self.0.store(NOBODY, Ordering::Release);
     }
 }
 
@@ -70,9 +105,8 @@ pub struct CpuSlot {
 
 impl CpuSlot {
     pub(super) fn take(owners: &Owners, cpu: u16, node: u8) -> Option<Self> {
-        let owner = owners.cpus.get(cpu as usize)?;
-        let me = this_thread();
-        owner.compare_exchange(NOBODY, me, Ordering::Acquire, Ordering::Relaxed).ok()?;
+        // Given up when the slot is dropped.
+        core::mem::forget(owners.cpus.get(cpu as usize)?.take()?);
         Some(CpuSlot { cpu: CpuId(cpu), node: NodeId(node), owners: owners.clone(), _stay: PhantomData })
     }
 
@@ -99,7 +133,7 @@ impl CpuSlot {
 impl Drop for CpuSlot {
     fn drop(&mut self) {
         if let Some(owner) = self.owners.cpus.get(self.cpu.0 as usize) {
-            owner.store(NOBODY, Ordering::Release);
+            owner.give_up();
         }
     }
 }

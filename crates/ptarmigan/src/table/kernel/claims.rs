@@ -2,6 +2,7 @@
 use crate::addr::VirtAddr;
 use crate::cpu::WrongMachine;
 use crate::frames::NoFrame;
+use crate::tlb::{Runs, TlbRefusal};
 use core::fmt;
 
 /// Ranges that a kernel map has owners for at most.
@@ -17,9 +18,27 @@ pub(super) struct Span {
     pub last: u64,
 }
 
+/// What the owner of a range does with the tables of its span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hold {
+    /// Goes through them, and links others in them.
+    Owned,
+    /// Has unlinked those that were its own, and waits for the flush.
+    Leaving,
+    /// Nothing: a claim or a release has unwound, and nobody has the range.
+    Left,
+}
+
+/// A part of the kernel's half that nobody else can have.
+#[derive(Clone, Copy)]
+pub(super) struct Claim {
+    span: Span,
+    hold: Hold,
+}
+
 /// What of the kernel's half has an owner.
 pub(super) struct Claims {
-    pub spans: [Option<Span>; MAX_RANGES],
+    all: [Option<Claim>; MAX_RANGES],
     /// Entries of the root that ranges have filled, a bit for each.
     filled: [u64; MAX_ROOT_ENTRIES / 64],
     /// Roots smaller than a frame: nobody could fill an entry of theirs.
@@ -27,6 +46,16 @@ pub(super) struct Claims {
 }
 
 impl Span {
+    /// Its pages of 2^`shift` bytes.
+    pub fn pages(self, shift: u32) -> Runs {
+        Runs::one(self.first, self.last.wrapping_add(1), shift)
+    }
+
+    /// Whether any address is in both.
+    fn meets(self, other: Span) -> bool {
+        self.first <= other.last && other.first <= self.last
+    }
+
     /// The first of its addresses that entry `index` of a root maps, which has 2^`bits` entries of
     /// 2^`shift` bytes each.
     pub fn first_below(self, index: usize, shift: u32, bits: u32) -> VirtAddr {
@@ -37,12 +66,42 @@ impl Span {
 
 impl Claims {
     pub fn new() -> Self {
-        Claims { spans: [None; MAX_RANGES], filled: [0; MAX_ROOT_ENTRIES / 64], small_roots: 0 }
+        Claims { all: [None; MAX_RANGES], filled: [0; MAX_ROOT_ENTRIES / 64], small_roots: 0 }
     }
 
     /// Returns whether any range has an owner, or a root links tables that ranges have made.
     pub fn in_use(&self) -> bool {
-        self.spans.iter().any(Option::is_some) || (self.small_roots > 0 && self.tables() > 0)
+        self.all.iter().any(Option::is_some) || (self.small_roots > 0 && self.tables() > 0)
+    }
+
+    /// Returns a claim that has an address of `span`, and how it is held.
+    pub fn meeting(&self, span: Span) -> Option<(Span, Hold)> {
+        let claim = self.all.iter().flatten().find(|claim| claim.span.meets(span))?;
+        Some((claim.span, claim.hold))
+    }
+
+    /// Returns whether the owner of a range may go through a table that maps `span`, or be about to
+    /// link another one in it.
+    pub fn is_walked(&self, span: Span) -> bool {
+        self.all.iter().flatten().any(|claim| claim.hold == Hold::Owned && claim.span.meets(span))
+    }
+
+    /// Adds a claim; false if there is no room.
+    pub fn add(&mut self, span: Span) -> bool {
+        let free = self.all.iter_mut().find(|claim| claim.is_none());
+        free.map(|free| *free = Some(Claim { span, hold: Hold::Owned })).is_some()
+    }
+
+    /// Notes how the claim of exactly `span` is held from now on.
+    pub fn set_hold(&mut self, span: Span, hold: Hold) {
+        let claims = self.all.iter_mut().flatten();
+        claims.filter(|claim| claim.span == span).for_each(|claim| claim.hold = hold);
+    }
+
+    /// Takes the claim of exactly `span` out.
+    pub fn remove(&mut self, span: Span) {
+        let claims = self.all.iter_mut();
+        claims.filter(|claim| claim.is_some_and(|c| c.span == span)).for_each(|claim| *claim = None);
     }
 
     /// Returns how many entries of the root ranges have filled.
@@ -74,8 +133,8 @@ pub enum ClaimError {
         /// Bytes that a leaf table maps.
         span: u64,
     },
-    /// Something of it has an owner already, or the entry of the root was
-    /// [set](super::KernelMap::set) by hand.
+    /// Something of it has an owner already, or a claim or a release of another range there has
+    /// unwound, or the entry of the root was [set](super::KernelMap::set) by hand.
     Taken {
         /// Where.
         at: VirtAddr,
@@ -89,6 +148,8 @@ pub enum ClaimError {
     NoFrame(NoFrame),
     /// The map is of another machine.
     WrongMachine(WrongMachine),
+    /// An earlier claim or release of the range has unwound, and the CPU cannot flush now.
+    Refused(TlbRefusal),
 }
 
 impl fmt::Display for ClaimError {
@@ -107,6 +168,7 @@ impl fmt::Display for ClaimError {
             ),
             ClaimError::NoFrame(e) => e.fmt(f),
             ClaimError::WrongMachine(e) => e.fmt(f),
+            ClaimError::Refused(e) => e.fmt(f),
         }
     }
 }

@@ -6,7 +6,10 @@
 //!    table are written by the owner of one range alone, through `&mut KernelRange`.
 //! 2. The tables above them are shared by ranges. Links are written to them, and cut, under the
 //!    lock of the claims.
-//! 3. The root's entries are filled when a range is claimed, in the reference root and in every
+//! 3. A table stays linked as long as an owner has any of the addresses that it maps. So an owner
+//!    goes down to its leaf tables without the lock. When several owners leave, the last one cuts
+//!    what they shared.
+//! 4. The root's entries are filled when a range is claimed, in the reference root and in every
 //!    registered one, and stay until the map ends. So no root misses a table that a range links
 //!    later, and no fault has to copy entries from one root to another.
 //!
@@ -15,7 +18,11 @@
 //! Entries that come to be need no flush. Entries that go are made not present first, then every
 //! CPU forgets them, and only then they are cleared and their frames named: what
 //! [`unmap`](KernelRange::unmap) names is not in any TLB any more.
-use super::claims::{ClaimError, MAX_ROOT_ENTRIES, Span};
+//!
+//! The range notes that it owes a flush until every CPU has done it. So if a flush unwinds, the
+//! next call that flushes does so for the whole range. If a release unwinds, the claim of the same
+//! range does.
+use super::claims::{ClaimError, Claims, Hold, MAX_ROOT_ENTRIES, Span};
 use super::roots::KernelMap;
 use crate::addr::{Pfn, PhysAddr, VirtAddr};
 use crate::cpu::WrongMachine;
@@ -29,6 +36,7 @@ use crate::table::tree::MapError;
 use crate::tlb::{Runs, TlbRefusal};
 use crate::window::OpenWindow;
 use core::fmt;
+use core::mem::{ManuallyDrop, forget};
 
 /// Why pages of a range could not be changed; nothing has changed then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +77,9 @@ impl From<TlbRefusal> for KernelRangeError {
 pub struct KernelRange<'k, F: Format, W> {
     map: &'k KernelMap<F, W>,
     span: Span,
+    /// A CPU may not have forgotten entries that have changed: false between two calls, unless a
+    /// flush has unwound.
+    owes_flush: bool,
 }
 
 impl<F: Format, W: OpenWindow> KernelMap<F, W> {
@@ -91,6 +102,10 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
     ///
     /// Entries of the root that are none are filled in all roots, those in use and those that rest
     /// on lists.
+    ///
+    /// A range whose claim or [release](KernelRange::release) has unwound is had again as it was
+    /// left, by the same `start` and `bytes`: pages that were not named yet are in it. The claim
+    /// first has every CPU forget what it knows of the range.
     ///
     /// # Errors
     ///
@@ -117,20 +132,35 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
             return Err(ClaimError::NotWholeTables { span: table });
         }
         let span = Span { first: start.0, last };
-        self.note(span)?;
+        let left = self.note(span)? == Hold::Left;
+        let leaving = Leaving { map: self, span };
+        if left {
+            let all = span.pages(F::PAGE_SHIFT);
+            on.tlb().flush_kernel(on.pin(), &all).map_err(ClaimError::Refused)?;
+        }
         if let Err(e) = self.fill_roots(on, span) {
-            self.forget(span);
+            if !left {
+                forget(leaving);
+                self.claims().lock().remove(span);
+            }
             return Err(e);
         }
-        Ok(KernelRange { map: self, span })
+        forget(leaving);
+        Ok(KernelRange { map: self, span, owes_flush: false })
     }
 
-    /// Notes that `span` has an owner.
-    fn note(&self, span: Span) -> Result<(), ClaimError> {
+    /// Notes that `span` has an owner. Returns how it was held: [`Hold::Left`], or as a new one.
+    fn note(&self, span: Span) -> Result<Hold, ClaimError> {
         let mut claims = self.claims().lock();
-        let taken = claims.spans.iter().flatten().find(|s| s.first <= span.last && span.first <= s.last);
-        if let Some(other) = taken {
-            return Err(ClaimError::Taken { at: VirtAddr(other.first.max(span.first)) });
+        match claims.meeting(span) {
+            Some((other, Hold::Left)) if other == span => {
+                claims.set_hold(span, Hold::Owned);
+                return Ok(Hold::Left);
+            }
+            Some((other, _)) => {
+                return Err(ClaimError::Taken { at: VirtAddr(other.first.max(span.first)) });
+            }
+            None => {}
         }
         for index in F::index(Self::ROOT, span.first)..=F::index(Self::ROOT, span.last) {
             let none = self.get(index).is_none_or(F::is_none);
@@ -143,15 +173,7 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
                 return Err(ClaimError::TooLate);
             }
         }
-        let free = claims.spans.iter_mut().find(|s| s.is_none()).ok_or(ClaimError::TooMany)?;
-        *free = Some(span);
-        Ok(())
-    }
-
-    /// Forgets that `span` has an owner.
-    fn forget(&self, span: Span) {
-        let mut claims = self.claims().lock();
-        claims.spans.iter_mut().filter(|s| **s == Some(span)).for_each(|s| *s = None);
+        if claims.add(span) { Ok(Hold::Owned) } else { Err(ClaimError::TooMany) }
     }
 
     /// Links a table in each entry of the roots that `span` needs.
@@ -181,6 +203,35 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
             unsafe { self.set(on.frames(), index, F::link(Self::ROOT, at)) };
         }
         Ok(())
+    }
+
+    /// The leaf table that maps `va`, an address of a range that the caller owns; `None` if there
+    /// is none.
+    fn find<'a, M: Machine>(&self, on: On<'a, M>, va: u64) -> Option<Node<'a, F, M::Window>> {
+        let end = descend::<F, _>(on.window(), self.reference(), Self::ROOT, va, Level::PTE);
+        (end.level == Level::PTE).then(|| Node::open(on.window(), on.frames(), Level::PTE, end.at))
+    }
+
+    /// Calls `visit(leaf table, first address, first index, last index)` for the leaf tables of
+    /// `pages` pages from `at` on, which are in a range that the caller owns.
+    fn each_table<M: Machine>(
+        &self,
+        on: On<'_, M>,
+        at: VirtAddr,
+        pages: u64,
+        mut visit: impl FnMut(&Node<'_, F, M::Window>, u64, usize, usize),
+    ) {
+        let mut done = 0;
+        while done < pages {
+            let va = at.0 + done * (1 << F::PAGE_SHIFT);
+            let first = F::index(Level::PTE, va);
+            let n = (pages - done).min((F::entries(Level::PTE) - first) as u64);
+            if let Some(node) = self.find(on, va) {
+                let base = va - first as u64 * (1 << F::PAGE_SHIFT);
+                visit(&node, base, first, first + n as usize - 1);
+            }
+            done += n;
+        }
     }
 }
 
@@ -217,13 +268,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         if self.has(at, pages) { Ok(()) } else { Err(KernelRangeError::OutOfRange { at }) }
     }
 
-    /// The leaf table that maps `va`, an address of the range, and what stopped the way to it.
-    fn find<'a, M: Machine>(&self, on: On<'a, M>, va: u64) -> Option<Node<'a, F, M::Window>> {
-        let end = descend::<F, _>(on.window(), self.map.reference(), Self::ROOT, va, Level::PTE);
-        (end.level == Level::PTE).then(|| Node::open(on.window(), on.frames(), Level::PTE, end.at))
-    }
-
-    /// The same, made if there is none.
+    /// The leaf table that maps `va`, an address of the range, made if there is none.
     fn leaf_table<'a, M: Machine>(
         &mut self,
         on: On<'a, M>,
@@ -236,6 +281,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
                 return Ok(Node::open(on.window(), on.frames(), Level::PTE, end.at));
             }
             let path = Path::<F>::make(on, va, end.level, flags)?;
+            // Still a table of this map: it maps an address of the range.
             let claims = self.map.claims().lock();
             let parent = Node::<F, M::Window>::open(on.window(), on.frames(), end.level, end.at);
             let index = F::index(end.level, va);
@@ -246,28 +292,6 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
                 drop(claims);
                 path.unmake(on, va);
             }
-        }
-    }
-
-    /// Calls `visit(leaf table, first address, first index, last index)` for the leaf tables of
-    /// `pages` pages from `at` on.
-    fn each_table<M: Machine>(
-        &self,
-        on: On<'_, M>,
-        at: VirtAddr,
-        pages: u64,
-        mut visit: impl FnMut(&Node<'_, F, M::Window>, u64, usize, usize),
-    ) {
-        let mut done = 0;
-        while done < pages {
-            let va = at.0 + done * Self::PAGE;
-            let first = F::index(Level::PTE, va);
-            let n = (pages - done).min((F::entries(Level::PTE) - first) as u64);
-            if let Some(node) = self.find(on, va) {
-                let base = va - first as u64 * Self::PAGE;
-                visit(&node, base, first, first + n as usize - 1);
-            }
-            done += n;
         }
     }
 
@@ -311,7 +335,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
             }
             done += n;
         }
-        self.each_table(on, at, pages, |node, base, low, high| {
+        self.map.each_table(on, at, pages, |node, base, low, high| {
             let start = base + low as u64 * Self::PAGE - at.0;
             let mut pfn = Pfn(first.0.wrapping_add((start >> F::PAGE_SHIFT) as u32));
             node.put_run(low, high - low + 1, || {
@@ -330,7 +354,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
     pub fn query<M: Machine>(&self, on: On<'_, M>, va: VirtAddr) -> Option<(Pfn, Attr)> {
         let page = VirtAddr(va.0 & !(Self::PAGE - 1));
         self.accept(on, page, 1).ok()?;
-        let raw = self.find(on, va.0)?.load(F::index(Level::PTE, va.0));
+        let raw = self.map.find(on, va.0)?.load(F::index(Level::PTE, va.0));
         (!F::is_none(raw)).then(|| (F::frame(raw), F::attr(raw)))
     }
 
@@ -348,18 +372,18 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         mut gone: impl FnMut(VirtAddr, Pfn),
     ) -> Result<(), KernelRangeError> {
         self.accept(on, at, pages)?;
-        let mut stale = Stale::begin(on, F::PAGE_SHIFT)?;
-        self.each_table(on, at, pages, |node, base, first, last| {
+        let mut stale = Stale::begin(on, self.span, F::PAGE_SHIFT, &mut self.owes_flush)?;
+        self.map.each_table(on, at, pages, |node, base, first, last| {
             node.each(first, last, |index, _| {
                 let va = base + index as u64 * Self::PAGE;
-                stale.runs.insert(va, va.wrapping_add(Self::PAGE));
+                stale.insert(va);
                 node.update(index, Use::Walked, |raw| {
                     F::leaf(F::frame(raw), F::attr(raw).without(Attr::READ))
                 });
             });
         });
         stale.flush()?;
-        self.each_table(on, at, pages, |node, base, first, last| {
+        self.map.each_table(on, at, pages, |node, base, first, last| {
             // No MMU writes to an entry that is not present.
             node.clear(first, last, Use::Private, |index, old| {
                 gone(VirtAddr(base + index as u64 * Self::PAGE), F::frame(old));
@@ -383,13 +407,13 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         change: impl Fn(Attr) -> Attr,
     ) -> Result<(), KernelRangeError> {
         self.accept(on, at, pages)?;
-        let mut stale = Stale::begin(on, F::PAGE_SHIFT)?;
+        let mut stale = Stale::begin(on, self.span, F::PAGE_SHIFT, &mut self.owes_flush)?;
         let change = |raw| F::leaf(F::frame(raw), change(F::attr(raw)));
-        self.each_table(on, at, pages, |node, base, first, last| {
+        self.map.each_table(on, at, pages, |node, base, first, last| {
             node.each(first, last, |index, raw| {
                 if change(raw) != raw {
                     let va = base + index as u64 * Self::PAGE;
-                    stale.runs.insert(va, va.wrapping_add(Self::PAGE));
+                    stale.insert(va);
                     let now = node.update_seen(index, raw, Use::Walked, change);
                     on.became_valid(None, va, F::PAGE_SHIFT, now);
                 }
@@ -400,6 +424,10 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
 
     /// Unmaps whatever is mapped in the range, as [`unmap`](Self::unmap) does, gives back the
     /// tables that are empty then, but for those directly below the root, and ends the ownership.
+    /// Tables that map addresses of other owners stay for these.
+    ///
+    /// If this unwinds, out of `gone` or of the machine's code, the range can be
+    /// [claimed](KernelMap::claim) as it was left.
     ///
     /// # Errors
     ///
@@ -410,42 +438,54 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         gone: impl FnMut(VirtAddr, Pfn),
     ) -> Result<(), (KernelRangeError, Self)> {
         let (start, pages) = (self.start(), self.len() >> F::PAGE_SHIFT);
+        let leaving = Leaving { map: self.map, span: self.span };
         if let Err(e) = self.unmap(on, start, pages, gone) {
+            forget(leaving);
             return Err((e, self));
         }
         let Span { first, last } = self.span;
         let mut tables = Unhooked::new();
-        let claims = self.map.claims().lock();
+        let mut claims = self.map.claims().lock();
+        // From here on this owner goes through no table. It keeps others out until the flush.
+        claims.set_hold(self.span, Hold::Leaving);
         for index in F::index(Self::ROOT, first)..=F::index(Self::ROOT, last) {
             let raw = self.map.get(index).unwrap_or(0);
             if let Entry::Link(at) = F::entry(Self::ROOT, raw) {
-                cut::<F, M>(on, at, Level(Self::ROOT.0 - 1), self.span, &mut tables);
+                cut::<F, M>(on, at, Level(Self::ROOT.0 - 1), self.span, &claims, &mut tables);
             }
         }
         drop(claims);
         if !tables.is_empty() {
             // SAFETY: 1. the map's tables came from the policy of its machine, which `on` is.
             unsafe { on.policy().unhooked(&mut tables) };
-            let stale = Runs::one(first, last.wrapping_add(1), F::PAGE_SHIFT);
-            match on.tlb().flush_kernel(on.pin(), &stale) {
-                Ok(()) => {
-                    // SAFETY: 1. `flush_kernel` has had every CPU forget what its paging-structure
-                    // caches held of the range (contract of `Mmu`, point 2).
-                    let tables = tables.flushed(unsafe { FlushProof::claim() });
-                    // SAFETY: 1. as above.
-                    unsafe { on.policy().flushed(tables) };
-                }
+            let all = self.span.pages(F::PAGE_SHIFT);
+            if let Err(refused) = on.tlb().flush_kernel(on.pin(), &all) {
                 // `unmap` has just flushed in the same place.
-                Err(refused) => debug_assert!(false, "unlinked tables are leaked: {refused}"),
+                debug_assert!(false, "unlinked tables are leaked: {refused}");
+                return Ok(());
             }
+            // SAFETY: 1. `flush_kernel` has had every CPU forget what its paging-structure caches
+            // held of the range (contract of `Mmu`, point 2).
+            let tables = tables.flushed(unsafe { FlushProof::claim() });
+            // SAFETY: 1. as above.
+            unsafe { on.policy().flushed(tables) };
         }
-        self.map.forget(self.span);
+        forget(leaving);
+        self.map.claims().lock().remove(self.span);
         Ok(())
     }
 }
 
-/// Cuts links to tables that are empty, and lie below the table of `level` at `at` in `span`.
-fn cut<F: Format, M: Machine>(on: On<'_, M>, at: PhysAddr, level: Level, span: Span, tables: &mut Unhooked) {
+/// Cuts links to tables that are empty, and lie below the table of `level` at `at` in `span`. Those
+/// that map an address of an owner stay.
+fn cut<F: Format, M: Machine>(
+    on: On<'_, M>,
+    at: PhysAddr,
+    level: Level,
+    span: Span,
+    claims: &Claims,
+    tables: &mut Unhooked,
+) {
     if level == Level::PTE {
         return;
     }
@@ -455,10 +495,13 @@ fn cut<F: Format, M: Machine>(on: On<'_, M>, at: PhysAddr, level: Level, span: S
     let base = span.first >> shift & !whole;
     node.each_link(F::index(level, span.first), F::index(level, span.last), |link| {
         let first = (base + link.index as u64) << shift;
-        let last = first + ((1 << shift) - 1);
-        let inner = Span { first: first.max(span.first), last: last.min(span.last) };
+        let mapped = Span { first, last: first + ((1 << shift) - 1) };
+        let inner = Span { first: first.max(span.first), last: mapped.last.min(span.last) };
         let below = Level(level.0 - 1);
-        cut::<F, M>(on, link.child, below, inner, tables);
+        cut::<F, M>(on, link.child, below, inner, claims, tables);
+        if claims.is_walked(mapped) {
+            return;
+        }
         let child = Node::<F, M::Window>::open(on.window(), on.frames(), below, link.child);
         if child.is_empty()
             && let Some(record) = child.record()
@@ -466,10 +509,25 @@ fn cut<F: Format, M: Machine>(on: On<'_, M>, at: PhysAddr, level: Level, span: S
             let pfn = link.child.pfn();
             link.cut();
             // SAFETY: 1. the entry was its only link, and has just been cut under the lock of the
-            // claims. 2. no entry is left. 3. opened with the table.
+            // claims; no owner of a range goes through the table, or can begin to. 2. no entry is
+            // left. 3. opened with the table.
             unsafe { tables.push(pfn, record) };
         }
     });
+}
+
+/// A range that is on its way from one owner to the next. If that unwinds, it is left to the owner
+/// that claims it next. Forgotten otherwise.
+struct Leaving<'k, F: Format, W: OpenWindow> {
+    map: &'k KernelMap<F, W>,
+    span: Span,
+}
+
+impl<F: Format, W: OpenWindow> Drop for Leaving<'_, F, W> {
+    #[cold]
+    fn drop(&mut self) {
+        self.map.claims().lock().set_hold(self.span, Hold::Left);
+    }
 }
 
 /// Pages of the kernel's half that CPUs have to forget: flushed when this is dropped, also if a
@@ -477,25 +535,38 @@ fn cut<F: Format, M: Machine>(on: On<'_, M>, at: PhysAddr, level: Level, span: S
 struct Stale<'a, M: Machine> {
     on: On<'a, M>,
     runs: Runs,
+    /// Whether the flush of the range is still to come.
+    owed: &'a mut bool,
 }
 
 impl<'a, M: Machine> Stale<'a, M> {
-    /// Begins, if this CPU can flush at all.
-    fn begin(on: On<'a, M>, shift: u32) -> Result<Self, TlbRefusal> {
+    /// Begins, if this CPU can flush at all. If a flush of the range is owed, everything in the
+    /// range is stale.
+    fn begin(on: On<'a, M>, range: Span, shift: u32, owed: &'a mut bool) -> Result<Self, TlbRefusal> {
         on.tlb().may_flush(on.pin())?;
-        Ok(Stale { on, runs: Runs::new(shift) })
+        let runs = if *owed { range.pages(shift) } else { Runs::new(shift) };
+        *owed = true;
+        Ok(Stale { on, runs, owed })
     }
 
-    fn flush(mut self) -> Result<(), TlbRefusal> {
-        let nothing = Runs::new(self.runs.shift());
-        let runs = core::mem::replace(&mut self.runs, nothing);
-        self.on.tlb().flush_kernel(self.on.pin(), &runs)
+    fn insert(&mut self, va: u64) {
+        self.runs.insert(va, va.wrapping_add(1 << self.runs.shift()));
+    }
+
+    fn flush(self) -> Result<(), TlbRefusal> {
+        ManuallyDrop::new(self).flush_now()
+    }
+
+    fn flush_now(&mut self) -> Result<(), TlbRefusal> {
+        self.on.tlb().flush_kernel(self.on.pin(), &self.runs)?;
+        *self.owed = false;
+        Ok(())
     }
 }
 
 impl<M: Machine> Drop for Stale<'_, M> {
     fn drop(&mut self) {
-        let done = self.on.tlb().flush_kernel(self.on.pin(), &self.runs);
+        let done = self.flush_now();
         debug_assert!(done.is_ok(), "the CPU could flush when this was made");
     }
 }
