@@ -97,7 +97,7 @@ pub(super) fn give_back<M: Machine>(on: On<'_, M>, tables: Flushed, data: &DataC
     while at != Pfn::NONE {
         let (pfn, record) = (at, frames.meta(at));
         at = record.next();
-        // Before the reference goes: whoever drops the last one hands the frame on.
+        // Before the reference goes: the gather that drops the last one hands the frame on.
         record.unclaim();
         if record.drop_reference() {
             give(pfn);
