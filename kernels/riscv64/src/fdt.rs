@@ -1,6 +1,7 @@
 //! What the firmware's device tree says, as far as it is used: memory, harts, boot arguments
 //! (Devicetree specification, chapter 5).
 
+use crate::irq::HARTS;
 use crate::mmu;
 
 const MAGIC: u32 = 0xd00d_feed;
@@ -8,8 +9,6 @@ const BEGIN_NODE: u32 = 1;
 const END_NODE: u32 = 2;
 const PROPERTY: u32 = 3;
 const NOP: u32 = 4;
-/// Harts that are looked for.
-pub const HARTS: usize = 8;
 
 /// A description of the machine.
 pub struct Board {

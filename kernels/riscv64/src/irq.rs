@@ -2,6 +2,9 @@
 
 use core::arch::asm;
 
+/// Harts that are looked for: numbers of harts are below it.
+pub const HARTS: usize = 8;
+
 const SIE: u64 = 1 << 1;
 /// Software interrupts, in `sie` and `sip`.
 pub const SOFTWARE: u64 = 1 << 1;

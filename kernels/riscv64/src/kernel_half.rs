@@ -8,10 +8,10 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use ptarmigan::addr::FRAME_SIZE;
 use ptarmigan::tlb::Runs;
 
-use crate::fdt::HARTS;
+use crate::irq::{self, HARTS};
 use crate::machine::{self, PATIENCE, machine, pin};
 use crate::rt::fail;
-use crate::{irq, mmu, sbi};
+use crate::{mmu, sbi};
 
 /// The entry of all roots that leads to the page.
 const ROOT_ENTRY: usize = mmu::ENTRIES - 1;

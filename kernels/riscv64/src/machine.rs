@@ -21,13 +21,13 @@ use ptarmigan::tlb::{
 };
 use ptarmigan::window::{DirectMap, OutOfReach};
 
-use crate::fdt::HARTS;
 use crate::format::Sv39;
+use crate::irq::{self, HARTS};
 use crate::late::Late;
 use crate::mmu::{self, DIRECT_MAP, DIRECT_MAP_LIMIT};
 use crate::rt::fail;
 use crate::without::{Part, leaves_out};
-use crate::{irq, program, sbi};
+use crate::{program, sbi};
 
 /// The kernel's half of all roots.
 type KernelHalf = KernelMap<Sv39, DirectMap>;

@@ -8,12 +8,12 @@ use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::machine::On;
 use ptarmigan::space::{Access, AreaFlags, FaultError, Object, SharedSpace, Space, SpaceMut};
 
-use crate::fdt::HARTS;
 use crate::format::Sv39;
+use crate::irq::{self, HARTS};
 use crate::lock::Lock;
 use crate::machine::{Machine, on, pin};
 use crate::rt::fail;
-use crate::{abi, irq, program, trap};
+use crate::{abi, mmu, program};
 
 /// Spaces at a time.
 const SPACES: usize = 32;
@@ -257,7 +257,14 @@ fn with_current(at: Option<(usize, u64)>, f: impl FnOnce(&SharedSpace<Sv39>)) {
 pub fn leave() {
     let _masked = irq::Masked::new();
     with_current(current().take(), |space| must(here(|on| space.deactivate(on))));
-    trap::check_fenced("the kernel's");
+    check_fenced("the kernel's");
+}
+
+/// Ends the run if this hart may still use what it has cached of the tables before its own.
+pub fn check_fenced(whose: &str) {
+    if !mmu::is_fenced() {
+        fail(format_args!("no fence after {whose} root was loaded"));
+    }
 }
 
 /// This hart has nothing to run, and keeps its space loaded.

@@ -5,8 +5,7 @@ use core::arch::asm;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use crate::fdt::HARTS;
-use crate::irq;
+use crate::irq::{self, HARTS};
 
 /// Where physical memory from 0 to 4 GiB is mapped in every space: entries 256 to 259 of every
 /// root.

@@ -4,7 +4,7 @@
 use core::arch::asm;
 use core::cell::UnsafeCell;
 
-use crate::{fdt, irq};
+use crate::irq;
 
 /// Bytes of a stack. The assembly knows it. A release build needs a fiftieth of that; set-up in a
 /// build without optimisation puts whole lists on the stack.
@@ -14,14 +14,14 @@ const PAINTED: usize = STACK - 0x1000;
 const COLOUR: u64 = 0x5eed_ab1e_c01d_cafe;
 
 #[repr(C, align(16))]
-struct Stacks(UnsafeCell<[[u8; STACK]; fdt::HARTS]>);
+struct Stacks(UnsafeCell<[[u8; STACK]; irq::HARTS]>);
 
 // SAFETY: the bytes are reached through the stack pointers of harts, each its own, and by `used` on
 // the hart's own.
 unsafe impl Sync for Stacks {}
 
 #[unsafe(no_mangle)]
-static hart_stacks: Stacks = Stacks(UnsafeCell::new([[0; STACK]; fdt::HARTS]));
+static hart_stacks: Stacks = Stacks(UnsafeCell::new([[0; STACK]; irq::HARTS]));
 
 fn pointer() -> usize {
     let sp;

@@ -7,11 +7,11 @@
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use crate::fdt::HARTS;
+use crate::irq::{self, HARTS};
 use crate::lock::Lock;
 use crate::memory::{self, Refused, SpaceRef};
 use crate::trap::{self, Registers, Trap};
-use crate::{abi, irq, kernel_half, machine, rt, sbi};
+use crate::{abi, kernel_half, machine, rt, sbi};
 
 /// Tasks at a time.
 const TASKS: usize = 32;

@@ -3,8 +3,8 @@
 use core::arch::global_asm;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::memory::Cause as Fault;
-use crate::{irq, machine, mmu, rt};
+use crate::memory::{self, Cause as Fault};
+use crate::{irq, machine, rt};
 
 global_asm!(include_str!("trap.s"));
 
@@ -101,18 +101,11 @@ unsafe extern "C" {
 
 /// Runs the user until it traps. The space is loaded; interrupts are masked.
 pub fn enter(registers: &mut Registers) -> Trap {
-    check_fenced("a space's");
+    memory::check_fenced("a space's");
     irq::allow(irq::SOFTWARE | irq::TIMER);
     // SAFETY: user mode reaches only what its space maps for it; the assembly keeps what the
     // compiler expects to be kept.
     unsafe { enter_user(registers) }
-}
-
-/// Ends the run if this hart may still use what it has cached of the tables before its own.
-pub fn check_fenced(whose: &str) {
-    if !mmu::is_fenced() {
-        rt::fail(format_args!("no fence after {whose} root was loaded"));
-    }
 }
 
 /// Interrupts from other harts that came while the library was at work for a task.
