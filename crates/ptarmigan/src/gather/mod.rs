@@ -566,7 +566,9 @@ impl<'a, M: Machine> Gather<'a, M> {
         drop(self);
     }
 
-    /// Flushes and gives back or parks what is left.
+    /// Flushes and gives back or parks what is left. A call, so that the ticket is not on the stack
+    /// while tables are gone through.
+    #[inline(never)]
     fn flush_rest(&mut self) {
         let parking = self.on.machine().parking();
         let may_park = parking.is_on();

@@ -6,7 +6,7 @@ use crate::format::{Attr, Format};
 use crate::frames::{AllocFlags, FrameMeta, Frames, NoFrame};
 use crate::gather::Gather;
 use crate::machine::{Machine, On};
-use crate::page::{Level, MAX_LEVELS};
+use crate::page::Level;
 
 /// Which tables an unmap gives back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,25 +37,7 @@ struct Unmap<'a, 'g, M: Machine, L> {
     free: Free,
     leaf: L,
     others: Use,
-    freed: Freed<'g>,
-}
-
-/// Tables of a tree that have been freed: counted off when this is dropped, also if a callback
-/// panics.
-struct Freed<'t> {
-    n: [u32; MAX_LEVELS],
-    from: &'t TableCounts,
-}
-
-impl Drop for Freed<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        for (level, n) in self.n.into_iter().enumerate() {
-            if n > 0 {
-                self.from.add(Level(level as u8), -(n as i32));
-            }
-        }
-    }
+    counts: &'g TableCounts,
 }
 
 /// First and last index (inclusive) of a table of `level`, mapping from `base` on, that lie in
@@ -149,8 +131,7 @@ impl<F: Format> Tables<F> {
     ) {
         let others = Use::private(gather.is_private());
         let on = gather.on();
-        let freed = Freed { n: Default::default(), from: self.counts() };
-        let mut way = Unmap { on, gather, range, free, leaf, others, freed };
+        let mut way = Unmap { on, gather, range, free, leaf, others, counts: self.counts() };
         unmap_table::<F, M, L, ALL>(&mut way, self.root(), Self::ROOT, 0);
     }
 
@@ -463,7 +444,7 @@ fn unmap_links<'a, 'g, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, 
         {
             let child = link.child;
             link.cut();
-            way.freed.n[below.at() % MAX_LEVELS] += 1;
+            way.counts.add(below, -1);
             // SAFETY: 1. the entry was the table's only link and has just been cleared; tree and
             // gather are of one space. 2. its count is 0. 3. `record` is what `inner` found at the
             // child.

@@ -26,7 +26,7 @@ impl TableCounts {
     /// Counts tables, held exclusively.
     #[inline(always)]
     pub fn add(&self, level: Level, change: i32) {
-        let n = &self.0[level.at()];
+        let n = &self.0[level.at() % MAX_LEVELS];
         n.store(n.load(Relaxed).wrapping_add_signed(change), Relaxed);
     }
 }

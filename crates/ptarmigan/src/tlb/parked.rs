@@ -13,7 +13,7 @@ use crate::page::Unhooked;
 const CHAINS: usize = 8;
 
 /// Frames whose reference waits for the flush and that another gather has on its chain.
-const ASIDE: usize = 8;
+const ASIDE: usize = 4;
 
 /// Data frames that wait for the flush.
 pub(crate) struct DataChains {
