@@ -184,8 +184,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     #[inline(always)]
     pub fn put_run(&self, first: usize, n: usize, mut next: impl FnMut() -> u64) -> usize {
         let mut done = 0;
-        while done < n {
-            let slot = self.slot(first + done);
+        for slot in self.entries().slots(first, n) {
             if !F::is_none(slot.load()) {
                 break;
             }
@@ -419,6 +418,15 @@ impl<'g, F: Format> Entries<'g, F> {
         // point 1), whose entries fit into it (`format::check`), `index` was reduced to their
         // number, and `Slot` accepts any bit pattern and shared access.
         unsafe { &*self.base.add(index) }
+    }
+
+    /// `n` entries from `first` on, or those that there are.
+    #[inline(always)]
+    fn slots(self, first: usize, n: usize) -> &'g [F::Slot] {
+        let all = F::entries(self.level);
+        let first = first.min(all);
+        // SAFETY: as in `slot`, for each: `first + n` is at most their number.
+        unsafe { core::slice::from_raw_parts(self.base.add(first), n.min(all - first)) }
     }
 
     /// Binary logarithm of the entries that one bit of the record's map stands for. A root has 32

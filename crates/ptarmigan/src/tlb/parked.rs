@@ -24,7 +24,8 @@ pub(crate) struct DataChains {
     pub shared: Pfn,
     /// Those that another gather has claimed.
     aside: [Pfn; ASIDE],
-    aside_len: u8,
+    /// As wide as the others: a struct with padding is copied in pieces that overlap, and stalls.
+    aside_len: u32,
     pub len: u32,
 }
 
@@ -39,7 +40,7 @@ impl DataChains {
 
     /// Adds a frame that another gather has claimed; false if there is no room.
     pub fn put_aside(&mut self, pfn: Pfn) -> bool {
-        let Some(place) = self.aside.get_mut(usize::from(self.aside_len)) else { return false };
+        let Some(place) = self.aside.get_mut(self.aside_len as usize) else { return false };
         *place = pfn;
         self.aside_len += 1;
         self.len += 1;
@@ -48,7 +49,7 @@ impl DataChains {
 
     /// The frames that another gather has claimed.
     pub fn aside(&self) -> impl Iterator<Item = Pfn> + '_ {
-        self.aside.iter().copied().take(usize::from(self.aside_len))
+        self.aside.iter().copied().take(self.aside_len as usize)
     }
 }
 
