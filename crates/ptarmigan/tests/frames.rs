@@ -568,7 +568,6 @@ fn frames_and_pins_of_another_machine_are_refused_and_nothing_is_lost() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "a host maps memory")]
 #[cfg_attr(debug_assertions, should_panic(expected = "was given what belongs to"))]
 fn a_frame_given_to_another_machine_is_lost_and_debug_builds_say_so() {
     let (a, b) = (Host::<X86_64>::new(small(1, 1, 4)).unwrap(), Host::<X86_64>::new(small(1, 1, 4)).unwrap());

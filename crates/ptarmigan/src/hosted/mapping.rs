@@ -2,7 +2,6 @@
 use crate::addr::FRAME_SIZE;
 use crate::bootmem::BootMemory;
 use core::ptr::NonNull;
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::sync::Arc;
 
 /// A block of zeroed memory, given back when dropped.
@@ -19,12 +18,7 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// `len` bytes, of which only what is touched takes memory.
     pub fn new(len: usize) -> rustix::io::Result<Self> {
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
-        let base =
-            unsafe { mmap_anonymous(core::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags)? };
-        let base = NonNull::new(base.cast()).ok_or(rustix::io::Errno::NOMEM)?;
-        Ok(Mapping { base, len })
+        Ok(Mapping { base: system::map(len)?, len })
     }
 
     /// Makes boot memory of `bytes` bytes or more, which goes when all that is carved from it has
@@ -54,8 +48,7 @@ impl Mapping {
         if from >= end {
             return;
         }
-        // SAFETY: the range lies in this mapping; the advice does not change what it holds.
-        let _ = unsafe { madvise(self.base.as_ptr().add(from).cast(), end - from, Advice::LinuxHugepage) };
+        system::advise_huge_pages(self.base, from, end - from);
         for at in (from..end).step_by(4096) {
             // SAFETY: `at` is below `len`; called before anything uses the memory.
             unsafe { self.base.as_ptr().add(at).write_volatile(0) };
@@ -65,7 +58,72 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, made by `new`, and its users borrow or keep its owner.
-        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
+        // SAFETY: 1. the mapping was made by `new` with this length, and its users borrow or keep
+        // its owner.
+        unsafe { system::unmap(self.base, self.len) };
+    }
+}
+
+#[cfg(not(miri))]
+mod system {
+    use core::ptr::NonNull;
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+
+    /// Maps `len` zeroed bytes.
+    pub fn map(len: usize) -> rustix::io::Result<NonNull<u8>> {
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
+        let base =
+            unsafe { mmap_anonymous(core::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags)? };
+        NonNull::new(base.cast()).ok_or(rustix::io::Errno::NOMEM)
+    }
+
+    /// Asks for huge pages in `len` bytes from `base + from` on, which lie in one mapping.
+    pub fn advise_huge_pages(base: NonNull<u8>, from: usize, len: usize) {
+        // SAFETY: the advice does not change what the range holds.
+        let _ = unsafe { madvise(base.as_ptr().wrapping_add(from).cast(), len, Advice::LinuxHugepage) };
+    }
+
+    /// Ends a mapping.
+    ///
+    /// # Safety
+    ///
+    /// 1. [`map`] made it with this length, and nothing uses it any more.
+    pub unsafe fn unmap(base: NonNull<u8>, len: usize) {
+        // SAFETY: 1. by the caller.
+        let _ = unsafe { munmap(base.as_ptr().cast(), len) };
+    }
+}
+
+/// The interpreter knows no mappings such as these: memory of the heap stands for them.
+#[cfg(miri)]
+mod system {
+    use crate::addr::FRAME_SIZE;
+    use core::ptr::NonNull;
+    use std::alloc::{Layout, alloc_zeroed, dealloc};
+
+    fn layout(len: usize) -> rustix::io::Result<Layout> {
+        Layout::from_size_align(len.max(1), FRAME_SIZE).map_err(|_| rustix::io::Errno::NOMEM)
+    }
+
+    /// Allocates `len` zeroed bytes.
+    pub fn map(len: usize) -> rustix::io::Result<NonNull<u8>> {
+        // SAFETY: the layout's size is not 0.
+        let base = unsafe { alloc_zeroed(layout(len)?) };
+        NonNull::new(base).ok_or(rustix::io::Errno::NOMEM)
+    }
+
+    /// Does nothing.
+    pub fn advise_huge_pages(_: NonNull<u8>, _: usize, _: usize) {}
+
+    /// Frees a block.
+    ///
+    /// # Safety
+    ///
+    /// 1. [`map`] made it with this length, and nothing uses it any more.
+    pub unsafe fn unmap(base: NonNull<u8>, len: usize) {
+        let Ok(layout) = layout(len) else { return };
+        // SAFETY: 1. by the caller.
+        unsafe { dealloc(base.as_ptr(), layout) };
     }
 }
