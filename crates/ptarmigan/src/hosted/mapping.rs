@@ -48,7 +48,7 @@ impl Mapping {
         if from >= end {
             return;
         }
-        system::advise_huge_pages(self.base, from, end - from);
+        system::advise_huge_pages(self, from..end);
         for at in (from..end).step_by(4096) {
             // SAFETY: `at` is below `len`; called before anything uses the memory.
             unsafe { self.base.as_ptr().add(at).write_volatile(0) };
@@ -66,6 +66,8 @@ impl Drop for Mapping {
 
 #[cfg(not(miri))]
 mod system {
+    use super::Mapping;
+    use core::ops::Range;
     use core::ptr::NonNull;
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
@@ -78,10 +80,13 @@ mod system {
         NonNull::new(base.cast()).ok_or(rustix::io::Errno::NOMEM)
     }
 
-    /// Asks for huge pages in `len` bytes from `base + from` on, which lie in one mapping.
-    pub fn advise_huge_pages(base: NonNull<u8>, from: usize, len: usize) {
-        // SAFETY: the advice does not change what the range holds.
-        let _ = unsafe { madvise(base.as_ptr().wrapping_add(from).cast(), len, Advice::LinuxHugepage) };
+    /// Asks for huge pages in those of `bytes` that the mapping has.
+    pub fn advise_huge_pages(mapping: &Mapping, bytes: Range<usize>) {
+        let from = bytes.start.min(mapping.len);
+        let len = bytes.end.min(mapping.len).saturating_sub(from);
+        // SAFETY: the range lies in the mapping, which exists while it is borrowed, and the advice
+        // does not change what the range holds.
+        let _ = unsafe { madvise(mapping.base.as_ptr().add(from).cast(), len, Advice::LinuxHugepage) };
     }
 
     /// Ends a mapping.
@@ -98,7 +103,9 @@ mod system {
 /// The interpreter knows no mappings such as these: memory of the heap stands for them.
 #[cfg(miri)]
 mod system {
+    use super::Mapping;
     use crate::addr::FRAME_SIZE;
+    use core::ops::Range;
     use core::ptr::NonNull;
     use std::alloc::{Layout, alloc_zeroed, dealloc};
 
@@ -114,7 +121,7 @@ mod system {
     }
 
     /// Does nothing.
-    pub fn advise_huge_pages(_: NonNull<u8>, _: usize, _: usize) {}
+    pub fn advise_huge_pages(_: &Mapping, _: Range<usize>) {}
 
     /// Frees a block.
     ///

@@ -205,7 +205,7 @@ fn no_cpu_reads_the_old_frame_once_another_has_written_to_the_copy() {
                 w.tlb().serve(&c);
                 w.tlb().serve(b.pin());
                 // What it finds now, after its flush, it may keep.
-                let _ = w.mmu().read(b.pin(), 0);
+                w.mmu().look(b.pin(), 0);
                 // The fault goes on in between.
                 loom::thread::yield_now();
             }
