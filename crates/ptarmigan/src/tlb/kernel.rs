@@ -21,7 +21,7 @@ impl<S: Shootdown> Tlb<S> {
     /// [`TlbRefusal`] for a pin of another machine, and in the middle of a switch or another flush;
     /// nothing has been forgotten then.
     pub fn flush_kernel(&self, pin: &Pinned<'_>, stale: &Runs) -> Result<(), TlbRefusal> {
-        self.flush_kernel_with(pin, stale, &Facts::default())
+        self.flush_kernel_with(pin, stale, &Facts::UNKNOWN)
     }
 
     /// As [`flush_kernel`](Self::flush_kernel), with what else is known of the pages. How many CPUs

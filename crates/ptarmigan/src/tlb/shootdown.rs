@@ -93,7 +93,7 @@ impl<S: Shootdown> Tlb<S> {
             Request::Flush(FlushRequest { space: NonNull::from(space), what, generation, ends, recall });
         if let Request::Flush(FlushRequest { what, .. }) = &mut request {
             if !everything {
-                self.config.costs.plan_into(stale, &Facts::default(), &mut what.scope);
+                self.config.costs.plan_into(stale, &Facts::UNKNOWN, &mut what.scope);
             }
             self.tally(pin).count(&what.scope);
             if broadcast {

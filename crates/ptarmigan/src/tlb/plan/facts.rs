@@ -18,3 +18,9 @@ pub struct Facts {
     /// request is part of each plan's price and decides between none.
     pub asked: u64,
 }
+
+impl Facts {
+    /// Nothing is known.
+    pub const UNKNOWN: Facts =
+        Facts { hashed: None, live: None, resident: None, entries: None, asked: 0 };
+}

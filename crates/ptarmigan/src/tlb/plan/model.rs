@@ -46,7 +46,7 @@ impl CostModel {
     /// `stale`, is everything.
     #[inline]
     pub fn plan(&self, stale: &Runs) -> Scope {
-        self.plan_with(stale, &Facts::default())
+        self.plan_with(stale, &Facts::UNKNOWN)
     }
 
     /// As [`plan`](Self::plan), with what else is known of the stale pages.
