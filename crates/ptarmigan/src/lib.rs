@@ -23,6 +23,7 @@ pub mod cpu;
 pub mod format;
 pub mod frames;
 pub mod gather;
+pub mod highmem;
 #[cfg(feature = "hosted")]
 pub mod hosted;
 pub mod machine;
