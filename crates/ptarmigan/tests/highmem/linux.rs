@@ -58,7 +58,7 @@ fn random_operations_keep_the_states_exact() {
         unsafe { LinuxPool::new(&mut boot, machine.tlb(), host.frames(), low(&host), &slots) }.unwrap();
     let cpus = host.slots();
     let pin = cpus[0].pin();
-    let mut rng = Rng::new(3);
+    let rng = Rng::new(3);
     let mut users: HashMap<u32, u32> = HashMap::new();
     for _ in 0..6000 {
         let n = rng.below(60) as u32;

@@ -112,9 +112,7 @@ pub fn pool<'m, L: Slots>(
     let mut boot = host.boot(bytes).unwrap();
     let left = boot.left();
     // SAFETY: 1. by the callers, which use slots of the host's memory.
-    let pool = unsafe {
-        Pool::new(&mut boot, config, machine.tlb(), host.frames(), low(host), slots, &())
-    };
+    let pool = unsafe { Pool::new(&mut boot, config, machine.tlb(), host.frames(), low(host), slots, &()) };
     assert!(left - boot.left() <= bytes, "{} of {bytes} bytes", left - boot.left());
     pool
 }

@@ -150,13 +150,13 @@ fn in_the_middle_of_a_flush_what_needs_no_flush_works_and_the_rest_is_refused() 
     drop((0..4).map(|n| pool.try_map(&pin, high(n)).unwrap()).collect::<Vec<_>>());
     // The hook lives as long as the pool: its call is made within the sweep below.
     let result = std::sync::Arc::new(std::sync::Mutex::new(None));
-    let (its, this): (_, &(dyn Fn(&ptarmigan::cpu::Pinned<'_>) -> Option<PoolError>)) =
+    let (its, this): (_, &dyn Fn(&ptarmigan::cpu::Pinned<'_>) -> Option<PoolError>) =
         (result.clone(), &|pin| {
             drop(pool.try_map(pin, high(0)));
             pool.try_map(pin, high(9)).err()
         });
     // SAFETY: the reference is used in the sweep below, and not kept.
-    let this: &'static (dyn Fn(&ptarmigan::cpu::Pinned<'_>) -> Option<PoolError>) =
+    let this: &'static dyn Fn(&ptarmigan::cpu::Pinned<'_>) -> Option<PoolError> =
         unsafe { std::mem::transmute(this) };
     let this = Sendable(this);
     *tlbs.hook.lock().unwrap() = Some(Box::new(move |pin| {
@@ -241,9 +241,8 @@ fn shapes_that_do_not_work_are_refused() {
     let slots = store(&other, 64);
     let mut boot = host.boot(1 << 20).unwrap();
     // SAFETY: 1. the frames are not those of the machine: refused.
-    let wrong = unsafe {
-        Pool::new(&mut boot, config, machine.tlb(), other.frames(), low(&other), slots, &())
-    };
+    let wrong =
+        unsafe { Pool::new(&mut boot, config, machine.tlb(), other.frames(), low(&other), slots, &()) };
     assert!(matches!(wrong.err(), Some(PoolSetupError::WrongMachine(_))));
     let mut boot = host.boot(64).unwrap();
     // SAFETY: 1. slots of the host's memory.

@@ -18,7 +18,7 @@ fn run(seed: u64, n: usize, colors: usize, batch: u32, low_water: usize, steps: 
     let pool = pool(&host, &machine, config, &slots).unwrap();
     let cpus = host.slots();
     let pins = pins(&cpus);
-    let mut rng = Rng::new(seed);
+    let rng = Rng::new(seed);
     let frames = 2 * n as u64;
     let mut users: HashMap<u32, Vec<Mapped<'_>>> = HashMap::new();
     // Which frame each slot was seen with, and its state then.
@@ -73,7 +73,10 @@ fn run(seed: u64, n: usize, colors: usize, batch: u32, low_water: usize, steps: 
             }
             // From a frame to none or to another one: not without having been forgotten.
             if was.1.is_some() && was.1 != frame && state == 0 {
-                assert!((0..CPUS).all(|cpu| !tlbs.knows(cpu, slots.page(slot))), "slot {slot} is known still");
+                assert!(
+                    (0..CPUS).all(|cpu| !tlbs.knows(cpu, slots.page(slot))),
+                    "slot {slot} is known still"
+                );
             }
             *was = (state, frame);
         }

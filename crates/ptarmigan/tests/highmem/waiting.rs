@@ -126,7 +126,7 @@ fn cpus_that_map_the_same_few_frames_never_see_a_slot_change_under_them() {
             let (pool, host, machine, users, slots, done) = (&pool, &host, &machine, &users, &slots, &done);
             s.spawn(move || {
                 let mut cpu = host.slot(cpu).unwrap();
-                let mut rng = Rng::new(7 + u64::from(cpu.cpu().0));
+                let rng = Rng::new(7 + u64::from(cpu.cpu().0));
                 for step in 0..3000 {
                     let n = rng.below(u64::from(FRAMES)) as u32;
                     let mapped = if step % 3 == 0 {

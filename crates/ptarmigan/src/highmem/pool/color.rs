@@ -32,7 +32,7 @@ impl Color {
     /// Slots of a chunk if a colour has `slots`: each CPU has one that is its own, unless they would
     /// be small.
     fn chunk_len(config: &PoolConfig, slots: usize) -> usize {
-        let most = (MOST / config.colors).max(1);
+        let most = (MOST / config.colors.max(1)).max(1);
         let share = slots.div_ceil(config.cpus.max(1)).next_multiple_of(64);
         share.min(most).min(slots).max(1)
     }

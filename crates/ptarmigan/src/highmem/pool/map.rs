@@ -1,10 +1,10 @@
 //! Mapping frames.
-use super::{ORPHAN, Pool};
 use super::cell::{FrameCell, Full};
 use super::config::{PoolError, Turn};
 use super::mapped::{Mapped, Orphan, User};
 use super::queue::Waiter;
 use super::sleep::{MaySleep, Wake};
+use super::{ORPHAN, Pool};
 use crate::addr::Pfn;
 use crate::cpu::Pinned;
 use crate::highmem::slots::Slots;

@@ -41,9 +41,10 @@ impl<S: Shootdown, L: Slots, K: Wake> Pool<'_, S, L, K> {
             return exhausted;
         }
         let most = if waited_on { 1 } else { self.config.batch };
+        // Before a slot is taken, which would be lost if the flush unwinds.
+        self.sweep_ahead(pin, color);
         for round in 0..=ROUNDS {
             if let Some(slot) = its.take(pin, most) {
-                self.sweep_ahead(pin, color);
                 return Ok(slot);
             }
             self.tlb.may_flush(pin)?;

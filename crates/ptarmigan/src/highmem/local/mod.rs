@@ -15,7 +15,8 @@
 //! }
 //! ```
 //!
-//! [`LocalScope::window`] gives the order up, for code that takes a [`Window`]: a slot whose guard has
+//! [`LocalScope::window`] gives the order up, for code that takes a
+//! [`Window`](crate::window::Window): a slot whose guard has
 //! gone is used again when those above it have gone too.
 //!
 //! # What is flushed
@@ -34,192 +35,22 @@
 //! A task may be switched out with frames mapped ([`LocalMaps::switch_out`]), and goes on where it
 //! was, on the same CPU ([`LocalMaps::switch_in`]). Guards that were forgotten show at the end of their
 //! scope, and are an error at the next switch, which gives their slots back.
-use super::slots::{MAX_SLOTS, SlotError, Slots};
-use crate::addr::{FRAME_SIZE, Pfn, PhysAddr};
-use crate::bootmem::{BootMemory, BootMemoryShort};
-use crate::cpu::{CpuId, PerCpu, Pinned, WrongMachine};
+mod error;
+mod guard;
+mod stack;
+
+pub use error::{LocalError, LocalSetupError, SwitchError};
+pub use guard::{LocalGuard, LocalScope, LocalWindow};
+pub use stack::MAX_DEPTH;
+
+use crate::addr::Pfn;
+use crate::bootmem::BootMemory;
+use crate::cpu::{CpuId, PerCpu, Pinned};
 use crate::frames::Frames;
-use crate::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
+use crate::highmem::slots::{MAX_SLOTS, SlotError, Slots};
 use crate::tlb::{NewEntry, Runs, Shootdown, Tlb, TlbRefusal};
-use crate::window::{DirectMap, OpenWindow, Window, WindowGuard};
-use core::fmt;
-
-/// Slots of a CPU at most.
-pub const MAX_DEPTH: usize = 32;
-
-/// Shows nothing, and the CPU has forgotten what it showed.
-const EMPTY: u8 = 0;
-/// Shows nothing; the CPU may know what it showed.
-const STALE: u8 = 1;
-/// Shows a frame.
-const LIVE: u8 = 2;
-/// Shows a frame whose guard was forgotten.
-const FORGOTTEN: u8 = 3;
-
-struct LocalSlot {
-    frame: AtomicU32,
-    state: AtomicU8,
-}
-
-/// The stack of a CPU. Only this CPU writes to it.
-#[derive(Default)]
-struct Stack {
-    /// Slots below this one are taken.
-    depth: AtomicU8,
-    slots: [LocalSlot; MAX_DEPTH],
-}
-
-impl Default for LocalSlot {
-    fn default() -> Self {
-        LocalSlot { frame: AtomicU32::new(Pfn::NONE.0), state: AtomicU8::new(EMPTY) }
-    }
-}
-
-impl Stack {
-    fn depth(&self) -> usize {
-        usize::from(self.depth.load(Relaxed))
-    }
-
-    fn set_depth(&self, depth: usize) {
-        self.depth.store(depth as u8, Relaxed);
-    }
-
-    fn state(&self, at: usize) -> u8 {
-        self.slots[at].state.load(Relaxed)
-    }
-
-    fn set_state(&self, at: usize, state: u8) {
-        self.slots[at].state.store(state, Relaxed);
-    }
-
-    fn frame(&self, at: usize) -> Pfn {
-        Pfn(self.slots[at].frame.load(Relaxed))
-    }
-}
-
-/// Why local maps cannot be set up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LocalSetupError {
-    /// The depth is not 1 to [`MAX_DEPTH`], or there are not as many slots for each CPU.
-    Depth {
-        /// Slots for each CPU that were asked for.
-        depth: usize,
-        /// Slots in all.
-        slots: usize,
-    },
-    /// The parts are of different machines.
-    WrongMachine(WrongMachine),
-    /// The stacks do not fit into boot memory.
-    Boot(BootMemoryShort),
-}
-
-impl fmt::Display for LocalSetupError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LocalSetupError::Depth { depth, slots } => write!(
-                f,
-                "{depth} slots for each CPU, of {slots} in all: 1 to {MAX_DEPTH} will do, for all CPUs"
-            ),
-            LocalSetupError::WrongMachine(e) => e.fmt(f),
-            LocalSetupError::Boot(e) => e.fmt(f),
-        }
-    }
-}
-
-impl core::error::Error for LocalSetupError {}
-
-/// Why a frame was not mapped; nothing has changed then.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum LocalError {
-    /// There is no such frame.
-    NoSuchFrame(Pfn),
-    /// All slots of the CPU are in use.
-    Overflow {
-        /// Which CPU.
-        cpu: CpuId,
-        /// Its slots.
-        depth: usize,
-    },
-    /// The pin is of another machine.
-    WrongMachine(WrongMachine),
-    /// The next slot is stale, and the CPU cannot flush now.
-    Refused(TlbRefusal),
-    /// The machine beneath could not change a slot.
-    Slot(SlotError),
-}
-
-impl fmt::Display for LocalError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LocalError::NoSuchFrame(pfn) => write!(f, "frame {pfn} is not under management"),
-            LocalError::Overflow { cpu, depth } => {
-                write!(f, "CPU {} has {depth} local maps already: configure a greater depth", cpu.0)
-            }
-            LocalError::WrongMachine(e) => e.fmt(f),
-            LocalError::Refused(e) => e.fmt(f),
-            LocalError::Slot(e) => e.fmt(f),
-        }
-    }
-}
-
-impl core::error::Error for LocalError {}
-
-/// Why a task switch is wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum SwitchError {
-    /// Guards of the task were forgotten. Their slots have been given back, and the switch is done
-    /// otherwise.
-    Forgotten {
-        /// How many.
-        guards: usize,
-        /// The frame of the lowest one.
-        first: Pfn,
-    },
-    /// The task has maps that were saved already, and nothing has changed.
-    Saved,
-    /// The CPU has local maps of another task, and nothing has changed.
-    InUse {
-        /// How many.
-        maps: usize,
-    },
-    /// The task's maps are those of another CPU, and nothing has changed.
-    WrongCpu {
-        /// The CPU that they are of.
-        of: CpuId,
-        /// The CPU of the pin.
-        on: CpuId,
-    },
-    /// The pin is of another machine, and nothing has changed.
-    WrongMachine(WrongMachine),
-    /// The CPU cannot flush now, and nothing has changed.
-    Refused(TlbRefusal),
-    /// The machine beneath could not change a slot. Saved maps stay saved.
-    Slot(SlotError),
-}
-
-impl fmt::Display for SwitchError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SwitchError::Forgotten { guards, first } => {
-                write!(f, "{guards} local map(s) were forgotten, the first of frame {first}: drop their guards")
-            }
-            SwitchError::Saved => f.write_str("the task's local maps are saved already: switch it in first"),
-            SwitchError::InUse { maps } => {
-                write!(f, "the CPU has {maps} local map(s) of another task: switch that out first")
-            }
-            SwitchError::WrongCpu { of, on } => {
-                write!(f, "the task's local maps are CPU {}'s; it cannot go on on CPU {}", of.0, on.0)
-            }
-            SwitchError::WrongMachine(e) => e.fmt(f),
-            SwitchError::Refused(e) => e.fmt(f),
-            SwitchError::Slot(e) => e.fmt(f),
-        }
-    }
-}
-
-impl core::error::Error for SwitchError {}
+use crate::window::DirectMap;
+use stack::{EMPTY, FORGOTTEN, LIVE, STALE, Stack};
 
 /// The local maps of a task that does not run.
 pub struct TaskMaps {
@@ -290,24 +121,6 @@ impl<'m, S: Shootdown, L: Slots> LocalMaps<'m, S, L> {
         PerCpu::<(), Stack>::bytes(cpus)
     }
 
-    /// Runs `f` with a scope in which frames can be mapped.
-    ///
-    /// # Errors
-    ///
-    /// [`WrongMachine`] for a pin of another machine; `f` has not run then.
-    pub fn scope<R>(
-        &self,
-        pin: &Pinned<'_>,
-        f: impl FnOnce(&mut LocalScope<'_, 'm, S, L>) -> R,
-    ) -> Result<R, WrongMachine> {
-        pin.check(self.tlb.machine())?;
-        let Some(stack) = self.stacks.own_shown(pin) else {
-            return Err(WrongMachine { called: self.tlb.machine(), given: pin.machine() });
-        };
-        let _left = Left { stack, base: stack.depth() };
-        Ok(f(&mut LocalScope { maps: self, stack, pin }))
-    }
-
     /// Returns how many slots of the CPU of `pin` are taken.
     pub fn depth(&self, pin: &Pinned<'_>) -> usize {
         self.stacks.own_shown(pin).map_or(0, Stack::depth)
@@ -339,7 +152,7 @@ impl<'m, S: Shootdown, L: Slots> LocalMaps<'m, S, L> {
         // SAFETY: 1. the CPU's own, which this code has taken from the stack. 2. it is not stale. 3.
         // the callers have found the frame among those that the slots were made for.
         let raw = unsafe { self.slots.install(slot, pfn) }.map_err(LocalError::Slot)?;
-        stack.slots[at].frame.store(pfn.0, Relaxed);
+        stack.set_frame(at, pfn);
         stack.set_state(at, LIVE);
         let entry = NewEntry { space: None, va: self.slots.page(slot), shift: self.slots.shift(), raw };
         self.tlb.entry_became_valid(pin, &entry);
@@ -388,15 +201,6 @@ impl<'m, S: Shootdown, L: Slots> LocalMaps<'m, S, L> {
             depth -= 1;
         }
         stack.set_depth(depth);
-    }
-
-    fn guard<'a>(&'a self, pin: &'a Pinned<'a>, stack: &'a Stack, pfn: Pfn) -> Result<LocalGuard<'a, 'm, S, L>, LocalError> {
-        let at = self.push(pin, stack, pfn)?;
-        let base = match at {
-            None => self.low.open(pfn.addr()).base(),
-            Some(at) => self.slots.address(self.slot(pin.cpu(), at)),
-        };
-        Ok(LocalGuard { maps: self, pin, stack, at, base })
     }
 
     /// Saves the local maps of the task that runs on the CPU of `pin` to `task`, and takes them off
@@ -496,111 +300,5 @@ impl<'m, S: Shootdown, L: Slots> LocalMaps<'m, S, L> {
         }
         *task = TaskMaps::default();
         Ok(())
-    }
-}
-
-/// The end of a scope.
-struct Left<'a> {
-    stack: &'a Stack,
-    base: usize,
-}
-
-impl Drop for Left<'_> {
-    fn drop(&mut self) {
-        // Guards of the scope have gone by now, but for those that were forgotten.
-        for at in self.base..self.stack.depth() {
-            if self.stack.state(at) == LIVE {
-                self.stack.set_state(at, FORGOTTEN);
-            }
-        }
-    }
-}
-
-/// Where frames can be mapped on the CPU that the caller is pinned to.
-pub struct LocalScope<'a, 'm, S: Shootdown, L> {
-    maps: &'a LocalMaps<'m, S, L>,
-    stack: &'a Stack,
-    pin: &'a Pinned<'a>,
-}
-
-impl<'m, S: Shootdown, L: Slots> LocalScope<'_, 'm, S, L> {
-    /// Maps a frame.
-    ///
-    /// # Errors
-    ///
-    /// [`LocalError`].
-    #[inline]
-    pub fn map(&mut self, pfn: Pfn) -> Result<LocalGuard<'_, 'm, S, L>, LocalError> {
-        self.maps.guard(self.pin, self.stack, pfn)
-    }
-
-    /// Returns the scope as a [`Window`], whose guards may go in any order.
-    pub fn window(&mut self) -> LocalWindow<'_, 'm, S, L> {
-        LocalWindow { maps: self.maps, stack: self.stack, pin: self.pin }
-    }
-}
-
-/// A frame that is mapped on this CPU; not any more when dropped.
-pub struct LocalGuard<'a, 'm, S: Shootdown, L: Slots> {
-    maps: &'a LocalMaps<'m, S, L>,
-    pin: &'a Pinned<'a>,
-    stack: &'a Stack,
-    /// `None` for a frame that needs no slot.
-    at: Option<usize>,
-    base: *mut u8,
-}
-
-impl<'m, S: Shootdown, L: Slots> LocalGuard<'_, 'm, S, L> {
-    /// Maps another frame, for no longer than this one. The pointer of this guard, taken before, may
-    /// be used meanwhile.
-    ///
-    /// # Errors
-    ///
-    /// [`LocalError`].
-    #[inline]
-    pub fn map(&mut self, pfn: Pfn) -> Result<LocalGuard<'_, 'm, S, L>, LocalError> {
-        self.maps.guard(self.pin, self.stack, pfn)
-    }
-}
-
-impl<S: Shootdown, L: Slots> Drop for LocalGuard<'_, '_, S, L> {
-    #[inline]
-    fn drop(&mut self) {
-        if let Some(at) = self.at {
-            self.maps.pop(self.pin, self.stack, at);
-        }
-    }
-}
-
-// SAFETY: the slot shows the frame until the guard is dropped, and the guard stays on its CPU.
-unsafe impl<S: Shootdown, L: Slots> WindowGuard for LocalGuard<'_, '_, S, L> {
-    #[inline(always)]
-    fn base(&self) -> *mut u8 {
-        self.base
-    }
-}
-
-/// A [`LocalScope`] as a window, for frames one by one.
-pub struct LocalWindow<'a, 'm, S: Shootdown, L> {
-    maps: &'a LocalMaps<'m, S, L>,
-    stack: &'a Stack,
-    pin: &'a Pinned<'a>,
-}
-
-// SAFETY: it is for memory that is handed out frame by frame. 1. a slot shows the whole frame while
-// its guard lives. 2. slots of one frame reach the same frame. 3. the offset of `at` in its frame is
-// added by shifting the base, and slots are as aligned as frames.
-unsafe impl<'m, S: Shootdown, L: Slots> Window for LocalWindow<'_, 'm, S, L> {
-    type Guard<'a>
-        = LocalGuard<'a, 'm, S, L>
-    where
-        Self: 'a;
-    type Error = LocalError;
-
-    #[inline]
-    fn map(&self, at: PhysAddr) -> Result<Self::Guard<'_>, LocalError> {
-        let mut guard = self.maps.guard(self.pin, self.stack, at.pfn())?;
-        guard.base = guard.base.wrapping_add(at.0 as usize % FRAME_SIZE);
-        Ok(guard)
     }
 }
