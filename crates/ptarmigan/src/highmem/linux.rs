@@ -5,10 +5,9 @@
 //!    users are swept, and one range flush covers the whole window, even for one slot.
 //! 3. Frames are looked up in 128 hash buckets, whose nodes are made in advance, one for each slot.
 //!
-//! The rule is that of Linux 6.1 (`mm/highmem.c`). One thing differs: Linux flushes with the lock held.
-//! Here a CPU that waits for
-//! the lock would not answer the flush, so the lock is released and the pool marked as being swept;
-//! others wait for that mark as they would for the lock.
+//! The rule is that of Linux 6.1 (`mm/highmem.c`). One thing differs: Linux flushes with the lock
+//! held. Here a CPU that waits for the lock would not answer the flush, so the lock is released and
+//! the pool marked as being swept; others wait for that mark as they would for the lock.
 use super::pool::{PoolCounts, PoolError, SweepCounts, SweepTally};
 use super::slots::{MAX_SLOTS, Slots};
 use crate::addr::Pfn;

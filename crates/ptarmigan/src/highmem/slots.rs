@@ -15,8 +15,8 @@ pub const MAX_SLOTS: usize = 1 << 16;
 ///    pointer that is valid for reads and writes of that frame, until the slot is
 ///    [removed](Self::remove) or another frame is installed in it.
 /// 2. Slots do not share addresses with each other or with anything else.
-/// 3. The MMU finds a slot's entry at the address [`page`](Self::page), if there is an MMU. It finds
-///    nothing there for a slot that was removed and that every CPU has forgotten since.
+/// 3. The MMU finds a slot's entry at the address [`page`](Self::page), if there is an MMU. It
+///    finds nothing there for a slot that was removed and that every CPU has forgotten since.
 /// 4. [`len`](Self::len), and [`page`](Self::page) of a slot, stay the same.
 /// 5. No call unwinds.
 pub unsafe trait Slots: Sync {
@@ -54,8 +54,8 @@ pub unsafe trait Slots: Sync {
     /// 2. Nothing uses a pointer that [`address`](Self::address) has returned for it.
     unsafe fn remove(&self, index: usize) -> Result<(), SlotError>;
 
-    /// Returns where the frame in slot `index` is found. Of a slot that shows nothing, or that there
-    /// is not, it is any pointer.
+    /// Returns where the frame in slot `index` is found. Of a slot that shows nothing, or that
+    /// there is not, it is any pointer.
     fn address(&self, index: usize) -> *mut u8;
 
     /// Returns the address for which an MMU looks up slot `index`: what a flush names.

@@ -31,8 +31,8 @@ pub enum MixedGuard<G> {
     High(G),
 }
 
-// SAFETY: 1. to 3. below the limit of `low` by the contract of `DirectMap::new`, above it by that of
-// `high`; that both reach the same bytes for one address cannot happen, as the limit decides.
+// SAFETY: 1. to 3. below the limit of `low` by the contract of `DirectMap::new`, above it by that
+// of `high`; that both reach the same bytes for one address cannot happen, as the limit decides.
 unsafe impl<H: Window> Window for MixedWindow<H> {
     type Guard<'a>
         = MixedGuard<H::Guard<'a>>

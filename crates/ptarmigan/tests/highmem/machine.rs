@@ -55,8 +55,8 @@ impl Tlbs {
     }
 }
 
-// SAFETY: 1., 3. and 4. nothing of user space is held. 2. the CPU drops what is covered. 5. it reaches
-// one CPU, and walks no tables. 6. it keeps neither. 7. `load` does nothing.
+// SAFETY: 1., 3. and 4. nothing of user space is held. 2. the CPU drops what is covered. 5. it
+// reaches one CPU, and walks no tables. 6. it keeps neither. 7. `load` does nothing.
 unsafe impl Mmu for &Tlbs {
     const NEEDS_ENTRY_VALID: bool = false;
     fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}

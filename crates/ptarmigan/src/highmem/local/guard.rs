@@ -94,8 +94,8 @@ pub struct LocalGuard<'a, 'm, S: Shootdown, L: Slots> {
 }
 
 impl<'m, S: Shootdown, L: Slots> LocalGuard<'_, 'm, S, L> {
-    /// Maps another frame, for no longer than this one. The pointer of this guard, taken before, may
-    /// be used meanwhile.
+    /// Maps another frame, for no longer than this one. The pointer of this guard, taken before,
+    /// may be used meanwhile.
     ///
     /// # Errors
     ///
@@ -131,8 +131,8 @@ pub struct LocalWindow<'a, 'm, S: Shootdown, L> {
 }
 
 // SAFETY: it is for memory that is handed out frame by frame. 1. a slot shows the whole frame while
-// its guard lives. 2. slots of one frame reach the same frame. 3. the offset of `at` in its frame is
-// added by shifting the base, and slots are as aligned as frames.
+// its guard lives. 2. slots of one frame reach the same frame. 3. the offset of `at` in its frame
+// is added by shifting the base, and slots are as aligned as frames.
 unsafe impl<'m, S: Shootdown, L: Slots> Window for LocalWindow<'_, 'm, S, L> {
     type Guard<'a>
         = LocalGuard<'a, 'm, S, L>

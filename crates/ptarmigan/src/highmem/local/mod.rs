@@ -2,8 +2,8 @@
 //!
 //! # Order
 //!
-//! Slots of a CPU are taken from the bottom up. Frames are mapped in a *scope*, and a guard made from
-//! another one borrows that, so that guards go in the order in which a stack wants them:
+//! Slots of a CPU are taken from the bottom up. Frames are mapped in a *scope*, and a guard made
+//! from another one borrows that, so that guards go in the order in which a stack wants them:
 //!
 //! ```compile_fail,E0505
 //! # use ptarmigan::{addr::Pfn, highmem::{Slots, local::*}, tlb::Shootdown};
@@ -21,9 +21,9 @@
 //!
 //! # What is flushed
 //!
-//! When a guard goes, its slot shows nothing any more, and the CPU forgets it: one page on one CPU. In
-//! the middle of a flush (the guard is an interrupt handler's) a CPU cannot flush. Then the slot is
-//! *stale*, and is flushed before it is used again.
+//! When a guard goes, its slot shows nothing any more, and the CPU forgets it: one page on one CPU.
+//! In the middle of a flush (the guard is an interrupt handler's) a CPU cannot flush. Then the slot
+//! is *stale*, and is flushed before it is used again.
 //!
 //! # Interrupts
 //!
@@ -33,8 +33,8 @@
 //! # Task switches
 //!
 //! A task may be switched out with frames mapped ([`LocalMaps::switch_out`]), and goes on where it
-//! was, on the same CPU ([`LocalMaps::switch_in`]). Guards that were forgotten show at the end of their
-//! scope, and are an error at the next switch, which gives their slots back.
+//! was, on the same CPU ([`LocalMaps::switch_in`]). Guards that were forgotten show at the end of
+//! their scope, and are an error at the next switch, which gives their slots back.
 mod error;
 mod guard;
 mod stack;
@@ -89,7 +89,8 @@ pub struct LocalMaps<'m, S: Shootdown, L> {
 }
 
 impl<'m, S: Shootdown, L: Slots> LocalMaps<'m, S, L> {
-    /// Makes stacks of `depth` slots for each CPU of `tlb`. CPU `c` has the slots from `c * depth` on.
+    /// Makes stacks of `depth` slots for each CPU of `tlb`. CPU `c` has the slots from `c * depth`
+    /// on.
     ///
     /// # Errors
     ///
@@ -149,8 +150,8 @@ impl<'m, S: Shootdown, L: Slots> LocalMaps<'m, S, L> {
             self.flush(pin, stack, at, at + 1).map_err(LocalError::Refused)?;
         }
         let slot = self.slot(pin.cpu(), at);
-        // SAFETY: 1. the CPU's own, which this code has taken from the stack. 2. it is not stale. 3.
-        // the callers have found the frame among those that the slots were made for.
+        // SAFETY: 1. the CPU's own, which this code has taken from the stack. 2. it is not stale.
+        // 3. the callers have found the frame among those that the slots were made for.
         let raw = unsafe { self.slots.install(slot, pfn) }.map_err(LocalError::Slot)?;
         stack.set_frame(at, pfn);
         stack.set_state(at, LIVE);
@@ -161,8 +162,8 @@ impl<'m, S: Shootdown, L: Slots> LocalMaps<'m, S, L> {
 
     /// Shows nothing in slot `at` any more.
     fn hide(&self, cpu: CpuId, stack: &Stack, at: usize) -> Result<(), SlotError> {
-        // SAFETY: 1. the CPU's own. 2. its guard has gone, was forgotten in a scope that has ended, or
-        // is of a task that does not run (contract of `switch_out`).
+        // SAFETY: 1. the CPU's own. 2. its guard has gone, was forgotten in a scope that has ended,
+        // or is of a task that does not run (contract of `switch_out`).
         unsafe { self.slots.remove(self.slot(cpu, at)) }?;
         stack.set_state(at, STALE);
         Ok(())

@@ -5,8 +5,8 @@ use crate::sync::atomic::{AtomicU32, Ordering};
 /// otherwise the number of the slot above 16 bits of count. A count of 1 is no user, and n is n - 1
 /// users.
 ///
-/// As both are in one word, a user joins by one compare-exchange: it cannot join a slot that has been
-/// swept in between, nor one that shows another frame by now.
+/// As both are in one word, a user joins by one compare-exchange: it cannot join a slot that has
+/// been swept in between, nor one that shows another frame by now.
 pub(super) struct FrameCell(AtomicU32);
 
 const COUNT: u32 = 0xffff;

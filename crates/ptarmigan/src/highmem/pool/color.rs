@@ -17,7 +17,8 @@ pub(super) struct Hand {
 #[derive(Default)]
 pub(super) struct Sweeping(AtomicU32);
 
-/// Slots of one colour: chunks, of which each CPU has some at hand, and the queue of those that wait.
+/// Slots of one colour: chunks, of which each CPU has some at hand, and the queue of those that
+/// wait.
 pub(super) struct Color {
     chunks: BootSlice<Chunk>,
     chunk_len: usize,
@@ -29,8 +30,8 @@ pub(super) struct Color {
 }
 
 impl Color {
-    /// Slots of a chunk if a colour has `slots`: each CPU has one that is its own, unless they would
-    /// be small.
+    /// Slots of a chunk if a colour has `slots`: each CPU has one that is its own, unless they
+    /// would be small.
     fn chunk_len(config: &PoolConfig, slots: usize) -> usize {
         let most = (MOST / config.colors.max(1)).max(1);
         let share = slots.div_ceil(config.cpus.max(1)).next_multiple_of(64);

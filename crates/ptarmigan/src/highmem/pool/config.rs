@@ -22,7 +22,8 @@ pub struct PoolConfig {
 }
 
 impl PoolConfig {
-    /// Describes a pool of `slots` slots without colours. CPUs keep an eighth of it at hand at most.
+    /// Describes a pool of `slots` slots without colours. CPUs keep an eighth of it at hand at
+    /// most.
     pub fn new(cpus: usize, slots: usize) -> Self {
         let batch = (slots / (8 * cpus.max(1))).clamp(1, 64) as u32;
         PoolConfig { cpus, colors: 1, color_of: |_| 0, batch, low_water: 0 }
@@ -90,7 +91,8 @@ impl From<BootMemoryShort> for PoolSetupError {
     }
 }
 
-/// Why a frame was not mapped. Nothing has changed then, but that stale slots may have been flushed.
+/// Why a frame was not mapped. Nothing has changed then, but that stale slots may have been
+/// flushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PoolError {

@@ -25,8 +25,8 @@ impl<S: Shootdown, L: Slots, K: Wake> Pool<'_, S, L, K> {
         self.map_in(pin, pfn, Turn::Newcomer)
     }
 
-    /// Maps a frame, and sleeps for a slot if there is none. A pin that the caller holds is of no use
-    /// here: the call pins the caller by itself, and not while it sleeps (REQ-6).
+    /// Maps a frame, and sleeps for a slot if there is none. A pin that the caller holds is of no
+    /// use here: the call pins the caller by itself, and not while it sleeps (REQ-6).
     ///
     /// ```compile_fail,E0502
     /// # use ptarmigan::{addr::Pfn, highmem::{Slots, pool::*}, hosted::Sleeper, tlb::Shootdown};
@@ -39,8 +39,8 @@ impl<S: Shootdown, L: Slots, K: Wake> Pool<'_, S, L, K> {
     ///
     /// # Errors
     ///
-    /// [`PoolError::TimedOut`] in place of [`PoolError::Exhausted`], when `context` will not wait any
-    /// longer; others at once.
+    /// [`PoolError::TimedOut`] in place of [`PoolError::Exhausted`], when `context` will not wait
+    /// any longer; others at once.
     pub fn map(&self, context: &mut impl MaySleep, pfn: Pfn) -> Result<Mapped<'_, K>, PoolError> {
         match context.pinned(|pin| self.try_map(pin, pfn)) {
             Err(PoolError::Exhausted { .. }) => {}

@@ -8,9 +8,9 @@
 //! | 1 | shows a frame that has no users; CPUs may know it |
 //! | n, from 2 on | shows a frame that has n - 1 users |
 //!
-//! A slot goes from 1 to 0 by a *sweep*, with a flush in between (I11). A frame that is mapped again
-//! before that goes back to 2, at the same address. So a frame has one address at a time, and unmapping
-//! never flushes.
+//! A slot goes from 1 to 0 by a *sweep*, with a flush in between (I11). A frame that is mapped
+//! again before that goes back to 2, at the same address. So a frame has one address at a time, and
+//! unmapping never flushes.
 //!
 //! # Where the state is
 //!
@@ -19,8 +19,8 @@
 //! 2. Each slot notes its frame once the frame's word names the slot. Only sweeps read that.
 //! 3. Free slots are in a set of the *chunk* that they are in, or at hand on one CPU, where taking
 //!    one takes neither a lock nor an atomic operation.
-//! 4. A chunk has at most as many slots as a leaf table has entries. Each CPU begins at a chunk of its
-//!    own, so that CPUs that map different frames share nothing.
+//! 4. A chunk has at most as many slots as a leaf table has entries. Each CPU begins at a chunk of
+//!    its own, so that CPUs that map different frames share nothing.
 //!
 //! # Mapping a frame
 //!
@@ -38,8 +38,9 @@
 //!
 //! # Waiting
 //!
-//! Callers sleep in a queue for each colour, first come first served. While callers wait for a colour, newcomers get no slot of it, and CPUs give back
-//! what they have at hand with the next call that looks for a slot, or with [`Pool::idle`].
+//! Callers sleep in a queue for each colour, first come first served. While callers wait for a
+//! colour, newcomers get no slot of it, and CPUs give back what they have at hand with the next
+//! call that looks for a slot, or with [`Pool::idle`].
 mod cell;
 mod chunk;
 mod color;
@@ -97,8 +98,8 @@ pub struct Pool<'m, S: Shootdown, L, K: Wake = ()> {
 }
 
 impl<'m, S: Shootdown, L: Slots, K: Wake> Pool<'m, S, L, K> {
-    /// Makes a pool of `slots` for the frames from the limit of `low` on. Those below it are reached
-    /// through `low`.
+    /// Makes a pool of `slots` for the frames from the limit of `low` on. Those below it are
+    /// reached through `low`.
     ///
     /// # Errors
     ///
@@ -108,7 +109,6 @@ impl<'m, S: Shootdown, L: Slots, K: Wake> Pool<'m, S, L, K> {
     ///
     /// 1. The slots were made for the memory of `frames`, and `low` reaches the frames below its
     ///    limit.
-    #[expect(clippy::too_many_arguments, reason = "the parts of a machine")]
     pub unsafe fn new(
         boot: &mut BootMemory,
         config: PoolConfig,
@@ -151,8 +151,8 @@ impl<'m, S: Shootdown, L: Slots, K: Wake> Pool<'m, S, L, K> {
         })
     }
 
-    /// Returns the bytes of boot memory that a pool of `slots` slots takes at most, on a machine with
-    /// memory of this size.
+    /// Returns the bytes of boot memory that a pool of `slots` slots takes at most, on a machine
+    /// with memory of this size.
     pub fn bytes(size: &MemorySize, config: &PoolConfig, slots: usize) -> usize {
         let colors = config.colors.max(1);
         PerFrame::<FrameCell>::bytes(size)
@@ -192,17 +192,17 @@ impl<'m, S: Shootdown, L: Slots, K: Wake> Pool<'m, S, L, K> {
         Ok(all)
     }
 
-    /// Gives back the slots that the CPU has at hand, and sweeps a chunk of each colour that has few
-    /// free ones. For a CPU that has nothing to run, or goes offline. Of another machine's pin, it
-    /// does nothing.
+    /// Gives back the slots that the CPU has at hand, and sweeps a chunk of each colour that has
+    /// few free ones. For a CPU that has nothing to run, or goes offline. Of another machine's pin,
+    /// it does nothing.
     pub fn idle(&self, pin: &Pinned<'_>) {
         if pin.check(self.machine).is_ok() {
             self.colors.iter().enumerate().for_each(|(index, color)| self.rest(pin, color, index));
         }
     }
 
-    /// Returns where a frame is mapped, without a lock; `None` if it is not. That stays so as long as
-    /// a user stays.
+    /// Returns where a frame is mapped, without a lock; `None` if it is not. That stays so as long
+    /// as a user stays.
     pub fn address_of(&self, pfn: Pfn) -> Option<*mut u8> {
         let cell = self.cells.of(self.frames, pfn)?;
         if pfn.addr().0 < self.low.limit() {
@@ -211,8 +211,8 @@ impl<'m, S: Shootdown, L: Slots, K: Wake> Pool<'m, S, L, K> {
         cell.get().map(|(slot, _)| self.slots.address(slot))
     }
 
-    /// Returns the state of a slot: 0, 1 or n, see [the module](self). Slots that are being mapped or
-    /// swept count as 0.
+    /// Returns the state of a slot: 0, 1 or n, see [the module](self). Slots that are being mapped
+    /// or swept count as 0.
     pub fn state(&self, slot: usize) -> u32 {
         match self.owners.get(slot).map_or(NOTHING, |owner| owner.load(Ordering::Acquire)) {
             NOTHING => 0,

@@ -6,8 +6,8 @@
 //! 2. Code that makes a slot available does so, and after that looks whether the queue is empty.
 //!
 //! Both are sequentially consistent, so one of the two sees the other. Only the first of the queue
-//! looks for slots; when it leaves, with a slot or without, it wakes the next one, which looks in its
-//! turn.
+//! looks for slots; when it leaves, with a slot or without, it wakes the next one, which looks in
+//! its turn.
 use super::sleep::Wake;
 use crate::sync::SpinLock;
 use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};

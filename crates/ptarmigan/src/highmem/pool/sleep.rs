@@ -13,8 +13,8 @@ pub trait MaySleep {
     /// Returns the name under which [`Wake::wake`] wakes the caller.
     fn task(&self) -> usize;
 
-    /// Sleeps until `is_woken` returns true; it may return earlier. Returns false if the caller will
-    /// not wait any longer: its time is up, or it was killed.
+    /// Sleeps until `is_woken` returns true; it may return earlier. Returns false if the caller
+    /// will not wait any longer: its time is up, or it was killed.
     ///
     /// `is_woken` becomes true before the task is woken.
     fn sleep(&mut self, is_woken: &dyn Fn() -> bool) -> bool;

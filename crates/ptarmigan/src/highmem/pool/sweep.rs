@@ -21,10 +21,11 @@ impl<S: Shootdown, L: Slots, K: Wake> Pool<'_, S, L, K> {
     #[inline(always)]
     pub(super) fn acquire(&self, pin: &Pinned<'_>, color: usize, turn: Turn) -> Result<usize, PoolError> {
         let its = &self.colors[color];
-        if turn == Turn::Newcomer && !its.queue.is_waited_on() {
-            if let Some(slot) = its.pop(pin) {
-                return Ok(slot);
-            }
+        if turn == Turn::Newcomer
+            && !its.queue.is_waited_on()
+            && let Some(slot) = its.pop(pin)
+        {
+            return Ok(slot);
         }
         self.refill(pin, color, turn)
     }
@@ -172,8 +173,8 @@ impl<S: Shootdown, L: Slots, K: Wake> Pool<'_, S, L, K> {
     }
 }
 
-/// Slots that a sweep has taken, and that show nothing. If the flush does not happen, the next sweep
-/// of the chunk flushes them.
+/// Slots that a sweep has taken, and that show nothing. If the flush does not happen, the next
+/// sweep of the chunk flushes them.
 struct Swept<'a> {
     chunk: &'a Chunk,
     slots: SlotBits,

@@ -75,9 +75,10 @@ fn error(index: usize, e: Errno) -> SlotError {
     SlotError { index, code: e.raw_os_error() }
 }
 
-// SAFETY: 1. the slot's addresses map the frame's page of the file until they are mapped anew. 2. the
-// stretch was reserved as a whole, and slots are pages of it. 3. that is where the host's MMU finds
-// them; the host flushes when it maps anew. 4. both are fixed. 5. errors of the host are returned.
+// SAFETY: 1. the slot's addresses map the frame's page of the file until they are mapped anew. 2.
+// the stretch was reserved as a whole, and slots are pages of it. 3. that is where the host's MMU
+// finds them; the host flushes when it maps anew. 4. both are fixed. 5. errors of the host are
+// returned.
 unsafe impl Slots for RealSlots {
     fn len(&self) -> usize {
         self.n
@@ -88,8 +89,8 @@ unsafe impl Slots for RealSlots {
         let offset = offset.ok_or(SlotError { index, code: Errno::INVAL.raw_os_error() })?;
         let prot = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::FIXED;
-        // SAFETY: the page is one of the stretch, which is this value's, and the caller has the slot
-        // for itself (contract, 1.), so that nothing uses what was there.
+        // SAFETY: the page is one of the stretch, which is this value's, and the caller has the
+        // slot for itself (contract, 1.), so that nothing uses what was there.
         unsafe { mmap(self.at(index).cast(), FRAME_SIZE, prot, flags, &*self.memory.file, offset) }
             .map_err(|e| error(index, e))?;
         Ok(frame.addr().0)

@@ -5,8 +5,8 @@ use crate::hosted::slots::CpuSlot;
 use crate::tlb::{Shootdown, Tlb};
 use std::time::{Duration, Instant};
 
-/// A thread that may sleep until a moment. It looks now and then, so it need not be woken, and serves
-/// requests to its CPU meanwhile, as it is that CPU.
+/// A thread that may sleep until a moment. It looks now and then, so it need not be woken, and
+/// serves requests to its CPU meanwhile, as it is that CPU.
 pub struct Sleeper<'a, S: Shootdown> {
     slot: &'a mut CpuSlot,
     tlb: &'a Tlb<S>,

@@ -5,9 +5,9 @@ use crate::highmem::{SlotError, Slots};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::window::{DirectMap, OpenWindow, WindowGuard};
 
-/// Slots whose frames are reached through a direct map: installing one is one store into an array, as
-/// it is one store into a table of a kernel's. For measurements: what the host takes for a mapping of
-/// its own is not in them.
+/// Slots whose frames are reached through a direct map: installing one is one store into an array,
+/// as it is one store into a table of a kernel's. For measurements: what the host takes for a
+/// mapping of its own is not in them.
 pub struct StoreSlots {
     base: u64,
     entries: BootSlice<AtomicU32>,
@@ -45,9 +45,9 @@ impl StoreSlots {
     }
 }
 
-// SAFETY: 1. the direct map reaches the frame that is in the entry (contract of `new`). 2. they have
-// no addresses of their own: a frame is reached where the direct map has it. 3. nothing walks the
-// array. 4. both are fixed. 5. indices are below the length (contracts of both).
+// SAFETY: 1. the direct map reaches the frame that is in the entry (contract of `new`). 2. they
+// have no addresses of their own: a frame is reached where the direct map has it. 3. nothing walks
+// the array. 4. both are fixed. 5. indices are below the length (contracts of both).
 unsafe impl Slots for StoreSlots {
     #[inline(always)]
     fn len(&self) -> usize {

@@ -120,10 +120,10 @@ impl<'k, F: Format, W: OpenWindow, M: Machine> KernelSlots<'k, F, W, M> {
     }
 }
 
-// SAFETY: 1. an entry with `Attr::READ` maps the frame; its page is the kernel's to use, as the range
-// is claimed. 2. pages of one range. 3. the MMU walks the entry at the page's address, and finds it
-// not present after `remove`. 4. a range does not change. 5. `change` returns an error for what there
-// is not.
+// SAFETY: 1. an entry with `Attr::READ` maps the frame; its page is the kernel's to use, as the
+// range is claimed. 2. pages of one range. 3. the MMU walks the entry at the page's address, and
+// finds it not present after `remove`. 4. a range does not change. 5. `change` returns an error for
+// what there is not.
 unsafe impl<F: Format, W: OpenWindow + Sync, M: Machine> Slots for KernelSlots<'_, F, W, M> {
     fn len(&self) -> usize {
         (self.range.len() >> F::PAGE_SHIFT) as usize
