@@ -96,6 +96,25 @@ impl<S: Shootdown> Tlb<S> {
         (0..self.config.cpus).fold(CpuSet::default(), |all, cpu| all.with(CpuId(cpu as u16)))
     }
 
+    /// Has this CPU forget `stale` pages of the kernel's half that no other CPU has used. Nothing
+    /// stale is nothing to do.
+    ///
+    /// # Errors
+    ///
+    /// As for [`flush_kernel`](Self::flush_kernel).
+    pub(crate) fn flush_own_kernel(&self, pin: &Pinned<'_>, stale: &Runs) -> Result<(), TlbRefusal> {
+        if stale.is_empty() {
+            return Ok(());
+        }
+        self.accept(pin)?;
+        let loaded = self.own(pin)?;
+        self.hardware.invalidate_kernel(pin, &self.config.costs.plan(stale));
+        drop(loaded);
+        // What was asked for meanwhile was left to this call.
+        self.serve(pin);
+        Ok(())
+    }
+
     /// Returns whether this CPU could flush now: what is refused in the middle of a switch or of
     /// another flush is refused until the interrupted code has finished it.
     ///
