@@ -3,8 +3,8 @@
 //!
 //! From the bottom up, each module knowing only those before it: [`addr`], [`sync`] and
 //! [`bootmem`], [`cpu`], [`window`], [`frames`] (physical memory), [`quicklist`] (pages in a known
-//! state), [`format`](mod@format) (entries), [`tlb`] (gathers and flushes), [`table`] (trees),
-//! [`space`] (address spaces), and with the feature `hosted` a machine made of threads and mmap
+//! state), [`format`](mod@format) (entries), [`tlb`] (gathers and flushes), [`highmem`] (frames that are
+//! mapped for a while), [`table`] (trees), [`space`] (address spaces), and with the feature `hosted` a machine made of threads and mmap
 //! (`hosted`), whose documentation begins with an example.
 //!
 //! A kernel brings a [`window::Window`] to reach its memory, a [`tlb::Mmu`] to invalidate, a
@@ -23,6 +23,7 @@ pub mod cpu;
 pub mod format;
 pub mod frames;
 pub mod gather;
+pub mod highmem;
 #[cfg(feature = "hosted")]
 pub mod hosted;
 pub mod machine;

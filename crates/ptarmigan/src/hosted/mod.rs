@@ -31,6 +31,7 @@
 //! # Ok(())
 //! # }
 //! ```
+mod highmem;
 mod host;
 mod ipi;
 mod machine;
@@ -38,6 +39,7 @@ mod mapping;
 mod pool;
 mod slots;
 
+pub use highmem::{HighMemory, RealSlots, Sleeper, StoreSlots};
 pub use host::{Host, HostConfig, HostError, Missing};
 pub use ipi::{Delivery, Messages, Wired};
 pub use machine::{HostMachine, NoTlb};

@@ -27,7 +27,7 @@ mod tree;
 
 pub use cursor::Cursor;
 pub use dump::Dump;
-pub use kernel::{ClaimError, KernelMap, KernelRange, KernelRangeError, MAX_RANGES};
+pub use kernel::{ClaimError, KernelMap, KernelRange, KernelRangeError, KernelSlots, MAX_RANGES, SlotsError};
 pub use range::Free;
 pub use tree::{MapError, Tree, TreeMut, TreeRef, TreeView};
 

@@ -1,10 +1,12 @@
 //! The kernel's half, which all CPUs share whatever space they have loaded.
 use super::error::TlbRefusal;
 use super::hardware::Shootdown;
+use super::plan::{Facts, Plan, SlotSet};
 use super::request::{NewEntry, Request};
 use super::runs::Runs;
 use super::state::Tlb;
 use crate::cpu::{CpuId, CpuSet, Pinned};
+use core::ptr::NonNull;
 
 impl<S: Shootdown> Tlb<S> {
     /// Has all CPUs forget `stale` pages of the kernel's half, idle and lazy CPUs too: by
@@ -19,22 +21,98 @@ impl<S: Shootdown> Tlb<S> {
     /// [`TlbRefusal`] for a pin of another machine, and in the middle of a switch or another flush;
     /// nothing has been forgotten then.
     pub fn flush_kernel(&self, pin: &Pinned<'_>, stale: &Runs) -> Result<(), TlbRefusal> {
+        self.flush_kernel_with(pin, stale, &Facts::UNKNOWN)
+    }
+
+    /// As [`flush_kernel`](Self::flush_kernel), with what else is known of the pages. How many CPUs
+    /// are asked is known here: the fact of the caller is not looked at.
+    ///
+    /// # Errors
+    ///
+    /// As for [`flush_kernel`](Self::flush_kernel).
+    pub fn flush_kernel_with(&self, pin: &Pinned<'_>, stale: &Runs, facts: &Facts) -> Result<(), TlbRefusal> {
         self.accept(pin)?;
         if stale.is_empty() {
             return Ok(());
         }
         let loaded = self.own(pin)?;
-        let scope = self.config.costs.plan(stale);
+        let scope = self.config.costs.plan_with(stale, &Facts { asked: self.asked_by_kernel(), ..*facts });
         self.tally(pin).kernel.add(1);
         if S::BROADCASTS {
             self.hardware.invalidate_kernel(pin, &scope);
-            drop(loaded);
-            self.serve(pin);
+            self.leave(pin, loaded);
             return Ok(());
         }
-        let all = (0..self.config.cpus).fold(CpuSet::default(), |all, cpu| all.with(CpuId(cpu as u16)));
         // SAFETY: 1. it points to nothing.
-        unsafe { self.shoot(pin, loaded, &all, &Request::Kernel(scope)) }
+        unsafe { self.shoot(pin, loaded, &self.all_cpus(), &Request::Kernel(scope)) }
+    }
+
+    /// Has all CPUs forget `stale` slots of a window in the kernel's half, as
+    /// [`flush_kernel_with`](Self::flush_kernel_with) does with pages: exactly these, if the
+    /// [cost model](super::TlbConfig::costs) does not find that more is cheaper (REQ-24). Other CPUs
+    /// are asked once, in how many [scopes](SlotSet::each_scope) it may be.
+    ///
+    /// # Errors
+    ///
+    /// As for [`flush_kernel`](Self::flush_kernel).
+    pub fn flush_kernel_slots(
+        &self,
+        pin: &Pinned<'_>,
+        stale: &SlotSet,
+        facts: &Facts,
+    ) -> Result<(), TlbRefusal> {
+        self.accept(pin)?;
+        if stale.is_empty() {
+            return Ok(());
+        }
+        let loaded = self.own(pin)?;
+        let facts = Facts { asked: self.asked_by_kernel(), ..*facts };
+        let plan = self.config.costs.plan_slots(stale, &facts);
+        self.tally(pin).kernel.add(1);
+        if S::BROADCASTS {
+            self.forget_slots(pin, stale, plan);
+            self.leave(pin, loaded);
+            return Ok(());
+        }
+        let request = Request::KernelSlots { slots: NonNull::from(stale), plan };
+        // SAFETY: 1. `stale` is borrowed for longer than this call.
+        unsafe { self.shoot(pin, loaded, &self.all_cpus(), &request) }
+    }
+
+    /// Does this CPU's part of a plan, or everybody's if the machine broadcasts. Kept apart: a
+    /// flush of a space needs no stack for it.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn forget_slots(&self, pin: &Pinned<'_>, slots: &SlotSet, plan: Plan) {
+        slots.each_scope(plan, |scope| self.hardware.invalidate_kernel(pin, scope));
+    }
+
+    /// The CPUs that one is to ask, all but itself.
+    fn asked_by_kernel(&self) -> u64 {
+        if S::BROADCASTS { 0 } else { self.config.cpus.saturating_sub(1) as u64 }
+    }
+
+    fn all_cpus(&self) -> CpuSet {
+        (0..self.config.cpus).fold(CpuSet::default(), |all, cpu| all.with(CpuId(cpu as u16)))
+    }
+
+    /// Has this CPU forget `stale` pages of the kernel's half that no other CPU has used. Nothing
+    /// stale is nothing to do.
+    ///
+    /// # Errors
+    ///
+    /// As for [`flush_kernel`](Self::flush_kernel).
+    pub(crate) fn flush_own_kernel(&self, pin: &Pinned<'_>, stale: &Runs) -> Result<(), TlbRefusal> {
+        if stale.is_empty() {
+            return Ok(());
+        }
+        self.accept(pin)?;
+        let loaded = self.own(pin)?;
+        self.hardware.invalidate_kernel(pin, &self.config.costs.plan(stale));
+        drop(loaded);
+        // What was asked for meanwhile was left to this call.
+        self.serve(pin);
+        Ok(())
     }
 
     /// Returns whether this CPU could flush now: what is refused in the middle of a switch or of

@@ -19,6 +19,7 @@
 use super::error::TlbRefusal;
 use super::hardware::Shootdown;
 use super::mailbox::Asked;
+use super::plan::Facts;
 use super::readers::Epoch;
 use super::request::{FlushRequest, Invalidation, Request, Ticket};
 use super::runs::Runs;
@@ -92,7 +93,7 @@ impl<S: Shootdown> Tlb<S> {
             Request::Flush(FlushRequest { space: NonNull::from(space), what, generation, ends, recall });
         if let Request::Flush(FlushRequest { what, .. }) = &mut request {
             if !everything {
-                self.config.costs.plan_into(stale, &mut what.scope);
+                self.config.costs.plan_into(stale, &Facts::UNKNOWN, &mut what.scope);
             }
             self.tally(pin).count(&what.scope);
             if broadcast {
@@ -116,7 +117,7 @@ impl<S: Shootdown> Tlb<S> {
 
     /// Ends a call that has had the CPU's state for itself and asks no other CPU.
     #[inline(always)]
-    fn leave(&self, pin: &Pinned<'_>, loaded: Guard<'_, Loaded>) {
+    pub(super) fn leave(&self, pin: &Pinned<'_>, loaded: Guard<'_, Loaded>) {
         drop(loaded);
         self.serve(pin);
     }
@@ -222,6 +223,10 @@ impl<S: Shootdown> Tlb<S> {
         match request {
             Request::Nothing => {}
             Request::Kernel(scope) => self.hardware.invalidate_kernel(pin, scope),
+            Request::KernelSlots { slots, plan } => {
+                // SAFETY: the CPU that asks keeps the set in place until all have answered.
+                self.forget_slots(pin, unsafe { slots.as_ref() }, *plan);
+            }
             Request::Everything => {
                 let Some(space) = loaded.space else { return };
                 if loaded.lazy {

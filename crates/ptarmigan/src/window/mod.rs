@@ -23,7 +23,7 @@ use core::fmt;
 ///    lives.
 /// 2. Guards for the same physical address reach the same bytes.
 /// 3. The pointer is at least as aligned as `at`, up to the frame size.
-pub unsafe trait Window: Sync {
+pub unsafe trait Window {
     /// Holds the window open.
     type Guard<'a>: WindowGuard
     where
@@ -41,8 +41,9 @@ pub unsafe trait Window: Sync {
     fn map(&self, at: PhysAddr) -> Result<Self::Guard<'_>, Self::Error>;
 }
 
-/// A window that always opens. Every [`Window`] that cannot fail is one.
-pub trait OpenWindow: Window<Error = Infallible> {
+/// A window that always opens, for all CPUs. Every [`Window`] that cannot fail and may be shared is
+/// one.
+pub trait OpenWindow: Window<Error = Infallible> + Sync {
     /// Opens a window on the memory at `at`.
     #[inline(always)]
     fn open(&self, at: PhysAddr) -> Self::Guard<'_> {
@@ -51,7 +52,7 @@ pub trait OpenWindow: Window<Error = Infallible> {
     }
 }
 
-impl<W: Window<Error = Infallible>> OpenWindow for W {}
+impl<W: Window<Error = Infallible> + Sync> OpenWindow for W {}
 
 /// An open window.
 ///

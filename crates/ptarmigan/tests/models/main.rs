@@ -12,6 +12,7 @@ mod broadcasts;
 mod detectors;
 mod epoch;
 mod faults;
+mod highmem;
 mod lists;
 mod lock;
 mod machine;

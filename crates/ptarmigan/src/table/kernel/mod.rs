@@ -2,7 +2,9 @@
 mod claims;
 mod range;
 mod roots;
+mod slots;
 
 pub use claims::{ClaimError, MAX_RANGES};
 pub use range::{KernelRange, KernelRangeError};
 pub use roots::KernelMap;
+pub use slots::{KernelSlots, SlotsError};

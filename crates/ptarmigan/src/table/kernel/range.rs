@@ -254,6 +254,12 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         false
     }
 
+    /// Returns where the leaf table that maps `va` is, an address of the range; `None` if there is
+    /// none.
+    pub(super) fn leaf_table_at<M: Machine>(&self, on: On<'_, M>, va: u64) -> Option<PhysAddr> {
+        self.map.find(on, va).map(|node| node.at())
+    }
+
     /// Whether `pages` pages from `at` on lie in the range.
     fn has(&self, at: VirtAddr, pages: u64) -> bool {
         let bytes = pages.checked_mul(Self::PAGE).and_then(|bytes| bytes.checked_sub(1));

@@ -1,0 +1,285 @@
+//! The pool as Linux has it, for comparison: one lock, and one flush of the whole window.
+//!
+//! 1. All states are guarded by one lock, which mapping and unmapping take.
+//! 2. A slot is looked for from the last one on. When the search comes to slot 0, all slots without
+//!    users are swept, and one range flush covers the whole window, even for one slot.
+//! 3. Frames are looked up in 128 hash buckets, whose nodes are made in advance, one for each slot.
+//!
+//! The rule is that of Linux 6.1 (`mm/highmem.c`). One thing differs: Linux flushes with the lock
+//! held. Here a CPU that waits for the lock would not answer the flush, so the lock is released and
+//! the pool marked as being swept; others wait for that mark as they would for the lock.
+use super::pool::{PoolCounts, PoolError, SweepCounts, SweepTally};
+use super::slots::{MAX_SLOTS, Slots};
+use crate::addr::Pfn;
+use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
+use crate::cpu::Pinned;
+use crate::frames::Frames;
+use crate::sync::{SpinLock, SpinLockGuard};
+use crate::tlb::{NewEntry, Runs, Shootdown, Tlb};
+use crate::window::{DirectMap, OpenWindow, WindowGuard};
+
+/// Buckets of the hash from frames to slots.
+const BUCKETS: usize = 128;
+/// The end of a bucket's list.
+const END: u16 = u16::MAX;
+
+/// A slot: its state, its frame, and the next one of its bucket.
+#[derive(Clone, Copy)]
+struct Slot {
+    /// 0: usable. 1: no user, but CPUs may know it. n: n - 1 users.
+    count: u32,
+    frame: Pfn,
+    next: u16,
+}
+
+struct State {
+    slots: BootSlice<Slot>,
+    buckets: BootSlice<u16>,
+    last: usize,
+    /// A flush is under way: nobody may change anything.
+    sweeping: bool,
+}
+
+/// A pool of slots with one lock.
+pub struct LinuxPool<'m, S: Shootdown, L> {
+    tlb: &'m Tlb<S>,
+    frames: &'m Frames,
+    low: DirectMap,
+    slots: L,
+    state: SpinLock<State>,
+    tally: SweepTally,
+}
+
+impl<'m, S: Shootdown, L: Slots> LinuxPool<'m, S, L> {
+    /// Makes a pool of `slots` for the frames from the limit of `low` on.
+    ///
+    /// # Errors
+    ///
+    /// [`BootMemoryShort`] if the states do not fit; slots from [`MAX_SLOTS`] - 1 on are not used.
+    ///
+    /// # Safety
+    ///
+    /// 1. The slots were made for the memory of `frames`, and `low` reaches the frames below its
+    ///    limit. All are of the machine of `tlb`.
+    pub unsafe fn new(
+        boot: &mut BootMemory,
+        tlb: &'m Tlb<S>,
+        frames: &'m Frames,
+        low: DirectMap,
+        slots: L,
+    ) -> Result<Self, BootMemoryShort> {
+        let n = slots.len().min(MAX_SLOTS - 1);
+        let state = State {
+            slots: boot.take(n, |_| Slot { count: 0, frame: Pfn::NONE, next: END })?,
+            buckets: boot.take(BUCKETS, |_| END)?,
+            last: 0,
+            sweeping: false,
+        };
+        let (state, tally) = (SpinLock::new(state), SweepTally::default());
+        Ok(LinuxPool { tlb, frames, low, slots, state, tally })
+    }
+
+    /// Returns the bytes of boot memory that a pool of `slots` slots takes at most.
+    pub const fn bytes(slots: usize) -> usize {
+        BootMemory::bytes::<Slot>(slots) + BootMemory::bytes::<u16>(BUCKETS)
+    }
+
+    /// Takes the lock, and waits until no flush is under way.
+    fn lock(&self, pin: &Pinned<'_>) -> SpinLockGuard<'_, State> {
+        let mut turns = 0;
+        loop {
+            let state = self.state.lock();
+            if !state.sweeping {
+                return state;
+            }
+            drop(state);
+            turns += 1;
+            self.tlb.pause(pin, turns);
+        }
+    }
+
+    /// Maps a frame, and returns its address. Linux sleeps where this fails.
+    ///
+    /// # Errors
+    ///
+    /// [`PoolError`]; nothing has changed then, but that stale slots may have been flushed.
+    pub fn try_map(&self, pin: &Pinned<'_>, pfn: Pfn) -> Result<*mut u8, PoolError> {
+        pin.check(self.tlb.machine())?;
+        if self.frames.record(pfn).is_none() {
+            return Err(PoolError::NoSuchFrame(pfn));
+        }
+        if pfn.addr().0 < self.low.limit() {
+            return Ok(self.low.open(pfn.addr()).base());
+        }
+        let mut state = self.lock(pin);
+        let index = match state.find(pfn) {
+            Some(index) => index,
+            None => {
+                let (mut locked, index) = self.new_slot(pin, state)?;
+                // Another CPU may have mapped the frame during a flush.
+                if locked.find(pfn).is_none() {
+                    // SAFETY: 1. and 2. its count is 0, and the lock is held: it shows nothing, and
+                    // every CPU has forgotten what it showed. 3. it has a record.
+                    let raw = unsafe { self.slots.install(index, pfn) }?;
+                    locked.slots[index] = Slot { count: 1, frame: pfn, next: END };
+                    locked.link(index);
+                    let (va, shift) = (self.slots.page(index), self.slots.shift());
+                    self.tlb.entry_became_valid(pin, &NewEntry { space: None, va, shift, raw });
+                }
+                let index = locked.find(pfn).unwrap_or(index);
+                state = locked;
+                index
+            }
+        };
+        state.slots[index].count += 1;
+        Ok(self.slots.address(index))
+    }
+
+    /// Unmaps a frame that [`try_map`](Self::try_map) has mapped. False if it has no users.
+    ///
+    /// # Errors
+    ///
+    /// [`PoolError::WrongMachine`].
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller has mapped the frame, and does not use the address any more.
+    pub unsafe fn unmap(&self, pin: &Pinned<'_>, pfn: Pfn) -> Result<bool, PoolError> {
+        pin.check(self.tlb.machine())?;
+        if pfn.addr().0 < self.low.limit() {
+            return Ok(true);
+        }
+        let mut state = self.lock(pin);
+        let Some(index) = state.find(pfn).filter(|index| state.slots[*index].count > 1) else {
+            return Ok(false);
+        };
+        state.slots[index].count -= 1;
+        Ok(true)
+    }
+
+    /// Looks for a slot with count 0.
+    fn new_slot<'a>(
+        &'a self,
+        pin: &Pinned<'_>,
+        mut state: SpinLockGuard<'a, State>,
+    ) -> Result<(SpinLockGuard<'a, State>, usize), PoolError> {
+        let n = state.slots.len();
+        let mut budget = n;
+        let mut swept = false;
+        while budget > 0 {
+            state.last = (state.last + 1) % n;
+            if state.last == 0 {
+                state = self.sweep(pin, state)?;
+                // The budget begins anew, once: with nothing but pinned slots there is no end.
+                if !swept {
+                    budget = n;
+                }
+                swept = true;
+            }
+            let last = state.last;
+            if state.slots[last].count == 0 {
+                return Ok((state, last));
+            }
+            budget -= 1;
+        }
+        Err(PoolError::Exhausted { slots: n })
+    }
+
+    /// Makes all slots without users free, with one flush of the whole window.
+    fn sweep<'a>(
+        &'a self,
+        pin: &Pinned<'_>,
+        mut state: SpinLockGuard<'a, State>,
+    ) -> Result<SpinLockGuard<'a, State>, PoolError> {
+        self.tlb.may_flush(pin)?;
+        let mut counts = SweepCounts::default();
+        for index in 0..state.slots.len() {
+            match state.slots[index].count {
+                0 => counts.free += 1,
+                1 => {
+                    // SAFETY: 1. the lock is held. 2. it has no users.
+                    unsafe { self.slots.remove(index) }?;
+                    state.unlink(index);
+                    state.slots[index] = Slot { count: 0, frame: Pfn::NONE, next: END };
+                    counts.stale += 1;
+                }
+                _ => counts.pinned += 1,
+            }
+        }
+        if counts.stale > 0 {
+            state.sweeping = true;
+            drop(state);
+            let (first, last) = (self.slots.page(0), self.slots.page(self.slots.len() - 1));
+            let shift = self.slots.shift();
+            let whole = Runs::one(first, last.wrapping_add(1 << shift), shift);
+            let flushed = self.tlb.flush_kernel(pin, &whole);
+            state = self.state.lock();
+            state.sweeping = false;
+            flushed?;
+        }
+        self.tally.add(counts);
+        Ok(state)
+    }
+
+    /// Sweeps now, as Linux does before attributes change.
+    ///
+    /// # Errors
+    ///
+    /// [`PoolError`].
+    pub fn flush_unused(&self, pin: &Pinned<'_>) -> Result<(), PoolError> {
+        pin.check(self.tlb.machine())?;
+        self.sweep(pin, self.lock(pin)).map(drop)
+    }
+
+    /// Returns the state of a slot: 0, 1 or n.
+    pub fn state(&self, slot: usize) -> u32 {
+        self.state.lock().slots.get(slot).map_or(0, |slot| slot.count)
+    }
+
+    /// Returns what the sweeps have found.
+    pub fn counts(&self) -> PoolCounts {
+        self.tally.get()
+    }
+}
+
+impl State {
+    fn bucket(pfn: Pfn) -> usize {
+        (pfn.0.wrapping_mul(0x9e37_79b1) >> 25) as usize % BUCKETS
+    }
+
+    fn find(&self, pfn: Pfn) -> Option<usize> {
+        let mut at = self.buckets[Self::bucket(pfn)];
+        while at != END {
+            let slot = &self.slots[usize::from(at)];
+            if slot.frame == pfn {
+                return Some(usize::from(at));
+            }
+            at = slot.next;
+        }
+        None
+    }
+
+    fn link(&mut self, index: usize) {
+        let bucket = Self::bucket(self.slots[index].frame);
+        self.slots[index].next = self.buckets[bucket];
+        self.buckets[bucket] = index as u16;
+    }
+
+    fn unlink(&mut self, index: usize) {
+        let bucket = Self::bucket(self.slots[index].frame);
+        let next = self.slots[index].next;
+        if self.buckets[bucket] == index as u16 {
+            self.buckets[bucket] = next;
+            return;
+        }
+        let mut at = self.buckets[bucket];
+        while at != END {
+            let before = usize::from(at);
+            at = self.slots[before].next;
+            if at == index as u16 {
+                self.slots[before].next = next;
+                return;
+            }
+        }
+    }
+}

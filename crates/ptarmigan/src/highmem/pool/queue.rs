@@ -1,0 +1,147 @@
+//! Callers that sleep for a slot, first come first served.
+//!
+//! # No wake-up is lost
+//!
+//! 1. A caller queues, and after that looks for a slot.
+//! 2. Code that makes a slot available does so, and after that looks whether the queue is empty.
+//!
+//! Both are sequentially consistent, so one of the two sees the other. Only the first of the queue
+//! looks for slots; when it leaves, with a slot or without, it wakes the next one, which looks in
+//! its turn.
+use super::sleep::Wake;
+use crate::sync::SpinLock;
+use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::cell::Cell;
+use core::marker::PhantomPinned;
+use core::pin::Pin;
+use core::ptr;
+
+/// One caller that sleeps.
+pub(super) struct Waiter {
+    next: Cell<*const Waiter>,
+    previous: Cell<*const Waiter>,
+    task: usize,
+    woken: AtomicBool,
+    _stay: PhantomPinned,
+}
+
+impl Waiter {
+    pub fn new(task: usize) -> Self {
+        let none = || Cell::new(ptr::null());
+        let woken = AtomicBool::new(false);
+        Waiter { next: none(), previous: none(), task, woken, _stay: PhantomPinned }
+    }
+
+    pub fn is_woken(&self) -> bool {
+        self.woken.load(Ordering::SeqCst)
+    }
+
+    /// Forgets a wake-up: to be called before the caller looks.
+    pub fn rearm(&self) {
+        self.woken.store(false, Ordering::SeqCst);
+    }
+}
+
+struct Ends {
+    first: *const Waiter,
+    last: *const Waiter,
+}
+
+// SAFETY: the pointers are to waiters that stay until they have left the queue (`Place`); they are
+// followed under the lock alone, and the cells in a waiter are used under the lock alone.
+unsafe impl Send for Ends {}
+
+pub(super) struct Queue {
+    ends: SpinLock<Ends>,
+    /// How many wait.
+    waiting: AtomicU32,
+}
+
+impl Queue {
+    pub fn new() -> Self {
+        let ends = Ends { first: ptr::null(), last: ptr::null() };
+        Queue { ends: SpinLock::new(ends), waiting: AtomicU32::new(0) }
+    }
+
+    /// Returns whether anybody waits.
+    #[inline(always)]
+    pub fn is_waited_on(&self) -> bool {
+        self.waiting.load(Ordering::SeqCst) != 0
+    }
+
+    /// Puts a caller at the end. It leaves when the result is dropped, which wakes the next one.
+    pub fn join<'a, K: Wake + ?Sized>(&'a self, waiter: Pin<&'a Waiter>, wake: &'a K) -> Place<'a, K> {
+        let this: *const Waiter = &*waiter;
+        let mut ends = self.ends.lock();
+        waiter.previous.set(ends.last);
+        if ends.last.is_null() {
+            ends.first = this;
+        } else {
+            // SAFETY: it is in the queue, so it is there; the lock is held.
+            unsafe { (*ends.last).next.set(this) };
+        }
+        ends.last = this;
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        drop(ends);
+        Place { queue: self, waiter, wake }
+    }
+
+    /// Wakes the first caller, if there is one: a slot may be available.
+    #[inline]
+    pub fn notify<K: Wake + ?Sized>(&self, wake: &K) {
+        if self.is_waited_on() {
+            self.wake_first(wake);
+        }
+    }
+
+    #[cold]
+    fn wake_first<K: Wake + ?Sized>(&self, wake: &K) {
+        let ends = self.ends.lock();
+        // SAFETY: null, or in the queue, so that it is there; the lock is held.
+        let Some(first) = (unsafe { ends.first.as_ref() }) else { return };
+        first.woken.store(true, Ordering::SeqCst);
+        let task = first.task;
+        drop(ends);
+        // The waiter may be gone by now; a task that is woken for nothing looks and sleeps again.
+        wake.wake(task);
+    }
+
+    fn is_first(&self, waiter: &Waiter) -> bool {
+        ptr::eq(self.ends.lock().first, waiter)
+    }
+}
+
+/// A place in the queue.
+pub(super) struct Place<'a, K: Wake + ?Sized> {
+    queue: &'a Queue,
+    waiter: Pin<&'a Waiter>,
+    wake: &'a K,
+}
+
+impl<K: Wake + ?Sized> Place<'_, K> {
+    pub fn is_first(&self) -> bool {
+        self.queue.is_first(&self.waiter)
+    }
+}
+
+impl<K: Wake + ?Sized> Drop for Place<'_, K> {
+    fn drop(&mut self) {
+        let mut ends = self.queue.ends.lock();
+        let (next, previous) = (self.waiter.next.get(), self.waiter.previous.get());
+        if previous.is_null() {
+            ends.first = next;
+        } else {
+            // SAFETY: it is in the queue, so it is there; the lock is held.
+            unsafe { (*previous).next.set(next) };
+        }
+        if next.is_null() {
+            ends.last = previous;
+        } else {
+            // SAFETY: as above.
+            unsafe { (*next).previous.set(previous) };
+        }
+        self.queue.waiting.fetch_sub(1, Ordering::SeqCst);
+        drop(ends);
+        self.queue.notify(self.wake);
+    }
+}

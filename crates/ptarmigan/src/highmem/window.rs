@@ -1,0 +1,62 @@
+//! Windows of machines with high memory.
+use crate::addr::PhysAddr;
+use crate::window::{DirectGuard, DirectMap, Window, WindowGuard};
+
+/// Low frames through the direct map, others through `high`.
+///
+/// A low frame costs one comparison and one branch more than through the [`DirectMap`] alone.
+/// Rejected: `high` with a bypass of its own for low frames, as each window would have one.
+pub struct MixedWindow<H> {
+    low: DirectMap,
+    high: H,
+}
+
+impl<H: Window> MixedWindow<H> {
+    /// Makes a window of the two.
+    ///
+    /// # Safety
+    ///
+    /// 1. Memory below the limit of `low` is reached through `low`, by every user of it, and the
+    ///    rest through `high` or through what reaches the same bytes.
+    pub unsafe fn new(low: DirectMap, high: H) -> Self {
+        MixedWindow { low, high }
+    }
+}
+
+/// The guard of a [`MixedWindow`].
+pub enum MixedGuard<G> {
+    /// Of a low frame: nothing to give back.
+    Low(DirectGuard),
+    /// Of a high frame.
+    High(G),
+}
+
+// SAFETY: 1. to 3. below the limit of `low` by the contract of `DirectMap::new`, above it by that
+// of `high`; that both reach the same bytes for one address cannot happen, as the limit decides.
+unsafe impl<H: Window> Window for MixedWindow<H> {
+    type Guard<'a>
+        = MixedGuard<H::Guard<'a>>
+    where
+        Self: 'a;
+    type Error = H::Error;
+
+    #[inline(always)]
+    fn map(&self, at: PhysAddr) -> Result<Self::Guard<'_>, H::Error> {
+        if at.0 < self.low.limit() {
+            let Ok(guard) = self.low.map(at);
+            return Ok(MixedGuard::Low(guard));
+        }
+        Ok(MixedGuard::High(self.high.map(at)?))
+    }
+}
+
+// SAFETY: each of the two keeps the promises of its window.
+unsafe impl<G: WindowGuard> WindowGuard for MixedGuard<G> {
+    #[inline(always)]
+    fn base(&self) -> *mut u8 {
+        match self {
+            MixedGuard::Low(guard) => guard.base(),
+            MixedGuard::High(guard) => guard.base(),
+        }
+    }
+}

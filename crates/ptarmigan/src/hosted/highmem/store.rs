@@ -1,0 +1,84 @@
+//! Slots that are entries of an array.
+use crate::addr::{FRAME_SHIFT, Pfn};
+use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
+use crate::highmem::{SlotError, Slots};
+use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::window::{DirectMap, OpenWindow, WindowGuard};
+
+/// Slots whose frames are reached through a direct map: installing one is one store into an array,
+/// as it is one store into a table of a kernel's. For measurements: what the host takes for a
+/// mapping of its own is not in them.
+pub struct StoreSlots {
+    base: u64,
+    entries: BootSlice<AtomicU32>,
+    memory: DirectMap,
+}
+
+impl StoreSlots {
+    /// Makes `n` slots, which flushes name by the addresses from `base` on, a page each.
+    ///
+    /// # Errors
+    ///
+    /// [`BootMemoryShort`] if they do not fit.
+    ///
+    /// # Safety
+    ///
+    /// 1. `memory` reaches all frames that will be installed.
+    pub unsafe fn new(
+        boot: &mut BootMemory,
+        n: usize,
+        base: u64,
+        memory: DirectMap,
+    ) -> Result<Self, BootMemoryShort> {
+        Ok(StoreSlots { base, entries: boot.take(n, |_| AtomicU32::new(Pfn::NONE.0))?, memory })
+    }
+
+    /// Returns the bytes of boot memory that `n` slots take at most.
+    pub const fn bytes(n: usize) -> usize {
+        BootMemory::bytes::<AtomicU32>(n)
+    }
+
+    /// Returns what slot `index` shows.
+    pub fn frame(&self, index: usize) -> Option<Pfn> {
+        let raw = self.entries.get(index)?.load(Ordering::Acquire);
+        (raw != Pfn::NONE.0).then_some(Pfn(raw))
+    }
+}
+
+// SAFETY: 1. the direct map reaches the frame that is in the entry (contract of `new`). 2. they
+// have no addresses of their own: a frame is reached where the direct map has it. 3. nothing walks
+// the array. 4. both are fixed. 5. indices are below the length (contracts of both).
+unsafe impl Slots for StoreSlots {
+    #[inline(always)]
+    fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    #[inline(always)]
+    unsafe fn install(&self, index: usize, frame: Pfn) -> Result<u64, SlotError> {
+        self.entries[index].store(frame.0, Ordering::Release);
+        Ok(frame.addr().0)
+    }
+
+    #[inline(always)]
+    unsafe fn remove(&self, index: usize) -> Result<(), SlotError> {
+        self.entries[index].store(Pfn::NONE.0, Ordering::Release);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn address(&self, index: usize) -> *mut u8 {
+        let frame = self.entries.get(index).map_or(0, |entry| entry.load(Ordering::Acquire));
+        self.memory.open(Pfn(frame).addr()).base()
+    }
+
+    #[inline(always)]
+    fn page(&self, index: usize) -> u64 {
+        self.base.wrapping_add((index as u64) << FRAME_SHIFT)
+    }
+
+    #[inline(always)]
+    fn shift(&self) -> u32 {
+        FRAME_SHIFT
+    }
+}

@@ -1,0 +1,157 @@
+//! A range of the kernel's half as a window of slots.
+//!
+//! The leaf tables of the range are made once, and each of their entries is there from then on: not
+//! present while its slot shows nothing. So showing a frame is one store, and no count of entries
+//! changes, which CPUs that use other slots of the same table would have to share.
+use super::range::{KernelRange, KernelRangeError};
+use crate::addr::{Pfn, PhysAddr};
+use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
+use crate::cpu::Refused;
+use crate::format::{Attr, Format};
+use crate::frames::AllocFlags;
+use crate::highmem::{SlotError, Slots};
+use crate::machine::{Machine, On};
+use crate::page::Level;
+use crate::table::node::{Node, Use};
+use crate::table::tree::MapError;
+use crate::window::OpenWindow;
+use core::fmt;
+
+/// Why a range cannot be made a window of slots; the range maps nothing then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlotsError {
+    /// The entries could not be made.
+    Map(MapError),
+    /// The list of leaf tables does not fit into boot memory.
+    Boot(BootMemoryShort),
+}
+
+impl fmt::Display for SlotsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SlotsError::Map(e) => e.fmt(f),
+            SlotsError::Boot(e) => e.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for SlotsError {}
+
+/// Slots that are the pages of a [`KernelRange`].
+pub struct KernelSlots<'k, F: Format, W, M: Machine> {
+    range: KernelRange<'k, F, W>,
+    machine: &'k M,
+    tables: BootSlice<PhysAddr>,
+    attr: Attr,
+}
+
+impl<'k, F: Format, W: OpenWindow, M: Machine> KernelSlots<'k, F, W, M> {
+    /// Makes slots of a range that maps nothing. Frames are shown in them with the attributes
+    /// `attr`, which have [`Attr::READ`].
+    ///
+    /// # Errors
+    ///
+    /// [`SlotsError`], with the range; leaf tables that were made stay.
+    pub fn new(
+        boot: &mut BootMemory,
+        on: On<'k, M>,
+        mut range: KernelRange<'k, F, W>,
+        attr: Attr,
+    ) -> Result<Self, Refused<KernelRange<'k, F, W>, SlotsError>> {
+        let attr = Attr(attr.0 | Attr::READ.0);
+        let entries = F::entries(Level::PTE);
+        let (start, pages) = (range.start(), range.len() >> F::PAGE_SHIFT);
+        let tables = match boot.take(pages as usize / entries, |_| PhysAddr(0)) {
+            Ok(tables) => tables,
+            Err(e) => return Err(Refused { value: range, error: SlotsError::Boot(e) }),
+        };
+        // SAFETY: 1. nothing is allowed through an entry that may not be read, and `protect` is not
+        // called.
+        let mapped =
+            unsafe { range.map(on, start, Pfn(0), pages, attr.without(Attr::READ), AllocFlags::NORMAL) };
+        if let Err(e) = mapped {
+            return Err(Refused { value: range, error: SlotsError::Map(e) });
+        }
+        let mut slots = KernelSlots { range, machine: on.machine(), tables, attr };
+        let start = start.0;
+        for (i, table) in slots.tables.iter_mut().enumerate() {
+            let va = start + ((i * entries) as u64) * (1 << F::PAGE_SHIFT);
+            *table = slots.range.leaf_table_at(on, va).unwrap_or(PhysAddr(0));
+        }
+        Ok(slots)
+    }
+
+    /// Returns the bytes of boot memory that slots of `bytes` bytes of addresses take at most.
+    pub const fn bytes(bytes: u64) -> usize {
+        let tables = bytes >> F::PAGE_SHIFT >> F::INDEX_BITS[0];
+        BootMemory::bytes::<PhysAddr>(tables as usize)
+    }
+
+    /// Gives the range back, which maps nothing any more.
+    ///
+    /// # Errors
+    ///
+    /// [`KernelRangeError`], with the slots; nothing has changed then.
+    ///
+    /// # Safety
+    ///
+    /// 1. Nothing uses an address of a slot any more.
+    pub unsafe fn into_range(
+        mut self,
+        on: On<'_, M>,
+    ) -> Result<KernelRange<'k, F, W>, Refused<Self, KernelRangeError>> {
+        let (start, pages) = (self.range.start(), self.range.len() >> F::PAGE_SHIFT);
+        match self.range.unmap(on, start, pages, |_, _| {}) {
+            Ok(()) => Ok(self.range),
+            Err(error) => Err(Refused { value: self, error }),
+        }
+    }
+
+    /// Changes the entry of slot `index`; what it is then.
+    #[inline(always)]
+    fn change(&self, index: usize, others: Use, change: impl Fn(u64) -> u64) -> Result<u64, SlotError> {
+        let entries = F::entries(Level::PTE);
+        // There is no such slot: as a host says of an argument that is out of range.
+        let table = *self.tables.get(index / entries).ok_or(SlotError { index, code: 22 })?;
+        let node =
+            Node::<F, M::Window>::open(self.machine.window(), self.machine.frames(), Level::PTE, table);
+        let old = node.update(index % entries, others, &change);
+        Ok(change(old) | F::cleared(old))
+    }
+}
+
+// SAFETY: 1. an entry with `Attr::READ` maps the frame; its page is the kernel's to use, as the
+// range is claimed. 2. pages of one range. 3. the MMU walks the entry at the page's address, and
+// finds it not present after `remove`. 4. a range does not change. 5. `change` returns an error for
+// what there is not.
+unsafe impl<F: Format, W: OpenWindow + Sync, M: Machine> Slots for KernelSlots<'_, F, W, M> {
+    fn len(&self) -> usize {
+        (self.range.len() >> F::PAGE_SHIFT) as usize
+    }
+
+    #[inline(always)]
+    unsafe fn install(&self, index: usize, frame: Pfn) -> Result<u64, SlotError> {
+        // No MMU writes to an entry that is not present, and the caller has the slot for itself.
+        self.change(index, Use::Private, |_| F::leaf(frame, self.attr))
+    }
+
+    #[inline(always)]
+    unsafe fn remove(&self, index: usize) -> Result<(), SlotError> {
+        let hidden = |raw| F::leaf(F::frame(raw), self.attr.without(Attr::READ));
+        self.change(index, Use::Walked, hidden).map(drop)
+    }
+
+    #[inline(always)]
+    fn address(&self, index: usize) -> *mut u8 {
+        core::ptr::with_exposed_provenance_mut(self.page(index) as usize)
+    }
+
+    #[inline(always)]
+    fn page(&self, index: usize) -> u64 {
+        self.range.start().0 + ((index as u64) << F::PAGE_SHIFT)
+    }
+
+    fn shift(&self) -> u32 {
+        F::PAGE_SHIFT
+    }
+}
