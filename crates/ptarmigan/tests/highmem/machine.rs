@@ -84,8 +84,7 @@ pub fn host(cpus: usize) -> Host<X86_64> {
 
 /// Every page is forgotten by name.
 pub fn machine<'h, 't>(host: &'h Host<X86_64>, tlbs: &'t Tlbs) -> HostM<'h, 't> {
-    let costs = CostModel::Linear { page: 1, run: 0, full: u32::MAX };
-    let config = TlbConfig { costs, ..TlbConfig::new(host.config().cpus) };
+    let config = TlbConfig { costs: CostModel::ALWAYS_PAGE, ..TlbConfig::new(host.config().cpus) };
     HostMachine::with_tlb(host, host.plain().unwrap(), tlbs, config, Default::default()).unwrap()
 }
 
