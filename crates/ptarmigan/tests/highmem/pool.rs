@@ -220,6 +220,34 @@ fn colors_have_slots_of_their_own() {
 }
 
 #[test]
+fn stale_slots_of_one_color_are_flushed_and_those_of_others_between_them_are_not() {
+    // A chunk of 1,024 slots of one of two colours lies in 2,048 slots: more than one set names.
+    const N: usize = 2048;
+    let host = host(1);
+    let (tlbs, slots) = (Tlbs::new(1), store(&host, N));
+    let machine = machine(&host, &tlbs);
+    let config = PoolConfig { colors: 2, color_of: |pfn| pfn.0 as usize, ..PoolConfig::new(1, N) };
+    let pool = pool(&host, &machine, config, &slots).unwrap();
+    let cpus = host.slots();
+    let pin = cpus[0].pin();
+    let mut held: Vec<_> =
+        (0..N as u32).map(|n| (high(n), Some(pool.try_map(&pin, high(n)).unwrap()))).collect();
+    for slot in 0..N {
+        tlbs.read(0, slots.page(slot), slots.frame(slot).unwrap());
+    }
+    let stale = |pfn: Pfn| pfn.0 % 2 == 1 && pfn.0 % 3 != 0;
+    held.iter_mut().filter(|(pfn, _)| stale(*pfn)).for_each(|(_, page)| *page = None);
+    let expected: Vec<bool> = (0..N).map(|slot| stale(slots.frame(slot).unwrap())).collect();
+    let n = expected.iter().filter(|stale| **stale).count();
+    let swept = SweepCounts { stale: n, pinned: N - n, free: 0 };
+    assert_eq!(pool.flush_unused(&pin).unwrap(), swept);
+    assert_eq!((tlbs.pages.load(Ordering::Relaxed), tlbs.full.load(Ordering::Relaxed)), (n, 0));
+    for (slot, stale) in expected.iter().enumerate() {
+        assert_eq!(tlbs.knows(0, slots.page(slot)), !stale, "slot {slot}");
+    }
+}
+
+#[test]
 fn shapes_that_do_not_work_are_refused() {
     let host = host(2);
     let tlbs = Tlbs::new(2);

@@ -10,7 +10,7 @@ use crate::addr::Pfn;
 use crate::cpu::Pinned;
 use crate::highmem::slots::Slots;
 use crate::sync::atomic::Ordering;
-use crate::tlb::{Runs, Shootdown, TlbRefusal};
+use crate::tlb::{Facts, Shootdown, SlotSet, TlbRefusal};
 use core::mem::ManuallyDrop;
 
 /// Times that a caller waits for the sweeps of other CPUs before it gives up.
@@ -128,7 +128,7 @@ impl<S: Shootdown, L: Slots, K: Wake> Pool<'_, S, L, K> {
         counts.stale = swept.slots.len();
         counts.free = chunk.len() - counts.stale - counts.pinned;
         if !swept.slots.is_empty() {
-            self.flush(pin, color, first, &swept.slots)?;
+            self.flush(pin, color, first, &swept.slots, counts.pinned)?;
             swept.end();
             its.queue.notify(self.wake);
         }
@@ -136,21 +136,35 @@ impl<S: Shootdown, L: Slots, K: Wake> Pool<'_, S, L, K> {
         Ok(counts)
     }
 
-    /// Has every CPU forget slots of a chunk whose first is `first`.
+    /// Has every CPU forget slots of a chunk whose first is `first`, and no others if that is not
+    /// cheaper. `pinned` slots of the chunk are in use.
+    ///
+    /// Slots of a colour lie apart, and a set names 1,024 pages. So a chunk of a pool with colours
+    /// may take several sets, each of which is flushed on its own.
     fn flush(
         &self,
         pin: &Pinned<'_>,
         color: usize,
         first: usize,
         slots: &SlotBits,
+        pinned: usize,
     ) -> Result<(), TlbRefusal> {
+        // Between slots of one colour are those of others, of which the sweep knows nothing.
+        let live = (self.config.colors == 1).then_some(pinned as u64);
+        let facts = Facts { live, ..Facts::UNKNOWN };
         let shift = self.slots.shift();
-        let mut stale = Runs::new(shift);
+        let mut stale = SlotSet::new(0, shift);
         for index in slots.iter() {
             let page = self.slots.page(self.slot(color, first + index));
-            stale.insert(page, page.wrapping_add(1 << shift));
+            let mut at = page.wrapping_sub(stale.address(0)) >> shift;
+            if stale.is_empty() || at >= SlotSet::SLOTS as u64 {
+                // Of an empty set it flushes nothing.
+                self.tlb.flush_kernel_slots(pin, &stale, &facts)?;
+                (stale, at) = (SlotSet::new(page, shift), 0);
+            }
+            stale.insert(at as usize);
         }
-        self.tlb.flush_kernel(pin, &stale)
+        self.tlb.flush_kernel_slots(pin, &stale, &facts)
     }
 
     /// Returns the slots of each colour.
