@@ -150,14 +150,13 @@ fn in_the_middle_of_a_flush_what_needs_no_flush_works_and_the_rest_is_refused() 
     drop((0..4).map(|n| pool.try_map(&pin, high(n)).unwrap()).collect::<Vec<_>>());
     // The hook lives as long as the pool: its call is made within the sweep below.
     let result = std::sync::Arc::new(std::sync::Mutex::new(None));
-    let (its, this): (_, &dyn Fn(&ptarmigan::cpu::Pinned<'_>) -> Option<PoolError>) =
-        (result.clone(), &|pin| {
-            drop(pool.try_map(pin, high(0)));
-            pool.try_map(pin, high(9)).err()
-        });
+    let its = result.clone();
+    let this: &Call<'_> = &|pin| {
+        drop(pool.try_map(pin, high(0)));
+        pool.try_map(pin, high(9)).err()
+    };
     // SAFETY: the reference is used in the sweep below, and not kept.
-    let this: &'static dyn Fn(&ptarmigan::cpu::Pinned<'_>) -> Option<PoolError> =
-        unsafe { std::mem::transmute(this) };
+    let this: &'static Call<'static> = unsafe { std::mem::transmute(this) };
     let this = Sendable(this);
     *tlbs.hook.lock().unwrap() = Some(Box::new(move |pin| {
         let Sendable(call) = &this;
@@ -169,6 +168,8 @@ fn in_the_middle_of_a_flush_what_needs_no_flush_works_and_the_rest_is_refused() 
     assert_eq!(pool.address_of(high(9)), None);
     drop(pool.try_map(&pin, high(9)).unwrap());
 }
+
+type Call<'a> = dyn Fn(&ptarmigan::cpu::Pinned<'_>) -> Option<PoolError> + 'a;
 
 struct Sendable<T>(T);
 // SAFETY: the test has one thread.
@@ -235,7 +236,7 @@ fn stale_slots_of_one_color_are_flushed_and_those_of_others_between_them_are_not
     for slot in 0..N {
         tlbs.read(0, slots.page(slot), slots.frame(slot).unwrap());
     }
-    let stale = |pfn: Pfn| pfn.0 % 2 == 1 && pfn.0 % 3 != 0;
+    let stale = |pfn: Pfn| pfn.0 % 2 == 1 && !pfn.0.is_multiple_of(3);
     held.iter_mut().filter(|(pfn, _)| stale(*pfn)).for_each(|(_, page)| *page = None);
     let expected: Vec<bool> = (0..N).map(|slot| stale(slots.frame(slot).unwrap())).collect();
     let n = expected.iter().filter(|stale| **stale).count();
