@@ -115,8 +115,7 @@ impl World {
         let frames = Box::new(unsafe { Frames::new(&mut boot, machine, &[run]) }.unwrap());
         let entries = (0..slots).map(|_| UnsafeCell::new(NONE)).collect();
         let window = Arc::new(Window { entries, known: RefCell::new(vec![[NONE; CPUS]; slots]) });
-        let costs = CostModel::Linear { page: 1, run: 0, full: u32::MAX };
-        let config = TlbConfig { costs, ..TlbConfig::new(cpus) };
+        let config = TlbConfig { costs: CostModel::ALWAYS_PAGE, ..TlbConfig::new(cpus) };
         // SAFETY: 1. the identity is new.
         let tlb = unsafe { Tlb::new(&mut boot, machine, config, Mmus(window.clone())) };
         let tlb = Box::new(tlb.unwrap());
