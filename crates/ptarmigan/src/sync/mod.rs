@@ -20,6 +20,16 @@ pub mod atomic {
     pub use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicUsize, fence};
 }
 
+/// A sequentially consistent fence, to be called right after a read-modify-write of that order. On
+/// x86 such an instruction is a full barrier itself, so this holds back the compiler only.
+#[inline(always)]
+pub(crate) fn fence_after_rmw() {
+    #[cfg(all(any(target_arch = "x86", target_arch = "x86_64"), not(loom)))]
+    core::sync::atomic::compiler_fence(atomic::Ordering::SeqCst);
+    #[cfg(any(not(any(target_arch = "x86", target_arch = "x86_64")), loom))]
+    atomic::fence(atomic::Ordering::SeqCst);
+}
+
 /// Lets other threads run after many turns of a wait: hosted, the thread that holds a lock may have
 /// lost its processor.
 #[inline(always)]

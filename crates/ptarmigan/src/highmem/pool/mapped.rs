@@ -38,7 +38,7 @@ impl<K: Wake> Drop for User<'_, K> {
     #[inline(always)]
     fn drop(&mut self) {
         if self.cell.leave() {
-            self.queue.notify(self.wake);
+            self.queue.notify_after_rmw(self.wake);
         }
     }
 }

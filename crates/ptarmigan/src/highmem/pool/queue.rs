@@ -2,15 +2,19 @@
 //!
 //! # No wake-up is lost
 //!
-//! 1. A caller queues, and after that looks for a slot.
-//! 2. Code that makes a slot available does so, and after that looks whether the queue is empty.
+//! 1. A caller queues, and after a fence looks for a slot: at the sets of free slots, at the owners
+//!    of all others, and at the words of frames.
+//! 2. Code that makes a slot available does so, and after a fence looks whether the queue is empty.
+//!    Where the slot goes to a set, that set's lock stands for the fences.
 //!
-//! Both are sequentially consistent, so one of the two sees the other. Only the first of the queue
+//! So one of the two sees the other. Sequentially consistent accesses would not do in place of
+//! fences: the owner of a slot is written by a plain store, earlier than the frame's word, and a
+//! caller that did not see that store would not look at the word. Only the first of the queue
 //! looks for slots; when it leaves, with a slot or without, it wakes the next one, which looks in
 //! its turn.
 use super::sleep::Wake;
-use crate::sync::SpinLock;
-use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use crate::sync::{SpinLock, fence_after_rmw};
 use core::cell::Cell;
 use core::marker::PhantomPinned;
 use core::pin::Pin;
@@ -36,9 +40,11 @@ impl Waiter {
         self.woken.load(Ordering::SeqCst)
     }
 
-    /// Forgets a wake-up: to be called before the caller looks.
+    /// Forgets a wake-up: to be called before the caller looks. With the fence between the queue
+    /// and the look.
     pub fn rearm(&self) {
         self.woken.store(false, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
     }
 }
 
@@ -87,8 +93,18 @@ impl Queue {
     }
 
     /// Wakes the first caller, if there is one: a slot may be available.
-    #[inline]
     pub fn notify<K: Wake + ?Sized>(&self, wake: &K) {
+        fence(Ordering::SeqCst);
+        if self.is_waited_on() {
+            self.wake_first(wake);
+        }
+    }
+
+    /// As [`notify`](Self::notify), right after a sequentially consistent read-modify-write that
+    /// has made the slot available.
+    #[inline(always)]
+    pub fn notify_after_rmw<K: Wake + ?Sized>(&self, wake: &K) {
+        fence_after_rmw();
         if self.is_waited_on() {
             self.wake_first(wake);
         }
