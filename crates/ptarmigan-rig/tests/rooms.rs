@@ -25,6 +25,7 @@ const ORDER: &[&str] = &[
     "gather",
     "highmem",
     "table",
+    "vmalloc",
     "space",
     "hosted",
     "pool",

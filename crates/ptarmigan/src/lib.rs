@@ -34,4 +34,5 @@ pub mod space;
 pub mod sync;
 pub mod table;
 pub mod tlb;
+pub mod vmalloc;
 pub mod window;

@@ -2,9 +2,9 @@
 //! unmap is known to no CPU when its frame is named.
 #![cfg(not(loom))]
 use common::Rng;
-use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr};
-use ptarmigan::cpu::Pinned;
-use ptarmigan::format::{Attr, Entry, Format, FormatExt, X86_64, X86Pae};
+use common::kernel_tlbs::{KernelTlbs, walk};
+use ptarmigan::addr::{Pfn, VirtAddr};
+use ptarmigan::format::{Attr, Format, FormatExt, X86_64, X86Pae};
 use ptarmigan::frames::AllocFlags;
 use ptarmigan::hosted::{Delivery, Host, HostConfig, HostMachine, NoTlb};
 use ptarmigan::machine::Machine;
@@ -12,11 +12,10 @@ use ptarmigan::page::Level;
 use ptarmigan::quicklist::Policy;
 use ptarmigan::space::Space;
 use ptarmigan::table::{ClaimError, KernelRange, KernelRangeError, MAX_RANGES, MapError};
-use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, TlbConfig};
+use ptarmigan::tlb::TlbConfig;
 use ptarmigan::window::DirectMap;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
 
 mod common;
 
@@ -27,61 +26,6 @@ const RW: Attr = Attr(Attr::READ.0 | Attr::WRITE.0);
 
 fn config(cpus: usize, mib: u64) -> HostConfig {
     HostConfig { cpus, bytes: mib << 20, prefault: 0, ..HostConfig::default() }
-}
-
-/// TLBs of the kernel's half. What they know they keep until they are told to forget it.
-struct KernelTlbs {
-    known: Mutex<Vec<HashMap<u64, (Pfn, Attr)>>>,
-    valid: Mutex<Vec<u64>>,
-}
-
-impl KernelTlbs {
-    fn new(cpus: usize) -> Self {
-        KernelTlbs { known: Mutex::new(vec![HashMap::new(); cpus]), valid: Mutex::default() }
-    }
-
-    /// An access of the kernel on `cpu`, which has a space with `root` loaded; what it reaches.
-    fn access<F: Format>(&self, host: &Host<F>, root: PhysAddr, cpu: usize, va: u64) -> Option<(Pfn, Attr)> {
-        let known = &mut self.known.lock().unwrap()[cpu];
-        if let Some(held) = known.get(&va) {
-            return Some(*held);
-        }
-        let found = walk(host, root, va)?;
-        known.insert(va, found);
-        Some(found)
-    }
-}
-
-// SAFETY: 1., 3. and 4. nothing of user space is held. 2. the CPU drops what is covered. 5. it
-// reaches one CPU. 6. it keeps neither. 7. `load` does nothing.
-unsafe impl Mmu for &KernelTlbs {
-    const NEEDS_ENTRY_VALID: bool = true;
-    fn invalidate(&self, _: &Pinned<'_>, _: &Invalidation) {}
-    fn invalidate_kernel(&self, pin: &Pinned<'_>, scope: &Scope) {
-        self.known.lock().unwrap()[pin.cpu().0 as usize].retain(|va, _| !scope.covers(*va));
-    }
-    fn load(&self, _: &Pinned<'_>, _: &Root) {}
-    fn unload(&self, _: &Pinned<'_>, _: SpaceId) {}
-    fn entry_became_valid(&self, _: &Pinned<'_>, entry: &ptarmigan::tlb::NewEntry) {
-        if entry.space.is_none() {
-            self.valid.lock().unwrap().push(entry.va);
-        }
-    }
-}
-
-/// What an MMU finds for `va` from `root` on.
-fn walk<F: Format>(host: &Host<F>, root: PhysAddr, va: u64) -> Option<(Pfn, Attr)> {
-    let mut at = root;
-    for level in (0..F::LAYOUT.levels).map(Level).rev() {
-        // SAFETY: 1. it is an entry of a table in use.
-        let raw = unsafe { host.read(PhysAddr(at.0 + 8 * F::index(level, va) as u64), 8) }.unwrap();
-        match F::entry(level, raw) {
-            Entry::None => return None,
-            Entry::Link(next) => at = next,
-            Entry::Leaf => return F::is_present(raw).then(|| (F::frame(raw), F::attr(raw))),
-        }
-    }
-    unreachable!("a leaf table has no links")
 }
 
 type Range<'k> = KernelRange<'k, X86_64, DirectMap>;

@@ -16,6 +16,7 @@ use ptarmigan::space::Space;
 use ptarmigan::table::TreeRef;
 use ptarmigan::tlb::{Invalidation, Mmu, Root, Scope, SpaceId, TlbConfig};
 use ptarmigan_rig::SoftMmu;
+pub mod kernel_tlbs;
 pub use ptarmigan_rig::Watchable;
 use ptsan::{Access, Config, Content, Fault, Flush, Kind, Translation};
 use std::collections::BTreeMap;

@@ -1,5 +1,6 @@
 //! The kernel's half: the entries that every root has, and ranges whose owners map pages in them.
 mod claims;
+mod fill;
 mod range;
 mod roots;
 mod slots;

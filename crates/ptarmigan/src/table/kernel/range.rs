@@ -214,7 +214,7 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
 
     /// Calls `visit(leaf table, first address, first index, last index)` for the leaf tables of
     /// `pages` pages from `at` on, which are in a range that the caller owns.
-    fn each_table<M: Machine>(
+    pub(super) fn each_table<M: Machine>(
         &self,
         on: On<'_, M>,
         at: VirtAddr,
@@ -260,6 +260,16 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         self.map.find(on, va).map(|node| node.at())
     }
 
+    /// Returns where the root of the map is that the range is part of.
+    pub(crate) fn map_root(&self) -> PhysAddr {
+        self.map.reference()
+    }
+
+    /// Returns the map that the range is part of.
+    pub(super) fn map_of(&self) -> &KernelMap<F, W> {
+        self.map
+    }
+
     /// Whether `pages` pages from `at` on lie in the range.
     fn has(&self, at: VirtAddr, pages: u64) -> bool {
         let bytes = pages.checked_mul(Self::PAGE).and_then(|bytes| bytes.checked_sub(1));
@@ -301,6 +311,35 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         }
     }
 
+    /// Does all of a mapping that may fail: nobody else writes to the range meanwhile.
+    pub(super) fn prepare<M: Machine>(
+        &mut self,
+        on: On<'_, M>,
+        at: VirtAddr,
+        pages: u64,
+        flags: AllocFlags,
+    ) -> Result<(), MapError> {
+        match self.accept(on, at, pages) {
+            Err(KernelRangeError::WrongMachine(e)) => return Err(e.into()),
+            Err(_) => return Err(MapError::OutOfRange { at }),
+            Ok(()) => {}
+        }
+        let mut done = 0;
+        while done < pages {
+            let va = at.0 + done * Self::PAGE;
+            let index = F::index(Level::PTE, va);
+            let n = (pages - done).min((F::entries(Level::PTE) - index) as u64);
+            let node = self.leaf_table(on, va, flags)?;
+            let mut occupied = None;
+            node.each(index, index + n as usize - 1, |at, _| occupied = occupied.or(Some(at)));
+            if let Some(at) = occupied {
+                return Err(MapError::Occupied { at: VirtAddr(va + (at - index) as u64 * Self::PAGE) });
+            }
+            done += n;
+        }
+        Ok(())
+    }
+
     /// Maps `pages` pages from `at` on to the frames from `first` on. On failure nothing is mapped;
     /// tables that were made stay for later.
     ///
@@ -322,25 +361,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         attr: Attr,
         flags: AllocFlags,
     ) -> Result<(), MapError> {
-        match self.accept(on, at, pages) {
-            Err(KernelRangeError::WrongMachine(e)) => return Err(e.into()),
-            Err(_) => return Err(MapError::OutOfRange { at }),
-            Ok(()) => {}
-        }
-        // First all that may fail: nobody else writes to the range meanwhile.
-        let mut done = 0;
-        while done < pages {
-            let va = at.0 + done * Self::PAGE;
-            let index = F::index(Level::PTE, va);
-            let n = (pages - done).min((F::entries(Level::PTE) - index) as u64);
-            let node = self.leaf_table(on, va, flags)?;
-            let mut occupied = None;
-            node.each(index, index + n as usize - 1, |at, _| occupied = occupied.or(Some(at)));
-            if let Some(at) = occupied {
-                return Err(MapError::Occupied { at: VirtAddr(va + (at - index) as u64 * Self::PAGE) });
-            }
-            done += n;
-        }
+        self.prepare(on, at, pages, flags)?;
         self.map.each_table(on, at, pages, |node, base, low, high| {
             let start = base + low as u64 * Self::PAGE - at.0;
             let mut pfn = Pfn(first.0.wrapping_add((start >> F::PAGE_SHIFT) as u32));

@@ -1,0 +1,81 @@
+//! Which pages of a range are taken.
+use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
+
+const BITS: usize = u64::BITS as usize;
+
+/// A bit for each page of a range: 1 for a page that is taken.
+pub(super) struct Pages {
+    words: BootSlice<u64>,
+    len: usize,
+    /// Where the next search begins: what was given back is taken again late.
+    next: usize,
+}
+
+impl Pages {
+    /// Makes `len` pages, none taken.
+    pub fn new(boot: &mut BootMemory, len: usize) -> Result<Self, BootMemoryShort> {
+        Ok(Pages { words: boot.take(len.div_ceil(BITS), |_| 0)?, len, next: 0 })
+    }
+
+    pub const fn bytes(len: usize) -> usize {
+        BootMemory::bytes::<u64>(len.div_ceil(BITS))
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The first page from `from` on that is taken, or is not; `len` if there is none.
+    fn first(&self, from: usize, taken: bool) -> usize {
+        let mut seen = u64::MAX << (from % BITS);
+        for (at, word) in self.words.iter().enumerate().skip(from / BITS) {
+            let found = if taken { *word } else { !*word } & seen;
+            if found != 0 {
+                return (at * BITS + found.trailing_zeros() as usize).min(self.len);
+            }
+            seen = u64::MAX;
+        }
+        self.len
+    }
+
+    /// The runs of pages that are not taken: the first page, and the first after it.
+    pub fn free(&self, from: usize) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let mut at = from;
+        core::iter::from_fn(move || {
+            let first = self.first(at, false);
+            at = self.first(first, true);
+            (first < self.len).then_some((first, at))
+        })
+    }
+
+    /// Takes `n` pages in a row, which follow those that were taken last if these can be had.
+    pub fn take(&mut self, n: usize) -> Option<usize> {
+        let fits = |(first, end): &(usize, usize)| end - first >= n;
+        let found = self.free(self.next).find(fits).or_else(|| self.free(0).find(fits));
+        let (first, _) = found?;
+        self.set(first, n, true);
+        self.next = first + n;
+        Some(first)
+    }
+
+    /// Gives pages back.
+    pub fn give(&mut self, first: usize, n: usize) {
+        self.set(first, n, false);
+    }
+
+    fn set(&mut self, first: usize, n: usize, taken: bool) {
+        let mut at = first;
+        while at < first + n {
+            let in_word = (BITS - at % BITS).min(first + n - at);
+            let mask = u64::MAX >> (BITS - in_word) << (at % BITS);
+            let word = &mut self.words[at / BITS];
+            debug_assert_eq!(*word & mask, if taken { 0 } else { mask }, "page {at} on");
+            if taken {
+                *word |= mask
+            } else {
+                *word &= !mask
+            }
+            at += in_word;
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What can go wrong with areas.
+use crate::addr::VirtAddr;
+use crate::cpu::WrongMachine;
+use crate::frames::{DataError, NoFrame};
+use crate::table::{KernelRangeError, MapError};
+use core::fmt;
+
+/// Why there is no area, or why it could not be changed; nothing has changed then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AreaError {
+    /// An area has at least one page.
+    Empty,
+    /// There are not so many pages in a row, with one more as a guard.
+    NoRoom {
+        /// Pages that were asked for.
+        pages: u64,
+        /// Pages that the largest area could have now.
+        largest: u64,
+    },
+    /// Areas are the kernel's: [`Attr::USER`](crate::format::Attr::USER) is not allowed.
+    ForUser,
+    /// The area is of another range.
+    NotHere {
+        /// Its first address.
+        at: VirtAddr,
+    },
+    /// There is no frame for a table or for the area.
+    NoFrame(NoFrame),
+    /// The pages could not be mapped.
+    Map(MapError),
+    /// The pages could not be changed.
+    Range(KernelRangeError),
+    /// The call is for another machine.
+    WrongMachine(WrongMachine),
+}
+
+impl fmt::Display for AreaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AreaError::Empty => f.write_str("an area of no pages was asked for; it has one at least"),
+            AreaError::NoRoom { pages, largest } => {
+                write!(f, "no room for an area of {pages} pages: the largest can have {largest}; free others")
+            }
+            AreaError::ForUser => f.write_str("an area is the kernel's: leave Attr::USER out"),
+            AreaError::NotHere { at } => write!(f, "the area at {at} is of another range; free it there"),
+            AreaError::NoFrame(e) => e.fmt(f),
+            AreaError::Map(e) => e.fmt(f),
+            AreaError::Range(e) => e.fmt(f),
+            AreaError::WrongMachine(e) => e.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for AreaError {}
+
+impl From<MapError> for AreaError {
+    fn from(e: MapError) -> Self {
+        match e {
+            MapError::NoFrame(e) => AreaError::NoFrame(e),
+            MapError::WrongMachine(e) => AreaError::WrongMachine(e),
+            e => AreaError::Map(e),
+        }
+    }
+}
+
+impl From<DataError> for AreaError {
+    fn from(e: DataError) -> Self {
+        match e {
+            DataError::NoFrame(e) => AreaError::NoFrame(e),
+            DataError::WrongMachine(e) => AreaError::WrongMachine(e),
+        }
+    }
+}
+
+impl From<KernelRangeError> for AreaError {
+    fn from(e: KernelRangeError) -> Self {
+        match e {
+            KernelRangeError::WrongMachine(e) => AreaError::WrongMachine(e),
+            e => AreaError::Range(e),
+        }
+    }
+}
+
+/// Areas that have not been freed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AreasLeft {
+    /// How many.
+    pub areas: usize,
+}
+
+impl fmt::Display for AreasLeft {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} areas have not been freed; free them first", self.areas)
+    }
+}
+
+impl core::error::Error for AreasLeft {}

@@ -1,0 +1,292 @@
+//! Areas of the kernel's half: memory that is contiguous in addresses, made of frames that need not
+//! be, with guard pages in between.
+//!
+//! # Layout
+//!
+//! A [`Vmalloc`] owns a [`KernelRange`]. The first page of the range, and the page behind each area,
+//! are never mapped. So an access before the first byte of an area or beyond its last one, by up
+//! to a page, is a fault and reaches no other area. A free area is taken again as late as
+//! possible, so that an access after the end of an area's life is likely to be a fault, too.
+//!
+//! # What is flushed
+//!
+//! An area that comes to be needs no flush. [`Vmalloc::free`] has every CPU forget the pages, by the
+//! machine's [cost model](crate::tlb::CostModel), before the frames can be used for anything else.
+mod bits;
+mod error;
+
+pub use error::{AreaError, AreasLeft};
+
+use crate::addr::{FRAME_SHIFT, Pfn, VirtAddr};
+use crate::bootmem::{BootMemory, BootMemoryShort};
+use crate::cpu::Refused;
+use crate::format::{Attr, Format};
+use crate::frames::{AllocFlags, DataFrame};
+use crate::machine::{Machine, On};
+use crate::table::KernelRange;
+use crate::window::OpenWindow;
+use bits::Pages;
+use core::marker::PhantomData;
+
+/// An area: some pages of a [`Vmalloc`], which stay mapped until it is [freed](Vmalloc::free).
+///
+/// It cannot be freed twice:
+///
+/// ```compile_fail,E0382
+/// # use ptarmigan::{format::Format, machine::{Machine, On}, vmalloc::{Area, Vmalloc}};
+/// # use ptarmigan::window::OpenWindow;
+/// fn twice<'k, F: Format, W: OpenWindow, M: Machine>(
+///     areas: &mut Vmalloc<'k, F, W>, on: On<'_, M>, area: Area<'k>,
+/// ) {
+///     areas.free(on, area).unwrap();
+///     areas.free(on, area).unwrap(); // it has been freed
+/// }
+/// ```
+#[derive(Debug)]
+#[must_use = "a dropped area stays mapped for ever: free it"]
+pub struct Area<'k> {
+    start: VirtAddr,
+    pages: u64,
+    /// The range's first address: ranges of one map do not overlap.
+    range: VirtAddr,
+    /// The root of the range's map, which is there as long as `'k` lasts.
+    map: u64,
+    /// Whether the frames go with it.
+    owns_frames: bool,
+    _map: PhantomData<&'k ()>,
+}
+
+impl Area<'_> {
+    /// Returns the first address.
+    pub fn start(&self) -> VirtAddr {
+        self.start
+    }
+
+    /// Returns the number of pages.
+    pub fn pages(&self) -> u64 {
+        self.pages
+    }
+
+    /// Returns the first address as a pointer, for a machine that has the map loaded. `None` where
+    /// pointers are too short for it.
+    pub fn as_ptr(&self) -> Option<*mut u8> {
+        let at = usize::try_from(self.start.0).ok()?;
+        Some(core::ptr::with_exposed_provenance_mut(at))
+    }
+}
+
+/// What a range of areas holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AreaCounts {
+    /// Areas.
+    pub areas: usize,
+    /// Pages of all areas, without guard pages.
+    pub pages: u64,
+    /// Pages that the largest area could have now.
+    pub largest: u64,
+}
+
+/// A range of the kernel's half that areas are taken from.
+///
+/// Its calls need it for themselves. A kernel shares it under a lock that serves flush requests
+/// while it waits ([`Tlb::pause`](crate::tlb::Tlb::pause)): the CPU that has it may be waiting for
+/// answers.
+#[must_use = "a dropped range stays claimed: release it"]
+pub struct Vmalloc<'k, F: Format, W> {
+    range: KernelRange<'k, F, W>,
+    taken: Pages,
+    areas: usize,
+    pages: u64,
+}
+
+impl<'k, F: Format, W: OpenWindow> Vmalloc<'k, F, W> {
+    const PAGE: u64 = 1 << F::PAGE_SHIFT;
+
+    /// Takes areas from `range`.
+    ///
+    /// # Errors
+    ///
+    /// [`BootMemoryShort`], with the range, if [`bytes`](Self::bytes) do not fit.
+    pub fn new(
+        boot: &mut BootMemory,
+        range: KernelRange<'k, F, W>,
+    ) -> Result<Self, Refused<KernelRange<'k, F, W>, BootMemoryShort>> {
+        match Pages::new(boot, (range.len() >> F::PAGE_SHIFT) as usize) {
+            Ok(mut taken) => {
+                // The guard of the first area.
+                taken.take(1);
+                Ok(Vmalloc { range, taken, areas: 0, pages: 0 })
+            }
+            Err(error) => Err(Refused { value: range, error }),
+        }
+    }
+
+    /// Returns the bytes of boot memory that a range of `bytes` bytes takes.
+    pub const fn bytes(bytes: u64) -> usize {
+        Pages::bytes((bytes >> F::PAGE_SHIFT) as usize)
+    }
+
+    /// Makes an area of `pages` pages with frames of its own, of unknown content. Each is taken by
+    /// itself, so memory that is in pieces will do.
+    ///
+    /// # Errors
+    ///
+    /// [`AreaError`]; tables that were made stay for later, nothing else has changed then.
+    pub fn alloc<M: Machine>(
+        &mut self,
+        on: On<'_, M>,
+        pages: u64,
+        attr: Attr,
+        flags: AllocFlags,
+    ) -> Result<Area<'k>, AreaError> {
+        self.add(pages, attr, true, |range, at| {
+            let next = || {
+                let order = (F::PAGE_SHIFT - FRAME_SHIFT) as u8;
+                let frame = on.data().take_block(on.frames(), on.pin(), order, flags)?;
+                Ok::<_, AreaError>(frame.into_raw())
+            };
+            // SAFETY: 1. the frames are the area's alone until they have been unmapped; the kernel
+            // may do anything with them, and programs get at none.
+            unsafe { range.map_each(on, at, pages, attr, flags, next, |pfn| give(on, pfn)) }
+        })
+    }
+
+    /// Makes an area of `pages` pages that shows the frames from `first` on, which stay the
+    /// caller's: memory of a device, or frames that are used elsewhere, too.
+    ///
+    /// # Errors
+    ///
+    /// As for [`alloc`](Self::alloc).
+    ///
+    /// # Safety
+    ///
+    /// 1. Whatever is allowed to the kernel with the permissions of `attr`, and with those that
+    ///    [`protect`](Self::protect) gives later, is allowed to each of the frames until the area
+    ///    has been freed.
+    pub unsafe fn map<M: Machine>(
+        &mut self,
+        on: On<'_, M>,
+        first: Pfn,
+        pages: u64,
+        attr: Attr,
+        flags: AllocFlags,
+    ) -> Result<Area<'k>, AreaError> {
+        self.add(pages, attr, false, |range, at| {
+            // SAFETY: 1. by the caller; the area is the kernel's.
+            unsafe { Ok(range.map(on, at, first, pages, attr, flags)?) }
+        })
+    }
+
+    fn add(
+        &mut self,
+        pages: u64,
+        attr: Attr,
+        owns_frames: bool,
+        map: impl FnOnce(&mut KernelRange<'k, F, W>, VirtAddr) -> Result<(), AreaError>,
+    ) -> Result<Area<'k>, AreaError> {
+        if pages == 0 {
+            return Err(AreaError::Empty);
+        }
+        if attr.has(Attr::USER) {
+            return Err(AreaError::ForUser);
+        }
+        let no_room = |this: &Self| AreaError::NoRoom { pages, largest: this.counts().largest };
+        if pages >= self.taken.len() as u64 {
+            return Err(no_room(self));
+        }
+        let Some(first) = self.taken.take(pages as usize + 1) else { return Err(no_room(self)) };
+        let start = VirtAddr(self.range.start().0 + first as u64 * Self::PAGE);
+        if let Err(e) = map(&mut self.range, start) {
+            self.taken.give(first, pages as usize + 1);
+            return Err(e);
+        }
+        self.areas += 1;
+        self.pages += pages;
+        let (range, map) = (self.range.start(), self.range.map_root().0);
+        Ok(Area { start, pages, range, map, owns_frames, _map: PhantomData })
+    }
+
+    /// Unmaps an area, has every CPU forget it, and gives back the frames that came with it.
+    /// Allocates nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`AreaError`], with the area; nothing has changed then.
+    pub fn free<M: Machine>(
+        &mut self,
+        on: On<'_, M>,
+        area: Area<'k>,
+    ) -> Result<(), Refused<Area<'k>, AreaError>> {
+        let freed = self.has(&area).and_then(|()| {
+            let gone = |_, pfn| {
+                if area.owns_frames {
+                    give(on, pfn);
+                }
+            };
+            Ok(self.range.unmap(on, area.start, area.pages, gone)?)
+        });
+        if let Err(error) = freed {
+            return Err(Refused { value: area, error });
+        }
+        let first = (area.start.0 - self.range.start().0) / Self::PAGE;
+        self.taken.give(first as usize, area.pages as usize + 1);
+        self.areas -= 1;
+        self.pages -= area.pages;
+        Ok(())
+    }
+
+    /// Gives the pages of an area the attributes that `change` makes of theirs, and has every CPU
+    /// forget those that differ. [`Attr::USER`] is not added.
+    ///
+    /// # Errors
+    ///
+    /// [`AreaError`]; nothing has changed then.
+    pub fn protect<M: Machine>(
+        &mut self,
+        on: On<'_, M>,
+        area: &Area<'k>,
+        change: impl Fn(Attr) -> Attr,
+    ) -> Result<(), AreaError> {
+        self.has(area)?;
+        let change = |attr| change(attr).without(Attr::USER);
+        Ok(self.range.protect(on, area.start, area.pages, change)?)
+    }
+
+    fn has(&self, area: &Area<'k>) -> Result<(), AreaError> {
+        let is_here = (area.range, area.map) == (self.range.start(), self.range.map_root().0);
+        if is_here { Ok(()) } else { Err(AreaError::NotHere { at: area.start }) }
+    }
+
+    /// Returns what is mapped where.
+    pub fn range(&self) -> &KernelRange<'k, F, W> {
+        &self.range
+    }
+
+    /// Counts areas and pages.
+    pub fn counts(&self) -> AreaCounts {
+        let largest = self.taken.free(0).map(|(first, end)| end - first).max().unwrap_or(0);
+        AreaCounts { areas: self.areas, pages: self.pages, largest: largest.saturating_sub(1) as u64 }
+    }
+
+    /// Gives the range back, which maps nothing any more. Its tables stay until it is
+    /// [released](KernelRange::release).
+    ///
+    /// # Errors
+    ///
+    /// [`AreasLeft`], with all areas as they were.
+    pub fn into_range(self) -> Result<KernelRange<'k, F, W>, Refused<Self, AreasLeft>> {
+        match self.areas {
+            0 => Ok(self.range),
+            areas => Err(Refused { error: AreasLeft { areas }, value: self }),
+        }
+    }
+}
+
+/// Gives back a frame of an area that no CPU reaches any more.
+fn give<M: Machine>(on: On<'_, M>, pfn: Pfn) {
+    // SAFETY: 1. the area's reference, out of an entry that has been cleared: `alloc` has put it
+    // there, with frames of the machine that the range is of.
+    let frame = unsafe { DataFrame::from_raw(on.pin().machine(), pfn) };
+    let given = on.data().release(on.frames(), on.pin(), frame);
+    debug_assert!(given.is_ok(), "the machine was the same when the frame was taken");
+}
