@@ -66,7 +66,8 @@ pub struct Machine<'m> {
     frames: &'m Frames,
     data: DataFrames,
     window: DirectMap,
-    lists: Quicklists<'m, DirectMap, Kernel>,
+    kernel: &'m Kernel,
+    lists: Quicklists<'m, DirectMap, &'m Kernel>,
     tlb: Tlb<OneCpu>,
     parking: Parking,
 }
@@ -151,28 +152,33 @@ pub unsafe fn memory(region: Region) -> Result<(BootMemory, Frames), SetUp> {
     Ok((boot, frames))
 }
 
+/// The kernel's half of all tops: what the table has that the machine booted on.
+pub fn kernel_half(frames: &Frames) -> Result<Kernel, SetUp> {
+    let request = Request {
+        node: NodeId(0),
+        order: 0,
+        zero: true,
+        class: ZoneClass::Low,
+        end: End::Low,
+        flags: AllocFlags::NORMAL,
+    };
+    // SAFETY: 1. the direct map covers all frames of the library.
+    let kernel = unsafe { Kernel::new(frames, direct_map(), request)? };
+    for slot in 256..512 {
+        // SAFETY: 1. entries of the table the machine booted on: the user may use none of what
+        // they map, and the tables that they link are statics.
+        unsafe { kernel.set(frames, slot, boot::kernel_top().get(slot)) };
+    }
+    Ok(kernel)
+}
+
 impl<'m> Machine<'m> {
-    /// Puts the parts together. The kernel's half of the boot table goes into every top.
+    /// Puts the parts together.
     ///
     /// # Safety
     ///
-    /// 1. No other machine is made of `frames`.
-    pub unsafe fn new(boot: &mut BootMemory, frames: &'m Frames) -> Result<Self, SetUp> {
-        let request = Request {
-            node: NodeId(0),
-            order: 0,
-            zero: true,
-            class: ZoneClass::Low,
-            end: End::Low,
-            flags: AllocFlags::NORMAL,
-        };
-        // SAFETY: 1. the direct map covers all frames of the library.
-        let kernel = unsafe { Kernel::new(frames, direct_map(), request)? };
-        for slot in 256..512 {
-            // SAFETY: 1. entries of the table the machine booted on: the user may use none of what
-            // they map, and the tables that they link are statics.
-            unsafe { kernel.set(frames, slot, boot::kernel_top().get(slot)) };
-        }
+    /// 1. No other machine is made of `frames`, of which `kernel` is the kernel's half.
+    pub unsafe fn new(boot: &mut BootMemory, frames: &'m Frames, kernel: &'m Kernel) -> Result<Self, SetUp> {
         let layout = <X86_64 as ptarmigan::format::Format>::LAYOUT;
         // SAFETY: 1. the direct map covers all frames of the library. 2. the map was made for them
         // and for this format. 3. four levels, whose tables are frames.
@@ -182,7 +188,7 @@ impl<'m> Machine<'m> {
         // SAFETY: 1. no other machine has this name, by the caller's point 1.
         let tlb = unsafe { Tlb::new(boot, frames.machine(), TlbConfig::new(1), OneCpu)? };
         let parking = Parking::new(boot, frames.machine(), 1, 0)?;
-        Ok(Machine { frames, data, window: direct_map(), lists, tlb, parking })
+        Ok(Machine { frames, data, window: direct_map(), kernel, lists, tlb, parking })
     }
 
     /// Proof of being on the one CPU.
@@ -191,6 +197,11 @@ impl<'m> Machine<'m> {
         // interrupt goes on.
         // 2. The machine has one CPU and one node.
         unsafe { Pinned::assume(self.frames.machine(), CpuId(0), NodeId(0)) }
+    }
+
+    /// The kernel's half of all spaces.
+    pub fn kernel(&self) -> &'m Kernel {
+        self.kernel
     }
 
     /// The machine, seen from its CPU.
@@ -203,7 +214,7 @@ impl<'m> Machine<'m> {
 // are fields. 3. The direct map has all frames; both functions write to the frame that is named.
 unsafe impl<'m> machine::Machine for Machine<'m> {
     type Window = DirectMap;
-    type Policy = Quicklists<'m, DirectMap, Kernel>;
+    type Policy = Quicklists<'m, DirectMap, &'m Kernel>;
     type Shootdown = OneCpu;
 
     fn frames(&self) -> &Frames {

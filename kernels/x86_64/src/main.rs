@@ -7,6 +7,7 @@
 #![no_std]
 #![no_main]
 
+mod areas;
 mod boot;
 mod exit;
 mod library;
