@@ -3,6 +3,7 @@ use super::error::TlbRefusal;
 use super::hardware::Shootdown;
 use super::request::{NewEntry, Request};
 use super::runs::Runs;
+use super::scope::Scope;
 use super::state::Tlb;
 use crate::cpu::{CpuId, CpuSet, Pinned};
 
@@ -19,12 +20,24 @@ impl<S: Shootdown> Tlb<S> {
     /// [`TlbRefusal`] for a pin of another machine, and in the middle of a switch or another flush;
     /// nothing has been forgotten then.
     pub fn flush_kernel(&self, pin: &Pinned<'_>, stale: &Runs) -> Result<(), TlbRefusal> {
+        self.flush_kernel_hashed(pin, stale, 0)
+    }
+
+    /// As [`flush_kernel`](Self::flush_kernel); `hashed` of the stale pages were put into the hash
+    /// table, where there is one.
+    pub(crate) fn flush_kernel_hashed(
+        &self,
+        pin: &Pinned<'_>,
+        stale: &Runs,
+        hashed: u32,
+    ) -> Result<(), TlbRefusal> {
         self.accept(pin)?;
         if stale.is_empty() {
             return Ok(());
         }
         let loaded = self.own(pin)?;
-        let scope = self.config.costs.plan(stale);
+        let mut scope = Scope::Full;
+        self.plan_into(pin, stale, hashed, &mut scope);
         self.tally(pin).kernel.add(1);
         if S::BROADCASTS {
             self.hardware.invalidate_kernel(pin, &scope);
@@ -35,6 +48,17 @@ impl<S: Shootdown> Tlb<S> {
         let all = (0..self.config.cpus).fold(CpuSet::default(), |all, cpu| all.with(CpuId(cpu as u16)));
         // SAFETY: 1. it points to nothing.
         unsafe { self.shoot(pin, loaded, &all, &Request::Kernel(scope)) }
+    }
+
+    /// Plans a flush into `scope`, which is [`Scope::Full`], and counts the stale pages that were
+    /// put into the hash table. The machine takes these out one by one, by whatever plan covers
+    /// them; the others cost it a search each.
+    #[inline(always)]
+    pub(super) fn plan_into(&self, pin: &Pinned<'_>, stale: &Runs, hashed: u32, scope: &mut Scope) {
+        if const { !S::WALKS_TABLES } {
+            self.tally(pin).hashed.add(hashed as usize);
+        }
+        self.config.costs.plan_into(stale, scope);
     }
 
     /// Returns whether this CPU could flush now: what is refused in the middle of a switch or of

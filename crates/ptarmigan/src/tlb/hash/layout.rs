@@ -82,6 +82,10 @@ pub trait HashLayout: Copy + sealed::Sealed + 'static {
     /// The words of an entry. `secondary` says that it is in the secondary group.
     #[doc(hidden)]
     fn encode(tag: Tag, secondary: bool, mapping: Mapping) -> [u32; MOST_WORDS];
+
+    /// The VSID of an entry, of which 24 bits are used.
+    #[doc(hidden)]
+    fn vsid(words: [u32; MOST_WORDS]) -> u32;
 }
 
 mod sealed {
@@ -106,6 +110,11 @@ impl HashLayout for Hashed32 {
         let upper = u32::from(tag.page) >> 10;
         [Self::VALID | tag.vsid << 7 | u32::from(secondary) << 6 | upper, mapping.0 & Mapping::BITS, 0, 0]
     }
+
+    #[inline]
+    fn vsid([first, ..]: [u32; MOST_WORDS]) -> u32 {
+        first >> 7 & ((1 << Tag::VSID_BITS) - 1)
+    }
 }
 
 /// Entries of 16 bytes in groups of 128, as 64-bit implementations have them.
@@ -127,6 +136,11 @@ impl HashLayout for Hashed64 {
         let first = u64::from(tag.vsid) << 12 | upper << 7 | u64::from(secondary) << 1 | 1;
         [(first >> 32) as u32, first as u32, 0, mapping.0 & Mapping::BITS]
     }
+
+    #[inline]
+    fn vsid([high, low, ..]: [u32; MOST_WORDS]) -> u32 {
+        (high << 20 | low >> 12) & ((1 << Tag::VSID_BITS) - 1)
+    }
 }
 
 #[cfg(all(test, not(loom)))]
@@ -141,6 +155,8 @@ mod tests {
         assert_eq!(Hashed32::encode(tag, true, mapping)[0], 0xd5e6_f7ff);
         assert_eq!(Hashed64::encode(tag, false, mapping), [0xa, 0xbcde_ff81, 0, 0x1234_5192]);
         assert_eq!(Hashed64::encode(tag, true, mapping)[1], 0xbcde_ff83);
+        assert_eq!(Hashed32::vsid(Hashed32::encode(tag, true, mapping)), 0xabcdef);
+        assert_eq!(Hashed64::vsid(Hashed64::encode(tag, true, mapping)), 0xabcdef);
     }
 
     #[test]

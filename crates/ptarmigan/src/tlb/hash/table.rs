@@ -4,6 +4,7 @@ use super::size::{GROUP, HashSize, HashSizeError};
 use crate::sync::SpinLock;
 use crate::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 use core::marker::PhantomData;
+use core::ops::Range;
 use core::ptr::NonNull;
 
 /// How a page came into a hash table.
@@ -189,7 +190,10 @@ impl<L: HashLayout> HashTable<L> {
     /// An entry that is written anew may be known to TLBs as it was. The caller flushes it where
     /// that matters.
     pub fn insert(&self, tag: Tag, mapping: Mapping) -> Inserted {
-        let mut turn = self.turn.lock();
+        self.insert_locked(&mut self.turn.lock(), tag, mapping)
+    }
+
+    fn insert_locked(&self, turn: &mut u8, tag: Tag, mapping: Mapping) -> Inserted {
         let mut probes = 0;
         let (entry, secondary, how) = if let Some((entry, secondary)) = self.find(tag, &mut probes) {
             (entry, secondary, Inserted::Again)
@@ -213,6 +217,17 @@ impl<L: HashLayout> HashTable<L> {
         how
     }
 
+    /// Puts a page in for a CPU that has missed it, as [`insert`](Self::insert) does, if `entry`
+    /// says what it is mapped to. `entry` runs under the table's lock: it reads the software's
+    /// entry, and notes in it that the page is hashed. So a flush that comes between the two, after
+    /// the entry has changed, does not leave the old one in the table.
+    ///
+    /// Returns what has been done; `None` if `entry` did.
+    pub fn refill(&self, tag: Tag, entry: impl FnOnce() -> Option<Mapping>) -> Option<Inserted> {
+        let mut turn = self.turn.lock();
+        Some(self.insert_locked(&mut turn, tag, entry()?))
+    }
+
     /// Takes a page out, and has the TLBs forget it: `forget` runs with the entry invalid, under
     /// the table's lock, as hardware allows one `tlbie` at a time. It runs also if the page was not
     /// found: its entry had to go, and TLBs may know it all the same.
@@ -233,6 +248,33 @@ impl<L: HashLayout> HashTable<L> {
         add(&self.counters.missing, usize::from(found.is_none()));
         // Read after the TLBs have forgotten it: they may write these bits until then.
         found.map(|(entry, _)| self.mapping(entry))
+    }
+
+    /// Takes all pages of some segments of a context out, and has the TLBs forget everything:
+    /// `forget` runs with these entries invalid. Every entry of the table is looked at. Returns the
+    /// number of entries that were valid.
+    pub fn remove_segments(&self, context: u32, segments: Range<u32>, forget: impl FnOnce()) -> usize {
+        let mut gone = [None; 16];
+        for (segment, vsid) in gone.iter_mut().enumerate() {
+            let segment = segment as u32;
+            *vsid = segments.contains(&segment).then(|| Tag::of(context, segment << 28).vsid());
+        }
+        let _turn = self.turn.lock();
+        let mut n = 0;
+        for entry in 0..self.entries() {
+            let words = core::array::from_fn(|word| {
+                if word < L::WORDS { self.word(entry, word).load(Ordering::Relaxed) } else { 0 }
+            });
+            if words[L::VALID_WORD] & L::VALID != 0 && gone.contains(&Some(L::vsid(words))) {
+                self.word(entry, L::VALID_WORD).store(0, Ordering::Relaxed);
+                n += 1;
+            }
+        }
+        fence(Ordering::SeqCst);
+        forget();
+        add(&self.counters.probes, self.entries());
+        add(&self.counters.stores, n);
+        n
     }
 
     /// Takes all pages out, and has the TLBs forget everything: `forget` runs with all entries
