@@ -10,7 +10,8 @@ use ptarmigan::hosted::{Delivery, Host, HostError, HostMachine};
 use ptarmigan::machine::Machine;
 use ptarmigan::space::{AreaFlags, Space};
 use ptarmigan::tlb::{
-    CostModel, Invalidation, Mmu, NewEntry, Root, Runs, Scope, SpaceId, TlbConfig, TlbError,
+    CostModel, Costs, Facts, Invalidation, Mmu, NewEntry, Root, Runs, Scope, SlotSet, SpaceId, TlbConfig,
+    TlbError,
 };
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -244,7 +245,7 @@ fn the_kernels_half_is_flushed_on_every_cpu_or_by_one_broadcast() {
     let mut apart = Runs::one(HALF, HALF + PAGE, 12);
     apart.insert(HALF + 1000 * PAGE, HALF + 1002 * PAGE);
     let last = Runs::one(0u64.wrapping_sub(2 * PAGE), 0, 12);
-    let linear = CostModel::Linear { page: 10, run: 1, full: 5000 };
+    let costs = CostModel::Costs(Costs { run: 1, window: 1, ..Costs::new(10, 5000) });
     for (costs, stale, scope) in [
         (CostModel::LINUX, Runs::one(HALF, HALF + 1, 12), Scope::Page(HALF)),
         (
@@ -254,7 +255,7 @@ fn the_kernels_half_is_flushed_on_every_cpu_or_by_one_broadcast() {
         ),
         (CostModel::LINUX, last, Scope::Range { start: 0u64.wrapping_sub(2 * PAGE), end: 0, stride: 12 }),
         (CostModel::LINUX, apart, Scope::Full),
-        (linear, apart, Scope::Runs(apart)),
+        (costs, apart, Scope::Runs(apart)),
     ] {
         assert_eq!(told::<false>(costs, &stale), [0, 1, 2].map(|cpu| (cpu, scope)));
         assert_eq!(told::<true>(costs, &stale), [(0, scope)]);
@@ -284,4 +285,55 @@ fn a_machine_is_told_of_new_entries_if_it_needs_to_be() {
     }
     assert_eq!(entries::<true>(), [0, 1, 0].map(|at| (None, 0x40_0000 + at * PAGE)));
     assert_eq!(entries::<false>(), []);
+}
+
+#[test]
+fn stale_slots_are_forgotten_by_any_plan_and_other_cpus_are_asked_once() {
+    fn told<const B: bool>(costs: CostModel, stale: &SlotSet) -> Vec<(u16, Scope)> {
+        let host = Host::<X86_64>::new(small(3, 1, 16)).unwrap();
+        let mmu = Kernel::<B>::default();
+        let config = TlbConfig { costs, ..TlbConfig::new(3) };
+        let m = HostMachine::with_tlb(&host, host.plain().unwrap(), &mmu, config, Delivery::AtOnce).unwrap();
+        let slots = host.slots();
+        let pin = slots[0].pin();
+        m.tlb().flush_kernel_slots(&pin, stale, &Facts::default()).unwrap();
+        let counts = m.tlb().counts();
+        let some = usize::from(!stale.is_empty());
+        assert_eq!((counts.kernel, counts.asked), (some, if B { 0 } else { 2 * some }));
+        let mut told = std::mem::take(&mut *mmu.told.lock().unwrap());
+        told.sort_by_key(|(cpu, _)| *cpu);
+        told
+    }
+    let mut apart = SlotSet::new(HALF, 12);
+    (0..20).for_each(|slot| apart.insert(3 * slot));
+    let at = |slot| HALF + slot * PAGE;
+    let pages: Vec<Scope> = (0..20).map(|slot| Scope::Page(at(3 * slot))).collect();
+    let runs: Vec<Scope> = [0..8, 8..16, 16..20]
+        .map(|part| {
+            let mut runs = Runs::new(12);
+            part.for_each(|slot| runs.insert(at(3 * slot), at(3 * slot) + PAGE));
+            Scope::Runs(runs)
+        })
+        .to_vec();
+    let window = vec![Scope::Range { start: HALF, end: at(58), stride: 12 }];
+    let mut one = SlotSet::new(HALF, 12);
+    one.insert(1000);
+    let costs = |page, ranged_page, window, full| {
+        CostModel::Costs(Costs { ranged_page, window, ..Costs::new(page, full) })
+    };
+    for (model, stale, scopes) in [
+        (CostModel::ALWAYS_PAGE, apart, pages),
+        (costs(10, 10, 1000, 5000), apart, runs),
+        (costs(1000, 500, 1, 5000), apart, vec![Scope::Full]),
+        (CostModel::LINUX, apart, vec![Scope::Full]),
+        (CostModel::LinuxCeiling { pages: 58 }, apart, window),
+        (CostModel::LINUX, one, vec![Scope::Page(at(1000))]),
+        (CostModel::LINUX, SlotSet::new(HALF, 12), vec![]),
+    ] {
+        let everybody = |cpus: u16| -> Vec<(u16, Scope)> {
+            (0..cpus).flat_map(|cpu| scopes.iter().map(move |scope| (cpu, *scope))).collect()
+        };
+        assert_eq!(told::<false>(model, &stale), everybody(3), "{model:?}");
+        assert_eq!(told::<true>(model, &stale), everybody(1), "{model:?}");
+    }
 }

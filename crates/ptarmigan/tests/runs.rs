@@ -3,11 +3,25 @@
 use proptest::prelude::*;
 use ptarmigan::params::Params;
 use ptarmigan::quicklist::ListsConfig;
-use ptarmigan::tlb::{CostModel, Runs, Scope, TlbConfig};
+use ptarmigan::tlb::{CostModel, Costs, Runs, Scope, TlbConfig};
 use std::collections::BTreeSet;
 
 const SHIFT: u32 = 12;
 const PAGE: u64 = 1 << SHIFT;
+
+/// Costs of a page, of beginning a run or a window, and of everything.
+fn costs(page: u32, run: u32, full: u32) -> CostModel {
+    let [page, run, full] = [page, run, full].map(u64::from);
+    // No machine without page operations: by their name, pages cost what runs of one do.
+    CostModel::Costs(Costs {
+        page: page + run,
+        page_hashed: page + run,
+        ranged_page: page,
+        run,
+        window: run,
+        ..Costs::new(page, full)
+    })
+}
 
 /// Runs of consecutive pages in a set.
 fn runs_of(pages: &BTreeSet<u64>) -> Vec<(u64, u64)> {
@@ -72,8 +86,8 @@ proptest! {
         for (first, n) in changes {
             pages.extend(insert(&mut stale, first, n));
         }
-        for costs in [CostModel::LinuxCeiling { pages: ceiling }, CostModel::Linear { page, run, full }] {
-            let scope = costs.plan(&stale);
+        for model in [CostModel::LinuxCeiling { pages: ceiling }, costs(page, run, full)] {
+            let scope = model.plan(&stale);
             prop_assert!(pages.iter().all(|p| scope.covers(p * PAGE)), "{scope:?} of {stale:?}");
             // What hardware is told page by page is the same.
             if let Some(told) = scope.pages().filter(|_| scope.len() < 10_000) {
@@ -91,7 +105,7 @@ proptest! {
         for (first, n) in changes {
             insert(&mut stale, first, n);
         }
-        let costs = CostModel::Linear { page, run, full };
+        let model = costs(page, run, full);
         let cost = |runs: u64, pages: u64| pages * u64::from(page) + runs * u64::from(run);
         let of = |scope: &Scope| match scope.runs() {
             Some(runs) => cost(runs.count() as u64, scope.len()),
@@ -103,7 +117,7 @@ proptest! {
             _ => cost(1, stale.hull_pages()),
         };
         let least = [u64::from(full), one, cost(stale.len() as u64, stale.pages())];
-        prop_assert_eq!(of(&costs.plan(&stale)), least.into_iter().min().unwrap());
+        prop_assert_eq!(of(&model.plan(&stale)), least.into_iter().min().unwrap());
     }
 }
 
@@ -168,8 +182,7 @@ fn linux_counts_from_the_first_page_to_the_last() {
     assert_eq!(CostModel::LINUX.plan(&apart), Scope::Range { start: 0, end: 33 * PAGE, stride: SHIFT });
     apart.insert(33 * PAGE, 34 * PAGE);
     assert_eq!(CostModel::LINUX.plan(&apart), Scope::Full);
-    let costs = CostModel::Linear { page: 10, run: 1, full: 1000 };
-    assert_eq!(costs.plan(&apart), Scope::Runs(apart));
+    assert_eq!(costs(10, 1, 1000).plan(&apart), Scope::Runs(apart));
 }
 
 #[test]
@@ -177,7 +190,7 @@ fn from_the_first_address_to_the_last_is_everything() {
     let mut stale = Runs::new(SHIFT);
     insert(&mut stale, 0, 1);
     insert(&mut stale, (1 << 52) - 5, 5);
-    let free = CostModel::Linear { page: 0, run: 0, full: 0 };
+    let free = costs(0, 0, 0);
     assert!(free.plan(&stale).covers(0), "{:?}", free.plan(&stale));
     assert!(free.plan(&stale).covers(u64::MAX - 4096));
 }
@@ -187,7 +200,7 @@ fn the_first_page_and_the_last_are_two_runs_or_everything() {
     let last = 0u64.wrapping_sub(PAGE);
     let mut stale = Runs::one(0, PAGE, SHIFT);
     stale.insert(last, 0);
-    let plan = |page, run, full| CostModel::Linear { page, run, full }.plan(&stale);
+    let plan = |page, run, full| costs(page, run, full).plan(&stale);
     assert_eq!(plan(1, 0, 7), Scope::Runs(stale));
     assert_eq!(plan(1, 0, 1), Scope::Full);
     assert_eq!(plan(0, 1, 1), Scope::Full, "one range would be free, but there is none");
@@ -195,5 +208,5 @@ fn the_first_page_and_the_last_are_two_runs_or_everything() {
     assert!(plan(1, 0, 7).covers(0) && plan(1, 0, 7).covers(u64::MAX) && !plan(1, 0, 7).covers(PAGE));
     assert_eq!(plan(1, 0, 7).pages().unwrap().collect::<Vec<_>>(), [0, last]);
     let all = Runs::one(0, last, SHIFT);
-    assert_eq!(CostModel::Linear { page: 0, run: 0, full: 1 }.plan(&all).len(), (1 << 52) - 1);
+    assert_eq!(costs(0, 0, 1).plan(&all).len(), (1 << 52) - 1);
 }

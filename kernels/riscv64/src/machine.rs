@@ -16,7 +16,7 @@ use ptarmigan::quicklist::{ListsConfig, ListsError, Policy, Quicklists, Source};
 use ptarmigan::space::SpaceMachine;
 use ptarmigan::table::KernelMap;
 use ptarmigan::tlb::{
-    CostModel, Invalidation, Ipi, Mmu, NewEntry, Parking, Root, Runs, Scope, SpaceId, Tlb, TlbConfig,
+    CostModel, Costs, Invalidation, Ipi, Mmu, NewEntry, Parking, Root, Runs, Scope, SpaceId, Tlb, TlbConfig,
     TlbError, TlbRefusal,
 };
 use ptarmigan::window::{DirectMap, OutOfReach};
@@ -37,7 +37,7 @@ type Lists = Quicklists<'static, DirectMap, KernelHalf>;
 const ASIDS: u16 = 64;
 /// Forgetting one page is one instruction, and there is none for a range: a run of pages costs
 /// nothing besides. Above 64 pages the whole space is cheaper, as Linux has it on RISC-V.
-const COSTS: CostModel = CostModel::Linear { page: 1, run: 0, full: 64 };
+const COSTS: CostModel = CostModel::Costs(Costs::new(1, 64));
 
 /// Numbers of harts by CPU. The assembly looks for its own, from CPU 1 on.
 #[unsafe(export_name = "hart_ids")]

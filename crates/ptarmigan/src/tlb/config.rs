@@ -7,8 +7,7 @@ use crate::params::Params;
 pub struct TlbConfig {
     /// How many CPUs there are.
     pub cpus: usize,
-    /// What invalidations cost: decides which pages are forgotten one by one, and when everything
-    /// is.
+    /// How stale pages are forgotten: one by one, as ranges, or with everything.
     pub costs: CostModel,
     /// Numbers that TLBs can tag spaces with (ASIDs, PCIDs), 0 being the kernel's: with `n`, 1 to
     /// `n` are used. 0 if they have no tags: every load of another root drops everything. A machine

@@ -1,11 +1,13 @@
 //! The kernel's half, which all CPUs share whatever space they have loaded.
 use super::error::TlbRefusal;
 use super::hardware::Shootdown;
+use super::plan::{Facts, Plan, SlotSet};
 use super::request::{NewEntry, Request};
 use super::runs::Runs;
 use super::scope::Scope;
 use super::state::Tlb;
 use crate::cpu::{CpuId, CpuSet, Pinned};
+use core::ptr::NonNull;
 
 impl<S: Shootdown> Tlb<S> {
     /// Has all CPUs forget `stale` pages of the kernel's half, idle and lazy CPUs too: by
@@ -20,34 +22,82 @@ impl<S: Shootdown> Tlb<S> {
     /// [`TlbRefusal`] for a pin of another machine, and in the middle of a switch or another flush;
     /// nothing has been forgotten then.
     pub fn flush_kernel(&self, pin: &Pinned<'_>, stale: &Runs) -> Result<(), TlbRefusal> {
-        self.flush_kernel_hashed(pin, stale, 0)
+        self.flush_kernel_with(pin, stale, &Facts::UNKNOWN)
     }
 
-    /// As [`flush_kernel`](Self::flush_kernel); `hashed` of the stale pages were put into the hash
-    /// table, where there is one.
-    pub(crate) fn flush_kernel_hashed(
+    /// As [`flush_kernel`](Self::flush_kernel), with what else is known of the pages. How many CPUs
+    /// are asked is known here: the fact of the caller is not looked at.
+    ///
+    /// # Errors
+    ///
+    /// As for [`flush_kernel`](Self::flush_kernel).
+    pub fn flush_kernel_with(&self, pin: &Pinned<'_>, stale: &Runs, facts: &Facts) -> Result<(), TlbRefusal> {
+        self.accept(pin)?;
+        if stale.is_empty() {
+            return Ok(());
+        }
+        let loaded = self.own(pin)?;
+        let facts = Facts { asked: self.asked_by_kernel(), ..*facts };
+        let scope = self.config.costs.plan_with(stale, &facts);
+        self.tally_hashed(pin, &facts);
+        self.tally(pin).kernel.add(1);
+        if S::BROADCASTS {
+            self.hardware.invalidate_kernel(pin, &scope);
+            self.leave(pin, loaded);
+            return Ok(());
+        }
+        // SAFETY: 1. it points to nothing.
+        unsafe { self.shoot(pin, loaded, &self.all_cpus(), &Request::Kernel(scope)) }
+    }
+
+    /// Has all CPUs forget `stale` slots of a window in the kernel's half, as
+    /// [`flush_kernel_with`](Self::flush_kernel_with) does with pages: exactly these, if the
+    /// [cost model](super::TlbConfig::costs) does not find that more is cheaper (REQ-24). Other CPUs
+    /// are asked once, in how many [scopes](SlotSet::each_scope) it may be.
+    ///
+    /// # Errors
+    ///
+    /// As for [`flush_kernel`](Self::flush_kernel).
+    pub fn flush_kernel_slots(
         &self,
         pin: &Pinned<'_>,
-        stale: &Runs,
-        hashed: u32,
+        stale: &SlotSet,
+        facts: &Facts,
     ) -> Result<(), TlbRefusal> {
         self.accept(pin)?;
         if stale.is_empty() {
             return Ok(());
         }
         let loaded = self.own(pin)?;
-        let mut scope = Scope::Full;
-        self.plan_into(pin, stale, hashed, &mut scope);
+        let facts = Facts { asked: self.asked_by_kernel(), ..*facts };
+        let plan = self.config.costs.plan_slots(stale, &facts);
+        self.tally_hashed(pin, &facts);
         self.tally(pin).kernel.add(1);
         if S::BROADCASTS {
-            self.hardware.invalidate_kernel(pin, &scope);
-            drop(loaded);
-            self.serve(pin);
+            self.forget_slots(pin, stale, plan);
+            self.leave(pin, loaded);
             return Ok(());
         }
-        let all = (0..self.config.cpus).fold(CpuSet::default(), |all, cpu| all.with(CpuId(cpu as u16)));
-        // SAFETY: 1. it points to nothing.
-        unsafe { self.shoot(pin, loaded, &all, &Request::Kernel(scope)) }
+        let request = Request::KernelSlots { slots: NonNull::from(stale), plan };
+        // SAFETY: 1. `stale` is borrowed for longer than this call.
+        unsafe { self.shoot(pin, loaded, &self.all_cpus(), &request) }
+    }
+
+    /// Does this CPU's part of a plan, or everybody's if the machine broadcasts. Kept apart: a
+    /// flush of a space needs no stack for it.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn forget_slots(&self, pin: &Pinned<'_>, slots: &SlotSet, plan: Plan) {
+        slots.each_scope(plan, |scope| self.hardware.invalidate_kernel(pin, scope));
+    }
+
+    /// The CPUs that one is to ask, all but itself.
+    fn asked_by_kernel(&self) -> u64 {
+        if S::BROADCASTS { 0 } else { self.config.cpus.saturating_sub(1) as u64 }
+    }
+
+    fn all_cpus(&self) -> CpuSet {
+        (0..self.config.cpus).fold(CpuSet::default(), |all, cpu| all.with(CpuId(cpu as u16)))
     }
 
     /// Plans a flush into `scope`, which is [`Scope::Full`], and counts the stale pages that were
@@ -55,10 +105,20 @@ impl<S: Shootdown> Tlb<S> {
     /// them; the others cost it a search each.
     #[inline(always)]
     pub(super) fn plan_into(&self, pin: &Pinned<'_>, stale: &Runs, hashed: u32, scope: &mut Scope) {
-        if const { !S::WALKS_TABLES } {
-            self.tally(pin).hashed.add(hashed as usize);
+        if const { S::WALKS_TABLES } {
+            self.config.costs.plan_into(stale, &Facts::UNKNOWN, scope);
+        } else {
+            let facts = Facts { hashed: Some(hashed as u64), ..Facts::UNKNOWN };
+            self.tally_hashed(pin, &facts);
+            self.config.costs.plan_into(stale, &facts, scope);
         }
-        self.config.costs.plan_into(stale, scope);
+    }
+
+    #[inline(always)]
+    fn tally_hashed(&self, pin: &Pinned<'_>, facts: &Facts) {
+        if const { !S::WALKS_TABLES } {
+            self.tally(pin).hashed.add(facts.hashed.unwrap_or(0) as usize);
+        }
     }
 
     /// Returns whether this CPU could flush now: what is refused in the middle of a switch or of

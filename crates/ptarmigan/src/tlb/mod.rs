@@ -57,7 +57,7 @@ pub use error::{TlbError, TlbRefusal};
 pub use hardware::{Ipi, Mmu, Shootdown};
 pub use id::{Generation, SpaceId};
 pub use parked::Parking;
-pub use plan::CostModel;
+pub use plan::{CostModel, Costs, Facts, Plan, Shape, SlotSet, Work};
 pub use readers::{Readers, Reading};
 pub use request::{Invalidation, NewEntry, Root, Ticket};
 pub use runs::Runs;

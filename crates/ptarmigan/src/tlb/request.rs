@@ -1,5 +1,6 @@
 //! What is asked of TLBs: names, scopes, requests and the tickets that stand for them.
 use super::id::{Generation, SpaceId};
+use super::plan::{Plan, SlotSet};
 use super::scope::Scope;
 use super::space::SpaceTlb;
 use crate::addr::PhysAddr;
@@ -66,6 +67,14 @@ pub(super) enum Request {
     Everything,
     /// To forget a part of the kernel's half.
     Kernel(Scope),
+    /// To forget slots of a window in the kernel's half.
+    KernelSlots {
+        /// The slots. They outlive the request: the CPU that asks borrows them until all have
+        /// answered.
+        slots: NonNull<SlotSet>,
+        /// How.
+        plan: Plan,
+    },
 }
 
 /// What one flush of a space asks of each CPU.

@@ -1,7 +1,7 @@
 //! Stale pages, as a few runs.
 
 /// Runs that are kept apart.
-const MOST: usize = 8;
+const MOST: usize = Runs::MOST;
 
 /// One run, in page numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,6 +35,9 @@ pub struct Runs {
 }
 
 impl Runs {
+    /// Runs that a set keeps apart.
+    pub const MOST: usize = 8;
+
     /// Makes an empty set of pages of 2^`shift` bytes. Another number than 1 to 63 is taken for the
     /// nearest of these.
     #[inline(always)]

@@ -116,7 +116,7 @@ impl<S: Shootdown> Tlb<S> {
 
     /// Ends a call that has had the CPU's state for itself and asks no other CPU.
     #[inline(always)]
-    fn leave(&self, pin: &Pinned<'_>, loaded: Guard<'_, Loaded>) {
+    pub(super) fn leave(&self, pin: &Pinned<'_>, loaded: Guard<'_, Loaded>) {
         drop(loaded);
         self.serve(pin);
     }
@@ -222,6 +222,10 @@ impl<S: Shootdown> Tlb<S> {
         match request {
             Request::Nothing => {}
             Request::Kernel(scope) => self.hardware.invalidate_kernel(pin, scope),
+            Request::KernelSlots { slots, plan } => {
+                // SAFETY: the CPU that asks keeps the set in place until all have answered.
+                self.forget_slots(pin, unsafe { slots.as_ref() }, *plan);
+            }
             Request::Everything => {
                 let Some(space) = loaded.space else { return };
                 if loaded.lazy {

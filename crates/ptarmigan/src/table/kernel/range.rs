@@ -34,7 +34,7 @@ use crate::page::{FlushProof, Level, Unhooked};
 use crate::table::node::{Node, Use};
 use crate::table::tables::{Path, adopt, descend, free_unlinked, hashes};
 use crate::table::tree::MapError;
-use crate::tlb::{Mmu, Runs, TlbRefusal};
+use crate::tlb::{Facts, Mmu, Runs, TlbRefusal};
 use crate::window::OpenWindow;
 use core::fmt;
 use core::mem::{ManuallyDrop, forget};
@@ -589,7 +589,8 @@ impl<'a, M: Machine> Stale<'a, M> {
     }
 
     fn flush_now(&mut self) -> Result<(), TlbRefusal> {
-        self.on.tlb().flush_kernel_hashed(self.on.pin(), &self.runs, self.hashed)?;
+        let facts = Facts { hashed: Some(self.hashed as u64), ..Facts::UNKNOWN };
+        self.on.tlb().flush_kernel_with(self.on.pin(), &self.runs, &facts)?;
         *self.owed = false;
         Ok(())
     }

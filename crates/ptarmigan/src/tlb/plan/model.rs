@@ -1,0 +1,106 @@
+//! The rule by which a machine chooses plans.
+use super::costs::Costs;
+use super::facts::Facts;
+use super::shape::{Plan, Shape};
+use super::slots::SlotSet;
+use crate::params::{FlushModel, LINUX_CEILING};
+use crate::tlb::runs::Runs;
+use crate::tlb::scope::Scope;
+
+/// The rule by which a machine chooses between plans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CostModel {
+    /// Linux's rule on x86. Stale pages count as one range, from the first to the last; a range of
+    /// more than so many pages is a flush of everything.
+    LinuxCeiling {
+        /// Pages that are forgotten one by one.
+        pages: u64,
+    },
+    /// The cheapest of all plans.
+    Costs(Costs),
+}
+
+impl From<FlushModel> for CostModel {
+    fn from(model: FlushModel) -> Self {
+        match model {
+            FlushModel::Ceiling(pages) => CostModel::LinuxCeiling { pages },
+            FlushModel::AlwaysFull => CostModel::ALWAYS_FULL,
+            FlushModel::AlwaysPage => CostModel::ALWAYS_PAGE,
+        }
+    }
+}
+
+impl CostModel {
+    /// Linux's rule as it stands: up to 33 pages.
+    pub const LINUX: CostModel = CostModel::LinuxCeiling { pages: LINUX_CEILING };
+
+    /// Everything, always.
+    pub const ALWAYS_FULL: CostModel = CostModel::LinuxCeiling { pages: 0 };
+
+    /// Page by page, always.
+    pub const ALWAYS_PAGE: CostModel =
+        CostModel::Costs(Costs { run: 1, window: 1, ..Costs::new(1, u64::MAX) });
+
+    /// Plans how the pages of `stale` are forgotten. What is not known to be little, an empty
+    /// `stale`, is everything.
+    #[inline]
+    pub fn plan(&self, stale: &Runs) -> Scope {
+        self.plan_with(stale, &Facts::UNKNOWN)
+    }
+
+    /// As [`plan`](Self::plan), with what else is known of the stale pages.
+    #[inline]
+    pub fn plan_with(&self, stale: &Runs, facts: &Facts) -> Scope {
+        let mut scope = Scope::Full;
+        self.plan_into(stale, facts, &mut scope);
+        scope
+    }
+
+    /// As [`plan_with`](Self::plan_with), into a place that holds [`Scope::Full`].
+    #[inline]
+    pub(crate) fn plan_into(&self, stale: &Runs, facts: &Facts, scope: &mut Scope) {
+        let Some((start, end)) = stale.hull() else { return };
+        let hull = stale.hull_pages();
+        match self {
+            CostModel::LinuxCeiling { pages } => {
+                // From the first address to the last one: no range says that.
+                if hull > *pages || start == end {
+                    return;
+                }
+            }
+            CostModel::Costs(costs) => match cheapest(stale, costs, facts) {
+                Plan::Full => return,
+                // One run may be all there is.
+                Plan::Runs | Plan::Pages if stale.len() > 1 => {
+                    *scope = Scope::Runs(*stale);
+                    return;
+                }
+                _ if start == end => return,
+                _ => {}
+            },
+        }
+        let stride = stale.shift();
+        *scope = if hull == 1 { Scope::Page(start) } else { Scope::Range { start, end, stride } };
+    }
+
+    /// Plans how the pages of `stale` are forgotten. A set that
+    /// [stands for everything](SlotSet::is_everything) is forgotten with everything.
+    pub fn plan_slots(&self, stale: &SlotSet, facts: &Facts) -> Plan {
+        let shape = stale.shape();
+        match self {
+            _ if stale.is_everything() => Plan::Full,
+            CostModel::LinuxCeiling { pages } if shape.hull > *pages => Plan::Full,
+            CostModel::LinuxCeiling { .. } if shape.hull == 1 => Plan::Pages,
+            CostModel::LinuxCeiling { .. } => Plan::Window,
+            CostModel::Costs(costs) => shape.cheapest(costs, facts),
+        }
+    }
+}
+
+/// Kept apart: prices are no part of the stack frame of a flush by Linux's rule.
+#[cold]
+#[inline(never)]
+fn cheapest(stale: &Runs, costs: &Costs, facts: &Facts) -> Plan {
+    Shape::from(stale).cheapest(costs, facts)
+}
