@@ -6,13 +6,15 @@
 //! [`page::Layout`](crate::page::Layout), and no other part of the library.
 mod attr;
 mod check;
+mod ppc;
 mod slot;
 mod x86;
 
 pub use attr::{Access, Attr};
 pub use check::check;
 pub(crate) use check::check_tables;
-pub use slot::{Slot, Slot64};
+pub use ppc::Ppc32;
+pub use slot::{Slot, Slot32Be, Slot64};
 pub use x86::{X86_64, X86Pae};
 
 use crate::addr::{Pfn, PhysAddr};

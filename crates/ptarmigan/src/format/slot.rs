@@ -1,5 +1,6 @@
 //! Entries in memory. Atomics, because MMUs read them, and set accessed and dirty bits, at any
 //! time.
+use crate::sync::atomic::{AtomicU32, Ordering};
 
 /// The place of one entry.
 ///
@@ -148,5 +149,60 @@ mod wide {
 
 pub use wide::Slot64;
 
+/// A 32-bit big-endian entry, handled as 64 bits whose upper half is 0.
+#[repr(transparent)]
+pub struct Slot32Be(AtomicU32);
+
+impl Slot32Be {
+    /// No entry.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn none() -> Self {
+        Slot32Be(AtomicU32::new(0))
+    }
+}
+
+/// The entry as it is in memory.
+#[inline(always)]
+const fn to_memory(raw: u64) -> u32 {
+    debug_assert!(raw >> u32::BITS == 0, "an entry of more than 32 bits");
+    (raw as u32).to_be()
+}
+
+/// The entry from how it is in memory.
+#[inline(always)]
+const fn from_memory(raw: u32) -> u64 {
+    u32::from_be(raw) as u64
+}
+
+// SAFETY: one 32-bit atomic.
+unsafe impl Slot for Slot32Be {
+    #[inline(always)]
+    fn load(&self) -> u64 {
+        from_memory(self.0.load(Ordering::Acquire))
+    }
+    #[inline(always)]
+    fn store(&self, raw: u64) {
+        self.0.store(to_memory(raw), Ordering::Release);
+    }
+    const FILLS_AT_ONCE: bool = true;
+    #[inline(always)]
+    fn fill(&self, raw: u64) -> bool {
+        self.0.compare_exchange(0, to_memory(raw), Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+    #[inline(always)]
+    fn swap(&self, raw: u64) -> u64 {
+        from_memory(self.0.swap(to_memory(raw), Ordering::AcqRel))
+    }
+    #[inline(always)]
+    fn exchange(&self, old: u64, new: u64) -> Result<(), u64> {
+        self.0
+            .compare_exchange(to_memory(old), to_memory(new), Ordering::AcqRel, Ordering::Acquire)
+            .map(|_| ())
+            .map_err(from_memory)
+    }
+}
+
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<Slot64>() == 8 && align_of::<Slot64>() == 8);
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Slot32Be>() == 4 && align_of::<Slot32Be>() == 4);

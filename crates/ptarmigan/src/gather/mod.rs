@@ -20,12 +20,22 @@
 //! before its flush, a CPU of that space would still read the frame through an old entry, and see
 //! those writes.
 //!
+//! # Hashed pages
+//!
+//! Where the MMU walks no tables, a translation was hashed before any TLB knew it, and the entry
+//! says so ([`Format::KEPT`]). A page whose entry does not is not stale, and a flush of none is
+//! left out; nobody is waited for because of tables alone. After the flush the bits of entries that
+//! are none are taken away, and those of tables that go before the policy gets them.
+//!
 //! # The end of a space
 //!
 //! A gather for the end of a space flushes first: every CPU leaves the space, then nobody can know
 //! what goes. Only the policies of history, which take tables before the flush, have it last.
+mod hashed;
 mod parking;
 mod released;
+
+pub(crate) use hashed::{Scrub, scrub_unhooked};
 
 pub use released::Released;
 
@@ -35,7 +45,7 @@ use crate::frames::{FrameMeta, Use};
 use crate::machine::{Machine, On};
 use crate::page::{FlushProof, Flushed, Level, Unhooked};
 use crate::quicklist::Policy;
-use crate::tlb::{DataChains, FlushFlags, Runs, SpaceTlb, Ticket, TlbRefusal, Waiting};
+use crate::tlb::{DataChains, FlushFlags, Mmu, Runs, SpaceTlb, Ticket, TlbRefusal, Waiting};
 use core::fmt;
 
 /// Why there is no gather.
@@ -128,6 +138,9 @@ pub struct Gather<'a, M: Machine> {
     ended: Option<&'a Ticket>,
     /// The policy is told of the end.
     ends: bool,
+    /// For the tables of a format whose entries keep bits: stale are the pages that were hashed, and
+    /// no others.
+    scrub: Option<Scrub<M>>,
 }
 
 impl<'a, M: Machine> Gather<'a, M> {
@@ -195,6 +208,7 @@ impl<'a, M: Machine> Gather<'a, M> {
             unknown: private,
             ended: None,
             ends: true,
+            scrub: None,
         }
     }
 
@@ -317,9 +331,13 @@ impl<'a, M: Machine> Gather<'a, M> {
     /// 3. `record` is the record of `pfn`, and says the level.
     #[inline(always)]
     pub(crate) unsafe fn table(&mut self, pfn: Pfn, record: &FrameMeta, at: u64) {
+        debug_assert!(
+            !<M::Shootdown as Mmu>::WALKS_TABLES || record.touched() == 0,
+            "table {pfn} unhooked with touched lines"
+        );
         if !self.flags.tables_freed {
             self.flags.tables_freed = true;
-            if !self.has_changes() {
+            if !self.has_changes() && !self.is_exact() {
                 self.changed(at, at.wrapping_add(1 << self.stride));
             }
         }
@@ -465,6 +483,10 @@ impl<'a, M: Machine> Gather<'a, M> {
         self.flushing = true;
         let mut tables = core::mem::take(&mut self.tables);
         if !tables.is_empty() {
+            if const { !<M::Shootdown as Mmu>::WALKS_TABLES } && on.policy().policy().takes_unhooked() {
+                // The pages have been noted.
+                scrub_unhooked(on, &tables);
+            }
             // SAFETY: 1. the tables came from the machine's policy: trees take them there, and
             // others are promised to (`foreign_table`, 2.).
             unsafe { on.policy().unhooked(&mut tables) };
@@ -472,7 +494,7 @@ impl<'a, M: Machine> Gather<'a, M> {
         if let Some(ended) = self.ended.take() {
             *ticket = Some(*ended);
         }
-        if ticket.is_none() && (self.has_work() || !tables.is_empty()) {
+        if ticket.is_none() && (self.has_work() || !tables.is_empty()) && !self.was_not_hashed() {
             self.end_run();
             self.flags.may_park = may_park;
             let debt = self.space.debt();
@@ -488,6 +510,7 @@ impl<'a, M: Machine> Gather<'a, M> {
             if let Some(debt) = debt {
                 self.space.settle_debt(debt);
             }
+            self.scrub_stale();
         }
         self.flushing = false;
         self.nothing_stale();
@@ -533,6 +556,9 @@ impl<'a, M: Machine> Gather<'a, M> {
         (self.start, self.end) = (0, 0);
         self.runs.clear();
         self.flags.reload_root = false;
+        if const { !<M::Shootdown as Mmu>::WALKS_TABLES } {
+            self.flags.hashed = 0;
+        }
     }
 
     /// Notes that anything may have changed.
@@ -580,6 +606,54 @@ impl<'a, M: Machine> Gather<'a, M> {
         }
         if may_park {
             self.on.collect();
+        }
+    }
+}
+
+// Where the MMU walks no tables.
+impl<M: Machine> Gather<'_, M> {
+    /// Says that all changes are told by [`changed_entry`](Self::changed_entry), and how bits are
+    /// taken away from entries that are none.
+    pub(crate) fn keep_exact(&mut self, scrub: Scrub<M>) {
+        self.scrub = Some(scrub);
+    }
+
+    /// Notes that the entry of the page at `va` was changed or cleared, and was `old` before. If
+    /// the format says that the page was not hashed, no TLB knows it.
+    #[inline(always)]
+    pub(crate) fn changed_entry<F: Format>(&mut self, va: u64, old: u64) {
+        if const { F::KEPT != 0 } {
+            if F::cleared(old) == 0 {
+                return;
+            }
+            self.flags.hashed = self.flags.hashed.saturating_add(1);
+        }
+        self.changed(va, va + (1 << F::PAGE_SHIFT));
+    }
+
+    /// Whether what is stale is known page by page, and no software reads the tables either.
+    #[inline(always)]
+    fn is_exact(&self) -> bool {
+        !<M::Shootdown as Mmu>::WALKS_TABLES && self.scrub.is_some() && !self.may_be_read
+    }
+
+    /// Whether nothing that the gather holds was ever hashed: there is nothing to flush.
+    #[inline(always)]
+    fn was_not_hashed(&self) -> bool {
+        !<M::Shootdown as Mmu>::WALKS_TABLES
+            && self.scrub.is_some()
+            && !(self.has_changes() || self.flags.reload_root || self.space.owes_flush())
+            && !(self.flags.tables_freed && self.may_be_read)
+    }
+
+    /// Takes the bits that stay away from entries that are none, of pages that have just been
+    /// flushed.
+    #[inline(always)]
+    fn scrub_stale(&self) {
+        if const { !<M::Shootdown as Mmu>::WALKS_TABLES }
+            && let Some(Scrub { root, run }) = self.scrub
+        {
+            run(self.on, root, &self.runs);
         }
     }
 }

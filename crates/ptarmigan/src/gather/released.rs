@@ -1,9 +1,10 @@
 //! What a gather held, after its flush.
+use super::hashed::scrub_unhooked;
 use crate::addr::Pfn;
 use crate::format::Format;
 use crate::machine::{Machine, On};
 use crate::page::Flushed;
-use crate::tlb::{DataChains, Ticket};
+use crate::tlb::{DataChains, Mmu, Ticket};
 
 /// What a gather held, flushed: no MMU can reach it any more. Dropping it gives it back, as
 /// [`free`](Self::free) does.
@@ -77,6 +78,9 @@ impl<M: Machine> Drop for Released<'_, M> {
 /// their allocator. The tables came from the policy of `on`'s machine.
 pub(super) fn give_back<M: Machine>(on: On<'_, M>, tables: Flushed, data: &DataChains) {
     if !tables.is_empty() {
+        if const { !<M::Shootdown as Mmu>::WALKS_TABLES } {
+            scrub_unhooked(on, tables.as_unhooked());
+        }
         // SAFETY: 1. they are of a gather of this machine, which takes no others (contracts of
         // `Gather::table`, `foreign_table` and `root`).
         unsafe { on.policy().flushed(tables) };

@@ -119,6 +119,7 @@ impl<S> Wired<S> {
 // SAFETY: all promises are those of `S`.
 unsafe impl<S: Mmu> Mmu for Wired<S> {
     const BROADCASTS: bool = S::BROADCASTS;
+    const WALKS_TABLES: bool = S::WALKS_TABLES;
     const NEEDS_ENTRY_VALID: bool = S::NEEDS_ENTRY_VALID;
 
     #[inline(always)]

@@ -78,7 +78,6 @@ impl Unhooked {
     pub unsafe fn push(&mut self, pfn: Pfn, meta: &FrameMeta) {
         debug_assert_eq!(meta.usage(), Use::Table);
         debug_assert_eq!(meta.live(), 0, "table {pfn} unhooked with live entries");
-        debug_assert_eq!(meta.touched(), 0, "table {pfn} unhooked with touched lines");
         meta.set_link(self.head);
         self.head = pfn;
         self.len += 1;
@@ -193,6 +192,11 @@ impl Flushed {
         // SAFETY: 1. and 2. the chain owned it, in the state of its level (contracts of `push` and
         // `push_root`). 3. it has been flushed everywhere (`FlushProof`).
         Some(unsafe { Clean::from_raw(at, level) })
+    }
+
+    /// The chain, to look at what is on it.
+    pub(crate) fn as_unhooked(&self) -> &Unhooked {
+        &self.pages
     }
 
     /// Returns how many are left.

@@ -146,6 +146,26 @@ impl<F: Format> SharedSpace<F> {
         Ok(Tables::<F>::query_from(on, self.root, va))
     }
 
+    /// Has `hash` put the page at `va` into the machine's hash table for an `access`, without
+    /// waiting for anybody: it calls the function that it is given once, with the hash table's lock
+    /// held, which does what [`TreeView::refill`](crate::table::TreeView::refill) does. The tables
+    /// stay until `hash` returns.
+    ///
+    /// # Errors
+    ///
+    /// [`TlbRefusal`] if the space is of another machine.
+    pub fn refill<M: SpaceMachine, R>(
+        &self,
+        on: On<'_, M>,
+        va: VirtAddr,
+        access: Access,
+        hash: impl FnOnce(&dyn Fn() -> Option<u64>) -> R,
+    ) -> Result<R, TlbRefusal> {
+        on.check(self.tlb.machine())?;
+        let _reading = on.tlb().readers().walk(on.pin(), &self.tlb)?;
+        Ok(hash(&|| Tables::<F>::refill_from(on, self.root, va, access)))
+    }
+
     /// Waits until nobody else is at work on the space, and keeps others out as long as the result
     /// is there.
     ///

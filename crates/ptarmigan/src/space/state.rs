@@ -180,7 +180,7 @@ impl<'a, F: Format, M: SpaceMachine> SpaceMut<'a, F, M> {
     /// A gather for the space.
     #[inline(always)]
     pub(super) fn gather(&self) -> Gather<'a, M> {
-        Gather::open(self.on, self.tlb, F::PAGE_SHIFT, true)
+        self.state.tables.gather(self.on, self.tlb, true)
     }
 
     /// Says whether what an operation is about to take away can be flushed.

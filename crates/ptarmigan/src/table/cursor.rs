@@ -116,7 +116,7 @@ impl<'a, F: Format, M: Machine> Cursor<'_, 'a, F, M> {
             return None;
         }
         let old = node.update(index, others, |raw| with_attr::<F>(seen, raw, attr));
-        self.tree.gather.changed(page.start, page.end);
+        self.tree.gather.changed_entry::<F>(page.start, old);
         Some(F::attr(old))
     }
 
@@ -127,7 +127,7 @@ impl<'a, F: Format, M: Machine> Cursor<'_, 'a, F, M> {
         let old = self.node().and_then(|node| node.take(index, others));
         self.advance();
         let old = old?;
-        self.tree.gather.changed(page.start, page.end);
+        self.tree.gather.changed_entry::<F>(page.start, old);
         Some((F::frame(old), F::attr(old)))
     }
 }

@@ -22,6 +22,7 @@ mod dump;
 mod kernel;
 mod node;
 mod range;
+mod refill;
 mod tables;
 mod tree;
 

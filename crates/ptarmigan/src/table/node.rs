@@ -9,7 +9,8 @@
 //! 1. An entry that comes to be is counted and its line marked ([`Node::put`], [`Node::fill`]).
 //! 2. Entries that go are counted off; the map is emptied with the last one ([`Node::take`],
 //!    [`Node::clear`], [`Node::clear_all`]). So a table with no live entries is all zero, but for
-//!    bits that [`Format::KEPT`] names.
+//!    bits that [`Format::KEPT`] names. Where a format has such bits, the map of a leaf table stays
+//!    until the table is given back: it says where bits may be left.
 //! 3. An entry that changes stays an entry ([`Node::update`]).
 //!
 //! The entries of a leaf table are counted only after somebody has needed the count: records of
@@ -23,7 +24,7 @@
 //! between is lost), or other CPUs' faults too (those that add entries use [`Node::fill`]; those
 //! that change entries hold the table's lock).
 use crate::addr::{FRAME_SHIFT, PhysAddr};
-use crate::format::{Entry, Format, Slot};
+use crate::format::{Access, Attr, Entry, Format, Slot};
 use crate::frames::{FrameMeta, Frames};
 use crate::page::Level;
 use crate::window::{OpenWindow, WindowGuard};
@@ -157,7 +158,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     pub fn put(&self, index: usize, raw: u64) {
         let slot = self.slot(index);
         debug_assert!(F::is_none(slot.load()), "an entry over another one in the table at {}", self.at);
-        slot.store(raw);
+        slot.store(Self::over(slot, raw));
         if let Some(record) = self.record() {
             if self.level != Level::PTE || record.is_counted() {
                 record.set_live(record.live() + 1);
@@ -171,12 +172,31 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     /// table for itself counts.
     #[inline(always)]
     pub fn fill(&self, index: usize, raw: u64) -> bool {
-        let filled = self.slot(index).fill(raw);
+        let slot = self.slot(index);
+        let filled = if const { F::KEPT == 0 } { slot.fill(raw) } else { Self::fill_kept(slot, raw) };
         if filled && let Some(record) = self.record() {
             record.stop_counting();
             record.touch_shared((index >> self.entries().line_shift()) as u32);
         }
         filled
+    }
+
+    /// As [`fill`](Self::fill), where the entry that is none may have bits that stay.
+    fn fill_kept(slot: &F::Slot, raw: u64) -> bool {
+        let mut old = slot.load();
+        while F::is_none(old) {
+            match slot.exchange(old, raw | old) {
+                Ok(()) => return true,
+                Err(now) => old = now,
+            }
+        }
+        false
+    }
+
+    /// The entry `raw` with the bits that stay of what is in `slot`, which is none.
+    #[inline(always)]
+    fn over(slot: &F::Slot, raw: u64) -> u64 {
+        if const { F::KEPT == 0 } { raw } else { raw | F::cleared(slot.load()) }
     }
 
     /// Puts `next(i)` into entries from `first` on, `n` at most, as long as there are none; how
@@ -188,7 +208,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
             if !F::is_none(slot.load()) {
                 break;
             }
-            slot.store(next());
+            slot.store(Self::over(slot, next()));
             done += 1;
         }
         if done > 0
@@ -214,7 +234,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
         each_bit(live, |i| {
             let slot = self.slot(start + i);
             debug_assert!(F::is_none(slot.load()), "an entry over another one in the table at {}", self.at);
-            slot.store(next(start + i));
+            slot.store(Self::over(slot, next(start + i)));
         });
         core::mem::forget(uncounted);
         if record.is_counted() {
@@ -356,8 +376,50 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
             "live entries in lines that were never touched"
         );
         record.set_live(0);
-        record.set_lines(0, 0);
-        record.set_lines(1, 0);
+        if const { F::KEPT == 0 } {
+            record.set_lines(0, 0);
+            record.set_lines(1, 0);
+        }
+    }
+
+    // Bits that stay.
+
+    /// Notes that the page at `index` is being put into the hash table for an `access`: sets the
+    /// bits that stay, and those that an MMU would set. Returns the entry as it is then; `None`,
+    /// with nothing changed, if it does not allow the access.
+    pub fn hash(&self, index: usize, access: Access) -> Option<u64> {
+        let slot = self.slot(index);
+        let used = if access == Access::Write { Attr::ACCESSED | Attr::DIRTY } else { Attr::ACCESSED };
+        let mut old = slot.load();
+        loop {
+            if F::is_none(old) || !F::allows(old, access) {
+                return None;
+            }
+            let new = F::leaf(F::frame(old), F::attr(old) | used) | F::KEPT;
+            match slot.exchange(old, new) {
+                Ok(()) => return Some(new),
+                Err(now) => old = now,
+            }
+        }
+    }
+
+    /// Takes the bits that stay away from entries from `first` to `last` (inclusive) that are none.
+    /// The machine has forgotten their pages. Of a leaf table; others may fill entries meanwhile.
+    pub fn scrub(&self, first: usize, last: usize) {
+        let Some(record) = self.record() else { return };
+        let shift = self.entries().line_shift();
+        for index in first..=last {
+            if record.touched() >> (index >> shift) & 1 == 0 {
+                continue;
+            }
+            let slot = self.slot(index);
+            let raw = slot.load();
+            if raw != 0 && F::is_none(raw) {
+                // If it has been filled in between, the bits stay with that entry, and cost it a
+                // search.
+                let _ = slot.exchange(raw, 0);
+            }
+        }
     }
 
     /// Calls `visit` for each link to a table from `first` to `last` (inclusive); returns how many
@@ -491,6 +553,10 @@ impl<'g, F: Format> Entries<'g, F> {
 
     #[inline(always)]
     fn forget_lines(self, record: &FrameMeta) {
+        if const { F::KEPT != 0 } && self.level == Level::PTE {
+            // They say where bits may be left.
+            return;
+        }
         record.set_lines(0, 0);
         if self.level != F::LAYOUT.root() {
             // The second word of a root is not the map's.

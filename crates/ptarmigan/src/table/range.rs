@@ -4,9 +4,10 @@ use super::tables::{TableCounts, Tables};
 use crate::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
 use crate::format::{Attr, Format};
 use crate::frames::{AllocFlags, FrameMeta, Frames, NoFrame};
-use crate::gather::Gather;
+use crate::gather::{Gather, Scrub};
 use crate::machine::{Machine, On};
 use crate::page::Level;
+use crate::tlb::{Runs, SpaceTlb};
 
 /// Which tables an unmap gives back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,8 +166,13 @@ impl<F: Format> Tables<F> {
             node.each(first, last, |index, raw| {
                 let va = base + ((index as u64) << F::PAGE_SHIFT);
                 if change(va, raw) != raw {
-                    changed.add(index);
-                    node.update_seen(index, raw, others, |now| change(va, now));
+                    if const { F::KEPT == 0 } {
+                        changed.add(index);
+                        node.update_seen(index, raw, others, |now| change(va, now));
+                        return;
+                    }
+                    let now = node.update_seen(index, raw, others, |now| change(va, now));
+                    stale.gather.changed_entry::<F>(va, now);
                 }
             });
             stale.end(changed.0);
@@ -242,9 +248,15 @@ impl<F: Format> Tables<F> {
                     share(frames, raw);
                     let mut copy = change(raw);
                     if copy != raw {
-                        changed.add(index);
+                        if const { F::KEPT == 0 } {
+                            changed.add(index);
+                        }
                         // What an MMU has set since goes to the copy, too.
                         copy = node.update_seen(index, raw, others, change);
+                        if const { F::KEPT != 0 } {
+                            let va = base + ((index as u64) << F::PAGE_SHIFT);
+                            stale.gather.changed_entry::<F>(va, copy);
+                        }
                     }
                     copy & !F::KEPT
                 });
@@ -320,7 +332,11 @@ impl<F: Format> Tables<F> {
         let on = gather.on();
         let VirtRange { start: at, .. } = range;
         let Some(from) = self.find(on, at, Level::PTE) else { return Ok(()) };
-        let whole = range.len() == 1 << F::shift(above) && self.find(on, target, Level::PTE).is_none();
+        // Where pages are hashed, entries are moved one by one. Code that fills the hash table may
+        // have found the table at the old place: it must find nothing in it.
+        let whole = F::KEPT == 0
+            && range.len() == 1 << F::shift(above)
+            && self.find(on, target, Level::PTE).is_none();
         // The whole table moves if the table above it at the new place exists.
         if whole
             && let Some(new) = self.find(on, target, above)
@@ -339,11 +355,47 @@ impl<F: Format> Tables<F> {
         let shift = F::index(Level::PTE, target) as isize - first as isize;
         let moved = from.clear(first, last, others, |index, old| {
             there.put(index.wrapping_add_signed(shift), old & !F::KEPT);
+            if const { F::KEPT != 0 } {
+                gather.changed_entry::<F>(at + ((index - first) as u64) * (1 << F::PAGE_SHIFT), old);
+            }
         });
-        if moved.is_some() {
+        if F::KEPT == 0 && moved.is_some() {
             gather.changed(at, range.end);
         }
         Ok(())
+    }
+}
+
+/// Takes the bits that stay away from entries of the user's pages in `runs` that are none, in the
+/// tables whose root is at `root`. The machine has forgotten these pages.
+fn scrub<F: Format, M: Machine>(on: On<'_, M>, root: PhysAddr, runs: &Runs) {
+    for (start, end) in runs.iter() {
+        // An end of 0 comes after all addresses.
+        let end = if end == 0 { F::USER_END } else { end };
+        let range = VirtRange { start, end }.and(Tables::<F>::USER);
+        if !range.is_empty() {
+            walk_table::<F, M>(on, root, Tables::<F>::ROOT, 0, range, &mut |node, _, first, last| {
+                node.scrub(first, last);
+            });
+        }
+    }
+}
+
+impl<F: Format> Tables<F> {
+    /// A gather for operations on these tables, which are those of `space`. As
+    /// [`Gather::open`] otherwise.
+    #[inline(always)]
+    pub fn gather<'a, M: Machine>(
+        &self,
+        on: On<'a, M>,
+        space: &'a SpaceTlb,
+        may_be_private: bool,
+    ) -> Gather<'a, M> {
+        let mut gather = Gather::open(on, space, F::PAGE_SHIFT, may_be_private);
+        if const { F::KEPT != 0 } {
+            gather.keep_exact(Scrub { root: self.root(), run: scrub::<F, M> });
+        }
+        gather
     }
 }
 
@@ -472,8 +524,11 @@ fn unmap_leaves<'a, F: Format, M: Machine, L: FnMut(&mut Gather<'a, M>, u64, u64
     let (first, last) = indices::<F>(Level::PTE, base, way.range);
     let stale = Stale::new(way.gather, base, F::PAGE_SHIFT, (first, last));
     let cleared = node.clear(first, last, way.others, |index, old| {
+        if const { F::KEPT != 0 } {
+            stale.gather.changed_entry::<F>(address(index), old);
+        }
         (way.leaf)(stale.gather, address(index), old);
     });
-    stale.end(cleared);
+    stale.end(if const { F::KEPT == 0 } { cleared } else { None });
     if node.is_empty() { node.record() } else { None }
 }

@@ -6,6 +6,7 @@ use crate::frames::{AllocFlags, NoFrame, Use};
 use crate::machine::{Machine, On};
 use crate::page::{Clean, Level, MAX_LEVELS};
 use crate::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use crate::tlb::Mmu;
 use crate::window::OpenWindow;
 use core::marker::PhantomData;
 
@@ -75,6 +76,7 @@ impl<F: Format> Tables<F> {
     /// [`NoFrame`]; nothing has been taken then.
     pub fn new<M: Machine>(on: On<'_, M>, flags: AllocFlags) -> Result<Self, NoFrame> {
         const { format::check::<F>() };
+        const { hashes::<F, M>() };
         let level = Self::ROOT;
         let root = on.alloc(level, flags)?.into_raw();
         if !F::LAYOUT.is_small(level) {
@@ -322,6 +324,15 @@ impl<F: Format> Tables<F> {
         let raw = read::<F, M::Window>(on.window(), Level::PTE, end.at, F::index(Level::PTE, va));
         (!F::is_none(raw)).then_some(raw)
     }
+}
+
+/// Refuses, at compile time, entries that say whether pages were hashed on a machine whose MMU
+/// walks tables: it would read those bits, and its tables would not be scrubbed.
+pub(super) const fn hashes<F: Format, M: Machine>() {
+    assert!(
+        F::KEPT == 0 || !<M::Shootdown as Mmu>::WALKS_TABLES,
+        "a format with bits that are kept is for an MMU that walks no tables"
+    );
 }
 
 /// Writes the record of a table that is about to be linked.

@@ -140,7 +140,7 @@ impl<F: Format> Tree<F> {
     pub fn edit<'a, M: Machine>(&'a mut self, on: On<'a, M>) -> Result<TreeMut<'a, F, M>, TlbRefusal> {
         on.check(self.tlb.machine())?;
         on.tlb().may_flush(on.pin())?;
-        let gather = Gather::open(on, &self.tlb, F::PAGE_SHIFT, true);
+        let gather = self.tables.gather(on, &self.tlb, true);
         Ok(TreeMut { tables: &mut self.tables, gather })
     }
 
@@ -252,7 +252,17 @@ impl<F: Format, M: Machine> Clone for TreeView<'_, F, M> {
 }
 impl<F: Format, M: Machine> Copy for TreeView<'_, F, M> {}
 
-impl<F: Format, M: Machine> TreeView<'_, F, M> {
+impl<'a, F: Format, M: Machine> TreeView<'a, F, M> {
+    /// Where the tables are read from.
+    pub(super) fn machine_on(self) -> On<'a, M> {
+        self.on
+    }
+
+    /// The root.
+    pub(super) fn root(self) -> PhysAddr {
+        self.tables.root()
+    }
+
     /// Returns what is mapped at `va`: frame and attributes, even where the MMU would not let the
     /// access through.
     #[inline]
@@ -393,7 +403,7 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         let node = self.tables.find(self.on(), va.0, Level::PTE)?;
         let old = node.take(F::index(Level::PTE, va.0), Use::private(self.gather.is_private()))?;
         let page = va.0 & !((1 << F::PAGE_SHIFT) - 1);
-        self.gather.changed(page, page + (1 << F::PAGE_SHIFT));
+        self.gather.changed_entry::<F>(page, old);
         Some((F::frame(old), F::attr(old)))
     }
 
@@ -422,7 +432,7 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         let old =
             node.update(index, Use::private(self.gather.is_private()), |raw| with_attr::<F>(seen, raw, attr));
         let page = va.0 & !((1 << F::PAGE_SHIFT) - 1);
-        self.gather.changed(page, page + (1 << F::PAGE_SHIFT));
+        self.gather.changed_entry::<F>(page, old);
         Some(F::attr(old))
     }
 

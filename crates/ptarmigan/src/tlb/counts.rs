@@ -15,6 +15,8 @@ pub struct FlushCounts {
     pub kernel: usize,
     /// Pages in all `page` and `range` flushes together.
     pub pages: usize,
+    /// Stale pages that had been put into a hash table.
+    pub hashed: usize,
     /// CPUs that were asked by others to forget something.
     pub asked: usize,
     /// Of these requests, those that came to a CPU that had reached the generation already.
@@ -36,6 +38,7 @@ impl FlushCounts {
             full: add(self.full, &t.full),
             kernel: add(self.kernel, &t.kernel),
             pages: add(self.pages, &t.pages),
+            hashed: add(self.hashed, &t.hashed),
             asked: add(self.asked, &t.asked),
             skipped: add(self.skipped, &t.skipped),
             upgraded: add(self.upgraded, &t.upgraded),
@@ -53,6 +56,7 @@ pub(super) struct FlushTally {
     pub full: Counter,
     pub kernel: Counter,
     pub pages: Counter,
+    pub hashed: Counter,
     pub asked: Counter,
     pub skipped: Counter,
     pub upgraded: Counter,

@@ -26,8 +26,8 @@ use crate::sync;
 ///    non-global pages, and unless `keep` none of the space itself that is older than the call; if
 ///    `forget_all`, none under any number that is older than the call.
 /// 4. When [`unload`](Self::unload) returns, the calling CPU walks no tables of user space.
-/// 5. [`BROADCASTS`](Self::BROADCASTS) and [`NEEDS_ENTRY_VALID`](Self::NEEDS_ENTRY_VALID) say what
-///    is so.
+/// 5. [`BROADCASTS`](Self::BROADCASTS), [`WALKS_TABLES`](Self::WALKS_TABLES) and
+///    [`NEEDS_ENTRY_VALID`](Self::NEEDS_ENTRY_VALID) say what is so.
 /// 6. If it keeps a [`Root`] or a [`NewEntry`] beyond the call that it was given in, no [`Mmu`] is
 ///    given it later: its tables may have gone.
 /// 7. If [`load`](Self::load) unwinds, the calling CPU has found no translations but those of the
@@ -40,9 +40,14 @@ pub unsafe trait Mmu: Sync {
     /// `INVLPGB`. Spaces have the same number on all CPUs then.
     const BROADCASTS: bool = false;
 
+    /// The MMU reads tables by itself. One that does not finds translations in a [hash
+    /// table](super::hash) that software fills from them, or nowhere but in its TLB. No CPU has to
+    /// forget anything before tables of such a machine are used again: a flush covers the pages
+    /// that were hashed, and code that fills the hash table is a [reader](super::Readers).
+    const WALKS_TABLES: bool = true;
+
     /// The machine has to be told of entries that become valid: it caches entries that are not
-    /// (some RISC-V), or walks no tables by itself and finds translations in a hash table that is
-    /// filled for it (PowerPC).
+    /// (some RISC-V), or wants a page in its hash table before it misses it (some PowerPC).
     const NEEDS_ENTRY_VALID: bool;
 
     /// Forgets translations of a space.

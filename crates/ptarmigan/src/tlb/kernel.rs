@@ -4,6 +4,7 @@ use super::hardware::Shootdown;
 use super::plan::{Facts, Plan, SlotSet};
 use super::request::{NewEntry, Request};
 use super::runs::Runs;
+use super::scope::Scope;
 use super::state::Tlb;
 use crate::cpu::{CpuId, CpuSet, Pinned};
 use core::ptr::NonNull;
@@ -36,7 +37,9 @@ impl<S: Shootdown> Tlb<S> {
             return Ok(());
         }
         let loaded = self.own(pin)?;
-        let scope = self.config.costs.plan_with(stale, &Facts { asked: self.asked_by_kernel(), ..*facts });
+        let facts = Facts { asked: self.asked_by_kernel(), ..*facts };
+        let scope = self.config.costs.plan_with(stale, &facts);
+        self.tally_hashed(pin, &facts);
         self.tally(pin).kernel.add(1);
         if S::BROADCASTS {
             self.hardware.invalidate_kernel(pin, &scope);
@@ -68,6 +71,7 @@ impl<S: Shootdown> Tlb<S> {
         let loaded = self.own(pin)?;
         let facts = Facts { asked: self.asked_by_kernel(), ..*facts };
         let plan = self.config.costs.plan_slots(stale, &facts);
+        self.tally_hashed(pin, &facts);
         self.tally(pin).kernel.add(1);
         if S::BROADCASTS {
             self.forget_slots(pin, stale, plan);
@@ -113,6 +117,27 @@ impl<S: Shootdown> Tlb<S> {
         // What was asked for meanwhile was left to this call.
         self.serve(pin);
         Ok(())
+    }
+
+    /// Plans a flush into `scope`, which is [`Scope::Full`], and counts the stale pages that were
+    /// put into the hash table. The machine takes these out one by one, by whatever plan covers
+    /// them; the others cost it a search each.
+    #[inline(always)]
+    pub(super) fn plan_into(&self, pin: &Pinned<'_>, stale: &Runs, hashed: u32, scope: &mut Scope) {
+        if const { S::WALKS_TABLES } {
+            self.config.costs.plan_into(stale, &Facts::UNKNOWN, scope);
+        } else {
+            let facts = Facts { hashed: Some(hashed as u64), ..Facts::UNKNOWN };
+            self.tally_hashed(pin, &facts);
+            self.config.costs.plan_into(stale, &facts, scope);
+        }
+    }
+
+    #[inline(always)]
+    fn tally_hashed(&self, pin: &Pinned<'_>, facts: &Facts) {
+        if const { !S::WALKS_TABLES } {
+            self.tally(pin).hashed.add(facts.hashed.unwrap_or(0) as usize);
+        }
     }
 
     /// Returns whether this CPU could flush now: what is refused in the middle of a switch or of

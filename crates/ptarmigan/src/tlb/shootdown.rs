@@ -19,7 +19,6 @@
 use super::error::TlbRefusal;
 use super::hardware::Shootdown;
 use super::mailbox::Asked;
-use super::plan::Facts;
 use super::readers::Epoch;
 use super::request::{FlushRequest, Invalidation, Request, Ticket};
 use super::runs::Runs;
@@ -53,7 +52,7 @@ impl<S: Shootdown> Tlb<S> {
         // Interrupts that come in from here to the end of this CPU's own part leave what they ask
         // for to this call.
         let mut loaded = self.own(pin)?;
-        let FlushFlags { tables_freed, reload_root, space_ends: ends, may_park } = flags;
+        let FlushFlags { tables_freed, reload_root, space_ends: ends, may_park, hashed } = flags;
         let generation = space.raise();
         let recall = generation.0 & RECALL == 0;
         // Active CPUs first: one that becomes lazy meanwhile is then found in one of the masks.
@@ -66,7 +65,7 @@ impl<S: Shootdown> Tlb<S> {
         });
         // The CPUs that have to do something themselves.
         let mut targets = *active;
-        if ends || (tables_freed && !S::BROADCASTS) {
+        if ends || (tables_freed && !S::BROADCASTS && S::WALKS_TABLES) {
             if may_park {
                 *waiting = lazy.without(active).except(pin.cpu());
             }
@@ -93,7 +92,7 @@ impl<S: Shootdown> Tlb<S> {
             Request::Flush(FlushRequest { space: NonNull::from(space), what, generation, ends, recall });
         if let Request::Flush(FlushRequest { what, .. }) = &mut request {
             if !everything {
-                self.config.costs.plan_into(stale, &Facts::UNKNOWN, &mut what.scope);
+                self.plan_into(pin, stale, hashed, &mut what.scope);
             }
             self.tally(pin).count(&what.scope);
             if broadcast {
@@ -341,4 +340,6 @@ pub(crate) struct FlushFlags {
     pub space_ends: bool,
     /// Lazy CPUs may be waited for: see [`Ticket::waiting`].
     pub may_park: bool,
+    /// Stale pages that were put into the hash table, where there is one.
+    pub hashed: u32,
 }

@@ -28,12 +28,13 @@ use crate::addr::{Pfn, PhysAddr, VirtAddr};
 use crate::cpu::WrongMachine;
 use crate::format::{Attr, Entry, Format};
 use crate::frames::AllocFlags;
+use crate::gather::scrub_unhooked;
 use crate::machine::{Machine, On};
 use crate::page::{FlushProof, Level, Unhooked};
 use crate::table::node::{Node, Use};
-use crate::table::tables::{Path, adopt, descend, free_unlinked};
+use crate::table::tables::{Path, adopt, descend, free_unlinked, hashes};
 use crate::table::tree::MapError;
-use crate::tlb::{Runs, TlbRefusal};
+use crate::tlb::{Facts, Mmu, Runs, TlbRefusal};
 use crate::window::OpenWindow;
 use core::fmt;
 use core::mem::{ManuallyDrop, forget};
@@ -119,6 +120,7 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
         const {
             assert!(F::LAYOUT.levels > 1, "a root of pages has no ranges");
             assert!(1 << F::INDEX_BITS[F::LAYOUT.levels as usize - 1] <= MAX_ROOT_ENTRIES);
+            hashes::<F, M>();
         }
         on.check(self.machine()).map_err(ClaimError::WrongMachine)?;
         let outside = ClaimError::NotKernel { at: start };
@@ -403,18 +405,22 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         self.map.each_table(on, at, pages, |node, base, first, last| {
             node.each(first, last, |index, _| {
                 let va = base + index as u64 * Self::PAGE;
-                stale.insert(va);
-                node.update(index, Use::Walked, |raw| {
-                    F::leaf(F::frame(raw), F::attr(raw).without(Attr::READ))
+                stale.change::<F>(va, || {
+                    node.update(index, Use::Walked, |raw| {
+                        F::leaf(F::frame(raw), F::attr(raw).without(Attr::READ))
+                    })
                 });
             });
         });
         stale.flush()?;
         self.map.each_table(on, at, pages, |node, base, first, last| {
-            // No MMU writes to an entry that is not present.
+            // No MMU writes to an entry that is not present, and none that is hashed.
             node.clear(first, last, Use::Private, |index, old| {
                 gone(VirtAddr(base + index as u64 * Self::PAGE), F::frame(old));
             });
+            if const { F::KEPT != 0 } {
+                node.scrub(first, last);
+            }
         });
         Ok(())
     }
@@ -440,8 +446,7 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
             node.each(first, last, |index, raw| {
                 if change(raw) != raw {
                     let va = base + index as u64 * Self::PAGE;
-                    stale.insert(va);
-                    let now = node.update_seen(index, raw, Use::Walked, change);
+                    let now = stale.change::<F>(va, || node.update_seen(index, raw, Use::Walked, change));
                     on.became_valid(None, va, F::PAGE_SHIFT, now);
                 }
             });
@@ -483,16 +488,24 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
         }
         drop(claims);
         if !tables.is_empty() {
+            if const { F::KEPT != 0 } {
+                // `unmap` has had their pages forgotten.
+                scrub_unhooked(on, &tables);
+            }
             // SAFETY: 1. the map's tables came from the policy of its machine, which `on` is.
             unsafe { on.policy().unhooked(&mut tables) };
-            let all = self.span.pages(F::PAGE_SHIFT);
+            let mut all = self.span.pages(F::PAGE_SHIFT);
+            if const { !<M::Shootdown as Mmu>::WALKS_TABLES } {
+                // No CPU knows tables, and `unmap` has just had all forget the pages.
+                all.clear();
+            }
             if let Err(refused) = on.tlb().flush_kernel(on.pin(), &all) {
                 // `unmap` has just flushed in the same place.
                 debug_assert!(false, "unlinked tables are leaked: {refused}");
                 return Ok(());
             }
             // SAFETY: 1. `flush_kernel` has had every CPU forget what its paging-structure caches
-            // held of the range (contract of `Mmu`, point 2).
+            // held of the range (contract of `Mmu`, point 2), or there are none.
             let tables = tables.flushed(unsafe { FlushProof::claim() });
             // SAFETY: 1. as above.
             unsafe { on.policy().flushed(tables) };
@@ -562,6 +575,8 @@ impl<F: Format, W: OpenWindow> Drop for Leaving<'_, F, W> {
 struct Stale<'a, M: Machine> {
     on: On<'a, M>,
     runs: Runs,
+    /// Pages in it that were hashed.
+    hashed: u32,
     /// Whether the flush of the range is still to come.
     owed: &'a mut bool,
 }
@@ -573,7 +588,23 @@ impl<'a, M: Machine> Stale<'a, M> {
         on.tlb().may_flush(on.pin())?;
         let runs = if *owed { range.pages(shift) } else { Runs::new(shift) };
         *owed = true;
-        Ok(Stale { on, runs, owed })
+        Ok(Stale { on, runs, hashed: 0, owed })
+    }
+
+    /// Notes that `change` changes the entry of the page at `va`; it returns the entry, from before
+    /// or after. Where the entry says that the page was not hashed, no CPU knows it.
+    #[inline(always)]
+    fn change<F: Format>(&mut self, va: u64, change: impl FnOnce() -> u64) -> u64 {
+        if const { F::KEPT == 0 } {
+            self.insert(va);
+            return change();
+        }
+        let raw = change();
+        if F::cleared(raw) != 0 {
+            self.hashed = self.hashed.saturating_add(1);
+            self.insert(va);
+        }
+        raw
     }
 
     fn insert(&mut self, va: u64) {
@@ -585,7 +616,8 @@ impl<'a, M: Machine> Stale<'a, M> {
     }
 
     fn flush_now(&mut self) -> Result<(), TlbRefusal> {
-        self.on.tlb().flush_kernel(self.on.pin(), &self.runs)?;
+        let facts = Facts { hashed: Some(self.hashed as u64), ..Facts::UNKNOWN };
+        self.on.tlb().flush_kernel_with(self.on.pin(), &self.runs, &facts)?;
         *self.owed = false;
         Ok(())
     }

@@ -97,12 +97,12 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
     }
 
     /// The machine whose map it is.
-    pub(super) fn machine(&self) -> MachineId {
+    pub(in crate::table) fn machine(&self) -> MachineId {
         self.machine
     }
 
     /// The root that has all of the kernel's entries.
-    pub(super) fn reference(&self) -> PhysAddr {
+    pub(in crate::table) fn reference(&self) -> PhysAddr {
         self.reference
     }
 

@@ -1,0 +1,315 @@
+//! A hosted machine with a hashed page table: CPUs that find pages in their TLBs, else in the hash
+//! table, else in the software's tables.
+pub use ptarmigan::format::Access;
+
+use crate::physical::{assert_zero, small};
+use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
+use ptarmigan::cpu::Pinned;
+use ptarmigan::format::{Attr, Format, FormatExt, Ppc32};
+use ptarmigan::frames::{AllocFlags, Frames, NoFrame};
+use ptarmigan::hosted::{CpuSlot, Delivery, Host, HostMachine};
+use ptarmigan::machine::On;
+use ptarmigan::page::{Clean, Level};
+use ptarmigan::quicklist::{Layer, Layered, Policy};
+use ptarmigan::space::{AreaFlags, Space, SpaceMachine};
+use ptarmigan::table::KernelMap;
+use ptarmigan::tlb::hash::{HashTable, Hashed32, Inserted, Mapping, Tag};
+use ptarmigan::tlb::{CostModel, Invalidation, Mmu, Root, Scope, SpaceId, TlbConfig};
+use std::alloc::{Layout, alloc, dealloc};
+use std::collections::{BTreeMap, HashMap};
+use std::ptr::NonNull;
+use std::sync::Mutex;
+
+pub const PAGE: u64 = 4096;
+pub const RW: AreaFlags = AreaFlags(3);
+/// The bit of an entry that says that the page was hashed.
+const HASHED: u64 = Ppc32::KEPT;
+/// The smallest table.
+const BYTES: usize = 64 << 10;
+/// Segments of the user and of the kernel.
+const USER: std::ops::Range<u32> = 0..12;
+const KERNEL: std::ops::Range<u32> = 12..16;
+
+pub fn va(at: u64) -> VirtAddr {
+    VirtAddr(at)
+}
+
+pub fn pages(start: u64, n: u64) -> VirtRange {
+    VirtRange { start, end: start + n * PAGE }
+}
+
+#[derive(Default)]
+struct Cpu {
+    loaded: Option<(SpaceId, u16)>,
+    tlb: BTreeMap<Tag, Mapping>,
+}
+
+/// The MMUs of all CPUs, which share a hash table.
+pub struct HashedMmu {
+    table: HashTable<Hashed32>,
+    memory: (NonNull<u8>, Layout),
+    cpus: Mutex<Vec<Cpu>>,
+    /// Under which number a space was loaded last.
+    numbers: Mutex<HashMap<SpaceId, u16>>,
+}
+
+// SAFETY: `memory` is only given back.
+unsafe impl Sync for HashedMmu {}
+
+impl Drop for HashedMmu {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout; nothing uses the table any more.
+        unsafe { dealloc(self.memory.0.as_ptr(), self.memory.1) };
+    }
+}
+
+impl HashedMmu {
+    fn new(cpus: usize) -> Self {
+        let layout = Layout::from_size_align(BYTES, BYTES).expect("a power of two");
+        // SAFETY: the size is not zero.
+        let base = NonNull::new(unsafe { alloc(layout) }).expect("there is memory");
+        // SAFETY: 1. allocated above, and freed when the table has gone.
+        let table = unsafe { HashTable::new(base, BYTES as u64) }.expect("the smallest size");
+        let cpus = Mutex::new((0..cpus).map(|_| Cpu::default()).collect());
+        HashedMmu { table, memory: (base, layout), cpus, numbers: Mutex::default() }
+    }
+
+    pub fn table(&self) -> &HashTable<Hashed32> {
+        &self.table
+    }
+
+    /// The space that a CPU has loaded.
+    pub fn loaded(&self, cpu: usize) -> Option<SpaceId> {
+        self.cpus.lock().unwrap()[cpu].loaded.map(|(space, _)| space)
+    }
+
+    /// Has all CPUs forget a page: `tlbie`.
+    fn forget(&self, tag: Tag) {
+        self.cpus.lock().unwrap().iter_mut().for_each(|cpu| _ = cpu.tlb.remove(&tag));
+    }
+
+    fn forget_all(&self) {
+        self.cpus.lock().unwrap().iter_mut().for_each(|cpu| cpu.tlb.clear());
+    }
+
+    fn flush(&self, context: u16, scope: &Scope, segments: std::ops::Range<u32>) {
+        let context = u32::from(context);
+        match scope.pages() {
+            Some(pages) => pages.for_each(|va| {
+                let tag = Tag::of(context, va as u32);
+                self.table.remove(tag, || self.forget(tag));
+            }),
+            None => _ = self.table.remove_segments(context, segments, || self.forget_all()),
+        }
+    }
+
+    /// An access on a CPU, for which `refill` reads the software's entry: the frame that it goes
+    /// to, `None` for a fault.
+    fn translate(
+        &self,
+        cpu: usize,
+        tag: Tag,
+        access: Access,
+        refill: impl Fn() -> Option<u64>,
+    ) -> Option<Pfn> {
+        let allows = |m: Mapping| access != Access::Write || m.0 & 3 == 2;
+        let known = self.cpus.lock().unwrap()[cpu].tlb.get(&tag).copied();
+        let mut found = known.or_else(|| self.table.look_up(tag));
+        if !found.is_some_and(allows) {
+            let how = self.table.refill(tag, || refill().map(mapping))?;
+            if how == Inserted::Again {
+                self.forget(tag);
+            }
+            found = self.table.look_up(tag);
+        }
+        let found = found.expect("it has just been put in");
+        assert!(allows(found), "{tag:?} was refilled with {found:?}");
+        self.cpus.lock().unwrap()[cpu].tlb.insert(tag, found);
+        Some(Pfn(found.0 >> 12))
+    }
+
+    /// An access of the user's to `va` in `space`, which the CPU has loaded.
+    pub fn access<M: SpaceMachine>(
+        &self,
+        on: On<'_, M>,
+        space: &Space<Ppc32>,
+        va: u64,
+        access: Access,
+    ) -> Option<Pfn> {
+        let cpu = usize::from(on.cpu().0);
+        let (loaded, number) = self.cpus.lock().unwrap()[cpu].loaded.expect("a space is loaded");
+        assert_eq!(loaded, space.tlb().id());
+        let tree = space.tree().on(on).expect("of this machine");
+        self.translate(cpu, Tag::of(number.into(), va as u32), access, || tree.refill(VirtAddr(va), access))
+    }
+
+    /// As [`access`](Self::access); it gets what the tables say.
+    pub fn check_access<M: SpaceMachine>(
+        &self,
+        on: On<'_, M>,
+        space: &Space<Ppc32>,
+        va: u64,
+        access: Access,
+    ) {
+        let got = self.access(on, space, va, access);
+        let want = space
+            .tree()
+            .query(on, VirtAddr(va))
+            .filter(|(_, attr)| attr.has(Attr::READ) && (access != Access::Write || attr.has(Attr::WRITE)));
+        assert_eq!(got, want.map(|(pfn, _)| pfn), "{access:?} at {va:#x} of {:?}", space.tlb().id());
+    }
+
+    /// An access of the kernel's own.
+    pub fn access_kernel<M: SpaceMachine, W: ptarmigan::window::OpenWindow>(
+        &self,
+        on: On<'_, M>,
+        kernel: &KernelMap<Ppc32, W>,
+        va: u64,
+        access: Access,
+    ) -> Option<Pfn> {
+        let cpu = usize::from(on.cpu().0);
+        self.translate(cpu, Tag::of(0, va as u32), access, || kernel.refill(on, VirtAddr(va), access))
+    }
+}
+
+/// What the hash table gets for an entry: writable once it was written to.
+fn mapping(raw: u64) -> Mapping {
+    let writable = Ppc32::attr(raw).has(Attr::WRITE) && Ppc32::attr(raw).has(Attr::DIRTY);
+    Mapping(Ppc32::frame(raw).addr().0 as u32 | if writable { 2 } else { 3 })
+}
+
+// SAFETY: 1. and 2. pages are taken out of the one table and of all TLBs, or all of the context's.
+// 3. what is under another number is not used; everything goes if numbers are handed out anew. 4.
+// and 5. no table is walked by any of them. 6. neither is kept. 7. a test in which something
+// unwinds has failed.
+unsafe impl Mmu for &HashedMmu {
+    const BROADCASTS: bool = true;
+    const WALKS_TABLES: bool = false;
+    const NEEDS_ENTRY_VALID: bool = false;
+
+    fn invalidate(&self, _: &Pinned<'_>, what: &Invalidation) {
+        self.flush(what.asid, &what.scope, USER);
+    }
+    fn invalidate_kernel(&self, _: &Pinned<'_>, scope: &Scope) {
+        self.flush(0, scope, KERNEL);
+    }
+    fn load(&self, pin: &Pinned<'_>, root: &Root) {
+        assert!(root.asid != 0 && root.keep, "the machine has numbers");
+        if root.forget_all {
+            self.table.wipe(|| self.forget_all());
+        }
+        self.cpus.lock().unwrap()[usize::from(pin.cpu().0)].loaded = Some((root.space, root.asid));
+        let mut numbers = self.numbers.lock().unwrap();
+        // What another space had the number for has been forgotten.
+        numbers.retain(|_, number| *number != root.asid);
+        numbers.insert(root.space, root.asid);
+    }
+    fn unload(&self, pin: &Pinned<'_>, _: SpaceId) {
+        self.cpus.lock().unwrap()[usize::from(pin.cpu().0)].loaded = None;
+    }
+}
+
+/// Sees that tables are handed out all zero, and come back so.
+pub struct ZeroTables<'r>(&'r Host<Ppc32>);
+
+// SAFETY: 1. the page is `inner`'s.
+unsafe impl<P: Policy> Layer<P> for ZeroTables<'_> {
+    fn frames(&self) -> Option<&Frames> {
+        Some(self.0.frames())
+    }
+
+    fn alloc(
+        &self,
+        _: &P,
+        _: &Pinned<'_>,
+        level: Level,
+        _: AllocFlags,
+        inner: impl FnOnce() -> Result<Clean, NoFrame>,
+    ) -> Result<Clean, NoFrame> {
+        let page = inner()?;
+        if level == Level::PTE {
+            assert_zero(self.0, page.addr());
+        }
+        Ok(page)
+    }
+
+    fn freeing(&self, _: &Pinned<'_>, level: Level, at: PhysAddr) {
+        if level == Level::PTE {
+            assert_zero(self.0, at);
+        }
+    }
+}
+
+type Lists<'r> = ptarmigan::quicklist::Quicklists<
+    'r,
+    ptarmigan::window::DirectMap,
+    &'r KernelMap<Ppc32, ptarmigan::window::DirectMap>,
+>;
+type RigMachine<'r> = HostMachine<'r, Ppc32, Layered<ZeroTables<'r>, Lists<'r>>, &'r HashedMmu>;
+
+/// A host and its MMUs.
+pub struct Rig {
+    pub host: Host<Ppc32>,
+    mmu: HashedMmu,
+    asids: u16,
+}
+
+impl Rig {
+    pub fn new(cpus: usize) -> Self {
+        Self::with_asids(cpus, 1000)
+    }
+
+    pub fn with_asids(cpus: usize, asids: u16) -> Self {
+        Rig { host: Host::new(small(cpus, 1, 32)).unwrap(), mmu: HashedMmu::new(cpus), asids }
+    }
+
+    /// Runs `test` on the machine. Afterwards all frames are back.
+    pub fn run(&self, costs: CostModel, test: impl FnOnce(&RigMachine<'_>, &HashedMmu, &[CpuSlot])) {
+        let slots = self.host.slots();
+        let policy = Layered::new(ZeroTables(&self.host), self.host.quicklists().unwrap());
+        let config = TlbConfig { costs, asids: self.asids, ..TlbConfig::new(slots.len()) };
+        let m = HostMachine::with_tlb(&self.host, policy, &self.mmu, config, Delivery::AtOnce).unwrap();
+        test(&m, &self.mmu, &slots);
+        m.drain(&slots);
+        drop(m);
+        self.host.audit().unwrap();
+    }
+
+    /// The entry of a page as it is in memory; 0 if it has no table.
+    pub fn entry(&self, space: &Space<Ppc32>, va: u64) -> u64 {
+        // SAFETY: 1. no other thread is at work on the host.
+        let word = |at: u64| unsafe { self.host.read(PhysAddr(at), 4) }.expect("within memory") as u32;
+        let read = |at: PhysAddr, level: Level| {
+            u64::from(word(at.0 + 4 * Ppc32::index(level, va) as u64).swap_bytes())
+        };
+        let link = read(space.tree().root(), Level(1));
+        Ppc32::linked(Level(1), link).map_or(0, |table| read(table, Level::PTE))
+    }
+
+    /// Every entry of the hash table is one of these pages of a space that is there, says what the
+    /// software's entry says, and that has its bit; an entry that is none has no bit left.
+    #[track_caller]
+    pub fn check_entries(
+        &self,
+        mmu: &HashedMmu,
+        spaces: &[Space<Ppc32>],
+        pages: impl Iterator<Item = u64> + Clone,
+    ) {
+        let numbers = mmu.numbers.lock().unwrap();
+        let mut found = 0;
+        for space in spaces {
+            let number = numbers.get(&space.tlb().id()).copied();
+            for va in pages.clone() {
+                let raw = self.entry(space, va);
+                assert_ne!(raw, HASHED, "{va:#x}: a bit is left of a page that was flushed");
+                let Some(number) = number else { continue };
+                if let Some(in_table) = mmu.table.look_up(Tag::of(number.into(), va as u32)) {
+                    found += 1;
+                    assert!(raw & HASHED != 0, "{va:#x} is in the hash table without its bit");
+                    assert_eq!(in_table.0 >> 12, Ppc32::frame(raw).0, "{va:#x}");
+                }
+            }
+        }
+        assert_eq!(found, mmu.table.valid(), "entries of pages that are not there");
+    }
+}
