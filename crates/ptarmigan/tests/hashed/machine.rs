@@ -11,7 +11,7 @@ use ptarmigan::hosted::{CpuSlot, Delivery, Host, HostMachine};
 use ptarmigan::machine::On;
 use ptarmigan::page::{Clean, Level};
 use ptarmigan::quicklist::{Layer, Layered, Policy};
-use ptarmigan::space::{AreaFlags, Space, SpaceMachine};
+use ptarmigan::space::{AreaFlags, SharedSpace, Space, SpaceMachine};
 use ptarmigan::table::KernelMap;
 use ptarmigan::tlb::hash::{HashTable, Hashed32, Inserted, Mapping, Tag};
 use ptarmigan::tlb::{CostModel, Invalidation, Mmu, Root, Scope, SpaceId, TlbConfig};
@@ -19,6 +19,7 @@ use std::alloc::{Layout, alloc, dealloc};
 use std::collections::{BTreeMap, HashMap};
 use std::ptr::NonNull;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub const PAGE: u64 = 4096;
 pub const RW: AreaFlags = AreaFlags(3);
@@ -51,6 +52,8 @@ pub struct HashedMmu {
     cpus: Mutex<Vec<Cpu>>,
     /// Under which number a space was loaded last.
     numbers: Mutex<HashMap<SpaceId, u16>>,
+    /// The next flush unwinds before it has done anything.
+    fails: AtomicBool,
 }
 
 // SAFETY: `memory` is only given back.
@@ -71,11 +74,22 @@ impl HashedMmu {
         // SAFETY: 1. allocated above, and freed when the table has gone.
         let table = unsafe { HashTable::new(base, BYTES as u64) }.expect("the smallest size");
         let cpus = Mutex::new((0..cpus).map(|_| Cpu::default()).collect());
-        HashedMmu { table, memory: (base, layout), cpus, numbers: Mutex::default() }
+        HashedMmu {
+            table,
+            memory: (base, layout),
+            cpus,
+            numbers: Mutex::default(),
+            fails: AtomicBool::new(false),
+        }
     }
 
     pub fn table(&self) -> &HashTable<Hashed32> {
         &self.table
+    }
+
+    /// Has the next flush unwind before it does anything.
+    pub fn fail_next(&self) {
+        self.fails.store(true, Ordering::Relaxed);
     }
 
     /// The space that a CPU has loaded.
@@ -93,6 +107,9 @@ impl HashedMmu {
     }
 
     fn flush(&self, context: u16, scope: &Scope, segments: std::ops::Range<u32>) {
+        if self.fails.swap(false, Ordering::Relaxed) {
+            std::panic::panic_any("planted");
+        }
         let context = u32::from(context);
         match scope.pages() {
             Some(pages) => pages.for_each(|va| {
@@ -141,6 +158,34 @@ impl HashedMmu {
         assert_eq!(loaded, space.tlb().id());
         let tree = space.tree().on(on).expect("of this machine");
         self.translate(cpu, Tag::of(number.into(), va as u32), access, || tree.refill(VirtAddr(va), access))
+    }
+
+    /// As [`access`](Self::access), while others are at work on the space. The access ends before
+    /// the flush of what was changed before it, as that of a CPU does.
+    pub fn access_shared<M: SpaceMachine>(
+        &self,
+        on: On<'_, M>,
+        space: &SharedSpace<Ppc32>,
+        va: u64,
+        access: Access,
+    ) -> Option<Inserted> {
+        let cpu = usize::from(on.cpu().0);
+        let (loaded, number) = self.cpus.lock().unwrap()[cpu].loaded.expect("a space is loaded");
+        assert_eq!(loaded, space.id());
+        let tag = Tag::of(number.into(), va as u32);
+        let how = space.refill(on, VirtAddr(va), access, |entry| {
+            self.table.refill(tag, || {
+                let entry = entry();
+                // The lock is held: what comes between would be seen.
+                std::thread::yield_now();
+                entry.map(mapping)
+            })
+        });
+        let how = how.expect("of this machine");
+        if how == Some(Inserted::Again) {
+            self.forget(tag);
+        }
+        how
     }
 
     /// As [`access`](Self::access); it gets what the tables say.
@@ -265,12 +310,25 @@ impl Rig {
 
     /// Runs `test` on the machine. Afterwards all frames are back.
     pub fn run(&self, costs: CostModel, test: impl FnOnce(&RigMachine<'_>, &HashedMmu, &[CpuSlot])) {
-        let slots = self.host.slots();
+        self.run_on(costs, usize::MAX, test);
+    }
+
+    /// As [`run`](Self::run), with the slots of no more than `here` CPUs; other threads of the test
+    /// may take the others.
+    pub fn run_on(
+        &self,
+        costs: CostModel,
+        here: usize,
+        test: impl FnOnce(&RigMachine<'_>, &HashedMmu, &[CpuSlot]),
+    ) {
+        let mut slots = self.host.slots();
         let policy = Layered::new(ZeroTables(&self.host), self.host.quicklists().unwrap());
         let config = TlbConfig { costs, asids: self.asids, ..TlbConfig::new(slots.len()) };
         let m = HostMachine::with_tlb(&self.host, policy, &self.mmu, config, Delivery::AtOnce).unwrap();
+        slots.truncate(here);
         test(&m, &self.mmu, &slots);
-        m.drain(&slots);
+        drop(slots);
+        m.drain(&self.host.slots());
         drop(m);
         self.host.audit().unwrap();
     }
@@ -308,6 +366,34 @@ impl Rig {
                     assert!(raw & HASHED != 0, "{va:#x} is in the hash table without its bit");
                     assert_eq!(in_table.0 >> 12, Ppc32::frame(raw).0, "{va:#x}");
                 }
+            }
+        }
+        assert_eq!(found, mmu.table.valid(), "entries of pages that are not there");
+    }
+
+    /// Every entry of the hash table and of the TLBs is that of one of these pages of the space, and
+    /// says what the tables say, whose entry has its bit: it would be refilled without a change.
+    #[track_caller]
+    pub fn check_shared<M: SpaceMachine>(
+        &self,
+        on: On<'_, M>,
+        mmu: &HashedMmu,
+        space: &SharedSpace<Ppc32>,
+        pages: impl Iterator<Item = u64>,
+    ) {
+        let Some(number) = mmu.numbers.lock().unwrap().get(&space.id()).copied() else { return };
+        let cpus = mmu.cpus.lock().unwrap();
+        let mut found = 0;
+        for va in pages {
+            let tag = Tag::of(number.into(), va as u32);
+            let hashed = mmu.table.look_up(tag);
+            found += usize::from(hashed.is_some());
+            let known = cpus.iter().filter_map(|cpu| cpu.tlb.get(&tag).copied());
+            for mapping in hashed.into_iter().chain(known) {
+                let page = space.query(on, VirtAddr(va)).expect("of this machine");
+                let Some((frame, attr)) = page else { panic!("{va:#x} is {mapping:x?}, and not mapped") };
+                assert_eq!(mapping.0 >> 12, frame.0, "{va:#x}");
+                assert!(mapping.0 & 3 != 2 || attr.has(Attr::WRITE), "{va:#x} is not writable any more");
             }
         }
         assert_eq!(found, mmu.table.valid(), "entries of pages that are not there");
