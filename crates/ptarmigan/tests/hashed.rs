@@ -4,13 +4,14 @@
 mod machine;
 #[path = "physical/mod.rs"]
 mod physical;
-use machine::{Access, HashedMmu, PAGE, RW, Rig, pages, va};
+use machine::{Access, BYTES, HashedMmu, PAGE, RW, Rig, pages, va};
 use physical::Rng;
 use ptarmigan::addr::{Pfn, VirtRange};
 use ptarmigan::format::{Attr, Ppc32};
 use ptarmigan::frames::AllocFlags;
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::space::{Advice, AreaFlags, SharedSpace, Space};
+use ptarmigan::tlb::hash::{HashLayout, Hashed32, Hashed64};
 use ptarmigan::tlb::{CostModel, Costs};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
@@ -296,12 +297,12 @@ fn refills_on_two_cpus_put_in_nothing_that_a_third_one_has_changed() {
 
 /// Whatever happens, every access of every CPU gets what the tables say, every entry of the hash
 /// table has its bit and is one of a live page, and tables are handed out all zero.
-fn survives(costs: CostModel, asids: u16, seed: u64) {
-    let rig = Rig::with_asids(3, asids);
+fn survives<L: HashLayout>(costs: CostModel, asids: u16, bytes: usize, seed: u64) {
+    let rig = Rig::<L>::sized(3, asids, bytes);
     rig.run(costs, |m, mmu, slots| {
         let rng = Rng::new(seed);
         let mut spaces: Vec<Space<Ppc32>> = Vec::new();
-        let loaded = |spaces: &[Space<Ppc32>], mmu: &HashedMmu, cpu: usize| {
+        let loaded = |spaces: &[Space<Ppc32>], mmu: &HashedMmu<L>, cpu: usize| {
             mmu.loaded(cpu).and_then(|id| spaces.iter().position(|s| s.tlb().id() == id))
         };
         for step in 0..600 {
@@ -332,7 +333,7 @@ fn survives(costs: CostModel, asids: u16, seed: u64) {
             }
         }
         let evicted = mmu.table().counts().evicted;
-        assert!(evicted > 100, "only {evicted} pages were evicted");
+        assert!(evicted > 100 || bytes > BYTES, "only {evicted} pages were evicted");
         let pin = slots[0].pin();
         let on = m.on(&pin).unwrap();
         for space in spaces {
@@ -392,9 +393,16 @@ fn change<M: ptarmigan::space::SpaceMachine>(
     }
 }
 
+/// More than a million accesses in all, each of which gets what the tables say: both layouts, and
+/// tables of any size, give the same answers.
 #[test]
 fn no_cpu_finds_what_was_flushed_and_no_page_is_hashed_without_its_bit() {
     for (costs, asids, seed) in [(BY_PAGE, 200, 1), (CostModel::LINUX, 200, 2), (BY_PAGE, 5, 3)] {
-        survives(costs, asids, seed);
+        survives::<Hashed32>(costs, asids, BYTES, seed);
+    }
+    for (shift, costs) in [BY_PAGE, CostModel::LINUX, CostModel::ALWAYS_FULL, BY_PAGE].into_iter().enumerate()
+    {
+        survives::<Hashed32>(costs, 6, BYTES << (shift + 1), 4 + shift as u64);
+        survives::<Hashed64>(costs, 6, 4 * BYTES << shift, 10 + shift as u64);
     }
 }

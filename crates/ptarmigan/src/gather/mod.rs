@@ -639,9 +639,9 @@ impl<'a, M: Machine> Gather<'a, M> {
     /// For the end of a space: the flush, which came first.
     #[inline(always)]
     fn ended(&self) -> Option<&'a Ticket> {
-        // SAFETY: 1. `keep_exact` is for gathers that are not for the end of a space, on machines
-        // that walk no tables; `ending` for the others.
         if const { <M::Shootdown as Mmu>::WALKS_TABLES } || self.flags.space_ends {
+            // SAFETY: 1. `keep_exact` is for gathers that are not for the end of a space, on
+            // machines that walk no tables.
             unsafe { self.extra.as_ended() }
         } else {
             None

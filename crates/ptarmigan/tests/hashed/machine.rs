@@ -13,7 +13,7 @@ use ptarmigan::page::{Clean, Level};
 use ptarmigan::quicklist::{Layer, Layered, Policy};
 use ptarmigan::space::{AreaFlags, SharedSpace, Space, SpaceMachine};
 use ptarmigan::table::KernelMap;
-use ptarmigan::tlb::hash::{HashTable, Hashed32, Inserted, Mapping, Tag};
+use ptarmigan::tlb::hash::{HashLayout, HashTable, Hashed32, Inserted, Mapping, Tag};
 use ptarmigan::tlb::{CostModel, Invalidation, Mmu, Root, Scope, SpaceId, TlbConfig};
 use std::alloc::{Layout, alloc, dealloc};
 use std::collections::{BTreeMap, HashMap};
@@ -26,7 +26,7 @@ pub const RW: AreaFlags = AreaFlags(3);
 /// The bit of an entry that says that the page was hashed.
 const HASHED: u64 = Ppc32::KEPT;
 /// The smallest table.
-const BYTES: usize = 64 << 10;
+pub const BYTES: usize = 64 << 10;
 /// Segments of the user and of the kernel.
 const USER: std::ops::Range<u32> = 0..12;
 const KERNEL: std::ops::Range<u32> = 12..16;
@@ -46,8 +46,8 @@ struct Cpu {
 }
 
 /// The MMUs of all CPUs, which share a hash table.
-pub struct HashedMmu {
-    table: HashTable<Hashed32>,
+pub struct HashedMmu<L: HashLayout = Hashed32> {
+    table: HashTable<L>,
     memory: (NonNull<u8>, Layout),
     cpus: Mutex<Vec<Cpu>>,
     /// Under which number a space was loaded last.
@@ -57,22 +57,22 @@ pub struct HashedMmu {
 }
 
 // SAFETY: `memory` is only given back.
-unsafe impl Sync for HashedMmu {}
+unsafe impl<L: HashLayout> Sync for HashedMmu<L> {}
 
-impl Drop for HashedMmu {
+impl<L: HashLayout> Drop for HashedMmu<L> {
     fn drop(&mut self) {
         // SAFETY: allocated with this layout; nothing uses the table any more.
         unsafe { dealloc(self.memory.0.as_ptr(), self.memory.1) };
     }
 }
 
-impl HashedMmu {
-    fn new(cpus: usize) -> Self {
-        let layout = Layout::from_size_align(BYTES, BYTES).expect("a power of two");
+impl<L: HashLayout> HashedMmu<L> {
+    fn new(cpus: usize, bytes: usize) -> Self {
+        let layout = Layout::from_size_align(bytes, bytes).expect("a power of two");
         // SAFETY: the size is not zero.
         let base = NonNull::new(unsafe { alloc(layout) }).expect("there is memory");
         // SAFETY: 1. allocated above, and freed when the table has gone.
-        let table = unsafe { HashTable::new(base, BYTES as u64) }.expect("the smallest size");
+        let table = unsafe { HashTable::new(base, bytes as u64) }.expect("a size that there is");
         let cpus = Mutex::new((0..cpus).map(|_| Cpu::default()).collect());
         HashedMmu {
             table,
@@ -83,7 +83,7 @@ impl HashedMmu {
         }
     }
 
-    pub fn table(&self) -> &HashTable<Hashed32> {
+    pub fn table(&self) -> &HashTable<L> {
         &self.table
     }
 
@@ -227,7 +227,7 @@ fn mapping(raw: u64) -> Mapping {
 // 3. what is under another number is not used; everything goes if numbers are handed out anew. 4.
 // and 5. no table is walked by any of them. 6. neither is kept. 7. a test in which something
 // unwinds has failed.
-unsafe impl Mmu for &HashedMmu {
+unsafe impl<L: HashLayout> Mmu for &HashedMmu<L> {
     const BROADCASTS: bool = true;
     const WALKS_TABLES: bool = false;
     const NEEDS_ENTRY_VALID: bool = false;
@@ -290,26 +290,29 @@ type Lists<'r> = ptarmigan::quicklist::Quicklists<
     ptarmigan::window::DirectMap,
     &'r KernelMap<Ppc32, ptarmigan::window::DirectMap>,
 >;
-type RigMachine<'r> = HostMachine<'r, Ppc32, Layered<ZeroTables<'r>, Lists<'r>>, &'r HashedMmu>;
+type RigMachine<'r, L> = HostMachine<'r, Ppc32, Layered<ZeroTables<'r>, Lists<'r>>, &'r HashedMmu<L>>;
 
 /// A host and its MMUs.
-pub struct Rig {
+pub struct Rig<L: HashLayout = Hashed32> {
     pub host: Host<Ppc32>,
-    mmu: HashedMmu,
+    mmu: HashedMmu<L>,
     asids: u16,
 }
 
 impl Rig {
+    /// A machine with the smallest table, and numbers for more spaces than tests have.
     pub fn new(cpus: usize) -> Self {
-        Self::with_asids(cpus, 1000)
+        Self::sized(cpus, 1000, BYTES)
     }
+}
 
-    pub fn with_asids(cpus: usize, asids: u16) -> Self {
-        Rig { host: Host::new(small(cpus, 1, 32)).unwrap(), mmu: HashedMmu::new(cpus), asids }
+impl<L: HashLayout> Rig<L> {
+    pub fn sized(cpus: usize, asids: u16, bytes: usize) -> Self {
+        Rig { host: Host::new(small(cpus, 1, 32)).unwrap(), mmu: HashedMmu::new(cpus, bytes), asids }
     }
 
     /// Runs `test` on the machine. Afterwards all frames are back.
-    pub fn run(&self, costs: CostModel, test: impl FnOnce(&RigMachine<'_>, &HashedMmu, &[CpuSlot])) {
+    pub fn run(&self, costs: CostModel, test: impl FnOnce(&RigMachine<'_, L>, &HashedMmu<L>, &[CpuSlot])) {
         self.run_on(costs, usize::MAX, test);
     }
 
@@ -319,7 +322,7 @@ impl Rig {
         &self,
         costs: CostModel,
         here: usize,
-        test: impl FnOnce(&RigMachine<'_>, &HashedMmu, &[CpuSlot]),
+        test: impl FnOnce(&RigMachine<'_, L>, &HashedMmu<L>, &[CpuSlot]),
     ) {
         let mut slots = self.host.slots();
         let policy = Layered::new(ZeroTables(&self.host), self.host.quicklists().unwrap());
@@ -349,7 +352,7 @@ impl Rig {
     #[track_caller]
     pub fn check_entries(
         &self,
-        mmu: &HashedMmu,
+        mmu: &HashedMmu<L>,
         spaces: &[Space<Ppc32>],
         pages: impl Iterator<Item = u64> + Clone,
     ) {
@@ -377,7 +380,7 @@ impl Rig {
     pub fn check_shared<M: SpaceMachine>(
         &self,
         on: On<'_, M>,
-        mmu: &HashedMmu,
+        mmu: &HashedMmu<L>,
         space: &SharedSpace<Ppc32>,
         pages: impl Iterator<Item = u64>,
     ) {
