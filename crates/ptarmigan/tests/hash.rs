@@ -135,6 +135,13 @@ fn a_million_random_steps() {
         .collect();
     agree::<Hashed32>(64 << 10, &steps).expect("the small layout");
     agree::<Hashed64>(256 << 10, &steps).expect("the large layout");
+    // Every size up to that of the machine of 2001.
+    for shift in 1..=6 {
+        agree::<Hashed32>(64 << 10 << shift, &steps[..100_000]).expect("the small layout");
+    }
+    for shift in 1..=4 {
+        agree::<Hashed64>(256 << 10 << shift, &steps[..100_000]).expect("the large layout");
+    }
 }
 
 /// Pages of one segment with the same low bits are in the same group of the smallest table.

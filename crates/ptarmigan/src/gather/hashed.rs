@@ -1,25 +1,9 @@
 //! Bits that are left in entries of tables where the MMU walks none.
-use crate::addr::{FRAME_SIZE, PhysAddr};
+use crate::addr::FRAME_SIZE;
 use crate::machine::{Machine, On};
 use crate::page::{Level, Unhooked};
 use crate::sync::atomic::{AtomicU32, Ordering};
-use crate::tlb::Runs;
 use crate::window::{OpenWindow, WindowGuard};
-
-/// How the bits that stay are taken away from entries of live tables that are none.
-pub(crate) struct Scrub<M: Machine> {
-    /// The root of the tables.
-    pub root: PhysAddr,
-    /// Does it, for the pages given. The tables of the root are those of the gather's space.
-    pub run: for<'a> fn(On<'a, M>, PhysAddr, &Runs),
-}
-
-impl<M: Machine> Clone for Scrub<M> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<M: Machine> Copy for Scrub<M> {}
 
 /// Clears what the formats that keep bits have left in leaf tables of `tables`: lines that were
 /// touched, and no others. All entries are none, and nothing fills them any more.

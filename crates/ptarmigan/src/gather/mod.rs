@@ -30,13 +30,17 @@
 //! # The end of a space
 //!
 //! A gather for the end of a space flushes first: every CPU leaves the space, then nobody can know
-//! what goes. Only the policies of history, which take tables before the flush, have it last.
+//! what goes. Where pages are hashed, those that were are noted before, and taken out by the plan
+//! that is cheapest. Only the policies of history, which take tables before the flush, have it last.
+mod extra;
 mod hashed;
 mod parking;
 mod released;
 
-pub(crate) use hashed::{Scrub, scrub_unhooked};
+pub(crate) use extra::Scrub;
+pub(crate) use hashed::scrub_unhooked;
 
+use extra::Extra;
 pub use released::Released;
 
 use crate::addr::{FRAME_SHIFT, Pfn, PhysAddr};
@@ -115,7 +119,6 @@ impl From<TlbRefusal> for GatherError {
 pub struct Gather<'a, M: Machine> {
     on: On<'a, M>,
     space: &'a SpaceTlb,
-    stride: u32,
     /// The run of stale addresses that grows; empty if `start` is `end`.
     start: u64,
     end: u64,
@@ -134,13 +137,10 @@ pub struct Gather<'a, M: Machine> {
     may_be_read: bool,
     /// Nobody can know what is unlinked: references may be dropped at once.
     unknown: bool,
-    /// For the end of a space: the flush, which came first.
-    ended: Option<&'a Ticket>,
     /// The policy is told of the end.
     ends: bool,
-    /// For the tables of a format whose entries keep bits: stale are the pages that were hashed, and
-    /// no others.
-    scrub: Option<Scrub<M>>,
+    /// What gathers for the end of a space need, and what those of hashed tables do.
+    extra: Extra<'a, M>,
 }
 
 impl<'a, M: Machine> Gather<'a, M> {
@@ -195,7 +195,6 @@ impl<'a, M: Machine> Gather<'a, M> {
         Gather {
             on,
             space,
-            stride,
             start: 0,
             end: 0,
             runs: Runs::new(stride),
@@ -206,9 +205,8 @@ impl<'a, M: Machine> Gather<'a, M> {
             flushing: false,
             may_be_read,
             unknown: private,
-            ended: None,
             ends: true,
-            scrub: None,
+            extra: Extra::NONE,
         }
     }
 
@@ -233,11 +231,16 @@ impl<'a, M: Machine> Gather<'a, M> {
     ///
     /// This CPU may flush, as `Tlb::may_flush` said: in the middle of another flush the CPUs would
     /// stay in the space, and what the gather holds would be lost.
+    ///
+    /// Where the MMU walks no tables, `note` notes the pages that were hashed, and says whether the
+    /// entries tell: the hash table loses these then by the cheapest plan. Otherwise it loses all of
+    /// the space.
     pub(crate) fn ending(
         on: On<'a, M>,
         space: &'a SpaceTlb,
         stride: u32,
         ticket: &'a mut Option<Ticket>,
+        note: impl FnOnce(&mut Self) -> bool,
     ) -> Self {
         let mut gather = Self::open(on, space, stride, true);
         gather.private = true;
@@ -246,15 +249,28 @@ impl<'a, M: Machine> Gather<'a, M> {
         if on.policy().policy().takes_unhooked() {
             // The policies of history take tables before the flush, as Linux did: then the flush
             // comes last, as it did.
-            gather.changed(0, 1 << stride);
+            gather.changed(0, if const { <M::Shootdown as Mmu>::WALKS_TABLES } { 1 << stride } else { 0 });
             return gather;
+        }
+        if const { !<M::Shootdown as Mmu>::WALKS_TABLES } {
+            if !note(&mut gather) || space.owes_flush() {
+                gather.nothing_stale();
+            } else if !gather.has_changes() {
+                // If nothing is said to be stale, everything is. Of a page that was not hashed
+                // nothing is found.
+                gather.changed(0, 1 << stride);
+            }
+            gather.end_run();
         }
         gather.flags.may_park = on.machine().parking().is_on();
         let flushed = on.tlb().flush(on.pin(), space, &gather.runs, gather.flags, ticket);
         debug_assert!(flushed.is_ok(), "a space ends in the middle of a flush");
+        if const { !<M::Shootdown as Mmu>::WALKS_TABLES } {
+            gather.nothing_stale();
+        }
         if let Some(ticket) = ticket {
             gather.unknown = ticket.waiting.is_empty();
-            gather.ended = Some(ticket);
+            gather.extra = Extra::ended(ticket);
         }
         gather
     }
@@ -338,7 +354,7 @@ impl<'a, M: Machine> Gather<'a, M> {
         if !self.flags.tables_freed {
             self.flags.tables_freed = true;
             if !self.has_changes() && !self.is_exact() {
-                self.changed(at, at.wrapping_add(1 << self.stride));
+                self.changed(at, at.wrapping_add(1 << self.runs.shift()));
             }
         }
         // SAFETY: points 1 to 3 are those of `push`.
@@ -449,7 +465,7 @@ impl<'a, M: Machine> Gather<'a, M> {
     /// Tells the MMU of an entry of a page that it may use now, where it wants to know.
     #[inline(always)]
     pub(crate) fn became_valid(&self, va: u64, raw: u64) {
-        self.on.became_valid(Some(self.space.id()), va, self.stride, raw);
+        self.on.became_valid(Some(self.space.id()), va, self.runs.shift(), raw);
     }
 
     /// Tables and data frames that wait for the flush.
@@ -491,8 +507,9 @@ impl<'a, M: Machine> Gather<'a, M> {
             // others are promised to (`foreign_table`, 2.).
             unsafe { on.policy().unhooked(&mut tables) };
         }
-        if let Some(ended) = self.ended.take() {
+        if let Some(ended) = self.ended() {
             *ticket = Some(*ended);
+            self.extra = Extra::NONE;
         }
         if ticket.is_none() && (self.has_work() || !tables.is_empty()) && !self.was_not_hashed() {
             self.end_run();
@@ -557,7 +574,7 @@ impl<'a, M: Machine> Gather<'a, M> {
         self.runs.clear();
         self.flags.reload_root = false;
         if const { !<M::Shootdown as Mmu>::WALKS_TABLES } {
-            self.flags.hashed = 0;
+            self.runs.forget_hashed();
         }
     }
 
@@ -611,11 +628,35 @@ impl<'a, M: Machine> Gather<'a, M> {
 }
 
 // Where the MMU walks no tables.
-impl<M: Machine> Gather<'_, M> {
+impl<'a, M: Machine> Gather<'a, M> {
     /// Says that all changes are told by [`changed_entry`](Self::changed_entry), and how bits are
     /// taken away from entries that are none.
     pub(crate) fn keep_exact(&mut self, scrub: Scrub<M>) {
-        self.scrub = Some(scrub);
+        debug_assert!(!self.flags.space_ends);
+        self.extra = Extra::scrub(scrub);
+    }
+
+    /// For the end of a space: the flush, which came first.
+    #[inline(always)]
+    fn ended(&self) -> Option<&'a Ticket> {
+        if const { <M::Shootdown as Mmu>::WALKS_TABLES } || self.flags.space_ends {
+            // SAFETY: 1. `keep_exact` is for gathers that are not for the end of a space, on
+            // machines that walk no tables.
+            unsafe { self.extra.as_ended() }
+        } else {
+            None
+        }
+    }
+
+    /// For the tables of a format whose entries keep bits, which are not given up: stale are the
+    /// pages that were hashed, and no others.
+    #[inline(always)]
+    fn scrub(&self) -> Option<Scrub<M>> {
+        if const { <M::Shootdown as Mmu>::WALKS_TABLES } || self.flags.space_ends {
+            return None;
+        }
+        // SAFETY: 1. `ending` is for gathers for the end of a space.
+        unsafe { self.extra.as_scrub() }
     }
 
     /// Notes that the entry of the page at `va` was changed or cleared, and was `old` before. If
@@ -626,7 +667,7 @@ impl<M: Machine> Gather<'_, M> {
             if F::cleared(old) == 0 {
                 return;
             }
-            self.flags.hashed = self.flags.hashed.saturating_add(1);
+            self.runs.add_hashed();
         }
         self.changed(va, va + (1 << F::PAGE_SHIFT));
     }
@@ -634,14 +675,14 @@ impl<M: Machine> Gather<'_, M> {
     /// Whether what is stale is known page by page, and no software reads the tables either.
     #[inline(always)]
     fn is_exact(&self) -> bool {
-        !<M::Shootdown as Mmu>::WALKS_TABLES && self.scrub.is_some() && !self.may_be_read
+        !<M::Shootdown as Mmu>::WALKS_TABLES && self.scrub().is_some() && !self.may_be_read
     }
 
     /// Whether nothing that the gather holds was ever hashed: there is nothing to flush.
     #[inline(always)]
     fn was_not_hashed(&self) -> bool {
         !<M::Shootdown as Mmu>::WALKS_TABLES
-            && self.scrub.is_some()
+            && self.scrub().is_some()
             && !(self.has_changes() || self.flags.reload_root || self.space.owes_flush())
             && !(self.flags.tables_freed && self.may_be_read)
     }
@@ -651,9 +692,9 @@ impl<M: Machine> Gather<'_, M> {
     #[inline(always)]
     fn scrub_stale(&self) {
         if const { !<M::Shootdown as Mmu>::WALKS_TABLES }
-            && let Some(Scrub { root, run }) = self.scrub
+            && let Some(scrub) = self.scrub()
         {
-            run(self.on, root, &self.runs);
+            scrub(self.on, self.space, &self.runs);
         }
     }
 }
@@ -677,7 +718,7 @@ impl<M: Machine> Drop for Gather<'_, M> {
     fn drop(&mut self) {
         if self.flushing {
             let _ = self.refused();
-        } else if self.has_work() || self.ended.is_some() {
+        } else if self.has_work() || self.ended().is_some() {
             Repeat(self).0.flush_rest();
         }
     }

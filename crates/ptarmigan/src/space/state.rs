@@ -161,7 +161,7 @@ impl<F: Format> Space<F> {
         let Space { state: State { tables, mut areas, .. }, tlb } = self;
         {
             let mut ticket = None;
-            let mut gather = Gather::ending(on, &tlb, F::PAGE_SHIFT, &mut ticket);
+            let mut gather = tables.ending(on, &tlb, &mut ticket);
             tables.end(&mut gather, |gather, _, raw| release::<F, M>(gather, raw));
         }
         areas.clear(on);

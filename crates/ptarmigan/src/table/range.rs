@@ -4,10 +4,10 @@ use super::tables::{TableCounts, Tables};
 use crate::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
 use crate::format::{Attr, Format};
 use crate::frames::{AllocFlags, FrameMeta, Frames, NoFrame};
-use crate::gather::{Gather, Scrub};
+use crate::gather::Gather;
 use crate::machine::{Machine, On};
 use crate::page::Level;
-use crate::tlb::{Runs, SpaceTlb};
+use crate::tlb::{Runs, SpaceTlb, Ticket};
 
 /// Which tables an unmap gives back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -367,8 +367,9 @@ impl<F: Format> Tables<F> {
 }
 
 /// Takes the bits that stay away from entries of the user's pages in `runs` that are none, in the
-/// tables whose root is at `root`. The machine has forgotten these pages.
-fn scrub<F: Format, M: Machine>(on: On<'_, M>, root: PhysAddr, runs: &Runs) {
+/// tables of `space`. The machine has forgotten these pages.
+fn scrub<F: Format, M: Machine>(on: On<'_, M>, space: &SpaceTlb, runs: &Runs) {
+    let root = space.hashed_root().addr();
     for (start, end) in runs.iter() {
         // An end of 0 comes after all addresses.
         let end = if end == 0 { F::USER_END } else { end };
@@ -393,10 +394,41 @@ impl<F: Format> Tables<F> {
     ) -> Gather<'a, M> {
         let mut gather = Gather::open(on, space, F::PAGE_SHIFT, may_be_private);
         if const { F::KEPT != 0 } {
-            gather.keep_exact(Scrub { root: self.root(), run: scrub::<F, M> });
+            space.set_hashed_root(self.root().pfn());
+            gather.keep_exact(scrub::<F, M>);
         }
         gather
     }
+}
+
+impl<F: Format> Tables<F> {
+    /// A gather for the end of these tables and of `space`, which is theirs. As [`Gather::ending`]
+    /// otherwise.
+    #[inline(always)]
+    pub fn ending<'a, M: Machine>(
+        &self,
+        on: On<'a, M>,
+        space: &'a SpaceTlb,
+        ticket: &'a mut Option<Ticket>,
+    ) -> Gather<'a, M> {
+        Gather::ending(on, space, F::PAGE_SHIFT, ticket, |gather| {
+            if const { F::KEPT != 0 } {
+                note_hashed::<F, M>(self.root(), gather);
+            }
+            F::KEPT != 0
+        })
+    }
+}
+
+/// Notes at the gather the user's pages that were hashed, in the tables whose root is at `root`.
+#[inline(never)]
+fn note_hashed<F: Format, M: Machine>(root: PhysAddr, gather: &mut Gather<'_, M>) {
+    let (on, range) = (gather.on(), Tables::<F>::USER);
+    walk_table::<F, M>(on, root, Tables::<F>::ROOT, 0, range, &mut |node, base, first, last| {
+        node.each(first, last, |index, raw| {
+            gather.changed_entry::<F>(base + ((index as u64) << F::PAGE_SHIFT), raw);
+        });
+    });
 }
 
 /// Visits the leaf tables in `range` below the table of `level`, above the leaves, at `at`.

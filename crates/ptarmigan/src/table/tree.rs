@@ -163,7 +163,7 @@ impl<F: Format> Tree<F> {
         }
         let Tree { tables, tlb } = self;
         let mut ticket = None;
-        let mut gather = Gather::ending(on, &tlb, F::PAGE_SHIFT, &mut ticket);
+        let mut gather = tables.ending(on, &tlb, &mut ticket);
         tables.end(&mut gather, |_, va, raw| leaf(VirtAddr(va), F::frame(raw), F::attr(raw)));
         Ok(())
     }

@@ -123,11 +123,11 @@ impl<S: Shootdown> Tlb<S> {
     /// put into the hash table. The machine takes these out one by one, by whatever plan covers
     /// them; the others cost it a search each.
     #[inline(always)]
-    pub(super) fn plan_into(&self, pin: &Pinned<'_>, stale: &Runs, hashed: u32, scope: &mut Scope) {
+    pub(super) fn plan_into(&self, pin: &Pinned<'_>, stale: &Runs, scope: &mut Scope) {
         if const { S::WALKS_TABLES } {
             self.config.costs.plan_into(stale, &Facts::UNKNOWN, scope);
         } else {
-            let facts = Facts { hashed: Some(hashed as u64), ..Facts::UNKNOWN };
+            let facts = Facts { hashed: Some(stale.hashed() as u64), ..Facts::UNKNOWN };
             self.tally_hashed(pin, &facts);
             self.config.costs.plan_into(stale, &facts, scope);
         }

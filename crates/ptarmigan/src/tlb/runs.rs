@@ -32,6 +32,8 @@ pub struct Runs {
     runs: [Run; MOST],
     len: u8,
     shift: u8,
+    /// Pages in it that were put into the hash table, where the machine has one.
+    hashed: u32,
 }
 
 impl Runs {
@@ -47,7 +49,7 @@ impl Runs {
             64.. => 63,
             shift => shift as u8,
         };
-        Runs { runs: [Run { first: 0, end: 0 }; MOST], len: 0, shift }
+        Runs { runs: [Run { first: 0, end: 0 }; MOST], len: 0, shift, hashed: 0 }
     }
 
     /// Makes a set of the pages that lie in `start..end`, wholly or partly.
@@ -124,6 +126,23 @@ impl Runs {
     #[inline(always)]
     pub(crate) fn clear(&mut self) {
         self.len = 0;
+    }
+
+    /// Counts a page that was put into the hash table.
+    #[inline(always)]
+    pub(crate) fn add_hashed(&mut self) {
+        self.hashed = self.hashed.saturating_add(1);
+    }
+
+    /// Counts no page.
+    #[inline(always)]
+    pub(crate) fn forget_hashed(&mut self) {
+        self.hashed = 0;
+    }
+
+    /// The pages that were counted.
+    pub(super) const fn hashed(&self) -> u32 {
+        self.hashed
     }
 
     /// Returns whether no page is in it.

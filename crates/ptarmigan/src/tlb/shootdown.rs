@@ -52,7 +52,7 @@ impl<S: Shootdown> Tlb<S> {
         // Interrupts that come in from here to the end of this CPU's own part leave what they ask
         // for to this call.
         let mut loaded = self.own(pin)?;
-        let FlushFlags { tables_freed, reload_root, space_ends: ends, may_park, hashed } = flags;
+        let FlushFlags { tables_freed, reload_root, space_ends: ends, may_park } = flags;
         let generation = space.raise();
         let recall = generation.0 & RECALL == 0;
         // Active CPUs first: one that becomes lazy meanwhile is then found in one of the masks.
@@ -84,15 +84,16 @@ impl<S: Shootdown> Tlb<S> {
             self.leave(pin, loaded);
             return Ok(());
         }
-        let everything = ends || reload_root || recall;
-        let by_request = !S::BROADCASTS || everything;
+        // Where no tables are walked, what was hashed is known at the end, too.
+        let everything = (ends && S::WALKS_TABLES) || reload_root || recall;
+        let by_request = !S::BROADCASTS || everything || ends;
         // Made where it stays: it is a good part of the stack frame.
         let what = Invalidation { space: space.id(), asid, scope: Scope::Full, tables_freed, reload_root };
         let mut request =
             Request::Flush(FlushRequest { space: NonNull::from(space), what, generation, ends, recall });
         if let Request::Flush(FlushRequest { what, .. }) = &mut request {
             if !everything {
-                self.plan_into(pin, stale, hashed, &mut what.scope);
+                self.plan_into(pin, stale, &mut what.scope);
             }
             self.tally(pin).count(&what.scope);
             if broadcast {
@@ -340,6 +341,4 @@ pub(crate) struct FlushFlags {
     pub space_ends: bool,
     /// Lazy CPUs may be waited for: see [`Ticket::waiting`].
     pub may_park: bool,
-    /// Stale pages that were put into the hash table, where there is one.
-    pub hashed: u32,
 }

@@ -1,8 +1,9 @@
 //! What a space knows of the TLBs that may know it.
 use super::asid::machine_wide::SpaceAsid;
 use super::id::{Generation, SpaceId};
+use crate::addr::Pfn;
 use crate::cpu::{CpuId, CpuMask, MachineId};
-use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 /// What a space's TLB state is: its generation and the CPUs that have it loaded.
 pub struct SpaceTlb {
@@ -18,6 +19,8 @@ pub struct SpaceTlb {
     debt: AtomicUsize,
     /// The number on machines that broadcast.
     pub(super) asid: SpaceAsid,
+    /// The frame of its root, where the hash table is filled from its tables.
+    hashed_root: AtomicU32,
     pub(super) active: CpuMask,
     pub(super) lazy: CpuMask,
 }
@@ -33,6 +36,7 @@ impl SpaceTlb {
             shared: AtomicBool::new(false),
             debt: AtomicUsize::new(0),
             asid: SpaceAsid::none(),
+            hashed_root: AtomicU32::new(Pfn::NONE.0),
             active: CpuMask::new(),
             lazy: CpuMask::new(),
         }
@@ -42,6 +46,16 @@ impl SpaceTlb {
     #[cfg(loom)]
     pub fn a_round_later(&self, generation: Generation) -> Self {
         Self::named(self.machine, self.id, generation)
+    }
+
+    /// Notes the frame of the root from whose tables the hash table is filled.
+    pub(crate) fn set_hashed_root(&self, root: Pfn) {
+        self.hashed_root.store(root.0, Ordering::Relaxed);
+    }
+
+    /// That frame.
+    pub(crate) fn hashed_root(&self) -> Pfn {
+        Pfn(self.hashed_root.load(Ordering::Relaxed))
     }
 
     /// Returns the machine that named the space.

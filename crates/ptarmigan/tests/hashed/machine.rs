@@ -11,21 +11,22 @@ use ptarmigan::hosted::{CpuSlot, Delivery, Host, HostMachine};
 use ptarmigan::machine::On;
 use ptarmigan::page::{Clean, Level};
 use ptarmigan::quicklist::{Layer, Layered, Policy};
-use ptarmigan::space::{AreaFlags, Space, SpaceMachine};
+use ptarmigan::space::{AreaFlags, SharedSpace, Space, SpaceMachine};
 use ptarmigan::table::KernelMap;
-use ptarmigan::tlb::hash::{HashTable, Hashed32, Inserted, Mapping, Tag};
+use ptarmigan::tlb::hash::{HashLayout, HashTable, Hashed32, Inserted, Mapping, Tag};
 use ptarmigan::tlb::{CostModel, Invalidation, Mmu, Root, Scope, SpaceId, TlbConfig};
 use std::alloc::{Layout, alloc, dealloc};
 use std::collections::{BTreeMap, HashMap};
 use std::ptr::NonNull;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub const PAGE: u64 = 4096;
 pub const RW: AreaFlags = AreaFlags(3);
 /// The bit of an entry that says that the page was hashed.
 const HASHED: u64 = Ppc32::KEPT;
 /// The smallest table.
-const BYTES: usize = 64 << 10;
+pub const BYTES: usize = 64 << 10;
 /// Segments of the user and of the kernel.
 const USER: std::ops::Range<u32> = 0..12;
 const KERNEL: std::ops::Range<u32> = 12..16;
@@ -45,37 +46,50 @@ struct Cpu {
 }
 
 /// The MMUs of all CPUs, which share a hash table.
-pub struct HashedMmu {
-    table: HashTable<Hashed32>,
+pub struct HashedMmu<L: HashLayout = Hashed32> {
+    table: HashTable<L>,
     memory: (NonNull<u8>, Layout),
     cpus: Mutex<Vec<Cpu>>,
     /// Under which number a space was loaded last.
     numbers: Mutex<HashMap<SpaceId, u16>>,
+    /// The next flush unwinds before it has done anything.
+    fails: AtomicBool,
 }
 
 // SAFETY: `memory` is only given back.
-unsafe impl Sync for HashedMmu {}
+unsafe impl<L: HashLayout> Sync for HashedMmu<L> {}
 
-impl Drop for HashedMmu {
+impl<L: HashLayout> Drop for HashedMmu<L> {
     fn drop(&mut self) {
         // SAFETY: allocated with this layout; nothing uses the table any more.
         unsafe { dealloc(self.memory.0.as_ptr(), self.memory.1) };
     }
 }
 
-impl HashedMmu {
-    fn new(cpus: usize) -> Self {
-        let layout = Layout::from_size_align(BYTES, BYTES).expect("a power of two");
+impl<L: HashLayout> HashedMmu<L> {
+    fn new(cpus: usize, bytes: usize) -> Self {
+        let layout = Layout::from_size_align(bytes, bytes).expect("a power of two");
         // SAFETY: the size is not zero.
         let base = NonNull::new(unsafe { alloc(layout) }).expect("there is memory");
         // SAFETY: 1. allocated above, and freed when the table has gone.
-        let table = unsafe { HashTable::new(base, BYTES as u64) }.expect("the smallest size");
+        let table = unsafe { HashTable::new(base, bytes as u64) }.expect("a size that there is");
         let cpus = Mutex::new((0..cpus).map(|_| Cpu::default()).collect());
-        HashedMmu { table, memory: (base, layout), cpus, numbers: Mutex::default() }
+        HashedMmu {
+            table,
+            memory: (base, layout),
+            cpus,
+            numbers: Mutex::default(),
+            fails: AtomicBool::new(false),
+        }
     }
 
-    pub fn table(&self) -> &HashTable<Hashed32> {
+    pub fn table(&self) -> &HashTable<L> {
         &self.table
+    }
+
+    /// Has the next flush unwind before it does anything.
+    pub fn fail_next(&self) {
+        self.fails.store(true, Ordering::Relaxed);
     }
 
     /// The space that a CPU has loaded.
@@ -93,6 +107,9 @@ impl HashedMmu {
     }
 
     fn flush(&self, context: u16, scope: &Scope, segments: std::ops::Range<u32>) {
+        if self.fails.swap(false, Ordering::Relaxed) {
+            std::panic::panic_any("planted");
+        }
         let context = u32::from(context);
         match scope.pages() {
             Some(pages) => pages.for_each(|va| {
@@ -143,6 +160,34 @@ impl HashedMmu {
         self.translate(cpu, Tag::of(number.into(), va as u32), access, || tree.refill(VirtAddr(va), access))
     }
 
+    /// As [`access`](Self::access), while others are at work on the space. The access ends before
+    /// the flush of what was changed before it, as that of a CPU does.
+    pub fn access_shared<M: SpaceMachine>(
+        &self,
+        on: On<'_, M>,
+        space: &SharedSpace<Ppc32>,
+        va: u64,
+        access: Access,
+    ) -> Option<Inserted> {
+        let cpu = usize::from(on.cpu().0);
+        let (loaded, number) = self.cpus.lock().unwrap()[cpu].loaded.expect("a space is loaded");
+        assert_eq!(loaded, space.id());
+        let tag = Tag::of(number.into(), va as u32);
+        let how = space.refill(on, VirtAddr(va), access, |entry| {
+            self.table.refill(tag, || {
+                let entry = entry();
+                // The lock is held: what comes between would be seen.
+                std::thread::yield_now();
+                entry.map(mapping)
+            })
+        });
+        let how = how.expect("of this machine");
+        if how == Some(Inserted::Again) {
+            self.forget(tag);
+        }
+        how
+    }
+
     /// As [`access`](Self::access); it gets what the tables say.
     pub fn check_access<M: SpaceMachine>(
         &self,
@@ -182,7 +227,7 @@ fn mapping(raw: u64) -> Mapping {
 // 3. what is under another number is not used; everything goes if numbers are handed out anew. 4.
 // and 5. no table is walked by any of them. 6. neither is kept. 7. a test in which something
 // unwinds has failed.
-unsafe impl Mmu for &HashedMmu {
+unsafe impl<L: HashLayout> Mmu for &HashedMmu<L> {
     const BROADCASTS: bool = true;
     const WALKS_TABLES: bool = false;
     const NEEDS_ENTRY_VALID: bool = false;
@@ -245,32 +290,48 @@ type Lists<'r> = ptarmigan::quicklist::Quicklists<
     ptarmigan::window::DirectMap,
     &'r KernelMap<Ppc32, ptarmigan::window::DirectMap>,
 >;
-type RigMachine<'r> = HostMachine<'r, Ppc32, Layered<ZeroTables<'r>, Lists<'r>>, &'r HashedMmu>;
+type RigMachine<'r, L> = HostMachine<'r, Ppc32, Layered<ZeroTables<'r>, Lists<'r>>, &'r HashedMmu<L>>;
 
 /// A host and its MMUs.
-pub struct Rig {
+pub struct Rig<L: HashLayout = Hashed32> {
     pub host: Host<Ppc32>,
-    mmu: HashedMmu,
+    mmu: HashedMmu<L>,
     asids: u16,
 }
 
 impl Rig {
+    /// A machine with the smallest table, and numbers for more spaces than tests have.
     pub fn new(cpus: usize) -> Self {
-        Self::with_asids(cpus, 1000)
+        Self::sized(cpus, 1000, BYTES)
     }
+}
 
-    pub fn with_asids(cpus: usize, asids: u16) -> Self {
-        Rig { host: Host::new(small(cpus, 1, 32)).unwrap(), mmu: HashedMmu::new(cpus), asids }
+impl<L: HashLayout> Rig<L> {
+    pub fn sized(cpus: usize, asids: u16, bytes: usize) -> Self {
+        Rig { host: Host::new(small(cpus, 1, 32)).unwrap(), mmu: HashedMmu::new(cpus, bytes), asids }
     }
 
     /// Runs `test` on the machine. Afterwards all frames are back.
-    pub fn run(&self, costs: CostModel, test: impl FnOnce(&RigMachine<'_>, &HashedMmu, &[CpuSlot])) {
-        let slots = self.host.slots();
+    pub fn run(&self, costs: CostModel, test: impl FnOnce(&RigMachine<'_, L>, &HashedMmu<L>, &[CpuSlot])) {
+        self.run_on(costs, usize::MAX, test);
+    }
+
+    /// As [`run`](Self::run), with the slots of no more than `here` CPUs; other threads of the test
+    /// may take the others.
+    pub fn run_on(
+        &self,
+        costs: CostModel,
+        here: usize,
+        test: impl FnOnce(&RigMachine<'_, L>, &HashedMmu<L>, &[CpuSlot]),
+    ) {
+        let mut slots = self.host.slots();
         let policy = Layered::new(ZeroTables(&self.host), self.host.quicklists().unwrap());
         let config = TlbConfig { costs, asids: self.asids, ..TlbConfig::new(slots.len()) };
         let m = HostMachine::with_tlb(&self.host, policy, &self.mmu, config, Delivery::AtOnce).unwrap();
+        slots.truncate(here);
         test(&m, &self.mmu, &slots);
-        m.drain(&slots);
+        drop(slots);
+        m.drain(&self.host.slots());
         drop(m);
         self.host.audit().unwrap();
     }
@@ -291,7 +352,7 @@ impl Rig {
     #[track_caller]
     pub fn check_entries(
         &self,
-        mmu: &HashedMmu,
+        mmu: &HashedMmu<L>,
         spaces: &[Space<Ppc32>],
         pages: impl Iterator<Item = u64> + Clone,
     ) {
@@ -308,6 +369,34 @@ impl Rig {
                     assert!(raw & HASHED != 0, "{va:#x} is in the hash table without its bit");
                     assert_eq!(in_table.0 >> 12, Ppc32::frame(raw).0, "{va:#x}");
                 }
+            }
+        }
+        assert_eq!(found, mmu.table.valid(), "entries of pages that are not there");
+    }
+
+    /// Every entry of the hash table and of the TLBs is that of one of these pages of the space, and
+    /// says what the tables say, whose entry has its bit: it would be refilled without a change.
+    #[track_caller]
+    pub fn check_shared<M: SpaceMachine>(
+        &self,
+        on: On<'_, M>,
+        mmu: &HashedMmu<L>,
+        space: &SharedSpace<Ppc32>,
+        pages: impl Iterator<Item = u64>,
+    ) {
+        let Some(number) = mmu.numbers.lock().unwrap().get(&space.id()).copied() else { return };
+        let cpus = mmu.cpus.lock().unwrap();
+        let mut found = 0;
+        for va in pages {
+            let tag = Tag::of(number.into(), va as u32);
+            let hashed = mmu.table.look_up(tag);
+            found += usize::from(hashed.is_some());
+            let known = cpus.iter().filter_map(|cpu| cpu.tlb.get(&tag).copied());
+            for mapping in hashed.into_iter().chain(known) {
+                let page = space.query(on, VirtAddr(va)).expect("of this machine");
+                let Some((frame, attr)) = page else { panic!("{va:#x} is {mapping:x?}, and not mapped") };
+                assert_eq!(mapping.0 >> 12, frame.0, "{va:#x}");
+                assert!(mapping.0 & 3 != 2 || attr.has(Attr::WRITE), "{va:#x} is not writable any more");
             }
         }
         assert_eq!(found, mmu.table.valid(), "entries of pages that are not there");
