@@ -21,7 +21,7 @@ const AREAS: u64 = 24;
 const DEEP: u64 = 3;
 const BASE: u64 = 0x1000_0000;
 /// Forgets every page by itself, however many there are.
-const BY_PAGE: CostModel = CostModel::Linear { page: 1, run: 0, full: u32::MAX };
+const BY_PAGE: CostModel = CostModel::ALWAYS_PAGE;
 
 fn area(at: u64) -> VirtRange {
     pages(BASE + at % AREAS * STRIDE, DEEP)
