@@ -9,9 +9,11 @@
 //!
 //! * `table`: page-table operations and faults.
 //! * `pages`: allocating, freeing and clearing table pages.
+//! * `hash`: what a hash table takes, and when it is too small.
 //! * `flush`: flushes of a machine with a hash table, priced by a cost model.
 //! * `history`: what was reported of quicklists in 2004 and 2008, measured again.
 mod flush;
+mod hash;
 mod history;
 pub mod machine;
 pub mod pages;
@@ -48,6 +50,9 @@ enum Bench {
     /// Flushes of a page, a range and everything on a hashed machine, and clearing its hash table:
     /// counted, and priced by a cost model.
     Flush(FlushOptions),
+    /// Entries looked at, stores, evictions and `tlbie`s of hash tables by size: counted, and flushes
+    /// and wipes priced by a cost model.
+    Hash(FlushOptions),
     /// Forked children that read pages far apart, in nanoseconds per fault.
     Holt(Options),
     /// Fork on one CPU, exit on the others: memory cached by lists. Counts, no times.
@@ -111,6 +116,11 @@ impl BenchArgs {
             Bench::Flush(options) => {
                 let model = model::load(&options.model).map_err(|e| Failure::new(e.to_string()))?;
                 let report = flush::run(&model).map_err(Failure::new)?;
+                return print_counts(&report, report.plain(), options.count.json);
+            }
+            Bench::Hash(options) => {
+                let model = model::load(&options.model).map_err(|e| Failure::new(e.to_string()))?;
+                let report = hash::run(&model).map_err(Failure::new)?;
                 return print_counts(&report, report.plain(), options.count.json);
             }
             Bench::Imbalance(options) => {

@@ -132,10 +132,14 @@ impl PolicyReport {
             )?;
             writeln!(
                 out,
-                "         {hashed_at_flushes} hashed pages at flushes: {} looked for, {} not there, {} times all",
-                hash.removals, hash.missing, hash.full
+                "         at flushes {hashed_at_flushes} hashed pages; {} looked for, {} not there",
+                hash.removals, hash.missing
             )?;
-            writeln!(out, "         {} tlbie; {} entries at the end", hash.tlbies, hash.left)?;
+            writeln!(
+                out,
+                "         {} flushes of all entries, {} tlbie; {} entries at the end",
+                hash.full, hash.tlbies, hash.left
+            )?;
         }
         if let Some(zero) = &self.zero {
             zero.write(out)?;
