@@ -2,7 +2,6 @@
 #![cfg(not(loom))]
 #[path = "hashed/machine.rs"]
 mod machine;
-#[allow(dead_code, reason = "every test binary uses its own part")]
 #[path = "physical/mod.rs"]
 mod physical;
 use machine::{Access, HashedMmu, PAGE, RW, Rig, pages, va};

@@ -1,0 +1,201 @@
+//! The hash table, and the CPU that finds pages in it.
+
+use core::cell::Cell;
+use core::ptr::NonNull;
+
+use ptarmigan::addr::{Pfn, VirtAddr};
+use ptarmigan::cpu::{CpuSet, Pinned};
+use ptarmigan::format::{Access, Attr, Format, Ppc32};
+use ptarmigan::tlb::hash::{HashSizeError, HashTable, Hashed32, Inserted, Mapping, Tag};
+use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Root, Scope, SpaceId};
+
+use crate::late::Late;
+use crate::mmu::{self, KERNEL_SEGMENT, SEGMENTS};
+use crate::without::{Part, leaves_out};
+
+/// Bytes of the hash table, the smallest one: pages drive others out.
+pub const HASH_TABLE: u64 = 64 << 10;
+
+static HASHED: Late<HashTable<Hashed32>> = Late::new();
+
+/// The hash table.
+pub fn table() -> &'static HashTable<Hashed32> {
+    HASHED.get()
+}
+
+/// Makes the hash table of the memory at `at`, and gives the segments their numbers.
+///
+/// # Errors
+///
+/// [`HashSizeError`] if `at` is not aligned to the table's size.
+///
+/// # Safety
+///
+/// 1. Nobody else uses [`HASH_TABLE`] bytes from there on, now or later, and they are in the direct
+///    map.
+/// 2. It is called once.
+pub unsafe fn set_up(at: u64) -> Result<(), HashSizeError> {
+    let base = NonNull::new(mmu::direct::<u8>(at)).unwrap_or(NonNull::dangling());
+    // SAFETY: 1. Point 1 of the caller's.
+    let table = unsafe { HashTable::new(base, HASH_TABLE)? };
+    // SAFETY: 1. Point 2 of the caller's.
+    unsafe { HASHED.set(table) };
+    // SAFETY: 1. It is one from here on, and `new` refuses one that is not aligned.
+    unsafe { mmu::set_hash_table(at) };
+    for segment in KERNEL_SEGMENT..SEGMENTS {
+        // SAFETY: 1. For good; the kernel runs in block translations.
+        unsafe { mmu::set_segment(segment, Tag::of(0, segment << 28).vsid()) };
+    }
+    load_segments(0);
+    mmu::forget_all();
+    Ok(())
+}
+
+/// The CPU, which broadcasts what it forgets, and the hash table that it shares with its like.
+pub struct Hashed;
+
+/// Takes what `scope` covers of a context's segments out of the hash table and the TLBs.
+fn flush(context: u16, scope: &Scope, first: u32, end: u32) {
+    let context = u32::from(context);
+    let table = HASHED.get();
+    let (remove, tlbie) = match context {
+        0 => (Part::KernelRemove, Part::KernelTlbie),
+        _ => (Part::Remove, Part::Tlbie),
+    };
+    if leaves_out(remove) {
+        return mmu::forget_all();
+    }
+    let forgets = !leaves_out(tlbie);
+    match scope.pages() {
+        Some(pages) => pages.for_each(|at| {
+            let at = at as u32;
+            table.remove(Tag::of(context, at), || {
+                if forgets {
+                    mmu::forget(at);
+                }
+            });
+        }),
+        None => {
+            table.remove_segments(context, first..end, || {
+                if forgets {
+                    mmu::forget_all();
+                }
+            });
+        }
+    }
+}
+
+/// Loads the user's segment registers with the numbers of a context.
+fn load_segments(context: u16) {
+    for segment in 0..KERNEL_SEGMENT {
+        // SAFETY: 1. The user's segments, in which the kernel neither runs nor reads.
+        unsafe { mmu::set_segment(segment, Tag::of(context.into(), segment << 28).vsid()) };
+    }
+    mmu::segments_changed();
+}
+
+// SAFETY: 1. and 2. `tlbie` drops a page of all segments on all CPUs, and one for each class drops
+// all; the page has gone from the hash table before, or all of the context's segments have. 3. Other
+// spaces have other segments; what is there under the number is this space's, unless `keep` says
+// otherwise or all numbers are handed out anew, and is taken out then. 4. The user's segments of
+// context 0 have no page in the hash table. 5. `tlbie` is broadcast; the MMU looks into the hash
+// table and nowhere else, and finds no entry that was not put there. 6. None is kept. 7. Nothing
+// unwinds.
+unsafe impl Mmu for Hashed {
+    const BROADCASTS: bool = true;
+    const WALKS_TABLES: bool = false;
+    const NEEDS_ENTRY_VALID: bool = false;
+
+    fn invalidate(&self, _pin: &Pinned<'_>, what: &Invalidation) {
+        flush(what.asid, &what.scope, 0, KERNEL_SEGMENT);
+    }
+
+    fn invalidate_kernel(&self, _pin: &Pinned<'_>, scope: &Scope) {
+        flush(0, scope, KERNEL_SEGMENT, SEGMENTS);
+    }
+
+    fn load(&self, _pin: &Pinned<'_>, root: &Root) {
+        if root.forget_all {
+            HASHED.get().wipe(mmu::forget_all);
+        } else if !root.keep {
+            flush(root.asid, &Scope::Full, 0, KERNEL_SEGMENT);
+        }
+        load_segments(root.asid);
+        CURRENT.set(root.asid);
+    }
+
+    fn unload(&self, _pin: &Pinned<'_>, _space: SpaceId) {
+        load_segments(0);
+        CURRENT.set(0);
+    }
+}
+
+impl Ipi for Hashed {
+    fn send(&self, _pin: &Pinned<'_>, _cpus: &CpuSet, _serve: &dyn Fn(&Pinned<'_>)) {}
+}
+
+/// The context that is loaded.
+struct Current(Cell<u16>);
+
+// SAFETY: there is one CPU, and a handler of exceptions interrupts nothing that changes it.
+unsafe impl Sync for Current {}
+
+impl Current {
+    fn set(&self, context: u16) {
+        self.0.set(context);
+    }
+}
+
+static CURRENT: Current = Current(Cell::new(0));
+
+/// What the hash table holds for an entry. The bits that note uses are set from the beginning: they
+/// are noted in the software's entry as well, and the MMU would write them into an entry that may
+/// have become another page's. Pages that were not written to yet may not be, so that the first
+/// write is missed and noted.
+fn mapping(raw: u64) -> Mapping {
+    let attr = Ppc32::attr(raw);
+    /// Storage that all CPUs see alike.
+    const COHERENT: u32 = 0x10;
+    let writable = attr.has(Attr::WRITE) && attr.has(Attr::DIRTY);
+    // The supervisor has the key 0, the user 1.
+    let protection = match (writable, attr.has(Attr::USER)) {
+        (true, true) => 2,
+        (true, false) => 0,
+        (false, _) => 3,
+    };
+    let used = Mapping::REFERENCED | if writable { Mapping::CHANGED } else { 0 };
+    Mapping(Ppc32::frame(raw).addr().0 as u32 | used | COHERENT | protection)
+}
+
+/// Puts a page into the hash table that was missed, if its entry, which `entry` reads and marks,
+/// allows what was tried. `protected` says that there was an entry that did not.
+fn refill(context: u16, at: u32, protected: bool, entry: &dyn Fn() -> Option<u64>) -> bool {
+    let tag = Tag::of(context.into(), at);
+    match HASHED.get().refill(tag, || entry().map(mapping)) {
+        None => return false,
+        // TLBs know it as it was.
+        Some(Inserted::Again) => mmu::forget(at),
+        Some(_) if protected => mmu::forget(at),
+        Some(_) => {}
+    }
+    true
+}
+
+/// Puts a page of the space that is loaded into the hash table; false if its entry does not allow the
+/// access. `protected` says that an entry was there that did not.
+pub fn refill_user(at: u32, protected: bool, entry: &dyn Fn() -> Option<u64>) -> bool {
+    refill(CURRENT.0.get(), at, protected, entry)
+}
+
+/// Puts a page into the hash table as its entry says, without the bit in the entry that says so: a
+/// mistake, to be noticed. False if the entry does not allow the access.
+pub fn insert_unmarked(va: VirtAddr, protected: bool, frame: Pfn, attr: Attr, access: Access) -> bool {
+    let raw = Ppc32::leaf(frame, attr | Attr::ACCESSED | Attr::DIRTY);
+    let entry = || Ppc32::allows(raw, access).then_some(raw);
+    refill_user(va.0 as u32, protected, &entry)
+}
+
+/// Puts a page of the kernel's into the hash table; false if its entry does not allow the access.
+pub fn refill_kernel(at: u32, protected: bool, entry: &dyn Fn() -> Option<u64>) -> bool {
+    refill(0, at, protected, entry)
+}

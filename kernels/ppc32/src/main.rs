@@ -1,0 +1,99 @@
+//! A kernel for PowerPC's hashed page table (604) on the library: user programs in several spaces,
+//! fork and copy-on-write, pages of the kernel's own, and a hash table of 64 KiB that handlers of
+//! faults fill from the library's tables. QEMU keeps stale translations as hardware does, and never
+//! looks at the tables, so the programs notice what stays in the hash table or in the TLB.
+//!
+//! Every address space has the user in segments 0 to 11 and the kernel in the others: physical
+//! memory at [`mmu::DIRECT_MAP`] and devices at [`mmu::DEVICES`], both by block translation, and
+//! pages from 0xe0000000 on.
+#![no_std]
+#![no_main]
+
+mod abi;
+mod hashed;
+mod kernel_half;
+mod late;
+mod machine;
+mod memory;
+mod mmu;
+mod program;
+mod rt;
+mod serial;
+mod single;
+mod task;
+mod trap;
+mod without;
+
+use core::arch::global_asm;
+use core::cell::UnsafeCell;
+
+use memory::SpaceRef;
+use trap::Registers;
+
+global_asm!(include_str!("boot.s"));
+
+/// Memory that the board has.
+const MEMORY: u64 = 128 << 20;
+const PAGE: u64 = 4096;
+const STACK_END: u32 = 0xb000_0000;
+const STACK: u32 = 16 * PAGE as u32;
+
+/// The kernel's stack. The assembly knows its size.
+#[repr(C, align(16))]
+struct Stack(UnsafeCell<[u8; 0x1_0000]>);
+
+// SAFETY: the bytes are reached through the stack pointer alone.
+unsafe impl Sync for Stack {}
+
+#[unsafe(no_mangle)]
+static kernel_stack: Stack = Stack(UnsafeCell::new([0; 0x1_0000]));
+
+unsafe extern "C" {
+    /// Set by the link script; only its address means anything.
+    static image_end: u8;
+}
+
+/// Where the CPU comes from the assembly.
+#[unsafe(no_mangle)]
+extern "C" fn kernel_main() -> ! {
+    let arguments = without::arguments();
+    if !without::read(arguments) {
+        rt::fail(format_args!("unknown boot argument: {arguments}"));
+    }
+    let start = mmu::physical(&raw const image_end).next_multiple_of(PAGE);
+    say!("PowerPC, memory from {start:#x} to {MEMORY:#x}");
+    // SAFETY: 1. The board has that memory; it is behind the image, and there is no firmware. 2. It
+    // is called here alone.
+    let made = unsafe { machine::set_up(start, MEMORY) };
+    let machine = made.unwrap_or_else(|e| rt::fail(format_args!("set-up: {e:?}")));
+
+    kernel_half::check();
+    machine.drain();
+    machine.check_balance();
+
+    // One program; then several at once, each with children of its own.
+    run_programs(&[30]);
+    run_programs(&[8, 8, 8]);
+
+    machine.drain();
+    machine.check_balance();
+    say!("all frames are back, and no page is hashed");
+    machine.report();
+    say!("PASS");
+    serial::end()
+}
+
+/// Starts programs, each with its rounds, and runs tasks until all have ended.
+fn run_programs(programs: &[u32]) {
+    for (seed, rounds) in programs.iter().enumerate() {
+        let started = SpaceRef::program(STACK_END, STACK).and_then(|space| {
+            let registers = Registers::at(abi::PROGRAM, STACK_END, [*rounds, seed as u32 + 1, 0]);
+            task::start(space, registers, None)
+        });
+        if started.is_err() {
+            rt::fail(format_args!("a program does not start"));
+        }
+    }
+    // The kernel's half is the same in all spaces, and not the user's.
+    kernel_half::with_page(task::run);
+}
