@@ -30,10 +30,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 mod arch;
+mod block;
+mod hashed;
 mod memory;
 mod mmu;
 mod pages;
 
 pub use arch::Watchable;
+pub use block::HashMemory;
+pub use hashed::{HashUse, HashedMmu, hash_size};
 pub use memory::HostMemory;
 pub use mmu::SoftMmu;

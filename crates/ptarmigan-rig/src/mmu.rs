@@ -1,4 +1,5 @@
 //! The software MMUs of a host's CPUs, driven by the library's invalidations.
+use crate::block::HashMemory;
 use crate::memory::HostMemory;
 use ptarmigan::cpu::Pinned;
 use ptarmigan::format::Format;
@@ -10,6 +11,7 @@ use std::sync::{Mutex, MutexGuard};
 /// A sanitizer that watches one host.
 pub struct SoftMmu<'h, F: Format> {
     host: &'h Host<F>,
+    hash: Option<HashMemory>,
     /// TLBs keep spaces apart by numbers.
     asids: bool,
     state: Mutex<State>,
@@ -24,8 +26,18 @@ struct State {
 impl<'h, F: Format> SoftMmu<'h, F> {
     /// Connects a new sanitizer to a host.
     pub fn new(host: &'h Host<F>, config: Config) -> Self {
+        Self::make(host, config, None)
+    }
+
+    /// Connects a new sanitizer to a host whose CPUs look pages up in a hash table in `memory`
+    /// ([`HashedMmu::watched_by`](crate::HashedMmu::watched_by)).
+    pub fn with_hash_table(host: &'h Host<F>, config: Config, memory: HashMemory) -> Self {
+        Self::make(host, config, Some(memory))
+    }
+
+    fn make(host: &'h Host<F>, config: Config, hash: Option<HashMemory>) -> Self {
         let (asids, loaded) = (config.asids, vec![None; config.cpus]);
-        SoftMmu { host, asids, state: Mutex::new(State { sanitizer: Sanitizer::new(config), loaded }) }
+        SoftMmu { host, hash, asids, state: Mutex::new(State { sanitizer: Sanitizer::new(config), loaded }) }
     }
 
     /// Returns the host.
@@ -36,7 +48,21 @@ impl<'h, F: Format> SoftMmu<'h, F> {
     /// Calls `f` with the sanitizer and the memory that it reads. The sanitizer is locked
     /// meanwhile: no CPU invalidates translations.
     pub fn with<R>(&self, f: impl FnOnce(&mut Sanitizer, &HostMemory<'h, F>) -> R) -> R {
-        f(&mut self.lock().sanitizer, &HostMemory(self.host))
+        f(&mut self.lock().sanitizer, &self.memory())
+    }
+
+    fn memory(&self) -> HostMemory<'h, F> {
+        HostMemory { host: self.host, hash: self.hash.clone() }
+    }
+
+    /// Returns the memory of the hash table, if there is one.
+    pub fn hash_memory(&self) -> Option<HashMemory> {
+        self.hash.clone()
+    }
+
+    /// Returns the space that a CPU has loaded.
+    pub(crate) fn loaded(&self, cpu: usize) -> Option<SpaceId> {
+        self.lock().loaded.get(cpu).copied().flatten()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -79,7 +105,7 @@ unsafe impl<F: Format> Mmu for &SoftMmu<'_, F> {
     }
 
     fn load(&self, pin: &Pinned<'_>, root: &Root) {
-        let (cpu, space, memory) = (cpu(pin), root.space.number(), HostMemory(self.host));
+        let (cpu, space, memory) = (cpu(pin), root.space.number(), self.memory());
         let mut state = self.lock();
         if root.forget_all {
             state.sanitizer.flush(&memory, cpu, Flush::all());

@@ -27,7 +27,9 @@ pub mod watch;
 #[cfg(feature = "adapters")]
 pub mod adapters;
 
-pub use arch::{Access, AccessKind, Arch, Canonical, Entry, Granule, Level, Perms, StructureScope};
+pub use arch::{
+    Access, AccessKind, Arch, Canonical, Entry, Granule, HashLayout, HashTable, Level, Perms, StructureScope,
+};
 pub use cpu::{CpuState, Fault, Flush, Target, Translation};
 pub use face::{Content, Expected, Session, Shared, Tree};
 pub use memory::Memory;

@@ -1,13 +1,16 @@
 //! The options of `ptarmigan replay`.
 use super::memory;
 use super::policy::PolicyName;
+use crate::error::Failure;
+use crate::model;
 use ptarmigan::params::Params;
 use ptarmigan::quicklist::ListsConfig;
-use ptarmigan::tlb::TlbConfig;
+use ptarmigan::tlb::{CostModel, TlbConfig};
+use ptsan::HashLayout;
 use std::path::PathBuf;
 
 /// Replay recorded programs on the library, policy against policy.
-#[derive(clap::Args, Debug, Default)]
+#[derive(clap::Args, Clone, Debug, Default)]
 pub struct ReplayArgs {
     /// Traces to replay [default: the shipped recording of a compile].
     pub(super) traces: Vec<PathBuf>,
@@ -21,6 +24,12 @@ pub struct ReplayArgs {
     /// records take 1/256 of it on the host.
     #[arg(long, default_value = "4G", value_parser = memory::parse, value_name = "SIZE")]
     pub(super) memory: u64,
+    /// The machine: its tables, and how its CPUs find pages. On ppc32 recorded areas are packed into
+    /// 3 GiB, page for page.
+    #[arg(long, value_enum, default_value = "x86-64", value_name = "MACHINE")]
+    pub(super) arch: MachineName,
+    #[command(flatten)]
+    pub(super) hash: HashArgs,
     /// Also run under the sanitizer. A finding fails the run, except for historic policies.
     #[arg(long)]
     pub(super) sanitize: bool,
@@ -59,6 +68,13 @@ pub struct ReplayArgs {
     /// with ceiling=N pages, always-page, or always-full.
     #[arg(long, value_name = "PARAMS", value_parser = parse_params)]
     pub(super) params: Option<Params>,
+    /// Cost model by which TLBs are flushed: linux-33, power3-2001, always-full, always-page, or a
+    /// file as in docs/cost-models.md [default: linux-33; power3-2001 on ppc32].
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(super) model: Option<String>,
+    /// What `model` says, once it is loaded.
+    #[arg(skip)]
+    pub(super) costs: Option<CostModel>,
     #[command(flatten)]
     pub(super) tags: Tags,
     #[command(flatten)]
@@ -72,7 +88,33 @@ impl ReplayArgs {
     /// Returns the shape of TLBs for `cpus` CPUs.
     pub(super) fn tlb(&self, cpus: usize) -> TlbConfig {
         let Tags { asids, park } = self.tags;
-        TlbConfig { asids, park, ..TlbConfig::new(cpus) }.with_params(&self.params.unwrap_or_default())
+        let config = TlbConfig { asids, park, ..TlbConfig::new(cpus) };
+        let config = config.with_params(&self.params.unwrap_or_default());
+        TlbConfig { costs: self.costs.unwrap_or(config.costs), ..config }
+    }
+
+    /// Loads the cost model.
+    ///
+    /// # Errors
+    /// If it cannot be used, or `--params` names another one.
+    pub(super) fn with_costs(&self) -> Result<Self, Failure> {
+        let mut args = self.clone();
+        if self.arch != MachineName::Ppc32
+            && (self.hash.hash_size.is_some() || self.hash.hash_layout.is_some())
+        {
+            return Err(Failure::new("--hash-size and --hash-layout are for --arch ppc32"));
+        }
+        let flush = self.params.and_then(|params| params.flush);
+        if self.arch == MachineName::Ppc32 && self.model.is_none() && flush.is_none() {
+            args.model = Some("power3-2001".to_owned());
+        }
+        if let Some(name) = args.model.clone() {
+            if self.params.is_some_and(|params| params.flush.is_some()) {
+                return Err(Failure::new("--model and tlb.model= in --params: give one of both"));
+            }
+            args.costs = Some(model::load(&name).map_err(|e| Failure::new(e.to_string()))?.rule);
+        }
+        Ok(args)
     }
 
     /// Returns the sizes of the library's lists for `cpus` CPUs.
@@ -83,6 +125,51 @@ impl ReplayArgs {
 
 fn parse_params(text: &str) -> Result<Params, String> {
     Params::parse(text).map_err(|e| e.to_string())
+}
+
+/// A machine by name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum MachineName {
+    /// x86-64 with 4 levels
+    #[default]
+    #[value(name = "x86-64")]
+    X86_64,
+    /// 32-bit PowerPC with a hash table
+    Ppc32,
+}
+
+/// The hash table of the machine.
+#[derive(clap::Args, Clone, Copy, Debug, Default)]
+pub struct HashArgs {
+    /// Size of the hash table of ppc32: a power of two of bytes, or a number with the suffix K or M,
+    /// at least 64K (256K for power3) [default: 1/512 of the memory, 1/256 for power3].
+    #[arg(long, value_name = "SIZE", value_parser = memory::parse_bytes)]
+    pub(super) hash_size: Option<u64>,
+    /// Layout of the hash table of ppc32: entries of 8 bytes in groups of 64, or of 16 in groups of
+    /// 128 [default: 604].
+    #[arg(long, value_enum, value_name = "LAYOUT")]
+    pub(super) hash_layout: Option<HashLayoutName>,
+}
+
+/// A layout by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum HashLayoutName {
+    /// Entries of 8 bytes
+    #[value(name = "604")]
+    Bits32,
+    /// Entries of 16 bytes
+    #[value(name = "power3")]
+    Bits64,
+}
+
+impl HashArgs {
+    /// Returns the layout.
+    pub(super) fn layout(self) -> HashLayout {
+        match self.hash_layout {
+            Some(HashLayoutName::Bits64) => HashLayout::Bits64,
+            Some(HashLayoutName::Bits32) | None => HashLayout::Bits32,
+        }
+    }
 }
 
 /// The TLBs of the machine.

@@ -14,8 +14,21 @@ pub(super) const MOST: u64 = 8 << 40;
 /// The least cost that is reported, in bytes.
 const NOTABLE: u64 = 1 << 30;
 
-/// Parses a size: bytes, or a number with the suffix K, M, G or T.
+/// Parses the size of a memory: bytes, or a number with the suffix K, M, G or T.
 pub(super) fn parse(text: &str) -> Result<u64, String> {
+    let bytes = number(text)?;
+    bytes
+        .filter(|bytes| (LEAST..=MOST).contains(bytes))
+        .ok_or_else(|| format!("out of range: {} to {}", size(LEAST), size(MOST)))
+}
+
+/// Parses a number of bytes in the same way.
+pub(super) fn parse_bytes(text: &str) -> Result<u64, String> {
+    number(text)?.ok_or_else(|| "more than 2^64 bytes".to_owned())
+}
+
+/// Parses a number of bytes; `None` if it has more than 64 bits.
+fn number(text: &str) -> Result<Option<u64>, String> {
     let text = text.trim();
     let (number, shift) = match text.char_indices().last() {
         Some((at, 'k' | 'K')) => (&text[..at], 10),
@@ -27,10 +40,7 @@ pub(super) fn parse(text: &str) -> Result<u64, String> {
     if number.is_empty() || !number.bytes().all(|b| b.is_ascii_digit()) {
         return Err("expected a number of bytes, such as 4194304, 512M or 4G".to_owned());
     }
-    let bytes = number.parse::<u64>().ok().and_then(|n| n.checked_mul(1 << shift));
-    bytes
-        .filter(|bytes| (LEAST..=MOST).contains(bytes))
-        .ok_or_else(|| format!("out of range: {} to {}", size(LEAST), size(MOST)))
+    Ok(number.parse::<u64>().ok().and_then(|n| n.checked_mul(1 << shift)))
 }
 
 /// Reports what a machine with `memory` bytes costs, if that is at least [`NOTABLE`].

@@ -24,6 +24,7 @@ mod input;
 mod instruments;
 mod memory;
 mod passes;
+mod platform;
 mod policy;
 mod report;
 #[cfg(test)]
@@ -64,14 +65,16 @@ pub fn default_run(spread: Spread) -> Result<ExitCode, Failure> {
 /// Replays traces and prints a report for each.
 ///
 /// # Errors
-/// If a trace cannot be read, a number is out of range, memory runs out, a policy that is not
-/// historic has a finding of the sanitizer, or a frame is lost.
+/// If a trace or a cost model cannot be read, a number is out of range, areas do not fit, memory runs
+/// out, a policy that is not historic has a finding of the sanitizer, or a frame or an entry of the
+/// hash table is lost.
 pub fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
+    let args = &args.with_costs()?;
     memory::check(args.memory, args.nodes)?;
     let mut reports = Vec::new();
     let mut failures = Vec::new();
     let mut load = |trace: Result<Trace, Failure>| -> Result<(), Failure> {
-        let report = passes::replay(&trace?, args, &mut failures)?;
+        let report = passes::replay(trace?, args, &mut failures)?;
         if !args.json {
             print::stdout(&report.text())?;
         }

@@ -135,6 +135,7 @@ fn tree(
         structures: StructureScope::Tagged,
         top_registers: false,
         break_before_make: true,
+        hashed: None,
         decode,
     };
     let top_bits = bits.saturating_sub(shift + levels.saturating_sub(1) * index_bits);

@@ -5,11 +5,15 @@
 //! level is the root.
 mod aarch64;
 mod format;
+mod hashed;
 mod perms;
+mod ppc32;
 mod riscv;
 mod x86;
 mod x86_32;
 
 pub use aarch64::Granule;
 pub use format::{Arch, Canonical, Entry, Level, MAX_LEVELS, StructureScope};
+pub(crate) use hashed::{HashEntry, SEGMENTS, Tag, segment_of};
+pub use hashed::{HashLayout, HashTable};
 pub use perms::{Access, AccessKind, Perms};

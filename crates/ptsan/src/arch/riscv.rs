@@ -68,6 +68,7 @@ fn riscv(name: &'static str, levels: u8) -> Arch {
         structures: StructureScope::WholeSpace,
         top_registers: false,
         break_before_make: false,
+        hashed: None,
         decode: |level, raw| decode(level, raw, 9),
     }
 }

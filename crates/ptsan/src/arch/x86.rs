@@ -37,6 +37,7 @@ impl Arch {
             structures: StructureScope::AnyInvalidation,
             top_registers: false,
             break_before_make: false,
+            hashed: None,
             decode: |level, raw| match level {
                 0 if raw & PRESENT != 0 => page(raw),
                 1 | 2 => directory(level, raw),
@@ -73,6 +74,7 @@ impl Arch {
             structures: StructureScope::AnyInvalidation,
             top_registers: true,
             break_before_make: false,
+            hashed: None,
             decode: |level, raw| match level {
                 0 if raw & PRESENT != 0 => page(raw),
                 1 => directory(level, raw),

@@ -31,6 +31,7 @@ impl Arch {
             structures: StructureScope::AnyInvalidation,
             top_registers: false,
             break_before_make: false,
+            hashed: None,
             decode,
         }
     }

@@ -32,6 +32,13 @@ impl Sanitizer {
             }
         }
         let arch = &self.config.arch;
+        if arch.hashed.is_some() {
+            return (0..self.cpus.len()).find_map(|cpu| {
+                let (va, held) = self.held_of_hash_table(memory, cpu, at)?;
+                let space = self.cpus[cpu].loaded.map(|l| l.space);
+                Some(Held { rule: Rule::HeldInTlb, cpu, space, va: Some(va), since: Some(held.since) })
+            });
+        }
         f.holders.iter().find_map(|h| {
             let cpu = usize::from(h.cpu);
             let c = &self.cpus[cpu];

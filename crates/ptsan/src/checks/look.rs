@@ -39,6 +39,19 @@ impl Sanitizer {
         Err(Fault::Malformed { level: 0 })
     }
 
+    /// Returns the table of level 0 that has the entry of `va`, in use or not.
+    pub(crate) fn leaf_table(&self, memory: &(impl Memory + ?Sized), root: u64, va: u64) -> Option<u64> {
+        let arch = &self.config.arch;
+        let mut table = root;
+        for (level, l) in arch.levels.iter().enumerate().skip(1).rev() {
+            let raw =
+                memory.read(table.wrapping_add(l.index(va) * u64::from(l.entry_bytes)), l.entry_bytes)?;
+            let Entry::Table { phys, .. } = (arch.decode)(level as u8, raw) else { return None };
+            table = phys;
+        }
+        Some(table)
+    }
+
     /// Returns whether the reference still stands for a table.
     pub(crate) fn is_table(&self, at: FrameRef) -> bool {
         self.frames.get(at).is_some_and(|f| f.state == State::Allocated)

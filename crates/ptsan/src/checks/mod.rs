@@ -10,6 +10,7 @@
 mod break_before_make;
 mod contradiction;
 mod explain;
+mod hashed;
 mod held;
 mod leftovers;
 mod linked;

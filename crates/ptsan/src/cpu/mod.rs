@@ -4,6 +4,7 @@
 //! Entries stay until something drops them: the worst that hardware may do.
 mod context;
 mod flush;
+mod hashed;
 mod node;
 mod processor;
 mod translation;
@@ -11,6 +12,7 @@ mod translation;
 pub(crate) use context::Context;
 pub(crate) use flush::Strides;
 pub use flush::{Flush, Target};
+pub(crate) use hashed::HashedEntry;
 pub(crate) use node::{Table, TlbEntry};
 pub use processor::CpuState;
 pub(crate) use processor::{Cpu, Flight, Loaded, Register};

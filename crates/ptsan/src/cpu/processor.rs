@@ -1,6 +1,7 @@
 //! One CPU: what it has loaded and what it holds.
 use super::context::Context;
 use super::flush::{Flush, Strides, Target};
+use super::hashed::HashedTlb;
 use super::node::Table;
 use crate::arch::{Arch, Perms, StructureScope};
 use crate::hash::FastMap;
@@ -54,6 +55,8 @@ pub(crate) struct Cpu {
     spare: Vec<u32>,
     /// Global translations. It has no paging-structure entries.
     pub(crate) globals: Context,
+    /// The TLB, if CPUs look pages up in a hash table.
+    pub(crate) hashed: HashedTlb,
     pub(crate) registers: Vec<Register>,
     /// Raised whenever the registers are loaded.
     pub(crate) register_generation: u32,

@@ -46,6 +46,8 @@ pub enum Fault {
         /// Level of the table.
         level: u8,
     },
+    /// The page is not in the hash table: the handler of the miss puts it in.
+    NotHashed,
     /// The address is not canonical.
     NonCanonical,
     /// The CPU does not exist or has no root loaded.
@@ -60,6 +62,7 @@ impl fmt::Display for Fault {
             Self::NotAccessed { level } => write!(f, "access flag clear at level {level}"),
             Self::Malformed { level } => write!(f, "reserved bits set at level {level}"),
             Self::OutsideMemory { level } => write!(f, "table of level {level} outside memory"),
+            Self::NotHashed => write!(f, "not in the hash table"),
             Self::NonCanonical => write!(f, "address not canonical"),
             Self::NoRoot => write!(f, "no root loaded"),
         }

@@ -32,6 +32,7 @@ impl Sanitizer {
             for cpu in &mut self.cpus {
                 cpu.forget(space);
             }
+            self.forget_hashed(space);
         }
     }
 
@@ -135,6 +136,9 @@ impl Sanitizer {
         if !self.has_cpu(cpu) {
             return;
         }
+        if self.config.arch.hashed.is_some() {
+            return self.invalidate_hashed(memory, cpu, flush);
+        }
         let (asids, event) = (self.config.asids, self.event);
         let arch = &self.config.arch;
         let c = &mut self.cpus[cpu];
@@ -188,6 +192,11 @@ impl Sanitizer {
         if reload {
             self.load_registers(memory, cpu);
         }
+        self.check_space(cpu, space);
+    }
+
+    /// Reports a flush of a space that is not there.
+    pub(super) fn check_space(&mut self, cpu: usize, space: Option<u64>) {
         if let Some(space) = space.filter(|s| !self.spaces.contains_key(s)) {
             let place = Place { cpu: Some(cpu), space: Some(space), ..Place::default() };
             self.misuse(Rule::NoSuchSpace, place);

@@ -2,6 +2,7 @@
 mod accesses;
 mod cpus;
 mod expect;
+mod hashed;
 mod operations;
 mod results;
 mod session;

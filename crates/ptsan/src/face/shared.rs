@@ -1,7 +1,7 @@
 //! One sanitizer for code on several threads.
 use super::expect::{Expected, Tree};
 use super::tables::Content;
-use crate::arch::Access;
+use crate::arch::{Access, HashTable};
 use crate::cpu::{Fault, Flush, Translation};
 use crate::memory::Memory;
 use crate::report::Kind;
@@ -129,6 +129,26 @@ impl Shared {
     /// Calls [`Sanitizer::flush_everywhere`].
     pub fn flush_everywhere(&self, memory: &(impl Memory + ?Sized), flush: Flush) {
         self.lock().flush_everywhere(memory, flush);
+    }
+
+    /// Calls [`Sanitizer::hash_table`].
+    pub fn hash_table(&self, memory: &(impl Memory + ?Sized), table: HashTable) {
+        self.lock().hash_table(memory, table);
+    }
+
+    /// Calls [`Sanitizer::segments`].
+    pub fn segments(&self, space: u64, root: u64, vsids: [u64; 16]) {
+        self.lock().segments(space, root, vsids);
+    }
+
+    /// Calls [`Sanitizer::hash_written`].
+    pub fn hash_written(&self, memory: &(impl Memory + ?Sized), phys: u64) {
+        self.lock().hash_written(memory, phys);
+    }
+
+    /// Calls [`Sanitizer::check_hash_table`].
+    pub fn check_hash_table(&self, memory: &(impl Memory + ?Sized)) -> u64 {
+        self.lock().check_hash_table(memory)
     }
 
     /// Calls [`Sanitizer::space_created`].

@@ -128,6 +128,7 @@ impl Sanitizer {
             });
         }
         self.check_linked(memory, at);
+        self.check_bits_left(memory, at);
         self.check_held(memory, at, Kind::FreeBeforeFlush);
         self.frames.free(at, self.event);
         if self.config.track_origins

@@ -19,6 +19,8 @@ pub enum Kind {
     UseAfterFree,
     /// A valid entry that a CPU may hold was replaced by another that must not be cached beside it.
     BreakBeforeMake,
+    /// The hash table, or a bit that says what it may hold, contradicts the tables.
+    HashTable,
     /// A table became reachable with entries in it that are older than its allocation.
     LinkedBeforeCleared,
     /// A frame announced as zero holds something.
@@ -45,7 +47,7 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds, the worst first.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::StaleUse,
         Self::Disagreement,
         Self::FreeBeforeFlush,
@@ -53,6 +55,7 @@ impl Kind {
         Self::FreeWhileLinked,
         Self::UseAfterFree,
         Self::BreakBeforeMake,
+        Self::HashTable,
         Self::LinkedBeforeCleared,
         Self::NotZero,
         Self::UnknownTable,
@@ -77,6 +80,7 @@ impl Kind {
             Self::FreeWhileLinked => "free-while-linked",
             Self::UseAfterFree => "use-after-free",
             Self::BreakBeforeMake => "break-before-make",
+            Self::HashTable => "hash-table",
             Self::LinkedBeforeCleared => "linked-before-cleared",
             Self::NotZero => "not-zero",
             Self::UnknownTable => "unknown-table",

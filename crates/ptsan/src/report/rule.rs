@@ -38,6 +38,20 @@ rules! {
     PermissionRemoved = "memory forbids the access, but a cached translation allowed it; a flush is missing",
     /// The page is mapped, but the registers that hold the root's entries do not say so.
     NotReloaded = "memory maps the page, but the root's entries held in registers do not; reload the root",
+    /// The CPU found the page in the hash table.
+    StaleInHashTable = "a CPU found a page in the hash table as memory no longer maps it; take it out first",
+    /// The page's entry allows more now, and the TLB does not.
+    UpgradeNotFlushed = "memory and the hash table allow the access, but a cached translation does not; flush it",
+    /// The page is in the hash table, and its entry does not say so.
+    BitMissing = "a page is in the hash table without its bit; set the bit before the page is put in",
+    /// The page was put in, or stays, as memory does not map it.
+    HashedStale = "the hash table has a page as memory does not map it; put in what the entry is, and flush it",
+    /// The TLBs were told to forget the page alone.
+    LeftInHashTable = "the TLBs forget a page that the hash table still has; take it out of there first",
+    /// The page has two valid entries.
+    HashedTwice = "a page has two valid entries in the hash table; look for one before another is made",
+    /// A table was freed with hash bits in it.
+    FreedWithBit = "a table was freed with a hash bit in it; flush the page and clear the bit first",
     /// The tables map what the code says is not mapped.
     OnlyTablesMapIt = "the tables map the address, but the code says that it is not mapped",
     /// The code says that an address is mapped which the tables do not map.
@@ -102,6 +116,10 @@ rules! {
     NoRoot = "the CPU has no root loaded",
     /// The root has no memory behind it or is misaligned.
     BadRoot = "the root is outside memory or misaligned",
+    /// The size or the place of the hash table, or the format has none.
+    BadHashTable = "the hash table cannot be searched: its size, its place, or a format without one",
+    /// The hash table or the segments of the space are not known.
+    NoHashTable = "no hash table was announced, or no segments of the space",
     /// A size of zero, an address range that wraps, an entry that does not exist.
     BadArgument = "an argument makes no sense",
     /// The space is still loaded.

@@ -17,6 +17,11 @@ pub(crate) struct FrameRef {
 impl FrameRef {
     /// A table that was never announced.
     pub(crate) const UNKNOWN: Self = Self { index: u32::MAX, generation: 0 };
+
+    /// Returns a number of its own.
+    pub(crate) fn key(self) -> u64 {
+        u64::from(self.index) << 32 | u64::from(self.generation)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 //! under way.
 mod chance;
 mod config;
+mod hashed;
 mod operations;
 mod sanitizer;
 mod stats;
@@ -10,6 +11,7 @@ mod stores;
 pub use chance::Adversary;
 pub(crate) use chance::Chance;
 pub use config::Config;
+pub(crate) use hashed::Owner;
 pub use operations::Operation;
 pub(crate) use operations::Suspect;
 pub use sanitizer::Sanitizer;

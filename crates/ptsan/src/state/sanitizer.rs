@@ -1,6 +1,7 @@
 //! The sanitizer's parts, and what all hooks have in common.
 use super::chance::Chance;
 use super::config::Config;
+use super::hashed::Hashed;
 use super::operations::Operations;
 use super::stats::Stats;
 use super::stores::Told;
@@ -28,6 +29,8 @@ pub struct Sanitizer {
     pub(crate) told: FastMap<u64, Told>,
     /// The operations under way.
     pub(crate) operations: Operations,
+    /// The hash table and the segments of spaces.
+    pub(crate) hashed: Hashed,
     /// The choices of the adversary.
     pub(crate) chance: Option<Box<Chance>>,
 }
@@ -48,6 +51,7 @@ impl Sanitizer {
             spaces: FastMap::default(),
             told: FastMap::default(),
             operations: Operations::default(),
+            hashed: Hashed::default(),
             chance: config.adversary.map(|a| Box::new(Chance::new(a))),
             config,
         };

@@ -17,6 +17,9 @@ impl Sanitizer {
     ) -> Result<Translation, Fault> {
         self.stats.translations += 1;
         let loaded = self.loaded(cpu, va)?;
+        if self.config.arch.hashed.is_some() {
+            return self.access_hashed(memory, cpu, loaded, va, access);
+        }
         if let Some(hit) = self.cached(cpu, loaded.context, va) {
             if hit.perms.allows(access) {
                 self.stats.tlb_hits += 1;
@@ -56,6 +59,9 @@ impl Sanitizer {
     /// Walks speculatively. On architectures with break-before-make, checks whether two valid
     /// translations would meet.
     pub(crate) fn probe(&mut self, memory: &(impl Memory + ?Sized), cpu: usize, loaded: Loaded, va: u64) {
+        if self.config.arch.hashed.is_some() {
+            return self.probe_hashed(memory, cpu, loaded, va);
+        }
         let beside = self.config.arch.break_before_make;
         if let Some(hit) = self.cached(cpu, loaded.context, va) {
             if beside && let Ok(truth) = self.look(memory, loaded.root, va) {
@@ -78,6 +84,9 @@ impl Sanitizer {
         let Some(loaded) = self.cpus.get(cpu).and_then(|c| c.loaded).filter(|l| l.space == space) else {
             return;
         };
+        if self.config.arch.hashed.is_some() {
+            return self.look_again_hashed(memory, loaded, suspect);
+        }
         let Some(held) = self.cached(cpu, loaded.context, va).filter(|h| h.perms.allows(access)) else {
             return;
         };

@@ -38,6 +38,9 @@ impl Sanitizer {
         let found = (0..cpus).map(|i| (first + i) % cpus).find_map(can_walk);
         let Some((cpu, loaded)) = found else { return };
         self.stats.adversary_steps += 1;
+        if self.config.arch.hashed.is_some() {
+            return self.speculate_hashed(memory, cpu, loaded, chance);
+        }
         let choice = chance.below(8);
         if choice >= 6 && !self.cpus[cpu].flights.is_empty() {
             let which = chance.below(self.cpus[cpu].flights.len() as u64) as usize;

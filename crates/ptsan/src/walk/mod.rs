@@ -2,4 +2,5 @@
 //! to walk for, `adversary` walks by itself.
 mod access;
 mod adversary;
+mod hashed;
 mod walker;

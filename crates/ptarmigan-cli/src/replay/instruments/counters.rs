@@ -7,9 +7,9 @@
 //! and the lists of each node.
 use super::levels::Levels;
 use ptarmigan::cpu::{CpuId, NodeId, Pinned};
-use ptarmigan::format::{Format, X86_64};
+use ptarmigan::format::Format;
 use ptarmigan::frames::Frames;
-use ptarmigan::page::Construct;
+use ptarmigan::page::{Construct, Layout};
 use ptarmigan::quicklist::{
     Check, Historic, Layer, LevelCounts, Memory, NodeCounts, NodeLines, NodeMemory, Plain, Policy,
     PolicyCounts, Quicklists,
@@ -20,16 +20,14 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::OnceLock;
 
-type TheFormat = X86_64;
-
 /// A policy with counters for each CPU and each node.
 pub trait Counting: Policy {
     /// Returns the counters of one CPU.
     fn on(&self, cpu: CpuId) -> PolicyCounts;
 
     /// Returns the memory at this moment.
-    fn memory(&self, frames: &Frames) -> Memory {
-        Memory::new(frames, &TheFormat::LAYOUT, &self.counts())
+    fn memory(&self, frames: &Frames, layout: &Layout) -> Memory {
+        Memory::new(frames, layout, &self.counts())
     }
 
     /// Returns the memory and the lists of a node, or `None` if the policy has no lists by node.
@@ -55,7 +53,7 @@ impl<W: OpenWindow, C: Construct, K: Check> Counting for Quicklists<'_, W, C, K>
         self.counts_on(cpu)
     }
 
-    fn memory(&self, _: &Frames) -> Memory {
+    fn memory(&self, _: &Frames, _: &Layout) -> Memory {
         Quicklists::memory(self)
     }
 
@@ -64,22 +62,37 @@ impl<W: OpenWindow, C: Construct, K: Check> Counting for Quicklists<'_, W, C, K>
     }
 }
 
+/// What tables there are.
+#[derive(Clone, Copy)]
+pub struct TableShape {
+    layout: Layout,
+    names: &'static [&'static str],
+}
+
+impl TableShape {
+    /// Those of a format.
+    pub fn of<F: Format>() -> Self {
+        TableShape { layout: F::LAYOUT, names: F::LEVEL_NAMES }
+    }
+}
+
 /// Reads a policy's counters before it is drained for the first time.
 pub struct Snapshot<'a> {
     frames: &'a Frames,
     cpus: usize,
+    shape: TableShape,
     read: OnceLock<Counters>,
 }
 
 impl<'a> Snapshot<'a> {
     /// For a machine of `cpus` CPUs.
-    pub fn new(frames: &'a Frames, cpus: usize) -> Self {
-        Snapshot { frames, cpus, read: OnceLock::new() }
+    pub fn new(frames: &'a Frames, cpus: usize, shape: TableShape) -> Self {
+        Snapshot { frames, cpus, shape, read: OnceLock::new() }
     }
 
     /// What was read; what `policy` has counted by now if it has not been drained.
     pub fn counters(&self, policy: &impl Counting) -> Counters {
-        self.read.get_or_init(|| Counters::read(policy, self.frames, self.cpus)).clone()
+        self.read.get_or_init(|| Counters::read(policy, self.frames, self.cpus, self.shape)).clone()
     }
 }
 
@@ -165,14 +178,14 @@ impl From<LevelCounts> for LevelCounters {
     }
 }
 
-fn by_level(counts: &PolicyCounts) -> Levels<LevelCounters> {
-    let names = TheFormat::LEVEL_NAMES.iter().zip(&counts.levels);
+fn by_level(names: &'static [&'static str], counts: &PolicyCounts) -> Levels<LevelCounters> {
+    let names = names.iter().zip(&counts.levels);
     Levels(names.map(|(name, counts)| (*name, LevelCounters::from(*counts))).collect())
 }
 
 impl Counters {
-    fn read(policy: &impl Counting, frames: &Frames, cpus: usize) -> Self {
-        let memory = policy.memory(frames);
+    fn read(policy: &impl Counting, frames: &Frames, cpus: usize, shape: TableShape) -> Self {
+        let memory = policy.memory(frames, &shape.layout);
         let mut text = memory.to_string();
         let nodes = (0..frames.nodes()).filter_map(|node| {
             let (memory, c) = policy.node(NodeId(node))?;
@@ -191,10 +204,10 @@ impl Counters {
             Some(NodeCounters { node, meminfo: memory.lines().into(), lists })
         });
         let nodes = nodes.collect();
-        let of_cpu = |cpu| CpuCounters { cpu, levels: by_level(&policy.on(CpuId(cpu))) };
+        let of_cpu = |cpu| CpuCounters { cpu, levels: by_level(shape.names, &policy.on(CpuId(cpu))) };
         Counters {
             meminfo: memory.lines().into(),
-            levels: by_level(&policy.counts()),
+            levels: by_level(shape.names, &policy.counts()),
             cpus: (0..cpus as u16).map(of_cpu).collect(),
             nodes,
             text,

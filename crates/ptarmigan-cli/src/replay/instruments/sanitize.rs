@@ -1,10 +1,9 @@
 //! The sanitizer as an instrument: it is asked to translate every address that was faulted in.
 use crate::replay::workers::watch::Watch;
 use ptarmigan::format::Format;
-use ptarmigan::hosted::Host;
 use ptarmigan::space::Access;
 use ptarmigan_rig::SoftMmu;
-use ptsan::{Config, Operation};
+use ptsan::Operation;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The sanitizer of a replay, and what the replay itself finds with its help.
@@ -15,9 +14,9 @@ pub struct Sanitized<'h, F: Format> {
 }
 
 impl<'h, F: Format> Sanitized<'h, F> {
-    /// Connects a new sanitizer to a host.
-    pub fn new(host: &'h Host<F>, config: Config) -> Self {
-        Sanitized { mmu: SoftMmu::new(host, config), unserved: AtomicU64::new(0) }
+    /// Takes a new sanitizer.
+    pub fn new(mmu: SoftMmu<'h, F>) -> Self {
+        Sanitized { mmu, unserved: AtomicU64::new(0) }
     }
 
     /// Returns the MMUs of the machine's CPUs, which also observe its policy.

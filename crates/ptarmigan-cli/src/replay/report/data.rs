@@ -1,4 +1,5 @@
 //! The data of a report. Serialised, it is the JSON document.
+use crate::replay::input::relayout::Relayout;
 use crate::replay::input::trace::Trace;
 use crate::replay::instruments::counters::Counters;
 use crate::replay::instruments::levels::Levels;
@@ -6,6 +7,7 @@ use crate::replay::instruments::speed::{CopySpeedup, WorkerSpeedup};
 use crate::replay::instruments::zero::ZeroReport;
 use crate::replay::workers::outcome::{Outcome, Sample};
 use ptarmigan::tlb::FlushCounts;
+use ptarmigan_rig::HashUse;
 use ptarmigan_trace::Sampled;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -14,6 +16,9 @@ use std::collections::BTreeMap;
 #[derive(Serialize)]
 pub struct ReplayReport {
     pub(super) trace: TraceReport,
+    /// How the recorded addresses were moved, if they were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) relayout: Option<Relayout>,
     pub(super) runs: Vec<PolicyReport>,
     #[serde(skip)]
     pub(super) memory: u64,
@@ -66,6 +71,9 @@ pub struct PolicyReport {
     pub peak_cached_bytes: u64,
     /// Flushes issued by the library.
     pub flushes: Flushes,
+    /// What was done with the hash table, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hash: Option<HashReport>,
     /// Requests for zeroed frames, if data frames have memory or frames are zeroed in idle time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zero: Option<ZeroReport>,
@@ -131,6 +139,49 @@ impl From<FlushCounts> for Flushes {
     }
 }
 
+/// What was done with the hash table in the counting pass.
+#[derive(Serialize, Clone, Copy)]
+pub struct HashReport {
+    /// All entries.
+    pub entries: u64,
+    /// Accesses after a fault that found their page.
+    pub found: u64,
+    /// Those that missed it, and whose page was put in.
+    pub refills: u64,
+    /// Pages that were put in over another one.
+    pub evictions: u64,
+    /// Stale pages of flushes that had been put in.
+    pub hashed_at_flushes: u64,
+    /// Pages that were taken out one by one, or looked for.
+    pub removals: u64,
+    /// Of these, pages that were not there.
+    pub missing: u64,
+    /// Flushes that looked at every entry.
+    pub full: u64,
+    /// Pages that TLBs were told to forget.
+    pub tlbies: u64,
+    /// Valid entries when all programs have ended.
+    pub left: u64,
+}
+
+impl HashReport {
+    /// Summarises the use of a table, with the `hashed` pages of all flushes.
+    pub fn new(usage: &HashUse, hashed: usize) -> Self {
+        HashReport {
+            entries: usage.entries as u64,
+            found: usage.found as u64,
+            refills: usage.refills as u64,
+            evictions: usage.table.evicted as u64,
+            hashed_at_flushes: hashed as u64,
+            removals: usage.table.removed as u64,
+            missing: usage.table.missing as u64,
+            full: usage.full as u64,
+            tlbies: usage.tlbies as u64,
+            left: usage.valid as u64,
+        }
+    }
+}
+
 /// The findings of the sanitizer.
 #[derive(Serialize, Default, Clone)]
 pub struct SanitizerReport {
@@ -183,7 +234,13 @@ impl TruthReport {
 
 impl ReplayReport {
     /// Creates a report.
-    pub fn new(trace: &Trace, memory: u64, clock_ns: f64, runs: Vec<PolicyReport>) -> Self {
+    pub fn new(
+        trace: &Trace,
+        relayout: Option<Relayout>,
+        memory: u64,
+        clock_ns: f64,
+        runs: Vec<PolicyReport>,
+    ) -> Self {
         let [page, range, full] = trace.linux_flushes;
         let trace = TraceReport {
             name: trace.name.clone(),
@@ -193,6 +250,6 @@ impl ReplayReport {
             lost: trace.lost,
             linux_flushes: Flushes { page, range, full },
         };
-        ReplayReport { trace, runs, memory, clock_ns }
+        ReplayReport { trace, relayout, runs, memory, clock_ns }
     }
 }

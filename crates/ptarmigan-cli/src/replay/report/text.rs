@@ -1,5 +1,6 @@
 //! A report as text, at most 80 columns wide.
-use super::data::{Flushes, PolicyReport, ReplayReport, TruthReport};
+use super::data::{Flushes, HashReport, PolicyReport, ReplayReport, TruthReport};
+use crate::replay::input::relayout::Relayout;
 use std::fmt::Write;
 
 impl ReplayReport {
@@ -23,6 +24,18 @@ impl ReplayReport {
             t.lost,
             self.memory >> 20
         )?;
+        if let Some(moved) = &self.relayout {
+            let Relayout { format, programs, region_mib, most_in_use, most_regions, regions } = moved;
+            writeln!(
+                out,
+                "moved to {format}, page for page, the areas of {programs} programs packed in order:"
+            )?;
+            writeln!(
+                out,
+                "gaps of {region_mib} MiB or more are one such region; at most {most_in_use} regions in use, up to"
+            )?;
+            writeln!(out, "region {most_regions} of {regions}; Linux's counts of tables are left out")?;
+        }
         for run in &self.runs {
             run.write(out, self.clock_ns)?;
         }
@@ -111,6 +124,23 @@ impl PolicyReport {
             bytes(self.peak_cached_bytes)
         )?;
         writeln!(out, "flushes  of one page {page}, of a range {range}, full {full}")?;
+        if let Some(hash) = &self.hash {
+            let HashReport { entries, found, refills, evictions, hashed_at_flushes, .. } = hash;
+            writeln!(
+                out,
+                "hash     {refills} refills into {entries} entries, {found} found, {evictions} evicted"
+            )?;
+            writeln!(
+                out,
+                "         at flushes {hashed_at_flushes} hashed pages; {} looked for, {} not there",
+                hash.removals, hash.missing
+            )?;
+            writeln!(
+                out,
+                "         {} flushes of all entries, {} tlbie; {} entries at the end",
+                hash.full, hash.tlbies, hash.left
+            )?;
+        }
         if let Some(zero) = &self.zero {
             zero.write(out)?;
         }

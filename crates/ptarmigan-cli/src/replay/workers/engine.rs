@@ -142,7 +142,13 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
             || self.trace.access_unknown && is_written(space.areas().find(on, va));
         let access = access(write, flags);
         let result = space.fault(on, VirtAddr(va), access);
-        self.served(result, slot.cpu(), va, access)
+        let cpu = slot.cpu();
+        if W::REFILLS && result.is_ok() {
+            let tree = space.tree().on(on)?;
+            let entry = || tree.refill(VirtAddr(va), access);
+            self.watch.refill(usize::from(cpu.0), va, access, &entry);
+        }
+        self.served(result, cpu, va, access)
     }
 
     #[inline(never)]
@@ -159,7 +165,14 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
             || self.trace.access_unknown && is_written(space.lock(on)?.edit().area(VirtAddr(va)));
         let access = access(write, flags);
         let result = space.fault(on, VirtAddr(va), access);
-        self.served(result, slot.cpu(), va, access)
+        let cpu = slot.cpu();
+        if W::REFILLS && result.is_ok() {
+            let watch = &mut self.watch;
+            space.refill(on, VirtAddr(va), access, |entry| {
+                watch.refill(usize::from(cpu.0), va, access, entry);
+            })?;
+        }
+        self.served(result, cpu, va, access)
     }
 
     #[inline(always)]

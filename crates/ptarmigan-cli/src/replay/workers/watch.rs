@@ -3,6 +3,14 @@ use ptarmigan::space::Access;
 
 /// Observes the operations of one worker. [`Unwatched`] costs nothing.
 pub trait Watch {
+    /// CPUs look a page up in a hash table after its fault was served.
+    const REFILLS: bool = false;
+
+    /// Such a CPU looks the page at `va` up, and puts it in if it is missed: `entry` is the
+    /// software's entry then, or `None` for a fault.
+    #[inline(always)]
+    fn refill(&mut self, _cpu: usize, _va: u64, _access: Access, _entry: &dyn Fn() -> Option<u64>) {}
+
     /// An operation that may change tables begins. [`done`](Self::done) marks its end.
     #[inline(always)]
     fn begins(&mut self) {}

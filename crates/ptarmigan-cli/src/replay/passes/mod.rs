@@ -1,42 +1,41 @@
 //! The passes over a trace, and their results.
-use super::args::ReplayArgs;
+mod sanitize;
+
+use super::args::{MachineName, ReplayArgs};
 use super::input::schedule::{CpuMap, Schedule};
 use super::input::trace::Trace;
-use super::instruments::counters;
+use super::instruments::counters::{Snapshot, TableShape};
 use super::instruments::levels::Levels;
 use super::instruments::measured::Measured;
-use super::instruments::sanitize::Sanitized;
 use super::instruments::speed::{Rate, SpeedRounds, Timed};
 use super::instruments::stream::{Nothing, Stream};
 use super::instruments::zero::{IdleRound, IdleTimes, ZeroReport};
+use super::platform::{Hashed, Platform, Recorded};
 use super::policy::{Choice, PolicyName, with_policy};
-use super::report::{LevelReport, PolicyReport, ReplayReport, SanitizerReport, TruthReport};
+use super::report::{HashReport, LevelReport, PolicyReport, ReplayReport, SanitizerReport, TruthReport};
 use super::workers::job::{Elapsed, Job};
 use super::workers::outcome::Outcome;
 use super::workers::watch::{Unwatched, Watch};
+use crate::bar;
 use crate::error::{Context, Failure};
 use crate::measure::clock::Clock;
 use crate::measure::stats::median;
-use crate::{bar, print};
 use ptarmigan::cpu::MAX_CPUS;
-use ptarmigan::format::{Format, X86_64};
-use ptarmigan::hosted::{Delivery, Host, HostConfig, HostMachine, NoTlb};
+use ptarmigan::format::Format;
+use ptarmigan::hosted::{Delivery, Host, HostConfig, HostMachine};
 use ptarmigan::machine::Machine;
 use ptarmigan::page::Layout;
 use ptarmigan::quicklist::{Layered, Policy};
-use ptarmigan::tlb::Mmu;
-use ptarmigan_rig::Watchable;
-use ptsan::{Adversary, Config};
+use ptarmigan::tlb::{Mmu, TlbConfig};
 
 /// Rounds of whole replays, which give the speed, and of streams, which give the means. Reports
 /// contain the medians.
 const SPEED_ROUNDS: usize = 3;
 const COMPARED_ROUNDS: usize = 11;
 const STREAM_ROUNDS: usize = 7;
-/// With a seed: at how many of 1000 hooks of the sanitizer a CPU walks the tables speculatively.
-const RATE: u16 = 60;
 
-struct Replay<'a> {
+struct Replay<'a, P> {
+    platform: &'a P,
     trace: &'a Trace,
     args: &'a ReplayArgs,
     clock: Clock,
@@ -63,12 +62,22 @@ struct Counted {
 ///
 /// # Errors
 /// As [`run`](super::run). Errors that still allow a report go to `failures`.
-pub fn replay(
-    trace: &Trace,
+pub fn replay(trace: Trace, args: &ReplayArgs, failures: &mut Vec<Failure>) -> Result<ReplayReport, Failure> {
+    match args.arch {
+        MachineName::X86_64 => replay_on(&Recorded, trace, args, failures),
+        MachineName::Ppc32 => replay_on(&Hashed::new(args)?, trace, args, failures),
+    }
+}
+
+fn replay_on(
+    platform: &impl Platform,
+    mut trace: Trace,
     args: &ReplayArgs,
     failures: &mut Vec<Failure>,
 ) -> Result<ReplayReport, Failure> {
-    let replay = Replay::new(trace, args)?;
+    let relayout = platform.room().map(|room| trace.relayout(room)).transpose()?;
+    let trace = &trace;
+    let replay = Replay::new(platform, trace, args)?;
     let mut counted = Vec::new();
     for policy in Choice::all(&args.policy, &args.historic_lists) {
         let (one, outcome) = replay.count(policy)?;
@@ -86,6 +95,13 @@ pub fn replay(
                 return Err(failure);
             }
             failures.push(failure);
+        }
+        if let Some(left) = one.run.hash.as_ref().map(|hash| hash.left).filter(|left| *left > 0) {
+            failures.push(Failure::new(format!(
+                "{}: policy {}: {left} entries are left in the hash table when all programs have ended",
+                trace.name,
+                policy.name(),
+            )));
         }
         counted.push(one);
     }
@@ -118,13 +134,13 @@ pub fn replay(
     }
     bar.finish_and_clear();
     let runs = counted.into_iter().map(|one| one.finish(&replay)).collect();
-    Ok(ReplayReport::new(trace, args.memory, replay.clock.resolution(), runs))
+    Ok(ReplayReport::new(trace, relayout, args.memory, replay.clock.resolution(), runs))
 }
 
 impl Counted {
     /// Computes the medians. The levels share the stream's total in proportion to the times of
     /// their single calls.
-    fn finish(mut self, replay: &Replay<'_>) -> PolicyReport {
+    fn finish(mut self, replay: &Replay<'_, impl Platform>) -> PolicyReport {
         let total = median(self.stream_ns.iter().map(|(policy, nothing)| policy - nothing)).max(0.0);
         let nothing = median(self.stream_ns.iter().map(|(_, nothing)| *nothing));
         let singles: f64 = self.single.iter().sum();
@@ -148,10 +164,8 @@ impl Counted {
     }
 }
 
-type TheFormat = X86_64;
-
-impl<'a> Replay<'a> {
-    fn new(trace: &'a Trace, args: &'a ReplayArgs) -> Result<Self, Failure> {
+impl<'a, P: Platform> Replay<'a, P> {
+    fn new(platform: &'a P, trace: &'a Trace, args: &'a ReplayArgs) -> Result<Self, Failure> {
         let logical = args.spread.cpus.map_or(trace.cpus, usize::from);
         let copies = usize::from(args.spread.copies);
         if logical * copies > MAX_CPUS {
@@ -163,7 +177,7 @@ impl<'a> Replay<'a> {
         let alone = args.spread.cpus.is_none();
         let schedule = Schedule::new(trace, cpus, alone);
         let alone = (schedule.programs.len() > 1).then(|| Schedule::new(trace, cpus, true));
-        Ok(Replay { trace, args, clock: Clock::new(), schedule, alone })
+        Ok(Replay { platform, trace, args, clock: Clock::new(), schedule, alone })
     }
 
     /// Returns the requested job: all copies and workers.
@@ -176,7 +190,12 @@ impl<'a> Replay<'a> {
         Job { trace: self.trace, schedule, copies, keep_going, idle_zero }
     }
 
-    fn host(&self, job: &Job<'_>) -> Result<Host<TheFormat>, Failure> {
+    /// Returns the shape of TLBs for `cpus` CPUs.
+    fn tlb(&self, cpus: usize) -> TlbConfig {
+        self.platform.tlb(self.args.tlb(cpus))
+    }
+
+    fn host(&self, job: &Job<'_>) -> Result<Host<P::Format>, Failure> {
         let config = HostConfig {
             cpus: job.cpus(),
             nodes: self.args.nodes,
@@ -189,9 +208,9 @@ impl<'a> Replay<'a> {
     }
 
     /// Runs one pass over the trace with a progress bar.
-    fn pass<P: Policy, S: Mmu, W: Watch + Send>(
+    fn pass<Q: Policy, S: Mmu, W: Watch + Send>(
         &self,
-        machine: &HostMachine<'_, TheFormat, P, S>,
+        machine: &HostMachine<'_, P::Format, Q, S>,
         watch: impl Fn() -> W + Sync,
         name: &str,
     ) -> Result<Outcome, Failure> {
@@ -206,14 +225,16 @@ impl<'a> Replay<'a> {
     /// Runs the counting pass, which also times single calls and logs the allocator's calls.
     fn count(&self, policy: Choice) -> Result<(Counted, Outcome), Failure> {
         let host = self.host(&self.job())?;
+        let mmus = self.platform.mmus(self.job().cpus())?;
         with_policy!(host, policy, self.args.lists(host.config().cpus), |made| {
-            let snapshot = counters::Snapshot::new(host.frames(), self.job().cpus());
-            let measured = Measured::new(host.frames(), TheFormat::LAYOUT, self.clock);
+            let snapshot = Snapshot::new(host.frames(), self.job().cpus(), TableShape::of::<P::Format>());
+            let measured = Measured::new(host.frames(), P::Format::LAYOUT, self.clock);
             let layered = Layered::new(measured, Layered::new(snapshot, made));
-            let tlb = self.args.tlb(self.job().cpus());
+            let tlb = self.tlb(self.job().cpus());
+            let mmu = P::mmu(&mmus);
             let machine =
-                HostMachine::with_tlb(&host, layered, NoTlb, tlb, Delivery::AtOnce).context("machine")?;
-            let outcome = self.pass(&machine, || Unwatched, "counting")?;
+                HostMachine::with_tlb(&host, layered, mmu, tlb, Delivery::AtOnce).context("machine")?;
+            let outcome = self.pass(&machine, || P::watch(&mmus, Unwatched), "counting")?;
             let flushes = machine.tlb().counts();
             let counts = machine.policy().counts();
             let ReplayArgs { touch_data, idle_zero, .. } = *self.args;
@@ -224,7 +245,7 @@ impl<'a> Replay<'a> {
                 times: None,
             });
             let mut log = machine.policy().layer().log();
-            let layout: Layout = TheFormat::LAYOUT;
+            let layout: Layout = P::Format::LAYOUT;
             let levels = (0..usize::from(layout.levels)).map(|level| {
                 let (count, times) = (counts.levels[level], &log.times[level]);
                 let quantile = |q| times.histogram.value_at_quantile(q) as f64;
@@ -240,7 +261,7 @@ impl<'a> Replay<'a> {
                     p99_ns: quantile(0.99),
                     max_ns: times.histogram.max() as f64,
                 };
-                (TheFormat::LEVEL_NAMES[level], report)
+                (P::Format::LEVEL_NAMES[level], report)
             });
             let run = PolicyReport {
                 policy: policy.name(),
@@ -255,6 +276,7 @@ impl<'a> Replay<'a> {
                 peak_table_bytes: log.peak_bytes,
                 peak_cached_bytes: log.peak_cached,
                 flushes: flushes.into(),
+                hash: P::hash_use(&mmus).map(|usage| HashReport::new(&usage, flushes.hashed)),
                 zero,
                 sanitizer: SanitizerReport::default(),
                 truth: TruthReport::of(&outcome),
@@ -286,58 +308,6 @@ impl<'a> Replay<'a> {
             drop(log);
             Ok((counted, outcome))
         })
-    }
-
-    /// Runs the passes under the sanitizer: one, or one for each seed.
-    fn sanitize(&self, policy: Choice) -> Result<SanitizerReport, Failure> {
-        let mut report = SanitizerReport::default();
-        for n in 0..u64::from(self.args.seeds) {
-            let seed = self.args.seed.map(|first| first.wrapping_add(n));
-            self.sanitize_once(policy, seed, &mut report)?;
-        }
-        Ok(report)
-    }
-
-    fn sanitize_once(
-        &self,
-        policy: Choice,
-        seed: Option<u64>,
-        report: &mut SanitizerReport,
-    ) -> Result<(), Failure> {
-        let host = self.host(&self.job())?;
-        let cpus = self.job().cpus();
-        let config = Config {
-            cpus,
-            eager_walkers: true,
-            asids: self.args.tags.asids > 0,
-            adversary: seed.map(|seed| Adversary { seed, rate: RATE }),
-            ..Config::new(X86_64::arch())
-        };
-        let sanitized = Sanitized::new(&host, config);
-        let mmu = sanitized.mmu();
-        let delivery = seed.map_or(Delivery::AtOnce, Delivery::Adverse);
-        let tlb = self.args.tlb(cpus);
-        let several = self.job().workers() > 1;
-        with_policy!(host, policy, self.args.lists(host.config().cpus), |made| {
-            let layered = Layered::new(mmu, made);
-            let machine = HostMachine::with_tlb(&host, layered, mmu, tlb, delivery).context("machine")?;
-            let what = seed.map_or("sanitizing".to_owned(), |seed| format!("sanitizing, seed {seed}"));
-            self.pass(&machine, || sanitized.watcher(several), &what)?;
-        });
-        report.ran = true;
-        report.passes += 1;
-        mmu.with(|sanitizer, _| {
-            sanitizer.finish();
-            if !policy.is_historic()
-                && let Some(finding) = sanitizer.findings().first()
-            {
-                let seed = seed.map_or(String::new(), |seed| format!(", seed {seed}"));
-                print::error(&format!("policy {}{seed}: {finding}", policy.name()));
-            }
-            report.add(ptsan::Kind::ALL.iter().map(|kind| (kind.to_string(), sanitizer.count(*kind))));
-        });
-        report.add([("unserved-fault".to_owned(), sanitized.unserved())]);
-        Ok(())
     }
 
     /// Returns the number of rounds. Comparisons need more than a single speed does.
@@ -382,12 +352,13 @@ impl<'a> Replay<'a> {
         watch: impl Fn() -> W + Sync,
     ) -> Result<(Elapsed, Outcome, Vec<W>), Failure> {
         let host = self.host(job)?;
+        let mmus = self.platform.mmus(job.cpus())?;
         with_policy!(host, policy, self.args.lists(host.config().cpus), |made| {
-            let tlb = self.args.tlb(job.cpus());
+            let (tlb, mmu) = (self.tlb(job.cpus()), P::mmu(&mmus));
             let machine =
-                HostMachine::with_tlb(&host, made, NoTlb, tlb, Delivery::AtOnce).context("machine")?;
-            let (outcome, elapsed, watches) = job.run(&machine, watch, |_| {})?;
-            Ok((elapsed, outcome, watches))
+                HostMachine::with_tlb(&host, made, mmu, tlb, Delivery::AtOnce).context("machine")?;
+            let (outcome, elapsed, watches) = job.run(&machine, || P::watch(&mmus, watch()), |_| {})?;
+            Ok((elapsed, outcome, watches.into_iter().map(P::unwatch).collect()))
         })
     }
 
@@ -396,8 +367,11 @@ impl<'a> Replay<'a> {
     fn stream(&self, counted: &Counted) -> Result<(f64, f64), Failure> {
         let host = self.host(&self.job())?;
         let slots = host.slots();
+        let mmus = self.platform.mmus(self.job().cpus())?;
         with_policy!(host, counted.policy, self.args.lists(host.config().cpus), |made| {
-            let machine = HostMachine::new(&host, made, NoTlb).context("machine")?;
+            let (tlb, mmu) = (self.tlb(self.job().cpus()), P::mmu(&mmus));
+            let machine =
+                HostMachine::with_tlb(&host, made, mmu, tlb, Delivery::AtOnce).context("machine")?;
             let policy = machine.policy();
             let what = "replaying the allocator's calls";
             let nothing = counted.stream.run(&Nothing(host.machine()), &slots).context(what)?;

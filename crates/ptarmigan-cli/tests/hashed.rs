@@ -1,0 +1,116 @@
+//! `replay --arch ppc32` and `bench hash`, with the built program.
+use ptarmigan_trace::{Event, FaultFlags, Header, Kind, MapFlags, Method, Prot, Writer};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Runs the program: its status, and what it printed on standard output and standard error.
+fn ptarmigan(args: &[&str]) -> (Option<i32>, String, String) {
+    let out = Command::new(env!("CARGO_BIN_EXE_ptarmigan")).args(args).output().expect("it is there");
+    let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
+    (out.status.code(), text(&out.stdout), text(&out.stderr))
+}
+
+fn json(args: &[&str]) -> Value {
+    let (status, out, err) = ptarmigan(args);
+    assert_eq!(status, Some(0), "{err}");
+    serde_json::from_str(&out).expect("one JSON document")
+}
+
+fn shipped(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("traces").join(name);
+    path.to_str().expect("a path in UTF-8").to_owned()
+}
+
+fn file(name: &str, kinds: &[Kind]) -> PathBuf {
+    let mut w = Writer::new(Vec::new(), &Header::new(name, 1, Method::Synthetic), 3).expect("a header");
+    for kind in kinds {
+        w.event(&Event { task: 0, cpu: 0, kind: *kind }).expect("a valid event");
+    }
+    let path = std::env::temp_dir().join(format!("ptarmigan-hashed-{name}-{}", std::process::id()));
+    std::fs::write(&path, w.finish(0).expect("memory takes everything").0).expect("a temporary file");
+    path
+}
+
+/// Checks a report: nothing found, nothing left, everything moved.
+#[track_caller]
+fn is_clean(doc: &Value, faults: u64) {
+    let moved = &doc["relayout"];
+    assert_eq!(moved["format"], "ppc32");
+    assert!(moved["most_regions"].as_u64() <= Some(768), "{moved}");
+    for run in doc["runs"].as_array().expect("runs") {
+        let hash = &run["hash"];
+        assert_eq!((&run["sanitizer"]["ran"], &run["sanitizer"]["findings"]), (&true.into(), &0.into()), "{run}");
+        assert_eq!(hash["left"], 0, "{hash}");
+        assert!(hash["refills"].as_u64() > Some(faults), "{hash}");
+        assert!(hash["hashed_at_flushes"].as_u64() > Some(0), "{hash}");
+        assert_eq!((&run["truth"]["checked"], &run["odd_calls"]), (&0.into(), &0.into()), "{run}");
+    }
+}
+
+#[test]
+fn the_fixture_replays_on_both_layouts_and_nothing_is_found_or_left() {
+    let trace = shipped("fixture.ptrace");
+    for layout in [["--hash-layout", "604", "64K"], ["--hash-layout", "power3", "256K"]] {
+        let [option, name, size] = layout;
+        let all = ["replay", &trace, "--arch", "ppc32", "--policy", "plain,ptarmigan", "--sanitize", "--json"];
+        let table = [option, name, "--hash-size", size];
+        is_clean(&json(&[&all[..], &table].concat()), 100);
+        // CPUs speculate, with a worker each.
+        is_clean(&json(&[&all[..], &table, &["--seed", "3", "--seeds", "2", "--cpus", "2"]].concat()), 100);
+    }
+}
+
+#[test]
+fn the_compile_replays_page_for_page_and_no_entry_is_left() {
+    let (status, out, err) = ptarmigan(&["replay", "--arch", "ppc32", "--policy", "ptarmigan"]);
+    assert_eq!(status, Some(0), "{err}");
+    for part in ["moved to ppc32, page for page", "packed in order", "0 entries at the end"] {
+        assert!(out.contains(part), "{part}: {out}");
+    }
+    assert!(out.lines().all(|line| line.chars().count() <= 80), "{out}");
+}
+
+#[test]
+fn an_area_that_does_not_fit_is_named() {
+    let flags = MapFlags(MapFlags::ANON);
+    let kinds = [
+        Kind::Mmap { start: 0x7_0000_0000, pages: 4 << 18, prot: Prot(3), flags },
+        Kind::Fault { page: 0x7_0000_0000, flags: FaultFlags(FaultFlags::WRITE) },
+    ];
+    let path = file("large", &kinds);
+    let (status, out, err) = ptarmigan(&["replay", path.to_str().expect("UTF-8"), "--arch", "ppc32"]);
+    let _ = std::fs::remove_file(&path);
+    assert_eq!((status, out.as_str()), (Some(1), ""), "{err}");
+    assert!(err.contains("needs 4100 MiB") && err.contains("3072 MiB for the user"), "{err}");
+    assert!(err.contains("its largest area has 4096 MiB, at 0x700000000000"), "{err}");
+}
+
+#[test]
+fn a_table_that_there_is_not_is_refused() {
+    let trace = shipped("fixture.ptrace");
+    for (args, what) in [
+        (&["--arch", "ppc32", "--hash-size", "96K"][..], "at least 65536"),
+        (&["--arch", "ppc32", "--hash-size", "64K", "--hash-layout", "power3"], "at least 262144"),
+        (&["--arch", "ppc32", "--memory", "8G"], "at most 4096 MiB"),
+        (&["--hash-size", "64K"], "are for --arch ppc32"),
+    ] {
+        let (status, out, err) = ptarmigan(&[&["replay", &trace[..]][..], args].concat());
+        assert_eq!((status, out.as_str()), (Some(1), ""), "{args:?}: {err}");
+        assert!(err.contains(what), "{args:?}: {err}");
+    }
+}
+
+#[test]
+fn the_benchmark_of_hash_tables_has_rows_with_units() {
+    let doc = json(&["bench", "hash", "--json"]);
+    assert_eq!((&doc["bench"], &doc["model"]), (&"hash".into(), &"power3-2001".into()));
+    let rows = doc["rows"].as_array().expect("rows");
+    for row in rows {
+        assert!(row["case"].is_string() && row["contender"].is_string() && row["unit"].is_string(), "{row}");
+        assert!(row["value"].as_f64() >= Some(0.0), "{row}");
+    }
+    let wipe = rows.iter().find(|row| row["case"] == "wipe-price" && row["contender"] == "power3-4096K");
+    let wipe = wipe.and_then(|row| row["value"].as_f64()).expect("a price");
+    assert!((10.5..12.8).contains(&wipe), "within a tenth of 11.65 ms: {wipe}");
+}
