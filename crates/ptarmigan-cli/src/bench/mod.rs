@@ -9,7 +9,7 @@
 //!
 //! * `table`: page-table operations and faults.
 //! * `pages`: allocating, freeing and clearing table pages.
-//! * `flush`: flushes of a machine with a hash table, priced by a cost model.
+//! * `flush`: flushes of a machine with a hash table, priced by a cost model, beside this host's.
 //! * `history`: what was reported of quicklists in 2004 and 2008, measured again.
 mod flush;
 mod history;
@@ -20,6 +20,7 @@ pub mod table;
 
 use clap::{Args, Subcommand};
 
+use crate::calibrate;
 use crate::error::{Context, Failure};
 use crate::model;
 use crate::print::stdout;
@@ -46,7 +47,7 @@ enum Bench {
     /// Clearing frames through and past the caches, on demand and ahead, in nanoseconds per frame.
     Zero(Options),
     /// Flushes of a page, a range and everything on a hashed machine, and clearing its hash table:
-    /// counted, and priced by a cost model.
+    /// counted, and priced by a cost model. Beside them flushes of this host, measured.
     Flush(FlushOptions),
     /// Forked children that read pages far apart, in nanoseconds per fault.
     Holt(Options),
@@ -110,7 +111,8 @@ impl BenchArgs {
             Bench::Holt(options) => (holt::run(options.rounds), options),
             Bench::Flush(options) => {
                 let model = model::load(&options.model).map_err(|e| Failure::new(e.to_string()))?;
-                let report = flush::run(&model).map_err(Failure::new)?;
+                let mut report = flush::run(&model).map_err(Failure::new)?;
+                report.add_host(calibrate::brief());
                 return print_counts(&report, report.plain(), options.count.json);
             }
             Bench::Imbalance(options) => {

@@ -21,6 +21,5 @@ pub struct Facts {
 
 impl Facts {
     /// Nothing is known.
-    pub const UNKNOWN: Facts =
-        Facts { hashed: None, live: None, resident: None, entries: None, asked: 0 };
+    pub const UNKNOWN: Facts = Facts { hashed: None, live: None, resident: None, entries: None, asked: 0 };
 }
