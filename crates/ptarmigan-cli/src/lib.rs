@@ -1,6 +1,7 @@
-//! The workbench for page-table memory, as a library: record, inspect, replay, bench.
+//! The workbench for page-table memory, as a library: record, inspect, replay, bench, calibrate.
 mod bar;
 pub mod bench;
+pub mod calibrate;
 mod error;
 pub mod inspect;
 mod measure;

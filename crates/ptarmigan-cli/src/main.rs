@@ -1,6 +1,6 @@
 //! The command `ptarmigan`.
 use clap::{Parser, Subcommand};
-use ptarmigan_cli::{bench, inspect, print, record, replay};
+use ptarmigan_cli::{bench, calibrate, inspect, print, record, replay};
 
 /// A workbench for page-table memory: records what real programs do to their address spaces and
 /// replays it on several allocation policies. Without a command, replays the shipped recording of a
@@ -20,6 +20,7 @@ enum Command {
     Inspect(inspect::InspectArgs),
     Replay(replay::ReplayArgs),
     Bench(bench::BenchArgs),
+    Calibrate(calibrate::CalibrateArgs),
 }
 
 fn main() -> std::process::ExitCode {
@@ -29,6 +30,7 @@ fn main() -> std::process::ExitCode {
         Some(Command::Inspect(args)) => inspect::run(&args),
         Some(Command::Replay(args)) => replay::run(&args),
         Some(Command::Bench(args)) => args.run().map(|()| std::process::ExitCode::SUCCESS),
+        Some(Command::Calibrate(args)) => calibrate::run(&args),
         None => replay::default_run(spread),
     };
     done.unwrap_or_else(|failure| print::failure(&failure))

@@ -10,7 +10,7 @@
 //! * `table`: page-table operations and faults.
 //! * `pages`: allocating, freeing and clearing table pages.
 //! * `hash`: what a hash table takes, and when it is too small.
-//! * `flush`: flushes of a machine with a hash table, priced by a cost model.
+//! * `flush`: flushes of a machine with a hash table, priced by a cost model, beside this host's.
 //! * `history`: what was reported of quicklists in 2004 and 2008, measured again.
 mod flush;
 mod hash;
@@ -22,6 +22,7 @@ pub mod table;
 
 use clap::{Args, Subcommand};
 
+use crate::calibrate;
 use crate::error::{Context, Failure};
 use crate::model;
 use crate::print::stdout;
@@ -48,7 +49,7 @@ enum Bench {
     /// Clearing frames through and past the caches, on demand and ahead, in nanoseconds per frame.
     Zero(Options),
     /// Flushes of a page, a range and everything on a hashed machine, and clearing its hash table:
-    /// counted, and priced by a cost model.
+    /// counted, and priced by a cost model. Beside them flushes of this host, measured.
     Flush(FlushOptions),
     /// Entries looked at, stores, evictions and `tlbie`s of hash tables by size: counted, and flushes
     /// and wipes priced by a cost model.
@@ -115,7 +116,8 @@ impl BenchArgs {
             Bench::Holt(options) => (holt::run(options.rounds), options),
             Bench::Flush(options) => {
                 let model = model::load(&options.model).map_err(|e| Failure::new(e.to_string()))?;
-                let report = flush::run(&model).map_err(Failure::new)?;
+                let mut report = flush::run(&model).map_err(Failure::new)?;
+                report.add_host(calibrate::brief());
                 return print_counts(&report, report.plain(), options.count.json);
             }
             Bench::Hash(options) => {

@@ -61,7 +61,10 @@ struct CostFile {
 
 impl Model {
     /// Reads the text of a model.
-    pub(super) fn parse(text: &str) -> Result<Self, Problem> {
+    ///
+    /// # Errors
+    /// The [`Problem`], with the field and what is allowed.
+    pub(crate) fn parse(text: &str) -> Result<Self, Problem> {
         let file: File = serde_json::from_str(text).map_err(Problem::Malformed)?;
         let refuse = |field: &str, found: &Value, allowed: &str| Problem::NotAllowed {
             field: field.to_owned(),

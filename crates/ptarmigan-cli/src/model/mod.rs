@@ -12,4 +12,5 @@ mod load;
 mod parameter;
 
 pub(crate) use file::Model;
+pub(crate) use host::HostName;
 pub(crate) use load::load;

@@ -17,7 +17,7 @@ pub(super) struct Parameter {
     value: Value,
     unit: String,
     /// `measured`: somebody took the time of it. `fitted`: it follows from the time of something
-    /// larger.
+    /// larger. `assumed`: it was chosen.
     basis: String,
 }
 
@@ -39,7 +39,8 @@ impl Parameter {
 
     /// Checks the texts beside the value.
     fn labels(&self, field: &str, unit: &str) -> Result<(), Problem> {
-        let labels = [("unit", &self.unit, &[unit][..]), ("basis", &self.basis, &["measured", "fitted"])];
+        let labels =
+            [("unit", &self.unit, &[unit][..]), ("basis", &self.basis, &["measured", "fitted", "assumed"])];
         for (label, found, allowed) in labels {
             if !allowed.contains(&found.as_str()) {
                 let (field, found) = (format!("{field}.{label}"), format!("{found:?}"));

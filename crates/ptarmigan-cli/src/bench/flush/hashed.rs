@@ -4,8 +4,8 @@ use std::ptr::NonNull;
 
 use ptarmigan::tlb::hash::{HashTable, Hashed64, Mapping, Tag};
 
-use super::PAGE_SHIFT;
-
+/// A page of the machine has 4 KiB.
+pub(super) const PAGE_SHIFT: u32 = 12;
 /// The first address of the kernel's half.
 const KERNEL: u32 = 0xc000_0000;
 /// The hash table of the machine, in bytes: a quarter of what its memory of 1 GiB would get.

@@ -1,20 +1,22 @@
 //! Flushes of the machine of 2001, priced: each case is carried out on a hash table, its operations
 //! are counted, and a cost model prices the counts.
 //!
-//! Nothing is timed: no hash table of this host's would tell what a POWER3 took.
+//! The machine of 2001 is not timed: no hash table of this host's would tell what a POWER3 took.
+//! Beside it stand flushes of this host, which are.
 mod hashed;
 
 use std::fmt::Write as _;
 
-use ptarmigan::tlb::{CostModel, Costs, Plan, SlotSet, Work};
+use ptarmigan::tlb::{CostModel, Costs, Plan, Runs, SlotSet, Work};
 use serde::Serialize;
 
+use crate::calibrate::HostTime;
+use crate::error::Failure;
 use crate::model::Model;
-use hashed::{Flushed, HashedMachine};
+use hashed::{Flushed, HashedMachine, PAGE_SHIFT};
 
 /// The first address of the window of kmap slots.
 const WINDOW: u32 = 0xff80_0000;
-const PAGE_SHIFT: u32 = 12;
 
 /// What was carried out.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
@@ -40,7 +42,7 @@ pub(crate) struct Counts {
 /// A case with its price.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct FlushRow {
-    case: &'static str,
+    case: String,
     contender: &'static str,
     /// In `unit`.
     value: f64,
@@ -48,12 +50,13 @@ pub(crate) struct FlushRow {
     counts: Counts,
 }
 
-/// The report. As JSON: `{"bench": "flush", "model": …, "rows": […]}`.
+/// The report. As JSON: `{"bench": "flush", "model": …, "rows": […], "notes": […]}`.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct FlushReport {
     bench: &'static str,
     model: String,
     rows: Vec<FlushRow>,
+    notes: Vec<String>,
 }
 
 /// Carries the cases out and prices them.
@@ -66,19 +69,60 @@ pub(crate) fn run(model: &Model) -> Result<FlushReport, String> {
         return Err(format!("cost model {}: its rule has no costs to price flushes with", model.name));
     };
     let mut rows = Vec::new();
-    for (case, carry_out) in CASES {
+    for (case, prepare, carry_out) in CASES {
         let mut machine = HashedMachine::new()?;
         // Every slot of the window is in use and in the hash table.
         (0..SlotSet::SLOTS).for_each(|slot| machine.touch(address(slot)));
+        prepare(&mut machine);
         let before = machine.probes();
         let mut counts = carry_out(&mut machine);
         counts.probes = machine.probes() - before;
         if let Some(picoseconds) = price(&costs, model.wipe_byte, &counts) {
             let value = picoseconds as f64 / 1000.0;
-            rows.push(FlushRow { case, contender: "model", value, unit: "ns", counts });
+            rows.push(FlushRow { case: case.to_owned(), contender: "model", value, unit: "ns", counts });
         }
     }
-    Ok(FlushReport { bench: "flush", model: model.name.clone(), rows })
+    rows.extend(break_even(&model.rule));
+    Ok(FlushReport { bench: "flush", model: model.name.clone(), rows, notes: Vec::new() })
+}
+
+/// The most pages for which a model is asked what it does: more than fit into an address space of
+/// the machine.
+const MOST_PAGES: u64 = 1 << 24;
+
+/// Returns the size of the smallest range of hashed pages that the model flushes with everything.
+/// Nothing is known beside the range. `None` if there is none.
+fn break_even(rule: &CostModel) -> Option<FlushRow> {
+    let is_full = |pages: u64| {
+        let run = Runs::one(1 << 40, (1 << 40) + (pages << PAGE_SHIFT), PAGE_SHIFT);
+        rule.plan(&run).is_full()
+    };
+    // Each further page makes a range dearer, and everything not.
+    let (mut low, mut high) = (1, MOST_PAGES);
+    while low < high {
+        let middle = low.midpoint(high);
+        if is_full(middle) { high = middle } else { low = middle + 1 }
+    }
+    let counts = Counts { ranged: low, hashed: low, steps: low - 1, ..Counts::default() };
+    let (case, contender, value) = ("break-even".to_owned(), "model", low as f64);
+    is_full(low).then_some(FlushRow { case, contender, value, unit: "pages", counts })
+}
+
+impl FlushReport {
+    /// Adds flushes of this host, or a note why there are none.
+    pub(crate) fn add_host(&mut self, times: Result<Vec<HostTime>, Failure>) {
+        match times {
+            Ok(times) => self.rows.extend(times.into_iter().map(FlushRow::from)),
+            Err(why) => self.notes.push(format!("no times of this host: {}", why.message())),
+        }
+    }
+}
+
+impl From<HostTime> for FlushRow {
+    fn from(HostTime { case, value, unit, pages }: HostTime) -> Self {
+        let counts = Counts { pages: pages as u64, ..Counts::default() };
+        FlushRow { case, contender: "host", value, unit, counts }
+    }
 }
 
 /// The price in picoseconds; `None` if the model does not say what a byte of the hash table costs.
@@ -94,15 +138,13 @@ fn price(costs: &Costs, wipe_byte: Option<u64>, counts: &Counts) -> Option<u64> 
     Some(costs.price(&Work { pages, ranged, hashed, steps, runs, fulls, entries, ..Work::default() }))
 }
 
-type Case = (&'static str, fn(&mut HashedMachine) -> Counts);
+/// A case: its name, what happens before, and what is counted.
+type Case = (&'static str, fn(&mut HashedMachine), fn(&mut HashedMachine) -> Counts);
 
 const CASES: [Case; 5] = [
-    ("page-unhashed", |machine| {
-        machine.flush_page(address(0));
-        page(machine.flush_page(address(0)))
-    }),
-    ("page-hashed", |machine| page(machine.flush_page(address(0)))),
-    ("range-1024", |machine| {
+    ("page-unhashed", |machine| _ = machine.flush_page(address(0)), first_page),
+    ("page-hashed", nothing, first_page),
+    ("range-1024", nothing, |machine| {
         let mut counts = Counts::default();
         let mut stale = SlotSet::new(u64::from(WINDOW), PAGE_SHIFT);
         (0..SlotSet::SLOTS).for_each(|slot| stale.insert(slot));
@@ -115,7 +157,7 @@ const CASES: [Case; 5] = [
         });
         counts
     }),
-    ("kernel-full", |machine| {
+    ("kernel-full", nothing, |machine| {
         let mut counts = Counts::default();
         machine.each_kernel_page(|machine, va| {
             counts.entries += 1;
@@ -123,16 +165,18 @@ const CASES: [Case; 5] = [
         });
         counts
     }),
-    ("hash-wipe", |machine| Counts { wiped_bytes: machine.wipe(), ..Counts::default() }),
+    ("hash-wipe", nothing, |machine| Counts { wiped_bytes: machine.wipe(), ..Counts::default() }),
 ];
 
 fn address(slot: usize) -> u32 {
     WINDOW + ((slot as u32) << PAGE_SHIFT)
 }
 
-fn page(flushed: Flushed) -> Counts {
+fn nothing(_: &mut HashedMachine) {}
+
+fn first_page(machine: &mut HashedMachine) -> Counts {
     let mut counts = Counts { pages: 1, ..Counts::default() };
-    counts.count(flushed);
+    counts.count(machine.flush_page(address(0)));
     counts
 }
 
@@ -147,14 +191,15 @@ impl FlushReport {
     /// Returns a table of at most 80 columns.
     pub(crate) fn plain(&self) -> String {
         let mut text = format!(
-            "{:<14} {:>14}  {:>7} {:>7} {:>8} {:>8} {:>12}\n",
-            "case", "ns", "pages", "hashed", "entries", "probes", "wiped bytes"
+            "{:<14} {:>13} {:<5} {:>7} {:>7} {:>8} {:>7} {:>11}\n",
+            "case", "model", "", "pages", "hashed", "entries", "probes", "wiped bytes"
         );
-        for FlushRow { case, value, counts, .. } in &self.rows {
+        let of = |contender| self.rows.iter().filter(move |row| row.contender == contender);
+        for FlushRow { case, value, unit, counts, .. } in of("model") {
             // Writing to a string cannot fail.
             let _ = writeln!(
                 text,
-                "{case:<14} {value:>14.1}  {:>7} {:>7} {:>8} {:>8} {:>12}",
+                "{case:<14} {value:>13.1} {unit:<5} {:>7} {:>7} {:>8} {:>7} {:>11}",
                 counts.pages + counts.ranged,
                 counts.hashed,
                 counts.entries,
@@ -164,6 +209,18 @@ impl FlushReport {
         }
         // As above.
         let _ = writeln!(text, "\ncounts of a run, priced by cost model {}", self.model);
+        if of("host").next().is_some() {
+            let _ = writeln!(text, "\n{:<24} {:>14} {:<5} {:>7}", "case", "this host", "", "pages");
+        }
+        for FlushRow { case, value, unit, counts, .. } in of("host") {
+            let _ = writeln!(text, "{case:<24} {value:>14.1} {unit:<5} {:>7}", counts.pages);
+        }
+        if of("host").next().is_some() {
+            text += "\nmeasured in one process: `ptarmigan calibrate` has ranges and the break-even\n";
+        }
+        for note in &self.notes {
+            let _ = writeln!(text, "{note}");
+        }
         text
     }
 }
@@ -173,8 +230,9 @@ mod tests {
     use super::*;
     use crate::model::load;
 
-    fn values(model: &Model) -> Vec<(&'static str, f64)> {
-        run(model).unwrap().rows.iter().map(|row| (row.case, row.value)).collect()
+    fn values(model: &Model) -> Vec<(String, f64)> {
+        let rows = run(model).unwrap().rows;
+        rows.into_iter().filter(|row| row.unit == "ns").map(|row| (row.case, row.value)).collect()
     }
 
     #[test]
@@ -189,7 +247,14 @@ mod tests {
 
     #[test]
     fn counts_are_those_of_what_was_carried_out() {
-        let report = run(&load("power3-2001").unwrap()).unwrap();
+        let mut report = run(&load("power3-2001").unwrap()).unwrap();
+        report.add_host(Ok(vec![HostTime {
+            case: "break-even-refill-512".to_owned(),
+            value: 36.5,
+            unit: "pages",
+            pages: 36,
+        }]));
+        report.add_host(Err(Failure::new("no mappings")));
         let of = |case: &str| report.rows.iter().find(|row| row.case == case).unwrap().counts;
         assert_eq!((of("page-unhashed").hashed, of("page-unhashed").probes), (0, 0));
         assert_eq!((of("page-hashed").hashed, of("page-hashed").invalidations), (1, 1));
@@ -198,6 +263,10 @@ mod tests {
         assert!(range.probes >= 1024);
         assert_eq!((of("kernel-full").entries, of("kernel-full").hashed), (262_144, 1024));
         assert_eq!(of("hash-wipe").wiped_bytes, 4 << 20);
+        let even = report.rows.iter().find(|row| row.case == "break-even").unwrap();
+        assert!((3100.0..=3120.0).contains(&even.value), "{even:?}");
+        let text = report.plain();
+        assert!(text.contains("36.5 pages") && text.contains("no times of this host: no mappings"), "{text}");
         assert!(report.plain().lines().all(|line| line.len() <= 80), "{}", report.plain());
     }
 

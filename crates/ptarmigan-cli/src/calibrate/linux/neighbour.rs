@@ -1,0 +1,76 @@
+//! A thread on the second CPU, which does nothing but run, so that flushes have to reach that CPU.
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::measure::affinity::AffinityGuard;
+
+/// What both threads see.
+#[derive(Default)]
+struct Shared {
+    /// Goes up as long as the neighbour runs.
+    beats: AtomicU64,
+    stop: AtomicBool,
+}
+
+/// A thread that runs on the second CPU until this is dropped.
+pub(super) struct Neighbour {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl Neighbour {
+    /// Starts the thread.
+    pub(super) fn start() -> io::Result<Self> {
+        let shared = Arc::new(Shared::default());
+        let theirs = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().spawn(move || {
+            let _there = AffinityGuard::on(1)?;
+            // Nothing but the counter is handed over.
+            while !theirs.stop.load(Ordering::Relaxed) {
+                theirs.beats.store(theirs.beats.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+                std::hint::spin_loop();
+            }
+            Ok(())
+        })?;
+        Ok(Neighbour { shared, thread: Some(thread) })
+    }
+
+    /// Returns how far the neighbour has come.
+    #[inline]
+    pub(super) fn beats(&self) -> u64 {
+        self.shared.beats.load(Ordering::Relaxed)
+    }
+
+    /// Waits until the neighbour runs, as something else may have its CPU.
+    ///
+    /// # Errors
+    ///
+    /// If it does not run within two seconds.
+    pub(super) fn wait(&self) -> io::Result<()> {
+        let (before, start) = (self.beats(), Instant::now());
+        while self.beats() == before {
+            if start.elapsed() > Duration::from_secs(2) {
+                return Err(Self::absent());
+            }
+            std::hint::spin_loop();
+        }
+        Ok(())
+    }
+
+    /// The error of a neighbour that does not run.
+    pub(super) fn absent() -> io::Error {
+        io::Error::new(io::ErrorKind::TimedOut, "something else has the second CPU all the time")
+    }
+}
+
+impl Drop for Neighbour {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Measuring, estimating, and what is left of it.
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+use super::case::Grid;
+use super::ceiling::Ceiling;
+use super::process::Order;
+use super::report::{Calibration, Measured};
+use crate::bar::bar;
+use crate::calibrate::CalibrateArgs;
+use crate::error::{Context, Failure};
+use crate::model::HostName;
+use crate::print;
+
+/// Times that a process carries each case out. A second CPU is often taken, and waited for.
+const PASSES: [usize; 2] = [60, 20];
+
+/// Calibrates this host.
+pub(in crate::calibrate) fn run(args: &CalibrateArgs) -> Result<ExitCode, Failure> {
+    if let Some(order) = &args.process {
+        return Order::obey(order).map(|()| ExitCode::SUCCESS);
+    }
+    let ceiling = Ceiling::read()?;
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from).min(2) as u32;
+    let grids: Vec<Grid> = (1..=cpus).map(|cpus| Grid { ceiling: ceiling.pages, cpus }).collect();
+    grids.iter().try_for_each(|grid| grid.check())?;
+    let host = HostName::here();
+    let measured = measure(&grids, args.rounds)?;
+    let calibration = Calibration::of(host, ceiling, args.rounds, &measured).map_err(|few| {
+        let (setting, usable) = (few.setting, few.usable);
+        Failure::new(format!(
+            "too noisy: only {usable} of {} processes can be used for {} CPUs and a working set of {}",
+            args.rounds, setting.cpus, setting.working_set
+        ))
+    })?;
+    let text = if args.json {
+        serde_json::to_string(&calibration).context("report")? + "\n"
+    } else {
+        calibration.text(!std::io::stdout().is_terminal())
+    };
+    print::stdout(&text)?;
+    if calibration.noisy {
+        return Err(Failure::new(calibration.noise()));
+    }
+    if let Some(path) = &args.output {
+        let model = calibration.costs_ns.file(&calibration.host)?;
+        std::fs::write(path, model).context(path.display())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Has processes measure, one after another; each round has one for each number of CPUs.
+fn measure(grids: &[Grid], rounds: u32) -> Result<Vec<Measured>, Failure> {
+    let bar = bar(u64::from(rounds) * grids.len() as u64, "measuring flushes");
+    let mut measured: Vec<Measured> =
+        grids.iter().map(|grid| Measured { grid: *grid, processes: Vec::new() }).collect();
+    for round in 0..rounds {
+        for (measured, passes) in measured.iter_mut().zip(PASSES) {
+            let order = Order { grid: measured.grid, passes, seed: u64::from(round) };
+            measured.processes.push(order.send()?);
+            bar.inc(1);
+        }
+    }
+    bar.finish_and_clear();
+    Ok(measured)
+}
