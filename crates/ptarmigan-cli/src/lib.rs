@@ -4,6 +4,7 @@ pub mod bench;
 mod error;
 pub mod inspect;
 mod measure;
+mod model;
 pub mod print;
 pub mod record;
 pub mod replay;

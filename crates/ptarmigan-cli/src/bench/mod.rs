@@ -9,7 +9,9 @@
 //!
 //! * `table`: page-table operations and faults.
 //! * `pages`: allocating, freeing and clearing table pages.
+//! * `flush`: flushes of a machine with a hash table, priced by a cost model.
 //! * `history`: what was reported of quicklists in 2004 and 2008, measured again.
+mod flush;
 mod history;
 pub mod machine;
 pub mod pages;
@@ -19,6 +21,7 @@ pub mod table;
 use clap::{Args, Subcommand};
 
 use crate::error::{Context, Failure};
+use crate::model;
 use crate::print::stdout;
 use history::{holt, imbalance, migration};
 use pages::zero;
@@ -42,6 +45,9 @@ enum Bench {
     Quicklist(Options),
     /// Clearing frames through and past the caches, on demand and ahead, in nanoseconds per frame.
     Zero(Options),
+    /// Flushes of a page, a range and everything on a hashed machine, and clearing its hash table:
+    /// counted, and priced by a cost model.
+    Flush(FlushOptions),
     /// Forked children that read pages far apart, in nanoseconds per fault.
     Holt(Options),
     /// Fork on one CPU, exit on the others: memory cached by lists. Counts, no times.
@@ -56,6 +62,15 @@ struct CountOptions {
     /// Print one JSON document instead of a table.
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Args, Clone, Debug)]
+struct FlushOptions {
+    /// Cost model with prices: a shipped one, or a file as in docs/cost-models.md.
+    #[arg(long, default_value = "power3-2001", value_name = "NAME|FILE")]
+    model: String,
+    #[command(flatten)]
+    count: CountOptions,
 }
 
 #[derive(Args, Clone, Copy, Debug)]
@@ -93,6 +108,11 @@ impl BenchArgs {
             }
             Bench::Zero(options) => (zero::run(options.rounds, &zero::ZeroWorkload::FULL), options),
             Bench::Holt(options) => (holt::run(options.rounds), options),
+            Bench::Flush(options) => {
+                let model = model::load(&options.model).map_err(|e| Failure::new(e.to_string()))?;
+                let report = flush::run(&model).map_err(Failure::new)?;
+                return print_counts(&report, report.plain(), options.count.json);
+            }
             Bench::Imbalance(options) => {
                 let report = imbalance::run(options.historic_lists).map_err(Failure::new)?;
                 return print_counts(&report, report.plain(), options.count.json);

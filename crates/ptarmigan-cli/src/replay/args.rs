@@ -1,13 +1,15 @@
 //! The options of `ptarmigan replay`.
 use super::memory;
 use super::policy::PolicyName;
+use crate::error::Failure;
+use crate::model;
 use ptarmigan::params::Params;
 use ptarmigan::quicklist::ListsConfig;
-use ptarmigan::tlb::TlbConfig;
+use ptarmigan::tlb::{CostModel, TlbConfig};
 use std::path::PathBuf;
 
 /// Replay recorded programs on the library, policy against policy.
-#[derive(clap::Args, Debug, Default)]
+#[derive(clap::Args, Clone, Debug, Default)]
 pub struct ReplayArgs {
     /// Traces to replay [default: the shipped recording of a compile].
     pub(super) traces: Vec<PathBuf>,
@@ -59,6 +61,13 @@ pub struct ReplayArgs {
     /// with ceiling=N pages, always-page, or always-full.
     #[arg(long, value_name = "PARAMS", value_parser = parse_params)]
     pub(super) params: Option<Params>,
+    /// Cost model by which TLBs are flushed: linux-33, power3-2001, always-full, always-page, or a
+    /// file as in docs/cost-models.md [default: linux-33].
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(super) model: Option<String>,
+    /// What `model` says, once it is loaded.
+    #[arg(skip)]
+    pub(super) costs: Option<CostModel>,
     #[command(flatten)]
     pub(super) tags: Tags,
     #[command(flatten)]
@@ -72,7 +81,25 @@ impl ReplayArgs {
     /// Returns the shape of TLBs for `cpus` CPUs.
     pub(super) fn tlb(&self, cpus: usize) -> TlbConfig {
         let Tags { asids, park } = self.tags;
-        TlbConfig { asids, park, ..TlbConfig::new(cpus) }.with_params(&self.params.unwrap_or_default())
+        let config = TlbConfig { asids, park, ..TlbConfig::new(cpus) };
+        let config = config.with_params(&self.params.unwrap_or_default());
+        TlbConfig { costs: self.costs.unwrap_or(config.costs), ..config }
+    }
+
+    /// Loads the cost model.
+    ///
+    /// # Errors
+    /// If it cannot be used, or `--params` names another one.
+    pub(super) fn with_costs(&self) -> Result<Self, Failure> {
+        let mut args = self.clone();
+        if let Some(name) = &self.model {
+            if self.params.is_some_and(|params| params.flush.is_some()) {
+                return Err(Failure::new("--model and tlb.model= in --params: give one of both"));
+            }
+            let model = model::load(name).map_err(|e| Failure::new(e.to_string()))?;
+            args.costs = Some(model.rule);
+        }
+        Ok(args)
     }
 
     /// Returns the sizes of the library's lists for `cpus` CPUs.

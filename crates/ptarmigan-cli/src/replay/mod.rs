@@ -64,9 +64,10 @@ pub fn default_run(spread: Spread) -> Result<ExitCode, Failure> {
 /// Replays traces and prints a report for each.
 ///
 /// # Errors
-/// If a trace cannot be read, a number is out of range, memory runs out, a policy that is not
+/// If a trace or a cost model cannot be read, a number is out of range, memory runs out, a policy that is not
 /// historic has a finding of the sanitizer, or a frame is lost.
 pub fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
+    let args = &args.with_costs()?;
     memory::check(args.memory, args.nodes)?;
     let mut reports = Vec::new();
     let mut failures = Vec::new();

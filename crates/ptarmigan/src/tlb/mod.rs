@@ -36,6 +36,7 @@ mod config;
 mod counts;
 mod error;
 mod hardware;
+pub mod hash;
 mod id;
 mod kernel;
 mod mailbox;

@@ -1,0 +1,50 @@
+//! What is wrong with a cost model.
+use std::fmt;
+
+/// Why a cost model cannot be used.
+#[derive(Debug)]
+pub(crate) struct ModelError {
+    /// The file, or the name that was given.
+    pub file: String,
+    pub problem: Problem,
+}
+
+/// What is wrong.
+#[derive(Debug)]
+pub(crate) enum Problem {
+    /// It cannot be read, and is not one of these shipped models either.
+    Unreadable { error: std::io::Error, shipped: String },
+    /// It is not JSON, or has other fields than the schema. The text names the place.
+    Malformed(serde_json::Error),
+    /// A field has to be there.
+    Missing { field: String, allowed: String },
+    /// A field has a value that it may not have.
+    NotAllowed { field: String, found: String, allowed: String },
+}
+
+impl Problem {
+    /// Adds the file's name.
+    pub(crate) fn at(self, file: &str) -> ModelError {
+        ModelError { file: file.to_owned(), problem: self }
+    }
+}
+
+impl fmt::Display for ModelError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let file = &self.file;
+        match &self.problem {
+            Problem::Unreadable { error, shipped } => {
+                write!(f, "cost model {file}: {error}; give a file, or one of {shipped}")
+            }
+            Problem::Malformed(error) => write!(f, "cost model {file}: {error}"),
+            Problem::Missing { field, allowed } => {
+                write!(f, "cost model {file}: {field} is missing; it is {allowed}")
+            }
+            Problem::NotAllowed { field, found, allowed } => {
+                write!(f, "cost model {file}: {field} is {found}; it must be {allowed}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ModelError {}

@@ -1,0 +1,15 @@
+//! Cost models: files that say what flushes cost on a machine. docs/cost-models.md has the schema.
+//!
+//! * `error`: what is wrong with a file.
+//! * `parameter`: one cost, with its bounds.
+//! * `file`: the schema.
+//! * `host`: the machine that this process runs on.
+//! * `load`: models by name or by path.
+mod error;
+mod file;
+mod host;
+mod load;
+mod parameter;
+
+pub(crate) use file::Model;
+pub(crate) use load::load;

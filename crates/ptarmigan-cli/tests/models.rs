@@ -1,0 +1,237 @@
+//! `--model`: cost models by name and by file, good and bad, with the built program.
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Replays the fixture with the options.
+fn replay(options: &[&str]) -> Output {
+    let fixture = root().join("traces/fixture.ptrace");
+    Command::new(env!("CARGO_BIN_EXE_ptarmigan"))
+        .args(["replay", "--json", "--policy", "ptarmigan"])
+        .arg(fixture)
+        .args(options)
+        .output()
+        .expect("the program is there")
+}
+
+/// Flushes of one page, of a range and of everything.
+fn flushes(options: &[&str]) -> [u64; 3] {
+    let out = replay(options);
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let report: Value = serde_json::from_slice(&out.stdout).expect("one JSON document");
+    ["page", "range", "full"].map(|kind| report["runs"][0]["flushes"][kind].as_u64().expect(kind))
+}
+
+/// A file that goes when this is dropped.
+struct File(PathBuf);
+
+impl File {
+    fn new(name: &str, text: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("ptarmigan-model-{name}-{}.json", std::process::id()));
+        std::fs::write(&path, text).expect("a temporary file");
+        File(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("a path in UTF-8")
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn shipped(name: &str) -> Value {
+    let text = std::fs::read_to_string(root().join(format!("costs/{name}.json"))).expect("a shipped model");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+/// Runs the replay with a model, which is refused in one line that names the file.
+#[track_caller]
+fn refused(name: &str, text: &str, because: &str) {
+    let file = File::new(name, text);
+    let out = replay(&["--model", file.path()]);
+    let err = String::from_utf8_lossy(&out.stderr);
+    assert_eq!((out.status.code(), err.lines().count()), (Some(1), 1), "{name}: {err}");
+    assert!(err.contains(file.path()) && err.contains(because), "{name}: {err}");
+    assert!(out.stdout.is_empty());
+}
+
+#[test]
+fn a_model_changes_what_is_flushed_and_linux_stays_the_default() {
+    let [page, range, full] = flushes(&[]);
+    assert!(page > 0 && range > 0 && full > 0);
+    assert_eq!(flushes(&["--model", "linux-33"]), [page, range, full]);
+    assert_eq!(flushes(&["--model", "always-full"]), [0, 0, page + range + full]);
+    // No flush of single pages is dear enough there.
+    let power3 = flushes(&["--model", "power3-2001"]);
+    assert!(power3[2] < full, "{power3:?}");
+}
+
+#[test]
+fn a_shipped_model_can_be_given_as_a_file_and_one_of_another_host_warns() {
+    let linux = root().join("costs/linux-33.json");
+    assert_eq!(flushes(&["--model", linux.to_str().expect("UTF-8")]), flushes(&[]));
+    let file = File::new("copy", &shipped("power3-2001").to_string());
+    let out = replay(&["--model", file.path()]);
+    let err = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success() && err.lines().count() == 1, "{err}");
+    assert!(err.contains("warning") && err.contains("another host, POWER3"), "{err}");
+    assert!(replay(&["--model", "power3-2001"]).stderr.is_empty(), "a name is meant");
+}
+
+#[test]
+fn bad_costs_name_the_file_the_field_and_what_is_allowed() {
+    let number = "a number of nanoseconds from 0.001 to 1000000000";
+    for (name, value) in [
+        ("zero", json!(0)),
+        ("negative", json!(-5)),
+        ("absurd", json!(1e15)),
+        ("tiny", json!(1e-9)),
+        ("text", json!("110")),
+        ("null", json!(null)),
+    ] {
+        let mut model = shipped("power3-2001");
+        model["costs"]["page"]["value"] = value.clone();
+        let text = model.to_string();
+        refused(name, &text, &format!("costs.page.value is {value}; it must be {number}"));
+    }
+    let with = |change: &dyn Fn(&mut Value)| {
+        let mut model = shipped("power3-2001");
+        change(&mut model);
+        model.to_string()
+    };
+    for (name, text, because) in [
+        (
+            "entries",
+            with(&|m| m["costs"]["entries"]["value"] = json!(1.5)),
+            "costs.entries.value is 1.5; it must be a whole",
+        ),
+        (
+            "unit",
+            with(&|m| m["costs"]["step"]["unit"] = json!("us")),
+            "costs.step.unit is \"us\"; it must be ns",
+        ),
+        (
+            "basis",
+            with(&|m| m["costs"]["step"]["basis"] = json!("guessed")),
+            "costs.step.basis is \"guessed\"; it must be measured or fitted",
+        ),
+        ("wipe", with(&|m| m["costs"]["wipe_byte"]["value"] = json!(0)), "costs.wipe_byte.value is 0"),
+        (
+            "hashed",
+            with(&|m| m["costs"]["page_hashed"]["value"] = json!(100)),
+            "costs.page_hashed.value is 100 ns; it must be at least costs.page",
+        ),
+        ("more", with(&|m| m["costs"]["pages"] = json!(1)), "unknown field `pages`"),
+        ("schema", with(&|m| m["schema"] = json!(2)), "schema is 2; it must be 1"),
+        ("rule", with(&|m| m["rule"] = json!("best")), "rule is \"best\"; it must be one of costs, ceiling"),
+        (
+            "no-rule",
+            with(&|m| {
+                m.as_object_mut().unwrap().remove("rule");
+            }),
+            "missing field `rule`",
+        ),
+        (
+            "no-costs",
+            with(&|m| {
+                m.as_object_mut().unwrap().remove("costs");
+            }),
+            "costs is missing",
+        ),
+        (
+            "no-page",
+            with(&|m| {
+                m["costs"].as_object_mut().unwrap().remove("page");
+            }),
+            "costs.page is missing",
+        ),
+        (
+            "no-entries",
+            with(&|m| {
+                m["costs"].as_object_mut().unwrap().remove("entries");
+            }),
+            "costs.entries is missing",
+        ),
+        ("number", with(&|m| m["costs"]["page"] = json!(110)), "expected an object of value, unit and basis"),
+        ("unused", with(&|m| m["pages"] = json!(33)), "pages is 33; it must be left out"),
+        (
+            "resident",
+            with(&|m| m["costs"]["resident"] = json!({"value": 5, "unit": "pages", "basis": "fitted"})),
+            "costs.refill is missing",
+        ),
+    ] {
+        refused(name, &text, because);
+    }
+    refused(
+        "ceiling",
+        r#"{"schema":1,"name":"x","rule":"ceiling","pages":0}"#,
+        "pages is 0; it must be a whole number from 1",
+    );
+    refused(
+        "unused-costs",
+        r#"{"schema":1,"name":"x","rule":"ceiling","pages":3,"costs":{}}"#,
+        "costs is \"there\"; it must be left out",
+    );
+    refused("cut", r#"{"schema":1,"#, "line 1 column");
+    refused(
+        "twice",
+        r#"{"schema":1,"schema":1,"name":"x","rule":"always-full"}"#,
+        "duplicate field `schema`",
+    );
+    refused("empty", "", "line 1 column 0");
+}
+
+#[test]
+fn a_model_that_is_not_there_lists_those_that_are() {
+    let out = replay(&["--model", "power4-2001"]);
+    let err = String::from_utf8_lossy(&out.stderr);
+    assert_eq!((out.status.code(), err.lines().count()), (Some(1), 1), "{err}");
+    assert!(err.contains("linux-33, power3-2001, always-full, always-page"), "{err}");
+    let both = replay(&["--model", "linux-33", "--params", "tlb.model=always-full"]);
+    assert!(String::from_utf8_lossy(&both.stderr).contains("give one of both"));
+    assert_eq!(both.status.code(), Some(1));
+}
+
+#[test]
+fn doubling_a_cost_moves_exactly_the_cases_that_use_it() {
+    let values = |model: &str| -> Vec<(String, f64)> {
+        let out = Command::new(env!("CARGO_BIN_EXE_ptarmigan"))
+            .args(["bench", "flush", "--json", "--model", model])
+            .output()
+            .expect("the program is there");
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        let report: Value = serde_json::from_slice(&out.stdout).expect("one JSON document");
+        let rows = report["rows"].as_array().expect("rows");
+        assert!(rows.iter().all(|row| row["contender"] == "model" && row["counts"].is_object()));
+        rows.iter()
+            .map(|row| (row["case"].as_str().unwrap().to_owned(), row["value"].as_f64().unwrap()))
+            .collect()
+    };
+    let before = values("power3-2001");
+    let all = ["page-unhashed", "page-hashed", "range-1024", "kernel-full", "hash-wipe"];
+    assert_eq!(before.iter().map(|(case, _)| case.as_str()).collect::<Vec<_>>(), all);
+    for (cost, moved) in [
+        ("page", &["page-unhashed"][..]),
+        ("page_hashed", &["page-hashed", "range-1024"]),
+        ("step", &["range-1024"]),
+        ("full_entry", &["kernel-full"]),
+        ("wipe_byte", &["hash-wipe"]),
+    ] {
+        let mut model = shipped("power3-2001");
+        let value = model["costs"][cost]["value"].as_f64().expect(cost);
+        model["costs"][cost]["value"] = json!(2.0 * value);
+        let file = File::new(cost, &model.to_string());
+        let after = values(file.path());
+        let changed: Vec<_> =
+            before.iter().zip(&after).filter(|(b, a)| b != a).map(|(b, _)| b.0.as_str()).collect();
+        assert_eq!(changed, moved, "{cost}");
+    }
+}

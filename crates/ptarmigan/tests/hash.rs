@@ -1,0 +1,199 @@
+//! The hash table against a map, in both layouts and several sizes.
+#![cfg(not(loom))]
+use proptest::prelude::*;
+use ptarmigan::tlb::hash::{
+    HashCounts, HashLayout, HashSizeError, HashTable, Hashed32, Hashed64, Inserted, Mapping, Tag,
+};
+use std::alloc::{Layout, alloc, dealloc};
+use std::collections::BTreeMap;
+use std::ptr::NonNull;
+
+/// A table and its memory.
+struct Owned<L: HashLayout> {
+    table: HashTable<L>,
+    base: NonNull<u8>,
+    layout: Layout,
+}
+
+impl<L: HashLayout> Owned<L> {
+    fn new(bytes: usize) -> Self {
+        let layout = Layout::from_size_align(bytes, bytes).expect("a power of two");
+        // SAFETY: the size is not zero.
+        let base = NonNull::new(unsafe { alloc(layout) }).expect("there is memory");
+        // SAFETY: 1. allocated above, and freed after the table has gone.
+        let table = unsafe { HashTable::new(base, bytes as u64) }.expect("a size that there is");
+        Owned { table, base, layout }
+    }
+}
+
+impl<L: HashLayout> Drop for Owned<L> {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout; nothing uses the table any more.
+        unsafe { dealloc(self.base.as_ptr(), self.layout) };
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Insert(Tag, Mapping),
+    Remove(Tag),
+    Wipe,
+}
+
+/// Few segments and pages in a few groups, so that groups fill up.
+fn tag() -> impl Strategy<Value = Tag> {
+    (0u32..6, 0u16..4, 0u16..64).prop_map(|(segment, low, high)| Tag::new(segment * 0x1357, high << 10 | low))
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        60 => (tag(), any::<u32>()).prop_map(|(tag, raw)| Step::Insert(tag, Mapping(raw & Mapping::BITS))),
+        40 => tag().prop_map(Step::Remove),
+        1 => Just(Step::Wipe),
+    ]
+}
+
+/// Runs the steps on a table and on a map. Whatever the table says of a page is what was put there
+/// last, and a page that was taken out is not found; only eviction may lose one.
+fn agree<L: HashLayout>(bytes: usize, steps: &[Step]) -> Result<(), TestCaseError> {
+    let owned = Owned::<L>::new(bytes);
+    let table = &owned.table;
+    let mut map = BTreeMap::new();
+    let (mut forgotten, mut removed) = (0, 0);
+    let mut evicted = 0;
+    for step in steps {
+        match *step {
+            Step::Insert(tag, mapping) => {
+                let there = table.look_up(tag).is_some();
+                let how = table.insert(tag, mapping);
+                prop_assert_eq!(how == Inserted::Again, there);
+                evicted += usize::from(how == Inserted::Evicted);
+                map.insert(tag, mapping);
+                prop_assert_eq!(table.look_up(tag), Some(mapping), "what was just put in");
+            }
+            Step::Remove(tag) => {
+                let before = table.look_up(tag);
+                prop_assert_eq!(table.remove(tag, || forgotten += 1), before);
+                removed += 1;
+                map.remove(&tag);
+                prop_assert_eq!(table.look_up(tag), None, "a page that was taken out");
+            }
+            Step::Wipe => {
+                let valid = table.valid();
+                prop_assert_eq!(table.wipe(|| forgotten += 1), valid);
+                removed += 1;
+                map.clear();
+            }
+        }
+    }
+    prop_assert_eq!(forgotten, removed, "TLBs forget each page, found or not");
+    let mut found = 0;
+    for segment in 0..6 {
+        for page in 0..=u16::MAX {
+            let tag = Tag::new(segment * 0x1357, page);
+            if let Some(mapping) = table.look_up(tag) {
+                prop_assert_eq!(map.get(&tag), Some(&mapping));
+                found += 1;
+            }
+        }
+    }
+    prop_assert_eq!(found, table.valid(), "an entry that no page finds");
+    prop_assert!(map.len() - found <= evicted, "a page is lost and was not evicted");
+    prop_assert_eq!(table.counts().evicted, evicted);
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_table_says_what_a_map_says(steps in proptest::collection::vec(step(), 0..4000), shift in 0u32..3) {
+        agree::<Hashed32>(64 << 10 << shift, &steps)?;
+        agree::<Hashed64>(256 << 10 << shift, &steps)?;
+    }
+}
+
+#[test]
+fn a_million_random_steps() {
+    // xorshift64*: repeatable, and enough of it.
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut next = |n: u64| {
+        state ^= state >> 12;
+        state ^= state << 25;
+        state ^= state >> 27;
+        (state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % n
+    };
+    let steps: Vec<_> = (0..1_000_000)
+        .map(|_| {
+            let tag = Tag::new(next(6) as u32 * 0x1357, (next(64) << 10 | next(4)) as u16);
+            match next(10_000) {
+                0 => Step::Wipe,
+                1..6000 => Step::Insert(tag, Mapping(next(1 << 20) as u32 & Mapping::BITS)),
+                _ => Step::Remove(tag),
+            }
+        })
+        .collect();
+    agree::<Hashed32>(64 << 10, &steps).expect("the small layout");
+    agree::<Hashed64>(256 << 10, &steps).expect("the large layout");
+}
+
+/// Pages of one segment with the same low bits are in the same group of the smallest table.
+fn neighbours(n: u16) -> impl Iterator<Item = Tag> {
+    (0..n).map(|i| Tag::new(0, i << 11 | 5))
+}
+
+#[test]
+fn a_page_goes_to_its_primary_group_then_its_secondary_one_then_over_another() {
+    let owned = Owned::<Hashed32>::new(64 << 10);
+    let table = &owned.table;
+    let how: Vec<_> = neighbours(20).map(|tag| table.insert(tag, Mapping(0x1000))).collect();
+    assert_eq!(how[..8], [Inserted::Primary; 8]);
+    assert_eq!(how[8..16], [Inserted::Secondary; 8]);
+    assert_eq!(how[16..], [Inserted::Evicted; 4]);
+    // In turn, in the primary group: the first four that were put there.
+    let found: Vec<_> = neighbours(20).map(|tag| table.look_up(tag).is_some()).collect();
+    assert_eq!(found[..4], [false; 4]);
+    assert!(found[4..].iter().all(|found| *found));
+    assert_eq!(table.counts().evicted, 4);
+    // A page that had to go is flushed all the same.
+    let mut forgotten = 0;
+    assert_eq!(neighbours(1).map(|tag| table.remove(tag, || forgotten += 1)).next(), Some(None));
+    assert_eq!((forgotten, table.counts().missing), (1, 1));
+}
+
+#[test]
+fn a_page_that_is_put_in_again_has_one_entry() {
+    let owned = Owned::<Hashed64>::new(256 << 10);
+    let tag = Tag::of(3, 0x1234_5000);
+    assert_eq!(owned.table.insert(tag, Mapping(0x1002)), Inserted::Primary);
+    assert_eq!(owned.table.insert(tag, Mapping(0x2000)), Inserted::Again);
+    assert_eq!((owned.table.valid(), owned.table.look_up(tag)), (1, Some(Mapping(0x2000))));
+    let HashCounts { stores, inserted, probes, .. } = owned.table.counts();
+    // Both groups, then the first free entry; then the entry at once.
+    assert_eq!((stores, inserted, probes), (2, 2, 16 + 1 + 1));
+}
+
+#[test]
+fn memory_of_another_size_or_place_is_refused_and_not_touched() {
+    let bytes = 128 << 10;
+    let layout = Layout::from_size_align(2 * bytes, 2 * bytes).expect("a power of two");
+    // SAFETY: the size is not zero.
+    let base = NonNull::new(unsafe { alloc(layout) }).expect("there is memory");
+    // SAFETY: just allocated, that large.
+    unsafe { base.write_bytes(0x5a, 2 * bytes) };
+    let refused = |offset: usize, bytes: u64| {
+        // SAFETY: within the allocation, or one past it, and refused before it is used.
+        let at = unsafe { base.add(offset) };
+        // SAFETY: 1. as above.
+        unsafe { HashTable::<Hashed32>::new(at, bytes) }.map(|_| ())
+    };
+    let error = |bytes| Err(HashSizeError { bytes, least: 64 << 10 });
+    assert_eq!(refused(64 << 10, bytes as u64), error(bytes as u64), "not aligned to its size");
+    for bytes in [0, 4096, 96 << 10, 1 << 40] {
+        assert_eq!(refused(0, bytes), error(bytes));
+    }
+    // SAFETY: allocated above, and nothing has taken it over.
+    assert!(unsafe { std::slice::from_raw_parts(base.as_ptr(), 2 * bytes) }.iter().all(|b| *b == 0x5a));
+    // SAFETY: allocated above with this layout.
+    unsafe { dealloc(base.as_ptr(), layout) };
+}
