@@ -4,6 +4,7 @@ use super::hardware::Shootdown;
 use super::plan::{Facts, Plan, SlotSet};
 use super::request::{NewEntry, Request};
 use super::runs::Runs;
+use super::scope::Scope;
 use super::state::Tlb;
 use crate::cpu::{CpuId, CpuSet, Pinned};
 use core::ptr::NonNull;
@@ -37,7 +38,12 @@ impl<S: Shootdown> Tlb<S> {
         }
         let loaded = self.own(pin)?;
         let scope = self.config.costs.plan_with(stale, &Facts { asked: self.asked_by_kernel(), ..*facts });
-        self.tally(pin).kernel.add(1);
+        self.tally(pin).count_kernel(match scope {
+            Scope::Page(_) => Plan::Pages,
+            Scope::Range { .. } => Plan::Window,
+            Scope::Runs(_) => Plan::Runs,
+            Scope::Full => Plan::Full,
+        });
         if S::BROADCASTS {
             self.hardware.invalidate_kernel(pin, &scope);
             self.leave(pin, loaded);
@@ -68,7 +74,7 @@ impl<S: Shootdown> Tlb<S> {
         let loaded = self.own(pin)?;
         let facts = Facts { asked: self.asked_by_kernel(), ..*facts };
         let plan = self.config.costs.plan_slots(stale, &facts);
-        self.tally(pin).kernel.add(1);
+        self.tally(pin).count_kernel(plan);
         if S::BROADCASTS {
             self.forget_slots(pin, stale, plan);
             self.leave(pin, loaded);
