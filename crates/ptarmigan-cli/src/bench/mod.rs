@@ -10,9 +10,11 @@
 //! * `table`: page-table operations and faults.
 //! * `pages`: allocating, freeing and clearing table pages.
 //! * `flush`: flushes of a machine with a hash table, priced by a cost model.
+//! * `kmap`: windows of slots for high memory.
 //! * `history`: what was reported of quicklists in 2004 and 2008, measured again.
 mod flush;
 mod history;
+mod kmap;
 pub mod machine;
 pub mod pages;
 pub mod report;
@@ -48,6 +50,9 @@ enum Bench {
     /// Flushes of a page, a range and everything on a hashed machine, and clearing its hash table:
     /// counted, and priced by a cost model.
     Flush(FlushOptions),
+    /// Windows of slots for high memory: slots per sweep on recordings, pools against each other, and
+    /// the planner against each rule on real slots.
+    Kmap(kmap::KmapOptions),
     /// Forked children that read pages far apart, in nanoseconds per fault.
     Holt(Options),
     /// Fork on one CPU, exit on the others: memory cached by lists. Counts, no times.
@@ -112,6 +117,10 @@ impl BenchArgs {
                 let model = model::load(&options.model).map_err(|e| Failure::new(e.to_string()))?;
                 let report = flush::run(&model).map_err(Failure::new)?;
                 return print_counts(&report, report.plain(), options.count.json);
+            }
+            Bench::Kmap(options) => {
+                let report = kmap::run(options)?;
+                return print_counts(&report, report.plain(), options.json);
             }
             Bench::Imbalance(options) => {
                 let report = imbalance::run(options.historic_lists).map_err(Failure::new)?;

@@ -16,12 +16,15 @@
 //! # Rooms
 //!
 //! * `input` reads a trace and turns it into a program for each worker.
+//! * `high` is high memory, if the machine has any, and `mapped` replays for it alone.
 //! * `workers` execute the programs.
 //! * `instruments` count, time and check what the workers do.
 //! * `passes` puts these together, and `report` prints the result.
 mod args;
+mod high;
 mod input;
 mod instruments;
+mod mapped;
 mod memory;
 mod passes;
 mod policy;
@@ -31,6 +34,8 @@ mod tests;
 mod workers;
 
 pub use args::{ReplayArgs, Spread};
+pub(crate) use high::KmapReport;
+pub(crate) use mapped::MappedTrace;
 
 use crate::error::{Context, Failure};
 use crate::print;

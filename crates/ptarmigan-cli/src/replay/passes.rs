@@ -1,5 +1,6 @@
 //! The passes over a trace, and their results.
 use super::args::ReplayArgs;
+use super::high::{High, KmapReport};
 use super::input::schedule::{CpuMap, Schedule};
 use super::input::trace::Trace;
 use super::instruments::counters;
@@ -20,7 +21,7 @@ use crate::measure::stats::median;
 use crate::{bar, print};
 use ptarmigan::cpu::MAX_CPUS;
 use ptarmigan::format::{Format, X86_64};
-use ptarmigan::hosted::{Delivery, Host, HostConfig, HostMachine, NoTlb};
+use ptarmigan::hosted::{Delivery, HighMachine, HighSlots, Host, HostConfig, HostMachine, NoTlb, SlotKind};
 use ptarmigan::machine::Machine;
 use ptarmigan::page::Layout;
 use ptarmigan::quicklist::{Layered, Policy};
@@ -41,6 +42,7 @@ struct Replay<'a> {
     args: &'a ReplayArgs,
     clock: Clock,
     schedule: Schedule,
+    high: Option<High>,
     /// The same CPUs with one worker, if `schedule` has several.
     alone: Option<Schedule>,
 }
@@ -163,7 +165,8 @@ impl<'a> Replay<'a> {
         let alone = args.spread.cpus.is_none();
         let schedule = Schedule::new(trace, cpus, alone);
         let alone = (schedule.programs.len() > 1).then(|| Schedule::new(trace, cpus, true));
-        Ok(Replay { trace, args, clock: Clock::new(), schedule, alone })
+        let high = args.high.high(args.memory, args.nodes, args.idle_zero)?;
+        Ok(Replay { trace, args, clock: Clock::new(), schedule, high, alone })
     }
 
     /// Returns the requested job: all copies and workers.
@@ -183,9 +186,25 @@ impl<'a> Replay<'a> {
             bytes: self.args.memory,
             touch_data: self.args.touch_data,
             use_lines: usize::from(self.args.use_lines),
+            low: self.high.map_or(u64::MAX, |high| high.low),
+            high_file: self.high.is_some_and(|high| high.config.slots == SlotKind::Real),
             ..HostConfig::default()
         };
         Host::new(config).context("the machine cannot be set up")
+    }
+
+    /// Runs a job on a machine, with the high memory that was asked for.
+    fn execute<P: Policy, S: Mmu, W: Watch + Send>(
+        &self,
+        job: &Job<'_>,
+        machine: &HostMachine<'_, TheFormat, P, S>,
+        watch: impl Fn() -> W + Sync,
+        tick: impl Fn(u64) + Sync,
+    ) -> Result<(Outcome, Elapsed, Vec<W>), Failure> {
+        let Some(High { config, .. }) = &self.high else { return job.run(machine, watch, tick) };
+        let slots = HighSlots::new(machine.host(), config).context("high memory")?;
+        let machine = HighMachine::new(machine, &slots, config).context("high memory")?;
+        job.run(&machine, watch, tick)
     }
 
     /// Runs one pass over the trace with a progress bar.
@@ -198,7 +217,7 @@ impl<'a> Replay<'a> {
         let job = self.job();
         let things: usize = job.schedule.programs.iter().map(|program| program.ops.len()).sum();
         let bar = bar::bar((things * job.copies) as u64, name);
-        let (outcome, _, _) = job.run(machine, watch, |done| bar.inc(done))?;
+        let (outcome, _, _) = self.execute(&job, machine, watch, |done| bar.inc(done))?;
         bar.finish_and_clear();
         Ok(outcome)
     }
@@ -255,6 +274,7 @@ impl<'a> Replay<'a> {
                 peak_table_bytes: log.peak_bytes,
                 peak_cached_bytes: log.peak_cached,
                 flushes: flushes.into(),
+                kmap: self.high.and_then(|high| Some(KmapReport::new(&high.config, &outcome.kmap?))),
                 zero,
                 sanitizer: SanitizerReport::default(),
                 truth: TruthReport::of(&outcome),
@@ -386,7 +406,7 @@ impl<'a> Replay<'a> {
             let tlb = self.args.tlb(job.cpus());
             let machine =
                 HostMachine::with_tlb(&host, made, NoTlb, tlb, Delivery::AtOnce).context("machine")?;
-            let (outcome, elapsed, watches) = job.run(&machine, watch, |_| {})?;
+            let (outcome, elapsed, watches) = self.execute(job, &machine, watch, |_| {})?;
             Ok((elapsed, outcome, watches))
         })
     }

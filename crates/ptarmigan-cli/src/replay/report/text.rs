@@ -111,6 +111,9 @@ impl PolicyReport {
             bytes(self.peak_cached_bytes)
         )?;
         writeln!(out, "flushes  of one page {page}, of a range {range}, full {full}")?;
+        if let Some(kmap) = &self.kmap {
+            kmap.write(out)?;
+        }
         if let Some(zero) = &self.zero {
             zero.write(out)?;
         }
