@@ -1,8 +1,8 @@
 //! Recordings replayed on a machine of 512 + 512 MiB for what is mapped there alone: counts, no
 //! times.
-use super::COMPILE;
 use super::high::KmapReport;
 use super::input::schedule::{CpuMap, Schedule};
+use super::input::shipped::SHIPPED;
 use super::input::trace::Trace;
 use super::workers::job::Job;
 use super::workers::watch::Unwatched;
@@ -21,13 +21,8 @@ pub(crate) struct MappedTrace {
 }
 
 impl MappedTrace {
-    /// The shipped recordings, the compile first.
-    pub const SHIPPED: [(&str, &[u8]); 4] = [
-        ("compile", COMPILE),
-        ("configure", include_bytes!("../../traces/configure.ptrace")),
-        ("rustc", include_bytes!("../../traces/rustc.ptrace")),
-        ("fixture", include_bytes!("../../traces/fixture.ptrace")),
-    ];
+    /// The shipped recordings with their names, the compile first.
+    pub const SHIPPED: [(&str, &[u8]); 4] = SHIPPED;
 
     /// Reads a recording.
     ///

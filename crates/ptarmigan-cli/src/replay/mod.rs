@@ -39,12 +39,10 @@ pub(crate) use mapped::MappedTrace;
 
 use crate::error::{Context, Failure};
 use crate::print;
+use input::shipped::COMPILE;
 use input::trace::Trace;
 use policy::PolicyName;
 use std::process::ExitCode;
-
-/// The shipped recording of a compile.
-const COMPILE: &[u8] = include_bytes!("../../traces/compile.ptrace");
 
 /// Replays the shipped recording of a compile on all policies, also under the sanitizer. The
 /// command without arguments does this.
