@@ -49,19 +49,27 @@ pub unsafe trait Machine: Sync {
     /// Clears a data frame that is about to be mapped. A machine whose data frames have no memory
     /// behind them does nothing.
     ///
+    /// # Errors
+    ///
+    /// [`NoFrame`] if the machine has no memory left to reach the frame by.
+    ///
     /// # Safety
     ///
     /// 1. The caller owns `frame`, a data frame of the machine's, and nothing else reaches it.
-    unsafe fn clear_data(&self, frame: Pfn);
+    unsafe fn clear_data(&self, pin: &Pinned<'_>, frame: Pfn) -> Result<(), NoFrame>;
 
     /// Copies a data frame for copy-on-write. A machine whose data frames have no memory behind
     /// them does nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`NoFrame`] if the machine has no memory left to reach the frames by.
     ///
     /// # Safety
     ///
     /// 1. The caller owns `to`, a data frame of the machine's, and nothing else reaches it.
     /// 2. `from` is another frame, which stays while this runs.
-    unsafe fn copy_data(&self, from: Pfn, to: Pfn);
+    unsafe fn copy_data(&self, pin: &Pinned<'_>, from: Pfn, to: Pfn) -> Result<(), NoFrame>;
 
     /// Whether data frames have memory behind them: then anonymous pages get frames that are zero,
     /// which are kept apart.
@@ -243,7 +251,16 @@ impl<'a, M: Machine> On<'a, M> {
         let TakenData { pfn, is_zero } = taken?;
         if !is_zero {
             // SAFETY: 1. taken just now.
-            unsafe { self.m.clear_data(pfn) };
+            let cleared = unsafe { self.m.clear_data(self.pin, pfn) };
+            if let Err(e) = cleared {
+                // SAFETY: 1. as in `take_zeroed`. 2. taken just now, with one reference, and mapped
+                // nowhere.
+                unsafe {
+                    DataFrames::release_raw(self.frames(), pfn);
+                    self.data().give_raw(self.frames(), self.pin, pfn);
+                }
+                return Err(e);
+            }
         }
         // SAFETY: 1. as above.
         unsafe { self.m.fresh_data(pfn) };

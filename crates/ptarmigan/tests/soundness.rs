@@ -8,7 +8,7 @@ mod remembering;
 use ptarmigan::addr::{Pfn, PhysAddr, VirtAddr, VirtRange};
 use ptarmigan::cpu::{CpuId, Pinned};
 use ptarmigan::format::{Access, Attr, Format, FormatExt, Slot64, X86_64};
-use ptarmigan::frames::{AllocFlags, DataFrames, Frames};
+use ptarmigan::frames::{AllocFlags, DataFrames, Frames, NoFrame};
 use ptarmigan::hosted::{CpuSlot, Host, HostConfig, HostMachine, NoTlb, Wired};
 use ptarmigan::machine::Machine;
 use ptarmigan::page::{Layout, Level, MAX_LEVELS};
@@ -290,13 +290,13 @@ unsafe impl Machine for Reentrant {
     fn parking(&self) -> &Parking {
         self.inner.parking()
     }
-    unsafe fn clear_data(&self, frame: Pfn) {
+    unsafe fn clear_data(&self, pin: &Pinned<'_>, frame: Pfn) -> Result<(), NoFrame> {
         // SAFETY: 1. passed on.
-        unsafe { self.inner.clear_data(frame) };
+        unsafe { self.inner.clear_data(pin, frame) }
     }
-    unsafe fn copy_data(&self, from: Pfn, to: Pfn) {
+    unsafe fn copy_data(&self, pin: &Pinned<'_>, from: Pfn, to: Pfn) -> Result<(), NoFrame> {
         // SAFETY: 1. and 2. passed on.
-        unsafe { self.inner.copy_data(from, to) };
+        unsafe { self.inner.copy_data(pin, from, to) }
     }
     fn data_has_memory(&self) -> bool {
         self.inner.data_has_memory()

@@ -50,7 +50,8 @@ fn fault(address: u64, error: u64) -> bool {
     let pin = m.pin();
     let Ok(frame) = m.data().take(m.frames(), &pin, AllocFlags::ATOMIC) else { return false };
     // SAFETY: 1. taken just now, and not mapped yet.
-    unsafe { m.clear_data(frame.pfn()) };
+    let cleared = unsafe { m.clear_data(&pin, frame.pfn()) };
+    debug_assert!(cleared.is_ok(), "the direct map reaches every frame");
     let attr = Attr::READ | Attr::WRITE | Attr::USER;
     let page = VirtAddr(address & !(PAGE - 1));
     let Ok(mut tree) = tree.edit(m.here(&pin)) else { return false };

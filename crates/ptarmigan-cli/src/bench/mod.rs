@@ -11,10 +11,12 @@
 //! * `pages`: allocating, freeing and clearing table pages.
 //! * `hash`: what a hash table takes, and when it is too small.
 //! * `flush`: flushes of a machine with a hash table, priced by a cost model, beside this host's.
+//! * `kmap`: windows of slots for high memory.
 //! * `history`: what was reported of quicklists in 2004 and 2008, measured again.
 mod flush;
 mod hash;
 mod history;
+mod kmap;
 pub mod machine;
 pub mod pages;
 pub mod report;
@@ -54,6 +56,9 @@ enum Bench {
     /// Entries looked at, stores, evictions and `tlbie`s of hash tables by size: counted, and flushes
     /// and wipes priced by a cost model.
     Hash(FlushOptions),
+    /// Windows of slots for high memory: slots per sweep on recordings, pools against each other, and
+    /// the planner against each rule on real slots.
+    Kmap(kmap::KmapOptions),
     /// Forked children that read pages far apart, in nanoseconds per fault.
     Holt(Options),
     /// Fork on one CPU, exit on the others: memory cached by lists. Counts, no times.
@@ -124,6 +129,10 @@ impl BenchArgs {
                 let model = model::load(&options.model).map_err(|e| Failure::new(e.to_string()))?;
                 let report = hash::run(&model).map_err(Failure::new)?;
                 return print_counts(&report, report.plain(), options.count.json);
+            }
+            Bench::Kmap(options) => {
+                let report = kmap::run(options)?;
+                return print_counts(&report, report.plain(), options.json);
             }
             Bench::Imbalance(options) => {
                 let report = imbalance::run(options.historic_lists).map_err(Failure::new)?;

@@ -1,4 +1,5 @@
 //! The options of `ptarmigan replay`.
+use super::high::HighArgs;
 use super::memory;
 use super::policy::PolicyName;
 use crate::error::Failure;
@@ -75,6 +76,8 @@ pub struct ReplayArgs {
     /// What `model` says, once it is loaded.
     #[arg(skip)]
     pub(super) costs: Option<CostModel>,
+    #[command(flatten)]
+    pub(super) high: HighArgs,
     #[command(flatten)]
     pub(super) tags: Tags,
     #[command(flatten)]

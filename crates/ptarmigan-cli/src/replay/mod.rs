@@ -16,12 +16,15 @@
 //! # Rooms
 //!
 //! * `input` reads a trace and turns it into a program for each worker.
+//! * `high` is high memory, if the machine has any, and `mapped` replays for it alone.
 //! * `workers` execute the programs.
 //! * `instruments` count, time and check what the workers do.
 //! * `passes` puts these together, and `report` prints the result.
 mod args;
+mod high;
 mod input;
 mod instruments;
+mod mapped;
 mod memory;
 mod passes;
 mod platform;
@@ -32,15 +35,15 @@ mod tests;
 mod workers;
 
 pub use args::{ReplayArgs, Spread};
+pub(crate) use high::KmapReport;
+pub(crate) use mapped::MappedTrace;
 
 use crate::error::{Context, Failure};
 use crate::print;
+use input::shipped::COMPILE;
 use input::trace::Trace;
 use policy::PolicyName;
 use std::process::ExitCode;
-
-/// The shipped recording of a compile.
-const COMPILE: &[u8] = include_bytes!("../../traces/compile.ptrace");
 
 /// Replays the shipped recording of a compile on all policies, also under the sanitizer. The
 /// command without arguments does this.

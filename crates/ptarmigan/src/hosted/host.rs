@@ -1,4 +1,5 @@
 //! The memory of a hosted machine, and what is common to all policies.
+use super::highmem::HighMemory;
 use super::mapping::Mapping;
 use super::slots::{CpuSlot, Owners};
 use crate::addr::{FRAME_SHIFT, Pfn, PhysAddr};
@@ -34,12 +35,28 @@ pub struct HostConfig {
     pub use_lines: usize,
     /// Bytes at the start of each node, where tables are placed, to touch in advance.
     pub prefault: usize,
+    /// Bytes of low memory; what lies above is high memory, for data alone. 2^64 - 1: all is low.
+    /// A machine with high memory has one node.
+    pub low: u64,
+    /// High memory is a file in memory, pages of which the slots of [`RealSlots`] are.
+    ///
+    /// [`RealSlots`]: super::RealSlots
+    pub high_file: bool,
 }
 
 impl Default for HostConfig {
     /// One CPU, one node, 4 GiB.
     fn default() -> Self {
-        HostConfig { cpus: 1, nodes: 1, bytes: 4 << 30, touch_data: false, use_lines: 0, prefault: 8 << 20 }
+        HostConfig {
+            cpus: 1,
+            nodes: 1,
+            bytes: 4 << 30,
+            touch_data: false,
+            use_lines: 0,
+            prefault: 8 << 20,
+            low: u64::MAX,
+            high_file: false,
+        }
     }
 }
 
@@ -143,12 +160,17 @@ pub struct Host<F: Format> {
     window: DirectMap,
     kernel: KernelMap<F, DirectMap>,
     zero: Pfn,
-    backing: Pfn,
+    /// Frames that stand for pages of files; several if there is high memory to take them from.
+    files: Vec<Pfn>,
+    high: Option<HighMemory>,
     expected: u32,
     owners: Owners,
     /// What the host's next machine names its first space; `None` while there can be none.
     next_name: Mutex<Option<u64>>,
 }
+
+/// Frames for pages of files on a machine with high memory; a sixteenth of it at most.
+const FILE_FRAMES: u32 = 4096;
 
 /// Entries of the kernel's half that are in use, so that constructing a root is work.
 const KERNEL_ENTRIES: usize = 4;
@@ -160,7 +182,7 @@ impl<F: Format> Host<F> {
     ///
     /// [`HostError`] if a number is out of range or the host has no memory.
     pub fn new(config: HostConfig) -> Result<Self, HostError> {
-        let HostConfig { cpus, nodes, bytes, .. } = config;
+        let HostConfig { cpus, nodes, bytes, low, .. } = config;
         let out = |what: String| Err(HostError::OutOfRange(what));
         if !(1..=MAX_CPUS).contains(&cpus) {
             return out(format!("{cpus} CPUs: 1 to {MAX_CPUS} will do"));
@@ -176,24 +198,43 @@ impl<F: Format> Host<F> {
         if per_node < 64 {
             return out(format!("{per_node} frames on each of {nodes} nodes: 64 are the least"));
         }
+        let low = (low >> FRAME_SHIFT).min(u64::from(total)) as u32;
+        if low < total && (nodes > 1 || low < 64 || total - low < 64) {
+            let high = total - low;
+            return out(format!(
+                "{low} frames of low and {high} of high memory on {nodes} nodes: 64 of each are the least, \
+                 and one node is the most with high memory"
+            ));
+        }
         let memory = |e: rustix::io::Errno| HostError::Host(format!("the host gave no memory: {e}"));
         let arena = Mapping::new((total as usize) << FRAME_SHIFT).map_err(memory)?;
-        let runs: Vec<MemoryRun> = (0..nodes)
+        let mut runs: Vec<MemoryRun> = (0..nodes)
             .map(|n| {
                 let start = n as u32 * per_node;
                 // Frame 0 stays out: its address means "none" to historic code.
                 let skip = u32::from(n == 0);
                 MemoryRun {
                     start: Pfn(start + skip),
-                    frames: per_node - skip,
+                    frames: per_node.min(low) - skip,
                     node: NodeId(n as u8),
                     class: ZoneClass::Low,
                 }
             })
             .collect();
         for run in &runs {
-            let node = (per_node as usize) << FRAME_SHIFT;
+            let node = (run.frames as usize) << FRAME_SHIFT;
             arena.prefault((run.start.0 as usize) << FRAME_SHIFT, config.prefault.min(node / 2));
+        }
+        let mut high = None;
+        if low < total {
+            let run =
+                MemoryRun { start: Pfn(low), frames: total - low, node: NodeId(0), class: ZoneClass::High };
+            if config.high_file {
+                let file = HighMemory::new(run.start, run.frames).map_err(memory)?;
+                file.map_into(&arena).map_err(memory)?;
+                high = Some(file);
+            }
+            runs.push(run);
         }
         let need = Frames::bytes(&MemorySize::of(&runs)) + DataFrames::bytes(cpus, nodes);
         let mut boot = boot_memory(need)?;
@@ -216,8 +257,12 @@ impl<F: Format> Host<F> {
         let kernel = unsafe { KernelMap::new(&frames, window, request)? };
         // SAFETY: 1. as above.
         let zero = unsafe { frames.take(request)?.zeroed(&window) }.into_raw();
-        // SAFETY: 1. as above.
-        let backing = unsafe { frames.take(request)?.zeroed(&window) }.into_raw();
+        let file = Request { class: ZoneClass::High, ..request };
+        let files = (0..((total - low) / 16).clamp(1, FILE_FRAMES)).map(|_| {
+            // SAFETY: 1. as above.
+            Ok(unsafe { frames.take(file)?.zeroed(&window) }.into_raw())
+        });
+        let files = files.collect::<Result<Vec<Pfn>, NoFrame>>()?;
         // An empty table stands for the kernel's own: the zero frame.
         let top = F::LAYOUT.root();
         for index in F::USER_ROOT_ENTRIES..(F::USER_ROOT_ENTRIES + KERNEL_ENTRIES).min(F::entries(top)) {
@@ -227,7 +272,20 @@ impl<F: Format> Host<F> {
         }
         let owners = Owners::new(machine, cpus);
         let next_name = Mutex::new(Some(FIRST_NAME));
-        Ok(Host { config, arena, frames, data, window, kernel, zero, backing, expected, owners, next_name })
+        Ok(Host {
+            config,
+            arena,
+            frames,
+            data,
+            window,
+            kernel,
+            zero,
+            files,
+            high,
+            expected,
+            owners,
+            next_name,
+        })
     }
 
     /// Returns its identity, which the pins of its CPUs carry.
@@ -266,7 +324,26 @@ impl<F: Format> Host<F> {
     /// Returns the frame that stands for all pages of files.
     #[inline(always)]
     pub fn backing_frame(&self) -> Pfn {
-        self.backing
+        self.files[0]
+    }
+
+    /// Returns the frame that stands for page `page` of a file on a machine with high memory: pages
+    /// share some thousand frames, and neighbours have different ones.
+    pub(super) fn file_frame(&self, page: u64) -> Pfn {
+        self.files[page as usize % self.files.len()]
+    }
+
+    /// Returns high memory, if it is a file that slots can map.
+    pub fn high_memory(&self) -> Option<&HighMemory> {
+        self.high.as_ref()
+    }
+
+    /// Returns the direct map of low memory alone: what code reaches that maps high frames.
+    pub fn low_window(&self) -> DirectMap {
+        let bytes = self.config.low.min(self.window.limit());
+        // SAFETY: 1. and 2. it is the lower part of the host's own map.
+        let map = unsafe { DirectMap::new(self.arena.base().as_ptr(), bytes) };
+        map.unwrap_or(self.window)
     }
 
     /// Returns the direct map. It reaches the memory as long as the host is there; what it leads to
@@ -451,9 +528,10 @@ impl<F: Format> Host<F> {
     /// [`Missing`] says how many are not.
     pub fn audit(&self) -> Result<(), Missing> {
         let FrameCounts { free, .. } = self.frames.counts();
-        // The tables of the kernel's half, the zero frame and the files' frame are the host's until
+        // The tables of the kernel's half, the zero frame and the files' frames are the host's until
         // it is dropped.
-        let expected = self.expected - 2 - self.kernel.tables() as u32;
+        let own = 1 + self.files.len() + self.kernel.tables();
+        let expected = self.expected - own as u32;
         if free == expected { Ok(()) } else { Err(Missing { expected, free }) }
     }
 }
@@ -474,7 +552,7 @@ fn boot_memory(bytes: usize) -> Result<BootMemory, HostError> {
 
 impl<F: Format> Drop for Host<F> {
     fn drop(&mut self) {
-        for pfn in [self.zero, self.backing] {
+        for pfn in self.files.iter().copied().chain([self.zero]) {
             // SAFETY: 1. `new` took it, order 0; nothing that borrows the host is left. 2. `Dirty`
             // promises nothing.
             self.frames.give(unsafe { Frame::<Dirty>::from_raw(self.frames.machine(), pfn, 0) });

@@ -5,7 +5,7 @@ use super::slots::CpuSlot;
 use crate::addr::{FRAME_SIZE, Pfn};
 use crate::cpu::{CpuId, NodeId, Pinned, WrongMachine};
 use crate::format::Format;
-use crate::frames::{DataFrames, Frames};
+use crate::frames::{DataFrames, Frames, NoFrame};
 use crate::machine::Machine;
 use crate::quicklist::Policy;
 use crate::space::SpaceMachine;
@@ -117,7 +117,7 @@ impl<'h, F: Format, P: Policy, S: Mmu> HostMachine<'h, F, P, S> {
     ///
     /// 1. The caller owns `frame`, and nothing else reaches it.
     #[inline(never)]
-    unsafe fn use_data(&self, frame: Pfn) {
+    pub(super) unsafe fn use_data(&self, frame: Pfn) {
         let guard = self.window.open(frame.addr());
         for line in 0..self.host.config().use_lines.min(FRAME_SIZE / LINE) {
             // SAFETY: a data frame that is the caller's alone (contract, 1.); the guard is valid
@@ -171,17 +171,18 @@ unsafe impl<F: Format, P: Policy, S: Mmu> Machine for HostMachine<'_, F, P, S> {
     }
 
     #[inline]
-    unsafe fn clear_data(&self, frame: Pfn) {
+    unsafe fn clear_data(&self, _: &Pinned<'_>, frame: Pfn) -> Result<(), NoFrame> {
         if self.host.config().touch_data {
             let guard = self.window.open(frame.addr());
             // SAFETY: a data frame that is the caller's alone (contract, 1.); the guard is valid
             // for all of it.
             unsafe { guard.base().write_bytes(0, FRAME_SIZE) };
         }
+        Ok(())
     }
 
     #[inline]
-    unsafe fn copy_data(&self, from: Pfn, to: Pfn) {
+    unsafe fn copy_data(&self, _: &Pinned<'_>, from: Pfn, to: Pfn) -> Result<(), NoFrame> {
         if self.host.config().touch_data {
             let (source, target) = (self.window.open(from.addr()), self.window.open(to.addr()));
             // SAFETY: `to` is the caller's alone (contract, 1.); `from` is a different frame (2.),
@@ -192,6 +193,7 @@ unsafe impl<F: Format, P: Policy, S: Mmu> Machine for HostMachine<'_, F, P, S> {
             // SAFETY: 1. by the caller's point 1.
             unsafe { self.use_data(to) };
         }
+        Ok(())
     }
 
     #[inline(always)]

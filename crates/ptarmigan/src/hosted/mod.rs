@@ -39,7 +39,10 @@ mod mapping;
 mod pool;
 mod slots;
 
-pub use highmem::{HighMemory, RealSlots, Sleeper, StoreSlots};
+pub use highmem::{
+    HighConfig, HighError, HighMachine, HighMemory, HighSlots, Kmap, KmapCounts, RealSlots, Sleeper,
+    SlotKind, StoreSlots,
+};
 pub use host::{Host, HostConfig, HostError, Missing};
 pub use ipi::{Delivery, Messages, Wired};
 pub use machine::{HostMachine, NoTlb};

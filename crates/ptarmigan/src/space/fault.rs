@@ -326,7 +326,11 @@ impl<F: Format> State<F> {
             (Some(frame), true) => {
                 let fresh = take_any(on)?;
                 // SAFETY: 1. taken just now. 2. the object keeps its frames (`SpaceMachine`).
-                unsafe { m.copy_data(frame, fresh) };
+                let copied = unsafe { m.copy_data(on.pin(), frame, fresh) };
+                if let Err(e) = copied {
+                    give_unmapped(on, fresh);
+                    return Err(e.into());
+                }
                 (fresh, attr | Attr::WRITE | Attr::DIRTY, Done::Copied)
             }
         };
@@ -440,7 +444,12 @@ impl<F: Format> State<F> {
         if !zero {
             // Under the lock: the entry keeps the old frame from being used for anything else.
             // SAFETY: 1. taken just now. 2. the entry holds a reference to it, and is locked.
-            unsafe { m.copy_data(old, fresh) };
+            let copied = unsafe { m.copy_data(on.pin(), old, fresh) };
+            if let Err(e) = copied {
+                drop(entry);
+                give_unmapped(on, fresh);
+                return Err(e.into());
+            }
         }
         self.note_private(on, flags, hint);
         let mut gather = Gather::one_page(on, tlb, F::PAGE_SHIFT, true, page);

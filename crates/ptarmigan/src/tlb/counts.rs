@@ -1,4 +1,5 @@
 //! How often what was flushed.
+use super::plan::Plan;
 use super::scope::Scope;
 use crate::cpu::Counter;
 
@@ -13,6 +14,8 @@ pub struct FlushCounts {
     pub full: usize,
     /// Of a part of the kernel's half, or all of it.
     pub kernel: usize,
+    /// Of these, by how it was done: run by run, page by page, as one range, with everything.
+    pub kernel_plans: KernelPlans,
     /// Pages in all `page` and `range` flushes together.
     pub pages: usize,
     /// Stale pages that had been put into a hash table.
@@ -29,6 +32,19 @@ pub struct FlushCounts {
     pub forced: usize,
 }
 
+/// Flushes of the kernel's half by [plan](Plan).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KernelPlans {
+    /// Run by run.
+    pub runs: usize,
+    /// Page by page.
+    pub pages: usize,
+    /// As one range, from the first stale page to the last.
+    pub window: usize,
+    /// With everything else.
+    pub full: usize,
+}
+
 impl FlushCounts {
     pub(super) fn plus(self, t: &FlushTally) -> Self {
         let add = |a: usize, b: &Counter| a.wrapping_add(b.get());
@@ -36,7 +52,13 @@ impl FlushCounts {
             page: add(self.page, &t.page),
             range: add(self.range, &t.range),
             full: add(self.full, &t.full),
-            kernel: add(self.kernel, &t.kernel),
+            kernel: t.kernel.iter().fold(self.kernel, add),
+            kernel_plans: KernelPlans {
+                runs: add(self.kernel_plans.runs, &t.kernel[Plan::Runs as usize]),
+                pages: add(self.kernel_plans.pages, &t.kernel[Plan::Pages as usize]),
+                window: add(self.kernel_plans.window, &t.kernel[Plan::Window as usize]),
+                full: add(self.kernel_plans.full, &t.kernel[Plan::Full as usize]),
+            },
             pages: add(self.pages, &t.pages),
             hashed: add(self.hashed, &t.hashed),
             asked: add(self.asked, &t.asked),
@@ -54,7 +76,8 @@ pub(super) struct FlushTally {
     pub page: Counter,
     pub range: Counter,
     pub full: Counter,
-    pub kernel: Counter,
+    /// By plan.
+    pub kernel: [Counter; Plan::ALL.len()],
     pub pages: Counter,
     pub hashed: Counter,
     pub asked: Counter,
@@ -65,6 +88,12 @@ pub(super) struct FlushTally {
 }
 
 impl FlushTally {
+    /// Counts a flush of the kernel's half.
+    #[inline(always)]
+    pub fn count_kernel(&self, plan: Plan) {
+        self.kernel[plan as usize].add(1);
+    }
+
     /// Counts a flush of a space.
     #[inline(always)]
     pub fn count(&self, scope: &Scope) {

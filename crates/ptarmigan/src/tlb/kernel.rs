@@ -40,7 +40,12 @@ impl<S: Shootdown> Tlb<S> {
         let facts = Facts { asked: self.asked_by_kernel(), ..*facts };
         let scope = self.config.costs.plan_with(stale, &facts);
         self.tally_hashed(pin, &facts);
-        self.tally(pin).kernel.add(1);
+        self.tally(pin).count_kernel(match scope {
+            Scope::Page(_) => Plan::Pages,
+            Scope::Range { .. } => Plan::Window,
+            Scope::Runs(_) => Plan::Runs,
+            Scope::Full => Plan::Full,
+        });
         if S::BROADCASTS {
             self.hardware.invalidate_kernel(pin, &scope);
             self.leave(pin, loaded);
@@ -72,7 +77,7 @@ impl<S: Shootdown> Tlb<S> {
         let facts = Facts { asked: self.asked_by_kernel(), ..*facts };
         let plan = self.config.costs.plan_slots(stale, &facts);
         self.tally_hashed(pin, &facts);
-        self.tally(pin).kernel.add(1);
+        self.tally(pin).count_kernel(plan);
         if S::BROADCASTS {
             self.forget_slots(pin, stale, plan);
             self.leave(pin, loaded);

@@ -52,7 +52,7 @@ mod state;
 mod switch;
 
 pub use config::TlbConfig;
-pub use counts::FlushCounts;
+pub use counts::{FlushCounts, KernelPlans};
 pub use error::{TlbError, TlbRefusal};
 pub use hardware::{Ipi, Mmu, Shootdown};
 pub use id::{Generation, SpaceId};

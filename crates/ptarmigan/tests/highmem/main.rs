@@ -3,6 +3,7 @@
 #![allow(missing_docs, reason = "tests")]
 #[path = "../common/mod.rs"]
 mod common;
+mod hosted;
 mod kernel;
 mod linux;
 mod local;

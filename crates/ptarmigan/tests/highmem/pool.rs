@@ -222,7 +222,7 @@ fn colors_have_slots_of_their_own() {
 
 #[test]
 fn stale_slots_of_one_color_are_flushed_and_those_of_others_between_them_are_not() {
-    // A chunk of 1,024 slots of one of two colours lies in 2,048 slots: more than one set names.
+    // A chunk has 512 slots of one of two colours, every other one of 1,024.
     const N: usize = 2048;
     let host = host(1);
     let (tlbs, slots) = (Tlbs::new(1), store(&host, N));

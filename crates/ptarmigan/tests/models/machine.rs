@@ -422,14 +422,16 @@ unsafe impl<const L: u8, const B: bool> Machine for World<L, B> {
     fn data_has_memory(&self) -> bool {
         true
     }
-    unsafe fn clear_data(&self, frame: Pfn) {
+    unsafe fn clear_data(&self, _: &Pinned<'_>, frame: Pfn) -> Result<(), NoFrame> {
         self.memory.give(frame, Owner::Data);
         self.memory.write(frame, 0);
+        Ok(())
     }
-    unsafe fn copy_data(&self, from: Pfn, to: Pfn) {
+    unsafe fn copy_data(&self, _: &Pinned<'_>, from: Pfn, to: Pfn) -> Result<(), NoFrame> {
         self.memory.reach(from, Owner::Data);
         self.memory.give(to, Owner::Data);
         self.memory.write(to, self.memory.read(from));
+        Ok(())
     }
 }
 

@@ -1,4 +1,5 @@
 //! The input of a replay: a trace in memory, and the programs made from it.
 pub mod relayout;
 pub mod schedule;
+pub mod shipped;
 pub mod trace;

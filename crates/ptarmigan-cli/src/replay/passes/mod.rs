@@ -2,6 +2,7 @@
 mod sanitize;
 
 use super::args::{MachineName, ReplayArgs};
+use super::high::{High, KmapReport};
 use super::input::schedule::{CpuMap, Schedule};
 use super::input::trace::Trace;
 use super::instruments::counters::{Snapshot, TableShape};
@@ -22,7 +23,7 @@ use crate::measure::clock::Clock;
 use crate::measure::stats::median;
 use ptarmigan::cpu::MAX_CPUS;
 use ptarmigan::format::Format;
-use ptarmigan::hosted::{Delivery, Host, HostConfig, HostMachine};
+use ptarmigan::hosted::{Delivery, HighMachine, HighSlots, Host, HostConfig, HostMachine, SlotKind};
 use ptarmigan::machine::Machine;
 use ptarmigan::page::Layout;
 use ptarmigan::quicklist::{Layered, Policy};
@@ -40,6 +41,7 @@ struct Replay<'a, P> {
     args: &'a ReplayArgs,
     clock: Clock,
     schedule: Schedule,
+    high: Option<High>,
     /// The same CPUs with one worker, if `schedule` has several.
     alone: Option<Schedule>,
 }
@@ -177,7 +179,8 @@ impl<'a, P: Platform> Replay<'a, P> {
         let alone = args.spread.cpus.is_none();
         let schedule = Schedule::new(trace, cpus, alone);
         let alone = (schedule.programs.len() > 1).then(|| Schedule::new(trace, cpus, true));
-        Ok(Replay { platform, trace, args, clock: Clock::new(), schedule, alone })
+        let high = args.high.high(args.memory, args.nodes, args.idle_zero)?;
+        Ok(Replay { platform, trace, args, clock: Clock::new(), schedule, high, alone })
     }
 
     /// Returns the requested job: all copies and workers.
@@ -202,9 +205,25 @@ impl<'a, P: Platform> Replay<'a, P> {
             bytes: self.args.memory,
             touch_data: self.args.touch_data,
             use_lines: usize::from(self.args.use_lines),
+            low: self.high.map_or(u64::MAX, |high| high.low),
+            high_file: self.high.is_some_and(|high| high.config.slots == SlotKind::Real),
             ..HostConfig::default()
         };
         Host::new(config).context("the machine cannot be set up")
+    }
+
+    /// Runs a job on a machine, with the high memory that was asked for.
+    fn execute<Q: Policy, S: Mmu, W: Watch + Send>(
+        &self,
+        job: &Job<'_>,
+        machine: &HostMachine<'_, P::Format, Q, S>,
+        watch: impl Fn() -> W + Sync,
+        tick: impl Fn(u64) + Sync,
+    ) -> Result<(Outcome, Elapsed, Vec<W>), Failure> {
+        let Some(High { config, .. }) = &self.high else { return job.run(machine, watch, tick) };
+        let slots = HighSlots::new(machine.host(), config).context("high memory")?;
+        let machine = HighMachine::new(machine, &slots, config).context("high memory")?;
+        job.run(&machine, watch, tick)
     }
 
     /// Runs one pass over the trace with a progress bar.
@@ -217,7 +236,7 @@ impl<'a, P: Platform> Replay<'a, P> {
         let job = self.job();
         let things: usize = job.schedule.programs.iter().map(|program| program.ops.len()).sum();
         let bar = bar::bar((things * job.copies) as u64, name);
-        let (outcome, _, _) = job.run(machine, watch, |done| bar.inc(done))?;
+        let (outcome, _, _) = self.execute(&job, machine, watch, |done| bar.inc(done))?;
         bar.finish_and_clear();
         Ok(outcome)
     }
@@ -277,6 +296,7 @@ impl<'a, P: Platform> Replay<'a, P> {
                 peak_cached_bytes: log.peak_cached,
                 flushes: flushes.into(),
                 hash: P::hash_use(&mmus).map(|usage| HashReport::new(&usage, flushes.hashed)),
+                kmap: self.high.and_then(|high| Some(KmapReport::new(&high.config, &outcome.kmap?))),
                 zero,
                 sanitizer: SanitizerReport::default(),
                 truth: TruthReport::of(&outcome),
@@ -357,7 +377,8 @@ impl<'a, P: Platform> Replay<'a, P> {
             let (tlb, mmu) = (self.tlb(job.cpus()), P::mmu(&mmus));
             let machine =
                 HostMachine::with_tlb(&host, made, mmu, tlb, Delivery::AtOnce).context("machine")?;
-            let (outcome, elapsed, watches) = job.run(&machine, || P::watch(&mmus, watch()), |_| {})?;
+            let (outcome, elapsed, watches) =
+                self.execute(job, &machine, || P::watch(&mmus, watch()), |_| {})?;
             Ok((elapsed, outcome, watches.into_iter().map(P::unwatch).collect()))
         })
     }

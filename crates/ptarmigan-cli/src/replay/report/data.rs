@@ -1,4 +1,5 @@
 //! The data of a report. Serialised, it is the JSON document.
+use crate::replay::high::KmapReport;
 use crate::replay::input::relayout::Relayout;
 use crate::replay::input::trace::Trace;
 use crate::replay::instruments::counters::Counters;
@@ -74,6 +75,9 @@ pub struct PolicyReport {
     /// What was done with the hash table, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hash: Option<HashReport>,
+    /// What was mapped, if the machine has high memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kmap: Option<KmapReport>,
     /// Requests for zeroed frames, if data frames have memory or frames are zeroed in idle time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zero: Option<ZeroReport>,

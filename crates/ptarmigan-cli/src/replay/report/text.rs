@@ -141,6 +141,9 @@ impl PolicyReport {
                 hash.full, hash.tlbies, hash.left
             )?;
         }
+        if let Some(kmap) = &self.kmap {
+            kmap.write(out)?;
+        }
         if let Some(zero) = &self.zero {
             zero.write(out)?;
         }

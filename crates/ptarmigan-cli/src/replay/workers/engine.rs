@@ -1,6 +1,7 @@
 //! Carries a program out: one worker, its CPUs, and the address spaces that it has in hand.
 use super::calls::{PAGE, call};
 use super::idle::clear_ahead;
+use super::machine::ReplayMachine;
 use super::outcome::{Outcome, Sample};
 use super::progress::{Cancelled, Progress};
 use super::spaces::{SpaceRef, WorkerSpaces};
@@ -8,11 +9,11 @@ use super::step::{CallError, FailedStep, StepError};
 use super::watch::Watch;
 use crate::replay::input::schedule::{Op, Program};
 use crate::replay::input::trace::{PackedEvent, PackedKind, Trace};
-use ptarmigan::addr::VirtAddr;
+use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::cpu::CpuId;
 use ptarmigan::format::Format;
 use ptarmigan::hosted::{CpuSlot, Host};
-use ptarmigan::space::{Access, Area, AreaFlags, Done, FaultError, Space, SpaceMachine};
+use ptarmigan::space::{Access, Area, AreaFlags, Done, FaultError, Space};
 use ptarmigan_trace::{FaultFlags, Kind};
 
 /// One worker.
@@ -46,7 +47,7 @@ pub struct Engine<'a, F: Format, M, W> {
     pub outcome: Outcome,
 }
 
-impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
+impl<F: Format, M: ReplayMachine<F>, W: Watch> Engine<'_, F, M, W> {
     /// Executes `program`. Calls `tick` now and then with the number of operations since the
     /// previous call.
     ///
@@ -292,10 +293,15 @@ impl<F: Format, M: SpaceMachine, W: Watch> Engine<'_, F, M, W> {
         let pin = self.slots[usize::from(slot)].pin();
         let on = self.m.on(&pin)?;
         // The new space is there before the old one goes.
-        let made = Space::exec(on, VirtAddr(stack_end << PAGE), u64::from(arg_pages));
+        let end = stack_end << PAGE;
+        let made = Space::exec(on, VirtAddr(end), u64::from(arg_pages));
+        let written = made.as_ref().map_or(Ok(()), |space| {
+            let start = end.saturating_sub(u64::from(arg_pages.max(1)) << PAGE);
+            self.m.arguments(on, space, VirtRange { start, end })
+        });
         self.exit(space, slot, last)?;
         *self.spaces.own(next)? = Some(Box::new(made.map_err(StepError::from)?));
-        Ok(())
+        Ok(written?)
     }
 
     /// Removes a task from its space. The last task ends the space.

@@ -1,5 +1,6 @@
 //! Runs a schedule on a machine, with one thread for each worker.
 use super::engine::Engine;
+use super::machine::ReplayMachine;
 use super::outcome::Outcome;
 use super::progress::Progress;
 use super::spaces::Spaces;
@@ -11,11 +12,9 @@ use crate::measure::clock::thread_time;
 use crate::replay::input::schedule::{Program, Schedule};
 use crate::replay::input::trace::Trace;
 use ptarmigan::format::Format;
-use ptarmigan::hosted::{CpuSlot, HostMachine};
-use ptarmigan::machine::{Machine, On};
-use ptarmigan::quicklist::Policy;
+use ptarmigan::hosted::CpuSlot;
+use ptarmigan::machine::On;
 use ptarmigan::space::Space;
-use ptarmigan::tlb::Mmu;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Once, OnceLock};
@@ -71,9 +70,9 @@ impl Job<'_> {
     /// # Errors
     /// If memory is too small to begin, a worker fails, or frames are lost. If memory runs out
     /// later, the outcome says so.
-    pub fn run<F: Format, P: Policy, S: Mmu, W: Watch + Send>(
+    pub fn run<F: Format, M: ReplayMachine<F>, W: Watch + Send>(
         &self,
-        machine: &HostMachine<'_, F, P, S>,
+        machine: &M,
         watch: impl Fn() -> W + Sync,
         tick: impl Fn(u64) + Sync,
     ) -> Result<(Outcome, Elapsed, Vec<W>), Failure> {
@@ -85,12 +84,12 @@ impl Job<'_> {
     ///
     /// # Errors
     /// As [`run`](Self::run).
-    pub fn run_and_look<'h, F: Format, P: Policy, S: Mmu, W: Watch + Send>(
+    pub fn run_and_look<F: Format, M: ReplayMachine<F>, W: Watch + Send>(
         &self,
-        machine: &HostMachine<'h, F, P, S>,
+        machine: &M,
         watch: impl Fn() -> W + Sync,
         tick: impl Fn(u64) + Sync,
-        look: impl Fn(On<'_, HostMachine<'h, F, P, S>>, &Space<F>),
+        look: impl Fn(On<'_, M>, &Space<F>),
     ) -> Result<(Outcome, Elapsed, Vec<W>), Failure> {
         let host = machine.host();
         let mut copies = Vec::new();
@@ -132,10 +131,10 @@ impl Job<'_> {
             look(on, &space);
             space.end(on).context("after the replay")?;
         }
-        machine.drain(&slots);
+        let kmap = machine.drain(&slots)?;
         host.audit().context("after the replay")?;
         let (outcomes, watches): (Vec<_>, _) = results.into_iter().map(|p| (p.outcome, p.watch)).unzip();
-        Ok((Outcome::sum(outcomes), elapsed, watches))
+        Ok((Outcome { kmap, ..Outcome::sum(outcomes) }, elapsed, watches))
     }
 
     /// A worker as messages call it.
@@ -145,9 +144,9 @@ impl Job<'_> {
         format!("worker {}{copy}", worker % each)
     }
 
-    fn spawn<F: Format, P: Policy, S: Mmu, W: Watch + Send>(
+    fn spawn<F: Format, M: ReplayMachine<F>, W: Watch + Send>(
         &self,
-        machine: &HostMachine<'_, F, P, S>,
+        machine: &M,
         copies: &[Spaces<F>],
         progress: &Progress,
         watch: &(impl Fn() -> W + Sync),
@@ -220,7 +219,7 @@ impl Job<'_> {
     }
 }
 
-fn work<F: Format, M: ptarmigan::space::SpaceMachine, W: Watch>(
+fn work<F: Format, M: ReplayMachine<F>, W: Watch>(
     mut engine: Engine<'_, F, M, W>,
     program: &Program,
     tick: impl Fn(u64),

@@ -4,6 +4,7 @@ mod cells;
 mod engine;
 mod idle;
 pub mod job;
+pub mod machine;
 pub mod outcome;
 mod progress;
 mod spaces;

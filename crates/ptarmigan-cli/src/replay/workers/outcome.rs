@@ -1,6 +1,7 @@
 //! The results of the workers.
 use super::step::CallError;
 use ptarmigan::frames::NoFrame;
+use ptarmigan::hosted::KmapCounts;
 use ptarmigan_trace::Sampled;
 
 /// A sample of Linux's count of tables, compared with the library's.
@@ -42,6 +43,8 @@ pub struct Outcome {
     pub out_of_memory: u64,
     /// The first time that memory ran out: event, task, reason.
     pub first_out_of_memory: Option<(u32, u32, NoFrame)>,
+    /// What was mapped, by all workers together, if the machine has high memory.
+    pub kmap: Option<KmapCounts>,
 }
 
 impl Outcome {

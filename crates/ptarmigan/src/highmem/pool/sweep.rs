@@ -139,8 +139,8 @@ impl<S: Shootdown, L: Slots, K: Wake> Pool<'_, S, L, K> {
     /// Has every CPU forget slots of a chunk whose first is `first`, and no others if that is not
     /// cheaper. `pinned` slots of the chunk are in use.
     ///
-    /// Slots of a colour lie apart, and a set names 1,024 pages. So a chunk of a pool with colours
-    /// may take several sets, each of which is flushed on its own.
+    /// A chunk lies within as many slots as a set names. If their pages do not lie one after
+    /// another, each stretch of 1,024 pages is flushed on its own.
     fn flush(
         &self,
         pin: &Pinned<'_>,

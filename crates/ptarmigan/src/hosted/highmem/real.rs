@@ -1,6 +1,7 @@
 //! Slots that are mappings of the host.
 use crate::addr::{FRAME_SHIFT, FRAME_SIZE, Pfn};
 use crate::highmem::{SlotError, Slots};
+use crate::hosted::mapping::Mapping;
 use core::ptr::NonNull;
 use rustix::fd::OwnedFd;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
@@ -8,8 +9,7 @@ use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use std::sync::Arc;
 
-/// High memory of a hosted machine: a file in memory, which is mapped nowhere until a slot shows a
-/// page of it.
+/// High memory of a hosted machine: a file in memory, whose pages slots show.
 #[derive(Clone)]
 pub struct HighMemory {
     file: Arc<OwnedFd>,
@@ -28,6 +28,19 @@ impl HighMemory {
         let file = memfd_create("ptarmigan-high", MemfdFlags::CLOEXEC)?;
         ftruncate(&file, u64::from(frames) << FRAME_SHIFT)?;
         Ok(HighMemory { file: Arc::new(file), first, frames })
+    }
+
+    /// Maps the memory where it lies in an arena: slots are another way to the same bytes.
+    pub(in crate::hosted) fn map_into(&self, arena: &Mapping) -> rustix::io::Result<()> {
+        let (start, bytes) = ((self.first.0 as usize) << FRAME_SHIFT, (self.frames as usize) << FRAME_SHIFT);
+        if start.checked_add(bytes).is_none_or(|end| end > arena.len()) {
+            return Err(Errno::INVAL);
+        }
+        let at = arena.base().as_ptr().wrapping_add(start);
+        let prot = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::SHARED | MapFlags::FIXED | MapFlags::NORESERVE;
+        // SAFETY: the stretch lies in the arena, which nothing uses yet.
+        unsafe { mmap(at.cast(), bytes, prot, flags, &*self.file, 0) }.map(drop)
     }
 
     /// Where a frame is in the file.

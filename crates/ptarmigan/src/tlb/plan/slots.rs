@@ -115,8 +115,11 @@ impl SlotSet {
     /// Returns what a planner looks at.
     pub fn shape(&self) -> Shape {
         let hull = self.hull().map_or(0, |(first, end)| end - first);
-        let runs = self.runs().count();
-        Shape { pages: self.len() as u64, runs: runs as u64, hull: hull as u64, has_window: true }
+        // A run begins at each slot that is in it while the slot before is not.
+        let before = |at: usize| at.checked_sub(1).map_or(0, |at| self.words[at] >> (BITS - 1));
+        let begins = |(at, word): (usize, &u64)| (word & !(word << 1 | before(at))).count_ones();
+        let runs: u32 = self.words.iter().enumerate().map(begins).sum();
+        Shape { pages: self.len() as u64, runs: u64::from(runs), hull: hull as u64, has_window: true }
     }
 
     /// Calls `visit` with the scopes that together are `plan`, from lower to higher addresses. They

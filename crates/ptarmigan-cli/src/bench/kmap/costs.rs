@@ -1,0 +1,77 @@
+//! The cost model of a window of real slots, measured in the run that uses it.
+//!
+//! A page that the page table holds costs more to forget than one that it does not, as a page does
+//! that a hash table holds. So the costs of hashed pages are those of present ones here.
+use super::case::{Spread, StaleCase};
+use super::window::RealWindow;
+use crate::measure::clock::Clock;
+use crate::measure::stats::median;
+use ptarmigan::tlb::{CostModel, Costs, Plan, SlotSet};
+
+/// Rounds over all points. Contenders for the processor come and go, so points take turns.
+const ROUNDS: usize = 41;
+
+/// Measures what `plan` takes on each case, in nanoseconds: the lower quartile of the rounds.
+fn times(window: &RealWindow, clock: Clock, points: &[(StaleCase, Plan)]) -> Vec<f64> {
+    let mut all = vec![Vec::new(); points.len()];
+    for _ in 0..ROUNDS {
+        for ((case, plan), times) in points.iter().zip(&mut all) {
+            times.push(case.time(window, clock, Some(*plan), &CostModel::LINUX));
+            window.forget_all();
+        }
+    }
+    all.into_iter()
+        .map(|mut times| {
+            times.sort_by(f64::total_cmp);
+            times.truncate(times.len().div_ceil(2));
+            median(times)
+        })
+        .collect()
+}
+
+/// Measures the costs of this host, in picoseconds.
+pub(super) fn measure(window: &RealWindow, clock: Clock, random: &[usize]) -> Costs {
+    let all = SlotSet::SLOTS;
+    let case = |spread, live, size| StaleCase::new(window, spread, live, size, random);
+    // Stale slots at both ends, and nothing or live slots between.
+    let ends = |live| {
+        let order: Vec<usize> = [0, all - 1].into_iter().chain(1..all - 1).collect();
+        StaleCase::new(window, Spread::Random, live, 2, &order)
+    };
+    // Runs of two.
+    let pairs: Vec<usize> = (0..all / 4).flat_map(|run| [4 * run, 4 * run + 1]).collect();
+    let points = [
+        (case(Spread::Alternate, false, 256), Plan::Pages),
+        (case(Spread::Contiguous, false, all), Plan::Window),
+        (case(Spread::Contiguous, false, 128), Plan::Window),
+        (ends(false), Plan::Window),
+        (ends(true), Plan::Window),
+        (ends(true), Plan::Pages),
+        (StaleCase::new(window, Spread::Random, false, pairs.len(), &pairs), Plan::Runs),
+    ];
+    let t = times(window, clock, &points);
+    let [pages, whole, part, ends_free, ends_live, ends_pages, runs] =
+        [t[0], t[1], t[2], t[3], t[4], t[5], t[6]];
+    let by_name = pages / 256.0;
+    // Going over a slot, present or not, and what a present one costs more.
+    let present = (whole - part) / (all - 128) as f64;
+    let begin = part - 128.0 * present;
+    let over = ((ends_free - begin - 2.0 * present) / (all - 2) as f64).clamp(0.0, present);
+    let more = present - over;
+    // Live slots are taken and come back. Their use alone is in the time by pages.
+    let used = ends_pages - 2.0 * by_name;
+    let refill = ((ends_live - ends_free - used) / (all - 2) as f64 - more).max(0.0);
+    let run = runs / (pairs.len() / 2) as f64 - 2.0 * present;
+    let ps = |ns: f64| (ns.max(0.0) * 1000.0).round() as u64;
+    Costs {
+        page: ps(by_name - more),
+        page_hashed: ps(by_name),
+        step: 0,
+        run: ps(run),
+        ranged_page: ps(over),
+        window: ps(begin),
+        refill: ps(refill),
+        full: u64::MAX,
+        ..Costs::new(0, u64::MAX)
+    }
+}

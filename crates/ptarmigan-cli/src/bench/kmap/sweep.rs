@@ -1,0 +1,55 @@
+//! A sweep by each plan: what this host took, and what cost models price it at.
+use super::case::{RULES, name};
+use super::plans::TimedCase;
+use super::report::{Part, row};
+use ptarmigan::tlb::{Costs, Plan};
+
+/// Sizes that are shown; the nearest ones that were timed.
+const SIZES: [usize; 5] = [1, 17, 114, 512, 1024];
+
+/// A cost model with its name.
+pub(super) struct Priced<'a> {
+    pub name: &'a str,
+    pub costs: Costs,
+}
+
+/// Shows some of the timed cases, with their prices. The bases of prices differ: the time on this
+/// host is that of the whole sweep, its live slots used once; the price is that of the plan alone.
+pub(super) fn part(cases: &[TimedCase], here: &Costs, priced: &[Priced<'_>]) -> Part {
+    let mut rows = Vec::new();
+    for timed in cases.iter().filter(|timed| SIZES.contains(&timed.case.size())) {
+        let case = &timed.case;
+        let at = format!("sweep/{case}");
+        for rule in RULES {
+            rows.push(row(at.clone(), format!("{}-real", name(rule)), timed.of(rule) / 1e3, "us"));
+        }
+        let price = |costs: &Costs, plan: Plan| {
+            // A price of 2^64 - 1 is that of what there is not.
+            let price = costs.price(&case.set.shape().work(plan, costs, &case.facts()));
+            (price < u64::MAX).then_some(price as f64 / 1e6)
+        };
+        for Priced { name: model, costs } in [Priced { name: "here", costs: *here }].iter().chain(priced) {
+            for plan in Plan::ALL {
+                if let Some(us) = price(costs, plan) {
+                    rows.push(row(at.clone(), format!("{}-{model}", name(plan)), us, "us"));
+                }
+            }
+        }
+    }
+    let ns = |ps: u64| ps as f64 / 1e3;
+    let notes = vec![
+        format!(
+            "costs of this host, of this run: page {:.0} ns, run {:.0}, window {:.0}, over a slot {:.1},",
+            ns(here.page_hashed),
+            ns(here.run),
+            ns(here.window),
+            ns(here.ranged_page)
+        ),
+        format!(
+            "a present one {:.1} more, a live one {:.1} to come back",
+            ns(here.page_hashed - here.page.min(here.page_hashed)),
+            ns(here.refill)
+        ),
+    ];
+    Part { title: "Sweeps by plan: real slots of this host, and prices".to_owned(), rows, notes }
+}

@@ -1,0 +1,104 @@
+//! Stale slots per sweep, on recorded programs.
+use super::report::{KmapRow, Part, row};
+use crate::bar;
+use crate::error::Failure;
+use crate::replay::{KmapReport, MappedTrace};
+use ptarmigan::hosted::{HighConfig, Kmap, SlotKind};
+use ptarmigan::tlb::CostModel;
+
+/// Slots of the window of 2001.
+const SLOTS: usize = 1024;
+/// Pools that are compared.
+const POOLS: [usize; 7] = [64, 128, 256, 512, 1024, 2048, 4096];
+/// What the mail of 2001 says of its compile.
+const MAIL: f64 = 1023.9;
+
+fn config(kmap: Kmap, pool_slots: usize) -> HighConfig {
+    HighConfig { kmap, slots: SlotKind::Store, pool_slots }
+}
+
+fn rows(case: &str, contender: &str, report: &KmapReport) -> Vec<KmapRow> {
+    let mut rows = Vec::new();
+    let mut add =
+        |what: &str, value: f64, unit| rows.push(row(format!("{what}/{case}"), contender, value, unit));
+    add("maps", (report.cleared + report.copied + report.arguments) as f64, "maps");
+    add("sweeps", report.sweeps as f64, "sweeps");
+    if let Some(found) = report.per_sweep {
+        add("stale", found.stale, "slots/sweep");
+        add("pinned", found.pinned, "slots/sweep");
+        add("free", found.free, "slots/sweep");
+        add("slots", found.slots, "slots/sweep");
+    }
+    rows
+}
+
+fn sorted(mut rows: Vec<KmapRow>) -> Vec<KmapRow> {
+    let mut cases: Vec<String> = Vec::new();
+    for row in &rows {
+        if !cases.contains(&row.case) {
+            cases.push(row.case.clone());
+        }
+    }
+    rows.sort_by_key(|row| cases.iter().position(|case| *case == row.case));
+    rows
+}
+
+/// Replays every shipped recording on 512 + 512 MiB with Linux's pool and the library's.
+///
+/// # Errors
+///
+/// If a recording does not fit.
+pub(super) fn shipped(costs: CostModel) -> Result<Part, Failure> {
+    let bar = bar::bar(2 * MappedTrace::SHIPPED.len() as u64, "recordings");
+    let mut all = Vec::new();
+    let mut notes = Vec::new();
+    for (name, bytes) in MappedTrace::SHIPPED {
+        let trace = MappedTrace::new(bytes, name)?;
+        for (contender, kmap, costs) in
+            [("linux", Kmap::Linux, CostModel::LINUX), ("ptarmigan", Kmap::Pool, costs)]
+        {
+            let report = trace.map(&config(kmap, SLOTS), costs)?;
+            all.extend(rows(name, contender, &report));
+            if kmap == Kmap::Linux {
+                all.push(row(format!("stale/{name}"), "2001", MAIL, "slots/sweep"));
+            }
+            let (plans, used) = (report.flushes, report.slots_used);
+            notes.push(format!(
+                "{name}, {contender}: {used} slots used; flushed by page {}, run {}, window {}, full {}",
+                plans.pages, plans.runs, plans.window, plans.full
+            ));
+            bar.inc(1);
+        }
+    }
+    bar.finish_and_clear();
+    let title = "Slots per sweep, 512 + 512 MiB, 1,024 slots (counts, no times)".to_owned();
+    Ok(Part { title, rows: sorted(all), notes })
+}
+
+/// Replays the compile with pools of other sizes.
+///
+/// # Errors
+///
+/// If it does not fit.
+pub(super) fn sizes(costs: CostModel) -> Result<Part, Failure> {
+    let Some((name, bytes)) = MappedTrace::SHIPPED.first() else {
+        return Err(Failure::new("no recording is shipped"));
+    };
+    let trace = MappedTrace::new(bytes, name)?;
+    let bar = bar::bar(2 * POOLS.len() as u64, "pool sizes");
+    let mut all = Vec::new();
+    for slots in POOLS {
+        for (contender, kmap, costs) in
+            [("linux", Kmap::Linux, CostModel::LINUX), ("ptarmigan", Kmap::Pool, costs)]
+        {
+            let report = trace.map(&config(kmap, slots), costs)?;
+            let case = format!("{name}-{slots}");
+            all.push(row(format!("filled/{case}"), contender, report.filled as f64, "slots"));
+            all.extend(rows(&case, contender, &report).into_iter().skip(1));
+            bar.inc(1);
+        }
+    }
+    bar.finish_and_clear();
+    let title = format!("Pools of 64 to 4,096 slots on {name} (counts, no times)");
+    Ok(Part { title, rows: sorted(all), notes: Vec::new() })
+}

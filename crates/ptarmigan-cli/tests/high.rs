@@ -1,0 +1,111 @@
+//! `replay` on machines with high memory, and `bench kmap`, with the built program.
+use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
+
+fn ptarmigan(args: &[&str]) -> (Option<i32>, String, String) {
+    let out =
+        Command::new(env!("CARGO_BIN_EXE_ptarmigan")).args(args).output().expect("the program is there");
+    let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
+    (out.status.code(), text(&out.stdout), text(&out.stderr))
+}
+
+fn fixture() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("traces/fixture.ptrace");
+    path.to_str().expect("a path in UTF-8").to_owned()
+}
+
+fn json(args: &[&str]) -> Value {
+    let (status, out, err) = ptarmigan(args);
+    assert_eq!(status, Some(0), "{err}");
+    serde_json::from_str(&out).expect("one JSON document")
+}
+
+fn replay(args: &[&str]) -> Value {
+    let fixture = fixture();
+    let mut all = vec!["replay", &fixture, "--policy", "ptarmigan", "--memory", "64M", "--json"];
+    all.extend(args);
+    json(&all)["runs"][0].clone()
+}
+
+fn number(of: &Value, name: &str) -> u64 {
+    of[name].as_u64().unwrap_or_else(|| panic!("{name} in {of}"))
+}
+
+#[test]
+fn slots_of_either_kind_are_filled_alike_and_the_sanitizer_finds_nothing() {
+    let mut maps = Vec::new();
+    for window in ["store", "real"] {
+        for kmap in ["local", "pool", "linux"] {
+            let mut args =
+                vec!["--low", "16M", "--window", window, "--kmap", kmap, "--sanitize", "--touch-data"];
+            if kmap != "local" {
+                args.extend(["--pool-slots", "64"]);
+            }
+            let run = replay(&args);
+            assert_eq!(number(&run["sanitizer"], "findings"), 0, "{run}");
+            let found = &run["kmap"];
+            assert_eq!((&found["kmap"], &found["window"]), (&kmap.into(), &window.into()));
+            let [cleared, copied, arguments] =
+                ["cleared", "copied", "arguments"].map(|name| number(found, name));
+            assert!(cleared > 0 && copied > 0 && arguments > 0, "{found}");
+            assert!(number(found, "filled") <= cleared + copied + arguments);
+            maps.push((cleared, copied, arguments));
+            if let Some(sweep) = found.get("per_sweep") {
+                let part = |name: &str| sweep[name].as_f64().expect("a number");
+                assert_eq!(part("stale") + part("pinned") + part("free"), part("slots"), "{found}");
+                assert_ne!(kmap, "local");
+            }
+        }
+    }
+    // What is mapped is the trace's; what for, and how often, does not depend on the slots.
+    assert!(maps.windows(2).all(|pair| pair[0] == pair[1]), "{maps:?}");
+}
+
+#[test]
+fn a_machine_without_high_memory_maps_nothing() {
+    assert!(replay(&[]).get("kmap").is_none());
+}
+
+#[test]
+fn contradictions_are_refused_in_one_line() {
+    let fixture = fixture();
+    let cases: [(&[&str], &str); 8] = [
+        (&["--low", "64M"], "no high memory"),
+        (&["--low", "16M", "--nodes", "2"], "one node"),
+        (&["--low", "16M", "--idle-zero", "16"], "idle CPUs"),
+        (&["--low", "16M", "--kmap", "local", "--pool-slots", "64"], "local maps have no pool"),
+        (&["--low", "16M", "--pool-slots", "1"], "1 slots: "),
+        (&["--low", "16M", "--window", "real", "--pool-slots", "100000"], "100000 slots: "),
+        (&["--pool-slots", "64"], "--low"),
+        (&["--window", "real"], "--low"),
+    ];
+    for (args, expected) in cases {
+        let mut all = vec!["replay", &fixture, "--policy", "plain", "--memory", "64M"];
+        all.extend(args);
+        let (status, out, err) = ptarmigan(&all);
+        assert!(status != Some(0) && out.is_empty() && err.contains(expected), "{args:?}: {err}");
+        assert!(!err.contains("panicked"), "{err}");
+    }
+}
+
+#[test]
+fn the_benchmark_has_rows_for_every_part() {
+    let report = json(&["bench", "kmap", "--part", "pool,plans", "--rounds", "2", "--json"]);
+    assert_eq!(report["bench"], "kmap");
+    let rows = report["rows"].as_array().expect("rows");
+    for row in rows {
+        assert!(row["case"].is_string() && row["contender"].is_string() && row["unit"].is_string(), "{row}");
+        assert!(row["value"].as_f64().is_some_and(|value| value.is_finite() && value >= 0.0), "{row}");
+    }
+    let has = |case: &str, contender: &str| {
+        rows.iter().any(|row| row["case"] == case && row["contender"] == contender)
+    };
+    for contender in ["ptarmigan", "ptarmigan-two", "linux", "linux-two"] {
+        assert!(["hit", "another", "same"].iter().all(|case| has(case, contender)), "{contender}");
+    }
+    for contender in ["pages-real", "runs-real", "window-real", "window-here", "full-power3-2001"] {
+        assert!(has("sweep/contiguous-free-1024", contender), "{contender}");
+    }
+    assert!(has("planner-to-best", "planner") && has("above-1.10", "twin"));
+}

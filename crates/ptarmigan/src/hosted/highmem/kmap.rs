@@ -1,0 +1,248 @@
+//! Slots of either kind, counted, and the three ways to map frames in them.
+use super::setup::{HighConfig, HighError, Kmap, SlotKind};
+use super::{RealSlots, StoreSlots};
+use crate::addr::Pfn;
+use crate::cpu::Pinned;
+use crate::format::Format;
+use crate::frames::{Frames, NoFrame};
+use crate::highmem::linux::LinuxPool;
+use crate::highmem::local::LocalMaps;
+use crate::highmem::pool::{Pool, PoolConfig, PoolCounts, PoolError};
+use crate::highmem::{MAX_SLOTS, SlotError, Slots};
+use crate::hosted::host::Host;
+use crate::hosted::ipi::Wired;
+use crate::tlb::{KernelPlans, Mmu, Tlb};
+use crate::window::WindowGuard;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// What the flushes of a store's slots name: they have no addresses of their own.
+const STORE_BASE: u64 = 0xffff_c000_0000_0000;
+
+/// Slots of either kind. Counts how often each has shown a frame.
+pub struct HighSlots {
+    slots: EitherSlots,
+    /// By slot. Written by code that has the slot for itself.
+    installs: Vec<AtomicU32>,
+}
+
+enum EitherSlots {
+    Real(RealSlots),
+    Store(StoreSlots),
+}
+
+macro_rules! either {
+    ($slots:expr, $one:ident => $call:expr) => {
+        match $slots {
+            EitherSlots::Real($one) => $call,
+            EitherSlots::Store($one) => $call,
+        }
+    };
+}
+
+impl HighSlots {
+    /// Makes the slots of the machine that is to run on `host`.
+    ///
+    /// # Errors
+    ///
+    /// [`HighError`] if the host has no such high memory, or for a number of slots that does not do.
+    pub fn new<F: Format>(host: &Host<F>, config: &HighConfig) -> Result<Self, HighError> {
+        let HighConfig { kmap, slots: kind, pool_slots } = *config;
+        if host.low_window().limit() == host.window().limit() {
+            return Err(HighError::NoHighMemory);
+        }
+        let cpus = host.config().cpus;
+        let most = if kind == SlotKind::Real { HighConfig::MOST_REAL } else { MAX_SLOTS - 1 };
+        let (n, least) = match kmap {
+            Kmap::Local => (HighConfig::DEPTH * cpus, 0),
+            Kmap::Pool | Kmap::Linux => (pool_slots, HighConfig::LEAST * cpus),
+        };
+        if !(least..=most).contains(&n) {
+            return Err(HighError::Slots { slots: n, least, most });
+        }
+        let slots = match kind {
+            SlotKind::Real => {
+                let memory = host.high_memory().ok_or(HighError::NoFile)?.clone();
+                let slots = RealSlots::new(memory, n).map_err(|e| HighError::Host(e.to_string()))?;
+                EitherSlots::Real(slots)
+            }
+            SlotKind::Store => {
+                let mut boot = host.boot(StoreSlots::bytes(n))?;
+                // SAFETY: 1. the host's map reaches all its frames.
+                EitherSlots::Store(unsafe { StoreSlots::new(&mut boot, n, STORE_BASE, host.window()) }?)
+            }
+        };
+        Ok(HighSlots { slots, installs: (0..n).map(|_| AtomicU32::new(0)).collect() })
+    }
+
+    /// Returns how often slots have shown a frame, and how many have shown one.
+    pub(super) fn counts(&self) -> (usize, usize) {
+        let each = self.installs.iter().map(|count| count.load(Relaxed) as usize);
+        each.fold((0, 0), |(all, used), n| (all + n, used + usize::from(n > 0)))
+    }
+}
+
+// SAFETY: 1. to 5. by the slots within.
+unsafe impl Slots for HighSlots {
+    #[inline(always)]
+    fn len(&self) -> usize {
+        either!(&self.slots, slots => slots.len())
+    }
+    #[inline(always)]
+    unsafe fn install(&self, index: usize, frame: Pfn) -> Result<u64, SlotError> {
+        if let Some(count) = self.installs.get(index) {
+            count.store(count.load(Relaxed).wrapping_add(1), Relaxed);
+        }
+        // SAFETY: 1. to 3. by the caller.
+        either!(&self.slots, slots => unsafe { slots.install(index, frame) })
+    }
+    #[inline(always)]
+    unsafe fn remove(&self, index: usize) -> Result<(), SlotError> {
+        // SAFETY: 1. and 2. by the caller.
+        either!(&self.slots, slots => unsafe { slots.remove(index) })
+    }
+    #[inline(always)]
+    fn address(&self, index: usize) -> *mut u8 {
+        either!(&self.slots, slots => slots.address(index))
+    }
+    #[inline(always)]
+    fn page(&self, index: usize) -> u64 {
+        either!(&self.slots, slots => slots.page(index))
+    }
+    #[inline(always)]
+    fn shift(&self) -> u32 {
+        either!(&self.slots, slots => slots.shift())
+    }
+}
+
+/// What was mapped in slots, and what became of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KmapCounts {
+    /// Frames mapped to be cleared.
+    pub cleared: usize,
+    /// Frames mapped to be copied, from and to counted each.
+    pub copied: usize,
+    /// Frames mapped to write arguments of programs.
+    pub arguments: usize,
+    /// Of these maps, those that a slot had to be filled for.
+    pub installs: usize,
+    /// Slots.
+    pub slots: usize,
+    /// Slots that have shown a frame.
+    pub used: usize,
+    /// What sweeps found; nothing for local maps.
+    pub sweeps: PoolCounts,
+    /// Flushes of the kernel's half, by plan.
+    pub plans: KernelPlans,
+}
+
+/// The ways to map frames.
+pub(super) enum Maps<'m, S: Mmu> {
+    Local(LocalMaps<'m, Wired<S>, &'m HighSlots>),
+    Pool(Pool<'m, Wired<S>, &'m HighSlots>),
+    Linux(LinuxPool<'m, Wired<S>, &'m HighSlots>),
+}
+
+impl<'m, S: Mmu> Maps<'m, S> {
+    pub fn new<F: Format>(
+        host: &'m Host<F>,
+        tlb: &'m Tlb<Wired<S>>,
+        slots: &'m HighSlots,
+        kmap: Kmap,
+    ) -> Result<Self, HighError> {
+        let (cpus, frames, low) = (host.config().cpus, host.frames(), host.low_window());
+        Ok(match kmap {
+            Kmap::Local => {
+                let mut boot = host.boot(LocalMaps::<'m, Wired<S>, &'m HighSlots>::bytes(cpus))?;
+                // SAFETY: 1. the slots were made for the host, as the map was.
+                let maps = unsafe { LocalMaps::new(&mut boot, HighConfig::DEPTH, tlb, frames, low, slots) };
+                Maps::Local(maps?)
+            }
+            Kmap::Pool => {
+                let config = PoolConfig::new(cpus, slots.len());
+                let bytes = Pool::<'m, Wired<S>, &'m HighSlots>::bytes(&frames.size(), &config, slots.len());
+                let mut boot = host.boot(bytes)?;
+                // SAFETY: 1. as above.
+                Maps::Pool(unsafe { Pool::new(&mut boot, config, tlb, frames, low, slots, &()) }?)
+            }
+            Kmap::Linux => {
+                let mut boot = host.boot(LinuxPool::<'m, Wired<S>, &'m HighSlots>::bytes(slots.len()))?;
+                // SAFETY: 1. as above.
+                Maps::Linux(unsafe { LinuxPool::new(&mut boot, tlb, frames, low, slots) }?)
+            }
+        })
+    }
+
+    /// Calls `f` with the address of `frame`, which is mapped meanwhile.
+    ///
+    /// Waits while slots are in use on other CPUs, whose code holds them for one frame's copy. It
+    /// never waits for itself: a CPU holds two slots at most.
+    pub fn with<R>(
+        &self,
+        tlb: &Tlb<Wired<S>>,
+        frames: &Frames,
+        pin: &Pinned<'_>,
+        frame: Pfn,
+        f: impl FnOnce(*mut u8) -> R,
+    ) -> Result<R, NoFrame> {
+        let none = || NoFrame::new(0, pin.node(), frames.node_free(pin.node()));
+        let mut turn = 0;
+        let mut wait = |e: PoolError| {
+            turn += 1;
+            tlb.pause(pin, turn);
+            if matches!(e, PoolError::Exhausted { .. }) { Ok(()) } else { Err(none()) }
+        };
+        match self {
+            Maps::Local(maps) => {
+                let mapped = maps.scope(pin, |scope| scope.map(frame).map(|page| f(page.base())));
+                mapped.ok().and_then(Result::ok).ok_or_else(none)
+            }
+            Maps::Pool(pool) => {
+                let page = loop {
+                    match pool.try_map(pin, frame) {
+                        Ok(page) => break page,
+                        Err(e) => wait(e)?,
+                    }
+                };
+                Ok(f(page.base()))
+            }
+            Maps::Linux(pool) => {
+                let base = loop {
+                    match pool.try_map(pin, frame) {
+                        Ok(base) => break base,
+                        Err(e) => wait(e)?,
+                    }
+                };
+                let result = f(base);
+                // SAFETY: 1. it was mapped above, and `f` has returned.
+                let unmapped = unsafe { pool.unmap(pin, frame) };
+                debug_assert_eq!(unmapped, Ok(true), "{frame} was mapped a moment ago");
+                Ok(result)
+            }
+        }
+    }
+
+    /// Returns what sweeps found.
+    pub fn sweeps(&self) -> PoolCounts {
+        match self {
+            Maps::Local(_) => PoolCounts::default(),
+            Maps::Pool(pool) => pool.counts(),
+            Maps::Linux(pool) => pool.counts(),
+        }
+    }
+
+    /// Has the slots forgotten that nobody uses, and returns how many are in use.
+    pub fn end(&self, pins: &[Pinned<'_>], slots: usize) -> Result<usize, PoolError> {
+        let Some(pin) = pins.first() else { return Ok(0) };
+        match self {
+            Maps::Local(maps) => Ok(pins.iter().map(|pin| maps.depth(pin)).sum()),
+            Maps::Pool(pool) => {
+                pool.flush_unused(pin)?;
+                Ok((0..slots).filter(|slot| pool.state(*slot) != 0).count())
+            }
+            Maps::Linux(pool) => {
+                pool.flush_unused(pin)?;
+                Ok((0..slots).filter(|slot| pool.state(*slot) != 0).count())
+            }
+        }
+    }
+}

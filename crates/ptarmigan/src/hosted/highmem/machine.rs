@@ -1,0 +1,214 @@
+//! A machine that reaches its high data frames through slots.
+use super::kmap::{HighSlots, KmapCounts, Maps};
+use super::setup::{HighConfig, HighError};
+use crate::addr::{FRAME_SIZE, Pfn};
+use crate::cpu::{Counter, Pinned};
+use crate::format::Format;
+use crate::frames::{DataFrames, Frames, NoFrame};
+use crate::highmem::Slots;
+use crate::hosted::ipi::Wired;
+use crate::hosted::machine::HostMachine;
+use crate::hosted::slots::CpuSlot;
+use crate::machine::Machine;
+use crate::quicklist::Policy;
+use crate::space::SpaceMachine;
+use crate::tlb::{Mmu, Parking, Tlb};
+use crate::window::DirectMap;
+
+/// A [`HostMachine`] whose kernel maps data frames to clear and to copy them. Low frames, tables
+/// among them, are reached through the direct map.
+///
+/// Slots are filled and flushed whether or not data frames have
+/// [memory](crate::hosted::HostConfig::touch_data) behind them.
+pub struct HighMachine<'m, 'h, F: Format, P: Policy, S: Mmu> {
+    inner: &'m HostMachine<'h, F, P, S>,
+    slots: &'m HighSlots,
+    maps: Maps<'m, S>,
+    /// By CPU.
+    tallies: Vec<Tally>,
+}
+
+/// Maps that a CPU has made.
+#[derive(Default)]
+#[repr(align(128))]
+struct Tally {
+    cleared: Counter,
+    copied: Counter,
+    arguments: Counter,
+}
+
+impl<'m, 'h, F: Format, P: Policy, S: Mmu> HighMachine<'m, 'h, F, P, S> {
+    /// Puts a machine and the slots that were made for its host together.
+    ///
+    /// # Errors
+    ///
+    /// [`HighError`].
+    pub fn new(
+        inner: &'m HostMachine<'h, F, P, S>,
+        slots: &'m HighSlots,
+        config: &HighConfig,
+    ) -> Result<Self, HighError> {
+        let maps = Maps::new(inner.host(), inner.tlb(), slots, config.kmap)?;
+        let tallies = (0..inner.host().config().cpus).map(|_| Tally::default()).collect();
+        Ok(HighMachine { inner, slots, maps, tallies })
+    }
+
+    /// Returns the machine without high memory.
+    pub fn inner(&self) -> &'m HostMachine<'h, F, P, S> {
+        self.inner
+    }
+
+    /// Returns what was mapped so far.
+    pub fn counts(&self) -> KmapCounts {
+        let sum = |of: fn(&Tally) -> &Counter| self.tallies.iter().map(|tally| of(tally).get()).sum();
+        let (installs, used) = self.slots.counts();
+        KmapCounts {
+            cleared: sum(|tally| &tally.cleared),
+            copied: sum(|tally| &tally.copied),
+            arguments: sum(|tally| &tally.arguments),
+            installs,
+            slots: self.slots.len(),
+            used,
+            sweeps: self.maps.sweeps(),
+            plans: self.inner.tlb().counts().kernel_plans,
+        }
+    }
+
+    /// Takes all slots back, and empties every list: of the given CPUs, and of the nodes. Returns
+    /// what had been mapped until then.
+    ///
+    /// # Errors
+    ///
+    /// [`HighError`] if slots are in use.
+    pub fn drain(&self, cpus: &[CpuSlot]) -> Result<KmapCounts, HighError> {
+        let counts = self.counts();
+        let pins: Vec<_> = cpus.iter().map(CpuSlot::pin).collect();
+        let slots = self.maps.end(&pins, self.slots.len()).map_err(HighError::Sweep)?;
+        self.inner.drain(cpus);
+        if slots == 0 { Ok(counts) } else { Err(HighError::InUse { slots }) }
+    }
+
+    /// Maps a frame to write a program's arguments to it.
+    ///
+    /// # Errors
+    ///
+    /// [`NoFrame`] if the host had no memory for a slot.
+    ///
+    /// # Safety
+    ///
+    /// 1. `frame` is a data frame of the machine's, and nothing else reaches it now.
+    pub unsafe fn write_argument(&self, pin: &Pinned<'_>, frame: Pfn) -> Result<(), NoFrame> {
+        self.tally(pin, |tally| tally.arguments.add(1));
+        self.with(pin, frame, |base| {
+            if self.has_memory() {
+                // SAFETY: the frame is mapped there, and nothing else reaches it (contract, 1.).
+                unsafe { base.write_volatile(1) };
+            }
+        })
+    }
+
+    fn has_memory(&self) -> bool {
+        self.inner.host().config().touch_data
+    }
+
+    fn tally(&self, pin: &Pinned<'_>, add: impl FnOnce(&Tally)) {
+        if let Some(tally) = self.tallies.get(usize::from(pin.cpu().0)) {
+            add(tally);
+        }
+    }
+
+    #[inline]
+    fn with<R>(&self, pin: &Pinned<'_>, frame: Pfn, f: impl FnOnce(*mut u8) -> R) -> Result<R, NoFrame> {
+        self.maps.with(self.inner.tlb(), self.inner.frames(), pin, frame, f)
+    }
+}
+
+// SAFETY: 1. and 2. the parts are those of the machine within. 3. slots show the frame that is
+// named, and no other memory is written.
+unsafe impl<'h, F: Format, P: Policy, S: Mmu> Machine for HighMachine<'_, 'h, F, P, S> {
+    type Window = DirectMap;
+    type Policy = P;
+    type Shootdown = Wired<S>;
+
+    #[inline(always)]
+    fn frames(&self) -> &Frames {
+        self.inner.frames()
+    }
+    #[inline(always)]
+    fn data(&self) -> &DataFrames {
+        self.inner.data()
+    }
+    #[inline(always)]
+    fn window(&self) -> &DirectMap {
+        self.inner.window()
+    }
+    #[inline(always)]
+    fn policy(&self) -> &P {
+        self.inner.policy()
+    }
+    #[inline(always)]
+    fn tlb(&self) -> &Tlb<Wired<S>> {
+        self.inner.tlb()
+    }
+    #[inline(always)]
+    fn parking(&self) -> &Parking {
+        self.inner.parking()
+    }
+
+    #[inline]
+    unsafe fn clear_data(&self, pin: &Pinned<'_>, frame: Pfn) -> Result<(), NoFrame> {
+        self.tally(pin, |tally| tally.cleared.add(1));
+        self.with(pin, frame, |base| {
+            if self.has_memory() {
+                // SAFETY: the frame is mapped there, and is the caller's alone (contract, 1.).
+                unsafe { base.write_bytes(0, FRAME_SIZE) };
+            }
+        })
+    }
+
+    #[inline]
+    unsafe fn copy_data(&self, pin: &Pinned<'_>, from: Pfn, to: Pfn) -> Result<(), NoFrame> {
+        self.tally(pin, |tally| tally.copied.add(2));
+        self.with(pin, from, |source| {
+            self.with(pin, to, |target| {
+                if self.has_memory() {
+                    // SAFETY: `to` is the caller's alone (contract, 1.); `from` is a different frame
+                    // (2.), which nothing writes while it is shared; both are mapped.
+                    unsafe { core::ptr::copy_nonoverlapping(source, target, FRAME_SIZE) };
+                }
+            })
+        })??;
+        if self.has_memory() {
+            // SAFETY: 1. by the caller's point 1.
+            unsafe { self.inner.use_data(to) };
+        }
+        Ok(())
+    }
+
+    /// Anonymous pages are cleared, in memory or not: that takes a slot.
+    #[inline(always)]
+    fn data_has_memory(&self) -> bool {
+        true
+    }
+
+    #[inline]
+    unsafe fn fresh_data(&self, frame: Pfn) {
+        if self.has_memory() {
+            // SAFETY: 1. by the caller's point 1.
+            unsafe { self.inner.fresh_data(frame) };
+        }
+    }
+}
+
+// SAFETY: 1. the zero frame is the host's own, and nothing writes to it. 2. frames of files are the
+// host's own too.
+unsafe impl<F: Format, P: Policy, S: Mmu> SpaceMachine for HighMachine<'_, '_, F, P, S> {
+    #[inline(always)]
+    fn zero_frame(&self) -> Pfn {
+        self.inner.zero_frame()
+    }
+    #[inline(always)]
+    fn backing_frame(&self, _object: u32, page: u64) -> Option<Pfn> {
+        Some(self.inner.host().file_frame(page))
+    }
+}
