@@ -38,8 +38,8 @@ pub(super) fn measure(window: &RealWindow, clock: Clock, random: &[usize]) -> Co
         let order: Vec<usize> = [0, all - 1].into_iter().chain(1..all - 1).collect();
         StaleCase::new(window, Spread::Random, live, 2, &order)
     };
-    // Runs of two.
-    let pairs: Vec<usize> = (0..all / 4).flat_map(|run| [4 * run, 4 * run + 1]).collect();
+    // Runs of five: a host forgets the pages of a short run one by one, which is part of its price.
+    let fives: Vec<usize> = (0..all / 8).flat_map(|run| (8 * run)..(8 * run + 5)).collect();
     let points = [
         (case(Spread::Alternate, false, 256), Plan::Pages),
         (case(Spread::Contiguous, false, all), Plan::Window),
@@ -47,21 +47,23 @@ pub(super) fn measure(window: &RealWindow, clock: Clock, random: &[usize]) -> Co
         (ends(false), Plan::Window),
         (ends(true), Plan::Window),
         (ends(true), Plan::Pages),
-        (StaleCase::new(window, Spread::Random, false, pairs.len(), &pairs), Plan::Runs),
+        (StaleCase::new(window, Spread::Random, false, fives.len(), &fives), Plan::Runs),
     ];
     let t = times(window, clock, &points);
     let [pages, whole, part, ends_free, ends_live, ends_pages, runs] =
         [t[0], t[1], t[2], t[3], t[4], t[5], t[6]];
     let by_name = pages / 256.0;
-    // Going over a slot, present or not, and what a present one costs more.
+    // Going over a slot that is present.
     let present = (whole - part) / (all - 128) as f64;
-    let begin = part - 128.0 * present;
-    let over = ((ends_free - begin - 2.0 * present) / (all - 2) as f64).clamp(0.0, present);
+    // A page is a window of one. The difference of two long times would be all noise.
+    let begin = (by_name - present).max(0.0);
+    // Going over a slot that is not present, and what a present one costs more.
+    let over = ((ends_free - 2.0 * by_name) / (all - 2) as f64).clamp(0.0, present);
     let more = present - over;
     // Live slots are taken and come back. Their use alone is in the time by pages.
-    let used = ends_pages - 2.0 * by_name;
+    let used = (ends_pages - 2.0 * by_name).max(0.0);
     let refill = ((ends_live - ends_free - used) / (all - 2) as f64 - more).max(0.0);
-    let run = runs / (pairs.len() / 2) as f64 - 2.0 * present;
+    let run = (runs / (fives.len() / 5) as f64 - 5.0 * present).max(begin);
     let ps = |ns: f64| (ns.max(0.0) * 1000.0).round() as u64;
     Costs {
         page: ps(by_name - more),

@@ -59,7 +59,7 @@ pub(super) fn shipped(costs: CostModel) -> Result<Part, Failure> {
         {
             let report = trace.map(&config(kmap, SLOTS), costs)?;
             all.extend(rows(name, contender, &report));
-            if kmap == Kmap::Linux {
+            if kmap == Kmap::Linux && report.per_sweep.is_some() {
                 all.push(row(format!("stale/{name}"), "2001", MAIL, "slots/sweep"));
             }
             let (plans, used) = (report.flushes, report.slots_used);
