@@ -46,11 +46,11 @@ impl StaleCase {
         let half = SlotSet::SLOTS / 2;
         let alternate = |n: usize| if n < half { 2 * n } else { 2 * (n - half) + 1 };
         let mut set = window.set();
-        for n in 0..size.min(SlotSet::SLOTS) {
+        for (n, drawn) in random.iter().enumerate().take(size.min(SlotSet::SLOTS)) {
             set.insert(match spread {
                 Spread::Contiguous => n,
                 Spread::Alternate => alternate(n),
-                Spread::Random => random[n],
+                Spread::Random => *drawn,
             });
         }
         let (stale, others) = (0..SlotSet::SLOTS).partition(|slot| set.contains(*slot));

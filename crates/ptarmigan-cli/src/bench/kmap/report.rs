@@ -60,7 +60,7 @@ impl Part {
             writeln!(text)?;
         }
         writeln!(text, "{}", self.title)?;
-        writeln!(text, "{:<34} {:<18} {:>11} {}", "case", "contender", "value", "unit")?;
+        writeln!(text, "{:<34} {:<18} {:>11} unit", "case", "contender", "value")?;
         let mut last = "";
         for row in &self.rows {
             if !last.is_empty() && last != row.case {
