@@ -40,7 +40,11 @@ fn is_clean(doc: &Value, faults: u64) {
     assert!(moved["most_regions"].as_u64() <= Some(768), "{moved}");
     for run in doc["runs"].as_array().expect("runs") {
         let hash = &run["hash"];
-        assert_eq!((&run["sanitizer"]["ran"], &run["sanitizer"]["findings"]), (&true.into(), &0.into()), "{run}");
+        assert_eq!(
+            (&run["sanitizer"]["ran"], &run["sanitizer"]["findings"]),
+            (&true.into(), &0.into()),
+            "{run}"
+        );
         assert_eq!(hash["left"], 0, "{hash}");
         assert!(hash["refills"].as_u64() > Some(faults), "{hash}");
         assert!(hash["hashed_at_flushes"].as_u64() > Some(0), "{hash}");
@@ -53,7 +57,8 @@ fn the_fixture_replays_on_both_layouts_and_nothing_is_found_or_left() {
     let trace = shipped("fixture.ptrace");
     for layout in [["--hash-layout", "604", "64K"], ["--hash-layout", "power3", "256K"]] {
         let [option, name, size] = layout;
-        let all = ["replay", &trace, "--arch", "ppc32", "--policy", "plain,ptarmigan", "--sanitize", "--json"];
+        let all =
+            ["replay", &trace, "--arch", "ppc32", "--policy", "plain,ptarmigan", "--sanitize", "--json"];
         let table = [option, name, "--hash-size", size];
         is_clean(&json(&[&all[..], &table].concat()), 100);
         // CPUs speculate, with a worker each.
