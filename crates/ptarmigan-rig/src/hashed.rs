@@ -13,6 +13,9 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 /// Segments of the user and of the kernel.
 const USER: Range<u32> = 0..12;
 const KERNEL: Range<u32> = 12..16;
+/// How often an access is repeated. A TLB that knows less than was put in just now, in place of an
+/// entry that had been evicted, takes two misses: the second one finds the entry, and flushes it.
+const TURNS: usize = 2;
 /// The context of the kernel's segments.
 const KERNEL_CONTEXT: u32 = 0;
 
@@ -39,7 +42,7 @@ pub struct HashUse {
     pub table: HashCounts,
     /// Accesses that found their page in it.
     pub found: usize,
-    /// Accesses that missed, and whose page was put in.
+    /// Times that a page was put in.
     pub refills: usize,
     /// Pages that the TLBs were told to forget, one by one.
     pub tlbies: usize,
@@ -140,21 +143,39 @@ impl<'s> HashedMmu<'s> {
     /// up, and put in if it is missed. `entry` notes in the software's entry that the page is being
     /// put in, and returns it; `None` is a fault. It is called with the table's lock held.
     ///
-    /// Returns whether the page is in the table now.
+    /// Returns whether the access succeeds.
     pub fn access(&self, cpu: usize, va: u64, access: Access, entry: &dyn Fn() -> Option<u64>) -> bool {
         let tag = Tag::of(self.numbers[cpu].load(Ordering::Relaxed), va as u32);
+        for turn in 0..TURNS {
+            if self.finds(cpu, tag, va, access) {
+                self.found.fetch_add(usize::from(turn == 0), Ordering::Relaxed);
+                return true;
+            }
+            let Some(how) = of!(self, table => table.refill(tag, || entry().map(mapping))) else {
+                return false;
+            };
+            self.refills.fetch_add(1, Ordering::Relaxed);
+            if how == Inserted::Again {
+                // TLBs may know the entry as it was.
+                self.forget(cpu, va);
+            }
+        }
+        self.finds(cpu, tag, va, access)
+    }
+
+    /// Whether a CPU finds a page, so that the access succeeds: in its TLB, if it has one, else in
+    /// the table.
+    fn finds(&self, cpu: usize, tag: Tag, va: u64, access: Access) -> bool {
+        if let Some(soft) = self.soft {
+            let access = match access {
+                Access::Read => ptsan::Access::READ,
+                Access::Write => ptsan::Access::WRITE,
+                Access::Exec => ptsan::Access::EXEC,
+            };
+            return soft.with(|sanitizer, memory| sanitizer.translate(memory, cpu, va, access).is_ok());
+        }
         let allows = |m: Mapping| access != Access::Write || m.0 & 3 == 2;
-        if of!(self, table => table.look_up(tag)).is_some_and(allows) {
-            self.found.fetch_add(1, Ordering::Relaxed);
-            return true;
-        }
-        let how = of!(self, table => table.refill(tag, || entry().map(mapping)));
-        if how == Some(Inserted::Again) {
-            // TLBs may know the entry as it was.
-            self.forget(cpu, va);
-        }
-        self.refills.fetch_add(usize::from(how.is_some()), Ordering::Relaxed);
-        how.is_some()
+        of!(self, table => table.look_up(tag)).is_some_and(allows)
     }
 
     /// `tlbie`: has all CPUs forget a page of the space that a CPU has loaded.

@@ -3,7 +3,7 @@ use ptarmigan::tlb::hash::{HashCounts, HashLayout, HashSize, HashTable, Inserted
 use ptarmigan_rig::HashMemory;
 
 /// Pages of each program: its text, its heap and its stack.
-const AREAS: [(u32, u32); 3] = [(0x1000_0000, 200), (0x1002_0000, 700), (0xbff0_0000, 124)];
+const AREAS: [(u32, u32); 3] = [(0x1000_0000, 200), (0x1010_0000, 700), (0xbff0_0000, 124)];
 const PAGE_SHIFT: u32 = 12;
 
 /// A table and its pages.

@@ -128,10 +128,8 @@ impl Program {
     /// Returns where a range of pages is now: its first page and the first one after it.
     fn range(&self, room: Room, start: u64, pages: u64) -> (u64, u64) {
         let first = self.page(room, start);
-        if pages == 0 {
-            return (first, first);
-        }
-        (first, self.page(room, start.saturating_add(pages - 1)) + 1)
+        let last = pages.checked_sub(1).map(|more| self.page(room, start.saturating_add(more)));
+        (first, last.map_or(first, |last| last + 1))
     }
 }
 
@@ -372,8 +370,7 @@ mod tests {
             (1, Kind::Area { start: HIGH - 3, pages: 3, prot: Prot(3), kind: AreaKind::Stack }),
             (1, Kind::Brk { end: 77 << 10 }),
         ]);
-        let report = trace.relayout(ROOM).unwrap();
-        assert_eq!(report.programs, 2);
+        assert_eq!(trace.relayout(ROOM).unwrap().programs, 2);
         let offset = (HIGH - 10) & 1023;
         let places = places(&trace);
         assert_eq!(places[..3], [((3 << 10) + offset, 4), (1 << 10, 1), ((3 << 10) + offset + 1, 1)]);
@@ -386,8 +383,8 @@ mod tests {
     #[test]
     fn an_area_that_does_not_fit_is_named() {
         let mut trace = trace(&[(0, map(1 << 20, 1)), (0, map(1 << 30, 11 << 10))]);
-        let error = trace.relayout(ROOM).unwrap_err();
-        let message = error.message();
+        let failure = trace.relayout(ROOM).unwrap_err();
+        let message = failure.message();
         assert!(message.contains("needs 56 MiB") && message.contains("small has 48 MiB"), "{message}");
         assert!(message.contains("largest area has 44 MiB, at 0x40000000000"), "{message}");
     }
