@@ -41,7 +41,7 @@ impl HashedMachine {
         let memory = Memory::new().ok_or("no memory for a hash table of 4 MiB")?;
         // SAFETY: 1. The memory is `BYTES` long and freed after the table; nothing else uses it.
         let table = unsafe { HashTable::new(memory.0, BYTES as u64) }.map_err(|e| e.to_string())?;
-        let pages = (u32::MAX - KERNEL >> PAGE_SHIFT) as usize + 1;
+        let pages = ((u32::MAX - KERNEL) >> PAGE_SHIFT) as usize + 1;
         Ok(HashedMachine { table, _memory: memory, hash_bits: vec![false; pages] })
     }
 
@@ -84,7 +84,7 @@ impl HashedMachine {
 
 /// The index of a page in the kernel's half.
 fn page(va: u32) -> usize {
-    (va - KERNEL >> PAGE_SHIFT) as usize
+    ((va - KERNEL) >> PAGE_SHIFT) as usize
 }
 
 /// Memory for the hash table, aligned to its size.
