@@ -18,7 +18,7 @@ struct Cli {
 enum Command {
     Record(record::RecordArgs),
     Inspect(inspect::InspectArgs),
-    Replay(replay::ReplayArgs),
+    Replay(Box<replay::ReplayArgs>),
     Bench(bench::BenchArgs),
     Calibrate(calibrate::CalibrateArgs),
 }
