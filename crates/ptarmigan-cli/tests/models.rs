@@ -93,6 +93,7 @@ fn bad_costs_name_the_file_the_field_and_what_is_allowed() {
         ("zero", json!(0)),
         ("negative", json!(-5)),
         ("absurd", json!(1e15)),
+        ("huge", json!(1e300)),
         ("tiny", json!(1e-9)),
         ("text", json!("110")),
         ("null", json!(null)),
@@ -160,6 +161,7 @@ fn bad_costs_name_the_file_the_field_and_what_is_allowed() {
             }),
             "costs.entries is missing",
         ),
+        ("host", with(&|m| m["host"]["cpus"] = json!(-1)), "invalid value: integer `-1`"),
         ("number", with(&|m| m["costs"]["page"] = json!(110)), "expected an object of value, unit and basis"),
         ("unused", with(&|m| m["pages"] = json!(33)), "pages is 33; it must be left out"),
         (
@@ -180,6 +182,10 @@ fn bad_costs_name_the_file_the_field_and_what_is_allowed() {
         r#"{"schema":1,"name":"x","rule":"ceiling","pages":3,"costs":{}}"#,
         "costs is \"there\"; it must be left out",
     );
+    let power3 = shipped("power3-2001").to_string();
+    for number in ["NaN", "1e400", "-Infinity"] {
+        refused("no-number", &power3.replace("998.5", number), "line 1 column");
+    }
     refused("cut", r#"{"schema":1,"#, "line 1 column");
     refused(
         "twice",
@@ -198,6 +204,23 @@ fn a_model_that_is_not_there_lists_those_that_are() {
     let both = replay(&["--model", "linux-33", "--params", "tlb.model=always-full"]);
     assert!(String::from_utf8_lossy(&both.stderr).contains("give one of both"));
     assert_eq!(both.status.code(), Some(1));
+}
+
+#[test]
+fn a_calibration_that_cannot_be_written_does_not_begin() {
+    let calibrate = |options: &[&str]| {
+        let program = env!("CARGO_BIN_EXE_ptarmigan");
+        let out =
+            Command::new(program).arg("calibrate").args(options).output().expect("the program is there");
+        assert!(out.stdout.is_empty());
+        (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned())
+    };
+    let (status, err) = calibrate(&["-o", "/nowhere/at/all.json"]);
+    assert!(status == Some(1) && err.contains("/nowhere/at/all.json"), "{err}");
+    let (status, err) = calibrate(&["-o", "/"]);
+    assert!(status == Some(1) && err.lines().count() == 1, "{err}");
+    let (status, err) = calibrate(&["--rounds", "8"]);
+    assert!(status == Some(2) && err.contains("9..=1000"), "{err}");
 }
 
 #[test]

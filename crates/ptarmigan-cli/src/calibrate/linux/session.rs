@@ -1,5 +1,6 @@
 //! Measuring, estimating, and what is left of it.
 use std::io::IsTerminal;
+use std::path::Path;
 use std::process::ExitCode;
 
 use super::case::Grid;
@@ -20,6 +21,7 @@ pub(in crate::calibrate) fn run(args: &CalibrateArgs) -> Result<ExitCode, Failur
     if let Some(order) = &args.process {
         return Order::obey(order).map(|()| ExitCode::SUCCESS);
     }
+    args.output.as_deref().map_or(Ok(()), writable)?;
     let ceiling = Ceiling::read()?;
     let cpus = std::thread::available_parallelism().map_or(1, usize::from).min(2) as u32;
     let grids: Vec<Grid> = (1..=cpus).map(|cpus| Grid { ceiling: ceiling.pages, cpus }).collect();
@@ -47,6 +49,19 @@ pub(in crate::calibrate) fn run(args: &CalibrateArgs) -> Result<ExitCode, Failur
         std::fs::write(path, model).context(path.display())?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Checks that a file can be there, before minutes are spent on what it is to hold.
+fn writable(path: &Path) -> Result<(), Failure> {
+    let name = path.display();
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    if path.is_dir() || path.file_name().is_none() {
+        return Err(Failure::new(format!("{name}: a directory; give a file")));
+    }
+    if !directory.unwrap_or(Path::new(".")).is_dir() {
+        return Err(Failure::new(format!("{name}: its directory is not there; make it first")));
+    }
+    Ok(())
 }
 
 /// Has processes measure, one after another; each round has one for each number of CPUs.
