@@ -403,6 +403,6 @@ fn no_cpu_finds_what_was_flushed_and_no_page_is_hashed_without_its_bit() {
     for (shift, costs) in [BY_PAGE, CostModel::LINUX, CostModel::ALWAYS_FULL, BY_PAGE].into_iter().enumerate()
     {
         survives::<Hashed32>(costs, 6, BYTES << (shift + 1), 4 + shift as u64);
-        survives::<Hashed64>(costs, 6, 4 * BYTES << shift, 10 + shift as u64);
+        survives::<Hashed64>(costs, 6, (4 * BYTES) << shift, 10 + shift as u64);
     }
 }
