@@ -78,12 +78,13 @@ impl<M: Machine> Drop for Released<'_, M> {
 /// their allocator. The tables came from the policy of `on`'s machine.
 pub(super) fn give_back<M: Machine>(on: On<'_, M>, tables: Flushed, data: &DataChains) {
     if !tables.is_empty() {
-        if const { !<M::Shootdown as Mmu>::WALKS_TABLES } {
-            scrub_unhooked(on, tables.as_unhooked());
+        if const { <M::Shootdown as Mmu>::WALKS_TABLES } {
+            // SAFETY: 1. they are of a gather of this machine, which takes no others (contracts of
+            // `Gather::table`, `foreign_table` and `root`).
+            unsafe { on.policy().flushed(tables) };
+        } else {
+            give_scrubbed(on, tables);
         }
-        // SAFETY: 1. they are of a gather of this machine, which takes no others (contracts of
-        // `Gather::table`, `foreign_table` and `root`).
-        unsafe { on.policy().flushed(tables) };
     }
     let frames = on.frames();
     let give = |pfn: Pfn| {
@@ -112,4 +113,13 @@ pub(super) fn give_back<M: Machine>(on: On<'_, M>, tables: Flushed, data: &DataC
             give(pfn);
         }
     }
+}
+
+/// Gives tables back, without the bits that say that pages were hashed. Apart from the above, whose
+/// chain is never borrowed: it would be copied for that.
+#[inline(never)]
+fn give_scrubbed<M: Machine>(on: On<'_, M>, tables: Flushed) {
+    scrub_unhooked(on, tables.as_unhooked());
+    // SAFETY: 1. as in `give_back`.
+    unsafe { on.policy().flushed(tables) };
 }

@@ -392,11 +392,13 @@ impl<F: Format> Tables<F> {
         space: &'a SpaceTlb,
         may_be_private: bool,
     ) -> Gather<'a, M> {
-        let mut gather = Gather::open(on, space, F::PAGE_SHIFT, may_be_private);
-        if const { F::KEPT != 0 } {
-            space.set_hashed_root(self.root().pfn());
-            gather.keep_exact(scrub::<F, M>);
+        if const { F::KEPT == 0 } {
+            // Made where it stays.
+            return Gather::open(on, space, F::PAGE_SHIFT, may_be_private);
         }
+        let mut gather = Gather::open(on, space, F::PAGE_SHIFT, may_be_private);
+        space.set_hashed_root(self.root().pfn());
+        gather.keep_exact(scrub::<F, M>);
         gather
     }
 }
