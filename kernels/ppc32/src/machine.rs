@@ -267,22 +267,24 @@ unsafe impl machine::Machine for Machine {
         true
     }
 
-    unsafe fn clear_data(&self, frame: Pfn) {
+    unsafe fn clear_data(&self, _: &Pinned<'_>, frame: Pfn) -> Result<(), NoFrame> {
         if leaves_out(Part::Clear) {
-            return;
+            return Ok(());
         }
         // SAFETY: the frame has just been taken for the caller, which has not mapped it yet.
         unsafe { ptr::write_bytes(mmu::direct::<u8>(frame.addr().0), 0, FRAME_SIZE) };
+        Ok(())
     }
 
-    unsafe fn copy_data(&self, from: Pfn, to: Pfn) {
+    unsafe fn copy_data(&self, _: &Pinned<'_>, from: Pfn, to: Pfn) -> Result<(), NoFrame> {
         if leaves_out(Part::Copy) {
-            return;
+            return Ok(());
         }
         let (from, to) = (mmu::direct::<u8>(from.addr().0), mmu::direct::<u8>(to.addr().0));
         // SAFETY: `to` has just been taken and is not mapped yet; `from` is another frame, which
         // nobody writes to while it is shared.
         unsafe { ptr::copy_nonoverlapping(from, to, FRAME_SIZE) };
+        Ok(())
     }
 }
 
