@@ -14,9 +14,13 @@ const ROUNDS: usize = 41;
 /// Measures what `plan` takes on each case, in nanoseconds: the lower quartile of the rounds.
 fn times(window: &RealWindow, clock: Clock, points: &[(StaleCase, Plan)]) -> Vec<f64> {
     let mut all = vec![Vec::new(); points.len()];
-    for _ in 0..ROUNDS {
+    // The first half warms the host up.
+    for round in 0..2 * ROUNDS {
         for ((case, plan), times) in points.iter().zip(&mut all) {
-            times.push(case.time(window, clock, Some(*plan), &CostModel::LINUX));
+            let time = case.time(window, clock, Some(*plan), &CostModel::LINUX);
+            if round >= ROUNDS {
+                times.push(time);
+            }
             window.forget_all();
         }
     }
@@ -38,8 +42,9 @@ pub(super) fn measure(window: &RealWindow, clock: Clock, random: &[usize]) -> Co
         let order: Vec<usize> = [0, all - 1].into_iter().chain(1..all - 1).collect();
         StaleCase::new(window, Spread::Random, live, 2, &order)
     };
-    // Runs of five: a host forgets the pages of a short run one by one, which is part of its price.
-    let fives: Vec<usize> = (0..all / 8).flat_map(|run| (8 * run)..(8 * run + 5)).collect();
+    // Runs of three. This host forgets the pages of a short run one by one, and everything for a
+    // longer one, which no price by the page tells: the run's own price is that of this length.
+    let threes: Vec<usize> = (0..all / 8).flat_map(|run| (8 * run)..(8 * run + 3)).collect();
     let points = [
         (case(Spread::Alternate, false, 256), Plan::Pages),
         (case(Spread::Contiguous, false, all), Plan::Window),
@@ -47,7 +52,7 @@ pub(super) fn measure(window: &RealWindow, clock: Clock, random: &[usize]) -> Co
         (ends(false), Plan::Window),
         (ends(true), Plan::Window),
         (ends(true), Plan::Pages),
-        (StaleCase::new(window, Spread::Random, false, fives.len(), &fives), Plan::Runs),
+        (StaleCase::new(window, Spread::Random, false, threes.len(), &threes), Plan::Runs),
     ];
     let t = times(window, clock, &points);
     let [pages, whole, part, ends_free, ends_live, ends_pages, runs] =
@@ -63,7 +68,7 @@ pub(super) fn measure(window: &RealWindow, clock: Clock, random: &[usize]) -> Co
     // Live slots are taken and come back. Their use alone is in the time by pages.
     let used = (ends_pages - 2.0 * by_name).max(0.0);
     let refill = ((ends_live - ends_free - used) / (all - 2) as f64 - more).max(0.0);
-    let run = (runs / (fives.len() / 5) as f64 - 5.0 * present).max(begin);
+    let run = (runs / (threes.len() / 3) as f64 - 3.0 * present).max(begin);
     let ps = |ns: f64| (ns.max(0.0) * 1000.0).round() as u64;
     Costs {
         page: ps(by_name - more),
