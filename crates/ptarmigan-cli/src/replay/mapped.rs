@@ -5,6 +5,7 @@ use super::input::schedule::{CpuMap, Schedule};
 use super::input::shipped::SHIPPED;
 use super::input::trace::Trace;
 use super::workers::job::Job;
+use super::workers::machine::EitherMachine;
 use super::workers::watch::Unwatched;
 use crate::error::{Context, Failure};
 use ptarmigan::format::X86_64;
@@ -48,6 +49,7 @@ impl MappedTrace {
         let machine = HostMachine::with_tlb(&host, lists, NoTlb, tlb, Delivery::AtOnce).context("machine")?;
         let slots = HighSlots::new(&host, config).context("high memory")?;
         let machine = HighMachine::new(&machine, &slots, config).context("high memory")?;
+        let machine = EitherMachine::high(machine);
         let (outcome, _, _) = job.run(&machine, || Unwatched, |_| {})?;
         if let Some((event, _, reason)) = outcome.first_out_of_memory {
             return Err(Failure::new(format!("{}: no memory at event {event} ({reason})", self.trace.name)));

@@ -15,6 +15,7 @@ use super::platform::{Hashed, Platform, Recorded};
 use super::policy::{Choice, PolicyName, with_policy};
 use super::report::{HashReport, LevelReport, PolicyReport, ReplayReport, SanitizerReport, TruthReport};
 use super::workers::job::{Elapsed, Job};
+use super::workers::machine::EitherMachine;
 use super::workers::outcome::Outcome;
 use super::workers::watch::{Unwatched, Watch};
 use crate::bar;
@@ -220,9 +221,15 @@ impl<'a, P: Platform> Replay<'a, P> {
         watch: impl Fn() -> W + Sync,
         tick: impl Fn(u64) + Sync,
     ) -> Result<(Outcome, Elapsed, Vec<W>), Failure> {
-        let Some(High { config, .. }) = &self.high else { return job.run(machine, watch, tick) };
-        let slots = HighSlots::new(machine.host(), config).context("high memory")?;
-        let machine = HighMachine::new(machine, &slots, config).context("high memory")?;
+        let slots;
+        let machine = match &self.high {
+            None => EitherMachine::low(machine),
+            Some(High { config, .. }) => {
+                slots = HighSlots::new(machine.host(), config).context("high memory")?;
+                let high = HighMachine::new(machine, &slots, config).context("high memory")?;
+                EitherMachine::high(high)
+            }
+        };
         job.run(&machine, watch, tick)
     }
 

@@ -1,15 +1,16 @@
-//! Machines that a job can run on.
+//! The machine that a job runs on.
 use crate::error::{Context, Failure};
-use ptarmigan::addr::VirtRange;
+use ptarmigan::addr::{Pfn, VirtRange};
+use ptarmigan::cpu::Pinned;
 use ptarmigan::format::Format;
-use ptarmigan::frames::NoFrame;
+use ptarmigan::frames::{DataFrames, Frames, NoFrame};
 use ptarmigan::hosted::{CpuSlot, HighMachine, Host, HostMachine, KmapCounts};
-use ptarmigan::machine::On;
+use ptarmigan::machine::{Machine, On};
 use ptarmigan::quicklist::Policy;
 use ptarmigan::space::{Space, SpaceMachine};
-use ptarmigan::tlb::Mmu;
+use ptarmigan::tlb::{Mmu, Parking, Tlb};
 
-/// A hosted machine, with high memory or without.
+/// What a job needs of its machine.
 pub trait ReplayMachine<F: Format>: SpaceMachine + Sized {
     /// Returns the host.
     fn host(&self) -> &Host<F>;
@@ -28,40 +29,149 @@ pub trait ReplayMachine<F: Format>: SpaceMachine + Sized {
     fn arguments(&self, on: On<'_, Self>, space: &Space<F>, range: VirtRange) -> Result<(), NoFrame>;
 }
 
-impl<F: Format, P: Policy, S: Mmu> ReplayMachine<F> for HostMachine<'_, F, P, S> {
-    fn host(&self) -> &Host<F> {
-        self.host()
-    }
-
-    fn drain(&self, slots: &[CpuSlot]) -> Result<Option<KmapCounts>, Failure> {
-        self.drain(slots);
-        Ok(None)
-    }
-
-    #[inline(always)]
-    fn arguments(&self, _: On<'_, Self>, _: &Space<F>, _: VirtRange) -> Result<(), NoFrame> {
-        Ok(())
-    }
+/// A hosted machine, with high memory or without.
+///
+/// Which of the two is looked at when data frames are cleared or copied, not while compiling: the
+/// engine is large, and made for each format, policy and observer already.
+pub(crate) struct EitherMachine<'m, 'h, F: Format, P: Policy, S: Mmu> {
+    inner: &'m HostMachine<'h, F, P, S>,
+    high: Option<HighMachine<'m, 'h, F, P, S>>,
+    has_data: bool,
 }
 
-impl<F: Format, P: Policy, S: Mmu> ReplayMachine<F> for HighMachine<'_, '_, F, P, S> {
-    fn host(&self) -> &Host<F> {
-        self.inner().host()
+impl<'m, 'h, F: Format, P: Policy, S: Mmu> EitherMachine<'m, 'h, F, P, S> {
+    /// Takes a machine without high memory.
+    pub fn low(inner: &'m HostMachine<'h, F, P, S>) -> Self {
+        EitherMachine { inner, high: None, has_data: inner.data_has_memory() }
     }
 
-    fn drain(&self, slots: &[CpuSlot]) -> Result<Option<KmapCounts>, Failure> {
-        self.drain(slots).map(Some).context("after the replay")
+    /// Takes a machine with high memory.
+    pub fn high(high: HighMachine<'m, 'h, F, P, S>) -> Self {
+        EitherMachine { inner: high.inner(), has_data: high.data_has_memory(), high: Some(high) }
     }
 
-    fn arguments(&self, on: On<'_, Self>, space: &Space<F>, range: VirtRange) -> Result<(), NoFrame> {
+    #[cold]
+    fn write_arguments(
+        high: &HighMachine<'m, 'h, F, P, S>,
+        on: On<'_, Self>,
+        space: &Space<F>,
+        range: VirtRange,
+    ) -> Result<(), NoFrame> {
         let mut mapped = Ok(());
         let walked = space.tree().walk(on, range, |_, frame, _| {
             if mapped.is_ok() {
                 // SAFETY: 1. pages of arguments are fresh, and the space has run on no CPU yet.
-                mapped = unsafe { self.write_argument(on.pin(), frame) };
+                mapped = unsafe { high.write_argument(on.pin(), frame) };
             }
         });
         debug_assert!(walked.is_ok(), "the space is of this machine");
         mapped
+    }
+}
+
+impl<F: Format, P: Policy, S: Mmu> ReplayMachine<F> for EitherMachine<'_, '_, F, P, S> {
+    fn host(&self) -> &Host<F> {
+        self.inner.host()
+    }
+
+    fn drain(&self, slots: &[CpuSlot]) -> Result<Option<KmapCounts>, Failure> {
+        match &self.high {
+            Some(high) => high.drain(slots).map(Some).context("after the replay"),
+            None => {
+                self.inner.drain(slots);
+                Ok(None)
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn arguments(&self, on: On<'_, Self>, space: &Space<F>, range: VirtRange) -> Result<(), NoFrame> {
+        match &self.high {
+            Some(high) => Self::write_arguments(high, on, space, range),
+            None => Ok(()),
+        }
+    }
+}
+
+// SAFETY: 1. to 3. the parts are those of the machine within, and data frames are left to it, or to
+// the machine with high memory that was made of it.
+unsafe impl<'h, F: Format, P: Policy, S: Mmu> Machine for EitherMachine<'_, 'h, F, P, S> {
+    type Window = <HostMachine<'h, F, P, S> as Machine>::Window;
+    type Policy = P;
+    type Shootdown = <HostMachine<'h, F, P, S> as Machine>::Shootdown;
+
+    #[inline(always)]
+    fn frames(&self) -> &Frames {
+        self.inner.frames()
+    }
+    #[inline(always)]
+    fn data(&self) -> &DataFrames {
+        self.inner.data()
+    }
+    #[inline(always)]
+    fn window(&self) -> &Self::Window {
+        self.inner.window()
+    }
+    #[inline(always)]
+    fn policy(&self) -> &P {
+        self.inner.policy()
+    }
+    #[inline(always)]
+    fn tlb(&self) -> &Tlb<Self::Shootdown> {
+        self.inner.tlb()
+    }
+    #[inline(always)]
+    fn parking(&self) -> &Parking {
+        self.inner.parking()
+    }
+
+    #[inline]
+    unsafe fn clear_data(&self, pin: &Pinned<'_>, frame: Pfn) -> Result<(), NoFrame> {
+        match &self.high {
+            // SAFETY: 1. by the caller's point 1.
+            Some(high) => unsafe { high.clear_data(pin, frame) },
+            // SAFETY: as above.
+            None => unsafe { self.inner.clear_data(pin, frame) },
+        }
+    }
+
+    #[inline]
+    unsafe fn copy_data(&self, pin: &Pinned<'_>, from: Pfn, to: Pfn) -> Result<(), NoFrame> {
+        match &self.high {
+            // SAFETY: 1. and 2. by the caller's points 1 and 2.
+            Some(high) => unsafe { high.copy_data(pin, from, to) },
+            // SAFETY: as above.
+            None => unsafe { self.inner.copy_data(pin, from, to) },
+        }
+    }
+
+    #[inline(always)]
+    fn data_has_memory(&self) -> bool {
+        self.has_data
+    }
+
+    #[inline]
+    unsafe fn fresh_data(&self, frame: Pfn) {
+        match &self.high {
+            // SAFETY: 1. by the caller's point 1.
+            Some(high) => unsafe { high.fresh_data(frame) },
+            // SAFETY: as above.
+            None => unsafe { self.inner.fresh_data(frame) },
+        }
+    }
+}
+
+// SAFETY: 1. and 2. both frames are those of the machine within, or of the one with high memory.
+unsafe impl<F: Format, P: Policy, S: Mmu> SpaceMachine for EitherMachine<'_, '_, F, P, S> {
+    #[inline(always)]
+    fn zero_frame(&self) -> Pfn {
+        self.inner.zero_frame()
+    }
+    #[inline(always)]
+    fn backing_frame(&self, object: u32, page: u64) -> Option<Pfn> {
+        match &self.high {
+            Some(high) => high.backing_frame(object, page),
+            None => self.inner.backing_frame(object, page),
+        }
     }
 }
