@@ -189,8 +189,8 @@ impl HashBench {
              evict: pages put in over another one at the first use; again: pages that the\n\
              second use missed. flush: entries looked at to flush a page; gone: pages that\n\
              were not there any more. One tlbie and at most one store for each page flushed.\n\
-             wipe: the price in ms of clearing the table by cost model {}, which is that\n\
-             of so many hashed pages (worth).",
+             wipe: the price in ms of clearing the table, which is that of so many hashed\n\
+             pages (worth), by cost model {}.",
             self.pages,
             self.pages.div_ceil(1024),
             self.model
