@@ -185,7 +185,7 @@ impl HashBench {
         let _ = writeln!(
             text,
             "\n\n{} pages of {} programs, each used twice and then flushed by name.\n\
-             /page: entries of the table for each. probes: entries looked at to put a page in.\n\
+             /page: entries of the table. probes: entries looked at to put a page in.\n\
              evict: pages put in over another one at the first use; again: pages that the\n\
              second use missed. flush: entries looked at to flush a page; gone: pages that\n\
              were not there any more. One tlbie and at most one store for each page flushed.\n\
