@@ -235,7 +235,7 @@ fn stale_slots_of_one_color_are_flushed_and_those_of_others_between_them_are_not
     for slot in 0..N {
         tlbs.read(0, slots.page(slot), slots.frame(slot).unwrap());
     }
-    let stale = |pfn: Pfn| pfn.0 % 2 == 1 && pfn.0 % 3 != 0;
+    let stale = |pfn: Pfn| pfn.0 % 2 == 1 && !pfn.0.is_multiple_of(3);
     held.iter_mut().filter(|(pfn, _)| stale(*pfn)).for_each(|(_, page)| *page = None);
     let expected: Vec<bool> = (0..N).map(|slot| stale(slots.frame(slot).unwrap())).collect();
     let n = expected.iter().filter(|stale| **stale).count();
