@@ -16,7 +16,7 @@ impl ReplayReport {
         let t = &self.trace;
         writeln!(
             out,
-            "{}: {} processes, {} events, {} faults, {} lost; {} MiB of memory",
+            "{}: {} processes, {} events, {} faults, {} lost; {} MiB memory",
             t.name,
             t.processes,
             t.events,
