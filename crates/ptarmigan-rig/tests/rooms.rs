@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 /// The rooms of the library, from the bottom up.
 const ORDER: &[&str] = &[
     "addr",
+    "bits",
     "sync",
     "bootmem",
     "params",

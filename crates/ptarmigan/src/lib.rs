@@ -18,6 +18,7 @@
 //! there ([`cpu::PerCpu`]).
 #![cfg_attr(not(any(feature = "hosted", test, loom)), no_std)]
 pub mod addr;
+mod bits;
 pub mod bootmem;
 pub mod cpu;
 pub mod format;

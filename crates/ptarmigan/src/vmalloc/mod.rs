@@ -12,8 +12,8 @@
 //!
 //! An area that comes to be needs no flush. [`Vmalloc::free`] has every CPU forget the pages, by the
 //! machine's [cost model](crate::tlb::CostModel), before the frames can be used for anything else.
-mod bits;
 mod error;
+mod pages;
 
 pub use error::{AreaError, AreasLeft};
 
@@ -25,8 +25,8 @@ use crate::frames::{AllocFlags, DataFrame};
 use crate::machine::{Machine, On};
 use crate::table::KernelRange;
 use crate::window::OpenWindow;
-use bits::Pages;
 use core::marker::PhantomData;
+use pages::Pages;
 
 /// An area: some pages of a [`Vmalloc`], which stay mapped until it is [freed](Vmalloc::free).
 ///

@@ -1,5 +1,6 @@
 //! Stale slots of a window, each by itself.
 use super::shape::{Plan, Shape};
+use crate::bits;
 use crate::tlb::runs::Runs;
 use crate::tlb::scope::Scope;
 
@@ -94,15 +95,7 @@ impl SlotSet {
 
     /// The first slot from `from` on that is in it, or is not.
     fn next(&self, from: usize, is_in: bool) -> Option<usize> {
-        let mut seen = u64::MAX << (from % BITS);
-        for (at, word) in self.words.iter().enumerate().skip(from / BITS) {
-            let found = if is_in { *word } else { !*word } & seen;
-            if found != 0 {
-                return Some(at * BITS + found.trailing_zeros() as usize);
-            }
-            seen = u64::MAX;
-        }
-        None
+        bits::next(&self.words, from, is_in)
     }
 
     /// The first slot in it and the first after all.

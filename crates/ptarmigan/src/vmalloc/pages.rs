@@ -1,4 +1,5 @@
 //! Which pages of a range are taken.
+use crate::bits;
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 
 const BITS: usize = u64::BITS as usize;
@@ -27,15 +28,7 @@ impl Pages {
 
     /// The first page from `from` on that is taken, or is not; `len` if there is none.
     fn first(&self, from: usize, taken: bool) -> usize {
-        let mut seen = u64::MAX << (from % BITS);
-        for (at, word) in self.words.iter().enumerate().skip(from / BITS) {
-            let found = if taken { *word } else { !*word } & seen;
-            if found != 0 {
-                return (at * BITS + found.trailing_zeros() as usize).min(self.len);
-            }
-            seen = u64::MAX;
-        }
-        self.len
+        bits::next(&self.words, from, taken).map_or(self.len, |at| at.min(self.len))
     }
 
     /// The runs of pages that are not taken: the first page, and the first after it.
