@@ -85,7 +85,8 @@ impl<'s> HashedMmu<'s> {
     /// Makes the MMUs of `cpus` CPUs, with a table in `memory` that nothing else uses.
     ///
     /// # Errors
-    /// [`HashSizeError`](ptarmigan::tlb::hash::HashSizeError) if the memory is no table of the layout.
+    /// [`HashSizeError`](ptarmigan::tlb::hash::HashSizeError) if the memory is no table of the
+    /// layout.
     pub fn new(
         memory: HashMemory,
         layout: HashLayout,

@@ -3,9 +3,10 @@
 //!
 //! From the bottom up, each module knowing only those before it: [`addr`], [`sync`] and
 //! [`bootmem`], [`cpu`], [`window`], [`frames`] (physical memory), [`quicklist`] (pages in a known
-//! state), [`format`](mod@format) (entries), [`tlb`] (gathers and flushes), [`highmem`] (frames that are
-//! mapped for a while), [`table`] (trees), [`space`] (address spaces), and with the feature `hosted` a machine made of threads and mmap
-//! (`hosted`), whose documentation begins with an example.
+//! state), [`format`](mod@format) (entries), [`tlb`] (gathers and flushes), [`highmem`] (frames
+//! that are mapped for a while), [`table`] (trees), [`space`] (address spaces), and with the
+//! feature `hosted` a machine made of threads and mmap (`hosted`), whose documentation begins with
+//! an example.
 //!
 //! A kernel brings a [`window::Window`] to reach its memory, a [`tlb::Mmu`] to invalidate, a
 //! [`tlb::Ipi`] to reach other CPUs, and a [`cpu::Pinned`] as proof of where it runs; it hands over

@@ -233,7 +233,8 @@ fn an_entry_over_one_that_was_cleared_and_not_flushed_keeps_its_bit() {
 }
 
 /// Pages are missed and refilled on two CPUs while a third one unmaps them, takes permissions away
-/// and maps others. Whenever all of them stop, the hash table and the TLBs hold what the tables say.
+/// and maps others. Whenever all of them stop, the hash table and the TLBs hold what the tables
+/// say.
 #[test]
 fn refills_on_two_cpus_put_in_nothing_that_a_third_one_has_changed() {
     const ROUNDS: u64 = 150;

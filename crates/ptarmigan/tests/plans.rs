@@ -246,8 +246,8 @@ fn on_the_machine_of_2001_everything_is_cheaper_from_3110_hashed_pages_on() {
 
 #[test]
 fn live_slots_in_between_keep_a_window_from_being_taken() {
-    // A call for each run, a window for one: alternate slots are cheaper as a window, if nobody uses
-    // the others.
+    // A call for each run, a window for one: alternate slots are cheaper as a window, if nobody
+    // uses the others.
     let costs =
         Costs { run: 2000, window: 2000, ranged_page: 800, refill: 3000, ..Costs::new(2300, 9_000_000) };
     let alternate = set(&(0..512).map(|i| 2 * i).collect());

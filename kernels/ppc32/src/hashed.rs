@@ -95,10 +95,10 @@ fn load_segments(context: u16) {
 }
 
 // SAFETY: 1. and 2. `tlbie` drops a page of all segments on all CPUs, and one for each class drops
-// all; the page has gone from the hash table before, or all of the context's segments have. 3. Other
-// spaces have other segments; what is there under the number is this space's, unless `keep` says
-// otherwise or all numbers are handed out anew, and is taken out then. 4. The user's segments of
-// context 0 have no page in the hash table. 5. `tlbie` is broadcast; the MMU looks into the hash
+// all; the page has gone from the hash table before, or all of the context's segments have. 3.
+// Other spaces have other segments; what is there under the number is this space's, unless `keep`
+// says otherwise or all numbers are handed out anew, and is taken out then. 4. The user's segments
+// of context 0 have no page in the hash table. 5. `tlbie` is broadcast; the MMU looks into the hash
 // table and nowhere else, and finds no entry that was not put there. 6. None is kept. 7. Nothing
 // unwinds.
 unsafe impl Mmu for Hashed {
@@ -181,8 +181,8 @@ fn refill(context: u16, at: u32, protected: bool, entry: &dyn Fn() -> Option<u64
     true
 }
 
-/// Puts a page of the space that is loaded into the hash table; false if its entry does not allow the
-/// access. `protected` says that an entry was there that did not.
+/// Puts a page of the space that is loaded into the hash table; false if its entry does not allow
+/// the access. `protected` says that an entry was there that did not.
 pub fn refill_user(at: u32, protected: bool, entry: &dyn Fn() -> Option<u64>) -> bool {
     refill(CURRENT.0.get(), at, protected, entry)
 }

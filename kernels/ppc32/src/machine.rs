@@ -52,8 +52,8 @@ pub fn on<'a>(pin: &'a Pinned<'a>) -> On<'a, Machine> {
     }
 }
 
-/// Puts a page of the kernel's into the hash table that was missed; false if its entry does not allow
-/// the access. `protected` is as for [`hashed::refill_user`].
+/// Puts a page of the kernel's into the hash table that was missed; false if its entry does not
+/// allow the access. `protected` is as for [`hashed::refill_user`].
 pub fn refill_kernel(at: u32, access: Access, protected: bool) -> bool {
     let pin = pin();
     let on = on(&pin);

@@ -53,11 +53,11 @@ enum Bench {
     /// Flushes of a page, a range and everything on a hashed machine, and clearing its hash table:
     /// counted, and priced by a cost model. Beside them flushes of this host, measured.
     Flush(FlushOptions),
-    /// Entries looked at, stores, evictions and `tlbie`s of hash tables by size: counted, and flushes
-    /// and wipes priced by a cost model.
+    /// Entries looked at, stores, evictions and `tlbie`s of hash tables by size: counted, and
+    /// flushes and wipes priced by a cost model.
     Hash(FlushOptions),
-    /// Windows of slots for high memory: slots per sweep on recordings, pools against each other, and
-    /// the planner against each rule on real slots.
+    /// Windows of slots for high memory: slots per sweep on recordings, pools against each other,
+    /// and the planner against each rule on real slots.
     Kmap(kmap::KmapOptions),
     /// Forked children that read pages far apart, in nanoseconds per fault.
     Holt(Options),

@@ -1,8 +1,8 @@
 //! `ptarmigan calibrate`: measures what flushes cost on this host, and writes a cost model.
 //!
 //! Calls that change page-table entries are timed by their size, on both sides of the number of
-//! pages above which the kernel flushes everything. Where the two lines meet, everything begins to be
-//! cheaper. docs/cost-models.md describes the method.
+//! pages above which the kernel flushes everything. Where the two lines meet, everything begins to
+//! be cheaper. docs/cost-models.md describes the method.
 use crate::error::Failure;
 use std::process::ExitCode;
 

@@ -25,8 +25,8 @@ pub struct ReplayArgs {
     /// records take 1/256 of it on the host.
     #[arg(long, default_value = "4G", value_parser = memory::parse, value_name = "SIZE")]
     pub(super) memory: u64,
-    /// The machine: its tables, and how its CPUs find pages. On ppc32 recorded areas are packed into
-    /// 3 GiB, page for page.
+    /// The machine: its tables, and how its CPUs find pages. On ppc32 recorded areas are packed
+    /// into 3 GiB, page for page.
     #[arg(long, value_enum, default_value = "x86-64", value_name = "MACHINE")]
     pub(super) arch: MachineName,
     #[command(flatten)]
@@ -144,8 +144,8 @@ pub(super) enum MachineName {
 /// The hash table of the machine.
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
 pub struct HashArgs {
-    /// Size of the hash table of ppc32: a power of two of bytes, or a number with the suffix K or M,
-    /// at least 64K (256K for power3) [default: 1/512 of the memory, 1/256 for power3].
+    /// Size of the hash table of ppc32: a power of two of bytes, or a number with the suffix K or
+    /// M, at least 64K (256K for power3) [default: 1/512 of the memory, 1/256 for power3].
     #[arg(long, value_name = "SIZE", value_parser = memory::parse_bytes)]
     pub(super) hash_size: Option<u64>,
     /// Layout of the hash table of ppc32: entries of 8 bytes in groups of 64, or of 16 in groups of

@@ -2,8 +2,8 @@
 use crate::machine::{Machine, On};
 use crate::tlb::{Runs, SpaceTlb, Ticket};
 
-/// Takes the bits that stay away from entries of live tables of a space that are none, for the pages
-/// given, which have been flushed. The root of the tables is [`SpaceTlb::hashed_root`].
+/// Takes the bits that stay away from entries of live tables of a space that are none, for the
+/// pages given, which have been flushed. The root of the tables is [`SpaceTlb::hashed_root`].
 pub(crate) type Scrub<M> = for<'a> fn(On<'a, M>, &SpaceTlb, &Runs);
 
 /// One of the two, or nothing. The gather knows which.

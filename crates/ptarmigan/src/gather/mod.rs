@@ -31,7 +31,8 @@
 //!
 //! A gather for the end of a space flushes first: every CPU leaves the space, then nobody can know
 //! what goes. Where pages are hashed, those that were are noted before, and taken out by the plan
-//! that is cheapest. Only the policies of history, which take tables before the flush, have it last.
+//! that is cheapest. Only the policies of history, which take tables before the flush, have it
+//! last.
 mod extra;
 mod hashed;
 mod parking;
@@ -233,8 +234,8 @@ impl<'a, M: Machine> Gather<'a, M> {
     /// stay in the space, and what the gather holds would be lost.
     ///
     /// Where the MMU walks no tables, `note` notes the pages that were hashed, and says whether the
-    /// entries tell: the hash table loses these then by the cheapest plan. Otherwise it loses all of
-    /// the space.
+    /// entries tell: the hash table loses these then by the cheapest plan. Otherwise it loses all
+    /// of the space.
     pub(crate) fn ending(
         on: On<'a, M>,
         space: &'a SpaceTlb,

@@ -528,8 +528,8 @@ impl<F: Format> Host<F> {
     /// [`Missing`] says how many are not.
     pub fn audit(&self) -> Result<(), Missing> {
         let FrameCounts { free, .. } = self.frames.counts();
-        // The tables of the kernel's half, the zero frame and the files' frames are the host's until
-        // it is dropped.
+        // The tables of the kernel's half, the zero frame and the files' frames are the host's
+        // until it is dropped.
         let own = 1 + self.files.len() + self.kernel.tables();
         let expected = self.expected - own as u32;
         if free == expected { Ok(()) } else { Err(Missing { expected, free }) }

@@ -57,8 +57,8 @@ impl<S: Shootdown> Tlb<S> {
 
     /// Has all CPUs forget `stale` slots of a window in the kernel's half, as
     /// [`flush_kernel_with`](Self::flush_kernel_with) does with pages: exactly these, if the
-    /// [cost model](super::TlbConfig::costs) does not find that more is cheaper (REQ-24). Other CPUs
-    /// are asked once, in how many [scopes](SlotSet::each_scope) it may be.
+    /// [cost model](super::TlbConfig::costs) does not find that more is cheaper (REQ-24). Other
+    /// CPUs are asked once, in how many [scopes](SlotSet::each_scope) it may be.
     ///
     /// # Errors
     ///

@@ -3,15 +3,16 @@
 //!
 //! # Layout
 //!
-//! A [`Vmalloc`] owns a [`KernelRange`]. The first page of the range, and the page behind each area,
-//! are never mapped. So an access before the first byte of an area or beyond its last one, by up
-//! to a page, is a fault and reaches no other area. A free area is taken again as late as
+//! A [`Vmalloc`] owns a [`KernelRange`]. The first page of the range, and the page behind each
+//! area, are never mapped. So an access before the first byte of an area or beyond its last one, by
+//! up to a page, is a fault and reaches no other area. A free area is taken again as late as
 //! possible, so that an access after the end of an area's life is likely to be a fault, too.
 //!
 //! # What is flushed
 //!
-//! An area that comes to be needs no flush. [`Vmalloc::free`] has every CPU forget the pages, by the
-//! machine's [cost model](crate::tlb::CostModel), before the frames can be used for anything else.
+//! An area that comes to be needs no flush. [`Vmalloc::free`] has every CPU forget the pages, by
+//! the machine's [cost model](crate::tlb::CostModel), before the frames can be used for anything
+//! else.
 mod error;
 mod pages;
 

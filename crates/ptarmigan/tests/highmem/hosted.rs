@@ -93,8 +93,8 @@ fn machines_and_slots_that_do_not_fit_are_refused() {
     assert_eq!(refused(config(Kmap::Pool, SlotKind::Real, 64)), HighError::NoFile);
     assert_eq!(refused(config(Kmap::Local, SlotKind::Real, 64)), HighError::NoFile);
     for slots in [0, 31, 65536, usize::MAX] {
-        // The number of the slot has 16 bits in a frame's word, and Linux's lists need one for their
-        // end.
+        // The number of the slot has 16 bits in a frame's word, and Linux's lists need one for
+        // their end.
         let error = HighError::Slots { slots, least: 32, most: 65535 };
         assert_eq!(refused(config(Kmap::Pool, SlotKind::Store, slots)), error);
     }

@@ -1,9 +1,9 @@
 //! The pool of slots: states 0, 1 and n, joining against sweeps, callers that sleep, slots at hand.
 //!
 //! A slot is a cell whose uses are checked: users read it while they have a frame mapped, and
-//! showing or hiding a frame writes it. So a slot that changes under a user, or without an order after
-//! its last use, fails the model. Each CPU keeps what it has seen in a slot until it is told to forget
-//! it (I11).
+//! showing or hiding a frame writes it. So a slot that changes under a user, or without an order
+//! after its last use, fails the model. Each CPU keeps what it has seen in a slot until it is told
+//! to forget it (I11).
 use crate::machine::{model, part_of_model};
 use loom::cell::UnsafeCell;
 use ptarmigan::addr::{FRAME_SHIFT, FRAME_SIZE, Pfn};
@@ -65,8 +65,8 @@ unsafe impl Slots for Window {
 /// MMUs that broadcast.
 struct Mmus(Arc<Window>);
 
-// SAFETY: 1., 3. and 4. nothing of user space is held. 2. all CPUs drop what is covered. 5. so it is,
-// and they walk no tables. 6. it keeps neither. 7. `load` does nothing.
+// SAFETY: 1., 3. and 4. nothing of user space is held. 2. all CPUs drop what is covered. 5. so it
+// is, and they walk no tables. 6. it keeps neither. 7. `load` does nothing.
 unsafe impl Mmu for Mmus {
     const BROADCASTS: bool = true;
     const NEEDS_ENTRY_VALID: bool = false;

@@ -115,9 +115,9 @@ pub struct Arch {
     /// ARM, "Using break-before-make when updating translation table entries"). See
     /// [`crate::Kind::BreakBeforeMake`].
     pub break_before_make: bool,
-    /// For CPUs that walk no tables and look pages up in a hash table, which software fills from its
-    /// tables: whether an entry says that its page was put into the hash table since it was flushed
-    /// last. See [`crate::Kind::HashTable`].
+    /// For CPUs that walk no tables and look pages up in a hash table, which software fills from
+    /// its tables: whether an entry says that its page was put into the hash table since it was
+    /// flushed last. See [`crate::Kind::HashTable`].
     pub hashed: Option<fn(level: u8, raw: u64) -> bool>,
     /// Decodes an entry found at a level.
     pub decode: fn(level: u8, raw: u64) -> Entry,

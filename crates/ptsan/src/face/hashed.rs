@@ -10,8 +10,8 @@ const PAGE: u64 = 1 << 12;
 const MOST_VA: u64 = 1 << 32;
 
 impl Sanitizer {
-    /// Tells that the CPUs look pages up in this hash table from now on. It is read from memory when
-    /// they do. One that hardware cannot search is a misuse.
+    /// Tells that the CPUs look pages up in this hash table from now on. It is read from memory
+    /// when they do. One that hardware cannot search is a misuse.
     ///
     /// For formats with [`Arch::hashed`](crate::Arch::hashed).
     pub fn hash_table(&mut self, memory: &(impl Memory + ?Sized), table: HashTable) {
@@ -25,9 +25,10 @@ impl Sanitizer {
         });
     }
 
-    /// Tells which virtual segments (VSIDs) a space has, whose tree has its root at `root`: what the
-    /// segment registers of a CPU hold as long as it runs in the space. Call it before the space is
-    /// loaded, and again when its segments change. Segments of the kernel are in all spaces.
+    /// Tells which virtual segments (VSIDs) a space has, whose tree has its root at `root`: what
+    /// the segment registers of a CPU hold as long as it runs in the space. Call it before the
+    /// space is loaded, and again when its segments change. Segments of the kernel are in all
+    /// spaces.
     ///
     /// TLBs know pages by virtual segment. A segment that stands for another space before its pages
     /// were flushed is found ([`Kind::StaleUse`](crate::Kind::StaleUse)).

@@ -135,8 +135,8 @@ impl Sanitizer {
     }
 
     /// Reports a translation that the TLB was not told to forget when its page's entry was made to
-    /// allow more: the handler of the fault would be called again for ever. Once is legal: a handler
-    /// that finds no entry in the hash table puts one in, and forgets nothing.
+    /// allow more: the handler of the fault would be called again for ever. Once is legal: a
+    /// handler that finds no entry in the hash table puts one in, and forgets nothing.
     fn check_upgrade(
         &mut self,
         memory: &(impl Memory + ?Sized),
@@ -174,8 +174,8 @@ impl Sanitizer {
         }
     }
 
-    /// Follows the tables to the entry of `va`, as the handler of a miss does, and checks those that
-    /// are reached.
+    /// Follows the tables to the entry of `va`, as the handler of a miss does, and checks those
+    /// that are reached.
     fn follow_tables(&mut self, memory: &(impl Memory + ?Sized), on: (usize, Loaded), va: u64) {
         let (cpu, loaded) = on;
         let (mut table, mut frame) = (loaded.root, loaded.frame);

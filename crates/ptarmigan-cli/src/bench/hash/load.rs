@@ -49,8 +49,8 @@ impl<L: HashLayout> Load<L> {
         self.pages = pages;
     }
 
-    /// Uses every page once: those that are missed are put in. Returns how many were missed, and how
-    /// many went to the secondary group.
+    /// Uses every page once: those that are missed are put in. Returns how many were missed, and
+    /// how many went to the secondary group.
     pub fn use_all(&mut self) -> (u64, u64) {
         let (mut missed, mut secondary) = (0, 0);
         self.each(|load, tag| {

@@ -1,8 +1,9 @@
-//! What a hash table takes: entries looked at and stored to, and pages that TLBs are told to forget,
-//! counted; and evictions by the size of the table. A cost model prices flushes and the clearing of
-//! the whole table.
+//! What a hash table takes: entries looked at and stored to, and pages that TLBs are told to
+//! forget, counted; and evictions by the size of the table. A cost model prices flushes and the
+//! clearing of the whole table.
 //!
-//! Nothing is timed. The machine is that of 2001: 1 GiB of memory, all of it in use by 256 programs.
+//! Nothing is timed. The machine is that of 2001: 1 GiB of memory, all of it in use by 256
+//! programs.
 mod load;
 
 use std::fmt::Write as _;

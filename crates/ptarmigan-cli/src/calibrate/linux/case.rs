@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 pub(super) enum Call {
     /// `mprotect` that takes all access away. It flushes.
     Revoke,
-    /// `mprotect` that allows reads where nothing was allowed. It does the same work on entries, and
-    /// flushes nothing, as the TLB holds no entries that allow nothing.
+    /// `mprotect` that allows reads where nothing was allowed. It does the same work on entries,
+    /// and flushes nothing, as the TLB holds no entries that allow nothing.
     Allow,
     /// `mremap` to another address. It flushes.
     Move,
@@ -39,7 +39,8 @@ pub(super) struct Case {
 /// The working sets, in pages.
 pub(super) const WORKING_SETS: [usize; 3] = [0, 512, 1500];
 
-/// Cases of one process, for a kernel that flushes up to `ceiling` pages by name, and everything above.
+/// Cases of one process, for a kernel that flushes up to `ceiling` pages by name, and everything
+/// above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Grid {
     pub ceiling: usize,

@@ -21,8 +21,8 @@ pub(super) struct BreakEven {
     /// Where the median is with 95 % confidence.
     pub low: f64,
     pub high: f64,
-    /// The median as fitted, by `mprotect`, by `mremap` and by both: below 0 where the beginning of a
-    /// flush by name is dearer than everything.
+    /// The median as fitted, by `mprotect`, by `mremap` and by both: below 0 where the beginning of
+    /// a flush by name is dearer than everything.
     pub fitted: f64,
     pub mprotect: f64,
     pub mremap: f64,

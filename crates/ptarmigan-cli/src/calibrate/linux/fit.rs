@@ -7,8 +7,8 @@ use crate::measure::stats::median;
 /// Costs of flushes in one process, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Fit {
-    /// Pages above which everything is cheaper, by `mprotect` and by `mremap`. Below 0 if everything
-    /// is cheaper than the beginning of a flush by name.
+    /// Pages above which everything is cheaper, by `mprotect` and by `mremap`. Below 0 if
+    /// everything is cheaper than the beginning of a flush by name.
     pub break_even: [f64; 2],
     /// What a flush by name costs before the first page, beyond the work on entries.
     pub start: f64,
@@ -22,8 +22,8 @@ impl Fit {
     ///
     /// # How
     ///
-    /// 1. Times of `Revoke` less those of `Allow` are those of the flush, as both do the same work on
-    ///    entries. Times of `Move` have the work in them.
+    /// 1. Times of `Revoke` less those of `Allow` are those of the flush, as both do the same work
+    ///    on entries. Times of `Move` have the work in them.
     /// 2. Up to the kernel's ceiling there is one line, and above it another one. Work that is left
     ///    is part of both.
     /// 3. The lines meet at the break-even.

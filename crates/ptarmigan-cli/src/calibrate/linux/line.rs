@@ -19,8 +19,8 @@ impl Line {
         (page.is_finite() && start.is_finite()).then_some(Line { start, page })
     }
 
-    /// Returns where the other line, which rises less, begins to be lower: the number of pages, below
-    /// 0 if it is lower from the beginning. `None` if it does not rise less.
+    /// Returns where the other line, which rises less, begins to be lower: the number of pages,
+    /// below 0 if it is lower from the beginning. `None` if it does not rise less.
     pub(super) fn meets(self, other: Line) -> Option<f64> {
         let rise = self.page - other.page;
         (rise > 0.0).then(|| (other.start - self.start) / rise)

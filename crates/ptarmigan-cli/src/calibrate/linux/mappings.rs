@@ -147,8 +147,8 @@ impl Area {
     fn relocate(&mut self, from: usize, to: usize, pages: usize) -> Result<()> {
         let (from, to) = (self.range(from, pages)?, self.range(to, pages)?);
         let flags = MremapFlags::MAYMOVE | MremapFlags::DONTUNMAP;
-        // SAFETY: 1. Both addresses are those of pages. 2. Both ranges lie in the area (`range`), so
-        // what is replaced is its own. 3. No reference into it exists.
+        // SAFETY: 1. Both addresses are those of pages. 2. Both ranges lie in the area (`range`),
+        // so what is replaced is its own. 3. No reference into it exists.
         unsafe { mremap_fixed(from, pages * PAGE, pages * PAGE, flags, to) }.map(|_| ())
     }
 
@@ -165,8 +165,8 @@ impl Area {
 
 impl Drop for Area {
     fn drop(&mut self) {
-        // SAFETY: the area is mapped from beginning to end, and this was the last use. If the kernel
-        // refuses, the memory stays until the process ends.
+        // SAFETY: the area is mapped from beginning to end, and this was the last use. If the
+        // kernel refuses, the memory stays until the process ends.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.pages * PAGE) };
     }
 }

@@ -1,6 +1,7 @@
 //! Calibration on Linux on x86-64.
 //!
-//! Measuring knows nothing of estimating. Between them are samples: the time of a case in a process.
+//! Measuring knows nothing of estimating. Between them are samples: the time of a case in a
+//! process.
 //!
 //! * `random`: numbers that look random.
 //! * `case`: what is timed.

@@ -6,7 +6,8 @@
 //!
 //! 1. One recorded page is one page, at the same place in its region. So every recorded area has
 //!    as many pages as before, and every region of it has the same entries in use.
-//! 2. Regions with something in them keep their order. Regions that follow each other stay together.
+//! 2. Regions with something in them keep their order. Regions that follow each other stay
+//!    together.
 //! 3. A gap of one or more regions becomes a gap of one. So areas that shared no table share none,
 //!    and the tables of the upper level are the only ones that become fuller.
 //!

@@ -234,7 +234,8 @@ impl<'m, S: Shootdown, L: Slots, K: Wake> Pool<'m, S, L, K> {
         self.tally.get()
     }
 
-    /// Returns this pool as a [`Window`](crate::window::Window) of the CPU of `pin`, for frames one by one.
+    /// Returns this pool as a [`Window`](crate::window::Window) of the CPU of `pin`, for frames one
+    /// by one.
     pub fn window<'a>(&'a self, pin: &'a Pinned<'a>) -> PoolWindow<'a, 'm, S, L, K> {
         PoolWindow { pool: self, pin }
     }

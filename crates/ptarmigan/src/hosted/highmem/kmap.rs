@@ -44,7 +44,8 @@ impl HighSlots {
     ///
     /// # Errors
     ///
-    /// [`HighError`] if the host has no such high memory, or for a number of slots that does not do.
+    /// [`HighError`] if the host has no such high memory, or for a number of slots that does not
+    /// do.
     pub fn new<F: Format>(host: &Host<F>, config: &HighConfig) -> Result<Self, HighError> {
         let HighConfig { kmap, slots: kind, pool_slots } = *config;
         if host.low_window().limit() == host.window().limit() {

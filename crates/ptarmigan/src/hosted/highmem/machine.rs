@@ -172,8 +172,8 @@ unsafe impl<'h, F: Format, P: Policy, S: Mmu> Machine for HighMachine<'_, 'h, F,
         self.with(pin, from, |source| {
             self.with(pin, to, |target| {
                 if self.has_memory() {
-                    // SAFETY: `to` is the caller's alone (contract, 1.); `from` is a different frame
-                    // (2.), which nothing writes while it is shared; both are mapped.
+                    // SAFETY: `to` is the caller's alone (contract, 1.); `from` is a different
+                    // frame (2.), which nothing writes while it is shared; both are mapped.
                     unsafe { core::ptr::copy_nonoverlapping(source, target, FRAME_SIZE) };
                 }
             })

@@ -9,8 +9,8 @@
 //!    (sweeps of a kmap pool). Of both, the planner looks at the [shape](Shape) alone.
 //! 2. [`Facts`] say what the caller knows beyond it. A fact that is not known counts as the worst
 //!    that it can be, except for what the [costs](Costs) say instead.
-//! 3. Each plan has its [work](Work). The price is work times costs, and the cheapest plan is taken.
-//!    Of plans with equal prices, the one that forgets less is.
+//! 3. Each plan has its [work](Work). The price is work times costs, and the cheapest plan is
+//!    taken. Of plans with equal prices, the one that forgets less is.
 mod costs;
 mod facts;
 mod model;
