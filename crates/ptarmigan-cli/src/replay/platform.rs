@@ -6,6 +6,7 @@ use crate::error::{Context, Failure};
 use ptarmigan::format::{Format, FormatExt, Ppc32, X86_64};
 use ptarmigan::hosted::{Host, NoTlb};
 use ptarmigan::page::Level;
+use ptarmigan::quicklist::Policy;
 use ptarmigan::space::Access;
 use ptarmigan::tlb::hash::{HashSize, Hashed32, Hashed64};
 use ptarmigan::tlb::{Mmu, TlbConfig};
@@ -30,6 +31,8 @@ pub(super) trait Platform: Sized + Sync {
     type CheckedMmu<'m>: Mmu
     where
         Self: 'm;
+    /// A policy, as the machine takes it where speed is measured.
+    type Policy<'q, Q: Policy + 'q>: Policy;
     /// An observer, and what CPUs do after a fault.
     type Watched<'m, W: Watch + Send>: Watch + Send
     where
@@ -39,6 +42,8 @@ pub(super) trait Platform: Sized + Sync {
     fn mmus(&self, cpus: usize) -> Result<Self::Mmus, Failure>;
     /// Returns the MMU as the machine takes it.
     fn mmu(mmus: &Self::Mmus) -> Self::Mmu<'_>;
+    /// Returns a policy as the machine takes it where speed is measured.
+    fn policy<'q, Q: Policy>(policy: &'q Q) -> Self::Policy<'q, Q>;
     /// Adds to an observer what CPUs do after a fault.
     fn watch<W: Watch + Send>(mmus: &Self::Mmus, watch: W) -> Self::Watched<'_, W>;
     /// Returns the observer alone.
@@ -89,6 +94,7 @@ impl Platform for Recorded {
     type Mmu<'m> = NoTlb;
     type Checked<'s> = &'s SoftMmu<'s, X86_64>;
     type CheckedMmu<'m> = &'m SoftMmu<'m, X86_64>;
+    type Policy<'q, Q: Policy + 'q> = &'q Q;
     type Watched<'m, W: Watch + Send> = W;
 
     fn mmus(&self, _cpus: usize) -> Result<(), Failure> {
@@ -97,6 +103,10 @@ impl Platform for Recorded {
 
     fn mmu((): &()) -> NoTlb {
         NoTlb
+    }
+
+    fn policy<Q: Policy>(policy: &Q) -> &Q {
+        policy
     }
 
     fn watch<W: Watch + Send>((): &(), watch: W) -> W {
@@ -170,6 +180,8 @@ impl Platform for Hashed {
     type Mmu<'m> = &'m HashedMmu<'static>;
     type Checked<'s> = (&'s SoftMmu<'s, Ppc32>, HashedMmu<'s>);
     type CheckedMmu<'m> = &'m HashedMmu<'m>;
+    // Found by address: the engine is made once for all of them.
+    type Policy<'q, Q: Policy + 'q> = &'q dyn Policy;
     type Watched<'m, W: Watch + Send> = Refilling<'m, W>;
 
     fn mmus(&self, cpus: usize) -> Result<Self::Mmus, Failure> {
@@ -178,6 +190,10 @@ impl Platform for Hashed {
 
     fn mmu(mmus: &Self::Mmus) -> Self::Mmu<'_> {
         mmus
+    }
+
+    fn policy<Q: Policy>(policy: &Q) -> &dyn Policy {
+        policy
     }
 
     fn watch<W: Watch + Send>(mmus: &Self::Mmus, watch: W) -> Refilling<'_, W> {

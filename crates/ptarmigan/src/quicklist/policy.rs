@@ -151,6 +151,76 @@ pub unsafe trait Policy: Sync {
     fn counts(&self) -> PolicyCounts;
 }
 
+// SAFETY: 1. to 3. by the policy behind the reference; contracts are passed on.
+unsafe impl<P: Policy + ?Sized> Policy for &P {
+    #[inline(always)]
+    fn machine(&self) -> MachineId {
+        (**self).machine()
+    }
+    #[inline(always)]
+    fn cpus(&self) -> usize {
+        (**self).cpus()
+    }
+    #[inline(always)]
+    fn takes_unhooked(&self) -> bool {
+        (**self).takes_unhooked()
+    }
+    #[inline(always)]
+    unsafe fn alloc(&self, pin: &Pinned<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
+        // SAFETY: 1. by the caller.
+        unsafe { (**self).alloc(pin, level, flags) }
+    }
+    #[inline(always)]
+    unsafe fn free_unlinked(&self, pin: &Pinned<'_>, page: Clean) {
+        // SAFETY: 1. and 2. by the caller.
+        unsafe { (**self).free_unlinked(pin, page) }
+    }
+    #[inline(always)]
+    unsafe fn unhooked(&self, pin: &Pinned<'_>, pages: &Unhooked) {
+        // SAFETY: 1. by the caller.
+        unsafe { (**self).unhooked(pin, pages) }
+    }
+    #[inline(always)]
+    unsafe fn take_unhooked(&self, pin: &Pinned<'_>, pages: &mut Unhooked) {
+        // SAFETY: 1. and 2. by the caller.
+        unsafe { (**self).take_unhooked(pin, pages) }
+    }
+    #[inline(always)]
+    unsafe fn flushed(&self, pin: &Pinned<'_>, pages: Flushed) {
+        // SAFETY: 1. and 2. by the caller.
+        unsafe { (**self).flushed(pin, pages) }
+    }
+    #[inline(always)]
+    unsafe fn gather_end(&self, pin: &Pinned<'_>) {
+        // SAFETY: 1. by the caller.
+        unsafe { (**self).gather_end(pin) }
+    }
+    #[inline(always)]
+    unsafe fn idle(&self, pin: &Pinned<'_>) {
+        // SAFETY: 1. by the caller.
+        unsafe { (**self).idle(pin) }
+    }
+    #[inline(always)]
+    unsafe fn end_interval(&self, pin: &Pinned<'_>) -> u32 {
+        // SAFETY: 1. by the caller.
+        unsafe { (**self).end_interval(pin) }
+    }
+    #[inline(always)]
+    unsafe fn reclaim(&self, pin: &Pinned<'_>, node: NodeId, want: u32) -> u32 {
+        // SAFETY: 1. by the caller.
+        unsafe { (**self).reclaim(pin, node, want) }
+    }
+    #[inline(always)]
+    unsafe fn drain(&self, pin: &Pinned<'_>) {
+        // SAFETY: 1. by the caller.
+        unsafe { (**self).drain(pin) }
+    }
+    #[inline(always)]
+    fn counts(&self) -> PolicyCounts {
+        (**self).counts()
+    }
+}
+
 /// A policy, and where the caller is, checked once to be of one machine: every call is safe.
 pub struct PolicyOn<'a, P: ?Sized> {
     policy: &'a P,

@@ -12,7 +12,7 @@ use ptarmigan::highmem::pool::{Pool, PoolConfig};
 use ptarmigan::hosted::{Host, HostConfig, HostMachine, NoTlb, StoreSlots, Wired};
 use ptarmigan::machine::Machine;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
@@ -30,16 +30,18 @@ const SERVE: usize = 8;
 /// A case: which frames thread `t` maps, in turn.
 struct MapCase {
     name: &'static str,
+    /// Locked operations on a frame's word in each map and unmap.
+    locked: usize,
     frames: fn(usize) -> Range<u32>,
 }
 
 const CASES: [MapCase; 3] = [
     // Mapped all the time: no slot is filled.
-    MapCase { name: "hit", frames: |t| frames(64 * t as u32, 64) },
-    // Four times as many as there are slots: each map fills one.
-    MapCase { name: "another", frames: |t| frames(4096 * t as u32, 4096) },
+    MapCase { name: "hit", locked: 2, frames: |t| frames(64 * t as u32, 64) },
+    // Four times as many as there are slots: each map fills one, and a sweep empties it.
+    MapCase { name: "another", locked: 3, frames: |t| frames(4096 * t as u32, 4096) },
     // The same one on both threads.
-    MapCase { name: "same", frames: |_| frames(0, 1) },
+    MapCase { name: "same", locked: 2, frames: |_| frames(0, 1) },
 ];
 
 fn frames(first: u32, n: u32) -> Range<u32> {
@@ -66,6 +68,36 @@ impl MapPair for LinuxPool<'_, Wires, StoreSlots> {
     fn pair(&self, pin: &Pinned<'_>, frame: Pfn) -> bool {
         // SAFETY: 1. mapped just now, and the address is not used.
         self.try_map(pin, frame).is_ok() && unsafe { self.unmap(pin, frame) } == Ok(true)
+    }
+}
+
+/// The locked operations of a map and unmap alone: what this machine takes for any pool whose frames
+/// have a count of users.
+struct Locked {
+    words: Vec<AtomicU32>,
+    operations: usize,
+}
+
+impl Locked {
+    fn new(case: &MapCase) -> Self {
+        let words = (case.frames)(0).map(|_| AtomicU32::new(1)).collect();
+        Locked { words, operations: case.locked }
+    }
+}
+
+impl MapPair for Locked {
+    #[inline(always)]
+    fn pair(&self, _: &Pinned<'_>, frame: Pfn) -> bool {
+        let word = &self.words[(frame.0 - HIGH) as usize];
+        for _ in 1..self.operations {
+            let users = word.load(Ordering::Relaxed);
+            let joined = word.compare_exchange(users, users + 1, Ordering::Acquire, Ordering::Relaxed);
+            if joined.is_err() {
+                return false;
+            }
+        }
+        word.fetch_sub(1, Ordering::SeqCst);
+        true
     }
 }
 
@@ -130,7 +162,8 @@ fn run<M: Machine>(
 }
 
 /// Contenders, with one thread and with two.
-const ARMS: [(&str, usize); 4] = [("ptarmigan", 1), ("ptarmigan-two", 2), ("linux", 1), ("linux-two", 2)];
+const ARMS: [(&str, usize); 5] =
+    [("ptarmigan", 1), ("ptarmigan-two", 2), ("linux", 1), ("linux-two", 2), ("locked-only", 1)];
 
 /// Measures both pools in `rounds` rounds.
 ///
@@ -166,10 +199,10 @@ pub(super) fn part(rounds: u32) -> Result<Part, String> {
             for turn in 0..ARMS.len() {
                 let arm = (turn + round) % ARMS.len();
                 let threads = ARMS[arm].1;
-                times[arm].push(if arm < 2 {
-                    run(&host, &machine, &ours, case, threads)?
-                } else {
-                    run(&host, &machine, &linux, case, threads)?
+                times[arm].push(match arm {
+                    0 | 1 => run(&host, &machine, &ours, case, threads)?,
+                    2 | 3 => run(&host, &machine, &linux, case, threads)?,
+                    _ => run(&host, &machine, &Locked::new(case), case, threads)?,
                 });
             }
         }
@@ -208,10 +241,12 @@ fn report(times: &[Vec<Vec<f64>>]) -> Part {
             _ => continue,
         };
         notes.push(format!(
-            "{}: {:.1} ns at the least (bar: {bar:.0}){}",
+            "{}: {:.1} ns at the least (bar: {bar:.0}){}; its {} locked operations alone {:.1}",
             case.name,
             least(0),
-            verdict(least(0) <= bar)
+            verdict(least(0) <= bar),
+            case.locked,
+            least(4)
         ));
         notes.push(format!(
             "{}: two threads {two:.2} x one (bar: 1.25){}, Linux's {times_linux:.1} x ours (bar: 3){}",

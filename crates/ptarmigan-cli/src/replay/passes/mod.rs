@@ -1,5 +1,6 @@
 //! The passes over a trace, and their results.
 mod sanitize;
+mod speed;
 
 use super::args::{MachineName, ReplayArgs};
 use super::high::{High, KmapReport};
@@ -8,8 +9,8 @@ use super::input::trace::Trace;
 use super::instruments::counters::{Snapshot, TableShape};
 use super::instruments::levels::Levels;
 use super::instruments::measured::Measured;
-use super::instruments::speed::{Rate, SpeedRounds, Timed};
-use super::instruments::stream::{Nothing, Stream};
+use super::instruments::speed::SpeedRounds;
+use super::instruments::stream::Stream;
 use super::instruments::zero::{IdleRound, IdleTimes, ZeroReport};
 use super::platform::{Hashed, Platform, Recorded};
 use super::policy::{Choice, PolicyName, with_policy};
@@ -28,7 +29,7 @@ use ptarmigan::hosted::{Delivery, HighMachine, HighSlots, Host, HostConfig, Host
 use ptarmigan::machine::Machine;
 use ptarmigan::page::Layout;
 use ptarmigan::quicklist::{Layered, Policy};
-use ptarmigan::tlb::{Mmu, TlbConfig};
+use ptarmigan::tlb::{FlushCounts, Mmu, TlbConfig};
 
 /// Rounds of whole replays, which give the speed, and of streams, which give the means. Reports
 /// contain the medians.
@@ -45,6 +46,13 @@ struct Replay<'a, P> {
     high: Option<High>,
     /// The same CPUs with one worker, if `schedule` has several.
     alone: Option<Schedule>,
+}
+
+/// What a machine has counted in a pass.
+struct Passed {
+    outcome: Outcome,
+    flushes: FlushCounts,
+    zero: Option<ZeroReport>,
 }
 
 /// The results of one policy.
@@ -256,21 +264,9 @@ impl<'a, P: Platform> Replay<'a, P> {
             let snapshot = Snapshot::new(host.frames(), self.job().cpus(), TableShape::of::<P::Format>());
             let measured = Measured::new(host.frames(), P::Format::LAYOUT, self.clock);
             let layered = Layered::new(measured, Layered::new(snapshot, made));
-            let tlb = self.tlb(self.job().cpus());
-            let mmu = P::mmu(&mmus);
-            let machine =
-                HostMachine::with_tlb(&host, layered, mmu, tlb, Delivery::AtOnce).context("machine")?;
-            let outcome = self.pass(&machine, || P::watch(&mmus, Unwatched), "counting")?;
-            let flushes = machine.tlb().counts();
-            let counts = machine.policy().counts();
-            let ReplayArgs { touch_data, idle_zero, .. } = *self.args;
-            let zero = (touch_data || idle_zero > 0).then(|| ZeroReport {
-                idle_zero,
-                faults: machine.data().zero_counts().into(),
-                zones: host.frames().zero_counts().into(),
-                times: None,
-            });
-            let mut log = machine.policy().layer().log();
+            let Passed { outcome, flushes, zero } = self.counting(&host, &mmus, &layered)?;
+            let counts = layered.counts();
+            let mut log = layered.layer().log();
             let layout: Layout = P::Format::LAYOUT;
             let levels = (0..usize::from(layout.levels)).map(|level| {
                 let (count, times) = (counts.levels[level], &log.times[level]);
@@ -316,7 +312,7 @@ impl<'a, P: Platform> Replay<'a, P> {
                 skipped_events: outcome.skipped,
                 out_of_memory: outcome.out_of_memory,
                 counters: self.args.counters.then(|| {
-                    let snapshot = machine.policy().inner();
+                    let snapshot = layered.inner();
                     snapshot.layer().counters(snapshot.inner())
                 }),
                 workers: None,
@@ -337,76 +333,31 @@ impl<'a, P: Platform> Replay<'a, P> {
         })
     }
 
+    /// Runs the counting pass on a policy. Which one it is, is not known while compiling: the
+    /// policy's own instruments do not see the calls through a pointer.
+    fn counting(
+        &self,
+        host: &Host<P::Format>,
+        mmus: &P::Mmus,
+        policy: &dyn Policy,
+    ) -> Result<Passed, Failure> {
+        let tlb = self.tlb(self.job().cpus());
+        let machine =
+            HostMachine::with_tlb(host, policy, P::mmu(mmus), tlb, Delivery::AtOnce).context("machine")?;
+        let outcome = self.pass(&machine, || P::watch(mmus, Unwatched), "counting")?;
+        let ReplayArgs { touch_data, idle_zero, .. } = *self.args;
+        let zero = (touch_data || idle_zero > 0).then(|| ZeroReport {
+            idle_zero,
+            faults: machine.data().zero_counts().into(),
+            zones: host.frames().zero_counts().into(),
+            times: None,
+        });
+        Ok(Passed { outcome, flushes: machine.tlb().counts(), zero })
+    }
+
     /// Returns the number of rounds. Comparisons need more than a single speed does.
     fn speed_rounds(&self) -> usize {
         let compared = self.job().workers() > 1 || self.args.idle_zero > 0;
         if compared { COMPARED_ROUNDS } else { SPEED_ROUNDS }
-    }
-
-    /// Replays without instruments: the requested job, and the jobs that it is compared with.
-    fn speed(&self, one: &mut Counted) -> Result<(), Failure> {
-        let Counted { policy, ref mut rounds, ref mut ahead, .. } = *one;
-        let job = self.job();
-        let (elapsed, outcome, _) = self.bare(policy, &job, || Unwatched)?;
-        rounds.all.push(Rate::new(self.trace.steps.len() * job.copies, elapsed));
-        if job.idle_zero > 0 {
-            let (lazy, _, _) = self.bare(policy, &Job { idle_zero: 0, ..job }, || Unwatched)?;
-            let of_all = |elapsed: Elapsed| elapsed.processor * job.workers() as u32;
-            ahead.push(IdleRound { with: of_all(elapsed), ahead: outcome.ahead, without: of_all(lazy) });
-        }
-        if job.copies > 1 {
-            rounds.one_copy.push(self.rate(policy, &self.job_of(&self.schedule, 1))?);
-        }
-        if let Some(alone) = &self.alone {
-            let job = self.job_of(alone, 1);
-            rounds.one_worker.push(self.rate(policy, &job)?);
-            let len = alone.programs.iter().map(|program| program.ops.len()).sum();
-            let (_, _, watches) = self.bare(policy, &job, || Timed::new(self.clock, len))?;
-            watches.into_iter().for_each(|timed| rounds.timed(timed));
-        }
-        Ok(())
-    }
-
-    fn rate(&self, policy: Choice, job: &Job<'_>) -> Result<Rate, Failure> {
-        let (elapsed, _, _) = self.bare(policy, job, || Unwatched)?;
-        Ok(Rate::new(self.trace.steps.len() * job.copies, elapsed))
-    }
-
-    fn bare<W: Watch + Send>(
-        &self,
-        policy: Choice,
-        job: &Job<'_>,
-        watch: impl Fn() -> W + Sync,
-    ) -> Result<(Elapsed, Outcome, Vec<W>), Failure> {
-        let host = self.host(job)?;
-        let mmus = self.platform.mmus(job.cpus())?;
-        with_policy!(host, policy, self.args.lists(host.config().cpus), |made| {
-            let (tlb, mmu) = (self.tlb(job.cpus()), P::mmu(&mmus));
-            let machine =
-                HostMachine::with_tlb(&host, made, mmu, tlb, Delivery::AtOnce).context("machine")?;
-            let (outcome, elapsed, watches) =
-                self.execute(job, &machine, || P::watch(&mmus, watch()), |_| {})?;
-            Ok((elapsed, outcome, watches.into_iter().map(P::unwatch).collect()))
-        })
-    }
-
-    /// Runs the stream of allocator calls over the policy and over nothing. Returns both times in
-    /// nanoseconds.
-    fn stream(&self, counted: &Counted) -> Result<(f64, f64), Failure> {
-        let host = self.host(&self.job())?;
-        let slots = host.slots();
-        let mmus = self.platform.mmus(self.job().cpus())?;
-        with_policy!(host, counted.policy, self.args.lists(host.config().cpus), |made| {
-            let (tlb, mmu) = (self.tlb(self.job().cpus()), P::mmu(&mmus));
-            let machine =
-                HostMachine::with_tlb(&host, made, mmu, tlb, Delivery::AtOnce).context("machine")?;
-            let policy = machine.policy();
-            let what = "replaying the allocator's calls";
-            let nothing = counted.stream.run(&Nothing(host.machine()), &slots).context(what)?;
-            let time = counted.stream.run(policy, &slots).context(what)?;
-            machine.drain(&slots);
-            host.audit().context("after the allocator's calls")?;
-            Ok((time.as_nanos() as f64, nothing.as_nanos() as f64))
-        })
     }
 }

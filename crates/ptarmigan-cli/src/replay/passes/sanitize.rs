@@ -7,7 +7,7 @@ use crate::replay::platform::Platform;
 use crate::replay::policy::{Choice, PolicyName, with_policy};
 use crate::replay::report::SanitizerReport;
 use ptarmigan::hosted::{Delivery, HostMachine};
-use ptarmigan::quicklist::Layered;
+use ptarmigan::quicklist::{Layered, Policy};
 use ptarmigan_rig::Watchable;
 use ptsan::{Adversary, Config};
 
@@ -48,7 +48,8 @@ impl<P: Platform> Replay<'_, P> {
         let several = self.job().workers() > 1;
         with_policy!(host, policy, self.args.lists(host.config().cpus), |made| {
             let layered = Layered::new(mmu, made);
-            let machine = HostMachine::with_tlb(&host, layered, P::checked_mmu(&checked), tlb, delivery)
+            let policy: &dyn Policy = &layered;
+            let machine = HostMachine::with_tlb(&host, policy, P::checked_mmu(&checked), tlb, delivery)
                 .context("machine")?;
             let what = seed.map_or("sanitizing".to_owned(), |seed| format!("sanitizing, seed {seed}"));
             self.pass(&machine, || P::checked_watch(&checked, sanitized.watcher(several)), &what)?;

@@ -153,18 +153,21 @@ impl<S: Shootdown, L: Slots, K: Wake> Pool<'_, S, L, K> {
         let live = (self.config.colors == 1).then_some(pinned as u64);
         let facts = Facts { live, ..Facts::UNKNOWN };
         let shift = self.slots.shift();
-        let mut stale = SlotSet::new(0, shift);
-        for index in slots.iter() {
-            let page = self.slots.page(self.slot(color, first + index));
-            let mut at = page.wrapping_sub(stale.address(0)) >> shift;
-            if stale.is_empty() || at >= SlotSet::SLOTS as u64 {
-                // Of an empty set it flushes nothing.
-                self.tlb.flush_kernel_slots(pin, &stale, &facts)?;
-                (stale, at) = (SlotSet::new(page, shift), 0);
+        let pages = slots.iter().map(|index| self.slots.page(self.slot(color, first + index)));
+        let mut stale: Option<SlotSet> = None;
+        for page in pages {
+            let at = |set: &SlotSet| (page.wrapping_sub(set.address(0)) >> shift) as usize;
+            match &mut stale {
+                Some(set) if at(set) < SlotSet::SLOTS => set.insert(at(set)),
+                full => {
+                    if let Some(full) = full {
+                        self.tlb.flush_kernel_slots(pin, full, &facts)?;
+                    }
+                    full.insert(SlotSet::new(page, shift)).insert(0);
+                }
             }
-            stale.insert(at as usize);
         }
-        self.tlb.flush_kernel_slots(pin, &stale, &facts)
+        stale.map_or(Ok(()), |stale| self.tlb.flush_kernel_slots(pin, &stale, &facts))
     }
 
     /// Returns the slots of each colour.

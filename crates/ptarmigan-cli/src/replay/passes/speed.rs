@@ -1,0 +1,105 @@
+//! The passes that measure speed.
+use super::{Counted, Replay};
+use crate::error::{Context, Failure};
+use crate::replay::instruments::speed::{Rate, Timed};
+use crate::replay::instruments::stream::Nothing;
+use crate::replay::instruments::zero::IdleRound;
+use crate::replay::platform::Platform;
+use crate::replay::policy::{Choice, PolicyName, with_policy};
+use crate::replay::workers::job::{Elapsed, Job};
+use crate::replay::workers::outcome::Outcome;
+use crate::replay::workers::watch::{Unwatched, Watch};
+use ptarmigan::hosted::{Delivery, Host, HostMachine};
+use ptarmigan::machine::Machine;
+use ptarmigan::quicklist::Policy;
+
+impl<P: Platform> Replay<'_, P> {
+    /// Replays without instruments: the requested job, and the jobs that it is compared with.
+    pub(super) fn speed(&self, one: &mut Counted) -> Result<(), Failure> {
+        let Counted { policy, ref mut rounds, ref mut ahead, .. } = *one;
+        let job = self.job();
+        let (elapsed, outcome) = self.bare(policy, &job)?;
+        rounds.all.push(Rate::new(self.trace.steps.len() * job.copies, elapsed));
+        if job.idle_zero > 0 {
+            let (lazy, _) = self.bare(policy, &Job { idle_zero: 0, ..job })?;
+            let of_all = |elapsed: Elapsed| elapsed.processor * job.workers() as u32;
+            ahead.push(IdleRound { with: of_all(elapsed), ahead: outcome.ahead, without: of_all(lazy) });
+        }
+        if job.copies > 1 {
+            rounds.one_copy.push(self.rate(policy, &self.job_of(&self.schedule, 1))?);
+        }
+        if let Some(alone) = &self.alone {
+            let job = self.job_of(alone, 1);
+            rounds.one_worker.push(self.rate(policy, &job)?);
+            let len = alone.programs.iter().map(|program| program.ops.len()).sum();
+            let watches = self.timed(policy, &job, || Timed::new(self.clock, len))?;
+            watches.into_iter().for_each(|timed| rounds.timed(timed));
+        }
+        Ok(())
+    }
+
+    fn rate(&self, policy: Choice, job: &Job<'_>) -> Result<Rate, Failure> {
+        let (elapsed, _) = self.bare(policy, job)?;
+        Ok(Rate::new(self.trace.steps.len() * job.copies, elapsed))
+    }
+
+    /// Runs a job without instruments.
+    fn bare(&self, policy: Choice, job: &Job<'_>) -> Result<(Elapsed, Outcome), Failure> {
+        let host = self.host(job)?;
+        let mmus = self.platform.mmus(job.cpus())?;
+        with_policy!(host, policy, self.args.lists(host.config().cpus), |made| {
+            let (outcome, elapsed, _) = self.watched(job, &host, &mmus, P::policy(&made), || Unwatched)?;
+            Ok((elapsed, outcome))
+        })
+    }
+
+    /// Runs a job whose operations are timed one by one. Which policy it is on is not known while
+    /// compiling, see [`counting`](Self::counting).
+    fn timed(
+        &self,
+        policy: Choice,
+        job: &Job<'_>,
+        watch: impl Fn() -> Timed + Sync,
+    ) -> Result<Vec<Timed>, Failure> {
+        let host = self.host(job)?;
+        let mmus = self.platform.mmus(job.cpus())?;
+        with_policy!(host, policy, self.args.lists(host.config().cpus), |made| {
+            let made: &dyn Policy = &made;
+            Ok(self.watched(job, &host, &mmus, made, &watch)?.2)
+        })
+    }
+
+    fn watched<W: Watch + Send>(
+        &self,
+        job: &Job<'_>,
+        host: &Host<P::Format>,
+        mmus: &P::Mmus,
+        policy: impl Policy,
+        watch: impl Fn() -> W + Sync,
+    ) -> Result<(Outcome, Elapsed, Vec<W>), Failure> {
+        let (tlb, mmu) = (self.tlb(job.cpus()), P::mmu(mmus));
+        let machine = HostMachine::with_tlb(host, policy, mmu, tlb, Delivery::AtOnce).context("machine")?;
+        let (outcome, elapsed, watches) = self.execute(job, &machine, || P::watch(mmus, watch()), |_| {})?;
+        Ok((outcome, elapsed, watches.into_iter().map(P::unwatch).collect()))
+    }
+
+    /// Runs the stream of allocator calls over the policy and over nothing. Returns both times in
+    /// nanoseconds.
+    pub(super) fn stream(&self, counted: &Counted) -> Result<(f64, f64), Failure> {
+        let host = self.host(&self.job())?;
+        let slots = host.slots();
+        let mmus = self.platform.mmus(self.job().cpus())?;
+        with_policy!(host, counted.policy, self.args.lists(host.config().cpus), |made| {
+            let (tlb, mmu) = (self.tlb(self.job().cpus()), P::mmu(&mmus));
+            let machine =
+                HostMachine::with_tlb(&host, made, mmu, tlb, Delivery::AtOnce).context("machine")?;
+            let policy = machine.policy();
+            let what = "replaying the allocator's calls";
+            let nothing = counted.stream.run(&Nothing(host.machine()), &slots).context(what)?;
+            let time = counted.stream.run(policy, &slots).context(what)?;
+            machine.drain(&slots);
+            host.audit().context("after the allocator's calls")?;
+            Ok((time.as_nanos() as f64, nothing.as_nanos() as f64))
+        })
+    }
+}
