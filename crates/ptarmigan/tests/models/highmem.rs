@@ -206,6 +206,8 @@ impl MaySleep for Sleeper {
 fn two_cpus_take_turns_with_one_slot_and_it_is_flushed_in_between() {
     model(3, || {
         let w = World::new(1, 2, 1);
+        // What this CPU knows of the slot from here on.
+        assert!(w.visit(0, 3));
         let other = w.beside(|w| {
             w.visit(1, 2);
         });
