@@ -20,19 +20,34 @@ struct Owner {
 }
 
 const NOBODY: usize = 0;
+/// With the number of a thread: it acts for the CPU, for as long as an interrupt takes, and has no
+/// slot.
+const ACTS: usize = 1 << (usize::BITS - 1);
 
 impl Owner {
-    /// Takes the CPU for the calling thread if no thread owns it.
-    fn take(&self) -> Option<Held<'_>> {
-        let me = this_thread();
-        self.thread.compare_exchange(NOBODY, me, Ordering::Acquire, Ordering::Relaxed).ok()?;
+    /// Takes the CPU if no thread owns it, for `thread`: the calling one's number, or with [`ACTS`].
+    fn take(&self, thread: usize) -> Result<Held<'_>, usize> {
+        self.thread.compare_exchange(NOBODY, thread, Ordering::Acquire, Ordering::Relaxed)?;
         self.held.store(1, Ordering::Relaxed);
-        Some(Held(self))
+        Ok(Held(self))
+    }
+
+    /// Takes the CPU for the calling thread if no thread owns it. Waits while another thread acts
+    /// for it.
+    fn claim(&self) -> Option<Held<'_>> {
+        let me = this_thread();
+        loop {
+            match self.take(me) {
+                Ok(held) => return Some(held),
+                Err(owner) if owner & ACTS != 0 && owner != me | ACTS => std::thread::yield_now(),
+                Err(_) => return None,
+            }
+        }
     }
 
     /// Keeps the CPU for the calling thread if that owns it.
     fn keep(&self) -> Option<Held<'_>> {
-        if self.thread.load(Ordering::Relaxed) != this_thread() {
+        if self.thread.load(Ordering::Relaxed) & !ACTS != this_thread() {
             return None;
         }
         self.held.store(self.held.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
@@ -79,7 +94,7 @@ impl Owners {
     pub fn act_for(&self, cpu: CpuId, node: NodeId, f: impl FnOnce(&Pinned<'_>)) {
         let Some(owner) = self.cpus.get(cpu.0 as usize) else { return };
         // Given up after `f`, also if that panics.
-        let Some(_held) = owner.keep().or_else(|| owner.take()) else { return };
+        let Some(_held) = owner.keep().or_else(|| owner.take(this_thread() | ACTS).ok()) else { return };
         // SAFETY: 1. this thread owns the CPU until `f` has returned, whatever slot is dropped in
         // it, and goes on with whatever it was doing as that CPU afterwards: as if interrupted. 2.
         // there is an owner for each CPU of the host, this one included, and the host says which
@@ -106,7 +121,7 @@ pub struct CpuSlot {
 impl CpuSlot {
     pub(super) fn take(owners: &Owners, cpu: u16, node: u8) -> Option<Self> {
         // Given up when the slot is dropped.
-        core::mem::forget(owners.cpus.get(cpu as usize)?.take()?);
+        core::mem::forget(owners.cpus.get(cpu as usize)?.claim()?);
         Some(CpuSlot { cpu: CpuId(cpu), node: NodeId(node), owners: owners.clone(), _stay: PhantomData })
     }
 
@@ -135,5 +150,45 @@ impl Drop for CpuSlot {
         if let Some(owner) = self.owners.cpus.get(self.cpu.0 as usize) {
             owner.give_up();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+
+    #[test]
+    fn a_cpu_that_another_thread_acts_for_can_be_claimed() {
+        let owners = Owners::new(MachineId::new(), 1);
+        let (done, acted) = (AtomicBool::new(false), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    owners.act_for(CpuId(0), NodeId(0), |_| {
+                        acted.fetch_add(1, Ordering::Relaxed);
+                        std::thread::yield_now();
+                    });
+                }
+            });
+            while acted.load(Ordering::Relaxed) < 100 {
+                let slot = CpuSlot::take(&owners, 0, 0);
+                done.store(slot.is_none(), Ordering::Relaxed);
+                assert!(slot.is_some(), "no thread has the CPU's slot");
+                drop(slot);
+                std::thread::yield_now();
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+    }
+
+    #[test]
+    fn a_cpu_whose_slot_another_thread_has_is_refused() {
+        let owners = Owners::new(MachineId::new(), 1);
+        let _slot = CpuSlot::take(&owners, 0, 0).expect("a CPU");
+        let other = std::thread::scope(|s| s.spawn(|| CpuSlot::take(&owners, 0, 0).is_none()).join());
+        assert_eq!(other.ok(), Some(true));
+        assert!(CpuSlot::take(&owners, 0, 0).is_none());
+        owners.act_for(CpuId(0), NodeId(0), |_| assert!(CpuSlot::take(&owners, 0, 0).is_none()));
     }
 }
