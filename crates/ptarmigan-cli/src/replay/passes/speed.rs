@@ -9,9 +9,9 @@ use crate::replay::policy::{Choice, PolicyName, with_policy};
 use crate::replay::workers::job::{Elapsed, Job};
 use crate::replay::workers::outcome::Outcome;
 use crate::replay::workers::watch::{Unwatched, Watch};
-use ptarmigan::hosted::{Delivery, Host, HostMachine};
+use ptarmigan::hosted::{Delivery, Host};
 use ptarmigan::machine::Machine;
-use ptarmigan::quicklist::Policy;
+use ptarmigan::quicklist::{Policy, Rules};
 
 impl<P: Platform> Replay<'_, P> {
     /// Replays without instruments: the requested job, and the jobs that it is compared with.
@@ -47,8 +47,10 @@ impl<P: Platform> Replay<'_, P> {
     fn bare(&self, policy: Choice, job: &Job<'_>) -> Result<(Elapsed, Outcome), Failure> {
         let host = self.host(job)?;
         let mmus = self.platform.mmus(job.cpus())?;
-        with_policy!(host, policy, self.args.lists(host.config().cpus), |made| {
-            let (outcome, elapsed, _) = self.watched(job, &host, &mmus, P::policy(&made), || Unwatched)?;
+        let tables = self.platform.tables(&host)?;
+        with_policy!(host, self.source(&host, &tables), policy, self.args.lists(host.config().cpus), |made| {
+            let (outcome, elapsed, _) =
+                self.watched(job, &host, &tables, &mmus, P::policy(&made), || Unwatched)?;
             Ok((elapsed, outcome))
         })
     }
@@ -63,9 +65,10 @@ impl<P: Platform> Replay<'_, P> {
     ) -> Result<Vec<Timed>, Failure> {
         let host = self.host(job)?;
         let mmus = self.platform.mmus(job.cpus())?;
-        with_policy!(host, policy, self.args.lists(host.config().cpus), |made| {
+        let tables = self.platform.tables(&host)?;
+        with_policy!(host, self.source(&host, &tables), policy, self.args.lists(host.config().cpus), |made| {
             let made: &dyn Policy = &made;
-            Ok(self.watched(job, &host, &mmus, made, &watch)?.2)
+            Ok(self.watched(job, &host, &tables, &mmus, made, &watch)?.2)
         })
     }
 
@@ -73,12 +76,13 @@ impl<P: Platform> Replay<'_, P> {
         &self,
         job: &Job<'_>,
         host: &Host<P::Format>,
+        tables: &P::Tables,
         mmus: &P::Mmus,
         policy: impl Policy,
         watch: impl Fn() -> W + Sync,
     ) -> Result<(Outcome, Elapsed, Vec<W>), Failure> {
         let (tlb, mmu) = (self.tlb(job.cpus()), P::mmu(mmus));
-        let machine = HostMachine::with_tlb(host, policy, mmu, tlb, Delivery::AtOnce).context("machine")?;
+        let machine = self.machine(host, tables, policy, mmu, tlb, Delivery::AtOnce)?;
         let (outcome, elapsed, watches) = self.execute(job, &machine, || P::watch(mmus, watch()), |_| {})?;
         Ok((outcome, elapsed, watches.into_iter().map(P::unwatch).collect()))
     }
@@ -89,17 +93,23 @@ impl<P: Platform> Replay<'_, P> {
         let host = self.host(&self.job())?;
         let slots = host.slots();
         let mmus = self.platform.mmus(self.job().cpus())?;
-        with_policy!(host, counted.policy, self.args.lists(host.config().cpus), |made| {
-            let (tlb, mmu) = (self.tlb(self.job().cpus()), P::mmu(&mmus));
-            let machine =
-                HostMachine::with_tlb(&host, made, mmu, tlb, Delivery::AtOnce).context("machine")?;
-            let policy = machine.policy();
-            let what = "replaying the allocator's calls";
-            let nothing = counted.stream.run(&Nothing(host.machine()), &slots).context(what)?;
-            let time = counted.stream.run(policy, &slots).context(what)?;
-            machine.drain(&slots);
-            host.audit().context("after the allocator's calls")?;
-            Ok((time.as_nanos() as f64, nothing.as_nanos() as f64))
-        })
+        let tables = self.platform.tables(&host)?;
+        with_policy!(
+            host,
+            self.source(&host, &tables),
+            counted.policy,
+            self.args.lists(host.config().cpus),
+            |made| {
+                let (tlb, mmu) = (self.tlb(self.job().cpus()), P::mmu(&mmus));
+                let machine = self.machine(&host, &tables, made, mmu, tlb, Delivery::AtOnce)?;
+                let policy = machine.policy();
+                let what = "replaying the allocator's calls";
+                let nothing = counted.stream.run(&Nothing(host.machine()), &slots).context(what)?;
+                let time = counted.stream.run(policy, &slots).context(what)?;
+                machine.drain(&slots);
+                host.audit().context("after the allocator's calls")?;
+                Ok((time.as_nanos() as f64, nothing.as_nanos() as f64))
+            }
+        )
     }
 }

@@ -76,18 +76,18 @@ pub struct HostTables {
     window: MixedWindow<TableWindow<StoreSlots, Threads>>,
     placement: UserPte,
     auto: AutoPlacement,
+    /// Windows that were opened to measure what that costs.
+    measured: usize,
 }
 
 impl HostTables {
-    /// Makes the window of a host with high memory, where tables are placed as `placement` says.
+    /// Makes the window of a host where tables are placed as `placement` says. Without high memory
+    /// all of them are in low memory.
     ///
     /// # Errors
     ///
-    /// [`HighError`] if the host has no high memory, or this process no memory.
+    /// [`HighError`] if this process has no memory.
     pub fn new<F: Format>(host: &Host<F>, placement: UserPte) -> Result<Self, HighError> {
-        if !host.frames().has_high() {
-            return Err(HighError::NoHighMemory);
-        }
         let n = THREADS * DEPTH;
         let mut boot =
             host.boot(StoreSlots::bytes(n) + TableWindow::<StoreSlots, Threads>::bytes(THREADS))?;
@@ -98,10 +98,12 @@ impl HostTables {
         let high = high.map_err(|e| HighError::Host(e.to_string()))?;
         // SAFETY: 1. the limit of the low map decides.
         let window = unsafe { MixedWindow::new(host.low_window(), high) };
-        let costs = AutoCosts { map_ns: open_ns(&window, host), ..AutoCosts::default() };
+        let map_ns = if host.frames().has_high() { open_ns(&window, host) } else { 1 };
+        let costs = AutoCosts { map_ns, ..AutoCosts::default() };
         let params = if let UserPte::Auto(params) = placement { params } else { Default::default() };
         let auto = AutoPlacement::new(host.frames(), &params, costs);
-        Ok(HostTables { window, placement, auto })
+        let measured = window.high().opened();
+        Ok(HostTables { window, placement, auto, measured })
     }
 
     /// Makes a source of pages for a policy, which places tables.
@@ -127,7 +129,7 @@ impl HostTables {
 
     /// Returns how often tables in high memory were opened.
     pub fn opened(&self) -> usize {
-        self.window.high().opened()
+        self.window.high().opened() - self.measured
     }
 
     /// Returns how many tables in high memory are open now.
