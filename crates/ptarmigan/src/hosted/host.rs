@@ -383,7 +383,7 @@ impl<F: Format> Host<F> {
     }
 
     /// Takes the slot of a CPU, for the calling thread to own; `None` if there is no such CPU or a
-    /// thread owns it.
+    /// thread owns it. Waits a moment if another thread answers a flush request for it just now.
     pub fn slot(&self, cpu: usize) -> Option<CpuSlot> {
         let cpu = CpuId(u16::try_from(cpu).ok()?);
         CpuSlot::take(&self.owners, cpu.0, self.node_of(cpu).0)

@@ -23,6 +23,8 @@ const NOBODY: usize = 0;
 /// With the number of a thread: it acts for the CPU, for as long as an interrupt takes, and has no
 /// slot.
 const ACTS: usize = 1 << (usize::BITS - 1);
+/// Times that a thread gives way to one that acts for the CPU that it wants.
+const CLAIM_TURNS: usize = 10_000;
 
 impl Owner {
     /// Takes the CPU if no thread owns it, for `thread`: the calling one's number, or with [`ACTS`].
@@ -33,16 +35,17 @@ impl Owner {
     }
 
     /// Takes the CPU for the calling thread if no thread owns it. Waits while another thread acts
-    /// for it.
+    /// for it, but not for ever: that one may be waiting for this one.
     fn claim(&self) -> Option<Held<'_>> {
         let me = this_thread();
-        loop {
+        for _ in 0..CLAIM_TURNS {
             match self.take(me) {
                 Ok(held) => return Some(held),
                 Err(owner) if owner & ACTS != 0 && owner != me | ACTS => std::thread::yield_now(),
                 Err(_) => return None,
             }
         }
+        None
     }
 
     /// Keeps the CPU for the calling thread if that owns it.
