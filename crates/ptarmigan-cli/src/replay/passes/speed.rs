@@ -9,7 +9,7 @@ use crate::replay::policy::{Choice, PolicyName, with_policy};
 use crate::replay::workers::job::{Elapsed, Job};
 use crate::replay::workers::outcome::Outcome;
 use crate::replay::workers::watch::{Unwatched, Watch};
-use ptarmigan::hosted::{Delivery, Host};
+use ptarmigan::hosted::Delivery;
 use ptarmigan::machine::Machine;
 use ptarmigan::quicklist::{Policy, Rules};
 
@@ -32,7 +32,7 @@ impl<P: Platform> Replay<'_, P> {
             let job = self.job_of(alone, 1);
             rounds.one_worker.push(self.rate(policy, &job)?);
             let len = alone.programs.iter().map(|program| program.ops.len()).sum();
-            let watches = self.timed(policy, &job, || Timed::new(self.clock, len))?;
+            let (_, _, watches) = self.watched(policy, &job, || Timed::new(self.clock, len))?;
             watches.into_iter().for_each(|timed| rounds.timed(timed));
         }
         Ok(())
@@ -45,46 +45,28 @@ impl<P: Platform> Replay<'_, P> {
 
     /// Runs a job without instruments.
     fn bare(&self, policy: Choice, job: &Job<'_>) -> Result<(Elapsed, Outcome), Failure> {
-        let host = self.host(job)?;
-        let mmus = self.platform.mmus(job.cpus())?;
-        let tables = self.platform.tables(&host)?;
-        with_policy!(host, self.source(&host, &tables), policy, self.args.lists(host.config().cpus), |made| {
-            let (outcome, elapsed, _) =
-                self.watched(job, &host, &tables, &mmus, P::policy(&made), || Unwatched)?;
-            Ok((elapsed, outcome))
-        })
+        let (elapsed, outcome, _) = self.watched(policy, job, || Unwatched)?;
+        Ok((elapsed, outcome))
     }
 
-    /// Runs a job whose operations are timed one by one. Which policy it is on is not known while
-    /// compiling, see [`counting`](Self::counting).
-    fn timed(
+    /// Runs a job with observers. Which policy it is on, is not known while compiling: the engine
+    /// is made once for all of them, and a call to a policy takes a nanosecond or two more.
+    fn watched<W: Watch + Send>(
         &self,
         policy: Choice,
         job: &Job<'_>,
-        watch: impl Fn() -> Timed + Sync,
-    ) -> Result<Vec<Timed>, Failure> {
+        watch: impl Fn() -> W + Sync,
+    ) -> Result<(Elapsed, Outcome, Vec<W>), Failure> {
         let host = self.host(job)?;
         let mmus = self.platform.mmus(job.cpus())?;
         let tables = self.platform.tables(&host)?;
         with_policy!(host, self.source(&host, &tables), policy, self.args.lists(host.config().cpus), |made| {
-            let made: &dyn Policy = &made;
-            Ok(self.watched(job, &host, &tables, &mmus, made, &watch)?.2)
+            let (made, mmu): (&dyn Policy, _) = (&made, P::mmu(&mmus));
+            let machine = self.machine(&host, &tables, made, mmu, self.tlb(job.cpus()), Delivery::AtOnce)?;
+            let (outcome, elapsed, watches) =
+                self.execute(job, &machine, || P::watch(&mmus, watch()), |_| {})?;
+            Ok((elapsed, outcome, watches.into_iter().map(P::unwatch).collect()))
         })
-    }
-
-    fn watched<W: Watch + Send>(
-        &self,
-        job: &Job<'_>,
-        host: &Host<P::Format>,
-        tables: &P::Tables,
-        mmus: &P::Mmus,
-        policy: impl Policy,
-        watch: impl Fn() -> W + Sync,
-    ) -> Result<(Outcome, Elapsed, Vec<W>), Failure> {
-        let (tlb, mmu) = (self.tlb(job.cpus()), P::mmu(mmus));
-        let machine = self.machine(host, tables, policy, mmu, tlb, Delivery::AtOnce)?;
-        let (outcome, elapsed, watches) = self.execute(job, &machine, || P::watch(mmus, watch()), |_| {})?;
-        Ok((outcome, elapsed, watches.into_iter().map(P::unwatch).collect()))
     }
 
     /// Runs the stream of allocator calls over the policy and over nothing. Returns both times in

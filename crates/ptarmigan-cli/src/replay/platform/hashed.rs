@@ -6,7 +6,7 @@ use crate::replay::input::relayout::Room;
 use crate::replay::workers::watch::Watch;
 use ptarmigan::format::Ppc32;
 use ptarmigan::hosted::Host;
-use ptarmigan::quicklist::{Policy, Source};
+use ptarmigan::quicklist::Source;
 use ptarmigan::space::Access;
 use ptarmigan::table::KernelMap;
 use ptarmigan::tlb::TlbConfig;
@@ -63,8 +63,6 @@ impl Platform for Hashed {
     type CheckedMmu<'m> = &'m HashedMmu<'m>;
     type Tables = ();
     type Reach<'h> = DirectMap;
-    // Found by address: the engine is made once for all of them.
-    type Policy<'q, Q: Policy + 'q> = &'q dyn Policy;
     type Watched<'m, W: Watch + Send> = Refilling<'m, W>;
 
     fn mmus(&self, cpus: usize) -> Result<Self::Mmus, Failure> {
@@ -88,10 +86,6 @@ impl Platform for Hashed {
         host: &'h Host<Ppc32>,
     ) -> Source<'h, DirectMap, &'h KernelMap<Ppc32, DirectMap>> {
         host.source()
-    }
-
-    fn policy<Q: Policy>(policy: &Q) -> &dyn Policy {
-        policy
     }
 
     fn watch<W: Watch + Send>(mmus: &Self::Mmus, watch: W) -> Refilling<'_, W> {

@@ -15,7 +15,7 @@ use crate::error::Failure;
 use ptarmigan::format::Format;
 use ptarmigan::hosted::{Host, TableReach};
 use ptarmigan::page::Level;
-use ptarmigan::quicklist::{Policy, PolicyCounts, Source};
+use ptarmigan::quicklist::{PolicyCounts, Source};
 use ptarmigan::table::KernelMap;
 use ptarmigan::tlb::{Mmu, TlbConfig};
 use ptarmigan::window::DirectMap;
@@ -50,8 +50,6 @@ pub trait Platform: Sized + Sync {
     type Tables: Sync;
     /// How the machine reaches its tables.
     type Reach<'h>: TableReach;
-    /// A policy, as the machine takes it where speed is measured.
-    type Policy<'q, Q: Policy + 'q>: Policy;
     /// An observer, and what CPUs do after a fault.
     type Watched<'m, W: Watch + Send>: Watch + Send
     where
@@ -78,8 +76,6 @@ pub trait Platform: Sized + Sync {
     fn placed(&self, _tables: &Self::Tables, _counts: &PolicyCounts) -> Option<UserPteReport> {
         None
     }
-    /// Returns a policy as the machine takes it where speed is measured.
-    fn policy<'q, Q: Policy>(policy: &'q Q) -> Self::Policy<'q, Q>;
     /// Adds to an observer what CPUs do after a fault.
     fn watch<W: Watch + Send>(mmus: &Self::Mmus, watch: W) -> Self::Watched<'_, W>;
     /// Returns the observer alone.

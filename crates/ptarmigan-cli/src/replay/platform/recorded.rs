@@ -4,7 +4,7 @@ use crate::error::Failure;
 use crate::replay::workers::watch::Watch;
 use ptarmigan::format::X86_64;
 use ptarmigan::hosted::{Host, NoTlb};
-use ptarmigan::quicklist::{Policy, Source};
+use ptarmigan::quicklist::Source;
 use ptarmigan::table::KernelMap;
 use ptarmigan::window::DirectMap;
 use ptarmigan_rig::SoftMmu;
@@ -21,7 +21,6 @@ impl Platform for Recorded {
     type CheckedMmu<'m> = &'m SoftMmu<'m, X86_64>;
     type Tables = ();
     type Reach<'h> = DirectMap;
-    type Policy<'q, Q: Policy + 'q> = &'q Q;
     type Watched<'m, W: Watch + Send> = W;
 
     fn mmus(&self, _cpus: usize) -> Result<(), Failure> {
@@ -45,10 +44,6 @@ impl Platform for Recorded {
         host: &'h Host<X86_64>,
     ) -> Source<'h, DirectMap, &'h KernelMap<X86_64, DirectMap>> {
         host.source()
-    }
-
-    fn policy<Q: Policy>(policy: &Q) -> &Q {
-        policy
     }
 
     fn watch<W: Watch + Send>((): &(), watch: W) -> W {

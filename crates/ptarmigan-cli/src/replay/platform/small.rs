@@ -8,7 +8,7 @@ use crate::replay::workers::watch::Watch;
 use ptarmigan::addr::FRAME_SIZE;
 use ptarmigan::hosted::{Host, HostTables, NoTlb};
 use ptarmigan::params::UserPte;
-use ptarmigan::quicklist::{Policy, PolicyCounts, Source};
+use ptarmigan::quicklist::{PolicyCounts, Source};
 use ptarmigan::table::KernelMap;
 use ptarmigan::window::DirectMap;
 use ptarmigan_rig::{SoftMmu, Watchable};
@@ -49,8 +49,6 @@ impl<F: Watchable> Platform for Small<F> {
     type CheckedMmu<'m> = &'m SoftMmu<'m, F>;
     type Tables = HostTables;
     type Reach<'h> = &'h HostTables;
-    // Found by address: the engine is made once for all of them.
-    type Policy<'q, Q: Policy + 'q> = &'q dyn Policy;
     type Watched<'m, W: Watch + Send> = W;
 
     fn mmus(&self, _cpus: usize) -> Result<(), Failure> {
@@ -79,10 +77,6 @@ impl<F: Watchable> Platform for Small<F> {
 
     fn placed(&self, tables: &HostTables, counts: &PolicyCounts) -> Option<UserPteReport> {
         Some(UserPteReport::new(self.userpte, tables, counts))
-    }
-
-    fn policy<Q: Policy>(policy: &Q) -> &dyn Policy {
-        policy
     }
 
     fn watch<W: Watch + Send>((): &(), watch: W) -> W {
