@@ -1,5 +1,5 @@
 //! The formats that library and sanitizer both know.
-use ptarmigan::format::{Format, Ppc32, X86_64, X86Pae};
+use ptarmigan::format::{Format, I386, Ppc32, X86_64, X86Pae};
 use ptsan::Arch;
 
 /// A format that the sanitizer can decode.
@@ -17,6 +17,12 @@ impl Watchable for X86_64 {
 impl Watchable for X86Pae {
     fn arch() -> Arch {
         Arch::x86_pae()
+    }
+}
+
+impl Watchable for I386 {
+    fn arch() -> Arch {
+        Arch::x86_2level()
     }
 }
 

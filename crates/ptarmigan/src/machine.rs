@@ -24,7 +24,8 @@ pub use crate::cpu::Refused;
 /// 2. Every call returns the same parts.
 /// 3. The window reaches the memory of the machine's frames, and [`clear_data`](Self::clear_data),
 ///    [`copy_data`](Self::copy_data) and [`fresh_data`](Self::fresh_data) write to no other memory
-///    than the frame that is named.
+///    than the frame that is named. Where all tables are in low memory, the window need not reach
+///    high memory; [`HIGH_TABLES`](Self::HIGH_TABLES) says which.
 pub unsafe trait Machine: Sync {
     /// How tables are reached.
     type Window: OpenWindow;
@@ -32,6 +33,16 @@ pub unsafe trait Machine: Sync {
     type Policy: Policy;
     /// How TLBs are made to forget.
     type Shootdown: Shootdown;
+
+    /// Whether the window reaches high memory too, so that leaf tables of user space may be made of
+    /// it. Whether they are, the policy's [placement](crate::quicklist::Placement) decides.
+    const HIGH_TABLES: bool = false;
+
+    /// Returns how many leaf tables a space may have before it [prefers](crate::frames::HighUse::Prefer) high
+    /// memory for more.
+    fn table_share(&self) -> u32 {
+        u32::MAX
+    }
 
     /// Physical memory.
     fn frames(&self) -> &Frames;

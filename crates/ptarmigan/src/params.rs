@@ -13,6 +13,7 @@
 //!
 //! | key | values | options |
 //! |---|---|---|
+//! | `userpte` | `nohigh`, `high`, `auto` | with `auto`: `beta`, `reserve`, `margin`, `share`, in percent of low memory, 1 to 100; see [`AutoParams`] |
 //! | `quicklist` | `off`, `on` | `magazine`: pages in a CPU's magazine, 1 to 64 |
 //! | `tlb.model` | `linux`, `always-page`, `always-full` | with `linux`, `ceiling`: pages that are flushed one by one at most |
 //!
@@ -24,7 +25,7 @@
 //! assert_eq!(params.flush, Some(FlushModel::Ceiling(8)));
 //!
 //! let error = Params::parse("quicklist=on userpte=maybe").unwrap_err();
-//! assert_eq!(error.to_string(), "parameter `userpte` at byte 13 is not known");
+//! assert_eq!(error.to_string(), "value `maybe` at byte 21 is none of nohigh, high, auto");
 //! # Ok::<(), ptarmigan::params::ParamError<'static>>(())
 //! ```
 use core::fmt;
@@ -36,6 +37,40 @@ pub struct Params {
     pub magazine: Option<u8>,
     /// When whole spaces are flushed. From `tlb.model=`.
     pub flush: Option<FlushModel>,
+    /// Where leaf tables of user space are placed. From `userpte=`.
+    pub userpte: Option<UserPte>,
+}
+
+/// Where leaf tables of user space are placed, on machines with high memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UserPte {
+    /// In low memory.
+    NoHigh,
+    /// In high memory while there is some: what machines do where nothing is said.
+    #[default]
+    High,
+    /// In low memory unless it runs short.
+    Auto(AutoParams),
+}
+
+/// When low memory is short for `userpte=auto`, each in percent of all low memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AutoParams {
+    /// The most that tables may take. From `beta=`.
+    pub beta: u8,
+    /// What is left free by tables, whatever accesses to high tables cost. From `reserve=`.
+    pub reserve: u8,
+    /// What is left free above the reserve, where accesses to high tables cost less than the memory
+    /// is worth. From `margin=`.
+    pub margin: u8,
+    /// Leaf tables of one space, beyond which it prefers high memory. From `share=`.
+    pub share: u8,
+}
+
+impl Default for AutoParams {
+    fn default() -> Self {
+        AutoParams { beta: 25, reserve: 5, margin: 10, share: 10 }
+    }
 }
 
 /// When a flush of single pages becomes a flush of the whole space.
@@ -161,11 +196,39 @@ impl Params {
                 "quicklist" => params.magazine = Some(quicklist(value, parts)?),
                 "tlb.model" if params.flush.is_some() => return Err(key.error(Why::Twice)),
                 "tlb.model" => params.flush = Some(flush_model(value, parts)?),
+                "userpte" if params.userpte.is_some() => return Err(key.error(Why::Twice)),
+                "userpte" => params.userpte = Some(userpte(value, parts)?),
                 _ => return Err(key.error(Why::UnknownKey)),
             }
         }
         Ok(params)
     }
+}
+
+fn userpte<'a>(
+    value: Piece<'a>,
+    options: impl Iterator<Item = Piece<'a>>,
+) -> Result<UserPte, ParamError<'a>> {
+    const OPTIONS: &str = "beta, reserve, margin, share";
+    let mut placed = match value.text {
+        "nohigh" => UserPte::NoHigh,
+        "high" => UserPte::High,
+        "auto" => UserPte::Auto(AutoParams::default()),
+        _ => return Err(value.error(Why::BadValue("nohigh, high, auto"))),
+    };
+    for option in options {
+        let (name, number) = option.pair()?;
+        let UserPte::Auto(auto) = &mut placed else { return Err(name.error(Why::UnknownOption(""))) };
+        let part = match name.text {
+            "beta" => &mut auto.beta,
+            "reserve" => &mut auto.reserve,
+            "margin" => &mut auto.margin,
+            "share" => &mut auto.share,
+            _ => return Err(name.error(Why::UnknownOption(OPTIONS))),
+        };
+        *part = number.number(1, 100)? as u8;
+    }
+    Ok(placed)
 }
 
 fn quicklist<'a>(value: Piece<'a>, options: impl Iterator<Item = Piece<'a>>) -> Result<u8, ParamError<'a>> {
@@ -225,6 +288,18 @@ mod tests {
     }
 
     #[test]
+    fn tables_are_placed_as_they_were_before_unless_something_else_is_said() {
+        let placed = |text| Params::parse(text).expect(text).userpte;
+        assert_eq!(placed(""), None);
+        assert_eq!(UserPte::default(), UserPte::High);
+        assert_eq!(placed("userpte=nohigh"), Some(UserPte::NoHigh));
+        assert_eq!(placed("userpte=high"), Some(UserPte::High));
+        assert_eq!(placed("userpte=auto"), Some(UserPte::Auto(AutoParams::default())));
+        let auto = AutoParams { beta: 50, reserve: 1, ..AutoParams::default() };
+        assert_eq!(placed("userpte=auto,reserve=1,beta=50"), Some(UserPte::Auto(auto)));
+    }
+
+    #[test]
     fn each_error_names_its_place() {
         assert_eq!(error("quicklists=on"), (0, "quicklists", Why::UnknownKey));
         assert_eq!(error("quicklist=on quicklist=off"), (13, "quicklist", Why::Twice));
@@ -243,14 +318,27 @@ mod tests {
         );
         assert_eq!(error("quicklist=on,"), (13, "", Why::NoValue));
         assert_eq!(error("tlb.model=always-full,ceiling=3"), (22, "ceiling", Why::UnknownOption("")));
+        assert_eq!(error("userpte=low"), (8, "low", Why::BadValue("nohigh, high, auto")));
+        assert_eq!(error("userpte=high,beta=3"), (13, "beta", Why::UnknownOption("")));
+        assert_eq!(error("userpte=auto,beta=0"), (18, "0", Why::BadNumber(1, 100)));
+        assert_eq!(
+            error("userpte=auto,alpha=5"),
+            (13, "alpha", Why::UnknownOption("beta, reserve, margin, share"))
+        );
+        assert_eq!(error("userpte=auto userpte=auto"), (13, "userpte", Why::Twice));
     }
 
     #[test]
     fn no_text_makes_it_panic() {
         // Every byte, wherever the grammar has a meaning.
-        for place in
-            ["@quicklist=on", "quicklist@=on", "quicklist=@", "quicklist=on,@", "tlb.model=linux,ceiling=@"]
-        {
+        for place in [
+            "@quicklist=on",
+            "quicklist@=on",
+            "quicklist=@",
+            "quicklist=on,@",
+            "tlb.model=linux,ceiling=@",
+            "userpte=auto,beta=@",
+        ] {
             for byte in 0..=0x17fu32 {
                 let Some(c) = char::from_u32(byte) else { continue };
                 let text: std::string::String = place.chars().map(|p| if p == '@' { c } else { p }).collect();

@@ -25,8 +25,8 @@ pub struct ReplayArgs {
     /// records take 1/256 of it on the host.
     #[arg(long, default_value = "4G", value_parser = memory::parse, value_name = "SIZE")]
     pub(super) memory: u64,
-    /// The machine: its tables, and how its CPUs find pages. On ppc32 recorded areas are packed
-    /// into 3 GiB, page for page.
+    /// The machine: its tables, and how its CPUs find pages. On 32-bit machines recorded areas are
+    /// packed into 3 GiB, page for page.
     #[arg(long, value_enum, default_value = "x86-64", value_name = "MACHINE")]
     pub(super) arch: MachineName,
     #[command(flatten)]
@@ -66,7 +66,8 @@ pub struct ReplayArgs {
     pub(super) seeds: u32,
     /// Boot parameters of the machine, e.g. "quicklist=on,magazine=16 tlb.model=always-full".
     /// quicklist (of policy ptarmigan): off, or on with magazine=1 to 64 pages. tlb.model: linux
-    /// with ceiling=N pages, always-page, or always-full.
+    /// with ceiling=N pages, always-page, or always-full. userpte (of i386 and i386-pae): nohigh,
+    /// high, or auto with beta, reserve, margin and share in percent of low memory.
     #[arg(long, value_name = "PARAMS", value_parser = parse_params)]
     pub(super) params: Option<Params>,
     /// Cost model by which TLBs are flushed: linux-33, power3-2001, always-full, always-page, or a
@@ -107,6 +108,9 @@ impl ReplayArgs {
         {
             return Err(Failure::new("--hash-size and --hash-layout are for --arch ppc32"));
         }
+        if !self.is_small_x86() && self.params.is_some_and(|params| params.userpte.is_some()) {
+            return Err(Failure::new("userpte= in --params is for --arch i386 and i386-pae"));
+        }
         let flush = self.params.and_then(|params| params.flush);
         if self.arch == MachineName::Ppc32 && self.model.is_none() && flush.is_none() {
             args.model = Some("power3-2001".to_owned());
@@ -118,6 +122,16 @@ impl ReplayArgs {
             args.costs = Some(model::load(&name).map_err(|e| Failure::new(e.to_string()))?.rule);
         }
         Ok(args)
+    }
+
+    /// Returns whether the machine is a 32-bit x86.
+    fn is_small_x86(&self) -> bool {
+        matches!(self.arch, MachineName::I386 | MachineName::I386Pae)
+    }
+
+    /// Returns the low memory of such a machine, where nothing is said.
+    pub(super) fn usual_low(&self) -> Option<u64> {
+        self.is_small_x86().then_some(768 << 20)
     }
 
     /// Returns the sizes of the library's lists for `cpus` CPUs.
@@ -137,6 +151,10 @@ pub(super) enum MachineName {
     #[default]
     #[value(name = "x86-64")]
     X86_64,
+    /// 32-bit x86 with 2 levels
+    I386,
+    /// 32-bit x86 with PAE
+    I386Pae,
     /// 32-bit PowerPC with a hash table
     Ppc32,
 }

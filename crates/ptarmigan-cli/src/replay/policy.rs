@@ -62,27 +62,28 @@ impl PolicyName {
     }
 }
 
-/// Runs `$body` with `$made` bound to the policy `$choice` on `$host`; `$lists` are the sizes of
-/// the library's own. Fails as
+/// Runs `$body` with `$made` bound to the policy `$choice` on `$host`, which draws on `$source`;
+/// `$lists` are the sizes of the library's own. Fails as
 /// [`Context`](crate::error::Context) does.
 macro_rules! with_policy {
-    ($host:expr, $choice:expr, $lists:expr, |$made:ident| $body:expr) => {{
+    ($host:expr, $source:expr, $choice:expr, $lists:expr, |$made:ident| $body:expr) => {{
+        let source = $source;
         let lists = usize::from($choice.lists.unwrap_or(1));
         match $choice.name {
             PolicyName::Plain => {
-                let $made = $host.plain().context("policy plain")?;
+                let $made = $host.plain_of(source).context("policy plain")?;
                 $body
             }
             PolicyName::V5 => {
-                let $made = $host.v5(lists).context("policy v5")?;
+                let $made = $host.historic_of(Rules::V5, lists, source).context("policy v5")?;
                 $body
             }
             PolicyName::V2008 => {
-                let $made = $host.v2008(lists).context("policy v2008")?;
+                let $made = $host.historic_of(Rules::V2008, lists, source).context("policy v2008")?;
                 $body
             }
             PolicyName::Ptarmigan => {
-                let $made = $host.quicklists_with($lists).context("policy ptarmigan")?;
+                let $made = $host.quicklists_of($lists, source).context("policy ptarmigan")?;
                 $body
             }
         }

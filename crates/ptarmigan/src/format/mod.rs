@@ -6,6 +6,7 @@
 //! [`page::Layout`](crate::page::Layout), and no other part of the library.
 mod attr;
 mod check;
+mod i386;
 mod ppc;
 mod slot;
 mod x86;
@@ -13,8 +14,9 @@ mod x86;
 pub use attr::{Access, Attr};
 pub use check::check;
 pub(crate) use check::check_tables;
+pub use i386::I386;
 pub use ppc::Ppc32;
-pub use slot::{Slot, Slot32Be, Slot64};
+pub use slot::{Slot, Slot32, Slot32Be, Slot32Le, Slot64};
 pub use x86::{X86_64, X86Pae};
 
 use crate::addr::{Pfn, PhysAddr};

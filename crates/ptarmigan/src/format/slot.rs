@@ -149,60 +149,66 @@ mod wide {
 
 pub use wide::Slot64;
 
-/// A 32-bit big-endian entry, handled as 64 bits whose upper half is 0.
+/// A 32-bit entry, handled as 64 bits whose upper half is 0: big-endian if `BIG`, little-endian
+/// otherwise.
 #[repr(transparent)]
-pub struct Slot32Be(AtomicU32);
+pub struct Slot32<const BIG: bool>(AtomicU32);
 
-impl Slot32Be {
+/// A 32-bit big-endian entry.
+pub type Slot32Be = Slot32<true>;
+/// A 32-bit little-endian entry.
+pub type Slot32Le = Slot32<false>;
+
+impl<const BIG: bool> Slot32<BIG> {
     /// No entry.
     #[cfg(all(test, not(loom)))]
     pub(super) fn none() -> Self {
-        Slot32Be(AtomicU32::new(0))
+        Slot32(AtomicU32::new(0))
     }
-}
 
-/// The entry as it is in memory.
-#[inline(always)]
-const fn to_memory(raw: u64) -> u32 {
-    debug_assert!(raw >> u32::BITS == 0, "an entry of more than 32 bits");
-    (raw as u32).to_be()
-}
+    /// The entry as it is in memory.
+    #[inline(always)]
+    const fn to_memory(raw: u64) -> u32 {
+        debug_assert!(raw >> u32::BITS == 0, "an entry of more than 32 bits");
+        if BIG { (raw as u32).to_be() } else { (raw as u32).to_le() }
+    }
 
-/// The entry from how it is in memory.
-#[inline(always)]
-const fn from_memory(raw: u32) -> u64 {
-    u32::from_be(raw) as u64
+    /// The entry from how it is in memory.
+    #[inline(always)]
+    const fn from_memory(raw: u32) -> u64 {
+        (if BIG { u32::from_be(raw) } else { u32::from_le(raw) }) as u64
+    }
 }
 
 // SAFETY: one 32-bit atomic.
-unsafe impl Slot for Slot32Be {
+unsafe impl<const BIG: bool> Slot for Slot32<BIG> {
     #[inline(always)]
     fn load(&self) -> u64 {
-        from_memory(self.0.load(Ordering::Acquire))
+        Self::from_memory(self.0.load(Ordering::Acquire))
     }
     #[inline(always)]
     fn store(&self, raw: u64) {
-        self.0.store(to_memory(raw), Ordering::Release);
+        self.0.store(Self::to_memory(raw), Ordering::Release);
     }
     const FILLS_AT_ONCE: bool = true;
     #[inline(always)]
     fn fill(&self, raw: u64) -> bool {
-        self.0.compare_exchange(0, to_memory(raw), Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        self.0.compare_exchange(0, Self::to_memory(raw), Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
     #[inline(always)]
     fn swap(&self, raw: u64) -> u64 {
-        from_memory(self.0.swap(to_memory(raw), Ordering::AcqRel))
+        Self::from_memory(self.0.swap(Self::to_memory(raw), Ordering::AcqRel))
     }
     #[inline(always)]
     fn exchange(&self, old: u64, new: u64) -> Result<(), u64> {
         self.0
-            .compare_exchange(to_memory(old), to_memory(new), Ordering::AcqRel, Ordering::Acquire)
+            .compare_exchange(Self::to_memory(old), Self::to_memory(new), Ordering::AcqRel, Ordering::Acquire)
             .map(|_| ())
-            .map_err(from_memory)
+            .map_err(Self::from_memory)
     }
 }
 
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<Slot64>() == 8 && align_of::<Slot64>() == 8);
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<Slot32Be>() == 4 && align_of::<Slot32Be>() == 4);
+const _: () = assert!(size_of::<Slot32Le>() == 4 && align_of::<Slot32Le>() == 4);

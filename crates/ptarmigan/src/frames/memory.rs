@@ -56,21 +56,24 @@ pub struct MemorySize {
     nodes: u8,
     /// By node.
     low: [u32; MAX_NODES],
+    high: [u32; MAX_NODES],
 }
 
 impl MemorySize {
     /// Measures `runs`, whether [`Frames::new`](super::Frames::new) takes them or not.
     pub fn of<R: Borrow<MemoryRun>>(runs: impl IntoIterator<Item = R>) -> Self {
-        let mut size = MemorySize { runs: 0, frames: 0, nodes: 1, low: [0; MAX_NODES] };
+        let mut size = MemorySize { runs: 0, frames: 0, nodes: 1, low: [0; MAX_NODES], high: [0; MAX_NODES] };
         for run in runs {
             let run = run.borrow();
             size.runs += 1;
             size.frames = size.frames.saturating_add(run.frames as usize);
             size.nodes = size.nodes.max(run.node.0.saturating_add(1)).min(MAX_NODES as u8);
-            if run.class == ZoneClass::Low
-                && let Some(low) = size.low.get_mut(usize::from(run.node.0))
-            {
-                *low = low.saturating_add(run.frames);
+            let by_node = match run.class {
+                ZoneClass::Low => &mut size.low,
+                ZoneClass::High => &mut size.high,
+            };
+            if let Some(frames) = by_node.get_mut(usize::from(run.node.0)) {
+                *frames = frames.saturating_add(run.frames);
             }
         }
         size
@@ -94,5 +97,10 @@ impl MemorySize {
     /// Returns the number of a node's frames that the kernel can use for its own ends.
     pub fn node_frames(&self, node: NodeId) -> u32 {
         self.low.get(usize::from(node.0)).copied().unwrap_or(0)
+    }
+
+    /// Returns the number of a node's frames that are high memory.
+    pub fn node_high_frames(&self, node: NodeId) -> u32 {
+        self.high.get(usize::from(node.0)).copied().unwrap_or(0)
     }
 }

@@ -27,7 +27,7 @@ pub use frame::{Dirty, Frame, State, Zero};
 pub use memory::{MAX_NODES, MemoryRun, MemorySize, ZoneClass};
 pub use per_frame::PerFrame;
 pub use record::{FrameMeta, Use};
-pub use request::{AllocFlags, NoFrame, Request, Taken};
+pub use request::{AllocFlags, HighUse, NoFrame, Request, Taken};
 pub use slab::Slab;
 pub use zone::{BadRun, FramesError, Watermarks};
 
@@ -46,6 +46,10 @@ pub struct Frames {
     table: FrameTable,
     zones: BootSlice<Zone>,
     nodes: u8,
+    /// The first frame of high memory, if there is some.
+    first_high: u32,
+    /// Low memory lies above high memory somewhere.
+    is_mixed: bool,
     /// Some zone is below its low watermark: saves a look at all of them.
     short: AtomicBool,
     /// By size: whichever policy takes an object, and whichever gives it back.
@@ -125,7 +129,11 @@ impl Frames {
         })?;
         let nodes = runs.iter().map(|r| r.node.0 + 1).max().unwrap_or(1);
         let slabs = core::array::from_fn(|i| Slab::new(slab::SMALLEST + i as u8));
-        Ok(Frames { machine, table, zones, nodes, short: AtomicBool::new(false), slabs })
+        let is_high = |run: &&MemoryRun| run.class == ZoneClass::High;
+        let first_high = runs.iter().find(is_high).map_or(u32::MAX, |run| run.start.0);
+        let is_mixed = runs.iter().any(|run| run.class == ZoneClass::Low && run.start.0 > first_high);
+        let short = AtomicBool::new(false);
+        Ok(Frames { machine, table, zones, nodes, first_high, is_mixed, short, slabs })
     }
 
     /// Returns the bytes of boot memory that the memory of this size takes.
@@ -194,6 +202,22 @@ impl Frames {
         }
         let zone = self.zone_of(pfn);
         zone.map_or(NodeId(0), |z| z.run.node)
+    }
+
+    /// Returns whether a frame is high memory.
+    #[inline(always)]
+    pub fn is_high(&self, pfn: Pfn) -> bool {
+        pfn.0 >= self.first_high && (!self.is_mixed || self.is_in_high_zone(pfn))
+    }
+
+    #[cold]
+    fn is_in_high_zone(&self, pfn: Pfn) -> bool {
+        self.zone_of(pfn).is_some_and(|zone| zone.run.class == ZoneClass::High)
+    }
+
+    /// Returns whether the machine has high memory.
+    pub fn has_high(&self) -> bool {
+        self.first_high != u32::MAX
     }
 
     fn zone_of(&self, pfn: Pfn) -> Option<&Zone> {
@@ -322,7 +346,27 @@ impl Frames {
             .sum()
     }
 
-    /// Returns whether a node's free memory is below its low watermark: caches should shrink.
+    /// Returns the number of free frames of a node that are high memory.
+    #[inline]
+    pub fn node_high_free(&self, node: NodeId) -> u32 {
+        let its_high = |z: &&Zone| z.run.node == node && z.run.class == ZoneClass::High;
+        self.zones.iter().filter(its_high).map(|z| z.free.load(Relaxed)).sum()
+    }
+
+    /// Returns the number of a node's frames that are high memory, free or not.
+    pub fn node_high_frames(&self, node: NodeId) -> u32 {
+        let its_high = |z: &&Zone| z.run.node == node && z.run.class == ZoneClass::High;
+        self.zones.iter().filter(its_high).map(|z| z.run.frames).sum()
+    }
+
+    /// Returns the numbers of low frames: free ones, and all.
+    pub fn low_frames(&self) -> (u32, u32) {
+        let low = self.zones.iter().filter(|z| z.run.class == ZoneClass::Low);
+        low.fold((0, 0), |(free, all), z| (free + z.free.load(Relaxed), all + z.run.frames))
+    }
+
+    /// Returns whether a node's free low memory is below its low watermark: caches should shrink.
+    /// High memory that runs out is no such case: low memory does in its place.
     #[inline]
     pub fn pressed(&self, node: NodeId) -> bool {
         self.short.load(Relaxed) && self.is_short(node)
@@ -330,18 +374,17 @@ impl Frames {
 
     #[cold]
     fn is_short(&self, node: NodeId) -> bool {
-        self.zones.iter().any(|z| z.run.node == node && z.free.load(Relaxed) < z.marks.low)
+        self.zones.iter().any(|z| z.run.node == node && z.is_short())
     }
 
     /// Publishes a zone's counts; its lock is held.
     fn note(&self, zone: &Zone, buddy: &Buddy) {
         let free = buddy.free_frames();
-        let was_short = zone.free.load(Relaxed) < zone.marks.low;
+        let was_short = zone.is_short();
         zone.free.store(free, Relaxed);
         zone.zero.store(buddy.zero_frames(), Relaxed);
-        let is_short = free < zone.marks.low;
-        if was_short != is_short {
-            self.short.store(self.zones.iter().any(|z| z.free.load(Relaxed) < z.marks.low), Relaxed);
+        if was_short != zone.is_short() {
+            self.short.store(self.zones.iter().any(Zone::is_short), Relaxed);
         }
     }
 

@@ -13,15 +13,37 @@ pub struct AllocFlags {
     /// The caller can cope with failure. If it cannot, the reserve below the minimum watermark is
     /// open to it.
     pub may_fail: bool,
+    /// Whether a table may be made of high memory.
+    pub high: HighUse,
+}
+
+/// Whether a table may be made of high memory, by what its caller knows of it. Where it is made, the
+/// policy's [placement](crate::quicklist::Placement) decides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HighUse {
+    /// It may not: the kernel's own tables, tables above the leaves, and all else that is used at
+    /// any time.
+    #[default]
+    Never,
+    /// It may.
+    May,
+    /// It may, and its space has high tables, or more tables than its share of low memory.
+    Prefer,
 }
 
 impl AllocFlags {
     /// The ordinary request: may wait, may fail.
-    pub const NORMAL: AllocFlags = AllocFlags { may_sleep: true, may_fail: true };
+    pub const NORMAL: AllocFlags = AllocFlags { may_sleep: true, may_fail: true, high: HighUse::Never };
     /// From where sleeping is not possible.
-    pub const ATOMIC: AllocFlags = AllocFlags { may_sleep: false, may_fail: true };
+    pub const ATOMIC: AllocFlags = AllocFlags { may_sleep: false, may_fail: true, high: HighUse::Never };
     /// From where failure cannot be handled (it may still happen when not one frame is left).
-    pub const URGENT: AllocFlags = AllocFlags { may_sleep: true, may_fail: false };
+    pub const URGENT: AllocFlags = AllocFlags { may_sleep: true, may_fail: false, high: HighUse::Never };
+
+    /// Returns the same request for a table that may be made of high memory as `high` says.
+    #[inline(always)]
+    pub const fn with_high(self, high: HighUse) -> Self {
+        AllocFlags { high, ..self }
+    }
 }
 
 /// What to allocate.

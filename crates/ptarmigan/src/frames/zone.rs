@@ -1,12 +1,12 @@
 //! Runs of memory, and the zones that they become.
 use super::buddy::Buddy;
-use super::memory::{MAX_NODES, MemoryRun};
+use super::memory::{MAX_NODES, MemoryRun, ZoneClass};
 use crate::addr::Pfn;
 use crate::bootmem::BootMemoryShort;
 use crate::cpu::NodeId;
 use crate::sync::SpinLock;
 use core::fmt;
-use core::sync::atomic::AtomicU32;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// What is wrong with a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,4 +133,11 @@ pub(super) struct Zone {
     pub free: AtomicU32,
     pub zero: AtomicU32,
     pub buddy: SpinLock<Buddy>,
+}
+
+impl Zone {
+    /// Returns whether it is low memory, and less of it is free than should be.
+    pub fn is_short(&self) -> bool {
+        self.run.class == ZoneClass::Low && self.free.load(Relaxed) < self.marks.low
+    }
 }

@@ -21,6 +21,11 @@ impl<H: Window> MixedWindow<H> {
     pub unsafe fn new(low: DirectMap, high: H) -> Self {
         MixedWindow { low, high }
     }
+
+    /// Returns the window on high frames.
+    pub fn high(&self) -> &H {
+        &self.high
+    }
 }
 
 /// The guard of a [`MixedWindow`].

@@ -10,12 +10,13 @@ use crate::frames::{
     AllocFlags, DataFrames, Dirty, End, Frame, FrameCounts, Frames, FramesError, MemoryRun, MemorySize,
     NoFrame, Request, ZoneClass,
 };
+use crate::page::Construct;
 use crate::quicklist::{
     CheckConfig, Checked, Historic, ListsConfig, ListsError, Plain, Quicklists, Rules, Source,
 };
 use crate::table::KernelMap;
 use crate::tlb::{FIRST_NAME, TlbError};
-use crate::window::DirectMap;
+use crate::window::{DirectMap, OpenWindow};
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
@@ -434,9 +435,21 @@ impl<F: Format> Host<F> {
     ///
     /// [`HostError`] for lack of memory.
     pub fn plain(&self) -> Result<Plain<'_, DirectMap, &KernelMap<F, DirectMap>>, HostError> {
+        self.plain_of(self.source())
+    }
+
+    /// The policy without caching, of another [source](HostTables::source) of this host's.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError`] for lack of memory.
+    pub fn plain_of<'m, W: OpenWindow, C: Construct>(
+        &self,
+        source: Source<'m, W, C>,
+    ) -> Result<Plain<'m, W, C>, HostError> {
         let cpus = self.config.cpus;
-        let mut boot = self.boot(Plain::<DirectMap, &KernelMap<F, DirectMap>>::bytes(cpus))?;
-        Ok(Plain::new(&mut boot, cpus, self.source())?)
+        let mut boot = self.boot(Plain::<W, C>::bytes(cpus))?;
+        Ok(Plain::new(&mut boot, cpus, source)?)
     }
 
     /// A policy of history with `lists` lists, 1 to 3; see [`Historic::new`].
@@ -449,13 +462,28 @@ impl<F: Format> Host<F> {
         rules: Rules,
         lists: usize,
     ) -> Result<Historic<'_, DirectMap, &KernelMap<F, DirectMap>>, HostError> {
+        self.historic_of(rules, lists, self.source())
+    }
+
+    /// A policy of history, of another [source](HostTables::source) of this host's. Its tables are
+    /// in low memory, whatever the source's placement says.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError`] for lack of memory.
+    pub fn historic_of<'m, W: OpenWindow, C: Construct>(
+        &self,
+        rules: Rules,
+        lists: usize,
+        source: Source<'m, W, C>,
+    ) -> Result<Historic<'m, W, C>, HostError> {
         let HostConfig { cpus, nodes, .. } = self.config;
         let mut cpus_on = vec![0; nodes];
         for cpu in 0..cpus {
             cpus_on[usize::from(self.node_of(CpuId(cpu as u16)).0)] += 1;
         }
-        let mut boot = self.boot(Historic::<DirectMap, &KernelMap<F, DirectMap>>::bytes(cpus, nodes))?;
-        Ok(Historic::new(&mut boot, rules, &cpus_on, lists, self.source())?)
+        let mut boot = self.boot(Historic::<W, C>::bytes(cpus, nodes))?;
+        Ok(Historic::new(&mut boot, rules, &cpus_on, lists, source)?)
     }
 
     /// The policy of 2007 with `lists` lists.
@@ -497,10 +525,23 @@ impl<F: Format> Host<F> {
         &self,
         config: ListsConfig,
     ) -> Result<Quicklists<'_, DirectMap, &KernelMap<F, DirectMap>>, HostError> {
+        self.quicklists_of(config, self.source())
+    }
+
+    /// The library's own policy, of another [source](HostTables::source) of this host's.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError`] for a size out of range or lack of memory.
+    pub fn quicklists_of<'m, W: OpenWindow, C: Construct>(
+        &self,
+        config: ListsConfig,
+        source: Source<'m, W, C>,
+    ) -> Result<Quicklists<'m, W, C>, HostError> {
         let config = ListsConfig { cpus: self.config.cpus, ..config };
-        let need = Quicklists::<DirectMap, &KernelMap<F, DirectMap>>::bytes(&self.frames.size(), &config);
+        let need = Quicklists::<W, C>::bytes(&self.frames.size(), &config);
         let mut boot = self.boot(need)?;
-        Ok(Quicklists::new(&mut boot, config, self.source())?)
+        Ok(Quicklists::new(&mut boot, config, source)?)
     }
 
     /// The same, with pages looked after on their way.

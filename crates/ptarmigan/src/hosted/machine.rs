@@ -30,10 +30,28 @@ unsafe impl Mmu for NoTlb {
     fn unload(&self, _: &Pinned<'_>, _: SpaceId) {}
 }
 
-/// Everything that operations run on.
-pub struct HostMachine<'h, F: Format, P, S> {
+/// A way for a hosted machine to reach its tables.
+pub trait TableReach: OpenWindow {
+    /// Whether it reaches tables in high memory.
+    const HIGH: bool;
+
+    /// Returns how many leaf tables a space may have before it prefers high memory for more.
+    fn share(&self) -> u32;
+}
+
+impl TableReach for DirectMap {
+    const HIGH: bool = false;
+
+    fn share(&self) -> u32 {
+        u32::MAX
+    }
+}
+
+/// Everything that operations run on. `W` is how tables are reached: by the host's direct map, or
+/// by [`HostTables`](super::HostTables) where they may be in high memory.
+pub struct HostMachine<'h, F: Format, P, S, W = DirectMap> {
     host: &'h Host<F>,
-    window: DirectMap,
+    window: W,
     policy: P,
     tlb: Tlb<Wired<S>>,
     parking: Parking,
@@ -66,6 +84,29 @@ impl<'h, F: Format, P: Policy, S: Mmu> HostMachine<'h, F, P, S> {
         config: TlbConfig,
         delivery: Delivery,
     ) -> Result<Self, HostError> {
+        // SAFETY: 1. the host's own map reaches all that it has.
+        unsafe { Self::with_window(host, policy, mmu, config, delivery, host.window()) }
+    }
+}
+
+impl<'h, F: Format, P: Policy, S: Mmu, W: TableReach> HostMachine<'h, F, P, S, W> {
+    /// The same with another way to reach tables.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](HostMachine::new).
+    ///
+    /// # Safety
+    ///
+    /// 1. `window` was made for `host`, and reaches the tables that the policy hands out.
+    pub unsafe fn with_window(
+        host: &'h Host<F>,
+        policy: P,
+        mmu: S,
+        config: TlbConfig,
+        delivery: Delivery,
+        window: W,
+    ) -> Result<Self, HostError> {
         let config = TlbConfig { cpus: host.config().cpus, ..config };
         let nodes = (0..config.cpus).map(|cpu| host.node_of(CpuId(cpu as u16))).collect();
         let wired = Wired::new(mmu, Messages::new(host.owners().clone(), nodes, delivery));
@@ -85,7 +126,7 @@ impl<'h, F: Format, P: Policy, S: Mmu> HostMachine<'h, F, P, S> {
         // `next_name` says, from `drop`. If it is this one's error that ends it, no space was
         // named.
         match unsafe { Tlb::after(&mut boot, id, config, wired, first) } {
-            Ok(tlb) => Ok(HostMachine { host, window: host.window(), policy, tlb, parking }),
+            Ok(tlb) => Ok(HostMachine { host, window, policy, tlb, parking }),
             Err(e) => {
                 host.give_back(first);
                 Err(e.into())
@@ -118,7 +159,8 @@ impl<'h, F: Format, P: Policy, S: Mmu> HostMachine<'h, F, P, S> {
     /// 1. The caller owns `frame`, and nothing else reaches it.
     #[inline(never)]
     pub(super) unsafe fn use_data(&self, frame: Pfn) {
-        let guard = self.window.open(frame.addr());
+        let memory = self.host.window();
+        let guard = memory.open(frame.addr());
         for line in 0..self.host.config().use_lines.min(FRAME_SIZE / LINE) {
             // SAFETY: a data frame that is the caller's alone (contract, 1.); the guard is valid
             // for all of it.
@@ -127,7 +169,7 @@ impl<'h, F: Format, P: Policy, S: Mmu> HostMachine<'h, F, P, S> {
     }
 }
 
-impl<F: Format, P, S> Drop for HostMachine<'_, F, P, S> {
+impl<F: Format, P, S, W> Drop for HostMachine<'_, F, P, S, W> {
     /// Gives the host back. If a CPU has a space loaded, the host stays without a machine: nothing
     /// would know any more that this CPU has to flush.
     fn drop(&mut self) {
@@ -139,9 +181,10 @@ impl<F: Format, P, S> Drop for HostMachine<'_, F, P, S> {
 
 // SAFETY: 1. `with_tlb` compares the policy's machine and number of CPUs with the host's, and makes
 // the TLBs and the parking for them; the host gives itself to one machine at a time. 2. they are
-// fields. 3. the window is the host's, and all three functions write to the frame that is named.
-unsafe impl<F: Format, P: Policy, S: Mmu> Machine for HostMachine<'_, F, P, S> {
-    type Window = DirectMap;
+// fields. 3. the window reaches the host's tables (contract of `with_window`), and all three
+// functions write to the frame that is named.
+unsafe impl<F: Format, P: Policy, S: Mmu, W: TableReach> Machine for HostMachine<'_, F, P, S, W> {
+    type Window = W;
     type Policy = P;
     type Shootdown = Wired<S>;
 
@@ -153,8 +196,13 @@ unsafe impl<F: Format, P: Policy, S: Mmu> Machine for HostMachine<'_, F, P, S> {
     fn data(&self) -> &DataFrames {
         self.host.data()
     }
+    const HIGH_TABLES: bool = W::HIGH;
+
+    fn table_share(&self) -> u32 {
+        self.window.share()
+    }
     #[inline(always)]
-    fn window(&self) -> &DirectMap {
+    fn window(&self) -> &W {
         &self.window
     }
     #[inline(always)]
@@ -173,7 +221,8 @@ unsafe impl<F: Format, P: Policy, S: Mmu> Machine for HostMachine<'_, F, P, S> {
     #[inline]
     unsafe fn clear_data(&self, _: &Pinned<'_>, frame: Pfn) -> Result<(), NoFrame> {
         if self.host.config().touch_data {
-            let guard = self.window.open(frame.addr());
+            let memory = self.host.window();
+            let guard = memory.open(frame.addr());
             // SAFETY: a data frame that is the caller's alone (contract, 1.); the guard is valid
             // for all of it.
             unsafe { guard.base().write_bytes(0, FRAME_SIZE) };
@@ -184,7 +233,8 @@ unsafe impl<F: Format, P: Policy, S: Mmu> Machine for HostMachine<'_, F, P, S> {
     #[inline]
     unsafe fn copy_data(&self, _: &Pinned<'_>, from: Pfn, to: Pfn) -> Result<(), NoFrame> {
         if self.host.config().touch_data {
-            let (source, target) = (self.window.open(from.addr()), self.window.open(to.addr()));
+            let memory = self.host.window();
+            let (source, target) = (memory.open(from.addr()), memory.open(to.addr()));
             // SAFETY: `to` is the caller's alone (contract, 1.); `from` is a different frame (2.),
             // which nothing writes while it is shared; both guards are valid for the frame.
             unsafe {
@@ -205,7 +255,7 @@ unsafe impl<F: Format, P: Policy, S: Mmu> Machine for HostMachine<'_, F, P, S> {
     unsafe fn fresh_data(&self, frame: Pfn) {
         debug_assert!(
             // SAFETY: 1. by the caller's point 1.
-            unsafe { is_zero(&self.window, frame) },
+            unsafe { is_zero(&self.host.window(), frame) },
             "{frame} is handed out as zero and is not"
         );
         // SAFETY: 1. as above.
@@ -231,7 +281,7 @@ const LINE: usize = 64;
 
 // SAFETY: 1. and 2. both frames are the host's own for as long as it is there; nothing writes to
 // the zero frame.
-unsafe impl<F: Format, P: Policy, S: Mmu> SpaceMachine for HostMachine<'_, F, P, S> {
+unsafe impl<F: Format, P: Policy, S: Mmu, W: TableReach> SpaceMachine for HostMachine<'_, F, P, S, W> {
     #[inline(always)]
     fn zero_frame(&self) -> Pfn {
         self.host.zero_frame()

@@ -40,12 +40,12 @@ mod pool;
 mod slots;
 
 pub use highmem::{
-    HighConfig, HighError, HighMachine, HighMemory, HighSlots, Kmap, KmapCounts, RealSlots, Sleeper,
-    SlotKind, StoreSlots,
+    HighConfig, HighError, HighMachine, HighMemory, HighSlots, HostTables, Kmap, KmapCounts, RealSlots,
+    Sleeper, SlotKind, StoreSlots,
 };
 pub use host::{Host, HostConfig, HostError, Missing};
 pub use ipi::{Delivery, Messages, Wired};
-pub use machine::{HostMachine, NoTlb};
+pub use machine::{HostMachine, NoTlb, TableReach};
 pub use pool::{
     ArcPage, GuardPage, Page, PageIn, PagePool, PageState, PoolConfig, PoolError, PoolHandle, PoolStats,
     RawPage, StateError, Topology, Zeroed,

@@ -32,10 +32,13 @@
 //! |---|---|
 //! | `MemTotal`, `MemFree` | frames under management; free ones of these |
 //! | `MemZero` | free and known to be zero |
-//! | `LowTotal`, `LowFree` | the same without high memory, where no tables are; the nodes' add up to it |
+//! | `HighTotal`, `HighFree` | the same of high memory; the nodes' add up to it. Left out on machines without, as are all names that begin with `High` |
+//! | `LowTotal`, `LowFree` | the same without high memory; the nodes' add up to it |
 //! | `TableMemory` | tables in use, and pages kept for tables, by home node; the nodes' add up to it |
 //! | `PageTables` | tables in use: pages handed out and not taken back |
+//! | `HighPageTables` | those of them that are in high memory |
 //! | `Quicklists` | pages kept for tables, as in Linux 2.6.27; of a node: what rests in its depots and its queue |
+//! | `HighQuicklists` | those of them that are in high memory |
 //! | `QuicklistsCpu` | those of them that CPUs have at hand; with the nodes' `Quicklists` this adds up to the whole |
 //! | `QuicklistsMax` | what may be kept at the moment; the nodes' add up to it |
 //!
@@ -47,7 +50,7 @@ use super::{NodeCounts, PolicyCounts, Quicklists};
 use crate::addr::FRAME_SHIFT;
 use crate::cpu::NodeId;
 use crate::frames::Frames;
-use crate::page::{Construct, Layout};
+use crate::page::{Construct, Layout, Level};
 use crate::window::OpenWindow;
 use core::fmt;
 
@@ -65,12 +68,20 @@ pub struct Memory {
     pub low_total: u64,
     /// Free, without high memory.
     pub low_free: u64,
+    /// High memory under management.
+    pub high_total: u64,
+    /// Free high memory.
+    pub high_free: u64,
     /// In tables or kept for them.
     pub tables: u64,
     /// In tables that are in use.
     pub page_tables: u64,
+    /// Of these, in high memory.
+    pub high_page_tables: u64,
     /// Kept for tables.
     pub quicklists: u64,
+    /// Of these, in high memory.
+    pub high_quicklists: u64,
     /// Kept for tables by CPUs for themselves.
     pub at_hand: u64,
     /// That may be kept for tables at the moment.
@@ -85,6 +96,10 @@ pub struct NodeMemory {
     pub low_total: u64,
     /// Free, without high memory.
     pub low_free: u64,
+    /// High memory under management.
+    pub high_total: u64,
+    /// Free high memory.
+    pub high_free: u64,
     /// In tables or kept for them, anywhere.
     pub tables: u64,
     /// Kept for tables in the node's depots and in the queue of what came home.
@@ -102,23 +117,27 @@ impl NodeMemory {
     pub fn new(frames: &Frames, layout: &Layout, node: NodeId, counts: &NodeCounts) -> Self {
         let bytes = |tops: u32, others: u32| {
             u64::from(tops) * layout.table_bytes(layout.root())
-                + u64::from(others) * layout.table_bytes(crate::page::Level::PTE)
+                + u64::from(others) * layout.table_bytes(Level::PTE)
         };
         NodeMemory {
             low_total: frames_bytes(frames.node_frames(node)),
             low_free: frames_bytes(frames.node_free(node)),
-            tables: bytes(counts.roots, counts.pages),
+            high_total: frames_bytes(frames.node_high_frames(node)),
+            high_free: frames_bytes(frames.node_high_free(node)),
+            tables: bytes(counts.roots, counts.pages + counts.high_pages),
             quicklists: bytes(
                 counts.depot_roots + counts.remote_returns_roots,
-                counts.depot_zero + counts.remote_returns,
+                counts.depot_zero + counts.remote_returns + counts.depot_high + counts.remote_returns_high,
             ),
-            most: frames_bytes(counts.budget),
+            most: frames_bytes(counts.budget) + frames_bytes(counts.high_budget),
         }
     }
 
-    /// Names and bytes of its lines.
-    pub fn lines(&self) -> [(&'static str, u64); 5] {
+    /// Names and bytes of its lines. Those of high memory are of machines that have some.
+    pub fn lines(&self) -> [(&'static str, u64); 7] {
         [
+            ("HighTotal", self.high_total),
+            ("HighFree", self.high_free),
             ("LowTotal", self.low_total),
             ("LowFree", self.low_free),
             ("TableMemory", self.tables),
@@ -135,15 +154,20 @@ impl Memory {
         let all = frames.counts();
         let nodes = || (0..frames.nodes()).map(NodeId);
         let (page_tables, quicklists) = (counts.live_bytes(layout), counts.cached_bytes(layout));
+        let high_bytes = |pages: usize| (pages as isize).max(0) as u64 * layout.table_bytes(Level::PTE);
         Memory {
             total: frames_bytes(all.total),
             free: frames_bytes(all.free),
             zero: frames_bytes(all.zero),
             low_total: nodes().map(|node| frames_bytes(frames.node_frames(node))).sum(),
             low_free: nodes().map(|node| frames_bytes(frames.node_free(node))).sum(),
+            high_total: nodes().map(|node| frames_bytes(frames.node_high_frames(node))).sum(),
+            high_free: nodes().map(|node| frames_bytes(frames.node_high_free(node))).sum(),
             tables: page_tables + quicklists,
             page_tables,
+            high_page_tables: high_bytes(counts.high.live()),
             quicklists,
+            high_quicklists: high_bytes(counts.high.cached()),
             at_hand: quicklists,
             most: 0,
         }
@@ -160,21 +184,33 @@ impl Memory {
         })
     }
 
-    /// Names and bytes of its lines.
-    pub fn lines(&self) -> [(&'static str, u64); 10] {
+    /// Names and bytes of its lines. Those of high memory are of machines that have some.
+    pub fn lines(&self) -> [(&'static str, u64); 14] {
         [
             ("MemTotal", self.total),
             ("MemFree", self.free),
             ("MemZero", self.zero),
+            ("HighTotal", self.high_total),
+            ("HighFree", self.high_free),
             ("LowTotal", self.low_total),
             ("LowFree", self.low_free),
             ("TableMemory", self.tables),
             ("PageTables", self.page_tables),
+            ("HighPageTables", self.high_page_tables),
             ("Quicklists", self.quicklists),
+            ("HighQuicklists", self.high_quicklists),
             ("QuicklistsCpu", self.at_hand),
             ("QuicklistsMax", self.most),
         ]
     }
+}
+
+/// Leaves lines of high memory out where there is none.
+fn with_high<const N: usize>(
+    lines: [(&'static str, u64); N],
+    has_high: bool,
+) -> impl IntoIterator<Item = (&'static str, u64)> {
+    lines.into_iter().filter(move |(name, _)| has_high || !name.starts_with("High"))
 }
 
 /// A line's name and number, in columns as Linux has them.
@@ -186,7 +222,8 @@ fn write_line(f: &mut fmt::Formatter<'_>, name: &str, bytes: u64) -> fmt::Result
 /// Lines of a machine, without those of nodes.
 impl fmt::Display for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.lines().into_iter().try_for_each(|(name, bytes)| write_line(f, name, bytes))
+        let lines = with_high(self.lines(), self.high_total > 0);
+        lines.into_iter().try_for_each(|(name, bytes)| write_line(f, name, bytes))
     }
 }
 
@@ -201,7 +238,7 @@ pub struct NodeLines(
 impl fmt::Display for NodeLines {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let NodeLines(node, memory) = self;
-        memory.lines().into_iter().try_for_each(|(name, bytes)| {
+        with_high(memory.lines(), memory.high_total > 0).into_iter().try_for_each(|(name, bytes)| {
             write!(f, "Node {} ", node.0)?;
             write_line(f, name, bytes)
         })

@@ -16,6 +16,7 @@
 //! [`Flushed`](crate::page::Flushed), and only a flush makes that out of
 //! [`Unhooked`](crate::page::Unhooked). The historic policies take them in [`Policy::unhooked`],
 //! before the flush, as they did.
+mod auto;
 mod charge;
 mod check;
 mod here;
@@ -30,6 +31,7 @@ mod policy;
 mod source;
 mod tally;
 
+pub use auto::{AutoCosts, AutoPlacement};
 pub use charge::{Charge, Charged, Owner};
 pub use check::{Check, CheckConfig, Checked, Event, Misuse, MisuseKind, Site, Unchecked};
 #[cfg(feature = "hosted")]

@@ -1,25 +1,48 @@
 //! Which memory tables are made of.
-use crate::frames::ZoneClass;
-use crate::page::Level;
+use super::AutoPlacement;
+use crate::frames::{HighUse, ZoneClass};
 
-/// Decides of which class of memory the tables of each level are made.
+/// Decides of which class of memory leaf tables are made: what the boot parameter `userpte=` says.
 ///
-/// There is one rule today. Leaf tables in high memory need a class of their own in the lists, as a
-/// page of one class is handed out for any level of it, and a window that may have to wait.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Placement {
-    /// All tables are in low memory.
+/// Only tables whose callers [allow it](HighUse) are placed in high memory: leaf tables of user
+/// space on machines whose window [reaches](crate::machine::Machine::HIGH_TABLES) them. Roots, the
+/// tables between, and the kernel's own stay in low memory.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Placement<'m> {
+    /// All tables are in low memory: `userpte=nohigh`.
     #[default]
     Low,
+    /// Leaf tables are in high memory as long as there is some: `userpte=high`.
+    High,
+    /// Decided for each table: `userpte=auto`.
+    Auto(&'m AutoPlacement),
 }
 
-impl Placement {
-    /// Returns the highest class of memory that a table of `level` may be made of.
+impl Placement<'_> {
+    /// Returns whether all tables are in low memory.
     #[inline(always)]
-    pub const fn class(self, _level: Level) -> ZoneClass {
-        match self {
-            Placement::Low => ZoneClass::Low,
+    pub const fn is_low(self) -> bool {
+        matches!(self, Placement::Low)
+    }
+
+    /// Returns the class of memory of which a table should be made now. If there is none of it, the
+    /// other one does, where [`highest`](Self::highest) allows it.
+    #[inline(always)]
+    pub fn preferred(self, high: HighUse) -> ZoneClass {
+        let prefers_high = match (self, high) {
+            (Placement::Low, _) | (_, HighUse::Never) => false,
+            (Placement::High, _) => true,
+            (Placement::Auto(auto), high) => auto.prefers_high(high),
+        };
+        if prefers_high { ZoneClass::High } else { ZoneClass::Low }
+    }
+
+    /// Returns the highest class of memory of which a table may be made.
+    #[inline(always)]
+    pub const fn highest(self, high: HighUse) -> ZoneClass {
+        match (self, high) {
+            (Placement::Low, _) | (_, HighUse::Never) => ZoneClass::Low,
+            _ => ZoneClass::High,
         }
     }
 }

@@ -40,15 +40,22 @@ impl<'m, W: OpenWindow, C: Construct> Plain<'m, W, C> {
         self.tallies.on(cpu)
     }
 
+    /// Returns the number of low frames in tables.
+    fn low_tables(&self) -> u32 {
+        let counts = self.tallies.sum();
+        (counts.live().wrapping_sub(counts.high.live())) as u32
+    }
+
     /// # Safety
     ///
     /// 1. The page came from this policy.
     unsafe fn give(&self, pin: &Here<'_>, page: Clean) {
-        let tally = self.tallies.of(pin, page.level());
+        let tally = self.tallies.of(pin, &page, self.source.frames());
         tally.frees.add(1);
         tally.returns.add(1);
         // SAFETY: 1. by the caller: pages of this policy come from its source.
         unsafe { self.source.unmake_dirty(page) };
+        self.source.look(|| self.low_tables());
     }
 }
 
@@ -72,9 +79,10 @@ unsafe impl<W: OpenWindow, C: Construct> Policy for Plain<'_, W, C> {
         // SAFETY: 1. by the caller.
         let here = &unsafe { Here::new(pin) };
         let page = self.source.make(here.node(), level, flags)?;
-        let tally = self.tallies.of(here, level);
+        let tally = self.tallies.of(here, &page, self.source.frames());
         tally.allocs.add(1);
         tally.misses.add(1);
+        self.source.look(|| self.low_tables());
         Ok(page)
     }
 

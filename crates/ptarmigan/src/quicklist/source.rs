@@ -3,7 +3,9 @@
 use super::Placement;
 use crate::addr::{FRAME_SIZE, Pfn, PhysAddr};
 use crate::cpu::NodeId;
-use crate::frames::{AllocFlags, Dirty, End, Frame, Frames, NoFrame, Request, Slab, Taken, Use, Zero};
+use crate::frames::{
+    AllocFlags, Dirty, End, Frame, Frames, HighUse, NoFrame, Request, Slab, Taken, Use, Zero, ZoneClass,
+};
 use crate::page::{Clean, Construct, Layout, Level};
 use crate::window::{OpenWindow, WindowGuard};
 
@@ -18,7 +20,7 @@ pub struct Source<'m, W, C> {
     window: W,
     construct: C,
     layout: Layout,
-    placement: Placement,
+    placement: Placement<'m>,
 }
 
 impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
@@ -32,6 +34,16 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
     ///    Only its roots are smaller than a frame.
     pub unsafe fn new(frames: &'m Frames, window: W, construct: C, layout: Layout) -> Self {
         Source { frames, window, construct, layout, placement: Placement::default() }
+    }
+
+    /// Places leaf tables as `placement` says.
+    ///
+    /// # Safety
+    ///
+    /// 1. Unless all tables are placed in [low](Placement::Low) memory, the window reaches all of
+    ///    the frames.
+    pub unsafe fn with_placement(self, placement: Placement<'m>) -> Self {
+        Source { placement, ..self }
     }
 
     /// Where roots smaller than a frame come from. It is the machine's: a space may end under
@@ -53,8 +65,26 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
     }
 
     /// Returns which memory tables are made of.
-    pub fn placement(&self) -> Placement {
+    #[inline(always)]
+    pub fn placement(&self) -> Placement<'m> {
         self.placement
+    }
+
+    /// Returns the class of memory of which a table of `level` is made first. Tables of all levels
+    /// but the lowest are made of low memory, whatever `high` says.
+    #[inline(always)]
+    pub(super) fn class(&self, level: Level, high: HighUse) -> ZoneClass {
+        if level == Level::PTE { self.placement.preferred(high) } else { ZoneClass::Low }
+    }
+
+    /// Has the placement look at low memory, if it wants to know: a table has come from the
+    /// allocator, or gone back. `tables` is called for the number of low frames in tables, or kept
+    /// for them.
+    #[inline(always)]
+    pub(super) fn look(&self, tables: impl FnOnce() -> u32) {
+        if let Placement::Auto(auto) = self.placement {
+            auto.look(self.frames, tables());
+        }
     }
 
     /// Returns the window.
@@ -81,7 +111,8 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
     }
 
     /// Makes a clean page for `level`: takes it, clears it unless it is known to be zero,
-    /// constructs it if it is a root.
+    /// constructs it if it is a root. Of which memory, the placement decides; if there is none of
+    /// it, the page is of the other kind, where the flags allow that.
     ///
     /// # Errors
     ///
@@ -96,10 +127,17 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
             unsafe { self.small().take(self.frames, &self.window, node, flags)? }
         } else {
             let order = self.layout.order(level);
-            let request =
-                Request { node, order, zero: true, class: self.placement.class(level), end: End::Low, flags };
-            // SAFETY: 1. the window reaches them (contract of `new`).
-            let frame = unsafe { self.frames.take(request)?.zeroed(&self.window) };
+            let class = self.class(level, flags.high);
+            let request = Request { node, order, zero: true, class, end: End::Low, flags };
+            let taken = self.frames.take(request).or_else(|e| {
+                let highest = if level == Level::PTE { self.placement.highest(flags.high) } else { class };
+                if highest == class {
+                    return Err(e);
+                }
+                self.frames.take(Request { class: highest, ..request })
+            })?;
+            // SAFETY: 1. the window reaches them (contracts of `new` and `with_placement`).
+            let frame = unsafe { taken.zeroed(&self.window) };
             let meta = self.frames.meta(frame.pfn());
             meta.set_lines(0, 0);
             meta.set_lines(1, 0);
@@ -120,24 +158,25 @@ impl<'m, W: OpenWindow, C: Construct> Source<'m, W, C> {
     /// Makes four clean pages for `level` at once: neighbours, whose records fill a cache line. So
     /// CPUs that work on tables of their own do not take a record's line from each other. Returns
     /// `None` if there is no such block on `node`, or tables of the level are not single frames
-    /// that only need clearing.
+    /// that only need clearing. All four are of the class of memory that the placement prefers.
     pub fn make_group(&self, node: NodeId, level: Level, flags: AllocFlags) -> Option<[Clean; GROUP]> {
         let is_frame = !self.layout.is_small(level) && self.layout.order(level) == 0;
         if !is_frame || !self.has(level) || level == self.layout.root() {
             return None;
         }
         let order = GROUP.trailing_zeros() as u8;
-        let request =
-            Request { node, order, zero: true, class: self.placement.class(level), end: End::Low, flags };
+        let class = self.class(level, flags.high);
+        let request = Request { node, order, zero: true, class, end: End::Low, flags };
         let taken = self.frames.take(request).ok()?;
-        if self.frames.node_of(taken.pfn()) != node {
+        let is_other = self.frames.is_high(taken.pfn()) != (class == ZoneClass::High);
+        if is_other || self.frames.node_of(taken.pfn()) != node {
             match taken {
                 Taken::Zero(block) => self.frames.give(block),
                 Taken::Dirty(block) => self.frames.give(block),
             }
             return None;
         }
-        // SAFETY: 1. the window reaches them (contract of `new`).
+        // SAFETY: 1. the window reaches them (contracts of `new` and `with_placement`).
         let first = unsafe { taken.zeroed(&self.window) }.into_raw();
         Some(core::array::from_fn(|i| {
             let pfn = Pfn(first.0 + i as u32);

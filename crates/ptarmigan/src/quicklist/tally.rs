@@ -2,7 +2,8 @@
 use super::here::Here;
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::{Counter, CpuId};
-use crate::page::{Layout, Level, MAX_LEVELS};
+use crate::frames::Frames;
+use crate::page::{Clean, Layout, Level, MAX_LEVELS};
 
 /// One CPU's counts for one level.
 #[derive(Default)]
@@ -17,14 +18,25 @@ pub(super) struct LevelTally {
 /// One CPU's counts. Single writer.
 #[derive(Default)]
 pub(super) struct Tally {
-    /// A power of two, so that an index is cut to size instead of checked.
+    /// A power of two, so that an index is cut to size instead of checked. Behind those of the
+    /// levels is that of leaf tables in high memory, which the lowest level's leaves out.
     levels: [LevelTally; MAX_LEVELS.next_power_of_two()],
 }
+
+/// The index of the counts of leaf tables in high memory.
+const HIGH: usize = MAX_LEVELS.next_power_of_two() - 1;
+const _: () = assert!(HIGH >= MAX_LEVELS);
 
 impl Tally {
     #[inline(always)]
     pub fn level(&self, level: Level) -> &LevelTally {
         &self.levels[level.at() % MAX_LEVELS.next_power_of_two()]
+    }
+
+    /// Returns the counts of tables of `level` in low memory, or of leaf tables in high memory.
+    #[inline(always)]
+    pub fn row(&self, level: Level, is_high: bool) -> &LevelTally {
+        if is_high { &self.levels[HIGH] } else { self.level(level) }
     }
 }
 
@@ -55,7 +67,15 @@ impl Tallies {
     }
 
     #[inline(always)]
-    pub fn of(&self, pin: &Here<'_>, level: Level) -> &LevelTally {
+    pub fn of(&self, pin: &Here<'_>, page: &Clean, frames: &Frames) -> &LevelTally {
+        let level = page.level();
+        self.cpu(pin).row(level, level == Level::PTE && frames.is_high(page.addr().pfn()))
+    }
+
+    /// Returns the counts of tables of `level` in low memory.
+    #[cfg(feature = "hosted")]
+    #[inline(always)]
+    pub fn of_low(&self, pin: &Here<'_>, level: Level) -> &LevelTally {
         self.cpu(pin).level(level)
     }
 
@@ -96,6 +116,20 @@ impl LevelCounts {
     pub fn live(&self) -> usize {
         self.allocs.wrapping_sub(self.frees)
     }
+
+    /// Returns the number of pages that rest: taken from the allocator, neither handed out nor given
+    /// back. Meaningful where pages are kept for one level alone, as those in high memory are.
+    pub fn cached(&self) -> usize {
+        self.misses.wrapping_sub(self.returns).wrapping_sub(self.live())
+    }
+
+    fn add(&mut self, one: &LevelTally) {
+        self.allocs = self.allocs.wrapping_add(one.allocs.get());
+        self.frees = self.frees.wrapping_add(one.frees.get());
+        self.refills = self.refills.wrapping_add(one.refills.get());
+        self.misses = self.misses.wrapping_add(one.misses.get());
+        self.returns = self.returns.wrapping_add(one.returns.get());
+    }
 }
 
 /// Counts of a policy. Exact when nothing is going on; otherwise off by at most what is going on,
@@ -106,6 +140,8 @@ pub struct PolicyCounts {
     /// By level. Pages that a list keeps for several levels count at the level for which they were
     /// fetched.
     pub levels: [LevelCounts; MAX_LEVELS],
+    /// Of the lowest level's, those in high memory.
+    pub high: LevelCounts,
 }
 
 impl PolicyCounts {
@@ -116,12 +152,10 @@ impl PolicyCounts {
 
     fn with(mut self, tally: &Tally) -> Self {
         for (sum, one) in self.levels.iter_mut().zip(&tally.levels) {
-            sum.allocs = sum.allocs.wrapping_add(one.allocs.get());
-            sum.frees = sum.frees.wrapping_add(one.frees.get());
-            sum.refills = sum.refills.wrapping_add(one.refills.get());
-            sum.misses = sum.misses.wrapping_add(one.misses.get());
-            sum.returns = sum.returns.wrapping_add(one.returns.get());
+            sum.add(one);
         }
+        self.levels[Level::PTE.at()].add(&tally.levels[HIGH]);
+        self.high.add(&tally.levels[HIGH]);
         self
     }
 
@@ -163,7 +197,7 @@ fn signed(difference: usize) -> i64 {
 /// What a node keeps and may keep, by state: constructed roots, and pages that are zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeCounts {
-    /// Frames that the node may keep at the moment.
+    /// Frames of low memory that the node may keep at the moment.
     pub budget: u32,
     /// Constructed roots in the depot.
     pub depot_roots: u32,
@@ -175,8 +209,16 @@ pub struct NodeCounts {
     pub remote_returns: u32,
     /// Roots of the node's memory that are in use or kept anywhere.
     pub roots: u32,
-    /// Other table pages of the node's memory that are in use or kept anywhere.
+    /// Other table pages of the node's low memory that are in use or kept anywhere.
     pub pages: u32,
+    /// Frames of high memory that the node may keep at the moment.
+    pub high_budget: u32,
+    /// Pages of high memory in the depot.
+    pub depot_high: u32,
+    /// Pages of high memory that wait in the same way.
+    pub remote_returns_high: u32,
+    /// Leaf tables in the node's high memory that are in use or kept anywhere.
+    pub high_pages: u32,
     /// Size of the CPUs' magazines for roots, in pages.
     pub magazine_roots: u32,
     /// Size of the CPUs' magazines for other pages.

@@ -2,10 +2,10 @@
 use super::node::{Node, read};
 use crate::addr::{PhysAddr, VirtAddr, VirtRange};
 use crate::format::{self, Attr, Entry, Format};
-use crate::frames::{AllocFlags, NoFrame, Use};
+use crate::frames::{AllocFlags, HighUse, NoFrame, Use};
 use crate::machine::{Machine, On};
 use crate::page::{Clean, Level, MAX_LEVELS};
-use crate::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use crate::tlb::Mmu;
 use crate::window::OpenWindow;
 use core::marker::PhantomData;
@@ -16,6 +16,8 @@ pub(crate) struct Tables<F: Format> {
     /// Tables, by level; the root counts. Atomics, as shared faults add to them; a caller that
     /// holds the tables exclusively uses plain loads and stores.
     count: TableCounts,
+    /// It has had a leaf table in high memory.
+    has_high: AtomicBool,
     _format: PhantomData<F>,
 }
 
@@ -84,7 +86,8 @@ impl<F: Format> Tables<F> {
             record.set_usage(Use::Table);
             record.set_order(level.0);
         }
-        let tables = Tables { root, count: Default::default(), _format: PhantomData };
+        let has_high = AtomicBool::new(false);
+        let tables = Tables { root, count: Default::default(), has_high, _format: PhantomData };
         tables.add(level, 1);
         if F::ROOT_IN_REGISTERS {
             let below = Level(level.0 - 1);
@@ -232,6 +235,24 @@ impl<F: Format> Tables<F> {
         Ok(self.node(on, Level::PTE, at))
     }
 
+    /// Adds to the flags of a request for tables whether leaf tables may be in high memory.
+    #[inline(always)]
+    fn place<M: Machine>(&self, on: On<'_, M>, flags: AllocFlags) -> AllocFlags {
+        if !M::HIGH_TABLES {
+            return flags;
+        }
+        let prefers = self.has_high.load(Relaxed) || self.count(Level::PTE) >= on.machine().table_share();
+        flags.with_high(if prefers { HighUse::Prefer } else { HighUse::May })
+    }
+
+    /// Notes where a leaf table is that the space has got.
+    #[inline(always)]
+    fn placed<M: Machine>(&self, on: On<'_, M>, at: PhysAddr) {
+        if M::HIGH_TABLES && on.frames().is_high(at.pfn()) {
+            self.has_high.store(true, Relaxed);
+        }
+    }
+
     /// Makes a leaf table and links it in the table `parent` of level 1. A call, so that the way
     /// through existing tables stays short enough to be inlined.
     #[inline(never)]
@@ -242,8 +263,9 @@ impl<F: Format> Tables<F> {
         parent: PhysAddr,
         flags: AllocFlags,
     ) -> Result<PhysAddr, NoFrame> {
-        let page = on.alloc(Level::PTE, flags)?;
+        let page = on.alloc(Level::PTE, self.place(on, flags))?;
         let at = adopt(on, Level::PTE, page);
+        self.placed(on, at);
         self.add(Level::PTE, 1);
         self.node(on, Level(1), parent).put(F::index(Level(1), va), F::link(Level(1), at));
         Ok(at)
@@ -259,7 +281,8 @@ impl<F: Format> Tables<F> {
         level: Level,
         flags: AllocFlags,
     ) -> Result<PhysAddr, NoFrame> {
-        let path = Path::<F>::make(on, va, level, flags)?;
+        let path = Path::<F>::make(on, va, level, self.place(on, flags))?;
+        self.placed(on, path.leaf_table());
         for below in 0..level.0 {
             self.add(Level(below), 1);
         }
@@ -277,9 +300,11 @@ impl<F: Format> Tables<F> {
         mut level: Level,
         flags: AllocFlags,
     ) -> Result<PhysAddr, NoFrame> {
+        let flags = self.place(on, flags);
         loop {
             let path = Path::<F>::make(on, va, level, flags)?;
             let Some(theirs) = self.link_shared(on, va, parent, level, &path) else {
+                self.placed(on, path.leaf_table());
                 return Ok(path.leaf_table());
             };
             path.unmake(on, va);

@@ -54,6 +54,20 @@ pub trait OpenWindow: Window<Error = Infallible> + Sync {
 
 impl<W: Window<Error = Infallible> + Sync> OpenWindow for W {}
 
+// SAFETY: 1. to 3. by the window behind the reference.
+unsafe impl<W: Window + ?Sized> Window for &W {
+    type Guard<'a>
+        = W::Guard<'a>
+    where
+        Self: 'a;
+    type Error = W::Error;
+
+    #[inline(always)]
+    fn map(&self, at: PhysAddr) -> Result<Self::Guard<'_>, Self::Error> {
+        (**self).map(at)
+    }
+}
+
 /// An open window.
 ///
 /// # Safety

@@ -9,8 +9,9 @@ const SLOTS: usize = 1024;
 /// High memory, and how the kernel of the machine reaches it.
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
 pub struct HighArgs {
-    /// Low memory of the machine, where tables are. The rest is high memory, from which data frames
-    /// come first: the kernel maps them to clear and to copy them.
+    /// Low memory of the machine. The rest is high memory, from which data frames come first: the
+    /// kernel maps them to clear and to copy them. Tables are in low memory, but for leaf tables of
+    /// i386 and i386-pae: see userpte in --params [default: all; 768M on i386 and i386-pae].
     #[arg(long, value_parser = memory::parse, value_name = "SIZE")]
     low: Option<u64>,
     /// What slots of high memory are [default: store].
@@ -52,12 +53,19 @@ pub struct High {
 }
 
 impl HighArgs {
-    /// Returns the high memory of a machine with `memory` bytes, if there is any.
+    /// Returns the high memory of a machine with `memory` bytes, if there is any. `usual_low` is the
+    /// low memory of such machines where nothing is said.
     ///
     /// # Errors
     /// If options contradict each other or the rest of the machine.
-    pub fn high(&self, memory: u64, nodes: usize, idle_zero: u32) -> Result<Option<High>, Failure> {
-        let Some(low) = self.low else { return Ok(None) };
+    pub fn high(
+        &self,
+        memory: u64,
+        nodes: usize,
+        idle_zero: u32,
+        usual_low: Option<u64>,
+    ) -> Result<Option<High>, Failure> {
+        let Some(low) = self.low.or(usual_low.filter(|low| *low < memory)) else { return Ok(None) };
         let refuse = |why: String| Err(Failure::new(why));
         if low >= memory {
             return refuse(format!(

@@ -5,6 +5,8 @@
 //! that is loaded. Recordings do not contain reads of files, but for those that copy a page.
 mod args;
 mod report;
+mod userpte;
 
 pub use args::{High, HighArgs};
 pub use report::KmapReport;
+pub use userpte::UserPteReport;

@@ -12,7 +12,7 @@ use super::instruments::measured::Measured;
 use super::instruments::speed::SpeedRounds;
 use super::instruments::stream::Stream;
 use super::instruments::zero::{IdleRound, IdleTimes, ZeroReport};
-use super::platform::{Hashed, Platform, Recorded};
+use super::platform::{Hashed, Platform, Recorded, Small};
 use super::policy::{Choice, PolicyName, with_policy};
 use super::report::{HashReport, LevelReport, PolicyReport, ReplayReport, SanitizerReport, TruthReport};
 use super::workers::job::{Elapsed, Job};
@@ -24,12 +24,16 @@ use crate::error::{Context, Failure};
 use crate::measure::clock::Clock;
 use crate::measure::stats::median;
 use ptarmigan::cpu::MAX_CPUS;
-use ptarmigan::format::Format;
-use ptarmigan::hosted::{Delivery, HighMachine, HighSlots, Host, HostConfig, HostMachine, SlotKind};
+use ptarmigan::format::{Format, I386, X86Pae};
+use ptarmigan::hosted::{
+    Delivery, HighMachine, HighSlots, Host, HostConfig, HostMachine, SlotKind, TableReach,
+};
 use ptarmigan::machine::Machine;
 use ptarmigan::page::Layout;
-use ptarmigan::quicklist::{Layered, Policy};
+use ptarmigan::quicklist::{Layered, Policy, Rules, Source};
+use ptarmigan::table::KernelMap;
 use ptarmigan::tlb::{FlushCounts, Mmu, TlbConfig};
+use ptarmigan::window::DirectMap;
 
 /// Rounds of whole replays, which give the speed, and of streams, which give the means. Reports
 /// contain the medians.
@@ -76,6 +80,8 @@ struct Counted {
 pub fn replay(trace: Trace, args: &ReplayArgs, failures: &mut Vec<Failure>) -> Result<ReplayReport, Failure> {
     match args.arch {
         MachineName::X86_64 => replay_on(&Recorded, trace, args, failures),
+        MachineName::I386 => replay_on(&Small::<I386>::new(args, 4 << 30)?, trace, args, failures),
+        MachineName::I386Pae => replay_on(&Small::<X86Pae>::new(args, 64 << 30)?, trace, args, failures),
         MachineName::Ppc32 => replay_on(&Hashed::new(args)?, trace, args, failures),
     }
 }
@@ -188,7 +194,7 @@ impl<'a, P: Platform> Replay<'a, P> {
         let alone = args.spread.cpus.is_none();
         let schedule = Schedule::new(trace, cpus, alone);
         let alone = (schedule.programs.len() > 1).then(|| Schedule::new(trace, cpus, true));
-        let high = args.high.high(args.memory, args.nodes, args.idle_zero)?;
+        let high = args.high.high(args.memory, args.nodes, args.idle_zero, args.usual_low())?;
         Ok(Replay { platform, trace, args, clock: Clock::new(), schedule, high, alone })
     }
 
@@ -221,11 +227,38 @@ impl<'a, P: Platform> Replay<'a, P> {
         Host::new(config).context("the machine cannot be set up")
     }
 
+    /// Returns the source of table pages on a host.
+    fn source<'h>(
+        &self,
+        host: &'h Host<P::Format>,
+        tables: &'h P::Tables,
+    ) -> Source<'h, P::Reach<'h>, &'h KernelMap<P::Format, DirectMap>> {
+        // SAFETY: 1. the callers have just made them for it.
+        unsafe { P::source(tables, host) }
+    }
+
+    /// Puts a machine together.
+    fn machine<'h, Q: Policy, S: Mmu>(
+        &self,
+        host: &'h Host<P::Format>,
+        tables: &'h P::Tables,
+        policy: Q,
+        mmu: S,
+        tlb: TlbConfig,
+        delivery: Delivery,
+    ) -> Result<HostMachine<'h, P::Format, Q, S, P::Reach<'h>>, Failure> {
+        let reach = P::reach(tables, host);
+        // SAFETY: 1. the callers have just made `tables` for the host, and the policy draws on what
+        // it reaches.
+        let machine = unsafe { HostMachine::with_window(host, policy, mmu, tlb, delivery, reach) };
+        machine.context("machine")
+    }
+
     /// Runs a job on a machine, with the high memory that was asked for.
-    fn execute<Q: Policy, S: Mmu, W: Watch + Send>(
+    fn execute<Q: Policy, S: Mmu, R: TableReach, W: Watch + Send>(
         &self,
         job: &Job<'_>,
-        machine: &HostMachine<'_, P::Format, Q, S>,
+        machine: &HostMachine<'_, P::Format, Q, S, R>,
         watch: impl Fn() -> W + Sync,
         tick: impl Fn(u64) + Sync,
     ) -> Result<(Outcome, Elapsed, Vec<W>), Failure> {
@@ -242,9 +275,9 @@ impl<'a, P: Platform> Replay<'a, P> {
     }
 
     /// Runs one pass over the trace with a progress bar.
-    fn pass<Q: Policy, S: Mmu, W: Watch + Send>(
+    fn pass<Q: Policy, S: Mmu, R: TableReach, W: Watch + Send>(
         &self,
-        machine: &HostMachine<'_, P::Format, Q, S>,
+        machine: &HostMachine<'_, P::Format, Q, S, R>,
         watch: impl Fn() -> W + Sync,
         name: &str,
     ) -> Result<Outcome, Failure> {
@@ -260,11 +293,12 @@ impl<'a, P: Platform> Replay<'a, P> {
     fn count(&self, policy: Choice) -> Result<(Counted, Outcome), Failure> {
         let host = self.host(&self.job())?;
         let mmus = self.platform.mmus(self.job().cpus())?;
-        with_policy!(host, policy, self.args.lists(host.config().cpus), |made| {
+        let tables = self.platform.tables(&host)?;
+        with_policy!(host, self.source(&host, &tables), policy, self.args.lists(host.config().cpus), |made| {
             let snapshot = Snapshot::new(host.frames(), self.job().cpus(), TableShape::of::<P::Format>());
             let measured = Measured::new(host.frames(), P::Format::LAYOUT, self.clock);
             let layered = Layered::new(measured, Layered::new(snapshot, made));
-            let Passed { outcome, flushes, zero } = self.counting(&host, &mmus, &layered)?;
+            let Passed { outcome, flushes, zero } = self.counting(&host, &tables, &mmus, &layered)?;
             let counts = layered.counts();
             let mut log = layered.layer().log();
             let layout: Layout = P::Format::LAYOUT;
@@ -300,6 +334,7 @@ impl<'a, P: Platform> Replay<'a, P> {
                 flushes: flushes.into(),
                 hash: P::hash_use(&mmus).map(|usage| HashReport::new(&usage, flushes.hashed)),
                 kmap: self.high.and_then(|high| Some(KmapReport::new(&high.config, &outcome.kmap?))),
+                userpte: self.platform.placed(&tables, &counts),
                 zero,
                 sanitizer: SanitizerReport::default(),
                 truth: TruthReport::of(&outcome),
@@ -338,12 +373,12 @@ impl<'a, P: Platform> Replay<'a, P> {
     fn counting(
         &self,
         host: &Host<P::Format>,
+        tables: &P::Tables,
         mmus: &P::Mmus,
         policy: &dyn Policy,
     ) -> Result<Passed, Failure> {
         let tlb = self.tlb(self.job().cpus());
-        let machine =
-            HostMachine::with_tlb(host, policy, P::mmu(mmus), tlb, Delivery::AtOnce).context("machine")?;
+        let machine = self.machine(host, tables, policy, P::mmu(mmus), tlb, Delivery::AtOnce)?;
         let outcome = self.pass(&machine, || P::watch(mmus, Unwatched), "counting")?;
         let ReplayArgs { touch_data, idle_zero, .. } = *self.args;
         let zero = (touch_data || idle_zero > 0).then(|| ZeroReport {

@@ -6,8 +6,8 @@ use crate::replay::instruments::sanitize::Sanitized;
 use crate::replay::platform::Platform;
 use crate::replay::policy::{Choice, PolicyName, with_policy};
 use crate::replay::report::SanitizerReport;
-use ptarmigan::hosted::{Delivery, HostMachine};
-use ptarmigan::quicklist::{Layered, Policy};
+use ptarmigan::hosted::Delivery;
+use ptarmigan::quicklist::{Layered, Policy, Rules};
 use ptarmigan_rig::Watchable;
 use ptsan::{Adversary, Config};
 
@@ -46,17 +46,25 @@ impl<P: Platform> Replay<'_, P> {
         let delivery = seed.map_or(Delivery::AtOnce, Delivery::Adverse);
         let tlb = self.tlb(cpus);
         let several = self.job().workers() > 1;
-        with_policy!(host, policy, self.args.lists(host.config().cpus), |made| {
-            let layered = Layered::new(mmu, made);
-            let policy: &dyn Policy = &layered;
-            let machine = HostMachine::with_tlb(&host, policy, P::checked_mmu(&checked), tlb, delivery)
-                .context("machine")?;
-            let what = seed.map_or("sanitizing".to_owned(), |seed| format!("sanitizing, seed {seed}"));
-            self.pass(&machine, || P::checked_watch(&checked, sanitized.watcher(several)), &what)?;
-        });
+        let tables = self.platform.tables(&host)?;
+        with_policy!(
+            host,
+            self.source(&host, &tables),
+            policy,
+            self.args.lists(host.config().cpus),
+            |made| {
+                let layered = Layered::new(mmu, made);
+                let policy: &dyn Policy = &layered;
+                let machine =
+                    self.machine(&host, &tables, policy, P::checked_mmu(&checked), tlb, delivery)?;
+                let what = seed.map_or("sanitizing".to_owned(), |seed| format!("sanitizing, seed {seed}"));
+                self.pass(&machine, || P::checked_watch(&checked, sanitized.watcher(several)), &what)?;
+            }
+        );
         let left = P::checked_hash_use(&checked).map_or(0, |usage| usage.valid as u64);
         report.ran = true;
         report.passes += 1;
+        self.platform.ended(mmu);
         mmu.with(|sanitizer, _| {
             sanitizer.finish();
             if !policy.is_historic()

@@ -9,9 +9,9 @@ use crate::replay::policy::{Choice, PolicyName, with_policy};
 use crate::replay::workers::job::{Elapsed, Job};
 use crate::replay::workers::outcome::Outcome;
 use crate::replay::workers::watch::{Unwatched, Watch};
-use ptarmigan::hosted::{Delivery, Host, HostMachine};
+use ptarmigan::hosted::Delivery;
 use ptarmigan::machine::Machine;
-use ptarmigan::quicklist::Policy;
+use ptarmigan::quicklist::{Policy, Rules};
 
 impl<P: Platform> Replay<'_, P> {
     /// Replays without instruments: the requested job, and the jobs that it is compared with.
@@ -32,7 +32,7 @@ impl<P: Platform> Replay<'_, P> {
             let job = self.job_of(alone, 1);
             rounds.one_worker.push(self.rate(policy, &job)?);
             let len = alone.programs.iter().map(|program| program.ops.len()).sum();
-            let watches = self.timed(policy, &job, || Timed::new(self.clock, len))?;
+            let (_, _, watches) = self.watched(policy, &job, || Timed::new(self.clock, len))?;
             watches.into_iter().for_each(|timed| rounds.timed(timed));
         }
         Ok(())
@@ -45,42 +45,28 @@ impl<P: Platform> Replay<'_, P> {
 
     /// Runs a job without instruments.
     fn bare(&self, policy: Choice, job: &Job<'_>) -> Result<(Elapsed, Outcome), Failure> {
-        let host = self.host(job)?;
-        let mmus = self.platform.mmus(job.cpus())?;
-        with_policy!(host, policy, self.args.lists(host.config().cpus), |made| {
-            let (outcome, elapsed, _) = self.watched(job, &host, &mmus, P::policy(&made), || Unwatched)?;
-            Ok((elapsed, outcome))
-        })
+        let (elapsed, outcome, _) = self.watched(policy, job, || Unwatched)?;
+        Ok((elapsed, outcome))
     }
 
-    /// Runs a job whose operations are timed one by one. Which policy it is on is not known while
-    /// compiling, see [`counting`](Self::counting).
-    fn timed(
+    /// Runs a job with observers. Which policy it is on, is not known while compiling: the engine
+    /// is made once for all of them, and a call to a policy takes a nanosecond or two more.
+    fn watched<W: Watch + Send>(
         &self,
         policy: Choice,
         job: &Job<'_>,
-        watch: impl Fn() -> Timed + Sync,
-    ) -> Result<Vec<Timed>, Failure> {
+        watch: impl Fn() -> W + Sync,
+    ) -> Result<(Elapsed, Outcome, Vec<W>), Failure> {
         let host = self.host(job)?;
         let mmus = self.platform.mmus(job.cpus())?;
-        with_policy!(host, policy, self.args.lists(host.config().cpus), |made| {
-            let made: &dyn Policy = &made;
-            Ok(self.watched(job, &host, &mmus, made, &watch)?.2)
+        let tables = self.platform.tables(&host)?;
+        with_policy!(host, self.source(&host, &tables), policy, self.args.lists(host.config().cpus), |made| {
+            let (made, mmu): (&dyn Policy, _) = (&made, P::mmu(&mmus));
+            let machine = self.machine(&host, &tables, made, mmu, self.tlb(job.cpus()), Delivery::AtOnce)?;
+            let (outcome, elapsed, watches) =
+                self.execute(job, &machine, || P::watch(&mmus, watch()), |_| {})?;
+            Ok((elapsed, outcome, watches.into_iter().map(P::unwatch).collect()))
         })
-    }
-
-    fn watched<W: Watch + Send>(
-        &self,
-        job: &Job<'_>,
-        host: &Host<P::Format>,
-        mmus: &P::Mmus,
-        policy: impl Policy,
-        watch: impl Fn() -> W + Sync,
-    ) -> Result<(Outcome, Elapsed, Vec<W>), Failure> {
-        let (tlb, mmu) = (self.tlb(job.cpus()), P::mmu(mmus));
-        let machine = HostMachine::with_tlb(host, policy, mmu, tlb, Delivery::AtOnce).context("machine")?;
-        let (outcome, elapsed, watches) = self.execute(job, &machine, || P::watch(mmus, watch()), |_| {})?;
-        Ok((outcome, elapsed, watches.into_iter().map(P::unwatch).collect()))
     }
 
     /// Runs the stream of allocator calls over the policy and over nothing. Returns both times in
@@ -89,17 +75,23 @@ impl<P: Platform> Replay<'_, P> {
         let host = self.host(&self.job())?;
         let slots = host.slots();
         let mmus = self.platform.mmus(self.job().cpus())?;
-        with_policy!(host, counted.policy, self.args.lists(host.config().cpus), |made| {
-            let (tlb, mmu) = (self.tlb(self.job().cpus()), P::mmu(&mmus));
-            let machine =
-                HostMachine::with_tlb(&host, made, mmu, tlb, Delivery::AtOnce).context("machine")?;
-            let policy = machine.policy();
-            let what = "replaying the allocator's calls";
-            let nothing = counted.stream.run(&Nothing(host.machine()), &slots).context(what)?;
-            let time = counted.stream.run(policy, &slots).context(what)?;
-            machine.drain(&slots);
-            host.audit().context("after the allocator's calls")?;
-            Ok((time.as_nanos() as f64, nothing.as_nanos() as f64))
-        })
+        let tables = self.platform.tables(&host)?;
+        with_policy!(
+            host,
+            self.source(&host, &tables),
+            counted.policy,
+            self.args.lists(host.config().cpus),
+            |made| {
+                let (tlb, mmu) = (self.tlb(self.job().cpus()), P::mmu(&mmus));
+                let machine = self.machine(&host, &tables, made, mmu, tlb, Delivery::AtOnce)?;
+                let policy = machine.policy();
+                let what = "replaying the allocator's calls";
+                let nothing = counted.stream.run(&Nothing(host.machine()), &slots).context(what)?;
+                let time = counted.stream.run(policy, &slots).context(what)?;
+                machine.drain(&slots);
+                host.audit().context("after the allocator's calls")?;
+                Ok((time.as_nanos() as f64, nothing.as_nanos() as f64))
+            }
+        )
     }
 }

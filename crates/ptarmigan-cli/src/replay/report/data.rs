@@ -1,5 +1,5 @@
 //! The data of a report. Serialised, it is the JSON document.
-use crate::replay::high::KmapReport;
+use crate::replay::high::{KmapReport, UserPteReport};
 use crate::replay::input::relayout::Relayout;
 use crate::replay::input::trace::Trace;
 use crate::replay::instruments::counters::Counters;
@@ -78,6 +78,9 @@ pub struct PolicyReport {
     /// What was mapped, if the machine has high memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kmap: Option<KmapReport>,
+    /// Where leaf tables were, if they may be in high memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub userpte: Option<UserPteReport>,
     /// Requests for zeroed frames, if data frames have memory or frames are zeroed in idle time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zero: Option<ZeroReport>,

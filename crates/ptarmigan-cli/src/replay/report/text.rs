@@ -37,7 +37,7 @@ impl ReplayReport {
             writeln!(out, "region {most_regions} of {regions}; Linux's counts of tables are left out")?;
         }
         for run in &self.runs {
-            run.write(out, self.clock_ns)?;
+            run.write(out, self.clock_ns, t.faults)?;
         }
         writeln!(out)?;
         writeln!(
@@ -78,7 +78,7 @@ impl ReplayReport {
 }
 
 impl PolicyReport {
-    fn write(&self, out: &mut String, clock_ns: f64) -> std::fmt::Result {
+    fn write(&self, out: &mut String, clock_ns: f64, faults: u64) -> std::fmt::Result {
         let plural = |n: usize| if n == 1 { "" } else { "s" };
         writeln!(
             out,
@@ -143,6 +143,9 @@ impl PolicyReport {
         }
         if let Some(kmap) = &self.kmap {
             kmap.write(out)?;
+        }
+        if let Some(userpte) = &self.userpte {
+            userpte.write(out, faults)?;
         }
         if let Some(zero) = &self.zero {
             zero.write(out)?;

@@ -4,7 +4,7 @@ use ptarmigan::addr::{Pfn, VirtRange};
 use ptarmigan::cpu::Pinned;
 use ptarmigan::format::Format;
 use ptarmigan::frames::{DataFrames, Frames, NoFrame};
-use ptarmigan::hosted::{CpuSlot, HighMachine, Host, HostMachine, KmapCounts};
+use ptarmigan::hosted::{CpuSlot, HighMachine, Host, HostMachine, KmapCounts, TableReach};
 use ptarmigan::machine::{Machine, On};
 use ptarmigan::quicklist::Policy;
 use ptarmigan::space::{Space, SpaceMachine};
@@ -33,26 +33,26 @@ pub trait ReplayMachine<F: Format>: SpaceMachine + Sized {
 ///
 /// Which of the two is looked at when data frames are cleared or copied, not while compiling: the
 /// engine is large, and made for each format, policy and observer already.
-pub(crate) struct EitherMachine<'m, 'h, F: Format, P: Policy, S: Mmu> {
-    inner: &'m HostMachine<'h, F, P, S>,
-    high: Option<HighMachine<'m, 'h, F, P, S>>,
+pub(crate) struct EitherMachine<'m, 'h, F: Format, P: Policy, S: Mmu, W: TableReach> {
+    inner: &'m HostMachine<'h, F, P, S, W>,
+    high: Option<HighMachine<'m, 'h, F, P, S, W>>,
     has_data: bool,
 }
 
-impl<'m, 'h, F: Format, P: Policy, S: Mmu> EitherMachine<'m, 'h, F, P, S> {
+impl<'m, 'h, F: Format, P: Policy, S: Mmu, W: TableReach> EitherMachine<'m, 'h, F, P, S, W> {
     /// Takes a machine without high memory.
-    pub fn low(inner: &'m HostMachine<'h, F, P, S>) -> Self {
+    pub fn low(inner: &'m HostMachine<'h, F, P, S, W>) -> Self {
         EitherMachine { inner, high: None, has_data: inner.data_has_memory() }
     }
 
     /// Takes a machine with high memory.
-    pub fn high(high: HighMachine<'m, 'h, F, P, S>) -> Self {
+    pub fn high(high: HighMachine<'m, 'h, F, P, S, W>) -> Self {
         EitherMachine { inner: high.inner(), has_data: high.data_has_memory(), high: Some(high) }
     }
 
     #[cold]
     fn write_arguments(
-        high: &HighMachine<'m, 'h, F, P, S>,
+        high: &HighMachine<'m, 'h, F, P, S, W>,
         on: On<'_, Self>,
         space: &Space<F>,
         range: VirtRange,
@@ -69,7 +69,7 @@ impl<'m, 'h, F: Format, P: Policy, S: Mmu> EitherMachine<'m, 'h, F, P, S> {
     }
 }
 
-impl<F: Format, P: Policy, S: Mmu> ReplayMachine<F> for EitherMachine<'_, '_, F, P, S> {
+impl<F: Format, P: Policy, S: Mmu, W: TableReach> ReplayMachine<F> for EitherMachine<'_, '_, F, P, S, W> {
     fn host(&self) -> &Host<F> {
         self.inner.host()
     }
@@ -95,10 +95,15 @@ impl<F: Format, P: Policy, S: Mmu> ReplayMachine<F> for EitherMachine<'_, '_, F,
 
 // SAFETY: 1. to 3. the parts are those of the machine within, and data frames are left to it, or to
 // the machine with high memory that was made of it.
-unsafe impl<'h, F: Format, P: Policy, S: Mmu> Machine for EitherMachine<'_, 'h, F, P, S> {
-    type Window = <HostMachine<'h, F, P, S> as Machine>::Window;
+unsafe impl<'h, F: Format, P: Policy, S: Mmu, W: TableReach> Machine for EitherMachine<'_, 'h, F, P, S, W> {
+    type Window = W;
     type Policy = P;
-    type Shootdown = <HostMachine<'h, F, P, S> as Machine>::Shootdown;
+    type Shootdown = <HostMachine<'h, F, P, S, W> as Machine>::Shootdown;
+    const HIGH_TABLES: bool = W::HIGH;
+
+    fn table_share(&self) -> u32 {
+        self.inner.table_share()
+    }
 
     #[inline(always)]
     fn frames(&self) -> &Frames {
@@ -162,7 +167,7 @@ unsafe impl<'h, F: Format, P: Policy, S: Mmu> Machine for EitherMachine<'_, 'h, 
 }
 
 // SAFETY: 1. and 2. both frames are those of the machine within, or of the one with high memory.
-unsafe impl<F: Format, P: Policy, S: Mmu> SpaceMachine for EitherMachine<'_, '_, F, P, S> {
+unsafe impl<F: Format, P: Policy, S: Mmu, W: TableReach> SpaceMachine for EitherMachine<'_, '_, F, P, S, W> {
     #[inline(always)]
     fn zero_frame(&self) -> Pfn {
         self.inner.zero_frame()

@@ -7,7 +7,7 @@ use crate::format::Format;
 use crate::frames::{DataFrames, Frames, NoFrame};
 use crate::highmem::Slots;
 use crate::hosted::ipi::Wired;
-use crate::hosted::machine::HostMachine;
+use crate::hosted::machine::{HostMachine, TableReach};
 use crate::hosted::slots::CpuSlot;
 use crate::machine::Machine;
 use crate::quicklist::Policy;
@@ -15,13 +15,13 @@ use crate::space::SpaceMachine;
 use crate::tlb::{Mmu, Parking, Tlb};
 use crate::window::DirectMap;
 
-/// A [`HostMachine`] whose kernel maps data frames to clear and to copy them. Low frames, tables
-/// among them, are reached through the direct map.
+/// A [`HostMachine`] whose kernel maps data frames to clear and to copy them. Low frames are reached
+/// through the direct map, and tables as the machine beneath reaches them.
 ///
 /// Slots are filled and flushed whether or not data frames have
 /// [memory](crate::hosted::HostConfig::touch_data) behind them.
-pub struct HighMachine<'m, 'h, F: Format, P: Policy, S: Mmu> {
-    inner: &'m HostMachine<'h, F, P, S>,
+pub struct HighMachine<'m, 'h, F: Format, P: Policy, S: Mmu, W: TableReach = DirectMap> {
+    inner: &'m HostMachine<'h, F, P, S, W>,
     slots: &'m HighSlots,
     maps: Maps<'m, S>,
     /// By CPU.
@@ -37,14 +37,14 @@ struct Tally {
     arguments: Counter,
 }
 
-impl<'m, 'h, F: Format, P: Policy, S: Mmu> HighMachine<'m, 'h, F, P, S> {
+impl<'m, 'h, F: Format, P: Policy, S: Mmu, W: TableReach> HighMachine<'m, 'h, F, P, S, W> {
     /// Puts a machine and the slots that were made for its host together.
     ///
     /// # Errors
     ///
     /// [`HighError`].
     pub fn new(
-        inner: &'m HostMachine<'h, F, P, S>,
+        inner: &'m HostMachine<'h, F, P, S, W>,
         slots: &'m HighSlots,
         config: &HighConfig,
     ) -> Result<Self, HighError> {
@@ -54,7 +54,7 @@ impl<'m, 'h, F: Format, P: Policy, S: Mmu> HighMachine<'m, 'h, F, P, S> {
     }
 
     /// Returns the machine without high memory.
-    pub fn inner(&self) -> &'m HostMachine<'h, F, P, S> {
+    pub fn inner(&self) -> &'m HostMachine<'h, F, P, S, W> {
         self.inner
     }
 
@@ -125,10 +125,15 @@ impl<'m, 'h, F: Format, P: Policy, S: Mmu> HighMachine<'m, 'h, F, P, S> {
 
 // SAFETY: 1. and 2. the parts are those of the machine within. 3. slots show the frame that is
 // named, and no other memory is written.
-unsafe impl<'h, F: Format, P: Policy, S: Mmu> Machine for HighMachine<'_, 'h, F, P, S> {
-    type Window = DirectMap;
+unsafe impl<'h, F: Format, P: Policy, S: Mmu, W: TableReach> Machine for HighMachine<'_, 'h, F, P, S, W> {
+    type Window = W;
     type Policy = P;
     type Shootdown = Wired<S>;
+    const HIGH_TABLES: bool = W::HIGH;
+
+    fn table_share(&self) -> u32 {
+        self.inner.table_share()
+    }
 
     #[inline(always)]
     fn frames(&self) -> &Frames {
@@ -139,7 +144,7 @@ unsafe impl<'h, F: Format, P: Policy, S: Mmu> Machine for HighMachine<'_, 'h, F,
         self.inner.data()
     }
     #[inline(always)]
-    fn window(&self) -> &DirectMap {
+    fn window(&self) -> &W {
         self.inner.window()
     }
     #[inline(always)]
@@ -202,7 +207,7 @@ unsafe impl<'h, F: Format, P: Policy, S: Mmu> Machine for HighMachine<'_, 'h, F,
 
 // SAFETY: 1. the zero frame is the host's own, and nothing writes to it. 2. frames of files are the
 // host's own too.
-unsafe impl<F: Format, P: Policy, S: Mmu> SpaceMachine for HighMachine<'_, '_, F, P, S> {
+unsafe impl<F: Format, P: Policy, S: Mmu, W: TableReach> SpaceMachine for HighMachine<'_, '_, F, P, S, W> {
     #[inline(always)]
     fn zero_frame(&self) -> Pfn {
         self.inner.zero_frame()

@@ -6,6 +6,7 @@ mod real;
 mod setup;
 mod sleeper;
 mod store;
+mod tables;
 
 pub use kmap::{HighSlots, KmapCounts};
 pub use machine::HighMachine;
@@ -13,3 +14,4 @@ pub use real::{HighMemory, RealSlots};
 pub use setup::{HighConfig, HighError, Kmap, SlotKind};
 pub use sleeper::Sleeper;
 pub use store::StoreSlots;
+pub use tables::HostTables;

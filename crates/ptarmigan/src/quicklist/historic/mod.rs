@@ -23,7 +23,7 @@ use super::{Policy, PolicyCounts, Source};
 use crate::addr::PhysAddr;
 use crate::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use crate::cpu::{CpuId, Guard, MachineId, NodeId, PerCpu, Pinned};
-use crate::frames::{AllocFlags, NoFrame, ZoneClass};
+use crate::frames::{AllocFlags, HighUse, NoFrame, ZoneClass};
 use crate::page::{Clean, Construct, Flushed, Level, Unhooked};
 use crate::window::{OpenWindow, WindowGuard};
 use rules::NodeState;
@@ -145,7 +145,7 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
     /// 1. The page came from this policy.
     unsafe fn free(&self, pin: &Here<'_>, page: Clean) {
         let level = page.level();
-        self.tallies.of(pin, level).frees.add(1);
+        self.tallies.of_low(pin, level).frees.add(1);
         let frames = self.source.frames();
         // The test comes before the guard, as it did.
         let is_foreign = self.rules.node_test && frames.node_of(page.addr().pfn()) != pin.node();
@@ -178,7 +178,7 @@ impl<'m, W: OpenWindow, C: Construct> Historic<'m, W, C> {
     ///
     /// 1. The page came from this policy.
     unsafe fn give_back(&self, pin: &Here<'_>, page: Clean) {
-        self.tallies.of(pin, page.level()).returns.add(1);
+        self.tallies.of_low(pin, page.level()).returns.add(1);
         // SAFETY: 1. by the caller: pages of this policy come from its source.
         unsafe { self.source.unmake_dirty(page) };
     }
@@ -245,7 +245,7 @@ unsafe impl<W: OpenWindow, C: Construct> Policy for Historic<'_, W, C> {
         // SAFETY: 1. by the caller.
         let here = &unsafe { Here::new(pin) };
         let layout = self.source.layout();
-        let tally = self.tallies.of(here, level);
+        let tally = self.tallies.of_low(here, level);
         if level <= layout.root()
             && !layout.is_small(level)
             && let Some(at) = self.pop(here, self.list_of(level))
@@ -260,7 +260,8 @@ unsafe impl<W: OpenWindow, C: Construct> Policy for Historic<'_, W, C> {
             // 3. not so: pages are listed before the flush. That is the defect being modelled.
             return Ok(unsafe { Clean::from_raw(at, level) });
         }
-        let page = self.source.make(here.node(), level, flags)?;
+        // Its lists link pages in the pages themselves, and know one kind of memory.
+        let page = self.source.make(here.node(), level, flags.with_high(HighUse::Never))?;
         tally.allocs.add(1);
         tally.misses.add(1);
         Ok(page)

@@ -1,5 +1,5 @@
 //! Sizes of the lists.
-use super::classes::{CLASSES, ROOT};
+use super::classes::{LOW_CLASSES, ROOT};
 use super::magazine::MAGAZINE;
 use crate::bootmem::BootMemoryShort;
 use crate::page::{Layout, Level};
@@ -19,9 +19,11 @@ pub struct ListsConfig {
     /// Pages per magazine at the most, 0 to 64. 0 turns caching off: every call goes to the
     /// allocator.
     pub magazine: usize,
-    /// A node's budget is what is free there, divided by this; at least 1.
+    /// A node's budget is what is free there, divided by this; at least 1. Low memory and high
+    /// memory have a budget each.
     pub budget_divisor: u32,
-    /// A node's budget in pages, whatever is free there; `None`: the divisor says.
+    /// A node's budget in pages of low memory, and of high memory, whatever is free there; `None`:
+    /// the divisor says.
     pub fixed_budget: Option<u32>,
     /// CPUs that may be on one node at a time, all of them at the most; 0: they are spread evenly,
     /// and stay where they are.
@@ -57,18 +59,20 @@ impl ListsConfig {
         if self.cpus_per_node == 0 { even } else { self.cpus_per_node.min(self.cpus) }.max(1)
     }
 
-    /// Returns how many pages a node with `all` frames of low memory can ever keep.
+    /// Returns how many pages of one kind of memory, of which a node has `all` frames, it can ever
+    /// keep.
     pub(super) fn room(&self, all: u32) -> u32 {
         self.fixed_budget.map_or(all / self.budget_divisor.max(1), |budget| budget.min(all))
     }
 }
 
-/// Returns how many classes are used: where trees are nothing but roots, one.
+/// Returns how many classes of low memory are used: where trees are nothing but roots, one.
 pub(super) fn classes(layout: &Layout) -> usize {
-    if layout.root() == Level::PTE { 1 } else { CLASSES }
+    if layout.root() == Level::PTE { 1 } else { LOW_CLASSES }
 }
 
-/// Returns the part of `room` pages that the depot of a class may have, where `classes` are used.
+/// Returns the part of `room` pages of low memory that the depot of a class may have, where
+/// `classes` are used.
 pub(super) fn part(room: usize, class: usize, classes: usize) -> usize {
     let roots = if classes == 1 { room } else { room / ROOT_PART };
     if class == ROOT { roots } else { room - roots }

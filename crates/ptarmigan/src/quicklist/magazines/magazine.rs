@@ -41,8 +41,7 @@ impl MagazineStore {
 /// The magazines of one class of a CPU, for the code that has entered them.
 ///
 /// Pages are counted in a lane of the guard's word, which the guard holds in a register and stores
-/// together with the flag. There are four lanes: besides those of today's classes there is one for
-/// tables of high memory, and one more.
+/// together with the flag. There are four lanes, one more than classes.
 pub(super) struct Magazines<'a> {
     store: &'a mut MagazineStore,
     word: &'a mut u32,

@@ -3,8 +3,9 @@
 //!
 //! # Classes
 //!
-//! Pages are kept by class: root tables, which rest constructed, and all other tables, which are
-//! all zero alike.
+//! Pages are kept by class: root tables, which rest constructed; leaf tables in high memory; and all
+//! other tables, which are all zero alike. Where no tables are in high memory, that class is empty
+//! and takes no instruction of a hit.
 //!
 //! # Magazines
 //!
@@ -27,7 +28,7 @@
 //! # The budget
 //!
 //! What a node keeps, CPUs and depots together, never exceeds its budget: the magazines' worst case
-//! is set aside first and the depots may have the rest. One call gives back at most 16 pages,
+//! is set aside first and the depots may have the rest. High memory has a budget of its own. One call gives back at most 16 pages,
 //! whatever is to be done.
 //!
 //! # Remote returns
@@ -52,20 +53,20 @@ pub use magazine::MAGAZINE;
 use super::check::{Check, Site, Unchecked};
 use super::here::Here;
 use super::tally::{NodeCounts, Tally};
-use super::{Policy, PolicyCounts, Source};
+use super::{Placement, Policy, PolicyCounts, Source};
 use crate::addr::{FRAME_SHIFT, PhysAddr};
 use crate::bootmem::{BootArray, BootMemory};
 use crate::cpu::{CpuId, Guard, MachineId, NodeId, PerCpu, Pinned};
-use crate::frames::{AllocFlags, MemorySize, NoFrame};
+use crate::frames::{AllocFlags, HighUse, MemorySize, NoFrame, ZoneClass};
 use crate::page::{Clean, Construct, Flushed, Level, MAX_LEVELS, Unhooked};
 use crate::window::OpenWindow;
-use classes::{CLASSES, ROOT, ZERO};
+use classes::{CLASSES, HIGH, ROOT, ZERO};
 use config::{MOST_CPUS, classes, part};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 use depot::Depot;
 use magazine::{MagazineStore, Magazines};
-use node::Node;
+use node::{Basis, Node};
 use ring::Ring;
 use shard::Shard;
 
@@ -84,7 +85,10 @@ pub struct Quicklists<'m, W, C, K = Unchecked> {
     nodes: BootArray<Node>,
     root: Level,
     one_node: bool,
-    /// By level: a page of it is no root, and cannot be of another node than the CPU.
+    /// Leaf tables may be in high memory.
+    has_high: bool,
+    /// By level: a page of it is no root, and can neither be of another node than the CPU nor of
+    /// high memory.
     near: [bool; LEVELS],
     config: ListsConfig,
     cpus_per_node: u32,
@@ -136,13 +140,22 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
             (0..nodes).map(|n| config.room(frames.node_frames(NodeId(n as u8)))).min().unwrap_or(0);
         let used = classes(source.layout());
         config.magazine = config.magazine.min(smallest as usize / 2 / (2 * used * cpus_per_node));
+        let has_high = !source.placement().is_low() && frames.has_high();
+        // How many pages of high memory a node can ever keep.
+        let high = |config: &ListsConfig, node: usize| {
+            if has_high { config.room(frames.node_high_frames(NodeId(node as u8))) } else { 0 }
+        };
+        if let Some(smallest) = (0..nodes).map(|node| high(&config, node)).filter(|room| *room > 0).min() {
+            config.magazine = config.magazine.min(smallest as usize / 2 / (2 * cpus_per_node));
+        }
         let cpus =
             PerCpu::new(boot, frames.machine(), config.cpus, |_| [const { MagazineStore::new() }; CLASSES])?;
         let by_node = boot.take_each_with(nodes, |boot, node| {
             let room = config.room(frames.node_frames(NodeId(node as u8))) as usize;
             let depots = boot.take_each_with(CLASSES, |boot, class| {
                 let shards = Depot::shards_for(cpus_per_node);
-                let most = part(room, class, used).div_ceil(shards);
+                let room = if class == HIGH { high(&config, node) as usize } else { part(room, class, used) };
+                let most = room.div_ceil(shards);
                 let shards = boot.take_with(shards, |boot, _| Ok(Shard::new(Ring::new(boot, most)?)))?;
                 Depot::new(boot, shards, class, config.magazine)
             })?;
@@ -157,7 +170,10 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
             nodes: by_node,
             root,
             one_node,
-            near: core::array::from_fn(|level| one_node && level != root.at()),
+            has_high,
+            near: core::array::from_fn(|level| {
+                one_node && level != root.at() && !(has_high && level == Level::PTE.at())
+            }),
             config,
             cpus_per_node: cpus_per_node as u32,
             root_shift,
@@ -178,8 +194,10 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         // rounded up.
         let depots = |node| {
             let all = CLASSES * shards;
-            let room = config.room(size.node_frames(NodeId(node as u8))) as usize;
-            Ring::bytes(room + all) + (all - 1) * Ring::bytes(0) + CLASSES * Depot::bytes()
+            let node = NodeId(node as u8);
+            let room = config.room(size.node_frames(node)) as usize;
+            let high = config.room(size.node_high_frames(node)) as usize;
+            Ring::bytes(room + high + all) + (all - 1) * Ring::bytes(0) + CLASSES * Depot::bytes()
         };
         PerCpu::<[MagazineStore; CLASSES], Own>::bytes(config.cpus)
             + BootMemory::bytes::<Node>(nodes)
@@ -188,10 +206,10 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
             + (0..nodes).map(depots).sum::<usize>()
     }
 
-    /// Returns how many frames a node may keep now: a share of what is free there, or what was set.
+    /// Returns how many frames of low memory a node may keep now: a share of what is free there, or what was set.
     /// None for a node that there is not.
     pub fn budget(&self, node: NodeId) -> u32 {
-        if self.has(node) { self.budget_of(self.basis(node)) } else { 0 }
+        if self.has(node) { self.budget_of(self.basis(node).low) } else { 0 }
     }
 
     /// Returns whether there is such a node.
@@ -216,7 +234,7 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         if !self.has(node) {
             return NodeCounts::default();
         }
-        let (roots, zero) = (self.depot(node, ROOT), self.depot(node, ZERO));
+        let [zero, roots, high] = [ZERO, ROOT, HIGH].map(|class| self.depot(node, class));
         NodeCounts {
             budget: self.budget(node),
             depot_roots: roots.held(),
@@ -225,6 +243,10 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
             remote_returns: zero.remote_held(),
             roots: roots.pages.load(Relaxed),
             pages: zero.pages.load(Relaxed),
+            high_budget: if self.has_high { self.budget_of(self.basis(node).high) } else { 0 },
+            depot_high: high.held(),
+            remote_returns_high: high.remote_held(),
+            high_pages: high.pages.load(Relaxed),
             magazine_roots: roots.magazine(CpuId(0)),
             magazine_zero: zero.magazine(CpuId(0)),
         }
@@ -281,10 +303,27 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         Site { source: &self.source, cpu: here.cpu(), level }
     }
 
-    /// Returns the class of a level's pages.
+    /// Returns the class of a page.
     #[inline(always)]
-    fn class(&self, level: Level) -> usize {
-        if level == self.root { ROOT } else { ZERO }
+    fn class_of(&self, page: &Clean) -> usize {
+        if page.level() == self.root {
+            ROOT
+        } else if self.has_high && self.source.frames().is_high(page.addr().pfn()) {
+            HIGH
+        } else {
+            ZERO
+        }
+    }
+
+    /// Returns the number of low frames in tables of user trees, or kept for them.
+    fn low_tables(&self) -> u32 {
+        let of = |node: &Node| [ZERO, ROOT].map(|class| node.depot(class).pages.load(Relaxed));
+        let [zero, roots] = self.nodes.iter().map(of).fold([0; 2], |[a, b], [c, d]| [a + c, b + d]);
+        let root_frames = match FRAME_SHIFT.checked_sub(self.root_shift) {
+            Some(small) => roots >> small,
+            None => roots << (self.root_shift - FRAME_SHIFT),
+        };
+        zero + root_frames
     }
 
     #[inline(always)]
@@ -309,8 +348,11 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
 
     /// Returns what a node's budget is worked out from: what was set, or what is free there now.
     #[inline]
-    fn basis(&self, node: NodeId) -> u32 {
-        self.config.fixed_budget.unwrap_or_else(|| self.source.frames().node_free(node))
+    fn basis(&self, node: NodeId) -> Basis {
+        let frames = self.source.frames();
+        let low = self.config.fixed_budget.unwrap_or_else(|| frames.node_free(node));
+        let high = || self.config.fixed_budget.unwrap_or_else(|| frames.node_high_free(node));
+        Basis { low, high: if self.has_high { high() } else { 0 } }
     }
 
     /// Sets what the depots of `node` may hold. A compare if nothing has changed.
@@ -324,13 +366,22 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
     #[cold]
     fn set_limits_anew(&self, node: NodeId) {
         let used = classes(self.source.layout());
-        let aside = 2 * self.config.magazine * used * self.cpus_per_node as usize;
-        let limits = |basis| {
+        // What magazines of one class can hold.
+        let aside = 2 * self.config.magazine * self.cpus_per_node as usize;
+        let frames = self.source.frames();
+        let room = |basis, all, aside| {
             let budget = self.budget_of(basis);
             // A budget of all that there is cannot be exceeded.
-            let all = self.config.fixed_budget.is_some() && budget >= self.source.frames().node_frames(node);
-            let room = (budget as usize).saturating_sub(if all { 0 } else { aside });
-            core::array::from_fn(|class| part(room, class, used) as u32)
+            let all = self.config.fixed_budget.is_some() && budget >= all;
+            (budget as usize).saturating_sub(if all { 0 } else { aside })
+        };
+        let limits = |basis: Basis| {
+            let low = room(basis.low, frames.node_frames(node), aside * used);
+            let high = if self.has_high { room(basis.high, frames.node_high_frames(node), aside) } else { 0 };
+            core::array::from_fn(|class| {
+                let pages = if class == HIGH { high } else { part(low, class, used) };
+                pages as u32
+            })
         };
         self.node(node).set_limits(|| self.basis(node), limits, !self.one_node);
     }
@@ -376,16 +427,20 @@ unsafe impl<W: OpenWindow, C: Construct, K: Check> Policy for Quicklists<'_, W, 
     unsafe fn alloc(&self, pin: &Pinned<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
         // SAFETY: 1. by the caller.
         let here = &unsafe { Here::new(pin) };
-        let at_hand = if level == self.root {
-            self.take_at_hand::<ROOT>(here, level)
+        let (at_hand, class) = if level == self.root {
+            (self.take_at_hand::<ROOT>(here, level), ROOT)
         } else if level < self.root {
-            self.take_at_hand::<ZERO>(here, level)
+            if flags.high != HighUse::Never && self.source.class(level, flags.high) == ZoneClass::High {
+                (self.take_at_hand::<HIGH>(here, level), HIGH)
+            } else {
+                (self.take_at_hand::<ZERO>(here, level), ZERO)
+            }
         } else {
             return Err(self.source.none(here.node(), level));
         };
         match at_hand {
             Some(page) => Ok(page),
-            None => self.take_slow(here.again(), self.class(level), level, flags),
+            None => self.take_slow(here.again(), class, level, flags),
         }
     }
 
@@ -417,6 +472,11 @@ unsafe impl<W: OpenWindow, C: Construct, K: Check> Policy for Quicklists<'_, W, 
         let here = &unsafe { Here::new(pin) };
         if self.source.frames().pressed(here.node()) {
             self.set_limits(here.node());
+        }
+        if let Placement::Auto(auto) = self.source.placement()
+            && auto.is_short()
+        {
+            auto.look(self.source.frames(), self.low_tables());
         }
         self.respond(here);
     }

@@ -6,13 +6,30 @@ use crate::bootmem::BootArray;
 use crate::sync::SpinLock;
 use crate::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+/// What a node's limits are worked out from: frames that were set, or that are free.
+#[derive(Clone, Copy)]
+pub(super) struct Basis {
+    pub low: u32,
+    /// 0 where no tables are in high memory.
+    pub high: u32,
+}
+
+impl Basis {
+    /// Returns a number that changes with it, but for rare pairs of changes.
+    #[inline(always)]
+    fn key(self) -> u32 {
+        self.low ^ self.high.rotate_left(12)
+    }
+}
+
 /// A node's depots, and what it wants of its CPUs.
 pub(super) struct Node {
     /// One for each class. Not in place, so that no set-up function has several of them on its
     /// stack.
     depots: BootArray<Depot>,
     pub doorbell: Doorbell,
-    /// What the depots' limits were worked out from. Written under the lock, after the limits.
+    /// The [key](Basis::key) of what the depots' limits were worked out from. Written under the
+    /// lock, after the limits.
     basis: AtomicU32,
     setting: SpinLock<()>,
 }
@@ -38,8 +55,8 @@ impl Node {
 
     /// Returns whether the depots' limits are those of `basis` already.
     #[inline(always)]
-    pub fn has_limits_of(&self, basis: u32) -> bool {
-        self.basis.load(Relaxed) == basis
+    pub fn has_limits_of(&self, basis: Basis) -> bool {
+        self.basis.load(Relaxed) == basis.key()
     }
 
     /// Sets the depots' limits, and rings the doorbell if one is over.
@@ -48,8 +65,8 @@ impl Node {
     /// could overwrite a new one, while the basis is the new one's.
     pub fn set_limits(
         &self,
-        basis: impl FnOnce() -> u32,
-        limits: impl FnOnce(u32) -> [u32; CLASSES],
+        basis: impl FnOnce() -> Basis,
+        limits: impl FnOnce(Basis) -> [u32; CLASSES],
         other_nodes: bool,
     ) {
         let _turn = self.setting.lock();
@@ -60,6 +77,6 @@ impl Node {
                 self.doorbell.ring_over_limit();
             }
         }
-        self.basis.store(basis, Relaxed);
+        self.basis.store(basis.key(), Relaxed);
     }
 }

@@ -2,7 +2,7 @@
 //! allocator.
 use super::super::check::Check;
 use super::super::here::Here;
-use super::classes::{ROOT, ZERO};
+use super::classes::{HIGH, ROOT, ZERO};
 use super::magazine::Magazines;
 use super::{BOUNDED, LEVELS, Quicklists};
 use crate::cpu::NodeId;
@@ -48,9 +48,14 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
             // SAFETY: 1. by the caller.
             return unsafe { self.put_home(&here, page) };
         }
-        let is_root = page.level() == self.root;
         // SAFETY: 1. by the caller.
-        unsafe { if is_root { self.put::<ROOT>(&here, page) } else { self.put::<ZERO>(&here, page) } }
+        unsafe {
+            match self.class_of(&page) {
+                ROOT => self.put::<ROOT>(&here, page),
+                HIGH => self.put::<HIGH>(&here, page),
+                _ => self.put::<ZERO>(&here, page),
+            }
+        }
     }
 
     /// Keeps a page of this node, or gives it back if there is no room for it.
@@ -63,12 +68,12 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
         let level = page.level();
         let item = self.item(CLASS, page);
         if let Some(mut cpu) = self.enter(here) {
-            cpu.shown().tally.level(level).frees.add(1);
+            cpu.shown().tally.row(level, CLASS == HIGH).frees.add(1);
             if Magazines::new(&mut cpu, CLASS).push(item) {
                 return;
             }
         } else {
-            self.tally(here).level(level).frees.add(1);
+            self.tally(here).row(level, CLASS == HIGH).frees.add(1);
         }
         self.put_slow(here.again(), CLASS, level, item)
     }
@@ -93,7 +98,7 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
             return Err(page);
         }
         if self.check.given(&self.site(here, level), &page) {
-            cpu.shown().tally.level(level).frees.add(1);
+            cpu.shown().tally.row(level, CLASS == HIGH).frees.add(1);
             Magazines::new(&mut cpu, CLASS).push(self.item(CLASS, page));
         }
         Ok(())
@@ -135,9 +140,9 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     #[cold]
     unsafe fn put_home(&self, here: &Here<'_>, page: Clean) {
         let level = page.level();
-        self.tally(here).level(level).frees.add(1);
+        let class = self.class_of(&page);
+        self.tally(here).row(level, class == HIGH).frees.add(1);
         let node = self.source.frames().node_of(page.addr().pfn());
-        let class = self.class(level);
         let item = self.item(class, page);
         self.send(here, class, level, node, &[item]);
     }
@@ -157,10 +162,11 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
         self.check.leaves(&self.site(here, level), &page);
         let home = self.source.frames().node_of(page.addr().pfn());
         self.depot(home, class).count(-1);
-        self.tally(here).level(level).returns.add(1);
+        self.tally(here).row(level, class == HIGH).returns.add(1);
         // SAFETY: 1. pages of the lists are the source's: only such are put there (contracts of
         // `put_back` and the others).
         unsafe { self.source.unmake(page) };
+        self.source.look(|| self.low_tables());
     }
 
     /// Takes back all pages of a chain. Nearly all are of one class and of this node.
@@ -182,6 +188,11 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
                 continue;
             }
             if !self.check.given(&self.site(here, level), &page) {
+                continue;
+            }
+            if self.class_of(&page) == HIGH {
+                // SAFETY: 1. by the caller.
+                unsafe { self.put_home(here, page) };
                 continue;
             }
             self.tally(here).level(level).frees.add(1);
@@ -211,10 +222,12 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
         let Some(mut cpu) = self.enter(here) else { return next() };
         let tally = &cpu.shown().tally;
         let mut magazines = Magazines::new(&mut cpu, ZERO);
+        let all_near = self.one_node && !self.has_high;
         loop {
             let page = next()?;
             let level = page.level();
-            let near = self.one_node || frames.node_of(page.addr().pfn()) == here.node();
+            let at = page.addr().pfn();
+            let near = all_near || (frames.node_of(at) == here.node() && !frames.is_high(at));
             if level == self.root || !near || magazines.is_full() {
                 return Some(page);
             }

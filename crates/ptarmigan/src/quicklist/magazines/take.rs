@@ -3,7 +3,7 @@ use super::super::check::Check;
 use super::super::here::Here;
 use super::super::source::GROUP;
 use super::Quicklists;
-use super::classes::{ROOT, ZERO};
+use super::classes::{HIGH, ROOT};
 use super::magazine::Magazines;
 use crate::cpu::NodeId;
 use crate::frames::{AllocFlags, NoFrame};
@@ -16,7 +16,7 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     pub(super) fn take_at_hand<const CLASS: usize>(&self, here: &Here<'_>, level: Level) -> Option<Clean> {
         let mut cpu = self.enter(here)?;
         let item = Magazines::new(&mut cpu, CLASS).pop()?;
-        cpu.shown().tally.level(level).allocs.add(1);
+        cpu.shown().tally.row(level, CLASS == HIGH).allocs.add(1);
         drop(cpu);
         self.hand_out(here, CLASS, level, item)
     }
@@ -26,7 +26,7 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     fn hand_out(&self, here: &Here<'_>, class: usize, level: Level, item: u32) -> Option<Clean> {
         let page = self.page(class, level, item);
         if !self.check.taken(&self.site(here, level), &page) {
-            self.leak(here, level);
+            self.leak(here, class, level);
             return None;
         }
         // SAFETY: 1. `page` owns a table of one frame, which nothing writes to.
@@ -37,8 +37,8 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
 
     /// Counts a page that was counted as handed out, and is lost for good, as gone back.
     #[cold]
-    fn leak(&self, here: &Here<'_>, level: Level) {
-        let tally = self.tally(here).level(level);
+    fn leak(&self, here: &Here<'_>, class: usize, level: Level) {
+        let tally = self.tally(here).row(level, class == HIGH);
         tally.frees.add(1);
         tally.returns.add(1);
     }
@@ -53,7 +53,7 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
         flags: AllocFlags,
     ) -> Result<Clean, NoFrame> {
         let here = &here;
-        let tally = self.tally(here).level(level);
+        let tally = self.tally(here).row(level, class == HIGH);
         let depot = self.depot(here.node(), class);
         let mut item = None;
         if let Some(mut cpu) = self.enter(here) {
@@ -79,20 +79,24 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
                 return Ok(page);
             }
         }
-        if class == ZERO
+        if class != ROOT
             && self.config.magazine >= GROUP
             && !self.source.frames().pressed(here.node())
-            && let Some(page) = self.miss_group(here, level, flags)
+            && let Some(page) = self.miss_group(here, class, level, flags)
         {
             return Ok(page);
         }
         let page = self.miss(here, level, flags)?;
         self.set_limits(here.node());
         let home = self.source.frames().node_of(page.addr().pfn());
+        // Where there is no memory of the preferred kind, it is of the other.
+        let class = self.class_of(&page);
+        let tally = self.tally(here).row(level, class == HIGH);
         self.depot(home, class).count(1);
         self.missed(here, class);
         tally.misses.add(1);
         tally.allocs.add(1);
+        self.source.look(|| self.low_tables());
         self.check.made(&self.site(here, level), &page, false);
         Ok(page)
     }
@@ -102,30 +106,33 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
     ///
     /// The guard is given up before they are made: they are cleared through a window, which may
     /// have to wait.
-    fn miss_group(&self, here: &Here<'_>, level: Level, flags: AllocFlags) -> Option<Clean> {
+    fn miss_group(&self, here: &Here<'_>, class: usize, level: Level, flags: AllocFlags) -> Option<Clean> {
         {
             let mut cpu = self.enter(here)?;
             // No room: an interrupt came in since.
-            if !Magazines::new(&mut cpu, ZERO).has_room_for_group() {
+            if !Magazines::new(&mut cpu, class).has_room_for_group() {
                 return None;
             }
         }
         let site = self.site(here, level);
         let [page, rest @ ..] = self.source.make_group(here.node(), level, flags)?;
         self.set_limits(here.node());
-        self.depot(here.node(), ZERO).count(GROUP as i32);
-        self.missed(here, ZERO);
-        let tally = self.tally(here).level(level);
+        // The placement may have changed its mind meanwhile.
+        let class = self.class_of(&page);
+        self.depot(here.node(), class).count(GROUP as i32);
+        self.missed(here, class);
+        let tally = self.tally(here).row(level, class == HIGH);
         tally.misses.add(GROUP);
         tally.allocs.add(1);
         for page in rest.into_iter().rev() {
             self.check.made(&site, &page, true);
-            let item = self.item(ZERO, page);
+            let item = self.item(class, page);
             // Another interrupt may have come in.
-            if !self.enter(here).is_some_and(|mut cpu| Magazines::new(&mut cpu, ZERO).push(item)) {
-                self.put_slow(here.again(), ZERO, level, item);
+            if !self.enter(here).is_some_and(|mut cpu| Magazines::new(&mut cpu, class).push(item)) {
+                self.put_slow(here.again(), class, level, item);
             }
         }
+        self.source.look(|| self.low_tables());
         self.check.made(&site, &page, false);
         Some(page)
     }

@@ -27,7 +27,7 @@ use super::roots::KernelMap;
 use crate::addr::{Pfn, PhysAddr, VirtAddr};
 use crate::cpu::WrongMachine;
 use crate::format::{Attr, Entry, Format};
-use crate::frames::AllocFlags;
+use crate::frames::{AllocFlags, HighUse};
 use crate::gather::scrub_unhooked;
 use crate::machine::{Machine, On};
 use crate::page::{FlushProof, Level, Unhooked};
@@ -298,7 +298,8 @@ impl<F: Format, W: OpenWindow> KernelRange<'_, F, W> {
             if end.level == Level::PTE {
                 return Ok(Node::open(on.window(), on.frames(), Level::PTE, end.at));
             }
-            let path = Path::<F>::make(on, va, end.level, flags)?;
+            // The kernel's own tables are used at any time.
+            let path = Path::<F>::make(on, va, end.level, flags.with_high(HighUse::Never))?;
             // Still a table of this map: it maps an address of the range.
             let claims = self.map.claims().lock();
             let parent = Node::<F, M::Window>::open(on.window(), on.frames(), end.level, end.at);
