@@ -1,0 +1,8 @@
+//! Programs: ELF files, and the stack that they begin with.
+
+mod arguments;
+mod elf;
+mod load;
+mod stack;
+
+pub use arguments::Arguments;

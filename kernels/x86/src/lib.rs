@@ -1,0 +1,8 @@
+//! What 32-bit and 64-bit PCs have in common: ports, the serial line, interrupt controllers and
+//! clocks.
+#![no_std]
+
+pub mod clock;
+pub mod lapic;
+pub mod port;
+pub mod serial;
