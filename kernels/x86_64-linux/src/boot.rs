@@ -7,6 +7,7 @@ use ptarmigan::addr::PhysAddr;
 use ptarmigan::cpu::NodeId;
 use ptarmigan::frames::{MemoryRun, ZoneClass};
 use ptarmigan_kernel::arch::CPUS;
+use ptarmigan_kernel_x86::acpi::{self, Nodes};
 
 use crate::mmu::{self, DIRECT_MAP, DIRECT_MAP_LIMIT, TablePage};
 
@@ -46,6 +47,8 @@ pub struct Info {
     pub archive: &'static [u8],
     /// The command line.
     pub command_line: &'static [u8],
+    /// Which memory and which CPUs are on which node.
+    pub nodes: Nodes,
 }
 
 /// The loader's start information (PVH).
@@ -125,13 +128,24 @@ pub unsafe fn read(start_info: u64) -> Option<Info> {
     }
     let nothing = MemoryRun { start: PhysAddr(0).pfn(), frames: 0, node: NodeId(0), class: ZoneClass::Low };
     let (mut runs, mut run_count) = ([nothing; RUNS], 0);
+    // SAFETY: 1. The firmware's tables are memory that is not free, and nothing writes to them
+    // (point 1); the direct map reaches it.
+    let bytes = |at: u64, len: usize| unsafe {
+        let end = at.checked_add(len as u64)?;
+        (at != 0 && end <= DIRECT_MAP_LIMIT).then(|| core::slice::from_raw_parts(mmu::direct::<u8>(at), len))
+    };
+    let nodes = acpi::nodes(info.rsdp, bytes).unwrap_or_default();
     let mut add = |start: u64, end: u64| {
-        if end > start
+        let mut from = start;
+        while from < end
             && let Some(run) = runs.get_mut(run_count)
         {
-            *run =
-                MemoryRun { start: PhysAddr(start).pfn(), frames: ((end - start) / PAGE) as u32, ..nothing };
+            let (node, next) = nodes.of_memory(from);
+            let to = next.min(end);
+            let frames = ((to - from) / PAGE) as u32;
+            *run = MemoryRun { start: PhysAddr(from).pfn(), frames, node: NodeId(node), ..nothing };
             run_count += 1;
+            from = to;
         }
     };
     let first = mmu::direct::<MapEntry>(info.memory_map);
@@ -152,7 +166,7 @@ pub unsafe fn read(start_info: u64) -> Option<Info> {
             add(start, end);
         }
     }
-    Some(Info { runs, run_count, archive, command_line })
+    Some(Info { runs, run_count, archive, command_line, nodes })
 }
 
 fn image_end_address() -> u64 {

@@ -15,7 +15,7 @@ const SIGINFO: usize = MASK + 8;
 const VECTORS: usize = SIGINFO + 128;
 /// Bytes of the frame.
 pub const BYTES: usize = VECTORS + 512;
-const _: () = assert!(BYTES <= SIGNAL_FRAME && (VECTORS + 8) % 16 == 0);
+const _: () = assert!(BYTES <= SIGNAL_FRAME && (VECTORS + 8).is_multiple_of(16));
 /// What lies below the stack pointer of a program is its own.
 const RED_ZONE: u64 = 128;
 /// Places of r8 to rcx in [`Registers::general`], in the order of `struct sigcontext`: r8 to r15,

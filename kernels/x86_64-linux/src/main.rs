@@ -14,6 +14,8 @@ mod pc;
 mod rt;
 mod smp;
 
+use core::sync::atomic::Ordering;
+
 use ptarmigan_kernel::arch::Arch;
 use ptarmigan_kernel::memory::setup::{Board, set_up};
 use ptarmigan_kernel::{Kernel, params, say};
@@ -56,7 +58,13 @@ extern "C" fn kernel_main(start_info: u64, cpu: u64) -> ! {
         Ok(_) => {}
         Err(e) => panic!("set-up: {e:?}"),
     }
-    say!(Pc, "kernel: {} CPUs, page tables of x86-64 on the library", cpus);
+    let nodes = KERNEL.frames.get().nodes();
+    for (number, cpu) in KERNEL.cpus.iter().enumerate().take(cpus) {
+        // QEMU numbers controllers as it does CPUs. A node without memory is none of the library's.
+        let node = info.nodes.of_cpu(number as u8);
+        cpu.node.store(if node < nodes { node } else { 0 }, Ordering::Relaxed);
+    }
+    say!(Pc, "kernel: {cpus} CPUs, {nodes} nodes, page tables of x86-64 on the library");
     KERNEL.start(info.archive, info.command_line);
     smp::start(cpus);
     clock::start_timer();

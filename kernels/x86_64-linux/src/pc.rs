@@ -53,8 +53,8 @@ fn other_trap(vector: u64) -> Trap {
         6 => Trap::Signal(number::SIGILL),
         12 | 17 => Trap::Signal(number::SIGBUS),
         13 => Trap::Protection,
-        32..=255 => Trap::Interrupt,
-        _ => Trap::Signal(number::SIGSEGV),
+        0..32 => Trap::Signal(number::SIGSEGV),
+        _ => Trap::Interrupt,
     }
 }
 
@@ -192,7 +192,7 @@ extern "C" fn kernel_trap(frame: &KernelFrame) {
             lapic::end();
             KERNEL.serve();
         }
-        32..=255 => {}
+        vector if vector >= 32 => {}
         vector => panic!(
             "exception {vector} in the kernel, error {:#x}, at {:#x}, address {:#x}",
             frame.error,

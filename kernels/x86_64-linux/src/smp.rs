@@ -48,10 +48,10 @@ pub fn start(cpus: usize) {
     let cpu_at = (&raw const trampoline_cpu).addr() - code.addr();
     CONTROLLERS[0].store(lapic::id(), Ordering::Relaxed);
     let target = mmu::direct::<u8>(TRAMPOLINE);
-    for cpu in 1..cpus {
+    for (cpu, place) in CONTROLLERS.iter().enumerate().take(cpus).skip(1) {
         // QEMU numbers controllers as it does CPUs.
         let controller = cpu as u8;
-        CONTROLLERS[cpu].store(controller, Ordering::Relaxed);
+        place.store(controller, Ordering::Relaxed);
         // SAFETY: 1. The page is memory below 1 MiB that nothing uses; CPUs are started one after
         // the other. 2. The code and its end are symbols of one block of the assembly.
         unsafe {

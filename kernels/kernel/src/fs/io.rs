@@ -100,6 +100,9 @@ impl<A: Arch> Sys<'_, A> {
 
     fn read_console(&mut self, to: u64, len: usize, flags: u32) -> Result<usize, Stop> {
         self.kernel.take_typed(self.state);
+        if len == 0 {
+            return Ok(0);
+        }
         if !self.state.console.is_readable() {
             if flags & NONBLOCK != 0 {
                 return Err(Errno::EAGAIN.into());

@@ -51,22 +51,31 @@ impl From<Errno> for Stop {
     }
 }
 
+/// Numbers of calls that are not there and are named on the console at the most: programs are not to
+/// fill it.
+const MOST_NAMED: usize = 24;
+
 /// Numbers of calls that are not there and were named on the console already.
-pub struct Named([u64; 8]);
+pub struct Named {
+    numbers: [u64; MOST_NAMED],
+    count: usize,
+}
 
 impl Named {
     /// Makes an empty set.
     pub const fn new() -> Self {
-        Named([0; 8])
+        Named { numbers: [0; MOST_NAMED], count: 0 }
     }
 
-    /// Adds a number; whether it is new. Numbers beyond the set are never new.
+    /// Adds a number; whether it is to be named.
     fn add(&mut self, number: u64) -> bool {
-        let Some(word) = self.0.get_mut((number / 64) as usize) else { return false };
-        let bit = 1 << (number % 64);
-        let new = *word & bit == 0;
-        *word |= bit;
-        new
+        if self.numbers[..self.count].contains(&number) {
+            return false;
+        }
+        let Some(place) = self.numbers.get_mut(self.count) else { return false };
+        *place = number;
+        self.count += 1;
+        true
     }
 }
 
