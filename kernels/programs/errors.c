@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdint.h>
@@ -33,6 +34,14 @@ static void every_call(long bad) {
         case SYS_wait4: case SYS_rt_sigprocmask: case SYS_mprotect: case SYS_madvise: case SYS_mremap:
         case SYS_mmap: case SYS_setpgid: case SYS_ftruncate: case SYS_fcntl: case SYS_umask: case SYS_poll: case SYS_ppoll:
             continue;
+#else
+        case SYS_exit: case SYS_exit_group: case SYS_sigreturn: case SYS_rt_sigreturn: case SYS_fork: case SYS_vfork:
+        case SYS_clone: case SYS_pause: case SYS_rt_sigsuspend: case SYS_reboot: case SYS_munmap: case SYS_brk:
+        case SYS_close: case SYS_set_thread_area: case SYS_dup2: case SYS__newselect: case SYS_kill: case SYS_tkill:
+        case SYS_tgkill: case SYS_waitpid: case SYS_wait4: case SYS_rt_sigprocmask: case SYS_mprotect:
+        case SYS_madvise: case SYS_mremap: case SYS_mmap2: case SYS_setpgid: case SYS_ftruncate64: case SYS_fcntl:
+        case SYS_fcntl64: case SYS_umask: case SYS_poll: case SYS_ppoll:
+            continue;
 #endif
         }
         syscall(number, bad, bad, bad, bad, bad, bad);
@@ -53,43 +62,50 @@ static int ends_with(int signal_number, void (*action)(void)) {
 static void read_nothing(void) { (void)*(volatile int *)8; }
 static void write_code(void) { *(volatile char *)(uintptr_t)&read_nothing = 1; }
 static void run_data(void) { static char data[16]; ((void (*)(void))(uintptr_t)data)(); }
-static void beyond_addresses(void) { (void)*(volatile int *)(~0ul << 47); }
+static void beyond_addresses(void) { (void)*(volatile int *)(sizeof(long) == 8 ? ~0ul << 47 : 3ul << 30); }
 static void privileged(void) { __asm__ volatile("hlt"); }
 static void port(void) { __asm__ volatile("outb %%al, $0x80" ::: "memory"); }
 static void no_instruction(void) { __asm__ volatile("ud2"); }
 static void divide(void) { volatile int zero = 0; zero = 100 / zero; }
 static int deep(int n) { volatile char room[4096]; room[0] = (char)n; return deep(n + 1) + room[0]; }
 static void stack_overflow(void) { deep(0); }
+#ifdef __x86_64__
 static void bad_stack(void) { __asm__ volatile("mov $16, %rsp\n\tpush %rax"); }
+#else
+static void bad_stack(void) { __asm__ volatile("mov $16, %esp\n\tpush %eax"); }
+#endif
 static void beyond_file(void) {
     int file = open("/short", O_RDWR | O_CREAT | O_TRUNC, 0600);
     char *memory = mmap(0, 8192, PROT_READ, MAP_PRIVATE, file, 0);
     (void)*(volatile char *)memory;
 }
-static void jump_nowhere(void) { ((void (*)(void))0x800000000000ul)(); }
+static void jump_nowhere(void) { ((void (*)(void))(sizeof(long) == 8 ? 1ul << 47 : 3ul << 30))(); }
 
 static volatile int handled;
 static void handler(int number) { handled = number; }
 
 static void bad_programs(void) {
-    static const char header[] = "\177ELF\2\1\1\0\0\0\0\0\0\0\0\0\2\0\76\0\1\0\0\0";
-    char bytes[4096] = {0};
+    char bytes[4096];
     for (int kind = 0; kind < 6; kind++) {
         int file = open("/bad", O_RDWR | O_CREAT | O_TRUNC, 0755);
-        size_t size = sizeof bytes;
+        size_t size = kind == 0 ? 20 : sizeof bytes;
         memset(bytes, 0, sizeof bytes);
-        memcpy(bytes, header, sizeof header);
-        *(uint64_t *)(bytes + 24) = kind == 5 ? 0x900000000000ul : 0x400000; /* entry */
-        *(uint64_t *)(bytes + 32) = kind == 1 ? ~0ul : 64;                     /* headers of segments */
-        *(uint16_t *)(bytes + 54) = 56;
-        *(uint16_t *)(bytes + 56) = kind == 2 ? 0xffff : 1;
-        *(uint32_t *)(bytes + 64) = 1;
-        *(uint32_t *)(bytes + 68) = 5;
-        *(uint64_t *)(bytes + 80) = kind == 3 ? ~0ul << 12 : 0x400000; /* where it is loaded */
-        *(uint64_t *)(bytes + 96) = kind == 4 ? 1 << 20 : 4096;        /* bytes in the file */
-        *(uint64_t *)(bytes + 104) = kind == 4 ? 1 << 20 : 4096;
-        if (kind == 0)
-            size = 20;
+        ElfW(Ehdr) *header = (void *)bytes;
+        ElfW(Phdr) *segment = (void *)(bytes + sizeof *header);
+        memcpy(header->e_ident, ELFMAG, SELFMAG);
+        header->e_ident[EI_CLASS] = sizeof(long) == 8 ? ELFCLASS64 : ELFCLASS32;
+        header->e_ident[EI_DATA] = ELFDATA2LSB;
+        header->e_ident[EI_VERSION] = EV_CURRENT;
+        header->e_type = ET_EXEC;
+        header->e_machine = sizeof(long) == 8 ? EM_X86_64 : EM_386;
+        header->e_entry = kind == 5 && sizeof(long) == 8 ? 1ul << (sizeof(long) * 8 - 1) : 0x400000;
+        header->e_phoff = kind == 1 ? ~0ul : sizeof *header;
+        header->e_phentsize = sizeof *segment;
+        header->e_phnum = kind == 2 || kind == 5 && sizeof(long) == 4 ? 0xffff : 1;
+        segment->p_type = PT_LOAD;
+        segment->p_flags = PF_R | PF_X;
+        segment->p_vaddr = kind == 3 ? ~0ul << 12 : 0x400000;
+        segment->p_filesz = segment->p_memsz = kind == 4 ? 1 << 20 : 4096;
         check("write a program", write(file, bytes, size) == (ssize_t)size);
         close(file);
         errno = 0;
@@ -106,7 +122,8 @@ int main(int count, char **arguments) {
     if (getpid() != 1)
         return count == 2 && !strcmp(arguments[1], "again") ? 0 : 9;
     setvbuf(stdout, 0, _IONBF, 0);
-    long bad[] = {-1, 1, 0x7fffffffffffl, (long)0x8000000000000000ul, (long)(~0ul << 47), 4096};
+    long bad[] = {-1, 1, 4096, (long)(~0ul >> 1), (long)~(~0ul >> 1),
+                  (long)(sizeof(long) == 8 ? (1ul << 47) - 1 : (3ul << 30) - 1)};
     for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++)
         if (fork() == 0) {
             /* What is read from the console would have to be typed. */

@@ -130,6 +130,10 @@ pub unsafe trait Arch: Sized + Sync + 'static {
     /// What `uname` says of the machine.
     const MACHINE: &'static str;
 
+    /// Whether a CPU with nothing to do clears frames ahead. Not where there is high memory, which
+    /// the window does not reach.
+    const CLEARS_AHEAD: bool = true;
+
     /// Returns the kernel.
     fn kernel() -> &'static Kernel<Self>;
     /// Returns the number of the calling CPU.

@@ -29,7 +29,7 @@ pub const OBJECTS: usize = 2048;
 /// Numbers in a frame.
 const NUMBERS: usize = FRAME_SIZE / 4;
 /// Bytes of an object at the most.
-pub const MOST_BYTES: u64 = (NUMBERS * NUMBERS * FRAME_SIZE) as u64;
+pub const MOST_BYTES: u64 = NUMBERS as u64 * NUMBERS as u64 * FRAME_SIZE as u64;
 /// No frame: what cleared memory holds, as no frame that is handed out has number 0.
 const HOLE: u32 = 0;
 

@@ -55,7 +55,7 @@ impl<A: Arch> Sys<'_, A> {
             Call::ClockSleepWide => return self.sleep(a[1], a[2], a[3], Width::Wide),
             Call::Pause => return Err(Stop::Block(Wait::Time)),
             Call::Suspend => return self.suspend(a[0], a[1]),
-            Call::Return => return self.handler_returns(),
+            Call::Return | Call::ReturnOld => return self.handler_returns(),
             Call::Reboot => return self.reboot(a),
             Call::Open => self.open(HERE, a[0], a[1], a[2]),
             Call::OpenAt => self.open(a[0], a[1], a[2], a[3]),
@@ -167,7 +167,8 @@ impl<A: Arch> Sys<'_, A> {
             Call::Personality => Ok(0),
             Call::Name => self.name(a[0]),
             Call::SystemInfo => self.system_info(a[0]),
-            Call::Limits => self.limits(a),
+            Call::Limits => self.limits(a[1], a[3], false),
+            Call::OldLimits => self.limits(a[0], a[1], true),
             Call::Random => self.random(a[0], a[1]),
             Call::Privilege | Call::Ports => {
                 self.task().ports = true;
@@ -246,18 +247,22 @@ impl<A: Arch> Sys<'_, A> {
         Ok(0)
     }
 
-    /// `prlimit64`: limits are what they are.
-    fn limits(&mut self, a: [u64; 6]) -> Result<u64, Errno> {
-        let (soft, hard) = match a[1] {
+    /// `prlimit64` and `getrlimit`: limits are what they are.
+    fn limits(&mut self, what: u64, to: u64, words: bool) -> Result<u64, Errno> {
+        let (soft, hard) = match what {
             3 => (8 << 20, u64::MAX),
             7 => (crate::fs::DESCRIPTORS as u64, crate::fs::DESCRIPTORS as u64),
             0..=15 => (u64::MAX, u64::MAX),
             _ => return Err(Errno::EINVAL),
         };
-        if a[3] != 0 {
+        if to != 0 {
             let mut out = Layout::<16>::new(A::ABI);
-            out.u64(soft).u64(hard);
-            self.write_bytes(a[3], out.bytes())?;
+            if words {
+                out.word(soft).word(hard)
+            } else {
+                out.u64(soft).u64(hard)
+            };
+            self.write_bytes(to, out.bytes())?;
         }
         Ok(0)
     }

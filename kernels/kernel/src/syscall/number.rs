@@ -47,6 +47,8 @@ pub enum Call {
     Mask,
     /// `rt_sigreturn`.
     Return,
+    /// `sigreturn`.
+    ReturnOld,
     /// `ioctl`.
     Control,
     /// `pread64`.
@@ -271,6 +273,8 @@ pub enum Call {
     Pipe2,
     /// `prlimit64`.
     Limits,
+    /// `getrlimit`.
+    OldLimits,
     /// `getrandom`.
     Random,
     /// `rseq`.
@@ -350,6 +354,7 @@ fn x86_64(number: u64) -> Option<Call> {
         94 => Call::ChangeOwnerLink,
         95 => Call::UserMask,
         96 => Call::TimeOfDay,
+        97 => Call::OldLimits,
         99 => Call::SystemInfo,
         100 => Call::Times,
         102 => Call::User,
@@ -466,6 +471,7 @@ fn i386(number: u64) -> Option<Call> {
         110 => Call::Privilege,
         114 => Call::Wait4,
         116 => Call::SystemInfo,
+        119 => Call::ReturnOld,
         120 => Call::Clone,
         122 => Call::Name,
         125 => Call::Protect,
@@ -491,6 +497,7 @@ fn i386(number: u64) -> Option<Call> {
         181 => Call::WriteAt,
         183 => Call::WorkingDirectory,
         190 => Call::Vfork,
+        191 => Call::OldLimits,
         192 => Call::MapPages,
         193 => Call::Truncate,
         194 => Call::TruncateOpen,

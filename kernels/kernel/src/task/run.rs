@@ -231,7 +231,7 @@ impl<A: Arch> Kernel<A> {
         let pin = self.pin();
         let on = self.on(&pin);
         on.idle();
-        while on.clear_ahead(16) > 0 {
+        while A::CLEARS_AHEAD && on.clear_ahead(16) > 0 {
             self.serve();
             if self.lock().tasks.has_ready() {
                 return;
