@@ -38,6 +38,8 @@ fn fault_address() -> u64 {
     at.into()
 }
 
+#[cold]
+#[inline(never)]
 fn other_trap(vector: u32) -> Trap {
     match vector {
         TIMER => {
@@ -88,23 +90,20 @@ unsafe impl Arch for Pc {
         // SAFETY: 1. The context is the program's and borrowed exclusively; its segments are those
         // of programs, so that the return to user mode cannot fail.
         let vector = unsafe { enter_user(context) };
-        match vector {
-            PAGE_FAULT => {
-                let access = if context.error & WRITE != 0 {
-                    Access::Write
-                } else if context.error & FETCH != 0 {
-                    Access::Exec
-                } else {
-                    Access::Read
-                };
-                Trap::Fault { at: fault_address(), access }
-            }
-            CALL => {
-                context.begin_call();
-                Trap::Call
-            }
-            other => other_trap(other),
+        if vector == PAGE_FAULT {
+            // Faults are what has to be fast.
+            let access = match context.error & (WRITE | FETCH) {
+                0 => Access::Read,
+                FETCH => Access::Exec,
+                _ => Access::Write,
+            };
+            return Trap::Fault { at: fault_address(), access };
         }
+        if vector == CALL {
+            context.begin_call();
+            return Trap::Call;
+        }
+        other_trap(vector)
     }
 
     fn load(context: &Registers) {

@@ -37,6 +37,8 @@ fn fault_address() -> u64 {
     at
 }
 
+#[cold]
+#[inline(never)]
 fn other_trap(vector: u64) -> Trap {
     match vector {
         TIMER => {
@@ -86,20 +88,16 @@ unsafe impl Arch for Pc {
         // of programs and its next instruction is an address of programs, so that the return to
         // user mode cannot fail.
         let vector = unsafe { enter_user(context) };
-        match vector {
-            PAGE_FAULT => {
-                let access = if context.error & WRITE != 0 {
-                    Access::Write
-                } else if context.error & FETCH != 0 {
-                    Access::Exec
-                } else {
-                    Access::Read
-                };
-                Trap::Fault { at: fault_address(), access }
-            }
-            CALL => Trap::Call,
-            other => other_trap(other),
+        if vector == PAGE_FAULT {
+            // Faults are what has to be fast.
+            let access = match context.error & (WRITE | FETCH) {
+                0 => Access::Read,
+                FETCH => Access::Exec,
+                _ => Access::Write,
+            };
+            return Trap::Fault { at: fault_address(), access };
         }
+        if vector == CALL { Trap::Call } else { other_trap(vector) }
     }
 
     fn load(context: &Registers) {

@@ -6,7 +6,7 @@ use ptarmigan::cpu::Pinned;
 
 use crate::arch::{Arch, Context, SIGNAL_FRAME};
 use crate::memory::user;
-use crate::task::{Body, Doing};
+use crate::task::{Body, Doing, INIT};
 use crate::{Kernel, State};
 
 pub use number::SIGNALS;
@@ -143,10 +143,13 @@ impl Default for Signals {
 }
 
 impl<A: Arch> Kernel<A> {
-    /// Sends a signal to a task.
+    /// Sends a signal to a task. Process 1 gets only those that it has handlers for, as under Linux.
     pub fn send(&'static self, state: &mut State, slot: usize, signal: u8) {
         let task = state.tasks.get_mut(slot);
         if bit(signal) == 0 || !task.is_alive() || task.signals.is_ignored(signal) {
+            return;
+        }
+        if slot == INIT && task.signals.action(signal).handler == DEFAULT {
             return;
         }
         task.signals.pending |= bit(signal);
