@@ -1,5 +1,5 @@
-//! The kernel on 32-bit x86 with PAE, booted through multiboot: static Linux programs whose data may
-//! lie in high memory.
+//! The kernel on 32-bit x86 with PAE, booted through multiboot: static Linux programs whose data
+//! may lie in high memory.
 //!
 //! Layout of every address space: the low 3 GiB are the user's. At 3 GiB begins the direct map of
 //! the low 768 MiB, with the image; above it are windows on high memory and the registers of the

@@ -58,8 +58,8 @@ pub fn direct_map() -> DirectMap {
 
 fn forget_page(at: u64) {
     KERNEL.count(Count::PageInvalidations);
-    // SAFETY: 1. Forgetting a translation changes no memory; the walk that follows reads the current
-    // tables.
+    // SAFETY: 1. Forgetting a translation changes no memory; the walk that follows reads the
+    // current tables.
     unsafe { asm!("invlpg [{}]", in(reg) at as u32, options(nostack, preserves_flags)) };
 }
 

@@ -63,7 +63,8 @@ fn other_trap(vector: u32) -> Trap {
 
 // SAFETY: 1. `fs` leads to the number that the CPU got when it was started. 2. There is one static.
 // 3. `enter_user` goes to ring 3 with the segments of programs, and saves registers to the context.
-// 4. The direct map shows low frames, and a window of this CPU's any other. 5. Low frames are below the direct map's limit.
+// 4. The direct map shows low frames, and a window of this CPU's any other. 5. Low frames are below
+//    the direct map's limit.
 unsafe impl Arch for Pc {
     type Format = X86Pae;
     type Window = DirectMap;
@@ -162,8 +163,8 @@ unsafe impl Arch for Pc {
 
     #[inline(always)]
     unsafe fn copy_page(from: *const u8, to: *mut u8) {
-        // SAFETY: 1. 1024 words of 4 bytes are the page (points 1 and 2). The compiler keeps esi for
-        // itself, so that it is exchanged.
+        // SAFETY: 1. 1024 words of 4 bytes are the page (points 1 and 2). The compiler keeps esi
+        // for itself, so that it is exchanged.
         unsafe {
             asm!("xchg esi, {from}", "rep movsd", "xchg esi, {from}", from = inout(reg) from => _,
                 inout("ecx") 1024_u32 => _, inout("edi") to => _, options(nostack, preserves_flags));

@@ -36,9 +36,9 @@ static window_table: Table = Table([const { AtomicU64::new(0) }; 512]);
 /// The slots.
 pub struct Window;
 
-// SAFETY: 1. The table is linked at `START` in every space: the entry shows the frame there. 2. Each
-// slot is a page of its own, and nothing else is mapped there. 3. Likewise; a slot that was removed
-// is 0. 4. They are constants. 5. Nothing unwinds.
+// SAFETY: 1. The table is linked at `START` in every space: the entry shows the frame there. 2.
+// Each slot is a page of its own, and nothing else is mapped there. 3. Likewise; a slot that was
+// removed is 0. 4. They are constants. 5. Nothing unwinds.
 unsafe impl Slots for Window {
     fn len(&self) -> usize {
         CPUS * DEPTH

@@ -1,8 +1,8 @@
 //! Makes an initial file system: a cpio archive (newc).
 //!
 //! `kernel-initrd OUT ENTRY...`, where an entry is `NAME/` (a directory), `NAME@TARGET` (a symbolic
-//! link) or `NAME=FILE` (a file with the content of a file of the host's). Entries come in the order
-//! in which they are given, so that directories are named first.
+//! link) or `NAME=FILE` (a file with the content of a file of the host's). Entries come in the
+//! order in which they are given, so that directories are named first.
 
 use std::process::ExitCode;
 use std::{env, fs};

@@ -150,8 +150,8 @@ pub unsafe trait Arch: Sized + Sync + 'static {
     fn typed() -> Option<u8>;
     /// Returns the nanoseconds since boot.
     fn now() -> u64;
-    /// Waits for an interrupt, and returns after it was served. An interrupt that came before, since
-    /// the kernel was entered, counts.
+    /// Waits for an interrupt, and returns after it was served. An interrupt that came before,
+    /// since the kernel was entered, counts.
     fn wait_for_interrupt();
     /// Interrupts another CPU.
     fn interrupt(cpu: usize);

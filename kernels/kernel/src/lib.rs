@@ -153,8 +153,8 @@ impl<A: Arch> Kernel<A> {
         });
     }
 
-    /// Serves what other CPUs ask of this one's TLB. Called by the handler of their interrupts, with
-    /// interrupts masked.
+    /// Serves what other CPUs ask of this one's TLB. Called by the handler of their interrupts,
+    /// with interrupts masked.
     pub fn serve(&'static self) {
         use ptarmigan::machine::Machine as _;
         let pin = self.pin();

@@ -14,8 +14,8 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// Returns the node of the memory at `at`, and where the next range begins; node 0 if nothing is
-    /// said.
+    /// Returns the node of the memory at `at`, and where the next range begins; node 0 if nothing
+    /// is said.
     pub fn of_memory(&self, at: u64) -> (u8, u64) {
         let ranges = &self.memory[..self.memories];
         let here = ranges.iter().find(|(start, end, _)| (*start..*end).contains(&at));

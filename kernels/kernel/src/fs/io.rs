@@ -134,8 +134,8 @@ impl<A: Arch> Sys<'_, A> {
                 Access::Write,
                 |to, first, step| {
                     A::page(on.pin(), pipe.page(), |page| {
-                        // SAFETY: 1. `each_piece` passes `step` bytes of the program's. 2. The bytes
-                        // lie in the pipe's page, which no program maps.
+                        // SAFETY: 1. `each_piece` passes `step` bytes of the program's. 2. The
+                        // bytes lie in the pipe's page, which no program maps.
                         unsafe { to.copy_from_nonoverlapping(page.wrapping_add(at + first), step) }
                     })
                     .map_err(|_| Errno::ENOMEM)
@@ -231,8 +231,8 @@ impl<A: Arch> Sys<'_, A> {
                 let step = (FRAME_SIZE - to).min(n - moved);
                 let pfn = machine.objects.page_or_new(machine.frames(), machine.low(), object, at / PAGE)?;
                 A::page(on.pin(), pfn, |page| {
-                    // SAFETY: 1. The page is the object's, and `to + step` bytes lie in it. 2. As in
-                    // `read_pages`, with the sides swapped.
+                    // SAFETY: 1. The page is the object's, and `to + step` bytes lie in it. 2. As
+                    // in `read_pages`, with the sides swapped.
                     unsafe { page.wrapping_add(to).copy_from(from.wrapping_add(moved), step) }
                 })
                 .map_err(|_| Errno::ENOMEM)?;

@@ -56,8 +56,8 @@ impl<A: Arch> Kernel<A> {
             let Some(piece) = bytes.get(done..done + n) else { break };
             let pfn = machine.objects.page_or_new(machine.frames(), machine.low(), object, at / PAGE)?;
             let guard = machine.low().open(pfn.addr());
-            // SAFETY: 1. As in `read_object`; programs that have the page mapped may race with this,
-            // as with each other. 2. `piece` is memory of the kernel's own, of that length.
+            // SAFETY: 1. As in `read_object`; programs that have the page mapped may race with
+            // this, as with each other. 2. `piece` is memory of the kernel's own, of that length.
             unsafe { guard.base().add(to).copy_from_nonoverlapping(piece.as_ptr(), n) };
             done += n;
         }

@@ -116,7 +116,8 @@ pub unsafe fn set_up<A: Arch>(
         end: End::Low,
         flags: AllocFlags::NORMAL,
     };
-    // SAFETY: 1. The window reaches low memory (`Arch`, point 5), where the request asks for frames.
+    // SAFETY: 1. The window reaches low memory (`Arch`, point 5), where the request asks for
+    // frames.
     let half = unsafe { KernelHalf::<A>::new(frames, window, request)? };
     let root = A::Format::LAYOUT.root();
     let entries = 1usize << A::Format::INDEX_BITS[root.0 as usize];

@@ -46,8 +46,8 @@ fn frame<A: Arch>(
     Err(Errno::EFAULT)
 }
 
-/// Calls `f` for each piece of `len` bytes at `at` that lies in one page, with a pointer to the piece, where
-/// in the whole it begins, and its length.
+/// Calls `f` for each piece of `len` bytes at `at` that lies in one page, with a pointer to the
+/// piece, where in the whole it begins, and its length.
 ///
 /// # Errors
 ///

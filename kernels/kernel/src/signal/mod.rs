@@ -143,7 +143,8 @@ impl Default for Signals {
 }
 
 impl<A: Arch> Kernel<A> {
-    /// Sends a signal to a task. Process 1 gets only those that it has handlers for, as under Linux.
+    /// Sends a signal to a task. Process 1 gets only those that it has handlers for, as under
+    /// Linux.
     pub fn send(&'static self, state: &mut State, slot: usize, signal: u8) {
         let task = state.tasks.get_mut(slot);
         if bit(signal) == 0 || !task.is_alive() || task.signals.is_ignored(signal) {

@@ -51,8 +51,8 @@ impl From<Errno> for Stop {
     }
 }
 
-/// Numbers of calls that are not there and are named on the console at the most: programs are not to
-/// fill it.
+/// Numbers of calls that are not there and are named on the console at the most: programs are not
+/// to fill it.
 const MOST_NAMED: usize = 24;
 
 /// Numbers of calls that are not there and were named on the console already.

@@ -99,11 +99,9 @@ impl<A: Arch> Kernel<A> {
 
     /// Runs a task until it gives its CPU up.
     fn run_one(&'static self, slot: usize, body: &mut Body<A>, pin: &Pinned<'_>) -> After {
-        if self.first_step(slot) {
-            match self.call(slot, body, pin) {
-                After::Resume => {}
-                after => return after,
-            }
+        match self.first_step(slot, body, pin) {
+            After::Resume => {}
+            after => return after,
         }
         loop {
             let after = match A::enter(&mut body.context) {
@@ -133,9 +131,19 @@ impl<A: Arch> Kernel<A> {
         }
     }
 
-    /// Whether a call of the task's is to be made before it goes on.
-    fn first_step(&'static self, slot: usize) -> bool {
-        core::mem::take(&mut self.lock().tasks.get_mut(slot).in_call)
+    /// Does what is to be done before a task goes on in user mode: a call that has waited, signals
+    /// that came while it did not run.
+    fn first_step(&'static self, slot: usize, body: &mut Body<A>, pin: &Pinned<'_>) -> After {
+        let mut state = self.lock();
+        let task = state.tasks.get_mut(slot);
+        if core::mem::take(&mut task.in_call) {
+            drop(state);
+            return self.call(slot, body, pin);
+        }
+        if task.signals.deliverable() == 0 {
+            return After::Resume;
+        }
+        self.deliver(&mut state, slot, body, pin)
     }
 
     fn fault_signal(
