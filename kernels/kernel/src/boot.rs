@@ -3,6 +3,7 @@
 use ptarmigan::machine::Machine as _;
 
 use crate::arch::Arch;
+use crate::errno::Errno;
 use crate::fs::tree::ROOT;
 use crate::fs::{Device, Kind, What, path};
 use crate::syscall::Sys;
@@ -35,16 +36,11 @@ impl<A: Arch> Kernel<A> {
         let task = state.tasks.get_mut(INIT);
         (task.pid, task.group, task.session, task.directory, task.umask) = (1, 1, 1, ROOT, 0o022);
         state.tree.hold(ROOT);
-        state.tasks.arguments.clear();
-        let added = state.tasks.arguments.add_text(false, &name[..n]);
-        let added = added.and_then(|()| state.tasks.arguments.add_text(true, b"HOME=/"));
-        let added = added.and_then(|()| state.tasks.arguments.add_text(true, b"PATH=/bin:/sbin"));
-        let added = added.and_then(|()| state.tasks.arguments.add_text(true, b"TERM=linux"));
         let pin = self.pin();
         // SAFETY: 1. The lock is held, and the task does not run. 2. The reference ends below.
         let body = unsafe { self.body(INIT) };
         let mut sys = Sys { kernel: self, state, body, me: INIT, pin: &pin };
-        if let Err(e) = added.and_then(|()| sys.exec(inode)) {
+        if let Err(e) = sys.begin(inode, &name[..n]) {
             self.refuse(format_args!("process 1 cannot begin: error {}", e.0));
         }
         open_console(state);
@@ -56,6 +52,21 @@ impl<A: Arch> Kernel<A> {
     fn refuse(&'static self, why: core::fmt::Arguments<'_>) -> ! {
         say!(A, "FAIL {why}");
         A::exit(report::FAIL)
+    }
+}
+
+impl<A: Arch> Sys<'_, A> {
+    /// Begins process 1.
+    fn begin(&mut self, inode: u16, name: &[u8]) -> Result<(), Errno> {
+        let (inode, is_script) = self.begin_arguments(inode, name)?;
+        let arguments = &mut self.state.tasks.arguments;
+        if !is_script {
+            arguments.add_text(false, name)?;
+        }
+        for text in [&b"HOME=/"[..], b"PATH=/bin:/sbin", b"TERM=linux"] {
+            arguments.add_text(true, text)?;
+        }
+        self.exec(inode)
     }
 }
 

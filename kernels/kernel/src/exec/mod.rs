@@ -3,6 +3,7 @@
 mod arguments;
 mod elf;
 mod load;
+mod script;
 mod stack;
 
 pub use arguments::Arguments;

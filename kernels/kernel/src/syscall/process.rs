@@ -59,32 +59,36 @@ impl<A: Arch> Sys<'_, A> {
         let directory = self.task().directory;
         let found = path::resolve(&self.state.tree, directory, &name[..n], true)?;
         let inode = found.existing(&self.state.tree)?;
-        self.state.tasks.arguments.clear();
-        self.collect(arguments, false)?;
+        let (inode, is_script) = self.begin_arguments(inode, &name[..n])?;
+        // The script's name stands for the first argument.
+        self.collect(arguments, false, is_script)?;
         if self.state.tasks.arguments.arguments == 0 {
             self.state.tasks.arguments.add_text(false, b"")?;
         }
-        self.collect(environment, true)?;
+        self.collect(environment, true, false)?;
         self.exec(inode)?;
         Err(Stop::Quiet)
     }
 
-    /// Adds the texts of a list to the arguments of the next program.
-    fn collect(&mut self, list: u64, environment: bool) -> Result<(), Errno> {
+    /// Adds the texts of a list to the arguments of the next program, all or all but the first.
+    fn collect(&mut self, list: u64, environment: bool, but_first: bool) -> Result<(), Errno> {
         if list == 0 {
             return Ok(());
         }
-        let mut at = list;
+        let (mut at, mut left_out) = (list, but_first);
         loop {
             let text = self.read_word(at)?;
             if text == 0 {
                 return Ok(());
             }
+            at = at.checked_add(A::ABI.word() as u64).ok_or(Errno::EFAULT)?;
+            if core::mem::take(&mut left_out) {
+                continue;
+            }
             let on = self.on();
             let space = self.body.space.as_mut().ok_or(Errno::EFAULT)?;
             let arguments = &mut self.state.tasks.arguments;
             arguments.add(environment, |room| user::text::<A>(on, space, text, room))?;
-            at = at.checked_add(A::ABI.word() as u64).ok_or(Errno::EFAULT)?;
         }
     }
 
