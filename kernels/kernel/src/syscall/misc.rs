@@ -85,6 +85,14 @@ impl<A: Arch> Sys<'_, A> {
                 let inode = self.inode_of(a[0])?;
                 self.truncate(inode, self.size(a))
             }
+            Call::TruncateNarrow => {
+                let inode = self.find(HERE, a[0], true)?.existing(&self.state.tree)?;
+                self.truncate(inode, a[1])
+            }
+            Call::TruncateOpenNarrow => {
+                let inode = self.inode_of(a[0])?;
+                self.truncate(inode, a[1])
+            }
             Call::Stat => self.stat_at([HERE, a[0], a[1], 0, 0, 0], Form::Stat),
             Call::Lstat => self.stat_at([HERE, a[0], a[1], 0x100, 0, 0], Form::Stat),
             Call::Fstat => self.stat_open(a[0], a[1], Form::Stat),

@@ -51,6 +51,8 @@ pub fn call(number: u64) -> Option<Call> {
         85 => Call::ReadLink,
         88 => Call::Reboot,
         91 => Call::Unmap,
+        92 => Call::TruncateNarrow,
+        93 => Call::TruncateOpenNarrow,
         94 => Call::ChangeModeOpen,
         99 => Call::FileSystem,
         101 => Call::Ports,

@@ -112,6 +112,10 @@ pub enum Call {
     Truncate,
     /// `ftruncate`.
     TruncateOpen,
+    /// `truncate`, with a size of 32 bits.
+    TruncateNarrow,
+    /// `ftruncate`, with a size of 32 bits.
+    TruncateOpenNarrow,
     /// `getcwd`.
     WorkingDirectory,
     /// `chdir`.
