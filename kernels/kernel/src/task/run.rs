@@ -176,7 +176,8 @@ impl<A: Arch> Kernel<A> {
     fn protection(&'static self, slot: usize, body: &mut Body<A>, pin: &Pinned<'_>) -> After {
         let mut bytes = [0; 2];
         let at = body.context.instruction();
-        if self.lock().tasks.get(slot).ports
+        let has_ports = self.lock().tasks.get(slot).ports;
+        if has_ports
             && let Some(space) = &mut body.space
             && crate::memory::user::read::<A>(self.on(pin), space, at, &mut bytes).is_ok()
             && let Some((port, value, len)) = body.context.port_write(&bytes)
