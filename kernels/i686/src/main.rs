@@ -1,0 +1,69 @@
+//! The kernel on 32-bit x86 with PAE, booted through multiboot: static Linux programs whose data
+//! may lie in high memory.
+//!
+//! Layout of every address space: the low 3 GiB are the user's. At 3 GiB begins the direct map of
+//! the low 768 MiB, with the image; above it are windows on high memory and the registers of the
+//! interrupt controller. Tables and files lie in low memory, data frames in high memory first.
+#![no_std]
+#![no_main]
+
+mod boot;
+mod context;
+mod cpu;
+mod frame;
+mod mmu;
+mod pc;
+mod rt;
+mod smp;
+mod windows;
+
+use ptarmigan_kernel::memory::setup::{Board, set_up};
+use ptarmigan_kernel::{Kernel, params, say};
+use ptarmigan_kernel_x86::{clock, lapic, port, serial};
+
+use crate::pc::Pc;
+
+/// The kernel.
+static KERNEL: Kernel<Pc> = Kernel::new();
+
+/// Where the assembly goes once paging is on.
+#[unsafe(no_mangle)]
+extern "C" fn kernel_main(information: u32, cpu: u32) -> ! {
+    // SAFETY: 1. The assembly passes each CPU its own number, once.
+    unsafe { cpu::init(cpu as usize) };
+    // SAFETY: 1. The kernel's half maps the controller's registers where they are.
+    unsafe { lapic::set_base(lapic::PHYSICAL as usize) };
+    lapic::enable();
+    if cpu > 0 {
+        smp::arrived();
+        clock::start_timer();
+        KERNEL.run();
+    }
+    // SAFETY: 1. This is the loader's own pointer, and nothing has been written outside the image.
+    let info = unsafe { boot::read(information) };
+    port::mask_old_controllers();
+    serial::init();
+    clock::init();
+    let text = core::str::from_utf8(info.command_line).unwrap_or("");
+    let params = params::library(text, |word| say!(Pc, "kernel: parameter {word} is not known"));
+    let cpus = smp::count();
+    let mut runs = info.runs;
+    let runs = &mut runs[..info.run_count];
+    let window = mmu::direct_map();
+    let board = Board { runs, cpus, window, hardware: mmu::Hardware, extra: windows::bytes(cpus), params };
+    // SAFETY: 1. The loader says that it is memory; image, archive and command line are left out,
+    // and the direct map reaches what is low. 2. The other CPUs have not been started.
+    let mut left = match unsafe { set_up(&KERNEL, board) } {
+        Ok(left) => left,
+        Err(e) => panic!("set-up: {e:?}"),
+    };
+    // SAFETY: 1. The other CPUs have not been started, and this is the only call.
+    unsafe { windows::init(&mut left) };
+    let memory = KERNEL.machine.get().lists().memory();
+    let high = (memory.total - memory.low_total) >> 20;
+    say!(Pc, "kernel: {cpus} CPUs, {high} MiB of high memory, page tables of x86 PAE on the library");
+    KERNEL.start(info.archive, info.command_line);
+    smp::start(cpus);
+    clock::start_timer();
+    KERNEL.run()
+}

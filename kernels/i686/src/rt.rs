@@ -1,0 +1,108 @@
+//! What the compiler expects to find: memory functions, an unwinder's name, a panic handler.
+
+use core::arch::global_asm;
+use core::panic::PanicInfo;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use ptarmigan_kernel::{report, say};
+use ptarmigan_kernel_x86::port;
+
+use crate::pc::Pc;
+
+static PANICKING: AtomicBool = AtomicBool::new(false);
+
+/// Reports once. A panic while reporting would report for ever, so it ends the machine in silence.
+#[panic_handler]
+fn panic(info: &PanicInfo<'_>) -> ! {
+    if !PANICKING.swap(true, Ordering::Relaxed) {
+        say!(Pc, "FAIL {info}");
+    }
+    port::exit(report::FAIL)
+}
+
+// The target expects these from libc and libstd. Nothing unwinds: the profile says abort.
+global_asm!(
+    r#"
+.section .text
+.globl memcpy, memmove, memset, memcmp, bcmp, strlen, rust_eh_personality, _Unwind_Resume
+memcpy:
+    push edi
+    push esi
+    mov edi, [esp + 12]
+    mov esi, [esp + 16]
+    mov ecx, [esp + 20]
+    mov eax, edi
+    mov edx, ecx
+    shr ecx, 2
+    rep movsd
+    mov ecx, edx
+    and ecx, 3
+    rep movsb
+    pop esi
+    pop edi
+    ret
+memmove:
+    mov eax, [esp + 4]
+    cmp eax, [esp + 8]
+    jbe memcpy
+    push edi
+    push esi
+    mov edi, eax
+    mov esi, [esp + 16]
+    mov ecx, [esp + 20]
+    lea edi, [edi + ecx - 1]
+    lea esi, [esi + ecx - 1]
+    std
+    rep movsb
+    cld
+    pop esi
+    pop edi
+    ret
+memset:
+    push edi
+    mov edi, [esp + 8]
+    movzx eax, byte ptr [esp + 12]
+    imul eax, eax, 0x01010101
+    mov ecx, [esp + 16]
+    mov edx, ecx
+    shr ecx, 2
+    rep stosd
+    mov ecx, edx
+    and ecx, 3
+    rep stosb
+    mov eax, [esp + 8]
+    pop edi
+    ret
+memcmp:
+bcmp:
+    push edi
+    push esi
+    mov edi, [esp + 12]
+    mov esi, [esp + 16]
+    mov ecx, [esp + 20]
+    xor eax, eax
+2:  test ecx, ecx
+    jz 3f
+    movzx eax, byte ptr [edi]
+    movzx edx, byte ptr [esi]
+    inc edi
+    inc esi
+    dec ecx
+    sub eax, edx
+    jz 2b
+3:  pop esi
+    pop edi
+    ret
+strlen:
+    mov ecx, [esp + 4]
+    xor eax, eax
+2:  cmp byte ptr [ecx + eax], 0
+    je 3f
+    inc eax
+    jmp 2b
+3:  ret
+rust_eh_personality:
+_Unwind_Resume:
+    ud2
+"#
+);

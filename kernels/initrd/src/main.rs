@@ -1,0 +1,73 @@
+//! Makes an initial file system: a cpio archive (newc).
+//!
+//! `kernel-initrd OUT ENTRY...`, where an entry is `NAME/` (a directory), `NAME@TARGET` (a symbolic
+//! link) or `NAME=FILE` (a file with the content of a file of the host's). Entries come in the
+//! order in which they are given, so that directories are named first.
+
+use std::process::ExitCode;
+use std::{env, fs};
+
+const DIRECTORY: u32 = 0o040_755;
+const LINK: u32 = 0o120_777;
+const FILE: u32 = 0o100_755;
+
+/// An archive that is being made.
+#[derive(Default)]
+struct Archive {
+    bytes: Vec<u8>,
+    entries: u32,
+}
+
+impl Archive {
+    fn add(&mut self, name: &str, mode: u32, data: &[u8]) -> Result<(), String> {
+        let len = u32::try_from(data.len()).map_err(|_| format!("{name} is too large"))?;
+        self.entries += 1;
+        let links = if mode == DIRECTORY { 2 } else { 1 };
+        let name_len = name.len() as u32 + 1;
+        let fields = [self.entries, mode, 0, 0, links, 0, len, 0, 0, 0, 0, name_len, 0];
+        self.bytes.extend(b"070701");
+        for field in fields {
+            self.bytes.extend(format!("{field:08x}").bytes());
+        }
+        self.bytes.extend(name.bytes());
+        self.bytes.push(0);
+        self.pad();
+        self.bytes.extend(data);
+        self.pad();
+        Ok(())
+    }
+
+    fn pad(&mut self) {
+        self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
+    }
+}
+
+fn make(arguments: &[String]) -> Result<(), String> {
+    let (out, entries) = arguments.split_first().ok_or("usage: kernel-initrd OUT ENTRY...")?;
+    let mut archive = Archive::default();
+    for entry in entries {
+        if let Some(name) = entry.strip_suffix('/') {
+            archive.add(name, DIRECTORY, &[])?;
+        } else if let Some((name, file)) = entry.split_once('=') {
+            let data = fs::read(file).map_err(|e| format!("{file}: {e}"))?;
+            archive.add(name, FILE, &data)?;
+        } else if let Some((name, target)) = entry.split_once('@') {
+            archive.add(name, LINK, target.as_bytes())?;
+        } else {
+            return Err(format!("{entry}: neither NAME/ nor NAME=FILE nor NAME@TARGET"));
+        }
+    }
+    archive.add("TRAILER!!!", 0, &[])?;
+    fs::write(out, archive.bytes).map_err(|e| format!("{out}: {e}"))
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    match make(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("kernel-initrd: {problem}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Numbers of errors, as Linux has them.
+
+/// An error number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Errno(pub i32);
+
+macro_rules! errors {
+    ($($name:ident = $number:literal, $what:literal;)*) => {
+        impl Errno {
+            $(#[doc = $what] pub const $name: Errno = Errno($number);)*
+        }
+    };
+}
+
+errors! {
+    EPERM = 1, "Not permitted.";
+    ENOENT = 2, "No such file.";
+    ESRCH = 3, "No such process.";
+    EINTR = 4, "Interrupted by a signal.";
+    EIO = 5, "Input or output failed.";
+    E2BIG = 7, "Arguments are too long.";
+    ENOEXEC = 8, "Not a program.";
+    EBADF = 9, "Not an open file.";
+    ECHILD = 10, "No child.";
+    EAGAIN = 11, "Try again.";
+    ENOMEM = 12, "No memory.";
+    EACCES = 13, "Access denied.";
+    EFAULT = 14, "Bad address.";
+    EEXIST = 17, "It exists.";
+    ENODEV = 19, "No such device.";
+    ENOTDIR = 20, "Not a directory.";
+    EISDIR = 21, "A directory.";
+    EINVAL = 22, "Invalid argument.";
+    ENFILE = 23, "Too many open files in the system.";
+    EMFILE = 24, "Too many open files.";
+    ENOTTY = 25, "Not a terminal.";
+    EFBIG = 27, "The file is too large.";
+    ENOSPC = 28, "No space left.";
+    ESPIPE = 29, "A pipe has no position.";
+    EROFS = 30, "Read-only.";
+    EPIPE = 32, "Nobody reads the pipe.";
+    ERANGE = 34, "The result does not fit.";
+    ENAMETOOLONG = 36, "The name is too long.";
+    ENOSYS = 38, "No such system call.";
+    ENOTEMPTY = 39, "The directory is not empty.";
+    ELOOP = 40, "Too many symbolic links.";
+}
+
+impl From<crate::memory::objects::NoMemory> for Errno {
+    fn from(_: crate::memory::objects::NoMemory) -> Self {
+        Errno::ENOMEM
+    }
+}

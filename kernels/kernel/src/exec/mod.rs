@@ -1,0 +1,9 @@
+//! Programs: ELF files, and the stack that they begin with.
+
+mod arguments;
+mod elf;
+mod load;
+mod script;
+mod stack;
+
+pub use arguments::Arguments;

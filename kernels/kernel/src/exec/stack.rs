@@ -1,0 +1,138 @@
+//! The stack that a program begins with: arguments, environment, auxiliary vector.
+
+use ptarmigan::addr::FRAME_SIZE;
+use ptarmigan::machine::On;
+use ptarmigan::space::Space;
+
+use super::arguments::Arguments;
+use crate::arch::{Abi, Arch};
+use crate::errno::Errno;
+use crate::memory::{Machine, user};
+
+/// What the auxiliary vector says of the program.
+pub struct Facts {
+    /// Where the headers of its segments are in memory.
+    pub headers: u64,
+    /// Bytes of each.
+    pub header_size: usize,
+    /// How many.
+    pub header_count: usize,
+    /// Where it begins.
+    pub entry: u64,
+}
+
+/// Pairs of the auxiliary vector.
+const PAIRS: usize = 15;
+/// Words besides the texts' addresses: the count, two zeroes, the auxiliary vector.
+const WORDS: usize = 3 + 2 * PAIRS;
+/// Bytes above the texts: the random ones, and the machine's name.
+const TOP: usize = 16 + 16;
+
+/// Returns the pages that the stack of a program needs at its beginning.
+pub fn pages(arguments: &Arguments) -> u64 {
+    let words = WORDS + arguments.arguments + arguments.environment;
+    (TOP + arguments.bytes().len() + words * 8 + 64).div_ceil(FRAME_SIZE) as u64
+}
+
+/// Words that are written one after the other.
+struct Words<'a, 'm, A: Arch> {
+    on: On<'m, Machine<A>>,
+    space: &'a mut Space<A::Format>,
+    at: u64,
+    bytes: [u8; 256],
+    len: usize,
+}
+
+impl<A: Arch> Words<'_, '_, A> {
+    fn put(&mut self, word: u64) -> Result<(), Errno> {
+        let size = A::ABI.word();
+        if self.len + size > self.bytes.len() {
+            self.flush()?;
+        }
+        self.bytes[self.len..self.len + size].copy_from_slice(&word.to_le_bytes()[..size]);
+        self.len += size;
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Errno> {
+        user::write::<A>(self.on, self.space, self.at, &self.bytes[..self.len])?;
+        self.at += self.len as u64;
+        self.len = 0;
+        Ok(())
+    }
+}
+
+/// Writes the stack; returns the stack pointer.
+///
+/// # Errors
+///
+/// [`Errno::ENOMEM`], [`Errno::EFAULT`] if it does not fit.
+pub fn write<A: Arch>(
+    on: On<'_, Machine<A>>,
+    space: &mut Space<A::Format>,
+    arguments: &Arguments,
+    facts: &Facts,
+) -> Result<u64, Errno> {
+    let word = A::ABI.word();
+    let top = A::STACK_END - TOP as u64;
+    let (random, name) = (top, top + 16);
+    // Not random: runs are to be alike. Stack protectors take them as they are.
+    let mut bytes = [0; TOP];
+    for (i, byte) in bytes[..16].iter_mut().enumerate() {
+        *byte = (i as u8).wrapping_mul(0x9d) ^ 0x5a;
+    }
+    let machine = A::MACHINE.as_bytes();
+    let n = machine.len().min(15);
+    bytes[16..16 + n].copy_from_slice(&machine[..n]);
+    user::write::<A>(on, space, top, &bytes)?;
+    let texts = arguments.bytes();
+    let texts_at = top - texts.len() as u64;
+    user::write::<A>(on, space, texts_at, texts)?;
+
+    let words = WORDS + arguments.arguments + arguments.environment;
+    let stack = (texts_at - (words * word) as u64) & !15;
+    let mut out = Words::<A> { on, space, at: stack, bytes: [0; 256], len: 0 };
+    out.put(arguments.arguments as u64)?;
+    let mut at = texts_at;
+    let mut count = 0;
+    for text in texts.split_inclusive(|byte| *byte == 0) {
+        if count == arguments.arguments {
+            out.put(0)?;
+        }
+        out.put(at)?;
+        at += text.len() as u64;
+        count += 1;
+    }
+    if count == arguments.arguments {
+        out.put(0)?;
+    }
+    out.put(0)?;
+    let capabilities = match A::ABI {
+        Abi::X86_64 => 0x078b_fbff,
+        // Without SSE: time-stamp counter, CMPXCHG8B, CMOV, floating point.
+        Abi::I386 => 0x8111,
+    };
+    let pairs: [(u64, u64); PAIRS] = [
+        (3, facts.headers),
+        (4, facts.header_size as u64),
+        (5, facts.header_count as u64),
+        (6, FRAME_SIZE as u64),
+        (7, 0),
+        (8, 0),
+        (9, facts.entry),
+        (11, 0),
+        (12, 0),
+        (13, 0),
+        (14, 0),
+        (15, name),
+        (16, capabilities),
+        (25, random),
+        (0, 0),
+    ];
+    for (key, value) in pairs {
+        out.put(key)?;
+        out.put(value)?;
+    }
+    out.flush()?;
+    Ok(stack)
+}

@@ -1,0 +1,207 @@
+//! The console: what is typed becomes lines, as a terminal makes them.
+
+use crate::arch::Arch;
+use crate::signal::number;
+use crate::task::Wait;
+use crate::{Kernel, State};
+
+const LINE: usize = 256;
+const READY: usize = 1024;
+
+/// `c_iflag`: a carriage return is a newline.
+const ICRNL: u32 = 0o400;
+/// `c_oflag`: a newline is a carriage return and a newline.
+const OPOST_ONLCR: u32 = 0o5;
+/// `c_lflag`: keys that send signals.
+const ISIG: u32 = 0o1;
+/// `c_lflag`: whole lines.
+const ICANON: u32 = 0o2;
+/// `c_lflag`: what is typed is shown.
+const ECHO: u32 = 0o10;
+
+/// How the terminal behaves: the structure `termios`, as the kernel has it.
+#[derive(Clone, Copy)]
+pub struct Termios(pub [u32; 9]);
+
+impl Termios {
+    const NEW: Termios = Termios([
+        ICRNL,
+        OPOST_ONLCR,
+        0o2275, // 9600 baud, 8 bits, the receiver on
+        ISIG | ICANON | ECHO | 0o20 | 0o40,
+        // Line discipline 0, then the keys: ^C ^\ DEL ^U ^D, 0 and 1, and so on.
+        0x7f1c_0300,
+        0x0100_0415,
+        0x0000_1311,
+        0,
+        0,
+    ]);
+
+    fn input(&self) -> u32 {
+        self.0[0]
+    }
+
+    fn output(&self) -> u32 {
+        self.0[1]
+    }
+
+    fn local(&self) -> u32 {
+        self.0[3]
+    }
+}
+
+/// The console's input, and how it behaves.
+pub struct Console {
+    line: [u8; LINE],
+    len: usize,
+    ready: [u8; READY],
+    first: usize,
+    count: usize,
+    /// Ends of file that wait to be read.
+    ends: usize,
+    /// How it behaves.
+    pub termios: Termios,
+    /// The process group in the foreground.
+    pub foreground: i32,
+}
+
+impl Console {
+    /// Makes a console on which nothing was typed.
+    pub const fn new() -> Self {
+        Console {
+            line: [0; LINE],
+            len: 0,
+            ready: [0; READY],
+            first: 0,
+            count: 0,
+            ends: 0,
+            termios: Termios::NEW,
+            foreground: 1,
+        }
+    }
+
+    /// Whether a read would return at once.
+    pub fn is_readable(&self) -> bool {
+        self.count > 0 || self.ends > 0
+    }
+
+    /// Returns the number of bytes that wait.
+    pub fn waiting(&self) -> usize {
+        self.count
+    }
+
+    /// Takes bytes to the start of `bytes`, up to the end of a line; how many. 0 at an end of file.
+    pub fn take(&mut self, bytes: &mut [u8]) -> usize {
+        if self.count == 0 {
+            self.ends = self.ends.saturating_sub(1);
+            return 0;
+        }
+        let mut n = 0;
+        while n < bytes.len() && self.count > 0 {
+            let byte = self.ready[self.first % READY];
+            self.first = (self.first + 1) % READY;
+            self.count -= 1;
+            bytes[n] = byte;
+            n += 1;
+            if byte == b'\n' && self.termios.local() & ICANON != 0 {
+                break;
+            }
+        }
+        n
+    }
+
+    fn push(&mut self, byte: u8) {
+        // What nobody reads is lost.
+        if self.count < READY {
+            self.ready[(self.first + self.count) % READY] = byte;
+            self.count += 1;
+        }
+    }
+
+    fn finish_line(&mut self) {
+        for i in 0..self.len {
+            self.push(self.line[i]);
+        }
+        self.len = 0;
+    }
+}
+
+impl Default for Console {
+    fn default() -> Self {
+        Console::new()
+    }
+}
+
+/// Shows bytes on the console.
+pub fn show<A: Arch>(termios: &Termios, bytes: &[u8]) {
+    let converts = termios.output() & OPOST_ONLCR == OPOST_ONLCR;
+    for byte in bytes {
+        if converts && *byte == b'\n' {
+            A::put(b'\r');
+        }
+        A::put(*byte);
+    }
+}
+
+impl<A: Arch> Kernel<A> {
+    /// Takes what was typed.
+    pub(crate) fn take_typed(&'static self, state: &mut State) {
+        let mut any = false;
+        while let Some(byte) = A::typed() {
+            self.typed(state, byte);
+            any = true;
+        }
+        if any && state.console.is_readable() {
+            state.tasks.wake(|wait| wait == Wait::Console || wait == Wait::Poll);
+        }
+    }
+
+    fn typed(&'static self, state: &mut State, byte: u8) {
+        let console = &mut state.console;
+        let termios = console.termios;
+        let byte = if byte == b'\r' && termios.input() & ICRNL != 0 { b'\n' } else { byte };
+        let echo = |bytes: &[u8]| {
+            if termios.local() & ECHO != 0 {
+                show::<A>(&termios, bytes);
+            }
+        };
+        if termios.local() & ISIG != 0 && (byte == 3 || byte == 0x1c) {
+            echo(if byte == 3 { b"^C\n" } else { b"^\\\n" });
+            console.len = 0;
+            let signal = if byte == 3 { number::SIGINT } else { number::SIGQUIT };
+            let group = console.foreground;
+            for slot in state.tasks.slots() {
+                if state.tasks.get(slot).group == group {
+                    self.send(state, slot, signal);
+                }
+            }
+            return;
+        }
+        if termios.local() & ICANON == 0 {
+            echo(&[byte]);
+            console.push(byte);
+            return;
+        }
+        match byte {
+            // The end of a file, or of a line without a newline.
+            4 if console.len == 0 => console.ends += 1,
+            4 => console.finish_line(),
+            8 | 0x7f => {
+                if console.len > 0 {
+                    console.len -= 1;
+                    echo(b"\x08 \x08");
+                }
+            }
+            _ => {
+                echo(&[byte]);
+                if let Some(place) = console.line.get_mut(console.len) {
+                    *place = byte;
+                    console.len += 1;
+                }
+                if byte == b'\n' {
+                    console.finish_line();
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! Reading and writing open files, to and from the memory of programs.
+
+use ptarmigan::addr::FRAME_SIZE;
+use ptarmigan::format::Access;
+use ptarmigan::machine::Machine as _;
+
+use super::console;
+use super::open::What;
+use super::tree::{Device, Kind};
+use crate::arch::Arch;
+use crate::errno::Errno;
+use crate::memory::user;
+use crate::signal::number;
+use crate::syscall::{Stop, Sys};
+use crate::task::Wait;
+
+const PAGE: u64 = FRAME_SIZE as u64;
+/// `O_NONBLOCK`.
+pub const NONBLOCK: u32 = 0o4000;
+/// `O_APPEND`.
+pub const APPEND: u32 = 0o2000;
+/// Bytes of one call at the most.
+const MOST: usize = 1 << 30;
+
+impl<A: Arch> Sys<'_, A> {
+    /// Reads from an open file at its position, or at `at` if that is said; how many bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::EBADF`] if it may not be read, [`Errno::EISDIR`], [`Errno::EFAULT`],
+    /// [`Errno::EAGAIN`]; or the call waits.
+    pub fn read_file(&mut self, file: usize, to: u64, len: usize, at: Option<u64>) -> Result<usize, Stop> {
+        let open = *self.state.open.get(file);
+        if !open.reads() {
+            return Err(Errno::EBADF.into());
+        }
+        let len = len.min(MOST);
+        let inode = match open.what {
+            What::Inode(inode) => inode,
+            What::PipeRead(pipe) => return self.read_pipe(pipe, to, len, open.flags),
+            What::PipeWrite(_) | What::Nothing => return Err(Errno::EBADF.into()),
+        };
+        let offset = at.unwrap_or(open.offset);
+        let n = match self.state.tree.get(inode).kind {
+            Kind::File(object) => self.read_pages(object, offset, to, len)?,
+            Kind::Device(Device::Null) => 0,
+            Kind::Device(Device::Zero) => {
+                let on = self.on();
+                user::clear::<A>(on, self.space()?, to, len)?;
+                len
+            }
+            Kind::Device(Device::Console) => return self.read_console(to, len, open.flags),
+            Kind::Proc(what) => {
+                let text = self.kernel.proc_text(self.state, what);
+                let from = usize::try_from(offset).unwrap_or(usize::MAX).min(text.bytes().len());
+                let rest = &text.bytes()[from..];
+                let rest = &rest[..rest.len().min(len)];
+                self.write_bytes(to, rest)?;
+                rest.len()
+            }
+            Kind::Directory => return Err(Errno::EISDIR.into()),
+            Kind::Free | Kind::Link(_) => return Err(Errno::EBADF.into()),
+        };
+        if at.is_none() {
+            self.state.open.get_mut(file).offset = offset + n as u64;
+        }
+        Ok(n)
+    }
+
+    /// Copies pages of an object to the program; how many bytes there were.
+    fn read_pages(&mut self, object: u32, offset: u64, to: u64, len: usize) -> Result<usize, Errno> {
+        let (on, machine) = (self.on(), self.kernel.machine.get());
+        let left = machine.objects.size(object).saturating_sub(offset);
+        let len = len.min(usize::try_from(left).unwrap_or(usize::MAX));
+        user::each_piece::<A>(on, self.space()?, to, len, Access::Write, |to, done, n| {
+            let mut moved = 0;
+            while moved < n {
+                let at = offset + (done + moved) as u64;
+                let from = (at % PAGE) as usize;
+                let step = (FRAME_SIZE - from).min(n - moved);
+                let target = to.wrapping_add(moved);
+                match machine.objects.page(machine.low(), object, at / PAGE) {
+                    // SAFETY: 1. `each_piece` passes `n` bytes of the program's, of which these are
+                    // a part.
+                    None => unsafe { target.write_bytes(0, step) },
+                    Some(pfn) => A::page(on.pin(), pfn, |page| {
+                        // SAFETY: 1. As above for the target. 2. The page is the object's, which
+                        // stays while the kernel lock is held, and `from + step` bytes lie in it.
+                        // The program may have mapped it, at `to` even: hence `copy`.
+                        unsafe { target.copy_from(page.wrapping_add(from), step) }
+                    })
+                    .map_err(|_| Errno::ENOMEM)?,
+                }
+                moved += step;
+            }
+            Ok(())
+        })?;
+        Ok(len)
+    }
+
+    fn read_console(&mut self, to: u64, len: usize, flags: u32) -> Result<usize, Stop> {
+        self.kernel.take_typed(self.state);
+        if len == 0 {
+            return Ok(0);
+        }
+        if !self.state.console.is_readable() {
+            if flags & NONBLOCK != 0 {
+                return Err(Errno::EAGAIN.into());
+            }
+            return Err(Stop::Block(Wait::Console));
+        }
+        let mut bytes = [0; 256];
+        let most = len.min(bytes.len());
+        let n = self.state.console.take(&mut bytes[..most]);
+        self.write_bytes(to, &bytes[..n])?;
+        Ok(n)
+    }
+
+    fn read_pipe(&mut self, number: u16, to: u64, len: usize, flags: u32) -> Result<usize, Stop> {
+        let mut done = 0;
+        while done < len {
+            let pipe = *self.state.pipes.get(number);
+            let (at, most) = pipe.readable();
+            let n = most.min(len - done);
+            if n == 0 {
+                break;
+            }
+            let on = self.on();
+            let copied = user::each_piece::<A>(
+                on,
+                self.space()?,
+                to + done as u64,
+                n,
+                Access::Write,
+                |to, first, step| {
+                    A::page(on.pin(), pipe.page(), |page| {
+                        // SAFETY: 1. `each_piece` passes `step` bytes of the program's. 2. The
+                        // bytes lie in the pipe's page, which no program maps.
+                        unsafe { to.copy_from_nonoverlapping(page.wrapping_add(at + first), step) }
+                    })
+                    .map_err(|_| Errno::ENOMEM)
+                },
+            );
+            if let Err(e) = copied {
+                if done == 0 {
+                    return Err(e.into());
+                }
+                break;
+            }
+            self.state.pipes.get_mut(number).consume(n);
+            done += n;
+        }
+        let pipe = self.state.pipes.get(number);
+        if done > 0 {
+            self.kernel.pipe_changed(self.state, number);
+            Ok(done)
+        } else if len == 0 || pipe.writers == 0 {
+            Ok(0)
+        } else if flags & NONBLOCK != 0 {
+            Err(Errno::EAGAIN.into())
+        } else {
+            Err(Stop::Block(Wait::Pipe(number)))
+        }
+    }
+
+    /// Writes to an open file at its position, or at `at` if that is said; how many bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::EBADF`] if it may not be written, [`Errno::EFAULT`], [`Errno::EPIPE`],
+    /// [`Errno::EAGAIN`], [`Errno::ENOMEM`]; or the call waits.
+    pub fn write_file(&mut self, file: usize, from: u64, len: usize, at: Option<u64>) -> Result<usize, Stop> {
+        let open = *self.state.open.get(file);
+        if !open.writes() {
+            return Err(Errno::EBADF.into());
+        }
+        let len = len.min(MOST);
+        let inode = match open.what {
+            What::Inode(inode) => inode,
+            What::PipeWrite(pipe) => return self.write_pipe(pipe, from, len, open.flags),
+            What::PipeRead(_) | What::Nothing => return Err(Errno::EBADF.into()),
+        };
+        match self.state.tree.get(inode).kind {
+            Kind::File(object) => {
+                let machine = self.kernel.machine.get();
+                let append = open.flags & APPEND != 0 && at.is_none();
+                let offset = if append { machine.objects.size(object) } else { at.unwrap_or(open.offset) };
+                let n = self.write_pages(object, offset, from, len)?;
+                self.state.tree.get_mut(inode).changed = (A::now() / 1_000_000_000) as u32;
+                if at.is_none() {
+                    self.state.open.get_mut(file).offset = offset + n as u64;
+                }
+                Ok(n)
+            }
+            Kind::Device(Device::Null | Device::Zero) => Ok(len),
+            Kind::Device(Device::Console) => {
+                let (on, termios) = (self.on(), self.state.console.termios);
+                user::each_piece::<A>(on, self.space()?, from, len, Access::Read, |from, _, n| {
+                    let mut bytes = [0; 64];
+                    let mut shown = 0;
+                    while shown < n {
+                        let step = (n - shown).min(bytes.len());
+                        // SAFETY: 1. `each_piece` passes `n` bytes of the program's. 2. `bytes` is
+                        // the kernel's own and has room for `step`.
+                        unsafe {
+                            from.wrapping_add(shown).copy_to_nonoverlapping(bytes.as_mut_ptr(), step);
+                        }
+                        console::show::<A>(&termios, &bytes[..step]);
+                        shown += step;
+                    }
+                    Ok(())
+                })?;
+                Ok(len)
+            }
+            _ => Err(Errno::EINVAL.into()),
+        }
+    }
+
+    fn write_pages(&mut self, object: u32, offset: u64, from: u64, len: usize) -> Result<usize, Errno> {
+        let (on, machine) = (self.on(), self.kernel.machine.get());
+        let end = offset.checked_add(len as u64).ok_or(Errno::EFBIG)?;
+        if end > crate::memory::objects::MOST_BYTES {
+            return Err(Errno::EFBIG);
+        }
+        let mut written = 0;
+        let result = user::each_piece::<A>(on, self.space()?, from, len, Access::Read, |from, done, n| {
+            let mut moved = 0;
+            while moved < n {
+                let at = offset + (done + moved) as u64;
+                let to = (at % PAGE) as usize;
+                let step = (FRAME_SIZE - to).min(n - moved);
+                let pfn = machine.objects.page_or_new(machine.frames(), machine.low(), object, at / PAGE)?;
+                A::page(on.pin(), pfn, |page| {
+                    // SAFETY: 1. The page is the object's, and `to + step` bytes lie in it. 2. As
+                    // in `read_pages`, with the sides swapped.
+                    unsafe { page.wrapping_add(to).copy_from(from.wrapping_add(moved), step) }
+                })
+                .map_err(|_| Errno::ENOMEM)?;
+                moved += step;
+                written += step;
+            }
+            Ok(())
+        });
+        let reached = offset + written as u64;
+        if written > 0 && reached > machine.objects.size(object) {
+            machine.objects.set_size(machine.frames(), machine.low(), object, reached)?;
+        }
+        match result {
+            Err(e) if written == 0 => Err(e),
+            _ => Ok(written),
+        }
+    }
+
+    fn write_pipe(&mut self, number: u16, from: u64, len: usize, flags: u32) -> Result<usize, Stop> {
+        if self.state.pipes.get(number).readers == 0 {
+            self.kernel.send(self.state, self.me, number::SIGPIPE);
+            return Err(Errno::EPIPE.into());
+        }
+        // Short writes are not torn.
+        let whole = len <= FRAME_SIZE && self.state.pipes.get(number).room() < len;
+        let mut done = 0;
+        while done < len && !whole {
+            let pipe = *self.state.pipes.get(number);
+            let (at, most) = pipe.writable();
+            let n = most.min(len - done);
+            if n == 0 {
+                break;
+            }
+            let on = self.on();
+            let copied = user::each_piece::<A>(
+                on,
+                self.space()?,
+                from + done as u64,
+                n,
+                Access::Read,
+                |from, first, step| {
+                    A::page(on.pin(), pipe.page(), |page| {
+                        // SAFETY: 1. The bytes lie in the pipe's page, which no program maps. 2.
+                        // `each_piece` passes `step` bytes of the program's.
+                        unsafe { page.wrapping_add(at + first).copy_from_nonoverlapping(from, step) }
+                    })
+                    .map_err(|_| Errno::ENOMEM)
+                },
+            );
+            if let Err(e) = copied {
+                if done == 0 {
+                    return Err(e.into());
+                }
+                break;
+            }
+            self.state.pipes.get_mut(number).produce(n);
+            done += n;
+        }
+        if done > 0 {
+            self.kernel.pipe_changed(self.state, number);
+            Ok(done)
+        } else if len == 0 {
+            Ok(0)
+        } else if flags & NONBLOCK != 0 {
+            Err(Errno::EAGAIN.into())
+        } else {
+            Err(Stop::Block(Wait::Pipe(number)))
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! Files: the tree in memory, open files and descriptors, pipes, the console, `/proc`, and the
+//! initial file system.
+
+pub mod console;
+pub mod cpio;
+pub mod descriptors;
+pub mod io;
+pub mod object_io;
+pub mod open;
+pub mod path;
+pub mod pipe;
+pub mod proc;
+pub mod tree;
+
+pub use console::Console;
+pub use descriptors::{DESCRIPTORS, Descriptors};
+pub use open::{OpenFile, OpenFiles, What};
+pub use pipe::Pipes;
+pub use tree::{Device, Inode, Kind, Tree};

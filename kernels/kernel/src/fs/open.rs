@@ -1,0 +1,138 @@
+//! Open files.
+
+use super::tree::Gone;
+use crate::arch::Arch;
+use crate::errno::Errno;
+use crate::{Kernel, State};
+
+/// Open files at the most.
+pub const OPEN: usize = 512;
+
+/// What an open file leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// Nothing: a free slot.
+    Nothing,
+    /// A file of the tree.
+    Inode(u16),
+    /// The end of a pipe that is read.
+    PipeRead(u16),
+    /// The end of a pipe that is written.
+    PipeWrite(u16),
+}
+
+/// An open file: descriptors that came from each other share one.
+#[derive(Clone, Copy)]
+pub struct OpenFile {
+    /// What it leads to.
+    pub what: What,
+    /// `O_` flags.
+    pub flags: u32,
+    /// The position.
+    pub offset: u64,
+    users: u32,
+}
+
+impl OpenFile {
+    /// Whether it may be read.
+    pub fn reads(&self) -> bool {
+        self.flags & 3 != 1
+    }
+
+    /// Whether it may be written.
+    pub fn writes(&self) -> bool {
+        self.flags & 3 != 0
+    }
+}
+
+/// All open files.
+pub struct OpenFiles {
+    all: [OpenFile; OPEN],
+}
+
+impl OpenFiles {
+    /// Makes a table without open files.
+    pub const fn new() -> Self {
+        OpenFiles { all: [OpenFile { what: What::Nothing, flags: 0, offset: 0, users: 0 }; OPEN] }
+    }
+
+    /// Returns an open file.
+    pub fn get(&self, file: usize) -> &OpenFile {
+        &self.all[file % OPEN]
+    }
+
+    /// Returns an open file, to be changed.
+    pub fn get_mut(&mut self, file: usize) -> &mut OpenFile {
+        &mut self.all[file % OPEN]
+    }
+
+    /// Opens something; one descriptor will lead to it.
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::ENFILE`].
+    pub fn open(&mut self, what: What, flags: u32) -> Result<usize, Errno> {
+        let free = self.all.iter().position(|file| file.what == What::Nothing).ok_or(Errno::ENFILE)?;
+        self.all[free] = OpenFile { what, flags, offset: 0, users: 1 };
+        Ok(free)
+    }
+
+    /// Has one more descriptor lead to an open file.
+    pub fn share(&mut self, file: usize) {
+        self.get_mut(file).users += 1;
+    }
+
+    /// Has one descriptor less lead to an open file; returns what it led to if that was the last.
+    pub fn release(&mut self, file: usize) -> Option<What> {
+        let open = self.get_mut(file);
+        open.users = open.users.saturating_sub(1);
+        (open.users == 0).then(|| core::mem::replace(&mut open.what, What::Nothing))
+    }
+}
+
+impl Default for OpenFiles {
+    fn default() -> Self {
+        OpenFiles::new()
+    }
+}
+
+impl<A: Arch> Kernel<A> {
+    /// Closes a descriptor of a task; false if it was not open.
+    pub(crate) fn close(&'static self, state: &mut State, slot: usize, descriptor: usize) -> bool {
+        let Some(file) = state.tasks.get_mut(slot).files.remove(descriptor) else { return false };
+        self.close_file(state, file);
+        true
+    }
+
+    /// Takes one user of an open file away.
+    pub(crate) fn close_file(&'static self, state: &mut State, file: usize) {
+        match state.open.release(file) {
+            Some(What::Inode(inode)) => self.let_go(state, inode),
+            Some(What::PipeRead(pipe)) => self.close_pipe(state, pipe, true),
+            Some(What::PipeWrite(pipe)) => self.close_pipe(state, pipe, false),
+            Some(What::Nothing) | None => {}
+        }
+    }
+
+    /// Takes a use of a file away.
+    pub(crate) fn let_go(&'static self, state: &mut State, inode: u16) {
+        let gone = state.tree.drop_use(inode);
+        self.free_pages(gone);
+    }
+
+    /// Gives the pages of a file back that is gone.
+    pub(crate) fn free_pages(&'static self, gone: Gone) {
+        if let Gone(Some(object)) = gone {
+            let machine = self.machine.get();
+            machine.objects.release(self.frames.get(), machine.low(), object);
+        }
+    }
+
+    /// Gives the pages of all files back: for the kernel's end.
+    pub(crate) fn clear_tree(&'static self, state: &mut State) {
+        let machine = self.machine.get();
+        for object in state.tree.clear() {
+            machine.objects.release(self.frames.get(), machine.low(), object);
+        }
+    }
+}

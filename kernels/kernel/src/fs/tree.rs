@@ -1,0 +1,334 @@
+//! The tree of files.
+
+use crate::errno::Errno;
+
+/// Files and directories at the most.
+pub const INODES: usize = 2048;
+/// Bytes of a name at the most.
+pub const NAME: usize = 60;
+/// Symbolic links at the most, and bytes of what one names.
+const LINKS: usize = 512;
+/// Bytes of a symbolic link's target at the most.
+pub const TARGET: usize = 64;
+/// The root directory.
+pub const ROOT: u16 = 1;
+/// No file.
+pub const NONE: u16 = 0;
+
+/// A device that needs no driver of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Device {
+    /// Takes everything, and is empty.
+    Null,
+    /// Endless zeroes.
+    Zero,
+    /// The console.
+    Console,
+}
+
+/// What a file of `/proc` tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proc {
+    /// The kernel's command line.
+    CommandLine,
+    /// Memory.
+    MemInfo,
+    /// What is mounted.
+    Mounts,
+    /// Time since boot.
+    Uptime,
+    /// The kernel's name.
+    Version,
+    /// What the kernel counts.
+    Counts,
+}
+
+/// What a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Nothing: a free slot.
+    Free,
+    /// A directory.
+    Directory,
+    /// A file, whose pages are those of this object.
+    File(u32),
+    /// A symbolic link, by its place in the table of targets.
+    Link(u16),
+    /// A device.
+    Device(Device),
+    /// A file of `/proc`.
+    Proc(Proc),
+}
+
+/// A file or a directory.
+#[derive(Clone, Copy)]
+pub struct Inode {
+    /// What it is.
+    pub kind: Kind,
+    /// Permissions.
+    pub mode: u16,
+    /// The directory that it is in; its own number for the root.
+    pub parent: u16,
+    /// First file in it.
+    child: u16,
+    /// Next file of its directory.
+    next: u16,
+    /// Who uses it besides its directory: open files, directories that tasks are in.
+    uses: u32,
+    /// It has a place in a directory.
+    pub linked: bool,
+    /// When it was changed, in seconds since boot.
+    pub changed: u32,
+    len: u8,
+    name: [u8; NAME],
+}
+
+impl Inode {
+    const FREE: Inode = Inode {
+        kind: Kind::Free,
+        mode: 0,
+        parent: 0,
+        child: 0,
+        next: 0,
+        uses: 0,
+        linked: false,
+        changed: 0,
+        len: 0,
+        name: [0; NAME],
+    };
+
+    /// Returns its name.
+    pub fn name(&self) -> &[u8] {
+        &self.name[..usize::from(self.len).min(NAME)]
+    }
+
+    /// Returns its type and permissions, as `stat` shows them.
+    pub fn full_mode(&self) -> u32 {
+        let kind = match self.kind {
+            Kind::Free => 0,
+            Kind::Directory => 0o040_000,
+            Kind::File(_) | Kind::Proc(_) => 0o100_000,
+            Kind::Link(_) => 0o120_000,
+            Kind::Device(_) => 0o020_000,
+        };
+        kind | u32::from(self.mode)
+    }
+}
+
+/// All files. The file with number `n` is in slot `n - 1`.
+pub struct Tree {
+    all: [Inode; INODES],
+    used: usize,
+    targets: [[u8; TARGET]; LINKS],
+    /// Length of each target; 0 for a free place.
+    target_lens: [u8; LINKS],
+}
+
+/// What is left to do when a file goes: its pages are given back.
+#[must_use = "pages of a file that is gone are lost"]
+#[derive(Debug, PartialEq, Eq)]
+pub struct Gone(pub Option<u32>);
+
+impl Tree {
+    /// Makes a tree that is empty but for the root directory.
+    pub const fn new() -> Self {
+        let mut all = [Inode::FREE; INODES];
+        all[0].kind = Kind::Directory;
+        all[0].mode = 0o755;
+        all[0].parent = ROOT;
+        all[0].linked = true;
+        all[0].uses = 1;
+        Tree { all, used: 1, targets: [[0; TARGET]; LINKS], target_lens: [0; LINKS] }
+    }
+
+    fn slot(number: u16) -> usize {
+        usize::from(number.wrapping_sub(1)) % INODES
+    }
+
+    /// Returns a file.
+    pub fn get(&self, number: u16) -> &Inode {
+        &self.all[Self::slot(number)]
+    }
+
+    /// Returns a file, to be changed.
+    pub fn get_mut(&mut self, number: u16) -> &mut Inode {
+        &mut self.all[Self::slot(number)]
+    }
+
+    /// Whether it is a directory.
+    pub fn is_directory(&self, number: u16) -> bool {
+        number != NONE && self.get(number).kind == Kind::Directory
+    }
+
+    /// Returns the files of a directory, in order.
+    pub fn each(&self, directory: u16) -> impl Iterator<Item = u16> + '_ {
+        let mut next = if self.is_directory(directory) { self.get(directory).child } else { NONE };
+        core::iter::from_fn(move || {
+            let this = next;
+            if this == NONE {
+                return None;
+            }
+            next = self.get(this).next;
+            Some(this)
+        })
+    }
+
+    /// Returns the file of a name in a directory.
+    pub fn find(&self, directory: u16, name: &[u8]) -> Option<u16> {
+        self.each(directory).find(|file| self.get(*file).name() == name)
+    }
+
+    /// Makes a file in a directory.
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::EEXIST`], [`Errno::ENOTDIR`], [`Errno::ENAMETOOLONG`], [`Errno::ENOSPC`].
+    pub fn create(&mut self, directory: u16, name: &[u8], kind: Kind, mode: u16) -> Result<u16, Errno> {
+        if !self.is_directory(directory) {
+            return Err(Errno::ENOTDIR);
+        }
+        if name.is_empty() || name == b"." || name == b".." || self.find(directory, name).is_some() {
+            return Err(Errno::EEXIST);
+        }
+        if !self.get(directory).linked {
+            return Err(Errno::ENOENT);
+        }
+        let mut bytes = [0; NAME];
+        bytes.get_mut(..name.len()).ok_or(Errno::ENAMETOOLONG)?.copy_from_slice(name);
+        let slot = match self.all[..self.used].iter().position(|inode| inode.kind == Kind::Free) {
+            Some(slot) => slot,
+            None if self.used < INODES => {
+                self.used += 1;
+                self.used - 1
+            }
+            None => return Err(Errno::ENOSPC),
+        };
+        let next = self.get(directory).child;
+        self.all[slot] = Inode {
+            kind,
+            mode: mode & 0o7777,
+            parent: directory,
+            next,
+            linked: true,
+            len: name.len() as u8,
+            name: bytes,
+            ..Inode::FREE
+        };
+        let number = slot as u16 + 1;
+        self.get_mut(directory).child = number;
+        Ok(number)
+    }
+
+    /// Makes a symbolic link in a directory.
+    ///
+    /// # Errors
+    ///
+    /// As [`create`](Self::create).
+    pub fn create_link(&mut self, directory: u16, name: &[u8], target: &[u8]) -> Result<u16, Errno> {
+        if target.is_empty() {
+            return Err(Errno::ENOENT);
+        }
+        let place = self.target_lens.iter().position(|len| *len == 0).ok_or(Errno::ENOSPC)?;
+        let bytes = self.targets[place].get_mut(..target.len()).ok_or(Errno::ENAMETOOLONG)?;
+        bytes.copy_from_slice(target);
+        let made = self.create(directory, name, Kind::Link(place as u16), 0o777)?;
+        self.target_lens[place] = target.len() as u8;
+        Ok(made)
+    }
+
+    /// Returns what a symbolic link names; nothing for other files.
+    pub fn target(&self, number: u16) -> &[u8] {
+        let Kind::Link(place) = self.get(number).kind else { return &[] };
+        let place = usize::from(place) % LINKS;
+        &self.targets[place][..usize::from(self.target_lens[place]).min(TARGET)]
+    }
+
+    /// Takes a file out of its directory. It goes when nothing uses it any more.
+    pub fn unlink(&mut self, number: u16) -> Gone {
+        self.detach(number);
+        self.get_mut(number).linked = false;
+        self.collect(number)
+    }
+
+    fn detach(&mut self, number: u16) {
+        let Inode { parent, next, .. } = *self.get(number);
+        if self.get(parent).child == number {
+            self.get_mut(parent).child = next;
+            return;
+        }
+        let before = self.each(parent).find(|file| self.get(*file).next == number);
+        if let Some(before) = before {
+            self.get_mut(before).next = next;
+        }
+    }
+
+    /// Moves a file to another directory, under another name, which nothing has there.
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::ENAMETOOLONG`]; [`Errno::EINVAL`] if the directory lies in the file itself.
+    pub fn rename(&mut self, number: u16, directory: u16, name: &[u8]) -> Result<(), Errno> {
+        let mut bytes = [0; NAME];
+        bytes.get_mut(..name.len()).ok_or(Errno::ENAMETOOLONG)?.copy_from_slice(name);
+        let mut above = directory;
+        while above != ROOT {
+            if above == number {
+                return Err(Errno::EINVAL);
+            }
+            above = self.get(above).parent;
+        }
+        self.detach(number);
+        let next = self.get(directory).child;
+        let inode = self.get_mut(number);
+        (inode.parent, inode.next, inode.name, inode.len) = (directory, next, bytes, name.len() as u8);
+        self.get_mut(directory).child = number;
+        Ok(())
+    }
+
+    /// Adds a use of a file.
+    pub fn hold(&mut self, number: u16) {
+        if number != NONE {
+            self.get_mut(number).uses += 1;
+        }
+    }
+
+    /// Takes a use of a file away.
+    pub fn drop_use(&mut self, number: u16) -> Gone {
+        if number == NONE {
+            return Gone(None);
+        }
+        let inode = self.get_mut(number);
+        inode.uses = inode.uses.saturating_sub(1);
+        self.collect(number)
+    }
+
+    fn collect(&mut self, number: u16) -> Gone {
+        let inode = self.get_mut(number);
+        if inode.linked || inode.uses > 0 {
+            return Gone(None);
+        }
+        let kind = core::mem::replace(&mut inode.kind, Kind::Free);
+        match kind {
+            Kind::File(object) => Gone(Some(object)),
+            Kind::Link(place) => {
+                self.target_lens[usize::from(place) % LINKS] = 0;
+                Gone(None)
+            }
+            _ => Gone(None),
+        }
+    }
+
+    /// Returns the objects of all files, each of which is free afterwards: for the kernel's end.
+    pub fn clear(&mut self) -> impl Iterator<Item = u32> + '_ {
+        self.all.iter_mut().filter_map(|inode| match core::mem::replace(&mut inode.kind, Kind::Free) {
+            Kind::File(object) => Some(object),
+            _ => None,
+        })
+    }
+}
+
+impl Default for Tree {
+    fn default() -> Self {
+        Tree::new()
+    }
+}

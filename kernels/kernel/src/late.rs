@@ -1,0 +1,56 @@
+//! A value that is made once, at boot.
+
+use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+/// A value that is made once, at boot, and then only read.
+pub struct Late<T> {
+    made: AtomicBool,
+    value: UnsafeCell<MaybeUninit<T>>,
+}
+
+// SAFETY: 1. The value is written once, before `made` says so, and only read after.
+unsafe impl<T: Send + Sync> Sync for Late<T> {}
+
+impl<T> Late<T> {
+    /// Makes a place without a value.
+    pub const fn new() -> Self {
+        Late { made: AtomicBool::new(false), value: UnsafeCell::new(MaybeUninit::uninit()) }
+    }
+
+    /// Makes the value.
+    ///
+    /// # Safety
+    ///
+    /// 1. It is called once, while one CPU runs.
+    pub unsafe fn set(&self, value: T) -> &T {
+        // SAFETY: 1. Nothing reads the value before `made` is set, and nothing else writes it
+        // (point 1).
+        let there = unsafe { (*self.value.get()).write(value) };
+        self.made.store(true, Ordering::Release);
+        there
+    }
+
+    /// Returns the value; panics if boot has not made it yet.
+    #[inline(always)]
+    pub fn get(&self) -> &T {
+        if !self.made.load(Ordering::Acquire) {
+            missing();
+        }
+        // SAFETY: 1. `made` says that the value was written, and it is not written again.
+        unsafe { (*self.value.get()).assume_init_ref() }
+    }
+}
+
+impl<T> Default for Late<T> {
+    fn default() -> Self {
+        Late::new()
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn missing() -> ! {
+    panic!("a part of the kernel is used before boot has made it")
+}

@@ -1,0 +1,169 @@
+//! A small kernel that runs static Linux programs in user mode on the library.
+//!
+//! | room | what it holds |
+//! |---|---|
+//! | [`arch`] | what an image brings: entry, traps, console, interrupts |
+//! | [`memory`] | the library's machine, pages of objects, the memory of programs |
+//! | [`fs`] | the tree of files, open files, pipes, the console, `/proc`, the initial file system |
+//! | [`signal`] | signals and their delivery |
+//! | [`task`] | tasks, the run queue, the loop of each CPU, fork and exit |
+//! | [`exec`] | ELF programs and their first stack |
+//! | [`syscall`] | system calls |
+//!
+//! # The kernel lock
+//!
+//! One lock ([`lock`]) guards [`State`]: tasks, files, pipes. A system call holds it throughout. A
+//! page fault does not take it: a space belongs to the CPU that runs its task.
+//!
+//! 1. A CPU that waits for the lock serves requests of other CPUs to forget translations.
+//! 2. The lock of [`Objects`](memory::Objects) is taken after it, and never the other way round.
+//! 3. What a task's CPU alone uses is its [`Body`](task::Body): registers and space. A CPU gives a
+//!    body up only with the kernel lock held, after it has saved the registers.
+//!
+//! The kernel is never preempted and never blocks: a call that has to wait is made again when what
+//! it waits for has come. So a CPU needs one stack, and a task none.
+#![no_std]
+
+pub mod arch;
+pub mod boot;
+pub mod counts;
+pub mod errno;
+pub mod exec;
+pub mod fs;
+pub mod late;
+pub mod lock;
+pub mod memory;
+pub mod params;
+pub mod report;
+pub mod say;
+pub mod signal;
+pub mod syscall;
+pub mod task;
+
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+
+use ptarmigan::frames::Frames;
+
+use arch::{Arch, CPUS};
+use counts::{Count, Counts};
+use late::Late;
+use lock::KernelLock;
+use memory::machine::{KernelHalf, Machine};
+use ptarmigan::space::Done;
+use task::{Bodies, Tasks};
+
+/// What the kernel lock guards.
+pub struct State {
+    /// Tasks and the run queue.
+    pub tasks: Tasks,
+    /// The tree of files.
+    pub tree: fs::Tree,
+    /// Open files.
+    pub open: fs::OpenFiles,
+    /// Pipes.
+    pub pipes: fs::Pipes,
+    /// The console's input.
+    pub console: fs::Console,
+    /// System calls that are not there and were named already.
+    pub named: syscall::Named,
+    /// What the boot loader passed.
+    pub command_line: params::CommandLine,
+}
+
+/// What belongs to one CPU.
+pub struct Cpu {
+    /// What it counts.
+    pub counts: Counts,
+    /// The node that it is on.
+    pub node: AtomicU8,
+    /// It waits for an interrupt.
+    pub idle: AtomicBool,
+}
+
+/// The kernel. An image has one, as a static.
+pub struct Kernel<A: Arch> {
+    /// Physical memory.
+    pub frames: Late<Frames>,
+    /// The kernel's half of all roots.
+    pub half: Late<KernelHalf<A>>,
+    /// The library's machine.
+    pub machine: Late<Machine<A>>,
+    /// CPUs.
+    pub cpus: [Cpu; CPUS],
+    running: AtomicUsize,
+    stopping: AtomicBool,
+    stopped: AtomicUsize,
+    ending: report::Ending,
+    lock: KernelLock<State>,
+    bodies: Bodies<A>,
+}
+
+impl<A: Arch> Kernel<A> {
+    /// Makes a kernel of which nothing is set up.
+    pub const fn new() -> Self {
+        Kernel {
+            frames: Late::new(),
+            half: Late::new(),
+            machine: Late::new(),
+            cpus: [const { Cpu { counts: Counts::new(), node: AtomicU8::new(0), idle: AtomicBool::new(false) } };
+                CPUS],
+            running: AtomicUsize::new(1),
+            stopping: AtomicBool::new(false),
+            stopped: AtomicUsize::new(0),
+            ending: report::Ending::new(),
+            lock: KernelLock::new(State {
+                tasks: Tasks::new(),
+                tree: fs::Tree::new(),
+                open: fs::OpenFiles::new(),
+                pipes: fs::Pipes::new(),
+                console: fs::Console::new(),
+                named: syscall::Named::new(),
+                command_line: params::CommandLine::new(),
+            }),
+            bodies: Bodies::new(),
+        }
+    }
+
+    /// Returns the number of CPUs that the kernel was set up for.
+    #[inline(always)]
+    pub fn cpu_count(&self) -> usize {
+        self.running.load(Ordering::Relaxed)
+    }
+
+    /// Whether the kernel is ending.
+    #[inline(always)]
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn set_cpus(&self, cpus: usize) {
+        self.running.store(cpus.clamp(1, CPUS), Ordering::Relaxed);
+    }
+
+    /// Counts a fault that was served.
+    #[inline(always)]
+    pub fn count_fault(&self, done: Done) {
+        self.count(match done {
+            Done::Zero => Count::FaultZero,
+            Done::Fresh => Count::FaultFresh,
+            Done::Backed => Count::FaultBacked,
+            Done::Copied => Count::FaultCopied,
+            Done::Reused => Count::FaultReused,
+            Done::Spurious => Count::FaultSpurious,
+        });
+    }
+
+    /// Serves what other CPUs ask of this one's TLB. Called by the handler of their interrupts,
+    /// with interrupts masked.
+    pub fn serve(&'static self) {
+        use ptarmigan::machine::Machine as _;
+        let pin = self.pin();
+        self.machine.get().tlb().serve(&pin);
+    }
+}
+
+impl<A: Arch> Default for Kernel<A> {
+    fn default() -> Self {
+        Kernel::new()
+    }
+}

@@ -1,0 +1,72 @@
+//! The kernel lock.
+
+use core::cell::UnsafeCell;
+use core::ops::{Deref, DerefMut};
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use crate::arch::Arch;
+use crate::{Kernel, State};
+
+/// A lock around what it guards. Interrupts are masked in the kernel, so no handler takes it.
+pub struct KernelLock<T> {
+    held: AtomicBool,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: 1. The value is reached through the one guard at a time.
+unsafe impl<T: Send> Sync for KernelLock<T> {}
+
+impl<T> KernelLock<T> {
+    /// Makes an unlocked value.
+    pub const fn new(value: T) -> Self {
+        KernelLock { held: AtomicBool::new(false), value: UnsafeCell::new(value) }
+    }
+
+    #[inline(always)]
+    fn try_lock(&self) -> bool {
+        !self.held.swap(true, Ordering::Acquire)
+    }
+}
+
+/// The right to use what the kernel lock guards.
+pub struct Guard<'a> {
+    lock: &'a KernelLock<State>,
+}
+
+impl<A: Arch> Kernel<A> {
+    /// Takes the kernel lock. A CPU that waits serves others meanwhile.
+    ///
+    /// The caller does not hold it already: it would wait for itself.
+    #[inline]
+    pub fn lock(&'static self) -> Guard<'static> {
+        while !self.lock.try_lock() {
+            self.serve();
+            core::hint::spin_loop();
+        }
+        Guard { lock: &self.lock }
+    }
+}
+
+impl Deref for Guard<'_> {
+    type Target = State;
+    #[inline(always)]
+    fn deref(&self) -> &State {
+        // SAFETY: 1. The guard is the only one.
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+impl DerefMut for Guard<'_> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut State {
+        // SAFETY: 1. The guard is the only one, and borrowed exclusively.
+        unsafe { &mut *self.lock.value.get() }
+    }
+}
+
+impl Drop for Guard<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.lock.held.store(false, Ordering::Release);
+    }
+}

@@ -1,0 +1,283 @@
+//! Pages of objects: files in memory, and shared anonymous memory.
+//!
+//! # Shape
+//!
+//! An object has a top frame of 1,024 numbers of frames, each of which holds 1,024 numbers of
+//! pages: 4 GiB at the most. All are low frames, and come into being when they are needed. A page
+//! that was never written is a hole, which reads as zeroes; it gets a frame when a program touches
+//! it through a mapping.
+//!
+//! # Life
+//!
+//! An object has users: its place in the file system, open files, and every task that has it
+//! mapped, once. While anything but the place itself uses it, no page of it is given back: one that
+//! is cut off is cleared. With the last user the object goes, and all of its frames.
+
+use core::marker::PhantomData;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use ptarmigan::addr::{FRAME_SIZE, Pfn};
+use ptarmigan::cpu::{MachineId, NodeId};
+use ptarmigan::frames::{AllocFlags, Dirty, End, Frame, Frames, Request, ZoneClass};
+use ptarmigan::sync::SpinLock;
+use ptarmigan::window::{OpenWindow, WindowGuard};
+
+use crate::arch::Arch;
+
+/// Objects at a time.
+pub const OBJECTS: usize = 2048;
+/// Numbers in a frame.
+const NUMBERS: usize = FRAME_SIZE / 4;
+/// Bytes of an object at the most.
+pub const MOST_BYTES: u64 = NUMBERS as u64 * NUMBERS as u64 * FRAME_SIZE as u64;
+/// No frame: what cleared memory holds, as no frame that is handed out has number 0.
+const HOLE: u32 = 0;
+
+#[derive(Clone, Copy)]
+struct Object {
+    users: u32,
+    top: u32,
+    size: u64,
+}
+
+/// The pages of all objects. Object `n` has number `n + 1`.
+pub struct Objects<A> {
+    all: SpinLock<[Object; OBJECTS]>,
+    _arch: PhantomData<A>,
+}
+
+/// There is no memory for a page, or no place for an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoMemory;
+
+fn index(object: u32) -> usize {
+    (object as usize).wrapping_sub(1)
+}
+
+fn take<W: OpenWindow>(frames: &Frames, window: &W) -> Result<u32, NoMemory> {
+    let request = Request {
+        node: NodeId(0),
+        order: 0,
+        zero: true,
+        class: ZoneClass::Low,
+        end: End::High,
+        flags: AllocFlags::NORMAL,
+    };
+    let taken = frames.take(request).map_err(|_| NoMemory)?;
+    // SAFETY: 1. The window reaches low memory (`Arch`, point 5).
+    Ok(unsafe { taken.zeroed(window) }.into_raw().0)
+}
+
+/// Gives a frame of an object back.
+///
+/// # Safety
+///
+/// 1. `number` came from [`take`], and nothing uses the frame or gives it back again.
+unsafe fn give(frames: &Frames, number: u32) {
+    let machine: MachineId = frames.machine();
+    // SAFETY: 1. Point 1 is passed on. 2. `Dirty` says nothing of the content.
+    frames.give(unsafe { Frame::<Dirty>::from_raw(machine, Pfn(number), 0) });
+}
+
+/// Runs `f` on the numbers in a frame of them.
+fn numbers<W: OpenWindow, R>(window: &W, frame: u32, f: impl FnOnce(&[AtomicU32; NUMBERS]) -> R) -> R {
+    let guard = window.open(Pfn(frame).addr());
+    // SAFETY: 1. The frame is one that `take` returned for numbers: low memory, which the window
+    // reaches (`Arch`, point 5), page-aligned, zeroed, and read and written as atomics of this type
+    // only. 2. It stays while the guard lives: frames of numbers go with their object, under its
+    // lock, which the callers hold.
+    f(unsafe { &*guard.base().cast::<[AtomicU32; NUMBERS]>() })
+}
+
+impl<A: Arch> Objects<A> {
+    /// Makes a table without objects.
+    pub const fn new() -> Self {
+        let none = Object { users: 0, top: HOLE, size: 0 };
+        Objects { all: SpinLock::new([none; OBJECTS]), _arch: PhantomData }
+    }
+
+    /// Makes an object of `size` bytes, all holes, with one user.
+    ///
+    /// # Errors
+    ///
+    /// [`NoMemory`] if there are too many objects, or it is too large.
+    pub fn create(&self, size: u64) -> Result<u32, NoMemory> {
+        if size > MOST_BYTES {
+            return Err(NoMemory);
+        }
+        let mut all = self.all.lock();
+        let free = all.iter().position(|object| object.users == 0).ok_or(NoMemory)?;
+        all[free] = Object { users: 1, top: HOLE, size };
+        Ok(free as u32 + 1)
+    }
+
+    /// Adds a user.
+    pub fn share(&self, object: u32) {
+        if let Some(object) = self.all.lock().get_mut(index(object)) {
+            object.users += 1;
+        }
+    }
+
+    /// Takes a user away, and with the last one the object.
+    pub fn release(&self, frames: &Frames, window: &A::Window, object: u32) {
+        let mut all = self.all.lock();
+        let Some(found) = all.get_mut(index(object)) else { return };
+        found.users = found.users.saturating_sub(1);
+        if found.users > 0 {
+            return;
+        }
+        let top = core::mem::replace(&mut found.top, HOLE);
+        found.size = 0;
+        if top == HOLE {
+            return;
+        }
+        numbers(window, top, |tops| {
+            for middle in tops.iter().map(|n| n.load(Ordering::Relaxed)).filter(|n| *n != HOLE) {
+                numbers(window, middle, |pages| {
+                    for page in pages.iter().map(|n| n.load(Ordering::Relaxed)).filter(|n| *n != HOLE) {
+                        // SAFETY: 1. A page of the object, whose last user has gone.
+                        unsafe { give(frames, page) };
+                    }
+                });
+                // SAFETY: 1. A frame of numbers of the object, which is not read any more.
+                unsafe { give(frames, middle) };
+            }
+        });
+        // SAFETY: 1. As above.
+        unsafe { give(frames, top) };
+    }
+
+    /// Returns the size of an object, in bytes.
+    pub fn size(&self, object: u32) -> u64 {
+        self.all.lock().get(index(object)).map_or(0, |object| object.size)
+    }
+
+    /// Returns the frame of a page; `None` if it is a hole.
+    pub fn page(&self, window: &A::Window, object: u32, page: u64) -> Option<Pfn> {
+        let all = self.all.lock();
+        let found = all.get(index(object))?;
+        find(window, found.top, page)
+    }
+
+    /// Returns the frame of a page, and makes one of zeroes if it is a hole.
+    ///
+    /// # Errors
+    ///
+    /// [`NoMemory`].
+    pub fn page_or_new(
+        &self,
+        frames: &Frames,
+        window: &A::Window,
+        object: u32,
+        page: u64,
+    ) -> Result<Pfn, NoMemory> {
+        let mut all = self.all.lock();
+        let found = all.get_mut(index(object)).filter(|object| object.users > 0).ok_or(NoMemory)?;
+        make(frames, window, found, page)
+    }
+
+    /// Returns the frame that a mapping of a page shows; `None` beyond the end, and for lack of
+    /// memory.
+    pub fn page_for_fault(&self, frames: &Frames, window: &A::Window, object: u32, page: u64) -> Option<Pfn> {
+        let mut all = self.all.lock();
+        let found = all.get_mut(index(object)).filter(|object| object.users > 0)?;
+        if page >= found.size.div_ceil(FRAME_SIZE as u64) {
+            return None;
+        }
+        match find(window, found.top, page) {
+            Some(there) => Some(there),
+            None => make(frames, window, found, page).ok(),
+        }
+    }
+
+    /// Sets the size. What is cut off reads as zeroes if the object grows again.
+    ///
+    /// # Errors
+    ///
+    /// [`NoMemory`] if the size is too large.
+    pub fn set_size(
+        &self,
+        frames: &Frames,
+        window: &A::Window,
+        object: u32,
+        size: u64,
+    ) -> Result<(), NoMemory> {
+        if size > MOST_BYTES {
+            return Err(NoMemory);
+        }
+        let mut all = self.all.lock();
+        let found = all.get_mut(index(object)).ok_or(NoMemory)?;
+        let old = core::mem::replace(&mut found.size, size);
+        if size >= old || found.top == HOLE {
+            return Ok(());
+        }
+        let sole = found.users == 1;
+        let first = size / FRAME_SIZE as u64;
+        for page in first..old.div_ceil(FRAME_SIZE as u64) {
+            let Some(pfn) = find(window, found.top, page) else { continue };
+            let kept = if page == first { (size % FRAME_SIZE as u64) as usize } else { 0 };
+            if kept == 0 && sole {
+                forget(window, found.top, page);
+                // SAFETY: 1. A page of the object that nothing maps or reads: there is one user.
+                unsafe { give(frames, pfn.0) };
+                continue;
+            }
+            let guard = window.open(pfn.addr());
+            // SAFETY: 1. The frame is the object's, of low memory, which the window reaches.
+            // Programs that have it mapped may race with this, as with each other: there are no
+            // Rust references to its bytes.
+            unsafe { guard.base().add(kept).write_bytes(0, FRAME_SIZE - kept) };
+        }
+        Ok(())
+    }
+}
+
+impl<A: Arch> Default for Objects<A> {
+    fn default() -> Self {
+        Objects::new()
+    }
+}
+
+fn places(page: u64) -> Option<(usize, usize)> {
+    let upper = usize::try_from(page / NUMBERS as u64).ok()?;
+    (upper < NUMBERS).then_some((upper, (page % NUMBERS as u64) as usize))
+}
+
+fn find<W: OpenWindow>(window: &W, top: u32, page: u64) -> Option<Pfn> {
+    let (upper, lower) = places(page)?;
+    if top == HOLE {
+        return None;
+    }
+    let middle = numbers(window, top, |tops| tops[upper].load(Ordering::Relaxed));
+    if middle == HOLE {
+        return None;
+    }
+    let found = numbers(window, middle, |pages| pages[lower].load(Ordering::Relaxed));
+    (found != HOLE).then_some(Pfn(found))
+}
+
+fn forget<W: OpenWindow>(window: &W, top: u32, page: u64) {
+    let Some((upper, lower)) = places(page) else { return };
+    let middle = numbers(window, top, |tops| tops[upper].load(Ordering::Relaxed));
+    if middle != HOLE {
+        numbers(window, middle, |pages| pages[lower].store(HOLE, Ordering::Relaxed));
+    }
+}
+
+fn make<W: OpenWindow>(frames: &Frames, window: &W, object: &mut Object, page: u64) -> Result<Pfn, NoMemory> {
+    let (upper, lower) = places(page).ok_or(NoMemory)?;
+    if object.top == HOLE {
+        object.top = take(frames, window)?;
+    }
+    let fill = |table: u32, at: usize| -> Result<u32, NoMemory> {
+        let there = numbers(window, table, |all| all[at].load(Ordering::Relaxed));
+        if there != HOLE {
+            return Ok(there);
+        }
+        let new = take(frames, window)?;
+        numbers(window, table, |all| all[at].store(new, Ordering::Relaxed));
+        Ok(new)
+    };
+    let middle = fill(object.top, upper)?;
+    fill(middle, lower).map(Pfn)
+}

@@ -1,0 +1,154 @@
+//! The order in which the parts of the library are set up.
+
+use core::ptr::NonNull;
+
+use ptarmigan::addr::{FRAME_SIZE, Pfn};
+use ptarmigan::bootmem::{BootMemory, BootMemoryShort};
+use ptarmigan::cpu::{MachineId, NodeId};
+use ptarmigan::format::Format;
+use ptarmigan::frames::{
+    AllocFlags, DataFrames, End, Frames, FramesError, MemoryRun, MemorySize, NoFrame, Request, ZoneClass,
+};
+use ptarmigan::params::Params;
+use ptarmigan::quicklist::{ListsConfig, ListsError, Quicklists, Source};
+use ptarmigan::tlb::{Parking, Tlb, TlbConfig, TlbError};
+use ptarmigan::window::Window;
+use ptarmigan::window::WindowGuard;
+
+use super::machine::{KernelHalf, Lists, Machine, Metadata};
+use super::objects::Objects;
+use crate::Kernel;
+use crate::arch::Arch;
+
+/// Why the machine could not be put together.
+#[derive(Clone, Debug)]
+pub enum SetUpError {
+    /// Boot memory ran out.
+    Boot(BootMemoryShort),
+    /// A size is out of range.
+    Lists(ListsError),
+    /// The runs of memory are not as they should be.
+    Frames(FramesError),
+    /// There are too many CPUs.
+    Tlb(TlbError),
+    /// Frames ran out.
+    Frame(NoFrame),
+    /// There is no low memory, or too little for the library's arrays.
+    NoLowMemory,
+}
+
+macro_rules! from {
+    ($($error:ty => $variant:ident),*) => {$(
+        impl From<$error> for SetUpError {
+            fn from(e: $error) -> Self {
+                SetUpError::$variant(e)
+            }
+        }
+    )*};
+}
+from!(BootMemoryShort => Boot, ListsError => Lists, FramesError => Frames, TlbError => Tlb, NoFrame => Frame);
+
+/// What an image says of its machine.
+pub struct Board<'a, A: Arch> {
+    /// Memory, ascending. The library's own arrays are cut off the largest low run.
+    pub runs: &'a mut [MemoryRun],
+    /// CPUs, all of which will run.
+    pub cpus: usize,
+    /// How low memory is reached.
+    pub window: A::Window,
+    /// TLBs.
+    pub hardware: A::Hardware,
+    /// Bytes that the image itself wants of boot memory.
+    pub extra: usize,
+    /// What boot parameters say of the library.
+    pub params: Params,
+}
+
+/// Sets the library up; returns what is left of boot memory, for the image.
+///
+/// # Errors
+///
+/// [`SetUpError`]: the memory is too small, or not as it should be.
+///
+/// # Safety
+///
+/// 1. Nothing else uses the memory of the runs, now or later; the low ones are reached by the
+///    window in every space.
+/// 2. It is called once, while one CPU runs.
+pub unsafe fn set_up<A: Arch>(
+    kernel: &'static Kernel<A>,
+    board: Board<'_, A>,
+) -> Result<BootMemory, SetUpError> {
+    let Board { runs, cpus, window, hardware, extra, params } = board;
+    // 1. Boot memory, from which the library cuts its arrays: as much as all of the memory would
+    //    need.
+    let size = MemorySize::of(runs.iter());
+    let lists_config = ListsConfig::new(cpus).with_params(&params);
+    let tlb_config = TlbConfig::new(cpus).with_params(&params);
+    let metadata = Metadata {
+        frames: Frames::bytes(&size),
+        data: DataFrames::bytes(cpus, size.nodes()),
+        lists: Lists::<A>::bytes(&size, &lists_config),
+        tlb: Tlb::<A::Hardware>::bytes(&tlb_config) + Parking::bytes(cpus),
+    };
+    let wanted = (metadata.total() + extra).next_multiple_of(FRAME_SIZE);
+    let pages = (wanted / FRAME_SIZE) as u32;
+    let largest = runs.iter_mut().filter(|run| run.class == ZoneClass::Low).max_by_key(|run| run.frames);
+    let run = largest.filter(|run| run.frames > pages).ok_or(SetUpError::NoLowMemory)?;
+    let Ok(guard) = window.map(run.start.addr());
+    let base = NonNull::new(guard.base()).ok_or(SetUpError::NoLowMemory)?;
+    *run = MemoryRun { start: Pfn(run.start.0 + pages), frames: run.frames - pages, ..*run };
+    // SAFETY: 1. The caller's (point 1), and no longer part of the run.
+    let mut boot = unsafe { BootMemory::new(base, wanted) };
+
+    // 2. Frames: a record for each, and all of them free.
+    // SAFETY: 1. Point 1 of the caller's; boot memory has been cut off. 2. The name is new.
+    let frames = unsafe { Frames::new(&mut boot, MachineId::new(), runs)? };
+    // SAFETY: 1. Point 2 of the caller's.
+    let frames = unsafe { kernel.frames.set(frames) };
+
+    // 3. The kernel's half, which every root copies, and the frame of untouched pages.
+    let request = Request {
+        node: NodeId(0),
+        order: 0,
+        zero: true,
+        class: ZoneClass::Low,
+        end: End::Low,
+        flags: AllocFlags::NORMAL,
+    };
+    // SAFETY: 1. The window reaches low memory (`Arch`, point 5), where the request asks for
+    // frames.
+    let half = unsafe { KernelHalf::<A>::new(frames, window, request)? };
+    let root = A::Format::LAYOUT.root();
+    let entries = 1usize << A::Format::INDEX_BITS[root.0 as usize];
+    for index in A::Format::USER_ROOT_ENTRIES..entries {
+        // SAFETY: 1. Entries of the kernel's own root: the user may use none of what they map, and
+        // the tables that they link stay for good.
+        unsafe { half.set(frames, index, A::kernel_entry(index)) };
+    }
+    // SAFETY: 1. Point 2 of the caller's.
+    let half = unsafe { kernel.half.set(half) };
+    // SAFETY: 1. As for the kernel's half.
+    let zero = unsafe { frames.take(request)?.zeroed(&window) }.into_raw();
+
+    // 4. Lists of table pages, and of data frames.
+    // SAFETY: 1. The window reaches low memory, where tables are taken from. 2. The kernel's half
+    // was made for these frames and this format. 3. The layout is the format's own.
+    let source = unsafe { Source::new(frames, window, half, A::Format::LAYOUT) };
+    let lists = Quicklists::new(&mut boot, lists_config, source)?;
+    let data = DataFrames::new(&mut boot, frames, cpus)?;
+
+    // 5. TLBs, and what waits for them.
+    // SAFETY: 1. The name is new, and nothing else makes a `Tlb`.
+    let tlb = unsafe { Tlb::new(&mut boot, frames.machine(), tlb_config, hardware)? };
+    let parking = Parking::new(&mut boot, frames.machine(), cpus, tlb_config.park)?;
+
+    // 6. All of it together.
+    let objects = Objects::new();
+    let before = frames.counts().free;
+    let machine = Machine { frames, data, window, lists, tlb, parking, zero, objects, before, metadata };
+    kernel.set_cpus(cpus);
+    // SAFETY: 1. Point 2 of the caller's.
+    unsafe { kernel.machine.set(machine) };
+    Ok(boot)
+}

@@ -1,0 +1,40 @@
+//! Numbers of signals, as Linux has them on x86.
+
+/// Signals are numbered from 1 to this.
+pub const SIGNALS: usize = 64;
+
+macro_rules! signals {
+    ($($name:ident = $number:literal, $what:literal;)*) => {
+        $(#[doc = $what] pub const $name: u8 = $number;)*
+    };
+}
+
+signals! {
+    SIGHUP = 1, "The terminal has gone.";
+    SIGINT = 2, "Interrupted from the terminal.";
+    SIGQUIT = 3, "Ended from the terminal.";
+    SIGILL = 4, "Not an instruction.";
+    SIGTRAP = 5, "A breakpoint.";
+    SIGABRT = 6, "The program gave up.";
+    SIGBUS = 7, "Beyond the end of what is mapped.";
+    SIGFPE = 8, "A division, or a number that is none.";
+    SIGKILL = 9, "The end.";
+    SIGSEGV = 11, "An access that is not allowed.";
+    SIGPIPE = 13, "Nobody reads the pipe.";
+    SIGALRM = 14, "The alarm.";
+    SIGTERM = 15, "A request to end.";
+    SIGCHLD = 17, "A child has ended.";
+    SIGCONT = 18, "Go on.";
+    SIGSTOP = 19, "Stop.";
+    SIGTSTP = 20, "Stopped from the terminal.";
+    SIGTTIN = 21, "Reads from the terminal in the background.";
+    SIGTTOU = 22, "Writes to the terminal in the background.";
+    SIGURG = 23, "Urgent data.";
+    SIGWINCH = 28, "The terminal's size has changed.";
+}
+
+/// Whether a signal does nothing unless the program asks for it. Tasks are never stopped, so that
+/// signals that stop do nothing either.
+pub const fn is_ignored_by_default(signal: u8) -> bool {
+    matches!(signal, SIGCHLD | SIGCONT | SIGSTOP | SIGTSTP | SIGTTIN | SIGTTOU | SIGURG | SIGWINCH)
+}

@@ -1,0 +1,209 @@
+//! Directories and names.
+
+use super::layout::Layout;
+use super::{Stop, Sys};
+use crate::arch::Arch;
+use crate::errno::Errno;
+use crate::fs::path::{self, PATH};
+use crate::fs::tree::{ROOT, TARGET};
+use crate::fs::{Kind, What, proc};
+
+impl<A: Arch> Sys<'_, A> {
+    /// `mkdirat`.
+    pub(super) fn make_directory(&mut self, directory: u64, at: u64, mode: u64) -> Result<u64, Errno> {
+        let found = self.find(directory, at, false)?;
+        if found.file != crate::fs::tree::NONE {
+            return Err(Errno::EEXIST);
+        }
+        let mode = mode as u16 & !self.task().umask;
+        self.state.tree.create(found.directory, found.name(), Kind::Directory, mode)?;
+        Ok(0)
+    }
+
+    /// `unlinkat`.
+    pub(super) fn unlink(&mut self, directory: u64, at: u64, is_directory: bool) -> Result<u64, Errno> {
+        let found = self.find(directory, at, false)?;
+        let inode = found.existing(&self.state.tree)?;
+        match (self.state.tree.is_directory(inode), is_directory) {
+            (true, false) => return Err(Errno::EISDIR),
+            (false, true) => return Err(Errno::ENOTDIR),
+            (true, true) if inode == ROOT || found.name().is_empty() || found.name() == b"." => {
+                return Err(Errno::EINVAL);
+            }
+            (true, true) if self.state.tree.each(inode).next().is_some() => return Err(Errno::ENOTEMPTY),
+            _ => {}
+        }
+        let gone = self.state.tree.unlink(inode);
+        self.kernel.free_pages(gone);
+        Ok(0)
+    }
+
+    /// `renameat`.
+    pub(super) fn rename(&mut self, from: [u64; 2], to: [u64; 2]) -> Result<u64, Errno> {
+        let old = self.find(from[0], from[1], false)?;
+        let inode = old.existing(&self.state.tree)?;
+        let new = self.find(to[0], to[1], false)?;
+        let plain = |name: &[u8]| !name.is_empty() && name != b"." && name != b"..";
+        if !plain(old.name()) || !plain(new.name()) {
+            return Err(Errno::EINVAL);
+        }
+        if new.file == inode {
+            return Ok(0);
+        }
+        if new.file != crate::fs::tree::NONE {
+            match (self.state.tree.is_directory(inode), self.state.tree.is_directory(new.file)) {
+                (true, false) => return Err(Errno::ENOTDIR),
+                (false, true) => return Err(Errno::EISDIR),
+                (true, true) if self.state.tree.each(new.file).next().is_some() => {
+                    return Err(Errno::ENOTEMPTY);
+                }
+                _ => {}
+            }
+        }
+        self.state.tree.rename(inode, new.directory, new.name())?;
+        if new.file != crate::fs::tree::NONE {
+            let gone = self.state.tree.unlink(new.file);
+            self.kernel.free_pages(gone);
+        }
+        Ok(0)
+    }
+
+    /// `symlinkat`.
+    pub(super) fn make_link(&mut self, target: u64, directory: u64, at: u64) -> Result<u64, Errno> {
+        let mut text = [0; TARGET + 1];
+        let n = self.read_text(target, &mut text)?;
+        let found = self.find(directory, at, false)?;
+        if found.file != crate::fs::tree::NONE {
+            return Err(Errno::EEXIST);
+        }
+        self.state.tree.create_link(found.directory, found.name(), &text[..n])?;
+        Ok(0)
+    }
+
+    /// `readlinkat`.
+    pub(super) fn read_link(&mut self, directory: u64, at: u64, to: u64, len: u64) -> Result<u64, Errno> {
+        let found = match self.find(directory, at, false) {
+            Err(Errno::ENOENT) => return self.read_own_link(at, to, len),
+            found => found?,
+        };
+        let Ok(inode) = found.existing(&self.state.tree) else { return self.read_own_link(at, to, len) };
+        let mut text = [0; TARGET];
+        let target = self.state.tree.target(inode);
+        let n = target.len().min(usize::try_from(len).unwrap_or(usize::MAX));
+        if n == 0 {
+            return Err(Errno::EINVAL);
+        }
+        text[..n].copy_from_slice(&target[..n]);
+        self.write_bytes(to, &text[..n])?;
+        Ok(n as u64)
+    }
+
+    /// `readlink("/proc/self/exe")`: the one link of `/proc` that programs ask for.
+    fn read_own_link(&mut self, at: u64, to: u64, len: u64) -> Result<u64, Errno> {
+        let mut name = [0; PATH];
+        let n = self.read_text(at, &mut name)?;
+        if &name[..n] != b"/proc/self/exe" {
+            return Err(Errno::ENOENT);
+        }
+        let program = self.task().program;
+        let mut text = [0; PATH];
+        let n = path::path_of(&self.state.tree, program, &mut text)? - 1;
+        let n = n.min(usize::try_from(len).unwrap_or(usize::MAX));
+        self.write_bytes(to, &text[..n])?;
+        Ok(n as u64)
+    }
+
+    /// Goes to a directory.
+    pub(super) fn enter(&mut self, inode: u16) -> Result<u64, Errno> {
+        if !self.state.tree.is_directory(inode) {
+            return Err(Errno::ENOTDIR);
+        }
+        self.state.tree.hold(inode);
+        let before = core::mem::replace(&mut self.task().directory, inode);
+        self.kernel.let_go(self.state, before);
+        Ok(0)
+    }
+
+    /// `getcwd`.
+    pub(super) fn working_directory(&mut self, to: u64, len: u64) -> Result<u64, Errno> {
+        let mut text = [0; PATH];
+        let directory = self.task().directory;
+        let n = path::path_of(&self.state.tree, directory, &mut text)?;
+        if n as u64 > len {
+            return Err(Errno::ERANGE);
+        }
+        self.write_bytes(to, &text[..n])?;
+        Ok(n as u64)
+    }
+
+    /// Returns the file that a descriptor leads to.
+    pub(super) fn inode_of(&mut self, descriptor: u64) -> Result<u16, Errno> {
+        let file = self.file(descriptor)?;
+        match self.state.open.get(file).what {
+            What::Inode(inode) => Ok(inode),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    /// `getdents64`.
+    pub(super) fn entries(&mut self, descriptor: u64, to: u64, len: u64) -> Result<u64, Stop> {
+        let file = self.file(descriptor)?;
+        let directory = self.inode_of(descriptor)?;
+        if !self.state.tree.is_directory(directory) {
+            return Err(Errno::ENOTDIR.into());
+        }
+        let (mut done, mut index) = (0, self.state.open.get(file).offset);
+        loop {
+            // `.` and `..` first.
+            let parent = self.state.tree.get(directory).parent;
+            let entry = match index {
+                0 => Some(directory),
+                1 => Some(parent),
+                n => self.state.tree.each(directory).nth((n - 2) as usize),
+            };
+            let Some(inode) = entry else { break };
+            let found = self.state.tree.get(inode);
+            let name: &[u8] = match index {
+                0 => b".",
+                1 => b"..",
+                _ => found.name(),
+            };
+            let size = (19 + name.len() + 1).next_multiple_of(8);
+            if done + size as u64 > len {
+                if done == 0 {
+                    return Err(Errno::EINVAL.into());
+                }
+                break;
+            }
+            let kind = (found.full_mode() >> 12) as u8;
+            let mut record = Layout::<96>::new(A::ABI);
+            record.u64(inode.into()).u64(index + 1).u16(size as u16).raw(&[kind]).raw(name);
+            let used = record.bytes().len();
+            record.raw(&[0; 8][..(size - used).min(8)]);
+            let mut bytes = [0; 96];
+            bytes[..size.min(96)].copy_from_slice(&record.bytes()[..size.min(96)]);
+            self.write_bytes(to + done, &bytes[..size.min(96)])?;
+            done += size as u64;
+            index += 1;
+        }
+        self.state.open.get_mut(file).offset = index;
+        Ok(done)
+    }
+
+    /// `mount`: `/proc` there is; other kinds that programs mount by habit are there already, or
+    /// are not.
+    pub(super) fn mount(&mut self, at: u64, kind: u64) -> Result<u64, Errno> {
+        let mut text = [0; 32];
+        let n = self.read_text(kind, &mut text)?;
+        let inode = self.find(super::files::AT_FDCWD as u64, at, true)?.existing(&self.state.tree)?;
+        if !self.state.tree.is_directory(inode) {
+            return Err(Errno::ENOTDIR);
+        }
+        match &text[..n] {
+            b"proc" => proc::fill(&mut self.state.tree, inode)?,
+            b"tmpfs" | b"ramfs" => {}
+            _ => return Err(Errno::ENODEV),
+        }
+        Ok(0)
+    }
+}

@@ -1,0 +1,314 @@
+//! Descriptors: open, close, read, write, pipes.
+
+use ptarmigan::machine::Machine as _;
+
+use super::{Stop, Sys};
+use crate::arch::Arch;
+use crate::errno::Errno;
+use crate::fs::io::NONBLOCK;
+use crate::fs::path::{self, Found, PATH};
+use crate::fs::{Kind, What};
+
+/// The directory that a task is in, for calls with `at` in their names.
+pub const AT_FDCWD: i32 = -100;
+const O_CREAT: u64 = 0o100;
+const O_EXCL: u64 = 0o200;
+const O_TRUNC: u64 = 0o1000;
+const O_APPEND: u64 = 0o2000;
+const O_DIRECTORY: u64 = 0o200_000;
+const O_NOFOLLOW: u64 = 0o400_000;
+const O_CLOEXEC: u64 = 0o2_000_000;
+
+impl<A: Arch> Sys<'_, A> {
+    /// Returns the open file of a descriptor.
+    pub(super) fn file(&mut self, descriptor: u64) -> Result<usize, Errno> {
+        self.task().files.get(usize::try_from(descriptor).unwrap_or(usize::MAX))
+    }
+
+    /// Follows a path of the program's.
+    pub(super) fn find(&mut self, directory: u64, at: u64, follow: bool) -> Result<Found, Errno> {
+        let mut name = [0; PATH];
+        let n = self.read_text(at, &mut name)?;
+        let from = match directory as i32 {
+            AT_FDCWD => self.task().directory,
+            _ if name[0] == b'/' => crate::fs::tree::ROOT,
+            descriptor => {
+                let file = self.file(descriptor as u64)?;
+                match self.state.open.get(file).what {
+                    What::Inode(inode) if self.state.tree.is_directory(inode) => inode,
+                    _ => return Err(Errno::ENOTDIR),
+                }
+            }
+        };
+        path::resolve(&self.state.tree, from, &name[..n], follow)
+    }
+
+    /// Makes an empty file.
+    fn create_file(&mut self, found: &Found, mode: u64) -> Result<u16, Errno> {
+        if found.wants_directory {
+            return Err(Errno::EISDIR);
+        }
+        let machine = self.kernel.machine.get();
+        let object = machine.objects.create(0)?;
+        let mode = mode as u16 & !self.task().umask;
+        let made = self.state.tree.create(found.directory, found.name(), Kind::File(object), mode);
+        if made.is_err() {
+            machine.objects.release(machine.frames(), machine.low(), object);
+        }
+        made
+    }
+
+    /// `openat`.
+    pub(super) fn open(&mut self, directory: u64, at: u64, flags: u64, mode: u64) -> Result<u64, Errno> {
+        let follow = flags & O_NOFOLLOW == 0 && flags & (O_CREAT | O_EXCL) != O_CREAT | O_EXCL;
+        let found = self.find(directory, at, follow)?;
+        let inode = match found.existing(&self.state.tree) {
+            Ok(_) if flags & (O_CREAT | O_EXCL) == O_CREAT | O_EXCL => return Err(Errno::EEXIST),
+            Ok(inode) => inode,
+            Err(Errno::ENOENT) if flags & O_CREAT != 0 => self.create_file(&found, mode)?,
+            Err(e) => return Err(e),
+        };
+        let writes = flags & 3 != 0;
+        match self.state.tree.get(inode).kind {
+            Kind::Link(_) => return Err(Errno::ELOOP),
+            Kind::Directory if writes => return Err(Errno::EISDIR),
+            Kind::Directory => {}
+            _ if flags & O_DIRECTORY != 0 => return Err(Errno::ENOTDIR),
+            Kind::File(object) if writes && flags & O_TRUNC != 0 => {
+                let machine = self.kernel.machine.get();
+                machine.objects.set_size(machine.frames(), machine.low(), object, 0)?;
+            }
+            _ => {}
+        }
+        let kept = flags & (3 | O_APPEND | u64::from(NONBLOCK));
+        let file = self.state.open.open(What::Inode(inode), kept as u32)?;
+        self.state.tree.hold(inode);
+        self.descriptor(file, 0, flags & O_CLOEXEC != 0)
+    }
+
+    /// Gives an open file a descriptor, or closes it.
+    fn descriptor(&mut self, file: usize, least: usize, closing: bool) -> Result<u64, Errno> {
+        match self.task().files.add(file, least, closing) {
+            Ok(descriptor) => Ok(descriptor as u64),
+            Err(e) => {
+                self.kernel.close_file(self.state, file);
+                Err(e)
+            }
+        }
+    }
+
+    /// `close`.
+    pub(super) fn close(&mut self, descriptor: u64) -> Result<u64, Errno> {
+        let descriptor = usize::try_from(descriptor).map_err(|_| Errno::EBADF)?;
+        if self.kernel.close(self.state, self.me, descriptor) { Ok(0) } else { Err(Errno::EBADF) }
+    }
+
+    /// `read` and `pread64`.
+    pub(super) fn read(&mut self, descriptor: u64, to: u64, len: u64, at: Option<u64>) -> Result<u64, Stop> {
+        let file = self.file(descriptor)?;
+        Ok(self.read_file(file, to, len as usize, at)? as u64)
+    }
+
+    /// `write` and `pwrite64`.
+    pub(super) fn write(
+        &mut self,
+        descriptor: u64,
+        from: u64,
+        len: u64,
+        at: Option<u64>,
+    ) -> Result<u64, Stop> {
+        let file = self.file(descriptor)?;
+        Ok(self.write_file(file, from, len as usize, at)? as u64)
+    }
+
+    /// `readv` and `writev`.
+    pub(super) fn vector(
+        &mut self,
+        descriptor: u64,
+        list: u64,
+        count: u64,
+        writes: bool,
+    ) -> Result<u64, Stop> {
+        let file = self.file(descriptor)?;
+        if count > 1024 {
+            return Err(Errno::EINVAL.into());
+        }
+        let word = A::ABI.word() as u64;
+        let mut done = 0;
+        for i in 0..count {
+            let at = list.checked_add(i * 2 * word).ok_or(Errno::EFAULT)?;
+            let piece = self.read_word(at).and_then(|start| Ok((start, self.read_word(at + word)?)));
+            let result = match piece {
+                Ok((_, 0)) => continue,
+                Ok((start, len)) if writes => self.write_file(file, start, len as usize, None),
+                Ok((start, len)) => self.read_file(file, start, len as usize, None),
+                Err(e) => Err(e.into()),
+            };
+            match result {
+                Ok(n) => {
+                    done += n as u64;
+                    if piece.is_ok_and(|(_, len)| (n as u64) < len) {
+                        break;
+                    }
+                }
+                // What was done counts.
+                Err(_) if done > 0 => break,
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(done)
+    }
+
+    /// `sendfile`, by way of a buffer.
+    pub(super) fn send_file(&mut self, to: u64, from: u64, offset_at: u64, count: u64) -> Result<u64, Stop> {
+        let (to, from) = (self.file(to)?, self.file(from)?);
+        let What::Inode(inode) = self.state.open.get(from).what else { return Err(Errno::EINVAL.into()) };
+        let (Kind::File(object), What::Inode(target)) =
+            (self.state.tree.get(inode).kind, self.state.open.get(to).what)
+        else {
+            return Err(Errno::EINVAL.into());
+        };
+        let Kind::File(written) = self.state.tree.get(target).kind else { return Err(Errno::EINVAL.into()) };
+        if !self.state.open.get(from).reads() || !self.state.open.get(to).writes() || offset_at != 0 {
+            return Err(Errno::EINVAL.into());
+        }
+        let mut done = 0;
+        while done < count {
+            let mut bytes = [0; 512];
+            let most = bytes.len().min((count - done) as usize);
+            let offset = self.state.open.get(from).offset;
+            let n = self.kernel.read_object(object, offset, &mut bytes[..most]);
+            if n == 0 {
+                break;
+            }
+            let at = self.state.open.get(to).offset;
+            self.kernel.write_object(written, at, &bytes[..n])?;
+            self.state.open.get_mut(from).offset = offset + n as u64;
+            self.state.open.get_mut(to).offset = at + n as u64;
+            done += n as u64;
+        }
+        Ok(done)
+    }
+
+    /// `lseek`.
+    pub(super) fn seek(&mut self, descriptor: u64, offset: i64, whence: u64) -> Result<u64, Errno> {
+        let file = self.file(descriptor)?;
+        let open = *self.state.open.get(file);
+        let What::Inode(inode) = open.what else { return Err(Errno::ESPIPE) };
+        let base = match (whence, self.state.tree.get(inode).kind) {
+            (_, Kind::Device(_)) => return Err(Errno::ESPIPE),
+            (0, _) => 0,
+            (1, _) => open.offset,
+            (2, Kind::File(object)) => self.kernel.machine.get().objects.size(object),
+            _ => return Err(Errno::EINVAL),
+        };
+        let at = base.checked_add_signed(offset).filter(|at| *at <= i64::MAX as u64).ok_or(Errno::EINVAL)?;
+        self.state.open.get_mut(file).offset = at;
+        Ok(at)
+    }
+
+    /// `pipe2`.
+    pub(super) fn pipe(&mut self, at: u64, flags: u64) -> Result<u64, Errno> {
+        let kept = (flags & u64::from(NONBLOCK)) as u32;
+        let closing = flags & O_CLOEXEC != 0;
+        let pipe = self.kernel.create_pipe(self.state)?;
+        let reader = match self.state.open.open(What::PipeRead(pipe), kept) {
+            Ok(reader) => reader,
+            Err(e) => {
+                self.kernel.close_pipe(self.state, pipe, true);
+                self.kernel.close_pipe(self.state, pipe, false);
+                return Err(e);
+            }
+        };
+        let writer = match self.state.open.open(What::PipeWrite(pipe), kept | 1) {
+            Ok(writer) => writer,
+            Err(e) => {
+                self.kernel.close_file(self.state, reader);
+                self.kernel.close_pipe(self.state, pipe, false);
+                return Err(e);
+            }
+        };
+        let first = match self.descriptor(reader, 0, closing) {
+            Ok(first) => first,
+            Err(e) => {
+                self.kernel.close_file(self.state, writer);
+                return Err(e);
+            }
+        };
+        let second = self.descriptor(writer, 0, closing).inspect_err(|_| {
+            self.kernel.close(self.state, self.me, first as usize);
+        })?;
+        let mut bytes = [0; 8];
+        bytes[..4].copy_from_slice(&(first as u32).to_le_bytes());
+        bytes[4..].copy_from_slice(&(second as u32).to_le_bytes());
+        if let Err(e) = self.write_bytes(at, &bytes) {
+            self.kernel.close(self.state, self.me, first as usize);
+            self.kernel.close(self.state, self.me, second as usize);
+            return Err(e);
+        }
+        Ok(0)
+    }
+
+    /// `dup` and the like: the lowest descriptor from `least` on.
+    pub(super) fn duplicate(&mut self, descriptor: u64, least: u64, closing: bool) -> Result<u64, Errno> {
+        let file = self.file(descriptor)?;
+        let least = usize::try_from(least).map_err(|_| Errno::EINVAL)?;
+        let new = self.task().files.add(file, least, closing)?;
+        self.state.open.share(file);
+        Ok(new as u64)
+    }
+
+    /// `dup3`; `same` says whether a descriptor may become itself, as with `dup2`.
+    pub(super) fn duplicate_to(&mut self, from: u64, to: u64, flags: u64, same: bool) -> Result<u64, Errno> {
+        let file = self.file(from)?;
+        if from == to {
+            return if same { Ok(to) } else { Err(Errno::EINVAL) };
+        }
+        let new = usize::try_from(to).map_err(|_| Errno::EBADF)?;
+        if new >= crate::fs::DESCRIPTORS {
+            return Err(Errno::EBADF);
+        }
+        // Shared first: the old file of the place may be the same.
+        self.state.open.share(file);
+        self.kernel.close(self.state, self.me, new);
+        self.task().files.set(new, file, flags & O_CLOEXEC != 0);
+        Ok(to)
+    }
+
+    /// `fcntl`.
+    pub(super) fn control(&mut self, descriptor: u64, command: u64, value: u64) -> Result<u64, Errno> {
+        let file = self.file(descriptor)?;
+        let place = descriptor as usize;
+        match command {
+            0 => self.duplicate(descriptor, value, false),
+            1030 => self.duplicate(descriptor, value, true),
+            1 => Ok(u64::from(self.task().files.is_closing(place))),
+            2 => {
+                self.task().files.set_closing(place, value & 1 != 0);
+                Ok(0)
+            }
+            3 => Ok(u64::from(self.state.open.get(file).flags)),
+            4 => {
+                let open = self.state.open.get_mut(file);
+                let changed = (O_APPEND as u32) | NONBLOCK;
+                open.flags = open.flags & !changed | value as u32 & changed;
+                Ok(0)
+            }
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    /// `ftruncate`.
+    pub(super) fn truncate(&mut self, inode: u16, size: u64) -> Result<u64, Errno> {
+        match self.state.tree.get(inode).kind {
+            Kind::File(object) => {
+                let machine = self.kernel.machine.get();
+                let set = machine.objects.set_size(machine.frames(), machine.low(), object, size);
+                set.map_err(|_| Errno::EFBIG)?;
+                Ok(0)
+            }
+            Kind::Directory => Err(Errno::EISDIR),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+}

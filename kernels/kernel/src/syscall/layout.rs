@@ -1,0 +1,67 @@
+//! Structures that programs and the kernel exchange, as bytes.
+
+use crate::arch::Abi;
+
+/// Bytes that are put together field by field.
+pub struct Layout<const N: usize> {
+    bytes: [u8; N],
+    len: usize,
+    word: usize,
+}
+
+impl<const N: usize> Layout<N> {
+    /// Makes an empty one.
+    pub fn new(abi: Abi) -> Self {
+        Layout { bytes: [0; N], len: 0, word: abi.word() }
+    }
+
+    /// Adds the lowest `size` bytes of a number; what does not fit is left out.
+    pub fn put(&mut self, size: usize, value: u64) -> &mut Self {
+        if let Some(place) = self.bytes.get_mut(self.len..self.len + size) {
+            place.copy_from_slice(&value.to_le_bytes()[..size]);
+            self.len += size;
+        }
+        self
+    }
+
+    /// Adds a number of two bytes.
+    pub fn u16(&mut self, value: u16) -> &mut Self {
+        self.put(2, value.into())
+    }
+
+    /// Adds a number of four bytes.
+    pub fn u32(&mut self, value: u32) -> &mut Self {
+        self.put(4, value.into())
+    }
+
+    /// Adds a number of eight bytes.
+    pub fn u64(&mut self, value: u64) -> &mut Self {
+        self.put(8, value)
+    }
+
+    /// Adds a word of the program's size.
+    pub fn word(&mut self, value: u64) -> &mut Self {
+        let word = self.word;
+        self.put(word, value)
+    }
+
+    /// Goes on at byte `at`.
+    pub fn at(&mut self, at: usize) -> &mut Self {
+        self.len = at.min(N);
+        self
+    }
+
+    /// Adds bytes; what does not fit is left out.
+    pub fn raw(&mut self, bytes: &[u8]) -> &mut Self {
+        if let Some(place) = self.bytes.get_mut(self.len..self.len + bytes.len()) {
+            place.copy_from_slice(bytes);
+            self.len += bytes.len();
+        }
+        self
+    }
+
+    /// Returns what was put together.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}

@@ -1,0 +1,251 @@
+//! System calls.
+//!
+//! A call returns a number or an error; or it has to wait ([`Stop::Block`]) and is made again from
+//! the beginning when what it waits for may have come. So a call changes nothing before it knows
+//! that it need not wait.
+
+mod directories;
+mod files;
+mod layout;
+mod map;
+mod misc;
+mod number;
+mod poll;
+mod process;
+mod signals;
+mod stat;
+mod terminal;
+mod time;
+
+use ptarmigan::cpu::Pinned;
+use ptarmigan::machine::On;
+use ptarmigan::space::Space;
+
+use crate::arch::{Arch, Context};
+use crate::counts::Count;
+use crate::errno::Errno;
+use crate::memory::{Machine, user};
+use crate::task::{After, Body, Wait};
+use crate::{Kernel, State, say};
+
+pub use number::Call;
+
+/// Why a call returns nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// It failed.
+    Error(Errno),
+    /// It has to wait.
+    Block(Wait),
+    /// The task ends, with this status.
+    End(i32),
+    /// Others first; the call returns 0.
+    GiveWay,
+    /// The registers are as they should be already.
+    Quiet,
+}
+
+impl From<Errno> for Stop {
+    fn from(e: Errno) -> Self {
+        Stop::Error(e)
+    }
+}
+
+/// Numbers of calls that are not there and are named on the console at the most: programs are not
+/// to fill it.
+const MOST_NAMED: usize = 24;
+
+/// Numbers of calls that are not there and were named on the console already.
+pub struct Named {
+    numbers: [u64; MOST_NAMED],
+    count: usize,
+}
+
+impl Named {
+    /// Makes an empty set.
+    pub const fn new() -> Self {
+        Named { numbers: [0; MOST_NAMED], count: 0 }
+    }
+
+    /// Adds a number; whether it is to be named.
+    fn add(&mut self, number: u64) -> bool {
+        if self.numbers[..self.count].contains(&number) {
+            return false;
+        }
+        let Some(place) = self.numbers.get_mut(self.count) else { return false };
+        *place = number;
+        self.count += 1;
+        true
+    }
+}
+
+impl Default for Named {
+    fn default() -> Self {
+        Named::new()
+    }
+}
+
+/// A system call that is being made.
+pub struct Sys<'a, A: Arch> {
+    /// The kernel.
+    pub kernel: &'static Kernel<A>,
+    /// What the kernel lock guards; it is held.
+    pub state: &'a mut State,
+    /// The caller's registers and space.
+    pub body: &'a mut Body<A>,
+    /// The caller's slot.
+    pub me: usize,
+    /// Where the caller runs.
+    pub pin: &'a Pinned<'a>,
+}
+
+impl<'a, A: Arch> Sys<'a, A> {
+    /// Returns the machine, seen from the caller's CPU.
+    #[inline(always)]
+    pub fn on(&self) -> On<'a, Machine<A>> {
+        self.kernel.on(self.pin)
+    }
+
+    /// Returns the caller's space.
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::EFAULT`] if it has none.
+    #[inline(always)]
+    pub fn space(&mut self) -> Result<&mut Space<A::Format>, Errno> {
+        self.body.space.as_mut().ok_or(Errno::EFAULT)
+    }
+
+    /// Reads bytes of the caller.
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::EFAULT`], [`Errno::ENOMEM`].
+    pub fn read_bytes(&mut self, at: u64, bytes: &mut [u8]) -> Result<(), Errno> {
+        let on = self.on();
+        user::read::<A>(on, self.space()?, at, bytes)
+    }
+
+    /// Writes bytes of the caller.
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::EFAULT`], [`Errno::ENOMEM`].
+    pub fn write_bytes(&mut self, at: u64, bytes: &[u8]) -> Result<(), Errno> {
+        let on = self.on();
+        user::write::<A>(on, self.space()?, at, bytes)
+    }
+
+    /// Reads a number of four bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::EFAULT`], [`Errno::ENOMEM`].
+    pub fn read_u32(&mut self, at: u64) -> Result<u32, Errno> {
+        let mut bytes = [0; 4];
+        self.read_bytes(at, &mut bytes)?;
+        Ok(u32::from_le_bytes(bytes))
+    }
+
+    /// Reads a word of the program's size.
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::EFAULT`], [`Errno::ENOMEM`].
+    pub fn read_word(&mut self, at: u64) -> Result<u64, Errno> {
+        let mut bytes = [0; 8];
+        self.read_bytes(at, &mut bytes[..A::ABI.word()])?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    /// Reads a text that ends with a zero; returns its length.
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::EFAULT`], [`Errno::ENOMEM`], [`Errno::ENAMETOOLONG`].
+    pub fn read_text(&mut self, at: u64, text: &mut [u8]) -> Result<usize, Errno> {
+        let on = self.on();
+        user::text::<A>(on, self.space()?, at, text)
+    }
+
+    /// Returns the caller's task.
+    pub fn task(&mut self) -> &mut crate::task::Task {
+        self.state.tasks.get_mut(self.me)
+    }
+
+    /// Says when the wait of this call ends, `timeout` nanoseconds after it was first made; whether
+    /// it has ended.
+    pub fn deadline(&mut self, timeout: u64) -> bool {
+        let now = A::now();
+        let task = self.task();
+        if task.deadline == 0 {
+            task.deadline = now.saturating_add(timeout).max(1);
+        }
+        task.deadline <= now
+    }
+}
+
+impl<A: Arch> Kernel<A> {
+    /// Makes the call that a task's registers say.
+    #[inline]
+    pub(crate) fn call(&'static self, slot: usize, body: &mut Body<A>, pin: &Pinned<'_>) -> After {
+        self.count(Count::Calls);
+        let mut state = self.lock();
+        let number = body.context.number();
+        let result = match number::call(A::ABI, number) {
+            Some(call) => {
+                let mut sys = Sys { kernel: self, state: &mut state, body, me: slot, pin };
+                sys.make(call)
+            }
+            None => {
+                if state.named.add(number) {
+                    say!(A, "kernel: system call {number} is not there");
+                }
+                Err(Errno::ENOSYS.into())
+            }
+        };
+        let task = state.tasks.get_mut(slot);
+        let mut gives_way = false;
+        match result {
+            Ok(value) => body.context.set_result(value),
+            Err(Stop::Error(e)) => body.context.set_result((-i64::from(e.0)) as u64),
+            Err(Stop::Quiet) => {}
+            Err(Stop::GiveWay) => {
+                body.context.set_result(0);
+                gives_way = true;
+            }
+            Err(Stop::End(status)) => {
+                drop(state);
+                return After::End(status);
+            }
+            Err(Stop::Block(wait)) => {
+                if task.signals.deliverable() == 0 {
+                    return After::Block(state, wait);
+                }
+                if self.makes_again(&state, slot, wait) {
+                    body.context.repeat_call();
+                } else {
+                    body.context.set_result((-i64::from(Errno::EINTR.0)) as u64);
+                }
+            }
+        }
+        let task = state.tasks.get_mut(slot);
+        task.deadline = 0;
+        if task.signals.deliverable() != 0 || task.signals.suspended.is_some() {
+            match self.deliver(&mut state, slot, body, pin) {
+                After::Resume => {}
+                after => return after,
+            }
+        }
+        let others = state.tasks.has_ready() || self.is_stopping();
+        if gives_way && others { After::GiveWay(state) } else { After::Resume }
+    }
+
+    /// Whether a call that a signal interrupted is made again after the handler.
+    fn makes_again(&'static self, state: &State, slot: usize, wait: Wait) -> bool {
+        let signals = &state.tasks.get(slot).signals;
+        let signal = signals.deliverable().trailing_zeros() as u8 + 1;
+        let restarts = signals.action(signal).flags & crate::signal::SA_RESTART != 0;
+        restarts && !matches!(wait, Wait::Time | Wait::Poll)
+    }
+}

@@ -1,0 +1,104 @@
+//! Actions, masks and handlers of signals.
+
+use super::layout::Layout;
+use super::{Stop, Sys};
+use crate::arch::{Arch, Context, SIGNAL_FRAME};
+use crate::errno::Errno;
+use crate::signal::{Action, SIGNALS, number};
+use crate::task::Wait;
+
+impl<A: Arch> Sys<'_, A> {
+    /// `rt_sigaction`.
+    pub(super) fn action(&mut self, signal: u64, new: u64, old: u64, size: u64) -> Result<u64, Errno> {
+        if size != 8 || signal == 0 || signal > SIGNALS as u64 {
+            return Err(Errno::EINVAL);
+        }
+        let signal = signal as u8;
+        let word = A::ABI.word();
+        let before = self.task().signals.action(signal);
+        let mut action = None;
+        if new != 0 {
+            if signal == number::SIGKILL || signal == number::SIGSTOP {
+                return Err(Errno::EINVAL);
+            }
+            let mut bytes = [0; 32];
+            self.read_bytes(new, &mut bytes[..3 * word + 8])?;
+            let number =
+                |bytes: &[u8]| bytes.iter().rev().fold(0u64, |all, byte| all << 8 | u64::from(*byte));
+            let field = |n: usize| number(&bytes[n * word..(n + 1) * word]);
+            let mask = number(&bytes[3 * word..3 * word + 8]);
+            action = Some(Action { handler: field(0), flags: field(1), restorer: field(2), mask });
+        }
+        if old != 0 {
+            let mut out = Layout::<32>::new(A::ABI);
+            out.word(before.handler).word(before.flags).word(before.restorer).u64(before.mask);
+            self.write_bytes(old, out.bytes())?;
+        }
+        if let Some(action) = action {
+            self.task().signals.set_action(signal, action);
+        }
+        Ok(0)
+    }
+
+    fn read_set(&mut self, at: u64, size: u64) -> Result<u64, Errno> {
+        if size != 8 {
+            return Err(Errno::EINVAL);
+        }
+        let mut bytes = [0; 8];
+        self.read_bytes(at, &mut bytes)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    /// `rt_sigprocmask`.
+    pub(super) fn mask(&mut self, how: u64, new: u64, old: u64, size: u64) -> Result<u64, Errno> {
+        let before = self.task().signals.blocked;
+        let set = if new == 0 { None } else { Some(self.read_set(new, size)?) };
+        if old != 0 {
+            self.write_bytes(old, &before.to_le_bytes())?;
+        }
+        if let Some(set) = set {
+            let mask = match how {
+                0 => before | set,
+                1 => before & !set,
+                2 => set,
+                _ => return Err(Errno::EINVAL),
+            };
+            self.task().signals.set_blocked(mask);
+        }
+        Ok(0)
+    }
+
+    /// `rt_sigpending`.
+    pub(super) fn pending(&mut self, at: u64) -> Result<u64, Errno> {
+        let signals = &self.task().signals;
+        let set = signals.pending & signals.blocked;
+        self.write_bytes(at, &set.to_le_bytes())?;
+        Ok(0)
+    }
+
+    /// `rt_sigsuspend`.
+    pub(super) fn suspend(&mut self, at: u64, size: u64) -> Result<u64, Stop> {
+        let set = self.read_set(at, size)?;
+        let signals = &mut self.task().signals;
+        if signals.suspended.is_none() {
+            signals.suspended = Some(signals.blocked);
+            signals.set_blocked(set);
+        }
+        Err(Stop::Block(Wait::Time))
+    }
+
+    /// `rt_sigreturn`.
+    pub(super) fn handler_returns(&mut self) -> Result<u64, Stop> {
+        let (at, len) = self.body.context.handler_frame();
+        let mut frame = [0; SIGNAL_FRAME];
+        let len = len.min(SIGNAL_FRAME);
+        if self.read_bytes(at, &mut frame[..len]).is_err() {
+            return Err(Stop::End(i32::from(number::SIGSEGV)));
+        }
+        A::save(&mut self.body.context);
+        let mask = self.body.context.leave_handler(&frame[..len]);
+        A::load(&self.body.context);
+        self.task().signals.set_blocked(mask);
+        Err(Stop::Quiet)
+    }
+}

@@ -1,0 +1,97 @@
+//! Time. It begins at 0 when the machine boots, whatever the clock is called.
+
+use super::layout::Layout;
+use super::{Stop, Sys};
+use crate::arch::Arch;
+use crate::errno::Errno;
+use crate::task::Wait;
+
+const SECOND: u64 = 1_000_000_000;
+const ABSOLUTE: u64 = 1;
+
+/// The size of numbers in a structure of time.
+#[derive(Clone, Copy)]
+pub enum Width {
+    /// Those of the program.
+    Word,
+    /// Eight bytes.
+    Wide,
+}
+
+impl<A: Arch> Sys<'_, A> {
+    fn put_time(&mut self, at: u64, width: Width, seconds: u64, rest: u64) -> Result<u64, Errno> {
+        let mut out = Layout::<16>::new(A::ABI);
+        match width {
+            Width::Word => out.word(seconds).word(rest),
+            Width::Wide => out.u64(seconds).u64(rest),
+        };
+        self.write_bytes(at, out.bytes())?;
+        Ok(0)
+    }
+
+    /// Reads seconds and nanoseconds.
+    pub(super) fn get_time(&mut self, at: u64, width: Width) -> Result<u64, Errno> {
+        let mut bytes = [0; 16];
+        let size = match width {
+            Width::Word => A::ABI.word(),
+            Width::Wide => 8,
+        };
+        self.read_bytes(at, &mut bytes[..2 * size])?;
+        let number = |bytes: &[u8]| bytes.iter().rev().fold(0u64, |all, byte| all << 8 | u64::from(*byte));
+        let (seconds, nanos) = (number(&bytes[..size]), number(&bytes[size..2 * size]));
+        if nanos >= SECOND || seconds > u64::MAX >> 33 {
+            return Err(Errno::EINVAL);
+        }
+        Ok(seconds * SECOND + nanos)
+    }
+
+    /// `clock_gettime`.
+    pub(super) fn clock_time(&mut self, at: u64, width: Width) -> Result<u64, Errno> {
+        let now = A::now();
+        self.put_time(at, width, now / SECOND, now % SECOND)
+    }
+
+    /// `clock_getres`.
+    pub(super) fn clock_resolution(&mut self, at: u64) -> Result<u64, Errno> {
+        if at == 0 { Ok(0) } else { self.put_time(at, Width::Word, 0, 1) }
+    }
+
+    /// `gettimeofday`.
+    pub(super) fn time_of_day(&mut self, at: u64) -> Result<u64, Errno> {
+        let now = A::now();
+        if at == 0 { Ok(0) } else { self.put_time(at, Width::Word, now / SECOND, now % SECOND / 1000) }
+    }
+
+    /// `time`.
+    pub(super) fn seconds(&mut self, at: u64) -> Result<u64, Errno> {
+        let seconds = A::now() / SECOND;
+        if at != 0 {
+            self.write_bytes(at, &seconds.to_le_bytes()[..A::ABI.word()])?;
+        }
+        Ok(seconds)
+    }
+
+    /// `times`: nothing is charged to tasks.
+    pub(super) fn times(&mut self, at: u64) -> Result<u64, Errno> {
+        if at != 0 {
+            self.write_bytes(at, &[0; 32][..4 * A::ABI.word()])?;
+        }
+        Ok(A::now() / (SECOND / 100))
+    }
+
+    /// `nanosleep` and `clock_nanosleep`.
+    pub(super) fn sleep(&mut self, flags: u64, at: u64, rest: u64, width: Width) -> Result<u64, Stop> {
+        let mut time = self.get_time(at, width)?;
+        if flags & ABSOLUTE != 0 {
+            time = time.saturating_sub(A::now());
+        }
+        if self.deadline(time) {
+            return Ok(0);
+        }
+        if self.task().signals.deliverable() != 0 && rest != 0 && flags & ABSOLUTE == 0 {
+            let left = self.task().deadline.saturating_sub(A::now());
+            self.put_time(rest, width, left / SECOND, left % SECOND)?;
+        }
+        Err(Stop::Block(Wait::Time))
+    }
+}

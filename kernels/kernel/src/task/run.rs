@@ -1,0 +1,272 @@
+//! The loop of each CPU: runs tasks, and serves their traps.
+
+use core::sync::atomic::Ordering;
+
+use ptarmigan::addr::VirtAddr;
+use ptarmigan::cpu::Pinned;
+use ptarmigan::space::FaultError;
+
+use super::{Body, Doing, Wait};
+use crate::arch::{Arch, Context, Trap};
+use crate::counts::Count;
+use crate::lock::Guard;
+use crate::signal::number;
+use crate::{Kernel, State};
+
+/// What becomes of a task after a trap.
+pub(crate) enum After {
+    /// It goes on.
+    Resume,
+    /// Others first. The lock is held.
+    GiveWay(Guard<'static>),
+    /// A call of its waits. The lock is held, so that what it waits for cannot have come yet.
+    Block(Guard<'static>, Wait),
+    /// It ends, with this status.
+    End(i32),
+}
+
+impl<A: Arch> Kernel<A> {
+    /// Runs tasks until the kernel ends. Every CPU calls it.
+    pub fn run(&'static self) -> ! {
+        loop {
+            let next = self.lock().tasks.next(A::cpu());
+            match next {
+                Some(slot) => self.run_from(slot),
+                None => self.idle(),
+            }
+            if self.stopping.load(Ordering::SeqCst) {
+                self.stop();
+            }
+        }
+    }
+
+    /// Runs a task, and those that follow it without a pause.
+    fn run_from(&'static self, mut slot: usize) {
+        let pin = self.pin();
+        loop {
+            // SAFETY: 1. The task runs on this CPU: it has just been taken off the queue. 2. The
+            // reference ends with this turn of the loop.
+            let body = unsafe { self.body(slot) };
+            self.count(Count::Switches);
+            if let Some(space) = &body.space {
+                must(space.activate(self.on(&pin)));
+            }
+            A::load(&body.context);
+            let (mut state, doing) = match self.run_one(slot, body, &pin) {
+                After::GiveWay(state) => (state, None),
+                After::Block(state, wait) => (state, Some(wait)),
+                After::End(status) => {
+                    self.end_task(slot, body, &pin, status);
+                    if self.stopping.load(Ordering::SeqCst) {
+                        return;
+                    }
+                    match self.lock().tasks.next(A::cpu()) {
+                        Some(next) => slot = next,
+                        None => return,
+                    }
+                    continue;
+                }
+                After::Resume => continue,
+            };
+            A::save(&mut body.context);
+            let tasks = &mut state.tasks;
+            match doing {
+                None => tasks.make_ready(slot),
+                Some(wait) => {
+                    let task = tasks.get_mut(slot);
+                    task.doing = Doing::Waiting(wait);
+                    task.in_call = true;
+                    if task.deadline != 0 {
+                        tasks.sleepers += 1;
+                    }
+                }
+            }
+            let next = if self.stopping.load(Ordering::SeqCst) { None } else { tasks.next(A::cpu()) };
+            if let Some(space) = &body.space
+                && next != Some(slot)
+            {
+                let on = self.on(&pin);
+                // A CPU that goes idle keeps the root: often the same task goes on.
+                must(if next.is_some() { space.deactivate(on) } else { space.rest(on) });
+            }
+            drop(state);
+            match next {
+                Some(next) => slot = next,
+                None => return,
+            }
+        }
+    }
+
+    /// Runs a task until it gives its CPU up.
+    fn run_one(&'static self, slot: usize, body: &mut Body<A>, pin: &Pinned<'_>) -> After {
+        match self.first_step(slot, body, pin) {
+            After::Resume => {}
+            after => return after,
+        }
+        loop {
+            let after = match A::enter(&mut body.context) {
+                Trap::Fault { at, access } => {
+                    let served = match &mut body.space {
+                        Some(space) => space.fault(self.on(pin), VirtAddr(at), access),
+                        None => Err(FaultError::NoArea(VirtAddr(at))),
+                    };
+                    match served {
+                        Ok(done) => {
+                            self.count_fault(done);
+                            continue;
+                        }
+                        Err(e) => self.fault_signal(slot, body, pin, e),
+                    }
+                }
+                Trap::Call => self.call(slot, body, pin),
+                Trap::Timer => self.tick(slot, body, pin),
+                Trap::Interrupt => self.look_around(slot, body, pin),
+                Trap::Protection => self.protection(slot, body, pin),
+                Trap::Signal(signal) => self.force(slot, body, pin, signal),
+            };
+            match after {
+                After::Resume => {}
+                after => return after,
+            }
+        }
+    }
+
+    /// Does what is to be done before a task goes on in user mode: a call that has waited, signals
+    /// that came while it did not run.
+    fn first_step(&'static self, slot: usize, body: &mut Body<A>, pin: &Pinned<'_>) -> After {
+        let mut state = self.lock();
+        let task = state.tasks.get_mut(slot);
+        if core::mem::take(&mut task.in_call) {
+            drop(state);
+            return self.call(slot, body, pin);
+        }
+        if task.signals.deliverable() == 0 {
+            return After::Resume;
+        }
+        self.deliver(&mut state, slot, body, pin)
+    }
+
+    fn fault_signal(
+        &'static self,
+        slot: usize,
+        body: &mut Body<A>,
+        pin: &Pinned<'_>,
+        e: FaultError,
+    ) -> After {
+        let signal = match e {
+            FaultError::NoFrame(_) => number::SIGKILL,
+            FaultError::BeyondObject(_) => number::SIGBUS,
+            _ => number::SIGSEGV,
+        };
+        if signal == number::SIGKILL {
+            let pid = self.lock().tasks.get(slot).pid;
+            crate::say!(A, "kernel: out of memory: process {pid} ends");
+        }
+        self.force(slot, body, pin, signal)
+    }
+
+    /// Sends a signal to a task for what it has just done.
+    fn force(&'static self, slot: usize, body: &mut Body<A>, pin: &Pinned<'_>, signal: u8) -> After {
+        let mut state = self.lock();
+        state.tasks.get_mut(slot).signals.force(signal);
+        self.deliver(&mut state, slot, body, pin)
+    }
+
+    /// A privileged instruction: a write to the exit device's port, or an offence.
+    fn protection(&'static self, slot: usize, body: &mut Body<A>, pin: &Pinned<'_>) -> After {
+        let mut bytes = [0; 2];
+        let at = body.context.instruction();
+        let has_ports = self.lock().tasks.get(slot).ports;
+        if has_ports
+            && let Some(space) = &mut body.space
+            && crate::memory::user::read::<A>(self.on(pin), space, at, &mut bytes).is_ok()
+            && let Some((port, value, len)) = body.context.port_write(&bytes)
+        {
+            if port == crate::report::EXIT_PORT {
+                self.end_by_port(value);
+            }
+            body.context.skip(len);
+            return After::Resume;
+        }
+        self.force(slot, body, pin, number::SIGSEGV)
+    }
+
+    fn tick(&'static self, slot: usize, body: &mut Body<A>, pin: &Pinned<'_>) -> After {
+        self.count(Count::Ticks);
+        let mut state = self.lock();
+        self.pass_time(&mut state);
+        match self.deliver(&mut state, slot, body, pin) {
+            After::Resume if state.tasks.has_ready() => After::GiveWay(state),
+            after => after,
+        }
+    }
+
+    /// Another CPU wanted attention: a signal may have come, or the kernel may be ending.
+    fn look_around(&'static self, slot: usize, body: &mut Body<A>, pin: &Pinned<'_>) -> After {
+        let mut state = self.lock();
+        if self.stopping.load(Ordering::SeqCst) {
+            return After::GiveWay(state);
+        }
+        self.deliver(&mut state, slot, body, pin)
+    }
+
+    /// Takes what was typed, and has calls be made again whose time has come.
+    pub(crate) fn pass_time(&'static self, state: &mut State) {
+        if A::cpu() == 0 {
+            self.take_typed(state);
+            state.tasks.wake_sleepers(A::now());
+        }
+        self.wake_idle(state);
+    }
+
+    /// Wakes a CPU that is idle, if a task is ready.
+    pub(crate) fn wake_idle(&'static self, state: &State) {
+        if !state.tasks.has_ready() {
+            return;
+        }
+        let me = A::cpu();
+        for cpu in (0..self.cpu_count()).filter(|cpu| *cpu != me) {
+            if self.cpus[cpu].idle.swap(false, Ordering::SeqCst) {
+                self.count(Count::Ipis);
+                A::interrupt(cpu);
+                return;
+            }
+        }
+    }
+
+    /// Waits until there may be something to do.
+    fn idle(&'static self) {
+        let cpu = A::cpu();
+        let pin = self.pin();
+        let on = self.on(&pin);
+        on.idle();
+        while A::CLEARS_AHEAD && on.clear_ahead(16) > 0 {
+            self.serve();
+            if self.lock().tasks.has_ready() {
+                return;
+            }
+        }
+        self.cpus[cpu].idle.store(true, Ordering::SeqCst);
+        // Asked after the flag is set: a task that became ready before is seen here, one that comes
+        // later wakes this CPU.
+        if !self.lock().tasks.has_ready() && !self.stopping.load(Ordering::SeqCst) {
+            A::wait_for_interrupt();
+        }
+        self.cpus[cpu].idle.store(false, Ordering::SeqCst);
+        let mut state = self.lock();
+        self.pass_time(&mut state);
+    }
+}
+
+/// There is one machine, and no switch is in the middle of another.
+pub(crate) fn must<E: core::fmt::Display>(result: Result<(), E>) {
+    if let Err(e) = result {
+        refused(&e);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn refused(e: &dyn core::fmt::Display) -> ! {
+    panic!("a switch was refused: {e}")
+}

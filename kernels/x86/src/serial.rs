@@ -1,0 +1,34 @@
+//! The first serial port, polled in both directions.
+
+use crate::port;
+
+const PORT: u16 = 0x3f8;
+const STATUS: u16 = PORT + 5;
+/// Status bit: a byte has come.
+const RECEIVED: u8 = 1;
+/// Status bit: a byte can be sent.
+const READY: u8 = 0x20;
+
+/// Turns the port's queues on, so that what is typed between two looks is not lost.
+pub fn init() {
+    // SAFETY: 1. Registers of the serial port: no interrupts, queues on and empty.
+    unsafe {
+        port::write(PORT + 1, 0);
+        port::write(PORT + 2, 0x07);
+    }
+}
+
+/// Sends a byte.
+pub fn put(byte: u8) {
+    // SAFETY: 1. Registers of the serial port; reading its status changes nothing.
+    unsafe {
+        while port::read(STATUS) & READY == 0 {}
+        port::write(PORT, byte);
+    }
+}
+
+/// Takes a byte that has come.
+pub fn take() -> Option<u8> {
+    // SAFETY: 1. Registers of the serial port; the byte is read only if there is one, to be taken.
+    unsafe { (port::read(STATUS) & RECEIVED != 0).then(|| port::read(PORT)) }
+}

@@ -1,0 +1,129 @@
+# PVH entry: 32-bit protected mode, paging off, ebx = physical address of the start information.
+
+.section .note.pvh,"a",@note
+.balign 4
+.long 4, 8, 18                  # name size, descriptor size, XEN_ELFNOTE_PHYS32_ENTRY
+.asciz "Xen"
+.quad pvh_start_physical
+
+.section .boot,"ax",@progbits
+.code32
+.globl pvh_start
+pvh_start:
+    cli
+    cld
+    # The low 4 GiB by 2 MiB pages, reached twice: as the direct map at 0xffff800000000000 (slot 256), where the
+    # image is linked, and where they are (slot 0), for the few instructions until the jump there. One third-level
+    # table serves both. The tables are in zeroed .bss.
+    mov eax, offset boot_upper_physical
+    or eax, 3
+    mov [boot_top_physical], eax
+    mov [boot_top_physical + 256 * 8], eax
+    mov edi, offset boot_upper_physical
+    mov eax, offset boot_directories_physical
+    or eax, 3
+    mov ecx, 4
+1:  mov [edi], eax
+    add edi, 8
+    add eax, 4096
+    loop 1b
+    mov edi, offset boot_directories_physical
+    mov eax, 0x83               # present, writable, 2 MiB
+    mov ecx, 2048
+1:  mov [edi], eax
+    add edi, 8
+    add eax, 0x200000
+    loop 1b
+    xor ebp, ebp                # CPU 0
+
+# Also where the other CPUs come, with their number in ebp.
+.globl enter_long
+enter_long:
+    mov eax, cr4
+    or eax, 0x620               # PAE, and OSFXSR, OSXMMEXCPT: programs use SSE
+    mov cr4, eax
+    mov eax, offset boot_top_physical
+    mov cr3, eax
+    mov ecx, 0xC0000080         # EFER
+    rdmsr
+    or eax, 0x901               # SCE, LME, NXE
+    wrmsr
+    mov eax, cr0
+    and eax, 0x9FFFFFFB         # clear CD, NW, EM
+    or eax, 0x80010003          # PG, WP, MP, PE
+    mov cr0, eax
+    lgdt [boot_gdtr_physical]
+    ljmp 0x08, offset start64_physical
+.code64
+.globl start64
+start64:
+    movabs rax, offset high
+    jmp rax
+high:
+    lgdt [rip + boot_gdtr64]
+    mov ax, 0x10
+    mov ds, ax
+    mov es, ax
+    mov ss, ax
+    xor eax, eax
+    mov fs, ax
+    mov gs, ax
+    mov edi, ebx                # first argument: the start information
+    mov esi, ebp                # second argument: the CPU's number
+    shl rbp, 16
+    lea rsp, [rip + boot_stacks + 0x10000]
+    add rsp, rbp
+    xor ebp, ebp
+    call kernel_main
+1:  hlt
+    jmp 1b
+
+# Where another CPU begins, copied to physical 0x8000: real mode. Its number lies behind the code.
+.code16
+.globl trampoline, trampoline_end, trampoline_cpu
+trampoline:
+    cli
+    xor ax, ax
+    mov ds, ax
+    .byte 0x66, 0x0F, 0x01, 0x16            # lgdtl [0x8000 + trampoline_gdtr - trampoline]
+    .word trampoline_gdtr - trampoline + 0x8000
+    mov eax, cr0
+    or al, 1
+    mov cr0, eax
+    .byte 0x66, 0xEA                        # ljmpl 0x18:trampoline32
+    .long trampoline32 - trampoline + 0x8000
+    .word 0x18
+.code32
+trampoline32:
+    mov ax, 0x10
+    mov ds, ax
+    mov es, ax
+    mov ss, ax
+    .byte 0x8B, 0x2D                        # mov ebp, [0x8000 + trampoline_cpu - trampoline]
+    .long trampoline_cpu - trampoline + 0x8000
+    mov eax, offset enter_long_physical
+    jmp eax
+.balign 4
+trampoline_gdtr:
+    .word 31
+    .long boot_gdt_physical
+.balign 4
+trampoline_cpu:
+    .long 0
+trampoline_end:
+.code64
+
+.section .data
+.balign 16
+boot_gdt:
+    .quad 0                     # the null descriptor
+    .quad 0x00AF9A000000FFFF    # 0x08: 64-bit code
+    .quad 0x00CF92000000FFFF    # 0x10: data
+    .quad 0x00CF9A000000FFFF    # 0x18: 32-bit code, for the trampoline
+boot_gdtr64:
+    .word 31
+    .quad boot_gdt
+boot_gdtr32:
+    .word 31
+    .long boot_gdt_physical
+.globl boot_gdt, boot_gdtr32
