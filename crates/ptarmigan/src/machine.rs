@@ -5,7 +5,7 @@
 //! once that the pin is of this machine; what it leads to need not check again.
 use crate::addr::{Pfn, PhysAddr};
 use crate::cpu::{CpuId, MachineId, NodeId, Pinned, WrongMachine};
-use crate::frames::{AllocFlags, DataFrames, Frames, NoFrame, TakenData};
+use crate::frames::{AllocFlags, DataFrames, Frames, HighUse, NoFrame, TakenData};
 use crate::page::{Clean, Level};
 use crate::quicklist::{Policy, PolicyOn};
 use crate::tlb::{NewEntry, Parking, Shootdown, SpaceId, SpaceTlb, Tlb, TlbRefusal};
@@ -38,7 +38,7 @@ pub unsafe trait Machine: Sync {
     /// it. Whether they are, the policy's [placement](crate::quicklist::Placement) decides.
     const HIGH_TABLES: bool = false;
 
-    /// Returns how many leaf tables a space may have before it [prefers](crate::frames::HighUse::Prefer) high
+    /// Returns how many leaf tables a space may have before it [prefers](HighUse::Prefer) high
     /// memory for more.
     fn table_share(&self) -> u32 {
         u32::MAX
@@ -224,7 +224,9 @@ impl<'a, M: Machine> On<'a, M> {
     /// [`NoFrame`]; nothing has changed then. There is none for a level that trees do not have.
     #[inline(always)]
     pub fn alloc(self, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
-        self.policy().alloc(level, flags)
+        // Known while compiling: the way to high memory is then left out of the policy's.
+        let high = if M::HIGH_TABLES { flags.high } else { HighUse::Never };
+        self.policy().alloc(level, flags.with_high(high))
     }
 
     /// Gives back a page that was never linked; no flush is needed (REQ-37).

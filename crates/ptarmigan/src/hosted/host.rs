@@ -438,7 +438,7 @@ impl<F: Format> Host<F> {
         self.plain_of(self.source())
     }
 
-    /// The policy without caching, of another [source](HostTables::source) of this host's.
+    /// The policy without caching, of another [source](super::HostTables::source) of this host's.
     ///
     /// # Errors
     ///
@@ -465,7 +465,7 @@ impl<F: Format> Host<F> {
         self.historic_of(rules, lists, self.source())
     }
 
-    /// A policy of history, of another [source](HostTables::source) of this host's. Its tables are
+    /// A policy of history, of another [source](super::HostTables::source) of this host's. Its tables are
     /// in low memory, whatever the source's placement says.
     ///
     /// # Errors
@@ -528,7 +528,7 @@ impl<F: Format> Host<F> {
         self.quicklists_of(config, self.source())
     }
 
-    /// The library's own policy, of another [source](HostTables::source) of this host's.
+    /// The library's own policy, of another [source](super::HostTables::source) of this host's.
     ///
     /// # Errors
     ///

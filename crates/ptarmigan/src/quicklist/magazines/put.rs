@@ -5,6 +5,7 @@ use super::super::here::Here;
 use super::classes::{HIGH, ROOT, ZERO};
 use super::magazine::Magazines;
 use super::{BOUNDED, LEVELS, Quicklists};
+use crate::addr::Pfn;
 use crate::cpu::NodeId;
 use crate::page::{Clean, Construct, Flushed, Level};
 use crate::window::OpenWindow;
@@ -169,6 +170,14 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
         self.source.look(|| self.low_tables());
     }
 
+    /// Returns whether a page that may be a root, of another node or of high memory is none of
+    /// them.
+    #[inline(never)]
+    fn is_near(&self, node: NodeId, level: Level, at: Pfn) -> bool {
+        let frames = self.source.frames();
+        level != self.root && frames.node_of(at) == node && !frames.is_high(at)
+    }
+
     /// Takes back all pages of a chain. Nearly all are of one class and of this node.
     ///
     /// # Safety
@@ -222,13 +231,11 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
         let Some(mut cpu) = self.enter(here) else { return next() };
         let tally = &cpu.shown().tally;
         let mut magazines = Magazines::new(&mut cpu, ZERO);
-        let all_near = self.one_node && !self.has_high;
         loop {
             let page = next()?;
             let level = page.level();
-            let at = page.addr().pfn();
-            let near = all_near || (frames.node_of(at) == here.node() && !frames.is_high(at));
-            if level == self.root || !near || magazines.is_full() {
+            let near = self.near[level.at() % LEVELS] || self.is_near(here.node(), level, page.addr().pfn());
+            if !near || magazines.is_full() {
                 return Some(page);
             }
             if self.check.given(&self.site(here, level), &page) {
