@@ -3,6 +3,7 @@ use crate::cpu::{CpuId, MachineId, NodeId, Pinned};
 use core::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 /// Which thread owns each CPU of a machine.
 #[derive(Clone)]
@@ -17,14 +18,16 @@ struct Owner {
     thread: AtomicUsize,
     /// How many [`Held`] the thread has. Only the thread that owns the CPU reads and writes it.
     held: AtomicUsize,
+    /// Threads that wait for one that acts for the CPU. Meanwhile no other begins to.
+    claimed: AtomicUsize,
 }
 
 const NOBODY: usize = 0;
 /// With the number of a thread: it acts for the CPU, for as long as an interrupt takes, and has no
 /// slot.
 const ACTS: usize = 1 << (usize::BITS - 1);
-/// Times that a thread gives way to one that acts for the CPU that it wants.
-const CLAIM_TURNS: usize = 10_000;
+/// How long a thread waits for one that acts for the CPU that it wants.
+const CLAIM_WAIT: Duration = Duration::from_secs(2);
 
 impl Owner {
     /// Takes the CPU if no thread owns it, for `thread`: the calling one's number, or with [`ACTS`].
@@ -38,14 +41,31 @@ impl Owner {
     /// for it, but not for ever: that one may be waiting for this one.
     fn claim(&self) -> Option<Held<'_>> {
         let me = this_thread();
-        for _ in 0..CLAIM_TURNS {
-            match self.take(me) {
-                Ok(held) => return Some(held),
-                Err(owner) if owner & ACTS != 0 && owner != me | ACTS => std::thread::yield_now(),
-                Err(_) => return None,
-            }
+        let acts = |owner: usize| owner & ACTS != 0 && owner != me | ACTS;
+        match self.take(me) {
+            Ok(held) => return Some(held),
+            Err(owner) if !acts(owner) => return None,
+            Err(_) => {}
         }
-        None
+        self.claimed.fetch_add(1, Ordering::Relaxed);
+        let begin = Instant::now();
+        let taken = loop {
+            match self.take(me) {
+                Ok(held) => break Some(held),
+                Err(owner) if acts(owner) && begin.elapsed() < CLAIM_WAIT => std::thread::yield_now(),
+                Err(_) => break None,
+            }
+        };
+        self.claimed.fetch_sub(1, Ordering::Relaxed);
+        taken
+    }
+
+    /// Takes the CPU to act for it if no thread owns it, or waits for it.
+    fn act(&self) -> Option<Held<'_>> {
+        if self.claimed.load(Ordering::Relaxed) > 0 {
+            return None;
+        }
+        self.take(this_thread() | ACTS).ok()
     }
 
     /// Keeps the CPU for the calling thread if that owns it.
@@ -89,15 +109,20 @@ fn this_thread() -> usize {
 
 impl Owners {
     pub fn new(machine: MachineId, cpus: usize) -> Self {
-        let nobody = |_| Owner { thread: AtomicUsize::new(NOBODY), held: AtomicUsize::new(0) };
+        let nobody = |_| Owner {
+            thread: AtomicUsize::new(NOBODY),
+            held: AtomicUsize::new(0),
+            claimed: AtomicUsize::new(0),
+        };
         Owners { machine, cpus: (0..cpus).map(nobody).collect() }
     }
 
-    /// Runs `f` with the pin of `cpu` if the calling thread owns that CPU, or no thread does.
+    /// Runs `f` with the pin of `cpu` if the calling thread owns that CPU, or no thread does nor is
+    /// about to.
     pub fn act_for(&self, cpu: CpuId, node: NodeId, f: impl FnOnce(&Pinned<'_>)) {
         let Some(owner) = self.cpus.get(cpu.0 as usize) else { return };
         // Given up after `f`, also if that panics.
-        let Some(_held) = owner.keep().or_else(|| owner.take(this_thread() | ACTS).ok()) else { return };
+        let Some(_held) = owner.keep().or_else(|| owner.act()) else { return };
         // SAFETY: 1. this thread owns the CPU until `f` has returned, whatever slot is dropped in
         // it, and goes on with whatever it was doing as that CPU afterwards: as if interrupted. 2.
         // there is an owner for each CPU of the host, this one included, and the host says which
