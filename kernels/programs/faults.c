@@ -1,6 +1,9 @@
 /* Process 1: what page faults, fork and exec cost, in counts of the time-stamp counter. Under QEMU's
  * -icount shift=0 these are instructions. The machine ends through the exit device, as it would
- * under Linux with the same program. */
+ * under Linux with the same program.
+ *
+ * Each operation stands between two marks: instructions that do nothing, and that QEMU's plugin
+ * (kernels/counter) knows. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
@@ -18,9 +21,42 @@
 /* What one table of x86-64 and of PAE maps. */
 #define SPAN (2ul << 20)
 
-/* Counts of a read fault in a child: `faults` of them, `stride` bytes apart. */
-static unsigned long long read_faults(unsigned long stride, int loops, int faults) {
-    size_t size = stride * faults + 2 * SPAN;
+enum { ROUNDS = 5, FAULTS = 32 };
+/* In the order of the counter's. */
+enum { NEW_TABLE, SAME_TABLE, CYCLE, FORK_EXIT, FORK_EXIT_16M, FORK_EXEC, REPORT = 15 };
+
+/* `nopl` with a displacement that says which case begins (0) or ends (1). */
+#define MARK(what, ends)                                                                                      \
+    case (what)*2 + (ends):                                                                                   \
+        __asm__ volatile(".byte 0x0f, 0x1f, 0x80, %c0, 0x41, 0x54, 0x50" : : "i"((what)*2 + (ends)));         \
+        break;
+#define MARKS(what) MARK(what, 0) MARK(what, 1)
+
+static int marks;
+
+static inline void mark(int what, int ends) {
+    if (!marks)
+        return;
+    switch (what * 2 + ends) {
+        MARKS(NEW_TABLE)
+        MARKS(SAME_TABLE)
+        MARKS(CYCLE)
+        MARKS(FORK_EXIT)
+        MARKS(FORK_EXIT_16M)
+        MARKS(FORK_EXEC)
+        MARKS(REPORT)
+    }
+}
+
+struct faults {
+    unsigned long long fault, cycle;
+};
+
+/* Counts of a read fault in a child, `FAULTS` of them, `stride` bytes apart; and with the child's
+ * fork, exit and wait. */
+static struct faults read_faults(unsigned long stride, int loops) {
+    int what = stride == SPAN ? NEW_TABLE : SAME_TABLE;
+    size_t size = stride * FAULTS + 2 * SPAN;
     char *memory = mmap(0, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     unsigned long long *sum = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED || sum == MAP_FAILED) {
@@ -28,35 +64,50 @@ static unsigned long long read_faults(unsigned long stride, int loops, int fault
         exit(1);
     }
     volatile char *first = (char *)(((unsigned long)memory + SPAN - 1) & ~(SPAN - 1));
+    *sum = 0;
+    unsigned long long before = __rdtsc();
     for (int loop = 0; loop < loops; loop++) {
+        if (what == NEW_TABLE)
+            mark(CYCLE, 0);
         pid_t child = fork();
         if (child == 0) {
+            /* So that the table is there. */
+            if (what == SAME_TABLE)
+                (void)first[FAULTS * stride];
+            mark(what, 0);
             unsigned long long begin = __rdtsc();
-            for (int i = 0; i < faults; i++)
+            for (int i = 0; i < FAULTS; i++)
                 (void)first[i * stride];
-            *sum += __rdtsc() - begin;
+            unsigned long long all = __rdtsc() - begin;
+            mark(what, 1);
+            *sum += all;
             _exit(0);
         }
         waitpid(child, 0, 0);
+        if (what == NEW_TABLE)
+            mark(CYCLE, 1);
     }
-    unsigned long long result = *sum / loops / faults;
+    unsigned long long cycles = __rdtsc() - before;
+    struct faults result = {*sum / loops / FAULTS, cycles / loops / FAULTS};
     munmap(memory, size);
     munmap(sum, 4096);
     return result;
 }
 
 /* Counts of fork, exit and wait of a program with `megabytes` of memory that it has written. */
-static unsigned long long fork_exit(int loops, int megabytes) {
+static unsigned long long fork_exit(int what, int loops, int megabytes) {
     size_t size = (size_t)megabytes << 20;
     char *memory = size ? mmap(0, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : 0;
     if (size)
         memset(memory, 1, size);
     unsigned long long begin = __rdtsc();
     for (int loop = 0; loop < loops; loop++) {
+        mark(what, 0);
         pid_t child = fork();
         if (child == 0)
             _exit(0);
         waitpid(child, 0, 0);
+        mark(what, 1);
     }
     unsigned long long all = __rdtsc() - begin;
     if (size)
@@ -67,12 +118,14 @@ static unsigned long long fork_exit(int loops, int megabytes) {
 static unsigned long long fork_exec(int loops) {
     unsigned long long begin = __rdtsc();
     for (int loop = 0; loop < loops; loop++) {
+        mark(FORK_EXEC, 0);
         pid_t child = fork();
         if (child == 0) {
             execl("/init", "/init", "x", (char *)0);
             _exit(1);
         }
         waitpid(child, 0, 0);
+        mark(FORK_EXEC, 1);
     }
     return (__rdtsc() - begin) / loops;
 }
@@ -82,12 +135,18 @@ int main(void) {
         return 0; /* the child of fork_exec */
     mkdir("/proc", 0755);
     mount("proc", "/proc", "proc", 0, 0);
-    read_faults(SPAN, 16, 32);
-    fork_exit(16, 0);
-    unsigned long long spread = read_faults(SPAN, 128, 32), dense = read_faults(4096, 128, 32);
-    unsigned long long forks = fork_exit(64, 0), large = fork_exit(16, 16), execs = fork_exec(32);
-    printf("RESULT stride %llu same-table %llu forkexit %llu forkexit16M %llu forkexec %llu\n", spread, dense,
-           forks, large, execs);
+    read_faults(SPAN, 16);
+    fork_exit(FORK_EXIT, 16, 0);
+    marks = 1;
+    for (int round = 0; round < ROUNDS; round++) {
+        struct faults spread = read_faults(SPAN, 128), dense = read_faults(4096, 128);
+        unsigned long long forks = fork_exit(FORK_EXIT, 64, 0), large = fork_exit(FORK_EXIT_16M, 16, 16);
+        unsigned long long execs = fork_exec(32);
+        printf("RESULT fault-new-table %llu fault-same-table %llu fault-cycle %llu fork-exit %llu "
+               "fork-exit-16m %llu fork-exec %llu\n",
+               spread.fault, dense.fault, spread.cycle, forks, large, execs);
+    }
+    mark(REPORT, 0);
     fflush(stdout);
     iopl(3);
     outb(0x10, 0xf4);

@@ -52,7 +52,7 @@ fn run(case: &str) -> Result<(), Box<dyn std::error::Error>> {
             let pin = cpu.pin();
             // High frames go through the pool.
             drop(pool.try_map(&pin, Pfn((LOW >> 12) as u32))?);
-            // SAFETY: 1. the pool reaches what the map does not.
+            // SAFETY: 1. the pool reaches what the map does not. 2. the map reaches all low memory.
             counted(&unsafe { MixedWindow::new(low, pool.window(&pin)) })
         }
         other => return Err(format!("no case {other}: direct, mixed").into()),

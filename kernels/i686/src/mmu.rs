@@ -56,7 +56,9 @@ pub fn direct_map() -> DirectMap {
         .unwrap_or_else(|e| panic!("{e}"))
 }
 
-fn forget_page(at: u64) {
+/// Has this CPU forget a page.
+#[inline(always)]
+pub fn forget_page(at: u64) {
     KERNEL.count(Count::PageInvalidations);
     // SAFETY: 1. Forgetting a translation changes no memory; the walk that follows reads the
     // current tables.

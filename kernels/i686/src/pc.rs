@@ -3,6 +3,7 @@
 use core::arch::asm;
 
 use ptarmigan::addr::Pfn;
+use ptarmigan::bootmem::BootMemory;
 use ptarmigan::cpu::Pinned;
 use ptarmigan::format::{Access, X86Pae};
 use ptarmigan::frames::NoFrame;
@@ -64,10 +65,11 @@ fn other_trap(vector: u32) -> Trap {
 // SAFETY: 1. `fs` leads to the number that the CPU got when it was started. 2. There is one static.
 // 3. `enter_user` goes to ring 3 with the segments of programs, and saves registers to the context.
 // 4. The direct map shows low frames, and a window of this CPU's any other. 5. Low frames are below
-//    the direct map's limit.
+//    the direct map's limit. 6. What is not below it is shown by a window on tables.
 unsafe impl Arch for Pc {
     type Format = X86Pae;
     type Window = DirectMap;
+    type Tables = windows::Tables;
     type Hardware = Hardware;
     type Context = Registers;
     const ABI: Abi = Abi::I386;
@@ -75,7 +77,21 @@ unsafe impl Arch for Pc {
     const MACHINE: &'static str = "i686";
     // High frames would each need a window.
     const CLEARS_AHEAD: bool = false;
+    const HIGH_TABLES: bool = true;
     const PAGE_INSTRUCTIONS: &'static str = "rep stosd and rep movsd, 1024 repetitions each";
+
+    fn tables_bytes(cpus: usize) -> usize {
+        windows::tables_bytes(cpus)
+    }
+
+    unsafe fn tables(boot: &mut BootMemory, cpus: usize) -> Option<windows::Tables> {
+        // SAFETY: 1. Point 1 of the caller's.
+        unsafe { windows::tables(boot, cpus) }
+    }
+
+    fn tables_opened() -> usize {
+        windows::tables_opened()
+    }
 
     fn kernel() -> &'static Kernel<Pc> {
         &KERNEL

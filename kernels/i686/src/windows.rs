@@ -1,14 +1,18 @@
-//! Windows on high memory: the library's local maps, in slots whose entries are one table of the
-//! kernel's half.
+//! Windows on high memory, in slots whose entries are one table of the kernel's half: the library's
+//! local maps for data, and its window on tables.
+//!
+//! Of the table's entries the first [`DATA`] are the slots of local maps, the rest those of tables.
 
 use core::ptr;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use ptarmigan::addr::Pfn;
 use ptarmigan::bootmem::BootMemory;
-use ptarmigan::cpu::Pinned;
+use ptarmigan::cpu::{CpuId, Pinned};
 use ptarmigan::frames::NoFrame;
 use ptarmigan::highmem::local::LocalMaps;
+use ptarmigan::highmem::tables::{self, OwnCpu, TableWindow};
+use ptarmigan::highmem::window::MixedWindow;
 use ptarmigan::highmem::{SlotError, Slots};
 use ptarmigan::machine::Machine as _;
 use ptarmigan::window::WindowGuard;
@@ -16,45 +20,55 @@ use ptarmigan_kernel::arch::CPUS;
 use ptarmigan_kernel::counts::Count;
 use ptarmigan_kernel::late::Late;
 
-use crate::KERNEL;
+use crate::{KERNEL, cpu};
 use crate::mmu::{self, Hardware};
 
 /// Where the windows are: entry 384 of the kernel's directory.
 const START: u32 = 0xf000_0000;
-/// Windows of each CPU: a copy needs two, within a copy to a program one more.
+/// Windows on data of each CPU: a copy needs two, within a copy to a program one more.
 const DEPTH: usize = 8;
+/// Windows on data.
+const DATA: usize = CPUS * DEPTH;
+const _: () = assert!(DATA + CPUS * tables::DEPTH <= 512);
 /// Entry bits: present, writable, accessed, dirty, not executable.
 const ENTRY: u64 = 0x63 | 1 << 63;
 
+/// Entries in halves, the lower one first. The half that says that the entry is present is written
+/// last, and taken away first. (Rejected: atomics of 64 bits, which this target moves through the
+/// floating-point registers.)
 #[repr(C, align(4096))]
-struct Table([AtomicU64; 512]);
+struct Table([[AtomicU32; 2]; 512]);
 
 /// The table. Boot links it into the kernel's directory.
 #[unsafe(no_mangle)]
-static window_table: Table = Table([const { AtomicU64::new(0) }; 512]);
+static window_table: Table = Table([const { [const { AtomicU32::new(0) }; 2] }; 512]);
 
-/// The slots.
-pub struct Window;
+/// Slots: entries of the table from `first` on.
+pub struct Window {
+    first: usize,
+    len: usize,
+}
 
 // SAFETY: 1. The table is linked at `START` in every space: the entry shows the frame there. 2.
 // Each slot is a page of its own, and nothing else is mapped there. 3. Likewise; a slot that was
 // removed is 0. 4. They are constants. 5. Nothing unwinds.
 unsafe impl Slots for Window {
     fn len(&self) -> usize {
-        CPUS * DEPTH
+        self.len
     }
 
     unsafe fn install(&self, index: usize, frame: Pfn) -> Result<u64, SlotError> {
         let raw = frame.addr().0 | ENTRY;
-        if let Some(entry) = window_table.0.get(index) {
-            entry.store(raw, Ordering::Release);
+        if let Some([low, high]) = window_table.0.get(self.first + index) {
+            high.store((raw >> 32) as u32, Ordering::Relaxed);
+            low.store(raw as u32, Ordering::Release);
         }
         Ok(raw)
     }
 
     unsafe fn remove(&self, index: usize) -> Result<(), SlotError> {
-        if let Some(entry) = window_table.0.get(index) {
-            entry.store(0, Ordering::Release);
+        if let Some([low, _]) = window_table.0.get(self.first + index) {
+            low.store(0, Ordering::Release);
         }
         Ok(())
     }
@@ -64,7 +78,7 @@ unsafe impl Slots for Window {
     }
 
     fn page(&self, index: usize) -> u64 {
-        u64::from(START) + ((index as u64) << 12)
+        u64::from(START) + (((self.first + index) as u64) << 12)
     }
 
     fn shift(&self) -> u32 {
@@ -86,8 +100,9 @@ pub fn bytes(cpus: usize) -> usize {
 /// 1. It is called once, while one CPU runs, after the library was set up.
 pub unsafe fn init(boot: &mut BootMemory) {
     let (machine, frames) = (KERNEL.machine.get(), KERNEL.frames.get());
+    let slots = Window { first: 0, len: DATA };
     // SAFETY: 1. Slots show any frame of the machine; the direct map reaches those below its limit.
-    let made = unsafe { LocalMaps::new(boot, DEPTH, machine.tlb(), frames, mmu::direct_map(), Window) };
+    let made = unsafe { LocalMaps::new(boot, DEPTH, machine.tlb(), frames, mmu::direct_map(), slots) };
     match made {
         // SAFETY: 1. Point 1 of the caller's.
         Ok(maps) => unsafe {
@@ -111,4 +126,54 @@ pub fn with<R>(pin: &Pinned<'_>, pfn: Pfn, f: impl FnOnce(*mut u8) -> R) -> Resu
             Ok(f(guard.base()))
         })
         .map_err(|_| none)?
+}
+
+/// The calling CPU, which the kernel does not leave.
+pub struct ThisCpu;
+
+// SAFETY: 1. `fs` leads to the number of the CPU, and the kernel is not preempted. 2. INVLPG.
+unsafe impl OwnCpu for ThisCpu {
+    type Stay = ();
+
+    #[inline(always)]
+    fn stay(&self) -> ((), CpuId) {
+        ((), CpuId(cpu::number() as u16))
+    }
+
+    #[inline(always)]
+    fn forget(&self, page: u64) {
+        mmu::forget_page(page);
+    }
+}
+
+/// The window on tables: the direct map, and slots for those in high memory.
+pub type Tables = MixedWindow<&'static TableWindow<Window, ThisCpu>>;
+
+static TABLES: Late<TableWindow<Window, ThisCpu>> = Late::new();
+
+/// Returns the bytes of boot memory that the window on tables takes.
+pub fn tables_bytes(cpus: usize) -> usize {
+    TableWindow::<Window, ThisCpu>::bytes(cpus)
+}
+
+/// Makes the window on tables. `None` if boot memory is short.
+///
+/// # Safety
+///
+/// 1. It is called once, while one CPU runs.
+pub unsafe fn tables(boot: &mut BootMemory, cpus: usize) -> Option<Tables> {
+    let slots = Window { first: DATA, len: CPUS * tables::DEPTH };
+    // SAFETY: 1. Slots show any frame, and these are used here alone. 2. Neither of the two fails.
+    // 3. CPUs have numbers below `cpus`.
+    let made = unsafe { TableWindow::new(boot, cpus, slots, ThisCpu) }.ok()?;
+    // SAFETY: 1. Point 1 of the caller's.
+    let high = unsafe { TABLES.set(made) };
+    // SAFETY: 1. Frames below the direct map's limit are reached through it alone. 2. `boot` makes
+    // what is above it high memory.
+    Some(unsafe { MixedWindow::new(mmu::direct_map(), high) })
+}
+
+/// Returns how often tables were opened.
+pub fn tables_opened() -> usize {
+    TABLES.get().opened()
 }

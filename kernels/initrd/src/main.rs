@@ -1,8 +1,9 @@
 //! Makes an initial file system: a cpio archive (newc).
 //!
 //! `kernel-initrd OUT ENTRY...`, where an entry is `NAME/` (a directory), `NAME@TARGET` (a symbolic
-//! link) or `NAME=FILE` (a file with the content of a file of the host's). Entries come in the
-//! order in which they are given, so that directories are named first.
+//! link), `NAME:MAJOR:MINOR` (a character device) or `NAME=FILE` (a file with the content of a file
+//! of the host's). Entries come in the order in which they are given, so that directories are named
+//! first.
 
 use std::process::ExitCode;
 use std::{env, fs};
@@ -10,6 +11,7 @@ use std::{env, fs};
 const DIRECTORY: u32 = 0o040_755;
 const LINK: u32 = 0o120_777;
 const FILE: u32 = 0o100_755;
+const DEVICE: u32 = 0o020_600;
 
 /// An archive that is being made.
 #[derive(Default)]
@@ -20,11 +22,16 @@ struct Archive {
 
 impl Archive {
     fn add(&mut self, name: &str, mode: u32, data: &[u8]) -> Result<(), String> {
+        self.add_device(name, mode, data, [0, 0])
+    }
+
+    fn add_device(&mut self, name: &str, mode: u32, data: &[u8], device: [u32; 2]) -> Result<(), String> {
         let len = u32::try_from(data.len()).map_err(|_| format!("{name} is too large"))?;
         self.entries += 1;
         let links = if mode == DIRECTORY { 2 } else { 1 };
         let name_len = name.len() as u32 + 1;
-        let fields = [self.entries, mode, 0, 0, links, 0, len, 0, 0, 0, 0, name_len, 0];
+        let [major, minor] = device;
+        let fields = [self.entries, mode, 0, 0, links, 0, len, 0, 0, major, minor, name_len, 0];
         self.bytes.extend(b"070701");
         for field in fields {
             self.bytes.extend(format!("{field:08x}").bytes());
@@ -53,8 +60,11 @@ fn make(arguments: &[String]) -> Result<(), String> {
             archive.add(name, FILE, &data)?;
         } else if let Some((name, target)) = entry.split_once('@') {
             archive.add(name, LINK, target.as_bytes())?;
+        } else if let [name, major, minor] = entry.split(':').collect::<Vec<_>>()[..] {
+            let number = |text: &str| text.parse::<u32>().map_err(|e| format!("{entry}: {text}: {e}"));
+            archive.add_device(name, DEVICE, &[], [number(major)?, number(minor)?])?;
         } else {
-            return Err(format!("{entry}: neither NAME/ nor NAME=FILE nor NAME@TARGET"));
+            return Err(format!("{entry}: neither NAME/ nor NAME=FILE nor NAME@TARGET nor NAME:MAJOR:MINOR"));
         }
     }
     archive.add("TRAILER!!!", 0, &[])?;

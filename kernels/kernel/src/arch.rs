@@ -1,6 +1,7 @@
 //! What the kernel needs of an architecture: the leaves that an image brings.
 
 use ptarmigan::addr::Pfn;
+use ptarmigan::bootmem::BootMemory;
 use ptarmigan::cpu::Pinned;
 use ptarmigan::format::{Access, Format};
 use ptarmigan::frames::NoFrame;
@@ -112,13 +113,18 @@ pub const SIGNAL_FRAME: usize = 1280;
 /// 4. [`page`](Self::page) calls the function with a pointer to the [`FRAME_SIZE`] bytes of that
 ///    frame, valid while it runs.
 /// 5. [`Window`](Self::Window) reaches all low memory.
+/// 6. What [`tables`](Self::tables) returns reaches all memory if [`HIGH_TABLES`](Self::HIGH_TABLES)
+///    says that tables may be in high memory, and all low memory if not; it reaches the same bytes
+///    as [`Window`](Self::Window).
 ///
 /// [`FRAME_SIZE`]: ptarmigan::addr::FRAME_SIZE
 pub unsafe trait Arch: Sized + Sync + 'static {
     /// What entries look like.
     type Format: Format;
-    /// How tables and other low memory are reached.
+    /// How low memory is reached.
     type Window: OpenWindow + Copy + Send;
+    /// How tables are reached.
+    type Tables: OpenWindow + Copy + Send;
     /// TLBs, and interrupts between CPUs.
     type Hardware: Shootdown + Send;
     /// Registers of programs.
@@ -134,6 +140,21 @@ pub unsafe trait Arch: Sized + Sync + 'static {
     /// the window does not reach.
     const CLEARS_AHEAD: bool = true;
 
+    /// Whether there may be high memory, and leaf tables of programs in it.
+    const HIGH_TABLES: bool = false;
+
+    /// Returns the bytes of boot memory that [`tables`](Self::tables) takes.
+    fn tables_bytes(cpus: usize) -> usize;
+    /// Makes the window on tables. `None` if boot memory is short.
+    ///
+    /// # Safety
+    ///
+    /// 1. It is called once, while one CPU runs, before there are tables of programs.
+    unsafe fn tables(boot: &mut BootMemory, cpus: usize) -> Option<Self::Tables>;
+    /// Returns how often tables in high memory were opened.
+    fn tables_opened() -> usize {
+        0
+    }
     /// Returns the kernel.
     fn kernel() -> &'static Kernel<Self>;
     /// Returns the number of the calling CPU.

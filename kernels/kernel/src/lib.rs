@@ -43,6 +43,7 @@ pub mod task;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
 use ptarmigan::frames::Frames;
+use ptarmigan::quicklist::AutoPlacement;
 
 use arch::{Arch, CPUS};
 use counts::{Count, Counts};
@@ -86,6 +87,8 @@ pub struct Kernel<A: Arch> {
     pub frames: Late<Frames>,
     /// The kernel's half of all roots.
     pub half: Late<KernelHalf<A>>,
+    /// The controller of `userpte=auto`, if that is what the command line says.
+    pub auto: Late<AutoPlacement>,
     /// The library's machine.
     pub machine: Late<Machine<A>>,
     /// CPUs.
@@ -104,6 +107,7 @@ impl<A: Arch> Kernel<A> {
         Kernel {
             frames: Late::new(),
             half: Late::new(),
+            auto: Late::new(),
             machine: Late::new(),
             cpus: [const { Cpu { counts: Counts::new(), node: AtomicU8::new(0), idle: AtomicBool::new(false) } };
                 CPUS],

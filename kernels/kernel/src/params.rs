@@ -56,6 +56,7 @@ pub fn library(text: &str, mut wrong: impl FnMut(&str)) -> Params {
             Ok(parsed) => {
                 params.magazine = parsed.magazine.or(params.magazine);
                 params.flush = parsed.flush.or(params.flush);
+                params.userpte = parsed.userpte.or(params.userpte);
             }
             Err(_) => wrong(word),
         }

@@ -76,6 +76,10 @@ impl<A: Arch> Kernel<A> {
         let allocs: usize = counts.levels.iter().map(|level| level.allocs).sum();
         let misses: usize = counts.levels.iter().map(|level| level.misses).sum();
         say!(A, "kernel: tables: {allocs} handed out, {misses} from the allocator");
+        if A::HIGH_TABLES {
+            let (high, opened) = (counts.high.allocs, A::tables_opened());
+            say!(A, "kernel: tables in high memory: {high} handed out; windows on them: {opened}");
+        }
     }
 
     /// A program has written to the exit device: prints what was counted, and writes it.

@@ -3,6 +3,7 @@
 use core::arch::asm;
 
 use ptarmigan::addr::Pfn;
+use ptarmigan::bootmem::BootMemory;
 use ptarmigan::cpu::Pinned;
 use ptarmigan::format::{Access, X86_64};
 use ptarmigan::frames::NoFrame;
@@ -62,16 +63,25 @@ fn other_trap(vector: u64) -> Trap {
 
 // SAFETY: 1. `gs` holds the number that the CPU got when it was started. 2. There is one static.
 // 3. `enter_user` goes to ring 3 with the segments of programs, and saves registers to the context.
-// 4. The direct map shows all frames, which are below its limit. 5. Likewise.
+// 4. The direct map shows all frames, which are below its limit. 5. and 6. Likewise.
 unsafe impl Arch for Pc {
     type Format = X86_64;
     type Window = DirectMap;
+    type Tables = DirectMap;
     type Hardware = Hardware;
     type Context = Registers;
     const ABI: Abi = Abi::X86_64;
     const STACK_END: u64 = 0x7fff_ffff_0000;
     const MACHINE: &'static str = "x86_64";
     const PAGE_INSTRUCTIONS: &'static str = "rep stosq and rep movsq, 512 repetitions each";
+
+    fn tables_bytes(_: usize) -> usize {
+        0
+    }
+
+    unsafe fn tables(_: &mut BootMemory, _: usize) -> Option<DirectMap> {
+        Some(mmu::direct_map())
+    }
 
     fn kernel() -> &'static Kernel<Pc> {
         &KERNEL

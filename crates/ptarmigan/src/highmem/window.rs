@@ -6,6 +6,7 @@ use crate::window::{DirectGuard, DirectMap, Window, WindowGuard};
 ///
 /// A low frame costs one comparison and one branch more than through the [`DirectMap`] alone.
 /// Rejected: `high` with a bypass of its own for low frames, as each window would have one.
+#[derive(Clone, Copy, Debug)]
 pub struct MixedWindow<H> {
     low: DirectMap,
     high: H,
@@ -18,6 +19,7 @@ impl<H: Window> MixedWindow<H> {
     ///
     /// 1. Memory below the limit of `low` is reached through `low`, by every user of it, and the
     ///    rest through `high` or through what reaches the same bytes.
+    /// 2. All memory of the class [low](crate::frames::ZoneClass::Low) is below that limit.
     pub unsafe fn new(low: DirectMap, high: H) -> Self {
         MixedWindow { low, high }
     }
@@ -37,7 +39,8 @@ pub enum MixedGuard<G> {
 }
 
 // SAFETY: 1. to 3. below the limit of `low` by the contract of `DirectMap::new`, above it by that
-// of `high`; that both reach the same bytes for one address cannot happen, as the limit decides.
+// of `high`; that both reach the same bytes for one address cannot happen, as the limit decides:
+// low memory is below it (contract of `new`, 2.).
 unsafe impl<H: Window> Window for MixedWindow<H> {
     type Guard<'a>
         = MixedGuard<H::Guard<'a>>
@@ -52,6 +55,12 @@ unsafe impl<H: Window> Window for MixedWindow<H> {
             return Ok(MixedGuard::Low(guard));
         }
         Ok(MixedGuard::High(self.high.map(at)?))
+    }
+
+    #[inline(always)]
+    fn map_low(&self, at: PhysAddr) -> Result<Self::Guard<'_>, H::Error> {
+        let Ok(guard) = self.low.map(at);
+        Ok(MixedGuard::Low(guard))
     }
 }
 

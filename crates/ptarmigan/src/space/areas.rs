@@ -282,7 +282,7 @@ impl Areas {
     /// Runs `f` on a leaf.
     #[inline(always)]
     fn leaf<M: Machine, R>(&self, on: On<'_, M>, leaf: usize, f: impl FnOnce(&Leaf) -> R) -> R {
-        let guard = on.window().open(self.leaf_pfn(on, leaf).addr());
+        let guard = on.window().open_low(self.leaf_pfn(on, leaf).addr());
         // SAFETY: the frame is this map's own and was initialised as a leaf when it was taken; the
         // guard is valid for all of it and aligned to the frame; `&self` keeps it from being
         // changed meanwhile.
@@ -290,7 +290,7 @@ impl Areas {
     }
 
     fn leaf_mut<M: Machine, R>(&mut self, on: On<'_, M>, leaf: usize, f: impl FnOnce(&mut Leaf) -> R) -> R {
-        let guard = on.window().open(self.leaf_pfn(on, leaf).addr());
+        let guard = on.window().open_low(self.leaf_pfn(on, leaf).addr());
         // SAFETY: as in `leaf`; `&mut self` makes the use exclusive.
         f(unsafe { &mut *guard.base().cast::<Leaf>() })
     }
@@ -300,7 +300,7 @@ impl Areas {
         if self.leaves <= 1 {
             return self.root;
         }
-        let guard = on.window().open(self.root.addr());
+        let guard = on.window().open_low(self.root.addr());
         // SAFETY: with more than one leaf the root is the directory, this map's own frame; `leaf`
         // is below `leaves`, which is at most `DIRECTORY`.
         Pfn(unsafe { guard.base().cast::<u32>().add(leaf).read() })
@@ -308,7 +308,7 @@ impl Areas {
 
     /// The directory's first `leaves` entries.
     fn directory<M: Machine, R>(&mut self, on: On<'_, M>, f: impl FnOnce(&mut [u32; DIRECTORY]) -> R) -> R {
-        let guard = on.window().open(self.root.addr());
+        let guard = on.window().open_low(self.root.addr());
         // SAFETY: called with a directory as the root only: this map's own frame, all bytes valid
         // as `u32`.
         f(unsafe { &mut *guard.base().cast::<[u32; DIRECTORY]>() })
@@ -513,7 +513,7 @@ impl Areas {
         let keep = if at.index == LEAF && at.leaf + 2 == self.leaves as usize { LEAF } else { LEAF / 2 };
         let moved = LEAF - keep;
         let (lower, upper) = (self.leaf_pfn(on, at.leaf), self.leaf_pfn(on, at.leaf + 1));
-        let (from, to) = (on.window().open(lower.addr()), on.window().open(upper.addr()));
+        let (from, to) = (on.window().open_low(lower.addr()), on.window().open_low(upper.addr()));
         // SAFETY: both frames are this map's own and different; `lower` was initialised as a leaf,
         // `upper` is as large and becomes one here; the guards are valid for all of them and
         // aligned to the frame; `&mut self` makes the use exclusive. Records have no destructor.
@@ -705,7 +705,7 @@ impl Areas {
                     return Err(e);
                 }
             };
-            let guard = on.window().open(fresh.addr());
+            let guard = on.window().open_low(fresh.addr());
             self.leaf(on, i, |l| {
                 // Header and the records in use only.
                 let bytes = 8 + l.n as usize * size_of::<Record>();

@@ -67,7 +67,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     /// holds or reads.
     #[inline(always)]
     pub fn open(window: &'w W, frames: &'w Frames, level: Level, at: PhysAddr) -> Self {
-        Node { guard: window.open(at), at, level, record: frames.meta(at.pfn()), _format: PhantomData }
+        Node { guard: open(window, level, at), at, level, record: frames.meta(at.pfn()), _format: PhantomData }
     }
 
     /// Where the table is.
@@ -577,17 +577,23 @@ impl<'g, F: Format> Entries<'g, F> {
     }
 }
 
+/// Opens the table of `level` at `at`. All but leaf tables are in low memory.
+#[inline(always)]
+fn open<W: OpenWindow>(window: &W, level: Level, at: PhysAddr) -> W::Guard<'_> {
+    if level == Level::PTE { window.open(at) } else { window.open_low(at) }
+}
+
 /// Reads one entry of the table of `level` at `at`, which belongs to a tree of format `F` that the
 /// caller holds or reads.
 #[inline(always)]
 pub(super) fn read<F: Format, W: OpenWindow>(window: &W, level: Level, at: PhysAddr, index: usize) -> u64 {
-    Entries::<F>::of(&window.open(at), level).slot(index).load()
+    Entries::<F>::of(&open(window, level, at), level).slot(index).load()
 }
 
 /// Sets the entry at `index` of the kernel's half of the root at `at`, which no record counts.
 pub(super) fn set_kernel<F: Format, W: OpenWindow>(window: &W, at: PhysAddr, index: usize, raw: u64) {
     debug_assert!(index >= F::USER_ROOT_ENTRIES);
-    Entries::<F>::of(&window.open(at), F::LAYOUT.root()).slot(index).store(raw);
+    Entries::<F>::of(&window.open_low(at), F::LAYOUT.root()).slot(index).store(raw);
 }
 
 /// A link to a table, found by [`Node::each_link`].

@@ -39,6 +39,17 @@ pub unsafe trait Window {
     ///
     /// Whatever is short: places for mappings, memory for their tables.
     fn map(&self, at: PhysAddr) -> Result<Self::Guard<'_>, Self::Error>;
+
+    /// Opens a window on memory that the caller knows to be [low](crate::frames::ZoneClass::Low). A
+    /// window that would have to find that out leaves the question away.
+    ///
+    /// # Errors
+    ///
+    /// As [`map`](Self::map).
+    #[inline(always)]
+    fn map_low(&self, at: PhysAddr) -> Result<Self::Guard<'_>, Self::Error> {
+        self.map(at)
+    }
 }
 
 /// A window that always opens, for all CPUs. Every [`Window`] that cannot fail and may be shared is
@@ -48,6 +59,13 @@ pub trait OpenWindow: Window<Error = Infallible> + Sync {
     #[inline(always)]
     fn open(&self, at: PhysAddr) -> Self::Guard<'_> {
         let Ok(guard) = self.map(at);
+        guard
+    }
+
+    /// Opens a window on memory that the caller knows to be [low](crate::frames::ZoneClass::Low).
+    #[inline(always)]
+    fn open_low(&self, at: PhysAddr) -> Self::Guard<'_> {
+        let Ok(guard) = self.map_low(at);
         guard
     }
 }
@@ -65,6 +83,11 @@ unsafe impl<W: Window + ?Sized> Window for &W {
     #[inline(always)]
     fn map(&self, at: PhysAddr) -> Result<Self::Guard<'_>, Self::Error> {
         (**self).map(at)
+    }
+
+    #[inline(always)]
+    fn map_low(&self, at: PhysAddr) -> Result<Self::Guard<'_>, Self::Error> {
+        (**self).map_low(at)
     }
 }
 

@@ -289,7 +289,7 @@ fn a_mixed_window_takes_slots_for_high_frames_only() {
     let pool = pool(&host, &machine, PoolConfig::new(1, 2), &slots).unwrap();
     let cpus = host.slots();
     let pin = cpus[0].pin();
-    // SAFETY: 1. the pool bypasses what the direct map reaches.
+    // SAFETY: 1. the pool bypasses what the direct map reaches. 2. which is all low memory.
     let window = unsafe { MixedWindow::new(low(&host), pool.window(&pin)) };
     let at = ptarmigan::addr::PhysAddr((u64::from(HIGH) << FRAME_SHIFT) + 40);
     let (one, two) = (window.map(Pfn(5).addr()).unwrap(), window.map(at).unwrap());

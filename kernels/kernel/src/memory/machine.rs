@@ -17,7 +17,7 @@ use crate::counts::Count;
 /// The kernel's half of all roots.
 pub type KernelHalf<A> = KernelMap<<A as Arch>::Format, <A as Arch>::Window>;
 /// Where pages for tables come from.
-pub type Lists<A> = Quicklists<'static, <A as Arch>::Window, &'static KernelHalf<A>>;
+pub type Lists<A> = Quicklists<'static, <A as Arch>::Tables, &'static KernelHalf<A>>;
 
 /// Bytes of the library's own arrays.
 #[derive(Clone, Copy, Debug)]
@@ -43,11 +43,13 @@ impl Metadata {
 pub struct Machine<A: Arch> {
     pub(super) frames: &'static Frames,
     pub(super) data: DataFrames,
-    pub(super) window: A::Window,
+    pub(super) low: A::Window,
+    pub(super) tables: A::Tables,
     pub(super) lists: Lists<A>,
     pub(super) tlb: Tlb<A::Hardware>,
     pub(super) parking: Parking,
     pub(super) zero: Pfn,
+    pub(super) table_share: u32,
     /// Pages of files and of shared memory.
     pub objects: Objects<A>,
     /// Free frames when all was set up.
@@ -57,12 +59,18 @@ pub struct Machine<A: Arch> {
 }
 
 // SAFETY: 1. `set_up` makes all of them for the one `Frames` and the same number of CPUs and nodes.
-// 2. They are fields of a static. 3. The window reaches all low memory (`Arch`, point 5), where
-// tables are; both functions write to the frame that is named, through `Arch::page` (point 4).
+// 2. They are fields of a static. 3. The window reaches all memory that tables may
+// be in (`Arch`, point 6); both functions write to the frame that is named, through `Arch::page` (point 4).
 unsafe impl<A: Arch> machine::Machine for Machine<A> {
-    type Window = A::Window;
+    type Window = A::Tables;
     type Policy = Lists<A>;
     type Shootdown = A::Hardware;
+
+    const HIGH_TABLES: bool = A::HIGH_TABLES;
+
+    fn table_share(&self) -> u32 {
+        self.table_share
+    }
 
     #[inline(always)]
     fn frames(&self) -> &Frames {
@@ -75,8 +83,8 @@ unsafe impl<A: Arch> machine::Machine for Machine<A> {
     }
 
     #[inline(always)]
-    fn window(&self) -> &A::Window {
-        &self.window
+    fn window(&self) -> &A::Tables {
+        &self.tables
     }
 
     #[inline(always)]
@@ -129,7 +137,7 @@ unsafe impl<A: Arch> SpaceMachine for Machine<A> {
     }
 
     fn backing_frame(&self, object: u32, page: u64) -> Option<Pfn> {
-        self.objects.page_for_fault(self.frames, &self.window, object, page)
+        self.objects.page_for_fault(self.frames, &self.low, object, page)
     }
 }
 
@@ -142,7 +150,7 @@ impl<A: Arch> Machine<A> {
     /// Returns the window on low memory.
     #[inline(always)]
     pub fn low(&self) -> &A::Window {
-        &self.window
+        &self.low
     }
 
     /// Gives back what this CPU's lists hold, and with `all` what the nodes' do.

@@ -7,13 +7,15 @@ use ptarmigan::bootmem::{BootMemory, BootMemoryShort};
 use ptarmigan::cpu::{MachineId, NodeId};
 use ptarmigan::format::Format;
 use ptarmigan::frames::{
-    AllocFlags, DataFrames, End, Frames, FramesError, MemoryRun, MemorySize, NoFrame, Request, ZoneClass,
+    AllocFlags, DataFrames, End, Frames, FramesError, MemoryRun, MemorySize, NoFrame, Request, Taken,
+    ZoneClass,
 };
-use ptarmigan::params::Params;
-use ptarmigan::quicklist::{ListsConfig, ListsError, Quicklists, Source};
+use ptarmigan::params::{Params, UserPte};
+use ptarmigan::quicklist::{
+    AutoCosts, AutoPlacement, ListsConfig, ListsError, Placement, Quicklists, Source,
+};
 use ptarmigan::tlb::{Parking, Tlb, TlbConfig, TlbError};
-use ptarmigan::window::Window;
-use ptarmigan::window::WindowGuard;
+use ptarmigan::window::{OpenWindow, WindowGuard};
 
 use super::machine::{KernelHalf, Lists, Machine, Metadata};
 use super::objects::Objects;
@@ -33,6 +35,8 @@ pub enum SetUpError {
     Tlb(TlbError),
     /// Frames ran out.
     Frame(NoFrame),
+    /// Boot memory is short of what the window on tables takes.
+    Tables,
     /// There is no low memory, or too little for the library's arrays.
     NoLowMemory,
 }
@@ -91,12 +95,11 @@ pub unsafe fn set_up<A: Arch>(
         lists: Lists::<A>::bytes(&size, &lists_config),
         tlb: Tlb::<A::Hardware>::bytes(&tlb_config) + Parking::bytes(cpus),
     };
-    let wanted = (metadata.total() + extra).next_multiple_of(FRAME_SIZE);
+    let wanted = (metadata.total() + A::tables_bytes(cpus) + extra).next_multiple_of(FRAME_SIZE);
     let pages = (wanted / FRAME_SIZE) as u32;
     let largest = runs.iter_mut().filter(|run| run.class == ZoneClass::Low).max_by_key(|run| run.frames);
     let run = largest.filter(|run| run.frames > pages).ok_or(SetUpError::NoLowMemory)?;
-    let Ok(guard) = window.map(run.start.addr());
-    let base = NonNull::new(guard.base()).ok_or(SetUpError::NoLowMemory)?;
+    let base = NonNull::new(window.open(run.start.addr()).base()).ok_or(SetUpError::NoLowMemory)?;
     *run = MemoryRun { start: Pfn(run.start.0 + pages), frames: run.frames - pages, ..*run };
     // SAFETY: 1. The caller's (point 1), and no longer part of the run.
     let mut boot = unsafe { BootMemory::new(base, wanted) };
@@ -132,9 +135,19 @@ pub unsafe fn set_up<A: Arch>(
     let zero = unsafe { frames.take(request)?.zeroed(&window) }.into_raw();
 
     // 4. Lists of table pages, and of data frames.
-    // SAFETY: 1. The window reaches low memory, where tables are taken from. 2. The kernel's half
-    // was made for these frames and this format. 3. The layout is the format's own.
-    let source = unsafe { Source::new(frames, window, half, A::Format::LAYOUT) };
+    // SAFETY: 1. Point 2 of the caller's.
+    let tables = unsafe { A::tables(&mut boot, cpus) }.ok_or(SetUpError::Tables)?;
+    // SAFETY: 1. Point 2 of the caller's.
+    let placement = unsafe { placement(kernel, &tables, params.userpte.unwrap_or_default()) };
+    // SAFETY: 1. The window reaches low memory. 2. The kernel's half was made for these frames and
+    // this format. 3. The layout is the format's own.
+    let source = unsafe { Source::new(frames, tables, half, A::Format::LAYOUT) };
+    // SAFETY: 1. It reaches all memory where tables may be high (`Arch`, point 6).
+    let source = unsafe { source.with_placement(placement) };
+    let table_share = match placement {
+        Placement::Auto(auto) => auto.share(),
+        _ => u32::MAX,
+    };
     let lists = Quicklists::new(&mut boot, lists_config, source)?;
     let data = DataFrames::new(&mut boot, frames, cpus)?;
 
@@ -146,9 +159,71 @@ pub unsafe fn set_up<A: Arch>(
     // 6. All of it together.
     let objects = Objects::new();
     let before = frames.counts().free;
-    let machine = Machine { frames, data, window, lists, tlb, parking, zero, objects, before, metadata };
+    let machine = Machine {
+        frames,
+        data,
+        low: window,
+        tables,
+        lists,
+        tlb,
+        parking,
+        zero,
+        table_share,
+        objects,
+        before,
+        metadata,
+    };
     kernel.set_cpus(cpus);
     // SAFETY: 1. Point 2 of the caller's.
     unsafe { kernel.machine.set(machine) };
     Ok(boot)
+}
+
+/// Returns where leaf tables of programs are placed.
+///
+/// # Safety
+///
+/// 1. It is called once, while one CPU runs, after `kernel.frames` was set.
+unsafe fn placement<A: Arch>(
+    kernel: &'static Kernel<A>,
+    tables: &A::Tables,
+    wanted: UserPte,
+) -> Placement<'static> {
+    let frames = kernel.frames.get();
+    if !A::HIGH_TABLES || !frames.has_high() {
+        return Placement::Low;
+    }
+    match wanted {
+        UserPte::NoHigh => Placement::Low,
+        UserPte::High => Placement::High,
+        UserPte::Auto(params) => {
+            let costs = AutoCosts { map_ns: map_ns::<A>(frames, tables), ..AutoCosts::default() };
+            // SAFETY: 1. Point 1 is passed on.
+            Placement::Auto(unsafe { kernel.auto.set(AutoPlacement::new(frames, &params, costs)) })
+        }
+    }
+}
+
+/// Measures what it takes to open a high frame and to close it again, in nanoseconds.
+fn map_ns<A: Arch>(frames: &Frames, tables: &A::Tables) -> u32 {
+    const TIMES: u64 = 256;
+    let request = Request {
+        node: NodeId(0),
+        order: 0,
+        zero: false,
+        class: ZoneClass::High,
+        end: End::Low,
+        flags: AllocFlags::NORMAL,
+    };
+    let Ok(taken) = frames.take(request) else { return AutoCosts::default().map_ns };
+    let begin = A::now();
+    for _ in 0..TIMES {
+        core::hint::black_box(tables.open(taken.pfn().addr()).base());
+    }
+    let ns = (A::now() - begin) / TIMES;
+    match taken {
+        Taken::Zero(frame) => frames.give(frame),
+        Taken::Dirty(frame) => frames.give(frame),
+    }
+    ns as u32
 }

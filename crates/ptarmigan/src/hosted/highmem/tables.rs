@@ -96,7 +96,7 @@ impl HostTables {
         // SAFETY: 1. they were made just now. 2. they are stores. 3. numbers are below `THREADS`.
         let high = unsafe { TableWindow::new(&mut boot, THREADS, slots, Threads) };
         let high = high.map_err(|e| HighError::Host(e.to_string()))?;
-        // SAFETY: 1. the limit of the low map decides.
+        // SAFETY: 1. the limit of the low map decides. 2. the host makes high memory of what is above.
         let window = unsafe { MixedWindow::new(host.low_window(), high) };
         let map_ns = if host.frames().has_high() { open_ns(&window, host) } else { 1 };
         let costs = AutoCosts { map_ns, ..AutoCosts::default() };
@@ -166,6 +166,11 @@ unsafe impl Window for HostTables {
     #[inline(always)]
     fn map(&self, at: PhysAddr) -> Result<Self::Guard<'_>, Infallible> {
         self.window.map(at)
+    }
+
+    #[inline(always)]
+    fn map_low(&self, at: PhysAddr) -> Result<Self::Guard<'_>, Infallible> {
+        self.window.map_low(at)
     }
 }
 

@@ -1,0 +1,185 @@
+//! One program on Debian's Linux and on the library's kernel, under the same QEMU with one processor
+//! and one time-stamp count an instruction: what its faults, forks and execs cost on each.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`linux`] | fetches Linux |
+//! | [`contender`] | who is compared |
+//! | [`guest`] | one boot |
+//! | [`rows`] | medians of boots; counts of what happened meanwhile |
+//! | [`print`] | tables, bars |
+
+mod contender;
+mod guest;
+mod linux;
+mod print;
+mod rows;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::{fs, thread};
+
+use clap::Parser;
+use indicatif::ProgressBar;
+
+use contender::{Arch, CONTENDERS, Contender, System};
+use guest::{Boot, Guest};
+use rows::Row;
+
+/// Runs one program on Debian's Linux 6.1 and on the library's kernel, under the same QEMU, and
+/// compares the instructions that its faults, forks and execs take.
+///
+/// Linux's packages are fetched from Debian's archive and kept in the cache directory
+/// (`$XDG_CACHE_HOME/ptarmigan`, or `~/.cache/ptarmigan`).
+#[derive(Parser)]
+#[command(name = "kernels/compare")]
+struct Options {
+    /// Boots of each contender; the figures are medians of all rounds of all boots.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=50))]
+    boots: u8,
+    /// Prints rows as JSON: case, contender, value, unit, and what happened meanwhile.
+    #[arg(long)]
+    json: bool,
+    /// Compares only contenders whose names contain one of these parts.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// Leaves out the boot that counts cleared pages, and what is derived from it.
+    #[arg(long)]
+    no_counts: bool,
+    /// Lists the contenders.
+    #[arg(long)]
+    list: bool,
+    /// Guests that run at the same time.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=16))]
+    jobs: u8,
+    /// The directory of the kernels.
+    #[arg(long, hide = true)]
+    here: PathBuf,
+    /// QEMU's plugin.
+    #[arg(long, hide = true)]
+    counter: PathBuf,
+}
+
+/// A directory that goes when it is dropped.
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What cannot be removed is in the system's directory for such files.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn scratch() -> Result<Scratch, String> {
+    let path = std::env::temp_dir().join(format!("kernel-comparison-{}", std::process::id()));
+    fs::create_dir_all(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    Ok(Scratch(path))
+}
+
+/// Runs a command to its end; returns what it printed.
+fn run(command: &mut Command) -> Result<String, String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().map_err(|e| format!("{name}: {e}"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no message");
+        return Err(format!("{name} ended with {}: {last}", output.status));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// What all boots of an architecture share.
+fn prepare(options: &Options, work: &Path, arch: Arch, linux: bool) -> Result<guest::Files, String> {
+    let program = work.join(format!("init-{arch}"));
+    let source = options.here.join("programs/faults.c");
+    let bits = if arch == Arch::I386 { "-m32" } else { "-m64" };
+    run(Command::new("gcc").args([bits, "-O2", "-w", "-static", "-o"]).arg(&program).arg(source))?;
+    let name = if arch == Arch::I386 { "i686" } else { "x86_64" };
+    let said =
+        run(Command::new(options.here.join("linux")).args(["--arch", name, "--print-image", "init=none"]))?;
+    let (image, initrd) =
+        said.trim().split_once(' ').ok_or_else(|| format!("kernels/linux --print-image said {said}"))?;
+    let archive = work.join(format!("initrd-{arch}"));
+    let entries = ["dev/".to_owned(), "dev/console:5:1".to_owned(), format!("init={}", program.display())];
+    run(Command::new(initrd).arg(&archive).args(entries))?;
+    let linux = if linux { Some(linux::kernel(arch)?) } else { None };
+    Ok(guest::Files { image: image.into(), archive, linux })
+}
+
+fn compare(options: &Options) -> Result<(), String> {
+    let wanted = |c: &&Contender| options.only.is_empty() || options.only.iter().any(|o| c.name.contains(o));
+    let contenders: Vec<&Contender> = CONTENDERS.iter().filter(wanted).collect();
+    if contenders.is_empty() {
+        return Err(format!("no contender has a name with {}; --list names them", options.only.join(" or ")));
+    }
+    if options.list {
+        contenders.iter().for_each(|c| println!("{:22} {}", c.name, c.about));
+        return Ok(());
+    }
+    let work = scratch()?;
+    let mut files = Vec::new();
+    for arch in [Arch::I386, Arch::X86_64] {
+        let of = |system: Option<System>| {
+            contenders.iter().any(|c| c.arch == arch && system.is_none_or(|s| c.system == s))
+        };
+        if of(None) {
+            files.push((arch, prepare(options, &work.0, arch, of(Some(System::Linux)))?));
+        }
+    }
+    let counted = usize::from(!options.no_counts);
+    let each = usize::from(options.boots) + counted;
+    let boots: Vec<(usize, bool)> =
+        (0..contenders.len() * each).map(|i| (i / each, i % each >= usize::from(options.boots))).collect();
+    let bar = ProgressBar::new(boots.len() as u64);
+    let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    thread::scope(|scope| {
+        for _ in 0..options.jobs {
+            scope.spawn(|| {
+                while let Some((index, counts)) = boots.get(next.fetch_add(1, Relaxed)).copied() {
+                    let contender = contenders[index];
+                    let result = files.iter().find(|(arch, _)| *arch == contender.arch).map_or_else(
+                        || Err("no files".to_owned()),
+                        |(_, files)| {
+                            let out = work.0.join(format!("counts-{}", contender.name));
+                            let counter = counts.then_some((&*options.counter, &*out));
+                            Guest { contender, files, counter }.boot()
+                        },
+                    );
+                    bar.inc(1);
+                    results.lock().unwrap_or_else(|e| e.into_inner()).push((index, result));
+                }
+            });
+        }
+    });
+    bar.finish_and_clear();
+    let mut all: Vec<Vec<Boot>> = contenders.iter().map(|_| Vec::new()).collect();
+    for (index, result) in results.into_inner().unwrap_or_else(|e| e.into_inner()) {
+        all[index].push(result.map_err(|e| format!("{}: {e}", contenders[index].name))?);
+    }
+    let rows: Vec<Row> =
+        contenders.iter().zip(&all).flat_map(|(contender, boots)| rows::of(contender, boots)).collect();
+    if options.json {
+        let text = print::json(&rows).map_err(|e| e.to_string())?;
+        println!("{text}");
+        return Ok(());
+    }
+    print::tables(&rows);
+    for (contender, boots) in contenders.iter().zip(&all) {
+        print::notes(contender, boots);
+    }
+    print::bars(&rows);
+    print::remarks();
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    match compare(&Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("kernels/compare: {problem}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Rows: for each case and contender, the median of all rounds, and what happened meanwhile.
+
+use serde::Serialize;
+
+use crate::contender::Contender;
+use crate::guest::Boot;
+
+/// What the program does between two marks.
+pub struct Case {
+    /// The name in rows, and in what the program prints.
+    pub name: &'static str,
+    /// Operations between two marks.
+    operations: u64,
+}
+
+/// The cases, in the order of the program's marks.
+pub const CASES: [Case; 6] = [
+    Case { name: "fault-new-table", operations: 32 },
+    Case { name: "fault-same-table", operations: 32 },
+    Case { name: "fault-cycle", operations: 32 },
+    Case { name: "fork-exit", operations: 1 },
+    Case { name: "fork-exit-16m", operations: 1 },
+    Case { name: "fork-exec", operations: 1 },
+];
+
+/// Instructions by which pages are cleared or copied, as the plugin tells them apart.
+pub const BY: [&str; 3] = ["rep stos", "rep movs", "stores"];
+
+/// What the plugin counted in a case, of all operations together.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    times: u64,
+    programs: u64,
+    kernel: u64,
+    forgotten: u64,
+    roots: u64,
+    page_instructions: u64,
+    cleared: [u64; BY.len()],
+    copied: [u64; BY.len()],
+}
+
+impl Counts {
+    /// Reads what the plugin has written. `None` if a case is missing.
+    pub fn parse(text: &str) -> Option<Vec<Counts>> {
+        let mut all = vec![Counts::default(); CASES.len()];
+        for line in text.lines() {
+            let numbers: Vec<u64> = line.split(' ').map_while(|word| word.parse().ok()).collect();
+            let [case, times, programs, kernel, forgotten, roots, page_instructions, pages @ ..] =
+                &numbers[..]
+            else {
+                return None;
+            };
+            let counts = all.get_mut(usize::try_from(*case).ok()?)?;
+            *counts = Counts {
+                times: *times,
+                programs: *programs,
+                kernel: *kernel,
+                forgotten: *forgotten,
+                roots: *roots,
+                page_instructions: *page_instructions,
+                ..Counts::default()
+            };
+            for by in 0..BY.len() {
+                counts.cleared[by] = *pages.get(2 * by)?;
+                counts.copied[by] = *pages.get(2 * by + 1)?;
+            }
+        }
+        all.iter().all(|counts| counts.times > 0).then_some(all)
+    }
+}
+
+/// Pages cleared or copied by one kind of instruction, for each operation.
+#[derive(Clone, Debug, Serialize)]
+pub struct Pages {
+    pub by: &'static str,
+    pub pages: f64,
+}
+
+/// What happened in one operation, on average.
+#[derive(Clone, Debug, Serialize)]
+pub struct Happened {
+    /// Instructions of programs.
+    pub programs: f64,
+    /// Instructions of the kernel.
+    pub kernel: f64,
+    /// The value with each page that is cleared or copied counted as one instruction.
+    pub pages_as_one: f64,
+    pub cleared: Vec<Pages>,
+    pub copied: Vec<Pages>,
+    /// Single pages that the TLB was told to forget.
+    pub page_invalidations: f64,
+    pub root_loads: f64,
+}
+
+/// One case of one contender.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    pub case: &'static str,
+    pub contender: &'static str,
+    /// Instructions of an operation: the median.
+    pub value: f64,
+    pub unit: &'static str,
+    /// The least and the most of all rounds.
+    pub range: [u64; 2],
+    #[serde(flatten)]
+    pub happened: Option<Happened>,
+}
+
+fn median(values: &mut [u64]) -> f64 {
+    values.sort_unstable();
+    let (low, high) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
+    (low + high) as f64 / 2.0
+}
+
+/// Makes the rows of a contender from its boots.
+pub fn of(contender: &Contender, boots: &[Boot]) -> Vec<Row> {
+    let counts = boots.iter().find_map(|boot| boot.counts.as_ref());
+    let rows = CASES.iter().enumerate().map(|(index, case)| {
+        // Marks do nothing, and the plugin is not seen by the guest: its boot counts like others.
+        let mut values: Vec<u64> = boots.iter().flat_map(|boot| boot.values[index].iter().copied()).collect();
+        let value = median(&mut values);
+        let happened = counts.map(|counts| {
+            let counts = &counts[index];
+            let each = |count: u64| count as f64 / (counts.times * case.operations) as f64;
+            let pages = |all: &[u64]| {
+                let named = BY.iter().zip(all).filter(|(_, count)| **count > 0);
+                named.map(|(by, count)| Pages { by, pages: each(*count) }).collect()
+            };
+            let written: u64 = counts.cleared.iter().chain(&counts.copied).sum();
+            Happened {
+                programs: each(counts.programs),
+                kernel: each(counts.kernel),
+                pages_as_one: value - each(counts.page_instructions) + each(written),
+                cleared: pages(&counts.cleared),
+                copied: pages(&counts.copied),
+                page_invalidations: each(counts.forgotten),
+                root_loads: each(counts.roots),
+            }
+        });
+        let range = [values[0], values[values.len() - 1]];
+        Row { case: case.name, contender: contender.name, value, unit: "instructions", range, happened }
+    });
+    rows.collect()
+}
+
+/// Finds a row.
+pub fn find<'a>(rows: &'a [Row], case: &str, contender: &str) -> Option<&'a Row> {
+    rows.iter().find(|row| row.case == case && row.contender == contender)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_are_of_the_middle() {
+        assert_eq!(median(&mut [5, 1, 9]), 5.0);
+        assert_eq!(median(&mut [5, 1, 9, 6]), 5.5);
+    }
+
+    #[test]
+    fn counts_of_every_case_have_to_be_there() {
+        let line = |case: usize| format!("{case} 2 10 20 3 4 500 1 0 0 2 0 0\n");
+        let text: String = (0..CASES.len()).map(line).collect();
+        let all = Counts::parse(&text).expect("all cases");
+        assert_eq!((all[3].cleared, all[3].copied), ([1, 0, 0], [0, 2, 0]));
+        assert!(Counts::parse(&line(0)).is_none());
+        assert!(Counts::parse("0 x").is_none());
+        assert!(Counts::parse("77 2 10 20 3 4 500 1 0 0 2 0 0").is_none());
+    }
+}

@@ -1,0 +1,202 @@
+//! A plugin of QEMU that counts what a guest does between marks: instructions of programs and of the
+//! kernel, pages that the kernel clears and copies and by which instructions, pages that the TLB is
+//! told to forget, roots that are loaded. Neither guest knows of it, so that two kernels are
+//! counted alike.
+//!
+//! ```text
+//! qemu-system-x86_64 -icount shift=0 -smp 1 -plugin libkernel_counter.so,kernel=0xffff800000000000,out=counts ...
+//! ```
+//!
+//! A mark is an instruction without effect, `nopl` with the displacement `0x50544100 + 2 * case`
+//! where a case begins and one more where it ends. The mark of case [`REPORT`] writes the counts.
+//! One CPU only.
+
+#[cfg(not(test))]
+mod api;
+pub mod pages;
+#[cfg(not(test))]
+mod plugin;
+
+use std::cell::RefCell;
+use std::fmt::Write as _;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use pages::{BY, Pages, Written};
+
+/// Cases that there may be.
+pub const CASES: usize = 16;
+/// The case whose mark asks for the counts.
+pub const REPORT: usize = CASES - 1;
+/// The mark's displacement, without the case.
+const MARK: u32 = 0x5054_4100;
+
+// What the guest's translated code adds to by itself.
+static PROGRAMS: AtomicU64 = AtomicU64::new(0);
+static KERNEL: AtomicU64 = AtomicU64::new(0);
+static FORGOTTEN: AtomicU64 = AtomicU64::new(0);
+static ROOTS: AtomicU64 = AtomicU64::new(0);
+
+/// The first address of the kernel.
+static KERNEL_START: AtomicU64 = AtomicU64::new(u64::MAX);
+/// A case has begun: before, nothing is followed.
+static BEGUN: AtomicBool = AtomicBool::new(false);
+/// The file that the counts are written to.
+static OUT: OnceLock<String> = OnceLock::new();
+
+/// What is counted, at one moment or between two.
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    programs: u64,
+    kernel: u64,
+    forgotten: u64,
+    roots: u64,
+    written: Written,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Case {
+    times: u64,
+    begun: Option<Counts>,
+    sum: Counts,
+}
+
+#[derive(Default)]
+struct Counter {
+    pages: Pages,
+    written: Written,
+    cases: [Case; CASES],
+}
+
+thread_local! {
+    // QEMU calls from the thread of its one CPU.
+    static COUNTER: RefCell<Counter> = RefCell::default();
+}
+
+impl Counts {
+    /// Adds what has happened between two moments.
+    fn add(&mut self, from: &Counts, to: &Counts) {
+        self.programs += to.programs - from.programs;
+        self.kernel += to.kernel - from.kernel;
+        self.forgotten += to.forgotten - from.forgotten;
+        self.roots += to.roots - from.roots;
+        for by in 0..BY.len() {
+            self.written.cleared[by] += to.written.cleared[by] - from.written.cleared[by];
+            self.written.copied[by] += to.written.copied[by] - from.written.copied[by];
+        }
+        self.written.instructions += to.written.instructions - from.written.instructions;
+    }
+}
+
+impl Counter {
+    fn now(&self) -> Counts {
+        Counts {
+            programs: PROGRAMS.load(Relaxed),
+            kernel: KERNEL.load(Relaxed),
+            forgotten: FORGOTTEN.load(Relaxed),
+            roots: ROOTS.load(Relaxed),
+            written: self.written,
+        }
+    }
+
+    fn mark(&mut self, case: usize, ends: bool) {
+        if case == REPORT {
+            return self.report();
+        }
+        BEGUN.store(true, Relaxed);
+        let now = self.now();
+        let case = &mut self.cases[case];
+        if !ends {
+            case.begun = Some(now);
+        } else if let Some(begun) = case.begun.take() {
+            case.times += 1;
+            case.sum.add(&begun, &now);
+        }
+    }
+
+    /// Writes a line for each case: its number, how often it was counted, and the sums.
+    fn report(&self) {
+        let mut text = String::new();
+        for (number, case) in self.cases.iter().enumerate().filter(|(_, case)| case.times > 0) {
+            let Counts { programs, kernel, forgotten, roots, written } = &case.sum;
+            let _ = write!(
+                text,
+                "{number} {} {programs} {kernel} {forgotten} {roots} {}",
+                case.times, written.instructions
+            );
+            for by in 0..BY.len() {
+                let _ = write!(text, " {} {}", written.cleared[by], written.copied[by]);
+            }
+            text.push('\n');
+        }
+        let Some(out) = OUT.get() else { return };
+        if let Err(e) = std::fs::write(out, text) {
+            eprintln!("kernel-counter: cannot write {out}: {e}");
+        }
+    }
+}
+
+/// What an instruction is, as far as it is counted by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Mark(usize),
+    RepStos,
+    RepMovs,
+    ForgetsPage,
+    LoadsRoot,
+    Other,
+}
+
+/// Tells the kind from the bytes (the processor's manual, volume 2).
+fn kind(bytes: &[u8]) -> Kind {
+    let mut rest = bytes;
+    let mut repeats = false;
+    while let [first, after @ ..] = rest {
+        match first {
+            0xf3 => repeats = true,
+            // Segments and sizes; then a prefix that only 64-bit code has, next to the opcode.
+            0x2e | 0x36 | 0x3e | 0x26 | 0x64..=0x67 => {}
+            0x40..=0x4f if matches!(after, [0xaa | 0xab | 0xa4 | 0xa5 | 0x0f, ..]) => {}
+            _ => break,
+        }
+        rest = after;
+    }
+    match rest {
+        [0x0f, 0x1f, 0x80, mark @ ..] if mark.len() == 4 => {
+            let mark = mark.iter().rev().fold(0, |all, byte| all << 8 | u32::from(*byte));
+            let number = mark.wrapping_sub(MARK) as usize;
+            if number < 2 * CASES { Kind::Mark(number) } else { Kind::Other }
+        }
+        [0xaa | 0xab, ..] if repeats => Kind::RepStos,
+        [0xa4 | 0xa5, ..] if repeats => Kind::RepMovs,
+        [0x0f, 0x01, modrm, ..] if modrm & 0xc0 != 0xc0 && modrm >> 3 & 7 == 7 => Kind::ForgetsPage,
+        [0x0f, 0x22, modrm, ..] if modrm >> 3 & 7 == 3 => Kind::LoadsRoot,
+        _ => Kind::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instructions_are_told_by_their_bytes() {
+        for (bytes, expected) in [
+            (&[0xf3, 0x48, 0xab][..], Kind::RepStos),
+            (&[0xf3, 0xab], Kind::RepStos),
+            (&[0xf3, 0xa4], Kind::RepMovs),
+            (&[0xf3, 0x48, 0xa5], Kind::RepMovs),
+            (&[0xab], Kind::Other),
+            (&[0x0f, 0x01, 0x38], Kind::ForgetsPage),
+            (&[0x0f, 0x01, 0xf8], Kind::Other), // swapgs
+            (&[0x0f, 0x22, 0xd8], Kind::LoadsRoot),
+            (&[0x41, 0x0f, 0x22, 0xdc], Kind::LoadsRoot),
+            (&[0x0f, 0x22, 0xe0], Kind::Other), // cr4
+            (&[0x0f, 0x1f, 0x80, 0x03, 0x41, 0x54, 0x50], Kind::Mark(3)),
+            (&[0x0f, 0x1f, 0x80, 0, 0, 0, 0], Kind::Other),
+            (&[], Kind::Other),
+        ] {
+            assert_eq!(kind(bytes), expected, "{bytes:02x?}");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Pages that the kernel clears and copies, told by the addresses of its loads and stores.
+//!
+//! A page has been written when stores without a gap have reached from its first byte to its last
+//! one; it was copied if loads without a gap have gone through a page meanwhile, and cleared if
+//! not. A few pages at a time are followed, so that an interrupt in between loses none.
+
+/// Bytes of a page.
+const PAGE: u64 = 4096;
+/// Pages that are followed at a time.
+const FOLLOWED: usize = 4;
+/// What loads may be behind stores, in bytes: a copy may load its last words before it stores them.
+const SLACK: u64 = 128;
+
+/// The instructions by which a page was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum By {
+    /// `rep stos`.
+    RepStos,
+    /// `rep movs`.
+    RepMovs,
+    /// Single stores.
+    Stores,
+}
+
+/// Names of the instructions, in their order.
+pub const BY: [&str; 3] = ["rep stos", "rep movs", "stores"];
+
+/// Pages, and the instructions executed from their first store to their last one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Pages cleared, by the instruction.
+    pub cleared: [u64; BY.len()],
+    /// Pages copied, by the instruction.
+    pub copied: [u64; BY.len()],
+    /// Instructions.
+    pub instructions: u64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Run {
+    next: u64,
+    len: u64,
+    began: u64,
+    used: u64,
+}
+
+/// Accesses of one kind, followed.
+#[derive(Default)]
+struct Runs {
+    runs: [Run; FOLLOWED],
+    clock: u64,
+}
+
+impl Runs {
+    /// Follows an access; returns the run that it belongs to.
+    fn follow(&mut self, at: u64, size: u64, now: u64) -> Option<Run> {
+        self.clock += 1;
+        let clock = self.clock;
+        let run = match self.runs.iter().position(|run| run.len > 0 && run.next == at) {
+            Some(found) => &mut self.runs[found],
+            None if at.is_multiple_of(PAGE) => {
+                let oldest = self.runs.iter_mut().min_by_key(|run| run.used)?;
+                *oldest = Run { next: at, len: 0, began: now, used: 0 };
+                oldest
+            }
+            None => return None,
+        };
+        run.next += size;
+        run.len += size;
+        run.used = clock;
+        let seen = *run;
+        if run.len >= PAGE {
+            // The next page begins a run of its own.
+            *run = Run::default();
+        }
+        Some(seen)
+    }
+}
+
+/// Follows the kernel's loads and stores.
+#[derive(Default)]
+pub struct Pages {
+    loads: Runs,
+    stores: Runs,
+    /// Instructions executed when loads had last gone through a page.
+    loaded: u64,
+}
+
+impl Pages {
+    /// Notes a load of `size` bytes.
+    pub fn load(&mut self, at: u64, size: u64, now: u64) {
+        if let Some(run) = self.loads.follow(at, size, now)
+            && run.len + SLACK >= PAGE
+        {
+            self.loaded = now;
+        }
+    }
+
+    /// Notes a store, when `now` instructions have been executed.
+    pub fn store(&mut self, at: u64, size: u64, by: By, now: u64, written: &mut Written) {
+        let Some(run) = self.stores.follow(at, size, now) else { return };
+        if run.len < PAGE {
+            return;
+        }
+        let kind = if self.loaded > run.began { &mut written.copied } else { &mut written.cleared };
+        kind[by as usize] += 1;
+        written.instructions += now - run.began;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_of_stores_is_cleared_and_one_with_loads_is_copied() {
+        let (mut pages, mut written) = (Pages::default(), Written::default());
+        for word in 0..512 {
+            pages.store(0x1000 + word * 8, 8, By::RepStos, 10 + word, &mut written);
+        }
+        assert_eq!((written.cleared, written.copied), ([1, 0, 0], [0; 3]));
+        assert_eq!(written.instructions, 511);
+        for word in 0..1024 {
+            pages.load(0x7000 + word * 4, 4, 1000 + word);
+            pages.store(0x9000 + word * 4, 4, By::Stores, 1000 + word, &mut written);
+        }
+        assert_eq!((written.cleared, written.copied), ([1, 0, 0], [0, 0, 1]));
+    }
+
+    #[test]
+    fn an_interrupt_in_between_loses_no_page_and_parts_are_none() {
+        let (mut pages, mut written) = (Pages::default(), Written::default());
+        for word in 0..512 {
+            pages.store(0x1000 + word * 8, 8, By::RepStos, word, &mut written);
+            if word == 100 {
+                pages.store(0x8000, 8, By::Stores, word, &mut written);
+                pages.store(0x5008, 8, By::Stores, word, &mut written);
+            }
+        }
+        for word in 1..512 {
+            pages.store(0x3000 + word * 8, 8, By::RepStos, word, &mut written);
+        }
+        assert_eq!((written.cleared, written.copied), ([1, 0, 0], [0; 3]));
+    }
+}
