@@ -28,7 +28,10 @@ fn grouped(value: f64) -> String {
 
 /// Pages, with a letter for the instruction that wrote most of them.
 fn pages(all: &[Pages]) -> String {
-    let sum: f64 = all.iter().map(|one| one.pages).sum();
+    let sum = all.iter().fold(0.0, |sum, one| sum + one.pages);
+    if sum == 0.0 {
+        return "0".into();
+    }
     let most = all.iter().max_by(|a, b| a.pages.total_cmp(&b.pages));
     let letter = most.map_or("", |most| match BY.iter().position(|by| *by == most.by) {
         Some(0) => "s",

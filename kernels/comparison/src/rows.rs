@@ -43,7 +43,7 @@ impl Counts {
     /// Reads what the plugin has written. `None` if a case is missing.
     pub fn parse(text: &str) -> Option<Vec<Counts>> {
         let mut all = vec![Counts::default(); CASES.len()];
-        for line in text.lines() {
+        for line in text.lines().filter(|line| !line.starts_with("at ")) {
             let numbers: Vec<u64> = line.split(' ').map_while(|word| word.parse().ok()).collect();
             let [case, times, programs, kernel, forgotten, roots, page_instructions, pages @ ..] =
                 &numbers[..]

@@ -9,7 +9,11 @@
 //!
 //! A mark is an instruction without effect, `nopl` with the displacement `0x50544100 + 2 * case`
 //! where a case begins and one more where it ends. The mark of case [`REPORT`] writes the counts.
-//! One CPU only.
+//! With `profile=CASE` it also writes how often each instruction of the kernel was executed in that
+//! case. One CPU only.
+
+// Tests are not linked with QEMU, which calls most of this.
+#![cfg_attr(test, allow(dead_code))]
 
 #[cfg(not(test))]
 mod api;
@@ -19,7 +23,8 @@ mod plugin;
 
 use std::cell::RefCell;
 use std::fmt::Write as _;
-use std::sync::OnceLock;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use pages::{BY, Pages, Written};
@@ -43,6 +48,11 @@ static KERNEL_START: AtomicU64 = AtomicU64::new(u64::MAX);
 static BEGUN: AtomicBool = AtomicBool::new(false);
 /// The file that the counts are written to.
 static OUT: OnceLock<String> = OnceLock::new();
+/// The case whose instructions are counted one by one.
+static PROFILED: OnceLock<usize> = OnceLock::new();
+/// Each instruction of the kernel that has been translated while there is such a case: its address,
+/// and how often it was executed.
+static INSTRUCTIONS: Mutex<BTreeMap<u64, &'static AtomicU64>> = Mutex::new(BTreeMap::new());
 
 /// What is counted, at one moment or between two.
 #[derive(Clone, Copy, Default)]
@@ -66,6 +76,9 @@ struct Counter {
     pages: Pages,
     written: Written,
     cases: [Case; CASES],
+    /// Of the case that is profiled: where instructions are, how often each was executed before.
+    before: BTreeMap<u64, u64>,
+    profile: BTreeMap<u64, u64>,
 }
 
 thread_local! {
@@ -104,6 +117,9 @@ impl Counter {
             return self.report();
         }
         BEGUN.store(true, Relaxed);
+        if PROFILED.get() == Some(&case) {
+            self.profile(ends);
+        }
         let now = self.now();
         let case = &mut self.cases[case];
         if !ends {
@@ -111,6 +127,21 @@ impl Counter {
         } else if let Some(begun) = case.begun.take() {
             case.times += 1;
             case.sum.add(&begun, &now);
+        }
+    }
+
+    /// Adds what has been executed since the case began, or begins.
+    fn profile(&mut self, ends: bool) {
+        let counts = instructions();
+        if !ends {
+            self.before = counts.iter().map(|(at, count)| (*at, count.load(Relaxed))).collect();
+            return;
+        }
+        for (at, count) in counts.iter() {
+            let executed = count.load(Relaxed) - self.before.get(at).copied().unwrap_or(0);
+            if executed > 0 {
+                *self.profile.entry(*at).or_default() += executed;
+            }
         }
     }
 
@@ -129,11 +160,23 @@ impl Counter {
             }
             text.push('\n');
         }
+        for (at, count) in &self.profile {
+            let _ = writeln!(text, "at {at:x} {count}");
+        }
         let Some(out) = OUT.get() else { return };
         if let Err(e) = std::fs::write(out, text) {
             eprintln!("kernel-counter: cannot write {out}: {e}");
         }
     }
+}
+
+fn instructions() -> MutexGuard<'static, BTreeMap<u64, &'static AtomicU64>> {
+    INSTRUCTIONS.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// Returns the count of the instruction at an address. Translated code adds to it for good.
+fn count_of(at: u64) -> &'static AtomicU64 {
+    instructions().entry(at).or_insert_with(|| Box::leak(Box::new(AtomicU64::new(0))))
 }
 
 /// What an instruction is, as far as it is counted by itself.

@@ -3,6 +3,9 @@
 //! A page has been written when stores without a gap have reached from its first byte to its last
 //! one; it was copied if loads without a gap have gone through a page meanwhile, and cleared if
 //! not. A few pages at a time are followed, so that an interrupt in between loses none.
+//!
+//! Code that looks at what it copies, entries of page tables say, copies no page in this sense: it
+//! takes more than [`TIGHT`] instructions a store.
 
 /// Bytes of a page.
 const PAGE: u64 = 4096;
@@ -10,6 +13,9 @@ const PAGE: u64 = 4096;
 const FOLLOWED: usize = 4;
 /// What loads may be behind stores, in bytes: a copy may load its last words before it stores them.
 const SLACK: u64 = 128;
+
+/// Instructions a store that a loop may take which only clears or copies.
+const TIGHT: u64 = 4;
 
 /// The instructions by which a page was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +48,7 @@ struct Run {
     next: u64,
     len: u64,
     began: u64,
+    times: u64,
     used: u64,
 }
 
@@ -60,14 +67,17 @@ impl Runs {
         let run = match self.runs.iter().position(|run| run.len > 0 && run.next == at) {
             Some(found) => &mut self.runs[found],
             None if at.is_multiple_of(PAGE) => {
+                // One that stopped there, if there is one, has not been a page.
+                self.runs.iter_mut().filter(|run| run.next - run.len == at).for_each(|run| *run = Run::default());
                 let oldest = self.runs.iter_mut().min_by_key(|run| run.used)?;
-                *oldest = Run { next: at, len: 0, began: now, used: 0 };
+                *oldest = Run { next: at, began: now, ..Run::default() };
                 oldest
             }
             None => return None,
         };
         run.next += size;
         run.len += size;
+        run.times += 1;
         run.used = clock;
         let seen = *run;
         if run.len >= PAGE {
@@ -100,7 +110,7 @@ impl Pages {
     /// Notes a store, when `now` instructions have been executed.
     pub fn store(&mut self, at: u64, size: u64, by: By, now: u64, written: &mut Written) {
         let Some(run) = self.stores.follow(at, size, now) else { return };
-        if run.len < PAGE {
+        if run.len < PAGE || now - run.began > TIGHT * run.times {
             return;
         }
         let kind = if self.loaded > run.began { &mut written.copied } else { &mut written.cleared };
@@ -126,6 +136,21 @@ mod tests {
             pages.store(0x9000 + word * 4, 4, By::Stores, 1000 + word, &mut written);
         }
         assert_eq!((written.cleared, written.copied), ([1, 0, 0], [0, 0, 1]));
+    }
+
+    #[test]
+    fn a_loop_that_looks_at_entries_and_a_page_that_was_begun_twice() {
+        let (mut pages, mut written) = (Pages::default(), Written::default());
+        for word in 0..512 {
+            pages.load(0x7000 + word * 8, 8, word * 20);
+            pages.store(0x9000 + word * 8, 8, By::Stores, word * 20, &mut written);
+        }
+        assert_eq!(written, Written::default());
+        pages.store(0x1000, 4, By::Stores, 20_000, &mut written);
+        for word in 0..1024 {
+            pages.store(0x1000 + word * 4, 4, By::RepStos, 30_000 + word, &mut written);
+        }
+        assert_eq!((written.cleared, written.instructions), ([1, 0, 0], 1023));
     }
 
     #[test]

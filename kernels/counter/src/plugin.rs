@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::api::{self, ADD, Argument, Block, Id, LOADS_AND_STORES, Machine, NO_REGISTERS};
 use crate::pages::By;
-use crate::{BEGUN, CASES, COUNTER, FORGOTTEN, KERNEL, KERNEL_START, Kind, OUT, PROGRAMS, ROOTS, kind};
+use crate::{BEGUN, CASES, COUNTER, FORGOTTEN, KERNEL, KERNEL_START, Kind, OUT, PROFILED, PROGRAMS, ROOTS, count_of, kind};
 
 /// The version of the interface that this plugin is written for.
 #[unsafe(no_mangle)]
@@ -59,6 +59,10 @@ extern "C" fn translated(_: Id, block: *mut Block) {
                 continue;
             }
             api::qemu_plugin_register_vcpu_insn_exec_inline(instruction, ADD, place(&KERNEL), 1);
+            if PROFILED.get().is_some() {
+                let count = place(count_of(api::qemu_plugin_insn_vaddr(instruction)));
+                api::qemu_plugin_register_vcpu_insn_exec_inline(instruction, ADD, count, 1);
+            }
             let by = match kind {
                 Kind::RepStos => By::RepStos,
                 Kind::RepMovs => By::RepMovs,
@@ -109,9 +113,16 @@ pub unsafe extern "C" fn qemu_plugin_install(
                     return 1;
                 }
             },
+            Some(("profile", case)) => match case.parse() {
+                Ok(case) => _ = PROFILED.set(case),
+                Err(e) => {
+                    eprintln!("kernel-counter: profile={case}: {e}");
+                    return 1;
+                }
+            },
             Some(("out", path)) => out = Some(path.to_owned()),
             _ => {
-                eprintln!("kernel-counter: argument {text} is not known: there are kernel= and out=");
+                eprintln!("kernel-counter: argument {text} is not known: there are kernel=, profile= and out=");
                 return 1;
             }
         }

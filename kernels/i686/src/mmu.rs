@@ -8,6 +8,7 @@ use ptarmigan::cpu::{CpuSet, Pinned};
 use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Root, Scope, SpaceId};
 use ptarmigan::window::DirectMap;
 use ptarmigan_kernel::counts::Count;
+use ptarmigan_kernel::without::{Part, leaves_out};
 
 use crate::{KERNEL, boot, smp};
 
@@ -59,6 +60,9 @@ pub fn direct_map() -> DirectMap {
 /// Has this CPU forget a page.
 #[inline(always)]
 pub fn forget_page(at: u64) {
+    if leaves_out(Part::Flush) {
+        return;
+    }
     KERNEL.count(Count::PageInvalidations);
     // SAFETY: 1. Forgetting a translation changes no memory; the walk that follows reads the
     // current tables.
@@ -103,6 +107,7 @@ unsafe impl Mmu for Hardware {
     fn invalidate_kernel(&self, _: &Pinned<'_>, scope: &Scope) {
         match scope.pages() {
             Some(pages) => pages.for_each(forget_page),
+            None if leaves_out(Part::Flush) => {}
             // SAFETY: 1. The tree that is loaded already.
             None => unsafe { load_root(current_root()) },
         }

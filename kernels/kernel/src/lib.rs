@@ -39,6 +39,7 @@ pub mod say;
 pub mod signal;
 pub mod syscall;
 pub mod task;
+pub mod without;
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 

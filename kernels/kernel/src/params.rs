@@ -2,6 +2,8 @@
 
 use ptarmigan::params::Params;
 
+use crate::without;
+
 /// Bytes of a command line at the most; what is longer is cut.
 const MOST: usize = 1024;
 
@@ -47,6 +49,7 @@ const LIBRARY: [&str; 3] = ["quicklist=", "tlb.model=", "userpte="];
 /// Reads the library's parameters out of a command line; calls `wrong` with each word that is
 /// meant for it and that it does not take. All other words are programs'.
 pub fn library(text: &str, mut wrong: impl FnMut(&str)) -> Params {
+    without::read(text);
     let mut params = Params::default();
     for word in text.split_ascii_whitespace() {
         if !LIBRARY.iter().any(|key| word.starts_with(key)) {

@@ -134,8 +134,8 @@ impl NodeMemory {
     }
 
     /// Names and bytes of its lines. Those of high memory are of machines that have some.
-    pub fn lines(&self) -> [(&'static str, u64); 7] {
-        [
+    pub fn lines(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+        let lines = [
             ("HighTotal", self.high_total),
             ("HighFree", self.high_free),
             ("LowTotal", self.low_total),
@@ -143,7 +143,8 @@ impl NodeMemory {
             ("TableMemory", self.tables),
             ("Quicklists", self.quicklists),
             ("QuicklistsMax", self.most),
-        ]
+        ];
+        with_high(lines, self.high_total > 0)
     }
 }
 
@@ -185,8 +186,8 @@ impl Memory {
     }
 
     /// Names and bytes of its lines. Those of high memory are of machines that have some.
-    pub fn lines(&self) -> [(&'static str, u64); 14] {
-        [
+    pub fn lines(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+        let lines = [
             ("MemTotal", self.total),
             ("MemFree", self.free),
             ("MemZero", self.zero),
@@ -201,7 +202,8 @@ impl Memory {
             ("HighQuicklists", self.high_quicklists),
             ("QuicklistsCpu", self.at_hand),
             ("QuicklistsMax", self.most),
-        ]
+        ];
+        with_high(lines, self.high_total > 0)
     }
 }
 
@@ -209,7 +211,7 @@ impl Memory {
 fn with_high<const N: usize>(
     lines: [(&'static str, u64); N],
     has_high: bool,
-) -> impl IntoIterator<Item = (&'static str, u64)> {
+) -> impl Iterator<Item = (&'static str, u64)> {
     lines.into_iter().filter(move |(name, _)| has_high || !name.starts_with("High"))
 }
 
@@ -222,8 +224,7 @@ fn write_line(f: &mut fmt::Formatter<'_>, name: &str, bytes: u64) -> fmt::Result
 /// Lines of a machine, without those of nodes.
 impl fmt::Display for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lines = with_high(self.lines(), self.high_total > 0);
-        lines.into_iter().try_for_each(|(name, bytes)| write_line(f, name, bytes))
+        self.lines().try_for_each(|(name, bytes)| write_line(f, name, bytes))
     }
 }
 
@@ -238,7 +239,7 @@ pub struct NodeLines(
 impl fmt::Display for NodeLines {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let NodeLines(node, memory) = self;
-        with_high(memory.lines(), memory.high_total > 0).into_iter().try_for_each(|(name, bytes)| {
+        memory.lines().try_for_each(|(name, bytes)| {
             write!(f, "Node {} ", node.0)?;
             write_line(f, name, bytes)
         })

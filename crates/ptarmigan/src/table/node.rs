@@ -57,8 +57,12 @@ pub(crate) struct Node<'w, F: Format, W: OpenWindow + 'w> {
     _format: PhantomData<F>,
 }
 
-/// Entries that [`Node::each_line`] hands over together at most: as many as a word has bits.
-const MOST: usize = u64::BITS as usize;
+/// Says which of some entries in a row are meant, by their bits.
+pub(crate) type Live = usize;
+/// Entries that [`Node::each_line`] hands over together at most: as many as [`Live`] has bits.
+const MOST: usize = Live::BITS as usize;
+/// Lines of a table: bits of a record's map.
+const LINES: usize = u64::BITS as usize;
 
 impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     const ROOT: Level = F::LAYOUT.root();
@@ -67,7 +71,13 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     /// holds or reads.
     #[inline(always)]
     pub fn open(window: &'w W, frames: &'w Frames, level: Level, at: PhysAddr) -> Self {
-        Node { guard: open(window, level, at), at, level, record: frames.meta(at.pfn()), _format: PhantomData }
+        Node {
+            guard: open(window, level, at),
+            at,
+            level,
+            record: frames.meta(at.pfn()),
+            _format: PhantomData,
+        }
     }
 
     /// Where the table is.
@@ -114,7 +124,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     /// entry `start` + i is one of them. Looks only at lines that have been touched. Of a leaf
     /// table.
     #[inline(always)]
-    pub fn each_line(&self, first: usize, last: usize, visit: impl FnMut(usize, u64)) {
+    pub fn each_line(&self, first: usize, last: usize, visit: impl FnMut(usize, Live)) {
         let Some(record) = self.record() else { return };
         self.entries().each_line(record, first, last, visit);
     }
@@ -226,7 +236,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     /// Puts `next(index)` where there is no entry of a leaf table, for each bit i of `live` and the
     /// entry `start` + i, all in one line.
     #[inline(always)]
-    pub fn put_line(&self, start: usize, live: u64, mut next: impl FnMut(usize) -> u64) {
+    pub fn put_line(&self, start: usize, live: Live, mut next: impl FnMut(usize) -> u64) {
         let Some(record) = self.record() else { return };
         // First, so that no entry goes unseen if `next` panics.
         record.touch((start >> self.entries().line_shift()) as u32);
@@ -332,7 +342,7 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
             n += live.count_ones();
             lowest = lowest.min(line + live.trailing_zeros() as usize);
             highest = line + live.ilog2() as usize;
-            if others == Use::Private && live == u64::MAX >> (64 - len) {
+            if others == Use::Private && live == Live::MAX >> (MOST - len) {
                 // A full line: no search.
                 for index in line..line + len {
                     gone(index, Self::clear_slot(self.slot(index), others));
@@ -497,7 +507,7 @@ impl<'g, F: Format> Entries<'g, F> {
     #[inline(always)]
     fn line_shift(self) -> u32 {
         let root = const { F::USER_ROOT_ENTRIES.div_ceil(32).next_power_of_two().trailing_zeros() };
-        let other = (F::entries(self.level) / MOST).trailing_zeros();
+        let other = (F::entries(self.level) / LINES).trailing_zeros();
         if root != other && self.level == F::LAYOUT.root() { root } else { other }
     }
 
@@ -516,7 +526,7 @@ impl<'g, F: Format> Entries<'g, F> {
     ///
     /// Of a root, only the user's entries may be asked for.
     #[inline(always)]
-    fn each_line(self, record: &FrameMeta, first: usize, last: usize, mut visit: impl FnMut(usize, u64)) {
+    fn each_line(self, record: &FrameMeta, first: usize, last: usize, mut visit: impl FnMut(usize, Live)) {
         let shift = self.line_shift();
         let len = self.line_len();
         let mut lines = record.touched() & u64::MAX << (first >> shift) & u64::MAX >> (63 - (last >> shift));
@@ -524,15 +534,15 @@ impl<'g, F: Format> Entries<'g, F> {
             let line = (lines.trailing_zeros() as usize) << shift;
             lines &= lines - 1;
             for start in (line..line + (1 << shift)).step_by(len) {
-                let mut live = 0;
+                let mut live: Live = 0;
                 for i in 0..len {
-                    live |= u64::from(!F::is_none(self.slot(start + i).load())) << i;
+                    live |= Live::from(!F::is_none(self.slot(start + i).load())) << i;
                 }
                 if start < first {
-                    live &= u64::MAX.checked_shl((first - start) as u32).unwrap_or(0);
+                    live &= Live::MAX.checked_shl((first - start) as u32).unwrap_or(0);
                 }
                 if start + len - 1 > last {
-                    live &= u64::MAX.checked_shr((start + MOST - 1 - last) as u32).unwrap_or(0);
+                    live &= Live::MAX.checked_shr((start + MOST - 1 - last) as u32).unwrap_or(0);
                 }
                 if live != 0 {
                     visit(start, live);
@@ -644,7 +654,7 @@ impl Drop for Uncounted<'_> {
 
 /// Calls `visit` with the number of each bit of `live`, lowest first.
 #[inline(always)]
-fn each_bit(mut live: u64, mut visit: impl FnMut(usize)) {
+fn each_bit(mut live: Live, mut visit: impl FnMut(usize)) {
     while live != 0 {
         visit(live.trailing_zeros() as usize);
         live &= live - 1;

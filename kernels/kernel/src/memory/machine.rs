@@ -13,6 +13,7 @@ use super::objects::Objects;
 use crate::Kernel;
 use crate::arch::Arch;
 use crate::counts::Count;
+use crate::without::{Part, leaves_out};
 
 /// The kernel's half of all roots.
 pub type KernelHalf<A> = KernelMap<<A as Arch>::Format, <A as Arch>::Window>;
@@ -109,6 +110,9 @@ unsafe impl<A: Arch> machine::Machine for Machine<A> {
 
     unsafe fn clear_data(&self, pin: &Pinned<'_>, frame: Pfn) -> Result<(), NoFrame> {
         A::kernel().count(Count::PageClears);
+        if leaves_out(Part::Clear) {
+            return Ok(());
+        }
         A::page(pin, frame, |at| {
             // SAFETY: 1. `at` shows the frame, which the caller owns (point 1).
             unsafe { A::clear_page(at) }
@@ -117,6 +121,9 @@ unsafe impl<A: Arch> machine::Machine for Machine<A> {
 
     unsafe fn copy_data(&self, pin: &Pinned<'_>, from: Pfn, to: Pfn) -> Result<(), NoFrame> {
         A::kernel().count(Count::PageCopies);
+        if leaves_out(Part::Copy) {
+            return Ok(());
+        }
         A::page(pin, from, |source| {
             A::page(pin, to, |target| {
                 // SAFETY: 1. `target` shows `to`, which the caller owns (point 1). 2. `source`

@@ -201,12 +201,12 @@ impl Counters {
                 magazine_roots: c.magazine_roots,
                 magazine_zero: c.magazine_zero,
             };
-            Some(NodeCounters { node, meminfo: memory.lines().into(), lists })
+            Some(NodeCounters { node, meminfo: memory.lines().collect(), lists })
         });
         let nodes = nodes.collect();
         let of_cpu = |cpu| CpuCounters { cpu, levels: by_level(shape.names, &policy.on(CpuId(cpu))) };
         Counters {
-            meminfo: memory.lines().into(),
+            meminfo: memory.lines().collect(),
             levels: by_level(shape.names, &policy.counts()),
             cpus: (0..cpus as u16).map(of_cpu).collect(),
             nodes,
