@@ -22,10 +22,10 @@ pub mod pages;
 mod plugin;
 
 use std::cell::RefCell;
-use std::fmt::Write as _;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use pages::{BY, Pages, Written};
 

@@ -68,7 +68,10 @@ impl Runs {
             Some(found) => &mut self.runs[found],
             None if at.is_multiple_of(PAGE) => {
                 // One that stopped there, if there is one, has not been a page.
-                self.runs.iter_mut().filter(|run| run.next - run.len == at).for_each(|run| *run = Run::default());
+                self.runs
+                    .iter_mut()
+                    .filter(|run| run.next - run.len == at)
+                    .for_each(|run| *run = Run::default());
                 let oldest = self.runs.iter_mut().min_by_key(|run| run.used)?;
                 *oldest = Run { next: at, began: now, ..Run::default() };
                 oldest

@@ -5,7 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::api::{self, ADD, Argument, Block, Id, LOADS_AND_STORES, Machine, NO_REGISTERS};
 use crate::pages::By;
-use crate::{BEGUN, CASES, COUNTER, FORGOTTEN, KERNEL, KERNEL_START, Kind, OUT, PROFILED, PROGRAMS, ROOTS, count_of, kind};
+use crate::{
+    BEGUN, CASES, COUNTER, FORGOTTEN, KERNEL, KERNEL_START, Kind, OUT, PROFILED, PROGRAMS, ROOTS, count_of,
+    kind,
+};
 
 /// The version of the interface that this plugin is written for.
 #[unsafe(no_mangle)]
@@ -122,7 +125,9 @@ pub unsafe extern "C" fn qemu_plugin_install(
             },
             Some(("out", path)) => out = Some(path.to_owned()),
             _ => {
-                eprintln!("kernel-counter: argument {text} is not known: there are kernel=, profile= and out=");
+                eprintln!(
+                    "kernel-counter: argument {text} is not known: there are kernel=, profile= and out="
+                );
                 return 1;
             }
         }

@@ -20,8 +20,8 @@ use ptarmigan_kernel::arch::CPUS;
 use ptarmigan_kernel::counts::Count;
 use ptarmigan_kernel::late::Late;
 
-use crate::{KERNEL, cpu};
 use crate::mmu::{self, Hardware};
+use crate::{KERNEL, cpu};
 
 /// Where the windows are: entry 384 of the kernel's directory.
 const START: u32 = 0xf000_0000;

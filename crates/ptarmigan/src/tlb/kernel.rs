@@ -124,6 +124,22 @@ impl<S: Shootdown> Tlb<S> {
         Ok(())
     }
 
+    /// As [`flush_own_kernel`](Self::flush_own_kernel), of one page of 2^`shift` bytes.
+    ///
+    /// # Errors
+    ///
+    /// As for [`flush_kernel`](Self::flush_kernel).
+    #[inline]
+    pub(crate) fn flush_own_page(&self, pin: &Pinned<'_>, page: u64, shift: u32) -> Result<(), TlbRefusal> {
+        self.accept(pin)?;
+        let loaded = self.own(pin)?;
+        self.hardware.invalidate_kernel(pin, &self.config.costs.plan_page(page, shift));
+        drop(loaded);
+        // What was asked for meanwhile was left to this call.
+        self.serve(pin);
+        Ok(())
+    }
+
     /// Plans a flush into `scope`, which is [`Scope::Full`], and counts the stale pages that were
     /// put into the hash table. The machine takes these out one by one, by whatever plan covers
     /// them; the others cost it a search each.

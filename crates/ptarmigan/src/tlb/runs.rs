@@ -70,9 +70,12 @@ impl Runs {
             return;
         }
         let new = Run { first: start >> self.shift, end: (last >> self.shift) + 1 };
+        let Some(at) = usize::from(self.len).checked_sub(1) else {
+            (self.runs[0], self.len) = (new, 1);
+            return;
+        };
         // Operations go along ascending addresses: nearly always the last run grows.
-        if let Some(at) = usize::from(self.len).checked_sub(1)
-            && let Some(run) = self.runs.get_mut(at)
+        if let Some(run) = self.runs.get_mut(at)
             && new.first >= run.first
             && new.first <= run.end
         {

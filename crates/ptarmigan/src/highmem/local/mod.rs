@@ -144,10 +144,19 @@ impl<'m, S: Shootdown, L: Slots> LocalMaps<'m, S, L> {
         Ok(())
     }
 
+    /// Has the CPU forget slot `at`, which is stale.
+    #[inline]
+    fn flush_one(&self, pin: &Pinned<'_>, stack: &Stack, at: usize) -> Result<(), TlbRefusal> {
+        let page = self.slots.page(self.slot(pin.cpu(), at));
+        self.tlb.flush_own_page(pin, page, self.slots.shift())?;
+        stack.set_state(at, EMPTY);
+        Ok(())
+    }
+
     /// Shows `pfn` in slot `at`, which is taken and shows nothing.
     fn show(&self, pin: &Pinned<'_>, stack: &Stack, at: usize, pfn: Pfn) -> Result<(), LocalError> {
         if stack.state(at) == STALE {
-            self.flush(pin, stack, at, at + 1).map_err(LocalError::Refused)?;
+            self.flush_one(pin, stack, at).map_err(LocalError::Refused)?;
         }
         let slot = self.slot(pin.cpu(), at);
         // SAFETY: 1. the CPU's own, which this code has taken from the stack. 2. it is not stale.
@@ -193,7 +202,7 @@ impl<'m, S: Shootdown, L: Slots> LocalMaps<'m, S, L> {
     fn pop(&self, pin: &Pinned<'_>, stack: &Stack, at: usize) {
         match self.hide(pin.cpu(), stack, at) {
             // A refusal leaves it stale, for the next use.
-            Ok(()) => _ = self.flush(pin, stack, at, at + 1),
+            Ok(()) => _ = self.flush_one(pin, stack, at),
             // It shows the frame still; the next switch tries again.
             Err(_) => stack.set_state(at, FORGOTTEN),
         }

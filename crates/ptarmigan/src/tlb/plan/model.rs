@@ -49,6 +49,15 @@ impl CostModel {
         self.plan_with(stale, &Facts::UNKNOWN)
     }
 
+    /// Plans how the one page of 2^`shift` bytes at `page` is forgotten.
+    #[inline(always)]
+    pub(crate) fn plan_page(&self, page: u64, shift: u32) -> Scope {
+        match self {
+            CostModel::LinuxCeiling { pages: 1.. } => Scope::Page(page),
+            _ => self.plan(&Runs::one(page, page.wrapping_add(1 << shift), shift)),
+        }
+    }
+
     /// As [`plan`](Self::plan), with what else is known of the stale pages.
     #[inline]
     pub fn plan_with(&self, stale: &Runs, facts: &Facts) -> Scope {
