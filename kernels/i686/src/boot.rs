@@ -7,8 +7,9 @@ use ptarmigan::addr::PhysAddr;
 use ptarmigan::cpu::NodeId;
 use ptarmigan::frames::{MemoryRun, ZoneClass};
 use ptarmigan_kernel::arch::CPUS;
+use ptarmigan_kernel::params;
 
-use crate::mmu::{self, DIRECT_MAP, DIRECT_MAP_LIMIT, TablePage};
+use crate::mmu::{self, DIRECT_MAP, DIRECT_MAP_END, TablePage};
 
 global_asm!(include_str!("boot.s"));
 
@@ -94,7 +95,7 @@ pub unsafe fn read(information: u32) -> Info {
     if info.flags & HAS_MODULES != 0 && info.module_count > 0 {
         // SAFETY: 1. The loader says that there is a module (point 1): its start and its end.
         let [start, end] = unsafe { mmu::direct::<[u32; 2]>(info.modules.into()).read_unaligned() };
-        if start < end && u64::from(end) <= DIRECT_MAP_LIMIT {
+        if start < end && u64::from(end) <= DIRECT_MAP_END {
             let bytes = mmu::direct::<u8>(start.into());
             // SAFETY: 1. The module is memory that nothing writes: it is cut out of the runs below.
             archive = unsafe { core::slice::from_raw_parts(bytes, (end - start) as usize) };
@@ -111,6 +112,10 @@ pub unsafe fn read(information: u32) -> Info {
         let whole = unsafe { core::slice::from_raw_parts(text, len) };
         // The first word is the image's name.
         command_line = whole.iter().position(|byte| *byte == b' ').map_or(&[], |at| &whole[at + 1..]);
+    }
+    if let Some(limit) = low_memory(command_line) {
+        // The archive is read where the loader has put it.
+        mmu::set_limit(limit.max(taken.1));
     }
     let nothing = MemoryRun { start: PhysAddr(0).pfn(), frames: 0, node: NodeId(0), class: ZoneClass::Low };
     let (mut runs, mut run_count) = ([nothing; RUNS], 0);
@@ -135,16 +140,24 @@ pub unsafe fn read(information: u32) -> Info {
         // the image.
         let start = entry.start.max(image_end_address()).next_multiple_of(PAGE);
         let end = entry.start.saturating_add(entry.len).min(HIGHEST) & !(PAGE - 1);
-        let low_end = end.min(DIRECT_MAP_LIMIT);
+        let low_end = end.min(mmu::limit());
         if taken.1 > start && taken.0 < low_end {
             add(start, taken.0, ZoneClass::Low);
             add(taken.1, low_end, ZoneClass::Low);
         } else {
             add(start, low_end, ZoneClass::Low);
         }
-        add(start.max(DIRECT_MAP_LIMIT), end, ZoneClass::High);
+        add(start.max(mmu::limit()), end, ZoneClass::High);
     }
     Info { runs, run_count, archive, command_line }
+}
+
+/// Returns the bytes that `low=` in the command line says, in MiB: less low memory than the machine
+/// has, for trying out what happens when it runs short.
+fn low_memory(command_line: &[u8]) -> Option<u64> {
+    let text = core::str::from_utf8(command_line).ok()?;
+    let mib: u64 = params::value(text, "low")?.trim_end_matches('M').parse().ok()?;
+    Some(mib << 20)
 }
 
 fn image_end_address() -> u64 {

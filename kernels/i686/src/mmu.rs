@@ -2,7 +2,7 @@
 
 use core::arch::asm;
 use core::ptr;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use ptarmigan::cpu::{CpuSet, Pinned};
 use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Root, Scope, SpaceId};
@@ -14,8 +14,21 @@ use crate::{KERNEL, boot, smp};
 
 /// Where the low 768 MiB of physical memory are mapped, in every space.
 pub const DIRECT_MAP: u64 = 0xc000_0000;
-/// The first physical address that is not mapped there.
-pub const DIRECT_MAP_LIMIT: u64 = 768 << 20;
+/// The first physical address that cannot be mapped there.
+pub const DIRECT_MAP_END: u64 = 768 << 20;
+/// The first physical address that is not reached there.
+static LIMIT: AtomicU32 = AtomicU32::new(DIRECT_MAP_END as u32);
+
+/// Returns the first physical address that is high memory.
+#[inline(always)]
+pub fn limit() -> u64 {
+    LIMIT.load(Ordering::Relaxed).into()
+}
+
+/// Makes high memory of what is above `limit`. Boot does it, before anything is reached.
+pub fn set_limit(limit: u64) {
+    LIMIT.store(limit.min(DIRECT_MAP_END) as u32, Ordering::Relaxed);
+}
 
 /// A table of `N` entries.
 #[repr(C, align(4096))]
@@ -53,7 +66,7 @@ pub fn direct<T>(physical: u64) -> *mut T {
 pub fn direct_map() -> DirectMap {
     // SAFETY: 1. Frames below the limit are covered by the direct map in every space.
     // 2. Programs' mappings are used by programs alone, in which there are no Rust objects.
-    unsafe { DirectMap::new(ptr::with_exposed_provenance_mut(DIRECT_MAP as usize), DIRECT_MAP_LIMIT) }
+    unsafe { DirectMap::new(ptr::with_exposed_provenance_mut(DIRECT_MAP as usize), limit()) }
         .unwrap_or_else(|e| panic!("{e}"))
 }
 

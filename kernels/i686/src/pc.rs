@@ -15,7 +15,7 @@ use ptarmigan_kernel_x86::{clock, lapic, port, serial};
 
 use crate::context::Registers;
 use crate::cpu::CALL;
-use crate::mmu::{self, DIRECT_MAP_LIMIT, Hardware};
+use crate::mmu::{self, Hardware};
 use crate::{KERNEL, boot, cpu, smp, windows};
 
 /// A PC with 32-bit CPUs and PAE.
@@ -162,7 +162,7 @@ unsafe impl Arch for Pc {
 
     #[inline]
     fn page<R>(pin: &Pinned<'_>, pfn: Pfn, f: impl FnOnce(*mut u8) -> R) -> Result<R, NoFrame> {
-        if pfn.addr().0 < DIRECT_MAP_LIMIT {
+        if pfn.addr().0 < mmu::limit() {
             return Ok(f(mmu::direct(pfn.addr().0)));
         }
         windows::with(pin, pfn, f)
