@@ -1,6 +1,6 @@
 //! What each CPU counts; the kernel prints the sums at its end.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,14 +60,14 @@ pub const NAMES: [&str; COUNTS] = [
 /// How many counts there are.
 pub const COUNTS: usize = 15;
 
-/// The counts of one CPU, which alone adds to them.
+/// The counts of one CPU, which alone adds to them. They wrap around where words have 32 bits.
 #[repr(align(128))]
-pub struct Counts([AtomicU64; COUNTS]);
+pub struct Counts([AtomicUsize; COUNTS]);
 
 impl Counts {
     /// Makes counts of zero.
     pub const fn new() -> Self {
-        Counts([const { AtomicU64::new(0) }; COUNTS])
+        Counts([const { AtomicUsize::new(0) }; COUNTS])
     }
 
     /// Adds one. The calling CPU is the one whose counts these are.
@@ -79,7 +79,7 @@ impl Counts {
 
     /// Returns a count by its place in [`NAMES`]; 0 beyond them.
     pub fn get(&self, index: usize) -> u64 {
-        self.0.get(index).map_or(0, |count| count.load(Ordering::Relaxed))
+        self.0.get(index).map_or(0, |count| count.load(Ordering::Relaxed) as u64)
     }
 }
 
