@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::contender::{Arch, Contender, System};
+use crate::profile;
 use crate::rows::{CASES, Counts};
 
 /// The most that a guest may print.
@@ -30,6 +31,8 @@ pub struct Guest<'a> {
     pub files: &'a Files,
     /// QEMU's plugin, and where it writes.
     pub counter: Option<(&'a Path, &'a Path)>,
+    /// The case whose instructions the plugin counts one by one.
+    pub profiled: Option<usize>,
 }
 
 /// What a boot has brought.
@@ -38,6 +41,8 @@ pub struct Boot {
     pub values: Vec<Vec<u64>>,
     /// For each case, what the plugin counted.
     pub counts: Option<Vec<Counts>>,
+    /// How often each instruction of the kernel was executed in the case that is profiled.
+    pub profile: Option<Vec<(u64, u64)>>,
     /// Lines of our kernel at its end.
     pub said: Vec<String>,
 }
@@ -49,7 +54,7 @@ impl Guest<'_> {
     ///
     /// QEMU cannot be started, or the guest has not printed what it should.
     pub fn boot(&self) -> Result<Boot, String> {
-        let Guest { contender, files, counter } = self;
+        let Guest { contender, files, counter, profiled } = self;
         // The same processor for both; NX, as our entries carry it.
         let (qemu, cpu, kernel_start) = match contender.arch {
             Arch::I386 => ("qemu-system-i386", "qemu32,+pae,+pse36,+nx", "0xc0000000"),
@@ -72,7 +77,10 @@ impl Guest<'_> {
         if let Some((plugin, out)) = counter {
             // What a boot before has left does not count.
             let _ = fs::remove_file(out);
-            let plugin = format!("{},kernel={kernel_start},out={}", plugin.display(), out.display());
+            let mut plugin = format!("{},kernel={kernel_start},out={}", plugin.display(), out.display());
+            if let Some(case) = profiled {
+                plugin.push_str(&format!(",profile={case}"));
+            }
             command.arg("-plugin").arg(plugin);
         }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -87,16 +95,17 @@ impl Guest<'_> {
             let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("nothing");
             format!("{qemu} ended with {status} and no result; the guest's last line: {}", last.trim())
         })?;
-        let counts = match counter {
+        let (counts, profile) = match counter {
             Some((_, out)) => {
                 let text = fs::read_to_string(out)
                     .map_err(|e| format!("QEMU's plugin has written no {}: {e}", out.display()))?;
-                Some(Counts::parse(&text).ok_or("QEMU's plugin has not counted every case")?)
+                let counts = Counts::parse(&text).ok_or("QEMU's plugin has not counted every case")?;
+                (Some(counts), profiled.map(|_| profile::parse(&text)))
             }
-            None => None,
+            None => (None, None),
         };
         let said = text.lines().filter_map(|line| line.trim().strip_prefix("kernel: "));
-        Ok(Boot { values, counts, said: said.map(str::to_owned).collect() })
+        Ok(Boot { values, counts, profile, said: said.map(str::to_owned).collect() })
     }
 }
 

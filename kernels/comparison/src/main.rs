@@ -8,11 +8,13 @@
 //! | [`guest`] | one boot |
 //! | [`rows`] | medians of boots; counts of what happened meanwhile |
 //! | [`print`] | tables, bars |
+//! | [`profile`] | functions of our kernel in which a case spends its instructions |
 
 mod contender;
 mod guest;
 mod linux;
 mod print;
+mod profile;
 mod rows;
 
 use std::path::{Path, PathBuf};
@@ -48,6 +50,9 @@ struct Options {
     /// Leaves out the boot that counts cleared pages, and what is derived from it.
     #[arg(long)]
     no_counts: bool,
+    /// Prints the functions of our kernel in which this case spends its instructions.
+    #[arg(long, value_name = "CASE", conflicts_with_all = ["no_counts", "json"])]
+    profile: Option<String>,
     /// Lists the contenders.
     #[arg(long)]
     list: bool,
@@ -118,6 +123,12 @@ fn compare(options: &Options) -> Result<(), String> {
         contenders.iter().for_each(|c| println!("{:22} {}", c.name, c.about));
         return Ok(());
     }
+    let profiled = match &options.profile {
+        None => None,
+        Some(name) => Some(rows::number(name).ok_or_else(|| {
+            format!("no case {name}: there are {}", rows::CASES.map(|case| case.name).join(", "))
+        })?),
+    };
     let work = scratch()?;
     let mut files = Vec::new();
     for arch in [Arch::I386, Arch::X86_64] {
@@ -144,7 +155,7 @@ fn compare(options: &Options) -> Result<(), String> {
                         |(_, files)| {
                             let out = work.0.join(format!("counts-{}", contender.name));
                             let counter = counts.then_some((&*options.counter, &*out));
-                            Guest { contender, files, counter }.boot()
+                            Guest { contender, files, counter, profiled }.boot()
                         },
                     );
                     bar.inc(1);
@@ -168,6 +179,15 @@ fn compare(options: &Options) -> Result<(), String> {
     print::tables(&rows);
     for (contender, boots) in contenders.iter().zip(&all) {
         print::notes(contender, boots);
+    }
+    if let Some(case) = &options.profile {
+        for (contender, boots) in contenders.iter().zip(&all).filter(|(c, _)| c.system == System::Ours) {
+            let executed = boots.iter().find_map(|boot| boot.profile.as_ref());
+            let image = files.iter().find(|(arch, _)| *arch == contender.arch).map(|(_, files)| &files.image);
+            if let (Some(executed), Some(image)) = (executed, image) {
+                profile::print(contender.name, case, image, executed)?;
+            }
+        }
     }
     print::bars(&rows);
     print::remarks();

@@ -23,6 +23,11 @@ pub const CASES: [Case; 6] = [
     Case { name: "fork-exec", operations: 1 },
 ];
 
+/// Returns the number of a case.
+pub fn number(name: &str) -> Option<usize> {
+    CASES.iter().position(|case| case.name == name)
+}
+
 /// Instructions by which pages are cleared or copied, as the plugin tells them apart.
 pub const BY: [&str; 3] = ["rep stos", "rep movs", "stores"];
 
