@@ -63,6 +63,26 @@ fn slots_of_either_kind_are_filled_alike_and_the_sanitizer_finds_nothing() {
 }
 
 #[test]
+fn sweeps_are_flushed_as_the_parameter_says() {
+    let flushes = |params: &str| {
+        let mut args = vec!["--low", "16M", "--pool-slots", "16", "--touch-data", "--cpus", "1"];
+        if !params.is_empty() {
+            args.extend(["--params", params]);
+        }
+        let plans = replay(&args)["kmap"]["flushes"].clone();
+        ["pages", "runs", "window", "full"].map(|plan| number(&plans, plan))
+    };
+    let [pages, runs, window, full] = flushes("kmap.flush=auto");
+    let sweeps = pages + runs + window + full;
+    assert!(sweeps > 0, "the recording has no sweep");
+    assert_eq!(flushes(""), [pages, runs, window, full]);
+    assert_eq!(flushes("kmap.flush=page"), [sweeps, 0, 0, 0]);
+    assert_eq!(flushes("kmap.flush=run"), [0, sweeps, 0, 0]);
+    assert_eq!(flushes("kmap.flush=window"), [0, 0, sweeps, 0]);
+    assert_eq!(flushes("kmap.flush=full"), [0, 0, 0, sweeps]);
+}
+
+#[test]
 fn a_machine_without_high_memory_maps_nothing() {
     assert!(replay(&[]).get("kmap").is_none());
 }
@@ -70,13 +90,15 @@ fn a_machine_without_high_memory_maps_nothing() {
 #[test]
 fn contradictions_are_refused_in_one_line() {
     let fixture = fixture();
-    let cases: [(&[&str], &str); 8] = [
+    let cases: [(&[&str], &str); 10] = [
         (&["--low", "64M"], "no high memory"),
         (&["--low", "16M", "--nodes", "2"], "one node"),
         (&["--low", "16M", "--idle-zero", "16"], "idle CPUs"),
         (&["--low", "16M", "--kmap", "local", "--pool-slots", "64"], "local maps have no pool"),
         (&["--low", "16M", "--pool-slots", "1"], "1 slots: "),
         (&["--low", "16M", "--window", "real", "--pool-slots", "100000"], "100000 slots: "),
+        (&["--params", "kmap.flush=page"], "is for pools"),
+        (&["--low", "16M", "--kmap", "linux", "--params", "kmap.flush=page"], "is for pools"),
         (&["--pool-slots", "64"], "--low"),
         (&["--window", "real"], "--low"),
     ];

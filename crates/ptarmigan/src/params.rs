@@ -15,6 +15,7 @@
 //! |---|---|---|
 //! | `userpte` | `nohigh`, `high`, `auto` | with `auto`: `beta`, `reserve`, `margin`, `share`, in percent of low memory, 1 to 100; see [`AutoParams`] |
 //! | `quicklist` | `off`, `on` | `magazine`: pages in a CPU's magazine, 1 to 64 |
+//! | `kmap.flush` | `auto`, `page`, `run`, `window`, `full` | |
 //! | `tlb.model` | `linux`, `always-page`, `always-full` | with `linux`, `ceiling`: pages that are flushed one by one at most |
 //!
 //! ```
@@ -39,6 +40,8 @@ pub struct Params {
     pub flush: Option<FlushModel>,
     /// Where leaf tables of user space are placed. From `userpte=`.
     pub userpte: Option<UserPte>,
+    /// How sweeps of a pool's slots have them forgotten. From `kmap.flush=`.
+    pub kmap: Option<SlotFlush>,
 }
 
 /// Where leaf tables of user space are placed, on machines with high memory.
@@ -82,6 +85,22 @@ pub enum FlushModel {
     AlwaysFull,
     /// Never, where the hardware can name pages.
     AlwaysPage,
+}
+
+/// How a sweep of a pool of slots has the stale ones forgotten.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SlotFlush {
+    /// As is cheapest by the machine's cost model.
+    #[default]
+    Auto,
+    /// Page by page.
+    Page,
+    /// Run by run.
+    Run,
+    /// As one range, from the first stale slot to the last.
+    Window,
+    /// With everything else, as Linux does.
+    Full,
 }
 
 /// Linux's ceiling, in pages.
@@ -198,6 +217,8 @@ impl Params {
                 "tlb.model" => params.flush = Some(flush_model(value, parts)?),
                 "userpte" if params.userpte.is_some() => return Err(key.error(Why::Twice)),
                 "userpte" => params.userpte = Some(userpte(value, parts)?),
+                "kmap.flush" if params.kmap.is_some() => return Err(key.error(Why::Twice)),
+                "kmap.flush" => params.kmap = Some(slot_flush(value, parts)?),
                 _ => return Err(key.error(Why::UnknownKey)),
             }
         }
@@ -245,6 +266,24 @@ fn quicklist<'a>(value: Piece<'a>, options: impl Iterator<Item = Piece<'a>>) -> 
         }
     }
     Ok(magazine as u8)
+}
+
+fn slot_flush<'a>(
+    value: Piece<'a>,
+    mut options: impl Iterator<Item = Piece<'a>>,
+) -> Result<SlotFlush, ParamError<'a>> {
+    let flush = match value.text {
+        "auto" => SlotFlush::Auto,
+        "page" => SlotFlush::Page,
+        "run" => SlotFlush::Run,
+        "window" => SlotFlush::Window,
+        "full" => SlotFlush::Full,
+        _ => return Err(value.error(Why::BadValue("auto, page, run, window, full"))),
+    };
+    match options.next() {
+        Some(option) => Err(option.pair()?.0.error(Why::UnknownOption(""))),
+        None => Ok(flush),
+    }
 }
 
 fn flush_model<'a>(
@@ -318,6 +357,9 @@ mod tests {
         );
         assert_eq!(error("quicklist=on,"), (13, "", Why::NoValue));
         assert_eq!(error("tlb.model=always-full,ceiling=3"), (22, "ceiling", Why::UnknownOption("")));
+        assert_eq!(error("kmap.flush=range"), (11, "range", Why::BadValue("auto, page, run, window, full")));
+        assert_eq!(error("kmap.flush=page,size=3"), (16, "size", Why::UnknownOption("")));
+        assert_eq!(error("kmap.flush=page kmap.flush=page"), (16, "kmap.flush", Why::Twice));
         assert_eq!(error("userpte=low"), (8, "low", Why::BadValue("nohigh, high, auto")));
         assert_eq!(error("userpte=high,beta=3"), (13, "beta", Why::UnknownOption("")));
         assert_eq!(error("userpte=auto,beta=0"), (18, "0", Why::BadNumber(1, 100)));
@@ -338,6 +380,7 @@ mod tests {
             "quicklist=on,@",
             "tlb.model=linux,ceiling=@",
             "userpte=auto,beta=@",
+            "kmap.flush=@",
         ] {
             for byte in 0..=0x17fu32 {
                 let Some(c) = char::from_u32(byte) else { continue };

@@ -44,7 +44,7 @@ impl Default for CommandLine {
 }
 
 /// Keys of the library's parameters.
-const LIBRARY: [&str; 3] = ["quicklist=", "tlb.model=", "userpte="];
+const LIBRARY: [&str; 4] = ["quicklist=", "tlb.model=", "kmap.flush=", "userpte="];
 
 /// Reads the library's parameters out of a command line; calls `wrong` with each word that is
 /// meant for it and that it does not take. All other words are programs'.
@@ -59,6 +59,7 @@ pub fn library(text: &str, mut wrong: impl FnMut(&str)) -> Params {
             Ok(parsed) => {
                 params.magazine = parsed.magazine.or(params.magazine);
                 params.flush = parsed.flush.or(params.flush);
+                params.kmap = parsed.kmap.or(params.kmap);
                 params.userpte = parsed.userpte.or(params.userpte);
             }
             Err(_) => wrong(word),

@@ -67,7 +67,8 @@ pub struct ReplayArgs {
     /// Boot parameters of the machine, e.g. "quicklist=on,magazine=16 tlb.model=always-full".
     /// quicklist (of policy ptarmigan): off, or on with magazine=1 to 64 pages. tlb.model: linux
     /// with ceiling=N pages, always-page, or always-full. userpte (of i386 and i386-pae): nohigh,
-    /// high, or auto with beta, reserve, margin and share in percent of low memory.
+    /// high, or auto with beta, reserve, margin and share in percent of low memory. kmap.flush (of
+    /// --kmap pool): how sweeps flush, auto, page, run, window or full.
     #[arg(long, value_name = "PARAMS", value_parser = parse_params)]
     pub(super) params: Option<Params>,
     /// Cost model by which TLBs are flushed: linux-33, power3-2001, always-full, always-page, or a
@@ -110,6 +111,12 @@ impl ReplayArgs {
         }
         if !self.is_small_x86() && self.params.is_some_and(|params| params.userpte.is_some()) {
             return Err(Failure::new("userpte= in --params is for --arch i386 and i386-pae"));
+        }
+        let has_pool = self.high.has_pool(self.is_small_x86());
+        if !has_pool && self.params.is_some_and(|params| params.kmap.is_some()) {
+            return Err(Failure::new(
+                "kmap.flush= in --params is for pools: give --low SIZE and --kmap pool",
+            ));
         }
         let flush = self.params.and_then(|params| params.flush);
         if self.arch == MachineName::Ppc32 && self.model.is_none() && flush.is_none() {

@@ -75,7 +75,10 @@ impl<S: Shootdown> Tlb<S> {
         }
         let loaded = self.own(pin)?;
         let facts = Facts { asked: self.asked_by_kernel(), ..*facts };
-        let plan = self.config.costs.plan_slots(stale, &facts);
+        let plan = match self.config.slots {
+            Some(plan) if !stale.is_everything() => plan,
+            _ => self.config.costs.plan_slots(stale, &facts),
+        };
         self.tally_hashed(pin, &facts);
         self.tally(pin).count_kernel(plan);
         if S::BROADCASTS {

@@ -25,6 +25,14 @@ pub struct HighArgs {
     pool_slots: Option<usize>,
 }
 
+impl HighArgs {
+    /// Returns whether there is a pool of the library's: with high memory, which `usual` says that
+    /// the machine has where nothing is said.
+    pub(in crate::replay) fn has_pool(&self, usual: bool) -> bool {
+        (usual || self.low.is_some()) && matches!(self.kmap, None | Some(KmapName::Pool))
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum WindowName {
     /// Mappings of this host: a system call for each
