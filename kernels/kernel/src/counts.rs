@@ -32,6 +32,10 @@ pub enum Count {
     Ipis,
     /// System calls.
     Calls,
+    /// Tasks made by fork.
+    Forks,
+    /// Programs begun by `exec`.
+    Execs,
     /// Changes from one task to another.
     Switches,
     /// Timer interrupts.
@@ -53,12 +57,14 @@ pub const NAMES: [&str; COUNTS] = [
     "root loads",
     "interrupts sent",
     "system calls",
+    "forks",
+    "execs",
     "task switches",
     "timer ticks",
 ];
 
 /// How many counts there are.
-pub const COUNTS: usize = 15;
+pub const COUNTS: usize = 17;
 
 /// The counts of one CPU, which alone adds to them. They wrap around where words have 32 bits.
 #[repr(align(128))]

@@ -7,6 +7,7 @@ use ptarmigan::space::{AreaFlags, Object, Space};
 use super::elf::{Elf, HEADER, INTERPRETER, LOAD, Segment};
 use super::stack::{self, Facts};
 use crate::arch::{Abi, Arch, Context};
+use crate::counts::Count;
 use crate::errno::Errno;
 use crate::fs::{DESCRIPTORS, Kind};
 use crate::memory::user;
@@ -51,6 +52,7 @@ impl<A: Arch> Sys<'_, A> {
                 self.replace(space, inode, object, heap);
                 self.body.context = A::Context::NEW;
                 self.body.context.start(entry, stack);
+                self.kernel.count(Count::Execs);
                 A::load(&self.body.context);
                 Ok(())
             }

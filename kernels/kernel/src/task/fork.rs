@@ -2,6 +2,7 @@
 
 use super::{Doing, MAPPED};
 use crate::arch::{Arch, Context};
+use crate::counts::Count;
 use crate::errno::Errno;
 use crate::syscall::{Stop, Sys};
 
@@ -55,6 +56,7 @@ impl<A: Arch> Sys<'_, A> {
         self.share_all(slot);
         self.state.tasks.make_ready(slot);
         self.kernel.wake_idle(self.state);
+        self.kernel.count(Count::Forks);
         Ok(pid as u64)
     }
 
