@@ -12,6 +12,7 @@
 //! * `hash`: what a hash table takes, and when it is too small.
 //! * `flush`: flushes of a machine with a hash table, priced by a cost model, beside this host's.
 //! * `kmap`: windows of slots for high memory.
+//! * `userpte`: leaf tables in high memory: what they cost, and when they pay.
 //! * `history`: what was reported of quicklists in 2004 and 2008, measured again.
 mod flush;
 mod hash;
@@ -21,6 +22,7 @@ pub mod machine;
 pub mod pages;
 pub mod report;
 pub mod table;
+mod userpte;
 
 use clap::{Args, Subcommand};
 
@@ -59,6 +61,9 @@ enum Bench {
     /// Windows of slots for high memory: slots per sweep on recordings, pools against each other,
     /// and the planner against each rule on real slots.
     Kmap(kmap::KmapOptions),
+    /// Leaf tables in high memory: the experiment of 2010 on a recording, and the memory, sharing and
+    /// sparseness at which low memory runs out without them.
+    Userpte(userpte::UserPteOptions),
     /// Forked children that read pages far apart, in nanoseconds per fault.
     Holt(Options),
     /// Fork on one CPU, exit on the others: memory cached by lists. Counts, no times.
@@ -132,6 +137,10 @@ impl BenchArgs {
             }
             Bench::Kmap(options) => {
                 let report = kmap::run(options)?;
+                return print_counts(&report, report.plain(), options.json);
+            }
+            Bench::Userpte(options) => {
+                let report = userpte::run(options)?;
                 return print_counts(&report, report.plain(), options.json);
             }
             Bench::Imbalance(options) => {

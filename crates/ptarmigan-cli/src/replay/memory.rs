@@ -15,7 +15,7 @@ pub(super) const MOST: u64 = 8 << 40;
 const NOTABLE: u64 = 1 << 30;
 
 /// Parses the size of a memory: bytes, or a number with the suffix K, M, G or T.
-pub(super) fn parse(text: &str) -> Result<u64, String> {
+pub(crate) fn parse(text: &str) -> Result<u64, String> {
     let bytes = number(text)?;
     bytes
         .filter(|bytes| (LEAST..=MOST).contains(bytes))
@@ -23,7 +23,7 @@ pub(super) fn parse(text: &str) -> Result<u64, String> {
 }
 
 /// Parses a number of bytes in the same way.
-pub(super) fn parse_bytes(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     number(text)?.ok_or_else(|| "more than 2^64 bytes".to_owned())
 }
 

@@ -16,7 +16,8 @@
 //! # Rooms
 //!
 //! * `input` reads a trace and turns it into a program for each worker.
-//! * `high` is high memory, if the machine has any, and `mapped` replays for it alone.
+//! * `high` is high memory, if the machine has any. `mapped` replays for what is mapped there alone,
+//!   and `placed` for tables there.
 //! * `workers` execute the programs.
 //! * `instruments` count, time and check what the workers do.
 //! * `passes` puts these together, and `report` prints the result.
@@ -27,6 +28,7 @@ mod instruments;
 mod mapped;
 mod memory;
 mod passes;
+mod placed;
 mod platform;
 mod policy;
 mod report;
@@ -37,6 +39,8 @@ mod workers;
 pub use args::{ReplayArgs, Spread};
 pub(crate) use high::KmapReport;
 pub(crate) use mapped::MappedTrace;
+pub(crate) use memory::{parse as parse_memory, parse_bytes};
+pub(crate) use placed::{PlacedMachine, PlacedRun, PlacedTrace, Recording};
 
 use crate::error::{Context, Failure};
 use crate::print;

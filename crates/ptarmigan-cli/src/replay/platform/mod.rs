@@ -23,7 +23,7 @@ use ptarmigan_rig::{HashUse, SoftMmu, Watchable};
 use ptsan::Config;
 
 /// Returns the user's half of a format of two or three levels.
-fn room<F: Format>() -> Room {
+pub(super) fn room<F: Format>() -> Room {
     let shift = F::shift(Level(1));
     Room { format: F::NAME, shift: shift - F::PAGE_SHIFT, regions: F::USER_END >> shift }
 }

@@ -1,0 +1,49 @@
+//! `ptarmigan bench userpte`: leaf tables in high memory, what they cost and when they pay.
+//!
+//! * `time`: the experiment of 2010, on a recording.
+//! * `model`: what takes low memory; `table` and `picture` show it.
+//! * `simulate`: sparse processes on the library, on a small machine, beside what the model says.
+//!   `load` is what they do.
+//! * `args` are the options, `report` the rows.
+mod args;
+mod load;
+mod model;
+mod picture;
+mod report;
+mod simulate;
+mod table;
+mod time;
+
+pub(crate) use args::UserPteOptions;
+pub(crate) use report::UserPteBench;
+
+use crate::error::{Context, Failure};
+use args::PartName;
+
+/// Runs the parts that `options` name.
+///
+/// # Errors
+///
+/// If options contradict each other, a recording does not fit, something cannot be set up or
+/// written, or `auto` dies where `high` does not.
+pub(crate) fn run(options: &UserPteOptions) -> Result<UserPteBench, Failure> {
+    let mut parts = Vec::new();
+    let grid = options.memory.grid(options.low)?;
+    let machine = options.time.machine(options.low)?;
+    if options.part != PartName::Time {
+        parts.push(table::part(&grid));
+        if let Some(path) = &options.memory.svg {
+            let text = picture::draw(&grid).ok_or_else(|| {
+                Failure::new(
+                    "--svg: there is nothing to draw: give two or more --ram above --low, with room in it",
+                )
+            })?;
+            std::fs::write(path, text).context(path.display())?;
+        }
+        parts.push(simulate::part(&grid)?);
+    }
+    if options.part != PartName::Memory {
+        parts.push(time::part(&options.time.recording(), &machine, options.time.runs)?);
+    }
+    Ok(UserPteBench::new(parts))
+}

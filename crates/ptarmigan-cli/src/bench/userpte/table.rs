@@ -1,0 +1,142 @@
+//! The model as tables and rows.
+use super::model::{FRAME, LowMemory, Records, leaf_bytes};
+use super::report::{Part, Row, row};
+use ptarmigan::params::AutoParams;
+use std::fmt::{Result as Written, Write as _};
+
+/// What the tables are made for.
+pub(super) struct Grid {
+    /// Low memory.
+    pub low: LowMemory,
+    /// Memories of machines, in bytes.
+    pub rams: Vec<u64>,
+    /// Sparseness: one of so many entries of a table is in use.
+    pub one_in: Vec<u32>,
+}
+
+/// Returns the used share of a table's entries if one of `one_in` is.
+pub(super) fn used(one_in: u32) -> f64 {
+    1.0 / f64::from(one_in.max(1))
+}
+
+/// Formats a memory size.
+pub(super) fn size(bytes: u64) -> String {
+    if bytes % (1 << 30) == 0 { format!("{}G", bytes >> 30) } else { format!("{}M", bytes >> 20) }
+}
+
+fn mib(bytes: f64) -> f64 {
+    bytes / f64::from(1 << 20)
+}
+
+/// Formats a sharing with three digits.
+pub(super) fn sharing(value: Option<f64>) -> String {
+    match value {
+        None => "-".to_owned(),
+        Some(value) if value >= 100.0 => format!("{value:.0}"),
+        Some(value) if value >= 10.0 => format!("{value:.1}"),
+        Some(value) if value >= 1.0 => format!("{value:.2}"),
+        Some(value) => format!("{value:.3}"),
+    }
+}
+
+/// Returns the tables for both kinds of records, and where `auto` changes over.
+pub(super) fn part(grid: &Grid) -> Part {
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    let _ = write(&mut text, grid);
+    Part { text, rows: rows(grid) }
+}
+
+fn rows(grid: &Grid) -> Vec<Row> {
+    let (low, auto) = (&grid.low, AutoParams::default());
+    let mut rows = Vec::new();
+    for records in Records::ALL {
+        for ram in &grid.rams {
+            let at = format!("{}/{}", size(*ram), records.name());
+            let mut memory = |what: &str, value, unit| rows.push(row(format!("low/{at}"), what, value, unit));
+            memory("records", mib(records.bytes(*ram, low.bytes) as f64), "MiB");
+            memory("room", mib(low.room(*ram, records)), "MiB");
+            memory("dense-tables", mib(leaf_bytes(low.mapped(*ram), 1.0, 1.0)), "MiB");
+            memory("most-spaces-high", low.most_spaces(*ram, records), "spaces");
+            for one_in in &grid.one_in {
+                let (case, used) = (format!("sharing/{at}/1-in-{one_in}"), used(*one_in));
+                let of = |value: Option<f64>| value.unwrap_or(f64::NAN);
+                let nohigh = of(low.exhausted_at(*ram, records, used));
+                rows.push(row(case.clone(), "nohigh-exhausted", nohigh, "mappings/frame"));
+                let auto = of(low.auto_from(*ram, records, used, &auto));
+                rows.push(row(case, "auto-high-from", auto, "mappings/frame"));
+            }
+        }
+    }
+    rows
+}
+
+fn write(text: &mut String, grid: &Grid) -> Written {
+    let LowMemory { bytes, kernel, spaces, mapped } = grid.low;
+    writeln!(text, "Low memory of {}: the sharing S at which low tables exhaust it (model)", size(bytes))?;
+    let mapped = match mapped {
+        Some(percent) => format!("{percent} % of memory is mapped"),
+        None => "all high memory is mapped".to_owned(),
+    };
+    writeln!(text, "kernel and slabs {} MiB, {spaces} spaces, {mapped}", kernel >> 20)?;
+    writeln!(text, "1/N: one of N entries of a table is in use. S: mappings of a frame, mean")?;
+    for records in Records::ALL {
+        let each = match records {
+            Records::Linux => "Linux's page records, 32 bytes a page".to_owned(),
+            Records::Library => {
+                let ram = grid.rams.iter().copied().max().unwrap_or(bytes);
+                let each = records.bytes(ram, bytes) as f64 / (ram / FRAME) as f64;
+                format!("the library's page records, {each:.2} bytes a page")
+            }
+        };
+        writeln!(text, "\nWith {each} (MiB; S from which low memory runs out)")?;
+        header(text, grid, ["records", "room", "dense"])?;
+        for ram in &grid.rams {
+            let low = &grid.low;
+            let taken = [
+                records.bytes(*ram, bytes) as f64,
+                low.room(*ram, records),
+                leaf_bytes(low.mapped(*ram), 1.0, 1.0),
+            ];
+            let taken = taken.map(|bytes| format!("{:.1}", mib(bytes)));
+            line(text, grid, *ram, taken, |used| low.exhausted_at(*ram, records, used))?;
+        }
+    }
+    let auto = AutoParams::default();
+    let AutoParams { beta, reserve, .. } = auto;
+    writeln!(
+        text,
+        "\nS from which auto makes high tables: they take {beta} % of low memory, or {reserve} %"
+    )?;
+    writeln!(text, "are left (the library's records; spaces: what exhausts low memory with high)")?;
+    header(text, grid, ["", "", "spaces"])?;
+    for ram in &grid.rams {
+        let low = &grid.low;
+        let spaces = format!("{:.0}", low.most_spaces(*ram, Records::Library));
+        let taken = [String::new(), String::new(), spaces];
+        line(text, grid, *ram, taken, |used| low.auto_from(*ram, Records::Library, used, &auto))?;
+    }
+    Ok(())
+}
+
+fn header(text: &mut String, grid: &Grid, names: [&str; 3]) -> Written {
+    write!(text, "{:<6}", "RAM")?;
+    names.iter().try_for_each(|name| write!(text, " {name:>8}"))?;
+    grid.one_in.iter().try_for_each(|one_in| write!(text, " {:>8}", format!("1/{one_in}")))?;
+    writeln!(text)
+}
+
+fn line(
+    text: &mut String,
+    grid: &Grid,
+    ram: u64,
+    taken: [String; 3],
+    sharing_at: impl Fn(f64) -> Option<f64>,
+) -> Written {
+    write!(text, "{:<6}", size(ram))?;
+    taken.iter().try_for_each(|one| write!(text, " {one:>8}"))?;
+    for one_in in &grid.one_in {
+        write!(text, " {:>8}", sharing(sharing_at(used(*one_in))))?;
+    }
+    writeln!(text)
+}

@@ -1,0 +1,127 @@
+//! Recordings replayed on a 32-bit machine with PAE, where leaf tables are placed as `userpte=`
+//! says: times, and counts of tables and windows.
+use super::high::UserPteReport;
+use super::input::schedule::{CpuMap, Schedule};
+use super::input::shipped::COMPILE;
+use super::input::trace::Trace;
+use super::platform::room;
+use super::workers::job::Job;
+use super::workers::machine::EitherMachine;
+use super::workers::watch::Unwatched;
+use crate::error::{Context, Failure};
+use ptarmigan::format::X86Pae;
+use ptarmigan::hosted::{
+    Delivery, HighConfig, HighMachine, HighSlots, Host, HostConfig, HostMachine, HostTables, Kmap, NoTlb,
+    SlotKind,
+};
+use ptarmigan::machine::Machine;
+use ptarmigan::params::UserPte;
+use ptarmigan::quicklist::{ListsConfig, Policy};
+use ptarmigan::tlb::TlbConfig;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Slots of the pool through which the kernel maps data frames, as on Linux.
+const POOL_SLOTS: usize = 1024;
+
+/// Where a recording is read from.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Recording {
+    /// The compile that comes with the command.
+    #[default]
+    Shipped,
+    /// A file.
+    File(PathBuf),
+}
+
+/// The machine that it is replayed on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PlacedMachine {
+    /// Bytes of memory.
+    pub memory: u64,
+    /// Bytes of low memory, less than all.
+    pub low: u64,
+    /// Whether data frames have memory behind them, which is cleared and copied.
+    pub touch_data: bool,
+    /// Copies of the recording that run at once, with a worker each.
+    pub copies: usize,
+}
+
+/// A recording, moved to 3 GiB and ready to be replayed by one worker.
+pub(crate) struct PlacedTrace {
+    trace: Trace,
+    schedule: Schedule,
+}
+
+/// What one replay took, and where its tables were.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PlacedRun {
+    /// Processor time of the workers: the library's calls, and the loop that makes them.
+    pub calls: Duration,
+    /// Tables and windows.
+    pub tables: UserPteReport,
+    /// Tables of all levels that were made and given back, whatever their memory.
+    pub all_tables: u64,
+}
+
+impl PlacedTrace {
+    /// Reads a recording, moves it and plans its replay.
+    ///
+    /// # Errors
+    /// If it is none, or does not fit into 3 GiB.
+    pub fn read(from: &Recording) -> Result<Self, Failure> {
+        let mut trace = match from {
+            Recording::Shipped => Trace::from_bytes(COMPILE, "the shipped compile")?,
+            Recording::File(path) => Trace::open(Path::new(path))?,
+        };
+        trace.relayout(room::<X86Pae>())?;
+        let schedule = Schedule::new(&trace, CpuMap::new(trace.cpus, trace.cpus), true);
+        Ok(PlacedTrace { trace, schedule })
+    }
+
+    /// Returns its name, and how many processes, events and faults it has.
+    pub fn describe(&self) -> String {
+        let Trace { name, processes, events, faults, .. } = &self.trace;
+        format!("{name}: {processes} processes, {events} events, {faults} faults")
+    }
+
+    /// Replays it on the library's policy.
+    ///
+    /// # Errors
+    /// If the machine cannot be set up, or memory runs out.
+    pub fn run(&self, on: &PlacedMachine, userpte: UserPte) -> Result<PlacedRun, Failure> {
+        let PlacedMachine { memory, low, touch_data, copies } = *on;
+        let job =
+            Job { trace: &self.trace, schedule: &self.schedule, copies, keep_going: false, idle_zero: 0 };
+        let cpus = job.cpus();
+        let config = HighConfig { kmap: Kmap::Pool, slots: SlotKind::Store, pool_slots: POOL_SLOTS };
+        let host = HostConfig { cpus, bytes: memory, low, touch_data, ..HostConfig::default() };
+        let host = Host::<X86Pae>::new(host).context("the machine cannot be set up")?;
+        let tables = HostTables::new(&host, userpte).context("windows on tables")?;
+        // SAFETY: 1. they were made for this host.
+        let source = unsafe { tables.source(&host) };
+        let lists = host.quicklists_of(ListsConfig::new(cpus), source).context("lists")?;
+        let policy: &dyn Policy = &lists;
+        // SAFETY: 1. the window was made for this host and reaches all of its memory, which is what
+        // the lists draw on.
+        let machine = unsafe {
+            HostMachine::with_window(&host, policy, NoTlb, TlbConfig::new(cpus), Delivery::AtOnce, &tables)
+        };
+        let machine = machine.context("machine")?;
+        let slots = HighSlots::new(&host, &config).context("high memory")?;
+        let machine_high = HighMachine::new(&machine, &slots, &config).context("high memory")?;
+        let either = EitherMachine::high(machine_high);
+        let (outcome, elapsed, _) = job.run(&either, || Unwatched, |_| {})?;
+        if let Some((event, task, reason)) = outcome.first_out_of_memory {
+            return Err(Failure::new(format!(
+                "{}: process {task} got no memory at event {event} ({reason}); give --memory more than {} MiB",
+                self.trace.name,
+                memory >> 20
+            )));
+        }
+        let counts = either.policy().counts();
+        let all_tables = counts.levels.iter().map(|level| level.allocs as u64).sum();
+        let placed = UserPteReport::new(userpte, &tables, &counts);
+        Ok(PlacedRun { calls: elapsed.processor * job.workers() as u32, tables: placed, all_tables })
+    }
+}
