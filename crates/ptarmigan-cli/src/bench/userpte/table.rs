@@ -21,7 +21,7 @@ pub(super) fn used(one_in: u32) -> f64 {
 
 /// Formats a memory size.
 pub(super) fn size(bytes: u64) -> String {
-    if bytes % (1 << 30) == 0 { format!("{}G", bytes >> 30) } else { format!("{}M", bytes >> 20) }
+    if bytes.is_multiple_of(1 << 30) { format!("{}G", bytes >> 30) } else { format!("{}M", bytes >> 20) }
 }
 
 fn mib(bytes: f64) -> f64 {
