@@ -30,6 +30,8 @@ pub(super) struct Fate {
     pub tables: u64,
     /// Of the leaf tables in use at the end, those in high memory.
     pub high: u64,
+    /// Frames of low memory that were free at the end.
+    pub low_free: u32,
 }
 
 impl SparseLoad {
@@ -83,6 +85,7 @@ impl SparseLoad {
             died: short.map(|_| spaces.len() as u64 + 1),
             tables: spaces.len() as u64 * self.tables_each(),
             high: high(),
+            low_free: on.frames().low_frames().0,
         });
         for space in spaces {
             space.end(on).context("a process ends")?;

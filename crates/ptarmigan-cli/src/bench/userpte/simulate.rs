@@ -158,7 +158,8 @@ impl SimCase {
             // How many got all that they wanted.
             rows.push(row(case.clone(), name, (died.unwrap_or(all) - 1) as f64, "processes"));
         }
-        rows.push(row(case, "auto-high-tables", self.auto.high as f64, "tables"));
+        rows.push(row(case.clone(), "auto-high-tables", self.auto.high as f64, "tables"));
+        rows.push(row(case, "nohigh-low-free", self.nohigh.low_free as f64, "frames"));
         rows
     }
 }
@@ -174,7 +175,7 @@ fn write(text: &mut String, low: &LowMemory, cases: &[SimCase], left_out: u32) -
     writeln!(text, "data in 1/{DATA} of high memory, each frame mapped {SHARING} times\n")?;
     writeln!(
         text,
-        "{:<6} {:>5} {:>8} {:>12} {:>9} {:>9} {:>9} {:>12}",
+        "{:<6} {:>5} {:>8} {:>13} {:>9} {:>9} {:>9} {:>11}",
         "RAM", "1/N", "tables", "model: nohigh", "nohigh", "high", "auto", "auto, high"
     )?;
     let fate = |died: Option<u64>| died.map_or("lasts".to_owned(), |who| format!("dies {who}"));
@@ -197,5 +198,14 @@ fn write(text: &mut String, low: &LowMemory, cases: &[SimCase], left_out: u32) -
     if left_out > 0 {
         writeln!(text, "{left_out} cases are left out: they fit no memory, or not 3 GiB of addresses")?;
     }
-    writeln!(text, "dies N: process N got no memory. auto, high: its tables in high memory")
+    writeln!(text, "dies N: process N got no memory. auto, high: its tables in high memory")?;
+    let left = || cases.iter().filter(|case| case.nohigh.died.is_some()).map(|case| case.nohigh.low_free);
+    if let (Some(least), Some(most)) = (left().min(), left().max()) {
+        writeln!(
+            text,
+            "The library dies before the model: {least} to {most} frames are left then, its reserve"
+        )?;
+        writeln!(text, "among them, and pages are at hand in lists.")?;
+    }
+    Ok(())
 }

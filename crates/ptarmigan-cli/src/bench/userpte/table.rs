@@ -82,14 +82,14 @@ fn write(text: &mut String, grid: &Grid) -> Written {
     writeln!(text, "1/N: one of N entries of a table is in use. S: mappings of a frame, mean")?;
     for records in Records::ALL {
         let each = match records {
-            Records::Linux => "Linux's page records, 32 bytes a page".to_owned(),
+            Records::Linux => "Linux's page records, 32 bytes".to_owned(),
             Records::Library => {
                 let ram = grid.rams.iter().copied().max().unwrap_or(bytes);
                 let each = records.bytes(ram, bytes) as f64 / (ram / FRAME) as f64;
-                format!("the library's page records, {each:.2} bytes a page")
+                format!("the library's page records, {each:.2} bytes")
             }
         };
-        writeln!(text, "\nWith {each} (MiB; S from which low memory runs out)")?;
+        writeln!(text, "\nWith {each}: MiB, and S where low memory ends")?;
         header(text, grid, ["records", "room", "dense"])?;
         for ram in &grid.rams {
             let low = &grid.low;
