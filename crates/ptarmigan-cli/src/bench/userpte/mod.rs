@@ -28,9 +28,11 @@ use args::PartName;
 /// written, or `auto` dies where `high` does not.
 pub(crate) fn run(options: &UserPteOptions) -> Result<UserPteBench, Failure> {
     let mut parts = Vec::new();
-    let grid = options.memory.grid(options.low)?;
-    let machine = options.time.machine(options.low)?;
-    if options.part != PartName::Time {
+    // What is wrong with either part shows before the first one takes its time.
+    let has = |part| options.part == part || options.part == PartName::All;
+    let grid = has(PartName::Memory).then(|| options.memory.grid(options.low)).transpose()?;
+    let machine = has(PartName::Time).then(|| options.time.machine(options.low)).transpose()?;
+    if let Some(grid) = grid {
         parts.push(table::part(&grid));
         if let Some(path) = &options.memory.svg {
             let text = picture::draw(&grid).ok_or_else(|| {
@@ -42,7 +44,7 @@ pub(crate) fn run(options: &UserPteOptions) -> Result<UserPteBench, Failure> {
         }
         parts.push(simulate::part(&grid)?);
     }
-    if options.part != PartName::Memory {
+    if let Some(machine) = machine {
         parts.push(time::part(&options.time.recording(), &machine, options.time.runs)?);
     }
     Ok(UserPteBench::new(parts))
