@@ -1,9 +1,14 @@
 //! What 32-bit and 64-bit PCs have in common: ports, the serial line, interrupt controllers,
-//! clocks and nodes.
+//! clocks, nodes and maps of memory.
 #![no_std]
+
+#[cfg(test)]
+extern crate std;
 
 pub mod acpi;
 pub mod clock;
 pub mod lapic;
+pub mod loader;
+pub mod memory_map;
 pub mod port;
 pub mod serial;
