@@ -24,6 +24,9 @@
 //! it waits for has come. So a CPU needs one stack, and a task none.
 #![no_std]
 
+#[cfg(test)]
+extern crate std;
+
 pub mod arch;
 pub mod boot;
 pub mod counts;

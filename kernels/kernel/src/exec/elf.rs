@@ -1,7 +1,11 @@
 //! ELF files: the header and the segments that are loaded.
 
+use ptarmigan::addr::{FRAME_SIZE, VirtRange};
+
 use crate::arch::Abi;
 use crate::errno::Errno;
+
+const PAGE: u64 = FRAME_SIZE as u64;
 
 /// Segments that a program may have.
 pub const SEGMENTS: usize = 32;
@@ -44,6 +48,19 @@ pub struct Segment {
 pub const LOAD: u32 = 1;
 /// The name of a program that loads this one.
 pub const INTERPRETER: u32 = 3;
+
+/// The pages of a segment, below the end of programs' addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pages {
+    /// Pages of the file; empty if there are none.
+    pub file: VirtRange,
+    /// Where the first of them is in the file.
+    pub offset: u64,
+    /// Pages of zeroes, behind those of the file.
+    pub zero: VirtRange,
+    /// Bytes that have to be zero at the end of the file's last page.
+    pub tail: VirtRange,
+}
 
 fn half(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
@@ -90,6 +107,24 @@ impl Elf {
         let fits = (least..=HEADER).contains(&segment_size) && (1..=SEGMENTS).contains(&segments);
         fits.then_some(Elf { movable, entry, segments_at, segment_size, segments })
     }
+
+    /// Returns where the header of segment `i` is in the file.
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::ENOEXEC`] if there can be nothing.
+    pub fn segment_at(&self, i: usize) -> Result<u64, Errno> {
+        self.segments_at.checked_add((i * self.segment_size) as u64).ok_or(Errno::ENOEXEC)
+    }
+
+    /// Returns where a program that is moved by `shift` begins.
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::ENOEXEC`] if that is at or above `end`.
+    pub fn entry(&self, shift: u64, end: u64) -> Result<u64, Errno> {
+        self.entry.checked_add(shift).filter(|at| *at < end).ok_or(Errno::ENOEXEC)
+    }
 }
 
 impl Segment {
@@ -104,6 +139,54 @@ impl Segment {
             Abi::I386 => Self::narrow(bytes),
         };
         parsed.ok_or(Errno::ENOEXEC)
+    }
+
+    /// Returns where the byte at `offset` of the file is in a program that is moved by `shift`, if
+    /// the segment has it. The segment has [`pages`](Self::pages).
+    pub fn address_of(&self, offset: u64, shift: u64) -> Option<u64> {
+        let inside = offset.checked_sub(self.offset).filter(|inside| *inside < self.in_file)?;
+        self.at.checked_add(shift)?.checked_add(inside)
+    }
+
+    /// Returns the pages of a segment that is moved by `shift`, in a program that may use addresses
+    /// below `limit`. The file has `size` bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::ENOEXEC`] if it has no bytes, has more in the file than in memory, or wants bytes
+    /// that the file does not have or addresses that it may not use: those of page 0, and what lies
+    /// at or above the limit.
+    pub fn pages(&self, shift: u64, limit: u64, size: u64) -> Result<Pages, Errno> {
+        self.try_pages(shift, limit, size).ok_or(Errno::ENOEXEC)
+    }
+
+    fn try_pages(&self, shift: u64, limit: u64, size: u64) -> Option<Pages> {
+        let Segment { offset, at, in_file, in_memory, .. } = *self;
+        let limit = limit & !(PAGE - 1);
+        let start = at.checked_add(shift)?;
+        let end = start.checked_add(in_memory)?;
+        if in_memory == 0 || in_file > in_memory || start < PAGE || end > limit {
+            return None;
+        }
+        let first = start & !(PAGE - 1);
+        // At or below the limit, which is a page's border.
+        let last = end.next_multiple_of(PAGE);
+        let nothing = VirtRange { start: first, end: first };
+        if in_file == 0 {
+            let zero = VirtRange { start: first, end: last };
+            return Some(Pages { file: nothing, offset: 0, zero, tail: nothing });
+        }
+        if start % PAGE != offset % PAGE || offset.checked_add(in_file)? > size {
+            return None;
+        }
+        let data_end = start + in_file;
+        let file = VirtRange { start: first, end: data_end.next_multiple_of(PAGE) };
+        Some(Pages {
+            file,
+            offset: offset & !(PAGE - 1),
+            zero: VirtRange { start: file.end, end: last },
+            tail: VirtRange { start: data_end, end: file.end.min(end) },
+        })
     }
 
     fn wide(bytes: &[u8]) -> Option<Self> {
@@ -126,5 +209,193 @@ impl Segment {
             in_memory: word(bytes, 20)?.into(),
             flags: word(bytes, 24)?,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::vec;
+    use std::vec::Vec;
+
+    use super::*;
+
+    const LIMIT: u64 = 0xbeff_f000;
+    const SIZE: usize = 0x2000;
+    const ABIS: [Abi; 2] = [Abi::X86_64, Abi::I386];
+
+    /// What loading makes of a file: the entry and all pages, or an error.
+    fn load(abi: Abi, file: &[u8]) -> Result<(u64, Vec<Pages>), Errno> {
+        let elf = Elf::parse(abi, &file[..file.len().min(HEADER)])?;
+        let shift = if elf.movable { 0x5655_5000 } else { 0 };
+        let mut all = Vec::new();
+        for i in 0..elf.segments {
+            let at = usize::try_from(elf.segment_at(i)?).unwrap_or(usize::MAX).min(file.len());
+            let bytes = &file[at..];
+            let segment = Segment::parse(abi, &bytes[..bytes.len().min(elf.segment_size)])?;
+            if segment.kind == LOAD && segment.in_memory > 0 {
+                let pages = segment.pages(shift, LIMIT, file.len() as u64)?;
+                check(&segment, &pages, file.len() as u64);
+                let headers = segment.address_of(elf.segments_at, shift);
+                assert!(headers.is_none_or(|at| (pages.file.start..pages.file.end).contains(&at)));
+                all.push(pages);
+            }
+        }
+        Ok((elf.entry(shift, LIMIT)?, all))
+    }
+
+    fn check(segment: &Segment, pages: &Pages, size: u64) {
+        let Pages { file, offset, zero, tail } = *pages;
+        for range in [file, zero] {
+            assert!(range.start <= range.end && range.end <= LIMIT, "{segment:x?} {pages:x?}");
+            assert_eq!((range.start % PAGE, range.end % PAGE), (0, 0), "{segment:x?} {pages:x?}");
+        }
+        assert!(file.start >= PAGE && zero.start == file.end || file.start == file.end);
+        assert!(file.end - file.start + zero.end - zero.start > 0);
+        // No page of the file lies behind its last one.
+        assert!(offset + (file.end - file.start) <= size.next_multiple_of(PAGE));
+        assert!(tail.start <= tail.end && tail.end <= file.end && tail.end - tail.start < PAGE);
+    }
+
+    /// A program of two segments, the second with memory behind its bytes, and a third that has
+    /// nothing but memory.
+    fn program(abi: Abi) -> Vec<u8> {
+        let wide = abi == Abi::X86_64;
+        let mut file = vec![0; SIZE];
+        file[..7].copy_from_slice(&[0x7f, b'E', b'L', b'F', if wide { 2 } else { 1 }, 1, 1]);
+        let word = |file: &mut Vec<u8>, at: usize, value: u64, len: usize| {
+            file[at..at + len].copy_from_slice(&value.to_le_bytes()[..len]);
+        };
+        let size = if wide { 8 } else { 4 };
+        word(&mut file, 16, 2, 2);
+        word(&mut file, 18, if wide { 62 } else { 3 }, 2);
+        word(&mut file, 24, 0x40_0100, size);
+        word(&mut file, if wide { 32 } else { 28 }, 64, size);
+        let sizes = if wide { 54 } else { 42 };
+        word(&mut file, sizes, if wide { 56 } else { 32 }, 2);
+        word(&mut file, sizes + 2, 3, 2);
+        let segments =
+            [(0, 0x40_0000, 0x1000, 0x1000), (0x1000, 0x40_1000, 0x800, 0x1900), (0, 0x50_0000, 0, 0x10)];
+        for (i, (offset, at, in_file, in_memory)) in segments.into_iter().enumerate() {
+            let start = 64 + i * if wide { 56 } else { 32 };
+            word(&mut file, start, 1, 4);
+            if wide {
+                word(&mut file, start + 4, 6, 4);
+                for (n, value) in [offset, at, at, in_file, in_memory].into_iter().enumerate() {
+                    word(&mut file, start + 8 + 8 * n, value, 8);
+                }
+            } else {
+                for (n, value) in [offset, at, at, in_file, in_memory, 6].into_iter().enumerate() {
+                    word(&mut file, start + 4 + 4 * n, value, 4);
+                }
+            }
+        }
+        file
+    }
+
+    #[test]
+    fn pages_are_those_of_the_file_and_then_zeroes() {
+        let range = |start, end| VirtRange { start, end };
+        for abi in ABIS {
+            let (entry, pages) = load(abi, &program(abi)).expect("a program");
+            assert_eq!(entry, 0x40_0100);
+            assert_eq!(pages[0].file, range(0x40_0000, 0x40_1000));
+            assert_eq!((pages[1].file, pages[1].offset), (range(0x40_1000, 0x40_2000), 0x1000));
+            assert_eq!(
+                (pages[1].zero, pages[1].tail),
+                (range(0x40_2000, 0x40_3000), range(0x40_1800, 0x40_2000))
+            );
+            assert_eq!(
+                (pages[2].file.end - pages[2].file.start, pages[2].zero),
+                (0, range(0x50_0000, 0x50_1000))
+            );
+        }
+    }
+
+    #[test]
+    fn a_program_that_is_cut_is_refused() {
+        for abi in ABIS {
+            let file = program(abi);
+            // All that is named lies before the end of the second segment.
+            for len in 0..0x1800 {
+                assert_eq!(load(abi, &file[..len]), Err(Errno::ENOEXEC), "{len}");
+            }
+            assert!(load(abi, &file[..0x1800]).is_ok());
+        }
+    }
+
+    #[test]
+    fn a_program_for_another_machine_is_refused() {
+        assert!(load(Abi::I386, &program(Abi::X86_64)).is_err());
+        assert!(load(Abi::X86_64, &program(Abi::I386)).is_err());
+        for abi in ABIS {
+            // The magic number, class, byte order, version; type; machine.
+            for at in (0..7).chain([16, 17, 18, 19]) {
+                let mut file = program(abi);
+                file[at] ^= 0x55;
+                assert_eq!(load(abi, &file), Err(Errno::ENOEXEC), "byte {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn addresses_that_programs_may_not_have_are_refused() {
+        let good =
+            Segment { kind: LOAD, flags: 6, offset: 0x1234, at: 0x40_0234, in_file: 0x100, in_memory: 0x200 };
+        let pages = |segment: Segment| segment.pages(0, LIMIT, SIZE as u64);
+        assert!(pages(good).is_ok());
+        let last = Segment { at: LIMIT - 0x1000, offset: 0, in_memory: 0x1000, ..good };
+        assert!(pages(last).is_ok());
+        for bad in [
+            Segment { at: 0x234, ..good },
+            Segment { at: LIMIT + 0x234, ..good },
+            Segment { in_memory: 0x1001, ..last },
+            Segment { at: 0xffff_f234, ..good },
+            Segment { at: !0xfff | 0x234, ..good },
+            Segment { in_memory: u64::MAX, ..good },
+            Segment { in_memory: u64::MAX - 0x40_0234, ..good },
+            Segment { in_memory: 0xff, ..good },
+            Segment { in_memory: 0, in_file: 0, ..good },
+            Segment { offset: 0x1235, ..good },
+            Segment { offset: 0x2234, ..good },
+            Segment { offset: !0xfff | 0x234, ..good },
+            Segment { in_file: u64::MAX, in_memory: u64::MAX, ..good },
+        ] {
+            assert_eq!(pages(bad), Err(Errno::ENOEXEC), "{bad:x?}");
+        }
+        assert_eq!(good.pages(u64::MAX, LIMIT, SIZE as u64), Err(Errno::ENOEXEC));
+    }
+
+    #[test]
+    fn no_file_makes_it_panic() {
+        let mut state = 0x5eed_u64;
+        let mut random = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state >> 8
+        };
+        let extremes =
+            [0, 1, 0xfff, 0x1000, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff, 1 << 47, 1 << 63, u64::MAX];
+        for abi in ABIS {
+            let good = program(abi);
+            let mut file = good.clone();
+            let mut loaded = 0;
+            for _ in 0..50_000 {
+                // One to four fields of the headers.
+                let changes: Vec<usize> = (0..1 + random() % 4).map(|_| random() as usize % 224).collect();
+                for at in &changes {
+                    let extreme = extremes[random() as usize % extremes.len()];
+                    let value = if random() % 2 == 0 { extreme } else { random() };
+                    let len = [1, 2, 4, 8][random() as usize % 4];
+                    file[*at..*at + len].copy_from_slice(&value.to_le_bytes()[..len]);
+                }
+                loaded += usize::from(load(abi, &file).is_ok());
+                for at in changes {
+                    file[at..at + 8].copy_from_slice(&good[at..at + 8]);
+                }
+            }
+            // Some of the changes do not matter.
+            assert!(loaded > 1_000, "{loaded}");
+        }
     }
 }

@@ -1,10 +1,10 @@
 //! A program's memory, and `execve`.
 
-use ptarmigan::addr::{FRAME_SIZE, VirtAddr, VirtRange};
+use ptarmigan::addr::VirtAddr;
 use ptarmigan::format::Format;
 use ptarmigan::space::{AreaFlags, Object, Space};
 
-use super::elf::{Elf, HEADER, INTERPRETER, LOAD, Segment};
+use super::elf::{Elf, HEADER, INTERPRETER, LOAD, Pages, Segment};
 use super::stack::{self, Facts};
 use crate::arch::{Abi, Arch, Context};
 use crate::counts::Count;
@@ -13,18 +13,12 @@ use crate::fs::{DESCRIPTORS, Kind};
 use crate::memory::user;
 use crate::syscall::Sys;
 
-const PAGE: u64 = FRAME_SIZE as u64;
-
 /// Where a movable program goes.
 const fn base(abi: Abi) -> u64 {
     match abi {
         Abi::X86_64 => 0x5555_5555_4000,
         Abi::I386 => 0x5655_5000,
     }
-}
-
-fn round_up(at: u64) -> Result<u64, Errno> {
-    at.checked_next_multiple_of(PAGE).ok_or(Errno::ENOEXEC)
 }
 
 impl<A: Arch> Sys<'_, A> {
@@ -75,10 +69,8 @@ impl<A: Arch> Sys<'_, A> {
         let shift = if elf.movable { base(A::ABI) } else { 0 };
         let (mut heap, mut headers) = (0, 0);
         for i in 0..elf.segments {
-            let at = (i * elf.segment_size) as u64;
-            let at = elf.segments_at.checked_add(at).ok_or(Errno::ENOEXEC)?;
             let mut bytes = [0; HEADER];
-            let n = self.kernel.read_object(object, at, &mut bytes[..elf.segment_size]);
+            let n = self.kernel.read_object(object, elf.segment_at(i)?, &mut bytes[..elf.segment_size]);
             let segment = Segment::parse(A::ABI, &bytes[..n])?;
             match segment.kind {
                 // There is no program that loads others.
@@ -86,9 +78,7 @@ impl<A: Arch> Sys<'_, A> {
                 LOAD if segment.in_memory > 0 => {
                     let end = self.map_segment(space, object, &segment, shift)?;
                     heap = heap.max(end);
-                    if (segment.offset..segment.offset + segment.in_file).contains(&elf.segments_at) {
-                        headers = segment.at + shift + (elf.segments_at - segment.offset);
-                    }
+                    headers = segment.address_of(elf.segments_at, shift).unwrap_or(headers);
                 }
                 _ => {}
             }
@@ -96,8 +86,7 @@ impl<A: Arch> Sys<'_, A> {
         if heap == 0 {
             return Err(Errno::ENOEXEC);
         }
-        let entry = elf.entry.checked_add(shift).filter(|at| *at < A::Format::USER_END);
-        let entry = entry.ok_or(Errno::ENOEXEC)?;
+        let entry = elf.entry(shift, A::Format::USER_END)?;
         let on = self.on();
         let mut edit = space.edit(on).map_err(|_| Errno::ENOMEM)?;
         // The first call says where the heap begins.
@@ -115,49 +104,30 @@ impl<A: Arch> Sys<'_, A> {
         segment: &Segment,
         shift: u64,
     ) -> Result<u64, Errno> {
-        let Segment { flags, offset, at, in_file, in_memory, .. } = *segment;
-        let bad = Errno::ENOEXEC;
-        let start = at.checked_add(shift).ok_or(bad)?;
-        let end = start.checked_add(in_memory).ok_or(bad)?;
-        let file_end = offset.checked_add(in_file).ok_or(bad)?;
         let objects = &self.kernel.machine.get().objects;
-        // Below the stack with its largest size, and not at address 0.
+        // Below the stack with its largest size.
         let limit = (A::STACK_END - (16 << 20)).min(A::Format::USER_END);
-        if in_file > in_memory
-            || start % PAGE != offset % PAGE
-            || file_end > objects.size(object)
-            || end > limit
-            || start < PAGE
-        {
-            return Err(bad);
-        }
+        let Pages { file, offset, zero, tail } = segment.pages(shift, limit, objects.size(object))?;
         let mut permissions = AreaFlags::default();
         for (bit, flag) in [(4, AreaFlags::READ), (2, AreaFlags::WRITE), (1, AreaFlags::EXEC)] {
-            if flags & bit != 0 {
+            if segment.flags & bit != 0 {
                 permissions = permissions.with(flag);
             }
         }
-        let first = start & !(PAGE - 1);
-        let last = round_up(end)?;
-        let data_end = start + in_file;
-        let file_pages = if in_file == 0 { first } else { round_up(data_end)? };
         let on = self.on();
         let mut edit = space.edit(on).map_err(|_| Errno::ENOMEM)?;
-        if file_pages > first {
-            let range = VirtRange { start: first, end: file_pages };
-            let backing = Object { id: object, offset: offset & !(PAGE - 1) };
-            edit.mmap(range, permissions.with(AreaFlags::BACKED), backing).map_err(|_| Errno::ENOMEM)?;
+        if file.start < file.end {
+            let backing = Object { id: object, offset };
+            edit.mmap(file, permissions.with(AreaFlags::BACKED), backing).map_err(|_| Errno::ENOMEM)?;
         }
-        if last > file_pages {
-            let range = VirtRange { start: file_pages, end: last };
-            edit.mmap(range, permissions, 0).map_err(|_| Errno::ENOMEM)?;
+        if zero.start < zero.end {
+            edit.mmap(zero, permissions, 0).map_err(|_| Errno::ENOMEM)?;
         }
         // What the file's last page has after the data is the program's, and zero.
-        if in_memory > in_file && data_end < file_pages && permissions.has(AreaFlags::WRITE) {
-            let n = (file_pages.min(end) - data_end) as usize;
-            user::clear::<A>(on, space, data_end, n)?;
+        if tail.start < tail.end && permissions.has(AreaFlags::WRITE) {
+            user::clear::<A>(on, space, tail.start, (tail.end - tail.start) as usize)?;
         }
-        Ok(last)
+        Ok(zero.end)
     }
 
     /// Gives the task its new space, and takes the old one down.
