@@ -17,7 +17,9 @@ mod rt;
 mod smp;
 mod windows;
 
+use ptarmigan_kernel::arch::CPUS;
 use ptarmigan_kernel::memory::setup::{Board, set_up};
+use ptarmigan_kernel::report::refuse;
 use ptarmigan_kernel::{Kernel, params, say};
 use ptarmigan_kernel_x86::{clock, lapic, port, serial};
 
@@ -39,14 +41,18 @@ extern "C" fn kernel_main(information: u32, cpu: u32) -> ! {
         clock::start_timer();
         KERNEL.run();
     }
-    // SAFETY: 1. This is the loader's own pointer, and nothing has been written outside the image.
-    let info = unsafe { boot::read(information) };
     port::mask_old_controllers();
     serial::init();
+    // SAFETY: 1. This is the loader's own pointer, and nothing has been written outside the image.
+    let info = unsafe { boot::read(information) };
     clock::init();
-    let text = core::str::from_utf8(info.command_line).unwrap_or("");
-    let params = params::library(text, |word| say!(Pc, "kernel: parameter {word} is not known"));
-    let cpus = smp::count();
+    let text = info.command_line.text();
+    let params = params::library(text, |e| say!(Pc, "kernel: command line: {e}; it is left out"));
+    let found = smp::count();
+    let cpus = found.min(CPUS);
+    if found > cpus {
+        say!(Pc, "kernel: {found} CPUs, of which {cpus} are used: the image is built for no more");
+    }
     let mut runs = info.runs;
     let runs = &mut runs[..info.run_count];
     let window = mmu::direct_map();
@@ -55,14 +61,16 @@ extern "C" fn kernel_main(information: u32, cpu: u32) -> ! {
     // and the direct map reaches what is low. 2. The other CPUs have not been started.
     let mut left = match unsafe { set_up(&KERNEL, board) } {
         Ok(left) => left,
-        Err(e) => panic!("set-up: {e:?}"),
+        Err(e) => refuse::<Pc>(format_args!(
+            "{e}: give the machine more low memory (low=), or less memory above it"
+        )),
     };
     // SAFETY: 1. The other CPUs have not been started, and this is the only call.
     unsafe { windows::init(&mut left) };
     let memory = KERNEL.machine.get().lists().memory();
     let high = (memory.total - memory.low_total) >> 20;
     say!(Pc, "kernel: {cpus} CPUs, {high} MiB of high memory, page tables of x86 PAE on the library");
-    KERNEL.start(info.archive, info.command_line);
+    KERNEL.start(info.archive, &info.command_line);
     smp::start(cpus);
     clock::start_timer();
     KERNEL.run()

@@ -19,8 +19,10 @@ use ptarmigan::window::WindowGuard;
 use ptarmigan_kernel::arch::CPUS;
 use ptarmigan_kernel::counts::Count;
 use ptarmigan_kernel::late::Late;
+use ptarmigan_kernel::report::refuse;
 
 use crate::mmu::{self, Hardware};
+use crate::pc::Pc;
 use crate::{KERNEL, cpu};
 
 /// Where the windows are: entry 384 of the kernel's directory.
@@ -108,7 +110,7 @@ pub unsafe fn init(boot: &mut BootMemory) {
         Ok(maps) => unsafe {
             MAPS.set(maps);
         },
-        Err(_) => panic!("no windows on high memory"),
+        Err(e) => refuse::<Pc>(format_args!("no windows on high memory: {e}")),
     }
 }
 

@@ -4,31 +4,43 @@ use ptarmigan::machine::Machine as _;
 
 use crate::arch::Arch;
 use crate::errno::Errno;
+use crate::fs::cpio::Unpacked;
 use crate::fs::tree::ROOT;
 use crate::fs::{Device, Kind, What, path};
+use crate::params::CommandLine;
+use crate::report::refuse;
 use crate::syscall::Sys;
 use crate::task::{Doing, INIT};
-use crate::{Kernel, State, params, report, say};
+use crate::{Kernel, State, params, say};
 
 impl<A: Arch> Kernel<A> {
     /// Unpacks the initial file system and makes process 1 of `init=`, `/init` if nothing is said.
     /// [`run`](Self::run) runs it. The machine ends if that cannot be done.
-    pub fn start(&'static self, archive: &[u8], command_line: &[u8]) {
+    pub fn start(&'static self, archive: &[u8], command_line: &CommandLine) {
         let mut state = self.lock();
-        state.command_line.set(command_line);
-        match self.unpack(&mut state, archive) {
-            Ok(files) => say!(A, "kernel: {files} files"),
-            Err(e) => self.refuse(format_args!("the initial file system is damaged: {e:?}")),
+        state.command_line = command_line.clone();
+        if archive.is_empty() {
+            refuse::<A>(format_args!(
+                "there is no initial file system: pass a cpio archive (newc) as the first module, in QEMU \
+                 with -initrd"
+            ));
         }
+        let Unpacked { made, left_out } = match self.unpack(&mut state, archive) {
+            Ok(unpacked) => unpacked,
+            Err(e) => refuse::<A>(format_args!("the initial file system, {} bytes: {e}", archive.len())),
+        };
+        say!(A, "kernel: {made} files");
         make_devices(&mut state);
-        let mut name = [0; 64];
-        let init = params::value(state.command_line.text(), "init").unwrap_or("/init").as_bytes();
-        let init = init.get(..init.len().min(64)).unwrap_or(b"/init");
-        name[..init.len()].copy_from_slice(init);
-        let n = init.len();
-        let found = path::resolve(&state.tree, ROOT, &name[..n], true);
-        let Ok(inode) = found.and_then(|found| found.existing(&state.tree)) else {
-            self.refuse(format_args!("there is no {}", core::str::from_utf8(&name[..n]).unwrap_or("init")));
+        let name = params::value(command_line.text(), "init").unwrap_or("/init");
+        let found = path::resolve(&state.tree, ROOT, name.as_bytes(), true);
+        let inode = match found.and_then(|found| found.existing(&state.tree)) {
+            Ok(inode) => inode,
+            Err(e) if left_out > 0 => refuse::<A>(format_args!(
+                "there is no first program {name} ({e}): {left_out} of the files are left out, see above"
+            )),
+            Err(e) => refuse::<A>(format_args!(
+                "there is no first program {name} ({e}): name one that there is with init="
+            )),
         };
         let state = &mut *state;
         let claimed = state.tasks.claim();
@@ -40,18 +52,18 @@ impl<A: Arch> Kernel<A> {
         // SAFETY: 1. The lock is held, and the task does not run. 2. The reference ends below.
         let body = unsafe { self.body(INIT) };
         let mut sys = Sys { kernel: self, state, body, me: INIT, pin: &pin };
-        if let Err(e) = sys.begin(inode, &name[..n]) {
-            self.refuse(format_args!("process 1 cannot begin: error {}", e.0));
+        if let Err(e) = sys.begin(inode, name.as_bytes()) {
+            let wanted = match e {
+                Errno::ENOMEM => "give the machine more memory",
+                Errno::ENOENT => "the program in the first line of the script is missing",
+                _ => "it has to be a static ELF program that may be executed, or a script for one",
+            };
+            refuse::<A>(format_args!("{name} cannot begin on {} ({e}): {wanted}", A::MACHINE));
         }
         open_console(state);
         state.tasks.get_mut(INIT).doing = Doing::Ready;
         state.tasks.make_ready(INIT);
         say!(A, "kernel: {} frames free", self.machine.get().frames().counts().free);
-    }
-
-    fn refuse(&'static self, why: core::fmt::Arguments<'_>) -> ! {
-        say!(A, "FAIL {why}");
-        A::exit(report::FAIL)
     }
 }
 

@@ -1,5 +1,7 @@
 //! Numbers of errors, as Linux has them.
 
+use core::fmt;
+
 /// An error number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Errno(pub i32);
@@ -8,6 +10,14 @@ macro_rules! errors {
     ($($name:ident = $number:literal, $what:literal;)*) => {
         impl Errno {
             $(#[doc = $what] pub const $name: Errno = Errno($number);)*
+
+            /// Returns what it means, as a sentence.
+            pub const fn text(self) -> &'static str {
+                match self.0 {
+                    $($number => $what,)*
+                    _ => "Unknown.",
+                }
+            }
         }
     };
 }
@@ -44,6 +54,12 @@ errors! {
     ENOSYS = 38, "No such system call.";
     ENOTEMPTY = 39, "The directory is not empty.";
     ELOOP = 40, "Too many symbolic links.";
+}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error {}: {}", self.0, self.text().trim_end_matches('.'))
+    }
 }
 
 impl From<crate::memory::objects::NoMemory> for Errno {

@@ -40,6 +40,7 @@ pub mod params;
 pub mod report;
 pub mod say;
 pub mod signal;
+pub mod stuck;
 pub mod syscall;
 pub mod task;
 pub mod without;
@@ -83,6 +84,19 @@ pub struct Cpu {
     pub node: AtomicU8,
     /// It waits for an interrupt.
     pub idle: AtomicBool,
+    /// Its faults that came back.
+    pub stuck: stuck::Stuck,
+}
+
+impl Cpu {
+    const fn new() -> Self {
+        Cpu {
+            counts: Counts::new(),
+            node: AtomicU8::new(0),
+            idle: AtomicBool::new(false),
+            stuck: stuck::Stuck::new(),
+        }
+    }
 }
 
 /// The kernel. An image has one, as a static.
@@ -113,8 +127,7 @@ impl<A: Arch> Kernel<A> {
             half: Late::new(),
             auto: Late::new(),
             machine: Late::new(),
-            cpus: [const { Cpu { counts: Counts::new(), node: AtomicU8::new(0), idle: AtomicBool::new(false) } };
-                CPUS],
+            cpus: [const { Cpu::new() }; CPUS],
             running: AtomicUsize::new(1),
             stopping: AtomicBool::new(false),
             stopped: AtomicUsize::new(0),
@@ -157,7 +170,10 @@ impl<A: Arch> Kernel<A> {
             Done::Backed => Count::FaultBacked,
             Done::Copied => Count::FaultCopied,
             Done::Reused => Count::FaultReused,
-            Done::Spurious => Count::FaultSpurious,
+            Done::Spurious => {
+                self.fault_came_back();
+                Count::FaultSpurious
+            }
         });
     }
 

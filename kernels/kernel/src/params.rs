@@ -1,16 +1,41 @@
 //! Boot parameters: those of the library, and the kernel's own.
 
-use ptarmigan::params::Params;
+use core::fmt;
+
+use ptarmigan::params::{ParamError, Params, Why};
 
 use crate::without;
 
-/// Bytes of a command line at the most; what is longer is cut.
+/// Bytes of a command line at the most.
 const MOST: usize = 1024;
 
 /// The text that the boot loader passed.
+#[derive(Clone)]
 pub struct CommandLine {
     bytes: [u8; MOST],
     len: usize,
+}
+
+/// What became of a text that could not be taken as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Misread {
+    /// Bytes that were left out at the end.
+    pub cut: usize,
+    /// Pieces that are no UTF-8, each of which became a `?`.
+    pub replaced: usize,
+}
+
+impl fmt::Display for Misread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.cut {
+            0 => {}
+            cut => write!(f, "the last {cut} bytes are left out: {MOST} are taken, in whole words; ")?,
+        }
+        match self.replaced {
+            0 => Ok(()),
+            replaced => write!(f, "what is no UTF-8 was made `?` at {replaced} places; "),
+        }
+    }
 }
 
 impl CommandLine {
@@ -19,11 +44,27 @@ impl CommandLine {
         CommandLine { bytes: [0; MOST], len: 0 }
     }
 
-    /// Copies a text.
-    pub fn set(&mut self, text: &[u8]) {
-        let n = text.len().min(MOST);
-        self.bytes[..n].copy_from_slice(&text[..n]);
-        self.len = n;
+    /// Takes a text over. One that is too long is cut between words: a part of a word could mean
+    /// something else. What is no UTF-8 becomes `?`.
+    pub fn read(text: &[u8]) -> (Self, Option<Misread>) {
+        let mut line = CommandLine::new();
+        let kept = match text.get(..MOST) {
+            Some(start) if text.len() > MOST && text[MOST] != b' ' => {
+                start.iter().rposition(|byte| *byte == b' ').unwrap_or(0)
+            }
+            _ => text.len().min(MOST),
+        };
+        line.bytes[..kept].copy_from_slice(&text[..kept]);
+        line.len = kept;
+        let mut replaced = 0;
+        while let Err(e) = core::str::from_utf8(line.bytes()) {
+            let start = e.valid_up_to();
+            let end = e.error_len().map_or(kept, |len| start + len);
+            line.bytes[start..end].fill(b'?');
+            replaced += 1;
+        }
+        let misread = Misread { cut: text.len() - kept, replaced };
+        (line, (misread.cut + misread.replaced > 0).then_some(misread))
     }
 
     /// Returns the bytes.
@@ -31,7 +72,7 @@ impl CommandLine {
         &self.bytes[..self.len]
     }
 
-    /// Returns the text; an empty one if it is not UTF-8.
+    /// Returns the text.
     pub fn text(&self) -> &str {
         core::str::from_utf8(self.bytes()).unwrap_or("")
     }
@@ -44,15 +85,21 @@ impl Default for CommandLine {
 }
 
 /// Keys of the library's parameters.
-const LIBRARY: [&str; 4] = ["quicklist=", "tlb.model=", "kmap.flush=", "userpte="];
+const LIBRARY: [&str; 4] = ["quicklist", "tlb.model", "kmap.flush", "userpte"];
 
-/// Reads the library's parameters out of a command line; calls `wrong` with each word that is
-/// meant for it and that it does not take. All other words are programs'.
-pub fn library(text: &str, mut wrong: impl FnMut(&str)) -> Params {
+/// Returns the words of a text, each with the byte at which it begins.
+fn words(text: &str) -> impl DoubleEndedIterator<Item = (usize, &str)> {
+    text.split_ascii_whitespace().map(move |word| (word.as_ptr().addr() - text.as_ptr().addr(), word))
+}
+
+/// Reads the library's parameters out of a command line; calls `wrong` with what is wrong with
+/// those that it does not take, which change nothing. All other words are programs'.
+pub fn library(text: &str, mut wrong: impl FnMut(ParamError<'_>)) -> Params {
     without::read(text);
     let mut params = Params::default();
-    for word in text.split_ascii_whitespace() {
-        if !LIBRARY.iter().any(|key| word.starts_with(key)) {
+    for (at, word) in words(text) {
+        let key = word.split('=').next();
+        if !LIBRARY.iter().any(|known| key == Some(known)) {
             continue;
         }
         match Params::parse(word) {
@@ -62,7 +109,7 @@ pub fn library(text: &str, mut wrong: impl FnMut(&str)) -> Params {
                 params.kmap = parsed.kmap.or(params.kmap);
                 params.userpte = parsed.userpte.or(params.userpte);
             }
-            Err(_) => wrong(word),
+            Err(e) => wrong(ParamError { at: at + e.at, ..e }),
         }
     }
     params
@@ -70,5 +117,103 @@ pub fn library(text: &str, mut wrong: impl FnMut(&str)) -> Params {
 
 /// Returns the value of the last `key=value` in a command line.
 pub fn value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
-    text.split_ascii_whitespace().rev().find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
+    value_at(text, key).map(|(_, value)| value)
+}
+
+fn value_at<'a>(text: &'a str, key: &str) -> Option<(usize, &'a str)> {
+    words(text).rev().find_map(|(at, word)| {
+        let value = word.strip_prefix(key)?.strip_prefix('=')?;
+        Some((at + key.len() + 1, value))
+    })
+}
+
+/// Returns the bytes that the last `key=48M` says, which is 48 MiB.
+///
+/// # Errors
+///
+/// [`ParamError`] if it is no number of MiB from 1 to 2^32 - 1.
+pub fn mebibytes<'a>(text: &'a str, key: &str) -> Result<Option<u64>, ParamError<'a>> {
+    let Some((at, what)) = value_at(text, key) else { return Ok(None) };
+    let digits = what.strip_suffix('M').unwrap_or(what);
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+    let number = if is_number { digits.parse::<u32>().ok() } else { None };
+    match number {
+        Some(mib @ 1..) => Ok(Some(u64::from(mib) << 20)),
+        _ => Err(ParamError { at, what, why: Why::BadNumber(1, u32::MAX.into()) }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::ToOwned;
+    use std::format;
+    use std::vec::Vec;
+
+    use ptarmigan::params::UserPte;
+
+    use super::*;
+
+    #[test]
+    fn a_short_line_stays_as_it_is() {
+        let (line, misread) = CommandLine::read("init=/bin/sh \u{e4}=1".as_bytes());
+        assert_eq!((line.text(), misread), ("init=/bin/sh \u{e4}=1", None));
+        let whole = [b'x'; MOST];
+        let (line, misread) = CommandLine::read(&whole);
+        assert_eq!((line.bytes(), misread), (&whole[..], None));
+    }
+
+    #[test]
+    fn a_long_line_is_cut_between_words() {
+        for len in MOST + 1..MOST + 20 {
+            let text = "word=1234 ".repeat(len / 10 + 1);
+            let (line, misread) = CommandLine::read(&text.as_bytes()[..len]);
+            assert!(line.text().split(' ').all(|word| word == "word=1234" || word.is_empty()));
+            assert!(line.len > MOST - 10);
+            assert_eq!(misread, Some(Misread { cut: len - line.len, replaced: 0 }));
+        }
+        let (line, misread) = CommandLine::read(&[b'x'; 4096]);
+        assert_eq!((line.text(), misread), ("", Some(Misread { cut: 4096, replaced: 0 })));
+    }
+
+    #[test]
+    fn what_is_no_text_is_replaced_and_the_rest_stays() {
+        let (line, misread) = CommandLine::read(b"a=\xff\xfe init=/x \xe4\xe4");
+        assert_eq!(line.text(), "a=?? init=/x ??");
+        assert_eq!(misread, Some(Misread { cut: 0, replaced: 4 }));
+        let (line, _) = CommandLine::read(b"a=\xf0\x9f\x92");
+        assert_eq!(line.text(), "a=???");
+        for byte in 0..=u8::MAX {
+            let (line, _) = CommandLine::read(&[byte; 3000]);
+            assert_eq!(line.text().len(), line.len);
+        }
+    }
+
+    #[test]
+    fn a_wrong_parameter_is_named_with_its_place_and_changes_nothing() {
+        let mut wrong = Vec::new();
+        let text = "init=/x userpte=nohigh  userpte=maybe quicklist=on,magazine=99 tlb.model userptes=1";
+        let params = library(text, |e| wrong.push((e.at, e.what.to_owned())));
+        let places = [(32, "maybe"), (60, "99"), (63, "tlb.model")];
+        assert!(wrong.iter().map(|(at, what)| (*at, what.as_str())).eq(places), "{wrong:?}");
+        assert_eq!(params, Params { userpte: Some(UserPte::NoHigh), ..Params::default() });
+    }
+
+    #[test]
+    fn the_last_value_counts() {
+        assert_eq!(value("init=/a init=/b initial=/c", "init"), Some("/b"));
+        assert_eq!(value("init", "init"), None);
+        assert_eq!(value("init=", "init"), Some(""));
+    }
+
+    #[test]
+    fn mebibytes_are_a_number_and_nothing_else() {
+        assert_eq!(mebibytes("low=1 low=48M", "low"), Ok(Some(48 << 20)));
+        assert_eq!(mebibytes("low=48", "low"), Ok(Some(48 << 20)));
+        assert_eq!(mebibytes("slow=48", "low"), Ok(None));
+        for bad in ["", "M", "0", "0M", "+1", "-1", "1K", "1MM", "4294967296", "99999999999999999999M"] {
+            let text = format!("a low={bad}");
+            let e = mebibytes(&text, "low").expect_err(bad);
+            assert_eq!((e.at, e.what), (6, bad));
+        }
+    }
 }

@@ -17,6 +17,14 @@ pub const PASS: u8 = 0x10;
 /// What is written to it if not: 35.
 pub const FAIL: u8 = 0x11;
 
+/// Ends the machine before there is a process: says why, and what to do.
+#[cold]
+#[inline(never)]
+pub fn refuse<A: Arch>(why: core::fmt::Arguments<'_>) -> ! {
+    say!(A, "FAIL {why}");
+    A::exit(FAIL)
+}
+
 /// How the kernel ends.
 pub struct Ending {
     outcome: AtomicU8,

@@ -7,11 +7,18 @@ use ptarmigan::addr::PhysAddr;
 use ptarmigan::cpu::NodeId;
 use ptarmigan::frames::{MemoryRun, ZoneClass};
 use ptarmigan_kernel::arch::CPUS;
-use ptarmigan_kernel_x86::acpi::{self, Nodes};
+use ptarmigan_kernel::params::CommandLine;
+use ptarmigan_kernel::report::refuse;
+use ptarmigan_kernel::say;
+use ptarmigan_kernel_x86::acpi::{self, Nodes, Numbers};
+use ptarmigan_kernel_x86::loader;
+use ptarmigan_kernel_x86::memory_map::{self, MOST_ENTRIES, MemoryMap, PAGE, Span, TooMany};
 
 use crate::mmu::{self, DIRECT_MAP, DIRECT_MAP_LIMIT, TablePage};
+use crate::pc::Pc;
 
 global_asm!(include_str!("boot.s"));
+global_asm!(".code32", include_str!("../../x86/src/room.s"), ".code64");
 
 /// The stack of a CPU. The assembly knows its size.
 #[repr(C, align(16))]
@@ -34,8 +41,10 @@ pub fn kernel_top() -> &'static TablePage {
     &boot_top
 }
 
-/// Runs of memory at the most.
-pub const RUNS: usize = 16;
+/// Runs of free memory that are kept.
+const KEPT: usize = 32;
+/// Runs of memory at the most: each range of a node has two borders.
+pub const RUNS: usize = KEPT + 2 * acpi::MOST;
 
 /// What the loader says.
 pub struct Info {
@@ -46,9 +55,11 @@ pub struct Info {
     /// The initial file system; empty if there is none.
     pub archive: &'static [u8],
     /// The command line.
-    pub command_line: &'static [u8],
-    /// Which memory and which CPUs are on which node.
+    pub command_line: CommandLine,
+    /// Which memory and which CPUs are on which node of the firmware's.
     pub nodes: Nodes,
+    /// The library's numbers of nodes.
+    pub numbers: Numbers,
 }
 
 /// The loader's start information (PVH).
@@ -67,16 +78,6 @@ struct StartInfo {
     reserved: u32,
 }
 
-/// One entry of its memory map.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct MapEntry {
-    start: u64,
-    len: u64,
-    kind: u32,
-    reserved: u32,
-}
-
 /// One entry of its list of modules.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -88,85 +89,129 @@ struct Module {
 }
 
 const START_MAGIC: u32 = 0x336e_c578;
-const KIND_RAM: u32 = 1;
-const PAGE: u64 = 4096;
-const COMMAND_LINE: usize = 1024;
+/// Bytes of an entry of its map of memory.
+const MAP_ENTRY: u64 = 24;
+/// Bytes of a command line that are looked at.
+const COMMAND_LINE: usize = 1 << 16;
 
-/// Reads the start information; `None` if it is none, or has no map of memory.
+/// Reads the start information. Ends the machine if the kernel cannot begin with it.
 ///
 /// # Safety
 ///
 /// 1. `start_info` is what the loader passed at entry, and the memory it describes has not been
 ///    written to, nor will be where the result refers to it.
-pub unsafe fn read(start_info: u64) -> Option<Info> {
-    // SAFETY: 1. The loader's structure, in low memory, which the direct map reaches (point 1).
-    let info = unsafe { mmu::direct::<StartInfo>(start_info).read_unaligned() };
-    if info.magic != START_MAGIC || info.version == 0 {
-        return None;
-    }
-    let mut archive: &[u8] = &[];
-    let (mut taken_start, mut taken_end) = (0, 0);
+pub unsafe fn read(start_info: u64) -> Info {
+    let reached = "below the 4 GiB that the kernel reaches";
+    // SAFETY: 1. The loader's structure (point 1).
+    let bytes = unsafe { memory(start_info, size_of::<StartInfo>() as u64) };
+    // SAFETY: 1. There are as many bytes as the structure has, which is made of numbers.
+    let info = bytes.map(|bytes| unsafe { bytes.as_ptr().cast::<StartInfo>().read_unaligned() });
+    let Some(info) = info.filter(|info| info.magic == START_MAGIC && info.version > 0) else {
+        refuse::<Pc>(format_args!("the boot loader passed no start information of PVH, version 1 or above"));
+    };
+    let (mut archive, mut module): (&[u8], _) = (&[], Span::default());
     if info.modules > 0 {
         // SAFETY: 1. The loader says that there is a module (point 1).
-        let module = unsafe { mmu::direct::<Module>(info.module_list).read_unaligned() };
-        let end = module.start.checked_add(module.len)?;
-        if end <= DIRECT_MAP_LIMIT {
-            // SAFETY: 1. The module is memory that nothing writes: it is cut out of the runs below.
-            archive =
-                unsafe { core::slice::from_raw_parts(mmu::direct::<u8>(module.start), module.len as usize) };
-            (taken_start, taken_end) = (module.start & !(PAGE - 1), end.next_multiple_of(PAGE));
-        }
+        let Some(entry) = (unsafe { memory(info.module_list, size_of::<Module>() as u64) }) else {
+            refuse::<Pc>(format_args!("the boot loader's list of modules does not lie {reached}"));
+        };
+        // SAFETY: 1. There are as many bytes as the structure has, which is made of numbers.
+        let Module { start, len, .. } = unsafe { entry.as_ptr().cast::<Module>().read_unaligned() };
+        module = Span::new(start, len);
+        // SAFETY: 1. The module is memory that nothing writes: it is reserved below.
+        archive = match unsafe { memory(start, len) } {
+            Some(bytes) => bytes,
+            None => refuse::<Pc>(format_args!(
+                "the initial file system, {len} bytes at {start:#x}, does not lie {reached}: make it smaller"
+            )),
+        };
     }
-    let mut command_line: &[u8] = &[];
-    if info.command_line != 0 {
-        let text = mmu::direct::<u8>(info.command_line);
-        // SAFETY: 1. The loader's text ends with a zero, and lies in memory that is not free
-        // (point 1).
-        let len = (0..COMMAND_LINE).find(|i| unsafe { text.add(*i).read() } == 0).unwrap_or(COMMAND_LINE);
-        // SAFETY: 1. As above: `len` bytes were read.
-        command_line = unsafe { core::slice::from_raw_parts(text, len) };
+    // SAFETY: 1. The loader's text (point 1), which is reserved below.
+    let text = unsafe { text_at(info.command_line) };
+    let (command_line, misread) = CommandLine::read(text);
+    if let Some(misread) = misread {
+        say!(Pc, "kernel: command line: {misread}the rest is taken");
     }
+    let map_len = u64::from(info.memory_map_entries) * MAP_ENTRY;
+    // SAFETY: 1. The loader says that there are so many entries (point 1); they are reserved below.
+    let Some(map) = (unsafe { memory(info.memory_map, map_len) }) else {
+        refuse::<Pc>(format_args!("the boot loader passed no map of memory that lies {reached}"));
+    };
+    let entries = loader::pvh(map);
+    if !memory_map::is_memory(&entries, module) {
+        let Span { start, end } = module;
+        refuse::<Pc>(format_args!(
+            "the initial file system, at {start:#x} to {end:#x}, is not in memory: give the machine more"
+        ));
+    }
+    // Everything below the image's end is left alone: firmware data, the image.
+    let reserved = [
+        Span::new(0, image_end_address()),
+        Span::new(start_info, size_of::<StartInfo>() as u64),
+        Span::new(info.memory_map, map_len),
+        Span::new(info.command_line, text.len() as u64),
+        Span::new(info.module_list, u64::from(info.modules) * size_of::<Module>() as u64),
+        module,
+    ];
+    let map = match MemoryMap::<KEPT>::new(entries, &reserved, DIRECT_MAP_LIMIT) {
+        Ok(map) => map,
+        Err(TooMany(count)) => refuse::<Pc>(format_args!(
+            "the boot loader's map of memory has {count} entries, and {MOST_ENTRIES} can be read"
+        )),
+    };
+    map.tell(|line| say!(Pc, "kernel: memory: {line}"));
+    // SAFETY: 1. The firmware's tables are memory that is not free, and nothing writes to them
+    // (point 1).
+    let tables = |at: u64, len: usize| unsafe { memory(at, len as u64) };
+    let nodes = acpi::nodes(info.rsdp, tables).unwrap_or_default();
     let nothing = MemoryRun { start: PhysAddr(0).pfn(), frames: 0, node: NodeId(0), class: ZoneClass::Low };
     let (mut runs, mut run_count) = ([nothing; RUNS], 0);
-    // SAFETY: 1. The firmware's tables are memory that is not free, and nothing writes to them
-    // (point 1); the direct map reaches it.
-    let bytes = |at: u64, len: usize| unsafe {
-        let end = at.checked_add(len as u64)?;
-        (at != 0 && end <= DIRECT_MAP_LIMIT).then(|| core::slice::from_raw_parts(mmu::direct::<u8>(at), len))
-    };
-    let nodes = acpi::nodes(info.rsdp, bytes).unwrap_or_default();
-    let mut add = |start: u64, end: u64| {
-        let mut from = start;
-        while from < end
+    for Span { start, end } in map.runs() {
+        let mut from = *start;
+        while from < *end
             && let Some(run) = runs.get_mut(run_count)
         {
             let (node, next) = nodes.of_memory(from);
-            let to = next.min(end);
+            let to = next.min(*end);
             let frames = ((to - from) / PAGE) as u32;
             *run = MemoryRun { start: PhysAddr(from).pfn(), frames, node: NodeId(node), ..nothing };
             run_count += 1;
             from = to;
         }
-    };
-    let first = mmu::direct::<MapEntry>(info.memory_map);
-    for i in 0..info.memory_map_entries as usize {
-        // SAFETY: 1. The loader says there are this many entries (point 1).
-        let entry = unsafe { first.add(i).read_unaligned() };
-        if entry.kind != KIND_RAM {
-            continue;
-        }
-        // Everything below the image's end is left alone: firmware data, the start information, the
-        // image.
-        let start = entry.start.max(image_end_address()).next_multiple_of(PAGE);
-        let end = entry.start.saturating_add(entry.len).min(DIRECT_MAP_LIMIT) & !(PAGE - 1);
-        if taken_end > start && taken_start < end {
-            add(start, taken_start);
-            add(taken_end, end);
-        } else {
-            add(start, end);
-        }
     }
-    Some(Info { runs, run_count, archive, command_line, nodes })
+    // The library wants numbers without gaps; a node may have no memory, or none that is used.
+    let numbers = Numbers::new(runs[..run_count].iter().map(|run| run.node.0));
+    for run in &mut runs[..run_count] {
+        run.node = NodeId(numbers.of(run.node.0));
+    }
+    Info { runs, run_count, archive, command_line, nodes, numbers }
+}
+
+/// Returns bytes that the loader or the firmware has put somewhere; `None` if the direct map does
+/// not reach them.
+///
+/// # Safety
+///
+/// 1. There are said to be so many bytes, and nothing writes to them while they are used.
+unsafe fn memory(at: u64, len: u64) -> Option<&'static [u8]> {
+    let end = at.checked_add(len)?;
+    let is_reached = at != 0 && end <= DIRECT_MAP_LIMIT;
+    // SAFETY: 1. The direct map shows them, and they stay as they are (point 1).
+    is_reached.then(|| unsafe { core::slice::from_raw_parts(mmu::direct::<u8>(at), len as usize) })
+}
+
+/// Returns a text that ends with a zero, without it; as much of it as can be reached. There is none
+/// at address 0.
+///
+/// # Safety
+///
+/// 1. As for [`memory`], of a text.
+unsafe fn text_at(at: u64) -> &'static [u8] {
+    let most = if at == 0 { 0 } else { DIRECT_MAP_LIMIT.saturating_sub(at).min(COMMAND_LINE as u64) };
+    // SAFETY: 1. The direct map shows the byte; the text has it, as no zero has come yet (point 1).
+    let len = (0..most).find(|i| unsafe { mmu::direct::<u8>(at + i).read() } == 0).unwrap_or(most);
+    // SAFETY: 1. Point 1 is passed on: `len` bytes were read.
+    unsafe { memory(at, len) }.unwrap_or(&[])
 }
 
 fn image_end_address() -> u64 {

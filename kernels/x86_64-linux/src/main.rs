@@ -16,8 +16,9 @@ mod smp;
 
 use core::sync::atomic::Ordering;
 
-use ptarmigan_kernel::arch::Arch;
+use ptarmigan_kernel::arch::{Arch, CPUS};
 use ptarmigan_kernel::memory::setup::{Board, set_up};
+use ptarmigan_kernel::report::refuse;
 use ptarmigan_kernel::{Kernel, params, say};
 use ptarmigan_kernel_x86::{clock, lapic, port, serial};
 
@@ -39,16 +40,18 @@ extern "C" fn kernel_main(start_info: u64, cpu: u64) -> ! {
         clock::start_timer();
         KERNEL.run();
     }
-    // SAFETY: 1. This is the loader's own pointer, and nothing has been written outside the image.
-    let Some(info) = (unsafe { boot::read(start_info) }) else {
-        panic!("the loader passed no start information");
-    };
     port::mask_old_controllers();
     serial::init();
+    // SAFETY: 1. This is the loader's own pointer, and nothing has been written outside the image.
+    let info = unsafe { boot::read(start_info) };
     clock::init();
-    let text = core::str::from_utf8(info.command_line).unwrap_or("");
-    let params = params::library(text, |word| say!(Pc, "kernel: parameter {word} is not known"));
-    let cpus = smp::count();
+    let text = info.command_line.text();
+    let params = params::library(text, |e| say!(Pc, "kernel: command line: {e}; it is left out"));
+    let found = smp::count();
+    let cpus = found.min(CPUS);
+    if found > cpus {
+        say!(Pc, "kernel: {found} CPUs, of which {cpus} are used: the image is built for no more");
+    }
     let mut runs = info.runs;
     let runs = &mut runs[..info.run_count];
     let board = Board { runs, cpus, window: mmu::direct_map(), hardware: mmu::Hardware, extra: 0, params };
@@ -56,16 +59,16 @@ extern "C" fn kernel_main(start_info: u64, cpu: u64) -> ! {
     // The direct map reaches it. 2. The other CPUs have not been started.
     match unsafe { set_up(&KERNEL, board) } {
         Ok(_) => {}
-        Err(e) => panic!("set-up: {e:?}"),
+        Err(e) => refuse::<Pc>(format_args!("{e}: give the machine more memory, or fewer CPUs")),
     }
     let nodes = KERNEL.frames.get().nodes();
     for (number, cpu) in KERNEL.cpus.iter().enumerate().take(cpus) {
-        // QEMU numbers controllers as it does CPUs. A node without memory is none of the library's.
-        let node = info.nodes.of_cpu(number as u8);
-        cpu.node.store(if node < nodes { node } else { 0 }, Ordering::Relaxed);
+        // QEMU numbers controllers as it does CPUs.
+        let node = info.numbers.of(info.nodes.of_cpu(number as u8));
+        cpu.node.store(node, Ordering::Relaxed);
     }
     say!(Pc, "kernel: {cpus} CPUs, {nodes} nodes, page tables of x86-64 on the library");
-    KERNEL.start(info.archive, info.command_line);
+    KERNEL.start(info.archive, &info.command_line);
     smp::start(cpus);
     clock::start_timer();
     debug_assert_eq!(Pc::cpu(), 0);

@@ -3,25 +3,29 @@
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use ptarmigan_kernel::arch::CPUS;
+use ptarmigan_kernel::report::refuse;
 use ptarmigan_kernel_x86::{clock, lapic, port};
 
 use crate::mmu;
+use crate::pc::Pc;
 
 /// Where the trampoline is copied to.
 const TRAMPOLINE: u64 = 0x8000;
+/// Nanoseconds that a CPU has to start.
+const PATIENCE: u64 = 5_000_000_000;
 /// Numbers of interrupt controllers by CPU.
 static CONTROLLERS: [AtomicU8; CPUS] = [const { AtomicU8::new(0) }; CPUS];
 /// CPUs that run.
 static ARRIVED: AtomicUsize = AtomicUsize::new(1);
 
-/// Returns the number of CPUs: QEMU's firmware interface keeps it in the clock's memory.
+/// Returns the number of CPUs that the machine has: QEMU's firmware interface keeps it in the clock's memory.
 pub fn count() -> usize {
     // SAFETY: 1. The index and data ports of the clock's memory; reading changes nothing.
     let others = unsafe {
         port::write(0x70, 0x5f);
         port::read(0x71)
     };
-    (usize::from(others) + 1).min(CPUS)
+    usize::from(others) + 1
 }
 
 /// Interrupts a CPU.
@@ -70,7 +74,12 @@ pub fn start(cpus: usize) {
         let begin = clock::now();
         while ARRIVED.load(Ordering::SeqCst) <= cpu {
             core::hint::spin_loop();
-            assert!(clock::now().wrapping_sub(begin) < 5_000_000_000, "CPU {cpu} does not start");
+            if clock::now().wrapping_sub(begin) > PATIENCE {
+                refuse::<Pc>(format_args!(
+                    "CPU {cpu} of {cpus} does not start: their controllers have to be numbered from 0 \
+                     without gaps, in QEMU with one socket (-smp {cpus},sockets=1), or start with fewer CPUs"
+                ));
+            }
         }
     }
     mmu::drop_identity();

@@ -1,5 +1,7 @@
 //! The initial file system: a cpio archive (newc), which becomes files in memory.
 
+use core::fmt;
+
 use super::path;
 use super::tree::{Kind, ROOT};
 use crate::arch::Arch;
@@ -10,6 +12,8 @@ use crate::{Kernel, State, say};
 const HEADER: usize = 110;
 const MAGIC: &[u8] = b"070701";
 const END: &[u8] = b"TRAILER!!!";
+/// Entries that are named on the console if they are left out; more are only counted.
+const NAMED: usize = 8;
 
 /// What is wrong with an archive, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +26,29 @@ pub enum CpioError {
     Name(usize),
 }
 
+impl fmt::Display for CpioError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CpioError::Cut(at) => {
+                write!(f, "it is cut, or lies about sizes: it ends within the entry at byte {at}")
+            }
+            CpioError::Header(at) => write!(f, "no header of a cpio archive (newc) at byte {at}"),
+            CpioError::Name(at) => write!(f, "the name of the entry at byte {at} does not end with a zero"),
+        }
+    }
+}
+
+/// What became of the entries of an archive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unpacked {
+    /// Those that are there.
+    pub made: usize,
+    /// Those that could not be made.
+    pub left_out: usize,
+}
+
 /// An entry of an archive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry<'a> {
     mode: u32,
     name: &'a [u8],
@@ -39,8 +65,10 @@ fn entry(archive: &[u8], at: usize) -> Result<Entry<'_>, CpioError> {
     }
     let field = |n: usize| -> Result<usize, CpioError> {
         let digits = header.get(6 + 8 * n..14 + 8 * n).ok_or(bad)?;
-        let digits = core::str::from_utf8(digits).map_err(|_| bad)?;
-        u32::from_str_radix(digits, 16).map(|n| n as usize).map_err(|_| bad)
+        digits.iter().try_fold(0, |all, digit| {
+            let digit = char::from(*digit).to_digit(16).ok_or(bad)?;
+            Ok(all << 4 | digit as usize)
+        })
     };
     let (mode, data_len, name_len) = (field(1)?, field(6)?, field(11)?);
     let name_at = at + HEADER;
@@ -55,28 +83,35 @@ fn entry(archive: &[u8], at: usize) -> Result<Entry<'_>, CpioError> {
 }
 
 impl<A: Arch> Kernel<A> {
-    /// Makes files of an archive; how many. What cannot be made is named on the console and left
-    /// out.
+    /// Makes files of an archive. What cannot be made is named on the console and left out.
     ///
     /// # Errors
     ///
     /// [`CpioError`]; entries before are there.
-    pub(crate) fn unpack(&'static self, state: &mut State, archive: &[u8]) -> Result<usize, CpioError> {
-        let (mut at, mut made) = (0, 0);
+    pub(crate) fn unpack(&'static self, state: &mut State, archive: &[u8]) -> Result<Unpacked, CpioError> {
+        let (mut at, mut unpacked) = (0, Unpacked::default());
         loop {
             let Entry { mode, name, data, next } = entry(archive, at)?;
             if name == END {
-                return Ok(made);
+                break;
             }
             match self.make(state, mode, name, data) {
-                Ok(()) => made += 1,
+                Ok(()) => unpacked.made += 1,
                 Err(e) => {
-                    let name = core::str::from_utf8(name).unwrap_or("?");
-                    say!(A, "kernel: initial file system: {name}: error {}", e.0);
+                    unpacked.left_out += 1;
+                    if unpacked.left_out <= NAMED {
+                        let name = core::str::from_utf8(name).unwrap_or("?");
+                        say!(A, "kernel: initial file system: {name:.64} is left out ({e})");
+                    }
                 }
             }
             at = next;
         }
+        if unpacked.left_out > NAMED {
+            let more = unpacked.left_out - NAMED;
+            say!(A, "kernel: initial file system: {more} more are left out");
+        }
+        Ok(unpacked)
     }
 
     fn make(&'static self, state: &mut State, mode: u32, name: &[u8], data: &[u8]) -> Result<(), Errno> {
@@ -94,12 +129,14 @@ impl<A: Arch> Kernel<A> {
                 let machine = self.machine.get();
                 let object = machine.objects.create(0)?;
                 let kind = Kind::File(object);
-                let made = state.tree.create(found.directory, found.name(), kind, permissions);
+                // Written first: a file that memory is short of is not there at all.
+                let made = self
+                    .write_object(object, 0, data)
+                    .and_then(|()| state.tree.create(found.directory, found.name(), kind, permissions));
                 if let Err(e) = made {
                     machine.objects.release(self.frames.get(), machine.low(), object);
                     return Err(e);
                 }
-                self.write_object(object, 0, data)?;
             }
             0o120_000 => {
                 state.tree.create_link(found.directory, found.name(), data)?;
@@ -108,5 +145,131 @@ impl<A: Arch> Kernel<A> {
             _ => {}
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::format;
+    use std::vec;
+    use std::vec::Vec;
+
+    use super::*;
+
+    fn put(archive: &mut Vec<u8>, mode: u32, name: &str, data: &[u8]) {
+        let mut fields = [0; 13];
+        (fields[1], fields[6], fields[11]) = (mode as usize, data.len(), name.len() + 1);
+        archive.extend(MAGIC);
+        fields.iter().for_each(|field| archive.extend(format!("{field:08X}").bytes()));
+        archive.extend(name.bytes());
+        archive.push(0);
+        archive.resize(archive.len().next_multiple_of(4), 0);
+        archive.extend(data);
+        archive.resize(archive.len().next_multiple_of(4), 0);
+    }
+
+    fn archive() -> Vec<u8> {
+        let mut archive = Vec::new();
+        put(&mut archive, 0o040_755, "bin", &[]);
+        put(&mut archive, 0o100_755, "bin/a", &[7; 41]);
+        put(&mut archive, 0o120_777, "bin/b", b"a");
+        put(&mut archive, 0, "TRAILER!!!", &[]);
+        archive
+    }
+
+    /// Follows an archive as `unpack` does.
+    fn entries(archive: &[u8]) -> Result<Vec<Entry<'_>>, CpioError> {
+        let (mut at, mut all) = (0, vec![]);
+        loop {
+            let entry = entry(archive, at)?;
+            if entry.name == END {
+                return Ok(all);
+            }
+            assert!(entry.next >= at + HEADER && entry.data.len() <= archive.len());
+            at = entry.next;
+            all.push(entry);
+        }
+    }
+
+    #[test]
+    fn entries_have_names_modes_and_data() {
+        let archive = archive();
+        let all = entries(&archive).expect("an archive");
+        assert_eq!(all.len(), 3);
+        assert_eq!((all[0].name, all[0].mode, all[0].data), (&b"bin"[..], 0o040_755, &[][..]));
+        assert_eq!((all[1].name, all[1].mode, all[1].data), (&b"bin/a"[..], 0o100_755, &[7; 41][..]));
+        assert_eq!((all[2].name, all[2].data), (&b"bin/b"[..], &b"a"[..]));
+    }
+
+    #[test]
+    fn an_archive_that_is_cut_says_where() {
+        let archive = archive();
+        let mut starts = vec![0];
+        starts.extend(entries(&archive).expect("an archive").iter().map(|entry| entry.next));
+        // The last entry's name ends before the bytes that round it up.
+        let end = archive.len() - 1;
+        for len in 0..end {
+            let start = *starts.iter().rfind(|start| **start <= len).expect("0 is first");
+            let padding = starts.iter().find(|start| len < **start && **start < len + 4);
+            match entries(&archive[..len]) {
+                Err(CpioError::Cut(at)) => assert!(at == start || Some(&at) == padding, "{len}: {at}"),
+                other => panic!("{len}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_have_eight_digits_and_nothing_else() {
+        for bad in [b"+0000004", b" 0000004", b"0000004 ", b"0x000004", b"0000004\0", b"-0000001"] {
+            for field in [1, 6, 11] {
+                let mut archive = archive();
+                archive[6 + 8 * field..14 + 8 * field].copy_from_slice(bad);
+                assert_eq!(entries(&archive), Err(CpioError::Header(0)));
+            }
+        }
+    }
+
+    #[test]
+    fn sizes_that_lie_are_found() {
+        for (field, what) in [(6, CpioError::Cut(0)), (11, CpioError::Cut(0))] {
+            for size in [b"FFFFFFFF", b"FFFFFFFC", b"80000000", b"7fffffff", b"00001000"] {
+                let mut archive = archive();
+                archive[6 + 8 * field..14 + 8 * field].copy_from_slice(size);
+                assert_eq!(entries(&archive), Err(what));
+            }
+        }
+        let mut archive = archive();
+        archive[6 + 88..14 + 88].copy_from_slice(b"00000000");
+        assert_eq!(entries(&archive), Err(CpioError::Name(0)));
+        archive[6 + 88..14 + 88].copy_from_slice(b"00000003");
+        assert_eq!(entries(&archive), Err(CpioError::Name(0)));
+    }
+
+    #[test]
+    fn no_archive_makes_it_panic() {
+        let mut state = 0x5eed_u64;
+        let mut random = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 8) as usize
+        };
+        let good = archive();
+        let mut archive = good.clone();
+        for _ in 0..100_000 {
+            let changes: Vec<usize> = (0..1 + random() % 4).map(|_| random() % (good.len() - 8)).collect();
+            for at in &changes {
+                match random() % 4 {
+                    0 => archive[*at] = random() as u8,
+                    1 => archive[*at] = b"0123456789abcdefF+"[random() % 18],
+                    2 => archive[*at..*at + 8].fill(b'f'),
+                    _ => archive[*at..*at + 8].copy_from_slice(&random().to_le_bytes()),
+                }
+            }
+            let _ = entries(&archive[..archive.len() - random() % 4]);
+            for at in changes {
+                archive[at..at + 8].copy_from_slice(&good[at..at + 8]);
+            }
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! The order in which the parts of the library are set up.
 
+use core::fmt;
 use core::ptr::NonNull;
 
 use ptarmigan::addr::{FRAME_SIZE, Pfn};
@@ -38,7 +39,31 @@ pub enum SetUpError {
     /// Boot memory is short of what the window on tables takes.
     Tables,
     /// There is no low memory, or too little for the library's arrays.
-    NoLowMemory,
+    NoLowMemory {
+        /// Bytes of the arrays, which are one piece.
+        wanted: usize,
+        /// Bytes of the largest piece of low memory.
+        largest: u64,
+    },
+}
+
+impl fmt::Display for SetUpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SetUpError::Boot(e) => e.fmt(f),
+            SetUpError::Lists(e) => e.fmt(f),
+            SetUpError::Frames(e) => e.fmt(f),
+            SetUpError::Tlb(e) => e.fmt(f),
+            SetUpError::Frame(e) => e.fmt(f),
+            SetUpError::Tables => f.write_str("boot memory is short of the window on tables"),
+            SetUpError::NoLowMemory { wanted, largest } => write!(
+                f,
+                "too little low memory: the library's arrays take {} KiB, and the largest free piece has {} KiB",
+                wanted >> 10,
+                largest >> 10
+            ),
+        }
+    }
 }
 
 macro_rules! from {
@@ -98,8 +123,10 @@ pub unsafe fn set_up<A: Arch>(
     let wanted = (metadata.total() + A::tables_bytes(cpus) + extra).next_multiple_of(FRAME_SIZE);
     let pages = (wanted / FRAME_SIZE) as u32;
     let largest = runs.iter_mut().filter(|run| run.class == ZoneClass::Low).max_by_key(|run| run.frames);
-    let run = largest.filter(|run| run.frames > pages).ok_or(SetUpError::NoLowMemory)?;
-    let base = NonNull::new(window.open(run.start.addr()).base()).ok_or(SetUpError::NoLowMemory)?;
+    let bytes = largest.as_ref().map_or(0, |run| u64::from(run.frames) * FRAME_SIZE as u64);
+    let short = SetUpError::NoLowMemory { wanted, largest: bytes };
+    let run = largest.filter(|run| run.frames > pages).ok_or(short.clone())?;
+    let base = NonNull::new(window.open(run.start.addr()).base()).ok_or(short)?;
     *run = MemoryRun { start: Pfn(run.start.0 + pages), frames: run.frames - pages, ..*run };
     // SAFETY: 1. The caller's (point 1), and no longer part of the run.
     let mut boot = unsafe { BootMemory::new(base, wanted) };
