@@ -8,6 +8,6 @@ fn main() {
     println!("cargo:rustc-link-arg-bins=-T{here}/link.ld");
     println!("cargo:rerun-if-changed=link.ld");
     println!("cargo:rerun-if-changed=src/boot.s");
-    println!("cargo:rerun-if-changed=../x86/src/room.s");
+    println!("cargo:rerun-if-changed=../x86/src/check.s");
     println!("cargo:rerun-if-changed=src/trap.s");
 }

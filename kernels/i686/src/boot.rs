@@ -17,7 +17,12 @@ use crate::mmu::{self, DIRECT_MAP, DIRECT_MAP_END, TablePage};
 use crate::pc::Pc;
 
 global_asm!(include_str!("boot.s"));
-global_asm!(include_str!("../../x86/src/room.s"));
+global_asm!(include_str!("../../x86/src/check.s"), features = const FEATURES, extended = const EXTENDED);
+
+/// What the CPU has to have: time-stamp counter, model-specific registers, PAE, CMPXCHG8B, a local
+/// interrupt controller, FXSAVE, SSE; pages that are not executable.
+const FEATURES: u32 = 1 << 4 | 1 << 5 | 1 << 6 | 1 << 8 | 1 << 9 | 1 << 24 | 1 << 25;
+const EXTENDED: u32 = 1 << 20;
 
 /// The stack of a CPU. The assembly knows its size.
 #[repr(C, align(16))]

@@ -9,9 +9,9 @@
 start:
     cli
     cld
-    jmp check_room
-.globl room
-room:
+    jmp check
+.globl checked
+checked:
     # The low 768 MiB by 2 MiB pages, reached twice: as the direct map at 0xc0000000 (entry 3 of the root), where the
     # image is linked, and where they are (entry 0), for the few instructions until the jump there. Above them lie the
     # windows on high memory, at 0xf0000000, and the registers of the interrupt controller.

@@ -161,7 +161,7 @@ mod tests {
                 let mut bytes = whole.clone();
                 bytes[at] = byte;
                 let Some(nodes) = read(&bytes) else { continue };
-                // Each step goes on, so that who follows them comes to an end.
+                // Each step goes on, so that following them ends.
                 for at in [0, 0x1800, 0x2000, u64::MAX - 1] {
                     assert!(nodes.of_memory(at).1 > at);
                 }

@@ -18,7 +18,15 @@ use crate::mmu::{self, DIRECT_MAP, DIRECT_MAP_LIMIT, TablePage};
 use crate::pc::Pc;
 
 global_asm!(include_str!("boot.s"));
-global_asm!(".code32", include_str!("../../x86/src/room.s"), ".code64");
+global_asm!(
+    ".code32", include_str!("../../x86/src/check.s"), ".code64",
+    features = const FEATURES, extended = const EXTENDED
+);
+
+/// What the CPU has to have: time-stamp counter, model-specific registers, PAE, a local interrupt
+/// controller, FXSAVE, SSE, SSE2; SYSCALL, pages that are not executable, long mode.
+const FEATURES: u32 = 1 << 4 | 1 << 5 | 1 << 6 | 1 << 9 | 1 << 24 | 1 << 25 | 1 << 26;
+const EXTENDED: u32 = 1 << 11 | 1 << 20 | 1 << 29;
 
 /// The stack of a CPU. The assembly knows its size.
 #[repr(C, align(16))]

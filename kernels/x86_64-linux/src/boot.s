@@ -12,9 +12,9 @@
 pvh_start:
     cli
     cld
-    jmp check_room
-.globl room
-room:
+    jmp check
+.globl checked
+checked:
     # The low 4 GiB by 2 MiB pages, reached twice: as the direct map at 0xffff800000000000 (slot 256), where the
     # image is linked, and where they are (slot 0), for the few instructions until the jump there. One third-level
     # table serves both. The tables are in zeroed .bss.
