@@ -84,34 +84,117 @@ static void jump_nowhere(void) { ((void (*)(void))(sizeof(long) == 8 ? 1ul << 47
 static volatile int handled;
 static void handler(int number) { handled = number; }
 
-static void bad_programs(void) {
-    char bytes[4096];
-    for (int kind = 0; kind < 6; kind++) {
-        int file = open("/bad", O_RDWR | O_CREAT | O_TRUNC, 0755);
-        size_t size = kind == 0 ? 20 : sizeof bytes;
-        memset(bytes, 0, sizeof bytes);
-        ElfW(Ehdr) *header = (void *)bytes;
-        ElfW(Phdr) *segment = (void *)(bytes + sizeof *header);
-        memcpy(header->e_ident, ELFMAG, SELFMAG);
-        header->e_ident[EI_CLASS] = sizeof(long) == 8 ? ELFCLASS64 : ELFCLASS32;
-        header->e_ident[EI_DATA] = ELFDATA2LSB;
-        header->e_ident[EI_VERSION] = EV_CURRENT;
-        header->e_type = ET_EXEC;
-        header->e_machine = sizeof(long) == 8 ? EM_X86_64 : EM_386;
-        header->e_entry = kind == 5 && sizeof(long) == 8 ? 1ul << (sizeof(long) * 8 - 1) : 0x400000;
-        header->e_phoff = kind == 1 ? ~0ul : sizeof *header;
-        header->e_phentsize = sizeof *segment;
-        header->e_phnum = kind == 2 || kind == 5 && sizeof(long) == 4 ? 0xffff : 1;
-        segment->p_type = PT_LOAD;
-        segment->p_flags = PF_R | PF_X;
-        segment->p_vaddr = kind == 3 ? ~0ul << 12 : 0x400000;
-        segment->p_filesz = segment->p_memsz = kind == 4 ? 1 << 20 : 4096;
-        check("write a program", write(file, bytes, size) == (ssize_t)size);
-        close(file);
-        errno = 0;
+/* A file of two pages, which is a program of one segment that ends with status 77. */
+static char image[8192] __attribute__((aligned(16)));
+static size_t image_size;
+#define HEADER ((ElfW(Ehdr) *)image)
+#define SEGMENTS ((ElfW(Phdr) *)(image + sizeof(ElfW(Ehdr))))
+enum { WIDE = sizeof(long) == 8, GOOD = 77 };
+
+static void good_program(void) {
+    static const unsigned char code[] = {
+#ifdef __x86_64__
+        0xb8, 60, 0, 0, 0, 0xbf, GOOD, 0, 0, 0, 0x0f, 0x05 /* exit(77) */
+#else
+        0xb8, 1, 0, 0, 0, 0xbb, GOOD, 0, 0, 0, 0xcd, 0x80
+#endif
+    };
+    memset(image, 0, image_size = sizeof image);
+    memcpy(image + 0x800, code, sizeof code);
+    memcpy(HEADER->e_ident, ELFMAG, SELFMAG);
+    HEADER->e_ident[EI_CLASS] = WIDE ? ELFCLASS64 : ELFCLASS32;
+    HEADER->e_ident[EI_DATA] = ELFDATA2LSB;
+    HEADER->e_ident[EI_VERSION] = EV_CURRENT;
+    HEADER->e_type = ET_EXEC;
+    HEADER->e_machine = WIDE ? EM_X86_64 : EM_386;
+    HEADER->e_entry = 0x400800;
+    HEADER->e_phoff = sizeof *HEADER;
+    HEADER->e_phentsize = sizeof *SEGMENTS;
+    HEADER->e_phnum = 1;
+    for (int i = 0; i < 4; i++)
+        SEGMENTS[i] = (ElfW(Phdr)){.p_type = PT_LOAD, .p_flags = PF_R | PF_W | PF_X, .p_vaddr = 0x400000,
+                                   .p_filesz = sizeof image, .p_memsz = sizeof image};
+}
+
+/* The file as a program has to end so: with a status, or with a signal if it is below 0. An error of execve is a
+ * status, too. */
+static void attempt(const char *what, int ends) {
+    int file = open("/bad", O_RDWR | O_CREAT | O_TRUNC, 0755);
+    check("write a program", write(file, image, image_size) == (ssize_t)image_size);
+    close(file);
+    pid_t child = fork();
+    if (child == 0) {
         char *arguments[] = {"/bad", 0};
-        check("a bad program", execve("/bad", arguments, arguments) == -1 && errno == ENOEXEC);
+        execve("/bad", arguments, arguments);
+        _exit(errno);
     }
+    int status = 0;
+    waitpid(child, &status, 0);
+    int ended = WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+    if (ended != ends)
+        printf("a program ended with %d, not %d\n", ended, ends);
+    check(what, ended == ends);
+}
+
+#define ATTEMPT(what, ends, ...) (good_program(), __VA_ARGS__, attempt(what, ends))
+
+static void bad_programs(void) {
+    const ElfW(Addr) kernel = WIDE ? (ElfW(Addr))1 << (WIDE ? 47 : 0) : 3ul << 30, end = ~(ElfW(Addr))0;
+    ElfW(Phdr) *first = SEGMENTS, *second = SEGMENTS + 1;
+    ATTEMPT("a program", GOOD, (void)0);
+    /* No program of this machine's. */
+    ATTEMPT("an empty file", ENOEXEC, image_size = 0);
+    ATTEMPT("half a header", ENOEXEC, image_size = 20);
+    ATTEMPT("another class", ENOEXEC, HEADER->e_ident[EI_CLASS] = WIDE ? ELFCLASS32 : ELFCLASS64);
+    ATTEMPT("another byte order", ENOEXEC, HEADER->e_ident[EI_DATA] = ELFDATA2MSB);
+    ATTEMPT("another version", ENOEXEC, HEADER->e_ident[EI_VERSION] = 2);
+    ATTEMPT("another machine", ENOEXEC, HEADER->e_machine = WIDE ? EM_386 : EM_X86_64);
+    ATTEMPT("an object file", ENOEXEC, HEADER->e_type = ET_REL);
+    /* Headers of segments. */
+    ATTEMPT("headers beyond the file", ENOEXEC, HEADER->e_phoff = sizeof image);
+    ATTEMPT("headers beyond all files", ENOEXEC, HEADER->e_phoff = end);
+    ATTEMPT("headers that are cut", ENOEXEC, HEADER->e_phoff = sizeof image - 8);
+    ATTEMPT("65,535 headers", ENOEXEC, HEADER->e_phnum = 0xffff);
+    ATTEMPT("no headers", ENOEXEC, HEADER->e_phnum = 0);
+    ATTEMPT("headers of no bytes", ENOEXEC, HEADER->e_phentsize = 0);
+    ATTEMPT("headers of many bytes", ENOEXEC, HEADER->e_phentsize = 0xffff);
+    ATTEMPT("no segment that is loaded", ENOEXEC, first->p_type = PT_NOTE);
+    ATTEMPT("a loader", ENOEXEC, HEADER->e_phnum = 2, second->p_type = PT_INTERP);
+    /* Bytes of the file. */
+    ATTEMPT("a file that is cut", ENOEXEC, image_size--);
+    ATTEMPT("bytes beyond the file", ENOEXEC, first->p_filesz = first->p_memsz = 1 << 20);
+    ATTEMPT("bytes far beyond the file", ENOEXEC, first->p_offset = end & ~(ElfW(Addr))4095);
+    ATTEMPT("bytes that wrap", ENOEXEC, first->p_filesz = first->p_memsz = end);
+    ATTEMPT("more in the file than in memory", ENOEXEC, first->p_memsz = 4096);
+    ATTEMPT("bytes at another place of the page", ENOEXEC, first->p_offset = 1, first->p_filesz = 4096);
+    /* Addresses. */
+    ATTEMPT("page 0", ENOEXEC, first->p_vaddr = 0);
+    ATTEMPT("the kernel's addresses", ENOEXEC, first->p_vaddr = kernel);
+    ATTEMPT("the last page", ENOEXEC, first->p_vaddr = end & ~(ElfW(Addr))4095);
+    ATTEMPT("memory into the kernel's addresses", ENOEXEC, first->p_memsz = kernel - 0x400000 + 1);
+    ATTEMPT("memory into the stack", ENOEXEC, first->p_memsz = kernel - 0x400000 - 65536);
+    ATTEMPT("memory that wraps", ENOEXEC, first->p_memsz = end - 0x400000);
+    ATTEMPT("memory that wraps to 0", ENOEXEC, first->p_memsz = end - 0x400000 + 1);
+    ATTEMPT("a movable program at the last page", ENOEXEC, HEADER->e_type = ET_DYN, first->p_vaddr = end & ~(ElfW(Addr))4095);
+    ATTEMPT("an entry among the kernel's addresses", ENOEXEC, HEADER->e_entry = kernel);
+    ATTEMPT("the last entry", ENOEXEC, HEADER->e_entry = end);
+    ATTEMPT("an entry that is not mapped", -SIGSEGV, HEADER->e_entry = 0x800000);
+    ATTEMPT("an entry that is no code", -SIGSEGV, first->p_flags = PF_R | PF_W);
+    ATTEMPT("an entry that may not be read", -SIGSEGV, first->p_flags = 0);
+    /* The second of two is in order only if the first is undone. */
+    ATTEMPT("a bad segment after a good one", ENOEXEC, HEADER->e_phnum = 2, second->p_vaddr = kernel);
+    /* Odd, and still programs. */
+    ATTEMPT("segments one over the other", GOOD, HEADER->e_phnum = 4, second->p_vaddr += 4096);
+    ATTEMPT("segments in descending order", GOOD, HEADER->e_phnum = 2, first->p_vaddr = 0x600000);
+    ATTEMPT("odd alignments", GOOD, first->p_align = 3, first->p_paddr = end);
+    ATTEMPT("memory alone, beyond the file", GOOD, HEADER->e_phnum = 2, second->p_filesz = 0, second->p_vaddr = 0x600001,
+            second->p_offset = end);
+    ATTEMPT("more memory than there is", GOOD, first->p_memsz = WIDE ? (ElfW(Addr))1 << (WIDE ? 46 : 0) : 0xb0000000);
+    ATTEMPT("a movable program", GOOD, HEADER->e_type = ET_DYN, first->p_vaddr = 0, HEADER->e_entry = 0x800);
+    static char text[70000];
+    memset(text, 'x', sizeof text - 1);
+    char *long_arguments[] = {text, 0};
+    check("long arguments", execve("/init", long_arguments, 0) == -1 && errno == E2BIG);
     char *arguments[] = {"/bad", (char *)-1, 0};
     check("bad arguments", execve("/init", arguments, 0) == -1 && errno == EFAULT);
     check("a bad list", execve("/init", (char **)-8, 0) == -1 && errno == EFAULT);
