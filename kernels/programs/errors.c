@@ -116,9 +116,9 @@ static void good_program(void) {
                                    .p_filesz = sizeof image, .p_memsz = sizeof image};
 }
 
-/* The file as a program has to end so: with a status, or with a signal if it is below 0. An error of execve is a
- * status, too. */
-static void attempt(const char *what, int ends) {
+/* Runs the file as a program; returns how it ends: with a status, or with a signal if that is below 0. An error of execve
+ * is a status, too. */
+static int run(void) {
     int file = open("/bad", O_RDWR | O_CREAT | O_TRUNC, 0755);
     check("write a program", write(file, image, image_size) == (ssize_t)image_size);
     close(file);
@@ -130,7 +130,11 @@ static void attempt(const char *what, int ends) {
     }
     int status = 0;
     waitpid(child, &status, 0);
-    int ended = WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+    return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+static void attempt(const char *what, int ends) {
+    int ended = run();
     if (ended != ends)
         printf("a program ended with %d, not %d\n", ended, ends);
     check(what, ended == ends);
@@ -191,6 +195,22 @@ static void bad_programs(void) {
             second->p_offset = end);
     ATTEMPT("more memory than there is", GOOD, first->p_memsz = WIDE ? (ElfW(Addr))1 << (WIDE ? 46 : 0) : 0xb0000000);
     ATTEMPT("a movable program", GOOD, HEADER->e_type = ET_DYN, first->p_vaddr = 0, HEADER->e_entry = 0x800);
+    /* Fields at random: the program ends somehow. */
+    unsigned seed = 1;
+    for (int i = 0; i < 400; i++) {
+        good_program();
+        HEADER->e_phnum = 1 + i % 4;
+        for (int changes = 1 + i % 3; changes > 0; changes--) {
+            static const ElfW(Addr) values[] = {0, 1, 0xfff, 0x1000, 0x3ff000, 0x400800, 0x7fffffff, 0x80000000,
+                                                0xb0000000, 0xbf000000, (ElfW(Addr))0x7ffffeff0000, ~(ElfW(Addr))0};
+            seed = seed * 1103515245 + 12345;
+            ElfW(Addr) value = values[(seed >> 16) % (sizeof values / sizeof *values)];
+            seed = seed * 1103515245 + 12345;
+            /* Behind what says which machine it is. */
+            memcpy(image + 24 + (seed >> 16) % 32 * sizeof value, &value, sizeof value);
+        }
+        run();
+    }
     static char text[70000];
     memset(text, 'x', sizeof text - 1);
     char *long_arguments[] = {text, 0};

@@ -18,7 +18,8 @@ static CONTROLLERS: [AtomicU8; CPUS] = [const { AtomicU8::new(0) }; CPUS];
 /// CPUs that run.
 static ARRIVED: AtomicUsize = AtomicUsize::new(1);
 
-/// Returns the number of CPUs that the machine has: QEMU's firmware interface keeps it in the clock's memory.
+/// Returns the number of CPUs that the machine has: QEMU's firmware interface keeps it in the
+/// clock's memory.
 pub fn count() -> usize {
     // SAFETY: 1. The index and data ports of the clock's memory; reading changes nothing.
     let others = unsafe {
