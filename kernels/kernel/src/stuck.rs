@@ -11,7 +11,8 @@ use crate::arch::Arch;
 use crate::counts::Count;
 use crate::report::refuse;
 
-/// Such faults in a row that end the machine: more than a program has stale pages of 4 GiB.
+/// Such faults in a row that end the machine. A program that finds stale translations for all pages
+/// of 4 GiB has as many.
 const MOST: u32 = 1 << 20;
 
 /// What a CPU, which alone writes it, knows of its last such faults.
