@@ -3,10 +3,9 @@
 use ptarmigan::machine::Machine as _;
 
 use crate::arch::Arch;
-use crate::errno::Errno;
 use crate::fs::tree::ROOT;
 use crate::fs::{Device, Kind, What, path};
-use crate::syscall::Sys;
+use crate::syscall::{Stop, Sys};
 use crate::task::{Doing, INIT};
 use crate::{Kernel, State, params, report, say};
 
@@ -33,15 +32,17 @@ impl<A: Arch> Kernel<A> {
         let state = &mut *state;
         let claimed = state.tasks.claim();
         debug_assert_eq!(claimed, Some((INIT, 1)), "the first task");
-        let task = state.tasks.get_mut(INIT);
-        (task.pid, task.group, task.session, task.directory, task.umask) = (1, 1, 1, ROOT, 0o022);
+        (state.tasks.get_mut(INIT).tid, state.tasks.get_mut(INIT).process) = (1, INIT);
+        let process = state.tasks.process_mut(INIT);
+        (process.pid, process.group, process.session, process.threads) = (1, 1, 1, 1);
+        (process.directory, process.umask) = (ROOT, 0o022);
         state.tree.hold(ROOT);
         let pin = self.pin();
         // SAFETY: 1. The lock is held, and the task does not run. 2. The reference ends below.
         let body = unsafe { self.body(INIT) };
         let mut sys = Sys { kernel: self, state, body, me: INIT, pin: &pin };
         if let Err(e) = sys.begin(inode, &name[..n]) {
-            self.refuse(format_args!("process 1 cannot begin: error {}", e.0));
+            self.refuse(format_args!("process 1 cannot begin: {e:?}"));
         }
         open_console(state);
         state.tasks.get_mut(INIT).doing = Doing::Ready;
@@ -57,7 +58,7 @@ impl<A: Arch> Kernel<A> {
 
 impl<A: Arch> Sys<'_, A> {
     /// Begins process 1.
-    fn begin(&mut self, inode: u16, name: &[u8]) -> Result<(), Errno> {
+    fn begin(&mut self, inode: u16, name: &[u8]) -> Result<(), Stop> {
         let (inode, is_script) = self.begin_arguments(inode, name)?;
         let arguments = &mut self.state.tasks.arguments;
         if !is_script {
@@ -95,6 +96,6 @@ fn open_console(state: &mut State) {
     for descriptor in 0..3 {
         let Ok(file) = state.open.open(What::Inode(console), 2) else { return };
         state.tree.hold(console);
-        state.tasks.get_mut(INIT).files.set(descriptor, file, false);
+        state.tasks.process_mut(INIT).files.set(descriptor, file, false);
     }
 }

@@ -44,6 +44,7 @@ errors! {
     ENOSYS = 38, "No such system call.";
     ENOTEMPTY = 39, "The directory is not empty.";
     ELOOP = 40, "Too many symbolic links.";
+    ETIMEDOUT = 110, "The time is over.";
 }
 
 impl From<crate::memory::objects::NoMemory> for Errno {

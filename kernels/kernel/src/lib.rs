@@ -13,10 +13,11 @@
 //! # The kernel lock
 //!
 //! One lock ([`lock`]) guards [`State`]: tasks, files, pipes. A system call holds it throughout. A
-//! page fault does not take it: a space belongs to the CPU that runs its task.
+//! page fault does not take it: a space belongs to the CPU that runs its task, and what several
+//! tasks run in has a lock of its own ([`TaskSpace`](memory::TaskSpace)).
 //!
 //! 1. A CPU that waits for the lock serves requests of other CPUs to forget translations.
-//! 2. The lock of [`Objects`](memory::Objects) is taken after it, and never the other way round.
+//! 2. The lock of a shared space is taken after it, and that of [`Objects`](memory::Objects) last.
 //! 3. What a task's CPU alone uses is its [`Body`](task::Body): registers and space. A CPU gives a
 //!    body up only with the kernel lock held, after it has saved the registers.
 //!
@@ -50,6 +51,7 @@ use arch::{Arch, CPUS};
 use counts::{Count, Counts};
 use late::Late;
 use lock::KernelLock;
+use memory::SharedSpaces;
 use memory::machine::{KernelHalf, Machine};
 use ptarmigan::space::Done;
 use task::{Bodies, Tasks};
@@ -100,6 +102,7 @@ pub struct Kernel<A: Arch> {
     ending: report::Ending,
     lock: KernelLock<State>,
     bodies: Bodies<A>,
+    spaces: SharedSpaces<A>,
 }
 
 impl<A: Arch> Kernel<A> {
@@ -126,6 +129,7 @@ impl<A: Arch> Kernel<A> {
                 command_line: params::CommandLine::new(),
             }),
             bodies: Bodies::new(),
+            spaces: SharedSpaces::new(),
         }
     }
 

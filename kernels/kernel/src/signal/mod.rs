@@ -6,7 +6,7 @@ use ptarmigan::cpu::Pinned;
 
 use crate::arch::{Arch, Context, SIGNAL_FRAME};
 use crate::memory::user;
-use crate::task::{Body, Doing, INIT};
+use crate::task::{Body, Doing, Ends, INIT, Tasks};
 use crate::{Kernel, State};
 
 pub use number::SIGNALS;
@@ -39,16 +39,19 @@ impl Action {
     const NONE: Action = Action { handler: DEFAULT, flags: 0, restorer: 0, mask: 0 };
 }
 
+/// What a process does about signals.
+#[derive(Clone)]
+pub struct Actions([Action; SIGNALS]);
+
 /// Signals of a task. Signal `n` is bit `n - 1` of a set.
 #[derive(Clone)]
 pub struct Signals {
-    /// Those that were sent and not delivered.
+    /// Those that were sent to it alone and not delivered.
     pub pending: u64,
     /// Those that are masked.
     pub blocked: u64,
     /// The mask that comes back after the next handler (`sigsuspend`).
     pub suspended: Option<u64>,
-    actions: [Action; SIGNALS],
 }
 
 /// A handler is to be entered.
@@ -70,69 +73,61 @@ pub const fn bit(signal: u8) -> u64 {
 /// Signals that cannot be masked or handled.
 const ALWAYS: u64 = bit(number::SIGKILL) | bit(number::SIGSTOP);
 
-impl Signals {
-    /// Makes those of a new program: default actions, nothing masked.
+impl Actions {
+    /// Makes those of a new program: default actions.
     pub const fn new() -> Self {
-        Signals { pending: 0, blocked: 0, suspended: None, actions: [Action::NONE; SIGNALS] }
+        Actions([Action::NONE; SIGNALS])
     }
 
     /// Returns the action for a signal.
-    pub fn action(&self, signal: u8) -> Action {
-        self.actions.get(usize::from(signal).wrapping_sub(1)).copied().unwrap_or(Action::NONE)
+    pub fn get(&self, signal: u8) -> Action {
+        self.0.get(usize::from(signal).wrapping_sub(1)).copied().unwrap_or(Action::NONE)
     }
 
     /// Sets the action for a signal; false if it cannot be changed.
-    pub fn set_action(&mut self, signal: u8, action: Action) -> bool {
+    pub fn set(&mut self, signal: u8, action: Action) -> bool {
         if bit(signal) & ALWAYS != 0 {
             return false;
         }
-        let Some(place) = self.actions.get_mut(usize::from(signal).wrapping_sub(1)) else { return false };
+        let Some(place) = self.0.get_mut(usize::from(signal).wrapping_sub(1)) else { return false };
         *place = action;
-        if self.is_ignored(signal) {
-            self.pending &= !bit(signal);
-        }
         true
-    }
-
-    /// Sets the mask; signals that cannot be masked are not.
-    pub fn set_blocked(&mut self, mask: u64) {
-        self.blocked = mask & !ALWAYS;
     }
 
     /// Begins another program: handlers go, signals that were ignored stay so.
     pub fn exec(&mut self) {
-        for action in &mut self.actions {
+        for action in &mut self.0 {
             if action.handler != IGNORE {
                 *action = Action::NONE;
             }
         }
-        self.suspended = None;
     }
 
     /// Whether a signal does nothing.
     pub fn is_ignored(&self, signal: u8) -> bool {
-        match self.action(signal).handler {
+        match self.get(signal).handler {
             IGNORE => true,
             DEFAULT => number::is_ignored_by_default(signal),
             _ => false,
         }
     }
+}
 
-    /// Sends a signal that the task cannot avoid: what it has just done cannot go on.
-    pub fn force(&mut self, signal: u8) {
-        if self.blocked & bit(signal) != 0 || self.is_ignored(signal) {
-            self.blocked &= !bit(signal);
-            if let Some(action) = self.actions.get_mut(usize::from(signal).wrapping_sub(1)) {
-                *action = Action::NONE;
-            }
-        }
-        self.pending |= bit(signal);
+impl Default for Actions {
+    fn default() -> Self {
+        Actions::new()
+    }
+}
+
+impl Signals {
+    /// Makes those of a new program: nothing is masked.
+    pub const fn new() -> Self {
+        Signals { pending: 0, blocked: 0, suspended: None }
     }
 
-    /// Returns the signals that can be delivered now.
-    #[inline(always)]
-    pub fn deliverable(&self) -> u64 {
-        self.pending & !self.blocked
+    /// Sets the mask; signals that cannot be masked are not.
+    pub fn set_blocked(&mut self, mask: u64) {
+        self.blocked = mask & !ALWAYS;
     }
 }
 
@@ -142,22 +137,76 @@ impl Default for Signals {
     }
 }
 
+impl Tasks {
+    /// Sends a signal that the task cannot avoid: what it has just done cannot go on.
+    pub fn force(&mut self, slot: usize, signal: u8) {
+        let process = self.process_of_mut(slot);
+        let is_ignored = process.actions.is_ignored(signal);
+        let signals = &self.get(slot).signals;
+        if is_ignored || signals.blocked & bit(signal) != 0 {
+            self.process_of_mut(slot).actions.set(signal, Action::NONE);
+            self.get_mut(slot).signals.blocked &= !bit(signal);
+        }
+        self.get_mut(slot).signals.pending |= bit(signal);
+    }
+
+    /// Sets what the process of a task does about a signal; what is ignored from now on is not
+    /// pending any more.
+    pub fn set_action(&mut self, slot: usize, signal: u8, action: Action) {
+        let process = self.get(slot).process;
+        let shared = self.process_mut(process);
+        if shared.actions.set(signal, action) && shared.actions.is_ignored(signal) {
+            shared.pending &= !bit(signal);
+            for thread in self.slots() {
+                if self.get(thread).process == process {
+                    self.get_mut(thread).signals.pending &= !bit(signal);
+                }
+            }
+        }
+    }
+}
+
 impl<A: Arch> Kernel<A> {
-    /// Sends a signal to a task. Process 1 gets only those that it has handlers for, as under
-    /// Linux.
-    pub fn send(&'static self, state: &mut State, slot: usize, signal: u8) {
-        let task = state.tasks.get_mut(slot);
-        if bit(signal) == 0 || !task.is_alive() || task.signals.is_ignored(signal) {
+    /// Sends a signal to a process, any thread of which may take it. Process 1 gets only those that
+    /// it has handlers for, as under Linux.
+    pub fn send(&'static self, state: &mut State, process: usize, signal: u8) {
+        if !Self::takes(state, process, signal) {
             return;
         }
-        if slot == INIT && task.signals.action(signal).handler == DEFAULT {
+        state.tasks.process_mut(process).pending |= bit(signal);
+        let taker = state.tasks.threads(process).find(|slot| state.tasks.deliverable(*slot) & bit(signal) != 0);
+        if let Some(slot) = taker {
+            self.attend(state, slot);
+        }
+    }
+
+    /// Sends a signal to one task.
+    pub fn send_to_task(&'static self, state: &mut State, slot: usize, signal: u8) {
+        if !Self::takes(state, state.tasks.get(slot).process, signal) {
             return;
         }
-        task.signals.pending |= bit(signal);
-        if task.signals.deliverable() == 0 {
-            return;
+        state.tasks.get_mut(slot).signals.pending |= bit(signal);
+        if state.tasks.deliverable(slot) != 0 {
+            self.attend(state, slot);
         }
-        match task.doing {
+    }
+
+    /// Ends a task, whatever it does.
+    pub(crate) fn kill_task(&'static self, state: &mut State, slot: usize) {
+        state.tasks.get_mut(slot).signals.pending |= bit(number::SIGKILL);
+        self.attend(state, slot);
+    }
+
+    /// Whether a signal does anything to a process.
+    fn takes(state: &State, process: usize, signal: u8) -> bool {
+        let shared = state.tasks.process(process);
+        let is_alive = shared.threads > 0 && bit(signal) != 0 && !shared.actions.is_ignored(signal);
+        is_alive && (process != INIT || shared.actions.get(signal).handler != DEFAULT)
+    }
+
+    /// Has a task look at its signals.
+    fn attend(&'static self, state: &mut State, slot: usize) {
+        match state.tasks.get(slot).doing {
             Doing::Waiting(_) => state.tasks.make_ready(slot),
             Doing::Running(cpu) if cpu != A::cpu() => A::interrupt(cpu),
             _ => {}
@@ -174,40 +223,50 @@ impl<A: Arch> Kernel<A> {
     ) -> crate::task::After {
         use crate::task::After;
         loop {
-            let signals = &mut state.tasks.get_mut(slot).signals;
-            let ready = signals.deliverable();
+            let ready = state.tasks.deliverable(slot);
             if ready == 0 {
+                let signals = &mut state.tasks.get_mut(slot).signals;
                 if let Some(mask) = signals.suspended.take() {
                     signals.blocked = mask;
                 }
                 return After::Resume;
             }
-            let signal = ready.trailing_zeros() as u8 + 1;
-            signals.pending &= !bit(signal);
-            if signals.is_ignored(signal) {
+            // The end first.
+            let first = if ready & ALWAYS != 0 { ready & ALWAYS } else { ready };
+            let signal = first.trailing_zeros() as u8 + 1;
+            let tasks = &mut state.tasks;
+            if tasks.get(slot).signals.pending & bit(signal) != 0 {
+                tasks.get_mut(slot).signals.pending &= !bit(signal);
+            } else {
+                tasks.process_of_mut(slot).pending &= !bit(signal);
+            }
+            let actions = &tasks.process_of(slot).actions;
+            if actions.is_ignored(signal) {
                 continue;
             }
-            let action = signals.action(signal);
+            let action = actions.get(signal);
             if action.handler == DEFAULT {
-                return After::End(i32::from(signal));
+                let ends = if tasks.get(slot).is_leaving { Ends::Task } else { Ends::Process };
+                return After::End(ends, i32::from(signal));
             }
+            let signals = &mut tasks.get_mut(slot).signals;
             let mask = signals.suspended.take().unwrap_or(signals.blocked);
             let delivery = Delivery { signal, action, mask };
             let mut frame = [0; SIGNAL_FRAME];
             A::save(&mut body.context);
             let (at, len) = body.context.enter_handler(&delivery, &mut frame);
             A::load(&body.context);
-            let written = match (&mut body.space, frame.get(..len)) {
-                (Some(space), Some(bytes)) => user::write::<A>(self.on(pin), space, at, bytes).is_ok(),
-                _ => false,
+            let written = match frame.get(..len) {
+                Some(bytes) => user::write::<A>(self.on(pin), &mut body.space, at, bytes).is_ok(),
+                None => false,
             };
             if !written {
-                return After::End(i32::from(number::SIGSEGV));
+                return After::End(Ends::Process, i32::from(number::SIGSEGV));
             }
             let own = if action.flags & SA_NODEFER == 0 { bit(signal) } else { 0 };
             signals.set_blocked(signals.blocked | action.mask | own);
             if action.flags & SA_RESETHAND != 0 {
-                signals.set_action(signal, Action::NONE);
+                state.tasks.set_action(slot, signal, Action::NONE);
             }
         }
     }
