@@ -8,8 +8,9 @@ use ptarmigan::cpu::NodeId;
 use ptarmigan::frames::{MemoryRun, ZoneClass};
 use ptarmigan_kernel::arch::CPUS;
 use ptarmigan_kernel::params;
+use ptarmigan_kernel_x86::table::TablePage;
 
-use crate::mmu::{self, DIRECT_MAP, DIRECT_MAP_END, TablePage};
+use crate::mmu::{self, DIRECT_MAP, DIRECT_MAP_END};
 
 global_asm!(include_str!("boot.s"));
 

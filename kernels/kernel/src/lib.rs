@@ -55,6 +55,7 @@ use memory::SharedSpaces;
 use memory::machine::{KernelHalf, Machine};
 use ptarmigan::space::Done;
 use task::{Bodies, Tasks};
+use without::{Part, leaves_out};
 
 /// What the kernel lock guards.
 pub struct State {
@@ -82,6 +83,19 @@ pub struct Cpu {
     pub node: AtomicU8,
     /// It waits for an interrupt.
     pub idle: AtomicBool,
+    /// It serves what others ask of it.
+    serving: AtomicBool,
+}
+
+impl Cpu {
+    const fn new() -> Self {
+        Cpu {
+            counts: Counts::new(),
+            node: AtomicU8::new(0),
+            idle: AtomicBool::new(false),
+            serving: AtomicBool::new(false),
+        }
+    }
 }
 
 /// The kernel. An image has one, as a static.
@@ -113,8 +127,7 @@ impl<A: Arch> Kernel<A> {
             half: Late::new(),
             auto: Late::new(),
             machine: Late::new(),
-            cpus: [const { Cpu { counts: Counts::new(), node: AtomicU8::new(0), idle: AtomicBool::new(false) } };
-                CPUS],
+            cpus: [const { Cpu::new() }; CPUS],
             running: AtomicUsize::new(1),
             stopping: AtomicBool::new(false),
             stopped: AtomicUsize::new(0),
@@ -167,7 +180,21 @@ impl<A: Arch> Kernel<A> {
     pub fn serve(&'static self) {
         use ptarmigan::machine::Machine as _;
         let pin = self.pin();
+        if !cfg!(feature = "negative") {
+            return self.machine.get().tlb().serve(&pin);
+        }
+        let serving = &self.cpus[A::cpu()].serving;
+        serving.store(true, Ordering::Relaxed);
         self.machine.get().tlb().serve(&pin);
+        serving.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether this CPU forgets translations when the library says so: always, but where a run
+    /// leaves that out on purpose.
+    #[inline(always)]
+    pub fn forgets(&self) -> bool {
+        let is_serving = || self.cpus[A::cpu()].serving.load(Ordering::Relaxed);
+        !leaves_out(Part::Flush) && !(leaves_out(Part::Answer) && is_serving())
     }
 }
 
