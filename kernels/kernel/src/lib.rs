@@ -193,8 +193,10 @@ impl<A: Arch> Kernel<A> {
     /// leaves that out on purpose.
     #[inline(always)]
     pub fn forgets(&self) -> bool {
-        let is_serving = || self.cpus[A::cpu()].serving.load(Ordering::Relaxed);
-        !leaves_out(Part::Flush) && !(leaves_out(Part::Answer) && is_serving())
+        if leaves_out(Part::Answer) && self.cpus[A::cpu()].serving.load(Ordering::Relaxed) {
+            return false;
+        }
+        !leaves_out(Part::Flush)
     }
 }
 

@@ -76,12 +76,7 @@ impl<A: Arch> Sys<'_, A> {
 
     /// Maps the segments and writes the stack; returns where the program begins, its stack pointer
     /// and where its heap begins.
-    fn build(
-        &mut self,
-        space: &mut TaskSpace<A>,
-        object: u32,
-        elf: &Elf,
-    ) -> Result<(u64, u64, u64), Errno> {
+    fn build(&mut self, space: &mut TaskSpace<A>, object: u32, elf: &Elf) -> Result<(u64, u64, u64), Errno> {
         let shift = if elf.movable { base(A::ABI) } else { 0 };
         let (mut heap, mut headers) = (0, 0);
         for i in 0..elf.segments {

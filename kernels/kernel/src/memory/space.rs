@@ -15,6 +15,10 @@ use crate::errno::Errno;
 use crate::task::TASKS;
 
 /// The space that a task runs in.
+#[cfg_attr(
+    target_pointer_width = "64",
+    expect(clippy::large_enum_variant, reason = "mostly it is the large one, and there is no heap")
+)]
 pub enum TaskSpace<A: Arch> {
     /// There is none: an empty slot.
     None,
@@ -77,9 +81,9 @@ impl<A: Arch> TaskSpace<A> {
         access: Access,
     ) -> Result<Done, FaultError> {
         match self {
-            TaskSpace::None => Err(FaultError::NoArea(va)),
             TaskSpace::Own(space) => space.fault(on, va, access),
-            TaskSpace::Shared(space) => space.fault(on, va, access),
+            TaskSpace::None => Err(FaultError::NoArea(va)),
+            TaskSpace::Shared(space) => fault_shared::<A>(space, on, va, access),
         }
     }
 
@@ -95,15 +99,29 @@ impl<A: Arch> TaskSpace<A> {
         on: On<'_, Machine<A>>,
         f: impl FnOnce(SpaceMut<'_, A::Format, Machine<A>>) -> R,
     ) -> Result<R, Errno> {
-        match self {
-            TaskSpace::None => Err(Errno::EFAULT),
-            TaskSpace::Own(space) => space.edit(on).map(f).map_err(|_| Errno::EFAULT),
+        let mut exclusive;
+        let space = match self {
+            TaskSpace::None => return Err(Errno::EFAULT),
+            TaskSpace::Own(space) => space.edit(on).map_err(|_| Errno::EFAULT)?,
             TaskSpace::Shared(space) => {
-                let mut exclusive = space.lock(on).map_err(|_| Errno::EFAULT)?;
-                Ok(f(exclusive.edit()))
+                exclusive = space.lock(on).map_err(|_| Errno::EFAULT)?;
+                exclusive.edit()
             }
-        }
+        };
+        Ok(f(space))
     }
+}
+
+/// Serves a fault of a shared space; out of the way of those of others.
+#[cold]
+#[inline(never)]
+fn fault_shared<A: Arch>(
+    space: &SharedSpace<A::Format>,
+    on: On<'_, Machine<A>>,
+    va: VirtAddr,
+    access: Access,
+) -> Result<Done, FaultError> {
+    space.fault(on, va, access)
 }
 
 /// Places for the spaces that several tasks run in, by the number of their records.

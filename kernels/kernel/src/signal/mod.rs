@@ -174,7 +174,8 @@ impl<A: Arch> Kernel<A> {
             return;
         }
         state.tasks.process_mut(process).pending |= bit(signal);
-        let taker = state.tasks.threads(process).find(|slot| state.tasks.deliverable(*slot) & bit(signal) != 0);
+        let taker =
+            state.tasks.threads(process).find(|slot| state.tasks.deliverable(*slot) & bit(signal) != 0);
         if let Some(slot) = taker {
             self.attend(state, slot);
         }

@@ -72,7 +72,13 @@ impl<A: Arch> Sys<'_, A> {
             return Err(Errno::EINVAL.into());
         }
         let stack = low.checked_add(len).ok_or(Errno::EINVAL)?;
-        self.clone_with(&CloneArguments { flags: flags | signal & 0xff, stack, parent_tid, child_tid, thread })
+        self.clone_with(&CloneArguments {
+            flags: flags | signal & 0xff,
+            stack,
+            parent_tid,
+            child_tid,
+            thread,
+        })
     }
 
     /// Makes a task: a thread, a process that shares the caller's space, or a copy.
@@ -82,7 +88,8 @@ impl<A: Arch> Sys<'_, A> {
             return self.wait_for_vforked();
         }
         let is_thread = flags & THREAD == THREAD;
-        if flags & !KNOWN != 0 || (flags & THREAD != 0 && !is_thread) || (is_thread && flags & CLONE_VM == 0) {
+        if flags & !KNOWN != 0 || (flags & THREAD != 0 && !is_thread) || (is_thread && flags & CLONE_VM == 0)
+        {
             return Err(Errno::EINVAL.into());
         }
         let thread = if flags & CLONE_SETTLS == 0 { None } else { Some(self.thread_base(thread)?) };
@@ -230,7 +237,9 @@ impl<A: Arch> Sys<'_, A> {
         let signal = signal_number(signal)?;
         let mut any = false;
         for slot in self.state.tasks.slots() {
-            if self.state.tasks.get(slot).process != slot || self.state.tasks.get(slot).doing == Doing::Nothing {
+            if self.state.tasks.get(slot).process != slot
+                || self.state.tasks.get(slot).doing == Doing::Nothing
+            {
                 continue;
             }
             let process = self.state.tasks.process(slot);

@@ -133,12 +133,14 @@ impl Tasks {
 
     /// Returns the slots of the tasks of a process that have not ended.
     pub fn threads(&self, process: usize) -> impl Iterator<Item = usize> + '_ {
-        self.places(process).filter(move |slot| self.get(*slot).process == process && self.get(*slot).is_alive())
+        self.places(process)
+            .filter(move |slot| self.get(*slot).process == process && self.get(*slot).is_alive())
     }
 
     /// Returns the processes, ended ones too, until their parents have asked for them.
     pub fn each_process(&self) -> impl Iterator<Item = usize> + '_ {
-        self.slots().filter(|slot| self.get(*slot).process == *slot && self.get(*slot).doing != Doing::Nothing)
+        self.slots()
+            .filter(|slot| self.get(*slot).process == *slot && self.get(*slot).doing != Doing::Nothing)
     }
 
     /// Returns the signals that can be delivered to a task now.

@@ -102,15 +102,13 @@ impl<A: Arch> Kernel<A> {
         }
         loop {
             let after = match A::enter(&mut body.context) {
-                Trap::Fault { at, access } => {
-                    match body.space.fault(self.on(pin), VirtAddr(at), access) {
-                        Ok(done) => {
-                            self.count_fault(done);
-                            continue;
-                        }
-                        Err(e) => self.fault_signal(slot, body, pin, e),
+                Trap::Fault { at, access } => match body.space.fault(self.on(pin), VirtAddr(at), access) {
+                    Ok(done) => {
+                        self.count_fault(done);
+                        continue;
                     }
-                }
+                    Err(e) => self.fault_signal(slot, body, pin, e),
+                },
                 Trap::Call => self.call(slot, body, pin),
                 Trap::Timer => self.tick(slot, body, pin),
                 Trap::Interrupt => self.look_around(slot, body, pin),
