@@ -13,6 +13,7 @@ mod cpu;
 mod frame;
 mod mmu;
 mod pc;
+mod registers;
 mod rt;
 mod smp;
 mod windows;

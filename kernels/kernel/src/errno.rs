@@ -46,9 +46,3 @@ errors! {
     ELOOP = 40, "Too many symbolic links.";
     ETIMEDOUT = 110, "The time is over.";
 }
-
-impl From<crate::memory::objects::NoMemory> for Errno {
-    fn from(_: crate::memory::objects::NoMemory) -> Self {
-        Errno::ENOMEM
-    }
-}

@@ -32,6 +32,7 @@ pub mod errno;
 pub mod exec;
 pub mod fs;
 pub mod late;
+pub mod limits;
 pub mod lock;
 pub mod memory;
 pub mod params;

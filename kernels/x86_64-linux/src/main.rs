@@ -11,6 +11,7 @@ mod cpu;
 mod frame;
 mod mmu;
 mod pc;
+mod registers;
 mod rt;
 mod smp;
 

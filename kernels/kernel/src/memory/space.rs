@@ -12,7 +12,7 @@ use super::machine::Machine;
 use crate::Kernel;
 use crate::arch::Arch;
 use crate::errno::Errno;
-use crate::task::TASKS;
+use crate::limits::TASKS;
 
 /// The space that a task runs in.
 #[cfg_attr(

@@ -1,5 +1,6 @@
 //! Signals: what is pending, what a task does about it, and delivery.
 
+mod action;
 pub mod number;
 
 use ptarmigan::cpu::Pinned;
@@ -9,35 +10,8 @@ use crate::memory::user;
 use crate::task::{Body, Doing, Ends, INIT, Tasks};
 use crate::{Kernel, State};
 
+pub use action::{Action, DEFAULT, Delivery, IGNORE, SA_NODEFER, SA_RESETHAND, SA_RESTART};
 pub use number::SIGNALS;
-
-/// The default action, as programs name it.
-pub const DEFAULT: u64 = 0;
-/// To ignore a signal, as programs name it.
-pub const IGNORE: u64 = 1;
-/// The handler's signal is not masked while it runs.
-pub const SA_NODEFER: u64 = 0x4000_0000;
-/// The action is taken once.
-pub const SA_RESETHAND: u64 = 0x8000_0000;
-/// Calls that the handler interrupted are made again.
-pub const SA_RESTART: u64 = 0x1000_0000;
-
-/// What a task does about a signal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Action {
-    /// The handler, [`DEFAULT`] or [`IGNORE`].
-    pub handler: u64,
-    /// `SA_` flags.
-    pub flags: u64,
-    /// Where handlers return to.
-    pub restorer: u64,
-    /// Signals that are masked while the handler runs.
-    pub mask: u64,
-}
-
-impl Action {
-    const NONE: Action = Action { handler: DEFAULT, flags: 0, restorer: 0, mask: 0 };
-}
 
 /// What a process does about signals.
 #[derive(Clone)]
@@ -52,17 +26,6 @@ pub struct Signals {
     pub blocked: u64,
     /// The mask that comes back after the next handler (`sigsuspend`).
     pub suspended: Option<u64>,
-}
-
-/// A handler is to be entered.
-#[derive(Clone, Copy, Debug)]
-pub struct Delivery {
-    /// The signal.
-    pub signal: u8,
-    /// What to do about it.
-    pub action: Action,
-    /// The mask that `sigreturn` brings back.
-    pub mask: u64,
 }
 
 /// Returns the bit of a signal; 0 if there is no such signal.

@@ -2,9 +2,9 @@
 
 use core::cell::UnsafeCell;
 
-use super::queue::TASKS;
 use crate::Kernel;
 use crate::arch::{Arch, Context};
+use crate::limits::TASKS;
 use crate::memory::TaskSpace;
 
 /// Registers and space of a task.

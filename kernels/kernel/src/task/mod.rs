@@ -18,7 +18,7 @@ pub use clone::New;
 pub use exit::{Ends, INIT};
 pub use futex::key as futex_key;
 pub use process::{MAPPED, Process, SpaceRecord};
-pub use queue::{TASKS, Tasks};
+pub use queue::Tasks;
 pub(crate) use run::{After, must};
 pub use wait::{Futex, Key, Wait};
 

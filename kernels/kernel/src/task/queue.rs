@@ -1,9 +1,8 @@
 //! The tables of tasks and processes, and the run queue.
 
-use super::{Doing, Process, SpaceRecord, Task, Wait};
+use crate::limits::TASKS;
 
-/// Tasks at a time.
-pub const TASKS: usize = 256;
+use super::{Doing, Process, SpaceRecord, Task, Wait};
 
 /// The tables of tasks, processes and spaces, and the tasks that are ready, in order.
 pub struct Tasks {
