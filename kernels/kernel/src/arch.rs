@@ -10,7 +10,7 @@ use ptarmigan::window::OpenWindow;
 
 use crate::Kernel;
 pub use crate::limits::CPUS;
-use crate::signal::Delivery;
+use crate::signal::action::Delivery;
 
 /// Why a CPU came back from user mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -22,7 +22,7 @@ pub use queue::Tasks;
 pub(crate) use run::{After, must};
 pub use wait::{Futex, Key, Wait};
 
-use crate::signal::Signals;
+use crate::signal::set::Signals;
 
 /// What a task does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! What the threads of a process share.
 
 use crate::fs::Descriptors;
-use crate::signal::Actions;
+use crate::signal::set::Actions;
 
 /// Objects that a space can show at a time.
 pub const MAPPED: usize = 16;
