@@ -4,6 +4,7 @@
  * `seconds=N` and `seed=N` on the command line. */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -62,24 +63,43 @@ static long argument(void) {
     }
 }
 
-/* Calls that would end the machine, other programs than the children of this one, or wait for ever. */
+/* Calls that would end the machine, or other programs than this one and what it has made. */
 static int is_left_out(long number) {
     switch (number) {
-    case SYS_reboot: case SYS_kill: case SYS_tkill: case SYS_tgkill: case SYS_pause: case SYS_rt_sigsuspend:
-    case SYS_iopl: case SYS_ioperm: case SYS_setpgid: case SYS_setsid: case SYS_vfork: case SYS_fork: case SYS_clone:
-    case SYS_nanosleep: case SYS_clock_nanosleep: case SYS_poll: case SYS_ppoll: case SYS_pselect6: case SYS_futex:
-#ifdef SYS_clone3
-    case SYS_clone3:
-#endif
-#ifdef SYS__newselect
-    case SYS__newselect:
-#endif
-#ifdef SYS_select
-    case SYS_select:
-#endif
+    case SYS_reboot: case SYS_kill: case SYS_iopl: case SYS_ioperm: case SYS_setpgid: case SYS_setsid:
         return 1;
     }
     return 0;
+}
+
+static void make_call(void) {
+    long number = (long)(next() % 450);
+    if (is_left_out(number))
+        return;
+    pid_t me = getpid();
+    syscall(number, argument(), argument(), argument(), argument(), argument(), argument());
+    /* A child, however it was made. */
+    if (getpid() != me)
+        syscall(SYS_exit, 0);
+    /* Faults, too. */
+    if (next() % 32 == 0)
+        memory[next() % (4 * PAGE)]++;
+}
+
+/* Some calls beside those of the other threads. */
+static int thread(void *unused) {
+    (void)unused;
+    for (int call = 0; call < 30; call++)
+        make_call();
+    return 0;
+}
+
+static void make_thread(void) {
+    enum { STACKS = 4, SIZE = 16384 };
+    static char stacks[STACKS][SIZE] __attribute__((aligned(16)));
+    static int used;
+    if (used < STACKS)
+        clone(thread, stacks[used++] + SIZE, CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD, 0);
 }
 
 static void make_calls(void) {
@@ -94,20 +114,22 @@ static void make_calls(void) {
     for (int file = 0; file < 3; file++)
         close(file);
     for (int call = 0; call < CALLS; call++) {
-        long number = (long)(next() % 450);
-        if (is_left_out(number))
-            continue;
         if (next() % 64 == 0) {
             pid_t child = fork();
             if (child == 0)
                 _exit(0);
         }
-        syscall(number, argument(), argument(), argument(), argument(), argument(), argument());
-        /* Faults, too. */
-        if (next() % 32 == 0)
-            memory[next() % (4 * PAGE)]++;
+        if (next() % 128 == 0)
+            make_thread();
+        make_call();
     }
     _exit(0);
+}
+
+static long milliseconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
 int main(void) {
@@ -116,31 +138,33 @@ int main(void) {
     unsigned long seconds = number_of("seconds=", 10), seed = number_of("seed=", 1);
     unsigned long begun = 0, killed = 0;
     pid_t running[PROGRAMS] = {0};
-    time_t since[PROGRAMS] = {0};
-    time_t end = time(0) + (time_t)seconds;
+    long since[PROGRAMS] = {0};
+    long end = milliseconds() + (long)seconds * 1000;
     for (;;) {
         int alive = 0;
         for (int i = 0; i < PROGRAMS; i++) {
-            if (!running[i] && time(0) < end) {
+            if (!running[i] && milliseconds() < end) {
                 pid_t child = fork();
                 if (child == 0) {
+                    setpgid(0, 0);
                     state = seed * 1000003 + begun * 7919 + 1;
                     for (int skipped = 0; skipped < 8; skipped++)
                         next();
                     make_calls();
                 }
                 if (child > 0) {
+                    setpgid(child, child);
                     running[i] = child;
-                    since[i] = time(0);
+                    since[i] = milliseconds();
                     begun++;
                 }
             }
             /* It waits for ever: for a pipe that nobody writes to, say. */
-            if (running[i] && time(0) > since[i] + 1)
-                kill(running[i], SIGKILL);
+            if (running[i] && milliseconds() > since[i] + 100)
+                kill(-running[i], SIGKILL);
             alive += running[i] != 0;
         }
-        if (!alive && time(0) >= end)
+        if (!alive && milliseconds() >= end)
             break;
         int status;
         /* Children of children that have ended first are process 1's, too. */
@@ -150,6 +174,8 @@ int main(void) {
         for (int i = 0; i < PROGRAMS; i++) {
             if (gone > 0 && running[i] == gone) {
                 running[i] = 0;
+                /* What it has made goes, too. */
+                kill(-gone, SIGKILL);
                 killed += WIFSIGNALED(status);
             }
         }

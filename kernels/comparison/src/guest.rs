@@ -5,9 +5,9 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::cases::{CASES, Counts};
 use crate::contender::{Arch, Contender, System};
 use crate::profile;
-use crate::rows::{CASES, Counts};
 
 /// The most that a guest may print.
 const OUTPUT: u64 = 64 << 10;

@@ -10,6 +10,7 @@
 //! | [`print`] | tables, bars |
 //! | [`profile`] | functions of our kernel in which a case spends its instructions |
 
+mod cases;
 mod contender;
 mod guest;
 mod linux;
@@ -125,8 +126,8 @@ fn compare(options: &Options) -> Result<(), String> {
     }
     let profiled = match &options.profile {
         None => None,
-        Some(name) => Some(rows::number(name).ok_or_else(|| {
-            format!("no case {name}: there are {}", rows::CASES.map(|case| case.name).join(", "))
+        Some(name) => Some(cases::number(name).ok_or_else(|| {
+            format!("no case {name}: there are {}", cases::CASES.map(|case| case.name).join(", "))
         })?),
     };
     let work = scratch()?;

@@ -1,8 +1,9 @@
 //! What is printed: tables, bars, remarks; rows as JSON.
 
+use crate::cases::{BY, CASES};
 use crate::contender::{Contender, System};
 use crate::guest::Boot;
-use crate::rows::{BY, CASES, Happened, Pages, Row, find};
+use crate::rows::{Happened, Pages, Row, find};
 
 /// Returns the rows as JSON.
 ///

@@ -2,77 +2,9 @@
 
 use serde::Serialize;
 
+use crate::cases::{BY, CASES};
 use crate::contender::Contender;
 use crate::guest::Boot;
-
-/// What the program does between two marks.
-pub struct Case {
-    /// The name in rows, and in what the program prints.
-    pub name: &'static str,
-    /// Operations between two marks.
-    operations: u64,
-}
-
-/// The cases, in the order of the program's marks.
-pub const CASES: [Case; 6] = [
-    Case { name: "fault-new-table", operations: 32 },
-    Case { name: "fault-same-table", operations: 32 },
-    Case { name: "fault-cycle", operations: 32 },
-    Case { name: "fork-exit", operations: 1 },
-    Case { name: "fork-exit-16m", operations: 1 },
-    Case { name: "fork-exec", operations: 1 },
-];
-
-/// Returns the number of a case.
-pub fn number(name: &str) -> Option<usize> {
-    CASES.iter().position(|case| case.name == name)
-}
-
-/// Instructions by which pages are cleared or copied, as the plugin tells them apart.
-pub const BY: [&str; 3] = ["rep stos", "rep movs", "stores"];
-
-/// What the plugin counted in a case, of all operations together.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Counts {
-    times: u64,
-    programs: u64,
-    kernel: u64,
-    forgotten: u64,
-    roots: u64,
-    page_instructions: u64,
-    cleared: [u64; BY.len()],
-    copied: [u64; BY.len()],
-}
-
-impl Counts {
-    /// Reads what the plugin has written. `None` if a case is missing.
-    pub fn parse(text: &str) -> Option<Vec<Counts>> {
-        let mut all = vec![Counts::default(); CASES.len()];
-        for line in text.lines().filter(|line| !line.starts_with("at ")) {
-            let numbers: Vec<u64> = line.split(' ').map_while(|word| word.parse().ok()).collect();
-            let [case, times, programs, kernel, forgotten, roots, page_instructions, pages @ ..] =
-                &numbers[..]
-            else {
-                return None;
-            };
-            let counts = all.get_mut(usize::try_from(*case).ok()?)?;
-            *counts = Counts {
-                times: *times,
-                programs: *programs,
-                kernel: *kernel,
-                forgotten: *forgotten,
-                roots: *roots,
-                page_instructions: *page_instructions,
-                ..Counts::default()
-            };
-            for by in 0..BY.len() {
-                counts.cleared[by] = *pages.get(2 * by)?;
-                counts.copied[by] = *pages.get(2 * by + 1)?;
-            }
-        }
-        all.iter().all(|counts| counts.times > 0).then_some(all)
-    }
-}
 
 /// Pages cleared or copied by one kind of instruction, for each operation.
 #[derive(Clone, Debug, Serialize)]
@@ -161,16 +93,5 @@ mod tests {
     fn medians_are_of_the_middle() {
         assert_eq!(median(&mut [5, 1, 9]), 5.0);
         assert_eq!(median(&mut [5, 1, 9, 6]), 5.5);
-    }
-
-    #[test]
-    fn counts_of_every_case_have_to_be_there() {
-        let line = |case: usize| format!("{case} 2 10 20 3 4 500 1 0 0 2 0 0\n");
-        let text: String = (0..CASES.len()).map(line).collect();
-        let all = Counts::parse(&text).expect("all cases");
-        assert_eq!((all[3].cleared, all[3].copied), ([1, 0, 0], [0, 2, 0]));
-        assert!(Counts::parse(&line(0)).is_none());
-        assert!(Counts::parse("0 x").is_none());
-        assert!(Counts::parse("77 2 10 20 3 4 500 1 0 0 2 0 0").is_none());
     }
 }

@@ -12,8 +12,9 @@ use ptarmigan_kernel::report::refuse;
 use ptarmigan_kernel::say;
 use ptarmigan_kernel_x86::loader;
 use ptarmigan_kernel_x86::memory_map::{self, MOST_ENTRIES, MemoryMap, PAGE, Span, TooMany};
+use ptarmigan_kernel_x86::table::TablePage;
 
-use crate::mmu::{self, DIRECT_MAP, DIRECT_MAP_END, TablePage};
+use crate::mmu::{self, DIRECT_MAP, DIRECT_MAP_END};
 use crate::pc::Pc;
 
 global_asm!(include_str!("boot.s"));

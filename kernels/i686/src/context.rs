@@ -1,105 +1,17 @@
-//! The registers of programs.
+//! The registers of programs, as the kernel uses them.
 
 use ptarmigan_kernel::arch::{Context, SIGNAL_FRAME};
 use ptarmigan_kernel::signal::Delivery;
 
-use crate::cpu::{USER_CODE, USER_DATA, USER_THREAD};
+use crate::cpu::USER_THREAD;
 use crate::frame;
+use crate::registers::{EAX, EBP, EBX, ECX, EDI, EDX, ESI, Registers};
 
-/// The registers of a program that does not run. The assembly knows the layout.
-#[repr(C, align(16))]
-#[derive(Clone)]
-pub struct Registers {
-    gs: u32,
-    fs: u32,
-    es: u32,
-    ds: u32,
-    /// edi esi ebp (esp) ebx edx ecx eax.
-    pub general: [u32; 8],
-    /// The vector of the trap.
-    pub vector: u32,
-    /// Its error code, or the number of the system call.
-    pub error: u32,
-    /// The next instruction.
-    pub eip: u32,
-    cs: u32,
-    /// Flags.
-    pub eflags: u32,
-    /// The stack pointer.
-    pub esp: u32,
-    ss: u32,
-    _pad: u32,
-    /// Floating point and vectors, as `fxsave` has them.
-    pub vectors: [u8; 512],
-    thread: u32,
-}
-
-const _: () = assert!(core::mem::offset_of!(Registers, vectors) == 80);
-const _: () = assert!(core::mem::offset_of!(Registers, ss) + 4 == 76);
-
-/// Places in [`Registers::general`].
-pub const EAX: usize = 7;
-/// The place of ecx.
-pub const ECX: usize = 6;
-/// The place of edx.
-pub const EDX: usize = 5;
-const EBX: usize = 4;
-const EBP: usize = 2;
-const ESI: usize = 1;
-const EDI: usize = 0;
-/// Flags that programs may set: arithmetic, direction, trap, alignment checks, identification.
-const USER_FLAGS: u32 = 0x24_0dd5;
-/// Interrupts are on in programs.
-const INTERRUPTS: u32 = 0x202;
-/// Bits of MXCSR that there are.
-const MXCSR: u32 = 0xffff;
 /// `sigreturn`, which has taken the signal's number off the stack; `rt_sigreturn` has not.
 const OLD_RETURN: u32 = 119;
 
-const fn fresh_vectors() -> [u8; 512] {
-    let mut all = [0; 512];
-    // FCW 0x37f, MXCSR 0x1f80: all exceptions masked.
-    (all[0], all[1], all[24], all[25]) = (0x7f, 0x03, 0x80, 0x1f);
-    all
-}
-
-impl Registers {
-    /// Sets flags, as far as programs may.
-    pub fn set_flags(&mut self, flags: u32) {
-        self.eflags = flags & USER_FLAGS | INTERRUPTS;
-    }
-
-    /// Sets floating point and vectors to what a program wrote.
-    pub fn set_vectors(&mut self, bytes: &[u8; 512]) {
-        self.vectors = *bytes;
-        let mxcsr = u32::from_le_bytes([bytes[24], bytes[25], bytes[26], bytes[27]]) & MXCSR;
-        self.vectors[24..28].copy_from_slice(&mxcsr.to_le_bytes());
-    }
-
-    /// Keeps the number of a call that begins.
-    pub fn begin_call(&mut self) {
-        self.error = self.general[EAX];
-    }
-}
-
 impl Context for Registers {
-    const NEW: Self = Registers {
-        gs: 0,
-        fs: 0,
-        es: USER_DATA,
-        ds: USER_DATA,
-        general: [0; 8],
-        vector: 0,
-        error: 0,
-        eip: 0,
-        cs: USER_CODE,
-        eflags: INTERRUPTS,
-        esp: 0,
-        ss: USER_DATA,
-        _pad: 0,
-        vectors: fresh_vectors(),
-        thread: 0,
-    };
+    const NEW: Self = Registers::FRESH;
 
     fn start(&mut self, entry: u64, stack: u64) {
         (self.eip, self.esp) = (entry as u32, stack as u32);

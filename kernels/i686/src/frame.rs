@@ -4,8 +4,8 @@
 use ptarmigan_kernel::arch::SIGNAL_FRAME;
 use ptarmigan_kernel::signal::Delivery;
 
-use crate::context::{EAX, ECX, EDX, Registers};
 use crate::cpu::{USER_CODE, USER_DATA};
+use crate::registers::{EAX, ECX, EDX, Registers};
 
 /// Where parts of the frame are: the return address, the three arguments, `ucontext`, in it the
 /// registers and the mask, then `siginfo`, then floating point and vectors.

@@ -13,6 +13,7 @@ mod cpu;
 mod frame;
 mod mmu;
 mod pc;
+mod registers;
 mod rt;
 mod smp;
 mod windows;
@@ -56,7 +57,8 @@ extern "C" fn kernel_main(information: u32, cpu: u32) -> ! {
     let mut runs = info.runs;
     let runs = &mut runs[..info.run_count];
     let window = mmu::direct_map();
-    let board = Board { runs, cpus, window, hardware: mmu::Hardware, extra: windows::bytes(cpus), params };
+    let board =
+        Board { runs, cpus, window, hardware: mmu::Hardware::new(), extra: windows::bytes(cpus), params };
     // SAFETY: 1. The loader says that it is memory; image, archive and command line are left out,
     // and the direct map reaches what is low. 2. The other CPUs have not been started.
     let mut left = match unsafe { set_up(&KERNEL, board) } {

@@ -13,9 +13,9 @@ use ptarmigan_kernel::arch::{Abi, Arch, Context, Trap};
 use ptarmigan_kernel::signal::number;
 use ptarmigan_kernel_x86::{clock, lapic, port, serial};
 
-use crate::context::Registers;
 use crate::cpu::CALL;
 use crate::mmu::{self, Hardware};
+use crate::registers::Registers;
 use crate::{KERNEL, boot, cpu, smp, windows};
 
 /// A PC with 32-bit CPUs and PAE.

@@ -144,7 +144,7 @@ unsafe impl OwnCpu for ThisCpu {
 
     #[inline(always)]
     fn forget(&self, page: u64) {
-        mmu::forget_page(page);
+        Hardware::forget_page(page);
     }
 }
 

@@ -9,10 +9,8 @@ use ptarmigan::tlb::Shootdown;
 use ptarmigan::window::OpenWindow;
 
 use crate::Kernel;
-use crate::signal::Delivery;
-
-/// CPUs at the most.
-pub const CPUS: usize = 8;
+pub use crate::limits::CPUS;
+use crate::signal::action::Delivery;
 
 /// Why a CPU came back from user mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use crate::fs::tree::ROOT;
 use crate::fs::{Device, Kind, What, path};
 use crate::params::CommandLine;
 use crate::report::refuse;
-use crate::syscall::Sys;
+use crate::syscall::{Stop, Sys};
 use crate::task::{Doing, INIT};
 use crate::{Kernel, State, params, say};
 
@@ -45,14 +45,18 @@ impl<A: Arch> Kernel<A> {
         let state = &mut *state;
         let claimed = state.tasks.claim();
         debug_assert_eq!(claimed, Some((INIT, 1)), "the first task");
-        let task = state.tasks.get_mut(INIT);
-        (task.pid, task.group, task.session, task.directory, task.umask) = (1, 1, 1, ROOT, 0o022);
+        (state.tasks.get_mut(INIT).tid, state.tasks.get_mut(INIT).process) = (1, INIT);
+        let process = state.tasks.process_mut(INIT);
+        (process.pid, process.group, process.session, process.threads) = (1, 1, 1, 1);
+        (process.directory, process.umask) = (ROOT, 0o022);
         state.tree.hold(ROOT);
         let pin = self.pin();
         // SAFETY: 1. The lock is held, and the task does not run. 2. The reference ends below.
         let body = unsafe { self.body(INIT) };
         let mut sys = Sys { kernel: self, state, body, me: INIT, pin: &pin };
-        if let Err(e) = sys.begin(inode, name.as_bytes()) {
+        if let Err(stop) = sys.begin(inode, name.as_bytes()) {
+            // Nothing runs that it could wait for.
+            let e = if let Stop::Error(e) = stop { e } else { Errno::EAGAIN };
             let wanted = match e {
                 Errno::ENOMEM => "give the machine more memory",
                 Errno::ENOENT => "the program in the first line of the script is missing",
@@ -69,7 +73,7 @@ impl<A: Arch> Kernel<A> {
 
 impl<A: Arch> Sys<'_, A> {
     /// Begins process 1.
-    fn begin(&mut self, inode: u16, name: &[u8]) -> Result<(), Errno> {
+    fn begin(&mut self, inode: u16, name: &[u8]) -> Result<(), Stop> {
         let (inode, is_script) = self.begin_arguments(inode, name)?;
         let arguments = &mut self.state.tasks.arguments;
         if !is_script {
@@ -107,6 +111,6 @@ fn open_console(state: &mut State) {
     for descriptor in 0..3 {
         let Ok(file) = state.open.open(What::Inode(console), 2) else { return };
         state.tree.hold(console);
-        state.tasks.get_mut(INIT).files.set(descriptor, file, false);
+        state.tasks.process_mut(INIT).files.set(descriptor, file, false);
     }
 }

@@ -32,8 +32,10 @@ pub enum Count {
     Ipis,
     /// System calls.
     Calls,
-    /// Tasks made by fork.
+    /// Processes made by `fork`, `vfork` and `clone`.
     Forks,
+    /// Threads made in a process that there was.
+    Threads,
     /// Programs begun by `exec`.
     Execs,
     /// Changes from one task to another.
@@ -58,13 +60,14 @@ pub const NAMES: [&str; COUNTS] = [
     "interrupts sent",
     "system calls",
     "forks",
+    "threads",
     "execs",
     "task switches",
     "timer ticks",
 ];
 
 /// How many counts there are.
-pub const COUNTS: usize = 17;
+pub const COUNTS: usize = 18;
 
 /// The counts of one CPU, which alone adds to them. They wrap around where words have 32 bits.
 #[repr(align(128))]

@@ -54,16 +54,11 @@ errors! {
     ENOSYS = 38, "No such system call.";
     ENOTEMPTY = 39, "The directory is not empty.";
     ELOOP = 40, "Too many symbolic links.";
+    ETIMEDOUT = 110, "The time is over.";
 }
 
 impl fmt::Display for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "error {}: {}", self.0, self.text().trim_end_matches('.'))
-    }
-}
-
-impl From<crate::memory::objects::NoMemory> for Errno {
-    fn from(_: crate::memory::objects::NoMemory) -> Self {
-        Errno::ENOMEM
     }
 }

@@ -13,10 +13,11 @@
 //! # The kernel lock
 //!
 //! One lock ([`lock`]) guards [`State`]: tasks, files, pipes. A system call holds it throughout. A
-//! page fault does not take it: a space belongs to the CPU that runs its task.
+//! page fault does not take it: a space belongs to the CPU that runs its task, and what several
+//! tasks run in has a lock of its own ([`TaskSpace`](memory::TaskSpace)).
 //!
 //! 1. A CPU that waits for the lock serves requests of other CPUs to forget translations.
-//! 2. The lock of [`Objects`](memory::Objects) is taken after it, and never the other way round.
+//! 2. The lock of a shared space is taken after it, and that of [`Objects`](memory::Objects) last.
 //! 3. What a task's CPU alone uses is its [`Body`](task::Body): registers and space. A CPU gives a
 //!    body up only with the kernel lock held, after it has saved the registers.
 //!
@@ -34,6 +35,7 @@ pub mod errno;
 pub mod exec;
 pub mod fs;
 pub mod late;
+pub mod limits;
 pub mod lock;
 pub mod memory;
 pub mod params;
@@ -54,9 +56,11 @@ use arch::{Arch, CPUS};
 use counts::{Count, Counts};
 use late::Late;
 use lock::KernelLock;
+use memory::SharedSpaces;
 use memory::machine::{KernelHalf, Machine};
 use ptarmigan::space::Done;
 use task::{Bodies, Tasks};
+use without::{Part, leaves_out};
 
 /// What the kernel lock guards.
 pub struct State {
@@ -86,6 +90,8 @@ pub struct Cpu {
     pub idle: AtomicBool,
     /// Its faults that came back.
     pub stuck: stuck::Stuck,
+    /// It serves what others ask of it.
+    serving: AtomicBool,
 }
 
 impl Cpu {
@@ -95,6 +101,7 @@ impl Cpu {
             node: AtomicU8::new(0),
             idle: AtomicBool::new(false),
             stuck: stuck::Stuck::new(),
+            serving: AtomicBool::new(false),
         }
     }
 }
@@ -117,6 +124,7 @@ pub struct Kernel<A: Arch> {
     ending: report::Ending,
     lock: KernelLock<State>,
     bodies: Bodies<A>,
+    spaces: SharedSpaces<A>,
 }
 
 impl<A: Arch> Kernel<A> {
@@ -142,6 +150,7 @@ impl<A: Arch> Kernel<A> {
                 command_line: params::CommandLine::new(),
             }),
             bodies: Bodies::new(),
+            spaces: SharedSpaces::new(),
         }
     }
 
@@ -182,7 +191,23 @@ impl<A: Arch> Kernel<A> {
     pub fn serve(&'static self) {
         use ptarmigan::machine::Machine as _;
         let pin = self.pin();
+        if !cfg!(feature = "negative") {
+            return self.machine.get().tlb().serve(&pin);
+        }
+        let serving = &self.cpus[A::cpu()].serving;
+        serving.store(true, Ordering::Relaxed);
         self.machine.get().tlb().serve(&pin);
+        serving.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether this CPU forgets translations when the library says so: always, but where a run
+    /// leaves that out on purpose.
+    #[inline(always)]
+    pub fn forgets(&self) -> bool {
+        if leaves_out(Part::Answer) && self.cpus[A::cpu()].serving.load(Ordering::Relaxed) {
+            return false;
+        }
+        !leaves_out(Part::Flush)
     }
 }
 

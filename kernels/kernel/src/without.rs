@@ -9,13 +9,17 @@ use core::sync::atomic::{AtomicU8, Ordering};
 pub enum Part {
     /// A CPU forgets no translations when it should.
     Flush,
+    /// A CPU that another one asks to forget translations says that it has, and has not.
+    Answer,
+    /// A CPU that is asked to forget translations is not interrupted for it.
+    Ipi,
     /// Data pages are handed out as they are.
     Clear,
     /// Copies of pages are not made.
     Copy,
 }
 
-const NAMES: [&str; 3] = ["flush", "clear", "copy"];
+const NAMES: [&str; 5] = ["flush", "answer", "ipi", "clear", "copy"];
 static LEFT_OUT: AtomicU8 = AtomicU8::new(0);
 
 /// Reads the command line.

@@ -1,5 +1,5 @@
 //! What 32-bit and 64-bit PCs have in common: ports, the serial line, interrupt controllers,
-//! clocks, nodes and maps of memory.
+//! clocks, nodes, maps of memory, tables and TLBs.
 #![no_std]
 
 #[cfg(test)]
@@ -7,8 +7,10 @@ extern crate std;
 
 pub mod acpi;
 pub mod clock;
+pub mod hardware;
 pub mod lapic;
 pub mod loader;
 pub mod memory_map;
 pub mod port;
 pub mod serial;
+pub mod table;

@@ -13,8 +13,9 @@ use ptarmigan_kernel::say;
 use ptarmigan_kernel_x86::acpi::{self, Nodes, Numbers};
 use ptarmigan_kernel_x86::loader;
 use ptarmigan_kernel_x86::memory_map::{self, MOST_ENTRIES, MemoryMap, PAGE, Span, TooMany};
+use ptarmigan_kernel_x86::table::TablePage;
 
-use crate::mmu::{self, DIRECT_MAP, DIRECT_MAP_LIMIT, TablePage};
+use crate::mmu::{self, DIRECT_MAP, DIRECT_MAP_LIMIT};
 use crate::pc::Pc;
 
 global_asm!(include_str!("boot.s"));
@@ -36,16 +37,16 @@ struct Stack(UnsafeCell<[u8; 0x10000]>);
 unsafe impl Sync for Stack {}
 
 #[unsafe(no_mangle)]
-static boot_top: TablePage = TablePage::new();
+static boot_top: TablePage<512> = TablePage::new();
 #[unsafe(no_mangle)]
-static boot_upper: TablePage = TablePage::new();
+static boot_upper: TablePage<512> = TablePage::new();
 #[unsafe(no_mangle)]
-static boot_directories: [TablePage; 4] = [const { TablePage::new() }; 4];
+static boot_directories: [TablePage<512>; 4] = [const { TablePage::new() }; 4];
 #[unsafe(no_mangle)]
 static boot_stacks: [Stack; CPUS] = [const { Stack(UnsafeCell::new([0; 0x10000])) }; CPUS];
 
 /// Returns the root that the machine booted on: every other one copies its kernel entries from it.
-pub fn kernel_top() -> &'static TablePage {
+pub fn kernel_top() -> &'static TablePage<512> {
     &boot_top
 }
 

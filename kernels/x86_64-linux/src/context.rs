@@ -1,96 +1,14 @@
-//! The registers of programs.
+//! The registers of programs, as the kernel uses them.
 
-use ptarmigan::format::Format;
-use ptarmigan::format::X86_64;
+use ptarmigan::format::{Format, X86_64};
 use ptarmigan_kernel::arch::{Context, SIGNAL_FRAME};
 use ptarmigan_kernel::signal::Delivery;
 
-use crate::cpu::{USER_CODE, USER_DATA};
 use crate::frame;
-
-/// The registers of a program that does not run. The assembly knows the layout of the first part.
-#[repr(C, align(16))]
-#[derive(Clone)]
-pub struct Registers {
-    /// r15 r14 r13 r12 rbp rbx r11 r10 r9 r8 rax rcx rdx rsi rdi.
-    pub general: [u64; 15],
-    /// The vector of the trap.
-    pub vector: u64,
-    /// Its error code, or the number of the system call.
-    pub error: u64,
-    /// The next instruction.
-    pub rip: u64,
-    cs: u64,
-    /// Flags.
-    pub rflags: u64,
-    /// The stack pointer.
-    pub rsp: u64,
-    ss: u64,
-    /// Floating point and vectors, as `fxsave` has them.
-    pub vectors: [u8; 512],
-    /// The base of `fs`.
-    pub fs: u64,
-    gs: u64,
-}
-
-/// Places in [`Registers::general`].
-pub const RAX: usize = 10;
-const RDX: usize = 12;
-const RSI: usize = 13;
-const RDI: usize = 14;
-const R8: usize = 9;
-const R9: usize = 8;
-const R10: usize = 7;
-/// The vector of system calls, which is none of the processor's.
-pub const CALL: u64 = 0x100;
-/// Flags that programs may set: arithmetic, direction, trap, alignment checks, identification.
-const USER_FLAGS: u64 = 0x24_0dd5;
-/// Interrupts are on in programs.
-const INTERRUPTS: u64 = 0x202;
-/// Bits of MXCSR that there are.
-const MXCSR: u32 = 0xffff;
-
-const fn fresh_vectors() -> [u8; 512] {
-    let mut all = [0; 512];
-    // FCW 0x37f, MXCSR 0x1f80: all exceptions masked.
-    (all[0], all[1], all[24], all[25]) = (0x7f, 0x03, 0x80, 0x1f);
-    all
-}
-
-impl Registers {
-    /// Sets flags, as far as programs may.
-    pub fn set_flags(&mut self, flags: u64) {
-        self.rflags = flags & USER_FLAGS | INTERRUPTS;
-    }
-
-    /// Sets the next instruction. A place that is no address of programs becomes 0, where nothing
-    /// is mapped.
-    pub fn set_instruction(&mut self, at: u64) {
-        self.rip = if at < X86_64::USER_END { at } else { 0 };
-    }
-
-    /// Sets floating point and vectors to what a program wrote.
-    pub fn set_vectors(&mut self, bytes: &[u8; 512]) {
-        self.vectors = *bytes;
-        let mxcsr = u32::from_le_bytes([bytes[24], bytes[25], bytes[26], bytes[27]]) & MXCSR;
-        self.vectors[24..28].copy_from_slice(&mxcsr.to_le_bytes());
-    }
-}
+use crate::registers::{R8, R9, R10, RAX, RDI, RDX, RSI, Registers};
 
 impl Context for Registers {
-    const NEW: Self = Registers {
-        general: [0; 15],
-        vector: 0,
-        error: 0,
-        rip: 0,
-        cs: USER_CODE,
-        rflags: INTERRUPTS,
-        rsp: 0,
-        ss: USER_DATA,
-        vectors: fresh_vectors(),
-        fs: 0,
-        gs: 0,
-    };
+    const NEW: Self = Registers::FRESH;
 
     fn start(&mut self, entry: u64, stack: u64) {
         self.set_instruction(entry);
@@ -167,12 +85,5 @@ impl Context for Registers {
 
     fn leave_handler(&mut self, bytes: &[u8]) -> u64 {
         frame::leave(self, bytes)
-    }
-}
-
-impl Registers {
-    /// Returns the bases of `fs` and `gs`.
-    pub fn bases(&self) -> (u64, u64) {
-        (self.fs, self.gs)
     }
 }

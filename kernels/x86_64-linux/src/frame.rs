@@ -3,7 +3,7 @@
 use ptarmigan_kernel::arch::SIGNAL_FRAME;
 use ptarmigan_kernel::signal::Delivery;
 
-use crate::context::{RAX, Registers};
+use crate::registers::{RAX, Registers};
 
 /// Where parts of the frame are: the return address, `ucontext`, in it the registers and the mask,
 /// then `siginfo`, then floating point and vectors.

@@ -11,6 +11,7 @@ mod cpu;
 mod frame;
 mod mmu;
 mod pc;
+mod registers;
 mod rt;
 mod smp;
 
@@ -54,7 +55,8 @@ extern "C" fn kernel_main(start_info: u64, cpu: u64) -> ! {
     }
     let mut runs = info.runs;
     let runs = &mut runs[..info.run_count];
-    let board = Board { runs, cpus, window: mmu::direct_map(), hardware: mmu::Hardware, extra: 0, params };
+    let board =
+        Board { runs, cpus, window: mmu::direct_map(), hardware: mmu::Hardware::new(), extra: 0, params };
     // SAFETY: 1. The loader says that it is memory; image, archive and command line are left out.
     // The direct map reaches it. 2. The other CPUs have not been started.
     match unsafe { set_up(&KERNEL, board) } {

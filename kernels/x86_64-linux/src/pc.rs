@@ -13,8 +13,8 @@ use ptarmigan_kernel::arch::{Abi, Arch, Trap};
 use ptarmigan_kernel::signal::number;
 use ptarmigan_kernel_x86::{clock, lapic, port, serial};
 
-use crate::context::{CALL, Registers};
 use crate::mmu::{self, Hardware};
+use crate::registers::{CALL, Registers};
 use crate::{KERNEL, boot, cpu, smp};
 
 /// A PC with 64-bit CPUs.

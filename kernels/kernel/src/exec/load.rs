@@ -2,7 +2,7 @@
 
 use ptarmigan::addr::VirtAddr;
 use ptarmigan::format::Format;
-use ptarmigan::space::{AreaFlags, Object, Space};
+use ptarmigan::space::{AreaError, AreaFlags, Object, Space};
 
 use super::elf::{Elf, HEADER, INTERPRETER, LOAD, Pages, Segment};
 use super::stack::{self, Facts};
@@ -10,8 +10,9 @@ use crate::arch::{Abi, Arch, Context};
 use crate::counts::Count;
 use crate::errno::Errno;
 use crate::fs::{DESCRIPTORS, Kind};
-use crate::memory::user;
-use crate::syscall::Sys;
+use crate::memory::{TaskSpace, user};
+use crate::syscall::{Stop, Sys};
+use crate::task::{SpaceRecord, Wait};
 
 /// Where a movable program goes.
 const fn base(abi: Abi) -> u64 {
@@ -29,20 +30,21 @@ impl<A: Arch> Sys<'_, A> {
     ///
     /// [`Errno::ENOEXEC`] if the file is no program, [`Errno::EACCES`] if it is no file,
     /// [`Errno::ENOMEM`], [`Errno::E2BIG`].
-    pub fn exec(&mut self, inode: u16) -> Result<(), Errno> {
+    pub fn exec(&mut self, inode: u16) -> Result<(), Stop> {
         let file = self.state.tree.get(inode);
-        let Kind::File(object) = file.kind else { return Err(Errno::EACCES) };
+        let Kind::File(object) = file.kind else { return Err(Errno::EACCES.into()) };
         if file.mode & 0o111 == 0 {
-            return Err(Errno::EACCES);
+            return Err(Errno::EACCES.into());
         }
         let mut header = [0; HEADER];
         let n = self.kernel.read_object(object, 0, &mut header);
         let elf = Elf::parse(A::ABI, &header[..n])?;
         let on = self.on();
         let pages = stack::pages(&self.state.tasks.arguments);
-        let mut space = Space::exec(on, VirtAddr(A::STACK_END), pages).map_err(|_| Errno::ENOMEM)?;
+        let space = Space::exec(on, VirtAddr(A::STACK_END), pages).map_err(|_| Errno::ENOMEM)?;
+        let mut space = TaskSpace::Own(space);
         match self.build(&mut space, object, &elf) {
-            Ok((entry, stack, heap)) => {
+            Ok((entry, stack, heap)) if self.process().threads == 1 => {
                 self.replace(space, inode, object, heap);
                 self.body.context = A::Context::NEW;
                 self.body.context.start(entry, stack);
@@ -50,22 +52,25 @@ impl<A: Arch> Sys<'_, A> {
                 A::load(&self.body.context);
                 Ok(())
             }
-            Err(e) => {
-                let ended = space.end(on);
-                debug_assert!(ended.is_ok(), "the space is of this machine");
-                Err(e)
+            made => {
+                if let TaskSpace::Own(space) = space {
+                    let ended = space.end(on);
+                    debug_assert!(ended.is_ok(), "the space is of this machine");
+                }
+                // The program can begin, as soon as the caller is alone.
+                made?;
+                if self.task().is_leaving {
+                    return Err(Errno::EINTR.into());
+                }
+                self.kernel.end_other_threads(self.state, self.me);
+                Err(Stop::Block(Wait::Threads))
             }
         }
     }
 
     /// Maps the segments and writes the stack; returns where the program begins, its stack pointer
     /// and where its heap begins.
-    fn build(
-        &mut self,
-        space: &mut Space<A::Format>,
-        object: u32,
-        elf: &Elf,
-    ) -> Result<(u64, u64, u64), Errno> {
+    fn build(&mut self, space: &mut TaskSpace<A>, object: u32, elf: &Elf) -> Result<(u64, u64, u64), Errno> {
         let shift = if elf.movable { base(A::ABI) } else { 0 };
         let (mut heap, mut headers) = (0, 0);
         for i in 0..elf.segments {
@@ -88,9 +93,8 @@ impl<A: Arch> Sys<'_, A> {
         }
         let entry = elf.entry(shift, A::Format::USER_END)?;
         let on = self.on();
-        let mut edit = space.edit(on).map_err(|_| Errno::ENOMEM)?;
         // The first call says where the heap begins.
-        edit.brk(VirtAddr(heap)).map_err(|_| Errno::ENOMEM)?;
+        space.edit(on, |mut edit| edit.brk(VirtAddr(heap)))?.map_err(|_| Errno::ENOMEM)?;
         let facts = Facts { headers, header_size: elf.segment_size, header_count: elf.segments, entry };
         let stack = stack::write::<A>(on, space, &self.state.tasks.arguments, &facts)?;
         Ok((entry, stack, heap))
@@ -99,7 +103,7 @@ impl<A: Arch> Sys<'_, A> {
     /// Maps a segment; returns the end of its last page.
     fn map_segment(
         &mut self,
-        space: &mut Space<A::Format>,
+        space: &mut TaskSpace<A>,
         object: u32,
         segment: &Segment,
         shift: u64,
@@ -115,14 +119,17 @@ impl<A: Arch> Sys<'_, A> {
             }
         }
         let on = self.on();
-        let mut edit = space.edit(on).map_err(|_| Errno::ENOMEM)?;
-        if file.start < file.end {
-            let backing = Object { id: object, offset };
-            edit.mmap(file, permissions.with(AreaFlags::BACKED), backing).map_err(|_| Errno::ENOMEM)?;
-        }
-        if zero.start < zero.end {
-            edit.mmap(zero, permissions, 0).map_err(|_| Errno::ENOMEM)?;
-        }
+        let mapped = space.edit(on, |mut edit| {
+            if file.start < file.end {
+                let backing = Object { id: object, offset };
+                edit.mmap(file, permissions.with(AreaFlags::BACKED), backing)?;
+            }
+            if zero.start < zero.end {
+                edit.mmap(zero, permissions, 0)?;
+            }
+            Ok::<_, AreaError>(())
+        });
+        mapped?.map_err(|_| Errno::ENOMEM)?;
         // What the file's last page has after the data is the program's, and zero.
         if tail.start < tail.end && permissions.has(AreaFlags::WRITE) {
             user::clear::<A>(on, space, tail.start, (tail.end - tail.start) as usize)?;
@@ -130,26 +137,34 @@ impl<A: Arch> Sys<'_, A> {
         Ok(zero.end)
     }
 
-    /// Gives the task its new space, and takes the old one down.
-    fn replace(&mut self, space: Space<A::Format>, inode: u16, object: u32, heap: u64) {
-        let kernel = self.kernel;
-        kernel.end_space(self.body, self.pin);
-        crate::task::must(space.activate(kernel.on(self.pin)));
-        self.body.space = Some(space);
-        let me = self.me;
+    /// Gives the task, which is alone in its process, its new space, and takes the old one down if
+    /// nobody else runs in it.
+    fn replace(&mut self, space: TaskSpace<A>, inode: u16, object: u32, heap: u64) {
+        let (kernel, me, process) = (self.kernel, self.me, self.process_slot());
+        let on = kernel.on(self.pin);
+        crate::task::must(self.body.space.deactivate(on));
+        kernel.leave_space(self.state, me, self.body, self.pin);
+        crate::task::must(space.activate(on));
+        self.body.space = space;
         for descriptor in 0..DESCRIPTORS {
-            if self.state.tasks.get(me).files.is_closing(descriptor) {
-                kernel.close(self.state, me, descriptor);
+            if self.state.tasks.process(process).files.is_closing(descriptor) {
+                kernel.close(self.state, process, descriptor);
             }
         }
         self.state.tree.hold(inode);
         kernel.machine.get().objects.share(object);
-        kernel.unmap_objects(self.state, me, |_| false);
-        let task = self.state.tasks.get_mut(me);
-        let before = core::mem::replace(&mut task.program, inode);
-        (task.heap, task.heap_end) = (heap, heap);
-        task.mapped[0] = object;
-        task.signals.exec();
+        let tasks = &mut self.state.tasks;
+        let number = tasks.free_space(me);
+        let mut record = SpaceRecord { users: 1, heap, heap_end: heap, ..SpaceRecord::none() };
+        record.mapped[0] = object;
+        *tasks.space_mut(number) = record;
+        // A thread that was not the first has the process's number from now on.
+        let shared = tasks.process_mut(process);
+        shared.space = number;
+        shared.actions.exec();
+        let (pid, before) = (shared.pid, core::mem::replace(&mut shared.program, inode));
+        let task = tasks.get_mut(me);
+        (task.tid, task.clear_tid, task.signals.suspended) = (pid, 0, None);
         kernel.let_go(self.state, before);
     }
 }

@@ -45,7 +45,7 @@ impl<A: Arch> Sys<'_, A> {
             return Err(Errno::EACCES);
         }
         let (program, argument) = words(&line[..n]).ok_or(Errno::ENOEXEC)?;
-        let directory = self.task().directory;
+        let directory = self.process().directory;
         let found = path::resolve(&self.state.tree, directory, &line[program.clone()], true)?;
         let reader = found.existing(&self.state.tree)?;
         let arguments = &mut self.state.tasks.arguments;

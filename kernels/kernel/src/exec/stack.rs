@@ -2,12 +2,11 @@
 
 use ptarmigan::addr::FRAME_SIZE;
 use ptarmigan::machine::On;
-use ptarmigan::space::Space;
 
 use super::arguments::Arguments;
 use crate::arch::{Abi, Arch};
 use crate::errno::Errno;
-use crate::memory::{Machine, user};
+use crate::memory::{Machine, TaskSpace, user};
 
 /// What the auxiliary vector says of the program.
 pub struct Facts {
@@ -37,7 +36,7 @@ pub fn pages(arguments: &Arguments) -> u64 {
 /// Words that are written one after the other.
 struct Words<'a, 'm, A: Arch> {
     on: On<'m, Machine<A>>,
-    space: &'a mut Space<A::Format>,
+    space: &'a mut TaskSpace<A>,
     at: u64,
     bytes: [u8; 256],
     len: usize,
@@ -69,7 +68,7 @@ impl<A: Arch> Words<'_, '_, A> {
 /// [`Errno::ENOMEM`], [`Errno::EFAULT`] if it does not fit.
 pub fn write<A: Arch>(
     on: On<'_, Machine<A>>,
-    space: &mut Space<A::Format>,
+    space: &mut TaskSpace<A>,
     arguments: &Arguments,
     facts: &Facts,
 ) -> Result<u64, Errno> {

@@ -170,9 +170,9 @@ impl<A: Arch> Kernel<A> {
             console.len = 0;
             let signal = if byte == 3 { number::SIGINT } else { number::SIGQUIT };
             let group = console.foreground;
-            for slot in state.tasks.slots() {
-                if state.tasks.get(slot).group == group {
-                    self.send(state, slot, signal);
+            for process in state.tasks.slots() {
+                if state.tasks.process(process).group == group {
+                    self.send(state, process, signal);
                 }
             }
             return;

@@ -46,7 +46,7 @@ impl<A: Arch> Sys<'_, A> {
             Kind::Device(Device::Null) => 0,
             Kind::Device(Device::Zero) => {
                 let on = self.on();
-                user::clear::<A>(on, self.space()?, to, len)?;
+                user::clear::<A>(on, self.space(), to, len)?;
                 len
             }
             Kind::Device(Device::Console) => return self.read_console(to, len, open.flags),
@@ -72,7 +72,7 @@ impl<A: Arch> Sys<'_, A> {
         let (on, machine) = (self.on(), self.kernel.machine.get());
         let left = machine.objects.size(object).saturating_sub(offset);
         let len = len.min(usize::try_from(left).unwrap_or(usize::MAX));
-        user::each_piece::<A>(on, self.space()?, to, len, Access::Write, |to, done, n| {
+        user::each_piece::<A>(on, self.space(), to, len, Access::Write, |to, done, n| {
             let mut moved = 0;
             while moved < n {
                 let at = offset + (done + moved) as u64;
@@ -128,7 +128,7 @@ impl<A: Arch> Sys<'_, A> {
             let on = self.on();
             let copied = user::each_piece::<A>(
                 on,
-                self.space()?,
+                self.space(),
                 to + done as u64,
                 n,
                 Access::Write,
@@ -195,7 +195,7 @@ impl<A: Arch> Sys<'_, A> {
             Kind::Device(Device::Null | Device::Zero) => Ok(len),
             Kind::Device(Device::Console) => {
                 let (on, termios) = (self.on(), self.state.console.termios);
-                user::each_piece::<A>(on, self.space()?, from, len, Access::Read, |from, _, n| {
+                user::each_piece::<A>(on, self.space(), from, len, Access::Read, |from, _, n| {
                     let mut bytes = [0; 64];
                     let mut shown = 0;
                     while shown < n {
@@ -223,7 +223,7 @@ impl<A: Arch> Sys<'_, A> {
             return Err(Errno::EFBIG);
         }
         let mut written = 0;
-        let result = user::each_piece::<A>(on, self.space()?, from, len, Access::Read, |from, done, n| {
+        let result = user::each_piece::<A>(on, self.space(), from, len, Access::Read, |from, done, n| {
             let mut moved = 0;
             while moved < n {
                 let at = offset + (done + moved) as u64;
@@ -253,7 +253,7 @@ impl<A: Arch> Sys<'_, A> {
 
     fn write_pipe(&mut self, number: u16, from: u64, len: usize, flags: u32) -> Result<usize, Stop> {
         if self.state.pipes.get(number).readers == 0 {
-            self.kernel.send(self.state, self.me, number::SIGPIPE);
+            self.kernel.send_to_task(self.state, self.me, number::SIGPIPE);
             return Err(Errno::EPIPE.into());
         }
         // Short writes are not torn.
@@ -269,7 +269,7 @@ impl<A: Arch> Sys<'_, A> {
             let on = self.on();
             let copied = user::each_piece::<A>(
                 on,
-                self.space()?,
+                self.space(),
                 from + done as u64,
                 n,
                 Access::Read,

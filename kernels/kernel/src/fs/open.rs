@@ -97,9 +97,9 @@ impl Default for OpenFiles {
 }
 
 impl<A: Arch> Kernel<A> {
-    /// Closes a descriptor of a task; false if it was not open.
-    pub(crate) fn close(&'static self, state: &mut State, slot: usize, descriptor: usize) -> bool {
-        let Some(file) = state.tasks.get_mut(slot).files.remove(descriptor) else { return false };
+    /// Closes a descriptor of a process; false if it was not open.
+    pub(crate) fn close(&'static self, state: &mut State, process: usize, descriptor: usize) -> bool {
+        let Some(file) = state.tasks.process_mut(process).files.remove(descriptor) else { return false };
         self.close_file(state, file);
         true
     }

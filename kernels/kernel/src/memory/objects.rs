@@ -23,6 +23,7 @@ use ptarmigan::sync::SpinLock;
 use ptarmigan::window::{OpenWindow, WindowGuard};
 
 use crate::arch::Arch;
+use crate::errno::Errno;
 
 /// Objects at a time.
 pub const OBJECTS: usize = 2048;
@@ -49,6 +50,12 @@ pub struct Objects<A> {
 /// There is no memory for a page, or no place for an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoMemory;
+
+impl From<NoMemory> for Errno {
+    fn from(_: NoMemory) -> Self {
+        Errno::ENOMEM
+    }
+}
 
 fn index(object: u32) -> usize {
     (object as usize).wrapping_sub(1)

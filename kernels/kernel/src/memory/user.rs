@@ -7,9 +7,10 @@
 use ptarmigan::addr::{FRAME_SIZE, Pfn, VirtAddr};
 use ptarmigan::format::{Access, Attr, Format};
 use ptarmigan::machine::On;
-use ptarmigan::space::{FaultError, Space};
+use ptarmigan::space::{FaultError, SpaceMut};
 
 use super::machine::Machine;
+use super::space::TaskSpace;
 use crate::arch::Arch;
 use crate::errno::Errno;
 
@@ -17,8 +18,7 @@ const PAGE: u64 = FRAME_SIZE as u64;
 
 /// Returns the frame in which a program's page is, after the kernel made it present for `access`.
 fn frame<A: Arch>(
-    on: On<'_, Machine<A>>,
-    space: &mut Space<A::Format>,
+    space: &mut SpaceMut<'_, A::Format, Machine<A>>,
     at: u64,
     access: Access,
 ) -> Result<Pfn, Errno> {
@@ -32,12 +32,12 @@ fn frame<A: Arch>(
     let page = VirtAddr(at & !(PAGE - 1));
     // A fault that is served leaves the page present: the second look finds it.
     for _ in 0..3 {
-        if let Some((pfn, attr)) = space.tree().query(on, page)
+        if let Some((pfn, attr)) = space.query(page)
             && attr.has(needed)
         {
             return Ok(pfn);
         }
-        match space.fault(on, VirtAddr(at), access) {
+        match space.fault(VirtAddr(at), access) {
             Ok(done) => A::kernel().count_fault(done),
             Err(FaultError::NoFrame(_)) => return Err(Errno::ENOMEM),
             Err(_) => return Err(Errno::EFAULT),
@@ -55,23 +55,26 @@ fn frame<A: Arch>(
 /// before have been passed to `f` then.
 pub fn each_piece<A: Arch>(
     on: On<'_, Machine<A>>,
-    space: &mut Space<A::Format>,
+    space: &mut TaskSpace<A>,
     at: u64,
     len: usize,
     access: Access,
     mut f: impl FnMut(*mut u8, usize, usize) -> Result<(), Errno>,
 ) -> Result<(), Errno> {
-    let mut done = 0;
-    while done < len {
-        let here = at.checked_add(done as u64).ok_or(Errno::EFAULT)?;
-        let offset = (here % PAGE) as usize;
-        let n = (FRAME_SIZE - offset).min(len - done);
-        let pfn = frame(on, space, here, access)?;
-        let piece = A::page(on.pin(), pfn, |page| f(page.wrapping_add(offset), done, n));
-        piece.map_err(|_| Errno::ENOMEM)??;
-        done += n;
-    }
-    Ok(())
+    // No other CPU takes a page away between the look at its entry and the last byte.
+    space.edit(on, |mut space| {
+        let mut done = 0;
+        while done < len {
+            let here = at.checked_add(done as u64).ok_or(Errno::EFAULT)?;
+            let offset = (here % PAGE) as usize;
+            let n = (FRAME_SIZE - offset).min(len - done);
+            let pfn = frame::<A>(&mut space, here, access)?;
+            let piece = A::page(on.pin(), pfn, |page| f(page.wrapping_add(offset), done, n));
+            piece.map_err(|_| Errno::ENOMEM)??;
+            done += n;
+        }
+        Ok(())
+    })?
 }
 
 /// Reads bytes of a program.
@@ -81,7 +84,7 @@ pub fn each_piece<A: Arch>(
 /// As [`each_piece`].
 pub fn read<A: Arch>(
     on: On<'_, Machine<A>>,
-    space: &mut Space<A::Format>,
+    space: &mut TaskSpace<A>,
     at: u64,
     bytes: &mut [u8],
 ) -> Result<(), Errno> {
@@ -103,7 +106,7 @@ pub fn read<A: Arch>(
 /// As [`each_piece`].
 pub fn write<A: Arch>(
     on: On<'_, Machine<A>>,
-    space: &mut Space<A::Format>,
+    space: &mut TaskSpace<A>,
     at: u64,
     bytes: &[u8],
 ) -> Result<(), Errno> {
@@ -123,7 +126,7 @@ pub fn write<A: Arch>(
 /// As [`each_piece`].
 pub fn clear<A: Arch>(
     on: On<'_, Machine<A>>,
-    space: &mut Space<A::Format>,
+    space: &mut TaskSpace<A>,
     at: u64,
     len: usize,
 ) -> Result<(), Errno> {
@@ -141,7 +144,7 @@ pub fn clear<A: Arch>(
 /// As [`each_piece`], and [`Errno::ENAMETOOLONG`] if `text` is too short for it and the zero.
 pub fn text<A: Arch>(
     on: On<'_, Machine<A>>,
-    space: &mut Space<A::Format>,
+    space: &mut TaskSpace<A>,
     at: u64,
     text: &mut [u8],
 ) -> Result<usize, Errno> {

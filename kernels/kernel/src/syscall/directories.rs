@@ -15,7 +15,7 @@ impl<A: Arch> Sys<'_, A> {
         if found.file != crate::fs::tree::NONE {
             return Err(Errno::EEXIST);
         }
-        let mode = mode as u16 & !self.task().umask;
+        let mode = mode as u16 & !self.process().umask;
         self.state.tree.create(found.directory, found.name(), Kind::Directory, mode)?;
         Ok(0)
     }
@@ -105,7 +105,7 @@ impl<A: Arch> Sys<'_, A> {
         if &name[..n] != b"/proc/self/exe" {
             return Err(Errno::ENOENT);
         }
-        let program = self.task().program;
+        let program = self.process().program;
         let mut text = [0; PATH];
         let n = path::path_of(&self.state.tree, program, &mut text)? - 1;
         let n = n.min(usize::try_from(len).unwrap_or(usize::MAX));
@@ -119,7 +119,7 @@ impl<A: Arch> Sys<'_, A> {
             return Err(Errno::ENOTDIR);
         }
         self.state.tree.hold(inode);
-        let before = core::mem::replace(&mut self.task().directory, inode);
+        let before = core::mem::replace(&mut self.process().directory, inode);
         self.kernel.let_go(self.state, before);
         Ok(0)
     }
@@ -127,7 +127,7 @@ impl<A: Arch> Sys<'_, A> {
     /// `getcwd`.
     pub(super) fn working_directory(&mut self, to: u64, len: u64) -> Result<u64, Errno> {
         let mut text = [0; PATH];
-        let directory = self.task().directory;
+        let directory = self.process().directory;
         let n = path::path_of(&self.state.tree, directory, &mut text)?;
         if n as u64 > len {
             return Err(Errno::ERANGE);

@@ -22,7 +22,7 @@ const O_CLOEXEC: u64 = 0o2_000_000;
 impl<A: Arch> Sys<'_, A> {
     /// Returns the open file of a descriptor.
     pub(super) fn file(&mut self, descriptor: u64) -> Result<usize, Errno> {
-        self.task().files.get(usize::try_from(descriptor).unwrap_or(usize::MAX))
+        self.process().files.get(usize::try_from(descriptor).unwrap_or(usize::MAX))
     }
 
     /// Follows a path of the program's.
@@ -30,7 +30,7 @@ impl<A: Arch> Sys<'_, A> {
         let mut name = [0; PATH];
         let n = self.read_text(at, &mut name)?;
         let from = match directory as i32 {
-            AT_FDCWD => self.task().directory,
+            AT_FDCWD => self.process().directory,
             _ if name[0] == b'/' => crate::fs::tree::ROOT,
             descriptor => {
                 let file = self.file(descriptor as u64)?;
@@ -50,7 +50,7 @@ impl<A: Arch> Sys<'_, A> {
         }
         let machine = self.kernel.machine.get();
         let object = machine.objects.create(0)?;
-        let mode = mode as u16 & !self.task().umask;
+        let mode = mode as u16 & !self.process().umask;
         let made = self.state.tree.create(found.directory, found.name(), Kind::File(object), mode);
         if made.is_err() {
             machine.objects.release(machine.frames(), machine.low(), object);
@@ -88,7 +88,7 @@ impl<A: Arch> Sys<'_, A> {
 
     /// Gives an open file a descriptor, or closes it.
     fn descriptor(&mut self, file: usize, least: usize, closing: bool) -> Result<u64, Errno> {
-        match self.task().files.add(file, least, closing) {
+        match self.process().files.add(file, least, closing) {
             Ok(descriptor) => Ok(descriptor as u64),
             Err(e) => {
                 self.kernel.close_file(self.state, file);
@@ -100,7 +100,7 @@ impl<A: Arch> Sys<'_, A> {
     /// `close`.
     pub(super) fn close(&mut self, descriptor: u64) -> Result<u64, Errno> {
         let descriptor = usize::try_from(descriptor).map_err(|_| Errno::EBADF)?;
-        if self.kernel.close(self.state, self.me, descriptor) { Ok(0) } else { Err(Errno::EBADF) }
+        if self.kernel.close(self.state, self.process_slot(), descriptor) { Ok(0) } else { Err(Errno::EBADF) }
     }
 
     /// `read` and `pread64`.
@@ -236,14 +236,14 @@ impl<A: Arch> Sys<'_, A> {
             }
         };
         let second = self.descriptor(writer, 0, closing).inspect_err(|_| {
-            self.kernel.close(self.state, self.me, first as usize);
+            self.kernel.close(self.state, self.process_slot(), first as usize);
         })?;
         let mut bytes = [0; 8];
         bytes[..4].copy_from_slice(&(first as u32).to_le_bytes());
         bytes[4..].copy_from_slice(&(second as u32).to_le_bytes());
         if let Err(e) = self.write_bytes(at, &bytes) {
-            self.kernel.close(self.state, self.me, first as usize);
-            self.kernel.close(self.state, self.me, second as usize);
+            self.kernel.close(self.state, self.process_slot(), first as usize);
+            self.kernel.close(self.state, self.process_slot(), second as usize);
             return Err(e);
         }
         Ok(0)
@@ -253,7 +253,7 @@ impl<A: Arch> Sys<'_, A> {
     pub(super) fn duplicate(&mut self, descriptor: u64, least: u64, closing: bool) -> Result<u64, Errno> {
         let file = self.file(descriptor)?;
         let least = usize::try_from(least).map_err(|_| Errno::EINVAL)?;
-        let new = self.task().files.add(file, least, closing)?;
+        let new = self.process().files.add(file, least, closing)?;
         self.state.open.share(file);
         Ok(new as u64)
     }
@@ -270,8 +270,8 @@ impl<A: Arch> Sys<'_, A> {
         }
         // Shared first: the old file of the place may be the same.
         self.state.open.share(file);
-        self.kernel.close(self.state, self.me, new);
-        self.task().files.set(new, file, flags & O_CLOEXEC != 0);
+        self.kernel.close(self.state, self.process_slot(), new);
+        self.process().files.set(new, file, flags & O_CLOEXEC != 0);
         Ok(to)
     }
 
@@ -282,9 +282,9 @@ impl<A: Arch> Sys<'_, A> {
         match command {
             0 => self.duplicate(descriptor, value, false),
             1030 => self.duplicate(descriptor, value, true),
-            1 => Ok(u64::from(self.task().files.is_closing(place))),
+            1 => Ok(u64::from(self.process().files.is_closing(place))),
             2 => {
-                self.task().files.set_closing(place, value & 1 != 0);
+                self.process().files.set_closing(place, value & 1 != 0);
                 Ok(0)
             }
             3 => Ok(u64::from(self.state.open.get(file).flags)),

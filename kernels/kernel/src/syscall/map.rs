@@ -99,13 +99,15 @@ impl<A: Arch> Sys<'_, A> {
             self.note_mapped(id)?;
         }
         let on = self.on();
-        let mut edit = self.space()?.edit(on).map_err(|_| Errno::ENOMEM)?;
-        let mapped = edit.mmap(range, area, Object { id, offset }).map_err(error);
-        if mapped.is_ok() && flags & MAP_POPULATE != 0 {
-            let access = if area.has(AreaFlags::WRITE) { Access::Write } else { Access::Read };
-            // What is not there comes when it is touched.
-            let _ = edit.populate(range, access);
-        }
+        let mapped = self.space().edit(on, |mut edit| {
+            let mapped = edit.mmap(range, area, Object { id, offset }).map_err(error);
+            if mapped.is_ok() && flags & MAP_POPULATE != 0 {
+                let access = if area.has(AreaFlags::WRITE) { Access::Write } else { Access::Read };
+                // What is not there comes when it is touched.
+                let _ = edit.populate(range, access);
+            }
+            mapped
+        })?;
         // Fixed places may have held others' last pages; and a failure leaves none of this one.
         self.forget_unmapped();
         mapped.map(|()| range.start)
@@ -113,7 +115,7 @@ impl<A: Arch> Sys<'_, A> {
 
     /// Returns the object of a file that is to be mapped; `None` for `/dev/zero`.
     fn file_object(&mut self, descriptor: usize, write: bool) -> Result<Option<u32>, Errno> {
-        let file = self.task().files.get(descriptor)?;
+        let file = self.process().files.get(descriptor)?;
         let open = self.state.open.get(file);
         let What::Inode(inode) = open.what else { return Err(Errno::ENODEV) };
         if !open.reads() || (write && !open.writes()) {
@@ -129,40 +131,42 @@ impl<A: Arch> Sys<'_, A> {
     /// Finds a place for `len` bytes.
     fn place(&mut self, at: u64, len: u64, flags: u64) -> Result<VirtRange, Errno> {
         let on = self.on();
-        let fixed = flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
-        let edit = self.space()?.edit(on).map_err(|_| Errno::ENOMEM)?;
-        let is_free = |range: VirtRange| {
-            edit.areas().at_or_after(on, range.start).is_none_or(|area| area.start >= range.end)
-        };
+        let is_fixed = flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
         let wanted = at & !(PAGE - 1);
         let wanted = wanted.checked_add(len).map(|end| VirtRange { start: wanted, end });
         let wanted = wanted.filter(|range| range.end <= A::Format::USER_END - GUARD);
-        if fixed {
-            let range = wanted.filter(|_| at.is_multiple_of(PAGE)).ok_or(Errno::EINVAL)?;
-            if at < PAGE {
-                return Err(Errno::EPERM);
+        self.space().edit(on, |edit| {
+            let is_free = |range: VirtRange| {
+                edit.areas().at_or_after(on, range.start).is_none_or(|area| area.start >= range.end)
+            };
+            if is_fixed {
+                let range = wanted.filter(|_| at.is_multiple_of(PAGE)).ok_or(Errno::EINVAL)?;
+                if at < PAGE {
+                    return Err(Errno::EPERM);
+                }
+                if flags & MAP_FIXED_NOREPLACE != 0 && !is_free(range) {
+                    return Err(Errno::EEXIST);
+                }
+                return Ok(range);
             }
-            if flags & MAP_FIXED_NOREPLACE != 0 && !is_free(range) {
-                return Err(Errno::EEXIST);
+            if let Some(range) = wanted
+                && range.start >= PAGE
+                && is_free(range)
+            {
+                return Ok(range);
             }
-            return Ok(range);
-        }
-        if let Some(range) = wanted
-            && range.start >= PAGE
-            && is_free(range)
-        {
-            return Ok(range);
-        }
-        edit.find_gap(len, A::STACK_END - BELOW_STACK).filter(|gap| gap.start >= PAGE).ok_or(Errno::ENOMEM)
+            let gap = edit.find_gap(len, A::STACK_END - BELOW_STACK);
+            gap.filter(|gap| gap.start >= PAGE).ok_or(Errno::ENOMEM)
+        })?
     }
 
     /// Makes the caller a user of an object that it is about to map.
     fn note_mapped(&mut self, id: u32) -> Result<(), Errno> {
-        let task = self.task();
-        if task.mapped.contains(&id) {
+        let record = self.record();
+        if record.mapped.contains(&id) {
             return Ok(());
         }
-        let place = task.mapped.iter_mut().find(|object| **object == 0).ok_or(Errno::ENOMEM)?;
+        let place = record.mapped.iter_mut().find(|object| **object == 0).ok_or(Errno::ENOMEM)?;
         *place = id;
         self.kernel.machine.get().objects.share(id);
         Ok(())
@@ -170,32 +174,32 @@ impl<A: Arch> Sys<'_, A> {
 
     /// Ends the caller's use of objects that none of its areas shows any more.
     fn forget_unmapped(&mut self) {
-        if self.task().mapped.iter().all(|object| *object == 0) {
+        if self.record().mapped.iter().all(|object| *object == 0) {
             return;
         }
-        let (on, mapped) = (self.on(), self.task().mapped);
+        let (on, mapped) = (self.on(), self.record().mapped);
         let mut seen = [false; crate::task::MAPPED];
-        let Some(space) = &self.body.space else { return };
         let all = VirtRange { start: 0, end: A::Format::USER_END };
-        let visited = space.areas().each(on, all, |area| {
-            if area.object != 0
-                && let Some(place) = mapped.iter().position(|object| *object == area.object)
-            {
-                seen[place] = true;
-            }
+        let visited = self.space().edit(on, |edit| {
+            edit.areas().each(on, all, |area| {
+                if area.object != 0
+                    && let Some(place) = mapped.iter().position(|object| *object == area.object)
+                {
+                    seen[place] = true;
+                }
+            })
         });
-        if visited.is_err() {
+        if !matches!(visited, Ok(Ok(()))) {
             return;
         }
         let keeps = |id: u32| mapped.iter().zip(&seen).any(|(object, seen)| *object == id && *seen);
-        self.kernel.unmap_objects(self.state, self.me, keeps);
+        self.kernel.unmap_objects(self.state, self.state.tasks.space_of(self.me), keeps);
     }
 
     /// `munmap`.
     pub(super) fn unmap(&mut self, at: u64, len: u64) -> Result<u64, Errno> {
         let (on, range) = (self.on(), range(at, len)?);
-        let mut edit = self.space()?.edit(on).map_err(|_| Errno::ENOMEM)?;
-        edit.munmap(range).map_err(error)?;
+        self.space().edit(on, |mut edit| edit.munmap(range))?.map_err(error)?;
         self.forget_unmapped();
         Ok(0)
     }
@@ -206,8 +210,8 @@ impl<A: Arch> Sys<'_, A> {
             return Ok(0);
         }
         let (on, range) = (self.on(), range(at, len)?);
-        let mut edit = self.space()?.edit(on).map_err(|_| Errno::ENOMEM)?;
-        edit.mprotect(range, AreaFlags(prot as u16 & 7)).map_err(error)?;
+        let permissions = AreaFlags(prot as u16 & 7);
+        self.space().edit(on, |mut edit| edit.mprotect(range, permissions))?.map_err(error)?;
         Ok(0)
     }
 
@@ -220,31 +224,33 @@ impl<A: Arch> Sys<'_, A> {
         if new_len == 0 || flags & !7 != 0 {
             return Err(Errno::EINVAL);
         }
-        let on = self.on();
         let here = at.checked_add(new_len).ok_or(Errno::ENOMEM)?;
-        let in_place = VirtRange { start: at, end: here };
-        let mut target = in_place;
-        let mut edit = self.space()?.edit(on).map_err(|_| Errno::ENOMEM)?;
-        let next = edit.areas().at_or_after(on, from.end);
-        let grows = here > from.end && next.is_some_and(|area| area.start < here);
-        if flags & (FIXED | DONTUNMAP) != 0 || grows || here > A::Format::USER_END - GUARD {
-            if flags & MAYMOVE == 0 {
-                return Err(Errno::ENOMEM);
+        let mut fixed = None;
+        if flags & FIXED != 0 {
+            let target = range(to, new)?;
+            if target.start < PAGE || target.end > A::Format::USER_END - GUARD {
+                return Err(Errno::EINVAL);
             }
-            target = if flags & FIXED != 0 {
-                let target = range(to, new)?;
-                if target.start < PAGE || target.end > A::Format::USER_END - GUARD {
-                    return Err(Errno::EINVAL);
-                }
-                target
-            } else {
-                edit.find_gap(new_len, A::STACK_END - BELOW_STACK).ok_or(Errno::ENOMEM)?
-            };
+            fixed = Some(target);
         }
-        edit.mremap(from, target, flags & DONTUNMAP != 0).map_err(|e| match e {
-            AreaError::NoArea(_) => Errno::EFAULT,
-            e => error(e),
-        })?;
+        let on = self.on();
+        let target = self.space().edit(on, |mut edit| {
+            let next = edit.areas().at_or_after(on, from.end);
+            let grows = here > from.end && next.is_some_and(|area| area.start < here);
+            let mut target = VirtRange { start: at, end: here };
+            if flags & (FIXED | DONTUNMAP) != 0 || grows || here > A::Format::USER_END - GUARD {
+                if flags & MAYMOVE == 0 {
+                    return Err(Errno::ENOMEM);
+                }
+                let gap = || edit.find_gap(new_len, A::STACK_END - BELOW_STACK).ok_or(Errno::ENOMEM);
+                target = fixed.map_or_else(gap, Ok)?;
+            }
+            edit.mremap(from, target, flags & DONTUNMAP != 0).map_err(|e| match e {
+                AreaError::NoArea(_) => Errno::EFAULT,
+                e => error(e),
+            })?;
+            Ok(target)
+        })??;
         self.forget_unmapped();
         Ok(target.start)
     }
@@ -267,23 +273,21 @@ impl<A: Arch> Sys<'_, A> {
             0..=3 | 8 | 12..=17 | 20 | 21 => return Ok(0),
             _ => return Err(Errno::EINVAL),
         };
-        let mut edit = self.space()?.edit(on).map_err(|_| Errno::ENOMEM)?;
-        edit.madvise(range, advice).map_err(error)?;
+        self.space().edit(on, |mut edit| edit.madvise(range, advice))?.map_err(error)?;
         Ok(0)
     }
 
     /// `brk`.
     pub(super) fn set_break(&mut self, at: u64) -> Result<u64, Errno> {
-        let (heap, end) = (self.task().heap, self.task().heap_end);
+        let (heap, end) = (self.record().heap, self.record().heap_end);
         if at < heap || at >= A::STACK_END - BELOW_STACK || at == end {
             return Ok(end);
         }
         let on = self.on();
-        let mut edit = self.space()?.edit(on).map_err(|_| Errno::ENOMEM)?;
-        if edit.brk(VirtAddr(at)).is_err() {
+        if !matches!(self.space().edit(on, |mut edit| edit.brk(VirtAddr(at))), Ok(Ok(()))) {
             return Ok(end);
         }
-        self.task().heap_end = at;
+        self.record().heap_end = at;
         Ok(at)
     }
 }

@@ -10,7 +10,7 @@ use super::time::Width;
 use super::{Stop, Sys};
 use crate::arch::{Abi, Arch, Context};
 use crate::errno::Errno;
-use crate::task::Wait;
+use crate::task::{Ends, Wait};
 
 /// The directory that a task is in, as an argument.
 const HERE: u64 = AT_FDCWD as u64;
@@ -33,11 +33,16 @@ impl<A: Arch> Sys<'_, A> {
             Call::WriteVector => return self.vector(a[0], a[1], a[2], true),
             Call::SendFile => return self.send_file(a[0], a[1], a[2], a[3]),
             Call::Clone => return self.clone(a),
-            Call::Fork | Call::Vfork => return self.fork(0, None),
+            Call::Clone3 => return self.clone3(a[0], a[1]),
+            Call::Fork => return self.fork(),
+            Call::Vfork => return self.vfork(),
             Call::Exec => return self.execute(a[0], a[1], a[2]),
             Call::Wait4 => return self.wait(a[0], a[1], a[2], a[3]),
             Call::WaitPid => return self.wait(a[0], a[1], a[2], 0),
-            Call::Exit | Call::ExitGroup => return Err(Stop::End((a[0] as i32 & 0xff) << 8)),
+            Call::Exit => return Err(Stop::End(Ends::Task, (a[0] as i32 & 0xff) << 8)),
+            Call::ExitGroup => return Err(Stop::End(Ends::Process, (a[0] as i32 & 0xff) << 8)),
+            Call::Futex => return self.futex(a, Width::Word),
+            Call::FutexWide => return self.futex(a, Width::Wide),
             Call::Yield => return Err(Stop::GiveWay),
             Call::Poll => {
                 let forever = (a[2] as i32) < 0;
@@ -140,7 +145,7 @@ impl<A: Arch> Sys<'_, A> {
             Call::SetTimesAt => self.access(a[0], a[1]),
             Call::UserMask => {
                 let new = a[0] as u16 & 0o777;
-                Ok(core::mem::replace(&mut self.task().umask, new).into())
+                Ok(core::mem::replace(&mut self.process().umask, new).into())
             }
             Call::Map => self.map(a),
             Call::MapPages => self.map([a[0], a[1], a[2], a[3], a[4], a[5] << 12]),
@@ -152,14 +157,20 @@ impl<A: Arch> Sys<'_, A> {
             Call::Action => self.action(a[0], a[1], a[2], a[3]),
             Call::Mask => self.mask(a[0], a[1], a[2], a[3]),
             Call::Pending => self.pending(a[0]),
-            Call::Kill | Call::ThreadKillOld => self.kill(a[0], a[1]),
-            Call::ThreadKill => self.kill(a[1], a[2]),
-            Call::Pid | Call::ThreadId | Call::ThreadIdAddress => Ok(self.task().pid as u64),
-            Call::ParentPid => {
-                let parent = self.task().parent;
-                Ok(if self.me == crate::task::INIT { 0 } else { self.state.tasks.get(parent).pid as u64 })
+            Call::Kill => self.kill(a[0], a[1]),
+            Call::ThreadKillOld => self.kill_thread(0, a[0], a[1]),
+            Call::ThreadKill => self.kill_thread(a[0], a[1], a[2]),
+            Call::Pid => Ok(self.process().pid as u64),
+            Call::ThreadId => Ok(self.task().tid as u64),
+            Call::ThreadIdAddress => {
+                self.task().clear_tid = a[0];
+                Ok(self.task().tid as u64)
             }
-            Call::OwnProcessGroup => Ok(self.task().group as u64),
+            Call::ParentPid => {
+                let (own, parent) = (self.process_slot(), self.process().parent);
+                Ok(if own == crate::task::INIT { 0 } else { self.state.tasks.process(parent).pid as u64 })
+            }
+            Call::OwnProcessGroup => Ok(self.process().group as u64),
             Call::ProcessGroup => self.group_of(a[0]),
             Call::SetProcessGroup => self.set_group(a[0], a[1]),
             Call::Session => self.session_of(a[0]),
@@ -179,7 +190,7 @@ impl<A: Arch> Sys<'_, A> {
             Call::OldLimits => self.limits(a[0], a[1], true),
             Call::Random => self.random(a[0], a[1]),
             Call::Privilege | Call::Ports => {
-                self.task().ports = true;
+                self.process().ports = true;
                 Ok(0)
             }
             Call::Mount => self.mount(a[1], a[2]),
@@ -191,9 +202,6 @@ impl<A: Arch> Sys<'_, A> {
             Call::ClockTime => self.clock_time(a[1], Width::Word),
             Call::ClockTimeWide => self.clock_time(a[1], Width::Wide),
             Call::ClockResolution => self.clock_resolution(a[1]),
-            // One thread: nobody waits, and a wait would have no end.
-            Call::Futex if a[1] & 0x7f == 1 => Ok(0),
-            Call::Futex => Err(Errno::EAGAIN),
             Call::RobustList => Ok(0),
             Call::Rseq => Err(Errno::ENOSYS),
         };
@@ -279,7 +287,7 @@ impl<A: Arch> Sys<'_, A> {
     fn random(&mut self, at: u64, len: u64) -> Result<u64, Errno> {
         let len = len.min(256) as usize;
         let mut bytes = [0; 256];
-        let mut seed = 0x9e37_79b9_7f4a_7c15u64 ^ self.task().pid as u64;
+        let mut seed = 0x9e37_79b9_7f4a_7c15u64 ^ self.process().pid as u64;
         for byte in &mut bytes[..len] {
             seed ^= seed << 13;
             seed ^= seed >> 7;

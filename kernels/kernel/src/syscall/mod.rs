@@ -6,6 +6,7 @@
 
 mod directories;
 mod files;
+mod futex;
 mod layout;
 mod map;
 mod misc;
@@ -19,13 +20,12 @@ mod time;
 
 use ptarmigan::cpu::Pinned;
 use ptarmigan::machine::On;
-use ptarmigan::space::Space;
 
 use crate::arch::{Arch, Context};
 use crate::counts::Count;
 use crate::errno::Errno;
-use crate::memory::{Machine, user};
-use crate::task::{After, Body, Wait};
+use crate::memory::{Machine, TaskSpace, user};
+use crate::task::{After, Body, Ends, Wait};
 use crate::{Kernel, State, say};
 
 pub use number::Call;
@@ -37,8 +37,8 @@ pub enum Stop {
     Error(Errno),
     /// It has to wait.
     Block(Wait),
-    /// The task ends, with this status.
-    End(i32),
+    /// The task ends, or its process, with this status.
+    End(Ends, i32),
     /// Others first; the call returns 0.
     GiveWay,
     /// The registers are as they should be already.
@@ -107,13 +107,9 @@ impl<'a, A: Arch> Sys<'a, A> {
     }
 
     /// Returns the caller's space.
-    ///
-    /// # Errors
-    ///
-    /// [`Errno::EFAULT`] if it has none.
     #[inline(always)]
-    pub fn space(&mut self) -> Result<&mut Space<A::Format>, Errno> {
-        self.body.space.as_mut().ok_or(Errno::EFAULT)
+    pub fn space(&mut self) -> &mut TaskSpace<A> {
+        &mut self.body.space
     }
 
     /// Reads bytes of the caller.
@@ -123,7 +119,7 @@ impl<'a, A: Arch> Sys<'a, A> {
     /// [`Errno::EFAULT`], [`Errno::ENOMEM`].
     pub fn read_bytes(&mut self, at: u64, bytes: &mut [u8]) -> Result<(), Errno> {
         let on = self.on();
-        user::read::<A>(on, self.space()?, at, bytes)
+        user::read::<A>(on, self.space(), at, bytes)
     }
 
     /// Writes bytes of the caller.
@@ -133,7 +129,7 @@ impl<'a, A: Arch> Sys<'a, A> {
     /// [`Errno::EFAULT`], [`Errno::ENOMEM`].
     pub fn write_bytes(&mut self, at: u64, bytes: &[u8]) -> Result<(), Errno> {
         let on = self.on();
-        user::write::<A>(on, self.space()?, at, bytes)
+        user::write::<A>(on, self.space(), at, bytes)
     }
 
     /// Reads a number of four bytes.
@@ -165,12 +161,28 @@ impl<'a, A: Arch> Sys<'a, A> {
     /// [`Errno::EFAULT`], [`Errno::ENOMEM`], [`Errno::ENAMETOOLONG`].
     pub fn read_text(&mut self, at: u64, text: &mut [u8]) -> Result<usize, Errno> {
         let on = self.on();
-        user::text::<A>(on, self.space()?, at, text)
+        user::text::<A>(on, self.space(), at, text)
     }
 
     /// Returns the caller's task.
     pub fn task(&mut self) -> &mut crate::task::Task {
         self.state.tasks.get_mut(self.me)
+    }
+
+    /// Returns the caller's process.
+    pub fn process(&mut self) -> &mut crate::task::Process {
+        self.state.tasks.process_of_mut(self.me)
+    }
+
+    /// Returns the slot of the first task of the caller's process, which names it.
+    pub fn process_slot(&self) -> usize {
+        self.state.tasks.get(self.me).process
+    }
+
+    /// Returns the record of the caller's space.
+    pub fn record(&mut self) -> &mut crate::task::SpaceRecord {
+        let number = self.state.tasks.space_of(self.me);
+        self.state.tasks.space_mut(number)
     }
 
     /// Says when the wait of this call ends, `timeout` nanoseconds after it was first made; whether
@@ -204,7 +216,6 @@ impl<A: Arch> Kernel<A> {
                 Err(Errno::ENOSYS.into())
             }
         };
-        let task = state.tasks.get_mut(slot);
         let mut gives_way = false;
         match result {
             Ok(value) => body.context.set_result(value),
@@ -214,12 +225,13 @@ impl<A: Arch> Kernel<A> {
                 body.context.set_result(0);
                 gives_way = true;
             }
-            Err(Stop::End(status)) => {
+            Err(Stop::End(ends, status)) => {
                 drop(state);
-                return After::End(status);
+                return After::End(ends, status);
             }
             Err(Stop::Block(wait)) => {
-                if task.signals.deliverable() == 0 {
+                let heard = state.tasks.deliverable(slot) & wait.interrupted_by();
+                if heard == 0 {
                     return After::Block(state, wait);
                 }
                 if self.makes_again(&state, slot, wait) {
@@ -230,8 +242,8 @@ impl<A: Arch> Kernel<A> {
             }
         }
         let task = state.tasks.get_mut(slot);
-        task.deadline = 0;
-        if task.signals.deliverable() != 0 || task.signals.suspended.is_some() {
+        (task.deadline, task.woken) = (0, false);
+        if task.signals.suspended.is_some() || state.tasks.deliverable(slot) != 0 {
             match self.deliver(&mut state, slot, body, pin) {
                 After::Resume => {}
                 after => return after,
@@ -243,9 +255,9 @@ impl<A: Arch> Kernel<A> {
 
     /// Whether a call that a signal interrupted is made again after the handler.
     fn makes_again(&'static self, state: &State, slot: usize, wait: Wait) -> bool {
-        let signals = &state.tasks.get(slot).signals;
-        let signal = signals.deliverable().trailing_zeros() as u8 + 1;
-        let restarts = signals.action(signal).flags & crate::signal::SA_RESTART != 0;
+        let signal = state.tasks.deliverable(slot).trailing_zeros() as u8 + 1;
+        let action = state.tasks.process_of(slot).actions.get(signal);
+        let restarts = action.flags & crate::signal::SA_RESTART != 0;
         restarts && !matches!(wait, Wait::Time | Wait::Poll)
     }
 }

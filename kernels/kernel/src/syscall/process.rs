@@ -1,62 +1,159 @@
-//! Tasks: fork, exec, exit, wait, groups and sessions.
+//! Tasks and processes: fork, threads, exec, wait, signals to others, groups and sessions.
+
+use ptarmigan::format::Format;
 
 use super::{Stop, Sys};
 use crate::arch::{Abi, Arch, Context};
 use crate::errno::Errno;
 use crate::fs::path;
 use crate::memory::user;
-use crate::task::{Doing, Wait};
+use crate::task::{Doing, New, Wait};
 
-const CLONE_SETTLS: u64 = 0x8_0000;
-const CLONE_PARENT_SETTID: u64 = 0x10_0000;
-const CLONE_CHILD_SETTID: u64 = 0x100_0000;
 const CLONE_VM: u64 = 0x100;
+const CLONE_FS: u64 = 0x200;
+const CLONE_FILES: u64 = 0x400;
+const CLONE_SIGHAND: u64 = 0x800;
 const CLONE_VFORK: u64 = 0x4000;
 const CLONE_THREAD: u64 = 0x1_0000;
+const CLONE_SYSVSEM: u64 = 0x4_0000;
+const CLONE_SETTLS: u64 = 0x8_0000;
+const CLONE_PARENT_SETTID: u64 = 0x10_0000;
+const CLONE_CHILD_CLEARTID: u64 = 0x20_0000;
+const CLONE_DETACHED: u64 = 0x40_0000;
+const CLONE_CHILD_SETTID: u64 = 0x100_0000;
+/// What threads share, all of it or nothing.
+const THREAD: u64 = CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD;
+const KNOWN: u64 = THREAD
+    | CLONE_VM
+    | CLONE_VFORK
+    | CLONE_SYSVSEM
+    | CLONE_SETTLS
+    | CLONE_PARENT_SETTID
+    | CLONE_CHILD_CLEARTID
+    | CLONE_DETACHED
+    | CLONE_CHILD_SETTID
+    | 0xff;
+
+/// What a program says of a new task.
+struct CloneArguments {
+    flags: u64,
+    stack: u64,
+    parent_tid: u64,
+    child_tid: u64,
+    thread: u64,
+}
 
 impl<A: Arch> Sys<'_, A> {
-    /// `clone`. Threads there are none; a space that is shared until `exec` is copied.
+    /// `clone`.
     pub(super) fn clone(&mut self, arguments: [u64; 6]) -> Result<u64, Stop> {
         let [flags, stack, parent_tid, fourth, fifth, _] = arguments;
         let (child_tid, thread) = match A::ABI {
             Abi::X86_64 => (fourth, fifth),
             Abi::I386 => (fifth, fourth),
         };
-        if flags & CLONE_THREAD != 0 || (flags & CLONE_VM != 0 && flags & CLONE_VFORK == 0) {
-            return Err(Errno::ENOSYS.into());
-        }
-        let thread = (flags & CLONE_SETTLS != 0).then_some(thread);
-        let pid = self.fork(stack, thread)?;
-        if flags & CLONE_PARENT_SETTID != 0 {
-            // As Linux: a bad address is not an error.
-            let _ = self.write_bytes(parent_tid, &(pid as u32).to_le_bytes());
-        }
-        if flags & CLONE_CHILD_SETTID != 0 {
-            self.set_child_tid(pid as i32, child_tid);
-        }
-        Ok(pid)
+        self.clone_with(&CloneArguments { flags, stack, parent_tid, child_tid, thread })
     }
 
-    /// Writes the child's number into its own memory.
-    fn set_child_tid(&mut self, pid: i32, at: u64) {
-        let Some(slot) = self.state.tasks.find(pid) else { return };
-        if slot == self.me || self.state.tasks.get(slot).doing != Doing::Ready {
-            return;
+    /// `clone3`.
+    pub(super) fn clone3(&mut self, at: u64, size: u64) -> Result<u64, Stop> {
+        /// Words of the structure's first version.
+        const WORDS: usize = 8;
+        if size < 8 * WORDS as u64 {
+            return Err(Errno::EINVAL.into());
         }
-        // SAFETY: 1. The lock is held (`self.state`), and the child is ready, not running. 2. It is
-        // another slot than the caller's.
-        let body = unsafe { self.kernel.body(slot) };
-        if let Some(space) = &mut body.space {
+        let mut bytes = [0; 8 * WORDS];
+        self.read_bytes(at, &mut bytes)?;
+        let mut words = [0; WORDS];
+        for (word, eight) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+            *word = eight.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte));
+        }
+        let [flags, _, child_tid, parent_tid, signal, low, len, thread] = words;
+        if flags & 0xff != 0 || (low == 0) != (len == 0) {
+            return Err(Errno::EINVAL.into());
+        }
+        let stack = low.checked_add(len).ok_or(Errno::EINVAL)?;
+        self.clone_with(&CloneArguments {
+            flags: flags | signal & 0xff,
+            stack,
+            parent_tid,
+            child_tid,
+            thread,
+        })
+    }
+
+    /// Makes a task: a thread, a process that shares the caller's space, or a copy.
+    fn clone_with(&mut self, arguments: &CloneArguments) -> Result<u64, Stop> {
+        let CloneArguments { flags, stack, parent_tid, child_tid, thread } = *arguments;
+        if self.task().vforked != 0 {
+            return self.wait_for_vforked();
+        }
+        let is_thread = flags & THREAD == THREAD;
+        if flags & !KNOWN != 0 || (flags & THREAD != 0 && !is_thread) || (is_thread && flags & CLONE_VM == 0)
+        {
+            return Err(Errno::EINVAL.into());
+        }
+        let thread = if flags & CLONE_SETTLS == 0 { None } else { Some(self.thread_base(thread)?) };
+        let slot = self.new_task(&New {
+            stack,
+            thread,
+            shares_space: flags & CLONE_VM != 0,
+            is_thread,
+            clear_tid: if flags & CLONE_CHILD_CLEARTID != 0 { child_tid } else { 0 },
+        })?;
+        let tid = self.state.tasks.get(slot).tid;
+        if flags & CLONE_PARENT_SETTID != 0 {
             // As Linux: a bad address is not an error.
-            let _ = user::write::<A>(self.kernel.on(self.pin), space, at, &(pid as u32).to_le_bytes());
+            let _ = self.write_bytes(parent_tid, &tid.to_le_bytes());
         }
+        if flags & CLONE_CHILD_SETTID != 0 {
+            self.write_child_tid(slot, child_tid);
+        }
+        self.begin_task(slot);
+        if flags & CLONE_VFORK != 0 {
+            self.task().vforked = tid;
+            return Err(Stop::Block(Wait::Vfork(tid)));
+        }
+        Ok(tid as u64)
+    }
+
+    /// Returns the base of a thread's memory that `clone` names: on i386, in a structure as
+    /// `set_thread_area` has it.
+    fn thread_base(&mut self, at: u64) -> Result<u64, Errno> {
+        match A::ABI {
+            Abi::X86_64 if at < A::Format::USER_END => Ok(at),
+            Abi::X86_64 => Err(Errno::EPERM),
+            Abi::I386 => Ok(self.read_u32(at.checked_add(4).ok_or(Errno::EFAULT)?)?.into()),
+        }
+    }
+
+    /// Waits until the child that shares the space has begun a program, or has ended.
+    fn wait_for_vforked(&mut self) -> Result<u64, Stop> {
+        let child = self.task().vforked;
+        if !self.vfork_is_over(child) {
+            return Err(Stop::Block(Wait::Vfork(child)));
+        }
+        self.task().vforked = 0;
+        Ok(child as u64)
+    }
+
+    /// `fork`.
+    pub(super) fn fork(&mut self) -> Result<u64, Stop> {
+        let slot = self.new_task(&New::default())?;
+        self.begin_task(slot);
+        Ok(self.state.tasks.get(slot).tid as u64)
+    }
+
+    /// `vfork`.
+    pub(super) fn vfork(&mut self) -> Result<u64, Stop> {
+        let flags = CLONE_VM | CLONE_VFORK;
+        self.clone_with(&CloneArguments { flags, stack: 0, parent_tid: 0, child_tid: 0, thread: 0 })
     }
 
     /// `execve`.
     pub(super) fn execute(&mut self, path_at: u64, arguments: u64, environment: u64) -> Result<u64, Stop> {
         let mut name = [0; path::PATH];
         let n = self.read_text(path_at, &mut name)?;
-        let directory = self.task().directory;
+        let directory = self.process().directory;
         let found = path::resolve(&self.state.tree, directory, &name[..n], true)?;
         let inode = found.existing(&self.state.tree)?;
         let (inode, is_script) = self.begin_arguments(inode, &name[..n])?;
@@ -86,8 +183,7 @@ impl<A: Arch> Sys<'_, A> {
                 continue;
             }
             let on = self.on();
-            let space = self.body.space.as_mut().ok_or(Errno::EFAULT)?;
-            let arguments = &mut self.state.tasks.arguments;
+            let (space, arguments) = (&mut self.body.space, &mut self.state.tasks.arguments);
             arguments.add(environment, |room| user::text::<A>(on, space, text, room))?;
         }
     }
@@ -95,24 +191,24 @@ impl<A: Arch> Sys<'_, A> {
     /// `wait4`.
     pub(super) fn wait(&mut self, pid: u64, status_at: u64, options: u64, usage: u64) -> Result<u64, Stop> {
         const NOHANG: u64 = 1;
-        let (me, wanted) = (self.me, pid as i32);
-        let own_group = self.task().group;
+        let (me, wanted) = (self.process_slot(), pid as i32);
+        let own_group = self.process().group;
         let mut any = false;
         let mut ended = None;
-        for slot in self.state.tasks.slots() {
-            let task = self.state.tasks.get(slot);
+        for slot in self.state.tasks.each_process() {
+            let process = self.state.tasks.process(slot);
             let asked = match wanted {
                 -1 => true,
-                0 => task.group == own_group,
-                pid if pid > 0 => task.pid == pid,
-                group => task.group == group.wrapping_neg(),
+                0 => process.group == own_group,
+                pid if pid > 0 => process.pid == pid,
+                group => process.group == group.wrapping_neg(),
             };
-            if task.parent != me || slot == me || task.doing == Doing::Nothing || !asked {
+            if process.parent != me || slot == me || !asked {
                 continue;
             }
             any = true;
-            if let Doing::Ended(status) = task.doing {
-                ended = Some((slot, task.pid, status));
+            if let Doing::Ended(status) = self.state.tasks.get(slot).doing {
+                ended = Some((slot, process.pid, status));
                 break;
             }
         }
@@ -137,19 +233,23 @@ impl<A: Arch> Sys<'_, A> {
 
     /// `kill`.
     pub(super) fn kill(&mut self, pid: u64, signal: u64) -> Result<u64, Errno> {
-        let (wanted, own_group, me) = (pid as i32, self.task().group, self.me);
-        let signal = u8::try_from(signal).ok().filter(|n| usize::from(*n) <= crate::signal::SIGNALS);
-        let signal = signal.ok_or(Errno::EINVAL)?;
+        let (wanted, own_group, me) = (pid as i32, self.process().group, self.process_slot());
+        let signal = signal_number(signal)?;
         let mut any = false;
         for slot in self.state.tasks.slots() {
-            let task = self.state.tasks.get(slot);
+            if self.state.tasks.get(slot).process != slot
+                || self.state.tasks.get(slot).doing == Doing::Nothing
+            {
+                continue;
+            }
+            let process = self.state.tasks.process(slot);
             let meant = match wanted {
                 -1 => slot != me && slot != crate::task::INIT,
-                0 => task.group == own_group,
-                pid if pid > 0 => task.pid == pid,
-                group => task.group == group.wrapping_neg(),
+                0 => process.group == own_group,
+                pid if pid > 0 => process.pid == pid,
+                group => process.group == group.wrapping_neg(),
             };
-            if meant && task.doing != Doing::Nothing {
+            if meant {
                 any = true;
                 self.kernel.send(self.state, slot, signal);
             }
@@ -157,23 +257,35 @@ impl<A: Arch> Sys<'_, A> {
         if any { Ok(0) } else { Err(Errno::ESRCH) }
     }
 
-    /// Returns the slot of a task by number; 0 is the caller.
-    fn slot_of(&mut self, pid: u64) -> Result<usize, Errno> {
+    /// `tkill` and `tgkill`; the process is 0 if it is not named.
+    pub(super) fn kill_thread(&mut self, pid: u64, tid: u64, signal: u64) -> Result<u64, Errno> {
+        let signal = signal_number(signal)?;
+        let slot = self.state.tasks.find_task(tid as i32).ok_or(Errno::ESRCH)?;
+        if pid as i32 != 0 && self.state.tasks.process_of(slot).pid != pid as i32 {
+            return Err(Errno::ESRCH);
+        }
+        self.kernel.send_to_task(self.state, slot, signal);
+        Ok(0)
+    }
+
+    /// Returns a process by number; 0 is the caller's.
+    fn process_with(&mut self, pid: u64) -> Result<usize, Errno> {
         match pid as i32 {
-            0 => Ok(self.me),
-            pid => self.state.tasks.find(pid).ok_or(Errno::ESRCH),
+            0 => Ok(self.process_slot()),
+            pid => self.state.tasks.find_process(pid).ok_or(Errno::ESRCH),
         }
     }
 
     /// `setpgid`.
     pub(super) fn set_group(&mut self, pid: u64, group: u64) -> Result<u64, Errno> {
-        let slot = self.slot_of(pid)?;
-        if slot != self.me && self.state.tasks.get(slot).parent != self.me {
+        let slot = self.process_with(pid)?;
+        let me = self.process_slot();
+        let process = self.state.tasks.process_mut(slot);
+        if slot != me && process.parent != me {
             return Err(Errno::ESRCH);
         }
-        let task = self.state.tasks.get_mut(slot);
-        task.group = match group as i32 {
-            0 => task.pid,
+        process.group = match group as i32 {
+            0 => process.pid,
             group if group > 0 => group,
             _ => return Err(Errno::EINVAL),
         };
@@ -182,24 +294,24 @@ impl<A: Arch> Sys<'_, A> {
 
     /// `getpgid`.
     pub(super) fn group_of(&mut self, pid: u64) -> Result<u64, Errno> {
-        let slot = self.slot_of(pid)?;
-        Ok(self.state.tasks.get(slot).group as u64)
+        let slot = self.process_with(pid)?;
+        Ok(self.state.tasks.process(slot).group as u64)
     }
 
     /// `getsid`.
     pub(super) fn session_of(&mut self, pid: u64) -> Result<u64, Errno> {
-        let slot = self.slot_of(pid)?;
-        Ok(self.state.tasks.get(slot).session as u64)
+        let slot = self.process_with(pid)?;
+        Ok(self.state.tasks.process(slot).session as u64)
     }
 
     /// `setsid`.
     pub(super) fn new_session(&mut self) -> Result<u64, Errno> {
-        let task = self.task();
-        if task.group == task.pid && task.pid != 1 {
+        let process = self.process();
+        if process.group == process.pid && process.pid != 1 {
             return Err(Errno::EPERM);
         }
-        (task.group, task.session) = (task.pid, task.pid);
-        Ok(task.pid as u64)
+        (process.group, process.session) = (process.pid, process.pid);
+        Ok(process.pid as u64)
     }
 
     /// `arch_prctl`.
@@ -240,4 +352,9 @@ impl<A: Arch> Sys<'_, A> {
         A::load(&self.body.context);
         Ok(0)
     }
+}
+
+fn signal_number(signal: u64) -> Result<u8, Errno> {
+    let known = u8::try_from(signal).ok().filter(|n| usize::from(*n) <= crate::signal::SIGNALS);
+    known.ok_or(Errno::EINVAL)
 }

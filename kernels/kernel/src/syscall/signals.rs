@@ -5,7 +5,7 @@ use super::{Stop, Sys};
 use crate::arch::{Arch, Context, SIGNAL_FRAME};
 use crate::errno::Errno;
 use crate::signal::{Action, SIGNALS, number};
-use crate::task::Wait;
+use crate::task::{Ends, Wait};
 
 impl<A: Arch> Sys<'_, A> {
     /// `rt_sigaction`.
@@ -15,7 +15,7 @@ impl<A: Arch> Sys<'_, A> {
         }
         let signal = signal as u8;
         let word = A::ABI.word();
-        let before = self.task().signals.action(signal);
+        let before = self.process().actions.get(signal);
         let mut action = None;
         if new != 0 {
             if signal == number::SIGKILL || signal == number::SIGSTOP {
@@ -35,7 +35,7 @@ impl<A: Arch> Sys<'_, A> {
             self.write_bytes(old, out.bytes())?;
         }
         if let Some(action) = action {
-            self.task().signals.set_action(signal, action);
+            self.state.tasks.set_action(self.me, signal, action);
         }
         Ok(0)
     }
@@ -70,8 +70,8 @@ impl<A: Arch> Sys<'_, A> {
 
     /// `rt_sigpending`.
     pub(super) fn pending(&mut self, at: u64) -> Result<u64, Errno> {
-        let signals = &self.task().signals;
-        let set = signals.pending & signals.blocked;
+        let signals = &self.state.tasks.get(self.me).signals;
+        let set = (signals.pending | self.state.tasks.process_of(self.me).pending) & signals.blocked;
         self.write_bytes(at, &set.to_le_bytes())?;
         Ok(0)
     }
@@ -93,7 +93,7 @@ impl<A: Arch> Sys<'_, A> {
         let mut frame = [0; SIGNAL_FRAME];
         let len = len.min(SIGNAL_FRAME);
         if self.read_bytes(at, &mut frame[..len]).is_err() {
-            return Err(Stop::End(i32::from(number::SIGSEGV)));
+            return Err(Stop::End(Ends::Process, i32::from(number::SIGSEGV)));
         }
         A::save(&mut self.body.context);
         let mask = self.body.context.leave_handler(&frame[..len]);

@@ -36,7 +36,7 @@ impl<A: Arch> Sys<'_, A> {
             }
             // TIOCSCTTY
             0x540e => {
-                let group = self.task().group;
+                let group = self.process().group;
                 self.state.console.foreground = group;
             }
             // TIOCGPGRP

@@ -88,7 +88,7 @@ impl<A: Arch> Sys<'_, A> {
         if self.deadline(time) {
             return Ok(0);
         }
-        if self.task().signals.deliverable() != 0 && rest != 0 && flags & ABSOLUTE == 0 {
+        if self.state.tasks.deliverable(self.me) != 0 && rest != 0 && flags & ABSOLUTE == 0 {
             let left = self.task().deadline.saturating_sub(A::now());
             self.put_time(rest, width, left / SECOND, left % SECOND)?;
         }

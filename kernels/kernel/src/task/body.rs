@@ -2,19 +2,18 @@
 
 use core::cell::UnsafeCell;
 
-use ptarmigan::space::Space;
-
-use super::queue::TASKS;
 use crate::Kernel;
 use crate::arch::{Arch, Context};
+use crate::limits::TASKS;
+use crate::memory::TaskSpace;
 
-/// Registers and memory of a task.
+/// Registers and space of a task.
 #[repr(C)]
 pub struct Body<A: Arch> {
     /// Its registers.
     pub context: A::Context,
-    /// Its address space; `None` in an empty slot.
-    pub space: Option<Space<A::Format>>,
+    /// The space that it runs in.
+    pub space: TaskSpace<A>,
 }
 
 /// The bodies of all tasks.
@@ -27,7 +26,7 @@ unsafe impl<A: Arch> Sync for Bodies<A> {}
 impl<A: Arch> Bodies<A> {
     /// Makes empty ones.
     pub const fn new() -> Self {
-        Bodies([const { UnsafeCell::new(Body { context: A::Context::NEW, space: None }) }; TASKS])
+        Bodies([const { UnsafeCell::new(Body { context: A::Context::NEW, space: TaskSpace::None }) }; TASKS])
     }
 }
 

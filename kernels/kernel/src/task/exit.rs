@@ -7,71 +7,162 @@ use ptarmigan::cpu::Pinned;
 use super::run::must;
 use super::{Body, Doing, Wait};
 use crate::arch::Arch;
+use crate::memory::{TaskSpace, user};
 use crate::signal::number;
 use crate::{Kernel, State};
 
-/// The slot of process 1.
+/// The slot of process 1 and of its first task.
 pub const INIT: usize = 0;
+
+/// What ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ends {
+    /// One task.
+    Task,
+    /// All tasks of its process.
+    Process,
+}
 
 impl<A: Arch> Kernel<A> {
     /// Ends a task of this CPU.
-    pub(super) fn end_task(&'static self, slot: usize, body: &mut Body<A>, pin: &Pinned<'_>, status: i32) {
-        // Without the lock: nobody else knows the space.
-        self.end_space(body, pin);
+    pub(super) fn end_task(
+        &'static self,
+        slot: usize,
+        body: &mut Body<A>,
+        pin: &Pinned<'_>,
+        (ends, status): (Ends, i32),
+    ) {
+        match core::mem::replace(&mut body.space, TaskSpace::None) {
+            // Without the lock: nobody else knows the space.
+            TaskSpace::Own(space) => must(space.end(self.on(pin)).map_err(|refused| refused.error)),
+            other => body.space = other,
+        }
         let mut state = self.lock();
-        self.leave_all(&mut state, slot);
-        if slot == INIT {
-            state.tasks.get_mut(slot).doing = Doing::Ended(status);
-            drop(state);
+        let process = state.tasks.get(slot).process;
+        if ends == Ends::Process {
+            state.tasks.process_mut(process).status.get_or_insert(status);
+            self.end_other_threads(&mut state, slot);
+        }
+        if matches!(body.space, TaskSpace::Shared(_)) {
+            self.clear_tid(&mut state, slot, body, pin);
+            must(body.space.deactivate(self.on(pin)));
+        }
+        self.leave_space(&mut state, slot, body, pin);
+        let shared = state.tasks.process_mut(process);
+        shared.threads -= 1;
+        if shared.threads == 0 {
+            let status = shared.status.unwrap_or(status);
+            self.end_process(&mut state, process, status);
+            if slot != process {
+                state.tasks.give_back(slot);
+            }
+        } else if slot == process {
+            state.tasks.get_mut(slot).doing = Doing::Left;
+        } else {
+            state.tasks.give_back(slot);
+        }
+        if state.tasks.process(process).threads == 1 {
+            state.tasks.wake_threads(process, Wait::Threads);
+        }
+        self.wake_idle(&state);
+    }
+
+    /// Has all threads of a task's process end but the task itself.
+    pub(crate) fn end_other_threads(&'static self, state: &mut State, slot: usize) {
+        let process = state.tasks.get(slot).process;
+        if state.tasks.process(process).threads == 1 {
+            return;
+        }
+        for other in state.tasks.slots() {
+            let task = state.tasks.get_mut(other);
+            if other != slot && task.process == process && task.is_alive() {
+                task.is_leaving = true;
+                self.kill_task(state, other);
+            }
+        }
+    }
+
+    /// Ends a process that has no tasks any more.
+    fn end_process(&'static self, state: &mut State, process: usize, status: i32) {
+        self.leave_files(state, process);
+        state.tasks.get_mut(process).doing = Doing::Ended(status);
+        if process == INIT {
             self.begin_end(if status == 0 { 0x10 } else { 0x11 }, status);
             return;
         }
         // Process 1 takes the children over.
-        let parent = state.tasks.get(slot).parent;
+        let parent = state.tasks.process(process).parent;
         for child in state.tasks.slots() {
-            let task = state.tasks.get_mut(child);
-            if task.parent == slot && child != slot && task.doing != Doing::Nothing {
-                task.parent = INIT;
-                if matches!(task.doing, Doing::Ended(_)) {
-                    self.tell_parent(&mut state, INIT);
+            let task = state.tasks.get(child);
+            if task.process != child || task.doing == Doing::Nothing || child == process {
+                continue;
+            }
+            let is_over = matches!(task.doing, Doing::Ended(_));
+            let shared = state.tasks.process_mut(child);
+            if shared.parent == process {
+                shared.parent = INIT;
+                if is_over {
+                    self.tell_parent(state, INIT);
                 }
             }
         }
-        state.tasks.get_mut(slot).doing = Doing::Ended(status);
-        self.tell_parent(&mut state, parent);
-        self.wake_idle(&state);
+        self.tell_parent(state, parent);
     }
 
     fn tell_parent(&'static self, state: &mut State, parent: usize) {
         self.send(state, parent, number::SIGCHLD);
-        if state.tasks.get(parent).doing == Doing::Waiting(Wait::Child) {
-            state.tasks.make_ready(parent);
+        state.tasks.wake_threads(parent, Wait::Child);
+    }
+
+    /// Writes the zero that says that a task has ended, and wakes who waits for it.
+    fn clear_tid(&'static self, state: &mut State, slot: usize, body: &mut Body<A>, pin: &Pinned<'_>) {
+        let at = core::mem::take(&mut state.tasks.get_mut(slot).clear_tid);
+        if at != 0 && user::write::<A>(self.on(pin), &mut body.space, at, &[0; 4]).is_ok() {
+            let space = state.tasks.space_of(slot);
+            let key = super::futex::key::<A>(self.on(pin), &mut body.space, space, at);
+            state.tasks.wake_futex(key, 1, u32::MAX);
         }
     }
 
-    /// Takes the space of a body down.
-    pub(crate) fn end_space(&'static self, body: &mut Body<A>, pin: &Pinned<'_>) {
-        if let Some(space) = body.space.take() {
+    /// Takes a task out of the users of its space, and with the last one the space down.
+    pub(crate) fn leave_space(
+        &'static self,
+        state: &mut State,
+        slot: usize,
+        body: &mut Body<A>,
+        pin: &Pinned<'_>,
+    ) {
+        let number = state.tasks.space_of(slot);
+        let record = state.tasks.space_mut(number);
+        record.users = record.users.saturating_sub(1);
+        if record.users > 0 {
+            body.space = TaskSpace::None;
+            let pid = state.tasks.process_of(slot).pid;
+            state.tasks.wake(|wait| wait == Wait::Vfork(pid));
+            return;
+        }
+        // SAFETY: 1. The record is that of the task's space, and the task was its last user.
+        if let Some(space) = unsafe { self.take_space(number, &mut body.space) } {
             must(space.end(self.on(pin)).map_err(|refused| refused.error));
         }
+        self.unmap_objects(state, number, |_| false);
     }
 
-    /// Takes a task out of the users of files, directories and objects.
-    pub(crate) fn leave_all(&'static self, state: &mut State, slot: usize) {
+    /// Takes a process out of the users of files and directories.
+    fn leave_files(&'static self, state: &mut State, process: usize) {
         for descriptor in 0..crate::fs::DESCRIPTORS {
-            self.close(state, slot, descriptor);
+            self.close(state, process, descriptor);
         }
-        let task = state.tasks.get(slot);
-        let (directory, program) = (task.directory, task.program);
+        let shared = state.tasks.process(process);
+        let (directory, program) = (shared.directory, shared.program);
         self.let_go(state, directory);
         self.let_go(state, program);
-        self.unmap_objects(state, slot, |_| false);
     }
 
-    /// Forgets the objects of a task that `keeps` does not want to keep.
-    pub(crate) fn unmap_objects(&'static self, state: &mut State, slot: usize, keeps: impl Fn(u32) -> bool) {
+    /// Forgets the objects of a space that `keeps` does not want to keep.
+    pub(crate) fn unmap_objects(&'static self, state: &mut State, space: usize, keeps: impl Fn(u32) -> bool) {
         let machine = self.machine.get();
-        for object in &mut state.tasks.get_mut(slot).mapped {
+        for object in &mut state.tasks.space_mut(space).mapped {
             if *object != 0 && !keeps(*object) {
                 machine.objects.release(self.frames.get(), machine.low(), *object);
                 *object = 0;
@@ -114,8 +205,13 @@ impl<A: Arch> Kernel<A> {
                 // SAFETY: 1. The lock is held, and no task runs: all CPUs have stopped. 2. The
                 // reference ends with this turn of the loop.
                 let body = unsafe { self.body(slot) };
-                self.end_space(body, &pin);
-                self.leave_all(&mut state, slot);
+                self.leave_space(&mut state, slot, body, &pin);
+                let process = state.tasks.get(slot).process;
+                let shared = state.tasks.process_mut(process);
+                shared.threads -= 1;
+                if shared.threads == 0 {
+                    self.leave_files(&mut state, process);
+                }
             }
         }
         self.clear_tree(&mut state);

@@ -1,23 +1,28 @@
-//! Tasks: what a program is to the kernel.
+//! Tasks, which are threads, and the processes that they belong to.
+//!
+//! A process is named by the slot of its first task, which stays taken until its parent has asked
+//! for its end. What all threads share is in [`Process`], what is a thread's own in [`Task`] and
+//! [`Body`]. A space has a [`SpaceRecord`], as a process that was made by `vfork` uses its parent's.
 
 mod body;
+mod clone;
 mod exit;
-mod fork;
+mod futex;
+mod process;
 mod queue;
 mod run;
 mod wait;
 
 pub use body::{Bodies, Body};
-pub use exit::INIT;
-pub use queue::{TASKS, Tasks};
+pub use clone::New;
+pub use exit::{Ends, INIT};
+pub use futex::key as futex_key;
+pub use process::{MAPPED, Process, SpaceRecord};
+pub use queue::Tasks;
 pub(crate) use run::{After, must};
-pub use wait::Wait;
+pub use wait::{Futex, Key, Wait};
 
-use crate::fs::Descriptors;
-use crate::signal::Signals;
-
-/// Objects that a task can have mapped at a time.
-pub const MAPPED: usize = 16;
+use crate::signal::set::Signals;
 
 /// What a task does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +35,9 @@ pub enum Doing {
     Running(usize),
     /// A call of its waits.
     Waiting(Wait),
-    /// It has ended, and its parent has not asked for this status.
+    /// It was the first of its process, and has ended before others.
+    Left,
+    /// Its process has ended, and the parent has not asked for this status.
     Ended(i32),
 }
 
@@ -39,37 +46,25 @@ pub struct Task {
     /// What it does.
     pub doing: Doing,
     /// Its number.
-    pub pid: i32,
-    /// The slot of its parent; its own for process 1.
-    pub parent: usize,
-    /// Its process group.
-    pub group: i32,
-    /// Its session.
-    pub session: i32,
-    /// Its descriptors.
-    pub files: Descriptors,
-    /// The directory that it is in.
-    pub directory: u16,
-    /// Permissions that new files do not get.
-    pub umask: u16,
-    /// The program that it runs.
-    pub program: u16,
-    /// Where the heap begins.
-    pub heap: u64,
-    /// Where it ends, to the byte.
-    pub heap_end: u64,
-    /// Objects that its space maps, 0 for none.
-    pub mapped: [u32; MAPPED],
+    pub tid: i32,
+    /// Its process: the slot of the process's first task.
+    pub process: usize,
     /// Signals.
     pub signals: Signals,
     /// When the wait of its call ends, in nanoseconds since boot; 0 for never.
     pub deadline: u64,
     /// A call of its is to be made again.
     pub in_call: bool,
-    /// It may write to the port of the exit device.
-    pub ports: bool,
-    /// When it was started, in nanoseconds since boot.
-    pub started: u64,
+    /// It ends without its process.
+    pub is_leaving: bool,
+    /// What it has waited for on a futex has come.
+    pub woken: bool,
+    /// When it began to wait on a futex, as the count of such waits.
+    pub waits_since: u64,
+    /// The child that it made by `vfork` and waits for; 0 for none.
+    pub vforked: i32,
+    /// Where a zero is written when it ends, and a waiter woken; 0 for nowhere.
+    pub clear_tid: u64,
 }
 
 impl Task {
@@ -77,27 +72,21 @@ impl Task {
     pub const fn none() -> Self {
         Task {
             doing: Doing::Nothing,
-            pid: 0,
-            parent: 0,
-            group: 0,
-            session: 0,
-            files: Descriptors::new(),
-            directory: 0,
-            umask: 0,
-            program: 0,
-            heap: 0,
-            heap_end: 0,
-            mapped: [0; MAPPED],
+            tid: 0,
+            process: 0,
             signals: Signals::new(),
             deadline: 0,
             in_call: false,
-            ports: false,
-            started: 0,
+            is_leaving: false,
+            woken: false,
+            waits_since: 0,
+            vforked: 0,
+            clear_tid: 0,
         }
     }
 
     /// Whether the slot holds a task that has not ended.
     pub fn is_alive(&self) -> bool {
-        !matches!(self.doing, Doing::Nothing | Doing::Ended(_))
+        !matches!(self.doing, Doing::Nothing | Doing::Left | Doing::Ended(_))
     }
 }

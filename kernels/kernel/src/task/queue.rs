@@ -1,13 +1,14 @@
-//! The table of tasks and the run queue.
+//! The tables of tasks and processes, and the run queue.
 
-use super::{Doing, Task, Wait};
+use crate::limits::TASKS;
 
-/// Tasks at a time.
-pub const TASKS: usize = 256;
+use super::{Doing, Process, SpaceRecord, Task, Wait};
 
-/// The table of tasks, and those that are ready, in order.
+/// The tables of tasks, processes and spaces, and the tasks that are ready, in order.
 pub struct Tasks {
     all: [Task; TASKS],
+    processes: [Process; TASKS],
+    spaces: [SpaceRecord; TASKS],
     /// A ring of slots that are ready.
     ready: [u16; TASKS],
     first: usize,
@@ -20,6 +21,8 @@ pub struct Tasks {
     last_pid: i32,
     /// Tasks whose call waits for a time.
     pub sleepers: usize,
+    /// Waits on futexes so far.
+    pub futex_waits: u64,
     /// Arguments of the program that is about to begin.
     pub arguments: crate::exec::Arguments,
 }
@@ -29,6 +32,8 @@ impl Tasks {
     pub const fn new() -> Self {
         Tasks {
             all: [const { Task::none() }; TASKS],
+            processes: [const { Process::none() }; TASKS],
+            spaces: [const { SpaceRecord::none() }; TASKS],
             ready: [0; TASKS],
             first: 0,
             count: 0,
@@ -37,6 +42,7 @@ impl Tasks {
             used: 0,
             last_pid: 0,
             sleepers: 0,
+            futex_waits: 0,
             arguments: crate::exec::Arguments::new(),
         }
     }
@@ -53,16 +59,94 @@ impl Tasks {
         &mut self.all[slot % TASKS]
     }
 
-    /// Returns two tasks, the first to be changed; `None` if they are one.
-    pub fn pair(&mut self, to: usize, from: usize) -> Option<(&mut Task, &Task)> {
+    /// Returns a process by the slot of its first task.
+    #[inline(always)]
+    pub fn process(&self, process: usize) -> &Process {
+        &self.processes[process % TASKS]
+    }
+
+    /// Returns a process by the slot of its first task, to be changed.
+    #[inline(always)]
+    pub fn process_mut(&mut self, process: usize) -> &mut Process {
+        &mut self.processes[process % TASKS]
+    }
+
+    /// Returns the process that a task belongs to.
+    #[inline(always)]
+    pub fn process_of(&self, slot: usize) -> &Process {
+        self.process(self.get(slot).process)
+    }
+
+    /// Returns the process that a task belongs to, to be changed.
+    #[inline(always)]
+    pub fn process_of_mut(&mut self, slot: usize) -> &mut Process {
+        self.process_mut(self.get(slot).process)
+    }
+
+    /// Returns the number of the record of the space that a task runs in.
+    #[inline(always)]
+    pub fn space_of(&self, slot: usize) -> usize {
+        self.process_of(slot).space
+    }
+
+    /// Returns the record of a space.
+    #[inline(always)]
+    pub fn space(&self, number: usize) -> &SpaceRecord {
+        &self.spaces[number % TASKS]
+    }
+
+    /// Returns the record of a space, to be changed.
+    #[inline(always)]
+    pub fn space_mut(&mut self, number: usize) -> &mut SpaceRecord {
+        &mut self.spaces[number % TASKS]
+    }
+
+    /// Returns the number of a record that nobody uses, `slot` if it can be.
+    ///
+    /// There is one: there are as many records as tasks, and a task uses one.
+    pub fn free_space(&self, slot: usize) -> usize {
+        if self.space(slot).users == 0 {
+            return slot;
+        }
+        self.spaces.iter().position(|space| space.users == 0).unwrap_or(slot)
+    }
+
+    /// Returns two processes, the first to be changed; `None` if they are one.
+    pub fn processes(&mut self, to: usize, from: usize) -> Option<(&mut Process, &Process)> {
         let (to, from) = (to % TASKS, from % TASKS);
         if to < from {
-            let (low, high) = self.all.split_at_mut(from);
+            let (low, high) = self.processes.split_at_mut(from);
             Some((low.get_mut(to)?, high.first()?))
         } else {
-            let (low, high) = self.all.split_at_mut(to);
+            let (low, high) = self.processes.split_at_mut(to);
             Some((high.first_mut()?, low.get(from)?))
         }
+    }
+
+    /// Returns the slots among which the tasks of a process are that have not ended.
+    fn places(&self, process: usize) -> core::ops::Range<usize> {
+        // Mostly there is one, the first.
+        let is_sole = self.process(process).threads == 1 && self.get(process).is_alive();
+        if is_sole { process..process + 1 } else { self.slots() }
+    }
+
+    /// Returns the slots of the tasks of a process that have not ended.
+    pub fn threads(&self, process: usize) -> impl Iterator<Item = usize> + '_ {
+        self.places(process)
+            .filter(move |slot| self.get(*slot).process == process && self.get(*slot).is_alive())
+    }
+
+    /// Returns the processes, ended ones too, until their parents have asked for them.
+    pub fn each_process(&self) -> impl Iterator<Item = usize> + '_ {
+        self.slots()
+            .filter(|slot| self.get(*slot).process == *slot && self.get(*slot).doing != Doing::Nothing)
+    }
+
+    /// Returns the signals that can be delivered to a task now.
+    #[inline(always)]
+    pub fn deliverable(&self, slot: usize) -> u64 {
+        let task = self.get(slot);
+        (task.signals.pending | self.process(task.process).pending) & !task.signals.blocked
     }
 
     /// Returns the slots that have ever held a task.
@@ -70,7 +154,7 @@ impl Tasks {
         0..self.used
     }
 
-    /// Takes a free slot and a number for a new task.
+    /// Takes a free slot and a number for a new task, which is in no process yet.
     pub fn claim(&mut self) -> Option<(usize, i32)> {
         let slot = if let Some(left) = self.free_count.checked_sub(1) {
             self.free_count = left;
@@ -118,9 +202,14 @@ impl Tasks {
         self.count > 0
     }
 
-    /// Returns the slot of the task with a number, ended or not.
-    pub fn find(&self, pid: i32) -> Option<usize> {
-        self.slots().find(|slot| self.get(*slot).pid == pid && self.get(*slot).doing != Doing::Nothing)
+    /// Returns the process with a number, ended or not.
+    pub fn find_process(&self, pid: i32) -> Option<usize> {
+        self.each_process().find(|process| self.process(*process).pid == pid)
+    }
+
+    /// Returns the slot of the task with a number that has not ended.
+    pub fn find_task(&self, tid: i32) -> Option<usize> {
+        self.slots().find(|slot| self.get(*slot).tid == tid && self.get(*slot).is_alive())
     }
 
     /// Has every call that waits for what `which` says be made again; whether there was one.
@@ -135,6 +224,16 @@ impl Tasks {
             }
         }
         any
+    }
+
+    /// Has the calls of a process's tasks be made again that wait for `wait`.
+    pub fn wake_threads(&mut self, process: usize, wait: Wait) {
+        for slot in self.places(process) {
+            let task = self.get(slot);
+            if task.process == process && task.doing == Doing::Waiting(wait) {
+                self.make_ready(slot);
+            }
+        }
     }
 
     /// Has the waiting call of one task be made again, if there is one.

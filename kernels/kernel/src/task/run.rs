@@ -6,7 +6,7 @@ use ptarmigan::addr::VirtAddr;
 use ptarmigan::cpu::Pinned;
 use ptarmigan::space::FaultError;
 
-use super::{Body, Doing, Wait};
+use super::{Body, Doing, Ends, Wait};
 use crate::arch::{Arch, Context, Trap};
 use crate::counts::Count;
 use crate::lock::Guard;
@@ -21,8 +21,8 @@ pub(crate) enum After {
     GiveWay(Guard<'static>),
     /// A call of its waits. The lock is held, so that what it waits for cannot have come yet.
     Block(Guard<'static>, Wait),
-    /// It ends, with this status.
-    End(i32),
+    /// It ends, or its process, with this status.
+    End(Ends, i32),
 }
 
 impl<A: Arch> Kernel<A> {
@@ -48,15 +48,13 @@ impl<A: Arch> Kernel<A> {
             // reference ends with this turn of the loop.
             let body = unsafe { self.body(slot) };
             self.count(Count::Switches);
-            if let Some(space) = &body.space {
-                must(space.activate(self.on(&pin)));
-            }
+            must(body.space.activate(self.on(&pin)));
             A::load(&body.context);
             let (mut state, doing) = match self.run_one(slot, body, &pin) {
                 After::GiveWay(state) => (state, None),
                 After::Block(state, wait) => (state, Some(wait)),
-                After::End(status) => {
-                    self.end_task(slot, body, &pin, status);
+                After::End(ends, status) => {
+                    self.end_task(slot, body, &pin, (ends, status));
                     if self.stopping.load(Ordering::SeqCst) {
                         return;
                     }
@@ -82,12 +80,11 @@ impl<A: Arch> Kernel<A> {
                 }
             }
             let next = if self.stopping.load(Ordering::SeqCst) { None } else { tasks.next(A::cpu()) };
-            if let Some(space) = &body.space
-                && next != Some(slot)
-            {
+            let space = tasks.space_of(slot);
+            if next.is_none_or(|next| tasks.space_of(next) != space) {
                 let on = self.on(&pin);
                 // A CPU that goes idle keeps the root: often the same task goes on.
-                must(if next.is_some() { space.deactivate(on) } else { space.rest(on) });
+                must(if next.is_some() { body.space.deactivate(on) } else { body.space.rest(on) });
             }
             drop(state);
             match next {
@@ -105,19 +102,13 @@ impl<A: Arch> Kernel<A> {
         }
         loop {
             let after = match A::enter(&mut body.context) {
-                Trap::Fault { at, access } => {
-                    let served = match &mut body.space {
-                        Some(space) => space.fault(self.on(pin), VirtAddr(at), access),
-                        None => Err(FaultError::NoArea(VirtAddr(at))),
-                    };
-                    match served {
-                        Ok(done) => {
-                            self.count_fault(done);
-                            continue;
-                        }
-                        Err(e) => self.fault_signal(slot, body, pin, e),
+                Trap::Fault { at, access } => match body.space.fault(self.on(pin), VirtAddr(at), access) {
+                    Ok(done) => {
+                        self.count_fault(done);
+                        continue;
                     }
-                }
+                    Err(e) => self.fault_signal(slot, body, pin, e),
+                },
                 Trap::Call => self.call(slot, body, pin),
                 Trap::Timer => self.tick(slot, body, pin),
                 Trap::Interrupt => self.look_around(slot, body, pin),
@@ -140,7 +131,7 @@ impl<A: Arch> Kernel<A> {
             drop(state);
             return self.call(slot, body, pin);
         }
-        if task.signals.deliverable() == 0 {
+        if state.tasks.deliverable(slot) == 0 {
             return After::Resume;
         }
         self.deliver(&mut state, slot, body, pin)
@@ -159,7 +150,7 @@ impl<A: Arch> Kernel<A> {
             _ => number::SIGSEGV,
         };
         if signal == number::SIGKILL {
-            let pid = self.lock().tasks.get(slot).pid;
+            let pid = self.lock().tasks.process_of(slot).pid;
             crate::say!(A, "kernel: out of memory: process {pid} ends");
         }
         self.force(slot, body, pin, signal)
@@ -168,7 +159,7 @@ impl<A: Arch> Kernel<A> {
     /// Sends a signal to a task for what it has just done.
     fn force(&'static self, slot: usize, body: &mut Body<A>, pin: &Pinned<'_>, signal: u8) -> After {
         let mut state = self.lock();
-        state.tasks.get_mut(slot).signals.force(signal);
+        state.tasks.force(slot, signal);
         self.deliver(&mut state, slot, body, pin)
     }
 
@@ -176,10 +167,9 @@ impl<A: Arch> Kernel<A> {
     fn protection(&'static self, slot: usize, body: &mut Body<A>, pin: &Pinned<'_>) -> After {
         let mut bytes = [0; 2];
         let at = body.context.instruction();
-        let has_ports = self.lock().tasks.get(slot).ports;
+        let has_ports = self.lock().tasks.process_of(slot).ports;
         if has_ports
-            && let Some(space) = &mut body.space
-            && crate::memory::user::read::<A>(self.on(pin), space, at, &mut bytes).is_ok()
+            && crate::memory::user::read::<A>(self.on(pin), &mut body.space, at, &mut bytes).is_ok()
             && let Some((port, value, len)) = body.context.port_write(&bytes)
         {
             if port == crate::report::EXIT_PORT {

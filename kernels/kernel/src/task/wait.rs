@@ -1,10 +1,19 @@
 //! What calls wait for.
 
+use crate::signal::number::SIGKILL;
+use crate::signal::set::bit;
+
 /// What a call waits for. The call is made again then, and looks for itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// The end of a child.
     Child,
+    /// The end of the other threads of the process.
+    Threads,
+    /// The process with this number leaves the space of its parent, which made it by `vfork`.
+    Vfork(i32),
+    /// A futex.
+    Futex(Futex),
     /// Something happens to a pipe.
     Pipe(u16),
     /// Something is typed.
@@ -13,4 +22,44 @@ pub enum Wait {
     Poll,
     /// A time, or a signal.
     Time,
+}
+
+impl Wait {
+    /// Returns the signals that end the wait.
+    #[inline(always)]
+    pub fn interrupted_by(self) -> u64 {
+        match self {
+            // The child runs on the parent's stack.
+            Wait::Vfork(_) | Wait::Threads => bit(SIGKILL),
+            _ => u64::MAX,
+        }
+    }
+}
+
+/// A futex that a task waits on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Futex {
+    /// Which one.
+    pub key: Key,
+    /// Only who wakes one of these bits wakes the task.
+    pub bits: u32,
+}
+
+/// What names a futex: the same word of memory, whatever address it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Key {
+    /// A word of private memory.
+    Private {
+        /// The record of the space.
+        space: usize,
+        /// The address.
+        at: u64,
+    },
+    /// A word of an object.
+    Shared {
+        /// The object.
+        object: u32,
+        /// Where in it, in bytes.
+        offset: u64,
+    },
 }

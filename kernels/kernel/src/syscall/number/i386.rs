@@ -137,6 +137,8 @@ pub fn call(number: u64) -> Option<Call> {
         386 => Call::Rseq,
         403 => Call::ClockTimeWide,
         407 => Call::ClockSleepWide,
+        422 => Call::FutexWide,
+        435 => Call::Clone3,
         439 => Call::AccessAt2,
         _ => return None,
     })

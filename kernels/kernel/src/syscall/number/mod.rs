@@ -88,6 +88,8 @@ pub enum Call {
     SendFile,
     /// `clone`.
     Clone,
+    /// `clone3`.
+    Clone3,
     /// `fork`.
     Fork,
     /// `vfork`.
@@ -222,6 +224,8 @@ pub enum Call {
     Time,
     /// `futex`.
     Futex,
+    /// `futex_time64`.
+    FutexWide,
     /// `getdents64`.
     DirectoryEntries,
     /// `set_tid_address`.

@@ -125,6 +125,7 @@ pub fn call(number: u64) -> Option<Call> {
         316 => Call::RenameAt2,
         318 => Call::Random,
         334 => Call::Rseq,
+        435 => Call::Clone3,
         439 => Call::AccessAt2,
         _ => return None,
     })

@@ -1,0 +1,189 @@
+//! The spaces that tasks run in: a task's own, or one of several.
+
+use core::cell::UnsafeCell;
+
+use ptarmigan::addr::VirtAddr;
+use ptarmigan::format::Access;
+use ptarmigan::machine::On;
+use ptarmigan::space::{Done, FaultError, SharedSpace, Space, SpaceMut};
+use ptarmigan::tlb::TlbRefusal;
+
+use super::machine::Machine;
+use crate::Kernel;
+use crate::arch::Arch;
+use crate::errno::Errno;
+use crate::limits::TASKS;
+
+/// The space that a task runs in.
+#[cfg_attr(
+    target_pointer_width = "64",
+    expect(clippy::large_enum_variant, reason = "mostly it is the large one, and there is no heap")
+)]
+pub enum TaskSpace<A: Arch> {
+    /// There is none: an empty slot.
+    None,
+    /// One that no other task runs in.
+    Own(Space<A::Format>),
+    /// One that other tasks may run in, or may have.
+    Shared(&'static SharedSpace<A::Format>),
+}
+
+impl<A: Arch> TaskSpace<A> {
+    /// Begins to run in the space on this CPU.
+    ///
+    /// # Errors
+    ///
+    /// [`TlbRefusal`] if the CPU is in the middle of another switch.
+    pub fn activate(&self, on: On<'_, Machine<A>>) -> Result<(), TlbRefusal> {
+        match self {
+            TaskSpace::None => Ok(()),
+            TaskSpace::Own(space) => space.activate(on),
+            TaskSpace::Shared(space) => space.activate(on),
+        }
+    }
+
+    /// Leaves the space on this CPU.
+    ///
+    /// # Errors
+    ///
+    /// [`TlbRefusal`] if the CPU is in the middle of another switch.
+    pub fn deactivate(&self, on: On<'_, Machine<A>>) -> Result<(), TlbRefusal> {
+        match self {
+            TaskSpace::None => Ok(()),
+            TaskSpace::Own(space) => space.deactivate(on),
+            TaskSpace::Shared(space) => space.deactivate(on),
+        }
+    }
+
+    /// Runs nothing of the space on this CPU for now, but keeps its root loaded.
+    ///
+    /// # Errors
+    ///
+    /// [`TlbRefusal`] if the CPU is in the middle of another switch.
+    pub fn rest(&self, on: On<'_, Machine<A>>) -> Result<(), TlbRefusal> {
+        match self {
+            TaskSpace::None => Ok(()),
+            TaskSpace::Own(space) => space.rest(on),
+            TaskSpace::Shared(space) => space.rest(on),
+        }
+    }
+
+    /// Serves a fault at `va`. CPUs that run in a shared space serve theirs in parallel.
+    ///
+    /// # Errors
+    ///
+    /// [`FaultError`].
+    #[inline(always)]
+    pub fn fault(
+        &mut self,
+        on: On<'_, Machine<A>>,
+        va: VirtAddr,
+        access: Access,
+    ) -> Result<Done, FaultError> {
+        match self {
+            TaskSpace::Own(space) => space.fault(on, va, access),
+            TaskSpace::None => Err(FaultError::NoArea(va)),
+            TaskSpace::Shared(space) => fault_shared::<A>(space, on, va, access),
+        }
+    }
+
+    /// Calls `f` with the space, which nobody else changes meanwhile; nor does anybody serve faults
+    /// in it.
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::EFAULT`] if there is no space, or if `f` is called within another one's `f`.
+    #[inline(always)]
+    pub fn edit<R>(
+        &mut self,
+        on: On<'_, Machine<A>>,
+        f: impl FnOnce(SpaceMut<'_, A::Format, Machine<A>>) -> R,
+    ) -> Result<R, Errno> {
+        let mut exclusive;
+        let space = match self {
+            TaskSpace::None => return Err(Errno::EFAULT),
+            TaskSpace::Own(space) => space.edit(on).map_err(|_| Errno::EFAULT)?,
+            TaskSpace::Shared(space) => {
+                exclusive = space.lock(on).map_err(|_| Errno::EFAULT)?;
+                exclusive.edit()
+            }
+        };
+        Ok(f(space))
+    }
+}
+
+/// Serves a fault of a shared space; out of the way of those of others.
+#[cold]
+#[inline(never)]
+fn fault_shared<A: Arch>(
+    space: &SharedSpace<A::Format>,
+    on: On<'_, Machine<A>>,
+    va: VirtAddr,
+    access: Access,
+) -> Result<Done, FaultError> {
+    space.fault(on, va, access)
+}
+
+/// Places for the spaces that several tasks run in, by the number of their records.
+pub struct SharedSpaces<A: Arch>([UnsafeCell<Option<SharedSpace<A::Format>>>; TASKS]);
+
+// SAFETY: 1. A place is written by a sole user of its record only, see `Kernel::share_space` and
+// `Kernel::take_space`; others read what it holds, which may be shared.
+unsafe impl<A: Arch> Sync for SharedSpaces<A> {}
+
+impl<A: Arch> SharedSpaces<A> {
+    /// Makes empty ones.
+    pub const fn new() -> Self {
+        SharedSpaces([const { UnsafeCell::new(None) }; TASKS])
+    }
+}
+
+impl<A: Arch> Default for SharedSpaces<A> {
+    fn default() -> Self {
+        SharedSpaces::new()
+    }
+}
+
+impl<A: Arch> Kernel<A> {
+    /// Makes a space one that several tasks can run in.
+    ///
+    /// # Safety
+    ///
+    /// 1. `space` is what the record `number` is about, which has this one user.
+    pub(crate) unsafe fn share_space(&'static self, number: usize, space: &mut TaskSpace<A>) {
+        if !matches!(space, TaskSpace::Own(_)) {
+            return;
+        }
+        let TaskSpace::Own(own) = core::mem::replace(space, TaskSpace::None) else { return };
+        let place = self.spaces.0[number % TASKS].get();
+        // SAFETY: 1. The record's one user is the caller (point 1), so nobody else has a reference
+        // to the place: users take theirs away with them.
+        unsafe { *place = Some(SharedSpace::new(own)) };
+        // SAFETY: 1. It is written next by `take_space`, when no user but the caller of that is
+        // left.
+        if let Some(shared) = unsafe { &*place } {
+            *space = TaskSpace::Shared(shared);
+        }
+    }
+
+    /// Takes the space away from its last user.
+    ///
+    /// # Safety
+    ///
+    /// 1. `space` is what the record `number` is about, and no other task has it.
+    pub(crate) unsafe fn take_space(
+        &'static self,
+        number: usize,
+        space: &mut TaskSpace<A>,
+    ) -> Option<Space<A::Format>> {
+        match core::mem::replace(space, TaskSpace::None) {
+            TaskSpace::None => None,
+            TaskSpace::Own(own) => Some(own),
+            TaskSpace::Shared(_) => {
+                let place = self.spaces.0[number % TASKS].get();
+                // SAFETY: 1. The reference that has just been dropped was the last (point 1).
+                unsafe { (*place).take() }.map(SharedSpace::into_inner)
+            }
+        }
+    }
+}

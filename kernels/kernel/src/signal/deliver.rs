@@ -1,0 +1,146 @@
+//! Who gets a signal, and how it is delivered.
+
+use ptarmigan::cpu::Pinned;
+
+use super::action::{Action, DEFAULT, Delivery, SA_NODEFER, SA_RESETHAND};
+use super::number;
+use super::set::{ALWAYS, bit};
+use crate::arch::{Arch, Context, SIGNAL_FRAME};
+use crate::memory::user;
+use crate::task::{After, Body, Doing, Ends, INIT, Tasks};
+use crate::{Kernel, State};
+
+impl Tasks {
+    /// Sends a signal that the task cannot avoid: what it has just done cannot go on.
+    pub fn force(&mut self, slot: usize, signal: u8) {
+        let process = self.process_of_mut(slot);
+        let is_ignored = process.actions.is_ignored(signal);
+        let signals = &self.get(slot).signals;
+        if is_ignored || signals.blocked & bit(signal) != 0 {
+            self.process_of_mut(slot).actions.set(signal, Action::NONE);
+            self.get_mut(slot).signals.blocked &= !bit(signal);
+        }
+        self.get_mut(slot).signals.pending |= bit(signal);
+    }
+
+    /// Sets what the process of a task does about a signal; what is ignored from now on is not
+    /// pending any more.
+    pub fn set_action(&mut self, slot: usize, signal: u8, action: Action) {
+        let process = self.get(slot).process;
+        let shared = self.process_mut(process);
+        if shared.actions.set(signal, action) && shared.actions.is_ignored(signal) {
+            shared.pending &= !bit(signal);
+            for thread in self.slots() {
+                if self.get(thread).process == process {
+                    self.get_mut(thread).signals.pending &= !bit(signal);
+                }
+            }
+        }
+    }
+}
+
+impl<A: Arch> Kernel<A> {
+    /// Sends a signal to a process, any thread of which may take it. Process 1 gets only those that
+    /// it has handlers for, as under Linux.
+    pub fn send(&'static self, state: &mut State, process: usize, signal: u8) {
+        if !Self::takes(state, process, signal) {
+            return;
+        }
+        state.tasks.process_mut(process).pending |= bit(signal);
+        let taker =
+            state.tasks.threads(process).find(|slot| state.tasks.deliverable(*slot) & bit(signal) != 0);
+        if let Some(slot) = taker {
+            self.attend(state, slot);
+        }
+    }
+
+    /// Sends a signal to one task.
+    pub fn send_to_task(&'static self, state: &mut State, slot: usize, signal: u8) {
+        if !Self::takes(state, state.tasks.get(slot).process, signal) {
+            return;
+        }
+        state.tasks.get_mut(slot).signals.pending |= bit(signal);
+        if state.tasks.deliverable(slot) != 0 {
+            self.attend(state, slot);
+        }
+    }
+
+    /// Ends a task, whatever it does.
+    pub(crate) fn kill_task(&'static self, state: &mut State, slot: usize) {
+        state.tasks.get_mut(slot).signals.pending |= bit(number::SIGKILL);
+        self.attend(state, slot);
+    }
+
+    /// Whether a signal does anything to a process.
+    fn takes(state: &State, process: usize, signal: u8) -> bool {
+        let shared = state.tasks.process(process);
+        let is_alive = shared.threads > 0 && bit(signal) != 0 && !shared.actions.is_ignored(signal);
+        is_alive && (process != INIT || shared.actions.get(signal).handler != DEFAULT)
+    }
+
+    /// Has a task look at its signals.
+    fn attend(&'static self, state: &mut State, slot: usize) {
+        match state.tasks.get(slot).doing {
+            Doing::Waiting(_) => state.tasks.make_ready(slot),
+            Doing::Running(cpu) if cpu != A::cpu() => A::interrupt(cpu),
+            _ => {}
+        }
+    }
+
+    /// Delivers what is pending for the task that this CPU runs.
+    pub(crate) fn deliver(
+        &'static self,
+        state: &mut State,
+        slot: usize,
+        body: &mut Body<A>,
+        pin: &Pinned<'_>,
+    ) -> After {
+        loop {
+            let ready = state.tasks.deliverable(slot);
+            if ready == 0 {
+                let signals = &mut state.tasks.get_mut(slot).signals;
+                if let Some(mask) = signals.suspended.take() {
+                    signals.blocked = mask;
+                }
+                return After::Resume;
+            }
+            // The end first.
+            let first = if ready & ALWAYS != 0 { ready & ALWAYS } else { ready };
+            let signal = first.trailing_zeros() as u8 + 1;
+            let tasks = &mut state.tasks;
+            if tasks.get(slot).signals.pending & bit(signal) != 0 {
+                tasks.get_mut(slot).signals.pending &= !bit(signal);
+            } else {
+                tasks.process_of_mut(slot).pending &= !bit(signal);
+            }
+            let actions = &tasks.process_of(slot).actions;
+            if actions.is_ignored(signal) {
+                continue;
+            }
+            let action = actions.get(signal);
+            if action.handler == DEFAULT {
+                let ends = if tasks.get(slot).is_leaving { Ends::Task } else { Ends::Process };
+                return After::End(ends, i32::from(signal));
+            }
+            let signals = &mut tasks.get_mut(slot).signals;
+            let mask = signals.suspended.take().unwrap_or(signals.blocked);
+            let delivery = Delivery { signal, action, mask };
+            let mut frame = [0; SIGNAL_FRAME];
+            A::save(&mut body.context);
+            let (at, len) = body.context.enter_handler(&delivery, &mut frame);
+            A::load(&body.context);
+            let written = match frame.get(..len) {
+                Some(bytes) => user::write::<A>(self.on(pin), &mut body.space, at, bytes).is_ok(),
+                None => false,
+            };
+            if !written {
+                return After::End(Ends::Process, i32::from(number::SIGSEGV));
+            }
+            let own = if action.flags & SA_NODEFER == 0 { bit(signal) } else { 0 };
+            signals.set_blocked(signals.blocked | action.mask | own);
+            if action.flags & SA_RESETHAND != 0 {
+                state.tasks.set_action(slot, signal, Action::NONE);
+            }
+        }
+    }
+}

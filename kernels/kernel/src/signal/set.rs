@@ -1,0 +1,91 @@
+//! Sets of signals, and what is done about each.
+
+use super::action::{Action, DEFAULT, IGNORE};
+use super::number::{self, SIGNALS};
+
+/// What a process does about signals.
+#[derive(Clone)]
+pub struct Actions([Action; SIGNALS]);
+
+/// Signals of a task. Signal `n` is bit `n - 1` of a set.
+#[derive(Clone)]
+pub struct Signals {
+    /// Those that were sent to it alone and not delivered.
+    pub pending: u64,
+    /// Those that are masked.
+    pub blocked: u64,
+    /// The mask that comes back after the next handler (`sigsuspend`).
+    pub suspended: Option<u64>,
+}
+
+/// Returns the bit of a signal; 0 if there is no such signal.
+pub const fn bit(signal: u8) -> u64 {
+    if signal == 0 || signal as usize > SIGNALS { 0 } else { 1 << (signal - 1) }
+}
+
+/// Signals that cannot be masked or handled.
+pub(super) const ALWAYS: u64 = bit(number::SIGKILL) | bit(number::SIGSTOP);
+
+impl Actions {
+    /// Makes those of a new program: default actions.
+    pub const fn new() -> Self {
+        Actions([Action::NONE; SIGNALS])
+    }
+
+    /// Returns the action for a signal.
+    pub fn get(&self, signal: u8) -> Action {
+        self.0.get(usize::from(signal).wrapping_sub(1)).copied().unwrap_or(Action::NONE)
+    }
+
+    /// Sets the action for a signal; false if it cannot be changed.
+    pub fn set(&mut self, signal: u8, action: Action) -> bool {
+        if bit(signal) & ALWAYS != 0 {
+            return false;
+        }
+        let Some(place) = self.0.get_mut(usize::from(signal).wrapping_sub(1)) else { return false };
+        *place = action;
+        true
+    }
+
+    /// Begins another program: handlers go, signals that were ignored stay so.
+    pub fn exec(&mut self) {
+        for action in &mut self.0 {
+            if action.handler != IGNORE {
+                *action = Action::NONE;
+            }
+        }
+    }
+
+    /// Whether a signal does nothing.
+    pub fn is_ignored(&self, signal: u8) -> bool {
+        match self.get(signal).handler {
+            IGNORE => true,
+            DEFAULT => number::is_ignored_by_default(signal),
+            _ => false,
+        }
+    }
+}
+
+impl Default for Actions {
+    fn default() -> Self {
+        Actions::new()
+    }
+}
+
+impl Signals {
+    /// Makes those of a new program: nothing is masked.
+    pub const fn new() -> Self {
+        Signals { pending: 0, blocked: 0, suspended: None }
+    }
+
+    /// Sets the mask; signals that cannot be masked are not.
+    pub fn set_blocked(&mut self, mask: u64) {
+        self.blocked = mask & !ALWAYS;
+    }
+}
+
+impl Default for Signals {
+    fn default() -> Self {
+        Signals::new()
+    }
+}

@@ -1,0 +1,149 @@
+//! New tasks.
+
+use super::{Doing, MAPPED};
+use crate::arch::{Arch, Context};
+use crate::counts::Count;
+use crate::errno::Errno;
+use crate::memory::TaskSpace;
+use crate::syscall::Sys;
+
+/// What a new task is to be.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct New {
+    /// Where its stack is; 0 for where the caller's is.
+    pub stack: u64,
+    /// The base of its thread's memory, if that is not the caller's.
+    pub thread: Option<u64>,
+    /// It runs in the caller's space, not in a copy.
+    pub shares_space: bool,
+    /// It is of the caller's process.
+    pub is_thread: bool,
+    /// Where a zero is written at its end; 0 for nowhere.
+    pub clear_tid: u64,
+}
+
+impl<A: Arch> Sys<'_, A> {
+    /// Copies the calling task. Returns the slot of the new one, which is not ready yet: see
+    /// [`begin_task`](Self::begin_task).
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::EAGAIN`] if there are too many tasks, [`Errno::ENOMEM`].
+    pub fn new_task(&mut self, new: &New) -> Result<usize, Errno> {
+        let (slot, tid) = self.state.tasks.claim().ok_or(Errno::EAGAIN)?;
+        let (space, number) = match self.space_for(new, slot) {
+            Ok(made) => made,
+            Err(e) => {
+                self.state.tasks.give_back(slot);
+                return Err(e);
+            }
+        };
+        // SAFETY: 1. The lock is held (`self.state`), and the slot is free. 2. It is another slot
+        // than the caller's.
+        let body = unsafe { self.kernel.body(slot) };
+        A::save(&mut self.body.context);
+        body.context.clone_from(&self.body.context);
+        body.context.set_result(0);
+        if new.stack != 0 {
+            body.context.set_stack(new.stack);
+        }
+        if let Some(thread) = new.thread {
+            body.context.set_thread(thread);
+        }
+        body.space = space;
+        let tasks = &mut self.state.tasks;
+        let process = tasks.get(self.me).process;
+        let blocked = tasks.get(self.me).signals.blocked;
+        let task = tasks.get_mut(slot);
+        (task.tid, task.clear_tid) = (tid, new.clear_tid);
+        (task.deadline, task.in_call, task.woken, task.vforked) = (0, false, false, 0);
+        (task.signals.pending, task.signals.blocked, task.signals.suspended) = (0, blocked, None);
+        task.is_leaving = false;
+        if new.is_thread {
+            task.process = process;
+            tasks.process_mut(process).threads += 1;
+            self.kernel.count(Count::Threads);
+        } else {
+            task.process = slot;
+            if let Some((child, parent)) = tasks.processes(slot, process) {
+                child.inherit(parent);
+                (child.pid, child.parent, child.threads) = (tid, process, 1);
+                (child.space, child.started) = (number, A::now());
+            }
+            self.share_files(slot);
+            self.kernel.count(Count::Forks);
+        }
+        Ok(slot)
+    }
+
+    /// Makes a new task ready.
+    pub fn begin_task(&mut self, slot: usize) {
+        self.state.tasks.make_ready(slot);
+        self.kernel.wake_idle(self.state);
+    }
+
+    /// Returns the space that a new task runs in, and the number of its record.
+    fn space_for(&mut self, new: &New, slot: usize) -> Result<(TaskSpace<A>, usize), Errno> {
+        let (on, me) = (self.on(), self.me);
+        let own = self.state.tasks.space_of(me);
+        if new.shares_space {
+            // SAFETY: 1. The record is that of the caller's space; a space that is its own has no
+            // other user.
+            unsafe { self.kernel.share_space(own, &mut self.body.space) };
+            let TaskSpace::Shared(space) = self.body.space else { return Err(Errno::ENOMEM) };
+            self.state.tasks.space_mut(own).users += 1;
+            return Ok((TaskSpace::Shared(space), own));
+        }
+        let copy = self.body.space.edit(on, |mut space| space.fork())?.map_err(|_| Errno::ENOMEM)?;
+        let record = *self.state.tasks.space(own);
+        for object in record.mapped.iter().take(MAPPED).filter(|object| **object != 0) {
+            self.kernel.machine.get().objects.share(*object);
+        }
+        let number = self.state.tasks.free_space(slot);
+        *self.state.tasks.space_mut(number) = record;
+        self.state.tasks.space_mut(number).users = 1;
+        Ok((TaskSpace::Own(copy), number))
+    }
+
+    /// Adds a new process to the users of its parent's files and directory.
+    fn share_files(&mut self, process: usize) {
+        let process = self.state.tasks.process(process);
+        for file in process.files.each() {
+            self.state.open.share(file);
+        }
+        self.state.tree.hold(process.directory);
+        self.state.tree.hold(process.program);
+    }
+
+    /// Whether the process that the caller made by `vfork` has left its space. Then the caller has
+    /// it for itself again, if nobody else runs in it.
+    pub fn vfork_is_over(&mut self, child: i32) -> bool {
+        let (me, tasks) = (self.me, &self.state.tasks);
+        let own = tasks.space_of(me);
+        let is_there = tasks.find_process(child).is_some_and(|child| {
+            let child = tasks.process(child);
+            child.threads > 0 && child.space == own
+        });
+        if !is_there && tasks.space(own).users == 1 {
+            // SAFETY: 1. The record is that of the caller's space and has no other user.
+            if let Some(space) = unsafe { self.kernel.take_space(own, &mut self.body.space) } {
+                self.body.space = TaskSpace::Own(space);
+            }
+        }
+        !is_there
+    }
+
+    /// Writes a new task's number into its memory, at `at`. As under Linux, a bad address is not an
+    /// error.
+    pub fn write_child_tid(&mut self, slot: usize, at: u64) {
+        let task = self.state.tasks.get(slot);
+        if slot == self.me || task.doing != Doing::Nothing {
+            return;
+        }
+        let tid = task.tid;
+        // SAFETY: 1. The lock is held (`self.state`), and the task is not ready yet. 2. It is
+        // another slot than the caller's.
+        let body = unsafe { self.kernel.body(slot) };
+        let _ = crate::memory::user::write::<A>(self.on(), &mut body.space, at, &tid.to_le_bytes());
+    }
+}

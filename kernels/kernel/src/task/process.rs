@@ -1,0 +1,93 @@
+//! What the threads of a process share.
+
+use crate::fs::Descriptors;
+use crate::signal::set::Actions;
+
+/// Objects that a space can show at a time.
+pub const MAPPED: usize = 16;
+
+/// A process, without its threads.
+pub struct Process {
+    /// Its number.
+    pub pid: i32,
+    /// Its parent, a process; its own for process 1.
+    pub parent: usize,
+    /// Its process group.
+    pub group: i32,
+    /// Its session.
+    pub session: i32,
+    /// Tasks that have not ended.
+    pub threads: u32,
+    /// The status with which it ends, as soon as that is known.
+    pub status: Option<i32>,
+    /// Its descriptors.
+    pub files: Descriptors,
+    /// The directory that it is in.
+    pub directory: u16,
+    /// Permissions that new files do not get.
+    pub umask: u16,
+    /// The program that it runs.
+    pub program: u16,
+    /// The record of its space.
+    pub space: usize,
+    /// What it does about signals.
+    pub actions: Actions,
+    /// Signals that any of its threads may take.
+    pub pending: u64,
+    /// It may write to the port of the exit device.
+    pub ports: bool,
+    /// When it was started, in nanoseconds since boot.
+    pub started: u64,
+}
+
+impl Process {
+    /// Makes an empty slot.
+    pub const fn none() -> Self {
+        Process {
+            pid: 0,
+            parent: 0,
+            group: 0,
+            session: 0,
+            threads: 0,
+            status: None,
+            files: Descriptors::new(),
+            directory: 0,
+            umask: 0,
+            program: 0,
+            space: 0,
+            actions: Actions::new(),
+            pending: 0,
+            ports: false,
+            started: 0,
+        }
+    }
+
+    /// Copies what a child has of its parent: all but number, parent, threads and space.
+    pub fn inherit(&mut self, parent: &Process) {
+        (self.group, self.session) = (parent.group, parent.session);
+        self.files.clone_from(&parent.files);
+        (self.directory, self.umask, self.program) = (parent.directory, parent.umask, parent.program);
+        self.actions.clone_from(&parent.actions);
+        (self.pending, self.ports, self.status) = (0, parent.ports, None);
+    }
+}
+
+/// What the kernel notes of a space, beside the space itself.
+#[derive(Clone, Copy)]
+pub struct SpaceRecord {
+    /// Tasks that run in it.
+    pub users: u32,
+    /// Where the heap begins.
+    pub heap: u64,
+    /// Where it ends, to the byte.
+    pub heap_end: u64,
+    /// Objects that it shows, 0 for none.
+    pub mapped: [u32; MAPPED],
+}
+
+impl SpaceRecord {
+    /// Makes one that nobody uses.
+    pub const fn none() -> Self {
+        SpaceRecord { users: 0, heap: 0, heap_end: 0, mapped: [0; MAPPED] }
+    }
+}
