@@ -1,9 +1,9 @@
 # Goes on at `checked`, in the image, if the CPU has what the image needs (bits of what `cpuid` says: `features` of leaf 1,
 # `extended` of leaf 0x80000001) and the image's last bytes are memory: the loader has cleared them. If not, says so on
 # the first serial port and ends the machine. 32-bit protected mode, paging off. Changes eax, ecx, edx, esi, edi. The
-# image's link script sets the physical addresses.
+# image's link script sets the physical addresses. `complain` prints the text at the physical address in esi and ends.
 .section .boot,"ax",@progbits
-.globl check
+.globl check, complain
 check:
     mov edi, ebx                # which `cpuid` changes
     mov esi, offset old_message_physical
@@ -29,6 +29,7 @@ check:
     cmp eax, 0x5ab1e5ed
     je checked
     mov esi, offset room_message_physical
+complain:
 2:  mov dx, 0x3fd               # the port's status: a byte can be sent
 3:  in al, dx
     test al, 0x20

@@ -8,13 +8,27 @@
 
 .section .boot,"ax",@progbits
 .code32
-.globl pvh_start
+.globl pvh_start, over_message
+over_message:
+    .asciz "FAIL the initial file system lies over the image: give the machine more memory\n"
+.balign 16
 pvh_start:
     cli
     cld
     jmp check
 .globl checked
 checked:
+    # QEMU puts the first module at the end of memory, over the image if there is little. The image's .bss is not zero then.
+    cmp dword ptr [ebx + 12], 0
+    je 2f
+    mov eax, [ebx + 16]         # the list of modules, whose first number is an address
+    cmp dword ptr [eax + 4], 0
+    jne 2f
+    mov eax, [eax]
+    mov esi, offset over_message_physical
+    cmp eax, offset image_end_physical
+    jb complain
+2:
     # The low 4 GiB by 2 MiB pages, reached twice: as the direct map at 0xffff800000000000 (slot 256), where the
     # image is linked, and where they are (slot 0), for the few instructions until the jump there. One third-level
     # table serves both. The tables are in zeroed .bss.
