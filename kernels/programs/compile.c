@@ -6,13 +6,20 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const char begin[] =
-    "static long call(long number, long a, long b, long c) {\n"
-    "    long result;\n"
-    "    __asm__ volatile(\"syscall\" : \"=a\"(result) : \"a\"(number), \"D\"(a), \"S\"(b), \"d\"(c) : \"rcx\", \"r11\");\n"
-    "    return result;\n"
-    "}\n";
-static const char end[] = "void _start(void) { call(1, 1, (long)\"COMPILED\\n\", 9); call(60, sum(), 0, 0); }\n";
+#ifdef __x86_64__
+#define CALL "\"syscall\" : \"=a\"(result) : \"a\"(number), \"D\"(a), \"S\"(b), \"d\"(c) : \"rcx\", \"r11\""
+enum { EXIT = 60, WRITE = 1 };
+#else
+#define CALL "\"int $0x80\" : \"=a\"(result) : \"a\"(number), \"b\"(a), \"c\"(b), \"d\"(c)"
+enum { EXIT = 1, WRITE = 4 };
+#endif
+static const char begin[] = "static long call(long number, long a, long b, long c) {\n"
+                            "    long result;\n"
+                            "    __asm__ volatile(" CALL ");\n"
+                            "    return result;\n"
+                            "}\n";
+static const char end[] =
+    "void _start(void) { call(%d, 1, (long)\"COMPILED\\n\", 9); call(%d, sum(), 0, 0); }\n";
 
 static void show(void *nothing, const char *message) {
     (void)nothing;
@@ -28,7 +35,8 @@ int main(void) {
     len += sprintf(source + len, "static int sum(void) {\n    int all = 1;\n");
     for (int i = 0; i < 2000; i++)
         len += sprintf(source + len, "    all += f%d(all & 255);\n", i);
-    len += sprintf(source + len, "    return all & 127;\n}\n%s", end);
+    len += sprintf(source + len, "    return all & 127;\n}\n");
+    len += sprintf(source + len, end, WRITE, EXIT);
 
     TCCState *state = tcc_new();
     if (!state)

@@ -110,7 +110,7 @@ fn prepare(options: &Options, work: &Path, arch: Arch, linux: bool) -> Result<gu
     let archive = work.join(format!("initrd-{arch}"));
     let entries = ["dev/".to_owned(), "dev/console:5:1".to_owned(), format!("init={}", program.display())];
     run(Command::new(initrd).arg(&archive).args(entries))?;
-    let linux = if linux { Some(linux::kernel(arch)?) } else { None };
+    let linux = if linux { Some(linux::kernel(&options.here, arch)?) } else { None };
     Ok(guest::Files { image: image.into(), archive, linux })
 }
 

@@ -191,7 +191,7 @@ pub fn bars(rows: &[Row]) {
 pub fn remarks() {
     println!();
     println!("Linux does more than this kernel: control groups, RCU, reverse mappings, page");
-    println!("reclaim, audit, accounting, signals between threads. Instructions are not time:");
+    println!("reclaim, audit, accounting, timers of tasks. Instructions are not time:");
     println!("misses of caches and TLBs, waits and serialising instructions count as one each.");
 }
 

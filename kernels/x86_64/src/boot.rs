@@ -3,7 +3,9 @@
 use core::arch::global_asm;
 use core::cell::UnsafeCell;
 
-use crate::mmu::{self, DIRECT_MAP, TablePage};
+use ptarmigan_kernel_x86::table::TablePage;
+
+use crate::mmu::{self, DIRECT_MAP};
 
 global_asm!(include_str!("boot.s"));
 
@@ -17,16 +19,16 @@ unsafe impl Sync for Stack {}
 /// The tables the machine boots on. They belong to the MMU; only the top is ever read again, entry
 /// by entry.
 #[unsafe(no_mangle)]
-static boot_top: TablePage = TablePage::new();
+static boot_top: TablePage<512> = TablePage::new();
 #[unsafe(no_mangle)]
-static boot_upper: TablePage = TablePage::new();
+static boot_upper: TablePage<512> = TablePage::new();
 #[unsafe(no_mangle)]
-static boot_directories: [TablePage; 4] = [const { TablePage::new() }; 4];
+static boot_directories: [TablePage<512>; 4] = [const { TablePage::new() }; 4];
 #[unsafe(no_mangle)]
 static boot_stack: Stack = Stack(UnsafeCell::new([0; 0x10000]));
 
 /// The table every other top copies its kernel entries from: 256 to 511. The lower half is empty.
-pub fn kernel_top() -> &'static TablePage {
+pub fn kernel_top() -> &'static TablePage<512> {
     &boot_top
 }
 

@@ -12,9 +12,11 @@ use ptarmigan::frames::{AllocFlags, DataFrame};
 use ptarmigan::machine::Machine as _;
 use ptarmigan::quicklist::Policy;
 use ptarmigan::table::{Free, Tree};
+use ptarmigan_kernel_x86::table;
 
 use crate::boot::{self, Region};
 use crate::machine::{self, Machine};
+use crate::mmu::DIRECT_MAP;
 use crate::{areas, mmu, say, trap};
 
 const VIRT: u64 = 0x40_0000_0000;
@@ -164,7 +166,7 @@ fn one_space(current: &Current<'_>, number: u32) {
     let tree = Tree::<X86_64>::new(on, AllocFlags::NORMAL);
     let tree = tree.unwrap_or_else(|e| panic!("no root table: {e}"));
     assert!(tree.activate(on).is_ok());
-    assert_eq!(mmu::current_top(), tree.root().0);
+    assert_eq!(table::current_root(), tree.root().0);
     *current.tree.borrow_mut() = Some(tree);
 
     // Every page comes by one fault, zeroed, and keeps what is written.
@@ -220,7 +222,7 @@ fn one_space(current: &Current<'_>, number: u32) {
         // SAFETY: 1. all pages come by `fault`, and their entries go by this alone.
         assert!(tree.end(on, |_, frame, _| unsafe { waiting.add(m, frame) }).is_ok());
     }
-    assert_eq!(mmu::current_top(), boot::kernel_top().physical(), "a dead top is still loaded");
+    assert_eq!(table::current_root(), boot::kernel_top().physical(DIRECT_MAP), "a dead top is still loaded");
     assert_eq!(waiting.n, PAGES);
     waiting.give(m);
     trap::set_page_fault_hook(None);

@@ -17,6 +17,8 @@ use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Parking, Root, Scope, SpaceId, Tlb,
 use ptarmigan::window::DirectMap;
 
 use crate::boot::{self, Region};
+use ptarmigan_kernel_x86::table;
+
 use crate::mmu::{self, DIRECT_MAP};
 
 /// The kernel's half of all tops.
@@ -40,20 +42,20 @@ unsafe impl Mmu for OneCpu {
 
     fn invalidate_kernel(&self, _pin: &Pinned<'_>, scope: &Scope) {
         match scope.pages() {
-            Some(pages) => pages.for_each(mmu::invlpg),
+            Some(pages) => pages.for_each(table::invalidate_page),
             // SAFETY: the tree that is loaded already.
-            None => unsafe { mmu::load_top(mmu::current_top()) },
+            None => unsafe { table::load_root(table::current_root()) },
         }
     }
 
     fn load(&self, _pin: &Pinned<'_>, root: &Root) {
         // SAFETY: the library's tops carry the kernel's half, and their tree lives until `unload`.
-        unsafe { mmu::load_top(root.at.0) };
+        unsafe { table::load_root(root.at.0) };
     }
 
     fn unload(&self, _pin: &Pinned<'_>, _space: SpaceId) {
         // SAFETY: the table the machine booted on maps the kernel and is a static.
-        unsafe { mmu::load_top(boot::kernel_top().physical()) };
+        unsafe { table::load_root(boot::kernel_top().physical(DIRECT_MAP)) };
     }
 }
 

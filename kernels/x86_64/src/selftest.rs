@@ -5,7 +5,9 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::boot::{self, Region};
-use crate::mmu::{self, ACCESSED, DIRTY, NO_EXECUTE, PRESENT, TablePage, WRITABLE};
+use ptarmigan_kernel_x86::table::{self, TablePage};
+
+use crate::mmu::{self, ACCESSED, DIRECT_MAP, DIRTY, NO_EXECUTE, PRESENT, WRITABLE};
 use crate::{say, trap};
 
 /// Slot 2 of the root table, in the user's half.
@@ -13,10 +15,10 @@ const VIRT: u64 = 2 << 39;
 const PAGE: u64 = 4096;
 
 /// A tree of this module's own: a top with the kernel's entries, and one path down to `VIRT`.
-static TOP: TablePage = TablePage::new();
-static UPPER: TablePage = TablePage::new();
-static DIRECTORY: TablePage = TablePage::new();
-static LEAF: TablePage = TablePage::new();
+static TOP: TablePage<512> = TablePage::new();
+static UPPER: TablePage<512> = TablePage::new();
+static DIRECTORY: TablePage<512> = TablePage::new();
+static LEAF: TablePage<512> = TablePage::new();
 
 /// The frame the hook maps next, and how often it did.
 static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -53,17 +55,17 @@ pub fn run(region: Region) {
     let frame = |i: u64| region.start + i * PAGE;
     assert!(region.len >= 16 * PAGE, "no memory to test with");
 
-    let boot = mmu::current_top();
-    assert_eq!(boot, boot::kernel_top().physical());
+    let boot = table::current_root();
+    assert_eq!(boot, boot::kernel_top().physical(DIRECT_MAP));
     assert_eq!(boot::kernel_top().get(0), 0, "the user's half is not empty");
     for slot in 256..512 {
         TOP.set(slot, boot::kernel_top().get(slot));
     }
-    TOP.set(2, UPPER.physical() | PRESENT | WRITABLE);
-    UPPER.set(0, DIRECTORY.physical() | PRESENT | WRITABLE);
-    DIRECTORY.set(0, LEAF.physical() | PRESENT | WRITABLE);
+    TOP.set(2, UPPER.physical(DIRECT_MAP) | PRESENT | WRITABLE);
+    UPPER.set(0, DIRECTORY.physical(DIRECT_MAP) | PRESENT | WRITABLE);
+    DIRECTORY.set(0, LEAF.physical(DIRECT_MAP) | PRESENT | WRITABLE);
     // SAFETY: the top has all kernel entries of the boot table, and its tables are statics.
-    unsafe { mmu::load_top(TOP.physical()) };
+    unsafe { table::load_root(TOP.physical(DIRECT_MAP)) };
     say!("root table switched");
 
     // One frame at two pages and in the direct map.
@@ -81,7 +83,7 @@ pub fn run(region: Region) {
     store(mmu::direct::<u64>(frame(1)).addr() as u64, 0xf1);
     LEAF.set(1, frame(1) | PRESENT | WRITABLE);
     let stale = word(VIRT + PAGE);
-    mmu::invlpg(VIRT + PAGE);
+    table::invalidate_page(VIRT + PAGE);
     let fresh = word(VIRT + PAGE);
     assert_eq!(fresh, 0xf1);
     assert_eq!(stale, 0x1122_3344_5566_7788, "no stale translation was kept: flushes are not tested here");
@@ -89,7 +91,7 @@ pub fn run(region: Region) {
 
     // Unmapped: the probe fails, with the right address and error code.
     LEAF.set(0, 0);
-    mmu::invlpg(VIRT);
+    table::invalidate_page(VIRT);
     let before = trap::page_faults();
     // SAFETY: a test page.
     assert_eq!(unsafe { trap::read(VIRT + 8) }, None);
@@ -102,7 +104,7 @@ pub fn run(region: Region) {
 
     // A read-only page: the hook declines, the frame keeps its value.
     LEAF.set(1, frame(1) | PRESENT);
-    mmu::invlpg(VIRT + PAGE);
+    table::invalidate_page(VIRT + PAGE);
     // SAFETY: a test page.
     assert!(!unsafe { trap::write(VIRT + PAGE, 7) });
     assert_eq!(trap::last_page_fault().1, trap::ERROR_WRITE | trap::ERROR_PROTECTION);
@@ -125,7 +127,7 @@ pub fn run(region: Region) {
     say!("8 pages mapped on demand by the hook");
 
     // SAFETY: the table the machine booted on, which maps the same kernel.
-    unsafe { mmu::load_top(boot) };
+    unsafe { table::load_root(boot) };
     for index in 0..512 {
         LEAF.set(index, 0);
     }

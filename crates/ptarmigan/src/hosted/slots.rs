@@ -29,6 +29,25 @@ const ACTS: usize = 1 << (usize::BITS - 1);
 /// How long a thread waits for one that acts for the CPU that it wants.
 const CLAIM_WAIT: Duration = Duration::from_secs(2);
 
+/// A thread wants a CPU that another one acts for; as long as this is there.
+struct Wanted<'a> {
+    claimed: &'a AtomicUsize,
+    since: Instant,
+}
+
+impl<'a> Wanted<'a> {
+    fn new(claimed: &'a AtomicUsize) -> Self {
+        claimed.fetch_add(1, Ordering::Relaxed);
+        Wanted { claimed, since: Instant::now() }
+    }
+}
+
+impl Drop for Wanted<'_> {
+    fn drop(&mut self) {
+        self.claimed.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl Owner {
     /// Takes the CPU if no thread owns it, for `thread`: the calling one's number, or with [`ACTS`].
     fn take(&self, thread: usize) -> Result<Held<'_>, usize> {
@@ -42,22 +61,19 @@ impl Owner {
     fn claim(&self) -> Option<Held<'_>> {
         let me = this_thread();
         let acts = |owner: usize| owner & ACTS != 0 && owner != me | ACTS;
-        match self.take(me) {
-            Ok(held) => return Some(held),
-            Err(owner) if !acts(owner) => return None,
-            Err(_) => {}
-        }
-        self.claimed.fetch_add(1, Ordering::Relaxed);
-        let begin = Instant::now();
-        let taken = loop {
+        let mut wanted = None;
+        loop {
             match self.take(me) {
-                Ok(held) => break Some(held),
-                Err(owner) if acts(owner) && begin.elapsed() < CLAIM_WAIT => std::thread::yield_now(),
-                Err(_) => break None,
+                Ok(held) => return Some(held),
+                Err(owner) if !acts(owner) => return None,
+                Err(_) => {}
             }
-        };
-        self.claimed.fetch_sub(1, Ordering::Relaxed);
-        taken
+            let wanted = wanted.get_or_insert_with(|| Wanted::new(&self.claimed));
+            if wanted.since.elapsed() >= CLAIM_WAIT {
+                return None;
+            }
+            std::thread::yield_now();
+        }
     }
 
     /// Takes the CPU to act for it if no thread owns it, or waits for it.

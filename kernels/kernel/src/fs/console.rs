@@ -7,6 +7,10 @@ use crate::{Kernel, State};
 
 const LINE: usize = 256;
 const READY: usize = 1024;
+/// The key that ends a file, or a line without a newline.
+const END: u8 = 4;
+/// The same among bytes that are ready.
+const MARK: u16 = 1 << 8;
 
 /// `c_iflag`: a carriage return is a newline.
 const ICRNL: u32 = 0o400;
@@ -54,12 +58,11 @@ impl Termios {
 pub struct Console {
     line: [u8; LINE],
     len: usize,
-    ready: [u8; READY],
+    /// Bytes, and a [`MARK`] wherever [`END`] was typed.
+    ready: [u16; READY],
     first: usize,
     count: usize,
-    /// Ends of file that wait to be read.
-    ends: usize,
-    /// How it behaves.
+    /// How it behaves; [`set`](Self::set) changes it.
     pub termios: Termios,
     /// The process group in the foreground.
     pub foreground: i32,
@@ -74,7 +77,6 @@ impl Console {
             ready: [0; READY],
             first: 0,
             count: 0,
-            ends: 0,
             termios: Termios::NEW,
             foreground: 1,
         }
@@ -82,7 +84,7 @@ impl Console {
 
     /// Whether a read would return at once.
     pub fn is_readable(&self) -> bool {
-        self.count > 0 || self.ends > 0
+        self.count > 0
     }
 
     /// Returns the number of bytes that wait.
@@ -90,37 +92,57 @@ impl Console {
         self.count
     }
 
+    /// Whether there is room for a whole line. What is typed otherwise waits in the serial port.
+    fn has_room(&self) -> bool {
+        self.count + LINE < READY
+    }
+
+    fn takes_lines(&self) -> bool {
+        self.termios.local() & ICANON != 0
+    }
+
     /// Takes bytes to the start of `bytes`, up to the end of a line; how many. 0 at an end of file.
     pub fn take(&mut self, bytes: &mut [u8]) -> usize {
-        if self.count == 0 {
-            self.ends = self.ends.saturating_sub(1);
-            return 0;
-        }
+        let lines = self.takes_lines();
         let mut n = 0;
-        while n < bytes.len() && self.count > 0 {
-            let byte = self.ready[self.first % READY];
+        while self.count > 0 {
+            let next = self.ready[self.first % READY];
+            let ends = lines && next == MARK;
+            let byte = if next == MARK { END } else { next as u8 };
+            // A mark right after the last byte that fits belongs to it.
+            if !ends {
+                let Some(place) = bytes.get_mut(n) else { break };
+                *place = byte;
+                n += 1;
+            }
             self.first = (self.first + 1) % READY;
             self.count -= 1;
-            bytes[n] = byte;
-            n += 1;
-            if byte == b'\n' && self.termios.local() & ICANON != 0 {
+            if ends || lines && byte == b'\n' {
                 break;
             }
         }
         n
     }
 
-    fn push(&mut self, byte: u8) {
-        // What nobody reads is lost.
+    /// Changes how the terminal behaves. A line that is not whole yet is ready when lines are no
+    /// longer asked for.
+    pub fn set(&mut self, termios: Termios) {
+        self.termios = termios;
+        if !self.takes_lines() {
+            self.finish_line();
+        }
+    }
+
+    fn push(&mut self, what: u16) {
         if self.count < READY {
-            self.ready[(self.first + self.count) % READY] = byte;
+            self.ready[(self.first + self.count) % READY] = what;
             self.count += 1;
         }
     }
 
     fn finish_line(&mut self) {
         for i in 0..self.len {
-            self.push(self.line[i]);
+            self.push(self.line[i].into());
         }
         self.len = 0;
     }
@@ -147,7 +169,9 @@ impl<A: Arch> Kernel<A> {
     /// Takes what was typed.
     pub(crate) fn take_typed(&'static self, state: &mut State) {
         let mut any = false;
-        while let Some(byte) = A::typed() {
+        while state.console.has_room()
+            && let Some(byte) = A::typed()
+        {
             self.typed(state, byte);
             any = true;
         }
@@ -179,13 +203,14 @@ impl<A: Arch> Kernel<A> {
         }
         if termios.local() & ICANON == 0 {
             echo(&[byte]);
-            console.push(byte);
+            console.push(byte.into());
             return;
         }
         match byte {
-            // The end of a file, or of a line without a newline.
-            4 if console.len == 0 => console.ends += 1,
-            4 => console.finish_line(),
+            END => {
+                console.finish_line();
+                console.push(MARK);
+            }
             8 | 0x7f => {
                 if console.len > 0 {
                     console.len -= 1;
@@ -194,7 +219,10 @@ impl<A: Arch> Kernel<A> {
             }
             _ => {
                 echo(&[byte]);
-                if let Some(place) = console.line.get_mut(console.len) {
+                // The last place is for the newline.
+                if (console.len < LINE - 1 || byte == b'\n')
+                    && let Some(place) = console.line.get_mut(console.len)
+                {
                     *place = byte;
                     console.len += 1;
                 }

@@ -5,6 +5,9 @@ use crate::errno::Errno;
 
 /// Bytes of a path at the most.
 pub const PATH: usize = 512;
+/// The link to the caller's program, the one link of `/proc` that programs ask for: to be read and
+/// to be executed.
+pub const OWN_PROGRAM: &[u8] = b"/proc/self/exe";
 /// Symbolic links that a path may lead through.
 const MOST_LINKS: usize = 16;
 

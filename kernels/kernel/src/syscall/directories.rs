@@ -98,11 +98,11 @@ impl<A: Arch> Sys<'_, A> {
         Ok(n as u64)
     }
 
-    /// `readlink("/proc/self/exe")`: the one link of `/proc` that programs ask for.
+    /// `readlink` of [`path::OWN_PROGRAM`].
     fn read_own_link(&mut self, at: u64, to: u64, len: u64) -> Result<u64, Errno> {
         let mut name = [0; PATH];
         let n = self.read_text(at, &mut name)?;
-        if &name[..n] != b"/proc/self/exe" {
+        if &name[..n] != path::OWN_PROGRAM {
             return Err(Errno::ENOENT);
         }
         let program = self.process().program;

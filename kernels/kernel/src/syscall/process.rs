@@ -154,8 +154,11 @@ impl<A: Arch> Sys<'_, A> {
         let mut name = [0; path::PATH];
         let n = self.read_text(path_at, &mut name)?;
         let directory = self.process().directory;
-        let found = path::resolve(&self.state.tree, directory, &name[..n], true)?;
-        let inode = found.existing(&self.state.tree)?;
+        let found = path::resolve(&self.state.tree, directory, &name[..n], true);
+        let inode = match found.and_then(|found| found.existing(&self.state.tree)) {
+            Err(Errno::ENOENT) if &name[..n] == path::OWN_PROGRAM => self.process().program,
+            found => found?,
+        };
         let (inode, is_script) = self.begin_arguments(inode, &name[..n])?;
         // The script's name stands for the first argument.
         self.collect(arguments, false, is_script)?;

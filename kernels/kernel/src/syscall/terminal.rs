@@ -30,9 +30,11 @@ impl<A: Arch> Sys<'_, A> {
             0x5402..=0x5404 => {
                 let mut bytes = [0; 36];
                 self.read_bytes(at, &mut bytes)?;
-                for (word, four) in self.state.console.termios.0.iter_mut().zip(bytes.chunks_exact(4)) {
+                let mut termios = self.state.console.termios;
+                for (word, four) in termios.0.iter_mut().zip(bytes.chunks_exact(4)) {
                     *word = four.iter().rev().fold(0, |all, byte| all << 8 | u32::from(*byte));
                 }
+                self.state.console.set(termios);
             }
             // TIOCSCTTY
             0x540e => {
