@@ -12,7 +12,6 @@ use ptarmigan_kernel::report::refuse;
 use ptarmigan_kernel::say;
 use ptarmigan_kernel_x86::loader;
 use ptarmigan_kernel_x86::memory_map::{self, MOST_ENTRIES, MemoryMap, PAGE, Span, TooMany};
-use ptarmigan_kernel_x86::table::TablePage;
 
 use crate::mmu::{self, DIRECT_MAP, DIRECT_MAP_END};
 use crate::pc::Pc;
@@ -33,16 +32,7 @@ struct Stack(UnsafeCell<[u8; 0x10000]>);
 unsafe impl Sync for Stack {}
 
 #[unsafe(no_mangle)]
-static boot_root: TablePage<4> = TablePage::new();
-#[unsafe(no_mangle)]
-static boot_directory: TablePage<512> = TablePage::new();
-#[unsafe(no_mangle)]
 static boot_stacks: [Stack; CPUS] = [const { Stack(UnsafeCell::new([0; 0x10000])) }; CPUS];
-
-/// Returns the root that the machine booted on: every other one copies its kernel entry from it.
-pub fn kernel_root() -> &'static TablePage<4> {
-    &boot_root
-}
 
 /// Runs of free memory that are kept.
 const KEPT: usize = 32;

@@ -15,14 +15,14 @@ mod mmu;
 mod pc;
 mod registers;
 mod rt;
-mod smp;
+mod trampoline;
 mod windows;
 
 use ptarmigan_kernel::arch::CPUS;
 use ptarmigan_kernel::memory::setup::{Board, set_up};
 use ptarmigan_kernel::report::refuse;
 use ptarmigan_kernel::{Kernel, params, say};
-use ptarmigan_kernel_x86::{clock, lapic, port, serial};
+use ptarmigan_kernel_x86::{clock, lapic, port, serial, smp};
 
 use crate::pc::Pc;
 
@@ -73,7 +73,7 @@ extern "C" fn kernel_main(information: u32, cpu: u32) -> ! {
     let high = (memory.total - memory.low_total) >> 20;
     say!(Pc, "kernel: {cpus} CPUs, {high} MiB of high memory, page tables of x86 PAE on the library");
     KERNEL.start(info.archive, &info.command_line);
-    smp::start(cpus);
+    trampoline::start_cpus(cpus);
     clock::start_timer();
     KERNEL.run()
 }

@@ -6,9 +6,10 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use ptarmigan::window::DirectMap;
 use ptarmigan_kernel::counts::Count;
 use ptarmigan_kernel::without::{Part, leaves_out};
-use ptarmigan_kernel_x86::{hardware, table};
+use ptarmigan_kernel_x86::table::TablePage;
+use ptarmigan_kernel_x86::{hardware, smp, table};
 
-use crate::{KERNEL, boot, smp};
+use crate::KERNEL;
 
 /// Where the low 768 MiB of physical memory are mapped, in every space.
 pub const DIRECT_MAP: u64 = 0xc000_0000;
@@ -26,6 +27,16 @@ pub fn limit() -> u64 {
 /// Makes high memory of what is above `limit`. Boot does it, before anything is reached.
 pub fn set_limit(limit: u64) {
     LIMIT.store(limit.min(DIRECT_MAP_END) as u32, Ordering::Relaxed);
+}
+
+// The assembly fills them in.
+#[unsafe(no_mangle)]
+static boot_root: TablePage<4> = TablePage::new();
+#[unsafe(no_mangle)]
+static boot_directory: TablePage<512> = TablePage::new();
+/// Returns the root that the machine booted on: every other one copies its kernel entry from it.
+pub fn kernel_root() -> &'static TablePage<4> {
+    &boot_root
 }
 
 /// Returns where a physical address below the limit is reached, whatever the current space maps.
@@ -62,7 +73,7 @@ unsafe impl hardware::Cpus for Cpus {
     }
 
     fn kernel_root() -> u64 {
-        boot::kernel_root().physical(DIRECT_MAP)
+        kernel_root().physical(DIRECT_MAP)
     }
 
     fn interrupt(cpu: usize) {
@@ -83,7 +94,7 @@ unsafe impl hardware::Cpus for Cpus {
 
 /// Leaves the lower half of the boot root to programs.
 pub fn drop_identity() {
-    boot::kernel_root().set(0, 0);
+    kernel_root().set(0, 0);
     // SAFETY: 1. The tree that is loaded already.
     unsafe { table::load_root(table::current_root()) };
 }

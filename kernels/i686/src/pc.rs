@@ -11,12 +11,12 @@ use ptarmigan::window::DirectMap;
 use ptarmigan_kernel::Kernel;
 use ptarmigan_kernel::arch::{Abi, Arch, Context, Trap};
 use ptarmigan_kernel::signal::number;
-use ptarmigan_kernel_x86::{clock, lapic, port, serial};
+use ptarmigan_kernel_x86::{clock, lapic, port, serial, smp};
 
 use crate::cpu::CALL;
 use crate::mmu::{self, Hardware};
 use crate::registers::Registers;
-use crate::{KERNEL, boot, cpu, smp, windows};
+use crate::{KERNEL, cpu, windows};
 
 /// A PC with 32-bit CPUs and PAE.
 pub struct Pc;
@@ -157,7 +157,7 @@ unsafe impl Arch for Pc {
     }
 
     fn kernel_entry(index: usize) -> u64 {
-        boot::kernel_root().get(index)
+        mmu::kernel_root().get(index)
     }
 
     #[inline]

@@ -11,7 +11,7 @@ use crate::params::CommandLine;
 use crate::report::refuse;
 use crate::syscall::{Stop, Sys};
 use crate::task::{Doing, INIT};
-use crate::{Kernel, State, params, say};
+use crate::{Kernel, State, params, say, without};
 
 impl<A: Arch> Kernel<A> {
     /// Unpacks the initial file system and makes process 1 of `init=`, `/init` if nothing is said.
@@ -19,6 +19,7 @@ impl<A: Arch> Kernel<A> {
     pub fn start(&'static self, archive: &[u8], command_line: &CommandLine) {
         let mut state = self.lock();
         state.command_line = command_line.clone();
+        without::read(command_line.text());
         if archive.is_empty() {
             refuse::<A>(format_args!(
                 "there is no initial file system: pass a cpio archive (newc) as the first module, in QEMU \

@@ -4,8 +4,6 @@ use core::fmt;
 
 use ptarmigan::params::{ParamError, Params, Why};
 
-use crate::without;
-
 /// Bytes of a command line at the most.
 const MOST: usize = 1024;
 
@@ -95,7 +93,6 @@ fn words(text: &str) -> impl DoubleEndedIterator<Item = (usize, &str)> {
 /// Reads the library's parameters out of a command line; calls `wrong` with what is wrong with
 /// those that it does not take, which change nothing. All other words are programs'.
 pub fn library(text: &str, mut wrong: impl FnMut(ParamError<'_>)) -> Params {
-    without::read(text);
     let mut params = Params::default();
     for (at, word) in words(text) {
         let key = word.split('=').next();

@@ -1,5 +1,5 @@
 //! What 32-bit and 64-bit PCs have in common: ports, the serial line, interrupt controllers,
-//! clocks, nodes, maps of memory, tables and TLBs.
+//! clocks, nodes, maps of memory, tables, TLBs and the start of CPUs.
 #![no_std]
 
 #[cfg(test)]
@@ -13,4 +13,5 @@ pub mod loader;
 pub mod memory_map;
 pub mod port;
 pub mod serial;
+pub mod smp;
 pub mod table;

@@ -13,7 +13,6 @@ use ptarmigan_kernel::say;
 use ptarmigan_kernel_x86::acpi::{self, Nodes, Numbers};
 use ptarmigan_kernel_x86::loader;
 use ptarmigan_kernel_x86::memory_map::{self, MOST_ENTRIES, MemoryMap, PAGE, Span, TooMany};
-use ptarmigan_kernel_x86::table::TablePage;
 
 use crate::mmu::{self, DIRECT_MAP, DIRECT_MAP_LIMIT};
 use crate::pc::Pc;
@@ -37,18 +36,7 @@ struct Stack(UnsafeCell<[u8; 0x10000]>);
 unsafe impl Sync for Stack {}
 
 #[unsafe(no_mangle)]
-static boot_top: TablePage<512> = TablePage::new();
-#[unsafe(no_mangle)]
-static boot_upper: TablePage<512> = TablePage::new();
-#[unsafe(no_mangle)]
-static boot_directories: [TablePage<512>; 4] = [const { TablePage::new() }; 4];
-#[unsafe(no_mangle)]
 static boot_stacks: [Stack; CPUS] = [const { Stack(UnsafeCell::new([0; 0x10000])) }; CPUS];
-
-/// Returns the root that the machine booted on: every other one copies its kernel entries from it.
-pub fn kernel_top() -> &'static TablePage<512> {
-    &boot_top
-}
 
 /// Runs of free memory that are kept.
 const KEPT: usize = 32;

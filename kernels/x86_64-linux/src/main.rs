@@ -13,7 +13,7 @@ mod mmu;
 mod pc;
 mod registers;
 mod rt;
-mod smp;
+mod trampoline;
 
 use core::sync::atomic::Ordering;
 
@@ -21,7 +21,7 @@ use ptarmigan_kernel::arch::{Arch, CPUS};
 use ptarmigan_kernel::memory::setup::{Board, set_up};
 use ptarmigan_kernel::report::refuse;
 use ptarmigan_kernel::{Kernel, params, say};
-use ptarmigan_kernel_x86::{clock, lapic, port, serial};
+use ptarmigan_kernel_x86::{clock, lapic, port, serial, smp};
 
 use crate::pc::Pc;
 
@@ -71,7 +71,7 @@ extern "C" fn kernel_main(start_info: u64, cpu: u64) -> ! {
     }
     say!(Pc, "kernel: {cpus} CPUs, {nodes} nodes, page tables of x86-64 on the library");
     KERNEL.start(info.archive, &info.command_line);
-    smp::start(cpus);
+    trampoline::start_cpus(cpus);
     clock::start_timer();
     debug_assert_eq!(Pc::cpu(), 0);
     KERNEL.run()

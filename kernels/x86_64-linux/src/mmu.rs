@@ -5,14 +5,27 @@ use core::ptr;
 use ptarmigan::window::DirectMap;
 use ptarmigan_kernel::counts::Count;
 use ptarmigan_kernel::without::{Part, leaves_out};
-use ptarmigan_kernel_x86::{hardware, table};
+use ptarmigan_kernel_x86::table::TablePage;
+use ptarmigan_kernel_x86::{hardware, smp, table};
 
-use crate::{KERNEL, boot, smp};
+use crate::KERNEL;
 
 /// Where the low 4 GiB of physical memory are mapped: slot 256 of every root.
 pub const DIRECT_MAP: u64 = 0xffff_8000_0000_0000;
 /// The first physical address that is not mapped there.
 pub const DIRECT_MAP_LIMIT: u64 = 4 << 30;
+
+// The assembly fills them in.
+#[unsafe(no_mangle)]
+static boot_top: TablePage<512> = TablePage::new();
+#[unsafe(no_mangle)]
+static boot_upper: TablePage<512> = TablePage::new();
+#[unsafe(no_mangle)]
+static boot_directories: [TablePage<512>; 4] = [const { TablePage::new() }; 4];
+/// Returns the root that the machine booted on: every other one copies its kernel entries from it.
+pub fn kernel_top() -> &'static TablePage<512> {
+    &boot_top
+}
 
 /// Returns where a physical address below 4 GiB is reached, whatever the current space maps.
 #[inline(always)]
@@ -48,7 +61,7 @@ unsafe impl hardware::Cpus for Cpus {
     }
 
     fn kernel_root() -> u64 {
-        boot::kernel_top().physical(DIRECT_MAP)
+        kernel_top().physical(DIRECT_MAP)
     }
 
     fn interrupt(cpu: usize) {
@@ -69,7 +82,7 @@ unsafe impl hardware::Cpus for Cpus {
 
 /// Leaves the lower half of the boot root to programs.
 pub fn drop_identity() {
-    boot::kernel_top().set(0, 0);
+    kernel_top().set(0, 0);
     // SAFETY: 1. The tree that is loaded already.
     unsafe { table::load_root(table::current_root()) };
 }

@@ -11,11 +11,11 @@ use ptarmigan::window::DirectMap;
 use ptarmigan_kernel::Kernel;
 use ptarmigan_kernel::arch::{Abi, Arch, Trap};
 use ptarmigan_kernel::signal::number;
-use ptarmigan_kernel_x86::{clock, lapic, port, serial};
+use ptarmigan_kernel_x86::{clock, lapic, port, serial, smp};
 
 use crate::mmu::{self, Hardware};
 use crate::registers::{CALL, Registers};
-use crate::{KERNEL, boot, cpu, smp};
+use crate::{KERNEL, cpu};
 
 /// A PC with 64-bit CPUs.
 pub struct Pc;
@@ -155,7 +155,7 @@ unsafe impl Arch for Pc {
     }
 
     fn kernel_entry(index: usize) -> u64 {
-        boot::kernel_top().get(index)
+        mmu::kernel_top().get(index)
     }
 
     #[inline(always)]
