@@ -68,7 +68,9 @@ extern "C" fn kernel_main(information: u32, cpu: u32) -> ! {
         )),
     };
     // SAFETY: 1. The other CPUs have not been started, and this is the only call.
-    unsafe { windows::init(&mut left) };
+    if let Err(e) = unsafe { windows::init(&mut left) } {
+        refuse::<Pc>(format_args!("no windows on high memory: {e}"));
+    }
     let memory = KERNEL.machine.get().lists().memory();
     let high = (memory.total - memory.low_total) >> 20;
     say!(Pc, "kernel: {cpus} CPUs, {high} MiB of high memory, page tables of x86 PAE on the library");

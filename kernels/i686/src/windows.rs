@@ -10,7 +10,7 @@ use ptarmigan::addr::Pfn;
 use ptarmigan::bootmem::BootMemory;
 use ptarmigan::cpu::{CpuId, Pinned};
 use ptarmigan::frames::NoFrame;
-use ptarmigan::highmem::local::LocalMaps;
+use ptarmigan::highmem::local::{LocalMaps, LocalSetupError};
 use ptarmigan::highmem::tables::{self, OwnCpu, TableWindow};
 use ptarmigan::highmem::window::MixedWindow;
 use ptarmigan::highmem::{SlotError, Slots};
@@ -19,10 +19,8 @@ use ptarmigan::window::WindowGuard;
 use ptarmigan_kernel::arch::CPUS;
 use ptarmigan_kernel::counts::Count;
 use ptarmigan_kernel::late::Late;
-use ptarmigan_kernel::report::refuse;
 
 use crate::mmu::{self, Hardware};
-use crate::pc::Pc;
 use crate::{KERNEL, cpu};
 
 /// Where the windows are: entry 384 of the kernel's directory.
@@ -97,21 +95,21 @@ pub fn bytes(cpus: usize) -> usize {
 
 /// Makes the maps.
 ///
+/// # Errors
+///
+/// Boot memory is short.
+///
 /// # Safety
 ///
 /// 1. It is called once, while one CPU runs, after the library was set up.
-pub unsafe fn init(boot: &mut BootMemory) {
+pub unsafe fn init(boot: &mut BootMemory) -> Result<(), LocalSetupError> {
     let (machine, frames) = (KERNEL.machine.get(), KERNEL.frames.get());
     let slots = Window { first: 0, len: DATA };
     // SAFETY: 1. Slots show any frame of the machine; the direct map reaches those below its limit.
-    let made = unsafe { LocalMaps::new(boot, DEPTH, machine.tlb(), frames, mmu::direct_map(), slots) };
-    match made {
-        // SAFETY: 1. Point 1 of the caller's.
-        Ok(maps) => unsafe {
-            MAPS.set(maps);
-        },
-        Err(e) => refuse::<Pc>(format_args!("no windows on high memory: {e}")),
-    }
+    let maps = unsafe { LocalMaps::new(boot, DEPTH, machine.tlb(), frames, mmu::direct_map(), slots)? };
+    // SAFETY: 1. Point 1 of the caller's.
+    unsafe { MAPS.set(maps) };
+    Ok(())
 }
 
 /// Runs `f` with a pointer to a high frame.
