@@ -39,7 +39,7 @@ pub unsafe trait Machine: Sync {
     const HIGH_TABLES: bool = false;
 
     /// Returns how many leaf tables a space may have before it [prefers](HighUse::Prefer) high
-    /// memory for more.
+    /// memory for more. A space asks once, when it is made.
     fn table_share(&self) -> u32 {
         u32::MAX
     }

@@ -9,10 +9,11 @@ use crate::addr::{FRAME_SIZE, Pfn, VirtRange};
 use crate::cpu::{MachineId, WrongMachine};
 use crate::frames::{AllocFlags, Dirty, End, Frame, Frames, NoFrame, Request, Use, ZoneClass};
 use crate::machine::{Machine, On};
-use crate::sync::atomic::{AtomicU16, Ordering::Relaxed};
+use crate::sync::atomic::{AtomicU16, AtomicU32, Ordering::Relaxed};
 use crate::tlb::TlbRefusal;
 use crate::window::{OpenWindow, WindowGuard};
 use core::fmt;
+use core::num::NonZeroU32;
 
 const LEAF: usize = (FRAME_SIZE - 8) / size_of::<Record>();
 const DIRECTORY: usize = FRAME_SIZE / size_of::<u32>();
@@ -167,16 +168,30 @@ struct Spot {
 
 /// Where an area was found: good for finding it again quickly, and harmless when it has moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Hint(pub u32);
+pub(super) struct Hint(NonZeroU32);
 
 impl Hint {
-    fn of(at: Spot) -> Hint {
-        Hint(((at.leaf as u32) << 8 | at.index as u32) + 1)
+    /// The one that was [stored](Self::store) there, if any was.
+    #[inline(always)]
+    pub fn load(from: &AtomicU32) -> Option<Self> {
+        NonZeroU32::new(from.load(Relaxed)).map(Hint)
     }
 
-    fn spot(self) -> Option<Spot> {
-        let at = self.0.checked_sub(1)?;
-        Some(Spot { leaf: (at >> 8) as usize, index: (at & 0xff) as usize })
+    /// Leaves it there for later faults.
+    #[inline(always)]
+    pub fn store(self, to: &AtomicU32) {
+        to.store(self.0.get(), Relaxed);
+    }
+
+    #[inline(always)]
+    fn of(at: Spot) -> Hint {
+        Hint(NonZeroU32::MIN | (at.leaf as u32) << 9 | (at.index as u32) << 1)
+    }
+
+    #[inline(always)]
+    fn spot(self) -> Spot {
+        let at = self.0.get();
+        Spot { leaf: (at >> 9) as usize, index: (at >> 1 & 0xff) as usize }
     }
 }
 
@@ -196,6 +211,12 @@ impl Record {
     fn area(&self) -> Area {
         let flags = AreaFlags(self.flags.load(Relaxed));
         Area { start: self.start, end: self.end, offset: self.offset, object: self.object, flags }
+    }
+
+    /// The area's flags, if `va` lies in it.
+    #[inline(always)]
+    fn flags_around(&self, va: u64) -> Option<AreaFlags> {
+        (self.start <= va && va < self.end).then(|| AreaFlags(self.flags.load(Relaxed)))
     }
 }
 
@@ -333,8 +354,8 @@ impl Areas {
             let middle = (low + high) / 2;
             if self.leaf(on, middle, |l| l.records[0].start) <= va { low = middle } else { high = middle }
         }
-        let index = self.leaf(on, low, |l| l.used().partition_point(|a| a.end <= va));
-        if index < self.leaf(on, low, |l| l.n as usize) {
+        let (index, n) = self.leaf(on, low, |l| (l.used().partition_point(|a| a.end <= va), l.n as usize));
+        if index < n {
             Some(Spot { leaf: low, index })
         } else {
             (low + 1 < self.leaves as usize).then_some(Spot { leaf: low + 1, index: 0 })
@@ -369,30 +390,41 @@ impl Areas {
         Some(self.get(on, self.seek(on, va)?))
     }
 
-    /// As [`at_or_after`](Self::at_or_after), with the place where it was found.
-    pub(super) fn search<M: Machine>(&self, on: On<'_, M>, va: u64) -> Option<(Hint, Area)> {
+    /// Where the area is that `va` lies in, and its flags.
+    #[inline(never)]
+    pub(super) fn search<M: Machine>(&self, on: On<'_, M>, va: u64) -> Option<(Hint, AreaFlags)> {
         let at = self.seek(on, va)?;
-        Some((Hint::of(at), self.get(on, at)))
+        let flags = self.leaf(on, at.leaf, |l| l.at(at.index).flags_around(va))?;
+        Some((Hint::of(at), flags))
     }
 
-    /// The area that `va` lies in, if it is where the hint says.
+    /// The flags of the area that `va` lies in, if it is where the hint says.
     #[inline(always)]
-    pub(super) fn hinted<M: Machine>(&self, on: On<'_, M>, hint: Hint, va: u64) -> Option<Area> {
-        let at = hint.spot()?;
+    pub(super) fn hinted<M: Machine>(
+        &self,
+        on: On<'_, M>,
+        hint: Option<Hint>,
+        va: u64,
+    ) -> Option<(Hint, AreaFlags)> {
+        let hint = hint?;
+        let at = hint.spot();
         if at.leaf >= self.leaves as usize {
             return None;
         }
-        self.leaf(on, at.leaf, |l| {
-            let record = l.used().get(at.index)?;
-            (record.start <= va && va < record.end).then(|| record.area())
-        })
+        let flags = self.leaf(on, at.leaf, |l| l.used().get(at.index)?.flags_around(va))?;
+        Some((hint, flags))
+    }
+
+    /// The area that was just found at `hint`.
+    #[inline]
+    pub(super) fn found<M: Machine>(&self, on: On<'_, M>, hint: Hint) -> Area {
+        self.get(on, hint.spot())
     }
 
     /// Adds `flags` to the area that was just found at `hint`. Others may be doing the same.
     pub(super) fn mark<M: Machine>(&self, on: On<'_, M>, hint: Hint, flags: AreaFlags) {
-        if let Some(at) = hint.spot() {
-            self.leaf(on, at.leaf, |l| l.at(at.index).flags.fetch_or(flags.0, Relaxed));
-        }
+        let at = hint.spot();
+        self.leaf(on, at.leaf, |l| l.at(at.index).flags.fetch_or(flags.0, Relaxed));
     }
 
     /// The last area that ends at or below `va`.

@@ -1,6 +1,6 @@
 //! Page faults.
 use super::SpaceMachine;
-use super::area::{Area, AreaFlags};
+use super::area::AreaFlags;
 use super::areas::Hint;
 use super::state::{RECENT, Space, SpaceMut, State, release};
 use crate::addr::{Pfn, VirtAddr};
@@ -10,7 +10,6 @@ use crate::frames::{AllocFlags, DataFrames, NoFrame};
 use crate::gather::Gather;
 use crate::machine::{Machine, On};
 use crate::page::Level;
-use crate::sync::atomic::Ordering::Relaxed;
 use crate::table::{Descent, Leaf, Locked, PutError, Use};
 use crate::tlb::{SpaceTlb, TlbRefusal};
 use core::fmt;
@@ -141,8 +140,9 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
 
 impl<F: Format> State<F> {
     /// Serves a fault at `va` of a space that the caller holds exclusively; see
-    /// [`Space::fault`](super::Space::fault).
-    #[inline]
+    /// [`Space::fault`](super::Space::fault). A call, so that it shares registers with nothing
+    /// that its caller keeps: 32-bit machines have few.
+    #[inline(never)]
     pub(super) fn fault<M: SpaceMachine>(
         &mut self,
         on: On<'_, M>,
@@ -219,21 +219,19 @@ impl<F: Format> State<F> {
     ) -> Result<Outcome, FaultError> {
         let page = va.0 & !((1 << F::PAGE_SHIFT) - 1);
         // Neighbours in a span of a leaf table share a hint.
-        let recent = &self.recent[(va.0 >> F::shift(Level(1))) as usize % RECENT];
-        let mut hint = Hint(recent.load(Relaxed));
-        let area = match self.areas.hinted(on, hint, va.0) {
-            Some(area) => area,
-            None => match self.areas.search(on, va.0) {
-                Some((found, area)) if area.start <= va.0 => {
-                    hint = found;
-                    recent.store(hint.0, Relaxed);
-                    area
-                }
-                Some((_, above)) if above.flags.has(AreaFlags::GROWS_DOWN) => return Ok(Outcome::Exclusive),
-                _ => return Err(FaultError::NoArea(va)),
-            },
+        let span = (va.0 >> F::shift(Level(1))) as usize;
+        let recent = |span: usize| &self.recent[span % RECENT];
+        let (hint, flags) = match self.areas.hinted(on, Hint::load(recent(span)), va.0) {
+            Some(found) => found,
+            None => {
+                // A large area is mostly used upwards: it has been found for the span below.
+                let below = Hint::load(recent(span.wrapping_sub(1)));
+                let found = self.areas.hinted(on, below, va.0).or_else(|| self.areas.search(on, va.0));
+                let Some((hint, flags)) = found else { return self.fault_outside(on, va) };
+                hint.store(recent(span));
+                (hint, flags)
+            }
         };
-        let flags = area.flags;
         let allowed = match access {
             Access::Write => flags.has(AreaFlags::WRITE),
             Access::Read => flags.0 & AreaFlags::PERMISSIONS.0 != 0,
@@ -242,17 +240,27 @@ impl<F: Format> State<F> {
         if !allowed {
             return Err(FaultError::Denied(va));
         }
-        let at = Place { tlb, page, access, area, hint };
+        let at = Place { tlb, page, access, flags, hint };
         match self.tables.leaf(on, page) {
             Ok(leaf) => {
                 let raw = leaf.load();
                 if F::is_none(raw) {
-                    self.fault_missing::<M, SHARED>(on, &at, Ok(leaf))
+                    self.fault_missing::<M, SHARED>(on, at, Ok(leaf))
                 } else {
-                    self.fault_present::<M, SHARED>(on, &at, &leaf, raw)
+                    self.fault_present::<M, SHARED>(on, at, &leaf, raw)
                 }
             }
-            Err(end) => self.fault_missing::<M, SHARED>(on, &at, Err(end)),
+            Err(end) => self.fault_missing::<M, SHARED>(on, at, Err(end)),
+        }
+    }
+
+    /// Serves a fault at an address where no area lies.
+    #[cold]
+    #[inline(never)]
+    fn fault_outside<M: SpaceMachine>(&self, on: On<'_, M>, va: VirtAddr) -> Result<Outcome, FaultError> {
+        match self.areas.at_or_after(on, va.0) {
+            Some(above) if above.flags.has(AreaFlags::GROWS_DOWN) => Ok(Outcome::Exclusive),
+            _ => Err(FaultError::NoArea(va)),
         }
     }
 
@@ -299,15 +307,15 @@ impl<F: Format> State<F> {
     fn fault_missing<'a, M: SpaceMachine, const SHARED: bool>(
         &self,
         on: On<'a, M>,
-        at: &Place<'_>,
+        at: Place<'_>,
         leaf: Result<Leaf<'a, F, M>, Descent>,
     ) -> Result<Outcome, FaultError> {
-        let Place { page, access, area, .. } = *at;
+        let Place { page, access, flags, .. } = at;
         let m = on.machine();
-        let flags = area.flags;
         let attr = Self::attr(flags);
         let backed = flags.has(AreaFlags::BACKED) || flags.has(AreaFlags::SHARED);
         let object = if backed {
+            let area = self.areas.found(on, at.hint);
             let number = area.offset_at(page) >> F::PAGE_SHIFT;
             let frame = m.backing_frame(area.object, number);
             Some(frame.ok_or(FaultError::BeyondObject(VirtAddr(page)))?)
@@ -355,12 +363,11 @@ impl<F: Format> State<F> {
     fn fault_present<M: SpaceMachine, const SHARED: bool>(
         &self,
         on: On<'_, M>,
-        at: &Place<'_>,
+        at: Place<'_>,
         leaf: &Leaf<'_, F, M>,
         raw: u64,
     ) -> Result<Outcome, FaultError> {
-        let Place { tlb, page, access, area, .. } = *at;
-        let flags = area.flags;
+        let Place { tlb, page, access, flags, .. } = at;
         let others = Use::private(tlb.is_unloaded());
         if F::allows(raw, access) {
             // The TLB may still hold what the entry was before.
@@ -539,13 +546,17 @@ fn give_unmapped<M: Machine>(on: On<'_, M>, pfn: Pfn) {
     }
 }
 
-/// Where a fault is, and what lies there.
+/// Where a fault is, and what lies there. Passed by value: it need not lie in memory before a callee
+/// wants it there.
+#[derive(Clone, Copy)]
 struct Place<'a> {
     tlb: &'a SpaceTlb,
     /// First address of the page.
     page: u64,
     access: Access,
-    area: Area,
+    /// Those of the area.
+    flags: AreaFlags,
+    /// Where the area is.
     hint: Hint,
 }
 

@@ -164,6 +164,10 @@ impl<F: Format> Tables<F> {
     ) -> Result<bool, PutError> {
         let Leaf { node, index } = match leaf {
             Ok(leaf) => leaf,
+            Err(end) if !SHARED => {
+                self.put_in_new(on, va, end, raw)?;
+                return Ok(true);
+            }
             Err(end) => {
                 let node = self.leaf_table_from::<M, SHARED>(on, va, end, AllocFlags::NORMAL)?;
                 Leaf { node, index: F::index(Level::PTE, va) }

@@ -71,13 +71,13 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
     /// holds or reads.
     #[inline(always)]
     pub fn open(window: &'w W, frames: &'w Frames, level: Level, at: PhysAddr) -> Self {
-        Node {
-            guard: open(window, level, at),
-            at,
-            level,
-            record: frames.meta(at.pfn()),
-            _format: PhantomData,
-        }
+        Self::with_record(window, frames.meta(at.pfn()), level, at)
+    }
+
+    /// As [`open`](Self::open), with the record of its frame.
+    #[inline(always)]
+    pub fn with_record(window: &'w W, record: &'w FrameMeta, level: Level, at: PhysAddr) -> Self {
+        Node { guard: open(window, level, at), at, level, record, _format: PhantomData }
     }
 
     /// Where the table is.
@@ -174,6 +174,19 @@ impl<'w, F: Format, W: OpenWindow> Node<'w, F, W> {
                 record.set_live(record.live() + 1);
             }
             record.touch((index >> self.entries().line_shift()) as u32);
+        }
+    }
+
+    /// Puts `raw` as the first entry of a leaf table that is clean, and that nothing else knows yet.
+    #[inline(always)]
+    pub fn put_first(&self, index: usize, raw: u64) {
+        let slot = self.slot(index);
+        debug_assert!(slot.load() == 0, "an entry in the new table at {}", self.at);
+        slot.store(raw);
+        if let Some(record) = self.record() {
+            debug_assert!(record.touched() == 0 && !record.is_counted());
+            let line = index >> self.entries().line_shift();
+            record.set_lines(line / 32 % 2, 1 << (line % 32));
         }
     }
 

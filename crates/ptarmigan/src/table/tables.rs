@@ -2,10 +2,10 @@
 use super::node::{Node, read};
 use crate::addr::{PhysAddr, VirtAddr, VirtRange};
 use crate::format::{self, Attr, Entry, Format};
-use crate::frames::{AllocFlags, HighUse, NoFrame, Use};
+use crate::frames::{AllocFlags, FrameMeta, Frames, HighUse, NoFrame, Use};
 use crate::machine::{Machine, On};
 use crate::page::{Clean, Level, MAX_LEVELS};
-use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use crate::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use crate::tlb::Mmu;
 use crate::window::OpenWindow;
 use core::marker::PhantomData;
@@ -16,8 +16,9 @@ pub(crate) struct Tables<F: Format> {
     /// Tables, by level; the root counts. Atomics, as shared faults add to them; a caller that
     /// holds the tables exclusively uses plain loads and stores.
     count: TableCounts,
-    /// It has had a leaf table in high memory.
-    has_high: AtomicBool,
+    /// Leaf tables from which on it prefers high memory for more: its share of low memory, and 0 as
+    /// soon as it has had one in high memory.
+    prefers_high_from: AtomicU32,
     _format: PhantomData<F>,
 }
 
@@ -39,9 +40,6 @@ pub(crate) struct Descent {
     /// The last table that was reached.
     pub at: PhysAddr,
     pub level: Level,
-    /// The entry in it that does not lead on; not read if the table is of the level that was asked
-    /// for.
-    stopped_by: Entry,
 }
 
 /// Goes down from the table of `level` at `at` towards `va`, to the table of level `to` if there is
@@ -58,10 +56,13 @@ pub(super) fn descend<F: Format, W: OpenWindow>(
         let raw = read::<F, W>(window, level, at, F::index(level, va));
         match F::linked(level, raw) {
             Some(next) => (at, level) = (next, Level(level.0 - 1)),
-            None => return Descent { at, level, stopped_by: F::entry(level, raw) },
+            None => {
+                debug_assert_eq!(F::entry(level, raw), Entry::None, "the library makes no large pages");
+                break;
+            }
         }
     }
-    Descent { at, level, stopped_by: Entry::None }
+    Descent { at, level }
 }
 
 impl<F: Format> Tables<F> {
@@ -86,15 +87,15 @@ impl<F: Format> Tables<F> {
             record.set_usage(Use::Table);
             record.set_order(level.0);
         }
-        let has_high = AtomicBool::new(false);
-        let tables = Tables { root, count: Default::default(), has_high, _format: PhantomData };
+        let prefers_high_from = AtomicU32::new(on.machine().table_share());
+        let tables = Tables { root, count: Default::default(), prefers_high_from, _format: PhantomData };
         tables.add(level, 1);
         if F::ROOT_IN_REGISTERS {
             let below = Level(level.0 - 1);
             for index in 0..F::USER_ROOT_ENTRIES {
                 match on.alloc(below, flags) {
                     Ok(page) => {
-                        let at = adopt(on, below, page);
+                        let (at, _) = adopt(on.frames(), below, page);
                         tables.add(below, 1);
                         tables.node(on, level, root).put(index, F::link(level, at));
                     }
@@ -224,8 +225,7 @@ impl<F: Format> Tables<F> {
         end: Descent,
         flags: AllocFlags,
     ) -> Result<Node<'a, F, M::Window>, NoFrame> {
-        let Descent { at, level, stopped_by } = end;
-        debug_assert_eq!(stopped_by, Entry::None, "the library makes no large pages");
+        let Descent { at, level } = end;
         let at = match level {
             _ if SHARED => self.grow_shared(on, va, at, level, flags)?,
             // Mostly a leaf table is missing and no more.
@@ -237,19 +237,19 @@ impl<F: Format> Tables<F> {
 
     /// Adds to the flags of a request for tables whether leaf tables may be in high memory.
     #[inline(always)]
-    fn place<M: Machine>(&self, on: On<'_, M>, flags: AllocFlags) -> AllocFlags {
+    fn place<M: Machine>(&self, flags: AllocFlags) -> AllocFlags {
         if !M::HIGH_TABLES {
             return flags;
         }
-        let prefers = self.has_high.load(Relaxed) || self.count(Level::PTE) >= on.machine().table_share();
+        let prefers = self.count(Level::PTE) >= self.prefers_high_from.load(Relaxed);
         flags.with_high(if prefers { HighUse::Prefer } else { HighUse::May })
     }
 
     /// Notes where a leaf table is that the space has got.
     #[inline(always)]
-    fn placed<M: Machine>(&self, on: On<'_, M>, at: PhysAddr) {
-        if M::HIGH_TABLES && on.frames().is_high(at.pfn()) {
-            self.has_high.store(true, Relaxed);
+    fn placed<M: Machine>(&self, frames: &Frames, at: PhysAddr) {
+        if M::HIGH_TABLES && frames.is_high(at.pfn()) {
+            self.prefers_high_from.store(0, Relaxed);
         }
     }
 
@@ -263,12 +263,53 @@ impl<F: Format> Tables<F> {
         parent: PhysAddr,
         flags: AllocFlags,
     ) -> Result<PhysAddr, NoFrame> {
-        let page = on.alloc(Level::PTE, self.place(on, flags))?;
-        let at = adopt(on, Level::PTE, page);
-        self.placed(on, at);
-        self.add(Level::PTE, 1);
+        let (at, _) = self.take_leaf_table(on, flags)?;
         self.node(on, Level(1), parent).put(F::index(Level(1), va), F::link(Level(1), at));
         Ok(at)
+    }
+
+    /// Makes the leaf table that maps `va`, as [`leaf_table_from`](Self::leaf_table_from) does for a
+    /// caller that has the tables for itself, with the leaf `raw` for `va` in it. A call, as
+    /// [`grow`](Self::grow) is.
+    ///
+    /// # Errors
+    ///
+    /// [`NoFrame`]; nothing has changed then.
+    #[inline(never)]
+    pub(super) fn put_in_new<M: Machine>(
+        &self,
+        on: On<'_, M>,
+        va: u64,
+        end: Descent,
+        raw: u64,
+    ) -> Result<(), NoFrame> {
+        let Descent { at, level } = end;
+        let index = F::index(Level::PTE, va);
+        if level != Level(1) {
+            let at = self.grow_path(on, va, at, level, AllocFlags::NORMAL)?;
+            self.node(on, Level::PTE, at).put(index, raw);
+            return Ok(());
+        }
+        let (new, record) = self.take_leaf_table(on, AllocFlags::NORMAL)?;
+        // Before it is linked.
+        Node::<F, _>::with_record(on.window(), record, Level::PTE, new).put_first(index, raw);
+        self.node(on, Level(1), at).put(F::index(Level(1), va), F::link(Level(1), new));
+        Ok(())
+    }
+
+    /// Takes a page for a leaf table, which the caller links, and counts it. Returns its record, too.
+    #[inline(always)]
+    fn take_leaf_table<'a, M: Machine>(
+        &self,
+        on: On<'a, M>,
+        flags: AllocFlags,
+    ) -> Result<(PhysAddr, &'a FrameMeta), NoFrame> {
+        let page = on.alloc(Level::PTE, self.place::<M>(flags))?;
+        let frames = on.frames();
+        let (at, record) = adopt(frames, Level::PTE, page);
+        self.placed::<M>(frames, at);
+        self.add(Level::PTE, 1);
+        Ok((at, record))
     }
 
     /// Makes all tables that are missing below the table `parent` of `level` on the way to `va`.
@@ -281,8 +322,8 @@ impl<F: Format> Tables<F> {
         level: Level,
         flags: AllocFlags,
     ) -> Result<PhysAddr, NoFrame> {
-        let path = Path::<F>::make(on, va, level, self.place(on, flags))?;
-        self.placed(on, path.leaf_table());
+        let path = Path::<F>::make(on, va, level, self.place::<M>(flags))?;
+        self.placed::<M>(on.frames(), path.leaf_table());
         for below in 0..level.0 {
             self.add(Level(below), 1);
         }
@@ -300,11 +341,11 @@ impl<F: Format> Tables<F> {
         mut level: Level,
         flags: AllocFlags,
     ) -> Result<PhysAddr, NoFrame> {
-        let flags = self.place(on, flags);
+        let flags = self.place::<M>(flags);
         loop {
             let path = Path::<F>::make(on, va, level, flags)?;
             let Some(theirs) = self.link_shared(on, va, parent, level, &path) else {
-                self.placed(on, path.leaf_table());
+                self.placed::<M>(on.frames(), path.leaf_table());
                 return Ok(path.leaf_table());
             };
             path.unmake(on, va);
@@ -362,9 +403,9 @@ pub(super) const fn hashes<F: Format, M: Machine>() {
 
 /// Writes the record of a table that is about to be linked.
 #[inline(always)]
-pub(super) fn adopt<M: Machine>(on: On<'_, M>, level: Level, page: Clean) -> PhysAddr {
+pub(super) fn adopt(frames: &Frames, level: Level, page: Clean) -> (PhysAddr, &FrameMeta) {
     let at = page.into_raw();
-    let record = on.frames().meta(at.pfn());
+    let record = frames.meta(at.pfn());
     debug_assert!(record.live() == 0 && record.lines(0) == 0, "clean page {at} has a record of use");
     record.set_usage(Use::Table);
     if level == Level::PTE {
@@ -372,7 +413,7 @@ pub(super) fn adopt<M: Machine>(on: On<'_, M>, level: Level, page: Clean) -> Phy
     } else {
         record.set_order(level.0);
     }
-    at
+    (at, record)
 }
 
 /// Gives a table back that no walker ever knew.
@@ -419,7 +460,7 @@ impl<F: Format> Path<F> {
         let mut path = Path { tables: [PhysAddr(0); MAX_LEVELS], len: 0, _format: PhantomData };
         for below in 0..level.at() {
             match on.alloc(Level(below as u8), flags) {
-                Ok(page) => path.tables[below] = adopt(on, Level(below as u8), page),
+                Ok(page) => (path.tables[below], _) = adopt(on.frames(), Level(below as u8), page),
                 Err(e) => {
                     path.free(on);
                     return Err(e);

@@ -186,7 +186,7 @@ impl<F: Format, W: OpenWindow> KernelMap<F, W> {
                 continue;
             }
             let page = on.alloc(below, AllocFlags::NORMAL).map_err(ClaimError::NoFrame)?;
-            let at = adopt(on, below, page);
+            let (at, _) = adopt(on.frames(), below, page);
             let mut claims = self.claims().lock();
             // The owner of another range, or a root, may have been faster.
             let (filled, late) = (claims.has_filled(index), claims.small_roots > 0);
