@@ -47,6 +47,13 @@ impl Pinned<'_> {
         Pinned { machine, cpu, node, _stay: PhantomData }
     }
 
+    /// Copies the proof for a callee that takes it by value: in a register, where a reference would
+    /// need memory.
+    #[inline(always)]
+    pub(crate) fn again(&self) -> Pinned<'_> {
+        Pinned { machine: self.machine, cpu: self.cpu, node: self.node, _stay: PhantomData }
+    }
+
     /// Returns the machine.
     #[inline(always)]
     pub fn machine(&self) -> MachineId {

@@ -5,8 +5,7 @@ use core::ops::Deref;
 /// A pin that is of the machine, and of one of the CPUs, that the policy was made for: what the
 /// contract of each method of [`Policy`](super::Policy) says, kept as a type, so that what the
 /// methods call is safe.
-#[derive(Clone, Copy)]
-pub(super) struct Here<'a>(&'a Pinned<'a>);
+pub(super) struct Here<'a>(Pinned<'a>);
 
 impl<'a> Here<'a> {
     /// Notes that `pin` is of the policy's machine.
@@ -17,7 +16,14 @@ impl<'a> Here<'a> {
     ///    it was made for.
     #[inline(always)]
     pub unsafe fn new(pin: &'a Pinned<'_>) -> Self {
-        Here(pin)
+        Here(pin.again())
+    }
+
+    /// Returns the same proof once more, for a callee that takes it by value: in a register, where
+    /// a reference would want it in memory.
+    #[inline(always)]
+    pub fn again(&self) -> Here<'_> {
+        Here(self.0.again())
     }
 }
 
@@ -25,6 +31,6 @@ impl<'a> Deref for Here<'a> {
     type Target = Pinned<'a>;
     #[inline(always)]
     fn deref(&self) -> &Pinned<'a> {
-        self.0
+        &self.0
     }
 }

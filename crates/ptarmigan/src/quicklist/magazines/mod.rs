@@ -57,7 +57,7 @@ use super::{Placement, Policy, PolicyCounts, Source};
 use crate::addr::{FRAME_SHIFT, PhysAddr};
 use crate::bootmem::{BootArray, BootMemory};
 use crate::cpu::{CpuId, Guard, MachineId, NodeId, PerCpu, Pinned};
-use crate::frames::{AllocFlags, MemorySize, NoFrame, ZoneClass};
+use crate::frames::{AllocFlags, HighUse, MemorySize, NoFrame, ZoneClass};
 use crate::page::{Clean, Construct, Flushed, Level, MAX_LEVELS, Unhooked};
 use crate::window::OpenWindow;
 use classes::{CLASSES, HIGH, ROOT, ZERO};
@@ -90,8 +90,6 @@ pub struct Quicklists<'m, W, C, K = Unchecked> {
     /// By level: a page of it is no root, and can neither be of another node than the CPU nor of
     /// high memory.
     near: [bool; LEVELS],
-    /// By level: a page of it is no root, and cannot be of high memory.
-    zero: [bool; LEVELS],
     config: ListsConfig,
     cpus_per_node: u32,
     root_shift: u32,
@@ -165,7 +163,6 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
         })?;
         let (root, one_node) = (source.layout().root(), nodes == 1);
         let root_shift = source.layout().table_shift[root.at()].into();
-        let zero = core::array::from_fn(|level| level < root.at() && !(has_high && level == Level::PTE.at()));
         let lists = Quicklists {
             source,
             cpus,
@@ -174,8 +171,9 @@ impl<'m, W: OpenWindow, C: Construct, K: Check> Quicklists<'m, W, C, K> {
             root,
             one_node,
             has_high,
-            near: zero.map(|zero| one_node && zero),
-            zero,
+            near: core::array::from_fn(|level| {
+                one_node && level != root.at() && !(has_high && level == Level::PTE.at())
+            }),
             config,
             cpus_per_node: cpus_per_node as u32,
             root_shift,
@@ -429,21 +427,20 @@ unsafe impl<W: OpenWindow, C: Construct, K: Check> Policy for Quicklists<'_, W, 
     unsafe fn alloc(&self, pin: &Pinned<'_>, level: Level, flags: AllocFlags) -> Result<Clean, NoFrame> {
         // SAFETY: 1. by the caller.
         let here = &unsafe { Here::new(pin) };
-        let (at_hand, class) = if self.zero.get(level.at()) == Some(&true) {
-            (self.take_at_hand::<ZERO>(here, level), ZERO)
-        } else if level == self.root {
+        let (at_hand, class) = if level == self.root {
             (self.take_at_hand::<ROOT>(here, level), ROOT)
         } else if level < self.root {
-            match self.source.class(level, flags.high) {
-                ZoneClass::High => (self.take_at_hand::<HIGH>(here, level), HIGH),
-                ZoneClass::Low => (self.take_at_hand::<ZERO>(here, level), ZERO),
+            if flags.high != HighUse::Never && self.source.class(level, flags.high) == ZoneClass::High {
+                (self.take_at_hand::<HIGH>(here, level), HIGH)
+            } else {
+                (self.take_at_hand::<ZERO>(here, level), ZERO)
             }
         } else {
             return Err(self.source.none(here.node(), level));
         };
         match at_hand {
             Some(page) => Ok(page),
-            None => self.take_slow(*here, class, level, flags),
+            None => self.take_slow(here.again(), class, level, flags),
         }
     }
 

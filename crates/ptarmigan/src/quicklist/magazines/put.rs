@@ -34,7 +34,7 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
             unsafe { self.put::<ZERO>(here, page) };
         } else {
             // SAFETY: 1. by the caller.
-            unsafe { self.put_any(*here, page) };
+            unsafe { self.put_any(here.again(), page) };
         }
     }
 
@@ -76,7 +76,7 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
         } else {
             self.tally(here).row(level, CLASS == HIGH).frees.add(1);
         }
-        self.put_slow(*here, CLASS, level, item)
+        self.put_slow(here.again(), CLASS, level, item)
     }
 
     /// Keeps a page in this CPU's magazines if it is of this node and they have room.

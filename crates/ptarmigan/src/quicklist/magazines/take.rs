@@ -129,7 +129,7 @@ impl<W: OpenWindow, C: Construct, K: Check> Quicklists<'_, W, C, K> {
             let item = self.item(class, page);
             // Another interrupt may have come in.
             if !self.enter(here).is_some_and(|mut cpu| Magazines::new(&mut cpu, class).push(item)) {
-                self.put_slow(*here, class, level, item);
+                self.put_slow(here.again(), class, level, item);
             }
         }
         self.source.look(|| self.low_tables());
