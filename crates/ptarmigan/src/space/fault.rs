@@ -140,9 +140,8 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
 
 impl<F: Format> State<F> {
     /// Serves a fault at `va` of a space that the caller holds exclusively; see
-    /// [`Space::fault`](super::Space::fault). A call, so that it shares registers with nothing
-    /// that its caller keeps: 32-bit machines have few.
-    #[inline(never)]
+    /// [`Space::fault`](super::Space::fault).
+    #[inline]
     pub(super) fn fault<M: SpaceMachine>(
         &mut self,
         on: On<'_, M>,
