@@ -240,9 +240,7 @@ impl<A: Arch> Sys<'_, A> {
         let signal = signal_number(signal)?;
         let mut any = false;
         for slot in self.state.tasks.slots() {
-            if self.state.tasks.get(slot).process != slot
-                || self.state.tasks.get(slot).doing == Doing::Nothing
-            {
+            if !self.state.tasks.is_process(slot) {
                 continue;
             }
             let process = self.state.tasks.process(slot);

@@ -93,11 +93,10 @@ impl<A: Arch> Kernel<A> {
         // Process 1 takes the children over.
         let parent = state.tasks.process(process).parent;
         for child in state.tasks.slots() {
-            let task = state.tasks.get(child);
-            if task.process != child || task.doing == Doing::Nothing || child == process {
+            if child == process || !state.tasks.is_process(child) {
                 continue;
             }
-            let is_over = matches!(task.doing, Doing::Ended(_));
+            let is_over = matches!(state.tasks.get(child).doing, Doing::Ended(_));
             let shared = state.tasks.process_mut(child);
             if shared.parent == process {
                 shared.parent = INIT;

@@ -138,8 +138,13 @@ impl Tasks {
 
     /// Returns the processes, ended ones too, until their parents have asked for them.
     pub fn each_process(&self) -> impl Iterator<Item = usize> + '_ {
-        self.slots()
-            .filter(|slot| self.get(*slot).process == *slot && self.get(*slot).doing != Doing::Nothing)
+        self.slots().filter(|slot| self.is_process(*slot))
+    }
+
+    /// Whether a slot is that of the first task of a process, ended or not.
+    pub fn is_process(&self, slot: usize) -> bool {
+        let task = self.get(slot);
+        task.process == slot && task.doing != Doing::Nothing
     }
 
     /// Returns the signals that can be delivered to a task now.
