@@ -164,6 +164,13 @@ impl World {
         self.read(cpu, &mapped, pfn);
     }
 
+    /// Maps and reads a frame, however long it takes, and never unmaps it.
+    fn keep(&self, cpu: usize, pfn: u32) {
+        let mapped = self.pool.map(&mut Sleeper(self.pin(cpu)), Pfn(pfn)).unwrap();
+        self.read(cpu, &mapped, pfn);
+        std::mem::forget(mapped);
+    }
+
     fn beside(self: &Arc<Self>, f: impl FnOnce(&World) + Send + 'static) -> loom::thread::JoinHandle<()> {
         let its = self.clone();
         loom::thread::spawn(move || f(&its))
@@ -291,6 +298,18 @@ fn callers_that_sleep_wake_each_other() {
         drop(held);
         others.into_iter().for_each(|other| other.join().unwrap());
         w.audit(3);
+    });
+}
+
+#[test]
+fn callers_that_keep_their_slots_wake_each_other() {
+    part_of_model(2, 20_000, || {
+        let w = World::new(2, 3, 1);
+        let held = [1, 2].map(|pfn| w.pool.try_map(&w.pin(0), Pfn(pfn)).unwrap());
+        // Whoever is first may be woken for both slots, and uses one of them from then on.
+        let others = [w.beside(|w| w.keep(1, 3)), w.beside(|w| w.keep(2, 4))];
+        drop(held);
+        others.into_iter().for_each(|other| other.join().unwrap());
     });
 }
 
