@@ -99,6 +99,9 @@ pub enum Canonical {
 pub struct Arch {
     /// The name that reports print.
     pub name: &'static str,
+    /// What the architecture's manual calls the levels, leaves first. A level without a name is
+    /// called by its number. See [`Arch::level_name`].
+    pub level_names: &'static [&'static str],
     /// The levels, leaves first; at most [`MAX_LEVELS`].
     pub levels: Vec<Level>,
     /// How many address bits are translated.
@@ -124,6 +127,12 @@ pub struct Arch {
 }
 
 impl Arch {
+    /// Returns what reports call a level: "PT (level 0)" for the last level of x86, for example.
+    #[must_use]
+    pub fn level_name(&self, level: u8) -> String {
+        level_name(self.level_names, level)
+    }
+
     /// Returns the number of the root's level.
     #[inline]
     #[must_use]
@@ -200,4 +209,9 @@ impl Arch {
     pub(super) fn unusable(self) -> Self {
         Self { levels: Vec::new(), ..self }
     }
+}
+
+/// Names a level: see [`Arch::level_name`].
+pub(crate) fn level_name(names: &[&str], level: u8) -> String {
+    names.get(usize::from(level)).map_or_else(|| format!("level {level}"), |name| (*name).to_owned())
 }

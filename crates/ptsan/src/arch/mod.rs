@@ -13,6 +13,7 @@ mod x86;
 mod x86_32;
 
 pub use aarch64::Granule;
+pub(crate) use format::level_name;
 pub use format::{Arch, Canonical, Entry, Level, MAX_LEVELS, StructureScope};
 pub(crate) use hashed::{HashEntry, SEGMENTS, Tag, segment_of};
 pub use hashed::{HashLayout, HashTable};
