@@ -10,7 +10,9 @@ pub(super) fn advice(rule: Rule, place: &Place) -> String {
     let frame = place.frame.unwrap_or_default();
     match rule {
         Rule::Unmapped | Rule::Remapped | Rule::PermissionRemoved => {
-            format!("flush the page in space {space} on CPU {cpu} after the store, and call flush there")
+            format!(
+                "invalidate the page in space {space} on CPU {cpu} after the store, and call flush where that is done"
+            )
         }
         Rule::OnlyTablesMapIt | Rule::OnlyCodeMapsIt => {
             "correct the code's answer, or the store that should have made it true".to_owned()

@@ -66,8 +66,10 @@ pub(super) struct Candidate<'a> {
 
 impl Candidate<'_> {
     fn group(&self) -> Group {
-        let (kind, rule) = (self.rule.0 as u8, self.rule.1 as u8);
-        Group { kind, rule, level: self.place.level.unwrap_or(u8::MAX) }
+        let (kind, rule) = self.rule;
+        // A tree that leaks leaks its tables of all levels.
+        let level = self.place.level.filter(|_| rule != Rule::StillAllocated);
+        Group { kind: kind as u8, rule: rule as u8, level: level.unwrap_or(u8::MAX) }
     }
 
     fn site(&self) -> Site {

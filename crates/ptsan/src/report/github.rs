@@ -3,7 +3,7 @@ use super::finding::Finding;
 use super::reports::Reports;
 use super::trace::TraceFrame;
 use std::fmt;
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 
 /// Writes a command for each finding, then the counts as text.
 pub(super) fn write(f: &mut fmt::Formatter<'_>, reports: &Reports) -> fmt::Result {
@@ -20,7 +20,7 @@ pub(super) fn write(f: &mut fmt::Formatter<'_>, reports: &Reports) -> fmt::Resul
 fn command(finding: &Finding, here: &Path) -> String {
     let mut properties = String::new();
     if let Some((file, line, column)) = finding.innermost().as_ref().and_then(TraceFrame::position) {
-        let file = here.join(file.strip_prefix("./").unwrap_or(file));
+        let file = resolved(&here.join(file));
         properties.push_str(&format!("file={},line={line},", property(&file.to_string_lossy())));
         if let Some(column) = column {
             properties.push_str(&format!("col={column},"));
@@ -28,6 +28,19 @@ fn command(finding: &Finding, here: &Path) -> String {
     }
     let title = property(&format!("ptsan: {} ({})", finding.kind, finding.severity()));
     format!("::error {properties}title={title}::{}", data(&finding.to_string()))
+}
+
+/// Removes `.` and `..` from an absolute path.
+fn resolved(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => drop(out.pop()),
+            part => out.push(part),
+        }
+    }
+    out
 }
 
 /// Escapes the message of a command.
@@ -43,6 +56,13 @@ fn property(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_is_absolute_and_names_no_parent() {
+        let file = resolved(&Path::new("/home/me/kernel").join("./tests/../src/./a.rs"));
+        assert_eq!(file, Path::new("/home/me/kernel/src/a.rs"));
+        assert_eq!(resolved(&Path::new("/home").join("/other/a.rs")), Path::new("/other/a.rs"));
+    }
 
     #[test]
     fn what_ends_a_property_or_a_command_is_escaped() {

@@ -15,8 +15,7 @@ pub(super) fn write(f: &mut fmt::Formatter<'_>, reports: &Reports) -> fmt::Resul
     Ok(())
 }
 
-/// Returns kind and rule, how often and at how many places, the first place, and the caller: what
-/// matters most comes first, in case there is no room for all.
+/// Returns kind and rule, the caller, the first place, and how many more there are.
 fn line(finding: &Finding) -> String {
     let Finding { kind, rule, place, count, spread, .. } = finding;
     let mut text = format!("{kind}/{}", rule.name());
@@ -28,14 +27,14 @@ fn line(finding: &Finding) -> String {
     if let Some(address) = place.frame.or(place.va) {
         text.push_str(&format!(" {address:#x}"));
     }
+    if let Some(cpu) = place.cpu {
+        text.push_str(&format!(" CPU {cpu}"));
+    }
     if spread.places > 1 {
-        text.push_str(&format!(" and {} more", spread.places - 1));
+        text.push_str(&format!(", {} more places", spread.places - 1));
     }
     if *count > spread.places {
         text.push_str(&format!(", {count} times"));
-    }
-    if let Some(cpu) = place.cpu {
-        text.push_str(&format!(" CPU {cpu}"));
     }
     text
 }
