@@ -67,9 +67,7 @@ pub(super) struct Candidate<'a> {
 impl Candidate<'_> {
     fn group(&self) -> Group {
         let (kind, rule) = self.rule;
-        // A tree that leaks leaks its tables of all levels.
-        let level = self.place.level.filter(|_| rule != Rule::StillAllocated);
-        Group { kind: kind as u8, rule: rule as u8, level: level.unwrap_or(u8::MAX) }
+        Group { kind: kind as u8, rule: rule as u8, level: self.place.level.unwrap_or(u8::MAX) }
     }
 
     fn site(&self) -> Site {

@@ -7,7 +7,9 @@ use super::spread::Spread;
 use super::trace::Trace;
 use super::wrap;
 use crate::arch::level_name;
+use std::collections::hash_map::DefaultHasher;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 /// A defect: a rule that was broken for one cause, and where that was first seen.
 ///
@@ -113,6 +115,14 @@ impl Place {
     /// space.
     pub(super) fn identity(&self) -> u64 {
         self.frame.or(self.va.map(|va| va & !0xfff)).or(self.space).unwrap_or(u64::MAX)
+    }
+
+    /// Returns what makes two misuses of one rule the same: all of the place, whose fields tell the
+    /// hooks apart, and the note, which names the hook.
+    pub(super) fn identity_of_misuse(&self, note: &str) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (self.frame, self.va, self.cpu, self.level, self.space, note).hash(&mut hasher);
+        hasher.finish()
     }
 }
 

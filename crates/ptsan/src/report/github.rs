@@ -61,7 +61,7 @@ mod tests {
     fn a_path_is_absolute_and_names_no_parent() {
         let file = resolved(&Path::new("/home/me/kernel").join("./tests/../src/./a.rs"));
         assert_eq!(file, Path::new("/home/me/kernel/src/a.rs"));
-        assert_eq!(resolved(&Path::new("/home").join("/other/a.rs")), Path::new("/other/a.rs"));
+        assert_eq!(resolved(Path::new("/other/a.rs")), Path::new("/other/a.rs"));
     }
 
     #[test]

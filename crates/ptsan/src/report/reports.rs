@@ -98,15 +98,24 @@ impl Reports {
     }
 
     /// Counts a finding. Calls `details` only for the first finding at its place, while there is
-    /// room.
+    /// room, and for each misuse.
     pub(crate) fn add(
         &mut self,
         event: u64,
-        (kind, rule): (Kind, Rule),
+        rule: (Kind, Rule),
         place: Place,
         details: impl FnOnce() -> Details,
     ) {
-        let key = Key { rule: (kind, rule), identity: place.identity() };
+        if rule.0 == Kind::Misuse {
+            let details = details();
+            let identity = place.identity_of_misuse(&details.note);
+            self.add_at(event, Key { rule, identity }, place, || details);
+        } else {
+            self.add_at(event, Key { rule, identity: place.identity() }, place, details);
+        }
+    }
+
+    fn add_at(&mut self, event: u64, key: Key, place: Place, details: impl FnOnce() -> Details) {
         let known = self.seen.get(&key).copied();
         match known {
             Some(Seen::Kept(index)) => {
@@ -131,6 +140,7 @@ impl Reports {
                 self.keep(event, key, place, details, (stack, depth));
             }
         }
+        let (kind, rule) = key.rule;
         self.totals[kind as usize] += 1;
         self.by_severity[severity::of(kind, rule) as usize] += 1;
         self.read.store(false, Ordering::Relaxed);

@@ -43,6 +43,8 @@ fn is_foreign(frame: &TraceFrame) -> bool {
     matches!(krate, "ptsan" | "core" | "std" | "alloc")
         || HARNESSES.contains(&krate)
         || is_glue(&frame.symbol)
+        // Between a handler of signals and the instruction that was interrupted.
+        || matches!(frame.symbol.as_str(), "<unknown>" | "__restore_rt")
         || frame.at.as_deref().is_some_and(|at| LIBRARY.iter().any(|path| at.contains(path)))
 }
 
@@ -53,7 +55,7 @@ fn is_glue(symbol: &str) -> bool {
 }
 
 fn is_entry(symbol: &str) -> bool {
-    symbol.starts_with("__") || matches!(symbol, "main" | "_start" | "<unknown>" | "start_thread" | "clone3")
+    symbol.starts_with("__") || matches!(symbol, "main" | "_start" | "start_thread" | "clone3")
 }
 
 /// Returns the crate in which a symbol begins: `core` for `<core::X as Y>::f` and for `core::X::f`.
@@ -73,6 +75,7 @@ mod tests {
    1: ptsan::report::trace::Trace::capture
              at ./src/report/trace.rs:20:18
    2: <ptsan::sanitizer::Sanitizer>::report::<ptsan::tables::X>
+   2: <unknown>
    3: core::ops::function::FnOnce::call_once
    4: <kernel::map::Mapper as kernel::Unmap>::unmap
              at /src/kernel/map.rs:12:9

@@ -206,7 +206,13 @@ impl Watch {
     pub fn found(&self) -> Vec<FoundAt> {
         let _held = Held::new();
         // SAFETY: the lock is held to the end of this function.
-        unsafe { self.region().with(|subject| std::mem::take(&mut subject.found)) }.unwrap_or_default()
+        let found = unsafe {
+            self.region().with(|subject| {
+                subject.san.reports.mark_read();
+                std::mem::take(&mut subject.found)
+            })
+        };
+        found.unwrap_or_default()
     }
 
     /// Checks that nothing was found.
