@@ -85,3 +85,27 @@ pub(super) fn advice(rule: Rule, place: &Place) -> String {
         _ => String::new(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_rule_says_what_to_do() {
+        for rule in Rule::ALL {
+            // The hook's note does it for this one.
+            let said = *rule == Rule::BadArgument || rule.text().contains("; ");
+            assert!(said || !advice(*rule, &Place::default()).is_empty(), "{}", rule.name());
+        }
+    }
+
+    #[test]
+    fn advice_names_the_numbers_of_the_place() {
+        let place =
+            Place { frame: Some(0x1000), va: Some(0x2000), cpu: Some(3), level: Some(0), space: Some(7) };
+        for rule in [Rule::Unmapped, Rule::HeldAsRoot, Rule::NoSuchSpace, Rule::SpaceLoaded, Rule::NoRoot] {
+            let advice = advice(rule, &place);
+            assert!(["CPU 3", "(7)", "0x1000"].iter().any(|number| advice.contains(number)), "{advice}");
+        }
+    }
+}
