@@ -127,12 +127,6 @@ pub struct Arch {
 }
 
 impl Arch {
-    /// Returns what reports call a level: "PT (level 0)" for the last level of x86, for example.
-    #[must_use]
-    pub fn level_name(&self, level: u8) -> String {
-        level_name(self.level_names, level)
-    }
-
     /// Returns the number of the root's level.
     #[inline]
     #[must_use]
@@ -209,9 +203,4 @@ impl Arch {
     pub(super) fn unusable(self) -> Self {
         Self { levels: Vec::new(), ..self }
     }
-}
-
-/// Names a level: see [`Arch::level_name`].
-pub(crate) fn level_name(names: &[&str], level: u8) -> String {
-    names.get(usize::from(level)).map_or_else(|| format!("level {level}"), |name| (*name).to_owned())
 }
