@@ -61,3 +61,15 @@ pub(super) const fn of(kind: Kind, rule: Rule) -> Severity {
         _ => kind.severity(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_that_only_faults_corrupts_nothing() {
+        assert_eq!(of(Kind::StaleUse, Rule::Unmapped), Severity::MemoryCorruption);
+        assert_eq!(of(Kind::StaleUse, Rule::NotReloaded), Severity::WrongAnswer);
+        assert_eq!(of(Kind::StaleUse, Rule::UpgradeNotFlushed), Severity::WrongAnswer);
+    }
+}

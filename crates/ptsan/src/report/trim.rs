@@ -15,8 +15,9 @@ const HARNESSES: [&str; 10] = [
     "rusty_fork",
 ];
 
-/// Directories of the standard library's sources: as it was built, and as `rust-src` installs it.
-const LIBRARY: [&str; 2] = ["/rustc/", "/rustlib/src/rust/library/"];
+/// Directories of the standard library's sources, as it was built and as `rust-src` installs it, and
+/// of the C library's `memset` and its like.
+const LIBRARY: [&str; 3] = ["/rustc/", "/rustlib/src/rust/library/", "/sysdeps/"];
 
 /// Returns the frames of the code under test, innermost first. Frames of the standard library, of
 /// the sanitizer and of harnesses go wherever they stand. At the function with which the runtime
@@ -40,9 +41,10 @@ pub(super) fn trimmed(frames: Vec<TraceFrame>) -> Vec<TraceFrame> {
 
 fn is_foreign(frame: &TraceFrame) -> bool {
     let krate = krate(&frame.symbol);
-    matches!(krate, "ptsan" | "core" | "std" | "alloc")
+    matches!(krate, "ptsan" | "core" | "std" | "alloc" | "compiler_builtins")
         || HARNESSES.contains(&krate)
         || is_glue(&frame.symbol)
+        || frame.symbol.starts_with("__mem")
         // Between a handler of signals and the instruction that was interrupted.
         || matches!(frame.symbol.as_str(), "<unknown>" | "__restore_rt")
         || frame.at.as_deref().is_some_and(|at| LIBRARY.iter().any(|path| at.contains(path)))
@@ -77,6 +79,9 @@ mod tests {
    2: <ptsan::sanitizer::Sanitizer>::report::<ptsan::tables::X>
    2: <unknown>
    3: core::ops::function::FnOnce::call_once
+   3: __memset_avx512_unaligned_erms
+   3: memcpy
+             at ./string/../sysdeps/x86_64/multiarch/memmove.S:252:0
    4: <kernel::map::Mapper as kernel::Unmap>::unmap
              at /src/kernel/map.rs:12:9
    5: core::iter::traits::iterator::Iterator::for_each
