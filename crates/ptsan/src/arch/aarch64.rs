@@ -14,6 +14,9 @@ const ACCESS_FLAG: u64 = 1 << 10;
 /// Distinguishes a block from pages with the same content while one replaces the other (FEAT_BBM).
 const BLOCK_NT: u64 = 1 << 16;
 
+/// The levels as the manual numbers them, for every granule: the last is 3.
+const NAMES: [&str; 4] = ["Arm level 3 (leaf)", "Arm level 2", "Arm level 1", "Arm level 0"];
+
 /// The smallest page, and the size of a whole table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Granule {
@@ -129,6 +132,7 @@ fn tree(
     let (shift, index_bits) = (granule.shift(), granule.index_bits());
     let mut arch = Arch {
         name,
+        level_names: &NAMES,
         levels: Vec::new(),
         va_bits: bits,
         canonical: Canonical::ZeroExtended,

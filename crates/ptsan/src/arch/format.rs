@@ -99,6 +99,9 @@ pub enum Canonical {
 pub struct Arch {
     /// The name that reports print.
     pub name: &'static str,
+    /// What the architecture's manual calls the levels, leaves first. A level without a name is
+    /// called by its number. See [`Arch::level_name`].
+    pub level_names: &'static [&'static str],
     /// The levels, leaves first; at most [`MAX_LEVELS`].
     pub levels: Vec<Level>,
     /// How many address bits are translated.

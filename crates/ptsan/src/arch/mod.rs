@@ -6,6 +6,7 @@
 mod aarch64;
 mod format;
 mod hashed;
+mod names;
 mod perms;
 mod ppc32;
 mod riscv;
@@ -16,4 +17,5 @@ pub use aarch64::Granule;
 pub use format::{Arch, Canonical, Entry, Level, MAX_LEVELS, StructureScope};
 pub(crate) use hashed::{HashEntry, SEGMENTS, Tag, segment_of};
 pub use hashed::{HashLayout, HashTable};
+pub(crate) use names::level_name;
 pub use perms::{Access, AccessKind, Perms};

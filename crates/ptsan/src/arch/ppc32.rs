@@ -22,6 +22,8 @@ impl Arch {
         let table = Level { index_bits: 10, shift: 12, entry_bytes: 4, table_bytes: 4096 };
         Self {
             name: "PowerPC 32-bit",
+            // The hardware does not know them; these are the names that Linux has.
+            level_names: &["PTE table (level 0)", "PGD (level 1)"],
             levels: vec![table, Level { shift: 22, ..table }],
             va_bits: 32,
             canonical: Canonical::ZeroExtended,

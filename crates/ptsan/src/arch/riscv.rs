@@ -60,6 +60,7 @@ impl Arch {
 fn riscv(name: &'static str, levels: u8) -> Arch {
     Arch {
         name,
+        level_names: &["level 0 (leaf)", "level 1", "level 2", "level 3", "level 4"],
         levels: (0..levels)
             .map(|l| Level { index_bits: 9, shift: 12 + 9 * l, entry_bytes: 8, table_bytes: 4096 })
             .collect(),

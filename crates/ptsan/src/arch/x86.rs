@@ -17,6 +17,10 @@ const LARGE_PAT: u64 = 1 << 12;
 /// 4-8).
 const PAE_TOP_RESERVED: u64 = 0b1_1110_0110 | (!ADDRESS & !0xfff);
 
+/// Page table, page directory, page-directory-pointer table, PML4, PML5.
+const NAMES: [&str; 5] =
+    ["PT (level 0)", "PD (level 1)", "PDPT (level 2)", "PML4 (level 3)", "PML5 (level 4)"];
+
 const PAGE_TABLE: Level = Level { index_bits: 9, shift: 12, entry_bytes: 8, table_bytes: 4096 };
 const DIRECTORY: Level = Level { shift: 21, ..PAGE_TABLE };
 
@@ -26,6 +30,7 @@ impl Arch {
     pub fn x86_64() -> Self {
         Self {
             name: "x86-64",
+            level_names: &NAMES,
             levels: vec![
                 PAGE_TABLE,
                 DIRECTORY,
@@ -64,6 +69,7 @@ impl Arch {
     pub fn x86_pae() -> Self {
         Self {
             name: "x86 PAE",
+            level_names: &["PT (level 0)", "PD (level 1)", "PDPT (level 2)"],
             levels: vec![
                 PAGE_TABLE,
                 DIRECTORY,

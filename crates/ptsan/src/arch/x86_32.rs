@@ -25,6 +25,7 @@ impl Arch {
     pub fn x86_2level() -> Self {
         Self {
             name: "x86 2-level",
+            level_names: &["PT (level 0)", "PD (level 1)"],
             levels: vec![TABLE, Level { shift: 22, ..TABLE }],
             va_bits: 32,
             canonical: Canonical::ZeroExtended,

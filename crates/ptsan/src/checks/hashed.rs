@@ -48,7 +48,8 @@ impl Sanitizer {
         self.check_bit(entry, owner, software.hashed);
         // While operations are under way, a flush may be about to take it out.
         if is_stale(entry, software.says) && self.operations.len() == 0 {
-            self.report_hash(Rule::HashedStale, owner, || differs(entry, software.says));
+            let names = self.config.arch.level_names;
+            self.report_hash(Rule::HashedStale, owner, || differs(entry, software.says, names));
         }
     }
 
@@ -66,7 +67,8 @@ impl Sanitizer {
         let Some(owner) = self.hashed.owner(tag) else { return };
         let says = self.look(memory, owner.root, owner.va);
         if is_stale(entry, says) {
-            self.report_hash(Rule::LeftInHashTable, owner, || differs(entry, says));
+            let names = self.config.arch.level_names;
+            self.report_hash(Rule::LeftInHashTable, owner, || differs(entry, says, names));
         }
     }
 
@@ -122,10 +124,10 @@ fn is_stale(entry: HashEntry, says: Result<Translation, Fault>) -> bool {
     !says.is_ok_and(|t| t.phys == entry.phys && (writes(&t) || !entry.user_writes()))
 }
 
-fn differs(entry: HashEntry, says: Result<Translation, Fault>) -> String {
+fn differs(entry: HashEntry, says: Result<Translation, Fault>, names: &[&str]) -> String {
     let memory = match says {
         Ok(t) => format!("{:#x} ({})", t.phys, t.perms),
-        Err(fault) => fault.to_string(),
+        Err(fault) => fault.text(names),
     };
     format!("the hash table says {:#x} ({}), memory says {memory}", entry.phys, entry.perms(true))
 }

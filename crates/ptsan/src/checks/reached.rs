@@ -54,9 +54,9 @@ impl Sanitizer {
             && old != now
             && !recursive
         {
-            self.report(Kind::WalkLoop, Rule::TwoLevels, place, || {
-                format!("first a table of level {old}, now of level {now}")
-            });
+            let arch = &self.config.arch;
+            let note = format!("first {}, now {}", arch.level_name(old), arch.level_name(now));
+            self.report(Kind::WalkLoop, Rule::TwoLevels, place, || note);
         }
         at
     }

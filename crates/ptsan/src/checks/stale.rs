@@ -37,10 +37,11 @@ impl Sanitizer {
         let level = used.or(truth).ok().map(|t| t.level);
         let place = Place { va: Some(va), cpu: Some(cpu), level, space: Some(space), frame: None };
         let why = self.explain_flush(cpu, space, Some(va), None, None);
+        let names = self.config.arch.level_names;
         self.report(Kind::StaleUse, rule, place, || {
             let show = |t: Result<Translation, Fault>| match t {
                 Ok(t) => format!("{:#x} ({})", t.phys, t.perms),
-                Err(fault) => fault.to_string(),
+                Err(fault) => fault.text(names),
             };
             format!("{:?}: {when}CPU used {}, memory says {}; {why}", access.kind, show(used), show(truth))
         });

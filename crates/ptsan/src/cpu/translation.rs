@@ -1,5 +1,5 @@
 //! The result of a translation.
-use crate::arch::Perms;
+use crate::arch::{Perms, level_name};
 use std::fmt;
 
 /// Where an access ends up.
@@ -54,18 +54,27 @@ pub enum Fault {
     NoRoot,
 }
 
+impl Fault {
+    /// Describes the fault, with these names of levels.
+    pub(crate) fn text(self, names: &[&str]) -> String {
+        match self {
+            Self::NotPresent { level } => format!("not present at {}", level_name(names, level)),
+            Self::Permission => "not permitted".to_owned(),
+            Self::NotAccessed { level } => format!("access flag clear at {}", level_name(names, level)),
+            Self::Malformed { level } => format!("reserved bits set at {}", level_name(names, level)),
+            Self::OutsideMemory { level } => {
+                format!("table of {} outside memory", level_name(names, level))
+            }
+            Self::NotHashed => "not in the hash table".to_owned(),
+            Self::NonCanonical => "address not canonical".to_owned(),
+            Self::NoRoot => "no root loaded".to_owned(),
+        }
+    }
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotPresent { level } => write!(f, "not present at level {level}"),
-            Self::Permission => write!(f, "not permitted"),
-            Self::NotAccessed { level } => write!(f, "access flag clear at level {level}"),
-            Self::Malformed { level } => write!(f, "reserved bits set at level {level}"),
-            Self::OutsideMemory { level } => write!(f, "table of level {level} outside memory"),
-            Self::NotHashed => write!(f, "not in the hash table"),
-            Self::NonCanonical => write!(f, "address not canonical"),
-            Self::NoRoot => write!(f, "no root loaded"),
-        }
+        f.write_str(&self.text(&[]))
     }
 }
 

@@ -175,7 +175,7 @@ impl Sanitizer {
         if let Some(range) = range {
             if range.stride == 0 || range.end < range.start {
                 let place = Place { cpu: Some(cpu), space, va: Some(range.start), ..Place::default() };
-                self.misuse(Rule::BadArgument, place);
+                self.bad_argument(place, "flush needs a range with start <= end and a stride above 0");
                 return;
             }
             let drop = |context: &mut Context| context.flush_range(arch, range, leaf_only);

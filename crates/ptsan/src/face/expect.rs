@@ -99,7 +99,7 @@ impl Sanitizer {
         };
         let tables = match &found {
             Ok(t) => format!("{:#x} ({}) in a page of {:#x} bytes", t.phys, t.perms, size(t)),
-            Err(fault) => fault.to_string(),
+            Err(fault) => fault.text(arch.level_names),
         };
         let level = found.as_ref().ok().map(|t| t.level);
         let place = Place { va: Some(va), cpu, level, space, frame: None };

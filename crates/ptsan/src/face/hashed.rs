@@ -49,7 +49,10 @@ impl Sanitizer {
         self.hook(|s| {
             match s.hashed.table.and_then(|table| table.entry_at(phys)) {
                 Some(number) => s.check_hash_entry(memory, number),
-                None => s.misuse(Rule::BadArgument, Place { frame: Some(phys), ..Place::default() }),
+                None => s.bad_argument(
+                    Place { frame: Some(phys), ..Place::default() },
+                    "hash_written needs the address of an entry of the table told with hash_table",
+                ),
             }
             s.adversary_acts(memory);
         });
@@ -90,7 +93,7 @@ impl Sanitizer {
         };
         if stride == 0 || end < start {
             let place = Place { cpu: Some(cpu), space, va: Some(start), ..Place::default() };
-            return self.misuse(Rule::BadArgument, place);
+            return self.bad_argument(place, "flush needs a range with start <= end and a stride above 0");
         }
         // Smaller steps come to each page all the same.
         let (start, stride) = if stride < PAGE { (start & !(PAGE - 1), PAGE) } else { (start, stride) };

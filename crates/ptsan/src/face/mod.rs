@@ -3,6 +3,7 @@ mod accesses;
 mod cpus;
 mod expect;
 mod hashed;
+mod misuse;
 mod operations;
 mod results;
 mod session;

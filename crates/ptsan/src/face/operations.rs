@@ -1,6 +1,6 @@
 //! The hooks of operations that take a while.
 use crate::memory::Memory;
-use crate::report::{Place, Rule};
+use crate::report::Place;
 use crate::state::{Operation, Sanitizer};
 
 impl Sanitizer {
@@ -24,7 +24,10 @@ impl Sanitizer {
                     s.look_again(memory, &suspect);
                 }
             }
-            None => s.misuse(Rule::BadArgument, Place::default()),
+            None => s.bad_argument(
+                Place::default(),
+                "operation_ends needs an operation that this sanitizer began and that has not ended",
+            ),
         });
     }
 

@@ -1,5 +1,5 @@
 //! The results of a run.
-use crate::report::{Allow, Finding, Kind, Place, Rule};
+use crate::report::{Allow, Finding, Format, Kind, Place, Report, Rule, Summary};
 use crate::state::{Sanitizer, Stats, details_of};
 use std::fmt;
 
@@ -17,22 +17,39 @@ impl Sanitizer {
         });
     }
 
-    /// Returns the findings kept, in the order in which they were made.
+    /// Returns the findings kept, one for each cause, in the order in which they were made.
     #[must_use]
     pub fn findings(&self) -> &[Finding] {
+        self.reports.mark_read();
         self.reports.findings()
     }
 
     /// Returns the number of findings of a kind, repetitions included.
     #[must_use]
     pub fn count(&self, kind: Kind) -> u64 {
+        self.reports.mark_read();
         self.reports.count(kind)
     }
 
     /// Returns the number of findings.
     #[must_use]
     pub fn total(&self) -> u64 {
+        self.reports.mark_read();
         self.reports.total()
+    }
+
+    /// Returns the counts of the run, and how to repeat it.
+    #[must_use]
+    pub fn summary(&self) -> Summary {
+        self.reports.mark_read();
+        self.reports.summary()
+    }
+
+    /// Returns the report in a format, whatever `PTSAN_FORMAT` says.
+    #[must_use]
+    pub fn report_as(&self, format: Format) -> Report<'_> {
+        self.reports.mark_read();
+        self.reports.in_format(format)
     }
 
     /// Returns the number of allowed findings
@@ -75,8 +92,11 @@ impl Sanitizer {
     }
 }
 
+/// Prints the report in the format that the environment variable `PTSAN_FORMAT` chooses: see
+/// [`Format`].
 impl fmt::Display for Sanitizer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.reports.mark_read();
         self.reports.fmt(f)
     }
 }
@@ -88,7 +108,7 @@ impl fmt::Debug for Sanitizer {
             .field("cpus", &self.cpus.len())
             .field("event", &self.event)
             .field("live_tables", &self.frames.live)
-            .field("findings", &self.total())
+            .field("findings", &self.reports.total())
             .finish_non_exhaustive()
     }
 }

@@ -1,7 +1,7 @@
 //! The hooks of stores to entries.
 use crate::arch::Entry;
 use crate::memory::Memory;
-use crate::report::{Happened, Place, Rule};
+use crate::report::{Happened, Place};
 use crate::shadow::{FrameRef, Link};
 use crate::state::{EntryAt, Sanitizer, Told};
 
@@ -16,7 +16,8 @@ impl Sanitizer {
         match index.checked_mul(bytes).and_then(|offset| parent.checked_add(offset)) {
             Some(entry) => self.stored_to(memory, entry, Some(table)),
             None => self.hook(|s| {
-                s.misuse(Rule::BadArgument, Place { frame: Some(parent), ..Place::default() });
+                let place = Place { frame: Some(parent), ..Place::default() };
+                s.bad_argument(place, "table_linked needs an index that is in the table");
             }),
         }
     }

@@ -60,7 +60,8 @@ impl Sanitizer {
         let place = Place { frame: Some(phys), level, ..Place::default() };
         let bad_level = level.is_some_and(|l| usize::from(l) >= self.config.arch.levels.len());
         if size == 0 || size > MOST_BYTES || phys.checked_add(size).is_none() || bad_level {
-            self.misuse(Rule::BadArgument, place);
+            let needs = "table_allocated needs 1 to 2^28 bytes below 2^64, and a level of the format or None";
+            self.bad_argument(place, needs);
             return;
         }
         let at = match self.frames.sole_freed(phys, size) {

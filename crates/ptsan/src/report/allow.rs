@@ -84,15 +84,16 @@ impl Suppressions {
     pub(super) fn matching(
         &self,
         (kind, rule): (Kind, Rule),
-        trace: impl Fn() -> Vec<TraceFrame>,
+        trace: impl FnOnce() -> Vec<TraceFrame>,
     ) -> Option<(usize, bool)> {
-        let mut frames = None;
+        let (mut frames, mut trace) = (None, Some(trace));
         self.list.iter().enumerate().find_map(|(index, allow)| {
             if allow.kind.is_some_and(|k| k != kind) || allow.rule.is_some_and(|r| r != rule) {
                 return None;
             }
             let Some(part) = &allow.symbol else { return Some((index, false)) };
-            let frames = frames.get_or_insert_with(&trace);
+            let frames =
+                frames.get_or_insert_with(|| trace.take().map(|look_up| look_up()).unwrap_or_default());
             frames.iter().any(|f| contains(&f.symbol, part)).then_some((index, true))
         })
     }

@@ -1,4 +1,5 @@
 //! What happened to a table frame.
+use crate::arch::level_name;
 use std::fmt;
 
 /// Something that happened to a table frame.
@@ -43,18 +44,24 @@ pub struct HistoryEvent {
     pub what: Happened,
 }
 
+impl Happened {
+    /// Describes the event, with these names of levels.
+    pub(super) fn text(self, names: &[&str]) -> String {
+        match self {
+            Self::Allocated => "allocated".to_owned(),
+            Self::Freed => "freed".to_owned(),
+            Self::Linked { entry } => format!("linked by the entry at {entry:#x}"),
+            Self::Unhooked { entry } => format!("unhooked by a store to the entry at {entry:#x}"),
+            Self::Walked { cpu, level, va } => {
+                format!("walked by CPU {cpu} at {} for {va:#x}", level_name(names, level))
+            }
+            Self::RootLoaded { cpu } => format!("loaded as root by CPU {cpu}"),
+        }
+    }
+}
+
 impl fmt::Display for HistoryEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "event {}: ", self.event)?;
-        match self.what {
-            Happened::Allocated => write!(f, "allocated"),
-            Happened::Freed => write!(f, "freed"),
-            Happened::Linked { entry } => write!(f, "linked by the entry at {entry:#x}"),
-            Happened::Unhooked { entry } => write!(f, "unhooked by a store to the entry at {entry:#x}"),
-            Happened::Walked { cpu, level, va } => {
-                write!(f, "walked by CPU {cpu} at level {level} for {va:#x}")
-            }
-            Happened::RootLoaded { cpu } => write!(f, "loaded as root by CPU {cpu}"),
-        }
+        write!(f, "event {}: {}", self.event, self.what.text(&[]))
     }
 }

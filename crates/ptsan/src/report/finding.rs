@@ -2,23 +2,35 @@
 use super::event::HistoryEvent;
 use super::kind::Kind;
 use super::rule::Rule;
+use super::severity::{self, Severity};
+use super::spread::Spread;
 use super::trace::Trace;
 use super::wrap;
+use crate::arch::level_name;
+use std::collections::hash_map::DefaultHasher;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
-/// A defect, and where it was first seen.
+/// A defect: a rule that was broken for one cause, and where that was first seen.
+///
+/// A cause is the callers of the hook, at tables of one level. Where there are no backtraces, it is
+/// the CPU, the space and what the note says but for its numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// What is wrong.
     pub kind: Kind,
     /// The rule that was broken.
     pub rule: Rule,
-    /// Where.
+    /// Where it was found first.
     pub place: Place,
+    /// All places at which it was found.
+    pub spread: Spread,
     /// Number of the hook call that found it first, counted from 1.
     pub event: u64,
-    /// How often the same rule was broken at the same place.
+    /// How often the rule was broken for this cause.
     pub count: u64,
+    /// What to do. Empty if the sentence of the rule says it.
+    pub advice: String,
     /// Particulars of the first time.
     pub note: String,
     /// The last events of the table frame, oldest first.
@@ -27,6 +39,44 @@ pub struct Finding {
     pub trace: Option<Trace>,
     /// The callers that allocated and freed the table, if [`crate::Config::track_origins`] is set.
     pub origins: Origins,
+    /// What the format calls its levels.
+    pub(super) level_names: &'static [&'static str],
+}
+
+impl Finding {
+    /// Returns what can follow from the defect.
+    #[must_use]
+    pub fn severity(&self) -> Severity {
+        severity::of(self.kind, self.rule)
+    }
+
+    /// Returns what the format calls the level of the table.
+    #[must_use]
+    pub fn level_name(&self) -> Option<String> {
+        self.place.level.map(|level| level_name(self.level_names, level))
+    }
+
+    /// Returns the innermost caller in the code under test.
+    pub(super) fn innermost(&self) -> Option<super::TraceFrame> {
+        self.trace.as_ref().and_then(|trace| trace.frames().into_iter().next())
+    }
+
+    /// Returns the line of a report that says where and when.
+    pub(super) fn whereabouts(&self) -> String {
+        let mut text = format!("at event {}", self.event);
+        let mut add = |part: Option<String>| {
+            if let Some(part) = part {
+                text.push_str(", ");
+                text.push_str(&part);
+            }
+        };
+        add(self.place.frame.map(|n| format!("table frame {n:#x}")));
+        add(self.level_name());
+        add(self.place.va.map(|n| format!("address {n:#x}")));
+        add(self.place.cpu.map(|n| format!("CPU {n}")));
+        add(self.place.space.map(|n| format!("space {n}")));
+        text
+    }
 }
 
 /// The callers that allocated and freed a table.
@@ -66,31 +116,29 @@ impl Place {
     pub(super) fn identity(&self) -> u64 {
         self.frame.or(self.va.map(|va| va & !0xfff)).or(self.space).unwrap_or(u64::MAX)
     }
+
+    /// Returns what makes two misuses of one rule the same: all of the place, whose fields tell the
+    /// hooks apart, and the note, which names the hook.
+    pub(super) fn identity_of_misuse(&self, note: &str) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (self.frame, self.va, self.cpu, self.level, self.space, note).hash(&mut hasher);
+        hasher.finish()
+    }
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         wrap::words(f, 0, 0, &format!("{}: {}", self.kind, self.rule))?;
-        let mut place = format!("at event {}", self.event);
-        let mut add = |what: &str, number: Option<String>| {
-            if let Some(number) = number {
-                place.push_str(&format!(", {what} {number}"));
-            }
-        };
-        add("table frame", self.place.frame.map(|n| format!("{n:#x}")));
-        add("level", self.place.level.map(|n| n.to_string()));
-        add("address", self.place.va.map(|n| format!("{n:#x}")));
-        add("CPU", self.place.cpu.map(|n| n.to_string()));
-        add("space", self.place.space.map(|n| n.to_string()));
-        if self.count > 1 {
-            place.push_str(&format!(" ({} times)", self.count));
+        if !self.advice.is_empty() {
+            wrap::line(f, 2, &format!("fix: {}", self.advice))?;
         }
-        wrap::line(f, 2, &place)?;
+        wrap::line(f, 2, &self.whereabouts())?;
+        self.spread.write(f, self.count)?;
         if !self.note.is_empty() {
             wrap::line(f, 2, &self.note)?;
         }
         for h in &self.history {
-            wrap::line(f, 4, &h.to_string())?;
+            wrap::line(f, 4, &format!("event {}: {}", h.event, h.what.text(self.level_names)))?;
         }
         for (title, trace) in [
             ("found in", &self.trace),

@@ -1,18 +1,34 @@
 //! Findings: what they are, how they are counted, how they print.
+mod advice;
 mod allow;
+mod cause;
 mod event;
 mod finding;
+mod format;
+mod github;
+mod json;
 mod kind;
+mod print;
 mod reports;
 mod rule;
+mod severity;
+mod short;
+mod spread;
+mod summary;
 mod trace;
+mod trim;
 mod wrap;
 
 pub use allow::{Allow, SuppressionError, Suppressions};
 pub use event::{Happened, HistoryEvent};
 pub(crate) use finding::Details;
 pub use finding::{Finding, Origins, Place};
+pub use format::Format;
 pub use kind::Kind;
+pub use print::Report;
 pub(crate) use reports::Reports;
 pub use rule::Rule;
+pub use severity::Severity;
+pub use spread::Spread;
+pub use summary::Summary;
 pub use trace::{Trace, TraceFrame};

@@ -1,13 +1,21 @@
-//! All findings of a run: how they are counted, allowed, kept and printed.
+//! All findings of a run: how they are counted, allowed and kept.
+use super::advice::advice;
 use super::allow::{Allow, Suppressions};
+use super::cause::{Candidate, Cause, Causes};
 use super::finding::{Details, Finding, Place};
+use super::format::{Choice, Format};
 use super::kind::Kind;
+use super::print::Report;
 use super::rule::Rule;
-use super::trace::Trace;
-use super::wrap;
+use super::severity::{self, Severity};
+use super::spread::Spread;
+use super::summary::Summary;
+use super::trace::{Trace, TraceFrame};
 use crate::hash::FastMap;
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The number of distinct places after which findings only count in the totals, so that memory
 /// stays bounded.
@@ -40,40 +48,81 @@ enum Seen {
 }
 
 /// All findings of a run.
-#[derive(Default)]
 pub(crate) struct Reports {
     totals: [u64; Kind::ALL.len()],
+    by_severity: [u64; Severity::ALL.len()],
     seen: FastMap<Key, Seen>,
     kept: Vec<Finding>,
+    causes: Causes,
     limit: usize,
     traces: bool,
     suppressions: Suppressions,
     /// How often each entry of the list was needed.
     allowed: Vec<u64>,
+    level_names: &'static [&'static str],
+    choice: Choice,
     /// The seed with which the adversary repeats its choices.
     seed: Option<u64>,
+    test: Option<String>,
     finished: bool,
+    /// Whether somebody asked for the findings since the last was made.
+    read: AtomicBool,
 }
 
 impl Reports {
-    pub(crate) fn new(limit: usize, traces: bool, suppressions: Suppressions, seed: Option<u64>) -> Self {
-        let allowed = vec![0; suppressions.list().len()];
-        Self { limit, traces, suppressions, allowed, seed, ..Self::default() }
+    pub(crate) fn new(
+        limit: usize,
+        traces: bool,
+        suppressions: Suppressions,
+        seed: Option<u64>,
+        level_names: &'static [&'static str],
+    ) -> Self {
+        let thread = std::thread::current();
+        Self {
+            totals: [0; Kind::ALL.len()],
+            by_severity: [0; Severity::ALL.len()],
+            seen: FastMap::default(),
+            kept: Vec::new(),
+            causes: Causes::default(),
+            limit,
+            traces,
+            allowed: vec![0; suppressions.list().len()],
+            suppressions,
+            level_names,
+            choice: Choice::from_variable(std::env::var("PTSAN_FORMAT").ok()),
+            seed,
+            test: thread.name().filter(|name| *name != "main").map(str::to_owned),
+            finished: false,
+            read: AtomicBool::new(false),
+        }
     }
 
     /// Counts a finding. Calls `details` only for the first finding at its place, while there is
-    /// room.
+    /// room, and for each misuse.
     pub(crate) fn add(
         &mut self,
         event: u64,
-        (kind, rule): (Kind, Rule),
+        rule: (Kind, Rule),
         place: Place,
         details: impl FnOnce() -> Details,
     ) {
-        let key = Key { rule: (kind, rule), identity: place.identity() };
+        if rule.0 == Kind::Misuse {
+            let details = details();
+            let identity = place.identity_of_misuse(&details.note);
+            self.add_at(event, Key { rule, identity }, place, || details);
+        } else {
+            self.add_at(event, Key { rule, identity: place.identity() }, place, details);
+        }
+    }
+
+    fn add_at(&mut self, event: u64, key: Key, place: Place, details: impl FnOnce() -> Details) {
         let known = self.seen.get(&key).copied();
         match known {
-            Some(Seen::Kept(index)) => self.kept[index as usize].count += 1,
+            Some(Seen::Kept(index)) => {
+                let finding = &mut self.kept[index as usize];
+                finding.count += 1;
+                finding.spread.touch(&place);
+            }
             Some(Seen::Counted) => {}
             // Another caller may break a rule that one caller is allowed to break.
             Some(Seen::Allowed(index, 0)) => {
@@ -81,17 +130,24 @@ impl Reports {
                 return;
             }
             Some(Seen::Allowed(..)) | None => {
-                if self.is_allowed(&key, known) {
+                let mut stack = Stack::default();
+                if self.is_allowed(&key, known, &mut stack) {
                     return;
                 }
-                self.keep(event, key, place, details);
+                // The depth is that of this call, whose callers are the hook's.
+                let here = 0u8;
+                let depth = std::ptr::from_ref(std::hint::black_box(&here)).addr();
+                self.keep(event, key, place, details, (stack, depth));
             }
         }
+        let (kind, rule) = key.rule;
         self.totals[kind as usize] += 1;
+        self.by_severity[severity::of(kind, rule) as usize] += 1;
+        self.read.store(false, Ordering::Relaxed);
     }
 
-    fn is_allowed(&mut self, key: &Key, known: Option<Seen>) -> bool {
-        let Some((index, by_caller)) = self.suppressions.matching(key.rule, || Trace::capture().frames())
+    fn is_allowed(&mut self, key: &Key, known: Option<Seen>, stack: &mut Stack) -> bool {
+        let Some((index, by_caller)) = self.suppressions.matching(key.rule, || stack.frames().to_vec())
         else {
             return false;
         };
@@ -107,18 +163,67 @@ impl Reports {
         true
     }
 
-    fn keep(&mut self, event: u64, key: Key, place: Place, details: impl FnOnce() -> Details) {
+    /// Adds a finding to those of its cause, or keeps it as the first of a new one.
+    fn keep(
+        &mut self,
+        event: u64,
+        key: Key,
+        place: Place,
+        details: impl FnOnce() -> Details,
+        (mut stack, depth): (Stack, usize),
+    ) {
         if self.seen.len() >= MOST_PLACES {
             return;
         }
-        let room = self.kept.len() < self.limit;
-        self.seen.insert(key, if room { Seen::Kept(self.kept.len() as u32) } else { Seen::Counted });
-        if room {
-            let (kind, rule) = key.rule;
-            let Details { note, history, origins } = details();
-            let trace = self.traces.then(Trace::capture);
-            self.kept.push(Finding { kind, rule, place, event, count: 1, note, history, trace, origins });
-        }
+        let details = details();
+        let new = Candidate { rule: key.rule, place: &place, details: &details, depth };
+        let callers = self.traces.then_some(|| stack.frames().to_vec());
+        let seen = match self.causes.find(&new, &self.kept, callers) {
+            Cause::Known(index) => {
+                let finding = &mut self.kept[index as usize];
+                finding.count += 1;
+                finding.spread.add(&place);
+                Seen::Kept(index)
+            }
+            Cause::New(print) if self.kept.len() < self.limit => {
+                let index = self.kept.len() as u32;
+                self.causes.added(&new, index, print);
+                let trace = self.traces.then(|| stack.trace().clone());
+                self.push(event, key.rule, place, details, trace);
+                Seen::Kept(index)
+            }
+            Cause::New(_) => {
+                self.causes.refused(&new);
+                Seen::Counted
+            }
+            Cause::Unknown => Seen::Counted,
+        };
+        self.seen.insert(key, seen);
+    }
+
+    fn push(
+        &mut self,
+        event: u64,
+        (kind, rule): (Kind, Rule),
+        place: Place,
+        details: Details,
+        trace: Option<Trace>,
+    ) {
+        let Details { note, history, origins } = details;
+        self.kept.push(Finding {
+            kind,
+            rule,
+            place,
+            spread: Spread::new(&place),
+            event,
+            count: 1,
+            advice: advice(rule, &place),
+            note,
+            history,
+            trace,
+            origins,
+            level_names: self.level_names,
+        });
     }
 
     pub(crate) fn findings(&self) -> &[Finding] {
@@ -142,40 +247,92 @@ impl Reports {
         self.finished = true;
     }
 
+    pub(super) fn is_finished(&self) -> bool {
+        self.finished
+    }
+
     pub(crate) fn unused(&self) -> impl Iterator<Item = &Allow> {
         let never = self.allowed.iter().map(|&n| n == 0);
         self.suppressions.list().iter().zip(never).filter(|u| u.1).map(|u| u.0)
     }
+
+    /// Returns the indices of the findings kept in the order of the report: the worst first.
+    pub(super) fn order(&self) -> Vec<usize> {
+        let mut order: Vec<_> = (0..self.kept.len()).collect();
+        order.sort_by_key(|&index| self.kept[index].severity());
+        order
+    }
+
+    /// Returns where a finding stands in the report, counted from 0.
+    #[cfg(feature = "watch")]
+    pub(crate) fn position(&self, finding: usize) -> Option<usize> {
+        self.order().into_iter().position(|index| index == finding)
+    }
+
+    pub(crate) fn summary(&self) -> Summary {
+        let in_kept: u64 = self.kept.iter().map(|k| k.count).sum();
+        Summary {
+            by_severity: self.by_severity,
+            causes: self.kept.len() as u64,
+            not_kept: self.total() - in_kept,
+            allowed: self.allowed(),
+            seed: self.seed,
+            test: self.test.clone(),
+        }
+    }
+
+    pub(super) fn choice(&self) -> &Choice {
+        &self.choice
+    }
+
+    /// Returns the report in a format.
+    pub(crate) fn in_format(&self, format: Format) -> Report<'_> {
+        Report::new(self, format)
+    }
+
+    /// Notes that somebody looks at the findings.
+    pub(crate) fn mark_read(&self) {
+        self.read.store(true, Ordering::Relaxed);
+    }
 }
 
+/// Prints the report in the format that the environment chose.
 impl fmt::Display for Reports {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.total() {
-            0 => write!(f, "ptsan: no findings")?,
-            1 => write!(f, "ptsan: 1 finding")?,
-            many => write!(f, "ptsan: {many} findings")?,
+        self.in_format(self.choice.format).fmt(f)
+    }
+}
+
+/// Findings that nobody asked for are not lost with the sanitizer. See docs/ptsan.md, "Findings that
+/// nobody looked at".
+impl Drop for Reports {
+    fn drop(&mut self) {
+        if self.total() > 0 && !*self.read.get_mut() && !std::thread::panicking() {
+            let told =
+                "nobody looked at these findings\n  fix: end with Sanitizer::assert_clean or Session::finish";
+            // Not `eprintln`: the output of a test that passes would be dropped. If there is no
+            // standard error, nobody can be told.
+            let _ = writeln!(std::io::stderr().lock(), "\n{self}\nptsan: {told}");
         }
-        for kind in Kind::ALL {
-            if self.count(kind) > 0 {
-                write!(f, "\n  {:>8}  {kind}", self.count(kind))?;
-            }
+    }
+}
+
+/// The callers of the hook, taken and looked up when they are needed first.
+#[derive(Default)]
+struct Stack {
+    trace: Option<Trace>,
+    frames: Option<Vec<TraceFrame>>,
+}
+
+impl Stack {
+    fn trace(&mut self) -> &Trace {
+        self.trace.get_or_insert_with(Trace::capture)
+    }
+
+    fn frames(&mut self) -> &[TraceFrame] {
+        if self.frames.is_none() {
+            self.frames = Some(self.trace().frames());
         }
-        if self.allowed() > 0 {
-            write!(f, "\n  {:>8}  allowed, not counted above", self.allowed())?;
-        }
-        if let Some(seed) = self.seed.filter(|_| self.total() > 0) {
-            write!(f, "\n  PTSAN_SEED={seed:#x} repeats the adversary's choices")?;
-        }
-        for allow in self.unused().filter(|_| self.finished) {
-            wrap::line(f, 2, &format!("allowed and not seen: {allow}"))?;
-        }
-        for finding in &self.kept {
-            write!(f, "\n\n{finding}")?;
-        }
-        let shown: u64 = self.kept.iter().map(|k| k.count).sum();
-        if shown < self.total() {
-            write!(f, "\n\n{} more are counted above and not kept", self.total() - shown)?;
-        }
-        Ok(())
+        self.frames.as_deref().unwrap_or_default()
     }
 }

@@ -1,10 +1,11 @@
 //! Where in the code under test a hook was called.
+use super::trim::trimmed;
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::fmt;
 use std::sync::Arc;
 
-/// The callers of a hook, without the sanitizer's own functions, the runtime's and those of the
-/// test harness.
+/// The callers of a hook, without the functions of the sanitizer, of the standard library and of
+/// test harnesses.
 ///
 /// Names are looked up on demand: taking a trace costs microseconds, reading it milliseconds.
 #[derive(Clone)]
@@ -17,6 +18,19 @@ pub struct TraceFrame {
     pub symbol: String,
     /// File, line and column, if there is debug information.
     pub at: Option<String>,
+}
+
+impl TraceFrame {
+    /// Returns file, line and column.
+    pub(super) fn position(&self) -> Option<(&str, u32, Option<u32>)> {
+        let at = self.at.as_deref()?;
+        let (rest, last) = at.rsplit_once(':')?;
+        let last = last.parse().ok()?;
+        match rest.rsplit_once(':').and_then(|(file, line)| Some((file, line.parse().ok()?))) {
+            Some((file, line)) => Some((file, line, Some(last))),
+            None => Some((rest, last, None)),
+        }
+    }
 }
 
 impl Trace {
@@ -53,7 +67,7 @@ impl fmt::Debug for Trace {
 
 /// Reads what [`Backtrace`] prints: lines `12: symbol`, each with or without a line
 /// `at file:line:column` behind it.
-fn parse(printed: &str) -> Vec<TraceFrame> {
+pub(super) fn parse(printed: &str) -> Vec<TraceFrame> {
     let mut frames: Vec<TraceFrame> = Vec::new();
     for line in printed.lines().map(str::trim) {
         if let Some(at) = line.strip_prefix("at ") {
@@ -69,75 +83,20 @@ fn parse(printed: &str) -> Vec<TraceFrame> {
     frames
 }
 
-/// Returns the crate in which a symbol begins: `core` for `<core::X as Y>::f` and for `core::X::f`.
-fn krate(symbol: &str) -> &str {
-    let path = symbol.trim_start_matches(['<', '&', '*', '(', '_']);
-    let path = path.strip_prefix("dyn ").unwrap_or(path);
-    path.split_once("::").map_or(path, |(first, _)| first)
-}
-
-fn is_runtime(symbol: &str) -> bool {
-    matches!(krate(symbol), "core" | "std" | "alloc")
-}
-
-fn is_harness(symbol: &str) -> bool {
-    symbol.contains("__rust_begin_short_backtrace") || matches!(krate(symbol), "test" | "proptest")
-}
-
-fn trimmed(mut frames: Vec<TraceFrame>) -> Vec<TraceFrame> {
-    let own = |f: &TraceFrame| krate(&f.symbol) == "ptsan" || is_runtime(&f.symbol);
-    let first = frames.iter().position(|f| !own(f)).unwrap_or(frames.len());
-    frames.drain(..first);
-    let end = frames.iter().position(|f| is_harness(&f.symbol)).unwrap_or(frames.len());
-    frames.truncate(end);
-    // The callers of the test function or `main`, and the glue that calls closures.
-    while frames.last().is_some_and(|f| {
-        is_runtime(&f.symbol)
-            || f.symbol.starts_with("<fn() ")
-            || f.symbol.starts_with("__")
-            || matches!(f.symbol.as_str(), "main" | "_start" | "<unknown>")
-    }) {
-        frames.pop();
-    }
-    frames
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const PRINTED: &str = "   0: std::backtrace::Backtrace::create
-   1: ptsan::report::trace::Trace::capture
-             at ./src/report/trace.rs:20:18
-   2: <ptsan::sanitizer::Sanitizer>::report::<ptsan::tables::X>
-   3: core::ops::function::FnOnce::call_once
-   4: <kernel::map::Mapper as kernel::Unmap>::unmap
-             at /src/kernel/map.rs:12:9
-   5: core::iter::traits::iterator::Iterator::for_each
-   6: kernel_tests::unmaps::{closure#0}
-             at /src/kernel/tests.rs:3:1
-   7: <kernel_tests::unmaps as core::ops::function::FnOnce<()>>::call_once
-   8: core::ops::function::FnOnce::call_once
-   9: test::__rust_begin_short_backtrace
-  10: test::run_test
-  11: std::sys::thread_start
-";
-
     #[test]
-    fn a_trace_begins_at_the_caller_of_the_hook_and_ends_at_the_test() {
-        let frames = trimmed(parse(PRINTED));
-        let symbols: Vec<_> = frames.iter().map(|f| f.symbol.as_str()).collect();
-        assert_eq!(symbols[0], "<kernel::map::Mapper as kernel::Unmap>::unmap");
-        assert_eq!(frames[0].at.as_deref(), Some("/src/kernel/map.rs:12:9"));
-        assert_eq!(symbols[2], "kernel_tests::unmaps::{closure#0}");
-        assert!(symbols.len() == 4 && symbols[3].starts_with("<kernel_tests::unmaps"), "{symbols:?}");
-    }
-
-    #[test]
-    fn a_program_without_a_harness_ends_at_its_main() {
-        let printed = "0: ptsan::f\n1: shop::main\n2: core::ops::function::FnOnce::call_once\n\
-            3: std::sys::backtrace::__rust_begin_short_backtrace\n4: main\n5: __libc_start_main\n6: _start\n";
-        assert_eq!(trimmed(parse(printed)), [TraceFrame { symbol: "shop::main".to_owned(), at: None }]);
-        assert_eq!(trimmed(parse("disabled backtrace")), []);
+    fn a_position_is_read_with_and_without_a_column_and_a_drive() {
+        let position = |at: &str| {
+            let frame = TraceFrame { symbol: String::new(), at: Some(at.to_owned()) };
+            frame.position().map(|(file, line, column)| (file.to_owned(), line, column))
+        };
+        assert_eq!(position("./src/a.rs:7:9"), Some(("./src/a.rs".to_owned(), 7, Some(9))));
+        assert_eq!(position("a.rs:7"), Some(("a.rs".to_owned(), 7, None)));
+        assert_eq!(position("C:\\a.rs:7:9"), Some(("C:\\a.rs".to_owned(), 7, Some(9))));
+        assert_eq!(position("C:\\a.rs:7"), Some(("C:\\a.rs".to_owned(), 7, None)));
+        assert_eq!(position("a.rs"), None);
     }
 }

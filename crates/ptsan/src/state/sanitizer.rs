@@ -45,7 +45,13 @@ impl Sanitizer {
         let mut new = Self {
             cpus,
             frames: FrameTable::default(),
-            reports: Reports::new(config.keep, config.backtraces, config.suppressions.clone(), seed),
+            reports: Reports::new(
+                config.keep,
+                config.backtraces,
+                config.suppressions.clone(),
+                seed,
+                config.arch.level_names,
+            ),
             event: 0,
             stats: Stats::default(),
             spaces: FastMap::default(),

@@ -168,7 +168,7 @@ impl Subject {
         if self.panic.is_some() {
             return;
         }
-        let known = self.san.findings().len();
+        let known = self.san.reports.findings().len();
         let looked = catch_unwind(AssertUnwindSafe(|| {
             self.san.overwritten(overwritten.clone());
             self.tell(ram, store);
@@ -177,7 +177,7 @@ impl Subject {
             }
         }));
         self.panic = looked.err();
-        for finding in known..self.san.findings().len() {
+        for finding in known..self.san.reports.findings().len() {
             let backtrace = if live { Backtrace::force_capture() } else { Backtrace::disabled() };
             self.found.push(FoundAt { finding, rip: store.rip, phys: store.phys, backtrace });
         }

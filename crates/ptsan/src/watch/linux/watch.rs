@@ -206,7 +206,13 @@ impl Watch {
     pub fn found(&self) -> Vec<FoundAt> {
         let _held = Held::new();
         // SAFETY: the lock is held to the end of this function.
-        unsafe { self.region().with(|subject| std::mem::take(&mut subject.found)) }.unwrap_or_default()
+        let found = unsafe {
+            self.region().with(|subject| {
+                subject.san.reports.mark_read();
+                std::mem::take(&mut subject.found)
+            })
+        };
+        found.unwrap_or_default()
     }
 
     /// Checks that nothing was found.
@@ -259,7 +265,9 @@ impl fmt::Display for Watch {
                 write!(f, "{}", subject.san)?;
                 subject.found.iter().try_for_each(|found| {
                     let finding = subject.san.findings().get(found.finding);
-                    write!(f, "\n\nfinding {}", found.finding + 1)?;
+                    // The report has its findings in another order than they were made.
+                    let position = subject.san.reports.position(found.finding);
+                    write!(f, "\n\nfinding {}", position.unwrap_or(found.finding) + 1)?;
                     finding.map_or(Ok(()), |finding| write!(f, " ({})", finding.kind))?;
                     // The report has printed the callers, unless configured otherwise.
                     match finding.and_then(|finding| finding.trace.as_ref()) {
