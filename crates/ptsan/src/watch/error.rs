@@ -17,6 +17,15 @@ pub enum Error {
         /// The address asked for.
         start: u64,
     },
+    /// The addresses are in use, or the system does not give them.
+    Identity {
+        /// The first address.
+        start: u64,
+        /// The size, in bytes.
+        bytes: usize,
+        /// The system's error number.
+        errno: i32,
+    },
     /// Too many watches at once.
     TooMany {
         /// The most watches at once.
@@ -30,6 +39,10 @@ pub enum Error {
         errno: i32,
     },
 }
+
+const EPERM: i32 = 1;
+const ENOMEM: i32 = 12;
+const EEXIST: i32 = 17;
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -48,6 +61,17 @@ impl fmt::Display for Error {
                     f,
                     "memory cannot begin at physical address {start:#x}; give a multiple of 4096 that leaves room"
                 )
+            }
+            Self::Identity { start, bytes, errno } => {
+                let end = start + bytes as u64;
+                write!(f, "the addresses {start:#x}..{end:#x} cannot stand for physical memory: ")?;
+                match errno {
+                    EPERM => write!(f, "the system keeps the lowest ones (vm.mmap_min_addr)")?,
+                    ENOMEM => write!(f, "they are outside the address space of a process, or memory is short")?,
+                    EEXIST => write!(f, "this process uses some of them")?,
+                    _ => write!(f, "{}", std::io::Error::from_raw_os_error(errno))?,
+                }
+                write!(f, "; give `Watch::identity_at` others, or let `Watch::identity` choose")
             }
             Self::TooMany { limit } => write!(f, "{limit} watches are the most at once; drop one first"),
             Self::System { call, errno } => {

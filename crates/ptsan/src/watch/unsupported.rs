@@ -72,6 +72,18 @@ impl Watch {
         Err(Error::Unsupported)
     }
 
+    /// # Errors
+    /// Always [`Error::Unsupported`].
+    pub fn identity(_bytes: usize, _san: Sanitizer) -> Result<Self, Error> {
+        Err(Error::Unsupported)
+    }
+
+    /// # Errors
+    /// Always [`Error::Unsupported`].
+    pub fn identity_at(_start: u64, _bytes: usize, _san: Sanitizer) -> Result<Self, Error> {
+        Err(Error::Unsupported)
+    }
+
     #[must_use]
     pub fn memory(&self) -> &Ram {
         match self.0 {}

@@ -13,6 +13,9 @@ use std::marker::PhantomData;
 use std::panic::resume_unwind;
 use std::ptr::NonNull;
 
+/// Where [`Watch::identity`] looks for room: at multiples of this.
+const STEP: u64 = 1 << 32;
+
 /// Memory in which every store is seen, and the sanitizer that checks it. See
 /// [the module](crate::watch).
 ///
@@ -69,7 +72,42 @@ impl Watch {
     /// # Errors
     /// As [`Watch::new`], and [`Error::BadStart`].
     pub fn with_start(start: u64, bytes: usize, san: Sanitizer) -> Result<Self, Error> {
-        let ram = Ram::new(start, bytes)?;
+        Self::over(Ram::new(start, bytes)?, san)
+    }
+
+    /// Does the same as [`Watch::new`], with memory that is mapped one to one: the address of each
+    /// byte is its physical address. Code under test that takes physical addresses for pointers,
+    /// as under an identity map, runs as it is.
+    ///
+    /// The memory begins at a multiple of 4 GiB, the lowest that is free, so reports name the same
+    /// addresses in each run. [`Ram::start`] tells it.
+    ///
+    /// # Errors
+    /// As [`Watch::new`], and [`Error::Identity`] if 64 such places are taken.
+    pub fn identity(bytes: usize, san: Sanitizer) -> Result<Self, Error> {
+        let step = (bytes as u64).checked_next_multiple_of(STEP).ok_or(Error::BadSize { bytes })?.max(STEP);
+        let mut last = Error::BadSize { bytes };
+        for start in (1..=list::LIMIT as u64).map_while(|n| step.checked_mul(n)) {
+            match Ram::identity(start, bytes) {
+                Ok(ram) => return Self::over(ram, san),
+                Err(e @ Error::Identity { .. }) => last = e,
+                Err(e) => return Err(e),
+            }
+        }
+        Err(last)
+    }
+
+    /// Does the same as [`Watch::identity`], from address `start` on: for formats whose entries
+    /// hold low addresses only, and for code that expects a certain address.
+    ///
+    /// # Errors
+    /// As [`Watch::new`], [`Error::BadStart`], and [`Error::Identity`] if the addresses, or one of
+    /// the pages before and behind them, are in use.
+    pub fn identity_at(start: u64, bytes: usize, san: Sanitizer) -> Result<Self, Error> {
+        Self::over(Ram::identity(start, bytes)?, san)
+    }
+
+    fn over(ram: Ram, san: Sanitizer) -> Result<Self, Error> {
         let installed = signals::Installed::new()?;
         let region = Box::into_raw(Box::new(Region::new(ram, san)));
         let held = Held::new();
