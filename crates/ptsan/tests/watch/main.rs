@@ -2,6 +2,7 @@
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod formats;
 mod identity;
+mod kernel;
 mod leftovers;
 mod signals;
 mod stores;

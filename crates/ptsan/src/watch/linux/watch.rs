@@ -1,10 +1,12 @@
 //! A watch: its memory, its sanitizer, and the code that runs under it.
+use super::escape::{self, End};
 use super::list;
-use super::lock::Held;
+use super::lock::{self, Held};
 use super::ram::Ram;
 use super::region::{OnStore, Region};
 use super::signals;
 use crate::Sanitizer;
+use crate::watch::ended::Ended;
 use crate::watch::error::Error;
 use crate::watch::found::FoundAt;
 use crate::watch::store::Store;
@@ -143,34 +145,79 @@ impl Watch {
     /// Panics if the code does, or if the sanitizer or the callback of [`Watch::on_store`] panicked
     /// at a store.
     pub fn run<R>(&self, code: impl FnOnce() -> R) -> Result<R, Error> {
-        struct End<'a>(&'a Region);
-        impl Drop for End<'_> {
+        let running = Running::begin(self.region())?;
+        let result = code();
+        drop(running);
+        self.resume_panic();
+        Ok(result)
+    }
+
+    /// Does the same as [`Watch::run`], for kernel code: the thread stands for a CPU, and the
+    /// privileged instructions that page-table code executes are emulated. They change the state of
+    /// that CPU, and call the sanitizer's hooks. [The module](crate::watch#privileged-instructions)
+    /// says which they are.
+    ///
+    /// `hlt` ends the run, and so does an instruction that is not emulated or that raises a
+    /// general-protection fault. Calls may be nested, for another CPU too: so a test plays an
+    /// interrupt that runs elsewhere. Threads that the code starts stand for no CPU. A
+    /// [`Watch::pause`] that is abandoned stays in force.
+    ///
+    /// # Safety
+    /// 1. A run that is ended abandons its frames, as `longjmp` does: no destructor runs, and locks
+    ///    stay locked. So no frame from the call of `code` to the instruction holds what has to be
+    ///    dropped for others to be safe, such as a scope of threads.
+    /// 2. The instructions do here what the module says. Code that needs more of them to be sound,
+    ///    such as `mov` to CR3 to make other memory appear, must not be run.
+    ///
+    /// # Errors
+    /// Besides those of [`Watch::run`]: [`Error::NoSuchCpu`], [`Error::CpuTaken`], and
+    /// [`Error::Instruction`] if an instruction was refused.
+    ///
+    /// # Panics
+    /// As [`Watch::run`], and if it is called inside [`Watch::with`].
+    pub unsafe fn run_on<R>(&self, cpu: usize, code: impl FnOnce() -> R) -> Result<Ended<R>, Error> {
+        struct OnCpu<'a>(&'a Region, usize);
+        impl Drop for OnCpu<'_> {
             fn drop(&mut self) {
                 let _held = Held::new();
-                self.0.running.set(self.0.running.get() - 1);
-                // If the system refuses, stores still fault and are let through page by page.
-                let _ = self.0.protect();
+                self.0.give_up(self.1);
             }
         }
+        assert!(!lock::is_mine(), "`Watch::run_on` was called while the same thread has the sanitizer");
         let region = self.region();
         let held = Held::new();
-        region.running.set(region.running.get() + 1);
-        let end = End(region);
-        if region.is_watched() {
-            region.protect()?;
-        }
+        region.claim(cpu)?;
         drop(held);
-        let result = code();
-        drop(end);
+        let on_cpu = OnCpu(region, cpu);
+        let running = Running::begin(region)?;
+        // SAFETY: 1. `self` keeps the region. 2. The caller guarantees it.
+        let ended = unsafe { escape::run(region, cpu, code) };
+        if let Err((_, abandoned)) = ended {
+            let _held = Held::new();
+            region.running.set(region.running.get() - abandoned);
+        }
+        drop((running, on_cpu));
+        let ended = match ended {
+            Ok(Ok(result)) => Ok(Ended::Returned(result)),
+            Ok(Err(panic)) => resume_unwind(panic),
+            Err((End::Halt(rip), _)) => Ok(Ended::Halted { rip }),
+            Err((End::Refused(error), _)) => Err(error),
+        };
+        self.resume_panic();
+        ended
+    }
+
+    /// Checks the stores that wait, and continues the panic of a check if there was one.
+    fn resume_panic(&self) {
+        let region = self.region();
         let held = Held::new();
         // SAFETY: the lock is held.
         unsafe { region.deliver(false) };
         // SAFETY: the lock is held.
         let panic = unsafe { region.with(|subject| subject.panic.take()) }.flatten();
         drop(held);
-        match panic {
-            Some(panic) => resume_unwind(panic),
-            None => Ok(result),
+        if let Some(panic) = panic {
+            resume_unwind(panic);
         }
     }
 
@@ -276,6 +323,32 @@ impl Watch {
         // SAFETY: `new` made it from a box, it is freed nowhere else, and it is out of the list, so
         // no handler uses it.
         unsafe { Box::from_raw(self.region.as_ptr()) }
+    }
+}
+
+/// A run under way.
+struct Running<'a>(&'a Region);
+
+impl<'a> Running<'a> {
+    fn begin(region: &'a Region) -> Result<Self, Error> {
+        let _held = Held::new();
+        region.running.set(region.running.get() + 1);
+        escape::nest(region, 1);
+        let running = Self(region);
+        if region.is_watched() {
+            region.protect()?;
+        }
+        Ok(running)
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        let _held = Held::new();
+        self.0.running.set(self.0.running.get() - 1);
+        escape::nest(self.0, -1);
+        // If the system refuses, stores still fault and are let through page by page.
+        let _ = self.0.protect();
     }
 }
 
