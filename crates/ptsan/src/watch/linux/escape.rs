@@ -131,14 +131,24 @@ unsafe extern "sysv64" fn enter(
     code: unsafe extern "sysv64" fn(*mut c_void),
     argument: *mut c_void,
 ) {
+    // The directives let backtraces go on to the caller.
     naked_asm!(
+        ".cfi_startproc",
         "push rbp",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset rbp, -16",
         "mov rbp, rsp",
+        ".cfi_def_cfa_register rbp",
         "push rbx",
+        ".cfi_offset rbx, -24",
         "push r12",
+        ".cfi_offset r12, -32",
         "push r13",
+        ".cfi_offset r13, -40",
         "push r14",
+        ".cfi_offset r14, -48",
         "push r15",
+        ".cfi_offset r15, -56",
         "sub rsp, 8",
         "stmxcsr [rsp]",
         "fnstcw [rsp + 4]",
@@ -152,7 +162,9 @@ unsafe extern "sysv64" fn enter(
         "pop r12",
         "pop rbx",
         "pop rbp",
+        ".cfi_def_cfa rsp, 8",
         "ret",
+        ".cfi_endproc",
     )
 }
 

@@ -162,6 +162,42 @@ impl Watch {
     /// interrupt that runs elsewhere. Threads that the code starts stand for no CPU. A
     /// [`Watch::pause`] that is abandoned stays in force.
     ///
+    /// ```
+    /// use ptsan::watch::{Ended, Watch};
+    /// use ptsan::{Access, Arch, Config, Content, Kind, Sanitizer};
+    /// use std::arch::asm;
+    ///
+    /// let watch = Watch::identity(1 << 16, Sanitizer::new(Config::new(Arch::x86_64())))?;
+    /// let root = watch.memory().start();
+    /// for table in (root..).step_by(4096).take(4) {
+    ///     watch.with(|san, ram| san.table_allocated(ram, table, 4096, None, Content::Zero));
+    /// }
+    /// // SAFETY: the caller gives physical addresses, which are addresses here.
+    /// let store = |phys: u64, entry: u64| unsafe { *(phys as *mut u64) = entry };
+    /// let read = || _ = watch.with(|san, ram| san.translate(ram, 0, 0x123, Access::READ));
+    /// let kernel = |flush: bool| {
+    ///     // SAFETY: the instruction is emulated.
+    ///     unsafe { asm!("mov cr3, {}", in(reg) root) };
+    ///     (0..4).for_each(|n| store(root + n * 4096, (root + (n + 1) * 4096) | 7));
+    ///     read();
+    ///     store(root + 3 * 4096, 0); // unmaps the page
+    ///     if flush {
+    ///         // SAFETY: as above.
+    ///         unsafe { asm!("invlpg [{}]", in(reg) 0) };
+    ///     }
+    ///     read();
+    ///     // SAFETY: as above: it ends the run.
+    ///     unsafe { asm!("hlt") };
+    /// };
+    /// for (flush, found) in [(true, 0), (false, 1)] {
+    ///     // SAFETY: 1. The kernel holds nothing that must be dropped. 2. It needs no more.
+    ///     let ended = unsafe { watch.run_on(0, || kernel(flush)) }?;
+    ///     assert!(matches!(ended, Ended::Halted { .. }));
+    ///     assert_eq!(watch.with(|san, _| san.count(Kind::StaleUse)), found);
+    /// }
+    /// # Ok::<(), ptsan::watch::Error>(())
+    /// ```
+    ///
     /// # Safety
     /// 1. A run that is ended abandons its frames, as `longjmp` does: no destructor runs, and locks
     ///    stay locked. So no frame from the call of `code` to the instruction holds what has to be
