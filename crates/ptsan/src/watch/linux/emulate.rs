@@ -3,7 +3,7 @@
 use super::control::Refusal;
 use super::decode::{self, Instruction, Operand, Operation, Segment};
 use super::effect::Effect;
-use super::escape::{self, End, KernelRun};
+use super::escape::{self, End, KernelRun, Pending};
 use super::lock::{self, Held};
 use super::ram::PAGE;
 use super::region::{Region, Subject};
@@ -32,8 +32,8 @@ unsafe extern "C" fn breakpoint() {
 /// Takes over an instruction that the processor refused. Returns whether it is one of a run of
 /// kernel code.
 pub(super) fn fault(info: &libc::siginfo_t, at: &mut Registers) -> bool {
-    let refused = matches!(at.get(libc::REG_TRAPNO), INVALID_OPCODE | GENERAL_PROTECTION);
-    if !refused || info.si_code <= 0 {
+    let exception = at.get(libc::REG_TRAPNO);
+    if !matches!(exception, INVALID_OPCODE | GENERAL_PROTECTION) || info.si_code <= 0 {
         return false;
     }
     let taken = escape::current(|run| {
@@ -42,7 +42,7 @@ pub(super) fn fault(info: &libc::siginfo_t, at: &mut Registers) -> bool {
             return false;
         }
         let mask = at.mask();
-        run.pending.set(Some((at.get(libc::REG_RIP), mask)));
+        run.pending.set(Some(Pending { rip: at.get(libc::REG_RIP), exception, mask }));
         at.set_mask(mask | !SYNCHRONOUS);
         at.set(libc::REG_RIP, breakpoint as *const () as i64);
         true
@@ -56,12 +56,11 @@ pub(super) fn trap(at: &mut Registers) -> bool {
         return false;
     }
     let taken = escape::current(|run| {
-        let Some((rip, mask)) = run.pending.take() else { return false };
-        at.set_mask(mask);
+        let Some(pending) = run.pending.take() else { return false };
+        at.set_mask(pending.mask);
         // Backtraces of findings see the thread inside the instruction: see `step::trap`.
-        at.set(libc::REG_RIP, rip + 1);
-        let outcome = carry_out(run, rip as usize, at);
-        match outcome {
+        at.set(libc::REG_RIP, pending.rip + 1);
+        match carry_out(run, pending, at) {
             Ok(next) => at.set(libc::REG_RIP, next as i64),
             Err(end) => run.leave(end, at),
         }
@@ -70,8 +69,9 @@ pub(super) fn trap(at: &mut Registers) -> bool {
     taken.unwrap_or(false)
 }
 
-/// Carries out the instruction at `rip`. Returns the address of the next one.
-fn carry_out(run: &KernelRun, rip: usize, at: &mut Registers) -> Result<usize, End> {
+/// Carries out an instruction. Returns the address of the next one.
+fn carry_out(run: &KernelRun, pending: Pending, at: &mut Registers) -> Result<usize, End> {
+    let rip = pending.rip as usize;
     let refused = |length, Refusal { why, value }: Refusal| {
         End::Refused(Error::Instruction { rip, code: code(rip, length), why, value })
     };
@@ -84,7 +84,11 @@ fn carry_out(run: &KernelRun, rip: usize, at: &mut Registers) -> Result<usize, E
         byte
     });
     let Some(instruction) = decoded else {
-        return Err(refused(decode::LONGEST, Refusal { why: "is not emulated", value: None }));
+        let why = match pending.exception {
+            INVALID_OPCODE => "is invalid in a program, and is not emulated",
+            _ => "raised a general-protection fault, and is not emulated",
+        };
+        return Err(refused(decode::LONGEST, Refusal { why, value: None }));
     };
     if instruction.operation == Operation::Halt {
         return Err(End::Halt(rip));

@@ -17,8 +17,8 @@ const ODD_FLAGS: i64 = 1 << 10 | 1 << 8 | 1 << 18;
 pub(super) struct KernelRun {
     pub(super) region: *const Region,
     pub(super) cpu: usize,
-    /// The instruction that is being carried out, and the signals that were blocked before it.
-    pub(super) pending: Cell<Option<(i64, u64)>>,
+    /// The instruction that is being carried out.
+    pub(super) pending: Cell<Option<Pending>>,
     /// Calls of `Watch::run` under way inside, of the same watch and on this thread.
     inner: Cell<usize>,
     /// Why the run was ended.
@@ -28,6 +28,16 @@ pub(super) struct KernelRun {
     /// The signals that were blocked at the start.
     mask: u64,
     outer: *const KernelRun,
+}
+
+/// An instruction that the processor refused.
+#[derive(Clone, Copy)]
+pub(super) struct Pending {
+    pub(super) rip: i64,
+    /// The exception.
+    pub(super) exception: i64,
+    /// The signals that were blocked before it.
+    pub(super) mask: u64,
 }
 
 /// The instruction that ended a run.

@@ -259,7 +259,7 @@ impl Watch {
 
     /// Stops seeing stores, of all threads, until the guard is dropped: for bulk work, such as
     /// clearing a pool of frames. Links made meanwhile are only known from
-    /// [`Sanitizer::table_linked`].
+    /// [`Sanitizer::table_linked`]. Privileged instructions are carried out as before.
     ///
     /// # Errors
     /// [`Error::System`] if the memory cannot be made writable.

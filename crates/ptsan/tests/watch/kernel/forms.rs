@@ -1,6 +1,7 @@
 //! The forms in which compilers write the operands.
 use super::{Machine, store};
 use crate::PAGE;
+use ptsan::Kind;
 use std::arch::asm;
 
 /// An address that fits in every form, in an even page.
@@ -71,14 +72,20 @@ fn invlpg_of_every_form_drops_the_page_at_its_operand_and_no_other() {
 }
 
 #[test]
-fn invlpg_of_an_address_that_is_not_canonical_does_nothing() {
-    let machine = Machine::plain(VA);
-    machine.use_both(0);
-    machine.unmap_both();
-    machine.run(|| {
-        execute!("invlpg [{}]", in(reg) VA | 1 << 47);
-    });
-    assert_eq!((machine.held(0), machine.stale()), ([true, true], 2));
+fn invlpg_of_any_address_drops_the_tables_that_a_cpu_holds_unless_it_is_not_canonical() {
+    for (other, drops) in [(VA | 1 << 46, true), (VA | 1 << 47, false), (VA | 1 << 63, false)] {
+        let machine = Machine::plain(VA);
+        machine.unmap_both();
+        assert_eq!(machine.held(0), [false; 2], "walks to the last table");
+        let (upper, last) = (machine.root + 2 * PAGE + (VA >> 21 & 511) * 8, machine.root + 3 * PAGE);
+        machine.run(|| {
+            store(upper, 0);
+            execute!("invlpg [{}]", in(reg) other);
+        });
+        machine.watch.with(|san, ram| san.table_freed(ram, last, PAGE));
+        let found = machine.watch.with(|san, _| san.count(Kind::FreeBeforeFlush));
+        assert_eq!(found == 0, drops, "{other:#x}: {}", machine.watch);
+    }
 }
 
 #[test]
