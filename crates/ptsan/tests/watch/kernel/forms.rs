@@ -75,14 +75,13 @@ fn invlpg_of_every_form_drops_the_page_at_its_operand_and_no_other() {
 fn invlpg_of_any_address_drops_the_tables_that_a_cpu_holds_unless_it_is_not_canonical() {
     for (other, drops) in [(VA | 1 << 46, true), (VA | 1 << 47, false), (VA | 1 << 63, false)] {
         let machine = Machine::plain(VA);
-        machine.unmap_both();
-        assert_eq!(machine.held(0), [false; 2], "walks to the last table");
-        let (upper, last) = (machine.root + 2 * PAGE + (VA >> 21 & 511) * 8, machine.root + 3 * PAGE);
+        machine.use_both(0);
+        let (upper, table) = (machine.root + PAGE + (VA >> 30 & 511) * 8, machine.root + 2 * PAGE);
         machine.run(|| {
             store(upper, 0);
             execute!("invlpg [{}]", in(reg) other);
         });
-        machine.watch.with(|san, ram| san.table_freed(ram, last, PAGE));
+        machine.watch.with(|san, ram| san.table_freed(ram, table, PAGE));
         let found = machine.watch.with(|san, _| san.count(Kind::FreeBeforeFlush));
         assert_eq!(found == 0, drops, "{other:#x}: {}", machine.watch);
     }
