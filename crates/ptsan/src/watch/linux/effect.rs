@@ -45,7 +45,7 @@ impl Sanitizer {
             Effect::None => {}
             Effect::Load(load) => self.root_loaded(memory, cpu, load),
             // The instruction does nothing.
-            Effect::FlushPage { va } if !self.config.arch.is_canonical(va) && va == 1 => {}
+            Effect::FlushPage { va } if !self.config.arch.is_canonical(va) => {}
             Effect::FlushPage { va } => {
                 let flush = current.map_or(Flush::page_in_every_space(va), |space| Flush::page(space, va));
                 self.flush(memory, cpu, flush);
