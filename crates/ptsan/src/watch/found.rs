@@ -15,14 +15,18 @@ pub struct FoundAt {
     /// The stack at that instruction, without the frames of the handler. It is not captured for a
     /// store made inside [`super::Watch::with`], which is checked later.
     pub backtrace: Backtrace,
-    pub(super) act: Act,
+    /// What it did.
+    pub act: Act,
 }
 
-/// What the instruction did.
+/// What the instruction of a [`FoundAt`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Act {
+pub enum Act {
+    /// It stored to the memory.
     Stored,
+    /// It loaded a root.
     Loaded,
+    /// It invalidated translations.
     Flushed,
 }
 

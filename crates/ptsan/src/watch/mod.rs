@@ -119,7 +119,7 @@ mod unsupported;
 
 pub use ended::Ended;
 pub use error::{Code, Error};
-pub use found::FoundAt;
+pub use found::{Act, FoundAt};
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
 pub use linux::{Paused, Ram, Watch};
 pub use store::{Changed, Store};

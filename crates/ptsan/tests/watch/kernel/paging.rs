@@ -1,7 +1,7 @@
 //! The released crate `x86_64`, as it is: its mapper, its flush tokens, its root register.
 use super::{Machine, config, store};
 use crate::PAGE;
-use ptsan::watch::Watch;
+use ptsan::watch::{Act, Watch};
 use ptsan::{Access, Adversary, Config, Content, Kind, Sanitizer};
 use std::cell::Cell;
 use x86_64::registers::control::{Cr3, Cr3Flags};
@@ -160,7 +160,7 @@ fn a_table_full_of_old_entries_is_found_at_the_store_that_links_it_and_a_root_at
     kernel(&watch, || boot(&frames));
     let found = watch.found();
     assert_eq!(found.len(), 1, "{watch}");
-    assert_eq!(found[0].phys, watch.memory().start());
+    assert_eq!((found[0].act, found[0].phys), (Act::Loaded, watch.memory().start()));
     let text = found[0].to_string();
     assert!(text.contains("loaded the root") && text.contains("::boot"), "{text}");
     assert!(!text.contains("on_trap") && !text.contains("Watch::run"), "only the code under test: {text}");

@@ -204,3 +204,34 @@ fn a_program_may_use_memory_between_the_instructions_of_the_kernel() {
     });
     machine.watch.assert_clean();
 }
+
+#[test]
+fn threads_halt_and_flush_while_others_store() {
+    const ROUNDS: u64 = 200;
+    let machine = Machine::new(Config { cpus: 4, ..config() }, VA, 0);
+    let before = machine.watch.stores();
+    std::thread::scope(|scope| {
+        for cpu in 0..4 {
+            let machine = &machine;
+            scope.spawn(move || {
+                let place = machine.root + (10 + cpu as u64) * PAGE;
+                for round in 1..=ROUNDS {
+                    let code = || {
+                        store(place, round);
+                        tlb::flush(VirtAddr::new(VA));
+                        if cpu % 2 == 0 {
+                            hlt();
+                        }
+                        store(place + 8, round);
+                    };
+                    // SAFETY: 1. The frames hold nothing that must be dropped. 2. It needs no more.
+                    let ended = unsafe { machine.watch.run_on(cpu, code) };
+                    assert_eq!(ended.expect("runs").halted(), cpu % 2 == 0);
+                }
+                assert_eq!(machine.watch.memory().load(place), Some(ROUNDS));
+            });
+        }
+    });
+    assert_eq!(machine.watch.stores() - before, 4 * ROUNDS + 2 * ROUNDS);
+    machine.watch.assert_clean();
+}
