@@ -43,12 +43,9 @@ impl FoundAt {
 
 /// The handler's function: the frames of the code under test come after it.
 pub(super) const HANDLER: &str = "ptsan::watch::linux::signals::on_trap";
-/// The callers of the code under test.
-const LAST: [&str; 3] = [
-    "ptsan::watch::linux::escape::run",
-    "ptsan::watch::linux::watch::Watch::run",
-    "__rust_begin_short_backtrace",
-];
+/// The callers of the code under test. Symbols name methods in either of the last two ways.
+const LAST: [&str; 4] =
+    ["__rust_begin_short_backtrace", "ptsan::watch::linux::escape::run", "::Watch::run", "::Watch>::run"];
 
 impl fmt::Display for FoundAt {
     /// Prints the instruction and the functions that led to it, innermost first. Finding names

@@ -119,7 +119,7 @@ extern "C" fn mend(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_vo
     }
 }
 
-fn install(signal: c_int, handler: usize) -> libc::sigaction {
+pub fn install(signal: c_int, handler: usize) -> libc::sigaction {
     // SAFETY: a zeroed action is valid, and `mend` is a handler with three arguments.
     unsafe {
         let mut new: libc::sigaction = std::mem::zeroed();

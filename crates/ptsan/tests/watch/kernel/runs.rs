@@ -1,11 +1,14 @@
 //! How runs begin and end.
 use super::{Machine, config, store};
 use crate::PAGE;
+use crate::signals::{alone, install, is_inside};
 use ptsan::watch::{Ended, Error};
 use ptsan::{Access, Config, Flush};
 use std::arch::asm;
+use std::ffi::{c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use x86_64::VirtAddr;
 use x86_64::instructions::{hlt, tlb};
 
@@ -234,4 +237,48 @@ fn threads_halt_and_flush_while_others_store() {
     });
     assert_eq!(machine.watch.stores() - before, 4 * ROUNDS + 2 * ROUNDS);
     machine.watch.assert_clean();
+}
+
+static SIGNALS: AtomicUsize = AtomicUsize::new(0);
+static BETWEEN: AtomicUsize = AtomicUsize::new(0);
+
+/// Counts the signals, and those that come while a privileged instruction is carried out: the
+/// thread is then at a breakpoint, which the code under test has not.
+extern "C" fn look(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
+    SIGNALS.fetch_add(1, Relaxed);
+    // SAFETY: a handler's argument, and the thread is about to execute what stands there.
+    let next = unsafe {
+        let rip = (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs[libc::REG_RIP as usize];
+        std::ptr::with_exposed_provenance::<u8>(rip as usize).read_volatile()
+    };
+    BETWEEN.fetch_add(usize::from(next == 0xcc), Relaxed);
+}
+
+#[test]
+fn no_other_signal_comes_in_while_an_instruction_is_carried_out() {
+    if !is_inside() {
+        let out = alone("kernel::runs::no_other_signal_comes_in_while_an_instruction_is_carried_out");
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        return;
+    }
+    let machine = Machine::plain(VA);
+    install(libc::SIGUSR1, look as *const () as usize);
+    // SAFETY: the number of this thread.
+    let me = unsafe { libc::pthread_self() };
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Relaxed) {
+                // SAFETY: the thread outlives the scope.
+                assert_eq!(unsafe { libc::pthread_kill(me, libc::SIGUSR1) }, 0);
+            }
+        });
+        machine.run(|| {
+            while SIGNALS.load(Relaxed) < 1000 {
+                tlb::flush(VirtAddr::new(VA));
+            }
+        });
+        stop.store(true, Relaxed);
+    });
+    assert_eq!(BETWEEN.load(Relaxed), 0, "of {} signals", SIGNALS.load(Relaxed));
 }
