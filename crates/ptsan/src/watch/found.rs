@@ -1,31 +1,51 @@
-//! The store that broke a rule.
+//! The instruction that broke a rule.
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::fmt;
 
-/// The store at which a finding was made.
+/// The instruction at which a finding was made: a store, or in a run of kernel code a load of the
+/// root or an invalidation.
 #[derive(Debug)]
 pub struct FoundAt {
     /// Index into [`crate::Sanitizer::findings`].
     pub finding: usize,
-    /// Address of the instruction that stored.
+    /// Address of the instruction.
     pub rip: usize,
-    /// Physical address that it stored to.
+    /// Physical address that it stored to, or of the root that it loaded; 0 for an invalidation.
     pub phys: u64,
     /// The stack at that instruction, without the frames of the handler. It is not captured for a
     /// store made inside [`super::Watch::with`], which is checked later.
     pub backtrace: Backtrace,
+    /// What it did.
+    pub act: Act,
+}
+
+/// What the instruction of a [`FoundAt`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// It stored to the memory.
+    Stored,
+    /// It loaded a root.
+    Loaded,
+    /// It invalidated translations.
+    Flushed,
 }
 
 impl FoundAt {
     pub(super) fn instruction(&self) -> String {
-        format!("the instruction at {:#x} stored to {:#x}", self.rip, self.phys)
+        let Self { rip, phys, .. } = self;
+        match self.act {
+            Act::Stored => format!("the instruction at {rip:#x} stored to {phys:#x}"),
+            Act::Loaded => format!("the instruction at {rip:#x} loaded the root {phys:#x}"),
+            Act::Flushed => format!("the instruction at {rip:#x} flushed"),
+        }
     }
 }
 
 /// The handler's function: the frames of the code under test come after it.
 pub(super) const HANDLER: &str = "ptsan::watch::linux::signals::on_trap";
-/// The callers of the code under test.
-const LAST: [&str; 2] = ["ptsan::watch::linux::watch::Watch::run", "__rust_begin_short_backtrace"];
+/// The callers of the code under test. Symbols name methods in either of the last two ways.
+const LAST: [&str; 4] =
+    ["__rust_begin_short_backtrace", "ptsan::watch::linux::escape::run", "::Watch::run", "::Watch>::run"];
 
 impl fmt::Display for FoundAt {
     /// Prints the instruction and the functions that led to it, innermost first. Finding names

@@ -1,5 +1,7 @@
-//! Sees every store to table memory, without a hook in the code that stores. It needs Linux on
-//! x86-64; on other hosts [`Watch::new`] returns [`Error::Unsupported`].
+//! Sees every store to table memory, and every flush of x86-64 kernel code, without a hook in the
+//! code that does it. It needs Linux on x86-64; on other hosts [`Watch::new`] returns
+//! [`Error::Unsupported`]. That includes Linux on AArch64, where a program cannot single-step
+//! itself.
 //!
 //! # How
 //!
@@ -23,16 +25,61 @@
 //! The watch sees what the compiled code stores, not what the source says. The compiler may merge
 //! or reorder stores, as it may in front of a real page walker.
 //!
+//! # Memory
+//!
+//! [`Ram::base`] is where the code under test finds the memory, and [`Ram::start`] is the physical
+//! address of its first byte. Code that adds an offset to physical addresses gets the difference.
+//! Code that takes physical addresses for pointers gets [`Watch::identity`], where the two are
+//! equal and page-table entries hold the very addresses that pointers have.
+//!
+//! # Privileged instructions
+//!
+//! [`Watch::run_on`] runs kernel code that was not changed at all. The thread stands for a CPU of
+//! the sanitizer. The processor refuses privileged instructions to a program; the handler of that
+//! fault carries them out on the state of the CPU, and calls the sanitizer's hook:
+//!
+//! | instruction | what it does |
+//! |---|---|
+//! | `invlpg` | [`Flush::page`](crate::Flush::page) of the current space: global translations too |
+//! | `invpcid` types 0, 1 | flushes a page, or all, of the space of the PCID, except global translations |
+//! | `invpcid` types 2, 3 | flushes all spaces: with global translations, without them |
+//! | `mov` to CR3 | [`switch`](crate::Sanitizer::switch); flushes the space unless bit 63 is set |
+//! | `mov` to CR4 | flushes everything if `PGE` changes or `PCIDE` is cleared, the space if `SMEP` is set |
+//! | `mov` to CR0, CR2; `mov` from CR0, CR2, CR3, CR4 | holds what was written |
+//! | `rdmsr`, `wrmsr` | holds what was written: `EFER`, `PAT`, `STAR`, `LSTAR`, `CSTAR`, `SFMASK`, `KERNEL_GS_BASE`, the three of `SYSENTER` |
+//! | `wbinvd`, `wbnoinvd`, `cli`, `sti` | nothing |
+//! | `hlt` | ends the run: [`Ended::Halted`] |
+//!
+//! All else that raises a general-protection fault or an invalid-opcode exception, such as `swapgs`,
+//! `lgdt`, `out` or `ud2`, ends the run with [`Error::Instruction`]. It has the address and the
+//! bytes. So does a value that a processor refuses: reserved bits, a PCID without `CR4.PCIDE`.
+//!
+//! * **Spaces**: with [`Config::asids`](crate::Config::asids) the number of a space is its PCID, 0
+//!   while `CR4.PCIDE` is clear. Without, `CR4.PCIDE` cannot be set, and the number is the physical
+//!   address of the root. A root that [`switch`](crate::Sanitizer::switch) loaded under another
+//!   number keeps it while it stays loaded.
+//! * **At first** a CPU is in 64-bit mode, with paging, `WP`, global pages and `EFER.NXE` on, and
+//!   PCIDs off. CR3 holds what `switch` loaded. Reports take paging, `WP` and `NXE` as set: clearing
+//!   paging or `NXE` ends the run, clearing `WP` changes nothing. Later runs find the registers as
+//!   the last one on that CPU left them.
+//! * **Interrupts** do not exist: `pushf` shows them as enabled always, `popf` does not change that,
+//!   and signals are none. To play an interrupt on another CPU, nest a run.
+//! * **Instructions that a processor carries out for programs too** are not seen: `sgdt`, `smsw`,
+//!   `cpuid`, `rdtsc`, `popf`, `iret`, loads of segments.
+//! * **Page faults** of the kernel code are not delivered to it. A store or load outside memory is a
+//!   crash.
+//! * **An instruction costs** two signals: about a quarter of what a store costs.
+//!
 //! # Why the sanitizer may run in a signal handler
 //!
 //! The sanitizer allocates memory and takes locks. Handlers of *asynchronous* signals must not do
 //! that, because the interrupted code may hold those locks. Here the interrupted code is known: it
-//! is at a store to table memory.
+//! is at a store to table memory, or at a privileged instruction.
 //!
 //! * POSIX allows a handler to call any function unless the signal interrupted a function that is
 //!   not async-signal-safe. The memory functions (`memcpy`, `memset`) are safe. An allocator, a
-//!   lock or standard output do not store to table memory, unless a program puts its heap or such
-//!   locks there, which it must not.
+//!   lock or standard output execute no privileged instruction. They do not store to table memory,
+//!   unless a program puts its heap or such locks there, which it must not.
 //! * The sanitizer's own hooks store nothing to table memory. A store made *inside* [`Watch::with`]
 //!   finds the sanitizer taken; it is recorded and handed over when that call ends.
 //! * The handler runs on the thread's own stack, not on its small alternate one.
@@ -46,19 +93,22 @@
 //!   finished. While a page is writable for one instruction, another thread may store to it without
 //!   a fault. The comparison of the whole page finds that store, as a part of the first one.
 //! * **System calls** do not fault on read-only memory: `read` into it fails with `EFAULT`.
+//! * **A CPU** belongs to one thread at a time, for as long as [`Watch::run_on`] runs. Elsewhere a
+//!   privileged instruction is a crash, as without a watch. It is one inside [`Watch::with`] too.
 //! * **Handlers of asynchronous signals** must not store to the memory, nor call a [`Watch`].
 //! * **`rep stos` and `rep movs`** (a large `memset` or `memcpy`) are one store for each page they
 //!   write, unless [`Watch::each_repetition`] asks for more.
-//! * **Other handlers**: signals that do not belong to a watch go to the handler that was installed
-//!   before; a crash crashes as it did. Handlers installed later must pass signals on in the same
-//!   way. The first watch installs the handlers, the last one restores what was there. Debuggers
-//!   take `SIGTRAP` for themselves: in gdb, `handle SIGSEGV SIGTRAP nostop noprint pass`.
+//! * **Other handlers**: `SIGSEGV`, `SIGILL` and `SIGTRAP` that do not belong to a watch go to the
+//!   handler that was installed before; a crash crashes as it did. Handlers installed later must
+//!   pass signals on in the same way. The first watch installs the handlers, the last one restores what was there. Debuggers
+//!   take `SIGTRAP` for themselves: in gdb, `handle SIGSEGV SIGILL SIGTRAP nostop noprint pass`.
 //! * **A store costs** two signals and two `mprotect`: a few microseconds, or tens of them in a
 //!   virtual machine whose hypervisor intercepts the trap (`examples/watch.rs` measures). Do bulk
 //!   work before [`Watch::run`] or under [`Watch::pause`].
 // The crate denies unsafe code everywhere else.
 #![allow(unsafe_code)]
 
+mod ended;
 mod error;
 mod found;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
@@ -67,8 +117,9 @@ mod store;
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64")))]
 mod unsupported;
 
-pub use error::Error;
-pub use found::FoundAt;
+pub use ended::Ended;
+pub use error::{Code, Error};
+pub use found::{Act, FoundAt};
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
 pub use linux::{Paused, Ram, Watch};
 pub use store::{Changed, Store};

@@ -1,4 +1,5 @@
 //! Hosts on which stores cannot be watched: everything compiles, but no watch can be created.
+use super::ended::Ended;
 use super::error::Error;
 use super::found::FoundAt;
 use super::store::Store;
@@ -72,12 +73,30 @@ impl Watch {
         Err(Error::Unsupported)
     }
 
+    /// # Errors
+    /// Always [`Error::Unsupported`].
+    pub fn identity(_bytes: usize, _san: Sanitizer) -> Result<Self, Error> {
+        Err(Error::Unsupported)
+    }
+
+    /// # Errors
+    /// Always [`Error::Unsupported`].
+    pub fn identity_at(_start: u64, _bytes: usize, _san: Sanitizer) -> Result<Self, Error> {
+        Err(Error::Unsupported)
+    }
+
     #[must_use]
     pub fn memory(&self) -> &Ram {
         match self.0 {}
     }
 
     pub fn run<R>(&self, _code: impl FnOnce() -> R) -> Result<R, Error> {
+        match self.0 {}
+    }
+
+    /// # Safety
+    /// None: there is no watch on this host.
+    pub unsafe fn run_on<R>(&self, _cpu: usize, _code: impl FnOnce() -> R) -> Result<Ended<R>, Error> {
         match self.0 {}
     }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 const INSIDE: &str = "PTSAN_TEST_INSIDE";
 
 /// Runs the test of this name in a process of its own.
-fn alone(name: &str) -> Output {
+pub fn alone(name: &str) -> Output {
     let me = std::env::current_exe().expect("this program");
     Command::new(me)
         .args(["--exact", name, "--nocapture", "--test-threads=1"])
@@ -18,7 +18,7 @@ fn alone(name: &str) -> Output {
         .expect("runs")
 }
 
-fn is_inside() -> bool {
+pub fn is_inside() -> bool {
     std::env::var_os(INSIDE).is_some()
 }
 
@@ -35,7 +35,7 @@ fn watched(code: impl FnOnce()) {
         .expect("runs");
 }
 
-fn dies_of(name: &str, signal: c_int) -> String {
+pub fn dies_of(name: &str, signal: c_int) -> String {
     let out = alone(name);
     let text = String::from_utf8_lossy(&out.stderr).into_owned();
     assert_eq!(out.status.signal(), Some(signal), "{text}");
@@ -119,7 +119,7 @@ extern "C" fn mend(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_vo
     }
 }
 
-fn install(signal: c_int, handler: usize) -> libc::sigaction {
+pub fn install(signal: c_int, handler: usize) -> libc::sigaction {
     // SAFETY: a zeroed action is valid, and `mend` is a handler with three arguments.
     unsafe {
         let mut new: libc::sigaction = std::mem::zeroed();

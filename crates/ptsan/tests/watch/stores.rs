@@ -196,14 +196,17 @@ fn addresses_are_physical_and_the_instruction_is_named() {
     assert_eq!((ram.phys(at), ram.start(), ram.bytes()), (Some(START + PAGE + 16), START, 2 * PAGE as usize));
     assert_eq!((ram.pointer(START - 1), ram.pointer(START + 2 * PAGE)), (None, None));
     assert_eq!((ram.phys(ram.base().wrapping_sub(1)), ram.load(0), ram.store(8, 1)), (None, None, false));
-    let store = || {
+    /// Stores, and returns the address of the instruction: one, wherever it is called.
+    #[inline(never)]
+    fn store_at(at: *mut u8) -> usize {
         let label: usize;
-        // SAFETY: stores inside the memory.
+        // SAFETY: the caller gives 8 bytes of the memory.
         unsafe {
             asm!("lea {l}, [rip + 2f]", "2: mov qword ptr [{at}], 7", l = out(reg) label, at = in(reg) at)
         };
         label
-    };
+    }
+    let store = || store_at(at);
     let (first, _) = (watch.run(store).expect("runs"), assert_eq!(ram.load(START + PAGE + 16), Some(7)));
     assert_eq!(*seen.lock().expect("no panic"), [[Changed { phys: START + PAGE + 16, old: 0, new: 7 }]]);
     let into = rips.clone();

@@ -16,7 +16,7 @@ std::thread_local! {
 }
 
 /// Returns a number that no other running thread has.
-fn this_thread() -> usize {
+pub(super) fn this_thread() -> usize {
     HERE.with(|here| std::ptr::from_ref(here).addr())
 }
 

@@ -1,12 +1,20 @@
 //! Linux on x86-64. From the bottom up: `lock`, `ram`, `registers`, `rep`, `told` and `width` stand
-//! alone; `region` is one watch, `list` holds all of them; `step` handles a store, `signals`
-//! installs the handlers, `watch` is the interface.
+//! alone, and so do `decode`, `effect` and, on it, `control`, for privileged instructions. `region`
+//! is one watch, `list` holds all of them. `step` handles a store; `emulate` handles a privileged
+//! instruction of a run, which `escape` starts and ends. `signals` installs the handlers; `watch` and
+//! `run` are the interface.
+mod control;
+mod decode;
+mod effect;
+mod emulate;
+mod escape;
 mod list;
 mod lock;
 mod ram;
 mod region;
 mod registers;
 mod rep;
+mod run;
 mod signals;
 mod step;
 mod told;
@@ -14,4 +22,5 @@ mod watch;
 mod width;
 
 pub use ram::Ram;
-pub use watch::{Paused, Watch};
+pub use run::Paused;
+pub use watch::Watch;

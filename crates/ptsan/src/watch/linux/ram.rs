@@ -3,7 +3,7 @@ use crate::Memory;
 use crate::watch::error::Error;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munmap};
 use std::ffi::c_void;
-use std::ptr::NonNull;
+use std::ptr::{NonNull, null_mut, without_provenance_mut};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 /// The only small page size of x86-64.
@@ -26,32 +26,55 @@ unsafe impl Send for Ram {}
 unsafe impl Sync for Ram {}
 
 impl Ram {
+    /// Maps memory at an address of the system's choice, whose first byte has physical address
+    /// `start`.
     pub(super) fn new(start: u64, bytes: usize) -> Result<Self, Error> {
-        let bad = Error::BadSize { bytes };
-        let len = bytes
-            .checked_next_multiple_of(PAGE)
-            .filter(|&b| b > 0 && b <= isize::MAX as usize - 2 * PAGE)
-            .ok_or(bad)?;
+        let len = whole_pages(bytes)?;
         if !start.is_multiple_of(PAGE as u64) || start.checked_add(len as u64).is_none() {
             return Err(Error::BadStart { start });
         }
-        let failed = |call| move |e: rustix::io::Errno| Error::System { call, errno: e.raw_os_error() };
-        // A page without access on either side: no instruction stores to two watched memories, and
-        // the kernel never merges this mapping with a neighbour.
-        // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
-        let outer = unsafe {
-            mmap_anonymous(std::ptr::null_mut(), len + 2 * PAGE, ProtFlags::empty(), MapFlags::PRIVATE)
+        let refused = |e: rustix::io::Errno| Error::System { call: "mmap", errno: e.raw_os_error() };
+        Self::map(null_mut(), start, len).map_err(refused)?
+    }
+
+    /// Maps memory whose physical addresses are its own addresses, from `start` on.
+    pub(super) fn identity(start: u64, bytes: usize) -> Result<Self, Error> {
+        let len = whole_pages(bytes)?;
+        let fits = |&first: &usize| first.is_multiple_of(PAGE) && first.checked_add(len + PAGE).is_some();
+        let first = usize::try_from(start).ok().filter(fits).ok_or(Error::BadStart { start })?;
+        // The page before it must not be the one at address -1.
+        let outer = first.checked_sub(PAGE).ok_or(Error::BadStart { start })?;
+        let refused = |e: rustix::io::Errno| Error::Identity { start, bytes: len, errno: e.raw_os_error() };
+        let ram = Self::map(without_provenance_mut(outer), start, len).map_err(refused)??;
+        // The code under test makes pointers from the addresses that its tables hold.
+        if ram.base.as_ptr().expose_provenance() != first {
+            // A system that does not know the flag takes the address for a wish.
+            return Err(refused(rustix::io::Errno::EXIST));
         }
-        .map_err(failed("mmap"))?;
+        Ok(ram)
+    }
+
+    /// Maps `len` bytes with a page without access on either side: no instruction stores to two
+    /// watched memories, and the kernel never merges this mapping with a neighbour. The outer error
+    /// is that of the mapping. If `outer` is not null, the mapping begins there and replaces
+    /// nothing.
+    fn map(outer: *mut c_void, start: u64, len: usize) -> rustix::io::Result<Result<Self, Error>> {
+        let fixed = if outer.is_null() { MapFlags::empty() } else { MapFlags::FIXED_NOREPLACE };
+        // SAFETY: a new mapping, either at an address of the kernel's choice or at one where the
+        // flag makes the call fail if there is something.
+        let outer =
+            unsafe { mmap_anonymous(outer, len + 2 * PAGE, ProtFlags::empty(), MapFlags::PRIVATE | fixed) }?;
         // SAFETY: PAGE bytes on are within the mapping just made.
         let inner = unsafe { outer.cast::<u8>().add(PAGE) };
-        let Some(base) = NonNull::new(inner) else { return Err(bad) };
+        let Some(base) = NonNull::new(inner) else { return Ok(Err(Error::BadSize { bytes: len })) };
         let ram = Self { base, bytes: len, start };
-        ram.protect(0, len, true).map_err(failed("mprotect"))?;
+        if let Err(e) = ram.protect(0, len, true) {
+            return Ok(Err(Error::System { call: "mprotect", errno: e.raw_os_error() }));
+        }
         // A huge page would be split at the first store, so ask for none. A refusal does no harm.
         // SAFETY: the range is the mapping's own, and the advice does not change what it holds.
         let _ = unsafe { madvise(inner.cast(), len, Advice::LinuxNoHugepage) };
-        Ok(ram)
+        Ok(Ok(ram))
     }
 
     /// Returns where the code under test finds the memory: [`Ram::bytes`] bytes, at a multiple of
@@ -129,6 +152,14 @@ impl Ram {
         // under test fault, as intended.
         unsafe { mprotect(self.base.as_ptr().add(start).cast::<c_void>(), bytes, how) }
     }
+}
+
+/// Rounds a size up to whole pages.
+fn whole_pages(bytes: usize) -> Result<usize, Error> {
+    bytes
+        .checked_next_multiple_of(PAGE)
+        .filter(|&b| b > 0 && b <= isize::MAX as usize - 2 * PAGE)
+        .ok_or(Error::BadSize { bytes })
 }
 
 impl Drop for Ram {

@@ -1,8 +1,11 @@
 //! The state of one watch.
+use super::control::Control;
+use super::effect::{Effect, Load};
+use super::lock;
 use super::ram::Ram;
 use crate::Sanitizer;
 use crate::watch::error::Error;
-use crate::watch::found::FoundAt;
+use crate::watch::found::{Act, FoundAt};
 use crate::watch::store::{Changed, Store};
 use std::any::Any;
 use std::backtrace::Backtrace;
@@ -23,6 +26,8 @@ pub(super) struct Region {
     /// Whether repeated stores are taken one repetition at a time.
     pub(super) each_repetition: Cell<bool>,
     pub(super) stores: Cell<u64>,
+    /// For each CPU the thread that stands for it, and how often.
+    runners: Box<[Cell<(usize, u32)>]>,
     /// Whether the subject is lent out. Stores wait in the log meanwhile.
     busy: Cell<bool>,
     log: UnsafeCell<Log>,
@@ -41,6 +46,8 @@ pub(super) struct Subject {
     pub(super) on_store: Option<OnStore>,
     pub(super) found: Vec<FoundAt>,
     pub(super) panic: Option<Box<dyn Any + Send>>,
+    /// The control registers of each CPU.
+    pub(super) controls: Vec<Control>,
 }
 
 /// Stores that the subject has not seen yet.
@@ -61,13 +68,17 @@ struct Seen {
 
 impl Region {
     pub(super) fn new(ram: Ram, san: Sanitizer) -> Self {
-        let subject = Subject { san, on_store: None, found: Vec::new(), panic: None };
+        let cpus = san.cpus.len();
+        let (tagged, five_levels) = (san.config.asids, san.config.arch.levels.len() == 5);
+        let controls = (0..cpus).map(|_| Control::new(tagged, five_levels)).collect();
+        let subject = Subject { san, on_store: None, found: Vec::new(), panic: None, controls };
         Self {
             ram,
             running: Cell::new(0),
             paused: Cell::new(0),
             each_repetition: Cell::new(false),
             stores: Cell::new(0),
+            runners: vec![Cell::new((0, 0)); cpus].into(),
             busy: Cell::new(false),
             log: UnsafeCell::default(),
             subject: UnsafeCell::new(subject),
@@ -83,6 +94,26 @@ impl Region {
     pub(super) fn protect(&self) -> Result<(), Error> {
         let failed = |e: rustix::io::Errno| Error::System { call: "mprotect", errno: e.raw_os_error() };
         self.ram.protect(0, self.ram.bytes(), !self.is_watched()).map_err(failed)
+    }
+
+    /// Makes this thread stand for the CPU. The caller holds the lock.
+    pub(super) fn claim(&self, cpu: usize) -> Result<(), Error> {
+        let no_such = Error::NoSuchCpu { cpu, cpus: self.runners.len() };
+        let runner = self.runners.get(cpu).ok_or(no_such)?;
+        let (thread, depth) = runner.get();
+        if depth > 0 && thread != lock::this_thread() {
+            return Err(Error::CpuTaken { cpu });
+        }
+        runner.set((lock::this_thread(), depth + 1));
+        Ok(())
+    }
+
+    /// Undoes [`Region::claim`]. The caller holds the lock.
+    pub(super) fn give_up(&self, cpu: usize) {
+        if let Some(runner) = self.runners.get(cpu) {
+            let (thread, depth) = runner.get();
+            runner.set((thread, depth.saturating_sub(1)));
+        }
     }
 
     pub(super) fn into_sanitizer(self) -> Sanitizer {
@@ -162,24 +193,37 @@ impl Region {
 }
 
 impl Subject {
-    /// Tells the sanitizer what a store changed. After a panic, which is on its way to the caller
-    /// of `run`, nothing is checked any more.
+    /// Tells the sanitizer what a store changed.
     fn look(&mut self, ram: &Ram, store: &Store<'_>, overwritten: &Range<u64>, live: bool) {
+        self.check(store.rip, store.phys, Act::Stored, live, |subject| {
+            subject.san.overwritten(overwritten.clone());
+            subject.tell(ram, store);
+            if let Some(on_store) = &mut subject.on_store {
+                on_store(&mut subject.san, ram, store);
+            }
+        });
+    }
+
+    /// Tells the sanitizer what a privileged instruction did.
+    pub(super) fn carried_out(&mut self, ram: &Ram, cpu: usize, rip: usize, effect: Effect) {
+        let (phys, act) = match effect {
+            Effect::Load(Load { root, .. }) => (root, Act::Loaded),
+            _ => (0, Act::Flushed),
+        };
+        self.check(rip, phys, act, true, |subject| subject.san.carried_out(ram, cpu, effect));
+    }
+
+    /// Calls hooks for the instruction at `rip`, and notes the findings. After a panic, which is on
+    /// its way to the caller of `run`, nothing is checked any more.
+    fn check(&mut self, rip: usize, phys: u64, act: Act, live: bool, hooks: impl FnOnce(&mut Self)) {
         if self.panic.is_some() {
             return;
         }
         let known = self.san.reports.findings().len();
-        let looked = catch_unwind(AssertUnwindSafe(|| {
-            self.san.overwritten(overwritten.clone());
-            self.tell(ram, store);
-            if let Some(on_store) = &mut self.on_store {
-                on_store(&mut self.san, ram, store);
-            }
-        }));
-        self.panic = looked.err();
+        self.panic = catch_unwind(AssertUnwindSafe(|| hooks(self))).err();
         for finding in known..self.san.reports.findings().len() {
             let backtrace = if live { Backtrace::force_capture() } else { Backtrace::disabled() };
-            self.found.push(FoundAt { finding, rip: store.rip, phys: store.phys, backtrace });
+            self.found.push(FoundAt { finding, rip, phys, backtrace, act });
         }
     }
 

@@ -1,5 +1,6 @@
 //! The interrupted thread: its registers, its signal mask, its `errno`.
 use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
 
 /// `si_code` of a `SIGSEGV` by an access that the page does not allow.
 pub(super) const SEGV_ACCERR: c_int = 2;
@@ -14,6 +15,30 @@ pub(super) const SYNCHRONOUS: u64 = bit(libc::SIGSEGV)
     | bit(libc::SIGILL)
     | bit(libc::SIGFPE)
     | bit(libc::SIGABRT);
+
+/// The calls of `arch_prctl` that read the start of a segment.
+pub(super) const ARCH_GET_FS: c_int = 0x1003;
+pub(super) const ARCH_GET_GS: c_int = 0x1004;
+
+/// The general registers, in the processor's order.
+const GENERAL: [c_int; 16] = [
+    libc::REG_RAX,
+    libc::REG_RCX,
+    libc::REG_RDX,
+    libc::REG_RBX,
+    libc::REG_RSP,
+    libc::REG_RBP,
+    libc::REG_RSI,
+    libc::REG_RDI,
+    libc::REG_R8,
+    libc::REG_R9,
+    libc::REG_R10,
+    libc::REG_R11,
+    libc::REG_R12,
+    libc::REG_R13,
+    libc::REG_R14,
+    libc::REG_R15,
+];
 
 pub(super) const fn bit(signal: c_int) -> u64 {
     1 << (signal - 1)
@@ -41,6 +66,16 @@ impl Registers {
         unsafe { (&raw mut (*self.0).uc_mcontext.gregs[register as usize]).write_volatile(value) }
     }
 
+    /// Returns a general register, by the processor's number (below 16).
+    pub(super) fn general(&self, number: u8) -> u64 {
+        self.get(GENERAL[usize::from(number)]).cast_unsigned()
+    }
+
+    /// Sets a general register, by the processor's number (below 16).
+    pub(super) fn set_general(&mut self, number: u8, value: u64) {
+        self.set(GENERAL[usize::from(number)], value.cast_signed());
+    }
+
     /// Returns the signal mask. The kernel's mask is these 8 bytes; the rest of the C library's
     /// type is not there.
     pub(super) fn mask(&self) -> u64 {
@@ -52,6 +87,28 @@ impl Registers {
         // SAFETY: as in `mask`.
         unsafe { (&raw mut (*self.0).uc_sigmask).cast::<u64>().write_volatile(mask) }
     }
+}
+
+/// Returns where a segment of this thread begins: `which` is one of the calls above.
+pub(super) fn segment(which: c_int) -> u64 {
+    let mut start = 0u64;
+    // SAFETY: both calls store 8 bytes at the address, or fail and store none.
+    let _ = unsafe { libc::syscall(libc::SYS_arch_prctl, which, &raw mut start) };
+    start
+}
+
+/// Returns the signals that this thread blocks, in the kernel's bits.
+pub(super) fn blocked_signals() -> u64 {
+    let mut blocked = MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: without a new mask the call only writes the present one to `blocked`, of which all
+    // zero is a valid value.
+    let set = unsafe {
+        libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), blocked.as_mut_ptr());
+        blocked.assume_init()
+    };
+    // SAFETY: the set is initialised; the call only reads it.
+    let is_blocked = |&signal: &c_int| unsafe { libc::sigismember(&raw const set, signal) } == 1;
+    (1..=64).filter(is_blocked).fold(0, |mask, signal| mask | bit(signal))
 }
 
 /// Restores `errno` when dropped: the code under test made no call.

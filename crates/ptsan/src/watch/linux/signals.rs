@@ -1,6 +1,6 @@
 //! Signal handlers: installing them, calling those that were there before, restoring those.
 use super::registers::{KeepErrno, Registers, SYNCHRONOUS, bit};
-use super::step;
+use super::{emulate, step};
 use crate::watch::error::Error;
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -20,11 +20,18 @@ struct Handled {
     previous: AtomicPtr<libc::sigaction>,
 }
 
-static HANDLED: [Handled; 2] = [
+static HANDLED: [Handled; 3] = [
     // On the alternate stack, because the previous handler may need it: a stack overflow raises
     // this signal.
     Handled {
         signal: libc::SIGSEGV,
+        handler: on_fault,
+        flags: libc::SA_ONSTACK,
+        previous: AtomicPtr::new(null_mut()),
+    },
+    // An instruction that this processor does not have.
+    Handled {
+        signal: libc::SIGILL,
         handler: on_fault,
         flags: libc::SA_ONSTACK,
         previous: AtomicPtr::new(null_mut()),
@@ -133,12 +140,13 @@ fn last_error() -> Error {
     Error::System { call: "sigaction", errno }
 }
 
-/// Handles `SIGSEGV`.
+/// Handles `SIGSEGV` and `SIGILL`.
 unsafe extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     let _errno = KeepErrno::new();
     // SAFETY: the kernel calls this as a handler with `SA_SIGINFO`, so both pointers are valid
     // while it runs.
-    let ours = unsafe { step::fault(&*info, &mut Registers::new(context)) };
+    let (info_now, at) = unsafe { (&*info, &mut Registers::new(context)) };
+    let ours = signal == libc::SIGSEGV && step::fault(info_now, at) || emulate::fault(info_now, at);
     if !ours {
         // SAFETY: the arguments are those of this handler, which returns next.
         unsafe { chain(signal, info, context) };
@@ -149,7 +157,8 @@ unsafe extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context
 unsafe extern "C" fn on_trap(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     let _errno = KeepErrno::new();
     // SAFETY: as in `on_fault`.
-    let ours = unsafe { step::trap(&*info, &mut Registers::new(context)) };
+    let (info_now, at) = unsafe { (&*info, &mut Registers::new(context)) };
+    let ours = step::trap(info_now, at) || emulate::trap(at);
     if !ours {
         // SAFETY: the arguments are those of this handler, which returns next.
         unsafe { chain(signal, info, context) };

@@ -1,4 +1,4 @@
-//! A watch: its memory, its sanitizer, and the code that runs under it.
+//! A watch: its memory and its sanitizer.
 use super::list;
 use super::lock::Held;
 use super::ram::Ram;
@@ -10,8 +10,10 @@ use crate::watch::found::FoundAt;
 use crate::watch::store::Store;
 use std::fmt;
 use std::marker::PhantomData;
-use std::panic::resume_unwind;
 use std::ptr::NonNull;
+
+/// Where [`Watch::identity`] looks for room: at multiples of this.
+const STEP: u64 = 1 << 32;
 
 /// Memory in which every store is seen, and the sanitizer that checks it. See
 /// [the module](crate::watch).
@@ -69,7 +71,42 @@ impl Watch {
     /// # Errors
     /// As [`Watch::new`], and [`Error::BadStart`].
     pub fn with_start(start: u64, bytes: usize, san: Sanitizer) -> Result<Self, Error> {
-        let ram = Ram::new(start, bytes)?;
+        Self::over(Ram::new(start, bytes)?, san)
+    }
+
+    /// Does the same as [`Watch::new`], with memory that is mapped one to one: the address of each
+    /// byte is its physical address. Code under test that takes physical addresses for pointers,
+    /// as under an identity map, runs as it is.
+    ///
+    /// The memory begins at a multiple of 4 GiB, the lowest that is free, so reports name the same
+    /// addresses in each run. [`Ram::start`] tells it.
+    ///
+    /// # Errors
+    /// As [`Watch::new`], and [`Error::Identity`] if 64 such places are taken.
+    pub fn identity(bytes: usize, san: Sanitizer) -> Result<Self, Error> {
+        let step = (bytes as u64).checked_next_multiple_of(STEP).ok_or(Error::BadSize { bytes })?.max(STEP);
+        let mut last = Error::BadSize { bytes };
+        for start in (1..=list::LIMIT as u64).map_while(|n| step.checked_mul(n)) {
+            match Ram::identity(start, bytes) {
+                Ok(ram) => return Self::over(ram, san),
+                Err(e @ Error::Identity { .. }) => last = e,
+                Err(e) => return Err(e),
+            }
+        }
+        Err(last)
+    }
+
+    /// Does the same as [`Watch::identity`], from address `start` on: for formats whose entries
+    /// hold low addresses only, and for code that expects a certain address.
+    ///
+    /// # Errors
+    /// As [`Watch::new`], [`Error::BadStart`], and [`Error::Identity`] if the addresses, or one of
+    /// the pages before and behind them, are in use.
+    pub fn identity_at(start: u64, bytes: usize, san: Sanitizer) -> Result<Self, Error> {
+        Self::over(Ram::identity(start, bytes)?, san)
+    }
+
+    fn over(ram: Ram, san: Sanitizer) -> Result<Self, Error> {
         let installed = signals::Installed::new()?;
         let region = Box::into_raw(Box::new(Region::new(ram, san)));
         let held = Held::new();
@@ -84,7 +121,7 @@ impl Watch {
         Ok(Self { region, _installed: installed, _owns: PhantomData })
     }
 
-    fn region(&self) -> &Region {
+    pub(super) fn region(&self) -> &Region {
         // SAFETY: only `take_out` frees the region, when the watch is dropped.
         unsafe { self.region.as_ref() }
     }
@@ -93,62 +130,6 @@ impl Watch {
     #[must_use]
     pub fn memory(&self) -> &Ram {
         &self.region().ram
-    }
-
-    /// Runs the code under test, with every store seen, also those of other threads meanwhile.
-    /// Calls may be nested, and several threads may be inside at once.
-    ///
-    /// # Errors
-    /// [`Error::System`] if the memory cannot be protected; the code did not run then.
-    ///
-    /// # Panics
-    /// Panics if the code does, or if the sanitizer or the callback of [`Watch::on_store`] panicked
-    /// at a store.
-    pub fn run<R>(&self, code: impl FnOnce() -> R) -> Result<R, Error> {
-        struct End<'a>(&'a Region);
-        impl Drop for End<'_> {
-            fn drop(&mut self) {
-                let _held = Held::new();
-                self.0.running.set(self.0.running.get() - 1);
-                // If the system refuses, stores still fault and are let through page by page.
-                let _ = self.0.protect();
-            }
-        }
-        let region = self.region();
-        let held = Held::new();
-        region.running.set(region.running.get() + 1);
-        let end = End(region);
-        if region.is_watched() {
-            region.protect()?;
-        }
-        drop(held);
-        let result = code();
-        drop(end);
-        let held = Held::new();
-        // SAFETY: the lock is held.
-        unsafe { region.deliver(false) };
-        // SAFETY: the lock is held.
-        let panic = unsafe { region.with(|subject| subject.panic.take()) }.flatten();
-        drop(held);
-        match panic {
-            Some(panic) => resume_unwind(panic),
-            None => Ok(result),
-        }
-    }
-
-    /// Stops seeing stores, of all threads, until the guard is dropped: for bulk work, such as
-    /// clearing a pool of frames. Links made meanwhile are only known from
-    /// [`Sanitizer::table_linked`].
-    ///
-    /// # Errors
-    /// [`Error::System`] if the memory cannot be made writable.
-    pub fn pause(&self) -> Result<Paused<'_>, Error> {
-        let _held = Held::new();
-        let region = self.region();
-        region.paused.set(region.paused.get() + 1);
-        let guard = Paused { region };
-        region.protect()?;
-        Ok(guard)
     }
 
     /// Calls a hook, or anything else of the sanitizer. Stores of other threads wait meanwhile.
@@ -287,26 +268,5 @@ impl fmt::Debug for Watch {
             .field("memory", self.memory())
             .field("stores", &self.stores())
             .finish_non_exhaustive()
-    }
-}
-
-/// Stops seeing stores while it lives: see [`Watch::pause`].
-#[must_use = "stores are seen again when it is dropped"]
-pub struct Paused<'a> {
-    region: &'a Region,
-}
-
-impl Drop for Paused<'_> {
-    fn drop(&mut self) {
-        let _held = Held::new();
-        self.region.paused.set(self.region.paused.get() - 1);
-        // If the system refuses, stores go unseen as before, which the count of stores shows.
-        let _ = self.region.protect();
-    }
-}
-
-impl fmt::Debug for Paused<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Paused").finish_non_exhaustive()
     }
 }
