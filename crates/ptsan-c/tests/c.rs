@@ -208,7 +208,7 @@ fn a_program_in_zig_calls_the_library() {
         eprintln!("skipped: no Zig here; `pip install ziglang` or set ZIG");
         return;
     };
-    let scratch = Path::new(env!("CARGO_TARGET_TMPDIR")).join("zig");
+    let scratch = Path::new(env!("CARGO_TARGET_TMPDIR")).join("zig-program");
     std::fs::create_dir_all(&scratch).expect("a directory can be made");
     let call = |arguments: &[&str], paths: &[&Path]| {
         let mut command = Command::new(&zig[0]);
