@@ -225,3 +225,23 @@ fn a_program_in_zig_calls_the_library() {
     let (code, report, _) = run(&program);
     assert!(code == 1 && report.contains("double-free: the table was freed before"), "{code}: {report}");
 }
+
+#[test]
+fn the_readme_shows_the_first_program_and_what_it_prints() {
+    let readme = std::fs::read_to_string(root().join("README.md")).expect("there is a README");
+    let source = std::fs::read_to_string(root().join("examples/first.c")).expect("there is an example");
+    assert!(readme.contains(&format!("```c\n{source}```\n")), "the README has another program");
+    let (code, report, _) = run(&compiled("first", root(), &["./examples/first.c"], &["-O0"]));
+    assert!(code == 1 && readme.contains(&format!("```text\n{report}```\n")), "{code}: {report}");
+
+    // The flush comes first, as the README says that it must.
+    let is_free = |line: &&str| line.contains("ptsan_table_freed(san, 0x4000");
+    let free = source.lines().find(is_free).expect("the program frees the table");
+    let is_flush = |line: &&str| line.contains("ptsan_flush_page");
+    let flush = source.lines().find(is_flush).expect("the program flushes the page");
+    let right = source.replace(&format!("{free}\n{flush}"), &format!("{flush}\n{free}"));
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    std::fs::write(directory.join("right.c"), right).expect("a file can be written");
+    let (code, report, _) = run(&compiled("right", directory, &["right.c"], &[]));
+    assert_eq!((code, report.as_str()), (0, ""));
+}

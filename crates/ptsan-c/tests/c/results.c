@@ -4,9 +4,9 @@
 static _Alignas(4096) uint64_t ram[16 * 512];
 static ptsan *san;
 
-/* Maps the page at 0x3000 with four tables, from frame 1 on, and loads them. */
-static void prepare(const char *suppressions) {
-    ptsan_options options = {.arch = PTSAN_ARCH_X86_64, .cpus = 2, .suppressions = suppressions};
+/* Maps the page at 0x3000 with four tables, from frame 1 on, and loads them on CPU 0. */
+static void prepare_for(ptsan_options options) {
+    options.cpus = 2;
     memset(ram, 0, sizeof ram);
     /* The frames are at physical addresses from 1 MiB on. */
     san = ptsan_new(&options, ram, sizeof ram, 0x100000);
@@ -14,10 +14,15 @@ static void prepare(const char *suppressions) {
     for (int level = 0; level < 4; level++) { /* a table before the entry that points at it */
         uint64_t table = 0x104000 - 4096 * (uint64_t)level;
         CHECK(ptsan_table_allocated(san, table, 4096, level, PTSAN_CONTENT_ZERO) == PTSAN_OK);
-        ram[(table - 0x100000) / 8 + (level > 0 ? 0 : 3)] = (table + 4096) | 7;
+        uint64_t bits = options.arch == PTSAN_ARCH_X86_64 ? 7 : level > 0 ? 3 : 0x443;
+        ram[(table - 0x100000) / 8 + (level > 0 ? 0 : 3)] = (table + 4096) | bits;
         ptsan_entry_written(san, table + (level > 0 ? 0 : 24));
     }
     CHECK(ptsan_switch(san, 0, 0x101000, 7) == PTSAN_OK && ptsan_live_tables(san) == 4);
+}
+
+static void prepare(const char *suppressions) {
+    prepare_for((ptsan_options){.arch = PTSAN_ARCH_X86_64, .suppressions = suppressions});
 }
 
 static void answers(void) {
@@ -111,6 +116,100 @@ static void flushes(void) {
     }
 }
 
+static void every_cpu(void) {
+    for (int32_t cpu = PTSAN_EVERY_CPU; cpu < 2; cpu++) {
+        prepare(NULL);
+        CHECK(ptsan_run_on(san, 1) == PTSAN_OK && ptsan_switch(san, PTSAN_THIS_CPU, 0x101000, 7) == PTSAN_OK);
+        for (int32_t both = 0; both < 2; both++)
+            CHECK(ptsan_access(san, both, 0x3000, PTSAN_READ, true, NULL) == PTSAN_OK);
+        ram[0x4018 / 8] = 0;
+        CHECK(ptsan_flush_page(san, cpu, 7, 0x3000, false) == PTSAN_OK);
+        for (int32_t both = 0; both < 2; both++) {
+            bool flushed = cpu == PTSAN_EVERY_CPU || cpu == both || (cpu == PTSAN_THIS_CPU && both == 1);
+            int32_t want = flushed ? PTSAN_FAULT_NOT_PRESENT : PTSAN_OK;
+            CHECK(ptsan_access(san, both, 0x3000, PTSAN_READ, true, NULL) == want);
+        }
+        CHECK(ptsan_destroy(san) == PTSAN_OK);
+    }
+}
+
+/* Loads, stores and fetches, of user and supervisor. */
+static void permissions(void) {
+    /* For each kind of access, whether user and supervisor may make it. */
+    const struct {
+        uint64_t entry;
+        bool allowed[3][2];
+    } pages[] = {
+        {0x105007, {{true, true}, {true, true}, {true, true}}},
+        {0x105005, {{true, true}, {false, false}, {true, true}}},            /* read-only */
+        {0x105003, {{false, true}, {false, true}, {false, true}}},           /* supervisor */
+        {0x105007 | 1ull << 63, {{true, true}, {true, true}, {false, false}}}, /* no execution */
+    };
+    for (size_t page = 0; page < sizeof pages / sizeof *pages; page++) {
+        prepare(NULL);
+        ram[0x4018 / 8] = pages[page].entry;
+        ptsan_entry_written(san, 0x104018);
+        for (uint32_t kind = PTSAN_READ; kind <= PTSAN_EXEC; kind++)
+            for (int supervisor = 0; supervisor < 2; supervisor++) {
+                int32_t want = pages[page].allowed[kind][supervisor] ? PTSAN_OK : PTSAN_FAULT_PERMISSION;
+                CHECK(ptsan_access(san, 0, 0x3000, kind, supervisor == 0, NULL) == want);
+            }
+        CHECK(ptsan_total(san) == 0 && ptsan_destroy(san) == PTSAN_OK);
+    }
+}
+
+/* Walks that no access asks for: a CPU holds the last table after them. */
+static void walks(void) {
+    for (int way = 0; way < 5; way++) {
+        ptsan_finding f;
+        ptsan_options options = {.arch = PTSAN_ARCH_X86_64};
+        if (way == 2) {
+            options.adversary_rate = 1000;
+            options.seed = 1;
+        }
+        prepare_for(options);
+        switch (way) {
+        case 0: break;
+        case 1: CHECK(ptsan_probe_walk(san, 0, 0x3000) == PTSAN_OK); break;
+        case 2:
+            for (int step = 0; step < 200; step++)
+                CHECK(ptsan_adversary_step(san) == PTSAN_OK);
+            break;
+        case 3:
+            CHECK(ptsan_probe_walk(san, 0, 0x3000) == PTSAN_OK && ptsan_lazy(san, 0) == PTSAN_OK);
+            break;
+        case 4:
+            CHECK(ptsan_probe_walk(san, 0, 0x3000) == PTSAN_OK && ptsan_lazy(san, 0) == PTSAN_OK);
+            CHECK(ptsan_resume(san, 0) == PTSAN_OK);
+            break;
+        }
+        ram[0x3000 / 8] = 0;
+        CHECK(ptsan_table_freed(san, 0x104000, 4096) == PTSAN_OK);
+        COUNT("free-before-flush", way > 0 ? 1u : 0u);
+        if (way > 0)
+            CHECK(ptsan_finding_at(san, 0, &f) && (strstr(f.note, "CPU 0 is lazy") != NULL) == (way == 3));
+        CHECK(ptsan_destroy(san) == PTSAN_OK);
+    }
+}
+
+/* A flush of the last level alone leaves the entry of the table above in AArch64's walk cache. */
+static void last_level(void) {
+    for (int way = 0; way < 6; way++) {
+        prepare_for((ptsan_options){.arch = PTSAN_ARCH_AARCH64_4K});
+        CHECK(ptsan_access(san, 0, 0x3000, PTSAN_READ, true, NULL) == PTSAN_OK);
+        ram[0x3000 / 8] = 0;
+        bool leaf_only = way % 2 == 1;
+        switch (way / 2) {
+        case 0: ptsan_flush_page(san, 0, 7, 0x3000, leaf_only); break;
+        case 1: ptsan_flush_range(san, 0, 7, 0x2000, 0x4000, 4096, leaf_only); break;
+        case 2: ptsan_flush_every_space(san, 0, 0x2000, 0x4000, 4096, leaf_only); break;
+        }
+        CHECK(ptsan_table_freed(san, 0x104000, 4096) == PTSAN_OK);
+        COUNT("free-before-flush", leaf_only ? 1u : 0u);
+        CHECK(ptsan_total(san) == leaf_only && ptsan_destroy(san) == PTSAN_OK);
+    }
+}
+
 static void spaces(void) {
     prepare(NULL);
     CHECK(ptsan_space_created(san, 9) == PTSAN_OK && ptsan_flush_space(san, 0, 9) == PTSAN_OK);
@@ -127,6 +226,10 @@ int main(void) {
     one_by_one();
     operations();
     flushes();
+    every_cpu();
+    permissions();
+    walks();
+    last_level();
     spaces();
     prepare("leak  # the tests end here\nstale-use");
     ptsan_leave(san, 0);
