@@ -79,6 +79,8 @@ typedef enum ptsan_arch {
     PTSAN_ARCH_AARCH64_STAGE2_16K = 13,
     // AArch64 stage 2, pages of 64 KiB. `va_bits` and `start_level` count.
     PTSAN_ARCH_AARCH64_STAGE2_64K = 14,
+    // 32-bit PowerPC with a hash table: see `ptsan_hash_table`.
+    PTSAN_ARCH_POWERPC = 15,
 } ptsan_arch;
 
 // What `ptsan_options.flags` may hold, combined with `|`.
@@ -110,6 +112,14 @@ typedef enum ptsan_content {
     // Not checked, at no cost.
     PTSAN_CONTENT_UNCHECKED = 2,
 } ptsan_content;
+
+// How the entries of a hash table are laid out, big-endian.
+typedef enum ptsan_hash_layout {
+    // Entries of 8 bytes in groups of 64, at least 64 KiB (604, 750).
+    PTSAN_HASH_LAYOUT_BITS32 = 1,
+    // Entries of 16 bytes in groups of 128, at least 256 KiB (POWER3).
+    PTSAN_HASH_LAYOUT_BITS64 = 2,
+} ptsan_hash_layout;
 
 // What `ptsan_expected.perms` may hold, combined with `|`.
 typedef enum ptsan_perm {
@@ -454,6 +464,28 @@ int32_t ptsan_expect_below(struct ptsan *san,
                            uint64_t root,
                            uint64_t va,
                            const struct ptsan_expected *says);
+
+// Tells that the CPUs look pages up in the hash table of `bytes` bytes at `phys`, a multiple of
+// its size, from now on. `layout` is an `enum ptsan_hash_layout`. For `PTSAN_ARCH_POWERPC`.
+int32_t ptsan_hash_table(struct ptsan *san, uint64_t phys, uint64_t bytes, uint32_t layout);
+
+// Tells which virtual segments (VSIDs) a space has, whose tree has its root at `root`: 16 numbers
+// at `vsids`. Call it before the space is loaded, and again when its segments change.
+//
+// # Safety
+// `vsids` is NULL, which is refused, or points at 16 numbers.
+int32_t ptsan_segments(struct ptsan *san,
+                       uint64_t space,
+                       uint64_t root,
+                       const uint64_t *vsids);
+
+// Tells that the entry of the hash table that holds the byte at `phys` was stored to. Optional:
+// what CPUs find in the hash table is checked when they find it.
+int32_t ptsan_hash_written(struct ptsan *san, uint64_t phys);
+
+// Checks all entries of the hash table. Returns how many are valid, or `PTSAN_NONE`. Call it when
+// no flush is under way.
+uint64_t ptsan_check_hash_table(struct ptsan *san);
 
 // Returns the memory of a sanitizer made by `ptsan_watch_new`, for the kernel to keep its tables
 // in, or NULL. It goes when the sanitizer is destroyed.

@@ -37,6 +37,8 @@ pub enum PtsanArch {
     Aarch64Stage2_16k = 13,
     /// AArch64 stage 2, pages of 64 KiB. `va_bits` and `start_level` count.
     Aarch64Stage2_64k = 14,
+    /// 32-bit PowerPC with a hash table: see `ptsan_hash_table`.
+    Powerpc = 15,
 }
 
 /// What `ptsan_options.flags` may hold, combined with `|`.
@@ -144,7 +146,7 @@ impl PtsanOptions {
             Arch::aarch64_stage2(granule, bits(40), start)
         };
         let is = |arch: A| self.arch == arch as u32;
-        let fixed: [(A, fn() -> Arch); 8] = [
+        let fixed: [(A, fn() -> Arch); 9] = [
             (A::X86, Arch::x86_2level),
             (A::X86Pae, Arch::x86_pae),
             (A::X86_64, Arch::x86_64),
@@ -153,6 +155,7 @@ impl PtsanOptions {
             (A::RiscvSv39, Arch::riscv_sv39),
             (A::RiscvSv48, Arch::riscv_sv48),
             (A::RiscvSv57, Arch::riscv_sv57),
+            (A::Powerpc, Arch::ppc32),
         ];
         let is_fixed = fixed.iter().find(|(arch, _)| is(*arch));
         let arch = match is_fixed {
@@ -169,7 +172,7 @@ impl PtsanOptions {
             }
         };
         let (name, va_bits, start_level) = (arch.name, self.va_bits, self.start_level);
-        let is_stage2 = self.arch >= A::Aarch64Stage2_4k as u32;
+        let is_stage2 = is_fixed.is_none() && self.arch >= A::Aarch64Stage2_4k as u32;
         if is_fixed.is_some() && va_bits != 0 || !is_stage2 && start_level != 0 {
             return Err(Refusal::argument(format!(
                 "{name} has no such choice; leave va_bits or start_level 0"
@@ -215,10 +218,10 @@ mod tests {
 
     #[test]
     fn every_number_of_a_format_is_another_format_and_no_other_number_is_one() {
-        let names: Vec<_> = (1..=14)
+        let names: Vec<_> = (1..=15_u32)
             .map(|n| {
                 config(PtsanOptions {
-                    start_level: [0, 1, 2][(n > 11) as usize + (n > 12) as usize],
+                    start_level: [1, 2, 2].get(n.wrapping_sub(12) as usize).copied().unwrap_or(0),
                     ..options(n)
                 })
                 .unwrap()
@@ -229,9 +232,9 @@ mod tests {
         let mut distinct = names.clone();
         distinct.sort_unstable();
         distinct.dedup();
-        assert_eq!(distinct.len(), 14, "{names:?}");
+        assert_eq!(distinct.len(), 15, "{names:?}");
         assert_eq!(names[PtsanArch::X86_64 as usize - 1], Arch::x86_64().name);
-        for n in [0, 15, u32::MAX] {
+        for n in [0, 16, u32::MAX] {
             assert!(config(options(n)).unwrap_err().contains("ptsan_arch"), "{n}");
         }
     }

@@ -245,3 +245,15 @@ fn the_readme_shows_the_first_program_and_what_it_prints() {
     let (code, report, _) = run(&compiled("right", directory, &["right.c"], &[]));
     assert_eq!((code, report.as_str()), (0, ""));
 }
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn the_kernel_compiles_for_its_hardware() {
+    let checked = tool("CC", "cc")
+        .current_dir(root().join("examples/kernel"))
+        .args(["-std=c11", "-Ihardware", "-fsyntax-only", "paging.c"])
+        .args(WARNINGS)
+        .output()
+        .expect("a C compiler runs");
+    assert!(checked.status.success(), "{}", shown(&checked));
+}

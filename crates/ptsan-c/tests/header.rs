@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// The files with functions for C, in the order of the header.
-const SOURCES: [&str; 16] = [
+const SOURCES: [&str; 17] = [
     "error",
     "options",
     "source",
@@ -18,6 +18,7 @@ const SOURCES: [&str; 16] = [
     "face/operations",
     "face/accesses",
     "face/expect",
+    "face/hashed",
     "face/watch",
     "face/findings",
 ];

@@ -53,6 +53,10 @@ static void nobody(ptsan *none) {
     CHECK(ptsan_adversary_step(none) == PTSAN_ERROR_NO_SANITIZER);
     CHECK(ptsan_expect(none, 0, 0, NULL) == PTSAN_ERROR_NO_SANITIZER);
     CHECK(ptsan_expect_below(none, 0, 0, NULL) == PTSAN_ERROR_NO_SANITIZER);
+    CHECK(ptsan_hash_table(none, 0, 65536, PTSAN_HASH_LAYOUT_BITS32) == PTSAN_ERROR_NO_SANITIZER);
+    CHECK(ptsan_segments(none, 0, 0, NULL) == PTSAN_ERROR_NO_SANITIZER);
+    CHECK(ptsan_hash_written(none, 0) == PTSAN_ERROR_NO_SANITIZER);
+    CHECK(ptsan_check_hash_table(none) == PTSAN_NONE);
     CHECK(ptsan_watch_base(none) == NULL);
     CHECK(ptsan_watch_run(none, NULL, NULL) == PTSAN_ERROR_NO_SANITIZER);
     CHECK(ptsan_watch_unseen(none, NULL, NULL) == PTSAN_ERROR_NO_SANITIZER);
@@ -93,7 +97,8 @@ static void findings(void) {
     ptsan_flush_space(san, PTSAN_EVERY_CPU, 17);  /* never loaded */
     ptsan_lazy(san, 0);                           /* nothing loaded */
     ptsan_space_destroyed(san, 18);
-    CHECK(ptsan_count(san, "misuse") >= before + 11);
+    ptsan_hash_table(san, 0, 65536, PTSAN_HASH_LAYOUT_BITS32); /* of another format */
+    CHECK(ptsan_count(san, "misuse") >= before + 12);
     CHECK(ptsan_access(san, 0, 0, PTSAN_READ, true, NULL) == PTSAN_FAULT_NO_ROOT);
     CHECK(ptsan_refused(san) == 0);
 }
@@ -118,11 +123,13 @@ static void refusals(void) {
     CHECK(ptsan_watch_run(san, NULL, NULL) == PTSAN_ERROR_BAD_ARGUMENT);
     CHECK(ptsan_watch_unseen(san, NULL, NULL) == PTSAN_ERROR_BAD_ARGUMENT);
     CHECK(ptsan_watch_stores(san) == PTSAN_NONE);
-    CHECK(ptsan_refused(san) == 16 && ptsan_total(san) == total);
+    CHECK(ptsan_hash_table(san, 0, 65536, 3) == PTSAN_ERROR_BAD_ARGUMENT);
+    CHECK(ptsan_segments(san, 0, 0, NULL) == PTSAN_ERROR_BAD_ARGUMENT);
+    CHECK(ptsan_refused(san) == 18 && ptsan_total(san) == total);
     CHECK(ptsan_finding_text(san, 1000) == NULL && ptsan_kind_name(1000) == NULL);
-    CHECK(ptsan_refused(san) == 16); /* the end of a list is no mistake */
+    CHECK(ptsan_refused(san) == 18); /* the end of a list is no mistake */
     char *report = ptsan_report(san);
-    CHECK(strstr(report, "ptsan refused 16 calls, the first:\n  ptsan_table_allocated: content 3") != NULL);
+    CHECK(strstr(report, "ptsan refused 18 calls, the first:\n  ptsan_table_allocated: content 3") != NULL);
     ptsan_free_text(report);
     ptsan_free_text(NULL);
 }

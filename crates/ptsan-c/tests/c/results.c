@@ -221,6 +221,35 @@ static void spaces(void) {
     CHECK(ptsan_destroy(san) == PTSAN_OK);
 }
 
+/* A CPU of 32-bit PowerPC finds a page where its handler puts it. */
+static void hashed(void) {
+    static _Alignas(65536) uint8_t memory[2 * 65536]; /* the hash table, then tables */
+    const ptsan_options options = {.arch = PTSAN_ARCH_POWERPC};
+    const uint64_t root = 0x10000, table = 0x11000, entry = table + 3 * 4, group = (5 ^ 3) * 64;
+    const uint8_t link[4] = {0, 1, 0x10, 1}, page[4] = {0, 8, 4, 1 | 2 | 4}; /* present, hashed, user, writable */
+    uint64_t vsids[16] = {5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20}, phys = 0;
+    san = ptsan_new(&options, memory, sizeof memory, 0);
+    CHECK(ptsan_hash_table(san, 0, 65536, PTSAN_HASH_LAYOUT_BITS32) == PTSAN_OK);
+    CHECK(ptsan_segments(san, 1, root, vsids) == PTSAN_OK);
+    ptsan_table_allocated(san, root, 4096, 1, PTSAN_CONTENT_ZERO);
+    ptsan_table_allocated(san, table, 4096, 0, PTSAN_CONTENT_ZERO);
+    memcpy(memory + root, link, 4), memcpy(memory + entry, page, 4);
+    ptsan_switch(san, 0, root, 1);
+    CHECK(ptsan_access(san, 0, 0x3000, PTSAN_READ, true, &phys) == PTSAN_FAULT_NOT_HASHED);
+    CHECK(ptsan_check_hash_table(san) == 0);
+    const uint8_t hash_entry[8] = {0x80, 0, 5 << 7 >> 8, (5 << 7) & 0xff, 0, 8, 0, 2}; /* VSID 5, page 3 */
+    memcpy(memory + group, hash_entry, 8);
+    CHECK(ptsan_hash_written(san, group) == PTSAN_OK && ptsan_total(san) == 0);
+    CHECK(ptsan_access(san, 0, 0x3000, PTSAN_READ, true, &phys) == PTSAN_OK && phys == 0x80000);
+    CHECK(ptsan_check_hash_table(san) == 1 && ptsan_total(san) == 0);
+    memory[entry + 3] &= ~2; /* the bit goes, the page stays in the hash table */
+    CHECK(ptsan_check_hash_table(san) == 1);
+    COUNT("hash-table", 1);
+    memory[group + 7] = 3;
+    CHECK(ptsan_hash_written(san, group) == PTSAN_OK && ptsan_count(san, "hash-table") >= 2);
+    CHECK(ptsan_destroy(san) == PTSAN_OK);
+}
+
 int main(void) {
     answers();
     one_by_one();
@@ -231,6 +260,7 @@ int main(void) {
     walks();
     last_level();
     spaces();
+    hashed();
     prepare("leak  # the tests end here\nstale-use");
     ptsan_leave(san, 0);
     fflush(stdout);
