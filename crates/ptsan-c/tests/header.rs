@@ -1,4 +1,4 @@
-//! The header is what the source says. `PTSAN_WRITE_HEADER=1 cargo test -p ptsan-c --test header`
+//! The header is what the source says. `PTSAN_WRITE=1 cargo test -p ptsan-c --test header`
 //! writes it anew.
 use std::path::Path;
 
@@ -41,14 +41,14 @@ fn the_header_is_what_the_source_says() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let header = root.join("include/ptsan.h");
     let want = generated(root);
-    if std::env::var_os("PTSAN_WRITE_HEADER").is_some() {
+    if std::env::var_os("PTSAN_WRITE").is_some() {
         std::fs::write(&header, &want).expect("the header can be written");
     }
     let is = std::fs::read_to_string(&header).unwrap_or_default();
     let differs = is.lines().zip(want.lines()).position(|(a, b)| a != b);
     assert!(
         is == want,
-        "include/ptsan.h is old, first at line {:?}; run with PTSAN_WRITE_HEADER=1",
+        "include/ptsan.h is old, first at line {:?}; run with PTSAN_WRITE=1",
         differs.map(|line| line + 1)
     );
 }
