@@ -52,3 +52,24 @@ fn the_header_is_what_the_source_says() {
         differs.map(|line| line + 1)
     );
 }
+
+#[test]
+fn every_exported_function_is_in_the_header() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let header = generated(root);
+    let files = ["src", "src/face"].into_iter().flat_map(|directory| {
+        std::fs::read_dir(root.join(directory))
+            .expect("there is source")
+            .map(|entry| entry.expect("a file").path())
+    });
+    let mut functions = 0;
+    for file in files.filter(|path| path.is_file()) {
+        let source = std::fs::read_to_string(&file).expect("source is text");
+        for name in source.split("extern \"C\" fn ptsan_").skip(1) {
+            let name = name.split('(').next().unwrap_or_default();
+            assert!(header.contains(&format!("ptsan_{name}(")), "{}: add it to SOURCES", file.display());
+            functions += 1;
+        }
+    }
+    assert!(functions >= 49, "{functions} functions found in the source");
+}

@@ -1,23 +1,13 @@
-/* Runs the page tables of the small kernel under the sanitizer, on two CPUs. */
+/* Runs the page tables of the small kernel under the sanitizer, on two CPUs. `use` is what programs do. */
 #include "machine.h"
 #include "paging.h"
-#include <string.h>
 
 ptsan *san;
-_Alignas(4096) uint8_t ram[RAM_BYTES];
+uint8_t *ram;
 
-static void use(uint64_t va, uint32_t kind) { /* what programs do on both CPUs; faults are legal */
-    for (int cpu = 0; cpu < 2; cpu++)
-        ptsan_access(san, cpu, va, kind, true, NULL);
-}
-
-int main(void) {
-    ptsan_options options = {.arch = PTSAN_ARCH_X86_64, .cpus = 2};
-    san = ptsan_new(&options, ram, sizeof ram, 0);
-    memset(ram, 0x5b, sizeof ram); /* memory is not zero when a kernel starts */
-    frames_init(4096, RAM_BYTES);
-
+static void kernel(void *unused) {
     struct space parent, child, idle;
+    (void)unused, frames_init(4096, RAM_BYTES);
     space_create(&parent), space_create(&idle);
     ptsan_run_on(san, 1), space_load(&parent);
     ptsan_run_on(san, 0), space_load(&parent);
@@ -32,5 +22,9 @@ int main(void) {
     space_leave(&parent, &child), space_destroy(&parent), use(0x403000, PTSAN_READ);
     space_leave(&child, &idle), space_destroy(&child);
     ptsan_leave(san, 0), ptsan_leave(san, 1), space_destroy(&idle);
+}
+
+int main(void) {
+    machine_run(&(ptsan_options){.arch = PTSAN_ARCH_X86_64, .cpus = HW_CPUS}, kernel);
     return ptsan_end(san);
 }
