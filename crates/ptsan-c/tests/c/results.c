@@ -46,6 +46,9 @@ static void answers(void) {
     CHECK(ptsan_expect(san, 0, 0x3008, &page) == PTSAN_OK);
     COUNT("disagreement", 1);
     CHECK(ptsan_expect(san, 0, 0x3008, NULL) == PTSAN_OK);
+    page.perms = 0; /* not compared */
+    CHECK(ptsan_expect(san, 0, 0x3008, &page) == PTSAN_OK);
+    COUNT("disagreement", 2);
     page.size = 1 << 21;
     CHECK(ptsan_expect(san, 0, 0x3008, &page) == PTSAN_OK);
     COUNT("disagreement", 3);
@@ -66,8 +69,13 @@ static void one_by_one(void) {
     CHECK(f.frame == 0x104000 && f.cpu == 0 && f.level == 0 && f.space == 7 && f.count == 1 && f.event > 0);
     CHECK(ptsan_flush_page(san, 0, 7, 0x3000, false) == PTSAN_OK);
     CHECK(ptsan_leave(san, 0) == PTSAN_OK);
+    ptsan_table_allocated(san, 0x107000, 4096, 2, PTSAN_CONTENT_ZERO); /* never linked */
     CHECK(ptsan_finish(san) == PTSAN_OK && ptsan_finish(san) == PTSAN_OK);
-    COUNT("leak", 3);
+    COUNT("leak", 4);
+    bool has_level = false;
+    for (size_t i = 0; ptsan_finding_at(san, i, &f); i++)
+        has_level |= f.frame == 0x107000 && f.level == 2;
+    CHECK(has_level);
     CHECK(ptsan_finding_at(san, 1, &f) && f.va == PTSAN_NONE && f.cpu == -1 && f.space == PTSAN_NONE);
     const char *note = f.note;
     char *text = ptsan_finding_text(san, 1);
