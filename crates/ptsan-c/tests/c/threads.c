@@ -6,10 +6,12 @@
 enum { CPUS = 4, ROUNDS = 500 };
 
 static _Alignas(4096) _Atomic uint64_t ram[8 * 512];
-static ptsan *san;
+static ptsan *san, *other;
+static _Atomic uint32_t taken; /* a bit for each CPU that a thread got without asking */
 static pthread_barrier_t started;
 
 static void *work(void *cpu) {
+    taken |= 1u << ptsan_this_cpu(other);
     CHECK(ptsan_run_on(san, (int32_t)(intptr_t)cpu) == PTSAN_OK);
     CHECK(ptsan_this_cpu(san) == (int32_t)(intptr_t)cpu);
     ptsan_switch(san, PTSAN_THIS_CPU, 4096, 1);
@@ -42,11 +44,13 @@ int main(void) {
             ram[table * 512] = (table + 1) * 4096 | 7;
         ptsan_entry_written(san, table * 4096);
     }
+    other = ptsan_new(&options, (const void *)ram, sizeof ram, 0);
     pthread_barrier_init(&started, NULL, CPUS);
     for (intptr_t cpu = 0; cpu < CPUS; cpu++)
         pthread_create(&threads[cpu], NULL, work, (void *)cpu);
     for (int cpu = 0; cpu < CPUS; cpu++)
         pthread_join(threads[cpu], NULL);
+    CHECK(taken == (1u << CPUS) - 1 && ptsan_end(other) == 0);
     for (uint64_t table = 1; table <= 4; table++)
         ptsan_table_freed(san, table * 4096, 4096);
     return ptsan_end(san);
