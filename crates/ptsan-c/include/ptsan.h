@@ -1,0 +1,583 @@
+/*
+ * ptsan: a page-table sanitizer, for kernels whose page-table code is C, C++ or Zig.
+ *
+ * Compile the page-table code as a host program, call these functions where it talks to hardware
+ * and to its frame allocator, and link with -lptsan_c -lpthread -ldl -lm.
+ *
+ * Addresses are bytes, physical unless they are called `va`. Functions that return int32_t return
+ * PTSAN_OK, a negative ptsan_error, or where they say so a positive ptsan_fault. A call that makes
+ * no sense is refused with an error, or is a finding of the kind "misuse"; ptsan_end counts both.
+ *
+ * Every function may be called from every thread. It takes the sanitizer's lock, which is the
+ * innermost: call a hook before another thread can act on what it tells. No function may be called
+ * from a signal handler or from a ptsan_read. No Rust panic leaves the library, if it was built
+ * with unwinding, which is the default.
+ */
+
+#ifndef PTSAN_H
+#define PTSAN_H
+
+/* Generated from the Rust source by tests/header.rs; changes here are lost. */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// What functions return that did as they were told. Errors are negative (`ptsan_error`), the
+// faults of an access positive (`ptsan_fault`).
+#define PTSAN_OK 0
+
+// In place of a CPU's number: the CPU that stands for the calling thread. See `ptsan_run_on`.
+#define PTSAN_THIS_CPU -1
+
+// In place of a CPU's number, for flushes: one that hardware broadcasts to every CPU.
+#define PTSAN_EVERY_CPU -2
+
+// In place of a table's level: not known.
+#define PTSAN_ANY_LEVEL -1
+
+// An access that loads.
+#define PTSAN_READ 0
+
+// An access that stores.
+#define PTSAN_WRITE 1
+
+// An access that fetches an instruction.
+#define PTSAN_EXEC 2
+
+// What does not apply, in members of `ptsan_finding`; and the answer of a refused call that
+// returns a number.
+#define PTSAN_NONE UINT64_MAX
+
+// Page-table formats, with the caching rules of their hardware.
+typedef enum ptsan_arch {
+    // x86 with 2 levels and entries of 4 bytes.
+    PTSAN_ARCH_X86 = 1,
+    // x86 with 3 levels (PAE).
+    PTSAN_ARCH_X86_PAE = 2,
+    // x86-64 with 4 levels.
+    PTSAN_ARCH_X86_64 = 3,
+    // x86-64 with 5 levels.
+    PTSAN_ARCH_X86_64_LA57 = 4,
+    // RISC-V Sv32.
+    PTSAN_ARCH_RISCV_SV32 = 5,
+    // RISC-V Sv39.
+    PTSAN_ARCH_RISCV_SV39 = 6,
+    // RISC-V Sv48.
+    PTSAN_ARCH_RISCV_SV48 = 7,
+    // RISC-V Sv57.
+    PTSAN_ARCH_RISCV_SV57 = 8,
+    // AArch64 stage 1, pages of 4 KiB. `va_bits` counts.
+    PTSAN_ARCH_AARCH64_4K = 9,
+    // AArch64 stage 1, pages of 16 KiB. `va_bits` counts.
+    PTSAN_ARCH_AARCH64_16K = 10,
+    // AArch64 stage 1, pages of 64 KiB. `va_bits` counts.
+    PTSAN_ARCH_AARCH64_64K = 11,
+    // AArch64 stage 2, pages of 4 KiB. `va_bits` and `start_level` count.
+    PTSAN_ARCH_AARCH64_STAGE2_4K = 12,
+    // AArch64 stage 2, pages of 16 KiB. `va_bits` and `start_level` count.
+    PTSAN_ARCH_AARCH64_STAGE2_16K = 13,
+    // AArch64 stage 2, pages of 64 KiB. `va_bits` and `start_level` count.
+    PTSAN_ARCH_AARCH64_STAGE2_64K = 14,
+    // 32-bit PowerPC with a hash table: see `ptsan_hash_table`.
+    PTSAN_ARCH_POWERPC = 15,
+} ptsan_arch;
+
+// What `ptsan_options.flags` may hold, combined with `|`.
+typedef enum ptsan_flag {
+    // Cached entries are tagged with their address space and survive a switch to another (PCID,
+    // ASID).
+    PTSAN_FLAG_ASIDS = 1,
+    // Entries of the root may point at the root itself.
+    PTSAN_FLAG_RECURSIVE = 2,
+    // When an access makes one CPU walk, every other CPU with the same root walks too.
+    PTSAN_FLAG_EAGER_WALKERS = 4,
+    // Reports old entries in a table that a walk reaches first, for kernels that tell no stores.
+    PTSAN_FLAG_INFER_LEFTOVERS = 8,
+    // Findings name the callers that allocated and freed the table. Costs microseconds a table.
+    PTSAN_FLAG_TRACK_ORIGINS = 16,
+    // AArch64: the upper of the two trees (`TTBR1`).
+    PTSAN_FLAG_UPPER = 32,
+    // Findings name no callers.
+    PTSAN_FLAG_NO_BACKTRACES = 64,
+} ptsan_flag;
+
+// The content of a frame when it is announced as a table.
+typedef enum ptsan_content {
+    // Zero, as the allocator promised. It is checked at once.
+    PTSAN_CONTENT_ZERO = 0,
+    // Anything. The kernel clears it before it links it, which is checked when the table becomes
+    // reachable.
+    PTSAN_CONTENT_UNKNOWN = 1,
+    // Not checked, at no cost.
+    PTSAN_CONTENT_UNCHECKED = 2,
+} ptsan_content;
+
+// How the entries of a hash table are laid out, big-endian.
+typedef enum ptsan_hash_layout {
+    // Entries of 8 bytes in groups of 64, at least 64 KiB (604, 750).
+    PTSAN_HASH_LAYOUT_BITS32 = 1,
+    // Entries of 16 bytes in groups of 128, at least 256 KiB (POWER3).
+    PTSAN_HASH_LAYOUT_BITS64 = 2,
+} ptsan_hash_layout;
+
+// What `ptsan_expected.perms` may hold, combined with `|`.
+typedef enum ptsan_perm {
+    // Loads.
+    PTSAN_PERM_READ = 1,
+    // Stores.
+    PTSAN_PERM_WRITE = 2,
+    // Instruction fetches in user mode, with `PTSAN_PERM_USER`.
+    PTSAN_PERM_USER_EXEC = 4,
+    // Loads and stores in user mode too.
+    PTSAN_PERM_USER = 8,
+    // Instruction fetches in supervisor mode.
+    PTSAN_PERM_KERNEL_EXEC = 16,
+    // Nothing at all, in place of any of these.
+    PTSAN_PERM_NOTHING = 32,
+} ptsan_perm;
+
+// Why a call was refused. A refused call does nothing else. `ptsan_last_error` says more, and
+// `ptsan_end` counts refused calls as findings.
+typedef enum ptsan_error {
+    // The sanitizer is NULL, was destroyed, or never existed.
+    PTSAN_ERROR_NO_SANITIZER = -1,
+    // An argument has no meaning: a number of no enum, a pointer that must not be NULL, text that
+    // cannot be read.
+    PTSAN_ERROR_BAD_ARGUMENT = -2,
+    // A callback that reads memory called a function of this library.
+    PTSAN_ERROR_REENTERED = -3,
+    // The sanitizer failed inside. This is a defect of it; please report it.
+    PTSAN_ERROR_INTERNAL = -4,
+    // The operating system refused, or the sanitizer has no memory to watch.
+    PTSAN_ERROR_SYSTEM = -5,
+} ptsan_error;
+
+// Why an access cannot be translated.
+typedef enum ptsan_fault {
+    // An entry on the way is empty.
+    PTSAN_FAULT_NOT_PRESENT = 1,
+    // The page is mapped, but not for this access.
+    PTSAN_FAULT_PERMISSION = 2,
+    // The page is mapped, and its access flag is clear (AArch64).
+    PTSAN_FAULT_NOT_ACCESSED = 3,
+    // Reserved bits are set in an entry on the way.
+    PTSAN_FAULT_MALFORMED = 4,
+    // A table on the way lies outside memory.
+    PTSAN_FAULT_OUTSIDE_MEMORY = 5,
+    // The page is not in the hash table (32-bit PowerPC).
+    PTSAN_FAULT_NOT_HASHED = 6,
+    // The address is not canonical.
+    PTSAN_FAULT_NON_CANONICAL = 7,
+    // The CPU does not exist or has no root loaded.
+    PTSAN_FAULT_NO_ROOT = 8,
+} ptsan_fault;
+
+// A sanitizer. Programs only have pointers to it, which they must not look behind.
+typedef struct ptsan ptsan;
+
+// What to simulate. Set all members to zero, then those that matter:
+// `ptsan_options options = { .arch = PTSAN_ARCH_X86_64, .cpus = 2 };`
+typedef struct ptsan_options {
+    // The page-table format, an `enum ptsan_arch`.
+    uint32_t arch;
+    // The number of CPUs, at most 65535. 0 means 1.
+    uint32_t cpus;
+    // Values of `enum ptsan_flag`, combined with `|`.
+    uint32_t flags;
+    // AArch64: the number of address bits that are translated. 0 means 48, for stage 2 40.
+    uint32_t va_bits;
+    // AArch64 stage 2: the level at which walks start, as the manual numbers it (0 to 3).
+    uint32_t start_level;
+    // CPUs walk speculatively at random moments: this many times in 1000 calls, at most 65535. 0
+    // means never; 500 is a good start.
+    uint32_t adversary_rate;
+    // The seed of these moments. The environment variable `PTSAN_SEED` replaces it.
+    uint64_t seed;
+    // The number of findings kept in full; all are counted. 0 means 64.
+    uint32_t keep;
+    // Findings that are known and do not count, or NULL. One a line: `kind`, `kind/Rule`, either
+    // with `:part of a caller's name`. Text after ` #` is a comment. It is copied.
+    const char *suppressions;
+} ptsan_options;
+
+// Reads `bytes` bytes (4 or 8) at physical address `phys`, a multiple of `bytes`, into `*value`,
+// and returns true. Returns false if there is no memory at that address.
+//
+// It is called on the thread that called the library, one call at a time. It must not call the
+// library, and must return (no `longjmp`, no exception).
+typedef bool (*ptsan_read)(void *user, uint64_t phys, uint8_t bytes, uint64_t *value);
+
+// What the kernel says is mapped at an address. Members that are 0 are not compared, except
+// `phys`.
+typedef struct ptsan_expected {
+    // The physical address of the byte, not of its page.
+    uint64_t phys;
+    // The size of the page in bytes, or 0.
+    uint64_t size;
+    // Exactly what is allowed, values of `enum ptsan_perm`; or 0.
+    uint32_t perms;
+} ptsan_expected;
+
+// Code under test: called with the `user` that was given with it. It must return (no `longjmp`, no
+// exception).
+typedef void (*ptsan_code)(void *user);
+
+// A finding. The strings are the library's. `note` lives until the sanitizer is destroyed, the
+// others forever.
+typedef struct ptsan_finding {
+    // The name of the kind, such as "free-before-flush".
+    const char *kind;
+    // The name of the rule, such as "HeldInTlb", as lists of suppressions have it.
+    const char *rule;
+    // What the rule says, one sentence.
+    const char *text;
+    // Particulars of the first time, or "".
+    const char *note;
+    // The number of the call that found it first, counted from 1.
+    uint64_t event;
+    // How often the rule was broken at this place.
+    uint64_t count;
+    // Physical address of the frame, or `PTSAN_NONE`.
+    uint64_t frame;
+    // Virtual address, or `PTSAN_NONE`.
+    uint64_t va;
+    // The address space, or `PTSAN_NONE`.
+    uint64_t space;
+    // The CPU, or -1.
+    int32_t cpu;
+    // The level of the table, or -1.
+    int32_t level;
+} ptsan_finding;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+// Returns why the last refused call of this thread was refused: function, reason and what to do.
+// The text is empty if no call was. It is never NULL, and valid until the next refused call of
+// this thread.
+const char *ptsan_last_error(void);
+
+// Creates a sanitizer that reads tables from the program's memory: `bytes` bytes at `base`, whose
+// first has physical address `start`. `base` and `start` are multiples of 8.
+//
+// Returns NULL if it cannot (`ptsan_last_error`). The caller ends it with `ptsan_end` or
+// `ptsan_destroy`.
+//
+// # Safety
+// 1. `options` is NULL, which is refused, or points at options that stay as they are during the
+//    call.
+// 2. The memory is readable, on every thread, until the sanitizer is gone. Entries are stored in
+//    one piece.
+struct ptsan *ptsan_new(const struct ptsan_options *options,
+                        const void *base,
+                        size_t bytes,
+                        uint64_t start);
+
+// Creates a sanitizer that reads tables by calling `read` with `user`. Otherwise as `ptsan_new`.
+//
+// # Safety
+// 1. As point 1 of `ptsan_new`.
+// 2. `read` is NULL, which is refused, or does what `ptsan_read` demands, until the sanitizer is
+//    gone.
+struct ptsan *ptsan_new_reading(const struct ptsan_options *options,
+                                ptsan_read read,
+                                void *user);
+
+// Creates a sanitizer with memory of its own in which it sees every store: `bytes` bytes of zero,
+// rounded up to pages of 4096. The first has physical address `start`, a multiple of 4096. See
+// `ptsan_watch_run`. Otherwise as `ptsan_new`.
+//
+// It needs Linux on x86-64 and returns NULL elsewhere. It takes the signals SIGSEGV and SIGTRAP,
+// and passes on those that are not its own.
+//
+// # Safety
+// As point 1 of `ptsan_new`.
+struct ptsan *ptsan_watch_new(const struct ptsan_options *options,
+                              size_t bytes,
+                              uint64_t start);
+
+// Destroys a sanitizer without a report. `ptsan_end` is for the end of a test.
+//
+// NULL is legal. Destroying twice, or using it afterwards, is `PTSAN_ERROR_NO_SANITIZER`. Calls
+// that other threads are in go on; the memory that the sanitizer reads must stay until these have
+// returned, and the memory of a watch stays as long.
+int32_t ptsan_destroy(struct ptsan *san);
+
+// Tells that the `size` bytes at `phys` were allocated to hold a table. Call it when the allocator
+// returns the frame, before the kernel clears it.
+//
+// `level` counts from 0, the level of the smallest pages; `PTSAN_ANY_LEVEL` if it is not known.
+// `content` is an `enum ptsan_content`.
+int32_t ptsan_table_allocated(struct ptsan *san,
+                              uint64_t phys,
+                              uint64_t size,
+                              int32_t level,
+                              uint32_t content);
+
+// Tells that the table at `phys` of `size` bytes was freed: given to an allocator, or to any list
+// from which it may be allocated again. By then no CPU may hold it, and no entry may point at it.
+int32_t ptsan_table_freed(struct ptsan *san,
+                          uint64_t phys,
+                          uint64_t size);
+
+// Tells that the entry at physical address `entry` was stored to. Optional: tell all stores or
+// none. It finds a table that is linked before it is cleared. A watch tells all stores by itself.
+int32_t ptsan_entry_written(struct ptsan *san,
+                            uint64_t entry);
+
+// Tells that entry `index` of the table at `parent` was made to point at the table at `table`, for
+// kernels that tell of links alone.
+int32_t ptsan_table_linked(struct ptsan *san,
+                           uint64_t parent,
+                           uint64_t index,
+                           uint64_t table);
+
+// Makes the calling thread stand for the CPU from now on, as when a thread migrates. Where a
+// function takes a CPU, `PTSAN_THIS_CPU` means it. A thread that never called this stands for the
+// lowest CPU that no thread has.
+int32_t ptsan_run_on(struct ptsan *san,
+                     int32_t cpu);
+
+// Returns the CPU that the calling thread stands for, or a negative `ptsan_error`.
+int32_t ptsan_this_cpu(struct ptsan *san);
+
+// Tells that the CPU loads the root table at physical address `root` (CR3, satp, TTBR) and runs in
+// address space `space`, any number. Where every root is a space of its own, its address will do.
+//
+// Call it only for real loads of the root. Without `PTSAN_FLAG_ASIDS` this drops what the CPU held
+// except global translations.
+int32_t ptsan_switch(struct ptsan *san,
+                     int32_t cpu,
+                     uint64_t root,
+                     uint64_t space);
+
+// Tells that the CPU runs kernel code and keeps the root loaded. Its walker may still walk.
+int32_t ptsan_lazy(struct ptsan *san, int32_t cpu);
+
+// Tells that a lazy CPU runs in its space again, without a new load of the root.
+int32_t ptsan_resume(struct ptsan *san, int32_t cpu);
+
+// Tells that the CPU loads a root of the kernel alone, which is not under the sanitizer.
+int32_t ptsan_leave(struct ptsan *san, int32_t cpu);
+
+// Announces an address space. Only needed before a flush of one that no CPU has loaded yet.
+int32_t ptsan_space_created(struct ptsan *san, uint64_t space);
+
+// Tells that the address space is gone and its number will not stand for another. Kernels that
+// reuse hardware ASIDs must not call it.
+int32_t ptsan_space_destroyed(struct ptsan *san, uint64_t space);
+
+// Tells that the CPU invalidates the translations of the page at `va` in a space, and global ones
+// (x86 `invlpg`, AArch64 `tlbi vae1`). For a shootdown, tell each CPU's part when that CPU carries
+// it out; `PTSAN_EVERY_CPU` is for hardware that broadcasts.
+//
+// `leaf_only` spares the paging-structure caches where hardware can (AArch64 `vale1`).
+int32_t ptsan_flush_page(struct ptsan *san,
+                         int32_t cpu,
+                         uint64_t space,
+                         uint64_t va,
+                         bool leaf_only);
+
+// Tells that the CPU invalidates by address in a space at `start`, `start + stride` and so on
+// below `end`. All are bytes. CPUs and `leaf_only` as for `ptsan_flush_page`.
+int32_t ptsan_flush_range(struct ptsan *san,
+                          int32_t cpu,
+                          uint64_t space,
+                          uint64_t start,
+                          uint64_t end,
+                          uint64_t stride,
+                          bool leaf_only);
+
+// Tells that the CPU invalidates by address in every space, as `ptsan_flush_range` in one (AArch64
+// `tlbi vaae1`, RISC-V `sfence.vma` without an ASID). Without `PTSAN_FLAG_ASIDS` a CPU holds one
+// space: then this is an x86 `invlpg` where the space is not known.
+int32_t ptsan_flush_every_space(struct ptsan *san,
+                                int32_t cpu,
+                                uint64_t start,
+                                uint64_t end,
+                                uint64_t stride,
+                                bool leaf_only);
+
+// Tells that the CPU invalidates a space except global translations (x86: a reload of CR3).
+int32_t ptsan_flush_space(struct ptsan *san, int32_t cpu, uint64_t space);
+
+// Tells that the CPU invalidates everything, global translations too.
+int32_t ptsan_flush_all(struct ptsan *san, int32_t cpu);
+
+// Begins an operation that changes tables. Until it ends, an access through an old translation is
+// not reported at once: another CPU may use what it holds until the flush has reached it.
+//
+// Only needed where several CPUs work at the same time. Returns the number of the operation for
+// `ptsan_operation_ends`, or 0 if the call is refused.
+uint64_t ptsan_operation_begins(struct ptsan *san);
+
+// Ends the operation: what it unmapped must have been flushed by now on every CPU that held it.
+int32_t ptsan_operation_ends(struct ptsan *san, uint64_t operation);
+
+// Translates an access to `va` as the CPU does: from its TLB, or by a walk that fills its caches.
+// An answer that memory no longer gives is a finding. `kind` is `PTSAN_READ`,
+// `PTSAN_WRITE` or `PTSAN_EXEC`; `user` says that it is made in user mode.
+//
+// Returns `PTSAN_OK` and the physical address of the byte in `*phys`, or a positive `ptsan_fault`
+// or a negative `ptsan_error`, and then leaves `*phys` alone.
+//
+// # Safety
+// `phys` is NULL, or may be written to.
+int32_t ptsan_access(struct ptsan *san,
+                     int32_t cpu,
+                     uint64_t va,
+                     uint32_t kind,
+                     bool user,
+                     uint64_t *phys);
+
+// Lets the CPU walk speculatively for `va`, as hardware may at any time. It fills the caches and
+// raises no fault.
+int32_t ptsan_probe_walk(struct ptsan *san,
+                         int32_t cpu,
+                         uint64_t va);
+
+// Lets the adversary of `ptsan_options.adversary_rate` act now, besides at other calls.
+int32_t ptsan_adversary_step(struct ptsan *san);
+
+// Compares what the kernel says about `va` with the tables of the root that the CPU has loaded.
+// `says` is the answer of the kernel's own lookup; NULL means not mapped. A difference is a
+// finding.
+//
+// Returns `PTSAN_OK` if the tables map the address, else the positive `ptsan_fault` of the walk or
+// a negative `ptsan_error`.
+//
+// # Safety
+// `says` is NULL, or points at what the kernel says.
+int32_t ptsan_expect(struct ptsan *san,
+                     int32_t cpu,
+                     uint64_t va,
+                     const struct ptsan_expected *says);
+
+// Compares as `ptsan_expect` with the tables of the root at physical address `root`, whether a CPU
+// has it loaded or not.
+//
+// # Safety
+// As `ptsan_expect`.
+int32_t ptsan_expect_below(struct ptsan *san,
+                           uint64_t root,
+                           uint64_t va,
+                           const struct ptsan_expected *says);
+
+// Tells that the CPUs look pages up in the hash table of `bytes` bytes at `phys`, a multiple of
+// its size, from now on. `layout` is an `enum ptsan_hash_layout`. For `PTSAN_ARCH_POWERPC`.
+int32_t ptsan_hash_table(struct ptsan *san, uint64_t phys, uint64_t bytes, uint32_t layout);
+
+// Tells which virtual segments (VSIDs) a space has, whose tree has its root at `root`: 16 numbers
+// at `vsids`. Call it before the space is loaded, and again when its segments change.
+//
+// # Safety
+// `vsids` is NULL, which is refused, or points at 16 numbers.
+int32_t ptsan_segments(struct ptsan *san,
+                       uint64_t space,
+                       uint64_t root,
+                       const uint64_t *vsids);
+
+// Tells that the entry of the hash table that holds the byte at `phys` was stored to. Optional:
+// what CPUs find in the hash table is checked when they find it.
+int32_t ptsan_hash_written(struct ptsan *san, uint64_t phys);
+
+// Checks all entries of the hash table. Returns how many are valid, or `PTSAN_NONE`. Call it when
+// no flush is under way.
+uint64_t ptsan_check_hash_table(struct ptsan *san);
+
+// Returns the memory of a sanitizer made by `ptsan_watch_new`, for the kernel to keep its tables
+// in, or NULL. It goes when the sanitizer is destroyed.
+void *ptsan_watch_base(struct ptsan *san);
+
+// Runs `code(user)` with every store to the memory seen, also those of other threads. Each store
+// is checked before the next instruction, so `ptsan_entry_written` is not needed. A store takes
+// microseconds. Calls may be nested.
+//
+// System calls do not write to the memory meanwhile: they fail with EFAULT. `code` calls the other
+// functions as usual.
+//
+// # Safety
+// `code` is NULL, which is refused, or does what `ptsan_code` demands.
+int32_t ptsan_watch_run(struct ptsan *san,
+                        ptsan_code code,
+                        void *user);
+
+// Runs `code(user)` with stores not seen, of all threads: for bulk work, such as clearing a pool
+// of frames. It may be called inside `ptsan_watch_run`.
+//
+// # Safety
+// As `ptsan_watch_run`.
+int32_t ptsan_watch_unseen(struct ptsan *san,
+                           ptsan_code code,
+                           void *user);
+
+// Returns the number of stores seen, or `PTSAN_NONE`.
+uint64_t ptsan_watch_stores(struct ptsan *san);
+
+// Returns the number of findings so far, repetitions included, or `PTSAN_NONE`.
+uint64_t ptsan_total(struct ptsan *san);
+
+// Returns the number of findings of a kind so far, repetitions included, or `PTSAN_NONE`. `kind`
+// is a name, such as "stale-use"; one that does not exist is refused.
+//
+// # Safety
+// `kind` is NULL, which is refused, or a string.
+uint64_t ptsan_count(struct ptsan *san,
+                     const char *kind);
+
+// Returns the name of the kind of findings with this index, the worst first, or NULL after the
+// last. The string lives forever.
+const char *ptsan_kind_name(size_t index);
+
+// Returns the number of suppressed findings, which count nowhere else, or `PTSAN_NONE`.
+uint64_t ptsan_allowed(struct ptsan *san);
+
+// Returns the number of refused calls, or `PTSAN_NONE`.
+uint64_t ptsan_refused(struct ptsan *san);
+
+// Returns the number of tables that are allocated now, or `PTSAN_NONE`.
+uint64_t ptsan_live_tables(struct ptsan *san);
+
+// Writes the finding with this index, in the order in which they were made, to `*finding`. Returns
+// false after the last finding kept, or if the call is refused, and then leaves it alone:
+// `for (size_t i = 0; ptsan_finding_at(san, i, &finding); i++)`
+//
+// # Safety
+// `finding` is NULL, which is refused, or may be written to.
+bool ptsan_finding_at(struct ptsan *san,
+                      size_t index,
+                      struct ptsan_finding *finding);
+
+// Prints the finding with this index: kind, place, history of the frame, callers. Returns a string
+// for `ptsan_free_text`, or NULL as `ptsan_finding_at` returns false.
+char *ptsan_finding_text(struct ptsan *san,
+                         size_t index);
+
+// Prints the report: counts, all findings kept, and what was refused. Returns a string for
+// `ptsan_free_text`, or NULL if the call is refused.
+char *ptsan_report(struct ptsan *san);
+
+// Frees a string that this library gave for it. NULL is legal.
+//
+// # Safety
+// `text` is NULL or came from `ptsan_report` or `ptsan_finding_text`, and was not freed before.
+void ptsan_free_text(char *text);
+
+// Ends the run: tables that were not freed are leaks, and the report lists suppressions that were
+// not needed. Calls after the first do nothing.
+int32_t ptsan_finish(struct ptsan *san);
+
+// Ends a test: finishes the run, prints the report to standard error if there is anything to say,
+// and destroys the sanitizer.
+//
+// Returns the number of findings and refused calls, at most 100, as the exit code of `main`. It is
+// 0 only if a sanitizer was there and found nothing.
+int32_t ptsan_end(struct ptsan *san);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* PTSAN_H */

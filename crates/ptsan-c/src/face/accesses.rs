@@ -1,0 +1,73 @@
+//! Accesses by the program that uses the tables, and walks of the hardware.
+use crate::error::{PTSAN_OK, Refusal, code_of};
+use crate::handles::{Ptsan, answer, call, hook};
+use ptsan::{Access, AccessKind};
+
+/// An access that loads.
+pub const PTSAN_READ: u32 = 0;
+/// An access that stores.
+pub const PTSAN_WRITE: u32 = 1;
+/// An access that fetches an instruction.
+pub const PTSAN_EXEC: u32 = 2;
+
+/// Translates an access to `va` as the CPU does: from its TLB, or by a walk that fills its caches.
+/// An answer that memory no longer gives is a finding. `kind` is `PTSAN_READ`,
+/// `PTSAN_WRITE` or `PTSAN_EXEC`; `user` says that it is made in user mode.
+///
+/// Returns `PTSAN_OK` and the physical address of the byte in `*phys`, or a positive `ptsan_fault`
+/// or a negative `ptsan_error`, and then leaves `*phys` alone.
+///
+/// # Safety
+/// `phys` is NULL, or may be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ptsan_access(
+    san: *mut Ptsan,
+    cpu: i32,
+    va: u64,
+    kind: u32,
+    user: bool,
+    phys: *mut u64,
+) -> i32 {
+    answer(call("ptsan_access", san, |machine| {
+        let kind = match kind {
+            PTSAN_READ => AccessKind::Read,
+            PTSAN_WRITE => AccessKind::Write,
+            PTSAN_EXEC => AccessKind::Exec,
+            kind => {
+                let why = format!("access {kind}; give PTSAN_READ, PTSAN_WRITE or PTSAN_EXEC");
+                return Err(Refusal::argument(why));
+            }
+        };
+        let cpu = machine.cpu(cpu)?;
+        Ok(match machine.check(|s, memory| s.translate(memory, cpu, va, Access { kind, user })) {
+            Ok(translation) => {
+                if !phys.is_null() {
+                    // SAFETY: the caller promises it. No alignment is needed.
+                    unsafe { phys.write_unaligned(translation.phys) };
+                }
+                PTSAN_OK
+            }
+            Err(fault) => code_of(fault),
+        })
+    }))
+}
+
+/// Lets the CPU walk speculatively for `va`, as hardware may at any time. It fills the caches and
+/// raises no fault.
+#[unsafe(no_mangle)]
+pub extern "C" fn ptsan_probe_walk(san: *mut Ptsan, cpu: i32, va: u64) -> i32 {
+    hook("ptsan_probe_walk", san, |machine| {
+        let cpu = machine.cpu(cpu)?;
+        machine.check(|s, memory| s.probe_walk(memory, cpu, va));
+        Ok(())
+    })
+}
+
+/// Lets the adversary of `ptsan_options.adversary_rate` act now, besides at other calls.
+#[unsafe(no_mangle)]
+pub extern "C" fn ptsan_adversary_step(san: *mut Ptsan) -> i32 {
+    hook("ptsan_adversary_step", san, |machine| {
+        machine.check(|s, memory| s.adversary_step(memory));
+        Ok(())
+    })
+}

@@ -1,0 +1,64 @@
+//! The hooks of CPUs: loads of roots, lazy mode, threads that stand for CPUs.
+use crate::handles::{Ptsan, call, hook};
+
+/// Makes the calling thread stand for the CPU from now on, as when a thread migrates. Where a
+/// function takes a CPU, `PTSAN_THIS_CPU` means it. A thread that never called this stands for the
+/// lowest CPU that no thread has.
+#[unsafe(no_mangle)]
+pub extern "C" fn ptsan_run_on(san: *mut Ptsan, cpu: i32) -> i32 {
+    hook("ptsan_run_on", san, |machine| {
+        machine.threads.run_on(machine.cpu(cpu)?);
+        Ok(())
+    })
+}
+
+/// Returns the CPU that the calling thread stands for, or a negative `ptsan_error`.
+#[unsafe(no_mangle)]
+pub extern "C" fn ptsan_this_cpu(san: *mut Ptsan) -> i32 {
+    let cpu = call("ptsan_this_cpu", san, |machine| Ok(machine.threads.here()));
+    cpu.map_or_else(|code| code as i32, |cpu| i32::try_from(cpu).unwrap_or(i32::MAX))
+}
+
+/// Tells that the CPU loads the root table at physical address `root` (CR3, satp, TTBR) and runs in
+/// address space `space`, any number. Where every root is a space of its own, its address will do.
+///
+/// Call it only for real loads of the root. Without `PTSAN_FLAG_ASIDS` this drops what the CPU held
+/// except global translations.
+#[unsafe(no_mangle)]
+pub extern "C" fn ptsan_switch(san: *mut Ptsan, cpu: i32, root: u64, space: u64) -> i32 {
+    hook("ptsan_switch", san, |machine| {
+        let cpu = machine.cpu(cpu)?;
+        machine.check(|s, memory| s.switch(memory, cpu, root, space));
+        Ok(())
+    })
+}
+
+/// Tells that the CPU runs kernel code and keeps the root loaded. Its walker may still walk.
+#[unsafe(no_mangle)]
+pub extern "C" fn ptsan_lazy(san: *mut Ptsan, cpu: i32) -> i32 {
+    hook("ptsan_lazy", san, |machine| {
+        let cpu = machine.cpu(cpu)?;
+        machine.check(|s, _| s.lazy(cpu));
+        Ok(())
+    })
+}
+
+/// Tells that a lazy CPU runs in its space again, without a new load of the root.
+#[unsafe(no_mangle)]
+pub extern "C" fn ptsan_resume(san: *mut Ptsan, cpu: i32) -> i32 {
+    hook("ptsan_resume", san, |machine| {
+        let cpu = machine.cpu(cpu)?;
+        machine.check(|s, _| s.resume(cpu));
+        Ok(())
+    })
+}
+
+/// Tells that the CPU loads a root of the kernel alone, which is not under the sanitizer.
+#[unsafe(no_mangle)]
+pub extern "C" fn ptsan_leave(san: *mut Ptsan, cpu: i32) -> i32 {
+    hook("ptsan_leave", san, |machine| {
+        let cpu = machine.cpu(cpu)?;
+        machine.check(|s, _| s.leave(cpu));
+        Ok(())
+    })
+}

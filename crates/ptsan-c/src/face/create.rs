@@ -1,0 +1,109 @@
+//! Creating and destroying sanitizers.
+use crate::error::{PtsanError, Refusal};
+use crate::handles::{self, Ptsan, answer, guarded};
+use crate::machine::{Checker, Machine};
+use crate::options::PtsanOptions;
+use crate::source::{PtsanRead, Source};
+use ptsan::{Sanitizer, Shared};
+use std::ffi::c_void;
+
+/// Creates a sanitizer that reads tables from the program's memory: `bytes` bytes at `base`, whose
+/// first has physical address `start`. `base` and `start` are multiples of 8.
+///
+/// Returns NULL if it cannot (`ptsan_last_error`). The caller ends it with `ptsan_end` or
+/// `ptsan_destroy`.
+///
+/// # Safety
+/// 1. `options` is NULL, which is refused, or points at options that stay as they are during the
+///    call.
+/// 2. The memory is readable, on every thread, until the sanitizer is gone. Entries are stored in
+///    one piece.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ptsan_new(
+    options: *const PtsanOptions,
+    base: *const c_void,
+    bytes: usize,
+    start: u64,
+) -> *mut Ptsan {
+    create("ptsan_new", || {
+        // SAFETY: points 1 and 2.
+        let (config, source) = unsafe { (read(options)?.config()?, Source::direct(base, bytes, start)?) };
+        Ok(Checker::Told(Shared::new(config), source))
+    })
+}
+
+/// Creates a sanitizer that reads tables by calling `read` with `user`. Otherwise as `ptsan_new`.
+///
+/// # Safety
+/// 1. As point 1 of `ptsan_new`.
+/// 2. `read` is NULL, which is refused, or does what `ptsan_read` demands, until the sanitizer is
+///    gone.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ptsan_new_reading(
+    options: *const PtsanOptions,
+    read: PtsanRead,
+    user: *mut c_void,
+) -> *mut Ptsan {
+    create("ptsan_new_reading", || {
+        // SAFETY: points 1 and 2.
+        let (config, source) = unsafe { (self::read(options)?.config()?, Source::callback(read, user)?) };
+        Ok(Checker::Told(Shared::new(config), source))
+    })
+}
+
+/// Creates a sanitizer with memory of its own in which it sees every store: `bytes` bytes of zero,
+/// rounded up to pages of 4096. The first has physical address `start`, a multiple of 4096. See
+/// `ptsan_watch_run`. Otherwise as `ptsan_new`.
+///
+/// It needs Linux on x86-64 and returns NULL elsewhere. It takes the signals SIGSEGV and SIGTRAP,
+/// and passes on those that are not its own.
+///
+/// # Safety
+/// As point 1 of `ptsan_new`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ptsan_watch_new(
+    options: *const PtsanOptions,
+    bytes: usize,
+    start: u64,
+) -> *mut Ptsan {
+    create("ptsan_watch_new", || {
+        // SAFETY: point 1.
+        let sanitizer = Sanitizer::new(unsafe { read(options)?.config() }?);
+        let watch = ptsan::watch::Watch::with_start(start, bytes, sanitizer);
+        watch.map(Checker::Watched).map_err(super::watch::refusal)
+    })
+}
+
+/// Destroys a sanitizer without a report. `ptsan_end` is for the end of a test.
+///
+/// NULL is legal. Destroying twice, or using it afterwards, is `PTSAN_ERROR_NO_SANITIZER`. Calls
+/// that other threads are in go on; the memory that the sanitizer reads must stay until these have
+/// returned, and the memory of a watch stays as long.
+#[unsafe(no_mangle)]
+pub extern "C" fn ptsan_destroy(san: *mut Ptsan) -> i32 {
+    let gone = guarded("ptsan_destroy", || {
+        Machine::is_free()?;
+        if san.is_null() || handles::remove(san).is_some() {
+            return Ok(0);
+        }
+        let why = format!("there is no sanitizer {san:p}; was it destroyed?");
+        Err(Refusal { code: PtsanError::NoSanitizer, why })
+    });
+    answer(gone.map_err(|refusal| refusal.code))
+}
+
+fn create(name: &str, make: impl FnOnce() -> Result<Checker, Refusal>) -> *mut Ptsan {
+    let made = guarded(name, || {
+        Machine::is_free()?;
+        Ok(handles::add(Machine::new(make()?)))
+    });
+    made.unwrap_or(std::ptr::null_mut())
+}
+
+/// # Safety
+/// `options` is NULL or points at options, also those that they point at, that stay for `'a`.
+unsafe fn read<'a>(options: *const PtsanOptions) -> Result<&'a PtsanOptions, Refusal> {
+    let why = "the options are NULL; give at least a format in `arch`";
+    // SAFETY: the caller promises it.
+    unsafe { options.as_ref() }.ok_or_else(|| Refusal::argument(why))
+}

@@ -1,0 +1,165 @@
+//! What was found.
+use crate::error::Refusal;
+use crate::handles::{Ptsan, call};
+use crate::text;
+use ptsan::Kind;
+use std::ffi::{CString, c_char};
+
+/// What does not apply, in members of `ptsan_finding`; and the answer of a refused call that
+/// returns a number.
+pub const PTSAN_NONE: u64 = u64::MAX;
+
+/// A finding. The strings are the library's. `note` lives until the sanitizer is destroyed, the
+/// others forever.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct PtsanFinding {
+    /// The name of the kind, such as "free-before-flush".
+    pub kind: *const c_char,
+    /// The name of the rule, such as "HeldInTlb", as lists of suppressions have it.
+    pub rule: *const c_char,
+    /// What the rule says, one sentence.
+    pub text: *const c_char,
+    /// Particulars of the first time, or "".
+    pub note: *const c_char,
+    /// The number of the call that found it first, counted from 1.
+    pub event: u64,
+    /// How often the rule was broken at this place.
+    pub count: u64,
+    /// Physical address of the frame, or `PTSAN_NONE`.
+    pub frame: u64,
+    /// Virtual address, or `PTSAN_NONE`.
+    pub va: u64,
+    /// The address space, or `PTSAN_NONE`.
+    pub space: u64,
+    /// The CPU, or -1.
+    pub cpu: i32,
+    /// The level of the table, or -1.
+    pub level: i32,
+}
+
+/// Returns the number of findings so far, repetitions included, or `PTSAN_NONE`.
+#[unsafe(no_mangle)]
+pub extern "C" fn ptsan_total(san: *mut Ptsan) -> u64 {
+    number("ptsan_total", san, |machine| Ok(machine.check(|s, _| s.total())))
+}
+
+/// Returns the number of findings of a kind so far, repetitions included, or `PTSAN_NONE`. `kind`
+/// is a name, such as "stale-use"; one that does not exist is refused.
+///
+/// # Safety
+/// `kind` is NULL, which is refused, or a string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ptsan_count(san: *mut Ptsan, kind: *const c_char) -> u64 {
+    number("ptsan_count", san, |machine| {
+        // SAFETY: the caller promises it.
+        let name = unsafe { text::argument(kind, "the kind") }?;
+        let kind = Kind::ALL.into_iter().find(|k| k.name() == name);
+        let kind = kind.ok_or_else(|| Refusal::argument(format!("no kind `{name}`; see ptsan_kind_name")))?;
+        Ok(machine.check(|s, _| s.count(kind)))
+    })
+}
+
+/// Returns the name of the kind of findings with this index, the worst first, or NULL after the
+/// last. The string lives forever.
+#[unsafe(no_mangle)]
+pub extern "C" fn ptsan_kind_name(index: usize) -> *const c_char {
+    Kind::ALL.get(index).map_or(std::ptr::null(), |kind| text::kind_name(*kind))
+}
+
+/// Returns the number of suppressed findings, which count nowhere else, or `PTSAN_NONE`.
+#[unsafe(no_mangle)]
+pub extern "C" fn ptsan_allowed(san: *mut Ptsan) -> u64 {
+    number("ptsan_allowed", san, |machine| Ok(machine.check(|s, _| s.allowed())))
+}
+
+/// Returns the number of refused calls, or `PTSAN_NONE`.
+#[unsafe(no_mangle)]
+pub extern "C" fn ptsan_refused(san: *mut Ptsan) -> u64 {
+    number("ptsan_refused", san, |machine| Ok(machine.refused()))
+}
+
+/// Returns the number of tables that are allocated now, or `PTSAN_NONE`.
+#[unsafe(no_mangle)]
+pub extern "C" fn ptsan_live_tables(san: *mut Ptsan) -> u64 {
+    number("ptsan_live_tables", san, |machine| Ok(machine.check(|s, _| s.live_tables())))
+}
+
+/// Writes the finding with this index, in the order in which they were made, to `*finding`. Returns
+/// false after the last finding kept, or if the call is refused, and then leaves it alone:
+/// `for (size_t i = 0; ptsan_finding_at(san, i, &finding); i++)`
+///
+/// # Safety
+/// `finding` is NULL, which is refused, or may be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ptsan_finding_at(san: *mut Ptsan, index: usize, finding: *mut PtsanFinding) -> bool {
+    let there = call("ptsan_finding_at", san, |machine| {
+        if finding.is_null() {
+            return Err(Refusal::argument("the place for the finding is NULL"));
+        }
+        // Stores nothing and prints nothing while the sanitizer is locked.
+        let found = machine.check(|s, _| {
+            s.findings().get(index).map(|f| (f.kind, f.rule, f.place, f.event, f.count, f.note.clone()))
+        });
+        let Some((kind, rule, place, event, count, note)) = found else { return Ok(false) };
+        let found = PtsanFinding {
+            kind: text::kind_name(kind),
+            rule: text::rule_name(rule),
+            text: text::rule_text(rule),
+            note: machine.note(index, &note),
+            event,
+            count,
+            frame: place.frame.unwrap_or(PTSAN_NONE),
+            va: place.va.unwrap_or(PTSAN_NONE),
+            space: place.space.unwrap_or(PTSAN_NONE),
+            cpu: place.cpu.and_then(|cpu| i32::try_from(cpu).ok()).unwrap_or(-1),
+            level: place.level.map_or(-1, i32::from),
+        };
+        // SAFETY: it is not NULL, and the caller promises the rest. No alignment is needed.
+        unsafe { finding.write_unaligned(found) };
+        Ok(true)
+    });
+    there.unwrap_or(false)
+}
+
+/// Prints the finding with this index: kind, place, history of the frame, callers. Returns a string
+/// for `ptsan_free_text`, or NULL as `ptsan_finding_at` returns false.
+#[unsafe(no_mangle)]
+pub extern "C" fn ptsan_finding_text(san: *mut Ptsan, index: usize) -> *mut c_char {
+    let printed = call("ptsan_finding_text", san, |machine| {
+        let finding = machine.check(|s, _| s.findings().get(index).cloned());
+        Ok(finding.map(|finding| text::without_own_frames(&finding.to_string())))
+    });
+    handed_over(printed.ok().flatten())
+}
+
+/// Prints the report: counts, all findings kept, and what was refused. Returns a string for
+/// `ptsan_free_text`, or NULL if the call is refused.
+#[unsafe(no_mangle)]
+pub extern "C" fn ptsan_report(san: *mut Ptsan) -> *mut c_char {
+    handed_over(call("ptsan_report", san, |machine| Ok(machine.report())).ok())
+}
+
+/// Frees a string that this library gave for it. NULL is legal.
+///
+/// # Safety
+/// `text` is NULL or came from `ptsan_report` or `ptsan_finding_text`, and was not freed before.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ptsan_free_text(text: *mut c_char) {
+    if !text.is_null() {
+        // SAFETY: `handed_over` made it by `into_raw`, and the caller promises the rest.
+        drop(unsafe { CString::from_raw(text) });
+    }
+}
+
+fn handed_over(text: Option<String>) -> *mut c_char {
+    text.map_or(std::ptr::null_mut(), |text| text::c_string(&text).into_raw())
+}
+
+fn number(
+    name: &str,
+    san: *mut Ptsan,
+    body: impl FnOnce(&crate::machine::Machine) -> Result<u64, Refusal>,
+) -> u64 {
+    call(name, san, body).unwrap_or(PTSAN_NONE)
+}

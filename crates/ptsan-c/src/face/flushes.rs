@@ -1,0 +1,72 @@
+//! The hooks of invalidations.
+//!
+//! For a shootdown, tell each CPU's part when that CPU carries it out. `PTSAN_EVERY_CPU` is for
+//! hardware that broadcasts.
+use crate::handles::{Ptsan, hook};
+use crate::machine::PTSAN_EVERY_CPU;
+use ptsan::Flush;
+
+/// Tells that the CPU invalidates the translations of the page at `va` in a space, and global ones
+/// (x86 `invlpg`, AArch64 `tlbi vae1`). For a shootdown, tell each CPU's part when that CPU carries
+/// it out; `PTSAN_EVERY_CPU` is for hardware that broadcasts.
+///
+/// `leaf_only` spares the paging-structure caches where hardware can (AArch64 `vale1`).
+#[unsafe(no_mangle)]
+pub extern "C" fn ptsan_flush_page(san: *mut Ptsan, cpu: i32, space: u64, va: u64, leaf_only: bool) -> i32 {
+    flush("ptsan_flush_page", san, cpu, Flush { leaf_only, ..Flush::page(space, va) })
+}
+
+/// Tells that the CPU invalidates by address in a space at `start`, `start + stride` and so on
+/// below `end`. All are bytes. CPUs and `leaf_only` as for `ptsan_flush_page`.
+#[unsafe(no_mangle)]
+pub extern "C" fn ptsan_flush_range(
+    san: *mut Ptsan,
+    cpu: i32,
+    space: u64,
+    start: u64,
+    end: u64,
+    stride: u64,
+    leaf_only: bool,
+) -> i32 {
+    flush("ptsan_flush_range", san, cpu, Flush { leaf_only, ..Flush::range(space, start, end, stride) })
+}
+
+/// Tells that the CPU invalidates by address in every space, as `ptsan_flush_range` in one (AArch64
+/// `tlbi vaae1`, RISC-V `sfence.vma` without an ASID). Without `PTSAN_FLAG_ASIDS` a CPU holds one
+/// space: then this is an x86 `invlpg` where the space is not known.
+#[unsafe(no_mangle)]
+pub extern "C" fn ptsan_flush_every_space(
+    san: *mut Ptsan,
+    cpu: i32,
+    start: u64,
+    end: u64,
+    stride: u64,
+    leaf_only: bool,
+) -> i32 {
+    let target = ptsan::Target::EverySpace { start, end, stride };
+    flush("ptsan_flush_every_space", san, cpu, Flush { target, leaf_only })
+}
+
+/// Tells that the CPU invalidates a space except global translations (x86: a reload of CR3).
+#[unsafe(no_mangle)]
+pub extern "C" fn ptsan_flush_space(san: *mut Ptsan, cpu: i32, space: u64) -> i32 {
+    flush("ptsan_flush_space", san, cpu, Flush::space(space))
+}
+
+/// Tells that the CPU invalidates everything, global translations too.
+#[unsafe(no_mangle)]
+pub extern "C" fn ptsan_flush_all(san: *mut Ptsan, cpu: i32) -> i32 {
+    flush("ptsan_flush_all", san, cpu, Flush::all())
+}
+
+fn flush(name: &str, san: *mut Ptsan, cpu: i32, what: Flush) -> i32 {
+    hook(name, san, |machine| {
+        if cpu == PTSAN_EVERY_CPU {
+            machine.check(|s, memory| s.flush_everywhere(memory, what));
+        } else {
+            let cpu = machine.cpu(cpu)?;
+            machine.check(|s, memory| s.flush(memory, cpu, what));
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,62 @@
+//! The hooks of the allocator of table frames.
+use crate::error::Refusal;
+use crate::handles::{Ptsan, hook};
+use ptsan::Content;
+
+/// In place of a table's level: not known.
+pub const PTSAN_ANY_LEVEL: i32 = -1;
+
+/// The content of a frame when it is announced as a table.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PtsanContent {
+    /// Zero, as the allocator promised. It is checked at once.
+    Zero = 0,
+    /// Anything. The kernel clears it before it links it, which is checked when the table becomes
+    /// reachable.
+    Unknown = 1,
+    /// Not checked, at no cost.
+    Unchecked = 2,
+}
+
+/// Tells that the `size` bytes at `phys` were allocated to hold a table. Call it when the allocator
+/// returns the frame, before the kernel clears it.
+///
+/// `level` counts from 0, the level of the smallest pages; `PTSAN_ANY_LEVEL` if it is not known.
+/// `content` is an `enum ptsan_content`.
+#[unsafe(no_mangle)]
+pub extern "C" fn ptsan_table_allocated(
+    san: *mut Ptsan,
+    phys: u64,
+    size: u64,
+    level: i32,
+    content: u32,
+) -> i32 {
+    hook("ptsan_table_allocated", san, |machine| {
+        let content = match content {
+            c if c == PtsanContent::Zero as u32 => Content::Zero,
+            c if c == PtsanContent::Unknown as u32 => Content::Unknown,
+            c if c == PtsanContent::Unchecked as u32 => Content::Unchecked,
+            c => return Err(Refusal::argument(format!("content {c}; see enum ptsan_content"))),
+        };
+        let level = match u8::try_from(level) {
+            Ok(level) => Some(level),
+            Err(_) if level == PTSAN_ANY_LEVEL => None,
+            Err(_) => {
+                return Err(Refusal::argument(format!("level {level}; count from 0, or PTSAN_ANY_LEVEL")));
+            }
+        };
+        machine.check(|s, memory| s.table_allocated(memory, phys, size, level, content));
+        Ok(())
+    })
+}
+
+/// Tells that the table at `phys` of `size` bytes was freed: given to an allocator, or to any list
+/// from which it may be allocated again. By then no CPU may hold it, and no entry may point at it.
+#[unsafe(no_mangle)]
+pub extern "C" fn ptsan_table_freed(san: *mut Ptsan, phys: u64, size: u64) -> i32 {
+    hook("ptsan_table_freed", san, |machine| {
+        machine.check(|s, memory| s.table_freed(memory, phys, size));
+        Ok(())
+    })
+}

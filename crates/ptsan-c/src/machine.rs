@@ -1,0 +1,161 @@
+//! One sanitizer with what a C program needs beside it.
+use crate::error::{self, PtsanError, Refusal};
+use crate::source::Source;
+use crate::text;
+use crate::threads::Threads;
+use ptsan::watch::Watch;
+use ptsan::{Memory, Operation, Sanitizer, Shared};
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::ffi::{CString, c_char};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// In place of a CPU's number: the CPU that stands for the calling thread. See `ptsan_run_on`.
+pub const PTSAN_THIS_CPU: i32 = -1;
+/// In place of a CPU's number, for flushes: one that hardware broadcasts to every CPU.
+pub const PTSAN_EVERY_CPU: i32 = -2;
+
+/// Who has the sanitizer.
+pub(crate) enum Checker {
+    /// The hooks of the program alone.
+    Told(Shared, Source),
+    /// Memory in which every store is seen.
+    Watched(Watch),
+}
+
+/// One sanitizer with what a C program needs beside it.
+pub(crate) struct Machine {
+    pub(crate) checker: Checker,
+    pub(crate) threads: Threads,
+    /// The operations under way, by the numbers that C knows.
+    operations: Mutex<(u64, HashMap<u64, Operation>)>,
+    /// Notes of findings, which do not change once they are made. C has pointers to them.
+    notes: Mutex<HashMap<usize, CString>>,
+    refused: Mutex<Refused>,
+    finished: AtomicBool,
+}
+
+/// The calls that were refused.
+#[derive(Default)]
+struct Refused {
+    count: u64,
+    first: String,
+}
+
+thread_local! {
+    /// Whether this thread has the sanitizer.
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Machine {
+    pub(crate) fn new(checker: Checker) -> Self {
+        Self {
+            checker,
+            threads: Threads::default(),
+            operations: Mutex::default(),
+            notes: Mutex::default(),
+            refused: Mutex::default(),
+            finished: AtomicBool::new(false),
+        }
+    }
+
+    /// Calls the sanitizer with its memory, one thread at a time.
+    pub(crate) fn check<R>(&self, hook: impl FnOnce(&mut Sanitizer, &dyn Memory) -> R) -> R {
+        struct Inside(bool);
+        impl Drop for Inside {
+            fn drop(&mut self) {
+                INSIDE.set(self.0);
+            }
+        }
+        let _inside = Inside(INSIDE.replace(true));
+        match &self.checker {
+            Checker::Told(shared, source) => hook(&mut shared.lock(), source),
+            Checker::Watched(watch) => watch.with(|sanitizer, ram| hook(sanitizer, ram)),
+        }
+    }
+
+    /// Refuses a call from a function that reads memory: the thread has the sanitizer already.
+    pub(crate) fn is_free() -> Result<(), Refusal> {
+        if INSIDE.get() {
+            let why = "called by the function that reads memory, which must not call the library";
+            return Err(Refusal { code: PtsanError::Reentered, why: why.to_owned() });
+        }
+        Ok(())
+    }
+
+    /// Returns the number of the CPU that an argument means.
+    pub(crate) fn cpu(&self, cpu: i32) -> Result<usize, Refusal> {
+        match usize::try_from(cpu) {
+            Ok(cpu) => Ok(cpu),
+            Err(_) if cpu == PTSAN_THIS_CPU => Ok(self.threads.here()),
+            Err(_) => Err(Refusal::argument(format!(
+                "CPU {cpu}; count from 0, or give PTSAN_THIS_CPU, or for a flush PTSAN_EVERY_CPU"
+            ))),
+        }
+    }
+
+    /// Keeps an operation under way and returns its number, which is never 0.
+    pub(crate) fn keep(&self, operation: Operation) -> u64 {
+        let (last, open) = &mut *lock(&self.operations);
+        *last += 1;
+        open.insert(*last, operation);
+        *last
+    }
+
+    /// Returns the operation with the number, which ends.
+    pub(crate) fn take(&self, number: u64) -> Result<Operation, Refusal> {
+        let operation = lock(&self.operations).1.remove(&number);
+        operation.ok_or_else(|| Refusal::argument(format!("operation {number} is not under way")))
+    }
+
+    /// Ends the run, once.
+    pub(crate) fn finish(&self) {
+        if !self.finished.swap(true, Ordering::Relaxed) {
+            self.check(|sanitizer, _| sanitizer.finish());
+        }
+    }
+
+    /// Copies the note of the finding with this index, for as long as the machine lives.
+    pub(crate) fn note(&self, index: usize, note: &str) -> *const c_char {
+        lock(&self.notes).entry(index).or_insert_with(|| text::c_string(note)).as_ptr()
+    }
+
+    /// Counts a refused call.
+    pub(crate) fn refuse(&self, text: &str) {
+        error::remember(text);
+        let mut refused = lock(&self.refused);
+        refused.count += 1;
+        if refused.count == 1 {
+            refused.first = text.to_owned();
+        }
+    }
+
+    /// Returns the number of refused calls.
+    pub(crate) fn refused(&self) -> u64 {
+        lock(&self.refused).count
+    }
+
+    /// Prints the report, and the refused calls.
+    pub(crate) fn report(&self) -> String {
+        let report = match &self.checker {
+            Checker::Told(..) => self.check(|sanitizer, _| sanitizer.to_string()),
+            Checker::Watched(watch) => watch.to_string(),
+        };
+        let mut report = text::without_own_frames(&report);
+        let refused = lock(&self.refused);
+        match refused.count {
+            0 => {}
+            1 => report.push_str("\n\nptsan refused a call:"),
+            many => report.push_str(&format!("\n\nptsan refused {many} calls, the first:")),
+        }
+        if refused.count > 0 {
+            report.push_str(&text::wrapped(&refused.first));
+        }
+        report
+    }
+}

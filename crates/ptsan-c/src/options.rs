@@ -1,0 +1,273 @@
+//! What a program asks for when it creates a sanitizer.
+use crate::error::Refusal;
+use crate::text;
+use ptsan::{Adversary, Arch, Config, Granule, Suppressions};
+use std::ffi::c_char;
+
+/// Page-table formats, with the caching rules of their hardware.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PtsanArch {
+    /// x86 with 2 levels and entries of 4 bytes.
+    X86 = 1,
+    /// x86 with 3 levels (PAE).
+    X86Pae = 2,
+    /// x86-64 with 4 levels.
+    X86_64 = 3,
+    /// x86-64 with 5 levels.
+    #[allow(non_camel_case_types, reason = "the header has a word of its own for it")]
+    X86_64_La57 = 4,
+    /// RISC-V Sv32.
+    RiscvSv32 = 5,
+    /// RISC-V Sv39.
+    RiscvSv39 = 6,
+    /// RISC-V Sv48.
+    RiscvSv48 = 7,
+    /// RISC-V Sv57.
+    RiscvSv57 = 8,
+    /// AArch64 stage 1, pages of 4 KiB. `va_bits` counts.
+    Aarch64_4k = 9,
+    /// AArch64 stage 1, pages of 16 KiB. `va_bits` counts.
+    Aarch64_16k = 10,
+    /// AArch64 stage 1, pages of 64 KiB. `va_bits` counts.
+    Aarch64_64k = 11,
+    /// AArch64 stage 2, pages of 4 KiB. `va_bits` and `start_level` count.
+    Aarch64Stage2_4k = 12,
+    /// AArch64 stage 2, pages of 16 KiB. `va_bits` and `start_level` count.
+    Aarch64Stage2_16k = 13,
+    /// AArch64 stage 2, pages of 64 KiB. `va_bits` and `start_level` count.
+    Aarch64Stage2_64k = 14,
+    /// 32-bit PowerPC with a hash table: see `ptsan_hash_table`.
+    Powerpc = 15,
+}
+
+/// What `ptsan_options.flags` may hold, combined with `|`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PtsanFlag {
+    /// Cached entries are tagged with their address space and survive a switch to another (PCID,
+    /// ASID).
+    Asids = 1,
+    /// Entries of the root may point at the root itself.
+    Recursive = 2,
+    /// When an access makes one CPU walk, every other CPU with the same root walks too.
+    EagerWalkers = 4,
+    /// Reports old entries in a table that a walk reaches first, for kernels that tell no stores.
+    InferLeftovers = 8,
+    /// Findings name the callers that allocated and freed the table. Costs microseconds a table.
+    TrackOrigins = 16,
+    /// AArch64: the upper of the two trees (`TTBR1`).
+    Upper = 32,
+    /// Findings name no callers.
+    NoBacktraces = 64,
+}
+
+/// What to simulate. Set all members to zero, then those that matter:
+/// `ptsan_options options = { .arch = PTSAN_ARCH_X86_64, .cpus = 2 };`
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct PtsanOptions {
+    /// The page-table format, an `enum ptsan_arch`.
+    pub arch: u32,
+    /// The number of CPUs, at most 65535. 0 means 1.
+    pub cpus: u32,
+    /// Values of `enum ptsan_flag`, combined with `|`.
+    pub flags: u32,
+    /// AArch64: the number of address bits that are translated. 0 means 48, for stage 2 40.
+    pub va_bits: u32,
+    /// AArch64 stage 2: the level at which walks start, as the manual numbers it (0 to 3).
+    pub start_level: u32,
+    /// CPUs walk speculatively at random moments: this many times in 1000 calls, at most 65535. 0
+    /// means never; 500 is a good start.
+    pub adversary_rate: u32,
+    /// The seed of these moments. The environment variable `PTSAN_SEED` replaces it.
+    pub seed: u64,
+    /// The number of findings kept in full; all are counted. 0 means 64.
+    pub keep: u32,
+    /// Findings that are known and do not count, or NULL. One a line: `kind`, `kind/Rule`, either
+    /// with `:part of a caller's name`. Text after ` #` is a comment. It is copied.
+    pub suppressions: *const c_char,
+}
+
+const ALL_FLAGS: u32 = 127;
+
+impl PtsanOptions {
+    fn has(&self, flag: PtsanFlag) -> bool {
+        self.flags & flag as u32 != 0
+    }
+
+    /// Returns the configuration that the options ask for.
+    ///
+    /// # Safety
+    /// `suppressions` is NULL or a string.
+    pub(crate) unsafe fn config(&self) -> Result<Config, Refusal> {
+        if self.flags & !ALL_FLAGS != 0 {
+            let flags = self.flags;
+            return Err(Refusal::argument(format!("flags {flags:#x}; combine values of enum ptsan_flag")));
+        }
+        let at_most = |number: u32, what: &str| {
+            u16::try_from(number)
+                .map_err(|_| Refusal::argument(format!("{number} {what}; 65535 are the most")))
+        };
+        let rate = at_most(self.adversary_rate, "steps of the adversary in 1000 calls")?;
+        let mut config = Config {
+            cpus: usize::from(at_most(self.cpus, "CPUs")?).max(1),
+            asids: self.has(PtsanFlag::Asids),
+            recursive: self.has(PtsanFlag::Recursive),
+            eager_walkers: self.has(PtsanFlag::EagerWalkers),
+            infer_leftovers: self.has(PtsanFlag::InferLeftovers),
+            track_origins: self.has(PtsanFlag::TrackOrigins),
+            backtraces: !self.has(PtsanFlag::NoBacktraces),
+            adversary: (rate > 0).then_some(Adversary { seed: self.seed, rate }),
+            ..Config::new(self.format()?)
+        };
+        if self.keep > 0 {
+            config.keep = self.keep as usize;
+        }
+        if !self.suppressions.is_null() {
+            // SAFETY: the caller promises it.
+            let list = unsafe { text::argument(self.suppressions, "the list of suppressions") }?;
+            config.suppressions = Suppressions::parse(list)
+                .map_err(|e| Refusal::argument(format!("suppressions, {e}; write kind or kind/Rule")))?;
+        }
+        Ok(config)
+    }
+
+    fn format(&self) -> Result<Arch, Refusal> {
+        use PtsanArch as A;
+        let bits = |default: u8| match u8::try_from(self.va_bits) {
+            Ok(0) => default,
+            Ok(bits) => bits,
+            // No format has so many, and the sanitizer says so.
+            Err(_) => u8::MAX,
+        };
+        let stage2 = |granule| {
+            let start = u8::try_from(self.start_level).unwrap_or(u8::MAX);
+            Arch::aarch64_stage2(granule, bits(40), start)
+        };
+        let is = |arch: A| self.arch == arch as u32;
+        let fixed: [(A, fn() -> Arch); 9] = [
+            (A::X86, Arch::x86_2level),
+            (A::X86Pae, Arch::x86_pae),
+            (A::X86_64, Arch::x86_64),
+            (A::X86_64_La57, Arch::x86_64_la57),
+            (A::RiscvSv32, Arch::riscv_sv32),
+            (A::RiscvSv39, Arch::riscv_sv39),
+            (A::RiscvSv48, Arch::riscv_sv48),
+            (A::RiscvSv57, Arch::riscv_sv57),
+            (A::Powerpc, Arch::ppc32),
+        ];
+        let is_fixed = fixed.iter().find(|(arch, _)| is(*arch));
+        let arch = match is_fixed {
+            Some((_, describe)) => describe(),
+            None if is(A::Aarch64_4k) => Arch::aarch64_4k(bits(48)),
+            None if is(A::Aarch64_16k) => Arch::aarch64_16k(bits(48)),
+            None if is(A::Aarch64_64k) => Arch::aarch64_64k(bits(48)),
+            None if is(A::Aarch64Stage2_4k) => stage2(Granule::K4),
+            None if is(A::Aarch64Stage2_16k) => stage2(Granule::K16),
+            None if is(A::Aarch64Stage2_64k) => stage2(Granule::K64),
+            None => {
+                let arch = self.arch;
+                return Err(Refusal::argument(format!("no format has number {arch}; see enum ptsan_arch")));
+            }
+        };
+        let (name, va_bits, start_level) = (arch.name, self.va_bits, self.start_level);
+        let is_stage2 = is_fixed.is_none() && self.arch >= A::Aarch64Stage2_4k as u32;
+        if is_fixed.is_some() && va_bits != 0 || !is_stage2 && start_level != 0 {
+            return Err(Refusal::argument(format!(
+                "{name} has no such choice; leave va_bits or start_level 0"
+            )));
+        }
+        if arch.levels.is_empty() {
+            return Err(Refusal::argument(format!(
+                "{name} cannot have {va_bits} address bits from level {start_level}"
+            )));
+        }
+        match (self.has(PtsanFlag::Upper), is_fixed.is_some() || is_stage2) {
+            (false, _) => Ok(arch),
+            (true, false) => Ok(arch.upper()),
+            (true, true) => {
+                Err(Refusal::argument(format!("{name} has no upper tree; drop PTSAN_FLAG_UPPER")))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(arch: u32) -> PtsanOptions {
+        PtsanOptions {
+            arch,
+            cpus: 0,
+            flags: 0,
+            va_bits: 0,
+            start_level: 0,
+            adversary_rate: 0,
+            seed: 0,
+            keep: 0,
+            suppressions: std::ptr::null(),
+        }
+    }
+
+    fn config(options: PtsanOptions) -> Result<Config, String> {
+        // SAFETY: the lists of these tests are strings.
+        unsafe { options.config() }.map_err(|refusal| refusal.why)
+    }
+
+    #[test]
+    fn every_number_of_a_format_is_another_format_and_no_other_number_is_one() {
+        let names: Vec<_> = (1..=15_u32)
+            .map(|n| {
+                config(PtsanOptions {
+                    start_level: [1, 2, 2].get(n.wrapping_sub(12) as usize).copied().unwrap_or(0),
+                    ..options(n)
+                })
+                .unwrap()
+                .arch
+                .name
+            })
+            .collect();
+        let mut distinct = names.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        assert_eq!(distinct.len(), 15, "{names:?}");
+        assert_eq!(names[PtsanArch::X86_64 as usize - 1], Arch::x86_64().name);
+        for n in [0, 16, u32::MAX] {
+            assert!(config(options(n)).unwrap_err().contains("ptsan_arch"), "{n}");
+        }
+    }
+
+    #[test]
+    fn all_flags_are_known_and_no_other_bit_is_taken() {
+        let all = config(PtsanOptions { flags: ALL_FLAGS, ..options(9) }).unwrap();
+        assert!(all.asids && all.recursive && all.eager_walkers && all.infer_leftovers && all.track_origins);
+        assert!(!all.backtraces);
+        assert_eq!(all.arch.canonical, ptsan::Canonical::OnesExtended);
+        let none = config(options(9)).unwrap();
+        assert!(!none.asids && !none.recursive && !none.eager_walkers && !none.infer_leftovers);
+        assert!(none.backtraces && none.cpus == 1 && none.adversary.is_none());
+        assert!(config(PtsanOptions { flags: 128, ..options(9) }).is_err());
+    }
+
+    #[test]
+    fn choices_that_a_format_does_not_have_are_refused() {
+        for wrong in [
+            PtsanOptions { va_bits: 48, ..options(3) },
+            PtsanOptions { start_level: 1, ..options(9) },
+            PtsanOptions { va_bits: 300, ..options(9) },
+            PtsanOptions { va_bits: 60, ..options(9) },
+            PtsanOptions { start_level: 9, ..options(12) },
+            PtsanOptions { flags: PtsanFlag::Upper as u32, ..options(3) },
+            PtsanOptions { cpus: 65536, ..options(3) },
+            PtsanOptions { adversary_rate: 65536, ..options(3) },
+            PtsanOptions { suppressions: c"leek".as_ptr(), ..options(3) },
+            PtsanOptions { suppressions: c"\xff".as_ptr(), ..options(3) },
+        ] {
+            assert!(config(wrong).is_err(), "{wrong:?}");
+        }
+        let fine = PtsanOptions { suppressions: c"leak # known".as_ptr(), adversary_rate: 500, ..options(9) };
+        assert_eq!(config(fine).unwrap().adversary, Some(Adversary { seed: 0, rate: 500 }));
+    }
+}

@@ -1,0 +1,273 @@
+//! C programs under the sanitizer: the example's kernel with and without its bugs, and the programs
+//! in `tests/c`. The programs are compiled by `$CC` or `cc` and linked with the static library.
+#![cfg(unix)]
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+/// Flags with which every program and the header must compile without a warning.
+const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Werror", "-pedantic"];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn shown(output: &Output) -> String {
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    format!("{}\n{out}{err}", output.status)
+}
+
+fn tool(variable: &str, usual: &str) -> Command {
+    Command::new(std::env::var_os(variable).unwrap_or_else(|| OsString::from(usual)))
+}
+
+/// Lets cargo build the static library and say where it is.
+fn library() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let built = Command::new(env!("CARGO"))
+            .args(["build", "--lib", "--message-format", "json", "--manifest-path"])
+            .arg(root().join("Cargo.toml"))
+            .output()
+            .expect("cargo runs");
+        assert!(built.status.success(), "{}", shown(&built));
+        let messages = String::from_utf8_lossy(&built.stdout);
+        // The message is JSON, and no path in it needs an escape unless a directory's name does.
+        let end =
+            messages.find("libptsan_c.a\"").expect("cargo says where the library is") + "libptsan_c.a".len();
+        let start = messages[..end].rfind('"').expect("the path is a string") + 1;
+        PathBuf::from(&messages[start..end])
+    })
+}
+
+/// Compiles a program and returns its path.
+fn compiled(name: &str, directory: &Path, sources: &[&str], flags: &[&str]) -> PathBuf {
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let made = tool("CC", "cc")
+        .current_dir(directory)
+        .args(["-std=c11", "-g", "-O1"])
+        .args(WARNINGS)
+        .args(flags)
+        .arg("-I")
+        .arg(root().join("include"))
+        .args(sources)
+        .arg("-o")
+        .arg(&program)
+        .arg(library())
+        .args(["-lpthread", "-ldl", "-lm"])
+        .output()
+        .expect("a C compiler runs");
+    assert!(made.status.success(), "{name}: {}", shown(&made));
+    program
+}
+
+fn run(program: &Path) -> (i32, String, Output) {
+    let output = Command::new(program).env_remove("PTSAN_BACKTRACE").output().expect("the program runs");
+    let report = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code().unwrap_or(-1), report, output)
+}
+
+/// The machines of the example that run here: one told of stores, and one that sees them.
+const MACHINES: &[&str] =
+    if cfg!(all(target_os = "linux", target_arch = "x86_64")) { &["host", "watched"] } else { &["host"] };
+
+/// Runs the example's kernel with a bug on a machine.
+fn kernel(machine: &str, bug: u32) -> (i32, String) {
+    let (define, include) = (format!("-DBUG={bug}"), format!("-I{machine}"));
+    let flags = [define.as_str(), "-I.", include.as_str()];
+    let sources = ["paging.c", "main.c"];
+    let name = format!("kernel-{machine}-{bug}");
+    let (code, report, output) = run(&compiled(&name, &root().join("examples/kernel"), &sources, &flags));
+    assert_eq!(output.stdout, b"", "bug {bug}");
+    (code, report)
+}
+
+#[test]
+fn the_kernel_without_a_bug_is_silent() {
+    for machine in MACHINES {
+        assert_eq!(kernel(machine, 0), (0, String::new()), "{machine}");
+    }
+}
+
+#[test]
+fn each_bug_of_the_kernel_is_found_in_its_function() {
+    // What the report says, and the function that it names where a hook was called in one.
+    let bugs = [
+        (1, "stale-use", "use"),                    // no flush on unmap
+        (2, "free-before-flush", "space_unmap"),    // tables freed before the flush
+        (3, "linked-before-cleared", "walk"),       // tables linked, then cleared
+        (4, "double-free", "space_destroy"),        // the root freed twice
+        (5, "leak", ""),                            // the last tables not freed
+        (6, "stale-use", "use"),                    // another page flushed
+        (7, "free-while-linked", "space_unmap"),    // the entry of a freed table not cleared
+        (8, "stale-use", "use"),                    // no shootdown
+        (9, "stale-use", "use"),                    // no flush on protect
+        (10, "stale-use", "use"),                   // no flush when pages become copy on write
+        (11, "double-free", "free_level"),          // the child of a fork gets a table of the parent
+        (12, "free-before-flush", "space_destroy"), // the root freed while a CPU has it loaded
+    ];
+    for (machine, (bug, kind, function)) in MACHINES.iter().flat_map(|m| bugs.map(|bug| (m, bug))) {
+        let (code, report) = kernel(machine, bug);
+        let of_kind = report.split("\n\n").find(|finding| finding.starts_with(&format!("{kind}: ")));
+        let finding = of_kind.unwrap_or_else(|| panic!("{machine}: bug {bug} is no {kind}: {report}"));
+        let named = function.is_empty() || finding.lines().any(|line| line.trim() == function);
+        assert!(named, "{machine}: bug {bug} is not in {function}: {finding}");
+        assert!(code > 0 && !report.contains("ptsan_c::") && !report.contains("__rust"), "{code}: {report}");
+        let fits = finding.lines().all(|line| line.chars().count() <= 80);
+        assert!(fits, "{machine}: bug {bug}: {finding}");
+    }
+}
+
+/// Runs a program of `tests/c`.
+fn program(name: &str) -> (i32, String, String) {
+    let source = format!("{name}.c");
+    let (code, report, output) = run(&compiled(name, &root().join("tests/c"), &[&source], &[]));
+    (code, report, String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[test]
+fn calls_that_make_no_sense_are_errors_or_findings_and_never_crash() {
+    let (code, report, output) = program("misuse");
+    assert_eq!((code, output.as_str()), (0, "all refused\n"), "{report}");
+}
+
+#[test]
+fn functions_return_addresses_answers_and_findings() {
+    let (code, report, output) = program("results");
+    assert_eq!((code, output.as_str()), (6, ""), "{report}");
+    assert!(report.contains("allowed and not seen: stale-use"), "{report}");
+    assert!(report.contains("ptsan refused a call:\n  ptsan_flush_all: CPU -55;"), "{report}");
+}
+
+#[test]
+fn threads_stand_for_cpus() {
+    assert_eq!(program("threads"), (0, String::new(), String::new()));
+}
+
+#[test]
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+fn a_watch_sees_stores_that_nobody_tells() {
+    let (code, report, output) = program("watch");
+    assert_eq!((code, output.as_str()), (1, ""), "{report}");
+    let trace = report.split("found in\n").nth(1).unwrap_or_default();
+    assert!(trace.starts_with("    map\n      at "), "{report}");
+    assert!(!report.contains("ptsan_c::"), "{report}");
+}
+
+/// Compiles a file that only includes the header.
+fn header_compiles(mut compiler: Command, flags: &[&str]) {
+    let made = compiler
+        .args(WARNINGS)
+        .args(flags)
+        .args(["-fsyntax-only", "-include", "ptsan.h", "/dev/null", "-I"])
+        .arg(root().join("include"))
+        .output()
+        .expect("a compiler runs");
+    assert!(made.status.success(), "{flags:?}: {}", shown(&made));
+}
+
+#[test]
+fn the_header_compiles_as_c_and_as_cpp() {
+    for standard in ["-std=c99", "-std=c11", "-std=c17"] {
+        header_compiles(tool("CC", "cc"), &["-x", "c", "-Wconversion", "-Wstrict-prototypes", standard]);
+    }
+    for standard in ["-std=c++11", "-std=c++17", "-std=c++20"] {
+        header_compiles(tool("CXX", "c++"), &["-x", "c++", "-Wconversion", standard]);
+    }
+}
+
+#[test]
+fn a_program_in_cpp_calls_the_library() {
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cpp");
+    let made = tool("CXX", "c++")
+        .args(["-std=c++17", "-g"])
+        .args(WARNINGS)
+        .arg("-I")
+        .arg(root().join("include"))
+        .arg(root().join("tests/c/cpp.cpp"))
+        .arg("-o")
+        .arg(&program)
+        .arg(library())
+        .args(["-lpthread", "-ldl", "-lm"])
+        .output()
+        .expect("a C++ compiler runs");
+    assert!(made.status.success(), "{}", shown(&made));
+    let (code, report, _) = run(&program);
+    assert!(code == 1 && report.contains("double-free: the table was freed before"), "{code}: {report}");
+}
+
+/// Returns the command of Zig's compiler: `$ZIG`, `zig`, or the module that pip installs.
+fn zig() -> Option<Vec<OsString>> {
+    let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
+    let named = std::env::var_os("ZIG").map(|zig| vec![zig]);
+    let candidates = named.into_iter().chain([words(&["zig"]), words(&["python3", "-m", "ziglang"])]);
+    candidates.into_iter().find(|command| {
+        let version = Command::new(&command[0]).args(&command[1..]).arg("version").output();
+        version.is_ok_and(|output| output.status.success())
+    })
+}
+
+#[test]
+fn a_program_in_zig_calls_the_library() {
+    let Some(zig) = zig() else {
+        eprintln!("skipped: no Zig here; `pip install ziglang` or set ZIG");
+        return;
+    };
+    let scratch = Path::new(env!("CARGO_TARGET_TMPDIR")).join("zig-program");
+    std::fs::create_dir_all(&scratch).expect("a directory can be made");
+    let call = |arguments: &[&str], paths: &[&Path]| {
+        let mut command = Command::new(&zig[0]);
+        command.current_dir(&scratch).args(&zig[1..]).args(arguments).args(paths);
+        let made = command.output().expect("zig runs");
+        assert!(made.status.success(), "{arguments:?}: {}", shown(&made));
+        made.stdout
+    };
+    let header = call(&["translate-c", "-lc"], &[&root().join("include/ptsan.h")]);
+    std::fs::write(scratch.join("ptsan.zig"), header).expect("a file can be written");
+    std::fs::copy(root().join("tests/c/zig.zig"), scratch.join("zig.zig")).expect("a file can be copied");
+    call(&["build-exe", "zig.zig", "-lc", "-lunwind", "-femit-bin=program"], &[library()]);
+    let program = scratch.join("program");
+    let (code, report, _) = run(&program);
+    assert!(code == 1 && report.contains("double-free: the table was freed before"), "{code}: {report}");
+}
+
+#[test]
+fn the_readme_shows_the_first_program_and_what_it_prints() {
+    let path = root().join("README.md");
+    let readme = std::fs::read_to_string(&path).expect("there is a README");
+    let source = std::fs::read_to_string(root().join("examples/first.c")).expect("there is an example");
+    assert!(readme.contains(&format!("```c\n{source}```\n")), "the README has another program");
+    let (code, report, _) = run(&compiled("first", root(), &["./examples/first.c"], &["-O0"]));
+    let (before, rest) = readme.split_once("```text\n").expect("the README has a report");
+    let (shown, after) = rest.split_once("```\n").expect("the report ends");
+    if shown != report && std::env::var_os("PTSAN_WRITE").is_some() {
+        std::fs::write(&path, format!("{before}```text\n{report}```\n{after}")).expect("it can be written");
+    } else {
+        assert_eq!(shown, report, "the README shows another report; run with PTSAN_WRITE=1");
+    }
+    assert_eq!(code, 1);
+
+    // The flush comes first, as the README says that it must.
+    let is_free = |line: &&str| line.contains("ptsan_table_freed(san, 0x4000");
+    let free = source.lines().find(is_free).expect("the program frees the table");
+    let is_flush = |line: &&str| line.contains("ptsan_flush_page");
+    let flush = source.lines().find(is_flush).expect("the program flushes the page");
+    let right = source.replace(&format!("{free}\n{flush}"), &format!("{flush}\n{free}"));
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    std::fs::write(directory.join("right.c"), right).expect("a file can be written");
+    let (code, report, _) = run(&compiled("right", directory, &["right.c"], &[]));
+    assert_eq!((code, report.as_str()), (0, ""));
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn the_kernel_compiles_for_its_hardware() {
+    let checked = tool("CC", "cc")
+        .current_dir(root().join("examples/kernel"))
+        .args(["-std=c11", "-Ihardware", "-fsyntax-only", "paging.c"])
+        .args(WARNINGS)
+        .output()
+        .expect("a C compiler runs");
+    assert!(checked.status.success(), "{}", shown(&checked));
+}

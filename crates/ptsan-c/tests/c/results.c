@@ -1,0 +1,281 @@
+/* What functions return when all is well: addresses, answers, findings one by one, and the report. */
+#include "check.h"
+
+static _Alignas(4096) uint64_t ram[16 * 512];
+static ptsan *san;
+
+/* Maps the page at 0x3000 with four tables, from frame 1 on, and loads them on CPU 0. */
+static void prepare_for(ptsan_options options) {
+    options.cpus = 2;
+    memset(ram, 0, sizeof ram);
+    /* The frames are at physical addresses from 1 MiB on. */
+    san = ptsan_new(&options, ram, sizeof ram, 0x100000);
+    CHECK(san != NULL);
+    for (int level = 0; level < 4; level++) { /* a table before the entry that points at it */
+        uint64_t table = 0x104000 - 4096 * (uint64_t)level;
+        CHECK(ptsan_table_allocated(san, table, 4096, level, PTSAN_CONTENT_ZERO) == PTSAN_OK);
+        uint64_t bits = options.arch == PTSAN_ARCH_X86_64 ? 7 : level > 0 ? 3 : 0x443;
+        ram[(table - 0x100000) / 8 + (level > 0 ? 0 : 3)] = (table + 4096) | bits;
+        ptsan_entry_written(san, table + (level > 0 ? 0 : 24));
+    }
+    CHECK(ptsan_switch(san, 0, 0x101000, 7) == PTSAN_OK && ptsan_live_tables(san) == 4);
+}
+
+static void prepare(const char *suppressions) {
+    prepare_for((ptsan_options){.arch = PTSAN_ARCH_X86_64, .suppressions = suppressions});
+}
+
+static void answers(void) {
+    uint64_t phys = 0;
+    prepare(NULL);
+    CHECK(ptsan_access(san, 0, 0x3123, PTSAN_WRITE, true, &phys) == PTSAN_OK && phys == 0x105123);
+    CHECK(ptsan_access(san, 0, 0x4000, PTSAN_READ, true, &phys) == PTSAN_FAULT_NOT_PRESENT);
+    CHECK(ptsan_access(san, 0, 1ull << 60, PTSAN_READ, true, &phys) == PTSAN_FAULT_NON_CANONICAL);
+    CHECK(ptsan_access(san, 1, 0x3000, PTSAN_READ, true, &phys) == PTSAN_FAULT_NO_ROOT && phys == 0x105123);
+    COUNT("misuse", 1); /* that CPU has nothing loaded */
+    CHECK(ptsan_probe_walk(san, 0, 0x4000) == PTSAN_OK && ptsan_adversary_step(san) == PTSAN_OK);
+    CHECK(ptsan_lazy(san, 0) == PTSAN_OK && ptsan_resume(san, 0) == PTSAN_OK);
+
+    ptsan_expected page = {.phys = 0x105008, .size = 4096};
+    page.perms = PTSAN_PERM_READ | PTSAN_PERM_WRITE | PTSAN_PERM_USER_EXEC | PTSAN_PERM_KERNEL_EXEC | PTSAN_PERM_USER;
+    CHECK(ptsan_expect(san, 0, 0x3008, &page) == PTSAN_OK);
+    CHECK(ptsan_expect_below(san, 0x101000, 0x3008, &page) == PTSAN_OK);
+    CHECK(ptsan_expect(san, 0, 0x5000, NULL) == PTSAN_FAULT_NOT_PRESENT);
+    COUNT("disagreement", 0);
+    page.perms = PTSAN_PERM_NOTHING;
+    CHECK(ptsan_expect(san, 0, 0x3008, &page) == PTSAN_OK);
+    COUNT("disagreement", 1);
+    CHECK(ptsan_expect(san, 0, 0x3008, NULL) == PTSAN_OK);
+    page.perms = 0; /* not compared */
+    CHECK(ptsan_expect(san, 0, 0x3008, &page) == PTSAN_OK);
+    COUNT("disagreement", 2);
+    page.size = 1 << 21;
+    CHECK(ptsan_expect(san, 0, 0x3008, &page) == PTSAN_OK);
+    COUNT("disagreement", 3);
+    CHECK(ptsan_destroy(san) == PTSAN_OK);
+}
+
+static void one_by_one(void) {
+    ptsan_finding f;
+    prepare(NULL);
+    CHECK(!ptsan_finding_at(san, 0, &f));
+    CHECK(ptsan_access(san, 0, 0x3000, PTSAN_READ, true, NULL) == PTSAN_OK);
+    ram[0x3000 / 8] = 0;
+    ptsan_entry_written(san, 0x103000);
+    CHECK(ptsan_table_freed(san, 0x104000, 4096) == PTSAN_OK);
+    CHECK(ptsan_finding_at(san, 0, &f) && !ptsan_finding_at(san, 1, &f));
+    CHECK(strcmp(f.kind, "free-before-flush") == 0 && strcmp(f.rule, "HeldInStructureCache") == 0);
+    CHECK(strstr(f.text, "paging-structure cache") != NULL && strstr(f.note, "CPU 0 is active") != NULL);
+    CHECK(f.frame == 0x104000 && f.cpu == 0 && f.level == 0 && f.space == 7 && f.count == 1 && f.event > 0);
+    CHECK(ptsan_flush_page(san, 0, 7, 0x3000, false) == PTSAN_OK);
+    CHECK(ptsan_leave(san, 0) == PTSAN_OK);
+    ptsan_table_allocated(san, 0x107000, 4096, 2, PTSAN_CONTENT_ZERO); /* never linked */
+    CHECK(ptsan_finish(san) == PTSAN_OK && ptsan_finish(san) == PTSAN_OK);
+    COUNT("leak", 4);
+    bool has_level = false;
+    for (size_t i = 0; ptsan_finding_at(san, i, &f); i++)
+        has_level |= f.frame == 0x107000 && f.level == 2;
+    CHECK(has_level);
+    CHECK(ptsan_finding_at(san, 1, &f) && f.va == PTSAN_NONE && f.cpu == -1 && f.space == PTSAN_NONE);
+    const char *note = f.note;
+    char *text = ptsan_finding_text(san, 1);
+    CHECK(strncmp(text, "leak: ", 6) == 0 && strstr(text, note) != NULL);
+    ptsan_free_text(text);
+    size_t kinds = 0;
+    while (ptsan_kind_name(kinds) != NULL)
+        CHECK(ptsan_count(san, ptsan_kind_name(kinds++)) != PTSAN_NONE);
+    CHECK(kinds >= 19 && ptsan_refused(san) == 0);
+    CHECK(ptsan_destroy(san) == PTSAN_OK);
+}
+
+static void operations(void) {
+    prepare(NULL);
+    CHECK(ptsan_access(san, 0, 0x3000, PTSAN_READ, true, NULL) == PTSAN_OK);
+    uint64_t slow = ptsan_operation_begins(san), other = ptsan_operation_begins(san);
+    CHECK(slow != 0 && other != 0 && slow != other);
+    ram[0x4018 / 8] = 0;
+    ptsan_entry_written(san, 0x104018);
+    CHECK(ptsan_access(san, 0, 0x3000, PTSAN_READ, true, NULL) == PTSAN_OK); /* no flush yet */
+    CHECK(ptsan_total(san) == 0);
+    CHECK(ptsan_operation_ends(san, other) == PTSAN_OK && ptsan_total(san) == 0);
+    CHECK(ptsan_operation_ends(san, slow) == PTSAN_OK);
+    COUNT("stale-use", 1);
+    CHECK(ptsan_operation_ends(san, slow) == PTSAN_ERROR_BAD_ARGUMENT);
+    CHECK(ptsan_destroy(san) == PTSAN_OK);
+}
+
+/* The flushes other than `ptsan_flush_page`: each drops the translation. */
+static void flushes(void) {
+    for (int way = 0; way < 5; way++) {
+        prepare(NULL);
+        CHECK(ptsan_access(san, 0, 0x3000, PTSAN_READ, true, NULL) == PTSAN_OK);
+        ram[0x4018 / 8] = 0;
+        switch (way) {
+        case 0: CHECK(ptsan_flush_range(san, 0, 7, 0x2000, 0x4000, 4096, true) == PTSAN_OK); break;
+        case 1: CHECK(ptsan_flush_every_space(san, 0, 0x3000, 0x3001, 4096, false) == PTSAN_OK); break;
+        case 2: CHECK(ptsan_flush_space(san, PTSAN_EVERY_CPU, 7) == PTSAN_OK); break;
+        case 3: CHECK(ptsan_flush_all(san, PTSAN_THIS_CPU) == PTSAN_OK); break;
+        case 4: CHECK(ptsan_flush_range(san, 0, 7, 0x4000, 0x8000, 4096, false) == PTSAN_OK); break;
+        }
+        bool stale = ptsan_access(san, 0, 0x3000, PTSAN_READ, true, NULL) == PTSAN_OK;
+        CHECK(stale == (way == 4)); /* that one is for other pages */
+        COUNT("stale-use", stale ? 1u : 0u);
+        CHECK(ptsan_destroy(san) == PTSAN_OK);
+    }
+}
+
+static void every_cpu(void) {
+    for (int32_t cpu = PTSAN_EVERY_CPU; cpu < 2; cpu++) {
+        prepare(NULL);
+        CHECK(ptsan_run_on(san, 1) == PTSAN_OK && ptsan_switch(san, PTSAN_THIS_CPU, 0x101000, 7) == PTSAN_OK);
+        for (int32_t both = 0; both < 2; both++)
+            CHECK(ptsan_access(san, both, 0x3000, PTSAN_READ, true, NULL) == PTSAN_OK);
+        ram[0x4018 / 8] = 0;
+        CHECK(ptsan_flush_page(san, cpu, 7, 0x3000, false) == PTSAN_OK);
+        for (int32_t both = 0; both < 2; both++) {
+            bool flushed = cpu == PTSAN_EVERY_CPU || cpu == both || (cpu == PTSAN_THIS_CPU && both == 1);
+            int32_t want = flushed ? PTSAN_FAULT_NOT_PRESENT : PTSAN_OK;
+            CHECK(ptsan_access(san, both, 0x3000, PTSAN_READ, true, NULL) == want);
+        }
+        CHECK(ptsan_destroy(san) == PTSAN_OK);
+    }
+}
+
+/* Loads, stores and fetches, of user and supervisor. */
+static void permissions(void) {
+    /* For each kind of access, whether user and supervisor may make it. */
+    const struct {
+        uint64_t entry;
+        bool allowed[3][2];
+    } pages[] = {
+        {0x105007, {{true, true}, {true, true}, {true, true}}},
+        {0x105005, {{true, true}, {false, false}, {true, true}}},            /* read-only */
+        {0x105003, {{false, true}, {false, true}, {false, true}}},           /* supervisor */
+        {0x105007 | 1ull << 63, {{true, true}, {true, true}, {false, false}}}, /* no execution */
+    };
+    for (size_t page = 0; page < sizeof pages / sizeof *pages; page++) {
+        prepare(NULL);
+        ram[0x4018 / 8] = pages[page].entry;
+        ptsan_entry_written(san, 0x104018);
+        for (uint32_t kind = PTSAN_READ; kind <= PTSAN_EXEC; kind++)
+            for (int supervisor = 0; supervisor < 2; supervisor++) {
+                int32_t want = pages[page].allowed[kind][supervisor] ? PTSAN_OK : PTSAN_FAULT_PERMISSION;
+                CHECK(ptsan_access(san, 0, 0x3000, kind, supervisor == 0, NULL) == want);
+            }
+        CHECK(ptsan_total(san) == 0 && ptsan_destroy(san) == PTSAN_OK);
+    }
+}
+
+/* Walks that no access asks for: a CPU holds the last table after them. */
+static void walks(void) {
+    for (int way = 0; way < 5; way++) {
+        ptsan_finding f;
+        ptsan_options options = {.arch = PTSAN_ARCH_X86_64};
+        if (way == 2) {
+            options.adversary_rate = 1000;
+            options.seed = 1;
+        }
+        prepare_for(options);
+        switch (way) {
+        case 0: break;
+        case 1: CHECK(ptsan_probe_walk(san, 0, 0x3000) == PTSAN_OK); break;
+        case 2:
+            for (int step = 0; step < 200; step++)
+                CHECK(ptsan_adversary_step(san) == PTSAN_OK);
+            break;
+        case 3:
+            CHECK(ptsan_probe_walk(san, 0, 0x3000) == PTSAN_OK && ptsan_lazy(san, 0) == PTSAN_OK);
+            break;
+        case 4:
+            CHECK(ptsan_probe_walk(san, 0, 0x3000) == PTSAN_OK && ptsan_lazy(san, 0) == PTSAN_OK);
+            CHECK(ptsan_resume(san, 0) == PTSAN_OK);
+            break;
+        }
+        ram[0x3000 / 8] = 0;
+        CHECK(ptsan_table_freed(san, 0x104000, 4096) == PTSAN_OK);
+        COUNT("free-before-flush", way > 0 ? 1u : 0u);
+        if (way > 0)
+            CHECK(ptsan_finding_at(san, 0, &f) && (strstr(f.note, "CPU 0 is lazy") != NULL) == (way == 3));
+        CHECK(ptsan_destroy(san) == PTSAN_OK);
+    }
+}
+
+/* A flush of the last level alone leaves the entry of the table above in AArch64's walk cache. */
+static void last_level(void) {
+    for (int way = 0; way < 6; way++) {
+        prepare_for((ptsan_options){.arch = PTSAN_ARCH_AARCH64_4K});
+        CHECK(ptsan_access(san, 0, 0x3000, PTSAN_READ, true, NULL) == PTSAN_OK);
+        ram[0x3000 / 8] = 0;
+        bool leaf_only = way % 2 == 1;
+        switch (way / 2) {
+        case 0: ptsan_flush_page(san, 0, 7, 0x3000, leaf_only); break;
+        case 1: ptsan_flush_range(san, 0, 7, 0x2000, 0x4000, 4096, leaf_only); break;
+        case 2: ptsan_flush_every_space(san, 0, 0x2000, 0x4000, 4096, leaf_only); break;
+        }
+        CHECK(ptsan_table_freed(san, 0x104000, 4096) == PTSAN_OK);
+        COUNT("free-before-flush", leaf_only ? 1u : 0u);
+        CHECK(ptsan_total(san) == leaf_only && ptsan_destroy(san) == PTSAN_OK);
+    }
+}
+
+static void spaces(void) {
+    prepare(NULL);
+    CHECK(ptsan_space_created(san, 9) == PTSAN_OK && ptsan_flush_space(san, 0, 9) == PTSAN_OK);
+    CHECK(ptsan_space_destroyed(san, 9) == PTSAN_OK && ptsan_total(san) == 0);
+    ptsan_flush_space(san, 0, 9);
+    COUNT("misuse", 1);
+    CHECK(ptsan_table_linked(san, 0x101000, 3, 0x10a000) == PTSAN_OK);
+    COUNT("unknown-table", 1);
+    CHECK(ptsan_destroy(san) == PTSAN_OK);
+}
+
+/* A CPU of 32-bit PowerPC finds a page where its handler puts it. */
+static void hashed(void) {
+    static _Alignas(65536) uint8_t memory[2 * 65536]; /* the hash table, then tables */
+    const ptsan_options options = {.arch = PTSAN_ARCH_POWERPC};
+    const uint64_t root = 0x10000, table = 0x11000, entry = table + 3 * 4, group = (5 ^ 3) * 64;
+    const uint8_t link[4] = {0, 1, 0x10, 1}, page[4] = {0, 8, 4, 1 | 2 | 4}; /* present, hashed, user, writable */
+    uint64_t vsids[16] = {5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20}, phys = 0;
+    san = ptsan_new(&options, memory, sizeof memory, 0);
+    CHECK(ptsan_hash_table(san, 0, 65536, PTSAN_HASH_LAYOUT_BITS32) == PTSAN_OK);
+    CHECK(ptsan_segments(san, 1, root, vsids) == PTSAN_OK);
+    ptsan_table_allocated(san, root, 4096, 1, PTSAN_CONTENT_ZERO);
+    ptsan_table_allocated(san, table, 4096, 0, PTSAN_CONTENT_ZERO);
+    memcpy(memory + root, link, 4), memcpy(memory + entry, page, 4);
+    ptsan_switch(san, 0, root, 1);
+    CHECK(ptsan_access(san, 0, 0x3000, PTSAN_READ, true, &phys) == PTSAN_FAULT_NOT_HASHED);
+    CHECK(ptsan_check_hash_table(san) == 0);
+    const uint8_t hash_entry[8] = {0x80, 0, 5 << 7 >> 8, (5 << 7) & 0xff, 0, 8, 0, 2}; /* VSID 5, page 3 */
+    memcpy(memory + group, hash_entry, 8);
+    CHECK(ptsan_hash_written(san, group) == PTSAN_OK && ptsan_total(san) == 0);
+    CHECK(ptsan_access(san, 0, 0x3000, PTSAN_READ, true, &phys) == PTSAN_OK && phys == 0x80000);
+    CHECK(ptsan_check_hash_table(san) == 1 && ptsan_total(san) == 0);
+    memory[entry + 3] &= ~2; /* the bit goes, the page stays in the hash table */
+    CHECK(ptsan_check_hash_table(san) == 1);
+    COUNT("hash-table", 1);
+    memory[group + 7] = 3;
+    CHECK(ptsan_hash_written(san, group) == PTSAN_OK && ptsan_count(san, "hash-table") >= 2);
+    CHECK(ptsan_destroy(san) == PTSAN_OK);
+}
+
+int main(void) {
+    answers();
+    one_by_one();
+    operations();
+    flushes();
+    every_cpu();
+    permissions();
+    walks();
+    last_level();
+    spaces();
+    hashed();
+    prepare("leak  # the tests end here\nstale-use");
+    ptsan_leave(san, 0);
+    fflush(stdout);
+    CHECK(ptsan_end(san) == 0); /* says what was allowed, and what was not needed */
+    prepare(NULL);
+    ptsan_leave(san, 0);
+    ptsan_flush_all(san, 55);
+    ptsan_flush_all(san, -55);
+    return ptsan_end(san); /* four leaks, a misuse and a refused call */
+}
