@@ -5,7 +5,7 @@ pub const MAX_TEXT: usize = 200;
 /// The most bytes of one [`Record::Memory`]. More take several records.
 pub const MAX_BYTES: usize = 200;
 /// The most bytes of one [`Record::Fill`].
-pub const MAX_FILL: u64 = 1 << 24;
+pub const MAX_FILL: u64 = 1 << 16;
 
 /// What is known of a table's content when it is announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
