@@ -101,6 +101,11 @@ impl<S: Sink> Encoder<S> {
         self.record(&Record::End { all_freed })
     }
 
+    /// Returns the sink, to flush it say.
+    pub fn sink(&mut self) -> &mut S {
+        &mut self.sink
+    }
+
     /// Returns the sink.
     #[must_use]
     pub fn into_sink(self) -> S {
