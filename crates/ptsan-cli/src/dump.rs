@@ -51,7 +51,8 @@ pub fn run(args: &DumpArgs) -> Result<ExitCode, Failure> {
             Ok(Some(entry)) => {
                 let mut line = format!("{:>8} {}", entry.number, describe(&entry.record));
                 if let Some(pc) = entry.pc {
-                    let _ = match symbols.names(pc).first() {
+                    // The function that the image has; what is inlined into it is in reports.
+                    let _ = match symbols.names(pc).last() {
                         Some(name) => write!(line, " in {name}"),
                         None => write!(line, " pc {pc:#x}"),
                     };

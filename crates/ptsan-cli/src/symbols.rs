@@ -40,8 +40,18 @@ impl Symbols {
             names.push(addr2line::demangle_auto(symbol.into(), None).into_owned());
         }
         names.iter_mut().for_each(|name| *name = without_hash(name));
+        // What the runtime does is done for its caller.
+        if names.iter().any(|name| !is_runtime(name)) {
+            names.retain(|name| !is_runtime(name));
+        }
         names
     }
+}
+
+/// Returns whether a function is one of Rust's own crates.
+fn is_runtime(name: &str) -> bool {
+    let path = name.trim_start_matches(['<', '&', '*', '(']);
+    ["core::", "alloc::", "std::", "compiler_builtins::"].iter().any(|runtime| path.starts_with(runtime))
 }
 
 /// Returns the last parts of a path.
@@ -73,6 +83,20 @@ mod tests {
         assert_eq!(without_hash("a::hello"), "a::hello");
         assert_eq!(short("/x/y/kernels/x86/src/table.rs"), "x86/src/table.rs");
         assert_eq!(short("table.rs"), "table.rs");
+    }
+
+    #[test]
+    fn functions_of_the_runtime_are_told_from_others() {
+        for name in [
+            "core::sync::atomic::atomic_store (x.rs:1)",
+            "<core::sync::atomic::AtomicU64>::store",
+            "alloc::vec::f",
+        ] {
+            assert!(is_runtime(name), "{name}");
+        }
+        for name in ["kernel::unmap", "<kernel::Tree as core::ops::Drop>::drop", "corelib::f", "memset"] {
+            assert!(!is_runtime(name), "{name}");
+        }
     }
 
     #[test]

@@ -260,7 +260,12 @@ fn say_finding(t: &mut String, found: &Found) {
     for step in &found.history {
         let record = step.record.map_or_else(|| "before".to_owned(), |n| format!("record {n}"));
         wrap::line(t, 4, &format!("{record}: {}", step.what));
-        say_code(t, 6, step.pc, &step.functions[..step.functions.len().min(1)]);
+        // The function that did it, and the one that the image has for it.
+        let names: Vec<_> = match &step.functions[..] {
+            [first, .., last] => vec![first.clone(), last.clone()],
+            few => few.to_vec(),
+        };
+        say_code(t, 6, step.pc, &names);
     }
     wrap::line(t, 2, &format!("found at: {}", found.what));
     say_code(t, 4, found.pc, &found.functions);
