@@ -1,5 +1,6 @@
 //! What an image tells the recorder below it (`kernels/recorder`, a plugin of QEMU) about its page
-//! tables. An image that was booted without the word [`WORD`] tells nothing.
+//! tables. An image that was built without the feature `record` has no code for it. One that was
+//! booted without the word [`WORD`] tells nothing.
 //!
 //! # Protocol
 //!
@@ -61,7 +62,7 @@ static ON: AtomicBool = AtomicBool::new(false);
 /// Returns whether the image tells.
 #[inline(always)]
 pub fn is_on() -> bool {
-    ON.load(Ordering::Relaxed)
+    cfg!(feature = "record") && ON.load(Ordering::Relaxed)
 }
 
 /// Sends a message. The caller has masked interrupts if their handlers send some.
@@ -80,6 +81,9 @@ pub fn send(cpu: usize, code: u64, arguments: [u64; 4]) {
 /// Begins to tell. First counts a word up, from which the recorder learns whether it is called
 /// before or after a store.
 pub fn begin(cpu: usize) {
+    if !cfg!(feature = "record") {
+        return;
+    }
     ON.store(true, Ordering::Relaxed);
     if let Some(slot) = ptsan_mailbox.0.get(cpu) {
         for count in 1..=COUNTS {

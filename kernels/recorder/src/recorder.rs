@@ -160,7 +160,7 @@ impl Recorder {
         self.end_run();
         if self.counted.1 == 0 {
             self.failure.get_or_insert_with(|| {
-                "the guest has told nothing: is `announce` on its command line?".into()
+                "the guest has told nothing: was it built with `record`, and booted with `announce`?".into()
             });
         }
         if self.failure.is_none() {

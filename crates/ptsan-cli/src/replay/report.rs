@@ -6,7 +6,7 @@ use crate::symbols::Symbols;
 use crate::wrap;
 use ptsan::{Finding, Kind};
 use ptsan_log::{Header, ReadError};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 
 /// What a replay has brought.
@@ -33,6 +33,12 @@ pub(super) struct Report {
     first_lies: Vec<Wrong>,
 }
 
+/// Writes an address as text: many readers of JSON keep 53 bits of a number.
+#[expect(clippy::ref_option, reason = "serde passes the field by reference")]
+fn hexadecimal<S: Serializer>(address: &Option<u64>, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(&format_args!("{:#x}", address.unwrap_or_default()))
+}
+
 /// A finding.
 #[derive(Serialize)]
 struct Found {
@@ -43,13 +49,16 @@ struct Found {
     record: u64,
     what: String,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(serialize_with = "hexadecimal")]
     pc: Option<u64>,
     functions: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(serialize_with = "hexadecimal")]
     table: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     level: Option<u8>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(serialize_with = "hexadecimal")]
     address: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cpu: Option<usize>,
@@ -66,6 +75,7 @@ struct Step {
     record: Option<u64>,
     what: String,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(serialize_with = "hexadecimal")]
     pc: Option<u64>,
     functions: Vec<String>,
 }
@@ -137,9 +147,9 @@ impl Report {
         let mut t = String::new();
         wrap::line(&mut t, 0, &format!("{}; {} records, {} bytes", self.machine, self.records, self.bytes));
         let counts: Vec<_> =
-            self.counts.iter().filter(|(_, n)| **n > 0).map(|(what, n)| format!("{n} {what}")).collect();
+            self.counts.iter().filter(|(_, n)| **n > 0).map(|(what, n)| format!("{what}: {n}")).collect();
         if !counts.is_empty() {
-            wrap::line(&mut t, 0, &format!("{}; {} tables left", counts.join(", "), self.tables_left));
+            wrap::line(&mut t, 0, &format!("{}, tables left: {}", counts.join(", "), self.tables_left));
         }
         if self.counts["data frames"] > 0 {
             wrap::line(&mut t, 0, "note: freed and reused data frames are not checked by this version");
