@@ -116,6 +116,126 @@ fn the_adversary_finds_it_without_an_access_and_repeats_itself() {
 }
 
 #[test]
+fn each_scope_of_an_invalidation_covers_what_it_says() {
+    let asids = Header { asids: true, ..machine() };
+    let range = |space, start| Scope::Range { space, start, end: start + 0x1000, stride: 0x1000 };
+    let every = |start| Scope::EverySpace { start, end: start + 0x1000, stride: 0x1000 };
+    // On x86 any invalidation of a space drops all paging structures of the space.
+    for (cpu, scope, covered) in [
+        (Some(0), Scope::Page { space: 1, va: 0 }, true),
+        (Some(1), Scope::Page { space: 1, va: 0 }, false),
+        (Some(0), Scope::Page { space: 2, va: 0 }, false),
+        (Some(0), range(1, 0), true),
+        (Some(0), range(2, 0), false),
+        (Some(0), every(0), true),
+        (Some(1), every(0), false),
+        (Some(0), Scope::Space(1), true),
+        (Some(0), Scope::Space(2), false),
+        (Some(0), Scope::All, true),
+        (Some(1), Scope::All, false),
+        (None, Scope::All, true),
+    ] {
+        let flush = Record::Invalidate { cpu, scope, leaf_only: false };
+        let created = Record::SpaceCreated { space: 2 };
+        let records = [space(), vec![created, flush], freed()].concat();
+        let (status, text) = replay(&log(&asids, &records), &["--no-seed"]);
+        assert_eq!(status, i32::from(!covered), "{cpu:?} {scope:?}: {text}");
+        assert_eq!(text.contains("free-before-flush"), !covered, "{text}");
+    }
+}
+
+#[test]
+fn an_invalidation_of_the_last_level_spares_tables_where_hardware_does() {
+    let header = Header { va_bits: 39, ..Header::new(Architecture::Aarch64K4, 1) };
+    for (leaf_only, status) in [(false, 0), (true, 1)] {
+        let table = |phys, level| Record::TableAllocated {
+            phys,
+            size: 0,
+            level: Some(level),
+            content: Content::Zero,
+        };
+        let store = |phys, value| Record::Store { phys, value, bytes: 8 };
+        let records = [
+            table(0x2000, 2),
+            table(0x3000, 1),
+            table(0x4000, 0),
+            store(0x4000, 0x9000 | 0x443),
+            store(0x3000, 0x4003),
+            store(0x2000, 0x3003),
+            Record::RootLoaded { cpu: 0, root: 0x2000, space: 1, flushes: false },
+            Record::Access { cpu: 0, va: 0x10, kind: AccessKind::Read, user: true },
+            store(0x3000, 0),
+            Record::Invalidate { cpu: None, scope: Scope::Page { space: 1, va: 0 }, leaf_only },
+            Record::TableFreed { phys: 0x4000, size: 0 },
+            Record::Leave { cpu: 0 },
+            Record::TableFreed { phys: 0x3000, size: 0 },
+            Record::TableFreed { phys: 0x2000, size: 0 },
+        ];
+        let (found, text) = replay(&log(&header, &records), &["--no-seed"]);
+        assert_eq!(found, status, "{text}");
+    }
+}
+
+#[test]
+fn with_asids_a_load_of_the_root_flushes_only_if_the_record_says_so() {
+    let asids = Header { asids: true, ..machine() };
+    for (flushes, status) in [(true, 0), (false, 1)] {
+        let again = Record::RootLoaded { cpu: 0, root: 0x1000, space: 1, flushes };
+        let records = [space(), vec![again], freed()].concat();
+        let (found, text) = replay(&log(&asids, &records), &["--no-seed"]);
+        assert_eq!(found, status, "{text}");
+        assert_eq!(
+            replay(&log(&machine(), &records), &["--no-seed"]).0,
+            0,
+            "without ASIDs every load flushes"
+        );
+    }
+}
+
+#[test]
+fn a_lazy_cpu_still_holds_what_it_held_and_a_space_that_is_destroyed_is_forgotten() {
+    let lazy = [space(), vec![Record::Lazy { cpu: 0 }], freed()].concat();
+    let (status, text) = replay(&log(&machine(), &lazy), &["--no-seed"]);
+    assert!(status == 1 && text.contains("CPU 0 is lazy"), "{text}");
+    let resumed = [space(), vec![Record::Lazy { cpu: 0 }, Record::Resume { cpu: 0 }], freed()].concat();
+    let (status, text) = replay(&log(&machine(), &resumed), &["--no-seed"]);
+    assert!(status == 1 && text.contains("CPU 0 is active"), "{text}");
+
+    // The number stands for another root, with what the CPU has kept of the first.
+    let asids = Header { asids: true, ..machine() };
+    let other = [
+        Record::TableAllocated { phys: 0x5000, size: 0, level: Some(3), content: Content::Zero },
+        Record::RootLoaded { cpu: 0, root: 0x5000, space: 1, flushes: false },
+        Record::Access { cpu: 0, va: 0x123, kind: AccessKind::Read, user: true },
+    ];
+    let used = [space(), vec![Record::Leave { cpu: 0 }], other.to_vec()].concat();
+    let (_, text) = replay(&log(&asids, &used), &["--no-seed"]);
+    assert!(text.contains("stale-use"), "{text}");
+    let gone = vec![Record::Leave { cpu: 0 }, Record::SpaceDestroyed { space: 1 }];
+    let (_, text) = replay(&log(&asids, &[space(), gone, other.to_vec()].concat()), &["--no-seed"]);
+    assert!(!text.contains("stale-use") && !text.contains("the log is wrong"), "{text}");
+}
+
+#[test]
+fn while_an_operation_is_under_way_old_translations_may_be_used() {
+    let access = Record::Access { cpu: 0, va: 0x123, kind: AccessKind::Read, user: true };
+    let flush = Record::Invalidate { cpu: Some(0), scope: Scope::Space(1), leaf_only: false };
+    let begin = Record::OperationBegins { id: 5 };
+    let end = Record::OperationEnds { id: 5 };
+    let mut records = space();
+    let unmap = records.pop().into_iter();
+    let records: Vec<_> = records.into_iter().chain([begin]).chain(unmap).collect();
+    for (rest, stale) in [
+        (vec![access, flush, end], false),
+        (vec![access, end, flush], true),
+        (vec![end, access, flush], true),
+    ] {
+        let (_, text) = replay(&log(&machine(), &[records.clone(), rest, freed()].concat()), &["--no-seed"]);
+        assert_eq!(text.contains("stale-use"), stale, "{text}");
+    }
+}
+
+#[test]
 fn a_use_of_an_old_translation_is_found() {
     let records = [
         space(),
