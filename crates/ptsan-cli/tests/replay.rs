@@ -145,6 +145,22 @@ fn each_scope_of_an_invalidation_covers_what_it_says() {
 }
 
 #[test]
+fn an_invalidation_that_broadcasts_reaches_other_cpus() {
+    for (cpu, status) in [(None, 0), (Some(0), 1), (Some(1), 1)] {
+        let mut records = space();
+        let unmap = records.pop();
+        records.push(Record::RootLoaded { cpu: 1, root: 0x1000, space: 1, flushes: false });
+        records.push(Record::Access { cpu: 1, va: 0x123, kind: AccessKind::Read, user: true });
+        records.extend(unmap);
+        records.push(Record::Invalidate { cpu, scope: Scope::All, leaf_only: false });
+        records.extend([Record::TableFreed { phys: 0x4000, size: 0 }, Record::Leave { cpu: 1 }]);
+        records.extend(freed().into_iter().skip(1));
+        let (found, text) = replay(&log(&machine(), &records), &["--no-seed"]);
+        assert_eq!(found, status, "{cpu:?}: {text}");
+    }
+}
+
+#[test]
 fn an_invalidation_of_the_last_level_spares_tables_where_hardware_does() {
     let header = Header { va_bits: 39, ..Header::new(Architecture::Aarch64K4, 1) };
     for (leaf_only, status) in [(false, 0), (true, 1)] {

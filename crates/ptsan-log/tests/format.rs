@@ -334,6 +334,28 @@ fn a_longer_header_of_this_version_is_read_and_a_newer_version_is_not() {
 }
 
 #[test]
+fn fields_out_of_range_are_named() {
+    let records = [
+        (Record::Store { phys: 0x1004, value: 0, bytes: 8 }, "address cannot be 0x1004"),
+        (Record::Store { phys: 0x1000, value: 0, bytes: 3 }, "bytes cannot be 0x3"),
+        (Record::Fill { phys: 0x1004, bytes: 8, value: 0 }, "address cannot be 0x1004"),
+        (Record::Fill { phys: !7, bytes: 16, value: 0 }, "address cannot be"),
+        (Record::Fill { phys: 0x1000, bytes: 12, value: 0 }, "bytes cannot be 0xc"),
+        (Record::Fill { phys: 0x1000, bytes: MAX_FILL + 8, value: 0 }, "bytes cannot be 0x10008"),
+        (Record::Memory { phys: !0, bytes: &[1, 2] }, "address cannot be"),
+    ];
+    for (record, what) in records {
+        let plain = [(None, Made::Plain(record))];
+        let made = match record {
+            Record::Memory { phys, bytes } => vec![(None, Made::Memory(phys, bytes.to_vec()))],
+            _ => plain.to_vec(),
+        };
+        let error = read(&written(&Header::new(Architecture::Sv39, 1), &made)).1.unwrap_err();
+        assert!(error.to_string().contains(what) && error.record == 1, "{error}");
+    }
+}
+
+#[test]
 fn texts_and_bytes_that_are_too_long_are_cut_and_memory_takes_several_records() {
     let text = "ä".repeat(MAX_TEXT);
     let bytes = written(&Header::new(Architecture::Sv39, 1), &[(Some(!0), Made::Mark(text))]);

@@ -1,5 +1,5 @@
 //! The report of a replay: for people and for programs.
-use super::machine::{Machine, Made, events_in};
+use super::machine::{Machine, Made};
 use super::recent::Origin;
 use crate::dump::header_line;
 use crate::symbols::Symbols;
@@ -234,16 +234,20 @@ fn found(finding: &Finding, made: &Made, functions: &impl Fn(Origin) -> Vec<Stri
     }
 }
 
-/// Returns the note of a finding with numbers of records in place of those of events.
+/// Returns the note of a finding with numbers of records in place of those of events, where they are
+/// known.
 fn in_records(note: &str, made: &Made) -> String {
-    let mut events: Vec<u64> = events_in(note).collect();
-    events.sort_unstable();
-    events.dedup();
-    // The longest numbers first: one may begin with another.
-    events.iter().rev().fold(note.to_owned(), |text, event| match made.events.get(event) {
-        Some(origin) => text.replace(&format!("event {event}"), &format!("record {}", origin.record)),
-        None => text,
-    })
+    let mut parts = note.split("event ");
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let digits = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
+        let (number, rest) = part.split_at(digits);
+        match number.parse().ok().and_then(|event: u64| made.events.get(&event)) {
+            Some(origin) => text.push_str(&format!("record {}{rest}", origin.record)),
+            None => text.push_str(&format!("event {part}")),
+        }
+    }
+    text
 }
 
 fn say_finding(t: &mut String, found: &Found) {
@@ -290,5 +294,26 @@ fn say_code(t: &mut String, indent: usize, pc: Option<u64>, functions: &[String]
             callers.iter().for_each(|name| wrap::line(t, indent, &format!("inlined into {name}")));
         }
         (None, _) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::machine::events_in;
+    use super::*;
+    use std::collections::HashMap;
+
+    #[test]
+    fn events_become_records_where_they_are_known() {
+        let origin = |record| Origin { record, pc: None };
+        let events = HashMap::from([(1, origin(70)), (12, origin(5))]);
+        let made = Made { origin: origin(9), what: String::new(), events };
+        let note = "since event 12; its last flush (of all, event 1) came before event 120, event";
+        assert_eq!(
+            in_records(note, &made),
+            "since record 5; its last flush (of all, record 70) came before event 120, event"
+        );
+        assert_eq!(events_in(note).collect::<Vec<_>>(), [12, 1, 120]);
+        assert_eq!(in_records("", &made), "");
     }
 }
