@@ -160,6 +160,15 @@ fn an_invalidation_that_broadcasts_reaches_other_cpus() {
     }
 }
 
+/// Each CPU that is asked would take a look at all others.
+#[test]
+fn an_invalidation_that_broadcasts_is_cheap_with_many_cpus() {
+    let flush = Record::Invalidate { cpu: None, scope: Scope::All, leaf_only: false };
+    let records = [space(), vec![flush; 1000], freed()].concat();
+    let (status, text) = replay(&log(&Header { cpus: u16::MAX, ..machine() }, &records), &[]);
+    assert!(status == 0 && text.contains("invalidations: 1000"), "{text}");
+}
+
 #[test]
 fn an_invalidation_of_the_last_level_spares_tables_where_hardware_does() {
     let header = Header { va_bits: 39, ..Header::new(Architecture::Aarch64K4, 1) };

@@ -29,5 +29,7 @@ mod plugin;
 mod recorder;
 mod setup;
 mod tables;
+#[cfg(test)]
+mod tests;
 
 pub use recorder::Recorder;

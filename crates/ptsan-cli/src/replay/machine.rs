@@ -7,7 +7,7 @@ use ptsan::{
     Access, AccessKind, Adversary, Arch, Config, Content, Flush, Kind, Operation, Sanitizer, Target,
 };
 use ptsan_log::{self as log, Entry, Header, Record, Scope};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// The most pages that have held tables: 16 GiB.
 const MOST_TABLE_PAGES: usize = 1 << 22;
@@ -57,6 +57,8 @@ pub(super) struct Machine {
     facts: Facts,
     recent: Recent,
     operations: HashMap<u64, Operation>,
+    /// CPUs that have loaded a root. Others hold nothing that an invalidation could drop.
+    used: BTreeSet<u16>,
     table_bytes: u64,
     entry_bytes: u64,
 }
@@ -85,6 +87,7 @@ impl Machine {
             facts,
             recent: Recent::default(),
             operations: HashMap::new(),
+            used: BTreeSet::new(),
             table_bytes: u64::from(if header.table_bytes == 0 { own } else { header.table_bytes }),
             entry_bytes,
         }
@@ -185,6 +188,7 @@ impl Machine {
             Record::Memory { phys, bytes } => memory.write(phys, bytes)?,
             Record::RootLoaded { cpu, root, space, flushes } => {
                 self.counts.roots += 1;
+                self.used.insert(cpu);
                 san.switch(memory, usize::from(cpu), root, space);
                 if flushes {
                     san.flush(memory, usize::from(cpu), Flush::space(space));
@@ -198,7 +202,7 @@ impl Machine {
                 let flush = Flush { target: target(scope), leaf_only };
                 match cpu {
                     Some(cpu) => san.flush(memory, usize::from(cpu), flush),
-                    None => san.flush_everywhere(memory, flush),
+                    None => self.used.iter().for_each(|cpu| san.flush(memory, usize::from(*cpu), flush)),
                 }
             }
             Record::SpaceCreated { space } => san.space_created(space),
