@@ -12,7 +12,7 @@ use std::process::ExitCode;
 /// The most bytes of memory that a line shows.
 const SHOWN: usize = 16;
 /// The most characters of a mark that a line shows.
-const TEXT: usize = 56;
+const TEXT: usize = 40;
 
 /// Prints the records of a log, one a line
 ///
@@ -117,8 +117,11 @@ pub(crate) fn describe(record: &Record<'_>) -> String {
                 Scope::Range { space, start, end, stride } => {
                     format!("space {space} {start:#x}..{end:#x} by {stride:#x}")
                 }
+                Scope::EverySpace { start, end, .. } if end == start.saturating_add(1) => {
+                    format!("every space {start:#x}")
+                }
                 Scope::EverySpace { start, end, stride } => {
-                    format!("spaces {start:#x}..{end:#x} by {stride:#x}")
+                    format!("every space {start:#x}..{end:#x} by {stride:#x}")
                 }
                 Scope::Space(space) => format!("space {space}"),
                 Scope::All => "everything".to_owned(),

@@ -134,7 +134,7 @@ impl Recorder {
             if std::mem::take(&mut state.runs) {
                 self.event(pc, &Record::Leave { cpu });
             }
-            self.event(pc, &Record::Mark { text: "not recorded: an instruction without operands" });
+            self.event(pc, &Record::Mark { text: "not recorded: no operands were announced" });
             return;
         };
         let page = Scope::EverySpace { start: first, end: first.saturating_add(1), stride: PAGE };
@@ -218,7 +218,7 @@ impl Recorder {
                 self.event(pc, &Record::OperationEnds { id: cpu.into() });
             }
             code::END => {
-                self.event(pc, &Record::Mark { text: "the guest is done: only tables of its own are left" });
+                self.event(pc, &Record::Mark { text: "the guest is done" });
                 self.on = false;
             }
             _ => self.event(pc, &Record::Mark { text: "not recorded: an unknown message" }),
@@ -235,7 +235,7 @@ impl Recorder {
             return;
         }
         self.on = true;
-        let text = format!("the plugin is called after a store: {after} of {times} were visible");
+        let text = format!("stores visible when seen: {after} of {times}");
         self.event(pc, &Record::Mark { text: &text });
     }
 

@@ -103,7 +103,11 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
         _ => serde_json::to_string_pretty(&report).map_err(|e| Failure::at("report", e))? + "\n",
     };
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|e| Failure::output(&e))?;
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        // Whoever stops reading still gets the exit status.
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => return Err(Failure::output(&e)),
+        _ => {}
+    }
     Ok(match (report.total, report.lies, &report.damage) {
         (1.., _, _) => ExitCode::from(FINDINGS),
         (0, 0, None) => ExitCode::SUCCESS,
