@@ -2,8 +2,8 @@
 
 const COLUMNS: usize = 80;
 
-/// Adds `text` as a line, indented by `indent` columns. What does not fit goes on further lines, two
-/// columns deeper.
+/// Adds `text` as a line, indented by `indent` columns. What does not fit goes on further lines,
+/// two columns deeper.
 pub(crate) fn line(to: &mut String, indent: usize, text: &str) {
     let mut column = indent;
     to.extend(std::iter::repeat_n(' ', indent));

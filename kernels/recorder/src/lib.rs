@@ -3,14 +3,15 @@
 //!
 //! ```text
 //! qemu-system-riscv64 -accel tcg,thread=single \
-//!     -object memory-backend-file,id=ram,size=128M,mem-path=RAM,share=on -M virt,memory-backend=ram \
-//!     -plugin libkernel_recorder.so,arch=riscv64,cpus=2,mailbox=0x80212000,ram=RAM,base=0x80000000,out=LOG ...
+//!     -object memory-backend-file,id=ram,size=128M,mem-path=RAM,share=on \
+//!     -M virt,memory-backend=ram -plugin libkernel_recorder.so,arch=riscv64,cpus=2,\
+//! mailbox=0x80212000,ram=RAM,base=0x80000000,out=LOG ...
 //! ```
 //!
 //! # What a plugin sees, and what it does not
 //!
-//! It is called after each store, with the address and the size ([`Recorder::counted`] makes sure of
-//! the "after"). It is not told the value, nor any register. So
+//! It is called after each store, with the address and the size. The guest counts a word up when it
+//! begins, which shows that it is "after". A plugin is not told the value, nor any register. So
 //!
 //! * values are read from the guest's memory, which is a file that QEMU and the plugin share;
 //! * operands of instructions of address translation come through the mailbox
@@ -27,6 +28,7 @@ mod decode;
 #[cfg(not(test))]
 mod plugin;
 mod recorder;
+mod runs;
 mod setup;
 mod tables;
 #[cfg(test)]

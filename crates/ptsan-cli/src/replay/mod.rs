@@ -7,6 +7,7 @@ mod recent;
 mod report;
 #[cfg(test)]
 mod tests;
+mod text;
 
 use crate::failure::{BAD_INPUT, FINDINGS, Failure};
 use crate::input::Input;

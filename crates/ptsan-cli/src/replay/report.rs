@@ -3,7 +3,6 @@ use super::machine::{Machine, Made};
 use super::recent::Origin;
 use crate::dump::header_line;
 use crate::symbols::Symbols;
-use crate::wrap;
 use ptsan::{Finding, Kind};
 use ptsan_log::{Header, ReadError};
 use serde::{Serialize, Serializer};
@@ -20,17 +19,17 @@ pub(super) struct Report {
     /// The seed of the adversary.
     pub(super) seed: Option<u64>,
     /// What was recorded, by kind.
-    counts: BTreeMap<&'static str, u64>,
+    pub(super) counts: BTreeMap<&'static str, u64>,
     /// Tables that were allocated at the end.
-    tables_left: u64,
+    pub(super) tables_left: u64,
     /// Findings about the code, repetitions included.
     pub(super) total: u64,
     /// The same by kind.
-    by_kind: BTreeMap<&'static str, u64>,
-    findings: Vec<Found>,
+    pub(super) by_kind: BTreeMap<&'static str, u64>,
+    pub(super) findings: Vec<Found>,
     /// Records that cannot be.
     pub(super) lies: u64,
-    first_lies: Vec<Wrong>,
+    pub(super) first_lies: Vec<Wrong>,
 }
 
 /// Writes an address as text: many readers of JSON keep 53 bits of a number.
@@ -41,53 +40,53 @@ fn hexadecimal<S: Serializer>(address: &Option<u64>, to: S) -> Result<S::Ok, S::
 
 /// A finding.
 #[derive(Serialize)]
-struct Found {
-    kind: &'static str,
-    rule: &'static str,
-    text: &'static str,
-    count: u64,
-    record: u64,
-    what: String,
+pub(super) struct Found {
+    pub(super) kind: &'static str,
+    pub(super) rule: &'static str,
+    pub(super) text: &'static str,
+    pub(super) count: u64,
+    pub(super) record: u64,
+    pub(super) what: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(serialize_with = "hexadecimal")]
-    pc: Option<u64>,
-    functions: Vec<String>,
+    pub(super) pc: Option<u64>,
+    pub(super) functions: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(serialize_with = "hexadecimal")]
-    table: Option<u64>,
+    pub(super) table: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    level: Option<u8>,
+    pub(super) level: Option<u8>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(serialize_with = "hexadecimal")]
-    address: Option<u64>,
+    pub(super) address: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    cpu: Option<usize>,
+    pub(super) cpu: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    space: Option<u64>,
-    note: String,
-    history: Vec<Step>,
+    pub(super) space: Option<u64>,
+    pub(super) note: String,
+    pub(super) history: Vec<Step>,
 }
 
 /// Something that happened before.
 #[derive(Serialize)]
-struct Step {
+pub(super) struct Step {
     #[serde(skip_serializing_if = "Option::is_none")]
-    record: Option<u64>,
-    what: String,
+    pub(super) record: Option<u64>,
+    pub(super) what: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(serialize_with = "hexadecimal")]
-    pc: Option<u64>,
-    functions: Vec<String>,
+    pub(super) pc: Option<u64>,
+    pub(super) functions: Vec<String>,
 }
 
 /// A record that cannot be.
 #[derive(Serialize)]
-struct Wrong {
-    record: u64,
-    kind: &'static str,
-    what: String,
-    instead: &'static str,
-    functions: Vec<String>,
+pub(super) struct Wrong {
+    pub(super) record: u64,
+    pub(super) kind: &'static str,
+    pub(super) what: String,
+    pub(super) instead: &'static str,
+    pub(super) functions: Vec<String>,
 }
 
 impl Report {
@@ -141,61 +140,6 @@ impl Report {
                 .collect(),
         }
     }
-
-    /// Returns the report as text within 80 columns.
-    pub(super) fn text(&self) -> String {
-        let mut t = String::new();
-        wrap::line(&mut t, 0, &format!("{}; {} records, {} bytes", self.machine, self.records, self.bytes));
-        let counts: Vec<_> =
-            self.counts.iter().filter(|(_, n)| **n > 0).map(|(what, n)| format!("{what}: {n}")).collect();
-        if !counts.is_empty() {
-            wrap::line(&mut t, 0, &format!("{}, tables left: {}", counts.join(", "), self.tables_left));
-        }
-        if self.counts["data frames"] > 0 {
-            wrap::line(&mut t, 0, "note: freed and reused data frames are not checked by this version");
-        }
-        match self.seed {
-            Some(seed) => wrap::line(&mut t, 0, &format!("CPUs also walk at random, with seed {seed:#x}")),
-            None => wrap::line(&mut t, 0, "CPUs walk only where the log has an access"),
-        }
-        if let Some(damage) = &self.damage {
-            wrap::line(&mut t, 0, &format!("log: {damage}; what comes before was replayed"));
-        }
-        if self.lies > 0 {
-            self.say_lies(&mut t);
-        }
-        t.push('\n');
-        match self.total {
-            0 => wrap::line(&mut t, 0, "no findings"),
-            1 => wrap::line(&mut t, 0, "1 finding"),
-            many => wrap::line(&mut t, 0, &format!("{many} findings")),
-        }
-        for (kind, count) in &self.by_kind {
-            wrap::line(&mut t, 2, &format!("{count:>8}  {kind}"));
-        }
-        self.findings.iter().for_each(|found| say_finding(&mut t, found));
-        let shown: u64 = self.findings.iter().map(|f| f.count).sum();
-        if shown < self.total {
-            t.push('\n');
-            wrap::line(
-                &mut t,
-                0,
-                &format!("{} more are counted above and not kept (--keep)", self.total - shown),
-            );
-        }
-        t
-    }
-
-    fn say_lies(&self, t: &mut String) {
-        t.push('\n');
-        let records = if self.lies == 1 { "1 record".to_owned() } else { format!("{} records", self.lies) };
-        wrap::line(t, 0, &format!("the log is wrong: {records} cannot be, and were left out"));
-        for lie in &self.first_lies {
-            wrap::line(t, 2, &format!("record {}, {}: {}", lie.record, lie.kind, lie.what));
-            wrap::line(t, 4, &format!("instead: {}", lie.instead));
-            lie.functions.iter().for_each(|name| wrap::line(t, 4, &format!("in {name}")));
-        }
-    }
 }
 
 fn found(finding: &Finding, made: &Made, functions: &impl Fn(Origin) -> Vec<String>) -> Found {
@@ -234,8 +178,8 @@ fn found(finding: &Finding, made: &Made, functions: &impl Fn(Origin) -> Vec<Stri
     }
 }
 
-/// Returns the note of a finding with numbers of records in place of those of events, where they are
-/// known.
+/// Returns the note of a finding with numbers of records in place of those of events, where they
+/// are known.
 fn in_records(note: &str, made: &Made) -> String {
     let mut parts = note.split("event ");
     let mut text = parts.next().unwrap_or_default().to_owned();
@@ -248,53 +192,6 @@ fn in_records(note: &str, made: &Made) -> String {
         }
     }
     text
-}
-
-fn say_finding(t: &mut String, found: &Found) {
-    t.push('\n');
-    wrap::line(t, 0, &format!("{}: {}", found.kind, found.text));
-    let mut place = format!("at record {}", found.record);
-    let mut add = |what: &str, number: Option<String>| {
-        if let Some(number) = number {
-            place.push_str(&format!(", {what} {number}"));
-        }
-    };
-    add("table", found.table.map(|n| format!("{n:#x}")));
-    add("level", found.level.map(|n| n.to_string()));
-    add("address", found.address.map(|n| format!("{n:#x}")));
-    add("CPU", found.cpu.map(|n| n.to_string()));
-    add("space", found.space.map(|n| n.to_string()));
-    if found.count > 1 {
-        place.push_str(&format!(" ({} times)", found.count));
-    }
-    wrap::line(t, 2, &place);
-    if !found.note.is_empty() {
-        wrap::line(t, 2, &found.note);
-    }
-    for step in &found.history {
-        let record = step.record.map_or_else(|| "before".to_owned(), |n| format!("record {n}"));
-        wrap::line(t, 4, &format!("{record}: {}", step.what));
-        // The function that did it, and the one that the image has for it.
-        let names: Vec<_> = match &step.functions[..] {
-            [first, .., last] => vec![first.clone(), last.clone()],
-            few => few.to_vec(),
-        };
-        say_code(t, 6, step.pc, &names);
-    }
-    wrap::line(t, 2, &format!("found at: {}", found.what));
-    say_code(t, 4, found.pc, &found.functions);
-}
-
-/// Says which code it was.
-fn say_code(t: &mut String, indent: usize, pc: Option<u64>, functions: &[String]) {
-    match (pc, functions) {
-        (Some(pc), []) => wrap::line(t, indent, &format!("by the instruction at {pc:#x}")),
-        (Some(pc), [first, callers @ ..]) => {
-            wrap::line(t, indent, &format!("in {first}, at {pc:#x}"));
-            callers.iter().for_each(|name| wrap::line(t, indent, &format!("inlined into {name}")));
-        }
-        (None, _) => {}
-    }
 }
 
 #[cfg(test)]
