@@ -7,6 +7,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use ptarmigan::addr::FRAME_SIZE;
 use ptarmigan::tlb::Runs;
+use ptarmigan_kernel_mailbox as mailbox;
 
 use crate::irq::{self, HARTS};
 use crate::machine::{self, PATIENCE, machine, pin};
@@ -60,6 +61,13 @@ pub unsafe fn map() {
     UPPER.0[0].store(entry(&LOWER, LINK), Ordering::Relaxed);
     // SAFETY: 1. Both tables are statics. 2. Point 1 of the caller's.
     unsafe { mmu::set_kernel_entry(ROOT_ENTRY, entry(&UPPER, LINK)) };
+}
+
+/// Begins to tell a recorder of tables: first of those of the kernel's half.
+pub fn announce() {
+    mailbox::begin(irq::cpu());
+    mailbox::fixed_table(irq::cpu(), mmu::physical(&raw const UPPER), 1);
+    mailbox::fixed_table(irq::cpu(), mmu::physical(&raw const LOWER), 0);
 }
 
 /// Looks at the page again and again, until the last round. Every CPU calls it but the one that

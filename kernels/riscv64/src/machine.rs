@@ -12,7 +12,7 @@ use ptarmigan::frames::{
     AllocFlags, DataFrames, End, Frames, FramesError, MemoryRun, MemorySize, NoFrame, Request, ZoneClass,
 };
 use ptarmigan::machine::{self, Machine as _, On};
-use ptarmigan::quicklist::{ListsConfig, ListsError, Policy, Quicklists, Source};
+use ptarmigan::quicklist::{Layered, ListsConfig, ListsError, Policy, Quicklists, Source};
 use ptarmigan::space::SpaceMachine;
 use ptarmigan::table::KernelMap;
 use ptarmigan::tlb::{
@@ -20,6 +20,7 @@ use ptarmigan::tlb::{
     TlbError, TlbRefusal,
 };
 use ptarmigan::window::{DirectMap, OutOfReach};
+use ptarmigan_kernel_mailbox::Announced;
 
 use crate::format::Sv39;
 use crate::irq::{self, HARTS};
@@ -31,7 +32,7 @@ use crate::{program, sbi};
 
 /// The kernel's half of all roots.
 type KernelHalf = KernelMap<Sv39, DirectMap>;
-type Lists = Quicklists<'static, DirectMap, KernelHalf>;
+type Lists = Layered<Announced<'static, Sv39, irq::Masked>, Quicklists<'static, DirectMap, KernelHalf>>;
 
 /// ASIDs that each hart uses at most, of those that it has.
 const ASIDS: u16 = 64;
@@ -308,7 +309,7 @@ pub unsafe fn set_up(start: u64, end: u64, cpus: usize) -> Result<&'static Machi
     let metadata = Metadata {
         frames: Frames::bytes(&size),
         data: DataFrames::bytes(cpus, size.nodes()),
-        lists: Lists::bytes(&size, &lists_config),
+        lists: Quicklists::<'static, DirectMap, KernelHalf>::bytes(&size, &lists_config),
         tlb: Tlb::<Harts>::bytes(&tlb_config) + Parking::bytes(cpus),
     };
     let for_boot = (metadata.total() as u64).next_multiple_of(FRAME_SIZE as u64);
@@ -346,6 +347,7 @@ pub unsafe fn set_up(start: u64, end: u64, cpus: usize) -> Result<&'static Machi
     //    these frames and this format. 3. Three levels, whose tables are frames.
     let source = unsafe { Source::new(frames, window, kernel, Sv39::LAYOUT) };
     let lists = Quicklists::new(&mut boot, lists_config, source)?;
+    let lists = Layered::new(Announced::new(frames, irq::Masked::new), lists);
     let data = DataFrames::new(&mut boot, frames, cpus)?;
 
     // 5. TLBs, and what waits for them.

@@ -31,6 +31,7 @@ use core::arch::global_asm;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use memory::SpaceRef;
+use ptarmigan_kernel_mailbox as mailbox;
 use serial::Outcome;
 use trap::Registers;
 
@@ -54,6 +55,7 @@ extern "C" fn kernel_main(hart: u64, device_tree: u64) -> ! {
     if !without::read(board.arguments) {
         rt::fail(format_args!("unknown boot argument: {}", board.arguments));
     }
+    let announces = board.arguments.split_ascii_whitespace().any(|word| word == mailbox::WORD);
     let end = (board.memory + board.bytes).min(mmu::DIRECT_MAP_LIMIT);
     let start = image_end_physical().next_multiple_of(PAGE);
     say!("hart {hart} of {}, memory to {end:#x}, {} ASID bits", board.harts, mmu::asid_bits());
@@ -65,6 +67,9 @@ extern "C" fn kernel_main(hart: u64, device_tree: u64) -> ! {
     // before it. 2. No other hart runs yet.
     let (stack, made) = stack::used(|| unsafe { machine::set_up(start, end, board.harts) });
     let machine = made.unwrap_or_else(|e| rt::fail(format_args!("set-up: {e:?}")));
+    if announces {
+        kernel_half::announce();
+    }
     irq::allow(irq::SOFTWARE | irq::TIMER);
     mmu::instructions_changed();
     measure::calls(stack);
@@ -100,6 +105,7 @@ extern "C" fn kernel_main(hart: u64, device_tree: u64) -> ! {
     task::stop(kernel_half::check);
     machine.drain(true);
     machine.check_balance();
+    mailbox::send(irq::cpu(), mailbox::code::END, [0; 4]);
     say!("all frames are back");
     machine.report(trap::software_in_calls());
     say!("PASS");

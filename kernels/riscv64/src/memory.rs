@@ -7,6 +7,7 @@ use core::mem::MaybeUninit;
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::machine::On;
 use ptarmigan::space::{Access, AreaFlags, FaultError, Object, SharedSpace, Space, SpaceMut};
+use ptarmigan_kernel_mailbox::Operation;
 
 use crate::format::Sv39;
 use crate::irq::{self, HARTS};
@@ -66,9 +67,15 @@ fn here<R>(f: impl FnOnce(On<'_, Machine>) -> R) -> R {
     f(on(&pin))
 }
 
+/// As [`here`], for calls that change tables: a recorder learns when they begin and end.
+fn change<R>(f: impl FnOnce(On<'_, Machine>) -> R) -> R {
+    let _operation = Operation::begin(irq::cpu());
+    here(f)
+}
+
 /// Ends a space.
 fn end(space: SharedSpace<Sv39>) {
-    must(here(|on| space.end(on).map_err(|refused| refused.error)));
+    must(change(|on| space.end(on).map_err(|refused| refused.error)));
 }
 
 /// Puts a space into the table.
@@ -150,7 +157,7 @@ impl SpaceRef {
         &self,
         call: impl FnOnce(&mut SpaceMut<'_, Sv39, Machine>) -> Result<R, E>,
     ) -> Result<R, Refused> {
-        here(|on| {
+        change(|on| {
             let mut exclusive = self.space().lock(on).map_err(|_| Refused)?;
             call(&mut exclusive.edit()).map_err(|_| Refused)
         })
@@ -184,7 +191,7 @@ impl SpaceRef {
 
     /// Serves a page fault. Refused: the task may not do what it did.
     pub fn fault(&self, at: u64, cause: Cause) -> Result<(), Refused> {
-        match here(|on| self.space().fault(on, VirtAddr(at), access(cause))) {
+        match change(|on| self.space().fault(on, VirtAddr(at), access(cause))) {
             // Entries that this hart has cached as they were before are forgotten by
             // `Harts::entry_became_valid`.
             Ok(_) => Ok(()),

@@ -5,6 +5,8 @@ use core::arch::asm;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use ptarmigan_kernel_mailbox as mailbox;
+
 use crate::irq::{self, HARTS};
 
 /// Where physical memory from 0 to 4 GiB is mapped in every space: entries 256 to 259 of every
@@ -77,6 +79,18 @@ pub fn is_fenced() -> bool {
     UNFENCED.get(irq::cpu()).is_none_or(|unfenced| !unfenced.load(Ordering::Relaxed))
 }
 
+/// Tells the recorder, if there is one, what the next instruction of address translation uses. That
+/// has to come before the guard goes.
+#[inline(always)]
+fn operands(first: u64, second: u64) -> Option<irq::Masked> {
+    if !mailbox::is_on() {
+        return None;
+    }
+    let masked = irq::Masked::new();
+    mailbox::send(irq::cpu(), mailbox::code::OPERAND, [first, second, 0, 0]);
+    Some(masked)
+}
+
 /// Switches to another root. Translations stay, walk caches included: if both roots have the same
 /// `asid`, a fence has to follow ([`is_fenced`]).
 ///
@@ -89,6 +103,7 @@ pub unsafe fn load_root(root: u64, asid: u16) {
         set_unfenced(true);
     }
     let satp = SV39 | u64::from(asid) << ASID_SHIFT | root >> 12;
+    let _masked = operands(root, asid.into());
     // SAFETY: point 1 is passed on.
     unsafe { asm!("csrw satp, {}", in(reg) satp, options(nostack, preserves_flags)) };
 }
@@ -127,6 +142,7 @@ pub fn asid_bits() -> u32 {
 /// Forgets the leaf entry for one address under `asid`, on this hart. Nothing that is cached of
 /// entries which link tables.
 pub fn forget_page(at: u64, asid: u16) {
+    let _masked = operands(at, asid.into());
     // SAFETY: forgetting a translation changes no memory; the walk that follows reads the current
     // tables.
     unsafe {
@@ -137,14 +153,17 @@ pub fn forget_page(at: u64, asid: u16) {
 /// Forgets the leaf entry for one address under every ASID, on this hart: the entry allows more
 /// than it did, or was not valid before.
 pub fn forget_new(at: u64) {
+    let _masked = operands(at, 0);
     // SAFETY: as above.
     unsafe { asm!("sfence.vma {}, zero", in(reg) at, options(nostack, preserves_flags)) };
 }
 
 /// Forgets everything under `asid` but what is global, links of tables included, on this hart.
 pub fn forget_space(asid: u16) {
+    let masked = operands(0, asid.into());
     // SAFETY: as above.
     unsafe { asm!("sfence.vma zero, {}", in(reg) u64::from(asid), options(nostack, preserves_flags)) };
+    drop(masked);
     if asid == current_asid() {
         set_unfenced(false);
     }
@@ -152,8 +171,10 @@ pub fn forget_space(asid: u16) {
 
 /// Forgets everything, global translations and links of tables included, on this hart.
 pub fn forget_all() {
+    let masked = operands(0, 0);
     // SAFETY: as above.
     unsafe { asm!("sfence.vma", options(nostack, preserves_flags)) };
+    drop(masked);
     set_unfenced(false);
 }
 

@@ -3,6 +3,7 @@
 use core::arch::global_asm;
 use core::cell::UnsafeCell;
 
+use ptarmigan_kernel_mailbox as mailbox;
 use ptarmigan_kernel_x86::table::TablePage;
 
 use crate::mmu::{self, DIRECT_MAP};
@@ -30,6 +31,13 @@ static boot_stack: Stack = Stack(UnsafeCell::new([0; 0x10000]));
 /// The table every other top copies its kernel entries from: 256 to 511. The lower half is empty.
 pub fn kernel_top() -> &'static TablePage<512> {
     &boot_top
+}
+
+/// Begins to tell a recorder of tables: first of those that all kernel halves share.
+pub fn announce() {
+    mailbox::begin(0);
+    mailbox::fixed_table(0, boot_upper.physical(DIRECT_MAP), 2);
+    boot_directories.iter().for_each(|directory| mailbox::fixed_table(0, directory.physical(DIRECT_MAP), 1));
 }
 
 /// A run of usable physical memory.
@@ -103,6 +111,30 @@ pub unsafe fn largest_region(start_info: u64) -> Option<Region> {
         }
     }
     best
+}
+
+/// The longest command line that is read.
+const COMMAND_LINE: usize = 1024;
+
+/// Returns whether `word` is on the command line.
+///
+/// # Safety
+///
+/// `start_info` is what the loader passed at entry, and the memory it describes has not been
+/// written to.
+pub unsafe fn has_word(start_info: u64, word: &str) -> bool {
+    let info = mmu::direct::<StartInfo>(start_info);
+    // SAFETY: the caller passes the loader's structure, which is in low memory.
+    let (magic, line) = unsafe { ((*info).magic, (*info).command_line) };
+    if magic != START_MAGIC || line == 0 || line > MAPPED - COMMAND_LINE as u64 {
+        return false;
+    }
+    let text = mmu::direct::<u8>(line);
+    // SAFETY: the bytes are in the direct map, and the text ends at its first zero.
+    let len = (0..COMMAND_LINE).find(|at| unsafe { text.add(*at).read() } == 0).unwrap_or(0);
+    // SAFETY: so many bytes of it have just been read, and nobody writes to them.
+    let text = unsafe { core::slice::from_raw_parts(text, len) };
+    text.split(|byte| *byte == b' ').any(|part| part == word.as_bytes())
 }
 
 fn image_end_address() -> u64 {

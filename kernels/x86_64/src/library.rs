@@ -12,6 +12,7 @@ use ptarmigan::frames::{AllocFlags, DataFrame};
 use ptarmigan::machine::Machine as _;
 use ptarmigan::quicklist::Policy;
 use ptarmigan::table::{Free, Tree};
+use ptarmigan_kernel_mailbox as mailbox;
 use ptarmigan_kernel_x86::table;
 
 use crate::boot::{self, Region};
@@ -155,6 +156,7 @@ pub fn run(region: Region) {
     // A table that hangs in the kernel's root stays as long as the kernel's half.
     let kept = (kernel.tables() - tables) as u32;
     assert_eq!((frames.counts().free + kept, kept), (before.free, 1), "frames are missing");
+    mailbox::send(0, mailbox::code::END, [0; 4]);
     say!("all frames are back");
 }
 

@@ -2,6 +2,7 @@
 //! spare.
 
 use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use ptarmigan::addr::{FRAME_SIZE, Pfn, PhysAddr};
 use ptarmigan::bootmem::{BootMemory, BootMemoryShort};
@@ -11,21 +12,50 @@ use ptarmigan::frames::{
     AllocFlags, DataFrames, End, Frames, FramesError, MemoryRun, NoFrame, Request, ZoneClass,
 };
 use ptarmigan::machine::{self, Machine as _, On};
-use ptarmigan::quicklist::{ListsConfig, ListsError, Quicklists, Source};
+use ptarmigan::quicklist::{Layered, ListsConfig, ListsError, Quicklists, Source};
 use ptarmigan::table::KernelMap;
 use ptarmigan::tlb::{Invalidation, Ipi, Mmu, Parking, Root, Scope, SpaceId, Tlb, TlbConfig, TlbError};
 use ptarmigan::window::DirectMap;
 
-use crate::boot::{self, Region};
+use ptarmigan_kernel_mailbox::{self as mailbox, Announced};
 use ptarmigan_kernel_x86::table;
 
+use crate::boot::{self, Region};
 use crate::mmu::{self, DIRECT_MAP};
 
 /// The kernel's half of all tops.
 pub type Kernel = KernelMap<X86_64, DirectMap>;
 
+/// The lists, which a recorder is told of.
+type Lists<'m> = Layered<Announced<'m, X86_64, ()>, Quicklists<'m, DirectMap, &'m Kernel>>;
+
 /// The one CPU: there is nobody to interrupt and wait for.
 pub struct OneCpu;
+
+/// Flushes are left out on purpose: a run in which they are must fail.
+static WITHOUT_FLUSH: AtomicBool = AtomicBool::new(false);
+
+/// Leaves all flushes out from here on.
+pub fn leave_flushes_out() {
+    WITHOUT_FLUSH.store(true, Ordering::Relaxed);
+}
+
+/// Tells the recorder, if there is one, what the next instruction of address translation uses.
+/// Interrupts are never enabled.
+fn operand(value: u64) {
+    mailbox::send(0, mailbox::code::OPERAND, [value, 0, 0, 0]);
+}
+
+/// Loads a root.
+///
+/// # Safety
+///
+/// 1. The tree maps the kernel as the current one does, and stays until the next load.
+unsafe fn load_root(root: u64) {
+    operand(root);
+    // SAFETY: 1. Point 1 is passed on.
+    unsafe { table::load_root(root) };
+}
 
 // SAFETY: 1. and 2. INVLPG drops the page, global or not, and all paging-structure caches; a load
 // of CR3 drops everything that is not global, and nothing here is global. 3. Likewise. 4. The
@@ -41,21 +71,27 @@ unsafe impl Mmu for OneCpu {
     }
 
     fn invalidate_kernel(&self, _pin: &Pinned<'_>, scope: &Scope) {
+        if WITHOUT_FLUSH.load(Ordering::Relaxed) {
+            return;
+        }
         match scope.pages() {
-            Some(pages) => pages.for_each(table::invalidate_page),
+            Some(pages) => pages.for_each(|at| {
+                operand(at);
+                table::invalidate_page(at);
+            }),
             // SAFETY: the tree that is loaded already.
-            None => unsafe { table::load_root(table::current_root()) },
+            None => unsafe { load_root(table::current_root()) },
         }
     }
 
     fn load(&self, _pin: &Pinned<'_>, root: &Root) {
         // SAFETY: the library's tops carry the kernel's half, and their tree lives until `unload`.
-        unsafe { table::load_root(root.at.0) };
+        unsafe { load_root(root.at.0) };
     }
 
     fn unload(&self, _pin: &Pinned<'_>, _space: SpaceId) {
         // SAFETY: the table the machine booted on maps the kernel and is a static.
-        unsafe { table::load_root(boot::kernel_top().physical(DIRECT_MAP)) };
+        unsafe { load_root(boot::kernel_top().physical(DIRECT_MAP)) };
     }
 }
 
@@ -69,7 +105,7 @@ pub struct Machine<'m> {
     data: DataFrames,
     window: DirectMap,
     kernel: &'m Kernel,
-    lists: Quicklists<'m, DirectMap, &'m Kernel>,
+    lists: Lists<'m>,
     tlb: Tlb<OneCpu>,
     parking: Parking,
 }
@@ -186,6 +222,7 @@ impl<'m> Machine<'m> {
         // and for this format. 3. four levels, whose tables are frames.
         let source = unsafe { Source::new(frames, direct_map(), kernel, layout) };
         let lists = Quicklists::new(boot, ListsConfig::new(1), source)?;
+        let lists = Layered::new(Announced::new(frames, || ()), lists);
         let data = DataFrames::new(boot, frames, 1)?;
         // SAFETY: 1. no other machine has this name, by the caller's point 1.
         let tlb = unsafe { Tlb::new(boot, frames.machine(), TlbConfig::new(1), OneCpu)? };
@@ -216,7 +253,7 @@ impl<'m> Machine<'m> {
 // are fields. 3. The direct map has all frames; both functions write to the frame that is named.
 unsafe impl<'m> machine::Machine for Machine<'m> {
     type Window = DirectMap;
-    type Policy = Quicklists<'m, DirectMap, &'m Kernel>;
+    type Policy = Lists<'m>;
     type Shootdown = OneCpu;
 
     fn frames(&self) -> &Frames {

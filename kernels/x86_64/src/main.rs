@@ -18,6 +18,8 @@ mod selftest;
 mod serial;
 mod trap;
 
+use ptarmigan_kernel_mailbox as mailbox;
+
 /// Where the assembly goes once long mode is on.
 #[unsafe(no_mangle)]
 extern "C" fn kernel_main(start_info: u64) -> ! {
@@ -29,7 +31,17 @@ extern "C" fn kernel_main(start_info: u64) -> ! {
     };
     say!("memory: {} KiB at {:#x}", region.len >> 10, region.start);
 
+    // SAFETY: as above.
+    let has = |word| unsafe { boot::has_word(start_info, word) };
+    let (announces, without_flush) = (has(mailbox::WORD), has("without=flush"));
+
     selftest::run(region);
+    if announces {
+        boot::announce();
+    }
+    if without_flush {
+        machine::leave_flushes_out();
+    }
     library::run(region);
 
     say!("PASS");

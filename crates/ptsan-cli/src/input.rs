@@ -1,0 +1,53 @@
+//! Where a log comes from, and how much of it has been read.
+use crate::failure::Failure;
+use indicatif::{ProgressBar, ProgressStyle};
+use ptsan_log::Reader;
+use std::fs::File;
+use std::io::{self, BufReader, IsTerminal, Read};
+use std::path::Path;
+
+/// Logs of fewer bytes are read before a bar could be looked at.
+const WORTH_A_BAR: u64 = 4 << 20;
+
+/// A log that has been opened.
+pub(crate) struct Input {
+    pub(crate) reader: Reader<Box<dyn Read>>,
+    /// How the log is called in messages.
+    pub(crate) name: String,
+    bar: ProgressBar,
+}
+
+impl Input {
+    /// Opens a log and reads its header. `-` is standard input.
+    pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
+        let (name, from, bar): (_, Box<dyn Read>, _) = if path == Path::new("-") {
+            ("standard input".to_owned(), Box::new(io::stdin()), ProgressBar::hidden())
+        } else {
+            let name = path.display().to_string();
+            let file = File::open(path).map_err(|e| Failure::at(&name, e))?;
+            let bytes = file.metadata().map(|m| m.len()).unwrap_or(0);
+            let bar = bar(bytes);
+            (name, Box::new(bar.wrap_read(file)), bar)
+        };
+        let from: Box<dyn Read> = Box::new(BufReader::with_capacity(1 << 16, from));
+        let reader = Reader::new(from).map_err(|e| Failure::at(&name, e))?;
+        Ok(Self { reader, name, bar })
+    }
+
+    /// Takes the bar away, before anything is printed.
+    pub(crate) fn done(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// Returns a bar on standard error, hidden where it is no terminal or not worth it.
+fn bar(bytes: u64) -> ProgressBar {
+    if bytes < WORTH_A_BAR || !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(bytes);
+    match ProgressStyle::with_template("{wide_bar} {bytes}/{total_bytes} {eta}") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}

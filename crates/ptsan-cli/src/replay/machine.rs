@@ -1,0 +1,258 @@
+//! The machine of a log: its memory, its CPUs under the sanitizer, and what was found.
+use super::lie::{Facts, Lie};
+use super::memory::{Full, Pages};
+use super::recent::{Origin, Recent};
+use crate::dump::describe;
+use ptsan::{
+    Access, AccessKind, Adversary, Arch, Config, Content, Flush, Kind, Operation, Sanitizer, Target,
+};
+use ptsan_log::{self as log, Entry, Header, Record, Scope};
+use std::collections::{BTreeSet, HashMap};
+
+/// The most pages that have held tables: 16 GiB.
+const MOST_TABLE_PAGES: usize = 1 << 22;
+/// The most lies that are kept. All are counted.
+const MOST_LIES: usize = 64;
+
+/// What was recorded, by kind.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    pub(super) allocated: u64,
+    pub(super) freed: u64,
+    pub(super) stores: u64,
+    pub(super) roots: u64,
+    pub(super) invalidations: u64,
+    pub(super) accesses: u64,
+    pub(super) data: u64,
+}
+
+/// Where a finding was made: the record, and the records of the events that the finding names.
+pub(super) struct Made {
+    pub(super) origin: Origin,
+    /// What the record says.
+    pub(super) what: String,
+    pub(super) events: HashMap<u64, Origin>,
+}
+
+/// The replay cannot go on.
+#[derive(Debug)]
+pub(super) enum Limit {
+    /// Of pages that were stored to.
+    Memory,
+    /// Of pages that have held tables.
+    Tables,
+}
+
+/// A machine, and the sanitizer that watches it.
+pub(super) struct Machine {
+    pub(super) sanitizer: Sanitizer,
+    pub(super) counts: Counts,
+    /// For each finding kept, where it was made.
+    pub(super) made: Vec<Made>,
+    /// The first lies, and how many there were.
+    pub(super) lies: (Vec<Lie>, u64),
+    /// The record that ended the log, if it says that all tables should be free.
+    pub(super) ended: Option<bool>,
+    memory: Pages,
+    facts: Facts,
+    recent: Recent,
+    operations: HashMap<u64, Operation>,
+    /// CPUs that have loaded a root. Others hold nothing that an invalidation could drop.
+    used: BTreeSet<u16>,
+    table_bytes: u64,
+    entry_bytes: u64,
+}
+
+impl Machine {
+    /// Creates the machine that a header describes. `most` is how many pages of memory are kept.
+    pub(super) fn new(header: &Header, arch: Arch, seed: Option<u64>, keep: usize, most: usize) -> Self {
+        let own = arch.levels.first().map_or(4096, |l| l.table_bytes);
+        let entry_bytes = arch.levels.first().map_or(8, |l| u64::from(l.entry_bytes));
+        let facts = Facts::new(header, &arch);
+        let config = Config {
+            cpus: usize::from(header.cpus),
+            asids: header.asids,
+            adversary: seed.map(Adversary::new),
+            keep,
+            backtraces: false,
+            ..Config::new(arch)
+        };
+        Self {
+            sanitizer: Sanitizer::new(config),
+            counts: Counts::default(),
+            made: Vec::new(),
+            lies: (Vec::new(), 0),
+            ended: None,
+            memory: Pages::new(most),
+            facts,
+            recent: Recent::default(),
+            operations: HashMap::new(),
+            used: BTreeSet::new(),
+            table_bytes: u64::from(if header.table_bytes == 0 { own } else { header.table_bytes }),
+            entry_bytes,
+        }
+    }
+
+    /// Carries out a record.
+    pub(super) fn apply(&mut self, entry: &Entry<'_>) -> Result<(), Limit> {
+        let origin = Origin { record: entry.number, pc: entry.pc };
+        let record = self.sized(entry.record);
+        if let Err((what, instead)) = self.facts.check(&record) {
+            self.lie(Lie { origin, kind: record.name(), what, instead });
+            return Ok(());
+        }
+        if self.facts.pages() > MOST_TABLE_PAGES {
+            return Err(Limit::Tables);
+        }
+        self.recent.push(self.sanitizer.event() + 1, origin);
+        let misuses = self.sanitizer.count(Kind::Misuse);
+        self.carry_out(&record).map_err(|Full| Limit::Memory)?;
+        if self.sanitizer.count(Kind::Misuse) > misuses {
+            let what = "the sanitizer cannot make sense of it".to_owned();
+            let instead = "record what the kernel did, in the order in which it happened";
+            self.lie(Lie { origin, kind: record.name(), what, instead });
+        }
+        self.note(origin, || describe(&record));
+        Ok(())
+    }
+
+    /// Ends the machine: with a record that says so, tables that are left are leaks.
+    pub(super) fn finish(&mut self, records: u64) {
+        if self.ended == Some(true) {
+            let origin = Origin { record: records, pc: None };
+            self.sanitizer.finish();
+            self.note(origin, || "end".to_owned());
+        }
+    }
+
+    /// Puts the usual size in where the record has none.
+    fn sized<'a>(&self, record: Record<'a>) -> Record<'a> {
+        let usual = self.table_bytes;
+        match record {
+            Record::TableAllocated { phys, size: 0, level, content } => {
+                Record::TableAllocated { phys, size: usual, level, content }
+            }
+            Record::TableFreed { phys, size: 0 } => Record::TableFreed { phys, size: usual },
+            other => other,
+        }
+    }
+
+    fn lie(&mut self, lie: Lie) {
+        self.lies.1 += 1;
+        if self.lies.0.len() < MOST_LIES {
+            self.lies.0.push(lie);
+        }
+    }
+
+    /// Notes where findings were made that are new.
+    fn note(&mut self, origin: Origin, what: impl Fn() -> String) {
+        for finding in self.sanitizer.findings().iter().skip(self.made.len()) {
+            let mentioned = finding.history.iter().map(|h| h.event).chain(events_in(&finding.note));
+            let events = mentioned.filter_map(|event| Some((event, self.recent.find(event)?))).collect();
+            self.made.push(Made { origin, what: what(), events });
+        }
+    }
+
+    fn carry_out(&mut self, record: &Record<'_>) -> Result<(), Full> {
+        let (san, memory) = (&mut self.sanitizer, &mut self.memory);
+        if matches!(record, Record::Store { .. } | Record::Fill { .. }) {
+            // Walkers may come just before a store, too.
+            san.adversary_step(memory);
+        }
+        match *record {
+            Record::TableAllocated { phys, size, level, content } => {
+                self.counts.allocated += 1;
+                let content = match content {
+                    log::Content::Zero => Content::Zero,
+                    log::Content::Unknown => Content::Unknown,
+                    log::Content::Unchecked => Content::Unchecked,
+                };
+                san.table_allocated(memory, phys, size, level, content);
+            }
+            Record::TableFreed { phys, size } => {
+                self.counts.freed += 1;
+                san.table_freed(memory, phys, size);
+            }
+            Record::Store { phys, value, bytes } => {
+                self.counts.stores += 1;
+                memory.write(phys, &value.to_le_bytes()[..usize::from(bytes.min(8))])?;
+                self.written(phys, u64::from(bytes));
+            }
+            Record::Fill { phys, bytes, value } => {
+                self.counts.stores += bytes / 8;
+                for at in (phys..phys.saturating_add(bytes)).step_by(8) {
+                    self.memory.write(at, &value.to_le_bytes())?;
+                    self.written(at, 8);
+                }
+            }
+            Record::Memory { phys, bytes } => memory.write(phys, bytes)?,
+            Record::RootLoaded { cpu, root, space, flushes } => {
+                self.counts.roots += 1;
+                self.used.insert(cpu);
+                san.switch(memory, usize::from(cpu), root, space);
+                if flushes {
+                    san.flush(memory, usize::from(cpu), Flush::space(space));
+                }
+            }
+            Record::Lazy { cpu } => san.lazy(usize::from(cpu)),
+            Record::Resume { cpu } => san.resume(usize::from(cpu)),
+            Record::Leave { cpu } => san.leave(usize::from(cpu)),
+            Record::Invalidate { cpu, scope, leaf_only } => {
+                self.counts.invalidations += 1;
+                let flush = Flush { target: target(scope), leaf_only };
+                match cpu {
+                    Some(cpu) => san.flush(memory, usize::from(cpu), flush),
+                    None => self.used.iter().for_each(|cpu| san.flush(memory, usize::from(*cpu), flush)),
+                }
+            }
+            Record::SpaceCreated { space } => san.space_created(space),
+            Record::SpaceDestroyed { space } => san.space_destroyed(space),
+            Record::DataFreed { .. } | Record::DataReused { .. } => self.counts.data += 1,
+            Record::OperationBegins { id } => _ = self.operations.insert(id, san.operation_begins()),
+            Record::OperationEnds { id } => {
+                if let Some(operation) = self.operations.remove(&id) {
+                    san.operation_ends(memory, operation);
+                }
+            }
+            Record::Access { cpu, va, kind, user } => {
+                self.counts.accesses += 1;
+                let kind = match kind {
+                    log::AccessKind::Read => AccessKind::Read,
+                    log::AccessKind::Write => AccessKind::Write,
+                    log::AccessKind::Exec => AccessKind::Exec,
+                };
+                // A fault is no finding: the kernel serves it.
+                let _ = san.translate(memory, usize::from(cpu), va, Access { kind, user });
+            }
+            Record::Mark { .. } => {}
+            Record::End { all_freed } => self.ended = Some(all_freed),
+        }
+        Ok(())
+    }
+
+    /// Tells the sanitizer of each entry that a store has reached.
+    fn written(&mut self, phys: u64, bytes: u64) {
+        let first = phys - phys % self.entry_bytes;
+        for entry in (first..phys.saturating_add(bytes)).step_by(self.entry_bytes as usize) {
+            self.sanitizer.entry_written(&self.memory, entry);
+        }
+    }
+}
+
+fn target(scope: Scope) -> Target {
+    match scope {
+        Scope::Page { space, va } => Target::Page { space, va },
+        Scope::Range { space, start, end, stride } => Target::Range { space, start, end, stride },
+        Scope::EverySpace { start, end, stride } => Target::EverySpace { start, end, stride },
+        Scope::Space(space) => Target::Space(space),
+        Scope::All => Target::All,
+    }
+}
+
+/// Returns the numbers of events that the note of a finding mentions.
+pub(super) fn events_in(note: &str) -> impl Iterator<Item = u64> + '_ {
+    note.split("event ").skip(1).filter_map(|rest| {
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        rest[..digits].parse().ok()
+    })
+}

@@ -1,0 +1,117 @@
+//! `ptsan replay`: runs the sanitizer over a log.
+mod format;
+mod lie;
+mod machine;
+mod memory;
+mod recent;
+mod report;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use crate::failure::{BAD_INPUT, FINDINGS, Failure};
+use crate::input::Input;
+use crate::symbols::Symbols;
+use clap::{Args, ValueEnum};
+use machine::{Limit, Machine};
+use report::Report;
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Runs the sanitizer over the log of a kernel
+///
+/// Rebuilds the memory of page tables from the stores of the log, and calls the sanitizer as code
+/// under test would. The exit status is 0 if nothing was found, 1 if something was, and 2 if the
+/// log is damaged, cut or wrong and nothing was found before, or if it cannot be read at all.
+#[derive(Args)]
+pub struct ReplayArgs {
+    /// The log; - is standard input
+    log: PathBuf,
+    /// The kernel's image: names the functions of instructions
+    #[arg(long, value_name = "ELF")]
+    symbols: Option<PathBuf>,
+    /// CPUs also walk at random, as hardware may: the seed of their choices (0x for hexadecimal)
+    #[arg(long, value_name = "N", default_value = "1", value_parser = number)]
+    seed: u64,
+    /// CPUs walk only where the log has an access
+    #[arg(long, conflicts_with = "seed")]
+    no_seed: bool,
+    /// How the report is printed
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// The same as --format json
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+    /// Keeps so many findings in full; all are counted
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    keep: usize,
+    /// Keeps so many MiB of the machine's memory that are not zero
+    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    memory: u32,
+}
+
+/// How a report is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For people.
+    Text,
+    /// One object.
+    Json,
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16),
+        None => text.parse(),
+    };
+    parsed.map_err(|e| e.to_string())
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The log or the image cannot be read, or needs more memory than allowed.
+pub fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
+    let symbols = Symbols::open(args.symbols.as_deref())?;
+    let mut input = Input::open(&args.log)?;
+    let header = *input.reader.header();
+    let arch = format::arch(&header).map_err(|e| Failure::at(&input.name, e))?;
+    let seed = (!args.no_seed).then_some(args.seed);
+    let pages = args.memory as usize * 256;
+    let mut machine = Machine::new(&header, arch, seed, args.keep, pages);
+    let damage = loop {
+        match input.reader.next() {
+            Ok(Some(entry)) => machine.apply(&entry).map_err(|limit| {
+                let what = match limit {
+                    Limit::Memory => {
+                        format!("memory of more than {} MiB is stored to; see --memory", args.memory)
+                    }
+                    Limit::Tables => "more than 16 GiB of tables are announced".to_owned(),
+                };
+                Failure::at(&input.name, format!("record {}: {what}", entry.number))
+            })?,
+            Ok(None) => break None,
+            Err(e) => break Some(e),
+        }
+    };
+    let read = (input.reader.records(), input.reader.offset());
+    machine.finish(read.0);
+    input.done();
+    let report = Report::new(&header, read, damage.as_ref(), seed, &machine, &symbols);
+    let text = match args.format {
+        Format::Text if !args.json => report.text(),
+        _ => serde_json::to_string_pretty(&report).map_err(|e| Failure::at("report", e))? + "\n",
+    };
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        // Whoever stops reading still gets the exit status.
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => return Err(Failure::output(&e)),
+        _ => {}
+    }
+    Ok(match (report.total, report.lies, &report.damage) {
+        (1.., _, _) => ExitCode::from(FINDINGS),
+        (0, 0, None) => ExitCode::SUCCESS,
+        _ => ExitCode::from(BAD_INPUT),
+    })
+}

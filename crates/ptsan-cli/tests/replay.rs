@@ -1,0 +1,448 @@
+//! The command, run on logs that the tests write.
+use ptsan_log::{AccessKind, Architecture, Content, Encoder, Header, Record, Scope, Written};
+use std::io::Write as _;
+use std::process::{Command, Output, Stdio};
+
+/// The bytes of a log with these records.
+fn log(header: &Header, records: &[Record<'_>]) -> Vec<u8> {
+    let mut log = Encoder::new(Written(Vec::new()), header).unwrap();
+    for (n, record) in records.iter().enumerate() {
+        log.record_at(0xffff_8000_0010_0000 + n as u64, record).unwrap();
+    }
+    log.end(true).unwrap();
+    log.into_sink().0
+}
+
+/// Runs `ptsan` with a log as standard input.
+fn ptsan(arguments: &[&str], log: &[u8]) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_ptsan"))
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A command that ends before it has read everything is part of some tests.
+    let _ = child.stdin.take().unwrap().write_all(log);
+    child.wait_with_output().unwrap()
+}
+
+/// Replays; returns the exit status and what was printed.
+fn replay(log: &[u8], arguments: &[&str]) -> (i32, String) {
+    let output = ptsan(&[&["replay", "-"], arguments].concat(), log);
+    let text = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
+    assert!(!text.contains("panicked"), "{text}");
+    (output.status.code().unwrap(), text)
+}
+
+fn machine() -> Header {
+    Header::new(Architecture::X86_64, 2)
+}
+
+/// A space of four tables that maps page 0, and what it takes to take it down.
+fn space() -> Vec<Record<'static>> {
+    let table =
+        |phys, level| Record::TableAllocated { phys, size: 0, level: Some(level), content: Content::Zero };
+    let store = |phys, value| Record::Store { phys, value, bytes: 8 };
+    vec![
+        table(0x1000, 3),
+        table(0x2000, 2),
+        table(0x3000, 1),
+        table(0x4000, 0),
+        store(0x4000, 0x9007),
+        store(0x3000, 0x4007),
+        store(0x2000, 0x3007),
+        store(0x1000, 0x2007),
+        Record::RootLoaded { cpu: 0, root: 0x1000, space: 1, flushes: false },
+        Record::Access { cpu: 0, va: 0x123, kind: AccessKind::Read, user: true },
+        store(0x3000, 0),
+    ]
+}
+
+fn freed() -> Vec<Record<'static>> {
+    let free = |phys| Record::TableFreed { phys, size: 0 };
+    vec![free(0x4000), Record::Leave { cpu: 0 }, free(0x3000), free(0x2000), free(0x1000)]
+}
+
+fn without_flush() -> Vec<u8> {
+    log(&machine(), &[space(), freed()].concat())
+}
+
+fn with_flush() -> Vec<Record<'static>> {
+    let flush = Record::Invalidate { cpu: Some(0), scope: Scope::Page { space: 1, va: 0 }, leaf_only: false };
+    [space(), vec![flush], freed()].concat()
+}
+
+#[test]
+fn a_kernel_that_flushes_is_clean() {
+    let log = log(&machine(), &with_flush());
+    for arguments in [&[][..], &["--seed", "0x77"], &["--no-seed"]] {
+        let (status, text) = replay(&log, arguments);
+        assert_eq!(status, 0, "{text}");
+        assert!(text.contains("no findings") && text.contains("tables allocated: 4"), "{text}");
+    }
+}
+
+#[test]
+fn a_missing_flush_is_found_with_table_address_and_records() {
+    let (status, text) = replay(&without_flush(), &["--no-seed"]);
+    assert_eq!(status, 1, "{text}");
+    for part in [
+        "1 finding\n",
+        "free-before-flush: a CPU holds the table",
+        "at record 12, table 0x4000, level 0",
+        "record 4: allocated",
+        "record 10: walked by CPU 0",
+        "since record 10",
+        "found at: table-freed 0x4000",
+        "by the instruction at 0xffff80000010000b",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+}
+
+#[test]
+fn the_adversary_finds_it_without_an_access_and_repeats_itself() {
+    let accesses = |r: &Record<'_>| !matches!(r, Record::Access { .. });
+    let records: Vec<_> = [space(), freed()].concat().into_iter().filter(accesses).collect();
+    let log = log(&machine(), &records);
+    assert_eq!(replay(&log, &["--no-seed"]).0, 0);
+    let found =
+        (0..40).map(|seed| replay(&log, &["--seed", &seed.to_string()])).find(|(status, _)| *status == 1);
+    let (_, text) = found.expect("one of 40 seeds walks");
+    let seed = text.split("seed ").nth(1).and_then(|rest| rest.lines().next()).unwrap();
+    assert_eq!(replay(&log, &["--seed", seed]).1, text);
+}
+
+#[test]
+fn each_scope_of_an_invalidation_covers_what_it_says() {
+    let asids = Header { asids: true, ..machine() };
+    let range = |space, start| Scope::Range { space, start, end: start + 0x1000, stride: 0x1000 };
+    let every = |start| Scope::EverySpace { start, end: start + 0x1000, stride: 0x1000 };
+    // On x86 any invalidation of a space drops all paging structures of the space.
+    for (cpu, scope, covered) in [
+        (Some(0), Scope::Page { space: 1, va: 0 }, true),
+        (Some(1), Scope::Page { space: 1, va: 0 }, false),
+        (Some(0), Scope::Page { space: 2, va: 0 }, false),
+        (Some(0), range(1, 0), true),
+        (Some(0), range(2, 0), false),
+        (Some(0), every(0), true),
+        (Some(1), every(0), false),
+        (Some(0), Scope::Space(1), true),
+        (Some(0), Scope::Space(2), false),
+        (Some(0), Scope::All, true),
+        (Some(1), Scope::All, false),
+        (None, Scope::All, true),
+    ] {
+        let flush = Record::Invalidate { cpu, scope, leaf_only: false };
+        let created = Record::SpaceCreated { space: 2 };
+        let records = [space(), vec![created, flush], freed()].concat();
+        let (status, text) = replay(&log(&asids, &records), &["--no-seed"]);
+        assert_eq!(status, i32::from(!covered), "{cpu:?} {scope:?}: {text}");
+        assert_eq!(text.contains("free-before-flush"), !covered, "{text}");
+    }
+}
+
+#[test]
+fn an_invalidation_that_broadcasts_reaches_other_cpus() {
+    for (cpu, status) in [(None, 0), (Some(0), 1), (Some(1), 1)] {
+        let mut records = space();
+        let unmap = records.pop();
+        records.push(Record::RootLoaded { cpu: 1, root: 0x1000, space: 1, flushes: false });
+        records.push(Record::Access { cpu: 1, va: 0x123, kind: AccessKind::Read, user: true });
+        records.extend(unmap);
+        records.push(Record::Invalidate { cpu, scope: Scope::All, leaf_only: false });
+        records.extend([Record::TableFreed { phys: 0x4000, size: 0 }, Record::Leave { cpu: 1 }]);
+        records.extend(freed().into_iter().skip(1));
+        let (found, text) = replay(&log(&machine(), &records), &["--no-seed"]);
+        assert_eq!(found, status, "{cpu:?}: {text}");
+    }
+}
+
+/// Each CPU that is asked would take a look at all others.
+#[test]
+fn an_invalidation_that_broadcasts_is_cheap_with_many_cpus() {
+    let flush = Record::Invalidate { cpu: None, scope: Scope::All, leaf_only: false };
+    let records = [space(), vec![flush; 1000], freed()].concat();
+    let (status, text) = replay(&log(&Header { cpus: u16::MAX, ..machine() }, &records), &[]);
+    assert!(status == 0 && text.contains("invalidations: 1000"), "{text}");
+}
+
+#[test]
+fn an_invalidation_of_the_last_level_spares_tables_where_hardware_does() {
+    let header = Header { va_bits: 39, ..Header::new(Architecture::Aarch64K4, 1) };
+    for (leaf_only, status) in [(false, 0), (true, 1)] {
+        let table = |phys, level| Record::TableAllocated {
+            phys,
+            size: 0,
+            level: Some(level),
+            content: Content::Zero,
+        };
+        let store = |phys, value| Record::Store { phys, value, bytes: 8 };
+        let records = [
+            table(0x2000, 2),
+            table(0x3000, 1),
+            table(0x4000, 0),
+            store(0x4000, 0x9000 | 0x443),
+            store(0x3000, 0x4003),
+            store(0x2000, 0x3003),
+            Record::RootLoaded { cpu: 0, root: 0x2000, space: 1, flushes: false },
+            Record::Access { cpu: 0, va: 0x10, kind: AccessKind::Read, user: true },
+            store(0x3000, 0),
+            Record::Invalidate { cpu: None, scope: Scope::Page { space: 1, va: 0 }, leaf_only },
+            Record::TableFreed { phys: 0x4000, size: 0 },
+            Record::Leave { cpu: 0 },
+            Record::TableFreed { phys: 0x3000, size: 0 },
+            Record::TableFreed { phys: 0x2000, size: 0 },
+        ];
+        let (found, text) = replay(&log(&header, &records), &["--no-seed"]);
+        assert_eq!(found, status, "{text}");
+    }
+}
+
+#[test]
+fn with_asids_a_load_of_the_root_flushes_only_if_the_record_says_so() {
+    let asids = Header { asids: true, ..machine() };
+    for (flushes, status) in [(true, 0), (false, 1)] {
+        let again = Record::RootLoaded { cpu: 0, root: 0x1000, space: 1, flushes };
+        let records = [space(), vec![again], freed()].concat();
+        let (found, text) = replay(&log(&asids, &records), &["--no-seed"]);
+        assert_eq!(found, status, "{text}");
+        assert_eq!(
+            replay(&log(&machine(), &records), &["--no-seed"]).0,
+            0,
+            "without ASIDs every load flushes"
+        );
+    }
+}
+
+#[test]
+fn a_lazy_cpu_still_holds_what_it_held_and_a_space_that_is_destroyed_is_forgotten() {
+    let lazy = [space(), vec![Record::Lazy { cpu: 0 }], freed()].concat();
+    let (status, text) = replay(&log(&machine(), &lazy), &["--no-seed"]);
+    assert!(status == 1 && text.contains("CPU 0 is lazy"), "{text}");
+    let resumed = [space(), vec![Record::Lazy { cpu: 0 }, Record::Resume { cpu: 0 }], freed()].concat();
+    let (status, text) = replay(&log(&machine(), &resumed), &["--no-seed"]);
+    assert!(status == 1 && text.contains("CPU 0 is active"), "{text}");
+
+    // The number stands for another root, with what the CPU has kept of the first.
+    let asids = Header { asids: true, ..machine() };
+    let other = [
+        Record::TableAllocated { phys: 0x5000, size: 0, level: Some(3), content: Content::Zero },
+        Record::RootLoaded { cpu: 0, root: 0x5000, space: 1, flushes: false },
+        Record::Access { cpu: 0, va: 0x123, kind: AccessKind::Read, user: true },
+    ];
+    let used = [space(), vec![Record::Leave { cpu: 0 }], other.to_vec()].concat();
+    let (_, text) = replay(&log(&asids, &used), &["--no-seed"]);
+    assert!(text.contains("stale-use"), "{text}");
+    let gone = vec![Record::Leave { cpu: 0 }, Record::SpaceDestroyed { space: 1 }];
+    let (_, text) = replay(&log(&asids, &[space(), gone, other.to_vec()].concat()), &["--no-seed"]);
+    assert!(!text.contains("stale-use") && !text.contains("the log is wrong"), "{text}");
+}
+
+#[test]
+fn while_an_operation_is_under_way_old_translations_may_be_used() {
+    let access = Record::Access { cpu: 0, va: 0x123, kind: AccessKind::Read, user: true };
+    let flush = Record::Invalidate { cpu: Some(0), scope: Scope::Space(1), leaf_only: false };
+    let begin = Record::OperationBegins { id: 5 };
+    let end = Record::OperationEnds { id: 5 };
+    let mut records = space();
+    let unmap = records.pop().into_iter();
+    let records: Vec<_> = records.into_iter().chain([begin]).chain(unmap).collect();
+    for (rest, stale) in [
+        (vec![access, flush, end], false),
+        (vec![access, end, flush], true),
+        (vec![end, access, flush], true),
+    ] {
+        let (_, text) = replay(&log(&machine(), &[records.clone(), rest, freed()].concat()), &["--no-seed"]);
+        assert_eq!(text.contains("stale-use"), stale, "{text}");
+    }
+}
+
+#[test]
+fn a_use_of_an_old_translation_is_found() {
+    let records = [
+        space(),
+        vec![
+            Record::OperationBegins { id: 5 },
+            Record::Access { cpu: 0, va: 0x456, kind: AccessKind::Write, user: true },
+            Record::OperationEnds { id: 5 },
+        ],
+    ]
+    .concat();
+    let (status, text) = replay(&log(&machine(), &records), &["--no-seed"]);
+    assert!(status == 1 && text.contains("stale-use") && text.contains("address 0x456"), "{text}");
+    assert!(text.contains("4  leak"), "{text}");
+}
+
+#[test]
+fn old_content_of_a_table_is_found_when_it_is_linked() {
+    let records = [
+        Record::TableAllocated { phys: 0x1000, size: 0, level: Some(3), content: Content::Zero },
+        Record::Memory { phys: 0x2008, bytes: &[7, 0x90, 0, 0, 0, 0, 0, 0] },
+        Record::TableAllocated { phys: 0x2000, size: 0, level: Some(2), content: Content::Unknown },
+        Record::Store { phys: 0x1000, value: 0x2007, bytes: 8 },
+    ];
+    let (status, text) = replay(&log(&machine(), &records), &[]);
+    assert!(status == 1 && text.contains("linked-before-cleared"), "{text}");
+    let mut cleared = records.to_vec();
+    cleared.insert(3, Record::Fill { phys: 0x2000, bytes: 4096, value: 0 });
+    let (_, text) = replay(&log(&machine(), &cleared), &[]);
+    assert!(!text.contains("linked-before-cleared"), "{text}");
+}
+
+#[test]
+fn a_log_that_lies_is_wrong_and_the_kernel_is_not_blamed() {
+    let table = |size, level| Record::TableAllocated { phys: 0x7000, size, level, content: Content::Zero };
+    let flush = |scope| Record::Invalidate { cpu: Some(0), scope, leaf_only: false };
+    let other = Record::Access { cpu: 1, va: 0, kind: AccessKind::Read, user: true };
+    let lies: Vec<(Record<'_>, &str, &str)> = vec![
+        (
+            Record::TableFreed { phys: 0x8000, size: 0 },
+            "no table was ever announced at 0x8000",
+            "table-allocated",
+        ),
+        (Record::TableFreed { phys: 0x1000, size: 3 }, "a table of 0x3 bytes", "usual size"),
+        (table(0, Some(4)), "level 4, and the format has levels 0 to 3", "count levels"),
+        (table(1 << 40, None), "a table of 0x10000000000 bytes", "usual size"),
+        (
+            Record::RootLoaded { cpu: 2, root: 0x1000, space: 1, flushes: false },
+            "CPU 2",
+            "number CPUs from 0",
+        ),
+        (
+            Record::RootLoaded { cpu: 1, root: 0x1018, space: 1, flushes: false },
+            "root at 0x1018",
+            "physical address",
+        ),
+        (Record::Lazy { cpu: 1 }, "CPU 1 has no root loaded", "root-loaded"),
+        (Record::Resume { cpu: 9 }, "CPU 9", "number CPUs from 0"),
+        (Record::Leave { cpu: 9 }, "CPU 9", "number CPUs from 0"),
+        (other, "CPU 1 has no root loaded", "root-loaded"),
+        (flush(Scope::Space(77)), "space 77", "space-created"),
+        (flush(Scope::Page { space: 77, va: 0 }), "space 77", "space-created"),
+        (
+            flush(Scope::Range { space: 1, start: 9, end: 3, stride: 1 }),
+            "from 0x9 to 0x3",
+            "the first address",
+        ),
+        (flush(Scope::EverySpace { start: 0, end: 3, stride: 0 }), "by 0x0", "the first address"),
+        (Record::SpaceDestroyed { space: 77 }, "space 77", "space-created"),
+        (Record::SpaceDestroyed { space: 1 }, "CPU 0 has space 1 loaded", "leave"),
+        (Record::OperationEnds { id: 3 }, "operation 3 is not under way", "operation-begins"),
+    ];
+    let honest = with_flush();
+    for (lie, what, instead) in lies {
+        let mut records = honest.clone();
+        records.insert(10, lie);
+        let (status, text) = replay(&log(&machine(), &records), &["--no-seed"]);
+        assert_eq!(status, 2, "{lie:?}: {text}");
+        let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(flat.contains(&format!("record 11, {}:", lie.name())), "{text}");
+        assert!(flat.contains(what) && flat.contains("instead:") && flat.contains(instead), "{text}");
+        assert!(flat.contains("no findings"), "{text}");
+    }
+    // What is wrong with the code stays a finding.
+    let mut twice = honest;
+    twice.push(Record::TableFreed { phys: 0x1000, size: 0 });
+    let (status, text) = replay(&log(&machine(), &twice), &["--no-seed"]);
+    assert!(status == 1 && text.contains("double-free") && !text.contains("the log is wrong"), "{text}");
+}
+
+#[test]
+fn a_log_that_is_cut_or_damaged_is_replayed_as_far_as_it_goes() {
+    let whole = without_flush();
+    let cut = &whole[..whole.len() - 3];
+    let (status, text) = replay(cut, &["--no-seed"]);
+    assert!(
+        status == 1 && text.contains("the log ends in the middle") && text.contains("free-before-flush"),
+        "{text}"
+    );
+    let clean = log(&machine(), &with_flush());
+    let (status, text) = replay(&clean[..clean.len() - 5], &[]);
+    assert!(status == 2 && text.contains("without an end record") && text.contains("no findings"), "{text}");
+    let mut flipped = clean.clone();
+    flipped[100] ^= 4;
+    let (status, text) = replay(&flipped, &[]);
+    assert!(status == 2 && text.contains("were changed or lost") && text.contains("log: byte "), "{text}");
+    for (bytes, what) in
+        [(&b"hello, world and all"[..], "no log of ptsan"), (&clean[..20], "ends in the middle")]
+    {
+        let (status, text) = replay(bytes, &[]);
+        assert!(
+            status == 2 && text.contains(what) && text.starts_with("ptsan: standard input: byte 0"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn a_report_for_programs_says_the_same() {
+    let (status, text) = replay(&without_flush(), &["--json", "--no-seed"]);
+    let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((status, &report["total"], &report["lies"]), (1, &1.into(), &0.into()));
+    let finding = &report["findings"][0];
+    assert_eq!((&finding["kind"], &finding["table"]), (&"free-before-flush".into(), &"0x4000".into()));
+    assert_eq!((&finding["record"], &finding["pc"]), (&12.into(), &"0xffff80000010000b".into()));
+    assert_eq!(finding["history"][0]["record"], 4);
+    assert!(report["damage"].is_null());
+    assert_eq!(replay(&without_flush(), &["--format", "json", "--no-seed"]).1, text);
+}
+
+#[test]
+fn findings_beyond_keep_are_counted() {
+    let records: Vec<_> = (1..=20u64)
+        .flat_map(|n| {
+            let phys = n << 12;
+            let table = Record::TableAllocated { phys, size: 0, level: None, content: Content::Zero };
+            [table, table]
+        })
+        .collect();
+    let (status, text) = replay(&log(&machine(), &records), &["--keep", "3"]);
+    assert!(status == 1 && text.contains("40 findings"), "{text}");
+    assert!(text.contains("37 more are counted above and not kept"), "{text}");
+}
+
+#[test]
+fn memory_beyond_the_limit_ends_the_replay() {
+    let records: Vec<_> = (0..600).map(|n| Record::Store { phys: n << 12, value: 1, bytes: 8 }).collect();
+    let (status, text) = replay(&log(&machine(), &records), &["--memory", "1"]);
+    assert!(status == 2 && text.contains("record 257: memory of more than 1 MiB"), "{text}");
+    assert_eq!(replay(&log(&machine(), &records), &[]).0, 0);
+}
+
+#[test]
+fn a_dump_has_a_line_for_each_record() {
+    let records = [with_flush(), vec![Record::Mark { text: "\u{1b}[2J and a bell \u{7}" }]].concat();
+    let log = log(&machine(), &records);
+    let output = ptsan(&["log", "dump", "-"], &log);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success());
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!((lines[0], lines.len()), ("x86-64, 2 CPUs", records.len() + 2));
+    assert_eq!(lines[9], "       9 root-loaded cpu 0 0x1000 space 1 pc 0xffff800000100008");
+    assert!(lines.iter().all(|line| line.chars().count() <= 80 && !line.contains('\u{1b}')), "{text}");
+    let output = ptsan(&["log", "dump", "-", "--from", "2", "--count", "3"], &log);
+    let part = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(part.lines().skip(1).collect::<Vec<_>>(), &lines[2..5]);
+    let output = ptsan(&["log", "dump", "-"], &log[..log.len() - 2]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(String::from_utf8(output.stdout).unwrap().lines().count(), lines.len() - 1);
+}
+
+#[test]
+fn bad_usage_is_status_2() {
+    for arguments in [
+        &["replay"][..],
+        &["replay", "-", "--seed", "x"],
+        &["replay", "-", "--symbols", "/nonexistent"],
+        &["replay", "/nonexistent/log"],
+        &["log", "dump", "/"],
+        &["replay", "-", "--json", "--format", "text"],
+    ] {
+        let output = ptsan(arguments, &[]);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(!output.stderr.is_empty() && output.stdout.is_empty());
+    }
+}

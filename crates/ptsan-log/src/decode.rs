@@ -1,0 +1,208 @@
+//! Reads one record from bytes. Nothing is trusted.
+use crate::record::{AccessKind, Content, MAX_BYTES, MAX_FILL, Record, Scope, kind};
+use crate::wire::{Bad, CHECK_BYTES, Check, Fields};
+use core::fmt;
+
+/// A record that was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decoded<'a> {
+    /// The record; `None` for one of a kind that may be skipped and is not known.
+    pub record: Option<Record<'a>>,
+    /// The address of the instruction that did it, if the log says so.
+    pub pc: Option<u64>,
+    /// How many bytes it took.
+    pub used: usize,
+    /// The check to go on with.
+    pub check: Check,
+}
+
+/// What is wrong with a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DecodeError {
+    /// Bytes are missing: as many as the record has are given.
+    Short(usize),
+    /// The check does not match: bytes before it were changed, lost or repeated.
+    Check {
+        /// What the log says.
+        found: u16,
+        /// What the bytes give.
+        expected: u16,
+    },
+    /// A kind of record that is not known and may not be skipped.
+    Kind(u8),
+    /// A field is missing or out of range.
+    Field {
+        /// The kind of the record.
+        kind: u8,
+        /// The field.
+        name: &'static str,
+        /// Its value; `None` if it is missing.
+        value: Option<u64>,
+    },
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Short(needed) => write!(f, "the record has {needed} bytes, and the log ends before"),
+            Self::Check { found, expected } => write!(
+                f,
+                "the check is {found:#06x} and not {expected:#06x}: bytes of this record or of one before it were \
+                 changed or lost"
+            ),
+            Self::Kind(kind) => write!(f, "records of kind {kind:#04x} are not known"),
+            Self::Field { kind, name, value: Some(value) } => {
+                write!(f, "record of kind {kind:#04x}: {name} cannot be {value:#x}")
+            }
+            Self::Field { kind, name, value: None } => {
+                write!(f, "record of kind {kind:#04x}: {name} is missing")
+            }
+        }
+    }
+}
+
+impl core::error::Error for DecodeError {}
+
+/// Reads the record at the start of `bytes`. `check` is that of all bytes before it.
+///
+/// # Errors
+/// See [`DecodeError`].
+pub fn decode(bytes: &[u8], check: Check) -> Result<Decoded<'_>, DecodeError> {
+    let &[tag, length, ..] = bytes else { return Err(DecodeError::Short(2)) };
+    let end = 2 + usize::from(length);
+    let used = end + CHECK_BYTES;
+    let (Some(body), Some(&[low, high])) = (bytes.get(..end), bytes.get(end..used)) else {
+        return Err(DecodeError::Short(used));
+    };
+    let check = check.with(body);
+    let found = u16::from_le_bytes([low, high]);
+    if found != check.value() {
+        return Err(DecodeError::Check { found, expected: check.value() });
+    }
+    let kind = tag & !kind::WITH_PC;
+    let bad = |(name, value): Bad| DecodeError::Field { kind, name, value };
+    let mut fields = Fields(&body[2..]);
+    let pc = if tag & kind::WITH_PC == 0 { None } else { Some(fields.number("pc").map_err(bad)?) };
+    let record = match get(kind, &mut fields).map_err(bad)? {
+        None if kind < kind::OPTIONAL => return Err(DecodeError::Kind(kind)),
+        record => record,
+    };
+    Ok(Decoded { record, pc, used, check })
+}
+
+/// Reads the fields of a record; `None` if its kind is not known. Bytes behind the fields that are
+/// known are ignored.
+fn get<'a>(kind: u8, f: &mut Fields<'a>) -> Result<Option<Record<'a>>, Bad> {
+    Ok(Some(match kind {
+        kind::TABLE_ALLOCATED => Record::TableAllocated {
+            phys: f.number("address")?,
+            size: f.number("size")?,
+            level: match f.small::<u8>("level")? {
+                0 => None,
+                level => Some(level - 1),
+            },
+            content: match f.number("content")? {
+                0 => Content::Zero,
+                1 => Content::Unknown,
+                2 => Content::Unchecked,
+                other => return Err(("content", Some(other))),
+            },
+        },
+        kind::TABLE_FREED => Record::TableFreed { phys: f.number("address")?, size: f.number("size")? },
+        kind::STORE => {
+            let phys = f.number("address")?;
+            let bytes = match f.number("bytes")? {
+                bytes @ (1 | 2 | 4 | 8) => bytes,
+                other => return Err(("bytes", Some(other))),
+            };
+            if !phys.is_multiple_of(bytes) {
+                return Err(("address", Some(phys)));
+            }
+            Record::Store { phys, bytes: bytes as u8, value: f.number("value")? }
+        }
+        kind::FILL => {
+            let (phys, bytes) = (f.number("address")?, f.number("bytes")?);
+            if !phys.is_multiple_of(8) || phys.checked_add(bytes).is_none() {
+                return Err(("address", Some(phys)));
+            }
+            if !bytes.is_multiple_of(8) || bytes > MAX_FILL {
+                return Err(("bytes", Some(bytes)));
+            }
+            Record::Fill { phys, bytes, value: f.number("value")? }
+        }
+        kind::MEMORY => {
+            let (phys, bytes) = (f.number("address")?, f.rest());
+            if bytes.len() > MAX_BYTES {
+                return Err(("bytes", Some(bytes.len() as u64)));
+            }
+            if phys.checked_add(bytes.len() as u64).is_none() {
+                return Err(("address", Some(phys)));
+            }
+            Record::Memory { phys, bytes }
+        }
+        kind::ROOT_LOADED => Record::RootLoaded {
+            cpu: f.small("CPU")?,
+            root: f.number("root")?,
+            space: f.number("space")?,
+            flushes: flag(f, "flags")?,
+        },
+        kind::LAZY => Record::Lazy { cpu: f.small("CPU")? },
+        kind::RESUME => Record::Resume { cpu: f.small("CPU")? },
+        kind::LEAVE => Record::Leave { cpu: f.small("CPU")? },
+        kind::INVALIDATE => {
+            let cpu = match f.number("CPU")? {
+                0 => None,
+                cpu => Some(u16::try_from(cpu - 1).map_err(|_| ("CPU", Some(cpu)))?),
+            };
+            let what = f.byte("scope")?;
+            let scope = match what & 0x7f {
+                kind::PAGE => Scope::Page { space: f.number("space")?, va: f.number("address")? },
+                kind::RANGE => Scope::Range {
+                    space: f.number("space")?,
+                    start: f.number("start")?,
+                    end: f.number("end")?,
+                    stride: f.number("stride")?,
+                },
+                kind::EVERY_SPACE => Scope::EverySpace {
+                    start: f.number("start")?,
+                    end: f.number("end")?,
+                    stride: f.number("stride")?,
+                },
+                kind::SPACE => Scope::Space(f.number("space")?),
+                kind::ALL => Scope::All,
+                other => return Err(("scope", Some(other.into()))),
+            };
+            Record::Invalidate { cpu, scope, leaf_only: what & 0x80 != 0 }
+        }
+        kind::SPACE_CREATED => Record::SpaceCreated { space: f.number("space")? },
+        kind::SPACE_DESTROYED => Record::SpaceDestroyed { space: f.number("space")? },
+        kind::DATA_FREED => Record::DataFreed { phys: f.number("address")?, size: f.number("size")? },
+        kind::DATA_REUSED => Record::DataReused { phys: f.number("address")?, size: f.number("size")? },
+        kind::OPERATION_BEGINS => Record::OperationBegins { id: f.number("operation")? },
+        kind::OPERATION_ENDS => Record::OperationEnds { id: f.number("operation")? },
+        kind::ACCESS => {
+            let (cpu, va, what) = (f.small("CPU")?, f.number("address")?, f.number("access")?);
+            let kind = match what & !4 {
+                0 => AccessKind::Read,
+                1 => AccessKind::Write,
+                2 => AccessKind::Exec,
+                _ => return Err(("access", Some(what))),
+            };
+            Record::Access { cpu, va, kind, user: what & 4 != 0 }
+        }
+        kind::MARK => {
+            let text = f.rest();
+            Record::Mark { text: core::str::from_utf8(text).map_err(|_| ("text", Some(text.len() as u64)))? }
+        }
+        kind::END => Record::End { all_freed: flag(f, "flags")? },
+        _ => return Ok(None),
+    }))
+}
+
+/// Reads a number whose bit 0 is known, and whose other bits are zero.
+fn flag(f: &mut Fields<'_>, name: &'static str) -> Result<bool, Bad> {
+    match f.number(name)? {
+        value @ 0..=1 => Ok(value == 1),
+        other => Err((name, Some(other))),
+    }
+}

@@ -1,0 +1,268 @@
+//! What happened: the records of a log.
+
+/// The most bytes of a text mark. A longer one is cut at a character.
+pub const MAX_TEXT: usize = 200;
+/// The most bytes of one [`Record::Memory`]. More take several records.
+pub const MAX_BYTES: usize = 200;
+/// The most bytes of one [`Record::Fill`].
+pub const MAX_FILL: u64 = 1 << 16;
+
+/// What is known of a table's content when it is announced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Content {
+    /// Zero, as the allocator promised. The sanitizer checks it.
+    Zero = 0,
+    /// Anything: the code clears the table before it links it. [`Record::Memory`] before the
+    /// announcement says what it holds.
+    Unknown = 1,
+    /// Anything, and not to be checked.
+    Unchecked = 2,
+}
+
+/// What an invalidation covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// The translations of one address.
+    Page {
+        /// The address space.
+        space: u64,
+        /// An address in the page.
+        va: u64,
+    },
+    /// One invalidation by address at `start`, `start + stride` and so on below `end`.
+    Range {
+        /// The address space.
+        space: u64,
+        /// First address.
+        start: u64,
+        /// First address after the range.
+        end: u64,
+        /// Bytes from one invalidation to the next.
+        stride: u64,
+    },
+    /// As [`Scope::Range`] in every address space, global translations too.
+    EverySpace {
+        /// First address.
+        start: u64,
+        /// First address after the range.
+        end: u64,
+        /// Bytes from one invalidation to the next.
+        stride: u64,
+    },
+    /// All translations of one space that are not global.
+    Space(u64),
+    /// Everything, global translations too.
+    All,
+}
+
+/// What an access does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum AccessKind {
+    /// A load.
+    Read = 0,
+    /// A store.
+    Write = 1,
+    /// An instruction fetch.
+    Exec = 2,
+}
+
+/// Something that happened. Addresses are physical unless they are called `va`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Record<'a> {
+    /// Memory was allocated to hold a table.
+    TableAllocated {
+        /// Where.
+        phys: u64,
+        /// Bytes; 0 is the usual size of the header.
+        size: u64,
+        /// The level, if it is known. Level 0 has the smallest pages.
+        level: Option<u8>,
+        /// What it holds.
+        content: Content,
+    },
+    /// A table was given back: from now on it may be allocated again.
+    TableFreed {
+        /// Where.
+        phys: u64,
+        /// Bytes; 0 is the usual size of the header.
+        size: u64,
+    },
+    /// Code stored to memory that holds tables.
+    Store {
+        /// Where: a multiple of `bytes`.
+        phys: u64,
+        /// What is there now.
+        value: u64,
+        /// 1, 2, 4 or 8.
+        bytes: u8,
+    },
+    /// Code stored the same value several times, as a loop that clears a table does.
+    Fill {
+        /// Where: a multiple of 8.
+        phys: u64,
+        /// How many bytes: a multiple of 8, at most [`MAX_FILL`].
+        bytes: u64,
+        /// What each 8 bytes are now.
+        value: u64,
+    },
+    /// What memory holds, without a store: the content of a table that is about to be announced.
+    Memory {
+        /// Where.
+        phys: u64,
+        /// The bytes, at most [`MAX_BYTES`].
+        bytes: &'a [u8],
+    },
+    /// A CPU loaded a root.
+    RootLoaded {
+        /// The CPU.
+        cpu: u16,
+        /// Where the root is.
+        root: u64,
+        /// The address space, or its hardware number.
+        space: u64,
+        /// Whether the load also dropped what the CPU held for the space.
+        flushes: bool,
+    },
+    /// A CPU runs kernel code and keeps its root loaded.
+    Lazy {
+        /// The CPU.
+        cpu: u16,
+    },
+    /// A lazy CPU runs in its space again, without a new load of the root.
+    Resume {
+        /// The CPU.
+        cpu: u16,
+    },
+    /// A CPU loaded a root of the kernel alone.
+    Leave {
+        /// The CPU.
+        cpu: u16,
+    },
+    /// A CPU carried out an invalidation.
+    Invalidate {
+        /// The CPU; `None` is all of them, as an instruction that broadcasts does.
+        cpu: Option<u16>,
+        /// What it covers.
+        scope: Scope,
+        /// Whether it spares paging-structure caches.
+        leaf_only: bool,
+    },
+    /// An address space begins to be used, and may be flushed before it is loaded.
+    SpaceCreated {
+        /// Its number.
+        space: u64,
+    },
+    /// An address space is gone, and its number will not stand for another.
+    SpaceDestroyed {
+        /// Its number.
+        space: u64,
+    },
+    /// Memory that was mapped as data was given back.
+    DataFreed {
+        /// Where.
+        phys: u64,
+        /// Bytes.
+        size: u64,
+    },
+    /// Memory that was data once is used for something else now.
+    DataReused {
+        /// Where.
+        phys: u64,
+        /// Bytes.
+        size: u64,
+    },
+    /// An operation that changes tables begins. Until it ends, CPUs may use what they hold.
+    OperationBegins {
+        /// A number that no other operation under way has.
+        id: u64,
+    },
+    /// The operation ends: what it changed has been flushed everywhere.
+    OperationEnds {
+        /// Its number.
+        id: u64,
+    },
+    /// A CPU accessed memory through its tables.
+    Access {
+        /// The CPU.
+        cpu: u16,
+        /// The address.
+        va: u64,
+        /// Load, store or fetch.
+        kind: AccessKind,
+        /// Whether in user mode.
+        user: bool,
+    },
+    /// A text for readers of the log.
+    Mark {
+        /// The text, at most [`MAX_TEXT`] bytes.
+        text: &'a str,
+    },
+    /// The log is complete.
+    End {
+        /// Whether tables that are still allocated are leaks.
+        all_freed: bool,
+    },
+}
+
+/// The number of each kind on the wire.
+pub(crate) mod kind {
+    pub(crate) const TABLE_ALLOCATED: u8 = 0x01;
+    pub(crate) const TABLE_FREED: u8 = 0x02;
+    pub(crate) const STORE: u8 = 0x03;
+    pub(crate) const FILL: u8 = 0x04;
+    pub(crate) const MEMORY: u8 = 0x05;
+    pub(crate) const ROOT_LOADED: u8 = 0x06;
+    pub(crate) const LAZY: u8 = 0x07;
+    pub(crate) const RESUME: u8 = 0x08;
+    pub(crate) const LEAVE: u8 = 0x09;
+    pub(crate) const INVALIDATE: u8 = 0x0a;
+    pub(crate) const SPACE_CREATED: u8 = 0x0b;
+    pub(crate) const SPACE_DESTROYED: u8 = 0x0c;
+    pub(crate) const DATA_FREED: u8 = 0x0d;
+    pub(crate) const DATA_REUSED: u8 = 0x0e;
+    pub(crate) const OPERATION_BEGINS: u8 = 0x0f;
+    pub(crate) const OPERATION_ENDS: u8 = 0x10;
+    pub(crate) const ACCESS: u8 = 0x11;
+    pub(crate) const MARK: u8 = 0x12;
+    pub(crate) const END: u8 = 0x13;
+    /// The first kind that a reader may skip if it does not know it.
+    pub(crate) const OPTIONAL: u8 = 0x40;
+    /// Set in the kind: the payload begins with the address of an instruction.
+    pub(crate) const WITH_PC: u8 = 0x80;
+
+    pub(crate) const PAGE: u8 = 0;
+    pub(crate) const RANGE: u8 = 1;
+    pub(crate) const EVERY_SPACE: u8 = 2;
+    pub(crate) const SPACE: u8 = 3;
+    pub(crate) const ALL: u8 = 4;
+}
+
+impl Record<'_> {
+    /// Returns the name of the kind, as `ptsan log dump` prints it.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Record::TableAllocated { .. } => "table-allocated",
+            Record::TableFreed { .. } => "table-freed",
+            Record::Store { .. } => "store",
+            Record::Fill { .. } => "fill",
+            Record::Memory { .. } => "memory",
+            Record::RootLoaded { .. } => "root-loaded",
+            Record::Lazy { .. } => "lazy",
+            Record::Resume { .. } => "resume",
+            Record::Leave { .. } => "leave",
+            Record::Invalidate { .. } => "invalidate",
+            Record::SpaceCreated { .. } => "space-created",
+            Record::SpaceDestroyed { .. } => "space-destroyed",
+            Record::DataFreed { .. } => "data-freed",
+            Record::DataReused { .. } => "data-reused",
+            Record::OperationBegins { .. } => "operation-begins",
+            Record::OperationEnds { .. } => "operation-ends",
+            Record::Access { .. } => "access",
+            Record::Mark { .. } => "mark",
+            Record::End { .. } => "end",
+        }
+    }
+}
