@@ -173,6 +173,18 @@ typedef enum ptsan_fault {
     PTSAN_FAULT_NO_ROOT = 8,
 } ptsan_fault;
 
+// How a report prints. The README of ptsan describes each.
+typedef enum ptsan_format {
+    // Sentences within 80 columns.
+    PTSAN_FORMAT_TEXT = 1,
+    // A line of at most 80 columns for each finding.
+    PTSAN_FORMAT_SHORT = 2,
+    // Commands of GitHub Actions, which mark the innermost caller in the code under test.
+    PTSAN_FORMAT_GITHUB = 3,
+    // An object on a line for the run, and one for each finding.
+    PTSAN_FORMAT_JSON = 4,
+} ptsan_format;
+
 // A sanitizer. Programs only have pointers to it, which they must not look behind.
 typedef struct ptsan ptsan;
 
@@ -559,10 +571,19 @@ char *ptsan_finding_text(struct ptsan *san,
 // `ptsan_free_text`, or NULL if the call is refused.
 char *ptsan_report(struct ptsan *san);
 
+// Prints the findings in a format, an `enum ptsan_format`, whatever the environment variable
+// `PTSAN_FORMAT` says. Refused calls are not in it: see `ptsan_refused`. Returns a string for
+// `ptsan_free_text`, or NULL if the call is refused.
+char *ptsan_report_as(struct ptsan *san, uint32_t format);
+
+// Prints the counts of the findings in one sentence, and how to repeat the run if an adversary
+// took part. Returns a string for `ptsan_free_text`, or NULL if the call is refused.
+char *ptsan_summary(struct ptsan *san);
+
 // Frees a string that this library gave for it. NULL is legal.
 //
 // # Safety
-// `text` is NULL or came from `ptsan_report` or `ptsan_finding_text`, and was not freed before.
+// `text` is NULL or came from a function that names this one, and was not freed before.
 void ptsan_free_text(char *text);
 
 // Ends the run: tables that were not freed are leaks, and the report lists suppressions that were

@@ -142,11 +142,10 @@ impl Machine {
 
     /// Prints the report, and the refused calls.
     pub(crate) fn report(&self) -> String {
-        let report = match &self.checker {
+        let mut report = match &self.checker {
             Checker::Told(..) => self.check(|sanitizer, _| sanitizer.to_string()),
             Checker::Watched(watch) => watch.to_string(),
         };
-        let mut report = text::without_own_frames(&report);
         let refused = lock(&self.refused);
         match refused.count {
             0 => {}

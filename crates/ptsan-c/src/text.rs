@@ -48,41 +48,6 @@ pub(crate) fn rule_text(rule: Rule) -> *const c_char {
     forever(&TEXTS, at, || Rule::ALL.iter().map(|r| c_string(r.text())).collect())
 }
 
-/// The lines before the traces of a printed report.
-const TITLES: [&str; 3] = ["found in", "the table was freed in", "the table was allocated in"];
-
-/// Removes this library's own functions from the traces of a printed report, so that they show the
-/// program alone.
-pub(crate) fn without_own_frames(report: &str) -> String {
-    let mut kept = String::with_capacity(report.len());
-    let mut dropping = false;
-    // The title of the trace that the lines are in, until a function is kept.
-    let mut title = None;
-    let mut in_trace = false;
-    for line in report.split_inclusive('\n') {
-        match line.len() - line.trim_start_matches(' ').len() {
-            4 if in_trace => {
-                dropping = is_own(line.trim());
-                if !dropping {
-                    kept.push_str(title.take().unwrap_or_default());
-                }
-            }
-            0..4 => {
-                in_trace = TITLES.contains(&line.trim());
-                dropping = in_trace;
-                title = in_trace.then_some(line);
-            }
-            // What belongs to the line above.
-            _ => {}
-        }
-        if !dropping {
-            kept.push_str(line);
-        }
-    }
-    kept.truncate(kept.trim_end_matches('\n').len());
-    kept
-}
-
 /// Breaks text into lines of at most 80 columns where words allow it, each on a new line, the first
 /// indented by 2 and the others by 4.
 pub(crate) fn wrapped(text: &str) -> String {
@@ -101,55 +66,9 @@ pub(crate) fn wrapped(text: &str) -> String {
     lines
 }
 
-fn is_own(symbol: &str) -> bool {
-    // The frame of a signal has no name.
-    if symbol == "<unknown>" {
-        return true;
-    }
-    let path = symbol.trim_start_matches(['<', '&', '*', '(', '_']);
-    ["ptsan_", "ptsan::", "core::", "std::", "alloc::", "rust_try"].iter().any(|own| path.starts_with(own))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_trace_begins_at_the_caller_of_the_library() {
-        let report = "leak: the table was never freed
-  at event 6, table frame 0x4000
-    event 4: allocated
-  found in
-    <ptsan_c::machine::Machine>::check::<()>
-      at machine.rs:30:9
-    std::panicking::catch_unwind
-    __rust_try
-    ptsan_table_freed
-      at tables.rs:41:5
-    unmap
-      at paging.c:212:9
-    ptsan_c::face::watch::ptsan_watch_run::{{closure}}
-    core::result::Result<T,E>::and_then
-      at
-        library/core/src/result.rs:1493:22
-    ptsan_watch_run
-    test
-  the table was freed in
-    ptsan_table_freed
-    destroy
-  the table was allocated in
-    ptsan_table_allocated";
-        let want = "leak: the table was never freed
-  at event 6, table frame 0x4000
-    event 4: allocated
-  found in
-    unmap
-      at paging.c:212:9
-    test
-  the table was freed in
-    destroy";
-        assert_eq!(without_own_frames(report), want);
-    }
 
     #[test]
     fn long_text_fits_80_columns() {

@@ -2,12 +2,40 @@
 use crate::error::Refusal;
 use crate::handles::{Ptsan, call};
 use crate::text;
-use ptsan::Kind;
+use ptsan::{Format, Kind};
 use std::ffi::{CString, c_char};
 
 /// What does not apply, in members of `ptsan_finding`; and the answer of a refused call that
 /// returns a number.
 pub const PTSAN_NONE: u64 = u64::MAX;
+
+/// How a report prints. The README of ptsan describes each.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PtsanFormat {
+    /// Sentences within 80 columns.
+    Text = 1,
+    /// A line of at most 80 columns for each finding.
+    Short = 2,
+    /// Commands of GitHub Actions, which mark the innermost caller in the code under test.
+    Github = 3,
+    /// An object on a line for the run, and one for each finding.
+    Json = 4,
+}
+
+impl PtsanFormat {
+    fn from_number(number: u32) -> Result<Format, Refusal> {
+        let names = [
+            (Self::Text, Format::Text),
+            (Self::Short, Format::Short),
+            (Self::Github, Format::GitHub),
+            (Self::Json, Format::Json),
+        ];
+        let format = names.into_iter().find(|(name, _)| *name as u32 == number);
+        let unknown = || Refusal::argument(format!("no format has number {number}; see enum ptsan_format"));
+        format.map(|(_, format)| format).ok_or_else(unknown)
+    }
+}
 
 /// A finding. The strings are the library's. `note` lives until the sanitizer is destroyed, the
 /// others forever.
@@ -128,7 +156,7 @@ pub unsafe extern "C" fn ptsan_finding_at(san: *mut Ptsan, index: usize, finding
 pub extern "C" fn ptsan_finding_text(san: *mut Ptsan, index: usize) -> *mut c_char {
     let printed = call("ptsan_finding_text", san, |machine| {
         let finding = machine.check(|s, _| s.findings().get(index).cloned());
-        Ok(finding.map(|finding| text::without_own_frames(&finding.to_string())))
+        Ok(finding.map(|finding| finding.to_string()))
     });
     handed_over(printed.ok().flatten())
 }
@@ -140,10 +168,29 @@ pub extern "C" fn ptsan_report(san: *mut Ptsan) -> *mut c_char {
     handed_over(call("ptsan_report", san, |machine| Ok(machine.report())).ok())
 }
 
+/// Prints the findings in a format, an `enum ptsan_format`, whatever the environment variable
+/// `PTSAN_FORMAT` says. Refused calls are not in it: see `ptsan_refused`. Returns a string for
+/// `ptsan_free_text`, or NULL if the call is refused.
+#[unsafe(no_mangle)]
+pub extern "C" fn ptsan_report_as(san: *mut Ptsan, format: u32) -> *mut c_char {
+    let printed = call("ptsan_report_as", san, |machine| {
+        let format = PtsanFormat::from_number(format)?;
+        Ok(machine.check(|s, _| s.report_as(format).to_string()))
+    });
+    handed_over(printed.ok())
+}
+
+/// Prints the counts of the findings in one sentence, and how to repeat the run if an adversary
+/// took part. Returns a string for `ptsan_free_text`, or NULL if the call is refused.
+#[unsafe(no_mangle)]
+pub extern "C" fn ptsan_summary(san: *mut Ptsan) -> *mut c_char {
+    handed_over(call("ptsan_summary", san, |machine| Ok(machine.check(|s, _| s.summary().to_string()))).ok())
+}
+
 /// Frees a string that this library gave for it. NULL is legal.
 ///
 /// # Safety
-/// `text` is NULL or came from `ptsan_report` or `ptsan_finding_text`, and was not freed before.
+/// `text` is NULL or came from a function that names this one, and was not freed before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ptsan_free_text(text: *mut c_char) {
     if !text.is_null() {

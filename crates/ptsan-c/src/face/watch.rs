@@ -72,8 +72,14 @@ fn watch(machine: &Machine) -> Result<&Watch, Refusal> {
 /// Returns the refusal for an error of a watch.
 pub(super) fn refusal(error: Error) -> Refusal {
     let code = match error {
-        Error::BadSize { .. } | Error::BadStart { .. } => PtsanError::BadArgument,
-        Error::Unsupported | Error::TooMany { .. } | Error::System { .. } => PtsanError::System,
+        Error::BadSize { .. } | Error::BadStart { .. } | Error::NoSuchCpu { .. } | Error::CpuTaken { .. } => {
+            PtsanError::BadArgument
+        }
+        Error::Unsupported
+        | Error::Identity { .. }
+        | Error::Instruction { .. }
+        | Error::TooMany { .. }
+        | Error::System { .. } => PtsanError::System,
     };
     Refusal { code, why: error.to_string() }
 }

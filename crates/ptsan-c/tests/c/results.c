@@ -258,7 +258,31 @@ static void hashed(void) {
     CHECK(ptsan_destroy(san) == PTSAN_OK);
 }
 
+static void formats(void) {
+    prepare(NULL);
+    ptsan_table_freed(san, 0x104000, 4096); /* CPU 0 holds nothing of it, but its entry stays */
+    ptsan_access(san, 0, 0x3000, PTSAN_READ, true, NULL);
+    CHECK(ptsan_total(san) > 0);
+    static const char *const begins[] = {"ptsan: ", "ptsan: ", "::", "{\""};
+    char *texts[4];
+    for (uint32_t i = 0; i < 4; i++) {
+        texts[i] = ptsan_report_as(san, PTSAN_FORMAT_TEXT + i);
+        CHECK(texts[i] != NULL && strncmp(texts[i], begins[i], strlen(begins[i])) == 0);
+    }
+    CHECK(strstr(texts[0], "  found in") && !strstr(texts[1], "  found in"));
+    CHECK(strstr(texts[3], "\"type\":\"finding\"") || strstr(texts[3], "\"type\": \"finding\""));
+    for (int i = 0; i < 4; i++)
+        ptsan_free_text(texts[i]);
+    CHECK(ptsan_report_as(san, 0) == NULL && ptsan_report_as(san, 5) == NULL && ptsan_refused(san) == 2);
+    char *summary = ptsan_summary(san);
+    CHECK(summary != NULL && strstr(summary, "memory-corruption") && strstr(summary, "cause"));
+    ptsan_free_text(summary);
+    CHECK(ptsan_report_as(NULL, PTSAN_FORMAT_TEXT) == NULL && ptsan_summary(NULL) == NULL);
+    CHECK(ptsan_destroy(san) == PTSAN_OK);
+}
+
 int main(void) {
+    formats();
     answers();
     one_by_one();
     operations();

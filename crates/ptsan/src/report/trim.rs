@@ -41,12 +41,13 @@ pub(super) fn trimmed(frames: Vec<TraceFrame>) -> Vec<TraceFrame> {
 
 fn is_foreign(frame: &TraceFrame) -> bool {
     let krate = krate(&frame.symbol);
-    matches!(krate, "ptsan" | "core" | "std" | "alloc" | "compiler_builtins")
+    matches!(krate, "ptsan" | "ptsan_c" | "core" | "std" | "alloc" | "compiler_builtins")
+        || is_c_face(&frame.symbol)
         || HARNESSES.contains(&krate)
         || is_glue(&frame.symbol)
         || frame.symbol.starts_with("__mem")
-        // Between a handler of signals and the instruction that was interrupted.
-        || matches!(frame.symbol.as_str(), "<unknown>" | "__restore_rt")
+        // Between a handler of signals and the instruction that was interrupted; in `catch_unwind`.
+        || matches!(frame.symbol.as_str(), "<unknown>" | "__restore_rt" | "__rust_try")
         || frame.at.as_deref().is_some_and(|at| LIBRARY.iter().any(|path| at.contains(path)))
 }
 
@@ -54,6 +55,11 @@ fn is_foreign(frame: &TraceFrame) -> bool {
 fn is_glue(symbol: &str) -> bool {
     let called = [">::call_once", ">::call_mut", ">::call"].iter().any(|call| symbol.ends_with(call));
     called && symbol.contains(" as core::ops::function::Fn")
+}
+
+/// Returns whether the function is one that the sanitizer has for C, which no path names.
+fn is_c_face(symbol: &str) -> bool {
+    symbol.starts_with("ptsan_") && !symbol.contains("::")
 }
 
 fn is_entry(symbol: &str) -> bool {
@@ -119,6 +125,14 @@ mod tests {
             ]
         );
         assert_eq!(trimmed(parse(PRINTED))[0].at.as_deref(), Some("/src/kernel/map.rs:12:9"));
+    }
+
+    #[test]
+    fn a_program_in_c_does_not_see_the_interface_for_c() {
+        let printed = "0: <ptsan_c::machine::Machine>::check::<()>\n1: std::panicking::catch_unwind\n\
+            2: __rust_try\n3: ptsan_table_freed\n4: unmap\n5: ptsan_c::face::watch::ptsan_watch_run::{{closure}}\n\
+            6: ptsan_watch_run\n7: test\n8: main\n9: __libc_start_main\n10: _start\n";
+        assert_eq!(symbols(printed), ["unmap", "test"]);
     }
 
     #[test]
