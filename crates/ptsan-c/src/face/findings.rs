@@ -37,8 +37,8 @@ impl PtsanFormat {
     }
 }
 
-/// A finding. The strings are the library's. `note` lives until the sanitizer is destroyed, the
-/// others forever.
+/// A finding: one for each cause, with its first place. The strings are the library's. `note` lives
+/// until the sanitizer is destroyed, the others forever.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct PtsanFinding {
@@ -52,7 +52,7 @@ pub struct PtsanFinding {
     pub note: *const c_char,
     /// The number of the call that found it first, counted from 1.
     pub event: u64,
-    /// How often the rule was broken at this place.
+    /// How often it was made: a loop that breaks a rule at many places is one finding.
     pub count: u64,
     /// Physical address of the frame, or `PTSAN_NONE`.
     pub frame: u64,
@@ -161,8 +161,9 @@ pub extern "C" fn ptsan_finding_text(san: *mut Ptsan, index: usize) -> *mut c_ch
     handed_over(printed.ok().flatten())
 }
 
-/// Prints the report: counts, all findings kept, and what was refused. Returns a string for
-/// `ptsan_free_text`, or NULL if the call is refused.
+/// Prints the report: counts, all findings kept, and what was refused. The environment variable
+/// `PTSAN_FORMAT` chooses the format of the findings; what follows them is text. Returns a string
+/// for `ptsan_free_text`, or NULL if the call is refused.
 #[unsafe(no_mangle)]
 pub extern "C" fn ptsan_report(san: *mut Ptsan) -> *mut c_char {
     handed_over(call("ptsan_report", san, |machine| Ok(machine.report())).ok())
