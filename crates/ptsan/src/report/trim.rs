@@ -67,11 +67,12 @@ fn is_entry(symbol: &str) -> bool {
 }
 
 /// Returns the crate in which a symbol begins: `core` for `<core::X as Y>::f` and for `core::X::f`.
+/// It is empty for a name without a path: a function in C may be called `test`.
 fn krate(symbol: &str) -> &str {
     let path = symbol.trim_start_matches(['<', '&', '*', '(', '_']);
     let path = path.strip_prefix("mut ").unwrap_or(path);
     let path = path.strip_prefix("dyn ").unwrap_or(path);
-    path.split_once("::").map_or(path, |(first, _)| first)
+    path.split_once("::").map_or("", |(first, _)| first)
 }
 
 #[cfg(test)]
