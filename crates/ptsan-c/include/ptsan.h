@@ -235,8 +235,8 @@ typedef struct ptsan_expected {
 // exception).
 typedef void (*ptsan_code)(void *user);
 
-// A finding. The strings are the library's. `note` lives until the sanitizer is destroyed, the
-// others forever.
+// A finding: one for each cause, with its first place. The strings are the library's. `note` lives
+// until the sanitizer is destroyed, the others forever.
 typedef struct ptsan_finding {
     // The name of the kind, such as "free-before-flush".
     const char *kind;
@@ -248,7 +248,7 @@ typedef struct ptsan_finding {
     const char *note;
     // The number of the call that found it first, counted from 1.
     uint64_t event;
-    // How often the rule was broken at this place.
+    // How often it was made: a loop that breaks a rule at many places is one finding.
     uint64_t count;
     // Physical address of the frame, or `PTSAN_NONE`.
     uint64_t frame;
@@ -567,8 +567,9 @@ bool ptsan_finding_at(struct ptsan *san,
 char *ptsan_finding_text(struct ptsan *san,
                          size_t index);
 
-// Prints the report: counts, all findings kept, and what was refused. Returns a string for
-// `ptsan_free_text`, or NULL if the call is refused.
+// Prints the report: counts, all findings kept, and what was refused. The environment variable
+// `PTSAN_FORMAT` chooses the format of the findings; what follows them is text. Returns a string
+// for `ptsan_free_text`, or NULL if the call is refused.
 char *ptsan_report(struct ptsan *san);
 
 // Prints the findings in a format, an `enum ptsan_format`, whatever the environment variable
