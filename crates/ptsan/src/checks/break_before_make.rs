@@ -16,34 +16,38 @@ use crate::shadow::{FrameRef, Holder};
 use crate::state::{EntryAt, Sanitizer};
 
 impl Sanitizer {
-    /// Checks a store to an entry. `old` is what the entry held, if that store was told too.
+    /// Checks a store to an entry that is walked on `way`, and returns whether it contradicts what a
+    /// CPU holds. `old` is what the entry held, if that store was told too.
     pub(crate) fn check_store(
         &mut self,
         memory: &(impl Memory + ?Sized),
         at: EntryAt,
+        way: Option<(FrameRef, u64)>,
         old: Option<Entry>,
         new: Entry,
-    ) {
+    ) -> bool {
         let mut places: Vec<(usize, u64)> = Vec::new();
-        if let Some((root, va)) = self.way_up(memory, at) {
+        if let Some((root, va)) = way {
             places.extend(self.cpus_below(root).map(|cpu| (cpu, va)));
         }
         if let Some(old) = old.filter(|o| can_be_cached(*o) && *o != new) {
             for &(cpu, va) in &places {
-                self.may_hold(cpu, va, at, old);
+                self.may_have_cached(cpu, va, at, old);
             }
         }
         if !can_be_cached(new) {
-            return;
+            return false;
         }
         for place in self.holders_of(at) {
             if !places.contains(&place) {
                 places.push(place);
             }
         }
+        let mut found = false;
         for (cpu, va) in places {
-            self.check_held_against(memory, cpu, va, at, new);
+            found |= self.check_held_against(memory, cpu, va, at, new);
         }
+        found
     }
 
     fn cpus_below(&self, root: FrameRef) -> impl Iterator<Item = usize> {
@@ -72,7 +76,7 @@ impl Sanitizer {
     }
 
     /// Records that a CPU may have cached an entry just before it was stored to.
-    fn may_hold(&mut self, cpu: usize, va: u64, at: EntryAt, old: Entry) {
+    fn may_have_cached(&mut self, cpu: usize, va: u64, at: EntryAt, old: Entry) {
         let arch = &self.config.arch;
         let since = self.event;
         let c = &mut self.cpus[cpu];
@@ -105,10 +109,10 @@ impl Sanitizer {
         va: u64,
         at: EntryAt,
         new: Entry,
-    ) {
+    ) -> bool {
         let arch = &self.config.arch;
         let c = &self.cpus[cpu];
-        let Some(loaded) = c.loaded else { return };
+        let Some(loaded) = c.loaded else { return false };
         let own = &c.contexts[loaded.context as usize];
         let leaves = [(own, false), (&c.globals, true)];
         let mut found = leaves.into_iter().find_map(|(context, global)| {
@@ -132,6 +136,7 @@ impl Sanitizer {
         if let Some((rule, held)) = found {
             self.report_contradiction((cpu, loaded), va, at.level, rule, (held, new), Some(at));
         }
+        found.is_some()
     }
 
     /// Reports a translation that a CPU holds beside another one that a walk would cache now.

@@ -67,9 +67,10 @@ impl Sanitizer {
     }
 
     /// Reports the table if some CPU could still walk it, or use what it read from it.
-    pub(crate) fn check_held(&mut self, memory: &(impl Memory + ?Sized), at: FrameRef, kind: Kind) {
-        let Some(f) = self.frames.get(at) else { return };
-        let Some(held) = self.held(memory, at, f) else { return };
+    /// Returns whether one could.
+    pub(crate) fn check_held(&mut self, memory: &(impl Memory + ?Sized), at: FrameRef, kind: Kind) -> bool {
+        let Some(f) = self.frames.get(at) else { return false };
+        let Some(held) = self.held(memory, at, f) else { return false };
         let place = Place {
             frame: Some(f.phys),
             va: held.va,
@@ -89,6 +90,7 @@ impl Sanitizer {
             let since = held.since.map_or_else(String::new, |e| format!(", since event {e}"));
             format!("CPU {} is {state}{since}; {why}", held.cpu)
         });
+        true
     }
 
     /// Records that a CPU may hold a table from now on.

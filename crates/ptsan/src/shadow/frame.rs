@@ -2,6 +2,7 @@
 //! points at it.
 use super::history::History;
 use super::leftovers::Leftovers;
+use super::told::ToldEntries;
 use crate::report::{Origins, Trace};
 
 /// The number of holders above which they are pruned.
@@ -73,6 +74,8 @@ pub(crate) struct Frame {
     /// What is left from before the allocation. `None` if nothing was recorded or it does not
     /// matter any more.
     pub(crate) leftovers: Option<Leftovers>,
+    /// The entries to which stores were told.
+    pub(crate) told: ToldEntries,
     pub(crate) history: History,
     pub(crate) origins: Option<Box<Origins>>,
 }
