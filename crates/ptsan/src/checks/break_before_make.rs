@@ -11,6 +11,7 @@ use super::held::generation_of;
 use crate::arch::{Entry, StructureScope};
 use crate::cpu::{Context, Cpu, Loaded, Table, TlbEntry, Translation};
 use crate::memory::Memory;
+use crate::owed::PageDebt;
 use crate::report::{Kind, Place, Rule};
 use crate::shadow::{FrameRef, Holder};
 use crate::state::{EntryAt, Sanitizer};
@@ -132,6 +133,14 @@ impl Sanitizer {
                 let held = own.peek(arch, at.level - 1, page).or(c.globals.peek(arch, at.level - 1, page));
                 found = held.map(|e| (Rule::ChangedSize, held_leaf(e, false)));
             }
+            if let (None, Entry::Leaf { .. }) = (found, new) {
+                let bytes = 1u64 << arch.levels[usize::from(at.level)].shift;
+                found = self.debts.owed_within(cpu, loaded.space, va, bytes).map(|debt| {
+                    let PageDebt { phys, perms, .. } = *debt;
+                    let held = Entry::Leaf { phys, perms, global: false, accessed: true, memory_type: 0 };
+                    (Rule::ChangedSize, held)
+                });
+            }
         }
         if let Some((rule, held)) = found {
             self.report_contradiction((cpu, loaded), va, at.level, rule, (held, new), Some(at));
@@ -149,6 +158,9 @@ impl Sanitizer {
         truth: Translation,
     ) {
         let (old, new) = (self.as_entry(held), self.as_entry(truth));
+        if self.debts.was_reported(&self.config.arch, loaded.space, va) {
+            return;
+        }
         let rule = match held.level == truth.level {
             false if truth.accessed => Some(Rule::ChangedSize),
             false => None,
@@ -167,7 +179,7 @@ impl Sanitizer {
         held: Table,
         truth: Translation,
     ) {
-        if truth.accessed {
+        if truth.accessed && !self.debts.was_reported(&self.config.arch, loaded.space, va) {
             let held = Entry::Table { phys: held.phys, perms: held.perms };
             let new = self.as_entry(truth);
             self.report_contradiction((cpu, loaded), va, truth.level, Rule::ChangedSize, (held, new), None);
@@ -203,6 +215,10 @@ impl Sanitizer {
             let (held, new) = (show(held), show(new));
             format!("CPU {cpu} may hold {held}; memory says {new}{entry} now; {why}")
         });
+        // What it owes there is the same mistake.
+        let bytes = 1u64 << self.config.arch.levels[usize::from(level)].shift;
+        self.debts.forgive(loaded.space, va & !(bytes - 1), bytes);
+        self.debts.note_reported(loaded.space, va & !(bytes - 1), level);
     }
 }
 

@@ -18,13 +18,8 @@ impl Sanitizer {
             return;
         }
         let (cpus, operations) = (&self.cpus, &self.operations);
-        let uses = |cpu: usize, space| {
-            let c = &cpus[cpu];
-            let runs = c.state == CpuState::Active && !c.returning && c.runs(space);
-            runs || space == GLOBAL
-        };
         let due = |debt: &PageDebt| match operations.ended(debt.begun) {
-            true => only(&debt.cpus, |cpu| uses(cpu, debt.space)),
+            true => only(&debt.cpus, |cpu| debt.space == GLOBAL || cpus[cpu].uses(debt.space, debt.since)),
             false => CpuMask::default(),
         };
         let taken = self.debts.take_pages(due);
@@ -34,10 +29,9 @@ impl Sanitizer {
     /// Reports what a CPU owes that has come back to a space and does something else than to flush.
     pub(crate) fn settle_return(&mut self, memory: &(impl Memory + ?Sized), cpu: usize) {
         let c = &mut self.cpus[cpu];
-        if !c.returning {
+        if c.returned.take().is_none() {
             return;
         }
-        c.returning = false;
         let Some(loaded) = c.loaded else { return };
         if let Some(other) = c.other_root.take() {
             let phys = self.frames.get(other.root).map(|f| f.phys);
@@ -46,6 +40,10 @@ impl Sanitizer {
             self.report(Kind::FlushMissing, Rule::NumberReused, place, || {
                 format!("the root is at {:#x} now; {why}", loaded.root)
             });
+            // It goes on as if it had been flushed.
+            let c = &mut self.cpus[cpu];
+            c.contexts[loaded.context as usize].clear();
+            c.visits.flushed(loaded.space);
         }
         if self.debts.is_empty() {
             return;
@@ -135,6 +133,7 @@ impl Sanitizer {
             format!("{} may hold it, since event {}; {why}", names(&debt.cpus), debt.since)
         });
         self.forgive_table(debt.space, debt.va, debt.level);
+        self.blame(at);
         true
     }
 
@@ -186,11 +185,10 @@ impl Sanitizer {
                 debt.phys < phys.saturating_add(size) && phys < debt.phys.saturating_add(bytes)
             };
             let cpus = &self.cpus;
-            let uses = |cpu: usize, space| {
-                cpus[cpu].state == CpuState::Active && cpus[cpu].runs(space) || space == GLOBAL
-            };
             let due = |debt: &PageDebt| match overlaps(debt) {
-                true => only(&debt.cpus, |cpu| uses(cpu, debt.space)),
+                true => {
+                    only(&debt.cpus, |cpu| debt.space == GLOBAL || cpus[cpu].uses(debt.space, debt.since))
+                }
                 false => CpuMask::default(),
             };
             let taken = self.debts.take_pages(due);

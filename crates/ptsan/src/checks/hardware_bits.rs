@@ -1,4 +1,5 @@
 //! Accessed and dirty bits, which hardware may set between a load of an entry and a store to it.
+use crate::arch::Entry;
 use crate::cpu::{Cpu, CpuState};
 use crate::report::{Kind, Place, Rule};
 use crate::shadow::FrameRef;
@@ -15,12 +16,15 @@ impl Sanitizer {
         root: FrameRef,
         va: u64,
         (old, new): (u64, u64),
-        exchanged: bool,
+        (held, exchanged): (Entry, bool),
     ) -> bool {
         let Some(bits) = self.config.arch.hardware_bits.filter(|_| self.config.accessed_dirty) else {
             return true;
         };
         let (before, after) = (bits(at.level, old), bits(at.level, new));
+        if !matches!(held, Entry::Leaf { .. }) {
+            return true;
+        }
         if exchanged {
             return before.accessed;
         }

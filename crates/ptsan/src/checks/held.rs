@@ -5,6 +5,9 @@ use crate::report::{Happened, Kind, Place, Rule};
 use crate::shadow::{Frame, FrameRef, GLOBALS, Holder, REGISTERS};
 use crate::state::Sanitizer;
 
+/// The most tables that are remembered as reported.
+const MOST_BLAMED: usize = 1 << 16;
+
 /// How the hardware can still reach a table.
 pub(super) struct Held {
     pub(super) rule: Rule,
@@ -90,7 +93,15 @@ impl Sanitizer {
             let since = held.since.map_or_else(String::new, |e| format!(", since event {e}"));
             format!("CPU {} is {state}{since}; {why}", held.cpu)
         });
+        self.blame(at);
         true
+    }
+
+    /// Notes that a table was reported: what follows has the same cause.
+    pub(super) fn blame(&mut self, at: FrameRef) {
+        if self.blamed.len() < MOST_BLAMED {
+            self.blamed.insert(at, ());
+        }
     }
 
     /// Records that a CPU may hold a table from now on.

@@ -70,9 +70,9 @@ pub(crate) struct Cpu {
     pub(crate) flights: Vec<Flight>,
     /// The roots below which it may have walked.
     pub(crate) visits: Visits,
-    /// It came back to a space, from another or from lazy mode, and what it owes there is due when
-    /// it does anything but flush.
-    pub(crate) returning: bool,
+    /// It came back to a space at this event, from another or from lazy mode. What it owed there by
+    /// then is due when it does anything but flush.
+    pub(crate) returned: Option<u64>,
     /// The space's number stood for this root, and has not been flushed since.
     pub(crate) other_root: Option<Visit>,
     /// It has loaded a root, and has not synchronized since.
@@ -183,6 +183,11 @@ impl Cpu {
             self.spare.push(index);
         }
         self.visits.forget(space);
+    }
+
+    /// Returns whether the CPU runs in the space, and uses what it cached there before `since`.
+    pub(crate) fn uses(&self, space: u64, since: u64) -> bool {
+        self.state == CpuState::Active && self.runs(space) && self.returned.is_none_or(|at| at < since)
     }
 
     pub(crate) fn runs(&self, space: u64) -> bool {

@@ -85,7 +85,7 @@ impl Sanitizer {
         if mapped {
             c.visits.has_entry();
         }
-        c.returning = asids;
+        c.returned = asids.then_some(event);
         c.unsynchronized = self.config.barriers;
         c.load(Loaded { space, root, frame, context }, asids);
         if !asids {
@@ -123,7 +123,7 @@ impl Sanitizer {
             c.contexts[loaded.context as usize].clear();
             self.debts.root_changed(cpu);
         }
-        c.returning = false;
+        c.returned = None;
         c.flights.clear();
         c.registers.clear();
         c.register_generation = c.register_generation.wrapping_add(1);
@@ -243,9 +243,14 @@ impl Sanitizer {
             self.misuse(Rule::NoRoot, Place { cpu: Some(cpu), ..Place::default() });
             return;
         }
+        let event = self.event;
         let c = &mut self.cpus[cpu];
         // What a lazy CPU owes is due when it has come back.
-        c.returning = state == CpuState::Active && (c.returning || c.state == CpuState::Lazy);
+        match (c.state, state) {
+            (CpuState::Lazy, CpuState::Active) => c.returned = Some(event),
+            (_, CpuState::Active) => {}
+            (_, _) => c.returned = None,
+        }
         c.state = state;
         c.settled = true;
     }

@@ -130,7 +130,7 @@ impl Sanitizer {
         let contradicts = beside && self.check_store(memory, at, way, old, new);
         if let (Some(before), Some(old), Some((root, va))) = (before.filter(|_| takes), old, way) {
             let held = self.config.arch.hashed.is_none() && !contradicts;
-            if held && self.check_bits(at, root, va, (before.raw, raw), exchanged) {
+            if held && self.check_bits(at, root, va, (before.raw, raw), (old, exchanged)) {
                 self.owe(memory, Change { at, root, va, before, old, new });
             }
         }

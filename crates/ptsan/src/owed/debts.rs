@@ -160,15 +160,28 @@ impl Debts {
         }
     }
 
-    /// Forgets what was owed for a page, and for all of the pages that a table translated. Returns
-    /// whether there was anything.
-    pub(crate) fn forgive(&mut self, space: u64, va: u64, bytes: u64) -> bool {
-        let before = self.pages.len();
+    /// Forgets what is owed for the pages in `bytes` bytes at `va`: they were reported otherwise.
+    pub(crate) fn forgive(&mut self, space: u64, va: u64, bytes: u64) {
         let end = va.saturating_add(bytes);
         self.pages.retain(|(of, _), place| {
             !((*of == space || *of == GLOBAL) && place.first.va >= va && place.first.va < end)
         });
-        before != self.pages.len()
+    }
+
+    /// Returns a page in `bytes` bytes at `va` for which a CPU owes a flush.
+    pub(crate) fn owed_within(&self, cpu: usize, space: u64, va: u64, bytes: u64) -> Option<&PageDebt> {
+        let end = va.saturating_add(bytes);
+        let within = |debt: &&PageDebt| {
+            debt.space == space && debt.va >= va && debt.va < end && debt.cpus.contains(cpu)
+        };
+        self.pages.values().map(|place| &place.first).filter(within).min_by_key(|debt| debt.va)
+    }
+
+    /// Notes that a page was reported.
+    pub(crate) fn note_reported(&mut self, space: u64, va: u64, level: u8) {
+        if self.reported.len() < self.most {
+            self.reported.insert(key(space, va, level), ());
+        }
     }
 
     /// Returns whether what a CPU holds of a page was reported before.
@@ -194,9 +207,7 @@ impl Debts {
             })
         });
         for debt in &taken {
-            if self.reported.len() < self.most {
-                self.reported.insert(key(debt.space, debt.va, debt.level), ());
-            }
+            self.note_reported(debt.space, debt.va, debt.level);
         }
         taken.sort_by_key(|debt| (debt.since, debt.va, debt.level));
         taken

@@ -31,6 +31,13 @@ impl CpuMask {
         }
     }
 
+    pub(crate) fn contains(&self, cpu: usize) -> bool {
+        match cpu.checked_sub(64) {
+            None => self.low & 1 << cpu != 0,
+            Some(above) => self.high.get(above / 64).is_some_and(|word| word & 1 << (above % 64) != 0),
+        }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.low == 0 && self.high.iter().all(|word| *word == 0)
     }
@@ -66,7 +73,7 @@ mod tests {
         let mut other = CpuMask::default();
         other.add_all(&set);
         [3, 64, 63, 500].into_iter().for_each(|cpu| set.remove(cpu));
-        assert_eq!(set.iter().collect::<Vec<_>>(), [200]);
+        assert!(set.contains(200) && !set.contains(64) && !set.contains(1000));
         set.remove(200);
         assert!(set.is_empty());
         assert_eq!(other.iter().collect::<Vec<_>>(), [3, 63, 64, 200]);

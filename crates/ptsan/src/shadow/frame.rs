@@ -9,7 +9,7 @@ use crate::report::{Origins, Trace};
 const PRUNE_AT: usize = 16;
 
 /// A frame during one allocation. The next allocation of the frame has another reference.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FrameRef {
     pub(super) index: u32,
     pub(super) generation: u32,

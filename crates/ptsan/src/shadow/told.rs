@@ -39,6 +39,7 @@ impl ToldEntries {
     }
 
     /// Returns what the last told store left in an entry.
+    #[cfg(any(feature = "watch", test))]
     pub(crate) fn get(&self, index: usize) -> Option<Told> {
         let chunk = self.chunks.get(index / CHUNK)?.as_ref()?;
         (chunk.known & 1 << (index % CHUNK) != 0).then_some(chunk.entries[index % CHUNK])

@@ -9,7 +9,7 @@ use crate::cpu::Cpu;
 use crate::hash::FastMap;
 use crate::owed::Debts;
 use crate::report::{Details, Kind, Place, Reports, Rule};
-use crate::shadow::{Frame, FrameTable, Mappings};
+use crate::shadow::{Frame, FrameRef, FrameTable, Mappings};
 use std::time::Instant;
 
 /// A software MMU per CPU, and the shadow state of every table frame.
@@ -28,6 +28,8 @@ pub struct Sanitizer {
     pub(crate) spaces: FastMap<u64, ()>,
     /// The flushes that CPUs owe.
     pub(crate) debts: Debts,
+    /// Tables that were reported when they were freed: what follows has the same cause.
+    pub(crate) blamed: FastMap<FrameRef, ()>,
     /// The entries that map frames to user mode.
     pub(crate) mappings: Mappings,
     /// Flushes that no barrier has completed.
@@ -61,6 +63,7 @@ impl Sanitizer {
             stats: Stats::default(),
             spaces: FastMap::default(),
             debts: Debts::new(config.debts),
+            blamed: FastMap::default(),
             mappings: Mappings::default(),
             issued: Vec::new(),
             last_barrier: 0,
