@@ -14,6 +14,7 @@ mod report;
 mod shadow;
 
 mod cpu;
+mod owed;
 mod state;
 
 mod checks;
@@ -28,10 +29,11 @@ pub mod watch;
 pub mod adapters;
 
 pub use arch::{
-    Access, AccessKind, Arch, Canonical, Entry, Granule, HashLayout, HashTable, Level, Perms, StructureScope,
+    Access, AccessKind, Arch, Canonical, Entry, Granule, HardwareBits, HashLayout, HashTable, Level, Perms,
+    StoreOrdering, StructureScope,
 };
 pub use cpu::{CpuState, Fault, Flush, Target, Translation};
-pub use face::{Content, Expected, Session, Shared, Tree};
+pub use face::{Barrier, Content, Expected, Session, Shared, Tree};
 pub use memory::Memory;
 pub use report::{
     Allow, Finding, Format, Happened, HistoryEvent, Kind, Origins, Place, Report, Rule, Severity, Spread,

@@ -169,11 +169,8 @@ fn an_asid_used_again_must_be_flushed_on_every_cpu_that_used_it() {
         }
         let missed = flushed.iter().position(|f| !f);
         let san = san.lock();
-        let stale = san.findings().iter().find(|f| f.kind == Kind::StaleUse);
-        assert_eq!(
-            stale.map(|f| (f.rule, f.place.cpu)),
-            missed.map(|cpu| (Rule::Remapped, Some(cpu))),
-            "{san}"
-        );
+        let found: Vec<_> = san.findings().iter().map(|f| (f.kind, f.rule, f.place.cpu)).collect();
+        let expected = missed.map(|cpu| (Kind::FlushMissing, Rule::NumberReused, Some(cpu)));
+        assert_eq!(found, expected.into_iter().collect::<Vec<_>>(), "{san}");
     }
 }

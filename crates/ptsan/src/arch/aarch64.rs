@@ -4,13 +4,17 @@
 //! Levels count from the leaves here: level 0 is the manual's level 3. Output addresses have 48
 //! bits, or 52 with the 64 KiB granule. Hardware that sets the access flag or the dirty state
 //! itself is not modelled.
-use super::format::{Arch, Canonical, Entry, Level, StructureScope};
+use super::format::{Arch, Canonical, Entry, HardwareBits, Level, StoreOrdering, StructureScope};
 use super::perms::Perms;
 
 const VALID: u64 = 1 << 0;
 /// A table, or a page at the last level; clear: a block.
 const TABLE_OR_PAGE: u64 = 1 << 1;
 const ACCESS_FLAG: u64 = 1 << 10;
+/// AP[2] of stage 1.
+const READ_ONLY: u64 = 1 << 7;
+/// DBM.
+const DIRTY_MODIFIER: u64 = 1 << 51;
 /// Distinguishes a block from pages with the same content while one replaces the other (FEAT_BBM).
 const BLOCK_NT: u64 = 1 << 16;
 
@@ -98,10 +102,11 @@ impl Arch {
             Granule::K16 => ("AArch64 16K stage 2", stage2_entry::<14>),
             Granule::K64 => ("AArch64 64K stage 2", stage2_entry::<16>),
         };
-        match 4u8.checked_sub(start_level) {
+        let arch = match 4u8.checked_sub(start_level) {
             Some(levels) => tree(name, granule, ipa_bits, levels, 4, decode),
             None => tree(name, granule, 0, 1, 4, decode),
-        }
+        };
+        Self { hardware_bits: Some(stage2_hardware_bits), ..arch }
     }
 
     /// Returns the same format for the upper of two trees (`TTBR1`): the bits above
@@ -139,6 +144,8 @@ fn tree(
         structures: StructureScope::Tagged,
         top_registers: false,
         break_before_make: true,
+        ordering: StoreOrdering::Completed,
+        hardware_bits: Some(hardware_bits),
         hashed: None,
         decode,
     };
@@ -158,6 +165,19 @@ fn tree(
     arch.levels = (0..levels - 1).map(|l| level(l, index_bits)).collect();
     arch.levels.push(level(levels - 1, top_bits));
     arch
+}
+
+/// Returns the access flag and the dirty state, as machines have them that set these themselves
+/// (FEAT_HAFDBS): a page whose dirty bit modifier is set becomes writable when it is written.
+fn hardware_bits(_: u8, raw: u64) -> HardwareBits {
+    let (modifier, read_only) = (raw & DIRTY_MODIFIER != 0, raw & READ_ONLY != 0);
+    let accessed = raw & ACCESS_FLAG != 0;
+    HardwareBits { accessed, dirty: modifier && !read_only, sets_dirty: modifier && read_only }
+}
+
+/// The same in stage 2, where the bit is set if the page is writable.
+fn stage2_hardware_bits(level: u8, raw: u64) -> HardwareBits {
+    hardware_bits(level, raw ^ READ_ONLY)
 }
 
 /// What an entry is, before permissions.

@@ -83,6 +83,32 @@ pub enum StructureScope {
     None,
 }
 
+/// What orders a store to an entry before an invalidation, and what completes an invalidation. It
+/// is checked with [`crate::Config::barriers`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreOrdering {
+    /// Nothing is needed (x86: stores are ordered, invalidation serializes).
+    Implicit,
+    /// A barrier between the store and the invalidation, and another after it, before which it may
+    /// not have taken effect (AArch64: `DSB`; Arm ARM, "TLB maintenance instructions and barriers").
+    /// A load of the root takes effect at the next `ISB`.
+    Completed,
+    /// A fence between the store and an invalidation by *another* CPU (RISC-V: `SFENCE.VMA` orders
+    /// the stores of its own CPU alone).
+    Fenced,
+}
+
+/// The state of the bits of a present entry that hardware sets by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HardwareBits {
+    /// The entry was used. Hardware caches no entry without it.
+    pub accessed: bool,
+    /// The page was written.
+    pub dirty: bool,
+    /// Hardware sets the dirty state when the page is written next.
+    pub sets_dirty: bool,
+}
+
 /// Which values of the address bits above [`Arch::va_bits`] are valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Canonical {
@@ -118,10 +144,15 @@ pub struct Arch {
     /// ARM, "Using break-before-make when updating translation table entries"). See
     /// [`crate::Kind::BreakBeforeMake`].
     pub break_before_make: bool,
+    /// Which barriers page-table code needs.
+    pub ordering: StoreOrdering,
     /// For CPUs that walk no tables and look pages up in a hash table, which software fills from
     /// its tables: whether an entry says that its page was put into the hash table since it was
     /// flushed last. See [`crate::Kind::HashTable`].
     pub hashed: Option<fn(level: u8, raw: u64) -> bool>,
+    /// The bits of an entry that hardware sets by itself, if it sets any. See
+    /// [`crate::Config::accessed_dirty`].
+    pub hardware_bits: Option<fn(level: u8, raw: u64) -> HardwareBits>,
     /// Decodes an entry found at a level.
     pub decode: fn(level: u8, raw: u64) -> Entry,
 }

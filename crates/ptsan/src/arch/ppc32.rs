@@ -1,5 +1,5 @@
 //! 32-bit PowerPC with a hash table: the tree that its software keeps.
-use super::format::{Arch, Canonical, Entry, Level, StructureScope};
+use super::format::{Arch, Canonical, Entry, Level, StoreOrdering, StructureScope};
 use super::perms::Perms;
 
 const PRESENT: u32 = 1;
@@ -30,6 +30,8 @@ impl Arch {
             structures: StructureScope::None,
             top_registers: false,
             break_before_make: false,
+            ordering: StoreOrdering::Implicit,
+            hardware_bits: None,
             hashed: Some(|level, raw| level == 0 && (raw as u32).swap_bytes() & HASHPTE != 0),
             decode,
         }

@@ -1,5 +1,5 @@
 //! RISC-V Sv32, Sv39, Sv48 and Sv57 (privileged architecture, supervisor level).
-use super::format::{Arch, Canonical, Entry, Level, StructureScope};
+use super::format::{Arch, Canonical, Entry, HardwareBits, Level, StoreOrdering, StructureScope};
 use super::perms::Perms;
 
 const VALID: u64 = 1 << 0;
@@ -8,8 +8,10 @@ const WRITE: u64 = 1 << 2;
 const EXECUTE: u64 = 1 << 3;
 const USER: u64 = 1 << 4;
 const GLOBAL: u64 = 1 << 5;
+const ACCESSED: u64 = 1 << 6;
+const DIRTY: u64 = 1 << 7;
 /// Accessed, dirty and user: reserved in an entry that points at a table.
-const LEAF_ONLY: u64 = USER | 1 << 6 | 1 << 7;
+const LEAF_ONLY: u64 = USER | ACCESSED | DIRTY;
 /// Bits 60..54; bits 63..61 belong to extensions (NAPOT, memory types) that are not modelled.
 const RESERVED: u64 = 0x7f << 54;
 /// Where the frame number starts, and its width.
@@ -69,9 +71,17 @@ fn riscv(name: &'static str, levels: u8) -> Arch {
         structures: StructureScope::WholeSpace,
         top_registers: false,
         break_before_make: false,
+        ordering: StoreOrdering::Fenced,
+        hardware_bits: Some(hardware_bits),
         hashed: None,
         decode: |level, raw| decode(level, raw, 9),
     }
+}
+
+/// Returns the accessed and dirty bits, as machines have them that set these themselves (Svadu).
+fn hardware_bits(_: u8, raw: u64) -> HardwareBits {
+    let dirty = raw & DIRTY != 0;
+    HardwareBits { accessed: raw & ACCESSED != 0, dirty, sets_dirty: raw & WRITE != 0 && !dirty }
 }
 
 fn decode(level: u8, raw: u64, index_bits: u32) -> Entry {

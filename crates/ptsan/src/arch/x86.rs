@@ -1,11 +1,13 @@
 //! x86 with 8-byte entries: 4 and 5 levels of 64-bit mode, and 32-bit PAE (Intel SDM vol. 3, 4.4
 //! and 4.5).
-use super::format::{Arch, Canonical, Entry, Level, StructureScope};
+use super::format::{Arch, Canonical, Entry, HardwareBits, Level, StoreOrdering, StructureScope};
 use super::perms::Perms;
 
 const PRESENT: u64 = 1 << 0;
 const WRITABLE: u64 = 1 << 1;
 const USER: u64 = 1 << 2;
+const ACCESSED: u64 = 1 << 5;
+const DIRTY: u64 = 1 << 6;
 const LARGE: u64 = 1 << 7;
 const GLOBAL: u64 = 1 << 8;
 const NO_EXECUTE: u64 = 1 << 63;
@@ -42,6 +44,8 @@ impl Arch {
             structures: StructureScope::AnyInvalidation,
             top_registers: false,
             break_before_make: false,
+            ordering: StoreOrdering::Implicit,
+            hardware_bits: Some(hardware_bits),
             hashed: None,
             decode: |level, raw| match level {
                 0 if raw & PRESENT != 0 => page(raw),
@@ -80,6 +84,8 @@ impl Arch {
             structures: StructureScope::AnyInvalidation,
             top_registers: true,
             break_before_make: false,
+            ordering: StoreOrdering::Implicit,
+            hardware_bits: Some(hardware_bits),
             hashed: None,
             decode: |level, raw| match level {
                 0 if raw & PRESENT != 0 => page(raw),
@@ -120,6 +126,15 @@ fn leaf(phys: u64, raw: u64, pat: bool) -> Entry {
         accessed: true,
         memory_type: (raw >> 3 & 3) as u8 | u8::from(pat) << 2,
     }
+}
+
+/// Returns the accessed and dirty bits (SDM vol. 3, 4.8), which 32-bit formats have at the same
+/// place.
+pub(super) fn hardware_bits(level: u8, raw: u64) -> HardwareBits {
+    let leaf = level == 0 || raw & LARGE != 0;
+    let dirty = raw & DIRTY != 0;
+    let sets_dirty = leaf && raw & WRITABLE != 0 && !dirty;
+    HardwareBits { accessed: raw & ACCESSED != 0, dirty, sets_dirty }
 }
 
 fn perms(raw: u64) -> Perms {

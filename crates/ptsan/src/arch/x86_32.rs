@@ -1,6 +1,7 @@
 //! 32-bit x86 without PAE: two levels of 4-byte entries (Intel SDM vol. 3, 4.3).
-use super::format::{Arch, Canonical, Entry, Level, StructureScope};
+use super::format::{Arch, Canonical, Entry, Level, StoreOrdering, StructureScope};
 use super::perms::Perms;
+use super::x86::hardware_bits;
 
 const PRESENT: u64 = 1 << 0;
 const WRITABLE: u64 = 1 << 1;
@@ -32,6 +33,8 @@ impl Arch {
             structures: StructureScope::AnyInvalidation,
             top_registers: false,
             break_before_make: false,
+            ordering: StoreOrdering::Implicit,
+            hardware_bits: Some(hardware_bits),
             hashed: None,
             decode,
         }

@@ -11,39 +11,44 @@ use super::held::generation_of;
 use crate::arch::{Entry, StructureScope};
 use crate::cpu::{Context, Cpu, Loaded, Table, TlbEntry, Translation};
 use crate::memory::Memory;
+use crate::owed::PageDebt;
 use crate::report::{Kind, Place, Rule};
 use crate::shadow::{FrameRef, Holder};
 use crate::state::{EntryAt, Sanitizer};
 
 impl Sanitizer {
-    /// Checks a store to an entry. `old` is what the entry held, if that store was told too.
+    /// Checks a store to an entry that is walked on `way`, and returns whether it contradicts what a
+    /// CPU holds. `old` is what the entry held, if that store was told too.
     pub(crate) fn check_store(
         &mut self,
         memory: &(impl Memory + ?Sized),
         at: EntryAt,
+        way: Option<(FrameRef, u64)>,
         old: Option<Entry>,
         new: Entry,
-    ) {
+    ) -> bool {
         let mut places: Vec<(usize, u64)> = Vec::new();
-        if let Some((root, va)) = self.way_up(memory, at) {
+        if let Some((root, va)) = way {
             places.extend(self.cpus_below(root).map(|cpu| (cpu, va)));
         }
         if let Some(old) = old.filter(|o| can_be_cached(*o) && *o != new) {
             for &(cpu, va) in &places {
-                self.may_hold(cpu, va, at, old);
+                self.may_have_cached(cpu, va, at, old);
             }
         }
         if !can_be_cached(new) {
-            return;
+            return false;
         }
         for place in self.holders_of(at) {
             if !places.contains(&place) {
                 places.push(place);
             }
         }
+        let mut found = false;
         for (cpu, va) in places {
-            self.check_held_against(memory, cpu, va, at, new);
+            found |= self.check_held_against(memory, cpu, va, at, new);
         }
+        found
     }
 
     fn cpus_below(&self, root: FrameRef) -> impl Iterator<Item = usize> {
@@ -72,7 +77,7 @@ impl Sanitizer {
     }
 
     /// Records that a CPU may have cached an entry just before it was stored to.
-    fn may_hold(&mut self, cpu: usize, va: u64, at: EntryAt, old: Entry) {
+    fn may_have_cached(&mut self, cpu: usize, va: u64, at: EntryAt, old: Entry) {
         let arch = &self.config.arch;
         let since = self.event;
         let c = &mut self.cpus[cpu];
@@ -105,10 +110,10 @@ impl Sanitizer {
         va: u64,
         at: EntryAt,
         new: Entry,
-    ) {
+    ) -> bool {
         let arch = &self.config.arch;
         let c = &self.cpus[cpu];
-        let Some(loaded) = c.loaded else { return };
+        let Some(loaded) = c.loaded else { return false };
         let own = &c.contexts[loaded.context as usize];
         let leaves = [(own, false), (&c.globals, true)];
         let mut found = leaves.into_iter().find_map(|(context, global)| {
@@ -128,10 +133,19 @@ impl Sanitizer {
                 let held = own.peek(arch, at.level - 1, page).or(c.globals.peek(arch, at.level - 1, page));
                 found = held.map(|e| (Rule::ChangedSize, held_leaf(e, false)));
             }
+            if let (None, Entry::Leaf { .. }) = (found, new) {
+                let bytes = 1u64 << arch.levels[usize::from(at.level)].shift;
+                found = self.debts.owed_within(cpu, loaded.space, va, bytes).map(|debt| {
+                    let PageDebt { phys, perms, .. } = *debt;
+                    let held = Entry::Leaf { phys, perms, global: false, accessed: true, memory_type: 0 };
+                    (Rule::ChangedSize, held)
+                });
+            }
         }
         if let Some((rule, held)) = found {
             self.report_contradiction((cpu, loaded), va, at.level, rule, (held, new), Some(at));
         }
+        found.is_some()
     }
 
     /// Reports a translation that a CPU holds beside another one that a walk would cache now.
@@ -144,6 +158,9 @@ impl Sanitizer {
         truth: Translation,
     ) {
         let (old, new) = (self.as_entry(held), self.as_entry(truth));
+        if self.debts.was_reported(&self.config.arch, loaded.space, va) {
+            return;
+        }
         let rule = match held.level == truth.level {
             false if truth.accessed => Some(Rule::ChangedSize),
             false => None,
@@ -162,7 +179,7 @@ impl Sanitizer {
         held: Table,
         truth: Translation,
     ) {
-        if truth.accessed {
+        if truth.accessed && !self.debts.was_reported(&self.config.arch, loaded.space, va) {
             let held = Entry::Table { phys: held.phys, perms: held.perms };
             let new = self.as_entry(truth);
             self.report_contradiction((cpu, loaded), va, truth.level, Rule::ChangedSize, (held, new), None);
@@ -198,6 +215,13 @@ impl Sanitizer {
             let (held, new) = (show(held), show(new));
             format!("CPU {cpu} may hold {held}; memory says {new}{entry} now; {why}")
         });
+        // What it owes there is the same mistake.
+        let bytes = 1u64 << self.config.arch.levels[usize::from(level)].shift;
+        let start = va & !(bytes - 1);
+        self.debts.forgive(loaded.space, start, bytes);
+        if at.is_some() {
+            self.debts.note_reported(loaded.space, start, level);
+        }
     }
 }
 

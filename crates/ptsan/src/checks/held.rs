@@ -5,6 +5,9 @@ use crate::report::{Happened, Kind, Place, Rule};
 use crate::shadow::{Frame, FrameRef, GLOBALS, Holder, REGISTERS};
 use crate::state::Sanitizer;
 
+/// The most tables that are remembered as reported.
+const MOST_BLAMED: usize = 1 << 16;
+
 /// How the hardware can still reach a table.
 pub(super) struct Held {
     pub(super) rule: Rule,
@@ -67,9 +70,10 @@ impl Sanitizer {
     }
 
     /// Reports the table if some CPU could still walk it, or use what it read from it.
-    pub(crate) fn check_held(&mut self, memory: &(impl Memory + ?Sized), at: FrameRef, kind: Kind) {
-        let Some(f) = self.frames.get(at) else { return };
-        let Some(held) = self.held(memory, at, f) else { return };
+    /// Returns whether one could.
+    pub(crate) fn check_held(&mut self, memory: &(impl Memory + ?Sized), at: FrameRef, kind: Kind) -> bool {
+        let Some(f) = self.frames.get(at) else { return false };
+        let Some(held) = self.held(memory, at, f) else { return false };
         let place = Place {
             frame: Some(f.phys),
             va: held.va,
@@ -89,6 +93,15 @@ impl Sanitizer {
             let since = held.since.map_or_else(String::new, |e| format!(", since event {e}"));
             format!("CPU {} is {state}{since}; {why}", held.cpu)
         });
+        self.blame(at);
+        true
+    }
+
+    /// Notes that a table was reported: what follows has the same cause.
+    pub(super) fn blame(&mut self, at: FrameRef) {
+        if self.blamed.len() < MOST_BLAMED {
+            self.blamed.insert(at, ());
+        }
     }
 
     /// Records that a CPU may hold a table from now on.

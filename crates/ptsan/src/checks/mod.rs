@@ -6,16 +6,23 @@
 //!   reached;
 //! * `contradiction` compares two entries; `break_before_make` compares what CPUs hold with what is
 //!   stored;
+//! * `owe` says which CPUs owe a flush for what a store took away, `due` reports those that have not
+//!   paid in time;
 //! * `stale` compares an answer of the caches with memory.
 mod break_before_make;
 mod contradiction;
+mod due;
 mod explain;
+mod hardware_bits;
 mod hashed;
 mod held;
 mod leftovers;
 mod linked;
 mod look;
+mod mapped;
+mod owe;
 mod reached;
 mod stale;
 
+pub(crate) use owe::{Change, takes_away};
 pub(crate) use stale::stale;

@@ -47,10 +47,11 @@ impl Sanitizer {
                 f.link = link;
             }
         }
-        if freed {
+        if freed && !self.blamed.contains_key(&at) {
             let rule = if walk { Rule::WalkedAfterFree } else { Rule::LinkedAfterFree };
             self.report(Kind::UseAfterFree, rule, place, || pointed_at_by(link));
-        } else if let (Some(old), Some(now)) = (old_level, place.level)
+        } else if !freed
+            && let (Some(old), Some(now)) = (old_level, place.level)
             && old != now
             && !recursive
         {

@@ -17,6 +17,7 @@ impl Sanitizer {
         truth: Result<Translation, Fault>,
     ) {
         if let Some(rule) = stale(access, used, truth)
+            && !self.debts.was_reported(&self.config.arch, loaded.space, va)
             && !self.operations.suspect(cpu, loaded.space, va, access, self.event)
         {
             self.report_stale((cpu, loaded.space), va, access, rule, used, truth, "");
@@ -35,6 +36,9 @@ impl Sanitizer {
         when: &str,
     ) {
         let level = used.or(truth).ok().map(|t| t.level);
+        // It is the same mistake.
+        let bytes = 1u64 << self.config.arch.levels[usize::from(level.unwrap_or_default())].shift;
+        self.debts.forgive(space, va & !(bytes - 1), bytes);
         let place = Place { va: Some(va), cpu: Some(cpu), level, space: Some(space), frame: None };
         let why = self.explain_flush(cpu, space, Some(va), None, None);
         let names = self.config.arch.level_names;

@@ -277,6 +277,23 @@ impl Context {
         }
     }
 
+    /// Returns a translation to any of `size` bytes at `phys`, with its address and level.
+    pub(crate) fn translating_to(&self, arch: &Arch, phys: u64, size: u64) -> Option<(u64, u8, TlbEntry)> {
+        let end = phys.saturating_add(size);
+        self.nodes[..self.used].iter().find_map(|node| {
+            let level = (node.position & 7) as u8;
+            let shift = arch.levels[usize::from(level)].shift;
+            let low = arch.position_start(node.position);
+            node.chunks.iter().enumerate().find_map(|(c, chunk)| {
+                let entries = chunk.entries.as_ref().filter(|_| chunk.mask != 0)?;
+                let held = entries.iter().enumerate().filter(|(i, _)| chunk.mask & 1 << i != 0);
+                held.filter(|(_, e)| e.phys < end && phys < e.phys.saturating_add(1 << shift))
+                    .map(|(i, e)| (low.wrapping_add(((c * CHUNK + i) as u64) << shift), level, *e))
+                    .next()
+            })
+        })
+    }
+
     /// Returns the translations read from `frame` at `position`, with their addresses.
     pub(crate) fn read_from<'a>(
         &'a self,

@@ -8,6 +8,7 @@ mod hashed;
 mod node;
 mod processor;
 mod translation;
+mod visits;
 
 pub(crate) use context::Context;
 pub(crate) use flush::Strides;

@@ -3,6 +3,7 @@ use super::context::Context;
 use super::flush::{Flush, Strides, Target};
 use super::hashed::HashedTlb;
 use super::node::Table;
+use super::visits::{Visit, Visits};
 use crate::arch::{Arch, Perms, StructureScope};
 use crate::hash::FastMap;
 use crate::shadow::FrameRef;
@@ -67,6 +68,15 @@ pub(crate) struct Cpu {
     pub(crate) settled: bool,
     /// Walks in flight, of the space that is loaded.
     pub(crate) flights: Vec<Flight>,
+    /// The roots below which it may have walked.
+    pub(crate) visits: Visits,
+    /// It came back to a space at this event, from another or from lazy mode. What it owed there by
+    /// then is due when it does anything but flush.
+    pub(crate) returned: Option<u64>,
+    /// The space's number stood for this root, and has not been flushed since.
+    pub(crate) other_root: Option<Visit>,
+    /// It has loaded a root, and has not synchronized since.
+    pub(crate) unsynchronized: bool,
 }
 
 impl Cpu {
@@ -172,6 +182,12 @@ impl Cpu {
             self.contexts[index as usize].clear();
             self.spare.push(index);
         }
+        self.visits.forget(space);
+    }
+
+    /// Returns whether the CPU runs in the space, and uses what it cached there before `since`.
+    pub(crate) fn uses(&self, space: u64, since: u64) -> bool {
+        self.state == CpuState::Active && self.runs(space) && self.returned.is_none_or(|at| at < since)
     }
 
     pub(crate) fn runs(&self, space: u64) -> bool {

@@ -36,7 +36,7 @@ impl Sanitizer {
     pub fn probe_walk(&mut self, memory: &(impl Memory + ?Sized), cpu: usize, va: u64) {
         self.hook(|s| {
             s.notice(va);
-            if let Ok(loaded) = s.loaded(cpu, va) {
+            if let Ok(loaded) = s.loaded(memory, cpu, va) {
                 s.probe(memory, cpu, loaded, va);
             }
         });

@@ -32,6 +32,7 @@ impl Sanitizer {
             for cpu in &mut self.cpus {
                 cpu.forget(space);
             }
+            self.debts.forget(space);
             self.forget_hashed(space);
         }
     }
@@ -54,6 +55,7 @@ impl Sanitizer {
         if !self.has_cpu(cpu) {
             return;
         }
+        self.settle_return(memory, cpu);
         self.spaces.insert(space, ());
         let top = self.config.arch.top();
         let level = self.config.arch.levels[top as usize];
@@ -72,9 +74,23 @@ impl Sanitizer {
         if let Some(f) = self.frames.get_mut(frame) {
             f.history.push(self.event, Happened::RootLoaded { cpu });
         }
+        let (asids, event) = (self.config.asids, self.event);
+        let mapped = memory.is_zero(root, u64::from(level.table_bytes)) == Some(false);
         let c = &mut self.cpus[cpu];
-        let context = c.enter(space, self.config.asids);
-        c.load(Loaded { space, root, frame, context }, self.config.asids);
+        let context = c.enter(space, asids);
+        c.visits.leave(event, asids);
+        c.other_root = c.visits.other_root(frame, space).filter(|_| asids);
+        let frames = &self.frames;
+        c.visits.enter(frame, space, |root| frames.get(root).is_some());
+        if mapped {
+            c.visits.has_entry();
+        }
+        c.returned = asids.then_some(event);
+        c.unsynchronized = self.config.barriers;
+        c.load(Loaded { space, root, frame, context }, asids);
+        if !asids {
+            self.debts.root_changed(cpu);
+        }
         self.load_registers(memory, cpu);
     }
 
@@ -98,12 +114,16 @@ impl Sanitizer {
         if !self.has_cpu(cpu) {
             return;
         }
+        let (asids, event) = (self.config.asids, self.event);
         let c = &mut self.cpus[cpu];
+        c.visits.leave(event, asids);
         if let Some(loaded) = c.loaded.take()
-            && !self.config.asids
+            && !asids
         {
             c.contexts[loaded.context as usize].clear();
+            self.debts.root_changed(cpu);
         }
+        c.returned = None;
         c.flights.clear();
         c.registers.clear();
         c.register_generation = c.register_generation.wrapping_add(1);
@@ -125,6 +145,10 @@ impl Sanitizer {
     pub fn flush(&mut self, memory: &(impl Memory + ?Sized), cpu: usize, flush: Flush) {
         self.hook(|s| {
             s.adversary_acts(memory);
+            // Where something was just flushed, walks find what should not be there.
+            if let Target::Page { va, .. } | Target::Range { start: va, .. } = flush.target {
+                s.notice(va);
+            }
             s.invalidate(memory, cpu, flush);
             if let Some(c) = s.cpus.get_mut(cpu) {
                 c.settled = true;
@@ -139,6 +163,7 @@ impl Sanitizer {
         if self.config.arch.hashed.is_some() {
             return self.invalidate_hashed(memory, cpu, flush);
         }
+        self.flushed(cpu, flush);
         let (asids, event) = (self.config.asids, self.event);
         let arch = &self.config.arch;
         let c = &mut self.cpus[cpu];
@@ -218,8 +243,16 @@ impl Sanitizer {
             self.misuse(Rule::NoRoot, Place { cpu: Some(cpu), ..Place::default() });
             return;
         }
-        self.cpus[cpu].state = state;
-        self.cpus[cpu].settled = true;
+        let event = self.event;
+        let c = &mut self.cpus[cpu];
+        // What a lazy CPU owes is due when it has come back.
+        match (c.state, state) {
+            (CpuState::Lazy, CpuState::Active) => c.returned = Some(event),
+            (_, CpuState::Active) => {}
+            (_, _) => c.returned = None,
+        }
+        c.state = state;
+        c.settled = true;
     }
 
     /// Reads the root's entries into registers, for formats that have them.

@@ -1,7 +1,9 @@
 //! The interface: the hooks, by what they are about, and two handles for them.
 mod accesses;
+mod barriers;
 mod cpus;
 mod expect;
+mod frames;
 mod hashed;
 mod misuse;
 mod operations;
@@ -11,6 +13,7 @@ mod shared;
 mod stores;
 mod tables;
 
+pub use barriers::Barrier;
 pub use expect::{Expected, Tree};
 pub use session::Session;
 pub use shared::Shared;

@@ -23,6 +23,7 @@ impl Sanitizer {
                 for suspect in suspects {
                     s.look_again(memory, &suspect);
                 }
+                s.flushes_due(memory);
             }
             None => s.bad_argument(
                 Place::default(),

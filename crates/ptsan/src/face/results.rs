@@ -1,4 +1,5 @@
 //! The results of a run.
+use crate::memory::Memory;
 use crate::report::{Allow, Finding, Format, Kind, Place, Report, Rule, Summary};
 use crate::state::{Sanitizer, Stats, details_of};
 use std::fmt;
@@ -7,7 +8,18 @@ impl Sanitizer {
     /// Ends the run: tables that were not freed are leaks, and the report lists allowed findings
     /// that did not occur.
     pub fn finish(&mut self) {
+        self.finish_run(|_| ());
+    }
+
+    /// Ends the run as [`Sanitizer::finish`] does, and reports the flushes that CPUs owe
+    /// ([`Sanitizer::flushes_done`]).
+    pub fn finish_with(&mut self, memory: &(impl Memory + ?Sized)) {
+        self.finish_run(|s| s.flushes_due(memory));
+    }
+
+    fn finish_run(&mut self, last: impl FnOnce(&mut Self)) {
         self.hook(|s| {
+            last(s);
             s.reports.finish();
             for f in s.frames.allocated() {
                 let place = Place { frame: Some(f.phys), level: f.level, ..Place::default() };
@@ -79,7 +91,7 @@ impl Sanitizer {
     /// Returns counts of the work done so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.stats
+        Stats { debts_dropped: self.debts.dropped(), ..self.stats }
     }
 
     /// Checks that nothing was found.

@@ -100,7 +100,7 @@ impl<M: Memory> Session<M> {
     /// Panics if there are findings, with the report as the message.
     #[track_caller]
     pub fn finish(mut self) {
-        self.sanitizer.finish();
+        self.sanitizer.finish_with(&self.memory);
         self.sanitizer.assert_clean();
     }
 }

@@ -1,4 +1,5 @@
 //! One sanitizer for code on several threads.
+use super::barriers::Barrier;
 use super::expect::{Expected, Tree};
 use super::tables::Content;
 use crate::arch::{Access, HashTable};
@@ -210,6 +211,41 @@ impl Shared {
     /// Calls [`Sanitizer::finish`].
     pub fn finish(&self) {
         self.lock().finish();
+    }
+
+    /// Calls [`Sanitizer::finish_with`].
+    pub fn finish_with(&self, memory: &(impl Memory + ?Sized)) {
+        self.lock().finish_with(memory);
+    }
+
+    /// Calls [`Sanitizer::flushes_done`].
+    pub fn flushes_done(&self, memory: &(impl Memory + ?Sized)) {
+        self.lock().flushes_done(memory);
+    }
+
+    /// Calls [`Sanitizer::barrier`].
+    pub fn barrier(&self, cpu: usize, barrier: Barrier) {
+        self.lock().barrier(cpu, barrier);
+    }
+
+    /// Calls [`Sanitizer::frame_mapped`].
+    pub fn frame_mapped(&self, memory: &(impl Memory + ?Sized), space: u64, va: u64) {
+        self.lock().frame_mapped(memory, space, va);
+    }
+
+    /// Calls [`Sanitizer::frame_freed`].
+    pub fn frame_freed(&self, memory: &(impl Memory + ?Sized), phys: u64, size: u64) {
+        self.lock().frame_freed(memory, phys, size);
+    }
+
+    /// Calls [`Sanitizer::frame_reused`].
+    pub fn frame_reused(&self, memory: &(impl Memory + ?Sized), phys: u64, size: u64) {
+        self.lock().frame_reused(memory, phys, size);
+    }
+
+    /// Calls [`Sanitizer::entry_exchanged`].
+    pub fn entry_exchanged(&self, memory: &(impl Memory + ?Sized), entry: u64) {
+        self.lock().entry_exchanged(memory, entry);
     }
 
     /// Calls [`Sanitizer::count`].

@@ -1,9 +1,11 @@
 //! The hooks of stores to entries.
 use crate::arch::Entry;
+use crate::checks::{Change, takes_away};
+use crate::cpu::Cpu;
 use crate::memory::Memory;
 use crate::report::{Happened, Place};
-use crate::shadow::{FrameRef, Link};
-use crate::state::{EntryAt, Sanitizer, Told};
+use crate::shadow::{FrameRef, Link, Told};
+use crate::state::{EntryAt, Sanitizer};
 
 impl Sanitizer {
     /// Tells that entry `index` of the table at `parent` was made to point at the table at `table`.
@@ -14,7 +16,7 @@ impl Sanitizer {
     pub fn table_linked(&mut self, memory: &(impl Memory + ?Sized), parent: u64, index: u64, table: u64) {
         let bytes = u64::from(self.config.arch.entry_bytes());
         match index.checked_mul(bytes).and_then(|offset| parent.checked_add(offset)) {
-            Some(entry) => self.stored_to(memory, entry, Some(table)),
+            Some(entry) => self.stored_to(memory, entry, Some(table), false),
             None => self.hook(|s| {
                 let place = Place { frame: Some(parent), ..Place::default() };
                 s.bad_argument(place, "table_linked needs an index that is in the table");
@@ -30,18 +32,28 @@ impl Sanitizer {
     /// table is ignored. What an entry holds after a told store is new, even if it held the same
     /// before.
     pub fn entry_written(&mut self, memory: &(impl Memory + ?Sized), entry: u64) {
-        self.stored_to(memory, entry, None);
+        self.stored_to(memory, entry, None, false);
+    }
+
+    /// Tells that the entry at physical address `entry` was exchanged: stored to by an atomic
+    /// instruction that returned what it held, with the bits that hardware had set. Like
+    /// [`Sanitizer::entry_written`] otherwise.
+    ///
+    /// It makes a difference with [`Config::accessed_dirty`](crate::Config::accessed_dirty).
+    pub fn entry_exchanged(&mut self, memory: &(impl Memory + ?Sized), entry: u64) {
+        self.stored_to(memory, entry, None, true);
     }
 
     /// Checks a store, then lets the adversary act: its walks see the new entry.
-    fn stored_to(&mut self, memory: &(impl Memory + ?Sized), entry: u64, told: Option<u64>) {
+    fn stored_to(&mut self, memory: &(impl Memory + ?Sized), entry: u64, told: Option<u64>, exchanged: bool) {
         self.hook(|s| {
-            s.link(memory, entry, told);
+            s.tells |= told.is_none();
+            s.link(memory, entry, told, exchanged);
             s.adversary_acts(memory);
         });
     }
 
-    fn link(&mut self, memory: &(impl Memory + ?Sized), entry: u64, told: Option<u64>) {
+    fn link(&mut self, memory: &(impl Memory + ?Sized), entry: u64, told: Option<u64>, exchanged: bool) {
         let parent = self.frames.find(entry).filter(|&p| self.is_table(p));
         let level = parent.and_then(|p| self.frames.get(p)).and_then(|f| f.level);
         let decode = self.config.arch.decode;
@@ -52,11 +64,10 @@ impl Sanitizer {
         }
         if let (Some(frame), Some(raw)) = (parent, raw) {
             // A told link says nothing of other stores to the entry.
-            let before = if told.is_none() { self.told.insert(entry, Told { raw, frame }) } else { None };
-            let before = before.filter(|b| b.frame == frame).map(|b| b.raw);
+            let before = if told.is_none() { self.replace_told(frame, entry, raw) } else { None };
             if let (Some(level), Some(new)) = (level, seen) {
                 let at = EntryAt { entry, table: frame, level };
-                self.stored(memory, at, before.map(|raw| decode(level, raw)), new);
+                self.stored(memory, at, before, (raw, new), exchanged);
             }
         }
         let table = match (told, seen) {
@@ -79,8 +90,26 @@ impl Sanitizer {
         self.reached(memory, table, Some(link), place, false);
     }
 
+    /// Records what a told store left, and returns what the one before it had left.
+    fn replace_told(&mut self, table: FrameRef, entry: u64, raw: u64) -> Option<Told> {
+        let bytes = u64::from(self.config.arch.entry_bytes());
+        let since = self.event;
+        let f = self.frames.get_mut(table)?;
+        // A table has at most 2^28 bytes.
+        f.told.replace((entry.saturating_sub(f.phys) / bytes) as usize, Told { raw, since })
+    }
+
     /// Checks a store to an entry of a table whose level is known.
-    fn stored(&mut self, memory: &(impl Memory + ?Sized), at: EntryAt, old: Option<Entry>, new: Entry) {
+    fn stored(
+        &mut self,
+        memory: &(impl Memory + ?Sized),
+        at: EntryAt,
+        before: Option<Told>,
+        (raw, new): (u64, Entry),
+        exchanged: bool,
+    ) {
+        let decode = self.config.arch.decode;
+        let old = before.map(|b| decode(at.level, b.raw));
         if let Some(Entry::Table { phys, .. }) = old
             && !matches!(new, Entry::Table { phys: same, .. } if same == phys)
             && let Some(below) = self.frames.find(phys)
@@ -88,12 +117,25 @@ impl Sanitizer {
         {
             f.history.push(self.event, Happened::Unhooked { entry: at.entry });
         }
-        if self.config.arch.break_before_make {
-            self.check_store(memory, at, old, new);
+        if at.level == self.config.arch.top() && new != Entry::Empty {
+            let loaded = |c: &&mut Cpu| c.loaded.is_some_and(|l| l.frame == at.table);
+            self.cpus.iter_mut().filter(loaded).for_each(|c| c.visits.has_entry());
         }
-        if self.chance.is_some()
-            && let Some((_, va)) = self.way_up(memory, at)
-        {
+        self.map_to_user(at, old, new);
+        let takes = old.is_some_and(|old| takes_away(old, new));
+        let beside = self.config.arch.break_before_make;
+        if !takes && !beside && self.chance.is_none() {
+            return;
+        }
+        let way = self.way_up(memory, at);
+        let contradicts = beside && self.check_store(memory, at, way, old, new);
+        if let (Some(before), Some(old), Some((root, va))) = (before.filter(|_| takes), old, way) {
+            let held = self.config.arch.hashed.is_none() && !contradicts;
+            if held && self.check_bits(at, root, va, (before.raw, raw), (old, exchanged)) {
+                self.owe(memory, Change { at, root, va, before, old, new });
+            }
+        }
+        if let Some((_, va)) = way {
             self.notice(va);
         }
     }

@@ -64,6 +64,8 @@ impl Sanitizer {
             self.bad_argument(place, needs);
             return;
         }
+        self.check_writable(phys, size);
+        self.check_data(memory, (phys, size), (Kind::DataReusedBeforeFlush, Rule::DataMadeTable));
         let at = match self.frames.sole_freed(phys, size) {
             Some(at) => {
                 self.check_held(memory, at, Kind::ReuseBeforeFlush);
@@ -130,7 +132,11 @@ impl Sanitizer {
         }
         self.check_linked(memory, at);
         self.check_bits_left(memory, at);
-        self.check_held(memory, at, Kind::FreeBeforeFlush);
+        if self.check_held(memory, at, Kind::FreeBeforeFlush) {
+            self.forgive_unlinked(at);
+        } else {
+            self.check_unlinked(at);
+        }
         self.frames.free(at, self.event);
         if self.config.track_origins
             && let Some(f) = self.frames.get_mut(at)

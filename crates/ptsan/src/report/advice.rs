@@ -14,6 +14,16 @@ pub(super) fn advice(rule: Rule, place: &Place) -> String {
                 "invalidate the page in space {space} on CPU {cpu} after the store, and call flush where that is done"
             )
         }
+        Rule::UnmapNotFlushed | Rule::RemapNotFlushed | Rule::RestrictNotFlushed => format!(
+            "invalidate the pages in space {space} on CPU {cpu} after the store, and call flush where that is done"
+        ),
+        Rule::UnlinkNotFlushed => format!(
+            "clear the entry that points at the table, flush its range on CPU {cpu}, and only then call \
+            table_freed({frame:#x})"
+        ),
+        Rule::WriteAndExecute => {
+            "take the right to write away before the frame may be executed, and flush in between".to_owned()
+        }
         Rule::OnlyTablesMapIt | Rule::OnlyCodeMapsIt => {
             "correct the code's answer, or the store that should have made it true".to_owned()
         }

@@ -13,6 +13,18 @@ pub enum Kind {
     FreeBeforeFlush,
     /// A frame was allocated again while a CPU could still walk the table that it held.
     ReuseBeforeFlush,
+    /// A right was taken away, and a CPU that may have cached it has not flushed it when it was due.
+    FlushMissing,
+    /// A data frame was freed while a CPU could still translate to it.
+    DataFreedBeforeFlush,
+    /// A data frame was handed out again, or made a table, while a CPU could still translate to it.
+    DataReusedBeforeFlush,
+    /// A page table is mapped writable to user mode.
+    TableMapped,
+    /// A frame may be written at one address and executed at another.
+    WriteExecute,
+    /// A store may have lost a bit that hardware set.
+    BitLost,
     /// A table was freed while the live tree still pointed at it.
     FreeWhileLinked,
     /// A walk read a table after it was freed.
@@ -47,11 +59,17 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds, the worst first.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 25] = [
         Self::StaleUse,
         Self::Disagreement,
         Self::FreeBeforeFlush,
         Self::ReuseBeforeFlush,
+        Self::FlushMissing,
+        Self::DataFreedBeforeFlush,
+        Self::DataReusedBeforeFlush,
+        Self::TableMapped,
+        Self::WriteExecute,
+        Self::BitLost,
         Self::FreeWhileLinked,
         Self::UseAfterFree,
         Self::BreakBeforeMake,
@@ -77,6 +95,12 @@ impl Kind {
             Self::Disagreement => "disagreement",
             Self::FreeBeforeFlush => "free-before-flush",
             Self::ReuseBeforeFlush => "reuse-before-flush",
+            Self::FlushMissing => "flush-missing",
+            Self::DataFreedBeforeFlush => "data-freed-before-flush",
+            Self::DataReusedBeforeFlush => "data-reused-before-flush",
+            Self::TableMapped => "table-mapped",
+            Self::WriteExecute => "write-execute",
+            Self::BitLost => "bit-lost",
             Self::FreeWhileLinked => "free-while-linked",
             Self::UseAfterFree => "use-after-free",
             Self::BreakBeforeMake => "break-before-make",

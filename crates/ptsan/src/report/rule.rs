@@ -38,6 +38,32 @@ rules! {
     PermissionRemoved = "memory forbids the access, but a cached translation allowed it; a flush is missing",
     /// The page is mapped, but the registers that hold the root's entries do not say so.
     NotReloaded = "memory maps the page, but the root's entries held in registers do not; reload the root",
+    /// A page was unmapped, and a CPU that may hold it has not flushed it since.
+    UnmapNotFlushed = "a page was unmapped, and a CPU that may hold the translation has not flushed it since",
+    /// A page was mapped elsewhere, and a CPU that may hold the old translation has not flushed it
+    /// since.
+    RemapNotFlushed = "a page was mapped to another frame, and a CPU that may hold the old translation has not flushed it since",
+    /// A permission was taken away, and a CPU that may hold the old translation has not flushed it
+    /// since.
+    RestrictNotFlushed = "a permission was taken away, and a CPU that may hold the old translation has not flushed it since",
+    /// A table was unlinked and freed, and a CPU that may hold it has not flushed it in between.
+    UnlinkNotFlushed = "a table was unlinked and freed, and a CPU that may hold it was not flushed in between",
+    /// A number of a space stands for another root, and what belongs to the old one was not flushed.
+    NumberReused = "the number of an address space stands for another root; flush it on each CPU that used the old one",
+    /// A data frame was given away, and a CPU may still translate to it.
+    DataNotFlushed = "a CPU may still translate to a data frame that was given away; flush it first",
+    /// A data frame was given away while an entry maps it.
+    DataStillMapped = "a data frame was given away while an entry still maps it; unmap and flush it first",
+    /// A data frame was made a table, and a CPU may still translate to it.
+    DataMadeTable = "a data frame was made a table while a CPU may still translate to it; flush it first",
+    /// User mode may write a table.
+    TableWritable = "user mode may write a page table; keep tables out of what is mapped to it",
+    /// A frame may be written and executed.
+    WriteAndExecute = "user mode may write a frame at one address and execute it at another",
+    /// A plain store may have overwritten a dirty bit.
+    DirtyLost = "a plain store replaced an entry whose dirty bit hardware may have set meanwhile; exchange it atomically",
+    /// A root was loaded, and the CPU used it before an instruction synchronization barrier.
+    NotSynchronized = "the CPU used a root that it loaded before an instruction synchronization barrier; call barrier after switch",
     /// The CPU found the page in the hash table.
     StaleInHashTable = "a CPU found a page in the hash table as memory no longer maps it; take it out first",
     /// The page's entry allows more now, and the TLB does not.

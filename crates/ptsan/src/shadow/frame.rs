@@ -2,13 +2,14 @@
 //! points at it.
 use super::history::History;
 use super::leftovers::Leftovers;
+use super::told::ToldEntries;
 use crate::report::{Origins, Trace};
 
 /// The number of holders above which they are pruned.
 const PRUNE_AT: usize = 16;
 
 /// A frame during one allocation. The next allocation of the frame has another reference.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FrameRef {
     pub(super) index: u32,
     pub(super) generation: u32,
@@ -73,6 +74,8 @@ pub(crate) struct Frame {
     /// What is left from before the allocation. `None` if nothing was recorded or it does not
     /// matter any more.
     pub(crate) leftovers: Option<Leftovers>,
+    /// The entries to which stores were told.
+    pub(crate) told: ToldEntries,
     pub(crate) history: History,
     pub(crate) origins: Option<Box<Origins>>,
 }

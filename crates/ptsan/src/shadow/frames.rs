@@ -1,6 +1,7 @@
 //! All table frames, found by their physical address.
 use super::frame::{Frame, FrameRef, State};
 use super::history::History;
+use super::told::ToldEntries;
 use crate::hash::FastMap;
 use crate::report::Happened;
 
@@ -80,6 +81,19 @@ impl FrameTable {
         found
     }
 
+    /// Returns the address of a table that overlaps `size` bytes at `phys`.
+    pub(crate) fn table_within(&self, phys: u64, size: u64) -> Option<u64> {
+        let end = phys.saturating_add(size);
+        let overlaps =
+            |f: &&Frame| f.state == State::Allocated && f.phys < end && phys < f.phys.saturating_add(f.size);
+        if size >> PAGE_SHIFT > self.frames.len() as u64 {
+            return self.frames.iter().find(overlaps).map(|f| f.phys);
+        }
+        let of_page = |page| self.pages.get(&page).into_iter().flat_map(PageSlot::iter);
+        let frames = pages(phys, size).flat_map(of_page).map(|index| &self.frames[index as usize]);
+        frames.into_iter().find(overlaps).map(|f| f.phys)
+    }
+
     /// Returns the freed frame with exactly this place and size, if it is the only one there. This
     /// is the usual case of [`FrameTable::overlapping`], without its list.
     #[inline]
@@ -99,6 +113,7 @@ impl FrameTable {
         f.level = level;
         f.link = None;
         f.leftovers = None;
+        f.told.clear();
         f.holders.clear();
         f.history.push(event, Happened::Allocated);
         self.live += 1;
@@ -121,6 +136,7 @@ impl FrameTable {
             holders: Vec::new(),
             prune_at: 0,
             leftovers: None,
+            told: ToldEntries::default(),
             history,
             origins: None,
         };
@@ -165,6 +181,7 @@ impl FrameTable {
         let Some(f) = self.get_mut(at) else { return };
         f.state = State::Freed;
         f.leftovers = None;
+        f.told.clear();
         f.history.push(event, Happened::Freed);
         self.live -= 1;
     }

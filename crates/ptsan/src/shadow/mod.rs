@@ -3,7 +3,11 @@ mod frame;
 mod frames;
 mod history;
 mod leftovers;
+mod mappings;
+mod told;
 
 pub(crate) use frame::{Frame, FrameRef, GLOBALS, Holder, Link, REGISTERS, State};
 pub(crate) use frames::FrameTable;
 pub(crate) use leftovers::Leftovers;
+pub(crate) use mappings::{Mapping, Mappings};
+pub(crate) use told::Told;

@@ -28,6 +28,23 @@ pub struct Config {
     pub eager_walkers: bool,
     /// CPUs walk speculatively at random moments and for random addresses: see [`Adversary`].
     pub adversary: Option<Adversary>,
+    /// Barriers are told ([`crate::Sanitizer::barrier`]), and one that is missing is a finding. Only
+    /// formats of architectures that need any ([`crate::Arch::ordering`]) are checked.
+    pub barriers: bool,
+    /// The code under test relies on the accessed and dirty bits that hardware sets
+    /// ([`crate::Arch::hardware_bits`]).
+    ///
+    /// Then a plain store ([`crate::Sanitizer::entry_written`]) over an entry that another CPU may
+    /// be writing through loses a dirty bit ([`crate::Kind::BitLost`]): code must exchange such an
+    /// entry ([`crate::Sanitizer::entry_exchanged`]). An entry whose accessed bit was still clear
+    /// when it was exchanged is in no cache, and owes no flush.
+    pub accessed_dirty: bool,
+    /// Reports a frame that user mode may write at one address and execute at another, in whatever
+    /// spaces ([`crate::Kind::WriteExecute`]). Needs told stores.
+    pub write_xor_execute: bool,
+    /// The most flushes that CPUs may owe at a time; further ones are counted
+    /// ([`crate::Stats::debts_dropped`]) and not checked. One takes some 150 bytes.
+    pub debts: usize,
     /// The number of findings kept in full. All are counted.
     pub keep: usize,
     /// Kept findings name the callers of the hook. The environment variable `PTSAN_BACKTRACE=0`
@@ -55,6 +72,10 @@ impl Config {
             infer_leftovers: false,
             eager_walkers: false,
             adversary: None,
+            barriers: false,
+            accessed_dirty: false,
+            write_xor_execute: false,
+            debts: 1 << 16,
             keep: 64,
             backtraces: true,
             track_origins: false,

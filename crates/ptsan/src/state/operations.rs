@@ -43,6 +43,16 @@ impl Operations {
         new
     }
 
+    /// Returns how many operations have begun so far.
+    pub(crate) fn begun(&self) -> u64 {
+        self.next
+    }
+
+    /// Returns whether every operation has ended that was among the first `begun`.
+    pub(crate) fn ended(&self, begun: u64) -> bool {
+        self.open.iter().all(|open| open.0 > begun)
+    }
+
     /// Returns how many operations are under way.
     pub(crate) fn len(&self) -> usize {
         self.open.len()

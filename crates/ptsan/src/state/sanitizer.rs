@@ -2,13 +2,14 @@
 use super::chance::Chance;
 use super::config::Config;
 use super::hashed::Hashed;
+use super::issued::Issued;
 use super::operations::Operations;
 use super::stats::Stats;
-use super::stores::Told;
 use crate::cpu::Cpu;
 use crate::hash::FastMap;
+use crate::owed::Debts;
 use crate::report::{Details, Kind, Place, Reports, Rule};
-use crate::shadow::{Frame, FrameTable};
+use crate::shadow::{Frame, FrameRef, FrameTable, Mappings};
 use std::time::Instant;
 
 /// A software MMU per CPU, and the shadow state of every table frame.
@@ -25,8 +26,20 @@ pub struct Sanitizer {
     pub(crate) event: u64,
     pub(crate) stats: Stats,
     pub(crate) spaces: FastMap<u64, ()>,
-    /// The content of entries to which stores are told.
-    pub(crate) told: FastMap<u64, Told>,
+    /// The flushes that CPUs owe.
+    pub(crate) debts: Debts,
+    /// Tables that were reported when they were freed: what follows has the same cause.
+    pub(crate) blamed: FastMap<FrameRef, ()>,
+    /// The entries that map frames to user mode.
+    pub(crate) mappings: Mappings,
+    /// Flushes that no barrier has completed.
+    pub(crate) issued: Vec<Issued>,
+    /// Event of the last barrier.
+    pub(crate) last_barrier: u64,
+    /// The CPU that carries out the stores that are told.
+    pub(crate) running: Option<usize>,
+    /// Whether any store was told.
+    pub(crate) tells: bool,
     /// The operations under way.
     pub(crate) operations: Operations,
     /// The hash table and the segments of spaces.
@@ -55,7 +68,13 @@ impl Sanitizer {
             event: 0,
             stats: Stats::default(),
             spaces: FastMap::default(),
-            told: FastMap::default(),
+            debts: Debts::new(config.debts),
+            blamed: FastMap::default(),
+            mappings: Mappings::default(),
+            issued: Vec::new(),
+            last_barrier: 0,
+            running: None,
+            tells: false,
             operations: Operations::default(),
             hashed: Hashed::default(),
             chance: config.adversary.map(|a| Box::new(Chance::new(a))),

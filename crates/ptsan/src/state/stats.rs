@@ -17,6 +17,8 @@ pub struct Stats {
     pub walks: u64,
     /// Of these, those that began at a cached paging-structure entry.
     pub structure_hits: u64,
+    /// Flushes that CPUs owed beyond [`crate::Config::debts`], which were not checked.
+    pub debts_dropped: u64,
     /// Faults on cached entries that memory contradicts. They are legal: the handler retries.
     pub spurious_faults: u64,
 }

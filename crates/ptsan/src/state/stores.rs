@@ -1,13 +1,5 @@
-//! Entries and what stores leave in them.
+//! Entries to which stores are told.
 use crate::shadow::FrameRef;
-
-/// The content that the last told store left in an entry.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Told {
-    pub(crate) raw: u64,
-    /// The table at that time.
-    pub(crate) frame: FrameRef,
-}
 
 /// An entry, and where it stands.
 #[derive(Clone, Copy)]

@@ -16,7 +16,7 @@ impl Sanitizer {
         access: Access,
     ) -> Result<Translation, Fault> {
         self.stats.translations += 1;
-        let loaded = self.loaded(cpu, va)?;
+        let loaded = self.loaded(memory, cpu, va)?;
         if self.config.arch.hashed.is_some() {
             return self.access_hashed(memory, cpu, loaded, va, access);
         }
@@ -91,7 +91,9 @@ impl Sanitizer {
             return;
         };
         let truth = self.look(memory, loaded.root, va);
-        if let Some(rule) = stale(access, Ok(held), truth) {
+        if let Some(rule) = stale(access, Ok(held), truth)
+            && !self.debts.was_reported(&self.config.arch, space, va)
+        {
             let when = format!("used at event {event}, and held still when the operation ended; ");
             self.report_stale((cpu, space), va, access, rule, Ok(held), truth, &when);
         }
@@ -131,7 +133,12 @@ impl Sanitizer {
         }
     }
 
-    pub(crate) fn loaded(&mut self, cpu: usize, va: u64) -> Result<Loaded, Fault> {
+    pub(crate) fn loaded(
+        &mut self,
+        memory: &(impl Memory + ?Sized),
+        cpu: usize,
+        va: u64,
+    ) -> Result<Loaded, Fault> {
         if !self.has_cpu(cpu) {
             return Err(Fault::NoRoot);
         }
@@ -140,6 +147,8 @@ impl Sanitizer {
             return Err(Fault::NoRoot);
         };
         self.cpus[cpu].settled = true;
+        self.settle_return(memory, cpu);
+        self.check_synchronized(cpu, loaded);
         if self.config.arch.is_canonical(va) { Ok(loaded) } else { Err(Fault::NonCanonical) }
     }
 

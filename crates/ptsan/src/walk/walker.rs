@@ -197,7 +197,10 @@ impl Sanitizer {
         table: Table,
         level: u8,
     ) {
-        if table.frame == FrameRef::UNKNOWN || self.is_table(table.frame) {
+        if table.frame == FrameRef::UNKNOWN
+            || self.is_table(table.frame)
+            || self.blamed.contains_key(&table.frame)
+        {
             return;
         }
         let place = Place {

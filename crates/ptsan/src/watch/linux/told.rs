@@ -1,5 +1,5 @@
 //! What a watched store tells the sanitizer beyond its hooks.
-use crate::state::Told;
+use crate::shadow::Told;
 use crate::{Memory, Sanitizer};
 use std::ops::Range;
 
@@ -20,7 +20,15 @@ impl Sanitizer {
     /// was not told.
     pub(super) fn entry_changed(&mut self, memory: &(impl Memory + ?Sized), entry: u64, old: u64) {
         if let Some(frame) = self.frames.find(entry).filter(|&f| self.is_table(f)) {
-            self.told.insert(entry, Told { raw: old, frame });
+            let bytes = u64::from(self.config.arch.entry_bytes());
+            let since = self.event;
+            if let Some(f) = self.frames.get_mut(frame) {
+                let index = ((entry - f.phys) / bytes) as usize;
+                // What was not told before may have come just now.
+                if f.told.get(index).is_none_or(|told| told.raw != old) {
+                    f.told.replace(index, Told { raw: old, since });
+                }
+            }
         }
         self.entry_written(memory, entry);
     }

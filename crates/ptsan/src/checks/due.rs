@@ -1,0 +1,265 @@
+//! Debts that are due: who still owes a flush when it must have been carried out.
+use crate::arch::StoreOrdering;
+use crate::cpu::{Cpu, CpuState, Loaded};
+use crate::memory::Memory;
+use crate::owed::{CpuMask, GLOBAL, PageDebt, TableDebt};
+use crate::report::{Kind, Place, Rule};
+use crate::shadow::{FrameRef, Mapping};
+use crate::state::{EntryAt, Sanitizer};
+
+impl Sanitizer {
+    /// Reports the flushes that CPUs owe now. An operation has ended, or a barrier of the user's
+    /// says that everything was flushed.
+    ///
+    /// Lazy CPUs, and those that have another space loaded, owe theirs when they come back. What
+    /// belongs to an operation under way is not due.
+    pub(crate) fn flushes_due(&mut self, memory: &(impl Memory + ?Sized)) {
+        if self.debts.is_empty() {
+            return;
+        }
+        let (cpus, operations) = (&self.cpus, &self.operations);
+        let due = |debt: &PageDebt| match operations.ended(debt.begun) {
+            true => only(&debt.cpus, |cpu| debt.space == GLOBAL || cpus[cpu].uses(debt.space, debt.since)),
+            false => CpuMask::default(),
+        };
+        let taken = self.debts.take_pages(due);
+        self.report_missing(memory, taken);
+    }
+
+    /// Reports what a CPU owes that has come back to a space and does something else than to flush.
+    pub(crate) fn settle_return(&mut self, memory: &(impl Memory + ?Sized), cpu: usize) {
+        let c = &mut self.cpus[cpu];
+        if c.returned.take().is_none() {
+            return;
+        }
+        let Some(loaded) = c.loaded else { return };
+        if let Some(other) = c.other_root.take() {
+            let phys = self.frames.get(other.root).map(|f| f.phys);
+            let place = Place { cpu: Some(cpu), space: Some(loaded.space), frame: phys, ..Place::default() };
+            let why = self.explain_flush(cpu, loaded.space, None, None, None);
+            self.report(Kind::FlushMissing, Rule::NumberReused, place, || {
+                format!("the root is at {:#x} now; {why}", loaded.root)
+            });
+            // It goes on as if it had been flushed.
+            let c = &mut self.cpus[cpu];
+            c.contexts[loaded.context as usize].clear();
+            c.visits.flushed(loaded.space);
+        }
+        if self.debts.is_empty() {
+            return;
+        }
+        let owes = |debt: &PageDebt| {
+            if debt.space == loaded.space { only(&debt.cpus, |c| c == cpu) } else { CpuMask::default() }
+        };
+        let taken = self.debts.take_pages(owes);
+        self.report_missing(memory, taken);
+    }
+
+    /// Reports pages that CPUs may still translate, if memory has not given them back since.
+    fn report_missing(&mut self, memory: &(impl Memory + ?Sized), mut taken: Vec<PageDebt>) {
+        taken.retain(|d| self.lost_now(memory, d.root, d.va, d.level, d.phys, d.perms).is_some());
+        // One finding of all that have the rule in common.
+        while let Some(first) = taken.first() {
+            let rule = first.rule;
+            let (these, others): (Vec<_>, Vec<_>) =
+                taken.into_iter().partition(|d: &PageDebt| d.rule == rule);
+            self.report_group(Kind::FlushMissing, rule, &these, None);
+            taken = others;
+        }
+    }
+
+    fn report_group(&mut self, kind: Kind, rule: Rule, debts: &[PageDebt], frame: Option<u64>) {
+        let Some(first) = debts.first() else { return };
+        let mut cpus = CpuMask::default();
+        debts.iter().for_each(|debt| cpus.add_all(&debt.cpus));
+        let Some(cpu) = cpus.iter().next() else { return };
+        let space = match first.space {
+            GLOBAL => self.cpus[cpu].loaded.map(|l| l.space),
+            own => Some(own),
+        };
+        let why = self.why_not_paid(cpu, space.unwrap_or_default(), first);
+        let place = Place { frame, va: Some(first.va), cpu: Some(cpu), level: Some(first.level), space };
+        let low = debts.iter().map(|d| d.va).min().unwrap_or_default();
+        let size = |d: &PageDebt| 1u64 << self.config.arch.levels[usize::from(d.level)].shift;
+        let high = debts.iter().map(|d| d.va.saturating_add(size(d))).max().unwrap_or_default();
+        let number = debts.len();
+        self.report(kind, rule, place, || {
+            let pages = match number {
+                1 => format!("{low:#x} to {:#x} ({})", first.phys, first.perms),
+                n => format!("{n} pages in {low:#x}..{high:#x}"),
+            };
+            format!("{} may still translate {pages}, since event {}; {why}", names(&cpus), first.since)
+        });
+    }
+
+    /// Says why the flushes of a CPU did not pay a debt.
+    fn why_not_paid(&self, cpu: usize, space: u64, debt: &PageDebt) -> String {
+        if debt.unordered {
+            return "a flush came before a barrier that orders the store before it".to_owned();
+        }
+        if self.is_incomplete(cpu, debt.since) {
+            return "no barrier has completed its flush".to_owned();
+        }
+        self.explain_flush(cpu, space, Some(debt.va), None, Some(debt.since))
+    }
+
+    fn is_incomplete(&self, cpu: usize, since: u64) -> bool {
+        self.issued.iter().any(|i| i.cpu == cpu && i.event > since)
+    }
+
+    /// Reports a table that CPUs may hold since it was unlinked, and returns whether any does.
+    pub(crate) fn check_unlinked(&mut self, at: FrameRef) -> bool {
+        let cpus = &self.cpus;
+        let due = |debt: &TableDebt| only(&debt.cpus, |cpu| cpus[cpu].runs(debt.space));
+        let Some(debt) = self.debts.take_table(at, due) else { return false };
+        let Some(cpu) = debt.cpus.iter().next() else { return false };
+        let phys = self.frames.get(at).map(|f| f.phys);
+        let place = Place {
+            frame: phys,
+            va: Some(debt.va),
+            cpu: Some(cpu),
+            level: Some(debt.level),
+            space: Some(debt.space),
+        };
+        let rule = Some(Rule::HeldInStructureCache);
+        let why = if debt.unordered {
+            "a flush came before a barrier that orders the store before it".to_owned()
+        } else if self.is_incomplete(cpu, debt.since) {
+            "no barrier has completed its flush".to_owned()
+        } else {
+            self.explain_flush(cpu, debt.space, Some(debt.va), rule, Some(debt.since))
+        };
+        self.report(Kind::FreeBeforeFlush, Rule::UnlinkNotFlushed, place, || {
+            format!("{} may hold it, since event {}; {why}", names(&debt.cpus), debt.since)
+        });
+        self.forgive_table(debt.space, debt.va, debt.level);
+        self.blame(at);
+        true
+    }
+
+    /// Forgets what CPUs owe for a table that was reported, and for its pages.
+    pub(crate) fn forgive_unlinked(&mut self, at: FrameRef) {
+        if let Some(debt) = self.debts.take_table(at, |debt| debt.cpus.clone()) {
+            self.forgive_table(debt.space, debt.va, debt.level);
+        }
+    }
+
+    fn forgive_table(&mut self, space: u64, va: u64, level: u8) {
+        let l = &self.config.arch.levels[usize::from(level)];
+        let span = (1u64 << l.shift).saturating_mul(l.entries() as u64);
+        let start = va & !(span.wrapping_sub(1));
+        self.debts.forgive(space, start, span);
+    }
+
+    /// Reports a CPU that uses a root which it loaded before a barrier synchronized it.
+    pub(crate) fn check_synchronized(&mut self, cpu: usize, loaded: Loaded) {
+        if self.cpus[cpu].unsynchronized && self.config.arch.ordering == StoreOrdering::Completed {
+            self.cpus[cpu].unsynchronized = false;
+            let (frame, space) = (Some(loaded.root), Some(loaded.space));
+            let place = Place { frame, cpu: Some(cpu), space, ..Place::default() };
+            self.report(Kind::FlushMissing, Rule::NotSynchronized, place, String::new);
+        }
+    }
+
+    /// Reports a data frame that is given away while a page maps it, or while a CPU may translate
+    /// to it. `still` says what is reported in the first case.
+    pub(crate) fn check_data(
+        &mut self,
+        memory: &(impl Memory + ?Sized),
+        (phys, size): (u64, u64),
+        (kind, rule): (Kind, Rule),
+    ) {
+        if let Some((mapping, va, cpu)) = self.mapped_now(memory, phys, size) {
+            let space = self.cpus[cpu].loaded.map(|l| l.space);
+            let place =
+                Place { frame: Some(phys), va: Some(va), cpu: Some(cpu), level: Some(mapping.level), space };
+            self.report(kind, Rule::DataStillMapped, place, || {
+                format!("the entry at {:#x} maps it ({})", mapping.entry, mapping.perms)
+            });
+            return;
+        }
+        if !self.debts.is_empty() {
+            let levels = &self.config.arch.levels;
+            let overlaps = |debt: &PageDebt| {
+                let bytes = 1u64 << levels[usize::from(debt.level)].shift;
+                debt.phys < phys.saturating_add(size) && phys < debt.phys.saturating_add(bytes)
+            };
+            let cpus = &self.cpus;
+            let due = |debt: &PageDebt| match overlaps(debt) {
+                true => {
+                    only(&debt.cpus, |cpu| debt.space == GLOBAL || cpus[cpu].uses(debt.space, debt.since))
+                }
+                false => CpuMask::default(),
+            };
+            let taken = self.debts.take_pages(due);
+            if !taken.is_empty() {
+                return self.report_group(kind, rule, &taken, Some(phys));
+            }
+        }
+        if !self.tells {
+            self.check_data_in_tlbs(memory, (phys, size), (kind, rule));
+        }
+    }
+
+    /// Without told stores: reports the frame if a CPU holds a translation to it.
+    fn check_data_in_tlbs(
+        &mut self,
+        memory: &(impl Memory + ?Sized),
+        (phys, size): (u64, u64),
+        (kind, rule): (Kind, Rule),
+    ) {
+        let arch = &self.config.arch;
+        let found = self.cpus.iter().enumerate().find_map(|(cpu, c)| {
+            let loaded = c.loaded.filter(|_| c.state == CpuState::Active)?;
+            let own = &c.contexts[loaded.context as usize];
+            let (va, level, entry) = own.translating_to(arch, phys, size)?;
+            let now = self.lost_now(memory, loaded.root, va, level, entry.phys, entry.perms);
+            Some((cpu, loaded.space, va, level, entry, now.is_some()))
+        });
+        let Some((cpu, space, va, level, entry, stale)) = found else { return };
+        let place =
+            Place { frame: Some(phys), va: Some(va), cpu: Some(cpu), level: Some(level), space: Some(space) };
+        let why = self.explain_flush(cpu, space, Some(va), None, Some(entry.since));
+        let rule = if stale { rule } else { Rule::DataStillMapped };
+        self.report(kind, rule, place, || {
+            format!(
+                "CPU {cpu} translates {va:#x} to it ({}), since event {}; {why}",
+                entry.perms, entry.since
+            )
+        });
+    }
+
+    /// Returns an entry that maps the frame to user mode in a space that a CPU runs in, with the
+    /// address and the CPU.
+    pub(crate) fn mapped_now(
+        &self,
+        memory: &(impl Memory + ?Sized),
+        phys: u64,
+        size: u64,
+    ) -> Option<(Mapping, u64, usize)> {
+        let mappings = self.mappings.of(&self.config.arch, phys, size);
+        mappings.into_iter().find_map(|mapping| {
+            let at = EntryAt { entry: mapping.entry, table: mapping.table, level: mapping.level };
+            let (root, va) = self.way_up(memory, at)?;
+            let runs = |c: &&Cpu| c.state == CpuState::Active && c.loaded.is_some_and(|l| l.frame == root);
+            let cpu = self.cpus.iter().position(|c| runs(&c))?;
+            Some((mapping, va, cpu))
+        })
+    }
+}
+
+fn only(cpus: &CpuMask, which: impl Fn(usize) -> bool) -> CpuMask {
+    let mut left = CpuMask::default();
+    cpus.iter().filter(|&cpu| which(cpu)).for_each(|cpu| left.insert(cpu));
+    left
+}
+
+/// Names CPUs: `CPU 1`, `CPUs 1, 2`.
+fn names(cpus: &CpuMask) -> String {
+    let list: Vec<String> = cpus.iter().map(|cpu| cpu.to_string()).collect();
+    match list.as_slice() {
+        [one] => format!("CPU {one}"),
+        many if many.len() > 8 => format!("{} CPUs, the first {}", many.len(), many[..4].join(", ")),
+        many => format!("CPUs {}", many.join(", ")),
+    }
+}

@@ -1,0 +1,263 @@
+//! What a told store takes away, and which CPUs owe a flush for it.
+use super::contradiction::can_be_cached;
+use crate::arch::{Arch, Entry, Perms, StructureScope};
+use crate::memory::Memory;
+use crate::owed::{CpuMask, GLOBAL, PageDebt, TableDebt};
+use crate::report::Rule;
+use crate::shadow::{FrameRef, Told};
+use crate::state::{EntryAt, Sanitizer};
+
+/// The most entries below one that are looked at.
+const MOST_ENTRIES: u32 = 1 << 16;
+
+/// An entry before and after a told store.
+#[derive(Clone, Copy)]
+pub(crate) struct Change {
+    pub(crate) at: EntryAt,
+    /// The root below which it is walked, and the first address for which it is.
+    pub(crate) root: FrameRef,
+    pub(crate) va: u64,
+    pub(crate) before: Told,
+    pub(crate) old: Entry,
+    pub(crate) new: Entry,
+}
+
+/// A translation that may be cached.
+#[derive(Clone, Copy)]
+struct Page {
+    va: u64,
+    level: u8,
+    phys: u64,
+    perms: Perms,
+    global: bool,
+}
+
+/// What an entry for a table leads to.
+#[derive(Default)]
+struct Below {
+    pages: Vec<Page>,
+    /// Tables, with the first address and the level of each.
+    tables: Vec<(FrameRef, u64, u8)>,
+}
+
+/// Returns whether a CPU may hold something of the old entry that the new one does not give.
+pub(crate) fn takes_away(old: Entry, new: Entry) -> bool {
+    if !can_be_cached(old) {
+        return false;
+    }
+    match (old, new) {
+        (Entry::Leaf { phys: a, perms: p, .. }, Entry::Leaf { phys: b, perms: q, .. })
+        | (Entry::Table { phys: a, perms: p }, Entry::Table { phys: b, perms: q }) => {
+            a != b || !q.contains(p)
+        }
+        _ => true,
+    }
+}
+
+impl Sanitizer {
+    /// Makes debts of the CPUs that may have cached what the store took away.
+    pub(crate) fn owe(&mut self, memory: &(impl Memory + ?Sized), change: Change) {
+        let Change { at, root, va, before, old, new } = change;
+        let Some(phys) = self.frames.get(root).map(|f| f.phys) else { return };
+        let may_hold = self.may_hold(root, before.since);
+        let global = matches!(old, Entry::Leaf { global: true, .. });
+        if may_hold.is_empty() && !global && !matches!(old, Entry::Table { .. }) {
+            return;
+        }
+        let above = self.perms_above(memory, phys, at.level, va);
+        let mut below = Below::default();
+        match old {
+            Entry::Leaf { phys, perms, global, .. } => {
+                below.pages.push(Page { va, level: at.level, phys, perms: perms & above, global });
+            }
+            Entry::Table { phys, perms } => {
+                let mut left = MOST_ENTRIES;
+                // With the same table only rights go.
+                self.list_below(memory, phys, at.level - 1, va, perms & above, &mut below, &mut left);
+                if matches!(new, Entry::Table { phys: same, .. } if same == phys) {
+                    below.tables.clear();
+                }
+            }
+            Entry::Empty | Entry::Malformed => return,
+        }
+        let (begun, since, by) = (self.operations.begun(), self.event, self.running);
+        for page in below.pages {
+            let Some(rule) = self.loss(memory, phys, page, above, at, new) else { continue };
+            let Page { va, level, phys: mapped, perms, global } = page;
+            let debt = |space, cpus| PageDebt {
+                space,
+                va,
+                level,
+                phys: mapped,
+                perms,
+                rule,
+                root: phys,
+                since,
+                begun,
+                unordered: false,
+                by,
+                cpus,
+            };
+            if global {
+                let cpus = self.may_hold_global(root, before.since);
+                if !cpus.is_empty() {
+                    self.debts.add_page(debt(GLOBAL, cpus));
+                }
+                continue;
+            }
+            for (space, cpus) in &may_hold {
+                self.debts.add_page(debt(*space, cpus.clone()));
+            }
+        }
+        let caches = self.config.arch.structures != StructureScope::None;
+        for (frame, va, level) in below.tables.into_iter().filter(|_| caches) {
+            for (space, cpus) in &may_hold {
+                let cpus = cpus.clone();
+                let space = *space;
+                self.debts.add_table(TableDebt {
+                    space,
+                    frame,
+                    va,
+                    level,
+                    since,
+                    unordered: false,
+                    by,
+                    cpus,
+                });
+            }
+        }
+    }
+
+    /// Returns the spaces for which CPUs may hold an entry below `root` that was stored at event
+    /// `since`, with these CPUs.
+    fn may_hold(&self, root: FrameRef, since: u64) -> Vec<(u64, CpuMask)> {
+        let mut found: Vec<(u64, CpuMask)> = Vec::new();
+        for (cpu, c) in self.cpus.iter().enumerate() {
+            for space in c.visits.spaces(root, since) {
+                match found.iter_mut().find(|(of, _)| *of == space) {
+                    Some((_, cpus)) => cpus.insert(cpu),
+                    None => {
+                        let mut cpus = CpuMask::default();
+                        cpus.insert(cpu);
+                        found.push((space, cpus));
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    fn may_hold_global(&self, root: FrameRef, since: u64) -> CpuMask {
+        let mut cpus = CpuMask::default();
+        let held = self.cpus.iter().enumerate().filter(|(_, c)| c.visits.may_hold_global(root, since));
+        held.for_each(|(cpu, _)| cpus.insert(cpu));
+        cpus
+    }
+
+    /// Returns what the entries above a table of `level` allow.
+    fn perms_above(&self, memory: &(impl Memory + ?Sized), root: u64, level: u8, va: u64) -> Perms {
+        let arch = &self.config.arch;
+        let (mut table, mut allowed) = (root, Perms::ALL);
+        for above in (level + 1..=arch.top()).rev() {
+            match read(memory, arch, table, above, arch.levels[usize::from(above)].index(va)) {
+                Entry::Table { phys, perms } => (table, allowed) = (phys, allowed & perms),
+                _ => break,
+            }
+        }
+        allowed
+    }
+
+    /// Lists the tables and pages below an entry, the table it points at included.
+    #[allow(clippy::too_many_arguments, reason = "a position in a tree")]
+    fn list_below(
+        &self,
+        memory: &(impl Memory + ?Sized),
+        table: u64,
+        level: u8,
+        va: u64,
+        allowed: Perms,
+        below: &mut Below,
+        left: &mut u32,
+    ) {
+        let arch = &self.config.arch;
+        let l = arch.levels[usize::from(level)];
+        // What lies behind other entries is not the sanitizer's.
+        let Some(frame) = self.frames.find(table).filter(|&f| self.is_table(f)) else { return };
+        below.tables.push((frame, va, level));
+        if memory.is_zero(table, u64::from(l.table_bytes)) == Some(true) {
+            return;
+        }
+        for index in 0..l.entries() as u64 {
+            let Some(one_less) = left.checked_sub(1) else { return };
+            *left = one_less;
+            let va = va.wrapping_add(index << l.shift);
+            match read(memory, arch, table, level, index) {
+                Entry::Leaf { phys, perms, global, accessed: true, .. } => {
+                    below.pages.push(Page { va, level, phys, perms: perms & allowed, global });
+                }
+                Entry::Table { phys, perms } if level > 0 => {
+                    self.list_below(memory, phys, level - 1, va, perms & allowed, below, left);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Returns the rule for a page that memory does not give any more, or `None` if it does.
+    fn loss(
+        &self,
+        memory: &(impl Memory + ?Sized),
+        root: u64,
+        page: Page,
+        above: Perms,
+        at: EntryAt,
+        new: Entry,
+    ) -> Option<Rule> {
+        match new {
+            // The usual case, without a walk.
+            Entry::Leaf { phys, perms, .. } if page.level == at.level => lost(page, phys, perms & above),
+            Entry::Empty | Entry::Malformed => Some(Rule::UnmapNotFlushed),
+            _ => self.lost_now(memory, root, page.va, page.level, page.phys, page.perms),
+        }
+    }
+
+    /// Returns what memory has taken from a translation of a page, or `None` if it gives all of it.
+    pub(crate) fn lost_now(
+        &self,
+        memory: &(impl Memory + ?Sized),
+        root: u64,
+        va: u64,
+        level: u8,
+        phys: u64,
+        perms: Perms,
+    ) -> Option<Rule> {
+        let arch = &self.config.arch;
+        let bytes = 1u64.checked_shl(u32::from(arch.levels[usize::from(level)].shift)).unwrap_or(0);
+        let mut offset = 0;
+        // A large page may have become many small ones.
+        while offset < bytes {
+            let Ok(now) = self.look(memory, root, va.wrapping_add(offset)) else {
+                return Some(Rule::UnmapNotFlushed);
+            };
+            let page = Page { va, level, phys: phys.wrapping_add(offset), perms, global: false };
+            if let Some(rule) = lost(page, now.phys, now.perms) {
+                return Some(rule);
+            }
+            offset += 1u64 << arch.levels[usize::from(now.level)].shift;
+        }
+        None
+    }
+}
+
+fn lost(page: Page, phys: u64, perms: Perms) -> Option<Rule> {
+    if page.phys != phys {
+        return Some(Rule::RemapNotFlushed);
+    }
+    (!perms.contains(page.perms)).then_some(Rule::RestrictNotFlushed)
+}
+
+fn read(memory: &(impl Memory + ?Sized), arch: &Arch, table: u64, level: u8, index: u64) -> Entry {
+    let bytes = arch.levels[usize::from(level)].entry_bytes;
+    let at = table.wrapping_add(index * u64::from(bytes));
+    memory.read(at, bytes).map_or(Entry::Empty, |raw| (arch.decode)(level, raw))
+}

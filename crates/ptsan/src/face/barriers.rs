@@ -1,0 +1,93 @@
+//! The hooks of barriers, and what flushes pay.
+use crate::arch::StoreOrdering;
+use crate::cpu::{Flush, Target};
+use crate::owed::Cover;
+use crate::state::{Issued, Sanitizer};
+
+/// A barrier that a CPU carries out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Barrier {
+    /// AArch64 `DSB` (`ISHST` before an invalidation, `ISH` after it): earlier stores can be seen by
+    /// walkers, earlier invalidations have taken effect.
+    Data,
+    /// AArch64 `ISB`: a root that was loaded takes effect.
+    Instruction,
+    /// RISC-V `FENCE RW, RW`: earlier stores can be seen by walkers of other CPUs.
+    Fence,
+}
+
+impl Sanitizer {
+    /// Tells which CPU carries out the stores that are told from now on.
+    ///
+    /// Only needed with [`Config::barriers`](crate::Config::barriers) and
+    /// [`Config::accessed_dirty`](crate::Config::accessed_dirty), where it matters whether another
+    /// CPU stored.
+    pub fn running_on(&mut self, cpu: usize) {
+        self.hook(|s| {
+            if s.has_cpu(cpu) {
+                s.running = Some(cpu);
+            }
+        });
+    }
+
+    /// Tells that a CPU carries out a barrier. Only checked with
+    /// [`Config::barriers`](crate::Config::barriers).
+    ///
+    /// On AArch64 a store to an entry is ordered before an invalidation only by a
+    /// [`Barrier::Data`] between them, and the invalidation has taken effect only after another one.
+    /// On RISC-V a store is ordered before the `SFENCE.VMA` of another CPU only by a
+    /// [`Barrier::Fence`]. A flush without its barriers pays nothing: what it should have flushed is
+    /// reported when it is due ([`Kind::FlushMissing`](crate::Kind::FlushMissing)).
+    pub fn barrier(&mut self, cpu: usize, barrier: Barrier) {
+        self.hook(|s| {
+            if !s.has_cpu(cpu) {
+                return;
+            }
+            match barrier {
+                Barrier::Instruction => s.cpus[cpu].unsynchronized = false,
+                Barrier::Data | Barrier::Fence => {
+                    s.last_barrier = s.event;
+                    s.complete_flushes();
+                }
+            }
+        });
+    }
+
+    fn complete_flushes(&mut self) {
+        for Issued { cpu, flush, loaded, before, .. } in std::mem::take(&mut self.issued) {
+            self.debts.pay(cpu, Cover { arch: &self.config.arch, flush, loaded, before });
+        }
+    }
+
+    /// Pays what the flush covers: at once, or when a barrier has completed it.
+    pub(super) fn flushed(&mut self, cpu: usize, flush: Flush) {
+        let arch = &self.config.arch;
+        let c = &mut self.cpus[cpu];
+        let loaded = c.loaded.map(|l| l.space);
+        match flush.target {
+            Target::All => {
+                c.visits.flushed_all();
+                c.other_root = None;
+            }
+            Target::Space(space) => {
+                c.visits.flushed(space);
+                if loaded == Some(space) {
+                    c.other_root = None;
+                }
+            }
+            _ => {}
+        }
+        let ordering = if self.config.barriers { arch.ordering } else { StoreOrdering::Implicit };
+        let before = match ordering {
+            StoreOrdering::Implicit => u64::MAX,
+            StoreOrdering::Completed | StoreOrdering::Fenced => self.last_barrier,
+        };
+        if ordering == StoreOrdering::Completed {
+            if !self.debts.is_empty() {
+                self.issued.push(Issued { cpu, flush, loaded, before, event: self.event });
+            }
+        } else {
+            self.debts.pay(cpu, Cover { arch, flush, loaded, before });
+        }
+    }
+}

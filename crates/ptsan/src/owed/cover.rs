@@ -1,0 +1,90 @@
+//! What a flush covers.
+use super::debt::{GLOBAL, PageDebt, TableDebt};
+use crate::arch::{Arch, StoreOrdering, StructureScope};
+use crate::cpu::{Flush, Strides, Target};
+
+/// A flush on a CPU that runs in a space.
+#[derive(Clone, Copy)]
+pub(crate) struct Cover<'a> {
+    pub(crate) arch: &'a Arch,
+    pub(crate) flush: Flush,
+    /// The space that the CPU has loaded.
+    pub(crate) loaded: Option<u64>,
+    /// Stores from this event on were not ordered before the flush.
+    pub(crate) before: u64,
+}
+
+impl Cover<'_> {
+    /// Returns whether the flush reaches entries of a space by address.
+    fn reaches(&self, of: u64, space: u64) -> bool {
+        // Invalidation by address reaches global translations if the space is the loaded one.
+        space == of || space == GLOBAL && self.loaded == Some(of)
+    }
+
+    pub(super) fn covers_page(&self, debt: &PageDebt) -> bool {
+        let size = 1u64 << self.arch.levels[usize::from(debt.level)].shift;
+        match self.flush.target {
+            Target::All => true,
+            Target::Space(space) => debt.space == space,
+            Target::Page { space, va } => self.reaches(space, debt.space) && va & !(size - 1) == debt.va,
+            Target::Range { space, start, end, stride } => {
+                self.reaches(space, debt.space) && strides(start, end, stride).hit(debt.va, size)
+            }
+            Target::EverySpace { start, end, stride } => strides(start, end, stride).hit(debt.va, size),
+        }
+    }
+
+    pub(super) fn covers_table(&self, debt: &TableDebt) -> bool {
+        let range = match self.flush.target {
+            Target::All => return true,
+            Target::Space(space) => return debt.space == space,
+            Target::Page { space, va } if space == debt.space => strides(va, va.saturating_add(1), 1),
+            Target::Range { space, start, end, stride } if space == debt.space => strides(start, end, stride),
+            Target::EverySpace { start, end, stride } => strides(start, end, stride),
+            Target::Page { .. } | Target::Range { .. } => return false,
+        };
+        // Registers are loaded with the root alone.
+        if self.arch.top_registers && debt.level + 1 == self.arch.top() {
+            return false;
+        }
+        match self.arch.structures {
+            StructureScope::AnyInvalidation => range.count() > 0,
+            StructureScope::Tagged => {
+                let l = &self.arch.levels[usize::from(debt.level)];
+                !self.flush.leaf_only
+                    && range.hit(debt.va, (1u64 << l.shift).saturating_mul(l.entries() as u64))
+            }
+            StructureScope::WholeSpace | StructureScope::None => false,
+        }
+    }
+
+    /// Returns whether a store was ordered before the flush.
+    pub(super) fn is_ordered(&self, cpu: usize, since: u64, by: Option<usize>) -> bool {
+        // SFENCE.VMA orders the earlier stores of its own CPU.
+        since < self.before || self.arch.ordering == StoreOrdering::Fenced && by == Some(cpu)
+    }
+
+    /// Pays a debt that the flush covers, if the store came before it.
+    pub(super) fn settle(&self, cpu: usize, debt: &mut PageDebt) {
+        if self.is_ordered(cpu, debt.since, debt.by) {
+            debt.cpus.remove(cpu);
+        } else {
+            debt.unordered = true;
+        }
+    }
+
+    /// Returns the addresses of the flush, or `None` if it has no addresses or so many that it is
+    /// cheaper to look at `debts` debts.
+    pub(super) fn addresses(&self, debts: usize) -> Option<(u64, Strides)> {
+        let (space, range) = match self.flush.target {
+            Target::Page { space, va } => return Some((space, strides(va, va.saturating_add(1), 1))),
+            Target::Range { space, start, end, stride } => (space, strides(start, end, stride)),
+            Target::EverySpace { .. } | Target::Space(_) | Target::All => return None,
+        };
+        (range.count() <= debts as u64).then_some((space, range))
+    }
+}
+
+fn strides(start: u64, end: u64, stride: u64) -> Strides {
+    Strides { start, end, stride: stride.max(1) }
+}

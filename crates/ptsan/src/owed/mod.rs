@@ -1,0 +1,15 @@
+//! The flushes that CPUs owe.
+//!
+//! A store that takes a right away (it unmaps or remaps a page, restricts it, or unlinks a table)
+//! makes a *debt* of each CPU that may have cached the old entry. Only a later flush on that CPU
+//! that covers the entry pays it. This depends on no walk: what matters is which CPUs could have
+//! walked, not which did.
+mod cover;
+mod debt;
+mod debts;
+mod mask;
+
+pub(crate) use cover::Cover;
+pub(crate) use debt::{GLOBAL, PageDebt, TableDebt};
+pub(crate) use debts::Debts;
+pub(crate) use mask::CpuMask;

@@ -1,0 +1,178 @@
+//! The defects of `docs/detects.md`: each is found with every seed, as one finding, and the same
+//! code without it is silent.
+mod kernel;
+
+use kernel::{CPUS, Defect, Format, Kernel, PAGE, USER};
+use ptsan::Kind;
+
+/// Work without the defect: it switches, maps, unmaps, restricts and remaps.
+fn work(k: &mut Kernel, steps: u64) {
+    for _ in 0..steps {
+        let (cpu, space) = (k.below(CPUS as u64) as usize, 1 + k.below(3));
+        let va = USER + k.below(24) * PAGE;
+        match k.below(12) {
+            0 => k.switch(cpu, space),
+            1 => k.lazy(cpu),
+            2 => k.resume(cpu),
+            3..=5 if !k.is_mapped(space, va) => k.map(space, va),
+            6 => k.unmap(cpu, space, va, 1),
+            7 => {
+                let n = 1 + k.below(8);
+                k.unmap(cpu, space, va, n);
+            }
+            8 => k.protect(cpu, space, va),
+            9 => {
+                let copy = k.below(2) == 0;
+                k.remap(cpu, space, va, copy);
+            }
+            10 if k.below(8) == 0 => {
+                k.destroy(space);
+                k.space(space);
+            }
+            _ => k.touch(cpu, va),
+        }
+    }
+}
+
+fn start(format: Format, seed: u64) -> Kernel {
+    let mut k = Kernel::new(format, Defect::None, seed);
+    for space in 1..=3 {
+        k.space(space);
+    }
+    let steps = 20 + k.below(40);
+    work(&mut k, steps);
+    // From here on the tests know what is loaded: space 1, with one page mapped and one more.
+    for cpu in 0..CPUS {
+        k.resume(cpu);
+        k.switch(cpu, 1);
+    }
+    k.unmap(0, 1, USER, 24);
+    k.map(1, USER);
+    k.map(1, USER + PAGE);
+    k.san.assert_clean();
+    k
+}
+
+/// Runs the code with the defect.
+fn inject(k: &mut Kernel, defect: Defect, seed: u64) {
+    let cpu = (seed % CPUS as u64) as usize;
+    k.defect = defect;
+    match defect {
+        Defect::NoFlushOnDowngrade => k.protect(cpu, 1, USER),
+        Defect::RemapWithoutFlush => k.remap(cpu, 1, USER, false),
+        Defect::CopyWithoutFlush => k.remap(cpu, 1, USER, true),
+        Defect::LinkedBeforeCleared => k.map(1, USER + (1 << 30)),
+        Defect::WrongFrame => k.map(1, USER + 2 * PAGE),
+        Defect::TableMapped => k.map(1, USER + 2 * PAGE),
+        Defect::GlobalByRootLoad => k.kernel_page(cpu),
+        Defect::SplitWithoutBreak | Defect::CollapseOnePage => k.collapse_and_split(cpu, 1),
+        Defect::Leak | Defect::RootWhileLoaded => k.destroy(1),
+        Defect::NumberReused => {
+            k.destroy(1);
+            k.space(1);
+            k.switch(cpu, 1);
+            k.touch(cpu, USER);
+        }
+        Defect::LazyLeftOut => {
+            let other = (cpu + 1) % CPUS;
+            k.lazy(other);
+            k.unmap(cpu, 1, USER, 1);
+            k.resume(other);
+            k.touch(other, USER + PAGE);
+        }
+        // Only here the table goes with its last page.
+        Defect::TableBeforeFlush | Defect::FlushedThenUnlinked | Defect::LeafOnly | Defect::DoubleFree => {
+            k.unmap(cpu, 1, USER, 2);
+        }
+        Defect::WrongStride => k.unmap(cpu, 1, USER, 2),
+        _ => k.unmap(cpu, 1, USER, 1),
+    }
+    k.defect = Defect::None;
+    if defect == Defect::Leak {
+        k.destroy(2);
+        k.destroy(3);
+        return k.finish();
+    }
+    for cpu in 0..CPUS {
+        k.touch(cpu, USER);
+        k.touch(cpu, USER + PAGE);
+    }
+    k.san.flushes_done(&k.ram);
+    k.san.finish_with(&k.ram);
+}
+
+#[track_caller]
+fn found(defect: Defect, wanted: &[(Format, Kind)]) {
+    for &(format, kind) in wanted {
+        for seed in 1..=20 {
+            let mut k = start(format, seed);
+            let leaks = k.san.live_tables();
+            inject(&mut k, defect, seed);
+            let findings = k.san.findings();
+            let findings: Vec<_> =
+                findings.iter().filter(|f| f.kind != Kind::Leak || kind == Kind::Leak).collect();
+            let text = || k.san.to_string();
+            assert!(leaks > 0 && findings.len() == 1, "{defect:?} {format:?} seed {seed}: {}", text());
+            assert_eq!(findings[0].kind, kind, "{defect:?} {format:?} seed {seed}: {}", text());
+        }
+    }
+}
+
+macro_rules! matrix {
+    ($($name:ident: $defect:ident, $($format:ident $kind:ident),+;)+) => {
+        $(
+            #[test]
+            fn $name() {
+                found(Defect::$defect, &[$((Format::$format, Kind::$kind)),+]);
+            }
+        )+
+    };
+}
+
+matrix! {
+    no_flush_on_downgrade: NoFlushOnDowngrade, X86 FlushMissing, Arm FlushMissing;
+    no_flush_on_unmap: NoFlushOnUnmap, X86 DataFreedBeforeFlush, Arm DataFreedBeforeFlush;
+    another_page_flushed: WrongPage, X86 DataFreedBeforeFlush, Arm DataFreedBeforeFlush;
+    only_the_own_cpu_flushed: LocalOnly, X86 DataFreedBeforeFlush, Arm DataFreedBeforeFlush;
+    another_space_flushed: OtherSpace, X86 DataFreedBeforeFlush, Arm DataFreedBeforeFlush;
+    a_table_freed_before_the_flush: TableBeforeFlush, X86 FreeBeforeFlush, Arm FreeBeforeFlush;
+    a_lazy_cpu_left_out: LazyLeftOut, X86 FlushMissing, Arm FlushMissing;
+    flushed_then_unlinked_then_freed: FlushedThenUnlinked, X86 FreeBeforeFlush, Arm FreeBeforeFlush;
+    flushed_before_the_entry_was_cleared: FlushedBeforeCleared, X86 DataFreedBeforeFlush, Arm DataFreedBeforeFlush;
+    the_last_level_flushed_with_a_table_freed: LeafOnly, Arm FreeBeforeFlush;
+    a_number_reused_without_a_flush: NumberReused, Arm FlushMissing;
+    a_table_linked_before_it_is_cleared: LinkedBeforeCleared, X86 LinkedBeforeCleared, Arm LinkedBeforeCleared;
+    a_global_page_flushed_by_a_root_load: GlobalByRootLoad, X86 FlushMissing, Arm FlushMissing;
+    a_split_without_break_before_make: SplitWithoutBreak, Arm BreakBeforeMake;
+    a_collapse_that_flushes_one_page: CollapseOnePage, X86 FlushMissing, Arm BreakBeforeMake;
+    a_stride_of_two_pages: WrongStride, X86 DataFreedBeforeFlush, Arm DataFreedBeforeFlush;
+    a_remap_without_a_flush: RemapWithoutFlush, X86 FlushMissing, Arm BreakBeforeMake;
+    a_copy_on_write_without_a_flush: CopyWithoutFlush, X86 FlushMissing, Arm BreakBeforeMake;
+    a_table_freed_twice: DoubleFree, X86 DoubleFree, Arm DoubleFree;
+    a_table_never_freed: Leak, X86 Leak, Arm Leak;
+    a_root_freed_while_it_is_loaded: RootWhileLoaded, X86 FreeBeforeFlush, Arm FreeBeforeFlush;
+    another_frame_mapped_than_the_code_says: WrongFrame, X86 Disagreement, Arm Disagreement;
+    a_data_frame_freed_before_the_flush: DataBeforeFlush, X86 DataFreedBeforeFlush, Arm DataFreedBeforeFlush;
+    a_data_frame_made_a_table_before_the_flush: DataMadeTable, X86 DataReusedBeforeFlush, Arm DataReusedBeforeFlush;
+    a_page_table_mapped_to_user_mode: TableMapped, X86 TableMapped, Arm TableMapped;
+    a_dirty_bit_lost: DirtyLost, X86 BitLost;
+    no_barrier_between_store_and_flush: NoBarrierBefore, Arm DataFreedBeforeFlush;
+    no_barrier_after_the_flush: NoBarrierAfter, Arm DataFreedBeforeFlush;
+}
+
+#[test]
+fn correct_code_is_silent_with_1000_seeds() {
+    for format in [Format::X86, Format::Arm] {
+        for seed in 1..=500 {
+            let mut k = start(format, seed);
+            k.collapse_and_split((seed % 4) as usize, 1);
+            k.kernel_page((seed % 4) as usize);
+            work(&mut k, 30);
+            for space in 1..=3 {
+                k.destroy(space);
+            }
+            k.finish();
+            assert_eq!(k.san.total(), 0, "{format:?} seed {seed}: {}", k.san);
+        }
+    }
+}
