@@ -125,7 +125,7 @@ impl Kernel {
             defect,
             arch: format.arch(),
             asids,
-            dirty: seed % 2 == 0,
+            dirty: seed.is_multiple_of(2),
             free: (1..FRAMES).rev().map(|n| n * PAGE).collect(),
             spaces: BTreeMap::new(),
             cpus: [None; CPUS],
