@@ -213,11 +213,12 @@ impl Arch {
     }
 
     /// Returns whether the description can be walked: between one level and [`MAX_LEVELS`] that
-    /// join without a gap, entries of 4 or 8 bytes, and tables as large as their index needs.
+    /// join without a gap, entries of 4 or 8 bytes, pages of 8 bytes or more, and tables as large as their index needs.
     pub(crate) fn is_usable(&self) -> bool {
         let fits = |l: &Level| {
             matches!(l.entry_bytes, 4 | 8)
                 && l.entry_bytes == self.entry_bytes()
+                && l.shift >= 3
                 && (1..=20).contains(&l.index_bits)
                 && u32::from(l.shift) + u32::from(l.index_bits) <= 64
                 && u64::from(l.entry_bytes) << l.index_bits <= u64::from(l.table_bytes)

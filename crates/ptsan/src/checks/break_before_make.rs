@@ -95,7 +95,7 @@ impl Sanitizer {
                 let position = arch.position(at.level - 1, va);
                 if own.peek_table(position).is_none() {
                     let frame = self.frames.find(phys).unwrap_or(FrameRef::UNKNOWN);
-                    own.set_maybe_table(arch, position, Table { phys, frame, perms });
+                    own.set_maybe_table(position, Table { phys, frame, perms });
                 }
             }
             _ => {}

@@ -1,194 +1,190 @@
 //! The cached translations and paging structures of one address space on one CPU.
 //!
-//! A *node* stands for one table position: "the table of level L for this part of the address
-//! space". It holds the paging-structure entry, which names the table that the CPU uses there. It
-//! also holds the TLB entries read from tables at that position, in chunks of 64.
-//!
-//! The usual access costs one lookup of a node. Dropping everything costs a few words for each node
-//! in use. "What was read from this table" takes one look at one node.
+//! The TLB is one hash table by page, the paging-structure cache another by table position: "the
+//! table of level L for this part of the address space". Memory goes with what is held now, not with
+//! what was mapped once. An access, and an invalidation by address, look at one slot for each level
+//! that has translations; dropping everything costs a few words. How many translations were read at
+//! a position is counted, so that the usual question about a table, whether any outlived it, is
+//! answered without a search.
+use super::entry::{Table, TlbEntry};
 use super::flush::Strides;
-use super::node::{CHUNK, Chunk, NO_TABLE, NOTHING, Node, Table, TlbEntry};
+use super::slots::Slots;
 use crate::arch::{Arch, MAX_LEVELS, StructureScope};
-use crate::hash::FastMap;
 use crate::shadow::FrameRef;
 
+/// A translation in the TLB.
+#[derive(Clone, Copy)]
+struct Held {
+    entry: TlbEntry,
+    /// A speculative walk may have read it. No access is answered from it.
+    maybe: bool,
+}
+
 /// The caches of one address space on one CPU.
-#[derive(Default)]
 pub(crate) struct Context {
     pub(crate) space: u64,
     /// Raised whenever everything is dropped.
     pub(crate) generation: u32,
-    /// Raised whenever all paging-structure entries are dropped.
-    epoch: u64,
-    nodes: Vec<Node>,
-    /// Nodes from here on are free and keep their memory.
-    used: usize,
-    map: FastMap<u64, u32>,
-    /// The node found last, because accesses are local.
-    last: Option<(u64, u32)>,
+    /// The most translations, and the most tables, that are held.
+    most: usize,
+    pages: Slots<Held>,
     /// The number of translations of each level that are held, or may be.
     held: [u64; MAX_LEVELS],
+    /// The number of translations read from the table at each position.
+    read: Slots<u32>,
+    tables: Slots<Table>,
+    /// Tables that a speculative walk may have read.
+    maybe_tables: Slots<Table>,
+}
+
+/// Identifies the page of `level` with `va`.
+#[inline]
+fn page(arch: &Arch, level: usize, va: u64) -> u64 {
+    va >> arch.levels[level].shift << 3 | level as u64
+}
+
+/// Returns the level and the first address of a page.
+fn place(arch: &Arch, page: u64) -> (usize, u64) {
+    let level = (page & 7) as usize;
+    (level, page >> 3 << arch.levels[level].shift)
 }
 
 impl Context {
-    pub(crate) fn new(space: u64) -> Self {
-        // Epoch 0 belongs to nodes that never had a table.
-        Self { space, epoch: 1, ..Self::default() }
-    }
-
-    #[inline]
-    fn find(&self, position: u64) -> Option<u32> {
-        match self.last {
-            Some((p, index)) if p == position => Some(index),
-            _ => self.map.get(&position).copied(),
+    /// Makes the caches of a space, for `most` translations and as many tables.
+    pub(crate) fn new(space: u64, most: usize) -> Self {
+        Self {
+            space,
+            generation: 0,
+            most: most.max(1),
+            pages: Slots::default(),
+            held: [0; MAX_LEVELS],
+            read: Slots::default(),
+            tables: Slots::default(),
+            maybe_tables: Slots::default(),
         }
     }
 
     /// Returns the translation held for `va`, and its level.
     #[inline]
-    pub(crate) fn lookup(&mut self, arch: &Arch, va: u64) -> Option<(u8, TlbEntry)> {
-        for (level, l) in arch.levels.iter().enumerate() {
-            if self.held[level] == 0 {
-                continue;
-            }
-            let position = arch.position(level as u8, va);
-            let Some(index) = self.find(position) else { continue };
-            let slot = l.index(va) as usize;
-            let node = &self.nodes[index as usize];
-            if let Some(entry) = node.entry(slot) {
-                self.last = Some((position, index));
-                return Some((level as u8, entry));
-            }
-        }
-        None
+    pub(crate) fn lookup(&self, arch: &Arch, va: u64) -> Option<(u8, TlbEntry)> {
+        self.levels().find_map(|level| {
+            let held = self.pages.get(page(arch, level, va)).filter(|h| !h.maybe)?;
+            Some((level as u8, held.entry))
+        })
+    }
+
+    /// Lists the levels that have translations.
+    #[inline]
+    fn levels(&self) -> impl Iterator<Item = usize> + use<> {
+        let held = self.held;
+        (0..MAX_LEVELS).filter(move |level| held[*level] > 0)
     }
 
     /// Returns the paging-structure entry for a position.
     #[inline]
     pub(crate) fn table(&self, position: u64) -> Option<Table> {
-        let node = &self.nodes[self.find(position)? as usize];
-        (node.epoch == self.epoch).then_some(node.table)
+        self.tables.get(position).copied()
+    }
+
+    /// Returns whether there is any paging-structure entry.
+    #[inline]
+    pub(crate) fn has_tables(&self) -> bool {
+        self.tables.len() > 0
     }
 
     /// Returns the table that the CPU holds for a position, or may hold.
     pub(crate) fn peek_table(&self, position: u64) -> Option<Table> {
-        let node = &self.nodes[self.find(position)? as usize];
-        self.table(position).or((node.maybe_epoch == self.epoch).then_some(node.maybe))
+        self.table(position).or_else(|| self.maybe_tables.get(position).copied())
     }
 
     /// Returns the translation of this level that the CPU holds for `va`, or may hold.
     pub(crate) fn peek(&self, arch: &Arch, level: u8, va: u64) -> Option<TlbEntry> {
-        let slot = arch.levels[level as usize].index(va) as usize;
-        let chunk = self.nodes[self.find(arch.position(level, va))? as usize].chunks.get(slot / CHUNK)?;
-        let held = (chunk.mask | chunk.maybe) & 1 << (slot % CHUNK) != 0;
-        chunk.entries.as_ref().filter(|_| held).map(|e| e[slot % CHUNK])
+        self.pages.get(page(arch, usize::from(level), va)).map(|held| held.entry)
     }
 
     /// Returns an address of a translation that the CPU holds, or may hold, from the table at a
     /// position.
     pub(crate) fn peek_any(&self, arch: &Arch, position: u64) -> Option<u64> {
-        let node = &self.nodes[self.find(position)? as usize];
-        let (c, chunk) = node.chunks.iter().enumerate().find(|(_, c)| c.mask | c.maybe != 0)?;
-        let slot = (c * CHUNK) as u64 + u64::from((chunk.mask | chunk.maybe).trailing_zeros());
-        let shift = arch.levels[(position & 7) as usize].shift;
-        Some(arch.position_start(position).wrapping_add(slot << shift))
+        self.read_at(arch, position).next().map(|(va, _)| va)
     }
 
-    fn node(&mut self, arch: &Arch, position: u64) -> &mut Node {
-        let index = match self.find(position) {
-            Some(index) => index,
-            None => {
-                let index = self.used as u32;
-                match self.nodes.get_mut(self.used) {
-                    Some(old) => {
-                        old.position = position;
-                        old.epoch = 0;
-                        old.maybe_epoch = 0;
-                    }
-                    None => self.nodes.push(Node {
-                        position,
-                        table: NO_TABLE,
-                        epoch: 0,
-                        maybe: NO_TABLE,
-                        maybe_epoch: 0,
-                        chunks: Vec::new(),
-                    }),
-                }
-                let chunks = arch.levels[(position & 7) as usize].entries().div_ceil(CHUNK);
-                // A reused node may have stood at a level with fewer entries.
-                let node = &mut self.nodes[self.used];
-                if node.chunks.len() < chunks {
-                    node.chunks.resize_with(chunks, Chunk::default);
-                }
-                self.used += 1;
-                self.map.insert(position, index);
-                index
-            }
-        };
-        self.last = Some((position, index));
-        &mut self.nodes[index as usize]
+    /// Lists what was read from the table at a position, by address.
+    fn read_at<'a>(&'a self, arch: &'a Arch, position: u64) -> impl Iterator<Item = (u64, Held)> + 'a {
+        let level = (position & 7) as usize;
+        let l = &arch.levels[level];
+        let low = arch.position_start(position);
+        let count = self.read.get(position).copied().unwrap_or_default() as usize;
+        // Nothing is looked for that is not there.
+        let entries = if count == 0 { 0 } else { l.entries() as u64 };
+        let all = (0..entries).map(move |index| low.wrapping_add(index << l.shift));
+        all.filter_map(move |va| Some((va, *self.pages.get(page(arch, level, va))?))).take(count)
     }
 
     /// Caches which table stands at a position.
-    pub(crate) fn set_table(&mut self, arch: &Arch, position: u64, table: Table) {
-        let epoch = self.epoch;
-        let node = self.node(arch, position);
-        node.table = table;
-        node.epoch = epoch;
+    pub(crate) fn set_table(&mut self, position: u64, table: Table) {
+        if self.tables.insert(position, table).is_none() && self.tables.len() > self.most {
+            self.tables.evict();
+        }
     }
 
     /// Notes that a speculative walk may have cached which table stood at a position.
-    pub(crate) fn set_maybe_table(&mut self, arch: &Arch, position: u64, table: Table) {
-        let epoch = self.epoch;
-        let node = self.node(arch, position);
-        node.maybe = table;
-        node.maybe_epoch = epoch;
+    pub(crate) fn set_maybe_table(&mut self, position: u64, table: Table) {
+        if self.maybe_tables.insert(position, table).is_none() && self.maybe_tables.len() > self.most {
+            self.maybe_tables.evict();
+        }
     }
 
     /// Caches a translation read from the entry for `va` in a table of `level`.
     pub(crate) fn insert(&mut self, arch: &Arch, level: u8, va: u64, entry: TlbEntry) {
-        let (chunk, bit) = self.slot(arch, level, va, entry);
-        chunk.mask |= bit;
-        chunk.maybe &= !bit;
+        self.put(arch, level, va, Held { entry, maybe: false });
     }
 
     /// Notes that a speculative walk may have cached a translation, where none is held.
     pub(crate) fn insert_maybe(&mut self, arch: &Arch, level: u8, va: u64, entry: TlbEntry) {
-        let (chunk, bit) = self.slot(arch, level, va, entry);
-        chunk.maybe |= bit;
+        self.put(arch, level, va, Held { entry, maybe: true });
     }
 
-    fn slot(&mut self, arch: &Arch, level: u8, va: u64, entry: TlbEntry) -> (&mut Chunk, u64) {
-        let slot = arch.levels[level as usize].index(va) as usize;
-        let (at, bit) = (slot / CHUNK, 1 << (slot % CHUNK));
-        let node = self.node(arch, arch.position(level, va));
-        let new = (node.chunks[at].mask | node.chunks[at].maybe) & bit == 0;
-        let index = self.last.map_or(0, |l| l.1) as usize;
-        self.held[level as usize] += u64::from(new);
-        let chunk = &mut self.nodes[index].chunks[at];
-        chunk.entries.get_or_insert_with(|| Box::new([NOTHING; CHUNK]))[slot % CHUNK] = entry;
-        (chunk, bit)
+    fn put(&mut self, arch: &Arch, level: u8, va: u64, held: Held) {
+        if self.pages.insert(page(arch, usize::from(level), va), held).is_some() {
+            return;
+        }
+        self.held[usize::from(level)] += 1;
+        let position = arch.position(level, va);
+        match self.read.get_mut(position) {
+            Some(count) => *count += 1,
+            None => _ = self.read.insert(position, 1),
+        }
+        if self.pages.len() > self.most
+            && let Some((old, _)) = self.pages.evict()
+        {
+            let (level, va) = place(arch, old);
+            self.dropped(arch, level, va);
+        }
+    }
+
+    /// Counts a translation that is held no more.
+    fn dropped(&mut self, arch: &Arch, level: usize, va: u64) {
+        self.held[level] -= 1;
+        let position = arch.position(level as u8, va);
+        match self.read.get_mut(position) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => _ = self.read.remove(position),
+        }
     }
 
     /// Drops everything.
     pub(crate) fn clear(&mut self) {
         self.generation = self.generation.wrapping_add(1);
-        self.epoch += 1;
-        for node in &mut self.nodes[..self.used] {
-            for chunk in &mut node.chunks {
-                chunk.mask = 0;
-                chunk.maybe = 0;
-            }
-        }
-        self.used = 0;
-        self.map.clear();
-        self.last = None;
+        self.pages.clear();
+        self.read.clear();
         self.held = [0; MAX_LEVELS];
+        self.drop_tables();
     }
 
     /// Drops all paging-structure entries and no translation.
     pub(crate) fn drop_tables(&mut self) {
-        self.epoch += 1;
+        self.tables.clear();
+        self.maybe_tables.clear();
     }
 
     /// Invalidates one address, as [`StructureScope`] says.
@@ -202,17 +198,9 @@ impl Context {
     }
 
     fn drop_translations(&mut self, arch: &Arch, va: u64) {
-        for (level, l) in arch.levels.iter().enumerate() {
-            if self.held[level] == 0 {
-                continue;
-            }
-            if let Some(index) = self.find(arch.position(level as u8, va)) {
-                let slot = l.index(va) as usize;
-                let chunk = &mut self.nodes[index as usize].chunks[slot / CHUNK];
-                let bit = 1 << (slot % CHUNK);
-                self.held[level] -= u64::from((chunk.mask | chunk.maybe) & bit != 0);
-                chunk.mask &= !bit;
-                chunk.maybe &= !bit;
+        for level in self.levels() {
+            if self.pages.remove(page(arch, level, va)).is_some() {
+                self.dropped(arch, level, va);
             }
         }
     }
@@ -226,16 +214,16 @@ impl Context {
     /// Drops the paging-structure entries on the way to `va`.
     fn drop_path(&mut self, arch: &Arch, va: u64) {
         for level in 0..arch.top() {
-            if let Some(index) = self.find(arch.position(level, va)) {
-                self.nodes[index as usize].epoch = 0;
-                self.nodes[index as usize].maybe_epoch = 0;
-            }
+            let position = arch.position(level, va);
+            self.tables.remove(position);
+            self.maybe_tables.remove(position);
         }
     }
 
     /// Invalidates by address along a range.
     pub(crate) fn flush_range(&mut self, arch: &Arch, range: Strides, leaf_only: bool) {
-        if range.count() <= 2 * self.used as u64 {
+        let all = self.pages.len() + self.tables.len() + self.maybe_tables.len();
+        if range.count() <= all as u64 {
             let mut va = range.start;
             while va < range.end {
                 self.flush_page(arch, va, leaf_only);
@@ -244,54 +232,41 @@ impl Context {
             }
             return;
         }
-        let tagged = arch.structures == StructureScope::Tagged && !leaf_only;
-        for node in &mut self.nodes[..self.used] {
-            let level = (node.position & 7) as usize;
-            let l = &arch.levels[level];
-            let low = arch.position_start(node.position);
-            let size = 1u64 << l.shift;
-            let span = size.saturating_mul(l.entries() as u64);
-            if !range.hit(low, span) {
-                continue;
+        let hit = |page: u64| {
+            let (level, va) = place(arch, page);
+            range.hit(va, 1 << arch.levels[level].shift)
+        };
+        let mut dropped = Vec::new();
+        self.pages.drop_where(hit, |page| dropped.push(place(arch, page)));
+        dropped.into_iter().for_each(|(level, va)| self.dropped(arch, level, va));
+        match arch.structures {
+            StructureScope::AnyInvalidation if range.count() > 0 => self.drop_tables(),
+            StructureScope::Tagged if !leaf_only => {
+                let hit = |position: u64| {
+                    let l = &arch.levels[(position & 7) as usize];
+                    let span = (1u64 << l.shift).saturating_mul(l.entries() as u64);
+                    range.hit(arch.position_start(position), span)
+                };
+                self.tables.drop_where(hit, |_| {});
+                self.maybe_tables.drop_where(hit, |_| {});
             }
-            if tagged {
-                node.epoch = 0;
-                node.maybe_epoch = 0;
-            }
-            for (c, chunk) in node.chunks.iter_mut().enumerate() {
-                let mut left = chunk.mask | chunk.maybe;
-                while left != 0 {
-                    let bit = left.trailing_zeros();
-                    left &= left - 1;
-                    let page = low.wrapping_add(((c * CHUNK) as u64 + u64::from(bit)) * size);
-                    if range.hit(page, size) {
-                        chunk.mask &= !(1 << bit);
-                        chunk.maybe &= !(1 << bit);
-                        self.held[level] -= 1;
-                    }
-                }
-            }
-        }
-        if arch.structures == StructureScope::AnyInvalidation && range.count() > 0 {
-            self.drop_tables();
+            _ => {}
         }
     }
 
-    /// Returns a translation to any of `size` bytes at `phys`, with its address and level.
+    /// Returns a translation to any of `size` bytes at `phys`, with its address and level: that of
+    /// the lowest address.
     pub(crate) fn translating_to(&self, arch: &Arch, phys: u64, size: u64) -> Option<(u64, u8, TlbEntry)> {
         let end = phys.saturating_add(size);
-        self.nodes[..self.used].iter().find_map(|node| {
-            let level = (node.position & 7) as u8;
-            let shift = arch.levels[usize::from(level)].shift;
-            let low = arch.position_start(node.position);
-            node.chunks.iter().enumerate().find_map(|(c, chunk)| {
-                let entries = chunk.entries.as_ref().filter(|_| chunk.mask != 0)?;
-                let held = entries.iter().enumerate().filter(|(i, _)| chunk.mask & 1 << i != 0);
-                held.filter(|(_, e)| e.phys < end && phys < e.phys.saturating_add(1 << shift))
-                    .map(|(i, e)| (low.wrapping_add(((c * CHUNK + i) as u64) << shift), level, *e))
-                    .next()
-            })
+        let all = self.pages.iter().filter(|(_, held)| !held.maybe).map(|(page, held)| {
+            let (level, va) = place(arch, page);
+            (va, level as u8, held.entry)
+        });
+        all.filter(|(_, level, e)| {
+            let bytes = 1u64 << arch.levels[usize::from(*level)].shift;
+            e.phys < end && phys < e.phys.saturating_add(bytes)
         })
+        .min_by_key(|(va, level, _)| (*va, *level))
     }
 
     /// Returns the translations read from `frame` at `position`, with their addresses.
@@ -301,15 +276,7 @@ impl Context {
         position: u64,
         frame: FrameRef,
     ) -> impl Iterator<Item = (u64, TlbEntry)> + 'a {
-        let low = arch.position_start(position);
-        let shift = arch.levels[(position & 7) as usize].shift;
-        let node = self.find(position).map(|i| &self.nodes[i as usize]);
-        node.into_iter().flat_map(|n| n.chunks.iter().enumerate()).flat_map(move |(c, chunk)| {
-            let mask = chunk.mask;
-            chunk.entries.iter().flat_map(|e| e.iter().enumerate()).filter_map(move |(i, entry)| {
-                let va = low.wrapping_add(((c * CHUNK + i) as u64) << shift);
-                (mask & 1 << i != 0 && entry.via == frame).then_some((va, *entry))
-            })
-        })
+        let read = self.read_at(arch, position).filter(move |(_, h)| !h.maybe && h.entry.via == frame);
+        read.map(|(va, held)| (va, held.entry))
     }
 }

@@ -3,18 +3,19 @@
 //!
 //! Entries stay until something drops them: the worst that hardware may do.
 mod context;
+mod entry;
 mod flush;
 mod hashed;
-mod node;
 mod processor;
+mod slots;
 mod translation;
 mod visits;
 
 pub(crate) use context::Context;
+pub(crate) use entry::{Table, TlbEntry};
 pub(crate) use flush::Strides;
 pub use flush::{Flush, Target};
 pub(crate) use hashed::HashedEntry;
-pub(crate) use node::{Table, TlbEntry};
 pub use processor::CpuState;
 pub(crate) use processor::{Cpu, Flight, Loaded, Register};
 pub use translation::{Fault, Translation};

@@ -1,8 +1,8 @@
 //! One CPU: what it has loaded and what it holds.
 use super::context::Context;
+use super::entry::Table;
 use super::flush::{Flush, Strides, Target};
 use super::hashed::HashedTlb;
-use super::node::Table;
 use super::visits::{Visit, Visits};
 use crate::arch::{Arch, Perms, StructureScope};
 use crate::hash::FastMap;
@@ -47,7 +47,6 @@ pub(crate) enum Register {
     Table { phys: u64, perms: Perms, frame: FrameRef },
 }
 
-#[derive(Default)]
 pub(crate) struct Cpu {
     pub(crate) state: CpuState,
     pub(crate) loaded: Option<Loaded>,
@@ -56,6 +55,8 @@ pub(crate) struct Cpu {
     spare: Vec<u32>,
     /// Global translations. It has no paging-structure entries.
     pub(crate) globals: Context,
+    /// The most entries of each kind in a context.
+    tlb: usize,
     /// The TLB, if CPUs look pages up in a hash table.
     pub(crate) hashed: HashedTlb,
     pub(crate) registers: Vec<Register>,
@@ -80,8 +81,27 @@ pub(crate) struct Cpu {
 }
 
 impl Cpu {
-    pub(crate) fn new() -> Self {
-        Self { globals: Context::new(u64::MAX), ..Self::default() }
+    /// Makes a CPU whose caches hold `tlb` entries of each kind for each space.
+    pub(crate) fn new(tlb: usize) -> Self {
+        Self {
+            state: CpuState::Away,
+            loaded: None,
+            contexts: Vec::new(),
+            by_space: FastMap::default(),
+            spare: Vec::new(),
+            globals: Context::new(u64::MAX, tlb),
+            tlb,
+            hashed: HashedTlb::default(),
+            registers: Vec::new(),
+            register_generation: 0,
+            last_flush: None,
+            settled: false,
+            flights: Vec::new(),
+            visits: Visits::default(),
+            returned: None,
+            other_root: None,
+            unsynchronized: false,
+        }
     }
 
     /// Returns the context in which `space` runs here. Without ASIDs there is one context for all
@@ -93,7 +113,7 @@ impl Cpu {
                     only.clear();
                     only.space = space;
                 }
-                None => self.contexts.push(Context::new(space)),
+                None => self.contexts.push(Context::new(space, self.tlb)),
             }
             return 0;
         }
@@ -106,7 +126,7 @@ impl Cpu {
                 index
             }
             None => {
-                self.contexts.push(Context::new(space));
+                self.contexts.push(Context::new(space, self.tlb));
                 (self.contexts.len() - 1) as u32
             }
         };

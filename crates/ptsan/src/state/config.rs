@@ -45,6 +45,15 @@ pub struct Config {
     /// The most flushes that CPUs may owe at a time; further ones are counted
     /// ([`crate::Stats::debts_dropped`]) and not checked. One takes some 150 bytes.
     pub debts: usize,
+    /// The most translations, and the most tables in a paging-structure cache, that a CPU holds for
+    /// one address space; at least one. If another comes, one that was there is evicted; which one
+    /// is repeated with the run. It bounds the memory that the sanitizer takes, at some 60 bytes an
+    /// entry.
+    ///
+    /// Without a bound, a translation stays until it is flushed: the worst that hardware may do. With
+    /// one, an access may find less that is stale. What a CPU may hold after a told store is found all
+    /// the same.
+    pub tlb: usize,
     /// The number of findings kept in full. All are counted.
     pub keep: usize,
     /// Kept findings name the callers of the hook. The environment variable `PTSAN_BACKTRACE=0`
@@ -76,6 +85,7 @@ impl Config {
             accessed_dirty: false,
             write_xor_execute: false,
             debts: 1 << 16,
+            tlb: usize::MAX,
             keep: 64,
             backtraces: true,
             track_origins: false,

@@ -54,7 +54,7 @@ impl Sanitizer {
     pub fn new(config: Config) -> Self {
         let config = config.with_environment(|name| std::env::var(name).ok());
         let seed = config.adversary.map(|a| a.seed);
-        let cpus = (0..config.cpus.min(usize::from(u16::MAX))).map(|_| Cpu::new()).collect();
+        let cpus = (0..config.cpus.min(usize::from(u16::MAX))).map(|_| Cpu::new(config.tlb)).collect();
         let mut new = Self {
             cpus,
             frames: FrameTable::default(),

@@ -37,7 +37,8 @@ impl Sanitizer {
         let top = arch.top();
         if arch.structures != StructureScope::None {
             let context = &c.contexts[loaded.context as usize];
-            for level in 0..top {
+            let levels = if context.has_tables() { 0..top } else { 0..0 };
+            for level in levels {
                 if let Some(table) = context.table(arch.position(level, va)) {
                     return Ok(Start { table, level, cached: true });
                 }
@@ -182,7 +183,7 @@ impl Sanitizer {
         }
         let position = arch.position(level, va);
         let context = &mut self.cpus[cpu].contexts[loaded.context as usize];
-        context.set_table(arch, position, table);
+        context.set_table(position, table);
         let (generation, since) = (context.generation, self.event);
         let holder = Holder { cpu: cpu as u16, context: loaded.context, generation, position, since };
         self.hold(table.frame, holder, va);

@@ -1,0 +1,25 @@
+//! What the caches of a CPU hold.
+use crate::arch::Perms;
+use crate::shadow::FrameRef;
+
+/// A cached translation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TlbEntry {
+    /// Physical address of the page.
+    pub(crate) phys: u64,
+    /// Event of the walk that filled it.
+    pub(crate) since: u64,
+    /// The table it was read from.
+    pub(crate) via: FrameRef,
+    pub(crate) perms: Perms,
+    pub(crate) memory_type: u8,
+}
+
+/// Which table a CPU uses at a position.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Table {
+    pub(crate) phys: u64,
+    pub(crate) frame: FrameRef,
+    /// What all entries above allow.
+    pub(crate) perms: Perms,
+}
