@@ -557,7 +557,7 @@ fn play_without_numbers(load_fence: bool, unload_fence: bool) -> [u64; 2] {
         space.activate(on).unwrap();
         _ = watch.translate(0, 0x40_0000, ptsan::Access::WRITE);
     }
-    let stale = watch.count(Kind::StaleUse);
+    let stale = watch.count(Kind::StaleUse) + watch.count(Kind::FlushMissing);
     // To the kernel's root; then the tables go.
     for space in spaces {
         space.deactivate(on).unwrap();

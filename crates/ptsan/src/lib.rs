@@ -29,8 +29,8 @@ pub mod watch;
 pub mod adapters;
 
 pub use arch::{
-    Access, AccessKind, Arch, Canonical, Entry, Granule, HardwareBits, HashLayout, HashTable, Level, Perms,
-    StoreOrdering, StructureScope,
+    Access, AccessKind, Arch, Canonical, Contiguous, Entry, Granule, HardwareBits, HashLayout, HashTable,
+    Level, Perms, StoreOrdering, StructureScope,
 };
 pub use cpu::{CpuState, Fault, Flush, Target, Translation};
 pub use face::{Barrier, Content, Expected, Session, Shared, Tree};

@@ -129,7 +129,7 @@ fn permissions_access_flag_software_bits_and_equal_copies_change_freely() {
         for (old, new) in [
             (DATA | RW, DATA | RO),
             (DATA | RO, DATA | RW),
-            (DATA | RW, DATA | RW | 1 << 55 | 1 << 52),
+            (DATA | RW, DATA | RW | 1 << 55 | 1 << 58),
             (DATA | RW, DATA | RW & !ACCESSED),
             (DATA | RW & !ACCESSED, OTHER | RW),
             (DATA | RW, OTHER | RW & !ACCESSED),

@@ -4,7 +4,7 @@
 //! Levels count from the leaves here: level 0 is the manual's level 3. Output addresses have 48
 //! bits, or 52 with the 64 KiB granule. Hardware that sets the access flag or the dirty state
 //! itself is not modelled.
-use super::format::{Arch, Canonical, Entry, HardwareBits, Level, StoreOrdering, StructureScope};
+use super::format::{Arch, Canonical, Contiguous, Entry, HardwareBits, Level, StoreOrdering, StructureScope};
 use super::perms::Perms;
 
 const VALID: u64 = 1 << 0;
@@ -15,6 +15,8 @@ const ACCESS_FLAG: u64 = 1 << 10;
 const READ_ONLY: u64 = 1 << 7;
 /// DBM.
 const DIRTY_MODIFIER: u64 = 1 << 51;
+/// The entry belongs to a run of entries that hardware may cache as one.
+const CONTIGUOUS: u64 = 1 << 52;
 /// Distinguishes a block from pages with the same content while one replaces the other (FEAT_BBM).
 const BLOCK_NT: u64 = 1 << 16;
 
@@ -146,6 +148,11 @@ fn tree(
         break_before_make: true,
         ordering: StoreOrdering::Completed,
         hardware_bits: Some(hardware_bits),
+        contiguous: Some(match granule {
+            Granule::K4 => |level, raw| run(level, raw, &[4, 4, 4]),
+            Granule::K16 => |level, raw| run(level, raw, &[7, 5]),
+            Granule::K64 => |level, raw| run(level, raw, &[5, 5]),
+        }),
         hashed: None,
         decode,
     };
@@ -165,6 +172,15 @@ fn tree(
     arch.levels = (0..levels - 1).map(|l| level(l, index_bits)).collect();
     arch.levels.push(level(levels - 1, top_bits));
     arch
+}
+
+/// Returns the run of entries, whose length is two to the power of `log2[level]` (Arm ARM, "The
+/// Contiguous bit").
+fn run(level: u8, raw: u64, log2: &[u8]) -> Contiguous {
+    let page = (level == 0) == (raw & TABLE_OR_PAGE != 0);
+    let hint = raw & CONTIGUOUS != 0 && raw & VALID != 0 && page;
+    let entries_log2 = log2.get(usize::from(level)).copied().filter(|_| hint).unwrap_or(0);
+    Contiguous { entries_log2, one_output: false }
 }
 
 /// Returns the access flag and the dirty state, as machines have them that set these themselves
@@ -405,6 +421,18 @@ mod tests {
         assert!(matches!(decode(1, raw | PAGE), Entry::Table { phys, .. } if phys == high));
         let block = 0x2000_0000 | 0xf << 12 | BLOCK;
         assert!(matches!(decode(1, block), Entry::Leaf { phys: 0x000f_0000_2000_0000, .. }));
+    }
+
+    #[test]
+    fn the_contiguous_hint_makes_runs_of_pages_and_blocks() {
+        let log2 = |arch: Arch, level, raw| arch.run_of(level, raw | CONTIGUOUS).entries_log2;
+        assert_eq!(log2(Arch::aarch64_4k(48), 0, PAGE), 4);
+        assert_eq!(log2(Arch::aarch64_4k(48), 1, BLOCK), 4);
+        assert_eq!(log2(Arch::aarch64_4k(48), 1, PAGE), 0, "an entry for a table has no hint");
+        assert_eq!(log2(Arch::aarch64_16k(48), 0, PAGE), 7);
+        assert_eq!(log2(Arch::aarch64_16k(48), 1, BLOCK), 5);
+        assert_eq!(log2(Arch::aarch64_64k(48), 1, BLOCK), 5);
+        assert_eq!(Arch::aarch64_4k(48).run_of(0, PAGE), Contiguous::default());
     }
 
     #[test]

@@ -109,6 +109,16 @@ pub struct HardwareBits {
     pub sets_dirty: bool,
 }
 
+/// The run of neighbouring entries to which an entry belongs. Hardware may cache all of them as one
+/// translation (AArch64: the Contiguous bit; RISC-V: Svnapot).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Contiguous {
+    /// The number of entries is two to this power; 0 for an entry that stands alone.
+    pub entries_log2: u8,
+    /// All entries of the run hold the address of its first page. Otherwise each holds its own.
+    pub one_output: bool,
+}
+
 /// Which values of the address bits above [`Arch::va_bits`] are valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Canonical {
@@ -153,6 +163,9 @@ pub struct Arch {
     /// The bits of an entry that hardware sets by itself, if it sets any. See
     /// [`crate::Config::accessed_dirty`].
     pub hardware_bits: Option<fn(level: u8, raw: u64) -> HardwareBits>,
+    /// The run of entries to which a valid entry belongs, if the format has such runs. See
+    /// [`crate::Kind::ContiguousRange`].
+    pub contiguous: Option<fn(level: u8, raw: u64) -> Contiguous>,
     /// Decodes an entry found at a level.
     pub decode: fn(level: u8, raw: u64) -> Entry,
 }
@@ -163,6 +176,26 @@ impl Arch {
     #[must_use]
     pub fn top(&self) -> u8 {
         (self.levels.len().saturating_sub(1)) as u8
+    }
+
+    /// Returns the run to which an entry belongs.
+    #[inline]
+    pub(crate) fn run_of(&self, level: u8, raw: u64) -> Contiguous {
+        self.contiguous.map_or_else(Contiguous::default, |of| of(level, raw))
+    }
+
+    /// Decodes entry `index` of a table of a level. A page has the address that this entry maps.
+    #[inline]
+    pub(crate) fn entry(&self, level: u8, index: u64, raw: u64) -> Entry {
+        match (self.decode)(level, raw) {
+            Entry::Leaf { phys, perms, global, accessed, memory_type } if self.contiguous.is_some() => {
+                let run = self.run_of(level, raw);
+                let within = if run.one_output { index & ((1 << run.entries_log2) - 1) } else { 0 };
+                let phys = phys.wrapping_add(within << self.levels[usize::from(level)].shift);
+                Entry::Leaf { phys, perms, global, accessed, memory_type }
+            }
+            other => other,
+        }
     }
 
     /// Returns whether the hardware accepts `va` at all.

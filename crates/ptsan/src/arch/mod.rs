@@ -14,7 +14,9 @@ mod x86;
 mod x86_32;
 
 pub use aarch64::Granule;
-pub use format::{Arch, Canonical, Entry, HardwareBits, Level, MAX_LEVELS, StoreOrdering, StructureScope};
+pub use format::{
+    Arch, Canonical, Contiguous, Entry, HardwareBits, Level, MAX_LEVELS, StoreOrdering, StructureScope,
+};
 pub(crate) use hashed::{HashEntry, SEGMENTS, Tag, segment_of};
 pub use hashed::{HashLayout, HashTable};
 pub(crate) use names::level_name;

@@ -1,5 +1,5 @@
 //! RISC-V Sv32, Sv39, Sv48 and Sv57 (privileged architecture, supervisor level).
-use super::format::{Arch, Canonical, Entry, HardwareBits, Level, StoreOrdering, StructureScope};
+use super::format::{Arch, Canonical, Contiguous, Entry, HardwareBits, Level, StoreOrdering, StructureScope};
 use super::perms::Perms;
 
 const VALID: u64 = 1 << 0;
@@ -12,7 +12,12 @@ const ACCESSED: u64 = 1 << 6;
 const DIRTY: u64 = 1 << 7;
 /// Accessed, dirty and user: reserved in an entry that points at a table.
 const LEAF_ONLY: u64 = USER | ACCESSED | DIRTY;
-/// Bits 60..54; bits 63..61 belong to extensions (NAPOT, memory types) that are not modelled.
+/// Bit 63: the page belongs to 64 KiB that are mapped as one (Svnapot).
+const NAPOT: u64 = 1 << 63;
+/// The low bits of the frame number of such an entry. They say the size, and no other is defined.
+const NAPOT_SIZE: u64 = 0b1000;
+const NAPOT_ENTRIES_LOG2: u8 = 4;
+/// Bits 60..54.
 const RESERVED: u64 = 0x7f << 54;
 /// Where the frame number starts, and its width.
 const FRAME_SHIFT: u32 = 10;
@@ -73,9 +78,15 @@ fn riscv(name: &'static str, levels: u8) -> Arch {
         break_before_make: false,
         ordering: StoreOrdering::Fenced,
         hardware_bits: Some(hardware_bits),
+        contiguous: Some(contiguous),
         hashed: None,
         decode: |level, raw| decode(level, raw, 9),
     }
+}
+
+fn contiguous(level: u8, raw: u64) -> Contiguous {
+    let run = level == 0 && raw & NAPOT != 0;
+    Contiguous { entries_log2: if run { NAPOT_ENTRIES_LOG2 } else { 0 }, one_output: run }
 }
 
 /// Returns the accessed and dirty bits, as machines have them that set these themselves (Svadu).
@@ -88,7 +99,14 @@ fn decode(level: u8, raw: u64, index_bits: u32) -> Entry {
     if raw & VALID == 0 {
         return Entry::Empty;
     }
-    let frame = raw >> FRAME_SHIFT & FRAME_MASK;
+    let mut frame = raw >> FRAME_SHIFT & FRAME_MASK;
+    if raw & NAPOT != 0 {
+        let low = (1 << NAPOT_ENTRIES_LOG2) - 1;
+        if level != 0 || frame & low != NAPOT_SIZE {
+            return Entry::Malformed;
+        }
+        frame &= !low;
+    }
     if raw & RESERVED != 0 || raw & (READ | WRITE) == WRITE {
         return Entry::Malformed;
     }
@@ -132,6 +150,18 @@ mod tests {
         assert_eq!(decode(1, table | READ), Entry::Malformed, "misaligned large page");
         assert!(matches!(decode(1, 0x200 << 10 | VALID | EXECUTE), Entry::Leaf { phys: 0x20_0000, .. }));
         assert_eq!(decode(1, 0), Entry::Empty);
+    }
+
+    #[test]
+    fn an_entry_of_64_kib_has_the_address_of_its_place() {
+        let arch = Arch::riscv_sv39();
+        let raw = NAPOT | 0x28 << 10 | VALID | READ;
+        assert!(matches!(arch.entry(0, 0x10, raw), Entry::Leaf { phys: 0x2_0000, .. }));
+        assert!(matches!(arch.entry(0, 0x1f, raw), Entry::Leaf { phys: 0x2_f000, .. }));
+        assert_eq!((arch.decode)(0, raw ^ 1 << 10), Entry::Malformed, "no such size");
+        assert_eq!((arch.decode)(1, NAPOT | VALID), Entry::Malformed, "tables have none");
+        assert_eq!(arch.run_of(0, raw).entries_log2, 4);
+        assert_eq!(arch.run_of(0, raw & !NAPOT), Contiguous::default());
     }
 
     #[test]

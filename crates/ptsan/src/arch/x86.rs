@@ -46,6 +46,7 @@ impl Arch {
             break_before_make: false,
             ordering: StoreOrdering::Implicit,
             hardware_bits: Some(hardware_bits),
+            contiguous: None,
             hashed: None,
             decode: |level, raw| match level {
                 0 if raw & PRESENT != 0 => page(raw),
@@ -86,6 +87,7 @@ impl Arch {
             break_before_make: false,
             ordering: StoreOrdering::Implicit,
             hardware_bits: Some(hardware_bits),
+            contiguous: None,
             hashed: None,
             decode: |level, raw| match level {
                 0 if raw & PRESENT != 0 => page(raw),

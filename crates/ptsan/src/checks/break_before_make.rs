@@ -148,6 +148,25 @@ impl Sanitizer {
         found.is_some()
     }
 
+    /// Reports an entry that was made part of a contiguous run, or no longer is, while a CPU may hold
+    /// the old one. Returns whether one may.
+    pub(crate) fn check_resized(
+        &mut self,
+        at: EntryAt,
+        root: FrameRef,
+        va: u64,
+        old: Entry,
+        new: Entry,
+    ) -> bool {
+        let mut below = self.cpus_below(root);
+        let Some((cpu, loaded)) = below.find_map(|cpu| Some((cpu, self.cpus[cpu].loaded?))) else {
+            return false;
+        };
+        drop(below);
+        self.report_contradiction((cpu, loaded), va, at.level, Rule::ChangedRun, (old, new), Some(at));
+        true
+    }
+
     /// Reports a translation that a CPU holds beside another one that a walk would cache now.
     pub(crate) fn check_beside(
         &mut self,

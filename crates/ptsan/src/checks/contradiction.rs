@@ -61,7 +61,7 @@ impl Sanitizer {
                     *pairs = pairs.checked_sub(1)?;
                     let read = |table: u64| {
                         let at = table.wrapping_add(i * u64::from(l.entry_bytes));
-                        memory.read(at, l.entry_bytes).map(|raw| (arch.decode)(level - 1, raw))
+                        memory.read(at, l.entry_bytes).map(|raw| arch.entry(level - 1, i, raw))
                     };
                     self.contradiction_within(memory, level - 1, read(a)?, read(b)?, pairs)
                 })

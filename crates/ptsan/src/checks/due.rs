@@ -14,6 +14,7 @@ impl Sanitizer {
     /// Lazy CPUs, and those that have another space loaded, owe theirs when they come back. What
     /// belongs to an operation under way is not due.
     pub(crate) fn flushes_due(&mut self, memory: &(impl Memory + ?Sized)) {
+        self.check_runs(memory);
         if self.debts.is_empty() {
             return;
         }

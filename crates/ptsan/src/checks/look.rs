@@ -20,7 +20,7 @@ impl Sanitizer {
             let level = level as u8;
             let at = table.wrapping_add(l.index(va) * u64::from(l.entry_bytes));
             let raw = memory.read(at, l.entry_bytes).ok_or(Fault::OutsideMemory { level })?;
-            match (arch.decode)(level, raw) {
+            match arch.entry(level, l.index(va), raw) {
                 Entry::Empty => return Err(Fault::NotPresent { level }),
                 Entry::Malformed => return Err(Fault::Malformed { level }),
                 Entry::Leaf { phys, perms, global, accessed, memory_type } => {

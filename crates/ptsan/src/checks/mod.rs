@@ -7,9 +7,10 @@
 //! * `contradiction` compares two entries; `break_before_make` compares what CPUs hold with what is
 //!   stored;
 //! * `owe` says which CPUs owe a flush for what a store took away, `due` reports those that have not
-//!   paid in time;
+//!   paid in time; `contiguous` compares the entries of a run;
 //! * `stale` compares an answer of the caches with memory.
 mod break_before_make;
+mod contiguous;
 mod contradiction;
 mod due;
 mod explain;

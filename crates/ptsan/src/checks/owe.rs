@@ -259,5 +259,5 @@ fn lost(page: Page, phys: u64, perms: Perms) -> Option<Rule> {
 fn read(memory: &(impl Memory + ?Sized), arch: &Arch, table: u64, level: u8, index: u64) -> Entry {
     let bytes = arch.levels[usize::from(level)].entry_bytes;
     let at = table.wrapping_add(index * u64::from(bytes));
-    memory.read(at, bytes).map_or(Entry::Empty, |raw| (arch.decode)(level, raw))
+    memory.read(at, bytes).map_or(Entry::Empty, |raw| arch.entry(level, index, raw))
 }

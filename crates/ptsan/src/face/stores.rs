@@ -4,7 +4,7 @@ use crate::checks::{Change, takes_away};
 use crate::cpu::Cpu;
 use crate::memory::Memory;
 use crate::report::{Happened, Place};
-use crate::shadow::{FrameRef, Link, Told};
+use crate::shadow::{Frame, FrameRef, Link, Told};
 use crate::state::{EntryAt, Sanitizer};
 
 impl Sanitizer {
@@ -56,9 +56,9 @@ impl Sanitizer {
     fn link(&mut self, memory: &(impl Memory + ?Sized), entry: u64, told: Option<u64>, exchanged: bool) {
         let parent = self.frames.find(entry).filter(|&p| self.is_table(p));
         let level = parent.and_then(|p| self.frames.get(p)).and_then(|f| f.level);
-        let decode = self.config.arch.decode;
+        let index = parent.and_then(|p| self.frames.get(p)).map_or(0, |f| self.index_in(f, entry));
         let raw = memory.read(entry, self.config.arch.entry_bytes());
-        let seen = level.zip(raw).map(|(l, raw)| decode(l, raw));
+        let seen = level.zip(raw).map(|(level, raw)| self.config.arch.entry(level, index, raw));
         if let Some(table) = parent {
             self.forget_leftover(table, entry);
         }
@@ -67,7 +67,7 @@ impl Sanitizer {
             let before = if told.is_none() { self.replace_told(frame, entry, raw) } else { None };
             if let (Some(level), Some(new)) = (level, seen) {
                 let at = EntryAt { entry, table: frame, level };
-                self.stored(memory, at, before, (raw, new), exchanged);
+                self.stored(memory, at, index, before, (raw, new), exchanged);
             }
         }
         let table = match (told, seen) {
@@ -92,11 +92,14 @@ impl Sanitizer {
 
     /// Records what a told store left, and returns what the one before it had left.
     fn replace_told(&mut self, table: FrameRef, entry: u64, raw: u64) -> Option<Told> {
-        let bytes = u64::from(self.config.arch.entry_bytes());
-        let since = self.event;
-        let f = self.frames.get_mut(table)?;
+        let index = self.index_in(self.frames.get(table)?, entry);
+        let new = Told { raw, since: self.event };
         // A table has at most 2^28 bytes.
-        f.told.replace((entry.saturating_sub(f.phys) / bytes) as usize, Told { raw, since })
+        self.frames.get_mut(table)?.told.replace(index as usize, new)
+    }
+
+    fn index_in(&self, f: &Frame, entry: u64) -> u64 {
+        entry.saturating_sub(f.phys) / u64::from(self.config.arch.entry_bytes())
     }
 
     /// Checks a store to an entry of a table whose level is known.
@@ -104,12 +107,13 @@ impl Sanitizer {
         &mut self,
         memory: &(impl Memory + ?Sized),
         at: EntryAt,
+        index: u64,
         before: Option<Told>,
         (raw, new): (u64, Entry),
         exchanged: bool,
     ) {
-        let decode = self.config.arch.decode;
-        let old = before.map(|b| decode(at.level, b.raw));
+        let old = before.map(|b| self.config.arch.entry(at.level, index, b.raw));
+        let resized = self.touch_run(at, index, before.map(|b| b.raw), raw);
         if let Some(Entry::Table { phys, .. }) = old
             && !matches!(new, Entry::Table { phys: same, .. } if same == phys)
             && let Some(below) = self.frames.find(phys)
@@ -128,7 +132,10 @@ impl Sanitizer {
             return;
         }
         let way = self.way_up(memory, at);
-        let contradicts = beside && self.check_store(memory, at, way, old, new);
+        let mut contradicts = beside && self.check_store(memory, at, way, old, new);
+        if let (Some(old), Some((root, va))) = (old.filter(|_| beside && resized && !contradicts), way) {
+            contradicts = self.check_resized(at, root, va, old, new);
+        }
         if let (Some(before), Some(old), Some((root, va))) = (before.filter(|_| takes), old, way) {
             let held = self.config.arch.hashed.is_none() && !contradicts;
             if held && self.check_bits(at, root, va, (before.raw, raw), (old, exchanged)) {

@@ -1,4 +1,5 @@
-//! The flushes that CPUs owe.
+//! What is due when an operation ends: the flushes that CPUs owe, and runs of entries that must
+//! agree.
 //!
 //! A store that takes a right away (it unmaps or remaps a page, restricts it, or unlinks a table)
 //! makes a *debt* of each CPU that may have cached the old entry. Only a later flush on that CPU
@@ -8,8 +9,10 @@ mod cover;
 mod debt;
 mod debts;
 mod mask;
+mod runs;
 
 pub(crate) use cover::Cover;
 pub(crate) use debt::{GLOBAL, PageDebt, TableDebt};
 pub(crate) use debts::Debts;
 pub(crate) use mask::CpuMask;
+pub(crate) use runs::{Run, Runs};

@@ -31,6 +31,8 @@ pub enum Kind {
     UseAfterFree,
     /// A valid entry that a CPU may hold was replaced by another that must not be cached beside it.
     BreakBeforeMake,
+    /// Entries of a run that hardware may cache as one translation contradict each other.
+    ContiguousRange,
     /// The hash table, or a bit that says what it may hold, contradicts the tables.
     HashTable,
     /// A table became reachable with entries in it that are older than its allocation.
@@ -59,7 +61,7 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds, the worst first.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::StaleUse,
         Self::Disagreement,
         Self::FreeBeforeFlush,
@@ -73,6 +75,7 @@ impl Kind {
         Self::FreeWhileLinked,
         Self::UseAfterFree,
         Self::BreakBeforeMake,
+        Self::ContiguousRange,
         Self::HashTable,
         Self::LinkedBeforeCleared,
         Self::NotZero,
@@ -104,6 +107,7 @@ impl Kind {
             Self::FreeWhileLinked => "free-while-linked",
             Self::UseAfterFree => "use-after-free",
             Self::BreakBeforeMake => "break-before-make",
+            Self::ContiguousRange => "contiguous-range",
             Self::HashTable => "hash-table",
             Self::LinkedBeforeCleared => "linked-before-cleared",
             Self::NotZero => "not-zero",

@@ -92,6 +92,10 @@ rules! {
     ChangedOutput = "a valid entry was replaced by one for another frame; clear it and flush first",
     /// A table was replaced by a block, or a block by a table.
     ChangedSize = "a table was replaced by a block, or a block by a table; clear the entry and flush first",
+    /// An entry became part of a contiguous run, or is no longer.
+    ChangedRun = "a valid entry was put into a contiguous run, or taken out of one; clear the run and flush first",
+    /// Some entries of a run say that hardware may cache them as one, and others do not fit.
+    RunDisagrees = "entries that hardware may cache as one contradict each other; change all of a run",
     /// The new entry has another memory type.
     ChangedType = "a valid entry was given another memory type; clear it and flush first",
     /// A global entry became one of a space, or the reverse.

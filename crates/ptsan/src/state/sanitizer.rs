@@ -7,7 +7,7 @@ use super::operations::Operations;
 use super::stats::Stats;
 use crate::cpu::Cpu;
 use crate::hash::FastMap;
-use crate::owed::Debts;
+use crate::owed::{Debts, Runs};
 use crate::report::{Details, Kind, Place, Reports, Rule};
 use crate::shadow::{Frame, FrameRef, FrameTable, Mappings};
 use std::time::Instant;
@@ -34,6 +34,8 @@ pub struct Sanitizer {
     pub(crate) mappings: Mappings,
     /// Flushes that no barrier has completed.
     pub(crate) issued: Vec<Issued>,
+    /// Runs of entries to which stores were told.
+    pub(crate) runs: Runs,
     /// Event of the last barrier.
     pub(crate) last_barrier: u64,
     /// The CPU that carries out the stores that are told.
@@ -72,6 +74,7 @@ impl Sanitizer {
             blamed: FastMap::default(),
             mappings: Mappings::default(),
             issued: Vec::new(),
+            runs: Runs::default(),
             last_barrier: 0,
             running: None,
             tells: false,

@@ -1,5 +1,5 @@
 //! Walks that start at a CPU's paging-structure cache and fill its caches.
-use crate::arch::{Access, Entry, Perms, StructureScope};
+use crate::arch::{Access, Contiguous, Entry, Perms, StructureScope};
 use crate::cpu::{Fault, Loaded, Register, Table, TlbEntry, Translation};
 use crate::memory::Memory;
 use crate::report::{Kind, Place, Rule};
@@ -121,7 +121,7 @@ impl Sanitizer {
             self.report(Kind::OutsideMemory, Rule::NoMemory, place, || format!("read of {at:#x}"));
             return Next::End(Err(Fault::OutsideMemory { level }));
         };
-        match (self.config.arch.decode)(level, raw) {
+        match self.config.arch.entry(level, l.index(va), raw) {
             Entry::Empty => Next::End(Err(Fault::NotPresent { level })),
             Entry::Leaf { accessed: false, .. } => Next::End(Err(Fault::NotAccessed { level })),
             Entry::Leaf { phys, perms, global, memory_type, accessed } => {
@@ -131,6 +131,10 @@ impl Sanitizer {
                 }
                 let entry = TlbEntry { phys, since: self.event, via: table.frame, perms, memory_type };
                 self.fill(cpu, loaded, va, level, entry, global);
+                let run = self.config.arch.run_of(level, raw);
+                if run.entries_log2 > 0 {
+                    self.fill_run(memory, (cpu, loaded), va, level, (table, entry, global), run);
+                }
                 let phys = phys.wrapping_add(va & ((1 << l.shift) - 1));
                 let from_tlb = false;
                 Next::End(Ok(Translation { phys, perms, level, global, memory_type, accessed, from_tlb }))
@@ -149,6 +153,41 @@ impl Sanitizer {
                 });
                 Next::End(Err(Fault::Malformed { level }))
             }
+        }
+    }
+
+    /// Caches the other pages of a run, as far as their entries say the same.
+    fn fill_run(
+        &mut self,
+        memory: &(impl Memory + ?Sized),
+        (cpu, loaded): (usize, Loaded),
+        va: u64,
+        level: u8,
+        (table, entry, global): (Table, TlbEntry, bool),
+        run: Contiguous,
+    ) {
+        let arch = &self.config.arch;
+        let l = arch.levels[usize::from(level)];
+        let index = l.index(va);
+        let first = index & !((1 << run.entries_log2) - 1);
+        let others = (first..first + (1 << run.entries_log2)).filter(|&other| other != index);
+        let fits = |other: u64| {
+            let raw = memory.read(table.phys + other * u64::from(l.entry_bytes), l.entry_bytes)?;
+            let distance = other.wrapping_sub(index) << l.shift;
+            let same = match self.config.arch.entry(level, other, raw) {
+                Entry::Leaf { phys, perms, global: g, memory_type, accessed: true } => {
+                    phys == entry.phys.wrapping_add(distance)
+                        && table.perms & perms == entry.perms
+                        && (g, memory_type) == (global, entry.memory_type)
+                        && self.config.arch.run_of(level, raw) == run
+                }
+                _ => false,
+            };
+            same.then(|| (va.wrapping_add(distance), entry.phys.wrapping_add(distance)))
+        };
+        let found: Vec<_> = others.filter_map(fits).collect();
+        for (va, phys) in found {
+            self.fill(cpu, loaded, va, level, TlbEntry { phys, ..entry }, global);
         }
     }
 
