@@ -95,6 +95,10 @@ impl Sanitizer {
 
     /// Says why the flushes of a CPU did not pay a debt.
     fn why_not_paid(&self, cpu: usize, space: u64, debt: &PageDebt) -> String {
+        if debt.combined.contains(cpu) {
+            return "what it combined of both stages was not flushed after that: call stage1_flushed"
+                .to_owned();
+        }
         if debt.unordered {
             return "a flush came before a barrier that orders the store before it".to_owned();
         }

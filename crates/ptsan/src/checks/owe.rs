@@ -97,6 +97,7 @@ impl Sanitizer {
                 unordered: false,
                 by,
                 cpus,
+                combined: CpuMask::default(),
             };
             if global {
                 let cpus = self.may_hold_global(root, before.since);

@@ -54,8 +54,9 @@ impl Sanitizer {
     }
 
     fn complete_flushes(&mut self) {
+        let two_stages = self.config.two_stages;
         for Issued { cpu, flush, loaded, before, .. } in std::mem::take(&mut self.issued) {
-            self.debts.pay(cpu, Cover { arch: &self.config.arch, flush, loaded, before });
+            self.debts.pay(cpu, Cover { arch: &self.config.arch, flush, loaded, before, two_stages });
         }
     }
 
@@ -77,6 +78,7 @@ impl Sanitizer {
             }
             _ => {}
         }
+        let two_stages = self.config.two_stages;
         let ordering = if self.config.barriers { arch.ordering } else { StoreOrdering::Implicit };
         let before = match ordering {
             StoreOrdering::Implicit => u64::MAX,
@@ -87,7 +89,7 @@ impl Sanitizer {
                 self.issued.push(Issued { cpu, flush, loaded, before, event: self.event });
             }
         } else {
-            self.debts.pay(cpu, Cover { arch, flush, loaded, before });
+            self.debts.pay(cpu, Cover { arch, flush, loaded, before, two_stages });
         }
     }
 }

@@ -10,6 +10,7 @@ mod operations;
 mod results;
 mod session;
 mod shared;
+mod stages;
 mod stores;
 mod tables;
 
@@ -17,4 +18,5 @@ pub use barriers::Barrier;
 pub use expect::{Expected, Tree};
 pub use session::Session;
 pub use shared::Shared;
+pub use stages::GuestMemory;
 pub use tables::Content;

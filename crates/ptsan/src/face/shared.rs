@@ -28,7 +28,7 @@ use std::thread::{self, ThreadId};
 ///
 /// The sanitizer's lock is the innermost: a hook takes it, reads memory, and releases it. A
 /// [`Memory`] may take a lock of its own only if no thread holds that lock while it calls a hook. A
-/// [`Memory`] must not call hooks.
+/// [`Memory`] must not call hooks of the same sanitizer.
 ///
 /// A thread that panics inside a hook leaves the sanitizer usable.
 #[derive(Clone, Debug)]

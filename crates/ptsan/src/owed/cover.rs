@@ -12,6 +12,8 @@ pub(crate) struct Cover<'a> {
     pub(crate) loaded: Option<u64>,
     /// Stores from this event on were not ordered before the flush.
     pub(crate) before: u64,
+    /// The addresses are those of stage 2: CPUs keep what they combined of both stages.
+    pub(crate) two_stages: bool,
 }
 
 impl Cover<'_> {
@@ -67,7 +69,11 @@ impl Cover<'_> {
     /// Pays a debt that the flush covers, if the store came before it.
     pub(super) fn settle(&self, cpu: usize, debt: &mut PageDebt) {
         if self.is_ordered(cpu, debt.since, debt.by) {
-            debt.cpus.remove(cpu);
+            if self.two_stages && !matches!(self.flush.target, Target::All | Target::Space(_)) {
+                debt.combined.insert(cpu);
+            } else {
+                debt.cpus.remove(cpu);
+            }
         } else {
             debt.unordered = true;
         }

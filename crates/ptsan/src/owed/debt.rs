@@ -34,6 +34,8 @@ pub(crate) struct PageDebt {
     pub(crate) by: Option<usize>,
     /// The CPUs that owe a flush.
     pub(crate) cpus: CpuMask,
+    /// Those of them that have flushed it, but not what they combined of it with another stage.
+    pub(crate) combined: CpuMask,
 }
 
 impl PageDebt {

@@ -127,6 +127,16 @@ impl Debts {
         }
     }
 
+    /// Pays what a CPU has flushed by address in stage 2: now its combined translations are gone.
+    pub(crate) fn combined_flushed(&mut self, cpu: usize) {
+        self.settle_pages(|debt| {
+            if debt.combined.contains(cpu) {
+                debt.combined.remove(cpu);
+                debt.cpus.remove(cpu);
+            }
+        });
+    }
+
     fn settle_pages(&mut self, mut settle: impl FnMut(&mut PageDebt)) {
         self.pages.retain(|_, place| place.settle(&mut settle));
     }

@@ -39,6 +39,10 @@ pub struct Config {
     /// entry ([`crate::Sanitizer::entry_exchanged`]). An entry whose accessed bit was still clear
     /// when it was exchanged is in no cache, and owes no flush.
     pub accessed_dirty: bool,
+    /// The tables are those of stage 2 (a hypervisor's, with a guest's tables on top), and CPUs cache
+    /// translations that are combined of both stages. A flush by address then needs
+    /// [`crate::Sanitizer::stage1_flushed`] after it. Flushes of the whole space drop both.
+    pub two_stages: bool,
     /// Reports a frame that user mode may write at one address and execute at another, in whatever
     /// spaces ([`crate::Kind::WriteExecute`]). Needs told stores.
     pub write_xor_execute: bool,
@@ -83,6 +87,7 @@ impl Config {
             adversary: None,
             barriers: false,
             accessed_dirty: false,
+            two_stages: false,
             write_xor_execute: false,
             debts: 1 << 16,
             tlb: usize::MAX,
