@@ -1,4 +1,5 @@
-//! The cost of a hook, for each format, with and without an adversary.
+//! The cost of a hook, for each format, with and without an adversary; and of an operation: map a
+//! page, access it on two CPUs, unmap it, and flush it on four.
 //!
 //! `cargo run --release -p ptsan --example cost`
 use ptsan::{Access, Adversary, Arch, Config, Content, Flush, Granule, Sanitizer};
@@ -6,6 +7,7 @@ use std::time::Instant;
 
 const TABLE: u64 = 0x10_0000;
 const ROUNDS: u64 = 1_000_000;
+const OPERATIONS: u64 = 200_000;
 
 /// How a format writes an entry for a table at a level, and for a page.
 type Entries = (fn(usize, u64) -> u64, fn(u64) -> u64);
@@ -72,7 +74,116 @@ impl Machine {
     }
 }
 
+/// A tree of x86-64 with many last tables, on four CPUs.
+struct Tree {
+    ram: Vec<u8>,
+    san: Sanitizer,
+    first: u64,
+    tables: u64,
+    tells: bool,
+    random: u64,
+}
+
+impl Tree {
+    const CPUS: usize = 4;
+
+    fn new(tables: u64, tells: bool, adversary: Option<Adversary>) -> Self {
+        let (page, root) = (4096, 0x1000);
+        let directories = tables.div_ceil(512);
+        let first = root + (2 + directories) * page;
+        let config = Config { cpus: Self::CPUS, adversary, ..Config::new(Arch::x86_64()) };
+        let mut ram = vec![0; (first + tables * page) as usize];
+        // The system gives memory when it is written. That is not what is measured.
+        ram.iter_mut().step_by(page as usize).for_each(|byte| *std::hint::black_box(byte) = 0);
+        let mut tree = Self { ram, san: Sanitizer::new(config), first, tables, tells, random: 1 };
+        let all = (0..2 + directories + tables).map(|n| root + n * page);
+        for (n, table) in all.enumerate() {
+            let level = match n as u64 {
+                0 => 3,
+                1 => 2,
+                n if n < 2 + directories => 1,
+                _ => 0,
+            };
+            tree.san.table_allocated(&tree.ram, table, page, Some(level), Content::Zero);
+        }
+        tree.put(root, (root + page) | 7);
+        for cpu in 0..Self::CPUS {
+            tree.san.switch(&tree.ram, cpu, root, 1);
+        }
+        // The tables of a level lie one behind the other, and so do the entries for them.
+        (0..directories).for_each(|n| tree.put(root + page + n * 8, (root + (2 + n) * page) | 7));
+        (0..tables).for_each(|n| tree.put(root + 2 * page + n * 8, (first + n * page) | 7));
+        tree
+    }
+
+    fn put(&mut self, at: u64, raw: u64) {
+        self.ram[at as usize..][..8].copy_from_slice(&raw.to_le_bytes());
+        if self.tells {
+            self.san.entry_written(&self.ram, at);
+        }
+    }
+
+    fn operation(&mut self) {
+        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let (table, page) = ((self.random >> 33) % self.tables, self.random >> 20 & 511);
+        let (va, entry) = (table << 21 | page << 12, self.first + table * 4096 + page * 8);
+        self.put(entry, 0x1_0000_0000 | 7);
+        for (n, access) in [Access::READ, Access::WRITE].into_iter().enumerate() {
+            let cpu = ((self.random >> 50) as usize + n) % Self::CPUS;
+            assert!(self.san.translate(&self.ram, cpu, va, access).is_ok());
+        }
+        self.put(entry, 0);
+        for cpu in 0..Self::CPUS {
+            self.san.flush(&self.ram, cpu, Flush::page(1, va));
+        }
+        if self.tells {
+            self.san.flushes_done(&self.ram);
+        }
+    }
+
+    /// Returns nanoseconds for an operation, the best of five rounds.
+    fn time(&mut self) -> f64 {
+        let mut best = f64::INFINITY;
+        for _ in 0..5 {
+            let start = Instant::now();
+            (0..OPERATIONS).for_each(|_| self.operation());
+            best = best.min(start.elapsed().as_nanos() as f64 / OPERATIONS as f64);
+        }
+        best
+    }
+}
+
+/// The memory of this process in MiB, where the system says.
+fn resident() -> f64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = statm.split(' ').nth(1).and_then(|n| n.parse::<f64>().ok());
+    pages.map_or(f64::NAN, |n| n * 4096.0 / f64::from(1 << 20))
+}
+
+fn operations() {
+    println!("\nnanoseconds an operation, 4 CPUs      64 tables   32768 tables   grew by MiB");
+    for (name, tells, adversary) in [
+        ("no store told", false, None),
+        ("each store told", true, None),
+        ("no store told, adversary", false, Some(Adversary::new(1))),
+        ("each store told, adversary", true, Some(Adversary::new(1))),
+    ] {
+        let few = Tree::new(64, tells, adversary).time();
+        let mut many = Tree::new(32_768, tells, adversary);
+        let before = resident();
+        let time = many.time();
+        let grown = resident() - before;
+        many.san.assert_clean();
+        println!("{name:32}{few:15.0}{time:15.0}{grown:14.0}");
+    }
+}
+
 fn main() {
+    hooks();
+    operations();
+}
+
+fn hooks() {
     let x86: Entries = (|_, p| p | 7, |p| p | 7);
     let riscv: Entries = (|_, p| p >> 2 | 1, |p| p >> 2 | 0b1_0111);
     let pae: Entries = (|l, p| if l == 2 { p | 1 } else { p | 7 }, |p| p | 7);

@@ -114,6 +114,7 @@ proptest! {
         let mut model = Model::new();
         for op in ops {
             run(&mut m, &mut model, op);
+            m.san.flushes_done(&m.ram);
             prop_assert_eq!(m.san.total(), 0, "{}", m.san);
         }
         for space in 1..=SPACES {

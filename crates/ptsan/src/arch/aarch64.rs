@@ -2,8 +2,8 @@
 //! System Architecture").
 //!
 //! Levels count from the leaves here: level 0 is the manual's level 3. Output addresses have 48
-//! bits, or 52 with the 64 KiB granule. Hardware that sets the access flag or the dirty state
-//! itself is not modelled.
+//! bits, or 52 with the 64 KiB granule. The dirty state is set by hardware if
+//! [`crate::Config::accessed_dirty`] says so. Hardware that sets the access flag is not modelled.
 use super::format::{Arch, Canonical, Contiguous, Entry, HardwareBits, Level, StoreOrdering, StructureScope};
 use super::perms::Perms;
 
@@ -148,6 +148,7 @@ fn tree(
         break_before_make: true,
         ordering: StoreOrdering::Completed,
         hardware_bits: Some(hardware_bits),
+        sets_dirty: false,
         contiguous: Some(match granule {
             Granule::K4 => |level, raw| run(level, raw, &[4, 4, 4]),
             Granule::K16 => |level, raw| run(level, raw, &[7, 5]),

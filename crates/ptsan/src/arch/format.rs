@@ -163,6 +163,10 @@ pub struct Arch {
     /// The bits of an entry that hardware sets by itself, if it sets any. See
     /// [`crate::Config::accessed_dirty`].
     pub hardware_bits: Option<fn(level: u8, raw: u64) -> HardwareBits>,
+    /// Whether hardware lets a page be written that is clean and may become dirty, and sets the dirty
+    /// state ([`HardwareBits::sets_dirty`]). For formats whose clean pages look read-only (AArch64
+    /// with `TCR_ELx.HD`). [`crate::Config::accessed_dirty`] implies it.
+    pub sets_dirty: bool,
     /// The run of entries to which a valid entry belongs, if the format has such runs. See
     /// [`crate::Kind::ContiguousRange`].
     pub contiguous: Option<fn(level: u8, raw: u64) -> Contiguous>,
@@ -189,6 +193,8 @@ impl Arch {
     pub(crate) fn entry(&self, level: u8, index: u64, raw: u64) -> Entry {
         match (self.decode)(level, raw) {
             Entry::Leaf { phys, perms, global, accessed, memory_type } if self.contiguous.is_some() => {
+                let bits = self.hardware_bits.filter(|_| self.sets_dirty).map(|of| of(level, raw));
+                let perms = perms.with_if(Perms::WRITE, bits.is_some_and(|b| b.sets_dirty));
                 let run = self.run_of(level, raw);
                 let within = if run.one_output { index & ((1 << run.entries_log2) - 1) } else { 0 };
                 let phys = phys.wrapping_add(within << self.levels[usize::from(level)].shift);

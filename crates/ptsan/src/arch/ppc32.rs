@@ -32,6 +32,7 @@ impl Arch {
             break_before_make: false,
             ordering: StoreOrdering::Implicit,
             hardware_bits: None,
+            sets_dirty: false,
             contiguous: None,
             hashed: Some(|level, raw| level == 0 && (raw as u32).swap_bytes() & HASHPTE != 0),
             decode,

@@ -78,6 +78,7 @@ fn riscv(name: &'static str, levels: u8) -> Arch {
         break_before_make: false,
         ordering: StoreOrdering::Fenced,
         hardware_bits: Some(hardware_bits),
+        sets_dirty: false,
         contiguous: Some(contiguous),
         hashed: None,
         decode: |level, raw| decode(level, raw, 9),

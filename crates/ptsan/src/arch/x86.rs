@@ -46,6 +46,7 @@ impl Arch {
             break_before_make: false,
             ordering: StoreOrdering::Implicit,
             hardware_bits: Some(hardware_bits),
+            sets_dirty: false,
             contiguous: None,
             hashed: None,
             decode: |level, raw| match level {
@@ -87,6 +88,7 @@ impl Arch {
             break_before_make: false,
             ordering: StoreOrdering::Implicit,
             hardware_bits: Some(hardware_bits),
+            sets_dirty: false,
             contiguous: None,
             hashed: None,
             decode: |level, raw| match level {

@@ -30,9 +30,7 @@ impl Sanitizer {
     /// Reports what a CPU owes that has come back to a space and does something else than to flush.
     pub(crate) fn settle_return(&mut self, memory: &(impl Memory + ?Sized), cpu: usize) {
         let c = &mut self.cpus[cpu];
-        if c.returned.take().is_none() {
-            return;
-        }
+        let Some(returned) = c.returned.take() else { return };
         let Some(loaded) = c.loaded else { return };
         if let Some(other) = c.other_root.take() {
             let phys = self.frames.get(other.root).map(|f| f.phys);
@@ -50,7 +48,12 @@ impl Sanitizer {
             return;
         }
         let owes = |debt: &PageDebt| {
-            if debt.space == loaded.space { only(&debt.cpus, |c| c == cpu) } else { CpuMask::default() }
+            // What was taken away since it came back is due as usual.
+            if debt.space == loaded.space && debt.since < returned {
+                only(&debt.cpus, |c| c == cpu)
+            } else {
+                CpuMask::default()
+            }
         };
         let taken = self.debts.take_pages(owes);
         self.report_missing(memory, taken);

@@ -54,7 +54,8 @@ impl Sanitizer {
     /// Creates a machine whose CPUs have nothing loaded.
     #[must_use]
     pub fn new(config: Config) -> Self {
-        let config = config.with_environment(|name| std::env::var(name).ok());
+        let mut config = config.with_environment(|name| std::env::var(name).ok());
+        config.arch.sets_dirty |= config.accessed_dirty;
         let seed = config.adversary.map(|a| a.seed);
         let cpus = (0..config.cpus.min(usize::from(u16::MAX))).map(|_| Cpu::new(config.tlb)).collect();
         let mut new = Self {

@@ -71,7 +71,8 @@ impl Format {
         match self {
             // Accessed, and dirty if it may be written and the machine does not set the bit itself.
             Self::X86 => phys | 0x25 | bit(1, write) | bit(7, large),
-            Self::Arm => phys | 0xc41 | bit(1, !large) | bit(7, !write),
+            // Clean, and made dirty by the machine if it may be written.
+            Self::Arm => phys | 0xcc1 | bit(1, !large) | bit(51, write),
         }
     }
 
@@ -94,6 +95,8 @@ pub struct Kernel {
     pub defect: Defect,
     arch: Arch,
     asids: bool,
+    /// Each store is told.
+    tells: bool,
     /// Frames are handed out dirty.
     dirty: bool,
     free: Vec<u64>,
@@ -108,7 +111,7 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    pub fn new(format: Format, defect: Defect, seed: u64) -> Self {
+    pub fn new(format: Format, seed: u64, tells: bool) -> Self {
         let asids = format == Format::Arm;
         let config = Config {
             cpus: CPUS,
@@ -122,7 +125,8 @@ impl Kernel {
             ram: vec![0; (2 * FRAMES * PAGE) as usize],
             san: Sanitizer::new(config),
             format,
-            defect,
+            defect: Defect::None,
+            tells,
             arch: format.arch(),
             asids,
             dirty: seed.is_multiple_of(2),
@@ -153,7 +157,9 @@ impl Kernel {
 
     fn put(&mut self, at: u64, raw: u64) {
         self.ram[at as usize..][..8].copy_from_slice(&raw.to_le_bytes());
-        self.san.entry_written(&self.ram, at);
+        if self.tells {
+            self.san.entry_written(&self.ram, at);
+        }
     }
 
     fn exchange(&mut self, at: u64, raw: u64) {
@@ -161,7 +167,9 @@ impl Kernel {
             return self.put(at, raw);
         }
         self.ram[at as usize..][..8].copy_from_slice(&raw.to_le_bytes());
-        self.san.entry_exchanged(&self.ram, at);
+        if self.tells {
+            self.san.entry_exchanged(&self.ram, at);
+        }
     }
 
     fn frame(&mut self) -> u64 {
