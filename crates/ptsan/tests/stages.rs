@@ -47,7 +47,7 @@ impl Host {
         let mut stage1 = Sanitizer::new(Config { cpus: CPUS, ..Config::new(Arch::aarch64_4k(21)) });
         stage1.table_allocated(&self.guest(0), TABLE, PAGE, Some(0), Content::Zero);
         let at = 0x10_0000 + TABLE as usize + 5 * 8;
-        self.ram[at..][..8].copy_from_slice(&(8 * PAGE | 0xc43).to_le_bytes());
+        self.ram[at..][..8].copy_from_slice(&((8 * PAGE) | 0xc43).to_le_bytes());
         stage1.entry_written(&self.guest(0), TABLE + 5 * 8);
         for cpu in 0..CPUS {
             stage1.switch(&self.guest(cpu), cpu, TABLE, 1);

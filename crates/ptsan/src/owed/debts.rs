@@ -2,7 +2,7 @@
 use super::cover::Cover;
 use super::debt::{GLOBAL, PageDebt, TableDebt};
 use super::mask::CpuMask;
-use crate::arch::Arch;
+use crate::arch::{Arch, MAX_LEVELS};
 use crate::hash::FastMap;
 use crate::shadow::FrameRef;
 
@@ -22,12 +22,20 @@ struct Place {
 #[derive(Default)]
 pub(crate) struct Debts {
     pages: FastMap<Key, Place>,
+    /// The number of places of each level, of spaces and of global translations. A flush looks for
+    /// nothing that is not there.
+    counts: [[usize; MAX_LEVELS]; 2],
     tables: Vec<TableDebt>,
     /// The most debts that are kept.
     most: usize,
     dropped: u64,
     /// Places that were reported, and stay stale until a flush.
     reported: FastMap<Key, ()>,
+}
+
+/// Returns where the places of a key are counted.
+fn count_of((space, at): Key) -> (usize, usize) {
+    (usize::from(space == GLOBAL), (at & 7) as usize)
 }
 
 fn key(space: u64, va: u64, level: u8) -> Key {
@@ -59,6 +67,8 @@ impl Debts {
         match self.pages.get_mut(&key) {
             None if full => self.dropped += 1,
             None => {
+                let (global, level) = count_of(key);
+                self.counts[global][level] += 1;
                 self.pages.insert(key, Place { first: new, more: Vec::new() });
             }
             Some(place) => {
@@ -112,13 +122,17 @@ impl Debts {
         let global = (Some(space) == cover.loaded).then_some(GLOBAL);
         let mut va = range.start;
         while va < range.end && !self.pages.is_empty() {
-            for space in std::iter::once(space).chain(global) {
+            for (which, space) in std::iter::once(space).chain(global).enumerate() {
                 for (level, l) in cover.arch.levels.iter().enumerate() {
+                    if self.counts[which][level] == 0 {
+                        continue;
+                    }
                     let key = key(space, va & !((1u64 << l.shift) - 1), level as u8);
                     if let Some(place) = self.pages.get_mut(&key)
                         && !place.settle(|debt| cover.settle(cpu, debt))
                     {
                         self.pages.remove(&key);
+                        self.counts[which][level] -= 1;
                     }
                 }
             }
@@ -137,8 +151,18 @@ impl Debts {
         });
     }
 
+    fn keep_pages(&mut self, mut keep: impl FnMut(Key, &mut Place) -> bool) {
+        let counts = &mut self.counts;
+        self.pages.retain(|&key, place| {
+            let kept = keep(key, place);
+            let (global, level) = count_of(key);
+            counts[global][level] -= usize::from(!kept);
+            kept
+        });
+    }
+
     fn settle_pages(&mut self, mut settle: impl FnMut(&mut PageDebt)) {
-        self.pages.retain(|_, place| place.settle(&mut settle));
+        self.keep_pages(|_, place| place.settle(&mut settle));
     }
 
     fn settle_tables(&mut self, cpu: usize, paid: impl Fn(&mut TableDebt) -> bool) {
@@ -166,15 +190,15 @@ impl Debts {
     pub(crate) fn forget(&mut self, space: u64) {
         if !self.is_empty() {
             self.tables.retain(|debt| debt.space != space);
-            self.pages.retain(|(of, _), _| *of != space);
+            self.keep_pages(|(of, _), _| of != space);
         }
     }
 
     /// Forgets what is owed for the pages in `bytes` bytes at `va`: they were reported otherwise.
     pub(crate) fn forgive(&mut self, space: u64, va: u64, bytes: u64) {
         let end = va.saturating_add(bytes);
-        self.pages.retain(|(of, _), place| {
-            !((*of == space || *of == GLOBAL) && place.first.va >= va && place.first.va < end)
+        self.keep_pages(|(of, _), place| {
+            !((of == space || of == GLOBAL) && place.first.va >= va && place.first.va < end)
         });
     }
 
@@ -207,7 +231,7 @@ impl Debts {
     /// Takes the debts that are due, with the CPUs of each that `due` names.
     pub(crate) fn take_pages(&mut self, due: impl Fn(&PageDebt) -> CpuMask) -> Vec<PageDebt> {
         let mut taken = Vec::new();
-        self.pages.retain(|_, place| {
+        self.keep_pages(|_, place| {
             place.settle(|debt| {
                 let cpus = due(debt);
                 if !cpus.is_empty() {
