@@ -8,7 +8,8 @@ use crate::memory::Memory;
 use crate::report::Kind;
 use crate::state::{Config, Sanitizer};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{self, ThreadId};
 
 /// A handle on a sanitizer. Clones share the sanitizer, and every thread may call its hooks.
@@ -31,29 +32,92 @@ use std::thread::{self, ThreadId};
 /// [`Memory`] must not call hooks.
 ///
 /// A thread that panics inside a hook leaves the sanitizer usable.
+/// ```
+/// use ptsan::{Arch, Config, Content, Kind, Shared};
+///
+/// let san = Shared::new(Config::new(Arch::x86_64()));
+/// let memory = vec![0u8; 8192];
+/// std::thread::scope(|threads| {
+///     for _ in 0..2 {
+///         threads.spawn(|| san.table_allocated(&memory, 0x1000, 4096, None, Content::Zero));
+///     }
+/// });
+/// assert_eq!(san.count(Kind::DoubleAllocate), 1);
+/// ```
 #[derive(Clone, Debug)]
 pub struct Shared {
     inner: Arc<Inner>,
 }
 
-#[derive(Debug)]
 struct Inner {
     sanitizer: Mutex<Sanitizer>,
     cpus: Mutex<HashMap<ThreadId, usize>>,
+    /// Where a scheduler may run another task: before what a CPU does by itself.
+    point: Option<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut fields = f.debug_struct("Inner");
+        fields.field("sanitizer", &self.sanitizer).field("scheduled", &self.point.is_some()).finish()
+    }
 }
 
 impl Shared {
     /// Creates a machine whose CPUs have nothing loaded.
     #[must_use]
     pub fn new(config: Config) -> Self {
+        Self::from_parts(config, None)
+    }
+
+    /// Creates a machine for tasks of a scheduler that explores interleavings, such as `shuttle` or
+    /// `loom`. All tasks run on one thread of the operating system.
+    ///
+    /// `point` lets the scheduler run another task. A relaxed increment of a counter that all tasks
+    /// share will do, with an atomic of the scheduler. It is called before each hook, without the
+    /// lock, except before hooks of stores: these and the store stay one step.
+    ///
+    /// A [`Memory`] must read without such a point, and a guard of [`Shared::lock`] must not live
+    /// across one. [`Shared::here`] and [`Shared::run_on`] go by threads of the operating system, so
+    /// give hooks the number of the CPU.
+    #[must_use]
+    pub fn scheduled(config: Config, point: impl Fn() + Send + Sync + 'static) -> Self {
+        Self::from_parts(config, Some(Box::new(point)))
+    }
+
+    fn from_parts(config: Config, point: Option<Box<dyn Fn() + Send + Sync>>) -> Self {
         let sanitizer = Mutex::new(Sanitizer::new(config));
-        Self { inner: Arc::new(Inner { sanitizer, cpus: Mutex::default() }) }
+        Self { inner: Arc::new(Inner { sanitizer, cpus: Mutex::default(), point }) }
     }
 
     /// Locks the sanitizer, for what is not repeated here. Hooks of other threads wait while the
     /// guard lives.
+    ///
+    /// # Panics
+    /// Panics if the machine is [scheduled](Shared::scheduled) and another task holds the lock: the
+    /// thread would wait for itself.
+    #[track_caller]
     pub fn lock(&self) -> MutexGuard<'_, Sanitizer> {
+        if self.inner.point.is_some() {
+            return match self.inner.sanitizer.try_lock() {
+                Ok(guard) => guard,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => panic!(
+                    "ptsan: a task was switched while it held the sanitizer; keep no guard of \
+                     Shared::lock, and let no Memory::read, reach the scheduler"
+                ),
+            };
+        }
         self.inner.sanitizer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks the sanitizer for a hook that is a step of its own.
+    #[track_caller]
+    fn step(&self) -> MutexGuard<'_, Sanitizer> {
+        if let Some(point) = &self.inner.point {
+            point();
+        }
+        self.lock()
     }
 
     /// Returns the CPU that stands for this thread: the one given to [`Shared::run_on`], else the
@@ -84,12 +148,12 @@ impl Shared {
         level: Option<u8>,
         content: Content,
     ) {
-        self.lock().table_allocated(memory, phys, size, level, content);
+        self.step().table_allocated(memory, phys, size, level, content);
     }
 
     /// Calls [`Sanitizer::table_freed`].
     pub fn table_freed(&self, memory: &(impl Memory + ?Sized), phys: u64, size: u64) {
-        self.lock().table_freed(memory, phys, size);
+        self.step().table_freed(memory, phys, size);
     }
 
     /// Calls [`Sanitizer::table_linked`].
@@ -104,42 +168,47 @@ impl Shared {
 
     /// Calls [`Sanitizer::switch`].
     pub fn switch(&self, memory: &(impl Memory + ?Sized), cpu: usize, root: u64, space: u64) {
-        self.lock().switch(memory, cpu, root, space);
+        self.step().switch(memory, cpu, root, space);
     }
 
     /// Calls [`Sanitizer::lazy`].
     pub fn lazy(&self, cpu: usize) {
-        self.lock().lazy(cpu);
+        self.step().lazy(cpu);
     }
 
     /// Calls [`Sanitizer::resume`].
     pub fn resume(&self, cpu: usize) {
-        self.lock().resume(cpu);
+        self.step().resume(cpu);
     }
 
     /// Calls [`Sanitizer::leave`].
     pub fn leave(&self, cpu: usize) {
-        self.lock().leave(cpu);
+        self.step().leave(cpu);
     }
 
     /// Calls [`Sanitizer::flush`].
     pub fn flush(&self, memory: &(impl Memory + ?Sized), cpu: usize, flush: Flush) {
-        self.lock().flush(memory, cpu, flush);
+        self.step().flush(memory, cpu, flush);
     }
 
-    /// Calls [`Sanitizer::flush_everywhere`].
+    /// Calls [`Sanitizer::flush_everywhere`]; a [scheduled](Shared::scheduled) machine may switch tasks
+    /// between two CPUs.
     pub fn flush_everywhere(&self, memory: &(impl Memory + ?Sized), flush: Flush) {
-        self.lock().flush_everywhere(memory, flush);
+        if self.inner.point.is_none() {
+            return self.lock().flush_everywhere(memory, flush);
+        }
+        let cpus = self.lock().cpus.len();
+        (0..cpus).for_each(|cpu| self.flush(memory, cpu, flush));
     }
 
     /// Calls [`Sanitizer::hash_table`].
     pub fn hash_table(&self, memory: &(impl Memory + ?Sized), table: HashTable) {
-        self.lock().hash_table(memory, table);
+        self.step().hash_table(memory, table);
     }
 
     /// Calls [`Sanitizer::segments`].
     pub fn segments(&self, space: u64, root: u64, vsids: [u64; 16]) {
-        self.lock().segments(space, root, vsids);
+        self.step().segments(space, root, vsids);
     }
 
     /// Calls [`Sanitizer::hash_written`].
@@ -149,24 +218,24 @@ impl Shared {
 
     /// Calls [`Sanitizer::check_hash_table`].
     pub fn check_hash_table(&self, memory: &(impl Memory + ?Sized)) -> u64 {
-        self.lock().check_hash_table(memory)
+        self.step().check_hash_table(memory)
     }
 
     /// Calls [`Sanitizer::space_created`].
     pub fn space_created(&self, space: u64) {
-        self.lock().space_created(space);
+        self.step().space_created(space);
     }
 
     /// Calls [`Sanitizer::space_destroyed`].
     pub fn space_destroyed(&self, space: u64) {
-        self.lock().space_destroyed(space);
+        self.step().space_destroyed(space);
     }
 
     /// Runs `body` as one operation: see [`Sanitizer::operation_begins`].
     pub fn operation<R>(&self, memory: &(impl Memory + ?Sized), body: impl FnOnce() -> R) -> R {
-        let operation = self.lock().operation_begins();
+        let operation = self.step().operation_begins();
         let result = body();
-        self.lock().operation_ends(memory, operation);
+        self.step().operation_ends(memory, operation);
         result
     }
 
@@ -181,17 +250,17 @@ impl Shared {
         va: u64,
         access: Access,
     ) -> Result<Translation, Fault> {
-        self.lock().translate(memory, cpu, va, access)
+        self.step().translate(memory, cpu, va, access)
     }
 
     /// Calls [`Sanitizer::probe_walk`].
     pub fn probe_walk(&self, memory: &(impl Memory + ?Sized), cpu: usize, va: u64) {
-        self.lock().probe_walk(memory, cpu, va);
+        self.step().probe_walk(memory, cpu, va);
     }
 
     /// Calls [`Sanitizer::adversary_step`].
     pub fn adversary_step(&self, memory: &(impl Memory + ?Sized)) {
-        self.lock().adversary_step(memory);
+        self.step().adversary_step(memory);
     }
 
     /// Calls [`Sanitizer::expect`].
@@ -205,7 +274,7 @@ impl Shared {
         va: u64,
         says: Option<Expected>,
     ) -> Result<Translation, Fault> {
-        self.lock().expect(memory, tree, va, says)
+        self.step().expect(memory, tree, va, says)
     }
 
     /// Calls [`Sanitizer::finish`].
@@ -220,27 +289,27 @@ impl Shared {
 
     /// Calls [`Sanitizer::flushes_done`].
     pub fn flushes_done(&self, memory: &(impl Memory + ?Sized)) {
-        self.lock().flushes_done(memory);
+        self.step().flushes_done(memory);
     }
 
     /// Calls [`Sanitizer::barrier`].
     pub fn barrier(&self, cpu: usize, barrier: Barrier) {
-        self.lock().barrier(cpu, barrier);
+        self.step().barrier(cpu, barrier);
     }
 
     /// Calls [`Sanitizer::frame_mapped`].
     pub fn frame_mapped(&self, memory: &(impl Memory + ?Sized), space: u64, va: u64) {
-        self.lock().frame_mapped(memory, space, va);
+        self.step().frame_mapped(memory, space, va);
     }
 
     /// Calls [`Sanitizer::frame_freed`].
     pub fn frame_freed(&self, memory: &(impl Memory + ?Sized), phys: u64, size: u64) {
-        self.lock().frame_freed(memory, phys, size);
+        self.step().frame_freed(memory, phys, size);
     }
 
     /// Calls [`Sanitizer::frame_reused`].
     pub fn frame_reused(&self, memory: &(impl Memory + ?Sized), phys: u64, size: u64) {
-        self.lock().frame_reused(memory, phys, size);
+        self.step().frame_reused(memory, phys, size);
     }
 
     /// Calls [`Sanitizer::entry_exchanged`].
