@@ -1,4 +1,4 @@
-//! The interface: the hooks, by what they are about, and two handles for them.
+//! The interface: the hooks, by what they are about, and handles for them.
 mod accesses;
 mod barriers;
 mod cpus;
@@ -7,14 +7,18 @@ mod frames;
 mod hashed;
 mod misuse;
 mod operations;
+mod pool;
 mod results;
+mod seeds;
 mod session;
 mod shared;
 mod stores;
 mod tables;
+mod test;
 
 pub use barriers::Barrier;
 pub use expect::{Expected, Tree};
 pub use session::Session;
 pub use shared::Shared;
 pub use tables::Content;
+pub use test::Test;

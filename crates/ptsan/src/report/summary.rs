@@ -36,11 +36,7 @@ impl Summary {
     /// Returns how to repeat the adversary's choices, if there were any.
     #[must_use]
     pub fn replay(&self) -> Option<String> {
-        let seed = self.seed?;
-        Some(match &self.test {
-            Some(test) => format!("PTSAN_SEED={seed:#x} cargo test -- --exact {test}"),
-            None => format!("PTSAN_SEED={seed:#x} repeats the adversary's choices"),
-        })
+        self.seed.map(|seed| replay(seed, self.test.as_deref()))
     }
 
     /// Returns the counts in one sentence.
@@ -59,6 +55,14 @@ impl Summary {
             parts.push(format!("{} allowed", self.allowed));
         }
         parts.join(", ")
+    }
+}
+
+/// Returns how to repeat the choices that follow from a seed.
+pub(crate) fn replay(seed: u64, test: Option<&str>) -> String {
+    match test {
+        Some(test) => format!("PTSAN_SEED={seed:#x} cargo test -- --exact {test}"),
+        None => format!("PTSAN_SEED={seed:#x} repeats the adversary's choices"),
     }
 }
 
