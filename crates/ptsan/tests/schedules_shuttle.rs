@@ -5,7 +5,7 @@ mod format;
 mod kernel;
 
 use kernel::{Mistake, run_all};
-use ptsan::{Config, Kind, Sanitizer, Shared};
+use ptsan::{Adversary, Config, Kind, Sanitizer, Shared, Test};
 use shuttle::scheduler::RandomScheduler;
 use shuttle::{Runner, sync, thread};
 use std::sync::{Arc, OnceLock};
@@ -29,9 +29,10 @@ fn run(seed: u64, config: Config, mistake: Mistake) -> Shared {
 
 #[test]
 fn the_right_code_is_silent_in_all_schedules() {
-    for seed in 0..ENOUGH {
-        run(seed, format::config(4), Mistake::Nothing).assert_clean();
-    }
+    let adversary = Some(Adversary::new(0));
+    Test::with(Config { adversary, ..format::config(4) })
+        .seeds(0..ENOUGH)
+        .each(|seed, config| run(seed, config, Mistake::Nothing).assert_clean());
 }
 
 /// Checks that a schedule shows the mistake, that another does not, and that the same seed finds the

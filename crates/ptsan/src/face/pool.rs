@@ -44,11 +44,19 @@ impl fmt::Debug for Pool {
 }
 
 impl<M: Memory> Session<M> {
+    /// Lets [`Session::table`] hand out the frames that begin in a range of physical addresses, one
+    /// for each usual table of the format. A session that [`Test`](crate::Test) made has frames.
+    #[must_use]
+    pub fn with_frames(mut self, frames: Range<u64>) -> Self {
+        self.pool = Pool::new(frames, self.sanitizer.config.arch.granule(), self.pool.seed);
+        self
+    }
+
     /// Allocates and announces a table: a frame that [`Session::free`] took back last, with what was
-    /// left in it, or a new one. `None` if all are in use.
+    /// left in it, or a new one. `None` if all are in use, or if it has none
+    /// ([`Session::with_frames`]).
     ///
-    /// Only a session that [`Test`](crate::Test) made has frames. In any other the code under test
-    /// allocates, and tells it ([`Session::alloc`]).
+    /// Code under test with an allocator of its own tells what it allocates ([`Session::alloc`]).
     pub fn table(&mut self) -> Option<u64> {
         let table = self.pool.free.pop()?;
         self.alloc(table);
