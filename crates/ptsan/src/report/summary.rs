@@ -4,6 +4,16 @@ use super::wrap;
 use std::fmt;
 
 /// What was found in a run, counted.
+/// ```
+/// use ptsan::{Arch, Session, Severity};
+///
+/// let mut s = Session::new(Arch::x86_64(), vec![0u8; 1 << 16]);
+/// s.alloc(0x1000);
+/// s.sanitizer.finish();                                   // nobody freed it
+/// let summary = s.sanitizer.summary();
+/// assert_eq!((summary.total(), summary.count(Severity::Resource)), (1, 1));
+/// assert_eq!(summary.to_string(), "summary: 1 resource, 1 cause");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
     /// The findings of each severity, repetitions included, in the order of [`Severity::ALL`].
