@@ -143,7 +143,8 @@ fn unmapped_on_aarch64(ordered: bool) -> Session<Vec<u8>> {
 
 #[test]
 fn a_flush_that_no_barrier_orders_is_found_when_it_is_due() {
-    let due: [(Kind, fn(&mut Session<Vec<u8>>)); 3] = [
+    type Hook = fn(&mut Session<Vec<u8>>);
+    let due: [(Kind, Hook); 3] = [
         (Kind::FlushMissing, Session::flushes_done),
         (Kind::DataFreedBeforeFlush, |s| s.frame_freed(0x9000)),
         (Kind::DataReusedBeforeFlush, |s| s.frame_reused(0x9000)),

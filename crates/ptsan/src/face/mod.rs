@@ -12,6 +12,7 @@ mod results;
 mod seeds;
 mod session;
 mod shared;
+mod shared_hooks;
 mod stores;
 mod tables;
 mod test;
