@@ -48,6 +48,17 @@ fn found(mistake: Mistake, shows: impl Fn(&Sanitizer) -> bool) {
 }
 
 #[test]
+fn a_report_names_the_callers_in_the_task_and_nobody_of_the_scheduler() {
+    let san = (0..ENOUGH).map(|seed| run(seed, format::config(3), Mistake::MaskReadFirst));
+    let san = san.into_iter().find(|san| san.total() > 0).expect("a schedule shows it");
+    let frames = san.lock().findings()[0].trace.as_ref().expect("a trace").frames();
+    let symbols: Vec<_> = frames.iter().map(|f| f.symbol.as_str()).collect();
+    assert!(symbols[0].contains("Kernel"), "{symbols:?}");
+    assert!(symbols.iter().any(|s| s.contains("Kernel::run") || s.contains("Kernel>::run")), "{symbols:?}");
+    assert!(symbols.iter().all(|s| s.starts_with("schedules_shuttle") || s.starts_with('<')), "{symbols:?}");
+}
+
+#[test]
 fn a_link_that_two_cpus_store_at_once_is_lost() {
     found(Mistake::LinkOverwritten, |san| san.count(Kind::Leak) > 0 && san.count(Kind::Disagreement) > 0);
 }
