@@ -13,7 +13,7 @@
 use crate::format::{PAGE, TABLE};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering, fence};
-use ptsan::{Access, Config, Content, Expected, Flush, Memory, Shared, Tree};
+use ptsan::{Access, Config, Content, Expected, Flush, Shared, Tree};
 use std::sync::Arc;
 
 const SPACE: u64 = 1;
@@ -40,15 +40,11 @@ pub enum Mistake {
     OnePageFlushed,
 }
 
-/// A word of a table. The scheduler knows of each use by the code; the sanitizer reads the copy, of
-/// which the scheduler knows nothing.
-struct Word {
-    code: AtomicU64,
-    mmu: std::sync::atomic::AtomicU64,
-}
-
 pub struct Kernel {
-    words: Vec<Word>,
+    /// The words of the tables, each use of which is a step for the scheduler.
+    words: Vec<AtomicU64>,
+    /// The same for the sanitizer to read, of which the scheduler knows nothing.
+    mmu: Vec<std::sync::atomic::AtomicU64>,
     free: Mutex<Vec<u64>>,
     locks: Vec<Mutex<()>>,
     /// The CPUs that have the root loaded.
@@ -58,12 +54,6 @@ pub struct Kernel {
     pub san: Shared,
 }
 
-impl Memory for Kernel {
-    fn read(&self, phys: u64, _: u8) -> Option<u64> {
-        Some(self.words.get(usize::try_from(phys / 8).ok()?)?.mmu.load(Ordering::Relaxed))
-    }
-}
-
 impl Kernel {
     pub fn new(config: Config, mistake: Mistake) -> Self {
         let steps = AtomicU64::new(0);
@@ -71,9 +61,10 @@ impl Kernel {
         let san = Shared::scheduled(config, move || {
             steps.fetch_add(1, Ordering::Relaxed);
         });
-        let word = || Word { code: AtomicU64::new(0), mmu: 0.into() };
+        let words = 0..(TABLES + 1) * TABLE / 8;
         let new = Self {
-            words: (0..(TABLES + 1) * TABLE / 8).map(|_| word()).collect(),
+            words: words.clone().map(|_| AtomicU64::new(0)).collect(),
+            mmu: words.map(|_| 0.into()).collect(),
             free: Mutex::new((2..=TABLES).map(|n| n * TABLE).collect()),
             locks: (0..TABLE / 8).map(|_| Mutex::new(())).collect(),
             loaded: AtomicU64::new(0),
@@ -81,19 +72,23 @@ impl Kernel {
             mistake,
             san,
         };
-        new.san.table_allocated(&new, ROOT, TABLE, Some(1), Content::Zero);
+        new.san.table_allocated(&new.mmu, ROOT, TABLE, Some(1), Content::Zero);
         new
     }
 
     fn load(&self, at: u64) -> u64 {
-        self.words[(at / 8) as usize].code.load(Ordering::Acquire)
+        self.words[(at / 8) as usize].load(Ordering::Acquire)
     }
 
     fn store(&self, at: u64, entry: u64) {
-        let word = &self.words[(at / 8) as usize];
-        word.code.store(entry, Ordering::Release);
-        word.mmu.store(entry, Ordering::Relaxed);
-        self.san.entry_written(self, at);
+        self.words[(at / 8) as usize].store(entry, Ordering::Release);
+        self.tell(at, entry);
+    }
+
+    /// Tells of a store, in the same step.
+    fn tell(&self, at: u64, entry: u64) {
+        self.mmu[(at / 8) as usize].store(entry, Ordering::Relaxed);
+        self.san.entry_written(&self.mmu, at);
     }
 
     /// Links a table where none is, or returns the link that is there.
@@ -103,14 +98,13 @@ impl Kernel {
             return Ok(entry);
         }
         let word = &self.words[(at / 8) as usize];
-        word.code.compare_exchange(0, entry, Ordering::AcqRel, Ordering::Acquire)?;
-        word.mmu.store(entry, Ordering::Relaxed);
-        self.san.entry_written(self, at);
+        word.compare_exchange(0, entry, Ordering::AcqRel, Ordering::Acquire)?;
+        self.tell(at, entry);
         Ok(entry)
     }
 
     fn give_back(&self, table: u64) {
-        self.san.table_freed(self, table, TABLE);
+        self.san.table_freed(&self.mmu, table, TABLE);
         self.free.lock().unwrap().push(table);
     }
 
@@ -121,7 +115,7 @@ impl Kernel {
             return link;
         }
         let table = self.free.lock().unwrap().pop().expect("tables enough");
-        self.san.table_allocated(self, table, TABLE, Some(0), Content::Zero);
+        self.san.table_allocated(&self.mmu, table, TABLE, Some(0), Content::Zero);
         self.link_new(at, table | 1).unwrap_or_else(|other| {
             self.give_back(table);
             other
@@ -164,7 +158,7 @@ impl Kernel {
                 }
                 _ => Flush::page(SPACE, va),
             };
-            self.san.flush(self, cpu, flush);
+            self.san.flush(&self.mmu, cpu, flush);
         }
         if empty {
             self.give_back(table);
@@ -174,7 +168,7 @@ impl Kernel {
     fn switch_to(&self, cpu: usize) {
         self.loaded.fetch_or(1 << cpu, Ordering::AcqRel);
         fence(Ordering::SeqCst);
-        self.san.switch(self, cpu, ROOT, SPACE);
+        self.san.switch(&self.mmu, cpu, ROOT, SPACE);
     }
 
     fn leave(&self, cpu: usize) {
@@ -187,10 +181,10 @@ impl Kernel {
         let (va, phys) = (cpu as u64 * PAGE, DATA + cpu as u64 * PAGE);
         self.switch_to(cpu);
         self.map(va, phys);
-        let _ = self.san.expect(self, Tree::Root(ROOT), va, Some(Expected::at(phys)));
-        let _ = self.san.translate(self, cpu, va, Access::WRITE);
-        let _ = self.san.translate(self, cpu, (va + PAGE) % (self.cpus as u64 * PAGE), Access::READ);
-        self.san.operation(self, || self.unmap(va));
+        let _ = self.san.expect(&self.mmu, Tree::Root(ROOT), va, Some(Expected::at(phys)));
+        let _ = self.san.translate(&self.mmu, cpu, va, Access::WRITE);
+        let _ = self.san.translate(&self.mmu, cpu, (va + PAGE) % (self.cpus as u64 * PAGE), Access::READ);
+        self.san.operation(&self.mmu, || self.unmap(va));
         self.leave(cpu);
     }
 }
@@ -215,7 +209,7 @@ pub fn run_all(config: Config, mistake: Mistake, rounds: usize) -> Shared {
     for cpu in others {
         cpu.join().unwrap();
     }
-    kernel.san.table_freed(&*kernel, ROOT, TABLE);
-    kernel.san.finish_with(&*kernel);
+    kernel.san.table_freed(&kernel.mmu, ROOT, TABLE);
+    kernel.san.finish_with(&kernel.mmu);
     kernel.san.clone()
 }
