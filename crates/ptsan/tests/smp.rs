@@ -1,5 +1,6 @@
 //! Threads that stand for CPUs: shootdowns, reused numbers of address spaces, a thread that panics.
 use ptsan::{Access, Adversary, Arch, Config, Content, Flush, Kind, Rule, Shared};
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
@@ -122,6 +123,12 @@ fn threads_get_cpus_of_their_own() {
     assert_eq!(other.join().unwrap(), 1);
     san.run_on(2);
     assert_eq!(san.here(), 2);
+}
+
+#[test]
+fn a_shared_sanitizer_goes_to_other_threads_and_out_of_panics() {
+    fn goes<T: Send + Sync + UnwindSafe + RefUnwindSafe>() {}
+    goes::<Shared>();
 }
 
 /// A store and its hook must stay one step; everything else is one of its own, for each CPU.

@@ -4,6 +4,7 @@ use crate::memory::Memory;
 use crate::state::{Config, Sanitizer};
 use std::collections::HashMap;
 use std::fmt;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{self, ThreadId};
 
@@ -48,8 +49,11 @@ struct Inner {
     sanitizer: Mutex<Sanitizer>,
     cpus: Mutex<HashMap<ThreadId, usize>>,
     /// Where a scheduler may run another task: before what a CPU does by itself.
-    point: Option<Box<dyn Fn() + Send + Sync>>,
+    point: Option<Point>,
 }
+
+/// A scheduler's business: what a panic in it leaves is none of the sanitizer's.
+type Point = AssertUnwindSafe<Box<dyn Fn() + Send + Sync>>;
 
 impl fmt::Debug for Inner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -75,9 +79,30 @@ impl Shared {
     /// A [`Memory`] must read without such a point, and a guard of [`Shared::lock`] must not live
     /// across one. [`Shared::here`] and [`Shared::run_on`] go by threads of the operating system, so
     /// give hooks the number of the CPU.
+    /// ```
+    /// use ptsan::{Arch, Config, Content, Shared};
+    /// use shuttle::sync::{Arc, Mutex, atomic::AtomicU64};
+    /// use std::sync::atomic::Ordering::Relaxed;
+    ///
+    /// shuttle::check_random(|| {
+    ///     let steps = AtomicU64::new(0);
+    ///     let point = move || _ = steps.fetch_add(1, Relaxed);
+    ///     let san = Shared::scheduled(Config::new(Arch::x86_64()), point);
+    ///     let free = Arc::new(Mutex::new(vec![0x1000, 0x2000])); // the code under test
+    ///     let its = san.clone();
+    ///     let take = move || {
+    ///         let frame = free.lock().unwrap().pop().unwrap();
+    ///         its.table_allocated(&vec![0u8; 1 << 14], frame, 4096, None, Content::Zero);
+    ///     };
+    ///     let other = shuttle::thread::spawn(take.clone());
+    ///     take();
+    ///     other.join().unwrap();
+    ///     san.assert_clean();
+    /// }, 100);
+    /// ```
     #[must_use]
     pub fn scheduled(config: Config, point: impl Fn() + Send + Sync + 'static) -> Self {
-        Self::from_parts(config, Some(Box::new(point)))
+        Self::from_parts(config, Some(AssertUnwindSafe(Box::new(point))))
     }
 
     /// Returns whether tasks of a scheduler share it.
@@ -85,7 +110,7 @@ impl Shared {
         self.inner.point.is_some()
     }
 
-    fn from_parts(config: Config, point: Option<Box<dyn Fn() + Send + Sync>>) -> Self {
+    fn from_parts(config: Config, point: Option<Point>) -> Self {
         let sanitizer = Mutex::new(Sanitizer::new(config));
         Self { inner: Arc::new(Inner { sanitizer, cpus: Mutex::default(), point }) }
     }
@@ -115,7 +140,7 @@ impl Shared {
     #[track_caller]
     pub(super) fn step(&self) -> MutexGuard<'_, Sanitizer> {
         if let Some(point) = &self.inner.point {
-            point();
+            (point.0)();
         }
         self.lock()
     }
