@@ -2,108 +2,90 @@
 //! and in the wrong one.
 //!
 //! `cargo run -p ptsan --example unmap`
-use ptsan::{Access, Arch, Config, Content, Flush, Kind, Sanitizer};
+use ptsan::{Access, Arch, Config, Kind, Session, Test};
 
-const PAGE: u64 = 4096;
+const PAGE: usize = 4096;
 const PRESENT_WRITABLE_USER: u64 = 7;
-const SPACE: u64 = 1;
 
-/// Page tables of x86-64, and a list of free frames.
-struct Tables {
-    ram: Vec<u8>,
-    free: Vec<u64>,
-    root: u64,
-    san: Sanitizer,
+type Machine = Session<Vec<u8>>;
+
+/// Allocates a table and clears it.
+fn allocate(m: &mut Machine) -> u64 {
+    let table = m.table().expect("the example needs few tables");
+    m.memory[table as usize..][..PAGE].fill(0);
+    table
 }
 
-impl Tables {
-    fn new(cpus: usize) -> Self {
-        let san = Sanitizer::new(Config { cpus, ..Config::new(Arch::x86_64()) });
-        let free = (1..16).rev().map(|n| n * PAGE).collect();
-        let mut new = Self { ram: vec![0; 16 * PAGE as usize], free, root: 0, san };
-        new.root = new.allocate();
-        for cpu in 0..cpus {
-            new.san.switch(&new.ram, cpu, new.root, SPACE);
-        }
-        new
-    }
-
-    fn allocate(&mut self) -> u64 {
-        let table = self.free.pop().expect("the example needs few tables");
-        self.san.table_allocated(&self.ram, table, PAGE, None, Content::Zero);
-        table
-    }
-
-    fn release(&mut self, table: u64) {
-        self.san.table_freed(&self.ram, table, PAGE);
-        self.free.push(table);
-    }
-
-    fn entry(&mut self, at: u64) -> &mut [u8] {
-        &mut self.ram[at as usize..][..8]
-    }
-
-    fn load(&mut self, at: u64) -> u64 {
-        self.entry(at).iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte))
-    }
-
-    fn store(&mut self, at: u64, entry: u64) {
-        self.entry(at).copy_from_slice(&entry.to_le_bytes());
-        self.san.entry_written(&self.ram, at);
-    }
-
-    /// Lists the entries for `va` from the root down, and makes missing tables.
-    fn path(&mut self, va: u64) -> [u64; 4] {
-        let mut table = self.root;
-        [39, 30, 21, 12].map(|shift| {
-            let at = table + (va >> shift) % 512 * 8;
-            if shift > 12 {
-                if self.load(at) == 0 {
-                    let below = self.allocate();
-                    self.store(at, below | PRESENT_WRITABLE_USER);
-                }
-                table = self.load(at) & !0xfff;
+/// Lists the entries for `va` from the root down, and makes missing tables.
+fn path(m: &mut Machine, root: u64, va: u64) -> [u64; 4] {
+    let mut table = root;
+    [39, 30, 21, 12].map(|shift| {
+        let at = table + (va >> shift) % 512 * 8;
+        if shift > 12 {
+            if m.get(at) == 0 {
+                let below = allocate(m);
+                m.put(at, below | PRESENT_WRITABLE_USER);
             }
-            at
-        })
-    }
-
-    fn map(&mut self, va: u64, phys: u64) {
-        let leaf = self.path(va)[3];
-        self.store(leaf, phys | PRESENT_WRITABLE_USER);
-    }
-
-    /// Unmaps the only page of a last-level table and frees the table.
-    fn unmap(&mut self, va: u64, flush_first: bool) {
-        let [.., directory, leaf] = self.path(va);
-        let table = self.load(directory) & !0xfff;
-        self.store(leaf, 0);
-        self.store(directory, 0);
-        if flush_first {
-            self.san.flush_everywhere(&self.ram, Flush::page(SPACE, va));
-            self.release(table);
-        } else {
-            self.release(table);
-            self.san.flush_everywhere(&self.ram, Flush::page(SPACE, va));
+            table = m.get(at) & !0xfff;
         }
+        at
+    })
+}
+
+fn map(m: &mut Machine, root: u64, va: u64, phys: u64) {
+    let [.., leaf] = path(m, root, va);
+    m.put(leaf, phys | PRESENT_WRITABLE_USER);
+}
+
+/// Unmaps the only page of a last-level table and frees the table.
+fn unmap(m: &mut Machine, root: u64, va: u64, flush_first: bool) {
+    let [.., directory, leaf] = path(m, root, va);
+    let table = m.get(directory) & !0xfff;
+    m.put(leaf, 0);
+    m.put(directory, 0);
+    if flush_first {
+        m.each_cpu(|m| m.flush(va));
+        m.free(table);
+    } else {
+        m.free(table);
+        m.each_cpu(|m| m.flush(va));
     }
 }
 
-fn run(flush_first: bool) -> Sanitizer {
-    let mut tables = Tables::new(2);
-    tables.map(0x7000, 0x12_3000);
-    for cpu in 0..2 {
-        let t = tables.san.translate(&tables.ram, cpu, 0x7008, Access::READ).expect("the page is mapped");
-        assert_eq!(t.phys, 0x12_3008);
+/// Maps a page, uses it on each CPU, and unmaps it. Returns the root.
+fn run(m: &mut Machine, flush_first: bool) -> u64 {
+    let root = allocate(m);
+    m.each_cpu(|m| m.load(root));
+    let va = 0x7000 + (m.below(512) << 21);
+    map(m, root, va, 0x12_3000);
+    m.each_cpu(|m| assert_eq!(m.translate(va + 8, Access::READ).map(|t| t.phys), Ok(0x12_3008)));
+    unmap(m, root, va, flush_first);
+    assert!(m.on(1).translate(va + 8, Access::READ).is_err());
+    root
+}
+
+/// Frees a tree: the tables below this one, and it.
+fn destroy(m: &mut Machine, table: u64, level: u8) {
+    for at in (table..table + PAGE as u64).step_by(8) {
+        let entry = m.get(at);
+        if level > 0 && entry != 0 {
+            destroy(m, entry & !0xfff, level - 1);
+        }
     }
-    tables.unmap(0x7000, flush_first);
-    assert!(tables.san.translate(&tables.ram, 1, 0x7008, Access::READ).is_err());
-    tables.san
+    m.free(table);
 }
 
 fn main() {
-    println!("flush, then free:\n{}\n", run(true));
-    let wrong = run(false);
-    println!("free, then flush:\n{wrong}");
-    assert_eq!(wrong.count(Kind::FreeBeforeFlush), 1);
+    Test::new(Arch::x86_64()).cpus(2).run(|m| {
+        let root = run(m, true);
+        m.each_cpu(Session::leave);
+        destroy(m, root, 3);
+    });
+    println!("flush, then free: silent with 100 seeds\n");
+
+    let config = Config { cpus: 2, ..Config::new(Arch::x86_64()) };
+    let mut wrong = Session::with(config, vec![0; 16 * PAGE]).with_frames(0x1000..0x1_0000);
+    run(&mut wrong, false);
+    println!("free, then flush:\n{}", wrong.sanitizer);
+    assert_eq!(wrong.sanitizer.count(Kind::FreeBeforeFlush), 1);
 }

@@ -33,7 +33,7 @@ pub use arch::{
     Level, Perms, StoreOrdering, StructureScope,
 };
 pub use cpu::{CpuState, Fault, Flush, Target, Translation};
-pub use face::{Barrier, Content, Expected, GuestMemory, Session, Shared, Tree};
+pub use face::{Barrier, Content, Expected, GuestMemory, Session, Shared, Test, Tree};
 pub use memory::Memory;
 pub use report::{
     Allow, Finding, Format, Happened, HistoryEvent, Kind, Origins, Place, Report, Rule, Severity, Spread,

@@ -5,6 +5,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 ///
 /// Implemented for bytes (address 0 is the first byte, little-endian), for atomic words (which
 /// threads can share), and for closures `Fn(phys, bytes) -> Option<u64>`.
+/// ```
+/// use ptsan::{Arch, Memory, Session};
+/// use std::collections::HashMap;
+///
+/// let words: HashMap<u64, u64> = [(0x1000, 0x83)].into();
+/// let word = |phys| words.get(&phys).copied().unwrap_or(0);
+/// let memory = |phys: u64, _bytes: u8| (phys < 1 << 20).then(|| word(phys));
+/// assert_eq!(memory.is_zero(0x2000, 4096), Some(true));
+/// let mut s = Session::new(Arch::x86_2level(), memory);
+/// s.load(0x1000);
+/// # let _ = s.sanitizer.total();
+/// ```
 pub trait Memory {
     /// Reads an entry of `bytes` bytes (4 or 8) at physical address `phys`, which is a multiple of
     /// `bytes`.

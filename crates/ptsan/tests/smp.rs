@@ -1,7 +1,8 @@
 //! Threads that stand for CPUs: shootdowns, reused numbers of address spaces, a thread that panics.
 use ptsan::{Access, Adversary, Arch, Config, Content, Flush, Kind, Rule, Shared};
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Barrier, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 
 const PAGE: u64 = 4096;
@@ -122,6 +123,37 @@ fn threads_get_cpus_of_their_own() {
     assert_eq!(other.join().unwrap(), 1);
     san.run_on(2);
     assert_eq!(san.here(), 2);
+}
+
+#[test]
+fn a_shared_sanitizer_goes_to_other_threads_and_out_of_panics() {
+    fn goes<T: Send + Sync + UnwindSafe + RefUnwindSafe>() {}
+    goes::<Shared>();
+}
+
+/// A store and its hook must stay one step; everything else is one of its own, for each CPU.
+#[test]
+fn a_scheduler_may_switch_before_each_hook_but_not_before_that_of_a_store() {
+    let points = Arc::new(AtomicU64::new(0));
+    let counts = Arc::clone(&points);
+    let san = Shared::scheduled(Config { cpus: 3, ..Config::new(Arch::x86_2level()) }, move || {
+        counts.fetch_add(1, Ordering::Relaxed);
+    });
+    let ram = vec![0u8; 1 << 16];
+    let expect = |more: u64, hook: &dyn Fn()| {
+        let before = points.load(Ordering::Relaxed);
+        hook();
+        assert_eq!(points.load(Ordering::Relaxed) - before, more);
+    };
+    expect(1, &|| san.table_allocated(&ram, ROOT, PAGE, Some(1), Content::Zero));
+    expect(1, &|| san.switch(&ram, 0, ROOT, SPACE));
+    expect(0, &|| san.entry_written(&ram, ROOT));
+    expect(0, &|| san.entry_exchanged(&ram, ROOT));
+    expect(0, &|| san.table_linked(&ram, ROOT, 1, 0x2000));
+    expect(1, &|| assert!(san.translate(&ram, 0, 0, Access::READ).is_err()));
+    expect(3, &|| san.flush_everywhere(&ram, Flush::all()));
+    expect(2, &|| san.operation(&ram, || ()));
+    let _ = san.total();
 }
 
 #[test]

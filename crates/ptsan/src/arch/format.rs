@@ -8,6 +8,13 @@ pub const MAX_LEVELS: usize = 8;
 const MAX_TABLE_BYTES: u32 = 1 << 24;
 
 /// The shape of the tables of one level.
+/// ```
+/// use ptsan::Arch;
+///
+/// let level = Arch::x86_64().levels[1];                   // page directories
+/// assert_eq!((level.entries(), level.shift), (512, 21));
+/// assert_eq!(level.index(0x40_0000), 2);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Level {
     /// How many bits of the virtual address select the entry.
@@ -37,6 +44,14 @@ impl Level {
 }
 
 /// What one raw entry says.
+/// ```
+/// use ptsan::{Arch, Entry};
+///
+/// let arch = Arch::x86_64();
+/// assert_eq!((arch.decode)(0, 0x9006), Entry::Empty);     // the present bit is clear
+/// assert!(matches!((arch.decode)(1, 0x9007), Entry::Table { phys: 0x9000, .. }));
+/// assert!(matches!((arch.decode)(0, 0x9007), Entry::Leaf { phys: 0x9000, global: false, .. }));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// Not present: the walk ends in a fault.
@@ -131,6 +146,16 @@ pub enum Canonical {
 }
 
 /// A page-table format and the caching rules of the MMU that walks it.
+/// ```
+/// use ptsan::{Access, Arch, Session, StructureScope};
+///
+/// // As x86-64, on a CPU whose invalidation by address spares the tables of other addresses.
+/// let arch = Arch { name: "careful", structures: StructureScope::Tagged, ..Arch::x86_64() };
+/// assert_eq!((arch.top(), arch.is_canonical(1 << 47)), (3, false));
+/// let mut s = Session::new(arch, vec![0u8; 1 << 16]);
+/// assert!(s.translate(0, Access::READ).is_err());         // nothing is loaded
+/// # let _ = s.sanitizer.total();
+/// ```
 #[derive(Clone, Debug)]
 pub struct Arch {
     /// The name that reports print.

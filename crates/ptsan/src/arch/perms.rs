@@ -3,6 +3,13 @@ use std::fmt;
 use std::ops::{BitAnd, BitOr};
 
 /// What a translation allows.
+/// ```
+/// use ptsan::{Access, Perms};
+///
+/// let page = (Perms::READ | Perms::USER).with_if(Perms::WRITE, false);
+/// assert_eq!(page.to_string(), "r--u");
+/// assert!(page.allows(Access::READ) && !page.allows(Access::WRITE));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Perms(u8);
 
@@ -93,6 +100,16 @@ pub enum AccessKind {
 }
 
 /// An access to memory: what it does and in which mode.
+/// ```
+/// use ptsan::{Access, Arch, Fault, Session};
+///
+/// let mut s = Session::new(Arch::x86_2level(), vec![0u8; 1 << 16]);
+/// s.alloc(0x1000);
+/// s.put(0x1000, 0x81);                                    // 4 MiB that only the kernel may read
+/// s.load(0x1000);
+/// assert!(s.translate(0x123, Access::READ.kernel()).is_ok());
+/// assert!(matches!(s.translate(0x123, Access::READ), Err(Fault::Permission { .. })));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Access {
     /// Load, store or fetch.

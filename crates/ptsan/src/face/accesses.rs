@@ -44,6 +44,15 @@ impl Sanitizer {
 
     /// Lets the adversary act now, if there is one ([`crate::Config::adversary`]). It acts at every
     /// hook that sees memory. Calling this between two stores gives it more to attack.
+    /// ```
+    /// use ptsan::{Adversary, Arch, Config, Sanitizer};
+    ///
+    /// // Four actions at each hook.
+    /// let adversary = Some(Adversary { rate: 4000, ..Adversary::new(7) });
+    /// let mut san = Sanitizer::new(Config { adversary, ..Config::new(Arch::x86_64()) });
+    /// san.adversary_step(&vec![0u8; 1 << 16]);
+    /// assert_eq!(san.summary().seed, Some(7));
+    /// ```
     pub fn adversary_step(&mut self, memory: &(impl Memory + ?Sized)) {
         self.hook(|s| s.adversary_acts(memory));
     }

@@ -5,6 +5,19 @@ use crate::owed::Cover;
 use crate::state::{Issued, Sanitizer};
 
 /// A barrier that a CPU carries out.
+/// ```
+/// use ptsan::{Arch, Barrier, Config, Kind, Session};
+///
+/// let config = Config { barriers: true, ..Config::new(Arch::aarch64_4k(39)) };
+/// let mut s = Session::with(config, vec![0u8; 1 << 16]);
+/// s.alloc(0x1000);
+/// s.put(0x1000, 0x441);                                   // a block of 1 GiB
+/// s.load(0x1000);
+/// s.put(0x1000, 0);
+/// s.flush(0);                                             // no DSB before and after it
+/// s.flushes_done();
+/// assert_eq!(s.sanitizer.count(Kind::FlushMissing), 1);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Barrier {
     /// AArch64 `DSB` (`ISHST` before an invalidation, `ISH` after it): earlier stores can be seen by

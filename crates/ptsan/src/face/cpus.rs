@@ -44,6 +44,15 @@ impl Sanitizer {
     /// Without ASIDs this drops what the CPU held except global translations. With ASIDs it drops
     /// nothing; for a load that also flushes the space, call [`Sanitizer::flush`] with
     /// [`Flush::space`] next.
+    /// ```
+    /// use ptsan::{Arch, Config, Content, CpuState, Sanitizer};
+    ///
+    /// let (mut san, memory) = (Sanitizer::new(Config::new(Arch::x86_64())), vec![0u8; 1 << 16]);
+    /// san.table_allocated(&memory, 0x1000, 4096, Some(3), Content::Zero);
+    /// san.switch(&memory, 0, 0x1000, 1);
+    /// san.lazy(0);
+    /// assert_eq!(san.cpu_state(0), Some(CpuState::Lazy));
+    /// ```
     pub fn switch(&mut self, memory: &(impl Memory + ?Sized), cpu: usize, root: u64, space: u64) {
         self.hook(|s| {
             s.adversary_acts(memory);
@@ -142,6 +151,16 @@ impl Sanitizer {
     ///
     /// Flushing a space that the CPU does not hold is legal. Flushing one that was never loaded
     /// anywhere is a misuse.
+    /// ```
+    /// use ptsan::{Arch, Config, Flush, Sanitizer, Target};
+    ///
+    /// let (mut san, memory) = (Sanitizer::new(Config::new(Arch::x86_64())), vec![0u8; 1 << 16]);
+    /// san.space_created(1);
+    /// san.flush(&memory, 0, Flush::page(1, 0x5000));
+    /// san.flush(&memory, 0, Flush::range(1, 0x5000, 0x9000, 4096).leaf_only());
+    /// san.flush(&memory, 0, Flush { target: Target::Space(1), leaf_only: false });
+    /// san.assert_clean();
+    /// ```
     pub fn flush(&mut self, memory: &(impl Memory + ?Sized), cpu: usize, flush: Flush) {
         self.hook(|s| {
             s.adversary_acts(memory);

@@ -15,6 +15,17 @@ pub enum Tree {
 }
 
 /// What the code under test says is mapped at an address.
+/// ```
+/// use ptsan::{Arch, Expected, Perms, Rule, Session};
+///
+/// let mut s = Session::new(Arch::x86_2level(), vec![0u8; 1 << 16]);
+/// s.alloc(0x1000);
+/// s.put(0x1000, 0x83);                                    // a page of 4 MiB
+/// s.load(0x1000);
+/// let says = Expected::at(0x5123).in_page_of(4096);       // the answer of the code under test
+/// let _ = s.expect(0x5123, Some(says));
+/// assert_eq!(s.sanitizer.findings()[0].rule, Rule::OtherSize);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expected {
     /// The physical address of the byte, not of its page.

@@ -1,4 +1,4 @@
-//! The interface: the hooks, by what they are about, and two handles for them.
+//! The interface: the hooks, by what they are about, and handles for them.
 mod accesses;
 mod barriers;
 mod cpus;
@@ -7,12 +7,16 @@ mod frames;
 mod hashed;
 mod misuse;
 mod operations;
+mod pool;
 mod results;
+mod seeds;
 mod session;
 mod shared;
+mod shared_hooks;
 mod stages;
 mod stores;
 mod tables;
+mod test;
 
 pub use barriers::Barrier;
 pub use expect::{Expected, Tree};
@@ -20,3 +24,4 @@ pub use session::Session;
 pub use shared::Shared;
 pub use stages::GuestMemory;
 pub use tables::Content;
+pub use test::Test;

@@ -9,6 +9,15 @@ impl Sanitizer {
     ///
     /// Only needed where several CPUs work at the same time. Code that runs one operation after the
     /// other and accesses memory in between is checked exactly without it.
+    /// ```
+    /// use ptsan::{Arch, Config, Operation, Sanitizer};
+    ///
+    /// let (mut san, memory) = (Sanitizer::new(Config::new(Arch::x86_64())), vec![0u8; 1 << 16]);
+    /// let unmap: Operation = san.operation_begins();
+    /// // CPU 0 stores; CPU 1 may use the old translation; both flush.
+    /// san.operation_ends(&memory, unmap);
+    /// assert_eq!(san.operations(), 0);
+    /// ```
     pub fn operation_begins(&mut self) -> Operation {
         self.hook(|s| s.operations.begin())
     }

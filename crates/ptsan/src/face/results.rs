@@ -98,6 +98,16 @@ impl Sanitizer {
     ///
     /// # Panics
     /// Panics if something was found, with the report as the message.
+    /// ```
+    /// use ptsan::{Arch, Config, Content, Sanitizer};
+    ///
+    /// let mut san = Sanitizer::new(Config { cpus: 2, keep: 8, ..Config::new(Arch::x86_64()) });
+    /// let memory = vec![0u8; 1 << 16];
+    /// san.table_allocated(&memory, 0x1000, 4096, None, Content::Zero);
+    /// san.table_freed(&memory, 0x1000, 4096);
+    /// san.finish();
+    /// san.assert_clean();
+    /// ```
     #[track_caller]
     pub fn assert_clean(&self) {
         assert!(self.total() == 0, "{self}");

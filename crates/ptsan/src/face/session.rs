@@ -1,15 +1,20 @@
 //! The smallest interface: memory and sanitizer in one, with one call for each thing that
 //! page-table code does.
+use super::barriers::Barrier;
+use super::expect::{Expected, Tree};
+use super::pool::Pool;
 use super::tables::Content;
 use crate::arch::{Access, Arch};
-use crate::cpu::{Fault, Flush};
+use crate::cpu::{Fault, Flush, Translation};
 use crate::memory::Memory;
 use crate::state::{Config, Sanitizer};
 
 /// A sanitizer together with the memory that it reads: five calls are enough to start.
 ///
-/// The rest is in [`Session::sanitizer`]: address-space numbers, lazy CPUs, tables of several
-/// sizes, stores.
+/// The rest is in [`Session::sanitizer`]: address-space numbers, tables of several sizes. [`Test`]
+/// makes a session for each of many seeds.
+///
+/// [`Test`]: crate::Test
 /// ```
 /// use ptsan::{Arch, Kind, Session};
 ///
@@ -32,6 +37,8 @@ pub struct Session<M> {
     pub sanitizer: Sanitizer,
     /// The CPU that the calls are about.
     pub cpu: usize,
+    /// The frames that it hands out, and its random numbers.
+    pub(super) pool: Pool,
 }
 
 impl<M: Memory> Session<M> {
@@ -44,13 +51,22 @@ impl<M: Memory> Session<M> {
     /// Creates a session from a configuration.
     #[must_use]
     pub fn with(config: Config, memory: M) -> Self {
-        Self { memory, sanitizer: Sanitizer::new(config), cpu: 0 }
+        Self { memory, sanitizer: Sanitizer::new(config), cpu: 0, pool: Pool::default() }
     }
 
     /// Selects the CPU that the next calls are about.
     pub fn on(&mut self, cpu: usize) -> &mut Self {
         self.cpu = cpu;
         self
+    }
+
+    /// Calls `body` for each CPU, which the calls in it are about.
+    pub fn each_cpu(&mut self, mut body: impl FnMut(&mut Self)) {
+        let before = self.cpu;
+        for cpu in 0..self.sanitizer.cpus.len() {
+            body(self.on(cpu));
+        }
+        self.cpu = before;
     }
 
     /// Tells that a table of the format's usual size was allocated at `phys`, with any content. See
@@ -60,11 +76,16 @@ impl<M: Memory> Session<M> {
         self.sanitizer.table_allocated(&self.memory, phys, size, None, Content::Unknown);
     }
 
-    /// Tells that the whole table at `phys` was freed: it may be allocated again.
+    /// Tells that the whole table at `phys` was freed: it may be allocated again. A frame that
+    /// [`Session::table`] handed out is handed out again.
     pub fn free(&mut self, phys: u64) {
         let known = self.sanitizer.frames.find(phys).and_then(|f| self.sanitizer.frames.get(f));
         let size = known.map_or(self.sanitizer.config.arch.granule(), |f| f.size);
+        let before = self.sanitizer.live_tables();
         self.sanitizer.table_freed(&self.memory, phys, size);
+        if self.sanitizer.live_tables() < before {
+            self.pool.put(phys);
+        }
     }
 
     /// Tells that the CPU invalidates the translations of `va` (`Some`, or the number alone) or
@@ -79,19 +100,98 @@ impl<M: Memory> Session<M> {
         self.sanitizer.switch(&self.memory, self.cpu, root, root);
     }
 
-    /// Reads at `va` in supervisor mode and returns the physical address. See
-    /// [`Sanitizer::translate`] for other accesses.
+    /// Tells that the CPU runs kernel code and keeps the root loaded. See [`Sanitizer::lazy`].
+    pub fn lazy(&mut self) {
+        self.sanitizer.lazy(self.cpu);
+    }
+
+    /// Tells that the CPU is no longer lazy. See [`Sanitizer::resume`].
+    pub fn resume(&mut self) {
+        self.sanitizer.resume(self.cpu);
+    }
+
+    /// Tells that the CPU loads a root of the kernel alone. See [`Sanitizer::leave`].
+    pub fn leave(&mut self) {
+        self.sanitizer.leave(self.cpu);
+    }
+
+    /// Reads at `va` in supervisor mode and returns the physical address.
     ///
     /// # Errors
     /// Returns the fault that the access raises.
     pub fn access(&mut self, va: u64) -> Result<u64, Fault> {
-        let read = Access::READ.kernel();
-        self.sanitizer.translate(&self.memory, self.cpu, va, read).map(|t| t.phys)
+        self.translate(va, Access::READ.kernel()).map(|t| t.phys)
     }
 
-    /// Tells that an entry was stored to. Optional: see [`Sanitizer::entry_written`].
+    /// Makes any access. See [`Sanitizer::translate`].
+    ///
+    /// # Errors
+    /// Returns the fault that the access raises.
+    pub fn translate(&mut self, va: u64, access: Access) -> Result<Translation, Fault> {
+        self.sanitizer.translate(&self.memory, self.cpu, va, access)
+    }
+
+    /// Compares what the code under test says of `va` with the tables that the CPU has loaded. See
+    /// [`Sanitizer::expect`].
+    ///
+    /// # Errors
+    /// Returns what the walk says, if nothing is mapped there.
+    pub fn expect(&mut self, va: u64, says: Option<Expected>) -> Result<Translation, Fault> {
+        self.sanitizer.expect(&self.memory, Tree::Cpu(self.cpu), va, says)
+    }
+
+    /// Tells that the CPU stored to an entry. Optional: see [`Sanitizer::entry_written`].
     pub fn stored(&mut self, entry: u64) {
+        self.tell_who_stores();
         self.sanitizer.entry_written(&self.memory, entry);
+    }
+
+    /// Tells that the CPU exchanged an entry by an atomic instruction. See
+    /// [`Sanitizer::entry_exchanged`].
+    pub fn exchanged(&mut self, entry: u64) {
+        self.tell_who_stores();
+        self.sanitizer.entry_exchanged(&self.memory, entry);
+    }
+
+    fn tell_who_stores(&mut self) {
+        let config = &self.sanitizer.config;
+        if (config.barriers || config.accessed_dirty) && self.sanitizer.running != Some(self.cpu) {
+            self.sanitizer.running_on(self.cpu);
+        }
+    }
+
+    /// Tells that the CPU carries out a barrier. See [`Sanitizer::barrier`].
+    pub fn barrier(&mut self, barrier: Barrier) {
+        self.sanitizer.barrier(self.cpu, barrier);
+    }
+
+    /// Tells that the data in the frame at `phys`, of the size of a table, was freed. See
+    /// [`Sanitizer::frame_freed`].
+    pub fn frame_freed(&mut self, phys: u64) {
+        let size = self.sanitizer.config.arch.granule();
+        self.sanitizer.frame_freed(&self.memory, phys, size);
+    }
+
+    /// Tells that the frame at `phys`, of the size of a table, is handed out for data again. See
+    /// [`Sanitizer::frame_reused`].
+    pub fn frame_reused(&mut self, phys: u64) {
+        let size = self.sanitizer.config.arch.granule();
+        self.sanitizer.frame_reused(&self.memory, phys, size);
+    }
+
+    /// Tells that everything that was unmapped so far has been flushed. See
+    /// [`Sanitizer::flushes_done`].
+    pub fn flushes_done(&mut self) {
+        self.sanitizer.flushes_done(&self.memory);
+    }
+
+    /// Runs `body` as one operation, in the middle of which other CPUs may use old translations. See
+    /// [`Sanitizer::operation_begins`].
+    pub fn operation<R>(&mut self, body: impl FnOnce(&mut Self) -> R) -> R {
+        let operation = self.sanitizer.operation_begins();
+        let result = body(self);
+        self.sanitizer.operation_ends(&self.memory, operation);
+        result
     }
 
     /// Ends the run: tables that were not freed are leaks, and any finding fails the test.

@@ -8,6 +8,15 @@ use crate::state::Sanitizer;
 const MOST_BYTES: u64 = 1 << 28;
 
 /// The content of a frame when it is announced as a table.
+/// ```
+/// use ptsan::{Arch, Config, Content, Kind, Sanitizer};
+///
+/// let mut san = Sanitizer::new(Config::new(Arch::x86_64()));
+/// let memory = vec![7u8; 1 << 16];
+/// san.table_allocated(&memory, 0x1000, 4096, None, Content::Unknown); // will be cleared
+/// san.table_allocated(&memory, 0x2000, 4096, None, Content::Zero);    // the allocator promised it
+/// assert_eq!(san.count(Kind::NotZero), 1);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// Zero, as the allocator promised. It is checked at once ([`Kind::NotZero`]).

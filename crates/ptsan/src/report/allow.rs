@@ -5,6 +5,16 @@ use super::trace::TraceFrame;
 use std::fmt;
 
 /// Findings that do not count: those that match every field that is given.
+/// ```
+/// use ptsan::{Allow, Arch, Config, Kind, Session};
+///
+/// let why = "the root is never freed".to_owned();
+/// let known = Allow { kind: Some(Kind::Leak), why, ..Allow::default() };
+/// let mut s = Session::with(Config::new(Arch::x86_64()).allow(known), vec![0u8; 1 << 16]);
+/// s.alloc(0x1000);
+/// s.sanitizer.finish();
+/// assert_eq!((s.sanitizer.total(), s.sanitizer.allowed()), (0, 1));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Allow {
     /// Only of this kind.
@@ -24,6 +34,17 @@ pub struct Allow {
 /// free-before-flush:x86_64::structures::paging::mapper*clean_up*  # frees before the caller flushes
 /// free-before-flush/HeldInTlb:my_kernel::unmap
 /// leak
+/// ```
+/// ```
+/// use ptsan::{Arch, Config, Sanitizer, Suppressions};
+///
+/// let list = "leak  # the root is never freed\nstale-use:my_kernel::lazy_unmap\n";
+/// let suppressions = Suppressions::parse(list)?;
+/// let mut san = Sanitizer::new(Config { suppressions, ..Config::new(Arch::x86_64()) });
+/// san.finish();
+/// assert_eq!(san.unused_suppressions().count(), 2); // neither was needed
+/// assert_eq!(Suppressions::parse("leek").unwrap_err().line, 1);
+/// # Ok::<(), ptsan::SuppressionError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Suppressions {

@@ -15,6 +15,17 @@ use std::hash::{Hash, Hasher};
 ///
 /// A cause is the callers of the hook, at tables of one level. Where there are no backtraces, it is
 /// the CPU, the space and what the note says but for its numbers.
+/// ```
+/// use ptsan::{Arch, Session, Severity};
+///
+/// let mut s = Session::new(Arch::x86_64(), vec![0u8; 1 << 16]);
+/// s.alloc(0x1000);
+/// s.free(0x1000);
+/// s.free(0x1000);
+/// let found = &s.sanitizer.findings()[0];
+/// assert_eq!((found.severity(), found.event, found.count), (Severity::MemoryCorruption, 3, 1));
+/// assert!(found.to_string().contains("double-free"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// What is wrong.
@@ -96,6 +107,14 @@ pub(crate) struct Details {
 }
 
 /// Where something was found; what does not apply is `None`.
+/// ```
+/// use ptsan::{Arch, Place, Session};
+///
+/// let mut s = Session::new(Arch::x86_64(), vec![0u8; 1 << 16]);
+/// s.free(0x1000);
+/// let place = s.sanitizer.findings()[0].place;
+/// assert_eq!(place, Place { frame: Some(0x1000), ..Place::default() });
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// Physical address of the table frame.

@@ -3,6 +3,14 @@
 /// How a report prints. The environment variable `PTSAN_FORMAT` chooses one by its name for
 /// [`Sanitizer`](crate::Sanitizer)'s `Display`, and so for what
 /// [`assert_clean`](crate::Sanitizer::assert_clean) says.
+/// ```
+/// use ptsan::{Arch, Format, Session};
+///
+/// let mut s = Session::new(Arch::x86_64(), vec![0u8; 1 << 16]);
+/// s.free(0x1000);
+/// assert!(s.sanitizer.report_as(Format::Short).to_string().contains("foreign-free"));
+/// assert!(Format::ALL.iter().any(|format| format.name() == "github"));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Format {
     /// `text`: sentences within 80 columns.

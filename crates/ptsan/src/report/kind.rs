@@ -2,6 +2,14 @@
 use std::fmt;
 
 /// What is wrong.
+/// ```
+/// use ptsan::{Arch, Kind, Session};
+///
+/// let mut s = Session::new(Arch::x86_64(), vec![0u8; 1 << 16]);
+/// s.free(0x1000);                                        // was never allocated
+/// assert_eq!(s.sanitizer.count(Kind::ForeignFree), 1);
+/// assert_eq!(Kind::ForeignFree.name(), "foreign-free");  // as reports and suppressions have it
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Kind {

@@ -31,4 +31,5 @@ pub use rule::Rule;
 pub use severity::Severity;
 pub use spread::Spread;
 pub use summary::Summary;
+pub(crate) use summary::replay;
 pub use trace::{Trace, TraceFrame};

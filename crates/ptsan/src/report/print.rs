@@ -6,6 +6,13 @@ use super::{github, json, short, wrap};
 use std::fmt;
 
 /// The report of a run in one format: see [`Sanitizer::report_as`](crate::Sanitizer::report_as).
+/// ```
+/// use ptsan::{Arch, Config, Format, Sanitizer};
+///
+/// let san = Sanitizer::new(Config::new(Arch::riscv_sv39()));
+/// assert_eq!(san.report_as(Format::Text).to_string(), "ptsan: no findings");
+/// println!("{}", san.report_as(Format::Json)); // for a tool, whatever PTSAN_FORMAT says
+/// ```
 #[derive(Clone, Copy)]
 pub struct Report<'a> {
     reports: &'a Reports,

@@ -4,6 +4,15 @@ use std::fmt;
 macro_rules! rules {
     ($($(#[doc = $doc:literal])+ $name:ident = $text:literal,)+) => {
         /// The rule that was broken.
+        /// ```
+        /// use ptsan::{Arch, Rule, Session};
+        ///
+        /// let mut s = Session::new(Arch::x86_64(), vec![0u8; 1 << 16]);
+        /// s.free(0x1000);
+        /// let rule = s.sanitizer.findings()[0].rule;
+        /// assert_eq!((rule, rule.name()), (Rule::NotATable, "NotATable"));
+        /// println!("{}", rule.text());
+        /// ```
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Rule {

@@ -4,6 +4,12 @@ use super::rule::Rule;
 use std::fmt;
 
 /// What can follow from a defect, the worst first.
+/// ```
+/// use ptsan::{Kind, Severity};
+///
+/// assert_eq!(Kind::FreeBeforeFlush.severity(), Severity::MemoryCorruption);
+/// assert!(Severity::MemoryCorruption < Severity::Misuse); // the worst first
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Severity {

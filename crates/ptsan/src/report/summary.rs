@@ -4,6 +4,16 @@ use super::wrap;
 use std::fmt;
 
 /// What was found in a run, counted.
+/// ```
+/// use ptsan::{Arch, Session, Severity};
+///
+/// let mut s = Session::new(Arch::x86_64(), vec![0u8; 1 << 16]);
+/// s.alloc(0x1000);
+/// s.sanitizer.finish();                                   // nobody freed it
+/// let summary = s.sanitizer.summary();
+/// assert_eq!((summary.total(), summary.count(Severity::Resource)), (1, 1));
+/// assert_eq!(summary.to_string(), "summary: 1 resource, 1 cause");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
     /// The findings of each severity, repetitions included, in the order of [`Severity::ALL`].
@@ -36,11 +46,7 @@ impl Summary {
     /// Returns how to repeat the adversary's choices, if there were any.
     #[must_use]
     pub fn replay(&self) -> Option<String> {
-        let seed = self.seed?;
-        Some(match &self.test {
-            Some(test) => format!("PTSAN_SEED={seed:#x} cargo test -- --exact {test}"),
-            None => format!("PTSAN_SEED={seed:#x} repeats the adversary's choices"),
-        })
+        self.seed.map(|seed| replay(seed, self.test.as_deref()))
     }
 
     /// Returns the counts in one sentence.
@@ -59,6 +65,14 @@ impl Summary {
             parts.push(format!("{} allowed", self.allowed));
         }
         parts.join(", ")
+    }
+}
+
+/// Returns how to repeat the choices that follow from a seed.
+pub(crate) fn replay(seed: u64, test: Option<&str>) -> String {
+    match test {
+        Some(test) => format!("PTSAN_SEED={seed:#x} cargo test -- --exact {test}"),
+        None => format!("PTSAN_SEED={seed:#x} repeats the adversary's choices"),
     }
 }
 

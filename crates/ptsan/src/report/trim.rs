@@ -2,12 +2,15 @@
 use super::trace::TraceFrame;
 
 /// Crates that run the code under test: harnesses, and what these run threads on.
-const HARNESSES: [&str; 10] = [
+const HARNESSES: [&str; 13] = [
     "test",
     "proptest",
     "quickcheck",
     "loom",
     "shuttle",
+    "shuttle_engine",
+    "shuttle_schedulers",
+    "shuttle_std",
     "generator",
     "corosensei",
     "criterion",
@@ -21,9 +24,11 @@ const LIBRARY: [&str; 3] = ["/rustc/", "/rustlib/src/rust/library/", "/sysdeps/"
 
 /// Returns the frames of the code under test, innermost first. Frames of the standard library, of
 /// the sanitizer and of harnesses go wherever they stand. At the function with which the runtime
-/// begins a thread, the trace ends.
+/// begins a thread, or a scheduler a task, the trace ends.
 pub(super) fn trimmed(frames: Vec<TraceFrame>) -> Vec<TraceFrame> {
-    let begins_thread = |f: &TraceFrame| f.symbol.contains("__rust_begin_short_backtrace");
+    let begins_thread = |f: &TraceFrame| {
+        f.symbol.contains("__rust_begin_short_backtrace") || f.symbol == "stack_init_trampoline"
+    };
     let in_thread = frames.into_iter().take_while(|f| !begins_thread(f));
     let mut own: Vec<_> = in_thread.filter(|f| !is_foreign(f)).collect();
     // What is below `main`, and the entry of a thread that the runtime did not start.
@@ -134,6 +139,14 @@ mod tests {
             2: __rust_try\n3: ptsan_table_freed\n4: unmap\n5: ptsan_c::face::watch::ptsan_watch_run::{{closure}}\n\
             6: ptsan_watch_run\n7: test\n8: main\n9: __libc_start_main\n10: _start\n";
         assert_eq!(symbols(printed), ["unmap", "test"]);
+    }
+
+    #[test]
+    fn a_task_of_a_scheduler_ends_where_the_scheduler_begins_it() {
+        let printed = "0: ptsan::f\n1: kernel::unmap\n2: shuttle_std::thread::spawn::{{closure}}\n\
+            3: shuttle_engine::thread_support::thread_fn\n4: stack_init_trampoline\n\
+            5: shuttle_engine::runtime::execution::Execution::run\n6: kernel::some_other_task\n";
+        assert_eq!(symbols(printed), ["kernel::unmap"]);
     }
 
     #[test]
