@@ -1,0 +1,4 @@
+/* What the build system of EDK II would generate. */
+#include <Base.h>
+
+extern GUID gArmMmuReplaceLiveTranslationEntryFuncGuid;
