@@ -8,10 +8,9 @@
 #include <sys/mman.h>
 
 ptsan *san;
-void (*after_store)(uint64_t address);
 static uint64_t pending;
 static uint64_t state;
-static uint64_t issued[64];
+static uint64_t issued[4096];
 static size_t issues;
 
 static bool in_ram(uint64_t address) {
@@ -26,9 +25,6 @@ void settle(void) {
     pending = 0;
     ptsan_entry_written(san, address);
     ptsan_adversary_step(san);
-    if (after_store) {
-        after_store(address);
-    }
 }
 
 static void storing(void *to) {
@@ -84,7 +80,6 @@ void begin(ptsan_arch arch, uint32_t va_bits, uint64_t seed) {
     ptsan_space_created(san, SPACE);
     state = seed;
     issues = 0;
-    after_store = NULL;
 }
 
 void load_everywhere(uint64_t root) {

@@ -26,9 +26,6 @@ void begin(ptsan_arch arch, uint32_t va_bits, uint64_t seed);
 /* Tells the last store. To be called before anything that hardware does. */
 void settle(void);
 
-/* Called after each store that was told, with its address. A test may set it. */
-extern void (*after_store)(uint64_t address);
-
 /* Clears or fills memory and tells the stores. */
 void *told_memset(void *to, int byte, size_t bytes);
 
