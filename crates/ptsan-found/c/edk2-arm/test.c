@@ -1,12 +1,11 @@
 /* ArmMmuLib of EDK II for AArch64: the functions that it calls, and tests. */
-#include "../stores.h"
+#define THE_TEST
+#include "../edk2.h"
 
-#undef NULL
 #include <Uefi.h>
 #include <Pi/PiMultiPhase.h>
 #include <Library/ArmLib.h>
 #include <Library/ArmMmuLib.h>
-int printf(const char *format, ...);
 
 #define VA_BITS 48
 #define LARGE (2ull << 20)
@@ -33,8 +32,6 @@ VOID EFIAPI ArmEnableDataCache(VOID) {}
 VOID *EFIAPI InvalidateDataCacheRange(VOID *at, UINTN bytes) { return (void)bytes, at; }
 VOID *EFIAPI WriteBackDataCacheRange(VOID *at, UINTN bytes) { return (void)bytes, at; }
 VOID *EFIAPI GetFirstGuidHob(CONST EFI_GUID *guid) { return (void)guid, NULL; }
-VOID *EFIAPI ZeroMem(VOID *at, UINTN bytes) { return told_memset(at, 0, bytes); }
-UINT64 EFIAPI LShiftU64(UINT64 value, UINTN count) { return value << count; }
 
 VOID EFIAPI ArmEnableMmu(VOID) {
     mmu = true;
