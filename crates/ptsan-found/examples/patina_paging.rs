@@ -134,6 +134,7 @@ fn pages_at_the_wrong_frames() -> Result<(), Error> {
     let result = m.watch.run(|| m.tables.map_memory_region(LARGE + LARGE / 2, LARGE, OPEN))?;
     assert_eq!(result, Ok(()), "the call says that it went well");
     m.expect(2 * LARGE, Some(Expected::at(2 * LARGE)));
+    assert!(m.tables.iter_mapped_regions(None).any(|region| region.va != region.pa), "the crate sees it too");
     m.verdict(|san| WRONG_FRAME.found(san));
     Ok(())
 }

@@ -99,6 +99,19 @@ static void lost_table(void) {
     verdict("TF-A xlat_tables_v2: a region that does not fit leaves a table behind", "leak", "");
 }
 
+/* The same in the second of two GiB: what was mapped in the first is undone, the new table is not. */
+static void lost_table_further_on(void) {
+    start(3, 3);
+    if (add(REGION + (1ull << 30) - 8192, 16384) != -ENOMEM) {
+        exit(2);
+    }
+    if (in_use[0] || in_use[1] || in_use[2] != 1) {
+        exit(2);
+    }
+    end();
+    verdict("TF-A xlat_tables_v2: the same further on, together with the next", "leak free-before-flush", "");
+}
+
 /* A region over two blocks of 2 MiB finds no table for the second: what it mapped of the first is
  * unmapped, and the invalidations are not completed. */
 static void not_completed(void) {
@@ -152,6 +165,7 @@ static void right(uint64_t seed) {
 
 int main(void) {
     lost_table();
+    lost_table_further_on();
     not_completed();
     for (uint64_t seed = 10; seed < 14; seed++) {
         right(seed);
