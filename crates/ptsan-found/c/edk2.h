@@ -4,6 +4,10 @@
 
 extern GUID gArmMmuReplaceLiveTranslationEntryFuncGuid;
 
+/* Svpbmt is there, and no mode above Sv39. */
+#define _PCD_GET_MODE_64_PcdRiscVFeatureOverride 4
+#define _PCD_GET_MODE_32_PcdCpuRiscVMmuMaxSatpMode 8
+
 /* In front of the definitions below: this file is part of the test. */
 #ifdef THE_TEST
 #undef NULL
