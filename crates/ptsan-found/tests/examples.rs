@@ -8,3 +8,11 @@ mod patina_paging_example;
 fn patina_paging_has_the_known_defects_and_no_others() {
     patina_paging_example::main().expect("stores can be watched");
 }
+
+#[path = "../examples/ax_page_table_multiarch.rs"]
+mod ax_page_table_multiarch_example;
+
+#[test]
+fn ax_page_table_multiarch_has_the_known_defects_and_no_others() {
+    ax_page_table_multiarch_example::main();
+}
