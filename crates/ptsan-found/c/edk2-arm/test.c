@@ -7,7 +7,7 @@
 #include <Library/ArmLib.h>
 #include <Library/ArmMmuLib.h>
 
-#define VA_BITS 48
+#define VA_BITS 40
 #define LARGE (2ull << 20)
 #define REGION (64 * LARGE)
 
