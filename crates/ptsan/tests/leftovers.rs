@@ -3,7 +3,7 @@
 mod common;
 
 use common::{LARGE, Machine, PAGE, RW, ready};
-use ptsan::{Access, Arch, Config, Content, Flush, Kind};
+use ptsan::{Access, Arch, Config, Content, Flush, Kind, Session};
 
 const VA: u64 = 0x40_0000;
 const DATA: u64 = 0x80_0000;
@@ -200,5 +200,17 @@ fn leftovers_are_inferred_at_the_first_walk_only_if_asked_for() {
         m.put(at + 8, dirty | RW);
         m.probe(0, VA + 0x20_0000);
         assert_eq!(m.count(Kind::LinkedBeforeCleared), u64::from(infer_leftovers));
+    }
+}
+
+#[test]
+fn a_root_with_fewer_entries_than_its_frame_is_checked_for_those_alone() {
+    // With 40 bits the root has 2 entries: the walker reads 16 bytes of its frame.
+    for (old, found) in [(0x10, 0), (0x8, 1)] {
+        let mut s = Session::new(Arch::aarch64_4k(40), vec![0u8; 1 << 16]);
+        s.memory[0x1000 + old..][..8].copy_from_slice(&0xdead_b067_u64.to_le_bytes());
+        s.alloc(0x1000);
+        s.load(0x1000);
+        assert_eq!(s.sanitizer.count(Kind::LinkedBeforeCleared), found, "an old entry at {old:#x}");
     }
 }

@@ -38,8 +38,14 @@ impl Sanitizer {
         let Some(leftovers) = f.leftovers.take() else { return };
         let Some(level) = place.level.or(f.level) else { return };
         let start = f.phys;
+        // Walkers read a part only of the frame of a root that has fewer entries. Several tables
+        // announced as one are all read.
+        let part = f.size <= arch.granule();
+        let read =
+            arch.levels.get(usize::from(level)).filter(|_| part).map_or(u32::MAX, |l| 1 << l.index_bits);
         let mut old = leftovers.iter().filter(|&(i, raw)| {
-            memory.read(start.wrapping_add(u64::from(i) * u64::from(bytes)), bytes) == Some(raw)
+            i < read
+                && memory.read(start.wrapping_add(u64::from(i) * u64::from(bytes)), bytes) == Some(raw)
                 && (arch.decode)(level, raw) != Entry::Empty
         });
         if let Some((index, raw)) = old.next() {

@@ -1,0 +1,2 @@
+/* See types.h. */
+#include <types.h>

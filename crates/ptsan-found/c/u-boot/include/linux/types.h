@@ -1,0 +1,1 @@
+/* See cpu_func.h. */
