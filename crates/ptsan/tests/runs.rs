@@ -255,5 +255,7 @@ fn a_run_that_fails_prints_its_seed_and_the_variable_repeats_it_alone() {
     let (passed, text) = child(Some("1"));
     assert!(passed && text.contains("runs 1") && !text.contains("runs 0"), "{text}");
     let (passed, text) = child(Some("random"));
-    assert!(!passed && text.contains("PTSAN_SEED=random") && !text.contains("runs 0"), "{text}");
+    assert!(!passed && text.contains("PTSAN_SEED=0x") && !text.contains("runs 0"), "{text}");
+    let (passed, text) = child(Some("often"));
+    assert!(!passed && text.contains("PTSAN_SEED=often") && !text.contains("runs 0"), "{text}");
 }

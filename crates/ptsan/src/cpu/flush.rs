@@ -2,6 +2,13 @@
 use std::fmt;
 
 /// What is to be invalidated.
+/// ```
+/// use ptsan::{Flush, Target};
+///
+/// let pages = Target::Range { space: 1, start: 0x1000, end: 0x9000, stride: 0x1000 };
+/// assert_eq!(Flush { target: pages, leaf_only: true }, Flush::range(1, 0x1000, 0x9000, 0x1000).leaf_only());
+/// assert_eq!(Flush::page_in_every_space(0x1000).to_string(), "flush of 0x1000 in every space");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// The translations of one address, of whatever page size.
@@ -40,6 +47,20 @@ pub enum Target {
 }
 
 /// An invalidation carried out by one CPU.
+/// ```
+/// use ptsan::{Access, Arch, Config, Content, Fault, Flush, Sanitizer};
+///
+/// let mut ram = vec![0u8; 0x3000];
+/// let mut san = Sanitizer::new(Config::new(Arch::x86_2level()));
+/// san.table_allocated(&ram, 0x1000, 4096, Some(1), Content::Zero);
+/// san.switch(&ram, 0, 0x1000, 7);
+/// ram[0x1000..0x1004].copy_from_slice(&0x40_0087u32.to_le_bytes());  // a page of 4 MiB
+/// assert!(san.translate(&ram, 0, 0x1234, Access::READ).is_ok());
+/// ram[0x1000..0x1004].fill(0);
+/// san.flush(&ram, 0, Flush::page(7, 0));                             // any address in it will do
+/// assert_eq!(san.translate(&ram, 0, 0x1234, Access::READ), Err(Fault::NotPresent { level: 1 }));
+/// san.assert_clean();
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flush {
     /// What is to be invalidated.

@@ -5,6 +5,18 @@ use crate::arch::Arch;
 const RECENT: usize = 32;
 
 /// How often CPUs walk by themselves.
+/// ```
+/// use ptsan::{Adversary, Arch, Config, Test};
+///
+/// let busy = Adversary { rate: 3000, ..Adversary::new(0) }; // three walks at each hook
+/// Test::with(Config { adversary: Some(busy), ..Config::new(Arch::x86_64()) }).seeds(0..5).run(|s| {
+///     let root = s.table().unwrap();
+///     s.memory[root as usize..][..4096].fill(0);
+///     s.load(root);
+///     s.leave();
+///     s.free(root);
+/// });
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Adversary {
     /// The seed of all choices. The environment variable `PTSAN_SEED` replaces it.

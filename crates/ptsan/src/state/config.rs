@@ -2,8 +2,16 @@
 use super::chance::Adversary;
 use crate::arch::Arch;
 use crate::report::{Allow, Suppressions};
+use std::sync::OnceLock;
 
 /// What to simulate and how much to keep.
+/// ```
+/// use ptsan::{Adversary, Arch, Config, Sanitizer};
+///
+/// let adversary = Some(Adversary::new(1));
+/// let config = Config { cpus: 4, asids: true, adversary, ..Config::new(Arch::aarch64_4k(48)) };
+/// assert!(Sanitizer::new(config).findings().is_empty());
+/// ```
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The number of CPUs, at most 65,535.
@@ -122,10 +130,13 @@ impl Config {
     }
 }
 
-fn parse_seed(text: &str) -> Option<u64> {
+/// Returns the number that the environment gives as a seed. `random` is one number in the whole
+/// process, so that all parts of a test have the same.
+pub(crate) fn parse_seed(text: &str) -> Option<u64> {
     use std::hash::{BuildHasher, Hasher, RandomState};
+    static RANDOM: OnceLock<u64> = OnceLock::new();
     match text.trim() {
-        "random" => Some(RandomState::new().build_hasher().finish()),
+        "random" => Some(*RANDOM.get_or_init(|| RandomState::new().build_hasher().finish() >> 1)),
         text => match text.strip_prefix("0x") {
             Some(hex) => u64::from_str_radix(hex, 16).ok(),
             None => text.parse().ok(),
@@ -153,6 +164,7 @@ mod tests {
         assert_eq!(with(some, "10", "1"), (Some(10), true));
         assert_eq!(with(some, "ten", ""), (Some(7), true), "nonsense changes nothing");
         assert_eq!(with(None, "10", "1"), (None, true), "no adversary comes from outside");
-        assert_ne!(with(some, "random", "1").0, with(some, "random", "1").0);
+        assert_ne!(with(some, "random", "1").0, Some(7));
+        assert_eq!(with(some, "random", "1").0, with(some, "random", "1").0, "one in a process");
     }
 }

@@ -12,6 +12,7 @@ mod stores;
 pub use chance::Adversary;
 pub(crate) use chance::Chance;
 pub use config::Config;
+pub(crate) use config::parse_seed;
 pub(crate) use hashed::Owner;
 pub(crate) use issued::Issued;
 pub use operations::Operation;

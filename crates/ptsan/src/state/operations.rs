@@ -8,6 +8,18 @@ use crate::arch::Access;
 
 /// An operation under way, from [`crate::Sanitizer::operation_begins`] to
 /// [`crate::Sanitizer::operation_ends`].
+/// ```
+/// use ptsan::{Arch, Config, Kind, Sanitizer};
+///
+/// let memory = vec![0u8; 4096];
+/// let mut san = Sanitizer::new(Config::new(Arch::x86_64()));
+/// let unmap = san.operation_begins();
+/// // The code under test stores, flushes, and frees.
+/// san.operation_ends(&memory, unmap);
+/// san.assert_clean();
+/// san.operation_ends(&memory, unmap);
+/// assert_eq!(san.count(Kind::Misuse), 1, "it has ended");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Operation(u64);
 

@@ -18,6 +18,17 @@ use std::time::Instant;
 /// keeps the sanitizer behind a lock, held across the store and its hook.
 ///
 /// No hook panics: nonsensical arguments are findings too ([`Kind::Misuse`]).
+/// ```
+/// use ptsan::{Arch, Config, Content, Kind, Sanitizer};
+///
+/// let memory = vec![0u8; 0x3000];
+/// let mut san = Sanitizer::new(Config::new(Arch::x86_64()));
+/// san.table_allocated(&memory, 0x1000, 4096, Some(3), Content::Zero);
+/// san.switch(&memory, 0, 0x1000, 1);
+/// san.table_freed(&memory, 0x1000, 4096);          // while CPU 0 has it loaded
+/// assert_eq!(san.count(Kind::FreeBeforeFlush), 1);
+/// assert!(san.to_string().contains("call switch or leave on CPU 0"));
+/// ```
 pub struct Sanitizer {
     pub(crate) config: Config,
     pub(crate) cpus: Vec<Cpu>,
