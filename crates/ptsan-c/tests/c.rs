@@ -155,6 +155,13 @@ fn a_watch_sees_stores_that_nobody_tells() {
     assert!(!report.contains("ptsan_c::"), "{report}");
 }
 
+#[test]
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+fn kernel_code_runs_with_its_privileged_instructions() {
+    let (code, report, output) = program("identity");
+    assert_eq!((code, output.as_str()), (0, ""), "{report}");
+}
+
 /// Compiles a file that only includes the header.
 fn header_compiles(mut compiler: Command, flags: &[&str]) {
     let made = compiler
