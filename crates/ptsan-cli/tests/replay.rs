@@ -1,5 +1,5 @@
 //! The command, run on logs that the tests write.
-use ptsan_log::{AccessKind, Architecture, Content, Encoder, Header, Record, Scope, Written};
+use ptsan_log::{AccessKind, Architecture, BarrierKind, Content, Encoder, Header, Record, Scope, Written};
 use std::io::Write as _;
 use std::process::{Command, Output, Stdio};
 
@@ -103,9 +103,26 @@ fn a_missing_flush_is_found_with_table_address_and_records() {
 }
 
 #[test]
-fn the_adversary_finds_it_without_an_access_and_repeats_itself() {
+fn a_missing_flush_is_found_without_an_access() {
     let accesses = |r: &Record<'_>| !matches!(r, Record::Access { .. });
     let records: Vec<_> = [space(), freed()].concat().into_iter().filter(accesses).collect();
+    let (status, text) = replay(&log(&machine(), &records), &["--no-seed"]);
+    assert!(status == 1 && text.contains("free-before-flush: a table was unlinked and freed"), "{text}");
+}
+
+#[test]
+fn the_adversary_finds_what_only_a_walk_shows_and_repeats_itself() {
+    // A log without stores: nothing says which CPU may hold the table, unless it has walked.
+    let memory = |phys, bytes: &'static [u8]| Record::Memory { phys, bytes };
+    let table = |phys| Record::TableAllocated { phys, size: 0, level: None, content: Content::Unchecked };
+    let other = Record::Invalidate { cpu: Some(1), scope: Scope::All, leaf_only: false };
+    let mut records =
+        vec![memory(0x1000, &[7, 0x20]), memory(0x2000, &[7, 0x30]), memory(0x3000, &[7, 0x40])];
+    records.extend([0x1000, 0x2000, 0x3000, 0x4000].map(table));
+    records.push(Record::RootLoaded { cpu: 0, root: 0x1000, space: 1, flushes: false });
+    records.extend([other; 40]);
+    records.push(memory(0x3000, &[0, 0]));
+    records.extend(freed());
     let log = log(&machine(), &records);
     assert_eq!(replay(&log, &["--no-seed"]).0, 0);
     let found =
@@ -235,10 +252,12 @@ fn a_lazy_cpu_still_holds_what_it_held_and_a_space_that_is_destroyed_is_forgotte
     ];
     let used = [space(), vec![Record::Leave { cpu: 0 }], other.to_vec()].concat();
     let (_, text) = replay(&log(&asids, &used), &["--no-seed"]);
-    assert!(text.contains("stale-use"), "{text}");
+    let number = "the number of an address space stands for another root";
+    assert!(text.contains(number), "{text}");
     let gone = vec![Record::Leave { cpu: 0 }, Record::SpaceDestroyed { space: 1 }];
     let (_, text) = replay(&log(&asids, &[space(), gone, other.to_vec()].concat()), &["--no-seed"]);
-    assert!(!text.contains("stale-use") && !text.contains("the log is wrong"), "{text}");
+    assert!(!text.contains(number) && !text.contains("the log is wrong"), "{text}");
+    assert!(!text.contains("stale-use") && !text.contains("flush-missing"), "{text}");
 }
 
 #[test]
@@ -250,13 +269,16 @@ fn while_an_operation_is_under_way_old_translations_may_be_used() {
     let mut records = space();
     let unmap = records.pop().into_iter();
     let records: Vec<_> = records.into_iter().chain([begin]).chain(unmap).collect();
-    for (rest, stale) in [
-        (vec![access, flush, end], false),
-        (vec![access, end, flush], true),
-        (vec![end, access, flush], true),
+    for (rest, kind) in [
+        (vec![access, flush, end], None),
+        (vec![access, end, flush], Some("stale-use")),
+        // What is owed was reported when the operation ended; its use is the same mistake.
+        (vec![end, access, flush], Some("flush-missing")),
     ] {
         let (_, text) = replay(&log(&machine(), &[records.clone(), rest, freed()].concat()), &["--no-seed"]);
-        assert_eq!(text.contains("stale-use"), stale, "{text}");
+        for possible in ["stale-use", "flush-missing"] {
+            assert_eq!(text.contains(possible), kind == Some(possible), "{text}");
+        }
     }
 }
 
@@ -274,6 +296,126 @@ fn a_use_of_an_old_translation_is_found() {
     let (status, text) = replay(&log(&machine(), &records), &["--no-seed"]);
     assert!(status == 1 && text.contains("stale-use") && text.contains("address 0x456"), "{text}");
     assert!(text.contains("4  leak"), "{text}");
+}
+
+/// Stores that the page at 0 is mapped, then what else happens to it, with its frame at 0x9000.
+fn with_data(header: &Header, records: &[Record<'_>]) -> (i32, String) {
+    let free = |phys| Record::TableFreed { phys, size: 0 };
+    let end = [Record::Leave { cpu: 0 }, free(0x4000), free(0x3000), free(0x2000), free(0x1000)];
+    let begin = &space()[..10];
+    replay(&log(header, &[begin, records, &end].concat()), &["--no-seed"])
+}
+
+#[test]
+fn data_frames_are_checked_when_they_are_freed_used_again_or_made_tables() {
+    let store = |value| Record::Store { phys: 0x4000, value, bytes: 8 };
+    let flush = Record::Invalidate { cpu: Some(0), scope: Scope::Page { space: 1, va: 0 }, leaf_only: false };
+    let freed = Record::DataFreed { phys: 0x9000, size: 4096 };
+    let reused = Record::DataReused { phys: 0x9000, size: 4096 };
+    let other = Record::DataFreed { phys: 0xa000, size: 4096 };
+    let table = Record::TableAllocated { phys: 0x9000, size: 0, level: None, content: Content::Zero };
+    let gone = Record::TableFreed { phys: 0x9000, size: 0 };
+    let cases: [(&[Record<'_>], &str); 9] = [
+        (&[store(0), flush, freed, reused], ""),
+        (&[store(0), other, flush, freed], ""),
+        (&[store(0), flush, table, gone], ""),
+        (&[freed, store(0), flush], "data-freed-before-flush: a data frame was given away while an entry"),
+        (&[store(0), freed, flush], "data-freed-before-flush: a CPU may still translate"),
+        (&[flush, store(0), freed], "data-freed-before-flush: a CPU may still translate"),
+        (&[store(0), reused, flush], "data-reused-before-flush: a CPU may still translate"),
+        (&[store(0), table, gone, flush], "data-reused-before-flush: a data frame was made a table"),
+        (&[store(0xa007), Record::FlushesDone, flush], "flush-missing: a page was mapped to another"),
+    ];
+    for (records, finding) in cases {
+        let (status, text) = with_data(&machine(), records);
+        let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(status, i32::from(!finding.is_empty()), "{records:?}: {text}");
+        assert!(flat.contains(finding) && !text.contains("the log is wrong"), "{records:?}: {text}");
+    }
+    // What is owed at the end is found there, if the log says that it is complete.
+    let (status, text) = replay(&log(&machine(), &[&space()[..10], &[store(0)]].concat()), &["--no-seed"]);
+    assert!(status == 1 && text.contains("flush-missing") && text.contains("found at: end"), "{text}");
+}
+
+#[test]
+fn a_page_that_is_told_as_mapped_is_walked_for() {
+    let memory = |phys, value: &'static [u8]| Record::Memory { phys, bytes: value };
+    let table = |phys, level| Record::TableAllocated {
+        phys,
+        size: 0,
+        level: Some(level),
+        content: Content::Unchecked,
+    };
+    for mapped in [false, true] {
+        // Nothing is told of stores: only what memory holds.
+        let mut records = vec![
+            memory(0x1000, &[7, 0x20]),
+            memory(0x2000, &[7, 0x30]),
+            memory(0x3000, &[7, 0x40]),
+            memory(0x4000, &[7, 0x90]),
+            table(0x1000, 3),
+            table(0x2000, 2),
+            table(0x3000, 1),
+            table(0x4000, 0),
+            Record::RootLoaded { cpu: 0, root: 0x1000, space: 1, flushes: false },
+        ];
+        records.extend(mapped.then_some(Record::DataMapped { space: 1, va: 0x123 }));
+        records.extend([memory(0x4000, &[0, 0]), Record::DataFreed { phys: 0x9000, size: 4096 }]);
+        let text = replay(&log(&machine(), &records), &["--no-seed"]).1;
+        assert_eq!(text.contains("data-freed-before-flush"), mapped, "{text}");
+    }
+}
+
+#[test]
+fn with_barriers_a_flush_counts_between_two_of_them() {
+    let header = Header { va_bits: 39, barriers: true, ..Header::new(Architecture::Aarch64K4, 2) };
+    let table =
+        |phys, level| Record::TableAllocated { phys, size: 0, level: Some(level), content: Content::Zero };
+    let store = |phys, value| Record::Store { phys, value, bytes: 8 };
+    let barrier = |kind| Record::Barrier { cpu: 0, kind };
+    let records = [
+        table(0x2000, 2),
+        table(0x3000, 1),
+        table(0x4000, 0),
+        store(0x4000, 0x9000 | 0x443),
+        store(0x3000, 0x4003),
+        store(0x2000, 0x3003),
+        Record::RootLoaded { cpu: 0, root: 0x2000, space: 1, flushes: false },
+        barrier(BarrierKind::Instruction),
+        Record::Access { cpu: 0, va: 0x10, kind: AccessKind::Read, user: true },
+        store(0x4000, 0),
+        barrier(BarrierKind::Data),
+        Record::Invalidate { cpu: None, scope: Scope::Page { space: 1, va: 0 }, leaf_only: true },
+        barrier(BarrierKind::Data),
+        Record::FlushesDone,
+    ];
+    for left_out in [None, Some(7), Some(10), Some(12)] {
+        let kept = records.iter().enumerate().filter(|(n, _)| Some(*n) != left_out);
+        let records: Vec<_> = kept.map(|(_, record)| *record).collect();
+        let (_, text) = replay(&log(&header, &records), &["--no-seed"]);
+        assert_eq!(text.contains("flush-missing"), left_out.is_some(), "{left_out:?}: {text}");
+        assert!(text.starts_with("AArch64 4K stage 1, 2 CPUs, barriers;"), "{text}");
+        let quiet = Header { barriers: false, ..header };
+        let (_, text) = replay(&log(&quiet, &records), &["--no-seed"]);
+        assert!(!text.contains("flush-missing"), "{text}");
+    }
+}
+
+#[test]
+fn a_store_over_an_entry_that_another_cpu_writes_through_is_an_exchange_or_loses_a_bit() {
+    let header = Header { accessed_dirty: true, ..machine() };
+    let (phys, value, bytes) = (0x4000, 0x9025, 8);
+    let store = Record::Store { phys, value, bytes };
+    let exchange = Record::Exchange { phys, value, bytes };
+    let writable = Record::Store { phys, value: 0x9027, bytes };
+    let flush = Record::Invalidate { cpu: Some(0), scope: Scope::Page { space: 1, va: 0 }, leaf_only: false };
+    // CPU 0 has the root loaded.
+    for (cpu, record, lost) in [(1, store, true), (1, exchange, false), (0, store, false)] {
+        let records = [writable, Record::Running { cpu }, record, flush];
+        let (status, text) = with_data(&header, &records);
+        assert_eq!((status, text.contains("bit-lost")), (i32::from(lost), lost), "{text}");
+        assert_eq!(with_data(&machine(), &records).0, 0, "nobody relies on the bits");
+    }
 }
 
 #[test]
@@ -330,6 +472,12 @@ fn a_log_that_lies_is_wrong_and_the_kernel_is_not_blamed() {
         (flush(Scope::EverySpace { start: 0, end: 3, stride: 0 }), "by 0x0", "the first address"),
         (Record::SpaceDestroyed { space: 77 }, "space 77", "space-created"),
         (Record::SpaceDestroyed { space: 1 }, "CPU 0 has space 1 loaded", "leave"),
+        (Record::DataFreed { phys: 0x9000, size: 0 }, "0x0 bytes of data at 0x9000", "bytes of the frame"),
+        (Record::DataReused { phys: !0, size: 2 }, "0x2 bytes of data", "bytes of the frame"),
+        (Record::DataFreed { phys: 1 << 56, size: 1 }, "0x1 bytes of data", "bytes of the frame"),
+        (Record::DataMapped { space: 77, va: 0 }, "space 77", "space-created"),
+        (Record::Barrier { cpu: 2, kind: BarrierKind::Data }, "CPU 2", "number CPUs from 0"),
+        (Record::Running { cpu: 9 }, "CPU 9", "number CPUs from 0"),
         (Record::OperationEnds { id: 3 }, "operation 3 is not under way", "operation-begins"),
     ];
     let honest = with_flush();
@@ -414,7 +562,16 @@ fn memory_beyond_the_limit_ends_the_replay() {
 
 #[test]
 fn a_dump_has_a_line_for_each_record() {
-    let records = [with_flush(), vec![Record::Mark { text: "\u{1b}[2J and a bell \u{7}" }]].concat();
+    let new = vec![
+        Record::Mark { text: "\u{1b}[2J and a bell \u{7}" },
+        Record::DataMapped { space: 1, va: 0x7000 },
+        Record::DataFreed { phys: 0x9000, size: 4096 },
+        Record::Exchange { phys: 0x4008, value: 0xb007, bytes: 4 },
+        Record::Barrier { cpu: 1, kind: BarrierKind::Instruction },
+        Record::Running { cpu: 1 },
+        Record::FlushesDone,
+    ];
+    let records = [with_flush(), new].concat();
     let log = log(&machine(), &records);
     let output = ptsan(&["log", "dump", "-"], &log);
     let text = String::from_utf8(output.stdout).unwrap();
@@ -423,6 +580,17 @@ fn a_dump_has_a_line_for_each_record() {
     assert_eq!((lines[0], lines.len()), ("x86-64, 2 CPUs", records.len() + 2));
     assert_eq!(lines[9], "       9 root-loaded cpu 0 0x1000 space 1 pc 0xffff800000100008");
     assert!(lines.iter().all(|line| line.chars().count() <= 80 && !line.contains('\u{1b}')), "{text}");
+    for (line, what) in lines[lines.len() - 7..].iter().zip([
+        "data-mapped space 1 0x7000 pc",
+        "data-freed 0x9000 0x1000 bytes pc",
+        "exchange 0x4008 = 0xb007 (4) pc",
+        "barrier cpu 1 instruction pc",
+        "running cpu 1 pc",
+        "flushes-done pc",
+        "end",
+    ]) {
+        assert!(line.get(9..).is_some_and(|line| line.starts_with(what)), "{what}: {line}");
+    }
     let output = ptsan(&["log", "dump", "-", "--from", "2", "--count", "3"], &log);
     let part = String::from_utf8(output.stdout).unwrap();
     assert_eq!(part.lines().skip(1).collect::<Vec<_>>(), &lines[2..5]);

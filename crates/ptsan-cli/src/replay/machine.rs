@@ -4,7 +4,7 @@ use super::memory::{Full, Pages};
 use super::recent::{Origin, Recent};
 use crate::dump::describe;
 use ptsan::{
-    Access, AccessKind, Adversary, Arch, Config, Content, Flush, Kind, Operation, Sanitizer, Target,
+    Access, AccessKind, Adversary, Arch, Barrier, Config, Content, Flush, Kind, Operation, Sanitizer, Target,
 };
 use ptsan_log::{self as log, Entry, Header, Record, Scope};
 use std::collections::{BTreeSet, HashMap};
@@ -72,13 +72,19 @@ impl Machine {
         let config = Config {
             cpus: usize::from(header.cpus),
             asids: header.asids,
+            barriers: header.barriers,
+            accessed_dirty: header.accessed_dirty,
             adversary: seed.map(Adversary::new),
             keep,
             backtraces: false,
             ..Config::new(arch)
         };
+        let mut sanitizer = Sanitizer::new(config);
+        if header.barriers || header.accessed_dirty {
+            sanitizer.running_on(0);
+        }
         Self {
-            sanitizer: Sanitizer::new(config),
+            sanitizer,
             counts: Counts::default(),
             made: Vec::new(),
             lies: (Vec::new(), 0),
@@ -120,7 +126,7 @@ impl Machine {
     pub(super) fn finish(&mut self, records: u64) {
         if self.ended == Some(true) {
             let origin = Origin { record: records, pc: None };
-            self.sanitizer.finish();
+            self.sanitizer.finish_with(&self.memory);
             self.note(origin, || "end".to_owned());
         }
     }
@@ -155,7 +161,7 @@ impl Machine {
 
     fn carry_out(&mut self, record: &Record<'_>) -> Result<(), Full> {
         let (san, memory) = (&mut self.sanitizer, &mut self.memory);
-        if matches!(record, Record::Store { .. } | Record::Fill { .. }) {
+        if matches!(record, Record::Store { .. } | Record::Exchange { .. } | Record::Fill { .. }) {
             // Walkers may come just before a store, too.
             san.adversary_step(memory);
         }
@@ -176,13 +182,18 @@ impl Machine {
             Record::Store { phys, value, bytes } => {
                 self.counts.stores += 1;
                 memory.write(phys, &value.to_le_bytes()[..usize::from(bytes.min(8))])?;
-                self.written(phys, u64::from(bytes));
+                self.written(phys, u64::from(bytes), false);
+            }
+            Record::Exchange { phys, value, bytes } => {
+                self.counts.stores += 1;
+                memory.write(phys, &value.to_le_bytes()[..usize::from(bytes.min(8))])?;
+                self.written(phys, u64::from(bytes), true);
             }
             Record::Fill { phys, bytes, value } => {
                 self.counts.stores += bytes / 8;
                 for at in (phys..phys.saturating_add(bytes)).step_by(8) {
                     self.memory.write(at, &value.to_le_bytes())?;
-                    self.written(at, 8);
+                    self.written(at, 8, false);
                 }
             }
             Record::Memory { phys, bytes } => memory.write(phys, bytes)?,
@@ -207,7 +218,25 @@ impl Machine {
             }
             Record::SpaceCreated { space } => san.space_created(space),
             Record::SpaceDestroyed { space } => san.space_destroyed(space),
-            Record::DataFreed { .. } | Record::DataReused { .. } => self.counts.data += 1,
+            Record::DataMapped { space, va } => san.frame_mapped(memory, space, va),
+            Record::DataFreed { phys, size } => {
+                self.counts.data += 1;
+                san.frame_freed(memory, phys, size);
+            }
+            Record::DataReused { phys, size } => {
+                self.counts.data += 1;
+                san.frame_reused(memory, phys, size);
+            }
+            Record::Barrier { cpu, kind } => {
+                let barrier = match kind {
+                    log::BarrierKind::Data => Barrier::Data,
+                    log::BarrierKind::Instruction => Barrier::Instruction,
+                    log::BarrierKind::Fence => Barrier::Fence,
+                };
+                san.barrier(usize::from(cpu), barrier);
+            }
+            Record::FlushesDone => san.flushes_done(memory),
+            Record::Running { cpu } => san.running_on(usize::from(cpu)),
             Record::OperationBegins { id } => _ = self.operations.insert(id, san.operation_begins()),
             Record::OperationEnds { id } => {
                 if let Some(operation) = self.operations.remove(&id) {
@@ -231,10 +260,14 @@ impl Machine {
     }
 
     /// Tells the sanitizer of each entry that a store has reached.
-    fn written(&mut self, phys: u64, bytes: u64) {
+    fn written(&mut self, phys: u64, bytes: u64, exchanged: bool) {
         let first = phys - phys % self.entry_bytes;
         for entry in (first..phys.saturating_add(bytes)).step_by(self.entry_bytes as usize) {
-            self.sanitizer.entry_written(&self.memory, entry);
+            if exchanged {
+                self.sanitizer.entry_exchanged(&self.memory, entry);
+            } else {
+                self.sanitizer.entry_written(&self.memory, entry);
+            }
         }
     }
 }

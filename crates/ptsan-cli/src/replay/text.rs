@@ -12,9 +12,6 @@ impl Report {
         if !counts.is_empty() {
             wrap::line(&mut t, 0, &format!("{}, tables left: {}", counts.join(", "), self.tables_left));
         }
-        if self.counts["data frames"] > 0 {
-            wrap::line(&mut t, 0, "note: freed and reused data frames are not checked by this version");
-        }
         match self.seed {
             Some(seed) => wrap::line(&mut t, 0, &format!("CPUs also walk at random, with seed {seed:#x}")),
             None => wrap::line(&mut t, 0, "CPUs walk only where the log has an access"),
