@@ -7,6 +7,7 @@ mod frames;
 mod hashed;
 mod misuse;
 mod operations;
+mod recorded;
 mod results;
 mod session;
 mod shared;

@@ -76,7 +76,7 @@ impl Sanitizer {
         if self.config.track_origins
             && let Some(f) = self.frames.get_mut(at)
         {
-            f.remember_owner();
+            f.remember_owner(self.reports.callers());
         }
         match content {
             Content::Unchecked => {}
@@ -141,7 +141,7 @@ impl Sanitizer {
         if self.config.track_origins
             && let Some(f) = self.frames.get_mut(at)
         {
-            f.remember_giver();
+            f.remember_giver(self.reports.callers());
         }
     }
 

@@ -1,6 +1,7 @@
 //! One finding: what it says, and how it prints.
 use super::event::HistoryEvent;
 use super::kind::Kind;
+use super::recorded::{Names, Recorded, events_in, in_units};
 use super::rule::Rule;
 use super::severity::{self, Severity};
 use super::spread::Spread;
@@ -41,6 +42,8 @@ pub struct Finding {
     pub origins: Origins,
     /// What the format calls its levels.
     pub(super) level_names: &'static [&'static str],
+    /// How events are named, if they were recorded elsewhere.
+    pub(super) recorded: Option<Names>,
 }
 
 impl Finding {
@@ -56,6 +59,35 @@ impl Finding {
         self.place.level.map(|level| level_name(self.level_names, level))
     }
 
+    /// Returns the numbers of the events that the finding mentions besides its own: those of its
+    /// history and of its note.
+    pub fn events(&self) -> impl Iterator<Item = u64> + '_ {
+        self.history.iter().map(|h| h.event).chain(events_in(&self.note))
+    }
+
+    /// Replaces the numbers of events by those of a recording. An event that `look` does not know
+    /// gets number 0.
+    pub(super) fn name_events(&mut self, unit: &'static str, look: impl Fn(u64) -> Option<Recorded>) {
+        let number = |event| look(event).map_or(0, |recorded| recorded.number);
+        let mut callers = Vec::new();
+        for event in &mut self.history {
+            callers.push(look(event.event).and_then(|recorded| recorded.callers));
+            event.event = number(event.event);
+        }
+        self.event = number(self.event);
+        self.note = in_units(&self.note, unit, number);
+        self.recorded = Some(Names { unit, callers });
+    }
+
+    fn event_text(&self, number: u64) -> String {
+        self.recorded.as_ref().map_or_else(|| format!("event {number}"), |names| names.text(number))
+    }
+
+    /// Returns the callers of an event of the history, if a recording has them.
+    pub(super) fn callers_of(&self, index: usize) -> Option<&Trace> {
+        self.recorded.as_ref()?.callers.get(index)?.as_ref()
+    }
+
     /// Returns the innermost caller in the code under test.
     pub(super) fn innermost(&self) -> Option<super::TraceFrame> {
         self.trace.as_ref().and_then(|trace| trace.frames().into_iter().next())
@@ -63,7 +95,7 @@ impl Finding {
 
     /// Returns the line of a report that says where and when.
     pub(super) fn whereabouts(&self) -> String {
-        let mut text = format!("at event {}", self.event);
+        let mut text = format!("at {}", self.event_text(self.event));
         let mut add = |part: Option<String>| {
             if let Some(part) = part {
                 text.push_str(", ");
@@ -137,8 +169,13 @@ impl fmt::Display for Finding {
         if !self.note.is_empty() {
             wrap::line(f, 2, &self.note)?;
         }
-        for h in &self.history {
-            wrap::line(f, 4, &format!("event {}: {}", h.event, h.what.text(self.level_names)))?;
+        for (index, h) in self.history.iter().enumerate() {
+            wrap::line(f, 4, &format!("{}: {}", self.event_text(h.event), h.what.text(self.level_names)))?;
+            // The innermost is the one that did it.
+            if let Some(caller) = self.callers_of(index).and_then(|trace| trace.frames().into_iter().next()) {
+                let at = caller.at.map_or(String::new(), |at| format!(" at {at}"));
+                wrap::line(f, 6, &format!("in {}{at}", caller.symbol))?;
+            }
         }
         for (title, trace) in [
             ("found in", &self.trace),

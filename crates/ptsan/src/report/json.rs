@@ -51,11 +51,15 @@ fn finding(finding: &Finding) -> String {
     object.raw("frames", &range(finding.spread.frames));
     object.raw("addresses", &range(finding.spread.addresses));
     object.string("level_name", finding.level_name().as_deref());
-    let history: Vec<_> = finding
-        .history
-        .iter()
-        .map(|h| format!("{{\"event\":{},\"what\":{}}}", h.event, quoted(&h.what.text(finding.level_names))))
-        .collect();
+    let history = finding.history.iter().enumerate().map(|(index, h)| {
+        let mut object = Object::default();
+        object.number("event", h.event).string("what", Some(&h.what.text(finding.level_names)));
+        if let Some(callers) = finding.callers_of(index) {
+            object.raw("in", &array(&callers.frames().iter().map(caller).collect::<Vec<_>>()));
+        }
+        object.end()
+    });
+    let history: Vec<_> = history.collect();
     object.raw("history", &array(&history));
     for (key, trace) in [
         ("found_in", &finding.trace),
