@@ -38,7 +38,7 @@ pub struct DumpArgs {
 /// # Errors
 /// The log cannot be read, is cut or damaged: what came before has been printed.
 pub fn run(args: &DumpArgs) -> Result<ExitCode, Failure> {
-    let symbols = Symbols::open(args.symbols.as_deref())?;
+    let symbols = Symbols::open(args.symbols.as_deref(), false)?;
     let mut input = Input::open(&args.log)?;
     let mut out = BufWriter::new(io::stdout().lock());
     let output = |e: io::Error| Failure::output(&e);
@@ -51,8 +51,7 @@ pub fn run(args: &DumpArgs) -> Result<ExitCode, Failure> {
             Ok(Some(entry)) => {
                 let mut line = format!("{:>8} {}", entry.number, describe(&entry.record));
                 if let Some(pc) = entry.pc {
-                    // The function that the image has; what is inlined into it is in reports.
-                    let _ = match symbols.names(pc).last() {
+                    let _ = match symbols.outermost(pc) {
                         Some(name) => write!(line, " in {name}"),
                         None => write!(line, " pc {pc:#x}"),
                     };

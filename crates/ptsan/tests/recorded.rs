@@ -100,6 +100,7 @@ fn events_have_the_names_of_the_recording_in_every_format() {
     let known: Vec<u64> = finding.events().collect();
     let (first, last) = (finding.history[0].event, finding.history.last().expect("a history").event);
     assert!(known.len() > finding.history.len() && known.contains(&last), "{known:?}: {finding}");
+    assert!(known.last() == Some(&last) && first != last, "the note mentions the last: {finding}");
     // All but the first are known, as record 1000 and so on.
     m.san.name_events("record", |index, event| {
         assert_eq!(index, 0);
@@ -112,7 +113,10 @@ fn events_have_the_names_of_the_recording_in_every_format() {
     assert!(text.contains("    before: allocated"), "{text}");
     assert!(text.contains(&format!("    record {}: ", last + 1000)), "{text}");
     assert!(text.contains("\n      in walker at w.c:3"), "{text}");
+    assert!(text.contains(&format!("\n    record {} in walker at w.c:3\n", last + 1000)), "{text}");
     let json = m.san.report_as(Format::Json).to_string();
     let told = "\"in\":[{\"function\":\"walker\",\"file\":\"w.c\",\"line\":3,\"column\":null}]";
     assert!(json.contains(told) && json.contains(&format!("{{\"event\":{}", last + 1000)), "{json}");
+    let told = format!("\"noted\":[{{\"event\":{},\"in\":[{{\"function\":\"walker\"", last + 1000);
+    assert!(json.contains(&told), "{json}");
 }

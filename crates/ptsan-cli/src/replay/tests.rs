@@ -1,6 +1,7 @@
 //! Logs at random: whatever they say, the machine carries on.
 use super::format::{arch, tests::header_of};
 use super::machine::Machine;
+use crate::symbols::Symbols;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use ptsan_log::{AccessKind, Architecture, BarrierKind, Content, Entry, Header, Record, Scope};
@@ -73,7 +74,7 @@ proptest! {
         records in vec(record(), 1..40),
     ) {
         let header = Header { asids, barriers, accessed_dirty, cpus: 3, ..header_of(architecture) };
-        let mut machine = Machine::new(&header, arch(&header).unwrap(), seed, 8, 64);
+        let mut machine = Machine::new(&header, arch(&header).unwrap(), seed, (8, 64), Symbols::open(None, false).unwrap());
         for (n, record) in (1..).zip(&records) {
             let entry = Entry { number: n, offset: 0, pc: Some(n), record: *record };
             if machine.apply(&entry).is_err() {

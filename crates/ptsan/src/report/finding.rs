@@ -74,9 +74,13 @@ impl Finding {
             callers.push(look(event.event).and_then(|recorded| recorded.callers));
             event.event = number(event.event);
         }
+        let mut noted: Vec<Recorded> = events_in(&self.note).filter_map(&look).collect();
+        noted.retain(|recorded| recorded.callers.is_some());
+        noted.sort_by_key(|recorded| recorded.number);
+        noted.dedup_by_key(|recorded| recorded.number);
         self.event = number(self.event);
         self.note = in_units(&self.note, unit, number);
-        self.recorded = Some(Names { unit, callers });
+        self.recorded = Some(Names { unit, callers, noted });
     }
 
     fn event_text(&self, number: u64) -> String {
@@ -86,6 +90,12 @@ impl Finding {
     /// Returns the callers of an event of the history, if a recording has them.
     pub(super) fn callers_of(&self, index: usize) -> Option<&Trace> {
         self.recorded.as_ref()?.callers.get(index)?.as_ref()
+    }
+
+    /// Returns the events that the note mentions and whose callers a recording has.
+    pub(super) fn noted(&self) -> impl Iterator<Item = (u64, &Trace)> {
+        let noted = self.recorded.as_ref().map(|names| names.noted.as_slice()).unwrap_or_default();
+        noted.iter().filter_map(|event| Some((event.number, event.callers.as_ref()?)))
     }
 
     /// Returns the innermost caller in the code under test.
@@ -158,6 +168,13 @@ impl Place {
     }
 }
 
+/// Returns the innermost caller in a line: the one that did it.
+fn innermost(trace: &Trace) -> Option<String> {
+    let caller = trace.frames().into_iter().next()?;
+    let at = caller.at.map_or(String::new(), |at| format!(" at {at}"));
+    Some(caller.symbol + &at)
+}
+
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         wrap::words(f, 0, 0, &format!("{}: {}", self.kind, self.rule))?;
@@ -169,12 +186,15 @@ impl fmt::Display for Finding {
         if !self.note.is_empty() {
             wrap::line(f, 2, &self.note)?;
         }
+        for (number, trace) in self.noted() {
+            if let Some(caller) = innermost(trace) {
+                wrap::line(f, 4, &format!("{} in {caller}", self.event_text(number)))?;
+            }
+        }
         for (index, h) in self.history.iter().enumerate() {
             wrap::line(f, 4, &format!("{}: {}", self.event_text(h.event), h.what.text(self.level_names)))?;
-            // The innermost is the one that did it.
-            if let Some(caller) = self.callers_of(index).and_then(|trace| trace.frames().into_iter().next()) {
-                let at = caller.at.map_or(String::new(), |at| format!(" at {at}"));
-                wrap::line(f, 6, &format!("in {}{at}", caller.symbol))?;
+            if let Some(caller) = self.callers_of(index).and_then(innermost) {
+                wrap::line(f, 6, &format!("in {caller}"))?;
             }
         }
         for (title, trace) in [

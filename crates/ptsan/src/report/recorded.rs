@@ -2,7 +2,7 @@
 use super::trace::Trace;
 
 /// An event, as the recording that is replayed has it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recorded {
     /// Its number there.
     pub number: u64,
@@ -17,6 +17,8 @@ pub(super) struct Names {
     pub(super) unit: &'static str,
     /// The callers of each event of the history.
     pub(super) callers: Vec<Option<Trace>>,
+    /// The events of the note whose callers are known.
+    pub(super) noted: Vec<Recorded>,
 }
 
 impl Names {
