@@ -27,11 +27,10 @@ impl Sanitizer {
     }
 
     /// Reports what a CPU owes that has come back to a space and does something else than to flush.
+    /// What it owes since then, or for an operation under way, is not due by that.
     pub(crate) fn settle_return(&mut self, memory: &(impl Memory + ?Sized), cpu: usize) {
         let c = &mut self.cpus[cpu];
-        if c.returned.take().is_none() {
-            return;
-        }
+        let Some(returned) = c.returned.take() else { return };
         let Some(loaded) = c.loaded else { return };
         if let Some(other) = c.other_root.take() {
             let phys = self.frames.get(other.root).map(|f| f.phys);
@@ -48,8 +47,10 @@ impl Sanitizer {
         if self.debts.is_empty() {
             return;
         }
+        let operations = &self.operations;
         let owes = |debt: &PageDebt| {
-            if debt.space == loaded.space { only(&debt.cpus, |c| c == cpu) } else { CpuMask::default() }
+            let due = debt.space == loaded.space && debt.since < returned && operations.ended(debt.begun);
+            if due { only(&debt.cpus, |c| c == cpu) } else { CpuMask::default() }
         };
         let taken = self.debts.take_pages(owes);
         self.report_missing(memory, taken);
