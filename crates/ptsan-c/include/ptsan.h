@@ -492,7 +492,7 @@ int32_t ptsan_flush_space(struct ptsan *san, int32_t cpu, uint64_t space);
 // Tells that the CPU invalidates everything, global translations too.
 int32_t ptsan_flush_all(struct ptsan *san, int32_t cpu);
 
-// Tells that the CPU carries out a barrier, an `enum ptsan_barrier`. Only checked with
+// Tells that the CPU carries out a barrier, an `enum ptsan_barrier_kind`. Only checked with
 // `PTSAN_FLAG_BARRIERS`.
 //
 // On AArch64 a store is ordered before an invalidation only by a data barrier between them, and
