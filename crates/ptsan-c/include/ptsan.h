@@ -45,6 +45,9 @@
 // An access that fetches an instruction.
 #define PTSAN_EXEC 2
 
+// What `ptsan_watch_run_on` returns if the code executed `hlt`. It is positive, as faults are.
+#define PTSAN_HALTED 100
+
 // What does not apply, in members of `ptsan_finding`; and the answer of a refused call that
 // returns a number.
 #define PTSAN_NONE UINT64_MAX
@@ -100,6 +103,16 @@ typedef enum ptsan_flag {
     PTSAN_FLAG_UPPER = 32,
     // Findings name no callers.
     PTSAN_FLAG_NO_BACKTRACES = 64,
+    // Barriers are told (`ptsan_barrier`), and one that is missing is a finding. For AArch64 and
+    // RISC-V; other formats need none.
+    PTSAN_FLAG_BARRIERS = 128,
+    // The kernel relies on the accessed and dirty bits that hardware sets. A plain store over an
+    // entry through which another CPU may write then loses a dirty bit: exchange it
+    // (`ptsan_entry_exchanged`). An entry that was not accessed when it was exchanged owes no flush.
+    PTSAN_FLAG_ACCESSED_DIRTY = 256,
+    // Reports a frame that user mode may write at one address and execute at another. Needs stores
+    // that are told or watched.
+    PTSAN_FLAG_WRITE_XOR_EXECUTE = 512,
 } ptsan_flag;
 
 // The content of a frame when it is announced as a table.
@@ -120,6 +133,16 @@ typedef enum ptsan_hash_layout {
     // Entries of 16 bytes in groups of 128, at least 256 KiB (POWER3).
     PTSAN_HASH_LAYOUT_BITS64 = 2,
 } ptsan_hash_layout;
+
+// A barrier that a CPU carries out.
+typedef enum ptsan_barrier_kind {
+    // AArch64 `dsb` (`ishst` before an invalidation, `ish` after it).
+    PTSAN_BARRIER_KIND_DATA = 1,
+    // AArch64 `isb`, after the load of a root.
+    PTSAN_BARRIER_KIND_INSTRUCTION = 2,
+    // RISC-V `fence rw, rw`, before another CPU is asked to flush.
+    PTSAN_BARRIER_KIND_FENCE = 3,
+} ptsan_barrier_kind;
 
 // What `ptsan_expected.perms` may hold, combined with `|`.
 typedef enum ptsan_perm {
@@ -208,6 +231,9 @@ typedef struct ptsan_options {
     uint64_t seed;
     // The number of findings kept in full; all are counted. 0 means 64.
     uint32_t keep;
+    // The most flushes that CPUs may owe at a time; further ones are counted
+    // (`ptsan_debts_dropped`) and not checked. One takes some 150 bytes. 0 means 65536.
+    uint32_t debts;
     // Findings that are known and do not count, or NULL. One a line: `kind`, `kind/Rule`, either
     // with `:part of a caller's name`. Text after ` #` is a comment. It is copied.
     const char *suppressions;
@@ -310,6 +336,19 @@ struct ptsan *ptsan_watch_new(const struct ptsan_options *options,
                               size_t bytes,
                               uint64_t start);
 
+// Does the same as `ptsan_watch_new`, with memory that is mapped one to one: the address of each
+// byte is its physical address (`ptsan_watch_base`). A kernel that takes physical addresses for
+// pointers, as under an identity map, runs as it is. See `ptsan_watch_run_on`.
+//
+// `start` is a multiple of 4096; it fails if these addresses are in use. 0 chooses the lowest
+// multiple of 4 GiB that is free, the same in each run.
+//
+// # Safety
+// As point 1 of `ptsan_new`.
+struct ptsan *ptsan_watch_new_identity(const struct ptsan_options *options,
+                                       size_t bytes,
+                                       uint64_t start);
+
 // Destroys a sanitizer without a report. `ptsan_end` is for the end of a test.
 //
 // NULL is legal. Destroying twice, or using it afterwards, is `PTSAN_ERROR_NO_SANITIZER`. Calls
@@ -339,6 +378,12 @@ int32_t ptsan_table_freed(struct ptsan *san,
 int32_t ptsan_entry_written(struct ptsan *san,
                             uint64_t entry);
 
+// Tells that the entry at physical address `entry` was exchanged: stored to by an atomic
+// instruction that returned what it held, with the bits that hardware had set. Otherwise as
+// `ptsan_entry_written`. It makes a difference with `PTSAN_FLAG_ACCESSED_DIRTY`. A watch knows
+// atomic instructions by itself.
+int32_t ptsan_entry_exchanged(struct ptsan *san, uint64_t entry);
+
 // Tells that entry `index` of the table at `parent` was made to point at the table at `table`, for
 // kernels that tell of links alone.
 int32_t ptsan_table_linked(struct ptsan *san,
@@ -346,9 +391,38 @@ int32_t ptsan_table_linked(struct ptsan *san,
                            uint64_t index,
                            uint64_t table);
 
+// Tells that a page was just mapped at `va` in a space. Each CPU that has the space loaded then
+// walks for it, as hardware may at any time. Not needed where stores are told or watched.
+int32_t ptsan_frame_mapped(struct ptsan *san, uint64_t space, uint64_t va);
+
+// Tells that the `size` bytes of data at `phys` were freed: given to an allocator, or to any list
+// from which they may be handed out again. Call it when the last user is gone; no references are
+// counted. By then no CPU may translate to them in a space that it runs in, and no entry of such a
+// space may map them to user mode.
+//
+// With stores told or watched, this holds for each CPU that could have cached a translation.
+// Otherwise only for those that did.
+int32_t ptsan_frame_freed(struct ptsan *san,
+                          uint64_t phys,
+                          uint64_t size);
+
+// Tells that a data frame is handed out again, for kernels whose frees are not told. The same is
+// checked. A frame that is announced as a table (`ptsan_table_allocated`) is checked without it.
+int32_t ptsan_frame_reused(struct ptsan *san,
+                           uint64_t phys,
+                           uint64_t size);
+
+// Tells that everything that was unmapped, remapped or restricted so far has been flushed, as far
+// as it belongs to no operation under way. A CPU that may still hold any of it is a finding. It
+// needs stores that are told or watched. `ptsan_operation_ends` and `ptsan_finish` do the same.
+int32_t ptsan_flushes_done(struct ptsan *san);
+
 // Makes the calling thread stand for the CPU from now on, as when a thread migrates. Where a
 // function takes a CPU, `PTSAN_THIS_CPU` means it. A thread that never called this stands for the
 // lowest CPU that no thread has.
+//
+// With `PTSAN_FLAG_BARRIERS` or `PTSAN_FLAG_ACCESSED_DIRTY`, a store that the thread tells is one of
+// this CPU.
 int32_t ptsan_run_on(struct ptsan *san,
                      int32_t cpu);
 
@@ -417,6 +491,16 @@ int32_t ptsan_flush_space(struct ptsan *san, int32_t cpu, uint64_t space);
 
 // Tells that the CPU invalidates everything, global translations too.
 int32_t ptsan_flush_all(struct ptsan *san, int32_t cpu);
+
+// Tells that the CPU carries out a barrier, an `enum ptsan_barrier_kind`. Only checked with
+// `PTSAN_FLAG_BARRIERS`.
+//
+// On AArch64 a store is ordered before an invalidation only by a data barrier between them, and
+// the invalidation has taken effect only after another one. On RISC-V a store is ordered before
+// the `sfence.vma` of another CPU only by a fence. A flush without its barriers counts as missing.
+int32_t ptsan_barrier(struct ptsan *san,
+                      int32_t cpu,
+                      uint32_t barrier);
 
 // Begins an operation that changes tables. Until it ends, an access through an old translation is
 // not reported at once: another CPU may use what it holds until the flush has reached it.
@@ -516,6 +600,30 @@ int32_t ptsan_watch_run(struct ptsan *san,
                         ptsan_code code,
                         void *user);
 
+// Runs `code(user)` as kernel code of the CPU, with every store seen as by `ptsan_watch_run`. The
+// privileged instructions of page-table code (`invlpg`, `invpcid`, `mov` to and from CR0, CR2, CR3
+// and CR4, `rdmsr`, `wrmsr`, `wbinvd`, `cli`, `sti`) are emulated, and tell of loads of the root and
+// of flushes. So no other hook than those of frames is needed. Without `PTSAN_FLAG_ASIDS` a space
+// is known by the physical address of its root, otherwise by its PCID.
+//
+// The calling thread stands for the CPU meanwhile. Calls may be nested, for other CPUs too: so a
+// test plays an interrupt.
+//
+// Returns `PTSAN_OK` if the code returned, `PTSAN_HALTED` if it executed `hlt`, and an error if an
+// instruction was refused, which ends the run, or if another thread stands for the CPU.
+//
+// # Safety
+// 1. `code` is NULL, which is refused, or does what `ptsan_code` demands, except that it may end
+//    with `hlt`.
+// 2. A run that is ended abandons its frames, as `longjmp` does: between the call of `code` and the
+//    instruction there are only frames that may be abandoned, such as those of C.
+// 3. The code does not depend on what else an instruction does, such as memory that appears when
+//    CR3 is loaded.
+int32_t ptsan_watch_run_on(struct ptsan *san,
+                           int32_t cpu,
+                           ptsan_code code,
+                           void *user);
+
 // Runs `code(user)` with stores not seen, of all threads: for bulk work, such as clearing a pool
 // of frames. It may be called inside `ptsan_watch_run`.
 //
@@ -552,6 +660,10 @@ uint64_t ptsan_refused(struct ptsan *san);
 // Returns the number of tables that are allocated now, or `PTSAN_NONE`.
 uint64_t ptsan_live_tables(struct ptsan *san);
 
+// Returns the number of flushes that CPUs owed beyond `ptsan_options.debts`, which were not checked,
+// or `PTSAN_NONE`.
+uint64_t ptsan_debts_dropped(struct ptsan *san);
+
 // Writes the finding with this index, in the order in which they were made, to `*finding`. Returns
 // false after the last finding kept, or if the call is refused, and then leaves it alone:
 // `for (size_t i = 0; ptsan_finding_at(san, i, &finding); i++)`
@@ -587,8 +699,9 @@ char *ptsan_summary(struct ptsan *san);
 // `text` is NULL or came from a function that names this one, and was not freed before.
 void ptsan_free_text(char *text);
 
-// Ends the run: tables that were not freed are leaks, and the report lists suppressions that were
-// not needed. Calls after the first do nothing.
+// Ends the run: tables that were not freed are leaks, flushes that CPUs still owe are findings as
+// by `ptsan_flushes_done`, and the report lists suppressions that were not needed. Calls after the
+// first do nothing.
 int32_t ptsan_finish(struct ptsan *san);
 
 // Ends a test: finishes the run, prints the report to standard error if there is anything to say,

@@ -96,7 +96,7 @@ mod tests {
     fn machine() -> Machine {
         // SAFETY: the memory is constant.
         let source = unsafe { Source::direct((&raw const MEMORY).cast(), 8, 0) }.unwrap();
-        Machine::new(Checker::Told(Shared::new(Config::new(Arch::x86_64())), source))
+        Machine::new(Checker::Told(Shared::new(Config::new(Arch::x86_64())), source), false)
     }
     static MEMORY: u64 = 0;
 

@@ -28,6 +28,8 @@ pub(crate) enum Checker {
 pub(crate) struct Machine {
     pub(crate) checker: Checker,
     pub(crate) threads: Threads,
+    /// Whether it matters which CPU stores.
+    asks_who_stores: bool,
     /// The operations under way, by the numbers that C knows.
     operations: Mutex<(u64, HashMap<u64, Operation>)>,
     /// Notes of findings, which do not change once they are made. C has pointers to them.
@@ -53,14 +55,38 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Machine {
-    pub(crate) fn new(checker: Checker) -> Self {
+    pub(crate) fn new(checker: Checker, asks_who_stores: bool) -> Self {
         Self {
             checker,
             threads: Threads::default(),
+            asks_who_stores,
             operations: Mutex::default(),
             notes: Mutex::default(),
             refused: Mutex::default(),
             finished: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns whether the sanitizer asks which CPU carries out a store.
+    pub(crate) const fn asks_who_stores(&self) -> bool {
+        self.asks_who_stores
+    }
+
+    /// Makes the thread stand for a CPU from now on. Returns the one that it stood for, if it had one.
+    pub(crate) fn run_on(&self, cpu: usize) -> Option<usize> {
+        let before = self.threads.run_on(cpu);
+        // A watch sees stores by itself: they are those of the CPU that was named last.
+        if self.asks_who_stores {
+            self.check(|sanitizer, _| sanitizer.running_on(cpu));
+        }
+        before
+    }
+
+    /// Makes the thread stand for the CPU that [`Machine::run_on`] returned.
+    pub(crate) fn run_again_on(&self, before: Option<usize>) {
+        match before {
+            Some(cpu) => drop(self.run_on(cpu)),
+            None => self.threads.leave(),
         }
     }
 
@@ -116,7 +142,7 @@ impl Machine {
     /// Ends the run, once.
     pub(crate) fn finish(&self) {
         if !self.finished.swap(true, Ordering::Relaxed) {
-            self.check(|sanitizer, _| sanitizer.finish());
+            self.check(|sanitizer, memory| sanitizer.finish_with(memory));
         }
     }
 

@@ -60,6 +60,16 @@ pub enum PtsanFlag {
     Upper = 32,
     /// Findings name no callers.
     NoBacktraces = 64,
+    /// Barriers are told (`ptsan_barrier`), and one that is missing is a finding. For AArch64 and
+    /// RISC-V; other formats need none.
+    Barriers = 128,
+    /// The kernel relies on the accessed and dirty bits that hardware sets. A plain store over an
+    /// entry through which another CPU may write then loses a dirty bit: exchange it
+    /// (`ptsan_entry_exchanged`). An entry that was not accessed when it was exchanged owes no flush.
+    AccessedDirty = 256,
+    /// Reports a frame that user mode may write at one address and execute at another. Needs stores
+    /// that are told or watched.
+    WriteXorExecute = 512,
 }
 
 /// What to simulate. Set all members to zero, then those that matter:
@@ -84,12 +94,15 @@ pub struct PtsanOptions {
     pub seed: u64,
     /// The number of findings kept in full; all are counted. 0 means 64.
     pub keep: u32,
+    /// The most flushes that CPUs may owe at a time; further ones are counted
+    /// (`ptsan_debts_dropped`) and not checked. One takes some 150 bytes. 0 means 65536.
+    pub debts: u32,
     /// Findings that are known and do not count, or NULL. One a line: `kind`, `kind/Rule`, either
     /// with `:part of a caller's name`. Text after ` #` is a comment. It is copied.
     pub suppressions: *const c_char,
 }
 
-const ALL_FLAGS: u32 = 127;
+const ALL_FLAGS: u32 = 1023;
 
 impl PtsanOptions {
     fn has(&self, flag: PtsanFlag) -> bool {
@@ -118,11 +131,17 @@ impl PtsanOptions {
             infer_leftovers: self.has(PtsanFlag::InferLeftovers),
             track_origins: self.has(PtsanFlag::TrackOrigins),
             backtraces: !self.has(PtsanFlag::NoBacktraces),
+            barriers: self.has(PtsanFlag::Barriers),
+            accessed_dirty: self.has(PtsanFlag::AccessedDirty),
+            write_xor_execute: self.has(PtsanFlag::WriteXorExecute),
             adversary: (rate > 0).then_some(Adversary { seed: self.seed, rate }),
             ..Config::new(self.format()?)
         };
         if self.keep > 0 {
             config.keep = self.keep as usize;
+        }
+        if self.debts > 0 {
+            config.debts = self.debts as usize;
         }
         if !self.suppressions.is_null() {
             // SAFETY: the caller promises it.
@@ -207,6 +226,7 @@ mod tests {
             adversary_rate: 0,
             seed: 0,
             keep: 0,
+            debts: 0,
             suppressions: std::ptr::null(),
         }
     }
@@ -243,12 +263,13 @@ mod tests {
     fn all_flags_are_known_and_no_other_bit_is_taken() {
         let all = config(PtsanOptions { flags: ALL_FLAGS, ..options(9) }).unwrap();
         assert!(all.asids && all.recursive && all.eager_walkers && all.infer_leftovers && all.track_origins);
-        assert!(!all.backtraces);
+        assert!(!all.backtraces && all.barriers && all.accessed_dirty && all.write_xor_execute);
         assert_eq!(all.arch.canonical, ptsan::Canonical::OnesExtended);
         let none = config(options(9)).unwrap();
         assert!(!none.asids && !none.recursive && !none.eager_walkers && !none.infer_leftovers);
+        assert!(!none.barriers && !none.accessed_dirty && !none.write_xor_execute);
         assert!(none.backtraces && none.cpus == 1 && none.adversary.is_none());
-        assert!(config(PtsanOptions { flags: 128, ..options(9) }).is_err());
+        assert!(config(PtsanOptions { flags: 1024, ..options(9) }).is_err());
     }
 
     #[test]
@@ -267,6 +288,8 @@ mod tests {
         ] {
             assert!(config(wrong).is_err(), "{wrong:?}");
         }
+        assert_eq!(config(options(9)).unwrap().debts, 65536);
+        assert_eq!(config(PtsanOptions { debts: 5, ..options(9) }).unwrap().debts, 5);
         let fine = PtsanOptions { suppressions: c"leak # known".as_ptr(), adversary_rate: 500, ..options(9) };
         assert_eq!(config(fine).unwrap().adversary, Some(Adversary { seed: 0, rate: 500 }));
     }

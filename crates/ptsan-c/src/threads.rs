@@ -20,8 +20,14 @@ impl Threads {
         free
     }
 
-    /// Makes this thread stand for the CPU from now on.
-    pub(crate) fn run_on(&self, cpu: usize) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(thread::current().id(), cpu);
+    /// Makes this thread stand for the CPU from now on. Returns the one that it stood for, if it had
+    /// one.
+    pub(crate) fn run_on(&self, cpu: usize) -> Option<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(thread::current().id(), cpu)
+    }
+
+    /// Makes this thread stand for no CPU.
+    pub(crate) fn leave(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&thread::current().id());
     }
 }

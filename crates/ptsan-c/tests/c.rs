@@ -94,18 +94,24 @@ fn the_kernel_without_a_bug_is_silent() {
 fn each_bug_of_the_kernel_is_found_in_its_function() {
     // What the report says, and the function that it names where a hook was called in one.
     let bugs = [
-        (1, "stale-use", "use"),                    // no flush on unmap
-        (2, "free-before-flush", "space_unmap"),    // tables freed before the flush
-        (3, "linked-before-cleared", "walk"),       // tables linked, then cleared
-        (4, "double-free", "space_destroy"),        // the root freed twice
-        (5, "leak", ""),                            // the last tables not freed
-        (6, "stale-use", "use"),                    // another page flushed
-        (7, "free-while-linked", "space_unmap"),    // the entry of a freed table not cleared
-        (8, "stale-use", "use"),                    // no shootdown
-        (9, "stale-use", "use"),                    // no flush on protect
-        (10, "stale-use", "use"),                   // no flush when pages become copy on write
-        (11, "double-free", "free_level"),          // the child of a fork gets a table of the parent
-        (12, "free-before-flush", "space_destroy"), // the root freed while a CPU has it loaded
+        (1, "data-freed-before-flush", "space_unmap"), // no flush on unmap
+        (2, "free-before-flush", "space_unmap"),       // tables freed before the flush
+        (3, "linked-before-cleared", "walk"),          // tables linked, then cleared
+        (4, "double-free", "space_destroy"),           // the root freed twice
+        (5, "leak", ""),                               // the last tables not freed
+        (6, "data-freed-before-flush", "space_unmap"), // another page flushed
+        (7, "free-while-linked", "space_unmap"),       // the entry of a freed table not cleared
+        (8, "data-freed-before-flush", "space_unmap"), // no shootdown
+        (9, "flush-missing", "space_protect"),         // no flush on protect
+        (10, "flush-missing", "space_fork"),           // no flush when pages become copy on write
+        (11, "double-free", "free_level"),             // the child of a fork gets a table of the parent
+        (12, "free-before-flush", "space_destroy"),    // the root freed while a CPU has it loaded
+        (13, "data-freed-before-flush", "space_unmap"), // a page's frame freed before the flush
+        (14, "data-reused-before-flush", "space_map"), // a page's frame made a table before the flush
+        (15, "data-freed-before-flush", "space_unmap"), // flushed before the entry was cleared
+        (16, "flush-missing", "space_write_fault"),    // no flush when a page is copied
+        (17, "table-mapped", "walk"),                  // users may write a table
+        (18, "bit-lost", "space_protect"),             // a plain store where hardware sets dirty bits
     ];
     for (machine, (bug, kind, function)) in MACHINES.iter().flat_map(|m| bugs.map(|bug| (m, bug))) {
         let (code, report) = kernel(machine, bug);
@@ -153,6 +159,13 @@ fn a_watch_sees_stores_that_nobody_tells() {
     let trace = report.split("found in\n").nth(1).unwrap_or_default();
     assert!(trace.starts_with("    map\n      at "), "{report}");
     assert!(!report.contains("ptsan_c::"), "{report}");
+}
+
+#[test]
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+fn kernel_code_runs_with_its_privileged_instructions() {
+    let (code, report, output) = program("identity");
+    assert_eq!((code, output.as_str()), (0, ""), "{report}");
 }
 
 /// Compiles a file that only includes the header.

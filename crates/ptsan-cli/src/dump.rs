@@ -38,7 +38,7 @@ pub struct DumpArgs {
 /// # Errors
 /// The log cannot be read, is cut or damaged: what came before has been printed.
 pub fn run(args: &DumpArgs) -> Result<ExitCode, Failure> {
-    let symbols = Symbols::open(args.symbols.as_deref())?;
+    let symbols = Symbols::open(args.symbols.as_deref(), false)?;
     let mut input = Input::open(&args.log)?;
     let mut out = BufWriter::new(io::stdout().lock());
     let output = |e: io::Error| Failure::output(&e);
@@ -51,8 +51,7 @@ pub fn run(args: &DumpArgs) -> Result<ExitCode, Failure> {
             Ok(Some(entry)) => {
                 let mut line = format!("{:>8} {}", entry.number, describe(&entry.record));
                 if let Some(pc) = entry.pc {
-                    // The function that the image has; what is inlined into it is in reports.
-                    let _ = match symbols.names(pc).last() {
+                    let _ = match symbols.outermost(pc) {
                         Some(name) => write!(line, " in {name}"),
                         None => write!(line, " pc {pc:#x}"),
                     };
@@ -75,7 +74,9 @@ pub(crate) fn header_line(header: &Header) -> String {
     let plural = if header.cpus == 1 { "" } else { "s" };
     let asids = if header.asids { ", ASIDs" } else { "" };
     let upper = if header.upper { ", upper half" } else { "" };
-    format!("{}, {} CPU{plural}{asids}{upper}", header.architecture, header.cpus)
+    let barriers = if header.barriers { ", barriers" } else { "" };
+    let bits = if header.accessed_dirty { ", accessed and dirty bits" } else { "" };
+    format!("{}, {} CPU{plural}{asids}{upper}{barriers}{bits}", header.architecture, header.cpus)
 }
 
 /// Returns what a record says, in a line.
@@ -93,8 +94,12 @@ pub(crate) fn describe(record: &Record<'_>) -> String {
         Record::TableFreed { phys, size }
         | Record::DataFreed { phys, size }
         | Record::DataReused { phys, size } => sized(phys, size),
-        Record::Store { phys, value, bytes: 8 } => format!("{name} {phys:#x} = {value:#x}"),
-        Record::Store { phys, value, bytes } => format!("{name} {phys:#x} = {value:#x} ({bytes})"),
+        Record::Store { phys, value, bytes: 8 } | Record::Exchange { phys, value, bytes: 8 } => {
+            format!("{name} {phys:#x} = {value:#x}")
+        }
+        Record::Store { phys, value, bytes } | Record::Exchange { phys, value, bytes } => {
+            format!("{name} {phys:#x} = {value:#x} ({bytes})")
+        }
         Record::Fill { phys, bytes, value } => format!("{name} {phys:#x} {bytes:#x} bytes = {value:#x}"),
         Record::Memory { phys, bytes } => {
             let mut text = format!("{name} {phys:#x} {} bytes ", bytes.len());
@@ -108,7 +113,14 @@ pub(crate) fn describe(record: &Record<'_>) -> String {
             let flushes = if flushes { " flushes" } else { "" };
             format!("{name} cpu {cpu} {root:#x} space {space}{flushes}")
         }
-        Record::Lazy { cpu } | Record::Resume { cpu } | Record::Leave { cpu } => format!("{name} cpu {cpu}"),
+        Record::Lazy { cpu } | Record::Resume { cpu } | Record::Leave { cpu } | Record::Running { cpu } => {
+            format!("{name} cpu {cpu}")
+        }
+        Record::Barrier { cpu, kind } => {
+            format!("{name} cpu {cpu} {}", format!("{kind:?}").to_lowercase())
+        }
+        Record::DataMapped { space, va } => format!("{name} space {space} {va:#x}"),
+        Record::FlushesDone => name.to_owned(),
         Record::Invalidate { cpu, scope, leaf_only } => {
             let cpu = cpu.map_or_else(|| "all".to_owned(), |cpu| cpu.to_string());
             let leaf = if leaf_only { " leaf" } else { "" };

@@ -1,26 +1,31 @@
 //! Names of functions in the image of a kernel.
 use crate::failure::Failure;
+use ptsan::TraceFrame;
 use std::path::Path;
 
 /// The image of a kernel, asked for names.
-pub(crate) struct Symbols(Option<addr2line::Loader>);
+pub(crate) struct Symbols {
+    image: Option<addr2line::Loader>,
+    whole_paths: bool,
+}
 
 impl Symbols {
     /// Opens an image with symbols or debug information. Without a path, nothing has a name.
-    pub(crate) fn open(path: Option<&Path>) -> Result<Self, Failure> {
-        let Some(path) = path else { return Ok(Self(None)) };
-        let loader = addr2line::Loader::new(path).map_err(|e| {
+    /// Source files have their `whole_paths`, or the last parts of these.
+    pub(crate) fn open(path: Option<&Path>, whole_paths: bool) -> Result<Self, Failure> {
+        let Some(path) = path else { return Ok(Self { image: None, whole_paths }) };
+        let image = addr2line::Loader::new(path).map_err(|e| {
             Failure::new(format!("--symbols {}: {e}; give the ELF image of the kernel", path.display()))
         })?;
-        Ok(Self(Some(loader)))
+        Ok(Self { image: Some(image), whole_paths })
     }
 
     /// Returns the functions at an address, innermost first, each with its place in the source if
     /// that is known.
-    pub(crate) fn names(&self, pc: u64) -> Vec<String> {
-        let Some(loader) = &self.0 else { return Vec::new() };
-        let mut names = Vec::new();
-        if let Ok(mut frames) = loader.find_frames(pc) {
+    pub(crate) fn frames(&self, pc: u64) -> Vec<TraceFrame> {
+        let Some(image) = &self.image else { return Vec::new() };
+        let mut found = Vec::new();
+        if let Ok(mut frames) = image.find_frames(pc) {
             while let Ok(Some(frame)) = frames.next() {
                 let Some(function) =
                     frame.function.as_ref().and_then(|f| Some(f.demangle().ok()?.into_owned()))
@@ -28,23 +33,32 @@ impl Symbols {
                     continue;
                 };
                 let place = frame.location.as_ref().and_then(|l| Some((l.file?, l.line?)));
-                names.push(match place {
-                    Some((file, line)) => format!("{function} ({}:{line})", short(file)),
-                    None => function,
-                });
+                let shown = |file| if self.whole_paths { file } else { short(file) };
+                let at = place.map(|(file, line)| format!("{}:{line}", shown(file)));
+                found.push(TraceFrame { symbol: without_hash(&function), at });
             }
         }
-        if names.is_empty()
-            && let Some(symbol) = loader.find_symbol(pc)
+        if found.is_empty()
+            && let Some(symbol) = image.find_symbol(pc)
         {
-            names.push(addr2line::demangle_auto(symbol.into(), None).into_owned());
+            let name = addr2line::demangle_auto(symbol.into(), None);
+            found.push(TraceFrame { symbol: without_hash(&name), at: None });
         }
-        names.iter_mut().for_each(|name| *name = without_hash(name));
         // What the runtime does is done for its caller.
-        if names.iter().any(|name| !is_runtime(name)) {
-            names.retain(|name| !is_runtime(name));
+        if found.iter().any(|frame| !is_runtime(&frame.symbol)) {
+            found.retain(|frame| !is_runtime(&frame.symbol));
         }
-        names
+        found
+    }
+
+    /// Returns the function that the image has at an address, in a line: what is inlined into it is
+    /// in reports.
+    pub(crate) fn outermost(&self, pc: u64) -> Option<String> {
+        let frame = self.frames(pc).pop()?;
+        Some(match frame.at {
+            Some(at) => format!("{} ({at})", frame.symbol),
+            None => frame.symbol,
+        })
     }
 }
 
@@ -64,10 +78,9 @@ fn short(file: &str) -> &str {
 
 /// Returns a name without the hash at its end that tells instances of a crate apart.
 fn without_hash(name: &str) -> String {
-    let (path, place) = name.split_once(" (").map_or((name, ""), |(path, _)| (path, &name[path.len()..]));
-    match path.rsplit_once("::h") {
+    match name.rsplit_once("::h") {
         Some((path, hash)) if hash.len() == 16 && hash.bytes().all(|b| b.is_ascii_hexdigit()) => {
-            format!("{path}{place}")
+            path.to_owned()
         }
         _ => name.to_owned(),
     }
@@ -79,7 +92,7 @@ mod tests {
 
     #[test]
     fn names_lose_their_hash_and_paths_all_but_their_end() {
-        assert_eq!(without_hash("a::b::h0123456789abcdef (x.rs:1)"), "a::b (x.rs:1)");
+        assert_eq!(without_hash("a::b::h0123456789abcdef"), "a::b");
         assert_eq!(without_hash("a::hello"), "a::hello");
         assert_eq!(short("/x/y/kernels/x86/src/table.rs"), "x86/src/table.rs");
         assert_eq!(short("table.rs"), "table.rs");
@@ -101,8 +114,8 @@ mod tests {
 
     #[test]
     fn an_image_that_is_none_is_refused_with_advice() {
-        let missing = Symbols::open(Some(Path::new("/nonexistent/kernel")));
+        let missing = Symbols::open(Some(Path::new("/nonexistent/kernel")), false);
         assert!(missing.is_err_and(|e| format!("{e:?}").contains("--symbols")));
-        assert!(Symbols::open(None).is_ok_and(|s| s.names(0x1000).is_empty()));
+        assert!(Symbols::open(None, false).is_ok_and(|s| s.frames(0x1000).is_empty()));
     }
 }

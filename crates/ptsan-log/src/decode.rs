@@ -1,5 +1,5 @@
 //! Reads one record from bytes. Nothing is trusted.
-use crate::record::{AccessKind, Content, MAX_BYTES, MAX_FILL, Record, Scope, kind};
+use crate::record::{AccessKind, BarrierKind, Content, EXCHANGED, MAX_BYTES, MAX_FILL, Record, Scope, kind};
 use crate::wire::{Bad, CHECK_BYTES, Check, Fields};
 use core::fmt;
 
@@ -118,7 +118,13 @@ fn get<'a>(kind: u8, f: &mut Fields<'a>) -> Result<Option<Record<'a>>, Bad> {
             if !phys.is_multiple_of(bytes) {
                 return Err(("address", Some(phys)));
             }
-            Record::Store { phys, bytes: bytes as u8, value: f.number("value")? }
+            let (bytes, value) = (bytes as u8, f.number("value")?);
+            // Logs of encoders that know no exchange end here.
+            match f.optional("exchanged")? {
+                None | Some(0) => Record::Store { phys, value, bytes },
+                Some(EXCHANGED) => Record::Exchange { phys, value, bytes },
+                other => return Err(("exchanged", other)),
+            }
         }
         kind::FILL => {
             let (phys, bytes) = (f.number("address")?, f.number("bytes")?);
@@ -176,6 +182,18 @@ fn get<'a>(kind: u8, f: &mut Fields<'a>) -> Result<Option<Record<'a>>, Bad> {
         }
         kind::SPACE_CREATED => Record::SpaceCreated { space: f.number("space")? },
         kind::SPACE_DESTROYED => Record::SpaceDestroyed { space: f.number("space")? },
+        kind::DATA_MAPPED => Record::DataMapped { space: f.number("space")?, va: f.number("address")? },
+        kind::BARRIER => Record::Barrier {
+            cpu: f.small("CPU")?,
+            kind: match f.number("barrier")? {
+                0 => BarrierKind::Data,
+                1 => BarrierKind::Instruction,
+                2 => BarrierKind::Fence,
+                other => return Err(("barrier", Some(other))),
+            },
+        },
+        kind::FLUSHES_DONE => Record::FlushesDone,
+        kind::RUNNING => Record::Running { cpu: f.small("CPU")? },
         kind::DATA_FREED => Record::DataFreed { phys: f.number("address")?, size: f.number("size")? },
         kind::DATA_REUSED => Record::DataReused { phys: f.number("address")?, size: f.number("size")? },
         kind::OPERATION_BEGINS => Record::OperationBegins { id: f.number("operation")? },

@@ -1,7 +1,7 @@
 //! Writes a log, record by record, without allocating.
 use crate::MAX_RECORD;
 use crate::header::{FIELDS, HEADER_BYTES, HEADER_START, Header};
-use crate::record::{MAX_BYTES, MAX_TEXT, Record, Scope, kind};
+use crate::record::{EXCHANGED, MAX_BYTES, MAX_TEXT, Record, Scope, kind};
 use crate::wire::{CHECK_BYTES, Check, Payload};
 
 /// Where a log goes: a serial line, a buffer, a file.
@@ -144,6 +144,9 @@ fn put(to: &mut Payload, record: &Record<'_>) -> u8 {
         }
         Record::TableFreed { phys, size } => numbers(kind::TABLE_FREED, &[phys, size]),
         Record::Store { phys, value, bytes } => numbers(kind::STORE, &[phys, u64::from(bytes), value]),
+        Record::Exchange { phys, value, bytes } => {
+            numbers(kind::STORE, &[phys, u64::from(bytes), value, EXCHANGED])
+        }
         Record::Fill { phys, bytes, value } => numbers(kind::FILL, &[phys, bytes, value]),
         Record::Memory { phys, bytes } => {
             to.number(phys);
@@ -163,6 +166,10 @@ fn put(to: &mut Payload, record: &Record<'_>) -> u8 {
         }
         Record::SpaceCreated { space } => numbers(kind::SPACE_CREATED, &[space]),
         Record::SpaceDestroyed { space } => numbers(kind::SPACE_DESTROYED, &[space]),
+        Record::DataMapped { space, va } => numbers(kind::DATA_MAPPED, &[space, va]),
+        Record::Barrier { cpu, kind } => numbers(kind::BARRIER, &[cpu.into(), kind as u64]),
+        Record::FlushesDone => kind::FLUSHES_DONE,
+        Record::Running { cpu } => numbers(kind::RUNNING, &[cpu.into()]),
         Record::DataFreed { phys, size } => numbers(kind::DATA_FREED, &[phys, size]),
         Record::DataReused { phys, size } => numbers(kind::DATA_REUSED, &[phys, size]),
         Record::OperationBegins { id } => numbers(kind::OPERATION_BEGINS, &[id]),

@@ -15,6 +15,8 @@ pub(crate) const FIELDS: usize = 12;
 
 const WITH_ASIDS: u8 = 1;
 const UPPER: u8 = 1 << 1;
+const BARRIERS: u8 = 1 << 2;
+const ACCESSED_DIRTY: u8 = 1 << 3;
 
 macro_rules! architectures {
     ($($(#[doc = $doc:literal])+ $name:ident = $code:literal $text:literal,)+) => {
@@ -93,13 +95,28 @@ pub struct Header {
     pub start_level: u8,
     /// AArch64 stage 1: the upper of two trees (`TTBR1`).
     pub upper: bool,
+    /// Whether barriers are recorded: one that is missing is a finding.
+    pub barriers: bool,
+    /// Whether the kernel relies on the accessed and dirty bits that hardware sets: a plain store
+    /// over an entry through which another CPU may write is a finding.
+    pub accessed_dirty: bool,
 }
 
 impl Header {
     /// Describes a machine without ASIDs whose tables have the format's own size.
     #[must_use]
     pub const fn new(architecture: Architecture, cpus: u16) -> Self {
-        Self { architecture, cpus, asids: false, table_bytes: 0, va_bits: 0, start_level: 0, upper: false }
+        Self {
+            architecture,
+            cpus,
+            asids: false,
+            table_bytes: 0,
+            va_bits: 0,
+            start_level: 0,
+            upper: false,
+            barriers: false,
+            accessed_dirty: false,
+        }
     }
 
     /// Returns the header as it is written, without its check, and the check.
@@ -109,7 +126,13 @@ impl Header {
         bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
         bytes[10..12].copy_from_slice(&(FIELDS as u16).to_le_bytes());
         bytes[12] = self.architecture as u8;
-        bytes[13] = if self.asids { WITH_ASIDS } else { 0 } | if self.upper { UPPER } else { 0 };
+        let flags = [
+            (self.asids, WITH_ASIDS),
+            (self.upper, UPPER),
+            (self.barriers, BARRIERS),
+            (self.accessed_dirty, ACCESSED_DIRTY),
+        ];
+        bytes[13] = flags.iter().filter(|(set, _)| *set).map(|(_, bit)| bit).sum();
         bytes[14..16].copy_from_slice(&self.cpus.to_le_bytes());
         bytes[16..20].copy_from_slice(&self.table_bytes.to_le_bytes());
         bytes[20] = self.va_bits;
@@ -146,6 +169,8 @@ impl Header {
             architecture: architecture.ok_or(HeaderError::Architecture(b[0]))?,
             asids: b[1] & WITH_ASIDS != 0,
             upper: b[1] & UPPER != 0,
+            barriers: b[1] & BARRIERS != 0,
+            accessed_dirty: b[1] & ACCESSED_DIRTY != 0,
             cpus: u16::from_le_bytes([b[2], b[3]]),
             table_bytes: u32::from_le_bytes([b[4], b[5], b[6], b[7]]),
             va_bits: b[8],

@@ -7,6 +7,9 @@ pub const MAX_BYTES: usize = 200;
 /// The most bytes of one [`Record::Fill`].
 pub const MAX_FILL: u64 = 1 << 16;
 
+/// The field behind those of a store that was an atomic exchange.
+pub(crate) const EXCHANGED: u64 = 1;
+
 /// What is known of a table's content when it is announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -68,6 +71,18 @@ pub enum AccessKind {
     Exec = 2,
 }
 
+/// A barrier that a CPU carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum BarrierKind {
+    /// AArch64 `DSB`: earlier stores can be seen by walkers, earlier invalidations have taken effect.
+    Data = 0,
+    /// AArch64 `ISB`: a root that was loaded takes effect.
+    Instruction = 1,
+    /// RISC-V `FENCE RW, RW`: earlier stores can be seen by walkers of other CPUs.
+    Fence = 2,
+}
+
 /// Something that happened. Addresses are physical unless they are called `va`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record<'a> {
@@ -91,6 +106,16 @@ pub enum Record<'a> {
     },
     /// Code stored to memory that holds tables.
     Store {
+        /// Where: a multiple of `bytes`.
+        phys: u64,
+        /// What is there now.
+        value: u64,
+        /// 1, 2, 4 or 8.
+        bytes: u8,
+    },
+    /// Code exchanged an entry: an atomic instruction stored to it and returned what it held, with the
+    /// bits that hardware had set. On the wire it is a store with a field more.
+    Exchange {
         /// Where: a multiple of `bytes`.
         phys: u64,
         /// What is there now.
@@ -159,7 +184,15 @@ pub enum Record<'a> {
         /// Its number.
         space: u64,
     },
-    /// Memory that was mapped as data was given back.
+    /// A page was mapped: each CPU that has the space loaded may walk for it. Not needed where stores
+    /// are told.
+    DataMapped {
+        /// The address space.
+        space: u64,
+        /// An address in the page.
+        va: u64,
+    },
+    /// Memory that was mapped as data was given back by its last user. No CPU may translate to it.
     DataFreed {
         /// Where.
         phys: u64,
@@ -172,6 +205,21 @@ pub enum Record<'a> {
         phys: u64,
         /// Bytes.
         size: u64,
+    },
+    /// A CPU carried out a barrier. Checked if the header says that barriers are recorded.
+    Barrier {
+        /// The CPU.
+        cpu: u16,
+        /// Which.
+        kind: BarrierKind,
+    },
+    /// Everything that was unmapped, remapped or restricted so far has been flushed, but for what
+    /// belongs to an operation under way.
+    FlushesDone,
+    /// The stores that follow are those of this CPU.
+    Running {
+        /// The CPU. It is CPU 0 before the first of these records.
+        cpu: u16,
     },
     /// An operation that changes tables begins. Until it ends, CPUs may use what they hold.
     OperationBegins {
@@ -229,6 +277,10 @@ pub(crate) mod kind {
     pub(crate) const END: u8 = 0x13;
     /// The first kind that a reader may skip if it does not know it.
     pub(crate) const OPTIONAL: u8 = 0x40;
+    pub(crate) const BARRIER: u8 = 0x40;
+    pub(crate) const FLUSHES_DONE: u8 = 0x41;
+    pub(crate) const DATA_MAPPED: u8 = 0x42;
+    pub(crate) const RUNNING: u8 = 0x43;
     /// Set in the kind: the payload begins with the address of an instruction.
     pub(crate) const WITH_PC: u8 = 0x80;
 
@@ -247,6 +299,7 @@ impl Record<'_> {
             Record::TableAllocated { .. } => "table-allocated",
             Record::TableFreed { .. } => "table-freed",
             Record::Store { .. } => "store",
+            Record::Exchange { .. } => "exchange",
             Record::Fill { .. } => "fill",
             Record::Memory { .. } => "memory",
             Record::RootLoaded { .. } => "root-loaded",
@@ -256,8 +309,12 @@ impl Record<'_> {
             Record::Invalidate { .. } => "invalidate",
             Record::SpaceCreated { .. } => "space-created",
             Record::SpaceDestroyed { .. } => "space-destroyed",
+            Record::DataMapped { .. } => "data-mapped",
             Record::DataFreed { .. } => "data-freed",
             Record::DataReused { .. } => "data-reused",
+            Record::Barrier { .. } => "barrier",
+            Record::FlushesDone => "flushes-done",
+            Record::Running { .. } => "running",
             Record::OperationBegins { .. } => "operation-begins",
             Record::OperationEnds { .. } => "operation-ends",
             Record::Access { .. } => "access",

@@ -129,6 +129,11 @@ impl<'a> Fields<'a> {
         Err((name, Some(value)))
     }
 
+    /// Reads a number that older logs do not have.
+    pub(crate) fn optional(&mut self, name: &'static str) -> Result<Option<u64>, Bad> {
+        if self.0.is_empty() { Ok(None) } else { self.number(name).map(Some) }
+    }
+
     pub(crate) fn small<T: TryFrom<u64>>(&mut self, name: &'static str) -> Result<T, Bad> {
         let value = self.number(name)?;
         T::try_from(value).map_err(|_| (name, Some(value)))

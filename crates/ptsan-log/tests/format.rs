@@ -2,8 +2,8 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use ptsan_log::{
-    AccessKind, Architecture, Check, Content, DecodeError, Encoder, HEADER_BYTES, Header, HeaderError,
-    MAX_BYTES, MAX_FILL, MAX_RECORD, MAX_TEXT, ReadError, Reader, Record, Scope, What,
+    AccessKind, Architecture, BarrierKind, Check, Content, DecodeError, Encoder, HEADER_BYTES, Header,
+    HeaderError, MAX_BYTES, MAX_FILL, MAX_RECORD, MAX_TEXT, ReadError, Reader, Record, Scope, What,
 };
 
 /// A record whose text and bytes are its own.
@@ -45,6 +45,8 @@ fn plain() -> impl Strategy<Value = Record<'static>> {
     let cpu = any::<u16>;
     let content = prop_oneof![Just(Content::Zero), Just(Content::Unknown), Just(Content::Unchecked)];
     let access = prop_oneof![Just(AccessKind::Read), Just(AccessKind::Write), Just(AccessKind::Exec)];
+    let barrier =
+        proptest::sample::select(vec![BarrierKind::Data, BarrierKind::Instruction, BarrierKind::Fence]);
     prop_oneof![
         (n(), n(), proptest::option::of(0u8..255), content).prop_map(|(phys, size, level, content)| {
             Record::TableAllocated { phys, size, level, content }
@@ -75,6 +77,15 @@ fn plain() -> impl Strategy<Value = Record<'static>> {
         n().prop_map(|space| Record::SpaceDestroyed { space }),
         (n(), n()).prop_map(|(phys, size)| Record::DataFreed { phys, size }),
         (n(), n()).prop_map(|(phys, size)| Record::DataReused { phys, size }),
+        (n(), n(), 0u32..4).prop_map(|(phys, value, shift)| Record::Exchange {
+            phys: phys >> shift << shift,
+            value,
+            bytes: 1 << shift
+        }),
+        (n(), n()).prop_map(|(space, va)| Record::DataMapped { space, va }),
+        (cpu(), barrier).prop_map(|(cpu, kind)| Record::Barrier { cpu, kind }),
+        Just(Record::FlushesDone),
+        cpu().prop_map(|cpu| Record::Running { cpu }),
         n().prop_map(|id| Record::OperationBegins { id }),
         n().prop_map(|id| Record::OperationEnds { id }),
         (cpu(), n(), access, any::<bool>()).prop_map(|(cpu, va, kind, user)| Record::Access {
@@ -96,9 +107,16 @@ fn made() -> impl Strategy<Value = Made> {
 
 fn header() -> impl Strategy<Value = Header> {
     let architecture = proptest::sample::select(Architecture::ALL);
-    let flags = (any::<bool>(), any::<bool>());
+    let flags = any::<[bool; 4]>();
     (architecture, 1..=u16::MAX, flags, any::<u32>(), any::<u8>(), any::<u8>()).prop_map(
-        |(architecture, cpus, (asids, upper), table_bytes, va_bits, start_level)| Header {
+        |(
+            architecture,
+            cpus,
+            [asids, upper, barriers, accessed_dirty],
+            table_bytes,
+            va_bits,
+            start_level,
+        )| Header {
             architecture,
             cpus,
             asids,
@@ -106,6 +124,8 @@ fn header() -> impl Strategy<Value = Header> {
             va_bits,
             start_level,
             upper,
+            barriers,
+            accessed_dirty,
         },
     )
 }
@@ -161,6 +181,11 @@ fn sample() -> Vec<u8> {
         Record::SpaceDestroyed { space: 2 },
         Record::DataFreed { phys: 0x9000, size: 4096 },
         Record::DataReused { phys: 0x9000, size: 4096 },
+        Record::DataMapped { space: 1, va: 0x123 },
+        Record::Exchange { phys: 0x1008, value: 0x2005, bytes: 8 },
+        Record::Barrier { cpu: 0, kind: BarrierKind::Instruction },
+        Record::FlushesDone,
+        Record::Running { cpu: 1 },
         Record::OperationBegins { id: 7 },
         Record::OperationEnds { id: 7 },
         Record::Access { cpu: 0, va: 0x123, kind: AccessKind::Write, user: true },
@@ -235,7 +260,7 @@ proptest! {
 fn a_log_cut_at_any_byte_says_so_and_all_records_before_are_read() {
     let whole = sample();
     let (all, done) = read(&whole);
-    assert!(done.is_ok() && all == 19, "{all} {done:?}");
+    assert!(done.is_ok() && all == 24, "{all} {done:?}");
     let mut before = 0;
     for length in 0..whole.len() {
         let (records, done) = read(&whole[..length]);
@@ -298,8 +323,8 @@ fn kinds_that_may_be_skipped_are_and_others_are_not() {
         }
         log
     };
-    assert!(matches!(read(&with(&[0x40, 0x7f, 0x13])), (3, Ok(()))));
-    let (_, done) = read(&with(&[0x40, 0x3f, 0x13]));
+    assert!(matches!(read(&with(&[0x60, 0x7f, 0x13])), (3, Ok(()))));
+    let (_, done) = read(&with(&[0x60, 0x3f, 0x13]));
     let error = done.unwrap_err();
     assert!(matches!(error.what, What::Record(DecodeError::Kind(0x3f))) && error.record == 2, "{error}");
     let error = read(&with(&[0x13, 0x13])).1.unwrap_err();
@@ -375,4 +400,38 @@ fn texts_and_bytes_that_are_too_long_are_cut_and_memory_takes_several_records() 
         seen.extend_from_slice(bytes);
     }
     assert_eq!(seen, memory);
+}
+
+/// Returns a log of one record as these bytes, with a right check, and its end.
+fn with_record(record: &[u8]) -> Vec<u8> {
+    let mut log = written(&Header::new(Architecture::X86_64, 1), &[])[..HEADER_BYTES].to_vec();
+    let mut check = Check::new().with(&log[..HEADER_BYTES - 2]);
+    for record in [record, &[0x13, 1, 0]] {
+        check = check.with(record);
+        log.extend_from_slice(record);
+        log.extend_from_slice(&check.value().to_le_bytes());
+    }
+    log
+}
+
+#[test]
+fn an_exchange_is_a_store_to_readers_that_do_not_know_it() {
+    let first = |log: &[u8]| {
+        let mut reader = Reader::new(log).unwrap();
+        let record = reader.next().map(|entry| entry.map(|e| format!("{:?}", e.record)));
+        record.map_err(|e| e.to_string())
+    };
+    let exchange = Record::Exchange { phys: 8, value: 5, bytes: 8 };
+    let log = written(&Header::new(Architecture::X86_64, 1), &[(None, Made::Plain(exchange))]);
+    // As a store, with one field behind the fields that version 1 always had.
+    assert_eq!(&log[HEADER_BYTES..][..6], [3, 4, 8, 8, 5, 1]);
+    let store = Record::Store { phys: 8, value: 5, bytes: 8 };
+    for record in [&[3, 3, 8, 8, 5][..], &[3, 4, 8, 8, 5, 0]] {
+        assert_eq!(first(&with_record(record)).unwrap(), Some(format!("{store:?}")));
+    }
+    assert_eq!(first(&with_record(&[3, 6, 8, 8, 5, 1, 9, 9])).unwrap(), Some(format!("{exchange:?}")));
+    let error = first(&with_record(&[3, 4, 8, 8, 5, 2])).unwrap_err();
+    assert!(error.contains("exchanged cannot be 0x2"), "{error}");
+    let error = first(&with_record(&[0x40, 2, 0, 3])).unwrap_err();
+    assert!(error.contains("barrier cannot be 0x3"), "{error}");
 }

@@ -36,7 +36,7 @@ pub use cpu::{CpuState, Fault, Flush, Target, Translation};
 pub use face::{Barrier, Content, Expected, GuestMemory, Session, Shared, Test, Tree};
 pub use memory::Memory;
 pub use report::{
-    Allow, Finding, Format, Happened, HistoryEvent, Kind, Origins, Place, Report, Rule, Severity, Spread,
-    Summary, SuppressionError, Suppressions, Trace, TraceFrame,
+    Allow, Finding, Format, Happened, HistoryEvent, Kind, Origins, Place, Recorded, Report, Rule, Severity,
+    Spread, Summary, SuppressionError, Suppressions, Trace, TraceFrame,
 };
 pub use state::{Adversary, Config, Operation, Sanitizer, Stats};

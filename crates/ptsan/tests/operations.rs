@@ -1,7 +1,7 @@
 //! Operations that accesses on other CPUs interrupt.
 mod common;
 use common::{Machine, RW};
-use ptsan::{Access, Arch, Flush, Kind};
+use ptsan::{Access, Arch, Config, Flush, Kind};
 
 const SPACE: u64 = 1;
 const VA: u64 = 0x40_0000;
@@ -101,4 +101,40 @@ fn an_operation_ends_once() {
     m.san.operation_ends(&m.ram, operation);
     m.san.operation_ends(&m.ram, operation);
     assert_eq!(m.san.count(Kind::Misuse), 1);
+}
+
+/// A CPU that comes back to a space must have flushed what was unmapped meanwhile. What is unmapped
+/// after it came back, or by an operation under way, is due when the operation ends.
+#[test]
+fn a_cpu_that_came_back_may_use_what_an_operation_under_way_unmaps() {
+    for (unmapped_before, flushes) in [(true, true), (true, false), (false, true), (false, false)] {
+        let mut m = Machine::with(Config { cpus: 2, asids: true, ..Config::new(Arch::x86_64()) });
+        for space in [SPACE, 2] {
+            m.space(space);
+        }
+        m.map(SPACE, VA, 0x9000 | RW);
+        let entry = m.path(SPACE, VA).last().unwrap().2;
+        for cpu in 0..2 {
+            m.switch(cpu, SPACE);
+            m.san.entry_written(&m.ram, entry);
+            m.san.translate(&m.ram, cpu, VA, Access::WRITE).unwrap();
+        }
+        m.switch(1, 2);
+        let unmap = |m: &mut Machine| {
+            let operation = m.san.operation_begins();
+            m.put(entry, 0);
+            m.san.entry_written(&m.ram, entry);
+            operation
+        };
+        let early = unmapped_before.then(|| unmap(&mut m));
+        m.switch(1, SPACE);
+        let operation = early.unwrap_or_else(|| unmap(&mut m));
+        m.san.translate(&m.ram, 1, VA, Access::READ).expect("the CPU holds it still");
+        m.san.assert_clean();
+        for cpu in 0..=usize::from(flushes) {
+            m.san.flush(&m.ram, cpu, Flush::page(SPACE, VA));
+        }
+        m.san.operation_ends(&m.ram, operation);
+        assert_eq!(m.san.total() > 0, !flushes, "{unmapped_before}: {}", m.san);
+    }
 }

@@ -35,6 +35,12 @@ impl Arch {
         }
     }
 
+    /// Whether the code at `pc` runs without translation: the firmware of QEMU's RISC-V machine, up
+    /// to where it loads a kernel. Its accesses are by physical address.
+    pub fn is_firmware(self, pc: u64) -> bool {
+        self == Arch::Riscv64 && (0x8000_0000..0x8020_0000).contains(&pc)
+    }
+
     /// The first address of the kernel's half.
     pub fn kernel_start(self) -> u64 {
         match self {

@@ -115,7 +115,10 @@ impl Recorder {
     /// The guest has used an address of the lower half.
     pub fn accessed(&mut self, access: Access) {
         let Some(cpu) = self.cpus.get_mut(usize::from(access.cpu)) else { return };
-        if !self.on || !cpu.runs || !cpu.seen.insert((access.at / PAGE, access.store)) {
+        if !self.on || !cpu.runs || self.setup.arch.is_firmware(access.pc) {
+            return;
+        }
+        if !cpu.seen.insert((access.at / PAGE, access.store)) {
             return;
         }
         let kind = if access.store { AccessKind::Write } else { AccessKind::Read };

@@ -188,6 +188,20 @@ fn an_access_is_recorded_again_only_when_something_has_happened() {
 }
 
 #[test]
+fn accesses_of_the_firmware_are_not_recorded() {
+    let mut guest = Guest::new(Arch::Riscv64);
+    guest.begin();
+    guest.table(0x4000, 2);
+    guest.send(0, code::OPERAND, [BASE + 0x4000, 7, 0, 0]);
+    guest.recorder.executes(0, KERNEL, Kind::LoadsRoot);
+    for pc in [0x8000_040c, 0x801f_fffe, 0x8020_0000, 0x10_0000_0000, KERNEL] {
+        guest.recorder.accessed(Access { cpu: 0, pc, at: pc & 0xffff_f000, store: false });
+    }
+    let seen = guest.records(|record, pc| matches!(record, Record::Access { .. }).then_some(pc));
+    assert_eq!(seen, [0x8020_0000, 0x10_0000_0000, KERNEL]);
+}
+
+#[test]
 fn a_plugin_that_is_called_before_the_store_records_nothing() {
     let mut guest = Guest::new(Arch::X86_64);
     for n in 1..=COUNTS {

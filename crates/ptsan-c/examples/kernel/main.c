@@ -15,7 +15,8 @@ static void kernel(void *unused) {
         space_map(&parent, va, frame_alloc(), WRITABLE | USER), use(va, PTSAN_WRITE);
     space_map(&parent, 0x7f0000000000, frame_alloc(), WRITABLE | USER), use(0x7f0000000000, PTSAN_READ);
     space_protect(&parent, 0x400000, USER), use(0x400000, PTSAN_WRITE);
-    space_unmap(&parent, 0x401000), use(0x401000, PTSAN_READ);
+    space_unmap(&parent, 0x401000), space_map(&parent, 0x600000, frame_alloc(), WRITABLE | USER);
+    use(0x401000, PTSAN_READ), use(0x600000, PTSAN_READ);
     space_unmap(&parent, 0x7f0000000000), use(0x7f0000000000, PTSAN_READ);
     space_fork(&parent, &child), use(0x402000, PTSAN_WRITE);
     space_write_fault(&parent, 0x402000), use(0x402000, PTSAN_WRITE);
@@ -25,6 +26,7 @@ static void kernel(void *unused) {
 }
 
 int main(void) {
-    machine_run(&(ptsan_options){.arch = PTSAN_ARCH_X86_64, .cpus = HW_CPUS}, kernel);
+    ptsan_options options = {.arch = PTSAN_ARCH_X86_64, .cpus = HW_CPUS, .flags = PTSAN_FLAG_ACCESSED_DIRTY};
+    machine_run(&options, kernel);
     return ptsan_end(san);
 }

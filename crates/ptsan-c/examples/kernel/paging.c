@@ -24,34 +24,46 @@
 
 static uint64_t free_list;
 static uint8_t users[MOST_FRAMES];
+static bool dirty[MOST_FRAMES];
 
 uint64_t frame_alloc(void) {
     uint64_t frame = free_list;
     if (frame != 0) {
         memcpy(&free_list, hw_memory(frame), sizeof free_list);
         users[frame / PAGE] = 1;
+        dirty[frame / PAGE] = false;
     }
     return frame;
 }
 
-void frame_free(uint64_t frame) {
-    if (--users[frame / PAGE] > 0)
-        return;
+static bool was_last_user(uint64_t frame) { return --users[frame / PAGE] == 0; }
+
+static void push(uint64_t frame) {
     memcpy(hw_memory(frame), &free_list, sizeof free_list);
     free_list = frame;
 }
 
-void frames_init(uint64_t first, uint64_t end) {
-    for (uint64_t frame = end - PAGE; frame >= first; frame -= PAGE) {
-        users[frame / PAGE] = 1;
-        frame_free(frame);
+void frame_free(uint64_t frame) {
+    if (was_last_user(frame)) {
+        hw_frame_freed(frame);
+        push(frame);
     }
+}
+
+bool frame_is_dirty(uint64_t frame) { return dirty[frame / PAGE]; }
+
+void frames_init(uint64_t first, uint64_t end) {
+    for (uint64_t frame = end - PAGE; frame >= first; frame -= PAGE)
+        push(frame);
 }
 
 /* Tables. */
 
+static uint64_t spare; /* of bug 14: the last frame that was unmapped */
+
 static uint64_t table_alloc(void) {
-    uint64_t table = frame_alloc();
+    uint64_t table = spare != 0 ? spare : frame_alloc();
+    spare = 0;
     if (table != 0) {
         hw_table_taken(table);
         AS_IT_IS(3) memset(hw_memory(table), 0, PAGE);
@@ -61,7 +73,8 @@ static uint64_t table_alloc(void) {
 
 static void table_free(uint64_t table) {
     hw_table_returned(table);
-    frame_free(table);
+    if (was_last_user(table))
+        push(table);
 }
 
 static bool table_is_empty(uint64_t table) {
@@ -89,9 +102,18 @@ static bool walk(struct space *space, uint64_t va, bool make, volatile uint64_t 
                 return false;
             hw_store(path[level], below | PRESENT | WRITABLE | USER);
             IN_BUG(3) memset(hw_memory(below), 0, PAGE);
+            IN_BUG(17) if (level == 1) /* the kernel's way to the last table, which is not its own */
+                users[below / PAGE]++, hw_store(entry_at(below, 0, 0x1ff000), below | PRESENT | WRITABLE | USER);
         }
         table = FRAME_OF(*path[level]);
     }
+}
+
+/* Replaces the entry of a page. What hardware noted in the old one is not lost. */
+static void replace(volatile uint64_t *entry, uint64_t value) {
+    uint64_t old = hw_exchange(entry, value);
+    if (old & DIRTY)
+        dirty[FRAME_OF(old) / PAGE] = true;
 }
 
 /* Drops what CPUs hold for the page, on this CPU and on all that run in the space. */
@@ -134,7 +156,7 @@ bool space_map(struct space *space, uint64_t va, uint64_t frame, uint64_t flags)
     volatile uint64_t *path[4];
     if (!walk(space, va, true, path))
         return false;
-    hw_store(path[0], frame | PRESENT | flags);
+    hw_store(path[0], frame | PRESENT | ACCESSED | flags);
     return true;
 }
 
@@ -144,7 +166,8 @@ void space_unmap(struct space *space, uint64_t va) {
         return;
     uint64_t frame = FRAME_OF(*path[0]), empty[3];
     int count = 0;
-    hw_store(path[0], 0);
+    IN_BUG(15) shoot_down(space, va);
+    replace(path[0], 0);
     /* Tables that became empty go too, from the last one up. */
     for (int level = 1; level < 4; level++) {
         uint64_t table = FRAME_OF(*path[level]);
@@ -155,8 +178,13 @@ void space_unmap(struct space *space, uint64_t va) {
         IN_BUG(2) table_free(table);
         IN_BUG(7) break;
     }
-    AS_IT_IS(1) shoot_down(space, BUG == 6 ? va + PAGE : va);
-    frame_free(frame);
+    IN_BUG(13) frame_free(frame);
+    IN_BUG(14) if (count == 0) { /* the flush is left to the next switch */
+        spare = frame;
+        return;
+    }
+    AS_IT_IS(1) AS_IT_IS(15) shoot_down(space, BUG == 6 ? va + PAGE : va);
+    AS_IT_IS(13) frame_free(frame);
     while (count > 0)
         table_free(empty[--count]);
 }
@@ -165,8 +193,10 @@ void space_protect(struct space *space, uint64_t va, uint64_t flags) {
     volatile uint64_t *path[4];
     if (!walk(space, va, false, path) || !(*path[0] & PRESENT))
         return;
-    hw_store(path[0], FRAME_OF(*path[0]) | PRESENT | flags);
+    AS_IT_IS(18) replace(path[0], FRAME_OF(*path[0]) | PRESENT | ACCESSED | flags);
+    IN_BUG(18) hw_store(path[0], FRAME_OF(*path[0]) | PRESENT | ACCESSED | flags | (*path[0] & DIRTY));
     AS_IT_IS(9) shoot_down(space, va);
+    hw_flushed();
 }
 
 /* Copies the tables; both spaces share the frames until one of them writes. */
@@ -178,7 +208,7 @@ static bool copy_level(struct space *parent, uint64_t from, struct space *child,
             continue;
         if (level == 0) {
             if (*entry & WRITABLE) {
-                hw_store(entry, (*entry & ~(uint64_t)WRITABLE) | COPY_ON_WRITE);
+                replace(entry, (*entry & ~(uint64_t)WRITABLE) | COPY_ON_WRITE);
                 AS_IT_IS(10) shoot_down(parent, va);
             }
             users[FRAME_OF(*entry) / PAGE]++;
@@ -203,10 +233,11 @@ static bool copy_level(struct space *parent, uint64_t from, struct space *child,
 bool space_fork(struct space *parent, struct space *child) {
     if (!space_create(child))
         return false;
-    if (copy_level(parent, parent->root, child, child->root, 3, 0))
-        return true;
-    space_destroy(child);
-    return false;
+    bool done = copy_level(parent, parent->root, child, child->root, 3, 0);
+    hw_flushed();
+    if (!done)
+        space_destroy(child);
+    return done;
 }
 
 bool space_write_fault(struct space *space, uint64_t va) {
@@ -218,9 +249,10 @@ bool space_write_fault(struct space *space, uint64_t va) {
     if (copy == 0)
         return false;
     memcpy(hw_memory(copy), hw_memory(old), PAGE);
-    hw_store(path[0], copy | PRESENT | WRITABLE | USER);
-    shoot_down(space, va);
+    replace(path[0], copy | PRESENT | ACCESSED | WRITABLE | USER);
+    AS_IT_IS(16) shoot_down(space, va);
     frame_free(old);
+    hw_flushed();
     return true;
 }
 

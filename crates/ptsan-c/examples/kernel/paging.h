@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { PRESENT = 1, WRITABLE = 2, USER = 4, COPY_ON_WRITE = 1 << 9 };
+enum { PRESENT = 1, WRITABLE = 2, USER = 4, ACCESSED = 1 << 5, DIRTY = 1 << 6, COPY_ON_WRITE = 1 << 9 };
 
 struct space {
     uint64_t root;
@@ -15,6 +15,7 @@ struct space {
 void frames_init(uint64_t first, uint64_t end);
 uint64_t frame_alloc(void); /* 0 if there is none */
 void frame_free(uint64_t frame);
+bool frame_is_dirty(uint64_t frame); /* a page that was unmapped or protected had been written */
 
 bool space_create(struct space *space);
 void space_load(struct space *space);

@@ -4,10 +4,13 @@ use crate::handles::{Ptsan, call, hook};
 /// Makes the calling thread stand for the CPU from now on, as when a thread migrates. Where a
 /// function takes a CPU, `PTSAN_THIS_CPU` means it. A thread that never called this stands for the
 /// lowest CPU that no thread has.
+///
+/// With `PTSAN_FLAG_BARRIERS` or `PTSAN_FLAG_ACCESSED_DIRTY`, a store that the thread tells is one of
+/// this CPU.
 #[unsafe(no_mangle)]
 pub extern "C" fn ptsan_run_on(san: *mut Ptsan, cpu: i32) -> i32 {
     hook("ptsan_run_on", san, |machine| {
-        machine.threads.run_on(machine.cpu(cpu)?);
+        machine.run_on(machine.cpu(cpu)?);
         Ok(())
     })
 }

@@ -4,7 +4,8 @@ use crate::handles::{self, Ptsan, answer, guarded};
 use crate::machine::{Checker, Machine};
 use crate::options::PtsanOptions;
 use crate::source::{PtsanRead, Source};
-use ptsan::{Sanitizer, Shared};
+use ptsan::watch::{self, Watch};
+use ptsan::{Config, Sanitizer, Shared};
 use std::ffi::c_void;
 
 /// Creates a sanitizer that reads tables from the program's memory: `bytes` bytes at `base`, whose
@@ -28,7 +29,7 @@ pub unsafe extern "C" fn ptsan_new(
     create("ptsan_new", || {
         // SAFETY: points 1 and 2.
         let (config, source) = unsafe { (read(options)?.config()?, Source::direct(base, bytes, start)?) };
-        Ok(Checker::Told(Shared::new(config), source))
+        Ok(told(config, source))
     })
 }
 
@@ -47,7 +48,7 @@ pub unsafe extern "C" fn ptsan_new_reading(
     create("ptsan_new_reading", || {
         // SAFETY: points 1 and 2.
         let (config, source) = unsafe { (self::read(options)?.config()?, Source::callback(read, user)?) };
-        Ok(Checker::Told(Shared::new(config), source))
+        Ok(told(config, source))
     })
 }
 
@@ -68,9 +69,33 @@ pub unsafe extern "C" fn ptsan_watch_new(
 ) -> *mut Ptsan {
     create("ptsan_watch_new", || {
         // SAFETY: point 1.
-        let sanitizer = Sanitizer::new(unsafe { read(options)?.config() }?);
-        let watch = ptsan::watch::Watch::with_start(start, bytes, sanitizer);
-        watch.map(Checker::Watched).map_err(super::watch::refusal)
+        let config = unsafe { read(options)?.config() }?;
+        watched(config, |sanitizer| Watch::with_start(start, bytes, sanitizer))
+    })
+}
+
+/// Does the same as `ptsan_watch_new`, with memory that is mapped one to one: the address of each
+/// byte is its physical address (`ptsan_watch_base`). A kernel that takes physical addresses for
+/// pointers, as under an identity map, runs as it is. See `ptsan_watch_run_on`.
+///
+/// `start` is a multiple of 4096; it fails if these addresses are in use. 0 chooses the lowest
+/// multiple of 4 GiB that is free, the same in each run.
+///
+/// # Safety
+/// As point 1 of `ptsan_new`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ptsan_watch_new_identity(
+    options: *const PtsanOptions,
+    bytes: usize,
+    start: u64,
+) -> *mut Ptsan {
+    create("ptsan_watch_new_identity", || {
+        // SAFETY: point 1.
+        let config = unsafe { read(options)?.config() }?;
+        watched(config, |sanitizer| match start {
+            0 => Watch::identity(bytes, sanitizer),
+            start => Watch::identity_at(start, bytes, sanitizer),
+        })
     })
 }
 
@@ -92,12 +117,31 @@ pub extern "C" fn ptsan_destroy(san: *mut Ptsan) -> i32 {
     answer(gone.map_err(|refusal| refusal.code))
 }
 
-fn create(name: &str, make: impl FnOnce() -> Result<Checker, Refusal>) -> *mut Ptsan {
+fn create(name: &str, make: impl FnOnce() -> Result<Machine, Refusal>) -> *mut Ptsan {
     let made = guarded(name, || {
         Machine::is_free()?;
-        Ok(handles::add(Machine::new(make()?)))
+        Ok(handles::add(make()?))
     });
     made.unwrap_or(std::ptr::null_mut())
+}
+
+/// Returns whether it matters which CPU carries out a store.
+const fn asks_who_stores(config: &Config) -> bool {
+    config.barriers || config.accessed_dirty
+}
+
+fn told(config: Config, source: Source) -> Machine {
+    let asks = asks_who_stores(&config);
+    Machine::new(Checker::Told(Shared::new(config), source), asks)
+}
+
+fn watched(
+    config: Config,
+    make: impl FnOnce(Sanitizer) -> Result<Watch, watch::Error>,
+) -> Result<Machine, Refusal> {
+    let asks = asks_who_stores(&config);
+    let watch = make(Sanitizer::new(config)).map_err(super::watch::refusal)?;
+    Ok(Machine::new(Checker::Watched(watch), asks))
 }
 
 /// # Safety

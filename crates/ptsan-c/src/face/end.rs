@@ -5,8 +5,9 @@ use crate::machine::Machine;
 /// The most that `ptsan_end` returns: shells give exit codes above 124 a meaning of their own.
 const MOST: u64 = 100;
 
-/// Ends the run: tables that were not freed are leaks, and the report lists suppressions that were
-/// not needed. Calls after the first do nothing.
+/// Ends the run: tables that were not freed are leaks, flushes that CPUs still owe are findings as
+/// by `ptsan_flushes_done`, and the report lists suppressions that were not needed. Calls after the
+/// first do nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn ptsan_finish(san: *mut Ptsan) -> i32 {
     hook("ptsan_finish", san, |machine| {

@@ -113,6 +113,13 @@ pub extern "C" fn ptsan_live_tables(san: *mut Ptsan) -> u64 {
     number("ptsan_live_tables", san, |machine| Ok(machine.check(|s, _| s.live_tables())))
 }
 
+/// Returns the number of flushes that CPUs owed beyond `ptsan_options.debts`, which were not checked,
+/// or `PTSAN_NONE`.
+#[unsafe(no_mangle)]
+pub extern "C" fn ptsan_debts_dropped(san: *mut Ptsan) -> u64 {
+    number("ptsan_debts_dropped", san, |machine| Ok(machine.check(|s, _| s.stats().debts_dropped)))
+}
+
 /// Writes the finding with this index, in the order in which they were made, to `*finding`. Returns
 /// false after the last finding kept, or if the call is refused, and then leaves it alone:
 /// `for (size_t i = 0; ptsan_finding_at(san, i, &finding); i++)`

@@ -4,12 +4,14 @@
 //! for those that return a code, [`call`](crate::handles::call) for others. A new file is also
 //! listed in `tests/header.rs`, whose order is that of the header.
 mod accesses;
+mod barriers;
 mod cpus;
 mod create;
 mod end;
 mod expect;
 mod findings;
 mod flushes;
+mod frames;
 mod hashed;
 mod operations;
 mod spaces;
@@ -18,12 +20,14 @@ mod tables;
 mod watch;
 
 pub use accesses::*;
+pub use barriers::*;
 pub use cpus::*;
 pub use create::*;
 pub use end::*;
 pub use expect::*;
 pub use findings::*;
 pub use flushes::*;
+pub use frames::*;
 pub use hashed::*;
 pub use operations::*;
 pub use spaces::*;

@@ -1,6 +1,6 @@
 //! Memory in which every store is seen.
-use crate::error::{PtsanError, Refusal};
-use crate::handles::{Ptsan, call, hook};
+use crate::error::{PTSAN_OK, PtsanError, Refusal};
+use crate::handles::{Ptsan, answer, call, hook};
 use crate::machine::{Checker, Machine};
 use ptsan::watch::{Error, Watch};
 use std::ffi::c_void;
@@ -33,6 +33,49 @@ pub unsafe extern "C" fn ptsan_watch_run(san: *mut Ptsan, code: PtsanCode, user:
         // SAFETY: the caller promises it.
         watch(machine)?.run(|| unsafe { code(user) }).map_err(refusal)
     })
+}
+
+/// What `ptsan_watch_run_on` returns if the code executed `hlt`. It is positive, as faults are.
+pub const PTSAN_HALTED: i32 = 100;
+
+/// Runs `code(user)` as kernel code of the CPU, with every store seen as by `ptsan_watch_run`. The
+/// privileged instructions of page-table code (`invlpg`, `invpcid`, `mov` to and from CR0, CR2, CR3
+/// and CR4, `rdmsr`, `wrmsr`, `wbinvd`, `cli`, `sti`) are emulated, and tell of loads of the root and
+/// of flushes. So no other hook than those of frames is needed. Without `PTSAN_FLAG_ASIDS` a space
+/// is known by the physical address of its root, otherwise by its PCID.
+///
+/// The calling thread stands for the CPU meanwhile. Calls may be nested, for other CPUs too: so a
+/// test plays an interrupt.
+///
+/// Returns `PTSAN_OK` if the code returned, `PTSAN_HALTED` if it executed `hlt`, and an error if an
+/// instruction was refused, which ends the run, or if another thread stands for the CPU.
+///
+/// # Safety
+/// 1. `code` is NULL, which is refused, or does what `ptsan_code` demands, except that it may end
+///    with `hlt`.
+/// 2. A run that is ended abandons its frames, as `longjmp` does: between the call of `code` and the
+///    instruction there are only frames that may be abandoned, such as those of C.
+/// 3. The code does not depend on what else an instruction does, such as memory that appears when
+///    CR3 is loaded.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ptsan_watch_run_on(
+    san: *mut Ptsan,
+    cpu: i32,
+    code: PtsanCode,
+    user: *mut c_void,
+) -> i32 {
+    answer(call("ptsan_watch_run_on", san, |machine| {
+        let code = given(code)?;
+        let watch = watch(machine)?;
+        let cpu = machine.cpu(cpu)?;
+        let before = machine.run_on(cpu);
+        // SAFETY: 1. Point 2; the frames of this library in between hold nothing that others need.
+        // 2. Point 3. The call of `code` is point 1.
+        let ended = unsafe { watch.run_on(cpu, || code(user)) };
+        machine.run_again_on(before);
+        let ended = ended.map_err(refusal)?;
+        Ok(if ended.halted() { PTSAN_HALTED } else { PTSAN_OK })
+    }))
 }
 
 /// Runs `code(user)` with stores not seen, of all threads: for bulk work, such as clearing a pool

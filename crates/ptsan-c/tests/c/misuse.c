@@ -14,7 +14,9 @@ static void creation(void) {
     CHECK(ptsan_new(&options, (char *)ram + 1, 4096, 0) == NULL && last_error_says("align"));
     CHECK(ptsan_new(&options, ram, sizeof ram, UINT64_MAX - 7) == NULL && last_error_says("fits"));
     CHECK(ptsan_new_reading(&options, NULL, NULL) == NULL && last_error_says("NULL"));
-    CHECK(ptsan_watch_new(&options, 0, 0) == NULL);
+    CHECK(ptsan_watch_new(&options, 0, 0) == NULL && ptsan_watch_new_identity(&options, 0, 0) == NULL);
+    CHECK(ptsan_watch_new_identity(&options, 4096, 8) == NULL);
+    CHECK(ptsan_watch_new_identity(NULL, 4096, 0) == NULL && last_error_says("the options are NULL"));
     options.arch = 77;
     CHECK(ptsan_new(&options, ram, sizeof ram, 0) == NULL && last_error_says("no format has number 77"));
     options.arch = PTSAN_ARCH_X86_64;
@@ -32,6 +34,12 @@ static void nobody(ptsan *none) {
     CHECK(ptsan_table_allocated(none, 0, 4096, 0, 0) == PTSAN_ERROR_NO_SANITIZER);
     CHECK(ptsan_table_freed(none, 0, 4096) == PTSAN_ERROR_NO_SANITIZER);
     CHECK(ptsan_entry_written(none, 0) == PTSAN_ERROR_NO_SANITIZER);
+    CHECK(ptsan_entry_exchanged(none, 0) == PTSAN_ERROR_NO_SANITIZER);
+    CHECK(ptsan_frame_mapped(none, 0, 0) == PTSAN_ERROR_NO_SANITIZER);
+    CHECK(ptsan_frame_freed(none, 0, 4096) == PTSAN_ERROR_NO_SANITIZER);
+    CHECK(ptsan_frame_reused(none, 0, 4096) == PTSAN_ERROR_NO_SANITIZER);
+    CHECK(ptsan_flushes_done(none) == PTSAN_ERROR_NO_SANITIZER);
+    CHECK(ptsan_barrier(none, 0, PTSAN_BARRIER_KIND_DATA) == PTSAN_ERROR_NO_SANITIZER);
     CHECK(ptsan_table_linked(none, 0, 0, 0) == PTSAN_ERROR_NO_SANITIZER);
     CHECK(ptsan_run_on(none, 0) == PTSAN_ERROR_NO_SANITIZER);
     CHECK(ptsan_this_cpu(none) == PTSAN_ERROR_NO_SANITIZER);
@@ -59,11 +67,12 @@ static void nobody(ptsan *none) {
     CHECK(ptsan_check_hash_table(none) == PTSAN_NONE);
     CHECK(ptsan_watch_base(none) == NULL);
     CHECK(ptsan_watch_run(none, NULL, NULL) == PTSAN_ERROR_NO_SANITIZER);
+    CHECK(ptsan_watch_run_on(none, 0, NULL, NULL) == PTSAN_ERROR_NO_SANITIZER);
     CHECK(ptsan_watch_unseen(none, NULL, NULL) == PTSAN_ERROR_NO_SANITIZER);
     CHECK(ptsan_watch_stores(none) == PTSAN_NONE);
     CHECK(ptsan_total(none) == PTSAN_NONE && ptsan_count(none, "leak") == PTSAN_NONE);
     CHECK(ptsan_allowed(none) == PTSAN_NONE && ptsan_refused(none) == PTSAN_NONE);
-    CHECK(ptsan_live_tables(none) == PTSAN_NONE);
+    CHECK(ptsan_live_tables(none) == PTSAN_NONE && ptsan_debts_dropped(none) == PTSAN_NONE);
     CHECK(!ptsan_finding_at(none, 0, &finding));
     CHECK(ptsan_finding_text(none, 0) == NULL && ptsan_report(none) == NULL);
     CHECK(ptsan_finish(none) == PTSAN_ERROR_NO_SANITIZER);
@@ -98,10 +107,18 @@ static void findings(void) {
     ptsan_lazy(san, 0);                           /* nothing loaded */
     ptsan_space_destroyed(san, 18);
     ptsan_hash_table(san, 0, 65536, PTSAN_HASH_LAYOUT_BITS32); /* of another format */
-    CHECK(ptsan_count(san, "misuse") >= before + 12);
+    ptsan_frame_freed(san, 4096, 0); /* no frame */
+    ptsan_frame_reused(san, UINT64_MAX, 4096);
+    ptsan_barrier(san, 7, PTSAN_BARRIER_KIND_FENCE);
+    ptsan_frame_mapped(san, UINT64_MAX, UINT64_MAX); /* nobody runs there: nothing */
+    ptsan_entry_exchanged(san, UINT64_MAX);
+    CHECK(ptsan_flushes_done(san) == PTSAN_OK && ptsan_debts_dropped(san) == 0);
+    CHECK(ptsan_count(san, "misuse") >= before + 15);
     CHECK(ptsan_access(san, 0, 0, PTSAN_READ, true, NULL) == PTSAN_FAULT_NO_ROOT);
     CHECK(ptsan_refused(san) == 0);
 }
+
+static void nothing(void *unused) { (void)unused; }
 
 /* What the library refuses. */
 static void refusals(void) {
@@ -121,15 +138,19 @@ static void refusals(void) {
     CHECK(!ptsan_finding_at(san, 0, NULL));
     CHECK(ptsan_watch_base(san) == NULL && last_error_says("ptsan_watch_new"));
     CHECK(ptsan_watch_run(san, NULL, NULL) == PTSAN_ERROR_BAD_ARGUMENT);
+    CHECK(ptsan_watch_run_on(san, 0, NULL, NULL) == PTSAN_ERROR_BAD_ARGUMENT);
+    CHECK(ptsan_watch_run_on(san, 0, nothing, NULL) == PTSAN_ERROR_BAD_ARGUMENT);
+    CHECK(ptsan_barrier(san, 0, 0) == PTSAN_ERROR_BAD_ARGUMENT && last_error_says("ptsan_barrier_kind"));
+    CHECK(ptsan_barrier(san, PTSAN_EVERY_CPU, PTSAN_BARRIER_KIND_DATA) == PTSAN_ERROR_BAD_ARGUMENT);
     CHECK(ptsan_watch_unseen(san, NULL, NULL) == PTSAN_ERROR_BAD_ARGUMENT);
     CHECK(ptsan_watch_stores(san) == PTSAN_NONE);
     CHECK(ptsan_hash_table(san, 0, 65536, 3) == PTSAN_ERROR_BAD_ARGUMENT);
     CHECK(ptsan_segments(san, 0, 0, NULL) == PTSAN_ERROR_BAD_ARGUMENT);
-    CHECK(ptsan_refused(san) == 18 && ptsan_total(san) == total);
+    CHECK(ptsan_refused(san) == 22 && ptsan_total(san) == total);
     CHECK(ptsan_finding_text(san, 1000) == NULL && ptsan_kind_name(1000) == NULL);
-    CHECK(ptsan_refused(san) == 18); /* the end of a list is no mistake */
+    CHECK(ptsan_refused(san) == 22); /* the end of a list is no mistake */
     char *report = ptsan_report(san);
-    CHECK(strstr(report, "ptsan refused 18 calls, the first:\n  ptsan_table_allocated: content 3") != NULL);
+    CHECK(strstr(report, "ptsan refused 22 calls, the first:\n  ptsan_table_allocated: content 3") != NULL);
     ptsan_free_text(report);
     ptsan_free_text(NULL);
 }

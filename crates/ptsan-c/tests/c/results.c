@@ -258,6 +258,107 @@ static void hashed(void) {
     CHECK(ptsan_destroy(san) == PTSAN_OK);
 }
 
+/* Data frames: what is mapped, what may be cached, and what has been flushed. */
+static void frames(void) {
+    for (int way = 0; way < 6; way++) {
+        prepare(NULL);
+        ptsan_entry_written(san, 0x104018); /* the page is known, and stores are told */
+        bool clears = way != 1, flushes = way == 2 || way == 5;
+        if (clears) {
+            ram[0x4018 / 8] = 0;
+            ptsan_entry_written(san, 0x104018);
+        }
+        if (flushes)
+            ptsan_flush_page(san, 0, 7, 0x3000, false);
+        switch (way) {
+        case 0: case 1: case 2: ptsan_frame_freed(san, 0x105000, 4096); break;
+        case 3: ptsan_frame_reused(san, 0x105000, 4096); break;
+        case 4: case 5: ptsan_table_allocated(san, 0x105000, 4096, 0, PTSAN_CONTENT_ZERO); break;
+        }
+        COUNT("data-freed-before-flush", way < 2 ? 1u : 0u);
+        COUNT("data-reused-before-flush", way == 3 || way == 4 ? 1u : 0u);
+        CHECK(ptsan_total(san) == !flushes && ptsan_destroy(san) == PTSAN_OK);
+    }
+    /* Without told stores, a CPU holds what it was told to walk for. */
+    for (int mapped = 0; mapped < 2; mapped++) {
+        ptsan_options options = {.arch = PTSAN_ARCH_X86_64, .flags = PTSAN_FLAG_NO_BACKTRACES};
+        memset(ram, 0, sizeof ram);
+        san = ptsan_new(&options, ram, sizeof ram, 0x100000);
+        for (uint64_t level = 0; level < 4; level++)
+            ptsan_table_allocated(san, 0x104000 - 4096 * level, 4096, (int32_t)level, PTSAN_CONTENT_ZERO);
+        ptsan_switch(san, 0, 0x101000, 7);
+        ram[0x1000 / 8] = 0x102007, ram[0x2000 / 8] = 0x103007, ram[0x3000 / 8] = 0x104007;
+        ram[0x4018 / 8] = 0x105007;
+        if (mapped)
+            CHECK(ptsan_frame_mapped(san, 7, 0x3000) == PTSAN_OK);
+        ram[0x4018 / 8] = 0;
+        CHECK(ptsan_frame_freed(san, 0x105000, 4096) == PTSAN_OK);
+        COUNT("data-freed-before-flush", (uint64_t)mapped);
+        CHECK(ptsan_destroy(san) == PTSAN_OK);
+    }
+}
+
+/* What CPUs owe is a finding when it is due, at the latest at the end. */
+static void debts(void) {
+    for (int end = 0; end < 3; end++) {
+        prepare_for((ptsan_options){.arch = PTSAN_ARCH_X86_64, .debts = end == 2 ? 1 : 0});
+        ram[0x4020 / 8] = 0x106007;
+        ptsan_entry_written(san, 0x104020);
+        ram[0x4018 / 8] = 0, ram[0x4020 / 8] = 0;
+        ptsan_entry_written(san, 0x104018), ptsan_entry_written(san, 0x104020);
+        COUNT("flush-missing", 0);
+        CHECK((end == 1 ? ptsan_finish(san) : ptsan_flushes_done(san)) == PTSAN_OK);
+        COUNT("flush-missing", 1); /* two pages, one cause */
+        CHECK(ptsan_debts_dropped(san) == (end == 2 ? 1u : 0u));
+        CHECK(ptsan_destroy(san) == PTSAN_OK);
+    }
+}
+
+/* On AArch64 a flush counts between two barriers, and a root after one. */
+static void barriers(void) {
+    for (uint32_t left_out = 0; left_out < 4; left_out++) {
+        prepare_for((ptsan_options){.arch = PTSAN_ARCH_AARCH64_4K, .flags = PTSAN_FLAG_BARRIERS});
+        if (left_out != 1)
+            CHECK(ptsan_barrier(san, 0, PTSAN_BARRIER_KIND_INSTRUCTION) == PTSAN_OK);
+        CHECK(ptsan_access(san, 0, 0x3000, PTSAN_READ, true, NULL) == PTSAN_OK);
+        ram[0x4018 / 8] = 0;
+        ptsan_entry_written(san, 0x104018);
+        if (left_out != 2)
+            CHECK(ptsan_barrier(san, 0, PTSAN_BARRIER_KIND_DATA) == PTSAN_OK);
+        ptsan_flush_page(san, PTSAN_EVERY_CPU, 7, 0x3000, false);
+        if (left_out != 3)
+            CHECK(ptsan_barrier(san, PTSAN_THIS_CPU, PTSAN_BARRIER_KIND_DATA) == PTSAN_OK);
+        CHECK(ptsan_flushes_done(san) == PTSAN_OK);
+        COUNT("flush-missing", left_out == 0 ? 0u : 1u);
+        CHECK(ptsan_total(san) == (left_out == 0 ? 0u : 1u) && ptsan_destroy(san) == PTSAN_OK);
+    }
+}
+
+/* An entry through which another CPU may write is exchanged, or its dirty bit may be lost. */
+static void bits(void) {
+    for (int way = 0; way < 3; way++) {
+        prepare_for((ptsan_options){.arch = PTSAN_ARCH_X86_64, .flags = PTSAN_FLAG_ACCESSED_DIRTY});
+        ram[0x4018 / 8] = 0x105027; /* accessed, not dirty */
+        ptsan_entry_written(san, 0x104018);
+        CHECK(ptsan_run_on(san, way == 2 ? 0 : 1) == PTSAN_OK); /* CPU 0 has the root loaded */
+        ram[0x4018 / 8] = 0x105025;
+        CHECK((way == 1 ? ptsan_entry_exchanged : ptsan_entry_written)(san, 0x104018) == PTSAN_OK);
+        COUNT("bit-lost", way == 0 ? 1u : 0u);
+        ptsan_flush_page(san, 0, 7, 0x3000, false);
+        CHECK(ptsan_run_on(san, 0) == PTSAN_OK && ptsan_destroy(san) == PTSAN_OK);
+    }
+    for (uint32_t flag = 0; flag <= PTSAN_FLAG_WRITE_XOR_EXECUTE; flag += PTSAN_FLAG_WRITE_XOR_EXECUTE) {
+        prepare_for((ptsan_options){.arch = PTSAN_ARCH_X86_64, .flags = flag});
+        COUNT("write-execute", flag == 0 ? 0u : 1u); /* the page itself is both */
+        ram[0x4020 / 8] = 0x8000000000106007, ram[0x4028 / 8] = 0x106005;
+        ptsan_entry_written(san, 0x104020);
+        COUNT("write-execute", flag == 0 ? 0u : 1u);
+        ptsan_entry_written(san, 0x104028);
+        COUNT("write-execute", flag == 0 ? 0u : 2u);
+        CHECK(ptsan_destroy(san) == PTSAN_OK);
+    }
+}
+
 static void formats(void) {
     prepare(NULL);
     ptsan_table_freed(san, 0x104000, 4096); /* CPU 0 holds nothing of it, but its entry stays */
@@ -293,6 +394,10 @@ int main(void) {
     last_level();
     spaces();
     hashed();
+    frames();
+    debts();
+    barriers();
+    bits();
     prepare("leak  # the tests end here\nstale-use");
     ptsan_leave(san, 0);
     fflush(stdout);

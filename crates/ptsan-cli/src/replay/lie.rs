@@ -88,6 +88,17 @@ impl Facts {
                     "record root-loaded before; there is none after leave",
                 ))
             }
+            Record::Barrier { cpu, .. } | Record::Running { cpu } => self.cpu(cpu),
+            Record::DataFreed { phys, size } | Record::DataReused { phys, size } => {
+                if size > 0 && phys.checked_add(size).is_some_and(|end| end <= END) {
+                    return Ok(());
+                }
+                Err((
+                    format!("{size:#x} bytes of data at {phys:#x}"),
+                    "record the physical address and the bytes of the frame",
+                ))
+            }
+            Record::DataMapped { space, .. } => self.space(space),
             Record::Leave { cpu } => {
                 self.cpu(cpu)?;
                 self.loaded.remove(&cpu);
@@ -119,10 +130,10 @@ impl Facts {
             )),
             Record::OperationEnds { .. }
             | Record::Store { .. }
+            | Record::Exchange { .. }
             | Record::Fill { .. }
             | Record::Memory { .. }
-            | Record::DataFreed { .. }
-            | Record::DataReused { .. }
+            | Record::FlushesDone
             | Record::Mark { .. }
             | Record::End { .. } => Ok(()),
         }
@@ -187,16 +198,19 @@ impl Facts {
             _ => {}
         }
         match scope {
-            Scope::Page { space, .. } | Scope::Range { space, .. } | Scope::Space(space)
-                if !self.spaces.contains(&space) =>
-            {
-                Err((
-                    format!("space {space} was never loaded nor created, or is destroyed"),
-                    "record space-created before a space is flushed that no CPU has loaded",
-                ))
-            }
+            Scope::Page { space, .. } | Scope::Range { space, .. } | Scope::Space(space) => self.space(space),
             _ => Ok(()),
         }
+    }
+
+    fn space(&self, space: u64) -> Result<(), Wrong> {
+        if self.spaces.contains(&space) {
+            return Ok(());
+        }
+        Err((
+            format!("space {space} was never loaded nor created, or is destroyed"),
+            "record space-created before a record of a space that no CPU has loaded",
+        ))
     }
 
     fn destroyed(&mut self, space: u64) -> Result<(), Wrong> {

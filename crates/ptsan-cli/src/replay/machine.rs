@@ -1,10 +1,12 @@
 //! The machine of a log: its memory, its CPUs under the sanitizer, and what was found.
+use super::callers::Callers;
 use super::lie::{Facts, Lie};
 use super::memory::{Full, Pages};
 use super::recent::{Origin, Recent};
-use crate::dump::describe;
+use crate::symbols::Symbols;
 use ptsan::{
-    Access, AccessKind, Adversary, Arch, Config, Content, Flush, Kind, Operation, Sanitizer, Target,
+    Access, AccessKind, Adversary, Arch, Barrier, Config, Content, Flush, Kind, Operation, Recorded,
+    Sanitizer, Target,
 };
 use ptsan_log::{self as log, Entry, Header, Record, Scope};
 use std::collections::{BTreeSet, HashMap};
@@ -26,14 +28,6 @@ pub(super) struct Counts {
     pub(super) data: u64,
 }
 
-/// Where a finding was made: the record, and the records of the events that the finding names.
-pub(super) struct Made {
-    pub(super) origin: Origin,
-    /// What the record says.
-    pub(super) what: String,
-    pub(super) events: HashMap<u64, Origin>,
-}
-
 /// The replay cannot go on.
 #[derive(Debug)]
 pub(super) enum Limit {
@@ -47,8 +41,8 @@ pub(super) enum Limit {
 pub(super) struct Machine {
     pub(super) sanitizer: Sanitizer,
     pub(super) counts: Counts,
-    /// For each finding kept, where it was made.
-    pub(super) made: Vec<Made>,
+    /// For each finding kept, the records of the events that it names.
+    pub(super) made: Vec<HashMap<u64, Origin>>,
     /// The first lies, and how many there were.
     pub(super) lies: (Vec<Lie>, u64),
     /// The record that ended the log, if it says that all tables should be free.
@@ -56,6 +50,7 @@ pub(super) struct Machine {
     memory: Pages,
     facts: Facts,
     recent: Recent,
+    callers: Callers,
     operations: HashMap<u64, Operation>,
     /// CPUs that have loaded a root. Others hold nothing that an invalidation could drop.
     used: BTreeSet<u16>,
@@ -64,21 +59,34 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    /// Creates the machine that a header describes. `most` is how many pages of memory are kept.
-    pub(super) fn new(header: &Header, arch: Arch, seed: Option<u64>, keep: usize, most: usize) -> Self {
+    /// Creates the machine that a header describes. `keep` is how many findings are kept, `most` how
+    /// many pages of memory.
+    pub(super) fn new(
+        header: &Header,
+        arch: Arch,
+        seed: Option<u64>,
+        (keep, most): (usize, usize),
+        symbols: Symbols,
+    ) -> Self {
         let own = arch.levels.first().map_or(4096, |l| l.table_bytes);
         let entry_bytes = arch.levels.first().map_or(8, |l| u64::from(l.entry_bytes));
         let facts = Facts::new(header, &arch);
         let config = Config {
             cpus: usize::from(header.cpus),
             asids: header.asids,
+            barriers: header.barriers,
+            accessed_dirty: header.accessed_dirty,
             adversary: seed.map(Adversary::new),
             keep,
-            backtraces: false,
+            track_origins: true,
             ..Config::new(arch)
         };
+        let mut sanitizer = Sanitizer::new(config);
+        if header.barriers || header.accessed_dirty {
+            sanitizer.running_on(0);
+        }
         Self {
-            sanitizer: Sanitizer::new(config),
+            sanitizer,
             counts: Counts::default(),
             made: Vec::new(),
             lies: (Vec::new(), 0),
@@ -86,6 +94,7 @@ impl Machine {
             memory: Pages::new(most),
             facts,
             recent: Recent::default(),
+            callers: Callers::new(symbols),
             operations: HashMap::new(),
             used: BTreeSet::new(),
             table_bytes: u64::from(if header.table_bytes == 0 { own } else { header.table_bytes }),
@@ -105,6 +114,7 @@ impl Machine {
             return Err(Limit::Tables);
         }
         self.recent.push(self.sanitizer.event() + 1, origin);
+        self.sanitizer.called_from(Some(self.callers.of(entry.pc)));
         let misuses = self.sanitizer.count(Kind::Misuse);
         self.carry_out(&record).map_err(|Full| Limit::Memory)?;
         if self.sanitizer.count(Kind::Misuse) > misuses {
@@ -112,17 +122,31 @@ impl Machine {
             let instead = "record what the kernel did, in the order in which it happened";
             self.lie(Lie { origin, kind: record.name(), what, instead });
         }
-        self.note(origin, || describe(&record));
+        self.note(origin);
         Ok(())
     }
 
-    /// Ends the machine: with a record that says so, tables that are left are leaks.
+    /// Ends the machine: with a record that says so, tables that are left are leaks. Findings name
+    /// records in place of events.
     pub(super) fn finish(&mut self, records: u64) {
         if self.ended == Some(true) {
             let origin = Origin { record: records, pc: None };
-            self.sanitizer.finish();
-            self.note(origin, || "end".to_owned());
+            self.sanitizer.called_from(Some(self.callers.of(None)));
+            self.sanitizer.finish_with(&self.memory);
+            self.note(origin);
         }
+        let callers = &mut self.callers;
+        let mut recorded = |(event, origin): (&u64, &Origin)| {
+            (*event, Recorded { number: origin.record, callers: origin.pc.map(|pc| callers.of(Some(pc))) })
+        };
+        let named: Vec<HashMap<u64, Recorded>> =
+            self.made.iter().map(|events| events.iter().map(&mut recorded).collect()).collect();
+        self.sanitizer.name_events("record", |index, event| named.get(index)?.get(&event).cloned());
+    }
+
+    /// Returns the functions at the address of an instruction.
+    pub(super) fn functions(&mut self, pc: Option<u64>) -> Vec<String> {
+        self.callers.of(pc).frames().into_iter().map(|frame| frame.symbol).collect()
     }
 
     /// Puts the usual size in where the record has none.
@@ -144,18 +168,17 @@ impl Machine {
         }
     }
 
-    /// Notes where findings were made that are new.
-    fn note(&mut self, origin: Origin, what: impl Fn() -> String) {
+    /// Notes which records the findings that are new name.
+    fn note(&mut self, origin: Origin) {
         for finding in self.sanitizer.findings().iter().skip(self.made.len()) {
-            let mentioned = finding.history.iter().map(|h| h.event).chain(events_in(&finding.note));
-            let events = mentioned.filter_map(|event| Some((event, self.recent.find(event)?))).collect();
-            self.made.push(Made { origin, what: what(), events });
+            let known = finding.events().filter_map(|event| Some((event, self.recent.find(event)?)));
+            self.made.push(known.chain([(finding.event, origin)]).collect());
         }
     }
 
     fn carry_out(&mut self, record: &Record<'_>) -> Result<(), Full> {
         let (san, memory) = (&mut self.sanitizer, &mut self.memory);
-        if matches!(record, Record::Store { .. } | Record::Fill { .. }) {
+        if matches!(record, Record::Store { .. } | Record::Exchange { .. } | Record::Fill { .. }) {
             // Walkers may come just before a store, too.
             san.adversary_step(memory);
         }
@@ -176,13 +199,18 @@ impl Machine {
             Record::Store { phys, value, bytes } => {
                 self.counts.stores += 1;
                 memory.write(phys, &value.to_le_bytes()[..usize::from(bytes.min(8))])?;
-                self.written(phys, u64::from(bytes));
+                self.written(phys, u64::from(bytes), false);
+            }
+            Record::Exchange { phys, value, bytes } => {
+                self.counts.stores += 1;
+                memory.write(phys, &value.to_le_bytes()[..usize::from(bytes.min(8))])?;
+                self.written(phys, u64::from(bytes), true);
             }
             Record::Fill { phys, bytes, value } => {
                 self.counts.stores += bytes / 8;
                 for at in (phys..phys.saturating_add(bytes)).step_by(8) {
                     self.memory.write(at, &value.to_le_bytes())?;
-                    self.written(at, 8);
+                    self.written(at, 8, false);
                 }
             }
             Record::Memory { phys, bytes } => memory.write(phys, bytes)?,
@@ -207,7 +235,25 @@ impl Machine {
             }
             Record::SpaceCreated { space } => san.space_created(space),
             Record::SpaceDestroyed { space } => san.space_destroyed(space),
-            Record::DataFreed { .. } | Record::DataReused { .. } => self.counts.data += 1,
+            Record::DataMapped { space, va } => san.frame_mapped(memory, space, va),
+            Record::DataFreed { phys, size } => {
+                self.counts.data += 1;
+                san.frame_freed(memory, phys, size);
+            }
+            Record::DataReused { phys, size } => {
+                self.counts.data += 1;
+                san.frame_reused(memory, phys, size);
+            }
+            Record::Barrier { cpu, kind } => {
+                let barrier = match kind {
+                    log::BarrierKind::Data => Barrier::Data,
+                    log::BarrierKind::Instruction => Barrier::Instruction,
+                    log::BarrierKind::Fence => Barrier::Fence,
+                };
+                san.barrier(usize::from(cpu), barrier);
+            }
+            Record::FlushesDone => san.flushes_done(memory),
+            Record::Running { cpu } => san.running_on(usize::from(cpu)),
             Record::OperationBegins { id } => _ = self.operations.insert(id, san.operation_begins()),
             Record::OperationEnds { id } => {
                 if let Some(operation) = self.operations.remove(&id) {
@@ -231,10 +277,14 @@ impl Machine {
     }
 
     /// Tells the sanitizer of each entry that a store has reached.
-    fn written(&mut self, phys: u64, bytes: u64) {
+    fn written(&mut self, phys: u64, bytes: u64, exchanged: bool) {
         let first = phys - phys % self.entry_bytes;
         for entry in (first..phys.saturating_add(bytes)).step_by(self.entry_bytes as usize) {
-            self.sanitizer.entry_written(&self.memory, entry);
+            if exchanged {
+                self.sanitizer.entry_exchanged(&self.memory, entry);
+            } else {
+                self.sanitizer.entry_written(&self.memory, entry);
+            }
         }
     }
 }
@@ -247,12 +297,4 @@ fn target(scope: Scope) -> Target {
         Scope::Space(space) => Target::Space(space),
         Scope::All => Target::All,
     }
-}
-
-/// Returns the numbers of events that the note of a finding mentions.
-pub(super) fn events_in(note: &str) -> impl Iterator<Item = u64> + '_ {
-    note.split("event ").skip(1).filter_map(|rest| {
-        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-        rest[..digits].parse().ok()
-    })
 }

@@ -1,4 +1,5 @@
 //! `ptsan replay`: runs the sanitizer over a log.
+mod callers;
 mod format;
 mod lie;
 mod machine;
@@ -7,14 +8,13 @@ mod recent;
 mod report;
 #[cfg(test)]
 mod tests;
-mod text;
 
 use crate::failure::{BAD_INPUT, FINDINGS, Failure};
 use crate::input::Input;
 use crate::symbols::Symbols;
 use clap::{Args, ValueEnum};
 use machine::{Limit, Machine};
-use report::Report;
+use report::Overview;
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -40,7 +40,7 @@ pub struct ReplayArgs {
     /// How the report is printed
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// The same as --format json
+    /// The same as --format json: an object on each line
     #[arg(long, conflicts_with = "format")]
     json: bool,
     /// Keeps so many findings in full; all are counted
@@ -56,8 +56,23 @@ pub struct ReplayArgs {
 enum Format {
     /// For people.
     Text,
-    /// One object.
+    /// A line for each finding.
+    Short,
+    /// Commands of GitHub Actions, which mark the innermost function.
+    Github,
+    /// An object on each line: what was read, the counts, each finding.
     Json,
+}
+
+impl Format {
+    fn of_report(self) -> ptsan::Format {
+        match self {
+            Self::Text => ptsan::Format::Text,
+            Self::Short => ptsan::Format::Short,
+            Self::Github => ptsan::Format::GitHub,
+            Self::Json => ptsan::Format::Json,
+        }
+    }
 }
 
 fn number(text: &str) -> Result<u64, String> {
@@ -73,13 +88,15 @@ fn number(text: &str) -> Result<u64, String> {
 /// # Errors
 /// The log or the image cannot be read, or needs more memory than allowed.
 pub fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
-    let symbols = Symbols::open(args.symbols.as_deref())?;
+    let format = if args.json { Format::Json } else { args.format };
+    let whole_paths = matches!(format, Format::Github | Format::Json);
+    let symbols = Symbols::open(args.symbols.as_deref(), whole_paths)?;
     let mut input = Input::open(&args.log)?;
     let header = *input.reader.header();
     let arch = format::arch(&header).map_err(|e| Failure::at(&input.name, e))?;
     let seed = (!args.no_seed).then_some(args.seed);
     let pages = args.memory as usize * 256;
-    let mut machine = Machine::new(&header, arch, seed, args.keep, pages);
+    let mut machine = Machine::new(&header, arch, seed, (args.keep, pages), symbols);
     let damage = loop {
         match input.reader.next() {
             Ok(Some(entry)) => machine.apply(&entry).map_err(|limit| {
@@ -98,20 +115,18 @@ pub fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
     let read = (input.reader.records(), input.reader.offset());
     machine.finish(read.0);
     input.done();
-    let report = Report::new(&header, read, damage.as_ref(), seed, &machine, &symbols);
-    let text = match args.format {
-        Format::Text if !args.json => report.text(),
-        _ => serde_json::to_string_pretty(&report).map_err(|e| Failure::at("report", e))? + "\n",
-    };
+    let overview = Overview::new(&header, read, damage.as_ref(), &mut machine);
+    let text = overview.report(&machine.sanitizer, format.of_report());
+    let text = text.map_err(|e| Failure::at("report", e))?;
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         // Whoever stops reading still gets the exit status.
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => return Err(Failure::output(&e)),
         _ => {}
     }
-    Ok(match (report.total, report.lies, &report.damage) {
-        (1.., _, _) => ExitCode::from(FINDINGS),
-        (0, 0, None) => ExitCode::SUCCESS,
-        _ => ExitCode::from(BAD_INPUT),
+    Ok(match (report::total(&machine.sanitizer), overview.is_sound()) {
+        (1.., _) => ExitCode::from(FINDINGS),
+        (0, true) => ExitCode::SUCCESS,
+        (0, false) => ExitCode::from(BAD_INPUT),
     })
 }

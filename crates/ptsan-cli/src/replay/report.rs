@@ -1,114 +1,71 @@
-//! The report of a replay: for people and for programs.
-use super::machine::{Machine, Made};
-use super::recent::Origin;
+//! The report of a replay: what was read, then what the sanitizer reports.
+use super::machine::Machine;
 use crate::dump::header_line;
-use crate::symbols::Symbols;
-use ptsan::{Finding, Kind};
+use crate::wrap;
+use ptsan::{Format, Kind, Sanitizer};
 use ptsan_log::{Header, ReadError};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What a replay has brought.
+/// What was read, and what of it could not be.
 #[derive(Serialize)]
-pub(super) struct Report {
-    pub(super) machine: String,
-    pub(super) records: u64,
-    pub(super) bytes: u64,
+pub(super) struct Overview {
+    schema: u32,
+    #[serde(rename = "type")]
+    what: &'static str,
+    machine: String,
+    records: u64,
+    bytes: u64,
     /// Why the log could not be read to its end.
-    pub(super) damage: Option<String>,
+    damage: Option<String>,
     /// The seed of the adversary.
-    pub(super) seed: Option<u64>,
+    seed: Option<String>,
     /// What was recorded, by kind.
-    pub(super) counts: BTreeMap<&'static str, u64>,
+    counts: BTreeMap<&'static str, u64>,
     /// Tables that were allocated at the end.
-    pub(super) tables_left: u64,
-    /// Findings about the code, repetitions included.
-    pub(super) total: u64,
-    /// The same by kind.
-    pub(super) by_kind: BTreeMap<&'static str, u64>,
-    pub(super) findings: Vec<Found>,
+    tables_left: u64,
+    /// Flushes that CPUs owed and that there was no room to check.
+    not_checked: u64,
     /// Records that cannot be.
-    pub(super) lies: u64,
-    pub(super) first_lies: Vec<Wrong>,
-}
-
-/// Writes an address as text: many readers of JSON keep 53 bits of a number.
-#[expect(clippy::ref_option, reason = "serde passes the field by reference")]
-fn hexadecimal<S: Serializer>(address: &Option<u64>, to: S) -> Result<S::Ok, S::Error> {
-    to.collect_str(&format_args!("{:#x}", address.unwrap_or_default()))
-}
-
-/// A finding.
-#[derive(Serialize)]
-pub(super) struct Found {
-    pub(super) kind: &'static str,
-    pub(super) rule: &'static str,
-    pub(super) text: &'static str,
-    pub(super) count: u64,
-    pub(super) record: u64,
-    pub(super) what: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[serde(serialize_with = "hexadecimal")]
-    pub(super) pc: Option<u64>,
-    pub(super) functions: Vec<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[serde(serialize_with = "hexadecimal")]
-    pub(super) table: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) level: Option<u8>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[serde(serialize_with = "hexadecimal")]
-    pub(super) address: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) cpu: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) space: Option<u64>,
-    pub(super) note: String,
-    pub(super) history: Vec<Step>,
-}
-
-/// Something that happened before.
-#[derive(Serialize)]
-pub(super) struct Step {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) record: Option<u64>,
-    pub(super) what: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[serde(serialize_with = "hexadecimal")]
-    pub(super) pc: Option<u64>,
-    pub(super) functions: Vec<String>,
+    lies: u64,
+    first_lies: Vec<Wrong>,
 }
 
 /// A record that cannot be.
 #[derive(Serialize)]
-pub(super) struct Wrong {
-    pub(super) record: u64,
-    pub(super) kind: &'static str,
-    pub(super) what: String,
-    pub(super) instead: &'static str,
-    pub(super) functions: Vec<String>,
+struct Wrong {
+    record: u64,
+    kind: &'static str,
+    what: String,
+    instead: &'static str,
+    functions: Vec<String>,
 }
 
-impl Report {
+impl Overview {
     pub(super) fn new(
         header: &Header,
         (records, bytes): (u64, u64),
         damage: Option<&ReadError>,
-        seed: Option<u64>,
-        machine: &Machine,
-        symbols: &Symbols,
+        machine: &mut Machine,
     ) -> Self {
         let c = machine.counts;
+        let lies = machine.lies.0.clone().into_iter().map(|lie| Wrong {
+            record: lie.origin.record,
+            kind: lie.kind,
+            what: lie.what,
+            instead: lie.instead,
+            functions: machine.functions(lie.origin.pc),
+        });
+        let first_lies = lies.collect();
         let san = &machine.sanitizer;
-        let counted = Kind::ALL.into_iter().filter(|kind| *kind != Kind::Misuse && san.count(*kind) > 0);
-        let functions = |origin: Origin| origin.pc.map(|pc| symbols.names(pc)).unwrap_or_default();
-        let both = san.findings().iter().zip(&machine.made);
         Self {
+            schema: 1,
+            what: "replay",
             machine: header_line(header),
             records,
             bytes,
             damage: damage.map(ToString::to_string),
-            seed,
+            seed: san.summary().seed.map(|seed| format!("{seed:#x}")),
             counts: BTreeMap::from([
                 ("tables allocated", c.allocated),
                 ("tables freed", c.freed),
@@ -119,98 +76,65 @@ impl Report {
                 ("data frames", c.data),
             ]),
             tables_left: san.live_tables(),
-            total: san.total() - san.count(Kind::Misuse),
-            by_kind: counted.map(|kind| (kind.name(), san.count(kind))).collect(),
-            findings: both
-                .filter(|(finding, _)| finding.kind != Kind::Misuse)
-                .map(|(finding, made)| found(finding, made, &functions))
-                .collect(),
+            not_checked: san.stats().debts_dropped,
             lies: machine.lies.1,
-            first_lies: machine
-                .lies
-                .0
-                .iter()
-                .map(|lie| Wrong {
-                    record: lie.origin.record,
-                    kind: lie.kind,
-                    what: lie.what.clone(),
-                    instead: lie.instead,
-                    functions: functions(lie.origin),
-                })
-                .collect(),
+            first_lies,
+        }
+    }
+
+    /// Returns whether the log was read to its end and all of it can be.
+    pub(super) const fn is_sound(&self) -> bool {
+        self.lies == 0 && self.damage.is_none()
+    }
+
+    /// Returns the report in a format. JSON has an object on each line, the overview first.
+    pub(super) fn report(&self, san: &Sanitizer, format: Format) -> serde_json::Result<String> {
+        let mut text = if format == Format::Json { serde_json::to_string(self)? } else { self.text() };
+        text.push('\n');
+        text.push_str(&format!("{}\n", san.report_as(format)));
+        Ok(text)
+    }
+
+    /// Returns the overview as text within 80 columns.
+    fn text(&self) -> String {
+        let mut t = String::new();
+        wrap::line(&mut t, 0, &format!("{}; {} records, {} bytes", self.machine, self.records, self.bytes));
+        let counts: Vec<_> =
+            self.counts.iter().filter(|(_, n)| **n > 0).map(|(what, n)| format!("{what}: {n}")).collect();
+        if !counts.is_empty() {
+            wrap::line(&mut t, 0, &format!("{}, tables left: {}", counts.join(", "), self.tables_left));
+        }
+        match &self.seed {
+            Some(seed) => wrap::line(&mut t, 0, &format!("CPUs also walk at random, with seed {seed}")),
+            None => wrap::line(&mut t, 0, "CPUs walk only where the log has an access"),
+        }
+        if self.not_checked > 0 {
+            let not_checked = self.not_checked;
+            wrap::line(&mut t, 0, &format!("{not_checked} flushes that CPUs owed were not checked"));
+        }
+        if let Some(damage) = &self.damage {
+            wrap::line(&mut t, 0, &format!("log: {damage}; what comes before was replayed"));
+        }
+        if self.lies > 0 {
+            self.say_lies(&mut t);
+        }
+        t
+    }
+
+    fn say_lies(&self, t: &mut String) {
+        t.push('\n');
+        let records = if self.lies == 1 { "1 record".to_owned() } else { format!("{} records", self.lies) };
+        wrap::line(t, 0, &format!("the log is wrong: {records} cannot be, and were left out"));
+        for lie in &self.first_lies {
+            wrap::line(t, 2, &format!("record {}, {}: {}", lie.record, lie.kind, lie.what));
+            wrap::line(t, 4, &format!("instead: {}", lie.instead));
+            lie.functions.iter().for_each(|name| wrap::line(t, 4, &format!("in {name}")));
         }
     }
 }
 
-fn found(finding: &Finding, made: &Made, functions: &impl Fn(Origin) -> Vec<String>) -> Found {
-    let place = finding.place;
-    Found {
-        kind: finding.kind.name(),
-        rule: finding.rule.name(),
-        text: finding.rule.text(),
-        count: finding.count,
-        record: made.origin.record,
-        what: made.what.clone(),
-        pc: made.origin.pc,
-        functions: functions(made.origin),
-        table: place.frame,
-        level: place.level,
-        address: place.va,
-        cpu: place.cpu,
-        space: place.space,
-        note: in_records(&finding.note, made),
-        history: finding
-            .history
-            .iter()
-            .map(|h| {
-                let origin = made.events.get(&h.event);
-                let text = h.to_string();
-                // What happened, without the number of the event.
-                let what = text.split_once(": ").map_or(text.as_str(), |(_, what)| what).to_owned();
-                Step {
-                    record: origin.map(|o| o.record),
-                    what,
-                    pc: origin.and_then(|o| o.pc),
-                    functions: origin.map(|o| functions(*o)).unwrap_or_default(),
-                }
-            })
-            .collect(),
-    }
-}
-
-/// Returns the note of a finding with numbers of records in place of those of events, where they
-/// are known.
-fn in_records(note: &str, made: &Made) -> String {
-    let mut parts = note.split("event ");
-    let mut text = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let digits = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
-        let (number, rest) = part.split_at(digits);
-        match number.parse().ok().and_then(|event: u64| made.events.get(&event)) {
-            Some(origin) => text.push_str(&format!("record {}{rest}", origin.record)),
-            None => text.push_str(&format!("event {part}")),
-        }
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::machine::events_in;
-    use super::*;
-    use std::collections::HashMap;
-
-    #[test]
-    fn events_become_records_where_they_are_known() {
-        let origin = |record| Origin { record, pc: None };
-        let events = HashMap::from([(1, origin(70)), (12, origin(5))]);
-        let made = Made { origin: origin(9), what: String::new(), events };
-        let note = "since event 12; its last flush (of all, event 1) came before event 120, event";
-        assert_eq!(
-            in_records(note, &made),
-            "since record 5; its last flush (of all, record 70) came before event 120, event"
-        );
-        assert_eq!(events_in(note).collect::<Vec<_>>(), [12, 1, 120]);
-        assert_eq!(in_records("", &made), "");
-    }
+/// Returns the number of findings about the code: what the sanitizer cannot make sense of is the
+/// log's.
+pub(super) fn total(san: &Sanitizer) -> u64 {
+    san.total() - san.count(Kind::Misuse)
 }

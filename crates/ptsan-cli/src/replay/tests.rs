@@ -1,9 +1,10 @@
 //! Logs at random: whatever they say, the machine carries on.
 use super::format::{arch, tests::header_of};
 use super::machine::Machine;
+use crate::symbols::Symbols;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use ptsan_log::{AccessKind, Architecture, Content, Entry, Header, Record, Scope};
+use ptsan_log::{AccessKind, Architecture, BarrierKind, Content, Entry, Header, Record, Scope};
 
 /// Numbers that hit the limits, and a few small ones, so that records are about the same things.
 fn number() -> impl Strategy<Value = u64> {
@@ -16,6 +17,8 @@ fn record() -> impl Strategy<Value = Record<'static>> {
     let entry = (n(), 0u64..8).prop_map(|(table, flags)| table | flags);
     let content = prop_oneof![Just(Content::Zero), Just(Content::Unknown), Just(Content::Unchecked)];
     let access = prop_oneof![Just(AccessKind::Read), Just(AccessKind::Write), Just(AccessKind::Exec)];
+    let barrier =
+        prop_oneof![Just(BarrierKind::Data), Just(BarrierKind::Instruction), Just(BarrierKind::Fence)];
     let scope = prop_oneof![
         (n(), n()).prop_map(|(space, va)| Scope::Page { space, va }),
         (n(), n(), n(), n()).prop_map(|(space, start, end, stride)| Scope::Range {
@@ -46,6 +49,13 @@ fn record() -> impl Strategy<Value = Record<'static>> {
             Record::Invalidate { cpu, scope, leaf_only }}),
         1 => n().prop_map(|space| Record::SpaceCreated { space }),
         1 => n().prop_map(|space| Record::SpaceDestroyed { space }),
+        3 => (n(), 0u64..8).prop_map(|(phys, value)| Record::Exchange { phys: phys & !7, value, bytes: 8 }),
+        2 => (n(), prop_oneof![3 => Just(4096), 1 => n()]).prop_map(|(phys, size)| Record::DataFreed { phys, size }),
+        2 => (n(), prop_oneof![3 => Just(4096), 1 => n()]).prop_map(|(phys, size)| Record::DataReused { phys, size }),
+        1 => (n(), n()).prop_map(|(space, va)| Record::DataMapped { space, va }),
+        1 => (cpu(), barrier).prop_map(|(cpu, kind)| Record::Barrier { cpu, kind }),
+        1 => Just(Record::FlushesDone),
+        1 => cpu().prop_map(|cpu| Record::Running { cpu }),
         1 => n().prop_map(|id| Record::OperationBegins { id }),
         1 => n().prop_map(|id| Record::OperationEnds { id }),
         4 => (cpu(), n(), access, any::<bool>()).prop_map(|(cpu, va, kind, user)| Record::Access {
@@ -59,12 +69,12 @@ proptest! {
     #[test]
     fn random_records_are_carried_out_or_are_lies_and_misuse_is_never_the_kernel_s(
         architecture in proptest::sample::select(Architecture::ALL),
-        asids in any::<bool>(),
+        [asids, barriers, accessed_dirty] in any::<[bool; 3]>(),
         seed in proptest::option::of(any::<u64>()),
         records in vec(record(), 1..40),
     ) {
-        let header = Header { asids, cpus: 3, ..header_of(architecture) };
-        let mut machine = Machine::new(&header, arch(&header).unwrap(), seed, 8, 64);
+        let header = Header { asids, barriers, accessed_dirty, cpus: 3, ..header_of(architecture) };
+        let mut machine = Machine::new(&header, arch(&header).unwrap(), seed, (8, 64), Symbols::open(None, false).unwrap());
         for (n, record) in (1..).zip(&records) {
             let entry = Entry { number: n, offset: 0, pc: Some(n), record: *record };
             if machine.apply(&entry).is_err() {

@@ -28,6 +28,7 @@ impl Sanitizer {
     }
 
     /// Reports what a CPU owes that has come back to a space and does something else than to flush.
+    /// What it owes since then, or for an operation under way, is not due by that.
     pub(crate) fn settle_return(&mut self, memory: &(impl Memory + ?Sized), cpu: usize) {
         let c = &mut self.cpus[cpu];
         let Some(returned) = c.returned.take() else { return };
@@ -47,13 +48,11 @@ impl Sanitizer {
         if self.debts.is_empty() {
             return;
         }
+        let operations = &self.operations;
         let owes = |debt: &PageDebt| {
             // What was taken away since it came back is due as usual.
-            if debt.space == loaded.space && debt.since < returned {
-                only(&debt.cpus, |c| c == cpu)
-            } else {
-                CpuMask::default()
-            }
+            let due = debt.space == loaded.space && debt.since < returned && operations.ended(debt.begun);
+            if due { only(&debt.cpus, |c| c == cpu) } else { CpuMask::default() }
         };
         let taken = self.debts.take_pages(owes);
         self.report_missing(memory, taken);

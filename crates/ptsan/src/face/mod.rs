@@ -8,6 +8,7 @@ mod hashed;
 mod misuse;
 mod operations;
 mod pool;
+mod recorded;
 mod results;
 mod seeds;
 mod session;

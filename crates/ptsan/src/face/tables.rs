@@ -85,7 +85,7 @@ impl Sanitizer {
         if self.config.track_origins
             && let Some(f) = self.frames.get_mut(at)
         {
-            f.remember_owner();
+            f.remember_owner(self.reports.callers());
         }
         match content {
             Content::Unchecked => {}
@@ -150,7 +150,7 @@ impl Sanitizer {
         if self.config.track_origins
             && let Some(f) = self.frames.get_mut(at)
         {
-            f.remember_giver();
+            f.remember_giver(self.reports.callers());
         }
     }
 

@@ -10,6 +10,9 @@
 //!    [`SAMPLE`]th of a depth by names too. Two callers at one depth may be taken for one another
 //!    between two samples: the totals stay exact, the counts of these two findings do not.
 //!
+//! Callers that were given ([`Sanitizer::called_from`](crate::Sanitizer::called_from)) are told apart
+//! at each place: what stands for the depth is the list of callers itself.
+//!
 //! Without backtraces, the CPU, the space and the note decide, but for the numbers in the note.
 use super::finding::{Details, Finding, Origins, Place};
 use super::kind::Kind;

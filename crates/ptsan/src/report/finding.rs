@@ -1,6 +1,7 @@
 //! One finding: what it says, and how it prints.
 use super::event::HistoryEvent;
 use super::kind::Kind;
+use super::recorded::{Names, Recorded, events_in, in_units};
 use super::rule::Rule;
 use super::severity::{self, Severity};
 use super::spread::Spread;
@@ -52,6 +53,8 @@ pub struct Finding {
     pub origins: Origins,
     /// What the format calls its levels.
     pub(super) level_names: &'static [&'static str],
+    /// How events are named, if they were recorded elsewhere.
+    pub(super) recorded: Option<Names>,
 }
 
 impl Finding {
@@ -67,6 +70,45 @@ impl Finding {
         self.place.level.map(|level| level_name(self.level_names, level))
     }
 
+    /// Returns the numbers of the events that the finding mentions besides its own: those of its
+    /// history and of its note.
+    pub fn events(&self) -> impl Iterator<Item = u64> + '_ {
+        self.history.iter().map(|h| h.event).chain(events_in(&self.note))
+    }
+
+    /// Replaces the numbers of events by those of a recording. An event that `look` does not know
+    /// gets number 0.
+    pub(super) fn name_events(&mut self, unit: &'static str, look: impl Fn(u64) -> Option<Recorded>) {
+        let number = |event| look(event).map_or(0, |recorded| recorded.number);
+        let mut callers = Vec::new();
+        for event in &mut self.history {
+            callers.push(look(event.event).and_then(|recorded| recorded.callers));
+            event.event = number(event.event);
+        }
+        let mut noted: Vec<Recorded> = events_in(&self.note).filter_map(&look).collect();
+        noted.retain(|recorded| recorded.callers.is_some());
+        noted.sort_by_key(|recorded| recorded.number);
+        noted.dedup_by_key(|recorded| recorded.number);
+        self.event = number(self.event);
+        self.note = in_units(&self.note, unit, number);
+        self.recorded = Some(Names { unit, callers, noted });
+    }
+
+    fn event_text(&self, number: u64) -> String {
+        self.recorded.as_ref().map_or_else(|| format!("event {number}"), |names| names.text(number))
+    }
+
+    /// Returns the callers of an event of the history, if a recording has them.
+    pub(super) fn callers_of(&self, index: usize) -> Option<&Trace> {
+        self.recorded.as_ref()?.callers.get(index)?.as_ref()
+    }
+
+    /// Returns the events that the note mentions and whose callers a recording has.
+    pub(super) fn noted(&self) -> impl Iterator<Item = (u64, &Trace)> {
+        let noted = self.recorded.as_ref().map(|names| names.noted.as_slice()).unwrap_or_default();
+        noted.iter().filter_map(|event| Some((event.number, event.callers.as_ref()?)))
+    }
+
     /// Returns the innermost caller in the code under test.
     pub(super) fn innermost(&self) -> Option<super::TraceFrame> {
         self.trace.as_ref().and_then(|trace| trace.frames().into_iter().next())
@@ -74,7 +116,7 @@ impl Finding {
 
     /// Returns the line of a report that says where and when.
     pub(super) fn whereabouts(&self) -> String {
-        let mut text = format!("at event {}", self.event);
+        let mut text = format!("at {}", self.event_text(self.event));
         let mut add = |part: Option<String>| {
             if let Some(part) = part {
                 text.push_str(", ");
@@ -145,6 +187,13 @@ impl Place {
     }
 }
 
+/// Returns the innermost caller in a line: the one that did it.
+fn innermost(trace: &Trace) -> Option<String> {
+    let caller = trace.frames().into_iter().next()?;
+    let at = caller.at.map_or(String::new(), |at| format!(" at {at}"));
+    Some(caller.symbol + &at)
+}
+
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         wrap::words(f, 0, 0, &format!("{}: {}", self.kind, self.rule))?;
@@ -156,8 +205,16 @@ impl fmt::Display for Finding {
         if !self.note.is_empty() {
             wrap::line(f, 2, &self.note)?;
         }
-        for h in &self.history {
-            wrap::line(f, 4, &format!("event {}: {}", h.event, h.what.text(self.level_names)))?;
+        for (number, trace) in self.noted() {
+            if let Some(caller) = innermost(trace) {
+                wrap::line(f, 4, &format!("{} in {caller}", self.event_text(number)))?;
+            }
+        }
+        for (index, h) in self.history.iter().enumerate() {
+            wrap::line(f, 4, &format!("{}: {}", self.event_text(h.event), h.what.text(self.level_names)))?;
+            if let Some(caller) = self.callers_of(index).and_then(innermost) {
+                wrap::line(f, 6, &format!("in {caller}"))?;
+            }
         }
         for (title, trace) in [
             ("found in", &self.trace),

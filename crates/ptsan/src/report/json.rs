@@ -51,11 +51,24 @@ fn finding(finding: &Finding) -> String {
     object.raw("frames", &range(finding.spread.frames));
     object.raw("addresses", &range(finding.spread.addresses));
     object.string("level_name", finding.level_name().as_deref());
-    let history: Vec<_> = finding
-        .history
-        .iter()
-        .map(|h| format!("{{\"event\":{},\"what\":{}}}", h.event, quoted(&h.what.text(finding.level_names))))
-        .collect();
+    let callers_in = |trace: &Trace| array(&trace.frames().iter().map(caller).collect::<Vec<_>>());
+    if finding.noted().next().is_some() {
+        let noted = finding.noted().map(|(event, callers)| {
+            let mut object = Object::default();
+            object.number("event", event).raw("in", &callers_in(callers));
+            object.end()
+        });
+        object.raw("noted", &array(&noted.collect::<Vec<_>>()));
+    }
+    let history = finding.history.iter().enumerate().map(|(index, h)| {
+        let mut object = Object::default();
+        object.number("event", h.event).string("what", Some(&h.what.text(finding.level_names)));
+        if let Some(callers) = finding.callers_of(index) {
+            object.raw("in", &callers_in(callers));
+        }
+        object.end()
+    });
+    let history: Vec<_> = history.collect();
     object.raw("history", &array(&history));
     for (key, trace) in [
         ("found_in", &finding.trace),

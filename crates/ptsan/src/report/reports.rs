@@ -6,6 +6,7 @@ use super::finding::{Details, Finding, Place};
 use super::format::{Choice, Format};
 use super::kind::Kind;
 use super::print::Report;
+use super::recorded::Recorded;
 use super::rule::Rule;
 use super::severity::{self, Severity};
 use super::spread::Spread;
@@ -56,6 +57,8 @@ pub(crate) struct Reports {
     causes: Causes,
     limit: usize,
     traces: bool,
+    /// The callers of the hooks that are called now, if they were given.
+    callers: Option<Trace>,
     suppressions: Suppressions,
     /// How often each entry of the list was needed.
     allowed: Vec<u64>,
@@ -86,6 +89,7 @@ impl Reports {
             causes: Causes::default(),
             limit,
             traces,
+            callers: None,
             allowed: vec![0; suppressions.list().len()],
             suppressions,
             level_names,
@@ -130,13 +134,14 @@ impl Reports {
                 return;
             }
             Some(Seen::Allowed(..)) | None => {
-                let mut stack = Stack::default();
+                let mut stack = Stack { trace: self.callers.clone(), frames: None };
                 if self.is_allowed(&key, known, &mut stack) {
                     return;
                 }
                 // The depth is that of this call, whose callers are the hook's.
                 let here = 0u8;
                 let depth = std::ptr::from_ref(std::hint::black_box(&here)).addr();
+                let depth = self.callers.as_ref().and_then(Trace::identity).unwrap_or(depth);
                 self.keep(event, key, place, details, (stack, depth));
             }
         }
@@ -223,7 +228,26 @@ impl Reports {
             trace,
             origins,
             level_names: self.level_names,
+            recorded: None,
         });
+    }
+
+    /// Takes these for the callers of the hooks that follow, in place of backtraces.
+    pub(crate) fn called_from(&mut self, callers: Option<Trace>) {
+        self.callers = callers;
+    }
+
+    /// Returns the callers of the hook that is called now.
+    pub(crate) fn callers(&self) -> Trace {
+        self.callers.clone().unwrap_or_else(Trace::capture)
+    }
+
+    /// Names the events of the findings kept as `look` does, which gets the index of a finding and
+    /// an event.
+    pub(crate) fn name_events(&mut self, unit: &'static str, look: impl Fn(usize, u64) -> Option<Recorded>) {
+        for (index, finding) in self.kept.iter_mut().enumerate() {
+            finding.name_events(unit, |event| look(index, event));
+        }
     }
 
     pub(crate) fn findings(&self) -> &[Finding] {
@@ -318,7 +342,6 @@ impl Drop for Reports {
 }
 
 /// The callers of the hook, taken and looked up when they are needed first.
-#[derive(Default)]
 struct Stack {
     trace: Option<Trace>,
     frames: Option<Vec<TraceFrame>>,

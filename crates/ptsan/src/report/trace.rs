@@ -9,7 +9,13 @@ use std::sync::Arc;
 ///
 /// Names are looked up on demand: taking a trace costs microseconds, reading it milliseconds.
 #[derive(Clone)]
-pub struct Trace(Arc<Backtrace>);
+pub struct Trace(Callers);
+
+#[derive(Clone)]
+enum Callers {
+    Taken(Arc<Backtrace>),
+    Given(Arc<[TraceFrame]>),
+}
 
 /// A caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,16 +41,34 @@ impl TraceFrame {
 
 impl Trace {
     pub(crate) fn capture() -> Self {
-        Self(Arc::new(Backtrace::force_capture()))
+        Self(Callers::Taken(Arc::new(Backtrace::force_capture())))
+    }
+
+    /// Makes a trace of callers that are known by other means than a backtrace, innermost first:
+    /// see [`Sanitizer::called_from`](crate::Sanitizer::called_from). None of them is left out.
+    #[must_use]
+    pub fn new(callers: Vec<TraceFrame>) -> Self {
+        Self(Callers::Given(callers.into()))
+    }
+
+    /// Returns a number that stands for the callers, if they were given. Clones have the same.
+    pub(super) fn identity(&self) -> Option<usize> {
+        match &self.0 {
+            Callers::Taken(_) => None,
+            Callers::Given(callers) => Some(Arc::as_ptr(callers).addr()),
+        }
     }
 
     /// Returns the callers, innermost first. The list is empty where the platform has no
     /// backtraces.
     #[must_use]
     pub fn frames(&self) -> Vec<TraceFrame> {
-        match self.0.status() {
-            BacktraceStatus::Captured => trimmed(parse(&self.0.to_string())),
-            _ => Vec::new(),
+        match &self.0 {
+            Callers::Given(callers) => callers.to_vec(),
+            Callers::Taken(taken) if taken.status() == BacktraceStatus::Captured => {
+                trimmed(parse(&taken.to_string()))
+            }
+            Callers::Taken(_) => Vec::new(),
         }
     }
 }

@@ -86,13 +86,13 @@ impl Frame {
     }
 
     /// Records the callers that allocated the table.
-    pub(crate) fn remember_owner(&mut self) {
-        self.origins = Some(Box::new(Origins { allocated: Some(Trace::capture()), freed: None }));
+    pub(crate) fn remember_owner(&mut self, callers: Trace) {
+        self.origins = Some(Box::new(Origins { allocated: Some(callers), freed: None }));
     }
 
     /// Records the callers that freed the table.
-    pub(crate) fn remember_giver(&mut self) {
-        self.origins.get_or_insert_default().freed = Some(Trace::capture());
+    pub(crate) fn remember_giver(&mut self, callers: Trace) {
+        self.origins.get_or_insert_default().freed = Some(callers);
     }
 
     /// Records that a CPU may hold this table from now on, and returns whether that is news.

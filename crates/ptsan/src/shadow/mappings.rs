@@ -71,6 +71,17 @@ impl Mappings {
         for (level, l) in arch.levels.iter().enumerate() {
             let Some(page) = 1u64.checked_shl(u32::from(l.shift)) else { break };
             let (first, last) = (phys & !(page - 1), phys.saturating_add(size.saturating_sub(1)));
+            // Of a large part of memory, what is mapped is less than what there is.
+            if (last - first) / page >= self.pages.len() as u64 {
+                let within = |key: u64| {
+                    key & (page - 1) == level as u64 && (first..=last).contains(&(key & !(page - 1)))
+                };
+                for (_, mapped) in self.pages.iter().filter(|(key, _)| within(**key)) {
+                    found.push(mapped.first);
+                    found.extend_from_slice(&mapped.more);
+                }
+                continue;
+            }
             let mut at = first;
             while at <= last {
                 if let Some(mapped) = self.pages.get(&key(at, level as u8)) {
@@ -105,6 +116,10 @@ mod tests {
         assert_eq!(entries(&all, 0x20_3000, 0x1000), [8, 16, 24]);
         assert_eq!(entries(&all, 0x20_4000, 0x1000), [8]);
         assert_eq!(entries(&all, 0x1f_f000, 0x1000), [0u64; 0]);
+        // All of memory, at once.
+        assert_eq!(entries(&all, 0, u64::MAX), [8, 16, 24]);
+        assert_eq!(entries(&all, 0x20_4000, u64::MAX), [8]);
+        assert_eq!(entries(&all, 0x40_0000, u64::MAX), [0u64; 0]);
         all.remove(0x20_3000, 0, 16);
         all.remove(0x20_0000, 1, 8);
         assert_eq!(entries(&all, 0x20_0000, 0x20_0000), [24]);

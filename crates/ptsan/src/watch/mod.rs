@@ -12,7 +12,8 @@
 //!    flag.
 //! 2. The processor executes that one instruction and raises `SIGTRAP`.
 //! 3. The `SIGTRAP` handler protects the page and compares it with the copy. It tells the sanitizer
-//!    of each entry that changed ([`crate::Sanitizer::entry_written`]). Then walkers may walk
+//!    of each entry that changed ([`crate::Sanitizer::entry_written`], and for `xchg` and `lock`ed
+//!    instructions [`crate::Sanitizer::entry_exchanged`]). Then walkers may walk
 //!    ([`crate::Config::adversary`]).
 //! 4. The code under test continues.
 //!

@@ -16,6 +16,10 @@ static inline uint64_t hw_phys(const void *at) { return (uint64_t)at - DIRECT_MA
 
 static inline void hw_store(volatile uint64_t *entry, uint64_t value) { *entry = value; }
 
+static inline uint64_t hw_exchange(volatile uint64_t *entry, uint64_t value) {
+    return __atomic_exchange_n(entry, value, __ATOMIC_SEQ_CST);
+}
+
 static inline void hw_invlpg(uint64_t va) { __asm__ volatile("invlpg (%0)" : : "r"(va) : "memory"); }
 
 static inline void hw_load_cr3(uint64_t root) { __asm__ volatile("mov %0, %%cr3" : : "r"(root) : "memory"); }
@@ -24,5 +28,10 @@ static inline void hw_load_cr3(uint64_t root) { __asm__ volatile("mov %0, %%cr3"
 static inline void hw_table_taken(uint64_t phys) { (void)phys; }
 
 static inline void hw_table_returned(uint64_t phys) { (void)phys; }
+
+/* The same: the last user of a data frame is gone; what was changed so far has been flushed. */
+static inline void hw_frame_freed(uint64_t phys) { (void)phys; }
+
+static inline void hw_flushed(void) {}
 
 #endif

@@ -33,6 +33,10 @@ static inline void hw_table_taken(uint64_t phys) {
 
 static inline void hw_table_returned(uint64_t phys) { ptsan_table_freed(san, phys, 4096); }
 
+static inline void hw_frame_freed(uint64_t phys) { ptsan_frame_freed(san, phys, 4096); }
+
+static inline void hw_flushed(void) { ptsan_flushes_done(san); }
+
 /* A program on each CPU uses an address, in user mode. Faults are legal. */
 static inline void use(uint64_t va, uint32_t kind) {
     for (int cpu = 0; cpu < HW_CPUS; cpu++)

@@ -6,6 +6,10 @@
 
 static inline void hw_store(volatile uint64_t *entry, uint64_t value) { *entry = value; }
 
+static inline uint64_t hw_exchange(volatile uint64_t *entry, uint64_t value) {
+    return __atomic_exchange_n(entry, value, __ATOMIC_SEQ_CST);
+}
+
 static inline void machine_run(const ptsan_options *options, void (*kernel)(void *)) {
     san = ptsan_watch_new(options, RAM_BYTES, 0);
     ram = memset(ptsan_watch_base(san), 0x5b, RAM_BYTES); /* it is not zero when a kernel starts */

@@ -57,8 +57,18 @@ struct Log {
     words: Vec<Changed>,
 }
 
+/// The instruction of a store.
+#[derive(Clone, Copy)]
+pub(super) struct By {
+    pub(super) rip: usize,
+    /// Whether it reads and stores in one piece.
+    pub(super) atomic: bool,
+    /// The CPU that the thread stands for, if it is in a run of kernel code.
+    pub(super) cpu: Option<usize>,
+}
+
 struct Seen {
-    rip: usize,
+    by: By,
     phys: u64,
     /// The bytes that it stored to, whether they changed or not.
     overwritten: Range<u64>,
@@ -126,7 +136,7 @@ impl Region {
     /// The caller holds the lock.
     pub(super) unsafe fn note(
         &self,
-        rip: usize,
+        by: By,
         phys: u64,
         overwritten: Range<u64>,
         changed: impl Iterator<Item = Changed>,
@@ -137,7 +147,8 @@ impl Region {
         let log = unsafe { &mut *self.log.get() };
         let before = log.words.len();
         log.words.extend(changed);
-        log.seen.push(Seen { rip, phys, overwritten, words: log.words.len() - before });
+        let words = log.words.len() - before;
+        log.seen.push(Seen { by, phys, overwritten, words });
     }
 
     /// Lends the subject out. Returns `None` if a caller further up in this thread has it.
@@ -177,8 +188,8 @@ impl Region {
                 for seen in &log.seen {
                     let (changed, rest) = words.split_at(seen.words);
                     words = rest;
-                    let store = Store { rip: seen.rip, phys: seen.phys, changed };
-                    subject.look(&self.ram, &store, &seen.overwritten, live);
+                    let store = Store { rip: seen.by.rip, phys: seen.phys, changed };
+                    subject.look(&self.ram, &store, seen, live);
                 }
                 log.seen.clear();
                 log.words.clear();
@@ -194,10 +205,11 @@ impl Region {
 
 impl Subject {
     /// Tells the sanitizer what a store changed.
-    fn look(&mut self, ram: &Ram, store: &Store<'_>, overwritten: &Range<u64>, live: bool) {
+    fn look(&mut self, ram: &Ram, store: &Store<'_>, seen: &Seen, live: bool) {
         self.check(store.rip, store.phys, Act::Stored, live, |subject| {
-            subject.san.overwritten(overwritten.clone());
-            subject.tell(ram, store);
+            subject.san.running = seen.by.cpu.or(subject.san.running);
+            subject.san.overwritten(seen.overwritten.clone());
+            subject.tell(ram, store, seen.by.atomic);
             if let Some(on_store) = &mut subject.on_store {
                 on_store(&mut subject.san, ram, store);
             }
@@ -227,7 +239,7 @@ impl Subject {
         }
     }
 
-    fn tell(&mut self, ram: &Ram, store: &Store<'_>) {
+    fn tell(&mut self, ram: &Ram, store: &Store<'_>, atomic: bool) {
         let bytes = self.san.config.arch.entry_bytes();
         if store.changed.is_empty() {
             // Nothing changed, but hardware may walk at this instant.
@@ -235,13 +247,13 @@ impl Subject {
         }
         for word in store.changed {
             if bytes == 8 {
-                self.san.entry_changed(ram, word.phys, word.old);
+                self.san.entry_changed(ram, word.phys, word.old, atomic);
                 continue;
             }
             for (offset, shift) in [(0, 0), (4, 32)] {
                 let half = |word: u64| word >> shift & 0xffff_ffff;
                 if half(word.old) != half(word.new) {
-                    self.san.entry_changed(ram, word.phys + offset, half(word.old));
+                    self.san.entry_changed(ram, word.phys + offset, half(word.old), atomic);
                 }
             }
         }

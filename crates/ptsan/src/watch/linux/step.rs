@@ -1,8 +1,9 @@
 //! One store: the fault opens the page, and the trap behind the instruction closes and compares it.
+use super::escape;
 use super::list;
 use super::lock::{self, Held};
 use super::ram::PAGE;
-use super::region::Region;
+use super::region::{By, Region};
 use super::registers::{self, Registers, SYNCHRONOUS};
 use super::rep::{self, Repeated};
 use super::width;
@@ -54,6 +55,8 @@ struct Step {
     left: i64,
     /// The bytes that the instruction overwrites from the first fault on, and before it.
     overwrites: (usize, usize),
+    /// Whether the instruction reads and stores in one piece.
+    atomic: bool,
     used: usize,
     open: [Open; MOST_PAGES],
 }
@@ -70,6 +73,7 @@ static STEP: Shared = Shared(UnsafeCell::new(Step {
     traced: false,
     left: 0,
     overwrites: (0, 0),
+    atomic: false,
     used: 0,
     open: [Open { region: std::ptr::null(), start: 0, phys: 0, before: [0; WORDS] }; MOST_PAGES],
 }));
@@ -212,6 +216,7 @@ impl Step {
         let flags = at.get(libc::REG_EFL);
         self.traced = flags & TRAP != 0;
         (self.way, self.left) = (Way::Trap, 0);
+        self.atomic = false;
         if let Some(repeated) = self.repeated() {
             let count = at.get(libc::REG_RCX);
             let offset = address % PAGE;
@@ -234,20 +239,21 @@ impl Step {
                 return;
             }
         }
-        self.overwrites = (self.width().unwrap_or(0), 0);
+        self.overwrites = (width::of(self.code()).unwrap_or(0), 0);
+        self.atomic = width::is_atomic(self.code());
         at.set(libc::REG_EFL, flags | TRAP);
     }
 
-    /// Returns how many bytes the instruction overwrites, if it is a plain store.
-    fn width(&self) -> Option<usize> {
+    /// Returns the bytes of the instruction, one by one.
+    fn code(&self) -> impl FnMut() -> u8 {
         let mut rip = self.rip as usize;
-        width::of(|| {
+        move || {
             // SAFETY: the processor has fetched the instruction, and no byte behind its end is
             // asked for.
             let byte = unsafe { std::ptr::with_exposed_provenance::<u8>(rip).read_volatile() };
             rip += 1;
             byte
-        })
+        }
     }
 
     /// Returns the repeated store, if the instruction is one that can be executed as a whole.
@@ -304,8 +310,10 @@ impl Step {
             let overwritten =
                 if here { fault.saturating_sub(back as u64)..fault + forward as u64 } else { 0..0 };
             let changed = pages.iter().flat_map(changes);
+            let cpu = escape::current(|run| std::ptr::eq(run.region, first.region).then_some(run.cpu));
+            let by = By { rip: self.rip as usize, atomic: self.atomic, cpu: cpu.flatten() };
             // SAFETY: the region is alive, as above, and the lock is held.
-            unsafe { (*first.region).note(self.rip as usize, first.phys, overwritten, changed) };
+            unsafe { (*first.region).note(by, first.phys, overwritten, changed) };
         }
     }
 }

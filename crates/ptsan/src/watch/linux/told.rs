@@ -17,8 +17,14 @@ impl Sanitizer {
     }
 
     /// Tells of a store to an entry that held `old` just before, even if the store before this one
-    /// was not told.
-    pub(super) fn entry_changed(&mut self, memory: &(impl Memory + ?Sized), entry: u64, old: u64) {
+    /// was not told. An atomic store loses no bit that hardware set.
+    pub(super) fn entry_changed(
+        &mut self,
+        memory: &(impl Memory + ?Sized),
+        entry: u64,
+        old: u64,
+        atomic: bool,
+    ) {
         if let Some(frame) = self.frames.find(entry).filter(|&f| self.is_table(f)) {
             let bytes = u64::from(self.config.arch.entry_bytes());
             let since = self.event;
@@ -30,6 +36,6 @@ impl Sanitizer {
                 }
             }
         }
-        self.entry_written(memory, entry);
+        if atomic { self.entry_exchanged(memory, entry) } else { self.entry_written(memory, entry) }
     }
 }

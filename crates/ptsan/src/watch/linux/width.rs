@@ -1,4 +1,5 @@
-//! The width of a plain store: one that overwrites memory whatever it held.
+//! The width of a plain store: one that overwrites memory whatever it held. And whether a store is
+//! atomic: one that no bit is lost by which hardware sets meanwhile.
 //!
 //! The comparison of the page shows which words changed. A word that is stored to and stays the
 //! same does not show, but is as new as the others, so the instruction is decoded too. `lock`ed
@@ -63,6 +64,20 @@ pub(super) fn of(mut next: impl FnMut() -> u8) -> Option<usize> {
             }
         }
         _ => None,
+    }
+}
+
+/// Returns whether the instruction reads and stores in one piece: with a `lock` prefix, or `xchg`.
+/// `next` returns its bytes one by one, and is never asked for one behind its end.
+pub(super) fn is_atomic(mut next: impl FnMut() -> u8) -> bool {
+    loop {
+        match next() {
+            0xf0 => return true,
+            0x66 | 0xf2 | 0xf3 | 0x26 | 0x2e | 0x36 | 0x3e | 0x64 | 0x65 | 0x67 => {}
+            // REX is the last prefix.
+            0x40..=0x4f => return matches!(next(), 0x86 | 0x87),
+            byte => return matches!(byte, 0x86 | 0x87),
+        }
     }
 }
 
@@ -133,6 +148,33 @@ mod tests {
             (&[0x62, 0xf1, 0x7f, 0x28, 0x7f, 0x07], 32), // vmovdqu8 [rdi], ymm0
         ] {
             assert_eq!(width(code), Some(bytes), "{code:x?}");
+        }
+    }
+
+    #[test]
+    fn locked_instructions_and_exchanges_are_atomic_and_no_others() {
+        let atomic = |code: &[u8]| {
+            let mut bytes = code.iter();
+            is_atomic(|| *bytes.next().expect("no byte behind the instruction"))
+        };
+        for code in [
+            &[0xf0, 0x48, 0x0f, 0xb1, 0x0f][..], // lock cmpxchg [rdi], rcx
+            &[0x66, 0xf0, 0x0f, 0xc1, 0x07],     // lock xadd [rdi], ax
+            &[0xf0, 0x48, 0x21, 0x07],           // lock and [rdi], rax
+            &[0x48, 0x87, 0x07],                 // xchg [rdi], rax
+            &[0x65, 0x86, 0x07],                 // xchg gs:[rdi], al
+        ] {
+            assert!(atomic(code), "{code:x?}");
+        }
+        for code in [
+            &[0x48, 0x89, 0x07][..],   // mov [rdi], rax
+            &[0x89, 0x07],             // mov [rdi], eax
+            &[0x48, 0x21, 0x07],       // and [rdi], rax
+            &[0x48, 0x0f, 0xb1, 0x0f], // cmpxchg [rdi], rcx
+            &[0xf3, 0x48, 0xab],       // rep stosq
+            &[0xc5, 0xfe, 0x7f, 0x07], // vmovdqu [rdi], ymm0
+        ] {
+            assert!(!atomic(code), "{code:x?}");
         }
     }
 

@@ -1,9 +1,10 @@
 //! The released crate `x86_64`, as it is: its mapper, its flush tokens, its root register.
-use super::{Machine, config, store};
+use super::{Machine, WRITABLE, config, store};
 use crate::PAGE;
 use ptsan::watch::{Act, Watch};
 use ptsan::{Access, Adversary, Config, Content, Kind, Sanitizer};
 use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use x86_64::registers::control::{Cr3, Cr3Flags};
 use x86_64::structures::paging::mapper::CleanUp;
 use x86_64::structures::paging::{
@@ -55,6 +56,37 @@ fn watch(config: Config) -> Watch {
 fn kernel<R>(watch: &Watch, code: impl FnOnce() -> R) -> R {
     // SAFETY: 1. Nothing halts. 2. The tests use physical memory that is there.
     unsafe { watch.run_on(0, code) }.expect("runs").returned().expect("returns")
+}
+
+/// A kernel that relies on dirty bits must exchange an entry that another CPU may write through.
+#[test]
+fn a_plain_store_over_an_entry_loses_the_dirty_bit_and_an_atomic_one_does_not() {
+    const ACCESSED: u64 = 1 << 5;
+    let config = || Config { accessed_dirty: true, ..config() };
+    let lost = |machine: &Machine| machine.watch.with(|san, _| san.count(Kind::BitLost));
+    // SAFETY: the tests give addresses of words in the memory of a watch.
+    let entry = |at: u64| unsafe { AtomicU64::from_ptr(std::ptr::with_exposed_provenance_mut(at as usize)) };
+    // Who stores, who else runs, whether at once, and whether a bit is lost.
+    for (stores, other, atomic, is_lost) in
+        [(0, 1, false, true), (0, 1, true, false), (1, 0, false, true), (0, 0, false, false)]
+    {
+        let machine = Machine::new(config(), VA, ACCESSED);
+        let root = machine.root;
+        machine.watch.with(|san, ram| {
+            san.leave(0);
+            san.switch(ram, other, root, root);
+        });
+        machine.use_both(other);
+        let read_only = (root + 8 * PAGE) | (WRITABLE & !2) | ACCESSED;
+        let code = || match atomic {
+            true => _ = entry(machine.entry).swap(read_only, SeqCst),
+            false => store(machine.entry, read_only),
+        };
+        // SAFETY: 1. Nothing halts. 2. It needs no more.
+        let ended = unsafe { machine.watch.run_on(stores, code) };
+        ended.expect("runs").returned().expect("returns");
+        assert_eq!(lost(&machine), u64::from(is_lost), "{stores} {other} {atomic}: {}", machine.watch);
+    }
 }
 
 /// Loads a new root. It is zero from the start.
