@@ -21,6 +21,7 @@ mod checks;
 mod walk;
 
 mod face;
+mod handles;
 
 #[cfg(feature = "watch")]
 pub mod watch;
@@ -33,7 +34,8 @@ pub use arch::{
     Level, Perms, StoreOrdering, StructureScope,
 };
 pub use cpu::{CpuState, Fault, Flush, Target, Translation};
-pub use face::{Barrier, Content, Expected, GuestMemory, Session, Shared, Test, Tree};
+pub use face::{Barrier, Content, Expected, Tree};
+pub use handles::{GuestMemory, Session, Shared, Test};
 pub use memory::Memory;
 pub use report::{
     Allow, Finding, Format, Happened, HistoryEvent, Kind, Origins, Place, Recorded, Report, Rule, Severity,

@@ -61,7 +61,7 @@ impl Sanitizer {
     #[must_use]
     pub fn report_as(&self, format: Format) -> Report<'_> {
         self.reports.mark_read();
-        self.reports.in_format(format)
+        Report::new(&self.reports, format)
     }
 
     /// Returns the number of allowed findings

@@ -1,5 +1,5 @@
 //! What to do about a finding, where the sentence of its rule does not say it.
-use super::finding::Place;
+use super::place::Place;
 use super::rule::Rule;
 
 /// Returns what to do, with the names of the hooks and the numbers of the place. Empty if the

@@ -1,7 +1,7 @@
 //! Findings that are known and allowed.
+use super::caller::TraceFrame;
 use super::kind::Kind;
 use super::rule::Rule;
-use super::trace::TraceFrame;
 use std::fmt;
 
 /// Findings that do not count: those that match every field that is given.

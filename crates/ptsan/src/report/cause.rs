@@ -14,10 +14,12 @@
 //! at each place: what stands for the depth is the list of callers itself.
 //!
 //! Without backtraces, the CPU, the space and the note decide, but for the numbers in the note.
-use super::finding::{Details, Finding, Origins, Place};
+use super::caller::TraceFrame;
+use super::finding::{Details, Finding, Origins};
 use super::kind::Kind;
+use super::place::Place;
 use super::rule::Rule;
-use super::trace::{Trace, TraceFrame};
+use super::trace::Trace;
 use crate::hash::FastMap;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};

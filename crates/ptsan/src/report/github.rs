@@ -1,7 +1,7 @@
 //! Commands of GitHub Actions: each finding marks a line of the code under test.
+use super::caller::TraceFrame;
 use super::finding::Finding;
 use super::reports::Reports;
-use super::trace::TraceFrame;
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
 

@@ -1,10 +1,12 @@
 //! JSON: an object on a line for the run, then one for each finding. The README describes the
 //! fields.
-use super::finding::{Finding, Place};
+use super::caller::TraceFrame;
+use super::finding::Finding;
 use super::kind::Kind;
+use super::place::Place;
 use super::reports::Reports;
 use super::severity::Severity;
-use super::trace::{Trace, TraceFrame};
+use super::trace::Trace;
 use std::fmt::{self, Write};
 
 /// The version of the fields. It rises when one changes its meaning or goes.

@@ -1,6 +1,7 @@
 //! Findings: what they are, how they are counted, how they print.
 mod advice;
 mod allow;
+mod caller;
 mod cause;
 mod event;
 mod finding;
@@ -8,6 +9,7 @@ mod format;
 mod github;
 mod json;
 mod kind;
+mod place;
 mod print;
 mod recorded;
 mod reports;
@@ -21,11 +23,13 @@ mod trim;
 mod wrap;
 
 pub use allow::{Allow, SuppressionError, Suppressions};
+pub use caller::TraceFrame;
 pub use event::{Happened, HistoryEvent};
 pub(crate) use finding::Details;
-pub use finding::{Finding, Origins, Place};
+pub use finding::{Finding, Origins};
 pub use format::Format;
 pub use kind::Kind;
+pub use place::Place;
 pub use print::Report;
 pub use recorded::Recorded;
 pub(crate) use reports::Reports;
@@ -34,4 +38,4 @@ pub use severity::Severity;
 pub use spread::Spread;
 pub use summary::Summary;
 pub(crate) use summary::replay;
-pub use trace::{Trace, TraceFrame};
+pub use trace::Trace;

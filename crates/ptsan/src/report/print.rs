@@ -19,8 +19,16 @@ pub struct Report<'a> {
     format: Format,
 }
 
+/// Prints the report in the format that the environment chose.
+impl fmt::Display for Reports {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Report::new(self, self.choice().format).fmt(f)
+    }
+}
+
 impl<'a> Report<'a> {
-    pub(super) fn new(reports: &'a Reports, format: Format) -> Self {
+    /// Makes the report of a run.
+    pub(crate) fn new(reports: &'a Reports, format: Format) -> Self {
         Self { reports, format }
     }
 }

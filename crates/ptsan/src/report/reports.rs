@@ -1,19 +1,19 @@
 //! All findings of a run: how they are counted, allowed and kept.
 use super::advice::advice;
 use super::allow::{Allow, Suppressions};
+use super::caller::TraceFrame;
 use super::cause::{Candidate, Cause, Causes};
-use super::finding::{Details, Finding, Place};
-use super::format::{Choice, Format};
+use super::finding::{Details, Finding};
+use super::format::Choice;
 use super::kind::Kind;
-use super::print::Report;
+use super::place::Place;
 use super::recorded::Recorded;
 use super::rule::Rule;
 use super::severity::{self, Severity};
 use super::spread::Spread;
 use super::summary::Summary;
-use super::trace::{Trace, TraceFrame};
+use super::trace::Trace;
 use crate::hash::FastMap;
-use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -309,21 +309,9 @@ impl Reports {
         &self.choice
     }
 
-    /// Returns the report in a format.
-    pub(crate) fn in_format(&self, format: Format) -> Report<'_> {
-        Report::new(self, format)
-    }
-
     /// Notes that somebody looks at the findings.
     pub(crate) fn mark_read(&self) {
         self.read.store(true, Ordering::Relaxed);
-    }
-}
-
-/// Prints the report in the format that the environment chose.
-impl fmt::Display for Reports {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.in_format(self.choice.format).fmt(f)
     }
 }
 

@@ -1,7 +1,7 @@
 //! A line of at most 80 columns for each finding.
+use super::caller::TraceFrame;
 use super::finding::Finding;
 use super::reports::Reports;
-use super::trace::TraceFrame;
 use std::fmt;
 
 const COLUMNS: usize = 80;

@@ -1,5 +1,5 @@
 //! The places at which one cause was found.
-use super::finding::Place;
+use super::place::Place;
 use super::wrap;
 use std::fmt;
 

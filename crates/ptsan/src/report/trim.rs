@@ -1,5 +1,5 @@
 //! Which frames of a trace belong to the code under test.
-use super::trace::TraceFrame;
+use super::caller::TraceFrame;
 
 /// Crates that run the code under test: harnesses, and what these run threads on.
 const HARNESSES: [&str; 13] = [
@@ -82,7 +82,7 @@ fn krate(symbol: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::super::trace::parse;
+    use super::super::caller::parse;
     use super::*;
 
     const PRINTED: &str = "   0: std::backtrace::Backtrace::create

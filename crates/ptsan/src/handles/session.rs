@@ -1,11 +1,9 @@
 //! The smallest interface: memory and sanitizer in one, with one call for each thing that
 //! page-table code does.
-use super::barriers::Barrier;
-use super::expect::{Expected, Tree};
 use super::pool::Pool;
-use super::tables::Content;
 use crate::arch::{Access, Arch};
 use crate::cpu::{Fault, Flush, Translation};
+use crate::face::{Barrier, Content, Expected, Tree};
 use crate::memory::Memory;
 use crate::state::{Config, Sanitizer};
 

@@ -1,10 +1,8 @@
 //! The hooks of a shared sanitizer: each takes the lock for one call.
-use super::barriers::Barrier;
-use super::expect::{Expected, Tree};
 use super::shared::Shared;
-use super::tables::Content;
 use crate::arch::{Access, HashTable};
 use crate::cpu::{Fault, Flush, Translation};
+use crate::face::{Barrier, Content, Expected, Tree};
 use crate::memory::Memory;
 use crate::report::Kind;
 #[cfg(doc)]

@@ -5,7 +5,6 @@
 use super::shared::Shared;
 use crate::arch::Access;
 use crate::memory::Memory;
-use crate::state::Sanitizer;
 
 /// The memory of a guest: each read is translated by stage 2 first, on a CPU, with whatever that CPU
 /// has cached.
@@ -69,21 +68,5 @@ impl<M: Memory + ?Sized> Memory for GuestMemory<'_, M> {
             at = next;
         }
         Some(true)
-    }
-}
-
-impl Sanitizer {
-    /// Tells that a CPU invalidates all that it has cached of stage 1 for the guest that it runs. Called on
-    /// the sanitizer of stage 2, with [`Config::two_stages`](crate::Config::two_stages).
-    ///
-    /// CPUs cache translations that are combined of both stages. An invalidation by intermediate
-    /// physical address (AArch64 `TLBI IPAS2E1IS`) drops nothing of these, so that it has to be
-    /// followed by this one (`VMALLE1IS`).
-    pub fn stage1_flushed(&mut self, cpu: usize) {
-        self.hook(|s| {
-            if s.has_cpu(cpu) {
-                s.debts.combined_flushed(cpu);
-            }
-        });
     }
 }
