@@ -2,7 +2,8 @@
 //! always end.
 use proptest::prelude::*;
 use ptsan::{
-    Access, Adversary, Arch, Config, Content, Expected, Flush, Granule, Kind, Sanitizer, Target, Tree,
+    Access, Adversary, Arch, Barrier, Config, Content, Expected, Flush, Granule, Kind, Operation, Sanitizer,
+    Target, Tree,
 };
 
 const PAGE: u64 = 4096;
@@ -13,13 +14,17 @@ enum Op {
     Alloc { phys: u64, size: u64, level: Option<u8>, content: u8 },
     Free { phys: u64, size: u64 },
     Link { parent: u64, index: u64, table: u64 },
-    Store { at: u64, entry: u64, tell: bool },
+    Store { at: u64, entry: u64, tell: u8 },
     Switch { cpu: usize, root: u64, space: u64 },
     State { cpu: usize, to: u8 },
     Flush { cpu: Option<usize>, flush: Flush },
     Access { cpu: usize, va: u64, kind: u8 },
     Expect { tree: Tree, va: u64, phys: Option<u64>, size: u64 },
     Space { space: u64, gone: bool },
+    Data { phys: u64, size: u64, what: u8 },
+    Mapped { space: u64, va: u64 },
+    Cpu { cpu: usize, what: u8 },
+    Done { what: u8 },
     Adversary,
     Finish,
 }
@@ -53,8 +58,9 @@ fn size() -> impl Strategy<Value = u64> {
 /// Draws an entry that some format takes for a table or a page, or anything.
 fn entry() -> impl Strategy<Value = u64> + Clone {
     prop_oneof![
-        6 => (phys(), prop::sample::select(vec![1, 3, 7, 0x83, 0x443, 0xc43, 0xf1])).prop_map(|(p, f)| p & !0xfff | f),
+        6 => (phys(), prop::sample::select(vec![1, 3, 7, 0x83, 0x443, 0xc43, 0xf1, 1 << 52 | 0xc43, 1 << 51 | 0xcc3])).prop_map(|(p, f)| p & !0xfff | f),
         3 => phys().prop_map(|p| p >> 2 | 1),
+        1 => phys().prop_map(|p| 1 << 63 | (p >> 12 | 8) << 10 | 0xd7),
         2 => Just(0),
         1 => any::<u64>(),
     ]
@@ -76,6 +82,7 @@ fn flush() -> impl Strategy<Value = Flush> {
 
 fn op() -> impl Strategy<Value = Op> {
     let cpu = prop_oneof![12 => 0..3usize, 1 => any::<usize>()];
+    let cpus = cpu.clone();
     let level = prop_oneof![4 => Just(None), 4 => (0..5u8).prop_map(Some), 1 => any::<u8>().prop_map(Some)];
     let tree = prop_oneof![phys().prop_map(Tree::Root), cpu.clone().prop_map(Tree::Cpu)];
     prop_oneof![
@@ -84,7 +91,7 @@ fn op() -> impl Strategy<Value = Op> {
         3 => (phys(), size()).prop_map(|(phys, size)| Op::Free { phys, size }),
         2 => (phys(), prop_oneof![0..512u64, any::<u64>()], phys())
             .prop_map(|(parent, index, table)| Op::Link { parent, index, table }),
-        8 => (phys(), 0..8u64, entry(), any::<bool>())
+        8 => (phys(), 0..8u64, entry(), 0..4u8)
             .prop_map(|(at, slot, entry, tell)| Op::Store { at: at.wrapping_add(slot * 8), entry, tell }),
         4 => (cpu.clone(), phys(), 0..4u64).prop_map(|(cpu, root, space)| Op::Switch { cpu, root, space }),
         2 => (cpu.clone(), 0..3u8).prop_map(|(cpu, to)| Op::State { cpu, to }),
@@ -93,6 +100,10 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (tree, va(), prop::option::of(phys()), any::<u64>())
             .prop_map(|(tree, va, phys, size)| Op::Expect { tree, va, phys, size }),
         1 => (0..4u64, any::<bool>()).prop_map(|(space, gone)| Op::Space { space, gone }),
+        3 => (phys(), size(), 0..2u8).prop_map(|(phys, size, what)| Op::Data { phys, size, what }),
+        1 => (0..4u64, va()).prop_map(|(space, va)| Op::Mapped { space, va }),
+        2 => (cpus, 0..5u8).prop_map(|(cpu, what)| Op::Cpu { cpu, what }),
+        3 => (0..4u8).prop_map(|what| Op::Done { what }),
         2 => Just(Op::Adversary),
         1 => Just(Op::Finish),
     ]
@@ -133,7 +144,7 @@ fn arch() -> impl Strategy<Value = Arch> {
     })
 }
 
-fn run(san: &mut Sanitizer, ram: &mut Vec<u8>, op: &Op) {
+fn run(san: &mut Sanitizer, ram: &mut Vec<u8>, open: &mut Vec<Operation>, op: &Op) {
     match *op {
         Op::Alloc { phys, size, level, content } => {
             let content = [Content::Zero, Content::Unknown, Content::Unchecked][usize::from(content)];
@@ -145,8 +156,10 @@ fn run(san: &mut Sanitizer, ram: &mut Vec<u8>, op: &Op) {
             if let Some(bytes) = usize::try_from(at).ok().and_then(|at| ram.get_mut(at..at.checked_add(8)?)) {
                 bytes.copy_from_slice(&entry.to_le_bytes());
             }
-            if tell {
-                san.entry_written(&*ram, at);
+            match tell {
+                0 => {}
+                1 => san.entry_exchanged(&*ram, at),
+                _ => san.entry_written(&*ram, at),
             }
         }
         Op::Switch { cpu, root, space } => san.switch(&*ram, cpu, root, space),
@@ -169,6 +182,26 @@ fn run(san: &mut Sanitizer, ram: &mut Vec<u8>, op: &Op) {
         }
         Op::Space { space, gone: false } => san.space_created(space),
         Op::Space { space, gone: true } => san.space_destroyed(space),
+        Op::Data { phys, size, what: 0 } => san.frame_freed(&*ram, phys, size),
+        Op::Data { phys, size, .. } => san.frame_reused(&*ram, phys, size),
+        Op::Mapped { space, va } => san.frame_mapped(&*ram, space, va),
+        Op::Cpu { cpu, what } => match what {
+            0 => san.barrier(cpu, Barrier::Data),
+            1 => san.barrier(cpu, Barrier::Instruction),
+            2 => san.barrier(cpu, Barrier::Fence),
+            3 => san.running_on(cpu),
+            _ => san.stage1_flushed(cpu),
+        },
+        Op::Done { what } => match what {
+            0 => san.flushes_done(&*ram),
+            1 => san.finish_with(&*ram),
+            2 => open.push(san.operation_begins()),
+            _ => {
+                if let Some(operation) = open.pop() {
+                    san.operation_ends(&*ram, operation);
+                }
+            }
+        },
         Op::Adversary => san.adversary_step(&*ram),
         Op::Finish => san.finish(),
     }
@@ -181,6 +214,8 @@ proptest! {
     fn random_hooks_over_random_memory_never_panic(
         arch in arch(),
         (asids, recursive, infer_leftovers, eager_walkers) in any::<(bool, bool, bool, bool)>(),
+        (barriers, accessed_dirty, write_xor_execute, two_stages) in any::<(bool, bool, bool, bool)>(),
+        (debts, tlb) in (0..40usize, 0..40usize),
         seed: Option<u64>,
         entries in prop::collection::vec((phys(), 0..512u64, entry()), 0..60),
         ops in prop::collection::vec(op(), 1..120),
@@ -188,6 +223,7 @@ proptest! {
         let adversary = seed.map(|seed| Adversary { seed, rate: 1500 });
         let config = Config {
             cpus: 3, asids, recursive, infer_leftovers, eager_walkers, adversary, backtraces: false,
+            barriers, accessed_dirty, write_xor_execute, two_stages, debts, tlb,
             ..Config::new(arch)
         };
         let mut ram = vec![0u8; MEMORY as usize];
@@ -198,9 +234,10 @@ proptest! {
         let mut first = Sanitizer::new(config.clone());
         let mut second = Sanitizer::new(config);
         let mut again = ram.clone();
+        let mut open = (Vec::new(), Vec::new());
         for op in &ops {
-            run(&mut first, &mut ram, op);
-            run(&mut second, &mut again, op);
+            run(&mut first, &mut ram, &mut open.0, op);
+            run(&mut second, &mut again, &mut open.1, op);
         }
         // The same hooks and the same seed: the same findings, to the letter.
         prop_assert_eq!(first.to_string(), second.to_string());

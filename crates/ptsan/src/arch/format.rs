@@ -210,7 +210,10 @@ impl Arch {
     /// Returns the run to which an entry belongs.
     #[inline]
     pub(crate) fn run_of(&self, level: u8, raw: u64) -> Contiguous {
-        self.contiguous.map_or_else(Contiguous::default, |of| of(level, raw))
+        let Some(of) = self.contiguous else { return Contiguous::default() };
+        let run = of(level, raw);
+        // A table may be smaller than a run.
+        Contiguous { entries_log2: run.entries_log2.min(self.levels[usize::from(level)].index_bits), ..run }
     }
 
     /// Decodes entry `index` of a table of a level. A page has the address that this entry maps.

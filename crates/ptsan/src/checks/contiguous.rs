@@ -37,7 +37,7 @@ impl Sanitizer {
             let phys = f.phys;
             let Some((index, note)) = self.disagreement(memory, phys, run) else { continue };
             let bytes = u64::from(self.config.arch.entry_bytes());
-            let at = EntryAt { entry: phys + index * bytes, table: run.table, level: run.level };
+            let at = EntryAt { entry: phys.wrapping_add(index * bytes), table: run.table, level: run.level };
             let va = self.way_up(memory, at).map(|(_, va)| va);
             let place = Place { frame: Some(phys), va, level: Some(run.level), ..Place::default() };
             self.report(Kind::ContiguousRange, Rule::RunDisagrees, place, || note);
@@ -49,7 +49,7 @@ impl Sanitizer {
     fn disagreement(&self, memory: &(impl Memory + ?Sized), table: u64, run: Run) -> Option<(u64, String)> {
         let arch = &self.config.arch;
         let bytes = arch.entry_bytes();
-        let read = |index: u64| memory.read(table + index * u64::from(bytes), bytes).unwrap_or(0);
+        let read = |index: u64| memory.read(table.wrapping_add(index * u64::from(bytes)), bytes).unwrap_or(0);
         let last = run.first + (1 << run.log2);
         let log2 = |index: u64| arch.run_of(run.level, read(index)).entries_log2;
         let claims = (run.first..last).find(|&index| log2(index) > 0)?;

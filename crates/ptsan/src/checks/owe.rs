@@ -234,9 +234,10 @@ impl Sanitizer {
     ) -> Option<Rule> {
         let arch = &self.config.arch;
         let bytes = 1u64.checked_shl(u32::from(arch.levels[usize::from(level)].shift)).unwrap_or(0);
-        let mut offset = 0;
+        let (mut offset, mut left) = (0, MOST_ENTRIES);
         // A large page may have become many small ones.
-        while offset < bytes {
+        while offset < bytes && left > 0 {
+            left -= 1;
             let Ok(now) = self.look(memory, root, va.wrapping_add(offset)) else {
                 return Some(Rule::UnmapNotFlushed);
             };

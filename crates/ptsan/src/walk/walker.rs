@@ -172,7 +172,8 @@ impl Sanitizer {
         let first = index & !((1 << run.entries_log2) - 1);
         let others = (first..first + (1 << run.entries_log2)).filter(|&other| other != index);
         let fits = |other: u64| {
-            let raw = memory.read(table.phys + other * u64::from(l.entry_bytes), l.entry_bytes)?;
+            let raw =
+                memory.read(table.phys.wrapping_add(other * u64::from(l.entry_bytes)), l.entry_bytes)?;
             let distance = other.wrapping_sub(index) << l.shift;
             let same = match self.config.arch.entry(level, other, raw) {
                 Entry::Leaf { phys, perms, global: g, memory_type, accessed: true } => {
