@@ -319,3 +319,56 @@ fn nonsense_is_a_misuse_that_says_what_to_call() {
     assert_eq!(m.san.total() - before, m.count(Kind::Misuse), "{}", m.san);
     assert!(m.count(Kind::Misuse) >= 5, "{}", m.san);
 }
+
+/// The kernel's half: one table below two roots, and a CPU on each.
+fn shared_half() -> (Machine, u64, u64) {
+    let mut m = Machine::with(Config { cpus: 2, ..Config::new(Arch::x86_64()) });
+    m.tells = true;
+    let va = 0xffff_8000_0000_0000;
+    for space in 1..=2 {
+        m.space(space);
+        m.switch(space as usize - 1, space);
+    }
+    m.map(1, va, DATA | RW);
+    let (_, root, at) = m.path(1, va)[0];
+    let (half, other) = (m.get(at), m.root(2));
+    m.put(other + (at - root), half);
+    let leaf = m.path(2, va).last().unwrap().2;
+    (m, va, leaf)
+}
+
+#[test]
+fn what_several_trees_share_is_owed_by_the_cpus_of_each() {
+    for flushed in [vec![], vec![0], vec![1], vec![0, 1]] {
+        for walked in [None, Some(0), Some(1)] {
+            let (mut m, va, leaf) = shared_half();
+            if let Some(cpu) = walked {
+                // The table was reached through this root last.
+                assert!(m.read(cpu, va).is_some());
+            }
+            m.put(leaf, 0);
+            for &cpu in &flushed {
+                m.flush(cpu, Flush::page(cpu as u64 + 1, va));
+            }
+            let found = done(&mut m);
+            assert_eq!(found.is_empty(), flushed.len() == 2, "{flushed:?} {walked:?}: {}", m.san);
+            let text = m.san.to_string();
+            for cpu in (0..2).filter(|cpu| !flushed.contains(cpu)) {
+                assert!(text.contains(&format!("CPU {cpu} ")) || text.contains("CPUs 0, 1"), "{text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_shared_table_is_freed_when_no_tree_has_it() {
+    for root in 1..=2 {
+        let (mut m, va, _) = shared_half();
+        let (_, table, at) = m.path(root, va)[0];
+        let below = m.get(at) & 0x000f_ffff_ffff_f000;
+        m.put(at, 0);
+        m.flush(root as usize - 1, Flush::all());
+        m.san.table_freed(&m.ram, below, PAGE);
+        assert!(m.count(Kind::FreeWhileLinked) > 0, "{table:#x}: {}", m.san);
+    }
+}

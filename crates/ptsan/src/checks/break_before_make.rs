@@ -17,18 +17,18 @@ use crate::shadow::{FrameRef, Holder};
 use crate::state::{EntryAt, Sanitizer};
 
 impl Sanitizer {
-    /// Checks a store to an entry that is walked on `way`, and returns whether it contradicts what a
+    /// Checks a store to an entry that is walked on `ways`, and returns whether it contradicts what a
     /// CPU holds. `old` is what the entry held, if that store was told too.
     pub(crate) fn check_store(
         &mut self,
         memory: &(impl Memory + ?Sized),
         at: EntryAt,
-        way: Option<(FrameRef, u64)>,
+        ways: &[(FrameRef, u64)],
         old: Option<Entry>,
         new: Entry,
     ) -> bool {
         let mut places: Vec<(usize, u64)> = Vec::new();
-        if let Some((root, va)) = way {
+        for &(root, va) in ways {
             places.extend(self.cpus_below(root).map(|cpu| (cpu, va)));
         }
         if let Some(old) = old.filter(|o| can_be_cached(*o) && *o != new) {
@@ -153,16 +153,13 @@ impl Sanitizer {
     pub(crate) fn check_resized(
         &mut self,
         at: EntryAt,
-        root: FrameRef,
-        va: u64,
+        ways: &[(FrameRef, u64)],
         old: Entry,
         new: Entry,
     ) -> bool {
-        let mut below = self.cpus_below(root);
-        let Some((cpu, loaded)) = below.find_map(|cpu| Some((cpu, self.cpus[cpu].loaded?))) else {
-            return false;
-        };
-        drop(below);
+        let below = ways.iter().flat_map(|&(root, va)| self.cpus_below(root).map(move |cpu| (cpu, va)));
+        let found = below.filter_map(|(cpu, va)| Some((cpu, self.cpus[cpu].loaded?, va))).next();
+        let Some((cpu, loaded, va)) = found else { return false };
         self.report_contradiction((cpu, loaded), va, at.level, Rule::ChangedRun, (old, new), Some(at));
         true
     }

@@ -247,10 +247,13 @@ impl Sanitizer {
         let mappings = self.mappings.of(&self.config.arch, phys, size);
         mappings.into_iter().find_map(|mapping| {
             let at = EntryAt { entry: mapping.entry, table: mapping.table, level: mapping.level };
-            let (root, va) = self.way_up(memory, at)?;
-            let runs = |c: &&Cpu| c.state == CpuState::Active && c.loaded.is_some_and(|l| l.frame == root);
-            let cpu = self.cpus.iter().position(|c| runs(&c))?;
-            Some((mapping, va, cpu))
+            let mut ways = Vec::new();
+            self.ways_up(memory, at, &mut ways);
+            ways.into_iter().find_map(|(root, va)| {
+                let runs = |c: &Cpu| c.state == CpuState::Active && c.loaded.is_some_and(|l| l.frame == root);
+                let cpu = self.cpus.iter().position(runs)?;
+                Some((mapping, va, cpu))
+            })
         })
     }
 }

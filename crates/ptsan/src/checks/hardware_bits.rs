@@ -13,8 +13,7 @@ impl Sanitizer {
     pub(crate) fn check_bits(
         &mut self,
         at: EntryAt,
-        root: FrameRef,
-        va: u64,
+        ways: &[(FrameRef, u64)],
         (old, new): (u64, u64),
         (held, exchanged): (Entry, bool),
     ) -> bool {
@@ -28,14 +27,18 @@ impl Sanitizer {
         if exchanged {
             return before.accessed;
         }
-        let writes = |(cpu, c): (usize, &Cpu)| {
+        let writes = |root, (cpu, c): (usize, &Cpu)| {
             let runs = c.state == CpuState::Active && c.loaded.is_some_and(|l| l.frame == root);
             runs && self.running != Some(cpu)
         };
         if !before.sets_dirty || after.dirty || (self.running.is_none() && self.cpus.len() == 1) {
             return true;
         }
-        let Some(cpu) = self.cpus.iter().enumerate().position(writes) else { return true };
+        let found = ways.iter().find_map(|&(root, va)| {
+            let cpu = self.cpus.iter().enumerate().position(|c| writes(root, c))?;
+            Some((cpu, va))
+        });
+        let Some((cpu, va)) = found else { return true };
         let space = self.cpus[cpu].loaded.map(|l| l.space);
         let frame = self.frames.get(at.table).map(|f| f.phys);
         let place = Place { frame, va: Some(va), cpu: Some(cpu), level: Some(at.level), space };

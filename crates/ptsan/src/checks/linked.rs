@@ -5,15 +5,14 @@ use crate::shadow::{FrameRef, Link, State};
 use crate::state::Sanitizer;
 
 impl Sanitizer {
-    /// Reports the table if the entry through which it was last reached still points at it and can
-    /// be walked.
+    /// Reports the table if an entry through which it was reached still points at it and can be
+    /// walked.
     pub(crate) fn check_linked(&mut self, memory: &(impl Memory + ?Sized), at: FrameRef) {
         let Some(f) = self.frames.get(at) else { return };
-        let Some(link) = f.link else { return };
-        if self.points_at(memory, link, f) && self.reachable(memory, link.parent, 0) {
-            let place = Place { frame: Some(f.phys), level: f.level, ..Place::default() };
-            self.report(Kind::FreeWhileLinked, Rule::StillLinked, place, || pointed_at_by(Some(link)));
-        }
+        let walked = |link: &Link| self.points_at(memory, *link, f) && self.reachable(memory, link.parent, 0);
+        let Some(link) = f.links().find(walked) else { return };
+        let place = Place { frame: Some(f.phys), level: f.level, ..Place::default() };
+        self.report(Kind::FreeWhileLinked, Rule::StillLinked, place, || pointed_at_by(Some(link)));
     }
 
     /// Returns whether a walk on some CPU can reach this table: as a loaded root, from a cache, or
@@ -24,9 +23,8 @@ impl Sanitizer {
             return false;
         }
         self.held(memory, at, f).is_some_and(|h| h.rule != Rule::HeldInTlb)
-            || f.link.is_some_and(|link| {
-                self.points_at(memory, link, f) && self.reachable(memory, link.parent, depth + 1)
-            })
+            || f.links()
+                .any(|link| self.points_at(memory, link, f) && self.reachable(memory, link.parent, depth + 1))
     }
 }
 

@@ -5,6 +5,9 @@ use crate::memory::Memory;
 use crate::shadow::{Frame, FrameRef, Link, State};
 use crate::state::{EntryAt, Sanitizer};
 
+/// The most trees that are looked at for one entry.
+const MOST_WAYS: usize = 1 << 10;
+
 impl Sanitizer {
     /// Translates `va` by a walk from the root, without caches.
     pub(crate) fn look(
@@ -66,25 +69,49 @@ impl Sanitizer {
         matches!((arch.decode)(above, raw), Entry::Table { phys, .. } if f.contains(phys))
     }
 
-    /// Returns the root and the address for which the entry is walked, as far as links are known
-    /// and still hold.
+    /// Lists the roots and the addresses for which an entry is walked, as far as links are known and
+    /// still hold. Trees that share a table have one each.
+    pub(crate) fn ways_up(
+        &self,
+        memory: &(impl Memory + ?Sized),
+        at: EntryAt,
+        ways: &mut Vec<(FrameRef, u64)>,
+    ) {
+        ways.clear();
+        self.climb(memory, at, 0, ways);
+    }
+
+    /// Returns the first of these, by the link that was seen last.
     pub(crate) fn way_up(&self, memory: &(impl Memory + ?Sized), at: EntryAt) -> Option<(FrameRef, u64)> {
+        let mut ways = Vec::new();
+        self.ways_up(memory, at, &mut ways);
+        ways.first().copied()
+    }
+
+    fn climb(
+        &self,
+        memory: &(impl Memory + ?Sized),
+        at: EntryAt,
+        below: u64,
+        ways: &mut Vec<(FrameRef, u64)>,
+    ) {
         let arch = &self.config.arch;
-        let EntryAt { mut entry, mut table, level } = at;
-        let mut va = 0;
-        for (level, l) in (level..).zip(&arch.levels[usize::from(level)..]) {
-            let f = self.frames.get(table).filter(|f| f.level == Some(level))?;
-            let index = entry.checked_sub(f.phys)? / u64::from(l.entry_bytes);
-            if index >= l.entries() as u64 {
-                return None;
-            }
-            va |= index << l.shift;
-            if level == arch.top() {
-                return Some((table, arch.extend(va)));
-            }
-            let link = f.link.filter(|&link| self.points_at(memory, link, f))?;
-            (entry, table) = (link.entry, link.parent);
+        let EntryAt { entry, table, level } = at;
+        let Some(f) = self.frames.get(table).filter(|f| f.level == Some(level)) else { return };
+        let l = &arch.levels[usize::from(level)];
+        let Some(offset) = entry.checked_sub(f.phys) else { return };
+        let index = offset / u64::from(l.entry_bytes);
+        if index >= l.entries() as u64 || ways.len() >= MOST_WAYS {
+            return;
         }
-        None
+        let va = below | index << l.shift;
+        if level == arch.top() {
+            ways.push((table, arch.extend(va)));
+            return;
+        }
+        for link in f.links().filter(|&link| self.points_at(memory, link, f)) {
+            let above = EntryAt { entry: link.entry, table: link.parent, level: level + 1 };
+            self.climb(memory, above, va, ways);
+        }
     }
 }

@@ -43,8 +43,8 @@ impl Sanitizer {
             // A small root may have a whole frame.
             let alone = f.size <= one || link.is_none() && f.phys == phys && f.size <= granule;
             f.level = f.level.or(place.level.filter(|_| alone));
-            if link.is_some() {
-                f.link = link;
+            if let Some(link) = link {
+                f.link_through(link);
             }
         }
         if freed && !self.blamed.contains_key(&at) {

@@ -131,20 +131,24 @@ impl Sanitizer {
         if !takes && !beside && self.chance.is_none() {
             return;
         }
-        let way = self.way_up(memory, at);
-        let mut contradicts = beside && self.check_store(memory, at, way, old, new);
-        if let (Some(old), Some((root, va))) = (old.filter(|_| beside && resized && !contradicts), way) {
-            contradicts = self.check_resized(at, root, va, old, new);
+        let mut ways = std::mem::take(&mut self.ways);
+        self.ways_up(memory, at, &mut ways);
+        let mut contradicts = beside && self.check_store(memory, at, &ways, old, new);
+        if let Some(old) = old.filter(|_| beside && resized && !contradicts) {
+            contradicts = self.check_resized(at, &ways, old, new);
         }
-        if let (Some(before), Some(old), Some((root, va))) = (before.filter(|_| takes), old, way) {
+        if let (Some(before), Some(old)) = (before.filter(|_| takes), old) {
             let held = self.config.arch.hashed.is_none() && !contradicts;
-            if held && self.check_bits(at, root, va, (before.raw, raw), (old, exchanged)) {
-                self.owe(memory, Change { at, root, va, before, old, new });
+            if held && self.check_bits(at, &ways, (before.raw, raw), (old, exchanged)) {
+                for &(root, va) in &ways {
+                    self.owe(memory, Change { at, root, va, before, old, new });
+                }
             }
         }
-        if let Some((_, va)) = way {
+        if let Some(&(_, va)) = ways.first() {
             self.notice(va);
         }
+        self.ways = ways;
     }
 
     fn level_of(&self, phys: u64) -> Option<u8> {

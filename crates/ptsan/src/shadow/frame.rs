@@ -5,6 +5,9 @@ use super::leftovers::Leftovers;
 use super::told::ToldEntries;
 use crate::report::{Origins, Trace};
 
+/// The most entries that are remembered of a table that several trees share, beside the last one.
+const MOST_LINKS: usize = 255;
+
 /// The number of holders above which they are pruned.
 const PRUNE_AT: usize = 16;
 
@@ -53,7 +56,7 @@ pub(crate) const REGISTERS: u32 = u32::MAX;
 pub(crate) const GLOBALS: u32 = u32::MAX - 1;
 
 /// An entry through which a table was reached.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Link {
     /// Physical address of the entry.
     pub(crate) entry: u64,
@@ -69,6 +72,8 @@ pub(crate) struct Frame {
     /// As announced, or as first reached.
     pub(crate) level: Option<u8>,
     pub(crate) link: Option<Link>,
+    /// Other entries through which it was reached: several trees share the table.
+    pub(super) other_links: Vec<Link>,
     pub(crate) holders: Vec<Holder>,
     pub(super) prune_at: usize,
     /// What is left from before the allocation. `None` if nothing was recorded or it does not
@@ -83,6 +88,24 @@ pub(crate) struct Frame {
 impl Frame {
     pub(crate) fn contains(&self, phys: u64) -> bool {
         phys >= self.phys && phys - self.phys < self.size
+    }
+
+    /// Records an entry through which the table was reached.
+    pub(crate) fn link_through(&mut self, new: Link) {
+        if let Some(old) = self.link.replace(new)
+            && old != new
+        {
+            self.other_links.retain(|other| *other != new && *other != old);
+            if self.other_links.len() >= MOST_LINKS {
+                self.other_links.remove(0);
+            }
+            self.other_links.push(old);
+        }
+    }
+
+    /// Lists the entries through which the table was reached, the last one first.
+    pub(crate) fn links(&self) -> impl Iterator<Item = Link> + '_ {
+        self.link.iter().chain(&self.other_links).copied()
     }
 
     /// Records the callers that allocated the table.

@@ -112,6 +112,7 @@ impl FrameTable {
         f.generation = f.generation.wrapping_add(1);
         f.level = level;
         f.link = None;
+        f.other_links.clear();
         f.leftovers = None;
         f.told.clear();
         f.holders.clear();
@@ -133,6 +134,7 @@ impl FrameTable {
             generation,
             level,
             link: None,
+            other_links: Vec::new(),
             holders: Vec::new(),
             prune_at: 0,
             leftovers: None,

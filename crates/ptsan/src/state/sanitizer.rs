@@ -47,6 +47,8 @@ pub struct Sanitizer {
     pub(crate) issued: Vec<Issued>,
     /// Runs of entries to which stores were told.
     pub(crate) runs: Runs,
+    /// Room for the ways to an entry.
+    pub(crate) ways: Vec<(FrameRef, u64)>,
     /// Event of the last barrier.
     pub(crate) last_barrier: u64,
     /// The CPU that carries out the stores that are told.
@@ -87,6 +89,7 @@ impl Sanitizer {
             mappings: Mappings::default(),
             issued: Vec::new(),
             runs: Runs::default(),
+            ways: Vec::new(),
             last_barrier: 0,
             running: None,
             tells: false,
