@@ -372,3 +372,19 @@ fn a_shared_table_is_freed_when_no_tree_has_it() {
         assert!(m.count(Kind::FreeWhileLinked) > 0, "{table:#x}: {}", m.san);
     }
 }
+
+#[test]
+fn tables_that_point_at_each_other_in_every_way_are_looked_at_for_a_moment_only() {
+    let mut m = Machine::with(Config { recursive: true, ..Config::new(Arch::x86_64_la57()) });
+    m.tells = true;
+    let tables: Vec<u64> = (0..8).map(|_| m.table(1)).collect();
+    for &table in &tables {
+        for index in 0..256 {
+            m.put(table + index * 8, tables[index as usize % 8] | RW);
+        }
+    }
+    for &table in &tables {
+        m.san.table_freed(&m.ram, table, PAGE);
+    }
+    assert!(m.san.stats().hooks > 2000);
+}

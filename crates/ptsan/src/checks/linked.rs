@@ -4,27 +4,33 @@ use crate::report::{Kind, Place, Rule};
 use crate::shadow::{FrameRef, Link, State};
 use crate::state::Sanitizer;
 
+/// The most tables above one that are looked at.
+const MOST_SEEN: usize = 1 << 10;
+
 impl Sanitizer {
     /// Reports the table if an entry through which it was reached still points at it and can be
     /// walked.
     pub(crate) fn check_linked(&mut self, memory: &(impl Memory + ?Sized), at: FrameRef) {
         let Some(f) = self.frames.get(at) else { return };
-        let walked = |link: &Link| self.points_at(memory, *link, f) && self.reachable(memory, link.parent, 0);
+        let mut seen = Vec::new();
+        let walked =
+            |link: &Link| self.points_at(memory, *link, f) && self.reachable(memory, link.parent, &mut seen);
         let Some(link) = f.links().find(walked) else { return };
         let place = Place { frame: Some(f.phys), level: f.level, ..Place::default() };
         self.report(Kind::FreeWhileLinked, Rule::StillLinked, place, || pointed_at_by(Some(link)));
     }
 
     /// Returns whether a walk on some CPU can reach this table: as a loaded root, from a cache, or
-    /// from a reachable entry.
-    fn reachable(&self, memory: &(impl Memory + ?Sized), at: FrameRef, depth: u8) -> bool {
+    /// from a reachable entry. Looks at no table that was `seen`.
+    fn reachable(&self, memory: &(impl Memory + ?Sized), at: FrameRef, seen: &mut Vec<FrameRef>) -> bool {
         let Some(f) = self.frames.get(at) else { return false };
-        if f.state == State::Freed || depth > self.config.arch.top() {
+        if f.state == State::Freed || seen.len() >= MOST_SEEN || seen.contains(&at) {
             return false;
         }
+        seen.push(at);
         self.held(memory, at, f).is_some_and(|h| h.rule != Rule::HeldInTlb)
             || f.links()
-                .any(|link| self.points_at(memory, link, f) && self.reachable(memory, link.parent, depth + 1))
+                .any(|link| self.points_at(memory, link, f) && self.reachable(memory, link.parent, seen))
     }
 }
 

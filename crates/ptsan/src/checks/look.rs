@@ -5,8 +5,8 @@ use crate::memory::Memory;
 use crate::shadow::{Frame, FrameRef, Link, State};
 use crate::state::{EntryAt, Sanitizer};
 
-/// The most trees that are looked at for one entry.
-const MOST_WAYS: usize = 1 << 10;
+/// The most tables that are looked at for the ways to one entry.
+const MOST_STEPS: u32 = 1 << 12;
 
 impl Sanitizer {
     /// Translates `va` by a walk from the root, without caches.
@@ -78,7 +78,8 @@ impl Sanitizer {
         ways: &mut Vec<(FrameRef, u64)>,
     ) {
         ways.clear();
-        self.climb(memory, at, 0, ways);
+        let mut left = MOST_STEPS;
+        self.climb(memory, at, 0, ways, &mut left);
     }
 
     /// Returns the first of these, by the link that was seen last.
@@ -94,14 +95,17 @@ impl Sanitizer {
         at: EntryAt,
         below: u64,
         ways: &mut Vec<(FrameRef, u64)>,
+        left: &mut u32,
     ) {
+        let Some(one_less) = left.checked_sub(1) else { return };
+        *left = one_less;
         let arch = &self.config.arch;
         let EntryAt { entry, table, level } = at;
         let Some(f) = self.frames.get(table).filter(|f| f.level == Some(level)) else { return };
         let l = &arch.levels[usize::from(level)];
         let Some(offset) = entry.checked_sub(f.phys) else { return };
         let index = offset / u64::from(l.entry_bytes);
-        if index >= l.entries() as u64 || ways.len() >= MOST_WAYS {
+        if index >= l.entries() as u64 {
             return;
         }
         let va = below | index << l.shift;
@@ -111,7 +115,7 @@ impl Sanitizer {
         }
         for link in f.links().filter(|&link| self.points_at(memory, link, f)) {
             let above = EntryAt { entry: link.entry, table: link.parent, level: level + 1 };
-            self.climb(memory, above, va, ways);
+            self.climb(memory, above, va, ways, left);
         }
     }
 }
