@@ -356,7 +356,10 @@ fn what_a_lockless_reader_finds_was_mapped_there() {
             }
             return;
         }
-        for _ in 0..3000 {
+        // On a busy machine the reader may come late: it is waited for.
+        let mut rounds = 0;
+        while rounds < 3000 || hits.load(Relaxed) == 0 && rounds < 3_000_000 {
+            rounds += 1;
             let at = BASE + rng.below(8) * REGION;
             let mut locked = space.lock(on).unwrap();
             let mut space = locked.edit();
