@@ -29,8 +29,13 @@ impl AreaFlags {
     pub const NO_FORK: AreaFlags = AreaFlags(256);
     /// Passed on empty by fork (`MADV_WIPEONFORK`).
     pub const WIPE_ON_FORK: AreaFlags = AreaFlags(512);
+    /// Private pages were passed on by fork to this space. The area does not join one without
+    /// private pages (in Linux an `anon_vma` with parents).
+    pub const INHERITED: AreaFlags = AreaFlags(1024);
     /// All permissions.
     pub const PERMISSIONS: AreaFlags = AreaFlags(7);
+    /// What is noted of private pages.
+    pub(super) const PRIVATE: AreaFlags = Self::PRIVATE_PAGES.with(Self::INHERITED);
 
     /// Whether all of `other` are set.
     #[inline(always)]
@@ -44,6 +49,17 @@ impl AreaFlags {
         AreaFlags(self.0 | other.0)
     }
 
+    /// Those of the area in the copy that fork makes.
+    #[inline(always)]
+    pub(super) const fn inherited(self) -> AreaFlags {
+        const SHIFT: u32 =
+            AreaFlags::INHERITED.0.trailing_zeros() - AreaFlags::PRIVATE_PAGES.0.trailing_zeros();
+        if self.has(Self::WIPE_ON_FORK) {
+            return self.without(Self::PRIVATE);
+        }
+        AreaFlags(self.0 | (self.0 & Self::PRIVATE_PAGES.0) << SHIFT)
+    }
+
     /// Without those of `other`.
     #[inline(always)]
     pub const fn without(self, other: AreaFlags) -> AreaFlags {
@@ -53,7 +69,7 @@ impl AreaFlags {
 
 impl fmt::Debug for AreaFlags {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, name) in ["r", "w", "x", "s", "b", "g", "k", "p", "n", "z"].iter().enumerate() {
+        for (i, name) in ["r", "w", "x", "s", "b", "g", "k", "p", "n", "z", "i"].iter().enumerate() {
             f.write_str(if self.0 >> i & 1 != 0 { name } else { "-" })?;
         }
         Ok(())
@@ -83,19 +99,30 @@ pub struct Area {
     pub start: u64,
     /// First address after it.
     pub end: u64,
-    /// Where in the object behind it the area begins, in bytes.
+    /// Where in the object behind it the area begins, in bytes. Of an area without an object, the
+    /// address at which it was mapped: one that was moved does not join what it does not continue.
     pub offset: u64,
     /// The object behind it, a name that the machine understands; 0 if there is none.
     pub object: u32,
     /// Permissions and properties.
     pub flags: AreaFlags,
+    /// Properties that the caller knows and the library does not: areas that differ in them do not
+    /// join (in Linux `VM_LOCKED`, `VM_DONTDUMP` and others).
+    pub tag: u16,
 }
 
 impl Area {
-    /// An area.
+    /// An area, with tag 0.
     pub fn new(range: VirtRange, flags: AreaFlags, object: impl Into<Object>) -> Self {
         let Object { id, offset } = object.into();
-        Area { start: range.start, end: range.end, offset, object: id, flags }
+        let area = Area { start: range.start, end: range.end, offset, object: id, flags, tag: 0 };
+        if area.has_object() { area } else { Area { offset: range.start, ..area } }
+    }
+
+    /// Whether something lies behind it that says which frame a page is in.
+    #[inline(always)]
+    pub(super) fn has_object(&self) -> bool {
+        self.flags.has(AreaFlags::BACKED) || self.flags.has(AreaFlags::SHARED)
     }
 
     /// Where in the object behind it `va` lies, in bytes. Also for addresses next to the area, as
@@ -112,13 +139,15 @@ impl Area {
     }
 
     /// Whether `next` can be one area with it: it begins where this one ends, is alike, and what is
-    /// behind it, if anything, follows too.
+    /// behind it follows too.
     pub(super) fn joins(&self, next: &Area) -> bool {
-        let behind = self.flags.has(AreaFlags::BACKED) || self.flags.has(AreaFlags::SHARED);
         self.end == next.start
-            && (!behind || self.offset_at(next.start) == next.offset)
-            && self.flags.without(AreaFlags::PRIVATE_PAGES) == next.flags.without(AreaFlags::PRIVATE_PAGES)
+            && self.offset_at(next.start) == next.offset
+            && self.flags.without(AreaFlags::PRIVATE) == next.flags.without(AreaFlags::PRIVATE)
+            && (self.flags == next.flags
+                || !(self.flags.has(AreaFlags::INHERITED) || next.flags.has(AreaFlags::INHERITED)))
             && self.object == next.object
+            && self.tag == next.tag
     }
 
     /// Whether fork copies the tables of this area; others are filled again by faults

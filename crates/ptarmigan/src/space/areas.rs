@@ -203,14 +203,22 @@ struct Record {
     offset: u64,
     object: u32,
     flags: AtomicU16,
-    _pad: u16,
+    tag: u16,
 }
 
 impl Record {
     #[inline(always)]
     fn area(&self) -> Area {
         let flags = AreaFlags(self.flags.load(Relaxed));
-        Area { start: self.start, end: self.end, offset: self.offset, object: self.object, flags }
+        let Record { start, end, offset, object, tag, .. } = *self;
+        Area { start, end, offset, object, flags, tag }
+    }
+
+    /// Makes it one that fork has passed on.
+    #[inline(always)]
+    fn inherit(&self) {
+        let flags = AreaFlags(self.flags.load(Relaxed));
+        self.flags.store(flags.inherited().0, Relaxed);
     }
 
     /// The area's flags, if `va` lies in it.
@@ -223,8 +231,8 @@ impl Record {
 impl From<Area> for Record {
     #[inline(always)]
     fn from(area: Area) -> Self {
-        let Area { start, end, offset, object, flags } = area;
-        Record { start, end, offset, object, flags: AtomicU16::new(flags.0), _pad: 0 }
+        let Area { start, end, offset, object, flags, tag } = area;
+        Record { start, end, offset, object, flags: AtomicU16::new(flags.0), tag }
     }
 }
 
@@ -647,8 +655,8 @@ impl Areas {
         cut
     }
 
-    /// Gives every area in `range` the flags that `change` makes of its own; areas that reach
-    /// beyond are cut.
+    /// Gives every area in `range` the flags and the tag that `change` makes of its own; areas that
+    /// reach beyond are cut.
     ///
     /// # Errors
     ///
@@ -657,11 +665,15 @@ impl Areas {
         &mut self,
         on: On<'_, M>,
         range: VirtRange,
-        mut change: impl FnMut(&Area) -> super::AreaFlags,
+        change: impl Fn(&mut Area),
     ) -> Result<(), AreaError> {
         // Nothing to do is the common case of repeated calls: no cuts then.
         let mut differs = false;
-        self.each(on, range, |a| differs |= change(a) != a.flags);
+        self.each(on, range, |a| {
+            let mut changed = *a;
+            change(&mut changed);
+            differs |= changed != *a;
+        });
         if !differs {
             return Ok(());
         }
@@ -673,7 +685,7 @@ impl Areas {
             if area.start >= range.end {
                 break;
             }
-            area.flags = change(&area);
+            change(&mut area);
             self.set(on, place, area);
             at = self.next(on, place);
         }
@@ -742,10 +754,12 @@ impl Areas {
                 // Header and the records in use only.
                 let bytes = 8 + l.n as usize * size_of::<Record>();
                 // SAFETY: `l` is a leaf frame with `n` initialised records; the new frame is ours
-                // alone, and the guard is valid for all of it.
-                unsafe {
-                    core::ptr::copy_nonoverlapping(core::ptr::from_ref(l).cast::<u8>(), guard.base(), bytes)
-                }
+                // alone, and the guard is valid for all of it and aligned to the frame.
+                let copy = unsafe {
+                    core::ptr::copy_nonoverlapping(core::ptr::from_ref(l).cast::<u8>(), guard.base(), bytes);
+                    &*guard.base().cast::<Leaf>()
+                };
+                copy.used().iter().for_each(Record::inherit);
             });
             if directory == Pfn::NONE {
                 copy.root = fresh;

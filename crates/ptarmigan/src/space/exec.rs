@@ -72,7 +72,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         // What lies behind the area, if anything does, moves with its end.
         let offset = stack.offset_at(old.end.wrapping_sub(range.len()));
         let offset = if stack.object == 0 { stack.offset } else { offset };
-        let new = Area { start: range.start, end: range.end, offset, object: stack.object, flags };
+        let new = Area { start: range.start, end: range.end, offset, flags, ..stack };
         let mut gather = self.gather();
         if !in_place {
             let len = old.len().min(range.len());

@@ -96,6 +96,8 @@ impl From<TlbRefusal> for FaultError {
 
 /// Pages that Linux keeps free below a stack.
 const STACK_GUARD: u64 = 256;
+/// The lowest address that a stack grows to (Linux's default `vm.mmap_min_addr`).
+const LOWEST_STACK: u64 = 64 << 10;
 
 /// What came of one look at a fault.
 enum Outcome {
@@ -274,12 +276,18 @@ impl<F: Format> State<F> {
         if !area.flags.has(AreaFlags::GROWS_DOWN) || area.end - start > self.stack_limit {
             return Err(none);
         }
-        let below = self.areas.last_before(on, va.0).map_or(0, |a| a.end);
-        if start < below + (STACK_GUARD << F::PAGE_SHIFT) {
+        let below = self.areas.last_before(on, va.0);
+        // Nothing can run into an area without permissions, and one that grows down has moved on.
+        let guarded = below
+            .filter(|a| a.flags.0 & AreaFlags::PERMISSIONS.0 != 0 && !a.flags.has(AreaFlags::GROWS_DOWN));
+        if start < guarded.map_or(LOWEST_STACK, |a| a.end + (STACK_GUARD << F::PAGE_SHIFT)) {
             return Err(none);
         }
         let old = area.start;
+        area.offset = area.offset_at(start);
         area.start = start;
+        // Linux prepares for private pages when a stack grows, whatever the access.
+        area.flags = area.flags.with(AreaFlags::PRIVATE_PAGES);
         if self.areas.replace(on, old, area) { Ok(()) } else { Err(none) }
     }
 

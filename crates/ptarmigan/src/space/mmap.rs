@@ -37,11 +37,57 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         self.map_object(range, flags, object.into())
     }
 
-    #[inline(never)]
     fn map_object(&mut self, range: VirtRange, flags: AreaFlags, object: Object) -> Result<(), AreaError> {
-        let range = State::<F>::pages(range)?;
+        self.map_area(Area::new(range, flags, object))
+    }
+
+    /// Maps `area` as it is given; what was there is unmapped first. Private pages are noted as they
+    /// come, whatever its flags say.
+    ///
+    /// # Errors
+    ///
+    /// As [`mmap`](Self::mmap).
+    #[inline(never)]
+    pub fn map_area(&mut self, area: Area) -> Result<(), AreaError> {
+        let range = State::<F>::pages(area.range())?;
         self.clear_range(range)?;
-        self.state.areas.insert(self.on, Area::new(range, flags, object))
+        let flags = area.flags.without(AreaFlags::PRIVATE);
+        self.state.areas.insert(self.on, Area { flags, ..area })
+    }
+
+    /// Gives the areas in `range` the tags that `change` makes of their own; areas that reach beyond
+    /// are cut.
+    ///
+    /// # Errors
+    ///
+    /// [`AreaError`]; no tag has changed then.
+    pub fn retag(&mut self, range: VirtRange, change: impl Fn(u16) -> u16) -> Result<(), AreaError> {
+        let range = State::<F>::pages(range)?;
+        self.state.areas.change_range(self.on, range, |a| a.tag = change(a.tag))
+    }
+
+    /// Notes of the private area at `va` that it may hold private pages: fork copies its tables from
+    /// now on, as if a page had been written. Linux does so where it prepares an `anon_vma` ahead of
+    /// a write.
+    ///
+    /// # Errors
+    ///
+    /// [`AreaError::NoArea`] if no private area lies there.
+    pub fn expect_private(&mut self, va: VirtAddr) -> Result<(), AreaError> {
+        let page = va.0 & !((1 << F::PAGE_SHIFT) - 1);
+        let none = AreaError::NoArea(VirtRange { start: page, end: page + (1 << F::PAGE_SHIFT) });
+        let (hint, flags) = self.state.areas.search(self.on, va.0).ok_or(none)?;
+        if flags.has(AreaFlags::SHARED) {
+            return Err(none);
+        }
+        self.state.areas.mark(self.on, hint, AreaFlags::PRIVATE_PAGES);
+        Ok(())
+    }
+
+    /// Sets how large a stack may grow, in bytes (`RLIMIT_STACK`): 8 MiB at first. Copies made by
+    /// fork have the same.
+    pub fn set_stack_limit(&mut self, bytes: u64) {
+        self.state.stack_limit = bytes;
     }
 
     /// The highest gap of `len` bytes below `below`, for callers that do not care where.
@@ -126,9 +172,9 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
             return Ok(());
         }
         self.may_flush()?;
-        self.state
-            .areas
-            .change_range(self.on, range, |a| a.flags.without(AreaFlags::PERMISSIONS).with(permissions))?;
+        self.state.areas.change_range(self.on, range, |a| {
+            a.flags = a.flags.without(AreaFlags::PERMISSIONS).with(permissions)
+        })?;
         self.protect_now(range, permissions);
         Ok(())
     }
@@ -199,17 +245,26 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     ///
     /// # Errors
     ///
-    /// [`AreaError::BadRange`] if the places overlap, [`AreaError::NoArea`] if `from` is not mapped
-    /// throughout, and alike; nothing has changed then. For lack of memory, the pages to be moved
-    /// and their area are where they were; what was mapped at the new place, and the tail of a move that shrinks,
-    /// may be gone.
+    /// [`AreaError::BadRange`] if the places overlap, [`AreaError::NoArea`] if what is to be moved is
+    /// not mapped throughout, and alike; nothing has changed then but the tail of a move that
+    /// shrinks, which is gone as in Linux. For lack of memory, the pages to be moved and their area
+    /// are where they were; what was mapped at the new place may be gone, too.
     pub fn mremap(&mut self, from: VirtRange, to: VirtRange, keep: bool) -> Result<(), AreaError> {
         let from = State::<F>::pages(from)?;
         let to = State::<F>::pages(to)?;
         if from.start == to.start && to.end < from.end {
             return self.munmap(VirtRange { start: to.end, end: from.end });
         }
-        let mut area = self.alike_throughout(from)?;
+        // A shrinking move cuts the tail off first, whatever lies there.
+        let moved = VirtRange { start: from.start, end: from.start + from.len().min(to.len()) };
+        let overlap = from.start != to.start && !from.and(to).is_empty();
+        if overlap {
+            return Err(AreaError::BadRange(to));
+        }
+        if moved.end < from.end {
+            self.munmap(VirtRange { start: moved.end, end: from.end })?;
+        }
+        let mut area = self.alike_throughout(moved)?;
         if from.start == to.start {
             if to.end > from.end {
                 let grown = VirtRange { start: from.end, end: to.end };
@@ -221,15 +276,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
             }
             return Ok(());
         }
-        if !from.and(to).is_empty() {
-            return Err(AreaError::BadRange(to));
-        }
         self.may_flush()?;
-        // A shrinking move cuts the tail off first.
-        let moved = VirtRange { start: from.start, end: from.start + from.len().min(to.len()) };
-        if moved.end < from.end {
-            self.munmap(VirtRange { start: moved.end, end: from.end })?;
-        }
         self.munmap(to)?;
         if !keep {
             // The records that the end of the old area needs, as long as nothing has moved.
@@ -242,7 +289,11 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
             self.state.areas.join_around(self.on, moved);
             return relocated;
         }
-        area = Area { start: to.start, end: to.end, offset: area.offset_at(from.start), ..area };
+        let whole = area.range() == moved;
+        // Nothing depends yet on where an area without pages of its own was mapped.
+        let fresh = !area.has_object() && !area.flags.has(AreaFlags::PRIVATE_PAGES);
+        let offset = if fresh { to.start } else { area.offset_at(from.start) };
+        area = Area { start: to.start, end: to.end, offset, ..area };
         if let Err(e) = self.state.areas.insert(self.on, area) {
             let back = VirtRange { start: to.start, end: to.start + moved.len() };
             // Its tables are where they were, or have only to be linked again.
@@ -255,6 +306,13 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         if !keep {
             let gone = self.munmap(moved);
             debug_assert!(gone.is_ok(), "the area has been cut out");
+        } else if whole {
+            // All its private pages have gone.
+            let none = self
+                .state
+                .areas
+                .change_range(self.on, moved, |a| a.flags = a.flags.without(AreaFlags::PRIVATE));
+            debug_assert!(none.is_ok(), "the area is not cut");
         }
         Ok(())
     }
@@ -277,8 +335,10 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         let mut end = range.start;
         let mut alike = true;
         self.state.areas.each(self.on, range, |a| {
-            let differs = AreaFlags(a.flags.0 ^ all.flags.0).without(AreaFlags::PRIVATE_PAGES);
-            let follows = a.object == all.object && (a.object == 0 || all.offset_at(a.start) == a.offset);
+            let differs = AreaFlags(a.flags.0 ^ all.flags.0).without(AreaFlags::PRIVATE);
+            let follows = a.object == all.object
+                && a.tag == all.tag
+                && (a.object == 0 || all.offset_at(a.start) == a.offset);
             alike &= a.start <= end && differs == AreaFlags(0) && follows;
             all.flags = all.flags.with(a.flags);
             end = a.end;
@@ -314,9 +374,9 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     }
 
     fn mark(&mut self, range: VirtRange, flag: AreaFlags, on: bool) -> Result<(), AreaError> {
-        self.state
-            .areas
-            .change_range(self.on, range, |a| if on { a.flags.with(flag) } else { a.flags.without(flag) })
+        self.state.areas.change_range(self.on, range, |a| {
+            a.flags = if on { a.flags.with(flag) } else { a.flags.without(flag) }
+        })
     }
 
     /// Makes all pages of `range` present, as if they had been touched.

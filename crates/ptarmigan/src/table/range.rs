@@ -204,13 +204,13 @@ impl<F: Format> Tables<F> {
     ) {
         let range = range.and(Self::USER);
         if !range.is_empty() {
-            walk_table::<F, M>(on, self.root(), Self::ROOT, 0, range, visit);
+            walk_table::<F, M>(on, self.root(), Self::ROOT, 0, range, visit, &mut |_, _| {});
         }
     }
 
     /// Copies the leaves of `range` into `to`. For each, `share(frames, entry)` is called once;
     /// then the entry loses its write permission on both sides, if `protect`. A table is made there
-    /// for every leaf table here, empty ones too, as fork does in Linux.
+    /// for every table here, of any level, empty ones too, as fork does in Linux.
     ///
     /// # Errors
     ///
@@ -225,45 +225,65 @@ impl<F: Format> Tables<F> {
     ) -> Result<(), NoFrame> {
         let others = Use::private(gather.is_private());
         let on = gather.on();
+        let range = range.and(Self::USER);
+        if range.is_empty() {
+            return Ok(());
+        }
         let mut result = Ok(());
-        self.each_leaf_table(on, range, &mut |node, base, first, last| {
-            if result.is_err() {
-                return;
+        let mut made = Ok(());
+        // `to` is reached through a shared reference by both.
+        let to = &*to;
+        let upper = &mut |level, base: u64| {
+            if made.is_ok() {
+                made = to.upper_table(on, base, level, AllocFlags::NORMAL);
             }
-            let there = match to.leaf_table::<M, false>(on, base, AllocFlags::NORMAL) {
-                Ok(there) => there,
-                Err(e) => {
-                    result = Err(e);
+        };
+        walk_table::<F, M>(
+            on,
+            self.root(),
+            Self::ROOT,
+            0,
+            range,
+            &mut |node, base, first, last| {
+                if result.is_err() {
                     return;
                 }
-            };
-            // Out of the closure's environment, where each entry would load them again.
-            let (frames, others, protect) = (on.frames(), others, protect);
-            let change = |raw| if protect { F::write_protected(raw) } else { raw };
-            let stale = Stale::new(gather, base, F::PAGE_SHIFT, (first, last));
-            let mut changed = Span::default();
-            node.each_line(first, last, |line, live| {
-                there.put_line(line, live, |index| {
-                    let raw = node.load(index);
-                    share(frames, raw);
-                    let mut copy = change(raw);
-                    if copy != raw {
-                        if const { F::KEPT == 0 } {
-                            changed.add(index);
-                        }
-                        // What an MMU has set since goes to the copy, too.
-                        copy = node.update_seen(index, raw, others, change);
-                        if const { F::KEPT != 0 } {
-                            let va = base + ((index as u64) << F::PAGE_SHIFT);
-                            stale.gather.changed_entry::<F>(va, copy);
-                        }
+                let there = match to.leaf_table::<M, false>(on, base, AllocFlags::NORMAL) {
+                    Ok(there) => there,
+                    Err(e) => {
+                        result = Err(e);
+                        return;
                     }
-                    copy & !F::KEPT
+                };
+                // Out of the closure's environment, where each entry would load them again.
+                let (frames, others, protect) = (on.frames(), others, protect);
+                let change = |raw| if protect { F::write_protected(raw) } else { raw };
+                let stale = Stale::new(gather, base, F::PAGE_SHIFT, (first, last));
+                let mut changed = Span::default();
+                node.each_line(first, last, |line, live| {
+                    there.put_line(line, live, |index| {
+                        let raw = node.load(index);
+                        share(frames, raw);
+                        let mut copy = change(raw);
+                        if copy != raw {
+                            if const { F::KEPT == 0 } {
+                                changed.add(index);
+                            }
+                            // What an MMU has set since goes to the copy, too.
+                            copy = node.update_seen(index, raw, others, change);
+                            if const { F::KEPT != 0 } {
+                                let va = base + ((index as u64) << F::PAGE_SHIFT);
+                                stale.gather.changed_entry::<F>(va, copy);
+                            }
+                        }
+                        copy & !F::KEPT
+                    });
                 });
-            });
-            stale.end(changed.0);
-        });
-        result
+                stale.end(changed.0);
+            },
+            upper,
+        );
+        result.and(made)
     }
 
     /// Moves all entries from `range` to the same distances from `to` on. Leaf tables that `range`
@@ -375,9 +395,17 @@ fn scrub<F: Format, M: Machine>(on: On<'_, M>, space: &SpaceTlb, runs: &Runs) {
         let end = if end == 0 { F::USER_END } else { end };
         let range = VirtRange { start, end }.and(Tables::<F>::USER);
         if !range.is_empty() {
-            walk_table::<F, M>(on, root, Tables::<F>::ROOT, 0, range, &mut |node, _, first, last| {
-                node.scrub(first, last);
-            });
+            walk_table::<F, M>(
+                on,
+                root,
+                Tables::<F>::ROOT,
+                0,
+                range,
+                &mut |node, _, first, last| {
+                    node.scrub(first, last);
+                },
+                &mut |_, _| {},
+            );
         }
     }
 }
@@ -426,14 +454,24 @@ impl<F: Format> Tables<F> {
 #[inline(never)]
 fn note_hashed<F: Format, M: Machine>(root: PhysAddr, gather: &mut Gather<'_, M>) {
     let (on, range) = (gather.on(), Tables::<F>::USER);
-    walk_table::<F, M>(on, root, Tables::<F>::ROOT, 0, range, &mut |node, base, first, last| {
-        node.each(first, last, |index, raw| {
-            gather.changed_entry::<F>(base + ((index as u64) << F::PAGE_SHIFT), raw);
-        });
-    });
+    walk_table::<F, M>(
+        on,
+        root,
+        Tables::<F>::ROOT,
+        0,
+        range,
+        &mut |node, base, first, last| {
+            node.each(first, last, |index, raw| {
+                gather.changed_entry::<F>(base + ((index as u64) << F::PAGE_SHIFT), raw);
+            });
+        },
+        &mut |_, _| {},
+    );
 }
 
-/// Visits the leaf tables in `range` below the table of `level`, above the leaves, at `at`.
+/// Visits the leaf tables in `range` below the table of `level`, above the leaves, at `at`. A table
+/// above the leaves that links none in the range is told to `bare`, with its level and first
+/// address.
 fn walk_table<F: Format, M: Machine>(
     on: On<'_, M>,
     at: PhysAddr,
@@ -441,20 +479,27 @@ fn walk_table<F: Format, M: Machine>(
     base: u64,
     range: VirtRange,
     visit: &mut impl FnMut(&Node<'_, F, M::Window>, u64, usize, usize),
+    bare: &mut impl FnMut(Level, u64),
 ) {
+    let mut links = false;
     if level == Level(1) {
         // Most of the work is here: with the levels known, and the visit in line.
         walk_links::<F, M>(on, at, Level(1), base, range, |child, base| {
+            links = true;
             let node = Node::<F, M::Window>::open(on.window(), on.frames(), Level::PTE, child);
             let (first, last) = indices::<F>(Level::PTE, base, range);
             visit(&node, base, first, last);
         });
-        return;
+    } else {
+        let below = Level(level.0 - 1);
+        walk_links::<F, M>(on, at, level, base, range, |child, base| {
+            links = true;
+            walk_table::<F, M>(on, child, below, base, range, visit, bare);
+        });
     }
-    let below = Level(level.0 - 1);
-    walk_links::<F, M>(on, at, level, base, range, |child, base| {
-        walk_table::<F, M>(on, child, below, base, range, visit);
-    });
+    if !links && level != Tables::<F>::ROOT {
+        bare(level, base);
+    }
 }
 
 /// Calls `inner` with each table in `range` that the one at `at` links, and its first address.

@@ -331,6 +331,31 @@ impl<F: Format> Tables<F> {
         Ok(path.leaf_table())
     }
 
+    /// Makes the tables that are missing on the way to the table of `level`, above the leaves, that
+    /// maps `va`, and that table; for a caller that has the tables for itself.
+    ///
+    /// # Errors
+    ///
+    /// [`NoFrame`]; tables that were made above the one that could not be had stay, empty.
+    #[cold]
+    pub(super) fn upper_table<M: Machine>(
+        &self,
+        on: On<'_, M>,
+        va: u64,
+        level: Level,
+        flags: AllocFlags,
+    ) -> Result<(), NoFrame> {
+        let mut end = descend::<F, _>(on.window(), self.root, Self::ROOT, va, level);
+        while end.level > level {
+            let below = Level(end.level.0 - 1);
+            let (at, _) = adopt(on.frames(), below, on.alloc(below, flags)?);
+            self.add(below, 1);
+            self.node(on, end.level, end.at).put(F::index(end.level, va), F::link(end.level, at));
+            end = Descent { at, level: below };
+        }
+        Ok(())
+    }
+
     /// As [`grow_path`](Self::grow_path), unless other CPUs do so first.
     #[cold]
     fn grow_shared<M: Machine>(
