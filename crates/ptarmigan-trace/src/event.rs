@@ -54,22 +54,36 @@ impl Prot {
     pub const EXEC: u8 = 4;
 }
 
-/// The kind of a mapping made by `mmap`.
+/// The kind of a mapping made by `mmap`. Traces of format 1 have those up to `FIXED` only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct MapFlags(pub u8);
+pub struct MapFlags(pub u16);
 
 impl MapFlags {
     /// Writes are shared (`MAP_SHARED`). Without this flag the mapping is private and copied on
     /// write.
-    pub const SHARED: u8 = 1;
+    pub const SHARED: u16 = 1;
     /// Not backed by a file.
-    pub const ANON: u8 = 2;
+    pub const ANON: u16 = 2;
     /// All pages are made present at once (`MAP_POPULATE`, `MAP_LOCKED`).
-    pub const POPULATE: u8 = 4;
+    pub const POPULATE: u16 = 4;
     /// The area grows downwards on faults below it (`MAP_GROWSDOWN`).
-    pub const GROWSDOWN: u8 = 8;
+    pub const GROWSDOWN: u16 = 8;
     /// Replaces existing mappings (`MAP_FIXED`).
-    pub const FIXED: u8 = 16;
+    pub const FIXED: u16 = 16;
+    /// Locked in memory (`MAP_LOCKED`); `POPULATE` is set, too.
+    pub const LOCKED: u16 = 32;
+    /// No swap space is reserved (`MAP_NORESERVE`).
+    pub const NORESERVE: u16 = 64;
+    /// Of huge pages only (`MAP_HUGETLB`).
+    pub const HUGE_ONLY: u16 = 128;
+    /// No huge pages are wanted (`MAP_STACK`, which says so since Linux 6.7).
+    pub const NO_HUGE: u16 = 256;
+    /// The kernel may drop its pages (`MAP_DROPPABLE`).
+    pub const DROPPABLE: u16 = 512;
+    /// The area does not join others: what is mapped is no plain file (a device, a ring).
+    pub const ALONE: u16 = 1024;
+    pub(crate) const V1: u16 = 31;
+    pub(crate) const ALL: u16 = 2047;
 }
 
 /// The cause of a page fault.
@@ -81,11 +95,114 @@ impl FaultFlags {
     pub const PRESENT: u8 = 1;
     /// A write.
     pub const WRITE: u8 = 2;
+    /// It was refused: a signal or an error followed, and no page was made present. Not in traces
+    /// of format 1, whose faults may have been refused all the same.
+    pub const REFUSED: u8 = 8;
     /// From user mode. Without this flag the kernel accessed a user address, for example in
     /// `copy_to_user`.
     pub const USER: u8 = 4;
     /// An instruction fetch.
     pub const EXEC: u8 = 16;
+    pub(crate) const V1: u8 = 0x17;
+    pub(crate) const ALL: u8 = 0x1f;
+}
+
+/// How pages are locked in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Locking(pub u8);
+
+impl Locking {
+    /// Locked (`mlock`); of all areas: those that are there (`MCL_CURRENT`). Without this flag:
+    /// unlocked, or left as they are.
+    pub const NOW: u8 = 1;
+    /// Of all areas: those to come, too (`MCL_FUTURE`).
+    pub const FUTURE: u8 = 2;
+    /// Pages are locked as they come (`MLOCK_ONFAULT`, `MCL_ONFAULT`). Without this flag they are
+    /// made present at once.
+    pub const ON_FAULT: u8 = 4;
+    pub(crate) const ALL: u8 = 7;
+}
+
+/// The name of a program as the kernel keeps it: at most 15 bytes of UTF-8 without control
+/// characters, never a path.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Name {
+    bytes: [u8; Name::MOST],
+    len: u8,
+}
+
+impl Name {
+    /// The most bytes of a name.
+    pub const MOST: usize = 15;
+
+    /// Returns the name with control characters and all up to the last slash left out, cut to
+    /// [`MOST`](Self::MOST) bytes.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        let (mut bytes, mut len) = ([0; Self::MOST], 0);
+        let name = name.rsplit('/').next().unwrap_or_default();
+        for c in name.chars().filter(|c| !c.is_control()) {
+            if len + c.len_utf8() > Self::MOST {
+                break;
+            }
+            len += c.encode_utf8(&mut bytes[len..]).len();
+        }
+        Self { bytes, len: len as u8 }
+    }
+
+    /// Returns the name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.bytes[..usize::from(self.len)]).unwrap_or_default()
+    }
+}
+
+impl std::fmt::Debug for Name {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.as_str().fmt(f)
+    }
+}
+
+/// A call that failed and may have changed areas or tables before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailedCall {
+    /// `mprotect`, which stops at the first hole.
+    Mprotect {
+        /// First page.
+        start: u64,
+        /// Length.
+        pages: u64,
+        /// New permissions.
+        prot: Prot,
+    },
+    /// `madvise`, which passes over holes and stops at an area that the advice is not for.
+    Madvise {
+        /// First page.
+        start: u64,
+        /// Length.
+        pages: u64,
+        /// The advice, in Linux's numbering.
+        advice: u16,
+    },
+    /// `mlock` and its like, which stop at the first hole, and make pages present up to the first
+    /// one that cannot be.
+    Lock {
+        /// First page.
+        start: u64,
+        /// Length.
+        pages: u64,
+        /// How.
+        how: Locking,
+    },
+    /// `mremap`: the tail of a call that shrinks is gone.
+    Mremap {
+        /// First page of the old place.
+        from: u64,
+        /// Old length.
+        old_pages: u64,
+        /// New length.
+        new_pages: u64,
+    },
 }
 
 /// When a `VmPTE` sample was taken.
@@ -187,7 +304,7 @@ pub enum Kind {
         /// New permissions.
         prot: Prot,
     },
-    /// A successful `madvise`. `mlock` is recorded as advice 22, `MADV_POPULATE_READ`.
+    /// A successful `madvise`. In traces of format 1, `mlock` is advice 22, `MADV_POPULATE_READ`.
     Madvise {
         /// First page.
         start: u64,
@@ -214,5 +331,52 @@ pub enum Kind {
         tables: u32,
         /// When the count was read.
         at: Sampled,
+    },
+    /// A successful `mlock`, `mlock2` or `munlock`. Not in traces of format 1.
+    Lock {
+        /// First page.
+        start: u64,
+        /// Length.
+        pages: u64,
+        /// How.
+        how: Locking,
+    },
+    /// A successful `mlockall` or `munlockall`. Not in traces of format 1.
+    LockAll {
+        /// How.
+        how: Locking,
+    },
+    /// The task's limit for its stack (`RLIMIT_STACK`), from here on. Not in traces of format 1,
+    /// where it is taken to be 8 MiB.
+    StackLimit {
+        /// Length; `u64::MAX >> 12` if there is no limit.
+        pages: u64,
+    },
+    /// The name of the program that an `Exec` started. Optional.
+    Name(
+        /// The name.
+        Name,
+    ),
+    /// The number that the system knew the task by. Optional.
+    Pid(
+        /// The number.
+        u32,
+    ),
+    /// Pages that were found present at a stop, though no other event says how they came. Not in
+    /// traces of format 1.
+    Touched {
+        /// First page.
+        start: u64,
+        /// Length.
+        pages: u64,
+        /// `WRITE` if they are private pages of the task, else nothing.
+        flags: FaultFlags,
+    },
+    /// A call that failed half-way. Not in traces of format 1.
+    Failed {
+        /// The error, in Linux's numbering.
+        errno: u8,
+        /// The call.
+        call: FailedCall,
     },
 }

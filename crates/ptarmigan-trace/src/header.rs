@@ -97,7 +97,13 @@ impl Unseen {
     pub const ARG_PAGES: u16 = 32;
     /// Linux's count of page-table pages.
     pub const TRUTH: u16 = 64;
-    const ALL: u16 = 127;
+    /// Tasks that ran under another tracer, from the point on at which it took them.
+    pub const OTHER_TRACER: u16 = 128;
+    /// 32-bit programs: their system calls.
+    pub const PROGRAMS_32: u16 = 256;
+    /// Pages that the kernel made present without a fault, where no stop has shown them.
+    pub const KERNEL_ACCESS: u16 = 512;
+    const ALL: u16 = 1023;
 
     /// Returns whether the set contains `what`.
     #[must_use]
@@ -116,6 +122,9 @@ impl Unseen {
             (Self::EXEC_AREAS, "areas made by execve"),
             (Self::ARG_PAGES, "argument pages of execve"),
             (Self::TRUTH, "VmPTE"),
+            (Self::OTHER_TRACER, "tasks under another tracer"),
+            (Self::PROGRAMS_32, "system calls of 32-bit programs"),
+            (Self::KERNEL_ACCESS, "pages that the kernel touched without a fault"),
         ]
         .into_iter()
         .filter(|&(bit, _)| self.has(bit))
@@ -128,6 +137,8 @@ impl Unseen {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     name: String,
+    /// The version of the format.
+    pub(crate) version: u16,
     /// Architecture of the recorded machine.
     pub arch: Arch,
     /// Binary logarithm of the page size in bytes: 12 for 4 KiB.
@@ -153,7 +164,22 @@ impl Header {
             }
             kept.push(c);
         }
-        Self { name: kept, arch: Arch::X86_64, page_shift: 12, cpus: cpus.max(1), method, unseen: Unseen(0) }
+        Self {
+            name: kept,
+            version: VERSION,
+            arch: Arch::X86_64,
+            page_shift: 12,
+            cpus: cpus.max(1),
+            method,
+            unseen: Unseen(0),
+        }
+    }
+
+    /// Returns the version of the format that the header was read in. A new one has the version
+    /// that is written.
+    #[must_use]
+    pub fn version(&self) -> u16 {
+        self.version
     }
 
     /// Returns the name of the workload.
@@ -229,6 +255,7 @@ impl Header {
         }
         let header = Self {
             name: name.to_owned(),
+            version,
             arch: Arch::from_code(body[0]).ok_or(damaged("unknown architecture"))?,
             page_shift: body[1],
             cpus: u16::from_le_bytes([body[2], body[3]]),

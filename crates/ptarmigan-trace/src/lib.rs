@@ -38,7 +38,9 @@ mod tasks;
 mod writer;
 
 pub use error::{ReadError, WriteError};
-pub use event::{AreaKind, CloneKind, Event, FaultFlags, Kind, MapFlags, Prot, Sampled};
+pub use event::{
+    AreaKind, CloneKind, Event, FailedCall, FaultFlags, Kind, Locking, MapFlags, Name, Prot, Sampled,
+};
 pub use file::TraceFile;
 pub use header::{Arch, Header, Method, Unseen};
 pub use reader::Reader;
@@ -47,8 +49,9 @@ pub use summary::Summary;
 pub use tasks::{MAX_LIVE_TASKS, MAX_TASKS};
 pub use writer::Writer;
 
-/// The version of the format that this crate writes, and the newest that it reads.
-pub const VERSION: u16 = 1;
+/// The version of the format that this crate writes, and the newest that it reads. It reads all
+/// before it.
+pub const VERSION: u16 = 2;
 
 /// Tests the example of the package's readme.
 #[cfg(doctest)]

@@ -1,11 +1,11 @@
 //! Reading of traces, event by event.
 use crate::hash::HashReader;
 use crate::header::read_up_to;
-use crate::row::{self, END, MAX_PAGE, NEW_CPU, NEW_TASK, SLOT_SHIFT, unzigzag};
+use crate::row::{self, END, MAX_PAGE, MORE, NEW_CPU, NEW_TASK, SLOT_SHIFT, more, unzigzag};
 use crate::tasks::{self, Tasks};
 use crate::{
-    AreaKind, CloneKind, Event, FaultFlags, Header, Kind, MapFlags, Prot, ReadError, Sampled, Summary,
-    summary,
+    AreaKind, CloneKind, Event, FailedCall, FaultFlags, Header, Kind, Locking, MapFlags, Name, Prot,
+    ReadError, Sampled, Summary, summary,
 };
 use std::io::{BufRead, ErrorKind, Read};
 use xxhash_rust::xxh3::Xxh3Default;
@@ -34,6 +34,8 @@ pub struct Reader<R: BufRead> {
     tasks: Tasks,
     cpu: u16,
     current: Vec<u32>,
+    /// The time of the last time row, in microseconds.
+    time: u64,
     seen: Summary,
     summary: Option<Summary>,
     done: bool,
@@ -73,6 +75,7 @@ impl<R: BufRead> Reader<R> {
             before: 0,
             tasks: Tasks::new(),
             cpu: 0,
+            time: 0,
             seen: Summary { tasks: 1, ..Summary::default() },
             summary: None,
             done: false,
@@ -83,6 +86,13 @@ impl<R: BufRead> Reader<R> {
     #[must_use]
     pub fn header(&self) -> &Header {
         &self.header
+    }
+
+    /// Returns the time of the last event that was read, in microseconds since the recording began;
+    /// 0 in a trace without times.
+    #[must_use]
+    pub fn time(&self) -> u64 {
+        self.time
     }
 
     /// Returns the trailer, once all events have been read without an error.
@@ -169,7 +179,17 @@ impl<R: BufRead> Reader<R> {
     /// Reads the next event; returns `None` at the end mark.
     #[inline]
     fn row(&mut self) -> Result<Option<Event>, Bad> {
-        let tag = self.byte()?;
+        let (mut tag, mut kind) = (self.byte()?, 0);
+        if self.header.version > 1 {
+            while tag & 15 == MORE {
+                kind = self.byte()?;
+                if kind != more::TIME {
+                    break;
+                }
+                self.advance(tag)?;
+                tag = self.byte()?;
+            }
+        }
         if tag == END {
             return Ok(None);
         }
@@ -222,7 +242,8 @@ impl<R: BufRead> Reader<R> {
             }
             4 => Kind::Exit { last: self.bool()? },
             5 => {
-                let (prot, flags) = (Prot(self.byte()?), MapFlags(self.byte()?));
+                let prot = Prot(self.byte()?);
+                let flags = MapFlags(u16::try_from(self.number()?).map_err(|_| "unknown flags")?);
                 let (start, pages) = self.page(task, slot, true)?;
                 Kind::Mmap { start, pages, prot, flags }
             }
@@ -261,9 +282,13 @@ impl<R: BufRead> Reader<R> {
                 let tables = u32::try_from(self.number()?).map_err(|_| "too many tables")?;
                 Kind::Truth { tables, at }
             }
+            MORE if self.header.version > 1 => self.more(kind, task, slot)?,
             _ => return Err("an unknown kind of event".into()),
         };
         let event = Event { task, cpu, kind };
+        if self.header.version == 1 {
+            row::check_v1(&event)?;
+        }
         row::check(&event, self.header.cpus, &self.tasks)?;
         match kind {
             Kind::Clone { .. } => {
@@ -276,6 +301,79 @@ impl<R: BufRead> Reader<R> {
         self.seen.events += 1;
         self.seen.by_kind[row::kind_index(&kind)] += 1;
         Ok(Some(event))
+    }
+
+    /// Reads the rest of a time row.
+    #[cold]
+    fn advance(&mut self, tag: u8) -> Result<(), Bad> {
+        let step = self.number()?;
+        if tag != MORE || step == 0 {
+            return Err("a time that does not pass".into());
+        }
+        self.time = self
+            .time
+            .checked_add(step)
+            .filter(|t| *t < row::MAX_TIME)
+            .ok_or("a time of more than 52 bits")?;
+        Ok(())
+    }
+
+    /// Reads the fields of a kind that format 2 has added. `what` is the second byte of its row.
+    fn more(&mut self, what: u8, task: u32, slot: usize) -> Result<Kind, Bad> {
+        Ok(match what {
+            more::LOCK => {
+                let how = Locking(self.byte()?);
+                let (start, pages) = self.page(task, slot, true)?;
+                Kind::Lock { start, pages, how }
+            }
+            more::LOCK_ALL => Kind::LockAll { how: Locking(self.byte()?) },
+            more::STACK_LIMIT => Kind::StackLimit { pages: self.number()? },
+            more::NAME => Kind::Name(self.name()?),
+            more::PID => {
+                Kind::Pid(u32::try_from(self.number()?).map_err(|_| "a process number of more than 32 bits")?)
+            }
+            more::TOUCHED => {
+                let flags = FaultFlags(self.byte()?);
+                let (start, pages) = self.page(task, slot, true)?;
+                Kind::Touched { start, pages, flags }
+            }
+            more::FAILED_MPROTECT => {
+                let (errno, prot) = (self.byte()?, Prot(self.byte()?));
+                let (start, pages) = self.page(task, slot, true)?;
+                Kind::Failed { errno, call: FailedCall::Mprotect { start, pages, prot } }
+            }
+            more::FAILED_MADVISE => {
+                let errno = self.byte()?;
+                let advice = u16::try_from(self.number()?).map_err(|_| "an unknown advice")?;
+                let (start, pages) = self.page(task, slot, true)?;
+                Kind::Failed { errno, call: FailedCall::Madvise { start, pages, advice } }
+            }
+            more::FAILED_LOCK => {
+                let (errno, how) = (self.byte()?, Locking(self.byte()?));
+                let (start, pages) = self.page(task, slot, true)?;
+                Kind::Failed { errno, call: FailedCall::Lock { start, pages, how } }
+            }
+            more::FAILED_MREMAP => {
+                let errno = self.byte()?;
+                let (from, old_pages) = self.page(task, slot, true)?;
+                Kind::Failed {
+                    errno,
+                    call: FailedCall::Mremap { from, old_pages, new_pages: self.number()? },
+                }
+            }
+            _ => return Err("an unknown kind of event".into()),
+        })
+    }
+
+    fn name(&mut self) -> Result<Name, Bad> {
+        let len = usize::from(self.byte()?);
+        let mut bytes = [0; Name::MOST];
+        for byte in bytes.get_mut(..len).ok_or("the name of a program that is too long")? {
+            *byte = self.byte()?;
+        }
+        let text = std::str::from_utf8(&bytes[..len]).map_err(|_| "the name of a program is not UTF-8")?;
+        let name = Name::new(text);
+        if name.as_str() == text { Ok(name) } else { Err("the name of a program is not one".into()) }
     }
 
     fn bool(&mut self) -> Result<bool, Bad> {

@@ -1,5 +1,5 @@
 //! What reader and writer share about rows: kind numbers, tag bits, and the validity of events.
-use crate::{Event, Kind, tasks::Tasks};
+use crate::{Event, FailedCall, FaultFlags, Kind, Locking, MapFlags, tasks::Tasks};
 
 /// The kind number that ends the rows.
 pub(crate) const END: u8 = 15;
@@ -8,9 +8,11 @@ pub(crate) const NEW_TASK: u8 = 0x20;
 pub(crate) const SLOT_SHIFT: u8 = 6;
 /// Page numbers and lengths are below this.
 pub(crate) const MAX_PAGE: u64 = 1 << 52;
+/// Times, in microseconds, are below this.
+pub(crate) const MAX_TIME: u64 = 1 << 52;
 
 /// Short names of the kinds, in the order of [`kind_index`].
-pub const KIND_NAMES: [&str; 14] = [
+pub const KIND_NAMES: [&str; 15] = [
     "fault",
     "clone",
     "exec",
@@ -25,10 +27,29 @@ pub const KIND_NAMES: [&str; 14] = [
     "tlb-flush",
     "idle",
     "truth",
+    "other",
 ];
 
+/// The kind number of the rows that format 2 has added. Their second byte is one of [`more`].
+pub(crate) const MORE: u8 = 14;
+
+/// The second byte of rows of kind [`MORE`].
+pub(crate) mod more {
+    pub(crate) const TIME: u8 = 0;
+    pub(crate) const LOCK: u8 = 1;
+    pub(crate) const LOCK_ALL: u8 = 2;
+    pub(crate) const STACK_LIMIT: u8 = 3;
+    pub(crate) const NAME: u8 = 4;
+    pub(crate) const PID: u8 = 5;
+    pub(crate) const TOUCHED: u8 = 6;
+    pub(crate) const FAILED_MPROTECT: u8 = 7;
+    pub(crate) const FAILED_MADVISE: u8 = 8;
+    pub(crate) const FAILED_LOCK: u8 = 9;
+    pub(crate) const FAILED_MREMAP: u8 = 10;
+}
+
 /// Returns the number of a kind in the format, which is also its index in
-/// [`Summary::by_kind`](crate::Summary::by_kind).
+/// [`Summary::by_kind`](crate::Summary::by_kind). The kinds that format 2 has added share a number.
 #[must_use]
 pub fn kind_index(kind: &Kind) -> usize {
     match kind {
@@ -46,6 +67,13 @@ pub fn kind_index(kind: &Kind) -> usize {
         Kind::TlbFlush { .. } => 11,
         Kind::Idle => 12,
         Kind::Truth { .. } => 13,
+        Kind::Lock { .. }
+        | Kind::LockAll { .. }
+        | Kind::StackLimit { .. }
+        | Kind::Name(_)
+        | Kind::Pid(_)
+        | Kind::Touched { .. }
+        | Kind::Failed { .. } => usize::from(MORE),
     }
 }
 
@@ -69,8 +97,19 @@ fn page(page: u64) -> Result<(), &'static str> {
     if page < MAX_PAGE { Ok(()) } else { Err("a page number of more than 52 bits") }
 }
 
-fn only(bits: u8, known: u8) -> Result<(), &'static str> {
+fn only(bits: impl Into<u16>, known: impl Into<u16>) -> Result<(), &'static str> {
+    let (bits, known) = (bits.into(), known.into());
     if bits & !known == 0 { Ok(()) } else { Err("unknown flags") }
+}
+
+/// Returns whether an event of a trace of format 1 has flags that it cannot have.
+#[inline]
+pub(crate) fn check_v1(e: &Event) -> Result<(), &'static str> {
+    match e.kind {
+        Kind::Fault { flags, .. } => only(flags.0, FaultFlags::V1),
+        Kind::Mmap { flags, .. } => only(flags.0, MapFlags::V1),
+        _ => Ok(()),
+    }
 }
 
 /// Returns what is wrong with an event at this point, or `Ok`.
@@ -88,7 +127,7 @@ pub(crate) fn check(e: &Event, cpus: u16, tasks: &Tasks) -> Result<(), &'static 
         return Err("a task that is not alive");
     }
     match e.kind {
-        Kind::Fault { page: p, flags } => page(p).and(only(flags.0, 0x17)),
+        Kind::Fault { page: p, flags } => page(p).and(only(flags.0, FaultFlags::ALL)),
         Kind::Clone { child, .. } => {
             if child != tasks.count() {
                 return Err("a child whose number is not the next");
@@ -96,18 +135,32 @@ pub(crate) fn check(e: &Event, cpus: u16, tasks: &Tasks) -> Result<(), &'static 
             if tasks.room() { Ok(()) } else { Err("too many tasks") }
         }
         Kind::Exec { stack_end, .. } => page(stack_end),
-        Kind::Area { start, pages, prot, .. } => range(start, pages).and(only(prot.0, 7)),
-        Kind::Mmap { start, pages, prot, flags } => {
-            range(start, pages).and(only(prot.0, 7)).and(only(flags.0, 31))
+        Kind::Area { start, pages, prot, .. }
+        | Kind::Mprotect { start, pages, prot }
+        | Kind::Failed { call: FailedCall::Mprotect { start, pages, prot }, .. } => {
+            range(start, pages).and(only(prot.0, 7u8))
         }
-        Kind::Munmap { start, pages } | Kind::Madvise { start, pages, .. } => range(start, pages),
+        Kind::Mmap { start, pages, prot, flags } => {
+            range(start, pages).and(only(prot.0, 7u8)).and(only(flags.0, MapFlags::ALL))
+        }
+        Kind::Munmap { start, pages }
+        | Kind::Madvise { start, pages, .. }
+        | Kind::Failed { call: FailedCall::Madvise { start, pages, .. }, .. } => range(start, pages),
         Kind::Brk { end } => page(end),
         // An old length of 0 duplicates a shared mapping.
         Kind::Mremap { from, old_pages, to, new_pages, .. } => {
             range(from, old_pages.max(1)).and(range(to, new_pages))
         }
-        Kind::Mprotect { start, pages, prot } => range(start, pages).and(only(prot.0, 7)),
-        Kind::TlbFlush { pages, .. } => page(pages),
-        Kind::Exit { .. } | Kind::Idle | Kind::Truth { .. } => Ok(()),
+        Kind::Failed { call: FailedCall::Mremap { from, old_pages, new_pages }, .. } => {
+            range(from, old_pages).and(range(from, new_pages))
+        }
+        Kind::TlbFlush { pages, .. } | Kind::StackLimit { pages } => page(pages),
+        Kind::Lock { start, pages, how }
+        | Kind::Failed { call: FailedCall::Lock { start, pages, how }, .. } => {
+            range(start, pages).and(only(how.0, Locking::ALL & !Locking::FUTURE))
+        }
+        Kind::LockAll { how } => only(how.0, Locking::ALL),
+        Kind::Touched { start, pages, flags } => range(start, pages).and(only(flags.0, FaultFlags::WRITE)),
+        Kind::Exit { .. } | Kind::Idle | Kind::Truth { .. } | Kind::Name(_) | Kind::Pid(_) => Ok(()),
     }
 }

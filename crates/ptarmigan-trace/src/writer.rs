@@ -1,8 +1,8 @@
 //! Writing of traces, event by event.
 use crate::hash::HashWriter;
-use crate::row::{self, END, NEW_CPU, NEW_TASK, SLOT_SHIFT, zigzag};
+use crate::row::{self, END, NEW_CPU, NEW_TASK, SLOT_SHIFT, more, zigzag};
 use crate::tasks::{self, Tasks};
-use crate::{Event, Header, Kind, Summary, WriteError};
+use crate::{Event, FailedCall, Header, Kind, Summary, WriteError};
 use std::io::{self, Write};
 use xxhash_rust::xxh3::Xxh3Default;
 
@@ -20,6 +20,8 @@ pub struct Writer<W: Write> {
     cpu: u16,
     /// The task that each CPU ran last.
     current: Vec<u32>,
+    /// The time of the last time row, in microseconds.
+    time: u64,
     summary: Summary,
 }
 
@@ -48,6 +50,7 @@ impl<W: Write> Writer<W> {
             cpus: header.cpus,
             cpu: 0,
             current: vec![0; usize::from(header.cpus)],
+            time: 0,
             summary: Summary { tasks: 1, ..Summary::default() },
         })
     }
@@ -56,6 +59,26 @@ impl<W: Write> Writer<W> {
     #[must_use]
     pub fn events(&self) -> u64 {
         self.summary.events
+    }
+
+    /// Sets the time of the events that follow, in microseconds since the recording began. A trace
+    /// without times is as good.
+    ///
+    /// # Errors
+    /// [`WriteError::Invalid`] if the time is before that of the event before, or later than 142
+    /// years; the events that follow have the time before then.
+    pub fn time(&mut self, micros: u64) -> Result<(), WriteError> {
+        if micros < self.time || micros >= row::MAX_TIME {
+            let what =
+                if micros < self.time { "a time that runs backwards" } else { "a time of more than 52 bits" };
+            return Err(WriteError::Invalid { event: self.summary.events, what });
+        }
+        if micros != self.time {
+            self.rows.extend([row::MORE, more::TIME]);
+            self.number(micros - self.time);
+            self.time = micros;
+        }
+        Ok(())
     }
 
     /// Writes an event.
@@ -106,7 +129,8 @@ impl<W: Write> Writer<W> {
                 0
             }
             Kind::Mmap { start, pages, prot, flags } => {
-                self.rows.extend([prot.0, flags.0]);
+                self.rows.push(prot.0);
+                self.number(u64::from(flags.0));
                 self.range(e.task, start, pages)
             }
             Kind::Munmap { start, pages } => self.range(e.task, start, pages),
@@ -137,6 +161,34 @@ impl<W: Write> Writer<W> {
                 self.number(u64::from(tables));
                 0
             }
+            Kind::Lock { start, pages, how } => {
+                self.rows.extend([more::LOCK, how.0]);
+                self.range(e.task, start, pages)
+            }
+            Kind::LockAll { how } => {
+                self.rows.extend([more::LOCK_ALL, how.0]);
+                0
+            }
+            Kind::StackLimit { pages } => {
+                self.rows.push(more::STACK_LIMIT);
+                self.number(pages);
+                0
+            }
+            Kind::Name(name) => {
+                self.rows.extend([more::NAME, name.as_str().len() as u8]);
+                self.rows.extend(name.as_str().as_bytes());
+                0
+            }
+            Kind::Pid(pid) => {
+                self.rows.push(more::PID);
+                self.number(u64::from(pid));
+                0
+            }
+            Kind::Touched { start, pages, flags } => {
+                self.rows.extend([more::TOUCHED, flags.0]);
+                self.range(e.task, start, pages)
+            }
+            Kind::Failed { errno, call } => self.failed(e.task, errno, call),
         };
         self.rows[tag_at] = tag | (slot as u8) << SLOT_SHIFT;
         self.summary.events += 1;
@@ -145,6 +197,31 @@ impl<W: Write> Writer<W> {
             self.pass()?;
         }
         Ok(())
+    }
+
+    /// Writes the fields of a call that failed. Returns the slot of its page.
+    fn failed(&mut self, task: u32, errno: u8, call: FailedCall) -> usize {
+        match call {
+            FailedCall::Mprotect { start, pages, prot } => {
+                self.rows.extend([more::FAILED_MPROTECT, errno, prot.0]);
+                self.range(task, start, pages)
+            }
+            FailedCall::Madvise { start, pages, advice } => {
+                self.rows.extend([more::FAILED_MADVISE, errno]);
+                self.number(u64::from(advice));
+                self.range(task, start, pages)
+            }
+            FailedCall::Lock { start, pages, how } => {
+                self.rows.extend([more::FAILED_LOCK, errno, how.0]);
+                self.range(task, start, pages)
+            }
+            FailedCall::Mremap { from, old_pages, new_pages } => {
+                self.rows.extend([more::FAILED_MREMAP, errno]);
+                let slot = self.range(task, from, old_pages);
+                self.number(new_pages);
+                slot
+            }
+        }
     }
 
     /// Ends the trace. `lost` is the number of events that the kernel dropped.
