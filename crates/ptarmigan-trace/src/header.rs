@@ -78,6 +78,34 @@ impl Method {
     }
 }
 
+/// Where the recorded machine used huge pages for anonymous memory
+/// (`/sys/kernel/mm/transparent_hugepage/enabled`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[repr(u8)]
+pub enum HugePages {
+    /// Not known, as in traces of format 1.
+    #[default]
+    Unknown = 0,
+    /// Nowhere.
+    Never = 1,
+    /// Where programs asked for them.
+    Advised = 2,
+    /// Everywhere but where programs refused them.
+    Always = 3,
+}
+
+impl HugePages {
+    fn from_code(code: u8) -> Option<Self> {
+        Some(match code {
+            0 => Self::Unknown,
+            1 => Self::Never,
+            2 => Self::Advised,
+            3 => Self::Always,
+            _ => return None,
+        })
+    }
+}
+
 /// What is not recorded: a set of the constants below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Unseen(pub u16);
@@ -147,6 +175,8 @@ pub struct Header {
     pub cpus: u16,
     /// Recording method.
     pub method: Method,
+    /// Where the machine used huge pages.
+    pub huge: HugePages,
     /// What the method does not record.
     pub unseen: Unseen,
 }
@@ -171,6 +201,7 @@ impl Header {
             page_shift: 12,
             cpus: cpus.max(1),
             method,
+            huge: HugePages::Unknown,
             unseen: Unseen(0),
         }
     }
@@ -203,7 +234,7 @@ impl Header {
         b.extend(((BODY + self.name.len()) as u16).to_le_bytes());
         b.extend([self.arch as u8, self.page_shift]);
         b.extend(self.cpus.to_le_bytes());
-        b.extend([self.method as u8, 0]);
+        b.extend([self.method as u8, self.huge as u8]);
         b.extend(self.unseen.0.to_le_bytes());
         b.push(self.name.len() as u8);
         b.extend(self.name.as_bytes());
@@ -260,12 +291,13 @@ impl Header {
             page_shift: body[1],
             cpus: u16::from_le_bytes([body[2], body[3]]),
             method: Method::from_code(body[4]).ok_or(damaged("unknown method of recording"))?,
+            huge: HugePages::from_code(body[5]).ok_or(damaged("the header holds impossible values"))?,
             unseen: Unseen(u16::from_le_bytes([body[6], body[7]])),
         };
         if header.cpus == 0
             || !(10..=16).contains(&header.page_shift)
             || header.unseen.0 & !Unseen::ALL != 0
-            || body[5] != 0
+            || version == 1 && body[5] != 0
         {
             return Err(damaged("the header holds impossible values"));
         }

@@ -42,7 +42,7 @@ pub use event::{
     AreaKind, CloneKind, Event, FailedCall, FaultFlags, Kind, Locking, MapFlags, Name, Prot, Sampled,
 };
 pub use file::TraceFile;
-pub use header::{Arch, Header, Method, Unseen};
+pub use header::{Arch, Header, HugePages, Method, Unseen};
 pub use reader::Reader;
 pub use row::{KIND_NAMES, kind_index};
 pub use summary::Summary;

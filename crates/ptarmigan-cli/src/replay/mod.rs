@@ -25,6 +25,7 @@ mod args;
 mod high;
 mod input;
 mod instruments;
+mod linux;
 mod mapped;
 mod memory;
 mod passes;

@@ -27,8 +27,8 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
                 return Err(e.into());
             }
         };
-        let (heap, stack_limit) = (self.state.heap, self.state.stack_limit);
-        let state = State { tables, areas, recent: Default::default(), heap, stack_limit };
+        let State { heap, stack_limit, tag, .. } = *self.state;
+        let state = State { tables, areas, recent: Default::default(), heap, stack_limit, tag };
         let mut child = Space { state, tlb: on.tlb().new_space() };
         let mut result = Ok(());
         let mut left_out = false;

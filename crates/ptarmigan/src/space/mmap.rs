@@ -7,6 +7,7 @@ use super::state::{SpaceMut, State, release};
 use crate::addr::{VirtAddr, VirtRange};
 use crate::format::{Access, Attr, Format};
 use crate::gather::Gather;
+use crate::page::Level;
 use crate::table::Free;
 
 /// What `madvise` does to pages; other advice does nothing to tables.
@@ -38,7 +39,8 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     }
 
     fn map_object(&mut self, range: VirtRange, flags: AreaFlags, object: Object) -> Result<(), AreaError> {
-        self.map_area(Area::new(range, flags, object))
+        let tag = self.state.tag;
+        self.map_area(Area { tag, ..Area::new(range, flags, object) })
     }
 
     /// Maps `area` as it is given; what was there is unmapped first. Private pages are noted as they
@@ -81,6 +83,39 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
             return Err(none);
         }
         self.state.areas.mark(self.on, hint, AreaFlags::PRIVATE_PAGES);
+        Ok(())
+    }
+
+    /// Returns the tag of areas that are mapped without one, by [`mmap`](Self::mmap) and
+    /// [`brk`](Self::brk): 0 at first. Copies made by fork have the same.
+    pub fn default_tag(&self) -> u16 {
+        self.state.tag
+    }
+
+    /// Sets the tag of areas that are mapped without one from now on.
+    pub fn set_default_tag(&mut self, tag: u16) {
+        self.state.tag = tag;
+    }
+
+    /// Makes the tables that pages of `range` need, and maps nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`AreaError::NoArea`] if a part of `range` is not mapped, [`AreaError::NoFrame`]; tables that
+    /// were made before stay.
+    pub fn make_tables(&mut self, range: VirtRange) -> Result<(), AreaError> {
+        let range = State::<F>::pages(range)?;
+        let span = 1u64 << F::shift(Level(1));
+        let mut va = range.start;
+        while va < range.end {
+            let area = self.state.areas.find(self.on, va).ok_or(AreaError::NoArea(range))?;
+            let end = area.end.min(range.end);
+            while va < end {
+                self.state.tables.make_leaf_table(self.on, va)?;
+                va = (va | (span - 1)).saturating_add(1);
+            }
+            va = end;
+        }
         Ok(())
     }
 
@@ -230,7 +265,8 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         if end > heap.end {
             let grown = VirtRange { start: heap.end, end };
             let flags = AreaFlags::READ.with(AreaFlags::WRITE);
-            self.state.areas.insert(self.on, Area::new(State::<F>::pages(grown)?, flags, 0))?;
+            let tag = self.state.tag;
+            self.state.areas.insert(self.on, Area { tag, ..Area::new(State::<F>::pages(grown)?, flags, 0) })?;
         } else if end < heap.start {
             return Ok(());
         } else if end < heap.end {

@@ -25,6 +25,8 @@ pub(super) struct State<F: Format> {
     pub heap: VirtRange,
     /// Stacks grow no larger than this, in bytes.
     pub stack_limit: u64,
+    /// The tag of areas that are mapped without one.
+    pub tag: u16,
 }
 
 /// Areas that a space remembers from recent faults.
@@ -40,6 +42,7 @@ impl<F: Format> State<F> {
             recent: Default::default(),
             heap: VirtRange { start: 0, end: 0 },
             stack_limit: STACK_LIMIT,
+            tag: 0,
         })
     }
 
@@ -197,6 +200,17 @@ impl<'a, F: Format, M: SpaceMachine> SpaceMut<'a, F, M> {
     /// Returns the space's areas.
     pub fn areas(&self) -> AreasRef<'_> {
         AreasRef::new(&self.state.areas, self.tlb.machine())
+    }
+
+    /// Calls `visit` for every area that has anything in `range`, in order.
+    pub fn each_area(&self, range: VirtRange, visit: impl FnMut(&Area)) {
+        self.state.areas.each(self.on, range, visit);
+    }
+
+    /// Returns the heap: where it begins, and its end. Both are 0 before the first
+    /// [`brk`](Self::brk).
+    pub fn heap(&self) -> VirtRange {
+        self.state.heap
     }
 
     /// Returns the space's tables.

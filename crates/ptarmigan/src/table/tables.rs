@@ -205,6 +205,16 @@ impl<F: Format> Tables<F> {
         self.leaf_table_from::<M, SHARED>(on, va, end, flags)
     }
 
+    /// Makes the leaf table that maps `va`, a user address, if there is none, for a caller that has
+    /// the tables for itself.
+    ///
+    /// # Errors
+    ///
+    /// [`NoFrame`]; nothing has changed then.
+    pub fn make_leaf_table<M: Machine>(&self, on: On<'_, M>, va: u64) -> Result<(), NoFrame> {
+        self.leaf_table::<M, false>(on, va, AllocFlags::NORMAL).map(|_| ())
+    }
+
     /// Goes down towards the leaf table that maps `va`, a user address.
     #[inline(always)]
     pub(super) fn descend<M: Machine>(&self, on: On<'_, M>, va: u64) -> Descent {

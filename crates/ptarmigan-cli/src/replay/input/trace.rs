@@ -1,7 +1,8 @@
 //! A trace in memory, packed so that reading it costs little beside the replay.
 use crate::bar;
 use crate::error::{Context, Failure};
-use ptarmigan_trace::{CloneKind, Event, FaultFlags, Kind, Reader, TraceFile, Unseen};
+use crate::replay::linux::HugeFaults;
+use ptarmigan_trace::{CloneKind, Event, FaultFlags, HugePages, Kind, MapFlags, Reader, TraceFile, Unseen};
 use std::io::BufRead;
 use std::path::Path;
 
@@ -57,8 +58,24 @@ pub struct Trace {
     /// The recording does not tell reads from writes. A fault in a private writable area then
     /// counts as a write.
     pub access_unknown: bool,
+    /// Where faults try huge pages first.
+    pub huge: HugeFaults,
+    /// Whether pages are ever locked.
+    pub locks: bool,
     /// Flushes by Linux, for comparison: of one page, of a range, full.
     pub linux_flushes: [u64; 3],
+}
+
+fn asks_for_huge_pages(kind: &Kind) -> bool {
+    matches!(kind, Kind::Madvise { advice, .. } if i32::from(*advice) == libc::MADV_HUGEPAGE)
+}
+
+fn locks(kind: &Kind) -> bool {
+    match kind {
+        Kind::Lock { .. } | Kind::LockAll { .. } => true,
+        Kind::Mmap { flags, .. } => flags.0 & MapFlags::LOCKED != 0,
+        _ => false,
+    }
 }
 
 /// First reason of `enum tlb_flush_reason` that is a shootdown: local, then requests to other CPUs.
@@ -97,8 +114,15 @@ impl Trace {
             steps: Vec::with_capacity(expected.min(1 << 26) as usize),
             rare: Vec::new(),
             access_unknown: reader.header().unseen.has(Unseen::FAULT_ACCESS),
+            huge: match reader.header().huge {
+                HugePages::Always => HugeFaults::Always,
+                HugePages::Unknown | HugePages::Never | HugePages::Advised => HugeFaults::Never,
+            },
+            locks: false,
             linux_flushes: [0; 3],
         };
+        // An area that asks for huge pages gets them, unless nobody does.
+        let advised = reader.header().huge != HugePages::Never;
         let bar = bar::bar(expected, "reading");
         for event in reader.by_ref() {
             trace.push(event?);
@@ -107,6 +131,10 @@ impl Trace {
             }
         }
         bar.finish_and_clear();
+        if trace.huge == HugeFaults::Never && advised && trace.rare.iter().any(asks_for_huge_pages) {
+            trace.huge = HugeFaults::Advised;
+        }
+        trace.locks = trace.rare.iter().any(locks);
         trace.lost = reader.summary().map_or(0, |s| s.lost);
         Ok(trace)
     }

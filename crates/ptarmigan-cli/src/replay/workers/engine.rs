@@ -1,18 +1,19 @@
 //! Carries a program out: one worker, its CPUs, and the address spaces that it has in hand.
-use super::calls::{PAGE, call};
 use super::idle::clear_ahead;
 use super::machine::ReplayMachine;
 use super::outcome::{Outcome, Sample};
 use super::progress::{Cancelled, Progress};
 use super::spaces::{SpaceRef, WorkerSpaces};
-use super::step::{CallError, FailedStep, StepError};
+use super::step::{FailedStep, StepError};
 use super::watch::Watch;
 use crate::replay::input::schedule::{Op, Program};
 use crate::replay::input::trace::{PackedEvent, PackedKind, Trace};
+use crate::replay::linux::{CallError, HugeFaults, PAGE, call, forked};
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::cpu::CpuId;
 use ptarmigan::format::Format;
 use ptarmigan::hosted::{CpuSlot, Host};
+use ptarmigan::page::Level;
 use ptarmigan::space::{Access, Area, AreaFlags, Done, FaultError, Space};
 use ptarmigan_trace::{FaultFlags, Kind};
 
@@ -142,7 +143,20 @@ impl<F: Format, M: ReplayMachine<F>, W: Watch> Engine<'_, F, M, W> {
         let write = flags.0 & FaultFlags::WRITE != 0
             || self.trace.access_unknown && is_written(space.areas().find(on, va));
         let access = access(write, flags);
+        if flags.0 & FaultFlags::REFUSED != 0 && space.areas().find(on, va).is_some_and(|a| allows(&a, access)) {
+            self.outcome.refused += 1;
+            return Ok(());
+        }
+        let tables = space.tree().count(Level::PTE);
         let result = space.fault(on, VirtAddr(va), access);
+        if self.trace.huge != HugeFaults::Never
+            && result.is_ok()
+            && space.tree().count(Level::PTE) > tables
+            && let Some(area) = space.areas().find(on, va)
+            && self.trace.huge.prepares(&area, va, access)
+        {
+            space.edit(on)?.expect_private(VirtAddr(va))?;
+        }
         let cpu = slot.cpu();
         if W::REFILLS && result.is_ok() {
             let tree = space.tree().on(on)?;
@@ -165,7 +179,23 @@ impl<F: Format, M: ReplayMachine<F>, W: Watch> Engine<'_, F, M, W> {
         let write = flags.0 & FaultFlags::WRITE != 0
             || self.trace.access_unknown && is_written(space.lock(on)?.edit().area(VirtAddr(va)));
         let access = access(write, flags);
+        if flags.0 & FaultFlags::REFUSED != 0
+            && space.lock(on)?.edit().area(VirtAddr(va)).is_some_and(|a| allows(&a, access))
+        {
+            self.outcome.refused += 1;
+            return Ok(());
+        }
+        let huge = self.trace.huge;
+        let tables = if huge == HugeFaults::Never { 0 } else { space.lock(on)?.tree().count(Level::PTE) };
         let result = space.fault(on, VirtAddr(va), access);
+        if huge != HugeFaults::Never && result.is_ok() {
+            let mut locked = space.lock(on)?;
+            let made = locked.tree().count(Level::PTE) > tables;
+            let mut edit = locked.edit();
+            if made && edit.area(VirtAddr(va)).is_some_and(|area| huge.prepares(&area, va, access)) {
+                edit.expect_private(VirtAddr(va))?;
+            }
+        }
         let cpu = slot.cpu();
         if W::REFILLS && result.is_ok() {
             let watch = &mut self.watch;
@@ -284,8 +314,11 @@ impl<F: Format, M: ReplayMachine<F>, W: Watch> Engine<'_, F, M, W> {
                 return Ok(());
             }
         };
-        *self.spaces.own(child)? = Some(Box::new(copy.map_err(StepError::from)?));
-        Ok(())
+        let mut copy = Box::new(copy.map_err(StepError::from)?);
+        // The copy is the child's, whatever comes of this.
+        let result = if self.trace.locks { forked(&mut copy.edit(on)?) } else { Ok(()) };
+        *self.spaces.own(child)? = Some(copy);
+        Ok(result?)
     }
 
     fn exec(&mut self, rare: u32, space: u32, next: u32, slot: u16, last: bool) -> Result<(), StepError> {
@@ -337,6 +370,15 @@ fn access(write: bool, flags: FaultFlags) -> Access {
         true => Access::Write,
         false if flags.0 & FaultFlags::EXEC != 0 => Access::Exec,
         false => Access::Read,
+    }
+}
+
+/// Whether an area allows an access.
+fn allows(area: &Area, access: Access) -> bool {
+    match access {
+        Access::Write => area.flags.has(AreaFlags::WRITE),
+        Access::Read => area.flags.0 & AreaFlags::PERMISSIONS.0 != 0,
+        Access::Exec => area.flags.has(AreaFlags::EXEC),
     }
 }
 

@@ -1,5 +1,4 @@
 //! The workers: threads that execute a schedule, each on its own CPUs.
-mod calls;
 mod cells;
 mod engine;
 mod idle;

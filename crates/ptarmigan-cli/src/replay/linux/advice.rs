@@ -1,0 +1,93 @@
+//! `madvise`.
+use super::calls::pieces;
+use super::lock::touch;
+use super::tags::{self, Tag};
+use super::error::CallError;
+use ptarmigan::addr::{VirtAddr, VirtRange};
+use ptarmigan::format::Format;
+use ptarmigan::space::{Access, Advice, Area, AreaFlags, SpaceMachine, SpaceMut};
+
+/// Numbers of advice that the C library's headers lack.
+const DONTNEED_LOCKED: i32 = 24;
+const GUARD_INSTALL: i32 = 102;
+const GUARD_REMOVE: i32 = 103;
+
+/// Follows advice on `range`. Holes are passed over. As in Linux the first area that the advice is
+/// not for ends the call, and `MADV_POPULATE_*` ends at the first hole, too.
+pub fn advise<F: Format, M: SpaceMachine>(
+    space: &mut SpaceMut<'_, F, M>,
+    range: VirtRange,
+    number: u16,
+) -> Result<(), CallError> {
+    let mut end = range.start;
+    for (piece, area) in pieces(space, range) {
+        let populates = matches!(i32::from(number), libc::MADV_POPULATE_READ | libc::MADV_POPULATE_WRITE);
+        if refuses(i32::from(number), &area) || populates && piece.start > end {
+            break;
+        }
+        end = piece.end;
+        one(space, piece, &area, i32::from(number))?;
+    }
+    Ok(())
+}
+
+/// Whether Linux refuses the advice for such an area.
+fn refuses(number: i32, area: &Area) -> bool {
+    let special = area.flags.has(AreaFlags::SPECIAL) || area.tag & tags::ALONE != 0;
+    let locked = area.tag & tags::LOCKED != 0;
+    let object = area.flags.has(AreaFlags::SHARED) || area.flags.has(AreaFlags::BACKED);
+    match number {
+        libc::MADV_DONTNEED | libc::MADV_COLD | libc::MADV_PAGEOUT | libc::MADV_REMOVE => locked || special,
+        DONTNEED_LOCKED | libc::MADV_DOFORK => special,
+        libc::MADV_FREE | libc::MADV_WIPEONFORK => object || special,
+        libc::MADV_DODUMP => special || area.tag & tags::DROPPABLE != 0,
+        libc::MADV_POPULATE_READ => special || area.flags.0 & AreaFlags::PERMISSIONS.0 == 0,
+        libc::MADV_POPULATE_WRITE => special || !area.flags.has(AreaFlags::WRITE),
+        GUARD_INSTALL => special || locked || area.tag & tags::HUGE_ONLY != 0,
+        _ => false,
+    }
+}
+
+/// Follows advice on a piece of one area.
+fn one<F: Format, M: SpaceMachine>(
+    space: &mut SpaceMut<'_, F, M>,
+    piece: VirtRange,
+    area: &Area,
+    number: i32,
+) -> Result<(), CallError> {
+    let mut mark = |set: Tag, clear: Tag| space.retag(piece, |old| old & !clear | set);
+    match number {
+        libc::MADV_NORMAL => mark(0, tags::SEQUENTIAL | tags::RANDOM)?,
+        libc::MADV_RANDOM => mark(tags::RANDOM, tags::SEQUENTIAL)?,
+        libc::MADV_SEQUENTIAL => mark(tags::SEQUENTIAL, tags::RANDOM)?,
+        libc::MADV_DONTDUMP => mark(tags::NO_DUMP, 0)?,
+        libc::MADV_DODUMP => mark(0, tags::NO_DUMP)?,
+        libc::MADV_HUGEPAGE => mark(tags::HUGE, tags::NO_HUGE)?,
+        libc::MADV_NOHUGEPAGE => mark(tags::NO_HUGE, tags::HUGE)?,
+        libc::MADV_MERGEABLE if !area.flags.has(AreaFlags::SHARED) && area.tag & tags::ALONE == 0 => {
+            mark(tags::MERGEABLE, 0)?;
+        }
+        libc::MADV_UNMERGEABLE => mark(0, tags::MERGEABLE)?,
+        libc::MADV_DONTNEED | DONTNEED_LOCKED => space.madvise(piece, Advice::DontNeed)?,
+        libc::MADV_DONTFORK => space.madvise(piece, Advice::DontFork(true))?,
+        libc::MADV_DOFORK => space.madvise(piece, Advice::DontFork(false))?,
+        libc::MADV_WIPEONFORK => space.madvise(piece, Advice::WipeOnFork(true))?,
+        libc::MADV_KEEPONFORK if area.tag & tags::DROPPABLE == 0 => {
+            space.madvise(piece, Advice::WipeOnFork(false))?;
+        }
+        libc::MADV_POPULATE_READ => touch(space, piece, Access::Read)?,
+        libc::MADV_POPULATE_WRITE => touch(space, piece, Access::Write)?,
+        GUARD_INSTALL => {
+            // The marks need tables, and fork copies them.
+            space.madvise(piece, Advice::DontNeed)?;
+            space.make_tables(piece)?;
+            if !area.flags.has(AreaFlags::SHARED) {
+                space.expect_private(VirtAddr(piece.start))?;
+            }
+        }
+        // Guards are marks in entries, of which the tables stay.
+        GUARD_REMOVE => {}
+        _ => {}
+    }
+    Ok(())
+}

@@ -1,0 +1,244 @@
+//! Carries recorded calls out on an address space.
+use super::lock::populate;
+use super::tags::{self, Tag};
+use super::{advice, lock};
+use super::error::CallError;
+use ptarmigan::addr::{VirtAddr, VirtRange};
+use ptarmigan::format::Format;
+use ptarmigan::space::{Area, AreaFlags, Object, SpaceMachine, SpaceMut};
+use ptarmigan_trace::{AreaKind, FailedCall, FaultFlags, Kind, MapFlags, Prot};
+
+/// Binary logarithm of the recorded page size.
+pub const PAGE: u32 = 12;
+
+fn range(start: u64, pages: u64) -> VirtRange {
+    VirtRange { start: start << PAGE, end: start.saturating_add(pages) << PAGE }
+}
+
+fn permissions(prot: Prot) -> AreaFlags {
+    // Both use the same bits.
+    AreaFlags(u16::from(prot.0) & AreaFlags::PERMISSIONS.0)
+}
+
+/// The parts of `range` that areas lie in, each with its area, in order.
+pub fn pieces<F: Format, M: SpaceMachine>(
+    space: &SpaceMut<'_, F, M>,
+    range: VirtRange,
+) -> impl Iterator<Item = (VirtRange, Area)> + use<F, M> {
+    let mut all = Vec::new();
+    space.each_area(range, |area| all.push((area.range().and(range), *area)));
+    all.into_iter()
+}
+
+/// Makes a call that changes areas or tables of one space; others do nothing.
+///
+/// # Errors
+/// [`CallError`] if there was no memory or the call makes no sense in this space.
+pub fn call<F: Format, M: SpaceMachine>(space: &mut SpaceMut<'_, F, M>, kind: Kind) -> Result<(), CallError> {
+    match kind {
+        Kind::Area { start, pages, prot, kind } => made_by_exec(space, range(start, pages), prot, kind)?,
+        Kind::Mmap { start, pages, prot, flags } => mmap(space, range(start, pages), prot, flags)?,
+        Kind::Munmap { start, pages } => space.munmap(range(start, pages))?,
+        Kind::Brk { end } => brk(space, VirtAddr(end << PAGE))?,
+        Kind::Mremap { from, old_pages, to, new_pages, keep } => {
+            mremap(space, range(from, old_pages), range(to, new_pages), keep)?;
+        }
+        Kind::Mprotect { start, pages, prot }
+        | Kind::Failed { call: FailedCall::Mprotect { start, pages, prot }, .. } => {
+            mprotect(space, range(start, pages), permissions(prot))?;
+        }
+        Kind::Madvise { start, pages, advice }
+        | Kind::Failed { call: FailedCall::Madvise { start, pages, advice }, .. } => {
+            advice::advise(space, range(start, pages), advice)?;
+        }
+        Kind::Lock { start, pages, how } => lock::lock(space, range(start, pages), how, false)?,
+        Kind::Failed { call: FailedCall::Lock { start, pages, how }, .. } => {
+            lock::lock(space, range(start, pages), how, true)?;
+        }
+        Kind::Failed { call: FailedCall::Mremap { from, old_pages, new_pages }, .. } => {
+            if new_pages < old_pages {
+                space.munmap(range(from + new_pages, old_pages - new_pages))?;
+            }
+        }
+        Kind::LockAll { how } => lock::lock_all(space, how)?,
+        Kind::StackLimit { pages } => space.set_stack_limit(pages.saturating_mul(1 << PAGE)),
+        Kind::Touched { start, pages, flags } => {
+            let write = flags.0 & FaultFlags::WRITE != 0;
+            let access =
+                if write { ptarmigan::space::Access::Write } else { ptarmigan::space::Access::Read };
+            lock::touch(space, range(start, pages), access)?;
+        }
+        Kind::Fault { .. }
+        | Kind::Clone { .. }
+        | Kind::Exec { .. }
+        | Kind::Exit { .. }
+        | Kind::Idle
+        | Kind::TlbFlush { .. }
+        | Kind::Truth { .. }
+        | Kind::Name(_)
+        | Kind::Pid(_) => {}
+    }
+    Ok(())
+}
+
+/// Changes the copy of a space that fork has just made: locks are not passed on.
+///
+/// # Errors
+/// [`CallError`] for lack of memory.
+pub fn forked<F: Format, M: SpaceMachine>(space: &mut SpaceMut<'_, F, M>) -> Result<(), CallError> {
+    space.set_default_tag(space.default_tag() & !tags::LOCKS);
+    let everything = VirtRange { start: 0, end: F::USER_END };
+    Ok(space.retag(everything, |old| old & !tags::LOCKS)?)
+}
+
+/// An area that execve has made.
+fn made_by_exec<F: Format, M: SpaceMachine>(
+    space: &mut SpaceMut<'_, F, M>,
+    range: VirtRange,
+    prot: Prot,
+    kind: AreaKind,
+) -> Result<(), CallError> {
+    let flags = permissions(prot);
+    let (flags, object) = match kind {
+        AreaKind::Stack => return Ok(space.move_stack(range, flags)?),
+        AreaKind::Anon => (flags, 0),
+        AreaKind::File => (flags.with(AreaFlags::BACKED), 1),
+        AreaKind::Special => (flags.with(AreaFlags::BACKED).with(AreaFlags::SPECIAL), 1),
+    };
+    Ok(space.map_area(Area { tag: account(flags, 0), ..Area::new(range, flags, object) })?)
+}
+
+/// Whether an area is counted when it is mapped, as a tag.
+fn account(flags: AreaFlags, tag: Tag) -> Tag {
+    let counted = flags.has(AreaFlags::WRITE) && !flags.has(AreaFlags::SHARED);
+    if counted && tag & (tags::NORESERVE | tags::HUGE_ONLY) == 0 { tags::ACCOUNT } else { 0 }
+}
+
+fn mmap<F: Format, M: SpaceMachine>(
+    space: &mut SpaceMut<'_, F, M>,
+    range: VirtRange,
+    prot: Prot,
+    flags: MapFlags,
+) -> Result<(), CallError> {
+    let has = |flag: u16| flags.0 & flag != 0;
+    let mut kind = permissions(prot);
+    for (bit, to) in [(MapFlags::SHARED, AreaFlags::SHARED), (MapFlags::GROWSDOWN, AreaFlags::GROWS_DOWN)] {
+        if has(bit) {
+            kind = kind.with(to);
+        }
+    }
+    if !has(MapFlags::ANON) {
+        kind = kind.with(AreaFlags::BACKED);
+    }
+    let mut tag = space.default_tag();
+    for (bit, to) in [
+        (MapFlags::LOCKED, tags::LOCKED),
+        (MapFlags::NORESERVE, tags::NORESERVE),
+        (MapFlags::HUGE_ONLY, tags::HUGE_ONLY),
+        (MapFlags::NO_HUGE, tags::NO_HUGE),
+        (MapFlags::DROPPABLE, tags::DROPPABLE | tags::NORESERVE | tags::NO_DUMP),
+        (MapFlags::ALONE, tags::ALONE),
+    ] {
+        if has(bit) {
+            tag |= to;
+        }
+    }
+    if has(MapFlags::DROPPABLE) {
+        kind = kind.with(AreaFlags::WIPE_ON_FORK);
+    }
+    tag |= account(kind, tag);
+    let object = u32::from(kind.has(AreaFlags::BACKED) || kind.has(AreaFlags::SHARED));
+    space.map_area(Area { tag, ..Area::new(range, kind, Object::from(object)) })?;
+    if has(MapFlags::POPULATE) || tag & tags::LOCKED != 0 {
+        populate(space, range, false)?;
+    }
+    Ok(())
+}
+
+fn brk<F: Format, M: SpaceMachine>(space: &mut SpaceMut<'_, F, M>, end: VirtAddr) -> Result<(), CallError> {
+    let before = space.heap().end;
+    let tag = space.default_tag();
+    space.set_default_tag(tag | tags::ACCOUNT);
+    let result = space.brk(end);
+    space.set_default_tag(tag);
+    result?;
+    let grown = VirtRange { start: before, end: space.heap().end };
+    if tag & tags::LOCKED != 0 && before != 0 && !grown.is_empty() {
+        populate(space, grown, false)?;
+    }
+    Ok(())
+}
+
+/// Linux changes permissions up to the first hole, and fails there.
+fn mprotect<F: Format, M: SpaceMachine>(
+    space: &mut SpaceMut<'_, F, M>,
+    range: VirtRange,
+    permissions: AreaFlags,
+) -> Result<(), CallError> {
+    let mut end = range.start;
+    for (piece, area) in pieces(space, range) {
+        if piece.start > end {
+            break;
+        }
+        end = piece.end;
+        let had = area.flags;
+        space.mprotect(piece, permissions)?;
+        let free = tags::ACCOUNT | tags::NORESERVE | tags::HUGE_ONLY;
+        let private = !had.has(AreaFlags::SHARED);
+        let grants = private && permissions.has(AreaFlags::WRITE) && !had.has(AreaFlags::WRITE);
+        if grants && area.tag & free == 0 {
+            space.retag(piece, |old| old | tags::ACCOUNT)?;
+        }
+        let untouched = !had.has(AreaFlags::PRIVATE_PAGES) && !had.has(AreaFlags::BACKED);
+        if private && untouched && !permissions.has(AreaFlags::WRITE) {
+            space.retag(piece, |old| old & !tags::ACCOUNT)?;
+        }
+        if grants && area.tag & tags::LOCKED != 0 {
+            populate(space, piece, false)?;
+        }
+    }
+    if end == range.start {
+        // Not even the first page is mapped.
+        space.mprotect(range, permissions)?;
+    }
+    Ok(())
+}
+
+/// A move of several areas is one of each, and gaps between them stay (Linux 6.17).
+fn mremap<F: Format, M: SpaceMachine>(
+    space: &mut SpaceMut<'_, F, M>,
+    from: VirtRange,
+    to: VirtRange,
+    keep: bool,
+) -> Result<(), CallError> {
+    if from.is_empty() {
+        // A second mapping of what is shared there.
+        let Some(area) = space.area(VirtAddr(from.start)) else {
+            return Err(CallError::Refused(format!("no area lies at {:#x}", from.start)));
+        };
+        let offset = area.offset_at(from.start);
+        return Ok(space.map_area(Area { start: to.start, end: to.end, offset, ..area })?);
+    }
+    let moved = VirtRange { start: from.start, end: from.start + from.len().min(to.len()) };
+    if moved.end < from.end {
+        space.munmap(VirtRange { start: moved.end, end: from.end })?;
+    }
+    let parts: Vec<_> = pieces(space, moved).collect();
+    let last = parts.len().saturating_sub(1);
+    for (n, (piece, area)) in parts.iter().enumerate() {
+        let start = piece.start - from.start + to.start;
+        // Only the last can grow, and only if it is the only one.
+        let end = if n == last && last == 0 && to.len() > from.len() { to.end } else { start + piece.len() };
+        space.mremap(*piece, VirtRange { start, end }, keep)?;
+        if keep {
+            space.retag(*piece, |old| old & !tags::LOCKS)?;
+        }
+        if to.len() > from.len() && area.tag & tags::LOCKED != 0 {
+            populate(space, VirtRange { start: start + piece.len(), end }, false)?;
+        }
+    }
+    if parts.is_empty() && !moved.is_empty() {
+        space.mremap(moved, to, keep)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,124 @@
+//! Pages that are locked in memory, and populating.
+use super::calls::pieces;
+use super::tags::{self, Tag};
+use super::error::CallError;
+use ptarmigan::addr::{VirtAddr, VirtRange};
+use ptarmigan::format::Format;
+use ptarmigan::space::{Access, Area, AreaError, AreaFlags, FaultError, SpaceMachine, SpaceMut};
+use ptarmigan_trace::Locking;
+
+/// Every address of a program.
+const EVERYTHING: VirtRange = VirtRange { start: 0, end: u64::MAX };
+
+/// How a call of the mlock family marks areas.
+fn tag_of(how: Locking) -> Tag {
+    match (how.0 & (Locking::NOW | Locking::FUTURE) != 0, how.0 & Locking::ON_FAULT != 0) {
+        (false, _) => 0,
+        (true, false) => tags::LOCKED,
+        (true, true) => tags::LOCKS,
+    }
+}
+
+/// Whether areas like this one are never locked.
+fn never(area: &Area) -> bool {
+    area.flags.has(AreaFlags::SPECIAL) || area.tag & (tags::HUGE_ONLY | tags::ALONE | tags::DROPPABLE) != 0
+}
+
+/// Marks the areas in `range`, up to the first hole. Returns where that was.
+fn mark<F: Format, M: SpaceMachine>(
+    space: &mut SpaceMut<'_, F, M>,
+    range: VirtRange,
+    tag: Tag,
+) -> Result<u64, CallError> {
+    let mut end = range.start;
+    for (piece, area) in pieces(space, range) {
+        if piece.start > end {
+            break;
+        }
+        if !never(&area) {
+            space.retag(piece, |old| old & !tags::LOCKS | tag)?;
+        }
+        end = piece.end;
+    }
+    Ok(end)
+}
+
+/// `mlock`, `mlock2` and `munlock`; `failed` says that the call failed.
+pub fn lock<F: Format, M: SpaceMachine>(
+    space: &mut SpaceMut<'_, F, M>,
+    range: VirtRange,
+    how: Locking,
+    failed: bool,
+) -> Result<(), CallError> {
+    let tag = tag_of(how);
+    let complete = pieces(space, range).try_fold(range.start, |end, (piece, _)| {
+        if piece.start == end { Ok(piece.end) } else { Err(end) }
+    }) == Ok(range.end);
+    if failed && complete {
+        let mut unreadable = pieces(space, range);
+        if !unreadable.any(|(_, area)| area.flags.0 & AreaFlags::PERMISSIONS.0 == 0) {
+            // The limit of locked memory: nothing was done.
+            return Ok(());
+        }
+    }
+    mark(space, range, tag)?;
+    // After a hole nothing is made present.
+    if tag != 0 && complete { populate(space, range, true) } else { Ok(()) }
+}
+
+/// `mlockall` and `munlockall`.
+pub fn lock_all<F: Format, M: SpaceMachine>(
+    space: &mut SpaceMut<'_, F, M>,
+    how: Locking,
+) -> Result<(), CallError> {
+    let future = if how.0 & Locking::FUTURE != 0 { tag_of(how) } else { 0 };
+    space.set_default_tag(space.default_tag() & !tags::LOCKS | future);
+    if how.0 & Locking::NOW == 0 && how.0 & Locking::FUTURE != 0 {
+        return Ok(());
+    }
+    let tag = if how.0 & Locking::NOW != 0 { tag_of(how) } else { 0 };
+    for (piece, area) in pieces(space, EVERYTHING) {
+        if !never(&area) {
+            space.retag(piece, |old| old & !tags::LOCKS | tag)?;
+        }
+    }
+    if how.0 & Locking::NOW != 0 { populate(space, EVERYTHING, false) } else { Ok(()) }
+}
+
+/// Makes the pages of `range` present as Linux does after `mmap`, `mlock` and their like: private
+/// writable areas are written, areas that are locked on fault are passed over. With `stops` the
+/// first area that cannot be accessed ends it.
+pub fn populate<F: Format, M: SpaceMachine>(
+    space: &mut SpaceMut<'_, F, M>,
+    range: VirtRange,
+    stops: bool,
+) -> Result<(), CallError> {
+    for (piece, area) in pieces(space, range) {
+        if area.tag & (tags::ON_FAULT | tags::ALONE) != 0 || area.flags.has(AreaFlags::SPECIAL) {
+            continue;
+        }
+        if area.flags.0 & AreaFlags::PERMISSIONS.0 == 0 {
+            if stops {
+                break;
+            }
+            continue;
+        }
+        let write = area.flags.has(AreaFlags::WRITE) && !area.flags.has(AreaFlags::SHARED);
+        touch(space, piece, if write { Access::Write } else { Access::Read })?;
+    }
+    Ok(())
+}
+
+/// Touches every page of `range`. Pages that cannot be had are passed over.
+pub fn touch<F: Format, M: SpaceMachine>(
+    space: &mut SpaceMut<'_, F, M>,
+    range: VirtRange,
+    access: Access,
+) -> Result<(), CallError> {
+    for va in (range.start..range.end).step_by(1 << super::PAGE) {
+        if let Err(FaultError::NoFrame(e)) = space.fault(VirtAddr(va), access) {
+            return Err(AreaError::NoFrame(e).into());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,14 @@
+//! What Linux does with a call beyond what the library does: properties that keep areas apart,
+//! pages that are locked, calls that fail half-way.
+//!
+//! The rules are those of [docs/linux.md](../../../../../docs/linux.md#life-of-a-space).
+mod advice;
+mod calls;
+mod error;
+mod faults;
+mod lock;
+mod tags;
+
+pub use calls::{PAGE, call, forked};
+pub use error::CallError;
+pub use faults::HugeFaults;
