@@ -16,6 +16,31 @@ pub(super) struct Area {
     pub(super) prot: Prot,
     pub(super) kind: AreaKind,
     pub(super) shared: bool,
+    /// Where in its file the area begins, in pages.
+    pub(super) offset: u64,
+    /// The number of its file on its device, 0 if there is none.
+    pub(super) inode: u64,
+}
+
+impl Default for Area {
+    fn default() -> Self {
+        let kind = AreaKind::Anon;
+        Self { start: 0, pages: 0, prot: Prot(0), kind, shared: false, offset: 0, inode: 0 }
+    }
+}
+
+/// Returns the limit of a task's stack (`RLIMIT_STACK`), in pages.
+pub(super) fn stack_limit(pid: i32) -> Option<u64> {
+    let limits = fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
+    let line = limits.lines().find_map(|l| l.strip_prefix("Max stack size"))?;
+    let bytes = line.split_whitespace().next()?;
+    Some(bytes.parse().unwrap_or(u64::MAX) >> PAGE_SHIFT)
+}
+
+/// Returns the name of a task's program as the kernel keeps it.
+pub(super) fn name(pid: i32) -> String {
+    let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+    String::from_utf8_lossy(&name).trim_end_matches('\n').to_owned()
 }
 
 /// Returns the number of page-table pages below the root (`VmPTE`), or `None` for a task without an
@@ -49,7 +74,8 @@ fn area(line: &str) -> Option<Area> {
         return None;
     }
     let perms = words.next()?.as_bytes();
-    let inode = words.nth(2)?;
+    let offset = u64::from_str_radix(words.next()?, 16).ok()?;
+    let inode = words.nth(1)?;
     let kind = match words.next().unwrap_or("") {
         "[stack]" => AreaKind::Stack,
         name if name.starts_with("[vdso") || name.starts_with("[vvar") => AreaKind::Special,
@@ -63,6 +89,8 @@ fn area(line: &str) -> Option<Area> {
         prot: Prot(bit(0, b'r', Prot::READ) | bit(1, b'w', Prot::WRITE) | bit(2, b'x', Prot::EXEC)),
         kind,
         shared: perms.get(3) == Some(&b's'),
+        offset: offset >> PAGE_SHIFT,
+        inode: inode.parse().unwrap_or(0),
     })
 }
 

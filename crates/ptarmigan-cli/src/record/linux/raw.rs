@@ -14,12 +14,28 @@ pub(super) enum MmCall {
     Mremap,
     Mprotect,
     Madvise,
+    /// `mlock` and, with its flags as third argument, `mlock2`.
     Mlock,
+    Munlock,
+    Mlockall,
+    Munlockall,
+    RemapFilePages,
 }
 
 impl MmCall {
-    pub(super) const ALL: [Self; 7] =
-        [Self::Mmap, Self::Munmap, Self::Brk, Self::Mremap, Self::Mprotect, Self::Madvise, Self::Mlock];
+    pub(super) const ALL: [Self; 11] = [
+        Self::Mmap,
+        Self::Munmap,
+        Self::Brk,
+        Self::Mremap,
+        Self::Mprotect,
+        Self::Madvise,
+        Self::Mlock,
+        Self::Munlock,
+        Self::Mlockall,
+        Self::Munlockall,
+        Self::RemapFilePages,
+    ];
 }
 
 /// The kind of a raw event.
@@ -64,9 +80,16 @@ pub(super) enum RawKind {
         start: u64,
         pages: u64,
     },
-    /// All pages of an area were made present (`mlockall`).
-    Populated {
+    /// The fault before was refused: a signal followed.
+    Refused,
+    /// Pages that were found present at a stop.
+    Touched {
         start: u64,
+        pages: u64,
+        write: bool,
+    },
+    /// The limit of the task's stack, in pages.
+    StackLimit {
         pages: u64,
     },
     /// The TLB was flushed; `u64::MAX` pages means all of it.
@@ -99,6 +122,10 @@ pub(super) struct Made {
     pub(super) arg_pages: u32,
     /// First page of the heap, which is still empty.
     pub(super) heap: u64,
+    /// The limit of the stack, in pages; 0 if it could not be read.
+    pub(super) stack_limit: u64,
+    /// The name of the program.
+    pub(super) name: String,
     pub(super) areas: Vec<Area>,
 }
 
@@ -121,7 +148,9 @@ impl Raw {
             RawKind::Leave { result } => w.extend([7, *result as u64]),
             RawKind::Attached { start, pages, prot } => w.extend([8, *start, *pages, u64::from(prot.0)]),
             RawKind::Detached { start, pages } => w.extend([9, *start, *pages]),
-            RawKind::Populated { start, pages } => w.extend([13, *start, *pages]),
+            RawKind::Refused => w.push(13),
+            RawKind::Touched { start, pages, write } => w.extend([14, *start, *pages, u64::from(*write)]),
+            RawKind::StackLimit { pages } => w.extend([15, *pages]),
             RawKind::TlbFlush { reason, pages } => w.extend([10, u64::from(*reason), *pages]),
             RawKind::Idle => w.push(11),
             RawKind::Tables { tables, exit } => w.extend([12, u64::from(*tables), u64::from(*exit)]),
@@ -150,7 +179,11 @@ impl Raw {
             (9, [start, pages]) => RawKind::Detached { start: *start, pages: *pages },
             (10, [reason, pages]) => RawKind::TlbFlush { reason: *reason as u8, pages: *pages },
             (11, []) => RawKind::Idle,
-            (13, [start, pages]) => RawKind::Populated { start: *start, pages: *pages },
+            (13, []) => RawKind::Refused,
+            (14, [start, pages, write]) => {
+                RawKind::Touched { start: *start, pages: *pages, write: *write != 0 }
+            }
+            (15, [pages]) => RawKind::StackLimit { pages: *pages },
             (12, [tables, exit]) => RawKind::Tables { tables: *tables as u32, exit: *exit != 0 },
             _ => return None,
         };
@@ -159,9 +192,15 @@ impl Raw {
 }
 
 impl Made {
-    /// Encodes the areas as 64-bit words. The fourth word is the number of areas.
+    /// Encodes the areas as 64-bit words. The seventh word is the number of areas.
     pub(super) fn encode(&self) -> Vec<u64> {
-        let mut w = vec![self.stack_end, u64::from(self.arg_pages), self.heap, self.areas.len() as u64];
+        let mut w = vec![self.stack_end, u64::from(self.arg_pages), self.heap, self.stack_limit];
+        // The name is short, or is cut.
+        let mut name = [0; 16];
+        let len = self.name.len().min(15);
+        name[..len].copy_from_slice(&self.name.as_bytes()[..len]);
+        w.extend(name.chunks_exact(8).map(|b| b.iter().rev().fold(0, |word, b| word << 8 | u64::from(*b))));
+        w.push(self.areas.len() as u64);
         for a in &self.areas {
             w.extend([a.start, a.pages, u64::from(a.prot.0) | (a.kind as u64) << 8]);
         }
@@ -170,8 +209,10 @@ impl Made {
 
     /// Decodes what `encode` made, word by word.
     pub(super) fn decode(mut word: impl FnMut() -> Option<u64>) -> Option<Self> {
-        let mut made =
-            Self { stack_end: word()?, arg_pages: word()? as u32, heap: word()?, areas: Vec::new() };
+        let (stack_end, arg_pages, heap, stack_limit) = (word()?, word()? as u32, word()?, word()?);
+        let name: Vec<u8> = [word()?, word()?].iter().flat_map(|w| w.to_le_bytes()).collect();
+        let name = String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned();
+        let mut made = Self { stack_end, arg_pages, heap, stack_limit, name, areas: Vec::new() };
         for _ in 0..word()? {
             let (start, pages, bits) = (word()?, word()?, word()?);
             let kind = match bits >> 8 {
@@ -180,7 +221,7 @@ impl Made {
                 2 => AreaKind::Stack,
                 _ => AreaKind::Special,
             };
-            made.areas.push(Area { start, pages, prot: Prot(bits as u8), kind, shared: false });
+            made.areas.push(Area { start, pages, prot: Prot(bits as u8), kind, ..Area::default() });
         }
         Some(made)
     }
@@ -196,7 +237,8 @@ impl Made {
         // The temporary stack ends one page below the end of the user addresses, as x86-64 leaves a
         // guard page there.
         let stack_end = (super::proc::USER_END >> PAGE_SHIFT) - 1;
-        Self { stack_end, arg_pages, heap, areas }
+        let stack_limit = super::proc::stack_limit(pid).unwrap_or(0);
+        Self { stack_end, arg_pages, heap, stack_limit, name: super::proc::name(pid), areas }
     }
 }
 
@@ -217,7 +259,9 @@ mod tests {
             RawKind::Leave { result: -12 },
             RawKind::Attached { start: 1, pages: 2, prot: Prot(3) },
             RawKind::Detached { start: 1, pages: 2 },
-            RawKind::Populated { start: 1, pages: 2 },
+            RawKind::Refused,
+            RawKind::Touched { start: 1, pages: 2, write: true },
+            RawKind::StackLimit { pages: 2048 },
             RawKind::TlbFlush { reason: 4, pages: u64::MAX },
             RawKind::Idle,
             RawKind::Tables { tables: 17, exit: true },
@@ -229,8 +273,9 @@ mod tests {
             assert_eq!(Raw::decode(&w[1..]), Some(raw));
         }
         assert_eq!(Raw::decode(&[1, 2, 3, 99]), None);
-        let area = Area { start: 1, pages: 2, prot: Prot(5), kind: AreaKind::Stack, shared: false };
-        let made = Made { stack_end: 7, arg_pages: 2, heap: 9, areas: vec![area; 3] };
+        let area = Area { start: 1, pages: 2, prot: Prot(5), kind: AreaKind::Stack, ..Area::default() };
+        let (stack_limit, name) = (2048, "a program".to_owned());
+        let made = Made { stack_end: 7, arg_pages: 2, heap: 9, stack_limit, name, areas: vec![area; 3] };
         let mut words = made.encode().into_iter();
         assert_eq!(Made::decode(|| words.next()), Some(made));
     }

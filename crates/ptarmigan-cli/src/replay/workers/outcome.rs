@@ -1,5 +1,5 @@
 //! The results of the workers.
-use super::step::CallError;
+use crate::replay::linux::CallError;
 use ptarmigan::frames::NoFrame;
 use ptarmigan::hosted::KmapCounts;
 use ptarmigan_trace::Sampled;
@@ -31,6 +31,8 @@ pub struct Outcome {
     /// Faults outside all areas, or not allowed by their area. In a recording these mostly end in
     /// signals.
     pub outside: u64,
+    /// Faults that Linux refused though their area allows them: beyond the end of a file, mostly.
+    pub refused: u64,
     /// Calls that the address space refused.
     pub odd: u64,
     /// The first refused call: event, task, reason.
@@ -72,6 +74,7 @@ impl Outcome {
             all.equal += part.equal;
             all.differing.append(&mut part.differing);
             all.outside += part.outside;
+            all.refused += part.refused;
             all.odd += part.odd;
             all.first_odd = all.first_odd.into_iter().chain(part.first_odd).min_by_key(|first| first.0);
             all.skipped += part.skipped;
