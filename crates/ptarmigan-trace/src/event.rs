@@ -194,15 +194,6 @@ pub enum FailedCall {
         /// How.
         how: Locking,
     },
-    /// `mremap`: the tail of a call that shrinks is gone.
-    Mremap {
-        /// First page of the old place.
-        from: u64,
-        /// Old length.
-        old_pages: u64,
-        /// New length.
-        new_pages: u64,
-    },
 }
 
 /// When a `VmPTE` sample was taken.

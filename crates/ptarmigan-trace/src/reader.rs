@@ -353,14 +353,6 @@ impl<R: BufRead> Reader<R> {
                 let (start, pages) = self.page(task, slot, true)?;
                 Kind::Failed { errno, call: FailedCall::Lock { start, pages, how } }
             }
-            more::FAILED_MREMAP => {
-                let errno = self.byte()?;
-                let (from, old_pages) = self.page(task, slot, true)?;
-                Kind::Failed {
-                    errno,
-                    call: FailedCall::Mremap { from, old_pages, new_pages: self.number()? },
-                }
-            }
             _ => return Err("an unknown kind of event".into()),
         })
     }

@@ -215,12 +215,6 @@ impl<W: Write> Writer<W> {
                 self.rows.extend([more::FAILED_LOCK, errno, how.0]);
                 self.range(task, start, pages)
             }
-            FailedCall::Mremap { from, old_pages, new_pages } => {
-                self.rows.extend([more::FAILED_MREMAP, errno]);
-                let slot = self.range(task, from, old_pages);
-                self.number(new_pages);
-                slot
-            }
         }
     }
 

@@ -266,7 +266,9 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
             let grown = VirtRange { start: heap.end, end };
             let flags = AreaFlags::READ.with(AreaFlags::WRITE);
             let tag = self.state.tag;
-            self.state.areas.insert(self.on, Area { tag, ..Area::new(State::<F>::pages(grown)?, flags, 0) })?;
+            self.state
+                .areas
+                .insert(self.on, Area { tag, ..Area::new(State::<F>::pages(grown)?, flags, 0) })?;
         } else if end < heap.start {
             return Ok(());
         } else if end < heap.end {

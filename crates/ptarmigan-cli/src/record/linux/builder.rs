@@ -3,13 +3,16 @@ use super::proc::{PAGE_SHIFT, USER_END};
 use super::queue::Queue;
 use super::raw::{Made, MmCall, NO_CPU, Raw, RawKind};
 use super::syscall::event_of;
-use ptarmigan_trace::{CloneKind, Event, FaultFlags, Kind, MapFlags, Sampled, WriteError, Writer};
+use ptarmigan_trace::{CloneKind, Event, FaultFlags, Kind, MapFlags, Name, Sampled, WriteError, Writer};
 use std::collections::HashMap;
 use std::io::Write;
 
 const CLONE_VM: u64 = libc::CLONE_VM as u64;
 const CLONE_VFORK: u64 = libc::CLONE_VFORK as u64;
 const CLONE_THREAD: u64 = libc::CLONE_THREAD as u64;
+
+/// The usual limit of a stack, in pages: 8 MiB. A reader takes it where nothing else is said.
+const USUAL_STACK: u64 = 2048;
 
 /// The most raw events of unknown tasks that are kept.
 const MOST_EARLY: usize = 1 << 16;
@@ -164,7 +167,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
                 }
                 if address < USER_END {
                     self.seen.faults += 1;
-                    let flags = FaultFlags((code & 0x17) as u8);
+                    let flags = FaultFlags((code & 0x1f) as u8);
                     self.put(pid, Kind::Fault { page: address >> PAGE_SHIFT, flags })?;
                 }
             }
@@ -216,9 +219,13 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
                 self.put(pid, Kind::Mmap { start, pages, prot, flags })?;
             }
             RawKind::Detached { start, pages } => self.put(pid, Kind::Munmap { start, pages })?,
-            RawKind::Populated { start, pages } => {
-                self.put(pid, Kind::Madvise { start, pages, advice: libc::MADV_POPULATE_READ as u16 })?;
+            RawKind::Touched { start, pages, write } => {
+                let flags = FaultFlags(if write { FaultFlags::WRITE } else { 0 });
+                self.put(pid, Kind::Touched { start, pages, flags })?;
             }
+            RawKind::StackLimit { pages } => self.put(pid, Kind::StackLimit { pages })?,
+            // Its fault was not the event before on the same CPU.
+            RawKind::Refused => {}
             RawKind::TlbFlush { reason, pages } => {
                 let pages = if pages >= 1 << 52 { 0 } else { pages };
                 self.put(pid, Kind::TlbFlush { pages, reason })?;
@@ -295,6 +302,12 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         }
         if made.heap != 0 {
             self.put(pid, Kind::Brk { end: made.heap })?;
+        }
+        if made.stack_limit != 0 && made.stack_limit != USUAL_STACK {
+            self.put(pid, Kind::StackLimit { pages: made.stack_limit })?;
+        }
+        if !made.name.is_empty() {
+            self.put(pid, Kind::Name(Name::new(&made.name)))?;
         }
         self.release(waiter)
     }

@@ -1,5 +1,5 @@
 //! What /proc reports about a stopped task.
-use ptarmigan_trace::{AreaKind, Prot};
+use ptarmigan_trace::{AreaKind, HugePages, Prot};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
@@ -37,6 +37,17 @@ pub(super) fn stack_limit(pid: i32) -> Option<u64> {
     Some(bytes.parse().unwrap_or(u64::MAX) >> PAGE_SHIFT)
 }
 
+/// Returns where this machine uses huge pages for anonymous memory.
+pub(super) fn huge_pages() -> HugePages {
+    let chosen = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
+    match chosen.split(['[', ']']).nth(1) {
+        Some("always") => HugePages::Always,
+        Some("madvise") => HugePages::Advised,
+        Some("never") => HugePages::Never,
+        _ => HugePages::Unknown,
+    }
+}
+
 /// Returns the name of a task's program as the kernel keeps it.
 pub(super) fn name(pid: i32) -> String {
     let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
@@ -62,6 +73,15 @@ pub(super) fn group(pid: i32) -> Option<i32> {
 pub(super) fn areas(pid: i32) -> Vec<Area> {
     let maps = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
     maps.split(|&b| b == b'\n').filter_map(|l| area(&String::from_utf8_lossy(l))).collect()
+}
+
+/// Returns the parts of the System V segment that is attached at page `at`, as `shmdt` finds them:
+/// from there on, where the segment's start would be `at`. Each has its first page and length.
+pub(super) fn segment(pid: i32, at: u64) -> Vec<(u64, u64)> {
+    let all = areas(pid);
+    let part = |a: &&Area| a.shared && a.start >= at && a.start - at == a.offset;
+    let Some(first) = all.iter().find(part) else { return Vec::new() };
+    all.iter().filter(part).filter(|a| a.inode == first.inode).map(|a| (a.start, a.pages)).collect()
 }
 
 /// Parses a line of /proc/PID/maps: `start-end perms offset device inode   name`.

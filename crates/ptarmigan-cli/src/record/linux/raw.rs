@@ -19,11 +19,10 @@ pub(super) enum MmCall {
     Munlock,
     Mlockall,
     Munlockall,
-    RemapFilePages,
 }
 
 impl MmCall {
-    pub(super) const ALL: [Self; 11] = [
+    pub(super) const ALL: [Self; 10] = [
         Self::Mmap,
         Self::Munmap,
         Self::Brk,
@@ -34,7 +33,6 @@ impl MmCall {
         Self::Munlock,
         Self::Mlockall,
         Self::Munlockall,
-        Self::RemapFilePages,
     ];
 }
 

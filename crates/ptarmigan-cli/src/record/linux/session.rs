@@ -8,7 +8,7 @@ use super::spill::{Notes, Spill};
 use super::sys::{self, Start, Started};
 use super::tracefs::Instance;
 use super::tracer::{self, Ended, Tracer};
-use super::{signals, spill};
+use super::{proc, signals, spill};
 use crate::error::{Context, Failure};
 use crate::record::args::{MethodChoice, RecordArgs};
 use crate::{bar, print};
@@ -48,6 +48,7 @@ pub(in crate::record) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
     let source = begin(&started, instance, &spill)?;
     let mut header = Header::new(&name(args), cpus(&source), method);
     header.unseen = unseen(&source);
+    header.huge = proc::huge_pages();
 
     signals::pass_to(started.pid);
     started.release().context("starting the command")?;

@@ -1,32 +1,60 @@
 //! Turns system calls that change an address space into events.
 use super::proc::PAGE_SHIFT;
 use super::raw::MmCall;
-use ptarmigan_trace::{Kind, MapFlags, Prot};
+use ptarmigan_trace::{FailedCall, Kind, Locking, MapFlags, Prot};
+
+/// Flag of `mlock2`.
+const MLOCK_ONFAULT: u64 = 1;
 
 fn pages(bytes: u64) -> u64 {
     bytes.div_ceil(1 << PAGE_SHIFT)
 }
 
-/// Returns the event of a system call, or `None` if the call failed or did nothing.
+/// Errors that calls end with after they have taken effect on a part of their range.
+const HALF_WAY: [i64; 4] =
+    [libc::ENOMEM as i64, libc::EINVAL as i64, libc::EFAULT as i64, libc::EAGAIN as i64];
+
+/// Returns the event of a system call, or `None` if the call changed nothing.
 pub(super) fn event_of(call: MmCall, args: [u64; 5], result: i64) -> Option<Kind> {
-    if (-4095..0).contains(&result) {
-        return None;
+    let kind = done(call, args, result)?;
+    if !(-4095..0).contains(&result) {
+        return Some(kind);
     }
+    let whole_pages = args[0].is_multiple_of(1 << PAGE_SHIFT);
+    let call = match kind {
+        Kind::Mprotect { start, pages, prot } if result == -i64::from(libc::ENOMEM) => {
+            FailedCall::Mprotect { start, pages, prot }
+        }
+        Kind::Madvise { start, pages, advice } => FailedCall::Madvise { start, pages, advice },
+        Kind::Lock { start, pages, how } => FailedCall::Lock { start, pages, how },
+        _ => return None,
+    };
+    let errno = u8::try_from(-result).ok()?;
+    let aligned = whole_pages || matches!(call, FailedCall::Lock { .. });
+    (aligned && HALF_WAY.contains(&-result)).then_some(Kind::Failed { errno, call })
+}
+
+/// Returns what a system call does if nothing stops it.
+fn done(call: MmCall, args: [u64; 5], result: i64) -> Option<Kind> {
     let [a, b, c, d, _] = args;
     let (start, end) = (a >> PAGE_SHIFT, pages(a.saturating_add(b)));
     let len = end.saturating_sub(start);
     let prot = |bits: u64| Prot((bits & 7) as u8);
     let kind = match call {
         MmCall::Mmap => {
-            let has = |flag: i32, bit: u8| if d & flag as u64 != 0 { bit } else { 0 };
+            let has = |flag: i32, bit: u16| if d & flag as u64 != 0 { bit } else { 0 };
             let populate = d & libc::MAP_POPULATE as u64 != 0 && d & libc::MAP_NONBLOCK as u64 == 0;
             let flags = has(libc::MAP_ANONYMOUS, MapFlags::ANON)
                 | has(libc::MAP_GROWSDOWN, MapFlags::GROWSDOWN)
                 | has(libc::MAP_FIXED, MapFlags::FIXED)
-                | has(libc::MAP_LOCKED, MapFlags::POPULATE)
+                | has(libc::MAP_LOCKED, MapFlags::POPULATE | MapFlags::LOCKED)
+                | has(libc::MAP_NORESERVE, MapFlags::NORESERVE)
+                | has(libc::MAP_HUGETLB, MapFlags::HUGE_ONLY)
+                | has(libc::MAP_STACK, MapFlags::NO_HUGE)
                 | if populate { MapFlags::POPULATE } else { 0 }
-                // MAP_SHARED is 1, MAP_SHARED_VALIDATE is 3, MAP_PRIVATE is 2.
-                | if d & 1 != 0 { MapFlags::SHARED } else { 0 };
+                // MAP_SHARED is 1, MAP_PRIVATE is 2, MAP_SHARED_VALIDATE is 3, MAP_DROPPABLE is 8.
+                | if d & 1 != 0 { MapFlags::SHARED } else { 0 }
+                | if d & 15 == 8 { MapFlags::DROPPABLE } else { 0 };
             Kind::Mmap {
                 start: result as u64 >> PAGE_SHIFT,
                 pages: pages(b),
@@ -45,13 +73,20 @@ pub(super) fn event_of(call: MmCall, args: [u64; 5], result: i64) -> Option<Kind
         },
         MmCall::Mprotect => Kind::Mprotect { start, pages: len, prot: prot(c) },
         MmCall::Madvise => Kind::Madvise { start, pages: len, advice: u16::try_from(c).ok()? },
-        // Locking makes the pages present, as this advice does.
-        MmCall::Mlock => Kind::Madvise { start, pages: len, advice: libc::MADV_POPULATE_READ as u16 },
+        MmCall::Mlock => {
+            let on_fault = if c & MLOCK_ONFAULT != 0 { Locking::ON_FAULT } else { 0 };
+            Kind::Lock { start, pages: len, how: Locking(Locking::NOW | on_fault) }
+        }
+        MmCall::Munlock => Kind::Lock { start, pages: len, how: Locking(0) },
+        // Linux's flags are the format's.
+        MmCall::Mlockall => Kind::LockAll { how: Locking((a & 7) as u8) },
+        MmCall::Munlockall => Kind::LockAll { how: Locking(0) },
     };
     match kind {
-        Kind::Munmap { pages: 0, .. } | Kind::Mprotect { pages: 0, .. } | Kind::Madvise { pages: 0, .. } => {
-            None
-        }
+        Kind::Munmap { pages: 0, .. }
+        | Kind::Mprotect { pages: 0, .. }
+        | Kind::Madvise { pages: 0, .. }
+        | Kind::Lock { pages: 0, .. } => None,
         kind => Some(kind),
     }
 }

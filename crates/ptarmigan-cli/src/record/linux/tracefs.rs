@@ -4,6 +4,7 @@ use super::raw::{MmCall, Raw, RawKind};
 use super::ring::PageLayout;
 use super::spill::Spill;
 use crate::error::{Context, Failure};
+use ptarmigan_trace::FaultFlags;
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufReader, BufWriter, ErrorKind, Read, Write};
@@ -33,6 +34,7 @@ enum Point {
     Enter(MmCall),
     Leave,
     Locked,
+    Refused,
     TlbFlush,
     Idle,
 }
@@ -54,6 +56,13 @@ fn wanted() -> Vec<Wanted> {
         ("sched/sched_process_exec".into(), Point::ExecDone, None, &["old_pid"]),
         ("sched/sched_process_exit".into(), Point::Exit, None, &[]),
         ("sched/sched_switch".into(), Point::Idle, Some("next_pid == 0"), &[]),
+        // SIGBUS and SIGSEGV of the kernel's own: they follow the fault that they are for.
+        (
+            "signal/signal_generate".into(),
+            Point::Refused,
+            Some("(sig == 7 || sig == 11) && code > 0 && code < 128"),
+            &[],
+        ),
         ("tlb/tlb_flush".into(), Point::TlbFlush, None, &["reason", "pages"]),
         (
             "mmap_lock/mmap_lock_acquire_returned".into(),
@@ -62,7 +71,7 @@ fn wanted() -> Vec<Wanted> {
             &[],
         ),
     ];
-    let calls: [(&str, MmCall, &'static [&'static str]); 9] = [
+    let calls: [(&str, MmCall, &'static [&'static str]); 12] = [
         ("mmap", MmCall::Mmap, &["addr", "len", "prot", "flags"]),
         ("munmap", MmCall::Munmap, &["addr", "len"]),
         ("brk", MmCall::Brk, &["brk"]),
@@ -71,7 +80,10 @@ fn wanted() -> Vec<Wanted> {
         ("pkey_mprotect", MmCall::Mprotect, &["start", "len", "prot"]),
         ("madvise", MmCall::Madvise, &["start", "len_in", "behavior"]),
         ("mlock", MmCall::Mlock, &["start", "len"]),
-        ("mlock2", MmCall::Mlock, &["start", "len"]),
+        ("mlock2", MmCall::Mlock, &["start", "len", "flags"]),
+        ("munlock", MmCall::Munlock, &["start", "len"]),
+        ("mlockall", MmCall::Mlockall, &["flags"]),
+        ("munlockall", MmCall::Munlockall, &[]),
     ];
     for (name, call, fields) in calls {
         all.push((format!("syscalls/sys_enter_{name}"), Point::Enter(call), None, fields));
@@ -84,7 +96,13 @@ fn wanted() -> Vec<Wanted> {
 fn required(p: Point) -> bool {
     !matches!(
         p,
-        Point::Locked | Point::TlbFlush | Point::Enter(MmCall::Mlock | MmCall::Mprotect) | Point::Leave
+        Point::Locked
+            | Point::Refused
+            | Point::TlbFlush
+            | Point::Enter(
+                MmCall::Mlock | MmCall::Munlock | MmCall::Mlockall | MmCall::Munlockall | MmCall::Mprotect
+            )
+            | Point::Leave
     )
 }
 
@@ -110,7 +128,8 @@ impl Decoder {
         let pid = self.pid.get(record)? as i32;
         let f = |i: usize| reading.fields.get(i).and_then(|f| f.get(record));
         let what = match reading.point {
-            Point::Fault => RawKind::Fault { address: f(0)?, code: f(1)? },
+            // Bit 3 of the error code, a reserved bit in a table, is ours to use.
+            Point::Fault => RawKind::Fault { address: f(0)?, code: f(1)? & 0x17 },
             Point::Clone => RawKind::Clone { child: f(0)? as i32, flags: f(1)? },
             Point::ExecStart => RawKind::ExecStart,
             Point::ExecDone => RawKind::ExecDone { old: f(0)? as i32 },
@@ -124,6 +143,7 @@ impl Decoder {
             }
             Point::Leave => RawKind::Leave { result: f(0)? as i64 },
             Point::Locked => RawKind::Locked,
+            Point::Refused => RawKind::Refused,
             Point::TlbFlush => RawKind::TlbFlush { reason: f(0)? as u8, pages: f(1)? },
             Point::Idle => RawKind::Idle,
         };
@@ -284,6 +304,7 @@ impl Instance {
                 decoder: self.decoder.clone(),
                 page: vec![0; self.decoder.layout.size],
                 ready: Vec::new().into_iter(),
+                peeked: None,
             });
         }
         Ok((events, lost))
@@ -388,12 +409,31 @@ pub(super) struct CpuEvents {
     decoder: Decoder,
     page: Vec<u8>,
     ready: std::vec::IntoIter<Raw>,
+    /// The next event, which has been looked at already.
+    peeked: Option<Raw>,
 }
 
 impl Iterator for CpuEvents {
     type Item = Raw;
 
     fn next(&mut self) -> Option<Raw> {
+        let mut raw = self.peeked.take().or_else(|| self.read())?;
+        if let RawKind::Fault { code, .. } = &mut raw.what {
+            self.peeked = self.read();
+            // The signal is made on the same CPU, mostly at once.
+            if let Some(Raw { pid, what: RawKind::Refused, .. }) = self.peeked
+                && pid == raw.pid
+            {
+                *code |= u64::from(FaultFlags::REFUSED);
+                self.peeked = None;
+            }
+        }
+        Some(raw)
+    }
+}
+
+impl CpuEvents {
+    fn read(&mut self) -> Option<Raw> {
         loop {
             if let Some(raw) = self.ready.next() {
                 return Some(raw);

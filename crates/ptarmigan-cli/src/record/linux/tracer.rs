@@ -13,11 +13,18 @@ use ptarmigan_trace::{AreaKind, FaultFlags};
 use std::collections::{HashMap, HashSet, VecDeque};
 
 /// The system calls at which every task stops.
-pub(super) const STOPS: [i64; 5] =
-    [libc::SYS_execve, libc::SYS_execveat, libc::SYS_shmat, libc::SYS_shmdt, libc::SYS_mlockall];
+pub(super) const STOPS: [i64; 7] = [
+    libc::SYS_execve,
+    libc::SYS_execveat,
+    libc::SYS_shmat,
+    libc::SYS_shmdt,
+    libc::SYS_remap_file_pages,
+    libc::SYS_setrlimit,
+    libc::SYS_prlimit64,
+];
 
 /// The system calls at which tasks stop without tracepoints.
-pub(super) const MM_STOPS: [i64; 9] = [
+pub(super) const MM_STOPS: [i64; 12] = [
     libc::SYS_mmap,
     libc::SYS_munmap,
     libc::SYS_brk,
@@ -27,6 +34,9 @@ pub(super) const MM_STOPS: [i64; 9] = [
     libc::SYS_madvise,
     libc::SYS_mlock,
     libc::SYS_mlock2,
+    libc::SYS_munlock,
+    libc::SYS_mlockall,
+    libc::SYS_munlockall,
 ];
 
 fn call_of(number: i64) -> Option<MmCall> {
@@ -38,12 +48,12 @@ fn call_of(number: i64) -> Option<MmCall> {
         libc::SYS_mprotect | libc::SYS_pkey_mprotect => MmCall::Mprotect,
         libc::SYS_madvise => MmCall::Madvise,
         libc::SYS_mlock | libc::SYS_mlock2 => MmCall::Mlock,
+        libc::SYS_munlock => MmCall::Munlock,
+        libc::SYS_mlockall => MmCall::Mlockall,
+        libc::SYS_munlockall => MmCall::Munlockall,
         _ => return None,
     })
 }
-
-/// Flag of `mlockall`: pages are locked on their first fault and not made present.
-const MCL_ONFAULT: u64 = 4;
 
 const SPILL: &str = "the temporary files beside the output";
 
@@ -51,8 +61,12 @@ const SPILL: &str = "the temporary files beside the output";
 enum Pending {
     MmCall,
     Attach,
-    Detach { start: u64, pages: u64 },
-    LockAll,
+    /// The parts of the segment that are there, as first page and length.
+    Detach(Vec<(u64, u64)>),
+    /// `remap_file_pages`, with its first page and whether pages are made present.
+    Remap(u64, bool),
+    /// A change of the stack's limit.
+    Limit,
 }
 
 /// How the recorded command ended.
@@ -221,15 +235,17 @@ impl<'a> Tracer<'a> {
                 None
             }
             libc::SYS_shmat => Some(Pending::Attach),
-            libc::SYS_mlockall if args[0] & libc::MCL_CURRENT as u64 != 0 && args[0] & MCL_ONFAULT == 0 => {
-                Some(Pending::LockAll)
+            libc::SYS_shmdt => Some(Pending::Detach(proc::segment(pid, args[0] >> proc::PAGE_SHIFT))),
+            libc::SYS_remap_file_pages => {
+                let present = args[4] & libc::MAP_NONBLOCK as u64 == 0;
+                Some(Pending::Remap(args[0] >> proc::PAGE_SHIFT, present))
             }
-            libc::SYS_mlockall => None,
-            libc::SYS_shmdt => {
-                let start = args[0] >> proc::PAGE_SHIFT;
-                let area = proc::areas(pid).into_iter().find(|a| a.start == start && a.shared);
-                area.map(|a| Pending::Detach { start, pages: a.pages })
+            libc::SYS_setrlimit if args[0] == u64::from(libc::RLIMIT_STACK) => Some(Pending::Limit),
+            // For itself, and with a new limit.
+            libc::SYS_prlimit64 if args[1] == u64::from(libc::RLIMIT_STACK) && args[2] != 0 => {
+                Some(Pending::Limit)
             }
+            libc::SYS_setrlimit | libc::SYS_prlimit64 => None,
             number => match call_of(number) {
                 Some(call) => {
                     if !self.take_turn(pid) {
@@ -294,16 +310,25 @@ impl<'a> Tracer<'a> {
                     self.note(pid, RawKind::Attached { start, pages: a.pages, prot: a.prot })?;
                 }
             }
-            Pending::Detach { start, pages } if result >= 0 => {
-                self.note(pid, RawKind::Detached { start, pages })?
-            }
-            Pending::LockAll if result >= 0 => {
-                let reachable = |a: &proc::Area| a.prot.0 != 0 && a.kind != AreaKind::Special;
-                for a in proc::areas(pid).into_iter().filter(reachable) {
-                    self.note(pid, RawKind::Populated { start: a.start, pages: a.pages })?;
+            Pending::Detach(parts) if result >= 0 => {
+                for (start, pages) in parts {
+                    self.note(pid, RawKind::Detached { start, pages })?;
                 }
             }
-            Pending::Attach | Pending::Detach { .. } | Pending::LockAll => {}
+            Pending::Remap(start, present) if result >= 0 => {
+                if let Some(a) = proc::areas(pid).into_iter().find(|a| a.start == start) {
+                    self.note(pid, RawKind::Attached { start, pages: a.pages, prot: a.prot })?;
+                    if present {
+                        self.note(pid, RawKind::Touched { start, pages: a.pages, write: false })?;
+                    }
+                }
+            }
+            Pending::Limit => {
+                if let Some(pages) = proc::stack_limit(pid) {
+                    self.note(pid, RawKind::StackLimit { pages })?;
+                }
+            }
+            Pending::Attach | Pending::Detach(_) | Pending::Remap(..) => {}
         }
         Ok(sys::resume(pid, 0))
     }

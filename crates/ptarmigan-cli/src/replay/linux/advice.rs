@@ -1,8 +1,8 @@
 //! `madvise`.
 use super::calls::pieces;
+use super::error::CallError;
 use super::lock::touch;
 use super::tags::{self, Tag};
-use super::error::CallError;
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::format::Format;
 use ptarmigan::space::{Access, Advice, Area, AreaFlags, SpaceMachine, SpaceMut};

@@ -1,8 +1,8 @@
 //! Carries recorded calls out on an address space.
+use super::error::CallError;
 use super::lock::populate;
 use super::tags::{self, Tag};
 use super::{advice, lock};
-use super::error::CallError;
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::format::Format;
 use ptarmigan::space::{Area, AreaFlags, Object, SpaceMachine, SpaceMut};
@@ -55,17 +55,11 @@ pub fn call<F: Format, M: SpaceMachine>(space: &mut SpaceMut<'_, F, M>, kind: Ki
         Kind::Failed { call: FailedCall::Lock { start, pages, how }, .. } => {
             lock::lock(space, range(start, pages), how, true)?;
         }
-        Kind::Failed { call: FailedCall::Mremap { from, old_pages, new_pages }, .. } => {
-            if new_pages < old_pages {
-                space.munmap(range(from + new_pages, old_pages - new_pages))?;
-            }
-        }
         Kind::LockAll { how } => lock::lock_all(space, how)?,
         Kind::StackLimit { pages } => space.set_stack_limit(pages.saturating_mul(1 << PAGE)),
         Kind::Touched { start, pages, flags } => {
             let write = flags.0 & FaultFlags::WRITE != 0;
-            let access =
-                if write { ptarmigan::space::Access::Write } else { ptarmigan::space::Access::Read };
+            let access = if write { ptarmigan::space::Access::Write } else { ptarmigan::space::Access::Read };
             lock::touch(space, range(start, pages), access)?;
         }
         Kind::Fault { .. }

@@ -1,7 +1,7 @@
 //! Pages that are locked in memory, and populating.
 use super::calls::pieces;
-use super::tags::{self, Tag};
 use super::error::CallError;
+use super::tags::{self, Tag};
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::format::Format;
 use ptarmigan::space::{Access, Area, AreaError, AreaFlags, FaultError, SpaceMachine, SpaceMut};
@@ -51,9 +51,9 @@ pub fn lock<F: Format, M: SpaceMachine>(
     failed: bool,
 ) -> Result<(), CallError> {
     let tag = tag_of(how);
-    let complete = pieces(space, range).try_fold(range.start, |end, (piece, _)| {
-        if piece.start == end { Ok(piece.end) } else { Err(end) }
-    }) == Ok(range.end);
+    let complete = pieces(space, range)
+        .try_fold(range.start, |end, (piece, _)| if piece.start == end { Ok(piece.end) } else { Err(end) })
+        == Ok(range.end);
     if failed && complete {
         let mut unreadable = pieces(space, range);
         if !unreadable.any(|(_, area)| area.flags.0 & AreaFlags::PERMISSIONS.0 == 0) {

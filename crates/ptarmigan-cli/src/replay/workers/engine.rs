@@ -143,7 +143,9 @@ impl<F: Format, M: ReplayMachine<F>, W: Watch> Engine<'_, F, M, W> {
         let write = flags.0 & FaultFlags::WRITE != 0
             || self.trace.access_unknown && is_written(space.areas().find(on, va));
         let access = access(write, flags);
-        if flags.0 & FaultFlags::REFUSED != 0 && space.areas().find(on, va).is_some_and(|a| allows(&a, access)) {
+        if flags.0 & FaultFlags::REFUSED != 0
+            && space.areas().find(on, va).is_some_and(|a| allows(&a, access))
+        {
             self.outcome.refused += 1;
             return Ok(());
         }

@@ -12,8 +12,9 @@ fn run(what: &[(i32, RawKind)]) -> Vec<(u32, Kind)> {
     let header = Header::new("m", 4, Method::Synthetic);
     let writer = Writer::new(Vec::new(), &header, 1).expect("a good header");
     let mut made = |_: i32, _: u64| {
-        let area = Area { start: 0x7_0000, pages: 4, prot: Prot(3), kind: AreaKind::Stack, shared: false };
-        Some(Made { stack_end: 0x7_ffff, arg_pages: 1, heap: 0, areas: vec![area] })
+        let area =
+            Area { start: 0x7_0000, pages: 4, prot: Prot(3), kind: AreaKind::Stack, ..Area::default() };
+        Some(Made { stack_end: 0x7_ffff, arg_pages: 1, areas: vec![area], ..Made::default() })
     };
     let mut model = TraceBuilder::new(writer, 100, &mut made);
     let start = [(100, RawKind::Fault { address: 0x5000, code: 4 }), (100, RawKind::ExecStart)];
