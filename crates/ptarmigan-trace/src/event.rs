@@ -196,6 +196,27 @@ pub enum FailedCall {
     },
 }
 
+impl FailedCall {
+    /// Returns the first page and the length of the call's range.
+    #[must_use]
+    pub fn range(&self) -> (u64, u64) {
+        match *self {
+            Self::Mprotect { start, pages, .. }
+            | Self::Madvise { start, pages, .. }
+            | Self::Lock { start, pages, .. } => (start, pages),
+        }
+    }
+
+    /// Sets the call's range.
+    pub fn set_range(&mut self, first: u64, length: u64) {
+        match self {
+            Self::Mprotect { start, pages, .. }
+            | Self::Madvise { start, pages, .. }
+            | Self::Lock { start, pages, .. } => (*start, *pages) = (first, length),
+        }
+    }
+}
+
 /// When a `VmPTE` sample was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]

@@ -73,6 +73,8 @@ pub(super) struct TraceBuilder<'a, W: Write> {
     early: HashMap<i32, Vec<Raw>>,
     early_count: usize,
     made: ExecLookup<'a>,
+    /// The time of the raw event that is being processed.
+    now: u64,
     pub(super) seen: Seen,
 }
 
@@ -100,6 +102,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             early: HashMap::new(),
             early_count: 0,
             made,
+            now: 0,
             seen: Seen::default(),
         }
     }
@@ -107,6 +110,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
     /// Processes the next raw event, in order of time.
     pub(super) fn feed(&mut self, raw: Raw) -> Result<(), WriteError> {
         let pid = raw.pid;
+        self.now = raw.time;
         if let RawKind::ExecDone { old } = raw.what
             && old != pid
             && self.tasks.contains_key(&old)
@@ -190,7 +194,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             RawKind::Enter { call, args } => {
                 // The previous call never ended: its task was killed in it, or its end was lost.
                 if let Some((_, _, Some(place))) = task.call.replace((call, args, None)) {
-                    self.queue.resolve(place, None)?;
+                    self.queue.resolve(place, self.now, None)?;
                 }
             }
             RawKind::Locked => {
@@ -205,7 +209,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
                     let (number, cpu) = (task.number, task.cpu);
                     let event = event_of(call, args, result).map(|kind| Event { task: number, cpu, kind });
                     match place {
-                        Some(place) => self.queue.resolve(place, event)?,
+                        Some(place) => self.queue.resolve(place, raw.time, event)?,
                         None => {
                             if let Some(e) = event {
                                 self.put(pid, e.kind)?;
@@ -240,7 +244,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         if let Some(t) = self.tasks.get(&pid)
             && self.started
         {
-            self.queue.push(Event { task: t.number, cpu: t.cpu, kind })?;
+            self.queue.push(self.now, Event { task: t.number, cpu: t.cpu, kind })?;
         }
         Ok(())
     }
@@ -315,7 +319,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
     fn exit(&mut self, pid: i32) -> Result<(), WriteError> {
         let Some(mut task) = self.tasks.remove(&pid) else { return Ok(()) };
         if let Some((_, _, Some(place))) = task.call.take() {
-            self.queue.resolve(place, None)?;
+            self.queue.resolve(place, self.now, None)?;
         }
         let left = self.groups.get_mut(&task.group).map_or(0, |n| {
             *n -= 1;
@@ -329,7 +333,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         let still = task.dying || waited;
         let event = Event { task: task.number, cpu: task.cpu, kind: Kind::Exit { last: left == 0 } };
         if self.started {
-            self.queue.push(event)?;
+            self.queue.push(self.now, event)?;
         }
         self.leave_space(space, still);
         self.release(waiter)

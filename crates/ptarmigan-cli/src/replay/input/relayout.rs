@@ -246,7 +246,13 @@ impl Trace {
                 }
                 Kind::Munmap { start, pages }
                 | Kind::Mprotect { start, pages, .. }
-                | Kind::Madvise { start, pages, .. } => program.names(room, start, pages),
+                | Kind::Madvise { start, pages, .. }
+                | Kind::Lock { start, pages, .. }
+                | Kind::Touched { start, pages, .. } => program.names(room, start, pages),
+                Kind::Failed { call, .. } => {
+                    let (start, pages) = call.range();
+                    program.names(room, start, pages);
+                }
                 _ => {}
             }
         }
@@ -288,7 +294,14 @@ fn move_call(room: Room, program: &Program, kind: &mut Kind) {
         | Kind::Mmap { start, pages, .. }
         | Kind::Munmap { start, pages }
         | Kind::Mprotect { start, pages, .. }
-        | Kind::Madvise { start, pages, .. } => range(start, pages),
+        | Kind::Madvise { start, pages, .. }
+        | Kind::Lock { start, pages, .. }
+        | Kind::Touched { start, pages, .. } => range(start, pages),
+        Kind::Failed { call, .. } => {
+            let (mut start, mut pages) = call.range();
+            range(&mut start, &mut pages);
+            call.set_range(start, pages);
+        }
         Kind::Mremap { from, old_pages, to, new_pages, .. } => {
             range(from, old_pages);
             range(to, new_pages);
