@@ -454,7 +454,7 @@ fn nonsense(seed: u64) -> Vec<(u32, Kind)> {
             12 => Kind::Madvise { start: page, pages, advice: random(26) as u16 },
             13 => Kind::Truth { tables: random(30) as u32, at: Sampled::Exit },
             14 => Kind::Idle,
-            15..=18 => Kind::Mmap { start: page, pages, prot, flags: MapFlags(random(32) as u8) },
+            15..=18 => Kind::Mmap { start: page, pages, prot, flags: MapFlags(random(32) as u16) },
             _ => Kind::Fault { page, flags: FaultFlags(random(32) as u8) },
         };
         match kind {

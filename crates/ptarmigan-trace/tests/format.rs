@@ -5,8 +5,8 @@ mod wrap;
 
 use proptest::prelude::*;
 use ptarmigan_trace::{
-    AreaKind, CloneKind, Event, FaultFlags, Header, Kind, MapFlags, Method, Prot, ReadError, Reader, Sampled,
-    Summary, TraceFile, Unseen, WriteError, Writer, kind_index,
+    AreaKind, CloneKind, Event, FailedCall, FaultFlags, Header, HugePages, Kind, Locking, MapFlags, Method, Name,
+    Prot, ReadError, Reader, Sampled, Summary, TraceFile, Unseen, WriteError, Writer, kind_index,
 };
 
 const CPUS: u16 = 300;
@@ -48,7 +48,16 @@ fn small() -> Vec<Event> {
         at(1, 0, Kind::TlbFlush { pages: 0, reason: 3 }),
         at(1, 0, Kind::Idle),
         at(2, 1, Kind::Clone { child: 3, kind: CloneKind::Share }),
-        at(3, 1, Kind::Fault { page: (1 << 52) - 1, flags: FaultFlags(0x17) }),
+        at(3, 1, Kind::Fault { page: (1 << 52) - 1, flags: FaultFlags(0x1f) }),
+        at(3, 1, Kind::Lock { start: 0x7_f000_0000, pages: 3, how: Locking(Locking::NOW | Locking::ON_FAULT) }),
+        at(3, 1, Kind::LockAll { how: Locking(7) }),
+        at(3, 1, Kind::StackLimit { pages: u64::MAX >> 12 }),
+        at(3, 1, Kind::Name(Name::new("/usr/bin/größer"))),
+        at(3, 1, Kind::Pid(4_000_000)),
+        at(3, 1, Kind::Touched { start: 5, pages: 1, flags: FaultFlags(FaultFlags::WRITE) }),
+        at(3, 1, Kind::Failed { errno: 12, call: FailedCall::Mprotect { start: 5, pages: 9, prot: Prot(1) } }),
+        at(3, 1, Kind::Failed { errno: 22, call: FailedCall::Madvise { start: 5, pages: 9, advice: 300 } }),
+        at(3, 1, Kind::Failed { errno: 12, call: FailedCall::Lock { start: 5, pages: 9, how: Locking(1) } }),
         at(3, 1, Kind::Exit { last: false }),
     ]
 }
@@ -74,7 +83,7 @@ fn every_kind_comes_back() {
     let back: Vec<Event> = reader.by_ref().map(|e| e.expect("an event")).collect();
     assert_eq!(back, small());
     assert_eq!(reader.summary(), Some(&summary));
-    assert_eq!((summary.lost, summary.tasks, summary.events), (7, 4, 22));
+    assert_eq!((summary.lost, summary.tasks, summary.events), (7, 4, 31));
     assert_eq!(summary.count(&Kind::Idle), 1);
     assert!(small().iter().all(|e| summary.by_kind[kind_index(&e.kind)] > 0));
     assert_eq!(reader.header().name(), "a name");
@@ -118,13 +127,55 @@ fn more_bytes_are_an_error() {
 #[test]
 fn a_newer_version_says_so() {
     let (mut bytes, _) = write(&small());
-    bytes[8] = 2;
-    let e = read(&bytes).expect_err("version 2");
-    assert!(matches!(e, ReadError::NewerVersion { found: 2, known: 1 }));
+    bytes[8] = 3;
+    let e = read(&bytes).expect_err("version 3");
+    assert!(matches!(e, ReadError::NewerVersion { found: 3, known: 2 }));
     assert_eq!(
         e.to_string(),
-        "made by a newer version (format 2, this program reads up to 1): update ptarmigan"
+        "made by a newer version (format 3, this program reads up to 2): update ptarmigan"
     );
+}
+
+#[test]
+fn times_pass_and_never_run_backwards() {
+    let mut header = Header::new("t", 1, Method::Synthetic);
+    header.huge = HugePages::Always;
+    let mut w = Writer::new(Vec::new(), &header, 3).expect("a good header");
+    let event = |kind| Event { task: 0, cpu: 0, kind };
+    let times = [0, 0, 7, 7, 1 << 40, (1 << 52) - 1];
+    for (n, time) in times.into_iter().enumerate() {
+        w.time(time).expect("it has passed");
+        w.event(&event(Kind::Brk { end: n as u64 })).expect("a good event");
+    }
+    assert!(matches!(w.time(6), Err(WriteError::Invalid { .. })), "backwards");
+    assert!(matches!(w.time(1 << 52), Err(WriteError::Invalid { .. })), "too late");
+    let (bytes, _) = w.finish(0).expect("memory takes everything");
+    let mut reader = Reader::new(&bytes[..]).expect("a header");
+    assert_eq!((reader.header().huge, reader.header().version()), (HugePages::Always, 2));
+    for time in times {
+        assert!(reader.next().is_some_and(|e| e.is_ok()));
+        assert_eq!(reader.time(), time);
+    }
+    assert!(reader.next().is_none());
+    // A step of nothing, a step too far, a time with a task: rows that only a forger writes.
+    for rows in [&[14, 0, 0, 15][..], &[14, 0, 255, 255, 255, 255, 255, 255, 255, 255, 1, 15], &[0x2e, 0, 1, 15]] {
+        let error = read(&wrap::rows(rows)).expect_err("no time");
+        assert!(matches!(error, ReadError::Damaged { .. }), "{error}");
+    }
+}
+
+#[test]
+fn the_name_of_a_program_is_one() {
+    assert_eq!(Name::new("/bin/sh\n").as_str(), "sh");
+    assert_eq!(Name::new("a name of many bytes").as_str(), "a name of many ");
+    assert_eq!(Name::new("fünfzehn Zeichä").as_str(), "fünfzehn Zeich");
+    for name in [&b"a/b"[..], b"\xff", b"a\n", b"sixteen letters!"] {
+        let mut rows = vec![14, 4, name.len() as u8];
+        rows.extend(name);
+        rows.push(15);
+        let error = read(&wrap::rows(&rows)).expect_err("no name");
+        assert!(error.to_string().contains("the name of a program"), "{error}");
+    }
 }
 
 #[test]
@@ -166,7 +217,11 @@ fn the_writer_refuses_what_no_reader_takes() {
     refuse(0, 0, Kind::Clone { child: 2, kind: CloneKind::Fork });
     refuse(0, 0, Kind::Clone { child: 0, kind: CloneKind::Fork });
     refuse(0, 0, Kind::Fault { page: 1 << 52, flags: FaultFlags(0) });
-    refuse(0, 0, Kind::Fault { page: 1, flags: FaultFlags(8) });
+    refuse(0, 0, Kind::Fault { page: 1, flags: FaultFlags(32) });
+    refuse(0, 0, Kind::Lock { start: 1, pages: 1, how: Locking(Locking::FUTURE) });
+    refuse(0, 0, Kind::LockAll { how: Locking(8) });
+    refuse(0, 0, Kind::Touched { start: 1, pages: 1, flags: FaultFlags(FaultFlags::USER) });
+    refuse(0, 0, Kind::Failed { errno: 1, call: FailedCall::Mprotect { start: 1, pages: 0, prot: Prot(1) } });
     refuse(0, 0, Kind::Munmap { start: 5, pages: 0 });
     refuse(0, 0, Kind::Munmap { start: 5, pages: u64::MAX });
     refuse(0, 0, Kind::Mprotect { start: 5, pages: 1, prot: Prot(8) });
@@ -201,7 +256,7 @@ fn thousands_of_mutations_never_panic() {
         state ^= state << 17;
         (state % below as u64) as usize
     };
-    assert_eq!(harness::read_any(&bytes), (22, true));
+    assert_eq!(harness::read_any(&bytes), (31, true));
     for _ in 0..4000 {
         let mut bad = bytes.clone();
         for _ in 0..=random(4) {
@@ -252,7 +307,7 @@ fn kind() -> impl Strategy<Value = Kind> {
             kind: AreaKind::Special
         }),
         any::<bool>().prop_map(|last| Kind::Exit { last }),
-        (range(), 0..8u8, 0..32u8).prop_map(|((start, pages), p, f)| Kind::Mmap {
+        (range(), 0..8u8, 0..2048u16).prop_map(|((start, pages), p, f)| Kind::Mmap {
             start,
             pages,
             prot: Prot(p),
@@ -268,6 +323,18 @@ fn kind() -> impl Strategy<Value = Kind> {
         (0..1u64 << 52, any::<u8>()).prop_map(|(pages, reason)| Kind::TlbFlush { pages, reason }),
         Just(Kind::Idle),
         any::<u32>().prop_map(|tables| Kind::Truth { tables, at: Sampled::Exec }),
+        (range(), 0..2u8).prop_map(|((start, pages), how)| Kind::Lock { start, pages, how: Locking(how) }),
+        (range(), 0..8u8).prop_map(|((start, pages), how)| Kind::Failed {
+            errno: how,
+            call: FailedCall::Lock { start, pages, how: Locking(how & 5) }
+        }),
+        (range(), any::<u16>()).prop_map(|((start, pages), advice)| Kind::Failed {
+            errno: 22,
+            call: FailedCall::Madvise { start, pages, advice }
+        }),
+        ".*".prop_map(|name| Kind::Name(Name::new(&name))),
+        any::<u32>().prop_map(Kind::Pid),
+        (0..1u64 << 52).prop_map(|pages| Kind::StackLimit { pages }),
     ]
 }
 

@@ -194,7 +194,7 @@ fn history(seed: u64) -> Trace {
             }
             17 => Kind::Area { start: page, pages, prot, kind: AreaKind::Anon },
             18..=23 => {
-                Kind::Mmap { start: page, pages, prot: Prot(3), flags: MapFlags(random.below(4) as u8) }
+                Kind::Mmap { start: page, pages, prot: Prot(3), flags: MapFlags(random.below(4) as u16) }
             }
             _ => Kind::Fault { page, flags: FaultFlags(random.below(4) as u8) },
         };
