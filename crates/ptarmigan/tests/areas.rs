@@ -68,7 +68,8 @@ fn check<M: SpaceMachine>(space: &Space<X>, on: On<'_, M>, model: &Model) {
         let alike = two[0].end == two[1].start
             && two[0].flags == two[1].flags
             && two[0].object == two[1].object
-            && (!two[0].flags.has(AreaFlags::BACKED) || two[0].offset_at(two[1].start) == two[1].offset);
+            && two[0].tag == two[1].tag
+            && two[0].offset_at(two[1].start) == two[1].offset;
         assert!(!alike, "{:?} and {:?} are alike", two[0], two[1]);
     }
 }

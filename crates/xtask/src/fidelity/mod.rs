@@ -1,0 +1,100 @@
+//! Random programs of the whole mmap family, with fork and threads, recorded with Linux's own count
+//! of tables after every call, and replayed.
+mod check;
+mod guest;
+mod program;
+mod shrink;
+
+use check::Checker;
+use clap::Args;
+pub use guest::guest;
+use program::{Allowed, C, Random};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// Options of `cargo xtask fidelity`.
+#[derive(Args)]
+pub struct FidelityArgs {
+    /// The first seed.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Number of programs, each of its own seed.
+    #[arg(long, default_value_t = 10)]
+    seeds: u64,
+    /// Begins no program after this many seconds.
+    #[arg(long)]
+    seconds: Option<u64>,
+    /// Steps of a program.
+    #[arg(long, default_value_t = 200)]
+    calls: usize,
+    /// CPUs of the replay.
+    #[arg(long, default_value_t = 2)]
+    cpus: u32,
+    /// Programs do not fork.
+    #[arg(long)]
+    no_forks: bool,
+    /// Programs start no threads.
+    #[arg(long)]
+    no_threads: bool,
+    /// Does not make programs smaller that differ.
+    #[arg(long)]
+    no_shrink: bool,
+    /// The part of the samples that must be equal, in percent.
+    #[arg(long, default_value_t = 100.0)]
+    least: f64,
+}
+
+/// Runs the comparison. The exit status is 0 if enough samples are equal and the sanitizer found
+/// nothing, 2 if nothing can be recorded here.
+pub fn run(args: &FidelityArgs) -> ExitCode {
+    let checker = match Checker::new().and_then(|checker| checker.probe().map(|()| checker)) {
+        Ok(checker) => checker,
+        Err(why) => {
+            eprintln!("fidelity: nothing can be compared here: {why}");
+            return ExitCode::from(2);
+        }
+    };
+    let start = Instant::now();
+    let (mut checked, mut equal, mut findings, mut programs) = (0, 0, 0, 0);
+    let mut shown = 0;
+    for seed in args.seed..args.seed + args.seeds {
+        if args.seconds.is_some_and(|most| start.elapsed() > Duration::from_secs(most)) {
+            break;
+        }
+        let allowed = Allowed { forks: !args.no_forks, threads: !args.no_threads };
+        let steps = Random(seed).program(args.calls, allowed);
+        let found = match checker.check(&steps, args.cpus) {
+            Ok(found) => found,
+            Err(why) => {
+                eprintln!("fidelity: seed {seed}: {why}");
+                return ExitCode::FAILURE;
+            }
+        };
+        programs += 1;
+        checked += found.checked;
+        equal += found.equal;
+        findings += found.findings;
+        if found.is_right() {
+            continue;
+        }
+        println!(
+            "seed {seed}: {} of {} equal, {} findings, {} calls refused, {} calls",
+            found.equal,
+            found.checked,
+            found.findings,
+            found.odd,
+            program::count(&steps)
+        );
+        if args.no_shrink || shown >= 5 {
+            continue;
+        }
+        shown += 1;
+        let small =
+            shrink::shrink(&steps, 150, |steps| checker.check(steps, args.cpus).is_ok_and(|f| !f.is_right()));
+        let first = checker.check(&small, args.cpus).map(|f| f.first).unwrap_or_default();
+        println!("{}/* {first} */", C(&small));
+    }
+    let part = if checked == 0 { 0.0 } else { equal as f64 * 100.0 / checked as f64 };
+    println!("{programs} programs: {equal} of {checked} samples equal ({part:.3} %), {findings} findings");
+    if part >= args.least && findings == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

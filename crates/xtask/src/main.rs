@@ -1,0 +1,37 @@
+//! `cargo xtask`: long checks of the workspace that are no tests.
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod fidelity;
+
+/// Long checks of the workspace that are no tests.
+#[derive(Parser)]
+#[command(name = "cargo xtask")]
+struct Args {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Records random programs and compares a replay with Linux's count of tables after every call.
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    Fidelity(fidelity::FidelityArgs),
+    /// Runs a program of `fidelity` (used by the recording).
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    #[command(hide = true)]
+    Guest {
+        /// The program.
+        file: std::path::PathBuf,
+    },
+}
+
+fn main() -> ExitCode {
+    match Args::parse().task {
+        #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+        Task::Fidelity(args) => fidelity::run(&args),
+        #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+        Task::Guest { file } => fidelity::guest(&file),
+    }
+}
