@@ -3,6 +3,7 @@ mod bar;
 pub mod bench;
 pub mod calibrate;
 mod error;
+mod input;
 pub mod inspect;
 mod measure;
 mod model;

@@ -21,7 +21,15 @@ impl TraceFile {
     /// # Errors
     /// If the file cannot be read, or is not a complete trace of a supported version.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, ReadError> {
-        let mut file = File::open(path)?;
+        Self::new(File::open(path)?)
+    }
+
+    /// As [`open`](Self::open), of an open file from its start.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn new(mut file: File) -> Result<Self, ReadError> {
+        file.rewind()?;
         let mut input = BufReader::with_capacity(1 << 16, &mut file);
         let header = Header::decode(&mut input)?;
         let bytes = input.seek(SeekFrom::End(0))?;

@@ -5,8 +5,8 @@ mod wrap;
 
 use proptest::prelude::*;
 use ptarmigan_trace::{
-    AreaKind, CloneKind, Event, FailedCall, FaultFlags, Header, HugePages, Kind, Locking, MapFlags, Method, Name,
-    Prot, ReadError, Reader, Sampled, Summary, TraceFile, Unseen, WriteError, Writer, kind_index,
+    AreaKind, CloneKind, Event, FailedCall, FaultFlags, Header, HugePages, Kind, Locking, MapFlags, Method,
+    Name, Prot, ReadError, Reader, Sampled, Summary, TraceFile, Unseen, WriteError, Writer, kind_index,
 };
 
 const CPUS: u16 = 300;
@@ -49,13 +49,21 @@ fn small() -> Vec<Event> {
         at(1, 0, Kind::Idle),
         at(2, 1, Kind::Clone { child: 3, kind: CloneKind::Share }),
         at(3, 1, Kind::Fault { page: (1 << 52) - 1, flags: FaultFlags(0x1f) }),
-        at(3, 1, Kind::Lock { start: 0x7_f000_0000, pages: 3, how: Locking(Locking::NOW | Locking::ON_FAULT) }),
+        at(
+            3,
+            1,
+            Kind::Lock { start: 0x7_f000_0000, pages: 3, how: Locking(Locking::NOW | Locking::ON_FAULT) },
+        ),
         at(3, 1, Kind::LockAll { how: Locking(7) }),
         at(3, 1, Kind::StackLimit { pages: u64::MAX >> 12 }),
         at(3, 1, Kind::Name(Name::new("/usr/bin/größer"))),
         at(3, 1, Kind::Pid(4_000_000)),
         at(3, 1, Kind::Touched { start: 5, pages: 1, flags: FaultFlags(FaultFlags::WRITE) }),
-        at(3, 1, Kind::Failed { errno: 12, call: FailedCall::Mprotect { start: 5, pages: 9, prot: Prot(1) } }),
+        at(
+            3,
+            1,
+            Kind::Failed { errno: 12, call: FailedCall::Mprotect { start: 5, pages: 9, prot: Prot(1) } },
+        ),
         at(3, 1, Kind::Failed { errno: 22, call: FailedCall::Madvise { start: 5, pages: 9, advice: 300 } }),
         at(3, 1, Kind::Failed { errno: 12, call: FailedCall::Lock { start: 5, pages: 9, how: Locking(1) } }),
         at(3, 1, Kind::Exit { last: false }),
@@ -158,7 +166,9 @@ fn times_pass_and_never_run_backwards() {
     }
     assert!(reader.next().is_none());
     // A step of nothing, a step too far, a time with a task: rows that only a forger writes.
-    for rows in [&[14, 0, 0, 15][..], &[14, 0, 255, 255, 255, 255, 255, 255, 255, 255, 1, 15], &[0x2e, 0, 1, 15]] {
+    for rows in
+        [&[14, 0, 0, 15][..], &[14, 0, 255, 255, 255, 255, 255, 255, 255, 255, 1, 15], &[0x2e, 0, 1, 15]]
+    {
         let error = read(&wrap::rows(rows)).expect_err("no time");
         assert!(matches!(error, ReadError::Damaged { .. }), "{error}");
     }

@@ -171,7 +171,8 @@ fn stacks_grow_by_linuxs_rules() {
                 edit.mmap(pages(BASE - 20 * PAGE, 1), flags, 0).unwrap();
             }
         };
-        let grows = |space: &mut Space<X>, by: u64| space.fault(on, VirtAddr(BASE - by * PAGE), Access::Read).is_ok();
+        let grows =
+            |space: &mut Space<X>, by: u64| space.fault(on, VirtAddr(BASE - by * PAGE), Access::Read).is_ok();
         stack(&mut space, None);
         assert!(grows(&mut space, 2000) && !grows(&mut space, 2048), "8 MiB");
         space.edit(on).unwrap().set_stack_limit(16 << 20);

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 /// Replay recorded programs on the library, policy against policy.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct ReplayArgs {
-    /// Traces to replay [default: the shipped recording of a compile].
+    /// Traces to replay; - for standard input [default: the shipped recording of a compile].
     pub(super) traces: Vec<PathBuf>,
     /// Allocation policies to compare.
     #[arg(long, value_delimiter = ',', value_name = "POLICY,...", default_values = ["plain", "v5", "ptarmigan"])]

@@ -40,7 +40,8 @@ static PLACES: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 /// Passes over the access that was refused.
 extern "C" fn refused(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the kernel passes a valid context to a handler installed with SA_SIGINFO.
-    let place = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs[libc::REG_RIP as usize] };
+    let place =
+        unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs[libc::REG_RIP as usize] };
     if PLACES.iter().any(|p| p.load(Relaxed) == *place as u64) {
         *place += LENGTH;
     } else {
@@ -92,7 +93,14 @@ impl World {
             }
             libc::fcntl(pipe[1], libc::F_SETFL, libc::O_NONBLOCK);
             let stack = libc::stack_t {
-                ss_sp: libc::mmap(std::ptr::null_mut(), 1 << 16, 3, libc::MAP_ANONYMOUS | libc::MAP_PRIVATE, -1, 0),
+                ss_sp: libc::mmap(
+                    std::ptr::null_mut(),
+                    1 << 16,
+                    3,
+                    libc::MAP_ANONYMOUS | libc::MAP_PRIVATE,
+                    -1,
+                    0,
+                ),
                 ss_flags: 0,
                 ss_size: 1 << 16,
             };

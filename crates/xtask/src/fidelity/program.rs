@@ -90,7 +90,8 @@ impl Random {
     /// An address in the arena: mostly near the ends of tables.
     fn address(&mut self) -> u64 {
         let near = self.pick(&[0, 0, 0, 1, 2, 511, 510, 256]);
-        let page = self.below(ARENA_PAGES / 512) * 512 + if self.below(3) == 0 { self.below(512) } else { near };
+        let page =
+            self.below(ARENA_PAGES / 512) * 512 + if self.below(3) == 0 { self.below(512) } else { near };
         ARENA + page * 4096
     }
 
@@ -113,7 +114,10 @@ impl Random {
             18..=23 => ("munmap", vec![at, len]),
             24..=31 => ("mprotect", vec![at, len, self.pick(&[0, 1, 3, 3, 3, 5])]),
             32..=41 => {
-                let advice = [4, 4, 4, 4, 8, 0, 1, 2, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 102, 103];
+                let advice = [
+                    4, 4, 4, 4, 8, 0, 1, 2, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24,
+                    102, 103,
+                ];
                 ("madvise", vec![at, len, self.pick(&advice)])
             }
             42 | 43 => ("mlock", vec![at, len.min(1024 << 12)]),
@@ -247,8 +251,10 @@ impl FromStr for Program {
                     outer.1.push(if thread { Step::Thread(inner) } else { Step::Fork(inner) });
                 }
                 Some(name) => {
-                    let (name, n) =
-                        CALLS.into_iter().find(|(known, _)| *known == name).ok_or_else(|| bad("an unknown call"))?;
+                    let (name, n) = CALLS
+                        .into_iter()
+                        .find(|(known, _)| *known == name)
+                        .ok_or_else(|| bad("an unknown call"))?;
                     let args: Result<Vec<u64>, _> = words.map(|w| u64::from_str_radix(w, 16)).collect();
                     let args = args.map_err(|_| bad("an argument that is no number"))?;
                     if args.len() != n {
@@ -276,7 +282,9 @@ impl fmt::Display for C<'_> {
             match step {
                 Step::Call(call) => statement(f, call)?,
                 Step::Fork(inner) => write!(f, "if (!fork()) {{\n{}_exit(0); }}\nwait(0);\n", C(inner))?,
-                Step::Thread(inner) => write!(f, "/* in a thread that is waited for: */ {{\n{}}}\n", C(inner))?,
+                Step::Thread(inner) => {
+                    write!(f, "/* in a thread that is waited for: */ {{\n{}}}\n", C(inner))?
+                }
             }
         }
         Ok(())
@@ -304,7 +312,9 @@ fn statement(f: &mut fmt::Formatter<'_>, call: &Call) -> fmt::Result {
         "kwrite" => writeln!(f, "read(zero, (void *){:#x}, 1);", a(0)),
         "brk" => writeln!(f, "brk(heap + {:#x});", a(0)),
         "shmat" => writeln!(f, "shmat(segment[{}], (void *){:#x}, SHM_REMAP);", a(1), a(0)),
-        "remap_file_pages" => writeln!(f, "remap_file_pages((void *){:#x}, {:#x}, 0, {}, 0);", a(0), a(1), a(2)),
+        "remap_file_pages" => {
+            writeln!(f, "remap_file_pages((void *){:#x}, {:#x}, 0, {}, 0);", a(0), a(1), a(2))
+        }
         "limit" => writeln!(f, "limit_stack({:#x});", a(0) << 12),
         name => {
             let args: Vec<String> = call.args.iter().map(|a| format!("{a:#x}")).collect();

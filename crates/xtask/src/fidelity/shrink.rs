@@ -61,7 +61,9 @@ mod tests {
     fn what_is_needed_stays() {
         let mut steps: Vec<Step> = (0..100).map(call).collect();
         steps.push(Step::Fork((100..120).map(call).collect()));
-        let has = |steps: &[Step], n: u64| super::super::program::Text(steps).to_string().lines().any(|l| l == format!("brk {n:x}"));
+        let has = |steps: &[Step], n: u64| {
+            super::super::program::Text(steps).to_string().lines().any(|l| l == format!("brk {n:x}"))
+        };
         let small = shrink(&steps, 10_000, |s| has(s, 7) && has(s, 61) && has(s, 113));
         assert_eq!(small, [call(7), call(61), Step::Fork(vec![call(113)])]);
     }

@@ -2,7 +2,7 @@
 use crate::bar;
 use crate::error::{Context, Failure};
 use crate::replay::linux::HugeFaults;
-use ptarmigan_trace::{CloneKind, Event, FaultFlags, HugePages, Kind, MapFlags, Reader, TraceFile, Unseen};
+use ptarmigan_trace::{CloneKind, Event, FaultFlags, HugePages, Kind, MapFlags, Reader, Unseen};
 use std::io::BufRead;
 use std::path::Path;
 
@@ -87,7 +87,7 @@ impl Trace {
     /// # Errors
     /// If the file cannot be read or is not a complete trace.
     pub fn open(path: &Path) -> Result<Self, Failure> {
-        let file = TraceFile::open(path).context(path.display())?;
+        let file = crate::input::open(path).context(path.display())?;
         let expected = file.summary().events;
         let mut reader = file.events().context(path.display())?;
         Self::read(&mut reader, expected).context(path.display())

@@ -1,4 +1,6 @@
 //! `ptarmigan inspect`: shows what a trace contains.
+mod events;
+
 use crate::error::Failure;
 use crate::print;
 use indicatif::ProgressBar;
@@ -12,11 +14,21 @@ use std::process::ExitCode;
 /// Show what a trace contains.
 #[derive(clap::Args, Debug)]
 pub struct InspectArgs {
-    /// The trace.
+    /// The trace; - for standard input.
     file: PathBuf,
     /// Print JSON.
     #[arg(long)]
     json: bool,
+    /// Print the events, one a line: number, milliseconds, CPU, task, kind, fields. Addresses are
+    /// page numbers.
+    #[arg(long, conflicts_with = "json")]
+    events: bool,
+    /// Only events of these tasks.
+    #[arg(long, value_delimiter = ',', value_name = "N,...", requires = "events")]
+    task: Vec<u32>,
+    /// Only events of these kinds, for example fault,mmap,truth.
+    #[arg(long, value_delimiter = ',', value_name = "KIND,...", requires = "events")]
+    kind: Vec<String>,
 }
 
 /// The contents of a trace, as numbers of events unless a field says otherwise.
@@ -151,6 +163,9 @@ impl Regions {
 /// # Errors
 /// If the file cannot be read or is not a complete trace.
 pub fn run(args: &InspectArgs) -> Result<ExitCode, Failure> {
+    if args.events {
+        return print_events(args).map(|()| ExitCode::SUCCESS);
+    }
     let report = report(&args.file).map_err(|e| Failure::new(format!("{}: {e}", args.file.display())))?;
     let text = if args.json {
         let json = serde_json::to_string_pretty(&report);
@@ -162,12 +177,41 @@ pub fn run(args: &InspectArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Prints the events that the options choose.
+fn print_events(args: &InspectArgs) -> Result<(), Failure> {
+    let problem = |e: ReadError| Failure::new(format!("{}: {e}", args.file.display()));
+    if let Some(unknown) = args.kind.iter().find(|kind| !events::NAMES.contains(&kind.as_str())) {
+        let known = events::NAMES.join(", ");
+        return Err(Failure::new(format!("{unknown}: no kind of event; known are {known}")));
+    }
+    let file = crate::input::open(&args.file).map_err(problem)?;
+    let mut reader = file.events().map_err(problem)?;
+    let mut text = String::new();
+    let mut number = 0;
+    while let Some(event) = reader.next() {
+        let event = event.map_err(problem)?;
+        let wanted = (args.task.is_empty() || args.task.contains(&event.task))
+            && (args.kind.is_empty() || args.kind.iter().any(|kind| kind == events::kind_name(&event.kind)));
+        if wanted {
+            let time = (reader.header().version() > 1).then(|| reader.time());
+            // A `String` takes everything.
+            let _ = writeln!(text, "{}", events::Line { number, time, event });
+        }
+        if text.len() >= 1 << 16 {
+            print::stdout(&text)?;
+            text.clear();
+        }
+        number += 1;
+    }
+    print::stdout(&text)
+}
+
 /// Reads a trace and counts its events.
 ///
 /// # Errors
 /// If the file cannot be read or is not a complete trace.
 pub fn report(path: &Path) -> Result<Inspection, ReadError> {
-    let file = TraceFile::open(path)?;
+    let file = crate::input::open(path)?;
     let (header, summary, bytes) = (file.header().clone(), *file.summary(), file.bytes());
     let mut r = Inspection {
         name: header.name().to_owned(),
