@@ -179,15 +179,18 @@ impl<R: BufRead> Reader<R> {
     /// Reads the next event; returns `None` at the end mark.
     #[inline]
     fn row(&mut self) -> Result<Option<Event>, Bad> {
-        let (mut tag, mut kind) = (self.byte()?, 0);
-        if self.header.version > 1 {
-            while tag & 15 == MORE {
-                kind = self.byte()?;
-                if kind != more::TIME {
+        let (mut tag, mut what) = (self.byte()?, None);
+        // Rows of time have no CPU, no task and no page.
+        while tag == MORE && self.header.version > 1 {
+            match self.byte()? {
+                more::TIME => {
+                    self.advance()?;
+                    tag = self.byte()?;
+                }
+                other => {
+                    what = Some(other);
                     break;
                 }
-                self.advance(tag)?;
-                tag = self.byte()?;
             }
         }
         if tag == END {
@@ -282,7 +285,10 @@ impl<R: BufRead> Reader<R> {
                 let tables = u32::try_from(self.number()?).map_err(|_| "too many tables")?;
                 Kind::Truth { tables, at }
             }
-            MORE if self.header.version > 1 => self.more(kind, task, slot)?,
+            MORE if self.header.version > 1 => {
+                let what = what.map_or_else(|| self.byte(), Ok)?;
+                self.more(what, task, slot)?
+            }
             _ => return Err("an unknown kind of event".into()),
         };
         let event = Event { task, cpu, kind };
@@ -305,9 +311,9 @@ impl<R: BufRead> Reader<R> {
 
     /// Reads the rest of a time row.
     #[cold]
-    fn advance(&mut self, tag: u8) -> Result<(), Bad> {
+    fn advance(&mut self) -> Result<(), Bad> {
         let step = self.number()?;
-        if tag != MORE || step == 0 {
+        if step == 0 {
             return Err("a time that does not pass".into());
         }
         self.time = self
