@@ -201,9 +201,12 @@ fn tables_and_private_pages_may_be_prepared() {
     on_space(|on, mut space| {
         let mut edit = space.edit(on).unwrap();
         edit.mmap(pages(BASE, 1024), AreaFlags(0), 0).unwrap();
-        edit.make_tables(pages(BASE + PAGE, 1000)).unwrap();
+        edit.make_tables(pages(BASE + PAGE, 1000), Level(2)).unwrap();
+        assert_eq!((edit.tree().count(Level(2)), edit.tree().count(Level(1))), (1, 0));
+        edit.make_tables(pages(BASE + PAGE, 1000), Level::PTE).unwrap();
         assert_eq!(edit.tree().count(Level::PTE), 2);
-        assert!(edit.make_tables(pages(BASE + PAGE, 1024)).is_err(), "the last page is not mapped");
+        let beyond = edit.make_tables(pages(BASE + PAGE, 1024), Level::PTE);
+        assert!(beyond.is_err(), "the last page is not mapped");
         edit.mmap(pages(2 * BASE, 1), RW.with(AreaFlags::SHARED), 1).unwrap();
         assert!(edit.expect_private(VirtAddr(2 * BASE)).is_err());
         assert!(edit.expect_private(VirtAddr(3 * BASE)).is_err());

@@ -97,21 +97,21 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         self.state.tag = tag;
     }
 
-    /// Makes the tables that pages of `range` need, and maps nothing.
+    /// Makes the tables that pages of `range` need, from the root down to `level`, and maps nothing.
     ///
     /// # Errors
     ///
     /// [`AreaError::NoArea`] if a part of `range` is not mapped, [`AreaError::NoFrame`]; tables that
     /// were made before stay.
-    pub fn make_tables(&mut self, range: VirtRange) -> Result<(), AreaError> {
+    pub fn make_tables(&mut self, range: VirtRange, level: Level) -> Result<(), AreaError> {
         let range = State::<F>::pages(range)?;
-        let span = 1u64 << F::shift(Level(1));
+        let span = 1u64 << F::shift(Level(level.0 + 1));
         let mut va = range.start;
         while va < range.end {
             let area = self.state.areas.find(self.on, va).ok_or(AreaError::NoArea(range))?;
             let end = area.end.min(range.end);
             while va < end {
-                self.state.tables.make_leaf_table(self.on, va)?;
+                self.state.tables.make_table(self.on, va, level)?;
                 va = (va | (span - 1)).saturating_add(1);
             }
             va = end;

@@ -205,14 +205,17 @@ impl<F: Format> Tables<F> {
         self.leaf_table_from::<M, SHARED>(on, va, end, flags)
     }
 
-    /// Makes the leaf table that maps `va`, a user address, if there is none, for a caller that has
-    /// the tables for itself.
+    /// Makes the table of `level` that maps `va`, a user address, and those above it, as far as they
+    /// are missing; for a caller that has the tables for itself.
     ///
     /// # Errors
     ///
-    /// [`NoFrame`]; nothing has changed then.
-    pub fn make_leaf_table<M: Machine>(&self, on: On<'_, M>, va: u64) -> Result<(), NoFrame> {
-        self.leaf_table::<M, false>(on, va, AllocFlags::NORMAL).map(|_| ())
+    /// [`NoFrame`]; tables that were made above stay.
+    pub fn make_table<M: Machine>(&self, on: On<'_, M>, va: u64, level: Level) -> Result<(), NoFrame> {
+        if level == Level::PTE {
+            return self.leaf_table::<M, false>(on, va, AllocFlags::NORMAL).map(|_| ());
+        }
+        self.upper_table(on, va, level, AllocFlags::NORMAL)
     }
 
     /// Goes down towards the leaf table that maps `va`, a user address.

@@ -89,8 +89,9 @@ pub fn run(args: &FidelityArgs) -> ExitCode {
             continue;
         }
         shown += 1;
-        let small =
-            shrink::shrink(&steps, 150, |steps| checker.check(steps, args.cpus).is_ok_and(|f| !f.is_right()));
+        let small = shrink::shrink(&steps, 150, &mut |steps| {
+            checker.check(steps, args.cpus).is_ok_and(|f| !f.is_right())
+        });
         let first = checker.check(&small, args.cpus).map(|f| f.first).unwrap_or_default();
         println!("{}/* {first} */", C(&small));
     }

@@ -9,7 +9,7 @@ pub const ARENA_PAGES: u64 = 40 * 512;
 /// Files that programs map, by number: a memfd, a larger one, one that is empty at its end.
 pub const FILES: u64 = 3;
 /// Pages of each file.
-pub const FILE_PAGES: [u64; FILES as usize] = [4096, 16384, 700];
+pub const FILE_PAGES: [u64; FILES as usize] = [8192, 16384, 700];
 
 /// A call, by name and arguments. The names are Linux's, but for:
 ///
@@ -146,7 +146,8 @@ impl Random {
         let mut flags = FIXED | self.pick(&[1, 2, 2, 2]);
         let (mut file, mut offset) = (u64::MAX, 0);
         if self.below(4) == 0 {
-            file = self.below(FILES);
+            // Pages beyond the end of a file are a case of their own.
+            file = if self.below(12) == 0 { 2 } else { self.below(2) };
             offset = self.pick(&[0, 0, 512, 600]) << 12;
         } else {
             flags |= ANON;

@@ -2,7 +2,7 @@
 use super::program::Step;
 
 /// Returns the smallest program found for which `fails` still holds. Tries at most `tries`.
-pub fn shrink(steps: &[Step], tries: usize, mut fails: impl FnMut(&[Step]) -> bool) -> Vec<Step> {
+pub fn shrink(steps: &[Step], tries: usize, fails: &mut dyn FnMut(&[Step]) -> bool) -> Vec<Step> {
     let mut best = steps.to_vec();
     let mut left = tries;
     let mut chunk = best.len().div_ceil(2).max(1);
@@ -42,7 +42,7 @@ pub fn shrink(steps: &[Step], tries: usize, mut fails: impl FnMut(&[Step]) -> bo
             };
             candidate
         };
-        let small = shrink(&inner, left / 2, |part| fails(&with(part.to_vec())));
+        let small = shrink(&inner, left / 2, &mut |part| fails(&with(part.to_vec())));
         best = with(small);
     }
     best
@@ -64,7 +64,7 @@ mod tests {
         let has = |steps: &[Step], n: u64| {
             super::super::program::Text(steps).to_string().lines().any(|l| l == format!("brk {n:x}"))
         };
-        let small = shrink(&steps, 10_000, |s| has(s, 7) && has(s, 61) && has(s, 113));
+        let small = shrink(&steps, 10_000, &mut |s| has(s, 7) && has(s, 61) && has(s, 113));
         assert_eq!(small, [call(7), call(61), Step::Fork(vec![call(113)])]);
     }
 }

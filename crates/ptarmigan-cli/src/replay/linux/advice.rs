@@ -5,6 +5,7 @@ use super::lock::touch;
 use super::tags::{self, Tag};
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::format::Format;
+use ptarmigan::page::Level;
 use ptarmigan::space::{Access, Advice, Area, AreaFlags, SpaceMachine, SpaceMut};
 
 /// Numbers of advice that the C library's headers lack.
@@ -80,7 +81,7 @@ fn one<F: Format, M: SpaceMachine>(
         GUARD_INSTALL => {
             // The marks need tables, and fork copies them.
             space.madvise(piece, Advice::DontNeed)?;
-            space.make_tables(piece)?;
+            space.make_tables(piece, Level::PTE)?;
             if !area.flags.has(AreaFlags::SHARED) {
                 space.expect_private(VirtAddr(piece.start))?;
             }

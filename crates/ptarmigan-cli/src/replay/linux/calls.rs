@@ -45,7 +45,10 @@ pub fn call<F: Format, M: SpaceMachine>(space: &mut SpaceMut<'_, F, M>, kind: Ki
         }
         Kind::Mprotect { start, pages, prot }
         | Kind::Failed { call: FailedCall::Mprotect { start, pages, prot }, .. } => {
-            mprotect(space, range(start, pages), permissions(prot))?;
+            let done = mprotect(space, range(start, pages), permissions(prot))?;
+            if done == 0 && matches!(kind, Kind::Mprotect { .. }) {
+                return Err(CallError::Refused(format!("no area lies at page {start:#x}")));
+            }
         }
         Kind::Madvise { start, pages, advice }
         | Kind::Failed { call: FailedCall::Madvise { start, pages, advice }, .. } => {
@@ -163,12 +166,12 @@ fn brk<F: Format, M: SpaceMachine>(space: &mut SpaceMut<'_, F, M>, end: VirtAddr
     Ok(())
 }
 
-/// Linux changes permissions up to the first hole, and fails there.
+/// Linux changes permissions up to the first hole, and fails there. Returns the bytes changed.
 fn mprotect<F: Format, M: SpaceMachine>(
     space: &mut SpaceMut<'_, F, M>,
     range: VirtRange,
     permissions: AreaFlags,
-) -> Result<(), CallError> {
+) -> Result<u64, CallError> {
     let mut end = range.start;
     for (piece, area) in pieces(space, range) {
         if piece.start > end {
@@ -191,11 +194,7 @@ fn mprotect<F: Format, M: SpaceMachine>(
             populate(space, piece, false)?;
         }
     }
-    if end == range.start {
-        // Not even the first page is mapped.
-        space.mprotect(range, permissions)?;
-    }
-    Ok(())
+    Ok(end - range.start)
 }
 
 /// A move of several areas is one of each, and gaps between them stay (Linux 6.17).

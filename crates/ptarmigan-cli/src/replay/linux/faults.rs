@@ -1,9 +1,27 @@
 //! What Linux does at a fault before it looks for a page.
+use super::error::CallError;
 use super::tags;
-use ptarmigan::space::{Access, Area, AreaFlags};
+use ptarmigan::addr::{VirtAddr, VirtRange};
+use ptarmigan::format::Format;
+use ptarmigan::page::Level;
+use ptarmigan::space::{Access, Area, AreaFlags, SpaceMachine, SpaceMut};
 
 /// Size of a huge page, in bytes: what a table of entries of 4 KiB maps.
 const HUGE: u64 = 2 << 20;
+
+/// A fault that Linux refused in an area that allows it: beyond the end of a file. The tables above
+/// the leaves are made before Linux knows.
+///
+/// # Errors
+/// [`CallError`] for lack of memory.
+pub fn refused<F: Format, M: SpaceMachine>(
+    space: &mut SpaceMut<'_, F, M>,
+    va: VirtAddr,
+) -> Result<(), CallError> {
+    let start = va.0 & !((1 << super::PAGE) - 1);
+    let page = VirtRange { start, end: start + (1 << super::PAGE) };
+    Ok(space.make_tables(page, Level(1))?)
+}
 
 /// Where faults try huge pages first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,4 +11,4 @@ mod tags;
 
 pub use calls::{PAGE, call, forked};
 pub use error::CallError;
-pub use faults::HugeFaults;
+pub use faults::{HugeFaults, refused};

@@ -8,7 +8,7 @@ use super::step::{FailedStep, StepError};
 use super::watch::Watch;
 use crate::replay::input::schedule::{Op, Program};
 use crate::replay::input::trace::{PackedEvent, PackedKind, Trace};
-use crate::replay::linux::{CallError, HugeFaults, PAGE, call, forked};
+use crate::replay::linux::{CallError, HugeFaults, PAGE, call, forked, refused};
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::cpu::CpuId;
 use ptarmigan::format::Format;
@@ -147,7 +147,7 @@ impl<F: Format, M: ReplayMachine<F>, W: Watch> Engine<'_, F, M, W> {
             && space.areas().find(on, va).is_some_and(|a| allows(&a, access))
         {
             self.outcome.refused += 1;
-            return Ok(());
+            return Ok(refused(&mut space.edit(on)?, VirtAddr(va))?);
         }
         let tables = space.tree().count(Level::PTE);
         let result = space.fault(on, VirtAddr(va), access);
@@ -185,7 +185,7 @@ impl<F: Format, M: ReplayMachine<F>, W: Watch> Engine<'_, F, M, W> {
             && space.lock(on)?.edit().area(VirtAddr(va)).is_some_and(|a| allows(&a, access))
         {
             self.outcome.refused += 1;
-            return Ok(());
+            return Ok(refused(&mut space.lock(on)?.edit(), VirtAddr(va))?);
         }
         let huge = self.trace.huge;
         let tables = if huge == HugeFaults::Never { 0 } else { space.lock(on)?.tree().count(Level::PTE) };
