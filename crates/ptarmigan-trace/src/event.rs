@@ -82,8 +82,10 @@ impl MapFlags {
     pub const DROPPABLE: u16 = 512;
     /// The area does not join others: what is mapped is no plain file (a device, a ring).
     pub const ALONE: u16 = 1024;
+    /// A System V segment.
+    pub const SEGMENT: u16 = 2048;
     pub(crate) const V1: u16 = 31;
-    pub(crate) const ALL: u16 = 2047;
+    pub(crate) const ALL: u16 = 4095;
 }
 
 /// The cause of a page fault.
@@ -194,6 +196,17 @@ pub enum FailedCall {
         /// How.
         how: Locking,
     },
+    /// `mremap` of several areas (Linux 6.17), which stops at one that cannot be moved with others.
+    Mremap {
+        /// First page of the old place.
+        start: u64,
+        /// Length.
+        pages: u64,
+        /// First page of the new place.
+        to: u64,
+        /// `MREMAP_DONTUNMAP`.
+        keep: bool,
+    },
 }
 
 impl FailedCall {
@@ -203,7 +216,8 @@ impl FailedCall {
         match *self {
             Self::Mprotect { start, pages, .. }
             | Self::Madvise { start, pages, .. }
-            | Self::Lock { start, pages, .. } => (start, pages),
+            | Self::Lock { start, pages, .. }
+            | Self::Mremap { start, pages, .. } => (start, pages),
         }
     }
 
@@ -212,7 +226,8 @@ impl FailedCall {
         match self {
             Self::Mprotect { start, pages, .. }
             | Self::Madvise { start, pages, .. }
-            | Self::Lock { start, pages, .. } => (*start, *pages) = (first, length),
+            | Self::Lock { start, pages, .. }
+            | Self::Mremap { start, pages, .. } => (*start, *pages) = (first, length),
         }
     }
 }

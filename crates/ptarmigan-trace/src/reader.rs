@@ -359,6 +359,13 @@ impl<R: BufRead> Reader<R> {
                 let (start, pages) = self.page(task, slot, true)?;
                 Kind::Failed { errno, call: FailedCall::Lock { start, pages, how } }
             }
+            more::FAILED_MREMAP => {
+                let errno = self.byte()?;
+                let (start, pages) = self.page(task, slot, true)?;
+                let keep = self.bool()?;
+                let to = start.wrapping_add_signed(unzigzag(self.number()?));
+                Kind::Failed { errno, call: FailedCall::Mremap { start, pages, to, keep } }
+            }
             _ => return Err("an unknown kind of event".into()),
         })
     }

@@ -45,6 +45,7 @@ pub(crate) mod more {
     pub(crate) const FAILED_MPROTECT: u8 = 7;
     pub(crate) const FAILED_MADVISE: u8 = 8;
     pub(crate) const FAILED_LOCK: u8 = 9;
+    pub(crate) const FAILED_MREMAP: u8 = 10;
 }
 
 /// Returns the number of a kind in the format, which is also its index in
@@ -149,6 +150,9 @@ pub(crate) fn check(e: &Event, cpus: u16, tasks: &Tasks) -> Result<(), &'static 
         // An old length of 0 duplicates a shared mapping.
         Kind::Mremap { from, old_pages, to, new_pages, .. } => {
             range(from, old_pages.max(1)).and(range(to, new_pages))
+        }
+        Kind::Failed { call: FailedCall::Mremap { start, pages, to, .. }, .. } => {
+            range(start, pages).and(range(to, pages))
         }
         Kind::TlbFlush { pages, .. } | Kind::StackLimit { pages } => page(pages),
         Kind::Lock { start, pages, how }

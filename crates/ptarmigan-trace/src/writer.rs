@@ -215,6 +215,13 @@ impl<W: Write> Writer<W> {
                 self.rows.extend([more::FAILED_LOCK, errno, how.0]);
                 self.range(task, start, pages)
             }
+            FailedCall::Mremap { start, pages, to, keep } => {
+                self.rows.extend([more::FAILED_MREMAP, errno]);
+                let slot = self.range(task, start, pages);
+                self.rows.push(u8::from(keep));
+                self.number(zigzag(to.wrapping_sub(start) as i64));
+                slot
+            }
         }
     }
 

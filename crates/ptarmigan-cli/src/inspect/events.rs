@@ -43,7 +43,7 @@ fn locking(how: Locking) -> Names<'static> {
 }
 
 fn map_flags(flags: MapFlags) -> Names<'static> {
-    const NAMES: [(u64, &str); 11] = [
+    const NAMES: [(u64, &str); 12] = [
         (MapFlags::SHARED as u64, "shared"),
         (MapFlags::ANON as u64, "anon"),
         (MapFlags::POPULATE as u64, "populate"),
@@ -55,6 +55,7 @@ fn map_flags(flags: MapFlags) -> Names<'static> {
         (MapFlags::NO_HUGE as u64, "nohuge"),
         (MapFlags::DROPPABLE as u64, "droppable"),
         (MapFlags::ALONE as u64, "alone"),
+        (MapFlags::SEGMENT as u64, "segment"),
     ];
     Names(u64::from(flags.0), &NAMES)
 }
@@ -190,6 +191,7 @@ fn fields(f: &mut Formatter<'_>, kind: Kind) -> fmt::Result {
                 FailedCall::Mprotect { prot: p, .. } => write!(f, " call=mprotect prot={}", prot(p))?,
                 FailedCall::Madvise { advice, .. } => write!(f, " call=madvise advice={advice}")?,
                 FailedCall::Lock { how, .. } => write!(f, " call=lock how={}", locking(how))?,
+                FailedCall::Mremap { to, keep, .. } => write!(f, " call=mremap to={to:#x} keep={keep}")?,
             }
             range(f, start, pages)?;
             write!(f, " errno={errno}")

@@ -322,7 +322,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         }
         // Both places must be flushed before anybody uses either (docs/linux.md, "Moves"): the
         // gathers end here.
-        let relocated = self.relocate(moved, to);
+        let relocated = self.relocate(moved, to, area.start == moved.start);
         if relocated.is_err() {
             self.state.areas.join_around(self.on, moved);
             return relocated;
@@ -335,7 +335,7 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         if let Err(e) = self.state.areas.insert(self.on, area) {
             let back = VirtRange { start: to.start, end: to.start + moved.len() };
             // Its tables are where they were, or have only to be linked again.
-            let result = self.relocate(back, moved);
+            let result = self.relocate(back, moved, false);
             debug_assert!(result.is_ok(), "the way back needs no new table");
             self.unmap_gone(to);
             self.state.areas.join_around(self.on, moved);
@@ -356,13 +356,26 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
     }
 
     /// Moves the pages of `from` to the start of `to`, where no area lies. For lack of memory they
-    /// stay, and no tables are left at `to`.
-    fn relocate(&mut self, from: VirtRange, to: VirtRange) -> Result<(), AreaError> {
-        let result = self.state.tables.relocate(from, to.start, &mut self.gather());
+    /// stay, and no tables are left at `to`. `begins` says that an area begins at `from`.
+    fn relocate(&mut self, from: VirtRange, to: VirtRange, begins: bool) -> Result<(), AreaError> {
+        let down = if begins { self.free_below(from, to) } else { 0 };
+        let wider = VirtRange { start: from.start - down, ..from };
+        let result = self.state.tables.relocate(wider, to.start - down, &mut self.gather());
         if result.is_err() {
             self.unmap_gone(to);
         }
         Ok(result?)
+    }
+
+    /// The bytes down to the start of a leaf table, if both places are at the same distance from one
+    /// and nothing else lies there: then the first table can be moved whole. Linux does so since 6.7.
+    fn free_below(&self, from: VirtRange, to: VirtRange) -> u64 {
+        let span = 1u64 << F::shift(Level(1));
+        let down = from.start % span;
+        let free =
+            |at: u64| self.state.areas.at_or_after(self.on, at - down).is_none_or(|area| area.start >= at);
+        let whole = down != 0 && down == to.start % span && from.len() >= span - down;
+        if whole && free(from.start) && free(to.start) { down } else { 0 }
     }
 
     /// The area at the start of `range`, if all of `range` is mapped as it is. Areas behind which

@@ -218,8 +218,9 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
                     }
                 }
             }
-            RawKind::Attached { start, pages, prot } => {
-                let flags = MapFlags(MapFlags::SHARED | MapFlags::ANON);
+            RawKind::Attached { start, pages, prot, segment } => {
+                let segment = if segment { MapFlags::SEGMENT } else { 0 };
+                let flags = MapFlags(MapFlags::SHARED | MapFlags::ANON | segment);
                 self.put(pid, Kind::Mmap { start, pages, prot, flags })?;
             }
             RawKind::Detached { start, pages } => self.put(pid, Kind::Munmap { start, pages })?,

@@ -75,6 +75,12 @@ pub(super) fn areas(pid: i32) -> Vec<Area> {
     maps.split(|&b| b == b'\n').filter_map(|l| area(&String::from_utf8_lossy(l))).collect()
 }
 
+/// Returns how many pages of a mapping of `len` bytes a file backs, from `offset` bytes on.
+pub(super) fn backed(pid: i32, fd: u64, offset: u64, len: u64) -> u64 {
+    let size = fs::metadata(format!("/proc/{pid}/fd/{fd}")).map_or(0, |file| file.len());
+    size.saturating_sub(offset).min(len).div_ceil(1 << PAGE_SHIFT)
+}
+
 /// Returns the parts of the System V segment that is attached at page `at`, as `shmdt` finds them:
 /// from there on, where the segment's start would be `at`. Each has its first page and length.
 pub(super) fn segment(pid: i32, at: u64) -> Vec<(u64, u64)> {

@@ -73,6 +73,8 @@ pub(super) enum RawKind {
         start: u64,
         pages: u64,
         prot: Prot,
+        /// `shmat`, not `remap_file_pages`.
+        segment: bool,
     },
     Detached {
         start: u64,
@@ -144,7 +146,9 @@ impl Raw {
             }
             RawKind::Locked => w.push(6),
             RawKind::Leave { result } => w.extend([7, *result as u64]),
-            RawKind::Attached { start, pages, prot } => w.extend([8, *start, *pages, u64::from(prot.0)]),
+            RawKind::Attached { start, pages, prot, segment } => {
+                w.extend([8, *start, *pages, u64::from(prot.0), u64::from(*segment)]);
+            }
             RawKind::Detached { start, pages } => w.extend([9, *start, *pages]),
             RawKind::Refused => w.push(13),
             RawKind::Touched { start, pages, write } => w.extend([14, *start, *pages, u64::from(*write)]),
@@ -171,9 +175,12 @@ impl Raw {
             }
             (6, []) => RawKind::Locked,
             (7, [result]) => RawKind::Leave { result: *result as i64 },
-            (8, [start, pages, prot]) => {
-                RawKind::Attached { start: *start, pages: *pages, prot: Prot(*prot as u8) }
-            }
+            (8, [start, pages, prot, segment]) => RawKind::Attached {
+                start: *start,
+                pages: *pages,
+                prot: Prot(*prot as u8),
+                segment: *segment != 0,
+            },
             (9, [start, pages]) => RawKind::Detached { start: *start, pages: *pages },
             (10, [reason, pages]) => RawKind::TlbFlush { reason: *reason as u8, pages: *pages },
             (11, []) => RawKind::Idle,
@@ -255,7 +262,7 @@ mod tests {
             RawKind::Enter { call: MmCall::Madvise, args: [1, 2, 3, 4, 5] },
             RawKind::Locked,
             RawKind::Leave { result: -12 },
-            RawKind::Attached { start: 1, pages: 2, prot: Prot(3) },
+            RawKind::Attached { start: 1, pages: 2, prot: Prot(3), segment: true },
             RawKind::Detached { start: 1, pages: 2 },
             RawKind::Refused,
             RawKind::Touched { start: 1, pages: 2, write: true },

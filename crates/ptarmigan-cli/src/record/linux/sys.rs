@@ -100,6 +100,14 @@ pub(super) fn kill(pid: i32, signal: i32) {
     unsafe { libc::kill(pid, signal) };
 }
 
+/// Flags of `mmap` that make pages present.
+const POPULATES: i32 = libc::MAP_POPULATE | libc::MAP_LOCKED;
+
+/// Returns whether a call of `mmap` with these flags makes pages of a file present.
+pub(super) fn populates_file(flags: u64) -> bool {
+    flags & libc::MAP_ANONYMOUS as u64 == 0 && flags & POPULATES as u64 != 0
+}
+
 /// Everything that the start of a program needs, prepared before the fork. Between fork and execve,
 /// a process with threads may make hardly any call.
 pub(super) struct Start {
@@ -134,11 +142,22 @@ impl Start {
             op(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0, 0),
             op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
         ];
-        for (i, call) in traced.iter().enumerate() {
-            filter.push(op(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, *call as u32, traced.len() - i, 0));
+        let allow = op(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0, 0);
+        let trace = op(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_TRACE, 0, 0);
+        let equal = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+        for call in traced {
+            filter.extend([op(equal, *call as u32, 0, 1), trace]);
         }
-        filter.push(op(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0, 0));
-        filter.push(op(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_TRACE, 0, 0));
+        // Of `mmap`, the calls that make pages of a file present; the flags are argument 3.
+        let test = libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K;
+        filter.extend([
+            op(equal, libc::SYS_mmap as u32, 0, 4),
+            op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 16 + 3 * 8, 0, 0),
+            op(test, libc::MAP_ANONYMOUS as u32, 2, 0),
+            op(test, POPULATES as u32, 0, 1),
+            trace,
+            allow,
+        ]);
         Ok(Self { args, filter, no_new_privileges })
     }
 

@@ -2,12 +2,24 @@
 use super::proc::PAGE_SHIFT;
 use super::raw::MmCall;
 use ptarmigan_trace::{FailedCall, Kind, Locking, MapFlags, Prot};
+use std::sync::OnceLock;
 
 /// Flag of `mlock2`.
 const MLOCK_ONFAULT: u64 = 1;
 
 fn pages(bytes: u64) -> u64 {
     bytes.div_ceil(1 << PAGE_SHIFT)
+}
+
+/// Whether this kernel moves several areas with one `mremap` (Linux 6.17).
+fn moves_several() -> bool {
+    static ONCE: OnceLock<bool> = OnceLock::new();
+    *ONCE.get_or_init(|| {
+        let release = rustix::system::uname();
+        let release = release.release().to_string_lossy();
+        let mut parts = release.split(['.', '-']).map(|n| n.parse::<u32>().unwrap_or(0));
+        (parts.next(), parts.next()) >= (Some(6), Some(17))
+    })
 }
 
 /// Errors that calls end with after they have taken effect on a part of their range.
@@ -27,6 +39,21 @@ pub(super) fn event_of(call: MmCall, args: [u64; 5], result: i64) -> Option<Kind
         }
         Kind::Madvise { start, pages, advice } => FailedCall::Madvise { start, pages, advice },
         Kind::Lock { start, pages, how } => FailedCall::Lock { start, pages, how },
+        Kind::Mremap { from, old_pages, new_pages, keep, .. } => {
+            let fixed = args[3] & libc::MREMAP_FIXED as u64 != 0;
+            if result != -i64::from(libc::EFAULT) || !fixed || old_pages != new_pages || !moves_several() {
+                return None;
+            }
+            FailedCall::Mremap { start: from, pages: old_pages, to: args[4] >> PAGE_SHIFT, keep }
+        }
+        // The reservation of huge pages fails when what was there is gone.
+        Kind::Mmap { pages, flags, .. }
+            if flags.0 & MapFlags::HUGE_ONLY != 0
+                && flags.0 & MapFlags::FIXED != 0
+                && result == -i64::from(libc::ENOMEM) =>
+        {
+            return Some(Kind::Munmap { start: args[0] >> PAGE_SHIFT, pages });
+        }
         _ => return None,
     };
     let errno = u8::try_from(-result).ok()?;
@@ -43,11 +70,14 @@ fn done(call: MmCall, args: [u64; 5], result: i64) -> Option<Kind> {
     let kind = match call {
         MmCall::Mmap => {
             let has = |flag: i32, bit: u16| if d & flag as u64 != 0 { bit } else { 0 };
-            let populate = d & libc::MAP_POPULATE as u64 != 0 && d & libc::MAP_NONBLOCK as u64 == 0;
+            // What is populated of a file depends on where it ends: the tracer looks.
+            let anon = d & libc::MAP_ANONYMOUS as u64 != 0;
+            let populate = d & libc::MAP_POPULATE as u64 != 0 && d & libc::MAP_NONBLOCK as u64 == 0 && anon;
+            let locked = if anon { MapFlags::POPULATE } else { 0 } | MapFlags::LOCKED;
             let flags = has(libc::MAP_ANONYMOUS, MapFlags::ANON)
                 | has(libc::MAP_GROWSDOWN, MapFlags::GROWSDOWN)
                 | has(libc::MAP_FIXED, MapFlags::FIXED)
-                | has(libc::MAP_LOCKED, MapFlags::POPULATE | MapFlags::LOCKED)
+                | has(libc::MAP_LOCKED, locked)
                 | has(libc::MAP_NORESERVE, MapFlags::NORESERVE)
                 | has(libc::MAP_HUGETLB, MapFlags::HUGE_ONLY)
                 | has(libc::MAP_STACK, MapFlags::NO_HUGE)
@@ -98,7 +128,7 @@ mod tests {
     #[test]
     fn flags_of_mmap() {
         let kind = event_of(MmCall::Mmap, [0, 4097, 5, 0x8000 | 0x100 | 0x10 | 3, 0], 0x7000);
-        let flags = MapFlags::POPULATE | MapFlags::GROWSDOWN | MapFlags::FIXED | MapFlags::SHARED;
+        let flags = MapFlags::GROWSDOWN | MapFlags::FIXED | MapFlags::SHARED;
         assert_eq!(kind, Some(Kind::Mmap { start: 7, pages: 2, prot: Prot(5), flags: MapFlags(flags) }));
         assert_eq!(event_of(MmCall::Mprotect, [0x1000, 0, 1, 0, 0], 0), None);
         assert_eq!(event_of(MmCall::Madvise, [u64::MAX - 4095, u64::MAX, 70_000, 0, 0], 0), None);

@@ -5,7 +5,7 @@ use super::ring::PageLayout;
 use super::spill::Spill;
 use crate::error::{Context, Failure};
 use ptarmigan_trace::FaultFlags;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufReader, BufWriter, ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -75,7 +75,7 @@ fn wanted() -> Vec<Wanted> {
         ("mmap", MmCall::Mmap, &["addr", "len", "prot", "flags"]),
         ("munmap", MmCall::Munmap, &["addr", "len"]),
         ("brk", MmCall::Brk, &["brk"]),
-        ("mremap", MmCall::Mremap, &["addr", "old_len", "new_len", "flags"]),
+        ("mremap", MmCall::Mremap, &["addr", "old_len", "new_len", "flags", "new_addr"]),
         ("mprotect", MmCall::Mprotect, &["start", "len", "prot"]),
         ("pkey_mprotect", MmCall::Mprotect, &["start", "len", "prot"]),
         ("madvise", MmCall::Madvise, &["start", "len_in", "behavior"]),
@@ -304,7 +304,7 @@ impl Instance {
                 decoder: self.decoder.clone(),
                 page: vec![0; self.decoder.layout.size],
                 ready: Vec::new().into_iter(),
-                peeked: None,
+                peeked: VecDeque::new(),
             });
         }
         Ok((events, lost))
@@ -409,23 +409,33 @@ pub(super) struct CpuEvents {
     decoder: Decoder,
     page: Vec<u8>,
     ready: std::vec::IntoIter<Raw>,
-    /// The next event, which has been looked at already.
-    peeked: Option<Raw>,
+    /// The next events, which have been looked at already.
+    peeked: VecDeque<Raw>,
 }
 
 impl Iterator for CpuEvents {
     type Item = Raw;
 
     fn next(&mut self) -> Option<Raw> {
-        let mut raw = self.peeked.take().or_else(|| self.read())?;
+        let mut raw = self.peeked.pop_front().or_else(|| self.read())?;
         if let RawKind::Fault { code, .. } = &mut raw.what {
-            self.peeked = self.read();
-            // The signal is made on the same CPU, mostly at once.
-            if let Some(Raw { pid, what: RawKind::Refused, .. }) = self.peeked
-                && pid == raw.pid
-            {
-                *code |= u64::from(FaultFlags::REFUSED);
-                self.peeked = None;
+            // The signal is made on the same CPU at once, or after the lock was taken to look for a
+            // stack.
+            for at in 0..3 {
+                if at == self.peeked.len() {
+                    let Some(next) = self.read() else { break };
+                    self.peeked.push_back(next);
+                }
+                let next = &self.peeked[at];
+                match next.what {
+                    RawKind::Refused if next.pid == raw.pid => {
+                        *code |= u64::from(FaultFlags::REFUSED);
+                        self.peeked.remove(at);
+                        break;
+                    }
+                    RawKind::Locked if next.pid == raw.pid => {}
+                    _ => break,
+                }
             }
         }
         Some(raw)

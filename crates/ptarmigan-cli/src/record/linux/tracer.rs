@@ -60,6 +60,9 @@ const SPILL: &str = "the temporary files beside the output";
 /// A system call that stopped at its beginning and stops again at its end.
 enum Pending {
     MmCall,
+    /// `mmap` of a file whose pages are made present at once, with its arguments; and whether it is
+    /// recorded by the tracer, too.
+    Populate([u64; 6], bool),
     Attach,
     /// The parts of the segment that are there, as first page and length.
     Detach(Vec<(u64, u64)>),
@@ -226,6 +229,7 @@ impl<'a> Tracer<'a> {
 
     fn before_call(&mut self, pid: i32) -> std::io::Result<std::io::Result<()>> {
         let Ok(regs) = sys::registers(pid) else { return Ok(Ok(())) };
+        let all = [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9];
         let args = [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8];
         let pending = match regs.orig_rax as i64 {
             libc::SYS_execve | libc::SYS_execveat => {
@@ -246,13 +250,15 @@ impl<'a> Tracer<'a> {
                 Some(Pending::Limit)
             }
             libc::SYS_setrlimit | libc::SYS_prlimit64 => None,
+            libc::SYS_mmap if !self.full => Some(Pending::Populate(all, false)),
             number => match call_of(number) {
                 Some(call) => {
                     if !self.take_turn(pid) {
                         return Ok(Ok(()));
                     }
                     self.note(pid, RawKind::Enter { call, args })?;
-                    Some(Pending::MmCall)
+                    let populates = number == libc::SYS_mmap && sys::populates_file(all[3]);
+                    Some(if populates { Pending::Populate(all, true) } else { Pending::MmCall })
                 }
                 None => None,
             },
@@ -304,10 +310,28 @@ impl<'a> Tracer<'a> {
                 self.note(pid, RawKind::Leave { result })?;
                 self.end_turn(pid, false)?;
             }
+            Pending::Populate(args, full) => {
+                if full {
+                    self.note(pid, RawKind::Leave { result })?;
+                }
+                if result >= 0 {
+                    let start = result as u64 >> proc::PAGE_SHIFT;
+                    let pages = proc::backed(pid, args[4], args[5], args[1]);
+                    let private = args[3] & libc::MAP_TYPE as u64 == libc::MAP_PRIVATE as u64;
+                    let write = private && args[2] & libc::PROT_WRITE as u64 != 0;
+                    if pages > 0 {
+                        self.note(pid, RawKind::Touched { start, pages, write })?;
+                    }
+                }
+                if full {
+                    self.end_turn(pid, false)?;
+                }
+            }
             Pending::Attach if result >= 0 => {
                 let start = result as u64 >> proc::PAGE_SHIFT;
                 if let Some(a) = proc::areas(pid).into_iter().find(|a| a.start == start) {
-                    self.note(pid, RawKind::Attached { start, pages: a.pages, prot: a.prot })?;
+                    let what = RawKind::Attached { start, pages: a.pages, prot: a.prot, segment: true };
+                    self.note(pid, what)?;
                 }
             }
             Pending::Detach(parts) if result >= 0 => {
@@ -317,7 +341,8 @@ impl<'a> Tracer<'a> {
             }
             Pending::Remap(start, present) if result >= 0 => {
                 if let Some(a) = proc::areas(pid).into_iter().find(|a| a.start == start) {
-                    self.note(pid, RawKind::Attached { start, pages: a.pages, prot: a.prot })?;
+                    let what = RawKind::Attached { start, pages: a.pages, prot: a.prot, segment: false };
+                    self.note(pid, what)?;
                     if present {
                         self.note(pid, RawKind::Touched { start, pages: a.pages, write: false })?;
                     }

@@ -2,7 +2,7 @@
 use super::error::CallError;
 use super::lock::populate;
 use super::tags::{self, Tag};
-use super::{advice, lock};
+use super::{advice, lock, objects};
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::format::Format;
 use ptarmigan::space::{Area, AreaFlags, Object, SpaceMachine, SpaceMut};
@@ -41,7 +41,10 @@ pub fn call<F: Format, M: SpaceMachine>(space: &mut SpaceMut<'_, F, M>, kind: Ki
         Kind::Munmap { start, pages } => space.munmap(range(start, pages))?,
         Kind::Brk { end } => brk(space, VirtAddr(end << PAGE))?,
         Kind::Mremap { from, old_pages, to, new_pages, keep } => {
-            mremap(space, range(from, old_pages), range(to, new_pages), keep)?;
+            mremap(space, range(from, old_pages), range(to, new_pages), keep, false)?;
+        }
+        Kind::Failed { call: FailedCall::Mremap { start, pages, to, keep }, .. } => {
+            mremap(space, range(start, pages), range(to, pages), keep, true)?;
         }
         Kind::Mprotect { start, pages, prot }
         | Kind::Failed { call: FailedCall::Mprotect { start, pages, prot }, .. } => {
@@ -63,7 +66,11 @@ pub fn call<F: Format, M: SpaceMachine>(space: &mut SpaceMut<'_, F, M>, kind: Ki
         Kind::Touched { start, pages, flags } => {
             let write = flags.0 & FaultFlags::WRITE != 0;
             let access = if write { ptarmigan::space::Access::Write } else { ptarmigan::space::Access::Read };
-            lock::touch(space, range(start, pages), access)?;
+            for (piece, area) in pieces(space, range(start, pages)) {
+                if area.tag & tags::ON_FAULT == 0 {
+                    lock::touch(space, piece, access)?;
+                }
+            }
         }
         Kind::Fault { .. }
         | Kind::Clone { .. }
@@ -99,8 +106,8 @@ fn made_by_exec<F: Format, M: SpaceMachine>(
     let (flags, object) = match kind {
         AreaKind::Stack => return Ok(space.move_stack(range, flags)?),
         AreaKind::Anon => (flags, 0),
-        AreaKind::File => (flags.with(AreaFlags::BACKED), 1),
-        AreaKind::Special => (flags.with(AreaFlags::BACKED).with(AreaFlags::SPECIAL), 1),
+        AreaKind::File => (flags.with(AreaFlags::BACKED), objects::FILE),
+        AreaKind::Special => (flags.with(AreaFlags::BACKED).with(AreaFlags::SPECIAL), objects::FILE),
     };
     Ok(space.map_area(Area { tag: account(flags, 0), ..Area::new(range, flags, object) })?)
 }
@@ -135,6 +142,7 @@ fn mmap<F: Format, M: SpaceMachine>(
         (MapFlags::NO_HUGE, tags::NO_HUGE),
         (MapFlags::DROPPABLE, tags::DROPPABLE | tags::NORESERVE | tags::NO_DUMP),
         (MapFlags::ALONE, tags::ALONE),
+        (MapFlags::SEGMENT, tags::SEGMENT),
     ] {
         if has(bit) {
             tag |= to;
@@ -144,9 +152,13 @@ fn mmap<F: Format, M: SpaceMachine>(
         kind = kind.with(AreaFlags::WIPE_ON_FORK);
     }
     tag |= account(kind, tag);
-    let object = u32::from(kind.has(AreaFlags::BACKED) || kind.has(AreaFlags::SHARED));
+    let object = match (kind.has(AreaFlags::BACKED), kind.has(AreaFlags::SHARED)) {
+        (true, _) => objects::FILE,
+        (false, true) => objects::of_pages(range.len() >> PAGE),
+        (false, false) => 0,
+    };
     space.map_area(Area { tag, ..Area::new(range, kind, Object::from(object)) })?;
-    if has(MapFlags::POPULATE) || tag & tags::LOCKED != 0 {
+    if has(MapFlags::POPULATE) || space.default_tag() & tags::LOCKED != 0 {
         populate(space, range, false)?;
     }
     Ok(())
@@ -197,12 +209,14 @@ fn mprotect<F: Format, M: SpaceMachine>(
     Ok(end - range.start)
 }
 
-/// A move of several areas is one of each, and gaps between them stay (Linux 6.17).
+/// A move of several areas is one of each, and gaps between them stay (Linux 6.17). One that failed
+/// has moved those before a segment.
 fn mremap<F: Format, M: SpaceMachine>(
     space: &mut SpaceMut<'_, F, M>,
     from: VirtRange,
     to: VirtRange,
     keep: bool,
+    failed: bool,
 ) -> Result<(), CallError> {
     if from.is_empty() {
         // A second mapping of what is shared there.
@@ -216,7 +230,17 @@ fn mremap<F: Format, M: SpaceMachine>(
     if moved.end < from.end {
         space.munmap(VirtRange { start: moved.end, end: from.end })?;
     }
-    let parts: Vec<_> = pieces(space, moved).collect();
+    let mut parts: Vec<_> = pieces(space, moved).collect();
+    if failed {
+        let stop = parts.iter().skip(1).position(|(_, area)| area.tag & tags::SEGMENT != 0);
+        let starts = parts
+            .first()
+            .is_some_and(|(piece, area)| piece.start == from.start && area.tag & tags::SEGMENT == 0);
+        parts.truncate(stop.filter(|_| starts).map_or(0, |at| at + 1));
+        if parts.is_empty() {
+            return Ok(());
+        }
+    }
     let last = parts.len().saturating_sub(1);
     for (n, (piece, area)) in parts.iter().enumerate() {
         let start = piece.start - from.start + to.start;

@@ -7,8 +7,10 @@ mod calls;
 mod error;
 mod faults;
 mod lock;
+mod objects;
 mod tags;
 
 pub use calls::{PAGE, call, forked};
 pub use error::CallError;
 pub use faults::{HugeFaults, refused};
+pub use objects::has_page;

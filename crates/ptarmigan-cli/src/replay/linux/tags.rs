@@ -31,5 +31,8 @@ pub const HUGE_ONLY: Tag = 2048;
 /// Maps a device or a ring of the kernel's: not locked, not joined (`VM_SPECIAL`).
 pub const ALONE: Tag = 4096;
 
+/// A System V segment: not moved together with others.
+pub const SEGMENT: Tag = 8192;
+
 /// Both kinds of lock.
 pub const LOCKS: Tag = LOCKED | ON_FAULT;

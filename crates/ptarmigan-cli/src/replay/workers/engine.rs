@@ -151,6 +151,9 @@ impl<F: Format, M: ReplayMachine<F>, W: Watch> Engine<'_, F, M, W> {
         }
         let tables = space.tree().count(Level::PTE);
         let result = space.fault(on, VirtAddr(va), access);
+        if let Err(FaultError::BeyondObject(_)) = result {
+            refused(&mut space.edit(on)?, VirtAddr(va))?;
+        }
         if self.trace.huge != HugeFaults::Never
             && result.is_ok()
             && space.tree().count(Level::PTE) > tables
@@ -190,6 +193,9 @@ impl<F: Format, M: ReplayMachine<F>, W: Watch> Engine<'_, F, M, W> {
         let huge = self.trace.huge;
         let tables = if huge == HugeFaults::Never { 0 } else { space.lock(on)?.tree().count(Level::PTE) };
         let result = space.fault(on, VirtAddr(va), access);
+        if let Err(FaultError::BeyondObject(_)) = result {
+            refused(&mut space.lock(on)?.edit(), VirtAddr(va))?;
+        }
         if huge != HugeFaults::Never && result.is_ok() {
             let mut locked = space.lock(on)?;
             let made = locked.tree().count(Level::PTE) > tables;

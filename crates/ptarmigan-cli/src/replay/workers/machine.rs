@@ -1,5 +1,6 @@
 //! The machine that a job runs on.
 use crate::error::{Context, Failure};
+use crate::replay::linux::has_page;
 use ptarmigan::addr::{Pfn, VirtRange};
 use ptarmigan::cpu::Pinned;
 use ptarmigan::format::Format;
@@ -174,6 +175,9 @@ unsafe impl<F: Format, P: Policy, S: Mmu, W: TableReach> SpaceMachine for Either
     }
     #[inline(always)]
     fn backing_frame(&self, object: u32, page: u64) -> Option<Pfn> {
+        if !has_page(object, page) {
+            return None;
+        }
         match &self.high {
             Some(high) => high.backing_frame(object, page),
             None => self.inner.backing_frame(object, page),
