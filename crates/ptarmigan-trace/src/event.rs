@@ -105,6 +105,9 @@ impl FaultFlags {
     pub const USER: u8 = 4;
     /// An instruction fetch.
     pub const EXEC: u8 = 16;
+    /// Of pages found present: one entry of an upper level maps whole 2 MiB of a file or of shared
+    /// memory, without a last-level table. No fault has this flag.
+    pub const HUGE: u8 = 32;
     pub(crate) const V1: u8 = 0x17;
     pub(crate) const ALL: u8 = 0x1f;
 }
@@ -396,7 +399,8 @@ pub enum Kind {
         start: u64,
         /// Length.
         pages: u64,
-        /// `WRITE` if they are private pages of the task, else nothing.
+        /// `WRITE` if they are private pages of the task, `HUGE` if upper entries map them, else
+        /// nothing.
         flags: FaultFlags,
     },
     /// A call that failed half-way. Not in traces of format 1.

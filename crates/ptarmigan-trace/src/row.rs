@@ -160,7 +160,10 @@ pub(crate) fn check(e: &Event, cpus: u16, tasks: &Tasks) -> Result<(), &'static 
             range(start, pages).and(only(how.0, Locking::ALL & !Locking::FUTURE))
         }
         Kind::LockAll { how } => only(how.0, Locking::ALL),
-        Kind::Touched { start, pages, flags } => range(start, pages).and(only(flags.0, FaultFlags::WRITE)),
+        Kind::Touched { start, pages, flags } => {
+            let allowed = if flags.0 & FaultFlags::HUGE != 0 { FaultFlags::HUGE } else { FaultFlags::WRITE };
+            range(start, pages).and(only(flags.0, allowed))
+        }
         Kind::Exit { .. } | Kind::Idle | Kind::Truth { .. } | Kind::Name(_) | Kind::Pid(_) => Ok(()),
     }
 }

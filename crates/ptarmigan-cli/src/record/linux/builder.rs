@@ -1,10 +1,12 @@
 //! Builds the trace: follows tasks and address spaces through the merged raw events.
 use super::proc::{PAGE_SHIFT, USER_END};
 use super::queue::Queue;
+use super::raw::Found;
 use super::raw::{Made, MmCall, NO_CPU, Raw, RawKind};
 use super::syscall::event_of;
+use super::tables::KnownTables;
 use ptarmigan_trace::{CloneKind, Event, FaultFlags, Kind, MapFlags, Name, Sampled, WriteError, Writer};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Write;
 
 const CLONE_VM: u64 = libc::CLONE_VM as u64;
@@ -24,6 +26,8 @@ struct SpaceUsers {
     users: u32,
     /// Number of tasks that change nothing: they are exiting, or wait for the child of a vfork.
     still: u32,
+    /// Where events have made tables.
+    known: KnownTables,
 }
 
 struct TaskState {
@@ -38,6 +42,10 @@ struct TaskState {
     held: Option<Vec<Raw>>,
     /// The system call in progress, with its arguments and the place reserved for its event.
     call: Option<(MmCall, [u64; 5], Option<u64>)>,
+    /// The places of the last two times that the task took a lock of an address space outside
+    /// those system calls. A fork takes its own space's lock and then that of the copy, and stands
+    /// where it took the first.
+    locked: [Option<u64>; 2],
     /// The time of an execve that waits for the other threads to end.
     exec: Option<u64>,
     dying: bool,
@@ -52,6 +60,8 @@ pub(super) struct Seen {
     /// Raw events of tasks that are not descendants of the command.
     pub(super) foreign: u64,
     pub(super) refused: u64,
+    /// Runs of pages that no event explains, found at stops.
+    pub(super) found: u64,
     /// Execs whose areas are unknown.
     pub(super) blank_execs: u64,
 }
@@ -88,6 +98,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             waiter: None,
             held: None,
             call: None,
+            locked: [None; 2],
             exec: None,
             dying: false,
         };
@@ -95,7 +106,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             queue: Queue::new(writer),
             tasks: HashMap::from([(root, task)]),
             groups: HashMap::from([(root, 1)]),
-            spaces: HashMap::from([(0, SpaceUsers { users: 1, still: 0 })]),
+            spaces: HashMap::from([(0, SpaceUsers { users: 1, ..SpaceUsers::default() })]),
             next_space: 1,
             next_task: 1,
             started: false,
@@ -144,7 +155,19 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             held.push(raw);
             return Ok(());
         }
+        if !raw.what.keeps_lock() {
+            self.release_locks(pid)?;
+        }
         self.take(pid, raw)
+    }
+
+    /// Gives up the places that a fork would have taken.
+    fn release_locks(&mut self, pid: i32) -> Result<(), WriteError> {
+        let Some(task) = self.tasks.get_mut(&pid) else { return Ok(()) };
+        for place in std::mem::take(&mut task.locked).into_iter().flatten() {
+            self.queue.resolve(place, self.now, None)?;
+        }
+        Ok(())
     }
 
     /// Handles an event of an unknown task: it is no descendant, or its clone arrives late.
@@ -172,6 +195,11 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
                 if address < USER_END {
                     self.seen.faults += 1;
                     let flags = FaultFlags((code & 0x1f) as u8);
+                    if flags.0 & FaultFlags::REFUSED == 0
+                        && let Some(space) = self.space_of(pid)
+                    {
+                        space.known.add(address >> PAGE_SHIFT);
+                    }
                     self.put(pid, Kind::Fault { page: address >> PAGE_SHIFT, flags })?;
                 }
             }
@@ -197,17 +225,25 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
                     self.queue.resolve(place, self.now, None)?;
                 }
             }
-            RawKind::Locked => {
-                if self.started
-                    && let Some((_, _, place @ None)) = &mut task.call
-                {
-                    *place = Some(self.queue.reserve());
+            RawKind::Locked if !self.started => {}
+            RawKind::Locked => match &mut task.call {
+                Some((_, _, place @ None)) => *place = Some(self.queue.reserve(task.number)),
+                Some(_) => {}
+                None => {
+                    let [oldest, newest] = task.locked;
+                    task.locked = [newest, Some(self.queue.reserve(task.number))];
+                    if let Some(place) = oldest {
+                        self.queue.resolve(place, self.now, None)?;
+                    }
                 }
-            }
+            },
             RawKind::Leave { result } => {
                 if let Some((call, args, place)) = task.call.take() {
                     let (number, cpu) = (task.number, task.cpu);
                     let event = event_of(call, args, result).map(|kind| Event { task: number, cpu, kind });
+                    if let (Some(event), Some(space)) = (event, self.spaces.get_mut(&task.space)) {
+                        space.known.forget_by(&event.kind);
+                    }
                     match place {
                         Some(place) => self.queue.resolve(place, raw.time, event)?,
                         None => {
@@ -227,6 +263,10 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             RawKind::Touched { start, pages, write } => {
                 let flags = FaultFlags(if write { FaultFlags::WRITE } else { 0 });
                 self.put(pid, Kind::Touched { start, pages, flags })?;
+            }
+            RawKind::Present(found) => self.present(pid, &found)?,
+            RawKind::Advised { start, pages, advice } => {
+                self.put(pid, Kind::Madvise { start, pages, advice })?;
             }
             RawKind::StackLimit { pages } => self.put(pid, Kind::StackLimit { pages })?,
             // Its fault was not the event before on the same CPU.
@@ -252,6 +292,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
 
     fn clone(&mut self, pid: i32, child: i32, flags: u64) -> Result<(), WriteError> {
         let Some(parent) = self.tasks.get_mut(&pid) else { return Ok(()) };
+        let place = parent.locked[0].take();
         let shares = flags & CLONE_VM != 0;
         let waits = flags & CLONE_VFORK != 0;
         let kind = match (shares, waits) {
@@ -265,7 +306,8 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         if waiter.is_some() {
             parent.held = Some(Vec::new());
         }
-        let s = self.spaces.entry(space).or_default();
+        let known = if shares { KnownTables::default() } else { self.known_to(pid) };
+        let s = self.spaces.entry(space).or_insert_with(|| SpaceUsers { known, ..SpaceUsers::default() });
         s.users += 1;
         s.still += u32::from(waiter.is_some());
         if !shares {
@@ -274,9 +316,36 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         *self.groups.entry(group).or_default() += 1;
         let number = self.next_task;
         self.next_task += 1;
-        self.put(pid, Kind::Clone { child: number, kind })?;
-        let task =
-            TaskState { number, group, space, cpu, waiter, held: None, call: None, exec: None, dying: false };
+        let from = self.tasks.get(&pid).map_or(0, |parent| parent.number);
+        let event = Event { task: from, cpu, kind: Kind::Clone { child: number, kind } };
+        match place {
+            Some(place) if !shares => {
+                let others = self.sharers(pid);
+                self.queue.fork(place, self.now, event, |task| others.contains(&task))?;
+            }
+            _ => {
+                if let Some(place) = place {
+                    self.queue.resolve(place, self.now, None)?;
+                }
+                if self.started {
+                    self.queue.push(self.now, event)?;
+                }
+            }
+        }
+        self.release_locks(pid)?;
+        let locked = [None; 2];
+        let task = TaskState {
+            number,
+            group,
+            space,
+            cpu,
+            waiter,
+            held: None,
+            call: None,
+            locked,
+            exec: None,
+            dying: false,
+        };
         self.tasks.insert(child, task);
         let early = self.early.remove(&child).unwrap_or_default();
         self.early_count -= early.len();
@@ -292,7 +361,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         let group = task.group;
         let waiter = task.waiter.take();
         let old = std::mem::replace(&mut task.space, self.next_space);
-        self.spaces.insert(self.next_space, SpaceUsers { users: 1, still: 0 });
+        self.spaces.insert(self.next_space, SpaceUsers { users: 1, ..SpaceUsers::default() });
         self.next_space += 1;
         self.leave_space(old, false);
         self.seen.execs += 1;
@@ -338,6 +407,42 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         }
         self.leave_space(space, still);
         self.release(waiter)
+    }
+
+    fn space_of(&mut self, pid: i32) -> Option<&mut SpaceUsers> {
+        self.spaces.get_mut(&self.tasks.get(&pid)?.space)
+    }
+
+    /// The numbers of the other tasks in a task's space.
+    fn sharers(&self, pid: i32) -> HashSet<u32> {
+        let Some(task) = self.tasks.get(&pid) else { return HashSet::new() };
+        if self.spaces.get(&task.space).is_none_or(|space| space.users < 2) {
+            return HashSet::new();
+        }
+        let same = |other: &&TaskState| other.space == task.space && other.number != task.number;
+        self.tasks.values().filter(same).map(|other| other.number).collect()
+    }
+
+    fn known_to(&self, pid: i32) -> KnownTables {
+        let space = self.tasks.get(&pid).and_then(|task| self.spaces.get(&task.space));
+        space.map(|space| space.known.clone()).unwrap_or_default()
+    }
+
+    /// Records pages that were found at a stop, where no event has made a table.
+    fn present(&mut self, pid: i32, found: &[Found]) -> Result<(), WriteError> {
+        let Some(space) = self.space_of(pid) else { return Ok(()) };
+        let news = space.known.news(found);
+        self.seen.found += news.len() as u64;
+        for f in news {
+            let flags = match (f.huge, f.private) {
+                (true, _) => FaultFlags::HUGE,
+                (false, true) => FaultFlags::WRITE,
+                (false, false) => 0,
+            };
+            let kind = Kind::Touched { start: f.start, pages: f.pages, flags: FaultFlags(flags) };
+            self.put(pid, kind)?;
+        }
+        Ok(())
     }
 
     fn leave_space(&mut self, space: u64, still: bool) {

@@ -54,13 +54,37 @@ pub(super) fn name(pid: i32) -> String {
     String::from_utf8_lossy(&name).trim_end_matches('\n').to_owned()
 }
 
-/// Returns the number of page-table pages below the root (`VmPTE`), or `None` for a task without an
-/// address space.
-pub(super) fn tables(pid: i32) -> Option<u32> {
+/// Counts of a task with an address space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Counts {
+    /// Page-table pages below the root (`VmPTE`).
+    pub(super) tables: u32,
+    /// Present pages (`VmRSS`).
+    pub(super) resident: u64,
+    pub(super) group: i32,
+    /// Threads of the group.
+    pub(super) threads: u32,
+}
+
+/// Returns the counts of a task, or `None` for one without an address space.
+pub(super) fn counts(pid: i32) -> Option<Counts> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|l| l.strip_prefix("VmPTE:"))?;
-    let kib: u32 = line.split_whitespace().next()?.parse().ok()?;
-    Some(kib >> (PAGE_SHIFT - 10))
+    let field = |name: &str| {
+        let line = status.lines().find_map(|l| l.strip_prefix(name))?;
+        line.strip_prefix(':')?.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    Some(Counts {
+        tables: (field("VmPTE")? >> (PAGE_SHIFT - 10)) as u32,
+        resident: field("VmRSS")? >> (PAGE_SHIFT - 10),
+        group: field("Tgid")? as i32,
+        threads: field("Threads")? as u32,
+    })
+}
+
+/// Returns the process that a descriptor of a task stands for (`pidfd_open`).
+pub(super) fn of_pidfd(pid: i32, fd: u64) -> Option<i32> {
+    let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).ok()?;
+    info.lines().find_map(|l| l.strip_prefix("Pid:"))?.trim().parse().ok().filter(|&pid| pid > 0)
 }
 
 /// Returns the thread group of a task.
@@ -172,7 +196,7 @@ mod tests {
     #[test]
     fn this_process_can_be_read() {
         let pid = std::process::id() as i32;
-        assert!(tables(pid).is_some_and(|n| n >= 3));
+        assert!(counts(pid).is_some_and(|n| n.tables >= 3 && n.threads >= 1 && n.resident > 10));
         assert!(areas(pid).iter().any(|a| a.kind == AreaKind::Stack));
         let (args, heap) = arguments_and_heap(pid).expect("our own");
         assert!(args > heap);

@@ -3,8 +3,8 @@
 //! A system call takes effect when it holds the lock of its address space. Its result is known only
 //! at its end. So a place in the queue is reserved when the call takes effect, and filled at its
 //! end.
-use ptarmigan_trace::{Event, WriteError, Writer};
-use std::collections::VecDeque;
+use ptarmigan_trace::{Event, Kind, WriteError, Writer};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::Write;
 
 /// The most events that wait for one system call.
@@ -17,7 +17,10 @@ const TICK: u64 = 1_000_000;
 enum QueuedEvent {
     /// An event, and its time in nanoseconds.
     Known(u64, Event),
-    Waiting,
+    /// Reserved by the task with this number.
+    Waiting(u32),
+    /// A fork, after the events that it turned out to come after.
+    Fork(Vec<(u64, Event)>),
     Nothing,
 }
 
@@ -51,9 +54,9 @@ impl<W: Write> Queue<W> {
         Ok(())
     }
 
-    /// Reserves a place and returns its number.
-    pub(super) fn reserve(&mut self) -> u64 {
-        self.slots.push_back(QueuedEvent::Waiting);
+    /// Reserves a place for an event of `task` and returns its number.
+    pub(super) fn reserve(&mut self, task: u32) -> u64 {
+        self.slots.push_back(QueuedEvent::Waiting(task));
         self.first + self.slots.len() as u64 - 1
     }
 
@@ -70,14 +73,69 @@ impl<W: Write> Queue<W> {
         self.drain()
     }
 
+    /// Fills a place that a fork reserved when it took the lock of its space. `others` says which
+    /// tasks share the space.
+    ///
+    /// A fork copies area by area, and other threads go on to fault in those that it has not
+    /// reached. Where it has been, they wait for its end. So a fault that its thread has come back
+    /// from during the fork was copied, and one that was the thread's last event was not. System
+    /// calls that change the space come after the fork.
+    pub(super) fn fork(
+        &mut self,
+        place: u64,
+        time: u64,
+        fork: Event,
+        others: impl Fn(u32) -> bool,
+    ) -> Result<(), WriteError> {
+        let Some(at) =
+            place.checked_sub(self.first).map(|at| at as usize).filter(|&at| at < self.slots.len())
+        else {
+            return self.push(time, fork);
+        };
+        let mut after = HashSet::new();
+        let mut last = HashMap::new();
+        for (n, slot) in self.slots.iter().enumerate().skip(at + 1) {
+            match slot {
+                QueuedEvent::Waiting(task) => drop(after.insert(*task)),
+                QueuedEvent::Known(_, e) if !after.contains(&e.task) => drop(last.insert(e.task, n)),
+                _ => {}
+            }
+        }
+        let mut before = Vec::new();
+        after.clear();
+        for n in at + 1..self.slots.len() {
+            match &self.slots[n] {
+                QueuedEvent::Waiting(task) => drop(after.insert(*task)),
+                QueuedEvent::Known(when, e) if others(e.task) && !after.contains(&e.task) => {
+                    let waits = matches!(e.kind, Kind::Fault { .. }) && last.get(&e.task) == Some(&n);
+                    if !waits {
+                        before.push((*when, *e));
+                        self.slots[n] = QueuedEvent::Nothing;
+                    }
+                }
+                _ => {}
+            }
+        }
+        before.push((time, fork));
+        self.slots[at] = QueuedEvent::Fork(before);
+        self.drain()
+    }
+
     fn drain(&mut self) -> Result<(), WriteError> {
-        while let Some(slot) = self.slots.front() {
-            match *slot {
-                QueuedEvent::Waiting => break,
+        while let Some(slot) = self.slots.pop_front() {
+            match slot {
+                QueuedEvent::Waiting(_) => {
+                    self.slots.push_front(slot);
+                    break;
+                }
                 QueuedEvent::Known(time, e) => self.write(time, &e)?,
+                QueuedEvent::Fork(events) => {
+                    for (time, e) in events {
+                        self.write(time, &e)?;
+                    }
+                }
                 QueuedEvent::Nothing => {}
             }
-            self.slots.pop_front();
             self.first += 1;
         }
         Ok(())
@@ -103,8 +161,14 @@ impl<W: Write> Queue<W> {
     /// events the writer refused.
     pub(super) fn finish(mut self) -> Result<(Writer<W>, u64), WriteError> {
         for slot in std::mem::take(&mut self.slots) {
-            if let QueuedEvent::Known(time, e) = slot {
-                self.write(time, &e)?;
+            match slot {
+                QueuedEvent::Known(time, e) => self.write(time, &e)?,
+                QueuedEvent::Fork(events) => {
+                    for (time, e) in events {
+                        self.write(time, &e)?;
+                    }
+                }
+                QueuedEvent::Waiting(_) | QueuedEvent::Nothing => {}
             }
         }
         Ok((self.writer, self.refused))
@@ -114,7 +178,36 @@ impl<W: Write> Queue<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ptarmigan_trace::{Header, Kind, Method, Reader};
+    use ptarmigan_trace::{CloneKind, FaultFlags, Header, Method, Reader};
+
+    #[test]
+    fn a_fork_comes_after_the_faults_that_it_has_copied() {
+        let header = Header::new("q", 1, Method::Synthetic);
+        let mut q = Queue::new(Writer::new(Vec::new(), &header, 1).expect("a good header"));
+        let at = |task, kind| Event { task, cpu: 0, kind };
+        let fault = |page| Kind::Fault { page, flags: FaultFlags(FaultFlags::USER) };
+        let place = q.reserve(0);
+        for (task, page) in [(1, 10), (2, 20), (9, 90), (1, 11), (2, 21)] {
+            q.push(0, at(task, fault(page))).expect("memory");
+        }
+        let call = q.reserve(1);
+        q.push(0, at(1, fault(12))).expect("memory");
+        let fork = at(0, Kind::Clone { child: 3, kind: CloneKind::Fork });
+        q.fork(place, 0, fork, |task| matches!(task, 1 | 2)).expect("memory");
+        q.resolve(call, 0, Some(at(1, Kind::Brk { end: 1 }))).expect("memory");
+        let (writer, _) = q.finish().expect("memory");
+        let (bytes, _) = writer.finish(0).expect("memory");
+        let order: Vec<u64> = Reader::new(&bytes[..])
+            .expect("a header")
+            .map(|e| match e.expect("an event").kind {
+                Kind::Fault { page, .. } => page,
+                Kind::Clone { .. } => 0,
+                _ => 1,
+            })
+            .collect();
+        // 21 waited. 11 came before a system call, which needs the lock that the fork had.
+        assert_eq!(order, [10, 20, 0, 90, 11, 21, 1, 12]);
+    }
 
     #[test]
     fn events_keep_their_places() {
@@ -122,16 +215,16 @@ mod tests {
         let mut q = Queue::new(Writer::new(Vec::new(), &header, 1).expect("a good header"));
         let brk = |end| Event { task: 0, cpu: 0, kind: Kind::Brk { end } };
         q.push(1_000_000, brk(1)).expect("memory");
-        let a = q.reserve();
+        let a = q.reserve(0);
         q.push(3_000_000, brk(3)).expect("memory");
-        let b = q.reserve();
-        let c = q.reserve();
+        let b = q.reserve(0);
+        let c = q.reserve(0);
         q.push(6_000_000, brk(6)).expect("memory");
         q.resolve(b, 4_000_000, Some(brk(4))).expect("memory");
         q.resolve(a, 2_000_000, Some(brk(2))).expect("memory");
         q.resolve(c, 0_000_000, None).expect("memory");
         q.push(7_000_000, brk(7)).expect("memory");
-        let never = q.reserve();
+        let never = q.reserve(0);
         q.push(9_000_000, brk(9)).expect("memory");
         let _ = never;
         let (writer, refused) = q.finish().expect("memory");

@@ -88,6 +88,14 @@ pub(super) enum RawKind {
         pages: u64,
         write: bool,
     },
+    /// The pages that were present at a stop, in order.
+    Present(Vec<Found>),
+    /// `process_madvise` on this task, by itself or another.
+    Advised {
+        start: u64,
+        pages: u64,
+        advice: u16,
+    },
     /// The limit of the task's stack, in pages.
     StackLimit {
         pages: u64,
@@ -104,6 +112,42 @@ pub(super) enum RawKind {
         tables: u32,
         exit: bool,
     },
+}
+
+/// Pages that were found present.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) start: u64,
+    pub(super) pages: u64,
+    /// Private pages, as writes make them.
+    pub(super) private: bool,
+    /// Mapped by entries of an upper level.
+    pub(super) huge: bool,
+}
+
+impl Found {
+    /// The bits of a page's number: the whole of the user addresses.
+    const PAGE: u32 = 36;
+    const PRIVATE: u64 = 1 << 62;
+    const HUGE: u64 = 1 << 63;
+
+    /// The most pages that one word holds.
+    pub(super) const LONGEST: u64 = (1 << 26) - 1;
+
+    fn word(self) -> u64 {
+        let bit = |set: bool, bit: u64| if set { bit } else { 0 };
+        let flags = bit(self.private, Self::PRIVATE) | bit(self.huge, Self::HUGE);
+        self.start | self.pages.min(Self::LONGEST) << Self::PAGE | flags
+    }
+
+    fn of(word: u64) -> Self {
+        Self {
+            start: word & ((1 << Self::PAGE) - 1),
+            pages: word >> Self::PAGE & Self::LONGEST,
+            private: word & Self::PRIVATE != 0,
+            huge: word & Self::HUGE != 0,
+        }
+    }
 }
 
 /// One raw event.
@@ -153,6 +197,11 @@ impl Raw {
             RawKind::Refused => w.push(13),
             RawKind::Touched { start, pages, write } => w.extend([14, *start, *pages, u64::from(*write)]),
             RawKind::StackLimit { pages } => w.extend([15, *pages]),
+            RawKind::Present(found) => {
+                w.push(16);
+                w.extend(found.iter().map(|f| f.word()));
+            }
+            RawKind::Advised { start, pages, advice } => w.extend([17, *start, *pages, u64::from(*advice)]),
             RawKind::TlbFlush { reason, pages } => w.extend([10, u64::from(*reason), *pages]),
             RawKind::Idle => w.push(11),
             RawKind::Tables { tables, exit } => w.extend([12, u64::from(*tables), u64::from(*exit)]),
@@ -189,10 +238,21 @@ impl Raw {
                 RawKind::Touched { start: *start, pages: *pages, write: *write != 0 }
             }
             (15, [pages]) => RawKind::StackLimit { pages: *pages },
+            (16, found) => RawKind::Present(found.iter().map(|w| Found::of(*w)).collect()),
+            (17, [start, pages, advice]) => {
+                RawKind::Advised { start: *start, pages: *pages, advice: *advice as u16 }
+            }
             (12, [tables, exit]) => RawKind::Tables { tables: *tables as u32, exit: *exit != 0 },
             _ => return None,
         };
         Some(Self { time: *time, cpu: *cpu as u16, pid: *pid as i32, what })
+    }
+}
+
+impl RawKind {
+    /// Whether the task may be in the middle of a fork after this event as before it.
+    pub(super) fn keeps_lock(&self) -> bool {
+        matches!(self, Self::Locked | Self::Clone { .. } | Self::TlbFlush { .. } | Self::Idle)
     }
 }
 
@@ -267,6 +327,11 @@ mod tests {
             RawKind::Refused,
             RawKind::Touched { start: 1, pages: 2, write: true },
             RawKind::StackLimit { pages: 2048 },
+            RawKind::Present(vec![
+                Found { start: (1 << 35) - 1, pages: 1, private: true, huge: false },
+                Found { start: 512, pages: Found::LONGEST, private: false, huge: true },
+            ]),
+            RawKind::Advised { start: 1, pages: 2, advice: 4 },
             RawKind::TlbFlush { reason: 4, pages: u64::MAX },
             RawKind::Idle,
             RawKind::Tables { tables: 17, exit: true },

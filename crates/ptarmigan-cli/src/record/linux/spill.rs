@@ -98,7 +98,7 @@ impl Iterator for NotedEvents {
     type Item = Raw;
 
     fn next(&mut self) -> Option<Raw> {
-        let n = word(&mut self.file)?.min(16);
+        let n = word(&mut self.file)?;
         let words: Vec<u64> = (0..n).map_while(|_| word(&mut self.file)).collect();
         Raw::decode(&words)
     }

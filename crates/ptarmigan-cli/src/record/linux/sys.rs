@@ -82,6 +82,13 @@ pub(super) fn peek(pid: i32, address: u64) -> io::Result<u64> {
     Ok(word as u64)
 }
 
+/// Returns the ranges of an array of `iovec` in a stopped task's memory, as address and bytes.
+pub(super) fn ranges(pid: i32, at: u64, count: u64) -> Vec<(u64, u64)> {
+    // The kernel takes no more either.
+    let entries = (0..count.min(1024)).map(|n| at.wrapping_add(n * 16));
+    entries.map_while(|at| Some((peek(pid, at).ok()?, peek(pid, at.wrapping_add(8)).ok()?))).collect()
+}
+
 /// Waits for the next stop or exit of a traced task. Returns `None` if no task is left.
 pub(super) fn wait() -> io::Result<Option<(i32, i32)>> {
     let mut status = 0;
@@ -98,6 +105,71 @@ pub(super) fn wait() -> io::Result<Option<(i32, i32)>> {
 pub(super) fn kill(pid: i32, signal: i32) {
     // SAFETY: kill takes two numbers and accesses no memory.
     unsafe { libc::kill(pid, signal) };
+}
+
+/// A run of pages with the same categories (`struct page_region`).
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(super) struct PageRegion {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) categories: u64,
+}
+
+impl PageRegion {
+    pub(super) const FILE: u64 = 1 << 2;
+    const PRESENT: u64 = 1 << 3;
+    const SWAPPED: u64 = 1 << 4;
+    pub(super) const ZERO: u64 = 1 << 5;
+    pub(super) const HUGE: u64 = 1 << 6;
+}
+
+/// What `PAGEMAP_SCAN` reads and writes (`struct pm_scan_arg`).
+#[repr(C)]
+struct ScanRequest {
+    size: u64,
+    flags: u64,
+    start: u64,
+    end: u64,
+    walk_end: u64,
+    vec: u64,
+    vec_len: u64,
+    max_pages: u64,
+    category_inverted: u64,
+    category_mask: u64,
+    category_anyof_mask: u64,
+    return_mask: u64,
+}
+
+/// `_IOWR('f', 16, struct pm_scan_arg)`
+const PAGEMAP_SCAN: libc::c_ulong = 0xc060_6610;
+
+/// Finds pages in `start..end` that are present or swapped out, through `/proc/PID/pagemap`. Fills
+/// `regions` from its beginning; returns how many, and the address at which the scan ended.
+pub(super) fn scan_pages(
+    map: &std::fs::File,
+    start: u64,
+    end: u64,
+    regions: &mut [PageRegion],
+) -> io::Result<(usize, u64)> {
+    let mut request = ScanRequest {
+        size: size_of::<ScanRequest>() as u64,
+        flags: 0,
+        start,
+        end,
+        walk_end: 0,
+        vec: regions.as_mut_ptr() as u64,
+        vec_len: regions.len() as u64,
+        max_pages: 0,
+        category_inverted: 0,
+        category_mask: 0,
+        category_anyof_mask: PageRegion::PRESENT | PageRegion::SWAPPED,
+        return_mask: PageRegion::FILE | PageRegion::ZERO | PageRegion::HUGE,
+    };
+    // SAFETY: the kernel reads and writes one request of the size it says, and at most `vec_len`
+    // regions at `vec`; both live until the call returns, and all their bit patterns are valid.
+    let filled = ok(unsafe { libc::ioctl(map.as_raw_fd(), PAGEMAP_SCAN, &raw mut request) }.into())?;
+    Ok((filled as usize, request.walk_end))
 }
 
 /// Flags of `mmap` that make pages present.

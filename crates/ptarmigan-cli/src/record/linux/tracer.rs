@@ -5,20 +5,21 @@
 //! the new areas) and at its exit (for `VmPTE`). With the `perf` method it also stops at clones and
 //! at system calls that change an address space.
 use super::proc;
-use super::raw::{Made, MmCall, NO_CPU, Raw, RawKind};
+use super::raw::{Found, Made, MmCall, NO_CPU, Raw, RawKind};
 use super::spill::Notes;
-use super::{signals, sys};
+use super::{pagemap, signals, sys};
 use crate::error::{Context, Failure};
 use ptarmigan_trace::{AreaKind, FaultFlags};
 use std::collections::{HashMap, HashSet, VecDeque};
 
 /// The system calls at which every task stops.
-pub(super) const STOPS: [i64; 7] = [
+pub(super) const STOPS: [i64; 8] = [
     libc::SYS_execve,
     libc::SYS_execveat,
     libc::SYS_shmat,
     libc::SYS_shmdt,
     libc::SYS_remap_file_pages,
+    libc::SYS_process_madvise,
     libc::SYS_setrlimit,
     libc::SYS_prlimit64,
 ];
@@ -55,6 +56,10 @@ fn call_of(number: i64) -> Option<MmCall> {
     })
 }
 
+/// Before an execve the pages of small programs only are looked at, of at most so many present
+/// pages: the space may be that of a large parent.
+const LITTLE: u64 = 4096;
+
 const SPILL: &str = "the temporary files beside the output";
 
 /// A system call that stopped at its beginning and stops again at its end.
@@ -70,6 +75,8 @@ enum Pending {
     Remap(u64, bool),
     /// A change of the stack's limit.
     Limit,
+    /// `process_madvise` on the process with this number: its ranges in bytes, and the advice.
+    Advise(i32, Vec<(u64, u64)>, u16),
 }
 
 /// How the recorded command ended.
@@ -92,6 +99,8 @@ pub(super) struct Tracer<'a> {
     /// tasks that wait to begin theirs. Without turns, the ends of such calls in two threads could
     /// be seen in any order.
     turns: HashMap<i32, (i32, VecDeque<i32>)>,
+    /// For each thread group: how many of its tasks are about to exit.
+    exiting: HashMap<i32, u32>,
     /// Called at every stop, to show progress.
     tick: &'a mut dyn FnMut(usize),
     /// Called once, when the command has started and has not run yet.
@@ -108,8 +117,10 @@ impl<'a> Tracer<'a> {
         begun: impl FnOnce() + 'a,
     ) -> Self {
         let alive = HashSet::from([root]);
-        let (pending, groups, turns) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Self { notes, full, root, alive, pending, groups, turns, tick, begun: Some(Box::new(begun)) }
+        let (pending, groups, turns, exiting) =
+            (HashMap::new(), HashMap::new(), HashMap::new(), HashMap::new());
+        let begun: Option<Box<dyn FnOnce()>> = Some(Box::new(begun));
+        Self { notes, full, root, alive, pending, groups, turns, exiting, tick, begun }
     }
 
     /// Follows all tasks until the last one has ended.
@@ -163,8 +174,15 @@ impl<'a> Tracer<'a> {
         // next.
         let resumed = match event {
             libc::PTRACE_EVENT_EXIT => {
-                if let Some(tables) = proc::tables(pid) {
-                    self.note(pid, RawKind::Tables { tables, exit: true })?;
+                if let Some(counts) = proc::counts(pid) {
+                    let exiting = self.exiting.entry(counts.group).or_default();
+                    *exiting += 1;
+                    // Of the threads of a process the last one looks.
+                    if *exiting >= counts.threads {
+                        self.exiting.remove(&counts.group);
+                        self.note(pid, RawKind::Present(pagemap::present(pid)))?;
+                    }
+                    self.note(pid, RawKind::Tables { tables: counts.tables, exit: true })?;
                 }
                 if self.full {
                     self.note(pid, RawKind::Exit)?;
@@ -184,6 +202,7 @@ impl<'a> Tracer<'a> {
                 }
                 // The other threads are gone, and their calls with them.
                 self.turns.remove(&pid);
+                self.exiting.remove(&pid);
                 if self.full {
                     self.note(old, RawKind::ExecStart)?;
                 }
@@ -233,8 +252,11 @@ impl<'a> Tracer<'a> {
         let args = [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8];
         let pending = match regs.orig_rax as i64 {
             libc::SYS_execve | libc::SYS_execveat => {
-                if let Some(tables) = proc::tables(pid) {
-                    self.note(pid, RawKind::Tables { tables, exit: false })?;
+                if let Some(counts) = proc::counts(pid) {
+                    if counts.resident <= LITTLE {
+                        self.note(pid, RawKind::Present(pagemap::present(pid)))?;
+                    }
+                    self.note(pid, RawKind::Tables { tables: counts.tables, exit: false })?;
                 }
                 None
             }
@@ -250,6 +272,10 @@ impl<'a> Tracer<'a> {
                 Some(Pending::Limit)
             }
             libc::SYS_setrlimit | libc::SYS_prlimit64 => None,
+            libc::SYS_process_madvise => {
+                let ranges = sys::ranges(pid, args[1], args[2]);
+                proc::of_pidfd(pid, args[0]).map(|of| Pending::Advise(of, ranges, args[3] as u16))
+            }
             libc::SYS_mmap if !self.full => Some(Pending::Populate(all, false)),
             number => match call_of(number) {
                 Some(call) => {
@@ -300,6 +326,21 @@ impl<'a> Tracer<'a> {
         Ok(())
     }
 
+    /// Notes the pages that `mmap` has made present.
+    fn populated(&mut self, pid: i32, at: u64, args: [u64; 6]) -> std::io::Result<()> {
+        let end = at.saturating_add(args[1].next_multiple_of(1 << proc::PAGE_SHIFT));
+        if let Some(found) = pagemap::present_in(pid, at, end) {
+            for Found { start, pages, private, .. } in found {
+                self.note(pid, RawKind::Touched { start, pages, write: private })?;
+            }
+            return Ok(());
+        }
+        let (start, pages) = (at >> proc::PAGE_SHIFT, proc::backed(pid, args[4], args[5], args[1]));
+        let private = args[3] & libc::MAP_TYPE as u64 == libc::MAP_PRIVATE as u64;
+        let write = private && args[2] & libc::PROT_WRITE as u64 != 0;
+        if pages > 0 { self.note(pid, RawKind::Touched { start, pages, write }) } else { Ok(()) }
+    }
+
     fn after_call(&mut self, pid: i32) -> std::io::Result<std::io::Result<()>> {
         let (Some(pending), Ok(regs)) = (self.pending.remove(&pid), sys::registers(pid)) else {
             return Ok(sys::resume(pid, 0));
@@ -315,13 +356,7 @@ impl<'a> Tracer<'a> {
                     self.note(pid, RawKind::Leave { result })?;
                 }
                 if result >= 0 {
-                    let start = result as u64 >> proc::PAGE_SHIFT;
-                    let pages = proc::backed(pid, args[4], args[5], args[1]);
-                    let private = args[3] & libc::MAP_TYPE as u64 == libc::MAP_PRIVATE as u64;
-                    let write = private && args[2] & libc::PROT_WRITE as u64 != 0;
-                    if pages > 0 {
-                        self.note(pid, RawKind::Touched { start, pages, write })?;
-                    }
+                    self.populated(pid, result as u64, args)?;
                 }
                 if full {
                     self.end_turn(pid, false)?;
@@ -351,6 +386,18 @@ impl<'a> Tracer<'a> {
             Pending::Limit => {
                 if let Some(pages) = proc::stack_limit(pid) {
                     self.note(pid, RawKind::StackLimit { pages })?;
+                }
+            }
+            // The result is the number of bytes that were advised on.
+            Pending::Advise(of, ranges, advice) => {
+                let mut left = u64::try_from(result).unwrap_or(0);
+                for (start, len) in ranges {
+                    let len = len.min(left);
+                    left -= len;
+                    if len > 0 {
+                        let (start, pages) = (start >> proc::PAGE_SHIFT, len >> proc::PAGE_SHIFT);
+                        self.note(of, RawKind::Advised { start, pages, advice })?;
+                    }
                 }
             }
             Pending::Attach | Pending::Detach(_) | Pending::Remap(..) => {}

@@ -5,7 +5,8 @@ use super::tags::{self, Tag};
 use super::{advice, lock, objects};
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::format::Format;
-use ptarmigan::space::{Area, AreaFlags, Object, SpaceMachine, SpaceMut};
+use ptarmigan::page::Level;
+use ptarmigan::space::{Access, Advice, Area, AreaFlags, Object, SpaceMachine, SpaceMut};
 use ptarmigan_trace::{AreaKind, FailedCall, FaultFlags, Kind, MapFlags, Prot};
 
 /// Binary logarithm of the recorded page size.
@@ -64,12 +65,21 @@ pub fn call<F: Format, M: SpaceMachine>(space: &mut SpaceMut<'_, F, M>, kind: Ki
         Kind::LockAll { how } => lock::lock_all(space, how)?,
         Kind::StackLimit { pages } => space.set_stack_limit(pages.saturating_mul(1 << PAGE)),
         Kind::Touched { start, pages, flags } => {
+            if flags.0 & FaultFlags::HUGE != 0 {
+                // Linux has taken the last-level table away, or has never had one.
+                let range = range(start, pages);
+                space.madvise(range, Advice::DontNeed)?;
+                return Ok(space.make_tables(range, Level(Level::PTE.0 + 1))?);
+            }
             let write = flags.0 & FaultFlags::WRITE != 0;
-            let access = if write { ptarmigan::space::Access::Write } else { ptarmigan::space::Access::Read };
             for (piece, area) in pieces(space, range(start, pages)) {
-                if area.tag & tags::ON_FAULT == 0 {
-                    lock::touch(space, piece, access)?;
+                // A debugger writes where the program may not.
+                let can = area.flags.has(AreaFlags::WRITE);
+                let access = if write && can { Access::Write } else { Access::Read };
+                if write && !can && !area.flags.has(AreaFlags::SHARED) {
+                    space.expect_private(VirtAddr(piece.start))?;
                 }
+                lock::touch(space, piece, access)?;
             }
         }
         Kind::Fault { .. }
