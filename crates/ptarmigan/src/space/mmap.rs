@@ -68,20 +68,17 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         self.state.areas.change_range(self.on, range, |a| a.tag = change(a.tag))
     }
 
-    /// Notes of the private area at `va` that it may hold private pages: fork copies its tables from
-    /// now on, as if a page had been written. Linux does so where it prepares an `anon_vma` ahead of
-    /// a write.
+    /// Has fork copy the tables of the area at `va` from now on, as if a private page had been
+    /// written there. Linux does so where it prepares an `anon_vma` ahead of a write, and where
+    /// entries hold marks.
     ///
     /// # Errors
     ///
-    /// [`AreaError::NoArea`] if no private area lies there.
-    pub fn expect_private(&mut self, va: VirtAddr) -> Result<(), AreaError> {
+    /// [`AreaError::NoArea`] if no area lies there.
+    pub fn copy_on_fork(&mut self, va: VirtAddr) -> Result<(), AreaError> {
         let page = va.0 & !((1 << F::PAGE_SHIFT) - 1);
         let none = AreaError::NoArea(VirtRange { start: page, end: page + (1 << F::PAGE_SHIFT) });
-        let (hint, flags) = self.state.areas.search(self.on, va.0).ok_or(none)?;
-        if flags.has(AreaFlags::SHARED) {
-            return Err(none);
-        }
+        let (hint, _) = self.state.areas.search(self.on, va.0).ok_or(none)?;
         self.state.areas.mark(self.on, hint, AreaFlags::PRIVATE_PAGES);
         Ok(())
     }

@@ -82,9 +82,7 @@ fn one<F: Format, M: SpaceMachine>(
             // The marks need tables, and fork copies them.
             space.madvise(piece, Advice::DontNeed)?;
             space.make_tables(piece, Level::PTE)?;
-            if !area.flags.has(AreaFlags::SHARED) {
-                space.expect_private(VirtAddr(piece.start))?;
-            }
+            space.copy_on_fork(VirtAddr(piece.start))?;
         }
         // Guards are marks in entries, of which the tables stay.
         GUARD_REMOVE => {}

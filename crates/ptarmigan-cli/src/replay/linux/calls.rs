@@ -77,7 +77,7 @@ pub fn call<F: Format, M: SpaceMachine>(space: &mut SpaceMut<'_, F, M>, kind: Ki
                 let can = area.flags.has(AreaFlags::WRITE);
                 let access = if write && can { Access::Write } else { Access::Read };
                 if write && !can && !area.flags.has(AreaFlags::SHARED) {
-                    space.expect_private(VirtAddr(piece.start))?;
+                    space.copy_on_fork(VirtAddr(piece.start))?;
                 }
                 lock::touch(space, piece, access)?;
             }

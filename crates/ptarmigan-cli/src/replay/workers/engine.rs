@@ -160,7 +160,7 @@ impl<F: Format, M: ReplayMachine<F>, W: Watch> Engine<'_, F, M, W> {
             && let Some(area) = space.areas().find(on, va)
             && self.trace.huge.prepares(&area, va, access)
         {
-            space.edit(on)?.expect_private(VirtAddr(va))?;
+            space.edit(on)?.copy_on_fork(VirtAddr(va))?;
         }
         let cpu = slot.cpu();
         if W::REFILLS && result.is_ok() {
@@ -201,7 +201,7 @@ impl<F: Format, M: ReplayMachine<F>, W: Watch> Engine<'_, F, M, W> {
             let made = locked.tree().count(Level::PTE) > tables;
             let mut edit = locked.edit();
             if made && edit.area(VirtAddr(va)).is_some_and(|area| huge.prepares(&area, va, access)) {
-                edit.expect_private(VirtAddr(va))?;
+                edit.copy_on_fork(VirtAddr(va))?;
             }
         }
         let cpu = slot.cpu();
