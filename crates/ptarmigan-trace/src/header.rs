@@ -131,7 +131,9 @@ impl Unseen {
     pub const PROGRAMS_32: u16 = 256;
     /// Pages that the kernel made present without a fault, where no stop has shown them.
     pub const KERNEL_ACCESS: u16 = 512;
-    const ALL: u16 = 1023;
+    /// The end: the recording stopped before the recorded command did.
+    pub const END: u16 = 1024;
+    const ALL: u16 = 2047;
 
     /// Returns whether the set contains `what`.
     #[must_use]
@@ -153,6 +155,7 @@ impl Unseen {
             (Self::OTHER_TRACER, "tasks under another tracer"),
             (Self::PROGRAMS_32, "system calls of 32-bit programs"),
             (Self::KERNEL_ACCESS, "pages that the kernel touched without a fault"),
+            (Self::END, "the end of the command"),
         ]
         .into_iter()
         .filter(|&(bit, _)| self.has(bit))

@@ -357,7 +357,10 @@ impl<F: Format> Tables<F> {
         let whole = F::KEPT == 0
             && range.len() == 1 << F::shift(above)
             && self.find(on, target, Level::PTE).is_none();
-        // The whole table moves if the table above it at the new place exists.
+        // The whole table moves. A table above it at the new place is made first, as Linux does it.
+        if whole && self.find(on, target, above).is_none() {
+            self.upper_table(on, target, above, AllocFlags::NORMAL)?;
+        }
         if whole
             && let Some(new) = self.find(on, target, above)
             && let Some(old) = self.find(on, at, above)

@@ -40,6 +40,9 @@ struct TaskState {
     /// While this task waits for the child of its vfork: its events that arrived early because two
     /// clocks differ.
     held: Option<Vec<Raw>>,
+    /// Whether its events are written. Nothing is written below a program that could not be looked
+    /// at.
+    recorded: bool,
     /// The system call in progress, with its arguments and the place reserved for its event.
     call: Option<(MmCall, [u64; 5], Option<u64>)>,
     /// The places of the last two times that the task took a lock of an address space outside
@@ -60,9 +63,9 @@ pub(super) struct Seen {
     /// Raw events of tasks that are not descendants of the command.
     pub(super) foreign: u64,
     pub(super) refused: u64,
-    /// Runs of pages that no event explains, found at stops.
+    /// Ranges of 2 MiB where pages were present at a stop that no event explains.
     pub(super) found: u64,
-    /// Execs whose areas are unknown.
+    /// Programs that could not be looked at at their start.
     pub(super) blank_execs: u64,
 }
 
@@ -97,6 +100,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             cpu: 0,
             waiter: None,
             held: None,
+            recorded: true,
             call: None,
             locked: [None; 2],
             exec: None,
@@ -198,7 +202,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
                     if flags.0 & FaultFlags::REFUSED == 0
                         && let Some(space) = self.space_of(pid)
                     {
-                        space.known.add(address >> PAGE_SHIFT);
+                        space.known.add(address >> PAGE_SHIFT, flags.0 & FaultFlags::WRITE != 0);
                     }
                     self.put(pid, Kind::Fault { page: address >> PAGE_SHIFT, flags })?;
                 }
@@ -225,7 +229,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
                     self.queue.resolve(place, self.now, None)?;
                 }
             }
-            RawKind::Locked if !self.started => {}
+            RawKind::Locked if !self.started || !task.recorded => {}
             RawKind::Locked => match &mut task.call {
                 Some((_, _, place @ None)) => *place = Some(self.queue.reserve(task.number)),
                 Some(_) => {}
@@ -240,7 +244,8 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             RawKind::Leave { result } => {
                 if let Some((call, args, place)) = task.call.take() {
                     let (number, cpu) = (task.number, task.cpu);
-                    let event = event_of(call, args, result).map(|kind| Event { task: number, cpu, kind });
+                    let event = event_of(call, args, result).filter(|_| task.recorded);
+                    let event = event.map(|kind| Event { task: number, cpu, kind });
                     if let (Some(event), Some(space)) = (event, self.spaces.get_mut(&task.space)) {
                         space.known.forget_by(&event.kind);
                     }
@@ -270,7 +275,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             }
             RawKind::StackLimit { pages } => self.put(pid, Kind::StackLimit { pages })?,
             // Its fault was not the event before on the same CPU.
-            RawKind::Refused => {}
+            RawKind::Refused | RawKind::BadAddress => {}
             RawKind::TlbFlush { reason, pages } => {
                 let pages = if pages >= 1 << 52 { 0 } else { pages };
                 self.put(pid, Kind::TlbFlush { pages, reason })?;
@@ -284,6 +289,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
     fn put(&mut self, pid: i32, kind: Kind) -> Result<(), WriteError> {
         if let Some(t) = self.tasks.get(&pid)
             && self.started
+            && t.recorded
         {
             self.queue.push(self.now, Event { task: t.number, cpu: t.cpu, kind })?;
         }
@@ -315,11 +321,11 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         }
         *self.groups.entry(group).or_default() += 1;
         let number = self.next_task;
-        self.next_task += 1;
-        let from = self.tasks.get(&pid).map_or(0, |parent| parent.number);
+        let (from, recorded) = self.tasks.get(&pid).map_or((0, false), |t| (t.number, t.recorded));
+        self.next_task += u32::from(recorded);
         let event = Event { task: from, cpu, kind: Kind::Clone { child: number, kind } };
         match place {
-            Some(place) if !shares => {
+            Some(place) if !shares && recorded => {
                 let others = self.sharers(pid);
                 self.queue.fork(place, self.now, event, |task| others.contains(&task))?;
             }
@@ -327,7 +333,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
                 if let Some(place) = place {
                     self.queue.resolve(place, self.now, None)?;
                 }
-                if self.started {
+                if self.started && recorded {
                     self.queue.push(self.now, event)?;
                 }
             }
@@ -341,6 +347,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             cpu,
             waiter,
             held: None,
+            recorded,
             call: None,
             locked,
             exec: None,
@@ -355,6 +362,15 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         Ok(())
     }
 
+    /// Ends what is written of a task, whose new program could not be looked at.
+    fn leave_unrecorded(&mut self, pid: i32) -> Result<(), WriteError> {
+        self.put(pid, Kind::Exit { last: true })?;
+        if let Some(task) = self.tasks.get_mut(&pid) {
+            task.recorded = false;
+        }
+        Ok(())
+    }
+
     /// Gives a task a new address space.
     fn exec(&mut self, pid: i32, when: u64) -> Result<(), WriteError> {
         let Some(task) = self.tasks.get_mut(&pid) else { return Ok(()) };
@@ -365,10 +381,12 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         self.next_space += 1;
         self.leave_space(old, false);
         self.seen.execs += 1;
-        self.started = true;
-        let made = (self.made)(group, when).filter(super::tracer::complete);
-        self.seen.blank_execs += u64::from(made.is_none());
-        let made = made.unwrap_or_default();
+        let Some(made) = (self.made)(group, when).filter(|made| made.is_complete() && !made.narrow) else {
+            self.seen.blank_execs += 1;
+            self.leave_unrecorded(pid)?;
+            return self.release(waiter);
+        };
+        self.started |= self.tasks.get(&pid).is_some_and(|task| task.recorded);
         let stack_end = if made.stack_end == 0 { (USER_END >> PAGE_SHIFT) - 1 } else { made.stack_end };
         self.put(pid, Kind::Exec { stack_end, arg_pages: made.arg_pages })?;
         for a in &made.areas {
@@ -402,7 +420,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
         let (space, waiter) = (task.space, task.waiter.take());
         let still = task.dying || waited;
         let event = Event { task: task.number, cpu: task.cpu, kind: Kind::Exit { last: left == 0 } };
-        if self.started {
+        if self.started && task.recorded {
             self.queue.push(self.now, event)?;
         }
         self.leave_space(space, still);
@@ -425,14 +443,14 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
 
     fn known_to(&self, pid: i32) -> KnownTables {
         let space = self.tasks.get(&pid).and_then(|task| self.spaces.get(&task.space));
-        space.map(|space| space.known.clone()).unwrap_or_default()
+        space.map(|space| space.known.forked()).unwrap_or_default()
     }
 
     /// Records pages that were found at a stop, where no event has made a table.
     fn present(&mut self, pid: i32, found: &[Found]) -> Result<(), WriteError> {
         let Some(space) = self.space_of(pid) else { return Ok(()) };
-        let news = space.known.news(found);
-        self.seen.found += news.len() as u64;
+        let (news, unexplained) = space.known.news(found);
+        self.seen.found += unexplained;
         for f in news {
             let flags = match (f.huge, f.private) {
                 (true, _) => FaultFlags::HUGE,
@@ -485,7 +503,7 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             task.dying = true;
             space.still += 1;
         }
-        if others == 0 && self.started {
+        if others == 0 && self.started && task.recorded {
             self.seen.samples += 1;
             let at = if exit { Sampled::Exit } else { Sampled::Exec };
             self.put(pid, Kind::Truth { tables, at })?;

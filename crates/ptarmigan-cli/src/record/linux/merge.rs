@@ -3,17 +3,34 @@ use super::raw::Raw;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+/// Raw events in order of time.
+pub(super) struct Stream<'a> {
+    pub(super) events: Box<dyn Iterator<Item = Raw> + 'a>,
+    /// The end of the recording is missing.
+    pub(super) cut: bool,
+}
+
+/// The raw events of a recording's source.
+pub(super) struct Finished {
+    pub(super) streams: Vec<Stream<'static>>,
+    pub(super) lost: u64,
+    /// Why the streams end early.
+    pub(super) failed: Option<std::io::Error>,
+}
+
 /// Merges sorted streams by time. Of two events with the same time, that of the earlier stream
-/// comes first.
+/// comes first. Ends where a stream ends that was cut.
 pub(super) struct Merge<'a> {
-    sources: Vec<Box<dyn Iterator<Item = Raw> + 'a>>,
+    sources: Vec<Stream<'a>>,
+    cut: bool,
     next: Vec<Option<Raw>>,
     heap: BinaryHeap<Reverse<(u64, usize)>>,
 }
 
 impl<'a> Merge<'a> {
-    pub(super) fn new(sources: Vec<Box<dyn Iterator<Item = Raw> + 'a>>) -> Self {
-        let mut merge = Self { next: vec![None; sources.len()], sources, heap: BinaryHeap::new() };
+    pub(super) fn new(sources: Vec<Stream<'a>>) -> Self {
+        let (next, heap) = (vec![None; sources.len()], BinaryHeap::new());
+        let mut merge = Self { next, sources, cut: false, heap };
         for i in 0..merge.sources.len() {
             merge.advance(i);
         }
@@ -21,9 +38,10 @@ impl<'a> Merge<'a> {
     }
 
     fn advance(&mut self, i: usize) {
-        self.next[i] = self.sources[i].next();
-        if let Some(raw) = &self.next[i] {
-            self.heap.push(Reverse((raw.time, i)));
+        self.next[i] = self.sources[i].events.next();
+        match &self.next[i] {
+            Some(raw) => self.heap.push(Reverse((raw.time, i))),
+            None => self.cut |= self.sources[i].cut,
         }
     }
 }
@@ -32,6 +50,9 @@ impl Iterator for Merge<'_> {
     type Item = Raw;
 
     fn next(&mut self) -> Option<Raw> {
+        if self.cut {
+            return None;
+        }
         let Reverse((_, i)) = self.heap.pop()?;
         let raw = self.next[i].take();
         self.advance(i);
@@ -46,13 +67,17 @@ mod tests {
 
     #[test]
     fn in_order_of_time() {
-        let source = |pid, times: &[u64]| -> Box<dyn Iterator<Item = Raw>> {
+        let source = |pid, times: &[u64], cut| {
             let raws: Vec<Raw> =
                 times.iter().map(|&time| Raw { time, cpu: 0, pid, what: RawKind::Idle }).collect();
-            Box::new(raws.into_iter())
+            Stream { events: Box::new(raws.into_iter()), cut }
         };
-        let merge = Merge::new(vec![source(0, &[1, 4, 4, 9]), source(1, &[]), source(2, &[2, 4, 10])]);
+        let streams =
+            |cut| vec![source(0, &[1, 4, 4, 9], cut), source(1, &[], false), source(2, &[2, 4, 10], false)];
+        let merge = Merge::new(streams(false));
         let order: Vec<(u64, i32)> = merge.map(|r| (r.time, r.pid)).collect();
         assert_eq!(order, [(1, 0), (2, 2), (4, 0), (4, 0), (4, 2), (9, 0), (10, 2)]);
+        let cut: Vec<u64> = Merge::new(streams(true)).map(|r| r.time).collect();
+        assert_eq!(cut, [1, 2, 4, 4, 4, 9]);
     }
 }

@@ -1,7 +1,10 @@
 //! Recording on Linux on x86-64.
 mod builder;
+mod calls;
 mod format;
+mod keeper;
 mod merge;
+mod notify;
 mod output;
 mod pagemap;
 mod perf;
@@ -12,6 +15,8 @@ mod ring;
 pub(super) mod session;
 mod signals;
 mod spill;
+mod start;
+mod supervisor;
 mod sys;
 mod syscall;
 mod tables;

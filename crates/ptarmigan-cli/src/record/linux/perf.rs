@@ -1,6 +1,7 @@
 //! User-mode page faults from an unprivileged perf event, through one ring buffer per CPU.
+use super::merge::{Finished, Stream};
 use super::raw::{Raw, RawKind};
-use super::spill::Spill;
+use super::spill::{self, Consumed, Spill};
 use crate::error::{Context, Failure};
 use perf_event_open_sys::bindings as b;
 use ptarmigan_trace::FaultFlags;
@@ -201,25 +202,29 @@ impl PerfFaults {
         cpus("possible").last().map_or(1, |c| c.saturating_add(1))
     }
 
-    /// Ends the recording. Returns the events of each CPU and how many were lost.
-    pub(super) fn finish(mut self, spill: &Spill) -> Result<(Vec<CpuFaults>, u64), Failure> {
+    /// Ends the recording. Returns the events of each CPU, how many were lost, and why the files end
+    /// early, if they do.
+    pub(super) fn finish(mut self, spill: &Spill) -> Result<Finished, Failure> {
         self.stop.store(true, Ordering::SeqCst);
-        let mut lost = 0;
-        for reader in self.readers.drain(..) {
-            match reader.join() {
-                Ok(done) => lost += done.context("the temporary files beside the output")?,
-                Err(_) => return Err(Failure::new("a reader of the kernel's buffers failed")),
+        let (mut streams, mut lost, mut failed) = (Vec::new(), 0, None);
+        for (cpu, reader) in self.online.iter().zip(self.readers.drain(..)) {
+            let Ok(done) = reader.join() else {
+                return Err(Failure::new("a reader of the kernel's buffers failed"));
+            };
+            let file = spill::consume(&spill.path(&format!("cpu{cpu}")))
+                .context("the temporary files beside the output")?;
+            streams.push(Stream { events: Box::new(CpuFaults(file)), cut: done.is_err() });
+            match done {
+                Ok(missed) => lost += missed,
+                Err(e) => failed = Some(e),
             }
         }
-        let open =
-            |cpu: &u16| File::open(spill.path(&format!("cpu{cpu}"))).map(|f| CpuFaults(BufReader::new(f)));
-        let faults = self.online.iter().map(open).collect::<io::Result<_>>();
-        Ok((faults.context("the temporary files beside the output")?, lost))
+        Ok(Finished { streams, lost, failed })
     }
 }
 
 /// The faults of one CPU, in order of time.
-pub(super) struct CpuFaults(BufReader<File>);
+pub(super) struct CpuFaults(BufReader<Consumed>);
 
 impl Iterator for CpuFaults {
     type Item = Raw;

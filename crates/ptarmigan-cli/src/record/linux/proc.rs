@@ -1,7 +1,9 @@
 //! What /proc reports about a stopped task.
 use ptarmigan_trace::{AreaKind, HugePages, Prot};
 use std::fs::{self, File};
+use std::io::Read;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 /// Binary logarithm of the page size. The recorder runs on x86-64 only.
 pub(super) const PAGE_SHIFT: u32 = 12;
@@ -79,6 +81,45 @@ pub(super) fn counts(pid: i32) -> Option<Counts> {
         group: field("Tgid")? as i32,
         threads: field("Threads")? as u32,
     })
+}
+
+/// Returns the threads of a process.
+pub(super) fn threads(group: i32) -> Vec<i32> {
+    let tasks = fs::read_dir(format!("/proc/{group}/task")).into_iter().flatten().flatten();
+    tasks.filter_map(|task| task.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Whether a task runs a 32-bit program.
+pub(super) fn is_32_bit(pid: i32) -> bool {
+    is_32_bit_file(format!("/proc/{pid}/exe").as_ref())
+}
+
+/// Whether a file is a 32-bit program. A script is not.
+pub(super) fn is_32_bit_file(path: &Path) -> bool {
+    let mut start = [0; 5];
+    // The fifth byte is the class of an ELF file.
+    File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok() && start == *b"\x7fELF\x01"
+}
+
+/// Whether this process counts processes as the kernel does: it is in no pid namespace of its own.
+pub(super) fn in_first_pid_namespace() -> bool {
+    // The kernel gives the first one this number.
+    fs::read_link("/proc/self/ns/pid").is_ok_and(|name| name.as_os_str() == "pid:[4026531836]")
+}
+
+/// Returns the ranges of an array of `iovec` in a task's memory, as address and bytes.
+pub(super) fn ranges(pid: i32, at: u64, count: u64) -> Vec<(u64, u64)> {
+    let Ok(memory) = File::open(format!("/proc/{pid}/mem")) else { return Vec::new() };
+    let mut entry = [0; 16];
+    // The kernel takes no more of them either.
+    let entries = (0..count.min(1024)).map(|n| at.wrapping_add(n * 16));
+    entries
+        .map_while(|at| {
+            memory.read_exact_at(&mut entry, at).ok()?;
+            let half = |b: &[u8]| b.iter().rev().fold(0, |word, b| word << 8 | u64::from(*b));
+            Some((half(&entry[..8]), half(&entry[8..])))
+        })
+        .collect()
 }
 
 /// Returns the process that a descriptor of a task stands for (`pidfd_open`).

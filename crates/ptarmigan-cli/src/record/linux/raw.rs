@@ -82,6 +82,8 @@ pub(super) enum RawKind {
     },
     /// The fault before was refused: a signal followed.
     Refused,
+    /// A system call has failed with `EFAULT`: the kernel's faults before were refused.
+    BadAddress,
     /// Pages that were found present at a stop.
     Touched {
         start: u64,
@@ -170,6 +172,8 @@ pub(super) struct Made {
     pub(super) stack_limit: u64,
     /// The name of the program.
     pub(super) name: String,
+    /// A 32-bit program.
+    pub(super) narrow: bool,
     pub(super) areas: Vec<Area>,
 }
 
@@ -195,6 +199,7 @@ impl Raw {
             }
             RawKind::Detached { start, pages } => w.extend([9, *start, *pages]),
             RawKind::Refused => w.push(13),
+            RawKind::BadAddress => w.push(18),
             RawKind::Touched { start, pages, write } => w.extend([14, *start, *pages, u64::from(*write)]),
             RawKind::StackLimit { pages } => w.extend([15, *pages]),
             RawKind::Present(found) => {
@@ -234,6 +239,7 @@ impl Raw {
             (10, [reason, pages]) => RawKind::TlbFlush { reason: *reason as u8, pages: *pages },
             (11, []) => RawKind::Idle,
             (13, []) => RawKind::Refused,
+            (18, []) => RawKind::BadAddress,
             (14, [start, pages, write]) => {
                 RawKind::Touched { start: *start, pages: *pages, write: *write != 0 }
             }
@@ -257,7 +263,7 @@ impl RawKind {
 }
 
 impl Made {
-    /// Encodes the areas as 64-bit words. The seventh word is the number of areas.
+    /// Encodes the areas as 64-bit words. The eighth word is the number of areas.
     pub(super) fn encode(&self) -> Vec<u64> {
         let mut w = vec![self.stack_end, u64::from(self.arg_pages), self.heap, self.stack_limit];
         // The name is short, or is cut.
@@ -265,6 +271,7 @@ impl Made {
         let len = self.name.len().min(15);
         name[..len].copy_from_slice(&self.name.as_bytes()[..len]);
         w.extend(name.chunks_exact(8).map(|b| b.iter().rev().fold(0, |word, b| word << 8 | u64::from(*b))));
+        w.push(u64::from(self.narrow));
         w.push(self.areas.len() as u64);
         for a in &self.areas {
             w.extend([a.start, a.pages, u64::from(a.prot.0) | (a.kind as u64) << 8]);
@@ -277,7 +284,8 @@ impl Made {
         let (stack_end, arg_pages, heap, stack_limit) = (word()?, word()? as u32, word()?, word()?);
         let name: Vec<u8> = [word()?, word()?].iter().flat_map(|w| w.to_le_bytes()).collect();
         let name = String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned();
-        let mut made = Self { stack_end, arg_pages, heap, stack_limit, name, areas: Vec::new() };
+        let narrow = word()? != 0;
+        let mut made = Self { stack_end, arg_pages, heap, stack_limit, name, narrow, areas: Vec::new() };
         for _ in 0..word()? {
             let (start, pages, bits) = (word()?, word()?, word()?);
             let kind = match bits >> 8 {
@@ -289,6 +297,12 @@ impl Made {
             made.areas.push(Area { start, pages, prot: Prot(bits as u8), kind, ..Area::default() });
         }
         Some(made)
+    }
+
+    /// Whether the areas include a stack, as those of every program do. If not, /proc could not be
+    /// read.
+    pub(super) fn is_complete(&self) -> bool {
+        self.areas.iter().any(|a| a.kind == AreaKind::Stack)
     }
 
     /// Reads what an execve made, from a task that is stopped at its end.
@@ -303,7 +317,8 @@ impl Made {
         // guard page there.
         let stack_end = (super::proc::USER_END >> PAGE_SHIFT) - 1;
         let stack_limit = super::proc::stack_limit(pid).unwrap_or(0);
-        Self { stack_end, arg_pages, heap, stack_limit, name: super::proc::name(pid), areas }
+        let (name, narrow) = (super::proc::name(pid), super::proc::is_32_bit(pid));
+        Self { stack_end, arg_pages, heap, stack_limit, name, narrow, areas }
     }
 }
 
@@ -325,6 +340,7 @@ mod tests {
             RawKind::Attached { start: 1, pages: 2, prot: Prot(3), segment: true },
             RawKind::Detached { start: 1, pages: 2 },
             RawKind::Refused,
+            RawKind::BadAddress,
             RawKind::Touched { start: 1, pages: 2, write: true },
             RawKind::StackLimit { pages: 2048 },
             RawKind::Present(vec![
@@ -345,7 +361,8 @@ mod tests {
         assert_eq!(Raw::decode(&[1, 2, 3, 99]), None);
         let area = Area { start: 1, pages: 2, prot: Prot(5), kind: AreaKind::Stack, ..Area::default() };
         let (stack_limit, name) = (2048, "a program".to_owned());
-        let made = Made { stack_end: 7, arg_pages: 2, heap: 9, stack_limit, name, areas: vec![area; 3] };
+        let areas = vec![area; 3];
+        let made = Made { stack_end: 7, arg_pages: 2, heap: 9, stack_limit, name, narrow: true, areas };
         let mut words = made.encode().into_iter();
         assert_eq!(Made::decode(|| words.next()), Some(made));
     }

@@ -1,14 +1,16 @@
 //! One recording, from start to end.
 use super::builder::TraceBuilder;
-use super::merge::Merge;
+use super::keeper::{self, Link, Role};
+use super::merge::{Finished, Merge, Stream};
+use super::notify::Listener;
 use super::output::Output;
 use super::perf::PerfFaults;
-use super::raw::Raw;
 use super::spill::{Notes, Spill};
-use super::sys::{self, Start, Started};
+use super::start::{self, AtCalls, Start, Started};
+use super::supervisor::{self, Missed, Supervisor};
 use super::tracefs::Instance;
-use super::tracer::{self, Ended, Tracer};
-use super::{proc, signals, spill};
+use super::tracer::{self, Ended, Surroundings, Tracer};
+use super::{calls, proc, signals, spill, sys};
 use crate::error::{Context, Failure};
 use crate::record::args::{MethodChoice, RecordArgs};
 use crate::{bar, print};
@@ -16,7 +18,7 @@ use indicatif::ProgressBar;
 use ptarmigan_trace::{Header, Method, Unseen, Writer};
 use std::fs::{self, File};
 use std::io::{BufWriter, IsTerminal};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
@@ -26,71 +28,125 @@ enum Source {
     Perf(PerfFaults),
 }
 
-type Streams = Vec<Box<dyn Iterator<Item = Raw>>>;
-
 pub(in crate::record) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
     let output = Output::new(&args.output)?;
     let method = choose(args.method)?;
-    let full = method == Method::Perf;
-    let mut stops = tracer::STOPS.to_vec();
-    if full {
-        stops.extend(tracer::MM_STOPS);
+    refuse_32_bit(&args.command[0])?;
+    match keeper::split().context("starting the recorder")? {
+        Role::Waited(status) => Ok(status),
+        Role::Recorder(link) => record(args, &output, method, link),
     }
+}
+
+/// Records, in the process that does it.
+fn record(args: &RecordArgs, output: &Output, method: Method, link: Link) -> Result<ExitCode, Failure> {
+    let (at_calls, ends): (_, &[i64]) = match method {
+        Method::Tracefs => (AtCalls::Ask, &supervisor::CALLS),
+        _ => (AtCalls::Stop, &tracer::STOPS),
+    };
+    let watched = [ends, &calls::LOOKED_AT].concat();
     let root = rustix::process::geteuid().is_root();
-    let start = Start::new(&args.command, &stops, !root).context("the command")?;
+    let start = Start::new(&args.command, at_calls, &watched, !root).context("the command")?;
     let spill =
         Spill::new(output.file()).context(format_args!("{}: cannot be written", args.output.display()))?;
-    let mut notes = Notes::new(&spill).context("the temporary files beside the output")?;
+    let mut notes = Notes::new(&spill).context(SPILL)?;
 
-    signals::catch();
-    let instance = if full { None } else { Some(Instance::new(&spill)?) };
-    let mut started = start.fork().context("starting the command")?;
-    let source = begin(&started, instance, &spill)?;
+    let instance = if at_calls == AtCalls::Ask {
+        signals::hold();
+        Some(Instance::new(&spill)?)
+    } else {
+        None
+    };
+    let started = start.fork().context("starting the command")?;
+    let begun = begin(&started, instance, &spill, link).inspect_err(|_| {
+        // The process holds files of the instance open, and the instance cannot be removed before it
+        // is gone.
+        sys::kill(started.pid, libc::SIGKILL);
+        let _ = sys::wait();
+    });
+    let (source, listener) = match begun {
+        Err(failure) => return Err(not_started(&started, &args.command[0]).unwrap_or(failure)),
+        Ok(begun) => begun,
+    };
     let mut header = Header::new(&name(args), cpus(&source), method);
     header.unseen = unseen(&source);
     header.huge = proc::huge_pages();
 
     signals::pass_to(started.pid);
     started.release().context("starting the command")?;
-    let ended = {
-        let progress = recording_progress();
-        let bytes = match &source {
-            Source::Tracefs(i) => i.bytes.clone(),
-            Source::Perf(f) => f.bytes.clone(),
-        };
-        let mut tick = |alive: usize| {
-            if let Some(p) = &progress {
-                p.set_message(format!(
-                    "recording: {alive} tasks alive, {} KiB",
-                    bytes.load(Ordering::Relaxed) >> 10
-                ));
-            }
-        };
-        let ended = Tracer::new(&mut notes, started.pid, full, &mut tick, || announce(&header)).follow();
-        if let Some(p) = progress {
-            p.finish_and_clear();
+    let mut recording =
+        Recording { header: &header, progress: recording_progress(), kept: Some((source, spill)) };
+    let (ended, missed) = match &listener {
+        Some(listener) => Supervisor::new(&mut notes, listener, started.pid, &mut recording).follow()?,
+        None => {
+            let (ended, narrow) = Tracer::new(&mut notes, started.pid, &mut recording).follow()?;
+            (ended, Missed { narrow, ..Missed::default() })
         }
-        ended?
     };
     signals::pass_to(0);
-    if let Some(failure) = not_started(&mut started, &args.command[0]) {
+    let Recording { progress, kept, .. } = recording;
+    if let Some(progress) = progress {
+        progress.finish_and_clear();
+    }
+    if let Some(failure) = not_started(&started, &args.command[0]) {
         return Err(failure);
     }
+    // Without anybody who waits for it, the recording has been dropped.
+    let Some((source, spill)) = kept else { return Ok(status(ended)) };
 
-    let (mut streams, lost): (Streams, u64) = match source {
-        Source::Tracefs(i) => {
-            let (cpus, lost) = i.finish(&spill)?;
-            (cpus.into_iter().map(|c| Box::new(c) as _).collect(), lost)
-        }
-        Source::Perf(f) => {
-            let (cpus, lost) = f.finish(&spill)?;
-            (cpus.into_iter().map(|c| Box::new(c) as _).collect(), lost)
-        }
+    let mut finished = match source {
+        Source::Tracefs(instance) => instance.finish(&spill)?,
+        Source::Perf(faults) => faults.finish(&spill)?,
     };
-    let (events, execs) = notes.read().context("the temporary files beside the output")?;
-    streams.push(Box::new(events));
-    write(args, &output, &header, &spill, Deliveries { root: started.pid, streams, execs, lost })?;
+    let (events, execs, failed) = notes.read().context(SPILL)?;
+    finished.streams.push(Stream { events: Box::new(events), cut: failed.is_some() });
+    finished.failed = finished.failed.or(failed);
+    for (happened, bit) in [
+        (missed.foreign_tracer > 0, Unseen::OTHER_TRACER),
+        (missed.narrow > 0, Unseen::PROGRAMS_32),
+        (finished.failed.is_some(), Unseen::END),
+    ] {
+        header.unseen.0 |= if happened { bit } else { 0 };
+    }
+    write(args, output, &header, &spill, Deliveries { root: started.pid, finished, execs, missed })?;
     Ok(status(ended))
+}
+
+const SPILL: &str = "the temporary files beside the output";
+
+/// A recording in progress.
+struct Recording<'a> {
+    header: &'a Header,
+    progress: Option<ProgressBar>,
+    /// Its events, until it is abandoned.
+    kept: Option<(Source, Spill)>,
+}
+
+impl Surroundings for Recording<'_> {
+    fn begun(&mut self) {
+        announce(self.header);
+    }
+
+    fn tick(&mut self, alive: Option<usize>) {
+        let (Some(progress), Some((source, _))) = (&self.progress, &self.kept) else { return };
+        let bytes = match source {
+            Source::Tracefs(i) => i.bytes.load(Ordering::Relaxed),
+            Source::Perf(f) => f.bytes.load(Ordering::Relaxed),
+        };
+        let tasks = alive.map(|n| format!("{n} tasks alive, ")).unwrap_or_default();
+        progress.set_message(format!("recording: {tasks}{} KiB", bytes >> 10));
+    }
+
+    fn alive(&self) -> Vec<i32> {
+        match &self.kept {
+            Some((Source::Tracefs(instance), _)) => instance.alive(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn abandon(&mut self) {
+        self.kept = None;
+    }
 }
 
 /// Returns the recording method, if it is available.
@@ -108,23 +164,39 @@ fn choose(choice: MethodChoice) -> Result<Method, Failure> {
     }
 }
 
-/// Seizes the process that waits to become the command, and starts the events.
-fn begin(started: &Started, instance: Option<Instance>, spill: &Spill) -> Result<Source, Failure> {
-    let recording = sys::seize(started.pid).context("ptrace is refused").and_then(|()| match &instance {
-        Some(instance) => instance.start(started.pid).map(|()| None),
-        None => PerfFaults::start(started.pid, spill).map(Some),
-    });
-    if recording.is_err() {
-        // The process holds files of the instance open, and the instance cannot be removed before
-        // it is gone.
-        sys::kill(started.pid, libc::SIGKILL);
-        let _ = sys::wait();
+/// Refuses a command that is a 32-bit program.
+fn refuse_32_bit(command: &str) -> Result<(), Failure> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = if command.contains('/') {
+        Some(PathBuf::from(command))
+    } else {
+        std::env::split_paths(&path).map(|dir| dir.join(command)).find(|file| file.is_file())
+    };
+    match found {
+        Some(file) if proc::is_32_bit_file(&file) => Err(Failure::new(format!(
+            "{command}: a 32-bit program, whose system calls cannot be recorded; record a 64-bit build of it"
+        ))),
+        _ => Ok(()),
     }
-    Ok(match (recording?, instance) {
-        (Some(faults), _) => Source::Perf(faults),
-        (None, Some(instance)) => Source::Tracefs(instance),
-        (None, None) => return Err(Failure::new("no source of events")),
-    })
+}
+
+/// Starts the events, and the way in which calls are looked at.
+fn begin(
+    started: &Started,
+    instance: Option<Instance>,
+    spill: &Spill,
+    link: Link,
+) -> Result<(Source, Option<Listener>), Failure> {
+    let Some(instance) = instance else {
+        sys::seize(started.pid).context("ptrace is refused")?;
+        return Ok((Source::Perf(PerfFaults::start(started.pid, spill)?), None));
+    };
+    let listener = started.listen().context("a listener to system calls")?;
+    let listener = listener.ok_or_else(|| Failure::new("the filter of system calls was refused"))?;
+    listener.hurry();
+    link.keep(&listener).context("the process that waits")?;
+    instance.start(started.pid)?;
+    Ok((Source::Tracefs(instance), Some(listener)))
 }
 
 fn cpus(source: &Source) -> u16 {
@@ -165,10 +237,10 @@ fn recording_progress() -> Option<ProgressBar> {
 }
 
 /// Returns why the command could not be started, if it could not.
-fn not_started(started: &mut Started, command: &str) -> Option<Failure> {
+fn not_started(started: &Started, command: &str) -> Option<Failure> {
     let (step, e) = started.why_failed()?;
     Some(match step {
-        sys::STEP_EXEC => {
+        start::STEP_EXEC => {
             let status = if e.raw_os_error() == Some(libc::ENOENT) { 127 } else { 126 };
             Failure::new(format!("{command}: {e}")).with_status(status)
         }
@@ -180,9 +252,9 @@ fn not_started(started: &mut Started, command: &str) -> Option<Failure> {
 struct Deliveries {
     /// The first process.
     root: i32,
-    streams: Streams,
+    finished: Finished,
     execs: spill::NotedExecs,
-    lost: u64,
+    missed: Missed,
 }
 
 /// Merges the raw events into the trace, and puts it in place when it is complete.
@@ -193,7 +265,7 @@ fn write(
     spill: &Spill,
     deliveries: Deliveries,
 ) -> Result<(), Failure> {
-    let Deliveries { root, streams, mut execs, lost } = deliveries;
+    let Deliveries { root, finished: Finished { streams, lost, failed }, mut execs, missed } = deliveries;
     let problem = format!("{}: cannot be written", args.output.display());
     let partial = spill.path("trace");
     let out = BufWriter::new(File::create(&partial).context(&problem)?);
@@ -209,8 +281,9 @@ fn write(
     }
     progress.finish_and_clear();
     if !model.started() {
+        let why = failed.map(|e| format!(": {e}")).unwrap_or_default();
         return Err(Failure::new(format!(
-            "nothing of {} was recorded; {lost} events were lost",
+            "nothing of {} was recorded; {lost} events were lost{why}",
             args.command[0]
         )));
     }
@@ -228,8 +301,21 @@ fn write(
         seen.samples,
         summary.lost,
     ));
-    if seen.blank_execs > 0 {
-        print::error(&format!("the areas of {} execs are unknown", seen.blank_execs));
+    if seen.found > 0 {
+        let tables = seen.found;
+        print::error(&format!("{tables} page tables were found at stops that no fault explains"));
+    }
+    if let Some(why) = failed {
+        print::error(&format!("the recording ended before the command did: {why}"));
+    }
+    for (n, what) in [
+        (missed.foreign_tracer, "under another tracer"),
+        (missed.narrow, "32-bit"),
+        (seen.blank_execs.saturating_sub(missed.foreign_tracer + missed.narrow), "ended at their start"),
+    ] {
+        if n > 0 {
+            print::error(&format!("programs that were not recorded ({what}): {n}"));
+        }
     }
     Ok(())
 }

@@ -12,9 +12,10 @@ pub(super) struct Spill {
 }
 
 impl Spill {
-    /// Creates the directory beside `output`.
+    /// Creates the directory beside `output`, and removes those of recorders that were killed.
     pub(super) fn new(output: &Path) -> io::Result<Self> {
         let name = output.file_name().unwrap_or_default().to_string_lossy();
+        remove_stale(output, &format!(".{name}."));
         let dir = output.with_file_name(format!(".{name}.{}", std::process::id()));
         fs::create_dir(&dir)?;
         Ok(Self { dir })
@@ -22,6 +23,21 @@ impl Spill {
 
     pub(super) fn path(&self, name: &str) -> PathBuf {
         self.dir.join(name)
+    }
+}
+
+/// Removes directories beside `output` whose names are `prefix` and the number of no process.
+fn remove_stale(output: &Path, prefix: &str) {
+    let beside = output.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    for entry in fs::read_dir(beside).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_prefix(prefix)?.parse::<u32>().ok());
+        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
+            && entry.file_type().is_ok_and(|kind| kind.is_dir())
+        {
+            // What cannot be removed stays.
+            let _ = fs::remove_dir_all(entry.path());
+        }
     }
 }
 
@@ -41,6 +57,8 @@ pub(super) struct Notes {
     made_len: u64,
     /// For each task: the times of its execs, and the offsets in `made`.
     execs: HashMap<i32, VecDeque<(u64, u64)>>,
+    /// Why nothing is written any more: the disk is full, for example.
+    failed: Option<io::Error>,
 }
 
 impl Notes {
@@ -53,33 +71,65 @@ impl Notes {
             made_at,
             made_len: 0,
             execs: HashMap::new(),
+            failed: None,
         })
     }
 
-    pub(super) fn event(&mut self, raw: &Raw) -> io::Result<()> {
-        for w in raw.encode() {
-            self.events.write_all(&w.to_le_bytes())?;
-        }
-        Ok(())
+    pub(super) fn event(&mut self, raw: &Raw) {
+        let done = raw.encode().iter().try_for_each(|w| self.events.write_all(&w.to_le_bytes()));
+        self.failed = self.failed.take().or(done.err());
     }
 
-    pub(super) fn made(&mut self, time: u64, pid: i32, made: &Made) -> io::Result<()> {
+    pub(super) fn made(&mut self, time: u64, pid: i32, made: &Made) {
         self.execs.entry(pid).or_default().push_back((time, self.made_len));
-        for w in made.encode() {
-            self.made.write_all(&w.to_le_bytes())?;
-            self.made_len += 8;
-        }
-        Ok(())
+        let words = made.encode();
+        self.made_len += words.len() as u64 * 8;
+        let done = words.iter().try_for_each(|w| self.made.write_all(&w.to_le_bytes()));
+        self.failed = self.failed.take().or(done.err());
     }
 
-    /// Ends writing and starts reading.
-    pub(super) fn read(mut self) -> io::Result<(NotedEvents, NotedExecs)> {
-        self.events.flush()?;
-        self.made.flush()?;
+    /// Ends writing and starts reading. Also returns why the notes are not complete, if so.
+    pub(super) fn read(mut self) -> io::Result<(NotedEvents, NotedExecs, Option<io::Error>)> {
+        let flushed = self.events.flush().and_then(|()| self.made.flush());
         Ok((
-            NotedEvents { file: BufReader::new(File::open(&self.events_at)?) },
+            NotedEvents { file: consume(&self.events_at)? },
             NotedExecs { file: BufReader::new(File::open(&self.made_at)?), execs: self.execs },
+            self.failed.or(flushed.err()),
         ))
+    }
+}
+
+/// A temporary file that is read once. Its space is given back as it is read, so that there is room
+/// for the trace even on a disk that the recording has filled.
+pub(super) struct Consumed {
+    file: File,
+    /// Bytes read.
+    read: u64,
+    /// Bytes given back.
+    freed: u64,
+}
+
+/// Bytes that are given back at once.
+const FREED: u64 = 1 << 20;
+
+/// Opens a temporary file to read it once.
+pub(super) fn consume(path: &Path) -> io::Result<BufReader<Consumed>> {
+    let file = File::options().read(true).write(true).open(path)?;
+    Ok(BufReader::with_capacity(1 << 18, Consumed { file, read: 0, freed: 0 }))
+}
+
+impl Read for Consumed {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        use rustix::fs::{FallocateFlags, fallocate};
+        let n = self.file.read(buffer)?;
+        self.read += n as u64;
+        if self.read - self.freed >= FREED {
+            let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            // Where a file system cannot do it, the space stays taken.
+            let _ = fallocate(&self.file, hole, self.freed, self.read - self.freed);
+            self.freed = self.read;
+        }
+        Ok(n)
     }
 }
 
@@ -91,7 +141,7 @@ fn word(file: &mut impl Read) -> Option<u64> {
 
 /// The tracer's raw events, in order of time.
 pub(super) struct NotedEvents {
-    file: BufReader<File>,
+    file: BufReader<Consumed>,
 }
 
 impl Iterator for NotedEvents {

@@ -5,7 +5,7 @@
 use super::proc::PAGE_SHIFT;
 use super::raw::Found;
 use ptarmigan_trace::Kind;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// Binary logarithm of the pages below one last-level table.
 const SPAN: u32 = 9;
@@ -13,19 +13,42 @@ const SPAN: u32 = 9;
 /// The spans of last-level tables that are certainly there.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KnownTables {
-    spans: HashSet<u64>,
+    spans: HashMap<u64, Known>,
     /// The span that was added last: most faults lie beside the one before.
     last: Option<u64>,
 }
 
+/// What events say about a span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Known {
+    /// There was a table, and it may have been freed.
+    Was,
+    /// There is a table.
+    Is,
+    /// There is a table with a page that was written, which fork copies.
+    Written,
+}
+
 impl KnownTables {
     /// A fault has made `page` present.
-    pub(super) fn add(&mut self, page: u64) {
+    pub(super) fn add(&mut self, page: u64, write: bool) {
         let span = page >> SPAN;
-        if self.last != Some(span) {
-            self.last = Some(span);
-            self.spans.insert(span);
+        if !write && self.last == Some(span) {
+            return;
         }
+        self.last = Some(span);
+        let known = self.spans.entry(span).or_insert(Known::Is);
+        if write {
+            *known = Known::Written;
+        } else if *known == Known::Was {
+            *known = Known::Is;
+        }
+    }
+
+    /// What is certain of a copy by fork.
+    pub(super) fn forked(&self) -> Self {
+        let copied = self.spans.iter().filter(|(_, known)| **known == Known::Written);
+        Self { spans: copied.map(|(span, known)| (*span, *known)).collect(), last: None }
     }
 
     /// Forgets what a call may have freed.
@@ -41,8 +64,7 @@ impl KnownTables {
             // The heap shrinks from anywhere.
             Kind::Brk { end } => self.forget(end, u64::MAX >> PAGE_SHIFT),
             Kind::Failed { .. } => {
-                self.spans.clear();
-                self.last = None;
+                self.forget(0, u64::MAX >> PAGE_SHIFT);
             }
             _ => {}
         }
@@ -56,27 +78,31 @@ impl KnownTables {
         }
         if gone.end - gone.start < self.spans.len() as u64 {
             for span in gone {
-                self.spans.remove(&span);
+                self.spans.entry(span).and_modify(|known| *known = Known::Was);
             }
         } else {
-            self.spans.retain(|span| !gone.contains(span));
+            let freed = self.spans.iter_mut().filter(|(span, _)| gone.contains(span));
+            freed.for_each(|(_, known)| *known = Known::Was);
         }
     }
 
     /// Returns the parts of `found` that lie where no table is known, which are known from then
-    /// on; and those without a table.
-    pub(super) fn news(&mut self, found: &[Found]) -> Vec<Found> {
+    /// on; and those without a table. Also returns in how many spans no event has ever made one.
+    pub(super) fn news(&mut self, found: &[Found]) -> (Vec<Found>, u64) {
         let mut news: Vec<Found> = Vec::new();
         let mut added = HashSet::new();
+        let mut unexplained = 0;
         for f in found {
             let end = f.start + f.pages;
             let mut start = f.start;
             while start < end {
                 let span = start >> SPAN;
                 let stop = ((span + 1) << SPAN).min(end);
-                if f.huge || added.contains(&span) || !self.spans.contains(&span) {
-                    if !f.huge {
-                        added.insert(span);
+                let known = self.spans.get(&span).copied();
+                let certain = matches!(known, Some(Known::Is | Known::Written));
+                if f.huge || added.contains(&span) || !certain {
+                    if !f.huge && added.insert(span) {
+                        unexplained += u64::from(known.is_none());
                     }
                     match news.last_mut() {
                         Some(last)
@@ -91,8 +117,8 @@ impl KnownTables {
                 start = stop;
             }
         }
-        self.spans.extend(added);
-        news
+        self.spans.extend(added.into_iter().map(|span| (span, Known::Is)));
+        (news, unexplained)
     }
 }
 
@@ -107,22 +133,32 @@ mod tests {
     #[test]
     fn only_what_no_event_explains_is_news() {
         let mut known = KnownTables::default();
-        known.add(512);
-        known.add(600);
-        assert_eq!(known.news(&[found(500, 1000)]), [found(500, 12), found(1024, 476)]);
-        assert_eq!(known.news(&[found(500, 1000)]), []);
+        known.add(512, false);
+        known.add(600, true);
+        assert_eq!(known.news(&[found(500, 1000)]), (vec![found(500, 12), found(1024, 476)], 2));
+        assert_eq!(known.news(&[found(500, 1000)]), (vec![], 0));
+        // What may have been freed is written again, and was no surprise.
         known.forget_by(&Kind::Munmap { start: 700, pages: 1 });
-        assert_eq!(known.news(&[found(510, 3), found(514, 1)]), [found(512, 1), found(514, 1)]);
+        assert_eq!(known.news(&[found(510, 3), found(514, 1)]), (vec![found(512, 1), found(514, 1)], 0));
         known.forget_by(&Kind::Brk { end: 1023 });
-        assert_eq!(known.news(&[found(0, 2048)]), [found(512, 1536)]);
+        assert_eq!(known.news(&[found(0, 2048)]), (vec![found(512, 1536)], 1));
+    }
+
+    #[test]
+    fn a_fork_copies_what_was_written() {
+        let mut known = KnownTables::default();
+        known.add(512, false);
+        known.add(1024, true);
+        let mut child = known.forked();
+        assert_eq!(child.news(&[found(512, 1024)]), (vec![found(512, 512)], 1));
     }
 
     #[test]
     fn entries_of_upper_levels_are_always_news() {
         let mut known = KnownTables::default();
-        known.add(512);
+        known.add(512, false);
         let huge = Found { huge: true, private: false, ..found(512, 1024) };
-        assert_eq!(known.news(&[huge]), [huge]);
-        assert_eq!(known.news(&[huge]), [huge]);
+        assert_eq!(known.news(&[huge]), (vec![huge], 0));
+        assert_eq!(known.news(&[huge]), (vec![huge], 0));
     }
 }

@@ -1,8 +1,9 @@
 //! Tracepoints, through a private tracefs instance.
 use super::format::{Field, TracepointFormat};
+use super::merge::{Finished, Stream};
 use super::raw::{MmCall, Raw, RawKind};
 use super::ring::PageLayout;
-use super::spill::Spill;
+use super::spill::{self, Consumed, Spill};
 use crate::error::{Context, Failure};
 use ptarmigan_trace::FaultFlags;
 use std::collections::{HashMap, VecDeque};
@@ -35,6 +36,7 @@ enum Point {
     Leave,
     Locked,
     Refused,
+    BadAddress,
     TlbFlush,
     Idle,
 }
@@ -63,6 +65,8 @@ fn wanted() -> Vec<Wanted> {
             Some("(sig == 7 || sig == 11) && code > 0 && code < 128"),
             &[],
         ),
+        // EFAULT: the kernel's faults on behalf of the call were refused.
+        ("raw_syscalls/sys_exit".into(), Point::BadAddress, Some("ret == -14"), &[]),
         ("tlb/tlb_flush".into(), Point::TlbFlush, None, &["reason", "pages"]),
         (
             "mmap_lock/mmap_lock_acquire_returned".into(),
@@ -98,6 +102,7 @@ fn required(p: Point) -> bool {
         p,
         Point::Locked
             | Point::Refused
+            | Point::BadAddress
             | Point::TlbFlush
             | Point::Enter(
                 MmCall::Mlock | MmCall::Munlock | MmCall::Mlockall | MmCall::Munlockall | MmCall::Mprotect
@@ -144,6 +149,7 @@ impl Decoder {
             Point::Leave => RawKind::Leave { result: f(0)? as i64 },
             Point::Locked => RawKind::Locked,
             Point::Refused => RawKind::Refused,
+            Point::BadAddress => RawKind::BadAddress,
             Point::TlbFlush => RawKind::TlbFlush { reason: f(0)? as u8, pages: f(1)? },
             Point::Idle => RawKind::Idle,
         };
@@ -157,6 +163,7 @@ pub(super) struct Instance {
     decoder: Decoder,
     stop: Arc<AtomicBool>,
     readers: Vec<JoinHandle<std::io::Result<()>>>,
+
     /// Bytes read from the kernel so far.
     pub(super) bytes: Arc<AtomicU64>,
     cpus: Vec<u16>,
@@ -198,6 +205,9 @@ impl Instance {
     pub(super) fn available() -> Result<(), String> {
         if !rustix::process::geteuid().is_root() {
             return Err("it needs root".into());
+        }
+        if !super::proc::in_first_pid_namespace() {
+            return Err("tracepoints number processes otherwise than this pid namespace".into());
         }
         if !Path::new(ROOT).join("instances").exists() {
             rustix::mount::mount("tracefs", ROOT, "tracefs", rustix::mount::MountFlags::empty(), None)
@@ -247,6 +257,7 @@ impl Instance {
                 instance.decoder.layout.size,
                 Arc::clone(&instance.stop),
                 Arc::clone(&instance.bytes),
+                instance.dir.join("tracing_on"),
             )
             .context("tracefs: a CPU's buffer")?;
             instance.readers.push(reader);
@@ -279,35 +290,42 @@ impl Instance {
         self.decoder.readings.values().any(|r| r.point == Point::TlbFlush)
     }
 
-    /// Ends the recording and empties the buffers. Returns the events of each CPU and how many were
-    /// lost.
-    pub(super) fn finish(mut self, spill: &Spill) -> Result<(Vec<CpuEvents>, u64), Failure> {
+    /// Returns the tasks that are recorded now.
+    pub(super) fn alive(&self) -> Vec<i32> {
+        let pids = fs::read_to_string(self.dir.join("set_event_pid")).unwrap_or_default();
+        pids.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+    }
+
+    /// Ends the recording and empties the buffers. Returns the events of each CPU, how many were
+    /// lost, and why the files end early, if they do.
+    pub(super) fn finish(mut self, spill: &Spill) -> Result<Finished, Failure> {
         self.write("tracing_on", "0")?;
         self.stop.store(true, Ordering::SeqCst);
-        for reader in self.readers.drain(..) {
-            match reader.join() {
-                Ok(done) => done.context("the temporary files beside the output")?,
-                Err(_) => return Err(Failure::new("a reader of the kernel's buffers failed")),
-            }
-        }
-        let mut events = Vec::new();
+        let mut streams = Vec::new();
         let mut lost = 0;
-        for &cpu in &self.cpus {
+        let mut failed = None;
+        for (&cpu, reader) in self.cpus.iter().zip(self.readers.drain(..)) {
+            let Ok(done) = reader.join() else {
+                return Err(Failure::new("a reader of the kernel's buffers failed"));
+            };
+            let cut = done.is_err();
+            failed = failed.or(done.err());
             let stats =
                 fs::read_to_string(self.dir.join(format!("per_cpu/cpu{cpu}/stats"))).unwrap_or_default();
             lost += lost_in(&stats);
-            let file = File::open(spill.path(&format!("cpu{cpu}")))
+            let file = spill::consume(&spill.path(&format!("cpu{cpu}")))
                 .context("the temporary files beside the output")?;
-            events.push(CpuEvents {
-                file: BufReader::with_capacity(1 << 18, file),
+            let events = CpuEvents {
+                file,
                 cpu,
                 decoder: self.decoder.clone(),
                 page: vec![0; self.decoder.layout.size],
                 ready: Vec::new().into_iter(),
                 peeked: VecDeque::new(),
-            });
+            };
+            streams.push(Stream { events: Box::new(events), cut });
         }
-        Ok((events, lost))
+        Ok(Finished { streams, lost, failed })
     }
 }
 
@@ -373,12 +391,13 @@ fn reader(
     size: usize,
     stop: Arc<AtomicBool>,
     bytes: Arc<AtomicU64>,
+    switch: PathBuf,
 ) -> std::io::Result<JoinHandle<std::io::Result<()>>> {
     let mut from = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(from)?;
     let mut to = BufWriter::with_capacity(1 << 20, File::create(to)?);
     std::thread::Builder::new().name("reader".into()).spawn(move || {
         let mut page = vec![0; size];
-        loop {
+        let mut run = || loop {
             // Loaded before reading, so everything is read once more after the stop.
             let last = stop.load(Ordering::SeqCst);
             loop {
@@ -398,13 +417,19 @@ fn reader(
                 return to.flush();
             }
             std::thread::sleep(POLL);
-        }
+        };
+        // Without room for the events, none are made any more.
+        run().inspect_err(|_| {
+            let off = OpenOptions::new().write(true).open(&switch).and_then(|mut f| f.write_all(b"0"));
+            // The kernel then drops and counts what has no room.
+            let _ = off;
+        })
     })
 }
 
 /// The raw events of one CPU, in order of time.
 pub(super) struct CpuEvents {
-    file: BufReader<File>,
+    file: BufReader<Consumed>,
     cpu: u16,
     decoder: Decoder,
     page: Vec<u8>,
@@ -418,31 +443,44 @@ impl Iterator for CpuEvents {
 
     fn next(&mut self) -> Option<Raw> {
         let mut raw = self.peeked.pop_front().or_else(|| self.read())?;
-        if let RawKind::Fault { code, .. } = &mut raw.what {
-            // The signal is made on the same CPU at once, or after the lock was taken to look for a
-            // stack.
-            for at in 0..3 {
-                if at == self.peeked.len() {
-                    let Some(next) = self.read() else { break };
-                    self.peeked.push_back(next);
-                }
-                let next = &self.peeked[at];
-                match next.what {
-                    RawKind::Refused if next.pid == raw.pid => {
-                        *code |= u64::from(FaultFlags::REFUSED);
-                        self.peeked.remove(at);
-                        break;
-                    }
-                    RawKind::Locked if next.pid == raw.pid => {}
-                    _ => break,
-                }
-            }
+        if let RawKind::Fault { address, code } = raw.what
+            && self.is_refused(raw.pid, address, code)
+        {
+            raw.what = RawKind::Fault { address, code: code | u64::from(FaultFlags::REFUSED) };
         }
         Some(raw)
     }
 }
 
 impl CpuEvents {
+    /// Whether the fault that has just been read was refused: a signal, or the failure of the system
+    /// call, comes next on the same CPU. Between them the lock may be taken to look for a stack, and
+    /// the kernel may try again.
+    fn is_refused(&mut self, pid: i32, address: u64, code: u64) -> bool {
+        let by_kernel = code & u64::from(FaultFlags::USER) == 0;
+        for at in 0..6 {
+            if at == self.peeked.len() {
+                let Some(next) = self.read() else { return false };
+                self.peeked.push_back(next);
+            }
+            let next = &self.peeked[at];
+            if next.pid != pid {
+                return false;
+            }
+            match next.what {
+                RawKind::Refused => {
+                    self.peeked.remove(at);
+                    return true;
+                }
+                RawKind::BadAddress => return by_kernel,
+                RawKind::Locked => {}
+                RawKind::Fault { address: again, .. } if by_kernel && again >> 12 == address >> 12 => {}
+                _ => return false,
+            }
+        }
+        false
+    }
+
     fn read(&mut self) -> Option<Raw> {
         loop {
             if let Some(raw) = self.ready.next() {

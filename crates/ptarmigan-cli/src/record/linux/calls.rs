@@ -1,0 +1,156 @@
+//! System calls whose effect no event tells in full: what is looked at before and after them.
+use super::raw::{Found, RawKind};
+use super::{pagemap, proc, sys};
+use std::collections::HashMap;
+
+/// The system calls that are looked at, beside the beginning and the end of programs.
+pub(super) const LOOKED_AT: [i64; 6] = [
+    libc::SYS_shmat,
+    libc::SYS_shmdt,
+    libc::SYS_remap_file_pages,
+    libc::SYS_process_madvise,
+    libc::SYS_setrlimit,
+    libc::SYS_prlimit64,
+];
+
+/// Before an execve the pages of small programs only are looked at, of at most so many present
+/// pages: the space may be that of a large parent.
+const LITTLE: u64 = 4096;
+
+/// What is known of a system call before its end.
+pub(super) enum Pending {
+    /// `mmap` of a file whose pages are made present at once, with its arguments.
+    Populate([u64; 6]),
+    Attach,
+    /// The parts of the segment that are there, as first page and length.
+    Detach(Vec<(u64, u64)>),
+    /// `remap_file_pages`, with its first page and whether pages are made present.
+    Remap(u64, bool),
+    /// A change of the stack's limit.
+    Limit,
+    /// `process_madvise` on the process with this number: its ranges in bytes, and the advice.
+    Advise(i32, Vec<(u64, u64)>, u16),
+}
+
+/// What a look finds: the events, each with its task.
+pub(super) type Looked = Vec<(i32, RawKind)>;
+
+/// Looks at a call before it is made. Returns `None` if it is nothing to wait for.
+pub(super) fn before(pid: i32, number: i64, args: [u64; 6]) -> Option<Pending> {
+    match number {
+        libc::SYS_shmat => Some(Pending::Attach),
+        libc::SYS_shmdt => Some(Pending::Detach(proc::segment(pid, args[0] >> proc::PAGE_SHIFT))),
+        libc::SYS_remap_file_pages => {
+            let present = args[4] & libc::MAP_NONBLOCK as u64 == 0;
+            Some(Pending::Remap(args[0] >> proc::PAGE_SHIFT, present))
+        }
+        libc::SYS_setrlimit if args[0] == u64::from(libc::RLIMIT_STACK) => Some(Pending::Limit),
+        // For itself, and with a new limit.
+        libc::SYS_prlimit64 if args[1] == u64::from(libc::RLIMIT_STACK) && args[2] != 0 => {
+            Some(Pending::Limit)
+        }
+        libc::SYS_process_madvise => {
+            let ranges = proc::ranges(pid, args[1], args[2]);
+            proc::of_pidfd(pid, args[0]).map(|of| Pending::Advise(of, ranges, args[3] as u16))
+        }
+        libc::SYS_mmap if sys::populates_file(args[3]) => Some(Pending::Populate(args)),
+        _ => None,
+    }
+}
+
+impl Pending {
+    /// Looks again after the call.
+    pub(super) fn after(self, pid: i32, result: i64) -> Looked {
+        let mut found = Vec::new();
+        match self {
+            Self::Populate(args) if result >= 0 => found = populated(pid, result as u64, args),
+            Self::Attach if result >= 0 => {
+                let start = result as u64 >> proc::PAGE_SHIFT;
+                if let Some(a) = proc::areas(pid).into_iter().find(|a| a.start == start) {
+                    let what = RawKind::Attached { start, pages: a.pages, prot: a.prot, segment: true };
+                    found.push((pid, what));
+                }
+            }
+            Self::Detach(parts) if result >= 0 => {
+                found.extend(
+                    parts.into_iter().map(|(start, pages)| (pid, RawKind::Detached { start, pages })),
+                );
+            }
+            Self::Remap(start, present) if result >= 0 => {
+                if let Some(a) = proc::areas(pid).into_iter().find(|a| a.start == start) {
+                    let what = RawKind::Attached { start, pages: a.pages, prot: a.prot, segment: false };
+                    found.push((pid, what));
+                    if present {
+                        found.push((pid, RawKind::Touched { start, pages: a.pages, write: false }));
+                    }
+                }
+            }
+            Self::Limit => {
+                found.extend(proc::stack_limit(pid).map(|pages| (pid, RawKind::StackLimit { pages })));
+            }
+            // The result is the number of bytes that were advised on.
+            Self::Advise(of, ranges, advice) => {
+                let mut left = u64::try_from(result).unwrap_or(0);
+                for (start, len) in ranges {
+                    let len = len.min(left);
+                    left -= len;
+                    let (start, pages) = (start >> proc::PAGE_SHIFT, len >> proc::PAGE_SHIFT);
+                    if pages > 0 {
+                        found.push((of, RawKind::Advised { start, pages, advice }));
+                    }
+                }
+            }
+            Self::Populate(_) | Self::Attach | Self::Detach(_) | Self::Remap(..) => {}
+        }
+        found
+    }
+}
+
+/// The pages that `mmap` has made present.
+fn populated(pid: i32, at: u64, args: [u64; 6]) -> Looked {
+    let end = at.saturating_add(args[1].next_multiple_of(1 << proc::PAGE_SHIFT));
+    if let Some(found) = pagemap::present_in(pid, at, end) {
+        let touched = |Found { start, pages, private, .. }| RawKind::Touched { start, pages, write: private };
+        return found.into_iter().map(|found| (pid, touched(found))).collect();
+    }
+    let (start, pages) = (at >> proc::PAGE_SHIFT, proc::backed(pid, args[4], args[5], args[1]));
+    let private = args[3] & libc::MAP_TYPE as u64 == libc::MAP_PRIVATE as u64;
+    let write = private && args[2] & libc::PROT_WRITE as u64 != 0;
+    if pages > 0 { vec![(pid, RawKind::Touched { start, pages, write })] } else { Vec::new() }
+}
+
+/// Looks at a task before its execve.
+pub(super) fn before_exec(pid: i32) -> Looked {
+    let Some(counts) = proc::counts(pid) else { return Vec::new() };
+    let mut found = Vec::new();
+    if counts.resident <= LITTLE {
+        found.push((pid, RawKind::Present(pagemap::present(pid))));
+    }
+    found.push((pid, RawKind::Tables { tables: counts.tables, exit: false }));
+    found
+}
+
+/// How many tasks of each thread group are about to exit.
+#[derive(Default)]
+pub(super) struct Exiting(HashMap<i32, u32>);
+
+impl Exiting {
+    /// Looks at a task that is about to exit, with counts that were read just now. Of the threads
+    /// of a process the last one looks at the pages.
+    pub(super) fn look(&mut self, pid: i32, counts: proc::Counts) -> Looked {
+        let exiting = self.0.entry(counts.group).or_default();
+        *exiting += 1;
+        let mut found = Vec::new();
+        if *exiting >= counts.threads {
+            self.0.remove(&counts.group);
+            found.push((pid, RawKind::Present(pagemap::present(pid))));
+        }
+        found.push((pid, RawKind::Tables { tables: counts.tables, exit: true }));
+        found
+    }
+
+    /// The other threads of a group are gone, by an execve.
+    pub(super) fn clear(&mut self, group: i32) {
+        self.0.remove(&group);
+    }
+}

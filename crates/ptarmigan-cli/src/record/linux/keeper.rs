@@ -1,0 +1,124 @@
+//! Two processes: the one that the user sees waits, the other one records.
+//!
+//! If the first is killed, the second stops recording, cleans up, and lets the command go on. If the
+//! second is killed, the first answers the system calls that wait, until the command has ended.
+use super::notify::{self, Listener, Ready};
+use super::signals;
+use crate::print;
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{OwnedFd, RawFd};
+use std::process::ExitCode;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+/// The call that is being answered, in memory that both processes share; 0 if there is none.
+static ANSWERING: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
+
+/// What this process is.
+pub(super) enum Role {
+    /// The one that waits; the recording has ended with this status.
+    Waited(ExitCode),
+    /// The one that records.
+    Recorder(Link),
+}
+
+/// The way to the process that waits.
+pub(super) struct Link(File);
+
+/// Splits the process in two. Must be called while it has one thread.
+pub(super) fn split() -> io::Result<Role> {
+    let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    // SAFETY: a new mapping at an address of the kernel's choice overlaps no other. It is never
+    // unmapped.
+    let page = unsafe {
+        mmap_anonymous(ptr::null_mut(), 4096, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED)
+    }?;
+    ANSWERING.store(page.cast(), Ordering::SeqCst);
+    let first = std::process::id();
+    // SAFETY: the process has one thread, so the child may do whatever it could.
+    let pid = unsafe { libc::fork() };
+    if pid < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if pid > 0 {
+        drop(write);
+        return Ok(Role::Waited(wait_for(pid, read)));
+    }
+    drop(read);
+    // SAFETY: both requests take numbers or a string with its end, and keep no pointer.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, signals::ORPHANED);
+        libc::prctl(libc::PR_SET_NAME, c"recorder".as_ptr());
+    }
+    signals::catch();
+    if rustix::process::getppid().is_none_or(|parent| parent.as_raw_nonzero().get() != first as i32) {
+        return Err(io::Error::other("the recorder was killed at its start"));
+    }
+    Ok(Role::Recorder(Link(File::from(write))))
+}
+
+/// Notes which call is being answered.
+pub(super) fn answering(id: Option<u64>) {
+    let page = ANSWERING.load(Ordering::Relaxed);
+    // SAFETY: a pointer that is not null is to a page of shared memory that is never unmapped;
+    // every bit pattern is a valid number.
+    if let Some(page) = unsafe { page.as_ref() } {
+        page.store(id.unwrap_or(0), Ordering::SeqCst);
+    }
+}
+
+impl Link {
+    /// Tells the process that waits where it finds the listener, which it keeps open from then on.
+    pub(super) fn keep(mut self, listener: &Listener) -> io::Result<()> {
+        self.0.write_all(&listener.number().to_ne_bytes())
+    }
+}
+
+/// Waits for the process that records.
+fn wait_for(recorder: i32, link: OwnedFd) -> ExitCode {
+    signals::relay_to(recorder);
+    let mut number = [0; 4];
+    // A recorder that fails early, or needs no listener, closes its end.
+    let listener = File::from(link).read_exact(&mut number).ok();
+    let listener = listener.and_then(|()| Listener::of(recorder, RawFd::from_ne_bytes(number)).ok());
+    let mut status = 0;
+    // SAFETY: waitpid writes one int, to a variable that lives until the call returns.
+    while unsafe { libc::waitpid(recorder, &raw mut status, 0) } < 0
+        && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
+    {}
+    let code = if libc::WIFEXITED(status) {
+        libc::WEXITSTATUS(status)
+    } else {
+        let signal = libc::WTERMSIG(status);
+        print::error(&format!("the recorder was ended by signal {signal}; the command goes on"));
+        128 + signal
+    };
+    if let Some(listener) = listener {
+        answer_all(&listener);
+    }
+    ExitCode::from(code as u8)
+}
+
+/// Lets all calls go on, until nobody is left to make one.
+fn answer_all(listener: &Listener) {
+    let page = ANSWERING.load(Ordering::Relaxed);
+    // SAFETY: as in `answering`.
+    let id = unsafe { page.as_ref() }.map_or(0, |page| page.load(Ordering::SeqCst));
+    if id != 0 {
+        listener.go_on(id);
+    }
+    let unblocked = signals::let_through();
+    loop {
+        match notify::wait(listener, &unblocked) {
+            Ok(Ready::Call) => {
+                if let Ok(Some(call)) = listener.receive() {
+                    listener.go_on(call.id);
+                }
+            }
+            Ok(Ready::Signal) => {}
+            Ok(Ready::NobodyLeft) | Err(_) => return,
+        }
+    }
+}

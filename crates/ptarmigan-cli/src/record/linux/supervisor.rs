@@ -1,0 +1,212 @@
+//! Follows the tasks of a recording by tracepoints, which need no tracer: a task waits for the
+//! recorder only before execve, before its exit and before a few rare calls.
+//!
+//! What a call has done is looked at after it. For that the task is traced from the call's
+//! beginning to its end, and is free again then: signals, debuggers and tracers of the program's
+//! own find it untraced. Where another tracer is attached already, the look is left out.
+use super::calls::{self, Exiting, Looked, Pending};
+use super::notify::{self, Listener, Ready, Waiting};
+use super::raw::{Made, NO_CPU, Raw};
+use super::spill::Notes;
+use super::tracer::{Ended, Surroundings};
+use super::{keeper, proc, signals, sys};
+use crate::error::{Context, Failure};
+use std::collections::HashMap;
+
+/// The system calls at which tasks wait for the supervisor.
+pub(super) const CALLS: [i64; 4] =
+    [libc::SYS_execve, libc::SYS_execveat, libc::SYS_exit, libc::SYS_exit_group];
+
+/// Why a task is traced for a moment.
+enum Traced {
+    Exec,
+    Call(Pending),
+    /// One of several threads that an `exit_group` ends.
+    Exit,
+}
+
+/// What the recording could not look at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Missed {
+    /// Programs that started under another tracer.
+    pub(super) foreign_tracer: u64,
+    /// Programs of 32 bits, whose system calls no tracepoint reports.
+    pub(super) narrow: u64,
+}
+
+pub(super) struct Supervisor<'a, S> {
+    notes: &'a mut Notes,
+    listener: &'a Listener,
+    root: i32,
+    traced: HashMap<i32, Traced>,
+    exiting: Exiting,
+    started: bool,
+    abandoned: bool,
+    missed: Missed,
+    surroundings: &'a mut S,
+}
+
+impl<'a, S: Surroundings> Supervisor<'a, S> {
+    pub(super) fn new(
+        notes: &'a mut Notes,
+        listener: &'a Listener,
+        root: i32,
+        surroundings: &'a mut S,
+    ) -> Self {
+        let (traced, exiting) = (HashMap::new(), Exiting::default());
+        let (started, abandoned, missed) = (false, false, Missed::default());
+        Self { notes, listener, root, traced, exiting, started, abandoned, missed, surroundings }
+    }
+
+    /// Follows all tasks until the last one has ended.
+    pub(super) fn follow(mut self) -> Result<(Ended, Missed), Failure> {
+        let mut ended = None;
+        let mut nobody = false;
+        let unblocked = signals::let_through();
+        loop {
+            self.look_at_signals();
+            while let Some((pid, status)) = sys::poll_wait() {
+                if libc::WIFSTOPPED(status) {
+                    self.stopped(pid, status);
+                    continue;
+                }
+                self.traced.remove(&pid);
+                if pid == self.root {
+                    ended = Some(Ended::of(status));
+                }
+            }
+            if let Some(ended) = ended
+                && nobody
+            {
+                return Ok((ended, self.missed));
+            }
+            if nobody {
+                // The first process is about to end.
+                signals::wait(&unblocked);
+                continue;
+            }
+            match notify::wait(self.listener, &unblocked).context("waiting for the recorded program")? {
+                Ready::NobodyLeft => nobody = true,
+                Ready::Signal => {}
+                Ready::Call => {
+                    let call = self.listener.receive().context("waiting for the recorded program")?;
+                    if let Some(call) = call {
+                        keeper::answering(Some(call.id));
+                        self.surroundings.tick(None);
+                        self.before(call);
+                        self.listener.go_on(call.id);
+                        keeper::answering(None);
+                    }
+                }
+            }
+        }
+    }
+
+    /// After Ctrl-C the program has three seconds until the alarm. A second signal kills it.
+    fn look_at_signals(&mut self) {
+        if signals::orphaned() && !self.abandoned {
+            self.abandoned = true;
+            self.surroundings.abandon();
+        }
+        if signals::count() > 1 {
+            // Repeated at every event, as there may be new tasks.
+            self.surroundings.alive().into_iter().for_each(|pid| sys::kill(pid, libc::SIGKILL));
+        }
+    }
+
+    fn note(&mut self, found: Looked) {
+        for (pid, what) in found {
+            self.notes.event(&Raw { time: sys::now(), cpu: NO_CPU, pid, what });
+        }
+    }
+
+    /// Looks at a task in its call, which goes on afterwards.
+    fn before(&mut self, call: Waiting) {
+        if self.abandoned {
+            return;
+        }
+        let pid = call.pid;
+        match call.number {
+            libc::SYS_execve | libc::SYS_execveat => {
+                let found = calls::before_exec(pid);
+                self.note(found);
+                match sys::trace_call(pid) {
+                    Ok(()) => drop(self.traced.insert(pid, Traced::Exec)),
+                    Err(e) if e.raw_os_error() == Some(libc::EPERM) => self.missed.foreign_tracer += 1,
+                    Err(_) => {}
+                }
+            }
+            libc::SYS_exit | libc::SYS_exit_group => {
+                let Some(counts) = proc::counts(pid) else { return };
+                if call.number == libc::SYS_exit_group && counts.threads > 1 {
+                    // Each thread is looked at when it cannot do anything any more.
+                    for thread in proc::threads(counts.group) {
+                        if sys::trace_exit(thread).is_ok() {
+                            self.traced.insert(thread, Traced::Exit);
+                        }
+                    }
+                    return;
+                }
+                let found = self.exiting.look(pid, counts);
+                self.note(found);
+            }
+            number => {
+                if let Some(pending) = calls::before(pid, number, call.args)
+                    && sys::trace_call(pid).is_ok()
+                {
+                    self.traced.insert(pid, Traced::Call(pending));
+                }
+            }
+        }
+    }
+
+    /// A task that is traced for a moment has stopped. It may be killed while it is stopped:
+    /// requests then fail, and its end is reported next.
+    fn stopped(&mut self, pid: i32, status: i32) {
+        let (signal, event) = (libc::WSTOPSIG(status), status >> 16);
+        match event {
+            libc::PTRACE_EVENT_EXEC => {
+                let old = sys::event_message(pid).map_or(pid, |old| old as i32);
+                self.traced.remove(&old);
+                self.traced.remove(&pid);
+                self.exiting.clear(pid);
+                if !self.started {
+                    self.started = true;
+                    self.surroundings.begun();
+                }
+                if !self.abandoned {
+                    let made = Made::look(pid);
+                    self.missed.narrow += u64::from(made.narrow);
+                    self.notes.made(sys::now(), pid, &made);
+                }
+                let _ = sys::free(pid, 0);
+            }
+            libc::PTRACE_EVENT_EXIT => {
+                self.traced.remove(&pid);
+                if let Some(counts) = proc::counts(pid)
+                    && !self.abandoned
+                {
+                    let found = self.exiting.look(pid, counts);
+                    self.note(found);
+                }
+                let _ = sys::free(pid, 0);
+            }
+            // The call has ended; or a signal has come first, which is delivered.
+            _ => {
+                let ended = event == libc::PTRACE_EVENT_STOP;
+                if let Some(Traced::Exit) = self.traced.get(&pid) {
+                    let go = if ended { sys::resume(pid, 0) } else { sys::resume(pid, signal) };
+                    let _ = go;
+                    return;
+                }
+                if let Some(Traced::Call(pending)) = self.traced.remove(&pid)
+                    && let Ok(regs) = sys::registers(pid)
+                {
+                    let found = pending.after(pid, regs.rax as i64);
+                    self.note(found);
+                }
+                let _ = sys::free(pid, if ended { 0 } else { signal });
+            }
+        }
+    }
+}
