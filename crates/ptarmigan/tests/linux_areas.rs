@@ -5,7 +5,7 @@ use common::small;
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::format::{Access, X86_64};
 use ptarmigan::hosted::{Host, HostMachine, NoTlb};
-use ptarmigan::machine::On;
+use ptarmigan::machine::{Machine, On};
 use ptarmigan::page::Level;
 use ptarmigan::quicklist::Plain;
 use ptarmigan::space::{Advice, Area, AreaError, AreaFlags, FaultError, Space};
@@ -28,11 +28,13 @@ fn pages(start: u64, n: u64) -> VirtRange {
 fn on_space(f: impl FnOnce(On<'_, PlainMachine<'_>>, Space<X>)) {
     let host = Host::<X>::new(small(1, 1, 64)).unwrap();
     let slots = host.slots();
-    let pin = slots[0].pin();
     let m = PlainMachine::new(&host, host.plain().unwrap(), NoTlb).unwrap();
-    let on = m.on(&pin).unwrap();
-    f(on, Space::new(on).unwrap());
-    drop(m);
+    {
+        let pin = slots[0].pin();
+        let on = m.on(&pin).unwrap();
+        f(on, Space::new(on).unwrap());
+    }
+    m.drain(&slots);
     host.audit().unwrap();
 }
 

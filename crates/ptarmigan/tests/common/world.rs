@@ -373,6 +373,8 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
             let mut areas = 0;
             process.space.areas().each(here, from, |_| areas += 1).expect(OURS);
             assert!(areas > 1, "{result:?}");
+            // A move that shrinks has cut the tail nevertheless.
+            process.model.clear((start + len).min(end), end);
             return Ok(());
         }
         if overlap {
@@ -663,8 +665,12 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
             let next = process.model.pages.range(page + 1..).next().map(|p| (*p.0, *p.1));
             let (above, stack) = next.expect("something lies above");
             assert!(stack.flags.has(AreaFlags::GROWS_DOWN), "{page:#x} is not below a stack");
-            let below = process.model.pages.range(..page).next_back().map_or(0, |p| p.0 + 1);
-            assert!(page >= below + 256, "a stack grew to within its guard gap");
+            let below = process.model.pages.range(..page).next_back();
+            let guarded = below.filter(|(_, p)| {
+                p.flags.0 & AreaFlags::PERMISSIONS.0 != 0 && !p.flags.has(AreaFlags::GROWS_DOWN)
+            });
+            let lowest = guarded.map_or(16, |(below, _)| below + 1 + 256);
+            assert!(page >= lowest, "a stack grew to within its guard gap");
             for grown in page..above {
                 process.model.pages.insert(grown, Page { flags: stack.flags, shows: Shows::Default });
             }
@@ -738,7 +744,8 @@ impl<'a, 'w, 'h, F: Watchable, P: Policy> World<'a, 'w, 'h, F, P> {
             for (page, known) in &process.model.pages {
                 let va = page * PAGE;
                 let area = process.space.areas().find(here, va);
-                let flags = area.map(|a| a.flags.without(AreaFlags::PRIVATE_PAGES));
+                let private = AreaFlags::PRIVATE_PAGES.with(AreaFlags::INHERITED);
+                let flags = area.map(|a| a.flags.without(private));
                 assert_eq!(flags, Some(known.flags), "space {}: the area at {va:#x}", process.id);
                 let default = self.word(known) == self.default_word(known.flags);
                 assert!(default || mapped.contains_key(&va), "space {}: page {va:#x} is lost", process.id);

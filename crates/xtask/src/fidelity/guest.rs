@@ -164,7 +164,7 @@ impl World {
             "munlockall" => _ = plain(libc::SYS_munlockall),
             "mremap" => _ = plain(libc::SYS_mremap),
             "remap_file_pages" => _ = system(libc::SYS_remap_file_pages, [a(0), a(1), 0, a(2), 0, 0]),
-            "brk" => _ = system(libc::SYS_brk, [(self.heap + (4 << 20) & !0xfff) + a(0), 0, 0, 0, 0, 0]),
+            "brk" => _ = system(libc::SYS_brk, [((self.heap + (4 << 20)) & !0xfff) + a(0), 0, 0, 0, 0, 0]),
             "shmat" => {
                 let remap = libc::SHM_REMAP as u64;
                 _ = system(libc::SYS_shmat, [self.segments[a(1) as usize % 2] as u64, a(0), remap, 0, 0, 0]);
@@ -177,7 +177,7 @@ impl World {
             }
             "read" | "write" => {
                 for n in 0..a(1) {
-                    let at = a(0) + (n * a(2) << 12);
+                    let at = a(0) + ((n * a(2)) << 12);
                     if inside(at) {
                         touch(at, call.name == "write");
                     }

@@ -1,7 +1,7 @@
 //! `madvise`.
-use super::calls::pieces;
 use super::error::CallError;
 use super::lock::touch;
+use super::pieces::pieces;
 use super::tags::{self, Tag};
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::format::Format;

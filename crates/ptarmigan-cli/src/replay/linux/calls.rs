@@ -1,6 +1,7 @@
 //! Carries recorded calls out on an address space.
 use super::error::CallError;
 use super::lock::populate;
+use super::pieces::{PAGE, pieces};
 use super::tags::{self, Tag};
 use super::{advice, lock, objects};
 use ptarmigan::addr::{VirtAddr, VirtRange};
@@ -9,9 +10,6 @@ use ptarmigan::page::Level;
 use ptarmigan::space::{Access, Advice, Area, AreaFlags, Object, SpaceMachine, SpaceMut};
 use ptarmigan_trace::{AreaKind, FailedCall, FaultFlags, Kind, MapFlags, Prot};
 
-/// Binary logarithm of the recorded page size.
-pub const PAGE: u32 = 12;
-
 fn range(start: u64, pages: u64) -> VirtRange {
     VirtRange { start: start << PAGE, end: start.saturating_add(pages) << PAGE }
 }
@@ -19,16 +17,6 @@ fn range(start: u64, pages: u64) -> VirtRange {
 fn permissions(prot: Prot) -> AreaFlags {
     // Both use the same bits.
     AreaFlags(u16::from(prot.0) & AreaFlags::PERMISSIONS.0)
-}
-
-/// The parts of `range` that areas lie in, each with its area, in order.
-pub fn pieces<F: Format, M: SpaceMachine>(
-    space: &SpaceMut<'_, F, M>,
-    range: VirtRange,
-) -> impl Iterator<Item = (VirtRange, Area)> + use<F, M> {
-    let mut all = Vec::new();
-    space.each_area(range, |area| all.push((area.range().and(range), *area)));
-    all.into_iter()
 }
 
 /// Makes a call that changes areas or tables of one space; others do nothing.

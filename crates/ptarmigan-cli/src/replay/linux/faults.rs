@@ -1,5 +1,6 @@
 //! What Linux does at a fault before it looks for a page.
 use super::error::CallError;
+use super::pieces::PAGE;
 use super::tags;
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::format::Format;
@@ -18,8 +19,8 @@ pub fn refused<F: Format, M: SpaceMachine>(
     space: &mut SpaceMut<'_, F, M>,
     va: VirtAddr,
 ) -> Result<(), CallError> {
-    let start = va.0 & !((1 << super::PAGE) - 1);
-    let page = VirtRange { start, end: start + (1 << super::PAGE) };
+    let start = va.0 & !((1 << PAGE) - 1);
+    let page = VirtRange { start, end: start + (1 << PAGE) };
     Ok(space.make_tables(page, Level(1))?)
 }
 

@@ -1,6 +1,6 @@
 //! Pages that are locked in memory, and populating.
-use super::calls::pieces;
 use super::error::CallError;
+use super::pieces::{PAGE, pieces};
 use super::tags::{self, Tag};
 use ptarmigan::addr::{VirtAddr, VirtRange};
 use ptarmigan::format::Format;
@@ -115,7 +115,7 @@ pub fn touch<F: Format, M: SpaceMachine>(
     range: VirtRange,
     access: Access,
 ) -> Result<(), CallError> {
-    for va in (range.start..range.end).step_by(1 << super::PAGE) {
+    for va in (range.start..range.end).step_by(1 << PAGE) {
         if let Err(FaultError::NoFrame(e)) = space.fault(VirtAddr(va), access) {
             return Err(AreaError::NoFrame(e).into());
         }

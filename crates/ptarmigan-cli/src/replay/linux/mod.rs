@@ -8,9 +8,11 @@ mod error;
 mod faults;
 mod lock;
 mod objects;
+mod pieces;
 mod tags;
 
-pub use calls::{PAGE, call, forked};
+pub use calls::{call, forked};
 pub use error::CallError;
 pub use faults::{HugeFaults, refused};
 pub use objects::has_page;
+pub use pieces::PAGE;

@@ -1,7 +1,7 @@
 //! Raw events of made-up programs, and the events that they become.
 use super::*;
 use crate::record::linux::proc::Area;
-use ptarmigan_trace::{AreaKind, Header, Method, Prot, Reader};
+use ptarmigan_trace::{AreaKind, FailedCall, Header, Method, Prot, Reader};
 
 const VFORK: u64 = CLONE_VM | CLONE_VFORK;
 const THREAD: u64 = CLONE_VM | CLONE_THREAD;
@@ -122,7 +122,10 @@ fn calls_stand_where_they_took_effect() {
         (100, RawKind::Leave { result: -12 }),
     ]);
     let mmap = Kind::Mmap { start: 1, pages: 1, prot: Prot(3), flags: MapFlags(MapFlags::ANON) };
-    assert_eq!(events[1..], [(0, Kind::Munmap { start: 1, pages: 2 }), (1, mmap), (1, faulted(1))]);
+    let half_way = FailedCall::Mprotect { start: 1, pages: 1, prot: Prot(1) };
+    let half_way = Kind::Failed { errno: 12, call: half_way };
+    let unmapped = Kind::Munmap { start: 1, pages: 2 };
+    assert_eq!(events[1..], [(0, unmapped), (1, mmap), (1, faulted(1)), (0, half_way)]);
 }
 
 #[test]

@@ -1,0 +1,65 @@
+//! Small recordings, one for each rule of Linux that the replay follows, compared with Linux's own
+//! counts of tables. `rules/README.md` says what each shows.
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/rules")
+}
+
+/// Names of the recordings, without the extension.
+fn recordings() -> Vec<String> {
+    let entries = std::fs::read_dir(folder()).expect("the folder is there");
+    let files = entries.map(|entry| entry.expect("an entry").path());
+    let traces = files.filter(|file| file.extension().is_some_and(|e| e == "ptrace"));
+    let mut names: Vec<String> =
+        traces.filter_map(|file| Some(file.file_stem()?.to_str()?.to_owned())).collect();
+    names.sort();
+    names
+}
+
+/// What the replay says about one recording, if anything is not as Linux has it.
+fn complaint(name: &str) -> Option<String> {
+    let out = Command::new(env!("CARGO_BIN_EXE_ptarmigan"))
+        .arg("replay")
+        .arg(folder().join(name).with_extension("ptrace"))
+        .args(["--policy", "ptarmigan", "--sanitize", "--json"])
+        .output()
+        .expect("the program is there");
+    if !out.status.success() {
+        return Some(format!("{name}: {}", String::from_utf8_lossy(&out.stderr)));
+    }
+    let report: Value = serde_json::from_slice(&out.stdout).expect("one JSON document");
+    let run = &report["runs"][0];
+    let truth = &run["truth"];
+    let right = truth["checked"].as_u64() > Some(0)
+        && truth["equal"] == truth["checked"]
+        && run["sanitizer"]["findings"] == 0
+        && run["odd_calls"] == 0
+        && report["trace"]["lost"] == 0;
+    (!right).then(|| format!("{name}: {truth}; {}; {}", run["first_odd"], run["sanitizer"]))
+}
+
+#[test]
+fn every_recording_has_as_many_tables_as_linux_counted() {
+    let recordings = recordings();
+    assert!(!recordings.is_empty());
+    let complaints: Vec<String> = recordings.iter().filter_map(|name| complaint(name)).collect();
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+}
+
+#[test]
+fn every_case_has_a_recording_and_a_line_in_the_readme() {
+    let read = |file: &str| std::fs::read_to_string(folder().join(file)).expect("it is there");
+    let source = read("rules.c");
+    let in_source = source.lines().filter_map(|line| line.trim().strip_prefix("CASE(")?.strip_suffix("),"));
+    let mut cases: Vec<&str> = in_source.collect();
+    cases.sort_unstable();
+    assert_eq!(recordings(), cases);
+    let readme = read("README.md");
+    let in_readme = readme.lines().filter_map(|line| line.strip_prefix("| `")?.split_once(".ptrace`"));
+    let mut lines: Vec<&str> = in_readme.map(|(name, _)| name).collect();
+    lines.sort_unstable();
+    assert_eq!(lines, cases);
+}
