@@ -399,8 +399,8 @@ pub enum Kind {
         start: u64,
         /// Length.
         pages: u64,
-        /// `WRITE` if they are private pages of the task, `HUGE` if upper entries map them, else
-        /// nothing.
+        /// `WRITE` if they are private pages of the task, `USER` if it asked for them by a call
+        /// (`mmap` that makes pages of a file present), `HUGE` if upper entries map them.
         flags: FaultFlags,
     },
     /// A call that failed half-way. Not in traces of format 1.

@@ -161,7 +161,11 @@ pub(crate) fn check(e: &Event, cpus: u16, tasks: &Tasks) -> Result<(), &'static 
         }
         Kind::LockAll { how } => only(how.0, Locking::ALL),
         Kind::Touched { start, pages, flags } => {
-            let allowed = if flags.0 & FaultFlags::HUGE != 0 { FaultFlags::HUGE } else { FaultFlags::WRITE };
+            let allowed = if flags.0 & FaultFlags::HUGE != 0 {
+                FaultFlags::HUGE
+            } else {
+                FaultFlags::WRITE | FaultFlags::USER
+            };
             range(start, pages).and(only(flags.0, allowed))
         }
         Kind::Exit { .. } | Kind::Idle | Kind::Truth { .. } | Kind::Name(_) | Kind::Pid(_) => Ok(()),

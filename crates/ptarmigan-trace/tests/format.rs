@@ -235,7 +235,7 @@ fn the_writer_refuses_what_no_reader_takes() {
     refuse(0, 0, Kind::Fault { page: 1, flags: FaultFlags(32) });
     refuse(0, 0, Kind::Lock { start: 1, pages: 1, how: Locking(Locking::FUTURE) });
     refuse(0, 0, Kind::LockAll { how: Locking(8) });
-    refuse(0, 0, Kind::Touched { start: 1, pages: 1, flags: FaultFlags(FaultFlags::USER) });
+    refuse(0, 0, Kind::Touched { start: 1, pages: 1, flags: FaultFlags(FaultFlags::EXEC) });
     refuse(0, 0, Kind::Failed { errno: 1, call: FailedCall::Mprotect { start: 1, pages: 0, prot: Prot(1) } });
     refuse(0, 0, Kind::Munmap { start: 5, pages: 0 });
     refuse(0, 0, Kind::Munmap { start: 5, pages: u64::MAX });

@@ -266,7 +266,8 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
             }
             RawKind::Detached { start, pages } => self.put(pid, Kind::Munmap { start, pages })?,
             RawKind::Touched { start, pages, write } => {
-                let flags = FaultFlags(if write { FaultFlags::WRITE } else { 0 });
+                // The program asked for them.
+                let flags = FaultFlags(if write { FaultFlags::WRITE } else { 0 } | FaultFlags::USER);
                 self.put(pid, Kind::Touched { start, pages, flags })?;
             }
             RawKind::Present(found) => self.present(pid, &found)?,

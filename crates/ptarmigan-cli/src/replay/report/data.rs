@@ -222,6 +222,9 @@ pub struct TruthReport {
     /// For each difference, the library's count minus Linux's: how often it occurred at exit and
     /// before `execve`.
     pub differences: BTreeMap<i64, [u64; 2]>,
+    /// Tables, of all samples, that the recording knows from the pages present at stops only: the
+    /// comparison says nothing about these.
+    pub tables_from_stops: u64,
     /// The tasks of the first ten samples that differed.
     pub first_differing_tasks: Vec<u32>,
 }
@@ -235,7 +238,8 @@ impl TruthReport {
             differences.entry(i64::from(*own) - i64::from(*linux)).or_default()[when] += 1;
         }
         let first_differing_tasks = outcome.differing.iter().take(10).map(|s| s.task).collect();
-        TruthReport { checked: outcome.checked, equal: outcome.equal, differences, first_differing_tasks }
+        let &Outcome { checked, equal, found: tables_from_stops, .. } = outcome;
+        TruthReport { checked, equal, differences, tables_from_stops, first_differing_tasks }
     }
 }
 

@@ -160,13 +160,19 @@ impl PolicyReport {
             }
             writeln!(out)?;
         }
-        let TruthReport { checked, equal, .. } = self.truth;
+        let TruthReport { checked, equal, tables_from_stops, .. } = self.truth;
         if checked > 0 {
             writeln!(
                 out,
                 "VmPTE    equal to Linux's own count in {equal} of {checked} samples ({:.2} %)",
                 equal as f64 * 100.0 / checked as f64
             )?;
+            if tables_from_stops > 0 {
+                writeln!(
+                    out,
+                    "         {tables_from_stops} tables are known from pages found at stops only"
+                )?;
+            }
         }
         self.write_speed(out)?;
         if self.faults_outside + self.odd_calls > 0 {

@@ -303,9 +303,25 @@ impl<F: Format, M: ReplayMachine<F>, W: Watch> Engine<'_, F, M, W> {
         let kind = self.trace.rare[rare as usize];
         let pin = self.slots[usize::from(slot)].pin();
         let on = self.m.on(&pin)?;
+        // Pages that nobody asked for were found at a stop, after the recorder had missed how they
+        // came.
+        let found = matches!(kind, Kind::Touched { flags, .. } if flags.0 & FaultFlags::USER == 0);
         match self.spaces.get(space)? {
-            SpaceRef::Own(space) => call(&mut space.edit(on)?, kind)?,
-            SpaceRef::Shared(space) => call(&mut space.lock(on)?.edit(), kind)?,
+            SpaceRef::Own(space) => {
+                let before = space.tree().tables_below_root();
+                call(&mut space.edit(on)?, kind)?;
+                if found {
+                    self.outcome.found += u64::from(space.tree().tables_below_root().abs_diff(before));
+                }
+            }
+            SpaceRef::Shared(space) => {
+                let mut space = space.lock(on)?;
+                let before = space.tree().tables_below_root();
+                call(&mut space.edit(), kind)?;
+                if found {
+                    self.outcome.found += u64::from(space.tree().tables_below_root().abs_diff(before));
+                }
+            }
             SpaceRef::Nothing => self.outcome.skipped += 1,
         }
         Ok(())

@@ -33,6 +33,8 @@ pub struct Outcome {
     pub outside: u64,
     /// Faults that Linux refused though their area allows them: beyond the end of a file, mostly.
     pub refused: u64,
+    /// Tables that were made, or taken away, because pages were found at a stop.
+    pub found: u64,
     /// Calls that the address space refused.
     pub odd: u64,
     /// The first refused call: event, task, reason.
@@ -75,6 +77,7 @@ impl Outcome {
             all.differing.append(&mut part.differing);
             all.outside += part.outside;
             all.refused += part.refused;
+            all.found += part.found;
             all.odd += part.odd;
             all.first_odd = all.first_odd.into_iter().chain(part.first_odd).min_by_key(|first| first.0);
             all.skipped += part.skipped;
