@@ -43,14 +43,6 @@ impl Listener {
         self.0.as_raw_fd()
     }
 
-    /// Asks for quick answers: a task that is answered is woken on the CPU that answers (Linux
-    /// 6.6). Without that, answers take longer.
-    pub(super) fn hurry(&self) {
-        const SYNC_WAKE_UP: u64 = 1;
-        // SAFETY: the request takes a number and accesses no memory.
-        let _ = unsafe { libc::ioctl(self.number(), libc::SECCOMP_IOCTL_NOTIF_SET_FLAGS, SYNC_WAKE_UP) };
-    }
-
     /// Receives the next call. `None` if the task ended meanwhile, or a signal arrived.
     pub(super) fn receive(&self) -> io::Result<Option<Waiting>> {
         let mut call = MaybeUninit::<libc::seccomp_notif>::zeroed();

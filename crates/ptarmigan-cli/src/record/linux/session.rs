@@ -193,7 +193,6 @@ fn begin(
     };
     let listener = started.listen().context("a listener to system calls")?;
     let listener = listener.ok_or_else(|| Failure::new("the filter of system calls was refused"))?;
-    listener.hurry();
     link.keep(&listener).context("the process that waits")?;
     instance.start(started.pid)?;
     Ok((Source::Tracefs(instance), Some(listener)))
