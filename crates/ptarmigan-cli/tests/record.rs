@@ -173,6 +173,141 @@ fn an_interrupt_keeps_what_is_there() {
     }
 }
 
+/// Starts a recording of `script` and waits for its first word. `None` if nothing can be recorded.
+fn started(method: &str, file: &Path, script: &str) -> Option<std::process::Child> {
+    let mut child = ptarmigan()
+        .args(["record", "--method", method, "-o"])
+        .arg(file)
+        .args(["--", "sh", "-c", script])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program is there");
+    let mut first = [0; 1];
+    let out = child.stdout.as_mut().expect("a pipe");
+    if std::io::Read::read(out, &mut first).unwrap_or(0) > 0 {
+        return Some(child);
+    }
+    eprintln!("skipped: {method} cannot record here");
+    let _ = child.wait();
+    None
+}
+
+/// Waits until a condition holds, for ten seconds at most.
+fn wait_for(mut holds: impl FnMut() -> bool) -> bool {
+    (0..200).any(|_| {
+        std::thread::sleep(Duration::from_millis(50));
+        holds()
+    })
+}
+
+#[test]
+fn a_command_outlives_its_recorder() {
+    for method in METHODS {
+        let dir = Dir::new(&format!("killed-{method}"));
+        let (file, end) = (dir.path("out.ptrace"), dir.path("end"));
+        let script = format!("echo started; sleep 0.5; /bin/true && echo > {}", end.display());
+        let Some(mut child) = started(method, &file, &script) else { continue };
+        child.kill().expect("a signal");
+        child.wait().expect("it ends");
+        assert!(wait_for(|| end.exists()), "{method}: the command went on");
+        assert!(wait_for(|| dir.files() == ["end"]), "{method}: {:?}", dir.files());
+    }
+}
+
+#[test]
+fn a_command_outlives_the_second_process_of_its_recorder() {
+    let dir = Dir::new("killed-second");
+    let (file, end) = (dir.path("out.ptrace"), dir.path("end"));
+    let script = format!("echo started; sleep 0.5; /bin/true && echo > {}", end.display());
+    let Some(mut child) = started("tracefs", &file, &script) else { return };
+    let found = Command::new("pgrep").args(["-P", &child.id().to_string()]).output();
+    let second = found.map(|o| String::from_utf8_lossy(&o.stdout).trim().to_owned()).unwrap_or_default();
+    if second.is_empty() {
+        eprintln!("skipped: no pgrep here");
+        child.wait().expect("it ends");
+        return;
+    }
+    assert!(Command::new("kill").args(["-KILL", &second]).status().is_ok_and(|s| s.success()));
+    assert_eq!(child.wait().expect("it ends").code(), Some(137));
+    assert!(end.exists(), "the command went on");
+    let (status, stderr) = run(ptarmigan().args(["record", "-o"]).arg(&file).args(["--", "true"]));
+    assert_eq!(status, Some(0), "{stderr}");
+    assert_eq!(dir.files(), ["end", "out.ptrace"], "the next recording cleans up");
+}
+
+#[test]
+fn a_command_that_traces_its_children_runs_as_ever() {
+    let dir = Dir::new("traces");
+    let (outer, inner) = (dir.path("outer.ptrace"), dir.path("inner.ptrace"));
+    let program = env!("CARGO_BIN_EXE_ptarmigan");
+    let mut command = ptarmigan();
+    command.args(["record", "--method", "tracefs", "-o"]).arg(&outer);
+    command.args(["--", program, "record", "--method", "perf", "-o"]).arg(&inner).args(["--", "true"]);
+    let (status, stderr) = run(&mut command);
+    if stderr.contains("not available") {
+        eprintln!("skipped: tracefs cannot be used here");
+        return;
+    }
+    assert_eq!(status, Some(0), "{stderr}");
+    assert!(stderr.contains("programs that were not recorded (under another tracer): 1"), "{stderr}");
+    assert_eq!(report(&inner).execs, 1);
+    let outer = report(&outer);
+    assert_eq!(outer.execs, 1, "the inner recorder itself");
+    assert!(outer.unseen.iter().any(|what| *what == "tasks under another tracer"));
+}
+
+/// A file system that is unmounted on drop.
+struct Mounted(PathBuf);
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_ends_the_recording_and_not_the_command() {
+    for method in METHODS {
+        let dir = Dir::new(&format!("full-{method}"));
+        let small = dir.path("small");
+        std::fs::create_dir(&small).expect("a directory");
+        let mount = ["-t", "tmpfs", "-o", "size=6m", "none"];
+        let mount = Command::new("mount").args(mount).arg(&small).stderr(Stdio::null()).status();
+        if !mount.is_ok_and(|status| status.success()) {
+            eprintln!("skipped: nothing can be mounted here");
+            return;
+        }
+        let mounted = Mounted(small.clone());
+        let file = small.join("out.ptrace");
+        let script = "i=0; while [ $i -lt 3000 ]; do /bin/true; i=$((i+1)); done; exit 5";
+        let mut command = ptarmigan();
+        command.args(["record", "--method", method, "-o"]).arg(&file).args(["--", "sh", "-c", script]);
+        let (status, stderr) = run(&mut command);
+        if status != Some(5) && stderr.lines().count() == 1 {
+            eprintln!("skipped: {method} cannot record here");
+            continue;
+        }
+        assert_eq!(status, Some(5), "{stderr}");
+        assert!(stderr.contains("the recording ended before the command did"), "{stderr}");
+        let found = report(&file);
+        assert!(found.execs > 20 && found.execs < 3000, "{method}: {}", found.execs);
+        assert!(found.unseen.iter().any(|what| *what == "the end of the command"));
+        drop(mounted);
+    }
+}
+
+#[test]
+fn a_32_bit_program_is_refused() {
+    let dir = Dir::new("narrow");
+    let (program, file) = (dir.path("program"), dir.path("out.ptrace"));
+    std::fs::write(&program, b"\x7fELF\x01\x01\x01").expect("a file");
+    let (status, stderr) = run(ptarmigan().args(["record", "-o"]).arg(&file).arg("--").arg(&program));
+    assert_eq!(status, Some(1), "{stderr}");
+    assert!(stderr.contains("a 32-bit program"), "{stderr}");
+    assert_eq!(dir.files(), ["program"]);
+}
+
 #[test]
 fn a_recording_of_a_recording_is_refused() {
     let program = env!("CARGO_BIN_EXE_ptarmigan");
@@ -183,7 +318,9 @@ fn a_recording_of_a_recording_is_refused() {
         &[program, "record", "-o", &inner, "--", "true"],
         |status, stderr, file, dir| {
             assert_eq!(status, Some(1), "{stderr}");
-            assert!(stderr.contains("ptarmigan: ptrace is refused: "), "{stderr}");
+            let refused =
+                ["ptrace is refused: ", "listens to the system calls", "nothing of true was recorded"];
+            assert!(refused.iter().any(|why| stderr.contains(why)), "{stderr}");
             assert!(!Path::new(&*inner).exists());
             assert_eq!(dir.files(), ["out.ptrace"]);
             assert!(report(file).execs >= 1);

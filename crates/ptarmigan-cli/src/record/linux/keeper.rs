@@ -11,10 +11,18 @@ use std::io::{self, Read, Write};
 use std::os::fd::{OwnedFd, RawFd};
 use std::process::ExitCode;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// The call that is being answered, in memory that both processes share; 0 if there is none.
 static ANSWERING: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
+
+/// The number of the process that waits.
+static FIRST: AtomicU32 = AtomicU32::new(0);
+
+/// Returns the number of the process that waits, by which the user knows the recorder.
+pub(super) fn number() -> u32 {
+    FIRST.load(Ordering::SeqCst)
+}
 
 /// What this process is.
 pub(super) enum Role {
@@ -37,6 +45,7 @@ pub(super) fn split() -> io::Result<Role> {
     }?;
     ANSWERING.store(page.cast(), Ordering::SeqCst);
     let first = std::process::id();
+    FIRST.store(first, Ordering::SeqCst);
     // SAFETY: the process has one thread, so the child may do whatever it could.
     let pid = unsafe { libc::fork() };
     if pid < 0 {

@@ -23,14 +23,17 @@ pub(super) struct Finished {
 pub(super) struct Merge<'a> {
     sources: Vec<Stream<'a>>,
     cut: bool,
+    /// Nothing after this time is wanted.
+    until: u64,
     next: Vec<Option<Raw>>,
     heap: BinaryHeap<Reverse<(u64, usize)>>,
 }
 
 impl<'a> Merge<'a> {
-    pub(super) fn new(sources: Vec<Stream<'a>>) -> Self {
+    /// Events after `until`, if it is given, are left out.
+    pub(super) fn new(sources: Vec<Stream<'a>>, until: Option<u64>) -> Self {
         let (next, heap) = (vec![None; sources.len()], BinaryHeap::new());
-        let mut merge = Self { next, sources, cut: false, heap };
+        let mut merge = Self { next, sources, cut: false, until: until.unwrap_or(u64::MAX), heap };
         for i in 0..merge.sources.len() {
             merge.advance(i);
         }
@@ -53,7 +56,10 @@ impl Iterator for Merge<'_> {
         if self.cut {
             return None;
         }
-        let Reverse((_, i)) = self.heap.pop()?;
+        let Reverse((time, i)) = self.heap.pop()?;
+        if time > self.until {
+            return None;
+        }
         let raw = self.next[i].take();
         self.advance(i);
         raw
@@ -74,10 +80,11 @@ mod tests {
         };
         let streams =
             |cut| vec![source(0, &[1, 4, 4, 9], cut), source(1, &[], false), source(2, &[2, 4, 10], false)];
-        let merge = Merge::new(streams(false));
+        let merge = Merge::new(streams(false), None);
         let order: Vec<(u64, i32)> = merge.map(|r| (r.time, r.pid)).collect();
         assert_eq!(order, [(1, 0), (2, 2), (4, 0), (4, 0), (4, 2), (9, 0), (10, 2)]);
-        let cut: Vec<u64> = Merge::new(streams(true)).map(|r| r.time).collect();
+        let cut: Vec<u64> = Merge::new(streams(true), None).map(|r| r.time).collect();
         assert_eq!(cut, [1, 2, 4, 4, 4, 9]);
+        assert_eq!(Merge::new(streams(false), Some(4)).count(), 5);
     }
 }

@@ -1,14 +1,14 @@
 //! User-mode page faults from an unprivileged perf event, through one ring buffer per CPU.
 use super::merge::{Finished, Stream};
 use super::raw::{Raw, RawKind};
-use super::spill::{self, Consumed, Spill};
+use super::spill::{self, Consumed, Room, Spill};
 use crate::error::{Context, Failure};
 use perf_event_open_sys::bindings as b;
 use ptarmigan_trace::FaultFlags;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::fs::{self, File};
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufReader, BufWriter, Read};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -84,7 +84,7 @@ impl PerfRing {
     }
 
     /// Moves all records to `out`. Returns how many were lost.
-    fn drain(&self, out: &mut impl Write, bytes: &AtomicU64) -> io::Result<u64> {
+    fn drain(&self, out: &mut BufWriter<File>, room: &Room, bytes: &AtomicU64) -> io::Result<u64> {
         let page = self.base.cast::<b::perf_event_mmap_page>();
         // SAFETY: the mapping starts with this page. Head and tail are aligned 64-bit words that
         // live as long as the mapping, and both sides access them only as atomics.
@@ -106,9 +106,11 @@ impl PerfRing {
             self.copy(at, &mut r[..n]);
             if kind == b::PERF_RECORD_SAMPLE && n == 40 {
                 // header, process, task, time, address, CPU
-                out.write_all(&r[16..32])?;
-                out.write_all(&r[12..16])?;
-                out.write_all(&r[32..36])?;
+                let mut note = [0; NOTE];
+                note[..16].copy_from_slice(&r[16..32]);
+                note[16..20].copy_from_slice(&r[12..16]);
+                note[20..].copy_from_slice(&r[32..36]);
+                room.write(out, &note)?;
             } else if kind == b::PERF_RECORD_LOST && n >= 24 {
                 lost += u64::from_le_bytes([r[16], r[17], r[18], r[19], r[20], r[21], r[22], r[23]]);
             }
@@ -170,14 +172,15 @@ impl PerfFaults {
             let file = File::create(spill.path(&format!("cpu{cpu}")))
                 .context("the temporary files beside the output")?;
             let (stop, bytes) = (Arc::clone(&faults.stop), Arc::clone(&faults.bytes));
+            let room = Arc::clone(&spill.room);
             let run = move || {
-                let mut out = BufWriter::with_capacity(1 << 20, file);
+                let mut out = BufWriter::with_capacity(1 << 18, file);
                 let mut lost = 0;
                 loop {
                     let last = stop.load(Ordering::SeqCst);
-                    lost += ring.drain(&mut out, &bytes)?;
+                    lost += ring.drain(&mut out, &room, &bytes)?;
                     if last {
-                        out.flush()?;
+                        room.flush(&mut out)?;
                         return Ok(lost);
                     }
                     let mut fds = [PollFd::new(&ring.fd, PollFlags::IN)];

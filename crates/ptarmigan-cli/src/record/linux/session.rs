@@ -104,7 +104,7 @@ fn record(args: &RecordArgs, output: &Output, method: Method, link: Link) -> Res
     for (happened, bit) in [
         (missed.foreign_tracer > 0, Unseen::OTHER_TRACER),
         (missed.narrow > 0, Unseen::PROGRAMS_32),
-        (finished.failed.is_some(), Unseen::END),
+        (finished.failed.is_some() || spill.room.ended().is_some(), Unseen::END),
     ] {
         header.unseen.0 |= if happened { bit } else { 0 };
     }
@@ -243,6 +243,10 @@ fn not_started(started: &Started, command: &str) -> Option<Failure> {
             let status = if e.raw_os_error() == Some(libc::ENOENT) { 127 } else { 126 };
             Failure::new(format!("{command}: {e}")).with_status(status)
         }
+        _ if e.raw_os_error() == Some(libc::EBUSY) => Failure::new(
+            "another program listens to the system calls already (a recorder, a container's manager); \
+             use --method perf",
+        ),
         _ => Failure::new(format!("the command cannot be started with a system-call filter: {e}")),
     })
 }
@@ -272,7 +276,7 @@ fn write(
     let progress = bar::spinner();
     let mut lookup = |pid, time| execs.after(pid, time);
     let mut model = TraceBuilder::new(writer, root, &mut lookup);
-    for (n, raw) in Merge::new(streams).enumerate() {
+    for (n, raw) in Merge::new(streams, spill.room.ended()).enumerate() {
         if n % (1 << 16) == 0 {
             progress.set_message(format!("writing: {n} events"));
         }
@@ -304,7 +308,8 @@ fn write(
         let tables = seen.found;
         print::error(&format!("{tables} page tables were found at stops that no fault explains"));
     }
-    if let Some(why) = failed {
+    if header.unseen.has(Unseen::END) {
+        let why = failed.map_or("no room on the disk".to_owned(), |e| e.to_string());
         print::error(&format!("the recording ended before the command did: {why}"));
     }
     for (n, what) in [

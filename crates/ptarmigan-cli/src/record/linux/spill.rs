@@ -1,14 +1,70 @@
 //! Temporary files beside the output. Raw events go there first, so the recorder's memory does not
 //! grow with the recording.
 use super::raw::{Made, Raw};
+use super::{keeper, sys};
+use rustix::fs::{FallocateFlags, fallocate};
 use std::collections::{HashMap, VecDeque};
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A directory that is removed with its contents on drop.
 pub(super) struct Spill {
     dir: PathBuf,
+    /// The room that it has on its disk.
+    pub(super) room: Arc<Room>,
+}
+
+/// Room on a disk that a recording may fill. A part is set aside at the start and given back when
+/// the rest is taken: what is on its way then has a place.
+pub(super) struct Room {
+    reserve: PathBuf,
+    /// When the recording ended for lack of room, or 0.
+    ended: AtomicU64,
+}
+
+/// Bytes that are set aside for each CPU, and for the tracer.
+const RESERVE: u64 = 1 << 20;
+
+impl Room {
+    /// Ends the recording: nothing that happens from now on is kept.
+    pub(super) fn end(&self) {
+        if self.ended.compare_exchange(0, sys::now(), Ordering::SeqCst, Ordering::SeqCst).is_ok() {
+            // Without it there is less room, or none.
+            let _ = fs::remove_file(&self.reserve);
+        }
+    }
+
+    /// When the recording ended, if it did.
+    pub(super) fn ended(&self) -> Option<u64> {
+        Some(self.ended.load(Ordering::SeqCst)).filter(|&time| time != 0)
+    }
+
+    /// Writes to a file. If there is no room, the recording ends, and the room that was set aside is
+    /// used.
+    pub(super) fn write(&self, to: &mut BufWriter<File>, bytes: &[u8]) -> io::Result<()> {
+        // Nothing of `bytes` is in the buffer after an error.
+        if to.buffer().len() + bytes.len() > to.capacity()
+            && let Err(e) = to.flush()
+        {
+            self.failed(e)?;
+            to.flush()?;
+        }
+        to.write_all(bytes)
+    }
+
+    /// Writes what is buffered.
+    pub(super) fn flush(&self, to: &mut BufWriter<File>) -> io::Result<()> {
+        to.flush().or_else(|e| self.failed(e).and_then(|()| to.flush()))
+    }
+
+    fn failed(&self, e: io::Error) -> io::Result<()> {
+        let full = matches!(e.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+        self.end();
+        if full { Ok(()) } else { Err(e) }
+    }
 }
 
 impl Spill {
@@ -16,9 +72,15 @@ impl Spill {
     pub(super) fn new(output: &Path) -> io::Result<Self> {
         let name = output.file_name().unwrap_or_default().to_string_lossy();
         remove_stale(output, &format!(".{name}."));
-        let dir = output.with_file_name(format!(".{name}.{}", std::process::id()));
+        let dir = output.with_file_name(format!(".{name}.{}", keeper::number()));
         fs::create_dir(&dir)?;
-        Ok(Self { dir })
+        let reserve = dir.join("reserve");
+        let parts = std::thread::available_parallelism().map_or(1, |n| n.get()) as u64 + 1;
+        // On a disk without that much room the recording goes on without.
+        let _ = File::create(&reserve)
+            .and_then(|file| Ok(fallocate(&file, FallocateFlags::empty(), 0, parts * RESERVE)?));
+        let room = Arc::new(Room { reserve, ended: AtomicU64::new(0) });
+        Ok(Self { dir, room })
     }
 
     pub(super) fn path(&self, name: &str) -> PathBuf {
@@ -57,7 +119,8 @@ pub(super) struct Notes {
     made_len: u64,
     /// For each task: the times of its execs, and the offsets in `made`.
     execs: HashMap<i32, VecDeque<(u64, u64)>>,
-    /// Why nothing is written any more: the disk is full, for example.
+    room: Arc<Room>,
+    /// Why nothing is written any more.
     failed: Option<io::Error>,
 }
 
@@ -71,26 +134,30 @@ impl Notes {
             made_at,
             made_len: 0,
             execs: HashMap::new(),
+            room: Arc::clone(&spill.room),
             failed: None,
         })
     }
 
     pub(super) fn event(&mut self, raw: &Raw) {
-        let done = raw.encode().iter().try_for_each(|w| self.events.write_all(&w.to_le_bytes()));
-        self.failed = self.failed.take().or(done.err());
+        if self.failed.is_none() && self.room.ended().is_none() {
+            let bytes: Vec<u8> = raw.encode().iter().flat_map(|w| w.to_le_bytes()).collect();
+            self.failed = self.room.write(&mut self.events, &bytes).err();
+        }
     }
 
     pub(super) fn made(&mut self, time: u64, pid: i32, made: &Made) {
-        self.execs.entry(pid).or_default().push_back((time, self.made_len));
-        let words = made.encode();
-        self.made_len += words.len() as u64 * 8;
-        let done = words.iter().try_for_each(|w| self.made.write_all(&w.to_le_bytes()));
-        self.failed = self.failed.take().or(done.err());
+        if self.failed.is_none() && self.room.ended().is_none() {
+            self.execs.entry(pid).or_default().push_back((time, self.made_len));
+            let bytes: Vec<u8> = made.encode().iter().flat_map(|w| w.to_le_bytes()).collect();
+            self.made_len += bytes.len() as u64;
+            self.failed = self.room.write(&mut self.made, &bytes).err();
+        }
     }
 
     /// Ends writing and starts reading. Also returns why the notes are not complete, if so.
     pub(super) fn read(mut self) -> io::Result<(NotedEvents, NotedExecs, Option<io::Error>)> {
-        let flushed = self.events.flush().and_then(|()| self.made.flush());
+        let flushed = self.room.flush(&mut self.events).and_then(|()| self.room.flush(&mut self.made));
         Ok((
             NotedEvents { file: consume(&self.events_at)? },
             NotedExecs { file: BufReader::new(File::open(&self.made_at)?), execs: self.execs },
@@ -120,7 +187,6 @@ pub(super) fn consume(path: &Path) -> io::Result<BufReader<Consumed>> {
 
 impl Read for Consumed {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        use rustix::fs::{FallocateFlags, fallocate};
         let n = self.file.read(buffer)?;
         self.read += n as u64;
         if self.read - self.freed >= FREED {

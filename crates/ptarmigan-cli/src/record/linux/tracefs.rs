@@ -1,9 +1,10 @@
 //! Tracepoints, through a private tracefs instance.
 use super::format::{Field, TracepointFormat};
+use super::keeper;
 use super::merge::{Finished, Stream};
 use super::raw::{MmCall, Raw, RawKind};
 use super::ring::PageLayout;
-use super::spill::{self, Consumed, Spill};
+use super::spill::{self, Consumed, Room, Spill};
 use crate::error::{Context, Failure};
 use ptarmigan_trace::FaultFlags;
 use std::collections::{HashMap, VecDeque};
@@ -194,7 +195,7 @@ fn remove_stale() {
     for entry in fs::read_dir(Path::new(ROOT).join("instances")).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let pid = name.to_str().and_then(|n| n.strip_prefix(PREFIX)?.parse::<u32>().ok());
-        if pid.is_some_and(|pid| pid == std::process::id() || !Path::new(&format!("/proc/{pid}")).exists()) {
+        if pid.is_some_and(|pid| pid == keeper::number() || !Path::new(&format!("/proc/{pid}")).exists()) {
             remove(&entry.path());
         }
     }
@@ -223,7 +224,7 @@ impl Instance {
 
     /// Creates an instance that records nothing yet, with readers that write to `spill`.
     pub(super) fn new(spill: &Spill) -> Result<Self, Failure> {
-        let dir = Path::new(ROOT).join("instances").join(format!("{PREFIX}{}", std::process::id()));
+        let dir = Path::new(ROOT).join("instances").join(format!("{PREFIX}{}", keeper::number()));
         remove_stale();
         fs::create_dir(&dir).context("tracefs: a new instance")?;
         let mut instance = Self {
@@ -255,9 +256,10 @@ impl Instance {
                 &instance.dir.join(format!("per_cpu/cpu{cpu}/trace_pipe_raw")),
                 &spill.path(&format!("cpu{cpu}")),
                 instance.decoder.layout.size,
+                Arc::clone(&spill.room),
+                instance.dir.join("tracing_on"),
                 Arc::clone(&instance.stop),
                 Arc::clone(&instance.bytes),
-                instance.dir.join("tracing_on"),
             )
             .context("tracefs: a CPU's buffer")?;
             instance.readers.push(reader);
@@ -384,20 +386,23 @@ fn read_once(path: &Path) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// Starts a thread that moves the buffer of one CPU to a file, page by page.
+/// Starts a thread that moves the buffer of one CPU to a file, page by page. Without room for a page
+/// it switches the tracing off.
 fn reader(
     from: &Path,
     to: &Path,
     size: usize,
+    room: Arc<Room>,
+    switch: PathBuf,
     stop: Arc<AtomicBool>,
     bytes: Arc<AtomicU64>,
-    switch: PathBuf,
 ) -> std::io::Result<JoinHandle<std::io::Result<()>>> {
     let mut from = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(from)?;
-    let mut to = BufWriter::with_capacity(1 << 20, File::create(to)?);
+    let mut to = BufWriter::with_capacity(1 << 18, File::create(to)?);
     std::thread::Builder::new().name("reader".into()).spawn(move || {
         let mut page = vec![0; size];
-        let mut run = || loop {
+        let mut on = true;
+        loop {
             // Loaded before reading, so everything is read once more after the stop.
             let last = stop.load(Ordering::SeqCst);
             loop {
@@ -405,7 +410,7 @@ fn reader(
                     Ok(0) => break,
                     Ok(n) => {
                         page[n..].fill(0);
-                        to.write_all(&page)?;
+                        room.write(&mut to, &page)?;
                         bytes.fetch_add(n as u64, Ordering::Relaxed);
                     }
                     Err(e) if e.kind() == ErrorKind::Interrupted => {}
@@ -413,17 +418,16 @@ fn reader(
                     Err(e) => return Err(e),
                 }
             }
+            if on && room.ended().is_some() {
+                on = false;
+                // Otherwise the kernel drops and counts what has no room.
+                let _ = OpenOptions::new().write(true).open(&switch).and_then(|mut f| f.write_all(b"0"));
+            }
             if last {
-                return to.flush();
+                return room.flush(&mut to);
             }
             std::thread::sleep(POLL);
-        };
-        // Without room for the events, none are made any more.
-        run().inspect_err(|_| {
-            let off = OpenOptions::new().write(true).open(&switch).and_then(|mut f| f.write_all(b"0"));
-            // The kernel then drops and counts what has no room.
-            let _ = off;
-        })
+        }
     })
 }
 
