@@ -254,7 +254,7 @@ fn a_command_that_traces_its_children_runs_as_ever() {
     assert_eq!(report(&inner).execs, 1);
     let outer = report(&outer);
     assert_eq!(outer.execs, 1, "the inner recorder itself");
-    assert!(outer.unseen.iter().any(|what| *what == "tasks under another tracer"));
+    assert!(outer.unseen.contains(&"tasks under another tracer"));
 }
 
 /// A file system that is unmounted on drop.
@@ -292,7 +292,7 @@ fn a_full_disk_ends_the_recording_and_not_the_command() {
         assert!(stderr.contains("the recording ended before the command did"), "{stderr}");
         let found = report(&file);
         assert!(found.execs > 20 && found.execs < 3000, "{method}: {}", found.execs);
-        assert!(found.unseen.iter().any(|what| *what == "the end of the command"));
+        assert!(found.unseen.contains(&"the end of the command"));
         drop(mounted);
     }
 }
