@@ -83,6 +83,31 @@ fn every_operation_that_was_under_way_is_waited_for() {
 }
 
 #[test]
+fn what_a_cpu_caches_after_an_access_is_a_matter_of_later_operations() {
+    for flushed in [true, false] {
+        let mut m = machine();
+        let unmap = m.san.operation_begins();
+        clear(&mut m);
+        m.san.translate(&m.ram, 1, VA, Access::READ).unwrap();
+        for cpu in 0..2 {
+            m.san.flush(&m.ram, cpu, Flush::page(SPACE, VA));
+        }
+        // The page comes back and goes again before the first operation ends.
+        m.map(SPACE, VA, 0x9000 | RW);
+        m.san.probe_walk(&m.ram, 1, VA);
+        let again = m.san.operation_begins();
+        clear(&mut m);
+        m.san.operation_ends(&m.ram, unmap);
+        m.san.assert_clean();
+        if flushed {
+            m.san.flush(&m.ram, 1, Flush::page(SPACE, VA));
+        }
+        m.san.operation_ends(&m.ram, again);
+        assert_eq!(m.san.count(Kind::StaleUse), u64::from(!flushed), "{}", m.san);
+    }
+}
+
+#[test]
 fn a_cpu_that_has_left_the_space_holds_nothing_against_it() {
     let mut m = machine();
     let unmap = m.san.operation_begins();

@@ -273,7 +273,8 @@ impl<F: Format> State<F> {
             return Ok(());
         }
         let start = va.0 & !((1 << F::PAGE_SHIFT) - 1);
-        if !area.flags.has(AreaFlags::GROWS_DOWN) || area.end - start > self.stack_limit {
+        let pages = (area.end - start) >> F::PAGE_SHIFT;
+        if !area.flags.has(AreaFlags::GROWS_DOWN) || pages > u64::from(self.stack_limit) {
             return Err(none);
         }
         let below = self.areas.last_before(on, va.0);

@@ -116,10 +116,10 @@ impl<F: Format, M: SpaceMachine> SpaceMut<'_, F, M> {
         Ok(())
     }
 
-    /// Sets how large a stack may grow, in bytes (`RLIMIT_STACK`): 8 MiB at first. Copies made by
-    /// fork have the same.
+    /// Sets how large a stack may grow, in bytes (`RLIMIT_STACK`): 8 MiB at first. A limit of 2^32
+    /// pages or more is one of 2^32 - 1. Copies made by fork have the same.
     pub fn set_stack_limit(&mut self, bytes: u64) {
-        self.state.stack_limit = bytes;
+        self.state.stack_limit = u32::try_from(bytes >> F::PAGE_SHIFT).unwrap_or(u32::MAX);
     }
 
     /// The highest gap of `len` bytes below `below`, for callers that do not care where.

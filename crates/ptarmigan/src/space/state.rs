@@ -23,8 +23,8 @@ pub(super) struct State<F: Format> {
     pub recent: [AtomicU32; RECENT],
     /// First page of the heap and its end; equal if there is none.
     pub heap: VirtRange,
-    /// Stacks grow no larger than this, in bytes.
-    pub stack_limit: u64,
+    /// Stacks grow no larger than this, in pages.
+    pub stack_limit: u32,
     /// The tag of areas that are mapped without one.
     pub tag: u16,
 }
@@ -32,7 +32,7 @@ pub(super) struct State<F: Format> {
 /// Areas that a space remembers from recent faults.
 pub(super) const RECENT: usize = 8;
 /// Linux's default `RLIMIT_STACK`, in bytes.
-const STACK_LIMIT: u64 = 8 << 20;
+const STACK_LIMIT: u32 = 8 << 20;
 
 impl<F: Format> State<F> {
     fn new<M: Machine>(on: On<'_, M>) -> Result<Self, NoFrame> {
@@ -41,7 +41,7 @@ impl<F: Format> State<F> {
             areas: Areas::new(),
             recent: Default::default(),
             heap: VirtRange { start: 0, end: 0 },
-            stack_limit: STACK_LIMIT,
+            stack_limit: STACK_LIMIT >> F::PAGE_SHIFT,
             tag: 0,
         })
     }

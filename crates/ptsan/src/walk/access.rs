@@ -90,6 +90,12 @@ impl Sanitizer {
         let Some(held) = self.cached(cpu, loaded.context, va).filter(|h| h.perms.allows(access)) else {
             return;
         };
+        // What was cached after the access belongs to the operations that are under way now.
+        if self.cached_since(cpu, loaded.context, va) > event
+            && self.operations.suspect(cpu, space, va, access, self.event)
+        {
+            return;
+        }
         let truth = self.look(memory, loaded.root, va);
         if let Some(rule) = stale(access, Ok(held), truth)
             && !self.debts.was_reported(&self.config.arch, space, va)
@@ -165,6 +171,13 @@ impl Sanitizer {
         let TlbEntry { phys, perms, memory_type, .. } = entry;
         let phys = phys.wrapping_add(offset);
         Some(Translation { phys, perms, level, global, memory_type, accessed: true, from_tlb: true })
+    }
+
+    /// Returns the event at which the CPU cached what it holds for `va`; 0 if it holds nothing.
+    fn cached_since(&self, cpu: usize, context: u32, va: u64) -> u64 {
+        let (arch, c) = (&self.config.arch, &self.cpus[cpu]);
+        let own = c.contexts[context as usize].lookup(arch, va);
+        own.or_else(|| c.globals.lookup(arch, va)).map_or(0, |(_, entry)| entry.since)
     }
 
     fn drop_translation(&mut self, cpu: usize, context: u32, va: u64) {
