@@ -1,14 +1,21 @@
 //! The workbench for page-table memory, as a library: record, inspect, replay, bench, calibrate.
 mod bar;
+pub mod baseline;
 pub mod bench;
 pub mod calibrate;
+pub mod cli;
 mod error;
+mod fit;
 mod input;
 pub mod inspect;
+pub mod json;
 mod measure;
 mod model;
+mod nearest;
 pub mod print;
 pub mod record;
 pub mod replay;
+mod shipped;
+mod term;
 
 pub use error::{Context, Failure};

@@ -2,6 +2,8 @@
 mod events;
 
 use crate::error::Failure;
+use crate::json::Document;
+use crate::nearest;
 use crate::print;
 use indicatif::ProgressBar;
 use ptarmigan_trace::{CloneKind, FaultFlags, KIND_NAMES, Kind, ReadError, Sampled, TraceFile, Unseen};
@@ -14,20 +16,27 @@ use std::process::ExitCode;
 /// Show what a trace contains.
 #[derive(clap::Args, Debug)]
 pub struct InspectArgs {
-    /// The trace; - for standard input.
+    /// The trace: a file, the name of a shipped recording (compile, configure, rustc, fixture), or -
+    /// for standard input.
     file: PathBuf,
     /// Print JSON.
     #[arg(long)]
     json: bool,
     /// Print the events, one a line: number, milliseconds, CPU, task, kind, fields. Addresses are
     /// page numbers.
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long, conflicts_with = "json", help_heading = "Events")]
     events: bool,
     /// Only events of these tasks.
-    #[arg(long, value_delimiter = ',', value_name = "N,...", requires = "events")]
+    #[arg(long, value_delimiter = ',', value_name = "N,...", requires = "events", help_heading = "Events")]
     task: Vec<u32>,
     /// Only events of these kinds, for example fault,mmap,truth.
-    #[arg(long, value_delimiter = ',', value_name = "KIND,...", requires = "events")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "KIND,...",
+        requires = "events",
+        help_heading = "Events"
+    )]
     kind: Vec<String>,
 }
 
@@ -167,13 +176,11 @@ pub fn run(args: &InspectArgs) -> Result<ExitCode, Failure> {
         return print_events(args).map(|()| ExitCode::SUCCESS);
     }
     let report = report(&args.file).map_err(|e| Failure::new(format!("{}: {e}", args.file.display())))?;
-    let text = if args.json {
-        let json = serde_json::to_string_pretty(&report);
-        json.map_err(|e| Failure::new(format!("JSON: {e}")))? + "\n"
+    if args.json {
+        print::stdout(&Document::new(&report).pretty()?)?;
     } else {
-        table(&report)
-    };
-    print::stdout(&text)?;
+        print::report(&table(&report))?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -181,8 +188,8 @@ pub fn run(args: &InspectArgs) -> Result<ExitCode, Failure> {
 fn print_events(args: &InspectArgs) -> Result<(), Failure> {
     let problem = |e: ReadError| Failure::new(format!("{}: {e}", args.file.display()));
     if let Some(unknown) = args.kind.iter().find(|kind| !events::NAMES.contains(&kind.as_str())) {
-        let known = events::NAMES.join(", ");
-        return Err(Failure::new(format!("{unknown}: no kind of event; known are {known}")));
+        let (hint, known) = (nearest::hint(unknown, &events::NAMES), events::NAMES.join(", "));
+        return Err(Failure::new(format!("{unknown}: no kind of event{hint}; known are {known}")));
     }
     let file = crate::input::open(&args.file).map_err(problem)?;
     let mut reader = file.events().map_err(problem)?;
