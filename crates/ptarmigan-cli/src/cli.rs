@@ -55,17 +55,24 @@ pub fn command() -> clap::Command {
 pub fn parse<S: Into<std::ffi::OsString> + Clone>(
     line: impl IntoIterator<Item = S>,
 ) -> Result<Cli, clap::Error> {
-    let matches = command().try_get_matches_from(line)?;
+    let mut command = command();
+    let matches = command.try_get_matches_from_mut(line)?;
     let mut cli = Cli::from_arg_matches(&matches)?;
     if let Some(args) = cli.command.as_mut().and_then(Command::baseline_mut) {
-        args.settings = baseline::settings(leaf(&matches));
+        let (command, matches) = leaf(&command, &matches);
+        args.settings = baseline::settings(command, matches);
     }
     Ok(cli)
 }
 
-/// Returns the matches of the innermost command.
-fn leaf(matches: &ArgMatches) -> &ArgMatches {
-    matches.subcommand().map_or(matches, |(_, inner)| leaf(inner))
+/// Returns the innermost command that was given, with its matches.
+fn leaf<'a>(command: &'a clap::Command, matches: &'a ArgMatches) -> (&'a clap::Command, &'a ArgMatches) {
+    match matches.subcommand() {
+        Some((name, inner)) => {
+            command.find_subcommand(name).map_or((command, matches), |one| leaf(one, inner))
+        }
+        None => (command, matches),
+    }
 }
 
 impl Command {

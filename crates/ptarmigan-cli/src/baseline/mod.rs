@@ -52,14 +52,16 @@ const FREE: [&str; 16] = [
     "help",
 ];
 
-/// Returns the options of a command that its figures depend on, defaults included.
-pub(crate) fn settings(matches: &clap::ArgMatches) -> BTreeMap<String, String> {
+/// Returns the options of `command` that its figures depend on, defaults included.
+pub(crate) fn settings(command: &clap::Command, matches: &clap::ArgMatches) -> BTreeMap<String, String> {
     let mut settings = BTreeMap::new();
-    for id in matches.ids().map(clap::Id::as_str).filter(|id| !FREE.contains(id)) {
-        // A group of options has no values of its own.
-        if let Ok(Some(values)) = matches.try_get_raw(id) {
+    for argument in command.get_arguments() {
+        let (id, name) = (argument.get_id().as_str(), argument.get_long().unwrap_or_default());
+        if !FREE.contains(&id)
+            && let Ok(Some(values)) = matches.try_get_raw(id)
+        {
             let values: Vec<_> = values.map(|value| value.to_string_lossy().into_owned()).collect();
-            settings.insert(format!("--{}", id.replace('_', "-")), values.join(","));
+            settings.insert(format!("--{name}"), values.join(","));
         }
     }
     settings

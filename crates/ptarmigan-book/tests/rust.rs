@@ -1,0 +1,3 @@
+//! Blocks of Rust in the README, the book and the documents: each page is one program, which the
+//! build script makes a test of. The test has the name of the page.
+include!(concat!(env!("OUT_DIR"), "/pages.rs"));
