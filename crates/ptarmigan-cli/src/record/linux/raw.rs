@@ -98,6 +98,8 @@ pub(super) enum RawKind {
         pages: u64,
         advice: u16,
     },
+    /// The task calls `execve` under another tracer. The call may fail.
+    OtherTracer,
     /// The limit of the task's stack, in pages.
     StackLimit {
         pages: u64,
@@ -201,6 +203,7 @@ impl Raw {
             RawKind::Refused => w.push(13),
             RawKind::BadAddress => w.push(18),
             RawKind::Touched { start, pages, write } => w.extend([14, *start, *pages, u64::from(*write)]),
+            RawKind::OtherTracer => w.push(19),
             RawKind::StackLimit { pages } => w.extend([15, *pages]),
             RawKind::Present(found) => {
                 w.push(16);
@@ -243,6 +246,7 @@ impl Raw {
             (14, [start, pages, write]) => {
                 RawKind::Touched { start: *start, pages: *pages, write: *write != 0 }
             }
+            (19, []) => RawKind::OtherTracer,
             (15, [pages]) => RawKind::StackLimit { pages: *pages },
             (16, found) => RawKind::Present(found.iter().map(|w| Found::of(*w)).collect()),
             (17, [start, pages, advice]) => {
@@ -342,6 +346,7 @@ mod tests {
             RawKind::Refused,
             RawKind::BadAddress,
             RawKind::Touched { start: 1, pages: 2, write: true },
+            RawKind::OtherTracer,
             RawKind::StackLimit { pages: 2048 },
             RawKind::Present(vec![
                 Found { start: (1 << 35) - 1, pages: 1, private: true, huge: false },

@@ -102,13 +102,13 @@ fn record(args: &RecordArgs, output: &Output, method: Method, link: Link) -> Res
     finished.streams.push(Stream { events: Box::new(events), cut: failed.is_some() });
     finished.failed = finished.failed.or(failed);
     for (happened, bit) in [
-        (missed.foreign_tracer > 0, Unseen::OTHER_TRACER),
+        (missed.other_tracer > 0, Unseen::OTHER_TRACER),
         (missed.narrow > 0, Unseen::PROGRAMS_32),
         (finished.failed.is_some() || spill.room.ended().is_some(), Unseen::END),
     ] {
         header.unseen.0 |= if happened { bit } else { 0 };
     }
-    write(args, output, &header, &spill, Deliveries { root: started.pid, finished, execs, missed })?;
+    write(args, output, &header, &spill, Deliveries { root: started.pid, finished, execs })?;
     Ok(status(ended))
 }
 
@@ -257,7 +257,6 @@ struct Deliveries {
     root: i32,
     finished: Finished,
     execs: spill::NotedExecs,
-    missed: Missed,
 }
 
 /// Merges the raw events into the trace, and puts it in place when it is complete.
@@ -268,7 +267,7 @@ fn write(
     spill: &Spill,
     deliveries: Deliveries,
 ) -> Result<(), Failure> {
-    let Deliveries { root, finished: Finished { streams, lost, failed }, mut execs, missed } = deliveries;
+    let Deliveries { root, finished: Finished { streams, lost, failed }, mut execs } = deliveries;
     let problem = format!("{}: cannot be written", args.output.display());
     let partial = spill.path("trace");
     let out = BufWriter::new(File::create(&partial).context(&problem)?);
@@ -313,9 +312,9 @@ fn write(
         print::error(&format!("the recording ended before the command did: {why}"));
     }
     for (n, what) in [
-        (missed.foreign_tracer, "under another tracer"),
-        (missed.narrow, "32-bit"),
-        (seen.blank_execs.saturating_sub(missed.foreign_tracer + missed.narrow), "ended at their start"),
+        (seen.other_tracer, "under another tracer"),
+        (seen.narrow, "32-bit"),
+        (seen.blank, "ended at their start"),
     ] {
         if n > 0 {
             print::error(&format!("programs that were not recorded ({what}): {n}"));

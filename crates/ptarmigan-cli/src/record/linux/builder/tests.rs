@@ -74,6 +74,35 @@ fn the_parent_of_a_vfork_waits() {
 }
 
 #[test]
+fn calls_of_execve_that_fail_under_another_tracer_are_no_programs() {
+    let header = Header::new("m", 1, Method::Synthetic);
+    let writer = Writer::new(Vec::new(), &header, 1).expect("a good header");
+    let mut made = |pid: i32, _: u64| {
+        let area = Area { start: 7, pages: 4, kind: AreaKind::Stack, ..Area::default() };
+        (pid == 100).then(|| Made { stack_end: 11, arg_pages: 1, areas: vec![area], ..Made::default() })
+    };
+    let mut model = TraceBuilder::new(writer, 100, &mut made);
+    let events = [
+        (100, RawKind::ExecStart),
+        clone(100, 101, 0),
+        (101, RawKind::OtherTracer),
+        (101, RawKind::OtherTracer),
+        (101, RawKind::ExecStart),
+        (101, RawKind::Exit),
+        clone(100, 102, 0),
+        (102, RawKind::OtherTracer),
+        (102, RawKind::Exit),
+        clone(100, 103, 0),
+        (103, RawKind::ExecStart),
+    ];
+    for (time, (pid, what)) in events.into_iter().enumerate() {
+        model.feed(Raw { time: time as u64, cpu: 0, pid, what }).expect("memory takes everything");
+    }
+    let (_, seen) = model.finish().expect("memory takes everything");
+    assert_eq!((seen.other_tracer, seen.blank, seen.narrow), (1, 1, 0));
+}
+
+#[test]
 fn a_thread_that_calls_execve_takes_the_first_number() {
     let events = run(&[
         clone(100, 101, THREAD),
