@@ -86,6 +86,15 @@ pub(super) fn registers(pid: i32) -> io::Result<libc::user_regs_struct> {
     Ok(unsafe { regs.assume_init() })
 }
 
+/// Returns the limit of a task's stack, in bytes; `u64::MAX` is none.
+pub(super) fn stack_limit(pid: i32) -> io::Result<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: prlimit reads no new limit through a null pointer, and writes one rlimit, to a
+    // variable that lives until the call returns.
+    ok(unsafe { libc::prlimit(pid, libc::RLIMIT_STACK, std::ptr::null(), &raw mut limit) }.into())?;
+    Ok(limit.rlim_cur)
+}
+
 /// Returns one word of a stopped task's memory.
 pub(super) fn peek(pid: i32, address: u64) -> io::Result<u64> {
     let mut word: libc::c_long = 0;
