@@ -116,8 +116,8 @@ fn zoo(dir: &Path) -> Result<String, String> {
 
 /// Records a command and replays it. Returns the worst replay, and what else is to be said.
 fn compare(checker: &Checker, entry: &Entry, args: &SuiteArgs) -> Result<(Found, String), String> {
-    let shell = ["sh", "-c", &entry.command].map(OsStr::new);
-    let (status, _) = checker.record(shell, Duration::from_secs(args.seconds))?;
+    let command = entry.words().into_iter().map(OsStr::new);
+    let (status, _) = checker.record(command, Duration::from_secs(args.seconds))?;
     if let Some(keep) = &args.keep {
         checker.keep(keep, &entry.name)?;
     }
