@@ -244,6 +244,14 @@ static void move_nothing(void) {
     read_tables(PLACE(1), 2 * TABLE);
 }
 
+/* The second mapping of locked pages is locked, and populated. */
+static void move_nothing_locked(void) {
+    char *p = map(PLACE(0), 2 * TABLE, READ_WRITE, SHARED);
+    NEED(mlock(p, 2 * TABLE) == 0);
+    move(p, 0, PLACE(1), 2 * TABLE, 0);
+    count();
+}
+
 static void stack_limit(void) {
     struct rlimit limit = {64 << 20, RLIM_INFINITY};
     NEED(setrlimit(RLIMIT_STACK, &limit) == 0);
@@ -391,6 +399,7 @@ static const struct {
     CASE(move_several),
     CASE(move_and_shrink),
     CASE(move_nothing),
+    CASE(move_nothing_locked),
     CASE(stack_limit),
     CASE(stack_grows_by_read),
     CASE(stack_refused),

@@ -224,7 +224,8 @@ fn mremap<F: Format, M: SpaceMachine>(
             return Err(CallError::Refused(format!("no area lies at {:#x}", from.start)));
         };
         let offset = area.offset_at(from.start);
-        return Ok(space.map_area(Area { start: to.start, end: to.end, offset, ..area })?);
+        space.map_area(Area { start: to.start, end: to.end, offset, ..area })?;
+        return if area.tag & tags::LOCKED != 0 { populate(space, to, Extent::All) } else { Ok(()) };
     }
     let moved = VirtRange { start: from.start, end: from.start + from.len().min(to.len()) };
     if moved.end < from.end {
