@@ -343,6 +343,17 @@ static void mlockall_beyond_end(void) {
     count();
 }
 
+/* The area becomes writable: its pages are written, as far as the file goes. */
+static void grant_beyond_end(void) {
+    int fd = memfd_create("rules", 0);
+    NEED(fd >= 0 && ftruncate(fd, TABLE) == 0);
+    char *p = mmap(PLACE(0), 8 * TABLE, PROT_READ, MAP_PRIVATE | MAP_FIXED_NOREPLACE, fd, 0);
+    NEED(p == PLACE(0) && mlockall(MCL_CURRENT) == 0);
+    NEED(mprotect(p, 8 * TABLE, READ_WRITE) == 0);
+    count();
+    fork_once();
+}
+
 /* A file that ends, between anonymous areas. */
 static char *map_beside_short_file(void) {
     map_short_file(0);
@@ -409,6 +420,7 @@ static const struct {
     CASE(grow_locked),
     CASE(populate_beyond_end),
     CASE(mlockall_beyond_end),
+    CASE(grant_beyond_end),
     CASE(mlock_beyond_end),
     CASE(advice_beyond_end),
     CASE(write_beyond_end),

@@ -203,7 +203,9 @@ fn mprotect<F: Format, M: SpaceMachine>(
             space.retag(piece, |old| old & !tags::ACCOUNT)?;
         }
         if grants && area.tag & tags::LOCKED != 0 {
-            populate(space, piece, Extent::All)?;
+            // What was readable is present already, as far as its file goes.
+            let readable = had.0 & AreaFlags::PERMISSIONS.0 != 0;
+            populate(space, piece, if readable { Extent::AllButFiles } else { Extent::All })?;
         }
     }
     Ok(end - range.start)
