@@ -465,6 +465,10 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
 
     /// Records pages that were found at a stop, where no event has made a table.
     fn present(&mut self, pid: i32, found: &[Found]) -> Result<(), WriteError> {
+        // Before the first program, the pages are the recorder's own.
+        if !self.started {
+            return Ok(());
+        }
         let Some(space) = self.space_of(pid) else { return Ok(()) };
         let (news, unexplained) = space.known.news(found);
         self.seen.found += unexplained;

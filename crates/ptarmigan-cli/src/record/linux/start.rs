@@ -65,6 +65,16 @@ impl Start {
         for call in calls {
             filter.extend([op(equal, *call as u32, 0, 1), look]);
         }
+        // Of `madvise`, the advice that makes pages present, in argument 2.
+        let [read, write] = sys::POPULATING;
+        filter.extend([
+            op(equal, libc::SYS_madvise as u32, 0, 5),
+            op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 16 + 2 * 8, 0, 0),
+            op(equal, read as u32, 1, 0),
+            op(equal, write as u32, 0, 1),
+            look,
+            allow,
+        ]);
         // Of `mmap`, the calls that make pages of a file present; the flags are argument 3.
         let test = libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K;
         filter.extend([

@@ -198,6 +198,9 @@ pub(super) fn scan_pages(
     Ok((filled as usize, request.walk_end))
 }
 
+/// Advice that makes pages present: `MADV_POPULATE_READ` and `MADV_POPULATE_WRITE`.
+pub(super) const POPULATING: [u64; 2] = [libc::MADV_POPULATE_READ as u64, libc::MADV_POPULATE_WRITE as u64];
+
 /// Flags of `mmap` that make pages present.
 pub(super) const POPULATES: i32 = libc::MAP_POPULATE | libc::MAP_LOCKED;
 

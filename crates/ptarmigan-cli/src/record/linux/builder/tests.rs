@@ -17,13 +17,18 @@ fn run(what: &[(i32, RawKind)]) -> Vec<(u32, Kind)> {
         Some(Made { stack_end: 0x7_ffff, arg_pages: 1, areas: vec![area], ..Made::default() })
     };
     let mut model = TraceBuilder::new(writer, 100, &mut made);
-    let start = [(100, RawKind::Fault { address: 0x5000, code: 4 }), (100, RawKind::ExecStart)];
+    let own = vec![Found { start: 0, pages: 512, private: true, huge: false }];
+    let start = [
+        (100, RawKind::Fault { address: 0x5000, code: 4 }),
+        (100, RawKind::Present(own)),
+        (100, RawKind::ExecStart),
+    ];
     for (time, (pid, what)) in start.iter().chain(what).enumerate() {
         let raw = Raw { time: time as u64, cpu: 0, pid: *pid, what: what.clone() };
         model.feed(raw).expect("memory takes everything");
     }
     let (writer, seen) = model.finish().expect("memory takes everything");
-    assert_eq!(seen.refused, 0);
+    assert_eq!((seen.refused, seen.found), (0, 0), "the recorder's own pages are left out");
     let (bytes, _) = writer.finish(0).expect("memory takes everything");
     let events: Vec<Event> =
         Reader::new(&bytes[..]).expect("a header").map(|e| e.expect("an event")).collect();
