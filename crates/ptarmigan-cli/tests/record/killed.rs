@@ -113,6 +113,7 @@ fn a_command_that_stops_stays_stopped_until_it_is_continued() {
     for method in METHODS {
         let dir = Dir::new(&format!("stop-{method}"));
         let file = dir.path("out.ptrace");
+        // Not SIGTSTP, which a group without a shell ignores.
         let script = "echo $$; kill -STOP $$; echo on; read x; kill -STOP $$; /bin/true; exit 3";
         let mut command = ptarmigan();
         command.args(["record", "--method", method, "-o"]).arg(&file).args(["--", "sh", "-c", script]);

@@ -9,7 +9,7 @@ fn true_is_one_program() {
         assert_eq!(dir.files(), ["out.ptrace"], "no temporary file is left");
         let r = report(file);
         assert_eq!((r.name.as_str(), r.tasks, r.execs, r.samples.exit, r.lost), ("true", 1, 1, 1, 0));
-        assert!(!stderr.contains("that no fault explains") && r.at_stops.runs == 0, "{stderr}");
+        assert!(!stderr.contains("that no fault explains"), "{stderr}");
         let events: Vec<Event> = Reader::open(file).expect("a trace").map(|e| e.expect("an event")).collect();
         let Kind::Exec { arg_pages, .. } = events[0].kind else { panic!("{:?}", events[0]) };
         assert!((1..64).contains(&arg_pages), "{arg_pages} argument pages");
