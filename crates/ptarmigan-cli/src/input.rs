@@ -1,26 +1,81 @@
 //! Traces named on the command line: files, or `-` for standard input.
-use ptarmigan_trace::{ReadError, TraceFile};
+use ptarmigan_trace::{ReadError, Reader, TraceFile};
 use std::fs::{File, OpenOptions};
-use std::io::Seek;
+use std::io::{self, BufReader, ErrorKind, Read, Seek, Write};
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// Opens a trace, and checks it as a whole. `-` is standard input; a pipe is copied to a temporary
-/// file, of the length of the trace, that has no name.
+/// Opens a trace, and checks it as a whole. `-` is standard input. What cannot be read twice, a pipe
+/// for example, is read to its end or to the first byte that is wrong, and copied to a temporary
+/// file that has no name.
 ///
 /// # Errors
 /// If the trace cannot be read, or is not a complete trace of a supported version.
 pub fn open(path: &Path) -> Result<TraceFile, ReadError> {
-    if path.as_os_str() != "-" {
-        return TraceFile::open(path);
-    }
-    let mut input = File::from(std::io::stdin().as_fd().try_clone_to_owned()?);
-    if input.stream_position().is_ok() && input.metadata()?.is_file() {
+    let mut input = if path.as_os_str() == "-" {
+        File::from(io::stdin().as_fd().try_clone_to_owned()?)
+    } else {
+        File::open(path)?
+    };
+    if input.metadata()?.is_file() && input.stream_position().is_ok() {
         return TraceFile::new(input);
     }
-    let name = std::env::temp_dir().join(format!("ptarmigan-input-{}", std::process::id()));
-    let mut copy = OpenOptions::new().read(true).write(true).create_new(true).open(&name)?;
-    std::fs::remove_file(&name)?;
-    std::io::copy(&mut input, &mut copy)?;
-    TraceFile::new(copy)
+    let mut copying = Copying { input, copy: temporary()?, failed: None };
+    let checked = check(BufReader::with_capacity(1 << 16, &mut copying));
+    if let Some(e) = copying.failed {
+        let what = format!("a temporary file in {}: {e}", std::env::temp_dir().display());
+        return Err(io::Error::new(e.kind(), what).into());
+    }
+    checked?;
+    TraceFile::new(copying.copy)
+}
+
+/// Returns the name of a trace in messages.
+pub fn name(path: &Path) -> String {
+    if path.as_os_str() == "-" { "standard input".to_owned() } else { path.display().to_string() }
+}
+
+/// Reads all events of a trace.
+fn check(input: impl io::BufRead) -> Result<(), ReadError> {
+    Reader::new(input)?.try_for_each(|event| event.map(drop))
+}
+
+/// Input that is copied as it is read.
+struct Copying {
+    input: File,
+    copy: File,
+    /// Why it could not be copied.
+    failed: Option<io::Error>,
+}
+
+impl Read for Copying {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let n = self.input.read(buffer)?;
+        if let Err(e) = self.copy.write_all(&buffer[..n]) {
+            self.failed = Some(e);
+            return Err(ErrorKind::Other.into());
+        }
+        Ok(n)
+    }
+}
+
+/// Makes a file without a name, for reading and writing.
+fn temporary() -> io::Result<File> {
+    let path = |n: u32| -> PathBuf {
+        std::env::temp_dir().join(format!("ptarmigan-input-{}-{n}", std::process::id()))
+    };
+    // A process that was killed may have left a name.
+    let mut n = 0;
+    let problem = |e: io::Error, path: &Path| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
+    loop {
+        let path = path(n);
+        match OpenOptions::new().read(true).write(true).create_new(true).open(&path) {
+            Ok(file) => {
+                std::fs::remove_file(&path).map_err(|e| problem(e, &path))?;
+                return Ok(file);
+            }
+            Err(e) if e.kind() == ErrorKind::AlreadyExists && n < 1000 => n += 1,
+            Err(e) => return Err(problem(e, &path)),
+        }
+    }
 }

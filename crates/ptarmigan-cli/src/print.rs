@@ -16,9 +16,10 @@ pub(crate) fn stdout(text: &str) -> Result<(), Failure> {
     })
 }
 
-/// Writes `ptarmigan: line` to standard error. An error in doing so is ignored: there is no other
-/// place to report it.
+/// Writes `ptarmigan: line` to standard error. Control characters, of a file's name for example,
+/// become spaces. An error in doing so is ignored: there is no other place to report it.
 pub(crate) fn error(line: &str) {
+    let line = line.replace(char::is_control, " ");
     let _ = writeln!(std::io::stderr(), "ptarmigan: {line}");
 }
 
@@ -26,7 +27,7 @@ pub(crate) fn error(line: &str) {
 #[must_use]
 pub fn failure(failure: &Failure) -> ExitCode {
     if !failure.message().is_empty() {
-        error(&failure.message().replace('\n', " "));
+        error(failure.message());
     }
     failure.status()
 }

@@ -465,8 +465,8 @@ impl<'a, W: Write> TraceBuilder<'a, W> {
 
     /// Records pages that were found at a stop, where no event has made a table.
     fn present(&mut self, pid: i32, found: &[Found]) -> Result<(), WriteError> {
-        // Before the first program, the pages are the recorder's own.
-        if !self.started {
+        // Of the recorder's own pages before the first program, no event tells.
+        if !self.started || !self.tasks.get(&pid).is_some_and(|task| task.recorded) {
             return Ok(());
         }
         let Some(space) = self.space_of(pid) else { return Ok(()) };

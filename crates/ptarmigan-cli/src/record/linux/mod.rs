@@ -1,7 +1,7 @@
 //! Recording on Linux on x86-64.
+mod allowed;
 mod builder;
 mod calls;
-mod format;
 mod keeper;
 mod merge;
 mod notify;
@@ -11,7 +11,6 @@ mod perf;
 mod proc;
 mod queue;
 mod raw;
-mod ring;
 pub(super) mod session;
 mod signals;
 mod spill;

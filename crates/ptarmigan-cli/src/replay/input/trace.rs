@@ -1,6 +1,7 @@
 //! A trace in memory, packed so that reading it costs little beside the replay.
 use crate::bar;
 use crate::error::{Context, Failure};
+use crate::measure::memory::available;
 use crate::replay::linux::HugeFaults;
 use ptarmigan_trace::{CloneKind, Event, FaultFlags, HugePages, Kind, MapFlags, Reader, Unseen};
 use std::io::BufRead;
@@ -55,6 +56,8 @@ pub struct Trace {
     pub steps: Vec<PackedEvent>,
     /// The events other than faults.
     pub rare: Vec<Kind>,
+    /// What the recording does not have.
+    pub unseen: Unseen,
     /// The recording does not tell reads from writes. A fault in a private writable area then
     /// counts as a write.
     pub access_unknown: bool,
@@ -85,12 +88,22 @@ impl Trace {
     /// Reads a trace from a file.
     ///
     /// # Errors
-    /// If the file cannot be read or is not a complete trace.
+    /// If the file cannot be read, is not a complete trace, or has more events than fit in memory.
     pub fn open(path: &Path) -> Result<Self, Failure> {
-        let file = crate::input::open(path).context(path.display())?;
+        let name = crate::input::name(path);
+        let file = crate::input::open(path).context(&name)?;
         let expected = file.summary().events;
-        let mut reader = file.events().context(path.display())?;
-        Self::read(&mut reader, expected).context(path.display())
+        // The programs that are made of the events are as large again.
+        let bytes = expected.saturating_mul(2 * size_of::<PackedEvent>() as u64);
+        if let Some(left) = available().filter(|left| *left < bytes) {
+            return Err(Failure::new(format!(
+                "{name}: {expected} events take {} MiB of memory, and this host has {} MiB left",
+                bytes >> 20,
+                left >> 20
+            )));
+        }
+        let mut reader = file.events().context(&name)?;
+        Self::read(&mut reader, expected).context(&name)
     }
 
     /// Reads a trace from memory.
@@ -111,8 +124,9 @@ impl Trace {
             events: 0,
             faults: 0,
             lost: 0,
-            steps: Vec::with_capacity(expected.min(1 << 26) as usize),
+            steps: Vec::new(),
             rare: Vec::new(),
+            unseen: reader.header().unseen,
             access_unknown: reader.header().unseen.has(Unseen::FAULT_ACCESS),
             huge: match reader.header().huge {
                 HugePages::Always => HugeFaults::Always,
@@ -121,6 +135,10 @@ impl Trace {
             locks: false,
             linux_flushes: [0; 3],
         };
+        trace
+            .steps
+            .try_reserve(usize::try_from(expected).unwrap_or(usize::MAX))
+            .map_err(|_| std::io::Error::from(std::io::ErrorKind::OutOfMemory))?;
         // An area that asks for huge pages gets them, unless nobody does.
         let advised = reader.header().huge != HugePages::Never;
         let bar = bar::bar(expected, "reading");

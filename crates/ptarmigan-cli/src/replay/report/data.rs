@@ -9,7 +9,7 @@ use crate::replay::instruments::zero::ZeroReport;
 use crate::replay::workers::outcome::{Outcome, Sample};
 use ptarmigan::tlb::FlushCounts;
 use ptarmigan_rig::HashUse;
-use ptarmigan_trace::Sampled;
+use ptarmigan_trace::{Sampled, Unseen};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -34,9 +34,14 @@ pub(super) struct TraceReport {
     pub(super) events: u64,
     pub(super) faults: u64,
     pub(super) lost: u64,
+    /// What the recording does not have, as far as it may change a number of tables.
+    pub(super) not_recorded: Vec<&'static str>,
     /// Flushes by Linux during the recording.
     pub(super) linux_flushes: Flushes,
 }
+
+/// What a recording may lack without a difference to any number of tables.
+const UNCOUNTED: u16 = Unseen::TLB_FLUSHES | Unseen::IDLE | Unseen::TRUTH;
 
 /// One policy.
 #[derive(Serialize)]
@@ -259,6 +264,7 @@ impl ReplayReport {
             events: trace.events,
             faults: trace.faults,
             lost: trace.lost,
+            not_recorded: Unseen(trace.unseen.0 & !UNCOUNTED).names(),
             linux_flushes: Flushes { page, range, full },
         };
         ReplayReport { trace, relayout, runs, memory, clock_ns }

@@ -41,7 +41,7 @@ impl PageLayout {
             match kind {
                 PADDING if delta == 0 => return,
                 PADDING => {
-                    time += delta;
+                    time = time.wrapping_add(delta);
                     at += 4 + word(at + 4) as usize;
                 }
                 TIME_EXTEND => {

@@ -12,7 +12,7 @@ impl Field {
     /// Returns the value, zero-extended, or `None` if the record is too short or the field is not a
     /// number.
     pub(super) fn get(self, record: &[u8]) -> Option<u64> {
-        let bytes = record.get(self.offset..self.offset + self.size)?;
+        let bytes = record.get(self.offset..self.offset.checked_add(self.size)?)?;
         Some(match *bytes {
             [a] => u64::from(a),
             [a, b] => u64::from(u16::from_le_bytes([a, b])),
@@ -20,6 +20,11 @@ impl Field {
             [a, b, c, d, e, f, g, h] => u64::from_le_bytes([a, b, c, d, e, f, g, h]),
             _ => return None,
         })
+    }
+
+    /// Returns whether the field has the size of a number.
+    pub(super) fn is_number(self) -> bool {
+        matches!(self.size, 1 | 2 | 4 | 8)
     }
 
     /// Returns the offset.
