@@ -12,7 +12,6 @@
 #define LOW_BYTES ((size_t)64 << 20)
 #define KERNEL_ROOT PAGE
 #define KMAP_TABLE (2 * PAGE)
-#define KMAP_BASE ((uintptr_t)0xf0000000)
 #define KMAP_SLOTS 64
 /* A frame that is not the library's. */
 #define DEVICE ((uint64_t)0xe0000000)
