@@ -147,19 +147,22 @@ impl Cpu {
         self.gathers.get() != 0
     }
 
-    /// Returns whether the content of this table is to be looked at.
+    /// Counts a table that comes back, unless the content of this one is to be looked at: then it is
+    /// not counted, and [`verifies`](Self::verifies) counts it.
     #[inline(always)]
-    pub fn verifies(&self) -> bool {
+    pub fn skips(&self) -> bool {
         let left = self.until_verified.get();
         if left > 1 {
             self.until_verified.set(left - 1);
-            return false;
         }
-        self.begin_again()
+        left > 1
     }
 
-    #[cold]
-    fn begin_again(&self) -> bool {
+    /// Counts a table that comes back; whether the content of this one is to be looked at.
+    pub fn verifies(&self) -> bool {
+        if self.skips() {
+            return false;
+        }
         let every = self.parts().verify_every();
         // 0: never.
         self.until_verified.set(if every == 0 { u32::MAX } else { every });

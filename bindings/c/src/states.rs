@@ -6,7 +6,7 @@
 use crate::error::PtError;
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use ptarmigan::addr::Pfn;
-use ptarmigan::bootmem::{BootMemory, BootMemoryShort};
+use ptarmigan::bootmem::{BootMemory, BootMemoryShort, BootSlice};
 use ptarmigan::frames::{Frames, MemorySize, PerFrame};
 use ptarmigan::page::Level;
 
@@ -28,22 +28,35 @@ const LEVEL: u8 = 7;
 #[derive(Clone, Copy)]
 pub struct State<'a>(&'a AtomicU8);
 
-/// The states of all frames.
-pub struct States(PerFrame<AtomicU8>);
+/// The states of all frames. Those of the largest run are an array of their own, which is looked at
+/// without a call.
+pub struct States {
+    first: u32,
+    largest: BootSlice<AtomicU8>,
+    all: PerFrame<AtomicU8>,
+}
 
 impl States {
     pub fn new(boot: &mut BootMemory, frames: &Frames) -> Result<Self, BootMemoryShort> {
-        Ok(States(PerFrame::new(boot, frames, || AtomicU8::new(NEVER))?))
+        let largest = frames.runs().max_by_key(|run| run.frames);
+        let (first, n) = largest.map_or((0, 0), |run| (run.start.0, run.frames as usize));
+        let never = || AtomicU8::new(NEVER);
+        Ok(States { first, largest: boot.take(n, |_| never())?, all: PerFrame::new(boot, frames, never)? })
     }
 
     pub fn bytes(size: &MemorySize) -> usize {
-        PerFrame::<AtomicU8>::bytes(size)
+        PerFrame::<AtomicU8>::bytes(size) + BootMemory::bytes::<AtomicU8>(size.frames())
+    }
+
+    /// Finds the state of a frame of the largest run.
+    #[inline(always)]
+    pub fn near(&self, pfn: Pfn) -> Option<State<'_>> {
+        self.largest.get(pfn.0.wrapping_sub(self.first) as usize).map(State)
     }
 
     /// Finds the state of a frame; `None` if it is not the library's.
-    #[inline(always)]
     pub fn of(&self, frames: &Frames, pfn: Pfn) -> Option<State<'_>> {
-        self.0.of(frames, pfn).map(State)
+        self.near(pfn).or_else(|| self.all.of(frames, pfn).map(State))
     }
 }
 
@@ -88,9 +101,14 @@ impl State<'_> {
 
     /// Returns the level of a table that was not written to.
     #[inline(always)]
-    pub fn unwritten(self) -> Result<Level, PtError> {
+    pub fn table_unwritten(self) -> Option<Level> {
         let state = self.get();
-        if state & !LEVEL == TABLE { Ok(Level(state & LEVEL)) } else { Err(self.why_no_table()) }
+        (state & !LEVEL == TABLE).then_some(Level(state & LEVEL))
+    }
+
+    /// Returns the level of a table that was not written to, or why it is none.
+    pub fn unwritten(self) -> Result<Level, PtError> {
+        self.table_unwritten().ok_or_else(|| self.why_no_table())
     }
 
     /// Returns the level of a table.

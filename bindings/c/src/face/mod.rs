@@ -10,6 +10,8 @@ pub mod quicklist;
 pub mod space;
 pub mod text;
 pub mod tree;
+#[cfg(feature = "yardstick")]
+pub mod yardstick;
 
 use crate::arch::PT_PAGE_SIZE;
 use crate::error::PtError;

@@ -28,17 +28,42 @@ type Entries = crate::arch::Entries;
 pub unsafe extern "C" fn pt_quicklist_alloc(cpu: *mut PtCpu, level: u32) -> *mut c_void {
     // SAFETY: 1. and 2. by the caller.
     let Ok(cpu) = (unsafe { Cpu::find(cpu) }) else { return core::ptr::null_mut() };
+    // A hit, with nothing to keep across a call: registers that a slow path needs are saved there.
+    if level < PT_LEVELS - 1
+        && let Some(page) = cpu.on().policy().at_hand(Level(level as u8))
+    {
+        let at = page.into_raw();
+        return match cpu.parts().states().near(at.pfn()) {
+            Some(state) => {
+                state.become_table(Level(level as u8));
+                cpu.parts().pointer(at)
+            }
+            None => handed_out(cpu, level, at),
+        };
+    }
+    alloc_slow(cpu, level)
+}
+
+#[cold]
+#[inline(never)]
+fn alloc_slow(cpu: &Cpu, level: u32) -> *mut c_void {
     let levels = if ROOT_IS_FRAME { PT_LEVELS } else { PT_LEVELS - 1 };
     if level >= levels {
         return cpu.refuse(PtError::Argument);
     }
-    let level = Level(level as u8);
-    let Ok(page) = cpu.on().alloc(level, AllocFlags::NORMAL) else {
-        return cpu.refuse(PtError::NoMemory);
-    };
-    let (parts, at) = (cpu.parts(), page.into_raw());
+    match cpu.on().alloc(Level(level as u8), AllocFlags::NORMAL) {
+        Ok(page) => handed_out(cpu, level, page.into_raw()),
+        Err(_) => cpu.refuse(PtError::NoMemory),
+    }
+}
+
+/// Notes that C has the table.
+#[cold]
+#[inline(never)]
+fn handed_out(cpu: &Cpu, level: u32, at: PhysAddr) -> *mut c_void {
+    let parts = cpu.parts();
     if let Some(state) = parts.states().of(parts.frames(), at.pfn()) {
-        state.become_table(level);
+        state.become_table(Level(level as u8));
     }
     parts.pointer(at)
 }
@@ -78,30 +103,50 @@ fn table(cpu: &Cpu, address: *const c_void) -> Result<Found<'static>, PtError> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pt_quicklist_free(cpu: *mut PtCpu, page: *mut c_void) -> i32 {
     // SAFETY: 1. and 2. by the caller.
-    let cpu = match unsafe { Cpu::find(cpu) } {
-        Ok(cpu) => cpu,
-        Err(e) => return e.code(),
-    };
-    let Found { state, at, offset } = match table(cpu, page) {
-        Ok(found) => found,
-        Err(e) => return e.code(),
-    };
-    if offset != 0 {
-        return PtError::Pointer.code();
+    let Ok(here) = (unsafe { Cpu::find(cpu) }) else { return not_here(cpu) };
+    let at = here.parts().physical(page);
+    // As in `pt_quicklist_alloc`: whatever is not as it mostly is, is looked at again.
+    if at.0 >> 44 == 0
+        && let Some(state) = here.parts().states().near(at.pfn())
+        && let Some(level) = state.table_unwritten()
+        && at.0.is_multiple_of(PT_PAGE_SIZE)
+        && here.skips()
+    {
+        state.become_freed();
+        // SAFETY: as in `free_slow`.
+        unsafe { here.on().free_unlinked(Clean::from_raw(at, level)) };
+        return PT_OK;
     }
-    let level = match state.unwritten() {
-        Ok(level) => level,
-        Err(e) => return e.code(),
+    free_slow(here, page)
+}
+
+#[cold]
+#[inline(never)]
+fn not_here(cpu: *mut PtCpu) -> i32 {
+    // SAFETY: 1. and 2. by the caller of `pt_quicklist_free`.
+    answer(unsafe { Cpu::find(cpu) }.map(drop))
+}
+
+#[cold]
+#[inline(never)]
+fn free_slow(cpu: &Cpu, page: *mut c_void) -> i32 {
+    let free = || {
+        let Found { state, at, offset } = table(cpu, page)?;
+        if offset != 0 {
+            return Err(PtError::Pointer);
+        }
+        let level = state.unwritten()?;
+        if cpu.verifies() && !is_clean(cpu.parts(), at, level) {
+            return Err(PtError::Dirty);
+        }
+        state.become_freed();
+        // SAFETY: of `from_raw`: 1. the state says that C has the page, as a table of this level, and
+        // C gives it away. 2. and 3. by the caller of `pt_quicklist_free`. Of `free_unlinked`: 1.
+        // `pt_quicklist_alloc` took it from this machine.
+        unsafe { cpu.on().free_unlinked(Clean::from_raw(at, level)) };
+        Ok(())
     };
-    if cpu.verifies() && !is_clean(cpu.parts(), at, level) {
-        return PtError::Dirty.code();
-    }
-    state.become_freed();
-    // SAFETY: of `from_raw`: 1. the state says that C has the page, as a table of this level, and C
-    // gives it away. 2. and 3. by the caller. Of `free_unlinked`: 1. `pt_quicklist_alloc` took it
-    // from this machine.
-    unsafe { cpu.on().free_unlinked(Clean::from_raw(at, level)) };
-    PT_OK
+    answer(free())
 }
 
 /// Returns whether a table is as it was handed out; of a root, the user's half.

@@ -4,16 +4,18 @@ use crate::arch::{Entries, PT_LEVELS, PT_PAGE_SIZE, PT_USER_END};
 use crate::cpu::{Cpu, PtCpu};
 use crate::error::{PtError, answer};
 use crate::lock::Turn;
+use crate::machine::Parts;
 use crate::object::{self, Object, Word};
 use core::cell::UnsafeCell;
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
+use core::ptr;
 use ptarmigan::addr::{Pfn, VirtAddr, VirtRange};
 use ptarmigan::format::Attr;
 use ptarmigan::frames::AllocFlags;
 use ptarmigan::machine::Machine;
 use ptarmigan::page::Level;
-use ptarmigan::table::{Free, Tree};
+use ptarmigan::table::{Free, Tree, TreeMut};
 
 /// Words of 8 bytes in a `pt_tree`.
 pub const PT_TREE_WORDS: usize = 32;
@@ -277,18 +279,40 @@ pub unsafe extern "C" fn pt_tree_map_range(
         let range = range(va, bytes)?;
         let last = phys.checked_add(bytes).ok_or(PtError::Range)?.saturating_sub(PT_PAGE_SIZE).max(phys);
         let frames = first.0..=page::frame(last)?.0;
-        if range.is_empty() {
-            return Ok(());
-        }
         frames.clone().try_for_each(|pfn| mappable(cpu, Pfn(pfn)))?;
-        let mut tree = tree.edit(cpu.on())?;
-        // SAFETY: 1. by the caller; frames that may be handed out again were refused.
-        unsafe { tree.map_range(range, first, attr)? };
-        frames.for_each(|pfn| become_mapped(cpu, Pfn(pfn)));
+        let mut edit = tree.edit(cpu.on())?;
+        // Not by the library's own call for ranges: it has another copy of the code that unmaps.
+        for (at, pfn) in (range.start..range.end).step_by(PT_PAGE_SIZE as usize).zip(frames.clone()) {
+            // SAFETY: 1. by the caller; frames that may be handed out again were refused.
+            if let Err(e) = unsafe { edit.map(VirtAddr(at), Pfn(pfn), attr, AllocFlags::NORMAL) } {
+                // No frame is the tree's yet: none is given back.
+                unmap(cpu, &mut edit, VirtRange { start: range.start, end: at }, None, ptr::null_mut());
+                return Err(e.into());
+            }
+        }
+        if !range.is_empty() {
+            frames.for_each(|pfn| become_mapped(cpu, Pfn(pfn)));
+        }
         Ok(())
     };
     // SAFETY: 1. by the caller.
     answer(unsafe { with(tree, cpu, map) })
+}
+
+/// Unmaps a range, and tells `visit`.
+fn unmap(
+    cpu: &Cpu,
+    edit: &mut TreeMut<'_, Entries, Parts>,
+    range: VirtRange,
+    visit: PtVisit,
+    context: *mut c_void,
+) {
+    let owns = |va: VirtAddr, pfn: Pfn, attr: Attr| {
+        tell(visit, context, va, pfn, attr);
+        disown(cpu, pfn)
+    };
+    // SAFETY: 1. `pt_tree_map` made the frame the tree's, with its one reference.
+    unsafe { edit.unmap_owned(range, Free::Empty, owns) };
 }
 
 /// Unmaps all pages in the `bytes` from `va` on, and gives back tables that are empty then. Every CPU
@@ -311,20 +335,15 @@ pub unsafe extern "C" fn pt_tree_unmap(
     visit: PtVisit,
     context: *mut c_void,
 ) -> i32 {
-    let unmap = |cpu: &Cpu, tree: &mut Tree<Entries>| {
+    let run = |cpu: &Cpu, tree: &mut Tree<Entries>| {
         let range = range(va, bytes)?;
-        let mut tree = tree.edit(cpu.on())?;
-        let owns = |va: VirtAddr, pfn: Pfn, attr: Attr| {
-            tell(visit, context, va, pfn, attr);
-            disown(cpu, pfn)
-        };
-        // SAFETY: 1. `pt_tree_map` made the frame the tree's, with its one reference.
-        unsafe { tree.unmap_owned(range, Free::Empty, owns) };
-        tree.flush();
+        let mut edit = tree.edit(cpu.on())?;
+        unmap(cpu, &mut edit, range, visit, context);
+        edit.flush();
         Ok(())
     };
     // SAFETY: 1. by the caller.
-    answer(unsafe { with(tree, cpu, unmap) })
+    answer(unsafe { with(tree, cpu, run) })
 }
 
 /// Calls back for a page.
