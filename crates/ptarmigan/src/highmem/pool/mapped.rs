@@ -35,8 +35,8 @@ impl<K: Wake> Mapped<'_, K> {
     ///
     /// 1. A use of the frame from the same pool was forgotten, and has not been ended in this way.
     pub unsafe fn end_with_forgotten(self) {
-        if let Some(User { cell, queue, wake }) = &self._user {
-            drop(User { cell, queue: *queue, wake: *wake });
+        if let Some(user) = &self._user {
+            drop(User { cell: user.cell, queue: user.queue, wake: user.wake });
         }
     }
 }
