@@ -332,7 +332,8 @@ int32_t pt_cpu_init(struct pt_cpu *cpu,
 //
 // # Safety
 //
-// `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
+// - `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
+// - The CPU has left every space: others would wait for its answer.
 int32_t pt_cpu_exit(struct pt_cpu *cpu);
 
 // Does what other CPUs ask of this one: the handler of the interrupt that `send_ipi` causes calls
@@ -805,6 +806,25 @@ int32_t pt_tree_walk(struct pt_tree *tree,
                      pt_visit visit,
                      void *context);
 
+// Takes a leaf table and gives it back, `n` times.
+//
+// # Safety
+//
+// `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
+void pt_yardstick_pairs(struct pt_cpu *cpu, uint64_t n);
+
+// The same on lists that look after their pages, as the functions for C do: [`Checked`]. They are made
+// in `memory`, of the machine's frames, and take a small part of the time.
+//
+// # Safety
+//
+// `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU; `memory` has `bytes` bytes that
+// are the call's alone.
+void pt_yardstick_checked(struct pt_cpu *cpu,
+                          uint8_t *memory,
+                          size_t bytes,
+                          uint64_t n);
+
 // Returns how much boot memory a machine needs, in bytes, whole pages; 0 if the configuration is
 // refused, for which `pt_machine_init` says why. `boot_memory` and `boot_bytes` need not be known
 // yet.
@@ -870,7 +890,8 @@ int32_t pt_cpu_init(struct pt_cpu *cpu,
 //
 // # Safety
 //
-// `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
+// - `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
+// - The CPU has left every space: others would wait for its answer.
 int32_t pt_cpu_exit(struct pt_cpu *cpu);
 
 // Does what other CPUs ask of this one: the handler of the interrupt that `send_ipi` causes calls

@@ -161,3 +161,35 @@ fn the_header_compiles_as_c_and_as_cpp() {
         }
     }
 }
+
+/// What the example in README.md needs of a kernel.
+const STUBS: &str = "
+#define DIRECT_MAP UINT64_C(0xffff800000000000)
+#define MEMORY_END (UINT64_C(4) << 30)
+#define KERNEL_ROOT_PHYSICAL UINT64_C(0x1000)
+uint64_t read_cr3(void);
+void check(int32_t result);
+void panic(void *context, const char *text, size_t length, const char *file, size_t file_length, uint32_t line);
+";
+
+#[test]
+fn the_example_in_the_readme_compiles() {
+    let readme = std::fs::read_to_string(root().join("README.md")).expect("there is a README");
+    let code = readme.split("```c\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
+    let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readme.c");
+    let (include, rest) = code.split_once('\n').expect("several lines");
+    std::fs::write(&source, format!("{include}\n{STUBS}\n{rest}")).expect("it can be written");
+    run(compiler("CC", "gcc")
+        .args(["-std=c11", "-Wall", "-Werror", "-ffreestanding", "-fsyntax-only", "-I"])
+        .arg(root().join("include"))
+        .arg(source));
+}
+
+/// A bound against growth, 2 % above what it takes; README.md says what the aim is.
+#[test]
+fn the_library_has_no_more_text_than_it_had() {
+    let text = run(Command::new(root().join("text")).arg(library("x86_64-unknown-none", None)));
+    let bytes = text.split(": ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap_or_default();
+    let bytes: u32 = bytes.parse().unwrap_or_else(|e| panic!("{e}: {text}"));
+    assert!(text.starts_with("42 functions") && (60_000..=91_850).contains(&bytes), "{text}");
+}

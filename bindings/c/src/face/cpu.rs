@@ -34,7 +34,8 @@ pub unsafe extern "C" fn pt_cpu_init(
 ///
 /// # Safety
 ///
-/// `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
+/// - `cpu` is NULL or points to the `struct pt_cpu` of the calling CPU.
+/// - The CPU has left every space: others would wait for its answer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pt_cpu_exit(cpu: *mut PtCpu) -> i32 {
     let exit = || {
