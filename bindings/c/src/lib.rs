@@ -11,6 +11,7 @@
 mod error;
 
 mod arch;
+pub mod attr;
 mod hooks;
 mod object;
 
@@ -26,3 +27,6 @@ pub mod face;
 
 #[cfg(feature = "panic-handler")]
 mod panic;
+
+#[cfg(feature = "yardstick")]
+pub mod yardstick;

@@ -10,7 +10,7 @@ const SOURCES: [&str; 18] = [
     "config",
     "machine",
     "cpu",
-    "face/mod",
+    "attr",
     "face/machine",
     "face/cpu",
     "face/quicklist",
@@ -63,6 +63,7 @@ fn every_exported_function_is_in_the_header_with_its_contract() {
             let name = name.split('(').next().unwrap_or_default();
             let (before, _) = header.split_once(&format!("pt_{name}(")).expect("add its file to SOURCES");
             let comment = before.rsplit("\n\n").next().unwrap_or_default();
+            assert_eq!(header.matches(&format!("pt_{name}(")).count(), 1, "pt_{name} is declared once");
             assert!(comment.contains("# Safety") || name == "error_text", "pt_{name}: {comment}");
             functions += 1;
         }

@@ -1,6 +1,7 @@
 //! Trees: tables that are the library's, of a space.
-use super::{PtPage, aligned, asked, page, put, takes};
+use super::{aligned, page, put, takes};
 use crate::arch::{Entries, PT_LEVELS, PT_PAGE_SIZE, PT_USER_END};
+use crate::attr::{PtPage, asked};
 use crate::cpu::{Cpu, PtCpu};
 use crate::error::{PtError, answer};
 use crate::lock::Turn;

@@ -6,7 +6,7 @@
 #define ROUNDS 41
 #define PAIRS 200000
 
-/* Not in the header: see face/yardstick.rs. */
+/* Not in the header: see src/yardstick.rs. */
 void pt_yardstick_pairs(struct pt_cpu *cpu, uint64_t n);
 void pt_yardstick_checked(struct pt_cpu *cpu, void *memory, size_t bytes, uint64_t n);
 
