@@ -417,6 +417,29 @@ impl<'a, F: Format, M: Machine> TreeMut<'a, F, M> {
         });
     }
 
+    /// Clears all entries in `range` as [`unmap_range`](Self::unmap_range) does. For each, `owns` says
+    /// whether the entry owned a reference to a data frame; the flush drops those, and gives a frame
+    /// back whose last one goes.
+    ///
+    /// # Safety
+    ///
+    /// 1. An entry for which `owns` returns true owned a reference to a data frame of this machine,
+    ///    which the caller gives away.
+    pub unsafe fn unmap_owned(
+        &mut self,
+        range: VirtRange,
+        free: Free,
+        mut owns: impl FnMut(VirtAddr, Pfn, Attr) -> bool,
+    ) {
+        self.tables.unmap(range, free, &mut self.gather, |gather, va, raw| {
+            if owns(VirtAddr(va), F::frame(raw), F::attr(raw)) {
+                // SAFETY: 1. by the caller. 2. `unmap` tells the gather of every entry that it
+                // clears, and a tree's gather counts in the tree's pages.
+                unsafe { gather.release::<F>(raw) };
+            }
+        });
+    }
+
     /// Gives the page at `va` other attributes; returns the old ones, with what MMUs had set until
     /// then. What MMUs set meanwhile is kept.
     pub fn protect(&mut self, va: VirtAddr, attr: Attr) -> Option<Attr> {
