@@ -47,7 +47,8 @@ pub use host::{Host, HostConfig, HostError, Missing};
 pub use ipi::{Delivery, Messages, Wired};
 pub use machine::{HostMachine, NoTlb, TableReach};
 pub use pool::{
-    ArcPage, GuardPage, Page, PageIn, PagePool, PageState, PoolConfig, PoolError, PoolHandle, PoolStats,
-    RawPage, StateError, Topology, Zeroed,
+    ArcPage, ArcStack, Bind, HugePages, MetricsHook, Page, PageIn, PagePool, PageState, PoolConfig,
+    PoolError, PoolEvent, PoolHandle, PoolMemory, PoolNodeMemory, PoolStats, RawPage, Refusal, Stack, Stacks,
+    StateError, Topology, Zeroed,
 };
 pub use slots::CpuSlot;

@@ -1,7 +1,9 @@
 //! A pool as a small machine: frames that are pages of the arena, quicklists whose CPUs are
 //! threads, and what decays.
-use super::arena::{Arena, Map};
-use super::config::{PoolConfig, PoolError, Shape};
+use super::arena::{Arena, ArenaShape, Map, RawPage};
+use super::config::{Bind, PoolConfig, Shape};
+use super::error::PoolError;
+use super::hook::PoolEvent;
 use super::seats::{self, Leave, Link, Seat};
 use super::state::{PageState, Workshop};
 use super::topology::Topology;
@@ -25,6 +27,8 @@ const LAYOUT: Layout = Layout { levels: 1, table_shift: [FRAME_SHIFT as u8; MAX_
 const LOOK: u32 = 16;
 /// Pages given back to the host in one slow path.
 const BOUNDED: u32 = 16;
+/// Pages given back in one piece by callers that wait for it.
+const PIECE: usize = 256;
 
 /// The pool's lists.
 type Lists<S> = Quicklists<'static, Map, Workshop<S>>;
@@ -83,10 +87,20 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl<S: PageState> Core<S> {
     pub fn new(config: &PoolConfig, state: S) -> Result<Self, PoolError> {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
-        let Shape { pages_per_node, keep, slots, shift } = config.shape()?;
+        let Shape { pages_per_node, keep, slots, gap } = config.shape()?;
         let nodes = config.topology.nodes();
-        let pages = pages_per_node as usize * nodes;
-        let arena = Arena::new(pages, shift).map_err(host)?;
+        let shape = ArenaShape {
+            pages_per_node: pages_per_node as usize,
+            size: config.page_size,
+            gap,
+            guarded: config.guard > 0,
+            tracked: S::TRACKS_ADDRESSES,
+            huge: config.huge,
+            bind: if nodes > 1 { config.bind } else { Bind::FirstTouch },
+            nodes: config.topology.numbers(),
+        };
+        let mut refused = Vec::new();
+        let arena = Arena::new(&shape, |refusal| refused.push(refusal))?;
         let runs: Vec<MemoryRun> = (0..nodes)
             .map(|n| MemoryRun {
                 start: Pfn(n as u32 * pages_per_node),
@@ -113,13 +127,8 @@ impl<S: PageState> Core<S> {
         // SAFETY: `owned` is dropped after the lists, which are the only ones that borrow it.
         let frames: &'static Frames = unsafe { frames.as_ref() };
         let map = arena.map();
-        let workshop = Workshop {
-            state,
-            arena,
-            constructed: AtomicUsize::new(0),
-            destructed: AtomicUsize::new(0),
-            returned: AtomicUsize::new(0),
-        };
+        let workshop = Workshop::new(state, arena, config.hook.clone());
+        refused.into_iter().for_each(|refusal| workshop.refused(refusal));
         // SAFETY: 1. each frame is a page of the arena. 2. so is each that the workshop is given:
         // its arena is this one. 3. one level, whose tables are frames.
         let source = unsafe { Source::new(frames, map, workshop, LAYOUT) };
@@ -197,6 +206,9 @@ impl<S: PageState> Core<S> {
     #[cold]
     #[inline(never)]
     fn take_slow(&self) -> Result<NonNull<u8>, PoolError> {
+        if self.is_forked() {
+            return Err(PoolError::Forked);
+        }
         let page = self.seated_do(|pin| {
             self.upkeep(pin);
             // The reserve is for callers that cannot fail. A pool has none, so every caller may use
@@ -212,11 +224,44 @@ impl<S: PageState> Core<S> {
     fn full(&self) -> PoolError {
         let counts = self.lists.counts();
         let bytes = |pages: usize| pages.min(self.pages()) * self.map().size();
-        PoolError::Full {
-            capacity: bytes(self.pages()),
-            in_use: bytes(counts.live()),
-            cached: bytes(counts.cached()),
+        let (in_use, cached) = (bytes(counts.live()), bytes(counts.cached()));
+        self.workshop().tell(&PoolEvent::Full { in_use, cached });
+        PoolError::Full { capacity: bytes(self.pages()), in_use, cached }
+    }
+
+    /// Whether this is a child of the process that has the pool.
+    #[inline]
+    pub fn is_forked(&self) -> bool {
+        self.link.is_forked()
+    }
+
+    /// A page is given back by code that still uses it: it stays out, and its memory stays.
+    #[cold]
+    pub fn leave_in_use(&self, page: RawPage) {
+        let shop = self.workshop();
+        shop.arena.stay();
+        shop.still_in_use.fetch_add(1, Relaxed);
+        shop.tell(&PoolEvent::StillInUse { base: page.base().addr().get() });
+    }
+
+    /// The page at `base`, which was kept as an address, if it is one.
+    ///
+    /// # Errors
+    ///
+    /// [`PoolError::Address`] says what the address is instead.
+    pub fn unkeep(&self, base: NonNull<u8>) -> Result<(), PoolError> {
+        let arena = &self.workshop().arena;
+        if arena.find(base).is_none() {
+            return Err(PoolError::Address(format!(
+                "{base:p} is not the base of a page of this pool; give back what into_raw returned, to its own pool"
+            )));
         }
+        if arena.keep(self.map().raw(base), false) == Some(false) {
+            return Err(PoolError::Address(format!(
+                "the page at {base:p} is not kept as an address; it was given back before, or never was one"
+            )));
+        }
+        Ok(())
     }
 
     /// Takes a page back, in its state.
@@ -248,6 +293,11 @@ impl<S: PageState> Core<S> {
     #[cold]
     #[inline(never)]
     unsafe fn give_slow(&self, page: Clean) {
+        if self.is_forked() {
+            // The page is this process's copy, and goes with it.
+            page.into_raw();
+            return;
+        }
         self.seated_do(|pin| {
             self.upkeep(pin);
             // SAFETY: 1. by the caller.
@@ -325,12 +375,17 @@ impl<S: PageState> Core<S> {
 
     /// Gives back a few of a node's pages that have decayed; how many.
     fn give_some(&self, pin: &Pinned<'_>, node: NodeId) -> u32 {
+        self.give_due(pin, node, &mut [0; BOUNDED as usize])
+    }
+
+    /// Gives back a node's pages that have decayed, as many as there is room to list; how many.
+    fn give_due(&self, pin: &Pinned<'_>, node: NodeId, room: &mut [u32]) -> u32 {
         let due = &self.due[usize::from(node.0)];
-        let want = due.load(Relaxed).min(BOUNDED);
+        let want = due.load(Relaxed).min(room.len() as u32);
         if want == 0 {
             return 0;
         }
-        let given = self.lists_on(pin).give_back(node, want);
+        let given = self.lists_on(pin).give_back_piece(node, &mut room[..want as usize]);
         // Two threads at once may give back a few more than have decayed; what is gone is not due
         // any more.
         let left = if given < want { 0 } else { due.load(Relaxed).saturating_sub(given) };
@@ -348,6 +403,9 @@ impl<S: PageState> Core<S> {
 
     /// What the calling thread holds, to the depots.
     pub fn hand_over(&self) {
+        if self.is_forked() {
+            return;
+        }
         if let Some(seat) = seats::find(self.id, &self.link, || None) {
             // SAFETY: as in `take`.
             self.lists_on(&unsafe { Pinned::assume(self.machine, CpuId(seat.cpu), NodeId(seat.node)) })
@@ -357,21 +415,36 @@ impl<S: PageState> Core<S> {
 
     /// Gives back what has decayed by `now`; bytes.
     pub fn decay(&self, now: Instant) -> usize {
+        if self.is_forked() {
+            return 0;
+        }
         self.hand_over_common();
         self.begin_interval(now);
         let pages: usize = self.seated_do(|pin| {
-            let node = |n| std::iter::from_fn(move || Some(self.give_some(pin, n)).filter(|n| *n > 0));
-            self.nodes().flat_map(node).map(|n| n as usize).sum()
+            let mut room = [0; PIECE];
+            let node = |n| {
+                std::iter::from_fn(|| Some(self.give_due(pin, n, &mut room)).filter(|n| *n > 0)).sum::<u32>()
+            };
+            self.nodes().map(node).map(|n| n as usize).sum()
         });
         pages * self.map().size()
     }
 
     /// Gives back whatever the depots and the calling thread hold; bytes.
     pub fn trim(&self) -> usize {
+        if self.is_forked() {
+            return 0;
+        }
         self.hand_over_common();
         self.hand_over();
-        let pages: usize = self
-            .seated_do(|pin| self.nodes().map(|n| self.lists_on(pin).reclaim(n, u32::MAX) as usize).sum());
+        let pages: usize = self.seated_do(|pin| {
+            let mut room = [0; PIECE];
+            let mut all = |n| {
+                let mut piece = || self.lists_on(pin).give_back_piece(n, &mut room);
+                std::iter::from_fn(|| Some(piece()).filter(|n| *n > 0)).map(|n| n as usize).sum::<usize>()
+            };
+            self.nodes().map(&mut all).sum()
+        });
         pages * self.map().size()
     }
 
