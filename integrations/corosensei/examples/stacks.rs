@@ -42,19 +42,20 @@ thread_local! {
     static OWN: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Runs a coroutine on `stack` that yields once and uses some 2 KiB of it.
-fn run(stack: impl Stack) {
+/// Runs a coroutine on `stack` that yields once and uses some 2 KiB of it. Returns the stack.
+fn run<S: Stack + 'static>(stack: S) -> S {
     let mut coroutine = Coroutine::with_stack(stack, |yielder, input: u64| {
         let mut local = [input; 256];
         let more: u64 = yielder.suspend(black_box(&mut local)[17]);
         local.iter().sum::<u64>() + more
     });
-    let CoroutineResult::Yield(n) = coroutine.resume(3) else { return };
-    assert!(matches!(coroutine.resume(n), CoroutineResult::Return(771)));
+    assert!(matches!(coroutine.resume(3), CoroutineResult::Yield(3)));
+    assert!(matches!(coroutine.resume(3), CoroutineResult::Return(771)));
+    coroutine.into_stack()
 }
 
 /// `n` coroutines, `live` of which have a stack at a time: `take` gets one, `give` puts it back.
-fn each<S: Stack>(
+fn each<S: Stack + 'static>(
     n: usize,
     live: usize,
     take: impl Fn() -> io::Result<S>,
@@ -65,10 +66,7 @@ fn each<S: Stack>(
         for _ in 0..live {
             stacks.push(take()?);
         }
-        for mut stack in stacks.drain(..) {
-            run(&mut stack);
-            give(stack);
-        }
+        stacks.drain(..).for_each(|stack| give(run(stack)));
     }
     Ok(())
 }

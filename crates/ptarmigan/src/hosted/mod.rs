@@ -1,7 +1,7 @@
 //! A machine made of threads and `mmap`: for tests, emulators and the workbench. Needs std.
 //!
 //! [`Host`] owns the memory and what is common to all policies; [`HostMachine`] puts a policy and a
-//! TLB beside it. Programs that only want pages in a known state take a [`PagePool`].
+//! TLB beside it. Programs that only want pages in a known state, or stacks, take a [`PagePool`].
 //!
 //! ```
 //! use ptarmigan::addr::{VirtAddr, VirtRange};
