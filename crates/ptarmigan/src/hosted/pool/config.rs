@@ -10,8 +10,8 @@ use std::time::Duration;
 const MOST_PAGES: usize = 1 << 28;
 /// The largest page, and the largest guard, in bytes.
 const LARGEST: usize = 64 << 20;
-/// Pages of the host's that a pool can have, guards included: their numbers have 32 bits.
-const MOST_HOST_PAGES: u64 = u32::MAX as u64;
+/// Bytes of address space that a pool can have, guards included: half of what a process has.
+const MOST_SPACE: u128 = if usize::BITS > 32 { 1 << 46 } else { 1 << 30 };
 /// Bytes of a huge page of the host's.
 pub(super) const HUGE: usize = 2 << 20;
 /// Stacks per magazine: what a thread that is idle keeps of them is larger than of pages.
@@ -158,10 +158,10 @@ impl PoolConfig {
             let (from, to) = (capacities.start(), capacities.end());
             return out(format!("{} bytes of capacity: {from} to {to} will do", self.capacity));
         }
-        let host_pages = (self.capacity / page) as u64 * ((page + gap) / FRAME_SIZE) as u64;
-        if host_pages > MOST_HOST_PAGES {
-            let most = MOST_HOST_PAGES * FRAME_SIZE as u64 / (page + gap) as u64;
-            return out(format!("{} pages with guards: 1 to {most} will do", self.capacity / page));
+        let pages = self.capacity / page;
+        if pages as u128 * (page + gap) as u128 > MOST_SPACE {
+            let most = MOST_SPACE / (page + gap) as u128;
+            return out(format!("{pages} pages with guards: 1 to {most} will do"));
         }
         if self.threads > MOST_THREADS {
             return out(format!("magazines for {} threads: 0 to {MOST_THREADS} will do", self.threads));

@@ -43,11 +43,11 @@ pub(in super::super) struct Map {
     stride: usize,
     /// The same in frames.
     scale: usize,
-    /// Binary logarithm of the stride where it is a power of two, else [`NO_POWER`].
+    /// How often `scale` can be halved, and the inverse of what is left, modulo 2^64 (or 2^32): a
+    /// multiple of the stride is divided by it with a shift and a multiplication.
     shift: u32,
+    inverse: usize,
 }
-
-const NO_POWER: u32 = usize::BITS;
 
 // SAFETY: it is an address; only the holder of a page uses what lies there.
 unsafe impl Send for Map {}
@@ -58,8 +58,9 @@ impl Map {
     /// Describes pages of `size` bytes from `base` on, with `gap` bytes before each.
     pub fn new(base: NonNull<u8>, size: usize, gap: usize) -> Self {
         let stride = size + gap;
-        let shift = if stride.is_power_of_two() { stride.trailing_zeros() } else { NO_POWER };
-        Map { base, size, stride, scale: stride / FRAME_SIZE, shift }
+        let scale = stride / FRAME_SIZE;
+        let shift = scale.trailing_zeros();
+        Map { base, size, stride, scale, shift, inverse: inverse(scale >> shift) }
     }
 
     /// Returns the page of a number under management.
@@ -102,13 +103,7 @@ impl Map {
     /// Returns the number of the page at `base`.
     #[inline(always)]
     pub fn number(self, base: NonNull<u8>) -> usize {
-        let offset = base.addr().get() - self.base.addr().get();
-        if self.shift != NO_POWER {
-            return offset >> self.shift;
-        }
-        // An arena has fewer pages of the host's than 2^32 (`PoolConfig::shape`), and divisions of 32
-        // bits are several times faster.
-        ((offset / FRAME_SIZE) as u32 / self.scale as u32) as usize
+        self.addr(base).0 as usize >> FRAME_SHIFT
     }
 
     /// Returns the number of the page at `base` if it is the base of one of the first `pages`.
@@ -121,9 +116,11 @@ impl Map {
     /// Returns the address under which the library knows the page at `base`.
     #[inline(always)]
     pub fn addr(self, base: NonNull<u8>) -> PhysAddr {
-        let number = self.number(base);
-        debug_assert_eq!(self.nth(number).base, base, "not the base of a page");
-        PhysAddr((number as u64) << FRAME_SHIFT)
+        let offset = base.addr().get() - self.base.addr().get();
+        // The offset is n * scale * 4096. What is left of that is n * 4096.
+        let at = PhysAddr((offset >> self.shift).wrapping_mul(self.inverse) as u64);
+        debug_assert_eq!(self.page(at).base, base, "not the base of a page");
+        at
     }
 
     /// Returns whether every byte of `page` is zero.
@@ -136,6 +133,12 @@ impl Map {
         let words = unsafe { std::slice::from_raw_parts(page.base.cast::<u64>().as_ptr(), page.size / 8) };
         words.iter().all(|w| *w == 0)
     }
+}
+
+/// Returns the inverse of an odd number, modulo 2^64 (or 2^32): each step of Newton's doubles the bits
+/// that are right, of which 3 are to begin with.
+fn inverse(odd: usize) -> usize {
+    (0..5).fold(odd, |x, _| x.wrapping_mul(2_usize.wrapping_sub(odd.wrapping_mul(x))))
 }
 
 /// An open window; nothing to close.
