@@ -2,7 +2,7 @@
 //! `PagePool`, from a plain queue of stacks, shared or of each thread.
 //!
 //! ```sh
-//! cargo run --release -p ptarmigan-corosensei --example stacks
+//! cargo run --release -p ptarmigan-corosensei --example coroutine_stacks
 //! ```
 //!
 //! A coroutine yields once and uses some 2 KiB of its stack. The queues keep every stack for ever,

@@ -2,7 +2,7 @@
 //! wasmtime, from its pooling allocator, from a plain queue of stacks, from a `PagePool`.
 //!
 //! ```sh
-//! cargo run --release -p ptarmigan-wasmtime --example stacks
+//! cargo run --release -p ptarmigan-wasmtime --example webassembly_stacks
 //! ```
 //!
 //! A call makes a store and an instance, calls a function that calls itself 100 times and then one of
