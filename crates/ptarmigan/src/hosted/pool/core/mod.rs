@@ -1,7 +1,11 @@
 //! A pool as a small machine: frames that are pages of the arena, quicklists whose CPUs are
-//! threads, and what decays.
-use super::arena::{Arena, Map};
-use super::config::{PoolConfig, PoolError, Shape};
+//! threads. What decays is in `decay`.
+mod decay;
+
+use super::arena::{Arena, ArenaShape, Map, RawPage};
+use super::config::{Bind, PoolConfig, Shape};
+use super::error::PoolError;
+use super::hook::PoolEvent;
 use super::seats::{self, Leave, Link, Seat};
 use super::state::{PageState, Workshop};
 use super::topology::Topology;
@@ -12,7 +16,6 @@ use crate::frames::{AllocFlags, Frames, FramesError, MemoryRun, MemorySize, Zone
 use crate::hosted::mapping::Mapping;
 use crate::page::{Clean, Layout, Level, MAX_LEVELS};
 use crate::quicklist::{ListsConfig, Policy, PolicyOn, Quicklists, Source};
-use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,10 +24,6 @@ use std::time::{Duration, Instant};
 /// All pages are roots: what the lists construct, and keep constructed.
 const LEVEL: Level = Level(0);
 const LAYOUT: Layout = Layout { levels: 1, table_shift: [FRAME_SHIFT as u8; MAX_LEVELS] };
-/// Slow paths between two looks at the clock.
-const LOOK: u32 = 16;
-/// Pages given back to the host in one slow path.
-const BOUNDED: u32 = 16;
 
 /// The pool's lists.
 type Lists<S> = Quicklists<'static, Map, Workshop<S>>;
@@ -83,10 +82,20 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl<S: PageState> Core<S> {
     pub fn new(config: &PoolConfig, state: S) -> Result<Self, PoolError> {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
-        let Shape { pages_per_node, keep, slots, shift } = config.shape()?;
+        let Shape { pages_per_node, keep, slots, gap } = config.shape()?;
         let nodes = config.topology.nodes();
-        let pages = pages_per_node as usize * nodes;
-        let arena = Arena::new(pages, shift).map_err(host)?;
+        let shape = ArenaShape {
+            pages_per_node: pages_per_node as usize,
+            size: config.page_size,
+            gap,
+            guarded: config.guard > 0,
+            tracked: S::TRACKS_ADDRESSES,
+            huge: config.huge,
+            bind: if nodes > 1 { config.bind } else { Bind::FirstTouch },
+            nodes: config.topology.numbers(),
+        };
+        let mut refused = Vec::new();
+        let arena = Arena::new(&shape, |refusal| refused.push(refusal))?;
         let runs: Vec<MemoryRun> = (0..nodes)
             .map(|n| MemoryRun {
                 start: Pfn(n as u32 * pages_per_node),
@@ -113,13 +122,8 @@ impl<S: PageState> Core<S> {
         // SAFETY: `owned` is dropped after the lists, which are the only ones that borrow it.
         let frames: &'static Frames = unsafe { frames.as_ref() };
         let map = arena.map();
-        let workshop = Workshop {
-            state,
-            arena,
-            constructed: AtomicUsize::new(0),
-            destructed: AtomicUsize::new(0),
-            returned: AtomicUsize::new(0),
-        };
+        let workshop = Workshop::new(state, arena, config.hook.clone());
+        refused.into_iter().for_each(|refusal| workshop.refused(refusal));
         // SAFETY: 1. each frame is a page of the arena. 2. so is each that the workshop is given:
         // its arena is this one. 3. one level, whose tables are frames.
         let source = unsafe { Source::new(frames, map, workshop, LAYOUT) };
@@ -197,6 +201,9 @@ impl<S: PageState> Core<S> {
     #[cold]
     #[inline(never)]
     fn take_slow(&self) -> Result<NonNull<u8>, PoolError> {
+        if self.is_forked() {
+            return Err(PoolError::Forked);
+        }
         let page = self.seated_do(|pin| {
             self.upkeep(pin);
             // The reserve is for callers that cannot fail. A pool has none, so every caller may use
@@ -212,11 +219,44 @@ impl<S: PageState> Core<S> {
     fn full(&self) -> PoolError {
         let counts = self.lists.counts();
         let bytes = |pages: usize| pages.min(self.pages()) * self.map().size();
-        PoolError::Full {
-            capacity: bytes(self.pages()),
-            in_use: bytes(counts.live()),
-            cached: bytes(counts.cached()),
+        let (in_use, cached) = (bytes(counts.live()), bytes(counts.cached()));
+        self.workshop().tell(&PoolEvent::Full { in_use, cached });
+        PoolError::Full { capacity: bytes(self.pages()), in_use, cached }
+    }
+
+    /// Whether this is a child of the process that has the pool.
+    #[inline]
+    pub fn is_forked(&self) -> bool {
+        self.link.is_forked()
+    }
+
+    /// A page is given back by code that still uses it: it stays out, and its memory stays.
+    #[cold]
+    pub fn leave_in_use(&self, page: RawPage) {
+        let shop = self.workshop();
+        shop.arena.stay();
+        shop.still_in_use.fetch_add(1, Relaxed);
+        shop.tell(&PoolEvent::StillInUse { base: page.base().addr().get() });
+    }
+
+    /// The page at `base`, which was kept as an address, if it is one.
+    ///
+    /// # Errors
+    ///
+    /// [`PoolError::Address`] says what the address is instead.
+    pub fn unkeep(&self, base: NonNull<u8>) -> Result<(), PoolError> {
+        let arena = &self.workshop().arena;
+        if arena.find(base).is_none() {
+            return Err(PoolError::Address(format!(
+                "{base:p} is not the base of a page of this pool; give back what into_raw returned, to its own pool"
+            )));
         }
+        if arena.keep(self.map().raw(base), false) == Some(false) {
+            return Err(PoolError::Address(format!(
+                "the page at {base:p} is not kept as an address; it was given back before, or never was one"
+            )));
+        }
+        Ok(())
     }
 
     /// Takes a page back, in its state.
@@ -248,6 +288,11 @@ impl<S: PageState> Core<S> {
     #[cold]
     #[inline(never)]
     unsafe fn give_slow(&self, page: Clean) {
+        if self.is_forked() {
+            // The page is this process's copy, and goes with it.
+            page.into_raw();
+            return;
+        }
         self.seated_do(|pin| {
             self.upkeep(pin);
             // SAFETY: 1. by the caller.
@@ -290,89 +335,6 @@ impl<S: PageState> Core<S> {
         let cpu = free.pop()?;
         self.spare.store(free.len(), Relaxed);
         Some(Seat { pool: self.id, cpu, node: node.0 })
-    }
-
-    /// A little of what has to be done from time to time.
-    fn upkeep(&self, pin: &Pinned<'_>) {
-        thread_local! {
-            static LEFT: Cell<u32> = const { Cell::new(LOOK) };
-        }
-        if self.decay.is_none() {
-            return;
-        }
-        let left = LEFT.get();
-        LEFT.set(left.checked_sub(1).unwrap_or(LOOK));
-        if left == 0 {
-            self.begin_interval(Instant::now());
-        }
-        self.give_some(pin, pin.node());
-    }
-
-    /// If an interval is over, what the depots held all the time has decayed.
-    fn begin_interval(&self, now: Instant) {
-        let Some(after) = self.decay else { return };
-        let nanos = |d: Duration| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX);
-        let now = nanos(now.saturating_duration_since(self.born));
-        let next = self.next.load(Relaxed);
-        let after = now.saturating_add(nanos(after));
-        if now < next || self.next.compare_exchange(next, after, Relaxed, Relaxed).is_err() {
-            return;
-        }
-        for node in self.nodes() {
-            self.due[usize::from(node.0)].store(self.lists.unneeded(node), Relaxed);
-        }
-    }
-
-    /// Gives back a few of a node's pages that have decayed; how many.
-    fn give_some(&self, pin: &Pinned<'_>, node: NodeId) -> u32 {
-        let due = &self.due[usize::from(node.0)];
-        let want = due.load(Relaxed).min(BOUNDED);
-        if want == 0 {
-            return 0;
-        }
-        let given = self.lists_on(pin).give_back(node, want);
-        // Two threads at once may give back a few more than have decayed; what is gone is not due
-        // any more.
-        let left = if given < want { 0 } else { due.load(Relaxed).saturating_sub(given) };
-        due.store(left, Relaxed);
-        given
-    }
-
-    /// What is left with the seats that threads share, to the depots.
-    fn hand_over_common(&self) {
-        for node in self.nodes() {
-            let _alone = lock(&self.common[usize::from(node.0)]);
-            self.lists_on(&self.common_pin(node)).hand_over();
-        }
-    }
-
-    /// What the calling thread holds, to the depots.
-    pub fn hand_over(&self) {
-        if let Some(seat) = seats::find(self.id, &self.link, || None) {
-            // SAFETY: as in `take`.
-            self.lists_on(&unsafe { Pinned::assume(self.machine, CpuId(seat.cpu), NodeId(seat.node)) })
-                .hand_over();
-        }
-    }
-
-    /// Gives back what has decayed by `now`; bytes.
-    pub fn decay(&self, now: Instant) -> usize {
-        self.hand_over_common();
-        self.begin_interval(now);
-        let pages: usize = self.seated_do(|pin| {
-            let node = |n| std::iter::from_fn(move || Some(self.give_some(pin, n)).filter(|n| *n > 0));
-            self.nodes().flat_map(node).map(|n| n as usize).sum()
-        });
-        pages * self.map().size()
-    }
-
-    /// Gives back whatever the depots and the calling thread hold; bytes.
-    pub fn trim(&self) -> usize {
-        self.hand_over_common();
-        self.hand_over();
-        let pages: usize = self
-            .seated_do(|pin| self.nodes().map(|n| self.lists_on(pin).reclaim(n, u32::MAX) as usize).sum());
-        pages * self.map().size()
     }
 
     /// The pool ends: destructs what is kept, wherever it rests.
