@@ -146,7 +146,7 @@ pub unsafe extern "C" fn pt_gather_table(gather: *mut PtGather, table: *mut c_vo
             }
             state.become_freed();
             // SAFETY: 1. by the caller. 2. its state says so. 3. what was noted is cleared, and the
-            // rest is as it was. 4. pages are frames.
+            // rest is as it was. 4. pages are frames. 5. looked at above.
             unsafe { gather.foreign_table(at, level, va) };
             Ok(())
         };
