@@ -34,7 +34,7 @@ impl<'a> Peaks<'a> {
     fn change(&self, level: Level, at: PhysAddr, change: impl Fn(u64, u64) -> u64) {
         let mut bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
         let zone = usize::from(self.frames.is_high(at.pfn()));
-        bytes.now[zone] = change(bytes.now[zone], self.layout.table_bytes(level) as u64);
+        bytes.now[zone] = change(bytes.now[zone], self.layout.table_bytes(level));
         bytes.most[zone] = bytes.most[zone].max(bytes.now[zone]);
     }
 }
