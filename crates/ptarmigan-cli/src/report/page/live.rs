@@ -53,7 +53,7 @@ pub(super) fn levels(all: &[Figures]) -> String {
 
 /// By program.
 pub(super) fn programs(all: &[Figures]) -> String {
-    let heading = format!("Most of them belong to {}", said(all, largest));
+    let heading = format!("The largest share over the recording has {}", said(all, largest));
     let caption = "The same table pages by program, a row for each, all on one scale: the programs with the most \
                    tables over the whole recording, and all others together. A program that forks passes its name \
                    on until the copy executes another one.";
