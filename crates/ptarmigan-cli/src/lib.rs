@@ -1,4 +1,5 @@
-//! The workbench for page-table memory, as a library: record, inspect, replay, bench, calibrate.
+//! The workbench for page-table memory, as a library: record, inspect, replay, bench,
+//! calibrate, report.
 mod bar;
 pub mod bench;
 pub mod calibrate;
@@ -7,8 +8,10 @@ mod input;
 pub mod inspect;
 mod measure;
 mod model;
+mod output;
 pub mod print;
 pub mod record;
 pub mod replay;
+pub mod report;
 
 pub use error::{Context, Failure};

@@ -1,6 +1,6 @@
 //! The command `ptarmigan`.
 use clap::{Parser, Subcommand};
-use ptarmigan_cli::{bench, calibrate, inspect, print, record, replay};
+use ptarmigan_cli::{bench, calibrate, inspect, print, record, replay, report};
 
 /// A workbench for page-table memory: records what real programs do to their address spaces and
 /// replays it on several allocation policies. Without a command, replays the shipped recording of a
@@ -21,6 +21,7 @@ enum Command {
     Replay(Box<replay::ReplayArgs>),
     Bench(bench::BenchArgs),
     Calibrate(calibrate::CalibrateArgs),
+    Report(report::ReportArgs),
 }
 
 fn main() -> std::process::ExitCode {
@@ -31,6 +32,7 @@ fn main() -> std::process::ExitCode {
         Some(Command::Replay(args)) => replay::run(&args),
         Some(Command::Bench(args)) => args.run().map(|()| std::process::ExitCode::SUCCESS),
         Some(Command::Calibrate(args)) => calibrate::run(&args),
+        Some(Command::Report(args)) => report::run(&args),
         None => replay::default_run(spread),
     };
     done.unwrap_or_else(|failure| print::failure(&failure))

@@ -275,6 +275,13 @@ impl<'a, F: Format, M: Machine> TreeView<'a, F, M> {
     pub fn walk(self, range: VirtRange, visit: impl FnMut(VirtAddr, Pfn, Attr)) {
         self.tables.walk(self.on, range, visit);
     }
+
+    /// Calls `visit(first address it maps, table, entries)` for every leaf table that maps a part
+    /// of `range`, in order. `entries` is the number of mapped pages in the whole table, 0 for a
+    /// table that has been left empty.
+    pub fn leaf_tables(self, range: VirtRange, visit: impl FnMut(VirtAddr, PhysAddr, u32)) {
+        self.tables.leaf_tables(self.on, range, visit);
+    }
 }
 
 /// Changes to a tree, flushed once: when this is dropped, or by [`flush`](Self::flush).

@@ -5,7 +5,6 @@ mod calls;
 mod keeper;
 mod merge;
 mod notify;
-mod output;
 mod pagemap;
 mod perf;
 mod proc;

@@ -3,7 +3,7 @@ use crate::bar;
 use crate::error::{Context, Failure};
 use crate::measure::memory::available;
 use crate::replay::linux::HugeFaults;
-use ptarmigan_trace::{CloneKind, Event, FaultFlags, HugePages, Kind, MapFlags, Reader, Unseen};
+use ptarmigan_trace::{CloneKind, Event, FaultFlags, Header, HugePages, Kind, MapFlags, Reader, Unseen};
 use std::io::BufRead;
 use std::path::Path;
 
@@ -36,8 +36,31 @@ pub enum PackedKind {
 
 const _: () = assert!(size_of::<PackedEvent>() <= 24);
 
+/// A time of the recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeMark {
+    /// The first step at that time, or later.
+    pub step: u32,
+    /// Microseconds since the recording began.
+    pub micros: u64,
+}
+
+/// Times that are closer together than this, in microseconds, share a mark.
+const APART: u64 = 16;
+
+/// A flush by Linux.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinuxFlush {
+    /// The number of steps before it.
+    pub step: u32,
+    /// 0 for one page, 1 for a range, 2 for all; `None` for a flush that is no shootdown.
+    pub size: Option<u8>,
+}
+
 /// A trace in memory.
 pub struct Trace {
+    /// How it was recorded.
+    pub header: Header,
     /// Name of the workload.
     pub name: String,
     /// CPUs of the recorded machine.
@@ -67,6 +90,10 @@ pub struct Trace {
     pub locks: bool,
     /// Flushes by Linux, for comparison: of one page, of a range, full.
     pub linux_flushes: [u64; 3],
+    /// The same, one by one, with those that are not compared.
+    pub flush_marks: Vec<LinuxFlush>,
+    /// The times of the recording, if it has any.
+    pub times: Vec<TimeMark>,
 }
 
 fn asks_for_huge_pages(kind: &Kind) -> bool {
@@ -117,6 +144,7 @@ impl Trace {
 
     fn read<R: BufRead>(reader: &mut Reader<R>, expected: u64) -> Result<Self, ptarmigan_trace::ReadError> {
         let mut trace = Trace {
+            header: reader.header().clone(),
             name: reader.header().name().to_owned(),
             cpus: usize::from(reader.header().cpus),
             tasks: 1,
@@ -134,6 +162,8 @@ impl Trace {
             },
             locks: false,
             linux_flushes: [0; 3],
+            flush_marks: Vec::new(),
+            times: Vec::new(),
         };
         trace
             .steps
@@ -142,7 +172,8 @@ impl Trace {
         // An area that asks for huge pages gets them, unless nobody does.
         let advised = reader.header().huge != HugePages::Never;
         let bar = bar::bar(expected, "reading");
-        for event in reader.by_ref() {
+        while let Some(event) = reader.next() {
+            trace.mark(reader.time());
             trace.push(event?);
             if trace.events & 0xffff == 0 {
                 bar.set_position(trace.events);
@@ -157,6 +188,14 @@ impl Trace {
         Ok(trace)
     }
 
+    /// Notes that the next event happened at `micros`.
+    #[inline]
+    fn mark(&mut self, micros: u64) {
+        if micros >= self.times.last().map_or(1, |last| last.micros + APART) {
+            self.times.push(TimeMark { step: self.steps.len() as u32, micros });
+        }
+    }
+
     fn push(&mut self, event: Event) {
         let Event { task, cpu, kind } = event;
         self.events += 1;
@@ -168,13 +207,15 @@ impl Trace {
             Kind::Idle => PackedKind::Idle,
             Kind::TlbFlush { pages, reason } => {
                 // Linux's flushes are compared, not replayed.
-                if reason >= SHOOTDOWN_LOCAL {
-                    self.linux_flushes[match pages {
-                        1 => 0,
-                        0 => 2,
-                        _ => 1,
-                    }] += 1;
+                let size = (reason >= SHOOTDOWN_LOCAL).then_some(match pages {
+                    1 => 0,
+                    0 => 2,
+                    _ => 1,
+                });
+                if let Some(size) = size {
+                    self.linux_flushes[usize::from(size)] += 1;
                 }
+                self.flush_marks.push(LinuxFlush { step: self.steps.len() as u32, size });
                 return;
             }
             kind => {

@@ -230,7 +230,24 @@ impl<F: Format, M: ReplayMachine<F>, W: Watch> Engine<'_, F, M, W> {
         Ok(())
     }
 
+    /// Shows the observer the space that an operation may take tables from.
+    fn look(&mut self, op: Op) -> Result<(), StepError> {
+        let (Op::Call { space, slot, .. } | Op::Exec { space, slot, .. } | Op::Exit { space, slot, .. }) = op
+        else {
+            return Ok(());
+        };
+        let pin = self.slots[usize::from(slot)].pin();
+        let on = self.m.on(&pin)?;
+        if let SpaceRef::Own(space) = self.spaces.get(space)? {
+            self.watch.comes(on, &op, space);
+        }
+        Ok(())
+    }
+
     fn other(&mut self, op: Op) -> Result<(), StepError> {
+        if W::LOOKS {
+            self.look(op)?;
+        }
         match op {
             Op::Fault { .. } => {}
             Op::Call { rare, space, slot } => self.call(rare, space, slot)?,

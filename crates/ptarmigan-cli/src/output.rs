@@ -1,13 +1,14 @@
-//! The output file: a regular file, new or existing, named directly or through symbolic links.
+//! Output files: regular files, new or existing, named directly or through symbolic links. They are
+//! written under another name and moved into place, so a file is complete or not there.
 use crate::error::{Context, Failure};
-use std::fs::{self, FileType};
-use std::io::ErrorKind;
+use std::fs::{self, FileType, OpenOptions};
+use std::io::{ErrorKind, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-/// The output file of a recording.
-pub(super) struct Output {
+/// An output file.
+pub(crate) struct Output {
     /// The path on the command line.
     named: PathBuf,
     /// The file itself, with all symbolic links resolved.
@@ -15,12 +16,12 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Resolves `path` to the file that the trace is written to.
+    /// Resolves `path` to the file that is written.
     ///
     /// # Errors
     /// If `path` does not name a file, names something other than a regular file, is a symbolic
     /// link to nothing, or cannot be looked up.
-    pub(super) fn new(path: &Path) -> Result<Self, Failure> {
+    pub(crate) fn new(path: &Path) -> Result<Self, Failure> {
         let name = path.display();
         let name_of_a_file = path.file_name().is_some_and(|last| {
             // `file_name` ignores a trailing slash, with or without a dot after it.
@@ -51,16 +52,36 @@ impl Output {
     }
 
     /// Returns the file, with all symbolic links resolved.
-    pub(super) fn file(&self) -> &Path {
+    pub(crate) fn file(&self) -> &Path {
         &self.file
     }
 
-    /// Moves the finished trace to its place. Resolves the path again, as the recorded program may
-    /// have changed it.
+    /// Writes `bytes` to a temporary file beside the output, and moves it into place.
     ///
     /// # Errors
-    /// As [`new`](Self::new), or if the trace cannot be moved.
-    pub(super) fn install(&self, partial: &Path) -> Result<(), Failure> {
+    /// As [`install`](Self::install), or if the file cannot be written. The temporary file is gone
+    /// then, and the output is as it was.
+    pub(crate) fn write(&self, bytes: &[u8]) -> Result<(), Failure> {
+        let name = self.file.file_name().unwrap_or_default().to_string_lossy();
+        let partial = self.file.with_file_name(format!(".{name}.{}", std::process::id()));
+        let problem = format!("{}: cannot be written", self.named.display());
+        let mut file = OpenOptions::new().write(true).create_new(true).open(&partial).context(&problem)?;
+        let written = file.write_all(bytes).context(&problem);
+        drop(file);
+        let done = written.and_then(|()| self.install(&partial));
+        if done.is_err() {
+            // If it cannot be removed there is nothing else to do about it.
+            let _ = fs::remove_file(&partial);
+        }
+        done
+    }
+
+    /// Moves a finished file to the place of the output. Resolves the path again, as it may have
+    /// changed since: a recorded program may have done so.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), or if the file cannot be moved.
+    pub(crate) fn install(&self, partial: &Path) -> Result<(), Failure> {
         let now = Self::new(&self.named)?;
         fs::rename(partial, &now.file).context(format_args!("{}: cannot be written", self.named.display()))
     }
